@@ -1,0 +1,186 @@
+"""Speed has one room: pieces of an array that fit in cache, worked on by a few threads.
+
+A page with the plain formula touches memory once for every operation in it. Applied block by block, the intermediate
+arrays never leave the cache, and since NumPy lets go of the interpreter lock inside its loops, blocks run side by side.
+
+How an array is cut depends on its shape alone, and sums over blocks are taken in the order of the blocks; so the bits
+of a result do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd.tensor import sum_to
+
+BLOCK = 1 << 15  # elements in a block: with a handful of temporaries, well inside a 1 MB second-level cache
+
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+_threads = int(os.environ.get("REFNP_NUM_THREADS", 0)) or _cores()
+
+
+def set_threads(count: int) -> None:
+    """Use `count` threads for blocks (all cores unless REFNP_NUM_THREADS says otherwise). Results do not change."""
+    global _threads
+    if count < 1:
+        raise ValueError(f"set_threads: count is {count}; at least 1 thread is needed")
+    _threads = count
+
+
+def get_threads() -> int:
+    """The number of threads that blocks run on."""
+    return _threads
+
+
+@functools.cache
+def _pool(helpers: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(helpers, thread_name_prefix="refnp")
+
+
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork: a child makes its own
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def run_all(work: Callable[[int], None], count: int) -> None:
+    """Call work(0), …, work(count − 1), on several threads; an error in any of them is raised here."""
+    helpers = min(_threads, count) - 1
+    if helpers < 1:
+        for i in range(count):
+            work(i)
+        return
+    pieces = iter(range(count))  # shared: each thread takes the next piece when it is free
+
+    def take_turns() -> None:
+        for i in pieces:
+            work(i)
+
+    running = [_pool(helpers).submit(take_turns) for _ in range(helpers)]
+    try:
+        take_turns()
+    finally:
+        for future in running:
+            future.result()
+
+
+def rowwise(function: Callable) -> Callable:
+    """Apply a page about rows, `function(rows, *shared, out, **options) → (value, vjp)`, to any array.
+
+    rows (R, n) are the array's `axis` (an int or several; the last by default) laid out as the last of two axes;
+    `shared` arguments (n,) or scalars belong to every row. `out` (R, n) is room for the value, which has the shape of
+    the rows; a page may use it or return an array of its own. The VJP returns the gradient of the rows and one for
+    every shared argument, which may still have the rows' axis: it is summed here.
+    """
+
+    @functools.wraps(function)
+    def on_any_shape(x: Any, *shared: Any, axis: int | tuple[int, ...] = -1, **options: Any) -> tuple:
+        x = floating(x)
+        axes = normalize_axes(function.__name__, axis, x.ndim)
+        kept = tuple(i for i in range(x.ndim) if i not in axes)
+        order = kept + axes
+        row_shape = tuple(x.shape[i] for i in axes)
+        inverse = np.argsort(order)
+        moved_shape = tuple(x.shape[i] for i in order)
+        n = int(np.prod(row_shape, dtype=int))
+        count = x.size // n if n else int(np.prod([x.shape[i] for i in kept], dtype=int))
+
+        def to_rows(array: np.ndarray) -> np.ndarray:
+            return (array if inverse[-1] == x.ndim - 1 and len(axes) == 1 else array.transpose(order)).reshape(count, n)
+
+        def from_rows(array: np.ndarray) -> np.ndarray:
+            return array.reshape(moved_shape).transpose(inverse)
+
+        flat = [s.reshape(-1) if np.ndim(s) and np.shape(s) == row_shape else s for s in shared]
+        y, rows_vjp = in_blocks(function, to_rows(x), flat, options)
+
+        def vjp(y_bar: np.ndarray) -> tuple:
+            x_bar, *shared_bars = rows_vjp(to_rows(np.broadcast_to(y_bar, x.shape)))
+            shaped = [g if g is None else g.reshape(np.shape(s)) for g, s in zip(shared_bars, shared, strict=True)]
+            return from_rows(x_bar), *shaped
+
+        return from_rows(y), vjp
+
+    return on_any_shape
+
+
+def elementwise(function: Callable) -> Callable:
+    """Apply a page about elements, `function(x, out, **options) → (value, vjp)`, block by block to any array."""
+
+    @functools.wraps(function)
+    def on_any_shape(x: Any, **options: Any) -> tuple:
+        x = floating(x)
+        y, rows_vjp = in_blocks(function, x.reshape(-1, 1), [], options)
+
+        def vjp(y_bar: np.ndarray) -> tuple:
+            return (rows_vjp(y_bar.reshape(-1, 1))[0].reshape(x.shape),)
+
+        return y.reshape(x.shape), vjp
+
+    return on_any_shape
+
+
+def in_blocks(function: Callable, rows: np.ndarray, shared: list, options: dict) -> tuple:
+    """`function` on blocks of `rows` (R, n): its value, and a VJP that goes through the same blocks."""
+    count, n = rows.shape
+    dtype = np.result_type(rows, *(s for s in shared if s is not None))
+    height = max(1, BLOCK // max(n, 1))
+    if count <= height:
+        y, block_vjp = function(rows, *shared, out=np.empty(rows.shape, dtype), **options)
+
+        def vjp_whole(y_bar: np.ndarray) -> list:
+            x_bar, *bars = block_vjp(y_bar)
+            return [x_bar, *(g if g is None else sum_to(g, np.shape(s)) for g, s in zip(bars, shared, strict=True))]
+
+        return y, vjp_whole
+
+    blocks = [slice(start, min(start + height, count)) for start in range(0, count, height)]
+    value = np.empty(rows.shape, dtype)
+    vjps: list[Any] = [None] * len(blocks)
+
+    def forward(i: int) -> None:
+        room = value[blocks[i]]
+        y, vjps[i] = function(rows[blocks[i]], *shared, out=room, **options)
+        if y is not room:
+            room[...] = y
+
+    run_all(forward, len(blocks))
+
+    def vjp(y_bar: np.ndarray) -> list:
+        x_bar = np.empty(rows.shape, np.result_type(y_bar, dtype))
+        partial: list[Any] = [None] * len(blocks)
+
+        def backward(i: int) -> None:
+            x_bar[blocks[i]], *bars = vjps[i](y_bar[blocks[i]])
+            partial[i] = [g if g is None else sum_to(g, np.shape(s)) for g, s in zip(bars, shared, strict=True)]
+
+        run_all(backward, len(blocks))
+        return [x_bar, *(None if parts[0] is None else sum(parts[1:], parts[0]) for parts in zip(*partial, strict=True))]
+
+    return value, vjp
+
+
+def floating(x: Any) -> np.ndarray:
+    """As an array of a floating type: integers and booleans become float64, everything else stays."""
+    x = np.asarray(x)
+    return x.astype(np.float64) if x.dtype.kind in "biu" else x
+
+
+def normalize_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
+    """Axes as a tuple of numbers from 0; ValueError if one is out of range or stands twice."""
+    axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
+    if any(not -ndim <= a < ndim for a in axes):
+        raise ValueError(f"{name}: axis {axis} is out of range for an array with {ndim} axes")
+    axes = tuple(int(a) % ndim for a in axes)
+    if len(set(axes)) < len(axes):
+        raise ValueError(f"{name}: axis {axis} names an axis twice")
+    return axes

@@ -1,0 +1,287 @@
+"""Matrix products and the factorisations that Gaussian likelihoods need.
+
+Matrices are the last two axes; axes before them are a batch and broadcast. Rows are vectors, matrices multiply from
+the right: y = x W.   Source of the VJPs: Giles, Collected matrix derivative results (2008); Murray,
+Differentiation of the Cholesky decomposition, arXiv 1602.07527.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd.blocks import floating
+from refnp.autograd.primitive import primitive, ratio
+
+
+@primitive
+def matmul(x, y):
+    """Z = X Y.
+
+    Shapes: x (..., N, K), y (..., K, M) → z (..., N, M); a vector (K,) is a row on the left, a column on the right.
+    VJP: X̄ = Z̄ Yᵀ, Ȳ = Xᵀ Z̄.   A single matrix y is multiplied with all rows of x in one product.
+    Raises ValueError if the inner lengths differ or an argument has no axes.
+    """
+    x, y = np.asarray(x), np.asarray(y)
+    if not x.ndim or not y.ndim or x.shape[-1] != y.shape[-2 if y.ndim > 1 else 0]:
+        raise ValueError(f"matmul: x of shape {x.shape} and y of shape {y.shape} have no matching inner axes")
+    if y.ndim <= 2 and x.ndim != 1:
+        return _rows_times_matrix(x, y)
+    left = x[None, :] if x.ndim == 1 else x
+    right = y[:, None] if y.ndim == 1 else y
+
+    def vjp(z_bar):
+        if y.ndim == 1:
+            z_bar = np.expand_dims(z_bar, -1)
+        if x.ndim == 1:
+            z_bar = np.expand_dims(z_bar, -2)
+
+        def x_bar():
+            bar = np.matmul(z_bar, right.swapaxes(-1, -2))
+            return bar.sum(-2) if x.ndim == 1 else bar
+
+        def y_bar():
+            bar = np.matmul(left.swapaxes(-1, -2), z_bar)
+            return bar.sum(-1) if y.ndim == 1 else bar
+
+        return x_bar, y_bar
+
+    return np.matmul(x, y), vjp
+
+
+def _rows_times_matrix(x: np.ndarray, w: np.ndarray) -> tuple:
+    """x (..., K) with w (K, M) or (K,): all rows in one product, which a batched one is slower than."""
+    rows = x.reshape(-1, x.shape[-1]) if x.size else x.reshape(int(np.prod(x.shape[:-1], dtype=int)), x.shape[-1])
+    z = (rows @ w).reshape(x.shape[:-1] + w.shape[1:])
+
+    def vjp(z_bar):
+        bars = z_bar.reshape((rows.shape[0],) + w.shape[1:])  # (R, M)
+        if w.ndim == 1:
+            return lambda: (bars[:, None] * w).reshape(x.shape), lambda: bars @ rows
+        return lambda: (bars @ w.T).reshape(x.shape), lambda: rows.T @ bars
+
+    return z, vjp
+
+
+@primitive
+def linear(x, weight, bias=None):
+    """y = x W + b: every row of x through one affine map.
+
+    Shapes: x (..., D), weight (D, M), bias (M,) or None → y (..., M).
+    VJP: x̄ = ȳ Wᵀ, W̄ = xᵀ ȳ (rows summed), b̄ = Σ_rows ȳ.
+    Raises ValueError naming the argument whose shape does not fit.
+    Elsewhere: torch.nn.Linear stores the transpose, (out, in).   Source: S002 §1.3.
+    """
+    x, weight = np.asarray(x), np.asarray(weight)
+    if weight.ndim != 2:
+        raise ValueError(f"linear: weight has shape {weight.shape}; it must be a matrix (features in, features out)")
+    if not x.ndim or x.shape[-1] != weight.shape[0]:
+        raise ValueError(f"linear: x of shape {x.shape} needs {weight.shape[0]} features last, as weight has rows")
+    if bias is not None and np.shape(bias) != weight.shape[1:]:
+        raise ValueError(f"linear: bias has shape {np.shape(bias)}; it must be {weight.shape[1:]}, as weight has columns")
+    y, product_vjp = _rows_times_matrix(x, weight)
+    if bias is not None:
+        y += bias
+
+    def vjp(y_bar):
+        rows = y_bar.reshape(-1, weight.shape[1])
+        return *product_vjp(y_bar), lambda: np.ones(len(rows), rows.dtype) @ rows  # the product is faster than sum(0)
+
+    return y, vjp
+
+
+@primitive
+def outer(x, y):
+    """Z_ij = x_i y_j.   Shapes: x (..., N), y (..., M) → z (..., N, M).   VJP: x̄ = Z̄ y, ȳ = Z̄ᵀ x."""
+    x, y = np.asarray(x), np.asarray(y)
+
+    def vjp(z_bar):
+        return (z_bar * y[..., None, :]).sum(-1), (z_bar * x[..., :, None]).sum(-2)
+
+    return x[..., :, None] * y[..., None, :], vjp
+
+
+@primitive
+def trace(x):
+    """y = Σ_i X_ii over the last two axes.   Shapes: x (..., N, M) → y (...).   VJP: X̄ = ȳ I."""
+    x = np.asarray(x)
+    if x.ndim < 2:
+        raise ValueError(f"trace: x has shape {x.shape}; it needs two axes")
+
+    def vjp(y_bar):
+        return (y_bar[..., None, None] * np.eye(*x.shape[-2:], dtype=x.dtype),)
+
+    return np.trace(x, axis1=-2, axis2=-1), vjp
+
+
+def einsum(subscripts: str, *operands: Any) -> Any:
+    """Einstein summation, `einsum("ij,jk->ik", x, y)`: multiply, then sum over letters absent from the result.
+
+    VJP of one operand: the same summation with the result's gradient in its place, with letters exchanged; a letter
+    that stands only in that operand is spread out again, one that stands twice in it (a diagonal) is put back
+    on the diagonal.   Raises ValueError if the subscripts do not fit the operands.
+    """
+    inputs, result = _expand(subscripts, [np.ndim(getattr(o, "data", o)) for o in operands])
+    return _einsum(*operands, inputs=inputs, result=result)
+
+
+@primitive
+def _einsum(*operands, inputs, result):
+    operands = [np.asarray(o) for o in operands]
+    sizes: dict[str, int] = {}
+    for letters, operand in zip(inputs, operands, strict=True):
+        for letter, n in zip(letters, operand.shape, strict=True):
+            if sizes.setdefault(letter, n) not in (n, 1) and n != 1:
+                raise ValueError(f"einsum: letter {letter!r} has length {sizes[letter]} in one operand and {n} in another")
+            sizes[letter] = n if sizes[letter] == 1 else sizes[letter]
+
+    def vjp(y_bar):
+        return tuple(lambda k=k: operand_bar(k, y_bar) for k in range(len(operands)))
+
+    def operand_bar(k, y_bar):
+        mine = "".join(dict.fromkeys(inputs[k]))  # each letter once
+        others = [letters for i, letters in enumerate(inputs) if i != k]
+        known = "".join(c for c in mine if c in result or any(c in letters for letters in others))
+        terms = [y_bar, *(o for i, o in enumerate(operands) if i != k)]
+        bar = np.einsum(",".join([result, *others]) + "->" + known, *terms, optimize=True)
+        bar = bar.reshape([sizes[c] if c in known else 1 for c in mine])
+        bar = np.broadcast_to(bar, [sizes[c] for c in mine])
+        if mine == inputs[k]:
+            return bar
+        spread = np.zeros([sizes[c] for c in inputs[k]], bar.dtype)
+        index = np.indices(bar.shape, sparse=True)
+        spread[tuple(index[mine.index(c)] for c in inputs[k])] = bar
+        return spread
+
+    return np.einsum(",".join(inputs) + "->" + result, *operands, optimize=True), vjp
+
+
+def _expand(subscripts: str, ndims: list[int]) -> tuple[list[str], str]:
+    """Write subscripts with plain letters only: '...' becomes letters, a missing result the letters that stand once."""
+    left, arrow, right = subscripts.replace(" ", "").partition("->")
+    inputs = left.split(",")
+    if len(inputs) != len(ndims):
+        raise ValueError(f"einsum: {subscripts!r} names {len(inputs)} operands, {len(ndims)} were given")
+    free = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if c not in subscripts]
+    most = max((n - len(s.replace("...", "")) for s, n in zip(inputs, ndims, strict=True) if "..." in s), default=0)
+    dots = "".join(free[:most]) if most > 0 else ""
+    for i, (s, n) in enumerate(zip(inputs, ndims, strict=True)):
+        extra = n - len(s.replace("...", ""))
+        if extra < 0 or (extra and "..." not in s):
+            raise ValueError(f"einsum: {s!r} in {subscripts!r} does not fit operand {i} with {n} axes")
+        inputs[i] = s.replace("...", dots[len(dots) - extra :])
+    if not arrow:
+        letters = "".join(inputs)
+        right = ("..." if "..." in subscripts else "") + "".join(
+            sorted(c for c in set(letters) - set(dots) if letters.count(c) == 1)
+        )
+    return inputs, right.replace("...", dots)
+
+
+@primitive
+def cholesky(a):
+    """L lower triangular with L Lᵀ = A, for a symmetric positive definite A (the symmetric part of a is used).
+
+    Shapes: a (..., N, N) → L (..., N, N).
+    VJP: Ā = ½ L⁻ᵀ (Φ + Φᵀ) L⁻¹, Φ = the lower triangle of Lᵀ L̄ with its diagonal halved: from dL = L Φ(L⁻¹ dA L⁻ᵀ).
+    Raises ValueError if A is not square or not positive definite: add a little to its diagonal.
+    """
+    a = floating(a)
+    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
+        raise ValueError(f"cholesky: a has shape {a.shape}; its last two axes must be equal")
+    symmetric = (a + a.swapaxes(-1, -2)) * 0.5
+    factor = _cholesky(symmetric)
+
+    def vjp(l_bar):
+        phi = np.tril(factor.swapaxes(-1, -2) @ l_bar)
+        phi = phi - 0.5 * phi * np.eye(a.shape[-1], dtype=phi.dtype)
+        middle = 0.5 * (phi + phi.swapaxes(-1, -2))
+        left = solve_lower(factor, middle, transposed=True)  # L⁻ᵀ M
+        return (solve_lower(factor, left.swapaxes(-1, -2), transposed=True),)  # L⁻ᵀ (L⁻ᵀ M)ᵀ, symmetric
+
+    return factor, vjp
+
+
+def _cholesky(a: np.ndarray) -> np.ndarray:
+    """LAPACK's where it has the type; column by column where it has not (longdouble), or would conjugate (complex)."""
+    if a.dtype in (np.float32, np.float64):
+        try:
+            return np.linalg.cholesky(a)
+        except np.linalg.LinAlgError:
+            raise ValueError("cholesky: a is not positive definite; add a little to its diagonal") from None
+    factor = np.zeros_like(a)
+    for j in range(a.shape[-1]):
+        row = factor[..., j, :j]
+        rest = a[..., j:, j] - (factor[..., j:, :j] * row[..., None, :]).sum(-1)
+        if not (rest[..., 0].real > 0).all():
+            raise ValueError("cholesky: a is not positive definite; add a little to its diagonal")
+        factor[..., j:, j] = rest / np.sqrt(rest[..., :1])
+    return factor
+
+
+@primitive
+def triangular_solve(factor, b, *, transposed=False):
+    """X with L X = B, or Lᵀ X = B if `transposed`, for a lower triangular L (what is above the diagonal is not read).
+
+    Shapes: factor (..., N, N), b (..., N, M) → x (..., N, M).
+    VJP: B̄ = L⁻ᵀ X̄ (L⁻¹ X̄ if transposed), L̄ = −tril(B̄ Xᵀ) (−tril(X B̄ᵀ) if transposed).
+    Raises ValueError for shapes that do not fit or a zero on the diagonal.
+    """
+    factor, b = floating(factor), floating(b)
+    if factor.ndim < 2 or factor.shape[-1] != factor.shape[-2]:
+        raise ValueError(f"triangular_solve: factor has shape {factor.shape}; its last two axes must be equal")
+    if b.ndim < 2 or b.shape[-2] != factor.shape[-1]:
+        raise ValueError(f"triangular_solve: b of shape {b.shape} must have {factor.shape[-1]} rows, as factor has")
+    if (np.diagonal(factor, axis1=-2, axis2=-1) == 0).any():
+        raise ValueError("triangular_solve: factor has a zero on its diagonal; the system has no unique solution")
+    x = solve_lower(factor, b, transposed=transposed)
+
+    def vjp(x_bar):
+        b_bar = solve_lower(factor, x_bar, transposed=not transposed)
+        first, second = (x, b_bar) if transposed else (b_bar, x)
+        return lambda: -np.tril(first @ second.swapaxes(-1, -2)), b_bar
+
+    return x, vjp
+
+
+def solve_lower(factor: np.ndarray, b: np.ndarray, *, transposed: bool = False, leaf: int = 32) -> np.ndarray:
+    """Substitution in halves: solve the first half, move it to the right side in one product, solve the second."""
+    n = factor.shape[-1]
+    if n > leaf:
+        half = n // 2
+        one, two = slice(0, half), slice(half, n)
+        corner = factor[..., two, one]
+        if transposed:
+            last = solve_lower(factor[..., two, two], b[..., two, :], transposed=True)
+            rest = b[..., one, :] - corner.swapaxes(-1, -2) @ last
+            return np.concatenate([solve_lower(factor[..., one, one], rest, transposed=True), last], -2)
+        first = solve_lower(factor[..., one, one], b[..., one, :])
+        rest = b[..., two, :] - corner @ first
+        return np.concatenate([first, solve_lower(factor[..., two, two], rest)], -2)
+    batch = np.broadcast_shapes(factor.shape[:-2], b.shape[:-2])
+    x = np.array(np.broadcast_to(b, batch + b.shape[-2:]), np.result_type(factor, b))
+    for i in reversed(range(n)) if transposed else range(n):
+        known = slice(i + 1, n) if transposed else slice(0, i)
+        row = factor[..., known, i] if transposed else factor[..., i, known]
+        x[..., i, :] -= (row[..., None, :] @ x[..., known, :])[..., 0, :]
+        x[..., i, :] /= factor[..., i, i, None]
+    return x
+
+
+@primitive
+def log_determinant(factor):
+    """log det A = 2 Σ_i log L_ii from the Cholesky factor L of A.
+
+    Shapes: factor (..., N, N) → y (...).   VJP: L̄_ii = 2 ȳ / L_ii, 0 elsewhere.
+    Raises ValueError unless the diagonal is positive.
+    """
+    factor = floating(factor)
+    diagonal = np.diagonal(factor, axis1=-2, axis2=-1)
+    if not (diagonal.real > 0).all():
+        raise ValueError("log_determinant: factor must have a positive diagonal; pass the result of cholesky")
+
+    def vjp(y_bar):
+        return (ratio(2 * y_bar[..., None], diagonal)[..., None, :] * np.eye(factor.shape[-1], dtype=factor.dtype),)
+
+    return 2 * np.log(diagonal).sum(-1), vjp

@@ -1,0 +1,173 @@
+"""Sums and their relatives: many elements in, fewer out.
+
+`axis` is None (all axes), an int or a tuple; `keepdims` keeps the reduced axes with length 1. In every VJP the
+gradient ȳ is first laid back over the reduced axes, since each element took part in exactly one result.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd.blocks import normalize_axes
+from refnp.autograd.primitive import primitive, ratio
+
+Axis = int | tuple[int, ...] | None
+
+
+def _axes(name: str, axis: Axis, x: np.ndarray) -> tuple[int, ...]:
+    return tuple(range(x.ndim)) if axis is None else normalize_axes(name, axis, x.ndim)
+
+
+def _spread(y: Any, axes: tuple[int, ...], x: np.ndarray) -> np.ndarray:
+    """Lay a reduced array over the reduced axes of x: each becomes an axis of length 1."""
+    return np.asarray(y).reshape([1 if i in axes else n for i, n in enumerate(x.shape)])
+
+
+@primitive
+def sum(x, axis: Axis = None, *, keepdims=False):
+    """y = Σ x over `axis`.   VJP: x̄_i = ȳ."""
+    x = np.asarray(x)
+    axes = _axes("sum", axis, x)
+
+    def vjp(y_bar):
+        return (np.broadcast_to(_spread(y_bar, axes, x), x.shape),)
+
+    return x.sum(axes, keepdims=keepdims), vjp
+
+
+@primitive
+def mean(x, axis: Axis = None, *, keepdims=False):
+    """y = (1/n) Σ x over `axis`.   VJP: x̄_i = ȳ / n.   Raises ValueError for the mean of nothing."""
+    x = np.asarray(x)
+    axes = _axes("mean", axis, x)
+    n = _count("mean", axes, x)
+
+    def vjp(y_bar):
+        return (np.broadcast_to(_spread(y_bar / n, axes, x), x.shape),)
+
+    return x.sum(axes, keepdims=keepdims) / n, vjp
+
+
+def _count(name: str, axes: tuple[int, ...], x: np.ndarray) -> int:
+    n = int(np.prod([x.shape[i] for i in axes], dtype=int))
+    if n == 0:
+        raise ValueError(f"{name}: x of shape {x.shape} has no elements along axis {axes}; pass a longer array")
+    return n
+
+
+@primitive
+def max(x, axis: Axis = None, *, keepdims=False):
+    """y = max x over `axis` (for complex x, the element with the largest real part).
+
+    VJP: ȳ goes to the largest element; at a tie, the kink, in equal shares.   Raises ValueError for no elements.
+    """
+    return _extreme("max", x, axis, keepdims, largest=True)
+
+
+@primitive
+def min(x, axis: Axis = None, *, keepdims=False):
+    """y = min x over `axis` (for complex x, the element with the smallest real part).
+
+    VJP: ȳ goes to the smallest element; at a tie, the kink, in equal shares.   Raises ValueError for no elements.
+    """
+    return _extreme("min", x, axis, keepdims, largest=False)
+
+
+def _extreme(name: str, x: Any, axis: Axis, keepdims: bool, *, largest: bool) -> tuple:
+    x = np.asarray(x)
+    axes = _axes(name, axis, x)
+    _count(name, axes, x)
+    real = x.real if x.dtype.kind == "c" else x
+    y = (real.max if largest else real.min)(axes, keepdims=True)
+    chosen = real == y
+    ties = chosen.sum(axes, keepdims=True)
+    if x.dtype.kind == "c":
+        y = np.where(chosen, x, 0).sum(axes, keepdims=True) / ties
+
+    def vjp(y_bar):
+        return (np.where(chosen, _spread(y_bar, axes, x) / ties.astype(y_bar.real.dtype), 0),)
+
+    return y if keepdims else y.reshape([n for i, n in enumerate(x.shape) if i not in axes]), vjp
+
+
+@primitive
+def prod(x, axis: Axis = None, *, keepdims=False):
+    """y = Π x over `axis`.
+
+    VJP: x̄_i = ȳ Π_{j≠i} x_j, as (product of all before i) · (product of all after i), which is right at zeros,
+    where ȳ y / x_i would be 0/0.
+    """
+    x = np.asarray(x)
+    axes = _axes("prod", axis, x)
+    kept = tuple(i for i in range(x.ndim) if i not in axes)
+    order = kept + axes
+
+    def vjp(y_bar):
+        rows = x.transpose(order).reshape([x.shape[i] for i in kept] + [-1 if x.size else 0])  # (..., n)
+        before, after = np.ones_like(rows), np.ones_like(rows)
+        np.cumprod(rows[..., :-1], -1, out=before[..., 1:])
+        after[..., :-1] = np.cumprod(rows[..., :0:-1], -1)[..., ::-1]
+        others = (before * after).reshape([x.shape[i] for i in order]).transpose(np.argsort(order))
+        return (_spread(y_bar, axes, x) * others,)
+
+    return x.prod(axes, keepdims=keepdims), vjp
+
+
+@primitive
+def logsumexp(x, axis: Axis = None, *, keepdims=False):
+    """y = log Σ exp(x_i) over `axis`, from the row maximum m: y = m + log Σ exp(x_i − m).
+
+    VJP: x̄_i = ȳ exp(x_i − y), the softmax of x.   A sum over nothing but −∞ has value −∞ and gradient 0
+    (PyTorch: NaN).   Source: Blanchard, Higham & Higham, IMA J. Numer. Anal. 41 (2021) 2311.
+    """
+    x = np.asarray(x)
+    axes = _axes("logsumexp", axis, x)
+    real = x.real if x.dtype.kind == "c" else x
+    top = real.max(axes, keepdims=True, initial=-np.inf)
+    m = np.where(np.isfinite(top), top, 0)
+    e = np.exp(x - m)
+    total = e.sum(axes, keepdims=True)
+    with np.errstate(divide="ignore"):
+        y = m + np.log(total)
+
+    def vjp(y_bar):
+        share = ratio(e, np.where(np.isfinite(total), total, 1)) if np.isinf(top).any() else e / total
+        if np.isposinf(top).any():  # all the weight is on the infinite elements
+            share = np.where(np.isposinf(top), (real == top) / (real == top).sum(axes, keepdims=True), share)
+        return (_spread(y_bar, axes, x) * share,)
+
+    return y if keepdims else y.reshape([n for i, n in enumerate(x.shape) if i not in axes]), vjp
+
+
+@primitive
+def norm(x, axis: Axis = None, *, keepdims=False):
+    """y = √(Σ x²) over `axis`, scaled by the largest element so that no square over- or underflows.
+
+    VJP: x̄_i = ȳ x_i / y, and 0 at the kink x = 0 (others give NaN there).
+    """
+    x = np.asarray(x)
+    axes = _axes("norm", axis, x)
+    scale = np.abs(x.real).max(axes, keepdims=True, initial=0)
+    scale = np.where((scale > 0) & np.isfinite(scale), scale, 1)
+    unit = x / scale
+    length = np.sqrt((unit * unit).sum(axes, keepdims=True))
+    y = scale * length
+
+    def vjp(y_bar):
+        return (_spread(y_bar, axes, x) * ratio(unit, length),)
+
+    return y if keepdims else y.reshape([n for i, n in enumerate(x.shape) if i not in axes]), vjp
+
+
+@primitive
+def cumsum(x, axis: int = -1):
+    """y_i = Σ_{j≤i} x_j along one axis.   VJP: x̄_j = Σ_{i≥j} ȳ_i, the running sum from the other end."""
+    x = np.asarray(x)
+    (axis,) = normalize_axes("cumsum", axis, x.ndim)
+
+    def vjp(y_bar):
+        return (np.flip(np.cumsum(np.flip(y_bar, axis), axis), axis),)
+
+    return np.cumsum(x, axis), vjp
