@@ -1,0 +1,11 @@
+"""Chapter 2, the layers: one idea a page, the function with its hand-written gradient, then its module."""
+
+from refnp.layers import masks
+from refnp.layers.activations import elu, gelu, leaky_relu, relu, sigmoid, silu, softplus
+from refnp.layers.attention import attention, column_attention
+from refnp.layers.embedding import Embedding, embedding
+from refnp.layers.layer_norm import LayerNorm, RMSNorm, layer_norm, rms_norm
+from refnp.layers.linear import MLP, Linear
+from refnp.layers.module import Module
+from refnp.layers.multi_head import MultiHeadAttention, merge_heads, split_heads
+from refnp.layers.softmax import log_softmax, softmax

@@ -6,6 +6,7 @@ these. Names are the paths to them, "layers.0.attention.query.weight", in the or
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -62,6 +63,18 @@ class Module:
         for name, array in arrays.items():
             own[name].data = np.array(array, own[name].dtype)
 
+    def bind(self, values: Mapping[str, Any]) -> Module:
+        """A copy of the module that computes with `values`, arrays or Tensors by name, in place of its parameters.
+
+        `lambda values: loss(module.bind(values)(x))` is a function of the parameters, for `grad`, `hvp` and the like.
+        Raises ValueError unless the names are exactly the parameters'.
+        """
+        own = [name for name, _ in self.named_parameters()]
+        if set(own) != set(values):
+            raise ValueError(f"bind: {type(self).__name__} has parameters {own}, values are named {list(values)}")
+        new = {id(parameter): values[name] for name, parameter in self.named_parameters()}
+        return _substituted(self, new)
+
     def astype(self, dtype: Any) -> Module:
         """Change every parameter to another floating type, in place; gradients are dropped. Returns the module."""
         dtype = np.dtype(dtype)
@@ -83,3 +96,17 @@ def _walk(path: str, value: Any) -> Iterator[tuple[str, Parameter]]:
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _walk(f"{path}.{key}" if path else str(key), item)
+
+
+def _substituted(value: Any, new: dict[int, Any]) -> Any:
+    if isinstance(value, Parameter):
+        return new[id(value)]
+    if isinstance(value, Module):
+        twin = copy.copy(value)
+        vars(twin).update({key: _substituted(item, new) for key, item in vars(value).items()})
+        return twin
+    if isinstance(value, (list, tuple)):
+        return type(value)(_substituted(item, new) for item in value)
+    if isinstance(value, dict):
+        return {key: _substituted(item, new) for key, item in value.items()}
+    return value

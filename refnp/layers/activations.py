@@ -1,0 +1,145 @@
+"""Activations: the bend between two linear maps, element by element.
+
+    relu max(x, 0)      leaky_relu x or a x      elu x or a(eˣ − 1)      sigmoid σ(x) = 1/(1 + e^(−x))
+    softplus log(1 + eˣ)      silu x σ(x)      gelu x Φ(x), Φ the normal distribution function
+
+All are written so that neither tail loses digits or overflows: exponentials are of −|x|, and 1 − σ is never formed.
+The first two and elu have a kink at 0 and take the left side's slope there. Complex values decide by the real part.
+In every VJP, x̄ = ȳ f'(x). Shapes: any → the same.
+Source: S002 §1.5 (feed-forward); Hendrycks & Gimpel, arXiv 1606.08415 (GELU); Clevert et al., arXiv 1511.07289 (ELU).
+"""
+
+import math
+
+import numpy as np
+
+from refnp.autograd.blocks import elementwise
+from refnp.autograd.elementwise import log1p_of
+from refnp.autograd.primitive import primitive
+from refnp.autograd.special import normal_of
+
+TWICE_ROOT = 2 * math.sqrt(2 / math.pi)  # 2u = TWICE_ROOT (x + 0.044715 x³)
+
+
+@primitive
+@elementwise
+def relu(x, *, out=None):
+    """y = max(x, 0).   VJP: x̄ = ȳ where x > 0, else 0 (also at the kink, as everywhere else)."""
+    y = np.multiply(x, x.real > 0, out=out) if x.dtype.kind == "c" else np.maximum(x, 0, out=out)
+
+    def vjp(y_bar):
+        return (y_bar * (y.real > 0),)
+
+    return y, vjp
+
+
+@primitive
+@elementwise
+def leaky_relu(x, *, slope=0.01, out=None):
+    """y = x for x > 0, else `slope` · x.   VJP: x̄ = ȳ or `slope` ȳ; at the kink 0 the second."""
+    factor = np.where(x.real > 0, 1, slope).astype(x.real.dtype)
+
+    def vjp(y_bar):
+        return (y_bar * factor,)
+
+    return np.multiply(x, factor, out=out), vjp
+
+
+@primitive
+@elementwise
+def elu(x, *, alpha=1.0, out=None):
+    """y = x for x > 0, else α (eˣ − 1).   VJP: x̄ = ȳ for x > 0, else ȳ α eˣ. With α = 1 there is no kink."""
+    positive = x.real > 0
+    below = np.where(positive, 0, x)
+    y = np.where(positive, x, alpha * np.expm1(below))
+
+    def vjp(y_bar):
+        return (y_bar * np.where(positive, 1, alpha * np.exp(below)),)
+
+    return y, vjp
+
+
+@primitive
+@elementwise
+def sigmoid(x, *, out=None):
+    """y = σ(x) = 1 / (1 + e^(−x)).   VJP: x̄ = ȳ σ(x) (1 − σ(x)), with 1 − σ(x) as σ(−x)."""
+    y, slope = sigmoid_of(x)
+
+    def vjp(y_bar):
+        return (y_bar * slope,)
+
+    return y, vjp
+
+
+@primitive
+@elementwise
+def softplus(x, *, out=None):
+    """y = log(1 + eˣ) = max(x, 0) + log1p(e^(−|x|)).   VJP: x̄ = ȳ σ(x)."""
+    positive = x.real > 0
+    y = np.where(positive, x, 0) + log1p_of(np.exp(np.where(positive, -x, x)))
+
+    def vjp(y_bar):
+        return (y_bar * sigmoid_of(x)[0],)
+
+    return y, vjp
+
+
+@primitive
+@elementwise
+def silu(x, *, out=None):
+    """y = x σ(x), also called swish.   VJP: x̄ = ȳ (σ(x) + x σ(x) σ(−x))."""
+    sigma, slope = sigmoid_of(x)
+    slope *= x
+    slope += sigma
+
+    def vjp(y_bar):
+        return (y_bar * slope,)
+
+    return np.multiply(x, sigma, out=out), vjp
+
+
+@primitive
+@elementwise
+def gelu(x, *, approximate="none", out=None):
+    """y = x Φ(x), Φ(x) = ½ erfc(−x/√2); or with `approximate="tanh"` y = ½ x (1 + tanh u) = x σ(2u), where
+    u = √(2/π) (x + 0.044715 x³).
+
+    VJP: x̄ = ȳ (Φ(x) + x φ(x)), φ(x) = e^(−x²/2)/√(2π);   for tanh x̄ = ȳ (σ(2u) + 2 x u' σ(2u) σ(−2u)).
+    Raises ValueError for another `approximate`.
+    Elsewhere: PyTorch and flax default to the first, jax.nn.gelu to the second. ½ x (1 + erf(x/√2)), as it is often
+    written, has no correct digit left of x = −6 in float32.
+    """
+    if approximate == "none":
+        weight, slope = normal_of(x)
+        slope *= x
+    elif approximate == "tanh":
+        square = x * x
+        weight, slope = sigmoid_of(x * (TWICE_ROOT + TWICE_ROOT * 0.044715 * square))
+        slope *= x * (TWICE_ROOT + TWICE_ROOT * 3 * 0.044715 * square)
+    else:
+        raise ValueError(f"gelu: approximate is {approximate!r}; use 'none' or 'tanh'")
+    slope += weight
+
+    def vjp(y_bar):
+        return (y_bar * slope,)
+
+    return np.multiply(x, weight, out=out), vjp
+
+
+def sigmoid_of(x):
+    """σ(x) and σ'(x) = σ(x) σ(−x), both with full relative precision in both tails: with e = e^(−|x|),
+
+    σ = 1/(1 + e) or e/(1 + e),   σ' = e/(1 + e)².
+    """
+    positive = x.real > 0
+    if x.dtype.kind == "c":
+        e = np.exp(np.where(positive, -x, x))
+        top = np.where(positive, 1, e)
+    else:  # the same; np.where takes ten times as long as arithmetic
+        e = np.exp(-np.abs(x))
+        top = np.maximum(e, positive)
+    bottom = 1 + e
+    sigma = top / bottom
+    e /= bottom
+    e /= bottom
+    return sigma, e

@@ -1,0 +1,50 @@
+"""Embedding: from token numbers to vectors. Row v of a table is the vector of token v; rows of the result are tokens.
+
+    X_n = scale · E[token_n]
+
+Source: S002 §1.2, S004; Vaswani et al. (2017) §3.4 multiply by √D, so that positions added later do not drown it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd import Parameter, take
+from refnp.autograd.primitive import raw
+from refnp.layers.module import Module
+
+
+def embedding(tokens: Any, table: Any, *, scaled: bool = False) -> Any:
+    """Rows of `table` at integer `tokens`, times √D if `scaled`.
+
+    Shapes: tokens (..., N) integers, table (V, D) → (..., N, D).
+    VJP: Ē_v = scale · Σ_{n: token_n = v} X̄_n; tokens have none.
+    Raises TypeError unless tokens are integers, IndexError for a token outside 0 … V − 1, ValueError unless the
+    table is a matrix.
+    """
+    tokens = np.asarray(raw(tokens))
+    shape = np.shape(raw(table))
+    if len(shape) != 2:
+        raise ValueError(f"embedding: table has shape {shape}; it must be (vocabulary, features)")
+    if tokens.dtype.kind not in "iu":
+        raise TypeError(f"embedding: tokens are {tokens.dtype}; pass integers")
+    if tokens.size and (tokens.min() < 0 or tokens.max() >= shape[0]):
+        bad = tokens[(tokens < 0) | (tokens >= shape[0])].flat[0]
+        raise IndexError(f"embedding: token {bad} is not in a vocabulary of {shape[0]}; use 0 to {shape[0] - 1}")
+    rows = take(table, tokens)
+    return rows * np.sqrt(np.asarray(shape[1], raw(table).real.dtype)) if scaled else rows
+
+
+class Embedding(Module):
+    """A table of `vocabulary` vectors with `features` numbers, drawn from N(0, 1), or N(0, 1/D) if `scaled` by √D."""
+
+    def __init__(self, vocabulary: int, features: int, *, scaled: bool = False, rng: np.random.Generator):
+        if vocabulary < 1 or features < 1:
+            raise ValueError(f"Embedding: vocabulary {vocabulary} and features {features} must be positive")
+        self.weight = Parameter(rng.normal(0, features**-0.5 if scaled else 1, (vocabulary, features)))
+        self.scaled = scaled
+
+    def __call__(self, tokens):
+        return embedding(tokens, self.weight, scaled=self.scaled)

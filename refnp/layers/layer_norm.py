@@ -1,0 +1,131 @@
+"""Layer normalisation: every row of features gets mean 0 and standard deviation 1.
+
+    μ = (1/D) Σᵢ xᵢ        σ² = (1/D) Σᵢ (xᵢ − μ)²        yᵢ = γᵢ x̂ᵢ + βᵢ,   x̂ᵢ = (xᵢ − μ) / √(σ² + ε)
+
+and its shorter relative, which leaves the mean where it is: yᵢ = γᵢ xᵢ / √(mean(x²) + ε).
+
+Source: S002 §1.5 (no ε, no γ, β: `layer_norm(x, eps=0.0)`); Ba, Kiros & Hinton (2016); Zhang & Sennrich (2019).
+Elsewhere: PyTorch ε = 1e-5, flax 1e-6, Keras 1e-3; the Annotated Transformer divides by D − 1 and adds ε outside
+the root.
+"""
+
+import numpy as np
+
+from refnp.autograd.blocks import row_dot, row_sum, rowwise
+from refnp.autograd.primitive import primitive
+from refnp.autograd.tensor import Parameter
+from refnp.layers.module import Module
+
+
+@primitive
+@rowwise
+def layer_norm(x, gain=1.0, shift=0.0, *, eps=1e-5, out=None):
+    """Normalise x over `axis` (an int or several, the last by default), then scale by `gain` and move by `shift`.
+
+    Shapes: x (..., D), gain and shift (D,) or scalars → y (..., D); over several axes, gain and shift have their shape.
+    The variance is the population's, taken from the centred values (E[x²] − E[x]² would cancel).
+    A constant row gives x̂ = 0, so y = β, with ε = 0 too (there S002 divides by zero).
+    Raises ValueError if an axis is empty or out of range, if ε is negative, or if gain or shift do not fit.
+
+    VJP, with s = √(σ² + ε) and ŷ = γ ȳ. Both μ and σ depend on every xᵢ; the chain rule through
+    x̂ = (x − μ)/s removes from ŷ its mean and its part along x̂:
+
+        x̄ = (ŷ − mean(ŷ) − x̂ mean(ŷ x̂)) / s        γ̄ = Σ_rows ȳ x̂        β̄ = Σ_rows ȳ
+    """
+    check_rows("layer_norm", x, eps, gain=gain, shift=shift)
+    features = x.shape[-1]
+    unit = x - row_mean(x)  # (R, D)
+    unit -= row_mean(unit)  # the mean of the rounded differences is not quite 0; large means need it
+    scale = np.sqrt(row_dot(unit, unit) / features + eps)  # (R, 1)
+    scale = np.where(scale == 0, 1, scale)
+    unit /= scale  # (R, D)   x̂
+
+    def vjp(y_bar):
+        x_bar = y_bar * gain  # (R, D)   ŷ
+        along = row_dot(x_bar, unit) / features  # (R, 1)
+        x_bar -= row_mean(x_bar)
+        x_bar -= unit * along
+        x_bar /= scale
+        return x_bar, per_feature(y_bar, unit, gain), per_feature(y_bar, None, shift)
+
+    y = np.multiply(unit, gain, out=out)
+    y += shift
+    return y, vjp
+
+
+@primitive
+@rowwise
+def rms_norm(x, gain=1.0, *, eps=1e-5, out=None):
+    """Divide x by its root mean square over `axis` (the last by default), then scale by `gain`.
+
+        yᵢ = γᵢ x̂ᵢ,   x̂ᵢ = xᵢ / s,   s = √((1/D) Σᵢ xᵢ² + ε)
+
+    Shapes: x (..., D), gain (D,) or scalar → y (..., D).
+    A row of zeros gives 0, with ε = 0 too.   Raises ValueError as layer_norm does.
+    VJP: layer_norm's without the mean, x̄ = (ŷ − x̂ mean(ŷ x̂)) / s with ŷ = γ ȳ, and γ̄ = Σ_rows ȳ x̂.
+    Source: Zhang & Sennrich (2019), eq. 4 (no ε); PyTorch's default ε is the dtype's machine epsilon.
+    """
+    check_rows("rms_norm", x, eps, gain=gain)
+    features = x.shape[-1]
+    scale = np.sqrt(row_dot(x, x) / features + eps)  # (R, 1)
+    scale = np.where(scale == 0, 1, scale)
+    unit = x / scale  # (R, D)   x̂
+
+    def vjp(y_bar):
+        x_bar = y_bar * gain  # (R, D)   ŷ
+        x_bar -= unit * (row_dot(x_bar, unit) / features)
+        x_bar /= scale
+        return x_bar, per_feature(y_bar, unit, gain)
+
+    return np.multiply(unit, gain, out=out), vjp
+
+
+class LayerNorm(Module):
+    """`layer_norm` over the last axis with its own gain γ (ones) and shift β (zeros), both (features,).
+
+    Without `affine` there is neither: the form that S002 prints, with eps=0.0.
+    """
+
+    def __init__(self, features: int, *, eps: float = 1e-5, affine: bool = True):
+        self.gain = Parameter(np.ones(features)) if affine else 1.0
+        self.shift = Parameter(np.zeros(features)) if affine else 0.0
+        self.eps = eps
+
+    def __call__(self, x):
+        return layer_norm(x, self.gain, self.shift, eps=self.eps)
+
+
+class RMSNorm(Module):
+    """`rms_norm` over the last axis with its own gain γ (ones), (features,)."""
+
+    def __init__(self, features: int, *, eps: float = 1e-5):
+        self.gain = Parameter(np.ones(features))
+        self.eps = eps
+
+    def __call__(self, x):
+        return rms_norm(x, self.gain, eps=self.eps)
+
+
+def row_mean(x):
+    """(1/D) Σᵢ xᵢ of each row, (R, D) → (R, 1)."""
+    return row_sum(x) / x.shape[-1]
+
+
+def per_feature(y_bar, factor, parameter):
+    """Σ_rows ȳ · factor in the shape of the parameter: (D,), or a number."""
+    if not np.ndim(parameter):
+        return y_bar.sum() if factor is None else np.einsum("rd,rd->", y_bar, factor)
+    return np.einsum("rd->d", y_bar) if factor is None else np.einsum("rd,rd->d", y_bar, factor)
+
+
+def check_rows(name, x, eps, **parameters):
+    """ValueError unless rows have features, ε ≥ 0, and every parameter is a scalar or one number per feature."""
+    if not x.shape[-1]:
+        raise ValueError(f"{name}: x has no features along the normalised axis; it must not be empty")
+    if eps < 0:
+        raise ValueError(f"{name}: eps is {eps}; it must be 0 or positive")
+    for argument, value in parameters.items():
+        if np.shape(value) not in ((), (x.shape[-1],)):
+            raise ValueError(
+                f"{name}: {argument} has shape {np.shape(value)}, x has {x.shape[-1]} features to normalise"
+            )
