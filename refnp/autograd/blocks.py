@@ -9,6 +9,7 @@ of a result do not depend on the number of threads.
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import os
 from collections.abc import Callable
@@ -17,23 +18,32 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd.blas import one_blas_thread
 from refnp.autograd.tensor import sum_to
 
 BLOCK = 1 << 16  # elements in a block: a few temporaries fit in a second-level cache, and calls cost little beside it
+CHAIN = 1024  # terms that einsum may add up in its eight or more parallel chains
 
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-_threads = int(os.environ.get("REFNP_NUM_THREADS", 0)) or _cores()
+def _threads_at_start() -> int:
+    asked = os.environ.get("REFNP_NUM_THREADS") or "0"
+    if not asked.isdecimal():
+        raise ValueError(f"REFNP_NUM_THREADS is {asked!r}; give a whole number, 0 for all cores")
+    return int(asked) or _cores()
+
+
+_threads = _threads_at_start()
 
 
 def set_threads(count: int) -> None:
     """Use `count` threads for blocks (all cores unless REFNP_NUM_THREADS says otherwise). Results do not change."""
     global _threads
-    if count < 1:
-        raise ValueError(f"set_threads: count is {count}; at least 1 thread is needed")
+    if not isinstance(count, int) or count < 1:
+        raise ValueError(f"set_threads: count is {count}; it must be a whole number, at least 1")
     _threads = count
 
 
@@ -52,8 +62,18 @@ if hasattr(os, "register_at_fork"):  # threads do not survive a fork: a child ma
 
 
 def run_all(work: Callable[[int], None], count: int) -> None:
-    """Call work(0), …, work(count − 1), on several threads; an error in any of them is raised here."""
-    helpers = min(_threads, count) - 1
+    """Call work(0), …, work(count − 1), on several threads; an error in any of them is raised here.
+
+    Matrix products inside run on one thread each, also where there is just one of ours: the bits are to be the same.
+    """
+    if count == 1:
+        work(0)
+        return
+    with one_blas_thread():
+        _share_out(work, count, min(_threads, count) - 1)
+
+
+def _share_out(work: Callable[[int], None], count: int, helpers: int) -> None:
     if helpers < 1:
         for i in range(count):
             work(i)
@@ -64,12 +84,15 @@ def run_all(work: Callable[[int], None], count: int) -> None:
         for i in pieces:
             work(i)
 
-    running = [_pool(helpers).submit(take_turns) for _ in range(helpers)]
+    # each in a copy of this thread's context, for np.errstate and no_grad belong to that
+    running = [_pool(helpers).submit(contextvars.copy_context().run, take_turns) for _ in range(helpers)]
     try:
         take_turns()
-    finally:
-        for future in running:
-            future.result()
+    finally:  # no piece is left, so a helper that a busy pool has not begun yet may be called off
+        errors = [future.exception() for future in running if not future.cancel()]
+    for error in errors:
+        if error is not None:
+            raise error
 
 
 def rowwise(function: Callable) -> Callable:
@@ -90,7 +113,7 @@ def rowwise(function: Callable) -> Callable:
         order = tuple(i for i in range(x.ndim) if i not in axes) + axes
         row_shape = tuple(x.shape[i] for i in axes)
         moved = x.transpose(order)
-        merged = moved.shape[: x.ndim - len(axes)] + (int(np.prod(row_shape, dtype=int)),)
+        merged = (*moved.shape[: x.ndim - len(axes)], int(np.prod(row_shape, dtype=int)))
         flat = [s.reshape(-1) if np.ndim(s) and np.shape(s) == row_shape else s for s in shared]
         y, merged_vjp = as_rows(moved.reshape(merged), flat, options)
 
@@ -106,7 +129,7 @@ def rowwise(function: Callable) -> Callable:
         return back(y), vjp
 
     def as_rows(x: np.ndarray, shared: Any, options: dict) -> tuple:
-        n = x.shape[-1]
+        x, n = in_order(x), x.shape[-1]
         rows = (x.size // n if n else int(np.prod(x.shape[:-1], dtype=int)), n)
         y, rows_vjp = in_blocks(function, x.reshape(rows), shared, options)
 
@@ -124,7 +147,7 @@ def elementwise(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def on_any_shape(x: Any, **options: Any) -> tuple:
-        x = floating(x)
+        x = in_order(floating(x))
         y, rows_vjp = in_blocks(function, x.reshape(-1, 1), [], options)
 
         def vjp(y_bar: np.ndarray) -> tuple:
@@ -179,13 +202,16 @@ def in_blocks(function: Callable, rows: np.ndarray, shared: list, options: dict)
 
 
 def row_sum(x: np.ndarray) -> np.ndarray:
-    """Σ_j x_ij for each row, (R, n) → (R, 1). einsum is twice as fast as x.sum(-1), and runs beside other threads."""
-    return np.einsum("ij->i", x)[:, None]
+    """Σ_j x_ij for each row, (R, n) → (R, 1).
+
+    einsum takes half the time of x.sum(-1), but adds in a few long chains; long rows get NumPy's sum in pairs.
+    """
+    return np.einsum("ij->i", x)[:, None] if x.shape[-1] <= CHAIN else x.sum(-1, keepdims=True)
 
 
 def row_dot(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Σ_j x_ij y_ij for each row, (R, n) → (R, 1). np.vecdot would hold the interpreter lock."""
-    return np.einsum("ij,ij->i", x, y)[:, None]
+    """Σ_j x_ij y_ij for each row, (R, n) → (R, 1).   Not np.vecdot, which keeps other threads waiting."""
+    return np.einsum("ij,ij->i", x, y)[:, None] if x.shape[-1] <= CHAIN else (x * y).sum(-1, keepdims=True)
 
 
 def floating(x: Any) -> np.ndarray:
@@ -194,9 +220,16 @@ def floating(x: Any) -> np.ndarray:
     return x.astype(np.float64) if x.dtype.kind in "biu" else x
 
 
+def in_order(x: Any) -> Any:
+    """An array in C order, a scalar as it is. In other layouts NumPy's sums, exp, log, … round differently."""
+    return np.asarray(x, order="C") if isinstance(x, np.ndarray) else x
+
+
 def normalize_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
-    """Axes as a tuple of numbers from 0; ValueError if one is out of range or stands twice."""
-    axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
+    """Axes as a tuple of numbers from 0; ValueError if one is out of range or named twice, TypeError for others."""
+    axes = (axis,) if np.ndim(axis) == 0 else tuple(axis)
+    if not all(isinstance(a, (int, np.integer)) for a in axes):
+        raise TypeError(f"{name}: axis is {axis!r}; pass an integer or several")
     if any(not -ndim <= a < ndim for a in axes):
         raise ValueError(f"{name}: axis {axis} is out of range for an array with {ndim} axes")
     axes = tuple(int(a) % ndim for a in axes)

@@ -7,8 +7,6 @@ Differentiation of the Cholesky decomposition, arXiv 1602.07527.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from refnp.autograd.blocks import floating
@@ -28,6 +26,10 @@ def matmul(x, y):
         raise ValueError(f"matmul: x of shape {x.shape} and y of shape {y.shape} have no matching inner axes")
     if y.ndim <= 2 and x.ndim != 1:
         return _rows_times_matrix(x, y)
+    try:
+        np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    except ValueError:
+        raise ValueError(f"matmul: the batch axes of x {x.shape} and y {y.shape} do not broadcast") from None
     left = x[None, :] if x.ndim == 1 else x
     right = y[:, None] if y.ndim == 1 else y
 
@@ -56,7 +58,7 @@ def _rows_times_matrix(x: np.ndarray, w: np.ndarray) -> tuple:
     z = (rows @ w).reshape(x.shape[:-1] + w.shape[1:])
 
     def vjp(z_bar):
-        bars = z_bar.reshape((rows.shape[0],) + w.shape[1:])  # (R, M)
+        bars = z_bar.reshape(rows.shape[0], *w.shape[1:])  # (R, M)
         if w.ndim == 1:
             return lambda: (bars[:, None] * w).reshape(x.shape), lambda: bars @ rows
         return lambda: (bars @ w.T).reshape(x.shape), lambda: rows.T @ bars
@@ -79,13 +81,15 @@ def linear(x, weight, bias=None):
     if not x.ndim or x.shape[-1] != weight.shape[0]:
         raise ValueError(f"linear: x of shape {x.shape} needs {weight.shape[0]} features last, as weight has rows")
     if bias is not None and np.shape(bias) != weight.shape[1:]:
-        raise ValueError(f"linear: bias has shape {np.shape(bias)}; it must be {weight.shape[1:]}, as weight has columns")
+        raise ValueError(
+            f"linear: bias has shape {np.shape(bias)}; it must be {weight.shape[1:]}, as weight has columns"
+        )
     y, product_vjp = _rows_times_matrix(x, weight)
     if bias is not None:
-        y += bias
+        y = y + bias if np.result_type(y, bias) != y.dtype else np.add(y, bias, out=y)
 
     def vjp(y_bar):
-        rows = y_bar.reshape(-1, weight.shape[1])
+        rows = y_bar.reshape(y_bar.size // weight.shape[1] if y_bar.size else 0, weight.shape[1])
         return *product_vjp(y_bar), lambda: np.ones(len(rows), rows.dtype) @ rows  # the product is faster than sum(0)
 
     return y, vjp
@@ -93,8 +97,14 @@ def linear(x, weight, bias=None):
 
 @primitive
 def outer(x, y):
-    """Z_ij = x_i y_j.   Shapes: x (..., N), y (..., M) → z (..., N, M).   VJP: x̄ = Z̄ y, ȳ = Z̄ᵀ x."""
+    """Z_ij = x_i y_j.
+
+    Shapes: x (..., N), y (..., M) → z (..., N, M).   VJP: x̄ = Z̄ y, ȳ = Z̄ᵀ x.
+    Raises ValueError if an argument has no axes.
+    """
     x, y = np.asarray(x), np.asarray(y)
+    if not x.ndim or not y.ndim:
+        raise ValueError(f"outer: x has shape {x.shape} and y {y.shape}; each needs an axis, the vectors")
 
     def vjp(z_bar):
         return (z_bar * y[..., None, :]).sum(-1), (z_bar * x[..., :, None]).sum(-2)
@@ -104,7 +114,10 @@ def outer(x, y):
 
 @primitive
 def trace(x):
-    """y = Σ_i X_ii over the last two axes.   Shapes: x (..., N, M) → y (...).   VJP: X̄ = ȳ I."""
+    """y = Σ_i X_ii over the last two axes.
+
+    Shapes: x (..., N, M) → y (...).   VJP: X̄ = ȳ I.   Raises ValueError for fewer than two axes.
+    """
     x = np.asarray(x)
     if x.ndim < 2:
         raise ValueError(f"trace: x has shape {x.shape}; it needs two axes")
@@ -115,83 +128,18 @@ def trace(x):
     return np.trace(x, axis1=-2, axis2=-1), vjp
 
 
-def einsum(subscripts: str, *operands: Any) -> Any:
-    """Einstein summation, `einsum("ij,jk->ik", x, y)`: multiply, then sum over letters absent from the result.
-
-    VJP of one operand: the same summation with the result's gradient in its place, with letters exchanged; a letter
-    that stands only in that operand is spread out again, one that stands twice in it (a diagonal) is put back
-    on the diagonal.   Raises ValueError if the subscripts do not fit the operands.
-    """
-    inputs, result = _expand(subscripts, [np.ndim(getattr(o, "data", o)) for o in operands])
-    return _einsum(*operands, inputs=inputs, result=result)
-
-
-@primitive
-def _einsum(*operands, inputs, result):
-    operands = [np.asarray(o) for o in operands]
-    sizes: dict[str, int] = {}
-    for letters, operand in zip(inputs, operands, strict=True):
-        for letter, n in zip(letters, operand.shape, strict=True):
-            if sizes.setdefault(letter, n) not in (n, 1) and n != 1:
-                raise ValueError(f"einsum: letter {letter!r} has length {sizes[letter]} in one operand and {n} in another")
-            sizes[letter] = n if sizes[letter] == 1 else sizes[letter]
-
-    def vjp(y_bar):
-        return tuple(lambda k=k: operand_bar(k, y_bar) for k in range(len(operands)))
-
-    def operand_bar(k, y_bar):
-        mine = "".join(dict.fromkeys(inputs[k]))  # each letter once
-        others = [letters for i, letters in enumerate(inputs) if i != k]
-        known = "".join(c for c in mine if c in result or any(c in letters for letters in others))
-        terms = [y_bar, *(o for i, o in enumerate(operands) if i != k)]
-        bar = np.einsum(",".join([result, *others]) + "->" + known, *terms, optimize=True)
-        bar = bar.reshape([sizes[c] if c in known else 1 for c in mine])
-        bar = np.broadcast_to(bar, [sizes[c] for c in mine])
-        if mine == inputs[k]:
-            return bar
-        spread = np.zeros([sizes[c] for c in inputs[k]], bar.dtype)
-        index = np.indices(bar.shape, sparse=True)
-        spread[tuple(index[mine.index(c)] for c in inputs[k])] = bar
-        return spread
-
-    return np.einsum(",".join(inputs) + "->" + result, *operands, optimize=True), vjp
-
-
-def _expand(subscripts: str, ndims: list[int]) -> tuple[list[str], str]:
-    """Write subscripts with plain letters only: '...' becomes letters, a missing result the letters that stand once."""
-    left, arrow, right = subscripts.replace(" ", "").partition("->")
-    inputs = left.split(",")
-    if len(inputs) != len(ndims):
-        raise ValueError(f"einsum: {subscripts!r} names {len(inputs)} operands, {len(ndims)} were given")
-    free = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if c not in subscripts]
-    most = max((n - len(s.replace("...", "")) for s, n in zip(inputs, ndims, strict=True) if "..." in s), default=0)
-    dots = "".join(free[:most]) if most > 0 else ""
-    for i, (s, n) in enumerate(zip(inputs, ndims, strict=True)):
-        extra = n - len(s.replace("...", ""))
-        if extra < 0 or (extra and "..." not in s):
-            raise ValueError(f"einsum: {s!r} in {subscripts!r} does not fit operand {i} with {n} axes")
-        inputs[i] = s.replace("...", dots[len(dots) - extra :])
-    if not arrow:
-        letters = "".join(inputs)
-        right = ("..." if "..." in subscripts else "") + "".join(
-            sorted(c for c in set(letters) - set(dots) if letters.count(c) == 1)
-        )
-    return inputs, right.replace("...", dots)
-
-
 @primitive
 def cholesky(a):
     """L lower triangular with L Lᵀ = A, for a symmetric positive definite A (the symmetric part of a is used).
 
     Shapes: a (..., N, N) → L (..., N, N).
     VJP: Ā = ½ L⁻ᵀ (Φ + Φᵀ) L⁻¹, Φ = the lower triangle of Lᵀ L̄ with its diagonal halved: from dL = L Φ(L⁻¹ dA L⁻ᵀ).
-    Raises ValueError if A is not square or not positive definite: add a little to its diagonal.
+    Raises ValueError if A is not square or not positive definite, naming the matrix and its smallest eigenvalue.
     """
     a = floating(a)
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         raise ValueError(f"cholesky: a has shape {a.shape}; its last two axes must be equal")
-    symmetric = (a + a.swapaxes(-1, -2)) * 0.5
-    factor = _cholesky(symmetric)
+    factor = _cholesky((a + a.swapaxes(-1, -2)) * 0.5)
 
     def vjp(l_bar):
         phi = np.tril(factor.swapaxes(-1, -2) @ l_bar)
@@ -207,17 +155,35 @@ def _cholesky(a: np.ndarray) -> np.ndarray:
     """LAPACK's where it has the type; column by column where it has not (longdouble), or would conjugate (complex)."""
     if a.dtype in (np.float32, np.float64):
         try:
-            return np.linalg.cholesky(a)
+            factor = np.linalg.cholesky(a)
         except np.linalg.LinAlgError:
-            raise ValueError("cholesky: a is not positive definite; add a little to its diagonal") from None
+            raise _not_positive_definite(a) from None
+        if np.isnan(np.diagonal(factor, axis1=-2, axis2=-1)).any():  # LAPACK lets NaN pass
+            raise _not_positive_definite(a)
+        return factor
     factor = np.zeros_like(a)
     for j in range(a.shape[-1]):
         row = factor[..., j, :j]
         rest = a[..., j:, j] - (factor[..., j:, :j] * row[..., None, :]).sum(-1)
         if not (rest[..., 0].real > 0).all():
-            raise ValueError("cholesky: a is not positive definite; add a little to its diagonal")
+            raise _not_positive_definite(a)
         factor[..., j:, j] = rest / np.sqrt(rest[..., :1])
     return factor
+
+
+def _not_positive_definite(a: np.ndarray) -> ValueError:
+    """The error for the first matrix of a batch that has no Cholesky factor."""
+    real = a.real.astype(np.float64)
+    finite = np.isfinite(real).all((-2, -1))
+    if not finite.all():
+        where = tuple(int(i) for i in np.argwhere(~finite)[0])
+        return ValueError(f"cholesky: a{list(where) or ''} holds a value that is not finite; look for it further up")
+    smallest = np.linalg.eigvalsh(real)[..., 0]
+    where = tuple(int(i) for i in np.unravel_index(smallest.argmin(), smallest.shape))
+    return ValueError(
+        f"cholesky: a{list(where) or ''} is not positive definite, its smallest eigenvalue is {smallest[where]:.3g}; "
+        "add something to its diagonal"
+    )
 
 
 @primitive
@@ -274,9 +240,11 @@ def log_determinant(factor):
     """log det A = 2 Σ_i log L_ii from the Cholesky factor L of A.
 
     Shapes: factor (..., N, N) → y (...).   VJP: L̄_ii = 2 ȳ / L_ii, 0 elsewhere.
-    Raises ValueError unless the diagonal is positive.
+    Raises ValueError unless the factor is square and its diagonal positive.
     """
     factor = floating(factor)
+    if factor.ndim < 2 or factor.shape[-1] != factor.shape[-2]:
+        raise ValueError(f"log_determinant: factor has shape {factor.shape}; its last two axes must be equal")
     diagonal = np.diagonal(factor, axis1=-2, axis2=-1)
     if not (diagonal.real > 0).all():
         raise ValueError("log_determinant: factor must have a positive diagonal; pass the result of cholesky")

@@ -5,12 +5,14 @@ A primitive is written as one function of arrays that returns its value and its 
     @primitive
     def multiply(x, y):
         def vjp(z_bar):
-            return z_bar * y, z_bar * x        # one gradient per array argument, in their order
+            return z_bar * y, z_bar * x  # one gradient per array argument, in their order
         return x * y, vjp
 
 The machinery does the rest, once and for all: it unwraps Tensors, writes the node, sums gradients over broadcast
 axes, brings them to the argument's dtype. A rule may give, instead of a gradient, a function without arguments that
-computes it; it is called only if somebody needs that gradient. None stands for "no gradient".
+computes it; it is called only if somebody needs that gradient. None stands for "no gradient". What a rule is given it
+leaves unchanged; what it gives it gives away: the walk back may add to that array in place, so a rule returns a new
+array or a view of the gradient it was given, never one that it keeps.
 
 Arrays in, array out, and no tape; if any argument is a Tensor, so is the result. A primitive with several results
 returns a tuple of values, and its VJP takes one gradient for each.
@@ -33,6 +35,7 @@ def primitive(function: Callable) -> Callable:
 
     Arrays may be passed by position or by name; lists become arrays, Python scalars stay as they are (so that
     they do not change the dtype), None means absent. What follows `*` in the signature is an option, never an array.
+    Raises TypeError if an option is a Tensor, whose gradient would be lost.
     """
     names = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
     defaults = {p.name: p.default for p in inspect.signature(function).parameters.values()}
@@ -41,6 +44,9 @@ def primitive(function: Callable) -> Callable:
     def operation(*arguments: Any, **options: Any) -> Any:
         if options:
             arguments = _by_position(arguments, options, names, defaults)
+            for name, option in options.items():
+                if isinstance(option, Tensor):
+                    raise TypeError(f"{function.__name__}: {name} is an option, not an array; no Tensor fits there")
         any_tensor = needs_gradient = False
         arrays = []
         for argument in arguments:
@@ -77,7 +83,7 @@ def _by_position(arguments: tuple, options: dict, names: list[str], defaults: di
         if names[i] in options:
             places.append(options.pop(names[i]))
         elif defaults[names[i]] is inspect.Parameter.empty:
-            return arguments  # Python's own message about the missing argument is the best one
+            break  # Python's own message about the missing argument is the best one
         else:
             places.append(defaults[names[i]])
     return tuple(places)
@@ -88,12 +94,12 @@ def raw(value: Any) -> Any:
     return value.data if isinstance(value, Tensor) else value
 
 
-def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+def ratio(numerator: np.ndarray, denominator: Any) -> np.ndarray:
     """numerator / denominator, and 0 wherever the numerator is 0.
 
     A branch that `where` did not take gets cotangent 0, and must contribute 0 even where its derivative is infinite.
     """
-    numerator, denominator = np.broadcast_arrays(numerator, denominator)
-    out = np.zeros(numerator.shape, np.result_type(numerator, denominator))
+    shape = np.broadcast_shapes(np.shape(numerator), np.shape(denominator))
+    out = np.zeros(shape, np.result_type(numerator, denominator))
     with np.errstate(divide="ignore"):  # a gradient that is infinite is infinite
         return np.divide(numerator, denominator, out=out, where=numerator != 0)

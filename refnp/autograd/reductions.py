@@ -2,6 +2,7 @@
 
 `axis` is None (all axes), an int or a tuple; `keepdims` keeps the reduced axes with length 1. In every VJP the
 gradient ȳ is first laid back over the reduced axes, since each element took part in exactly one result.
+Elements are added in C order, however x lies in memory: the same values give the same bits.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.blocks import normalize_axes
+from refnp.autograd.blocks import floating, in_order, normalize_axes
+from refnp.autograd.elementwise import log1p_of
 from refnp.autograd.primitive import primitive, ratio
 
 Axis = int | tuple[int, ...] | None
@@ -25,10 +27,15 @@ def _spread(y: Any, axes: tuple[int, ...], x: np.ndarray) -> np.ndarray:
     return np.asarray(y).reshape([1 if i in axes else n for i, n in enumerate(x.shape)])
 
 
+def _reduced(y: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    """y as it is, or without the reduced axes, which have length 1; without any axis left a scalar, as in NumPy."""
+    return y if keepdims else np.squeeze(y, axes)[()]
+
+
 @primitive
 def sum(x, axis: Axis = None, *, keepdims=False):
     """y = Σ x over `axis`.   VJP: x̄_i = ȳ."""
-    x = np.asarray(x)
+    x = np.asarray(x, order="C")
     axes = _axes("sum", axis, x)
 
     def vjp(y_bar):
@@ -40,7 +47,7 @@ def sum(x, axis: Axis = None, *, keepdims=False):
 @primitive
 def mean(x, axis: Axis = None, *, keepdims=False):
     """y = (1/n) Σ x over `axis`.   VJP: x̄_i = ȳ / n.   Raises ValueError for the mean of nothing."""
-    x = np.asarray(x)
+    x = np.asarray(x, order="C")
     axes = _axes("mean", axis, x)
     n = _count("mean", axes, x)
 
@@ -79,17 +86,17 @@ def _extreme(name: str, x: Any, axis: Axis, keepdims: bool, *, largest: bool) ->
     x = np.asarray(x)
     axes = _axes(name, axis, x)
     _count(name, axes, x)
-    real = x.real if x.dtype.kind == "c" else x
-    y = (real.max if largest else real.min)(axes, keepdims=True)
-    chosen = real == y
-    ties = chosen.sum(axes, keepdims=True)
-    if x.dtype.kind == "c":
-        y = np.where(chosen, x, 0).sum(axes, keepdims=True) / ties
+    y = (x.real.max if largest else x.real.min)(axes, keepdims=True)
+    chosen = (x.real == y) | np.isnan(x.real)  # a NaN is the largest and the smallest
+    ties = chosen.sum(axes, keepdims=True).astype(x.real.dtype)
+    if x.dtype.kind == "c":  # the real part is exact, the imaginary one shared like the gradient
+        real, y = y, np.empty(y.shape, x.dtype)
+        y.real, y.imag = real, (np.where(chosen, x.imag, 0) / ties).sum(axes, keepdims=True)
 
     def vjp(y_bar):
-        return (np.where(chosen, _spread(y_bar, axes, x) / ties.astype(y_bar.real.dtype), 0),)
+        return (np.where(chosen, _spread(y_bar, axes, x) / ties, 0),)
 
-    return y if keepdims else y.reshape([n for i, n in enumerate(x.shape) if i not in axes]), vjp
+    return _reduced(y, axes, keepdims), vjp
 
 
 @primitive
@@ -99,7 +106,7 @@ def prod(x, axis: Axis = None, *, keepdims=False):
     VJP: x̄_i = ȳ Π_{j≠i} x_j, as (product of all before i) · (product of all after i), which is right at zeros,
     where ȳ y / x_i would be 0/0.
     """
-    x = np.asarray(x)
+    x = np.asarray(x, order="C")
     axes = _axes("prod", axis, x)
     kept = tuple(i for i in range(x.ndim) if i not in axes)
     order = kept + axes
@@ -119,26 +126,30 @@ def prod(x, axis: Axis = None, *, keepdims=False):
 def logsumexp(x, axis: Axis = None, *, keepdims=False):
     """y = log Σ exp(x_i) over `axis`, from the row maximum m: y = m + log Σ exp(x_i − m).
 
-    VJP: x̄_i = ȳ exp(x_i − y), the softmax of x.   A sum over nothing but −∞ has value −∞ and gradient 0
-    (PyTorch: NaN).   Source: Blanchard, Higham & Higham, IMA J. Numer. Anal. 41 (2021) 2311.
+    The k largest elements add exactly k to the sum, the rest r: log(k + r) is taken as log k + log1p(r/k), which keeps
+    every digit of a result near 0: logsumexp([0, −40]) is 4.2e-18.
+
+    VJP: x̄_i = ȳ exp(x_i − y), the softmax of x.   A sum over nothing, or nothing but −∞, has value −∞ and gradient 0
+    (PyTorch: NaN); with +∞ in it, +∞, and the gradient goes there.
+    Source: Blanchard, Higham & Higham, IMA J. Numer. Anal. 41 (2021) 2311.
     """
-    x = np.asarray(x)
+    x = in_order(floating(x))
     axes = _axes("logsumexp", axis, x)
-    real = x.real if x.dtype.kind == "c" else x
-    top = real.max(axes, keepdims=True, initial=-np.inf)
-    m = np.where(np.isfinite(top), top, 0)
-    e = np.exp(x - m)
-    total = e.sum(axes, keepdims=True)
-    with np.errstate(divide="ignore"):
-        y = m + np.log(total)
+    top = x.real.max(axes, keepdims=True, initial=-np.inf)
+    largest = x.real == top
+    k = np.maximum(largest.sum(axes, keepdims=True), 1).astype(top.dtype)
+    infinite = np.isinf(top)
+    with np.errstate(over="ignore", invalid="ignore"):
+        e = np.exp(x - np.where(infinite, 0, top))
+    if infinite.any():  # all the weight is on +∞, or there is none
+        e = np.where(infinite, largest & (top > 0), e)
+    rest = np.where(infinite, 0, np.where(largest, e - 1, e).sum(axes, keepdims=True))
+    y = np.where(infinite, top, top + (np.log(k) + log1p_of(rest / k)))
 
     def vjp(y_bar):
-        share = ratio(e, np.where(np.isfinite(total), total, 1)) if np.isinf(top).any() else e / total
-        if np.isposinf(top).any():  # all the weight is on the infinite elements
-            share = np.where(np.isposinf(top), (real == top) / (real == top).sum(axes, keepdims=True), share)
-        return (_spread(y_bar, axes, x) * share,)
+        return (_spread(y_bar, axes, x) * (e / (k + rest)),)
 
-    return y if keepdims else y.reshape([n for i, n in enumerate(x.shape) if i not in axes]), vjp
+    return _reduced(y, axes, keepdims), vjp
 
 
 @primitive
@@ -147,18 +158,17 @@ def norm(x, axis: Axis = None, *, keepdims=False):
 
     VJP: x̄_i = ȳ x_i / y, and 0 at the kink x = 0 (others give NaN there).
     """
-    x = np.asarray(x)
+    x = in_order(floating(x))
     axes = _axes("norm", axis, x)
     scale = np.abs(x.real).max(axes, keepdims=True, initial=0)
     scale = np.where((scale > 0) & np.isfinite(scale), scale, 1)
     unit = x / scale
     length = np.sqrt((unit * unit).sum(axes, keepdims=True))
-    y = scale * length
 
     def vjp(y_bar):
         return (_spread(y_bar, axes, x) * ratio(unit, length),)
 
-    return y if keepdims else y.reshape([n for i, n in enumerate(x.shape) if i not in axes]), vjp
+    return _reduced(scale * length, axes, keepdims), vjp
 
 
 @primitive

@@ -1,7 +1,4 @@
-"""Moving elements about: nothing is computed, so every gradient is moved back the way its element came.
-
-Reading an element twice (broadcasting, repeated indices, reflecting pads) adds its gradients up.
-"""
+"""Other shapes for the same elements: nothing is computed, so every gradient is moved back the way its element came."""
 
 from __future__ import annotations
 
@@ -12,23 +9,32 @@ import numpy as np
 
 from refnp.autograd.blocks import normalize_axes
 from refnp.autograd.primitive import primitive, raw
-from refnp.autograd.tensor import Tensor
 
 
 @primitive
 def reshape(x, shape):
-    """y = x with another shape, elements in C order.   VJP: x̄ = ȳ in the shape of x."""
+    """y = x with another shape, elements in C order; one length may be −1.   VJP: x̄ = ȳ in the shape of x.
+
+    Raises ValueError if `shape` has not as many elements as x.
+    """
     x = np.asarray(x)
+    try:
+        y = x.reshape(shape)
+    except ValueError:
+        raise ValueError(f"reshape: x of shape {x.shape} has {x.size} elements; they do not fill {shape}") from None
 
     def vjp(y_bar):
         return (y_bar.reshape(x.shape),)
 
-    return x.reshape(shape), vjp
+    return y, vjp
 
 
 @primitive
 def transpose(x, axes=None):
-    """y = x with its axes in another order (reversed if none is given).   VJP: x̄ = ȳ in the order of before."""
+    """y = x with its axes in another order (reversed if none is given).   VJP: x̄ = ȳ in the order of before.
+
+    Raises ValueError unless every axis is named once.
+    """
     x = np.asarray(x)
     axes = tuple(range(x.ndim))[::-1] if axes is None else normalize_axes("transpose", axes, x.ndim)
     if len(axes) != x.ndim:
@@ -44,7 +50,8 @@ def transpose(x, axes=None):
 def swapaxes(x, first, second):
     """y = x with two axes exchanged.   VJP: x̄ = ȳ with the same two exchanged."""
     x = np.asarray(x)
-    normalize_axes("swapaxes", (first,), x.ndim), normalize_axes("swapaxes", (second,), x.ndim)
+    for axis in (first, second):
+        normalize_axes("swapaxes", axis, x.ndim)
 
     def vjp(y_bar):
         return (y_bar.swapaxes(first, second),)
@@ -54,27 +61,41 @@ def swapaxes(x, first, second):
 
 @primitive
 def broadcast_to(x, shape):
-    """y = x repeated to `shape`.   VJP: x̄ = ȳ summed over the repeats (done by the machinery)."""
+    """y = x repeated to `shape` (a read-only view).   VJP: x̄ = ȳ summed over the repeats, by the machinery.
+
+    Raises ValueError if x does not broadcast to `shape`.
+    """
+    try:
+        y = np.broadcast_to(x, shape)
+    except ValueError:
+        raise ValueError(f"broadcast_to: x of shape {np.shape(x)} does not broadcast to {shape}") from None
 
     def vjp(y_bar):
         return (y_bar,)
 
-    return np.broadcast_to(x, shape), vjp
+    return y, vjp
 
 
 @primitive
 def flip(x, axis=None):
-    """y = x read backwards along `axis` (all by default).   VJP: x̄ = ȳ read backwards."""
+    """y = x read backwards along `axis` (an int or several; all by default).   VJP: x̄ = ȳ read backwards."""
+    x = np.asarray(x)
+    axes = tuple(range(x.ndim)) if axis is None else normalize_axes("flip", axis, x.ndim)
 
     def vjp(y_bar):
-        return (np.flip(y_bar, axis),)
+        return (np.flip(y_bar, axes),)
 
-    return np.flip(x, axis), vjp
+    return np.flip(x, axes), vjp
 
 
 @primitive
 def roll(x, shift, axis=None):
-    """y_{i+s} = x_i on a ring.   VJP: x̄ = ȳ rolled by −s."""
+    """y_{i+s} = x_i on a ring: x moved by `shift` along `axis`, or along its elements in C order if there is none.
+
+    VJP: x̄ = ȳ rolled by −s.
+    """
+    if axis is not None:
+        axis = normalize_axes("roll", axis, np.ndim(x))
 
     def vjp(y_bar):
         return (np.roll(y_bar, np.negative(shift), axis),)
@@ -83,8 +104,9 @@ def roll(x, shift, axis=None):
 
 
 def concatenate(arrays: Sequence, axis: int = 0) -> Any:
-    """Join arrays along an existing axis.   VJP: each gets its piece of ȳ.
+    """y = arrays joined along an existing axis.   VJP: each gets its piece of ȳ.
 
+    Shapes: (..., n_k, ...) → (..., Σ_k n_k, ...).
     Raises ValueError if there is no array, or if shapes differ elsewhere than along `axis`.
     """
     if not len(arrays):
@@ -94,7 +116,8 @@ def concatenate(arrays: Sequence, axis: int = 0) -> Any:
 
 @primitive
 def _concatenate(*arrays, axis):
-    arrays = [np.asarray(a) for a in arrays]
+    """y = arrays joined along `axis`."""
+    arrays = tuple(np.asarray(a) for a in arrays)
     (axis,) = normalize_axes("concatenate", axis, arrays[0].ndim)
     for a in arrays[1:]:
         if a.ndim != arrays[0].ndim or a.shape[:axis] + a.shape[axis + 1 :] != (
@@ -111,7 +134,7 @@ def _concatenate(*arrays, axis):
 
 
 def stack(arrays: Sequence, axis: int = 0) -> Any:
-    """Join arrays of one shape along a new axis.   VJP: each gets its slice of ȳ.
+    """y = arrays of one shape joined along a new axis.   VJP: each gets its slice of ȳ.
 
     Raises ValueError if there is no array or the shapes differ.
     """
@@ -125,6 +148,8 @@ def stack(arrays: Sequence, axis: int = 0) -> Any:
 
 @primitive
 def _stack(*arrays, axis):
+    """y = arrays joined along a new axis."""
+    (axis,) = normalize_axes("stack", axis, np.ndim(arrays[0]) + 1)
     y = np.stack(arrays, axis)
 
     def vjp(y_bar):
@@ -135,133 +160,23 @@ def _stack(*arrays, axis):
 
 @primitive
 def split(x, sections, axis=-1):
-    """Cut x along `axis` into `sections` equal parts, or at the given places; returns a tuple.
+    """y = x cut along `axis` (the last by default) into `sections` equal parts, or at the given places; a tuple.
 
-    VJP: x̄ = the gradients of the parts, joined.   Raises ValueError if equal parts do not fit.
+    VJP: x̄ = the gradients of the parts, joined.
+    Raises ValueError if equal parts do not fit, or if places do not ascend from 0 to the length of the axis.
     """
     x = np.asarray(x)
     (axis,) = normalize_axes("split", axis, x.ndim)
-    if isinstance(sections, (int, np.integer)) and (sections < 1 or x.shape[axis] % sections):
-        raise ValueError(f"split: axis {axis} of length {x.shape[axis]} does not divide into {sections} equal parts")
+    length = x.shape[axis]
+    if isinstance(sections, (int, np.integer)):
+        if sections < 1 or length % sections:
+            raise ValueError(f"split: axis {axis} of length {length} does not divide into {sections} equal parts")
+    else:
+        places = [0, *(int(p) + length * (p < 0) for p in sections), length]
+        if sorted(places) != places:
+            raise ValueError(f"split: places {[*map(int, sections)]} do not ascend along an axis of length {length}")
 
     def vjp(*part_bars):
         return (np.concatenate(part_bars, axis),)
 
     return tuple(np.split(x, sections, axis)), vjp
-
-
-@primitive
-def pad(x, widths, *, mode="zeros", value=0.0):
-    """Lengthen x at both ends of its axes; `widths` has a pair (before, after) per axis.
-
-    mode "zeros" (or `value`), "circular" (a ring), "reflect" (a mirror on the last element), "replicate" (the last
-    element again): y_i = x_{source(i)}.   VJP: x̄_j = Σ_{i: source(i) = j} ȳ_i.
-    Raises ValueError for an unknown mode, negative widths, or more padding than the mode can find elements for.
-    """
-    x = np.asarray(x)
-    widths = _pad_widths(widths, x.ndim)
-    if mode == "zeros":
-        inner = tuple(slice(before, before + n) for (before, _), n in zip(widths, x.shape, strict=True))
-        y = np.full([b + n + a for (b, a), n in zip(widths, x.shape, strict=True)], value, x.dtype)
-        y[inner] = x
-        return y, lambda y_bar: (y_bar[inner],)
-
-    sources = [_pad_source(mode, n, before, after) for (before, after), n in zip(widths, x.shape, strict=True)]
-    y = x[np.ix_(*sources)]
-
-    def vjp(y_bar):
-        for axis, ((before, after), source) in enumerate(zip(widths, sources, strict=True)):
-            if before or after:
-                y_bar = _add_at(y_bar, source, x.shape[axis], axis)
-        return (y_bar,)
-
-    return y, vjp
-
-
-def _pad_widths(widths: Any, ndim: int) -> list[tuple[int, int]]:
-    pairs = [(int(b), int(a)) for b, a in widths]
-    if len(pairs) != ndim:
-        raise ValueError(f"pad: widths has {len(pairs)} pairs, x has {ndim} axes; give a pair (before, after) per axis")
-    if any(w < 0 for pair in pairs for w in pair):
-        raise ValueError(f"pad: widths {pairs} are negative somewhere; slice x to make it shorter")
-    return pairs
-
-
-def _pad_source(mode: str, n: int, before: int, after: int) -> np.ndarray:
-    """Which element of an axis of length n stands at each place of the padded axis."""
-    i = np.arange(-before, n + after)
-    longest = {"circular": n, "reflect": n - 1, "replicate": before + after if n else 0}.get(mode)
-    if longest is None:
-        raise ValueError(f"pad: mode {mode!r} is unknown; use 'zeros', 'circular', 'reflect' or 'replicate'")
-    if before > longest or after > longest:
-        raise ValueError(
-            f"pad: {mode} padding by ({before}, {after}) needs an axis longer than {n}; at most {longest} fit"
-        )
-    if mode == "circular":
-        return i % n if n else i
-    if mode == "reflect":
-        return n - 1 - np.abs(n - 1 - np.abs(i)) if n else i
-    return np.clip(i, 0, n - 1)
-
-
-@primitive
-def getitem(x, index):
-    """y = x[index]: slices, integers, None, Ellipsis, boolean masks and integer arrays, as in NumPy.
-
-    VJP: x̄ = zeros with ȳ added at `index`; an element that was read k times gets k contributions.
-    """
-    x = np.asarray(x)
-    index = tuple(map(raw, index)) if isinstance(index, tuple) else raw(index)
-    places = index if isinstance(index, tuple) else (index,)
-    repeats = any(isinstance(p, (list, np.ndarray)) and np.asarray(p).dtype != bool for p in places)
-
-    def vjp(y_bar):
-        x_bar = np.zeros(x.shape, y_bar.dtype)
-        if repeats:
-            np.add.at(x_bar, index, y_bar)
-        else:
-            x_bar[index] = y_bar
-        return (x_bar,)
-
-    return x[index], vjp
-
-
-@primitive
-def take(x, indices, axis=0):
-    """y = x at integer `indices` along one axis: rows of a table, the lookup of embeddings.
-
-    Shapes: x (V, ...), indices (N, ...) → y (N, ..., ...) for axis 0.
-    VJP: x̄_v = Σ_{n: indices_n = v} ȳ_n.
-    Raises TypeError if the indices are not integers, IndexError if one is outside −V … V − 1.
-    """
-    x, indices = np.asarray(x), np.asarray(raw(indices))
-    (axis,) = normalize_axes("take", axis, x.ndim)
-    if indices.dtype.kind not in "iu":
-        raise TypeError(f"take: indices are {indices.dtype}; pass integers")
-    length = x.shape[axis]
-    if indices.size and not (-length <= indices.min() and indices.max() < length):
-        bad = indices[(indices < -length) | (indices >= length)].flat[0]
-        raise IndexError(f"take: index {bad} is outside a table of {length} rows; use 0 to {length - 1}")
-
-    def vjp(y_bar):
-        rows = y_bar.reshape(x.shape[:axis] + (indices.size,) + x.shape[axis + 1 :])
-        return (_add_at(rows, indices.reshape(-1) % max(length, 1), length, axis),)
-
-    return np.take(x, indices, axis), vjp
-
-
-def _add_at(values: np.ndarray, places: np.ndarray, length: int, axis: int) -> np.ndarray:
-    """out[places[n]] += values[n] along an axis of `length`, in a fixed order: sort by place, then sum each run."""
-    out = np.zeros(values.shape[:axis] + (length,) + values.shape[axis + 1 :], values.dtype)
-    if values.size:
-        order = np.argsort(places, kind="stable")
-        ordered = places[order]
-        starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-        runs = np.add.reduceat(np.take(values, order, axis), starts, axis)
-        out[(slice(None),) * axis + (ordered[starts],)] = runs
-    return out
-
-
-def as_tensor(value: Any) -> Tensor:
-    """A Tensor as it is, anything else as a constant."""
-    return value if isinstance(value, Tensor) else Tensor(value)

@@ -80,7 +80,7 @@ class Tensor:
             value = value.data
         self.data: np.ndarray = np.asarray(value, dtype)
         if self.data.dtype.kind not in "biufc":
-            raise TypeError(f"Tensor: value is {self.data.dtype} ({type(value).__name__}), not numbers; pass numbers only")
+            raise TypeError(f"Tensor: value is {self.data.dtype} ({type(value).__name__}); pass numbers only")
         if requires_grad and self.data.dtype.kind not in "fc":
             raise TypeError(
                 f"Tensor: requires_grad needs a floating type, value is {self.data.dtype}; pass dtype=np.float64"
@@ -188,11 +188,14 @@ class Parameter(Tensor):
 
 
 def sum_to(array: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Sum over the axes that broadcasting `shape` to `array.shape` repeated: the adjoint of broadcasting."""
+    """Sum over the axes that broadcasting `shape` to `array.shape` repeated: the adjoint of broadcasting.
+
+    In C order, since the bits of a NumPy sum depend on how its array lies in memory.
+    """
     array = np.asarray(array)
     extra = array.ndim - len(shape)
     if array.shape == shape or extra < 0:
         return array
     repeated = tuple(extra + i for i, n in enumerate(shape) if n == 1 != array.shape[extra + i])
-    array = array.sum(tuple(range(extra)) + repeated, keepdims=True)
+    array = np.asarray(array, order="C").sum(tuple(range(extra)) + repeated, keepdims=True)
     return array.reshape(array.shape[extra:])

@@ -9,16 +9,15 @@ In every VJP, x̄ = ȳ f'(x). Shapes: any → the same.
 Source: S002 §1.5 (feed-forward); Hendrycks & Gimpel, arXiv 1606.08415 (GELU); Clevert et al., arXiv 1511.07289 (ELU).
 """
 
-import math
-
 import numpy as np
 
 from refnp.autograd.blocks import elementwise
 from refnp.autograd.elementwise import log1p_of
 from refnp.autograd.primitive import primitive
-from refnp.autograd.special import normal_of
+from refnp.autograd.special import in_precision, normal_of
 
-TWICE_ROOT = 2 * math.sqrt(2 / math.pi)  # 2u = TWICE_ROOT (x + 0.044715 x³)
+ROOT_EIGHT_OVER_PI = np.longdouble("1.59576912160573071175978423973752747")
+CUBIC = np.longdouble("0.044715")
 
 
 @primitive
@@ -113,9 +112,10 @@ def gelu(x, *, approximate="none", out=None):
         weight, slope = normal_of(x)
         slope *= x
     elif approximate == "tanh":
+        root, cubic = (in_precision(x.dtype, c) for c in (ROOT_EIGHT_OVER_PI, CUBIC))
         square = x * x
-        weight, slope = sigmoid_of(x * (TWICE_ROOT + TWICE_ROOT * 0.044715 * square))
-        slope *= x * (TWICE_ROOT + TWICE_ROOT * 3 * 0.044715 * square)
+        weight, slope = sigmoid_of(x * (root + root * cubic * square))
+        slope *= x * (root + 3 * root * cubic * square)
     else:
         raise ValueError(f"gelu: approximate is {approximate!r}; use 'none' or 'tanh'")
     slope += weight

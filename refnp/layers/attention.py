@@ -22,7 +22,7 @@ from refnp.layers.masks import check_mask
 from refnp.layers.similarity import additive_scores, as_dot, check_parameters
 from refnp.layers.softmax import softmax
 
-LONG = 1 << 20  # scores; above this many the blocked form takes less time, and far less memory
+LONG = 1 << 16  # scores of one head; above this many the blocked form takes less time, and far less memory
 
 
 @primitive
@@ -148,7 +148,7 @@ def attention(
     query, key, scale = as_dot(query, key, similarity, parameters)
     if return_weights:
         return attend_with_weights(query, key, value, bias, mask=mask, scale=scale)
-    if method == "blocks" or (method == "auto" and np.prod(shape, dtype=float) > LONG):
+    if method == "blocks" or (method == "auto" and shape[-2] * shape[-1] > LONG):
         return attend_in_blocks(query, key, value, bias, mask=mask, scale=scale)
     return attend(query, key, value, bias, mask=mask, scale=scale)
 
@@ -195,9 +195,18 @@ def _grouped(query, key, value, mask, bias, similarity, parameters, return_weigh
         parts = (groups, n // groups) if n == heads else (1, 1)
         return reshape(array, (*array.shape[:-3], *parts, *array.shape[-2:]))
 
-    options = dict(similarity=similarity, parameters=parameters, return_weights=return_weights, method=method)
     key, value = (reshape(a, (*a.shape[:-2], 1, *a.shape[-2:])) for a in (key, value))
-    result = attention(split(query), key, value, mask=split(mask), bias=split(bias), **options)
+    result = attention(
+        split(query),
+        key,
+        value,
+        mask=split(mask),
+        bias=split(bias),
+        similarity=similarity,
+        parameters=parameters,
+        return_weights=return_weights,
+        method=method,
+    )
     merge = [reshape(r, (*r.shape[:-4], heads, *r.shape[-2:])) for r in (result if return_weights else [result])]
     return tuple(merge) if return_weights else merge[0]
 

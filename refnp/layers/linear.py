@@ -7,6 +7,7 @@ The function `linear` with its gradient stands in refnp/autograd/linalg.py.   So
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -42,7 +43,7 @@ class MLP(Module):
     def __init__(self, sizes: Sequence[int], *, activation: Callable = relu, rng: np.random.Generator):
         if len(sizes) < 2:
             raise ValueError(f"MLP: sizes {tuple(sizes)} must name at least the features in and out")
-        self.layers = [Linear(n, m, rng=rng) for n, m in zip(sizes[:-1], sizes[1:], strict=True)]
+        self.layers = [Linear(n, m, rng=rng) for n, m in itertools.pairwise(sizes)]
         self.activation = activation
 
     def __call__(self, x):

@@ -42,28 +42,35 @@ def softmax(x, *, out=None):
 @primitive
 @rowwise
 def log_softmax(x, *, out=None):
-    """log p_i = (x_i − m) − log Σ_j exp(x_j − m) along `axis`, m the row maximum.
+    """log p_i = (x_i − m) − log1p(r) along `axis`, with m the row maximum and r = Σ_{j≠L} exp(x_j − m).
 
-    The largest element adds exactly 1 to the sum; log1p of the rest keeps every digit of a log p near 0:
+    The largest element L adds exactly 1 to the sum of exponentials; kept apart, it does not drown the others, r:
     log_softmax([20, 0]) starts with −2.06e-9, where PyTorch gives 0.
 
     Shapes: x (..., n, ...) → log p of the same shape; option `axis`.   A row of nothing but −∞ gives −∞, gradient 0.
     Raises ValueError if `axis` is out of range.
 
-    VJP: ∂(log p_i)/∂x_j = δ_ij − p_j, so x̄_i = ȳ_i − p_i Σ_j ȳ_j, and 0 where the whole row is −∞.
+    VJP: ∂(log p_i)/∂x_j = δ_ij − p_j, so x̄_i = ȳ_i − p_i Σ_j ȳ_j. For L, where p is near 1 and the two terms
+    nearly cancel, the same with 1 − p_L = r/(1 + r): x̄_L = ȳ_L r/(1 + r) − p_L Σ_{j≠L} ȳ_j.
     """
     y = np.subtract(x, row_max(x), out=out)  # (R, n)
+    if not x.size:
+        return y, lambda y_bar: (y_bar,)
     p = np.exp(y)  # (R, n)
-    rest = sum_minus_one(p, y)  # (R, 1)
-    y -= log1p_of(rest)
-    p /= 1 + rest
+    largest = np.arange(len(y)), (y.real if y.dtype.kind == "c" else y).argmax(-1)
+    rest, one = _set_apart(p, largest)
+    nothing = one == 0  # (R,)   rows of −∞
+    one[nothing] = 1
+    y -= log1p_of(rest + (one - 1))[:, None]  # one = 1 + i h under the complex step
+    total = one + rest  # (R,)
+    p /= total[:, None]
 
     def vjp(y_bar):
-        x_bar = p * row_sum(y_bar)  # (R, n)
-        np.subtract(y_bar, x_bar, out=x_bar)
-        nothing = row_max(p) == 0  # (R, 1)
-        if nothing.any():
-            x_bar[nothing[:, 0]] = 0
+        x_bar = y_bar.copy()  # (R, n)
+        others, own = _set_apart(x_bar, largest)  # (R,)   Σ_{j≠L} ȳ_j and ȳ_L
+        x_bar -= p * (others + own)[:, None]
+        x_bar[largest] = own * (rest / total) - p[largest] * others
+        x_bar[nothing] = 0
         return (x_bar,)
 
     return y, vjp
@@ -75,16 +82,10 @@ def row_max(x):
     return np.where(m == -np.inf, 0, m)
 
 
-def sum_minus_one(p, shifted):
-    """(Σ_j p_j) − 1 for p = exp(shifted), without rounding the small terms against the largest, which is 1.
-
-    Shapes: p, shifted (R, n), the row maximum of `shifted` being 0 → (R, 1); 0 for a row of −∞.
-    """
-    if not p.size:
-        return np.zeros_like(p[:, :1])
-    largest = np.arange(len(p)), (shifted.real if shifted.dtype.kind == "c" else shifted).argmax(-1)
-    one = p[largest]  # (R,)   1, or 1 + i h under the complex step, or 0 in a row of −∞
-    p[largest] = 0
-    rest = row_sum(p)  # (R, 1)
-    p[largest] = one
-    return rest + np.where(one == 0, 0, one - 1)[:, None]
+def _set_apart(x, place):
+    """One element a row, and the sum of the others in its row; x is as before afterwards."""
+    one = x[place]  # (R,)
+    x[place] = 0
+    others = row_sum(x)[:, 0]  # (R,)
+    x[place] = one
+    return others, one

@@ -1,0 +1,25 @@
+"""gradcheck: is this gradient right, and to how many digits?
+
+    check(f, args, vjp=…)      raises GradientError unless the claimed gradient agrees with a numerical one
+    compare(f, args, vjp=…)    the same as a Report, without raising
+
+It depends on NumPy alone and checks functions of arrays from anywhere; a claimed gradient has the form of `jax.vjp` and
+`torch.func.vjp`. The numerical derivatives are there by themselves, each on a page of its own:
+
+    complex_step(f, x, v)      exact to rounding, for analytic code
+    richardson(f, x, v)        extrapolated central differences, with their error
+    longdouble(f, x, v)        five-point differences in a wider precision, with their error
+    one_sided(f, x, v)         slopes to the left and to the right, which differ at a kink
+
+`python -m gradcheck` prints a table of the differentiable operations of refnp.
+"""
+
+from gradcheck.check import check, compare
+from gradcheck.complex_step import complex_step
+from gradcheck.kinks import one_sided
+from gradcheck.longdouble import longdouble
+from gradcheck.report import GradientError, Kink, Report, Worst
+from gradcheck.richardson import Estimate, richardson
+
+__all__ = ["Estimate", "GradientError", "Kink", "Report", "Worst", "check", "compare", "complex_step", "longdouble",
+           "one_sided", "richardson"]

@@ -1,0 +1,245 @@
+"""A function of many nested arrays, seen as F: ℝⁿ → ℝᵐ, and the gradient that somebody claims for it.
+
+Every method of this package differentiates a function of one vector. Here the arguments to be differentiated are laid
+end to end into x, the outputs likewise into y = F(x), and numbers are traced back to the argument and index they came
+from. Floating arrays are differentiated; integers, booleans, strings and None are constants and reach f as they are.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradcheck import trees
+from gradcheck.precision import DType, roundoff
+from gradcheck.report import GradientError
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One differentiated array: where it stands among the arguments (`path`) and in x (`start` to `stop`)."""
+
+    path: trees.Path
+    parameter: str | None
+    shape: tuple[int, ...]
+    dtype: DType
+    start: int
+    stop: int
+
+    def place(self, index: tuple[int, ...] | None = None) -> str:
+        """argument 0 (x) at [2, 3], or args[0]['weight'][2, 3] (params) where the argument holds several arrays."""
+        at = f"[{', '.join(map(str, index))}]" if index else ""
+        parameter = f" ({self.parameter})" if self.parameter else ""
+        if len(self.path) == 1:
+            return f"argument {self.path[0]}{parameter}" + (f" at {at}" if at else "")
+        return f"args{trees.written(self.path)}{at}{parameter}"
+
+
+class FlatFunction:
+    """f(*args) as a function of the vector x of its floating arguments, in whatever precision x comes in.
+
+    Attributes: x (n,) in the widest dtype of the arguments; y (m,) the value there; size (n,) the scale on which each
+    element may be moved (the root mean square of its array, to a power of two); dtype, the coarsest of the arguments',
+    which sets what can be asked. Raises TypeError and ValueError for arguments that cannot be differentiated.
+    """
+
+    def __init__(self, f: Callable, args: Iterable, argnums: int | Iterable[int] | None = None):
+        if isinstance(args, np.ndarray) or not isinstance(args, (tuple, list)):
+            raise TypeError(f"args is a {type(args).__name__}; pass a tuple of arguments, (x,) for a single one")
+        self.f = f
+        self.given = tuple(args)
+        self.leaves = self._differentiated(argnums)
+        parts = [np.asarray(trees.at(self.given, leaf.path)).ravel() for leaf in self.leaves]
+        self.x = np.concatenate(parts)
+        self.dtype = max((leaf.dtype for leaf in self.leaves), key=roundoff)
+        self.size = np.concatenate([np.full(part.size, _scale(part)) for part in parts])
+        self.outputs: list[tuple[trees.Path, slice]] = []
+        self.y = self._flattened(f(*self.args()))
+        again = self._flattened(f(*self.args()))
+        if not np.all(np.isfinite(self.y)):
+            raise ValueError(f"args: f is not finite there ({self._bad_output()}); choose a point where it is")
+        if not np.all(np.abs(again - self.y) <= self.same(again)):
+            raise ValueError("f gives two different values at one point; fix its seed, or drop its state, to check it")
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """F(x), all arguments in the dtype of x. A step may leave the domain of f: that is nan, not a warning."""
+        with np.errstate(all="ignore"):
+            y = self._flattened(self.f(*self.args(x)))
+        if y.shape != self.y.shape:
+            raise ValueError(f"f gives {y.size} numbers at a point near args where it gave {self.y.size} at args")
+        return y
+
+    def same(self, y: np.ndarray) -> float:
+        """How far y may be from F(x) and still be that value, computed another way: half the digits of the coarser."""
+        return float(np.sqrt(max(roundoff(self.y.dtype), roundoff(y.dtype))) * np.max(np.abs(self.y), initial=0.0))
+
+    def args(self, x: np.ndarray | None = None) -> tuple:
+        """The arguments with x in place of the differentiated arrays, or as given; copies, for f may write in them."""
+        where = {leaf.path: leaf for leaf in self.leaves}
+
+        def new(path: trees.Path, value: Any) -> Any:
+            if path not in where:
+                return value
+            leaf = where[path]
+            if x is None:
+                return np.array(value, leaf.dtype)
+            return x[leaf.start:leaf.stop].reshape(leaf.shape).copy()
+
+        return trees.replace(self.given, new)
+
+    def tangents(self, v: np.ndarray) -> tuple:
+        """A direction (n,) in the containers, shapes and dtypes of the arguments, None beside every constant."""
+        where = {leaf.path: leaf for leaf in self.leaves}
+
+        def new(path: trees.Path, _: Any) -> Any:
+            leaf = where.get(path)
+            return None if leaf is None else v[leaf.start:leaf.stop].reshape(leaf.shape).astype(leaf.dtype)
+
+        return trees.replace(self.given, new)
+
+    def computes_in(self, dtype: DType) -> bool:
+        """Whether f, given arguments of this dtype, answers in it. PyTorch refuses longdouble, JAX narrows it."""
+        try:
+            return self(self.x.astype(dtype)).dtype == dtype
+        except Exception:                                 # whatever f raises on an unusual dtype, it is a no
+            return False
+
+    def leaf_of(self, element: int) -> tuple[Leaf, tuple[int, ...]]:
+        """The array that element `element` of x belongs to, and its index there."""
+        leaf = next(leaf for leaf in self.leaves if element < leaf.stop)
+        return leaf, tuple(int(i) for i in np.unravel_index(element - leaf.start, leaf.shape))
+
+    def _differentiated(self, argnums: int | Iterable[int] | None) -> list[Leaf]:
+        wanted = range(len(self.given)) if argnums is None else {argnums} if isinstance(argnums, int) else set(argnums)
+        if not set(wanted) <= set(range(len(self.given))):
+            raise ValueError(f"argnums is {argnums!r} but there are {len(self.given)} arguments, counted from 0")
+        names = _parameters(self.f, len(self.given))
+        found: list[Leaf] = []
+        for path, value in trees.leaves(self.given):
+            if path[0] not in wanted or isinstance(value, (str, bytes)) or callable(value):
+                continue
+            dtype = np.asarray(value).dtype
+            if dtype.kind == "c":
+                raise TypeError(f"args{trees.written(path)} is {dtype}; pass its real and imaginary part as two arrays")
+            if dtype.kind == "f":
+                start = found[-1].stop if found else 0
+                stop = start + np.size(value)
+                found.append(Leaf(path, names[path[0]], np.shape(value), dtype, start, stop))
+        if not found or found[-1].stop == 0:
+            raise ValueError("args hold no floating number to differentiate; integers and booleans are constants")
+        return found
+
+    def _flattened(self, value: Any) -> np.ndarray:
+        floating = [(path, a) for path, leaf in trees.leaves(value) if (a := np.asarray(leaf)).dtype.kind in "fc"]
+        if not floating:
+            raise TypeError(f"f returns {type(value).__name__} with no floating array in it; return arrays, or adapt f "
+                            "to NumPy")
+        if not self.outputs:
+            stops = np.cumsum([a.size for _, a in floating])
+            self.outputs = [(p, slice(int(s) - a.size, int(s))) for (p, a), s in zip(floating, stops, strict=True)]
+        return np.concatenate([a.ravel() for _, a in floating])
+
+    def _bad_output(self) -> str:
+        first = int(np.argmin(np.isfinite(self.y)))
+        return f"{self.y[first]} among its values"
+
+
+class Claim:
+    """The gradient that somebody claims: x̄ = F′(x)ᵀu, by `vjp(f, *args) → value, pullback` and pullback(u)."""
+
+    def __init__(self, vjp: Callable, problem: FlatFunction):
+        if not callable(vjp):
+            raise TypeError(f"vjp is a {type(vjp).__name__}; pass a function vjp(f, *args) → (value, pullback)")
+        self.vjp, self.problem = vjp, problem
+
+    def gradient(self, u: np.ndarray, x: np.ndarray | None = None) -> np.ndarray:
+        """x̄ (n,) for the cotangent u (m,), at the arguments as given or at x in the precision of x.
+
+        Runs `vjp` anew each time, for a pullback need not survive its first call.
+        """
+        args = self.problem.args(x)
+        with np.errstate(all=None if x is None else "ignore"):
+            value, pullback = self.vjp(self.problem.f, *args)
+            gradients = pullback(self.cotangent(value, u))
+        if x is None:
+            self._same_value(value)
+        return self.joined(gradients, "vjp: the pullback")
+
+    def computes_in(self, dtype: DType, u: np.ndarray) -> bool:
+        """Whether the claimed gradient, at arguments of this dtype, comes in it."""
+        try:
+            return self.gradient(u, self.problem.x.astype(dtype)).dtype == dtype
+        except Exception:                                 # whatever it raises on an unusual dtype, it is a no
+            return False
+
+    def cotangent(self, value: Any, u: np.ndarray) -> Any:
+        """u in the containers, shapes and dtypes of the value; outputs that are not floating take None."""
+        where = dict(self.problem.outputs)
+
+        def new(path: trees.Path, leaf: Any) -> Any:
+            if path not in where:
+                return None
+            output, part = np.asarray(leaf), u[where[path]]
+            if output.size != part.size:
+                raise GradientError(f"vjp: its value has shape {output.shape}, where f gives {part.size} numbers")
+            return part.reshape(output.shape).astype(output.dtype)
+
+        return trees.replace(value, new)
+
+    def joined(self, gradients: Any, who: str) -> np.ndarray:
+        """One gradient for each argument, nested as the arguments are, as one vector (n,)."""
+        count = len(self.problem.given)
+        if not isinstance(gradients, (tuple, list)) or len(gradients) != count:
+            raise TypeError(f"{who} returns {_described(gradients)}; it must return a tuple with one gradient for each "
+                            f"of the arguments, {count}")
+        return np.concatenate([_part(gradients, leaf, who) for leaf in self.problem.leaves])
+
+    def _same_value(self, value: Any) -> None:
+        parts = [np.asarray(trees.at(value, path)).ravel() for path, _ in self.problem.outputs]
+        apart = np.abs(np.concatenate(parts) - self.problem.y)
+        if not np.all(apart <= self.problem.same(np.concatenate(parts))):
+            worst = np.max(apart)
+            raise GradientError(f"vjp: its value differs from that of f by up to {worst:.3g}; it differentiates "
+                                "another function, or at another point")
+
+
+def _part(gradients: Any, leaf: Leaf, who: str) -> np.ndarray:
+    """The gradient of one array out of the nested gradients; None means that f does not depend on it."""
+    try:
+        found = trees.at(gradients, leaf.path)
+    except (KeyError, IndexError, TypeError):
+        raise GradientError(f"{who} gives no gradient for {leaf.place()}") from None
+    if found is None:
+        return np.zeros(leaf.stop - leaf.start, leaf.dtype)
+    found = np.asarray(found)
+    if found.shape != leaf.shape:
+        raise GradientError(f"{who} gives {leaf.place()} a gradient of shape {found.shape}; it must have that of the "
+                            f"argument, {leaf.shape}")
+    return found.ravel()
+
+
+def _described(value: Any) -> str:
+    return f"a tuple of {len(value)}" if isinstance(value, (tuple, list)) else f"one {type(value).__name__}"
+
+
+def _scale(part: np.ndarray) -> float:
+    """The size of an array's elements, to a power of two; 1 for an array of zeros."""
+    largest = float(np.max(np.abs(part), initial=0.0))
+    if not np.isfinite(largest):
+        raise ValueError("args hold nan or infinity among the numbers to differentiate; choose a finite point")
+    if largest == 0:
+        return 1.0
+    mean_square = float(np.mean(np.square(part / largest, dtype=np.float64)))
+    return float(2.0 ** np.round(np.log2(largest * np.sqrt(mean_square))))
+
+
+def _parameters(f: Callable, count: int) -> list[str | None]:
+    """The names of the first positional parameters of f, None where it has no signature or takes *args."""
+    try:
+        parameters = list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return [names[i] if i < len(names) else None for i in range(count)]

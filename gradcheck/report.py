@@ -1,0 +1,107 @@
+"""What a check found: a `Report` to read or print, and the `GradientError` that a disagreement raises."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+class GradientError(AssertionError):
+    """A claimed gradient and a numerical one disagree; the message names argument, element, both values and digits."""
+
+    report: "Report | None" = None
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The element on which claim and numerical derivative agree least, and what gave the numerical one.
+
+    `index` is None where it was no single element that was compared, but a projection or a symmetry.
+    """
+
+    place: str
+    argument: int | None
+    index: tuple[int, ...] | None
+    claimed: Any
+    numeric: Any
+    digits: float
+    by: str
+
+
+@dataclass(frozen=True)
+class Kink:
+    """An element at which f has one slope to the left and another to the right: it has no derivative to compare."""
+
+    place: str
+    argument: int
+    index: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"kink: {self.place}"
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What one order of derivatives came to, as it enters the report."""
+
+    elements: int
+    projected: int
+    digits: float
+    agrees: bool
+    worst: Worst | None
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """One claim, checked at one point.
+
+    method       how the numerical derivative was taken, and `precision`, in which arithmetic
+    elements     how many derivatives were compared one by one; `projected` more were, in sums along random directions
+    digits       the least number of digits on which claim and numerical derivative agree (`gradcheck.agreement`)
+    asked        the digits that were asked, scaled to `dtype`; `agrees`, whether every element has them
+    worst        the element that agrees least
+    kinks        the elements that were not compared, because f has no derivative there
+    remarks      what else a reader should know
+    """
+
+    name: str
+    dtype: str
+    order: int
+    method: str
+    precision: str
+    elements: int
+    projected: int
+    digits: float
+    asked: float
+    agrees: bool
+    seed: int
+    worst: Worst | None = None
+    kinks: tuple[Kink, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        verdict = "agrees" if self.agrees else "DISAGREES"
+        projected = f" and {self.projected} in projections" if self.projected else ""
+        lines = [f"{self.name}: {verdict} to {self.digits:.1f} digits, {self.asked:.3g} asked "
+                 f"({self.dtype}, order {self.order}, {self.elements} elements{projected}, {self.method} in "
+                 f"{self.precision}, seed {self.seed})"]
+        if self.worst is not None:
+            worst = self.worst
+            lines.append(f"  worst: {worst.place}: claimed {worst.claimed}, {worst.by} {worst.numeric}")
+        lines += [f"  {kink}, not compared" for kink in self.kinks]
+        lines += [f"  {remark}" for remark in self.remarks]
+        return "\n".join(lines)
+
+    def require(self) -> "Report":
+        """The report itself where the claim agrees; raises GradientError where it does not."""
+        if self.agrees:
+            return self
+        what = "gradient" if self.order == 1 else "Hessian-vector product"
+        worst = self.worst
+        if worst is None:
+            raise GradientError(f"{self.name}: nothing to compare, f has a kink at every element; choose another point")
+        message = (f"{self.name}: {what} of {worst.place}: claimed {worst.claimed}, {worst.by} gives {worst.numeric}, "
+                   f"{worst.digits:.1f} digits agree, {self.asked:.3g} asked "
+                   f"({self.dtype}, order {self.order}, seed {self.seed})")
+        error = GradientError("; ".join([message, *self.remarks]))
+        error.report = self
+        raise error

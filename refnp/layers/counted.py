@@ -1,0 +1,97 @@
+"""What counts: the shapes, masks and reductions that losses and densities have in common.
+
+In a batch of ragged sets some elements are padding. A mask says which are real, **True = counts**. The others have
+value 0 and gradient 0 whatever stands there, NaN included: they are replaced before anything is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd.blocks import floating
+
+
+def broadcast_shape(name: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that all broadcast to; ValueError naming them if they do not."""
+    try:
+        return np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        raise ValueError(f"{name}: the shapes of {_listed(shapes)} do not broadcast; make them agree") from None
+
+
+def common_shape(name: str, **arguments: Any) -> tuple[int, ...]:
+    """The shape that all arguments broadcast to, which one of them must have.
+
+    Shapes (N, 1) and (N,) would make N × N elements unasked: ValueError, as for shapes that do not broadcast.
+    """
+    shapes = {argument: np.shape(a) for argument, a in arguments.items()}
+    common = broadcast_shape(name, **shapes)
+    if common not in shapes.values():
+        raise ValueError(f"{name}: the shapes of {_listed(shapes)} make {common}, which none has; reshape one of them")
+    return common
+
+
+def _listed(shapes: dict[str, tuple[int, ...]]) -> str:
+    return ", ".join(f"{argument} {shape}" for argument, shape in shapes.items())
+
+
+def check_counts(name: str, mask: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Where elements count, booleans of `shape`, True without a mask; TypeError or ValueError for a wrong one."""
+    if mask is None:
+        return np.ones(shape, bool)
+    mask = np.asarray(mask)
+    if mask.dtype != bool:
+        raise TypeError(f"{name}: mask is {mask.dtype}; pass booleans, True = counts")
+    try:
+        return np.broadcast_to(mask, shape)
+    except ValueError:
+        raise ValueError(f"{name}: mask has shape {mask.shape}; it must broadcast to {shape}") from None
+
+
+def check_positive(name: str, argument: str, value: Any) -> None:
+    """ValueError naming the first value that is not positive and finite."""
+    real = np.asarray(np.real(value))
+    wrong = ~((real > 0) & (real < np.inf))
+    if wrong.any():
+        raise ValueError(f"{name}: {argument} holds {real[wrong][0]}; it must be positive and finite")
+
+
+def number(value: Any) -> Any:
+    """An array of a floating type, or a Python scalar as it is, which does not change the precision of others."""
+    return value if isinstance(value, (int, float, complex)) else floating(value)
+
+
+def kept(counts: np.ndarray, value: Any, neutral: float) -> Any:
+    """The value as a `number`, with a neutral one where it does not count."""
+    value = number(value)
+    return value if isinstance(value, (int, float, complex)) or counts.all() else np.where(counts, value, neutral)
+
+
+def reduced(
+    name: str, terms: np.ndarray, counts: np.ndarray, reduction: str, divisor: Any = None
+) -> tuple[Any, Callable]:
+    """The mean, sum or array of the terms that count, and the function from ℓ̄ to the gradient of every term.
+
+    A mean is divided by `divisor`, the number of terms that count if none is given; the mean of nothing is 0.
+    """
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"{name}: reduction is {reduction!r}; use 'mean', 'sum' or 'none'")
+    every = counts.all()
+    divisor = int(counts.sum()) if divisor is None else divisor
+    divisor = divisor if reduction == "mean" and divisor > 0 else 1
+    terms = terms if every else np.where(counts, terms, 0)
+
+    def spread(loss_bar):
+        bar = loss_bar if reduction == "none" else loss_bar / divisor
+        return bar if every else np.where(counts, bar, 0)
+
+    return (terms if reduction == "none" else terms.sum() / divisor), spread
+
+
+def product(bar: Any, slope: Any) -> np.ndarray:
+    """bar · slope, and 0 wherever bar is 0, even if the slope is infinite: what does not count has no gradient."""
+    out = np.zeros(np.broadcast_shapes(np.shape(bar), np.shape(slope)), np.result_type(bar, slope))
+    return np.multiply(bar, slope, out=out, where=np.not_equal(bar, 0))

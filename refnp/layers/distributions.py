@@ -1,0 +1,209 @@
+"""Probability distributions: what a model says when it is not certain.
+
+    Normal               p(y) = exp(−½ z²) / (σ √2π),   z = (y − μ)/σ                    numbers, one by one
+    MultivariateNormal   p(y) = exp(−½ |z|²) / (det L (2π)^(N/2)),   z = L⁻¹ (y − μ)     N together, covariance L Lᵀ
+    Categorical          p(c) = exp(x_c) / Σ_i exp(x_i)                                  one class of V
+
+A distribution holds its parameters, arrays or Tensors, and answers with the same. Samples are reparameterised,
+y = μ + σ ε with ε free of parameters, so that gradients flow through them; ε is drawn in float64 and then rounded, the
+same numbers in every precision. What does not count under a mask has log p = 0 and gradient 0, NaN or not.
+Source: S002 §2.3, §3.2 eq. 8 and 9; Kingma & Welling, arXiv 1312.6114; Rasmussen & Williams (2006), A.2.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from refnp import autograd as ag
+from refnp.autograd.primitive import raw
+from refnp.autograd.tensor import Tensor
+from refnp.layers.counted import broadcast_shape, check_counts, check_positive, number
+from refnp.layers.densities import (
+    categorical_entropy,
+    check_logits,
+    mean_and_factor,
+    multivariate_normal_log_prob,
+    normal_cdf,
+)
+from refnp.layers.divergences import categorical_kl, multivariate_normal_kl, normal_kl
+from refnp.layers.losses import HALF_LOG_TWO_PI, cross_entropy, gaussian_nll
+from refnp.layers.softmax import softmax
+
+NOT_COUNTED = np.iinfo(np.int64).min  # a class that nobody has
+
+
+class Normal:
+    """Normal numbers, independent of each other, with `mean` and `std` (the standard deviation, not the variance).
+
+    Shapes: mean and std broadcast; `shape` is what they broadcast to.
+    Raises ValueError for a std that is zero, negative or infinite. NaN is let in, for it may lie under a mask, and
+    refused where it counts.
+    """
+
+    def __init__(self, mean: Any, std: Any):
+        self.mean, self.std = _arrays(mean, std)
+        values = raw(self.std)
+        check_positive("Normal", "std", np.where(np.isnan(values), 1, values))
+        self.shape = broadcast_shape("Normal", mean=self.mean.shape, std=self.std.shape)
+
+    def log_prob(self, y: Any, *, mask: Any = None) -> Any:
+        """log p(y) of every element: minus `gaussian_nll`, whose rules for shapes and masks hold."""
+        return -gaussian_nll(self.mean, self.std, y, mask=mask, reduction="none")
+
+    def cdf(self, y: Any) -> Any:
+        """The probability of a number up to y, Φ((y − μ)/σ)."""
+        return normal_cdf(y, self.mean, self.std)
+
+    def entropy(self) -> Any:
+        """log σ + ½ log 2πe, of `shape`."""
+        return ag.broadcast_to(ag.log(self.std) + _constant(HALF_LOG_TWO_PI + 0.5, self.std), self.shape)
+
+    def sample(self, rng: np.random.Generator, shape: int | tuple[int, ...] = ()) -> Any:
+        """y = μ + σ ε with ε ~ N(0, 1): `shape` draws, axes in front.   VJP: μ̄ = ȳ, σ̄ = ȳ ε."""
+        return self.mean + self.std * _noise(rng, _axes(shape) + self.shape, self.mean, self.std)
+
+
+class MultivariateNormal:
+    """N normal numbers with covariance L Lᵀ, given the Cholesky factor L: `cholesky(covariance)` makes it.
+
+    Shapes: mean (..., N), cholesky_factor (..., N, N), whose part above the diagonal is not read; `shape` is the batch.
+    Raises ValueError for shapes that do not fit or a diagonal that is zero, negative or infinite.
+    """
+
+    def __init__(self, mean: Any, cholesky_factor: Any):
+        self.mean, self.cholesky_factor = _arrays(mean, cholesky_factor)
+        mean, factor = raw(self.mean), raw(self.cholesky_factor)
+        mean_and_factor("MultivariateNormal", mean, np.where(np.isnan(factor), 1, factor))
+        self.shape = broadcast_shape("MultivariateNormal", mean=mean.shape[:-1], cholesky_factor=factor.shape[:-2])
+
+    def lower(self) -> Any:
+        """The factor with zeros above its diagonal, (..., N, N)."""
+        return ag.where(np.tri(self.mean.shape[-1], dtype=bool), self.cholesky_factor, 0.0)
+
+    def covariance(self) -> Any:
+        """L Lᵀ, (..., N, N)."""
+        return self.lower() @ ag.swapaxes(self.lower(), -1, -2)
+
+    def log_prob(self, y: Any, *, mask: Any = None) -> Any:
+        """The joint log p of y (..., N), one number for all N; under a mask (..., N), of those that count, together.
+
+        If those come first, as in ragged sets with padding at the end, their factor is a corner of L;
+        if not, their covariance is factorised anew, which doubles the digits that a poor condition costs.
+        """
+        if mask is None:
+            return multivariate_normal_log_prob(y, self.mean, self.cholesky_factor)
+        name, (y,) = "MultivariateNormal.log_prob", _arrays(y)
+        counts = check_counts(name, mask, broadcast_shape(name, y=y.shape, mean=self.mean.shape))
+        mean, y = ag.where(counts, self.mean, 0.0), ag.where(counts, y, 0.0)
+        missing = (~counts).sum(-1) * _constant(HALF_LOG_TWO_PI, mean)  # each adds the density of N(0, 1) at 0
+        return multivariate_normal_log_prob(y, mean, self._factor_of(counts)) + missing.astype(_real(mean))
+
+    def _factor_of(self, counts: np.ndarray) -> Any:
+        """The Cholesky factor of those that count, while the others become standard normal and independent."""
+        rows = ag.where(counts[..., None], self.lower(), 0.0)  # (..., N, N)
+        others = np.eye(counts.shape[-1], dtype=_real(self.mean)) * ~counts[..., None]  # (..., N, N)
+        if (counts[..., 1:] <= counts[..., :-1]).all():
+            return rows + others
+        return ag.cholesky(rows @ ag.swapaxes(rows, -1, -2) + others)
+
+    def marginals(self) -> Normal:
+        """The distribution of each of the N alone: σ_i² = Σ_j L_ij². Their log p do not add up to the joint one."""
+        return Normal(self.mean, ag.norm(self.lower(), -1))
+
+    def entropy(self) -> Any:
+        """½ log det(L Lᵀ) + (N/2) log 2πe, of `shape`."""
+        constant = _constant(self.mean.shape[-1] * (HALF_LOG_TWO_PI + 0.5), self.cholesky_factor)
+        return ag.broadcast_to(0.5 * ag.log_determinant(self.cholesky_factor) + constant, self.shape)
+
+    def sample(self, rng: np.random.Generator, shape: int | tuple[int, ...] = ()) -> Any:
+        """y = μ + L ε with ε ~ N(0, I): `shape` draws, axes in front.   VJP: μ̄ = ȳ, L̄ = tril(ȳ εᵀ)."""
+        noise = _noise(rng, _axes(shape) + self.shape + self.mean.shape[-1:], self.mean, self.cholesky_factor)
+        return self.mean + (noise[..., None, :] @ ag.swapaxes(self.lower(), -1, -2))[..., 0, :]
+
+
+class Categorical:
+    """One class of V, with probabilities softmax(logits); a logit of −∞ is a class that cannot be.
+
+    Shapes: logits (..., V), classes last; `shape` is the batch.
+    Raises ValueError without a class, or for a row of logits that are all −∞.
+    """
+
+    def __init__(self, logits: Any):
+        (self.logits,) = _arrays(logits)
+        check_logits("Categorical", raw(self.logits))
+        self.shape = self.logits.shape[:-1]
+
+    def probabilities(self) -> Any:
+        """softmax(logits), (..., V)."""
+        return softmax(self.logits)
+
+    def log_prob(self, classes: Any, *, mask: Any = None) -> Any:
+        """log p of integer classes, which broadcast with `shape`: minus `cross_entropy`."""
+        classes = np.asarray(raw(classes))
+        shape = broadcast_shape("Categorical.log_prob", classes=classes.shape, batch=self.shape)
+        logits = ag.broadcast_to(self.logits, (*shape, self.logits.shape[-1]))
+        targets = np.broadcast_to(classes, shape)
+        if mask is not None:
+            targets = np.where(check_counts("Categorical.log_prob", mask, shape), targets, NOT_COUNTED)
+        return -cross_entropy(logits, targets, ignore_index=NOT_COUNTED, reduction="none")
+
+    def entropy(self) -> Any:
+        """−Σ p log p, of `shape`."""
+        return categorical_entropy(self.logits)
+
+    def mode(self) -> np.ndarray:
+        """The most probable class (the first of equals), integers of `shape`."""
+        return np.argmax(np.real(raw(self.logits)), -1)
+
+    def sample(self, rng: np.random.Generator, shape: int | tuple[int, ...] = ()) -> np.ndarray:
+        """Classes, integers without gradient: argmax_c (x_c + G_c), G Gumbel noise, has exactly the probabilities p."""
+        _check_rng(rng)
+        return np.argmax(np.real(raw(self.logits)) + rng.gumbel(size=_axes(shape) + self.logits.shape), -1)
+
+
+def kl_divergence(p: Any, q: Any) -> Any:
+    """KL(p‖q) = E_p[log p − log q] of two distributions of one kind, ≥ 0.
+
+    Shapes: of Normal element by element (add them up yourself), of the others one number for each of the batch.
+    Raises TypeError for distributions of different kinds; `Normal` and MultivariateNormal are different.
+    """
+    if isinstance(p, Normal) and isinstance(q, Normal):
+        return normal_kl(p.mean, p.std, q.mean, q.std)
+    if isinstance(p, MultivariateNormal) and isinstance(q, MultivariateNormal):
+        return multivariate_normal_kl(p.mean, p.cholesky_factor, q.mean, q.cholesky_factor)
+    if isinstance(p, Categorical) and isinstance(q, Categorical):
+        return categorical_kl(p.logits, q.logits)
+    raise TypeError(f"kl_divergence: p is {type(p).__name__} and q is {type(q).__name__}; pass two of one kind")
+
+
+def _arrays(*values: Any) -> list:
+    """Tensors as they are, everything else as arrays; Python scalars in the precision of the others."""
+    values = tuple(v if isinstance(v, Tensor) else number(v) for v in values)
+    dtype = np.result_type(*(raw(v) for v in values))
+    return [v if isinstance(v, (Tensor, np.ndarray)) else np.asarray(v, dtype) for v in values]
+
+
+def _axes(shape: int | tuple[int, ...]) -> tuple[int, ...]:
+    return (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+
+
+def _real(value: Any) -> np.dtype:
+    return np.zeros((), raw(value).dtype).real.dtype
+
+
+def _constant(value: np.longdouble, like: Any) -> Any:
+    return value.astype(_real(like))
+
+
+def _check_rng(rng: Any) -> None:
+    if not isinstance(rng, np.random.Generator):
+        raise TypeError(f"sample: rng is {type(rng).__name__}; pass numpy.random.default_rng(seed)")
+
+
+def _noise(rng: Any, shape: tuple[int, ...], *parameters: Any) -> np.ndarray:
+    """Standard normal numbers in the precision of the parameters."""
+    _check_rng(rng)
+    dtype = np.result_type(*(_real(p) for p in parameters))
+    return rng.standard_normal(shape).astype(dtype)

@@ -1,0 +1,236 @@
+"""Losses: how badly a prediction fits what was observed, as one number to make small.
+
+    mse                (p − t)²
+    gaussian_nll       ½ z² + log σ + ½ log 2π,       z = (y − μ)/σ
+    cross_entropy      −Σ_c w_c q_c log p_c,          p = softmax(logits), q the target, smoothed or not
+
+Each is one primitive with its gradient. `reduction` is "mean" over all that counts, "sum", or "none" for one loss an
+element or row. What does not count, under a mask or an ignored index, has loss 0 and gradient 0 whatever stands there,
+NaN included; if nothing counts, so has the whole (PyTorch: NaN).
+Source: S002 §1.7 (cross-entropy), §3.2 eq. 8 and 9 (Gaussian conditionals).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from refnp.autograd.blocks import BLOCK, floating, run_all
+from refnp.autograd.primitive import primitive
+from refnp.layers.counted import check_counts, check_positive, common_shape, kept, product, reduced
+from refnp.layers.softmax import log_softmax
+
+HALF_LOG_TWO_PI = np.longdouble("0.918938533204672741780329736405617639861")
+SMOOTHINGS = {"uniform": 1, "off_target": 2, "without_pad": 3}  # and how many classes each needs
+
+
+@primitive
+def mse(prediction, target, *, mask=None, reduction="mean"):
+    """Squared error ℓ = (p − t)².
+
+    Shapes: prediction and target broadcast, one of them to the shape of all; `mask` too, True = counts → a number, or
+    that shape for reduction="none".
+    Raises ValueError for shapes that do not fit or an unknown reduction, TypeError for a mask that is not boolean.
+    VJP: p̄ = 2 ℓ̄ (p − t), t̄ = −p̄.
+    """
+    shape = common_shape("mse", prediction=prediction, target=target)
+    counts = check_counts("mse", mask, shape)
+    difference = np.asarray(kept(counts, prediction, 0) - kept(counts, target, 0))
+    value, spread = reduced("mse", difference * difference, counts, reduction)
+
+    def vjp(loss_bar):
+        p_bar = product(2 * spread(loss_bar), difference)
+        return p_bar, lambda: -p_bar
+
+    return value, vjp
+
+
+@primitive
+def gaussian_nll(mean, std, y, *, mask=None, reduction="mean"):
+    """Minus the log density of a normal distribution, ℓ = ½ z² + log σ + ½ log 2π with z = (y − μ)/σ.
+
+    Shapes: mean, std and y broadcast, one of them to the shape of all; `mask` too, True = counts → a number, or that
+    shape for reduction="none". "mean" divides by the number of elements that count.
+    Raises ValueError for a std that counts and is not positive and finite, for shapes that do not fit or an unknown
+    reduction, TypeError for a mask that is not boolean.
+    VJP: ∂ℓ/∂y = z/σ, and ∂ℓ/∂σ = (1 − z²)/σ, written as (1 − z)(1 + z)/σ, which keeps its digits at z = ±1:
+
+        ȳ = ℓ̄ z/σ        μ̄ = −ȳ        σ̄ = ℓ̄ (1 − z)(1 + z)/σ
+
+    Source: S002 §3.2, eq. 9.   Elsewhere: PyTorch's GaussianNLLLoss takes the variance, not σ, bounds it below by 1e-6,
+    and leaves out ½ log 2π unless full=True. TNP's code adds up the axes of y and averages over points.
+    """
+    shape = common_shape("gaussian_nll", mean=mean, std=std, y=y)
+    counts = check_counts("gaussian_nll", mask, shape)
+    mean, std, y = kept(counts, mean, 0), kept(counts, std, 1), kept(counts, y, 0)
+    check_positive("gaussian_nll", "std", std)
+    z = np.asarray((y - mean) / std)
+    terms = np.asarray(0.5 * z * z + (np.log(std) + HALF_LOG_TWO_PI.astype(z.real.dtype)))
+    value, spread = reduced("gaussian_nll", terms, counts, reduction)
+
+    def vjp(loss_bar):
+        bar = spread(loss_bar)
+        y_bar = product(bar, z / std)
+        return lambda: -y_bar, lambda: product(bar, (1 - z) * (1 + z) / std), y_bar
+
+    return value, vjp
+
+
+@primitive
+def cross_entropy(
+    logits,
+    targets,
+    *,
+    ignore_index=None,
+    label_smoothing=0.0,
+    smoothing="uniform",
+    class_weights=None,
+    reduction="mean",
+):
+    """Cross-entropy of the target y of each row with p = softmax(logits), ℓ = −Σ_c w_c q_c log p_c.
+
+    Without smoothing q is 1 at y and 0 elsewhere. With ε = `label_smoothing` a part of it is spread over the V classes,
+    and the field has three ways to do so, which `smoothing` names:
+
+        "uniform"       q_y = 1 − ε + ε/V, ε/V elsewhere       PyTorch, Keras, optax
+        "off_target"    q_y = 1 − ε, ε/(V − 1) elsewhere       tensor2tensor, fairseq
+        "without_pad"   q_y = 1 − ε, ε/(V − 2) elsewhere, 0 for the padding class, which is `ignore_index`
+                                                               OpenNMT, the Annotated Transformer
+
+    Shapes: logits (..., V), classes last since rows are tokens (PyTorch has them second); targets (...) integers;
+    class_weights w (V,) → a number, or (...) for reduction="none".
+    "mean" divides by Σ_n w_{y_n} over the rows that count, a weighted mean as in PyTorch (Keras: by their number).
+    A logit of −∞ gives its class probability 0: a loss of +∞ if that class has a part of q, no effect if not.
+    Raises TypeError for targets that are not integers, ValueError for a class out of range (naming it), shapes that do
+    not fit, weights that are negative or not finite, ε outside [0, 1), or too few classes for the way of smoothing.
+    VJP, with Q = Σ_c w_c q_c and ∂(log p_c)/∂x_i = δ_ci − p_i:
+
+        x̄_i = ℓ̄ (Q p_i − w_i q_i),   at i = y written as ℓ̄ (w_y q_y (p_y − 1) + (Q − w_y q_y) p_y)
+
+    where p_y − 1 = expm1(log p_y) keeps its digits as p_y → 1.   Source: S002 §1.7; Szegedy et al. (2016), §7.
+    """
+    x = floating(logits)
+    targets, counts = _check_targets(x, targets, ignore_index)
+    weights = _check_weights(class_weights, x)
+    target_share, share = _shares(smoothing, label_smoothing, x, ignore_index)
+    own, off = weights * target_share, weights * share  # (V,)   w_c q_c if c is the target, and if it is not
+    y, counted = targets.reshape(-1), counts.reshape(-1)
+    rows = x.reshape(y.size, x.shape[-1])
+    terms, rows_vjp = _in_blocks(rows, y, counted, own, off)
+    divisor = np.where(counted, weights[y], 0).sum()
+    value, spread = reduced("cross_entropy", terms.reshape(targets.shape), counts, reduction, divisor)
+
+    def vjp(loss_bar):
+        bar = np.broadcast_to(spread(loss_bar), targets.shape).reshape(-1)
+        return rows_vjp(bar).reshape(x.shape), None
+
+    return value, vjp
+
+
+def _cross_entropy_rows(x, y, counted, own, off, others):
+    """Losses (R,) of rows of logits x (R, V) with targets y (R,), and their VJP.
+
+    own, off and others (V,), for each class c: w_c q_c if c is the target, if it is not, and Σ_{i≠c} off_i.
+    Rows that do not count are read as 0.
+    """
+    x = x if counted.all() else np.where(counted[:, None], x, 0)
+    hit = np.arange(len(x)), y
+    log_p = log_softmax(x)  # (R, V)
+    log_hit = log_p[hit]  # (R,)
+    terms = -product(own[y], log_hit)
+    if off.any():
+        miss = np.where(off == 0, 0, log_p)  # (R, V)   0 · (−∞) is nothing here
+        miss[hit] = 0
+        terms -= np.einsum("rv,v->r", miss, off)
+
+    def vjp(bar):
+        p = np.exp(log_p)  # (R, V)
+        x_bar = p * (own + others)[y][:, None] - off  # (R, V)
+        x_bar[hit] = own[y] * np.expm1(log_hit) + others[y] * p[hit]
+        x_bar *= bar[:, None]
+        return x_bar
+
+    return terms, vjp
+
+
+def _in_blocks(rows, y, counted, own, off):
+    """`_cross_entropy_rows` block by block on threads."""
+    before, after = np.zeros_like(off), np.zeros_like(off)
+    np.cumsum(off[:-1], out=before[1:])
+    np.cumsum(off[:0:-1], out=after[-2::-1])
+    height = max(1, BLOCK // rows.shape[1])
+    blocks = [slice(start, start + height) for start in range(0, len(rows), height)]
+    terms, vjps = np.empty(len(rows), rows.dtype), [None] * len(blocks)
+
+    def forward(i):
+        b = blocks[i]
+        terms[b], vjps[i] = _cross_entropy_rows(rows[b], y[b], counted[b], own, off, before + after)
+
+    run_all(forward, len(blocks))
+
+    def vjp(bar):
+        x_bar = np.empty(rows.shape, np.result_type(bar, rows))
+
+        def backward(i):
+            x_bar[blocks[i]] = vjps[i](bar[blocks[i]])
+
+        run_all(backward, len(blocks))
+        return x_bar
+
+    return terms, vjp
+
+
+def _shares(smoothing, epsilon, x, pad):
+    """q of the target, a number, and q (V,) of each class where it is not the target."""
+    classes = x.shape[-1]
+    if smoothing not in SMOOTHINGS:
+        raise ValueError(f"cross_entropy: smoothing is {smoothing!r}; use one of {', '.join(map(repr, SMOOTHINGS))}")
+    if not 0 <= epsilon < 1:
+        raise ValueError(f"cross_entropy: label_smoothing is {epsilon}; it must lie in [0, 1)")
+    if classes < SMOOTHINGS[smoothing]:
+        raise ValueError(f"cross_entropy: {smoothing!r} needs {SMOOTHINGS[smoothing]} classes, logits have {classes}")
+    if smoothing == "without_pad" and (pad is None or not 0 <= pad < classes):
+        raise ValueError(
+            f"cross_entropy: 'without_pad' needs ignore_index, the padding class, below {classes}, not {pad}"
+        )
+    epsilon = x.real.dtype.type(epsilon)
+    each = epsilon / {"uniform": classes, "off_target": classes - 1, "without_pad": classes - 2}[smoothing]
+    share = np.full(classes, each)
+    if smoothing == "without_pad":
+        share[pad] = 0
+    return (1 - epsilon + each if smoothing == "uniform" else 1 - epsilon), share
+
+
+def _check_targets(x, targets, ignore_index):
+    """Targets with 0 in place of what is ignored, and where they count: integers and booleans of one shape."""
+    targets = np.asarray(targets)
+    if x.dtype.kind not in "fc":
+        raise TypeError(f"cross_entropy: logits are {x.dtype}; pass numbers")
+    if targets.dtype.kind not in "iu":
+        raise TypeError(f"cross_entropy: targets are {targets.dtype}; pass integers, the numbers of the classes")
+    if not x.ndim or not x.shape[-1]:
+        raise ValueError(f"cross_entropy: logits have shape {x.shape}; the last axis must hold the classes")
+    if targets.shape != x.shape[:-1]:
+        raise ValueError(f"cross_entropy: targets have shape {targets.shape}, logits {x.shape} need {x.shape[:-1]}")
+    counts = np.ones(targets.shape, bool) if ignore_index is None else np.asarray(targets != ignore_index)
+    wrong = counts & ((targets < 0) | (targets >= x.shape[-1]))
+    if wrong.any():
+        place = tuple(int(i) for i in np.argwhere(wrong)[0])
+        raise ValueError(
+            f"cross_entropy: targets hold class {targets[place]} at {list(place)}, logits have {x.shape[-1]} classes; "
+            f"use 0 to {x.shape[-1] - 1}, or ignore_index"
+        )
+    return np.where(counts, targets, 0), counts
+
+
+def _check_weights(class_weights, x):
+    """Class weights (V,) in the precision of x, 1 by default."""
+    classes = x.shape[-1]
+    if class_weights is None:
+        return np.ones(classes, x.real.dtype)
+    weights = np.asarray(class_weights)
+    if weights.shape != (classes,):
+        raise ValueError(f"cross_entropy: class_weights have shape {weights.shape}; logits have {classes} classes")
+    wrong = ~((weights >= 0) & (weights < np.inf))
+    if wrong.any():
+        raise ValueError(f"cross_entropy: class_weights hold {weights[wrong][0]}; they must be finite and not negative")
+    return weights.astype(x.real.dtype)

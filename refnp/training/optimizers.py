@@ -1,0 +1,212 @@
+"""Optimisers: one step downhill from the gradients that a backward pass has left in `.grad`.
+
+    SGD      v ← μ v + g                          θ ← θ − η v
+    Adam     m ← β₁ m + (1 − β₁) g                θ ← θ − η m̂ / (√v̂ + ε),   m̂ = m / (1 − β₁ᵗ)
+             v ← β₂ v + (1 − β₂) g²                                          v̂ = v / (1 − β₂ᵗ)
+    AdamW    Adam, and besides θ ← θ − η λ θ
+
+g = ∂L/∂θ, η the learning rate, t the number of this step from 1. m and v start at 0, which the divisions by 1 − βᵗ make
+good: after one step m̂ = g and v̂ = g², whatever β is.
+
+Sources: Polyak (1964) and Sutskever et al. (2013) for momentum; Kingma & Ba, Adam, arXiv 1412.6980 (ICLR 2015), alg. 1;
+Loshchilov & Hutter, Decoupled weight decay regularization, arXiv 1711.05101 (ICLR 2019), alg. 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd import Parameter
+
+
+class Optimizer:
+    """What all optimisers share: the parameters, the learning rate η, the count of steps, and memory of past gradients.
+
+    `learning_rate` may be changed between steps, as schedules do. Arrays of parameters are changed in place, without
+    a new array per step; a parameter whose `.grad` is None is left as it is, and its own count of steps too.
+    Raises ValueError without parameters or for a negative rate, TypeError for what is not a Parameter.
+    """
+
+    memories: tuple[str, ...] = ()  # names of the running means kept for every parameter, zeros at first
+
+    def __init__(self, parameters: Iterable[Parameter], learning_rate: float):
+        self.parameters = list(parameters)
+        name = type(self).__name__
+        if not self.parameters:
+            raise ValueError(f"{name}: there are no parameters; pass module.parameters()")
+        for i, parameter in enumerate(self.parameters):
+            if not isinstance(parameter, Parameter) or parameter.dtype.kind != "f":
+                kind = f"{type(parameter).__name__} of {getattr(parameter, 'dtype', 'no dtype')}"
+                raise TypeError(f"{name}: parameters[{i}] is a {kind}; pass real ones, as module.parameters() gives")
+        if len({id(parameter) for parameter in self.parameters}) < len(self.parameters):
+            raise ValueError(f"{name}: a parameter stands twice and would move twice; pass each once")
+        self.learning_rate = not_negative(name, "learning_rate", learning_rate)
+        self.steps = [0] * len(self.parameters)
+        self.memory = {key: [np.zeros_like(p.data) for p in self.parameters] for key in self.memories}
+
+    def step(self) -> None:
+        """Move every parameter that has a gradient. RuntimeError if none has: `backward` comes first."""
+        name = type(self).__name__
+        moving = [(i, p, p.grad) for i, p in enumerate(self.parameters) if p.grad is not None]
+        if not moving:
+            raise RuntimeError(f"{name}: no parameter has a gradient; call backward() on the loss before step()")
+        for i, parameter, gradient in moving:
+            past = [arrays[i] for arrays in self.memory.values()]
+            if any(array.dtype != parameter.dtype or array.shape != parameter.shape for array in past):
+                raise ValueError(
+                    f"{name}: parameters[{i}] is now {parameter.dtype} {parameter.shape}, its memory is "
+                    f"{past[0].dtype} {past[0].shape}; make the optimiser after astype"
+                )
+            self.steps[i] += 1
+            self.move(parameter.data, gradient, self.steps[i], past)
+
+    def move(self, theta: np.ndarray, g: np.ndarray, t: int, past: list[np.ndarray]) -> None:
+        """Change `theta` in place by its t-th step, along its gradient `g`, which stays as it is; `past` is updated."""
+        raise TypeError(f"{type(self).__name__} has no move; an optimiser must define its step")
+
+    def zero_grad(self) -> None:
+        """Forget the gradients of earlier backward passes."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """A copy of all that changes during training: the rate, the steps, and the memory, named "mean.0" and so on."""
+        state = {"learning_rate": np.array(self.learning_rate), "steps": np.array(self.steps)}
+        for key, arrays in self.memory.items():
+            state |= {f"{key}.{i}": array.copy() for i, array in enumerate(arrays)}
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where `state` was taken, to the bit; all of it is loaded, or nothing if anything is wrong.
+
+        Raises ValueError that lists missing and unexpected names and wrong shapes.
+        """
+        own = self.state_dict()
+        wrong = [f"missing {key}" for key in own if key not in state]
+        wrong += [f"unexpected {key}" for key in state if key not in own]
+        arrays = {key: np.asarray(value) for key, value in state.items() if key in own}
+        for key, array in arrays.items():
+            if array.dtype.kind not in "iuf":
+                wrong.append(f"{key} is {array.dtype}, not real numbers")
+            elif array.shape != own[key].shape:
+                wrong.append(f"{key} has shape {array.shape}, not {own[key].shape}")
+        if wrong:
+            raise ValueError(f"load_state_dict: nothing was loaded into {type(self).__name__}: " + "; ".join(wrong))
+        self.learning_rate = float(arrays["learning_rate"])
+        self.steps = [int(t) for t in arrays["steps"]]
+        for key, memory in self.memory.items():
+            for i, array in enumerate(memory):
+                array[...] = arrays[f"{key}.{i}"]
+
+
+class SGD(Optimizer):
+    """Gradient descent, with momentum μ: the velocity is a sum of gradients that fades by μ a step.
+
+        g ← g + λ θ        v ← μ v + g        θ ← θ − η v        (Nesterov: θ ← θ − η (g + μ v))
+
+    λ is `weight_decay`, an L2 penalty ½ λ |θ|² on the loss.
+    Elsewhere: as torch.optim.SGD; Sutskever et al. put η inside, v ← μ v − η g, which differs once η changes.
+    """
+
+    memories = ("velocity",)
+
+    def __init__(self, parameters, *, learning_rate, momentum=0.0, nesterov=False, weight_decay=0.0):
+        super().__init__(parameters, learning_rate)
+        self.momentum = fraction("SGD", "momentum", momentum)
+        if nesterov and not momentum:
+            raise ValueError("SGD: nesterov looks ahead along the momentum, which is 0; pass momentum too")
+        self.nesterov = nesterov
+        self.weight_decay = not_negative("SGD", "weight_decay", weight_decay)
+
+    def move(self, theta, g, t, past):
+        (velocity,) = past
+        if self.weight_decay:
+            g = g + self.weight_decay * theta
+        velocity *= self.momentum
+        velocity += g
+        theta -= self.learning_rate * (g + self.momentum * velocity if self.nesterov else velocity)
+
+
+class Adam(Optimizer):
+    """Steps of about η in every coordinate: the mean gradient over its root mean square, both fading averages.
+
+        m ← β₁ m + (1 − β₁) g        v ← β₂ v + (1 − β₂) g²        θ ← θ − η m̂ / (√v̂ + ε)
+
+    `betas` are β₁ and β₂; `weight_decay` is an L2 penalty λ, g ← g + λ θ, that m̂/√v̂ rescales with the rest of the
+    gradient (AdamW's is not rescaled).   Source: Kingma & Ba (2015), alg. 1.
+    Elsewhere: as torch.optim.Adam and optax.adam; TensorFlow's ε is the ε̂ of the paper's section 2, added to √v with no
+    correction, as if ε shrank in the first steps.
+    """
+
+    memories = ("mean", "square")
+
+    def __init__(self, parameters, *, learning_rate=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
+        super().__init__(parameters, learning_rate)
+        name = type(self).__name__
+        self.betas = tuple(fraction(name, "betas", beta) for beta in betas)
+        if len(self.betas) != 2:
+            raise ValueError(f"{name}: betas {betas} must be two numbers, for the mean and for the square")
+        tiny = max(float(np.finfo(p.dtype).tiny) for p in self.parameters)
+        if not tiny <= eps < math.inf:
+            raise ValueError(f"{name}: eps is {eps}; it must be positive (at least {tiny:.0e}), so that 0/(0 + ε) is 0")
+        self.eps = eps
+        self.weight_decay = not_negative(name, "weight_decay", weight_decay)
+        self.room = {p.dtype: np.empty(max(q.size for q in self.parameters), p.dtype) for p in self.parameters}
+
+    def move(self, theta, g, t, past):
+        if self.weight_decay:
+            g = g + self.weight_decay * theta
+        self.move_along(theta, g, t, *past)
+
+    def move_along(self, theta, g, t, mean, square):
+        """θ ← θ − η m̂ / (√v̂ + ε), the fractions of scalars taken first: one array in all, and that one used again."""
+        number: Any = np.longdouble if theta.dtype == np.longdouble else float  # 1 − βᵗ too needs all its digits
+        beta1, beta2 = (number(beta) for beta in self.betas)
+        work = self.room[theta.dtype][: theta.size].reshape(theta.shape)
+        mean *= beta1
+        mean += np.multiply(g, 1 - beta1, out=work)
+        square *= beta2
+        np.multiply(g, g, out=work)
+        work *= 1 - beta2
+        square += work
+        np.sqrt(square, out=work)
+        work *= (1 - beta2**t) ** -0.5  # √v̂
+        work += self.eps
+        np.divide(mean, work, out=work)
+        work *= self.learning_rate / (1 - beta1**t)
+        theta -= work
+
+
+class AdamW(Adam):
+    """Adam, and every weight shrinks by the same factor a step, whatever its gradients were.
+
+        θ ← θ − η λ θ − η m̂ / (√v̂ + ε)
+
+    λ is `weight_decay`, 0.01 unless given.   Source: Loshchilov & Hutter (2019), alg. 2.
+    Elsewhere: as torch.optim.AdamW, where λ is multiplied by η; in the paper by the schedule's factor alone.
+    """
+
+    def __init__(self, parameters, *, learning_rate=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01):
+        super().__init__(parameters, learning_rate=learning_rate, betas=betas, eps=eps, weight_decay=weight_decay)
+
+    def move(self, theta, g, t, past):
+        theta *= 1 - self.learning_rate * self.weight_decay
+        self.move_along(theta, g, t, *past)
+
+
+def not_negative(name: str, argument: str, value: float) -> float:
+    """`value` as a Python number, which changes no dtype; ValueError unless it is finite and ≥ 0."""
+    if not (value >= 0 and math.isfinite(value)):
+        raise ValueError(f"{name}: {argument} is {value}; it must be 0 or positive")
+    return float(value)
+
+
+def fraction(name: str, argument: str, value: float) -> float:
+    """`value` as a Python number; ValueError unless 0 ≤ value < 1, so that the past fades."""
+    if not 0 <= value < 1:
+        raise ValueError(f"{name}: {argument} contains {value}; it must be in [0, 1)")
+    return float(value)

@@ -1,0 +1,28 @@
+"""Cases of linear maps, matrix products and embeddings."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from refnp.autograd import linear, matmul
+from refnp.verify.case import Case, Layer, normal
+from refnp.verify.equations import linear as equations
+
+LINEAR = Layer("linear", linear, equations.linear)
+MATMUL = Layer("matmul", matmul, equations.matmul)
+
+
+def cases() -> list[Case]:
+    return [
+        Case(LINEAR, "ordinary", {"x": normal(5, 7), "weight": normal(7, 4), "bias": normal(4)}),
+        Case(LINEAR, "batch of sequences", {"x": normal(2, 3, 6), "weight": normal(6, 5), "bias": normal(5)}),
+        Case(LINEAR, "no bias", {"x": normal(5, 7), "weight": normal(7, 4)}),
+        Case(LINEAR, "one feature in and out", {"x": normal(6, 1), "weight": normal(1, 1), "bias": normal(1)}),
+        Case(LINEAR, "one row", {"x": normal(1, 9), "weight": normal(9, 3), "bias": normal(3)}),
+        Case(LINEAR, "mean 1e4", {"x": normal(4, 16, shift=1e4), "weight": normal(16, 3), "bias": normal(3)}),
+        Case(MATMUL, "ordinary", {"x": normal(5, 12), "y": normal(12, 6)}),
+        Case(MATMUL, "batch", {"x": normal(3, 4, 5), "y": normal(3, 5, 2)}),
+        Case(MATMUL, "shared matrix", {"x": normal(3, 4, 5), "y": normal(5, 2)}),
+        Case(MATMUL, "inner length 1", {"x": normal(4, 1), "y": normal(1, 5)}),
+        Case(MATMUL, "cancelling terms", {"x": np.array([[1e6, 1.0, -1e6]]), "y": np.array([[1.0], [1.0], [1.0]])}),
+    ]

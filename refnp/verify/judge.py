@@ -1,0 +1,101 @@
+"""The verdict on one array: how far from the reference, in units of what rounding allows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from refnp.verify.case import Answer, Case, Known, Problem
+from refnp.verify.rounding import WIDE, Rounded
+
+WITHIN, KNOWN, DEVIATES, SKIPPED = "within bound", "known defect", "deviates", "skipped"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the report. The first ten fields are what `--json` writes."""
+
+    section: str
+    case: str
+    framework: str
+    version: str
+    dtype: str
+    quantity: str
+    error_over_bound: float
+    ulps: float
+    verdict: str
+    issue: str = ""
+    claimed: float = math.nan  # the worst element as it was given, and as it should be
+    right: float = math.nan
+    why: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values; a number that is not finite (a NaN where there should be none, nothing to compare) is null."""
+        names = list(Row.__dataclass_fields__)[:10]
+        values = {name: getattr(self, name) for name in names}
+        return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
+
+
+def tolerance(rounded: Rounded, dtype: Any) -> np.ndarray:
+    """The error that is allowed: that of a computation in `dtype`, that of the reference, and underflow.
+
+    Twice what the textbook's own sequence of roundings allows: an equal formula may take a few roundings more.
+    Underflow: a result below the smallest normal number may be flushed to 0, as XLA does on CPUs.
+    """
+    u = (np.finfo(dtype).eps + np.finfo(WIDE).eps) / 2
+    return 2 * u * rounded.error + WIDE(np.finfo(dtype).tiny)
+
+
+def deviation(given: np.ndarray, right: np.ndarray, allowed: np.ndarray, dtype: Any) -> tuple[float, float, Any]:
+    """The worst error over bound, the worst error in units in the last place, and the index of the first.
+
+    NaN for a NaN is right, and so is an infinity for the same one; any other NaN or infinity is infinitely wrong.
+    """
+    given, right = np.asarray(given, WIDE), np.asarray(right, WIDE)
+    if not right.size:
+        return 0.0, 0.0, None
+    same = (given == right) | (np.isnan(given) & np.isnan(right))
+    with np.errstate(all="ignore"):
+        error = np.where(same, 0, np.abs(given - right))
+        error = np.where(np.isnan(error), np.inf, error)
+        ratio = np.where(error == 0, 0, error / allowed)
+        ratio = np.where(np.isnan(ratio), np.inf, ratio)  # inf/inf: the bound is no excuse for an infinity
+        info = np.finfo(dtype)
+        size = np.clip(np.where(np.isfinite(right), np.abs(right), 1), info.tiny, info.max)
+        unit = info.eps * np.exp2(np.floor(np.log2(size)))
+        ulps = error / unit
+    worst = np.unravel_index(ratio.argmax(), ratio.shape)
+    return float(ratio[worst]), float(ulps.max()), worst
+
+
+def rows_of(problem: Problem, answer: Answer, reference: Answer, framework: str, version: str) -> list[Row]:
+    """A row for the output and one for each gradient of `answer`."""
+    case, rows = problem.case, []
+    for quantity, rounded in problem.bounds.items():
+        given, right = answer[quantity], reference[quantity]
+        common = ("frameworks", case.name, framework, version, problem.dtype, quantity)
+        known = find_known(case, framework, problem.dtype, quantity)
+        if np.shape(given) != np.shape(right):
+            why = f"shape {np.shape(given)} where {np.shape(right)} is right"
+            rows.append(Row(*common, math.inf, math.inf, DEVIATES, why=why))
+            continue
+        ratio, ulps, worst = deviation(given, right, tolerance(rounded, problem.dtype), problem.dtype)
+        if ratio <= 1:
+            rows.append(Row(*common, ratio, ulps, WITHIN))
+            continue
+        values = float(np.asarray(given)[worst]), float(np.asarray(right)[worst])
+        verdict = KNOWN if known else DEVIATES
+        rows.append(Row(*common, ratio, ulps, verdict, known.issue if known else "", *values, known.why if known else ""))
+    return rows
+
+
+def find_known(case: Case, framework: str, dtype: str, quantity: str) -> Known | None:
+    return next((k for k in case.known if k.covers(framework, dtype, quantity)), None)
+
+
+def skipped(case: Case, framework: str, version: str, why: str) -> Row:
+    """The row of a case that a framework cannot be asked about."""
+    return Row("frameworks", case.name, framework, version, "", "", math.nan, math.nan, SKIPPED, why=why)

@@ -1,0 +1,204 @@
+"""Numbers that know how wrong a computer may get them: running error analysis, one rounding after another.
+
+A `Rounded` holds the value z of a formula, in the widest precision of the machine, and a bound e with
+
+    |computed z − exact z| ≤ u·e        to first order in u, the unit roundoff of the precision that is judged.
+
+Every operation adds the error it inherits (through its derivative) and the one it makes itself:
+
+    z = x ± y:  e_z = e_x + e_y + |z|                 z = f(x):  e_z = |f′(x)| e_x + 8|z|
+    z = x · y:  e_z = |y| e_x + |x| e_y + |z|         Σ of n:    e_z = Σ e_x + (n − 1) Σ|x|     in any order
+    z = x / y:  e_z = (e_x + |z| e_y)/|y| + |z|       √x:        e_z = e_x / 2z + |z|
+
+exp, log, tanh, erfc … are trusted to 4 units in the last place, 8u: what the vector libraries behind NumPy, PyTorch and
+XLA promise. Errors are added up as if they all pointed the same way, so that the bound holds for every input and every order
+of summation; a formula that is evaluated well stays well below it, and one that cancels shows in its e.
+Source: Wilkinson (1963); Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed. (2002), §3.3 and §4.2.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd import special
+
+WIDE = np.longdouble  # the same as float64 on some machines: see `judging_precision`
+ELEMENTARY = 8  # error of exp, log, … in units of u
+
+
+def judging_precision() -> str:
+    """What the widest precision of this machine is, in words: the reference is computed in it."""
+    bits = np.finfo(WIDE).nmant + 1
+    if bits == np.finfo(np.float64).nmant + 1:
+        return "float64 (longdouble is no wider on this machine)"
+    return f"longdouble, {bits} bits"
+
+
+class Rounded:
+    """`value` and `error`, arrays of one shape; made by `exact` or `constant`, or by operations on others."""
+
+    __slots__ = ("error", "value")
+    __array_ufunc__ = None  # array * Rounded asks Rounded
+
+    def __init__(self, value: Any, error: Any):
+        self.value = np.asarray(value, WIDE)
+        self.error = np.broadcast_to(np.asarray(error, WIDE), self.value.shape)
+
+    shape = property(lambda self: self.value.shape)
+
+    def __add__(self, other: Any) -> Rounded:
+        other = _number(other)
+        z = self.value + other.value
+        return Rounded(z, self.error + other.error + np.abs(z))
+
+    def __sub__(self, other: Any) -> Rounded:
+        return self + -_number(other)
+
+    def __rsub__(self, other: Any) -> Rounded:
+        return _number(other) + -self
+
+    def __neg__(self) -> Rounded:
+        return Rounded(-self.value, self.error)
+
+    def __mul__(self, other: Any) -> Rounded:
+        other = _number(other)
+        z = self.value * other.value
+        inherited = _product(np.abs(other.value), self.error) + _product(np.abs(self.value), other.error)
+        return Rounded(z, inherited + np.abs(z))
+
+    def __truediv__(self, other: Any) -> Rounded:
+        other = _number(other)
+        z = self.value / other.value
+        return Rounded(z, (self.error + np.abs(z) * other.error) / np.abs(other.value) + np.abs(z))
+
+    def __rtruediv__(self, other: Any) -> Rounded:
+        return _number(other) / self
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __getitem__(self, index: Any) -> Rounded:
+        return self.moved(lambda a: a[index])
+
+    def moved(self, rearrange: Any) -> Rounded:
+        """The same numbers elsewhere: `rearrange` reshapes, transposes or selects, and rounds nothing."""
+        return Rounded(rearrange(self.value), rearrange(self.error))
+
+    def reshape(self, *shape: int) -> Rounded:
+        return self.moved(lambda a: a.reshape(*shape))
+
+    def swapaxes(self, i: int, j: int) -> Rounded:
+        return self.moved(lambda a: a.swapaxes(i, j))
+
+    def sum(self, axis: Any = None, keepdims: bool = False, *, depth: int | None = None) -> Rounded:
+        """Σ over `axis`, in any order of summation; or with no more than `depth` roundings on the way of any term."""
+        axes = tuple(range(self.value.ndim)) if axis is None else axis
+        if depth is None:
+            depth = max(math.prod(np.take(self.shape, axes).reshape(-1).tolist()) - 1, 0)
+        total = {"axis": axes, "keepdims": keepdims}
+        return Rounded(self.value.sum(**total), self.error.sum(**total) + depth * np.abs(self.value).sum(**total))
+
+    def row_mean(self) -> Rounded:
+        """The mean over the last axis, kept; added up in `blocked_depth` steps, as every library does for its rows."""
+        n = self.shape[-1]
+        return self.sum(-1, keepdims=True, depth=blocked_depth(n)) / n
+
+
+def exact(value: Any) -> Rounded:
+    """A number that is given, like an input: it has no error."""
+    return Rounded(value, 0)
+
+
+def constant(value: Any) -> Rounded:
+    """A number of the formula, such as ε or √2, which is rounded once when it is written down."""
+    return Rounded(value, np.abs(np.asarray(value, WIDE)))
+
+
+def _number(value: Any) -> Rounded:
+    return value if isinstance(value, Rounded) else exact(value)
+
+
+def _product(factor: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """factor · error, where no error is no error even beside an infinite factor."""
+    return np.where(error == 0, 0, factor * np.where(error == 0, 0, error))
+
+
+def blocked_depth(n: int) -> int:
+    """Roundings on the way of a term through a sum of n in eight lanes, joined in pairs, and blocks of 128 in pairs."""
+    return max(n - 1, 0) if n <= 8 else min(n, 128) // 8 + 3 + max(0, math.ceil(math.log2(n / 128)))
+
+
+def contract(subscripts: str, x: Any, y: Any, *, terms: int | None = None) -> Rounded:
+    """Σ x·y over the letters that the result lacks (`np.einsum` with two operands): e = Σ(e_x|y| + |x|e_y) + N Σ|x||y|.
+
+    N products and N − 1 sums round on the way of no term more than N times, in whatever order (Higham (2002), eq. 3.5).
+    `terms` is N if the sum is part of a longer one.
+    """
+    x, y = _number(x), _number(y)
+    operands, result = subscripts.split("->")
+    sizes = {}
+    for letters, shape in zip(operands.split(","), (x.shape, y.shape), strict=True):
+        sizes |= dict(zip(reversed(letters.replace("...", "")), reversed(shape), strict=False))
+    terms = terms or math.prod(n for letter, n in sizes.items() if letter not in result)
+    size_x, size_y = np.abs(x.value), np.abs(y.value)
+    error = np.einsum(subscripts, x.error + terms * size_x, size_y) + np.einsum(subscripts, size_x, y.error)
+    return Rounded(np.einsum(subscripts, x.value, y.value), error)
+
+
+def scatter(x: Rounded, places: np.ndarray, length: int) -> Rounded:
+    """y_k = Σ x_i over the i with places_i = k, along the first axis: adds up repeats, in any order."""
+    value, error, size = (np.zeros((length, *x.shape[1:]), WIDE) for _ in range(3))
+    np.add.at(value, places, x.value)
+    np.add.at(error, places, x.error)
+    np.add.at(size, places, np.abs(x.value))
+    repeats = np.bincount(places, minlength=length).reshape(-1, *[1] * (value.ndim - 1))
+    return Rounded(value, error + np.maximum(repeats - 1, 0) * size)
+
+
+def where(condition: Any, x: Any, y: Any) -> Rounded:
+    """x where the condition holds, else y."""
+    x, y = _number(x), _number(y)
+    return Rounded(np.where(condition, x.value, y.value), np.where(condition, x.error, y.error))
+
+
+def function(value: np.ndarray, slope: np.ndarray, x: Rounded) -> Rounded:
+    """z = f(x) with f′(x) = slope: what is inherited, and 4 units in the last place."""
+    return Rounded(value, _product(np.abs(slope), x.error) + ELEMENTARY * np.abs(value))
+
+
+def exp(x: Rounded) -> Rounded:
+    z = np.exp(x.value)
+    return function(z, z, Rounded(x.value, np.where(z == 0, 0, x.error)))
+
+
+def expm1(x: Rounded) -> Rounded:
+    return function(np.expm1(x.value), np.exp(x.value), x)
+
+
+def log(x: Rounded) -> Rounded:
+    return function(np.log(x.value), 1 / x.value, x)
+
+
+def log1p(x: Rounded) -> Rounded:
+    return function(np.log1p(x.value), 1 / (1 + x.value), x)
+
+
+def tanh(x: Rounded) -> Rounded:
+    z = np.tanh(x.value)
+    return function(z, 1 - z * z, x)
+
+
+def sqrt(x: Rounded) -> Rounded:
+    """Rounded correctly everywhere (IEEE 754), and so to 1u."""
+    z = np.sqrt(x.value)
+    return Rounded(z, x.error / np.where(z == 0, 1, 2 * z) + z)
+
+
+def erf(x: Rounded) -> Rounded:
+    return function(special.erf_of(x.value), special.TWO_OVER_SQRT_PI * special.gaussian_of(x.value), x)
+
+
+def erfc(x: Rounded) -> Rounded:
+    return function(special.erfc_of(x.value), special.TWO_OVER_SQRT_PI * special.gaussian_of(x.value), x)

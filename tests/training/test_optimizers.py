@@ -1,0 +1,245 @@
+"""Optimisers: their papers' steps within rounding, PyTorch's, and what a training loop needs of them."""
+
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refnp.autograd import Parameter
+from refnp.training.optimizers import SGD, Adam, AdamW
+from tests.transcriptions import optimizers as transcription
+
+shapes = st.lists(st.integers(0, 3), max_size=2).map(tuple)
+dtypes = st.sampled_from([np.float32, np.float64])
+seeds = st.integers(0, 2**32 - 1)
+rates = st.sampled_from([0.0, 1e-3, 0.1])
+momenta = st.sampled_from([0.0, 0.5, 0.9])
+decays = st.sampled_from([0.0, 0.01, 0.5])
+scales = st.sampled_from([1e-6, 1.0, 1e6])
+beta_pairs = st.sampled_from([(0.9, 0.999), (0.0, 0.0), (0.5, 0.9)])
+
+
+def draw(seed, shape, dtype, scale=1.0, steps=4):
+    """A parameter's start and the gradients of a few steps; some gradients are 0."""
+    rng = np.random.default_rng(seed)
+    gradients = [scale * rng.normal(size=shape) * (rng.random(shape) > 0.2) for _ in range(steps)]
+    return rng.normal(size=shape).astype(dtype), [g.astype(dtype) for g in gradients]
+
+
+def walk(make, theta, gradients):
+    """θ after every gradient in turn."""
+    parameter = Parameter(theta)
+    optimizer = make([parameter])
+    for gradient in gradients:
+        parameter.grad = gradient.copy()
+        optimizer.step()
+        assert np.array_equal(parameter.grad, gradient)  # the gradient is only read
+    assert parameter.dtype == theta.dtype
+    return parameter.data
+
+
+def assert_within(value, expected, bound):
+    bound = 2 * bound * np.finfo(value.dtype).eps / 2 + np.finfo(value.dtype).tiny
+    assert (np.abs(value.astype(np.longdouble) - expected) <= bound).all()
+
+
+@given(shapes, dtypes, seeds, scales, rates, momenta, decays, st.booleans())
+def test_sgd_is_its_equation(shape, dtype, seed, scale, rate, momentum, decay, nesterov):
+    theta, gradients = draw(seed, shape, dtype, scale)
+    options = {
+        "learning_rate": rate,
+        "momentum": momentum,
+        "nesterov": nesterov and momentum > 0,
+        "weight_decay": decay,
+    }
+    assert_within(walk(lambda p: SGD(p, **options), theta, gradients), *transcription.sgd(theta, gradients, **options))
+
+
+@given(shapes, dtypes, seeds, scales, rates, beta_pairs)
+def test_adam_is_its_algorithm(shape, dtype, seed, scale, rate, betas):
+    theta, gradients = draw(seed, shape, dtype, scale)
+    options = {"learning_rate": rate, "betas": betas, "eps": 1e-8}
+    assert_within(
+        walk(lambda p: Adam(p, **options), theta, gradients), *transcription.adam(theta, gradients, **options)
+    )
+
+
+@given(shapes, dtypes, seeds, rates, decays)
+def test_adamw_is_its_algorithm(shape, dtype, seed, rate, decay):
+    theta, gradients = draw(seed, shape, dtype)
+    options = {"learning_rate": rate, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": decay}
+    value = walk(lambda p: AdamW(p, **options), theta, gradients)
+    assert_within(value, *transcription.adam(theta, gradients, **options, decoupled=True))
+
+
+def test_longdouble_follows_the_transcription():
+    theta, gradients = draw(0, (3, 2), np.longdouble, steps=20)
+    options = {"learning_rate": 0.01, "betas": (0.9, 0.999), "eps": 1e-8}
+    assert_within(
+        walk(lambda p: Adam(p, **options), theta, gradients), *transcription.adam(theta, gradients, **options)
+    )
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "options"),
+    [
+        (SGD, "SGD", {}),
+        (SGD, "SGD", {"momentum": 0.9}),
+        (SGD, "SGD", {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
+        (Adam, "Adam", {}),
+        (Adam, "Adam", {"betas": (0.5, 0.9), "eps": 1e-3}),
+        (Adam, "Adam", {"weight_decay": 0.1}),
+        (AdamW, "AdamW", {}),
+        (AdamW, "AdamW", {"weight_decay": 0.3}),
+    ],
+)
+def test_as_torch(ours, theirs, options):
+    torch = pytest.importorskip("torch")
+    theta, gradients = draw(1, (4, 3), np.float64, steps=30)
+    value = walk(lambda p: ours(p, learning_rate=0.01, **options), theta, gradients)
+    leaf = torch.nn.Parameter(torch.from_numpy(theta.copy()))
+    optimizer = getattr(torch.optim, theirs)([leaf], lr=0.01, **options)
+    for gradient in gradients:
+        leaf.grad = torch.from_numpy(gradient.copy())
+        optimizer.step()
+    # both walk 30 steps of some ten roundings each, on sums of at most 30 terms
+    assert np.abs(value - leaf.detach().numpy()).max() <= 30 * 30 * 10 * np.finfo(np.float64).eps / 2
+
+
+@given(seeds, scales)
+def test_the_first_step_of_adam_has_length_of_the_rate(seed, scale):
+    theta, gradients = draw(seed, (5,), np.float64, scale, steps=1)
+    moved = walk(lambda p: Adam(p, learning_rate=0.1, eps=1e-300), np.zeros_like(theta), gradients)
+    np.testing.assert_allclose(moved, -0.1 * np.sign(gradients[0]), rtol=16 * np.finfo(np.float64).eps)
+
+
+def test_l2_decay_is_not_decoupled_decay():
+    theta, gradients = draw(2, (5,), np.float64)
+    adam = walk(lambda p: Adam(p, weight_decay=0.1), theta, gradients)
+    adamw = walk(lambda p: AdamW(p, weight_decay=0.1), theta, gradients)
+    assert np.abs(adam - adamw).max() > 1e-4
+
+
+@pytest.mark.parametrize(
+    "make", [lambda p: SGD(p, learning_rate=0.1, momentum=0.5), lambda p: Adam(p, learning_rate=0.1)]
+)
+def test_finds_the_bottom_of_a_bowl(make):
+    bottom = np.array([1.0, -2.0, 3.0])
+    parameter = Parameter(np.zeros(3))
+    optimizer = make([parameter])
+    for _ in range(500):
+        optimizer.zero_grad()
+        loss = ((parameter - bottom) ** 2).sum()
+        loss.backward()
+        optimizer.step()
+    assert np.abs(parameter.data - bottom).max() < 1e-6
+
+
+@pytest.mark.parametrize("make", [lambda p: SGD(p, learning_rate=0.1), Adam, AdamW])
+def test_a_parameter_without_gradient_stays_and_is_not_counted(make):
+    used, unused = Parameter(np.ones(2)), Parameter(np.ones(2))
+    optimizer = make([used, unused])
+    array = used.data
+    used.grad = np.ones(2)
+    optimizer.step()
+    assert used.data is array  # moved in place
+    assert (used.data < 1).all()
+    assert (unused.data == 1).all()
+    assert optimizer.steps == [1, 0]
+    optimizer.zero_grad()
+    assert used.grad is None
+
+
+@pytest.mark.parametrize("make", [lambda p: SGD(p, learning_rate=0.1, momentum=0.9), Adam, AdamW])
+def test_goes_on_from_a_saved_state_to_the_bit(make):
+    theta, gradients = draw(3, (2, 3), np.float32, steps=6)
+    straight = walk(make, theta, gradients)
+
+    first = Parameter(theta)
+    optimizer = make([first])
+    for gradient in gradients[:3]:
+        first.grad = gradient
+        optimizer.step()
+    file = io.BytesIO()
+    np.savez(file, **optimizer.state_dict())
+    file.seek(0)
+
+    second = Parameter(first.data)
+    resumed = make([second])
+    with np.load(file) as state:
+        resumed.load_state_dict(state)
+    for gradient in gradients[3:]:
+        second.grad = gradient
+        resumed.step()
+    assert np.array_equal(second.data, straight)
+    assert resumed.steps == [6]
+
+
+def test_a_state_is_a_copy_and_carries_the_rate():
+    parameter = Parameter(np.ones(2))
+    optimizer = Adam([parameter])
+    optimizer.learning_rate = 0.25
+    state = optimizer.state_dict()
+    parameter.grad = np.ones(2)
+    optimizer.step()
+    assert (state["mean.0"] == 0).all()
+    fresh = Adam([parameter])
+    fresh.load_state_dict(state)
+    assert fresh.learning_rate == 0.25
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s: s.pop("mean.0"), "missing mean.0"),
+        (lambda s: s.update(velocity=np.zeros(1)), "unexpected velocity"),
+        (lambda s: s.update({"square.0": np.zeros(3)}), r"square.0 has shape \(3,\), not \(2,\)"),
+        (lambda s: s.update({"steps": np.array(["one"])}), "steps is <U3, not real numbers"),
+    ],
+)
+def test_a_wrong_state_is_refused_whole(change, message):
+    optimizer = Adam([Parameter(np.ones(2))])
+    state = optimizer.state_dict() | {"learning_rate": np.array(7.0)}
+    change(state)
+    with pytest.raises(ValueError, match=message):
+        optimizer.load_state_dict(state)
+    assert optimizer.learning_rate == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda p: SGD([], learning_rate=1), ValueError, "there are no parameters"),
+        (lambda p: SGD([p, p], learning_rate=1), ValueError, "stands twice"),
+        (lambda p: SGD([p.data], learning_rate=1), TypeError, r"parameters\[0\] is a ndarray"),
+        (lambda p: SGD([Parameter(np.ones(1, complex))], learning_rate=1), TypeError, "complex128"),
+        (lambda p: SGD([p], learning_rate=-1), ValueError, "learning_rate is -1"),
+        (lambda p: SGD([p], learning_rate=np.nan), ValueError, "learning_rate is nan"),
+        (lambda p: SGD([p], learning_rate=1, momentum=1), ValueError, "momentum contains 1"),
+        (lambda p: SGD([p], learning_rate=1, nesterov=True), ValueError, "nesterov"),
+        (lambda p: SGD([p], learning_rate=1, weight_decay=-1), ValueError, "weight_decay is -1"),
+        (lambda p: Adam([p], betas=(0.9, 1.0)), ValueError, "betas contains 1.0"),
+        (lambda p: Adam([p], betas=(0.9,)), ValueError, "must be two numbers"),
+        (lambda p: Adam([p], eps=0), ValueError, "eps is 0"),
+        (lambda p: AdamW([p], weight_decay=np.inf), ValueError, "weight_decay is inf"),
+    ],
+)
+def test_bad_arguments_are_refused(make, error, message):
+    with pytest.raises(error, match=message):
+        make(Parameter(np.ones(2)))
+
+
+def test_a_step_before_any_gradient_is_refused():
+    with pytest.raises(RuntimeError, match="call backward"):
+        Adam([Parameter(np.ones(2))]).step()
+
+
+def test_a_parameter_cast_afterwards_is_refused():
+    parameter = Parameter(np.ones(2))
+    optimizer = Adam([parameter])
+    parameter.data = parameter.data.astype(np.float32)
+    parameter.grad = np.ones(2, np.float32)
+    with pytest.raises(ValueError, match="make the optimiser after astype"):
+        optimizer.step()

@@ -1,0 +1,131 @@
+"""Equations of rows and tokens, index by index, in the widest precision of the machine. Slow, and hard to get wrong."""
+
+import mpmath
+import numpy as np
+
+WIDE = np.longdouble
+
+
+def softmax(x):
+    """p_i = exp(x_i) / Σ_j exp(x_j), row by row."""
+    x = np.asarray(x, WIDE)
+    p = np.zeros_like(x)
+    for row in np.ndindex(x.shape[:-1]):
+        n = x.shape[-1]
+        largest = max((x[row][i] for i in range(n)), default=WIDE(0))
+        if largest == -np.inf:
+            continue
+        total = sum((np.exp(x[row][j] - largest) for j in range(n)), WIDE(0))
+        for i in range(n):
+            p[row][i] = np.exp(x[row][i] - largest) / total
+    return p
+
+
+def log_softmax(x):
+    """log p_i = x_i − log Σ_j exp(x_j), with 40 digits."""
+    y = np.zeros(x.shape, WIDE)
+    with mpmath.workdps(40):
+        for row in np.ndindex(x.shape[:-1]):
+            values = [mpmath.mpf(float(v)) for v in x[row]]
+            total = mpmath.log(mpmath.fsum(mpmath.exp(v) for v in values))
+            for i, v in enumerate(values):
+                y[row][i] = WIDE(mpmath.nstr(v - total, 30)) if mpmath.isfinite(v) else -np.inf
+    return y
+
+
+def layer_norm(x, gain, shift, eps):
+    """y_i = γ_i (x_i − μ)/√(σ² + ε) + β_i, row by row."""
+    x, gain, shift = (np.asarray(a, WIDE) for a in (x, gain, shift))
+    y = np.empty_like(x)
+    d = x.shape[-1]
+    for row in np.ndindex(x.shape[:-1]):
+        mean = sum(x[row][i] for i in range(d)) / d
+        variance = sum((x[row][i] - mean) ** 2 for i in range(d)) / d
+        for i in range(d):
+            y[row][i] = gain[i] * (x[row][i] - mean) / np.sqrt(variance + WIDE(eps)) + shift[i]
+    return y
+
+
+def rms_norm(x, gain, eps):
+    """y_i = γ_i x_i / √(mean of squares + ε), row by row."""
+    x, gain = (np.asarray(a, WIDE) for a in (x, gain))
+    y = np.empty_like(x)
+    d = x.shape[-1]
+    for row in np.ndindex(x.shape[:-1]):
+        square = sum(x[row][i] ** 2 for i in range(d)) / d
+        for i in range(d):
+            y[row][i] = gain[i] * x[row][i] / np.sqrt(square + WIDE(eps))
+    return y
+
+
+def similarity(q, k, name, parameters=()):
+    """One number for one query and one key."""
+    d = len(q)
+    if name == "additive":
+        query_weight, key_weight, vector = parameters
+        total = WIDE(0)
+        for a in range(len(vector)):
+            inner = sum(q[i] * query_weight[i, a] for i in range(d)) + sum(
+                k[i] * key_weight[i, a] for i in range(len(k))
+            )
+            total += vector[a] * np.tanh(inner)
+        return total
+    if name == "general":
+        (weight,) = parameters
+        return sum(q[i] * weight[i, j] * k[j] for i in range(d) for j in range(len(k)))
+    dot = sum((q[i] * k[i] for i in range(d)), WIDE(0))
+    if name == "scaled_dot":
+        return dot / np.sqrt(WIDE(d))
+    if name == "cosine":
+        length = np.sqrt(sum(q[i] ** 2 for i in range(d))) * np.sqrt(sum(k[i] ** 2 for i in range(d)))
+        return dot / length if length else WIDE(0)
+    return dot
+
+
+def attention(query, key, value, mask=None, bias=None, name="scaled_dot", parameters=()):
+    """O_i = Σ_j α_ij v_j, α_i = softmax of the similarities with the keys that i may attend to. No leading axes."""
+    query, key, value = (np.asarray(a, WIDE) for a in (query, key, value))
+    parameters = tuple(np.asarray(p, WIDE) for p in parameters)
+    n, m = len(query), len(key)
+    output, weights = np.zeros((n, value.shape[-1]), WIDE), np.zeros((n, m), WIDE)
+    for i in range(n):
+        allowed = [j for j in range(m) if mask is None or mask[i, j]]
+        scores = [similarity(query[i], key[j], name, parameters) for j in allowed]
+        if bias is not None:
+            scores = [s + bias[i, j] for s, j in zip(scores, allowed, strict=True)]
+        if not allowed:
+            continue
+        for j, weight in zip(allowed, softmax(np.array(scores, WIDE)), strict=True):
+            weights[i, j] = weight
+            for e in range(value.shape[-1]):
+                output[i, e] += weight * value[j, e]
+    return output, weights
+
+
+def column_attention(query, key, value, scaled):
+    """V · softmax(KᵀQ / √d), tokens as columns, the softmax down the columns: S003 10-15, 10-16."""
+    query, key, value = (np.asarray(a, WIDE) for a in (query, key, value))
+    d, n, m = query.shape[0], key.shape[1], query.shape[1]
+    output = np.zeros((value.shape[0], m), WIDE)
+    for t in range(m):
+        scores = [sum(key[i, j] * query[i, t] for i in range(d)) for j in range(n)]
+        alpha = softmax(np.array(scores, WIDE) / (np.sqrt(WIDE(d)) if scaled else 1))
+        for e in range(value.shape[0]):
+            output[e, t] = sum(alpha[j] * value[e, j] for j in range(n))
+    return output
+
+
+def multi_head(x, y, state, heads):
+    """concat over features of Attention(x W_q^(h), y W_k^(h), y W_v^(h)), times W_o; S002 eq. 6 with its erratum mended."""
+    x, y = np.asarray(x, WIDE), np.asarray(y, WIDE)
+    state = {name: np.asarray(value, WIDE) for name, value in state.items()}
+    width = state["query.weight"].shape[1] // heads
+    parts = []
+    for h in range(heads):
+        own = slice(h * width, (h + 1) * width)
+        projected = [
+            a @ state[f"{role}.weight"][:, own] + state[f"{role}.bias"][own]
+            for role, a in (("query", x), ("key", y), ("value", y))
+        ]
+        parts.append(attention(*projected)[0])
+    return np.concatenate(parts, -1) @ state["output.weight"] + state["output.bias"]
