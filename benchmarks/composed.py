@@ -1,4 +1,4 @@
-"""A function of arrays and its vector-Jacobian product, in the frameworks that look like NumPy."""
+"""A function of arrays and its gradients by the frameworks that look like NumPy: JAX under `jit`, autograd, MyGrad."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def differentiated_by_jax(function: Callable, arrays: list[np.ndarray], bar: np.
 def differentiated_by_autograd(function: Callable, arrays: list[np.ndarray], bar: np.ndarray) -> Side:
     from autograd import make_vjp
 
-    by_tuple = make_vjp(lambda arguments: function(*arguments))
+    of_one_argument = make_vjp(lambda arguments: function(*arguments))
 
     def run() -> tuple:
-        pullback, y = by_tuple(tuple(arrays))
+        pullback, y = of_one_argument(tuple(arrays))
         return y, pullback(bar)
 
     def result() -> tuple[list, list]:
@@ -60,3 +60,12 @@ def differentiated_by_mygrad(function: Callable, arrays: list[np.ndarray], bar: 
         return [y], bars
 
     return Side(run, result)
+
+
+def softmax_in_autograd(x: Any) -> Any:
+    """With the row maximum as a constant, which saves its costly derivative: the result does not depend on it."""
+    import autograd.numpy as anp
+    from autograd.tracer import getval
+
+    p = anp.exp(x - np.max(getval(x), -1, keepdims=True))
+    return p / anp.sum(p, -1, keepdims=True)

@@ -4,46 +4,74 @@ Six layers of width 64 with 4 heads and a feed-forward of 128, after the seeds' 
 
     x ← LN(x + MHA(x))        x ← LN(x + W₂ relu(W₁ x + b₁) + b₂)
 
-on 16 tasks of 50 tokens; the loss is the mean squared distance to a random target. Every framework starts from the same
-weights, and must find the same loss and the same gradient of every weight. All as fast as it is commonly written:
-PyTorch with one product for query, key and value, `scaled_dot_product_attention` and its own Adam; JAX with the whole step
-under `jit`; autograd and MyGrad, which have neither attention nor optimisers, composed of their NumPy functions, with
-refnp's Adam.
+on 16 tasks of 50 tokens; the loss is the mean squared distance to a random target. Each framework in the fast code that is
+natural to it: PyTorch with one product for query, key and value and `scaled_dot_product_attention`; refnp with its layers;
+JAX, autograd and MyGrad in the functions they share with NumPy, JAX under `jit`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from benchmarks.encoder_composed import LINEAR, RATE, Sizes, in_autograd, in_jax, in_mygrad, problem
+from benchmarks import training
+from benchmarks.composed import softmax_in_autograd
 from benchmarks.timing import Side, Work
+
+LINEAR = ("query", "key", "value", "output", "up", "down")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    layers: int = 6
+    width: int = 64
+    heads: int = 4
+    hidden: int = 128
+    batch: int = 16
+    tokens: int = 50
 
 
 def works(sizes: Sizes | None = None) -> list[Work]:
     sizes = sizes or Sizes()
     makers = {"refnp": in_refnp, "torch": in_torch, "jax": in_jax, "autograd": in_autograd, "mygrad": in_mygrad}
-    terms = sizes.layers * (3 * sizes.width + sizes.hidden + sizes.tokens) + sizes.batch * sizes.tokens
     return [
         Work(
             "encoder step",
             dtype,
-            {name: lambda make=make, dtype=dtype: make(sizes, dtype) for name, make in makers.items()},
-            terms,
+            {name: lambda make=make, dtype=dtype: make(sizes, *problem(sizes, dtype)) for name, make in makers.items()},
+            terms=sizes.layers * (3 * sizes.width + sizes.hidden + sizes.tokens) + sizes.batch * sizes.tokens,
         )
         for dtype in ("float32", "float64")
     ]
 
 
-def in_refnp(sizes: Sizes, dtype: str) -> Side:
+def problem(sizes: Sizes, dtype: str) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+    """Weights by name, "0.query" and so on; tokens and their target (B, N, D)."""
+    rng = np.random.default_rng(0)
+    shapes = dict.fromkeys(LINEAR, (sizes.width, sizes.width))
+    shapes |= {"up": (sizes.width, sizes.hidden), "down": (sizes.hidden, sizes.width)}
+    weights = {}
+    for i in range(sizes.layers):
+        for name, (n, m) in shapes.items():
+            weights[f"{i}.{name}"] = rng.uniform(-(n**-0.5), n**-0.5, (n, m)).astype(dtype)
+            weights[f"{i}.{name}.bias"] = rng.uniform(-(n**-0.5), n**-0.5, m).astype(dtype)
+        for name in ("norm1", "norm2"):
+            weights[f"{i}.{name}.gain"] = np.ones(sizes.width, dtype)
+            weights[f"{i}.{name}.shift"] = np.zeros(sizes.width, dtype)
+    x, target = rng.normal(size=(2, sizes.batch, sizes.tokens, sizes.width)).astype(dtype)
+    return weights, x, target
+
+
+def in_refnp(sizes: Sizes, arrays: dict, x: np.ndarray, target: np.ndarray) -> Side:
     from refnp.autograd import mean
     from refnp.layers.activations import relu
     from refnp.layers.layer_norm import LayerNorm
     from refnp.layers.linear import Linear
     from refnp.layers.module import Module
     from refnp.layers.multi_head import MultiHeadAttention
-    from refnp.training.optimizers import Adam
 
     rng = np.random.default_rng(0)
 
@@ -57,88 +85,109 @@ def in_refnp(sizes: Sizes, dtype: str) -> Side:
             x = self.norm1(x + self.attention(x))
             return self.norm2(x + self.down(relu(self.up(x))))
 
-    class Encoder(Module):
-        def __init__(self) -> None:
-            self.layers = [Layer() for _ in range(sizes.layers)]
+        def parameter(self, name: str) -> Any:
+            part, _, leaf = name.partition(".")
+            owner = self if part in ("up", "down", "norm1", "norm2") else self.attention
+            return getattr(getattr(owner, part), leaf or "weight")
 
-        def __call__(self, x):
-            for layer in self.layers:
-                x = layer(x)
-            return x
+    layers = [Layer() for _ in range(sizes.layers)]
+    parameters = []
+    for path, array in arrays.items():
+        i, name = path.split(".", 1)
+        parameters.append(layers[int(i)].parameter(name))
+        parameters[-1].data = array
 
-    layers, x, target = problem(sizes, dtype)
-    encoder = Encoder().astype(dtype)
-    parameters = []  # in the order of the weights
-    for layer, weights in zip(encoder.layers, layers, strict=True):
-        places = {name: getattr(layer, name) for name in ("up", "down")}
-        places |= {name: getattr(layer.attention, name) for name in ("query", "key", "value", "output")}
-        own = {name: places[name].weight for name in LINEAR} | {f"{name}_bias": places[name].bias for name in LINEAR}
-        own |= {"gain1": layer.norm1.gain, "shift1": layer.norm1.shift}
-        own |= {"gain2": layer.norm2.gain, "shift2": layer.norm2.shift}
-        for name, array in weights.items():
-            own[name].data = array
-            parameters.append(own[name])
-    adam = Adam(parameters, learning_rate=RATE)
+    def loss() -> Any:
+        y = x
+        for layer in layers:
+            y = layer(y)
+        return mean((y - target) ** 2)
 
-    def backward() -> Any:
-        adam.zero_grad()
-        loss = mean((encoder(x) - target) ** 2)
-        loss.backward()
-        return loss
-
-    def run() -> None:
-        backward()
-        adam.step()
-
-    return Side(run, lambda: ([backward().data], [p.grad for p in parameters]))
+    return training.by_refnp(loss, parameters)
 
 
-def in_torch(sizes: Sizes, dtype: str) -> Side:
+def in_torch(sizes: Sizes, arrays: dict, x: np.ndarray, target: np.ndarray) -> Side:
     import torch
     from torch.nn import functional as F
 
-    layers, x, target = problem(sizes, dtype)
-    x, target = torch.from_numpy(x), torch.from_numpy(target)
-    leaves = []  # as torch.nn.Linear keeps them: transposed; query, key and value in one
-    for w in layers:
-        joined = [np.concatenate([w[name + end] for name in LINEAR[:3]], -1) for end in ("", "_bias")]
-        matrices = {"joined": joined[0], "output": w["output"], "up": w["up"], "down": w["down"]}
-        rest = {"joined_bias": joined[1]} | {k: v for k, v in w.items() if v.ndim == 1 and k[:-5] not in LINEAR[:3]}
-        arrays = {k: np.ascontiguousarray(v.T) for k, v in matrices.items()} | rest
-        leaves.append({k: torch.nn.Parameter(torch.from_numpy(v.copy())) for k, v in arrays.items()})
-    parameters = [leaf for layer in leaves for leaf in layer.values()]
-    adam = torch.optim.Adam(parameters, lr=RATE)
     cut = (sizes.batch, sizes.tokens, 3, sizes.heads, sizes.width // sizes.heads)
+    leaves = {}  # matrices transposed, as torch.nn.Linear keeps them; query, key and value in one
+    for i in range(sizes.layers):
+        for end in ("", ".bias"):
+            joined = np.concatenate([arrays[f"{i}.{name}{end}"] for name in LINEAR[:3]], -1)
+            leaves[f"{i}.joined{end}"] = torch.nn.Parameter(torch.from_numpy(np.ascontiguousarray(joined.T)))
+    for path, array in arrays.items():
+        if path.split(".")[1] not in LINEAR[:3]:
+            leaves[path] = torch.nn.Parameter(torch.from_numpy(np.array(array.T, order="C")))
+    tokens, wanted = torch.from_numpy(x), torch.from_numpy(target)
 
-    def encoder(x):
-        for p in leaves:
-            q, k, v = F.linear(x, p["joined"], p["joined_bias"]).view(cut).permute(2, 0, 3, 1, 4).unbind(0)
+    def loss() -> Any:
+        x = tokens
+        for i in range(sizes.layers):
+
+            def linear(x, name, i=i):
+                return F.linear(x, leaves[f"{i}.{name}"], leaves[f"{i}.{name}.bias"])
+
+            def norm(x, name, i=i):
+                return F.layer_norm(x, (sizes.width,), leaves[f"{i}.{name}.gain"], leaves[f"{i}.{name}.shift"])
+
+            q, k, v = linear(x, "joined").view(cut).permute(2, 0, 3, 1, 4).unbind(0)
             heads = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.shape)
-            x = x + F.linear(heads, p["output"], p["output_bias"])
-            x = F.layer_norm(x, (sizes.width,), p["gain1"], p["shift1"])
-            x = x + F.linear(F.relu(F.linear(x, p["up"], p["up_bias"])), p["down"], p["down_bias"])
-            x = F.layer_norm(x, (sizes.width,), p["gain2"], p["shift2"])
-        return x
+            x = norm(x + linear(heads, "output"), "norm1")
+            x = norm(x + linear(F.relu(linear(x, "up")), "down"), "norm2")
+        return F.mse_loss(x, wanted)
 
-    def backward() -> Any:
-        adam.zero_grad()
-        loss = F.mse_loss(encoder(x), target)
-        loss.backward()
-        return loss
+    def gradients() -> list[np.ndarray]:
+        bars = {path: leaf.grad.numpy().T for path, leaf in leaves.items()}
+        for i in range(sizes.layers):
+            for end in ("", ".bias"):
+                parts = np.split(bars[f"{i}.joined{end}"], 3, -1)
+                bars |= {f"{i}.{name}{end}": part for name, part in zip(LINEAR[:3], parts, strict=True)}
+        return [bars[path] for path in arrays]
 
-    def run() -> None:
-        backward()
-        adam.step()
+    return training.by_torch(loss, list(leaves.values()), gradients)
 
-    def result() -> tuple[list, list]:
-        loss = backward().detach().numpy()
-        gradients: list[np.ndarray] = []
-        for p in leaves:
-            bars = {name: leaf.grad.numpy().T if leaf.ndim == 2 else leaf.grad.numpy() for name, leaf in p.items()}
-            for end in ("", "_bias"):
-                parts = np.split(bars["joined" + end], 3, -1)
-                bars |= {name + end: part for name, part in zip(LINEAR[:3], parts, strict=True)}
-            gradients += [bars[name] for name in layers[0]]
-        return [loss], gradients
 
-    return Side(run, result)
+def mean_square(xp: Any, softmax: Callable, w: dict, x: Any, target: Any, sizes: Sizes) -> Any:
+    """The loss, in the functions that NumPy and its differentiable likenesses share."""
+    batch, tokens, heads, width = sizes.batch, sizes.tokens, sizes.heads, sizes.width
+
+    def linear(x, name):
+        return xp.matmul(x, w[name]) + w[name + ".bias"]
+
+    def split(x):
+        return xp.transpose(xp.reshape(x, (batch, tokens, heads, width // heads)), (0, 2, 1, 3))
+
+    def norm(x, name):
+        centred = x - xp.mean(x, -1, keepdims=True)
+        unit = centred / xp.sqrt(xp.mean(centred * centred, -1, keepdims=True) + 1e-5)
+        return unit * w[name + ".gain"] + w[name + ".shift"]
+
+    x = xp.reshape(x, (batch * tokens, width))  # so that linear maps are one product each
+    for i in range(sizes.layers):
+        q, k, v = (split(linear(x, f"{i}.{name}")) for name in LINEAR[:3])
+        weights = softmax(xp.matmul(q, xp.transpose(k, (0, 1, 3, 2))) * (width // heads) ** -0.5)
+        joined = xp.reshape(xp.transpose(xp.matmul(weights, v), (0, 2, 1, 3)), (batch * tokens, width))
+        x = norm(x + linear(joined, f"{i}.output"), f"{i}.norm1")
+        x = norm(x + linear(xp.maximum(linear(x, f"{i}.up"), 0), f"{i}.down"), f"{i}.norm2")
+    distance = xp.reshape(x, (batch, tokens, width)) - target
+    return xp.mean(distance * distance)
+
+
+def in_jax(sizes: Sizes, arrays: dict, x: np.ndarray, target: np.ndarray) -> Side:
+    import jax
+
+    return training.by_jax(lambda w: mean_square(jax.numpy, jax.nn.softmax, w, x, target, sizes), arrays)
+
+
+def in_autograd(sizes: Sizes, arrays: dict, x: np.ndarray, target: np.ndarray) -> Side:
+    import autograd.numpy as anp
+
+    return training.by_autograd(lambda w: mean_square(anp, softmax_in_autograd, w, x, target, sizes), arrays)
+
+
+def in_mygrad(sizes: Sizes, arrays: dict, x: np.ndarray, target: np.ndarray) -> Side:
+    import mygrad
+    from mygrad.nnet.activations import softmax
+
+    return training.by_mygrad(lambda w: mean_square(mygrad, softmax, w, x, target, sizes), arrays)

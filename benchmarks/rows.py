@@ -102,7 +102,7 @@ def in_autograd(name: str, arrays: list[np.ndarray], bar: np.ndarray) -> Side:
     import autograd.numpy as anp
     from autograd.scipy.special import erf
 
-    from benchmarks.encoder_composed import softmax_in_autograd
+    from benchmarks.composed import softmax_in_autograd
 
     functions: dict[str, Callable] = {
         "softmax": softmax_in_autograd,

@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not chosen:
         parser.error(f"--only: no operation is called {options.only!r}")
 
-    start, width = time.perf_counter(), max(len(operation.name) for operation in chosen)
+    start, width = time.perf_counter(), max(len("operation"), *(len(operation.name) for operation in chosen))
     print(heading(width))
     rows = []
     for row in table(chosen, vjp=vjp, digits=options.digits):

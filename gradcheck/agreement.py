@@ -11,7 +11,8 @@ proportional to it shows in full however large its neighbours are. With random u
 Where that falls short of the digits asked, the gradient may be wrong, or terms may have cancelled *inside* f, as they
 do for the key bias of an attention, whose true gradient is 0 and whose computed one is 1e-17 of noise. The two are told
 apart by computing both sides once more in a wider precision: rounding shrinks with the unit roundoff, an error stays.
-An element passes if it has the digits there, or if the two sides came together as far as rounding would bring them.
+An element passes if it has the digits there, or if the two sides came together as far as rounding would bring them, or
+if what is claimed is 0 or noise below a rounding of f even there, as 1 − y² is for y = tanh 30.
 
 Only where nothing wider can be had (PyTorch in float64) is there an absolute floor, 8 roundings of f itself, 8u Σ|uᵢyᵢ|
 for a step as large as x. It can hide an error in an element that is below 1e-15 of that; nothing else can.
@@ -49,7 +50,8 @@ class Comparison:
     @property
     def difference(self) -> np.ndarray:
         """|claimed − numeric|."""
-        return np.abs(self.claimed - self.numeric)
+        with np.errstate(invalid="ignore"):                             # inf − inf
+            return np.abs(self.claimed - self.numeric)
 
     @property
     def digits(self) -> np.ndarray:
@@ -109,9 +111,9 @@ def judge(narrow: Comparison, asked: float, again: Callable[[list[int]], "Again 
     else:
         wide, further = repeated
         at_wide = judge(wide, asked, further, floor=wide.dtype == np.float64)
-        shrank = _shrank(narrow.rows(rows), wide)
-        rounding[rows] = short[rows] & (at_wide.passed | shrank)
-        better[rows] = np.where(shrank, at_scale[rows], at_wide.digits)
+        noise = _shrank(narrow.rows(rows), wide) | _lost(narrow.rows(rows), wide)
+        rounding[rows] = short[rows] & (at_wide.passed | noise)
+        better[rows] = np.where(noise, at_scale[rows], at_wide.digits)
     digits = np.where(rounding, np.maximum(better, digits), digits)
     return Verdict(digits, passed | rounding, int(rounding.sum()), int(limited.sum()))
 
@@ -124,6 +126,12 @@ def _shrank(narrow: Comparison, wide: Comparison) -> np.ndarray:
     moved = np.abs(narrow.claimed - wide.claimed) + np.abs(narrow.numeric - wide.numeric)
     shrinks = 16 * roundoff(wide.dtype) / roundoff(narrow.dtype)
     return wide.difference <= shrinks * moved.max(axis=1, keepdims=True)
+
+
+def _lost(narrow: Comparison, wide: Comparison) -> np.ndarray:
+    """Where the claim is 0 or noise, below a rounding of f even in the wider precision: 1 − y² of a saturated y = tanh x."""
+    unsettled = np.abs(narrow.claimed - wide.claimed) >= 1e-3 * np.abs(wide.claimed)
+    return unsettled & (wide.difference <= 8 * roundoff(wide.dtype) * wide.natural)
 
 
 def remarks_on(verdicts: Iterable[Verdict], dtype: DType) -> tuple[str, ...]:

@@ -88,19 +88,9 @@ def why_not_analytic(problem: FlatFunction, v: np.ndarray, precision: DType) -> 
         return "the real part of f at x + ihv is not f at x"
     if problem.computes_in(np.result_type(precision, np.complex64)):
         x = x.astype(precision)
-    step, second = complex_step(problem, x, v), second_opinion(problem, v, precision)
+    step = complex_step(problem, x, v)
+    second = richardson(problem, problem.x.astype(precision), v.astype(precision))
     usual = np.abs(second.value) + np.mean(np.abs(second.value))
     if not np.all(np.abs(step - second.value) <= 100 * second.error + np.sqrt(roundoff(x.dtype)) * usual):
         return "the imaginary part of f at x + ihv is not its derivative: f uses abs, conj, .real or the like"
     return None
-
-
-def second_opinion(problem: FlatFunction, v: np.ndarray, precision: DType) -> Estimate:
-    """The derivative along v by differences: five points in longdouble where f computes in it and they suffice, else a
-    Richardson table, which looks for the step that f needs."""
-    x, v = problem.x.astype(precision), v.astype(precision)
-    if precision == np.longdouble and wider(np.float64) is not None:
-        second = longdouble(problem, x, v)
-        if np.all(second.error <= 1e-10 * (np.abs(second.value) + np.mean(np.abs(second.value)))):
-            return second
-    return richardson(problem, x, v)

@@ -7,7 +7,7 @@ A central difference errs by even powers of its step only, and each column of th
 
 A small step cancels digits (noise u|f|/h), a large one truncates. Ridders' rule chooses between them without knowing
 either: every entry is compared with the two it came from, and the entry that moved least is the answer, element by
-element of f. That movement, plus the rounding noise of f at that step, is the estimate of the error. Six levels reach
+element of f. That movement, plus the rounding noise of f at that step, is the estimate of the error. Seven levels reach
 1e-13 in float64 and 1e-16 in an x87 longdouble where f is smooth on the scale of the first step.
 
 Where it is not, because f bends on a smaller scale or leaves its domain, all of the table is laid again with smaller
@@ -39,7 +39,7 @@ class Estimate(NamedTuple):
         it show that it knows nothing. Where every value is noise all are in full doubt, and the smallest noise is best.
         """
         with np.errstate(all="ignore"):
-            relative = self.error / np.abs(self.value)
+            relative = np.where(self.error == 0, 0.0, self.error / np.abs(self.value))
         return np.where(relative <= 1e-3, relative, 1.0)
 
 
@@ -77,13 +77,14 @@ def best_entry(rows: list[list], noise: list) -> Estimate:
     return Estimate(value[0], np.fmax(error[0], np.where(np.isfinite(apart), apart, 0.0).max(axis=0)))
 
 
-def richardson(f: Callable, x: np.ndarray, v: np.ndarray, *, step: float = 0.125, levels: int = 6,
-               rounds: int = 5) -> Estimate:
+def richardson(f: Callable, x: np.ndarray, v: np.ndarray, *, step: float = 0.125, levels: int = 7,
+               rounds: int = 5, within: np.ndarray | float = 0.0) -> Estimate:
     """Directional derivative f′(x)v of a function of one array, by extrapolated central differences.
 
-    Shapes: x and v (...), f: (...) → (m...) → Estimate(value (m...), error (m...)). `v` should be as long as the
-    scale on which f changes: the first step goes to x ± v/8. All is computed in the dtype of x. Each round costs
-    2·levels evaluations; most functions need one. An error of inf means that no entry was finite.
+    Shapes: x and v (...), f: (...) → (m...) → Estimate(value (m...), error (m...)), all in the dtype of x. `v` should be as
+    long as the scale on which f changes: the first step goes to x ± v/8. Each round costs 2·levels evaluations; most
+    functions need one. `within` is the size of what cancels inside f, where that is known to be larger than f itself
+    (1 for 1 − tanh²), so that its rounding is not taken for a value. An error of inf means that no entry was finite.
     """
     u = roundoff(np.asarray(x).dtype)
     start = np.asarray(f(x))
@@ -94,11 +95,10 @@ def richardson(f: Callable, x: np.ndarray, v: np.ndarray, *, step: float = 0.125
         for _ in range(levels):
             plus, minus = np.asarray(f(x + step * v)), np.asarray(f(x - step * v))
             rows.append(extrapolated([(plus - minus) / (2 * step)], rows[-1] if rows else [], base=4))
-            noise.append(u * (np.abs(plus) + np.abs(minus)) / step)
+            noise.append(u * (np.abs(plus) + np.abs(minus) + 2 * within) / step)
             step = step / 2
         best = best.or_better(best_entry(rows, noise))
         # Smaller steps help only while it is truncation that spoils the table and not the noise.
-        size = np.abs(best.value) + np.mean(np.abs(best.value))
-        if not np.any(~(best.error <= np.maximum(1e6 * u * size, 16 * noise[-1]))):
+        if np.all(best.error <= np.maximum(1e6 * u * np.abs(best.value), 16 * noise[-1])):
             break
     return best

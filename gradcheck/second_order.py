@@ -62,8 +62,9 @@ class SecondOrder:
         self.differences = [self.by_differences(u, w, self.widest) for u, w in self.pairs]
 
     def by_differences(self, u: np.ndarray, w: np.ndarray, dtype: DType) -> Estimate:
-        """Hw by Richardson differences of the claimed gradient."""
-        return richardson(lambda x: self.claim.gradient(u, x), self.problem.x.astype(dtype), w.astype(dtype))
+        """Hw by Richardson differences of the claimed gradient, in which terms as large as f may cancel."""
+        return richardson(lambda x: self.claim.gradient(u, x), self.problem.x.astype(dtype), w.astype(dtype),
+                          within=np.abs(u) @ np.abs(self.problem.y) / self.problem.size)
 
     def by_complex_step(self, u: np.ndarray, w: np.ndarray, dtype: DType) -> Estimate:
         """Hw by the complex step through the claimed reverse pass, in the complex counterpart of `dtype`."""
@@ -88,19 +89,18 @@ class SecondOrder:
         if self.inner.name == "complex step" and wide is not None and self.problem.computes_in(wide):
             precision = wide                              # differences have noise, and less of it here
         inner, x = self.inner.in_precision(precision), self.problem.x.astype(precision)
-        return richardson(lambda at: inner(self.problem, at, v).value, x, w.astype(precision))
+        return richardson(lambda at: inner(self.problem, at, v).value, x, w.astype(precision),
+                          within=np.abs(self.problem.y))
 
     def elements(self, products: list[Estimate], dtype: DType) -> Comparison:
         """Hw as claimed against differences of the claimed gradient: a row for each kept element, a column a pair.
 
         The terms of (Hw)ⱼ = Σₖ Hⱼₖwₖ are not known, but the largest (Hw)ⱼ over the pairs is about as large as they are,
-        and an error proportional to the row shows in full in the pair where it is attained. Differences see nothing
-        below a rounding of f, however little they move.
+        and an error proportional to the row shows in full in the pair where it is attained.
         """
         claimed = np.stack([product.value for product in products], axis=1)                  # (n, K)
         numeric = np.stack([difference.value for difference in self.differences], axis=1)
         error = np.stack([difference.error for difference in self.differences], axis=1)
-        error = error + 4 * roundoff(self.widest) * self.natural.T
         terms = np.broadcast_to(np.abs(numeric).max(axis=1, keepdims=True), numeric.shape)
         return Comparison(dtype, *(a[self.kept] for a in (claimed, numeric, terms, self.natural.T, error)))
 
@@ -114,7 +114,6 @@ class SecondOrder:
             terms = max(np.abs(u) @ np.abs(second.value), np.abs(v) @ np.abs(product.value))
             error = np.abs(u) @ second.error + np.abs(v) @ product.error
             natural = np.abs(v) @ np.abs(self.gradients[k]) + self.size_of_f[k]
-            error = error + 4 * roundoff(second.value.dtype) * natural
             rows.append((v @ product.value, u @ second.value, terms, natural, error))
         return Comparison(dtype, *(np.array([column]) for column in zip(*rows, strict=True)))
 

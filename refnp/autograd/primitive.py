@@ -101,5 +101,5 @@ def ratio(numerator: np.ndarray, denominator: Any) -> np.ndarray:
     """
     shape = np.broadcast_shapes(np.shape(numerator), np.shape(denominator))
     out = np.zeros(shape, np.result_type(numerator, denominator))
-    with np.errstate(divide="ignore"):  # a gradient that is infinite is infinite
+    with np.errstate(divide="ignore", invalid="ignore"):  # a gradient that is infinite is infinite
         return np.divide(numerator, denominator, out=out, where=numerator != 0)

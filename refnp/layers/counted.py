@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.blocks import floating
+from refnp.autograd.primitive import raw
+from refnp.autograd.tensor import Tensor
 
 
 def broadcast_shape(name: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -59,15 +61,22 @@ def check_positive(name: str, argument: str, value: Any) -> None:
         raise ValueError(f"{name}: {argument} holds {real[wrong][0]}; it must be positive and finite")
 
 
-def number(value: Any) -> Any:
-    """An array of a floating type, or a Python scalar as it is, which does not change the precision of others."""
-    return value if isinstance(value, (int, float, complex)) else floating(value)
+def numbers(*values: Any) -> list:
+    """Values as arrays of floating types, Tensors as Tensors; Python scalars take the precision of the others."""
+    values = tuple(
+        v if _is_ready(v) else Tensor(floating(raw(v))) if isinstance(v, Tensor) else floating(v) for v in values
+    )
+    dtype = np.result_type(0.0, *(raw(v) for v in values))
+    return [np.asarray(v, dtype) if isinstance(v, (int, float, complex)) else v for v in values]
 
 
-def kept(counts: np.ndarray, value: Any, neutral: float) -> Any:
-    """The value as a `number`, with a neutral one where it does not count."""
-    value = number(value)
-    return value if isinstance(value, (int, float, complex)) or counts.all() else np.where(counts, value, neutral)
+def _is_ready(value: Any) -> bool:
+    return isinstance(value, (int, float, complex)) or (isinstance(value, Tensor) and value.dtype.kind in "fc")
+
+
+def kept(counts: np.ndarray, value: np.ndarray, neutral: float) -> np.ndarray:
+    """The value, with a neutral one where it does not count."""
+    return value if counts.all() else np.where(counts, value, neutral)
 
 
 def reduced(

@@ -18,21 +18,21 @@ from refnp.autograd.blocks import floating
 from refnp.autograd.linalg import solve_lower
 from refnp.autograd.primitive import primitive
 from refnp.autograd.special import normal_of
-from refnp.layers.counted import check_positive, common_shape, number, product
+from refnp.layers.counted import check_positive, common_shape, numbers, product
 from refnp.layers.losses import HALF_LOG_TWO_PI
 from refnp.layers.softmax import log_softmax
 
 
 @primitive
 def normal_cdf(y, mean, std):
-    """The probability Φ(z) that a normal number is at most y, z = (y − μ)/σ, accurate in both tails' own digits.
+    """The probability Φ(z) that a normal number is at most y, z = (y − μ)/σ; it keeps its digits where it is nearly 0.
 
     Shapes: all broadcast, one of them to the shape of all → that shape.
     Raises ValueError for shapes that do not fit or a std that is not positive and finite.
     VJP, with φ(z) = exp(−½ z²)/√2π:   ȳ = Φ̄ φ/σ,   μ̄ = −ȳ,   σ̄ = −z ȳ.
     """
     common_shape("normal_cdf", y=y, mean=mean, std=std)
-    y, mean, std = number(y), number(mean), number(std)
+    y, mean, std = numbers(y, mean, std)
     check_positive("normal_cdf", "std", std)
     z = np.asarray((y - mean) / std)
     value, density = normal_of(z)
@@ -68,7 +68,8 @@ def multivariate_normal_log_prob(y, mean, factor):
             if factor.ndim > 2:
                 outer, total = y_bar[..., :, None] * z[..., None, :], bar[..., None]
             else:  # one factor for all: the sum over them is a matrix product
-                outer, total = y_bar.reshape(-1, z.shape[-1]).T @ z.reshape(-1, z.shape[-1]), bar.sum()
+                rows = bar.size, z.shape[-1]
+                outer, total = y_bar.reshape(rows).T @ z.reshape(rows), bar.sum()
             on_diagonal = np.eye(z.shape[-1], dtype=bool)
             return -np.tril(outer) - np.where(on_diagonal, (total / diagonal)[..., None], 0)
 

@@ -18,8 +18,7 @@ import numpy as np
 
 from refnp import autograd as ag
 from refnp.autograd.primitive import raw
-from refnp.autograd.tensor import Tensor
-from refnp.layers.counted import broadcast_shape, check_counts, check_positive, number
+from refnp.layers.counted import broadcast_shape, check_counts, check_positive, numbers
 from refnp.layers.densities import (
     categorical_entropy,
     check_logits,
@@ -43,7 +42,7 @@ class Normal:
     """
 
     def __init__(self, mean: Any, std: Any):
-        self.mean, self.std = _arrays(mean, std)
+        self.mean, self.std = numbers(mean, std)
         values = raw(self.std)
         check_positive("Normal", "std", np.where(np.isnan(values), 1, values))
         self.shape = broadcast_shape("Normal", mean=self.mean.shape, std=self.std.shape)
@@ -73,7 +72,7 @@ class MultivariateNormal:
     """
 
     def __init__(self, mean: Any, cholesky_factor: Any):
-        self.mean, self.cholesky_factor = _arrays(mean, cholesky_factor)
+        self.mean, self.cholesky_factor = numbers(mean, cholesky_factor)
         mean, factor = raw(self.mean), raw(self.cholesky_factor)
         mean_and_factor("MultivariateNormal", mean, np.where(np.isnan(factor), 1, factor))
         self.shape = broadcast_shape("MultivariateNormal", mean=mean.shape[:-1], cholesky_factor=factor.shape[:-2])
@@ -94,7 +93,7 @@ class MultivariateNormal:
         """
         if mask is None:
             return multivariate_normal_log_prob(y, self.mean, self.cholesky_factor)
-        name, (y,) = "MultivariateNormal.log_prob", _arrays(y)
+        name, (y,) = "MultivariateNormal.log_prob", numbers(y)
         counts = check_counts(name, mask, broadcast_shape(name, y=y.shape, mean=self.mean.shape))
         mean, y = ag.where(counts, self.mean, 0.0), ag.where(counts, y, 0.0)
         missing = (~counts).sum(-1) * _constant(HALF_LOG_TWO_PI, mean)  # each adds the density of N(0, 1) at 0
@@ -131,7 +130,7 @@ class Categorical:
     """
 
     def __init__(self, logits: Any):
-        (self.logits,) = _arrays(logits)
+        (self.logits,) = numbers(logits)
         check_logits("Categorical", raw(self.logits))
         self.shape = self.logits.shape[:-1]
 
@@ -176,13 +175,6 @@ def kl_divergence(p: Any, q: Any) -> Any:
     if isinstance(p, Categorical) and isinstance(q, Categorical):
         return categorical_kl(p.logits, q.logits)
     raise TypeError(f"kl_divergence: p is {type(p).__name__} and q is {type(q).__name__}; pass two of one kind")
-
-
-def _arrays(*values: Any) -> list:
-    """Tensors as they are, everything else as arrays; Python scalars in the precision of the others."""
-    values = tuple(v if isinstance(v, Tensor) else number(v) for v in values)
-    dtype = np.result_type(*(raw(v) for v in values))
-    return [v if isinstance(v, (Tensor, np.ndarray)) else np.asarray(v, dtype) for v in values]
 
 
 def _axes(shape: int | tuple[int, ...]) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from refnp.autograd.linalg import solve_lower
 from refnp.autograd.primitive import primitive
-from refnp.layers.counted import broadcast_shape, check_positive, common_shape, number, product
+from refnp.layers.counted import broadcast_shape, check_positive, common_shape, numbers, product
 from refnp.layers.densities import diagonal_of, log_probabilities, mean_and_factor, solve_vectors
 
 
@@ -32,7 +32,7 @@ def normal_kl(mean_p, std_p, mean_q, std_q):
         μ̄_p = k̄ d/σ_q,   μ̄_q = −μ̄_p,   σ̄_p = k̄ t (2 + t)/σ_p,   σ̄_q = −k̄ (d² + t (2 + t))/σ_q
     """
     common_shape("normal_kl", mean_p=mean_p, std_p=std_p, mean_q=mean_q, std_q=std_q)
-    mean_p, std_p, mean_q, std_q = number(mean_p), number(std_p), number(mean_q), number(std_q)
+    mean_p, std_p, mean_q, std_q = numbers(mean_p, std_p, mean_q, std_q)
     check_positive("normal_kl", "std of p", std_p)
     check_positive("normal_kl", "std of q", std_q)
     d = (mean_p - mean_q) / std_q
@@ -78,7 +78,7 @@ def multivariate_normal_kl(mean_p, factor_p, mean_q, factor_q):
     def vjp(bar):
         identity = np.eye(t.shape[-1], dtype=bool)
         ratio = diagonal_of(factor_p) / diagonal_of(factor_q)  # (..., N)   1 + t
-        slope = np.where(identity, (t + t / ratio)[..., None], below)  # (..., N, N)   h'(t) = r − 1/r = t + t/r
+        slope = np.where(identity, (t * (1 + 1 / ratio))[..., None], below)  # (..., N, N)   h'(t) = t (2 + t)/r
         w = product(bar[..., None], solve_vectors(factor_q, d, transposed=True))  # (..., N)
         p_bar = solve_lower(factor_q, product(bar[..., None, None], slope), transposed=True)
         moved = np.where(identity, ratio[..., None], below)  # (..., N, N)   I + T
@@ -112,12 +112,12 @@ def categorical_kl(logits_p, logits_q):
     small = np.where(near, delta, 0)
     far = np.where(near, 0, q - p - product(p, np.where(near, 0, delta)))
     value = (far + p * exponential_excess(small) + np.where(p == 0, q, 0)).sum(-1)  # (...)
-    finite = np.isfinite(value)[..., None]
+    infinite = np.isposinf(value.real)[..., None]  # (..., 1)
 
     def vjp(bar):
-        total = np.where(finite, value[..., None], 0)  # (..., 1)
+        slope = np.where(infinite, 0, delta + np.where(infinite, 0, value[..., None]))  # (..., V)
         b_bar = np.where(near & (p != 0), p * np.expm1(small), q - p) * bar[..., None]
-        return -product(bar[..., None] * p, np.where(finite, delta, 0) + total), b_bar
+        return -product(bar[..., None] * p, slope), b_bar
 
     return value, vjp
 

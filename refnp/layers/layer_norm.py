@@ -35,8 +35,12 @@ def layer_norm(x, gain=1.0, shift=0.0, *, eps=1e-5, out=None):
     check_rows("layer_norm", x, eps, gain=gain, shift=shift)
     features = x.shape[-1]
     unit = x - row_mean(x)  # (R, D)
-    unit -= row_mean(unit)  # the mean of the rounded differences is not quite 0; large means need it
-    scale = np.sqrt(row_dot(unit, unit) / features + eps)  # (R, 1)
+    left = row_mean(unit)  # (R, 1)   not quite 0, since μ was rounded
+    square = row_dot(unit, unit) / features  # (R, 1)
+    if (np.abs(left.real) > np.finfo(x.dtype).eps / 4 * np.sqrt(square.real)).any():  # μ is large beside σ
+        unit -= left
+        square = row_dot(unit, unit) / features
+    scale = np.sqrt(square + eps)  # (R, 1)
     scale = np.where(scale == 0, 1, scale)
     unit /= scale  # (R, D)   x̂
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from refnp.autograd.blocks import BLOCK, floating, run_all
 from refnp.autograd.primitive import primitive
-from refnp.layers.counted import check_counts, check_positive, common_shape, kept, product, reduced
+from refnp.layers.counted import check_counts, check_positive, common_shape, kept, numbers, product, reduced
 from refnp.layers.softmax import log_softmax
 
 HALF_LOG_TWO_PI = np.longdouble("0.918938533204672741780329736405617639861")
@@ -34,7 +34,8 @@ def mse(prediction, target, *, mask=None, reduction="mean"):
     """
     shape = common_shape("mse", prediction=prediction, target=target)
     counts = check_counts("mse", mask, shape)
-    difference = np.asarray(kept(counts, prediction, 0) - kept(counts, target, 0))
+    prediction, target = (kept(counts, a, 0) for a in numbers(prediction, target))
+    difference = np.asarray(prediction - target)
     value, spread = reduced("mse", difference * difference, counts, reduction)
 
     def vjp(loss_bar):
@@ -61,7 +62,7 @@ def gaussian_nll(mean, std, y, *, mask=None, reduction="mean"):
     """
     shape = common_shape("gaussian_nll", mean=mean, std=std, y=y)
     counts = check_counts("gaussian_nll", mask, shape)
-    mean, std, y = kept(counts, mean, 0), kept(counts, std, 1), kept(counts, y, 0)
+    mean, std, y = (kept(counts, a, neutral) for a, neutral in zip(numbers(mean, std, y), (0, 1, 0), strict=True))
     check_positive("gaussian_nll", "std", std)
     z = np.asarray((y - mean) / std)
     terms = np.asarray(0.5 * z * z + (np.log(std) + HALF_LOG_TWO_PI.astype(z.real.dtype)))

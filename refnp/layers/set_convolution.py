@@ -24,9 +24,10 @@ from refnp.autograd.blocks import floating
 from refnp.autograd.primitive import primitive, raw
 from refnp.layers.module import Module
 from refnp.layers.set_convolution_1d import choose
+from refnp.layers.set_convolution_blocks import all_in_order
 from refnp.layers.set_convolution_checks import checked_points, checked_scales
 from refnp.layers.set_convolution_kernels import eq
-from refnp.layers.set_convolution_tiles import Pairs, all_in_order
+from refnp.layers.set_convolution_tiles import Pairs
 
 
 @primitive
@@ -146,12 +147,13 @@ class SetConvolution(Module):
         if shared and np.ndim(length_scale):
             raise ValueError("SetConvolution: shared=True needs one number for length_scale")
         start = np.log(scales[0] if shared else scales)
-        self.log_length_scale = Parameter(start, dtype=np.float64) if learnable else np.asarray(start, np.float64)
+        self.log_length_scale = Parameter(start) if learnable else start
+        self.learnable = learnable
         self.density, self.divide, self.eps, self.kernel = bool(density), divide, eps, kernel
 
     def __call__(self, target_x, context_x, context_y, *, mask=None, method="auto"):
         log_scale = self.log_length_scale
-        if not isinstance(log_scale, Parameter):
+        if not self.learnable:
             log_scale = log_scale.astype(floating(raw(context_x)).real.dtype)
         return set_convolution(
             target_x,

@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from refnp.layers.set_convolution_blocks import Block
 from refnp.layers.set_convolution_kernels import eq, least_exponent
-from refnp.layers.set_convolution_tiles import Block
 
 MANY = 1 << 16  # pairs in a set, fewer than which are not worth sorting
 SMALL = 1 << 13  # pairs that cost about as much as the calls to handle a block of them
@@ -112,7 +112,7 @@ def neighbours(targets: np.ndarray, points: np.ndarray, present: Any, scale: Any
 def reach(count: int, dtype: Any) -> tuple[float, float]:
     """r with exp(−r²/2) = u/N, and r₀ with exp(−r₀²/2) = 0, for numbers of `dtype`; r is r₀ at most."""
     vanishing = math.sqrt(-2 * least_exponent(dtype))
-    near = math.sqrt(2 * (math.log(max(count, 1)) - float(np.log(np.finfo(dtype).eps / 2))))
+    near = math.sqrt(2 * math.log(2 * max(count, 1) / float(np.finfo(dtype).eps)))
     return min(near, vanishing), vanishing
 
 

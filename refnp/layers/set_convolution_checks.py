@@ -59,7 +59,7 @@ def checked_points(target_x: Any, context_x: Any, context_y: Any, mask: Any) -> 
 
 
 def checked_scales(name: str, length_scale: Any, flags: int, channels: int, dtype: Any) -> np.ndarray:
-    """One length scale for each channel of the result, (flags + channels,) in `dtype`; flags is 1 with density, else 0."""
+    """One length scale for each channel of the result, (flags + channels,) in `dtype`; flags is 1 with density or 0."""
     given = np.asarray(length_scale)
     count = flags + channels
     if given.shape not in ((), (count,)):
@@ -69,6 +69,9 @@ def checked_scales(name: str, length_scale: Any, flags: int, channels: int, dtyp
         )
     with np.errstate(over="ignore", under="ignore"):
         scales = given.astype(dtype)
-    if not (np.isfinite(scales).all() and (scales.real > 0).all()):
-        raise ValueError(f"{name}: length_scale is {given}; it must be positive and finite in {np.dtype(dtype)}")
+    least = np.finfo(dtype).tiny
+    if not (np.isfinite(scales).all() and (scales.real >= least).all()):
+        raise ValueError(
+            f"{name}: length_scale is {given}; it must be positive and finite (at least {least:.2g} in {scales.dtype})"
+        )
     return np.broadcast_to(scales, (count,))

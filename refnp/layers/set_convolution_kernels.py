@@ -62,4 +62,4 @@ def decay(exponent: np.ndarray) -> np.ndarray:
 @functools.cache
 def least_exponent(dtype: Any) -> float:
     """1 + log of the smallest normal number: −707.4 in float64, −86.3 in float32."""
-    return 1 + float(np.log(np.finfo(dtype).tiny))
+    return 1 + float(np.log(np.longdouble(np.finfo(dtype).tiny)))

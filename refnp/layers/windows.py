@@ -1,7 +1,7 @@
 """Windows that slide along an axis: where they lie, what they read, and the three products that convolutions are.
 
 On an axis, window p reads the places s p + d t − a for its taps t = 0 … k − 1: stride s, dilation d, and `before` = a
-zeros in front. With samples b, groups g, channels c and o, one form T that is linear in each of x, w and y
+zeros in front. With samples b, groups g, channels c and o, one number that is linear in each of x, w and y
 
     T = Σ y[b,g,o,p] · w[g,o,c,t] · x[b,g,c, s p + d t − a]        (x is 0 outside its length)
 
@@ -10,23 +10,22 @@ the transposed convolution of y with w (`spread`), with respect to w the gradien
 So each of the three is a gradient of the others, and there is no more to derive.
 
 How: the windows are laid out as columns, block by block in the cache, and one matrix product per block does the rest.
-Source: Dumoulin & Visin, A guide to convolution arithmetic, arXiv 1603.07285 (the relation of the two convolutions).
+Source: Dumoulin & Visin, A guide to convolution arithmetic, arXiv 1603.07285 (how the two convolutions are related).
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from refnp.autograd import blocks
+from refnp.autograd.blocks import run_all
 
 BLOCK = 1 << 17  # numbers in a block of columns: it stays in a second-level cache, and calls cost little beside it
-SMALL = (1 << 19) - 1  # multiplications in a matrix product that BLAS (OpenBLAS) still does on the thread that calls it
 
 
 class Axis(NamedTuple):
@@ -44,23 +43,23 @@ class Axis(NamedTuple):
         return (windows - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
 
     def phases(self) -> Iterator[tuple[slice, slice, Axis]]:
-        """The transposed walk, from y to x: (places of x, taps, axis) whose plain walks over y are together that walk.
+        """The way back, from y to x, as plain walks over y: (places of x, taps of w, axis of the walk) for each.
 
         Place i = s q + r of x hears from y at p = (i + a − d t)/s, for the taps t where that is whole: every m-th tap
-        from t₀ on, m = s / gcd(s, d). Tap t₀ + j m reads y at q + e − j d/gcd(s, d), with e = (r + a − d t₀)/s: a walk with
-        stride 1 and the taps in reverse order.
+        from t₀ on, m = s/gcd(s, d). Tap t₀ + j m reads y at q + e − j d/gcd(s, d), with e = (r + a − d t₀)/s: windows
+        with stride 1 and the taps in reverse order. There is one such walk for each remainder r = 0 … s − 1.
         """
         common = math.gcd(self.stride, self.dilation)
         step, dilation = self.stride // common, self.dilation // common
         for r in range(min(self.stride, self.length)):
-            offsets = (r + self.before - self.dilation * t for t in range(self.kernel))
-            heard = [(t, offset // self.stride) for t, offset in enumerate(offsets) if offset % self.stride == 0]
             places = slice(r, None, self.stride)
             count = -(-(self.length - r) // self.stride)
+            distances = [r + self.before - self.dilation * t for t in range(self.kernel)]
+            heard = [t for t, distance in enumerate(distances) if distance % self.stride == 0]
             if heard:
-                (first, e), (last, _) = heard[0], heard[-1]
-                taps = slice(last, first - 1 if first else None, -step)
-                yield places, taps, Axis(self.positions, count, len(heard), 1, dilation, (len(heard) - 1) * dilation - e)
+                taps = slice(heard[-1], heard[0] - 1 if heard[0] else None, -step)
+                before = (len(heard) - 1) * dilation - distances[heard[0]] // self.stride
+                yield places, taps, Axis(self.positions, count, len(heard), 1, dilation, before)
             else:
                 yield places, slice(0, 0), Axis(self.positions, count, 0)
 
@@ -75,75 +74,71 @@ def correlate(x: np.ndarray, weight: np.ndarray, axes: Axes, bias: np.ndarray | 
     """
     groups, outs = weight.shape[:2]
     matrix = weight.reshape(groups, outs, math.prod(weight.shape[2:]))  # (G, O, C·k)
-    dtype = np.result_type(x, weight) if bias is None else np.result_type(x, weight, bias)
-    y = np.empty((len(x), groups, outs, math.prod(axis.positions for axis in axes)), dtype)
-    pieces = cut(len(x), groups * matrix.shape[2], axes)
+    positions = [axis.positions for axis in axes]
+    y = np.empty((len(x), groups, outs, math.prod(positions)), np.result_type(x, weight))
+    pieces = cut(len(x), BLOCK // max(1, groups * matrix.shape[2]), axes)
 
     def work(i: int) -> None:
         samples, rows, places = pieces[i]
-        room = y[samples, :, :, places]
-        multiply(matrix, columns(x[samples], axes, rows), room)
+        room = y[samples, :, :, places]  # (b, G, O, P)
+        np.matmul(matrix, columns(x[samples], axes, rows), out=room)
         if bias is not None:
             room += bias[..., None]
 
-    each(work, len(pieces), matrix[0].size)
-    return y.reshape(len(x), groups, outs, *(axis.positions for axis in axes))
+    run_all(work, len(pieces))
+    return y.reshape(len(x), groups, outs, *positions)
 
 
 def spread(y: np.ndarray, weight: np.ndarray, axes: Axes, bias: np.ndarray | None = None) -> np.ndarray:
-    """x[b,g,c,i] = Σ_{o,p,t: s p + d t − a = i} w[g,o,c,t] y[b,g,o,p] + bias[g,c]: the adjoint of `correlate`.
+    """x[b,g,c,i] = Σ_{o,p,t: s p + d t − a = i} w[g,o,c,t] y[b,g,o,p] + bias[g,c], the adjoint of `correlate`.
 
-    Each of the s phases of an axis is a correlation of y with every m-th tap, and nothing is added up in place.
+    Every s-th place of x is a correlation of y with every m-th tap; so nothing is scattered or added in place.
     Shapes: y (B, G, O, *positions), weight (G, O, C, *kernel), bias (G, C) → x (B, G, C, *lengths).
     """
     turned = weight.swapaxes(1, 2)  # (G, C, O, *kernel)
-    phases = list(itertools.product(*(axis.phases() for axis in axes)))
-    x = None
-    for phase in phases:
-        places, taps, plain = zip(*phase, strict=True)
-        part = correlate(y, turned[(..., *taps)], plain, bias)
-        if len(phases) == 1:
-            return part
-        if x is None:
-            x = np.empty((*part.shape[:3], *(axis.length for axis in axes)), part.dtype)
-        x[(..., *places)] = part
-    assert x is not None
+    if all(axis.stride == 1 for axis in axes):
+        _, taps, walk = zip(*(next(axis.phases()) for axis in axes), strict=True)
+        return correlate(y, turned[(..., *taps)], walk, bias)
+    x = np.empty((*y.shape[:2], turned.shape[1], *(axis.length for axis in axes)), np.result_type(y, weight))
+    for phases in itertools.product(*(axis.phases() for axis in axes)):
+        places, taps, walk = zip(*phases, strict=True)
+        x[(..., *places)] = correlate(y, turned[(..., *taps)], walk, bias)
     return x
 
 
 def correlate_pair(x: np.ndarray, y: np.ndarray, axes: Axes) -> np.ndarray:
-    """w[g,o,c,t] = Σ_{b,p} y[b,g,o,p] x[b,g,c, s p + d t − a].
+    """w[g,o,c,t] = Σ_{b,p} y[b,g,o,p] x[b,g,c, s p + d t − a], what a gradient of the weights is.
 
     Shapes: x (B, G, C, *lengths), y (B, G, O, *positions) → w (G, O, C, *kernel).
     """
-    groups, outs, ins = y.shape[1], y.shape[2], x.shape[2]
+    groups, ins, outs = *x.shape[1:3], y.shape[2]
     height = ins * math.prod(axis.kernel for axis in axes)
-    rows_of_y = y.reshape(len(y), groups, outs, math.prod(axis.positions for axis in axes))
-    pieces = cut(len(x), groups * max(height, outs), axes)
-    runs = [pieces[start::8] for start in range(min(8, len(pieces)))]  # eight sums, whatever the number of threads
+    y = y.reshape(*y.shape[:3], math.prod(axis.positions for axis in axes))
+    pieces = cut(len(x), BLOCK // max(1, groups * height), axes)
+    runs = [pieces[i::8] for i in range(min(8, len(pieces)))]  # eight sums, whatever the number of threads
     dtype = np.result_type(x, y)
-    sums = np.zeros((max(1, len(runs)), groups, outs, height), dtype)
+    sums = np.zeros((len(runs), groups, outs, height), dtype)
 
     def work(i: int) -> None:
         for samples, rows, places in runs[i]:
             unfolded = columns(x[samples], axes, rows)  # (b, G, C·k, P)
-            room = np.empty((len(unfolded), groups, outs, height), dtype)
-            multiply(rows_of_y[samples, :, :, places], unfolded.swapaxes(-1, -2), room)
-            sums[i] += room.sum(0)
+            sums[i] += np.matmul(y[samples, :, :, places], unfolded.swapaxes(-1, -2)).sum(0)
 
-    each(work, len(runs), outs * height)
+    run_all(work, len(runs))
     return sums.sum(0).reshape(groups, outs, ins, *(axis.kernel for axis in axes))
 
 
 def columns(x: np.ndarray, axes: Axes, rows: slice) -> np.ndarray:
     """The windows at `rows` of the first axis and everywhere on the others, each a column: (b, G, C·k, P).
 
-    The windows are a view, in which neighbours share their numbers; giving it two axes for six makes the copy.
+    The windows are a view, in which neighbours share their numbers; laying them out in a matrix makes the copy.
     """
     counts = (rows.stop - rows.start, *(axis.positions for axis in axes[1:]))
-    starts = (rows.start * axes[0].stride - axes[0].before, *(-axis.before for axis in axes[1:]))
-    x = read(x, starts, [axis.span(count) for axis, count in zip(axes, counts, strict=True)])
     kernel = tuple(axis.kernel for axis in axes)
+    starts = (rows.start * axes[0].stride - axes[0].before, *(-axis.before for axis in axes[1:]))
+    if 0 in kernel:
+        return np.empty((*x.shape[:2], 0, math.prod(counts)), x.dtype)
+    x = read(x, starts, tuple(axis.span(n) for axis, n in zip(axes, counts, strict=True)))
     steps = x.strides[3:]
     by_tap = tuple(step * axis.dilation for step, axis in zip(steps, axes, strict=True))
     by_window = tuple(step * axis.stride for step, axis in zip(steps, axes, strict=True))
@@ -151,58 +146,34 @@ def columns(x: np.ndarray, axes: Axes, rows: slice) -> np.ndarray:
     return windows.reshape(*x.shape[:2], x.shape[2] * math.prod(kernel), math.prod(counts))
 
 
-def read(x: np.ndarray, starts: tuple[int, ...], lengths: list[int]) -> np.ndarray:
-    """x[..., start : start + length] along its last axes, with zeros where that is outside x."""
-    first = [max(start, 0) for start in starts]
-    last = [min(start + n, m) for start, n, m in zip(starts, lengths, x.shape[3:], strict=True)]
-    inside = x[(..., *(slice(f, max(f, e)) for f, e in zip(first, last, strict=True)))]
-    if inside.shape[3:] == tuple(lengths):
+def read(x: np.ndarray, starts: tuple[int, ...], lengths: tuple[int, ...], fill: float = 0.0) -> np.ndarray:
+    """x[..., start : start + length] along the last axes, with `fill` where that is outside x."""
+    outer = (slice(None),) * (x.ndim - len(lengths))
+    sizes = x.shape[len(outer) :]
+    begins = [min(max(start, 0), m) for start, m in zip(starts, sizes, strict=True)]
+    ends = [min(start + n, m) for start, n, m in zip(starts, lengths, sizes, strict=True)]
+    inside = x[(*outer, *(slice(begin, max(begin, end)) for begin, end in zip(begins, ends, strict=True)))]
+    kept = inside.shape[len(outer) :]
+    if kept == lengths:
         return inside
-    box = np.zeros((*x.shape[:3], *lengths), x.dtype)
-    places = (slice(f - start, f - start + n) for f, start, n in zip(first, starts, inside.shape[3:], strict=True))
-    box[(..., *places)] = inside
+    box = np.full((*x.shape[: len(outer)], *lengths), fill, x.dtype)
+    if inside.size:
+        box[(*outer, *(slice(b - s, b - s + n) for b, s, n in zip(begins, starts, kept, strict=True)))] = inside
     return box
 
 
-def cut(batch: int, height: int, axes: Axes) -> list[tuple[slice, slice, slice]]:
-    """(samples, rows of the first axis, the same as places in the flattened axes): blocks of about BLOCK numbers.
+def cut(batch: int, most: int, axes: Axes) -> list[tuple[slice, slice, slice]]:
+    """(samples, rows of the first axis, the same as places of the flattened axes): pieces of about `most` windows.
 
-    `height` numbers stand in a column. The cut depends on shapes alone, so results do not depend on threads.
+    The cut depends on shapes alone, so results do not depend on the number of threads.
     """
     width = math.prod(axis.positions for axis in axes[1:])
-    per_row = max(1, height * width)
-    rows = _even(axes[0].positions, max(1, BLOCK // per_row))
-    samples = _even(batch, max(1, BLOCK // (per_row * max(1, axes[0].positions))))
+    rows = _even(axes[0].positions, most // max(1, width))
+    samples = _even(batch, most // max(1, width * axes[0].positions))
     return [(b, r, slice(r.start * width, r.stop * width)) for b in samples for r in rows]
 
 
 def _even(count: int, most: int) -> list[slice]:
-    """0 … count − 1 in as few pieces of at most `most` as possible, of nearly equal lengths."""
-    size = -(-count // -(-count // most)) if count else 1
+    """0 … count − 1 in as few runs of at most `most` as possible, of nearly equal lengths."""
+    size = -(-count // -(-count // max(1, most))) if count else 1
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]
-
-
-def multiply(left: np.ndarray, right: np.ndarray, out: np.ndarray) -> None:
-    """out = left @ right, in strips of columns so narrow that BLAS stays on this thread; threads of ours are busy."""
-    wide = SMALL // max(1, left.shape[-2] * left.shape[-1]) // 8 * 8
-    whole = right.shape[-1] // max(wide, 1) * wide
-    if wide == 0 or wide >= right.shape[-1]:
-        np.matmul(left, right, out=out)
-        return
-    np.matmul(left[..., None, :, :], _strips(right[..., :whole], wide), out=_strips(out[..., :whole], wide))
-    if whole < right.shape[-1]:
-        np.matmul(left, right[..., whole:], out=out[..., whole:])
-
-
-def _strips(array: np.ndarray, wide: int) -> np.ndarray:
-    """(..., N, S·wide) seen as (..., S, N, wide)."""
-    return array.reshape(*array.shape[:-1], -1, wide).swapaxes(-2, -3)
-
-
-def each(work: Callable[[int], None], count: int, weights: int) -> None:
-    """work(0) … work(count − 1) on our threads, or, if the products are large, one by one with BLAS's threads in each."""
-    if weights * 8 <= SMALL:
-        blocks.run_all(work, count)
-    else:
-        for i in range(count):
-            work(i)

@@ -132,7 +132,12 @@ class Problem:
 
     def checksum(self) -> str:
         """A fingerprint of inputs, cotangent and options: a recording made from others is of no use."""
-        digest = hashlib.sha256(repr(sorted(self.case.options.items(), key=str)).encode())
-        for array in (*self.arrays.values(), self.cotangent):
-            digest.update(repr(array.shape).encode() + np.ascontiguousarray(array).tobytes())
+        digest = hashlib.sha256()
+        parts = [*self.arrays.items(), ("cotangent", self.cotangent), *sorted(self.case.options.items())]
+        for name, value in parts:
+            digest.update(name.encode())
+            if isinstance(value, np.ndarray):
+                digest.update(f"{value.dtype}{value.shape}".encode() + np.ascontiguousarray(value).tobytes())
+            else:
+                digest.update(repr(value).encode())
         return digest.hexdigest()[:16]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from refnp.verify.case import Answer, Case, Known, Problem
-from refnp.verify.rounding import WIDE, Rounded
+from refnp.verify.rounding import WIDE, tolerance
 
 WITHIN, KNOWN, DEVIATES, SKIPPED = "within bound", "known defect", "deviates", "skipped"
 
@@ -37,16 +37,6 @@ class Row:
         names = list(Row.__dataclass_fields__)[:10]
         values = {name: getattr(self, name) for name in names}
         return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
-
-
-def tolerance(rounded: Rounded, dtype: Any) -> np.ndarray:
-    """The error that is allowed: that of a computation in `dtype`, that of the reference, and underflow.
-
-    Twice what the textbook's own sequence of roundings allows: an equal formula may take a few roundings more.
-    Underflow: a result below the smallest normal number may be flushed to 0, as XLA does on CPUs.
-    """
-    u = (np.finfo(dtype).eps + np.finfo(WIDE).eps) / 2
-    return 2 * u * rounded.error + WIDE(np.finfo(dtype).tiny)
 
 
 def deviation(given: np.ndarray, right: np.ndarray, allowed: np.ndarray, dtype: Any) -> tuple[float, float, Any]:

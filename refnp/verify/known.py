@@ -64,6 +64,9 @@ SOFTPLUS_THRESHOLD = Known(
 LOGSUMEXP_VJP = Known(
     TORCH, "logsumexp: gradient exp(x - y)", "logsumexp's gradient exp(x − y) takes y rounded: |y| u of relative error", X
 )
+CATEGORICAL_LOGITS = Known(
+    TORCH, "Categorical: logits - logsumexp", "distributions.Categorical takes logits − logsumexp, rounded to |logits| u"
+)
 JAX_ELU_VJP = Known(JAX, "jax-ml/jax#39795", "elu's gradient is expm1(x) + 1: it cancels, nothing left in the left tail", X)
 JAX_SIGMOID_VJP = Known(JAX, "jax-ml/jax#40385", "sigmoid's gradient forms 1 − σ with σ rounded to 1", X)
 JAX_SILU_VJP = Known(JAX, "jax-ml/jax#40385", "silu's gradient forms 1 − σ, and multiplies its rounding by x", X)

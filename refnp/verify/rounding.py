@@ -116,6 +116,16 @@ def constant(value: Any) -> Rounded:
     return Rounded(value, np.abs(np.asarray(value, WIDE)))
 
 
+def tolerance(rounded: Rounded, dtype: Any) -> np.ndarray:
+    """The error that is allowed: that of a computation in `dtype`, that of the reference, and underflow.
+
+    Twice what the textbook's own sequence of roundings allows: an equal formula may take a few roundings more.
+    Underflow: a result below the smallest normal number may be flushed to 0, as XLA does on CPUs.
+    """
+    u = (np.finfo(dtype).eps + np.finfo(WIDE).eps) / 2
+    return 2 * u * rounded.error + WIDE(np.finfo(dtype).tiny)
+
+
 def _number(value: Any) -> Rounded:
     return value if isinstance(value, Rounded) else exact(value)
 

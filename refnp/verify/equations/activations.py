@@ -59,7 +59,7 @@ def softplus(x):
 def gelu(x, *, approximate="none"):
     """y = x Φ(x), Φ(x) = ½ erfc(−x/√2), y′ = Φ(x) + x e^(−x²/2)/√(2π);   tanh: y = x σ(2v), v = √(2/π)(x + 0.044715 x³)."""
     if approximate == "tanh":
-        cube = constant(0.044715)
+        cube = constant(WIDE("0.044715"))
         twice_v = TWICE_ROOT * (x + cube * (x * x * x))
         twice_slope = TWICE_ROOT * (cube * (x * x) * 3 + 1)
         weight = logistic(twice_v)

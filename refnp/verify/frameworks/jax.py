@@ -119,6 +119,78 @@ def causal_attention(query, key, value):
     return attention(query, key, value, is_causal=True)
 
 
+def convolution(
+    x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, padding_mode="zeros"
+):
+    """jax.lax.conv_general_dilated, channels first; modes other than zeros are padded first, as jax.numpy.pad knows them."""
+    import jax
+
+    axes = weight.ndim - 2
+    stride, dilation, pairs = per_axis(stride, axes), per_axis(dilation, axes), pairs_of(padding, axes)
+    if padding_mode != "zeros":
+        mode = {"circular": "wrap", "reflect": "reflect", "replicate": "edge"}[padding_mode]
+        x, pairs = jax.numpy.pad(x, [(0, 0), (0, 0), *pairs], mode=mode), [(0, 0)] * axes
+    options = {"rhs_dilation": dilation, "feature_group_count": groups}
+    y = jax.lax.conv_general_dilated(x, weight, stride, pairs, **options)
+    return y if bias is None else y + bias.reshape(-1, *[1] * axes)
+
+
+def convolution_transpose(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, output_padding=0):
+    """jax.lax.conv_transpose, whose padding is that of the walk over the stretched input: d (k − 1) − a."""
+    import jax
+
+    if groups > 1:
+        raise NotOfferedError("JAX: conv_transpose knows no groups")
+    axes = weight.ndim - 2
+    stride, dilation, extra = per_axis(stride, axes), per_axis(dilation, axes), per_axis(output_padding, axes)
+    reach = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
+    padded = zip(reach, pairs_of(padding, axes), extra, strict=True)
+    pairs = [(r - before, r - after + e) for r, (before, after), e in padded]
+    names = ("NC" + "DHW"[-axes:], "OI" + "DHW"[-axes:], "NC" + "DHW"[-axes:])
+    y = jax.lax.conv_transpose(
+        x, weight, stride, pairs, rhs_dilation=dilation, dimension_numbers=names, transpose_kernel=True
+    )
+    return y if bias is None else y + bias.reshape(-1, *[1] * axes)
+
+
+def average_pool(x, *, size, stride=None, padding=0):
+    import jax
+
+    total, count = window_reduction(x, 0.0, jax.lax.add, size, stride, padding)
+    return total / count
+
+
+def max_pool(x, *, size, stride=None, padding=0):
+    import jax
+
+    return window_reduction(x, -math.inf, jax.lax.max, size, stride, padding)[0]
+
+
+def window_reduction(x, start, combine, size, stride, padding):
+    """jax.lax.reduce_window over the axes of space, and the number of elements in a window."""
+    import jax
+
+    axes = x.ndim - 2
+    sizes = per_axis(size, axes)
+    strides = sizes if stride is None else per_axis(stride, axes)
+    pairs = [(0, 0), (0, 0), *pairs_of(padding, axes)]
+    return jax.lax.reduce_window(x, start, combine, (1, 1, *sizes), (1, 1, *strides), pairs), math.prod(sizes)
+
+
+def per_axis(value, axes: int) -> tuple:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,) * axes
+
+
+def pairs_of(padding, axes: int) -> list[tuple[int, int]]:
+    return [p if isinstance(p, tuple) else (p, p) for p in per_axis(padding, axes)]
+
+
+def normal_log_prob(y, mean, std):
+    import jax
+
+    return jax.scipy.stats.norm.logpdf(y, mean, std)
+
+
 LAYERS: dict[str, Callable] = {
     "relu": nn("relu"),
     "leaky_relu": leaky_relu,
@@ -138,4 +210,9 @@ LAYERS: dict[str, Callable] = {
     "embedding": embedding,
     "attention": attention,
     "causal_attention": causal_attention,
+    "convolution": convolution,
+    "convolution_transpose": convolution_transpose,
+    "average_pool": average_pool,
+    "max_pool": max_pool,
+    "normal_log_prob": normal_log_prob,
 }

@@ -169,6 +169,34 @@ def encoder_fast_path(x, *parameters, heads, mask):
     return layer.eval()(x, src_key_padding_mask=~torch.tensor(mask)[:, 0])
 
 
+def convolution(x, weight, bias=None, *, padding=0, padding_mode="zeros", **options):
+    """Padding as numbers goes to torch.nn.functional.conv; pairs and modes are padded first, as torch.nn.Conv does."""
+    axes = weight.ndim - 2
+    widths = padding if isinstance(padding, (list, tuple)) else [padding] * axes
+    pairs = [width if isinstance(width, tuple) else (width, width) for width in widths]
+    if padding_mode != "zeros" or isinstance(padding, list):
+        flat = [width for pair in reversed(pairs) for width in pair]
+        x = functional("pad")(x, flat, mode="constant" if padding_mode == "zeros" else padding_mode)
+        padding = 0
+    return functional(f"conv{axes}d")(x, weight, bias, padding=padding, **options)
+
+
+def convolution_transpose(x, weight, bias=None, **options):
+    return functional(f"conv_transpose{weight.ndim - 2}d")(x, weight, bias, **options)
+
+
+def average_pool(x, *, size, **options):
+    return functional(f"avg_pool{x.ndim - 2}d")(x, size, **options)
+
+
+def max_pool(x, *, size, **options):
+    return functional(f"max_pool{x.ndim - 2}d")(x, size, **options)
+
+
+def upsample(x, *, factor):
+    return functional("interpolate")(x, scale_factor=factor, mode="nearest")
+
+
 def mse(prediction, target, *, reduction="mean"):
     return functional("mse_loss")(prediction, target, reduction=reduction)
 
@@ -233,6 +261,11 @@ LAYERS: dict[str, Callable] = {
     "multi_head": multi_head,
     "multi_head_with_weights": multi_head_with_weights,
     "encoder_fast_path": encoder_fast_path,
+    "convolution": convolution,
+    "convolution_transpose": convolution_transpose,
+    "average_pool": average_pool,
+    "max_pool": max_pool,
+    "upsample": upsample,
     "mse": mse,
     "gaussian_nll": gaussian_nll,
     "cross_entropy": cross_entropy,

@@ -1,0 +1,134 @@
+"""A training step in each framework: the loss, its gradients, Adam.
+
+`arrays` are the weights by name, the same ones everywhere; gradients are compared in their order.
+PyTorch has its own Adam. JAX's stands under the same `jit` as the rest. autograd and MyGrad have none: refnp's serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.timing import Side
+
+Arrays = dict[str, np.ndarray]
+RATE = 1e-4  # small, so that hundreds of steps stay near where they began
+
+
+def by_refnp(loss: Callable[[], Any], parameters: list) -> Side:
+    from refnp.training.optimizers import Adam
+
+    adam = Adam(parameters, learning_rate=RATE)
+
+    def backward() -> Any:
+        adam.zero_grad()
+        value = loss()
+        value.backward()
+        return value
+
+    def run() -> None:
+        backward()
+        adam.step()
+
+    return Side(run, lambda: ([backward().data], [p.grad for p in parameters]))
+
+
+def by_torch(loss: Callable[[], Any], parameters: list, gradients: Callable[[], list[np.ndarray]]) -> Side:
+    """`gradients` reads them from the parameters, in the shapes and the order of all frameworks."""
+    import torch
+
+    adam = torch.optim.Adam(parameters, lr=RATE)
+
+    def backward() -> Any:
+        adam.zero_grad()
+        value = loss()
+        value.backward()
+        return value
+
+    def run() -> None:
+        backward()
+        adam.step()
+
+    def result() -> tuple[list, list]:
+        value = backward().detach().numpy()
+        return [value], gradients()
+
+    return Side(run, result)
+
+
+def by_jax(loss: Callable[[dict], Any], arrays: Arrays) -> Side:
+    import jax
+    import jax.numpy as jnp
+
+    value_and_bars = jax.value_and_grad(loss)
+
+    def adam(state: tuple) -> tuple:
+        weights, means, squares, t = state
+        value, bars = value_and_bars(weights)
+        means = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, means, bars)
+        squares = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, squares, bars)
+        rate, root = RATE / (1 - 0.9**t), (1 - 0.999**t) ** -0.5
+        weights = jax.tree.map(lambda w, m, v: w - rate * m / (jnp.sqrt(v) * root + 1e-8), weights, means, squares)
+        return (weights, means, squares, t + 1), value
+
+    step = jax.jit(adam, donate_argnums=0)
+    weights = {name: jnp.asarray(array) for name, array in arrays.items()}
+    value, bars = jax.jit(value_and_bars)(weights)
+    zeros = [{name: jnp.zeros_like(array) for name, array in weights.items()} for _ in range(2)]
+    state = [(weights, *zeros, jnp.ones((), value.dtype))]
+
+    def run() -> None:
+        state[0], last = step(state[0])
+        jax.block_until_ready((state[0], last))
+
+    return Side(run, lambda: ([np.asarray(value)], [np.asarray(bars[name]) for name in arrays]))
+
+
+def by_autograd(loss: Callable[[dict], Any], arrays: Arrays) -> Side:
+    import autograd
+
+    value_and_bars = autograd.value_and_grad(loss)
+
+    def of(weights: Arrays) -> tuple:
+        value, bars = value_and_bars(weights)
+        return value, list(bars.values())
+
+    return _with_adam(of, arrays)
+
+
+def by_mygrad(loss: Callable[[dict], Any], arrays: Arrays) -> Side:
+    import mygrad
+
+    mygrad.turn_memory_guarding_off()  # as its documentation advises for speed
+
+    def of(weights: Arrays) -> tuple:
+        tensors = {name: mygrad.tensor(array, copy=False) for name, array in weights.items()}
+        value = loss(tensors)
+        value.backward()
+        return value.data, [tensor.grad for tensor in tensors.values()]
+
+    return _with_adam(of, arrays)
+
+
+def _with_adam(value_and_bars: Callable[[Arrays], tuple], arrays: Arrays) -> Side:
+    """With refnp's Adam, which moves the parameters' arrays in place."""
+    from refnp.autograd import Parameter
+    from refnp.training.optimizers import Adam
+
+    parameters = {name: Parameter(array) for name, array in arrays.items()}
+    weights = {name: parameter.data for name, parameter in parameters.items()}
+    adam = Adam(parameters.values(), learning_rate=RATE)
+
+    def run() -> None:
+        _, bars = value_and_bars(weights)
+        for parameter, bar in zip(parameters.values(), bars, strict=True):
+            parameter.grad = bar
+        adam.step()
+
+    def result() -> tuple[list, list]:
+        value, bars = value_and_bars(weights)
+        return [np.asarray(value)], [np.asarray(bar) for bar in bars]
+
+    return Side(run, result)

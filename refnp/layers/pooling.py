@@ -1,0 +1,139 @@
+"""Pooling and its opposite: windows summed up by one number, and every number repeated over a window.
+
+    average:  y[p] = (1/k) Σ_t x[s p + t − a]      maximum:  y[p] = max_t x[s p + t − a]      upsample:  y[i] = x[⌊i/f⌋]
+
+Each channel for itself; k is the number of places in a window, over all axes. Channels come first, (B, C, *lengths).
+The work is a loop over the taps t, the places in a window: for each, one strided slice of the whole input.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd.blocks import floating
+from refnp.autograd.primitive import primitive
+from refnp.layers.convolution_checks import axes_of_convolution, pairs, per_axis
+from refnp.layers.windows import Axes, read
+
+
+@primitive
+def average_pool(x, size, *, stride=None, padding=0):
+    """y[p] = (1/k) Σ_t x[s p + t − a], the mean over windows.
+
+    Shapes: x (B, C, *lengths) → y (B, C, *positions), positions = ⌊(length + padding − size)/stride⌋ + 1 on each axis.
+    size, stride: a whole number or one per axis; the stride is the size unless given. padding: a number, or a list with
+    a number or a pair (before, after) per axis; its zeros count, as in PyTorch and flax, not as in Keras.
+    Raises ValueError for sizes that do not fit x, or padding by a whole window or more.
+
+    VJP: x̄[i] = (1/k) Σ_{p,t: s p + t − a = i} ȳ[p].
+    """
+    x, axes = _windows("average_pool", x, size, stride, padding)
+    count = math.prod(axis.kernel for axis in axes)
+    slices = _taps(_padded(x, axes, 0.0), axes)
+    y = next(slices).copy()
+    for tap in slices:
+        y += tap
+    y /= count
+
+    def vjp(y_bar):
+        room, inner = _room(x, axes, y_bar.dtype)
+        share = y_bar / count
+        for tap in _taps(room, axes):
+            tap += share
+        return (room[inner],)
+
+    return y, vjp
+
+
+@primitive
+def max_pool(x, size, *, stride=None, padding=0):
+    """y[p] = max_t x[s p + t − a], the largest number in each window; padding is never the largest.
+
+    Shapes and options as `average_pool`. For complex x the number with the largest real part.
+    Raises ValueError as `average_pool`.
+
+    VJP: ȳ[p] goes to the largest number of window p; among equals, the kink, to the first (as PyTorch; JAX too).
+    """
+    x, axes = _windows("max_pool", x, size, stride, padding)
+    padded = _padded(x, axes, -np.inf)
+    slices = _taps(padded, axes)
+    y = next(slices).copy()
+    for tap in slices:
+        if x.dtype.kind == "c":
+            np.copyto(y, tap, where=tap.real > y.real)
+        else:
+            np.maximum(y, tap, out=y)
+
+    def vjp(y_bar):
+        room, inner = _room(x, axes, y_bar.dtype)
+        waiting = np.ones(y.shape, bool)
+        for tap, source in zip(_taps(room, axes), _taps(padded, axes), strict=True):
+            here = waiting & (source.real == y.real)
+            tap += np.where(here, y_bar, 0)
+            waiting &= ~here
+        return (room[inner],)
+
+    return y, vjp
+
+
+@primitive
+def upsample(x, factor):
+    """y[i] = x[⌊i/f⌋]: every number repeated f times along each axis (nearest neighbour).
+
+    Shapes: x (B, C, *lengths) → y (B, C, *(length · f)); factor a whole number or one per axis.
+    VJP: x̄[j] = Σ of ȳ over the f places of x[j]; so it undoes average_pool's 1/k, and is its transpose up to that.
+    Raises ValueError for a factor below 1, or an x without axes of space.
+    """
+    x = _spatial("upsample", x)
+    factors = per_axis("upsample", "factor", factor, x.ndim - 2)
+    y = x
+    for axis, f in enumerate(factors, start=2):
+        y = np.repeat(y, f, axis)
+
+    def vjp(y_bar):
+        split = [n for pair in zip(x.shape[2:], factors, strict=True) for n in pair]
+        return (y_bar.reshape(*x.shape[:2], *split).sum(tuple(range(3, 3 + 2 * len(factors), 2))),)
+
+    return y, vjp
+
+
+def _spatial(name: str, x: Any) -> np.ndarray:
+    x = floating(x)
+    if x.ndim < 3:
+        raise ValueError(f"{name}: x has shape {x.shape}; it must be (B, C, *space), with at least one axis of space")
+    return x
+
+
+def _windows(name: str, x: Any, size: Any, stride: Any, padding: Any) -> tuple[np.ndarray, Axes]:
+    x = _spatial(name, x)
+    count = x.ndim - 2
+    sizes = per_axis(name, "size", size, count)
+    strides = sizes if stride is None else per_axis(name, "stride", stride, count)
+    widths = pairs(name, padding, count)
+    if any(max(width) >= k for width, k in zip(widths, sizes, strict=True)):
+        raise ValueError(f"{name}: padding {padding} makes windows of size {sizes} of nothing but padding; pad less")
+    return x, axes_of_convolution(x.shape[2:], sizes, strides, (1,) * count, widths, name)
+
+
+def _padded(x: np.ndarray, axes: Axes, fill: float) -> np.ndarray:
+    """The places that windows read, from the first of the first to the last of the last."""
+    return read(x, tuple(-axis.before for axis in axes), tuple(axis.span(axis.positions) for axis in axes), fill)
+
+
+def _room(x: np.ndarray, axes: Axes, dtype: np.dtype) -> tuple[np.ndarray, tuple]:
+    """Zeros for the padded x, longer than what windows read if need be, and where x stands in it."""
+    lengths = (max(axis.before + axis.length, axis.span(axis.positions)) for axis in axes)
+    inner = (..., *(slice(axis.before, axis.before + axis.length) for axis in axes))
+    return np.zeros((*x.shape[:2], *lengths), dtype), inner
+
+
+def _taps(padded: np.ndarray, axes: Axes) -> Iterator[np.ndarray]:
+    """For each tap t, what it reads in all windows: the view padded[s p + t]."""
+    for tap in np.ndindex(*(axis.kernel for axis in axes)):
+        lasts = [t + (axis.positions - 1) * axis.stride for t, axis in zip(tap, axes, strict=True)]
+        places = [slice(t, last + 1, axis.stride) for t, last, axis in zip(tap, lasts, axes, strict=True)]
+        yield padded[(slice(None), slice(None), *places)]

@@ -1,0 +1,207 @@
+"""Convolutional networks on a grid: a plain stack, and the U-Net, which sees far by looking at coarser grids.
+
+    down:  h₀ = x,   h_i = φ(conv_i(h_{i−1}))                       each step divides the length by its stride
+    up:    g₀ = h_n,  g_j = [h_{n−j}, φ(up_j(g_{j−1}))]              each step multiplies it again; [ , ] joins channels
+
+Every step up is joined with what came down to the same length, the input last: nothing fine is lost on the way.
+Between edges, shifting the input by the product of the strides, `total_stride`, shifts the output by as much; by
+other shifts it does not. ConvCNP must anchor its grid accordingly.
+
+Source: Ronneberger, Fischer & Brox, arXiv 1505.04597; S002 §4.2-4.3; sizes: Gordon et al., arXiv 1910.13556, app. C.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from refnp.autograd import concatenate
+from refnp.layers.activations import relu
+from refnp.layers.convolution import Convolution, ConvolutionTranspose
+from refnp.layers.convolution_checks import per_axis
+from refnp.layers.module import Module
+from refnp.layers.pooling import upsample
+
+
+class SimpleCNN(Module):
+    """Convolutions with padding "same" from channels[0] through channels[1] … to the last, an activation between them.
+
+    Shapes: x (B, channels[0], *lengths) → y (B, channels[-1], *lengths). Gordon et al.: (8, 16, 32, 16, 8), kernel 5.
+    Raises ValueError for fewer than two channels, or an even kernel.
+    """
+
+    total_stride = 1
+
+    def __init__(
+        self,
+        channels: Sequence[int],
+        *,
+        kernel: int = 5,
+        dimensions: int = 1,
+        activation: Callable = relu,
+        padding_mode: str = "zeros",
+        rng: np.random.Generator,
+    ):
+        if len(channels) < 2:
+            raise ValueError(f"SimpleCNN: channels {tuple(channels)} must name at least those in and those out")
+        if kernel % 2 == 0:
+            raise ValueError(f"SimpleCNN: kernel is {kernel}; padding 'same' needs an odd one, such as {kernel + 1}")
+        self.layers = [
+            Convolution(c, o, kernel, dimensions=dimensions, padding="same", padding_mode=padding_mode, rng=rng)
+            for c, o in itertools.pairwise(channels)
+        ]
+        self.channels_out = channels[-1]
+        self.kernel, self.activation = kernel, activation
+
+    @property
+    def receptive_field(self) -> int:
+        """Length of the stretch of input that one output depends on."""
+        return len(self.layers) * (self.kernel - 1) + 1
+
+    def __call__(self, x):
+        for layer in self.layers[:-1]:
+            x = self.activation(layer(x))
+        return self.layers[-1](x)
+
+
+class UNet(Module):
+    """A U-Net with a strided convolution for every number in `down`, and as many steps `up`.
+
+    Shapes: x (B, channels_in, *lengths) → y (B, C, *lengths), C = up[-1] + channels_in, the last step joined with the
+    input; or C = channels_out if given, by one more convolution, with kernel 1 and no activation.
+
+    down: channels after each step. up: likewise, (…, down[1], down[0], down[0]) unless given. kernel, stride: a whole
+    number, or one for each step down; steps up use the same, in reverse order.
+    upsampling: "transposed" for transposed convolutions, which can leave checkerboards where the kernel is no multiple
+    of the stride; "nearest" repeats every number and then convolves with padding "same" (kernel odd), which does not.
+    The U-Net of ConvCNP-XL (Gordon et al.) is UNet(8, (8, 16, 16, 32, 32, 64)): 50 520 parameters, total stride 64.
+
+    Raises ValueError for sizes that do not fit; when called, for lengths that `total_stride` does not divide.
+    """
+
+    def __init__(
+        self,
+        channels_in: int,
+        down: Sequence[int],
+        up: Sequence[int] | None = None,
+        *,
+        kernel: int | Sequence[int] = 5,
+        stride: int | Sequence[int] = 2,
+        dimensions: int = 1,
+        upsampling: str = "transposed",
+        channels_out: int | None = None,
+        activation: Callable = relu,
+        rng: np.random.Generator,
+    ):
+        down = tuple(down)
+        up = (*down[-2::-1], *down[:1]) if up is None else tuple(up)
+        if not down or len(up) != len(down):
+            raise ValueError(
+                f"UNet: down {down} and up {up} must have a number of channels for each step, equally many"
+            )
+        if upsampling not in ("transposed", "nearest"):
+            raise ValueError(f"UNet: upsampling {upsampling!r} is unknown; use 'transposed' or 'nearest'")
+        self.channels_in, self.dimensions, self.upsampling, self.activation = (
+            channels_in,
+            dimensions,
+            upsampling,
+            activation,
+        )
+        self.kernels = per_axis("UNet", "kernel", _listed(kernel), len(down))
+        self.strides = per_axis("UNet", "stride", _listed(stride), len(down))
+        for k, s in zip(self.kernels, self.strides, strict=True):
+            _check_step(k, s, upsampling)
+
+        sources = (channels_in, *down)
+        steps = list(zip(sources[:-1], down, self.kernels, self.strides, strict=True))
+        self.down = [
+            Convolution(c, o, k, dimensions=dimensions, stride=s, padding=_margin(k, s), rng=rng)
+            for c, o, k, s in steps
+        ]
+        self.up: list[Module] = []
+        channels = down[-1]
+        for (skip, _, k, s), o in zip(reversed(steps), up, strict=True):
+            self.up.append(self._step_up(channels, o, k, s, rng))
+            channels = o + skip
+        self.last = (
+            None if channels_out is None else Convolution(channels, channels_out, 1, dimensions=dimensions, rng=rng)
+        )
+        self.channels_out = channels if channels_out is None else channels_out
+
+    def _step_up(self, channels_in: int, channels_out: int, k: int, s: int, rng: np.random.Generator) -> Module:
+        if self.upsampling == "nearest":
+            return Convolution(channels_in, channels_out, k, dimensions=self.dimensions, padding="same", rng=rng)
+        a = _margin(k, s)
+        extra = s + 2 * a - k  # so that n places become n s
+        return ConvolutionTranspose(
+            channels_in, channels_out, k, dimensions=self.dimensions, stride=s, padding=a, output_padding=extra, rng=rng
+        )
+
+    @property
+    def total_stride(self) -> int:
+        """By how much the coarsest grid is coarser; lengths must be multiples of it."""
+        return math.prod(self.strides)
+
+    @property
+    def receptive_field(self) -> int:
+        """Length, along an axis, of the stretch of input that an output depends on, the longest of all outputs.
+
+        Found by following the ends of the stretch back through the steps, for each place modulo total_stride.
+        """
+        return max(last - first + 1 for first, last in map(self._stretch, range(self.total_stride)))
+
+    def _stretch(self, place: int) -> tuple[int, int]:
+        first = last = place
+        for k, s in zip(self.kernels, self.strides, strict=True):  # up, from the finest step to the coarsest
+            if self.upsampling == "nearest":
+                first, last = (first - k // 2) // s, (last + k // 2) // s
+            else:  # heard from the places p with 0 ≤ i + a − s p < k
+                first, last = -((k - 1 - first - _margin(k, s)) // s), (last + _margin(k, s)) // s
+        for k, s in zip(reversed(self.kernels), reversed(self.strides), strict=True):  # down, from the coarsest
+            first, last = first * s - _margin(k, s), last * s - _margin(k, s) + k - 1
+        return min(first, place), max(last, place)
+
+    def __call__(self, x):
+        self._check_input(x.shape)
+        skips = []
+        for step in self.down:
+            skips.append(x)
+            x = self.activation(step(x))
+        for layer, s in zip(self.up, reversed(self.strides), strict=True):
+            x = layer(upsample(x, s) if self.upsampling == "nearest" else x)
+            x = concatenate([skips.pop(), self.activation(x)], axis=1)
+        return x if self.last is None else self.last(x)
+
+    def _check_input(self, shape: tuple[int, ...]) -> None:
+        if len(shape) != self.dimensions + 2 or shape[1] != self.channels_in:
+            raise ValueError(
+                f"UNet: x has shape {shape}; it must be (B, {self.channels_in}, *lengths), "
+                f"with {self.dimensions} axes of space"
+            )
+        total = self.total_stride
+        if any(n % total or not n for n in shape[2:]):
+            longer = tuple(max(1, -(-n // total)) * total for n in shape[2:])
+            raise ValueError(
+                f"UNet: x has lengths {shape[2:]}, not multiples of total_stride {total}; pad it to {longer}"
+            )
+
+
+def _listed(value: int | Sequence[int]) -> int | tuple[int, ...]:
+    return value if isinstance(value, (int, np.integer)) else tuple(value)
+
+
+def _margin(k: int, s: int) -> int:
+    """Padding by which a convolution with kernel k ≥ s and stride s turns n s places into n."""
+    return -(-(k - s) // 2)
+
+
+def _check_step(k: int, s: int, upsampling: str) -> None:
+    if k < s:
+        raise ValueError(
+            f"UNet: kernel {k} is shorter than stride {s}, which skips places; pass a kernel of at least {s}"
+        )
+    if k % 2 == 0 and (s == 1 or upsampling == "nearest"):
+        raise ValueError(f"UNet: kernel {k} with stride {s} and {upsampling} upsampling must be odd; pass {k + 1}")

@@ -1,0 +1,127 @@
+"""The report of `refnp verify`: lines and a summary to read, and rows for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from refnp.verify.judge import DEVIATES, KNOWN, SKIPPED, WITHIN, Row
+from refnp.verify.run import Piece
+
+WIDTH = 52
+
+
+def number(value: float) -> str:
+    """A number in few characters; what is not finite has a name."""
+    if math.isnan(value):
+        return "nan"
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return f"{value:.2g}" if 1e-2 <= abs(value) < 1e4 or value == 0 else f"{value:.1e}"
+
+
+def exactly(claimed: float, right: float) -> tuple[str, str]:
+    """A claimed and a right value, with one digit more than it takes to see the difference."""
+    for digits in range(3, 18):
+        texts = f"{claimed:.{digits}g}", f"{right:.{digits}g}"
+        if f"{claimed:.{digits - 1}g}" != f"{right:.{digits - 1}g}":
+            break
+    return texts
+
+
+def line(piece: Piece, rows: list[Row]) -> str:
+    """One line for one piece: for each framework the worst error over its bound, and a word where it is above 1."""
+    parts = []
+    for name in dict.fromkeys(row.framework for row in rows):
+        own = [row for row in rows if row.framework == name]
+        worst = max(own, key=lambda row: (row.verdict in (KNOWN, DEVIATES), ratio_of(row)))
+        word = {WITHIN: "", KNOWN: " known defect", DEVIATES: " DEVIATES"}.get(worst.verdict)
+        if word is not None:
+            parts.append(f"{name} {number(worst.error_over_bound)}{word}")
+    return f"{piece.name:{WIDTH}.{WIDTH}}  {'   '.join(parts)}"
+
+
+def ratio_of(row: Row) -> float:
+    return -1.0 if math.isnan(row.error_over_bound) else row.error_over_bound
+
+
+def deviations(rows: Iterable[Row]) -> list[str]:
+    """Every row that deviates and should not, with what came and what is right."""
+    found = []
+    for row in rows:
+        if row.verdict == DEVIATES:
+            text = f"{row.case}: {row.framework} {row.version}, {row.dtype}, {row.quantity}: "
+            text += f"{number(row.error_over_bound)} times its bound"
+            if not (math.isnan(row.claimed) and math.isnan(row.right)):
+                claimed, right = exactly(row.claimed, row.right)
+                text += f", {claimed} where {right} is right"
+            found.append(text + (f" ({row.why})" if row.why else ""))
+    return found
+
+
+def known_defects(rows: Iterable[Row]) -> list[str]:
+    """One paragraph for each known defect that shows: where it was reported, what it is, and an example."""
+    examples: dict[tuple[str, str], Row] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        if row.verdict == KNOWN:
+            key = row.framework, row.issue
+            counts[key] += 1
+            examples.setdefault(key, row)
+    found = []
+    for key, row in examples.items():
+        claimed, right = exactly(row.claimed, row.right)
+        found.append(
+            f"{row.framework}  {row.issue}\n    {row.why}\n"
+            f"    {row.case}, {row.dtype}, {row.quantity}: {claimed}, right is {right}"
+            f"  ({counts[key]} row{'s' if counts[key] > 1 else ''})"
+        )
+    return found
+
+
+def summary(rows: list[Row], precision: str, seconds: float) -> list[str]:
+    """What was judged, by what, how it came out, and how long it took."""
+    verdicts = Counter(row.verdict for row in rows)
+    judged = len(rows) - verdicts[SKIPPED]
+    by = {}
+    for row in rows:
+        if row.section == "frameworks" and row.verdict != SKIPPED:
+            by.setdefault(f"{row.framework} {row.version}", set()).add(row.case)
+    lines = [f"{judged} rows judged against {precision}, in {seconds:.1f} s"]
+    lines += [f"    {count:5} {verdict}" for verdict, count in verdicts.items()]
+    lines += [f"    {len(names):5} cases of {who}" for who, names in by.items()]
+    return lines
+
+
+def as_json(rows: Iterable[Row]) -> str:
+    """{"rows": […]} in strict JSON. A number that is not finite is null: a NaN or infinity where there should be
+    none (verdict "deviates" or "known defect"), or nothing to measure (ulps of gradients, everything of "skipped")."""
+    return json.dumps({"rows": [row.as_json() for row in rows]}, indent=1, allow_nan=False)
+
+
+def check_writable(file: Path) -> None:
+    """OSError unless `file` can be written, before any work is done."""
+    if file.is_dir():
+        raise IsADirectoryError(f"{file} is a folder")
+    with tempfile.NamedTemporaryFile(dir=file.absolute().parent):
+        pass
+    if file.exists() and not os.access(file, os.W_OK):
+        raise PermissionError(f"{file} is read-only")
+
+
+def write_json(file: Path, rows: Iterable[Row]) -> None:
+    """Write the rows whole or not at all: to a file beside `file`, which then takes its name."""
+    text = as_json(rows)
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=file.absolute().parent, delete=False) as beside:
+        try:
+            beside.write(text + "\n")
+        except BaseException:
+            os.unlink(beside.name)
+            raise
+    os.chmod(beside.name, 0o644)
+    os.replace(beside.name, file)

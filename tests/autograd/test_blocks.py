@@ -1,0 +1,262 @@
+"""Blocks on threads: the same bits for any number, errors that arrive, pools that survive nesting and forks."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import refnp.autograd as ad
+from refnp.autograd import blocks
+from refnp.autograd.special import erf
+from refnp.layers.layer_norm import layer_norm
+from refnp.layers.softmax import softmax
+from tests.helpers import REAL, assert_same_bits, assert_within, layouts, normal, scales, seeds, shapes, unit_roundoff
+
+ROOT = Path(__file__).parents[2]
+ROWS = 3 * blocks.BLOCK // 100 + 7  # several blocks of rows of 100, the last one shorter
+
+
+@pytest.fixture(autouse=True)
+def _threads_as_before():
+    before = ad.get_threads()
+    yield
+    ad.set_threads(before)
+
+
+def affine(x, gain, shift, *, out=None):
+    """A page about rows, for tests: y = (x − mean) gain + shift."""
+    centred = x - blocks.row_sum(x) / max(x.shape[1], 1)
+
+    def vjp(y_bar):
+        u = y_bar * gain
+        return u - blocks.row_sum(u) / max(x.shape[1], 1), y_bar * centred, y_bar
+
+    return np.add(centred * gain, shift, out=out), vjp
+
+
+rowwise_affine = ad.primitive(blocks.rowwise(affine))
+
+
+def with_threads(count, function, *arguments):
+    ad.set_threads(count)
+    value, pullback = ad.vjp(function, *arguments)
+    return value, *pullback(np.cos(np.arange(value.size, dtype=value.dtype)).reshape(value.shape))
+
+
+@pytest.mark.parametrize(
+    "function", [ad.exp, ad.expm1, ad.tanh, erf, softmax, layer_norm, lambda x: softmax(x, axis=0)]
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_same_bits_on_any_number_of_threads(function, dtype):
+    x = normal(0, (ROWS, 100), dtype)
+    reference = with_threads(1, function, x)
+    for count in (2, 3, 7):
+        for result, expected in zip(with_threads(count, function, x), reference, strict=True):
+            assert_same_bits(result, expected)
+
+
+def test_same_bits_for_shared_arguments():
+    """Gradients of arguments that all rows share are sums over blocks, in the order of the blocks."""
+    arguments = normal(0, (ROWS, 100), np.float32), normal(1, 100, np.float32), normal(2, 100, np.float32)
+    reference = with_threads(1, rowwise_affine, *arguments)
+    for count in (2, 3):
+        for result, expected in zip(with_threads(count, rowwise_affine, *arguments), reference, strict=True):
+            assert_same_bits(result, expected)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 7, 8, 9, 40])
+def test_blocks_of_elements_give_what_the_whole_gives(size, monkeypatch):
+    x = normal(0, size)
+    whole = with_threads(2, ad.expm1, x)
+    monkeypatch.setattr(blocks, "BLOCK", 4)
+    for result, expected in zip(with_threads(2, ad.expm1, x), whole, strict=True):
+        assert_within(result, expected, unit_roundoff(np.float64) * 4 * abs(expected))  # other SIMD lanes may be used
+
+
+@given(shapes(axes=(1, 3)), seeds)
+def test_blocks_of_rows_give_what_the_whole_gives(shape, seed):
+    n = shape[-1]
+    arguments = normal(seed, shape), normal(seed + 1, n), normal(seed + 2, n)
+    whole = with_threads(2, rowwise_affine, *arguments)
+    before, blocks.BLOCK = blocks.BLOCK, 3
+    try:
+        cut = with_threads(2, rowwise_affine, *arguments)
+    finally:
+        blocks.BLOCK = before
+    x, gain, _ = arguments
+    size = (abs(x).max(initial=0) + 1) * (abs(gain).max(initial=0) + 1) * 4
+    for result, expected in zip(cut, whole, strict=True):
+        assert_within(result, expected, 4 * (x.size + 4) * unit_roundoff(np.float64) * size)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1, (0, 2), (2, 0), (1, 0), (0, 1, 2)])
+def test_rows_along_any_axes(axis):
+    """The page sees rows; the caller names axes. Shared arguments then have the shape of those axes."""
+    x = normal(0, (2, 3, 4))
+    axes = tuple(a % 3 for a in (axis if isinstance(axis, tuple) else (axis,)))
+    gain, shift = normal(1, [x.shape[a] for a in axes]), normal(2, [x.shape[a] for a in axes])
+    gain_in_place, shift_in_place = (
+        g.transpose(np.argsort(np.argsort(axes))).reshape([x.shape[a] if a in axes else 1 for a in range(3)])
+        for g in (gain, shift)
+    )
+    expected = (x - x.mean(axes, keepdims=True)) * gain_in_place + shift_in_place
+    value, pullback = ad.vjp(lambda *a: rowwise_affine(*a, axis=axis), x, gain, shift)
+    assert_within(value, expected, 64 * unit_roundoff(np.float64) * (1 + abs(expected)))
+    assert [g.shape for g in pullback(np.ones_like(x))] == [x.shape, gain.shape, shift.shape]
+
+
+@given(shapes(axes=(1, 3)), seeds, layouts, scales)
+def test_no_row_and_empty_rows_are_fine(shape, seed, layout, scale):
+    shape = (0, *shape[1:])
+    for x in (normal(seed, shape, scale=scale), normal(seed, shape[::-1], scale=scale)):
+        value, pullback = ad.vjp(ad.exp, x)
+        assert value.shape == pullback(value)[0].shape == x.shape
+        value, pullback = ad.vjp(softmax, x)
+        assert value.shape == pullback(value)[0].shape == x.shape
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("bad", [0, 1, 5, 11])
+def test_an_error_in_any_piece_is_raised(threads, bad):
+    ad.set_threads(threads)
+    running = []
+
+    def work(i):
+        running.append(i)
+        if i == bad:
+            raise ArithmeticError(f"piece {i}")
+
+    with pytest.raises(ArithmeticError, match=f"piece {bad}"):
+        blocks.run_all(work, 12)
+    before = len(running)
+    blocks.run_all(lambda i: None, 12)
+    assert len(running) == before  # nothing of the failed run was still going on
+
+
+def test_every_piece_runs_once():
+    for threads in (1, 2, 5):
+        ad.set_threads(threads)
+        done = [0] * 50
+
+        def work(i, done=done):
+            done[i] += 1
+
+        blocks.run_all(work, 50)
+        assert done == [1] * 50
+
+
+def test_pieces_within_pieces_do_not_wait_for_each_other():
+    ad.set_threads(3)
+    total = np.zeros((6, 6))
+
+    def outer(i):
+        blocks.run_all(lambda j: total.__setitem__((i, j), 1), 6)
+
+    thread = threading.Thread(target=blocks.run_all, args=(outer, 6), daemon=True)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert total.sum() == 36
+
+
+def test_several_threads_may_run_blocks_at_once():
+    ad.set_threads(2)
+    x = normal(0, 3 * blocks.BLOCK)
+    expected = np.exp(x)
+    results = [None] * 4
+
+    def run(k):
+        results[k] = ad.exp(x)
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    for result in results:
+        assert_same_bits(result, ad.exp(x))
+        assert_within(result, expected, 8 * unit_roundoff(np.float64) * expected)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_errstate_of_the_caller_holds_in_its_threads(threads):
+    ad.set_threads(threads)
+    x = np.full(4 * blocks.BLOCK, 1e4)
+    with np.errstate(over="ignore"):
+        assert np.isinf(ad.exp(x)).all()
+    with np.errstate(over="raise"), pytest.raises(FloatingPointError, match="overflow"):
+        ad.exp(x)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child_makes_threads_of_its_own():
+    """The parent has run blocks, so it has threads; the child has none of them and must run blocks again."""
+    script = """
+import os, sys, numpy as np, refnp.autograd as ad
+ad.set_threads(3)
+x = np.linspace(-1, 1, 300_000)
+expected = ad.exp(x)
+child = os.fork()
+if child == 0:
+    os._exit(0 if np.array_equal(ad.exp(x), expected) else 1)
+_, status = os.waitpid(child, 0)
+sys.exit(os.waitstatus_to_exitcode(status) or not np.array_equal(ad.exp(x), expected))
+"""
+    options = [
+        "-W",
+        "ignore::DeprecationWarning",
+    ]  # Python warns that forking with threads is a risk; that is the point
+    run = subprocess.run([sys.executable, *options, "-c", script], timeout=60, cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, "2", None])
+def test_a_count_of_threads_must_be_positive(count):
+    with pytest.raises(ValueError, match="it must be a whole number, at least 1"):
+        ad.set_threads(count)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("3", "3"), ("", None), ("0", None), ("two", "REFNP_NUM_THREADS is 'two'")]
+)
+def test_threads_from_the_environment(value, expected):
+    command = [sys.executable, "-c", "import refnp.autograd as ad; print(ad.get_threads())"]
+    run = subprocess.run(
+        command, env={**os.environ, "REFNP_NUM_THREADS": value}, timeout=60, cwd=ROOT, capture_output=True, text=True
+    )
+    assert (expected or str(blocks._cores())) in run.stdout + run.stderr
+
+
+@pytest.mark.parametrize(
+    ("axis", "error", "message"),
+    [
+        (3, ValueError, "softmax: axis 3 is out of range for an array with 2 axes"),
+        (-3, ValueError, "out of range"),
+        ((0, -2), ValueError, "names an axis twice"),
+        (1.0, TypeError, "softmax: axis is 1.0; pass an integer or several"),
+        (None, TypeError, "pass an integer or several"),
+        ("x", TypeError, "pass an integer or several"),
+    ],
+)
+def test_axes_are_checked(axis, error, message):
+    with pytest.raises(error, match=message):
+        softmax(np.ones((2, 3)), axis=axis)
+
+
+@pytest.mark.parametrize("dtype", [*REAL, np.complex128])
+def test_floating_keeps_floats_and_makes_doubles_of_integers(dtype):
+    x = np.ones(2, dtype)
+    assert blocks.floating(x) is x
+    assert blocks.floating([1, 2]).dtype == blocks.floating(True).dtype == np.float64
+
+
+def test_row_sums_and_dots():
+    x, y = normal(0, (4, 5)), normal(1, (4, 5))
+    u = unit_roundoff(np.float64)
+    assert_within(blocks.row_sum(x), x.sum(-1, keepdims=True), 10 * u * abs(x).sum(-1, keepdims=True))
+    assert_within(blocks.row_dot(x, y), (x * y).sum(-1, keepdims=True), 12 * u * abs(x * y).sum(-1, keepdims=True))

@@ -1,0 +1,195 @@
+"""Arithmetic and elementary functions: corners, tails, precision. What all share is in test_contract.py."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.autograd import Tensor
+from refnp.autograd.elementwise import log1p_of
+from tests.helpers import (
+    COMPLEX,
+    REAL,
+    assert_same_bits,
+    assert_within,
+    check,
+    normal,
+    real_dtypes,
+    seeds,
+    unit_roundoff,
+)
+
+ANALYTIC = [(ad.exp, np.exp), (ad.expm1, np.expm1), (ad.log, np.log), (ad.sqrt, np.sqrt), (ad.tanh, np.tanh),
+            (ad.sin, np.sin), (ad.cos, np.cos), (ad.negative, np.negative)]  # fmt: skip
+
+
+def gradient_of(function, *arguments):
+    value, pullback = ad.vjp(function, *arguments)
+    return pullback(np.ones_like(value))
+
+
+@pytest.mark.parametrize(("ours", "numpys"), ANALYTIC, ids=lambda f: f.__name__)
+@given(dtype=st.sampled_from(COMPLEX), seed=seeds)
+def test_complex_values_are_numpys(ours, numpys, dtype, seed):
+    z = normal(seed, 6, dtype)
+    assert_within(ours(z), numpys(z), 8 * unit_roundoff(dtype) * abs(numpys(z)))
+
+
+@pytest.mark.parametrize("operation", [ad.add, ad.subtract, ad.multiply, ad.divide, ad.power, ad.maximum, ad.minimum])
+def test_lists_tuples_and_numbers_are_arrays_as_in_numpy(operation):
+    numpys = getattr(np, operation.__name__)
+    for x, y in [([1.0, 2.0], [3.0, 4.0]), ((1.0, 2.0), (3.0, 4.0)), (2.0, 3.0), ([5, 6], 2)]:
+        assert np.array_equal(operation(x, y), numpys(x, y))
+
+
+def test_division_by_zero_where_nothing_comes_back():
+    """A branch that was not taken gets cotangent 0 and gives gradient 0, whatever was divided by."""
+    x, y = Tensor([1.0, 2.0], requires_grad=True), Tensor([0.0, 4.0], requires_grad=True)
+    with np.errstate(divide="ignore"):
+        ad.where(y.numpy() > 0, x / y, 0.0).sum().backward()
+    assert x.grad.tolist() == [0, 0.25]
+    assert y.grad.tolist() == [0, -0.125]
+
+
+def test_log_sqrt_and_power_where_nothing_comes_back():
+    """where(x > 0, log x, 0) at 0: HIPS autograd and PyTorch give NaN."""
+    for function in (ad.log, ad.sqrt, lambda x: x**0.5, lambda x: x**-1, lambda x: 1 / x, lambda x: ad.log1p(x - 1)):
+        x = Tensor([0.0, 2.0], requires_grad=True)
+        with np.errstate(divide="ignore"):
+            ad.where(x > 0, function(x), 0.0).sum().backward()
+        assert x.grad[0] == 0
+        assert np.isfinite(x.grad[1])
+        assert x.grad[1] != 0
+
+
+def test_infinite_slopes_are_infinite():
+    assert gradient_of(ad.sqrt, np.zeros(1))[0].tolist() == [np.inf]
+    assert gradient_of(lambda x: ad.power(x, 0.5), np.zeros(1))[0].tolist() == [np.inf]
+
+
+# ---- powers
+
+
+@pytest.mark.parametrize("x", [-2.0, -0.5, 0.0, 0.5, 3.0])
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 4, 5.0])
+def test_whole_powers_of_any_number(x, exponent):
+    assert ad.power(x, exponent) == x**exponent
+    (gradient,) = gradient_of(lambda x: ad.power(x, exponent), np.array(x))
+    assert gradient == (exponent * x ** (exponent - 1) if exponent else 0)
+
+
+@pytest.mark.parametrize("exponent", [-1, -2, -3, -1.0])
+def test_negative_powers(exponent):
+    x = np.array([-2.0, 0.5, 4.0])
+    assert ad.power(x, exponent).tolist() == (x ** float(exponent)).tolist()
+    assert gradient_of(lambda x: ad.power(x, exponent), x)[0].tolist() == (exponent * x ** (exponent - 1.0)).tolist()
+
+
+def test_zero_to_the_zero():
+    x, p = np.zeros(2), np.array([0.0, 1.0])
+    assert ad.power(x, p).tolist() == [1, 0]
+    x_bar, p_bar = gradient_of(ad.power, x, p)
+    assert x_bar.tolist() == [0, 1]
+    assert p_bar.tolist() == [0, 0]
+
+
+def test_exponents_in_arrays_of_any_kind():
+    x = np.array([2.0, 3.0])
+    for exponent in (np.array([0, 2], np.uint8), np.array([0, 2]), np.array([0, 2], np.float32), [0, 2], np.float64(2)):
+        expected = np.asarray(exponent) * x ** (np.asarray(exponent) - 1.0)
+        assert gradient_of(lambda x, p=exponent: ad.power(x, p), x)[0].tolist() == expected.tolist()
+
+
+def test_numpy_scalars_count_as_their_dtype():
+    x = np.ones(2, np.float32)
+    assert ad.power(x, np.float64(2)).dtype == ad.power(x, np.float64(2.5)).dtype == np.float64
+    assert ad.power(x, 2).dtype == ad.power(x, 2.5).dtype == np.float32
+
+
+def test_first_power_is_a_copy():
+    x = np.ones(2)
+    assert not np.shares_memory(ad.power(x, 1), x)
+
+
+@pytest.mark.parametrize("dtype", REAL)
+def test_base_given_as_a_python_number_has_the_precision_of_the_exponent(dtype):
+    p = np.array([0.5, 3.0], dtype)
+    (gradient,) = gradient_of(lambda p: ad.power(2.0, p), p)
+    two = np.longdouble(2)
+    assert_within(gradient, two**p * np.log(two), 16 * unit_roundoff(dtype) * two**p)
+
+
+# ---- tails and small numbers
+
+
+@pytest.mark.parametrize("dtype", REAL)
+def test_tanh_has_its_slope_to_all_digits_in_the_tails(dtype):
+    """1 − tanh² is 0 in float64 from x = 19 on; sech² x = 4e/(1 + e)² is 1e-16 there."""
+    x = np.array([-40, -19, -5, -1e-3, 0, 1e-3, 5, 19, 40], dtype)
+    wide = x.astype(np.longdouble)
+    expected = 1 / np.cosh(wide) ** 2
+    assert_within(gradient_of(ad.tanh, x)[0], expected, 16 * unit_roundoff(dtype) * expected * (1 + abs(wide)))
+
+
+@pytest.mark.parametrize("dtype", COMPLEX)
+@given(seed=seeds)
+def test_complex_log1p_near_zero_and_far_away(dtype, seed):
+    """NumPy's own returns (0 + 1e-20j) for log1p(1e-20 + 1e-20j)."""
+    rng = np.random.default_rng(seed)
+    z = (10.0 ** rng.uniform(-30, 2, 20) * np.exp(1j * rng.uniform(-np.pi, np.pi, 20))).astype(dtype)
+    y = log1p_of(z)
+    assert y.dtype == dtype
+    if dtype == np.complex128:
+        far = abs(z) > 1e-3
+        wide = z.astype(np.clongdouble)
+        series = wide - wide**2 / 2 + wide**3 / 3 - wide**4 / 4 + wide**5 / 5 - wide**6 / 6
+        expected = np.where(far, np.log(1 + wide), series)
+        assert_within(y.imag, expected.imag, 8 * unit_roundoff(dtype) * abs(expected))
+        # the real part cancels on the circle |1 + z| = 1; there it is as good as |z| allows
+        assert_within(y.real, expected.real, 16 * unit_roundoff(dtype) * (abs(expected.real) + abs(z) ** 2))
+    assert_same_bits(log1p_of(z.real.clip(-0.4) + 0j * z).real, np.log1p(z.real.clip(-0.4)))
+
+
+def test_complex_log1p_beyond_the_branch_point():
+    z = np.array([-1 + 1j, -3 + 0.5j, -0.9 + 1e-200j, 1e200 + 1e200j, 5 - 3j])
+    assert_within(log1p_of(z), np.log(1 + z), 8 * unit_roundoff(complex) * (1 + abs(np.log(1 + z))))
+
+
+@given(dtype=real_dtypes, seed=seeds)
+def test_small_numbers_keep_their_digits(dtype, seed):
+    x = normal(seed, 10, dtype, 1e-12)
+    u = unit_roundoff(dtype)
+    assert_within(ad.expm1(x), x + x * x / 2, 8 * u * abs(x))
+    assert_within(ad.log1p(x), x - x * x / 2, 8 * u * abs(x))
+
+
+# ---- precision
+
+
+@pytest.mark.parametrize("function", [lambda x: x * 0.1 + 3 - x / 7, lambda x: 2 ** (x * 0.5), lambda x: 1 / (2 + x)])
+def test_longdouble_is_not_narrowed_to_double(function):
+    """14 digits of float64 mean 17.4 of longdouble: one constant or step in float64 would be seen."""
+    x = np.linspace(0.1, 1, 5, dtype=np.longdouble)
+    check(function, (x,), digits=14)
+    (gradient,) = gradient_of(function, x)
+    assert gradient.dtype == np.longdouble
+
+
+def test_gradients_of_float32_stay_float32_inside_the_walk():
+    """A gradient that passes through float64 on its way is slow and hides behind the last cast: look inside."""
+    x = Tensor(np.ones(3, np.float32), requires_grad=True)
+    kinds = []
+
+    @ad.primitive
+    def spy(x):
+        def vjp(y_bar):
+            kinds.append(y_bar.dtype)
+            return (y_bar,)
+
+        return x * 1.0, vjp
+
+    functions = [lambda x: x / 3.0, lambda x: x**2.5, lambda x: ad.where(x > 0, x, 0.0), lambda x: ad.clip(x, 0.0, 2.0)]
+    for function in (*functions, ad.log, ad.sqrt, ad.tanh, ad.exp, ad.mean, ad.max, ad.logsumexp, ad.norm, ad.prod):
+        ad.sum(spy(function(spy(x)))).backward()
+    assert set(kinds) == {np.dtype(np.float32)}

@@ -1,0 +1,210 @@
+"""The machinery that makes an operation out of a NumPy function and its rule."""
+
+import numpy as np
+import pytest
+
+import refnp.autograd as ad
+from refnp.autograd import Tensor, primitive
+from refnp.autograd.primitive import ratio, raw
+from tests.helpers import COMPLEX, REAL, assert_same_bits
+
+
+@primitive
+def weighted(x, weight=1.0, shift=None, *, power=1):
+    """y = weight x^power + shift."""
+    y = weight * x**power
+
+    def vjp(y_bar):
+        return y_bar * weight * power * x ** (power - 1), lambda: y_bar * x**power, y_bar
+
+    return (y if shift is None else y + shift), vjp
+
+
+def leaf(value=2.0):
+    return Tensor(value, requires_grad=True)
+
+
+def test_arrays_in_arrays_out():
+    assert type(weighted(np.ones(2))) is np.ndarray
+    assert weighted(np.ones(2), 3.0).tolist() == [3, 3]
+
+
+def test_any_tensor_makes_the_result_a_tensor():
+    assert isinstance(weighted(np.ones(2), Tensor(3.0)), Tensor)
+    assert isinstance(weighted(Tensor(np.ones(2)), 3.0), Tensor)
+
+
+@pytest.mark.parametrize("call", [
+    lambda x, w, b: weighted(x, w, b),
+    lambda x, w, b: weighted(x, weight=w, shift=b),
+    lambda x, w, b: weighted(shift=b, weight=w, x=x),
+    lambda x, w, b: weighted(x, w, shift=b, power=1),
+])  # fmt: skip
+def test_arguments_by_position_or_by_name(call):
+    x, w, b = leaf(2.0), leaf(3.0), leaf(5.0)
+    y = call(x, w, b)
+    assert y.item() == 11
+    y.backward()
+    assert (x.grad, w.grad, b.grad) == (3, 2, 1)
+
+
+def test_a_gap_between_named_arguments_takes_the_default():
+    x, b = leaf(2.0), leaf(5.0)
+    weighted(x, shift=b).backward()
+    assert (x.grad, b.grad) == (1, 1)
+
+
+def test_options_are_passed_on():
+    x = leaf(2.0)
+    weighted(x, power=3).backward()
+    assert x.grad == 12
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: weighted(), "missing 1 required positional argument: 'x'"),
+        (lambda: weighted(weight=1.0), "missing 1 required positional argument: 'x'"),
+        (lambda: weighted(1.0, x=2.0), "multiple values for argument 'x'"),
+        (lambda: weighted(1.0, sift=2.0), "unexpected keyword argument 'sift'"),
+        (lambda: weighted(1.0, 2.0, 3.0, 4.0), "positional arguments"),
+        (lambda: ad.where(x=1.0, condition=True), "missing 1 required positional argument: 'y'"),
+    ],
+)
+def test_wrong_calls_get_pythons_own_message(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+def test_an_option_cannot_be_a_tensor():
+    with pytest.raises(TypeError, match="weighted: power is an option, not an array; no Tensor fits there"):
+        weighted(leaf(), power=leaf())
+
+
+def test_lists_become_arrays():
+    assert ad.add([1.0, 2.0], [3.0, 4.0]).tolist() == [4, 6]
+    x = leaf([1.0, 2.0])
+    ad.multiply([3.0, 4.0], x).sum().backward()
+    assert x.grad.tolist() == [3, 4]
+
+
+@pytest.mark.parametrize("dtype", REAL + COMPLEX)
+@pytest.mark.parametrize("operation", [ad.add, ad.subtract, ad.multiply, ad.divide, ad.power, ad.maximum, ad.minimum])
+def test_python_numbers_do_not_change_the_dtype(operation, dtype):
+    x = Tensor(np.array([1.5, 2.5], dtype), requires_grad=True)
+    for y in (operation(x, 2), operation(x, 2.5), operation(2.5, x), operation(x, x.numpy()[0])):
+        x.grad = None
+        y.sum().backward()
+        assert y.dtype == dtype
+        assert x.grad.dtype == dtype
+
+
+def test_gradients_in_the_precision_of_their_argument():
+    x, w = Tensor(np.ones(2, np.float32), requires_grad=True), Tensor(np.ones(2, np.longdouble), requires_grad=True)
+    y = x * w
+    assert y.dtype == np.longdouble
+    y.sum().backward()
+    assert x.grad.dtype == np.float32
+    assert w.grad.dtype == np.longdouble
+
+
+def test_a_lazy_gradient_is_computed_only_if_needed():
+    calls = []
+
+    @primitive
+    def product(x, y):
+        def vjp(z_bar):
+            return lambda: calls.append("x") or z_bar * y, lambda: calls.append("y") or z_bar * x
+
+        return x * y, vjp
+
+    x = leaf(2.0)
+    product(x, 3.0).backward()
+    product(x, Tensor(3.0)).backward()
+    assert calls == ["x", "x"]
+    product(x, x).backward()
+    assert calls == ["x", "x", "x", "y"]
+
+
+def test_none_stands_for_no_gradient():
+    @primitive
+    def half(x, y):
+        return x + y, lambda z_bar: (z_bar, None)
+
+    x, y = leaf(), leaf()
+    half(x, y).backward()
+    assert x.grad == 1
+    assert y.grad is None
+
+
+def test_an_argument_without_a_rule_is_an_error_not_a_zero():
+    @primitive
+    def partly(x, y):
+        return x + y, lambda z_bar: (z_bar,)
+
+    partly(leaf(), 3.0).backward()
+    with pytest.raises(
+        TypeError, match="backward: partly has no gradient for argument 1; pass it as an array, or detach it"
+    ):
+        partly(leaf(), leaf()).backward()
+
+
+@pytest.mark.parametrize("given", [lambda z_bar: z_bar, lambda z_bar: [z_bar], lambda z_bar: None])
+def test_a_rule_must_return_a_tuple(given):
+    @primitive
+    def careless(x):
+        return x * 1, given
+
+    with pytest.raises(TypeError, match=r"the rule of careless returned .*; it must return a tuple"):
+        careless(leaf([1.0, 2.0])).sum().backward()
+
+
+@pytest.mark.parametrize("shape", [(2,), (4,), ()])
+def test_a_rule_must_return_the_right_shape(shape):
+    @primitive
+    def careless(x):
+        return x * 1, lambda y_bar: (np.ones(shape),)
+
+    with pytest.raises(ValueError, match=r"a rule returned shape .* for an argument of \(3,\)"):
+        careless(leaf(np.ones(3))).sum().backward()
+
+
+def test_several_results():
+    @primitive
+    def both(x):
+        return (x * 2, x * 3), lambda a_bar, b_bar: (2 * a_bar + 3 * b_bar,)
+
+    a, b = both(np.ones(2))
+    assert type(a) is type(b) is np.ndarray
+    x = leaf(1.0)
+    a, b = both(x)
+    (a * b).backward()
+    assert x.grad == 12
+    a, b = both(Tensor(1.0))
+    assert a.node is b.node is None
+    b.requires_grad = True
+    (b * b).backward()  # a leaf after all, whatever its number among the results was
+    assert b.grad == 6
+
+
+def test_names_and_docstrings_stay():
+    assert weighted.__name__ == "weighted"
+    assert weighted.__doc__ == "y = weight x^power + shift."
+
+
+def test_raw():
+    array = np.ones(2)
+    assert raw(Tensor(array)) is array
+    assert raw(array) is array
+    assert raw(3) == 3
+
+
+@pytest.mark.parametrize("dtype", REAL + COMPLEX)
+def test_ratio_is_0_wherever_the_numerator_is(dtype):
+    numerator = np.array([0, 0, 2, 3], dtype)
+    denominator = np.array([0, np.inf, 4, 0], dtype).real
+    expected = np.array([0, 0, 0.5, np.inf], numerator.real.dtype)
+    assert_same_bits(ratio(numerator.real, denominator), expected)
+    assert ratio(numerator, denominator).dtype == dtype
+    assert ratio(numerator, 2.0).dtype == dtype
+    assert ratio(numerator[:1], np.zeros((3, 1), dtype)).tolist() == [[0], [0], [0]]

@@ -1,0 +1,221 @@
+"""Reductions against loops over indices, and their corners: zeros, ties, infinities, nothing at all."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.autograd import Tensor
+from tests.helpers import (
+    REAL,
+    assert_same_bits,
+    assert_within,
+    check,
+    normal,
+    real_dtypes,
+    scales,
+    seeds,
+    shapes,
+    unit_roundoff,
+)
+from tests.transcriptions import autograd as transcriptions
+
+ALL = [ad.sum, ad.mean, ad.max, ad.min, ad.prod, ad.logsumexp, ad.norm]
+
+
+def gradient_of(function, x):
+    value, pullback = ad.vjp(function, x)
+    return pullback(np.ones_like(value))[0]
+
+
+@st.composite
+def lines(draw):
+    """An array with at least one element along each axis, and one of its axes."""
+    shape = draw(shapes(axes=(1, 3), longest=4).filter(lambda shape: 0 not in shape))
+    return normal(draw(seeds), shape, draw(real_dtypes)), draw(st.integers(-len(shape), len(shape) - 1))
+
+
+@pytest.mark.parametrize(
+    ("function", "rule"),
+    [(ad.sum, transcriptions.total), (ad.mean, transcriptions.mean), (ad.prod, transcriptions.product),
+     (ad.max, max), (ad.min, min), (ad.logsumexp, transcriptions.logsumexp), (ad.norm, transcriptions.norm)],
+)  # fmt: skip
+@given(drawn=lines(), scale=scales)
+def test_against_the_equation_index_by_index(function, rule, drawn, scale):
+    x, axis = drawn
+    x = x if function is ad.prod else x * x.dtype.type(scale)
+    wide = x.astype(np.longdouble)
+    n, u = x.shape[axis], unit_roundoff(x.dtype)
+    if function is ad.prod:
+        bound = n * u * np.abs(transcriptions.along(rule, wide, axis))
+    else:
+        size = transcriptions.along(transcriptions.total, np.abs(wide), axis)
+        bound = 2 * (n + 4) * u * (size + (np.log(n) if function is ad.logsumexp else 0))
+    assert_within(function(x, axis), transcriptions.along(rule, wide, axis), bound)
+
+
+@given(lines())
+def test_product_gradient_index_by_index(drawn):
+    x, axis = drawn
+    x = np.where(normal(0, x.shape) < -0.5, 0, x).astype(x.dtype)  # about a third zeros
+    rows, wide = np.moveaxis(x, axis, -1), np.moveaxis(x, axis, -1).astype(np.longdouble)
+    gradient = np.moveaxis(gradient_of(lambda x: ad.prod(x, axis), x), axis, -1)
+    for place in np.ndindex(rows.shape[:-1]):
+        expected = np.array(transcriptions.product_gradient(list(wide[place])))
+        assert_within(gradient[place], expected, 2 * len(expected) * unit_roundoff(x.dtype) * abs(expected))
+
+
+@given(lines())
+def test_logsumexp_gradient_is_the_softmax(drawn):
+    x, axis = drawn
+    rows = np.moveaxis(x, axis, -1).astype(np.longdouble)
+    gradient = np.moveaxis(gradient_of(lambda x: ad.logsumexp(x, axis), x), axis, -1)
+    for place in np.ndindex(rows.shape[:-1]):
+        expected = np.array(transcriptions.softmax(list(rows[place])))
+        spread = np.ptp(rows[place])
+        assert_within(gradient[place], expected, 4 * (len(expected) + 4 + spread) * unit_roundoff(x.dtype) * expected)
+
+
+@given(lines())
+def test_running_sums_index_by_index(drawn):
+    x, axis = drawn
+    rows, wide = np.moveaxis(ad.cumsum(x, axis), axis, -1), np.moveaxis(x, axis, -1).astype(np.longdouble)
+    for place in np.ndindex(rows.shape[:-1]):
+        size = np.array(transcriptions.running_sums(list(abs(wide[place]))))
+        expected = np.array(transcriptions.running_sums(list(wide[place])))
+        assert_within(rows[place], expected, (size.size + 1) * unit_roundoff(x.dtype) * size)
+
+
+@pytest.mark.parametrize("function", ALL)
+@pytest.mark.parametrize("axis", [None, 0, 1, -1, (0, 2), (-1, 0), (0, 1, 2), ()])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_axes_and_keepdims_as_in_numpy(function, axis, keepdims):
+    x = normal(0, (2, 3, 4))
+    expected = np.sum(x, axis, keepdims=keepdims).shape
+    value, pullback = ad.vjp(lambda x: function(x, axis, keepdims=keepdims), x)
+    assert value.shape == expected
+    assert pullback(np.ones(expected))[0].shape == x.shape
+    check(lambda x: function(x, axis, keepdims=keepdims), (x,))
+
+
+@pytest.mark.parametrize("function", [*ALL, ad.cumsum])
+@pytest.mark.parametrize("axis", [2, -3])
+def test_axes_out_of_range(function, axis):
+    name = function.__name__
+    with pytest.raises(ValueError, match=f"{name}: axis {axis} is out of range for an array with 2 axes"):
+        function(np.ones((2, 3)), axis)
+
+
+@pytest.mark.parametrize("function", ALL)
+def test_axes_named_twice_or_not_integers(function):
+    with pytest.raises(ValueError, match="names an axis twice"):
+        function(np.ones((2, 3)), (0, -2))
+    with pytest.raises(TypeError, match="pass an integer or several"):
+        function(np.ones((2, 3)), 0.5)
+
+
+@pytest.mark.parametrize("function", ALL)
+def test_integers_and_numbers(function):
+    assert function([1, 2]) == pytest.approx(function([1.0, 2.0]), rel=4 * unit_roundoff(float))
+    assert np.shape(function(3)) == ()
+    assert function(3) == 3
+
+
+@pytest.mark.parametrize("function", [ad.mean, ad.max, ad.min])
+def test_nothing_has_no_mean_and_no_largest(function):
+    with pytest.raises(
+        ValueError, match=rf"{function.__name__}: x of shape \(2, 0\) has no elements along axis \(1,\)"
+    ):
+        function(np.ones((2, 0)), 1)
+    assert function(np.ones((0, 2)), 1).shape == (0,)
+
+
+@pytest.mark.parametrize(("function", "value"), [(ad.sum, 0), (ad.prod, 1), (ad.logsumexp, -np.inf), (ad.norm, 0)])
+def test_nothing_has_these(function, value):
+    result, pullback = ad.vjp(lambda x: function(x, 1), np.ones((2, 0)))
+    assert result.tolist() == [value, value]
+    assert pullback(np.ones(2))[0].shape == (2, 0)
+
+
+@pytest.mark.parametrize("function", [ad.max, ad.min])
+def test_ties_share_the_gradient(function):
+    sign = 1.0 if function is ad.max else -1.0
+    x = sign * np.array([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]])
+    expected = [[0, 0.5, 0.5], [1 / 3, 1 / 3, 1 / 3]]
+    assert gradient_of(lambda x: function(x, 1), x).tolist() == expected
+    _, forward = ad.jvp(lambda x: function(x, 1), (x,), (np.array([[8.0, 2, 4], [3, 6, 9]]),))
+    assert forward == pytest.approx([3, 6], rel=4 * unit_roundoff(float))
+
+
+@pytest.mark.parametrize("function", [ad.max, ad.min])
+def test_nan_is_extreme_and_takes_the_gradient(function):
+    x = np.array([1.0, np.nan, 2.0])
+    assert np.isnan(function(x))
+    assert gradient_of(function, x).tolist() == [0, 1, 0]
+
+
+def test_complex_extremes_are_those_of_the_real_part_exactly():
+    z = np.array([0.1 + 1j, 0.1 + 2j, 0.1 + 6j, -5 + 9j])
+    assert ad.max(z) == 0.1 + 3j  # the real part as it is, the imaginary one shared like the gradient
+    assert ad.min(z) == -5 + 9j
+
+
+def test_product_at_zeros():
+    """HIPS autograd divides the product by each factor: NaN at zeros."""
+    x = np.array([[2.0, 0.0, 5.0], [0.0, 0.0, 3.0], [2.0, 3.0, 4.0]])
+    assert gradient_of(lambda x: ad.prod(x, 1), x).tolist() == [[0, 10, 0], [0, 0, 0], [12, 8, 6]]
+    assert ad.hessian(ad.prod)(np.array([0.0, 0.0, 3.0])).tolist() == [[0, 3, 0], [3, 0, 0], [0, 0, 0]]
+
+
+def test_norm_at_zero_and_at_the_ends_of_the_range():
+    """The square of 1e200 overflows, that of 1e-200 is 0. At 0 HIPS autograd gives NaN."""
+    assert gradient_of(ad.norm, np.zeros(3)).tolist() == [0, 0, 0]
+    for scale in (1e200, 1e-200, 1e-310):
+        x = scale * np.array([3.0, 4.0])
+        assert ad.norm(x) == pytest.approx(5 * scale, rel=1e-15 if scale != 1e-310 else 1e-9)
+        assert gradient_of(ad.norm, x) == pytest.approx([0.6, 0.8], rel=1e-15 if scale != 1e-310 else 1e-9)
+
+
+def test_logsumexp_of_infinities():
+    """PyTorch's gradient of logsumexp(−∞, −∞) is NaN."""
+    inf = np.inf
+    x = np.array([[-inf, -inf], [-inf, 1.0], [inf, 1.0], [inf, inf], [-inf, inf], [800.0, inf]])
+    assert ad.logsumexp(x, 1).tolist() == [-inf, 1, inf, inf, inf, inf]
+    expected = [[0, 0], [0, 1], [1, 0], [0.5, 0.5], [0, 1], [0, 1]]
+    assert gradient_of(lambda x: ad.logsumexp(x, 1), x).tolist() == expected
+
+
+def test_logsumexp_keeps_the_digits_of_small_results():
+    assert ad.logsumexp([0.0, -40.0]) == pytest.approx(np.exp(-40.0), rel=4 * unit_roundoff(float))
+    assert ad.logsumexp([700.0, 700.0]) == pytest.approx(700 + np.log(2), rel=4 * unit_roundoff(float))
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-6, 1e6, 1e300])
+def test_no_nan_from_finite_numbers(scale):
+    x = scale * normal(0, (3, 4))
+    for function in (ad.sum, ad.mean, ad.max, ad.logsumexp, ad.norm, ad.cumsum):
+        value, pullback = ad.vjp(function, x)
+        assert np.isfinite(value).all()
+        assert np.isfinite(pullback(np.ones_like(value))[0]).all()
+
+
+@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize("function", [ad.mean, ad.max, lambda x: ad.where(x > 0, x, 0.0).sum(), ad.norm, ad.prod])
+def test_gradients_keep_the_precision(function, dtype):
+    """HIPS autograd returns float64 gradients for float32 mean, max and where."""
+    assert gradient_of(function, normal(0, 5, dtype)).dtype == dtype
+
+
+def test_gradient_of_sum_is_safe_to_change():
+    x = Tensor(np.ones((2, 2)), requires_grad=True)
+    x.sum().backward()  # the rule gives a read-only view of one number
+    x.grad += 1
+    assert x.grad.tolist() == [[2, 2], [2, 2]]
+
+
+@given(lines())
+def test_sum_of_sums_is_the_sum(drawn):
+    x, axis = drawn
+    assert_within(ad.sum(ad.sum(x, axis)), ad.sum(x), 4 * (x.size + 2) * unit_roundoff(x.dtype) * abs(x).sum())
+    assert_same_bits(ad.mean(x, axis), ad.sum(x, axis) / x.shape[axis])

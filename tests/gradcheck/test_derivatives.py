@@ -1,0 +1,108 @@
+"""The numerical derivatives by themselves, against derivatives that mpmath knows to 40 digits."""
+
+import mpmath
+import numpy as np
+import pytest
+
+from gradcheck import complex_step, longdouble, one_sided, richardson
+from gradcheck.precision import wider
+
+needs_longdouble = pytest.mark.skipif(wider(np.float64) is None, reason="longdouble is float64 here")
+
+X = np.array([0.3, -1.1, 2.0])
+V = np.array([1.0, -0.5, 0.25])
+SMOOTH = {
+    "exp sin": (lambda x: np.exp(np.sin(x)), lambda x: mpmath.exp(mpmath.sin(x))),
+    "rational": (lambda x: x / (1 + x * x), lambda x: x / (1 + x * x)),
+    "tanh": (np.tanh, mpmath.tanh),
+}
+
+
+def exact(known):
+    with mpmath.workdps(40):
+        return np.array([np.longdouble(mpmath.nstr(mpmath.diff(known, mpmath.mpf(float(x))) * mpmath.mpf(float(v)), 25))
+                         for x, v in zip(X, V, strict=True)])
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_complex_step_is_exact_to_rounding(name):
+    f, known = SMOOTH[name]
+    assert np.all(np.abs(complex_step(f, X, V) - exact(known)) <= 8 * 2.0**-53 * np.abs(V))
+
+
+def test_complex_step_of_float32_computes_in_complex128():
+    derivative = complex_step(np.exp, X.astype(np.float32), V.astype(np.float32))
+    assert derivative.dtype == np.float64
+    np.testing.assert_allclose(derivative, np.exp(X.astype(np.float32).astype(float)) * V, rtol=1e-15)
+
+
+@needs_longdouble
+def test_complex_step_of_longdouble_keeps_its_digits():
+    x = X.astype(np.longdouble)
+    assert np.all(np.abs(complex_step(np.exp, x, V) - np.exp(x) * V) <= 1e-18 * np.exp(x))
+
+
+def test_complex_step_of_what_ignores_its_imaginary_part_is_zero():
+    assert not complex_step(np.abs, X, V).any()
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_richardson_knows_its_error_in_float64(name):
+    f, known = SMOOTH[name]
+    estimate = richardson(f, X, V)
+    assert np.all(np.abs(estimate.value - exact(known)) <= 3 * estimate.error)
+    assert np.all(estimate.error <= 1e-11)
+
+
+@needs_longdouble
+@pytest.mark.parametrize("name", SMOOTH)
+def test_richardson_knows_its_error_in_longdouble(name):
+    f, known = SMOOTH[name]
+    estimate = richardson(f, X.astype(np.longdouble), V.astype(np.longdouble))
+    assert np.all(np.abs(estimate.value - exact(known)) <= 3 * estimate.error)
+    assert np.all(estimate.error <= 1e-14)
+
+
+def test_richardson_takes_smaller_steps_where_f_bends_on_a_small_scale():
+    x = np.array([0.3e-3])
+    estimate = richardson(lambda x: np.sin(1e3 * x), x, np.array([1.0]))
+    assert abs(estimate.value - 1e3 * np.cos(0.3))[0] <= 1e-8 * 1e3
+
+
+def test_richardson_stays_in_the_domain_of_f():
+    with np.errstate(invalid="ignore"):
+        estimate = richardson(np.log, np.array([1e-3]), np.array([1.0]))
+    assert abs(estimate.value[0] - 1e3) <= 1e-7 * 1e3
+
+
+def test_richardson_beyond_all_scales_says_so():
+    """A function that has saturated on either side of every step must not pass for one of derivative 0."""
+    estimate = richardson(lambda x: np.tanh(1e30 * x), np.array([0.0]), np.array([1.0]))
+    assert not estimate.error[0] <= 1e-3 * abs(estimate.value[0])
+
+
+@needs_longdouble
+@pytest.mark.parametrize("name", SMOOTH)
+def test_longdouble_is_good_to_a_rounding_or_two_of_float64(name):
+    f, known = SMOOTH[name]
+    estimate = longdouble(f, X, V)
+    assert np.all(np.abs(estimate.value - exact(known)) <= 3 * estimate.error)
+    assert np.all(np.abs(estimate.value - exact(known)) <= 2e-14)
+
+
+@needs_longdouble
+def test_longdouble_refuses_a_function_that_narrows():
+    with pytest.raises(ValueError, match="longdouble: f answers in float64 when it is given longdouble; use richardson"):
+        longdouble(lambda x: np.exp(x.astype(float)), X, V)
+
+
+def test_one_sided_slopes_differ_at_a_kink_and_agree_elsewhere():
+    left, right = one_sided(np.abs, np.array([0.0, 0.5]), np.array([1.0, 1.0]))
+    np.testing.assert_allclose(left.value, [-1, 1], atol=1e-9)
+    np.testing.assert_allclose(right.value, [1, 1], atol=1e-9)
+
+
+def test_one_sided_slopes_at_a_jump_are_infinite():
+    left, right = one_sided(np.floor, np.array([1.0]), np.array([1.0]))
+    assert np.isinf(left.value[0])
+    assert right.value[0] == 0

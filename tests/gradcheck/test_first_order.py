@@ -1,0 +1,183 @@
+"""Right gradients pass and wrong ones are caught: each kind of error that other checkers are known to let through."""
+
+import numpy as np
+import pytest
+
+from gradcheck import GradientError, check, compare
+from gradcheck.precision import scaled
+from tests.gradcheck import claims
+from tests.gradcheck.claims import value_of, vjp_of, wrong
+
+
+def arguments(claim, dtype=np.float64, seed=5):
+    rng = np.random.default_rng(seed)
+    shapes = {claims.layer_norm: [(3, 5), (5,), (5,)], claims.matmul: [(3, 4), (4, 2)], claims.maximum: [(3, 4), (3, 4)]}
+    return tuple(rng.normal(size=shape).astype(dtype) for shape in shapes.get(claim, [(3, 5)]))
+
+
+ANALYTIC = [claims.tanh, claims.softmax, claims.layer_norm, claims.matmul, claims.relu, claims.maximum]
+OTHERS = [claims.absolute, claims.variance]
+
+
+@pytest.mark.parametrize("claim", ANALYTIC)
+@pytest.mark.parametrize("seed", range(3))
+def test_right_gradients_have_fourteen_digits(claim, seed):
+    report = check(value_of(claim), arguments(claim, seed=seed), vjp=vjp_of(claim), seed=seed)
+    assert report.method == "complex step"
+    assert report.precision == "complex128"
+    assert report.digits >= 13.5
+    assert report.elements == sum(a.size for a in arguments(claim))
+    assert not report.kinks
+
+
+@pytest.mark.parametrize("claim", OTHERS)
+def test_what_is_not_analytic_is_judged_by_differences(claim):
+    report = check(value_of(claim), arguments(claim), vjp=vjp_of(claim))
+    assert report.method == "Richardson differences"
+    assert report.digits >= 12
+    assert any("no complex step" in remark for remark in report.remarks)
+
+
+@pytest.mark.parametrize("claim", ANALYTIC + OTHERS)
+@pytest.mark.parametrize("method", ["richardson", "longdouble"])
+def test_every_method_gives_the_same_verdict(claim, method):
+    args = arguments(claim)
+    assert compare(value_of(claim), args, vjp=vjp_of(claim), method=method).agrees
+    off = wrong(claim, lambda g, u: [g[0] * (1 + 1e-9), *g[1:]])
+    assert not compare(value_of(claim), args, vjp=vjp_of(off), method=method).agrees
+
+
+@pytest.mark.parametrize("claim", ANALYTIC + OTHERS)
+@pytest.mark.parametrize("dtype", [np.float32, np.longdouble])
+def test_other_dtypes_are_asked_for_their_share(claim, dtype):
+    args = arguments(claim, dtype)
+    assert compare(value_of(claim), args, vjp=vjp_of(claim)).agrees
+    off = wrong(claim, lambda g, u: [g[0] * (1 + dtype(10) ** (1 - scaled(12, dtype))), *g[1:]])
+    assert not compare(value_of(claim), args, vjp=vjp_of(off)).agrees
+
+
+SPOILT = {
+    "a sign": lambda g, u: [-g[0], *g[1:]],
+    "a factor of 1 + 1e-10": lambda g, u: [g[0] * (1 + 1e-10), *g[1:]],
+    "forgotten": lambda g, u: [0 * g[0], *g[1:]],
+    "one element by 1e-9": lambda g, u: [one_off(g[0], 1e-9), *g[1:]],
+    "the last argument alone": lambda g, u: [*g[:-1], g[-1] * (1 - 1e-8)],
+    "nan": lambda g, u: [one_off(g[0], np.nan), *g[1:]],
+    "infinity": lambda g, u: [one_off(g[0], np.inf), *g[1:]],
+}
+
+
+def one_off(gradient, relative):
+    gradient = np.array(gradient)
+    at = np.unravel_index(np.argmax(np.abs(gradient)), gradient.shape)
+    gradient[at] *= 1 + relative
+    return gradient
+
+
+@pytest.mark.parametrize("claim", ANALYTIC + OTHERS)
+@pytest.mark.parametrize("error", SPOILT)
+def test_wrong_gradients_are_caught(claim, error):
+    spoilt = wrong(claim, SPOILT[error])
+    with pytest.raises(GradientError, match=claim.__name__):
+        check(value_of(claim), arguments(claim), vjp=vjp_of(spoilt))
+
+
+def test_an_error_that_all_ones_cannot_see_is_caught():
+    """Softmax without its second term's weight: for u = 1 both the right gradient and this one are 0."""
+    def careless(x):
+        p, _ = claims.softmax(x)
+        return p, lambda u: (p * (u - (u * p).sum(-1, keepdims=True)) * (1 + x),)
+
+    assert np.abs(careless(np.ones((2, 3)))[1](np.ones((2, 3)))[0]).max() < 1e-15
+    with pytest.raises(GradientError):
+        check(value_of(claims.softmax), arguments(claims.softmax), vjp=vjp_of(careless))
+
+
+def test_an_error_along_all_ones_is_caught():
+    shifted = wrong(claims.softmax, lambda g, u: [g[0] + 1e-9 * u.mean(-1, keepdims=True)])
+    with pytest.raises(GradientError):
+        check(value_of(claims.softmax), arguments(claims.softmax), vjp=vjp_of(shifted))
+
+
+@pytest.mark.parametrize(("size", "seed"), [(10**3, 0), (10**3, 1), (10**3, 2), (10**5, 3)])
+def test_one_wrong_element_of_many_is_found_and_named(size, seed):
+    rng = np.random.default_rng(seed)
+    x, bad = rng.normal(size=size), int(rng.integers(size))
+
+    def spoil(g, u):
+        g[0][bad] *= 1.001
+        return g
+
+    assert check(value_of(claims.tanh), (x,), vjp=vjp_of(claims.tanh), seed=seed).projected == size - 40
+    with pytest.raises(GradientError, match=rf"argument 0 at \[{bad}\]"):
+        check(value_of(claims.tanh), (x,), vjp=vjp_of(wrong(claims.tanh, spoil)), seed=seed)
+
+
+def test_an_error_in_a_tiny_gradient_beside_large_ones_is_caught():
+    """p = 1e-22 at one element: its gradient is of that size, and 1 % of it is nothing beside the others."""
+    x = np.array([[0.0, -50.0, 1.0, 2.0]])
+
+    def spoil(g, u):
+        g[0][0, 1] *= 1.01
+        return g
+
+    for dtype in (np.float32, np.float64):
+        args = (x.astype(dtype),)
+        assert compare(value_of(claims.softmax), args, vjp=vjp_of(claims.softmax)).agrees
+        report = compare(value_of(claims.softmax), args, vjp=vjp_of(wrong(claims.softmax, spoil)))
+        assert not report.agrees
+        assert report.worst.index == (0, 1)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1, 30, 300, 1e6])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("claim", [claims.tanh, claims.softmax])
+def test_saturation_is_no_error(claim, dtype, scale):
+    """Where tanh is 1 to the last digit, 1 − y² is 0 and the derivative is 1e-30: nobody could compute with it."""
+    x = (scale * np.random.default_rng(0).normal(size=(3, 5))).astype(dtype)
+    assert check(value_of(claim), (x,), vjp=vjp_of(claim)).agrees
+    assert check(value_of(claim), (x,), vjp=vjp_of(claim), order=2).agrees
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_gradient_of_pure_rounding_is_no_error(dtype, seed):
+    """Softmax sums to 1: the true gradient is 0 and both sides are noise, without a digit in common."""
+    x = np.random.default_rng(seed).normal(size=(3, 5)).astype(dtype)
+    report = compare(value_of(claims.softmax_sum), (x,), vjp=vjp_of(claims.softmax_sum), seed=seed)
+    assert report.agrees, report
+    biased = wrong(claims.softmax_sum, lambda g, u: [g[0] + 100 * np.finfo(dtype).eps])
+    assert not compare(value_of(claims.softmax_sum), (x,), vjp=vjp_of(biased), seed=seed).agrees
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_badly_conditioned_point_is_no_error(seed):
+    """At a mean of 1e6 the centring of LayerNorm loses six digits, in f and in its gradient alike."""
+    rng = np.random.default_rng(seed)
+    args = (rng.normal(size=(3, 5)) + 1e6, rng.normal(size=5), rng.normal(size=5))
+    report = compare(value_of(claims.layer_norm), args, vjp=vjp_of(claims.layer_norm), seed=seed)
+    assert report.agrees, report
+    assert any("only by rounding" in remark for remark in report.remarks)
+    off = wrong(claims.layer_norm, lambda g, u: [g[0] * (1 + 1e-7), *g[1:]])
+    assert not compare(value_of(claims.layer_norm), args, vjp=vjp_of(off), seed=seed).agrees
+
+
+def test_a_small_output_beside_a_large_one_is_checked_by_itself():
+    def both(x):
+        y, z = np.tanh(x), 1e-9 * np.sin(x)
+        return (y, z), lambda u: (u[0] * (1 - y * y) + u[1] * 1e-9 * np.cos(x),)
+
+    def without_the_small(x):
+        value, _ = both(x)
+        return value, lambda u: (u[0] * (1 - value[0] * value[0]) + u[1] * 1e-9 * np.cos(x) * (1 + 1e-8),)
+
+    x = np.linspace(-1, 1, 7)
+    assert check(value_of(both), (x,), vjp=vjp_of(both)).digits >= 14
+    with pytest.raises(GradientError):
+        check(value_of(both), (x,), vjp=vjp_of(without_the_small))
+
+
+def test_the_same_seed_gives_the_same_report():
+    args = (np.linspace(-1, 1, 300),)
+    first, second = (compare(value_of(claims.tanh), args, vjp=vjp_of(claims.tanh), seed=7) for _ in range(2))
+    assert first == second

@@ -1,0 +1,116 @@
+"""The densities behind the distributions: against many digits, the complex step, and derived bounds."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.layers.densities import categorical_entropy, multivariate_normal_log_prob, normal_cdf, solve_vectors
+from refnp.verify import bounds_probability as bounds
+from refnp.verify.judge import tolerance
+from tests.helpers import assert_same_bits, assert_within, check, laid_out, layouts, normal, real_dtypes, seeds, shapes
+from tests.layers.judges import assert_as_derived, factors
+from tests.transcriptions import probability as transcription
+
+
+@given(shapes(), real_dtypes, layouts, seeds, st.sampled_from([1e-6, 1.0, 8.0, 1e6]))
+def test_normal_cdf_is_its_equation(shape, dtype, layout, seed, scale):
+    rng = np.random.default_rng(seed)
+    y, mean = (laid_out(normal(rng, shape, dtype, scale), layout) for _ in range(2))
+    std = laid_out(np.exp(normal(rng, shape, dtype)), layout)
+    value, rounded = assert_as_derived(normal_cdf, bounds.normal_cdf, [y, mean, std])
+    assert_within(value, transcription.normal_cdf(y, mean, std), tolerance(rounded, dtype))
+
+
+def test_normal_cdf_far_out():
+    """Φ(−30) = 4.9067e-198 has its digits, Φ(−10²⁰⁰) is 0, and gradients there are 0, not NaN."""
+    assert normal_cdf(-30.0, 0.0, 1.0) == pytest.approx(4.906713927148187e-198, rel=1e-13)
+    with np.errstate(over="ignore"):
+        value, pullback = ad.vjp(normal_cdf, np.array([-1e200, 1e200]), np.zeros(2), np.array([1e-200, 1e-200]))
+    assert_same_bits(value, np.array([0.0, 1.0]))
+    assert not any(np.any(g) for g in pullback(np.ones(2)))
+
+
+@given(
+    st.sampled_from([((), ()), ((3,), (3,)), ((3,), ()), ((2, 1), (2, 3)), ((0,), ())]),
+    st.integers(0, 4),
+    real_dtypes,
+    seeds,
+    st.sampled_from([1e-3, 1.0, 1e3]),
+)
+def test_multivariate_log_prob_is_its_equation(batches, n, dtype, seed, scale):
+    rng = np.random.default_rng(seed)
+    of_y, of_factor = batches
+    mean, factor = normal(rng, (*of_factor, n), dtype), factors(rng, of_factor, n, dtype, scale)
+    y = normal(rng, (*np.broadcast_shapes(of_y, of_factor), n), dtype)
+    value, rounded = assert_as_derived(
+        multivariate_normal_log_prob, bounds.multivariate_normal_log_prob, [y, mean, factor]
+    )
+    assert_within(value, transcription.multivariate_normal_log_prob(y, mean, factor), tolerance(rounded, dtype))
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_gradients_by_complex_step(order, batch):
+    rng = np.random.default_rng(7)
+    y, mean, factor = normal(rng, (2, 3)), normal(rng, (2, 3)), factors(rng, batch, 3)
+    check(multivariate_normal_log_prob, (y, mean, factor), order=order)
+    check(normal_cdf, (y, mean, np.exp(mean)), order=order)
+    check(categorical_entropy, (normal(rng, (*batch, 4)),), order=order)
+
+
+@given(seeds)
+def test_many_vectors_with_one_factor(seed):
+    """Side by side as columns of one matrix they give what each gives alone, to the bound."""
+    rng = np.random.default_rng(seed)
+    factor, r = np.tril(factors(rng, (), 5)), normal(rng, (3, 2, 5))
+    for transposed in (False, True):
+        together = solve_vectors(factor, r, transposed=transposed)
+        alone = solve_vectors(np.broadcast_to(factor, (3, 2, 5, 5)), r, transposed=transposed)
+        size = np.abs(np.linalg.inv(factor)) @ np.abs(factor) @ np.abs(np.linalg.inv(factor))
+        size = (size.T if transposed else size) @ np.abs(r)[..., None]
+        assert_within(together, alone, 2 * 5 * np.finfo(float).eps * size[..., 0])
+
+
+def test_nothing_above_the_diagonal_is_read():
+    y, mean, factor = np.ones(3), np.zeros(3), np.array([[2, np.nan, 1], [1, 3, np.inf], [0, 1, 1.0]])
+    value, pullback = ad.vjp(multivariate_normal_log_prob, y, mean, factor)
+    assert value == multivariate_normal_log_prob(y, mean, np.tril(np.nan_to_num(factor)))
+    assert not np.triu(pullback(np.array(1.0))[2], 1).any()
+
+
+@given(shapes(axes=(0, 2)), st.integers(1, 6), real_dtypes, layouts, seeds, st.sampled_from([1e-6, 1.0, 100.0]))
+def test_entropy_is_its_equation(shape, classes, dtype, layout, seed, scale):
+    logits = laid_out(normal(seed, (*shape, classes), dtype, scale), layout)
+    value, rounded = assert_as_derived(categorical_entropy, bounds.categorical_entropy, [logits])
+    assert_within(value, transcription.categorical_entropy(logits), tolerance(rounded, dtype))
+
+
+def test_entropy_of_impossible_classes():
+    """p log p is 0 at p = 0, and so is its gradient: exactly −∞, or a probability that underflows."""
+    for bottom in (-np.inf, -1e4):
+        value, pullback = ad.vjp(categorical_entropy, np.array([0.0, bottom, 0.0]))
+        assert value == np.log(2)
+        assert_same_bits(np.abs(pullback(np.array(1.0))[0]), np.zeros(3))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: normal_cdf(np.zeros(2), 0.0, np.array([1.0, -3.0])), "std holds -3.0"),
+        (lambda: normal_cdf(np.zeros(2), np.zeros(3), 1.0), r"y \(2,\), mean \(3,\), std \(\) do not broadcast"),
+        (lambda: multivariate_normal_log_prob(np.zeros(2), np.zeros(3), np.eye(3)), r"y \(2,\)"),
+        (lambda: multivariate_normal_log_prob(np.zeros(3), np.zeros(3), np.eye(2)), r"the factor \(2, 2\)"),
+        (lambda: multivariate_normal_log_prob(np.zeros(3), np.zeros(()), np.eye(2)), r"mean has shape \(\)"),
+        (
+            lambda: multivariate_normal_log_prob(np.zeros(2), np.zeros(2), np.diag([1.0, 0])),
+            "diagonal of the factor holds 0",
+        ),
+        (lambda: categorical_entropy(np.zeros((2, 0))), "last axis must hold the classes"),
+        (lambda: categorical_entropy(np.array([[0, 1], [-np.inf, -np.inf]])), r"logits\[1\] are all −∞"),
+    ],
+)
+def test_refusals(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

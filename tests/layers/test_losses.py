@@ -1,0 +1,446 @@
+"""Squared error, Gaussian likelihood and cross-entropy: three judges, masks, conventions, and what is refused."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.autograd.blocks import BLOCK
+from refnp.layers.losses import cross_entropy, gaussian_nll, mse
+from refnp.layers.softmax import softmax
+from refnp.verify import bounds_probability as bounds
+from refnp.verify.judge import tolerance
+from refnp.verify.rounding import exact
+from tests.helpers import (
+    assert_same_bits,
+    assert_within,
+    check,
+    laid_out,
+    layouts,
+    normal,
+    real_dtypes,
+    scales,
+    seeds,
+    shapes,
+)
+from tests.layers.judges import assert_as_derived
+from tests.transcriptions import probability as transcription
+
+reductions = st.sampled_from(["mean", "sum", "none"])
+smoothings = st.sampled_from(["uniform", "off_target", "without_pad"])
+
+
+def summed(losses, counted, reduction):
+    """Losses of rows or elements as `reduction` says; `counted` are their weights."""
+    if reduction == "none":
+        return losses
+    total = losses.sum(dtype=np.longdouble)
+    return total / counted.sum() if reduction == "mean" and counted.sum() else total
+
+
+# Squared error and Gaussian likelihood
+
+
+@given(shapes(), real_dtypes, scales, layouts, seeds, reductions)
+def test_mse_is_its_equation(shape, dtype, scale, layout, seed, reduction):
+    rng = np.random.default_rng(seed)
+    prediction, target = (laid_out(normal(rng, shape, dtype, scale), layout) for _ in range(2))
+    mask = rng.random(shape) < 0.7
+    value, rounded = assert_as_derived(
+        mse,
+        lambda *a: bounds.mse(*a, mask=mask, reduction=reduction),
+        [prediction, target],
+        mask=mask,
+        reduction=reduction,
+    )
+    terms = np.where(mask, transcription.mse(prediction, target), 0)
+    assert_within(value, summed(terms, mask, reduction), tolerance(rounded, dtype))
+
+
+@given(shapes(), real_dtypes, scales, layouts, seeds, reductions)
+def test_gaussian_nll_is_its_equation(shape, dtype, scale, layout, seed, reduction):
+    rng = np.random.default_rng(seed)
+    mean, y = (laid_out(normal(rng, shape, dtype, scale), layout) for _ in range(2))
+    std = laid_out(np.exp(normal(rng, shape, dtype)) * np.dtype(dtype).type(rng.choice([1e-6, 1, 1e6])), layout)
+    mask = rng.random(shape) < 0.7
+    options = {"mask": mask, "reduction": reduction}
+    value, rounded = assert_as_derived(
+        gaussian_nll, lambda *a: bounds.gaussian_nll(*a, **options), [mean, std, y], **options
+    )
+    terms = np.where(mask, transcription.gaussian_nll(mean, std, y), 0)
+    assert_within(value, summed(terms, mask, reduction), tolerance(rounded, dtype))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("order", [1, 2])
+def test_elementwise_gradients_by_complex_step(order, reduction):
+    rng = np.random.default_rng(3)
+    mean, y, std = rng.normal(size=(2, 3, 2)), rng.normal(size=(3, 2)), rng.uniform(0.2, 3, (3, 1))
+    mask = rng.random((3, 2)) < 0.7
+    check(lambda a, b: mse(a, b, mask=mask, reduction=reduction), (mean, y), order=order)
+    check(lambda *a: gaussian_nll(*a, mask=mask, reduction=reduction), (mean, std, y), order=order)
+    check(lambda *a: gaussian_nll(*a, reduction=reduction), (mean, std[0, 0], y), order=order)
+
+
+def test_gradient_of_std_keeps_its_digits_where_it_vanishes():
+    """∂ℓ/∂σ = (1 − z²)/σ at z = 1 + 2⁻³⁰, where 1 − z² loses half of them."""
+    std_bar = ad.grad(gaussian_nll, 1)(0.0, np.array(1.0), 1 + 2.0**-30)
+    assert float(std_bar) == -(2.0**-30) * (2 + 2.0**-30)
+
+
+@given(st.sampled_from([mse, gaussian_nll]), seeds, st.sampled_from([np.nan, np.inf]), reductions)
+def test_what_is_masked_does_not_leak(loss, seed, poison, reduction):
+    rng = np.random.default_rng(seed)
+    mask = rng.random((4, 3)) < 0.5
+    arguments = [np.exp(normal(rng, (4, 3))) for _ in range(2 if loss is mse else 3)]
+    poisoned = [np.where(mask, a, poison) for a in arguments]
+    if loss is gaussian_nll and poison == np.inf:
+        poisoned[1] = np.where(mask, arguments[1], -1)
+    value, pullback = ad.vjp(lambda *a: loss(*a, mask=mask, reduction=reduction), *poisoned)
+    clean, clean_pullback = ad.vjp(lambda *a: loss(*a, mask=mask, reduction=reduction), *arguments)
+    assert_same_bits(value, clean)
+    cotangent = np.ones(np.shape(value))
+    for gradient, expected in zip(pullback(cotangent), clean_pullback(cotangent), strict=True):
+        assert_same_bits(gradient, expected)
+        assert not gradient[~mask].any()
+
+
+@pytest.mark.parametrize("loss", [mse, lambda p, t, **o: gaussian_nll(p, 1.0, t, **o)])
+@pytest.mark.parametrize("shape", [(2, 3), (0, 3), (0,)])
+def test_nothing_that_counts_costs_nothing(loss, shape):
+    value, pullback = ad.vjp(lambda p: loss(p, np.zeros(shape), mask=np.zeros(shape, bool)), np.ones(shape))
+    assert value == 0
+    assert not pullback(np.array(1.0))[0].any()
+
+
+def test_masked_mean_is_over_what_counts():
+    y = np.arange(6.0).reshape(2, 3)
+    mask = np.array([True, False, True])
+    assert mse(y, 0.0, mask=mask) == (0 + 4 + 9 + 25) / 4
+
+
+def test_one_number_and_many_broadcast_and_keep_the_precision():
+    mean = np.zeros((2, 3, 4), np.float32)
+    y = np.ones((3, 4), np.float32)
+    value = gaussian_nll(mean, 0.5, y, reduction="none")
+    assert value.shape == (2, 3, 4)
+    assert value.dtype == np.float32
+    assert mse([1, 2, 3], 1) == pytest.approx(5 / 3)
+    assert gaussian_nll([1, 2], 1, [0, 0]).dtype == np.float64
+
+
+def test_no_nan_where_squares_overflow():
+    """z² = 10⁴⁰⁰ is +∞, and so is the loss; an element without cotangent still has gradient 0."""
+    arguments = np.array([0.0, 0.0]), np.array([1e-100, 1.0]), np.array([1e100, 1.0])
+    with np.errstate(over="ignore"):
+        value, pullback = ad.vjp(lambda *a: gaussian_nll(*a, reduction="none"), *arguments)
+        assert value[0] == np.inf
+        for gradient in pullback(np.array([0.0, 1.0])):
+            assert gradient[0] == 0
+        assert not any(np.isnan(g).any() for g in pullback(np.ones(2)))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: gaussian_nll(0.0, np.array([1.0, 0.0]), np.zeros(2)), ValueError, "std holds 0.0"),
+        (lambda: gaussian_nll(0.0, -2.5, np.zeros(2)), ValueError, "std holds -2.5"),
+        (lambda: gaussian_nll(0.0, np.nan, np.zeros(2)), ValueError, "std holds nan"),
+        (lambda: gaussian_nll(0.0, np.inf, np.zeros(2)), ValueError, "std holds inf"),
+        (lambda: gaussian_nll(np.zeros(3), 1.0, np.zeros((3, 1))), ValueError, r"\(3, 3\), which none has"),
+        (lambda: mse(np.zeros(3), np.zeros(4)), ValueError, r"prediction \(3,\), target \(4,\) do not broadcast"),
+        (lambda: mse(np.zeros(3), np.zeros(3), reduction="max"), ValueError, "reduction is 'max'"),
+        (lambda: mse(np.zeros(3), np.zeros(3), mask=np.ones(3)), TypeError, "mask is float64"),
+        (lambda: mse(np.zeros(3), np.zeros(3), mask=np.ones((2, 3), bool)), ValueError, r"mask has shape \(2, 3\)"),
+    ],
+)
+def test_elementwise_refusals(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+# Cross-entropy
+
+
+@st.composite
+def classified(draw):
+    """Logits, targets and options of a cross-entropy."""
+    rng = np.random.default_rng(draw(seeds))
+    shape, classes, dtype = draw(shapes(axes=(0, 2), longest=4)), draw(st.integers(3, 6)), draw(real_dtypes)
+    logits = laid_out(
+        normal(rng, (*shape, classes), dtype, draw(st.sampled_from([1e-6, 1.0, 30.0, 100.0]))), draw(layouts)
+    )
+    options = {
+        "label_smoothing": draw(st.sampled_from([0.0, 0.1, 0.75])),
+        "smoothing": draw(smoothings),
+        "ignore_index": int(rng.integers(classes)),
+        "class_weights": draw(st.sampled_from([None, 1])),
+        "reduction": draw(reductions),
+    }
+    if options["class_weights"]:
+        options["class_weights"] = rng.exponential(size=classes).astype(dtype) * (rng.random(classes) < 0.8)
+    return logits, rng.integers(0, classes, shape), options
+
+
+@given(classified())
+def test_cross_entropy_is_its_equation(drawn):
+    logits, targets, options = drawn
+    value, rounded = assert_as_derived(
+        lambda x: cross_entropy(x, targets, **options),
+        lambda x: bounds.cross_entropy(x, targets=targets, **options),
+        [logits],
+    )
+    losses, counted = transcription.cross_entropy(
+        logits, targets, epsilon=options["label_smoothing"], smoothing=options["smoothing"],
+        pad=options["ignore_index"], weights=options["class_weights"],
+    )  # fmt: skip
+    assert_within(value, summed(losses, counted, options["reduction"]), tolerance(rounded, logits.dtype))
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("smoothing", ["uniform", "off_target", "without_pad"])
+@pytest.mark.parametrize("epsilon", [0.0, 0.3])
+def test_cross_entropy_gradient_by_complex_step(order, smoothing, epsilon):
+    rng = np.random.default_rng(4)
+    logits, targets = rng.normal(size=(2, 3, 5)), np.array([[0, 1, 2], [3, 4, 4]])
+    for reduction, weights in (("mean", rng.random(5) + 0.1), ("sum", None), ("none", None)):
+        options = {"label_smoothing": epsilon, "smoothing": smoothing, "ignore_index": 1, "reduction": reduction}
+        check(lambda x, o=options, w=weights: cross_entropy(x, targets, class_weights=w, **o), (logits,), order=order)
+
+
+def test_a_sure_prediction_keeps_its_digits():
+    """ℓ = log(1 + e^−20) = 2.0611536203e-9 and gradient ∓p₂; PyTorch gives 0 in float32 for both."""
+    for dtype in (np.float32, np.float64):
+        value, pullback = ad.vjp(lambda x: cross_entropy(x, np.array(0)), np.array([20, 0], dtype))
+        expected = np.log1p(np.exp(-20.0))
+        gradient = pullback(np.ones((), dtype))[0]
+        u = np.finfo(dtype).eps / 2
+        assert abs(value - expected) <= 16 * u * expected
+        assert np.abs(gradient - np.array([-1, 1]) * np.exp(-expected - 20)).max() <= 64 * u * expected
+
+
+def test_the_three_conventions_by_hand():
+    """p = (½, ¼, ¼), target 0, ε = 0.4, padding class 2."""
+    logits, target, log2 = np.log([[0.5, 0.25, 0.25]]), np.array([0]), np.log(2)
+    expected = {
+        "uniform": (0.6 + 0.4 / 3) * log2 + 2 * 0.4 / 3 * 2 * log2,
+        "off_target": 0.6 * log2 + 0.4 * 2 * log2,
+        "without_pad": 0.6 * log2 + 0.4 * 2 * log2,
+    }
+    for smoothing, loss in expected.items():
+        value = cross_entropy(logits, target, label_smoothing=0.4, smoothing=smoothing, ignore_index=2)
+        assert abs(value - loss) <= 16 * np.finfo(float).eps * loss
+    with_pad, without_pad = (
+        cross_entropy(np.log([[0.5, 0.3, 0.2]]), target, label_smoothing=0.4, smoothing=s, ignore_index=2)
+        for s in ("off_target", "without_pad")
+    )
+    assert with_pad > without_pad
+
+
+@given(seeds, smoothings)
+def test_without_smoothing_the_conventions_agree(seed, smoothing):
+    logits, targets = normal(seed, (4, 3)), np.array([0, 1, 2, 2])
+    first, second = (cross_entropy(logits, targets, smoothing=s, ignore_index=2) for s in ("uniform", smoothing))
+    assert_same_bits(first, second)
+
+
+@given(seeds, smoothings, st.sampled_from([0.0, 0.1]))
+def test_gradient_of_a_row_adds_up_to_zero_and_pulls_the_target_up(seed, smoothing, epsilon):
+    """Adding a constant to logits changes nothing; each p − q is rounded to a few u."""
+    logits = normal(seed, (5, 6))
+    options = {"smoothing": smoothing, "label_smoothing": epsilon, "ignore_index": 5}
+    gradient = ad.grad(lambda x: cross_entropy(x, np.arange(5), reduction="sum", **options))(logits)
+    assert np.abs(gradient.sum(-1)).max() <= 6 * 16 * np.finfo(float).eps
+    if not epsilon:
+        assert_within(gradient, softmax(logits) - np.eye(6)[:5], 64 * np.finfo(float).eps)
+
+
+@given(seeds)
+def test_classes_may_be_named_in_another_order(seed):
+    rng = np.random.default_rng(seed)
+    logits, targets, weights, order = normal(rng, (7, 5)), rng.integers(0, 5, 7), rng.random(5), rng.permutation(5)
+    options = {"label_smoothing": 0.2, "reduction": "none"}
+    first = cross_entropy(logits, targets, class_weights=weights, **options)
+    second = cross_entropy(logits[:, order], np.argsort(order)[targets], class_weights=weights[order], **options)
+    rounded, _ = bounds.cross_entropy(exact(logits), targets=targets, class_weights=weights, **options)
+    assert_within(first, second, 2 * tolerance(rounded, np.float64))
+
+
+@given(seeds, st.sampled_from([np.nan, np.inf, -np.inf]), reductions)
+def test_ignored_rows_do_not_leak(seed, poison, reduction):
+    rng = np.random.default_rng(seed)
+    logits, targets = normal(rng, (6, 4)), rng.integers(0, 4, 6)
+    ignored = rng.random(6) < 0.5
+    poisoned = np.where(ignored[:, None], poison, logits)
+    targets = np.where(ignored, -100, targets)
+    loss = lambda x: cross_entropy(x, targets, ignore_index=-100, label_smoothing=0.1, reduction=reduction)
+    (value, pullback), (clean, clean_pullback) = ad.vjp(loss, poisoned), ad.vjp(loss, logits)
+    assert_same_bits(value, clean)
+    gradient = pullback(np.ones(np.shape(value)))[0]
+    assert_same_bits(gradient, clean_pullback(np.ones(np.shape(value)))[0])
+    assert not gradient[ignored].any()
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (0,)])
+def test_all_targets_ignored_cost_nothing(shape):
+    value, pullback = ad.vjp(lambda x: cross_entropy(x, np.full(shape, 9), ignore_index=9), np.ones((*shape, 4)))
+    assert value == 0
+    assert not pullback(np.array(1.0))[0].any()
+
+
+def test_impossible_classes():
+    """−∞ off the target has no effect; on the target, or smoothed over, the loss is +∞ and the gradient p − q."""
+    logits = np.array([[0.0, -np.inf, 0.0]])
+    value, pullback = ad.vjp(lambda x: cross_entropy(x, np.array([0])), logits)
+    assert value == np.log(2)
+    assert_same_bits(pullback(np.array(1.0))[0], np.array([[-0.5, 0, 0.5]]))
+    value, pullback = ad.vjp(lambda x: cross_entropy(x, np.array([1])), logits)
+    assert value == np.inf
+    assert_same_bits(pullback(np.array(1.0))[0], np.array([[0.5, -1, 0.5]]))
+    assert cross_entropy(logits, np.array([0]), label_smoothing=0.1) == np.inf
+    weighted = cross_entropy(logits, np.array([1]), class_weights=[1, 0, 1], reduction="sum")
+    assert weighted == 0
+
+
+@given(st.sampled_from([1e308, 1e6, 5e-324]), st.integers(0, 2))
+def test_no_nan_from_finite_logits(size, target):
+    logits = np.array([size, 0.0, -size])
+    with np.errstate(over="ignore"):
+        value, pullback = ad.vjp(lambda x: cross_entropy(x, np.array(target), label_smoothing=0.1), logits)
+    assert not np.isnan(value)
+    assert np.isfinite(pullback(np.array(1.0))[0]).all()
+
+
+def test_blocks_change_no_bit():
+    """More rows than fit in a block give what each gives alone."""
+    rng = np.random.default_rng(0)
+    classes = 64
+    rows = 2 * (BLOCK // classes) + 3
+    logits, targets = rng.normal(size=(rows, classes)).astype(np.float32), rng.integers(0, classes, rows)
+    loss = lambda x, t: cross_entropy(x, t, label_smoothing=0.1, ignore_index=5, reduction="none")
+    value, pullback = ad.vjp(lambda x: loss(x, targets), logits)
+    gradient = pullback(np.ones(rows, np.float32))[0]
+    some = [0, BLOCK // classes, rows - 1]
+    for n in some:
+        alone, alone_pullback = ad.vjp(lambda x, n=n: loss(x, targets[n : n + 1]), logits[n : n + 1])
+        assert_same_bits(value[n : n + 1], alone)
+        assert_same_bits(gradient[n : n + 1], alone_pullback(np.ones(1, np.float32))[0])
+
+
+def test_weighted_mean_divides_by_weights():
+    logits, targets = np.zeros((2, 2)), np.array([0, 1])
+    assert cross_entropy(logits, targets, class_weights=[1.0, 3.0]) == pytest.approx(np.log(2), rel=1e-15)
+    assert cross_entropy(logits, targets, class_weights=[0.0, 0.0]) == 0
+
+
+def test_integer_logits_and_one_row():
+    value = cross_entropy([1, 2, 3], 2)
+    assert value.dtype == np.float64
+    assert cross_entropy(ad.Tensor(np.zeros((2, 3))), ad.Tensor(np.array([0, 1]))).shape == ()
+    assert cross_entropy(np.ones((3, 1)), np.zeros(3, int)) == 0
+
+
+LOGITS, TARGETS = np.zeros((2, 5)), np.array([0, 1])
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: cross_entropy(LOGITS, np.array([0, 7])), ValueError, r"class 7 at \[1\], logits have 5 classes"),
+        (lambda: cross_entropy(LOGITS, np.array([0, -1])), ValueError, r"class -1 at \[1\]"),
+        (lambda: cross_entropy(LOGITS, np.array([0.0, 1.0])), TypeError, "targets are float64; pass integers"),
+        (lambda: cross_entropy(LOGITS, np.array([True, False])), TypeError, "targets are bool"),
+        (lambda: cross_entropy(LOGITS, np.zeros((2, 5), int)), ValueError, r"targets have shape \(2, 5\)"),
+        (lambda: cross_entropy(np.zeros((2, 0)), TARGETS), ValueError, "last axis must hold the classes"),
+        (lambda: cross_entropy(np.zeros(()), TARGETS), ValueError, "last axis must hold the classes"),
+        (lambda: cross_entropy(np.array(["a"]), np.array(0)), TypeError, "logits are <U1"),
+        (lambda: cross_entropy(LOGITS, TARGETS, label_smoothing=1.0), ValueError, "label_smoothing is 1.0"),
+        (lambda: cross_entropy(LOGITS, TARGETS, label_smoothing=-0.1), ValueError, "label_smoothing is -0.1"),
+        (lambda: cross_entropy(LOGITS, TARGETS, label_smoothing=np.nan), ValueError, "label_smoothing is nan"),
+        (lambda: cross_entropy(LOGITS, TARGETS, smoothing="torch"), ValueError, "smoothing is 'torch'; use one of"),
+        (lambda: cross_entropy(LOGITS[:, :1], 0 * TARGETS, smoothing="off_target"), ValueError, "needs 2 classes"),
+        (
+            lambda: cross_entropy(LOGITS[:, :2], TARGETS, smoothing="without_pad", ignore_index=0),
+            ValueError,
+            "needs 3 classes, logits have 2",
+        ),
+        (lambda: cross_entropy(LOGITS, TARGETS, smoothing="without_pad"), ValueError, "needs ignore_index"),
+        (
+            lambda: cross_entropy(LOGITS, TARGETS, smoothing="without_pad", ignore_index=-100),
+            ValueError,
+            "below 5, not -100",
+        ),
+        (lambda: cross_entropy(LOGITS, TARGETS, class_weights=np.ones(4)), ValueError, r"shape \(4,\)"),
+        (lambda: cross_entropy(LOGITS, TARGETS, class_weights=[1, 1, -1, 1, 1]), ValueError, "hold -1"),
+        (lambda: cross_entropy(LOGITS, TARGETS, class_weights=[1, 1, np.nan, 1, 1]), ValueError, "hold nan"),
+        (lambda: cross_entropy(LOGITS, TARGETS, reduction="avg"), ValueError, "reduction is 'avg'"),
+    ],
+)
+def test_cross_entropy_refusals(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+# PyTorch
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("epsilon", [0.0, 0.2])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_cross_entropy_is_that_of_torch(reduction, epsilon, weighted):
+    """Classes second there, and ε spread over all classes; twice the bound, for both round."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(5)
+    logits, targets = rng.normal(size=(4, 3, 6)), rng.integers(0, 6, (4, 3))
+    targets[0, :2] = -100
+    weights = rng.random(6) if weighted else None
+    options = {"ignore_index": -100, "label_smoothing": epsilon, "reduction": reduction}
+    value, pullback = ad.vjp(lambda x: cross_entropy(x, targets, class_weights=weights, **options), logits)
+    rounded, rounded_pullback = bounds.cross_entropy(exact(logits), targets=targets, class_weights=weights, **options)
+    x = torch.tensor(logits, requires_grad=True)
+    theirs = torch.nn.functional.cross_entropy(
+        x.transpose(1, 2), torch.tensor(targets), weight=None if weights is None else torch.tensor(weights), **options
+    )
+    assert_within(value, theirs.detach().numpy(), 2 * tolerance(rounded, np.float64))
+    cotangent = rng.normal(size=np.shape(value))
+    theirs.backward(torch.tensor(cotangent))
+    (expected,) = rounded_pullback(exact(cotangent))
+    plain_form = 64 * np.finfo(float).eps * (1 if reduction == "none" else np.abs(cotangent))  # p − q, each of size 1
+    assert_within(pullback(cotangent)[0], x.grad.numpy(), 2 * tolerance(expected, np.float64) + plain_form)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_elementwise_losses_are_those_of_torch(reduction):
+    """The variance, not σ, there, and full=True for ½ log 2π."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(6)
+    mean, y, std = rng.normal(size=(3, 4)), rng.normal(size=(3, 4)), rng.uniform(0.3, 2, (3, 4))
+    ours = [ad.Tensor(a, requires_grad=True) for a in (mean, std, y)]
+    theirs = [torch.tensor(a, requires_grad=True) for a in (mean, std, y)]
+    functional = torch.nn.functional
+    for index, (value, expected) in enumerate([
+        (mse(ours[0], ours[2], reduction=reduction), functional.mse_loss(theirs[0], theirs[2], reduction=reduction)),
+        (
+            gaussian_nll(*ours, reduction=reduction),
+            functional.gaussian_nll_loss(theirs[0], theirs[2], theirs[1] ** 2, full=True, reduction=reduction),
+        ),
+    ]):  # fmt: skip
+        equation = bounds.mse if index == 0 else bounds.gaussian_nll
+        arguments = [exact(a) for a in ((mean, y) if index == 0 else (mean, std, y))]
+        rounded, pullback = equation(*arguments, reduction=reduction)
+        assert_within(value.data, expected.detach().numpy(), 2 * tolerance(rounded, np.float64))
+        for t in (*ours, *theirs):
+            t.grad = None
+        value.backward(np.ones(value.shape))
+        expected.backward(torch.ones_like(expected))
+        used = (0, 2) if index == 0 else (0, 1, 2)
+        for k, bar in zip(used, pullback(exact(np.ones(value.shape))), strict=True):
+            assert_within(ours[k].grad, theirs[k].grad.numpy(), 2 * tolerance(bar, np.float64))
+
+
+def test_torch_gives_nan_where_nothing_counts():
+    """What refnp does otherwise, and says so."""
+    torch = pytest.importorskip("torch")
+    theirs = torch.nn.functional.cross_entropy(torch.zeros(2, 3), torch.tensor([-100, -100]))
+    assert torch.isnan(theirs)

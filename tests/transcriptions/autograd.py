@@ -1,0 +1,77 @@
+"""The engine's reductions and paddings, index by index, as their equations say and no faster."""
+
+import numpy as np
+
+
+def along(rule, x, axis):
+    """Apply rule(list of elements) → one element to every line of x along one axis."""
+    axis %= x.ndim
+    y = np.empty(x.shape[:axis] + x.shape[axis + 1 :], x.dtype)
+    for place in np.ndindex(y.shape):
+        y[place] = rule([x[(*place[:axis], i, *place[axis:])] for i in range(x.shape[axis])])
+    return y
+
+
+def total(elements):
+    """Σ x_i."""
+    y = elements[0] * 0 if elements else 0.0
+    for x in elements:
+        y = y + x
+    return y
+
+
+def mean(elements):
+    """(1/n) Σ x_i."""
+    return total(elements) / len(elements)
+
+
+def product(elements):
+    """Π x_i."""
+    y = elements[0] * 0 + 1 if elements else 1.0
+    for x in elements:
+        y = y * x
+    return y
+
+
+def product_gradient(elements):
+    """Π_{j≠i} x_j for every i."""
+    return [product([x for j, x in enumerate(elements) if j != i]) for i in range(len(elements))]
+
+
+def logsumexp(elements):
+    """log Σ exp(x_i): all over the largest, so that nothing overflows."""
+    top = max(elements)
+    return top + np.log(total([np.exp(x - top) for x in elements]))
+
+
+def softmax(elements):
+    """exp(x_i − log Σ exp(x_j)) for every i."""
+    return [np.exp(x - logsumexp(elements)) for x in elements]
+
+
+def norm(elements):
+    """√(Σ x_i²)."""
+    return np.sqrt(total([x * x for x in elements]))
+
+
+def running_sums(elements):
+    """Σ_{j≤i} x_j for every i."""
+    return [total(elements[: i + 1]) for i in range(len(elements))]
+
+
+def padded(elements, before, after, mode, value=0.0):
+    """The line from −before to n + after, read as the mode says outside of 0 … n − 1."""
+    n = len(elements)
+
+    def read(i):
+        if 0 <= i < n:
+            return elements[i]
+        if mode == "zeros":
+            return value
+        if mode == "circular":
+            return elements[i % n]
+        if mode == "replicate":
+            return elements[0] if i < 0 else elements[n - 1]
+        return elements[-i] if i < 0 else elements[2 * (n - 1) - i]  # reflect
+
+    return [read(i) for i in range(-before, n + after)]

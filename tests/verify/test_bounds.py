@@ -1,0 +1,282 @@
+"""Bounds in both directions: plain correct code stays within them and not far below, plausible wrong code does not."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from refnp.autograd import vjp
+from refnp.layers.attention import attention
+from refnp.layers.layer_norm import layer_norm
+from refnp.layers.losses import cross_entropy
+from refnp.layers.masks import causal
+from refnp.layers.softmax import log_softmax, softmax
+from refnp.verify import bounds
+from refnp.verify.cases import cases
+from refnp.verify.equations import attention as attention_equation
+from refnp.verify.equations import convolution as convolution_equation
+from refnp.verify.equations import linear as linear_equation
+from refnp.verify.equations import rows as row_equations
+from refnp.verify.judge import deviation
+from refnp.verify.rounding import tolerance
+from tests.helpers import assert_within, normal, seeds
+
+CASES = {case.name: case for case in cases()}
+MAIN = [
+    "sigmoid/ordinary", "gelu/ordinary", "softmax/ordinary", "log_softmax/ordinary", "layer_norm/ordinary",
+    "rms_norm/ordinary", "linear/ordinary", "attention/ordinary", "convolution/1-D", "convolution/2-D",
+    "convolution_transpose/1-D", "cross_entropy/mean", "gaussian_nll/none",
+]  # fmt: skip
+
+
+def ratio(name, dtype, quantity, value):
+    """The worst error of `value` over its bound, in a case."""
+    problem = CASES[name].problem(dtype)
+    right = problem.reference()[quantity]
+    with np.errstate(all="ignore"):
+        return deviation(value, right, tolerance(problem.bounds[quantity], dtype), dtype)[0]
+
+
+def given_inputs(name, dtype):
+    problem = CASES[name].problem(dtype)
+    return *problem.arrays.values(), problem.cotangent
+
+
+# Not too narrow: refnp, and the textbook formula in a line of NumPy
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", MAIN)
+def test_the_bounds_are_not_vacuous(name, dtype):
+    """A bound a hundred times too wide would accept wrong code: the largest error of ten draws must be 1 % of it."""
+    worst = largest_errors(CASES[name], dtype)
+    assert 0.01 < min(worst.values()), worst
+    assert max(worst.values()) <= 1, worst
+
+
+@pytest.mark.parametrize("name", ["multi_head/two heads", "set_convolution/1-D"])
+def test_nor_are_those_of_long_formulas(name):
+    """Here errors of a dozen steps add up as if they all pointed the same way, which they do not: 0.1 %."""
+    worst = largest_errors(CASES[name], "float32")
+    assert 0.001 < min(worst.values()), worst
+    assert max(worst.values()) <= 1, worst
+
+
+def largest_errors(case, dtype, draws=10):
+    """refnp's worst error over its bound, by quantity, over a few draws of the inputs."""
+    worst = dict.fromkeys(case.quantities, 0.0)
+    for i in range(draws):
+        problem = dataclasses.replace(case, variant=f"{case.variant} {i}").problem(dtype)
+        answer, right = problem.answer(), problem.reference()
+        for quantity, rounded in problem.bounds.items():
+            found = deviation(answer[quantity], right[quantity], tolerance(rounded, dtype), dtype)[0]
+            worst[quantity] = max(worst[quantity], found)
+    return worst
+
+
+def plain_softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def plain_layer_norm(x, gain, shift, *, eps=1e-5, less=0):
+    centred = x - x.mean(-1, keepdims=True)
+    variance = (centred * centred).sum(-1, keepdims=True) / (x.shape[-1] - less)
+    return centred / np.sqrt(variance + x.dtype.type(eps)) * gain + shift
+
+
+def plain_attention(q, k, v, *, root=True, mask=None):
+    scores = q @ k.T / (np.sqrt(q.dtype.type(q.shape[-1])) if root else 1)
+    return plain_softmax(scores if mask is None else np.where(mask, scores, -np.inf)) @ v
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("name", "formula"),
+    [
+        ("softmax/ordinary", plain_softmax),
+        ("softmax/logits 1e4", plain_softmax),
+        ("layer_norm/ordinary", plain_layer_norm),
+        ("layer_norm/mean 1e4", plain_layer_norm),
+        ("layer_norm/small variance", plain_layer_norm),
+        ("attention/ordinary", plain_attention),
+        ("attention/large logits", plain_attention),
+        ("linear/ordinary", lambda x, w, b: x @ w + b),
+        ("mse/mean", lambda p, t: ((p - t) ** 2).mean()),
+        ("silu/ordinary", lambda x: x / (1 + np.exp(-x))),
+        ("logsumexp/ordinary", lambda x: np.log(np.exp(x).sum(-1))),
+    ],
+)
+def test_plain_code_is_within_the_bound(name, formula, dtype):
+    *inputs, _ = given_inputs(name, dtype)
+    assert 0 < ratio(name, dtype, "output", formula(*inputs)) <= 1
+
+
+# Not too wide: plausible mistakes
+
+
+def gelu_by_tanh(x):
+    u = np.sqrt(2 / np.pi).astype(x.dtype) * (x + x.dtype.type(0.044715) * x**3)
+    return x / 2 * (1 + np.tanh(u))
+
+
+def one_pass_variance(x, gain, shift):
+    variance = (x * x).mean(-1, keepdims=True) - x.mean(-1, keepdims=True) ** 2
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(variance + x.dtype.type(1e-5)) * gain + shift
+
+
+def overflowing_softmax(x):
+    e = np.exp(x)
+    return e / e.sum(-1, keepdims=True)
+
+
+def log_of_sum(x):
+    shifted = x - x.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def smoothed_off_target(logits):
+    targets = CASES["cross_entropy/smoothing 0.1"].options["targets"]
+    return cross_entropy(logits, targets, label_smoothing=0.1, smoothing="off_target")
+
+
+def bottom_right(q, k, v):
+    return attention(q, k, v, mask=causal(len(q), len(k), align="bottom_right"))
+
+
+def inverted_mask(q, k, v):
+    return attention(q, k, v, mask=~CASES["attention/mask"].options["mask"])
+
+
+def uniform_over_masked(q, k, v):
+    out = attention(q, k, v, mask=CASES["attention/fully masked row"].options["mask"])
+    return np.where(out == 0, v.mean(0), out)
+
+
+def minus_ten_for_a_mask(q, k, v):
+    return attention(q, k, v, bias=np.where(CASES["attention/mask"].options["mask"], q.dtype.type(0), q.dtype.type(-10)))
+
+
+def variance_for_deviation(mean, std, y):
+    return ((y - mean) ** 2 / std / 2 + np.log(std) / 2 + np.log(2 * np.pi) / 2).mean()
+
+
+MISTAKES = [
+    ("layer_norm/ordinary", lambda x, g, s: plain_layer_norm(x, g, s, less=1), ["float32", "float64"]),
+    ("layer_norm/ordinary", lambda x, g, s: plain_layer_norm(x, g, s, eps=1e-6), ["float64"]),
+    ("layer_norm/small variance", lambda x, g, s: plain_layer_norm(x, g, s, eps=1e-6), ["float32", "float64"]),
+    ("layer_norm/mean 1e4", one_pass_variance, ["float32", "float64"]),
+    ("gelu/ordinary", gelu_by_tanh, ["float32", "float64"]),
+    ("softmax/logits 1e4", overflowing_softmax, ["float32", "float64"]),
+    ("log_softmax/20 and 0", log_of_sum, ["float32", "float64"]),
+    ("attention/ordinary", lambda q, k, v: plain_attention(q, k, v, root=False), ["float32", "float64"]),
+    ("attention/mask", inverted_mask, ["float32", "float64"]),
+    ("attention/mask", minus_ten_for_a_mask, ["float32", "float64"]),
+    ("attention/fully masked row", uniform_over_masked, ["float32", "float64"]),
+    ("causal_attention/more keys than queries", bottom_right, ["float32", "float64"]),
+    ("cross_entropy/smoothing 0.1", smoothed_off_target, ["float32", "float64"]),
+    ("gaussian_nll/mean", variance_for_deviation, ["float32", "float64"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake", "dtype"), [(name, mistake, dtype) for name, mistake, dtypes in MISTAKES for dtype in dtypes]
+)
+def test_a_plausible_mistake_is_beyond_the_bound(name, mistake, dtype):
+    *inputs, _ = given_inputs(name, dtype)
+    with np.errstate(all="ignore"):
+        assert ratio(name, dtype, "output", mistake(*inputs)) > 2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("name", "quantity", "mistake"),
+    [
+        ("softmax/ordinary", "gradient of x", lambda x, g: softmax(x) * g),
+        ("log_softmax/ordinary", "gradient of x", lambda x, g: g - softmax(x)),
+        ("log_softmax/one component of the gradient", "gradient of x", lambda x, g: g - softmax(x) * g.sum()),
+        ("sigmoid/far right", "gradient of x", lambda x, g: g / (1 + np.exp(-x)) * (1 - 1 / (1 + np.exp(-x)))),
+        ("layer_norm/ordinary", "gradient of x", lambda x, gain, shift, g: without_projection(x, gain, g)),
+        ("layer_norm/ordinary", "gradient of gain", lambda x, gain, shift, g: (g * x).sum(0)),
+        ("linear/ordinary", "gradient of bias", lambda x, w, b, g: g.mean(0)),
+        ("attention/ordinary", "gradient of query", lambda q, k, v, g: 2 * attention_bars(q, k, v, g)[0]),
+        ("mse/mean", "gradient of prediction", lambda p, t, g: g * (p - t) / p.size),
+    ],
+)
+def test_a_plausible_mistake_in_a_gradient_is_beyond_the_bound(name, quantity, mistake, dtype):
+    assert ratio(name, dtype, quantity, mistake(*given_inputs(name, dtype))) > 2
+
+
+def without_projection(x, gain, g):
+    """LayerNorm's gradient without its part along x̂."""
+    u = g * gain
+    return (u - u.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + x.dtype.type(1e-5))
+
+
+def attention_bars(q, k, v, g):
+    return vjp(attention, q, k, v)[1](g)
+
+
+# The closed forms
+
+
+@given(seeds)
+def test_closed_forms_hold_for_refnp_in_float32(seed):
+    u = bounds.unit_roundoff(np.float32)
+    x = normal(seed, (6, 9), np.float32, 3.0)
+    wide = x.astype(np.longdouble)
+    assert_within(softmax(x), softmax(wide), bounds.softmax(x, u))
+    assert_within(log_softmax(x), log_softmax(wide), bounds.log_softmax(x, u))
+    assert_within(layer_norm(x), layer_norm(wide), bounds.layer_norm(x, u))
+    far = x + np.float32(1e4)
+    assert_within(layer_norm(far), layer_norm(far.astype(np.longdouble)), bounds.layer_norm(far, u))
+    q, k, v = x[:3], x[3:], x[3:] * 2
+    wide = (a.astype(np.longdouble) for a in (q, k, v))
+    assert_within(attention(q, k, v), attention(*wide), bounds.attention(q, k, v, u))
+
+
+@given(seeds)
+def test_closed_forms_and_running_error_analysis_agree(seed):
+    """Both are first-order bounds on the same computation: neither is more than ten times the other anywhere."""
+    u = bounds.unit_roundoff(np.float32)
+    x = normal(seed, (6, 9), np.float32, 2.0)
+    w = normal(seed + 1, (9, 4), np.float32)
+    one, nothing = np.float32(1), np.float32(0)
+    pairs = [
+        (bounds.softmax(x, u), bounds.of(row_equations.softmax, (x,))[0]),
+        (bounds.layer_norm(x, u), bounds.of(row_equations.layer_norm, (x, one, nothing))[0]),
+        (bounds.attention(x, x, x, u), bounds.of(attention_equation.attention, (x, x, x))[0]),
+        (bounds.product(np.abs(x) @ np.abs(w), 9, u), bounds.of(linear_equation.linear, (x, w))[0]),
+    ]
+    for closed, running in pairs:
+        quotient = running / closed
+        assert 0.1 < quotient.min()
+        assert quotient.max() < 10
+
+
+def test_a_mask_that_allows_nothing_leaves_no_error():
+    q = normal(0, (4, 3), np.float32)
+    mask = np.eye(4, dtype=bool)
+    mask[2] = False
+    closed = bounds.attention(q, q, q, bounds.unit_roundoff(np.float32), mask=mask)
+    assert (closed[2] == 0).all()
+    assert (closed[[0, 1, 3]] > 0).all()
+    assert np.isfinite(closed).all()
+
+
+def test_bounds_of_gradients_come_with_a_cotangent():
+    x, w = normal(1, (1, 2, 6), np.float32), normal(2, (3, 2, 3), np.float32)
+    output, x_bar, w_bar = bounds.of(convolution_equation.convolution, (x, w), normal(3, (1, 3, 4)), padding=0)
+    assert (output.shape, x_bar.shape, w_bar.shape) == ((1, 3, 4), x.shape, w.shape)
+    (wider,) = bounds.of(convolution_equation.convolution, (x, w), dtype=np.float64)
+    np.testing.assert_allclose(np.float64(output / wider), 2.0**29, rtol=1e-3)
+
+
+def test_reordered_sums():
+    x = normal(4, (50,), np.float32, 1e3)
+    u = bounds.unit_roundoff(np.float32)
+    one, other = np.float32(0), np.float32(0)
+    for a, b in zip(x, x[::-1], strict=True):
+        one, other = one + a, other + b
+    assert 0 < abs(one - other) <= bounds.reordered_sum(x, u)

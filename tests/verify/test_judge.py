@@ -1,0 +1,134 @@
+"""The verdict on an array: ratios, ulps, what counts as equal, what is known, and what the JSON says."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from refnp.verify.case import Case, Known, Layer
+from refnp.verify.judge import DEVIATES, KNOWN, WITHIN, Row, deviation, rows_of
+from refnp.verify.rounding import exact
+
+
+def square(x):
+    return x * x, lambda g: (g * x * 2,)
+
+
+SQUARE = Layer("square", lambda x: x * x, square)
+
+
+def case(**options):
+    return Case(SQUARE, "of numbers", {"x": np.array([1.0, 3.0, -0.3])}, **options)
+
+
+def judged(answer, *, dtype="float64", **options):
+    problem = case(**options).problem(dtype)
+    reference = problem.reference()
+    return rows_of(problem, reference | answer(reference), reference, "Other", "1.0")
+
+
+def test_refnp_is_within_the_bound():
+    problem = case().problem("float32")
+    rows = rows_of(problem, problem.answer(), problem.reference(), "refnp", "1")
+    assert [row.verdict for row in rows] == [WITHIN, WITHIN]
+    assert [row.quantity for row in rows] == ["output", "gradient of x"]
+    assert all(0 <= row.error_over_bound <= 1 for row in rows)
+    assert rows[0].ulps <= 0.5
+
+
+def test_an_error_of_a_few_units_deviates_and_shows_both_values():
+    rows = judged(lambda right: {"output": right["output"].astype(float) * np.array([1, 1 + 1e-14, 1])})
+    assert rows[0].verdict == DEVIATES
+    assert rows[0].right == 9
+    assert rows[0].claimed == pytest.approx(9, rel=1e-13)
+    assert 30 < rows[0].ulps < 60
+    assert rows[1].verdict == WITHIN
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_nan_and_infinity_are_infinitely_wrong(wrong):
+    rows = judged(lambda right: {"output": np.array([1.0, wrong, 0.09])})
+    assert rows[0].verdict == DEVIATES
+    assert rows[0].error_over_bound == math.inf
+
+
+def test_nan_for_nan_and_infinity_for_infinity_are_right():
+    right = np.array([np.nan, np.inf, -np.inf, 1.0])
+    assert deviation(right, right, np.zeros(4), "float64")[0] == 0
+    assert deviation(-right, right, np.ones(4), "float64")[0] == math.inf
+
+
+def test_an_exact_operation_has_no_room():
+    assert deviation(np.array([1.0]), np.array([1.0]), np.zeros(1), "float32")[:2] == (0, 0)
+    assert deviation(np.array([1.0000001]), np.array([1.0]), np.zeros(1), "float32")[0] == math.inf
+
+
+def test_nothing_to_compare_is_right():
+    assert deviation(np.zeros((0, 3)), np.zeros((0, 3)), np.zeros((0, 3)), "float32") == (0.0, 0.0, None)
+
+
+def test_another_shape_deviates():
+    rows = judged(lambda right: {"output": right["output"][:2]})
+    assert rows[0].verdict == DEVIATES
+    assert "shape (2,)" in rows[0].why
+
+
+@pytest.mark.parametrize(
+    ("known", "verdict"),
+    [
+        (Known("Other", "them#1", "bad"), KNOWN),
+        (Known("Other", "them#1", "bad", ("output",), ("float64",)), KNOWN),
+        (Known("Another", "them#1", "bad"), DEVIATES),
+        (Known("Other", "them#1", "bad", ("gradient of x",)), DEVIATES),
+        (Known("Other", "them#1", "bad", (), ("float32",)), DEVIATES),
+    ],
+)
+def test_a_defect_is_known_where_it_is_said_to_be_and_nowhere_else(known, verdict):
+    row = judged(lambda right: {"output": right["output"] * 2}, known=(known,))[0]
+    assert row.verdict == verdict
+    assert row.issue == ("them#1" if verdict == KNOWN else "")
+
+
+def test_a_known_defect_that_no_longer_shows_is_within_the_bound():
+    rows = judged(lambda right: {}, known=(Known("Other", "them#1", "bad"),))
+    assert [(row.verdict, row.issue) for row in rows] == [(WITHIN, ""), (WITHIN, "")]
+
+
+def test_json_has_ten_fields_and_no_nan():
+    row = Row("frameworks", "a/b", "Other", "1", "float32", "output", math.inf, math.nan, DEVIATES, claimed=math.nan)
+    fields = row.as_json()
+    assert list(fields) == [
+        "section", "case", "framework", "version", "dtype", "quantity", "error_over_bound", "ulps", "verdict", "issue",
+    ]  # fmt: skip
+    assert fields["error_over_bound"] is None
+    assert fields["ulps"] is None
+    json.dumps(fields, allow_nan=False)
+
+
+def test_inputs_are_the_same_every_time_and_differ_by_case():
+    first, again = case().problem("float32"), case().problem("float32")
+    assert first.checksum() == again.checksum()
+    assert first.checksum() != case().problem("float64").checksum()
+    assert first.checksum() != Case(SQUARE, "of numbers", {"x": np.array([1.0, 3.0, -0.4])}).problem("float32").checksum()
+    other = Case(SQUARE, "of other numbers", case().inputs).problem("float32")
+    assert not np.array_equal(first.cotangent, other.cotangent)
+
+
+def test_a_given_cotangent_is_used():
+    problem = case(cotangent=[1.0, 0.0, 0.0]).problem("float64")
+    assert problem.answer()["gradient of x"].tolist() == [2.0, 0.0, 0.0]
+
+
+def test_without_gradients_there_is_only_the_output():
+    problem = case(gradients=()).problem("float64")
+    assert list(problem.bounds) == list(problem.answer()) == ["output"]
+
+
+def test_the_textbook_is_independent_of_the_function():
+    """A wrong function is seen, since value and bound come from the equation."""
+    wrong = Case(Layer("square", lambda x: x * x * x, square), "of numbers", case().inputs)
+    problem = wrong.problem("float64")
+    textbook = {quantity: rounded.value for quantity, rounded in problem.bounds.items()}
+    assert {row.verdict for row in rows_of(problem, problem.answer(), textbook, "refnp", "1")} == {DEVIATES}
+    assert (exact(1.0).error == 0).all()
