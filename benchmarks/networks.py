@@ -1,8 +1,8 @@
 """The CNN and the U-Net of a ConvCNP, once, and the functions that each framework gives to them.
 
-    CNN      channels 8-16-32-16-8, kernel 5, ReLU between                               (SimpleConv of Gordon et al.)
-    U-Net    six convolutions of stride 2, channels 8-8-16-16-32-32-64, and six transposed ones back to 8. After the
-             first of them, each also sees what the way down had at its length           (UNet of Gordon et al.)
+CNN      channels 8-16-32-16-8, kernel 5, ReLU between                               (SimpleConv of Gordon et al.)
+U-Net    six convolutions of stride 2, channels 8-8-16-16-32-32-64, and six transposed ones back to 8. After the
+         first of them, each also sees what the way down had at its length           (UNet of Gordon et al.)
 """
 
 from __future__ import annotations
@@ -19,6 +19,11 @@ DOWN = ((8, 8), (8, 16), (16, 16), (16, 32), (32, 32), (32, 64))
 UP = ((64, 32), (64, 32), (64, 16), (32, 16), (32, 8), (16, 8))
 
 
+def absent(*arguments: Any) -> Any:
+    """Stands for what a framework has not."""
+    raise TypeError("this framework has no such function")
+
+
 @dataclass(frozen=True)
 class Functions:
     """`conv(x, weight, bias, stride)` keeps the length or divides it, weight (O, C, *kernel); `up(x, weight, bias)`
@@ -27,8 +32,8 @@ class Functions:
     conv: Callable
     relu: Callable
     mean: Callable
-    up: Callable | None = None
-    join: Callable | None = None
+    up: Callable = absent
+    join: Callable = absent
 
 
 def cnn_weights(rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -62,8 +67,6 @@ def cnn(f: Functions, w: dict, x: Any) -> Any:
 
 def unet(f: Functions, w: dict, x: Any) -> Any:
     """x (B, 8, L) → (B, 8, L), L a multiple of 64."""
-    assert f.up is not None
-    assert f.join is not None
     seen = []
     for i in range(len(DOWN)):
         x = f.relu(f.conv(x, w[f"down{i}"], w[f"down{i}.bias"], 2))
@@ -77,12 +80,11 @@ def unet(f: Functions, w: dict, x: Any) -> Any:
 def refnp_functions() -> Functions:
     from refnp.autograd import concatenate, mean
     from refnp.layers.activations import relu
-    from refnp.layers.convolution import convolution
-    transposed_convolution=None
+    from refnp.layers.convolution import convolution, convolution_transpose
 
     return Functions(
         conv=lambda x, w, b, stride: convolution(x, w, b, stride=stride, padding=w.shape[-1] // 2),
-        up=lambda x, w, b: transposed_convolution(x, w, b, stride=2, padding=2, output_padding=1),
+        up=lambda x, w, b: convolution_transpose(x, w, b, stride=2, padding=2, output_padding=1),
         relu=relu,
         join=lambda x, y: concatenate([x, y], axis=1),
         mean=mean,
@@ -121,9 +123,7 @@ def jax_functions() -> Functions:
         w = jnp.flip(w, 2).swapaxes(0, 1)
         return lax.conv_general_dilated(x, w, (1,), [(2, 3)], lhs_dilation=(2,)) + b[:, None]
 
-    return Functions(
-        conv=conv, up=up, relu=jax.nn.relu, join=lambda x, y: jnp.concatenate([x, y], 1), mean=jnp.mean
-    )
+    return Functions(conv=conv, up=up, relu=jax.nn.relu, join=lambda x, y: jnp.concatenate([x, y], 1), mean=jnp.mean)
 
 
 def autograd_functions() -> Functions:
@@ -148,3 +148,12 @@ def mygrad_functions() -> Functions:
         return y + b.reshape(-1, *[1] * (x.ndim - 2))
 
     return Functions(conv=conv, relu=lambda x: mygrad.maximum(x, 0), mean=mygrad.mean)
+
+
+FUNCTIONS = {
+    "refnp": refnp_functions,
+    "torch": torch_functions,
+    "jax": jax_functions,
+    "autograd": autograd_functions,
+    "mygrad": mygrad_functions,
+}

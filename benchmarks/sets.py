@@ -6,84 +6,69 @@ as published code does.
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks.composed import differentiated_by_jax
+from benchmarks import differentiated
 from benchmarks.timing import Side, Work
 
 PLACES, PER_UNIT = 1024, 64
-LENGTH_SCALE = 2 / PER_UNIT
 COUNTS = (1000, 10_000, 100_000)
 
 
 def works(counts: tuple[int, ...] = COUNTS, places: int = PLACES) -> list[Work]:
-    makers = {"refnp": in_refnp, "torch": in_torch, "jax": in_jax}
     return [
         Work(
             f"SetConv N={n}",
             dtype,
-            {
-                framework: lambda make=make, n=n, dtype=dtype: make(*inputs(n, places, dtype))
-                for framework, make in makers.items()
-            },
+            {framework: functools.partial(side, framework, n, places, dtype) for framework in FUNCTIONS},
             terms=n + places,
         )
         for n in counts
         for dtype in ("float32", "float64")
-        if n < max(COUNTS) or dtype == "float32"
+        if n < 100_000 or dtype == "float32"
     ]
 
 
-def inputs(n: int, places: int, dtype: str) -> tuple[np.ndarray, np.ndarray, list[np.ndarray], np.ndarray]:
-    """Grid (M, 1), points (N, 1), what is differentiated: values (N, 1) and length scale; and z̄ (M, 2)."""
+def side(framework: str, n: int, places: int, dtype: str) -> Side:
+    """Of the values (N, 1) and the length scale, with the grid (M, 1) and the points (N, 1) given, and z̄ (M, 2)."""
     rng = np.random.default_rng(0)
     grid = (np.arange(places) / PER_UNIT).astype(dtype)[:, None]
     points = rng.uniform(0, places / PER_UNIT, (n, 1)).astype(dtype)
     values = rng.normal(size=(n, 1)).astype(dtype)
-    return grid, points, [values, np.array(LENGTH_SCALE, dtype)], rng.normal(size=(places, 2)).astype(dtype)
+    arrays = [values, np.array(2 / PER_UNIT, dtype)]
+    bar = rng.normal(size=(places, 2)).astype(dtype)
+    return differentiated.BY[framework](FUNCTIONS[framework](grid, points), arrays, bar)
 
 
-def in_refnp(grid: np.ndarray, points: np.ndarray, arrays: list[np.ndarray], bar: np.ndarray) -> Side:
-    from refnp.autograd import Tensor
+def refnp_function(grid: np.ndarray, points: np.ndarray) -> Callable:
     from refnp.layers.set_convolution import set_convolution
 
-    leaves = [Tensor(a, requires_grad=True) for a in arrays]
-
-    def run() -> Any:
-        for leaf in leaves:
-            leaf.grad = None
-        z = set_convolution(grid, points, *leaves)
-        z.backward(bar)
-        return z
-
-    return Side(run, lambda: ([run().data], [leaf.grad for leaf in leaves]))
+    return lambda values, scale: set_convolution(grid, points, values, scale)
 
 
-def in_torch(grid: np.ndarray, points: np.ndarray, arrays: list[np.ndarray], bar: np.ndarray) -> Side:
+def torch_function(grid: np.ndarray, points: np.ndarray) -> Callable:
     import torch
 
-    leaves = [torch.from_numpy(a).requires_grad_() for a in arrays]
-    places, positions, cotangent = (torch.from_numpy(a) for a in (grid, points, bar))
+    places, positions = torch.from_numpy(grid), torch.from_numpy(points)
 
-    def run() -> Any:
-        for leaf in leaves:
-            leaf.grad = None
-        values, scale = leaves
+    def set_convolution(values, scale):
         weights = torch.exp(-0.5 * ((places - positions.T) / scale) ** 2)  # (M, N)
-        z = weights @ torch.cat([torch.ones_like(values), values], -1)
-        z.backward(cotangent)
-        return z
+        return weights @ torch.cat([torch.ones_like(values), values], -1)
 
-    return Side(run, lambda: ([run().detach().numpy()], [leaf.grad.numpy() for leaf in leaves]))
+    return set_convolution
 
 
-def in_jax(grid: np.ndarray, points: np.ndarray, arrays: list[np.ndarray], bar: np.ndarray) -> Side:
+def jax_function(grid: np.ndarray, points: np.ndarray) -> Callable:
     import jax.numpy as jnp
 
     def set_convolution(values, scale):
         weights = jnp.exp(-0.5 * ((grid - points.T) / scale) ** 2)  # (M, N)
         return weights @ jnp.concatenate([jnp.ones_like(values), values], -1)
 
-    return differentiated_by_jax(set_convolution, arrays, bar)
+    return set_convolution
+
+
+FUNCTIONS = {"refnp": refnp_function, "torch": torch_function, "jax": jax_function}

@@ -3,11 +3,14 @@
 A ratio of two neighbours in time is free of what slowed both; the median of the ratios is free of what slowed one of
 them now and then, and their quartiles say how much to believe it.
 
-Threads that wait must be let go to sleep between turns. OpenBLAS's workers (and OpenMP's, for a shorter time) go on
-spinning for some 25 ms after their work is done, in case there is more. In one process with a peer they take a core
-from it: on two cores PyTorch's encoder step took twice its time right after a NumPy product, and NumPy 1.7 times its
-own right after a PyTorch step. After 50 ms of rest each took what it takes in a process of its own. OMP_WAIT_POLICY is
-left alone: PASSIVE would make PyTorch half as fast.
+Each framework lives in a process of its own (worker.py): whether large arrays come from memory that the process already
+has or page by page from the system depends on everything it allocated before, and can double a time.
+
+Threads that wait must be let go to sleep between turns. The workers of OpenBLAS (and OpenMP's, for a shorter time) go
+on spinning for some 25 ms after their work is done, in case there is more, and take a processor from the other side:
+on two cores PyTorch's encoder step took twice its time right after a NumPy product, and NumPy 1.7 times its own right
+after a PyTorch step. After 50 ms of rest each took what it takes alone. OMP_WAIT_POLICY is left as it is: PASSIVE makes
+PyTorch half as fast. While other programs use the machine, spinning costs both sides far more than those programs take.
 """
 
 from __future__ import annotations
@@ -15,13 +18,14 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 Arrays = Sequence[np.ndarray]
+Clock = Callable[[int], float]  # runs the work so many times; the seconds that took
 
 REST = 0.05  # seconds of silence before every turn, until the other side's threads sleep
 TURN = 0.03  # a turn lasts at least so long, whatever the work
@@ -45,16 +49,18 @@ class Work:
 
     `terms` is the longest chain of additions behind a number of the result; rounding lets frameworks differ by about
     terms · u of the largest value or gradient (Higham 2002, §3.1).
-    `times` says how often `run` does the smallest unit that is reported (a small operation, 1000 times).
+    `units` says how many of the things that are reported one run does (1000 small operations).
+    `memory` asks for the peak of memory as well.
+    `aims` are what refnp wants to reach: ratios by peer, and megabytes for "memory".
     """
 
     name: str
     dtype: str
-    makers: dict[str, Callable[[], Side]]
+    makers: Mapping[str, Callable[[], Side]]
     terms: int
-    times: int = 1
-    memory: str = ""  # the job of memory.py that measures the peak, if any
-    options: dict[str, int] = field(default_factory=dict)  # of that job
+    units: int = 1
+    memory: bool = False
+    aims: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -76,64 +82,70 @@ class Pairs:
         return low, middle, high
 
 
-def disagreement(ours: Side, theirs: Side, work: Work) -> float:
-    """The largest difference of results, as a fraction of what rounding allows; ValueError if above 1.
+def disagreement(mine: tuple[Arrays, Arrays], other: tuple[Arrays, Arrays], work: Work) -> float:
+    """The largest difference of two results, as a fraction of what rounding allows; ValueError if above 1.
 
     An array is measured by its own largest number, or by a hundredth of the largest of its kind: a gradient that
     vanishes in theory, as that of a key's bias, is rounding alone.
     """
-    unit = np.finfo(work.dtype).eps / 2
-    worst = 0.0
-    for kind, mine, other in zip(("value", "gradient"), ours.result(), theirs.result(), strict=True):
-        sizes = [float(np.abs(a).max(initial=0)) for a in mine]
-        for i, (a, b) in enumerate(zip(mine, other, strict=True)):
-            size = max(sizes[i], max(sizes) / 100)
+    unit = float(np.finfo(work.dtype).eps) / 2
+    worst: float = 0.0
+    for kind, ours, theirs in zip(("value", "gradient"), mine, other, strict=True):
+        sizes = [float(np.abs(a).max(initial=0)) for a in ours]
+        for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
             if a.shape != b.shape:
-                raise ValueError(f"{work.name}: {kind} {i} has shape {a.shape} in refnp and {b.shape} in the peer")
-            error = np.abs(a.astype(np.float64) - b).max(initial=0)
+                raise ValueError(f"{kind} {i} has shape {a.shape} in refnp and {b.shape} in the peer")
+            size = max(sizes[i], max(sizes) / 100)
+            error = float(np.abs(np.subtract(a, b, dtype=np.float64)).max(initial=0))
             if not error <= work.terms * unit * size:
-                raise ValueError(f"{work.name}, {work.dtype}: {kind} {i} differs by {error:.1e} of {size:.1e}")
-            worst = max(worst, float(error / (work.terms * unit * size)) if error else 0.0)
+                raise ValueError(f"{kind} {i} differs by {error:.1e} of {size:.1e}, which rounding does not explain")
+            worst = max(worst, error / float(work.terms * unit * size) if error else 0.0)
     return worst
 
 
-def alternate(first: Side, second: Side, *, seconds: float, least: int = 5, most: int = 25) -> Pairs:
-    """Run both in turns for about `seconds`: at least `least` pairs (3 if a pair takes longer than all of `seconds`).
+def alternate(first: Clock, second: Clock, *, seconds: float, least: int = 5, most: int = 25) -> Pairs:
+    """Run both in turns for about `seconds`: at least `least` pairs, or 3 where they are long.
 
-    Every turn begins with a rest and, for short work, one run that does not count: it wakes the threads and fills
-    the caches. The first turn of each side is a warm-up. Garbage collection stays on, as in a training loop.
+    Every turn begins with a rest and, unless the work is long, one run that does not count: it wakes the threads and
+    fills the caches. Garbage collection stays on, as in a training loop.
     """
-    counts = [runs_in_a_turn(side) for side in (first, second)]
+    clocks = (first, second)
+    counts = [runs_in_a_turn(clock) for clock in clocks]
     times: tuple[list[float], list[float]] = ([], [])
     start = time.perf_counter()
     while True:
-        for side, count, spent in zip((first, second), counts, times, strict=True):
-            spent.append(turn(side, count))
+        for clock, count, spent in zip(clocks, counts, times, strict=True):
+            spent.append(turn(clock, count))
         done, elapsed = len(times[0]), time.perf_counter() - start
-        enough = min(least, 3) if elapsed / done > seconds / 3 else least
+        enough = min(least, 3) if elapsed / done > max(seconds / 3, 1) else least
         if done >= most or (done >= enough and elapsed >= seconds):
             return Pairs(*times)
 
 
-def runs_in_a_turn(side: Side) -> int:
+def runs_in_a_turn(clock: Clock) -> int:
     """How many runs fill a turn; finding out warms up."""
-    side.run()
+    clock(1)
     time.sleep(REST)
-    once = timed(side.run, 1)
-    if once < TURN / 4:
-        once = min(timed(side.run, 1) for _ in range(3))
+    once = clock(1)
+    if once < TURN:
+        once = min(clock(1) for _ in range(3))
     return max(1, math.ceil(TURN / max(once, 1e-7)))
 
 
-def turn(side: Side, count: int) -> float:
+def turn(clock: Clock, count: int) -> float:
     """Seconds per run, after a rest, and warm unless the run is so long that waking up is nothing beside it."""
     time.sleep(REST)
-    once = timed(side.run, 1)
-    return once if once > 8 * TURN else timed(side.run, count) / count
+    once = clock(1)
+    return once if once > 8 * TURN else clock(count) / count
 
 
-def timed(run: Callable[[], Any], count: int) -> float:
-    start = time.perf_counter()
-    for _ in range(count):
-        run()
-    return time.perf_counter() - start
+def clock_of(side: Side) -> Clock:
+    """The clock of a side in this process."""
+
+    def seconds(count: int) -> float:
+        start = time.perf_counter()
+        for _ in range(count):
+            side.run()
+        return time.perf_counter() - start
+
+    return seconds

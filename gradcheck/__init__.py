@@ -21,5 +21,16 @@ from gradcheck.longdouble import longdouble
 from gradcheck.report import GradientError, Kink, Report, Worst
 from gradcheck.richardson import Estimate, richardson
 
-__all__ = ["Estimate", "GradientError", "Kink", "Report", "Worst", "check", "compare", "complex_step", "longdouble",
-           "one_sided", "richardson"]
+__all__ = [
+    "Estimate",
+    "GradientError",
+    "Kink",
+    "Report",
+    "Worst",
+    "check",
+    "compare",
+    "complex_step",
+    "longdouble",
+    "one_sided",
+    "richardson",
+]

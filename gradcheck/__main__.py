@@ -19,11 +19,17 @@ from gradcheck.table import Row, heading, line, summary, table
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` and return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m gradcheck", description="Check the gradients of refnp, operation "
-                                     "by operation, against numerical derivatives, and print the digits they agree on.")
+    parser = argparse.ArgumentParser(
+        prog="python -m gradcheck",
+        description="Check the gradients of refnp, operation "
+        "by operation, against numerical derivatives, and print the digits they agree on.",
+    )
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the rows to FILE")
-    parser.add_argument("--only", metavar="PATTERN", help="only operations whose name contains PATTERN, or matches it "
-                        "where it has wildcards (*, ?)")
+    parser.add_argument(
+        "--only",
+        metavar="PATTERN",
+        help="only operations whose name contains PATTERN, or matches it where it has wildcards (*, ?)",
+    )
     parser.add_argument("--digits", type=float, default=12.0, help="the bar in float64 (default 12)")
     options = parser.parse_args(argv)
     if not 0 < options.digits <= 16:
@@ -60,7 +66,7 @@ def write_json(file: Path, rows: Sequence[Row]) -> None:
         except BaseException:
             os.unlink(beside.name)
             raise
-    os.chmod(beside.name, 0o644)                          # temporary files start as nobody else's
+    os.chmod(beside.name, 0o644)  # temporary files start as nobody else's
     os.replace(beside.name, file)
 
 

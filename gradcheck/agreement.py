@@ -11,11 +11,11 @@ proportional to it shows in full however large its neighbours are. With random u
 Where that falls short of the digits asked, the gradient may be wrong, or terms may have cancelled *inside* f, as they
 do for the key bias of an attention, whose true gradient is 0 and whose computed one is 1e-17 of noise. The two are told
 apart by computing both sides once more in a wider precision: rounding shrinks with the unit roundoff, an error stays.
-An element passes if it has the digits there, or if the two sides came together as far as rounding would bring them, or
-if what is claimed is 0 or noise below a rounding of f even there, as 1 − y² is for y = tanh 30.
+An element passes if it has the digits there, or if the two sides came together as far as rounding would bring them.
 
-Only where nothing wider can be had (PyTorch in float64) is there an absolute floor, 8 roundings of f itself, 8u Σ|uᵢyᵢ|
-for a step as large as x. It can hide an error in an element that is below 1e-15 of that; nothing else can.
+Nothing can be said of an element that is itself below the rounding of f in the widest precision, 64u Σ|uᵢyᵢ| for a step
+as large as x; with an x87 longdouble that is 3e-18 of f. Such elements pass, but any larger one must have its own digits.
+Where nothing is wider than float64 (PyTorch) the same floor stands at 7e-15 of f, and hides differences below it.
 
 A numerical derivative that knows its own error (differences) is asked for no more than it has, but must have 6 digits.
 """
@@ -28,7 +28,8 @@ import numpy as np
 
 from gradcheck.precision import DType, called, roundoff
 
-LEAST = 1e-6            # a numerical derivative with a larger relative error than this judges nothing
+ROUNDINGS = 64          # as many as the steps of a layer may leave in a result
+LEAST = 1e-6  # a numerical derivative with a larger relative error than this judges nothing
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Comparison:
     @property
     def difference(self) -> np.ndarray:
         """|claimed − numeric|."""
-        with np.errstate(invalid="ignore"):                             # inf − inf
+        with np.errstate(invalid="ignore"):  # inf − inf
             return np.abs(self.claimed - self.numeric)
 
     @property
@@ -84,11 +85,12 @@ def digits_of(difference: np.ndarray, scale: np.ndarray, dtype: DType) -> np.nda
     with np.errstate(all="ignore"):
         found = -np.log10(difference / scale)
     found = np.where(difference == 0, most, np.where(np.isnan(found), 0.0, found))
-    return np.clip(found, 0.0, most).astype(np.float64) + 0.0           # not −0.0
+    return np.clip(found, 0.0, most).astype(np.float64) + 0.0  # not −0.0
 
 
-def judge(narrow: Comparison, asked: float, again: Callable[[list[int]], "Again | None"], *,
-          floor: bool = True) -> Verdict:
+def judge(
+    narrow: Comparison, asked: float, again: Callable[[list[int]], "Again | None"], *, floor: bool = True
+) -> Verdict:
     """Digits and verdict for every comparison.
 
     `again(rows)` repeats some rows in the next wider precision and brings the `again` of those rows with it; it returns
@@ -107,7 +109,7 @@ def judge(narrow: Comparison, asked: float, again: Callable[[list[int]], "Again 
     repeated = again(rows)
     rounding, better = np.zeros_like(short), at_scale.copy()
     if repeated is None:
-        rounding = short & floor & (difference <= 8 * roundoff(narrow.dtype) * narrow.natural)
+        rounding = short & floor & (difference <= ROUNDINGS * roundoff(narrow.dtype) * narrow.natural)
     else:
         wide, further = repeated
         at_wide = judge(wide, asked, further, floor=wide.dtype == np.float64)
@@ -124,23 +126,30 @@ def _shrank(narrow: Comparison, wide: Comparison) -> np.ndarray:
     Noise is small by luck now and then; the most that a row moved, over its cotangents, seldom is.
     """
     moved = np.abs(narrow.claimed - wide.claimed) + np.abs(narrow.numeric - wide.numeric)
-    shrinks = 16 * roundoff(wide.dtype) / roundoff(narrow.dtype)
+    shrinks = ROUNDINGS * roundoff(wide.dtype) / roundoff(narrow.dtype)
     return wide.difference <= shrinks * moved.max(axis=1, keepdims=True)
 
 
 def _lost(narrow: Comparison, wide: Comparison) -> np.ndarray:
-    """Where the claim is 0 or noise, below a rounding of f even in the wider precision: 1 − y² of a saturated y = tanh x."""
+    """Where both sides are below a rounding of f even in the wider precision, or the claim is 0 or noise on that scale.
+
+    So it is with 1 − y² of a saturated y = tanh x, and with the scores of an attention that has made up its mind.
+    """
+    floor = ROUNDINGS * roundoff(wide.dtype) * wide.natural
     unsettled = np.abs(narrow.claimed - wide.claimed) >= 1e-3 * np.abs(wide.claimed)
-    return unsettled & (wide.difference <= 8 * roundoff(wide.dtype) * wide.natural)
+    return (wide.difference <= floor) & (unsettled | (wide.terms <= floor))
 
 
 def remarks_on(verdicts: Iterable[Verdict], dtype: DType) -> tuple[str, ...]:
     """What a reader should know of how the digits came about."""
     remarks, verdicts = [], list(verdicts)
     if rounding := sum(verdict.rounding for verdict in verdicts):
-        remarks.append(f"{rounding} comparisons have fewer digits in {called(dtype)}, but only by rounding: terms "
-                       "cancel, and the difference vanishes in a wider precision or is below a rounding of f")
+        remarks.append(
+            f"{rounding} comparisons have fewer digits in {called(dtype)}, but only by rounding: terms "
+            "cancel, and the difference vanishes in a wider precision or is below a rounding of f"
+        )
     if limited := sum(verdict.limited for verdict in verdicts):
-        remarks.append(f"{limited} comparisons agree as far as the numerical derivative can see, which is not as far "
-                       "as was asked")
+        remarks.append(
+            f"{limited} comparisons agree as far as the numerical derivative can see, which is not as far as was asked"
+        )
     return tuple(remarks)

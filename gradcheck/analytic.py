@@ -8,7 +8,6 @@ estimate of the error.
 """
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,12 +29,14 @@ class Method:
     precision: DType
     remark: str | None = None
 
-    def __call__(self, f: Callable, x: np.ndarray, v: np.ndarray) -> Estimate:
+    def __call__(self, f: FlatFunction, x: np.ndarray, v: np.ndarray) -> Estimate:
         x, v = x.astype(self.precision), v.astype(self.precision)
         if self.name == "complex step":
             value = complex_step(f, x, v)
             return Estimate(value, np.zeros_like(value))
-        return longdouble(f, x, v) if self.name == "longdouble differences" else richardson(f, x, v)
+        if self.name == "longdouble differences":
+            return longdouble(f, x, v)
+        return richardson(f, x, v, within=f.within)
 
     @property
     def arithmetic(self) -> DType:
@@ -62,7 +63,7 @@ def choose(problem: FlatFunction, method: str, v: np.ndarray) -> Method:
         raise ValueError(f"method is {method!r}; it must be one of {', '.join(map(repr, METHODS))}")
     precision = differences_precision(problem)
     if method == "longdouble":
-        longdouble(problem, problem.x, 0 * v)            # raises, with the reason, where it cannot be had
+        longdouble(problem, problem.x, 0 * v)  # raises, with the reason, where it cannot be had
         return Method("longdouble differences", np.dtype(np.longdouble))
     if method == "richardson":
         return Method("Richardson differences", precision)
@@ -81,7 +82,7 @@ def why_not_analytic(problem: FlatFunction, v: np.ndarray, precision: DType) -> 
         with warnings.catch_warnings():
             warnings.simplefilter("error", np.exceptions.ComplexWarning)
             y = problem(x + 1j * STEP * v)
-    except Exception as refusal:                          # f is anybody's code: whatever it raises, it is a no
+    except Exception as refusal:  # f is anybody's code: whatever it raises, it is a no
         said = (str(refusal).splitlines() or [""])[0]
         return f"f does not take complex arguments ({type(refusal).__name__}: {said})"
     if not np.all(np.abs(y.real - problem.y) <= problem.same(y)):
@@ -89,7 +90,7 @@ def why_not_analytic(problem: FlatFunction, v: np.ndarray, precision: DType) -> 
     if problem.computes_in(np.result_type(precision, np.complex64)):
         x = x.astype(precision)
     step = complex_step(problem, x, v)
-    second = richardson(problem, problem.x.astype(precision), v.astype(precision))
+    second = richardson(problem, problem.x.astype(precision), v.astype(precision), within=problem.within)
     usual = np.abs(second.value) + np.mean(np.abs(second.value))
     if not np.all(np.abs(step - second.value) <= 100 * second.error + np.sqrt(roundoff(x.dtype)) * usual):
         return "the imaginary part of f at x + ihv is not its derivative: f uses abs, conj, .real or the like"

@@ -36,21 +36,60 @@ from gradcheck.report import Kink, Report
 from gradcheck.second_order import second_order
 
 
-def check(f: Callable, args: tuple, *, vjp: Callable, order: int = 1, digits: float = 12.0, method: str = "auto",
-          hvp: Callable | None = None, argnums: int | Iterable[int] | None = None, seed: int = 0,
-          name: str | None = None, max_elements: int = 40, projections: int = 8, cotangents: int = 2) -> Report:
+def check(
+    f: Callable,
+    args: tuple,
+    *,
+    vjp: Callable,
+    order: int = 1,
+    digits: float = 12.0,
+    method: str = "auto",
+    hvp: Callable | None = None,
+    argnums: int | Iterable[int] | None = None,
+    seed: int = 0,
+    name: str | None = None,
+    max_elements: int = 40,
+    projections: int = 8,
+    cotangents: int = 2,
+) -> Report:
     """`compare`, and raise GradientError where the claimed gradient and the numerical one disagree.
 
     The message names the argument, the element, both values and the digits of agreement; everything is seeded, so the
     same call fails in the same way. The parameters, and the report that is returned, are those of `compare`.
     """
-    return compare(f, args, vjp=vjp, order=order, digits=digits, method=method, hvp=hvp, argnums=argnums, seed=seed,
-                   name=name, max_elements=max_elements, projections=projections, cotangents=cotangents).require()
+    return compare(
+        f,
+        args,
+        vjp=vjp,
+        order=order,
+        digits=digits,
+        method=method,
+        hvp=hvp,
+        argnums=argnums,
+        seed=seed,
+        name=name,
+        max_elements=max_elements,
+        projections=projections,
+        cotangents=cotangents,
+    ).require()
 
 
-def compare(f: Callable, args: tuple, *, vjp: Callable, order: int = 1, digits: float = 12.0, method: str = "auto",
-            hvp: Callable | None = None, argnums: int | Iterable[int] | None = None, seed: int = 0,
-            name: str | None = None, max_elements: int = 40, projections: int = 8, cotangents: int = 2) -> Report:
+def compare(
+    f: Callable,
+    args: tuple,
+    *,
+    vjp: Callable,
+    order: int = 1,
+    digits: float = 12.0,
+    method: str = "auto",
+    hvp: Callable | None = None,
+    argnums: int | Iterable[int] | None = None,
+    seed: int = 0,
+    name: str | None = None,
+    max_elements: int = 40,
+    projections: int = 8,
+    cotangents: int = 2,
+) -> Report:
     """How well the claimed gradient of f at args agrees with a numerical one that shares no code with it.
 
     f(*args) returns an array, or tuples, lists and dicts of arrays; each argument may be nested in the same way.
@@ -72,8 +111,9 @@ def compare(f: Callable, args: tuple, *, vjp: Callable, order: int = 1, digits: 
     """
     if order not in (1, 2):
         raise ValueError(f"order is {order!r}; it must be 1 or 2")
-    _at_least(digits=(digits, 0), max_elements=(max_elements, 1), projections=(projections, 1),
-              cotangents=(cotangents, 1))
+    _at_least(
+        digits=(digits, 0), max_elements=(max_elements, 1), projections=(projections, 1), cotangents=(cotangents, 1)
+    )
     rng = np.random.default_rng(seed)
     problem = FlatFunction(f, args, argnums)
     claim = Claim(vjp, problem)
@@ -84,10 +124,24 @@ def compare(f: Callable, args: tuple, *, vjp: Callable, order: int = 1, digits: 
 
     called_f = name or str(getattr(f, "__name__", type(f).__name__))
 
-    def report(how: str, arithmetic: str, elements: int, projected: int, digits: float, agrees: bool,
-               **rest: Any) -> Report:
-        return Report(called_f, called(problem.dtype), order, how, arithmetic,
-                      elements, projected, digits, asked, agrees, seed, kinks=_named(problem, kinks), **rest)
+    def report(
+        how: str, arithmetic: str, elements: int, projected: int, digits: float, agrees: bool, **rest: Any
+    ) -> Report:
+        return Report(
+            called_f,
+            called(problem.dtype),
+            order,
+            how,
+            arithmetic,
+            elements,
+            projected,
+            digits,
+            asked,
+            agrees,
+            seed,
+            kinks=_named(problem, kinks),
+            **rest,
+        )
 
     if smooth.size == 0:
         return report("none", "none", 0, 0, 0.0, False)
@@ -98,10 +152,19 @@ def compare(f: Callable, args: tuple, *, vjp: Callable, order: int = 1, digits: 
         how, arithmetic = chosen.name, chosen.arithmetic
     else:
         asked = scaled(digits, working(problem.dtype))
-        found, how, arithmetic = second_order(problem, claim, chosen, kinks, asked, effort, rng, hvp,
-                                              forced=method == "complex_step")
-    return report(how, called(arithmetic), found.elements, found.projected, found.digits, found.agrees,
-                  worst=found.worst, remarks=remarks + found.remarks)
+        found, how, arithmetic = second_order(
+            problem, claim, chosen, kinks, asked, effort, rng, hvp, forced=method == "complex_step"
+        )
+    return report(
+        how,
+        called(arithmetic),
+        found.elements,
+        found.projected,
+        found.digits,
+        found.agrees,
+        worst=found.worst,
+        remarks=remarks + found.remarks,
+    )
 
 
 def _at_least(**settings: tuple[float, float]) -> None:

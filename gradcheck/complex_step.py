@@ -20,7 +20,7 @@ import numpy as np
 
 from gradcheck.precision import working
 
-STEP = 2.0**-332        # 1.1e-100, and a power of two: multiplying and dividing by it rounds nothing
+STEP = 2.0**-332  # 1.1e-100, and a power of two: multiplying and dividing by it rounds nothing
 
 
 def complex_step(f: Callable, x: np.ndarray, v: np.ndarray, *, h: float = STEP) -> np.ndarray:

@@ -35,8 +35,10 @@ class Direction:
 
     def halves(self) -> tuple["Direction", "Direction"]:
         middle = len(self.support) // 2
-        return (Direction(self.support[:middle], self.weights[:middle]),
-                Direction(self.support[middle:], self.weights[middle:]))
+        return (
+            Direction(self.support[:middle], self.weights[:middle]),
+            Direction(self.support[middle:], self.weights[middle:]),
+        )
 
 
 def along(problem: FlatFunction, support: np.ndarray, rng: np.random.Generator) -> Direction:
@@ -53,8 +55,9 @@ class Effort:
     cotangents: int
 
 
-def covering(problem: FlatFunction, excluded: np.ndarray, effort: Effort,
-             rng: np.random.Generator) -> Iterator[Direction]:
+def covering(
+    problem: FlatFunction, excluded: np.ndarray, effort: Effort, rng: np.random.Generator
+) -> Iterator[Direction]:
     """Directions that cover every element of x that is not excluded.
 
     Of each array: a seeded sample of `max_elements` elements one by one (all, where there are no more; fewer where
@@ -65,7 +68,7 @@ def covering(problem: FlatFunction, excluded: np.ndarray, effort: Effort,
     for leaf in problem.leaves:
         shuffled = rng.permutation(np.setdiff1d(np.arange(leaf.start, leaf.stop), excluded))
         for j in np.sort(shuffled[:each]):
-            yield Direction(np.array([j]), problem.size[j:j + 1])
+            yield Direction(np.array([j]), problem.size[j : j + 1])
         rest = shuffled[each:]
         groups = min(effort.projections, -(-len(rest) // each))
         for group in np.array_split(rest, groups) if groups else []:

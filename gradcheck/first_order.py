@@ -30,21 +30,22 @@ class FirstOrder:
     Shapes: cotangents (K, m), gradients (K, n). `x` is None for the arguments as given, in their own dtypes.
     """
 
-    def __init__(self, problem: FlatFunction, claim: Claim, method: Method, cotangents: np.ndarray,
-                 x: np.ndarray | None = None):
+    def __init__(
+        self, problem: FlatFunction, claim: Claim, method: Method, cotangents: np.ndarray, x: np.ndarray | None = None
+    ):
         self.problem, self.claim, self.method, self.cotangents = problem, claim, method, cotangents
         self.gradients = np.stack([claim.gradient(u, x) for u in cotangents])
         self.dtype = problem.dtype if x is None else x.dtype
 
     def along(self, directions: Sequence[Direction]) -> Comparison:
         """⟨Jᵀu, v⟩ as claimed against ⟨u, J v⟩ as computed: a row for each direction v, a column for each u."""
-        wide = np.result_type(self.gradients.dtype, np.float64)       # float32 gradients are not rounded once more
+        wide = np.result_type(self.gradients.dtype, np.float64)  # float32 gradients are not rounded once more
         u, g = self.cotangents.astype(wide), self.gradients.astype(wide)
-        natural = np.abs(u) @ np.abs(self.problem.y).astype(wide)                           # (K,)
+        natural = np.abs(u) @ self.problem.within.astype(wide)  # (K,)
         rows = []
         for d in directions:
             value, error = self.method(self.problem, self.problem.x, d.vector(self.problem.x.size))
-            products = g[:, d.support] * d.weights                                          # (K, elements)
+            products = g[:, d.support] * d.weights  # (K, elements)
             terms = np.abs(u) @ np.abs(value)
             if len(d.support) > 1:
                 terms = np.maximum(terms, np.abs(products).sum(axis=1))
@@ -66,6 +67,7 @@ class FirstOrder:
 
     def to_blame(self, direction: Direction, k: int) -> Direction:
         """The one element of a failing direction that agrees least for cotangent k, found by halving."""
+
         def disagreement(part: Direction) -> float:
             return -float(self.along([part]).digits[0, k])
 
@@ -85,15 +87,22 @@ def draw_cotangents(problem: FlatFunction, count: int, rng: np.random.Generator)
     return np.stack(drawn)
 
 
-def first_order(problem: FlatFunction, claim: Claim, method: Method, kinks: np.ndarray, asked: float, effort: Effort,
-                rng: np.random.Generator) -> Findings:
+def first_order(
+    problem: FlatFunction,
+    claim: Claim,
+    method: Method,
+    kinks: np.ndarray,
+    asked: float,
+    effort: Effort,
+    rng: np.random.Generator,
+) -> Findings:
     """Compare the claimed gradient with numerical derivatives along directions that cover x, kinks left out."""
     here = FirstOrder(problem, claim, method, draw_cotangents(problem, effort.cotangents, rng))
     directions = list(covering(problem, kinks, effort, rng))
 
     compared = here.along(directions)
     verdict = judge(compared, asked, lambda rows: again(here, directions, rows))
-    ranked = verdict.digits - 100.0 * ~verdict.passed                        # whatever failed comes before what passed
+    ranked = verdict.digits - 100.0 * ~verdict.passed  # whatever failed comes before what passed
     row, k = np.unravel_index(int(np.argmin(ranked)), ranked.shape)
     digits, agrees = float(verdict.digits.min()), bool(verdict.passed.all())
     worst = _worst(here, directions[row], int(k), float(verdict.digits[row, k]), agrees)
@@ -118,13 +127,21 @@ def _worst(here: FirstOrder, direction: Direction, k: int, digits: float, agrees
     if len(direction.support) > 1 and agrees:
         place = f"{leaf.place()}, along a random direction through {len(direction.support)} elements"
         compared, scale = here.along([direction]), 1.0
-        return Worst(place, leaf.path[0], None, compared.claimed[0, k], compared.numeric[0, k], digits,
-                     here.method.name)
+        return Worst(
+            place, leaf.path[0], None, compared.claimed[0, k], compared.numeric[0, k], digits, here.method.name
+        )
     if len(direction.support) > 1:
         direction = here.to_blame(direction, k)
         leaf, index = problem.leaf_of(int(direction.support[0]))
     compared, scale = here.along([direction]), direction.weights[0]
     if not agrees:
         digits = float(compared.digits[0, k])
-    return Worst(leaf.place(index), leaf.path[0], index, compared.claimed[0, k] / scale, compared.numeric[0, k] / scale,
-                 digits, here.method.name)
+    return Worst(
+        leaf.place(index),
+        leaf.path[0],
+        index,
+        compared.claimed[0, k] / scale,
+        compared.numeric[0, k] / scale,
+        digits,
+        here.method.name,
+    )

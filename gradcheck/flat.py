@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck import trees
-from gradcheck.precision import DType, roundoff
+from gradcheck.precision import DType, roundoff, wider, working
 from gradcheck.report import GradientError
 
 
@@ -62,6 +62,7 @@ class FlatFunction:
             raise ValueError(f"args: f is not finite there ({self._bad_output()}); choose a point where it is")
         if not np.all(np.abs(again - self.y) <= self.same(again)):
             raise ValueError("f gives two different values at one point; fix its seed, or drop its state, to check it")
+        self.within = self._size_within()
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """F(x), all arguments in the dtype of x. A step may leave the domain of f: that is nan, not a warning."""
@@ -85,7 +86,7 @@ class FlatFunction:
             leaf = where[path]
             if x is None:
                 return np.array(value, leaf.dtype)
-            return x[leaf.start:leaf.stop].reshape(leaf.shape).copy()
+            return x[leaf.start : leaf.stop].reshape(leaf.shape).copy()
 
         return trees.replace(self.given, new)
 
@@ -95,7 +96,7 @@ class FlatFunction:
 
         def new(path: trees.Path, _: Any) -> Any:
             leaf = where.get(path)
-            return None if leaf is None else v[leaf.start:leaf.stop].reshape(leaf.shape).astype(leaf.dtype)
+            return None if leaf is None else v[leaf.start : leaf.stop].reshape(leaf.shape).astype(leaf.dtype)
 
         return trees.replace(self.given, new)
 
@@ -103,7 +104,7 @@ class FlatFunction:
         """Whether f, given arguments of this dtype, answers in it. PyTorch refuses longdouble, JAX narrows it."""
         try:
             return self(self.x.astype(dtype)).dtype == dtype
-        except Exception:                                 # whatever f raises on an unusual dtype, it is a no
+        except Exception:  # whatever f raises on an unusual dtype, it is a no
             return False
 
     def leaf_of(self, element: int) -> tuple[Leaf, tuple[int, ...]]:
@@ -131,11 +132,20 @@ class FlatFunction:
             raise ValueError("args hold no floating number to differentiate; integers and booleans are constants")
         return found
 
+    def _size_within(self) -> np.ndarray:
+        """How large (m,) the numbers are that f adds up: as large as y, or larger where they cancelled, which the rounding
+        error of y tells (it is u times their size) where a wider precision shows it."""
+        size, wide = np.abs(self.y).astype(working(self.y.dtype)), wider(self.y.dtype)
+        if wide is None or not self.computes_in(wide):
+            return size
+        return np.maximum(size, np.abs(self.y - self(self.x.astype(wide))) / roundoff(self.y.dtype)).astype(size.dtype)
+
     def _flattened(self, value: Any) -> np.ndarray:
         floating = [(path, a) for path, leaf in trees.leaves(value) if (a := np.asarray(leaf)).dtype.kind in "fc"]
         if not floating:
-            raise TypeError(f"f returns {type(value).__name__} with no floating array in it; return arrays, or adapt f "
-                            "to NumPy")
+            raise TypeError(
+                f"f returns {type(value).__name__} with no floating array in it; return arrays, or adapt f to NumPy"
+            )
         if not self.outputs:
             stops = np.cumsum([a.size for _, a in floating])
             self.outputs = [(p, slice(int(s) - a.size, int(s))) for (p, a), s in zip(floating, stops, strict=True)]
@@ -171,7 +181,7 @@ class Claim:
         """Whether the claimed gradient, at arguments of this dtype, comes in it."""
         try:
             return self.gradient(u, self.problem.x.astype(dtype)).dtype == dtype
-        except Exception:                                 # whatever it raises on an unusual dtype, it is a no
+        except Exception:  # whatever it raises on an unusual dtype, it is a no
             return False
 
     def cotangent(self, value: Any, u: np.ndarray) -> Any:
@@ -192,8 +202,10 @@ class Claim:
         """One gradient for each argument, nested as the arguments are, as one vector (n,)."""
         count = len(self.problem.given)
         if not isinstance(gradients, (tuple, list)) or len(gradients) != count:
-            raise TypeError(f"{who} returns {_described(gradients)}; it must return a tuple with one gradient for each "
-                            f"of the arguments, {count}")
+            raise TypeError(
+                f"{who} returns {_described(gradients)}; it must return a tuple with one gradient for each "
+                f"of the arguments, {count}"
+            )
         return np.concatenate([_part(gradients, leaf, who) for leaf in self.problem.leaves])
 
     def _same_value(self, value: Any) -> None:
@@ -201,8 +213,10 @@ class Claim:
         apart = np.abs(np.concatenate(parts) - self.problem.y)
         if not np.all(apart <= self.problem.same(np.concatenate(parts))):
             worst = np.max(apart)
-            raise GradientError(f"vjp: its value differs from that of f by up to {worst:.3g}; it differentiates "
-                                "another function, or at another point")
+            raise GradientError(
+                f"vjp: its value differs from that of f by up to {worst:.3g}; it differentiates "
+                "another function, or at another point"
+            )
 
 
 def _part(gradients: Any, leaf: Leaf, who: str) -> np.ndarray:
@@ -215,8 +229,10 @@ def _part(gradients: Any, leaf: Leaf, who: str) -> np.ndarray:
         return np.zeros(leaf.stop - leaf.start, leaf.dtype)
     found = np.asarray(found)
     if found.shape != leaf.shape:
-        raise GradientError(f"{who} gives {leaf.place()} a gradient of shape {found.shape}; it must have that of the "
-                            f"argument, {leaf.shape}")
+        raise GradientError(
+            f"{who} gives {leaf.place()} a gradient of shape {found.shape}; it must have that of the "
+            f"argument, {leaf.shape}"
+        )
     return found.ravel()
 
 

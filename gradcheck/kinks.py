@@ -20,11 +20,12 @@ from gradcheck.flat import FlatFunction
 from gradcheck.precision import DType, roundoff
 from gradcheck.richardson import Estimate, best_entry, extrapolated
 
-MOST = 64               # after so many single kinks, what else seems to have one is left out without a closer look
+MOST = 64  # after so many single kinks, what else seems to have one is left out without a closer look
 
 
-def one_sided(f: Callable, x: np.ndarray, v: np.ndarray, *, step: float = 2.0**-8,
-              levels: int = 5) -> tuple[Estimate, Estimate]:
+def one_sided(
+    f: Callable, x: np.ndarray, v: np.ndarray, *, step: float = 2.0**-8, levels: int = 5
+) -> tuple[Estimate, Estimate]:
     """The slopes of f along v to the left and to the right of x, each with its error; 2·levels + 1 evaluations.
 
     Shapes: x and v (...), f: (...) → (m...) → two Estimates of (m...). Computed in the dtype of x. Where f jumps, the
@@ -56,7 +57,7 @@ def has_kink(f: Callable, x: np.ndarray, v: np.ndarray) -> np.ndarray:
             gap, steep = np.abs(right.value - left.value), np.abs(right.value) + np.abs(left.value)
             usual = np.mean(steep[np.isfinite(steep)]) if np.isfinite(steep).any() else 0.0
             error = 10 * (left.error + right.error)
-            blind = (error > 0.1 * before) & np.isfinite(before)           # nothing new can be seen from so close
+            blind = (error > 0.1 * before) & np.isfinite(before)  # nothing new can be seen from so close
         found = found & ((gap > error + 1e-7 * (steep + usual)) | ~np.isfinite(gap) | blind)
         before = gap
         if not found.any():

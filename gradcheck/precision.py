@@ -36,8 +36,12 @@ def working(dtype: Any) -> DType:
 def called(dtype: Any) -> str:
     """The name of a dtype, the same on every platform: float64, longdouble (not float128), complex128, clongdouble."""
     dtype = np.dtype(dtype)
-    names = {np.dtype(np.longdouble): "longdouble", np.dtype(np.clongdouble): "clongdouble",
-             np.dtype(np.float64): "float64", np.dtype(np.complex128): "complex128"}     # the last two win where equal
+    names = {
+        np.dtype(np.longdouble): "longdouble",
+        np.dtype(np.clongdouble): "clongdouble",
+        np.dtype(np.float64): "float64",
+        np.dtype(np.complex128): "complex128",
+    }  # the last two win where equal
     return names.get(dtype, dtype.name)
 
 

@@ -81,9 +81,11 @@ class Report:
     def __str__(self) -> str:
         verdict = "agrees" if self.agrees else "DISAGREES"
         projected = f" and {self.projected} in projections" if self.projected else ""
-        lines = [f"{self.name}: {verdict} to {self.digits:.1f} digits, {self.asked:.3g} asked "
-                 f"({self.dtype}, order {self.order}, {self.elements} elements{projected}, {self.method} in "
-                 f"{self.precision}, seed {self.seed})"]
+        lines = [
+            f"{self.name}: {verdict} to {self.digits:.1f} digits, {self.asked:.3g} asked "
+            f"({self.dtype}, order {self.order}, {self.elements} elements{projected}, {self.method} in "
+            f"{self.precision}, seed {self.seed})"
+        ]
         if self.worst is not None:
             worst = self.worst
             lines.append(f"  worst: {worst.place}: claimed {worst.claimed}, {worst.by} {worst.numeric}")
@@ -99,9 +101,11 @@ class Report:
         worst = self.worst
         if worst is None:
             raise GradientError(f"{self.name}: nothing to compare, f has a kink at every element; choose another point")
-        message = (f"{self.name}: {what} of {worst.place}: claimed {worst.claimed}, {worst.by} gives {worst.numeric}, "
-                   f"{worst.digits:.1f} digits agree, {self.asked:.3g} asked "
-                   f"({self.dtype}, order {self.order}, seed {self.seed})")
+        message = (
+            f"{self.name}: {what} of {worst.place}: claimed {worst.claimed}, {worst.by} gives {worst.numeric}, "
+            f"{worst.digits:.1f} digits agree, {self.asked:.3g} asked "
+            f"({self.dtype}, order {self.order}, seed {self.seed})"
+        )
         error = GradientError("; ".join([message, *self.remarks]))
         error.report = self
         raise error

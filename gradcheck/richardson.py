@@ -42,11 +42,19 @@ class Estimate(NamedTuple):
             relative = np.where(self.error == 0, 0.0, self.error / np.abs(self.value))
         return np.where(relative <= 1e-3, relative, 1.0)
 
-
     def or_better(self, other: "Estimate") -> "Estimate":
         """Element by element, the estimate with less doubt, or with the smaller error where both are in full doubt."""
         better = (other.doubt < self.doubt) | ((other.doubt == self.doubt) & (other.error < self.error))
-        return Estimate(np.where(better, other.value, self.value), np.where(better, other.error, self.error))
+        return self._replaced(other, better)
+
+    def or_closer(self, closer: "Estimate") -> "Estimate":
+        """The better of two estimates, but where they contradict each other the one from smaller steps, unless it is in full
+        doubt: steps that are too large deceive by far more than their error, by leaping over what f does in between."""
+        contradict = np.abs(self.value - closer.value) > 10 * (self.error + closer.error)
+        return self.or_better(closer)._replaced(closer, contradict & (closer.doubt < 1))
+
+    def _replaced(self, other: "Estimate", where: np.ndarray) -> "Estimate":
+        return Estimate(np.where(where, other.value, self.value), np.where(where, other.error, self.error))
 
 
 def extrapolated(row: list, above: list, base: int) -> list:
@@ -71,14 +79,22 @@ def best_entry(rows: list[list], noise: list) -> Estimate:
             best = best.or_better(Estimate(rows[k][j], moved + noise[k]))
         of_rows.append(best)
     value, error, doubt = (np.stack(part) for part in zip(*((*e, e.doubt) for e in of_rows), strict=True))
-    order = np.lexsort((error, doubt), axis=0)[:3]                                         # (3, m...)
+    order = np.lexsort((error, doubt), axis=0)[:3]  # (3, m...)
     value, error = np.take_along_axis(value, order, axis=0), np.take_along_axis(error, order, axis=0)
     apart = np.abs(value - value[0])
     return Estimate(value[0], np.fmax(error[0], np.where(np.isfinite(apart), apart, 0.0).max(axis=0)))
 
 
-def richardson(f: Callable, x: np.ndarray, v: np.ndarray, *, step: float = 0.125, levels: int = 7,
-               rounds: int = 5, within: np.ndarray | float = 0.0) -> Estimate:
+def richardson(
+    f: Callable,
+    x: np.ndarray,
+    v: np.ndarray,
+    *,
+    step: float = 0.125,
+    levels: int = 7,
+    rounds: int = 5,
+    within: np.ndarray | float = 0.0,
+) -> Estimate:
     """Directional derivative f′(x)v of a function of one array, by extrapolated central differences.
 
     Shapes: x and v (...), f: (...) → (m...) → Estimate(value (m...), error (m...)), all in the dtype of x. `v` should be as
@@ -97,7 +113,7 @@ def richardson(f: Callable, x: np.ndarray, v: np.ndarray, *, step: float = 0.125
             rows.append(extrapolated([(plus - minus) / (2 * step)], rows[-1] if rows else [], base=4))
             noise.append(u * (np.abs(plus) + np.abs(minus) + 2 * within) / step)
             step = step / 2
-        best = best.or_better(best_entry(rows, noise))
+        best = best.or_closer(best_entry(rows, noise))
         # Smaller steps help only while it is truncation that spoils the table and not the noise.
         if np.all(best.error <= np.maximum(1e6 * u * np.abs(best.value), 16 * noise[-1])):
             break

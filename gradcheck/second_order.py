@@ -47,24 +47,35 @@ class SecondOrder:
     compared.
     """
 
-    def __init__(self, problem: FlatFunction, claim: Claim, inner: Method, cotangents: np.ndarray, kept: np.ndarray,
-                 rng: np.random.Generator):
+    def __init__(
+        self,
+        problem: FlatFunction,
+        claim: Claim,
+        inner: Method,
+        cotangents: np.ndarray,
+        kept: np.ndarray,
+        rng: np.random.Generator,
+    ):
         self.problem, self.claim, self.inner, self.kept = problem, claim, inner, kept
         self.dtype = working(problem.x.dtype)
         n = problem.x.size
         self.pairs = [(u, along(problem, kept, rng).vector(n)) for u in cotangents]
         self.v = along(problem, kept, rng)
         self.gradients = np.stack([claim.gradient(u, problem.x.astype(self.dtype)) for u in cotangents])
-        self.size_of_f = np.abs(cotangents) @ np.abs(problem.y).astype(self.dtype)           # (K,)
-        self.natural = np.abs(self.gradients) + self.size_of_f[:, None] / problem.size       # (K, n)
+        self.size_of_f = np.abs(cotangents) @ problem.within  # (K,)
+        self.natural = np.abs(self.gradients) + self.size_of_f[:, None] / problem.size  # (K, n)
         wide = wider(self.dtype)
         self.widest = wide if wide is not None and claim.computes_in(wide, cotangents[0]) else self.dtype
         self.differences = [self.by_differences(u, w, self.widest) for u, w in self.pairs]
 
     def by_differences(self, u: np.ndarray, w: np.ndarray, dtype: DType) -> Estimate:
         """Hw by Richardson differences of the claimed gradient, in which terms as large as f may cancel."""
-        return richardson(lambda x: self.claim.gradient(u, x), self.problem.x.astype(dtype), w.astype(dtype),
-                          within=np.abs(u) @ np.abs(self.problem.y) / self.problem.size)
+        return richardson(
+            lambda x: self.claim.gradient(u, x),
+            self.problem.x.astype(dtype),
+            w.astype(dtype),
+            within=np.abs(u) @ self.problem.within / self.problem.size,
+        )
 
     def by_complex_step(self, u: np.ndarray, w: np.ndarray, dtype: DType) -> Estimate:
         """Hw by the complex step through the claimed reverse pass, in the complex counterpart of `dtype`."""
@@ -76,7 +87,7 @@ class SecondOrder:
         (u, w), differences = self.pairs[0], self.differences[0]
         try:
             product = self.by_complex_step(u, w, self.widest).value
-        except Exception as refusal:                      # the claim is anybody's code: whatever it raises, it is a no
+        except Exception as refusal:  # the claim is anybody's code: whatever it raises, it is a no
             return f"the claimed reverse pass does not take complex numbers ({type(refusal).__name__})"
         allowed = 100 * differences.error + 1e-6 * np.abs(differences.value) + 1e-9 * self.natural[0]
         if not np.all((np.abs(product - differences.value) <= allowed)[self.kept]):
@@ -87,10 +98,11 @@ class SecondOrder:
         """D_w (J v) (m,) from f alone: Richardson differences along w of its numerical first derivative along v."""
         precision, wide = self.inner.precision, wider(self.inner.precision)
         if self.inner.name == "complex step" and wide is not None and self.problem.computes_in(wide):
-            precision = wide                              # differences have noise, and less of it here
+            precision = wide  # differences have noise, and less of it here
         inner, x = self.inner.in_precision(precision), self.problem.x.astype(precision)
-        return richardson(lambda at: inner(self.problem, at, v).value, x, w.astype(precision),
-                          within=np.abs(self.problem.y))
+        return richardson(
+            lambda at: inner(self.problem, at, v).value, x, w.astype(precision), within=self.problem.within
+        )
 
     def elements(self, products: list[Estimate], dtype: DType) -> Comparison:
         """Hw as claimed against differences of the claimed gradient: a row for each kept element, a column a pair.
@@ -98,14 +110,15 @@ class SecondOrder:
         The terms of (Hw)ⱼ = Σₖ Hⱼₖwₖ are not known, but the largest (Hw)ⱼ over the pairs is about as large as they are,
         and an error proportional to the row shows in full in the pair where it is attained.
         """
-        claimed = np.stack([product.value for product in products], axis=1)                  # (n, K)
+        claimed = np.stack([product.value for product in products], axis=1)  # (n, K)
         numeric = np.stack([difference.value for difference in self.differences], axis=1)
         error = np.stack([difference.error for difference in self.differences], axis=1)
         terms = np.broadcast_to(np.abs(numeric).max(axis=1, keepdims=True), numeric.shape)
         return Comparison(dtype, *(a[self.kept] for a in (claimed, numeric, terms, self.natural.T, error)))
 
-    def projections(self, products: list[Estimate], direction: Direction, dtype: DType,
-                    pairs: Iterable[int] | None = None) -> Comparison:
+    def projections(
+        self, products: list[Estimate], direction: Direction, dtype: DType, pairs: Iterable[int] | None = None
+    ) -> Comparison:
         """⟨v, Hw⟩ as claimed against ⟨u, D_w (J v)⟩ from f alone: one row, a column for each pair (or those chosen)."""
         rows, v = [], direction.vector(self.problem.x.size)
         for k in range(len(self.pairs)) if pairs is None else pairs:
@@ -140,8 +153,11 @@ class SecondOrder:
 
     def all_three(self, way: Products, dtype: DType) -> list[Comparison]:
         products = [way.of(u, w, dtype) for u, w in self.pairs]
-        return [self.elements(products, dtype), self.projections(products, self.v, dtype),
-                self.symmetry(products, way, dtype)]
+        return [
+            self.elements(products, dtype),
+            self.projections(products, self.v, dtype),
+            self.symmetry(products, way, dtype),
+        ]
 
 
 def choose_products(here: SecondOrder, hvp: Callable | None, forced: bool) -> Products:
@@ -151,21 +167,35 @@ def choose_products(here: SecondOrder, hvp: Callable | None, forced: bool) -> Pr
     """
     problem, claim = here.problem, here.claim
     if hvp is not None:
+
         def of(u: np.ndarray, w: np.ndarray, dtype: DType) -> Estimate:
             args, value = problem.args(), problem.f(*problem.args())
             tangents = problem.tangents(w)
             product = claim.joined(hvp(problem.f, args, tangents, claim.cotangent(value, u)), "hvp")
             return Estimate(product, np.zeros_like(product))
+
         return Products("hvp", of)
     reason = here.why_not_analytic()
     if reason is None or forced:
         return Products("complex step", here.by_complex_step)
-    return Products("differences of the claimed gradient", here.by_differences,
-                    f"no single elements were compared at second order, for {reason}; an hvp would allow it")
+    return Products(
+        "differences of the claimed gradient",
+        here.by_differences,
+        f"no single elements were compared at second order, for {reason}; an hvp would allow it",
+    )
 
 
-def second_order(problem: FlatFunction, claim: Claim, inner: Method, kinks: np.ndarray, asked: float, effort: Effort,
-                 rng: np.random.Generator, hvp: Callable | None, forced: bool) -> tuple[Findings, str, DType]:
+def second_order(
+    problem: FlatFunction,
+    claim: Claim,
+    inner: Method,
+    kinks: np.ndarray,
+    asked: float,
+    effort: Effort,
+    rng: np.random.Generator,
+    hvp: Callable | None,
+    forced: bool,
+) -> tuple[Findings, str, DType]:
     """Compare the claimed Hessian-vector products in the three ways above; returns also how and in which arithmetic
     they were obtained."""
     kept = np.setdiff1d(np.arange(problem.x.size), kinks)
@@ -182,6 +212,7 @@ def second_order(problem: FlatFunction, claim: Claim, inner: Method, kinks: np.n
             if not wide:
                 wide.extend(here.all_three(way, precision))
             return wide[which].rows(rows), lambda _: None
+
         return again
 
     by_elements = way.name != "differences of the claimed gradient"
@@ -194,14 +225,28 @@ def second_order(problem: FlatFunction, claim: Claim, inner: Method, kinks: np.n
     worst = _worst(here, way, compared[which], which, at, float(verdicts[which].digits.flat[at]), agrees, asked)
     remarks = remarks_on(verdicts.values(), here.dtype)
     elements = compared[0].claimed.size if by_elements else 0
-    findings = Findings(elements, 0 if by_elements else len(kept), digits, agrees, worst,
-                        remarks + ((way.remark,) if way.remark else ()))
+    findings = Findings(
+        elements,
+        0 if by_elements else len(kept),
+        digits,
+        agrees,
+        worst,
+        remarks + ((way.remark,) if way.remark else ()),
+    )
     arithmetic = here.widest
     return findings, way.name, np.result_type(here.dtype, np.complex64) if way.name == "complex step" else arithmetic
 
 
-def _worst(here: SecondOrder, way: Products, compared: Comparison, which: int, at: int, digits: float,
-           agrees: bool, asked: float) -> Worst:
+def _worst(
+    here: SecondOrder,
+    way: Products,
+    compared: Comparison,
+    which: int,
+    at: int,
+    digits: float,
+    agrees: bool,
+    asked: float,
+) -> Worst:
     problem, claimed, numeric = here.problem, compared.claimed.flat[at], compared.numeric.flat[at]
     if which == 0:
         leaf, index = problem.leaf_of(int(here.kept[at // compared.claimed.shape[1]]))
@@ -210,7 +255,14 @@ def _worst(here: SecondOrder, way: Products, compared: Comparison, which: int, a
         products = [way.of(u, w, here.dtype) for u, w in here.pairs]
         direction, one = here.to_blame(products, at, asked)
         (leaf, index), scale = problem.leaf_of(int(direction.support[0])), direction.weights[0]
-        return Worst(leaf.place(index), leaf.path[0], index, one.claimed[0, 0] / scale, one.numeric[0, 0] / scale,
-                     float(one.digits[0, 0]), "a second difference of f")
+        return Worst(
+            leaf.place(index),
+            leaf.path[0],
+            index,
+            one.claimed[0, 0] / scale,
+            one.numeric[0, 0] / scale,
+            float(one.digits[0, 0]),
+            "a second difference of f",
+        )
     by = "a second difference of f" if which == 1 else "its symmetric twin ⟨w, Hv⟩"
     return Worst("a random projection, ⟨v, Hw⟩", None, None, claimed, numeric, digits, by)

@@ -59,9 +59,17 @@ def table(operations: Iterable[Any], *, vjp: Callable, digits: float = 12.0, see
 def _row(operation: Any, dtype: np.dtype, order: int, vjp: Callable, bar: float, seed: int) -> Row:
     method = "complex_step" if operation.analytic else "auto"
     try:
-        report = compare(operation.function, cast(operation.args, dtype), vjp=vjp, order=order, digits=bar,
-                         method=method, seed=seed, name=operation.name)
-    except Exception as failure:                          # one broken operation must not hide the others
+        report = compare(
+            operation.function,
+            cast(operation.args, dtype),
+            vjp=vjp,
+            order=order,
+            digits=bar,
+            method=method,
+            seed=seed,
+            name=operation.name,
+        )
+    except Exception as failure:  # one broken operation must not hide the others
         said = f"{type(failure).__name__}: {failure}".splitlines()[0]
         return Row(operation.name, called(dtype), order, "none", 0, 0.0, False, said)
     holds = report.agrees and (report.digits >= report.asked or not operation.analytic)
@@ -69,12 +77,21 @@ def _row(operation: Any, dtype: np.dtype, order: int, vjp: Callable, bar: float,
     if not holds and report.worst is not None:
         worst = report.worst
         notes.insert(0, f"{worst.place}: claimed {worst.claimed}, {worst.by} {worst.numeric}")
-    return Row(operation.name, called(dtype), order, report.method, report.elements, round(report.digits, 2), holds,
-               "; ".join(notes))
+    return Row(
+        operation.name,
+        called(dtype),
+        order,
+        report.method,
+        report.elements,
+        round(report.digits, 2),
+        holds,
+        "; ".join(notes),
+    )
 
 
 def cast(args: tuple, dtype: np.dtype) -> tuple:
     """The same arguments with every floating array in `dtype`."""
+
     def new(_: trees.Path, leaf: Any) -> Any:
         if isinstance(leaf, (np.ndarray, np.generic, float)) and np.asarray(leaf).dtype.kind == "f":
             return np.asarray(leaf).astype(dtype)
@@ -92,8 +109,10 @@ def line(row: Row, width: int) -> str:
     """One row of the printed table, under its heading."""
     mark = "" if row.holds else "  BELOW THE BAR"
     note = f"  ({row.note})" if row.note else ""
-    return (f"{row.name:{width}}  {row.dtype:10}  {row.order:5}  {row.method:22}  {row.elements:8}  {row.digits:6.1f}"
-            f"{mark}{note}")
+    return (
+        f"{row.name:{width}}  {row.dtype:10}  {row.order:5}  {row.method:22}  {row.elements:8}  {row.digits:6.1f}"
+        f"{mark}{note}"
+    )
 
 
 def summary(rows: list[Row]) -> str:
@@ -104,5 +123,7 @@ def summary(rows: list[Row]) -> str:
     least = min(double, key=lambda row: row.digits)
     below = sum(not row.holds for row in rows)
     bars = f"{below} below the bar" if below else "every bar holds"
-    return (f"{len(rows)} rows, {sum(row.elements for row in rows)} derivatives; least in float64: {least.digits:.1f} "
-            f"digits ({least.name}, order {least.order}); {bars}")
+    return (
+        f"{len(rows)} rows, {sum(row.elements for row in rows)} derivatives; least in float64: {least.digits:.1f} "
+        f"digits ({least.name}, order {least.order}); {bars}"
+    )

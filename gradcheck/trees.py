@@ -29,7 +29,7 @@ def replace(tree: Any, new: Callable[[Path, Any], Any], path: Path = ()) -> Any:
         return {key: replace(branch, new, (*path, key)) for key, branch in tree.items()}
     if isinstance(tree, (list, tuple)):
         branches = [replace(branch, new, (*path, key)) for key, branch in enumerate(tree)]
-        if hasattr(tree, "_fields"):                     # a named tuple takes its fields one by one
+        if hasattr(tree, "_fields"):  # a named tuple takes its fields one by one
             return type(tree)(*branches)
         return branches if isinstance(tree, list) else tuple(branches)
     return new(path, tree)

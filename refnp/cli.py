@@ -30,7 +30,9 @@ no such function, or was recorded on other inputs). In --json, a number that is 
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="refnp", description="A NumPy-only reference for Transformers and Neural Processes.")
+    top = argparse.ArgumentParser(
+        prog="refnp", description="A NumPy-only reference for Transformers and Neural Processes."
+    )
     top.add_argument("--version", action="store_true", help="print the version and stop")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     verify = commands.add_parser(

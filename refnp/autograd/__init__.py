@@ -20,6 +20,7 @@ from refnp.autograd.elementwise import (
     subtract,
     tanh,
 )
+from refnp.autograd.explain import explain
 from refnp.autograd.indexing import getitem, pad, take
 from refnp.autograd.linalg import (
     cholesky,

@@ -5,9 +5,9 @@
 
     1   leaf             (2,) float64   3. 4.
                          gradient       6. 8.
-    2   multiply(1, 1)   (2,) float64   9. 16.      z = x y
+    2   multiply(1, 1)   (2,) float64   9. 16.   z = x y
                          gradient       1. 1.
-    3   sum(2)           () float64     25.         y = Σ x over `axis`
+    3   sum(2)           () float64     25.      y = Σ x over `axis`
                          gradient       1.
 
 Numbers in brackets are earlier lines; anything else in them is a constant. A result that is one of several has the
@@ -129,15 +129,15 @@ def _cut(text: str, width: int) -> str:
 
 
 def equation_of(operation: Callable) -> str:
-    """The equation in an operation's docstring: of what comes before its VJP, the first clause with an '='.
+    """The equation in an operation's docstring: in its first paragraph, before the VJP, the first clause with an '='.
 
-    A docstring without one gives its first sentence.
+    A paragraph without one gives its first sentence.
     """
-    text = (inspect.getdoc(operation) or "").split("VJP")[0]
+    text = re.split(r"VJP|\n\s*\n", inspect.getdoc(operation) or "")[0]
     text = re.sub(r" \([^()]*[a-z]{4}[^()]*\)", "", text)  # remarks, as "(for complex x, the largest real part)"
-    sentences = [" ".join(s.split()) for s in re.split(r"\.(?:\s|$)|\n\s*\n", text)]
+    sentences = [" ".join(s.split()) for s in re.split(r"\.(?:\s|$)", text)]
     for sentence in sentences:
-        if "=" in sentence and not sentence.startswith(("Shapes", "Raises", "Source")):
-            clauses = re.split(r": |; |,(?![^(]*\))", sentence)  # commas within brackets separate arguments
+        if "=" in sentence:
+            clauses = re.split(r": |; |,(?! else)(?![^(]*\))", sentence)  # commas within brackets separate arguments
             return next((c.strip() for c in clauses if "=" in c), "")
     return sentences[0]

@@ -58,7 +58,7 @@ def _rows_times_matrix(x: np.ndarray, w: np.ndarray) -> tuple:
     z = (rows @ w).reshape(x.shape[:-1] + w.shape[1:])
 
     def vjp(z_bar):
-        bars = z_bar.reshape(rows.shape[0], *w.shape[1:])  # (R, M)
+        bars = z_bar.reshape(rows.shape[0], *w.shape[1:])  # one for each row: (R, M) or (R,)
         if w.ndim == 1:
             return lambda: (bars[:, None] * w).reshape(x.shape), lambda: bars @ rows
         return lambda: (bars @ w.T).reshape(x.shape), lambda: rows.T @ bars

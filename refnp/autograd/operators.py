@@ -33,9 +33,8 @@ def _reshape(self, *shape):
 
 def _transpose(self, *axes):
     """transpose(), transpose(1, 0) or transpose((1, 0))."""
-    if not axes or axes == (None,):
-        return shapes.transpose(self)
-    return shapes.transpose(self, axes if isinstance(axes[0], (int, np.integer)) else axes[0])
+    several = not axes or isinstance(axes[0], (int, np.integer))
+    return shapes.transpose(self, (axes or None) if several else axes[0])
 
 
 def _squeeze(self, axis=None):

@@ -4,6 +4,7 @@
     softplus log(1 + eˣ)      silu x σ(x)      gelu x Φ(x), Φ the normal distribution function
 
 All are written so that neither tail loses digits or overflows: exponentials are of −|x|, and 1 − σ is never formed.
+Infinite arguments give the limits, for silu and gelu too (there PyTorch and JAX give NaN).
 The first two and elu have a kink at 0 and take the left side's slope there. Complex values decide by the real part.
 In every VJP, x̄ = ȳ f'(x). Shapes: any → the same.
 Source: S002 §1.5 (feed-forward); Hendrycks & Gimpel, arXiv 1606.08415 (GELU); Clevert et al., arXiv 1511.07289 (ELU).
@@ -18,6 +19,7 @@ from refnp.autograd.special import in_precision, normal_of
 
 ROOT_EIGHT_OVER_PI = np.longdouble("1.59576912160573071175978423973752747")
 CUBIC = np.longdouble("0.044715")
+FAR = 12_000.0  # from here on e^(−x) is 0 in every precision
 
 
 @primitive
@@ -88,13 +90,13 @@ def softplus(x, *, out=None):
 def silu(x, *, out=None):
     """y = x σ(x), also called swish.   VJP: x̄ = ȳ (σ(x) + x σ(x) σ(−x))."""
     sigma, slope = sigmoid_of(x)
-    slope *= x
+    slope *= np.clip(x, -FAR, FAR, out=out)
     slope += sigma
 
     def vjp(y_bar):
         return (y_bar * slope,)
 
-    return np.multiply(x, sigma, out=out), vjp
+    return _weighted(x, sigma, out), vjp
 
 
 @primitive
@@ -108,14 +110,15 @@ def gelu(x, *, approximate="none", out=None):
     Elsewhere: PyTorch and flax default to the first, jax.nn.gelu to the second. ½ x (1 + erf(x/√2)), as it is often
     written, has no correct digit left of x = −6 in float32.
     """
+    near = np.clip(x, -FAR, FAR, out=out)  # beyond, x² may overflow and slopes are 0
     if approximate == "none":
         weight, slope = normal_of(x)
-        slope *= x
+        slope *= near
     elif approximate == "tanh":
         root, cubic = (in_precision(x.dtype, c) for c in (ROOT_EIGHT_OVER_PI, CUBIC))
-        square = x * x
-        weight, slope = sigmoid_of(x * (root + root * cubic * square))
-        slope *= x * (root + 3 * root * cubic * square)
+        square = near * near
+        weight, slope = sigmoid_of(near * (root + root * cubic * square))
+        slope *= near * (root + 3 * root * cubic * square)
     else:
         raise ValueError(f"gelu: approximate is {approximate!r}; use 'none' or 'tanh'")
     slope += weight
@@ -123,7 +126,14 @@ def gelu(x, *, approximate="none", out=None):
     def vjp(y_bar):
         return (y_bar * slope,)
 
-    return np.multiply(x, weight, out=out), vjp
+    return _weighted(x, weight, out), vjp
+
+
+def _weighted(x, weight, out):
+    """x · weight where the weight is 0 left of −FAR: 0 there, also for −∞, with which the product would be NaN."""
+    y = np.maximum(x, -FAR, out=out)
+    y *= weight
+    return y
 
 
 def sigmoid_of(x):

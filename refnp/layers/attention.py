@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd import matmul, reshape, swapaxes, where
-from refnp.autograd.primitive import primitive, raw
+from refnp.autograd import Tensor, matmul, reshape, sum_to, swapaxes, where
+from refnp.autograd.primitive import primitive
 from refnp.layers.attention_blocks import attend_in_blocks
-from refnp.layers.masks import check_mask
+from refnp.layers.masks import all_finite, check_mask, fits, shielded, spoil
 from refnp.layers.similarity import additive_scores, as_dot, check_parameters
-from refnp.layers.softmax import softmax
+from refnp.layers.softmax import masked_softmax, softmax
 
 LONG = 1 << 16  # scores of one head; above this many the blocked form takes less time, and far less memory
 
@@ -56,9 +56,10 @@ def _attend(query, key, value, bias, mask, scale):
     output = a @ value  # (..., N, d_v)
 
     def vjp(o_bar, weights_bar=None):
-        s_bar = o_bar @ value.swapaxes(-1, -2)  # (..., N, M)   Ā
+        s_bar = sum_to(o_bar @ value.swapaxes(-1, -2), a.shape)  # (..., N, M)   Ā
         if weights_bar is None:
-            s_bar -= np.einsum("...e,...e->...", o_bar, output)[..., None]
+            row_sums = np.einsum("...e,...e->...", o_bar, output)[..., None]  # (..., N, 1)
+            s_bar -= sum_to(row_sums, (*a.shape[:-1], 1))
         else:
             s_bar = s_bar + weights_bar
             s_bar -= np.einsum("...m,...m->...", s_bar, a)[..., None]
@@ -76,29 +77,6 @@ def _attend(query, key, value, bias, mask, scale):
         )
 
     return output, a, vjp
-
-
-def masked_softmax(scores, mask=None):
-    """Softmax along the last axis over what the mask allows, in place; rows that allow nothing become 0."""
-    real = scores.real if scores.dtype.kind == "c" else scores
-    if mask is None:
-        m = real.max(-1, keepdims=True, initial=-np.inf)  # (..., N, 1)
-    else:  # arithmetic with a few numbers: np.where would take ten times as long
-        keep = mask.astype(real.dtype)  # (..., N, M)   1 or 0
-        m = np.minimum(real, (keep - 0.5) * np.inf).max(-1, keepdims=True, initial=-np.inf)
-    scores -= np.where(m == -np.inf, 0, m)
-    if mask is None:
-        np.exp(scores, out=scores)
-    elif scores.dtype.kind == "c":
-        np.exp(np.where(mask, scores, 0), out=scores)
-        scores *= keep
-    else:
-        np.minimum(scores, 0, out=scores)  # so that no hidden score overflows; the others are ≤ 0 already
-        np.exp(scores, out=scores)
-        scores *= keep
-    total = np.einsum("...m->...", scores)[..., None]  # (..., N, 1)
-    scores /= np.where(total == 0, 1, total)
-    return scores
 
 
 def attention(
@@ -122,35 +100,50 @@ def attention(
     heads serves as many consecutive query heads.
 
     `similarity` is "scaled_dot", "dot", "cosine", "general" with parameters=(W,) or "additive" with
-    parameters=(W_q, W_k, v); see refnp/layers/similarity.py. What a mask hides is not looked at: NaN or infinity in a
-    hidden key or value reaches neither output nor gradients (in PyTorch it does). Zero keys give 0.
+    parameters=(W_q, W_k, v); see refnp/layers/similarity.py. Zero keys give 0.
     `method` is "auto", "full" (all scores at once) or "blocks" (memory O(N + M), equal to rounding).
+
+    What a mask hides is not looked at: NaN or infinity in a hidden key, value or bias, or in a query that may attend to
+    nothing, reaches neither output nor gradients (in PyTorch it does). Who may attend to an infinite value gets an
+    infinite output, to a key with NaN or infinity NaN; their gradients are NaN, but 0 where their cotangents are.
 
     VJP: at `attend`.   Raises ValueError or TypeError naming the argument whose shape or type does not fit.
     """
-    query, key, value = (a if hasattr(a, "dtype") else np.asarray(a, float) for a in (query, key, value))
-    if grouped_heads:
-        return _grouped(query, key, value, mask, bias, similarity, parameters, return_weights, method)
-    shape = _check_shapes(query, key, value)
+    query, key, value = map(_floating, (query, key, value))
+    bias = bias if bias is None or isinstance(bias, Tensor) else np.asarray(bias)
+    shape = _check_shapes(query, key, value, grouped_heads)
     check_parameters(similarity, parameters, query, key)
     mask = check_mask("attention", mask, shape)
     _check_bias(bias, shape)
-    if method not in ("auto", "full", "blocks") or (method == "blocks" and return_weights):
-        raise ValueError(f"attention: method is {method!r}; use 'auto', 'full', or 'blocks' (which keeps no weights)")
-    if mask is not None and not (np.isfinite(raw(key)).all() and np.isfinite(raw(value)).all()):
-        query, key, value = _shielded(query, key, value, mask)
+    _check_method(method, similarity, return_weights)
+    if grouped_heads:
+        groups = key.shape[-3]
+        query, key, value, mask, bias = (_in_groups(a, groups) for a in (query, key, value, mask, bias))
+    if method == "auto":
+        method = "blocks" if shape[-2] * shape[-1] > LONG and not return_weights else "full"
+
+    arrays, put_back = (query, key, value, bias), None
+    if mask is not None and not all_finite(*arrays):
+        *arrays, put_back = shielded(mask, *arrays)
+    results = _attention(*arrays, mask, similarity, parameters, method, return_weights)
+    if put_back is not None:
+        results = tuple(spoil(y, amount) for y, amount in zip(results, put_back, strict=False))
+    if grouped_heads:
+        results = tuple(reshape(y, (*y.shape[:-4], shape[-3], *y.shape[-2:])) for y in results)
+    return results if return_weights else results[0]
+
+
+def _attention(query, key, value, bias, mask, similarity, parameters, method, return_weights) -> tuple:
+    """(O, A) or (O,), of arguments that have been checked."""
     if similarity == "additive":
-        scores = additive_scores(query, key, parameters)
+        scores = additive_scores(query, key, parameters)  # (..., N, M)
         scores = scores if bias is None else scores + bias
         weights = softmax(scores if mask is None else where(mask, scores, -np.inf))
-        output = matmul(weights, value)
-        return (output, weights) if return_weights else output
+        return matmul(weights, value), weights
     query, key, scale = as_dot(query, key, similarity, parameters)
     if return_weights:
         return attend_with_weights(query, key, value, bias, mask=mask, scale=scale)
-    if method == "blocks" or (method == "auto" and shape[-2] * shape[-1] > LONG):
-        return attend_in_blocks(query, key, value, bias, mask=mask, scale=scale)
-    return attend(query, key, value, bias, mask=mask, scale=scale)
+    return ((attend_in_blocks if method == "blocks" else attend)(query, key, value, bias, mask=mask, scale=scale),)
 
 
 def column_attention(query: Any, key: Any, value: Any, *, scaled: bool = True) -> Any:
@@ -158,87 +151,71 @@ def column_attention(query: Any, key: Any, value: Any, *, scaled: bool = True) -
 
     Shapes: query (..., d, M), key (..., d, N), value (..., d_v, N) → (..., d_v, M): the transpose of `attention`.
     `scaled=False` leaves out the √d, as S003 10-15 and 10-16 print it (its line above has it).
+    Raises ValueError as `attention` does.
     """
     query, key, value = (swapaxes(a, -1, -2) for a in (query, key, value))
+    if key.shape[-2] != value.shape[-2]:
+        raise ValueError(
+            f"column_attention: key has {key.shape[-2]} columns but value has {value.shape[-2]}; they must match"
+        )
     return swapaxes(attention(query, key, value, similarity="scaled_dot" if scaled else "dot"), -1, -2)
 
 
-def _shielded(query: Any, key: Any, value: Any, mask: np.ndarray) -> tuple:
-    """Keys and values that are not finite, put out of reach of the queries that may not attend to them.
-
-    A product 0 · NaN would carry them there. Zeros stand in for them, unless a query does attend: its own row of
-    the query becomes NaN then, as its output would be.
-    """
-    bad = ~(np.isfinite(raw(key)).all(-1) & np.isfinite(raw(value)).all(-1))  # (..., M)
-    touched = (mask & bad[..., None, :]).any(-1)  # (..., N)
-    finite = ~bad[..., None]  # (..., M, 1)
-    return where(~touched[..., None], query, np.nan), where(finite, key, 0.0), where(finite, value, 0.0)
+def _in_groups(array: Any, groups: int) -> Any:
+    """A head axis −3 as two: queries (..., G, H/G, N, d) meet keys (..., G, 1, M, d). Length 1 becomes (1, 1)."""
+    if array is None or array.ndim < 3:
+        return array
+    n = array.shape[-3]
+    parts = (groups, n // groups) if n > 1 else (1, 1)
+    return reshape(array, (*array.shape[:-3], *parts, *array.shape[-2:]))
 
 
-def _grouped(query, key, value, mask, bias, similarity, parameters, return_weights, method):
-    """Query heads (..., H, N, d) as (..., G, H/G, N, d) beside keys (..., G, 1, M, d)."""
-    if query.ndim < 3 or key.ndim < 3 or value.ndim < 3:
-        raise ValueError(
-            f"attention: grouped_heads needs a head axis −3; query has shape {query.shape}, key {key.shape}"
-        )
-    heads, groups = query.shape[-3], key.shape[-3]
-    if groups == 0 or heads % groups or value.shape[-3] != groups:
-        raise ValueError(
-            f"attention: {heads} query heads cannot share {groups} key heads and {value.shape[-3]} value heads; "
-            "the first must be a multiple of the others"
-        )
-
-    def split(array: Any) -> Any:  # a head axis of length H becomes (G, H/G); of length 1, (1, 1)
-        if array is None or np.ndim(raw(array)) < 3:
-            return array
-        n = array.shape[-3]
-        parts = (groups, n // groups) if n == heads else (1, 1)
-        return reshape(array, (*array.shape[:-3], *parts, *array.shape[-2:]))
-
-    key, value = (reshape(a, (*a.shape[:-2], 1, *a.shape[-2:])) for a in (key, value))
-    result = attention(
-        split(query),
-        key,
-        value,
-        mask=split(mask),
-        bias=split(bias),
-        similarity=similarity,
-        parameters=parameters,
-        return_weights=return_weights,
-        method=method,
-    )
-    merge = [reshape(r, (*r.shape[:-4], heads, *r.shape[-2:])) for r in (result if return_weights else [result])]
-    return tuple(merge) if return_weights else merge[0]
+def _floating(array: Any) -> Any:
+    """As an array, or a Tensor as it is; whole numbers become float64."""
+    array = array if isinstance(array, Tensor) else np.asarray(array)
+    return array * 1.0 if array.dtype.kind in "biu" else array
 
 
-def _check_shapes(query: Any, key: Any, value: Any) -> tuple[int, ...]:
-    """The shape (..., N, M) of the scores, or ValueError."""
+def _check_shapes(query: Any, key: Any, value: Any, grouped: bool) -> tuple[int, ...]:
+    """The shape (..., N, M) of the scores, with axis −3 the heads of query if keys and values are grouped."""
+    axes = 3 if grouped else 2
     for name, array in (("query", query), ("key", key), ("value", value)):
-        if array.ndim < 2:
-            raise ValueError(f"attention: {name} has shape {array.shape}; it must be (..., tokens, features)")
+        if array.ndim < axes:
+            wanted = "(..., heads, tokens, features)" if grouped else "(..., tokens, features)"
+            raise ValueError(f"attention: {name} has shape {array.shape}; it must be {wanted}")
     if key.shape[-2] != value.shape[-2]:
         raise ValueError(f"attention: key has {key.shape[-2]} rows but value has {value.shape[-2]}; they must match")
     if not query.shape[-1]:
         raise ValueError("attention: query has 0 features; at least one is needed")
+    if grouped:
+        heads, groups, value_groups = (a.shape[-3] for a in (query, key, value))
+        if groups == 0 or heads % groups or value_groups != groups:
+            raise ValueError(
+                f"attention: {heads} query heads cannot share {groups} key heads and {value_groups} value heads; "
+                "the first must be a multiple of the others"
+            )
     try:
-        batch = np.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
+        batch = np.broadcast_shapes(query.shape[:-axes], key.shape[:-axes], value.shape[:-axes])
     except ValueError:
         raise ValueError(
             f"attention: the axes in front of query {query.shape}, key {key.shape} and value {value.shape} "
             "do not broadcast"
         ) from None
-    return (*batch, query.shape[-2], key.shape[-2])
+    return (*batch, *query.shape[-axes:-1], key.shape[-2])
 
 
 def _check_bias(bias: Any, shape: tuple[int, ...]) -> None:
     if bias is None:
         return
-    own = np.shape(raw(bias))
-    if np.asarray(raw(bias)).dtype.kind not in "fc":
-        raise TypeError(f"attention: bias is {np.asarray(raw(bias)).dtype}; pass floats (a boolean goes to mask)")
-    try:
-        fits = np.broadcast_shapes(own, shape) == shape
-    except ValueError:
-        fits = False
-    if not fits:
-        raise ValueError(f"attention: bias has shape {own}; it must broadcast to (..., queries, keys) = {shape}")
+    if bias.dtype.kind not in "fc":
+        raise TypeError(f"attention: bias is {bias.dtype}; pass floats (a boolean goes to mask)")
+    if not fits(bias.shape, shape):
+        raise ValueError(f"attention: bias has shape {bias.shape}; it must broadcast to (..., queries, keys) = {shape}")
+
+
+def _check_method(method: str, similarity: str, return_weights: bool) -> None:
+    if method not in ("auto", "full", "blocks"):
+        raise ValueError(f"attention: method is {method!r}; use 'auto', 'full' or 'blocks'")
+    if method == "blocks" and (return_weights or similarity == "additive"):
+        what = "keeps no weights" if return_weights else "does not know similarity 'additive'"
+        raise ValueError(f"attention: method 'blocks' {what}; use 'full'")

@@ -5,8 +5,9 @@ A new block of keys with maximum m' changes the maximum to m* = max(m, m'), and
 
     ℓ ← ℓ exp(m − m*) + Σ_new exp(s_j − m*)        o ← o exp(m − m*) + Σ_new exp(s_j − m*) v_j
 
-At the end O = o / ℓ, and λ = m + log ℓ is all that the way back needs: it makes each block of weights again,
-A_ij = exp(s_ij − λ_i). Memory is O(N + M) forward and backward.
+At the end O = o / ℓ, and m and ℓ are all that the way back needs: they make each block of weights again,
+A_ij = exp(s_ij − m_i) / ℓ_i, where the division is done once and for all to the row Ō_i. Memory is O(N + M) forward
+and backward. Blocks that a mask hides altogether are left out, which halves the work under a causal one.
 
 Source: Milakov & Gimelshein, arXiv 1805.02867 (online softmax); Rabe & Staats, arXiv 2112.05682; Dao et al.,
 arXiv 2205.14135 (backward).
@@ -36,30 +37,33 @@ def attend_in_blocks(query, key, value, bias=None, *, mask=None, scale=None):
     q = _heads(query if scale is None else query * scale, leading)
     k, v = _heads(key, leading), _heads(value, leading)
     parts = [None if x is None else np.broadcast_to(x, (*leading, n, m)) for x in (bias, mask)]
-    dtype = np.result_type(query, key, value, *(() if bias is None else (bias,)))
-    output = np.zeros((*leading, n, value.shape[-1]), dtype)
-    log_total = np.zeros((*leading, n, 1), dtype)
+    of_scores = np.result_type(q, k, *(() if bias is None else (bias,)))
+    output = np.zeros((*leading, n, v.shape[-1]), np.result_type(of_scores, v))
+    top, total = np.zeros((2, *leading, n, 1), of_scores)  # m and ℓ
     heads = list(np.ndindex(leading))
     pieces = [(head, rows) for head in heads for rows in _cut(n, QUERIES)]
 
     def forward(i):
         head, rows = pieces[i]
-        output[head][rows], log_total[head][rows] = _online_softmax(q[head][rows], k[head], v[head], parts, head, rows)
+        output[head][rows], top[head][rows], total[head][rows] = _online_softmax(
+            q[head][rows], k[head], v[head], parts, head, rows
+        )
 
     run_all(forward, len(pieces))
 
     def vjp(o_bar):
-        q_bar, k_bar, v_bar = (np.zeros((*leading, *x.shape[-2:]), np.result_type(dtype, o_bar)) for x in (q, k, v))
-        bias_bar = None if bias is None else np.zeros(bias.shape, q_bar.dtype)
+        q_bar, k_bar, v_bar = (np.zeros(x.shape, np.result_type(output, o_bar)) for x in (q, k, v))
+        bias_bar = None if bias is None else np.zeros((1,) * (2 - bias.ndim) + bias.shape, q_bar.dtype)
+        o_bar = o_bar / total  # (..., N, d_v)
         dot = np.einsum("...e,...e->...", o_bar, output)[..., None]  # (..., N, 1)
 
         def backward(i):
             head = heads[i]
             for rows in _cut(n, QUERIES):
-                for columns in _cut(m, KEYS):
+                for columns in _visible(m, parts, head, rows):
                     a = _scores(q[head][rows], k[head][columns], parts, head, rows, columns)
-                    a -= log_total[head][rows]
-                    np.exp(a, out=a)
+                    a -= top[head][rows]
+                    np.exp(a, out=a)  # ℓ A
                     s_bar = o_bar[head][rows] @ v[head][columns].T
                     s_bar -= dot[head][rows]
                     s_bar *= a
@@ -76,19 +80,18 @@ def attend_in_blocks(query, key, value, bias=None, *, mask=None, scale=None):
                 backward(i)
         if scale is not None:
             q_bar *= scale
-        return q_bar, k_bar, v_bar, bias_bar
+        return q_bar, k_bar, v_bar, None if bias is None else bias_bar.reshape(bias.shape)
 
     return output, vjp
 
 
 def _online_softmax(q, k, v, parts, head, rows):
-    """Output and λ for a block of queries, from all keys block by block."""
+    """Output, m and ℓ for a block of queries, from all keys block by block; 0, 0 and 1 where none is allowed."""
     top = np.full((len(q), 1), -np.inf, q.real.dtype)
     total = output = None
-    for columns in _cut(len(k), KEYS):
+    for columns in _visible(len(k), parts, head, rows):
         scores = _scores(q, k[columns], parts, head, rows, columns)
-        real = scores.real if scores.dtype.kind == "c" else scores
-        new_top = np.maximum(top, real.max(-1, keepdims=True))
+        new_top = np.maximum(top, scores.real.max(-1, keepdims=True))
         shift = np.where(new_top == -np.inf, 0, new_top)
         scores -= shift
         np.exp(scores, out=scores)
@@ -103,10 +106,10 @@ def _online_softmax(q, k, v, parts, head, rows):
             output += block_output
         top = new_top
     if total is None:
-        return 0, 0
+        return 0, 0, 1
     empty = total == 0
     total = np.where(empty, 1, total)
-    return output / total, np.where(empty, 0, top) + np.log(total)
+    return output / total, np.where(empty, 0, top), total
 
 
 def _scores(q, k, parts, head, rows, columns):
@@ -130,6 +133,13 @@ def _add_block(bias_bar, block, head, rows, columns):
     if at.shape[1] == 1:
         columns, block = slice(0, 1), block.sum(1, keepdims=True)
     at[rows, columns] += block
+
+
+def _visible(length, parts, head, rows):
+    """The blocks of keys of which the mask shows at least one to at least one of these queries."""
+    _, mask = parts
+    blocks = _cut(length, KEYS)
+    return blocks if mask is None else [columns for columns in blocks if mask[head][rows, columns].any()]
 
 
 def _heads(x, leading):

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from refnp.autograd.blocks import floating
+from refnp.autograd.elementwise import log1p_of
 from refnp.autograd.linalg import solve_lower
 from refnp.autograd.primitive import primitive
 from refnp.layers.counted import broadcast_shape, check_positive, common_shape, numbers, product
@@ -92,8 +94,8 @@ def multivariate_normal_kl(mean_p, factor_p, mean_q, factor_q):
 def categorical_kl(logits_p, logits_q):
     """KL of categorical distributions, Σ_c p_c (log p_c − log q_c) = Σ_c p_c φ(δ_c) with δ_c = log q_c − log p_c,
 
-    for Σ p_c (e^δ_c − 1) = Σ (q_c − p_c) = 0. A class with p_c = 0 adds q_c, its part of that sum; one with q_c = 0
-    and p_c > 0 makes the divergence +∞.
+    for Σ p_c (e^δ_c − 1) = Σ (q_c − p_c) = 0. A class with logit −∞ in p adds q_c, its part of that sum; one with
+    logit −∞ only in q makes the divergence +∞.
     Shapes: logits (..., V) each, classes last → KL (...).
     Raises ValueError if the numbers of classes differ, or if no class is possible.
     VJP, for logits a of p and b of q: ā_c = −k̄ p_c (δ_c + KL), b̄_c = k̄ (q_c − p_c) = k̄ p_c (e^δ_c − 1).
@@ -107,16 +109,18 @@ def categorical_kl(logits_p, logits_q):
     shape = broadcast_shape("categorical_kl", logits_p=log_p.shape, logits_q=log_q.shape)
     log_p, log_q = np.broadcast_to(log_p, shape), np.broadcast_to(log_q, shape)
     p, q = np.exp(log_p), np.exp(log_q)
-    delta = np.where(p == 0, 0, log_q - np.where(p == 0, 0, log_p))  # (..., V)
+    possible = log_p.real != -np.inf  # (..., V)
+    delta = log_ratio(floating(logits_p), floating(logits_q), log_p, log_q)  # (..., V)
     near = np.abs(delta.real) < 1
     small = np.where(near, delta, 0)
     far = np.where(near, 0, q - p - product(p, np.where(near, 0, delta)))
-    value = (far + p * exponential_excess(small) + np.where(p == 0, q, 0)).sum(-1)  # (...)
+    far = np.where(delta.real == -np.inf, np.inf, far)  # p > 0 even where its exponential underflows
+    value = (far + p * exponential_excess(small) + np.where(possible, 0, q)).sum(-1)  # (...)
     infinite = np.isposinf(value.real)[..., None]  # (..., 1)
 
     def vjp(bar):
         slope = np.where(infinite, 0, delta + np.where(infinite, 0, value[..., None]))  # (..., V)
-        b_bar = np.where(near & (p != 0), p * np.expm1(small), q - p) * bar[..., None]
+        b_bar = np.where(near & possible, p * np.expm1(small), q - p) * bar[..., None]
         return -product(bar[..., None] * p, slope), b_bar
 
     return value, vjp
@@ -136,10 +140,26 @@ def ratio_excess(t, numerator, denominator):
     g = small * s - 2 * s * s * s * series
     ratio = np.where(near, 1, numerator / denominator)
     representable = (ratio.real > np.finfo(ratio.dtype).tiny) & (ratio.real < np.inf)
-    log_ratio = np.where(
-        representable, np.log(np.where(representable, ratio, 1)), np.log(numerator) - np.log(denominator)
-    )
-    return 0.5 * t * t + np.where(near, g, t - log_ratio)
+    difference = np.log(numerator) - np.log(denominator)
+    far = t - np.where(representable, np.log(np.where(representable, ratio, 1)), difference)
+    return 0.5 * t * t + np.where(near, g, far)
+
+
+def log_ratio(a, b, log_p, log_q):
+    """δ = log q − log p of two rows of logits, 0 where a logit of p is −∞.
+
+    In a row where the differences c = b − a vary little, so does δ, and log q − log p would lose its digits. There
+    Σ q = 1 says q_i = p_i exp(c_i)/Σ_j p_j exp(c_j), and δ = c − log(1 + Σ_j p_j (e^c_j − 1)) loses none.
+    """
+    possible = log_p.real != -np.inf
+    delta = np.where(possible, log_q - np.where(possible, log_p, 0), 0)
+    likeliest = log_p.real.argmax(-1)[..., None]
+    c = np.where(possible, b - np.where(possible, a, 0), 0)
+    middle = np.take_along_axis(c, likeliest, -1)  # a constant in all logits changes nothing
+    c = c - np.where(np.isfinite(middle), middle, 0)
+    near = (np.abs(c.real) < 1).all(-1, keepdims=True) & (possible | (log_q.real == -np.inf)).all(-1, keepdims=True)
+    c = np.where(near, c, 0)
+    return np.where(near & possible, c - log1p_of((np.exp(log_p) * np.expm1(c)).sum(-1, keepdims=True)), delta)
 
 
 def exponential_excess(delta):

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd import Parameter, take
+from refnp.autograd import Parameter, Tensor, take
+from refnp.autograd.blocks import floating
 from refnp.autograd.primitive import raw
 from refnp.layers.module import Module
 
@@ -25,16 +26,17 @@ def embedding(tokens: Any, table: Any, *, scaled: bool = False) -> Any:
     table is a matrix.
     """
     tokens = np.asarray(raw(tokens))
-    shape = np.shape(raw(table))
-    if len(shape) != 2:
-        raise ValueError(f"embedding: table has shape {shape}; it must be (vocabulary, features)")
-    if tokens.dtype.kind not in "iu":
+    table = table if isinstance(table, Tensor) else floating(table)
+    if table.ndim != 2:
+        raise ValueError(f"embedding: table has shape {table.shape}; it must be (vocabulary, features)")
+    if tokens.dtype.kind not in "iu" and tokens.size:  # an empty list is an array of floats
         raise TypeError(f"embedding: tokens are {tokens.dtype}; pass integers")
-    if tokens.size and (tokens.min() < 0 or tokens.max() >= shape[0]):
-        bad = tokens[(tokens < 0) | (tokens >= shape[0])].flat[0]
-        raise IndexError(f"embedding: token {bad} is not in a vocabulary of {shape[0]}; use 0 to {shape[0] - 1}")
+    vocabulary, features = table.shape
+    if tokens.size and (tokens.min() < 0 or tokens.max() >= vocabulary):
+        bad = tokens[(tokens < 0) | (tokens >= vocabulary)].flat[0]
+        raise IndexError(f"embedding: token {bad} is not in a vocabulary of {vocabulary}; use 0 to {vocabulary - 1}")
     rows = take(table, tokens)
-    return rows * np.sqrt(np.asarray(shape[1], raw(table).real.dtype)) if scaled else rows
+    return rows * np.sqrt(np.asarray(features, raw(table).real.dtype)) if scaled else rows
 
 
 class Embedding(Module):

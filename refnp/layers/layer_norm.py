@@ -24,7 +24,7 @@ def layer_norm(x, gain=1.0, shift=0.0, *, eps=1e-5, out=None):
 
     Shapes: x (..., D), gain and shift (D,) or scalars → y (..., D); over several axes, gain and shift have their shape.
     The variance is the population's, taken from the centred values (E[x²] − E[x]² would cancel).
-    A constant row gives x̂ = 0, so y = β, with ε = 0 too (there S002 divides by zero).
+    A constant row gives x̂ = 0, so y = β, with ε = 0 too (there S002 divides by zero; the gradient is 0).
     Raises ValueError if an axis is empty or out of range, if ε is negative, or if gain or shift do not fit.
 
     VJP, with s = √(σ² + ε) and ŷ = γ ȳ. Both μ and σ depend on every xᵢ; the chain rule through
@@ -33,20 +33,11 @@ def layer_norm(x, gain=1.0, shift=0.0, *, eps=1e-5, out=None):
         x̄ = (ŷ − mean(ŷ) − x̂ mean(ŷ x̂)) / s        γ̄ = Σ_rows ȳ x̂        β̄ = Σ_rows ȳ
     """
     check_rows("layer_norm", x, eps, gain=gain, shift=shift)
-    features = x.shape[-1]
-    unit = x - row_mean(x)  # (R, D)
-    left = row_mean(unit)  # (R, 1)   not quite 0, since μ was rounded
-    square = row_dot(unit, unit) / features  # (R, 1)
-    if (np.abs(left.real) > np.finfo(x.dtype).eps / 4 * np.sqrt(square.real)).any():  # μ is large beside σ
-        unit -= left
-        square = row_dot(unit, unit) / features
-    scale = np.sqrt(square + eps)  # (R, 1)
-    scale = np.where(scale == 0, 1, scale)
-    unit /= scale  # (R, D)   x̂
+    unit, scale = normalized(x, eps, centre=True)  # (R, D), (R, 1)   x̂, s
 
     def vjp(y_bar):
         x_bar = y_bar * gain  # (R, D)   ŷ
-        along = row_dot(x_bar, unit) / features  # (R, 1)
+        along = row_dot(x_bar, unit) / x.shape[-1]  # (R, 1)
         x_bar -= row_mean(x_bar)
         x_bar -= unit * along
         x_bar /= scale
@@ -65,19 +56,16 @@ def rms_norm(x, gain=1.0, *, eps=1e-5, out=None):
         yᵢ = γᵢ x̂ᵢ,   x̂ᵢ = xᵢ / s,   s = √((1/D) Σᵢ xᵢ² + ε)
 
     Shapes: x (..., D), gain (D,) or scalar → y (..., D).
-    A row of zeros gives 0, with ε = 0 too.   Raises ValueError as layer_norm does.
+    A row of zeros gives 0, with ε = 0 too (and gradient 0).   Raises ValueError as layer_norm does.
     VJP: layer_norm's without the mean, x̄ = (ŷ − x̂ mean(ŷ x̂)) / s with ŷ = γ ȳ, and γ̄ = Σ_rows ȳ x̂.
     Source: Zhang & Sennrich (2019), eq. 4 (no ε); PyTorch's default ε is the dtype's machine epsilon.
     """
     check_rows("rms_norm", x, eps, gain=gain)
-    features = x.shape[-1]
-    scale = np.sqrt(row_dot(x, x) / features + eps)  # (R, 1)
-    scale = np.where(scale == 0, 1, scale)
-    unit = x / scale  # (R, D)   x̂
+    unit, scale = normalized(x, eps, centre=False)  # (R, D), (R, 1)   x̂, s
 
     def vjp(y_bar):
         x_bar = y_bar * gain  # (R, D)   ŷ
-        x_bar -= unit * (row_dot(x_bar, unit) / features)
+        x_bar -= unit * (row_dot(x_bar, unit) / x.shape[-1])
         x_bar /= scale
         return x_bar, per_feature(y_bar, unit, gain)
 
@@ -110,13 +98,49 @@ class RMSNorm(Module):
         return rms_norm(x, self.gain, eps=self.eps)
 
 
+def normalized(x, eps, *, centre):
+    """x̂ = x / s and s = √(mean(x²) + ε) of each row, which loses its mean first if it is to be centred.
+
+    Shapes: x (R, D) → x̂ (R, D), s (R, 1).   A row of zeros with ε = 0 gets s = ∞, and so x̂ = 0 and gradient 0.
+    Where squares leave the range of the type, a row is taken in units of its own size, a power of two.
+    """
+    unit, scale, in_range = _normalized(x, eps, centre)
+    if not in_range.all():
+        size = np.maximum(np.abs(x.real).max(-1, keepdims=True), eps**0.5)  # (R, 1)
+        rows = np.flatnonzero(~in_range & (size > 0) & (size < np.inf))
+        own = np.ldexp(np.ones_like(size), np.frexp(size)[1] - 1)[rows]
+        unit[rows], scale[rows], _ = _normalized(x[rows] / own, eps / own / own, centre)
+        scale[rows] *= own
+    return unit, scale
+
+
+def _normalized(x, eps, centre):
+    """x̂ and s as above, and whether no square was lost: too large, or too small beside D others."""
+    features, numbers = x.shape[-1], np.finfo(x.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        unit = x - row_mean(x) if centre else x  # (R, D)
+        square = row_dot(unit, unit) / features  # (R, 1)
+        left = row_mean(unit) if centre else np.zeros_like(square)  # (R, 1)   not quite 0, since μ was rounded
+        far = np.abs(left.real) > numbers.eps / 4 * np.sqrt(square.real)  # μ is large beside σ
+        if far.any():
+            unit -= np.where(far, left, 0)
+            square = row_dot(unit, unit) / features
+        square += eps
+        scale = np.sqrt(square)
+        scale = np.where(scale.real == 0, np.inf, scale)
+        unit = np.divide(unit, scale, out=unit if centre else None)
+    return unit, scale, (features * numbers.tiny <= square.real) & (square.real < np.inf)
+
+
 def row_mean(x):
     """(1/D) Σᵢ xᵢ of each row, (R, D) → (R, 1)."""
     return row_sum(x) / x.shape[-1]
 
 
 def per_feature(y_bar, factor, parameter):
-    """Σ_rows ȳ · factor in the shape of the parameter: (D,), or a number."""
+    """Σ_rows ȳ · factor in the shape of the parameter, (D,) or (); a Python number is a constant and gets None."""
+    if isinstance(parameter, (int, float)):
+        return None
     if not np.ndim(parameter):
         return y_bar.sum() if factor is None else np.einsum("rd,rd->", y_bar, factor)
     return np.einsum("rd->d", y_bar) if factor is None else np.einsum("rd,rd->d", y_bar, factor)
@@ -126,10 +150,11 @@ def check_rows(name, x, eps, **parameters):
     """ValueError unless rows have features, ε ≥ 0, and every parameter is a scalar or one number per feature."""
     if not x.shape[-1]:
         raise ValueError(f"{name}: x has no features along the normalised axis; it must not be empty")
-    if eps < 0:
+    if not eps >= 0:
         raise ValueError(f"{name}: eps is {eps}; it must be 0 or positive")
     for argument, value in parameters.items():
         if np.shape(value) not in ((), (x.shape[-1],)):
             raise ValueError(
-                f"{name}: {argument} has shape {np.shape(value)}, x has {x.shape[-1]} features to normalise"
+                f"{name}: {argument} has shape {np.shape(value)}, x has {x.shape[-1]} features to normalise; "
+                "pass one number for each, in the shape of the normalised axes"
             )

@@ -1,7 +1,8 @@
 """Masks: who may attend to whom.
 
 A mask is a boolean array that broadcasts to (..., N, M), queries by keys. **True = may attend**, everywhere in refnp.
-A query that may attend to nothing gets 0. Masks are combined with & and |, or with `combine`.
+A query that may attend to nothing gets 0. Masks are combined with & and |, or with `combine`. What a mask hides is not
+looked at: see `shielded`.
 
 Source: S002 §1.6, eq. 7 (its −∞ above the diagonal is False here).
 Elsewhere: True = may attend in PyTorch's scaled_dot_product_attention, ONNX, flax, Keras; True = masked out in
@@ -10,17 +11,21 @@ torch.nn.MultiheadAttention and nn.Transformer.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
+
+from refnp.autograd import where
+from refnp.autograd.primitive import primitive, raw
 
 
 def causal(queries: int, keys: int | None = None, *, align: str = "top_left") -> np.ndarray:
     """Each query attends to keys up to its own place: (N, M) booleans, lower triangular.
 
-    With fewer queries than keys, which key is a query's own place is a convention: `align="top_left"` lets query i see
-    keys j ≤ i (PyTorch's is_causal), "bottom_right" j ≤ i + M − N, so that the last query sees all (ONNX opset 24,
-    flash-attention, decoding with a cache).
+    With unequal lengths, which key is a query's own place is a convention: `align="top_left"` lets query i see keys
+    j ≤ i (PyTorch's is_causal), "bottom_right" j ≤ i + M − N, so that the last query sees all (ONNX opset 24,
+    flash-attention, decoding with a cache), and the first N − M queries nothing if there are more of them than keys.
     Raises ValueError for negative lengths or another `align`.
     """
     keys = queries if keys is None else keys
@@ -49,24 +54,29 @@ def blocks(query_segments: Any, key_segments: Any = None) -> np.ndarray:
     """Queries attend to the keys of their own segment only, as when several sequences are packed into one.
 
     Shapes: segment numbers (..., N) and (..., M) (the queries' again by default) → (..., N, M).
+    Raises ValueError for a single number in place of a sequence.
     """
     query_segments = np.asarray(query_segments)
     key_segments = query_segments if key_segments is None else np.asarray(key_segments)
+    if not query_segments.ndim or not key_segments.ndim:
+        raise ValueError("blocks: segments are a single number; pass one for each token, (..., N) and (..., M)")
     return query_segments[..., :, None] == key_segments[..., None, :]
 
 
 def combine(*masks: Any) -> np.ndarray | None:
-    """What all masks allow; None allows everything.   Raises TypeError unless masks are boolean."""
+    """What all masks allow; None allows everything.
+
+    Raises TypeError unless masks are boolean, ValueError unless their shapes broadcast.
+    """
     given = [np.asarray(mask) for mask in masks if mask is not None]
     for mask in given:
         if mask.dtype != bool:
             raise TypeError(f"combine: a mask is {mask.dtype}; pass booleans, True = may attend")
-    if not given:
-        return None
-    result = given[0]
-    for mask in given[1:]:
-        result = result & mask
-    return result
+    try:
+        return functools.reduce(np.logical_and, given) if given else None
+    except ValueError:
+        shapes = ", ".join(str(mask.shape) for mask in given)
+        raise ValueError(f"combine: masks of shapes {shapes} do not broadcast") from None
 
 
 def check_mask(name: str, mask: Any, shape: tuple[int, ...]) -> np.ndarray | None:
@@ -76,10 +86,59 @@ def check_mask(name: str, mask: Any, shape: tuple[int, ...]) -> np.ndarray | Non
     mask = np.asarray(mask)
     if mask.dtype != bool:
         raise TypeError(f"{name}: mask is {mask.dtype}; pass booleans, True = may attend")
-    try:
-        fits = np.broadcast_shapes(mask.shape, shape) == shape
-    except ValueError:
-        fits = False
-    if not fits:
+    if not fits(mask.shape, shape):
         raise ValueError(f"{name}: mask has shape {mask.shape}; it must broadcast to (..., queries, keys) = {shape}")
     return mask
+
+
+def fits(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    """Whether an array of `shape` broadcasts to exactly the shape `target`."""
+    try:
+        return np.broadcast_shapes(shape, target) == target
+    except ValueError:
+        return False
+
+
+def all_finite(*arrays: Any) -> bool:
+    """True if no array holds NaN or infinity; None is no array."""
+    return all(np.isfinite(raw(a)).all() for a in arrays if a is not None)
+
+
+def shielded(mask: np.ndarray, query: Any, key: Any, value: Any, bias: Any) -> tuple:
+    """(query, key, value, bias) with 0 for NaN and infinity, and (spoilt, lost) to put them back where they are seen.
+
+    A mask alone does not hide them: a weight of 0 times NaN is NaN, forward and backward. So zeros stand in for rows of
+    query and key that are not finite, for such elements of value, and for elements of bias that are hidden, NaN or ∞
+    (−∞ is weight 0); and `spoil` gives NaN and infinities to those who do look at them. `lost` (..., N, 1) is NaN for a
+    query that may attend to something, if itself, a key or a bias there is not finite. `spoilt` (..., N, d_v) is that,
+    and what is not finite among the values it may attend to, added up: ∞, −∞ or NaN.
+    """
+    bad_query, bad_key = (~np.isfinite(raw(a)).all(-1) for a in (query, key))  # (..., N), (..., M)
+    mask = np.broadcast_to(mask, np.broadcast_shapes(mask.shape, (bad_query.shape[-1], bad_key.shape[-1])))
+    bad = bad_query[..., :, None] | bad_key[..., None, :]  # (..., N, M)
+    if bias is not None:
+        usable = raw(bias).real < np.inf
+        bad, bias = bad | ~usable, where(mask & usable, bias, 0.0)
+    v = raw(value).real  # (..., M, d_v)
+    lost = np.where((mask & bad).any(-1, keepdims=True), np.nan, 0).astype(v.dtype)  # (..., N, 1)
+    spoilt = lost
+    with np.errstate(invalid="ignore"):  # ∞ − ∞
+        for amount, found in ((np.inf, v == np.inf), (-np.inf, v == -np.inf), (np.nan, np.isnan(v))):
+            spoilt = spoilt + np.where(mask @ found, amount, 0).astype(v.dtype)  # (..., N, d_v)
+    query = where(~bad_query[..., None], query, 0.0)
+    key = where(~bad_key[..., None], key, 0.0)
+    value = where(np.isfinite(v), value, 0.0)
+    return query, key, value, bias, (spoilt, lost)
+
+
+@primitive
+def spoil(x, amount):
+    """y = x + amount, where amount is 0, or else ∞, −∞ or NaN.
+
+    VJP: x̄ = ȳ where amount is 0; elsewhere NaN, but 0 where ȳ is 0: what nobody asks about has no gradient.
+    """
+
+    def vjp(y_bar):
+        return np.where((amount != 0) & (y_bar != 0), np.nan, y_bar), None
+
+    return x + amount, vjp

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import Parameter
+from refnp.autograd.primitive import raw
+from refnp.autograd.trees import map_leaves
 
 
 class Module:
@@ -22,12 +24,20 @@ class Module:
         raise TypeError(f"{type(self).__name__} has no __call__; a module must define what it computes")
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """(path, Parameter) pairs in the order of assignment; a parameter that is shared comes once."""
+        """(path, Parameter) pairs in the order of assignment; a parameter that is shared comes once, by its first name.
+
+        Raises ValueError if two different parameters have the same name.
+        """
         seen: set[int] = set()
+        names: set[str] = set()
         for name, parameter in _walk("", vars(self)):
-            if id(parameter) not in seen:
-                seen.add(id(parameter))
-                yield name, parameter
+            if id(parameter) in seen:
+                continue
+            if name in names:
+                raise ValueError(f"{type(self).__name__} has two parameters named {name}; give a dict other keys")
+            seen.add(id(parameter))
+            names.add(name)
+            yield name, parameter
 
     def parameters(self) -> list[Parameter]:
         """All parameters, in the order of `named_parameters`."""
@@ -50,7 +60,7 @@ class Module:
         own = dict(self.named_parameters())
         wrong = [f"missing {name}" for name in own if name not in state]
         wrong += [f"unexpected {name}" for name in state if name not in own]
-        arrays = {name: np.asarray(value) for name, value in state.items() if name in own}
+        arrays = {name: np.asarray(raw(value)) for name, value in state.items() if name in own}
         for name, array in arrays.items():
             if array.dtype.kind not in "biufc":
                 wrong.append(f"{name} is {array.dtype}, not numbers")
@@ -67,12 +77,15 @@ class Module:
         """A copy of the module that computes with `values`, arrays or Tensors by name, in place of its parameters.
 
         `lambda values: loss(module.bind(values)(x))` is a function of the parameters, for `grad`, `hvp` and the like.
-        Raises ValueError unless the names are exactly the parameters'.
+        Raises ValueError unless names and shapes are exactly the parameters'.
         """
-        own = [name for name, _ in self.named_parameters()]
+        own = dict(self.named_parameters())
         if set(own) != set(values):
-            raise ValueError(f"bind: {type(self).__name__} has parameters {own}, values are named {list(values)}")
-        new = {id(parameter): values[name] for name, parameter in self.named_parameters()}
+            raise ValueError(f"bind: {type(self).__name__} has parameters {[*own]}, values are named {[*values]}")
+        for name, parameter in own.items():
+            if np.shape(raw(values[name])) != parameter.shape:
+                raise ValueError(f"bind: {name} has shape {np.shape(raw(values[name]))}, not {parameter.shape}")
+        new = {id(parameter): values[name] for name, parameter in own.items()}
         return _substituted(self, new)
 
     def astype(self, dtype: Any) -> Module:
@@ -98,15 +111,12 @@ def _walk(path: str, value: Any) -> Iterator[tuple[str, Parameter]]:
             yield from _walk(f"{path}.{key}" if path else str(key), item)
 
 
-def _substituted(value: Any, new: dict[int, Any]) -> Any:
-    if isinstance(value, Parameter):
-        return new[id(value)]
-    if isinstance(value, Module):
-        twin = copy.copy(value)
-        vars(twin).update({key: _substituted(item, new) for key, item in vars(value).items()})
-        return twin
-    if isinstance(value, (list, tuple)):
-        return type(value)(_substituted(item, new) for item in value)
-    if isinstance(value, dict):
-        return {key: _substituted(item, new) for key, item in value.items()}
-    return value
+def _substituted(module: Module, new: dict[int, Any]) -> Module:
+    def substitute(leaf: Any) -> Any:
+        if isinstance(leaf, Parameter):
+            return new[id(leaf)]
+        return _substituted(leaf, new) if isinstance(leaf, Module) else leaf
+
+    twin = copy.copy(module)
+    vars(twin).update(map_leaves(substitute, vars(module)))
+    return twin

@@ -91,8 +91,13 @@ class MultiHeadAttention(Module):
 
 
 def split_heads(x: Any, heads: int) -> Any:
-    """(..., N, h·d) → (..., h, N, d): the features of a token, cut into the heads' shares."""
+    """(..., N, h·d) → (..., h, N, d): the features of a token, cut into the heads' shares.
+
+    Raises ValueError if they do not divide.
+    """
     *batch, n, features = x.shape
+    if features % heads:
+        raise ValueError(f"split_heads: {heads} heads do not divide {features} features equally")
     x = reshape(x, (*batch, n, heads, features // heads))
     axes = tuple(range(len(batch)))
     return transpose(x, (*axes, len(axes) + 1, len(axes), len(axes) + 2))
@@ -110,4 +115,5 @@ def _over_heads(array: Any) -> Any:
     """(..., N, M) → (..., 1, N, M), so that a mask or bias serves every head."""
     if array is None or np.ndim(raw(array)) < 3:
         return array
-    return reshape(array, (*array.shape[:-2], 1, *array.shape[-2:]))
+    shape = np.shape(raw(array))
+    return reshape(array, (*shape[:-2], 1, *shape[-2:]))

@@ -3,21 +3,21 @@
     average:  y[p] = (1/k) Σ_t x[s p + t − a]      maximum:  y[p] = max_t x[s p + t − a]      upsample:  y[i] = x[⌊i/f⌋]
 
 Each channel for itself; k is the number of places in a window, over all axes. Channels come first, (B, C, *lengths).
-The work is a loop over the taps t, the places in a window: for each, one strided slice of the whole input.
+The work is a loop over the taps t, the places in a window: for each, one strided slice of the input.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from refnp.autograd.blocks import floating
+from refnp.autograd.blocks import BLOCK, floating, run_all
 from refnp.autograd.primitive import primitive
 from refnp.layers.convolution_checks import axes_of_convolution, pairs, per_axis
-from refnp.layers.windows import Axes, read
+from refnp.layers.windows import Axes, even, read
 
 
 @primitive
@@ -33,18 +33,29 @@ def average_pool(x, size, *, stride=None, padding=0):
     """
     x, axes = _windows("average_pool", x, size, stride, padding)
     count = math.prod(axis.kernel for axis in axes)
-    slices = _taps(_padded(x, axes, 0.0), axes)
-    y = next(slices).copy()
-    for tap in slices:
-        y += tap
-    y /= count
+    y = np.empty((*x.shape[:2], *(axis.positions for axis in axes)), x.dtype)
+
+    def forward(part):
+        room = y[part]
+        room[...] = 0
+        for tap in _taps(_padded(x[part], axes, 0.0), axes):
+            room += tap
+        room /= count
+
+    _in_parts(forward, y)
 
     def vjp(y_bar):
-        room, inner = _room(x, axes, y_bar.dtype)
-        share = y_bar / count
-        for tap in _taps(room, axes):
-            tap += share
-        return (room[inner],)
+        x_bar = np.empty(x.shape, y_bar.dtype)
+
+        def backward(part):
+            share = y_bar[part] / count
+            room, inner = _room(x[part], axes, y_bar.dtype)
+            for tap in _taps(room, axes):
+                tap += share
+            x_bar[part] = room[inner]
+
+        _in_parts(backward, y)
+        return (x_bar,)
 
     return y, vjp
 
@@ -59,23 +70,33 @@ def max_pool(x, size, *, stride=None, padding=0):
     VJP: ȳ[p] goes to the largest number of window p; among equals, the kink, to the first (as PyTorch; JAX too).
     """
     x, axes = _windows("max_pool", x, size, stride, padding)
-    padded = _padded(x, axes, -np.inf)
-    slices = _taps(padded, axes)
-    y = next(slices).copy()
-    for tap in slices:
-        if x.dtype.kind == "c":
-            np.copyto(y, tap, where=tap.real > y.real)
-        else:
-            np.maximum(y, tap, out=y)
+    y = np.empty((*x.shape[:2], *(axis.positions for axis in axes)), x.dtype)
+
+    def forward(part):
+        room = y[part]
+        room[...] = -np.inf
+        for tap in _taps(_padded(x[part], axes, -np.inf), axes):
+            if x.dtype.kind == "c":
+                np.copyto(room, tap, where=tap.real > room.real)
+            else:
+                np.maximum(room, tap, out=room)
+
+    _in_parts(forward, y)
 
     def vjp(y_bar):
-        room, inner = _room(x, axes, y_bar.dtype)
-        waiting = np.ones(y.shape, bool)
-        for tap, source in zip(_taps(room, axes), _taps(padded, axes), strict=True):
-            here = waiting & (source.real == y.real)
-            tap += np.where(here, y_bar, 0)
-            waiting &= ~here
-        return (room[inner],)
+        x_bar = np.empty(x.shape, y_bar.dtype)
+
+        def backward(part):
+            waiting = np.ones(y[part].shape, bool)  # for the place that ȳ goes to
+            room, inner = _room(x[part], axes, y_bar.dtype)
+            for tap, source in zip(_taps(room, axes), _taps(_padded(x[part], axes, -np.inf), axes), strict=True):
+                here = waiting & (source.real == y[part].real)
+                tap += np.where(here, y_bar[part], 0)
+                waiting &= ~here
+            x_bar[part] = room[inner]
+
+        _in_parts(backward, y)
+        return (x_bar,)
 
     return y, vjp
 
@@ -137,3 +158,11 @@ def _taps(padded: np.ndarray, axes: Axes) -> Iterator[np.ndarray]:
         lasts = [t + (axis.positions - 1) * axis.stride for t, axis in zip(tap, axes, strict=True)]
         places = [slice(t, last + 1, axis.stride) for t, last, axis in zip(tap, lasts, axes, strict=True)]
         yield padded[(slice(None), slice(None), *places)]
+
+
+def _in_parts(work: Callable[[tuple[slice, slice]], None], y: np.ndarray) -> None:
+    """work((samples, channels)) for parts of y that fit in the cache, on several threads."""
+    batch, channels = y.shape[:2]
+    most = BLOCK // max(1, math.prod(y.shape[2:]))
+    parts = [(b, c) for b in even(batch, most // max(1, channels)) for c in even(channels, most)]
+    run_all(lambda i: work(parts[i]), len(parts))

@@ -42,9 +42,9 @@ def one_over_root(query: np.ndarray) -> Any:
 
 
 def unit_rows(x: Any) -> Any:
-    """Rows divided by their length; a row of zeros stays 0, and so is its cosine with anything."""
+    """Rows divided by their length; a row of zeros stays 0, as is its cosine with anything, and has gradient 0."""
     length = norm(x, -1, keepdims=True)  # (..., N, 1)
-    return divide(x, where(raw(length) == 0, 1.0, length))
+    return divide(x, where(raw(length).real == 0, np.inf, length))
 
 
 def additive_scores(query: Any, key: Any, parameters: tuple) -> Any:

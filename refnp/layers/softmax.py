@@ -57,7 +57,7 @@ def log_softmax(x, *, out=None):
     if not x.size:
         return y, lambda y_bar: (y_bar,)
     p = np.exp(y)  # (R, n)
-    largest = np.arange(len(y)), (y.real if y.dtype.kind == "c" else y).argmax(-1)
+    largest = np.arange(len(y)), y.real.argmax(-1)
     rest, one = _set_apart(p, largest)
     nothing = one == 0  # (R,)   rows of −∞
     one[nothing] = 1
@@ -76,9 +76,34 @@ def log_softmax(x, *, out=None):
     return y, vjp
 
 
+def masked_softmax(scores, mask=None):
+    """Softmax along the last axis over what the mask allows; rows that allow nothing become 0.   For attention.
+
+    Shapes: scores (..., N, M), mask boolean, True = counts → (..., N, M), in place unless the mask has more axes.
+    Hidden scores may be anything but NaN.
+    """
+    if mask is None:
+        scores -= row_max(scores)
+        np.exp(scores, out=scores)
+    else:  # arithmetic with a few numbers: np.where would take ten times as long
+        shape = np.broadcast_shapes(scores.shape, mask.shape)
+        scores = scores if scores.shape == shape else np.array(np.broadcast_to(scores, shape))
+        keep = mask.astype(scores.real.dtype)  # (..., N, M)   1 or 0
+        scores -= row_max(np.minimum(scores.real, (keep - 0.5) * np.inf))
+        if scores.dtype.kind == "c":
+            np.exp(np.where(mask, scores, 0), out=scores)
+        else:
+            np.minimum(scores, 0, out=scores)  # so that no hidden score overflows; the others are ≤ 0 already
+            np.exp(scores, out=scores)
+        scores *= keep
+    total = np.einsum("...m->...", scores)[..., None]  # (..., N, 1)
+    scores /= np.where(total == 0, 1, total)
+    return scores
+
+
 def row_max(x):
     """The largest real part in each row, 0 for a row of −∞ or of nothing: what a softmax takes off first."""
-    m = (x.real if x.dtype.kind == "c" else x).max(-1, keepdims=True, initial=-np.inf)  # (R, 1)
+    m = x.real.max(-1, keepdims=True, initial=-np.inf)  # (..., 1)
     return np.where(m == -np.inf, 0, m)
 
 

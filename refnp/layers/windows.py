@@ -25,7 +25,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from refnp.autograd.blocks import run_all
 
-BLOCK = 1 << 17  # numbers in a block of columns: it stays in a second-level cache, and calls cost little beside it
+BLOCK = 1 << 20  # bytes in a block of columns: they stay in a second-level cache, and calls cost little beside them
 
 
 class Axis(NamedTuple):
@@ -76,7 +76,7 @@ def correlate(x: np.ndarray, weight: np.ndarray, axes: Axes, bias: np.ndarray | 
     matrix = weight.reshape(groups, outs, math.prod(weight.shape[2:]))  # (G, O, C·k)
     positions = [axis.positions for axis in axes]
     y = np.empty((len(x), groups, outs, math.prod(positions)), np.result_type(x, weight))
-    pieces = cut(len(x), BLOCK // max(1, groups * matrix.shape[2]), axes)
+    pieces = cut(len(x), groups * matrix.shape[2] * x.itemsize, axes)
 
     def work(i: int) -> None:
         samples, rows, places = pieces[i]
@@ -114,7 +114,7 @@ def correlate_pair(x: np.ndarray, y: np.ndarray, axes: Axes) -> np.ndarray:
     groups, ins, outs = *x.shape[1:3], y.shape[2]
     height = ins * math.prod(axis.kernel for axis in axes)
     y = y.reshape(*y.shape[:3], math.prod(axis.positions for axis in axes))
-    pieces = cut(len(x), BLOCK // max(1, groups * height), axes)
+    pieces = cut(len(x), groups * height * x.itemsize, axes)
     runs = [pieces[i::8] for i in range(min(8, len(pieces)))]  # eight sums, whatever the number of threads
     dtype = np.result_type(x, y)
     sums = np.zeros((len(runs), groups, outs, height), dtype)
@@ -162,18 +162,19 @@ def read(x: np.ndarray, starts: tuple[int, ...], lengths: tuple[int, ...], fill:
     return box
 
 
-def cut(batch: int, most: int, axes: Axes) -> list[tuple[slice, slice, slice]]:
-    """(samples, rows of the first axis, the same as places of the flattened axes): pieces of about `most` windows.
+def cut(batch: int, size: int, axes: Axes) -> list[tuple[slice, slice, slice]]:
+    """(samples, rows of the first axis, the same as places of the flattened axes): pieces of the work.
 
-    The cut depends on shapes alone, so results do not depend on the number of threads.
+    `size` is that of a column in bytes; a piece is about a BLOCK of them. It depends on shapes and types alone, so
+    results do not depend on the number of threads.
     """
-    width = math.prod(axis.positions for axis in axes[1:])
-    rows = _even(axes[0].positions, most // max(1, width))
-    samples = _even(batch, most // max(1, width * axes[0].positions))
+    most, width = BLOCK // max(1, size), math.prod(axis.positions for axis in axes[1:])
+    rows = even(axes[0].positions, most // max(1, width))
+    samples = even(batch, most // max(1, width * axes[0].positions))
     return [(b, r, slice(r.start * width, r.stop * width)) for b in samples for r in rows]
 
 
-def _even(count: int, most: int) -> list[slice]:
-    """0 … count − 1 in as few runs of at most `most` as possible, of nearly equal lengths."""
+def even(count: int, most: int) -> list[slice]:
+    """0 … count − 1 in as few runs of at most `most` (but one at least) as possible, of nearly equal lengths."""
     size = -(-count // -(-count // max(1, most))) if count else 1
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]

@@ -1,14 +1,16 @@
 """How far a correct implementation may be from the exact result: bounds derived from rounding, none tuned by hand.
 
-Two kinds. The closed forms below are the classical first-order bounds on outputs, one for each of the main layers, with
-u the unit roundoff of the precision that is judged. `of` gives the bound on the output and on every gradient of any equation
-in `refnp.verify.equations`, by running error analysis; it is what `refnp verify` judges by. The tests compare both.
+Two kinds. The closed forms below are the classical first-order bounds on outputs, one for each of the main layers,
+with u the unit roundoff of the precision that is judged. `of` gives the bound on the output and on every gradient of
+any equation in `refnp.verify.equations`, by running error analysis; it is what `refnp verify` judges by. The tests
+compare both.
 
 Element by element in units in the last place, even a good result is thousands of units off where terms cancel; so ulps
 are reported, and bounds judge. A fixed tolerance is too wide for some inputs and too narrow for others.
 
-Sources: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed. (2002), ch. 3 and 4; Blanchard, Higham & Higham,
-IMA J. Numer. Anal. 41 (2021) 2311 (softmax); Hallman & Ipsen, arXiv 2107.01604, and Ipsen & Zhou, arXiv 1906.10465 (sums).
+Sources: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed. (2002), ch. 3 and 4; Blanchard, Higham &
+Higham, IMA J. Numer. Anal. 41 (2021) 2311 (softmax); Hallman & Ipsen, arXiv 2107.01604, and Ipsen & Zhou, arXiv
+1906.10465 (sums).
 """
 
 from __future__ import annotations

@@ -174,18 +174,32 @@ def categorical_kl(logits_p, logits_q):
     """Σ p φ(δ), δ = log q − log p;  ā = −k̄ p (δ + KL), b̄ = k̄ (q − p) = k̄ p (e^δ − 1)."""
     (log_p, _), (log_q, _) = log_softmax(logits_p), log_softmax(logits_q)
     p, q = rounding.exp(log_p), rounding.exp(log_q)
-    delta = where(p.value == 0, 0, log_q - where(p.value == 0, 0, log_p))
+    delta = log_ratio(logits_p, logits_q, log_p, log_q)
     near = np.abs(delta.value) < 1
     small = where(near, delta, 0)
     phi = rounding.function(series(small.value, 2), np.expm1(small.value), small)
-    value = where(near, p * phi, q - p - p * delta).sum(-1) + where(p.value == 0, q, 0).sum(-1)
+    value = where(near, p * phi, q - p - p * delta).sum(-1) + where(log_p.value == -np.inf, q, 0).sum(-1)
 
     def pullback(g):
-        q_bar = where(near & (p.value != 0), p * rounding.expm1(small), q - p) * g[..., None]
+        q_bar = where(near & (log_p.value != -np.inf), p * rounding.expm1(small), q - p) * g[..., None]
         p_bar = -(p * (delta + value[..., None]) * g[..., None])
         return sum_to(p_bar, logits_p.shape), sum_to(q_bar, logits_q.shape)
 
     return value, pullback
+
+
+def log_ratio(a, b, log_p, log_q):
+    """δ = log q − log p, or c − log(1 + Σ p (e^c − 1)) with c = b − a less a constant, whichever is less in error."""
+    possible = log_p.value != -np.inf
+    delta = where(possible, log_q - where(possible, log_p, 0), 0)
+    c = where(possible, b - where(possible, a, 0), 0)
+    likeliest = np.broadcast_to(log_p.value.argmax(-1)[..., None], (*c.shape[:-1], 1))
+    c = c - c.moved(lambda x: np.take_along_axis(x, likeliest, -1))
+    near = (np.abs(c.value) < 1).all(-1, keepdims=True) & (possible | (log_q.value == -np.inf)).all(-1, keepdims=True)
+    c = where(near, c, 0)
+    return where(
+        near & possible, c - rounding.log1p((rounding.exp(log_p) * rounding.expm1(c)).sum(-1, keepdims=True)), delta
+    )
 
 
 def ratio_excess(t, ratio):

@@ -78,7 +78,9 @@ def rows_of(problem: Problem, answer: Answer, reference: Answer, framework: str,
             continue
         values = float(np.asarray(given)[worst]), float(np.asarray(right)[worst])
         verdict = KNOWN if known else DEVIATES
-        rows.append(Row(*common, ratio, ulps, verdict, known.issue if known else "", *values, known.why if known else ""))
+        rows.append(
+            Row(*common, ratio, ulps, verdict, known.issue if known else "", *values, known.why if known else "")
+        )
     return rows
 
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from refnp.layers.attention import attention
-from refnp.layers.convolution import convolution
-from refnp.layers.convolution_transpose import convolution_transpose
+from refnp.layers.convolution import convolution, convolution_transpose
 from refnp.layers.layer_norm import layer_norm
 from refnp.layers.set_convolution import set_convolution
 from refnp.layers.softmax import softmax
@@ -60,7 +59,7 @@ def attention_weights_sum_to_one(rng, dtype, u):
 
 
 def attention_is_equivariant(rng, dtype, u):
-    """Self-attention of permuted tokens is the permuted self-attention: each within the attention bound of the truth."""
+    """Self-attention of permuted tokens is permuted self-attention: each is within the attention bound of the truth."""
     x = rng.standard_normal((2, 12, 6)).astype(dtype)
     order = rng.permutation(12)
     permuted = x[:, order]
@@ -80,7 +79,7 @@ def circular_convolution_commutes(rng, dtype, u):
 
 
 def convolution_transpose_is_the_adjoint(rng, dtype, u):
-    """⟨conv x, y⟩ = ⟨x, convᵀ y⟩: sums of the same products, every one with at most as many roundings as there are terms."""
+    """⟨conv x, y⟩ = ⟨x, convᵀ y⟩: sums of the same products, rounded at most as often as there are terms."""
     x, w = rng.standard_normal((1, 2, 11)).astype(dtype), rng.standard_normal((3, 2, 4)).astype(dtype)
     forward = convolution(x, w, stride=2, padding=1)
     y = rng.standard_normal(forward.shape).astype(dtype)
@@ -115,7 +114,7 @@ def set_convolution_is_invariant(rng, dtype, u):
 
 
 def set_convolution_is_equivariant(rng, dtype, u):
-    """Shifting targets and points by 37.125, exactly representable, changes no difference and so nothing but rounding."""
+    """Shifting targets and points by 37.125, exactly representable, changes no difference of theirs."""
     x, places, values, scale = points(rng, dtype)
     shift = dtype(37.125)
     (bound,) = bounds.of(set_convolution_equation, (x, places, values, scale), dtype=dtype)

@@ -27,7 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Record the frameworks that are named, all by default; exit status 2 if one is not installed."""
     parser = argparse.ArgumentParser(prog="python -m refnp.verify.record", description="Record what frameworks answer.")
     parser.add_argument("frameworks", nargs="*", metavar="FRAMEWORK", help="PyTorch, JAX (both by default)")
-    parser.add_argument("--folder", type=Path, default=recorded.FOLDER, help="where to write (in the package by default)")
+    parser.add_argument(
+        "--folder", type=Path, default=recorded.FOLDER, help="where to write (in the package by default)"
+    )
     options = parser.parse_args(argv)
     chosen = options.frameworks or list(ADAPTERS)
     if unknown := set(chosen) - set(ADAPTERS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -27,9 +28,9 @@ def number(value: float) -> str:
 
 def exactly(claimed: float, right: float) -> tuple[str, str]:
     """A claimed and a right value, with one digit more than it takes to see the difference."""
-    for digits in range(3, 18):
-        texts = f"{claimed:.{digits}g}", f"{right:.{digits}g}"
-        if f"{claimed:.{digits - 1}g}" != f"{right:.{digits - 1}g}":
+    several = [(f"{claimed:.{digits}g}", f"{right:.{digits}g}") for digits in range(2, 18)]
+    for shorter, texts in itertools.pairwise(several):
+        if shorter[0] != shorter[1] and texts[0] != texts[1]:
             break
     return texts
 
@@ -88,7 +89,7 @@ def summary(rows: list[Row], precision: str, seconds: float) -> list[str]:
     """What was judged, by what, how it came out, and how long it took."""
     verdicts = Counter(row.verdict for row in rows)
     judged = len(rows) - verdicts[SKIPPED]
-    by = {}
+    by: dict[str, set[str]] = {}
     for row in rows:
         if row.section == "frameworks" and row.verdict != SKIPPED:
             by.setdefault(f"{row.framework} {row.version}", set()).add(row.case)

@@ -11,8 +11,8 @@ Every operation adds the error it inherits (through its derivative) and the one 
     z = x / y:  e_z = (e_x + |z| e_y)/|y| + |z|       √x:        e_z = e_x / 2z + |z|
 
 exp, log, tanh, erfc … are trusted to 4 units in the last place, 8u: what the vector libraries behind NumPy, PyTorch and
-XLA promise. Errors are added up as if they all pointed the same way, so that the bound holds for every input and every order
-of summation; a formula that is evaluated well stays well below it, and one that cancels shows in its e.
+XLA promise. Errors are added up as if they all pointed the same way, so that the bound holds for every input and every
+order of summation; a formula that is evaluated well stays well below it, and one that cancels shows in its e.
 Source: Wilkinson (1963); Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed. (2002), §3.3 and §4.2.
 """
 
@@ -97,8 +97,8 @@ class Rounded:
         axes = tuple(range(self.value.ndim)) if axis is None else axis
         if depth is None:
             depth = max(math.prod(np.take(self.shape, axes).reshape(-1).tolist()) - 1, 0)
-        total = {"axis": axes, "keepdims": keepdims}
-        return Rounded(self.value.sum(**total), self.error.sum(**total) + depth * np.abs(self.value).sum(**total))
+        inherited, size = self.error.sum(axes, keepdims=keepdims), np.abs(self.value).sum(axes, keepdims=keepdims)
+        return Rounded(self.value.sum(axes, keepdims=keepdims), inherited + depth * size)
 
     def row_mean(self) -> Rounded:
         """The mean over the last axis, kept; added up in `blocked_depth` steps, as every library does for its rows."""
@@ -148,7 +148,7 @@ def contract(subscripts: str, x: Any, y: Any, *, terms: int | None = None) -> Ro
     """
     x, y = _number(x), _number(y)
     operands, result = subscripts.split("->")
-    sizes = {}
+    sizes: dict[str, int] = {}
     for letters, shape in zip(operands.split(","), (x.shape, y.shape), strict=True):
         sizes |= dict(zip(reversed(letters.replace("...", "")), reversed(shape), strict=False))
     terms = terms or math.prod(n for letter, n in sizes.items() if letter not in result)

@@ -1,13 +1,14 @@
 """`refnp verify`: all that is judged, piece by piece, so that progress can be shown.
 
-    gradients    every differentiable operation against the complex step (gradcheck's table)
-    properties   what must hold for every input, within rounding
-    frameworks   every case: refnp itself in float32 and float64, its reference against the textbook, PyTorch, JAX
+gradients    every differentiable operation against the complex step (gradcheck's table)
+properties   what must hold for every input, within rounding
+frameworks   every case: refnp itself in float32 and float64, its reference against the textbook, PyTorch, JAX
 """
 
 from __future__ import annotations
 
 import fnmatch
+import functools
 import importlib.metadata
 import math
 import warnings
@@ -23,7 +24,7 @@ from refnp.verify.frameworks import NotOfferedError, jax, pytorch
 from refnp.verify.judge import DEVIATES, WITHIN, Row, rows_of, skipped
 from refnp.verify.operations import operations
 from refnp.verify.operations.operation import Operation
-from refnp.verify.properties import properties
+from refnp.verify.properties import Property, properties
 from refnp.verify.recorded import DTYPES, FOLDER, Recording
 
 ADAPTERS = {"PyTorch": pytorch, "JAX": jax}
@@ -77,11 +78,9 @@ def frameworks(live: tuple[str, ...] = ("PyTorch",)) -> list[Framework]:
 def pieces(others: list[Framework], only: str | None = None) -> list[Piece]:
     """Everything to verify whose name, or section/name, contains `only` or matches it where it has wildcards."""
     version = own_version()
-    found = [Piece("gradients", o.name, lambda o=o: gradient_rows(o, version)) for o in operations()]
-    found += [
-        Piece("properties", p.name, lambda p=p: [p.row(dtype, version) for dtype in DTYPES]) for p in properties()
-    ]
-    found += [Piece("frameworks", c.name, lambda c=c: case_rows(c, others, version)) for c in cases()]
+    found = [Piece("gradients", o.name, functools.partial(gradient_rows, o, version)) for o in operations()]
+    found += [Piece("properties", p.name, functools.partial(property_rows, p, version)) for p in properties()]
+    found += [Piece("frameworks", c.name, functools.partial(case_rows, c, others, version)) for c in cases()]
     return [piece for piece in found if only is None or matches(f"{piece.section}/{piece.name}", only)]
 
 
@@ -113,6 +112,11 @@ def gradient_rows(operation: Operation, version: str) -> list[Row]:
             )
         )
     return found
+
+
+def property_rows(stated: Property, version: str) -> list[Row]:
+    """One property in both precisions."""
+    return [stated.row(dtype, version) for dtype in DTYPES]
 
 
 def case_rows(case: Case, others: list[Framework], version: str) -> list[Row]:

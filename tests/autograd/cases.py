@@ -17,6 +17,7 @@ import numpy as np
 
 import refnp.autograd as ad
 from refnp.autograd.special import erf, erfc
+from tests.transcriptions import autograd as transcriptions
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,32 @@ def rows_and_layer(rng, shape):
     return rng.standard_normal(shape), rng.standard_normal((shape[-1], 3)), rng.standard_normal(3)
 
 
+def square(rng, shape):
+    """Symmetric matrices with eigenvalues between n and n + 4n or so: condition number below 10 or so."""
+    n = shape[-1]
+    a = rng.uniform(-1, 1, (*shape[:-2], n, n))
+    return (a @ a.swapaxes(-1, -2) + max(n, 1) * np.eye(n),)
+
+
+def factor(rng, shape):
+    return (np.linalg.cholesky(square(rng, shape)[0]),)
+
+
+def factor_and_sides(rng, shape):
+    (lower,) = factor(rng, shape)
+    return lower, rng.standard_normal((*lower.shape[:-1], 2))
+
+
+def solved(y, arguments, u):
+    """n u ‖X‖ times the condition number of the matrices drawn, at most 10 (Higham, §8.1, §10.1)."""
+    return 20 * (arguments[0].shape[-1] + 2) ** 2 * u * np.abs(y).max(initial=0)
+
+
+def logarithms(y, arguments, u):
+    n = arguments[0].shape[-1]
+    return 8 * (n + 1) ** 2 * u * np.log(5.0 * (n + 2))
+
+
 ELEMENTWISE = [
     Case("add", ad.add, np.add, two),
     Case("subtract", ad.subtract, np.subtract, two),
@@ -216,6 +243,17 @@ MATRICES = [
         axes=(1, 3), any_layout=False,
     ),
 ]  # fmt: skip
+FACTORS = [
+    Case("cholesky", ad.cholesky, transcriptions.cholesky, square, solved, axes=(2, 3), any_layout=False),
+    Case(
+        "triangular_solve", ad.triangular_solve, transcriptions.triangular_solve, factor_and_sides, solved, axes=(2, 3),
+        any_layout=False, scaled=False,
+    ),
+    Case(
+        "log_determinant", ad.log_determinant, transcriptions.log_determinant, factor, logarithms, axes=(2, 3),
+        any_layout=False, scaled=False,
+    ),
+]  # fmt: skip
 SHAPES = [
     Case("reshape", lambda x: ad.reshape(x, (-1, 1)), lambda x: x.reshape(-1, 1), one, moved),
     Case("transpose", ad.transpose, np.transpose, one, moved),
@@ -250,7 +288,7 @@ SHAPES = [
     Case("take", ad.take, lambda x, i: np.take(x, i, 0), twice, moved, axes=(1, 3), shortest=1),
 ]  # fmt: skip
 
-CASES = [*ELEMENTWISE, *SELECTIONS, *REDUCTIONS, *MATRICES, *SHAPES]
+CASES = [*ELEMENTWISE, *SELECTIONS, *REDUCTIONS, *MATRICES, *FACTORS, *SHAPES]
 
 
 def cast(argument: Any, dtype: Any, scale: float = 1.0) -> Any:

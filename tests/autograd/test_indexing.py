@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.autograd import Tensor
+from refnp.autograd.primitive import raw
 from tests.helpers import assert_same_bits, assert_within, normal, seeds, unit_roundoff
 from tests.transcriptions import autograd as transcriptions
 
@@ -94,7 +95,7 @@ def test_take_adds_up_what_was_read_several_times(length, indices, axis, seed):
 
 def test_take_accepts_lists_tensors_and_no_indices():
     for indices in ([0, 1], Tensor([0, 1]), np.array([0, 1], np.uint8)):
-        assert_same_bits(ad.take(X, indices), X[:2])
+        assert_same_bits(raw(ad.take(X, indices)), X[:2])
     assert ad.take(X, []).shape == (0, 4, 5)
     assert ad.take(X[:0], []).shape == (0, 4, 5)
     x = Tensor(X, requires_grad=True)

@@ -69,6 +69,7 @@ def test_options_are_passed_on():
         (lambda: weighted(1.0, sift=2.0), "unexpected keyword argument 'sift'"),
         (lambda: weighted(1.0, 2.0, 3.0, 4.0), "positional arguments"),
         (lambda: ad.where(x=1.0, condition=True), "missing 1 required positional argument: 'y'"),
+        (lambda: ad.where(condition=True, y=1.0), "missing 1 required positional argument: 'x'"),
     ],
 )
 def test_wrong_calls_get_pythons_own_message(call, message):

@@ -13,8 +13,10 @@ def vjp_of(claim):
 
 def value_of(claim):
     """The function that a claim is about."""
+
     def f(*args):
         return claim(*args)[0]
+
     f.__name__ = claim.__name__
     return f
 
@@ -74,8 +76,10 @@ def variance(x):
 
 def wrong(claim, spoil):
     """The same claim with its gradients spoilt: spoil(gradients, cotangent) → gradients."""
+
     def spoilt(*args):
         value, pullback = claim(*args)
         return value, lambda u: tuple(spoil(list(pullback(u)), u))
+
     spoilt.__name__ = claim.__name__
     return spoilt

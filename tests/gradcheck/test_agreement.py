@@ -10,12 +10,15 @@ NOTHING_WIDER = lambda rows: None
 
 
 def comparison(claimed, numeric, terms=1.0, natural=1.0, error=0.0, dtype=F64):
-    arrays = np.broadcast_arrays(*(np.atleast_2d(np.asarray(a, float)) for a in (claimed, numeric, terms, natural, error)))
+    arrays = np.broadcast_arrays(
+        *(np.atleast_2d(np.asarray(a, float)) for a in (claimed, numeric, terms, natural, error))
+    )
     return Comparison(dtype, *arrays)
 
 
-@pytest.mark.parametrize(("difference", "digits"), [(1e-5, 5), (1e-13, 13), (0, 17), (1e-40, 17), (1, 0), (1e5, 0),
-                                                    (np.nan, 0), (np.inf, 0)])
+@pytest.mark.parametrize(
+    ("difference", "digits"), [(1e-5, 5), (1e-13, 13), (0, 17), (1e-40, 17), (1, 0), (1e5, 0), (np.nan, 0), (np.inf, 0)]
+)
 def test_digits(difference, digits):
     assert digits_of(np.array(difference), np.array(1.0), F64) == pytest.approx(digits)
 

@@ -11,8 +11,10 @@ X = np.array([0.5, -1.5, 2.0])
 
 def reason(f, x=X):
     """Why the complex step was not used for f, or None where it was; f = x² in effect, so the claim is 2xu."""
+
     def claim(x):
         return f(x), lambda u: (2 * x * u,)
+
     report = compare(f, (x,), vjp=vjp_of(claim))
     assert report.agrees, report
     return None if report.method == "complex step" else next(r for r in report.remarks if "no complex step" in r)
@@ -23,13 +25,16 @@ def test_analytic_code_is_differentiated_by_the_complex_step():
     assert reason(lambda x: np.where(x.real > 0, x, -x) ** 2) is None
 
 
-@pytest.mark.parametrize("f", [
-    lambda x: np.abs(x) ** 2,
-    lambda x: x * np.conj(x),
-    lambda x: (x * x).real,
-    lambda x: x.real * x,
-    lambda x: x * x + 1e-6 * (np.abs(x) - np.sqrt(x.real**2)),
-])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.abs(x) ** 2,
+        lambda x: x * np.conj(x),
+        lambda x: (x * x).real,
+        lambda x: x.real * x,
+        lambda x: x * x + 1e-6 * (np.abs(x) - np.sqrt(x.real**2)),
+    ],
+)
 def test_code_that_drops_the_imaginary_part_is_found_out(f):
     found = reason(f)
     assert found is None or "not its derivative" in found
@@ -54,6 +59,7 @@ def test_another_branch_for_complex_numbers_is_found_out():
 def test_only_one_element_that_drops_it_is_enough():
     def f(x):
         return np.concatenate([x[:2] ** 2, np.abs(x[2:]) ** 2])
+
     assert "not its derivative" in reason(f)
 
 

@@ -21,6 +21,7 @@ def affine_vjp(f, params, x, spoil=0.0):
         weight_bar = x.T @ u
         weight_bar[1, 0] *= 1 + spoil
         return {"weight": weight_bar, "bias": [u.sum(0)], "name": None}, u @ params["weight"].T
+
     return f(params, x), pullback
 
 
@@ -45,8 +46,10 @@ def test_a_failure_names_everything():
         return claims.layer_norm(x, gain, shift)[0]
 
     number = r"-?[0-9.e+-]+"
-    expected = (rf"^layer_norm: gradient of argument 1 \(gain\) at \[2\]: claimed {number}, complex step gives {number}, "
-                r"(6|7)\.\d digits agree, 12 asked \(float64, order 1, seed 4\)$")
+    expected = (
+        rf"^layer_norm: gradient of argument 1 \(gain\) at \[2\]: claimed {number}, complex step gives {number}, "
+        r"(6|7)\.\d digits agree, 12 asked \(float64, order 1, seed 4\)$"
+    )
     with pytest.raises(GradientError, match=expected) as caught:
         check(layer_norm, (X, np.ones(3), np.zeros(3)), vjp=vjp_of(spoilt), seed=4)
     assert caught.value.report.worst.argument == 1
@@ -123,6 +126,7 @@ def test_a_pullback_that_lives_once_is_enough():
         def pullback(u):
             left.pop()
             return (u * (1 - np.tanh(x) ** 2),)
+
         return f(x), pullback
 
     assert check(np.tanh, (X,), vjp=once).agrees
@@ -175,8 +179,10 @@ def test_a_function_with_a_will_of_its_own_is_refused():
 
 
 WRONG_FORM = {
-    r"gives argument 0 \(x\) a gradient of shape \(3, 2\); it must have that of the argument, \(2, 3\)":
-        lambda f, x: (f(x), lambda u: (u.T,)),
+    r"gives argument 0 \(x\) a gradient of shape \(3, 2\); it must have that of the argument, \(2, 3\)": lambda f, x: (
+        f(x),
+        lambda u: (u.T,),
+    ),
     "its value differs from that of f by up to": lambda f, x: (2 * f(x), lambda u: (u,)),
 }
 

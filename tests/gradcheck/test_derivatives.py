@@ -20,8 +20,12 @@ SMOOTH = {
 
 def exact(known):
     with mpmath.workdps(40):
-        return np.array([np.longdouble(mpmath.nstr(mpmath.diff(known, mpmath.mpf(float(x))) * mpmath.mpf(float(v)), 25))
-                         for x, v in zip(X, V, strict=True)])
+        return np.array(
+            [
+                np.longdouble(mpmath.nstr(mpmath.diff(known, mpmath.mpf(float(x))) * mpmath.mpf(float(v)), 25))
+                for x, v in zip(X, V, strict=True)
+            ]
+        )
 
 
 @pytest.mark.parametrize("name", SMOOTH)
@@ -92,7 +96,9 @@ def test_longdouble_is_good_to_a_rounding_or_two_of_float64(name):
 
 @needs_longdouble
 def test_longdouble_refuses_a_function_that_narrows():
-    with pytest.raises(ValueError, match="longdouble: f answers in float64 when it is given longdouble; use richardson"):
+    with pytest.raises(
+        ValueError, match="longdouble: f answers in float64 when it is given longdouble; use richardson"
+    ):
         longdouble(lambda x: np.exp(x.astype(float)), X, V)
 
 

@@ -20,6 +20,7 @@ def torch():
 
 def adapted(torch, layer):
     """The few lines of `gradcheck.check`'s documentation."""
+
     def torch_f(*args):
         return layer(*map(torch.as_tensor, args)).numpy()
 
@@ -30,6 +31,7 @@ def adapted(torch, layer):
     def torch_hvp(_, args, tangents, cotangent):
         def gradient(*primals):
             return torch.func.vjp(layer, *primals)[1](torch.as_tensor(cotangent))
+
         primals, moved = (tuple(map(torch.as_tensor, arrays)) for arrays in (args, tangents))
         return tuple(product.numpy() for product in torch.func.jvp(gradient, primals, moved)[1])
 
@@ -40,7 +42,10 @@ def layers(torch):
     return {
         "tanh of linear": (lambda x, w: torch.tanh(x @ w), (X, W)),
         "softmax": (lambda x: torch.softmax(x, -1), (X,)),
-        "layer_norm": (lambda x, g, b: torch.nn.functional.layer_norm(x, (4,), g, b), (X, W[:, 0].copy(), W[:, 1].copy())),
+        "layer_norm": (
+            lambda x, g, b: torch.nn.functional.layer_norm(x, (4,), g, b),
+            (X, W[:, 0].copy(), W[:, 1].copy()),
+        ),
         "gelu": (torch.nn.functional.gelu, (X,)),
         "relu": (torch.relu, (X,)),
     }
@@ -85,9 +90,11 @@ def test_jax():
     before = jax.config.jax_enable_x64
     jax.config.update("jax_enable_x64", True)
     try:
-        for name, f, args in (("tanh of linear", lambda x, w: jnp.tanh(x @ w), (X, W)),
-                              ("softmax", lambda x: jax.nn.softmax(x, -1), (X,)),
-                              ("sum and norm", lambda x: (x.sum(), {"norm": jnp.sqrt((x * x).sum(-1))}), (X,))):
+        for name, f, args in (
+            ("tanh of linear", lambda x, w: jnp.tanh(x @ w), (X, W)),
+            ("softmax", lambda x: jax.nn.softmax(x, -1), (X,)),
+            ("sum and norm", lambda x: (x.sum(), {"norm": jnp.sqrt((x * x).sum(-1))}), (X,)),
+        ):
             assert check(f, args, vjp=jax.vjp, name=name).digits >= 11
             assert check(f, args, vjp=jax.vjp, name=name, order=2).agrees
         with pytest.raises(GradientError):

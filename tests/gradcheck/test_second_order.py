@@ -106,8 +106,12 @@ def test_constants_and_none_have_no_tangent():
         return x**n * pair["a"]
 
     def vjp(_, x, n, nothing, pair):
-        return f(x, n, nothing, pair), lambda u: (u * n * x ** (n - 1) * pair["a"], None, None,
-                                                  {"a": (u * x**n).sum(), "b": None})
+        return f(x, n, nothing, pair), lambda u: (
+            u * n * x ** (n - 1) * pair["a"],
+            None,
+            None,
+            {"a": (u * x**n).sum(), "b": None},
+        )
 
     def hvp(_, args, tangents, u):
         seen.append(tangents)

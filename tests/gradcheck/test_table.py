@@ -36,12 +36,16 @@ def vjp(claim, *args):
 def operation(claim, args, **options):
     def function(*args):
         return claim(*args)[0]
+
     function.claim = claim
     return Operation(claim.__name__, function, args, **options)
 
 
-RIGHT = [operation(claims.softmax, (X,)), operation(claims.relu, (X,), order2=False),
-         operation(claims.absolute, (X,), analytic=False, order2=False)]
+RIGHT = [
+    operation(claims.softmax, (X,)),
+    operation(claims.relu, (X,), order2=False),
+    operation(claims.absolute, (X,), analytic=False, order2=False),
+]
 WRONG = operation(wrong(claims.tanh, lambda g, u: [g[0] * (1 + 1e-7)]), (X,))
 
 
@@ -51,7 +55,11 @@ def broken(x):
 
 def test_rows_of_every_order_and_dtype():
     rows = list(table(RIGHT, vjp=vjp))
-    assert [(r.dtype, r.order) for r in rows if r.name == "softmax"][:3] == [("float64", 1), ("float64", 2), ("float32", 1)]
+    assert [(r.dtype, r.order) for r in rows if r.name == "softmax"][:3] == [
+        ("float64", 1),
+        ("float64", 2),
+        ("float32", 1),
+    ]
     assert [r.order for r in rows if r.name == "relu" and r.dtype == "float64"] == [1]
     assert any(r.dtype == "longdouble" for r in rows) == LONGDOUBLE
     assert all(r.holds for r in rows)
@@ -96,12 +104,18 @@ def test_arguments_are_cast_and_constants_left_alone():
 @pytest.fixture
 def library(monkeypatch):
     """A library with the two names the command asks refnp for."""
+
     def install(operations):
-        for name, content in (("refnp", {}), ("refnp.autograd", {"vjp": vjp}), ("refnp.verify", {}),
-                              ("refnp.verify.operations", {"operations": lambda: operations})):
+        for name, content in (
+            ("refnp", {}),
+            ("refnp.autograd", {"vjp": vjp}),
+            ("refnp.verify", {}),
+            ("refnp.verify.operations", {"operations": lambda: operations}),
+        ):
             module = types.ModuleType(name)
             module.__dict__.update(content)
             monkeypatch.setitem(sys.modules, name, module)
+
     return install
 
 
@@ -127,8 +141,17 @@ def test_the_command_fails_when_a_bar_does_not_hold(library, tmp_path):
     assert command.main(["--digits", "6.5", "--only", "softmax"]) == 0
 
 
-@pytest.mark.parametrize("argv", [["--only", "nothing of that name"], ["--digits", "40"], ["--digits", "x"], ["--what"],
-                                  ["--json", "/no/such/folder/rows.json"], ["--json", "."]])
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--only", "nothing of that name"],
+        ["--digits", "40"],
+        ["--digits", "x"],
+        ["--what"],
+        ["--json", "/no/such/folder/rows.json"],
+        ["--json", "."],
+    ],
+)
 def test_bad_usage_ends_with_status_2(library, argv, capsys):
     library(RIGHT)
     with pytest.raises(SystemExit) as ended:

@@ -3,8 +3,7 @@
 import numpy as np
 
 import refnp.autograd as ad
-from refnp.verify.judge import tolerance
-from refnp.verify.rounding import exact
+from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_within, normal
 
 

@@ -10,8 +10,7 @@ from refnp.autograd.blocks import BLOCK
 from refnp.layers.losses import cross_entropy, gaussian_nll, mse
 from refnp.layers.softmax import softmax
 from refnp.verify import bounds_probability as bounds
-from refnp.verify.judge import tolerance
-from refnp.verify.rounding import exact
+from refnp.verify.rounding import exact, tolerance
 from tests.helpers import (
     assert_same_bits,
     assert_within,

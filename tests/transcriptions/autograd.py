@@ -75,3 +75,38 @@ def padded(elements, before, after, mode, value=0.0):
         return elements[-i] if i < 0 else elements[2 * (n - 1) - i]  # reflect
 
     return [read(i) for i in range(-before, n + after)]
+
+
+def cholesky(a):
+    """L_ij = (A_ij − Σ_{k<j} L_ik L_jk) / L_jj, L_jj = √(A_jj − Σ_{k<j} L_jk²), for each matrix."""
+    factor = np.zeros_like(a)
+    for place in np.ndindex(a.shape[:-2]):
+        for j in range(a.shape[-1]):
+            for i in range(j, a.shape[-1]):
+                rest = a[place][i, j]
+                for k in range(j):
+                    rest = rest - factor[place][i, k] * factor[place][j, k]
+                factor[place][i, j] = np.sqrt(rest) if i == j else rest / factor[place][j, j]
+    return factor
+
+
+def triangular_solve(factor, b):
+    """X_im = (B_im − Σ_{k<i} L_ik X_km) / L_ii, for each matrix."""
+    x = np.empty_like(b)
+    for place in np.ndindex(b.shape[:-2]):
+        for i in range(b.shape[-2]):
+            for m in range(b.shape[-1]):
+                rest = b[place][i, m]
+                for k in range(i):
+                    rest = rest - factor[place][i, k] * x[place][k, m]
+                x[place][i, m] = rest / factor[place][i, i]
+    return x
+
+
+def log_determinant(factor):
+    """2 Σ_i log L_ii, for each matrix."""
+    y = np.zeros(factor.shape[:-2], factor.dtype)
+    for place in np.ndindex(y.shape):
+        for i in range(factor.shape[-1]):
+            y[place] += 2 * np.log(factor[place][i, i])
+    return y

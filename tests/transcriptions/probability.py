@@ -98,7 +98,8 @@ def cross_entropy(logits, targets, *, epsilon=0.0, smoothing="uniform", pad=None
                 continue
             q = target_distribution(targets[n], classes, exactly(epsilon), smoothing, pad)
             log_p = log_softmax([exactly(v) for v in logits[n]])
-            losses[n] = wide(-mpmath.fsum(w[c] * q[c] * log_p[c] for c in range(classes) if w[c] * q[c]))
+            terms = [w[c] * q[c] * log_p[c] for c in range(classes) if w[c] * q[c]]
+            losses[n] = wide(mpmath.chop(-mpmath.fsum(terms), NOISE))
             counted[n] = wide(w[targets[n]])
     return losses, counted
 

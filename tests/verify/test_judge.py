@@ -110,7 +110,9 @@ def test_inputs_are_the_same_every_time_and_differ_by_case():
     first, again = case().problem("float32"), case().problem("float32")
     assert first.checksum() == again.checksum()
     assert first.checksum() != case().problem("float64").checksum()
-    assert first.checksum() != Case(SQUARE, "of numbers", {"x": np.array([1.0, 3.0, -0.4])}).problem("float32").checksum()
+    assert (
+        first.checksum() != Case(SQUARE, "of numbers", {"x": np.array([1.0, 3.0, -0.4])}).problem("float32").checksum()
+    )
     other = Case(SQUARE, "of other numbers", case().inputs).problem("float32")
     assert not np.array_equal(first.cotangent, other.cotangent)
 

@@ -1,4 +1,4 @@
-"""Running error analysis: the bound holds for what float32 and float64 really compute, and grows by no more than it must."""
+"""Running error analysis: the bound holds for what float32 and float64 really compute, and is no larger than needed."""
 
 import numpy as np
 import pytest

@@ -58,7 +58,9 @@ def four_ranges(layer: Layer, **options: str) -> list[Case]:
     name = ", ".join([layer.name, *options.values()])
     prefix = "".join(f"{value}, " for value in options.values())
     low = -1.5 if layer.name == "gelu" else -3  # further left the case is one of the tail
-    near = AROUND_ZERO[AROUND_ZERO != 0] if layer.name == "leaky_relu" else AROUND_ZERO  # JAX takes the other slope at 0
+    near = (
+        AROUND_ZERO[AROUND_ZERO != 0] if layer.name == "leaky_relu" else AROUND_ZERO
+    )  # JAX takes the other slope at 0
     return [
         Case(layer, f"{prefix}ordinary", {"x": uniform(6, 9, low=low, high=3)}, options),
         Case(layer, f"{prefix}around zero", {"x": near}, options),

@@ -66,7 +66,12 @@ def cases() -> list[Case]:
         case("everything masked", tensors(), mask=np.zeros((5, 6), bool), also=MASKED_ROW),
         case("causal, square", tensors(m=5), mask=causal(5, 5)),
         case("causal, more keys, bottom right", tensors(), mask=causal(5, 6, align="bottom_right")),
-        case("causal, fewer keys, bottom right", tensors(n=6, m=4), mask=causal(6, 4, align="bottom_right"), also=MASKED_ROW),
+        case(
+            "causal, fewer keys, bottom right",
+            tensors(n=6, m=4),
+            mask=causal(6, 4, align="bottom_right"),
+            also=MASKED_ROW,
+        ),
         case("bias", tensors() | {"bias": normal(5, 6)}),
         case("bias and mask", tensors() | {"bias": normal(5, 6)}, mask=CHECKERED),
         Case(CAUSAL, "square", tensors(m=5), known=IN_FLOAT32),

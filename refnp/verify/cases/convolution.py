@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from refnp.layers.convolution import convolution
-from refnp.layers.convolution_transpose import convolution_transpose
+from refnp.layers.convolution import convolution, convolution_transpose
 from refnp.verify.case import Case, Layer, normal
 from refnp.verify.equations import convolution as equations
 
@@ -40,7 +39,9 @@ def plain() -> list[Case]:
         case("1-D, kernel as long as the input", (6,), (6,)),
         case("1-D, input of one element", (1,), (3,), padding=1),
         case("1-D, mean 1e4", (9,), (3,), shift=1e4),
-        case("1-D, stride, dilation, groups and padding", (14,), (3,), ins=4, groups=2, stride=2, dilation=2, padding=3),
+        case(
+            "1-D, stride, dilation, groups and padding", (14,), (3,), ins=4, groups=2, stride=2, dilation=2, padding=3
+        ),
         case("2-D", (5, 6), (3, 2)),
         case("2-D, strides 2 and 1, paddings 1 and 2", (6, 5), (3, 3), stride=(2, 1), padding=(1, 2)),
         case("2-D, dilations 1 and 2", (5, 6), (2, 3), dilation=(1, 2)),
@@ -53,7 +54,11 @@ def plain() -> list[Case]:
 
 def transposed() -> list[Case]:
     def case(variant, lengths, kernel, *, batch=2, ins=3, outs=4, groups=1, **options):
-        inputs = {"x": normal(batch, ins, *lengths), "weight": normal(ins, outs // groups, *kernel), "bias": normal(outs)}
+        inputs = {
+            "x": normal(batch, ins, *lengths),
+            "weight": normal(ins, outs // groups, *kernel),
+            "bias": normal(outs),
+        }
         if groups > 1:
             options["groups"] = groups
         return Case(TRANSPOSED, variant, inputs, options)

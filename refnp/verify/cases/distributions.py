@@ -28,9 +28,7 @@ def categorical_kl(logits_p, logits_q):
 
 NORMAL = Layer("normal_log_prob", normal_log_prob, equations.normal_log_prob)
 NORMAL_KL = Layer("normal_kl", normal_kl, equations.normal_kl)
-JOINT = Layer(
-    "multivariate_normal_log_prob", multivariate_normal_log_prob, equations.multivariate_normal_log_prob
-)
+JOINT = Layer("multivariate_normal_log_prob", multivariate_normal_log_prob, equations.multivariate_normal_log_prob)
 CATEGORICAL_KL = Layer("categorical_kl", categorical_kl, equations.categorical_kl)
 
 
@@ -60,5 +58,10 @@ def cases() -> list[Case]:
         joint("one dimension", 1, 3, 0.3),
         joint("poor condition", 6, 2, 0.01),
         Case(CATEGORICAL_KL, "ordinary", {"logits_p": normal(4, 7), "logits_q": normal(4, 7)}),
-        Case(CATEGORICAL_KL, "mean 1e4", {"logits_p": normal(4, 7, shift=1e4), "logits_q": normal(4, 7, shift=-1e4)}, known=FAR_OFF),
+        Case(
+            CATEGORICAL_KL,
+            "mean 1e4",
+            {"logits_p": normal(4, 7, shift=1e4), "logits_q": normal(4, 7, shift=-1e4)},
+            known=FAR_OFF,
+        ),
     ]

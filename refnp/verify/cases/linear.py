@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from refnp.autograd import linear, matmul
+from refnp.layers.embedding import embedding
 from refnp.verify.case import Case, Layer, normal
 from refnp.verify.equations import linear as equations
 
@@ -12,8 +13,21 @@ LINEAR = Layer("linear", linear, equations.linear)
 MATMUL = Layer("matmul", matmul, equations.matmul)
 
 
+def lookup(table, *, tokens, scaled=False):
+    """refnp's embedding with the tokens among the options, since they have no gradient."""
+    return embedding(tokens, table, scaled=scaled)
+
+
+EMBEDDING = Layer("embedding", lookup, equations.embedding)
+
+
 def cases() -> list[Case]:
+    table = {"table": normal(7, 4)}
     return [
+        Case(EMBEDDING, "ordinary", table, {"tokens": np.array([[3, 0, 6], [1, 2, 5]])}),
+        Case(EMBEDDING, "one token many times", table, {"tokens": np.array([2, 2, 5, 2, 2, 2, 5, 2])}),
+        Case(EMBEDDING, "scaled by the root of d", table, {"tokens": np.array([0, 6, 6]), "scaled": True}),
+        Case(EMBEDDING, "no tokens", table, {"tokens": np.zeros(0, int)}),
         Case(LINEAR, "ordinary", {"x": normal(5, 7), "weight": normal(7, 4), "bias": normal(4)}),
         Case(LINEAR, "batch of sequences", {"x": normal(2, 3, 6), "weight": normal(6, 5), "bias": normal(5)}),
         Case(LINEAR, "no bias", {"x": normal(5, 7), "weight": normal(7, 4)}),

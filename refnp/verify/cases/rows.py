@@ -75,7 +75,9 @@ def layer_norm_cases() -> list[Case]:
 
 def rms_norm_cases() -> list[Case]:
     def case(variant, x, features, **options):
-        return Case(RMS_NORM, variant, {"x": x, "gain": normal(features, shift=1.0, scale=0.5)}, {"eps": 1e-5} | options)
+        return Case(
+            RMS_NORM, variant, {"x": x, "gain": normal(features, shift=1.0, scale=0.5)}, {"eps": 1e-5} | options
+        )
 
     return [
         case("ordinary", normal(6, 16), 16),

@@ -57,7 +57,10 @@ def softplus(x):
 
 
 def gelu(x, *, approximate="none"):
-    """y = x Φ(x), Φ(x) = ½ erfc(−x/√2), y′ = Φ(x) + x e^(−x²/2)/√(2π);   tanh: y = x σ(2v), v = √(2/π)(x + 0.044715 x³)."""
+    """y = x Φ(x), Φ(x) = ½ erfc(−x/√2), y′ = Φ(x) + x e^(−x²/2)/√(2π).
+
+    tanh: y = x σ(2v), v = √(2/π)(x + 0.044715 x³), y′ = σ(2v) + 2 x v′ σ(2v) σ(−2v).
+    """
     if approximate == "tanh":
         cube = constant(WIDE("0.044715"))
         twice_v = TWICE_ROOT * (x + cube * (x * x * x))

@@ -54,7 +54,7 @@ def join_heads(x):
 
 
 def multi_head(query, key, value, wq, bq, wk, bk, wv, bv, wo, bo, *, heads, mask=None):
-    """O = concat_h attention(Q W_q, K W_k, V W_v)_h W_o, biases added; the mask (..., N, M) is the same for all heads."""
+    """O = concat_h attention(Q W_q, K W_k, V W_v)_h W_o, biases added; one mask (..., N, M) serves all heads."""
     projections = [linear(x, w, b) for x, w, b in ((query, wq, bq), (key, wk, bk), (value, wv, bv))]
     mask = None if mask is None else np.expand_dims(mask, -3)
     mixed, attention_pullback = attention(*(split_heads(y, heads) for y, _ in projections), mask=mask)
@@ -71,7 +71,7 @@ def multi_head(query, key, value, wq, bq, wk, bk, wv, bv, wo, bo, *, heads, mask
 
 
 def encoder_layer(x, *parameters, heads, mask=None):
-    """x ← LayerNorm(x + attention(x, x, x)), x ← LayerNorm(x + relu(x W + b) W' + b'): the post-norm layer of S002 §1.5.
+    """x ← LayerNorm(x + attention(x, x, x)), x ← LayerNorm(x + relu(x W + b) W' + b'), post-norm as in S002 §1.5.
 
     Value only, without a pullback: it stands here for a fast path that offers no gradient.
     """

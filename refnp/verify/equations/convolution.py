@@ -15,7 +15,7 @@ from refnp.verify.rounding import Rounded, contract, scatter
 
 
 def sources(mode: str, lengths, kernel, stride, dilation, padding) -> tuple[np.ndarray, tuple[int, ...]]:
-    """The table (P, T) of positions in the flattened input, −1 for a zero outside, and the number of places per axis."""
+    """The table (P, T) of positions in the flattened input, −1 for a zero outside, and the places per axis."""
     places, along = [], []
     for n, k, s, d, (before, after) in zip(lengths, kernel, stride, dilation, padding, strict=True):
         count = (n + before + after - d * (k - 1) - 1) // s + 1
@@ -51,7 +51,9 @@ def gathered(x: Rounded, table: np.ndarray) -> Rounded:
 def scattered(x: Rounded, table: np.ndarray, length: int) -> Rounded:
     """The adjoint: x (..., P, T) → (..., n), elements that stood under several taps added up."""
     front = x.reshape(-1, table.size).moved(np.transpose)
-    return scatter(front, table.ravel() % (length + 1), length + 1)[:-1].moved(np.transpose).reshape(*x.shape[:-2], length)
+    return (
+        scatter(front, table.ravel() % (length + 1), length + 1)[:-1].moved(np.transpose).reshape(*x.shape[:-2], length)
+    )
 
 
 def per_axis(value, axes: int) -> tuple:

@@ -12,7 +12,9 @@ def matmul(x, y):
     z = contract("...ij,...jk->...ik", x, y)
 
     def pullback(g):
-        return sum_to(contract("...ik,...jk->...ij", g, y), x.shape), sum_to(contract("...ij,...ik->...jk", x, g), y.shape)
+        return sum_to(contract("...ik,...jk->...ij", g, y), x.shape), sum_to(
+            contract("...ij,...ik->...jk", x, g), y.shape
+        )
 
     return z, pullback
 

@@ -1,8 +1,8 @@
 """JAX's own functions on refnp's cases, with its conventions turned into refnp's.
 
-What differs: jax.nn.gelu is the tanh form unless told otherwise; jax.nn.dot_product_attention wants the heads before the
-features, (B, N, H, d), and keys and values of one width. Layers that JAX leaves to other libraries (multi-head attention, set
-convolution, …) are not judged; layer norm is `jax.nn.standardize`, gain and shift applied outside.
+What differs: jax.nn.gelu is the tanh form unless told otherwise; jax.nn.dot_product_attention wants the heads before
+the features, (B, N, H, d), and keys and values of one width. Layers that JAX leaves to other libraries (multi-head
+attention, set convolution, …) are not judged; layer norm is `jax.nn.standardize`, gain and shift applied outside.
 float64 is switched on for these calls alone.
 """
 
@@ -119,10 +119,8 @@ def causal_attention(query, key, value):
     return attention(query, key, value, is_causal=True)
 
 
-def convolution(
-    x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, padding_mode="zeros"
-):
-    """jax.lax.conv_general_dilated, channels first; modes other than zeros are padded first, as jax.numpy.pad knows them."""
+def convolution(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, padding_mode="zeros"):
+    """jax.lax.conv_general_dilated, channels first; for modes other than zeros, jax.numpy.pad goes first."""
     import jax
 
     axes = weight.ndim - 2

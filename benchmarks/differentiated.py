@@ -1,4 +1,4 @@
-"""A function of arrays and its gradients by the frameworks that look like NumPy: JAX under `jit`, autograd, MyGrad."""
+"""A function of arrays, its value and its gradients, in each framework: y = f(x₁, …) and x̄ᵢ from a given ȳ."""
 
 from __future__ import annotations
 
@@ -10,7 +10,42 @@ import numpy as np
 from benchmarks.timing import Side
 
 
-def differentiated_by_jax(function: Callable, arrays: list[np.ndarray], bar: np.ndarray) -> Side:
+def by_refnp(function: Callable, arrays: list[np.ndarray], bar: np.ndarray) -> Side:
+    from refnp.autograd import Tensor
+
+    leaves = [Tensor(a, requires_grad=True) for a in arrays]
+
+    def run() -> Any:
+        for leaf in leaves:
+            leaf.grad = None
+        y = function(*leaves)
+        y.backward(bar)
+        return y
+
+    def result() -> tuple[list, list]:
+        y = run()
+        return [y.data], [leaf.grad for leaf in leaves]
+
+    return Side(run, result)
+
+
+def by_torch(function: Callable, arrays: list[np.ndarray], bar: np.ndarray) -> Side:
+    import torch
+
+    leaves = [torch.from_numpy(a).requires_grad_() for a in arrays]
+    cotangent = torch.from_numpy(bar)
+
+    def run() -> Any:
+        for leaf in leaves:
+            leaf.grad = None
+        y = function(*leaves)
+        y.backward(cotangent)
+        return y
+
+    return Side(run, lambda: ([run().detach().numpy()], [leaf.grad.numpy() for leaf in leaves]))
+
+
+def by_jax(function: Callable, arrays: list[np.ndarray], bar: np.ndarray) -> Side:
     """Value and gradients under one `jit`, both returned, so that neither is left out."""
     import jax
 
@@ -28,7 +63,7 @@ def differentiated_by_jax(function: Callable, arrays: list[np.ndarray], bar: np.
     return Side(lambda: jax.block_until_ready(both(*on_device)), result)
 
 
-def differentiated_by_autograd(function: Callable, arrays: list[np.ndarray], bar: np.ndarray) -> Side:
+def by_autograd(function: Callable, arrays: list[np.ndarray], bar: np.ndarray) -> Side:
     from autograd import make_vjp
 
     of_one_argument = make_vjp(lambda arguments: function(*arguments))
@@ -44,7 +79,7 @@ def differentiated_by_autograd(function: Callable, arrays: list[np.ndarray], bar
     return Side(run, result)
 
 
-def differentiated_by_mygrad(function: Callable, arrays: list[np.ndarray], bar: np.ndarray) -> Side:
+def by_mygrad(function: Callable, arrays: list[np.ndarray], bar: np.ndarray) -> Side:
     import mygrad
 
     mygrad.turn_memory_guarding_off()  # as its documentation advises for speed
@@ -60,6 +95,9 @@ def differentiated_by_mygrad(function: Callable, arrays: list[np.ndarray], bar: 
         return [y], bars
 
     return Side(run, result)
+
+
+BY = {"refnp": by_refnp, "torch": by_torch, "jax": by_jax, "autograd": by_autograd, "mygrad": by_mygrad}
 
 
 def softmax_in_autograd(x: Any) -> Any:

@@ -1,0 +1,98 @@
+"""`python -m benchmarks`: the same work in refnp and in whatever peers are installed, in turns, as ratios.
+
+A ratio below 1 means that refnp is faster. Before anything is timed, all must agree on values and gradients within
+rounding. Exit code 0 if everything asked for was measured, 2 if not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import pathlib
+import sys
+
+from benchmarks import machine, report
+from benchmarks.timing import Work, alternate, disagreement
+from benchmarks.worker import Worker
+from benchmarks.works import all_works
+
+SLOW = ("autograd", "mygrad")  # their ratios are far from 1: half the time will do
+
+
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.split("\n")[0])
+    options.add_argument("--only", metavar="TEXT", default="", help='work whose "name dtype" contains TEXT')
+    options.add_argument("--peers", metavar="NAMES", help=f"some of {','.join(machine.PEERS)}; all that are installed")
+    options.add_argument("--threads", type=int, default=len(machine.cores()), help="for everybody (all cores)")
+    options.add_argument("--quick", action="store_true", help="fewer pairs, float32, no peak of memory")
+    options.add_argument("--markdown", action="store_true", help="the table as Markdown")
+    options.add_argument("--json", metavar="FILE", type=pathlib.Path, help="write the rows to FILE as well")
+    return options
+
+
+def main(arguments: list[str]) -> int:
+    options = parser().parse_args(arguments)
+    if not 1 <= options.threads <= len(machine.cores()):
+        parser().error(f"--threads is {options.threads}; this process may use {len(machine.cores())} cores")
+    if options.json and not options.json.parent.is_dir():
+        parser().error(f"--json: there is no folder {options.json.parent}")
+    peers = machine.installed() if options.peers is None else options.peers.split(",")
+    if missing := [name for name in peers if name not in machine.installed()]:
+        parser().error(
+            f"--peers: {', '.join(missing)} not installed; here are {', '.join(machine.installed()) or 'none'}"
+        )
+    works = [work for work in all_works() if options.only.lower() in f"{work.name} {work.dtype}".lower()]
+    if options.quick:
+        works = [work for work in works if work.dtype == "float32" or work.units > 1]
+    if not works:
+        names = ", ".join(dict.fromkeys(work.name for work in all_works()))
+        parser().error(f"--only {options.only!r} matches nothing; there are {names}, with float32 and float64")
+    machine.prepare(options.threads)
+    return measure(works, peers, options)
+
+
+def measure(works: list[Work], peers: list[str], options: argparse.Namespace) -> int:
+    """Print a row for each work item and peer as it is done."""
+    about = machine.description(options.threads)
+    print(*report.heading(about, markdown=options.markdown), sep="\n", flush=True)
+    found: list[report.Row] = []
+    failures = []
+    with contextlib.ExitStack() as stack:
+        workers = {name: stack.enter_context(Worker(name, options.threads)) for name in ("refnp", *peers)}
+        for work, peer in ((work, peer) for work in works for peer in peers if peer in work.makers):
+            try:
+                row = compare(work, workers["refnp"], workers[peer], options)
+            except (RuntimeError, ValueError) as error:  # one failure must not cost the rest of the table
+                failures.append(f"{work.name} {work.dtype} with {peer}: {error}")
+                continue
+            found.append(row)
+            print(report.line(row.cells(), markdown=options.markdown), flush=True)
+    print("", *report.summary(found), sep="\n")
+    if options.json:
+        report.write_json(options.json, about, found)
+    for failure in failures:
+        print(f"benchmarks: not measured: {failure}", file=sys.stderr)
+    return 2 if failures else 0
+
+
+def compare(work: Work, ours: Worker, theirs: Worker, options: argparse.Namespace) -> report.Row:
+    """Both sides made afresh, compared, timed in turns."""
+    for side in (ours, theirs):
+        side.make(work)
+    differs = disagreement(ours.result(), theirs.result(), work)
+    seconds = (0.3 if options.quick else 2.0) / (2 if theirs.framework in SLOW else 1)
+    pairs = alternate(ours.clock, theirs.clock, seconds=seconds, least=3 if options.quick else 5)
+    row = report.row_of(work, theirs.framework, options.threads, pairs, differs)
+    if not work.memory or options.quick:
+        return row
+    peaks = []
+    for side in (ours, theirs):
+        with Worker(side.framework, options.threads) as fresh:
+            fresh.make(work)
+            peaks.append(fresh.peak())
+    return dataclasses.replace(row, refnp_peak_mb=peaks[0], peer_peak_mb=peaks[1], aim_mb=work.aims.get("memory"))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

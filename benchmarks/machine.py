@@ -1,0 +1,71 @@
+"""The machine under the numbers: its name, the versions at work, and an equal number of threads for everybody."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import importlib.util
+import os
+import platform
+
+import numpy as np
+
+PEERS = ("torch", "jax", "autograd", "mygrad")
+
+
+def cores() -> list[int]:
+    """The processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def prepare(threads: int) -> None:
+    """Set, for the processes to be started, what must be set before NumPy, PyTorch and JAX are loaded.
+
+    JAX has no setting for its threads but takes as many as it has processors, so these are cut for all; and it needs
+    leave to compute in float64 at all.
+    """
+    counts = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "REFNP_NUM_THREADS")
+    os.environ |= dict.fromkeys(counts, str(threads)) | {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"}
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores()[:threads])
+
+
+def use_threads(framework: str, threads: int) -> None:
+    """Tell a framework that can be told."""
+    if framework == "refnp":
+        from refnp.autograd import set_threads
+
+        set_threads(threads)
+    if framework == "torch":
+        import torch
+
+        torch.set_num_threads(threads)
+
+
+def installed() -> list[str]:
+    """The peers that can be measured here."""
+    return [name for name in PEERS if importlib.util.find_spec(name)]
+
+
+def description(threads: int) -> dict[str, str]:
+    """What a reader needs to judge the numbers."""
+    versions = [f"NumPy {np.__version__}", *(f"{name} {importlib.metadata.version(name)}" for name in installed())]
+    load = f", load {os.getloadavg()[0]:.1f} at the start" if hasattr(os, "getloadavg") else ""
+    return {
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "processor": processor(),
+        "threads": f"{threads} on {len(cores())} cores{load}",
+        "versions": ", ".join([f"Python {platform.python_version()}", *versions]),
+    }
+
+
+def processor() -> str:
+    """The processor's name."""
+    try:
+        with open("/proc/cpuinfo") as lines:
+            fields = dict(line.strip().split(":", 1) for line in lines if ":" in line)
+        return next(value.strip() for name, value in fields.items() if name.strip() == "model name")
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()

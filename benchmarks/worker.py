@@ -1,0 +1,112 @@
+"""A process for one framework, that makes work ready and runs it when told to.
+
+It imports that framework alone, and its memory has seen that framework's work alone. Environment and processors are
+those of the process that starts it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.connection
+import resource
+import sys
+from typing import Any
+
+from benchmarks import machine
+from benchmarks.timing import Arrays, Side, Work, clock_of
+from benchmarks.works import find
+
+MEGABYTE = 1e6
+
+
+class Worker:
+    """The handle on such a process. Every method waits for the answer; RuntimeError with the reason if it fails."""
+
+    def __init__(self, framework: str, threads: int):
+        context = multiprocessing.get_context("spawn")
+        self.framework = framework
+        self.line, far_end = context.Pipe()
+        self.process = context.Process(target=serve, args=(far_end, framework, threads), daemon=True)
+        self.process.start()
+        far_end.close()
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.line.close()  # the process takes it as the end
+        self.process.join(5)
+        if self.process.is_alive():
+            self.process.kill()
+
+    def ask(self, command: str, *arguments: Any) -> Any:
+        try:
+            self.line.send((command, arguments))
+            kind, answer = self.line.recv()
+        except (EOFError, OSError):
+            raise RuntimeError(f"the process of {self.framework} ended; was there too little memory?") from None
+        if kind == "error":
+            raise RuntimeError(f"{self.framework}: {answer}")
+        return answer
+
+    def make(self, work: Work) -> None:
+        """Make the work ready; what was ready before is dropped."""
+        self.ask("make", work.name, work.dtype)
+
+    def result(self) -> tuple[Arrays, Arrays]:
+        return self.ask("result")
+
+    def clock(self, count: int) -> float:
+        """Run the work so many times; the seconds that took."""
+        return self.ask("clock", count)
+
+    def peak(self) -> float:
+        """Run it once; the megabytes by which the peak of memory rose over what was held before.
+
+        A peak never goes down, so this is for the first run in a fresh process. The stacks of threads and the buffers
+        that libraries make at the first call are counted in.
+        """
+        return self.ask("peak")
+
+
+def serve(line: multiprocessing.connection.Connection, framework: str, threads: int) -> None:
+    """What the process does until the line is closed."""
+    machine.use_threads(framework, threads)
+    side: Side | None = None
+    while True:
+        try:
+            command, arguments = line.recv()
+        except EOFError:
+            return
+        answer: Any = None
+        try:
+            if command == "make":
+                side = None  # make room first
+                side = find(*arguments).makers[framework]()
+            elif side is None:
+                raise ValueError("nothing was made")
+            elif command == "result":
+                answer = side.result()
+            elif command == "clock":
+                answer = clock_of(side)(*arguments)
+            elif command == "peak":
+                before = held("VmRSS")
+                side.run()
+                answer = (held("VmHWM") - before) / MEGABYTE
+            line.send(("answer", answer))
+        except Exception as error:
+            line.send(("error", f"{type(error).__name__}: {error}"))
+
+
+def held(kind: str) -> float:
+    """Bytes of this process in memory: now ("VmRSS") or at most so far ("VmHWM").
+
+    Where there is no /proc, both are the peak that the system reports. On Linux that number would not do: a process
+    inherits it from the one that started it.
+    """
+    try:
+        with open("/proc/self/status") as lines:
+            return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith(kind))
+    except (OSError, StopIteration):
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return float(peak if sys.platform == "darwin" else 1024 * peak)

@@ -1,0 +1,16 @@
+"""Everything that can be measured, in the order of the report."""
+
+from __future__ import annotations
+
+from benchmarks import attention, convolutions, encoder, rows, sets, tape
+from benchmarks.timing import Work
+
+
+def all_works() -> list[Work]:
+    families = (encoder, convolutions, rows, attention, sets, tape)
+    return [work for family in families for work in family.works()]
+
+
+def find(name: str, dtype: str) -> Work:
+    """The work of that name and dtype."""
+    return next(work for work in all_works() if (work.name, work.dtype) == (name, dtype))

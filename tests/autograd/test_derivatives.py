@@ -1,0 +1,265 @@
+"""grad, value_and_grad, vjp, jvp, hvp: agreement with each other and with formulas, nesting, refusals."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.autograd import Parameter, Tensor
+from tests.helpers import REAL, assert_same_bits, assert_within, normal, seeds, unit_roundoff
+
+U = unit_roundoff(np.float64)
+
+
+class Layer(NamedTuple):
+    weight: np.ndarray
+    bias: np.ndarray
+
+
+def network(parameters, x):
+    """A function of nested parameters, smooth and not symmetric in anything."""
+    y = ad.tanh(x @ parameters["first"].weight + parameters["first"].bias)
+    for gain, shift in parameters["rest"]:
+        y = ad.exp(y * gain * 0.3) + shift * parameters["scale"]
+    return ad.mean(y * y)
+
+
+def parameters(seed=0, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    return {
+        "first": Layer(normal(rng, (3, 4), dtype), normal(rng, 4, dtype)),
+        "rest": [(normal(rng, 4, dtype), normal(rng, (), dtype)), (normal(rng, 4, dtype), normal(rng, 1, dtype))],
+        "scale": dtype(0.7),
+        "names": ["a", None, 3, True],
+    }
+
+
+X = normal(9, (5, 3))
+
+
+def flattened(tree):
+    floats = [np.ravel(leaf) for leaf in ad.trees.leaves_of(tree) if np.asarray(leaf).dtype.kind == "f"]
+    return np.concatenate(floats)
+
+
+def test_grad_keeps_the_nesting():
+    gradient = ad.grad(network)(parameters(), X)
+    assert type(gradient["first"]) is Layer
+    assert type(gradient["rest"][0]) is tuple
+    assert gradient["names"] == [None, None, None, None]
+    assert gradient["scale"].shape == ()
+    assert gradient["rest"][1][1].shape == (1,)
+
+
+def test_grad_by_the_complex_step_of_every_element():
+    p = parameters()
+    flat = flattened(p)
+    gradient = flattened(ad.grad(network)(p, X))
+    for k in range(flat.size):
+        units = iter(np.split(np.eye(flat.size)[k], np.cumsum([np.size(a) for a in _floats(p)])[:-1]))
+        tangent = ad.trees.map_leaves(lambda a, u=units: _like(a, u), p)
+        assert_within(ad.jvp(network, (p, X), (tangent, 0 * X))[1], gradient[k], 64 * U * abs(gradient).max())
+
+
+def _floats(tree):
+    return [leaf for leaf in ad.trees.leaves_of(tree) if np.asarray(leaf).dtype.kind == "f"]
+
+
+def _like(leaf, units):
+    return next(units).reshape(np.shape(leaf)) if np.asarray(leaf).dtype.kind == "f" else None
+
+
+@given(seeds)
+def test_hvp_is_symmetric_and_agrees_with_jvp_of_grad(seed):
+    """⟨u, H v⟩ = ⟨v, H u⟩, and H v = D(∇f) v: reverse over the complex step, and the complex step over reverse."""
+    p, u, v = parameters(), parameters(seed), parameters(seed + 1)
+    fixed = {"names": p["names"]}
+
+    def f(q):
+        return network({**q, **fixed}, X)
+
+    p, u, v = ({k: a for k, a in tree.items() if k != "names"} for tree in (p, u, v))
+    gradient, (hv,) = ad.hvp(f, (p,), (v,))
+    _, (hu,) = ad.hvp(f, (p,), (u,))
+    plain = ad.grad(f)(p)
+    assert_within(flattened(gradient), flattened(plain), 64 * U * abs(flattened(plain)).max())
+    value, along = ad.jvp(ad.grad(f), (p,), (v,))
+    assert_same_bits(flattened(value), flattened(plain))
+    assert_same_bits(flattened(along), flattened(hv))
+    size = np.sum(abs(flattened(u)) * abs(flattened(hv))) + np.sum(abs(flattened(v)) * abs(flattened(hu)))
+    assert_within(flattened(u) @ flattened(hv), flattened(v) @ flattened(hu), 256 * U * size)
+
+
+@pytest.mark.parametrize("dtype", REAL)
+def test_everything_keeps_the_precision(dtype):
+    def f(x):
+        return ad.sum(ad.sin(x) * x)
+
+    x = np.linspace(0.1, 2, 5).astype(dtype)
+    v = np.ones(5, dtype)
+    wide = x.astype(np.longdouble)
+    gradient, hessian_sum = np.cos(wide) * wide + np.sin(wide), 2 * np.cos(wide) - np.sin(wide) * wide
+    u = 16 * unit_roundoff(dtype)
+    assert ad.grad(f)(x).dtype == ad.jacobian(ad.sin)(x).dtype == ad.hessian(f)(x).dtype == dtype
+    assert_within(ad.grad(f)(x), gradient, u * 4)
+    y, along = ad.jvp(f, (x,), (v,))
+    assert y.dtype == along.dtype == dtype
+    assert_within(along, gradient.sum(), u * 20)
+    (g,), (h,) = ad.hvp(f, (x,), (v,))
+    assert g.dtype == h.dtype == dtype
+    assert_within(h, hessian_sum, u * 5)
+
+
+def test_jvp_has_more_digits_than_any_difference_quotient():
+    x = np.array([0.3, 5.0, 30.0])
+    _, slope = ad.jvp(ad.tanh, (x,), (np.ones(3),))
+    wide = x.astype(np.longdouble)
+    assert_within(slope, 1 / np.cosh(wide) ** 2, 64 * U / np.cosh(wide) ** 2)
+
+
+def test_value_and_grad_of_chosen_arguments():
+    def f(x, y, z):
+        return ad.sum(x * y) + z
+
+    x, y = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+    value, gradient = ad.value_and_grad(f)(x, y, 5.0)
+    assert (value, gradient.tolist()) == (16, [3, 4])
+    assert ad.grad(f, 1)(x, y, 5.0).tolist() == ad.grad(f, -2)(x, y, 5.0).tolist() == [1, 2]
+    by_y, by_x = ad.grad(f, (1, 0))(x, y, 5)  # z is whole, hence a constant
+    assert (by_y.tolist(), by_x.tolist()) == ([1, 2], [3, 4])
+
+
+def test_pullback_may_be_called_again_and_results_changed():
+    value, pullback = ad.vjp(ad.sin, np.ones(2))
+    (first,) = pullback(np.ones(2))
+    first += 7
+    assert pullback(np.ones(2))[0].tolist() == np.cos(np.ones(2)).tolist()
+    assert type(value) is np.ndarray
+
+
+def test_nested_results_take_nested_cotangents():
+    def f(x):
+        return {"sum": ad.sum(x), "parts": [x * 2, (x[0], 5)]}
+
+    value, pullback = ad.vjp(f, np.array([1.0, 2.0]))
+    assert value["sum"] == 3
+    assert value["parts"][1] == (1, 5)
+    assert pullback({"sum": 1.0, "parts": [np.array([10.0, 20.0]), (100.0, 0.0)]})[0].tolist() == [121, 41]
+    _, along = ad.jvp(f, (np.array([1.0, 2.0]),), (np.array([1.0, 10.0]),))
+    assert along["sum"] == 11
+    assert along["parts"][0].tolist() == [2, 20]
+    assert along["parts"][1] == (1, 0)
+
+
+def test_what_does_not_depend_has_gradient_zero():
+    value, pullback = ad.vjp(lambda x, y: ad.sum(x), np.ones(2), np.ones((2, 3)))
+    assert pullback(1.0)[1].tolist() == np.zeros((2, 3)).tolist()
+    assert ad.grad(lambda x: 3.0)(np.ones(2)).tolist() == [0, 0]
+    assert ad.jvp(lambda x: 3.0, (np.ones(2),), (np.ones(2),)) == (3, 0)
+    assert value == 2
+
+
+def test_parameters_in_the_closure_keep_their_grad():
+    w = Parameter(np.ones(2))
+    assert ad.grad(lambda x: ad.sum(x * w))(np.ones(2)).tolist() == [1, 1]
+    assert w.grad is None
+    value, along = ad.jvp(lambda x: ad.sum(x * w), (np.ones(2),), (np.ones(2),))
+    assert (value, along) == (2, 2)
+    assert type(value) is not Tensor
+
+
+def test_tensors_that_are_leaves_may_be_differentiated_at():
+    assert ad.grad(ad.sum)(Parameter(np.ones(2))).tolist() == [1, 1]
+    assert ad.jvp(ad.sum, (Parameter(np.ones(2)),), (np.ones(2),))[1] == 2
+
+
+def test_methods_operators_and_abs_are_analytic_in_forward_mode():
+    """On a complex NumPy array abs is the modulus and max compares imaginary parts; jvp hands out Tensors."""
+    x = np.array([-1.0, 2.0, 0.5])
+
+    def f(x):
+        return abs(x).max() + x.min() * 3 + ad.where(x > 0, x.exp(), 0.0).sum() - x.clip(0.0, 1.0).sum()
+
+    _, along = ad.jvp(f, (x,), (np.array([1.0, 10.0, 100.0]),))
+    expected = 10 + 3 + 10 * np.exp(2.0) + 100 * np.exp(0.5) - 100
+    assert_within(along, expected, 64 * U * expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "nested"),
+    [
+        ("grad of grad", lambda x: ad.grad(lambda x: ad.sum(ad.grad(lambda y: ad.sum(y**3))(x)))(x)),
+        ("of a computed value", lambda x: ad.grad(lambda x: ad.sum(ad.grad(lambda y: ad.sum(y**3))(x * 2)))(x)),
+        ("by closure", lambda x: ad.grad(lambda x: ad.sum(ad.grad(lambda y: ad.sum(y * x))(x.numpy())))(x)),
+        ("jvp in grad", lambda x: ad.grad(lambda x: ad.sum(ad.jvp(lambda y: y**3, (x,), (0 * X[0],))[1]))(x)),
+        ("jvp by closure", lambda x: ad.grad(lambda x: ad.sum(ad.jvp(lambda y: y * x, (X[0],), (X[0],))[1]))(x)),
+        ("hvp in grad", lambda x: ad.grad(lambda x: ad.sum(ad.hvp(lambda y: ad.sum(y**3), (x,), (X[0],))[1][0]))(x)),
+    ],
+)
+def test_a_derivative_inside_a_reverse_pass_is_refused(name, nested):
+    """It would be cut off from the outer one, whose gradient would silently be 0."""
+    with pytest.raises(
+        TypeError, match=r"(vjp|jvp): a value here is already being differentiated.* use hvp, hessian or jvp"
+    ):
+        nested(np.array([1.0, 2.0, 3.0]))
+
+
+def test_a_complex_step_inside_another_is_refused():
+    one = np.ones(())
+    with pytest.raises(TypeError, match="jvp: arguments must be real; the complex step has used up the imaginary part"):
+        ad.jvp(lambda x: ad.jvp(ad.sin, (x,), (one,))[1], (one,), (one,))
+    with pytest.raises(TypeError, match="jvp: the result is complex, but only a real function can be stepped"):
+        ad.jvp(lambda x: ad.jvp(lambda y: x * y, (one,), (one,))[1], (one,), (one,))
+
+
+def test_jvp_of_grad_is_the_way_to_second_derivatives():
+    _, second = ad.jvp(ad.grad(lambda x: ad.sum(x**3)), (np.array([1.0, 2.0]),), (np.array([1.0, 0.0]),))
+    assert second.tolist() == [6, 0]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: ad.grad(ad.sin)(X),
+            ValueError,
+            r"grad: the result is of shape \(5, 3\), not one number; use vjp or jacobian",
+        ),
+        (lambda: ad.grad(lambda x: None)(X), ValueError, "grad: the result is NoneType, not one number"),
+        (lambda: ad.grad(lambda x: (ad.sum(x),))(X), ValueError, "grad: the result is tuple, not one number"),
+        (lambda: ad.hvp(ad.sin, (X,), (X,)), ValueError, "hvp: the result is of shape"),
+        (lambda: ad.grad(ad.sum)(3), TypeError, r"grad: argument 0 \(int\) has no floats to differentiate"),
+        (lambda: ad.grad(ad.sum)({"n": [1, None]}), TypeError, r"grad: argument 0 \(dict\) has no floats"),
+        (lambda: ad.grad(ad.sum, 1)(X), ValueError, "grad: argnums 1 must name different ones of 1 arguments"),
+        (
+            lambda: ad.grad(ad.add, (0, -2))(X, X),
+            ValueError,
+            r"argnums \(0, -2\) must name different ones of 2 arguments",
+        ),
+        (lambda: ad.vjp(ad.sin, X)[1](X.T), ValueError, r"cotangent has shape \(3, 5\), the result has \(5, 3\)"),
+        (lambda: ad.vjp(ad.sin, X)[1]([X, X]), ValueError, "vjp: the cotangent has 2 leaves, the result has 1"),
+        (lambda: ad.jvp(ad.sin, (X,), (X.T,)), ValueError, r"jvp: a tangent has shape \(3, 5\), its argument \(5, 3\)"),
+        (lambda: ad.jvp(ad.sin, (X,), ()), ValueError, "nesting differs: 1 branches are paired with 0 branches"),
+        (
+            lambda: ad.jvp(ad.sum, ({"x": X},), ({"y": X},)),
+            ValueError,
+            r"a dict with keys \['x'\] is paired with a dict",
+        ),
+        (lambda: ad.jvp(ad.sum, ([X],), (X,)), ValueError, "nesting differs: 1 branches are paired with one ndarray"),
+        (lambda: ad.jvp(ad.sin, (X + 0j,), (X,)), TypeError, "jvp: arguments must be real"),
+    ],
+)
+def test_bad_input_is_named(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+@given(seeds, st.sampled_from([1e-6, 1e6]))
+def test_scales_of_tangents_do_not_matter(seed, scale):
+    x, v = normal(seed, 4), normal(seed + 1, 4)
+    _, plain = ad.jvp(ad.sin, (x,), (v,))
+    _, scaled = ad.jvp(ad.sin, (x,), (v * scale,))
+    assert_within(scaled, plain * scale, 8 * U * abs(plain * scale))

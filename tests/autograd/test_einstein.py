@@ -1,0 +1,217 @@
+"""Einstein sums over a grid of subscripts: repeated letters, ellipses, scalars, and axes of length 1 that broadcast."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.autograd import einsum
+from tests.helpers import (
+    assert_same_bits,
+    assert_within,
+    check,
+    dtypes,
+    laid_out,
+    layouts,
+    normal,
+    seeds,
+    unit_roundoff,
+)
+from tests.transcriptions import linalg as transcription
+
+GRID = [
+    ("i->i", [(3,)]),
+    ("i->", [(3,)]),
+    ("ij->ji", [(2, 3)]),
+    ("ij->j", [(2, 3)]),
+    ("ij", [(2, 3)]),
+    ("ba", [(2, 3)]),
+    ("ii->i", [(3, 3)]),
+    ("ii->", [(3, 3)]),
+    ("ii", [(3, 3)]),
+    ("iij->ji", [(2, 2, 3)]),
+    ("iji->j", [(2, 3, 2)]),
+    ("iii->i", [(3, 3, 3)]),
+    ("iijj->ij", [(2, 2, 3, 3)]),
+    (",->", [(), ()]),
+    (",i->i", [(), (3,)]),
+    ("i,->", [(3,), ()]),
+    ("i,i->", [(3,), (3,)]),
+    ("i,i", [(3,), (3,)]),
+    ("i,j->ij", [(2,), (3,)]),
+    ("i,j->ji", [(2,), (3,)]),
+    ("i,j->", [(2,), (3,)]),
+    ("ij,jk->ik", [(2, 3), (3, 4)]),
+    ("ij,jk", [(2, 3), (3, 4)]),
+    ("ij,kj->ki", [(2, 3), (4, 3)]),
+    ("ij,ij->i", [(2, 3), (2, 3)]),
+    ("ii,ij->j", [(2, 2), (2, 3)]),
+    ("ij,jj->i", [(2, 3), (3, 3)]),
+    ("bhnd,bhmd->bhnm", [(2, 2, 3, 2), (2, 2, 4, 2)]),
+    ("i,i,i->i", [(3,), (3,), (3,)]),
+    ("ij,jk,kl->il", [(2, 3), (3, 2), (2, 4)]),
+    ("i,ij,j->", [(2,), (2, 3), (3,)]),
+    ("i...->...", [(2, 3, 2)]),
+    ("...i->...", [(2, 3, 2)]),
+    ("...ij->...ji", [(2, 3, 2)]),
+    ("...", [(2, 3)]),
+    ("i...", [(2, 3)]),
+    ("...ii->...i", [(2, 3, 3)]),
+    ("...i,...i->...", [(2, 3), (2, 3)]),
+    ("...ij,...jk->...ik", [(2, 2, 3), (3, 2)]),
+    ("...i,...j->...ij", [(2, 3), (4, 1, 2)]),
+    ("i...,...->i...", [(2, 3), (3,)]),
+    ("...,...", [(2, 3), (3,)]),
+    ("...i->i", [(2, 3, 2)]),
+    ("...i->", [(2, 3)]),
+    ("i,i->i", [(3,), (1,)]),
+    ("i,i->", [(1,), (3,)]),
+    ("ij,jk->ik", [(2, 1), (3, 4)]),
+    ("ij,ij->ij", [(1, 3), (2, 1)]),
+    ("ii,i->i", [(1, 1), (3,)]),
+    ("ij,ij,jk->k", [(1, 3), (2, 3), (3, 2)]),
+    ("...i,...i->...", [(2, 1), (1, 3)]),
+    ("i,i->i", [(0,), (0,)]),
+    ("i,i->", [(0,), (1,)]),
+    ("ij->j", [(0, 3)]),
+]
+
+
+def letters_of(subscripts, shapes):
+    """The subscripts of `transcription.einsum`: ellipses written as capital letters, a missing result written out."""
+    left, arrow, right = subscripts.partition("->")
+    inputs = []
+    for part, shape in zip(left.split(","), shapes, strict=True):
+        extra = len(shape) - len(part.replace("...", ""))
+        inputs.append(part.replace("...", "WXYZ"[4 - extra :] if extra else ""))
+    dots = max(("".join(c for c in part if c.isupper()) for part in inputs), key=len)
+    if not arrow:
+        everything = "".join(inputs)
+        right = "..." + "".join(sorted(c for c in set(everything) if everything.count(c) == 1 and c.islower()))
+    return inputs, right.replace("...", dots)
+
+
+def assert_right(subscripts, operands):
+    """The value against index loops: at most as many roundings as terms and operands (Higham (2002), eq. 3.5)."""
+    inputs, result = letters_of(subscripts, [o.shape for o in operands])
+    y = einsum(subscripts, *operands)
+    expected = transcription.einsum(inputs, result, operands)
+    size = transcription.einsum(inputs, result, [np.abs(o) for o in operands])
+    sizes = {
+        c: n for part, o in zip(inputs, operands, strict=True) for c, n in zip(part, o.shape, strict=True) if n != 1
+    }
+    terms = np.prod([n for c, n in sizes.items() if c not in result]) + 3 * len(operands)
+    assert y.dtype == operands[0].dtype
+    assert_within(y, expected, terms * unit_roundoff(y.dtype) * size)
+
+
+@pytest.mark.parametrize(("subscripts", "shapes"), GRID, ids=str)
+@given(dtypes, layouts, seeds)
+def test_value(subscripts, shapes, dtype, layout, seed):
+    rng = np.random.default_rng(seed)
+    assert_right(subscripts, [laid_out(normal(rng, shape, dtype), layout) for shape in shapes])
+
+
+@pytest.mark.parametrize(("subscripts", "shapes"), [case for case in GRID if all(map(all, case[1]))], ids=str)
+@pytest.mark.parametrize("order", [1, 2])
+def test_gradient_by_complex_step(subscripts, shapes, order):
+    rng = np.random.default_rng(0)
+    operands = tuple(normal(rng, shape) for shape in shapes)
+    if order == 1 or len(operands) > 1:  # of one operand it is linear, with no second derivative to compare
+        check(lambda *o: einsum(subscripts, *o), operands, order=order)
+
+
+@st.composite
+def contractions(draw):
+    """Any subscripts: 1 to 3 operands with letters ijkl, some twice, lengths 0 to 3, some of them 1 instead."""
+    sizes = {c: draw(st.integers(0, 3)) for c in "ijkl"}
+    inputs = draw(st.lists(st.text("ijkl", max_size=3), min_size=1, max_size=3))
+    shapes = []
+    for part in inputs:
+        shape = {c: 1 if draw(st.booleans()) and part.count(c) == 1 else sizes[c] for c in part}
+        shapes.append(tuple(shape[c] for c in part))
+    used = sorted(set("".join(inputs)))
+    result = "".join(draw(st.permutations(used)))[: draw(st.integers(0, len(used)))]
+    return ",".join(inputs) + "->" + result, shapes
+
+
+@given(contractions(), seeds, dtypes)
+def test_any_contraction_and_its_adjoint(drawn, seed, dtype):
+    """The value by index loops, and ⟨ȳ, J v⟩ = ⟨Jᵀȳ, v⟩ exactly as linear maps: both are sums of the same products."""
+    subscripts, shapes = drawn
+    rng = np.random.default_rng(seed)
+    operands = [normal(rng, shape, dtype) for shape in shapes]
+    assert_right(subscripts, operands)
+    y, pullback = ad.vjp(lambda *o: einsum(subscripts, *o), *operands)
+    y_bar = normal(rng, np.shape(y), dtype)
+    lengths = {}
+    for part, shape in zip(subscripts.split("->")[0].split(","), shapes, strict=True):
+        lengths |= {c: n for c, n in zip(part, shape, strict=True) if n != 1}
+    roundings = 2 * (np.prod([max(n, 1) for n in lengths.values()]) + 3 * len(operands))
+    for k, gradient in enumerate(pullback(y_bar)):
+        assert (gradient.shape, gradient.dtype) == (shapes[k], operands[k].dtype)
+        direction = normal(rng, shapes[k], dtype)
+        moved = [direction if i == k else o for i, o in enumerate(operands)]
+        change, size = einsum(subscripts, *moved), einsum(subscripts, *map(np.abs, moved))
+        bound = roundings * unit_roundoff(dtype) * (np.abs(y_bar) * size).sum()
+        assert_within((y_bar * change).sum(), (gradient * direction).sum(), bound)
+
+
+def test_python_numbers_do_not_change_the_precision():
+    x = np.ones(3, np.float32)
+    assert einsum(",i->i", 2.0, x).dtype == np.float32
+    y, pullback = ad.vjp(lambda x: einsum(",i,->", 2, x, 0.5), x)
+    assert (y.dtype, pullback(np.float32(1))[0].dtype) == (np.float32, np.float32)
+
+
+def test_tensors_lists_and_integers():
+    assert isinstance(einsum("ij->ji", ad.Tensor(np.ones((2, 3)))), ad.Tensor)
+    assert einsum("ij->ji", [[1.0, 2.0]]).shape == (2, 1)
+    assert einsum("i,i->", np.arange(3), np.arange(3)) == 5
+
+
+def test_it_is_what_others_are():
+    """Matrix product, trace and outer product are Einstein sums, with the same gradients."""
+    rng = np.random.default_rng(2)
+    x, y, square = rng.normal(size=(2, 3)), rng.normal(size=(3, 4)), rng.normal(size=(3, 3))
+    for f, g, arguments in (
+        (lambda a, b: einsum("ij,jk->ik", a, b), ad.matmul, (x, y)),
+        (lambda a: einsum("ii", a), ad.trace, (square,)),
+        (lambda a, b: einsum("i,j->ij", a, b), ad.outer, (x[0], y[0])),
+    ):
+        (first, first_pullback), (second, second_pullback) = ad.vjp(f, *arguments), ad.vjp(g, *arguments)
+        assert_within(first, second, 16 * np.finfo(float).eps)
+        bar = rng.normal(size=np.shape(first))
+        for a, b in zip(first_pullback(bar), second_pullback(bar), strict=True):
+            assert_within(a, b, 64 * np.finfo(float).eps)
+
+
+def test_spaces_and_order_of_letters():
+    x = np.arange(6.0).reshape(2, 3)
+    assert_same_bits(einsum(" i j -> j i ", x), x.T)
+    assert_same_bits(einsum("bA", x), np.einsum("bA", x))
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "shapes", "message"),
+    [
+        ("i,j->ij", [(2,)], "names 2 operands, 1 were given"),
+        ("ij->i", [(2,)], "'ij' in 'ij->i' does not fit operand 0, which has 1 axes"),
+        ("i->i", [(2, 3)], "does not fit operand 0"),
+        ("...ij->i", [(2,)], "does not fit operand 0"),
+        ("i->j", [(2,)], "must name letters of the operands"),
+        ("i->ii", [(2,)], "each once"),
+        ("i->j->k", [(2,)], "letters and '...' once"),
+        ("i1->i", [(2, 3)], "letters and '...' once"),
+        ("......->", [(2, 3)], "letters and '...' once"),
+        ("..i->i", [(2, 3)], "letters and '...' once"),
+        ("i,i->i", [(2,), (3,)], "letter 'i' has length 2 in one operand, 3 in operand 1"),
+        ("i,i->i", [(2,), (0,)], "letter 'i' has length 2 in one operand, 0 in operand 1"),
+        ("ii->i", [(1, 3)], "no diagonal over 'i'"),
+        ("...i,...i->...", [(2, 3), (4, 3)], "has length 2 in one operand, 4"),
+    ],
+)
+def test_refusals(subscripts, shapes, message):
+    with pytest.raises(ValueError, match="^einsum: .*" + message.replace(".", r"\.")):
+        einsum(subscripts, *map(np.ones, shapes))

@@ -1,0 +1,372 @@
+"""Products, factorisations and triangular systems: index loops, the bounds of the textbook, the complex step, NumPy."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.autograd import cholesky, linear, log_determinant, matmul, outer, trace, triangular_solve
+from refnp.autograd.linalg import solve_lower
+from tests.helpers import (
+    REAL,
+    assert_same_bits,
+    assert_within,
+    check,
+    dtypes,
+    laid_out,
+    layouts,
+    normal,
+    real_dtypes,
+    seeds,
+    unit_roundoff,
+)
+from tests.transcriptions import linalg as transcription
+
+PRODUCTS = [
+    ((3,), (3,), "k,k->"),
+    ((3,), (3, 2), "k,km->m"),
+    ((3,), (2, 3, 4), "k,bkm->bm"),
+    ((2, 3), (3,), "nk,k->n"),
+    ((2, 2, 3), (3,), "bnk,k->bn"),
+    ((2, 3), (3, 4), "nk,km->nm"),
+    ((2, 2, 3), (3, 4), "bnk,km->bnm"),
+    ((2, 2, 3), (2, 3, 4), "bnk,bkm->bnm"),
+    ((2, 1, 2, 3), (4, 3, 2), "bcnk,ckm->bcnm"),
+    ((2, 3), (2, 3, 4), "nk,bkm->bnm"),
+    ((2, 0), (0, 3), "nk,km->nm"),
+    ((0, 2), (2, 3), "nk,km->nm"),
+    ((2, 3), (3, 0), "nk,km->nm"),
+    ((0, 2, 3), (3,), "bnk,k->bn"),
+]
+ids = [f"{x} {y}" for x, y, _ in PRODUCTS]
+
+
+def positive_definite(rng, batch, n, dtype=np.float64):
+    """Symmetric, eigenvalues from ½ to about 3."""
+    a = rng.standard_normal((*batch, n, n)) / max(n, 1) ** 0.5
+    return np.asarray(0.5 * np.eye(n) + a @ a.swapaxes(-1, -2), dtype)
+
+
+def lower_factors(rng, batch, n, dtype=np.float64):
+    """Well-conditioned lower triangular matrices with NaN above the diagonal, which nobody may read."""
+    factor = np.tril(rng.standard_normal((*batch, n, n)) / max(n, 1), -1) + np.eye(n) * rng.uniform(
+        0.5, 2, (*batch, n, 1)
+    )
+    return np.where(np.tri(n, dtype=bool), factor, np.nan).astype(dtype)
+
+
+# Products
+
+
+@pytest.mark.parametrize(("x_shape", "y_shape", "letters"), PRODUCTS, ids=ids)
+@given(dtypes, layouts, seeds)
+def test_matmul_is_a_sum_of_products(x_shape, y_shape, letters, dtype, layout, seed):
+    rng = np.random.default_rng(seed)
+    x, y = (laid_out(normal(rng, shape, dtype), layout) for shape in (x_shape, y_shape))
+    inputs, result = letters.split("->")[0].split(","), letters.split("->")[1]
+    z = matmul(x, y)
+    size = transcription.einsum(inputs, result, [np.abs(x), np.abs(y)])
+    assert z.dtype == dtype
+    assert_within(z, transcription.einsum(inputs, result, [x, y]), 3 * (x_shape[-1] + 1) * unit_roundoff(dtype) * size)
+
+
+@pytest.mark.parametrize(("x_shape", "y_shape", "letters"), [p for p in PRODUCTS if all(p[0] + p[1])], ids=str)
+@pytest.mark.parametrize("order", [1, 2])
+def test_matmul_gradient(x_shape, y_shape, letters, order):
+    rng = np.random.default_rng(1)
+    check(matmul, (normal(rng, x_shape), normal(rng, y_shape)), order=order)
+
+
+@pytest.mark.parametrize(("x_shape", "y_shape"), [(x, y) for x, y, _ in PRODUCTS if not all(x + y)])
+def test_matmul_gradient_of_empty_arrays(x_shape, y_shape):
+    z, pullback = ad.vjp(matmul, np.ones(x_shape, np.float32), np.ones(y_shape, np.float32))
+    for gradient, shape in zip(pullback(np.ones_like(z)), (x_shape, y_shape), strict=True):
+        assert (gradient.shape, gradient.dtype) == (shape, np.float32)
+        assert not gradient.any()
+
+
+@given(
+    st.sampled_from([(), (2,), (2, 3), (0,)]),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    dtypes,
+    layouts,
+    seeds,
+    st.booleans(),
+)
+def test_linear_is_its_equation(batch, features, outputs, dtype, layout, seed, biased):
+    rng = np.random.default_rng(seed)
+    x, weight, bias = (
+        laid_out(normal(rng, s, dtype), layout) for s in ((*batch, features), (features, outputs), (outputs,))
+    )
+    y, pullback = ad.vjp(linear, x, weight, bias if biased else None)
+    rows = x.reshape(int(np.prod(batch, dtype=int)), features)
+    products = transcription.einsum(["nk", "km"], "nm", [rows, weight]).reshape(*batch, outputs)
+    size = transcription.einsum(["nk", "km"], "nm", [np.abs(rows), np.abs(weight)]).reshape(*batch, outputs)
+    u = unit_roundoff(dtype)
+    assert y.dtype == dtype
+    assert_within(y, products + bias * biased, 3 * (features + 2) * u * (size + np.abs(bias) * biased))
+    y_bar = normal(rng, y.shape, dtype)
+    x_bar, weight_bar, bias_bar = pullback(y_bar)
+    bars = y_bar.reshape(len(rows), outputs)
+    for gradient, (letters, out, operands) in zip(
+        (x_bar.reshape(rows.shape), weight_bar),
+        ((["nm", "km"], "nk", [bars, weight]), (["nk", "nm"], "km", [rows, bars])),
+        strict=True,
+    ):
+        size = transcription.einsum(letters, out, [np.abs(o) for o in operands])
+        count = outputs if out == "nk" else len(rows)
+        assert_within(gradient, transcription.einsum(letters, out, operands), 3 * (count + 1) * u * size)
+    if biased:
+        wide = bars.astype(np.result_type(np.longdouble, dtype))
+        assert_within(bias_bar, wide.sum(0), 3 * len(rows) * u * np.abs(wide).sum(0))
+    assert {g.dtype for g in (x_bar, weight_bar)} == {np.dtype(dtype)}
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_linear_outer_trace_gradients(order):
+    rng = np.random.default_rng(2)
+    x, weight, bias = normal(rng, (2, 3, 4)), normal(rng, (4, 2)), normal(rng, 2)
+    check(linear, (x, weight, bias), order=order)
+    check(outer, (normal(rng, (2, 3)), normal(rng, 4)), order=order)
+    if order == 1:
+        check(trace, (normal(rng, (2, 3, 4)),))
+
+
+def test_linear_mixes_precisions_as_numpy_does():
+    """A complex or a wider bias is not squeezed into the products: forward mode in the bias alone, for one."""
+    x, weight, bias = np.ones((2, 3)), np.ones((3, 2)), np.zeros(2)
+    assert_same_bits(
+        ad.jvp(lambda b: linear(x, weight, b), (bias,), (np.array([1.0, 2]),))[1], np.array([[1.0, 2], [1, 2]])
+    )
+    assert linear(x.astype(np.float32), weight.astype(np.float32), bias).dtype == np.float64
+    assert linear(x.astype(int), weight.astype(int), bias).dtype == np.float64
+    untouched = bias.copy()
+    linear(x, weight, bias)
+    assert_same_bits(bias, untouched)
+
+
+@given(st.sampled_from([(), (2,)]), st.integers(0, 4), st.integers(0, 4), dtypes, layouts, seeds)
+def test_outer_and_trace(batch, n, m, dtype, layout, seed):
+    rng = np.random.default_rng(seed)
+    x, y, z = (laid_out(normal(rng, (*batch, *s), dtype), layout) for s in ((n,), (m,), (n, m)))
+    u = unit_roundoff(dtype)
+    for b in np.ndindex(batch):
+        rounded = [[x[b][i] * y[b][j] for j in range(m)] for i in range(n)]
+        assert_within(outer(x, y)[b], np.reshape(np.array(rounded, dtype), (n, m)), 3 * u * np.abs(outer(x[b], y[b])))
+        terms = [z[b][i, i] for i in range(min(n, m))]
+        assert_within(
+            trace(z)[b], np.sum(terms, dtype=np.result_type(np.longdouble, dtype)), n * u * np.sum(np.abs(terms))
+        )
+    assert outer(x, y).dtype == trace(z).dtype == dtype
+
+
+# Cholesky
+
+
+@given(st.integers(0, 6), st.sampled_from([(), (2,), (2, 1), (0,)]), real_dtypes, layouts, seeds)
+def test_cholesky_is_its_equation(n, batch, dtype, layout, seed):
+    """L Lᵀ = A to (n+1) u |L||Lᵀ| (Higham (2002), thm. 10.3), and L is as near to that of 50 digits as follows."""
+    rng = np.random.default_rng(seed)
+    a = laid_out(positive_definite(rng, batch, n, dtype), layout)
+    factor = cholesky(a)
+    u = unit_roundoff(dtype)
+    assert factor.dtype == dtype
+    assert factor.shape == a.shape
+    assert not np.triu(factor, 1).any()
+    wide = factor.astype(np.longdouble)
+    size = np.abs(wide) @ np.abs(wide).swapaxes(-1, -2)
+    assert_within(wide @ wide.swapaxes(-1, -2), a.astype(np.longdouble), (n + 2) * u * size)
+    for b in np.ndindex(batch):  # sensitivity: |ΔL| ≤ |L| tril(|L⁻¹||ΔA||L⁻ᵀ|), with the backward error above for ΔA
+        expected = transcription.cholesky(a[b])
+        inverse = np.abs(np.linalg.inv(expected.astype(float)))
+        moved = np.abs(expected) @ np.tril(inverse @ ((n + 2) * u * size[b]) @ inverse.T)
+        assert_within(factor[b], expected, 2 * moved)
+
+
+def test_cholesky_of_complex_symmetric_matrices():
+    """L Lᵀ = A without conjugation, as the complex step needs it: the imaginary part is the derivative."""
+    rng = np.random.default_rng(3)
+    a, direction = positive_definite(rng, (), 4), positive_definite(rng, (), 4)
+    factor = cholesky(a + 1j * 1e-100 * direction)
+    assert_within(factor.real, cholesky(a), 16 * np.finfo(float).eps)
+    left = factor.imag / 1e-100 @ factor.real.T
+    assert_within(left + left.T, direction, 64 * np.finfo(float).eps)
+
+
+@given(seeds)
+def test_cholesky_uses_the_symmetric_part(seed):
+    rng = np.random.default_rng(seed)
+    a, skew = positive_definite(rng, (), 3), rng.integers(-3, 4, (3, 3)).astype(float)
+    a = np.round(a * 2**20) / 2**20  # so that adding and taking off is exact
+    assert_same_bits(cholesky(a + skew - skew.T), cholesky(a))
+    gradient = ad.vjp(cholesky, a)[1](normal(rng, (3, 3)))[0]
+    assert_within(gradient, gradient.T, 64 * np.finfo(float).eps * np.abs(gradient).max())
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("shape", [(1, 1), (4, 4), (2, 3, 3)])
+def test_cholesky_gradient(shape, order):
+    a = positive_definite(np.random.default_rng(4), shape[:-2], shape[-1]) + 2 * np.eye(shape[-1])
+    check(cholesky, (a,), order=order)
+    check(lambda a: log_determinant(cholesky(a)), (a,), order=order)
+
+
+def test_gradient_of_log_determinant_is_the_inverse():
+    """∂ log det A/∂A = A⁻¹: the chain through the factor, against a formula that knows no factor."""
+    a = positive_definite(np.random.default_rng(5), (), 40)
+    value, pullback = ad.vjp(lambda a: log_determinant(cholesky(a)), a)
+    inverse = np.linalg.inv(a)
+    bound = 40 * 40 * np.finfo(float).eps * np.linalg.cond(a) * np.abs(inverse).max()
+    assert_within(pullback(np.array(1.0))[0], inverse, bound)
+    assert abs(value - np.linalg.slogdet(a)[1]) <= 40 * 40 * np.finfo(float).eps
+
+
+# Triangular systems
+
+
+@given(
+    st.sampled_from([0, 1, 2, 5, 31, 32, 33, 70]),
+    st.integers(0, 3),
+    st.sampled_from([((), ()), ((2,), (2,)), ((2,), ()), ((), (2,)), ((2, 1), (3,))]),
+    st.sampled_from(REAL),
+    layouts,
+    st.booleans(),
+    seeds,
+)
+def test_triangular_solve_has_a_small_residual(n, m, batches, dtype, layout, transposed, seed):
+    """|L x − b| ≤ n u |L||x| (Higham (2002), thm. 8.5), in halves as well, plus the rounding of the residual itself."""
+    rng = np.random.default_rng(seed)
+    factor = laid_out(lower_factors(rng, batches[0], n, dtype), layout)
+    b = laid_out(normal(rng, (*batches[1], n, m), dtype), layout)
+    x = triangular_solve(factor, b, transposed=transposed)
+    assert x.dtype == dtype
+    assert x.shape == (*np.broadcast_shapes(*batches), n, m)
+    matrix = np.tril(np.nan_to_num(factor.astype(np.longdouble)))
+    matrix = matrix.swapaxes(-1, -2) if transposed else matrix
+    product, size = matrix @ x.astype(np.longdouble), np.abs(matrix) @ np.abs(x).astype(np.longdouble)
+    u = unit_roundoff(dtype) + unit_roundoff(np.longdouble)
+    assert_within(product, np.broadcast_to(b, x.shape), (n + 1) * u * (size + np.abs(b)))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_halves_solve_what_one_substitution_solves(transposed):
+    rng = np.random.default_rng(6)
+    factor, b = lower_factors(rng, (), 100), normal(rng, (100, 3))
+    halves, whole = (solve_lower(factor, b, transposed=transposed, leaf=leaf) for leaf in (4, 1000))
+    matrix = np.tril(np.nan_to_num(factor))
+    matrix = matrix.T if transposed else matrix
+    inverse = np.abs(np.linalg.inv(matrix))
+    assert_within(halves, whole, 2 * 101 * np.finfo(float).eps * (inverse @ np.abs(matrix) @ np.abs(whole)))
+    dense = np.linalg.solve(matrix, b)
+    assert_within(halves, dense, 200 * np.finfo(float).eps * (inverse @ np.abs(matrix) @ np.abs(whole)))
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(
+    ("factor", "b"), [((3,), (3, 2)), ((2, 3), (3, 1)), ((3,), (2, 3, 2)), ((40,), (40, 1))], ids=str
+)
+def test_triangular_solve_gradient(factor, b, transposed, order):
+    rng = np.random.default_rng(7)
+    matrices = np.nan_to_num(lower_factors(rng, factor[:-1], factor[-1]))
+    check(
+        lambda f, b: triangular_solve(f, b, transposed=transposed),
+        (matrices, normal(rng, b)),
+        order=order,
+        max_elements=12,
+    )
+
+
+def test_nothing_above_the_diagonal_is_read():
+    rng = np.random.default_rng(8)
+    factor, b = lower_factors(rng, (), 40), normal(rng, (40, 2))
+    x, pullback = ad.vjp(triangular_solve, factor, b)
+    assert np.isfinite(x).all()
+    factor_bar, b_bar = pullback(np.ones((40, 2)))
+    assert np.isfinite(factor_bar).all()
+    assert np.isfinite(b_bar).all()
+    assert not np.triu(factor_bar, 1).any()
+
+
+# Gaussians
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_log_determinant_gradient(order):
+    rng = np.random.default_rng(9)
+    check(log_determinant, (np.nan_to_num(lower_factors(rng, (2,), 3)) + np.eye(3),), order=order)
+
+
+@given(st.integers(0, 5), st.sampled_from([(), (2,), (0,)]), dtypes, seeds)
+def test_log_determinant_is_its_equation(n, batch, dtype, seed):
+    factor = lower_factors(np.random.default_rng(seed), batch, n, dtype)
+    y, pullback = ad.vjp(log_determinant, factor)
+    logs = np.log(np.diagonal(factor.real, axis1=-2, axis2=-1).astype(np.longdouble))
+    u = unit_roundoff(dtype)
+    assert_within(np.real(y), 2 * logs.sum(-1), (n + 8) * u * 2 * np.abs(logs).sum(-1))
+    gradient = pullback(np.ones_like(y))[0]
+    diagonal = np.diagonal(gradient, axis1=-2, axis2=-1)
+    assert_within(
+        diagonal, 2 / np.diagonal(factor.real, axis1=-2, axis2=-1).astype(np.longdouble), 2 * u * np.abs(diagonal)
+    )
+    assert not (gradient * (1 - np.eye(n))).any()
+    assert y.dtype == gradient.dtype == dtype
+
+
+def test_gaussian_log_density_in_its_covariance():
+    """ℓ = −½ rᵀ Σ⁻¹ r − ½ log det Σ has ∂ℓ/∂Σ = ½ (Σ⁻¹ r rᵀ Σ⁻¹ − Σ⁻¹): three operations of this page in a row."""
+    rng = np.random.default_rng(10)
+    covariance, r = positive_definite(rng, (), 6), normal(rng, (6, 1))
+
+    def log_density(covariance):
+        factor = cholesky(covariance)
+        z = triangular_solve(factor, r)
+        return -0.5 * ad.sum(z * z) - 0.5 * log_determinant(factor)
+
+    inverse = np.linalg.inv(covariance)
+    expected = 0.5 * (inverse @ r @ r.T @ inverse - inverse)
+    bound = (
+        6
+        * 6
+        * np.finfo(float).eps
+        * np.linalg.cond(covariance)
+        * (np.abs(inverse @ r).max() ** 2 + np.abs(inverse).max())
+    )
+    assert_within(ad.grad(log_density)(covariance), expected, bound)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: matmul(np.ones((2, 3)), np.ones((2, 3))), r"x of shape \(2, 3\) and y of shape \(2, 3\)"),
+        (lambda: matmul(np.ones(3), np.ones(())), r"y of shape \(\)"),
+        (lambda: matmul(2.0, np.ones(3)), r"x of shape \(\)"),
+        (lambda: matmul(np.ones((2, 3, 4)), np.ones((3, 4, 5))), r"batch axes of x \(2, 3, 4\) and y \(3, 4, 5\)"),
+        (lambda: linear(np.ones((2, 3)), np.ones((4, 5))), r"x of shape \(2, 3\) needs 4 features"),
+        (lambda: linear(np.ones((2, 3)), np.ones(3)), r"weight has shape \(3,\)"),
+        (lambda: linear(np.ones((2, 3)), np.ones((3, 5)), np.ones(3)), r"bias has shape \(3,\); it must be \(5,\)"),
+        (lambda: linear(1.0, np.ones((3, 5))), r"x of shape \(\)"),
+        (lambda: outer(1.0, np.ones(3)), r"x has shape \(\)"),
+        (lambda: trace(np.ones(3)), r"x has shape \(3,\)"),
+        (lambda: cholesky(np.ones((2, 3))), r"a has shape \(2, 3\)"),
+        (lambda: cholesky(np.diag([1.0, -2.0])), "a is not positive definite, its smallest eigenvalue is -2"),
+        (lambda: cholesky(np.stack([np.eye(2), np.zeros((2, 2))])), r"a\[1\] is not positive definite"),
+        (lambda: cholesky(np.diag([1, np.longdouble(-2)])), "smallest eigenvalue is -2"),
+        (lambda: cholesky(np.diag([1.0, -2 + 0j])), "smallest eigenvalue is -2"),
+        (lambda: cholesky(np.stack([np.eye(2), np.full((2, 2), np.nan)])), r"a\[1\] holds a value that is not finite"),
+        (lambda: triangular_solve(np.ones((2, 3)), np.ones((2, 1))), r"factor has shape \(2, 3\)"),
+        (lambda: triangular_solve(np.eye(2), np.ones(2)), r"b of shape \(2,\) must have 2 rows"),
+        (lambda: triangular_solve(np.eye(2), np.ones((3, 1))), r"b of shape \(3, 1\) must have 2 rows"),
+        (lambda: triangular_solve(np.diag([1.0, 0]), np.ones((2, 1))), "a zero on its diagonal"),
+        (lambda: log_determinant(np.ones(3)), r"factor has shape \(3,\)"),
+        (lambda: log_determinant(np.diag([1.0, -1])), "positive diagonal"),
+    ],
+)
+def test_refusals(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

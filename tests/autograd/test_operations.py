@@ -1,0 +1,71 @@
+"""Every operation of the engine's table, its gradient and its second derivatives checked to 12 digits and more."""
+
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+import refnp.autograd as ad
+from refnp.autograd import trees
+from refnp.autograd.backward import tape_of
+from refnp.autograd.tensor import Tensor
+from refnp.verify.operations import engine
+from tests.helpers import check
+
+OPERATIONS = engine.operations(np.random.default_rng(0))
+every_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+
+
+@every_operation
+def test_gradient(operation):
+    report = check(operation.function, operation.args, name=operation.name)
+    assert report.digits >= 12
+    assert not report.kinks
+
+
+@every_operation
+def test_second_derivatives(operation):
+    if operation.order2:
+        assert check(operation.function, operation.args, order=2, name=operation.name).digits >= 12
+    else:  # piecewise linear, so the Hessian of ⟨ȳ, f⟩ is 0
+        arguments = operation.args
+        tangents = tuple(np.ones_like(a) if trees.is_differentiable(a) else None for a in arguments)
+
+        def weighted(*a):
+            results = trees.leaves_of(operation.function(*a))
+            return sum((ad.sum(y * (k + 1.5)) for k, y in enumerate(results)), 0.0)
+
+        for product in ad.hvp(weighted, arguments, tangents)[1]:
+            assert product is None or not np.any(product)
+
+
+def test_a_wrong_gradient_is_noticed():
+    @ad.primitive
+    def careless_tanh(x):
+        y = np.tanh(x)
+        return y, lambda y_bar: (y_bar * (1 - y),)
+
+    with pytest.raises(AssertionError, match="careless_tanh"):
+        check(careless_tanh, (np.array([0.3, -1.0]),))
+
+
+PAGES = ["elementwise", "selection", "reductions", "linalg", "einstein", "shapes", "indexing", "special"]
+
+
+def primitives():
+    """The names of all differentiable operations of the engine: what `primitive` made in its modules."""
+    things = [thing for page in PAGES for thing in vars(import_module(f"refnp.autograd.{page}")).values()]
+    return {thing.__name__ for thing in things if getattr(thing, "__code__", None) == CODE}
+
+
+CODE = ad.add.__code__  # that of the wrapper which `primitive` puts around every operation
+
+
+def test_the_table_is_complete():
+    """Every primitive of the engine stands on the tape of some operation of the table."""
+    taped = set()
+    for operation in OPERATIONS:
+        arguments = [Tensor(a, requires_grad=True) if trees.is_differentiable(a) else a for a in operation.args]
+        results = trees.leaves_of(operation.function(*arguments))
+        taped |= {node.operation.__name__ for node in tape_of(results)}
+    assert taped == primitives()

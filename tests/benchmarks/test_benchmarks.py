@@ -1,0 +1,170 @@
+"""The benchmarks at tiny sizes: what is compared agrees, what is timed is timed, what is printed can be read."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from benchmarks import attention, convolutions, encoder, machine, report, rows, sets, tape, timing, works
+from benchmarks.__main__ import main
+from benchmarks.timing import Pairs, Side, Work
+
+ROOT = pathlib.Path(__file__).parents[2]
+SMALL = [
+    *encoder.works(encoder.Sizes(layers=1, width=8, heads=2, hidden=12, batch=2, tokens=5)),
+    *convolutions.works({"conv1d": ((2, 3, 9), (4, 3, 5)), "conv2d": ((2, 3, 5, 6), (4, 3, 3, 3))}, batch=2, places=64),
+    *rows.works(rows=6, features=7),
+    *attention.works(lengths=(5,)),
+    *sets.works(counts=(20,), places=12),
+    *tape.works(operations=10),
+]
+
+
+@pytest.mark.parametrize("framework", machine.PEERS)
+@pytest.mark.parametrize("work", SMALL, ids=lambda work: f"{work.name}-{work.dtype}")
+def test_all_compute_the_same(work, framework):
+    pytest.importorskip(framework)
+    if framework not in work.makers:
+        pytest.skip(f"{framework} has no such function")
+    if (framework, work.name) == ("jax", "U-Net step"):
+        pytest.skip("it compiles for seconds; the benchmark itself compares its results before timing them")
+    if framework == "jax" and work.dtype == "float64" and not pytest.importorskip("jax").config.jax_enable_x64:
+        pytest.skip("this process computes in float32 with JAX")
+    ours, theirs = work.makers["refnp"](), work.makers[framework]()
+    assert 0 <= timing.disagreement(ours.result(), theirs.result(), work) <= 1
+    for side in (ours, theirs):
+        side.run()
+
+
+@pytest.mark.parametrize("framework", ["refnp", "torch", "autograd"])
+def test_a_training_step_moves_downhill(framework):
+    pytest.importorskip(framework)
+    side = SMALL[0].makers[framework]()
+    ((before,), _) = side.result()
+    for _ in range(20):
+        side.run()
+    ((after,), _) = side.result()
+    assert after < before
+
+
+def test_every_work_has_a_name_of_its_own_and_peers_that_exist():
+    found = works.all_works()
+    assert len({(work.name, work.dtype) for work in found}) == len(found)
+    for work in found:
+        assert next(iter(work.makers)) == "refnp"
+        assert set(work.makers) <= {"refnp", *machine.PEERS}
+        assert set(work.aims) <= {"memory", *work.makers}
+    assert works.find("softmax", "float64").dtype == "float64"
+
+
+def test_a_wrong_gradient_is_found():
+    work = next(work for work in SMALL if work.dtype == "float64")
+    values, gradients = work.makers["refnp"]().result()
+    wrong = [g * (1 + 1e-9) if i == 0 else g for i, g in enumerate(gradients)]
+    with pytest.raises(ValueError, match="gradient 0 differs"):
+        timing.disagreement((values, gradients), (values, wrong), work)
+    with pytest.raises(ValueError, match="gradient 0 has shape"):
+        timing.disagreement((values, gradients), (values, [g[None] for g in gradients]), work)
+    with pytest.raises(ValueError, match="value 0 differs by nan"):
+        timing.disagreement((values, gradients), ([np.array(np.nan)], gradients), work)
+
+
+def test_turns_alternate_and_ratios_are_of_pairs(monkeypatch):
+    monkeypatch.setattr(timing, "REST", 0.0)
+    order = []
+
+    def clock(name, seconds):
+        def run(count):
+            order.append(name)
+            return seconds * count
+
+        return run
+
+    pairs = timing.alternate(clock("a", 0.2), clock("b", 0.4), seconds=0.0, least=4)
+    assert order[-9:] == ["a", "a", "b"] * 3  # b is long: its first run in a turn counts
+    assert pairs.first == pytest.approx([0.2] * 4)
+    assert pairs.quartiles() == pytest.approx((0.5, 0.5, 0.5))
+    assert Pairs([1.0, 3.0, 2.0], [1.0, 1.0, 1.0]).quartiles() == (1.5, 2.0, 2.5)
+    assert Pairs([1.0], [4.0]).quartiles() == (0.25, 0.25, 0.25)
+
+
+def test_short_work_is_repeated_until_a_turn_is_full(monkeypatch):
+    monkeypatch.setattr(timing, "REST", 0.0)
+    counts = []
+
+    def clock(count):
+        counts.append(count)
+        return 1e-3 * count
+
+    timing.alternate(clock, clock, seconds=0.0, least=1)
+    assert max(counts) * 1e-3 == pytest.approx(timing.TURN)
+
+
+def test_a_clock_counts_runs():
+    calls = []
+    seconds = timing.clock_of(Side(lambda: calls.append(1), lambda: ([], [])))(7)
+    assert len(calls) == 7
+    assert seconds > 0
+
+
+def test_rows_are_aligned_or_markdown():
+    work = Work("work", "float32", {}, terms=1, units=2, aims={"torch": 0.5, "memory": 10})
+    row = report.row_of(work, "torch", 2, Pairs([0.002, 0.004], [0.002, 0.002]), 0.1)
+    assert (row.refnp_ms, row.peer_ms, row.ratio, row.pairs) == pytest.approx((1.5, 1.0, 1.5, 2))
+    assert row.misses() == ["work float32: 1.50 × torch, aim 0.5"]
+    assert report.summary([row])[0] == "0 of 1 aims reached"
+    text, markdown = (report.line(row.cells(), markdown=m) for m in (False, True))
+    assert text.split() == ["work", "float32", "torch", "1.50", "1.00", "1.500", "1.250–1.750", "2", "≤", "0.5"]
+    assert markdown.count("|") == len(report.COLUMNS) + 1
+    lines = report.heading({"threads": "2"}, markdown=True)
+    assert lines[-1].count("|") == lines[-2].count("|") == len(report.COLUMNS) + 1
+    assert [report.three_digits(x) for x in (123.4, 12.34, 1.234, 0.1234, 0.00534)] == [
+        "123", "12.3", "1.23", "0.123", "0.00534",
+    ]  # fmt: skip
+
+
+def test_json_replaces_the_file_whole(tmp_path):
+    path = tmp_path / "rows.json"
+    path.write_text("old")
+    work = Work("work", "float32", {}, terms=1)
+    report.write_json(path, {"threads": "2"}, [report.row_of(work, "jax", 2, Pairs([1.0], [2.0]), 0.0)])
+    found = json.loads(path.read_text())
+    assert found["machine"] == {"threads": "2"}
+    assert found["rows"][0]["ratio"] == 0.5
+    assert os.listdir(tmp_path) == ["rows.json"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--only", "no such work"], "matches nothing; there are encoder step"),
+        (["--peers", "tensorflow"], "tensorflow not installed"),
+        (["--threads", "0"], "--threads is 0"),
+        (["--json", "no/such/folder/rows.json"], "there is no folder"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_anything_runs(arguments, message, capsys):
+    with pytest.raises(SystemExit) as exit_code:
+        main(arguments)
+    assert exit_code.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_from_the_command_line(tmp_path):
+    pytest.importorskip("autograd")
+    path = tmp_path / "rows.json"
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--only", "small", "--peers", "autograd"]
+    done = subprocess.run(
+        [*command, "--json", path], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "one small operation" in done.stdout
+    (row,) = json.loads(path.read_text())["rows"]
+    assert row["peer"] == "autograd"
+    assert 0 < row["low"] <= row["ratio"] <= row["high"]
+    assert 0 < row["refnp_ms"] < 10
+    assert row["threads"] == len(machine.cores())

@@ -1,0 +1,32 @@
+"""Sets of points for the tests of layers on them, drawn by seed."""
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tests.helpers import normal
+
+lengths = st.one_of(st.integers(2, 6), st.integers(0, 6))
+sizes = st.tuples(st.integers(1, 3), lengths, lengths, st.integers(0, 3), st.integers(1, 3))  # B, M, N, C, D
+
+
+def sets(seed, size, dtype=np.float64, *, scale=1.0):
+    """Targets (B, M, D), points (B, N, D) and what they carry (B, N, C)."""
+    rng = np.random.default_rng(seed)
+    b, m, n, c, d = size
+    return tuple(normal(rng, shape, dtype, s) for shape, s in (((b, m, d), scale), ((b, n, d), scale), ((b, n, c), 1)))
+
+
+def scales_of(seed, count, dtype=np.float64, *, scale=1.0):
+    """A length scale for each of `count` channels."""
+    return (np.random.default_rng([seed, 1]).uniform(0.4, 1.2, count) * scale).astype(dtype)
+
+
+def carried(y, mask=None, *, density=True):
+    """v = [1, y], 0 where masked: what the bounds are given."""
+    v = np.concatenate([np.ones_like(y[..., :1], shape=(*y.shape[:-1], int(density))), y], -1)
+    return v if mask is None else np.where(mask[..., None], v, 0)
+
+
+def one(array):
+    """The only set: (1, ...) → (...)."""
+    return array.reshape(array.shape[1:])

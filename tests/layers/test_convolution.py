@@ -1,0 +1,232 @@
+"""Convolution and its transpose: against index loops, complex steps and PyTorch; adjoints; what shifts do to them."""
+
+import functools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refnp.autograd import pad, vjp
+from refnp.layers.convolution import Convolution, ConvolutionTranspose, convolution, convolution_transpose
+from refnp.verify import bounds_convolution as bounds
+from refnp.verify.operations.convolutions import operations
+from tests.helpers import (
+    REAL,
+    assert_same_bits,
+    assert_within,
+    check,
+    laid_out,
+    layouts,
+    normal,
+    scales,
+    seeds,
+    unit_roundoff,
+)
+from tests.transcriptions import convolution as transcriptions
+
+DIMENSIONS = st.integers(1, 3)
+MODES = st.sampled_from(["zeros", "circular", "reflect", "replicate"])
+
+
+def draw_convolution(seed, dimensions, mode="zeros"):
+    """Shapes of x and weight, and options: small, with every stride, dilation, padding and number of groups."""
+    rng = np.random.default_rng(seed)
+    stride, dilation = (tuple(map(int, rng.integers(1, 4, dimensions))) for _ in range(2))
+    kernel = tuple(map(int, rng.integers(1, 5 - dimensions // 2, dimensions)))
+    widths = [tuple(map(int, rng.integers(0, 4, 2))) for _ in kernel]
+    reach = [d * (k - 1) + 1 - sum(w) for d, k, w in zip(dilation, kernel, widths, strict=True)]
+    least = {"circular": 3, "reflect": 4}.get(mode, 1)
+    lengths = tuple(max(least, r) + int(rng.integers(0, 4 - dimensions // 2)) for r in reach)
+    batch, groups, ins, outs = (int(rng.integers(*ends)) for ends in ((0, 3), (1, 3), (1, 3), (1, 3)))
+    options = {"stride": stride, "dilation": dilation, "groups": groups, "padding": widths, "padding_mode": mode}
+    return (batch, groups * ins, *lengths), (groups * outs, ins, *kernel), options
+
+
+def draw_transpose(seed, dimensions):
+    """Likewise for the transposed convolution: x has the places of windows, and y what padding leaves."""
+    shape, (rows, others, *kernel), options = draw_convolution(seed, dimensions)
+    rng, pairs = np.random.default_rng([seed, 1]), list(zip(options["stride"], options["dilation"], strict=True))
+    del options["padding_mode"]
+    options["padding"] = [(int(rng.integers(0, 2)), int(rng.integers(0, 2))) for _ in kernel]
+    places = tuple(int(rng.integers(3, 5)) for _ in kernel)
+    options["output_padding"] = tuple(int(rng.integers(0, max(pair))) for pair in pairs)
+    return (shape[0], rows, *places), (rows, others, *kernel), options
+
+
+def literal(options):
+    """The options as the transcriptions call them."""
+    names = {"padding": "widths", "padding_mode": "mode", "output_padding": "extra"}
+    return {names.get(name, name): value for name, value in options.items()}
+
+
+def judge(function, transcription, bound, shapes, options, dtype, *, scale=1.0, layout="C", seed=0):
+    """Value and gradients of a (transposed) convolution within the bound of index loops in longdouble."""
+    x, weight = (laid_out(normal([seed, i], shape, dtype, scale), layout) for i, shape in enumerate(shapes))
+    outs = len(weight) if function is convolution else options["groups"] * weight.shape[1]
+    bias = laid_out(normal([seed, 2], (outs,), dtype, scale * scale), layout)
+    y, pullback = vjp(lambda *a: function(*a, **options), x, weight, bias)
+    y_bar = laid_out(normal([seed, 3], y.shape, dtype), layout)
+    computed = (y, *pullback(y_bar))
+    exact = transcription(x, weight, bias, y_bar, **literal(options))
+    for value, right, limit in zip(
+        computed, exact, bound(x, weight, bias, y_bar, unit_roundoff(dtype), **options), strict=True
+    ):
+        assert value.dtype == dtype
+        assert_within(value, right, 2 * limit)  # twice, for in longdouble the index loops round as well
+
+
+@given(seeds, DIMENSIONS, MODES, st.sampled_from(REAL), scales, layouts)
+def test_convolution_is_its_equation(seed, dimensions, mode, dtype, scale, layout):
+    *shapes, options = draw_convolution(seed, dimensions, mode)
+    judge(convolution, transcriptions.convolution, bounds.convolution, shapes, options, dtype,
+          scale=scale, layout=layout, seed=seed)  # fmt: skip
+
+
+@given(seeds, DIMENSIONS, st.sampled_from(REAL), scales, layouts)
+def test_transpose_is_its_equation(seed, dimensions, dtype, scale, layout):
+    *shapes, options = draw_transpose(seed, dimensions)
+    judge(convolution_transpose, transcriptions.convolution_transpose, bounds.convolution_transpose, shapes, options,
+          dtype, scale=scale, layout=layout, seed=seed)  # fmt: skip
+
+
+def test_by_hand():
+    x, w = np.array([[[1.0, 2.0, 3.0]]]), np.array([[[10.0, 1.0]]])
+    assert convolution(x, w).tolist() == [[[12, 23]]]  # not turned round: 10·1 + 1·2
+    assert convolution(x, w, [0.5], padding=[(1, 0)]).tolist() == [[[1.5, 12.5, 23.5]]]
+    assert convolution_transpose(x, w, stride=2).tolist() == [[[10, 1, 20, 2, 30, 3]]]
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("operation", operations(np.random.default_rng(3)), ids=lambda operation: operation.name)
+def test_gradients_by_the_complex_step(operation, order):
+    if order == 1 or operation.order2:
+        check(operation.function, operation.args, order=order, name=operation.name)
+
+
+@given(seeds, DIMENSIONS)
+def test_as_pytorch(seed, dimensions):
+    torch = pytest.importorskip("torch")
+    functional, name = torch.nn.functional, f"{dimensions}d"
+    shape, weight_shape, options = draw_convolution(seed, dimensions)
+    options["padding"] = tuple(max(w) for w in options["padding"])
+    del options["padding_mode"]
+    against(torch, convolution, getattr(functional, "conv" + name), bounds.convolution, shape, weight_shape, options)
+    *shapes, options = draw_transpose(seed, dimensions)
+    options["padding"] = tuple(w[0] for w in options["padding"])
+    against(torch, convolution_transpose, getattr(functional, "conv_transpose" + name), bounds.convolution_transpose,
+            *shapes, options)  # fmt: skip
+
+
+def against(torch, function, peer, bound, shape, weight_shape, options):
+    """The two within twice the bound of each other in float64: each may be wrong by one."""
+    x, weight = normal(1, (max(1, shape[0]), *shape[1:])), normal(2, weight_shape)
+    bias = normal(3, (len(weight) if function is convolution else options["groups"] * weight.shape[1],))
+    y, pullback = vjp(lambda *a: function(*a, **options), x, weight, bias)
+    y_bar = normal(4, y.shape)
+    leaves = [torch.tensor(a, requires_grad=True) for a in (x, weight, bias)]
+    theirs = peer(*leaves, **options)
+    theirs.backward(torch.tensor(y_bar))
+    limits = bound(x, weight, bias, y_bar, unit_roundoff(np.float64), **options)
+    for mine, other, limit in zip((y, *pullback(y_bar)), (theirs, *(a.grad for a in leaves)), limits, strict=True):
+        assert_within(mine, other.detach().numpy(), 2 * limit)
+
+
+@given(seeds, DIMENSIONS, st.sampled_from(["circular", "reflect", "replicate"]))
+def test_a_padding_mode_is_pad_and_then_a_convolution(seed, dimensions, mode):
+    shape, weight_shape, options = draw_convolution(seed, dimensions, mode)
+    x, weight, widths = normal(1, shape), normal(2, weight_shape), options["padding"]
+    y, pullback = vjp(lambda x: convolution(x, weight, **options), x)
+    without = options | {"padding": "valid", "padding_mode": "zeros"}
+    other, other_pullback = vjp(
+        lambda x: convolution(pad(x, [(0, 0), (0, 0), *widths], mode=mode), weight, **without), x
+    )
+    assert_same_bits(y, other)
+    assert_same_bits(pullback(np.ones_like(y))[0], other_pullback(np.ones_like(y))[0])
+
+
+@pytest.mark.parametrize(("dilation", "n"), [(1, 9), (2, 9), (1, 2)])  # the last: a kernel longer than x
+def test_same_is_half_the_reach_on_both_sides(dilation, n):
+    x, weight = normal(1, (2, 3, n)), normal(2, (4, 3, 5))
+    y = convolution(x, weight, padding="same", dilation=dilation)
+    assert y.shape == (2, 4, n)
+    assert_same_bits(y, convolution(x, weight, padding=2 * dilation, dilation=dilation))
+    if n >= 5:
+        assert_same_bits(convolution(x, weight, padding="valid"), convolution(x, weight))
+
+
+# ---- one is the gradient of the other
+
+
+@given(seeds, DIMENSIONS)
+def test_the_transpose_is_the_gradient_of_the_convolution(seed, dimensions):
+    x_shape, weight_shape, options = draw_transpose(seed, dimensions)
+    x, weight = normal(1, x_shape), normal(2, weight_shape)
+    longer = convolution_transpose(x, weight, **options)
+    plain = {name: value for name, value in options.items() if name != "output_padding"}
+    short, pullback = vjp(lambda a: convolution(a, weight, **plain), normal(3, longer.shape))
+    if short.shape == x.shape:  # an output_padding beyond the stride makes room for another window
+        assert_same_bits(longer, pullback(x)[0])
+        turned = vjp(lambda a: convolution_transpose(a, weight, **options), x)[1](normal(3, longer.shape))[0]
+        assert_same_bits(turned, short)
+
+
+# ---- what shifts do
+
+
+def test_on_a_ring_convolution_commutes_with_every_shift():
+    x, weight, bias = normal(1, (2, 3, 12)), normal(2, (4, 3, 5)), normal(3, (4,))
+    f = functools.partial(convolution, padding=2, padding_mode="circular")
+    y = f(x, weight, bias)
+    limit = bounds.convolution(x, weight, bias, y, 2.0**-53, padding=2, padding_mode="circular").y
+    for shift in range(-12, 12):
+        assert_within(f(np.roll(x, shift, -1), weight, bias), np.roll(y, shift, -1), 2 * np.roll(limit, shift, -1))
+
+
+def test_a_stride_commutes_with_its_multiples_only():
+    x, weight = normal(1, (1, 1, 12)), normal(2, (1, 1, 3))
+    f = functools.partial(convolution, weight=weight, stride=3, padding=1, padding_mode="circular")
+    y, worst = f(x), 2 * 4 * 2.0**-53 * np.abs(weight).sum() * np.abs(x).max()
+    for shift in range(1, 12):
+        moved = f(np.roll(x, shift, -1))
+        nearest = min(np.abs(moved - np.roll(y, q, -1)).max() for q in range(4))
+        if shift % 3 == 0:
+            assert_within(moved, np.roll(y, shift // 3, -1), worst)
+        else:
+            assert nearest > 1e6 * worst
+
+
+def test_zeros_at_the_edges_break_the_symmetry_there_and_only_there():
+    x, weight = normal(1, (1, 1, 12)), normal(2, (1, 1, 3))
+    y, moved = (convolution(a, weight, padding="same") for a in (x, np.roll(x, 1, -1)))
+    inner, limit = slice(2, -1), 2 * 3 * 2.0**-53 * np.abs(weight).sum() * np.abs(x).max()
+    assert_within(moved[..., inner], np.roll(y, 1, -1)[..., inner], limit)
+    assert np.abs(moved - np.roll(y, 1, -1))[..., [0, 1, -1]].max() > 1e6 * limit
+
+
+# ---- modules
+
+
+@pytest.mark.parametrize("module", [Convolution, ConvolutionTranspose])
+@pytest.mark.parametrize("kernel", [3, (3,), (2, 3), (1, 2, 3)])
+def test_modules_are_their_functions(module, kernel):
+    options = {"stride": 2, "dilation": 2, "groups": 2, "padding": 1}
+    layer = module(4, 6, kernel, **options, rng=np.random.default_rng(0))
+    x = normal(1, (2, 4, *[5] * (1 if isinstance(kernel, int) else len(kernel))))
+    function = convolution if module is Convolution else convolution_transpose
+    assert_same_bits(layer(x).data, function(x, layer.weight.data, layer.bias.data, **options))
+    assert [name for name, _ in layer.named_parameters()] == ["weight", "bias"]
+    without = module(4, 6, 3, dimensions=2, bias=False, rng=np.random.default_rng(0))
+    assert [p.shape for p in without.parameters()] == [(6, 4, 3, 3) if module is Convolution else (4, 6, 3, 3)]
+
+
+@pytest.mark.parametrize(("module", "name"), [(Convolution, "Conv2d"), (ConvolutionTranspose, "ConvTranspose2d")])
+def test_modules_begin_as_in_pytorch(module, name):
+    torch = pytest.importorskip("torch")
+    peer = getattr(torch.nn, name)(8, 12, (3, 5), groups=2)
+    layer = module(8, 12, (3, 5), groups=2, rng=np.random.default_rng(0))
+    fan_in, _ = torch.nn.init._calculate_fan_in_and_fan_out(peer.weight)
+    for mine, theirs in zip(layer.parameters(), peer.parameters(), strict=True):
+        assert mine.shape == tuple(theirs.shape)
+        assert np.abs(mine.data).max() <= fan_in**-0.5
+    assert np.abs(layer.weight.data).max() > 0.99 * fan_in**-0.5  # of 720 uniform numbers

@@ -1,0 +1,339 @@
+"""Distributions: what they answer, that samples are theirs, masks, Tensors, and PyTorch's opinion."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.layers.distributions import Categorical, MultivariateNormal, Normal, kl_divergence
+from refnp.layers.softmax import softmax
+from refnp.verify import bounds_probability as bounds
+from refnp.verify.rounding import exact, tolerance
+from tests.helpers import REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
+from tests.layers.judges import factors
+from tests.transcriptions import probability as transcription
+
+MEAN, STD, Y = np.array([0.0, 1.0, -2.0]), np.array([1.0, 0.5, 3.0]), np.array([0.5, 1.0, 4.0])
+
+
+def joint(seed, n=4, batch=()):
+    rng = np.random.default_rng(seed)
+    return normal(rng, (*batch, n)), np.tril(factors(rng, batch, n)), normal(rng, (*batch, n))
+
+
+# Normal
+
+
+def test_normal_by_its_formula():
+    p = Normal(MEAN, STD)
+    u = np.finfo(float).eps
+    assert_within(p.log_prob(Y), -transcription.gaussian_nll(MEAN, STD, Y), 16 * u)
+    assert_within(p.entropy(), transcription.normal_entropy(MEAN, STD), 16 * u)
+    assert_within(p.cdf(Y), transcription.normal_cdf(Y, MEAN, STD), 16 * u)
+    assert p.shape == (3,)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_normal_gradients_by_complex_step(order):
+    for answer in (
+        lambda m, s, y: Normal(m, s).log_prob(y),
+        lambda m, s, y: Normal(m, s).cdf(y),
+        lambda m, s, y: Normal(m, s).entropy() + 0.0 * y,
+        lambda m, s, y: Normal(m, s).sample(np.random.default_rng(1), 2) * y,
+    ):
+        check(answer, (MEAN, STD, Y), order=order)
+
+
+@given(seeds, real_dtypes)
+def test_sample_is_mean_plus_std_times_noise(seed, dtype):
+    """One stream of noise for every precision, and the gradient of σ is the noise."""
+    p = Normal(MEAN.astype(dtype), STD.astype(dtype))
+    noise = np.random.default_rng(seed).standard_normal((2, 3)).astype(dtype)
+    sample = p.sample(np.random.default_rng(seed), 2)
+    assert_same_bits(sample, p.mean + p.std * noise)
+    mean_bar, std_bar = ad.vjp(
+        lambda m, s: Normal(m, s).sample(np.random.default_rng(seed), (2,)), p.mean, p.std
+    )[1](np.ones((2, 3), dtype))  # fmt: skip
+    assert_same_bits(mean_bar, np.full(3, 2, dtype))
+    assert_same_bits(std_bar, noise.sum(0))
+
+
+def test_samples_follow_the_distribution():
+    """10⁵ seeded draws: mean, variance and distribution function within 5 standard errors."""
+    count = 100_000
+    draws = Normal(MEAN, STD).sample(np.random.default_rng(0), count)
+    assert_within(draws.mean(0), MEAN, 5 * STD / np.sqrt(count))
+    assert_within(draws.var(0), STD**2, 5 * STD**2 * np.sqrt(2 / count))
+    below = Normal(MEAN, STD).cdf(Y)
+    assert_within((draws < Y).mean(0), below, 5 * np.sqrt(below * (1 - below) / count))
+
+
+def test_scalars_keep_the_precision_of_arrays():
+    p = Normal(np.zeros(3, np.float32), 1)
+    assert {
+        np.asarray(a).dtype for a in (p.log_prob(0.5), p.entropy(), p.cdf(0), p.sample(np.random.default_rng(0)))
+    } == {np.dtype(np.float32)}
+    assert Normal(0, 1).log_prob([0, 1]).dtype == np.float64
+
+
+def test_means_of_many_latent_samples_share_one_target():
+    log_prob = Normal(np.zeros((5, 2, 3)), np.ones(3)).log_prob(np.zeros((2, 3)))
+    assert log_prob.shape == (5, 2, 3)
+
+
+# MultivariateNormal
+
+
+@given(seeds, st.sampled_from(REAL), st.integers(0, 5))
+def test_multivariate_normal_by_its_formula(seed, dtype, n):
+    mean, factor, y = (a.astype(dtype) for a in joint(seed, n, (2,)))
+    p = MultivariateNormal(mean, factor)
+    rounded, _ = bounds.multivariate_normal_log_prob(*map(exact, (y, mean, factor)))
+    assert_within(p.log_prob(y), transcription.multivariate_normal_log_prob(y, mean, factor), tolerance(rounded, dtype))
+    at_mean = bounds.multivariate_normal_log_prob(*map(exact, (mean, mean, factor)))[0]
+    entropy = n / 2 - transcription.multivariate_normal_log_prob(mean, mean, factor)  # −log p(μ) + N/2
+    assert_within(p.entropy(), entropy, tolerance(at_mean + n / 2, dtype))
+    assert p.shape == (2,)
+
+
+@given(seeds)
+def test_covariance_and_marginals_agree(seed):
+    mean, factor, _ = joint(seed, 4, (2,))
+    p = MultivariateNormal(mean, factor)
+    covariance = p.covariance()
+    assert_within(covariance, covariance.swapaxes(-1, -2), 0)
+    variance = np.diagonal(covariance, axis1=-2, axis2=-1)
+    assert_within(p.marginals().std ** 2, variance, 16 * np.finfo(float).eps * variance)
+    assert_same_bits(p.marginals().mean, mean)
+
+
+def test_joint_is_not_the_sum_of_marginals_unless_independent():
+    """A claim that is false: they agree for a diagonal factor and for no other."""
+    mean, factor, y = joint(3)
+    p, independent = MultivariateNormal(mean, factor), MultivariateNormal(mean, np.diag(np.diag(factor)))
+    assert abs(p.log_prob(y) - p.marginals().log_prob(y).sum()) > 0.1
+    together = independent.marginals().log_prob(y).sum()
+    assert abs(independent.log_prob(y) - together) <= 64 * np.finfo(float).eps * abs(together)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_multivariate_gradients_by_complex_step(order):
+    mean, factor, y = joint(5, 3, (2,))
+    scattered, first = np.array([[1, 0, 1], [0, 1, 1]], bool), np.array([[1, 1, 0], [1, 1, 1]], bool)
+    for answer in (
+        lambda m, f, y: MultivariateNormal(m, f).log_prob(y),
+        lambda m, f, y: MultivariateNormal(m, f).log_prob(y, mask=scattered),
+        lambda m, f, y: MultivariateNormal(m, f).log_prob(y, mask=first),
+        lambda m, f, y: MultivariateNormal(m, f).marginals().log_prob(y),
+        lambda m, f, y: MultivariateNormal(m, f).sample(np.random.default_rng(0), 2) * y,
+        lambda m, f, y: MultivariateNormal(m, f).entropy() + 0.0 * y.sum() + 0.0 * m.sum(),
+        lambda m, f, y: MultivariateNormal(m, f).covariance() @ y[..., None] + m[..., None],
+    ):
+        check(answer, (mean, factor, y), order=order)
+
+
+@given(seeds, st.sampled_from([np.nan, np.inf, 1.0]), st.booleans())
+def test_masked_joint_is_the_joint_of_the_rest(seed, poison, padded):
+    """Against the covariance with rows and columns struck out; what stood there does not matter, nor NaN in it."""
+    rng = np.random.default_rng(seed)
+    mean, factor, y = joint(seed, 5)
+    counts = np.arange(5) < rng.integers(0, 6) if padded else rng.random(5) < 0.5
+    poisoned = [np.where(counts, a, poison) for a in (mean, y)]
+    p = MultivariateNormal(poisoned[0], np.where(counts[:, None], factor, 1.0 if poison == 1 else np.nan))
+    value, pullback = ad.vjp(
+        lambda m, f, y: MultivariateNormal(m, f).log_prob(y, mask=counts), p.mean, p.cholesky_factor, poisoned[1]
+    )
+    rest = np.linalg.cholesky((factor @ factor.T)[np.ix_(counts, counts)])
+    expected = MultivariateNormal(mean[counts], rest).log_prob(y[counts])
+    condition = np.linalg.cond(factor) ** 2
+    assert_within(value, expected, 5**2 * 4 * np.finfo(float).eps * condition * (5 + abs(expected)))
+    for gradient in pullback(np.ones(())):
+        assert np.isfinite(gradient).all()
+        assert not gradient[~counts].any()
+
+
+def test_everything_masked_is_certain():
+    mean, factor, y = joint(1)
+    assert MultivariateNormal(mean, factor).log_prob(y, mask=np.zeros(4, bool)) == 0
+    assert not Normal(mean, 1.0).log_prob(y * np.nan, mask=np.zeros(4, bool)).any()
+
+
+def test_multivariate_samples_follow_the_distribution():
+    """10⁵ seeded draws: mean and covariance within 5 standard errors; and they are μ + L ε."""
+    mean, factor, _ = joint(2, 3)
+    p, count = MultivariateNormal(mean, factor), 100_000
+    draws = p.sample(np.random.default_rng(0), count)
+    covariance = factor @ factor.T
+    size = np.sqrt(np.diag(covariance))
+    assert_within(draws.mean(0), mean, 5 * size / np.sqrt(count))
+    assert_within(np.cov(draws.T), covariance, 5 * np.sqrt((np.outer(size, size) ** 2 + covariance**2) / count))
+    noise = np.random.default_rng(0).standard_normal((count, 3))
+    assert_within(draws, mean + noise @ factor.T, 16 * np.finfo(float).eps * (np.abs(noise) @ np.abs(factor).T + 10))
+
+
+def test_multivariate_precision_is_kept():
+    mean, factor, y = (a.astype(np.float32) for a in joint(4, 3, (2,)))
+    p, rng = MultivariateNormal(mean, factor), np.random.default_rng(0)
+    answers = p.log_prob(y), p.log_prob(y, mask=y > 0), p.entropy(), p.sample(rng, 2), p.covariance(), p.marginals().std
+    assert {a.dtype for a in answers} == {np.dtype(np.float32)}
+
+
+# Categorical
+
+
+@given(seeds, real_dtypes, st.integers(1, 5))
+def test_categorical_by_its_formula(seed, dtype, classes):
+    logits = normal(seed, (2, 3, classes), dtype)
+    p = Categorical(logits)
+    rounded, _ = bounds.cross_entropy(exact(logits), targets=np.zeros((2, 3), int), reduction="none")
+    assert_within(
+        p.log_prob(0), -transcription.cross_entropy(logits, np.zeros((2, 3), int))[0], tolerance(rounded, dtype)
+    )
+    assert_same_bits(p.probabilities(), softmax(logits))
+    assert_same_bits(p.mode(), logits.argmax(-1))
+    assert p.log_prob(np.zeros((4, 1, 1), int)).shape == (4, 2, 3)
+    assert p.entropy().dtype == dtype
+    assert p.shape == (2, 3)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_categorical_gradients_by_complex_step(order):
+    logits, classes = normal(6, (2, 4)), np.array([[0, 3], [1, 1]])
+    check(lambda x: Categorical(x).log_prob(classes), (logits,), order=order)
+    check(lambda x: Categorical(x).entropy(), (logits,), order=order)
+
+
+def test_categorical_mask():
+    """Classes and logits that do not count may be anything; a class −1 that counts is refused."""
+    logits = np.array([[0.0, 0.0], [np.nan, np.nan]])
+    value, pullback = ad.vjp(lambda x: Categorical(x).log_prob(np.array([1, 99]), mask=np.array([True, False])), logits)
+    assert_within(value, np.array([-np.log(2), 0.0]), 0)
+    assert_within(pullback(np.ones(2))[0], np.array([[-0.5, 0.5], [0, 0]]), 0)
+    with pytest.raises(ValueError, match=r"class -1 at \[0\]"):
+        Categorical(logits).log_prob(np.array([-1, 0]), mask=np.array([True, False]))
+
+
+def test_categorical_samples_follow_the_distribution():
+    """10⁵ seeded draws within 5 standard errors; an impossible class never comes."""
+    p, count = Categorical(np.array([[0.0, 1.0, -np.inf], [5.0, 5.0, 5.0]])), 100_000
+    draws = p.sample(np.random.default_rng(0), count)
+    assert draws.shape == (count, 2)
+    assert draws.dtype.kind == "i"
+    frequencies = (draws[..., None] == np.arange(3)).mean(0)
+    expected = p.probabilities()
+    assert_within(frequencies, expected, 5 * np.sqrt(expected * (1 - expected) / count))
+
+
+# All of them
+
+
+def distributions(wrap=np.asarray):
+    mean, factor, _ = joint(7, 3)
+    return [
+        (Normal(wrap(MEAN), wrap(STD)), Normal(wrap(Y), wrap(STD[::-1].copy()))),
+        (MultivariateNormal(wrap(mean), wrap(factor)), MultivariateNormal(wrap(MEAN), wrap(np.diag(STD)))),
+        (Categorical(wrap(MEAN)), Categorical(wrap(Y))),
+    ]
+
+
+def test_tensors_in_tensors_out():
+    for (p, q), (plain_p, plain_q) in zip(
+        distributions(lambda a: ad.Tensor(a, requires_grad=True)), distributions(), strict=True
+    ):
+        point = np.array(1) if isinstance(p, Categorical) else Y
+        for of in (lambda p, q, y=point: p.log_prob(y), lambda p, q: p.entropy(), kl_divergence):
+            assert isinstance(of(p, q), ad.Tensor)
+            assert_same_bits(of(p, q).data, of(plain_p, plain_q))
+            assert isinstance(of(plain_p, plain_q), (np.ndarray, np.generic))
+        if not isinstance(p, Categorical):
+            assert p.sample(np.random.default_rng(0)).requires_grad
+    assert Normal(ad.Tensor(np.array([1, 2])), 1.0).sample(np.random.default_rng(0)).dtype == np.float64
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_divergence_is_the_mean_log_ratio(index):
+    """KL(p‖q) = E_p[log p − log q], by 10⁵ seeded draws within 5 standard errors."""
+    p, q = distributions()[index]
+    draws = p.sample(np.random.default_rng(1), 100_000)
+    ratios = p.log_prob(draws) - q.log_prob(draws)
+    assert_within(kl_divergence(p, q), ratios.mean(0), 5 * ratios.std(0) / np.sqrt(len(draws)))
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_entropy_is_the_mean_log_density(index):
+    p, _ = distributions()[index]
+    densities = -p.log_prob(p.sample(np.random.default_rng(2), 100_000))
+    assert_within(p.entropy(), densities.mean(0), 5 * densities.std(0) / np.sqrt(len(densities)))
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_torch_agrees(index):
+    """Values and the gradients of their sum; twice a few hundred roundings, for these few well-conditioned numbers."""
+    torch = pytest.importorskip("torch")
+    kinds = torch.distributions
+    wrap = lambda a: torch.tensor(np.asarray(a), requires_grad=True)
+    (p, q), (own_p, own_q) = distributions(lambda a: ad.Tensor(a, requires_grad=True))[index], distributions()[index]
+    if index == 0:
+        leaves, theirs = [p.mean, p.std, q.mean, q.std], [own_p.mean, own_p.std, own_q.mean, own_q.std]
+        theirs = [wrap(a) for a in theirs]
+        their_p, their_q = kinds.Normal(*theirs[:2]), kinds.Normal(*theirs[2:])
+    elif index == 1:
+        leaves = [p.mean, p.cholesky_factor, q.mean, q.cholesky_factor]
+        theirs = [wrap(a) for a in (own_p.mean, own_p.cholesky_factor, own_q.mean, own_q.cholesky_factor)]
+        their_p = kinds.MultivariateNormal(theirs[0], scale_tril=theirs[1])
+        their_q = kinds.MultivariateNormal(theirs[2], scale_tril=theirs[3])
+    else:
+        leaves, theirs = [p.logits, q.logits], [wrap(own_p.logits), wrap(own_q.logits)]
+        their_p, their_q = kinds.Categorical(logits=theirs[0]), kinds.Categorical(logits=theirs[1])
+    point = np.array(2) if index == 2 else Y
+    pairs = [
+        (p.log_prob(point), their_p.log_prob(torch.tensor(point))),
+        (p.entropy(), their_p.entropy()),
+        (kl_divergence(p, q), kinds.kl_divergence(their_p, their_q)),
+    ]
+    if index == 0:
+        pairs.append((p.cdf(point), their_p.cdf(torch.tensor(point))))
+    total, their_total = 0, 0
+    for ours, expected in pairs:
+        rounding = 512 * np.finfo(float).eps * (1 + np.abs(ours.data))
+        assert_within(ours.data, expected.detach().numpy(), rounding)
+        total, their_total = total + ours.sum(), their_total + expected.sum()
+    total.backward()
+    their_total.backward()
+    for leaf, their_leaf in zip(leaves, theirs, strict=True):
+        gradient = np.tril(their_leaf.grad) if leaf.ndim == 2 else their_leaf.grad.numpy()
+        assert_within(leaf.grad, gradient, 512 * np.finfo(float).eps * (1 + np.abs(leaf.grad)))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: Normal(0.0, 0.0), ValueError, "Normal: std holds 0.0"),
+        (lambda: Normal(MEAN, [1, -2, 3]), ValueError, "std holds -2.0"),
+        (lambda: Normal(0.0, np.inf), ValueError, "std holds inf"),
+        (lambda: Normal(0.0, np.nan).log_prob(1.0), ValueError, "std holds nan"),
+        (lambda: Normal(MEAN, np.ones(2)), ValueError, r"mean \(3,\), std \(2,\) do not broadcast"),
+        (lambda: Normal(MEAN, STD).log_prob(np.zeros(2)), ValueError, "do not broadcast"),
+        (lambda: Normal(MEAN, STD).log_prob(Y, mask=[1, 0, 1]), TypeError, "mask is int64"),
+        (lambda: Normal(MEAN, STD).sample(0), TypeError, "rng is int; pass numpy.random.default_rng"),
+        (lambda: Categorical(MEAN).sample(np.random), TypeError, "rng is module"),
+        (lambda: MultivariateNormal(MEAN, np.eye(2)), ValueError, r"the factor \(2, 2\)"),
+        (lambda: MultivariateNormal(0.0, np.eye(2)), ValueError, r"mean has shape \(\)"),
+        (lambda: MultivariateNormal(MEAN, np.diag([1.0, 0, 1])), ValueError, "diagonal of the factor holds 0"),
+        (lambda: MultivariateNormal(MEAN, np.eye(3)).log_prob(np.zeros(2)), ValueError, "do not broadcast"),
+        (
+            lambda: MultivariateNormal(MEAN, np.eye(3)).log_prob(Y, mask=np.ones(2, bool)),
+            ValueError,
+            r"mask has shape \(2,\)",
+        ),
+        (lambda: Categorical(np.full((2, 3), -np.inf)), ValueError, r"logits\[0\] are all −∞"),
+        (lambda: Categorical(np.zeros(0)), ValueError, "last axis must hold the classes"),
+        (lambda: Categorical(MEAN).log_prob(3), ValueError, "class 3"),
+        (lambda: Categorical(MEAN).log_prob(0.5), TypeError, "targets are float64"),
+        (lambda: kl_divergence(Normal(0, 1), Categorical(MEAN)), TypeError, "p is Normal and q is Categorical"),
+    ],
+)
+def test_refusals(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

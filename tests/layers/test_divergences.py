@@ -1,0 +1,214 @@
+"""Kullback-Leibler divergences: never negative, exact where distributions nearly agree, and never NaN."""
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.layers.divergences import (
+    categorical_kl,
+    exponential_excess,
+    multivariate_normal_kl,
+    normal_kl,
+    ratio_excess,
+)
+from refnp.layers.softmax import softmax
+from refnp.verify import bounds_probability as bounds
+from refnp.verify.rounding import exact, tolerance
+from tests.helpers import assert_same_bits, assert_within, check, laid_out, layouts, normal, real_dtypes, seeds, shapes
+from tests.layers.judges import assert_as_derived, factors
+from tests.transcriptions import probability as transcription
+
+apart = st.sampled_from([1e-9, 1e-4, 0.1, 1.0, 5.0])  # how far q is from p
+
+
+def normals(rng, shape, dtype, distance):
+    """Mean and std of p, and of a q at that distance from it."""
+    mean, log_std = normal(rng, shape), normal(rng, shape)
+    near = distance * normal(rng, shape), distance * normal(rng, shape)
+    arrays = mean, np.exp(log_std), mean + near[0], np.exp(log_std) * np.exp(near[1])
+    return [np.asarray(a, dtype) for a in arrays]
+
+
+@given(shapes(), real_dtypes, layouts, seeds, apart)
+def test_normal_kl_is_its_equation(shape, dtype, layout, seed, distance):
+    arguments = [laid_out(a, layout) for a in normals(np.random.default_rng(seed), shape, dtype, distance)]
+    value, rounded = assert_as_derived(normal_kl, bounds.normal_kl, arguments)
+    assert_within(value, transcription.normal_kl(*arguments), tolerance(rounded, dtype))
+    assert (value >= 0).all()
+
+
+@given(
+    st.sampled_from([(), (3,), (0,)]), st.integers(0, 4), real_dtypes, seeds, st.sampled_from([1e-9, 1e-4, 0.1, 1.0])
+)
+def test_multivariate_normal_kl_is_its_equation(batch, n, dtype, seed, distance):
+    rng = np.random.default_rng(seed)
+    mean_p, factor_p = normal(rng, (*batch, n)), factors(rng, batch, n)
+    mean_q = mean_p + distance * normal(rng, (*batch, n))
+    factor_q = factor_p * np.exp(distance * normal(rng, (*batch, n, n)))
+    arguments = [np.asarray(a, dtype) for a in (mean_p, factor_p, mean_q, factor_q)]
+    value, rounded = assert_as_derived(multivariate_normal_kl, bounds.multivariate_normal_kl, arguments)
+    assert_within(value, transcription.multivariate_normal_kl(*arguments), tolerance(rounded, dtype))
+    assert (value >= 0).all()
+
+
+@given(shapes(axes=(0, 2)), st.integers(1, 5), real_dtypes, layouts, seeds, apart, st.sampled_from([1e-3, 1.0, 50.0]))
+def test_categorical_kl_is_its_equation(shape, classes, dtype, layout, seed, distance, scale):
+    rng = np.random.default_rng(seed)
+    p = normal(rng, (*shape, classes), np.float64, scale)
+    q = p + distance * normal(rng, (*shape, classes))
+    arguments = [laid_out(np.asarray(x, dtype), layout) for x in (p, q)]
+    value, rounded = assert_as_derived(categorical_kl, bounds.categorical_kl, arguments)
+    assert_within(value, transcription.categorical_kl(*arguments), tolerance(rounded, dtype))
+    assert (value >= 0).all()
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("distance", [1e-3, 1.0])
+def test_gradients_by_complex_step(order, distance):
+    rng = np.random.default_rng(8)
+    mean, std = normal(rng, (2, 3)), rng.uniform(1, 1.5, (2, 3))  # all σ alike: differences must not step over 0
+    check(normal_kl, (mean, std, mean + distance, std * (1 + 0.3 * distance)), order=order)
+    check(lambda m, s: normal_kl(m, s, 0.0, 1.0), (mean, std), order=order)
+    factor, mean = np.tril(normal(rng, (2, 3, 3)), -1) + np.eye(3), normal(rng, (2, 3))
+    near = factor * (1 + 0.3 * distance * rng.uniform(0, 1, factor.shape))
+    check(multivariate_normal_kl, (mean, factor, mean + distance, near), order=order)
+    check(multivariate_normal_kl, (mean, factor, mean[0], near[0]), order=order)
+    logits = normal(rng, (2, 4))
+    check(categorical_kl, (logits, logits + distance * normal(rng, (2, 4))), order=order)
+
+
+@pytest.mark.parametrize("kl", [normal_kl, multivariate_normal_kl, categorical_kl])
+def test_a_distribution_is_at_distance_zero_from_itself(kl):
+    """Exactly 0, with gradient exactly 0, whatever the numbers."""
+    rng = np.random.default_rng(9)
+    p = {
+        normal_kl: (normal(rng, 5), np.exp(normal(rng, 5))),
+        multivariate_normal_kl: (normal(rng, 5), factors(rng, (), 5)),
+        categorical_kl: (normal(rng, 5),),
+    }[kl]
+    value, pullback = ad.vjp(kl, *p, *p)
+    assert not value.any()
+    assert not any(g.any() for g in pullback(np.ones(value.shape)))
+
+
+def test_small_divergences_have_their_digits():
+    """KL of N(0, 1) from N(0, 1 + t) is t² − (5/3) t³ + … The textbook's form gives 0 or worse at t = 1e-9."""
+    t = 1e-9
+    textbook = np.log(1 + t) + 1 / (2 * (1 + t) ** 2) - 0.5
+    assert abs(textbook - t**2) > 0.5 * t**2
+    assert normal_kl(0.0, 1.0, 0.0, 1 + t) == pytest.approx(t**2, rel=1e-6)
+    uniform, tilted = np.zeros(2), np.array([t, -t])
+    assert categorical_kl(uniform, tilted) == pytest.approx(t**2 / 2, rel=1e-6)
+    p, q = softmax(uniform), softmax(tilted)
+    assert abs((p * (np.log(p) - np.log(q))).sum() - t**2 / 2) > 0.1 * t**2
+
+
+@given(st.floats(-0.999, 1e6), real_dtypes)
+def test_ratio_excess_on_both_branches(t, dtype):
+    """h(t) = ½ (r² − 1) − log r with r = 1 + t a ratio of which t is computed."""
+    ratio = np.asarray(1 + t, dtype)
+    value = ratio_excess(np.asarray(ratio - 1), ratio, np.ones_like(ratio))
+    with mpmath.workdps(60):
+        r = transcription.exactly(ratio)
+        expected = transcription.wide((r**2 - 1) / 2 - mpmath.log(r))
+    rounded = bounds.ratio_excess(exact(ratio) - 1, exact(ratio))
+    assert_within(value, expected, tolerance(rounded, dtype))
+
+
+@given(st.floats(-1, 1), real_dtypes)
+def test_exponential_excess(delta, dtype):
+    delta = np.asarray(delta if abs(delta) > 1e-15 else 0, dtype)  # 50 digits are enough for what is left
+    with mpmath.workdps(60):
+        x = transcription.exactly(delta)
+        expected = transcription.wide(mpmath.exp(x) - 1 - x)
+    assert_within(exponential_excess(delta), expected, 8 * np.finfo(dtype).eps / 2 * expected + np.finfo(dtype).tiny)
+
+
+def test_ratios_beyond_the_range_of_numbers():
+    """σ_p/σ_q = 10⁻⁴⁰⁰ rounds to 0; the divergence is 400 log 10 − ½ all the same, and 10⁴⁰⁰ makes it infinite."""
+    value = normal_kl(0.0, 1e-200, 0.0, 1e200)
+    assert value == pytest.approx(400 * np.log(10) - 0.5, rel=1e-14)
+    with np.errstate(over="ignore"):
+        value, pullback = ad.vjp(normal_kl, *(np.array(x) for x in (0.0, 1e200, 0.0, 1e-200)))
+        assert value == np.inf
+        assert not any(np.isnan(g) for g in pullback(np.ones(())))
+
+
+def test_impossible_classes():
+    """q = 0 where p = 0 is fine; where p > 0 the divergence is +∞, not NaN."""
+    p, q = np.array([0.0, 0.0, -np.inf]), np.array([0.0, 1.0, -np.inf])
+    value, pullback = ad.vjp(categorical_kl, p, q)
+    assert value == categorical_kl(p[:2], q[:2])
+    for gradient, expected in zip(
+        pullback(np.array(1.0)), ad.vjp(categorical_kl, p[:2], q[:2])[1](np.array(1.0)), strict=True
+    ):
+        assert_same_bits(gradient[:2], expected)
+        assert gradient[2] == 0
+    assert categorical_kl(p, np.zeros(3)) == pytest.approx(np.log(1.5), rel=1e-15)
+    value, pullback = ad.vjp(categorical_kl, np.zeros(3), q)
+    assert value == np.inf
+    assert categorical_kl(np.array([0.0, -1e4]), np.array([0.0, -np.inf])) == np.inf
+    p_bar, q_bar = pullback(np.array(1.0))
+    assert not p_bar.any()
+    assert_within(q_bar, softmax(q) - 1 / 3, 1e-15)
+
+
+def test_nan_is_not_hidden():
+    value, pullback = ad.vjp(categorical_kl, np.array([np.nan, 1.0]), np.zeros(2))
+    assert np.isnan(value)
+    assert np.isnan(pullback(np.array(1.0))[0]).any()
+
+
+@given(seeds)
+def test_a_change_of_coordinates_changes_nothing(seed):
+    """y → M y + c for both; a diagonal M leaves the factors triangular, M L, and powers of 2 every digit."""
+    rng = np.random.default_rng(seed)
+    p, q = (normal(rng, 4), factors(rng, (), 4)), (normal(rng, 4), factors(rng, (), 4))
+    scales = 2.0 ** rng.integers(-5, 6, 4)
+    moved = [a * scales if a.ndim == 1 else a * scales[:, None] for a in (*p, *q)]
+    assert_same_bits(multivariate_normal_kl(*p, *q), multivariate_normal_kl(*moved))
+
+
+@given(seeds)
+def test_diagonal_factors_are_independent_normals(seed):
+    rng = np.random.default_rng(seed)
+    mean_p, std_p, mean_q, std_q = normals(rng, (4,), float, 1.0)
+    joint = multivariate_normal_kl(mean_p, np.diag(std_p), mean_q, np.diag(std_q))
+    rounded, _ = bounds.normal_kl(*map(exact, (mean_p, std_p, mean_q, std_q)))
+    assert_within(joint, normal_kl(mean_p, std_p, mean_q, std_q).sum(), 2 * tolerance(rounded.sum(), float))
+
+
+def test_nothing_above_the_diagonal_is_read():
+    factor = np.array([[1.0, np.nan], [0.5, 2.0]])
+    value, pullback = ad.vjp(multivariate_normal_kl, np.zeros(2), factor, np.ones(2), factor)
+    assert value == multivariate_normal_kl(
+        np.zeros(2), np.tril(np.nan_to_num(factor)), np.ones(2), np.nan_to_num(factor)
+    )
+    _, p_bar, _, q_bar = pullback(np.array(1.0))
+    assert not np.triu(p_bar, 1).any()
+    assert not np.triu(q_bar, 1).any()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: normal_kl(0.0, 0.0, 0.0, 1.0), "std of p holds 0"),
+        (lambda: normal_kl(0.0, 1.0, 0.0, -1.0), "std of q holds -1"),
+        (lambda: normal_kl(np.zeros(2), 1.0, np.zeros(3), 1.0), r"mean_p \(2,\), std_p \(\), mean_q \(3,\)"),
+        (
+            lambda: multivariate_normal_kl(np.zeros(2), np.eye(2), np.zeros(2), -np.eye(2)),
+            "diagonal of the factor holds -1",
+        ),
+        (lambda: multivariate_normal_kl(np.zeros(2), np.eye(2), np.zeros(3), np.eye(3)), "do not broadcast"),
+        (lambda: multivariate_normal_kl(np.zeros(2), np.eye(3), np.zeros(2), np.eye(2)), r"the factor \(3, 3\)"),
+        (lambda: categorical_kl(np.zeros(2), np.zeros(1)), "2 and 1 classes"),
+        (lambda: categorical_kl(np.zeros((2, 3)), np.zeros((4, 3))), "do not broadcast"),
+        (lambda: categorical_kl(np.zeros(2), np.full(2, -np.inf)), "are all −∞"),
+    ],
+)
+def test_refusals(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,188 @@
+"""Set convolution on masked, empty, huge and misshapen input; its threads and its memory."""
+
+import functools
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refnp.autograd import Tensor, get_threads, set_threads, vjp
+from refnp.layers.set_convolution import SetConvolution, set_convolution
+from refnp.layers.set_convolution_kernels import matern_32
+from refnp.verify import bounds
+from refnp.verify.equations.set_convolution import set_convolution as equation
+from tests.helpers import assert_same_bits, assert_within, normal, seeds
+from tests.layers.sets import one, sets, sizes
+
+
+@given(seeds, sizes, st.booleans())
+def test_a_mask_is_a_shorter_set(seed, size, divide):
+    x, points, y = sets(seed, (1, *size[1:]))
+    mask = np.random.default_rng(seed).random(points.shape[:2]) < 0.5
+    z, pullback = vjp(lambda *a: set_convolution(*a, 0.6, mask=mask, divide=divide), x, points, y)
+    z_bar = normal(seed, z.shape)
+    kept = mask[0]
+    short, short_pullback = vjp(lambda *a: set_convolution(*a, 0.6, divide=divide), x, points[:, kept], y[:, kept])
+    arrays = one(x), one(points)[kept], one(y)[kept], np.array(0.6)
+    limits = [2 * limit for limit in bounds.of(equation, arrays, one(z_bar), divide=divide)]
+    assert_within(one(z), one(short), limits[0])
+    for ours, other, limit, chosen in zip(
+        pullback(z_bar), short_pullback(z_bar), limits[1:4], (slice(None), kept, kept), strict=True
+    ):
+        assert_within(one(ours)[chosen], one(other), limit)
+        if chosen is kept:
+            assert not ours[:, ~kept].any()
+
+
+@pytest.mark.parametrize("junk", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("method", ["dense", "truncated"])
+@pytest.mark.parametrize("divide", [False, True])
+def test_what_is_masked_is_not_looked_at(junk, method, divide):
+    x, points, y = sets(1, (2, 5, 6, 2, 1))
+    mask = np.array([[True, True, False, True, False, True], [False] * 6])
+    f = lambda *a: set_convolution(*a, 0.6, mask=mask, divide=divide, method=method)
+    clean = vjp(f, x, points, y)
+    spoilt = vjp(f, x, np.where(mask[..., None], points, junk), np.where(mask[..., None], y, junk))
+    assert_same_bits(spoilt[0], clean[0])
+    z_bar = normal(2, clean[0].shape)
+    for ours, other in zip(spoilt[1](z_bar), clean[1](z_bar), strict=True):
+        assert_same_bits(ours, other)
+        assert np.isfinite(ours).all()
+    assert not clean[0][1].any()
+
+
+@pytest.mark.parametrize("method", ["dense", "truncated", "auto"])
+@pytest.mark.parametrize(("targets", "points"), [(0, 3), (3, 0), (0, 0)])
+def test_empty_sets(method, targets, points):
+    arrays = sets(1, (2, targets, points, 2, 1))
+    z, pullback = vjp(lambda *a: set_convolution(*a, divide=True, method=method), *arrays, np.array(0.5))
+    assert z.shape == (2, targets, 3)
+    assert not z.any()
+    for gradient, array in zip(pullback(np.ones_like(z)), (*arrays, np.array(0.5)), strict=True):
+        assert gradient.shape == array.shape
+        assert not gradient.any()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("divide", [False, True])
+def test_no_finite_number_becomes_nan(dtype, divide):
+    largest, least = np.finfo(dtype).max, np.finfo(dtype).tiny
+    x = np.array([[0], [1], [-largest], [largest], [least], [1e9], [1e18]], dtype)
+    y = np.arange(7, dtype=dtype)[:, None]
+    for scale in (least, 1, 1e9, largest):
+        z, pullback = vjp(functools.partial(set_convolution, divide=divide), x, x, y, np.array(scale, dtype))
+        gradients = pullback(np.ones_like(z))
+        assert np.isfinite(z).all()
+        assert not any(np.isnan(g).any() for g in gradients)
+
+
+def test_nan_is_passed_on_by_every_method():
+    x, points, y = np.linspace(0, 40, 300)[:, None], np.linspace(0, 40, 300)[:, None], np.zeros((300, 1))
+    y[7] = np.nan
+    for method in ("auto", "dense"):
+        assert np.isnan(set_convolution(x, points, y, 0.1, method=method)[:, 1]).all()
+
+
+def test_leading_axes_broadcast_and_gradients_are_summed():
+    x, points, y = sets(1, (3, 4, 5, 2, 2))
+    grid = x[0]
+    z, pullback = vjp(set_convolution, grid, points, y, 0.6)
+    wide, wide_pullback = vjp(set_convolution, np.broadcast_to(grid, x.shape).copy(), points, y, 0.6)
+    assert_same_bits(z, wide)
+    assert_within(pullback(z)[0], wide_pullback(z)[0].sum(0), 1e-13)
+    several = set_convolution(x.reshape(3, 1, 4, 2), points.reshape(3, 1, 5, 2), y[:, None], 0.6)
+    assert_same_bits(several, set_convolution(x, points, y, 0.6)[:, None])
+
+
+def test_arrays_in_arrays_out_and_integers_are_positions():
+    x, points, y = np.arange(4)[:, None], np.arange(3)[:, None], np.ones((3, 1))
+    z = set_convolution(x, points, y, 1)
+    assert isinstance(z, np.ndarray)
+    assert_same_bits(z, set_convolution(x.astype(float), points.astype(float), y, 1.0))
+    assert isinstance(set_convolution(x, points, Tensor(y), 1), Tensor)
+
+
+@pytest.mark.parametrize("method", ["dense", "truncated"])
+def test_bits_do_not_depend_on_threads(method):
+    x, points, y = (a[0] for a in sets(1, (1, 700, 900, 2, 1), scale=20))
+    results, threads = [], get_threads()
+    try:
+        for count in (1, 3):
+            set_threads(count)
+            z, pullback = vjp(lambda *a: set_convolution(*a, 0.3, method=method), x, points, y)
+            results.append((z, *pullback(z)))
+    finally:
+        set_threads(threads)
+    for ours, other in zip(*results, strict=True):
+        assert_same_bits(ours, other)
+
+
+def test_memory_grows_with_points_and_not_with_pairs():
+    x, points, y = (a[0] for a in sets(1, (1, 1000, 20000, 1, 2), np.float32))
+    tracemalloc.start()
+    z, pullback = vjp(lambda y: set_convolution(x, points, y, 0.3), y)
+    pullback(z)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 * len(x) * len(points) / 10
+
+
+X, POINTS, Y = np.zeros((4, 1)), np.zeros((5, 1)), np.zeros((5, 2))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "options", "error", "message"),
+    [
+        ((X, POINTS, Y, -0.5), {}, ValueError, "length_scale is -0.5; it must be positive"),
+        ((X, POINTS, Y, 0.0), {}, ValueError, "must be positive"),
+        ((X, POINTS, Y, np.nan), {}, ValueError, "must be positive"),
+        ((X, POINTS, Y, np.inf), {}, ValueError, "must be positive and finite"),
+        ((X, POINTS, Y, np.array([1.0, 2.0, -1.0])), {}, ValueError, "must be positive"),
+        ((X, POINTS, Y, np.ones(2)), {}, ValueError, r"length_scale has shape \(2,\); it must be one number or \(3,\)"),
+        ((X, POINTS, Y, np.ones(3)), {"density": False}, ValueError, r"one number or \(2,\), for 2 channels"),
+        ((X.astype("f"), POINTS.astype("f"), Y.astype("f"), 1e-50), {}, ValueError, "positive and finite .* float32"),
+        ((X[:, 0], POINTS, Y, 1.0), {}, ValueError, r"target_x has shape \(4,\).*add a last axis"),
+        ((X, POINTS[:, 0], Y, 1.0), {}, ValueError, r"context_x has shape \(5,\)"),
+        ((X, POINTS, Y[:, 0], 1.0), {}, ValueError, r"context_y has shape \(5,\)"),
+        ((np.zeros((4, 2)), POINTS, Y, 1.0), {}, ValueError, "target_x has 2 dimensions but context_x has 1"),
+        ((np.zeros((4, 4)), np.zeros((5, 4)), Y, 1.0), {}, ValueError, "1 to 3 dimensions, not 4"),
+        ((np.zeros((4, 0)), np.zeros((5, 0)), Y, 1.0), {}, ValueError, "1 to 3 dimensions, not 0"),
+        ((X, POINTS, Y[:4], 1.0), {}, ValueError, "context_x has 5 points but context_y has 4"),
+        ((np.zeros((2, 4, 1)), np.zeros((3, 5, 1)), Y, 1.0), {}, ValueError, "do not broadcast"),
+        ((X, POINTS, Y, 1.0), {"mask": np.ones(5)}, TypeError, "mask is float64; it must be boolean"),
+        (
+            (X, POINTS, Y, 1.0),
+            {"mask": np.ones(4, bool)},
+            ValueError,
+            r"mask has shape \(4,\); its last axis must have 5",
+        ),
+        ((X, POINTS, Y, 1.0), {"mask": np.ones((2, 5), bool), "kernel": "eq"}, TypeError, "kernel is 'eq'"),
+        ((X, POINTS, Y, 1.0), {"divide": True, "density": False}, ValueError, "divide=True needs density=True"),
+        ((X, POINTS, Y, 1.0), {"divide": True, "eps": 0.0}, ValueError, "eps is 0.0; it must be positive"),
+        ((X, POINTS, Y, 1.0), {"method": "fast"}, ValueError, "method is 'fast'"),
+        ((X, POINTS, Y, 1.0), {"method": "truncated", "kernel": matern_32}, ValueError, "needs the kernel eq"),
+        ((np.zeros((4, 2)), np.zeros((5, 2)), Y, 1.0), {"method": "truncated"}, ValueError, "1 dimension, not 2"),
+        ((X, POINTS, Y + np.inf, 1.0), {"method": "truncated"}, ValueError, "needs finite numbers"),
+        ((np.array([["a"]]), POINTS, Y, 1.0), {}, TypeError, "target_x is <U1"),
+    ],
+)
+def test_errors(arrays, options, error, message):
+    with pytest.raises(error, match=message):
+        set_convolution(*arrays, **options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((2, -1.0), {}, "SetConvolution: length_scale is -1.0; it must be positive"),
+        ((2, np.ones(2)), {}, r"length_scale has shape \(2,\)"),
+        ((2, np.ones(3)), {"shared": True}, "one number"),
+        ((0, 1.0), {"density": False}, "channels is 0"),
+        ((-1, 1.0), {}, "channels is -1"),
+    ],
+)
+def test_module_errors(arguments, options, message):
+    with pytest.raises(ValueError, match=message):
+        SetConvolution(*arguments, **options)

@@ -1,0 +1,97 @@
+"""What leaves a set convolution as it is, to the bit or to rounding; and what is said to, and does not."""
+
+import functools
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refnp.autograd import vjp
+from refnp.layers.set_convolution import set_convolution
+from refnp.verify.bounds_set_convolution import rounding
+from tests.helpers import assert_same_bits, assert_within, normal, seeds, unit_roundoff
+from tests.layers.sets import carried, sets, sizes
+
+
+@given(seeds, sizes)
+def test_order_of_the_points_does_not_matter(seed, size):
+    x, points, y = sets(seed, size)
+    order = np.random.default_rng(seed).permutation(points.shape[1])
+    permuted = set_convolution(x, points[:, order], y[:, order], 0.6)
+    assert_within(
+        permuted, set_convolution(x, points, y, 0.6), 2 * rounding(x, points, carried(y), 0.6, unit_roundoff(float))
+    )
+
+
+@given(seeds, sizes, st.booleans(), st.integers(-512, 512))
+def test_a_shift_that_rounds_nothing_changes_nothing(seed, size, divide, shift):
+    x, points, y = (np.round(a * 1024) / 1024 for a in sets(seed, size))
+    f = functools.partial(set_convolution, divide=divide)
+    results = []
+    for t in (0, shift / 8):
+        z, pullback = vjp(f, x + t, points + t, y, 0.6)
+        results.append((z, *pullback(normal(np.random.default_rng(seed), z.shape))[:3]))
+    for moved, here in zip(*results, strict=True):
+        assert_same_bits(moved, here)
+
+
+@given(seeds, sizes, st.floats(-1e4, 1e4), st.sampled_from([np.float32, np.float64]))
+def test_any_shift_changes_no_more_than_the_rounding_of_positions_does(seed, size, shift, dtype):
+    x, points, y = sets(seed, size, dtype)
+    t, u = dtype(shift), unit_roundoff(dtype)
+    bound = rounding(x, points, carried(y), 0.6, u) + rounding(x, points, carried(y), 0.6, u, shift=t)
+    assert_within(
+        set_convolution(x + t, points + t, y, 0.6), set_convolution(x, points, y, 0.6), 2 * bound + np.finfo(dtype).tiny
+    )
+
+
+@given(seeds, sizes)
+def test_targets_are_asked_one_by_one(seed, size):
+    x, points, y = sets(seed, size)
+    single = [set_convolution(x[:, m : m + 1], points, y, 0.6) for m in range(x.shape[1])]
+    together = set_convolution(x, points, y, 0.6)
+    assert_within(
+        np.concatenate([together[:, :0], *single], 1), together, 2 * rounding(x, points, carried(y), 0.6, 1.2e-16)
+    )
+
+
+def test_linear_in_y_and_additive_over_sets_but_not_when_divided():
+    x, points, y = sets(5, (1, 6, 8, 2, 1))
+    f = lambda y, n, **options: set_convolution(x, points[:, n], y[:, n], 0.6, **options)
+    every, first, rest = slice(None), slice(0, 3), slice(3, None)
+    bound = 4 * rounding(x, points, carried(y), 0.6, unit_roundoff(float))
+    assert_within(f(2.5 * y, every)[..., 1:], 2.5 * f(y, every)[..., 1:], 2.5 * bound[..., 1:])
+    assert_within(f(y, first) + f(y, rest), f(y, every), bound)
+    apart = f(y, first, divide=True) + f(y, rest, divide=True) - f(y, every, divide=True)
+    assert np.abs(apart[..., 1:]).max() > 0.1
+
+
+def test_scaling_positions_is_no_symmetry_unless_the_length_scale_goes_along():
+    x, points, y = sets(5, (1, 6, 8, 2, 2))
+    here = set_convolution(x, points, y, 0.6)
+    assert np.abs(set_convolution(2 * x, 2 * points, y, 0.6) - here).max() > 0.1
+    assert_same_bits(set_convolution(2 * x, 2 * points, y, 1.2), here)
+
+
+def test_turning_the_plane_is_a_symmetry_and_shearing_it_is_none():
+    x, points, y = sets(5, (1, 6, 8, 2, 2))
+    here = set_convolution(x, points, y, 0.6)
+    quarter, shear = np.array([[0.0, 1.0], [-1.0, 0.0]]), np.array([[1.0, 1.0], [0.0, 1.0]])
+    bound = 2 * rounding(x, points, carried(y), 0.6, unit_roundoff(float))
+    assert_within(set_convolution(x @ quarter, points @ quarter, y, 0.6), here, bound)
+    assert np.abs(set_convolution(x @ shear, points @ shear, y, 0.6) - here).max() > 0.1
+
+
+def test_density_counts_points_and_tells_a_zero_from_nothing():
+    x, points = np.array([[0.25]]), np.full((7, 1), 0.25)
+    assert set_convolution(x, points, np.zeros((7, 1)), 0.1).tolist() == [[7.0, 0.0]]
+    empty = np.zeros((0, 1))
+    assert set_convolution(x, empty, empty, 0.1).tolist() == [[0.0, 0.0]]
+    silent = set_convolution(x, points, np.zeros((7, 1)), 0.1, density=False)
+    assert_same_bits(silent, set_convolution(x, empty, empty, 0.1, density=False))
+
+
+def test_division_makes_a_mean():
+    x, points, _ = sets(5, (1, 6, 8, 1, 1))
+    z = set_convolution(x, points, np.full((1, 8, 1), 3.0), 0.6, divide=True)
+    assert_within(z[..., 1], 3 * z[..., 0] / (z[..., 0] + 1e-8), 40 * unit_roundoff(float))

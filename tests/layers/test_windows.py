@@ -1,0 +1,147 @@
+"""How the work of a convolution is done: in pieces, on several threads, only what is needed, in the dtype given."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refnp.autograd import Tensor, set_threads, vjp
+from refnp.autograd.blocks import get_threads
+from refnp.layers import convolution as page
+from refnp.layers import windows
+from refnp.layers.convolution import convolution, convolution_transpose
+from refnp.layers.windows import Axis, cut, even, read
+from refnp.verify import bounds_convolution as bounds
+from tests.helpers import assert_same_bits, assert_within, normal, seeds, unit_roundoff
+from tests.transcriptions.convolution import reads
+
+CALLS = [(convolution, {"padding": 2}), (convolution_transpose, {"stride": 2, "padding": 2, "output_padding": 1})]
+
+
+def everything(function, arrays, options):
+    """Value and all gradients."""
+    y, pullback = vjp(lambda *a: function(*a, **options), *arrays)
+    return (y, *pullback(normal(9, y.shape, y.dtype)))
+
+
+@pytest.fixture
+def threads():
+    before = get_threads()
+    yield set_threads
+    set_threads(before)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("function", "options"), CALLS)
+@pytest.mark.parametrize("space", [(4000,), (40, 100)])
+def test_the_same_bits_on_any_number_of_threads(function, options, space, dtype, threads):
+    shapes = ((3, 8, *space), (8, 8, *[5] * len(space)), (8,))
+    arrays = [normal(i, shape, dtype) for i, shape in enumerate(shapes)]
+    assert len(cut(3, 8 * 5 ** len(space) * np.dtype(dtype).itemsize, tuple(Axis(n, n, 5) for n in space))) > 1
+    threads(1)
+    alone = everything(function, arrays, options)
+    for count in (2, 3):
+        threads(count)
+        for other, value in zip(everything(function, arrays, options), alone, strict=True):
+            assert_same_bits(other, value)
+
+
+@pytest.mark.parametrize("block", [1, 500, 2000])
+@pytest.mark.parametrize(("function", "options"), CALLS)
+def test_pieces_of_any_size_give_the_same_within_the_bound(function, options, block, monkeypatch):
+    arrays = [normal(i, shape) for i, shape in enumerate(((5, 4, 7, 6), (4, 4, 5, 5), (4,)))]
+    whole = everything(function, arrays, options)
+    bound = bounds.convolution if function is convolution else bounds.convolution_transpose
+    limits = bound(*arrays, normal(9, whole[0].shape), unit_roundoff(np.float64), **options)
+    monkeypatch.setattr(windows, "BLOCK", block)
+    for value, right, limit in zip(everything(function, arrays, options), whole, limits, strict=True):
+        assert_within(value, right, 2 * limit)
+
+
+@given(st.integers(0, 20), st.integers(0, 9), seeds)
+def test_pieces_cover_everything_once(batch, most, seed):
+    axes = tuple(Axis(int(n), int(n), 1) for n in np.random.default_rng(seed).integers(1, 9, 2))
+    windows_per_place = np.zeros((batch, math.prod(axis.positions for axis in axes)), int)
+    for samples, rows, places in cut(batch, windows.BLOCK // max(1, most), axes):
+        assert places == slice(rows.start * axes[1].positions, rows.stop * axes[1].positions)
+        windows_per_place[samples, places] += 1
+    assert (windows_per_place == 1).all()
+    assert max((s.stop - s.start for s in even(batch, most)), default=0) <= max(1, most)
+
+
+@given(
+    st.integers(1, 7), st.integers(1, 5), st.integers(1, 4), st.integers(1, 5), st.integers(-2, 5), st.integers(0, 9)
+)
+def test_the_phases_of_an_axis_are_its_way_back(positions, kernel, stride, dilation, before, more):
+    """Every (window, tap) that reads place i is found once among the plain walks over y, and nothing else is."""
+    length = max(1, (positions - 1) * stride + (kernel - 1) * dilation + 1 - before - 3) + more
+    axis = Axis(length, positions, kernel, stride, dilation, before)
+    back = []
+    for places, taps, walk in axis.phases():
+        targets, those = range(length)[places], range(kernel)[taps]
+        assert (len(targets), len(those)) == (walk.positions, walk.kernel)
+        for (q,), (j,), (p,) in reads(
+            (positions,), (walk.positions,), (walk.kernel,), (1,), (walk.dilation,), (walk.before,)
+        ):
+            back.append((p, those[j], targets[q]))
+    there = [
+        (p, t, i) for (p,), (t,), (i,) in reads((length,), (positions,), (kernel,), (stride,), (dilation,), (before,))
+    ]
+    assert sorted(back) == sorted(there)
+
+
+@given(st.integers(0, 6), st.integers(-4, 9), st.integers(0, 9))
+def test_what_is_read_outside_is_filled(n, start, length):
+    x = np.arange(1.0, n + 1)[None]
+    right = [x[0, i] if 0 <= i < n else -7.0 for i in range(start, start + length)]
+    assert read(x, (start,), (length,), -7.0).tolist() == [right]
+
+
+# ---- types, and what is not asked for
+
+
+@pytest.mark.parametrize(("function", "options"), CALLS)
+def test_no_samples(function, options):
+    y, x_bar, weight_bar, bias_bar = everything(function, (np.ones((0, 4, 6)), np.ones((4, 4, 5)), np.ones(4)), options)
+    assert y.shape == (0, 4, 6 if function is convolution else 12)
+    assert x_bar.shape == (0, 4, 6)
+    assert not weight_bar.any()
+    assert not bias_bar.any()
+
+
+@pytest.mark.parametrize(("function", "options"), CALLS)
+def test_types(function, options):
+    x, weight = np.arange(8).reshape(1, 2, 4), np.ones((2, 2, 5), int)
+    assert function(x, weight, **options).dtype == np.float64
+    assert function(x.astype(np.float32), weight.astype(np.float32), **options).dtype == np.float32
+    assert function(x.astype(np.float32), weight.astype(float), **options).dtype == np.float64
+    assert isinstance(function(x.astype(float), weight, **options), np.ndarray)
+    assert isinstance(function(Tensor(x.astype(float)), weight, **options), Tensor)
+
+
+@pytest.mark.parametrize("dtype", [np.complex128, np.clongdouble])
+@pytest.mark.parametrize(("function", "options"), CALLS)
+def test_complex_numbers_are_pairs_of_real_ones(function, options, dtype):
+    """Without conjugates: (a + ib) ∗ (c + id) = a ∗ c − b ∗ d + i (a ∗ d + b ∗ c), exactly for small integers."""
+    rng = np.random.default_rng(1)
+    a, b = rng.integers(-9, 9, (2, 2, 4, 6)).astype(float)
+    c, d = rng.integers(-9, 9, (2, 4, 4, 5)).astype(float)
+    f = lambda x, w: function(x, w, **options)
+    assert np.array_equal(f((a + 1j * b).astype(dtype), c + 1j * d), f(a, c) - f(b, d) + 1j * (f(a, d) + f(b, c)))
+
+
+@pytest.mark.parametrize(("function", "options"), CALLS)
+def test_only_gradients_that_are_needed_are_computed(function, options, monkeypatch):
+    x, weight = normal(1, (2, 4, 6)), normal(2, (4, 4, 5))
+    backward = vjp(lambda w: function(x, w, **options), weight)[1]
+    unused = "spread" if function is convolution else "correlate"
+    y = function(x, weight, **options)
+    monkeypatch.setattr(page, unused, lambda *a: pytest.fail("the gradient of a constant was computed"))
+    backward(y)
+    backward = None if function is convolution_transpose else vjp(lambda a: function(a, weight, **options), x)[1]
+    if backward:
+        monkeypatch.undo()
+        monkeypatch.setattr(page, "correlate_pair", lambda *a: pytest.fail("the gradient of a constant was computed"))
+        backward(y)

@@ -1,0 +1,161 @@
+"""The rules of the house: who may import whom, and that every public thing says what it is."""
+
+import ast
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted(path for package in ("refnp", "gradcheck") for path in (ROOT / package).rglob("*.py"))
+CHAPTERS = [
+    "version",
+    "autograd",
+    "layers",
+    "models",
+    "tasks",
+    "training",
+    "symmetry",
+    "verify",
+    "cli",
+]  # imports go left
+FRAMEWORKS = ROOT / "refnp" / "verify" / "frameworks"
+every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def module_name(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(tree, *, inside_functions):
+    """Full names of what is imported, at the top of a module or inside its functions; never under TYPE_CHECKING."""
+    found = []
+
+    def visit(node, in_function):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            return
+        if in_function == inside_functions:
+            if isinstance(node, ast.Import):
+                found.extend(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                assert not node.level, "imports are absolute"
+                found.extend(f"{node.module}.{alias.name}" for alias in node.names)
+        function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        for child in ast.iter_child_nodes(node):
+            visit(child, in_function or function)
+
+    visit(tree, False)
+    return found
+
+
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def all_imports(path):
+    return [name for inside in (False, True) for name in imports(parsed(path), inside_functions=inside)]
+
+
+def chapter(name):
+    """The place of a module of refnp in the list of chapters; the package itself, which shows all, stands last."""
+    parts = name.split(".")
+    return CHAPTERS.index(parts[1]) if len(parts) > 1 and parts[1] in CHAPTERS else len(CHAPTERS)
+
+
+def violations(path, source_imports):
+    """The imports of a file of refnp that go up the list, or out of it."""
+    own = chapter(module_name(path))
+    return [name for name in source_imports if name.split(".")[0] == "refnp" and chapter(name) > own]
+
+
+@every_file
+def test_imports_go_down_the_chapters(path):
+    if path.is_relative_to(ROOT / "refnp"):
+        assert violations(path, all_imports(path)) == []
+
+
+def test_an_import_that_goes_up_is_noticed():
+    page = ROOT / "refnp" / "layers" / "softmax.py"
+    assert violations(page, ["refnp.autograd.primitive", "numpy"]) == []
+    assert violations(page, ["refnp.models.vision.ViT", "refnp.Tensor"]) == ["refnp.models.vision.ViT", "refnp.Tensor"]
+
+
+@every_file
+def test_run_time_needs_numpy_alone(path):
+    """Whatever is imported at the top is Python's, NumPy, or ours. Inside functions a study may use two more."""
+    ours = {"numpy", "refnp", "gradcheck", *sys.stdlib_module_names}
+    top = {name.split(".")[0] for name in imports(parsed(path), inside_functions=False)}
+    assert top <= ours
+    inside = {name.split(".")[0] for name in imports(parsed(path), inside_functions=True)}
+    if not path.is_relative_to(FRAMEWORKS):
+        assert inside <= ours | {"matplotlib", "rich"}
+
+
+@every_file
+def test_gradcheck_stands_alone(path):
+    """It knows nothing of refnp, but that its command prints the table of refnp's operations."""
+    if path.is_relative_to(ROOT / "gradcheck") and path.name != "__main__.py":
+        assert [name for name in all_imports(path) if name.split(".")[0] == "refnp"] == []
+
+
+@every_file
+def test_symmetry_knows_no_model(path):
+    if path.is_relative_to(ROOT / "refnp" / "symmetry"):
+        others = [
+            name for name in all_imports(path) if name.startswith("refnp") and not name.startswith("refnp.symmetry")
+        ]
+        assert [name for name in others if not name.startswith("refnp.autograd")] == []
+
+
+def test_the_tensor_knows_no_operation():
+    names = all_imports(ROOT / "refnp" / "autograd" / "tensor.py")
+    assert [name for name in names if name.startswith("refnp")] == []
+
+
+def test_no_module_needs_itself():
+    """Imports at the top of modules have no circle. (Those inside functions run later and could.)"""
+    names = {module_name(path) for path in FILES}
+
+    def needed(name):
+        while name not in names and "." in name:
+            name = name.rpartition(".")[0]
+        return name
+
+    graph = {}
+    for path in FILES:
+        own = module_name(path)
+        graph[own] = {needed(name) for name in imports(parsed(path), inside_functions=False)} & (names - {own})
+    assert set(TopologicalSorter(graph).static_order()) >= names  # raises CycleError, which names the circle
+
+
+def public_definitions(tree):
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    return [node for node in tree.body if isinstance(node, kinds) and not node.name.startswith("_")]
+
+
+def is_primitive(node):
+    return isinstance(node, ast.FunctionDef) and any(
+        ast.unparse(d).split(".")[-1] == "primitive" for d in node.decorator_list
+    )
+
+
+@every_file
+def test_modules_and_what_is_public_in_them_have_docstrings(path):
+    tree = parsed(path)
+    if tree.body:
+        assert ast.get_docstring(tree), "the module has no docstring"
+    assert [node.name for node in public_definitions(tree) if not ast.get_docstring(node)] == []
+
+
+@every_file
+def test_docstrings_of_primitives_give_their_vjp(path):
+    primitives = [node for node in public_definitions(parsed(path)) if is_primitive(node)]
+    assert [node.name for node in primitives if "VJP" not in (ast.get_docstring(node) or "")] == []
+
+
+def test_primitives_are_found_where_they_are():
+    """The rule above would hold for an empty list as well."""
+    tree = parsed(ROOT / "refnp" / "autograd" / "elementwise.py")
+    assert {"add", "power", "tanh"} <= {node.name for node in public_definitions(tree) if is_primitive(node)}

@@ -1,0 +1,88 @@
+"""What every operation of refnp keeps, layers and modules included: the engine's contract over the whole table."""
+
+import numpy as np
+import pytest
+
+import refnp.autograd as ad
+from refnp.autograd.trees import is_differentiable, leaves_of, map_leaves
+from refnp.verify.operations import operations
+from tests.helpers import COMPLEX, REAL, assert_same_bits, laid_out
+
+every_operation = pytest.mark.parametrize("operation", operations(), ids=lambda operation: operation.name)
+
+
+def floats(tree):
+    return [leaf for leaf in leaves_of(tree) if is_differentiable(leaf)]
+
+
+def in_dtype(arguments, dtype):
+    """The arguments with every floating array in another precision; complex ones with a tiny imaginary part."""
+
+    def cast(leaf):
+        if not is_differentiable(leaf):
+            return leaf
+        step = 1e-100j * np.cos(np.arange(np.size(leaf))).reshape(np.shape(leaf)) if np.dtype(dtype).kind == "c" else 0
+        return np.asarray(leaf + step, dtype)
+
+    return map_leaves(cast, arguments)
+
+
+def cotangents(value, seed=0):
+    rng = np.random.default_rng(seed)
+    return map_leaves(lambda y: np.asarray(rng.standard_normal(np.shape(y)), np.asarray(y).dtype), value)
+
+
+@every_operation
+@pytest.mark.parametrize("dtype", REAL + COMPLEX)
+def test_value_and_gradient_keep_the_dtype(operation, dtype):
+    arguments = in_dtype(operation.args, dtype)
+    value, pullback = ad.vjp(operation.function, *arguments)
+    for y in floats(value):
+        assert y.dtype == dtype
+    for gradient, argument in zip(floats(pullback(cotangents(value))), floats(arguments), strict=True):
+        assert gradient.dtype == dtype
+        assert gradient.shape == argument.shape
+        assert np.isfinite(gradient).all()
+
+
+@every_operation
+def test_arrays_in_arrays_out_and_nothing_is_written_to(operation):
+    """Read-only arguments and cotangents; the values are those that Tensors give."""
+    arguments = map_leaves(lambda a: laid_out(a, "read-only") if isinstance(a, np.ndarray) else a, operation.args)
+    plain = operation.function(*arguments)
+    assert not any(isinstance(y, ad.Tensor) for y in leaves_of(plain))
+    value, pullback = ad.vjp(operation.function, *arguments)
+    for y, expected in zip(leaves_of(value), leaves_of(plain), strict=True):
+        assert_same_bits(y, expected)
+    bars = map_leaves(lambda bar: laid_out(bar, "read-only"), cotangents(value))
+    pullback(bars)
+    for after, before in zip(floats(arguments), floats(operation.args), strict=True):
+        assert_same_bits(after, before)
+
+
+@every_operation
+def test_gradients_are_given_away(operation):
+    """The walk back adds to what a rule returned, in place. So: the same twice, each leaf used elsewhere too."""
+
+    def also_elsewhere(*arguments):
+        return [operation.function(*arguments), [ad.multiply(a, 2.0) for a in floats(arguments)]]
+
+    value, pullback = ad.vjp(also_elsewhere, *operation.args)
+    bars = cotangents(value)
+    first, second = pullback(bars), pullback(bars)
+    alone = ad.vjp(operation.function, *operation.args)[1](bars[0])
+    scale = max(np.max(np.abs(g), initial=1) for g in floats(first))
+    for a, b, c, bar in zip(floats(first), floats(second), floats(alone), bars[1], strict=True):
+        assert_same_bits(b, a)
+        assert np.allclose(a, c + 2 * bar, rtol=0, atol=16 * np.finfo(float).eps * scale)
+
+
+@every_operation
+def test_no_tape_without_need(operation):
+    constants = map_leaves(lambda a: ad.Tensor(a) if is_differentiable(a) else a, operation.args)
+    for y in leaves_of(operation.function(*constants)):
+        if isinstance(y, ad.Tensor) and y.requires_grad:  # a module's own parameters need a gradient
+            assert operation.name[0].isupper()
+    leaves = map_leaves(lambda a: ad.Tensor(a, requires_grad=True) if is_differentiable(a) else a, operation.args)
+    with ad.no_grad():
+        assert not any(isinstance(y, ad.Tensor) and y.requires_grad for y in leaves_of(operation.function(*leaves)))

@@ -1,0 +1,110 @@
+"""Convolution, its transpose and pooling, index by index, in the widest precision of the machine. Slow, and literal."""
+
+import itertools
+
+import numpy as np
+
+WIDE = np.longdouble
+
+
+def source(mode, i, n):
+    """Where place i of an axis of length n with endless padding comes from; None for a zero."""
+    if mode == "circular":
+        return i % n
+    if mode == "replicate":
+        return 0 if i < 0 else n - 1 if i >= n else i
+    if mode == "reflect":
+        while not 0 <= i < n:
+            i = -i if i < 0 else 2 * (n - 1) - i
+        return i
+    return i if 0 <= i < n else None
+
+
+def reads(lengths, positions, kernel, stride, dilation, before, mode="zeros"):
+    """(p, t, i) for every window p and tap t that reads a place i = s p + d t − a of x, and not a zero."""
+    for p in np.ndindex(*positions):
+        for t in np.ndindex(*kernel):
+            places = [
+                source(mode, stride[n] * p[n] + dilation[n] * t[n] - before[n], lengths[n]) for n in range(len(lengths))
+            ]
+            if None not in places:
+                yield p, t, tuple(places)
+
+
+def positions_of(lengths, kernel, stride, dilation, widths):
+    """⌊(n + before + after − d (k − 1) − 1)/s⌋ + 1 on each axis."""
+    return tuple(
+        (n + sum(w) - d * (k - 1) - 1) // s + 1
+        for n, k, s, d, w in zip(lengths, kernel, stride, dilation, widths, strict=True)
+    )
+
+
+def convolution(x, weight, bias, y_bar=None, *, stride, dilation, groups, widths, mode="zeros"):
+    """y_o[p] = β_o + Σ_{c,t} w_oc[t] x_c[s p + d t − a], where o and c are in one group; with ȳ also (x̄, w̄, β̄)."""
+    x, weight, bias = (np.asarray(a, WIDE) for a in (x, weight, bias))
+    outs, ins = weight.shape[0] // groups, weight.shape[1]
+    positions = positions_of(x.shape[2:], weight.shape[2:], stride, dilation, widths)
+    before = [w[0] for w in widths]
+    terms = list(reads(x.shape[2:], positions, weight.shape[2:], stride, dilation, before, mode))
+    y = np.zeros((len(x), len(weight), *positions), WIDE)
+    x_bar, w_bar, b_bar = np.zeros_like(x), np.zeros_like(weight), np.zeros_like(bias)
+    for b, o in itertools.product(range(len(x)), range(len(weight))):
+        for p in np.ndindex(*positions):
+            y[(b, o, *p)] = bias[o]
+            if y_bar is not None:
+                b_bar[o] += y_bar[(b, o, *p)]
+        for c, (p, t, i) in itertools.product(range(ins), terms):
+            here, tap, place = (b, o, *p), (o, c, *t), (b, o // outs * ins + c, *i)
+            y[here] += weight[tap] * x[place]
+            if y_bar is not None:
+                x_bar[place] += weight[tap] * y_bar[here]
+                w_bar[tap] += x[place] * y_bar[here]
+    return y if y_bar is None else (y, x_bar, w_bar, b_bar)
+
+
+def convolution_transpose(x, weight, bias, y_bar=None, *, stride, dilation, groups, widths, extra):
+    """y_o[s p + d t − a] = β_o + Σ w_co[t] x_c[p] over all c, p, t that lead there; with ȳ also (x̄, w̄, β̄)."""
+    x, weight, bias = (np.asarray(a, WIDE) for a in (x, weight, bias))
+    ins, outs = weight.shape[0] // groups, weight.shape[1]
+    positions, kernel, axes = x.shape[2:], weight.shape[2:], range(x.ndim - 2)
+    lengths = tuple(
+        (positions[n] - 1) * stride[n] - sum(widths[n]) + dilation[n] * (kernel[n] - 1) + 1 + extra[n] for n in axes
+    )
+    terms = list(reads(lengths, positions, kernel, stride, dilation, [w[0] for w in widths]))
+    y = np.zeros((len(x), len(bias), *lengths), WIDE)
+    x_bar, w_bar, b_bar = np.zeros_like(x), np.zeros_like(weight), np.zeros_like(bias)
+    for b, o in itertools.product(range(len(x)), range(len(bias))):
+        for i in np.ndindex(*lengths):
+            y[(b, o, *i)] = bias[o]
+            if y_bar is not None:
+                b_bar[o] += y_bar[(b, o, *i)]
+        for c, (p, t, i) in itertools.product(range(ins), terms):
+            channel = o // outs * ins + c
+            here, tap, place = (b, o, *i), (channel, o % outs, *t), (b, channel, *p)
+            y[here] += weight[tap] * x[place]
+            if y_bar is not None:
+                x_bar[place] += weight[tap] * y_bar[here]
+                w_bar[tap] += x[place] * y_bar[here]
+    return y if y_bar is None else (y, x_bar, w_bar, b_bar)
+
+
+def pool(x, y_bar, *, size, stride, widths, largest):
+    """The mean, or the largest number, of x over each window, and x̄; at a tie the first of them has all of it."""
+    x, axes = np.asarray(x, WIDE), x.ndim - 2
+    positions = positions_of(x.shape[2:], size, stride, (1,) * axes, widths)
+    terms = list(reads(x.shape[2:], positions, size, stride, (1,) * axes, [w[0] for w in widths]))
+    y, x_bar = np.zeros((*x.shape[:2], *positions), WIDE), np.zeros_like(x)
+    for b, c, *p in np.ndindex(*y.shape):
+        here = (b, c, *p)
+        places = [(b, c, *i) for q, _, i in terms if q == tuple(p)]
+        if largest:
+            best = places[0]
+            for place in places[1:]:
+                best = place if x[place] > x[best] else best
+            y[here] = x[best]
+            x_bar[best] += y_bar[here]
+        else:
+            for place in places:
+                y[here] += x[place] / WIDE(np.prod(size))
+                x_bar[place] += y_bar[here] / WIDE(np.prod(size))
+    return y, x_bar

@@ -1,0 +1,100 @@
+"""What is printed, and what programs read."""
+
+import json
+import math
+import os
+
+import pytest
+
+from refnp.verify import report
+from refnp.verify.judge import DEVIATES, KNOWN, SKIPPED, WITHIN, Row
+from refnp.verify.run import Piece
+
+
+def row(verdict=WITHIN, ratio=0.5, framework="PyTorch", **fields):
+    known = {"issue": "them#7", "why": "it cancels"} if verdict == KNOWN else {}
+    return Row("frameworks", "softmax/x", framework, "1", "float32", "output", ratio, 2.0, verdict, **known | fields)
+
+
+PIECE = Piece("frameworks", "softmax/x", list)
+
+
+def test_a_line_shows_the_worst_of_each_framework():
+    rows = [
+        row(ratio=0.1),
+        row(ratio=0.6),
+        row(framework="refnp", ratio=0.02),
+        row(DEVIATES, math.inf, framework="JAX"),
+    ]
+    line = report.line(PIECE, rows)
+    assert "PyTorch 0.6   refnp 0.02   JAX inf DEVIATES" in line
+
+
+def test_a_line_shows_known_defects_and_leaves_out_the_skipped():
+    rows = [row(KNOWN, 1e9), row(), row(SKIPPED, math.nan, framework="JAX")]
+    assert report.line(PIECE, rows).endswith("PyTorch 1.0e+09 known defect")
+
+
+def test_deviations_say_what_came_and_what_is_right():
+    (text,) = report.deviations([row(), row(KNOWN, 9.0), row(DEVIATES, 3.0, claimed=1.0000001, right=1.0)])
+    assert text == "softmax/x: PyTorch 1, float32, output: 3 times its bound, 1.0000001 where 1 is right"
+
+
+def test_known_defects_come_once_for_each_issue():
+    (text,) = report.known_defects([row(KNOWN, math.inf, claimed=math.nan, right=0.25), row(KNOWN, 5.0), row()])
+    assert "PyTorch  them#7" in text
+    assert "it cancels" in text
+    assert "nan, right is 0.25  (2 rows)" in text
+
+
+@pytest.mark.parametrize(
+    ("claimed", "right", "texts"),
+    [
+        (1.0, 2.0, ("1", "2")),
+        (0.123456789, 0.123456788, ("0.123456789", "0.123456788")),
+        (-0.0, -5e-15, ("-0", "-5e-15")),
+    ],
+)
+def test_as_many_digits_as_it_takes(claimed, right, texts):
+    assert report.exactly(claimed, right) == texts
+
+
+def test_the_summary_counts():
+    lines = "\n".join(report.summary([row(), row(KNOWN, 3.0), row(SKIPPED, math.nan)], "longdouble, 64 bits", 1.234))
+    assert "2 rows judged against longdouble, 64 bits, in 1.2 s" in lines
+    assert "1 within bound" in lines
+    assert "1 cases of PyTorch 1" in lines
+
+
+def test_json_is_strict_and_whole(tmp_path):
+    file = tmp_path / "v.json"
+    rows = [row(), row(DEVIATES, math.inf, claimed=math.nan), row(SKIPPED, math.nan)]
+    report.write_json(file, rows)
+    text = file.read_text()
+    assert "NaN" not in text
+    assert "Infinity" not in text
+    found = json.loads(text)
+    assert list(found) == ["rows"]
+    assert [r["error_over_bound"] for r in found["rows"]] == [0.5, None, None]
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    file = tmp_path / "v.json"
+    file.write_text("old")
+    monkeypatch.setattr(report, "as_json", lambda rows: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        report.write_json(file, [])
+    assert file.read_text() == "old"
+
+
+def test_what_cannot_be_written_is_found_before_the_work(tmp_path):
+    report.check_writable(tmp_path / "new.json")
+    with pytest.raises(OSError, match="is a folder"):
+        report.check_writable(tmp_path)
+    with pytest.raises(OSError):
+        report.check_writable(tmp_path / "missing" / "v.json")
+    if os.geteuid():  # nobody forbids root anything
+        (tmp_path / "fixed.json").touch(0o400)
+        with pytest.raises(OSError, match="read-only"):
+            report.check_writable(tmp_path / "fixed.json")
