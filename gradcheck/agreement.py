@@ -13,9 +13,9 @@ do for the key bias of an attention, whose true gradient is 0 and whose computed
 apart by computing both sides once more in a wider precision: rounding shrinks with the unit roundoff, an error stays.
 An element passes if it has the digits there, or if the two sides came together as far as rounding would bring them.
 
-Nothing can be said of an element that is itself below the rounding of f in the widest precision, 64u Σ|uᵢyᵢ| for a step
-as large as x; with an x87 longdouble that is 3e-18 of f. Such elements pass, but any larger one must have its own digits.
-Where nothing is wider than float64 (PyTorch) the same floor stands at 7e-15 of f, and hides differences below it.
+Nothing can be said of an element that is itself below the rounding of f in the widest precision, 64u Σ|uᵢyᵢ| for a
+step as large as x; with an x87 longdouble that is 3e-18 of f. Such elements pass, but any larger one must have its own
+digits. Where nothing is wider than float64 (PyTorch) the same floor, 7e-15 of f, hides differences below it.
 
 A numerical derivative that knows its own error (differences) is asked for no more than it has, but must have 6 digits.
 """
@@ -28,7 +28,7 @@ import numpy as np
 
 from gradcheck.precision import DType, called, roundoff
 
-ROUNDINGS = 64          # as many as the steps of a layer may leave in a result
+ROUNDINGS = 64  # as many as the steps of a layer may leave in a result
 LEAST = 1e-6  # a numerical derivative with a larger relative error than this judges nothing
 
 

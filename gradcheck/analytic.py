@@ -1,10 +1,12 @@
 """Whether the complex step may be trusted with a function, and which numerical derivative to take otherwise.
 
 Code that takes `abs`, `.real` or a cast of a complex number drops its imaginary part and says nothing, so that a
-complex step through it is wrong in silence. Four questions are asked before it is believed, along one random
-direction: does f take complex arguments at all, without a warning that it discards something; is the real part of f(x
-+ ihv) that of f(x); and is Im f/h what differences of f give, in longdouble where f computes in it, within their own
-estimate of the error.
+complex step through it is wrong in silence. Three questions are asked before it is believed, at f(x + ihv) along one
+random direction v:
+
+    does f take complex arguments at all, without a warning that it discards something?
+    is the real part f(x)?
+    is the imaginary part what central differences give, in longdouble where f computes in it, within their own error?
 """
 
 import warnings

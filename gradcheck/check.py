@@ -27,9 +27,10 @@ from typing import Any
 import numpy as np
 
 from gradcheck.analytic import Method, choose, differences_precision
+from gradcheck.claim import Claim
 from gradcheck.directions import Effort, along
 from gradcheck.first_order import first_order
-from gradcheck.flat import Claim, FlatFunction
+from gradcheck.flat import FlatFunction
 from gradcheck.kinks import find_kinks
 from gradcheck.precision import called, roundoff, scaled, wider, working
 from gradcheck.report import Kink, Report

@@ -18,8 +18,9 @@ import numpy as np
 
 from gradcheck.agreement import Again, Comparison, judge, remarks_on
 from gradcheck.analytic import Method
+from gradcheck.claim import Claim
 from gradcheck.directions import Direction, Effort, covering, random_weights
-from gradcheck.flat import Claim, FlatFunction
+from gradcheck.flat import FlatFunction
 from gradcheck.precision import DType, roundoff, wider
 from gradcheck.report import Findings, Worst
 

@@ -1,4 +1,4 @@
-"""A function of many nested arrays, seen as F: ℝⁿ → ℝᵐ, and the gradient that somebody claims for it.
+"""A function of many nested arrays, seen as F: ℝⁿ → ℝᵐ.
 
 Every method of this package differentiates a function of one vector. Here the arguments to be differentiated are laid
 end to end into x, the outputs likewise into y = F(x), and numbers are traced back to the argument and index they came
@@ -14,7 +14,6 @@ import numpy as np
 
 from gradcheck import trees
 from gradcheck.precision import DType, roundoff, wider, working
-from gradcheck.report import GradientError
 
 
 @dataclass(frozen=True)
@@ -133,8 +132,10 @@ class FlatFunction:
         return found
 
     def _size_within(self) -> np.ndarray:
-        """How large (m,) the numbers are that f adds up: as large as y, or larger where they cancelled, which the rounding
-        error of y tells (it is u times their size) where a wider precision shows it."""
+        """How large (m,) the numbers are that f adds up: as large as y, or larger where they cancelled.
+
+        The rounding error of y, which a wider precision shows, is u times their size.
+        """
         size, wide = np.abs(self.y).astype(working(self.y.dtype)), wider(self.y.dtype)
         if wide is None or not self.computes_in(wide):
             return size
@@ -154,90 +155,6 @@ class FlatFunction:
     def _bad_output(self) -> str:
         first = int(np.argmin(np.isfinite(self.y)))
         return f"{self.y[first]} among its values"
-
-
-class Claim:
-    """The gradient that somebody claims: x̄ = F′(x)ᵀu, by `vjp(f, *args) → value, pullback` and pullback(u)."""
-
-    def __init__(self, vjp: Callable, problem: FlatFunction):
-        if not callable(vjp):
-            raise TypeError(f"vjp is a {type(vjp).__name__}; pass a function vjp(f, *args) → (value, pullback)")
-        self.vjp, self.problem = vjp, problem
-
-    def gradient(self, u: np.ndarray, x: np.ndarray | None = None) -> np.ndarray:
-        """x̄ (n,) for the cotangent u (m,), at the arguments as given or at x in the precision of x.
-
-        Runs `vjp` anew each time, for a pullback need not survive its first call.
-        """
-        args = self.problem.args(x)
-        with np.errstate(all=None if x is None else "ignore"):
-            value, pullback = self.vjp(self.problem.f, *args)
-            gradients = pullback(self.cotangent(value, u))
-        if x is None:
-            self._same_value(value)
-        return self.joined(gradients, "vjp: the pullback")
-
-    def computes_in(self, dtype: DType, u: np.ndarray) -> bool:
-        """Whether the claimed gradient, at arguments of this dtype, comes in it."""
-        try:
-            return self.gradient(u, self.problem.x.astype(dtype)).dtype == dtype
-        except Exception:  # whatever it raises on an unusual dtype, it is a no
-            return False
-
-    def cotangent(self, value: Any, u: np.ndarray) -> Any:
-        """u in the containers, shapes and dtypes of the value; outputs that are not floating take None."""
-        where = dict(self.problem.outputs)
-
-        def new(path: trees.Path, leaf: Any) -> Any:
-            if path not in where:
-                return None
-            output, part = np.asarray(leaf), u[where[path]]
-            if output.size != part.size:
-                raise GradientError(f"vjp: its value has shape {output.shape}, where f gives {part.size} numbers")
-            return part.reshape(output.shape).astype(output.dtype)
-
-        return trees.replace(value, new)
-
-    def joined(self, gradients: Any, who: str) -> np.ndarray:
-        """One gradient for each argument, nested as the arguments are, as one vector (n,)."""
-        count = len(self.problem.given)
-        if not isinstance(gradients, (tuple, list)) or len(gradients) != count:
-            raise TypeError(
-                f"{who} returns {_described(gradients)}; it must return a tuple with one gradient for each "
-                f"of the arguments, {count}"
-            )
-        return np.concatenate([_part(gradients, leaf, who) for leaf in self.problem.leaves])
-
-    def _same_value(self, value: Any) -> None:
-        parts = [np.asarray(trees.at(value, path)).ravel() for path, _ in self.problem.outputs]
-        apart = np.abs(np.concatenate(parts) - self.problem.y)
-        if not np.all(apart <= self.problem.same(np.concatenate(parts))):
-            worst = np.max(apart)
-            raise GradientError(
-                f"vjp: its value differs from that of f by up to {worst:.3g}; it differentiates "
-                "another function, or at another point"
-            )
-
-
-def _part(gradients: Any, leaf: Leaf, who: str) -> np.ndarray:
-    """The gradient of one array out of the nested gradients; None means that f does not depend on it."""
-    try:
-        found = trees.at(gradients, leaf.path)
-    except (KeyError, IndexError, TypeError):
-        raise GradientError(f"{who} gives no gradient for {leaf.place()}") from None
-    if found is None:
-        return np.zeros(leaf.stop - leaf.start, leaf.dtype)
-    found = np.asarray(found)
-    if found.shape != leaf.shape:
-        raise GradientError(
-            f"{who} gives {leaf.place()} a gradient of shape {found.shape}; it must have that of the "
-            f"argument, {leaf.shape}"
-        )
-    return found.ravel()
-
-
-def _described(value: Any) -> str:
-    return f"a tuple of {len(value)}" if isinstance(value, (tuple, list)) else f"one {type(value).__name__}"
 
 
 def _scale(part: np.ndarray) -> float:

@@ -48,8 +48,10 @@ class Estimate(NamedTuple):
         return self._replaced(other, better)
 
     def or_closer(self, closer: "Estimate") -> "Estimate":
-        """The better of two estimates, but where they contradict each other the one from smaller steps, unless it is in full
-        doubt: steps that are too large deceive by far more than their error, by leaping over what f does in between."""
+        """The better of two estimates; where they contradict each other, that from smaller steps, if it knows anything.
+
+        Steps that are too large deceive by far more than their error, for they leap over what f does in between.
+        """
         contradict = np.abs(self.value - closer.value) > 10 * (self.error + closer.error)
         return self.or_better(closer)._replaced(closer, contradict & (closer.doubt < 1))
 
@@ -97,10 +99,10 @@ def richardson(
 ) -> Estimate:
     """Directional derivative f′(x)v of a function of one array, by extrapolated central differences.
 
-    Shapes: x and v (...), f: (...) → (m...) → Estimate(value (m...), error (m...)), all in the dtype of x. `v` should be as
-    long as the scale on which f changes: the first step goes to x ± v/8. Each round costs 2·levels evaluations; most
-    functions need one. `within` is the size of what cancels inside f, where that is known to be larger than f itself
-    (1 for 1 − tanh²), so that its rounding is not taken for a value. An error of inf means that no entry was finite.
+    Shapes: x and v (...), f: (...) → (m...) → Estimate(value (m...), error (m...)), all in the dtype of x. `v` should
+    be as long as the scale on which f changes: the first step goes to x ± v/8. Each round costs 2·levels evaluations;
+    most functions need one. `within` is the size of what cancels inside f, where that is known to be larger than f
+    itself (1 for 1 − tanh²), so that its rounding is not taken for a value. An error of inf: no entry was finite.
     """
     u = roundoff(np.asarray(x).dtype)
     start = np.asarray(f(x))

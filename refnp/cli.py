@@ -8,6 +8,7 @@ Exit status: 0 all is well, 1 something deviates, 2 the command line is wrong.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -74,6 +75,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.command == "verify":
         from refnp.verify.command import verify
 
-        return verify(options)
+        try:
+            return verify(options)
+        except BrokenPipeError:  # whoever read our lines has gone, and so it was not finished
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 2
     top.print_help(sys.stderr)
     return 2

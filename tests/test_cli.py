@@ -73,6 +73,32 @@ def test_a_wrong_adapter_makes_status_1(monkeypatch):
     assert refnp("verify", "--only", "frameworks/softmax/ordinary", "--live", "pytorch") == 1
 
 
+def test_a_framework_that_raises_deviates(monkeypatch, capsys):
+    def broken(self, problem):
+        raise MemoryError("no room for it")
+
+    monkeypatch.setattr(run.Recording, "answer", broken)
+    assert refnp("verify", "--only", "frameworks/relu/ordinary") == 1
+    assert "MemoryError: no room for it" in capsys.readouterr().out
+
+
+def test_a_refnp_that_raises_deviates_and_the_rest_goes_on(monkeypatch, capsys):
+    from refnp.verify.case import Problem
+
+    plain = Problem.answer
+
+    def broken(self, dtype=None):
+        if "far left" in self.case.name:
+            raise ZeroDivisionError("somewhere")
+        return plain(self, dtype)
+
+    monkeypatch.setattr(Problem, "answer", broken)
+    assert refnp("verify", "--only", "frameworks/relu") == 1
+    output = capsys.readouterr().out
+    assert "ZeroDivisionError: somewhere" in output
+    assert "relu/far right" in output
+
+
 def test_a_wrong_refnp_makes_status_1(monkeypatch):
     """The reference is refnp too; but it is held against the textbook."""
     from refnp.verify.case import Problem
@@ -161,10 +187,22 @@ def test_as_a_module():
     assert "softmax/rows sum to 1" in done.stdout
 
 
+def test_without_extended_precision():
+    """Where longdouble is float64, that judges, and says so: its own error is part of the bounds."""
+    script = (
+        "import sys, numpy as np; np.longdouble, np.clongdouble = np.float64, np.complex128; "
+        "from refnp.cli import main; sys.exit(main(['verify', '--only', 'frameworks/*norm*', '--live', 'none']))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the reference is float64" in done.stdout
+
+
 def test_a_bar_on_a_terminal(monkeypatch, capsys):
     pytest.importorskip("rich")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert refnp("verify", "--only", "properties") == 0
     output = capsys.readouterr().out
     assert "rows judged against" in output
-    assert "worst error over its bound" not in output
+    assert "9/9" in output
+    assert "  softmax/rows sum to 1" not in output, "no line for each piece"

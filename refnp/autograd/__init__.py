@@ -46,4 +46,5 @@ from refnp.autograd.shapes import (
     swapaxes,
     transpose,
 )
+from refnp.autograd.special import erf, erfc
 from refnp.autograd.tensor import Parameter, Tensor, is_recording, no_grad, sum_to

@@ -124,7 +124,7 @@ def attention(
 
     arrays, put_back = (query, key, value, bias), None
     if mask is not None and not all_finite(*arrays):
-        *arrays, put_back = shielded(mask, *arrays)
+        arrays, put_back = shielded(mask, *arrays)
     results = _attention(*arrays, mask, similarity, parameters, method, return_weights)
     if put_back is not None:
         results = tuple(spoil(y, amount) for y, amount in zip(results, put_back, strict=False))

@@ -80,7 +80,7 @@ def attend_in_blocks(query, key, value, bias=None, *, mask=None, scale=None):
                 backward(i)
         if scale is not None:
             q_bar *= scale
-        return q_bar, k_bar, v_bar, None if bias is None else bias_bar.reshape(bias.shape)
+        return q_bar, k_bar, v_bar, bias_bar if bias_bar is None else bias_bar.reshape(bias.shape)
 
     return output, vjp
 

@@ -105,7 +105,7 @@ def all_finite(*arrays: Any) -> bool:
 
 
 def shielded(mask: np.ndarray, query: Any, key: Any, value: Any, bias: Any) -> tuple:
-    """(query, key, value, bias) with 0 for NaN and infinity, and (spoilt, lost) to put them back where they are seen.
+    """(query, key, value, bias) with 0 for NaN and infinity; and (spoilt, lost), to put them back where they are seen.
 
     A mask alone does not hide them: a weight of 0 times NaN is NaN, forward and backward. So zeros stand in for rows of
     query and key that are not finite, for such elements of value, and for elements of bias that are hidden, NaN or ∞
@@ -128,7 +128,7 @@ def shielded(mask: np.ndarray, query: Any, key: Any, value: Any, bias: Any) -> t
     query = where(~bad_query[..., None], query, 0.0)
     key = where(~bad_key[..., None], key, 0.0)
     value = where(np.isfinite(v), value, 0.0)
-    return query, key, value, bias, (spoilt, lost)
+    return (query, key, value, bias), (spoilt, lost)
 
 
 @primitive

@@ -9,7 +9,7 @@ The bias is one more term, with no product. Fused multiply-add only leaves round
     |w̄̂ − w̄| ≤ N u (|ȳ| ∗ |x|)          N = B Π positions                            likewise β̄, with N u Σ|ȳ|
 
 and with the two maps exchanged for the transposed convolution. The sums of magnitudes are the same maps of |x|, |w|
-and |ȳ|, taken in the widest precision. A circular shift leaves the terms of a sum, but not their order: twice the bound.
+and |ȳ|, taken in the widest precision. A circular shift changes no term of a sum, only the order: twice the bound.
 Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed. (2002), §3.1, Lemma 3.1 and eq. 3.3-3.5.
 """
 

@@ -33,6 +33,8 @@ def verify(options: argparse.Namespace) -> int:
         return 2
     print("beside refnp: " + (", ".join(f"{f.name} {f.version}" for f in others) or "nobody"), flush=True)
     rows = [row for _, found in shown(work) for row in found]
+    if on_terminal():
+        show_table(rows)
     if options.json is not None:
         report.write_json(Path(options.json), rows)
     for title, lines in (("known defects", report.known_defects(rows)), ("DEVIATIONS", report.deviations(rows))):
@@ -53,9 +55,14 @@ def chosen_live(names: str) -> tuple[str, ...]:
     return tuple(by_name[name] for name in given)
 
 
+def on_terminal() -> bool:
+    """True where a bar and a table can be drawn."""
+    return sys.stdout.isatty() and importlib.util.find_spec("rich") is not None
+
+
 def shown(work: list[Piece]) -> Iterator[tuple[Piece, list[Row]]]:
     """Do the work and show it: with a bar on a terminal, else as a line for each piece under its section."""
-    if sys.stdout.isatty() and importlib.util.find_spec("rich"):
+    if on_terminal():
         yield from with_bar(work)
         return
     section = ""
@@ -68,7 +75,7 @@ def shown(work: list[Piece]) -> Iterator[tuple[Piece, list[Row]]]:
 
 
 def with_bar(work: list[Piece]) -> Iterator[tuple[Piece, list[Row]]]:
-    """A bar that says what is being verified; above it a line for whatever is not within its bound."""
+    """A bar that says what is being verified; above it a line for whatever deviates."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = TextColumn("{task.description:60.60}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
@@ -79,3 +86,15 @@ def with_bar(work: list[Piece]) -> Iterator[tuple[Piece, list[Row]]]:
             if any(row.verdict == DEVIATES for row in rows):
                 progress.console.print("  " + report.line(piece, rows), style="red", highlight=False, markup=False)
             yield piece, rows
+
+
+def show_table(rows: list[Row]) -> None:
+    """The layers, one a line: the worst error over its bound, and what is beyond."""
+    from rich.console import Console
+    from rich.table import Table
+
+    heading, *lines = report.by_layer(rows)
+    table = Table(*heading, title="the worst error over its bound", title_justify="left")
+    for line in lines:
+        table.add_row(*line, style="red" if DEVIATES in " ".join(line) else "")
+    Console().print(table)

@@ -61,22 +61,24 @@ def deviation(given: np.ndarray, right: np.ndarray, allowed: np.ndarray, dtype: 
     return float(ratio[worst]), float(ulps.max()), worst
 
 
-def rows_of(problem: Problem, answer: Answer, reference: Answer, framework: str, version: str) -> list[Row]:
-    """A row for the output and one for each gradient of `answer`."""
-    case, rows = problem.case, []
+def rows_of(
+    problem: Problem, answer: Answer, reference: Answer, framework: str, version: str, *, dtype: str = ""
+) -> list[Row]:
+    """A row for the output and one for each gradient of `answer`, computed in `dtype` (by default the problem's)."""
+    case, dtype, rows = problem.case, dtype or problem.dtype, []
     for quantity, rounded in problem.bounds.items():
         given, right = answer[quantity], reference[quantity]
-        common = ("frameworks", case.name, framework, version, problem.dtype, quantity)
-        known = find_known(case, framework, problem.dtype, quantity)
+        common = ("frameworks", case.name, framework, version, dtype, quantity)
         if np.shape(given) != np.shape(right):
             why = f"shape {np.shape(given)} where {np.shape(right)} is right"
             rows.append(Row(*common, math.inf, math.inf, DEVIATES, why=why))
             continue
-        ratio, ulps, worst = deviation(given, right, tolerance(rounded, problem.dtype), problem.dtype)
+        ratio, ulps, worst = deviation(given, right, tolerance(rounded, dtype), dtype)
         if ratio <= 1:
             rows.append(Row(*common, ratio, ulps, WITHIN))
             continue
         values = float(np.asarray(given)[worst]), float(np.asarray(right)[worst])
+        known = find_known(case, framework, dtype, quantity)
         verdict = KNOWN if known else DEVIATES
         rows.append(
             Row(*common, ratio, ulps, verdict, known.issue if known else "", *values, known.why if known else "")
@@ -86,6 +88,12 @@ def rows_of(problem: Problem, answer: Answer, reference: Answer, framework: str,
 
 def find_known(case: Case, framework: str, dtype: str, quantity: str) -> Known | None:
     return next((k for k in case.known if k.covers(framework, dtype, quantity)), None)
+
+
+def failed(section: str, name: str, framework: str, version: str, dtype: str, failure: Exception) -> Row:
+    """The row of something that raised where it should have answered."""
+    why = f"{type(failure).__name__}: {failure}".splitlines()[0]
+    return Row(section, name, framework, version, dtype, "output", math.inf, math.inf, DEVIATES, why=why)
 
 
 def skipped(case: Case, framework: str, version: str, why: str) -> Row:

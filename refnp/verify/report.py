@@ -8,7 +8,7 @@ import math
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from refnp.verify.judge import DEVIATES, KNOWN, SKIPPED, WITHIN, Row
@@ -49,6 +49,28 @@ def line(piece: Piece, rows: list[Row]) -> str:
 
 def ratio_of(row: Row) -> float:
     return -1.0 if math.isnan(row.error_over_bound) else row.error_over_bound
+
+
+def by_layer(rows: Sequence[Row]) -> list[list[str]]:
+    """A table: a heading, then for each layer how many cases, and for each framework the worst error within its bound
+    and what is not."""
+    names = list(dict.fromkeys(row.framework for row in rows))
+    lines = [["", "cases", *names]]
+    for layer in dict.fromkeys(map(layer_of, rows)):
+        own = [row for row in rows if layer_of(row) == layer]
+        cells = []
+        for name in names:
+            judged = [row for row in own if row.framework == name and row.verdict != SKIPPED]
+            within = [row.error_over_bound for row in judged if row.verdict == WITHIN]
+            counts = Counter(row.verdict for row in judged if row.verdict != WITHIN)
+            parts = [number(max(within))] if within else []
+            cells.append(", ".join(parts + [f"{count} {verdict}" for verdict, count in counts.items()]))
+        lines.append([layer, str(len({row.case for row in own})), *cells])
+    return lines
+
+
+def layer_of(row: Row) -> str:
+    return row.case.partition("/")[0] if row.section == "frameworks" else row.section
 
 
 def deviations(rows: Iterable[Row]) -> list[str]:

@@ -17,11 +17,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gradcheck.precision import scaled
+from gradcheck.table import table
 from refnp.autograd import vjp
 from refnp.verify.case import Answer, Case, Problem
 from refnp.verify.cases import cases
 from refnp.verify.frameworks import NotOfferedError, jax, pytorch
-from refnp.verify.judge import DEVIATES, WITHIN, Row, rows_of, skipped
+from refnp.verify.judge import DEVIATES, WITHIN, Row, failed, rows_of, skipped
 from refnp.verify.operations import operations
 from refnp.verify.operations.operation import Operation
 from refnp.verify.properties import Property, properties
@@ -52,7 +54,10 @@ class Piece:
         """The rows, with warnings off: many inputs are meant to overflow, in refnp or in a framework."""
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return self.work()
+            try:
+                return self.work()
+            except Exception as failure:  # one broken layer must not hide the others
+                return [failed(self.section, self.name, "refnp", own_version(), "", failure)]
 
 
 def own_version() -> str:
@@ -90,9 +95,6 @@ def matches(name: str, pattern: str) -> bool:
 
 def gradient_rows(operation: Operation, version: str) -> list[Row]:
     """What gradcheck's table says of one operation; error over bound is 10 to the digits that are missing."""
-    from gradcheck.precision import scaled
-    from gradcheck.table import table
-
     found = []
     for row in table([operation], vjp=vjp, digits=DIGITS):
         asked = scaled(getattr(operation, "digits", None) or DIGITS, np.dtype(row.dtype))
@@ -134,15 +136,15 @@ def case_rows(case: Case, others: list[Framework], version: str) -> list[Row]:
                 found += rows_of(problem, other.answer(problem), reference, other.name, other.version)
             except NotOfferedError as reason:
                 refused[other.name] = skipped(case, other.name, other.version, str(reason))
+            except Exception as failure:  # whatever it is, it is no answer
+                found.append(failed("frameworks", case.name, other.name, other.version, dtype, failure))
     return found + list(refused.values())
 
 
 def reference_rows(problem: Problem, reference: Answer, version: str) -> list[Row]:
     """The reference against the textbook's equation, both in the widest precision."""
     textbook = {quantity: rounded.value for quantity, rounded in problem.bounds.items()}
-    wide = Problem(problem.case, "longdouble", problem.arrays, problem.rng)
-    wide.__dict__["bounds"] = problem.bounds
-    return rows_of(wide, reference, textbook, "refnp", version)
+    return rows_of(problem, reference, textbook, "refnp", version, dtype="longdouble")
 
 
 def all_rows(work: list[Piece]) -> Iterator[tuple[Piece, list[Row]]]:

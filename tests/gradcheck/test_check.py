@@ -1,5 +1,9 @@
 """The two entrances: what they accept, how they name things, what they refuse and with which words."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -147,26 +151,26 @@ def test_float32_results_of_float64_arguments_are_remarked_on():
 
 
 REFUSED = {
-    "order is 3; it must be 1 or 2": dict(order=3),
-    "digits is -1; it must be a number, at least 0": dict(digits=-1),
-    "max_elements is 0; it must be a number, at least 1": dict(max_elements=0),
-    "method is 'magic'; it must be one of 'auto', 'complex_step'": dict(method="magic"),
-    "argnums is 1 but there are 1 arguments": dict(argnums=1),
-    "vjp is a NoneType; pass a function": dict(vjp=None),
-    "args is a ndarray; pass a tuple": dict(args=X),
-    "args hold no floating number to differentiate": dict(args=(np.arange(3),)),
-    r"args\[0\] is complex128; pass its real and imaginary part": dict(args=(X + 1j,)),
-    "args hold nan or infinity": dict(args=(np.array([1, np.nan]),)),
-    "f returns NoneType with no floating array": dict(f=lambda x: None),
-    "f is not finite there": dict(f=lambda x: x / np.array(0.0)),
-    "vjp: the pullback returns one ndarray; it must return a tuple": dict(vjp=lambda f, x: (f(x), lambda u: u)),
-    "vjp: the pullback returns a tuple of 2": dict(vjp=lambda f, x: (f(x), lambda u: (u, u))),
+    "order is 3; it must be 1 or 2": {"order": 3},
+    "digits is -1; it must be a number, at least 0": {"digits": -1},
+    "max_elements is 0; it must be a number, at least 1": {"max_elements": 0},
+    "method is 'magic'; it must be one of 'auto', 'complex_step'": {"method": "magic"},
+    "argnums is 1 but there are 1 arguments": {"argnums": 1},
+    "vjp is a NoneType; pass a function": {"vjp": None},
+    "args is a ndarray; pass a tuple": {"args": X},
+    "args hold no floating number to differentiate": {"args": (np.arange(3),)},
+    r"args\[0\] is complex128; pass its real and imaginary part": {"args": (X + 1j,)},
+    "args hold nan or infinity": {"args": (np.array([1, np.nan]),)},
+    "f returns NoneType with no floating array": {"f": lambda x: None},
+    "f is not finite there": {"f": lambda x: x / np.array(0.0)},
+    "vjp: the pullback returns one ndarray; it must return a tuple": {"vjp": lambda f, x: (f(x), lambda u: u)},
+    "vjp: the pullback returns a tuple of 2": {"vjp": lambda f, x: (f(x), lambda u: (u, u))},
 }
 
 
 @pytest.mark.parametrize("message", REFUSED)
 def test_bad_input_is_refused_with_a_reason(message):
-    call = dict(f=np.tanh, args=(X,), vjp=vjp_of(claims.tanh)) | REFUSED[message]
+    call = {"f": np.tanh, "args": (X,), "vjp": vjp_of(claims.tanh)} | REFUSED[message]
     f, args = call.pop("f"), call.pop("args")
     with np.errstate(all="ignore"), pytest.raises((ValueError, TypeError), match=message):
         compare(f, args, **call)
@@ -196,6 +200,12 @@ def test_a_claim_of_the_wrong_form_is_wrong(message):
 def test_a_missing_nested_gradient_is_named():
     with pytest.raises(GradientError, match=r"gives no gradient for args\[0\]\['bias'\]\[0\] \(params\)"):
         compare(affine, (PARAMS, X), vjp=lambda f, p, x: (f(p, x), lambda u: ({"weight": p["weight"]}, x)))
+
+
+def test_it_depends_on_numpy_alone():
+    others = "{'refnp', 'torch', 'jax', 'scipy', 'mpmath'}"
+    code = f"import sys, gradcheck, gradcheck.table; assert not {others} & set(sys.modules), sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(gradcheck.__file__).parents[1])
 
 
 def test_what_the_package_offers():

@@ -12,7 +12,7 @@ IMAGE, KERNEL = np.ones((1, 2, 5, 5)), np.ones((4, 2, 3, 2))
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"stride": 0}, r"convolution: stride is 0; pass a whole number ≥ 1, or one for each of 1 axes"),
+        ({"stride": 0}, r"stride is 0; pass a whole number ≥ 1, or one for each of 1 axes"),
         ({"stride": 1.5}, r"stride is 1.5"),
         ({"stride": (1, 2)}, r"stride is \(1, 2\); .* for each of 1 axes"),
         ({"stride": None}, r"stride is None"),
@@ -24,15 +24,15 @@ IMAGE, KERNEL = np.ones((1, 2, 5, 5)), np.ones((4, 2, 3, 2))
         ({"padding": (1, 2)}, r"padding is \(1, 2\); .* a pair \(before, after\) for each of 1 axes"),
         ({"padding": [(1, 2, 3)]}, r"padding is \[\(1, 2, 3\)\]"),
         ({"padding": "full"}, r"padding is 'full'"),
-        ({"padding": "same", "stride": 2}, r"padding 'same' needs stride 1, stride is \(2,\); pass the padding as numbers"),
-        ({"padding_mode": "mirror"}, r"padding_mode 'mirror' is unknown; use 'zeros', 'circular', 'reflect' or 'replicate'"),
-        ({"padding": 6, "padding_mode": "circular"}, r"circular padding \(6, 6\) takes more .* length 5 has; at most 5"),
+        ({"padding": "same", "stride": 2}, r"padding 'same' needs stride 1, stride is \(2,\); pass the padding"),
+        ({"padding_mode": "mirror"}, r"padding_mode 'mirror' is unknown; use 'zeros', 'circular', 'reflect' or"),
+        ({"padding": 6, "padding_mode": "circular"}, r"circular padding \(6, 6\) takes more .* has; at most 5"),
         ({"padding": 5, "padding_mode": "reflect"}, r"reflect padding \(5, 5\) takes more .*; at most 4"),
         ({"dilation": 3}, r"kernel \(3,\) with dilation \(3,\) reaches over 7 places, but x has lengths \(5,\)"),
     ],
 )  # fmt: skip
 def test_options(options, message):
-    with pytest.raises(ValueError, match="convolution: .*" * (not message.startswith("convolution")) + message):
+    with pytest.raises(ValueError, match="convolution: .*" + message):
         convolution(X, W, **options)
 
 

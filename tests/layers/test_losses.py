@@ -300,6 +300,10 @@ def test_impossible_classes():
     assert cross_entropy(logits, np.array([0]), label_smoothing=0.1) == np.inf
     weighted = cross_entropy(logits, np.array([1]), class_weights=[1, 0, 1], reduction="sum")
     assert weighted == 0
+    for options in ({"class_weights": [1, 0, 1]}, {"smoothing": "without_pad", "ignore_index": 1}):
+        value, pullback = ad.vjp(lambda x, o=options: cross_entropy(x, np.array([0]), label_smoothing=0.1, **o), logits)
+        assert np.isfinite(value)
+        assert pullback(np.array(1.0))[0][0, 1] == 0
 
 
 @given(st.sampled_from([1e308, 1e6, 5e-324]), st.integers(0, 2))

@@ -75,6 +75,7 @@ def test_by_hand():
 def test_at_a_tie_the_first_has_the_gradient():
     x = np.zeros((1, 1, 2, 2))
     assert vjp(lambda a: max_pool(a, 2), x)[1](np.ones((1, 1, 1, 1)))[0].tolist() == [[[[1, 0], [0, 0]]]]
+    assert max_pool(np.array([[[1 + 2j, 1 + 3j]]]), 2).tolist() == [[[1 + 2j]]]  # complex: equal real parts
 
 
 def test_nan_is_passed_on_by_the_maximum():

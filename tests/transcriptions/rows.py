@@ -22,15 +22,39 @@ def softmax(x):
 
 
 def log_softmax(x):
-    """log p_i = x_i − log Σ_j exp(x_j), with 40 digits."""
+    """log p_i = −log Σ_j exp(x_j − x_i), with 40 digits left of what cancels."""
     y = np.zeros(x.shape, WIDE)
-    with mpmath.workdps(40):
-        for row in np.ndindex(x.shape[:-1]):
-            values = [mpmath.mpf(float(v)) for v in x[row]]
-            total = mpmath.log(mpmath.fsum(mpmath.exp(v) for v in values))
+    for row in np.ndindex(x.shape[:-1]):
+        with mpmath.workdps(_digits(x[row])):
+            values = [_exactly(v) for v in x[row]]
             for i, v in enumerate(values):
-                y[row][i] = WIDE(mpmath.nstr(v - total, 30)) if mpmath.isfinite(v) else -np.inf
+                total = mpmath.fsum(mpmath.exp(other - v) for other in values)
+                y[row][i] = WIDE(mpmath.nstr(-mpmath.log(total), 30))
     return y
+
+
+def _digits(row):
+    """40, and those that 1 + exp(−gap) needs; beyond a gap of 12000 the second term is 0 in every precision."""
+    row = row[np.isfinite(row)]
+    return 40 + int(min(np.ptp(row), 12_000) / 2) if row.size else 40
+
+
+def _exactly(number):
+    """A NumPy number in mpmath, without rounding."""
+    if not np.isfinite(number):
+        return mpmath.mpf(float(number))
+    numerator, denominator = number.as_integer_ratio()
+    return mpmath.mpf(numerator) / denominator
+
+
+def log_softmax_gradient(x, y_bar):
+    """x̄_i = ȳ_i − p_i Σ_j ȳ_j for one row, with 40 digits left of what cancels."""
+    with mpmath.workdps(_digits(x)):
+        e = [mpmath.exp(_exactly(v)) for v in x]
+        total, total_bar = mpmath.fsum(e), mpmath.fsum(_exactly(g) for g in y_bar)
+        return np.array(
+            [WIDE(mpmath.nstr(_exactly(g) - p / total * total_bar, 30)) for g, p in zip(y_bar, e, strict=True)], WIDE
+        )
 
 
 def layer_norm(x, gain, shift, eps):
@@ -116,7 +140,7 @@ def column_attention(query, key, value, scaled):
 
 
 def multi_head(x, y, state, heads):
-    """concat over features of Attention(x W_q^(h), y W_k^(h), y W_v^(h)), times W_o; S002 eq. 6 with its erratum mended."""
+    """concat over features of Attention(x W_q^(h), y W_k^(h), y W_v^(h)), times W_o: S002 eq. 6, its erratum mended."""
     x, y = np.asarray(x, WIDE), np.asarray(y, WIDE)
     state = {name: np.asarray(value, WIDE) for name, value in state.items()}
     width = state["query.weight"].shape[1] // heads

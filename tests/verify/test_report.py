@@ -35,6 +35,14 @@ def test_a_line_shows_known_defects_and_leaves_out_the_skipped():
     assert report.line(PIECE, rows).endswith("PyTorch 1.0e+09 known defect")
 
 
+def test_the_table_has_a_line_for_each_layer():
+    rows = [row(ratio=0.2), row(ratio=0.4), row(KNOWN, 7.0), row(framework="refnp"), row(SKIPPED, math.nan, "JAX")]
+    assert report.by_layer(rows) == [
+        ["", "cases", "PyTorch", "refnp", "JAX"],
+        ["softmax", "1", "0.4, 1 known defect", "0.5", ""],
+    ]
+
+
 def test_deviations_say_what_came_and_what_is_right():
     (text,) = report.deviations([row(), row(KNOWN, 9.0), row(DEVIATES, 3.0, claimed=1.0000001, right=1.0)])
     assert text == "softmax/x: PyTorch 1, float32, output: 3 times its bound, 1.0000001 where 1 is right"

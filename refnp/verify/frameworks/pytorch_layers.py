@@ -8,6 +8,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from refnp.verify.frameworks import NotOfferedError
+
 
 def functional(name: str) -> Callable:
     """torch.nn.functional.<name> as it is."""
@@ -15,6 +17,8 @@ def functional(name: str) -> Callable:
     def call(*tensors: Any, **options: Any) -> Any:
         import torch
 
+        if not hasattr(torch.nn.functional, name):
+            raise NotOfferedError(f"PyTorch {torch.__version__} has no nn.functional.{name}")
         return getattr(torch.nn.functional, name)(*tensors, **options)
 
     return call

@@ -1,0 +1,237 @@
+"""Activations: against mpmath, against running error analysis, at kinks, in the tails and at infinity."""
+
+import functools
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import refnp.autograd as ad
+from refnp.autograd.blocks import BLOCK
+from refnp.layers import activations
+from refnp.verify.equations import activations as equations
+from refnp.verify.rounding import exact, tolerance
+from tests.helpers import (
+    COMPLEX,
+    REAL,
+    assert_same_bits,
+    assert_within,
+    check,
+    laid_out,
+    layouts,
+    normal,
+    real_dtypes,
+    scales,
+    seeds,
+    shapes,
+)
+from tests.layers.judges import assert_as_derived
+from tests.transcriptions import activations as printed
+
+FORMS = {  # name: (function, its equation in rounded numbers, its transcription)
+    "relu": (activations.relu, equations.relu, printed.relu),
+    "leaky_relu": (activations.leaky_relu, equations.leaky_relu, printed.leaky_relu),
+    "leaky_relu, slope 0.2": tuple(
+        functools.partial(f, slope=0.2) for f in (activations.leaky_relu, equations.leaky_relu, printed.leaky_relu)
+    ),
+    "elu": (activations.elu, equations.elu, printed.elu),
+    "elu, α = 0.7": tuple(functools.partial(f, alpha=0.7) for f in (activations.elu, equations.elu, printed.elu)),
+    "sigmoid": (activations.sigmoid, equations.sigmoid, printed.sigmoid),
+    "softplus": (activations.softplus, equations.softplus, printed.softplus),
+    "silu": (activations.silu, equations.silu, printed.silu),
+    "gelu": (activations.gelu, equations.gelu, printed.gelu),
+    "gelu, tanh": (
+        functools.partial(activations.gelu, approximate="tanh"),
+        functools.partial(equations.gelu, approximate="tanh"),
+        printed.gelu_tanh,
+    ),
+}
+every_form = pytest.mark.parametrize("name", FORMS)
+kinked = ("relu", "leaky_relu", "leaky_relu, slope 0.2", "elu, α = 0.7")
+
+
+def points(dtype):
+    """Both sides of 0, the bends, and tails as far as results are normal numbers."""
+    rng = np.random.default_rng(0)
+    sizes = np.concatenate([10.0 ** rng.uniform(-12, 0, 12), rng.uniform(0, 5, 24), rng.uniform(5, 13, 12), [40, 80]])
+    return np.concatenate([-sizes, sizes]).astype(dtype)
+
+
+@every_form
+@pytest.mark.parametrize("dtype", REAL)
+def test_value_and_slope_against_mpmath(name, dtype):
+    function, equation, transcription = FORMS[name]
+    x = points(dtype)
+    y, pullback = ad.vjp(function, x)
+    rounded, rounded_pullback = equation(exact(x))
+    assert_within(y, printed.evaluated(transcription, x), tolerance(rounded, dtype))
+    (slope,), (rounded_slope,) = pullback(np.ones_like(y)), rounded_pullback(exact(np.ones_like(y)))
+    assert_within(slope, printed.evaluated(transcription, x, 1), tolerance(rounded_slope, dtype))
+
+
+@every_form
+@given(shapes(), real_dtypes, scales, layouts, seeds)
+def test_value_and_gradient_in_every_shape(name, shape, dtype, scale, layout, seed):
+    function, equation, _ = FORMS[name]
+    x = laid_out(normal(seed, shape, dtype, scale), layout)
+    before = x.copy()
+    y, _ = assert_as_derived(function, equation, [x])
+    assert np.isfinite(y).all()
+    assert_same_bits(x, before)
+    assert_same_bits(function(laid_out(x, "C")), y)
+
+
+@every_form
+@pytest.mark.parametrize("dtype", REAL)
+def test_derivatives_by_the_complex_step(name, dtype):
+    x = points(dtype)
+    x = x[(np.abs(x) > 0.05) & (np.abs(x) < 6)] if name in kinked else x[np.abs(x) < 13]
+    check(FORMS[name][0], (x,))
+
+
+@every_form
+def test_second_derivatives(name):
+    x = np.random.default_rng(1).uniform(0.1, 3, 7) * np.array([1, -1, 1, -1, 1, -1, 1])
+    check(FORMS[name][0], (x,), order=2)
+
+
+@every_form
+@pytest.mark.parametrize("dtype", COMPLEX)
+def test_complex_numbers_stay_complex(name, dtype):
+    function, equation, _ = FORMS[name]
+    x = (np.array([-2.0, -0.5, 0.3, 4.0]) + 1e-100j).astype(dtype)
+    y, pullback = ad.vjp(function, x)
+    (x_bar,) = pullback(np.ones_like(y))
+    assert y.dtype == x_bar.dtype == dtype
+    rounded, rounded_pullback = equation(exact(x.real))
+    (slope,) = rounded_pullback(exact(np.ones(4)))
+    assert_within(y.real, rounded.value, tolerance(rounded, dtype))
+    assert_within(x_bar.real, slope.value, tolerance(slope, dtype))
+    assert_within(y.imag / 1e-100, slope.value, tolerance(slope, dtype))
+
+
+@every_form
+@pytest.mark.parametrize("dtype", REAL)
+def test_infinite_and_largest_numbers(name, dtype):
+    """The limits; no NaN, and no warning, which would be an error here."""
+    function = FORMS[name][0]
+    largest = np.finfo(dtype).max
+    x = np.array([-np.inf, -largest, -1e30, 1e30, largest, np.inf], dtype)
+    y, pullback = ad.vjp(function, x)
+    (slope,) = pullback(np.ones_like(y))
+    left, left_slope = {
+        "leaky_relu": (x[:3] * dtype(0.01), 0.01),
+        "leaky_relu, slope 0.2": (x[:3] * dtype(0.2), 0.2),
+        "elu": (-1, 0),
+        "elu, α = 0.7": (-0.7, 0),
+    }.get(name, (0, 0))
+    right, right_slope = (1, 0) if name == "sigmoid" else (x[3:], 1)
+    np.testing.assert_array_equal(
+        y, np.concatenate([np.broadcast_to(left, 3), np.broadcast_to(right, 3)]).astype(dtype)
+    )
+    np.testing.assert_array_equal(slope, np.repeat([left_slope, right_slope], 3).astype(dtype))
+
+
+@every_form
+def test_nan_stays_where_it_is(name):
+    y = FORMS[name][0](np.array([1.0, np.nan, -1.0]))
+    assert np.isnan(y).tolist() == [False, True, False]
+
+
+@every_form
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_blocks_and_threads_change_no_bit(name, dtype):
+    x = normal(0, (3, BLOCK // 2 + 17), dtype)
+    results = []
+    threads = ad.get_threads()
+    try:
+        for count in (1, 2, 3):
+            ad.set_threads(count)
+            y, pullback = ad.vjp(FORMS[name][0], x)
+            results.append((y, *pullback(x)))
+    finally:
+        ad.set_threads(threads)
+    for other in results[1:]:
+        for a, b in zip(other, results[0], strict=True):
+            assert_same_bits(a, b)
+    assert_same_bits(FORMS[name][0](x[0, :99]), results[0][0][0, :99])
+
+
+@pytest.mark.parametrize(("name", "slope"), [("relu", 0), ("leaky_relu", 0.01), ("elu, α = 0.7", 0.7), ("elu", 1)])
+def test_slope_at_the_kink_is_that_of_the_left_side(name, slope):
+    _, pullback = ad.vjp(FORMS[name][0], np.zeros(1))
+    assert pullback(np.ones(1))[0] == slope
+    report = check(FORMS[name][0], (np.array([0.0, 1.0]),))
+    assert len(report.kinks) == (0 if name == "elu" else 1)
+
+
+def test_erf_form_of_gelu_is_rejected():
+    """½ x (1 + erf(x/√2)) in float32: nothing right is left of −6, and the bound notices."""
+    special = pytest.importorskip("scipy.special")
+    x = np.linspace(-7, -4, 20, dtype=np.float32)
+    with np.errstate(invalid="ignore"):
+        as_often_written = np.float32(0.5) * x * (1 + special.erf(x / np.sqrt(np.float32(2))))
+    rounded, _ = equations.gelu(exact(x))
+    with pytest.raises(AssertionError, match="beyond the bound"):
+        assert_within(as_often_written, rounded.value, tolerance(rounded, np.float32))
+    assert_within(activations.gelu(x), rounded.value, tolerance(rounded, np.float32))
+
+
+def test_slope_of_sigmoid_is_not_lost_where_sigmoid_rounds_to_1():
+    x = np.array([50.0])
+    y, pullback = ad.vjp(activations.sigmoid, x)
+    assert y == 1
+    (slope,) = equations.sigmoid(exact(x))[1](exact(np.ones(1)))
+    assert_within(y * (1 - y), np.zeros(1), 0)
+    assert_within(pullback(np.ones(1))[0], printed.evaluated(printed.sigmoid, x, 1), tolerance(slope, np.float64))
+
+
+@given(scales, seeds)
+def test_relations_between_them(scale, seed):
+    """σ(x) + σ(−x) = 1, and f(x) − f(−x) = x for relu, softplus, silu and gelu."""
+    x = normal(seed, 30, np.float64, scale)
+    assert_same_bits(activations.relu(x) - activations.relu(-x), x)
+    for name, sign, whole in (("sigmoid", 1, 1), ("softplus", -1, x), ("silu", -1, x), ("gelu", -1, x)):
+        function, equation, _ = FORMS[name]
+        right, left = (equation(exact(side))[0] for side in (x, -x))
+        given_sum, bound = function(x) + sign * function(-x), tolerance(right + sign * left, np.float64)
+        assert_within(given_sum, np.broadcast_to(whole, 30), bound)
+
+
+@pytest.mark.parametrize("name", ["relu", "leaky_relu", "elu", "sigmoid", "softplus", "silu", "gelu", "gelu, tanh"])
+def test_matches_torch(name):
+    torch = pytest.importorskip("torch")
+    theirs = {
+        "leaky_relu": torch.nn.functional.leaky_relu,
+        "elu": torch.nn.functional.elu,
+        "softplus": torch.nn.functional.softplus,
+        "silu": torch.nn.functional.silu,
+        "gelu": torch.nn.functional.gelu,
+        "gelu, tanh": functools.partial(torch.nn.functional.gelu, approximate="tanh"),
+    }.get(name) or getattr(torch, name)
+    function, equation, _ = FORMS[name]
+    x = np.linspace(-1.5, 3, 50)
+    bar = np.linspace(1, -2, 50)
+    leaf = torch.tensor(x, requires_grad=True)
+    result = theirs(leaf)
+    result.backward(torch.tensor(bar))
+    y, pullback = ad.vjp(function, x)
+    rounded, rounded_pullback = equation(exact(x))
+    assert_within(y, result.detach().numpy(), 2 * tolerance(rounded, np.float64))
+    (bound,) = rounded_pullback(exact(bar))
+    assert_within(pullback(bar)[0], leaf.grad.numpy(), 2 * tolerance(bound, np.float64))
+
+
+@every_form
+def test_whole_numbers_lists_and_numbers_are_taken_for_float64(name):
+    function = FORMS[name][0]
+    expected = function(np.array([-1.0, 0.0, 2.0]))
+    assert_same_bits(function(np.array([-1, 0, 2])), expected)
+    assert_same_bits(function([-1, 0, 2]), expected)
+    assert_same_bits(function(2), expected[2])
+
+
+@pytest.mark.parametrize("wrong", ["erf", "Tanh", None, True])
+def test_gelu_says_which_forms_there_are(wrong):
+    with pytest.raises(ValueError, match=rf"^gelu: approximate is {wrong!r}; use 'none' or 'tanh'$"):
+        activations.gelu(np.ones(2), approximate=wrong)

@@ -1,0 +1,311 @@
+"""softmax, log_softmax and the masked form: exact where others lose digits, 0 where there is nothing to choose from."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.autograd.blocks import BLOCK
+from refnp.layers.softmax import log_softmax, masked_softmax, softmax
+from refnp.verify import bounds
+from refnp.verify.equations import rows as equations
+from refnp.verify.rounding import exact, tolerance
+from tests.helpers import (
+    COMPLEX,
+    REAL,
+    assert_same_bits,
+    assert_within,
+    check,
+    laid_out,
+    layouts,
+    normal,
+    real_dtypes,
+    scales,
+    seeds,
+    shapes,
+    unit_roundoff,
+)
+from tests.layers.judges import assert_as_derived
+from tests.transcriptions import rows as printed
+
+BOTH = {"softmax": (softmax, equations.softmax), "log_softmax": (log_softmax, equations.log_softmax)}
+both = pytest.mark.parametrize("name", BOTH)
+NEARLY_ONE = 37.42994775023705  # exp(−x) is 2⁻⁵⁴, half the distance from 1 to its neighbour below
+
+
+@both
+@given(shapes(axes=(1, 3)).filter(lambda shape: shape[-1]), real_dtypes, scales, layouts, seeds)
+def test_value_and_gradient(name, shape, dtype, scale, layout, seed):
+    """Against the transcription, and against running error analysis."""
+    function, equation = BOTH[name]
+    x = laid_out(normal(seed, shape, dtype, scale), layout)
+    y, rounded = assert_as_derived(function, equation, [x])
+    assert_within(y, getattr(printed, name)(x), tolerance(rounded, dtype))
+    assert_same_bits(function(laid_out(x, "C")), y)
+
+
+@both
+@given(st.integers(-3, 2), shapes(axes=(3, 3)), layouts, seeds)
+def test_any_axis(name, axis, shape, layout, seed):
+    function = BOTH[name][0]
+    x = laid_out(normal(seed, shape), layout)
+    y, pullback = ad.vjp(lambda x: function(x, axis=axis), x)
+    bar = normal(seed + 1, shape)
+    last, last_pullback = ad.vjp(function, np.moveaxis(x, axis, -1))
+    assert_same_bits(y, np.moveaxis(last, -1, axis))
+    assert_same_bits(pullback(bar)[0], np.moveaxis(last_pullback(np.moveaxis(bar, axis, -1))[0], -1, axis))
+
+
+@both
+@pytest.mark.parametrize("axes", [(0, 1), (-1, -2), (0, 2), (2, 0, 1), [1, 2]])
+def test_several_axes_are_one_long_row(name, axes):
+    function = BOTH[name][0]
+    x = normal(0, (2, 3, 4))
+    kept = [i for i in range(3) if i not in [a % 3 for a in axes]]
+    order = [*kept, *(a % 3 for a in axes)]
+    flat = x.transpose(order).reshape(*(x.shape[i] for i in kept), -1)
+    expected = function(flat).reshape([x.shape[i] for i in order]).transpose(np.argsort(order))
+    assert_same_bits(function(x, axis=axes if isinstance(axes, list) else tuple(axes)), expected)
+
+
+@both
+@pytest.mark.parametrize("dtype", REAL)
+def test_first_derivatives(name, dtype):
+    check(BOTH[name][0], (normal(2, (3, 5), dtype, 2.0),))
+
+
+@both
+def test_second_derivatives(name):
+    check(BOTH[name][0], (normal(3, (2, 4)),), order=2)
+
+
+@both
+@pytest.mark.parametrize("dtype", COMPLEX)
+def test_complex_numbers_stay_complex(name, dtype):
+    y, pullback = ad.vjp(BOTH[name][0], np.array([[1 + 1e-100j, 2, -3]], dtype))
+    assert y.dtype == pullback(np.ones_like(y))[0].dtype == dtype
+
+
+@both
+@pytest.mark.parametrize("columns", [7, 1500])
+def test_blocks_and_threads_change_no_bit(name, columns):
+    x = normal(4, (3 * BLOCK // columns + 5, columns))
+    results = []
+    threads = ad.get_threads()
+    try:
+        for count in (1, 2, 3):
+            ad.set_threads(count)
+            y, pullback = ad.vjp(BOTH[name][0], x)
+            results.append((y, *pullback(x)))
+    finally:
+        ad.set_threads(threads)
+    for other in results[1:]:
+        for a, b in zip(other, results[0], strict=True):
+            assert_same_bits(a, b)
+    assert_same_bits(BOTH[name][0](x[-2:]), results[0][0][-2:])
+
+
+# ---- softmax
+
+
+@given(shapes(axes=(1, 3)), real_dtypes, scales, seeds)
+def test_weights_are_not_negative_and_sum_to_1(shape, dtype, scale, seed):
+    """Each weight is e_i/t with relative error u, t the computed sum: Σ p_i differs from 1 by n u, and u for each p."""
+    x = normal(seed, shape, dtype, scale)
+    p = softmax(x)
+    assert (p >= 0).all()
+    if x.size:
+        total = p.astype(np.longdouble).sum(-1)
+        assert_within(total, np.ones_like(total), (shape[-1] + 1) * unit_roundoff(dtype) + np.finfo(dtype).tiny)
+
+
+@given(shapes(axes=(1, 2), longest=40), real_dtypes, scales, seeds)
+def test_closed_form_of_the_bound(shape, dtype, scale, seed):
+    """p u (|x − m| + E|x − m| + n + 4), with 4 units in the last place for exp, as the running analysis has it too."""
+    x = normal(seed, shape, dtype, scale)
+    if x.size:
+        assert_within(softmax(x), printed.softmax(x), 2 * bounds.softmax(x, unit_roundoff(dtype)))
+
+
+@given(st.integers(-40, 40), seeds)
+def test_shift_of_a_row_that_rounds_nothing_changes_no_bit(exponent, seed):
+    x = np.random.default_rng(seed).integers(-(2**20), 2**20, (3, 6)) * 2.0**-18
+    shift = 2.0 ** (exponent % 30) * np.array([[1.0], [-3.0], [0.5]])
+    assert_same_bits(softmax(x + shift), softmax(x))
+    assert_same_bits(log_softmax(x + shift), log_softmax(x))
+
+
+@given(real_dtypes, scales, seeds)
+def test_any_shift_changes_what_rounding_does(dtype, scale, seed):
+    """Of x + t, rounded, softmax is right to its bound; and x + t is x + t to u |x + t|, which moves p by that."""
+    x = normal(seed, (3, 6), dtype, scale)
+    shifted = x + normal(seed + 1, (3, 1), dtype, 10 * scale)
+    bound = tolerance(equations.softmax(exact(x))[0], dtype)
+    moved = exact(x) + exact(shifted.astype(np.longdouble) - x)  # the same number with one rounding
+    assert_within(softmax(shifted), softmax(x), bound + tolerance(equations.softmax(moved)[0], dtype))
+
+
+@given(seeds)
+def test_order_of_a_row_does_not_matter(seed):
+    x = normal(seed, (4, 9))
+    order = np.random.default_rng(seed).permutation(9)
+    bound = tolerance(equations.softmax(exact(x))[0], np.float64)
+    assert_within(softmax(x[:, order]), softmax(x)[:, order], 2 * bound[:, order])
+
+
+@pytest.mark.parametrize("dtype", REAL)
+def test_large_logits_do_not_overflow(dtype):
+    largest = np.finfo(dtype).max / 4
+    x = np.array([[largest, -largest, 0], [-largest, -largest, -largest], [1e4, 1e4, 0]], dtype)
+    third = dtype(1) / dtype(3)
+    assert_within(softmax(x), np.array([[1, 0, 0], [third] * 3, [0.5, 0.5, 0]], dtype), unit_roundoff(dtype))
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert np.isnan(np.exp(x) / np.exp(x).sum(-1, keepdims=True)).any()  # what the maximum is taken off for
+
+
+def test_one_element_has_weight_1_and_gradient_0():
+    p, pullback = ad.vjp(softmax, np.array([[3.7], [-1e5]]))
+    np.testing.assert_array_equal(p, 1)
+    np.testing.assert_array_equal(pullback(normal(0, (2, 1)))[0], 0)
+
+
+@both
+def test_a_row_of_nothing_has_gradient_0(name):
+    x = np.array([[-np.inf, -np.inf], [0.0, -np.inf], [np.log(3.0), 0.0]])
+    y, pullback = ad.vjp(BOTH[name][0], x)
+    expected = np.array([[0, 0], [1, 0], [0.75, 0.25]])
+    with np.errstate(divide="ignore"):
+        expected = expected if name == "softmax" else np.log(expected)
+    assert_within(y, expected, 2**-51)
+    (x_bar,) = pullback(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
+    np.testing.assert_array_equal(x_bar[0], 0)
+    assert np.isfinite(x_bar).all()
+
+
+@both
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3), (2, 0, 4)])
+def test_no_rows_and_rows_of_no_elements(name, shape):
+    y, pullback = ad.vjp(BOTH[name][0], np.zeros(shape))
+    assert y.shape == pullback(np.zeros(shape))[0].shape == shape
+
+
+# ---- log_softmax
+
+
+def test_log_softmax_of_20_and_0():
+    """−log(1 + e⁻²⁰), with all its digits; the usual formulas give 0 or two digits."""
+    x = np.array([[20.0, 0.0]])
+    y = log_softmax(x)
+    right = printed.log_softmax(x)
+    assert float(right[0, 0]) == -2.061153620314381e-09
+    bound = tolerance(equations.log_softmax(exact(x))[0], np.float64)
+    assert_within(y, right, bound)
+    for usual in (np.log(softmax(x)), x - np.log(np.exp(x).sum()), (x - 20) - np.log(np.exp(x - 20).sum())):
+        with pytest.raises(AssertionError, match="beyond the bound"):
+            assert_within(usual, right, bound)
+
+
+@pytest.mark.parametrize("gap", [1.0, 20.0, NEARLY_ONE, 60.0, 300.0])
+def test_log_softmax_gradient_keeps_the_small_component(gap):
+    """x̄ = (1 − p, −(1 − p)) for ȳ = (1, 0): 1 − p formed as a difference is 0 from a gap of 37 on."""
+    x, bar = np.array([gap, 0.0]), np.array([1.0, 0.0])
+    _, pullback = ad.vjp(log_softmax, x)
+    (x_bar,) = pullback(bar)
+    (bound,) = equations.log_softmax(exact(x))[1](exact(bar))
+    assert_within(x_bar, printed.log_softmax_gradient(x, bar), tolerance(bound, np.float64))
+    assert x_bar[0] > 0
+    usual = bar - softmax(x) * bar.sum()
+    if gap > 30:
+        with pytest.raises(AssertionError, match="beyond the bound"):
+            assert_within(usual, printed.log_softmax_gradient(x, bar), tolerance(bound, np.float64))
+
+
+@given(real_dtypes, st.sampled_from([1.0, 5.0, 30.0]), seeds)
+def test_log_softmax_gradient_against_40_digits(dtype, scale, seed):
+    x, bar = normal(seed, 5, dtype, scale), normal(seed + 1, 5, dtype)
+    (bound,) = equations.log_softmax(exact(x))[1](exact(bar))
+    _, pullback = ad.vjp(log_softmax, x)
+    assert_within(pullback(bar)[0], printed.log_softmax_gradient(x, bar), tolerance(bound, dtype))
+
+
+def test_log_softmax_of_equal_numbers_is_log_n():
+    y = log_softmax(np.full((2, 7), -3.5))
+    assert_within(y, np.full((2, 7), -np.log(np.longdouble(7))), 4 * unit_roundoff(np.float64) * np.log(7))
+
+
+# ---- the masked form
+
+
+@given(shapes(axes=(2, 3)), real_dtypes, scales, seeds)
+def test_masked_softmax_is_softmax_of_what_is_allowed(shape, dtype, scale, seed):
+    """The same weights as with −∞ in the hidden places, whatever stands there, even ∞."""
+    scores, mask = normal(seed, shape, dtype, scale), np.random.default_rng(seed).random(shape) < 0.6
+    shown = np.where(mask, scores, -np.inf)
+    bound = 2 * tolerance(equations.softmax(exact(shown))[0], dtype)
+    assert_within(masked_softmax(scores.copy(), mask), softmax(shown), bound)
+    for rubbish in (np.inf, -np.inf, np.finfo(dtype).max):
+        hidden = np.where(mask, scores, dtype(rubbish))
+        p = masked_softmax(hidden, mask)
+        assert_within(p, softmax(shown), bound)
+        assert (p[~mask] == 0).all()
+    assert_same_bits(masked_softmax(scores.copy()), masked_softmax(scores.copy(), np.ones(shape, bool)))
+
+
+@pytest.mark.parametrize("dtype", [*REAL, *COMPLEX])
+def test_masked_softmax_broadcasts_the_mask_and_keeps_the_dtype(dtype):
+    scores, mask = normal(1, (3, 4), dtype), np.random.default_rng(1).random((2, 3, 4)) < 0.5
+    p = masked_softmax(scores.copy(), mask)
+    assert p.shape == (2, 3, 4)
+    assert p.dtype == dtype
+    for b in range(2):
+        assert_same_bits(p[b], masked_softmax(scores.copy(), mask[b]))
+    assert_same_bits(masked_softmax(scores.copy(), mask[0, :1]), masked_softmax(scores.copy(), mask[0, [0, 0, 0]]))
+
+
+# ---- others, and errors
+
+
+@both
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_matches_torch(name, axis):
+    torch = pytest.importorskip("torch")
+    function, equation = BOTH[name]
+    x, bar = normal(5, (4, 6)), normal(6, (4, 6))
+    leaf = torch.tensor(x, requires_grad=True)
+    result = getattr(torch, name)(leaf, axis)
+    result.backward(torch.tensor(bar))
+    y, pullback = ad.vjp(lambda x: function(x, axis=axis), x)
+    rounded, rounded_pullback = equation(exact(x), axis=axis)
+    (bound,) = rounded_pullback(exact(bar))
+    assert_within(y, result.detach().numpy(), 2 * tolerance(rounded, np.float64))
+    assert_within(pullback(bar)[0], leaf.grad.numpy(), 2 * tolerance(bound, np.float64))
+
+
+@both
+def test_whole_numbers_and_lists(name):
+    function = BOTH[name][0]
+    assert_same_bits(function([[1, 2], [3, 4]]), function(np.array([[1.0, 2.0], [3.0, 4.0]])))
+
+
+@both
+@pytest.mark.parametrize(
+    ("axis", "error", "message"),
+    [
+        (2, ValueError, r"axis 2 is out of range for an array with 2 axes"),
+        (-3, ValueError, r"axis -3 is out of range for an array with 2 axes"),
+        ((0, 0), ValueError, r"axis \(0, 0\) names an axis twice"),
+        ((1, -1), ValueError, r"axis \(1, -1\) names an axis twice"),
+        (1.0, TypeError, r"axis is 1\.0; pass an integer or several"),
+        (None, TypeError, r"axis is None; pass an integer or several"),
+    ],
+)
+def test_wrong_axis(name, axis, error, message):
+    with pytest.raises(error, match=rf"^{name}: {message}$"):
+        BOTH[name][0](np.ones((2, 3)), axis=axis)
+
+
+@both
+def test_a_number_has_no_axis(name):
+    with pytest.raises(ValueError, match=rf"^{name}: axis -1 is out of range for an array with 0 axes"):
+        BOTH[name][0](np.array(1.0))

@@ -1,0 +1,51 @@
+"""The activations and their slopes with 50 digits and more, so that what cancels does not show."""
+
+import mpmath
+import numpy as np
+
+WIDE = np.longdouble
+
+
+def relu(x):
+    return max(x, mpmath.mpf(0))
+
+
+def leaky_relu(x, slope=0.01):
+    return x if x > 0 else mpmath.mpf(slope) * x
+
+
+def elu(x, alpha=1.0):
+    return x if x > 0 else mpmath.mpf(alpha) * (mpmath.exp(x) - 1)
+
+
+def sigmoid(x):
+    return 1 / (1 + mpmath.exp(-x))
+
+
+def softplus(x):
+    return mpmath.log(1 + mpmath.exp(x))
+
+
+def silu(x):
+    return x / (1 + mpmath.exp(-x))
+
+
+def gelu(x):
+    return x * mpmath.ncdf(x)
+
+
+def gelu_tanh(x):
+    """½ x (1 + tanh u), and ½ (1 + tanh u) = 1/(1 + e^(−2u))."""
+    return x * sigmoid(2 * mpmath.sqrt(2 / mpmath.pi) * (x + mpmath.mpf("0.044715") * x**3))
+
+
+def evaluated(function, x, order=0):
+    """function, or its derivative of some order by differences, at every element of x, rounded to the widest type."""
+    y = np.empty(np.shape(x), WIDE)
+    for i in np.ndindex(y.shape):
+        numerator, denominator = x[i].as_integer_ratio()
+        with mpmath.workdps(50 + int(abs(x[i]))):  # 1 + exp(x) loses as many in the tails
+            at = mpmath.mpf(numerator) / denominator
+            value = mpmath.diff(function, at, order) if order else function(at)
+            y[i] = WIDE(mpmath.nstr(value, 30)) if abs(value) > mpmath.ldexp(1, int(np.finfo(WIDE).minexp)) else 0
+    return y
