@@ -12,6 +12,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from refnp.version import __version__
+
 VERIFY = """\
 Verifies refnp's gradients against the complex step, the properties its layers must have, and, case by case, the
 outputs and gradients of refnp and other frameworks against a reference in extended precision. An error is divided
@@ -68,9 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # argparse has said why
         return int(stop.code or 0)
     if options.version:
-        from refnp.verify.run import own_version
-
-        print(f"refnp {own_version()}")
+        print(f"refnp {__version__}")
         return 0
     if options.command == "verify":
         from refnp.verify.command import verify

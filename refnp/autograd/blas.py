@@ -11,10 +11,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import importlib
 import threading
 from collections.abc import Callable, Iterator
-
-import numpy as np
 
 NAMES = ("scipy_openblas_{}_num_threads64_", "scipy_openblas_{}_num_threads", "openblas_{}_num_threads64_",
          "openblas_{}_num_threads")  # fmt: skip
@@ -27,8 +26,9 @@ _before = 0  # threads of the BLAS when the first of them came
 def _controls() -> tuple[Callable, Callable] | None:
     """(get, set) of the number of threads of the OpenBLAS that NumPy was linked with, or None."""
     try:
-        library = ctypes.CDLL(np._core._multiarray_umath.__file__)  # a search in it looks into what it was linked with
-    except (AttributeError, OSError):
+        core = importlib.import_module("numpy._core._multiarray_umath")
+        library = ctypes.CDLL(core.__file__)  # a search in it looks into what it was linked with
+    except (ImportError, OSError):
         return None
     for name in NAMES:
         with contextlib.suppress(AttributeError):

@@ -66,7 +66,7 @@ def vjp(function: Callable, *arguments: Any) -> tuple[Any, Callable]:
         def gradient_of(leaf: Any) -> Any:
             if not isinstance(leaf, Variable):
                 return None
-            return gradients[id(leaf)].copy() if id(leaf) in gradients else np.zeros(leaf.shape, leaf.dtype)
+            return gradients[id(leaf)] if id(leaf) in gradients else np.zeros(leaf.shape, leaf.dtype)
 
         return map_leaves(gradient_of, tracked)
 

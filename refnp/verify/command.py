@@ -13,13 +13,14 @@ from pathlib import Path
 from refnp.verify import report
 from refnp.verify.judge import DEVIATES, Row
 from refnp.verify.rounding import judging_precision
-from refnp.verify.run import ADAPTERS, Piece, all_rows, frameworks, own_version, pieces
+from refnp.verify.run import ADAPTERS, Piece, all_rows, frameworks, pieces
+from refnp.version import __version__
 
 
 def verify(options: argparse.Namespace) -> int:
     """Judge everything that is asked for; the exit status is 1 if anything deviates unexpectedly."""
     start = time.perf_counter()
-    print(f"refnp {own_version()} verify: the reference is {judging_precision()}", flush=True)
+    print(f"refnp {__version__} verify: the reference is {judging_precision()}", flush=True)
     try:
         live = chosen_live(options.live)
         if options.json is not None:

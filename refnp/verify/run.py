@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fnmatch
 import functools
-import importlib.metadata
 import math
 import warnings
 from collections.abc import Callable, Iterator
@@ -28,6 +27,7 @@ from refnp.verify.operations import operations
 from refnp.verify.operations.operation import Operation
 from refnp.verify.properties import Property, properties
 from refnp.verify.recorded import DTYPES, FOLDER, Recording
+from refnp.version import __version__
 
 ADAPTERS = {"PyTorch": pytorch, "JAX": jax}
 DIGITS = 12.0  # asked of gradients in float64, as gradcheck asks
@@ -57,14 +57,7 @@ class Piece:
             try:
                 return self.work()
             except Exception as failure:  # one broken layer must not hide the others
-                return [failed(self.section, self.name, "refnp", own_version(), "", failure)]
-
-
-def own_version() -> str:
-    try:
-        return importlib.metadata.version("refnp")
-    except importlib.metadata.PackageNotFoundError:
-        return "0 (not installed)"
+                return [failed(self.section, self.name, "refnp", __version__, "", failure)]
 
 
 def frameworks(live: tuple[str, ...] = ("PyTorch",)) -> list[Framework]:
@@ -82,7 +75,7 @@ def frameworks(live: tuple[str, ...] = ("PyTorch",)) -> list[Framework]:
 
 def pieces(others: list[Framework], only: str | None = None) -> list[Piece]:
     """Everything to verify whose name, or section/name, contains `only` or matches it where it has wildcards."""
-    version = own_version()
+    version = __version__
     found = [Piece("gradients", o.name, functools.partial(gradient_rows, o, version)) for o in operations()]
     found += [Piece("properties", p.name, functools.partial(property_rows, p, version)) for p in properties()]
     found += [Piece("frameworks", c.name, functools.partial(case_rows, c, others, version)) for c in cases()]

@@ -117,7 +117,7 @@ def test_axes_named_twice_or_not_integers(function):
 
 @pytest.mark.parametrize("function", ALL)
 def test_integers_and_numbers(function):
-    assert function([1, 2]) == pytest.approx(function([1.0, 2.0]), rel=4 * unit_roundoff(float))
+    assert function([1, 2]) == function([1.0, 2.0])
     assert np.shape(function(3)) == ()
     assert function(3) == 3
 
@@ -145,7 +145,7 @@ def test_ties_share_the_gradient(function):
     expected = [[0, 0.5, 0.5], [1 / 3, 1 / 3, 1 / 3]]
     assert gradient_of(lambda x: function(x, 1), x).tolist() == expected
     _, forward = ad.jvp(lambda x: function(x, 1), (x,), (np.array([[8.0, 2, 4], [3, 6, 9]]),))
-    assert forward == pytest.approx([3, 6], rel=4 * unit_roundoff(float))
+    assert_within(forward, np.array([3.0, 6.0]), 32 * unit_roundoff(float))
 
 
 @pytest.mark.parametrize("function", [ad.max, ad.min])
@@ -171,10 +171,10 @@ def test_product_at_zeros():
 def test_norm_at_zero_and_at_the_ends_of_the_range():
     """The square of 1e200 overflows, that of 1e-200 is 0. At 0 HIPS autograd gives NaN."""
     assert gradient_of(ad.norm, np.zeros(3)).tolist() == [0, 0, 0]
-    for scale in (1e200, 1e-200, 1e-310):
+    for scale, u in ((1e200, 2.0**-53), (1e-200, 2.0**-53), (1e-310, 1e-13)):  # the last with fewer digits, subnormal
         x = scale * np.array([3.0, 4.0])
-        assert ad.norm(x) == pytest.approx(5 * scale, rel=1e-15 if scale != 1e-310 else 1e-9)
-        assert gradient_of(ad.norm, x) == pytest.approx([0.6, 0.8], rel=1e-15 if scale != 1e-310 else 1e-9)
+        assert_within(ad.norm(x), 5 * scale, 16 * u * 5 * scale)
+        assert_within(gradient_of(ad.norm, x), np.array([0.6, 0.8]), 16 * u)
 
 
 def test_logsumexp_of_infinities():
@@ -187,8 +187,9 @@ def test_logsumexp_of_infinities():
 
 
 def test_logsumexp_keeps_the_digits_of_small_results():
-    assert ad.logsumexp([0.0, -40.0]) == pytest.approx(np.exp(-40.0), rel=4 * unit_roundoff(float))
-    assert ad.logsumexp([700.0, 700.0]) == pytest.approx(700 + np.log(2), rel=4 * unit_roundoff(float))
+    u = unit_roundoff(float)
+    assert_within(ad.logsumexp([0.0, -40.0]), np.exp(-40.0), 4 * u * np.exp(-40.0))
+    assert_within(ad.logsumexp([700.0, 700.0]), 700 + np.log(np.longdouble(2)), 4 * u * 700)
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-6, 1e6, 1e300])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers.densities import categorical_entropy, multivariate_normal_log_prob, normal_cdf, solve_vectors
-from refnp.verify import bounds_probability as bounds
+from refnp.verify.equations import densities as equations
 from refnp.verify.rounding import tolerance
 from tests.helpers import assert_same_bits, assert_within, check, laid_out, layouts, normal, real_dtypes, seeds, shapes
 from tests.layers.judges import assert_as_derived, factors
@@ -19,7 +19,7 @@ def test_normal_cdf_is_its_equation(shape, dtype, layout, seed, scale):
     rng = np.random.default_rng(seed)
     y, mean = (laid_out(normal(rng, shape, dtype, scale), layout) for _ in range(2))
     std = laid_out(np.exp(normal(rng, shape, dtype)), layout)
-    value, rounded = assert_as_derived(normal_cdf, bounds.normal_cdf, [y, mean, std])
+    value, rounded = assert_as_derived(normal_cdf, equations.normal_cdf, [y, mean, std])
     assert_within(value, transcription.normal_cdf(y, mean, std), tolerance(rounded, dtype))
 
 
@@ -45,7 +45,7 @@ def test_multivariate_log_prob_is_its_equation(batches, n, dtype, seed, scale):
     mean, factor = normal(rng, (*of_factor, n), dtype), factors(rng, of_factor, n, dtype, scale)
     y = normal(rng, (*np.broadcast_shapes(of_y, of_factor), n), dtype)
     value, rounded = assert_as_derived(
-        multivariate_normal_log_prob, bounds.multivariate_normal_log_prob, [y, mean, factor]
+        multivariate_normal_log_prob, equations.multivariate_normal_log_prob, [y, mean, factor]
     )
     assert_within(value, transcription.multivariate_normal_log_prob(y, mean, factor), tolerance(rounded, dtype))
 
@@ -83,7 +83,7 @@ def test_nothing_above_the_diagonal_is_read():
 @given(shapes(axes=(0, 2)), st.integers(1, 6), real_dtypes, layouts, seeds, st.sampled_from([1e-6, 1.0, 100.0]))
 def test_entropy_is_its_equation(shape, classes, dtype, layout, seed, scale):
     logits = laid_out(normal(seed, (*shape, classes), dtype, scale), layout)
-    value, rounded = assert_as_derived(categorical_entropy, bounds.categorical_entropy, [logits])
+    value, rounded = assert_as_derived(categorical_entropy, equations.categorical_entropy, [logits])
     assert_within(value, transcription.categorical_entropy(logits), tolerance(rounded, dtype))
 
 

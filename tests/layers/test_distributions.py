@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.layers.distributions import Categorical, MultivariateNormal, Normal, kl_divergence
 from refnp.layers.softmax import softmax
-from refnp.verify import bounds_probability as bounds
+from refnp.verify.equations import densities as equations
+from refnp.verify.equations.losses import cross_entropy
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
 from tests.layers.judges import factors
@@ -89,9 +90,9 @@ def test_means_of_many_latent_samples_share_one_target():
 def test_multivariate_normal_by_its_formula(seed, dtype, n):
     mean, factor, y = (a.astype(dtype) for a in joint(seed, n, (2,)))
     p = MultivariateNormal(mean, factor)
-    rounded, _ = bounds.multivariate_normal_log_prob(*map(exact, (y, mean, factor)))
+    rounded, _ = equations.multivariate_normal_log_prob(*map(exact, (y, mean, factor)))
     assert_within(p.log_prob(y), transcription.multivariate_normal_log_prob(y, mean, factor), tolerance(rounded, dtype))
-    at_mean = bounds.multivariate_normal_log_prob(*map(exact, (mean, mean, factor)))[0]
+    at_mean = equations.multivariate_normal_log_prob(*map(exact, (mean, mean, factor)))[0]
     entropy = n / 2 - transcription.multivariate_normal_log_prob(mean, mean, factor)  # −log p(μ) + N/2
     assert_within(p.entropy(), entropy, tolerance(at_mean + n / 2, dtype))
     assert p.shape == (2,)
@@ -186,7 +187,7 @@ def test_multivariate_precision_is_kept():
 def test_categorical_by_its_formula(seed, dtype, classes):
     logits = normal(seed, (2, 3, classes), dtype)
     p = Categorical(logits)
-    rounded, _ = bounds.cross_entropy(exact(logits), targets=np.zeros((2, 3), int), reduction="none")
+    rounded, _ = cross_entropy(exact(logits), targets=np.zeros((2, 3), int), reduction="none")
     assert_within(
         p.log_prob(0), -transcription.cross_entropy(logits, np.zeros((2, 3), int))[0], tolerance(rounded, dtype)
     )

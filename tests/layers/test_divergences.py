@@ -15,7 +15,7 @@ from refnp.layers.divergences import (
     ratio_excess,
 )
 from refnp.layers.softmax import softmax
-from refnp.verify import bounds_probability as bounds
+from refnp.verify.equations import divergences as equations
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, check, laid_out, layouts, normal, real_dtypes, seeds, shapes
 from tests.layers.judges import assert_as_derived, factors
@@ -35,7 +35,7 @@ def normals(rng, shape, dtype, distance):
 @given(shapes(), real_dtypes, layouts, seeds, apart)
 def test_normal_kl_is_its_equation(shape, dtype, layout, seed, distance):
     arguments = [laid_out(a, layout) for a in normals(np.random.default_rng(seed), shape, dtype, distance)]
-    value, rounded = assert_as_derived(normal_kl, bounds.normal_kl, arguments)
+    value, rounded = assert_as_derived(normal_kl, equations.normal_kl, arguments)
     assert_within(value, transcription.normal_kl(*arguments), tolerance(rounded, dtype))
     assert (value >= 0).all()
 
@@ -49,7 +49,7 @@ def test_multivariate_normal_kl_is_its_equation(batch, n, dtype, seed, distance)
     mean_q = mean_p + distance * normal(rng, (*batch, n))
     factor_q = factor_p * np.exp(distance * normal(rng, (*batch, n, n)))
     arguments = [np.asarray(a, dtype) for a in (mean_p, factor_p, mean_q, factor_q)]
-    value, rounded = assert_as_derived(multivariate_normal_kl, bounds.multivariate_normal_kl, arguments)
+    value, rounded = assert_as_derived(multivariate_normal_kl, equations.multivariate_normal_kl, arguments)
     assert_within(value, transcription.multivariate_normal_kl(*arguments), tolerance(rounded, dtype))
     assert (value >= 0).all()
 
@@ -60,7 +60,7 @@ def test_categorical_kl_is_its_equation(shape, classes, dtype, layout, seed, dis
     p = normal(rng, (*shape, classes), np.float64, scale)
     q = p + distance * normal(rng, (*shape, classes))
     arguments = [laid_out(np.asarray(x, dtype), layout) for x in (p, q)]
-    value, rounded = assert_as_derived(categorical_kl, bounds.categorical_kl, arguments)
+    value, rounded = assert_as_derived(categorical_kl, equations.categorical_kl, arguments)
     assert_within(value, transcription.categorical_kl(*arguments), tolerance(rounded, dtype))
     assert (value >= 0).all()
 
@@ -114,7 +114,7 @@ def test_ratio_excess_on_both_branches(t, dtype):
     with mpmath.workdps(60):
         r = transcription.exactly(ratio)
         expected = transcription.wide((r**2 - 1) / 2 - mpmath.log(r))
-    rounded = bounds.ratio_excess(exact(ratio) - 1, exact(ratio))
+    rounded = equations.ratio_excess(exact(ratio) - 1, exact(ratio))
     assert_within(value, expected, tolerance(rounded, dtype))
 
 
@@ -177,7 +177,7 @@ def test_diagonal_factors_are_independent_normals(seed):
     rng = np.random.default_rng(seed)
     mean_p, std_p, mean_q, std_q = normals(rng, (4,), float, 1.0)
     joint = multivariate_normal_kl(mean_p, np.diag(std_p), mean_q, np.diag(std_q))
-    rounded, _ = bounds.normal_kl(*map(exact, (mean_p, std_p, mean_q, std_q)))
+    rounded, _ = equations.normal_kl(*map(exact, (mean_p, std_p, mean_q, std_q)))
     assert_within(joint, normal_kl(mean_p, std_p, mean_q, std_q).sum(), 2 * tolerance(rounded.sum(), float))
 
 

@@ -9,7 +9,7 @@ import refnp.autograd as ad
 from refnp.autograd.blocks import BLOCK
 from refnp.layers.losses import cross_entropy, gaussian_nll, mse
 from refnp.layers.softmax import softmax
-from refnp.verify import bounds_probability as bounds
+from refnp.verify.equations import losses as equations
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import (
     assert_same_bits,
@@ -48,7 +48,7 @@ def test_mse_is_its_equation(shape, dtype, scale, layout, seed, reduction):
     mask = rng.random(shape) < 0.7
     value, rounded = assert_as_derived(
         mse,
-        lambda *a: bounds.mse(*a, mask=mask, reduction=reduction),
+        lambda *a: equations.mse(*a, mask=mask, reduction=reduction),
         [prediction, target],
         mask=mask,
         reduction=reduction,
@@ -65,7 +65,7 @@ def test_gaussian_nll_is_its_equation(shape, dtype, scale, layout, seed, reducti
     mask = rng.random(shape) < 0.7
     options = {"mask": mask, "reduction": reduction}
     value, rounded = assert_as_derived(
-        gaussian_nll, lambda *a: bounds.gaussian_nll(*a, **options), [mean, std, y], **options
+        gaussian_nll, lambda *a: equations.gaussian_nll(*a, **options), [mean, std, y], **options
     )
     terms = np.where(mask, transcription.gaussian_nll(mean, std, y), 0)
     assert_within(value, summed(terms, mask, reduction), tolerance(rounded, dtype))
@@ -187,7 +187,7 @@ def test_cross_entropy_is_its_equation(drawn):
     logits, targets, options = drawn
     value, rounded = assert_as_derived(
         lambda x: cross_entropy(x, targets, **options),
-        lambda x: bounds.cross_entropy(x, targets=targets, **options),
+        lambda x: equations.cross_entropy(x, targets=targets, **options),
         [logits],
     )
     losses, counted = transcription.cross_entropy(
@@ -262,7 +262,7 @@ def test_classes_may_be_named_in_another_order(seed):
     options = {"label_smoothing": 0.2, "reduction": "none"}
     first = cross_entropy(logits, targets, class_weights=weights, **options)
     second = cross_entropy(logits[:, order], np.argsort(order)[targets], class_weights=weights[order], **options)
-    rounded, _ = bounds.cross_entropy(exact(logits), targets=targets, class_weights=weights, **options)
+    rounded, _ = equations.cross_entropy(exact(logits), targets=targets, class_weights=weights, **options)
     assert_within(first, second, 2 * tolerance(rounded, np.float64))
 
 
@@ -400,7 +400,9 @@ def test_cross_entropy_is_that_of_torch(reduction, epsilon, weighted):
     weights = rng.random(6) if weighted else None
     options = {"ignore_index": -100, "label_smoothing": epsilon, "reduction": reduction}
     value, pullback = ad.vjp(lambda x: cross_entropy(x, targets, class_weights=weights, **options), logits)
-    rounded, rounded_pullback = bounds.cross_entropy(exact(logits), targets=targets, class_weights=weights, **options)
+    rounded, rounded_pullback = equations.cross_entropy(
+        exact(logits), targets=targets, class_weights=weights, **options
+    )
     x = torch.tensor(logits, requires_grad=True)
     theirs = torch.nn.functional.cross_entropy(
         x.transpose(1, 2), torch.tensor(targets), weight=None if weights is None else torch.tensor(weights), **options
@@ -429,7 +431,7 @@ def test_elementwise_losses_are_those_of_torch(reduction):
             functional.gaussian_nll_loss(theirs[0], theirs[2], theirs[1] ** 2, full=True, reduction=reduction),
         ),
     ]):  # fmt: skip
-        equation = bounds.mse if index == 0 else bounds.gaussian_nll
+        equation = equations.mse if index == 0 else equations.gaussian_nll
         arguments = [exact(a) for a in ((mean, y) if index == 0 else (mean, std, y))]
         rounded, pullback = equation(*arguments, reduction=reduction)
         assert_within(value.data, expected.detach().numpy(), 2 * tolerance(rounded, np.float64))

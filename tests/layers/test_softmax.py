@@ -41,7 +41,8 @@ def test_value_and_gradient(name, shape, dtype, scale, layout, seed):
     function, equation = BOTH[name]
     x = laid_out(normal(seed, shape, dtype, scale), layout)
     y, rounded = assert_as_derived(function, equation, [x])
-    assert_within(y, getattr(printed, name)(x), tolerance(rounded, dtype))
+    if scale <= 1e3:  # a gap of 10⁶ between logits would take half a million digits
+        assert_within(y, getattr(printed, name)(x), tolerance(rounded, dtype))
     assert_same_bits(function(laid_out(x, "C")), y)
 
 
@@ -174,10 +175,10 @@ def test_one_element_has_weight_1_and_gradient_0():
 def test_a_row_of_nothing_has_gradient_0(name):
     x = np.array([[-np.inf, -np.inf], [0.0, -np.inf], [np.log(3.0), 0.0]])
     y, pullback = ad.vjp(BOTH[name][0], x)
-    expected = np.array([[0, 0], [1, 0], [0.75, 0.25]])
+    expected = np.array([[0, 0], [1, 0], [0.75, 0.25]], np.longdouble)
     with np.errstate(divide="ignore"):
         expected = expected if name == "softmax" else np.log(expected)
-    assert_within(y, expected, 2**-51)
+    assert_within(y, expected, tolerance(BOTH[name][1](exact(x))[0], np.float64))
     (x_bar,) = pullback(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
     np.testing.assert_array_equal(x_bar[0], 0)
     assert np.isfinite(x_bar).all()
@@ -230,8 +231,9 @@ def test_log_softmax_gradient_against_40_digits(dtype, scale, seed):
 
 
 def test_log_softmax_of_equal_numbers_is_log_n():
-    y = log_softmax(np.full((2, 7), -3.5))
-    assert_within(y, np.full((2, 7), -np.log(np.longdouble(7))), 4 * unit_roundoff(np.float64) * np.log(7))
+    x = np.full((2, 7), -3.5)
+    bound = tolerance(equations.log_softmax(exact(x))[0], np.float64)
+    assert_within(log_softmax(x), np.full((2, 7), -np.log(np.longdouble(7))), bound)
 
 
 # ---- the masked form

@@ -29,14 +29,14 @@ def log_softmax(x):
             values = [_exactly(v) for v in x[row]]
             for i, v in enumerate(values):
                 total = mpmath.fsum(mpmath.exp(other - v) for other in values)
-                y[row][i] = WIDE(mpmath.nstr(-mpmath.log(total), 30))
+                y[row][i] = _rounded(-mpmath.log(total))
     return y
 
 
 def _digits(row):
-    """40, and those that 1 + exp(−gap) needs; beyond a gap of 12000 the second term is 0 in every precision."""
+    """40, and those that 1 + exp(−gap) needs."""
     row = row[np.isfinite(row)]
-    return 40 + int(min(np.ptp(row), 12_000) / 2) if row.size else 40
+    return 40 + int(np.ptp(row) / 2.3) if row.size else 40
 
 
 def _exactly(number):
@@ -47,14 +47,18 @@ def _exactly(number):
     return mpmath.mpf(numerator) / denominator
 
 
+def _rounded(number):
+    """A number of mpmath in the widest precision."""
+    with mpmath.workdps(30):
+        return WIDE(mpmath.nstr(+number, 30))
+
+
 def log_softmax_gradient(x, y_bar):
     """x̄_i = ȳ_i − p_i Σ_j ȳ_j for one row, with 40 digits left of what cancels."""
     with mpmath.workdps(_digits(x)):
         e = [mpmath.exp(_exactly(v)) for v in x]
         total, total_bar = mpmath.fsum(e), mpmath.fsum(_exactly(g) for g in y_bar)
-        return np.array(
-            [WIDE(mpmath.nstr(_exactly(g) - p / total * total_bar, 30)) for g, p in zip(y_bar, e, strict=True)], WIDE
-        )
+        return np.array([_rounded(_exactly(g) - p / total * total_bar) for g, p in zip(y_bar, e, strict=True)], WIDE)
 
 
 def layer_norm(x, gain, shift, eps):
@@ -79,6 +83,17 @@ def rms_norm(x, gain, eps):
         square = sum(x[row][i] ** 2 for i in range(d)) / d
         for i in range(d):
             y[row][i] = gain[i] * x[row][i] / np.sqrt(square + WIDE(eps))
+    return y
+
+
+def linear(x, weight, bias=None):
+    """y_j = Σ_i x_i W_ij + b_j, row by row."""
+    x, weight = np.asarray(x, WIDE), np.asarray(weight, WIDE)
+    y = np.zeros((*x.shape[:-1], weight.shape[1]), WIDE)
+    for row in np.ndindex(x.shape[:-1]):
+        for j in range(weight.shape[1]):
+            terms = [x[row][i] * weight[i, j] for i in range(weight.shape[0])]
+            y[row][j] = sum(terms, WIDE(0) if bias is None else WIDE(bias[j]))
     return y
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from refnp.layers.distributions import Categorical, MultivariateNormal, Normal, kl_divergence
 from refnp.verify import known
 from refnp.verify.case import Case, Layer, normal, uniform
-from refnp.verify.equations import distributions as equations
+from refnp.verify.equations import densities, divergences
 
 
 def normal_log_prob(y, mean, std):
@@ -26,10 +26,10 @@ def categorical_kl(logits_p, logits_q):
     return kl_divergence(Categorical(logits_p), Categorical(logits_q))
 
 
-NORMAL = Layer("normal_log_prob", normal_log_prob, equations.normal_log_prob)
-NORMAL_KL = Layer("normal_kl", normal_kl, equations.normal_kl)
-JOINT = Layer("multivariate_normal_log_prob", multivariate_normal_log_prob, equations.multivariate_normal_log_prob)
-CATEGORICAL_KL = Layer("categorical_kl", categorical_kl, equations.categorical_kl)
+NORMAL = Layer("normal_log_prob", normal_log_prob, densities.normal_log_prob)
+NORMAL_KL = Layer("normal_kl", normal_kl, divergences.normal_kl)
+JOINT = Layer("multivariate_normal_log_prob", multivariate_normal_log_prob, densities.multivariate_normal_log_prob)
+CATEGORICAL_KL = Layer("categorical_kl", categorical_kl, divergences.categorical_kl)
 
 
 FAR_OFF = (known.CATEGORICAL_LOGITS,)

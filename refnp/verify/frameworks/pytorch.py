@@ -33,12 +33,24 @@ def answer(problem: Problem) -> Answer:
     layer = problem.case.layer.name
     if layer not in LAYERS:
         raise NotOfferedError(f"PyTorch has no {layer}")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # cases are small: on a busy machine threads would wait for each other most of the time
+    try:
+        return computed(problem)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def computed(problem: Problem) -> Answer:
+    """Forward and, if the case asks for gradients, backward."""
+    import torch
+
     quantities = problem.case.quantities
     inputs = {name: torch.from_numpy(array.copy()) for name, array in problem.arrays.items()}
     for name, tensor in inputs.items():
         tensor.requires_grad_(f"gradient of {name}" in quantities)
     with torch.set_grad_enabled(len(quantities) > 1):
-        output = LAYERS[layer](*inputs.values(), **problem.case.options)
+        output = LAYERS[problem.case.layer.name](*inputs.values(), **problem.case.options)
     found = {"output": output.detach().numpy()}
     if len(quantities) > 1:
         wanted = [inputs[quantity.removeprefix("gradient of ")] for quantity in quantities[1:]]

@@ -77,6 +77,14 @@ def test_a_layer_without_counterpart_is_not_offered():
         pytorch.answer(CASES["set_convolution/1-D"].problem("float32"))
 
 
+def test_the_number_of_threads_is_left_alone():
+    import torch
+
+    before = torch.get_num_threads()
+    pytorch.answer(CASES["softmax/ordinary"].problem("float32"))
+    assert torch.get_num_threads() == before
+
+
 def test_answers_keep_their_precision():
     for dtype in ("float32", "float64"):
         problem = CASES["softmax/ordinary"].problem(dtype)

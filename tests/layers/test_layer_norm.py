@@ -1,0 +1,385 @@
+"""LayerNorm and RMSNorm: means of 10⁴, rows that are constant or overflow when squared, one feature, several axes."""
+
+import functools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.autograd.blocks import BLOCK
+from refnp.layers.layer_norm import LayerNorm, RMSNorm, layer_norm, rms_norm
+from refnp.verify import bounds
+from refnp.verify.equations import rows as equations
+from refnp.verify.rounding import exact, tolerance
+from tests.helpers import (
+    COMPLEX,
+    REAL,
+    assert_same_bits,
+    assert_within,
+    check,
+    laid_out,
+    layouts,
+    normal,
+    real_dtypes,
+    scales,
+    seeds,
+    shapes,
+    unit_roundoff,
+)
+from tests.layers.judges import assert_as_derived
+from tests.transcriptions import rows as printed
+
+BOTH = {"layer_norm": layer_norm, "rms_norm": rms_norm}
+both = pytest.mark.parametrize("name", BOTH)
+with_features = shapes(axes=(1, 3)).filter(lambda shape: shape[-1] > 0)
+means = st.sampled_from([0.0, 1.0, 30.0, 1e4])
+epsilons = st.sampled_from([1e-5, 1e-3, 1e-12])
+
+
+def parameters(name, features, dtype, seed):
+    """γ, and β where there is one."""
+    gain, shift = normal(seed, (2, features), dtype)
+    return [gain, shift] if name == "layer_norm" else [gain]
+
+
+def judged(name, arrays, eps):
+    """Value and gradients within the bounds of the running analysis; returns both values."""
+    function, equation = BOTH[name], getattr(equations, name)
+    return assert_as_derived(functools.partial(function, eps=eps), lambda *rounded: equation(*rounded, eps=eps), arrays)
+
+
+@both
+@given(with_features, real_dtypes, scales, means, epsilons, layouts, seeds)
+def test_value_and_gradients(name, shape, dtype, scale, mean, eps, layout, seed):
+    """Against the transcription, and against running error analysis."""
+    x = laid_out(normal(seed, shape, dtype, scale) + dtype(mean), layout)
+    arrays = [x, *parameters(name, shape[-1], dtype, seed + 1)]
+    y, rounded = judged(name, arrays, eps)
+    assert_within(y, getattr(printed, name)(*arrays, eps), tolerance(rounded, dtype))
+    assert_same_bits(BOTH[name](laid_out(x, "C"), *arrays[1:], eps=eps), y)
+
+
+@both
+@given(shapes(axes=(2, 2)).filter(lambda shape: shape[-1] > 1), real_dtypes, scales, seeds)
+def test_without_epsilon_as_the_seed_prints_it(name, shape, dtype, scale, seed):
+    x = normal(seed, shape, dtype, scale)
+    arrays = [x, *parameters(name, shape[-1], dtype, seed + 1)]
+    y, rounded = judged(name, arrays, 0.0)
+    assert_within(y, getattr(printed, name)(*arrays, 0.0), tolerance(rounded, dtype))
+
+
+@given(st.integers(2, 40), real_dtypes, st.sampled_from([0.0, 30.0, 1e4]), seeds)
+def test_closed_form_of_the_bound(features, dtype, mean, seed):
+    """u (k (log₂ n + 2) + (4 + log₂ n + k)|x̂|), k = max|x|/σ."""
+    x = normal(seed, (3, features), dtype) + dtype(mean)
+    ones, zeros = np.ones(features), np.zeros(features)
+    assert_within(layer_norm(x), printed.layer_norm(x, ones, zeros, 1e-5), bounds.layer_norm(x, unit_roundoff(dtype)))
+
+
+@both
+@pytest.mark.parametrize("axis", [0, 1, (0, 1), (1, 2), (-1, 0), (2, 1, 0), [0, 2]])
+def test_axes_are_one_long_row(name, axis):
+    x = normal(0, (2, 3, 4))
+    axes = [a % 3 for a in (axis if isinstance(axis, (tuple, list)) else [axis])]
+    kept = [i for i in range(3) if i not in axes]
+    shape = [x.shape[i] for i in axes]
+    arrays = [normal(k, shape) for k in range(2 if name == "layer_norm" else 1)]
+    flat = x.transpose(kept + axes).reshape(*(x.shape[i] for i in kept), -1)
+
+    def laid_back(y):
+        return y.reshape([x.shape[i] for i in kept + axes]).transpose(np.argsort(kept + axes))
+
+    y, pullback = ad.vjp(lambda *a: BOTH[name](*a, axis=axis), x, *arrays)
+    expected, flat_pullback = ad.vjp(BOTH[name], flat, *(a.reshape(-1) for a in arrays))
+    assert_same_bits(y, laid_back(expected))
+    bar = normal(5, x.shape)
+    x_bar, *bars = pullback(bar)
+    flat_x_bar, *flat_bars = flat_pullback(bar.transpose(kept + axes).reshape(flat.shape))
+    assert_same_bits(x_bar, laid_back(flat_x_bar))
+    for a, b in zip(bars, flat_bars, strict=True):
+        assert_same_bits(a, b.reshape(shape))
+
+
+@both
+@pytest.mark.parametrize("dtype", REAL)
+def test_first_derivatives(name, dtype):
+    x, bar = normal(1, (3, 5), dtype), parameters(name, 5, dtype, 2)
+    check(BOTH[name], (x, *bar))
+    check(lambda x: BOTH[name](x, eps=0.0), (x,))
+    check(BOTH[name], (x, dtype(1.7), *([dtype(0.3)] if name == "layer_norm" else [])))
+
+
+@both
+def test_second_derivatives(name):
+    check(BOTH[name], (normal(3, (2, 4)), *parameters(name, 4, np.float64, 4)), order=2)
+    check(lambda x: BOTH[name](x, eps=0.0), (normal(5, (2, 3)),), order=2)
+
+
+@both
+@pytest.mark.parametrize("dtype", COMPLEX)
+def test_complex_numbers_stay_complex(name, dtype):
+    y, pullback = ad.vjp(BOTH[name], np.array([[1 + 1e-100j, 2, -3]], dtype))
+    assert y.dtype == pullback(np.ones_like(y))[0].dtype == dtype
+
+
+@given(real_dtypes, st.integers(2, 30), seeds)
+def test_rows_have_mean_0_and_standard_deviation_1(dtype, features, seed):
+    """To n u max|x̂| for the sums, and the rounding of x̂ as the bound has it."""
+    x = normal(seed, (4, features), dtype)
+    y = layer_norm(x, eps=0.0).astype(np.longdouble)
+    rounded, _ = equations.layer_norm(exact(x), exact(np.ones(features)), exact(np.zeros(features)), eps=0.0)
+    bound = tolerance(rounded, dtype)
+    assert_within(y.mean(-1), np.zeros(4), bound.mean(-1))
+    assert_within((y * y).mean(-1), np.ones(4), (2 * bound * np.abs(y) + bound * bound).mean(-1))
+
+
+def test_one_hot_row_of_the_annotated_transformer():
+    """[1, 0, 0, 0] → √3; with D − 1 and ε outside the root it would be 1.5."""
+    x = np.array([[1.0, 0, 0, 0]])
+    y = layer_norm(x, eps=0.0)
+    rounded, _ = equations.layer_norm(exact(x), exact(np.ones(4)), exact(np.zeros(4)), eps=0.0)
+    bound = tolerance(rounded, np.float64)
+    assert_within(y[:, 0], np.sqrt(np.longdouble([3])), bound[:, 0])
+    annotated = (x - x.mean()) / (x.std(ddof=1) + 1e-6)
+    assert annotated[0, 0] == pytest.approx(1.5, rel=1e-5)
+    with pytest.raises(AssertionError, match="beyond the bound"):
+        assert_within(annotated, y, bound)
+
+
+def test_variance_as_a_difference_of_means_is_rejected():
+    """E[x²] − E[x]² at mean 10⁴ in float32 loses everything, even its sign; here the bound holds."""
+    x = normal(7, (8, 16), np.float32) + np.float32(1e4)
+    ones, zeros = np.ones(16), np.zeros(16)
+    rounded, _ = equations.layer_norm(exact(x), exact(ones), exact(zeros))
+    reference, bound = printed.layer_norm(x, ones, zeros, 1e-5), tolerance(rounded, np.float32)
+    assert_within(layer_norm(x), reference, bound)
+    mean = x.mean(-1, keepdims=True)
+    variance = (x * x).mean(-1, keepdims=True) - mean * mean
+    assert variance.min() < 0
+    with pytest.raises(AssertionError, match="beyond the bound"):
+        assert_within((x - mean) / np.sqrt(np.abs(variance) + np.float32(1e-5)), reference, bound)
+
+
+@given(st.floats(-(2.0**100), 2.0**100, width=32), st.integers(1, 60), real_dtypes, st.sampled_from([0.0, 1e-5]))
+def test_constant_row_gives_the_shift_to_the_bit(value, features, dtype, eps):
+    gain, shift = normal(0, (2, features), dtype)
+    y, pullback = ad.vjp(lambda *a: layer_norm(*a, eps=eps), np.full((2, features), value, dtype), gain, shift)
+    np.testing.assert_array_equal(y, np.broadcast_to(shift, y.shape))
+    bars = pullback(normal(1, y.shape, dtype))
+    assert all(np.isfinite(bar).all() for bar in bars)
+    np.testing.assert_array_equal(bars[1], 0)
+    if eps == 0:
+        np.testing.assert_array_equal(bars[0], 0)
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-5])
+def test_row_of_zeros_in_rms_norm(eps):
+    y, pullback = ad.vjp(lambda x: rms_norm(x, eps=eps), np.zeros((1, 3)))
+    np.testing.assert_array_equal(y, 0)
+    slope = 0 if eps == 0 else 1 / np.sqrt(np.longdouble(eps))
+    assert_within(pullback(np.ones((1, 3)))[0], np.full((1, 3), slope), 4 * unit_roundoff(np.float64) * slope)
+
+
+@both
+def test_jvp_on_a_row_without_deviation_is_the_gradient_there(name):
+    _, forward = ad.jvp(lambda x: BOTH[name](x, eps=0.0), (np.zeros((1, 3)),), (normal(0, (1, 3)),))
+    np.testing.assert_array_equal(forward, 0)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e6])
+def test_one_feature_gives_the_shift_and_no_gradient_for_the_gain(size):
+    """x − μ is exactly 0; PyTorch's gradient for the gain was once 7.2 at x = 10⁶."""
+    x = np.full((4, 1), size, np.float32)
+    y, pullback = ad.vjp(layer_norm, x, np.float32([2.0]), np.float32([0.25]))
+    np.testing.assert_array_equal(y, 0.25)
+    x_bar, gain_bar, shift_bar = pullback(np.ones_like(y))
+    np.testing.assert_array_equal(x_bar, 0)
+    assert gain_bar == 0
+    assert shift_bar == 4
+
+
+@both
+@given(st.sampled_from([np.float32, np.float64]), st.integers(-120, 120), seeds)
+def test_scale_does_not_matter_without_epsilon(name, dtype, exponent, seed):
+    """x times a power of two gives the same bits, and x̄ divided by it; also where squares over- or underflow."""
+    x, bar = normal(seed, (2, 5), dtype), normal(seed + 1, (2, 5), dtype)
+    factor = np.ldexp(dtype(1), exponent * (1 if dtype == np.float32 else 8))
+    y, pullback = ad.vjp(lambda x: BOTH[name](x, eps=0.0), x)
+    scaled, scaled_pullback = ad.vjp(lambda x: BOTH[name](x, eps=0.0), x * factor)
+    assert_same_bits(scaled, y)
+    gradient = pullback(bar)[0]
+    if np.abs(exponent) < 100:
+        assert_same_bits(scaled_pullback(bar)[0] * factor, gradient)
+
+
+@both
+@pytest.mark.parametrize("dtype", REAL)
+def test_rows_of_any_size_side_by_side(name, dtype):
+    """Rows whose squares overflow, or vanish beside ε or without it: all right, whatever ε is.
+
+    The reference is taken in numbers of ordinary size: x/s with ε/s² has the same x̂, s a power of two.
+    """
+    info = np.finfo(dtype)
+    sizes = np.array([info.max / 8, info.max ** dtype(0.6), 1, info.tiny ** dtype(0.6), info.tiny * 64], dtype)
+    sizes = np.exp2(np.round(np.log2(sizes)))
+    row = np.array([1, -2, 3, 0.5], dtype)
+    rest = [np.ones(4, dtype), np.zeros(4, dtype)][: 2 if name == "layer_norm" else 1]
+    for eps in (1e-5, float(info.tiny), 0.0):
+        y = BOTH[name](sizes[:, None] * row, *rest, eps=eps)
+        for result, size in zip(y, sizes.astype(np.longdouble), strict=True):
+            if size > np.sqrt(np.longdouble(eps)):
+                size, relative = 1, eps / size / size
+            else:  # x̂ = x/√ε · (1 + …)
+                relative = np.longdouble(eps)
+            arrays = [(row * size)[None], *rest]
+            rounded, _ = getattr(equations, name)(*map(exact, arrays), eps=relative)
+            assert_within(result, getattr(printed, name)(*arrays, relative)[0], tolerance(rounded, dtype)[0])
+
+
+@both
+@given(seeds)
+def test_a_row_does_not_depend_on_its_companions(name, seed):
+    """Also when one of them has a large mean, is constant or infinite."""
+    x = normal(seed, (3, 6), np.float32)
+    companions = np.float32([[1e4], [1e30], [0]]) + np.float32([[1], [1e29], [0]]) * normal(
+        seed + 1, (3, 6), np.float32
+    )
+    together = BOTH[name](np.concatenate([companions, x]))
+    assert_same_bits(together[3:], BOTH[name](x))
+    for row in range(3):
+        assert_same_bits(BOTH[name](x[row]), together[3 + row])
+
+
+@given(st.integers(-8, 8), seeds)
+def test_shift_that_rounds_nothing_moves_only_within_the_bound(exponent, seed):
+    x = np.random.default_rng(seed).integers(-(2**20), 2**20, (3, 6)) * 2.0**-18
+    shifted = x + 2.0**exponent * np.array([[1.0], [-3.0], [0.5]])
+    ones, zeros = exact(np.ones(6)), exact(np.zeros(6))
+    bound = sum(tolerance(equations.layer_norm(exact(a), ones, zeros)[0], np.float64) for a in (x, shifted))
+    assert_within(layer_norm(shifted), layer_norm(x), bound)
+
+
+@both
+@given(seeds)
+def test_permuting_features_permutes_the_result(name, seed):
+    arrays = [normal(seed, (3, 7)), *parameters(name, 7, np.float64, seed + 1)]
+    order = np.random.default_rng(seed).permutation(7)
+    rounded, _ = getattr(equations, name)(*map(exact, arrays))
+    moved = BOTH[name](*(a[..., order] for a in arrays))
+    assert_within(moved, BOTH[name](*arrays)[..., order], 2 * tolerance(rounded, np.float64)[..., order])
+
+
+@both
+def test_blocks_and_threads_change_no_bit(name):
+    x = normal(4, (3 * BLOCK // 48 + 5, 48), np.float32)
+    results = []
+    threads = ad.get_threads()
+    try:
+        for count in (1, 2, 3):
+            ad.set_threads(count)
+            y, pullback = ad.vjp(BOTH[name], x, *parameters(name, 48, np.float32, 5))
+            results.append((y, *pullback(x)))
+    finally:
+        ad.set_threads(threads)
+    for other in results[1:]:
+        for a, b in zip(other, results[0], strict=True):
+            assert_same_bits(a, b)
+    assert_same_bits(BOTH[name](x[-2:], *parameters(name, 48, np.float32, 5)), results[0][0][-2:])
+
+
+@both
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0, 3)])
+def test_no_rows(name, shape):
+    y, pullback = ad.vjp(BOTH[name], np.zeros(shape), np.ones(3))
+    x_bar, gain_bar = pullback(y)
+    assert y.shape == x_bar.shape == shape
+    np.testing.assert_array_equal(gain_bar, np.zeros(3))
+
+
+@both
+def test_whole_numbers_lists_and_constants(name):
+    function = BOTH[name]
+    expected = function(np.array([[1.0, 2.0, 4.0]]), np.array([2.0, 2.0, 2.0]))
+    assert_same_bits(function([[1, 2, 4]], [2, 2, 2]), expected)
+    assert_same_bits(function(np.array([[1, 2, 4]]), gain=2), expected)
+    x = ad.Tensor(np.ones((2, 3), np.float32), requires_grad=True)
+    y = function(x, gain=1.5)
+    y.backward(np.ones((2, 3), np.float32))
+    assert y.dtype == x.grad.dtype == np.float32
+
+
+# ---- modules
+
+
+def test_layer_norm_module_with_and_without_parameters():
+    x = normal(0, (2, 3, 4))
+    module = LayerNorm(4)
+    assert {name: p.shape for name, p in module.named_parameters()} == {"gain": (4,), "shift": (4,)}
+    assert_same_bits(module(x).numpy(), layer_norm(x, np.ones(4), np.zeros(4)))
+    printed_form = LayerNorm(4, eps=0.0, affine=False)
+    assert printed_form.parameters() == []
+    assert_same_bits(printed_form(x), layer_norm(x, eps=0.0))
+    module.gain.data[:], module.shift.data[:] = normal(1, (2, 4))
+    assert_same_bits(module(x).numpy(), layer_norm(x, module.gain.data, module.shift.data))
+
+
+def test_rms_norm_module():
+    x, module = normal(0, (2, 4)), RMSNorm(4, eps=1e-3)
+    module.gain.data[:] = [1, 2, 3, 4]
+    assert [name for name, _ in module.named_parameters()] == ["gain"]
+    assert_same_bits(module(x).numpy(), rms_norm(x, np.arange(1.0, 5), eps=1e-3))
+    y = module(ad.Tensor(x, requires_grad=True))
+    y.backward(np.ones((2, 4)))
+    assert module.gain.grad.shape == (4,)
+
+
+# ---- others, and errors
+
+
+@pytest.mark.parametrize("axes", [1, 2])
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+def test_matches_torch(name, axes):
+    torch = pytest.importorskip("torch")
+    x, bar = normal(5, (6, 3, 4)), normal(6, (6, 3, 4))
+    shape = (3, 4)[-axes:]
+    arrays = [x, *(normal(k, shape) for k in range(2 if name == "layer_norm" else 1))]
+    leaves = [torch.tensor(a, requires_grad=True) for a in arrays]
+    result = getattr(torch.nn.functional, name)(leaves[0], shape, *leaves[1:], eps=1e-5)
+    result.backward(torch.tensor(bar))
+    y, pullback = ad.vjp(lambda *a: BOTH[name](*a, axis=tuple(range(-axes, 0))), *arrays)
+    flat = [x.reshape(-1, int(np.prod(shape))), *(a.reshape(-1) for a in arrays[1:])]
+    rounded, rounded_pullback = getattr(equations, name)(*map(exact, flat))
+    assert_within(
+        y.reshape(flat[0].shape), result.detach().numpy().reshape(flat[0].shape), 2 * tolerance(rounded, float)
+    )
+    bars = rounded_pullback(exact(bar.reshape(flat[0].shape)))
+    for ours, theirs, bound in zip(pullback(bar), leaves, bars, strict=True):
+        assert_within(ours.reshape(bound.shape), theirs.grad.numpy().reshape(bound.shape), 2 * tolerance(bound, float))
+
+
+@both
+@pytest.mark.parametrize(
+    ("x", "options", "error", "message"),
+    [
+        (np.ones((2, 0)), {}, ValueError, r"x has no features along the normalised axis; it must not be empty"),
+        (np.ones((2, 3)), {"eps": -1e-5}, ValueError, r"eps is -1e-05; it must be 0 or positive"),
+        (np.ones((2, 3)), {"eps": np.nan}, ValueError, r"eps is nan; it must be 0 or positive"),
+        (np.ones((2, 3)), {"axis": 2}, ValueError, r"axis 2 is out of range for an array with 2 axes"),
+        (np.ones((2, 3)), {"axis": (0, -2)}, ValueError, r"axis \(0, -2\) names an axis twice"),
+        (np.ones((2, 3)), {"gain": np.ones(2)}, ValueError,
+         r"gain has shape \(2,\), x has 3 features to normalise; pass one number for each, in the shape of .*"),
+        (np.ones((2, 3)), {"gain": np.ones((1, 3))}, ValueError, r"gain has shape \(1, 3\), x has 3 features .*"),
+        (np.ones((2, 3)), {"gain": np.ones(3), "axis": (0, 1)}, ValueError, r"gain has shape \(3,\), x has 6 .*"),
+        (np.array(1.0), {}, ValueError, r"axis -1 is out of range for an array with 0 axes"),
+    ],
+)  # fmt: skip
+def test_errors(name, x, options, error, message):
+    with pytest.raises(error, match=rf"^{name}: {message}$"):
+        BOTH[name](x, **options)
+
+
+def test_wrong_shift():
+    with pytest.raises(ValueError, match=r"^layer_norm: shift has shape \(4,\), x has 3 features to normalise; "):
+        layer_norm(np.ones((2, 3)), np.ones(3), np.ones(4))

@@ -1,0 +1,185 @@
+"""Linear and MLP: the affine map of every row, how it begins, and a chain of them with an activation in between."""
+
+import functools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.layers.activations import gelu, relu
+from refnp.layers.linear import MLP, Linear
+from refnp.verify.equations import activations as activation_equations
+from refnp.verify.equations import linear as equations
+from refnp.verify.rounding import exact, tolerance
+from tests.helpers import (
+    COMPLEX,
+    REAL,
+    assert_same_bits,
+    assert_within,
+    check,
+    laid_out,
+    layouts,
+    normal,
+    real_dtypes,
+    scales,
+    seeds,
+    shapes,
+)
+from tests.layers.judges import assert_as_derived
+from tests.transcriptions import rows as printed
+
+
+def generator(seed=0):
+    return np.random.default_rng(seed)
+
+
+def with_parameters(module):
+    """The module as a function (x, parameters) → y."""
+    return lambda x, parameters: module.bind(parameters)(x)
+
+
+@given(
+    shapes(axes=(1, 3)).filter(lambda shape: shape[-1]),
+    st.integers(1, 5),
+    st.booleans(),
+    real_dtypes,
+    scales,
+    layouts,
+    seeds,
+)
+def test_linear_is_its_equation(shape, outputs, biased, dtype, scale, layout, seed):
+    x = laid_out(normal(seed, shape, dtype, scale), layout)
+    weight = laid_out(normal(seed + 1, (shape[-1], outputs), dtype), layout)
+    arrays = [x, weight, *([normal(seed + 2, outputs, dtype)] if biased else [])]
+    y, rounded = assert_as_derived(ad.linear, equations.linear, arrays)
+    assert_within(y, printed.linear(*arrays), tolerance(rounded, dtype))
+
+
+@pytest.mark.parametrize(("shape", "outputs"), [((2, 0), 3), ((0,), 2), ((4, 3), 0), ((0, 3), 2), ((2, 0, 3), 0)])
+def test_linear_of_nothing_is_the_bias(shape, outputs):
+    y, pullback = ad.vjp(ad.linear, np.ones(shape), np.ones((shape[-1], outputs)), np.arange(outputs, dtype=float))
+    np.testing.assert_array_equal(y, np.broadcast_to(np.arange(outputs) + shape[-1], (*shape[:-1], outputs)))
+    x_bar, weight_bar, bias_bar = pullback(y)
+    assert (x_bar.shape, weight_bar.shape, bias_bar.shape) == (shape, (shape[-1], outputs), (outputs,))
+    np.testing.assert_array_equal(bias_bar, y.reshape(int(np.prod(shape[:-1])), outputs).sum(0))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_linear_module_computes_linear(bias):
+    module, x = Linear(3, 2, bias=bias, rng=generator()), normal(0, (4, 5, 3))
+    assert [name for name, _ in module.named_parameters()] == (["weight", "bias"] if bias else ["weight"])
+    assert module.weight.shape == (3, 2)
+    expected = ad.linear(x, module.weight.data, module.bias.data if bias else None)
+    assert_same_bits(module(x).numpy(), expected)
+    assert_same_bits(module(x[0, 0]).numpy(), ad.linear(x[0, 0], *(p.data for p in module.parameters())))
+
+
+@pytest.mark.parametrize("dtype", REAL)
+def test_derivatives_of_linear(dtype):
+    module = Linear(3, 2, rng=generator()).astype(dtype)
+    check(with_parameters(module), (normal(0, (4, 3), dtype), module.state_dict()))
+
+
+@pytest.mark.parametrize("dtype", [*REAL, *COMPLEX])
+def test_results_and_gradients_keep_the_dtype(dtype):
+    module = MLP([3, 4, 2], rng=generator()).astype(dtype)
+    y = module(normal(0, (5, 3), dtype))
+    y.backward(np.ones((5, 2), dtype))
+    assert y.dtype == dtype
+    assert {p.grad.dtype for p in module.parameters()} == {np.dtype(dtype)}
+
+
+def test_parameters_begin_between_plus_and_minus_one_over_root_in_features():
+    """Uniform: no number outside, the largest close to the ends, and the mean square a third of the end's."""
+    module = Linear(400, 300, rng=generator(1))
+    for parameter in module.parameters():
+        assert np.abs(parameter.data).max() <= 400**-0.5
+        assert np.abs(parameter.data).max() > 0.98 * 400**-0.5
+    variance, sixteen_deviations = 400**-1 / 3, 16 * 400**-1 * np.sqrt(4 / 45 / module.weight.size)
+    assert abs((module.weight.data**2).mean() - variance) < sixteen_deviations
+
+
+def test_the_same_generator_gives_the_same_parameters():
+    a, b, other = (MLP([3, 4, 2], rng=generator(seed)).state_dict() for seed in (5, 5, 6))
+    for name in a:
+        assert_same_bits(a[name], b[name])
+        assert not np.array_equal(a[name], other[name])
+
+
+@pytest.mark.parametrize("sizes", [[3, 2], [3, 4, 2], (1, 1, 1, 1), [2, 5, 5, 5, 1]])
+@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize("name", ["relu", "gelu"])
+def test_mlp_is_its_equation(sizes, dtype, name):
+    """Linear maps with the activation between them, none after the last."""
+    activation, equation = {"relu": relu, "gelu": gelu}[name], getattr(activation_equations, name)
+    module = MLP(sizes, activation=activation, rng=generator()).astype(dtype)
+    x = normal(3, (6, sizes[0]), dtype)
+    state = module.state_dict()
+    rounded = exact(x)
+    by_hand = x
+    for i in range(len(sizes) - 1):
+        weight, bias = state[f"layers.{i}.weight"], state[f"layers.{i}.bias"]
+        if i:
+            rounded, by_hand = equation(rounded)[0], activation(by_hand)
+        rounded, by_hand = equations.linear(rounded, exact(weight), exact(bias))[0], ad.linear(by_hand, weight, bias)
+    y = module(x)
+    assert y.shape == (6, sizes[-1])
+    assert_within(y.numpy(), rounded.value, tolerance(rounded, dtype))
+    assert_same_bits(y.numpy(), by_hand)
+
+
+def test_derivatives_of_an_mlp():
+    module = MLP([3, 4, 2], activation=gelu, rng=generator())
+    for order in (1, 2):
+        check(with_parameters(module), (normal(0, (2, 3)), module.state_dict()), order=order)
+
+
+def test_one_map_has_no_activation():
+    module, x = MLP([2, 3], activation=relu, rng=generator()), normal(0, (20, 2))
+    assert (module(x).numpy() < 0).any()
+
+
+def test_linear_matches_torch_with_transposed_weights():
+    torch = pytest.importorskip("torch")
+    x, bar = normal(0, (4, 5, 3)), normal(1, (4, 5, 2))
+    module, theirs = Linear(3, 2, rng=generator()), torch.nn.Linear(3, 2, dtype=torch.float64)
+    with torch.no_grad():
+        theirs.weight.copy_(torch.tensor(module.weight.data.T))
+        theirs.bias.copy_(torch.tensor(module.bias.data))
+    leaf = torch.tensor(x, requires_grad=True)
+    result = theirs(leaf)
+    result.backward(torch.tensor(bar))
+    ours = ad.Tensor(x, requires_grad=True)
+    y = module(ours)
+    y.backward(bar)
+    rounded, pullback = equations.linear(exact(x), exact(module.weight.data), exact(module.bias.data))
+    pairs = [(ours.grad, leaf.grad), (module.weight.grad, theirs.weight.grad.T), (module.bias.grad, theirs.bias.grad)]
+    assert_within(y.numpy(), result.detach().numpy(), 2 * tolerance(rounded, np.float64))
+    for (gradient, other), bound in zip(pairs, pullback(exact(bar)), strict=True):
+        assert_within(gradient, other.numpy(), 2 * tolerance(bound, np.float64))
+
+
+@pytest.mark.parametrize("features", [(0, 3), (3, 0), (-1, 2)])
+def test_linear_needs_features(features):
+    with pytest.raises(ValueError, match=rf"^Linear: features \({features[0]}, {features[1]}\) must be positive$"):
+        Linear(*features, rng=generator())
+
+
+@pytest.mark.parametrize("sizes", [[], [3], (4,)])
+def test_mlp_needs_two_sizes(sizes):
+    message = r"^MLP: sizes \(.*\) must name at least the features in and out$"
+    with pytest.raises(ValueError, match=message):
+        MLP(sizes, rng=generator())
+
+
+def test_generator_is_asked_for():
+    for make in (functools.partial(Linear, 2, 3), functools.partial(MLP, [2, 3])):
+        with pytest.raises(TypeError, match="rng"):
+            make()
+
+
+def test_rows_of_another_width():
+    with pytest.raises(ValueError, match=r"^linear: x of shape \(2, 4\) needs 3 features last, as weight has rows$"):
+        Linear(3, 2, rng=generator())(np.ones((2, 4)))
