@@ -7,9 +7,9 @@ and is a gradient that somebody claims for it its derivative (digits of agreemen
 The inputs are ordinary rows and rows with a mean of 30.
 """
 
-import gradcheck
 import numpy as np
 
+import gradcheck
 from refnp.autograd import vjp
 from refnp.layers import layer_norm
 from refnp.verify.equations.rows import layer_norm as equation

@@ -33,6 +33,7 @@ no such function, or was recorded on other inputs). In --json, a number that is 
 
 
 def parser() -> argparse.ArgumentParser:
+    """The command line: `verify` and its options."""
     top = argparse.ArgumentParser(
         prog="refnp", description="A NumPy-only reference for Transformers and Neural Processes."
     )

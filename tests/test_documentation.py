@@ -33,15 +33,18 @@ def test_links_lead_somewhere(page):
 
 def test_the_plan_of_the_house_names_every_page():
     plan = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`?([\w/]+\.py)`?", plan))
+    named = set(re.findall(r"`([\w/]+\.py)`", plan))
+    folders = tuple(re.findall(r"`([\w/]+/)`", plan))  # a folder that is named stands for its pages
     pages = {
-        path.relative_to(ROOT / top).as_posix()
+        path.relative_to(ROOT).as_posix()
         for top in ("refnp", "gradcheck", "benchmarks")
         for path in (ROOT / top).rglob("*.py")
         if path.name not in ("__init__.py", "__main__.py")
     }
-    assert pages - named == set(), "pages that docs/architecture.md does not name"
-    assert named - pages - {"__main__.py"} == set(), "pages that are named but do not exist"
+    missing = {page for page in pages - named if not page.startswith(tuple(f for f in folders if f.count("/") > 1))}
+    assert missing == set(), "pages that docs/architecture.md does not name"
+    assert named - pages == set(), "pages that are named but do not exist"
+
 
 
 def test_ci_runs_the_commands_of_the_readme():

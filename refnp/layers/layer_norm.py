@@ -20,7 +20,7 @@ from refnp.layers.module import Module
 @primitive
 @rowwise
 def layer_norm(x, gain=1.0, shift=0.0, *, eps=1e-5, out=None):
-    """Normalise x over `axis` (an int or several, the last by default), then scale by `gain` and move by `shift`.
+    """y = γ (x − μ)/√(σ² + ε) + β over `axis` (an int or several, the last by default), γ the `gain`, β the `shift`.
 
     Shapes: x (..., D), gain and shift (D,) or scalars → y (..., D); over several axes, gain and shift have their shape.
     The variance is the population's, taken from the centred values (E[x²] − E[x]² would cancel).
@@ -51,9 +51,7 @@ def layer_norm(x, gain=1.0, shift=0.0, *, eps=1e-5, out=None):
 @primitive
 @rowwise
 def rms_norm(x, gain=1.0, *, eps=1e-5, out=None):
-    """Divide x by its root mean square over `axis` (the last by default), then scale by `gain`.
-
-        yᵢ = γᵢ x̂ᵢ,   x̂ᵢ = xᵢ / s,   s = √((1/D) Σᵢ xᵢ² + ε)
+    """y = γ x/s with s = √((1/D) Σᵢ xᵢ² + ε) over `axis` (the last by default), γ the `gain`; x̂ = x/s.
 
     Shapes: x (..., D), gain (D,) or scalar → y (..., D).
     A row of zeros gives 0, with ε = 0 too (and gradient 0).   Raises ValueError as layer_norm does.

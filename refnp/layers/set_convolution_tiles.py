@@ -180,6 +180,7 @@ def total(parts: list[RunSum], shape: tuple[int, ...], dtype: Any) -> np.ndarray
 
 
 def shifted(part: slice, start: int) -> slice:
+    """The same elements, counted from `start` instead of from 0."""
     return slice(part.start - start, part.stop - start)
 
 

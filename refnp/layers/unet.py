@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from refnp.autograd import concatenate
+from refnp.autograd.primitive import raw
 from refnp.layers.activations import relu
 from refnp.layers.convolution import Convolution, ConvolutionTranspose
 from refnp.layers.convolution_checks import per_axis
@@ -104,12 +105,8 @@ class UNet(Module):
             )
         if upsampling not in ("transposed", "nearest"):
             raise ValueError(f"UNet: upsampling {upsampling!r} is unknown; use 'transposed' or 'nearest'")
-        self.channels_in, self.dimensions, self.upsampling, self.activation = (
-            channels_in,
-            dimensions,
-            upsampling,
-            activation,
-        )
+        self.channels_in, self.dimensions = channels_in, dimensions
+        self.upsampling, self.activation = upsampling, activation
         self.kernels = per_axis("UNet", "kernel", _listed(kernel), len(down))
         self.strides = per_axis("UNet", "stride", _listed(stride), len(down))
         for k, s in zip(self.kernels, self.strides, strict=True):
@@ -126,10 +123,12 @@ class UNet(Module):
         for (skip, _, k, s), o in zip(reversed(steps), up, strict=True):
             self.up.append(self._step_up(channels, o, k, s, rng))
             channels = o + skip
-        self.last = (
-            None if channels_out is None else Convolution(channels, channels_out, 1, dimensions=dimensions, rng=rng)
-        )
-        self.channels_out = channels if channels_out is None else channels_out
+        self.last, self.channels_out = None, channels
+        if channels_out is not None:
+            self.last, self.channels_out = (
+                Convolution(channels, channels_out, 1, dimensions=dimensions, rng=rng),
+                channels_out,
+            )
 
     def _step_up(self, channels_in: int, channels_out: int, k: int, s: int, rng: np.random.Generator) -> Module:
         if self.upsampling == "nearest":
@@ -165,7 +164,7 @@ class UNet(Module):
         return min(first, place), max(last, place)
 
     def __call__(self, x):
-        self._check_input(x.shape)
+        self._check_input(np.shape(raw(x)))
         skips = []
         for step in self.down:
             skips.append(x)

@@ -76,14 +76,14 @@ def correlate(x: np.ndarray, weight: np.ndarray, axes: Axes, bias: np.ndarray | 
     matrix = weight.reshape(groups, outs, math.prod(weight.shape[2:]))  # (G, O, C·k)
     positions = [axis.positions for axis in axes]
     y = np.empty((len(x), groups, outs, math.prod(positions)), np.result_type(x, weight))
-    pieces = cut(len(x), groups * matrix.shape[2] * x.itemsize, axes)
+    pieces = cut(len(x), groups * max(outs, matrix.shape[2]) * x.itemsize, axes)
 
     def work(i: int) -> None:
         samples, rows, places = pieces[i]
         room = y[samples, :, :, places]  # (b, G, O, P)
-        np.matmul(matrix, columns(x[samples], axes, rows), out=room)
-        if bias is not None:
-            room += bias[..., None]
+        product = np.matmul(matrix, columns(x[samples], axes, rows))  # (G, O, b·P)
+        product = product.reshape(groups, outs, len(room), room.shape[3]).transpose(2, 0, 1, 3)  # (b, G, O, P)
+        np.add(product, 0 if bias is None else bias[..., None], out=room)
 
     run_all(work, len(pieces))
     return y.reshape(len(x), groups, outs, *positions)
@@ -114,36 +114,37 @@ def correlate_pair(x: np.ndarray, y: np.ndarray, axes: Axes) -> np.ndarray:
     groups, ins, outs = *x.shape[1:3], y.shape[2]
     height = ins * math.prod(axis.kernel for axis in axes)
     y = y.reshape(*y.shape[:3], math.prod(axis.positions for axis in axes))
-    pieces = cut(len(x), groups * height * x.itemsize, axes)
+    pieces = cut(len(x), groups * max(outs, height) * x.itemsize, axes)
     runs = [pieces[i::8] for i in range(min(8, len(pieces)))]  # eight sums, whatever the number of threads
-    dtype = np.result_type(x, y)
-    sums = np.zeros((len(runs), groups, outs, height), dtype)
+    sums = np.zeros((len(runs), groups, outs, height), np.result_type(x, y))
 
     def work(i: int) -> None:
         for samples, rows, places in runs[i]:
-            unfolded = columns(x[samples], axes, rows)  # (b, G, C·k, P)
-            sums[i] += np.matmul(y[samples, :, :, places], unfolded.swapaxes(-1, -2)).sum(0)
+            unfolded = columns(x[samples], axes, rows)  # (G, C·k, b·P)
+            across = y[samples, :, :, places].transpose(1, 2, 0, 3).reshape(groups, outs, -1)  # (G, O, b·P)
+            sums[i] += np.matmul(across, unfolded.swapaxes(1, 2))
 
     run_all(work, len(runs))
     return sums.sum(0).reshape(groups, outs, ins, *(axis.kernel for axis in axes))
 
 
 def columns(x: np.ndarray, axes: Axes, rows: slice) -> np.ndarray:
-    """The windows at `rows` of the first axis and everywhere on the others, each a column: (b, G, C·k, P).
+    """The windows at `rows` of the first axis and everywhere on the others, each a column: (G, C·k, b·P).
 
     The windows are a view, in which neighbours share their numbers; laying them out in a matrix makes the copy.
     """
-    counts = (rows.stop - rows.start, *(axis.positions for axis in axes[1:]))
     kernel = tuple(axis.kernel for axis in axes)
-    starts = (rows.start * axes[0].stride - axes[0].before, *(-axis.before for axis in axes[1:]))
+    counts = (rows.stop - rows.start, *(axis.positions for axis in axes[1:]))
+    size = x.shape[1], x.shape[2] * math.prod(kernel), len(x) * math.prod(counts)
     if 0 in kernel:
-        return np.empty((*x.shape[:2], 0, math.prod(counts)), x.dtype)
+        return np.empty(size, x.dtype)
+    starts = (rows.start * axes[0].stride - axes[0].before, *(-axis.before for axis in axes[1:]))
     x = read(x, starts, tuple(axis.span(n) for axis, n in zip(axes, counts, strict=True)))
-    steps = x.strides[3:]
-    by_tap = tuple(step * axis.dilation for step, axis in zip(steps, axes, strict=True))
-    by_window = tuple(step * axis.stride for step, axis in zip(steps, axes, strict=True))
-    windows = as_strided(x, x.shape[:3] + kernel + counts, x.strides[:3] + by_tap + by_window)
-    return windows.reshape(*x.shape[:2], x.shape[2] * math.prod(kernel), math.prod(counts))
+    sample, group, channel, *steps = x.strides
+    by_tap = (step * axis.dilation for step, axis in zip(steps, axes, strict=True))
+    by_window = (step * axis.stride for step, axis in zip(steps, axes, strict=True))
+    shape = (*x.shape[1:3], *kernel, len(x), *counts)
+    return as_strided(x, shape, (group, channel, *by_tap, sample, *by_window)).reshape(size)
 
 
 def read(x: np.ndarray, starts: tuple[int, ...], lengths: tuple[int, ...], fill: float = 0.0) -> np.ndarray:

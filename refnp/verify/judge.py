@@ -87,6 +87,7 @@ def rows_of(
 
 
 def find_known(case: Case, framework: str, dtype: str, quantity: str) -> Known | None:
+    """The first known defect that explains this quantity, or None."""
     return next((k for k in case.known if k.covers(framework, dtype, quantity)), None)
 
 

@@ -91,6 +91,12 @@ LOGSUMEXP_VJP = Known(
     "logsumexp's gradient exp(x − y) takes y rounded: |y| u of relative error",
     X,
 )
+NORMAL_KL = Known(
+    TORCH,
+    "kl_divergence of normals: r^2 - 1 - log r^2",
+    "kl_divergence of normals forms r² − 1 with r = σ_p/σ_q rounded: it cancels where σ_p and σ_q nearly agree",
+    ("output", "gradient of std_p", "gradient of std_q"),
+)
 CATEGORICAL_LOGITS = Known(
     TORCH,
     "Categorical: logits - logsumexp",

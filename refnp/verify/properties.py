@@ -136,6 +136,7 @@ def set_convolution_under_any_shift(rng, dtype, u):
 
 
 def properties() -> list[Property]:
+    """All properties."""
     return [
         Property("softmax/rows sum to 1", rows_sum_to_one),
         Property("attention/weights sum to 1", attention_weights_sum_to_one),

@@ -48,6 +48,7 @@ def line(piece: Piece, rows: list[Row]) -> str:
 
 
 def ratio_of(row: Row) -> float:
+    """Error over bound, to find the worst; −1 where there was nothing to compare."""
     return -1.0 if math.isnan(row.error_over_bound) else row.error_over_bound
 
 
@@ -70,6 +71,7 @@ def by_layer(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def layer_of(row: Row) -> str:
+    """The layer a row belongs to."""
     return row.case.partition("/")[0] if row.section == "frameworks" else row.section
 
 

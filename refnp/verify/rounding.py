@@ -179,23 +179,28 @@ def function(value: np.ndarray, slope: np.ndarray, x: Rounded) -> Rounded:
 
 
 def exp(x: Rounded) -> Rounded:
+    """eˣ: e_z = z e_x + 8z."""
     z = np.exp(x.value)
     return function(z, z, Rounded(x.value, np.where(z == 0, 0, x.error)))
 
 
 def expm1(x: Rounded) -> Rounded:
+    """eˣ − 1."""
     return function(np.expm1(x.value), np.exp(x.value), x)
 
 
 def log(x: Rounded) -> Rounded:
+    """log x: e_z = e_x/x + 8|z|."""
     return function(np.log(x.value), 1 / x.value, x)
 
 
 def log1p(x: Rounded) -> Rounded:
+    """log(1 + x)."""
     return function(np.log1p(x.value), 1 / (1 + x.value), x)
 
 
 def tanh(x: Rounded) -> Rounded:
+    """tanh x."""
     z = np.tanh(x.value)
     return function(z, 1 - z * z, x)
 
@@ -207,8 +212,10 @@ def sqrt(x: Rounded) -> Rounded:
 
 
 def erf(x: Rounded) -> Rounded:
+    """erf x."""
     return function(special.erf_of(x.value), special.TWO_OVER_SQRT_PI * special.gaussian_of(x.value), x)
 
 
 def erfc(x: Rounded) -> Rounded:
+    """erfc x."""
     return function(special.erfc_of(x.value), special.TWO_OVER_SQRT_PI * special.gaussian_of(x.value), x)

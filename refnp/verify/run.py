@@ -83,6 +83,7 @@ def pieces(others: list[Framework], only: str | None = None) -> list[Piece]:
 
 
 def matches(name: str, pattern: str) -> bool:
+    """Whether a name contains the pattern, or matches it where that has wildcards."""
     return pattern in name or fnmatch.fnmatchcase(name, pattern)
 
 
@@ -141,5 +142,6 @@ def reference_rows(problem: Problem, reference: Answer, version: str) -> list[Ro
 
 
 def all_rows(work: list[Piece]) -> Iterator[tuple[Piece, list[Row]]]:
+    """The rows of several pieces of work, one piece after the other."""
     for piece in work:
         yield piece, piece.rows()

@@ -35,6 +35,7 @@ AT_FAR_RIGHT = {
 
 
 def cases() -> list[Case]:
+    """All cases of this page."""
     found = [case for layer in LAYERS.values() for case in four_ranges(layer)]
     found += four_ranges(LAYERS["gelu"], approximate="tanh")
     x = {"x": uniform(31, low=-4, high=4)}

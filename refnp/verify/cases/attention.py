@@ -22,6 +22,7 @@ def causal_attention(query, key, value):
 
 
 def causal_equation(query, key, value):
+    """Attention under a lower triangular mask, top left."""
     return equations.attention(query, key, value, mask=np.tri(query.shape[-2], key.shape[-2], dtype=bool))
 
 
@@ -46,6 +47,7 @@ def tensors(*, batch=(), n=5, m=6, d=4, width=None, scale=1.0, shift=0.0) -> dic
 
 
 def cases() -> list[Case]:
+    """All cases of this page."""
     def case(variant, inputs, *, also=(), **options):
         return Case(ATTENTION, variant, inputs, options, also + IN_FLOAT32)
 

@@ -11,10 +11,12 @@ TRANSPOSED = Layer("convolution_transpose", convolution_transpose, equations.con
 
 
 def cases() -> list[Case]:
+    """All cases of this page."""
     return [*plain(), *transposed()]
 
 
 def plain() -> list[Case]:
+    """Convolutions: strides, dilations, groups, every padding, in one to three dimensions."""
     def case(variant, lengths, kernel, *, batch=2, ins=3, outs=4, groups=1, bias=True, shift=0.0, **options):
         inputs = {"x": normal(batch, ins, *lengths, shift=shift), "weight": normal(outs, ins // groups, *kernel)}
         if groups > 1:
@@ -53,6 +55,7 @@ def plain() -> list[Case]:
 
 
 def transposed() -> list[Case]:
+    """Transposed convolutions: strides, dilations, groups, output padding."""
     def case(variant, lengths, kernel, *, batch=2, ins=3, outs=4, groups=1, **options):
         inputs = {
             "x": normal(batch, ins, *lengths),

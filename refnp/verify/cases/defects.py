@@ -16,6 +16,7 @@ NEARLY_ONE = 37.42994775023705  # exp(−x) is 2⁻⁵⁴: half the distance fro
 
 
 def cases() -> list[Case]:
+    """All cases of this page."""
     nothing = np.full((2, 3), -np.inf)
     one_row = np.arange(4)[:, None] != np.full(4, 1)
     padding = np.array([[[True] * 4], [[False] * 4]])

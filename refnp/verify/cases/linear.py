@@ -22,6 +22,7 @@ EMBEDDING = Layer("embedding", lookup, equations.embedding)
 
 
 def cases() -> list[Case]:
+    """All cases of this page."""
     table = {"table": normal(7, 4)}
     return [
         Case(EMBEDDING, "ordinary", table, {"tokens": np.array([[3, 0, 6], [1, 2, 5]])}),

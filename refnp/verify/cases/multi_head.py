@@ -55,6 +55,7 @@ def encoder_inputs(*, n=4, features=6, hidden=8) -> dict:
 
 
 def cases() -> list[Case]:
+    """All cases of this page."""
     padded = key_padding(np.array([5, 2]), 5)
     return [
         Case(MULTI_HEAD, "two heads", inputs(), {"heads": 2}),

@@ -8,14 +8,17 @@ from refnp.verify.equations import pooling as equations
 
 
 def average_pool(x, *, size, **options):
+    """Means over windows."""
     return pooling.average_pool(x, size, **options)
 
 
 def max_pool(x, *, size, **options):
+    """Maxima over windows."""
     return pooling.max_pool(x, size, **options)
 
 
 def upsample(x, *, factor):
+    """Every number repeated."""
     return pooling.upsample(x, factor)
 
 
@@ -25,6 +28,7 @@ UPSAMPLE = Layer("upsample", upsample, equations.upsample)
 
 
 def cases() -> list[Case]:
+    """All cases of this page."""
     found = []
     for layer in (AVERAGE, MAXIMUM):
         found += [

@@ -21,6 +21,7 @@ HALF_HIDDEN = np.where(np.arange(24).reshape(4, 6) % 5 < 2, -np.inf, np.linspace
 
 
 def cases() -> list[Case]:
+    """All cases of this page."""
     return [*softmax_cases(), *layer_norm_cases(), *rms_norm_cases()]
 
 
@@ -32,6 +33,7 @@ FAR_OFF = {"logsumexp": (known.LOGSUMEXP_VJP,)}  # rows with a large mean
 
 
 def softmax_cases() -> list[Case]:
+    """Softmax, its logarithm and logsumexp: large logits, large means, −∞, rows of one."""
     found = []
     for layer in (SOFTMAX, LOG_SOFTMAX, LOGSUMEXP):
         dominated, far_off = DOMINATED.get(layer.name, ()), FAR_OFF.get(layer.name, ())
@@ -51,6 +53,7 @@ def softmax_cases() -> list[Case]:
 
 
 def layer_norm_cases() -> list[Case]:
+    """LayerNorm: large means, constant rows, one feature, every ε."""
     def case(variant, x, features, *, known=(), **options):
         gain = normal(features, shift=1.0, scale=0.5)
         return Case(LAYER_NORM, variant, {"x": x, "gain": gain, "shift": normal(features)}, options, known)
@@ -74,6 +77,7 @@ def layer_norm_cases() -> list[Case]:
 
 
 def rms_norm_cases() -> list[Case]:
+    """RMSNorm: zeros, large and small numbers."""
     def case(variant, x, features, **options):
         return Case(
             RMS_NORM, variant, {"x": x, "gain": normal(features, shift=1.0, scale=0.5)}, {"eps": 1e-5} | options

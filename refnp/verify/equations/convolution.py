@@ -57,6 +57,7 @@ def scattered(x: Rounded, table: np.ndarray, length: int) -> Rounded:
 
 
 def per_axis(value, axes: int) -> tuple:
+    """One number for each axis."""
     return tuple(value) if isinstance(value, (tuple, list)) else (value,) * axes
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from refnp.verify import rounding
 from refnp.verify.equations.linear import sum_to
 from refnp.verify.equations.rows import log_softmax
-from refnp.verify.rounding import WIDE, constant, contract, exact, where
+from refnp.verify.rounding import WIDE, constant, exact, where
 
 HALF_LOG_TWO_PI = constant(np.log(8 * np.arctan(WIDE(1))) / 2)
 
@@ -61,35 +61,39 @@ def cross_entropy(
     class_weights=None,
     reduction="mean",
 ):
-    """ℓ = −Σ_c w_c q_c log p_c, x̄_i = ℓ̄ (Q p_i − w_i q_i) with Q = Σ_c w_c q_c; at the target Q p − w q =
-    w q (p − 1) + (Q − w q) p."""
-    classes = logits.shape[-1]
-    targets = np.asarray(targets)
-    counts = np.ones(targets.shape, bool) if ignore_index is None else targets != ignore_index
-    y = np.where(counts, targets, 0).reshape(-1)
-    rows = where(counts[..., None], logits, 0).reshape(y.size, classes)
-    weights = constant(np.ones(classes) if class_weights is None else class_weights)
-    each = (
-        constant(label_smoothing)
-        / {"uniform": classes, "off_target": classes - 1, "without_pad": classes - 2}[smoothing]
-    )
-    own = weights * (1 - constant(label_smoothing) + (each if smoothing == "uniform" else 0))  # (V,)
-    off = weights * each * (1.0 if smoothing != "without_pad" else np.arange(classes) != ignore_index)  # (V,)
-    others = contract("cv,v->c", 1 - np.eye(classes), off)  # (V,)
+    """ℓ = −Σ_c w_c q_c log p_c, q smoothed or not; x̄ by the pullback of log p.
 
-    log_p, _ = log_softmax(rows)
-    hit = np.arange(classes) == y[:, None]  # (R, V)
-    missed = where(hit | (off.value == 0), 0, log_p)
-    log_hit = where(hit, log_p, 0).sum(-1, depth=0)
-    terms = -(own[y] * where(own[y].value == 0, 0, log_hit) + contract("rv,v->r", missed, off))
-    divisor = where(counts.reshape(-1), weights[y], 0).sum()
-    value, spread = reduced(terms.moved(lambda a: a.reshape(targets.shape)), counts, reduction, divisor)
+    The mean divides by Σ w_target over the rows that count.
+    """
+    classes, counts = logits.shape[-1], np.asarray(targets != ignore_index)
+    targets = np.where(counts, targets, 0)
+    hit = targets[..., None] == np.arange(classes)  # (..., V)
+    own, off = shares(classes, label_smoothing, smoothing, ignore_index)
+    weights = None if class_weights is None else constant(class_weights)
+    if weights is not None:
+        own, off = own * weights, off * weights
+    q = where(hit, own, off)  # (..., V)   w q
+    log_p, log_p_pullback = log_softmax(where(counts[..., None], logits, 0))
+    parts = q * where(q.value == 0, 0, log_p)
+    terms = -(where(hit, parts, 0).sum(-1, depth=0) + where(hit, 0, parts).sum(-1))
+    divisor = None if weights is None else where(counts, weights[targets], 0).sum()
+    value, spread = reduced(terms, counts, reduction, divisor)
 
     def pullback(g):
-        p = rounding.exp(log_p)
-        at_hit = (own[y] * rounding.expm1(log_hit))[:, None] + others[y][:, None] * p
-        slope = where(hit, at_hit, (own + others)[y][:, None] * p - off)
-        bar = spread(g) + np.zeros(targets.shape)
-        return ((slope * bar.reshape(-1, 1)).moved(lambda a: a.reshape(logits.shape)),)
+        return log_p_pullback(-(q * spread(g)[..., None]))
 
     return value, pullback
+
+
+def shares(classes, epsilon, smoothing, padding):
+    """(V,) twice: the part q_c of every class if it is the target, and if it is not."""
+    if not epsilon:
+        return exact(np.ones(classes)), exact(np.zeros(classes))
+    epsilon = constant(epsilon)
+    if smoothing == "uniform":
+        each = epsilon / classes
+        return 1 - epsilon + each + np.zeros(classes), each + np.zeros(classes)
+    without_pad = smoothing == "without_pad"
+    each = epsilon / (classes - 2 if without_pad else classes - 1)
+    gets_none = (np.arange(classes) == padding) & without_pad
+    return 1 - epsilon + np.zeros(classes), where(gets_none, 0, each)

@@ -23,6 +23,7 @@ NAME = "JAX"
 
 
 def installed() -> bool:
+    """True if JAX can be imported."""
     return importlib.util.find_spec("jax") is not None
 
 
@@ -75,27 +76,34 @@ def special(name: str) -> Callable:
 
 
 def leaky_relu(x, *, slope=0.01):
+    """jax.nn.leaky_relu."""
     return nn("leaky_relu")(x, negative_slope=slope)
 
 
 def gelu(x, *, approximate="none"):
+    """jax.nn.gelu, told which form is meant: its default is the tanh form."""
     return nn("gelu")(x, approximate=approximate == "tanh")
 
 
 def layer_norm(x, gain, shift, *, eps=1e-5):
+    """jax.nn.standardize, with gain and shift applied as flax does."""
     return nn("standardize")(x, epsilon=eps) * gain + shift
 
 
 def linear(x, weight, bias=None):
+    """x @ weight + bias."""
     y = x @ weight
     return y if bias is None else y + bias
 
 
 def matmul(x, y):
+    """x @ y."""
     return x @ y
 
 
 def embedding(table, *, tokens, scaled=False):
+    """jax.numpy.take of rows."""
+
     import jax.numpy as jnp
 
     rows = jnp.take(table, np.asarray(tokens), axis=0)
@@ -116,6 +124,7 @@ def attention(query, key, value, bias=None, *, mask=None, similarity="scaled_dot
 
 
 def causal_attention(query, key, value):
+    """`attention` with is_causal."""
     return attention(query, key, value, is_causal=True)
 
 
@@ -152,6 +161,8 @@ def convolution_transpose(x, weight, bias=None, *, stride=1, dilation=1, groups=
 
 
 def average_pool(x, *, size, stride=None, padding=0):
+    """Sums over windows, divided by their size."""
+
     import jax
 
     total, count = window_reduction(x, 0.0, jax.lax.add, size, stride, padding)
@@ -159,6 +170,8 @@ def average_pool(x, *, size, stride=None, padding=0):
 
 
 def max_pool(x, *, size, stride=None, padding=0):
+    """Maxima over windows, with −∞ around."""
+
     import jax
 
     return window_reduction(x, -math.inf, jax.lax.max, size, stride, padding)[0]
@@ -176,14 +189,18 @@ def window_reduction(x, start, combine, size, stride, padding):
 
 
 def per_axis(value, axes: int) -> tuple:
+    """One number for each axis."""
     return tuple(value) if isinstance(value, (tuple, list)) else (value,) * axes
 
 
 def pairs_of(padding, axes: int) -> list[tuple[int, int]]:
+    """Padding as a pair (before, after) for each axis."""
     return [p if isinstance(p, tuple) else (p, p) for p in per_axis(padding, axes)]
 
 
 def normal_log_prob(y, mean, std):
+    """jax.scipy.stats.norm.logpdf."""
+
     import jax
 
     return jax.scipy.stats.norm.logpdf(y, mean, std)

@@ -18,6 +18,7 @@ NAME = "PyTorch"
 
 
 def installed() -> bool:
+    """True if PyTorch can be imported."""
     return importlib.util.find_spec("torch") is not None
 
 

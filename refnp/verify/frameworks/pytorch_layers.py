@@ -36,38 +36,48 @@ def special(name: str) -> Callable:
 
 
 def leaky_relu(x, *, slope=0.01):
+    """functional.leaky_relu."""
     return functional("leaky_relu")(x, negative_slope=slope)
 
 
 def softmax(x, *, axis=-1):
+    """Tensor.softmax."""
     return x.softmax(axis)
 
 
 def log_softmax(x, *, axis=-1):
+    """Tensor.log_softmax."""
     return x.log_softmax(axis)
 
 
 def logsumexp(x, *, axis=-1):
+    """Tensor.logsumexp."""
     return x.logsumexp(axis)
 
 
 def layer_norm(x, gain, shift, *, eps=1e-5):
+    """functional.layer_norm over the last axis."""
     return functional("layer_norm")(x, gain.shape, gain, shift, eps)
 
 
 def rms_norm(x, gain, *, eps):
+    """functional.rms_norm over the last axis."""
     return functional("rms_norm")(x, gain.shape, gain, eps)
 
 
 def linear(x, weight, bias=None):
+    """functional.linear, which wants the weight transposed."""
     return functional("linear")(x, weight.T, bias)
 
 
 def matmul(x, y):
+    """x @ y."""
     return x @ y
 
 
 def embedding(table, *, tokens, scaled=False):
+    """functional.embedding, times √D if scaled."""
+
     import torch
 
     rows = functional("embedding")(torch.tensor(tokens), table)
@@ -86,6 +96,7 @@ def attention(query, key, value, bias=None, *, mask=None, similarity="scaled_dot
 
 
 def causal_attention(query, key, value):
+    """scaled_dot_product_attention with is_causal, aligned top left."""
     return functional("scaled_dot_product_attention")(query, key, value, is_causal=True)
 
 
@@ -102,6 +113,8 @@ def in_projection(wq, bq, wk, bk, wv, bv, wo, bo) -> dict:
 
 
 def multi_head(query, key, value, *parameters, heads, mask=None, need_weights=False):
+    """nn.MultiheadAttention with refnp's parameters and its mask turned round."""
+
     import torch
 
     module = torch.nn.MultiheadAttention(query.shape[-1], heads, batch_first=True, dtype=query.dtype)
@@ -113,6 +126,7 @@ def multi_head(query, key, value, *parameters, heads, mask=None, need_weights=Fa
 
 
 def multi_head_with_weights(*tensors, **options):
+    """The same with need_weights=True, which takes another path."""
     return multi_head(*tensors, need_weights=True, **options)
 
 
@@ -144,22 +158,27 @@ def convolution(x, weight, bias=None, *, padding=0, padding_mode="zeros", **opti
 
 
 def convolution_transpose(x, weight, bias=None, **options):
+    """functional.conv_transpose1d, 2d or 3d."""
     return functional(f"conv_transpose{weight.ndim - 2}d")(x, weight, bias, **options)
 
 
 def average_pool(x, *, size, **options):
+    """functional.avg_pool1d, 2d or 3d."""
     return functional(f"avg_pool{x.ndim - 2}d")(x, size, **options)
 
 
 def max_pool(x, *, size, **options):
+    """functional.max_pool1d, 2d or 3d."""
     return functional(f"max_pool{x.ndim - 2}d")(x, size, **options)
 
 
 def upsample(x, *, factor):
+    """functional.interpolate, nearest."""
     return functional("interpolate")(x, scale_factor=factor, mode="nearest")
 
 
 def mse(prediction, target, *, reduction="mean"):
+    """functional.mse_loss."""
     return functional("mse_loss")(prediction, target, reduction=reduction)
 
 
@@ -169,6 +188,8 @@ def gaussian_nll(mean, std, y, *, reduction="mean"):
 
 
 def cross_entropy(logits, *, targets, ignore_index=None, class_weights=None, **options):
+    """functional.cross_entropy; -100 is its way to ignore nothing that occurs."""
+
     import torch
 
     weight = None if class_weights is None else torch.tensor(class_weights, dtype=logits.dtype)
@@ -177,24 +198,32 @@ def cross_entropy(logits, *, targets, ignore_index=None, class_weights=None, **o
 
 
 def normal_log_prob(y, mean, std):
+    """distributions.Normal.log_prob."""
+
     import torch
 
     return torch.distributions.Normal(mean, std).log_prob(y)
 
 
 def normal_kl(mean_p, std_p, mean_q, std_q):
+    """distributions.kl_divergence of two Normals."""
+
     from torch.distributions import Normal, kl_divergence
 
     return kl_divergence(Normal(mean_p, std_p), Normal(mean_q, std_q))
 
 
 def multivariate_normal_log_prob(y, mean, factor):
+    """distributions.MultivariateNormal.log_prob from a Cholesky factor."""
+
     import torch
 
     return torch.distributions.MultivariateNormal(mean, scale_tril=factor).log_prob(y)
 
 
 def categorical_kl(logits_p, logits_q):
+    """distributions.kl_divergence of two Categoricals."""
+
     from torch.distributions import Categorical, kl_divergence
 
     return kl_divergence(Categorical(logits=logits_p), Categorical(logits=logits_q))

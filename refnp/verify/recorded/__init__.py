@@ -54,6 +54,7 @@ class Recording:
 
 
 def key_of(problem: Problem) -> str:
+    """The name of a problem in a recording."""
     return f"{problem.case.name} in {problem.dtype}"
 
 
