@@ -157,14 +157,17 @@ def contract(subscripts: str, x: Any, y: Any, *, terms: int | None = None) -> Ro
     return Rounded(np.einsum(subscripts, x.value, y.value), error)
 
 
-def scatter(x: Rounded, places: np.ndarray, length: int) -> Rounded:
-    """y_k = Σ x_i over the i with places_i = k, along the first axis: adds up repeats, in any order."""
+def scatter(x: Rounded, places: np.ndarray, length: int, *, depth: int | None = None) -> Rounded:
+    """y_k = Σ x_i over the i with places_i = k, along the first axis: adds up repeats, in any order.
+
+    Or with no more than `depth` roundings on the way of any term: 0 if x counts those of the whole sum already.
+    """
     value, error, size = (np.zeros((length, *x.shape[1:]), WIDE) for _ in range(3))
     np.add.at(value, places, x.value)
     np.add.at(error, places, x.error)
     np.add.at(size, places, np.abs(x.value))
     repeats = np.bincount(places, minlength=length).reshape(-1, *[1] * (value.ndim - 1))
-    return Rounded(value, error + np.maximum(repeats - 1, 0) * size)
+    return Rounded(value, error + (np.maximum(repeats - 1, 0) if depth is None else depth) * size)
 
 
 def where(condition: Any, x: Any, y: Any) -> Rounded:

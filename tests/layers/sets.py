@@ -3,6 +3,8 @@
 import numpy as np
 from hypothesis import strategies as st
 
+from refnp.verify import bounds
+from refnp.verify.equations.set_convolution import set_convolution as equation
 from tests.helpers import normal
 
 lengths = st.one_of(st.integers(2, 6), st.integers(0, 6))
@@ -21,10 +23,10 @@ def scales_of(seed, count, dtype=np.float64, *, scale=1.0):
     return (np.random.default_rng([seed, 1]).uniform(0.4, 1.2, count) * scale).astype(dtype)
 
 
-def carried(y, mask=None, *, density=True):
-    """v = [1, y], 0 where masked: what the bounds are given."""
-    v = np.concatenate([np.ones_like(y[..., :1], shape=(*y.shape[:-1], int(density))), y], -1)
-    return v if mask is None else np.where(mask[..., None], v, 0)
+def within(x, points, y, length_scale, **options):
+    """The bound on the rounding error of a set convolution of these, in the dtype of x."""
+    (bound,) = bounds.of(equation, (x, points, y, length_scale), **options)
+    return bound
 
 
 def one(array):

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from refnp.autograd import pad, vjp
 from refnp.layers.convolution import Convolution, ConvolutionTranspose, convolution, convolution_transpose
-from refnp.verify import bounds_convolution as bounds
+from refnp.verify import bounds
+from refnp.verify.equations import convolution as equations
 from refnp.verify.operations.convolutions import operations
 from tests.helpers import (
     REAL,
@@ -21,7 +22,6 @@ from tests.helpers import (
     normal,
     scales,
     seeds,
-    unit_roundoff,
 )
 from tests.transcriptions import convolution as transcriptions
 
@@ -60,7 +60,7 @@ def literal(options):
     return {names.get(name, name): value for name, value in options.items()}
 
 
-def judge(function, transcription, bound, shapes, options, dtype, *, scale=1.0, layout="C", seed=0):
+def judge(function, transcription, equation, shapes, options, dtype, *, scale=1.0, layout="C", seed=0):
     """Value and gradients of a (transposed) convolution within the bound of index loops in longdouble."""
     x, weight = (laid_out(normal([seed, i], shape, dtype, scale), layout) for i, shape in enumerate(shapes))
     outs = len(weight) if function is convolution else options["groups"] * weight.shape[1]
@@ -69,25 +69,24 @@ def judge(function, transcription, bound, shapes, options, dtype, *, scale=1.0, 
     y_bar = laid_out(normal([seed, 3], y.shape, dtype), layout)
     computed = (y, *pullback(y_bar))
     exact = transcription(x, weight, bias, y_bar, **literal(options))
-    for value, right, limit in zip(
-        computed, exact, bound(x, weight, bias, y_bar, unit_roundoff(dtype), **options), strict=True
-    ):
+    limits = bounds.of(equation, (x, weight, bias), y_bar, **options)
+    for value, right, limit in zip(computed, exact, limits, strict=True):
         assert value.dtype == dtype
-        assert_within(value, right, 2 * limit)  # twice, for in longdouble the index loops round as well
+        assert_within(value, right, limit)
 
 
 @given(seeds, DIMENSIONS, MODES, st.sampled_from(REAL), scales, layouts)
 def test_convolution_is_its_equation(seed, dimensions, mode, dtype, scale, layout):
     *shapes, options = draw_convolution(seed, dimensions, mode)
-    judge(convolution, transcriptions.convolution, bounds.convolution, shapes, options, dtype,
+    judge(convolution, transcriptions.convolution, equations.convolution, shapes, options, dtype,
           scale=scale, layout=layout, seed=seed)  # fmt: skip
 
 
 @given(seeds, DIMENSIONS, st.sampled_from(REAL), scales, layouts)
 def test_transpose_is_its_equation(seed, dimensions, dtype, scale, layout):
     *shapes, options = draw_transpose(seed, dimensions)
-    judge(convolution_transpose, transcriptions.convolution_transpose, bounds.convolution_transpose, shapes, options,
-          dtype, scale=scale, layout=layout, seed=seed)  # fmt: skip
+    judge(convolution_transpose, transcriptions.convolution_transpose, equations.convolution_transpose, shapes,
+          options, dtype, scale=scale, layout=layout, seed=seed)  # fmt: skip
 
 
 def test_by_hand():
@@ -111,15 +110,15 @@ def test_as_pytorch(seed, dimensions):
     shape, weight_shape, options = draw_convolution(seed, dimensions)
     options["padding"] = tuple(max(w) for w in options["padding"])
     del options["padding_mode"]
-    against(torch, convolution, getattr(functional, "conv" + name), bounds.convolution, shape, weight_shape, options)
+    against(torch, convolution, getattr(functional, "conv" + name), equations.convolution, shape, weight_shape, options)
     *shapes, options = draw_transpose(seed, dimensions)
     options["padding"] = tuple(w[0] for w in options["padding"])
-    against(torch, convolution_transpose, getattr(functional, "conv_transpose" + name), bounds.convolution_transpose,
+    against(torch, convolution_transpose, getattr(functional, "conv_transpose" + name), equations.convolution_transpose,
             *shapes, options)  # fmt: skip
 
 
-def against(torch, function, peer, bound, shape, weight_shape, options):
-    """The two within twice the bound of each other in float64: each may be wrong by one."""
+def against(torch, function, peer, equation, shape, weight_shape, options):
+    """The two within the bound of each other in float64, which is twice what either may be wrong by."""
     x, weight = normal(1, (max(1, shape[0]), *shape[1:])), normal(2, weight_shape)
     bias = normal(3, (len(weight) if function is convolution else options["groups"] * weight.shape[1],))
     y, pullback = vjp(lambda *a: function(*a, **options), x, weight, bias)
@@ -127,9 +126,9 @@ def against(torch, function, peer, bound, shape, weight_shape, options):
     leaves = [torch.tensor(a, requires_grad=True) for a in (x, weight, bias)]
     theirs = peer(*leaves, **options)
     theirs.backward(torch.tensor(y_bar))
-    limits = bound(x, weight, bias, y_bar, unit_roundoff(np.float64), **options)
+    limits = bounds.of(equation, (x, weight, bias), y_bar, **options)
     for mine, other, limit in zip((y, *pullback(y_bar)), (theirs, *(a.grad for a in leaves)), limits, strict=True):
-        assert_within(mine, other.detach().numpy(), 2 * limit)
+        assert_within(mine, other.detach().numpy(), limit)
 
 
 @given(seeds, DIMENSIONS, st.sampled_from(["circular", "reflect", "replicate"]))
@@ -178,9 +177,9 @@ def test_on_a_ring_convolution_commutes_with_every_shift():
     x, weight, bias = normal(1, (2, 3, 12)), normal(2, (4, 3, 5)), normal(3, (4,))
     f = functools.partial(convolution, padding=2, padding_mode="circular")
     y = f(x, weight, bias)
-    limit = bounds.convolution(x, weight, bias, y, 2.0**-53, padding=2, padding_mode="circular").y
+    (limit,) = bounds.of(equations.convolution, (x, weight, bias), padding=2, padding_mode="circular")
     for shift in range(-12, 12):
-        assert_within(f(np.roll(x, shift, -1), weight, bias), np.roll(y, shift, -1), 2 * np.roll(limit, shift, -1))
+        assert_within(f(np.roll(x, shift, -1), weight, bias), np.roll(y, shift, -1), np.roll(limit, shift, -1))
 
 
 def test_a_stride_commutes_with_its_multiples_only():

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from refnp.autograd import vjp
 from refnp.layers.pooling import average_pool, max_pool, upsample
-from refnp.verify import bounds_convolution as bounds
-from tests.helpers import REAL, assert_same_bits, assert_within, laid_out, layouts, normal, scales, seeds, unit_roundoff
+from refnp.verify import bounds
+from refnp.verify.equations import pooling as equations
+from tests.helpers import REAL, assert_same_bits, assert_within, laid_out, layouts, normal, scales, seeds
 from tests.transcriptions import convolution as transcriptions
 
 
@@ -28,10 +29,10 @@ def test_average(seed, dimensions, dtype, scale, layout):
     y, pullback = vjp(lambda a: average_pool(a, size, **options), x)
     y_bar = laid_out(normal([seed, 1], y.shape, dtype), layout)
     right = transcriptions.pool(x, y_bar, size=size, stride=options["stride"], widths=options["padding"], largest=False)
-    limits = bounds.average_pool(x, y_bar, unit_roundoff(dtype), size, **options)
+    limits = bounds.of(equations.average_pool, (x,), y_bar, size=size, **options)
     for value, exact, limit in zip((y, pullback(y_bar)[0]), right, limits, strict=True):
         assert value.dtype == dtype
-        assert_within(value, exact, 2 * limit)
+        assert_within(value, exact, limit)
 
 
 @given(seeds, st.integers(1, 3), st.sampled_from(REAL), layouts, st.booleans())
@@ -58,8 +59,8 @@ def test_as_pytorch(dimensions, size, stride, padding):
         y_bar, leaf = normal(2, y.shape), torch.tensor(x, requires_grad=True)
         theirs = getattr(functional, f"{name}{dimensions}d")(leaf, size, stride=stride, padding=padding)
         theirs.backward(torch.tensor(y_bar))
-        limits = bounds.average_pool(x, y_bar, 2.0**-53, size, stride=stride, padding=padding)
-        assert_within(y, theirs.detach().numpy(), 2 * limits[0])
+        (limit,) = bounds.of(equations.average_pool, (x,), size=size, stride=stride, padding=padding)
+        assert_within(y, theirs.detach().numpy(), limit)
         magnitude = pullback(np.abs(y_bar))[0]
         assert_within(pullback(y_bar)[0], leaf.grad.numpy(), 2 * (size**dimensions + 1) * 2.0**-53 * magnitude)
 

@@ -11,13 +11,17 @@ from refnp.autograd import vjp
 from refnp.layers.set_convolution import SetConvolution, set_convolution
 from refnp.layers.set_convolution_kernels import eq, matern_32, matern_52
 from refnp.verify import bounds
-from refnp.verify.bounds_set_convolution import rounding
+from refnp.verify.equations import set_convolution as kernels
 from refnp.verify.equations.set_convolution import set_convolution as equation
-from tests.helpers import assert_within, check, laid_out, layouts, normal, scales, seeds, unit_roundoff
-from tests.layers.sets import carried, one, scales_of, sets, sizes
+from tests.helpers import assert_within, check, laid_out, layouts, normal, scales, seeds
+from tests.layers.sets import one, scales_of, sets, sizes, within
 from tests.transcriptions import set_convolution as transcriptions
 
-KERNELS = {eq: transcriptions.eq, matern_32: transcriptions.matern_32, matern_52: transcriptions.matern_52}
+KERNELS = {  # the layer's, as printed, and with its rounding error
+    eq: (transcriptions.eq, kernels.eq),
+    matern_32: (transcriptions.matern_32, kernels.matern_32),
+    matern_52: (transcriptions.matern_52, kernels.matern_52),
+}
 REAL = (np.float32, np.float64, np.longdouble)
 
 
@@ -30,12 +34,11 @@ def test_value(seed, size, dtype, scale, layout, kernel, masked, density):
     x, points, y = (laid_out(a, layout) for a in sets(seed, size, dtype, scale=scale))
     mask = np.random.default_rng(seed).random(points.shape[:2]) < 0.6 if masked else None
     length_scale = scales_of(seed, size[3] + density, dtype, scale=scale)
-    options = {"mask": mask, "kernel": kernel, "density": density}
-    z = set_convolution(x, points, y, length_scale, **options)
-    right = transcriptions.set_convolution(x, points, y, length_scale, **options | {"kernel": KERNELS[kernel]})
-    bound = rounding(x, points, carried(y, mask, density=density), length_scale, unit_roundoff(dtype), kernel=kernel)
+    options, (printed, rounded) = {"mask": mask, "density": density}, KERNELS[kernel]
+    z = set_convolution(x, points, y, length_scale, kernel=kernel, **options)
+    right = transcriptions.set_convolution(x, points, y, length_scale, kernel=printed, **options)
     assert z.dtype == dtype
-    assert_within(z, right, 2 * bound + np.finfo(dtype).tiny)
+    assert_within(z, right, within(x, points, y, length_scale, kernel=rounded, **options))
 
 
 def test_by_hand():

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from refnp.autograd import vjp
 from refnp.layers.set_convolution import set_convolution
-from refnp.verify.bounds_set_convolution import rounding
+from refnp.verify.equations.set_convolution import set_convolution as equation
+from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, normal, seeds, unit_roundoff
-from tests.layers.sets import carried, sets, sizes
+from tests.layers.sets import sets, sizes, within
 
 
 @given(seeds, sizes)
@@ -18,9 +19,7 @@ def test_order_of_the_points_does_not_matter(seed, size):
     x, points, y = sets(seed, size)
     order = np.random.default_rng(seed).permutation(points.shape[1])
     permuted = set_convolution(x, points[:, order], y[:, order], 0.6)
-    assert_within(
-        permuted, set_convolution(x, points, y, 0.6), 2 * rounding(x, points, carried(y), 0.6, unit_roundoff(float))
-    )
+    assert_within(permuted, set_convolution(x, points, y, 0.6), within(x, points, y, 0.6))
 
 
 @given(seeds, sizes, st.booleans(), st.integers(-512, 512))
@@ -38,10 +37,17 @@ def test_a_shift_that_rounds_nothing_changes_nothing(seed, size, divide, shift):
 @given(seeds, sizes, st.floats(-1e4, 1e4), st.sampled_from([np.float32, np.float64]))
 def test_any_shift_changes_no_more_than_the_rounding_of_positions_does(seed, size, shift, dtype):
     x, points, y = sets(seed, size, dtype)
+    """The first order by running error analysis; the second, δ²/ℓ² in s and |k′| ≤ ½, is all there is where d is 0."""
     t, u = dtype(shift), unit_roundoff(dtype)
-    bound = rounding(x, points, carried(y), 0.6, u) + rounding(x, points, carried(y), 0.6, u, shift=t)
+    moved, moved_points = exact(x) + t, exact(points) + t  # each rounds
+    bound = tolerance(equation(moved, moved_points, exact(y), exact(0.6))[0], dtype)
+    delta = u * (moved.error[:, :, None] + moved_points.error[:, None])  # (B, M, N, D)
+    carried = np.concatenate([np.ones_like(y[..., :1], shape=(*y.shape[:-1], 1)), np.abs(y)], -1)
+    second = (delta**2).sum(-1) / 0.6**2 / 2 @ carried
     assert_within(
-        set_convolution(x + t, points + t, y, 0.6), set_convolution(x, points, y, 0.6), 2 * bound + np.finfo(dtype).tiny
+        set_convolution(x + t, points + t, y, 0.6),
+        set_convolution(x, points, y, 0.6),
+        within(x, points, y, 0.6) + bound + 2 * second,
     )
 
 
@@ -50,16 +56,14 @@ def test_targets_are_asked_one_by_one(seed, size):
     x, points, y = sets(seed, size)
     single = [set_convolution(x[:, m : m + 1], points, y, 0.6) for m in range(x.shape[1])]
     together = set_convolution(x, points, y, 0.6)
-    assert_within(
-        np.concatenate([together[:, :0], *single], 1), together, 2 * rounding(x, points, carried(y), 0.6, 1.2e-16)
-    )
+    assert_within(np.concatenate([together[:, :0], *single], 1), together, within(x, points, y, 0.6))
 
 
 def test_linear_in_y_and_additive_over_sets_but_not_when_divided():
     x, points, y = sets(5, (1, 6, 8, 2, 1))
     f = lambda y, n, **options: set_convolution(x, points[:, n], y[:, n], 0.6, **options)
     every, first, rest = slice(None), slice(0, 3), slice(3, None)
-    bound = 4 * rounding(x, points, carried(y), 0.6, unit_roundoff(float))
+    bound = 2 * within(x, points, y, 0.6)
     assert_within(f(2.5 * y, every)[..., 1:], 2.5 * f(y, every)[..., 1:], 2.5 * bound[..., 1:])
     assert_within(f(y, first) + f(y, rest), f(y, every), bound)
     apart = f(y, first, divide=True) + f(y, rest, divide=True) - f(y, every, divide=True)
@@ -77,7 +81,7 @@ def test_turning_the_plane_is_a_symmetry_and_shearing_it_is_none():
     x, points, y = sets(5, (1, 6, 8, 2, 2))
     here = set_convolution(x, points, y, 0.6)
     quarter, shear = np.array([[0.0, 1.0], [-1.0, 0.0]]), np.array([[1.0, 1.0], [0.0, 1.0]])
-    bound = 2 * rounding(x, points, carried(y), 0.6, unit_roundoff(float))
+    bound = within(x, points, y, 0.6)
     assert_within(set_convolution(x @ quarter, points @ quarter, y, 0.6), here, bound)
     assert np.abs(set_convolution(x @ shear, points @ shear, y, 0.6) - here).max() > 0.1
 

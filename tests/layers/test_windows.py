@@ -1,5 +1,6 @@
 """How the work of a convolution is done: in pieces, on several threads, only what is needed, in the dtype given."""
 
+import importlib
 import math
 
 import numpy as np
@@ -9,14 +10,15 @@ from hypothesis import strategies as st
 
 from refnp.autograd import Tensor, set_threads, vjp
 from refnp.autograd.blocks import get_threads
-from refnp.layers import convolution as page
 from refnp.layers import windows
 from refnp.layers.convolution import convolution, convolution_transpose
 from refnp.layers.windows import Axis, cut, even, read
-from refnp.verify import bounds_convolution as bounds
-from tests.helpers import assert_same_bits, assert_within, normal, seeds, unit_roundoff
+from refnp.verify import bounds
+from refnp.verify.equations import convolution as equations
+from tests.helpers import assert_same_bits, assert_within, normal, seeds
 from tests.transcriptions.convolution import reads
 
+page = importlib.import_module("refnp.layers.convolution")  # refnp.layers.convolution is the function
 CALLS = [(convolution, {"padding": 2}), (convolution_transpose, {"stride": 2, "padding": 2, "output_padding": 1})]
 
 
@@ -53,11 +55,11 @@ def test_the_same_bits_on_any_number_of_threads(function, options, space, dtype,
 def test_pieces_of_any_size_give_the_same_within_the_bound(function, options, block, monkeypatch):
     arrays = [normal(i, shape) for i, shape in enumerate(((5, 4, 7, 6), (4, 4, 5, 5), (4,)))]
     whole = everything(function, arrays, options)
-    bound = bounds.convolution if function is convolution else bounds.convolution_transpose
-    limits = bound(*arrays, normal(9, whole[0].shape), unit_roundoff(np.float64), **options)
+    equation = equations.convolution if function is convolution else equations.convolution_transpose
+    limits = bounds.of(equation, arrays, normal(9, whole[0].shape), **options)
     monkeypatch.setattr(windows, "BLOCK", block)
     for value, right, limit in zip(everything(function, arrays, options), whole, limits, strict=True):
-        assert_within(value, right, 2 * limit)
+        assert_within(value, right, limit)
 
 
 @given(st.integers(0, 20), st.integers(0, 9), seeds)

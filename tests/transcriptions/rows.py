@@ -141,6 +141,19 @@ def attention(query, key, value, mask=None, bias=None, name="scaled_dot", parame
     return output, weights
 
 
+def batched_attention(query, key, value, mask=None, bias=None, name="scaled_dot", parameters=()):
+    """The same for every place of the axes in front, which broadcast."""
+    shapes = [np.shape(a)[:-2] for a in (query, key, value, mask, bias) if a is not None]
+    leading, n, m = np.broadcast_shapes(*shapes), query.shape[-2], key.shape[-2]
+    query, key, value = (np.broadcast_to(a, (*leading, *a.shape[-2:])) for a in (query, key, value))
+    mask, bias = (None if a is None else np.broadcast_to(a, (*leading, n, m)) for a in (mask, bias))
+    output, weights = np.zeros((*leading, n, value.shape[-1]), WIDE), np.zeros((*leading, n, m), WIDE)
+    for b in np.ndindex(leading):
+        shown = [None if a is None else a[b] for a in (mask, bias)]
+        output[b], weights[b] = attention(query[b], key[b], value[b], *shown, name, parameters)
+    return output, weights
+
+
 def column_attention(query, key, value, scaled):
     """V · softmax(KᵀQ / √d), tokens as columns, the softmax down the columns: S003 10-15, 10-16."""
     query, key, value = (np.asarray(a, WIDE) for a in (query, key, value))

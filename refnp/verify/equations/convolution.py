@@ -14,20 +14,24 @@ import numpy as np
 from refnp.verify.rounding import Rounded, contract, scatter
 
 
-def sources(mode: str, lengths, kernel, stride, dilation, padding) -> tuple[np.ndarray, tuple[int, ...]]:
-    """The table (P, T) of positions in the flattened input, −1 for a zero outside, and the places per axis."""
-    places, along = [], []
-    for n, k, s, d, (before, after) in zip(lengths, kernel, stride, dilation, padding, strict=True):
-        count = (n + before + after - d * (k - 1) - 1) // s + 1
+def places_of(lengths, kernel, stride, dilation, padding) -> tuple[int, ...]:
+    """How many places a kernel has along each axis of an input."""
+    axes = zip(lengths, kernel, stride, dilation, padding, strict=True)
+    return tuple((n + before + after - d * (k - 1) - 1) // s + 1 for n, k, s, d, (before, after) in axes)
+
+
+def sources(mode: str, lengths, places, kernel, stride, dilation, padding) -> np.ndarray:
+    """The table (P, T) of positions in the flattened input, −1 for a zero outside."""
+    along = []
+    for n, count, k, s, d, (before, _) in zip(lengths, places, kernel, stride, dilation, padding, strict=True):
         at = np.arange(count)[:, None] * s + np.arange(k) * d - before  # (p, t)
-        places.append(count)
         along.append(np.vectorize(lambda i, n=n: position(mode, i, n), otypes=[int])(at) if at.size else at)
     table = np.zeros((1, 1), int)
     outside = np.zeros((1, 1), bool)
     for n, at in zip(lengths, along, strict=True):
         table = (table[:, None, :, None] * n + at[None, :, None, :]).reshape(len(table) * len(at), -1)
         outside = (outside[:, None, :, None] | (at < 0)[None, :, None, :]).reshape(table.shape)
-    return np.where(outside, -1, table), tuple(places)
+    return np.where(outside, -1, table)
 
 
 def position(mode: str, i: int, n: int) -> int:
@@ -48,12 +52,16 @@ def gathered(x: Rounded, table: np.ndarray) -> Rounded:
     return x.moved(lambda a: np.concatenate([a, np.zeros_like(a[..., :1])], -1)[..., table])
 
 
-def scattered(x: Rounded, table: np.ndarray, length: int) -> Rounded:
+def scattered(x: Rounded, table: np.ndarray, length: int, *, depth: int | None = None) -> Rounded:
     """The adjoint: x (..., P, T) → (..., n), elements that stood under several taps added up."""
-    front = x.reshape(-1, table.size).moved(np.transpose)
-    return (
-        scatter(front, table.ravel() % (length + 1), length + 1)[:-1].moved(np.transpose).reshape(*x.shape[:-2], length)
-    )
+    front = x.reshape(math.prod(x.shape[:-2]), table.size).moved(np.transpose)
+    y = scatter(front, table.ravel() % (length + 1), length + 1, depth=depth)
+    return y[:-1].moved(np.transpose).reshape(*x.shape[:-2], length)
+
+
+def most(table: np.ndarray) -> int:
+    """How many pairs of a place and a tap read the same element, at most."""
+    return int(np.bincount(table[table >= 0], minlength=1).max())
 
 
 def per_axis(value, axes: int) -> tuple:
@@ -73,10 +81,10 @@ def convolution(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding
     """
     lengths, kernel = x.shape[2:], weight.shape[2:]
     axes, size, out = len(lengths), math.prod(lengths), weight.shape[0]
-    table, places = sources(
-        padding_mode, lengths, kernel, per_axis(stride, axes), per_axis(dilation, axes), pairs(padding, axes)
-    )
-    under = gathered(x.reshape(x.shape[0], groups, -1, size), table)  # (B, G, C, P, T)
+    walk = kernel, per_axis(stride, axes), per_axis(dilation, axes), pairs(padding, axes)
+    places = places_of(lengths, *walk)
+    table = sources(padding_mode, lengths, places, *walk)
+    under = gathered(x.reshape(x.shape[0], groups, weight.shape[1], size), table)  # (B, G, C, P, T)
     w = weight.reshape(groups, out // groups, weight.shape[1], -1)  # (G, O, C, T)
     y = contract("bgcpt,goct->bgop", under, w).reshape(x.shape[0], out, *places)
     if bias is not None:
@@ -84,8 +92,8 @@ def convolution(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding
 
     def pullback(g):
         y_bar = g.reshape(x.shape[0], groups, out // groups, len(table))
-        under_bar = contract("bgop,goct->bgcpt", y_bar, w, terms=out // groups * w.shape[-1])
-        x_bar = scattered(under_bar, table, size).reshape(*x.shape)
+        under_bar = contract("bgop,goct->bgcpt", y_bar, w, terms=out // groups * most(table))
+        x_bar = scattered(under_bar, table, size, depth=0).reshape(*x.shape)
         bars = x_bar, contract("bgcpt,bgop->goct", under, y_bar).reshape(*weight.shape)
         return bars if bias is None else (*bars, y_bar.sum((0, 3)).reshape(out))
 
@@ -104,16 +112,16 @@ def convolution_transpose(x, weight, bias=None, *, stride=1, dilation=1, groups=
         for n, k, s, d, e, (before, after) in zip(lengths, kernel, stride, dilation, extra, edges, strict=True)
     )
     size = math.prod(longer)
-    table, _ = sources("zeros", longer, kernel, stride, dilation, edges)
-    rows = x.reshape(x.shape[0], groups, channels // groups, -1)  # (B, G, C, P)
+    table = sources("zeros", longer, lengths, kernel, stride, dilation, edges)
+    rows = x.reshape(x.shape[0], groups, channels // groups, len(table))  # (B, G, C, P)
     w = weight.reshape(groups, channels // groups, weight.shape[1], -1)  # (G, C, O, T)
-    under = contract("bgcp,gcot->bgopt", rows, w, terms=channels // groups * w.shape[-1])
-    y = scattered(under, table, size).reshape(x.shape[0], out, *longer)
+    under = contract("bgcp,gcot->bgopt", rows, w, terms=channels // groups * most(table))
+    y = scattered(under, table, size, depth=0).reshape(x.shape[0], out, *longer)
     if bias is not None:
         y = y + bias.reshape(-1, *[1] * axes)
 
     def pullback(g):
-        y_bar = g.reshape(x.shape[0], groups, -1, size)
+        y_bar = g.reshape(x.shape[0], groups, weight.shape[1], size)
         above = gathered(y_bar, table)  # (B, G, O, P, T)
         bars = (
             contract("bgopt,gcot->bgcp", above, w).reshape(*x.shape),

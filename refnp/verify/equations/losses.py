@@ -61,9 +61,9 @@ def cross_entropy(
     class_weights=None,
     reduction="mean",
 ):
-    """ℓ = −Σ_c w_c q_c log p_c, q smoothed or not; x̄ by the pullback of log p.
+    """ℓ = −Σ_c w_c q_c log p_c, q smoothed or not; x̄ by the pullback of log p, and where q is smoothed ℓ̄ (Q p − w q).
 
-    The mean divides by Σ w_target over the rows that count.
+    Q = Σ_c w_c q_c. The mean divides by Σ w_target over the rows that count.
     """
     classes, counts = logits.shape[-1], np.asarray(targets != ignore_index)
     targets = np.where(counts, targets, 0)
@@ -80,7 +80,10 @@ def cross_entropy(
     value, spread = reduced(terms, counts, reduction, divisor)
 
     def pullback(g):
-        return log_p_pullback(-(q * spread(g)[..., None]))
+        bar = spread(g)[..., None]
+        (x_bar,) = log_p_pullback(-(q * bar))
+        smoothed = bar * (q.sum(-1, keepdims=True) * rounding.exp(log_p) - q)
+        return (where(hit | (q.value == 0), x_bar, smoothed),)
 
     return value, pullback
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from refnp.verify.equations.convolution import gathered, pairs, per_axis, scattered, sources
+from refnp.verify.equations.convolution import gathered, pairs, per_axis, places_of, scattered, sources
 from refnp.verify.rounding import Rounded, exact
 
 
@@ -15,17 +15,20 @@ def windows(x: Rounded, size, stride, padding) -> tuple[np.ndarray, tuple[int, .
     axes = len(x.shape) - 2
     sizes = per_axis(size, axes)
     strides = sizes if stride is None else per_axis(stride, axes)
-    return sources("zeros", x.shape[2:], sizes, strides, (1,) * axes, pairs(padding, axes))
+    walk = sizes, strides, (1,) * axes, pairs(padding, axes)
+    places = places_of(x.shape[2:], *walk)
+    return sources("zeros", x.shape[2:], places, *walk), places
 
 
 def average_pool(x, *, size, stride=None, padding=0):
     """y[p] = (1/k) Σ_t x[source(p, t)], zeros outside counted;   x̄[i] = Σ of ȳ[p]/k over the windows of i."""
-    (table, places), flat = windows(x, size, stride, padding), x.reshape(*x.shape[:2], -1)
+    table, places = windows(x, size, stride, padding)
+    flat = x.reshape(*x.shape[:2], math.prod(x.shape[2:]))
     count = table.shape[1]
     y = (gathered(flat, table).sum((-1,)) / count).reshape(*x.shape[:2], *places)
 
     def pullback(g):
-        share = (g.reshape(*x.shape[:2], -1) / count).moved(lambda a: np.repeat(a[..., None], count, -1))
+        share = (g.reshape(*x.shape[:2], len(table)) / count).moved(lambda a: np.repeat(a[..., None], count, -1))
         return (scattered(share, table, math.prod(x.shape[2:])).reshape(*x.shape),)
 
     return y, pullback
@@ -33,13 +36,14 @@ def average_pool(x, *, size, stride=None, padding=0):
 
 def max_pool(x, *, size, stride=None, padding=0):
     """y[p] = the largest x of window p;   ȳ[p] goes to it, the first among equals."""
-    (table, places), flat = windows(x, size, stride, padding), x.reshape(*x.shape[:2], -1)
+    table, places = windows(x, size, stride, padding)
+    flat = x.reshape(*x.shape[:2], math.prod(x.shape[2:]))
     under = np.where(table < 0, -np.inf, gathered(flat, table).value)  # (B, C, P, T)
     first = under.argmax(-1)[..., None]
 
     def pullback(g):
         at_first = np.arange(table.shape[1]) == first
-        bar = Rounded(g.value.reshape(*x.shape[:2], -1, 1) * at_first, np.zeros(at_first.shape))
+        bar = Rounded(g.value.reshape(*x.shape[:2], len(table), 1) * at_first, np.zeros(at_first.shape))
         return (scattered(bar, table, math.prod(x.shape[2:])).reshape(*x.shape),)
 
     return exact(under.max(-1)).reshape(*x.shape[:2], *places), pullback

@@ -1,0 +1,605 @@
+"""Attention: its equation and gradients, conventions, masks and what they hide, shapes that broadcast, and errors."""
+
+import importlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.layers import masks
+from refnp.layers.attention import attention, column_attention
+from refnp.verify import bounds
+from refnp.verify.rounding import exact, tolerance
+from tests.helpers import (
+    COMPLEX,
+    REAL,
+    assert_same_bits,
+    assert_within,
+    check,
+    normal,
+    real_dtypes,
+    seeds,
+    unit_roundoff,
+)
+from tests.layers.attention_problems import equation, problems, rounded_output, shared
+from tests.layers.judges import assert_as_derived
+from tests.transcriptions import rows as printed
+
+page = importlib.import_module("refnp.layers.attention")  # refnp.layers.attention is the function as well
+lengths = st.integers(1, 5)
+
+
+def with_bias(query, key, value, bias=None, **options):
+    """attention with the bias among the arrays."""
+    return attention(query, key, value, bias=bias, **options)
+
+
+def qkv(n=3, m=4, d=2, width=3, batch=(), dtype=np.float64, seed=0):
+    return [normal(seed + i, (*batch, *s), dtype) for i, s in enumerate([(n, d), (m, d), (m, width)])]
+
+
+# ---- the equation
+
+
+@given(problems(), st.sampled_from(["scaled_dot", "dot"]))
+def test_value_and_every_gradient(problem, similarity):
+    """Any axes in front, any mask and bias that broadcast: the transcription and the bounds of rounding hold."""
+    arrays, mask = problem
+    y, rounded = assert_as_derived(with_bias, equation(mask, similarity), arrays, mask=mask, similarity=similarity)
+    right, _ = printed.batched_attention(*arrays[:3], mask, *arrays[3:], name=similarity)
+    assert_within(y, right, tolerance(rounded, y.dtype))
+
+
+@given(problems())
+def test_weights_are_means_and_have_gradients(problem):
+    """Weights ≥ 0, rows sum to 1 or, with nothing allowed, 0; the output is theirs; ⟨Ā, ·⟩ agrees with a softmax's."""
+    arrays, mask = problem
+    dtype = arrays[0].dtype
+    output, weights = with_bias(*arrays, mask=mask, return_weights=True)
+    right, right_weights = printed.batched_attention(*arrays[:3], mask, *arrays[3:])
+    assert weights.dtype == dtype
+    assert (weights >= 0).all()
+    some = (
+        np.ones(weights.shape, bool)
+        if mask is None
+        else np.broadcast_to(mask, np.broadcast_shapes(weights.shape, mask.shape))
+    )
+    total = weights.astype(np.longdouble).sum(-1)
+    n_u = (weights.shape[-1] + 2) * unit_roundoff(dtype)
+    assert_within(total, np.broadcast_to(some, weights.shape).any(-1).astype(float), n_u)
+    if mask is not None:
+        assert (np.broadcast_to(weights, some.shape)[~some] == 0).all()
+    assert_within(output, right, tolerance(rounded_output(arrays, mask), dtype))
+    eye = np.eye(arrays[1].shape[-2], dtype=dtype)  # the weights are the output for the unit matrix as values
+    bound = tolerance(rounded_output([*arrays[:2], eye, *arrays[3:]], mask), dtype)
+    assert_within(*np.broadcast_arrays(weights, right_weights), np.broadcast_to(bound, right_weights.shape))
+
+
+@given(problems(dtypes=st.just(np.float64), scale=1.0), seeds)
+def test_gradient_through_weights_and_output_together(problem, seed):
+    """⟨ō, O⟩ + ⟨ā, A⟩ has the gradient of ⟨ō, A V⟩ + ⟨ā, A I⟩: attention on the values V and on the values I."""
+    arrays, mask = problem
+    (output, weights), pullback = ad.vjp(lambda *a: with_bias(*a, mask=mask, return_weights=True), *arrays)
+    o_bar, a_bar = normal(seed, output.shape), normal(seed + 1, weights.shape)
+    both = pullback((o_bar, a_bar))
+
+    def of_eye(query, *others):  # with the axes in front that the weights have, for the mask may have them from V
+        return with_bias(ad.broadcast_to(query, (*weights.shape[:-2], *query.shape[-2:])), *others, mask=mask)
+
+    with_eye = [*arrays[:2], np.eye(arrays[1].shape[-2]), *arrays[3:]]
+    through_output = ad.vjp(lambda *a: with_bias(*a, mask=mask), *arrays)[1](o_bar)
+    through_weights = ad.vjp(of_eye, *with_eye)[1](a_bar)
+    limits = equation(mask)(*map(exact, arrays))[1](exact(o_bar))
+    limits_of_eye = equation(mask)(*map(exact, with_eye))[1](exact(a_bar))
+    for i, bar in enumerate(both):
+        expected, limit = through_output[i], limits[i]
+        if i != 2:  # the weights do not depend on the value
+            expected, limit = expected + through_weights[i], limit + limits_of_eye[i]
+        assert_within(bar, expected, 2 * tolerance(limit, np.float64))
+
+
+@given(st.integers(1, 4), st.integers(1, 40), st.integers(1, 16), real_dtypes, seeds)
+def test_closed_form_of_the_bound(n, m, d, dtype, seed):
+    """2 max dS P|V| + u (2 M + 4) P|V|, dS = u ((d + 3)|Q||K|ᵀ/√d + |S − m|)."""
+    arrays = qkv(n, m, d, 2, dtype=dtype, seed=seed)
+    assert_within(attention(*arrays), printed.attention(*arrays)[0], bounds.attention(*arrays, unit_roundoff(dtype)))
+
+
+@pytest.mark.parametrize("dtype", REAL)
+def test_first_derivatives(dtype):
+    mask = np.random.default_rng(0).random((2, 3, 4)) < 0.6
+    mask[0, 1] = False
+    arrays = [*qkv(batch=(2,), dtype=dtype), normal(5, (3, 4), dtype)]
+    check(lambda *a: with_bias(*a, mask=mask), arrays)
+    check(lambda *a: with_bias(*a, mask=mask, return_weights=True), arrays)
+    check(attention, qkv(dtype=dtype))
+
+
+@pytest.mark.parametrize("return_weights", [False, True])
+def test_second_derivatives(return_weights):
+    mask = np.array([[True, True, False], [False, False, False]])
+    arrays = [*qkv(2, 3, 2, 2), normal(5, (2, 3))]
+    check(lambda *a: with_bias(*a, mask=mask, return_weights=return_weights), arrays, order=2)
+
+
+@pytest.mark.parametrize("dtype", [*REAL, *COMPLEX])
+@pytest.mark.parametrize("masked", [False, True])
+def test_dtype_is_kept(dtype, masked):
+    real = dtype(0).real.dtype
+    arrays = [a.astype(dtype) for a in [*qkv(dtype=real), normal(4, (3, 4), real)]]
+    mask = masks.causal(3, 4) if masked else None
+    (y, weights), pullback = ad.vjp(lambda *a: with_bias(*a, mask=mask, return_weights=True), *arrays)
+    bars = pullback((np.ones_like(y), np.ones_like(weights)))
+    assert {a.dtype for a in (y, weights, *bars)} == {np.dtype(dtype)}
+    bars = ad.vjp(lambda *a: with_bias(*a, mask=mask), *arrays)[1](np.ones_like(y))
+    assert {a.dtype for a in bars} == {np.dtype(dtype)}
+
+
+@pytest.mark.parametrize("which", [0, 1, 2, 3])
+def test_complex_step_in_one_argument_only(which):
+    """The others stay real; the imaginary part of the gradient is second order in that argument."""
+    arrays = [*qkv(), normal(4, (3, 4))]
+
+    def f(x):
+        return with_bias(*arrays[:which], x, *arrays[which + 1 :], mask=masks.causal(3, 4))
+
+    check(f, (arrays[which],), order=2)
+
+
+# ---- conventions
+
+
+def test_single_query_is_the_case_of_one_row():
+    """S003 10-14: similarities, softmax, convex combination, for one query and N pairs."""
+    (query,), key, value = qkv(1, 5, 3, 2)
+    scores = np.array([sum(k * query) for k in key]) / np.sqrt(3)
+    alpha = printed.softmax(scores)
+    assert (alpha >= 0).all()
+    output = attention(query[None], key, value)
+    assert output.shape == (1, 2)
+    assert_within(output[0], alpha @ value, tolerance(rounded_output([query[None], key, value]), np.float64)[0])
+    assert (output.min(0) >= value.min(0)).all()  # a mean lies among what it is of
+    assert (output.max(0) <= value.max(0)).all()
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+@given(lengths, lengths, st.integers(1, 4), real_dtypes, seeds)
+def test_columns_are_the_transpose_of_rows(scaled, n, m, d, dtype, seed):
+    """V softmax(KᵀQ/√d), down the columns; S003 10-15 and 10-16 print it without the root."""
+    query, key, value = qkv(n, m, d, 2, dtype=dtype, seed=seed)
+    similarity = "scaled_dot" if scaled else "dot"
+    columns, pullback = ad.vjp(lambda *a: column_attention(*a, scaled=scaled), query.T, key.T, value.T)
+    rows, rows_pullback = ad.vjp(lambda *a: attention(*a, similarity=similarity), query, key, value)
+    rounded, rounded_pullback = equation(similarity=similarity)(*map(exact, (query, key, value)))
+    bound = tolerance(rounded, dtype)
+    assert_within(columns, rows.T, 2 * bound.T)
+    assert_within(columns, printed.column_attention(query.T, key.T, value.T, scaled), bound.T)
+    bar = normal(seed + 7, rows.shape, dtype)
+    for ours, other, limit in zip(pullback(bar.T), rows_pullback(bar), rounded_pullback(exact(bar)), strict=True):
+        assert_within(ours, other.T, 2 * tolerance(limit, dtype).T)
+
+
+def test_the_root_that_the_seed_drops_matters():
+    query, key, value = (a.T for a in qkv(d=4))
+    bound = tolerance(rounded_output([query.T, key.T, value.T]), np.float64).T
+    with pytest.raises(AssertionError, match="beyond the bound"):
+        assert_within(column_attention(query, key, value, scaled=False), column_attention(query, key, value), bound)
+
+
+def test_columns_of_a_batch():
+    query, key, value = (a.swapaxes(-1, -2) for a in qkv(batch=(2, 3)))
+    assert column_attention(query, key, value).shape == (2, 3, 3, 3)
+
+
+@given(problems(dtypes=st.just(np.float64), with_mask=True), st.data())
+def test_boolean_mask_is_a_bias_of_minus_infinity(problem, data):
+    """True = may attend."""
+    (query, key, value, *bias), mask = problem
+    additive = np.where(mask, 0.0, -np.inf) if not bias else np.where(mask, bias[0], -np.inf)
+    rounded = rounded_output([query, key, value, *bias], mask)
+    y = attention(query, key, value, bias=additive)
+    assert_within(y, with_bias(query, key, value, *bias, mask=mask), 2 * tolerance(rounded, np.float64))
+
+
+# ---- shapes
+
+
+@pytest.mark.parametrize(
+    "batch", [((), (2,), (2,)), ((2, 1), (3,), (1,)), ((), (), (4,)), ((4,), (), ()), ((1,), (), ())]
+)
+@pytest.mark.parametrize("masked", [False, True])
+def test_axes_in_front_broadcast(batch, masked):
+    query, key, value = (
+        normal(i, (*b, *s)) for i, (b, s) in enumerate(zip(batch, [(3, 2), (4, 2), (4, 5)], strict=True))
+    )
+    leading = np.broadcast_shapes(*batch)
+    mask = np.random.default_rng(0).random((*leading, 3, 4)) < 0.6 if masked else None
+    output, weights = attention(query, key, value, mask=mask, return_weights=True)
+    assert output.shape == (*leading, 3, 5)
+    right, right_weights = printed.batched_attention(query, key, value, mask)
+    assert_within(output, right, tolerance(rounded_output([query, key, value], mask), np.float64))
+    # the weights have the axes of what they are made from: not those of the value
+    of_weights = np.broadcast_shapes(*batch[:2], () if mask is None else leading)
+    assert weights.shape == (*of_weights, 3, 4)
+    np.testing.assert_array_equal(np.broadcast_to(weights, right_weights.shape) > 0, right_weights > 0)
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 2, 3), (3, 0, 2, 3), (3, 4, 2, 0), (0, 0, 1, 0)])
+@pytest.mark.parametrize("batch", [(), (2,), (0,), (2, 0)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_nothing_to_attend_to_gives_0(shape, batch, masked):
+    """No queries, no keys, no width, an empty batch: zeros of the right shape, and gradients 0."""
+    n, m, d, width = shape
+    arrays = [*qkv(n, m, d, width, batch), normal(3, (*batch, n, m))]
+    mask = np.ones((n, m), bool) if masked else None
+    for weights in (False, True):
+        results, pullback = ad.vjp(lambda *a, w=weights: with_bias(*a, mask=mask, return_weights=w), *arrays)
+        output = results[0] if weights else results
+        np.testing.assert_array_equal(output, np.zeros((*batch, n, width)))
+        bars = pullback((output, normal(0, results[1].shape)) if weights else output)
+        assert [bar.shape for bar in bars] == [a.shape for a in arrays]
+        if not (weights and n and m):
+            assert all((bar == 0).all() for bar in bars)
+
+
+@given(st.integers(1, 3), st.integers(1, 3), lengths, lengths, st.booleans(), seeds)
+def test_grouped_heads_are_repeated_keys(groups, per_group, n, m, masked, seed):
+    """Each key head serves as many consecutive query heads; gradients of a key head add up over its queries."""
+    heads, rng = groups * per_group, np.random.default_rng(seed)
+    query, bias = normal(seed, (2, heads, n, 3)), normal(seed + 1, shared(rng, (2, heads, n, m)))
+    key, value = normal(seed + 2, (2, groups, m, 3)), normal(seed + 3, (2, groups, m, 2))
+    mask = rng.random(shared(rng, (2, heads, n, m))) < 0.6 if masked else None
+
+    def grouped(query, key, value, bias):
+        return attention(query, key, value, bias=bias, mask=mask, grouped_heads=True, return_weights=True)
+
+    def repeated(query, key, value, bias):
+        key, value = (ad.take(a, np.repeat(np.arange(groups), per_group), -3) for a in (key, value))
+        return attention(query, key, value, bias=bias, mask=mask, return_weights=True)
+
+    (y, weights), pullback = ad.vjp(grouped, query, key, value, bias)
+    (z, other_weights), other = ad.vjp(repeated, query, key, value, bias)
+    full = [query, *(np.repeat(a, per_group, -3) for a in (key, value)), bias]
+    rounded, rounded_pullback = equation(mask)(*map(exact, full))
+    assert y.shape == (2, heads, n, 2)
+    assert weights.shape == (2, heads, n, m)
+    assert_within(y, z, 2 * tolerance(rounded, np.float64))
+    assert_same_bits(weights, other_weights)
+    bar = normal(seed + 4, y.shape)
+    bars, others = (pull((bar, np.zeros_like(weights))) for pull in (pullback, other))
+    limits = [tolerance(limit, np.float64) for limit in rounded_pullback(exact(bar))]
+    limits[1:3] = [limit.reshape(2, groups, per_group, m, -1).sum(2) for limit in limits[1:3]]
+    for a, b, limit in zip(bars, others, limits, strict=True):
+        assert_within(a, b, 2 * limit + per_group * unit_roundoff(np.float64) * np.abs(b))
+
+
+# ---- what masks hide
+
+
+@pytest.mark.parametrize("similarity", ["scaled_dot", "cosine", "additive"])
+def test_a_query_that_may_attend_to_nothing_gets_0(similarity):
+    parameters = tuple(normal(i, s) for i, s in enumerate([(2, 3), (2, 3), (3,)])) if similarity == "additive" else ()
+    arrays = [*qkv(), normal(4, (3, 4))]
+    mask = np.array([[1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1]], bool)
+
+    def f(*a):
+        options = {"similarity": similarity, "parameters": parameters, "mask": mask}
+        return with_bias(*a, return_weights=True, **options)
+
+    (y, weights), pullback = ad.vjp(f, *arrays)
+    np.testing.assert_array_equal(y[1], 0)
+    np.testing.assert_array_equal(weights[1], 0)
+    only_there = np.zeros_like(y), np.zeros_like(weights)
+    only_there[0][1], only_there[1][1] = 1, 1
+    assert all((bar == 0).all() for bar in pullback(only_there))
+    everything_hidden, pullback = ad.vjp(lambda *a: with_bias(*a, mask=np.zeros((3, 4), bool)), *arrays)
+    np.testing.assert_array_equal(everything_hidden, 0)
+    assert all((bar == 0).all() for bar in pullback(np.ones_like(y)))
+
+
+FORMS = {
+    "full": {},
+    "weights": {"return_weights": True},
+    "blocks": {"method": "blocks"},
+    "cosine": {"similarity": "cosine"},
+    "additive": {
+        "similarity": "additive",
+        "parameters": tuple(normal(20 + i, s) for i, s in enumerate([(2, 3), (2, 3), (3,)])),
+    },
+}
+every_form = pytest.mark.parametrize("form", FORMS)
+
+
+def value_and_gradients(form, arrays, mask, bar=None):
+    """(outputs, gradients): the weights, where asked for, have a cotangent as well."""
+    results, pullback = ad.vjp(lambda *a: with_bias(*a, mask=mask, **FORMS[form]), *arrays)
+    results = results if isinstance(results, tuple) else (results,)
+    bars = [normal(9 + i, y.shape) if bar is None else bar * np.ones_like(y) for i, y in enumerate(results)]
+    return results, pullback(tuple(bars) if len(bars) > 1 else bars[0])
+
+
+@every_form
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("which", ["key", "value", "bias"])
+def test_what_is_hidden_from_all_does_not_leak(form, bad, which):
+    """Output and every gradient are exactly what they are with ordinary numbers in that place."""
+    mask = np.array([[1, 1, 0, 1]] * 3, bool)
+    ordinary = [*qkv(), normal(4, (3, 4))]
+    ordinary[1][2] = ordinary[2][2] = 0
+    poisoned = [a.copy() for a in ordinary]
+    {"key": poisoned[1][2], "value": poisoned[2][2], "bias": poisoned[3][:, 2]}[which][..., 0] = bad
+    for given_arrays, expected in zip(
+        value_and_gradients(form, poisoned, mask), value_and_gradients(form, ordinary, mask), strict=True
+    ):
+        for a, b in zip(given_arrays, expected, strict=True):
+            np.testing.assert_array_equal(a, b, strict=True)
+
+
+@every_form
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("which", ["key", "value"])
+def test_what_is_hidden_from_some_reaches_the_others_only(form, bad, which):
+    """Queries that may not attend to it are as they were, those that may are not finite; and gradients stay what they
+    are without the latter, as long as nobody asks about these: with cotangent 0."""
+    mask = np.array([[1, 1, 0, 1], [1, 0, 1, 1], [0, 0, 0, 1]], bool)
+    ordinary = [*qkv(), normal(4, (3, 4))]
+    ordinary[1][2] = ordinary[2][2] = 0
+    poisoned = [a.copy() for a in ordinary]
+    poisoned[1 if which == "key" else 2][2] = bad
+    bar = np.array([[1.0], [0.0], [-2.0]])  # the second query, which does look, is not asked about
+    results, bars = value_and_gradients(form, poisoned, mask, bar)
+    expected, expected_bars = value_and_gradients(form, ordinary, mask, bar)
+    for y, z in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(y[[0, 2]], z[[0, 2]], strict=True)
+    assert not np.isfinite(results[0][1]).any()
+    for a, b in zip(bars, expected_bars, strict=True):
+        np.testing.assert_array_equal(a, b, strict=True)
+    _, bars = value_and_gradients(form, poisoned, mask)
+    assert np.isnan(bars[0][1]).any()  # asked about, it is not hushed up
+    assert np.isfinite(bars[0][[0, 2]]).all()
+
+
+@every_form
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_bad_query_that_may_attend_to_nothing_gives_0(form, bad):
+    mask = np.array([[1, 1, 0, 1], [0, 0, 0, 0], [0, 0, 0, 1]], bool)
+    ordinary = [*qkv(), normal(4, (3, 4))]
+    ordinary[0][1] = 0
+    poisoned = [a.copy() for a in ordinary]
+    poisoned[0][1, 0] = bad
+    for given_arrays, expected in zip(
+        value_and_gradients(form, poisoned, mask), value_and_gradients(form, ordinary, mask), strict=True
+    ):
+        for a, b in zip(given_arrays, expected, strict=True):
+            np.testing.assert_array_equal(a, b, strict=True)
+
+
+@pytest.mark.parametrize("form", ["full", "weights", "blocks"])
+def test_infinite_values_in_sight_give_what_the_plain_formula_gives(form):
+    """Feature by feature ∞, −∞, or NaN for both; and with a mask, too, 0 times a hidden ∞ is 0."""
+    query, key, value = qkv(2, 3, 2, 3)
+    value[0] = np.inf, -np.inf, 1
+    value[1] = np.inf, np.inf, 2
+    mask = np.array([[True, True, True], [True, False, True]])
+    y = attention(query, key, value, mask=mask, **FORMS[form])
+    y = y[0] if form == "weights" else y
+    assert y[0, 0] == y[1, 0] == np.inf
+    assert np.isnan(y[0, 1])
+    assert y[1, 1] == -np.inf
+    plain = attention(query, key, value[:, 2:], mask=mask)
+    assert_same_bits(y[:, 2:], plain)
+
+
+def test_a_hidden_infinite_score_is_not_looked_at():
+    """−∞ in a bias is weight 0 with or without a mask; ∞ where the mask hides is nothing."""
+    query, key, value = qkv()
+    mask = np.array([[True, True, True, False]] * 3)
+    bias = np.where(mask, normal(3, (3, 4)), np.inf)
+    y = attention(query, key, value, mask=mask, bias=bias)
+    assert_same_bits(y, attention(query, key, value, mask=mask, bias=np.where(mask, bias, 0)))
+    bound = tolerance(rounded_output([query, key, value, np.where(mask, bias, 0)], mask), np.float64)
+    assert_within(attention(query, key, value, bias=np.where(mask, bias, -np.inf)), y, 2 * bound)
+
+
+@given(problems(dtypes=st.just(np.float64), with_mask=False, scale=1.0))
+def test_causal_outputs_do_not_depend_on_later_keys(problem):
+    """To the bit, in one memory layout: what comes later may be anything."""
+    query, key, value, *bias = (a.copy() for a in problem[0])
+    n, m = query.shape[-2], key.shape[-2]
+    mask = masks.causal(n, m)
+    y = with_bias(query, key, value, *bias, mask=mask)
+    for i in range(min(n, m - 1)):
+        other_key, other_value = key.copy(), value.copy()
+        other_key[..., i + 1 :, :], other_value[..., i + 1 :, :] = 1e3, np.nan
+        changed = with_bias(query, other_key, other_value, *bias, mask=mask)
+        assert_same_bits(changed[..., : i + 1, :], y[..., : i + 1, :])
+
+
+# ---- symmetries
+
+
+@given(lengths, lengths, real_dtypes, seeds)
+def test_order_of_keys_does_not_matter(n, m, dtype, seed):
+    arrays = qkv(n, m, dtype=dtype, seed=seed)
+    order = np.random.default_rng(seed).permutation(m)
+    query, key, value = arrays
+    bound = tolerance(rounded_output(arrays), dtype)
+    assert_within(attention(query, key[order], value[order]), attention(*arrays), 2 * bound)
+
+
+@given(st.integers(2, 6), real_dtypes, seeds)
+def test_self_attention_is_equivariant_to_permutations(n, dtype, seed):
+    x, order = normal(seed, (n, 3), dtype), np.random.default_rng(seed).permutation(n)
+    bound = tolerance(rounded_output([x, x, x]), dtype)
+    assert_within(attention(x[order], x[order], x[order]), attention(x, x, x)[order], 2 * bound[order])
+
+
+def test_a_causal_mask_breaks_that():
+    """The same claim, false: a counter-example is found."""
+    x, mask = normal(0, (5, 3)), masks.causal(5)
+    bound = tolerance(rounded_output([x, x, x], mask), np.float64)
+    y = attention(x, x, x, mask=mask)
+    found = 0
+    for seed in range(5):
+        order = np.random.default_rng(seed).permutation(5)
+        moved = attention(x[order], x[order], x[order], mask=mask)
+        found += bool((np.abs(moved - y[order]) > 2 * bound[order]).any())
+    assert found == 5
+
+
+@given(seeds)
+def test_a_number_added_to_all_scores_of_a_query_changes_nothing(seed):
+    arrays = [*qkv(seed=seed), np.zeros((3, 4))]
+    shift = normal(seed, (3, 1), scale=10.0) * np.ones((3, 4))
+    shifted = [*arrays[:3], shift]
+    bound = sum(tolerance(rounded_output(a), np.float64) for a in (arrays, shifted))
+    assert_within(with_bias(*shifted), with_bias(*arrays), bound)
+
+
+# ---- ways to compute
+
+
+def test_long_sequences_are_taken_in_blocks_on_their_own(monkeypatch):
+    arrays = qkv(6, 5)
+    calls = []
+    real = page.attend_in_blocks
+    monkeypatch.setattr(page, "attend_in_blocks", lambda *a, **o: calls.append(1) or real(*a, **o))
+    monkeypatch.setattr(page, "LONG", 29)
+    bound = 2 * tolerance(rounded_output(arrays), np.float64)
+    assert_within(attention(*arrays), attention(*arrays, method="full"), bound)
+    assert len(calls) == 1
+    attention(*arrays, method="blocks")
+    assert len(calls) == 2
+    attention(*arrays, return_weights=True)
+    attention(arrays[0][:-1], *arrays[1:])
+    monkeypatch.setattr(page, "LONG", 30)
+    attention(*arrays)
+    assert len(calls) == 2
+
+
+def test_arguments_are_left_alone():
+    arrays, mask = [*qkv(), normal(4, (3, 4))], masks.causal(3, 4)
+    arrays[2][3] = np.nan
+    before = [a.copy() for a in arrays]
+    for form in FORMS:
+        value_and_gradients(form, arrays, mask)
+    for a, b in zip(arrays, before, strict=True):
+        assert_same_bits(a, b)
+
+
+@pytest.mark.parametrize("form", ["full", "weights", "blocks"])
+def test_lists_and_whole_numbers(form):
+    query, key, value = [[1, 2], [3, 4]], np.array([[1, 0], [0, 1]]), [[1, 2, 3], [4, 5, 6]]
+    floats = [np.array(a, float) for a in (query, key, value)]
+    for similarity in ("scaled_dot", "dot"):
+        options = FORMS[form] | {"similarity": similarity, "mask": [[True, False], [True, True]]}
+        results, expected = attention(query, key, value, **options), attention(*floats, **options)
+        for a, b in zip(results, expected, strict=True):
+            assert_same_bits(a, b)
+    tensor = attention(
+        ad.Tensor(query), ad.Tensor(key), ad.Tensor(value), similarity="dot", bias=[[0.0, 1.0], [0.0, 0.0]]
+    )
+    assert isinstance(tensor, ad.Tensor)
+
+
+def test_any_tensor_gives_tensors():
+    query, key, value = qkv()
+    for arguments in ((ad.Tensor(query), key, value), (query, key, ad.Tensor(value))):
+        output, weights = attention(*arguments, return_weights=True)
+        assert isinstance(output, ad.Tensor)
+        assert isinstance(weights, ad.Tensor)
+    assert isinstance(attention(query, key, value, bias=ad.Tensor(np.zeros((3, 4)))), ad.Tensor)
+    assert isinstance(attention(query, key, value), np.ndarray)
+
+
+# ---- another framework
+
+
+@pytest.mark.parametrize("case", ["plain", "mask", "bias", "causal", "no root", "grouped"])
+def test_matches_torch(case):
+    torch = pytest.importorskip("torch")
+    query, key, value = qkv(5, 6, 4, 3, (2, 4))
+    mask = {"mask": np.random.default_rng(0).random((2, 1, 5, 6)) < 0.7, "causal": masks.causal(5, 6)}.get(case)
+    arrays = [query, key, value]
+    options = {"similarity": "dot"} if case == "no root" else {}
+    theirs = {"scale": 1.0} if case == "no root" else {"is_causal": True} if case == "causal" else {}
+    if case == "bias":
+        arrays.append(normal(7, (4, 5, 6)))
+    if case == "grouped":
+        arrays[1:], options, theirs = [a[:, :2] for a in arrays[1:]], {"grouped_heads": True}, {"enable_gqa": True}
+    leaves = [torch.tensor(a, requires_grad=True) for a in arrays]
+    given_mask = leaves[3] if case == "bias" else torch.tensor(mask) if case == "mask" else None
+    result = torch.nn.functional.scaled_dot_product_attention(*leaves[:3], attn_mask=given_mask, **theirs)
+    bar = normal(8, result.shape)
+    result.backward(torch.tensor(bar))
+    y, pullback = ad.vjp(lambda *a: with_bias(*a, mask=mask, **options), *arrays)
+    full = arrays if case != "grouped" else [query, *(np.repeat(a, 2, 1) for a in arrays[1:])]
+    rounded, rounded_pullback = equation(mask, options.get("similarity", "scaled_dot"))(*map(exact, full))
+    assert_within(y, result.detach().numpy(), 2 * tolerance(rounded, np.float64))
+    limits = [tolerance(limit, np.float64) for limit in rounded_pullback(exact(bar))]
+    if case == "grouped":
+        limits[1:] = [limit.reshape(2, 2, 2, 6, -1).sum(2) for limit in limits[1:]]
+    for gradient, leaf, limit in zip(pullback(bar), leaves, limits, strict=True):
+        assert_within(gradient, leaf.grad.numpy(), 2 * limit)
+
+
+# ---- errors
+
+
+def ones(*shape):
+    return np.ones(shape)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "options", "error", "message"),
+    [
+        ((ones(3), ones(4, 3), ones(4, 3)), {}, ValueError,
+         r"query has shape \(3,\); it must be \(\.\.\., tokens, features\)"),
+        ((ones(2, 3), ones(4, 3), 1.0), {}, ValueError,
+         r"value has shape \(\); it must be \(\.\.\., tokens, features\)"),
+        ((ones(2, 3), ones(5, 3), ones(4, 3)), {}, ValueError, r"key has 5 rows but value has 4; they must match"),
+        ((ones(2, 0), ones(4, 0), ones(4, 3)), {}, ValueError, r"query has 0 features; at least one is needed"),
+        ((ones(2, 3), ones(4, 2), ones(4, 3)), {}, ValueError, r"query has 3 features but key has 2; they must match"),
+        ((ones(2, 2, 3), ones(3, 4, 3), ones(4, 3)), {}, ValueError,
+         r"the axes in front of query \(2, 2, 3\), key \(3, 4, 3\) and value \(4, 3\) do not broadcast"),
+        ((ones(2, 3), ones(4, 3), ones(4, 3)), {"mask": ones(2, 4)}, TypeError,
+         r"mask is float64; pass booleans, True = may attend"),
+        ((ones(2, 3), ones(4, 3), ones(4, 3)), {"mask": ones(4, 2) > 0}, ValueError,
+         r"mask has shape \(4, 2\); it must broadcast to \(\.\.\., queries, keys\) = \(2, 4\)"),
+        ((ones(2, 3), ones(4, 3), ones(4, 3)), {"mask": ones(5, 2, 4) > 0}, ValueError,
+         r"mask has shape \(5, 2, 4\); it must broadcast to \(\.\.\., queries, keys\) = \(2, 4\)"),
+        ((ones(2, 3), ones(4, 3), ones(4, 3)), {"bias": ones(4, 2)}, ValueError,
+         r"bias has shape \(4, 2\); it must broadcast to \(\.\.\., queries, keys\) = \(2, 4\)"),
+        ((ones(2, 3), ones(4, 3), ones(4, 3)), {"bias": ones(2, 4) > 0}, TypeError,
+         r"bias is bool; pass floats \(a boolean goes to mask\)"),
+        ((ones(2, 3), ones(4, 3), ones(4, 3)), {"method": "fast"}, ValueError,
+         r"method is 'fast'; use 'auto', 'full' or 'blocks'"),
+        ((ones(2, 3), ones(4, 3), ones(4, 3)), {"method": "blocks", "return_weights": True}, ValueError,
+         r"method 'blocks' keeps no weights; use 'full'"),
+        ((ones(2, 3), ones(4, 3), ones(4, 3)),
+         {"method": "blocks", "similarity": "additive", "parameters": (ones(3, 1), ones(3, 1), ones(1))}, ValueError,
+         r"method 'blocks' does not know similarity 'additive'; use 'full'"),
+        ((ones(2, 3), ones(4, 3), ones(4, 3)), {"grouped_heads": True}, ValueError,
+         r"query has shape \(2, 3\); it must be \(\.\.\., heads, tokens, features\)"),
+        ((ones(5, 2, 3), ones(2, 4, 3), ones(2, 4, 3)), {"grouped_heads": True}, ValueError,
+         r"5 query heads cannot share 2 key heads and 2 value heads; the first must be a multiple of the others"),
+        ((ones(4, 2, 3), ones(2, 4, 3), ones(4, 4, 3)), {"grouped_heads": True}, ValueError,
+         r"4 query heads cannot share 2 key heads and 4 value heads; the first must be a multiple of the others"),
+        ((ones(4, 2, 3), ones(0, 4, 3), ones(0, 4, 3)), {"grouped_heads": True}, ValueError,
+         r"4 query heads cannot share 0 key heads .*"),
+        ((ones(4, 2, 3), ones(2, 4, 3), ones(2, 4, 3)), {"grouped_heads": True, "mask": ones(2, 2, 4) > 0}, ValueError,
+         r"mask has shape \(2, 2, 4\); it must broadcast to \(\.\.\., queries, keys\) = \(4, 2, 4\)"),
+    ],
+)  # fmt: skip
+def test_errors(arrays, options, error, message):
+    with pytest.raises(error, match=rf"^attention: {message}$"):
+        attention(*arrays, **options)
+
+
+def test_errors_of_columns_speak_of_columns():
+    with pytest.raises(ValueError, match=r"^column_attention: key has 5 columns but value has 4; they must match$"):
+        column_attention(ones(3, 2), ones(3, 5), ones(3, 4))
+    with pytest.raises(ValueError, match=r"^attention: query has 2 features but key has 3; they must match$"):
+        column_attention(ones(2, 2), ones(3, 5), ones(3, 5))

@@ -1,0 +1,205 @@
+"""Masks: which places are True, eq. 7 of the seed with the rows it should have, and what is put in front of NaN."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.layers import masks
+from refnp.layers.masks import all_finite, check_mask, fits, shielded, spoil
+from refnp.layers.softmax import softmax
+from refnp.verify.equations import rows as equations
+from refnp.verify.rounding import exact, tolerance
+from tests.helpers import assert_same_bits, assert_within, check, normal, seeds
+from tests.transcriptions import rows as printed
+
+lengths = st.integers(0, 6)
+
+
+@given(lengths, lengths)
+def test_causal(queries, keys):
+    top_left, bottom_right = masks.causal(queries, keys), masks.causal(queries, keys, align="bottom_right")
+    assert top_left.shape == bottom_right.shape == (queries, keys)
+    assert top_left.dtype == bottom_right.dtype == bool
+    for i in range(queries):
+        for j in range(keys):
+            assert top_left[i, j] == (j <= i)
+            assert bottom_right[i, j] == (j <= i + keys - queries)
+    if queries and keys:
+        assert bottom_right[-1].all()
+    np.testing.assert_array_equal(masks.causal(queries), masks.causal(queries, queries, align="bottom_right"))
+
+
+@given(st.lists(lengths, max_size=4), st.integers(6, 8))
+def test_key_padding(real, keys):
+    mask = masks.key_padding(np.array(real, int), keys)
+    assert mask.shape == (len(real), 1, keys)
+    for b, length in enumerate(real):
+        assert mask[b, 0].tolist() == [True] * length + [False] * (keys - length)
+
+
+def test_key_padding_of_batches_of_batches_and_of_one_sequence():
+    assert masks.key_padding([[1, 2], [3, 0], [2, 2]], 4).shape == (3, 2, 1, 4)
+    np.testing.assert_array_equal(masks.key_padding(2, 3), [[True, True, False]])
+
+
+@given(st.lists(st.integers(0, 2), max_size=5), st.lists(st.integers(0, 2), max_size=5))
+def test_blocks(query_segments, key_segments):
+    mask = masks.blocks(query_segments, key_segments)
+    assert mask.shape == (len(query_segments), len(key_segments))
+    for i, j in np.ndindex(mask.shape):
+        assert mask[i, j] == (query_segments[i] == key_segments[j])
+    np.testing.assert_array_equal(masks.blocks(key_segments), masks.blocks(key_segments, key_segments))
+
+
+def test_blocks_of_a_batch():
+    mask = masks.blocks([[0, 0, 1], [0, 1, 1]])
+    np.testing.assert_array_equal(mask[0], [[1, 1, 0], [1, 1, 0], [0, 0, 1]])
+    np.testing.assert_array_equal(mask[1], [[1, 0, 0], [0, 1, 1], [0, 1, 1]])
+
+
+@given(seeds)
+def test_combine_is_and(seed):
+    rng = np.random.default_rng(seed)
+    a, b, c = rng.random((2, 3, 4)) < 0.5, rng.random((3, 4)) < 0.5, rng.random((2, 1, 4)) < 0.5
+    np.testing.assert_array_equal(masks.combine(a, None, b, c), a & b & c)
+    np.testing.assert_array_equal(masks.combine(a), a)
+    assert masks.combine() is masks.combine(None, None) is None
+
+
+# ---- S002 eq. 7
+
+SCORES = np.array([[0.2, 0.3, 0.5, 0.1], [0.1, 0.2, 0.7, 0.0], [0.3, 0.4, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4]])
+RIGHT = [[1, 0, 0, 0], [0.4750, 0.5250, 0, 0], [0.3322, 0.3672, 0.3006, 0], [0.2138, 0.2363, 0.2612, 0.2887]]
+AS_PRINTED = [[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.4759, 0.3092, 0.2148, 0], [0.2824, 0.3072, 0.3333, 0.0771]]
+
+
+def test_equation_7_has_these_rows():
+    shown = np.where(masks.causal(4), SCORES, -np.inf)
+    p = softmax(shown)
+    assert_within(p, printed.softmax(shown), tolerance(equations.softmax(exact(shown))[0], np.float64))
+    half_a_digit = 0.5e-4
+    assert_within(p, np.array(RIGHT), half_a_digit + 1e-15)
+
+
+@pytest.mark.parametrize("row", [1, 2, 3])
+def test_equation_7_does_not_have_the_rows_that_are_printed(row):
+    shown = np.where(masks.causal(4), SCORES, -np.inf)
+    with pytest.raises(AssertionError, match="beyond the bound"):
+        assert_within(softmax(shown)[row], np.array(AS_PRINTED[row]), 0.5e-4 + 1e-15)
+
+
+# ---- the shield
+
+QUERY, KEY, VALUE = normal(0, (3, 2)), normal(1, (4, 2)), normal(2, (4, 5))
+MASK = np.array([[1, 1, 0, 0], [1, 1, 1, 0], [0, 0, 0, 0]], bool)
+
+
+def test_all_finite():
+    assert all_finite(QUERY, None, ad.Tensor(KEY), np.ones(2, np.complex128))
+    for bad in (np.nan, np.inf, -np.inf, complex(0, np.nan)):
+        assert not all_finite(QUERY, np.array([1, bad]))
+        assert not all_finite(ad.Tensor(np.array([1, bad])))
+
+
+def test_shield_has_nothing_to_put_back_where_everything_is_finite():
+    arrays, (spoilt, lost) = shielded(MASK, QUERY, KEY, VALUE, None)
+    for shield, array in zip(arrays, (QUERY, KEY, VALUE), strict=False):
+        assert_same_bits(shield, array)
+    assert arrays[3] is None
+    np.testing.assert_array_equal(spoilt, np.zeros((3, 5)))
+    np.testing.assert_array_equal(lost, np.zeros((3, 1)))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_queries_that_may_attend_to_a_bad_key_are_lost(bad):
+    key = KEY.copy()
+    key[2, 0] = bad
+    (query, key, _, _), (spoilt, lost) = shielded(MASK, QUERY, key, VALUE, None)
+    assert_same_bits(query, QUERY)
+    np.testing.assert_array_equal(key[2], 0)
+    np.testing.assert_array_equal(lost, [[0], [np.nan], [0]])
+    np.testing.assert_array_equal(spoilt, np.broadcast_to(lost, (3, 5)))
+
+
+def test_a_bad_query_is_lost_unless_it_attends_to_nothing():
+    query = np.full((3, 2), np.nan)
+    (query, *_), (_, lost) = shielded(MASK, query, KEY, VALUE, None)
+    np.testing.assert_array_equal(query, 0)
+    np.testing.assert_array_equal(lost, [[np.nan], [np.nan], [0]])
+
+
+def test_values_that_are_not_finite_add_up_feature_by_feature():
+    value = VALUE.copy()
+    value[0, :3] = np.inf, -np.inf, np.nan
+    value[2, :4] = -np.inf, -np.inf, 1, np.inf
+    value[3] = np.nan  # nobody may attend to it
+    (_, _, value, _), (spoilt, lost) = shielded(MASK, QUERY, KEY, value, None)
+    assert np.isfinite(value).all()
+    np.testing.assert_array_equal(
+        spoilt, [[np.inf, -np.inf, np.nan, 0, 0], [np.nan, -np.inf, np.nan, np.inf, 0], [0, 0, 0, 0, 0]]
+    )
+    np.testing.assert_array_equal(lost, 0)
+
+
+def test_hidden_bias_is_not_looked_at_and_minus_infinity_is_weight_0():
+    bias = np.array([[0, -np.inf, np.nan, np.inf], [np.nan, 1, 2, np.inf], [np.nan, np.inf, -np.inf, 0]])
+    (_, _, _, shown), (_, lost) = shielded(MASK, QUERY, KEY, VALUE, bias)
+    np.testing.assert_array_equal(shown, [[0, -np.inf, 0, 0], [0, 1, 2, 0], [0, 0, 0, 0]])
+    np.testing.assert_array_equal(lost, [[0], [np.nan], [0]])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.longdouble, np.complex128])
+def test_spoil_adds_and_keeps_gradients_from_what_is_not_asked_about(dtype):
+    amount = np.array([0, np.inf, -np.inf, np.nan, np.nan], dtype).real
+    y, pullback = ad.vjp(lambda x: spoil(x, amount), np.ones(5, dtype))
+    assert y.dtype == dtype
+    np.testing.assert_array_equal(y.real, [1, np.inf, -np.inf, np.nan, np.nan])
+    bar = np.array([2, 0, 3, 4, 0], dtype)
+    np.testing.assert_array_equal(pullback(bar)[0].real, [2, 0, np.nan, np.nan, 0])
+    check(lambda x: spoil(x, np.zeros(3)), (normal(0, 3),))
+
+
+# ---- checks
+
+
+@pytest.mark.parametrize(
+    ("shape", "target", "answer"),
+    [((), (2, 3), True), ((3,), (2, 3), True), ((2, 1), (2, 3), True), ((2,), (2, 3), False),
+     ((1, 2, 3), (2, 3), False), ((2, 3), (1, 3), False), ((0,), (2, 0), True)],
+)  # fmt: skip
+def test_fits(shape, target, answer):
+    assert fits(shape, target) is answer
+
+
+def test_check_mask():
+    assert check_mask("f", None, (2, 3)) is None
+    np.testing.assert_array_equal(check_mask("f", [[True, False, True]], (2, 3)), [[True, False, True]])
+    assert check_mask("f", True, (2, 3)).shape == ()
+    with pytest.raises(TypeError, match=r"^f: mask is int64; pass booleans, True = may attend$"):
+        check_mask("f", np.ones((2, 3), int), (2, 3))
+    message = r"^f: mask has shape \(3, 2\); it must broadcast to \(\.\.\., queries, keys\) = \(2, 3\)$"
+    with pytest.raises(ValueError, match=message):
+        check_mask("f", np.ones((3, 2), bool), (2, 3))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: masks.causal(-1), ValueError, r"causal: lengths \(-1, -1\) must not be negative"),
+        (lambda: masks.causal(2, -3), ValueError, r"causal: lengths \(2, -3\) must not be negative"),
+        (lambda: masks.causal(2, align="left"), ValueError, r"causal: align is 'left'; use 'top_left' or .*"),
+        (lambda: masks.key_padding([1.0], 2), TypeError, r"key_padding: lengths are float64; pass integers, .*"),
+        (lambda: masks.key_padding([1, 3], 2), ValueError, r"key_padding: lengths 1 … 3 must lie in 0 … 2"),
+        (lambda: masks.key_padding([-1], 2), ValueError, r"key_padding: lengths -1 … -1 must lie in 0 … 2"),
+        (lambda: masks.blocks(3), ValueError, r"blocks: segments are a single number; pass one for .*"),
+        (lambda: masks.blocks([1], 3), ValueError, r"blocks: segments are a single number; pass one for .*"),
+        (lambda: masks.combine([True], [1]), TypeError, r"combine: a mask is int64; pass booleans, True = may attend"),
+        (lambda: masks.combine(np.ones((2, 3), bool), None, np.ones(4, bool)), ValueError,
+         r"combine: masks of shapes \(2, 3\), \(4,\) do not broadcast"),
+    ],
+)  # fmt: skip
+def test_errors(call, error, message):
+    with pytest.raises(error, match=rf"^{message}$"):
+        call()
