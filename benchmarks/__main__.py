@@ -81,17 +81,20 @@ def compare(work: Work, ours: Worker, theirs: Worker, options: argparse.Namespac
     for side in (ours, theirs):
         side.make(work)
     differs = disagreement(ours.result(), theirs.result(), work)
-    seconds = (0.3 if options.quick else 2.0) / (2 if theirs.framework in SLOW else 1)
+    seconds = (0.3 if options.quick else 1.2) / (2 if theirs.framework in SLOW else 1)
     pairs = alternate(ours.clock, theirs.clock, seconds=seconds, least=3 if options.quick else 5)
     row = report.row_of(work, theirs.framework, options.threads, pairs, differs)
     if not work.memory or options.quick:
         return row
-    peaks = []
-    for side in (ours, theirs):
-        with Worker(side.framework, options.threads) as fresh:
-            fresh.make(work)
-            peaks.append(fresh.peak())
-    return dataclasses.replace(row, refnp_peak_mb=peaks[0], peer_peak_mb=peaks[1], aim_mb=work.aims.get("memory"))
+    ours_mb, theirs_mb = (peak_of(work, side.framework, options.threads) for side in (ours, theirs))
+    return dataclasses.replace(row, refnp_peak_mb=ours_mb, peer_peak_mb=theirs_mb, aim_mb=work.aims.get("memory"))
+
+
+def peak_of(work: Work, framework: str, threads: int) -> float:
+    """Megabytes that the work needs beyond its inputs, in a fresh process."""
+    with Worker(framework, threads) as fresh:
+        fresh.make(work)
+        return fresh.peak()
 
 
 if __name__ == "__main__":

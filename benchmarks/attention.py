@@ -30,7 +30,7 @@ def works(lengths: tuple[int, ...] = LENGTHS) -> list[Work]:
                 if n <= LONGEST.get(framework, n)
             },
             terms=2 * FEATURES + 2 * n,
-            memory=n >= 2048,
+            memory=n == 8192 or (n == 2048 and dtype == "float32"),
             aims={"memory": 1000} if n == 8192 else {},
         )
         for n in lengths

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import gradcheck
 import refnp.autograd
+from refnp.verify.bounds import unit_roundoff as unit_roundoff
 
 REAL = (np.float32, np.float64, np.longdouble)
 COMPLEX = (np.complex128, np.clongdouble)
@@ -62,11 +63,6 @@ def laid_out(array, layout):
     array = np.array(array, order="C")
     array.flags.writeable = layout != "read-only"
     return array
-
-
-def unit_roundoff(dtype):
-    """u, the largest relative error of one rounding: half the distance from 1 to the next number."""
-    return np.finfo(dtype).eps / 2
 
 
 def assert_within(value, reference, bound):

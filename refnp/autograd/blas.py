@@ -1,7 +1,8 @@
 """One BLAS thread for each of ours.
 
-NumPy's matrix products run on as many threads as its BLAS likes. When several of our own threads multiply at once, those
-of the BLAS get in each other's way: two on two are many times slower than one on two. So while blocks run, it gets one.
+NumPy's matrix products run on as many threads as its BLAS likes. When several of our own threads multiply at once,
+those of the BLAS get in each other's way: two times two threads on two cores are many times slower than two. So while
+blocks run, the BLAS gets one.
 
 NumPy has no call for this; OpenBLAS, which its wheels bring along, has. Where the BLAS is another one, nothing is done.
 """

@@ -153,8 +153,13 @@ def contract(subscripts: str, x: Any, y: Any, *, terms: int | None = None) -> Ro
         sizes |= dict(zip(reversed(letters.replace("...", "")), reversed(shape), strict=False))
     terms = terms or math.prod(n for letter, n in sizes.items() if letter not in result)
     size_x, size_y = np.abs(x.value), np.abs(y.value)
-    error = np.einsum(subscripts, x.error + terms * size_x, size_y) + np.einsum(subscripts, size_x, y.error)
-    return Rounded(np.einsum(subscripts, x.value, y.value), error)
+
+    def added_up(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        z = np.einsum(subscripts, a, b)
+        return z if a.size and b.size else np.zeros_like(z)  # NumPy 2.4 leaves some sums of no terms unset
+
+    error = added_up(x.error + terms * size_x, size_y) + added_up(size_x, y.error)
+    return Rounded(added_up(x.value, y.value), error)
 
 
 def scatter(x: Rounded, places: np.ndarray, length: int, *, depth: int | None = None) -> Rounded:

@@ -24,6 +24,13 @@ SMALL = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _leave_mygrad_as_it_was():
+    yield
+    if "mygrad" in sys.modules:
+        sys.modules["mygrad"].turn_memory_guarding_on()
+
+
 @pytest.mark.parametrize("framework", machine.PEERS)
 @pytest.mark.parametrize("work", SMALL, ids=lambda work: f"{work.name}-{work.dtype}")
 def test_all_compute_the_same(work, framework):
@@ -36,8 +43,9 @@ def test_all_compute_the_same(work, framework):
         pytest.skip("this process computes in float32 with JAX")
     ours, theirs = work.makers["refnp"](), work.makers[framework]()
     assert 0 <= timing.disagreement(ours.result(), theirs.result(), work) <= 1
-    for side in (ours, theirs):
-        side.run()
+    ours.run()
+    if (framework, work.name) != ("jax", "encoder step"):  # which would compile a second program
+        theirs.run()
 
 
 @pytest.mark.parametrize("framework", ["refnp", "torch", "autograd"])

@@ -48,6 +48,7 @@ def tensors(*, batch=(), n=5, m=6, d=4, width=None, scale=1.0, shift=0.0) -> dic
 
 def cases() -> list[Case]:
     """All cases of this page."""
+
     def case(variant, inputs, *, also=(), **options):
         return Case(ATTENTION, variant, inputs, options, also + IN_FLOAT32)
 

@@ -17,6 +17,7 @@ def cases() -> list[Case]:
 
 def plain() -> list[Case]:
     """Convolutions: strides, dilations, groups, every padding, in one to three dimensions."""
+
     def case(variant, lengths, kernel, *, batch=2, ins=3, outs=4, groups=1, bias=True, shift=0.0, **options):
         inputs = {"x": normal(batch, ins, *lengths, shift=shift), "weight": normal(outs, ins // groups, *kernel)}
         if groups > 1:
@@ -56,6 +57,7 @@ def plain() -> list[Case]:
 
 def transposed() -> list[Case]:
     """Transposed convolutions: strides, dilations, groups, output padding."""
+
     def case(variant, lengths, kernel, *, batch=2, ins=3, outs=4, groups=1, **options):
         inputs = {
             "x": normal(batch, ins, *lengths),

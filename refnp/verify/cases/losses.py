@@ -24,6 +24,7 @@ TARGETS = np.array([3, 0, 5, 1, 1, 4])
 
 def cases() -> list[Case]:
     """All cases of this page."""
+
     def mse(variant, shape, **options):
         return Case(MSE, variant, {"prediction": normal(*shape), "target": normal(*shape)}, options)
 

@@ -54,6 +54,7 @@ def softmax_cases() -> list[Case]:
 
 def layer_norm_cases() -> list[Case]:
     """LayerNorm: large means, constant rows, one feature, every ε."""
+
     def case(variant, x, features, *, known=(), **options):
         gain = normal(features, shift=1.0, scale=0.5)
         return Case(LAYER_NORM, variant, {"x": x, "gain": gain, "shift": normal(features)}, options, known)
@@ -78,6 +79,7 @@ def layer_norm_cases() -> list[Case]:
 
 def rms_norm_cases() -> list[Case]:
     """RMSNorm: zeros, large and small numbers."""
+
     def case(variant, x, features, **options):
         return Case(
             RMS_NORM, variant, {"x": x, "gain": normal(features, shift=1.0, scale=0.5)}, {"eps": 1e-5} | options

@@ -13,6 +13,7 @@ SET_CONVOLUTION = Layer("set_convolution", set_convolution, equation)
 
 def cases() -> list[Case]:
     """All cases of this page."""
+
     def case(variant, *, targets=7, points=5, axes=1, channels=1, scale=0.4, reach=1.0, **options):
         inputs = {
             "target_x": uniform(targets, axes, low=-reach, high=reach),

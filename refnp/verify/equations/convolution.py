@@ -69,7 +69,7 @@ def per_axis(value, axes: int) -> tuple:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,) * axes
 
 
-def pairs(padding, axes: int) -> list[tuple[int, int]]:
+def pairs_of(padding, axes: int) -> list[tuple[int, int]]:
     """Padding as a pair (before, after) per axis, from a number, a number per axis, or pairs."""
     return [p if isinstance(p, tuple) else (p, p) for p in per_axis(padding, axes)]
 
@@ -81,7 +81,7 @@ def convolution(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding
     """
     lengths, kernel = x.shape[2:], weight.shape[2:]
     axes, size, out = len(lengths), math.prod(lengths), weight.shape[0]
-    walk = kernel, per_axis(stride, axes), per_axis(dilation, axes), pairs(padding, axes)
+    walk = kernel, per_axis(stride, axes), per_axis(dilation, axes), pairs_of(padding, axes)
     places = places_of(lengths, *walk)
     table = sources(padding_mode, lengths, places, *walk)
     under = gathered(x.reshape(x.shape[0], groups, weight.shape[1], size), table)  # (B, G, C, P, T)
@@ -106,7 +106,7 @@ def convolution_transpose(x, weight, bias=None, *, stride=1, dilation=1, groups=
     lengths, kernel = x.shape[2:], weight.shape[2:]
     axes, channels, out = len(lengths), x.shape[1], weight.shape[1] * groups
     stride, dilation, extra = per_axis(stride, axes), per_axis(dilation, axes), per_axis(output_padding, axes)
-    edges = pairs(padding, axes)
+    edges = pairs_of(padding, axes)
     longer = tuple(
         (n - 1) * s - before - after + d * (k - 1) + e + 1
         for n, k, s, d, e, (before, after) in zip(lengths, kernel, stride, dilation, extra, edges, strict=True)

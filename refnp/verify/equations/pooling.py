@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from refnp.verify.equations.convolution import gathered, pairs, per_axis, places_of, scattered, sources
+from refnp.verify.equations.convolution import gathered, pairs_of, per_axis, places_of, scattered, sources
 from refnp.verify.rounding import Rounded, exact
 
 
@@ -15,7 +15,7 @@ def windows(x: Rounded, size, stride, padding) -> tuple[np.ndarray, tuple[int, .
     axes = len(x.shape) - 2
     sizes = per_axis(size, axes)
     strides = sizes if stride is None else per_axis(stride, axes)
-    walk = sizes, strides, (1,) * axes, pairs(padding, axes)
+    walk = sizes, strides, (1,) * axes, pairs_of(padding, axes)
     places = places_of(x.shape[2:], *walk)
     return sources("zeros", x.shape[2:], places, *walk), places
 

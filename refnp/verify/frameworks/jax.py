@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from refnp.verify.case import Answer, Problem
+from refnp.verify.equations.convolution import pairs_of, per_axis
 from refnp.verify.frameworks import NotOfferedError
 
 NAME = "JAX"
@@ -186,16 +187,6 @@ def window_reduction(x, start, combine, size, stride, padding):
     strides = sizes if stride is None else per_axis(stride, axes)
     pairs = [(0, 0), (0, 0), *pairs_of(padding, axes)]
     return jax.lax.reduce_window(x, start, combine, (1, 1, *sizes), (1, 1, *strides), pairs), math.prod(sizes)
-
-
-def per_axis(value, axes: int) -> tuple:
-    """One number for each axis."""
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,) * axes
-
-
-def pairs_of(padding, axes: int) -> list[tuple[int, int]]:
-    """Padding as a pair (before, after) for each axis."""
-    return [p if isinstance(p, tuple) else (p, p) for p in per_axis(padding, axes)]
 
 
 def normal_log_prob(y, mean, std):

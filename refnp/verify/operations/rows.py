@@ -54,8 +54,8 @@ def _rows(rng):
         Operation("layer_norm, axis (0, 1)", lambda x, g: layer_norm(x, g, axis=(0, 1)), (x, rng.normal(size=(3, 5)))),
         Operation("rms_norm", rms_norm, (x, gain)),
         Operation("linear", linear, (x, rng.normal(size=(5, 4)), rng.normal(size=4))),
-        Operation("embedding", lambda table: embedding(tokens, table, scaled=True), (rng.normal(size=(6, 3)),), order2=False),
-    ]  # fmt: skip
+        Operation("embedding", lambda e: embedding(tokens, e, scaled=True), (rng.normal(size=(6, 3)),), order2=False),
+    ]
 
 
 def _attention(rng):

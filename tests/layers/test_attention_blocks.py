@@ -1,0 +1,244 @@
+"""Attention in blocks: the full form to rounding at every border, the same bits on any threads, and little memory."""
+
+import contextlib
+import tracemalloc
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.layers import attention_blocks, masks
+from refnp.layers.attention import attention
+from refnp.layers.attention_blocks import attend_in_blocks
+from refnp.verify.rounding import exact, tolerance
+from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, seeds
+from tests.layers.attention_problems import equation, problems, rounded_output
+from tests.layers.judges import assert_as_derived
+
+sizes = st.integers(1, 4)
+
+
+@contextlib.contextmanager
+def blocks_of(queries, keys):
+    """Blocks so small that a handful of tokens fills several."""
+    with mock.patch.object(attention_blocks, "QUERIES", queries), mock.patch.object(attention_blocks, "KEYS", keys):
+        yield
+
+
+def in_blocks(query, key, value, bias=None, **options):
+    """attention in blocks with the bias among the arrays."""
+    return attention(query, key, value, bias=bias, method="blocks", **options)
+
+
+def in_full(query, key, value, bias=None, **options):
+    return attention(query, key, value, bias=bias, method="full", **options)
+
+
+def qkv(n, m, d=3, width=2, batch=(), dtype=np.float64, seed=0):
+    return [normal(seed + i, (*batch, *s), dtype) for i, s in enumerate([(n, d), (m, d), (m, width)])]
+
+
+@given(problems(lengths=(1, 9)), sizes, sizes)
+def test_value_and_every_gradient(problem, queries, keys):
+    arrays, mask = problem
+    with blocks_of(queries, keys):
+        assert_as_derived(in_blocks, equation(mask), arrays, mask=mask)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("m", [1, 3, 4, 5, 8, 9])
+@pytest.mark.parametrize("masked", [False, True])
+def test_around_the_borders_of_blocks(n, m, masked):
+    """Blocks of 3 queries and 4 keys; one short of it, as many, one more."""
+    arrays = [*qkv(n, m, batch=(2,)), normal(3, (n, m))]
+    mask = np.random.default_rng(n * m).random((2, n, m)) < 0.5 if masked else None
+    full, full_pullback = ad.vjp(lambda *a: in_full(*a, mask=mask), *arrays)
+    rounded, rounded_pullback = equation(mask)(*map(exact, arrays))
+    with blocks_of(3, 4):
+        y, pullback = ad.vjp(lambda *a: in_blocks(*a, mask=mask), *arrays)
+        bar = normal(4, y.shape)
+        bars = pullback(bar)
+    assert_within(y, full, 2 * tolerance(rounded, np.float64))
+    for a, b, limit in zip(bars, full_pullback(bar), rounded_pullback(exact(bar)), strict=True):
+        assert_within(a, b, 2 * tolerance(limit, np.float64))
+
+
+@pytest.mark.parametrize("dtype", REAL)
+def test_first_derivatives(dtype):
+    mask = np.random.default_rng(0).random((2, 3, 5)) < 0.6
+    mask[0, 1] = False
+    with blocks_of(2, 2):
+        check(lambda *a: in_blocks(*a, mask=mask), [*qkv(3, 5, batch=(2,), dtype=dtype), normal(5, (3, 5), dtype)])
+
+
+def test_second_derivatives():
+    with blocks_of(1, 2):
+        report = check(lambda *a: in_blocks(*a, mask=masks.causal(2, 3)), [*qkv(2, 3, 2), normal(5, (2, 3))], order=2)
+    assert report.method == "complex step"
+
+
+@pytest.mark.parametrize("which", [0, 1, 2, 3])
+def test_complex_step_in_one_argument_only(which):
+    arrays = [*qkv(3, 4), normal(4, (3, 4))]
+    with blocks_of(2, 3):
+        report = check(lambda x: in_blocks(*arrays[:which], x, *arrays[which + 1 :]), (arrays[which],), order=2)
+    assert report.method == "complex step"
+
+
+@pytest.mark.parametrize("dtype", [*REAL, *COMPLEX])
+def test_dtype_is_kept(dtype):
+    real = dtype(0).real.dtype
+    arrays = [a.astype(dtype) for a in [*qkv(3, 4, dtype=real), normal(4, (3, 4), real)]]
+    with blocks_of(2, 3):
+        y, pullback = ad.vjp(lambda *a: in_blocks(*a, mask=masks.causal(3, 4)), *arrays)
+    assert {a.dtype for a in (y, *pullback(np.ones_like(y)))} == {np.dtype(dtype)}
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (1, 1), (3, 1), (2, 3, 5), (2, 1, 3, 5), (4, 1, 5), (1, 4, 3, 1)])
+def test_a_bias_may_be_shared_over_anything(shape):
+    """Over heads, batches, queries or keys: its gradient is the sum over what shares it."""
+    query, key, value = qkv(3, 5, batch=(2, 4) if shape != (2, 3, 5) else (2,))
+    bias = normal(7, shape)
+    rounded, rounded_pullback = equation()(*map(exact, (query, key, value, bias)))
+    with blocks_of(2, 2):
+        y, pullback = ad.vjp(in_blocks, query, key, value, bias)
+        bar = normal(8, y.shape)
+        bias_bar = pullback(bar)[3]
+    assert_within(y, rounded.value, tolerance(rounded, np.float64))
+    limit = rounded_pullback(exact(bar))[3]
+    assert bias_bar.shape == shape
+    assert_within(bias_bar, limit.value, tolerance(limit, np.float64))
+
+
+# ---- masks
+
+
+@given(problems(lengths=(1, 9), with_mask=True), sizes, sizes)
+def test_rows_of_nothing_and_blocks_of_nothing(problem, queries, keys):
+    """Whole stretches hidden: 0 where nothing is allowed, and else what the full form gives."""
+    arrays, mask = problem
+    leading = np.broadcast_shapes(*(a.shape[:-2] for a in arrays[:3]))
+    mask = np.broadcast_to(mask, (*leading, arrays[0].shape[-2], arrays[1].shape[-2])).copy()
+    mask[..., : mask.shape[-1] // 2] = mask[..., :1, :] = False
+    with blocks_of(queries, keys):
+        y, pullback = ad.vjp(lambda *a: in_blocks(*a, mask=mask), *arrays)
+        bars = pullback(np.ones_like(y))
+    assert (y[~mask.any(-1)] == 0).all()
+    assert all(np.isfinite(bar).all() for bar in bars)
+    assert_within(y, in_full(*arrays, mask=mask), 2 * tolerance(rounded_output(arrays, mask), y.dtype))
+
+
+def test_hidden_blocks_are_not_computed():
+    """Under a causal mask, 10 of 16 blocks are; forward and backward."""
+    arrays = qkv(8, 8)
+    with blocks_of(2, 2), mock.patch.object(attention_blocks, "_scores", wraps=attention_blocks._scores) as scores:
+        y, pullback = ad.vjp(lambda *a: in_blocks(*a, mask=masks.causal(8)), *arrays)
+        assert scores.call_count == 10
+        pullback(y)
+        assert scores.call_count == 20
+
+
+@pytest.mark.parametrize(
+    "values", [[0, 0, 800, 800], [800, -800, 0, 801], [-np.inf, -np.inf, 1, 2], [-1e30, 1e30, 0, 1]]
+)
+def test_the_maximum_may_come_in_any_block(values):
+    """What was added up is brought to the new maximum; nothing overflows, and hidden beginnings do no harm."""
+    bias = np.array([values, values[::-1]], float)
+    query, key, value = np.zeros((2, 1)), np.zeros((4, 1)), normal(0, (4, 3))
+    limits = rounded_output([query, key, value, bias])
+    for keys in (1, 2, 3):
+        with blocks_of(1, keys):
+            y, pullback = ad.vjp(in_blocks, query, key, value, bias)
+            assert all(np.isfinite(bar).all() for bar in pullback(np.ones_like(y)))
+        assert_within(y, limits.value, tolerance(limits, np.float64))
+
+
+@pytest.mark.parametrize("form", [in_full, in_blocks])
+@given(seeds)
+def test_large_scores_that_are_exact_lose_nothing(form, seed):
+    """Scores 16384 + s with s of a few bits are exact in float32, and so is their distance from the maximum: output
+    and gradient are as good as those of s. (With the logarithm of the sum added to 16384, 11 bits would be lost.)"""
+    rng = np.random.default_rng(seed)
+    small = (rng.integers(-1024, 1024, (3, 6)) / 256).astype(np.float32)
+    query, key, value = np.zeros((3, 1), np.float32), np.zeros((6, 1), np.float32), normal(seed, (6, 2), np.float32)
+    rounded, rounded_pullback = equation()(*map(exact, (query, key, value, small)))
+    with blocks_of(2, 4):
+        y, pullback = ad.vjp(form, query, key, value, small + np.float32(16384))
+        bar = normal(seed + 1, y.shape, np.float32)
+        _, _, value_bar, bias_bar = pullback(bar)
+    limits = rounded_pullback(exact(bar))
+    assert_within(y, rounded.value, tolerance(rounded, np.float32))
+    assert_within(value_bar, limits[2].value, tolerance(limits[2], np.float32))
+    assert_within(bias_bar, limits[3].value, tolerance(limits[3], np.float32))
+
+
+# ---- threads and memory
+
+
+@pytest.mark.parametrize("biased", [None, (4, 70, 90), (90,)])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_threads_change_no_bit(biased, masked, dtype):
+    arrays = qkv(70, 90, 8, 5, (2, 4), dtype)
+    arrays += [] if biased is None else [normal(5, biased, dtype)]
+    mask = masks.causal(70, 90, align="bottom_right") if masked else None
+    results, threads = [], ad.get_threads()
+    try:
+        with blocks_of(16, 32):
+            for count in (1, 2, 3):
+                ad.set_threads(count)
+                y, pullback = ad.vjp(lambda *a: in_blocks(*a, mask=mask), *arrays)
+                results.append((y, *pullback(np.ones_like(y))))
+    finally:
+        ad.set_threads(threads)
+    for other in results[1:]:
+        for a, b in zip(other, results[0], strict=True):
+            assert_same_bits(a, b)
+
+
+def peak(form, n):
+    """Bytes that forward and backward of a sequence of n tokens allocate at most, beyond their arguments."""
+    arrays = qkv(n, n, 16, 16)
+    tracemalloc.start()
+    try:
+        y, pullback = ad.vjp(form, *arrays)
+        pullback(y)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_grows_with_the_length_not_with_its_square():
+    """The full form holds all N M scores, more than once; in blocks there are a few rows per token and a few blocks."""
+    n, threads = 2048, ad.get_threads()
+    scores, tokens = 8 * n * n, 8 * n * 16
+    block = 8 * attention_blocks.QUERIES * attention_blocks.KEYS
+    try:
+        ad.set_threads(1)
+        assert peak(in_blocks, n) < 12 * tokens + 4 * block < scores / 4
+        assert peak(in_blocks, 2 * n) < 12 * 2 * tokens + 4 * block
+    finally:
+        ad.set_threads(threads)
+    assert peak(in_full, n // 2) > scores / 4
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
+@pytest.mark.parametrize("batch", [(), (0,), (2,)])
+def test_nothing_to_attend_to(shape, batch):
+    arrays = [*qkv(*shape, batch=batch), normal(3, (*batch, *shape))]
+    y, pullback = ad.vjp(in_blocks, *arrays)
+    np.testing.assert_array_equal(y, np.zeros((*batch, shape[0], 2)))
+    for bar, a in zip(pullback(y), arrays, strict=True):
+        np.testing.assert_array_equal(bar, np.zeros(a.shape))
+
+
+@pytest.mark.parametrize("dtype", REAL)
+def test_blocks_of_their_own_size(dtype):
+    """Not patched: N and M a little more than one block (but in longdouble, which no BLAS multiplies, M alone)."""
+    n, m = attention_blocks.QUERIES + 3 if dtype != np.longdouble else 3, attention_blocks.KEYS + 5
+    arrays = qkv(n, m, 4, 2, dtype=dtype)
+    y = attend_in_blocks(*arrays, scale=dtype(0.5))
+    assert_within(y, in_full(*arrays), 2 * tolerance(rounded_output(arrays), dtype))

@@ -1,0 +1,348 @@
+"""Multi-head attention: S002 eq. 6 with the heads side by side, what is printed there instead, and PyTorch's."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.layers import masks
+from refnp.layers.attention import attention
+from refnp.layers.multi_head import MultiHeadAttention, merge_heads, split_heads
+from refnp.verify.cases.multi_head import NAMES
+from refnp.verify.equations import attention as equations
+from refnp.verify.rounding import exact, tolerance
+from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
+from tests.transcriptions import rows as printed
+
+
+def generator(seed=0):
+    return np.random.default_rng(seed)
+
+
+def rounded(module, query, key, value, mask=None):
+    """The equation in numbers that carry their rounding: (y, pullback), pullback in the order of `in_order`."""
+    state = module.state_dict()
+    parameters = [state[f"{role}.{part}"] for part, role in (name.split("_") for name in NAMES)]
+    return equations.multi_head(*map(exact, (query, key, value, *parameters)), heads=module.heads, mask=mask)
+
+
+def in_order(bars, parameter_bars):
+    """Gradients of query, key, value and of the parameters by name, as one list."""
+    return [*bars, *(parameter_bars[f"{role}.{part}"] for part, role in (name.split("_") for name in NAMES))]
+
+
+def full(mask, shape):
+    return None if mask is None else np.broadcast_to(mask, shape)
+
+
+@given(st.sampled_from([1, 2, 3, 6]), st.integers(1, 4), st.integers(1, 4), st.booleans(), real_dtypes, seeds)
+def test_value_and_every_gradient(heads, n, m, masked, dtype, seed):
+    """Of query, key, value, weights and biases: within the bound of the equation."""
+    module = MultiHeadAttention(6, heads, rng=generator(seed)).astype(dtype)
+    arrays = [normal(seed + i, (2, length, 6), dtype) for i, length in enumerate([n, m, m])]
+    mask = generator(seed).random((2, n, m)) < 0.7 if masked else None
+    y, pullback = ad.vjp(lambda q, k, v, p: module.bind(p)(q, k, v, mask=mask), *arrays, module.state_dict())
+    limit, rounded_pullback = rounded(module, *arrays, mask)
+    assert y.dtype == dtype
+    assert_within(y, limit.value, tolerance(limit, dtype))
+    bar = normal(seed + 3, y.shape, dtype)
+    *bars, parameter_bars = pullback(bar)
+    for gradient, other in zip(in_order(bars, parameter_bars), rounded_pullback(exact(bar)), strict=True):
+        assert gradient.dtype == dtype
+        assert_within(gradient, other.value, tolerance(other, dtype))
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3])
+@pytest.mark.parametrize("dtype", REAL)
+def test_equation_6_index_by_index(heads, dtype):
+    module = MultiHeadAttention(6, heads, rng=generator()).astype(dtype)
+    x, y = normal(0, (4, 6), dtype), normal(1, (5, 6), dtype)
+    limit = tolerance(rounded(module, x, y, y)[0], dtype)
+    assert_within(module(x, y).numpy(), printed.multi_head(x, y, module.state_dict(), heads), limit)
+
+
+# ---- what S002 prints
+
+
+def heads_of(module, x):
+    """H^(1), …, H^(h), each (N, d), before W_o."""
+    query, key, value = (
+        split_heads(linear(x).numpy(), module.heads) for linear in (module.query, module.key, module.value)
+    )
+    return list(attention(query, key, value))
+
+
+def test_heads_stacked_as_rows_have_the_wrong_shape():
+    """concat(H^(1); …; H^(h)) as printed is (h N, d_v), and W_o (h d_v, D) does not even fit."""
+    module, x = MultiHeadAttention(6, 3, bias=False, rng=generator()), normal(0, (4, 6))
+    heads, w_o = heads_of(module, x), module.output.weight.data
+    assert np.concatenate(heads, 0).shape == (12, 2)
+    with pytest.raises(ValueError, match="matmul"):
+        np.concatenate(heads, 0) @ w_o
+    side_by_side = np.concatenate(heads, -1)
+    assert side_by_side.shape == (4, 6)
+    assert_same_bits(merge_heads(np.stack(heads)), side_by_side)
+    assert_same_bits(module(x).numpy(), side_by_side @ w_o)
+
+
+def test_heads_stacked_as_rows_and_read_in_rows_of_h_d_have_the_wrong_values():
+    """What a reshape of the stack would give: shapes fit, tokens are mixed, and the result is far beyond the bound."""
+    module, x = MultiHeadAttention(6, 3, rng=generator()), normal(0, (4, 6))
+    stacked = np.concatenate(heads_of(module, x), 0).reshape(4, 6)
+    wrong = stacked @ module.output.weight.data + module.output.bias.data
+    limit, _ = rounded(module, x, x, x)
+    assert_within(module(x).numpy(), limit.value, tolerance(limit, np.float64))
+    with pytest.raises(AssertionError, match="beyond the bound"):
+        assert_within(wrong, limit.value, tolerance(limit, np.float64))
+
+
+@given(seeds)
+def test_maps_of_each_head_on_top_of_projected_queries_are_one_product(seed):
+    """(X W_q) W_q^(i) = X (W_q W_q^(i)): S002 eq. 6 is multi-head attention with the products as its maps.
+
+    Bound: that of the equation, for the products as given, and what rounding them moves: they are taken in longdouble,
+    and rounded once.
+    """
+    rng, wide = np.random.default_rng(seed), np.longdouble
+    x, heads = rng.standard_normal((4, 6)), 2
+    first = {role: rng.standard_normal((6, 6)) for role in ("query", "key", "value")}
+    own = {role: rng.standard_normal((heads, 6, 3)) for role in first}
+    module = MultiHeadAttention(6, heads, bias=False, rng=rng)
+    for role in first:
+        products = [first[role].astype(wide) @ own[role][h].astype(wide) for h in range(heads)]
+        getattr(module, role).weight.data = np.concatenate(products, -1).astype(np.float64)
+    parts = []
+    for h in range(heads):
+        twice = [(x.astype(wide) @ first[role]) @ own[role][h] for role in ("query", "key", "value")]
+        parts.append(printed.attention(*twice)[0])
+    as_printed = np.concatenate(parts, -1) @ module.output.weight.data.astype(wide)
+    zeros = np.zeros(6)
+    arrays = [x, x, x]
+    for role in ("query", "key", "value"):
+        arrays += [getattr(module, role).weight.data, zeros]
+    given_parameters = [*map(exact, arrays), exact(module.output.weight.data), exact(zeros)]
+    limit, _ = equations.multi_head(*given_parameters, heads=heads)
+    assert_within(module(x).numpy(), as_printed, 2 * tolerance(limit, np.float64))
+
+
+# ---- ways to call it
+
+
+def test_one_argument_is_self_attention_two_are_cross_attention():
+    module, x, y = MultiHeadAttention(6, 2, rng=generator()), normal(0, (2, 3, 6)), normal(1, (2, 5, 6))
+    assert_same_bits(module(x).numpy(), module(x, x, x).numpy())
+    assert_same_bits(module(x, y).numpy(), module(x, y, y).numpy())
+    assert module(x, y).shape == (2, 3, 6)
+
+
+def test_keys_and_values_of_other_widths():
+    module = MultiHeadAttention(6, 2, key_features=4, value_features=5, rng=generator())
+    assert module.key.weight.shape == (4, 6)
+    assert module.value.weight.shape == (5, 6)
+    x, y, z = normal(0, (3, 6)), normal(1, (7, 4)), normal(2, (7, 5))
+    check(lambda *a: module.bind(a[3])(*a[:3]), (x, y, z, module.state_dict()))
+
+
+def test_without_biases():
+    module = MultiHeadAttention(4, 2, bias=False, rng=generator())
+    assert [name for name, _ in module.named_parameters()] == [
+        f"{role}.weight" for role in ("query", "key", "value", "output")
+    ]
+    np.testing.assert_array_equal(module(np.zeros((3, 4))).numpy(), 0)
+
+
+def test_weights_of_every_head():
+    module, x = MultiHeadAttention(6, 3, rng=generator()), normal(0, (2, 4, 6))
+    y, weights = module(x, return_weights=True)
+    limit, _ = rounded(module, x, x, x)
+    assert weights.shape == (2, 3, 4, 4)
+    assert_within(y.numpy(), module(x).numpy(), 2 * tolerance(limit, np.float64))
+    assert (weights.numpy() >= 0).all()
+    assert_within(weights.numpy().sum(-1), np.ones((2, 3, 4)), (4 + 2) * 2.0**-53)  # (M + 2) u
+    value = split_heads(module.value(x).numpy(), 3)
+    by_hand = merge_heads(weights.numpy() @ value) @ module.output.weight.data + module.output.bias.data
+    assert_within(by_hand, y.numpy(), 2 * tolerance(limit, np.float64))
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (1, 5), (2, 4, 5), (2, 1, 5), (5,)])
+def test_mask_and_bias_serve_all_heads(shape):
+    module, x, y = MultiHeadAttention(6, 3, rng=generator()), normal(0, (2, 4, 6)), normal(1, (2, 5, 6))
+    mask, bias = generator(2).random(shape) < 0.6, normal(3, shape)
+    all_heads = np.broadcast_to(mask, (2, 4, 5))[:, None], np.broadcast_to(bias, (2, 4, 5))[:, None]
+    expected = module(x, y, mask=all_heads[0], bias=all_heads[1], per_head=True).numpy()
+    limit = tolerance(rounded(module, x, y, y)[0], np.float64)
+    assert_within(module(x, y, mask=mask, bias=bias).numpy(), expected, limit)
+    assert_within(module(x, y, mask=mask.tolist(), bias=bias.tolist()).numpy(), expected, limit)
+
+
+def test_bias_of_each_head_has_a_gradient():
+    module, x = MultiHeadAttention(4, 2, rng=generator()), normal(0, (2, 3, 4))
+    bound = module.bind(module.state_dict())
+    for per_head, shape in ((True, (2, 3, 3)), (True, (2, 1, 3, 3)), (False, (2, 3, 3)), (False, (3, 3))):
+        check(lambda x, b, per_head=per_head: bound(x, bias=b, per_head=per_head), (x, normal(1, shape)))
+
+
+@pytest.mark.parametrize("key_heads", [1, 2, 4])
+@pytest.mark.parametrize("masked", [False, True])
+def test_grouped_heads_are_repeated_keys(key_heads, masked):
+    """Four query heads on fewer key heads: the module whose key and value maps are repeated, head by head."""
+    module, x = MultiHeadAttention(8, 4, key_heads=key_heads, rng=generator()), normal(0, (2, 3, 8))
+    assert module.key.weight.shape == module.value.weight.shape == (8, 2 * key_heads)
+    repeated, state = MultiHeadAttention(8, 4, rng=generator()), module.state_dict()
+    for name in ("key.weight", "key.bias", "value.weight", "value.bias"):
+        by_head = state[name].reshape(*state[name].shape[:-1], key_heads, 2)
+        state[name] = np.repeat(by_head, 4 // key_heads, -2).reshape(*state[name].shape[:-1], 8)
+    repeated.load_state_dict(state)
+    mask = masks.causal(3) if masked else None
+    limit, _ = rounded(repeated, x, x, x, full(mask, (2, 3, 3)))
+    assert_within(module(x, mask=mask).numpy(), repeated(x, mask=mask).numpy(), 2 * tolerance(limit, np.float64))
+    _, weights = module(x, mask=mask, return_weights=True)
+    assert weights.shape == (2, 4, 3, 3)
+    check(lambda x, p: module.bind(p)(x, mask=mask), (x, module.state_dict()))
+
+
+@pytest.mark.parametrize("similarity", ["dot", "cosine", "scaled_dot"])
+def test_similarities(similarity):
+    module, x = MultiHeadAttention(6, 2, similarity=similarity, rng=generator()), normal(0, (3, 6))
+    query, key, value = (split_heads(linear(x).numpy(), 2) for linear in (module.query, module.key, module.value))
+    by_hand = merge_heads(attention(query, key, value, similarity=similarity))
+    assert_same_bits(module(x).numpy(), module.output(by_hand).numpy())
+
+
+@pytest.mark.parametrize("shape", [(3, 6), (2, 3, 6), (2, 1, 3, 6), (0, 3, 6), (2, 0, 6)])
+def test_any_axes_in_front(shape):
+    module, x = MultiHeadAttention(6, 2, rng=generator()), normal(0, shape)
+    y = module(x).numpy()
+    assert y.shape == shape
+    for b in np.ndindex(shape[:-2]):
+        assert_within(y[b], module(x[b]).numpy(), 2 * tolerance(rounded(module, x[b], x[b], x[b])[0], np.float64))
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_derivatives(order):
+    module, x, y = MultiHeadAttention(4, 2, rng=generator()), normal(0, (2, 4)), normal(1, (3, 4))
+
+    def f(x, y, parameters):
+        return module.bind(parameters)(x, y, mask=masks.causal(2, 3))
+
+    assert check(f, (x, y, module.state_dict()), order=order).method == "complex step"
+
+
+@pytest.mark.parametrize("dtype", [*REAL, *COMPLEX])
+def test_dtype_is_kept(dtype):
+    module = MultiHeadAttention(4, 2, rng=generator()).astype(dtype)
+    y = module(normal(0, (3, 4), dtype(0).real.dtype).astype(dtype))
+    y.backward(np.ones((3, 4), dtype))
+    assert {y.dtype, *(p.grad.dtype for p in module.parameters())} == {np.dtype(dtype)}
+
+
+def test_without_positions_it_is_equivariant_and_a_causal_mask_breaks_that():
+    module, x, order = MultiHeadAttention(6, 2, rng=generator()), normal(0, (5, 6)), np.array([3, 0, 4, 1, 2])
+    limit = 2 * tolerance(rounded(module, x, x, x)[0], np.float64)[order]
+    assert_within(module(x[order]).numpy(), module(x).numpy()[order], limit)
+    mask = masks.causal(5)
+    with pytest.raises(AssertionError, match="beyond the bound"):
+        assert_within(module(x[order], mask=mask).numpy(), module(x, mask=mask).numpy()[order], limit)
+
+
+def test_split_and_merge_undo_each_other():
+    x = normal(0, (2, 3, 8))
+    heads = split_heads(x, 4)
+    assert heads.shape == (2, 4, 3, 2)
+    assert_same_bits(merge_heads(heads), x)
+    np.testing.assert_array_equal(heads[1, 2, 0], x[1, 0, 4:6])
+    check(lambda x: split_heads(x, 2), (x[0],))
+    check(merge_heads, (heads,))
+
+
+# ---- another framework
+
+
+def torch_twin(torch, module):
+    """torch.nn.MultiheadAttention with our numbers: (3D, D) and transposed."""
+    twin = torch.nn.MultiheadAttention(
+        module.query.weight.shape[0], module.heads, batch_first=True, dtype=torch.float64
+    )
+    state = module.state_dict()
+    roles = ("query", "key", "value")
+    twin.load_state_dict(
+        {
+            "in_proj_weight": torch.tensor(np.concatenate([state[f"{role}.weight"].T for role in roles])),
+            "in_proj_bias": torch.tensor(np.concatenate([state[f"{role}.bias"] for role in roles])),
+            "out_proj.weight": torch.tensor(state["output.weight"].T),
+            "out_proj.bias": torch.tensor(state["output.bias"]),
+        }
+    )
+    return twin
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_matches_torch_whose_mask_means_the_opposite(masked):
+    torch = pytest.importorskip("torch")
+    module, x, y = MultiHeadAttention(6, 2, rng=generator()), normal(0, (2, 4, 6)), normal(1, (2, 5, 6))
+    twin, mask = torch_twin(torch, module), masks.causal(4, 5) if masked else None
+    leaves = [torch.tensor(a, requires_grad=True) for a in (x, y)]
+    result, weights = twin(
+        leaves[0], leaves[1], leaves[1], attn_mask=None if mask is None else torch.tensor(~mask),
+        average_attn_weights=False,
+    )  # fmt: skip
+    bar = normal(2, (2, 4, 6))
+    result.backward(torch.tensor(bar))
+    tensors = [ad.Tensor(a, requires_grad=True) for a in (x, y)]
+    ours, our_weights = module(*tensors, mask=mask, return_weights=True)
+    ours.backward(bar)
+    limit, rounded_pullback = rounded(module, x, y, y, full(mask, (2, 4, 5)))
+    assert_within(ours.numpy(), result.detach().numpy(), 2 * tolerance(limit, np.float64))
+    assert our_weights.shape == tuple(weights.shape)
+    x_bar, key_bar, value_bar, *limits = rounded_pullback(exact(bar))
+    assert_within(tensors[0].grad, leaves[0].grad.numpy(), 2 * tolerance(x_bar, np.float64))
+    assert_within(tensors[1].grad, leaves[1].grad.numpy(), 2 * tolerance(key_bar + value_bar, np.float64))
+    projections = np.split(twin.in_proj_weight.grad.numpy(), 3), np.split(twin.in_proj_bias.grad.numpy(), 3)
+    theirs = {f"{role}.weight": w.T for role, w in zip(("query", "key", "value"), projections[0], strict=True)}
+    theirs |= {f"{role}.bias": b for role, b in zip(("query", "key", "value"), projections[1], strict=True)}
+    theirs |= {"output.weight": twin.out_proj.weight.grad.numpy().T, "output.bias": twin.out_proj.bias.grad.numpy()}
+    gradients = {name: p.grad for name, p in module.named_parameters()}
+    for gradient, other, bound in zip(in_order([], gradients), in_order([], theirs), limits, strict=True):
+        assert_within(gradient, other, 2 * tolerance(bound, np.float64))
+
+
+# ---- errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((6, 4), {}, r"MultiHeadAttention: 4 heads do not divide 6 features equally"),
+        ((6, 0), {}, r"MultiHeadAttention: 0 heads do not divide 6 features equally"),
+        ((0, 1), {}, r"Linear: features \(0, 0\) must be positive"),
+        ((6, 2), {"key_heads": 3}, r"MultiHeadAttention: key_heads is 3; it must divide the 2 heads"),
+        ((6, 2), {"key_heads": 0}, r"MultiHeadAttention: key_heads is 0; it must divide the 2 heads"),
+        ((6, 2), {"similarity": "general"},
+         r"MultiHeadAttention: similarity is 'general'; use 'scaled_dot', 'dot' or 'cosine'"),
+    ],
+)  # fmt: skip
+def test_errors_of_the_constructor(arguments, options, message):
+    with pytest.raises(ValueError, match=rf"^{message}$"):
+        MultiHeadAttention(*arguments, rng=generator(), **options)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "options", "error", "message"),
+    [
+        (((3, 5),), {}, ValueError, r"linear: x of shape \(3, 5\) needs 6 features last, as weight has rows"),
+        (((3, 6), (4, 6), (5, 6)), {}, ValueError, r"attention: key has 4 rows but value has 5; they must match"),
+        (((3, 6),), {"mask": np.ones((3, 3))}, TypeError, r"attention: mask is float64; pass booleans, True = may .*"),
+        (((2, 3, 6),), {"mask": np.ones((3, 3, 3), bool)}, ValueError,
+         r"attention: mask has shape \(3, 1, 3, 3\); it must broadcast to \(\.\.\., queries, keys\) = \(2, 2, 3, 3\)"),
+        (((3, 6),), {"bias": np.ones((2, 3))}, ValueError, r"attention: bias has shape \(2, 3\); it must broadcast .*"),
+    ],
+)  # fmt: skip
+def test_errors_of_a_call(arrays, options, error, message):
+    with pytest.raises(error, match=rf"^{message}$"):
+        MultiHeadAttention(6, 2, rng=generator())(*map(np.ones, arrays), **options)
+
+
+def test_errors_of_splitting():
+    with pytest.raises(ValueError, match=r"^split_heads: 4 heads do not divide 6 features equally$"):
+        split_heads(np.ones((2, 6)), 4)
