@@ -52,13 +52,15 @@ def installed() -> list[str]:
 def description(threads: int) -> dict[str, str]:
     """What a reader needs to judge the numbers."""
     versions = [f"NumPy {np.__version__}", *(f"{name} {importlib.metadata.version(name)}" for name in installed())]
-    load = f", load {os.getloadavg()[0]:.1f} at the start" if hasattr(os, "getloadavg") else ""
-    return {
+    found = {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "processor": processor(),
-        "threads": f"{threads} on {len(cores())} cores{load}",
+        "threads": f"{threads} on {len(cores())} cores",
         "versions": ", ".join([f"Python {platform.python_version()}", *versions]),
     }
+    if hasattr(os, "getloadavg") and (load := os.getloadavg()[0]) > 0.5:
+        found["caution"] = f"others used {load:.1f} cores at the start: ratios may be far from those of a quiet machine"
+    return found
 
 
 def processor() -> str:

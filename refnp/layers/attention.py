@@ -95,9 +95,9 @@ def attention(
     """A mean of the values for each query: softmax over keys of similarity(q, k) + bias, times the values.
 
     Shapes: query (..., N, d), key (..., M, d), value (..., M, d_v) → (..., N, d_v), and weights (..., N, M) on
-    request. The axes in front (batch, heads) broadcast. `mask` (True = may attend) and `bias` broadcast to
-    (..., N, M). With `grouped_heads`, axis −3 of query is a multiple of that of key and value, and each of their
-    heads serves as many consecutive query heads.
+    request. The axes in front (batch, heads) broadcast; the weights lack those that only the value has. `mask` (True =
+    may attend) and `bias` broadcast to (..., N, M). With `grouped_heads`, axis −3 of query is a multiple of that of key
+    and value, and each of their heads serves as many consecutive query heads.
 
     `similarity` is "scaled_dot", "dot", "cosine", "general" with parameters=(W,) or "additive" with
     parameters=(W_q, W_k, v); see refnp/layers/similarity.py. Zero keys give 0.
@@ -120,7 +120,7 @@ def attention(
         groups = key.shape[-3]
         query, key, value, mask, bias = (_in_groups(a, groups) for a in (query, key, value, mask, bias))
     if method == "auto":
-        method = "blocks" if shape[-2] * shape[-1] > LONG and not return_weights else "full"
+        method = "blocks" if shape[-2] * shape[-1] > LONG else "full"
 
     arrays, put_back = (query, key, value, bias), None
     if mask is not None and not all_finite(*arrays):
@@ -162,11 +162,11 @@ def column_attention(query: Any, key: Any, value: Any, *, scaled: bool = True) -
 
 
 def _in_groups(array: Any, groups: int) -> Any:
-    """A head axis −3 as two: queries (..., G, H/G, N, d) meet keys (..., G, 1, M, d). Length 1 becomes (1, 1)."""
+    """A head axis −3 as two: queries (..., G, H/G, N, d) meet keys (..., G, 1, M, d). A length of 1 becomes (1, 1)."""
     if array is None or array.ndim < 3:
         return array
     n = array.shape[-3]
-    parts = (groups, n // groups) if n > 1 else (1, 1)
+    parts = (groups, n // groups) if n > 1 else (1, n)
     return reshape(array, (*array.shape[:-3], *parts, *array.shape[-2:]))
 
 

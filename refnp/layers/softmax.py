@@ -20,7 +20,7 @@ def softmax(x, *, out=None):
 
     Shapes: x (..., n, ...) → p of the same shape; option `axis` (an int or several, the last by default).
     A row of nothing but −∞ has nothing to choose from and gives 0, with gradient 0 (PyTorch and JAX: NaN).
-    Raises ValueError if `axis` is out of range.
+    A row with NaN or +∞ gives NaN.   Raises ValueError if `axis` is out of range.
 
     VJP: ∂p_i/∂x_j = p_i δ_ij − p_i p_j, the symmetric matrix diag(p) − p pᵀ, so
 

@@ -3,10 +3,21 @@
 import numpy as np
 from hypothesis import strategies as st
 
+from refnp.layers.attention import attention
 from refnp.verify.equations import attention as equations
 from refnp.verify.equations.linear import sum_to
 from refnp.verify.rounding import exact
 from tests.helpers import laid_out, layouts, normal, real_dtypes, scales, seeds, shapes
+
+
+def with_bias(query, key, value, bias=None, **options):
+    """attention with the bias among the arrays, since it has a gradient."""
+    return attention(query, key, value, bias=bias, **options)
+
+
+def qkv(n=3, m=4, d=2, width=3, batch=(), dtype=np.float64, seed=0):
+    """Query (..., n, d), key (..., m, d), value (..., m, width)."""
+    return [normal(seed + i, (*batch, *s), dtype) for i, s in enumerate([(n, d), (m, d), (m, width)])]
 
 
 def shared(rng, shape, kept=0):

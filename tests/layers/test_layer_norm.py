@@ -225,8 +225,8 @@ def test_rows_of_any_size_side_by_side(name, dtype):
     The reference is taken in numbers of ordinary size: x/s with ε/s² has the same x̂, s a power of two.
     """
     info = np.finfo(dtype)
-    sizes = np.array([info.max / 8, info.max ** dtype(0.6), 1, info.tiny ** dtype(0.6), info.tiny * 64], dtype)
-    sizes = np.exp2(np.round(np.log2(sizes)))
+    exponents = [info.maxexp - 4, info.maxexp * 6 // 10, 0, info.minexp * 6 // 10, info.minexp + 6, info.minexp - 15]
+    sizes = np.ldexp(dtype(1), exponents)  # the last is subnormal
     row = np.array([1, -2, 3, 0.5], dtype)
     rest = [np.ones(4, dtype), np.zeros(4, dtype)][: 2 if name == "layer_norm" else 1]
     for eps in (1e-5, float(info.tiny), 0.0):

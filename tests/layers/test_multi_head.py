@@ -97,6 +97,17 @@ def test_heads_stacked_as_rows_and_read_in_rows_of_h_d_have_the_wrong_values():
         assert_within(wrong, limit.value, tolerance(limit, np.float64))
 
 
+def test_values_have_a_map_of_their_own():
+    """V = X W_v. S002 §1.3 prints V = X W_q, S004 v = W^Q x: with the query's map for all three it is another thing."""
+    module, x = MultiHeadAttention(6, 2, rng=generator()), normal(0, (4, 6))
+    limit, _ = rounded(module, x, x, x)
+    state = module.state_dict()
+    for part in ("weight", "bias"):
+        state[f"value.{part}"] = state[f"query.{part}"]
+    with pytest.raises(AssertionError, match="beyond the bound"):
+        assert_within(module.bind(state)(x), limit.value, tolerance(limit, np.float64))
+
+
 @given(seeds)
 def test_maps_of_each_head_on_top_of_projected_queries_are_one_product(seed):
     """(X W_q) W_q^(i) = X (W_q W_q^(i)): S002 eq. 6 is multi-head attention with the products as its maps.

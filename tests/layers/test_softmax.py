@@ -185,6 +185,16 @@ def test_a_row_of_nothing_has_gradient_0(name):
 
 
 @both
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_nan_and_infinity_spoil_their_own_row(name, bad):
+    x = np.array([[1.0, bad], [1.0, 2.0]])
+    with np.errstate(invalid="ignore"):  # ∞ − ∞
+        y = BOTH[name][0](x)
+    assert np.isnan(y[0]).all()
+    assert_same_bits(y[1], BOTH[name][0](x[1]))
+
+
+@both
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3), (2, 0, 4)])
 def test_no_rows_and_rows_of_no_elements(name, shape):
     y, pullback = ad.vjp(BOTH[name][0], np.zeros(shape))
