@@ -17,7 +17,7 @@ from benchmarks.timing import Work, alternate, disagreement
 from benchmarks.worker import Worker
 from benchmarks.works import all_works
 
-SLOW = ("autograd", "mygrad")  # their ratios are far from 1: half the time will do
+CLOSEST = "torch"  # the peer that refnp is held against most closely gets most of the time
 
 
 def parser() -> argparse.ArgumentParser:
@@ -81,8 +81,8 @@ def compare(work: Work, ours: Worker, theirs: Worker, options: argparse.Namespac
     for side in (ours, theirs):
         side.make(work)
     differs = disagreement(ours.result(), theirs.result(), work)
-    seconds = (0.3 if options.quick else 1.2) / (2 if theirs.framework in SLOW else 1)
-    pairs = alternate(ours.clock, theirs.clock, seconds=seconds, least=3 if options.quick else 5)
+    thorough = theirs.framework == CLOSEST and not options.quick
+    pairs = alternate(ours.clock, theirs.clock, seconds=1.2 if thorough else 0.3, least=5 if thorough else 3)
     row = report.row_of(work, theirs.framework, options.threads, pairs, differs)
     if not work.memory or options.quick:
         return row

@@ -46,7 +46,6 @@ def test_the_plan_of_the_house_names_every_page():
     assert named - pages == set(), "pages that are named but do not exist"
 
 
-
 def test_ci_runs_the_commands_of_the_readme():
     readme, ci = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", ".ci/run"))
     for pattern in re.findall(r"readme '(.*?)'", ci):
