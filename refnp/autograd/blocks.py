@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import inspect
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -139,7 +140,7 @@ def rowwise(function: Callable) -> Callable:
 
         return y.reshape(x.shape), vjp
 
-    return on_any_shape
+    return shown(on_any_shape, function, axis=-1)
 
 
 def elementwise(function: Callable) -> Callable:
@@ -155,7 +156,16 @@ def elementwise(function: Callable) -> Callable:
 
         return y.reshape(x.shape), vjp
 
-    return on_any_shape
+    return shown(on_any_shape, function)
+
+
+def shown(wrapper: Callable, page: Callable, **options: Any) -> Callable:
+    """Let `help` show the signature that callers see: the page's without `out`, and `options` with their defaults."""
+    signature = inspect.signature(page)
+    kept = [p for p in signature.parameters.values() if p.name != "out"]
+    added = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=d) for name, d in options.items()]
+    wrapper.__signature__ = signature.replace(parameters=kept + added)  # type: ignore[attr-defined]
+    return wrapper
 
 
 def in_blocks(function: Callable, rows: np.ndarray, shared: list, options: dict) -> tuple:

@@ -1,5 +1,6 @@
 """Blocks on threads: the same bits for any number, errors that arrive, pools that survive nesting and forks."""
 
+import inspect
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from hypothesis import given
 import refnp.autograd as ad
 from refnp.autograd import blocks
 from refnp.autograd.special import erf
+from refnp.layers.activations import gelu
 from refnp.layers.layer_norm import layer_norm
 from refnp.layers.softmax import softmax
 from tests.helpers import REAL, assert_same_bits, assert_within, layouts, normal, scales, seeds, shapes, unit_roundoff
@@ -262,3 +264,9 @@ def test_row_sums_and_dots():
     u = unit_roundoff(np.float64)
     assert_within(blocks.row_sum(x), x.sum(-1, keepdims=True), 10 * u * abs(x).sum(-1, keepdims=True))
     assert_within(blocks.row_dot(x, y), (x * y).sum(-1, keepdims=True), 12 * u * abs(x * y).sum(-1, keepdims=True))
+
+
+def test_help_shows_what_callers_may_pass():
+    assert list(inspect.signature(softmax).parameters) == ["x", "axis"]
+    assert list(inspect.signature(layer_norm).parameters) == ["x", "gain", "shift", "eps", "axis"]
+    assert list(inspect.signature(gelu).parameters) == ["x", "approximate"]
