@@ -25,6 +25,11 @@ from refnp.autograd.tensor import sum_to
 BLOCK = 1 << 16  # elements in a block: a few temporaries fit in a second-level cache, and calls cost little beside it
 CHAIN = 1024  # terms that einsum may add up in its eight or more parallel chains
 
+# glibc gives freed memory back to the system, and takes it again page by page, which costs a training step a quarter of
+# its time. It stops doing so for arrays up to the largest it has seen freed, 32 MB at most: so one is made, never
+# touched, and freed. Elsewhere this does nothing.
+np.empty((32 << 20) - (1 << 16), np.uint8)
+
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
