@@ -22,7 +22,7 @@ import numpy as np
 from refnp.autograd.blas import one_blas_thread
 from refnp.autograd.tensor import sum_to
 
-BLOCK = 1 << 16  # elements in a block: a few temporaries fit in a second-level cache, and calls cost little beside it
+BLOCK = 1 << 17  # elements: a few temporaries fit in the caches of a core, and calls cost little beside the work
 CHAIN = 1024  # terms that einsum may add up in its eight or more parallel chains
 
 # glibc gives freed memory back to the system, and takes it again page by page, which costs a training step a quarter of
