@@ -22,6 +22,7 @@ from refnp.autograd.primitive import raw
 from refnp.layers.attention import attention
 from refnp.layers.linear import Linear
 from refnp.layers.module import Module
+from refnp.layers.relative_positions import RelativePositions
 
 
 class MultiHeadAttention(Module):
@@ -31,6 +32,8 @@ class MultiHeadAttention(Module):
     (..., H, N, M). `mask` and `bias` broadcast to (..., N, M) and serve all heads; with `per_head` they broadcast to
     (..., H, N, M). Called with one argument it is self-attention, with two cross-attention (value = key).
     `key_heads` < heads shares keys and values among groups of heads (grouped-query attention).
+    `positions` says what pairs of places add (rotations, biases, terms of the values); places are 0, 1, 2, … unless
+    `query_places` and `key_places` are given, (N,) and (M,), or (N, 2) and (M, 2) in an image.
     Raises ValueError if the heads do not divide the features, or key_heads the heads.
     """
 
@@ -43,6 +46,7 @@ class MultiHeadAttention(Module):
         value_features: int | None = None,
         key_heads: int | None = None,
         similarity: str = "scaled_dot",
+        positions: RelativePositions | None = None,
         bias: bool = True,
         rng: np.random.Generator,
     ):
@@ -58,7 +62,7 @@ class MultiHeadAttention(Module):
         self.key = Linear(features if key_features is None else key_features, width, bias=bias, rng=rng)
         self.value = Linear(features if value_features is None else value_features, width, bias=bias, rng=rng)
         self.output = Linear(features, features, bias=bias, rng=rng)
-        self.heads, self.key_heads, self.similarity = heads, key_heads, similarity
+        self.heads, self.key_heads, self.similarity, self.positions = heads, key_heads, similarity, positions
 
     def __call__(
         self,
@@ -69,25 +73,76 @@ class MultiHeadAttention(Module):
         mask: Any = None,
         bias: Any = None,
         per_head: bool = False,
+        query_places: Any = None,
+        key_places: Any = None,
         return_weights: bool = False,
     ) -> Any:
         key = query if key is None else key
         value = key if value is None else value
         if not per_head:
-            mask, bias = _over_heads(mask), _over_heads(bias)
-        result = attention(
-            split_heads(self.query(query), self.heads),
-            split_heads(self.key(key), self.key_heads),
-            split_heads(self.value(value), self.key_heads),
+            mask, bias = over_heads(mask), over_heads(bias)
+        keys, values = self.keys_and_values(key, value, places=key_places)
+        return self.look_up(
+            query,
+            keys,
+            values,
+            mask=mask,
+            bias=bias,
+            query_places=query_places,
+            key_places=key_places,
+            return_weights=return_weights,
+        )
+
+    def keys_and_values(self, key: Any, value: Any, *, places: Any = None) -> tuple[Any, Any]:
+        """The projections (..., h, M, d) of keys (..., M, D_k) and values (..., M, D_v), keys turned to their places.
+
+        They can be kept (`KeyValueCache`), and looked up as often as there are queries.
+        """
+        keys, values = split_heads(self.key(key), self.key_heads), split_heads(self.value(value), self.key_heads)
+        return self._rotated(keys, places), values
+
+    def look_up(
+        self,
+        query: Any,
+        keys: Any,
+        values: Any,
+        *,
+        mask: Any = None,
+        bias: Any = None,
+        query_places: Any = None,
+        key_places: Any = None,
+        return_weights: bool = False,
+    ) -> Any:
+        """The attention of query (..., N, D) to keys and values that are projected already → (..., N, D).
+
+        `mask` and `bias` broadcast to (..., H, N, M).
+        """
+        queries = self._rotated(split_heads(self.query(query), self.heads), query_places)  # (..., H, N, d)
+        scheme = self.positions
+        if scheme is not None:
+            places = _places(queries, query_places), _places(keys, key_places)
+            scores = scheme.scores(queries, *places)
+            bias = scores if bias is None else bias if scores is None else bias + scores
+        values_of_places = scheme is not None and scheme.adds_values
+        output = attention(
+            queries,
+            keys,
+            values,
             mask=mask,
             bias=bias,
             similarity=self.similarity,
             grouped_heads=self.key_heads != self.heads,
-            return_weights=return_weights,
+            return_weights=return_weights or values_of_places,
         )
-        output, weights = result if return_weights else (result, None)
-        output = self.output(merge_heads(output))
+        if return_weights or values_of_places:
+            output, weights = output
+        if values_of_places:
+            output = output + scheme.values(weights, *places)  # (..., H, N, d)
+        output = self.output(merge_heads(output))  # (..., N, D)
         return (output, weights) if return_weights else output
+
+    def _rotated(self, x: Any, places: Any) -> Any:
+        return x if self.positions is None else self.positions.rotated(x, _places(x, places))
 
 
 def split_heads(x: Any, heads: int) -> Any:
@@ -111,9 +166,14 @@ def merge_heads(x: Any) -> Any:
     return reshape(x, (*batch, n, heads * width))
 
 
-def _over_heads(array: Any) -> Any:
+def over_heads(array: Any) -> Any:
     """(..., N, M) → (..., 1, N, M), so that a mask or bias serves every head."""
     if array is None or np.ndim(raw(array)) < 3:
         return array
     shape = np.shape(raw(array))
     return reshape(array, (*shape[:-2], 1, *shape[-2:]))
+
+
+def _places(x: Any, places: Any) -> np.ndarray:
+    """The places of the tokens of x (..., N, d), 0 to N − 1 if none are given."""
+    return np.arange(x.shape[-2]) if places is None else np.asarray(places)

@@ -15,11 +15,12 @@ from refnp.verify.cases import (
     pooling,
     rows,
     set_convolution,
+    transformer,
 )
 
 
 def cases() -> list[Case]:
     """Every case once; names are unique. Those made to show a known defect come first."""
-    rows_and_maps = (activations, rows, linear, attention, multi_head)
+    rows_and_maps = (activations, rows, linear, attention, multi_head, transformer)
     pages = (defects, *rows_and_maps, convolution, pooling, set_convolution, losses, distributions)
     return [case for page in pages for case in page.cases()]

@@ -8,8 +8,9 @@ from refnp.verify import known
 from refnp.verify.case import Case
 from refnp.verify.cases.activations import LAYERS
 from refnp.verify.cases.attention import ATTENTION, tensors
-from refnp.verify.cases.multi_head import ENCODER_FAST_PATH, WITH_WEIGHTS, encoder_inputs, inputs
+from refnp.verify.cases.multi_head import WITH_WEIGHTS, inputs
 from refnp.verify.cases.rows import LAYER_NORM, LOG_SOFTMAX, LOGSUMEXP
+from refnp.verify.cases.transformer import ENCODER_FAST_PATH, encoder_inputs
 
 LAST_KEY_HIDDEN = np.broadcast_to(np.arange(6) < 5, (5, 6))
 NEARLY_ONE = 37.42994775023705  # exp(−x) is 2⁻⁵⁴: half the distance from 1 to its neighbour below

@@ -1,12 +1,9 @@
-"""Cases of multi-head attention, and of the encoder layer made of it."""
+"""Cases of multi-head attention."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from refnp.autograd import linear
-from refnp.layers.activations import relu
-from refnp.layers.layer_norm import layer_norm
 from refnp.layers.masks import causal, key_padding
 from refnp.layers.multi_head import MultiHeadAttention
 from refnp.verify.case import Case, Layer, normal
@@ -24,16 +21,8 @@ def multi_head(query, key, value, *parameters, heads, mask=None):
     return module(query, key, value, mask=mask)
 
 
-def encoder_layer(x, *parameters, heads, mask=None):
-    """The post-norm encoder layer of S002 §1.5: LayerNorm(x + attention), LayerNorm(x + feed-forward)."""
-    *attention, gain_1, shift_1, w1, b1, w2, b2, gain_2, shift_2 = parameters
-    x = layer_norm(x + multi_head(x, x, x, *attention, heads=heads, mask=mask), gain_1, shift_1)
-    return layer_norm(x + linear(relu(linear(x, w1, b1)), w2, b2), gain_2, shift_2)
-
-
 MULTI_HEAD = Layer("multi_head", multi_head, equations.multi_head)
 WITH_WEIGHTS = Layer("multi_head_with_weights", multi_head, equations.multi_head)
-ENCODER_FAST_PATH = Layer("encoder_fast_path", encoder_layer, equations.encoder_layer)
 
 
 def inputs(*, n=4, m=5, features=6, scale=0.5) -> dict:
@@ -43,15 +32,6 @@ def inputs(*, n=4, m=5, features=6, scale=0.5) -> dict:
         shape = (features, features) if name.startswith("weight") else (features,)
         found[name] = normal(*shape, scale=scale)
     return found
-
-
-def encoder_inputs(*, n=4, features=6, hidden=8) -> dict:
-    """Two sequences and the parameters of an encoder layer."""
-    found = {"x": normal(2, n, features)} | {name: draw for name, draw in inputs().items() if name in NAMES}
-    found |= {"gain_1": normal(features, shift=1.0, scale=0.3), "shift_1": normal(features, scale=0.3)}
-    found |= {"weight_1": normal(features, hidden, scale=0.5), "bias_1": normal(hidden, scale=0.3)}
-    found |= {"weight_2": normal(hidden, features, scale=0.5), "bias_2": normal(features, scale=0.3)}
-    return found | {"gain_2": normal(features, shift=1.0, scale=0.3), "shift_2": normal(features, scale=0.3)}
 
 
 def cases() -> list[Case]:
@@ -66,11 +46,4 @@ def cases() -> list[Case]:
         Case(MULTI_HEAD, "large logits", inputs(scale=4.0), {"heads": 2}),
         Case(WITH_WEIGHTS, "two heads", inputs(), {"heads": 2}),
         Case(WITH_WEIGHTS, "padding", inputs(), {"heads": 2, "mask": np.broadcast_to(padded, (2, 4, 5))}),
-        Case(
-            ENCODER_FAST_PATH,
-            "padding",
-            encoder_inputs(),
-            {"heads": 2, "mask": key_padding(np.array([4, 2]), 4)},
-            gradients=(),
-        ),
     ]

@@ -1,12 +1,11 @@
-"""Attention of one head and of several, and the encoder layer made of it."""
+"""Attention of one head and of several."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from refnp.verify.equations.activations import relu
 from refnp.verify.equations.linear import linear, sum_to
-from refnp.verify.equations.rows import layer_norm, weights
+from refnp.verify.equations.rows import weights
 from refnp.verify.rounding import WIDE, constant, contract, where
 
 
@@ -68,14 +67,3 @@ def multi_head(query, key, value, wq, bq, wk, bk, wv, bv, wo, bo, *, heads, mask
         return *(x_bar for x_bar, _, _ in back), *parameters, wo_bar, bo_bar
 
     return y, pullback
-
-
-def encoder_layer(x, *parameters, heads, mask=None):
-    """x ← LayerNorm(x + attention(x, x, x)), x ← LayerNorm(x + relu(x W + b) W' + b'), post-norm as in S002 §1.5.
-
-    Value only, without a pullback: it stands here for a fast path that offers no gradient.
-    """
-    *attention_parameters, gain_1, shift_1, w1, b1, w2, b2, gain_2, shift_2 = parameters
-    x = layer_norm(x + multi_head(x, x, x, *attention_parameters, heads=heads, mask=mask)[0], gain_1, shift_1)[0]
-    hidden = relu(linear(x, w1, b1)[0])[0]
-    return layer_norm(x + linear(hidden, w2, b2)[0], gain_2, shift_2)[0], None

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from refnp.verify.case import Answer, Problem
 from refnp.verify.frameworks import NotOfferedError
 from refnp.verify.frameworks import pytorch_layers as layers
+from refnp.verify.frameworks import pytorch_transformer as transformer
 
 NAME = "PyTorch"
 
@@ -83,7 +84,10 @@ LAYERS: dict[str, Callable] = {
     "causal_attention": layers.causal_attention,
     "multi_head": layers.multi_head,
     "multi_head_with_weights": layers.multi_head_with_weights,
-    "encoder_fast_path": layers.encoder_fast_path,
+    "encoder_layer": transformer.encoder_layer,
+    "encoder_fast_path": transformer.encoder_fast_path,
+    "decoder_layer": transformer.decoder_layer,
+    "transformer": transformer.transformer,
     "convolution": layers.convolution,
     "convolution_transpose": layers.convolution_transpose,
     "average_pool": layers.average_pool,

@@ -130,21 +130,6 @@ def multi_head_with_weights(*tensors, **options):
     return multi_head(*tensors, need_weights=True, **options)
 
 
-def encoder_fast_path(x, *parameters, heads, mask):
-    """nn.TransformerEncoderLayer in evaluation, without gradients: one fused path. The mask is one of padding."""
-    import torch
-
-    *attention_parameters, gain_1, shift_1, w1, b1, w2, b2, gain_2, shift_2 = parameters
-    layer = torch.nn.TransformerEncoderLayer(
-        x.shape[-1], heads, w1.shape[1], dropout=0.0, batch_first=True, dtype=x.dtype
-    )
-    named = {f"self_attn.{name}": tensor for name, tensor in in_projection(*attention_parameters).items()}
-    named |= {"norm1.weight": gain_1, "norm1.bias": shift_1, "norm2.weight": gain_2, "norm2.bias": shift_2}
-    named |= {"linear1.weight": w1.T, "linear1.bias": b1, "linear2.weight": w2.T, "linear2.bias": b2}
-    layer.load_state_dict(named)
-    return layer.eval()(x, src_key_padding_mask=~torch.tensor(mask)[:, 0])
-
-
 def convolution(x, weight, bias=None, *, padding=0, padding_mode="zeros", **options):
     """Padding as numbers goes to torch.nn.functional.conv; pairs and modes are padded first, as torch.nn.Conv does."""
     axes = weight.ndim - 2

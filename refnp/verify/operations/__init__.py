@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from refnp.verify.operations import convolutions, engine, probability, rows, sets
+from refnp.verify.operations import convolutions, engine, probability, rows, sets, transformer
 from refnp.verify.operations.operation import Operation
 
 
 def operations(seed: int = 0) -> list[Operation]:
     """All operations, chapter by chapter, on inputs drawn with `seed`."""
     rng = np.random.default_rng(seed)
-    return [operation for page in (engine, rows, convolutions, sets, probability) for operation in page.operations(rng)]
+    pages = (engine, rows, convolutions, sets, probability, transformer)
+    return [operation for page in pages for operation in page.operations(rng)]

@@ -1,0 +1,33 @@
+"""Dropout: in training, every number is dropped with probability p, and the rest is enlarged to make up for it.
+
+    yᵢ = mᵢ xᵢ / (1 − p),   mᵢ = 0 with probability p, else 1;   E y = x
+
+Source: Srivastava et al., JMLR 15 (2014) 1929; in the Transformer on the output of each sub-layer and on the sum of
+embeddings and positions, Vaswani et al. (2017) §5.4. Elsewhere: torch.nn.TransformerEncoderLayer also drops attention
+weights and the hidden layer of the feed-forward network.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd import multiply
+from refnp.autograd.primitive import raw
+
+
+def dropout(x: Any, rate: float, rng: np.random.Generator | None = None) -> Any:
+    """x with a random fraction `rate` of its numbers 0, the rest divided by 1 − rate; x itself without a generator.
+
+    Shapes: x (...) → y (...).   VJP: x̄ᵢ = mᵢ ȳᵢ / (1 − rate).
+    A generator means training, None evaluation: nothing is switched on or off elsewhere. The draws are the same in
+    every precision.   Raises ValueError unless 0 ≤ rate < 1.
+    """
+    if not 0 <= rate < 1:
+        raise ValueError(f"dropout: rate is {rate}; it must be in [0, 1)")
+    if rng is None or rate == 0:
+        return x
+    kept = rng.random(np.shape(raw(x)), dtype=np.float32) >= rate
+    dtype = np.asarray(raw(x)).real.dtype
+    return multiply(x, np.where(kept, 1 / (1 - dtype.type(rate)), dtype.type(0)))

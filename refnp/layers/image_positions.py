@@ -1,0 +1,172 @@
+"""Relative positions in images (iRPE): learned numbers or vectors for the offset Δ = p_i − p_j of two places on a grid.
+
+    bias:         s_ij = r_{I(Δ)} / √d             contextual:   s_ij = q_i·r_{I(Δ)} / √d
+    on values:    t_i = Σ_j α_ij r'_{I(Δ)}
+
+Offsets share buckets, the more the further away: g counts up to α one by one, then by logarithm, and never beyond β.
+
+    g(x) = [x] if |x| ≤ α, else sign(x) min(β, [α + (β − α) ln(|x|/α)/ln(γ/α)])        [·] rounds, halves to even
+
+Four ways to choose the bucket I(Δ), the first two blind to direction:
+
+    euclidean   g(|Δ|)                    product   (g(Δ_row), g(Δ_column)), a bucket for each pair of indices
+    quantised   g(rank of |Δ|)            cross     r = r^row_{g(Δ_row)} + r^column_{g(Δ_column)}, two tables
+
+Distances between places of a grid are 0, 1, √2, 2, √5, …; the rank of one is its number in that list, so that (1, 0)
+and (1, 1), which round to the same distance, stay apart.
+
+Source: Wu et al., arXiv 2107.14222 §4 (g is eq. 18), named in S000-S002 §1.2. Their code differs in places: it adds
+biases without 1/√d, rounds |Δ| before g, and takes |Δ|² where the paper has the rank.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd import Parameter, matmul, swapaxes, take
+from refnp.autograd.primitive import raw
+from refnp.layers.pairs import check_places, read_buckets, sum_buckets
+from refnp.layers.relative_positions import SCALE, RelativePositions, check_heads, check_width
+from refnp.layers.similarity import one_over_root
+
+METHODS = ("euclidean", "quantised", "cross", "product")
+
+
+def piecewise_index(x: Any, *, alpha: float, beta: float, gamma: float) -> np.ndarray:
+    """g(x): real numbers to integers from −⌊β⌋ to ⌊β⌋, see above.
+
+    Shapes: (...) → (...).   Raises ValueError unless 0 < α ≤ β and α < γ.
+    """
+    if not 0 < alpha <= beta or not alpha < gamma < math.inf:
+        raise ValueError(f"piecewise_index: α {alpha}, β {beta}, γ {gamma}; they must be 0 < α ≤ β and α < γ")
+    size = np.abs(np.asarray(x, np.float64))
+    far = alpha + (beta - alpha) * np.log(np.maximum(size, alpha) / alpha) / math.log(gamma / alpha)
+    index = np.where(size <= alpha, np.rint(size), np.minimum(beta, np.rint(far)))
+    return (np.sign(x) * np.floor(index)).astype(np.int64)
+
+
+def ranks(squares: np.ndarray, axes: int) -> np.ndarray:
+    """The number of each squared distance among all that a grid has, 0, 1, 2, 4, 5, 8, … with two axes.
+
+    Shapes: integers (...) → (...).
+    """
+    side = np.arange(math.isqrt(int(squares.max(initial=0))) + 1) ** 2
+    levels = np.zeros(1, np.int64)
+    for _ in range(axes):
+        levels = np.unique(levels[:, None] + side)
+    return np.searchsorted(levels, squares)
+
+
+def image_places(rows: int, columns: int, *, leading: int = 0) -> np.ndarray:
+    """(row, column) of every patch, row by row, after `leading` tokens without a place, whose rows are 0.
+
+    Shapes: (leading + rows · columns, 2) integers.
+    """
+    grid = np.indices((rows, columns)).reshape(2, -1).T
+    return np.concatenate([np.zeros((leading, 2), grid.dtype), grid])
+
+
+class ImagePositions(RelativePositions):
+    """iRPE in one of its modes and methods, for places (N, 2), or (N,) with axes=1.
+
+    `mode` "contextual" needs width = d, the width of a head, "bias" does not; `values=True` adds the term on values.
+    Tables serve all heads unless `heads` is given; then each has its own. α, β, γ are in units of the grid.
+    The first `leading` queries and keys have no place (a class token); what stands for it in `places` is not looked at,
+    and their pairs share one bucket of their own, the last.
+    Shapes: B buckets make tables (B,) or (H, B) for biases, (B, d) or (H, B, d) for vectors; "cross" has one table for
+    each axis. With L = 2⌊β⌋ + 1, B is L^axes for "product", L for "cross", ⌊β⌋ + 1 for the other two.
+    Raises ValueError for a mode or method that does not exist, a width that is missing, or impossible α, β, γ.
+    """
+
+    def __init__(
+        self,
+        width: int | None = None,
+        *,
+        mode: str = "contextual",
+        method: str = "product",
+        axes: int = 2,
+        heads: int | None = None,
+        alpha: float = 1.9,
+        beta: float = 3.8,
+        gamma: float = 15.2,
+        leading: int = 0,
+        values: bool = False,
+        rng: np.random.Generator,
+    ):
+        if mode not in ("bias", "contextual") or method not in METHODS:
+            raise ValueError(
+                f"ImagePositions: mode {mode!r}, method {method!r}; modes are 'bias' and 'contextual', methods "
+                + ", ".join(METHODS)
+            )
+        if width is None and (mode == "contextual" or values):
+            raise ValueError("ImagePositions: vectors need a width, that of one head; only biases do without")
+        if axes < 1 or leading < 0:
+            raise ValueError(f"ImagePositions: axes {axes} must be at least 1, leading {leading} at least 0")
+        self.mode, self.method, self.axes, self.leading, self.adds_values = mode, method, axes, leading, values
+        self.heads, self.alpha, self.beta, self.gamma = heads, alpha, beta, gamma
+        self._index(0)  # are they possible?
+        side = 2 * math.floor(beta) + 1
+        self.count = {"product": side**axes, "cross": side}.get(method, side // 2 + 1) + (leading > 0)
+        tables = axes if method == "cross" else 1
+        shape = (*(() if heads is None else (heads,)), self.count)
+        vectors = (*shape, width)
+        of_keys = shape if mode == "bias" else vectors
+        self.keys = [Parameter(rng.normal(0, SCALE, of_keys)) for _ in range(tables)]
+        self.value_tables = [Parameter(rng.normal(0, SCALE, vectors)) for _ in range(tables if values else 0)]
+
+    def scores(self, query: Any, query_places: Any, key_places: Any) -> Any:
+        if self.mode == "contextual":
+            check_width("ImagePositions", query, self.keys[0])
+        elif self.heads is not None:
+            check_heads("ImagePositions", query, self.heads)
+        buckets = self.buckets(query_places, key_places)
+        return _added(self._scores(query, table, b) for table, b in zip(self.keys, buckets, strict=True))
+
+    def _scores(self, query: Any, table: Any, buckets: np.ndarray) -> Any:
+        scale = one_over_root(raw(query))
+        if self.mode == "bias":
+            return take(table * scale, buckets, axis=-1)  # (..., N, M)
+        return read_buckets(matmul(query, swapaxes(table, -1, -2)) * scale, buckets)  # (..., N, M)
+
+    def values(self, weights: Any, query_places: Any, key_places: Any) -> Any:
+        if not self.adds_values:
+            return None
+        buckets = self.buckets(query_places, key_places)
+        return _added(
+            matmul(sum_buckets(weights, buckets=b, count=self.count), table)
+            for table, b in zip(self.value_tables, buckets, strict=True)
+        )
+
+    def buckets(self, query_places: Any, key_places: Any) -> list[np.ndarray]:
+        """The bucket of every pair, (N, M), one array for each table."""
+        queries, keys = (check_places("ImagePositions", p, self.axes) for p in (query_places, key_places))
+        queries, keys = (p.reshape(-1, self.axes) for p in (queries, keys))
+        arrays = self._with_places(queries[:, None] - keys)
+        for buckets in arrays:
+            buckets[: self.leading] = buckets[:, : self.leading] = self.count - 1
+        return arrays
+
+    def _with_places(self, offsets: np.ndarray) -> list[np.ndarray]:
+        """The buckets of offsets (N, M, axes)."""
+        if self.method in ("euclidean", "quantised"):
+            squares = (offsets * offsets).sum(-1)  # (N, M)
+            return [self._index(np.sqrt(squares) if self.method == "euclidean" else ranks(squares, self.axes))]
+        furthest = math.floor(self.beta)
+        indices = [self._index(offsets[..., axis]) + furthest for axis in range(self.axes)]
+        if self.method == "cross":
+            return indices
+        side = 2 * furthest + 1
+        return [_added(index * side**power for power, index in enumerate(reversed(indices)))]
+
+    def _index(self, x: Any) -> np.ndarray:
+        return piecewise_index(x, alpha=self.alpha, beta=self.beta, gamma=self.gamma)
+
+
+def _added(parts: Iterable) -> Any:
+    return functools.reduce(operator.add, parts)

@@ -1,0 +1,129 @@
+"""Biases of offsets: a number for each head and each distance from query to key, added to the score of the pair.
+
+    T5:      s_ij = table[h, bucket(j − i)], learned         ALiBi:   s_ij = −m_h |j − i|, nothing to learn
+
+T5 adds it to q·k without 1/√d: that is `MultiHeadAttention(…, similarity="dot")`.
+
+Source: T5: Raffel et al., arXiv 1910.10683 §2.1. ALiBi: Press, Smith & Lewis, arXiv 2108.12409 §3. Forms of the
+relative positions of S000-S002 §1.2.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd import Parameter, broadcast_to, reshape, take
+from refnp.autograd.primitive import raw
+from refnp.layers.pairs import check_places, is_run, read_diagonals
+from refnp.layers.relative_positions import SCALE, RelativePositions, check_heads
+
+
+def t5_buckets(offsets: Any, *, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True) -> np.ndarray:
+    """The bucket of each offset j − i of a key from its query: small distances one by one, larger ones by logarithm.
+
+        n = |j − i|,  L buckets for them,  e = ⌊L/2⌋:   n if n < e, else min(L − 1, e + ⌊(L − e) log(n/e)/log(F/e)⌋)
+
+    with F = max_distance. Bidirectional: L is half of the buckets, and keys after the query have the upper half. Causal:
+    L is all of them, and all keys after the query are in bucket 0 with the query itself.
+    The logarithm is not taken: n^(L−e) e^r ≥ F^r e^(L−e) decides in integers, where floats depend on rounding.
+    Shapes: offsets (...) integers → (...). Raises ValueError for an odd number of buckets in two directions, none that
+    count one by one, or a max_distance that these reach already; TypeError unless offsets are integers.
+    """
+    count = buckets // 2 if bidirectional else buckets
+    exact = count // 2
+    if exact < 1 or (bidirectional and buckets % 2) or max_distance <= exact:
+        raise ValueError(
+            f"t5_buckets: {buckets} buckets up to distance {max_distance}; use at least 2 in each direction, "
+            "equally many in both, and a max_distance beyond half of these"
+        )
+    offsets = np.asarray(offsets)
+    if offsets.dtype.kind not in "iu":
+        raise TypeError(f"t5_buckets: offsets are {offsets.dtype}; pass integers")
+    offsets = offsets.astype(np.int64)
+    distances = np.abs(offsets) if bidirectional else np.maximum(-offsets, 0)
+    starts = [_first_distance(r, count - exact, exact, max_distance) for r in range(1, count - exact)]
+    found = np.where(distances < exact, distances, exact + np.searchsorted(starts, distances, side="right"))
+    return found + count * (offsets > 0) if bidirectional else found
+
+
+def _first_distance(r: int, buckets: int, exact: int, last: int) -> int:
+    """The smallest n with (n/e)^buckets ≥ (F/e)^r, that is ⌊buckets · log(n/e)/log(F/e)⌋ ≥ r."""
+    n = int(exact * (last / exact) ** (r / buckets))  # near it; now exactly
+    while n**buckets * exact**r < last**r * exact**buckets:
+        n += 1
+    while (n - 1) ** buckets * exact**r >= last**r * exact**buckets:
+        n -= 1
+    return n
+
+
+class T5Bias(RelativePositions):
+    """s_ij = table[h, bucket(j − i)], a learned number for each head and bucket.
+
+    Shapes: table (H, buckets), drawn from N(0, 0.02²). In T5 all layers share one: give them the same object.
+    Raises ValueError as `t5_buckets` does, or for no heads.
+    """
+
+    def __init__(
+        self,
+        heads: int,
+        *,
+        buckets: int = 32,
+        max_distance: int = 128,
+        bidirectional: bool = True,
+        rng: np.random.Generator,
+    ):
+        if heads < 1:
+            raise ValueError(f"T5Bias: heads is {heads}; it must be positive")
+        self.buckets, self.max_distance, self.bidirectional = buckets, max_distance, bidirectional
+        self.bucket(0)  # are the numbers possible?
+        self.table = Parameter(rng.normal(0, SCALE, (heads, buckets)))
+
+    def scores(self, query: Any, query_places: Any, key_places: Any) -> Any:
+        queries, keys = (check_places("T5Bias", places, 1) for places in (query_places, key_places))
+        heads = self.table.shape[0]
+        check_heads("T5Bias", query, heads)
+        if not (is_run(queries) and is_run(keys)):
+            return take(self.table, self.bucket(keys - queries[:, None]), axis=1)  # (H, N, M)
+        offsets = np.arange(keys[0] - queries[-1], keys[-1] - queries[0] + 1)
+        line = reshape(take(self.table, self.bucket(offsets), axis=1), (heads, 1, -1))  # (H, 1, W)
+        band = broadcast_to(line, (heads, len(queries), len(offsets)))  # (H, N, W)
+        return read_diagonals(band, shift=len(queries) - 1, keys=len(keys))
+
+    def bucket(self, offsets: Any) -> np.ndarray:
+        """`t5_buckets` with the numbers of this table."""
+        return t5_buckets(
+            offsets, buckets=self.buckets, max_distance=self.max_distance, bidirectional=self.bidirectional
+        )
+
+
+def alibi_slopes(heads: int) -> np.ndarray:
+    """m_h = 2^(−8h/H), h = 1 … H, if H is a power of two.
+
+    If not, the authors' code: the slopes of the largest power of two P below H, then every other one of 2P. (Not the
+    formula with that H, which other code takes.)
+    Shapes: (H,).   Raises ValueError for no heads.
+    """
+    if heads < 1:
+        raise ValueError(f"alibi_slopes: heads is {heads}; it must be positive")
+    power = 1 << heads.bit_length() - 1
+    exponents = [8 * h / power for h in range(1, power + 1)]
+    exponents += [4 * h / power for h in range(1, 2 * (heads - power), 2)]
+    return np.exp2(np.negative(exponents, dtype=np.longdouble))
+
+
+class ALiBi(RelativePositions):
+    """s_ij = −m_h |j − i|: the further away, the less; steeply in the first heads, gently in the last.
+
+    The paper's form, −m_h (i − j) under a causal mask, is this one under that mask; without a mask it looks both ways.
+    """
+
+    def __init__(self, heads: int):
+        self.slopes = alibi_slopes(heads)
+
+    def scores(self, query: Any, query_places: Any, key_places: Any) -> np.ndarray:
+        queries, keys = (check_places("ALiBi", places, 1) for places in (query_places, key_places))
+        check_heads("ALiBi", query, len(self.slopes))
+        slopes = self.slopes.astype(raw(query).real.dtype)[:, None, None]  # (H, 1, 1)
+        return -slopes * np.abs(keys - queries[:, None]).astype(slopes.dtype)  # (H, N, M)

@@ -1,0 +1,83 @@
+"""Rotary positions (RoPE): queries and keys are turned, pair of features by pair, by angles that grow with their place.
+
+    (a, b) at place p  →  (a cos pω_k − b sin pω_k,  a sin pω_k + b cos pω_k)        ω_k = 10000^(−2k/d)
+
+The dot product of two turned vectors depends on the difference of their angles alone, (R_i q)·(R_j k) = q·R_{j−i} k.
+Each key is turned by its own place, once, and so can be kept in a cache.
+
+Which two features are the pair k is a convention: 2k and 2k + 1 (interleaved: the paper, GPT-J, LLaMA as published) or
+k and k + d/2 (half: GPT-NeoX, and LLaMA as Hugging Face stores it, with permuted weights). One is the other with
+features permuted: `half_order`.
+
+Source: Su et al., arXiv 2104.09864, eq. 34; a form of the relative positions of S000-S002 §1.2.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd.primitive import primitive, raw
+from refnp.layers.pairs import check_places
+from refnp.layers.relative_positions import RelativePositions
+from refnp.layers.waves import waves
+
+LAYOUTS = ("interleaved", "half")
+
+
+@primitive
+def rotate(x, *, places, layout="interleaved", base=10000):
+    """y = x with each pair of features (a, b) of token n turned by the angles p_n ω_k.
+
+    Shapes: x (..., N, d) with d even, integer places (N,) → (..., N, d).
+    VJP: x̄ = ȳ turned back, by −p_n ω_k: a rotation's transpose is its inverse.
+    Raises ValueError for an odd d, another layout, or places that are not one for each token; TypeError unless these
+    are integers.
+    """
+    x, places = np.asarray(x), check_places("rotate", places, 1)
+    if layout not in LAYOUTS:
+        raise ValueError(f"rotate: layout is {layout!r}; use 'interleaved' or 'half'")
+    if x.ndim < 2 or x.shape[-1] % 2 or not x.shape[-1]:
+        raise ValueError(f"rotate: x has shape {x.shape}; it must be (..., tokens, features), features in pairs")
+    if len(places) != x.shape[-2]:
+        raise ValueError(f"rotate: {len(places)} places for {x.shape[-2]} tokens; there must be one for each")
+    sin, cos = waves(places, x.shape[-1], base=base, dtype=x.real.dtype)  # (N, K), (N, K)
+    return _turned(x, sin, cos, layout), lambda y_bar: (_turned(y_bar, -sin, cos, layout),)
+
+
+def _turned(x, sin, cos, layout):
+    y = np.empty(x.shape, x.dtype)
+    (a, b), (turned_a, turned_b) = _pairs(x, layout), _pairs(y, layout)  # (..., N, K)
+    np.multiply(a, cos, out=turned_a)
+    turned_a -= b * sin
+    np.multiply(a, sin, out=turned_b)
+    turned_b += b * cos
+    return y
+
+
+def _pairs(x: np.ndarray, layout: str) -> tuple[np.ndarray, np.ndarray]:
+    """The first and the second features of all pairs, as views."""
+    half = x.shape[-1] // 2
+    return (x[..., :half], x[..., half:]) if layout == "half" else (x[..., 0::2], x[..., 1::2])
+
+
+def half_order(features: int) -> np.ndarray:
+    """The order in which interleaved features are laid out in halves: 0, 2, 4, …, 1, 3, 5, …
+
+    rotate(x[..., order], layout="half") = rotate(x, layout="interleaved")[..., order], to the last bit; so a model of
+    one layout becomes one of the other by permuting the columns of its query and key maps, head by head.
+    """
+    return np.arange(features).reshape(-1, 2).T.reshape(-1)
+
+
+class Rotary(RelativePositions):
+    """`rotate` for queries and keys, each at its own place; nothing to learn, the head's width must be even."""
+
+    def __init__(self, *, layout: str = "interleaved", base: float = 10000):
+        if layout not in LAYOUTS:
+            raise ValueError(f"Rotary: layout is {layout!r}; use 'interleaved' or 'half'")
+        self.layout, self.base = layout, base
+
+    def rotated(self, x: Any, places: Any) -> Any:
+        return rotate(x, places=raw(places), layout=self.layout, base=self.base)

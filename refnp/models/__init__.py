@@ -1,0 +1,1 @@
+"""Chapter 3, the models: Transformers and neural processes, built from layers."""

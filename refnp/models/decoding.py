@@ -1,0 +1,186 @@
+"""Inference: the decoder's own words are fed back, one by one, until it says that the sentence has ended.
+
+    p(y | x) = Π_n p(y_n | y_1 … y_{n−1}, x)
+
+    greedy       y_n = argmax p(· | y_1 … y_{n−1}, x)
+    beam search  keeps the K most probable beginnings, and of the sentences that ended those with the highest
+
+                     score(y) = log p(y | x) / ((5 + L)/6)^α,   L the length of y with its end
+
+Greedy is beam search with K = 1 and α = 0; K = V^L is exhaustive. Keys and values of the tokens so far are kept
+(`KeyValueCache`), which gives what recomputing the whole sentence at every word would give.
+
+Source: S002 §1.8; length penalty: Wu et al., arXiv 1609.08144, eq. 14.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd import no_grad
+from refnp.autograd.primitive import raw
+from refnp.layers.softmax import log_softmax
+from refnp.models.transformer import DecodingState, Transformer
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A decoded sentence without its start and end; `ended` is False if it was cut off at the longest length."""
+
+    tokens: tuple[int, ...]
+    log_probability: float
+    score: float
+    ended: bool
+
+
+def greedy(
+    model: Transformer, source: Any, *, start: int, end: int, longest: int, source_mask: Any = None
+) -> list[Sentence]:
+    """The most probable next word, again and again, at most `longest` of them with the end; a sentence for each source.
+
+    Shapes: source (B, M) integers, source_mask (B, M), True for real tokens.
+    Ties go to the lowest token.   Raises ValueError unless source is a batch and `longest` ≥ 1.
+    """
+    return [
+        sentences[0]
+        for sentences in beam_search(
+            model, source, start=start, end=end, longest=longest, beams=1, length_penalty=0.0, source_mask=source_mask
+        )
+    ]
+
+
+def beam_search(
+    model: Transformer,
+    source: Any,
+    *,
+    start: int,
+    end: int,
+    longest: int,
+    beams: int = 4,
+    length_penalty: float = 0.6,
+    source_mask: Any = None,
+) -> list[list[Sentence]]:
+    """The best sentences found for each source, best first; at most `beams` of them.
+
+    `length_penalty` is α ≥ 0: 0 compares log probabilities, which favours short sentences, 1 nearly their means.
+    A source is done when no beginning that is still alive can score above the worst of `beams` ended sentences; what
+    has not ended after `longest` tokens, the end among them, counts as it is, `ended=False`, if fewer ended.
+    Shapes and errors as `greedy`; ValueError also unless beams ≥ 1 and length_penalty ≥ 0.
+    """
+    source = _checked(source, longest, beams, length_penalty)
+    with no_grad():
+        state = model.start(source, source_mask=source_mask)
+        state.reorder(np.repeat(np.arange(len(source)), beams))
+        searches = [Search(beams, end, longest, length_penalty) for _ in source]
+        last = np.full((len(source) * beams, 1), start)  # (B·K, 1)
+        while not all(search.done for search in searches):
+            log_p = next_words(model, last, state).reshape(len(source), beams, -1)  # (B, K, V)
+            chosen = [search.advance(row) for search, row in zip(searches, log_p, strict=True)]
+            parents = [beams * b + parent for b, (rows, _) in enumerate(chosen) for parent in rows]
+            last = np.array([token for _, tokens in chosen for token in tokens]).reshape(-1, 1)
+            state.reorder(np.array(parents, int))
+    return [search.best() for search in searches]
+
+
+def log_probability(
+    model: Transformer, source: Any, target: Any, *, start: int, end: int, source_mask: Any = None
+) -> np.ndarray:
+    """log p(y | x) = Σ_n log p(y_n | y_1 … y_{n−1}, x), the end included, of whole sentences in one pass.
+
+    Shapes: source (B, M), target a list of B sequences of tokens, without start and end → (B,).
+    Raises ValueError for another number of targets than sources, IndexError for tokens outside the vocabulary.
+    """
+    source = _checked(source)
+    if len(target) != len(source):
+        raise ValueError(f"log_probability: {len(source)} sources but {len(target)} targets; they must match")
+    lengths = np.array([len(y) + 1 for y in target], int)
+    following = np.full((len(target), max(lengths, default=1)), end)  # (B, N)   y_1 … y_L, end, and then anything
+    for row, tokens in zip(following, target, strict=True):
+        row[: len(tokens)] = tokens
+    vocabulary = len(model.target_embedding.weight.data)
+    if following.size and not 0 <= following.min() <= following.max() < vocabulary:
+        raise IndexError(f"log_probability: target or end has a token outside 0 … {vocabulary - 1}, the vocabulary")
+    given = np.concatenate([np.full((len(target), 1), start), following[:, :-1]], 1)  # (B, N)
+    with no_grad():
+        log_p = log_softmax(raw(model(source, given, source_mask=source_mask)))  # (B, N, V)
+    each = np.take_along_axis(log_p, following[..., None], -1)[..., 0]  # (B, N)
+    return np.where(np.arange(each.shape[1]) < lengths[:, None], each, 0).sum(-1)
+
+
+def next_words(model: Transformer, tokens: Any, state: DecodingState) -> np.ndarray:
+    """log p of every word after `tokens` (B, n), which follow those in `state`: (B, V)."""
+    return log_softmax(raw(model.extend(tokens, state))[:, -1])
+
+
+class Search:
+    """Beam search for one source: the K beginnings alive, and the sentences that ended."""
+
+    def __init__(self, beams: int, end: int, longest: int, penalty: float):
+        self.beams, self.end, self.longest, self.penalty = beams, end, longest, penalty
+        self.alive: list[tuple[int, ...]] = [()] * beams
+        self.log_p = np.where(np.arange(beams) == 0, 0.0, -np.inf)  # one beginning at first, nothing
+        self.ended: list[Sentence] = []
+        self.done = False
+
+    def advance(self, log_p: np.ndarray) -> tuple[list[int], list[int]]:
+        """One word more, log_p (K, V) given each beginning: which beginnings the new ones continue, and by what."""
+        if self.done:
+            return [0] * self.beams, [self.end] * self.beams  # rows of a batch that goes on without us
+        total = (self.log_p[:, None] + log_p).reshape(-1)  # (K·V,)
+        vocabulary = log_p.shape[-1]
+        parents, words, values = [], [], []
+        for place in np.argsort(-total, kind="stable")[: 2 * self.beams]:  # at most K of them end: K are left
+            parent, word = divmod(int(place), vocabulary)
+            if word == self.end:
+                if len(parents) < self.beams:  # an end counts if it is among the K best continuations
+                    self._end(self.alive[parent], float(total[place]))
+            elif len(parents) < self.beams:
+                parents.append(parent), words.append(word), values.append(total[place])
+        while len(parents) < self.beams:  # a vocabulary so small that there are not K continuations
+            parents.append(0), words.append(self.end), values.append(-np.inf)
+        self.alive = [(*self.alive[parent], word) for parent, word in zip(parents, words, strict=True)]
+        self.log_p = np.array(values)
+        self.done = len(self.alive[0]) >= self.longest or self._nothing_to_gain()
+        return parents, words
+
+    def best(self) -> list[Sentence]:
+        """Those that ended, best first, filled up with those that did not."""
+        found = self._ranked(self.ended)
+        cut = [
+            Sentence(tokens, float(log_p), self._score(log_p, len(tokens)), ended=False)
+            for tokens, log_p in zip(self.alive, self.log_p, strict=True)
+            if log_p > -np.inf
+        ]
+        return [*found, *self._ranked(cut)][: self.beams]
+
+    def _end(self, tokens: tuple[int, ...], log_p: float) -> None:
+        if log_p > -np.inf:
+            self.ended.append(Sentence(tokens, log_p, self._score(log_p, len(tokens) + 1), ended=True))
+
+    def _nothing_to_gain(self) -> bool:
+        """A beginning can only lose probability; divided by the penalty of the longest sentence it is at its best."""
+        if len(self.ended) < self.beams:
+            return False
+        return self._score(self.log_p.max(), self.longest) <= self._ranked(self.ended)[self.beams - 1].score
+
+    def _score(self, log_p: float, length: int) -> float:
+        return float(log_p / ((5 + length) / 6) ** self.penalty)
+
+    @staticmethod
+    def _ranked(sentences: list[Sentence]) -> list[Sentence]:
+        return sorted(sentences, key=lambda sentence: -sentence.score)
+
+
+def _checked(source: Any, longest: int = 1, beams: int = 1, length_penalty: float = 0.0) -> np.ndarray:
+    source = np.asarray(source)
+    if source.ndim != 2:
+        raise ValueError(f"decoding: source has shape {source.shape}; pass a batch of sentences, (B, M)")
+    if longest < 1 or beams < 1 or not length_penalty >= 0:
+        raise ValueError(
+            f"decoding: longest {longest} and beams {beams} must be at least 1, length_penalty {length_penalty} not "
+            "negative"
+        )
+    return source

@@ -1,0 +1,203 @@
+"""The layers of a Transformer: attention and a feed-forward network, each with a residual connection and LayerNorm.
+
+    post-norm   x ← LayerNorm(x + Sublayer(x))        (S002 §1.5, Vaswani et al. 2017)
+    pre-norm    x ← x + Sublayer(LayerNorm(x))        (Xiong et al., arXiv 2002.04745)
+
+    encoder     Sublayers: self-attention; feed-forward W₂ f(W₁ x + b₁) + b₂, f = ReLU or GELU
+    decoder     Sublayers: self-attention; attention to the encoder's output, MHA(Q_dec, K_enc, V_enc); feed-forward
+
+Source: S002 §1.5, §1.6 (its LayerNorm has no ε and no affine map: `eps=0.0`).
+Elsewhere: torch.nn.TransformerEncoderLayer and DecoderLayer, whose weights `refnp.models.from_torch` reads; they also
+drop attention weights and hidden units in training, here the outputs of sub-layers are dropped, as the paper says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from refnp.layers.activations import relu
+from refnp.layers.dropout import dropout
+from refnp.layers.key_value_cache import KeyValueCache
+from refnp.layers.layer_norm import LayerNorm
+from refnp.layers.linear import MLP
+from refnp.layers.masks import causal
+from refnp.layers.module import Module
+from refnp.layers.multi_head import MultiHeadAttention, over_heads
+from refnp.layers.relative_positions import RelativePositions
+
+
+class Residual(Module):
+    """A residual connection around a sub-layer, its LayerNorm and its dropout: `around(sublayer, x)`.
+
+    post: LayerNorm(x + dropout(f(x)))        pre: x + dropout(f(LayerNorm(x)))
+    """
+
+    def __init__(self, features: int, *, norm: str, dropout: float, eps: float):
+        if norm not in ("post", "pre"):
+            raise ValueError(f"norm is {norm!r}; use 'post' (LayerNorm after the sum) or 'pre' (before the sub-layer)")
+        self.layer_norm = LayerNorm(features, eps=eps)
+        self.norm, self.dropout = norm, dropout
+
+    def __call__(self, sublayer: Callable, x: Any, rng: np.random.Generator | None = None) -> Any:
+        if self.norm == "pre":
+            return x + dropout(sublayer(self.layer_norm(x)), self.dropout, rng)
+        return self.layer_norm(x + dropout(sublayer(x), self.dropout, rng))
+
+
+class EncoderLayer(Module):
+    """Self-attention and a feed-forward network of `hidden` units, each in a residual connection.
+
+    Shapes: x (..., N, D), mask (..., N, N) → (..., N, D). `places` are those of the tokens, for relative `positions`.
+    `weights`, if given, is a list to which the attention weights (..., H, N, N) are appended. A generator `rng` means
+    training with dropout.   Raises ValueError if heads do not divide features, or norm is neither 'post' nor 'pre'.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        heads: int,
+        hidden: int,
+        *,
+        norm: str = "post",
+        activation: Callable = relu,
+        dropout: float = 0.0,
+        eps: float = 1e-5,
+        positions: RelativePositions | None = None,
+        rng: np.random.Generator,
+    ):
+        self.attention = MultiHeadAttention(features, heads, positions=positions, rng=rng)
+        self.around_attention = Residual(features, norm=norm, dropout=dropout, eps=eps)
+        self.feed_forward = MLP([features, hidden, features], activation=activation, rng=rng)
+        self.around_feed_forward = Residual(features, norm=norm, dropout=dropout, eps=eps)
+
+    def __call__(
+        self,
+        x: Any,
+        *,
+        mask: Any = None,
+        places: Any = None,
+        rng: np.random.Generator | None = None,
+        weights: list | None = None,
+    ) -> Any:
+        def attend(x):
+            keys, values = self.attention.keys_and_values(x, x, places=places)
+            return look_up(self.attention, x, keys, values, mask, places, places, weights)
+
+        x = self.around_attention(attend, x, rng)  # (..., N, D)
+        return self.around_feed_forward(self.feed_forward, x, rng)  # (..., N, D)
+
+
+class DecoderLayer(Module):
+    """Self-attention, attention to a memory (the encoder's output), and a feed-forward network of `hidden` units.
+
+    Shapes: x (..., N, D), memory (..., M, D), mask (..., N, N), memory_mask (..., N, M) → (..., N, D).
+    The layer hides nothing by itself: its stack, `Decoder`, gives it the causal mask. Relative `positions` act in the
+    self-attention; places of a memory are not comparable with the layer's own.
+    `weights`, if given, is a list to which the weights of both attentions are appended.   Raises as EncoderLayer.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        heads: int,
+        hidden: int,
+        *,
+        norm: str = "post",
+        activation: Callable = relu,
+        dropout: float = 0.0,
+        eps: float = 1e-5,
+        positions: RelativePositions | None = None,
+        rng: np.random.Generator,
+    ):
+        self.attention = MultiHeadAttention(features, heads, positions=positions, rng=rng)
+        self.around_attention = Residual(features, norm=norm, dropout=dropout, eps=eps)
+        self.memory_attention = MultiHeadAttention(features, heads, rng=rng)
+        self.around_memory_attention = Residual(features, norm=norm, dropout=dropout, eps=eps)
+        self.feed_forward = MLP([features, hidden, features], activation=activation, rng=rng)
+        self.around_feed_forward = Residual(features, norm=norm, dropout=dropout, eps=eps)
+
+    def __call__(
+        self,
+        x: Any,
+        memory: Any,
+        *,
+        mask: Any = None,
+        memory_mask: Any = None,
+        rng: np.random.Generator | None = None,
+        weights: list | None = None,
+    ) -> Any:
+        state = LayerState(self.memory_attention.keys_and_values(memory, memory), cache=None)
+        return self.extend(x, state, mask=mask, memory_mask=memory_mask, rng=rng, weights=weights)
+
+    def start(self, memory: Any) -> LayerState:
+        """What decoding needs of a memory (..., M, D), and no token seen yet."""
+        return LayerState(self.memory_attention.keys_and_values(memory, memory), KeyValueCache())
+
+    def extend(
+        self,
+        x: Any,
+        state: LayerState,
+        *,
+        mask: Any = None,
+        memory_mask: Any = None,
+        rng: np.random.Generator | None = None,
+        weights: list | None = None,
+    ) -> Any:
+        """The layer's output for n tokens x (..., n, D) that follow those in `state`, which grows by them."""
+        places = np.arange(x.shape[-2]) + state.length  # (n,)
+
+        def attend(x):
+            keys, values = self.attention.keys_and_values(x, x, places=places)
+            if state.cache is not None:
+                keys, values = state.cache.extend(keys, values)
+            return look_up(self.attention, x, keys, values, mask, places, np.arange(keys.shape[-2]), weights)
+
+        def attend_to_memory(x):
+            return look_up(self.memory_attention, x, *state.memory, memory_mask, None, None, weights)
+
+        x = self.around_attention(attend, x, rng)  # (..., n, D)
+        x = self.around_memory_attention(attend_to_memory, x, rng)  # (..., n, D)
+        return self.around_feed_forward(self.feed_forward, x, rng)  # (..., n, D)
+
+
+class LayerState:
+    """What one decoder layer keeps between tokens: keys and values of the memory, and those of the tokens so far."""
+
+    def __init__(self, memory: tuple[Any, Any], cache: KeyValueCache | None):
+        self.memory, self.cache = memory, cache
+
+    @property
+    def length(self) -> int:
+        """How many tokens have been seen."""
+        return 0 if self.cache is None else self.cache.length
+
+    def reorder(self, rows: np.ndarray) -> None:
+        """Sequence b of the first axis becomes what `rows[b]` was."""
+        self.memory = tuple(array[rows] for array in self.memory)
+        self.cache.reorder(rows)
+
+
+def look_up(attention, query, keys, values, mask, query_places, key_places, weights):
+    """`attention.look_up` with a mask for all heads; appends its weights to the list `weights`, if there is one."""
+    output = attention.look_up(
+        query,
+        keys,
+        values,
+        mask=over_heads(mask),
+        query_places=query_places,
+        key_places=key_places,
+        return_weights=weights is not None,
+    )
+    if weights is None:
+        return output
+    output, seen = output
+    weights.append(seen.numpy() if hasattr(seen, "numpy") else seen)
+    return output
+
+
+def causal_after(seen: int, new: int) -> np.ndarray | None:
+    """Who may attend to whom when `new` tokens follow `seen` others: (new, seen + new), or None for a single token."""
+    return None if new == 1 else causal(new, seen + new, align="bottom_right")

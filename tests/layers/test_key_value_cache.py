@@ -1,0 +1,108 @@
+"""The cache gives back what it was given, however it came, and attention over it is attention over the whole."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.layers import masks
+from refnp.layers.key_value_cache import KeyValueCache
+from refnp.layers.multi_head import MultiHeadAttention
+from refnp.verify.equations import attention as equations
+from refnp.verify.rounding import exact, tolerance
+from tests.helpers import assert_same_bits, assert_within, normal, real_dtypes, seeds
+from tests.layers.test_multi_head import rounded
+
+pieces = st.lists(st.integers(0, 9), min_size=1, max_size=12)
+
+
+@given(pieces, real_dtypes, seeds)
+def test_it_returns_all_that_came(lengths, dtype, seed):
+    cache, rng = KeyValueCache(), np.random.default_rng(seed)
+    keys, values = (rng.normal(size=(2, 3, sum(lengths), width)).astype(dtype) for width in (4, 5))
+    end = 0
+    for n in lengths:
+        part = slice(end, end + n)
+        key, value = cache.extend(keys[..., part, :], values[..., part, :])
+        end += n
+        assert cache.length == end
+        assert_same_bits(key, keys[..., :end, :])
+        assert_same_bits(value, values[..., :end, :])
+
+
+def test_many_tokens_are_copied_few_times():
+    """Room doubles: 1000 single tokens need log₂(1000/16) + 1 < 8 new rooms."""
+    cache, rooms = KeyValueCache(), set()
+    for i in range(1000):
+        key, _ = cache.extend(np.full((1, 1, 1, 2), i), np.zeros((1, 1, 1, 2)))
+        rooms.add(key.base.shape[-2])
+    assert len(rooms) < 8
+    assert_same_bits(key[0, 0, :, 0], np.arange(1000))
+
+
+def test_rows_in_a_new_order():
+    cache = KeyValueCache()
+    key = normal(0, (3, 2, 4, 5))
+    cache.extend(key, key)
+    cache.reorder(np.array([2, 2, 0, 1]))
+    again, _ = cache.extend(np.zeros((4, 2, 0, 5)), np.zeros((4, 2, 0, 5)))
+    assert_same_bits(again, key[[2, 2, 0, 1]])
+
+
+@given(pieces, st.sampled_from([1, 2]), real_dtypes, seeds)
+def test_attention_piece_by_piece_is_causal_attention_at_once(lengths, key_heads, dtype, seed):
+    """Each piece within the bound of the equation of the whole."""
+    n = sum(lengths)
+    module = MultiHeadAttention(6, 2, key_heads=key_heads, rng=np.random.default_rng(seed)).astype(dtype)
+    x, cache, outputs, end = normal(seed, (2, n, 6), dtype), KeyValueCache(), [], 0
+    with ad.no_grad():
+        for m in lengths:
+            new = x[:, end : end + m]
+            end += m
+            seen = cache.extend(*module.keys_and_values(new, new))
+            mask = masks.causal(m, end, align="bottom_right")
+            outputs.append(module.look_up(new, *seen, mask=mask).numpy())
+    if key_heads == 2:
+        limit, _ = rounded(module, x, x, x, np.broadcast_to(masks.causal(n), (2, n, n)))
+        assert_within(np.concatenate(outputs, 1), limit.value, tolerance(limit, dtype))
+    else:
+        repeated, state = MultiHeadAttention(6, 2, rng=np.random.default_rng(0)).astype(dtype), module.state_dict()
+        for name in ("key.weight", "key.bias", "value.weight", "value.bias"):
+            state[name] = np.concatenate([state[name], state[name]], -1)
+        repeated.load_state_dict(state)
+        limit, _ = rounded(repeated, x, x, x, np.broadcast_to(masks.causal(n), (2, n, n)))
+        assert_within(np.concatenate(outputs, 1), limit.value, tolerance(limit, dtype))
+
+
+def test_the_equation_needs_no_cache():
+    """The bound above is that of the whole; one more token changes no earlier row of it."""
+    x = normal(1, (1, 5, 6))
+    state = MultiHeadAttention(6, 2, rng=np.random.default_rng(1)).state_dict()
+    parameters = [exact(array) for array in state.values()]
+    whole, _ = equations.multi_head(*map(exact, (x, x, x)), *parameters, heads=2, mask=masks.causal(5)[None])
+    part, _ = equations.multi_head(*[exact(x[:, :4])] * 3, *parameters, heads=2, mask=masks.causal(4)[None])
+    assert_within(whole.value[:, :4], part.value, 1e-18)
+
+
+def test_a_gradient_would_be_lost():
+    module, cache, x = MultiHeadAttention(4, 2, rng=np.random.default_rng(0)), KeyValueCache(), normal(0, (1, 2, 4))
+    with pytest.raises(RuntimeError, match="no_grad"):
+        cache.extend(*module.keys_and_values(x, x))
+    assert cache.length == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ((3, 2, 1, 5), (2, 2, 1, 5), "key has shape"),
+        ((2, 2, 1, 5), (2, 2, 1, 4), "value has shape"),
+        ((2, 2, 2, 5), (2, 2, 1, 5), "2 keys but 1 values"),
+    ],
+)
+def test_what_does_not_continue_is_refused_and_nothing_changes(key, value, message):
+    cache = KeyValueCache()
+    cache.extend(np.ones((2, 2, 3, 5)), np.ones((2, 2, 3, 5)))
+    with pytest.raises(ValueError, match=message):
+        cache.extend(np.zeros(key), np.zeros(value))
+    assert cache.length == 3

@@ -1,0 +1,167 @@
+"""Encoder and decoder layers: three judges, masks, dropout, and what S002 says of them."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.layers import masks
+from refnp.models.transformer_layers import DecoderLayer, EncoderLayer
+from refnp.verify.equations import transformer as equations
+from refnp.verify.rounding import exact, tolerance
+from tests.helpers import REAL, assert_same_bits, assert_within, normal, real_dtypes, scales, seeds
+from tests.transcriptions import transformer as printed
+
+norms = st.sampled_from(["post", "pre"])
+
+
+def generator(seed=0):
+    return np.random.default_rng(seed)
+
+
+def encoder_limit(layer, x, **options):
+    """The equation in numbers that carry their rounding: (y, pullback)."""
+    return equations.encoder_layer(*map(exact, (x, *layer.state_dict().values())), heads=2, **options)
+
+
+def decoder_limit(layer, x, memory, **options):
+    arrays = (x, memory, *layer.state_dict().values())
+    return equations.decoder_layer(*map(exact, arrays), heads=2, **options)
+
+
+@given(norms, st.integers(0, 4), st.booleans(), scales, real_dtypes, seeds)
+def test_encoder_layer_value_and_every_gradient(norm, n, masked, scale, dtype, seed):
+    layer = EncoderLayer(4, 2, 6, norm=norm, rng=generator(seed)).astype(dtype)
+    x = normal(seed, (2, n, 4), dtype, scale)
+    mask = generator(seed).random((2, n, n)) < 0.7 if masked else None
+    y, pullback = ad.vjp(lambda x, p: layer.bind(p)(x, mask=mask), x, layer.state_dict())
+    limit, rounded_pullback = encoder_limit(layer, x, norm=norm, mask=mask)
+    assert y.dtype == dtype
+    assert_within(y, limit.value, tolerance(limit, dtype))
+    bar = normal(seed + 1, y.shape, dtype)
+    x_bar, bars = pullback(bar)
+    names = [name for name, _ in layer.named_parameters()]
+    for gradient, other in zip([x_bar, *(bars[k] for k in names)], rounded_pullback(exact(bar)), strict=True):
+        assert gradient.dtype == dtype
+        assert_within(gradient, other.value, tolerance(other, dtype))
+
+
+@given(norms, st.integers(0, 3), st.integers(0, 4), st.booleans(), real_dtypes, seeds)
+def test_decoder_layer_value_and_every_gradient(norm, n, m, masked, dtype, seed):
+    layer = DecoderLayer(4, 2, 6, norm=norm, rng=generator(seed)).astype(dtype)
+    x, memory = normal(seed, (2, n, 4), dtype), normal(seed + 1, (2, m, 4), dtype)
+    memory_mask = generator(seed).random((2, n, m)) < 0.7 if masked else None
+    hidden = {"mask": masks.causal(n), "memory_mask": memory_mask}
+    y, pullback = ad.vjp(lambda x, z, p: layer.bind(p)(x, z, **hidden), x, memory, layer.state_dict())
+    limit, rounded_pullback = decoder_limit(layer, x, memory, norm=norm, **hidden)
+    assert_within(y, limit.value, tolerance(limit, dtype))
+    bar = normal(seed + 2, y.shape, dtype)
+    *first, bars = pullback(bar)
+    names = [name for name, _ in layer.named_parameters()]
+    for gradient, other in zip([*first, *(bars[k] for k in names)], rounded_pullback(exact(bar)), strict=True):
+        assert gradient.dtype == dtype
+        assert_within(gradient, other.value, tolerance(other, dtype))
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("dtype", REAL)
+def test_encoder_layer_token_by_token(norm, dtype):
+    layer, x = EncoderLayer(4, 2, 6, norm=norm, rng=generator()).astype(dtype), normal(0, (3, 4), dtype)
+    limit, _ = encoder_limit(layer, x, norm=norm)
+    by_hand = printed.encoder_layer(x, layer.state_dict(), 2, norm)
+    assert_within(layer(x).numpy(), by_hand, tolerance(limit, dtype))
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("dtype", REAL)
+def test_decoder_layer_token_by_token(norm, dtype):
+    layer = DecoderLayer(4, 2, 6, norm=norm, rng=generator()).astype(dtype)
+    x, memory = normal(0, (3, 4), dtype), normal(1, (4, 4), dtype)
+    limit, _ = decoder_limit(layer, x, memory, norm=norm, mask=masks.causal(3))
+    by_hand = printed.decoder_layer(x, memory, layer.state_dict(), 2, norm)
+    assert_within(layer(x, memory, mask=masks.causal(3)).numpy(), by_hand, tolerance(limit, dtype))
+
+
+def test_post_norm_and_pre_norm_differ():
+    """The transcription of one is far from the other."""
+    layer, x = EncoderLayer(4, 2, 6, rng=generator()), normal(0, (3, 4))
+    limit, _ = encoder_limit(layer, x)
+    with pytest.raises(AssertionError, match="beyond the bound"):
+        assert_within(layer(x).numpy(), printed.encoder_layer(x, layer.state_dict(), 2, "pre"), tolerance(limit, float))
+
+
+def test_as_s002_prints_it():
+    """LayerNorm without ε and without an affine map: gain 1 and shift 0 are how it starts."""
+    layer, x = EncoderLayer(4, 2, 6, eps=0.0, rng=generator()), normal(0, (3, 4))
+    y = layer(x).numpy()
+    assert_within(y, printed.encoder_layer(x, layer.state_dict(), 2, eps=0.0), 1e-13)  # asserted to the bound above
+    np.testing.assert_allclose(y.mean(-1), 0, atol=1e-15)
+    np.testing.assert_allclose(y.std(-1), 1, rtol=1e-14)
+
+
+@given(seeds)
+def test_the_encoder_layer_is_permutation_equivariant(seed):
+    """Without positions: each side within the bound of its own equation."""
+    layer, x = EncoderLayer(4, 2, 6, rng=generator(seed)), normal(seed, (5, 4))
+    order = generator(seed).permutation(5)
+    limit, _ = encoder_limit(layer, x)
+    bound = tolerance(limit, np.float64)[order]
+    assert_within(layer(x[order]).numpy(), layer(x).numpy()[order], 2 * bound)
+
+
+def test_a_later_token_changes_no_earlier_one():
+    """Bit by bit, under the causal mask; and without it, it does."""
+    layer, memory = DecoderLayer(4, 2, 6, rng=generator()), normal(1, (1, 3, 4))
+    x = normal(0, (1, 5, 4))
+    changed = x.copy()
+    changed[:, 3] += 1
+    before, after = (layer(a, memory, mask=masks.causal(5)).numpy() for a in (x, changed))
+    assert_same_bits(before[:, :3], after[:, :3])
+    assert (before[:, 3:] != after[:, 3:]).any()
+    before, after = (layer(a, memory).numpy() for a in (x, changed))
+    assert (before[:, :3] != after[:, :3]).any()
+
+
+def test_a_memory_of_padding_alone_is_attention_to_nothing():
+    """Every key hidden, and no key at all, give the same: the output bias of the attention."""
+    layer, x = DecoderLayer(4, 2, 6, rng=generator()), normal(0, (2, 3, 4))
+    hidden = layer(x, np.full((2, 5, 4), np.nan), memory_mask=np.zeros((2, 3, 5), bool)).numpy()
+    assert np.isfinite(hidden).all()
+    assert_same_bits(hidden, layer(x, np.empty((2, 0, 4))).numpy())
+
+
+def test_dropout_only_with_a_generator():
+    layer, x = EncoderLayer(4, 2, 6, dropout=0.5, rng=generator()), normal(0, (3, 4))
+    without = EncoderLayer(4, 2, 6, rng=generator())
+    assert_same_bits(layer(x).numpy(), without(x).numpy())
+    assert_same_bits(layer(x, rng=generator(1)).numpy(), layer(x, rng=generator(1)).numpy())
+    assert (layer(x, rng=generator(1)).numpy() != layer(x, rng=generator(2)).numpy()).any()
+
+
+def test_dropout_of_a_pre_norm_layer_keeps_the_residual():
+    """What is dropped is the sub-layers' output: where both are, x comes through as it is."""
+    layer, x = EncoderLayer(4, 2, 6, norm="pre", dropout=0.9, rng=generator()), normal(0, (50, 4))
+    through = layer(x, rng=generator(1)).numpy() == x
+    assert 0.7 < through.mean() < 0.9  # 0.81 of 200, within 3.9 standard deviations
+
+
+def test_weights_are_collected_in_the_order_of_the_sublayers():
+    layer, x, memory = DecoderLayer(4, 2, 6, rng=generator()), normal(0, (3, 4)), normal(1, (5, 4))
+    seen = []
+    y = layer(x, memory, mask=masks.causal(3), weights=seen)
+    assert [w.shape for w in seen] == [(2, 3, 3), (2, 3, 5)]
+    for w in seen:
+        assert_within(w.sum(-1), np.ones(w.shape[:-1]), 7 * 2.0**-53)  # (M + 2) u
+    limit, _ = decoder_limit(layer, x, memory, mask=masks.causal(3))
+    assert_within(y.numpy(), layer(x, memory, mask=masks.causal(3)).numpy(), 2 * tolerance(limit, np.float64))
+
+
+@pytest.mark.parametrize("make", [EncoderLayer, DecoderLayer])
+def test_bad_sizes(make):
+    with pytest.raises(ValueError, match="3 heads do not divide 4 features"):
+        make(4, 3, 6, rng=generator())
+    with pytest.raises(ValueError, match="norm is 'before'"):
+        make(4, 2, 6, norm="before", rng=generator())
+    with pytest.raises(ValueError, match="rate is 1"):
+        make(4, 2, 6, dropout=1.0, rng=generator())(*[np.ones((3, 4))] * (1 + (make is DecoderLayer)), rng=generator())

@@ -1,0 +1,91 @@
+"""Encoder layer, decoder layer and the whole model of S002 §1.2 to §1.6, token by token, in longdouble."""
+
+import numpy as np
+
+from tests.transcriptions.rows import WIDE, attention, layer_norm, linear
+
+
+def part(state, prefix):
+    """The entries of a state dict under `prefix.`, without it."""
+    return {name.removeprefix(f"{prefix}."): value for name, value in state.items() if name.startswith(f"{prefix}.")}
+
+
+def multi_head(x, y, state, heads, mask=None):
+    """concat over features of Attention(x W_q^(h), y W_k^(h), y W_v^(h)), times W_o."""
+    width = state["query.weight"].shape[1] // heads
+    q, k, v = (
+        linear(a, state[f"{role}.weight"], state[f"{role}.bias"])
+        for role, a in (("query", x), ("key", y), ("value", y))
+    )
+    cuts = [slice(h * width, (h + 1) * width) for h in range(heads)]
+    side_by_side = np.concatenate([attention(q[:, c], k[:, c], v[:, c], mask)[0] for c in cuts], -1)
+    return linear(side_by_side, state["output.weight"], state["output.bias"])
+
+
+def relu(x):
+    return np.array([max(value, WIDE(0)) for value in x.reshape(-1)], WIDE).reshape(x.shape)
+
+
+def feed_forward(x, state):
+    """W₂ relu(W₁ x + b₁) + b₂ for every token."""
+    hidden = relu(linear(x, state["layers.0.weight"], state["layers.0.bias"]))
+    return linear(hidden, state["layers.1.weight"], state["layers.1.bias"])
+
+
+def around(sublayer, x, state, norm, eps):
+    """LayerNorm(x + Sublayer(x)) as S002 §1.5 prints it, or x + Sublayer(LayerNorm(x))."""
+    gain, shift = state["layer_norm.gain"], state["layer_norm.shift"]
+    if norm == "post":
+        return layer_norm(x + sublayer(x), gain, shift, eps)
+    return x + sublayer(layer_norm(x, gain, shift, eps))
+
+
+def encoder_layer(x, state, heads, norm="post", eps=1e-5, mask=None):
+    """Self-attention, feed-forward."""
+    x = np.asarray(x, WIDE)
+    own = part(state, "attention")
+    x = around(lambda x: multi_head(x, x, own, heads, mask), x, part(state, "around_attention"), norm, eps)
+    own = part(state, "feed_forward")
+    return around(lambda x: feed_forward(x, own), x, part(state, "around_feed_forward"), norm, eps)
+
+
+def decoder_layer(x, memory, state, heads, norm="post", eps=1e-5, memory_mask=None):
+    """Self-attention to tokens up to one's own, attention to the memory, feed-forward."""
+    x, memory = np.asarray(x, WIDE), np.asarray(memory, WIDE)
+    n = len(x)
+    before = np.array([[j <= i for j in range(n)] for i in range(n)])
+    own, other, maps = (part(state, name) for name in ("attention", "memory_attention", "feed_forward"))
+    x = around(lambda x: multi_head(x, x, own, heads, before), x, part(state, "around_attention"), norm, eps)
+    x = around(
+        lambda x: multi_head(x, memory, other, heads, memory_mask), x, part(state, "around_memory_attention"), norm, eps
+    )
+    return around(lambda x: feed_forward(x, maps), x, part(state, "around_feed_forward"), norm, eps)
+
+
+def position(p, j, d):
+    """S002 eq. 1: the j-th number of the encoding of place p."""
+    even = j - j % 2
+    angle = WIDE(p) / WIDE(10000) ** (WIDE(even) / WIDE(d))
+    return np.cos(angle) if j % 2 else np.sin(angle)
+
+
+def embedded(tokens, table):
+    """√D E[token] + p for every token: eq. 2."""
+    d = table.shape[1]
+    return np.array(
+        [[np.sqrt(WIDE(d)) * WIDE(table[t, j]) + position(p, j, d) for j in range(d)] for p, t in enumerate(tokens)],
+        WIDE,
+    ).reshape(-1, d)
+
+
+def logits(source, target, state, heads, layers, source_mask=None):
+    """One sentence pair: embeddings with positions, the stacks, the final linear map. Post-norm."""
+    to_source = None if source_mask is None else np.tile(source_mask, (len(source), 1))
+    from_target = None if source_mask is None else np.tile(source_mask, (len(target), 1))
+    x = embedded(source, state["source_embedding.weight"])
+    for i in range(layers):
+        x = encoder_layer(x, part(state, f"encoder.layers.{i}"), heads, mask=to_source)
+    y = embedded(target, state["target_embedding.weight"])
+    for i in range(layers):
+        y = decoder_layer(y, x, part(state, f"decoder.layers.{i}"), heads, memory_mask=from_target)
+    return linear(y, state["output.weight"], state["output.bias"])
