@@ -10,7 +10,8 @@ import platform
 
 import numpy as np
 
-PEERS = ("torch", "jax", "autograd", "mygrad")
+FRAMEWORKS = ("torch", "jax", "autograd", "mygrad")
+PEERS = (*FRAMEWORKS, "plain")  # plain: refnp itself, done the obvious way
 
 
 def cores() -> list[int]:
@@ -34,7 +35,7 @@ def prepare(threads: int) -> None:
 
 def use_threads(framework: str, threads: int) -> None:
     """Tell a framework that can be told."""
-    if framework == "refnp":
+    if framework in ("refnp", "plain"):
         from refnp.autograd import set_threads
 
         set_threads(threads)
@@ -46,12 +47,13 @@ def use_threads(framework: str, threads: int) -> None:
 
 def installed() -> list[str]:
     """The peers that can be measured here."""
-    return [name for name in PEERS if importlib.util.find_spec(name)]
+    return [name for name in PEERS if name not in FRAMEWORKS or importlib.util.find_spec(name)]
 
 
 def description(threads: int) -> dict[str, str]:
     """What a reader needs to judge the numbers."""
-    versions = [f"NumPy {np.__version__}", *(f"{name} {importlib.metadata.version(name)}" for name in installed())]
+    frameworks = [name for name in installed() if name in FRAMEWORKS]
+    versions = [f"NumPy {np.__version__}", *(f"{name} {importlib.metadata.version(name)}" for name in frameworks)]
     found = {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "processor": processor(),

@@ -242,6 +242,8 @@ def in_order(x: Any) -> Any:
 
 def normalize_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
     """Axes as a tuple of numbers from 0; ValueError if one is out of range or named twice, TypeError for others."""
+    if type(axis) is int and -ndim <= axis < ndim:  # nearly always
+        return (axis % ndim,)
     axes = (axis,) if np.ndim(axis) == 0 else tuple(axis)
     if not all(isinstance(a, (int, np.integer)) for a in axes):
         raise TypeError(f"{name}: axis is {axis!r}; pass an integer or several")
