@@ -5,7 +5,10 @@
 
 Offsets share buckets, the more the further away: g counts up to α one by one, then by logarithm, and never beyond β.
 
-    g(x) = [x] if |x| ≤ α, else sign(x) min(β, [α + (β − α) ln(|x|/α)/ln(γ/α)])        [·] rounds, halves to even
+    g(x) = sign(x) min(β, [|x|])  if |x| ≤ α,  else  sign(x) min(β, [α + (β − α) ln(|x|/α)/ln(γ/α)])
+
+where [·] rounds, halves to even, and what is left of min(β, ·) is its whole part (the paper has no min in the first
+case, where it is needed if α rounds to more than β).
 
 Four ways to choose the bucket I(Δ), the first two blind to direction:
 
@@ -47,7 +50,7 @@ def piecewise_index(x: Any, *, alpha: float, beta: float, gamma: float) -> np.nd
         raise ValueError(f"piecewise_index: α {alpha}, β {beta}, γ {gamma}; they must be 0 < α ≤ β and α < γ")
     size = np.abs(np.asarray(x, np.float64))
     far = alpha + (beta - alpha) * np.log(np.maximum(size, alpha) / alpha) / math.log(gamma / alpha)
-    index = np.where(size <= alpha, np.rint(size), np.minimum(beta, np.rint(far)))
+    index = np.minimum(beta, np.rint(np.where(size <= alpha, size, far)))
     return (np.sign(x) * np.floor(index)).astype(np.int64)
 
 
@@ -81,6 +84,8 @@ class ImagePositions(RelativePositions):
     and their pairs share one bucket of their own, the last.
     Shapes: B buckets make tables (B,) or (H, B) for biases, (B, d) or (H, B, d) for vectors; "cross" has one table for
     each axis. With L = 2⌊β⌋ + 1, B is L^axes for "product", L for "cross", ⌊β⌋ + 1 for the other two.
+    Shifting all places changes no bit. Methods blind to direction keep the motions of the grid as well, reflections and
+    quarter turns, the other two do not; no method keeps permutations.
     Raises ValueError for a mode or method that does not exist, a width that is missing, or impossible α, β, γ.
     """
 
@@ -125,6 +130,7 @@ class ImagePositions(RelativePositions):
             check_width("ImagePositions", query, self.keys[0])
         elif self.heads is not None:
             check_heads("ImagePositions", query, self.heads)
+        check_places("ImagePositions", query_places, self.axes, query.shape[-2])
         buckets = self.buckets(query_places, key_places)
         return _added(self._scores(query, table, b) for table, b in zip(self.keys, buckets, strict=True))
 
@@ -146,17 +152,22 @@ class ImagePositions(RelativePositions):
     def buckets(self, query_places: Any, key_places: Any) -> list[np.ndarray]:
         """The bucket of every pair, (N, M), one array for each table."""
         queries, keys = (check_places("ImagePositions", p, self.axes) for p in (query_places, key_places))
-        queries, keys = (p.reshape(-1, self.axes) for p in (queries, keys))
-        arrays = self._with_places(queries[:, None] - keys)
-        for buckets in arrays:
-            buckets[: self.leading] = buckets[:, : self.leading] = self.count - 1
+        n, m, first = len(queries), len(keys), self.leading
+        queries, keys = (p[first:].reshape(-1, self.axes) for p in (queries, keys))
+        arrays = []
+        for buckets in self._of_offsets(queries[:, None] - keys):
+            arrays.append(np.full((n, m), self.count - 1))
+            arrays[-1][first:, first:] = buckets
         return arrays
 
-    def _with_places(self, offsets: np.ndarray) -> list[np.ndarray]:
-        """The buckets of offsets (N, M, axes)."""
+    def _of_offsets(self, offsets: np.ndarray) -> list[np.ndarray]:
+        """The buckets of offsets (N, M, axes) between places."""
         if self.method in ("euclidean", "quantised"):
             squares = (offsets * offsets).sum(-1)  # (N, M)
-            return [self._index(np.sqrt(squares) if self.method == "euclidean" else ranks(squares, self.axes))]
+            if self.method == "euclidean":
+                return [self._index(np.sqrt(squares))]
+            end = math.ceil(self.gamma) ** 2  # ranks are no less than distances, and from γ on all indices are ⌊β⌋
+            return [self._index(ranks(np.minimum(squares, end), self.axes))]
         furthest = math.floor(self.beta)
         indices = [self._index(offsets[..., axis]) + furthest for axis in range(self.axes)]
         if self.method == "cross":

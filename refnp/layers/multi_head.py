@@ -175,5 +175,12 @@ def over_heads(array: Any) -> Any:
 
 
 def _places(x: Any, places: Any) -> np.ndarray:
-    """The places of the tokens of x (..., N, d), 0 to N − 1 if none are given."""
-    return np.arange(x.shape[-2]) if places is None else np.asarray(places)
+    """The places of the tokens of x (..., N, d), 0 to N − 1 if none are given; ValueError unless there are N."""
+    if places is None:
+        return np.arange(x.shape[-2])
+    places = np.asarray(places)
+    if places.shape[:1] != x.shape[-2:-1]:
+        raise ValueError(
+            f"MultiHeadAttention: places have shape {places.shape}, there are {x.shape[-2]} tokens; pass one for each"
+        )
+    return places

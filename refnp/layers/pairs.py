@@ -112,8 +112,8 @@ def is_run(places: np.ndarray) -> bool:
     return places.ndim == 1 and len(places) > 0 and bool((places[1:] - places[:-1] == 1).all())
 
 
-def check_places(name: str, places: Any, axes: int) -> np.ndarray:
-    """Places as an array (N,), or (N, axes) where there are several.
+def check_places(name: str, places: Any, axes: int, tokens: int | None = None) -> np.ndarray:
+    """Places as an array (N,), or (N, axes) where there are several; N must be `tokens` if that is given.
 
     Raises TypeError unless they are integers, ValueError for another shape.
     """
@@ -123,4 +123,6 @@ def check_places(name: str, places: Any, axes: int) -> np.ndarray:
     if places.shape[1:] != ((axes,) if axes > 1 else ()) or not places.ndim:
         wanted = f"(tokens, {axes}), one row for each token" if axes > 1 else "(tokens,), one number for each token"
         raise ValueError(f"{name}: places have shape {places.shape}; they must be {wanted}")
+    if tokens is not None and len(places) != tokens:
+        raise ValueError(f"{name}: {len(places)} places for {tokens} tokens; there must be one for each")
     return places.astype(np.int64)

@@ -25,8 +25,8 @@ def t5_buckets(offsets: Any, *, buckets: int = 32, max_distance: int = 128, bidi
 
         n = |j − i|,  L buckets for them,  e = ⌊L/2⌋:   n if n < e, else min(L − 1, e + ⌊(L − e) log(n/e)/log(F/e)⌋)
 
-    with F = max_distance. Bidirectional: L is half of the buckets, and keys after the query have the upper half. Causal:
-    L is all of them, and all keys after the query are in bucket 0 with the query itself.
+    with F = max_distance. Bidirectional: L is half of the buckets, and keys after the query have the upper half.
+    Causal: L is all of them, and all keys after the query are in bucket 0 with the query itself.
     The logarithm is not taken: n^(L−e) e^r ≥ F^r e^(L−e) decides in integers, where floats depend on rounding.
     Shapes: offsets (...) integers → (...). Raises ValueError for an odd number of buckets in two directions, none that
     count one by one, or a max_distance that these reach already; TypeError unless offsets are integers.
@@ -62,6 +62,7 @@ class T5Bias(RelativePositions):
     """s_ij = table[h, bucket(j − i)], a learned number for each head and bucket.
 
     Shapes: table (H, buckets), drawn from N(0, 0.02²). In T5 all layers share one: give them the same object.
+    Shifting all places changes no bit. Permuting tokens does, and so does reversing their order.
     Raises ValueError as `t5_buckets` does, or for no heads.
     """
 
@@ -81,9 +82,9 @@ class T5Bias(RelativePositions):
         self.table = Parameter(rng.normal(0, SCALE, (heads, buckets)))
 
     def scores(self, query: Any, query_places: Any, key_places: Any) -> Any:
-        queries, keys = (check_places("T5Bias", places, 1) for places in (query_places, key_places))
         heads = self.table.shape[0]
         check_heads("T5Bias", query, heads)
+        queries, keys = check_places("T5Bias", query_places, 1, query.shape[-2]), check_places("T5Bias", key_places, 1)
         if not (is_run(queries) and is_run(keys)):
             return take(self.table, self.bucket(keys - queries[:, None]), axis=1)  # (H, N, M)
         offsets = np.arange(keys[0] - queries[-1], keys[-1] - queries[0] + 1)
@@ -117,13 +118,14 @@ class ALiBi(RelativePositions):
     """s_ij = −m_h |j − i|: the further away, the less; steeply in the first heads, gently in the last.
 
     The paper's form, −m_h (i − j) under a causal mask, is this one under that mask; without a mask it looks both ways.
+    Shifting all places changes no bit, reversing the order of tokens nothing, to rounding. Permuting them does.
     """
 
     def __init__(self, heads: int):
         self.slopes = alibi_slopes(heads)
 
     def scores(self, query: Any, query_places: Any, key_places: Any) -> np.ndarray:
-        queries, keys = (check_places("ALiBi", places, 1) for places in (query_places, key_places))
         check_heads("ALiBi", query, len(self.slopes))
+        queries, keys = check_places("ALiBi", query_places, 1, query.shape[-2]), check_places("ALiBi", key_places, 1)
         slopes = self.slopes.astype(raw(query).real.dtype)[:, None, None]  # (H, 1, 1)
         return -slopes * np.abs(keys - queries[:, None]).astype(slopes.dtype)  # (H, N, M)

@@ -44,6 +44,7 @@ def sinusoidal(places: Any, features: int, *, base: float = 10000, dtype: Any = 
 class SinusoidalPositions(Module):
     """x + P(places), sinusoidal; no parameters, and any length.
 
+    Permuting tokens changes what attention makes of them; so does shifting their places.
     Shapes: x (..., N, D), places integers (N,), or (..., N) where sequences differ; 0 to N − 1 if none are given.
     """
 
@@ -90,5 +91,7 @@ def _tokens_and_places(name: str, x: Any, places: Any) -> tuple[Any, np.ndarray]
     if places.dtype.kind not in "iu" and places.size:  # an empty list is an array of floats
         raise TypeError(f"{name}: places are {places.dtype}; pass integers")
     if places.shape[-1:] != x.shape[-2:-1] or not fits(places.shape, x.shape[:-1]):
-        raise ValueError(f"{name}: places have shape {places.shape}; they must be (..., {x.shape[-2]}), as x is {x.shape}")
+        raise ValueError(
+            f"{name}: places have shape {places.shape}; they must be (..., {x.shape[-2]}), as x is {x.shape}"
+        )
     return x, places.astype(np.int64)

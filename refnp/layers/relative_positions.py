@@ -55,7 +55,8 @@ class Shaw(RelativePositions):
     for each, (H, 2k+1, d). `values=False` leaves t out.
     A query is multiplied by all 2k + 1 vectors, and each pair reads its number; weights are added up by offset, then
     multiplied. So the memory is that of the scores, not N·M·d. Any integer places will do; runs of them are fastest.
-    With k = 0 all offsets are alike, and the order of tokens does not matter.
+    Shifting all places changes no bit. Permuting tokens does, and so does reversing their order; but with k = 0 all
+    offsets are alike, and the order does not matter.
     Raises ValueError for a width below 1 or a distance below 0.
 
     Source: S000-S002 §1.2; Shaw, Uszkoreit & Vaswani, arXiv 1803.02155, eq. 3 to 5.
@@ -72,8 +73,8 @@ class Shaw(RelativePositions):
         self.distance, self.adds_values = distance, values
 
     def scores(self, query: Any, query_places: Any, key_places: Any) -> Any:
-        query_places, key_places = self._places(query_places, key_places)
         check_width("Shaw", query, self.key)
+        query_places, key_places = _places(query_places, key_places, query.shape[-2], None)
         x = matmul(query, swapaxes(self.key, -1, -2)) * one_over_root(raw(query))  # (..., N, 2k+1)
         if is_run(query_places) and is_run(key_places):
             return read_diagonals(x, shift=self._shift(query_places, key_places), keys=len(key_places))
@@ -82,7 +83,7 @@ class Shaw(RelativePositions):
     def values(self, weights: Any, query_places: Any, key_places: Any) -> Any:
         if self.value is None:
             return None
-        query_places, key_places = self._places(query_places, key_places)
+        query_places, key_places = _places(query_places, key_places, *weights.shape[-2:])
         count = self.value.shape[-2]
         if is_run(query_places) and is_run(key_places):
             x = sum_diagonals(weights, shift=self._shift(query_places, key_places), count=count)
@@ -99,8 +100,9 @@ class Shaw(RelativePositions):
         """The row of the tables, before clipping, that belongs to the first query and the first key."""
         return int(key_places[0] - query_places[0]) + self.distance
 
-    def _places(self, query_places: Any, key_places: Any) -> tuple[np.ndarray, np.ndarray]:
-        return check_places("Shaw", query_places, 1), check_places("Shaw", key_places, 1)
+
+def _places(queries: Any, keys: Any, query_tokens: int, key_tokens: int | None) -> tuple[np.ndarray, np.ndarray]:
+    return check_places("Shaw", queries, 1, query_tokens), check_places("Shaw", keys, 1, key_tokens)
 
 
 def check_width(name: str, query: Any, table: Any) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd.blocks import in_order
 from refnp.autograd.primitive import primitive, raw
 from refnp.layers.pairs import check_places
 from refnp.layers.relative_positions import RelativePositions
@@ -35,25 +36,28 @@ def rotate(x, *, places, layout="interleaved", base=10000):
     Raises ValueError for an odd d, another layout, or places that are not one for each token; TypeError unless these
     are integers.
     """
-    x, places = np.asarray(x), check_places("rotate", places, 1)
+    x = np.asarray(x)
     if layout not in LAYOUTS:
         raise ValueError(f"rotate: layout is {layout!r}; use 'interleaved' or 'half'")
     if x.ndim < 2 or x.shape[-1] % 2 or not x.shape[-1]:
         raise ValueError(f"rotate: x has shape {x.shape}; it must be (..., tokens, features), features in pairs")
-    if len(places) != x.shape[-2]:
-        raise ValueError(f"rotate: {len(places)} places for {x.shape[-2]} tokens; there must be one for each")
+    places = check_places("rotate", places, 1, x.shape[-2])  # (N,)
     sin, cos = waves(places, x.shape[-1], base=base, dtype=x.real.dtype)  # (N, K), (N, K)
     return _turned(x, sin, cos, layout), lambda y_bar: (_turned(y_bar, -sin, cos, layout),)
 
 
 def _turned(x, sin, cos, layout):
-    y = np.empty(x.shape, x.dtype)
-    (a, b), (turned_a, turned_b) = _pairs(x, layout), _pairs(y, layout)  # (..., N, K)
-    np.multiply(a, cos, out=turned_a)
-    turned_a -= b * sin
-    np.multiply(a, sin, out=turned_b)
-    turned_b += b * cos
-    return y
+    """x ∘ (cos, cos) + x' ∘ (−sin, sin), where x' has the two features of each pair exchanged: long rows are fast."""
+    x = in_order(x)
+    partner, cosines, sines = np.empty_like(x), *np.empty((2, len(sin), x.shape[-1]), sin.dtype)  # (..., N, d)
+    (a, b), (at_a, at_b) = _pairs(x, layout), _pairs(partner, layout)  # (..., N, K)
+    at_a[...], at_b[...] = b, a
+    for whole, parts in ((cosines, (cos, cos)), (sines, (-sin, sin))):
+        for half, part in zip(_pairs(whole, layout), parts, strict=True):
+            half[...] = part
+    partner *= sines
+    partner += x * cosines
+    return partner
 
 
 def _pairs(x: np.ndarray, layout: str) -> tuple[np.ndarray, np.ndarray]:
@@ -72,7 +76,10 @@ def half_order(features: int) -> np.ndarray:
 
 
 class Rotary(RelativePositions):
-    """`rotate` for queries and keys, each at its own place; nothing to learn, the head's width must be even."""
+    """`rotate` for queries and keys, each at its own place; nothing to learn, the head's width must be even.
+
+    Shifting all places changes nothing, to rounding. Permuting tokens does, and so does reversing their order.
+    """
 
     def __init__(self, *, layout: str = "interleaved", base: float = 10000):
         if layout not in LAYOUTS:

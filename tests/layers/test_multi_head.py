@@ -9,6 +9,8 @@ import refnp.autograd as ad
 from refnp.layers import masks
 from refnp.layers.attention import attention
 from refnp.layers.multi_head import MultiHeadAttention, merge_heads, split_heads
+from refnp.layers.relative_positions import Shaw
+from refnp.layers.rotary import Rotary
 from refnp.verify.cases.multi_head import NAMES
 from refnp.verify.equations import attention as equations
 from refnp.verify.rounding import exact, tolerance
@@ -357,3 +359,23 @@ def test_errors_of_a_call(arrays, options, error, message):
 def test_errors_of_splitting():
     with pytest.raises(ValueError, match=r"^split_heads: 4 heads do not divide 6 features equally$"):
         split_heads(np.ones((2, 6)), 4)
+
+
+# ---- positions
+
+
+def test_there_must_be_a_place_for_every_token():
+    module, x = MultiHeadAttention(4, 2, positions=Rotary(), rng=generator()), normal(0, (5, 4))
+    for places in ({"query_places": [3]}, {"key_places": np.arange(4)}, {"key_places": 3}):
+        with pytest.raises(ValueError, match="there are 5 tokens; pass one for each"):
+            module(x, **places)
+
+
+def test_queries_and_keys_have_places_of_their_own():
+    """With Shaw's positions only differences of places count: moving both changes no bit, moving one does."""
+    positions = Shaw(2, 3, rng=generator(1))
+    module, x, y = MultiHeadAttention(4, 2, positions=positions, rng=generator()), normal(0, (3, 4)), normal(1, (5, 4))
+    here = module(x, y, query_places=np.arange(3), key_places=np.arange(5)).numpy()
+    assert_same_bits(here, module(x, y).numpy())
+    assert_same_bits(here, module(x, y, query_places=np.arange(3) + 40, key_places=np.arange(5) + 40).numpy())
+    assert np.abs(module(x, y, key_places=np.arange(5) + 40).numpy() - here).max() > 1e-3

@@ -26,6 +26,11 @@ def table(places, features, entry):
     return p
 
 
+def ratio(numerator, denominator):
+    """A fraction with all the digits that are worked with."""
+    return mpmath.mpf(numerator) / denominator
+
+
 def wave(place, exponent, j, base=10000):
     """The sine (j even) or cosine (j odd) of place / base^exponent."""
     angle = place / mpmath.mpf(base) ** exponent
@@ -37,7 +42,7 @@ def wave(place, exponent, j, base=10000):
 
 def sinusoidal(places, features, base=10000):
     """S002 eq. 1: sin(i / 10000^(j/D)) for even j, cos(i / 10000^((j−1)/D)) for odd j. (S004 with j = 2k, 2k + 1.)"""
-    return table(places, features, lambda p, j: wave(p, mpmath.mpf(j - j % 2) / features, j, base))
+    return table(places, features, lambda p, j: wave(p, ratio(j - j % 2, features), j, base))
 
 
 # ---- sinusoidal, wrong
@@ -55,18 +60,18 @@ def position_and_dimension_exchanged(places, features):
 
 def exponent_of_twice_the_dimension(places, features):
     """10000^(2j/D) with j the dimension itself, where the formula means the pair."""
-    return table(places, features, lambda p, j: wave(p, mpmath.mpf(2 * j) / features, j))
+    return table(places, features, lambda p, j: wave(p, ratio(2 * j, features), j))
 
 
 def halves_one_after_the_other(places, features):
     """All sines, then all cosines, as tensor2tensor lays them out (with the right frequencies)."""
     half = features // 2
-    return table(places, features, lambda p, j: wave(p, mpmath.mpf(2 * (j % half)) / features, j // half))
+    return table(places, features, lambda p, j: wave(p, ratio(2 * (j % half), features), j // half))
 
 
 def one_less_in_the_exponent(places, features):
     """10000^(k/(D/2 − 1)), tensor2tensor's frequencies (with the right layout); k = j // 2."""
-    return table(places, features, lambda p, j: wave(p, mpmath.mpf(j // 2) / (features // 2 - 1), j))
+    return table(places, features, lambda p, j: wave(p, ratio(j // 2, features // 2 - 1), j))
 
 
 def position_along_the_batch(x):
@@ -78,7 +83,7 @@ def position_along_the_batch(x):
 
 
 def shaw(query, key, value, key_vectors, value_vectors, query_places, key_places, distance, mask=None):
-    """Shaw et al. eq. 3 to 5, one head: e_ij = q_i·(k_j + a_ij)/√d, z_i = Σ_j α_ij (v_j + b_ij), vectors by clip(j − i)."""
+    """Shaw et al. eq. 3-5, one head: e_ij = q_i·(k_j + a_ij)/√d, z_i = Σ_j α_ij (v_j + b_ij), rows by clip(j − i)."""
     arrays = (query, key, value, key_vectors, value_vectors)
     query, key, value, key_vectors, value_vectors = (np.asarray(a, WIDE) for a in arrays)
     (n, d), m = query.shape, len(key)
@@ -119,10 +124,8 @@ def alibi(heads, query_places, key_places):
 
 
 def angles(places, features, base=10000):
-    """(sin, cos) of p · base^(−2k/d), each (N, ⌈d/2⌉)."""
-    both = sinusoidal(places, 2 * ((features + 1) // 2), base)
-    if features % 2:
-        both = table(places, features + 1, lambda p, j: wave(p, mpmath.mpf(j - j % 2) / features, j, base))
+    """(sin, cos) of p · base^(−2k/d), each (N, d/2)."""
+    both = sinusoidal(places, features, base)
     return both[:, 0::2], both[:, 1::2]
 
 
@@ -140,11 +143,14 @@ def rotate(x, places, layout, base=10000):
 
 
 def piecewise_index(x, alpha, beta, gamma):
-    """Wu et al. eq. 18, of one number, with 50 digits: [x] if |x| ≤ α, else sign(x) min(β, [α + …])."""
+    """Wu et al. eq. 18, of one number, with 50 digits: [x] if |x| ≤ α, else sign(x) min(β, [α + …]).
+
+    The first case has no min(β, ·) in print; it matters only if α rounds to more than β.
+    """
     with mpmath.workdps(50):
         x, alpha, beta, gamma = map(mpmath.mpf, (x, alpha, beta, gamma))
         if abs(x) <= alpha:
-            return int(mpmath.nint(x))
+            return int(mpmath.sign(x)) * int(mpmath.floor(min(beta, mpmath.nint(abs(x)))))
         far = mpmath.nint(alpha + mpmath.log(abs(x) / alpha) / mpmath.log(gamma / alpha) * (beta - alpha))
         return int(mpmath.sign(x)) * int(mpmath.floor(min(beta, far)))
 

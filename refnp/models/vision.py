@@ -1,0 +1,178 @@
+"""Attention on images: one classifier, with attention between pixels, between patches, or between features.
+
+    tokens     X = [c; T(image)] + P         c the class token, T one of the three below, P learned positions
+    encoder    Y = Encoder(X), pre-norm
+    classes    logits = LayerNorm(Y)_c W + b
+
+    pixel      every pixel is a token: T is a linear map of its channels                 N = H W
+    patch      every P × P patch is a token: T is a linear map of its P² C numbers       N = H W / P²
+    feature    a small CNN comes first; every place of its feature map is a token        N = H W / stride²
+
+Attention between N tokens costs 2 N² D multiply-adds a layer (Q Kᵀ and A V), so that pixels are "too many, not
+efficient" (S003 10.2.3) for all but the smallest images.
+
+Source: S003 10.2.3 (a), (b), (c), S004 "Attention + CNN"; ViT: Dosovitskiy et al., arXiv 2010.11929, eq. 1-4;
+a CNN before attention: their "hybrid", and Xiao et al., arXiv 2106.14881.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd import Parameter, broadcast_to, concatenate, reshape, swapaxes, transpose
+from refnp.layers.activations import gelu, relu
+from refnp.layers.convolution import Convolution
+from refnp.layers.dropout import dropout as drop
+from refnp.layers.image_positions import image_places
+from refnp.layers.linear import Linear
+from refnp.layers.module import Module
+from refnp.layers.positions import LearnedPositions
+from refnp.models.transformer import Encoder, Relative
+
+
+class PatchTokens(Module):
+    """Every patch of `size` × `size` pixels as one token; size 1 makes every pixel a token.
+
+    Shapes: images (B, C, H, W) → tokens (B, N, D), row by row, N = H W / size².
+    Raises ValueError if patches do not fill the image.
+    """
+
+    def __init__(self, size: int, channels: int, features: int, *, rng: np.random.Generator):
+        if size < 1:
+            raise ValueError(f"PatchTokens: size is {size}; a patch has at least 1 pixel")
+        self.map = Linear(size * size * channels, features, rng=rng)
+        self.size = size
+
+    def grid(self, height: int, width: int) -> tuple[int, int]:
+        """Rows and columns of tokens for an image."""
+        if height % self.size or width % self.size:
+            raise ValueError(
+                f"PatchTokens: patches of {self.size} × {self.size} do not fill an image of {height} × {width}; "
+                "crop or pad it first"
+            )
+        return height // self.size, width // self.size
+
+    def __call__(self, images):
+        return self.map(patches(images, self.size, self.grid(*images.shape[-2:])))
+
+
+def patches(images: Any, size: int, grid: tuple[int, int]) -> Any:
+    """Images (B, C, R size, S size) cut into R × S patches: (B, R S, size² C), each patch pixel by pixel."""
+    batch, channels, _, _ = images.shape
+    rows, columns = grid
+    x = reshape(images, (batch, channels, rows, size, columns, size))  # (B, C, R, p, S, p)
+    x = transpose(x, (0, 2, 4, 3, 5, 1))  # (B, R, S, p, p, C)
+    return reshape(x, (batch, rows * columns, size * size * channels))
+
+
+class FeatureTokens(Module):
+    """Every place of a feature map as one token; the map comes from a 3 × 3 convolution for each of `strides`.
+
+    Shapes: images (B, C, H, W) → tokens (B, N, D), N = H W / stride², stride the product of all. Channels double from
+    layer to layer, the last has D.   Raises ValueError if the strides do not divide the image.
+    """
+
+    def __init__(self, strides: tuple[int, ...], channels: int, features: int, *, rng: np.random.Generator):
+        if not strides or min(strides) < 1:
+            raise ValueError(f"FeatureTokens: strides {strides} must be positive numbers, one for each convolution")
+        widths = [channels, *(features >> (len(strides) - 1 - i) for i in range(len(strides)))]
+        self.layers = [
+            Convolution(n, m, 3, dimensions=2, stride=stride, padding=1, rng=rng)
+            for n, m, stride in zip(widths, widths[1:], strides, strict=False)
+        ]
+        self.stride = int(np.prod(strides))
+
+    def grid(self, height: int, width: int) -> tuple[int, int]:
+        """Rows and columns of tokens for an image."""
+        if height % self.stride or width % self.stride:
+            raise ValueError(
+                f"FeatureTokens: the total stride {self.stride} does not divide an image of {height} × {width}"
+            )
+        return height // self.stride, width // self.stride
+
+    def __call__(self, images):
+        grid = self.grid(*images.shape[-2:])
+        x = images
+        for layer in self.layers:
+            x = relu(layer(x))
+        x = reshape(x, (*x.shape[:2], grid[0] * grid[1]))  # (B, D, N)
+        return swapaxes(x, -1, -2)  # (B, N, D)
+
+
+class ImageClassifier(Module):
+    """Tokens, a class token before them, positions, a pre-norm encoder, and the class token's logits.
+
+    Shapes: images (B, C, H, W) → logits (B, classes). The images must have the `size` (H, W) given.
+    `positions` are "learned" (a vector for every token, ViT's choice) or None; `relative` gives relative positions for
+    each layer (`refnp.layers.image_positions.ImagePositions(…, leading=1)`: the class token has no place).
+    `seen` (B, N) in the call says which tokens are there; others are not attended to. A list `weights` collects the
+    attention weights (B, heads, 1 + N, 1 + N) of every layer. A generator `rng` means training with dropout.
+    Raises ValueError for images of another size or a `seen` of another shape.
+    """
+
+    def __init__(
+        self,
+        tokens: PatchTokens | FeatureTokens,
+        size: tuple[int, int],
+        classes: int,
+        *,
+        features: int,
+        heads: int,
+        hidden: int,
+        layers: int,
+        activation: Callable = gelu,
+        dropout: float = 0.0,
+        positions: str | None = "learned",
+        relative: Relative = None,
+        rng: np.random.Generator,
+    ):
+        if positions not in ("learned", None):
+            raise ValueError(f"ImageClassifier: positions are {positions!r}; use 'learned' or None")
+        self.tokens, self.size, self.grid, self.dropout = tokens, tuple(size), tokens.grid(*size), dropout
+        count = 1 + self.grid[0] * self.grid[1]
+        self.class_token = Parameter(rng.normal(0, 0.02, (1, 1, features)))
+        self.positions = LearnedPositions(count, features, rng=rng) if positions else None
+        options = {"norm": "pre", "activation": activation, "dropout": dropout, "relative": relative, "rng": rng}
+        self.encoder = Encoder(layers, features, heads, hidden, **options)
+        self.output = Linear(features, classes, rng=rng)
+
+    def __call__(self, images, *, seen=None, rng=None, weights=None):
+        if images.ndim != 4 or tuple(images.shape[-2:]) != self.size:
+            raise ValueError(f"ImageClassifier: images have shape {images.shape}; they must be (B, C, *{self.size})")
+        tokens = self.tokens(images)  # (B, N, D)
+        batch, count, features = tokens.shape
+        first = broadcast_to(self.class_token, (batch, 1, features))  # (B, 1, D)
+        x = concatenate([first, tokens], 1)  # (B, 1+N, D)
+        if self.positions is not None:
+            x = self.positions(x)  # (B, 1+N, D)
+        mask = None if seen is None else _mask(seen, batch, count)
+        places = image_places(*self.grid, leading=1)  # (1+N, 2)
+        x = self.encoder(drop(x, self.dropout, rng), mask=mask, places=places, rng=rng, weights=weights)
+        return self.output(x[:, 0])  # (B, K)
+
+    def attention_cost(self) -> int:
+        """Multiply-adds of Q Kᵀ and A V for one image, all layers: 2 (1 + N)² D each."""
+        count, features = 1 + self.grid[0] * self.grid[1], self.class_token.shape[-1]
+        return len(self.encoder.layers) * 2 * count**2 * features
+
+
+def _mask(seen: Any, batch: int, count: int) -> np.ndarray:
+    """(B, N) → (B, 1, 1+N): the class token can always be attended to."""
+    seen = np.asarray(seen)
+    if seen.dtype != bool or seen.shape != (batch, count):
+        raise ValueError(
+            f"ImageClassifier: seen is {seen.dtype} of shape {seen.shape}; it must be booleans ({batch}, {count})"
+        )
+    return np.concatenate([np.ones((batch, 1), bool), seen], 1)[:, None]  # (B, 1, 1+N)
+
+
+def class_attention(weights: list[np.ndarray], grid: tuple[int, int]) -> np.ndarray:
+    """What the class token attends to in each layer, as pictures: (layers, B, heads, rows, columns).
+
+    `weights` are what `ImageClassifier` collected. The rest of each row is what the class token gives itself.
+    """
+    rows = np.stack([layer[:, :, 0, 1:] for layer in weights])  # (L, B, H, N)
+    return rows.reshape(*rows.shape[:3], *grid)

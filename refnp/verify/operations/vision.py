@@ -1,0 +1,42 @@
+"""Image classifiers at the three levels, with the gradients of all their parameters."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from refnp.layers.image_positions import ImagePositions
+from refnp.layers.losses import cross_entropy
+from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens, class_attention
+from refnp.verify.operations.operation import Operation
+
+
+def operations(rng: np.random.Generator) -> list[Operation]:
+    """The loss of a small classifier with attention between pixels, patches and features."""
+    images, labels = rng.normal(size=(2, 1, 4, 4)), np.array([2, 0])
+    sizes = {"features": 4, "heads": 2, "hidden": 5, "layers": 1}
+    seen = rng.random((2, 4)) < 0.7
+
+    def new(tokens, **options):
+        return ImageClassifier(tokens, (4, 4), 3, **sizes, **options, rng=rng)
+
+    models = {
+        "pixels": new(PatchTokens(1, 1, 4, rng=rng), positions=None),
+        "patches": new(PatchTokens(2, 1, 4, rng=rng), relative=lambda: ImagePositions(2, leading=1, rng=rng)),
+        "features": new(FeatureTokens((1, 2), 1, 4, rng=rng), dropout=0.2),
+    }
+
+    def loss_of(model):
+        def loss(images, parameters):
+            weights: list[np.ndarray] = []
+            hidden = seen if model.grid == (2, 2) else None
+            bound = model.bind(parameters)
+            logits = bound(images, seen=hidden, rng=np.random.default_rng(0), weights=weights)
+            assert class_attention(weights, model.grid).shape == (1, 2, 2, *model.grid)
+            return cross_entropy(logits, labels)
+
+        return loss
+
+    return [
+        Operation(f"ImageClassifier, {name}, loss", loss_of(model), (images, model.state_dict()), order2=False)
+        for name, model in models.items()
+    ]

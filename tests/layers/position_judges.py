@@ -1,0 +1,118 @@
+"""Attention with a scheme of positions, small and plain; and the same in numbers that carry their rounding."""
+
+import numpy as np
+
+from refnp.layers.attention import attention
+from refnp.layers.image_positions import ImagePositions
+from refnp.layers.multi_head import merge_heads, split_heads
+from refnp.layers.position_biases import ALiBi, T5Bias
+from refnp.layers.relative_positions import RelativePositions, Shaw
+from refnp.layers.rotary import Rotary
+from refnp.verify.equations import attention as attention_equation
+from refnp.verify.equations import positions as equations
+from refnp.verify.rounding import Rounded, contract, exact
+from tests.helpers import normal
+from tests.transcriptions import positions as written
+
+HEADS, FEATURES = 2, 8
+WIDTH = FEATURES // HEADS
+
+
+def wave_error(values):
+    """What `waves` may be wrong by, in units of u: 4|φ| ≤ 4π from the angle, 8|y| from the sine (see its page)."""
+    return 4 * np.pi + 8 * np.abs(values)
+
+
+def rounded_waves(places, features):
+    """sin and cos of the angles of rotary positions, (N, d/2), with their errors."""
+    return [Rounded(values, wave_error(values)) for values in written.angles(places, features)]
+
+
+def at_random(scheme, seed=0):
+    """The scheme with parameters from N(0, 1), so that nothing is small."""
+    for i, parameter in enumerate(scheme.parameters()):
+        parameter.data = normal(seed + i, parameter.shape)
+    return scheme
+
+
+def looked_up(scheme, query, key, value, query_places, key_places, mask=None, similarity="scaled_dot"):
+    """Attention of heads (..., H, N, d) with what the scheme adds, as `RelativePositions` says. Arrays in and out."""
+    query, key = scheme.rotated(query, query_places), scheme.rotated(key, key_places)
+    bias = scheme.scores(query, query_places, key_places)
+    output, weights = attention(query, key, value, bias=bias, mask=mask, similarity=similarity, return_weights=True)
+    added = scheme.values(weights, query_places, key_places)
+    return output if added is None else output + added
+
+
+def rounded_look_up(scheme, query, key, value, query_places, key_places, mask=None):
+    """(output, pullback) of the same; the pullback gives bars of query, key, value and the scheme's parameters."""
+    pairs = query_places[:, None], key_places
+    if isinstance(scheme, Shaw):
+        buckets = [np.clip(pairs[1] - pairs[0], -scheme.distance, scheme.distance) + scheme.distance]
+    elif isinstance(scheme, T5Bias):
+        buckets = [scheme.bucket(pairs[1] - pairs[0])]
+    elif isinstance(scheme, ImagePositions):
+        buckets = scheme.buckets(query_places, key_places)
+    tables = [exact(np.atleast_2d(parameter.data)) for parameter in scheme.parameters()]
+    if isinstance(scheme, Rotary):
+        waves = [rounded_waves(places, query.shape[-1]) for places in (query_places, key_places)]
+        turned = [equations.rotate(x, *w, layout=scheme.layout) for x, w in zip((query, key), waves, strict=True)]
+        y, back = attention_equation.attention(turned[0][0], turned[1][0], value, mask=mask)
+
+        def pullback(g):
+            query_bar, key_bar, value_bar = back(g)
+            return turned[0][1](query_bar)[0], turned[1][1](key_bar)[0], value_bar
+
+        return y, pullback
+    if isinstance(scheme, ALiBi):
+        bias = written.alibi(len(scheme.slopes), query_places, key_places)
+        return attention_equation.attention(query, key, value, Rounded(bias, 2 * np.abs(bias)), mask=mask)
+    if isinstance(scheme, T5Bias):
+        return equations.with_numbers(query, key, value, *tables, buckets=buckets, mask=mask)
+    if isinstance(scheme, ImagePositions) and scheme.mode == "bias":
+        return equations.with_numbers(query, key, value, *tables, buckets=buckets, mask=mask, scaled=True)
+    if tables:
+        return equations.with_vectors(query, key, value, *tables, buckets=buckets, mask=mask)
+    return attention_equation.attention(query, key, value, mask=mask)
+
+
+def projections(seed=0):
+    """W_q, W_k and W_v, (features, features)."""
+    return [normal(1000 + seed + i, (FEATURES, FEATURES), np.float64, FEATURES**-0.5) for i in range(3)]
+
+
+def attend(scheme, x, places, mask=None, *, keys=None, key_places=None):
+    """Self-attention of tokens x (N, D) at their places: projections, heads, a scheme, heads side by side, (N, D).
+
+    The scheme is absolute, relative, or None. `keys` and `key_places` are those of other tokens, if keys are others.
+    """
+    keys, key_places = (x, places) if keys is None else (keys, key_places)
+    if scheme is not None and not isinstance(scheme, RelativePositions):
+        x, keys = (scheme(a, p) for a, p in ((x, places), (keys, key_places)))
+        x, keys = (a if isinstance(a, np.ndarray) else a.data for a in (x, keys))
+    relative = scheme if isinstance(scheme, RelativePositions) else RelativePositions()
+    query, key, value = (split_heads(a @ w, HEADS) for a, w in zip((x, keys, keys), projections(), strict=True))
+    output = looked_up(relative, query, key, value, places, key_places, mask)
+    return merge_heads(output if isinstance(output, np.ndarray) else output.data)
+
+
+def rounded_attend(scheme, x, places, mask=None, *, keys=None, key_places=None):
+    """The same in numbers that carry their rounding."""
+    keys, key_places = (x, places) if keys is None else (keys, key_places)
+    x, keys = exact(x), exact(keys)
+    if scheme is not None and not isinstance(scheme, RelativePositions):
+        x, keys = (a + of_places(scheme, p) for a, p in ((x, places), (keys, key_places)))
+    relative = scheme if isinstance(scheme, RelativePositions) else RelativePositions()
+    query, key, value = (
+        attention_equation.split_heads(contract("ni,ij->nj", a, w), HEADS)
+        for a, w in zip((x, keys, keys), projections(), strict=True)
+    )
+    return attention_equation.join_heads(rounded_look_up(relative, query, key, value, places, key_places, mask)[0])
+
+
+def of_places(scheme, places):
+    """The vectors of an absolute scheme."""
+    if hasattr(scheme, "weight"):
+        return exact(scheme.weight.data[places])
+    values = written.sinusoidal(places, FEATURES)
+    return Rounded(values, wave_error(values))

@@ -1,0 +1,321 @@
+"""iRPE: indices against the formulas with fifty digits, attention against the equation, tokens without a place."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.layers.image_positions import METHODS, ImagePositions, image_places, piecewise_index, ranks
+from refnp.layers.multi_head import MultiHeadAttention
+from refnp.layers.softmax import softmax
+from refnp.verify.rounding import exact, tolerance
+from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
+from tests.layers.position_judges import at_random, looked_up, rounded_look_up
+from tests.transcriptions import positions as written
+
+USUAL = {"alpha": 1.9, "beta": 3.8, "gamma": 15.2}
+WIDER = {"alpha": 3.0, "beta": 6.0, "gamma": 24.0}
+methods = st.sampled_from(METHODS)
+modes = st.sampled_from(["bias", "contextual"])
+every_method = pytest.mark.parametrize("method", METHODS)
+every_mode = pytest.mark.parametrize("mode", ["bias", "contextual"])
+
+
+def generator(seed=0):
+    return np.random.default_rng(seed)
+
+
+def problem(n, m, d=3, dtype=np.float64, seed=0, batch=(2, 2)):
+    return [normal(seed + i, (*batch, length, d), dtype) for i, length in enumerate([n, m, m])]
+
+
+def scheme_of(mode="contextual", method="product", width=3, dtype=np.float64, seed=0, **options):
+    made = ImagePositions(width, mode=mode, method=method, rng=generator(), **options)
+    return at_random(made, seed).astype(dtype)
+
+
+# ---- indices
+
+
+@given(
+    st.lists(st.integers(-200, 200) | st.floats(-50, 50), min_size=1, max_size=5),
+    st.sampled_from([USUAL, WIDER, {"alpha": 0.5, "beta": 7.25, "gamma": 30.0}, {"alpha": 2, "beta": 2, "gamma": 3}]),
+)
+def test_the_piecewise_index_with_fifty_digits(x, options):
+    expected = [written.piecewise_index(value, **options) for value in x]
+    np.testing.assert_array_equal(piecewise_index(x, **options), expected)
+
+
+def test_the_piecewise_index_of_the_paper():
+    """α : β : γ = 1 : 2 : 8 with 3, 6, 24: one by one up to 3, then by logarithm, 6 from the distance 17 on."""
+    x = np.arange(27)
+    expected = [0, 1, 2, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 5, 5, 5, 5, *[6] * 10]
+    np.testing.assert_array_equal(piecewise_index(x, **WIDER), expected)
+    np.testing.assert_array_equal(piecewise_index(-x, **WIDER), np.negative(expected))
+    np.testing.assert_array_equal(piecewise_index(x, **USUAL)[:9], [0, 1, 2, 2, 3, 3, 3, 3, 3])
+
+
+@given(st.floats(0.5, 5), st.floats(0, 5), st.floats(1.1, 10))
+def test_the_piecewise_index_is_odd_grows_and_ends(alpha, more, factor):
+    options = {"alpha": alpha, "beta": alpha + more, "gamma": alpha * factor}
+    x = np.linspace(0, 100, 1001)
+    index = piecewise_index(x, **options)
+    assert index[0] == 0
+    assert (np.diff(index) >= 0).all()
+    assert index[-1] <= math.floor(alpha + more)
+    np.testing.assert_array_equal(piecewise_index(-x, **options), -index)
+
+
+def test_ranks_of_distances():
+    """0, 1, √2, 2, √5, √8, 3, …: 0, 1, 2, 3, 4, 5, 6, … on a plane; on a line the distance itself."""
+    np.testing.assert_array_equal(ranks(np.array([0, 1, 2, 4, 5, 8, 9, 10, 13]), 2), np.arange(9))
+    np.testing.assert_array_equal(ranks(np.array([25, 0, 4]), 1), [5, 0, 2])
+    squares = np.array([a * a + b * b for a in range(9) for b in range(9)])
+    np.testing.assert_array_equal(ranks(squares, 2), [written.distance_rank(int(s), 2) for s in squares])
+
+
+def test_ranks_keep_apart_what_distances_round_together():
+    """(1, 0) and (1, 1) are both 1 away, rounded; as ranks they are 1 and 2."""
+    for method, same in (("euclidean", True), ("quantised", False)):
+        buckets = scheme_of("bias", method).buckets(np.array([[1, 1]]), np.array([[0, 1], [0, 0]]))[0]
+        assert (buckets[0, 0] == buckets[0, 1]) == same
+
+
+@pytest.mark.parametrize("options", [USUAL, WIDER])
+@every_method
+def test_buckets_pair_by_pair(method, options):
+    """On an image of 3 × 4, in a line, and at any places of queries and keys."""
+    grid, rng = image_places(3, 4), generator()
+    for axes, query_places, key_places in (
+        (2, grid, grid),
+        (2, rng.integers(-30, 30, (5, 2)), rng.integers(-30, 30, (4, 2))),
+        (3, rng.integers(-9, 9, (4, 3)), rng.integers(-9, 9, (4, 3))),
+        (1, np.arange(7), np.arange(-3, 3)),
+    ):
+        scheme = scheme_of("bias", method, axes=axes, **options)
+        buckets = scheme.buckets(query_places, key_places)
+        assert len(buckets) == len(scheme.keys) == (axes if method == "cross" else 1)
+        assert all(b.min() >= 0 and b.max() < scheme.count for b in buckets)
+        for i, j in np.ndindex(len(query_places), len(key_places)):
+            pair = [np.atleast_1d(places[n]) for places, n in ((query_places, i), (key_places, j))]
+            assert [b[i, j] for b in buckets] == written.image_buckets(*pair, method, **options)
+
+
+@pytest.mark.parametrize(("method", "count"), [("euclidean", 4), ("quantised", 4), ("cross", 7), ("product", 49)])
+def test_how_many_buckets(method, count):
+    """β = 3.8: 49 for product, as in the paper; 7 for each axis of cross; 4 without direction. And one for no place."""
+    assert scheme_of("bias", method).count == count
+    assert scheme_of("bias", method, leading=2).count == count + 1
+    assert [p.shape for p in scheme_of("bias", method).keys] == [(count,)] * (2 if method == "cross" else 1)
+
+
+# ---- attention
+
+
+@given(
+    methods,
+    modes,
+    st.booleans(),
+    st.booleans(),
+    st.integers(1, 2),
+    st.integers(0, 1),
+    st.booleans(),
+    real_dtypes,
+    seeds,
+)
+def test_value_and_every_gradient(method, mode, values, masked, axes, leading, per_head, dtype, seed):
+    """Tables shared by heads or, for biases, of each head; within the bound of a vector or number for every pair."""
+    rng = generator(seed)
+    n, m = rng.integers(1, 5, 2)
+    places = [rng.integers(-5, 5, (length, axes) if axes > 1 else length) for length in (n, m)]
+    mask = rng.random((n, m)) < 0.7 if masked else None
+    values = values and mode == "contextual"
+    heads = 2 if per_head and mode == "bias" else None
+    scheme = scheme_of(mode, method, 3, dtype, seed, values=values, axes=axes, leading=leading, heads=heads)
+    arrays = problem(n, m, 3, dtype, seed + 9)
+    rounded, rounded_pullback = rounded_look_up(scheme, *map(exact, arrays), *places, mask)
+    y, pullback = ad.vjp(
+        lambda q, k, v, state: looked_up(scheme.bind(state), q, k, v, *places, mask), *arrays, scheme.state_dict()
+    )
+    assert y.dtype == dtype
+    assert_within(y, rounded.value, tolerance(rounded, dtype))
+    bar = normal(seed + 20, y.shape, dtype)
+    *bars, state_bar = pullback(bar)
+    for gradient, other in zip([*bars, *state_bar.values()], rounded_pullback(exact(bar)), strict=True):
+        assert gradient.dtype == dtype
+        assert_within(gradient, other.value.reshape(gradient.shape), tolerance(other, dtype).reshape(gradient.shape))
+
+
+@every_method
+@every_mode
+def test_index_by_index(method, mode):
+    """e_ij = (q_i·k_j + b_ij)/√d with b_ij = r or q_i·r, z_i = Σ_j α_ij (v_j + r'), one pair after the other."""
+    grid, (query, key, value) = image_places(2, 3), problem(6, 6, batch=())
+    scheme = scheme_of(mode, method, values=mode == "contextual")
+    wide = np.longdouble
+    scores, terms = np.zeros((6, 6), wide), np.zeros((6, 6, 3), wide)
+    for i, j in np.ndindex(6, 6):
+        indices = written.image_buckets(grid[i], grid[j], method, **USUAL)
+        r = sum(table.data[index].astype(wide) for table, index in zip(scheme.keys, indices, strict=True))
+        b = r if mode == "bias" else sum(query[i, e] * r[e] for e in range(3))
+        scores[i, j] = (sum(wide(query[i, e]) * key[j, e] for e in range(3)) + b) / np.sqrt(wide(3))
+        for table, index in zip(scheme.value_tables, indices, strict=False):
+            terms[i, j] += table.data[index]
+    expected = np.einsum("nm,nmd->nd", softmax(scores), value + terms)
+    rounded, _ = rounded_look_up(scheme, *map(exact, (query, key, value)), grid, grid)
+    y = looked_up(scheme, query, key, value, grid, grid).numpy()
+    # biases have no axis of heads here, and the equation has
+    bound = tolerance(rounded, np.float64)
+    assert_within(y, expected, bound.reshape(y.shape))
+
+
+@every_method
+@pytest.mark.parametrize("order", [1, 2])
+def test_derivatives(method, order):
+    arrays, grid = problem(4, 4, batch=(2,)), image_places(1, 3, leading=1)
+    for mode, values in (("bias", False), ("contextual", True)):
+        scheme = scheme_of(mode, method, values=values, leading=1)
+
+        def f(query, key, value, state, scheme=scheme):
+            return looked_up(scheme.bind(state), query, key, value, grid, grid)
+
+        check(f, (*arrays, scheme.state_dict()), order=order)
+
+
+@every_mode
+@pytest.mark.parametrize("dtype", [*REAL, *COMPLEX])
+def test_dtype_is_kept(mode, dtype):
+    scheme, arrays = scheme_of(mode, values=mode == "contextual").astype(dtype), problem(4, 4, dtype=dtype)
+    leaf = ad.Tensor(arrays[0], requires_grad=True)
+    y = looked_up(scheme, leaf, *arrays[1:], image_places(2, 2), image_places(2, 2))
+    y.backward(np.ones(y.shape, dtype))
+    assert {y.dtype, leaf.grad.dtype, *(p.grad.dtype for p in scheme.parameters())} == {np.dtype(dtype)}
+
+
+def test_tables_for_each_head():
+    """With `heads`, head h computes with its own tables."""
+    query, weights, grid = normal(0, (4, 2, 6, 3)), generator(1).random((4, 2, 6, 6)), image_places(2, 3)
+    for mode in ("bias", "contextual"):
+        scheme = scheme_of(mode, "cross", heads=2, values=True)
+        for h in range(2):
+            alone = scheme_of(mode, "cross", values=True)
+            alone.load_state_dict({name: value[h] for name, value in scheme.state_dict().items()})
+            s = np.broadcast_to(scheme.scores(query, grid, grid).numpy(), (4, 2, 6, 6))[:, h]
+            s_alone = alone.scores(query[:, h], grid, grid).numpy()
+            assert_same_bits(s, np.broadcast_to(s_alone, s.shape))
+            t, t_alone = scheme.values(weights, grid, grid), alone.values(weights[:, h], grid, grid)
+            np.testing.assert_allclose(t.numpy()[:, h], t_alone.numpy(), rtol=0, atol=2 * 14 * 2.0**-53 * 6 * 5)
+
+
+# ---- places, and tokens without one
+
+
+def test_places_of_an_image():
+    np.testing.assert_array_equal(image_places(2, 3), [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]])
+    np.testing.assert_array_equal(image_places(1, 2, leading=1), [[0, 0], [0, 0], [0, 1]])
+
+
+@every_method
+@every_mode
+def test_a_class_token_has_a_bucket_of_its_own(method, mode):
+    """All its pairs, as query and as key, read the last number; what its place says is not looked at; others are as
+    without it."""
+    scheme, query = scheme_of(mode, method, leading=1), normal(0, (5, 3))
+    places = image_places(2, 2, leading=1)
+    elsewhere = places.copy()
+    elsewhere[0] = 1000
+    s = scheme.scores(query, places, places).numpy()
+    assert_same_bits(scheme.scores(query, elsewhere, places).numpy(), s)
+    assert_same_bits(scheme.scores(query, places, elsewhere).numpy(), s)
+    for buckets in scheme.buckets(places, places):
+        assert (buckets[0] == scheme.count - 1).all()
+        assert (buckets[:, 0] == scheme.count - 1).all()
+        assert (buckets[1:, 1:] < scheme.count - 1).all()
+    without = scheme_of(mode, method)
+    for table, own in zip(without.keys, scheme.keys, strict=True):
+        table.data = own.data[:-1]
+    assert_same_bits(without.scores(query[1:], places[1:], places[1:]).numpy(), s[1:, 1:])
+
+
+def test_its_bucket_learns():
+    """What the class token gives depends on its own bucket alone, what the others give on all."""
+    scheme, x, places = scheme_of(leading=1), normal(0, (5, 3)), image_places(2, 2, leading=1)
+    looked_up(scheme, x, x, x, places, places)[:1].sum().backward()
+    np.testing.assert_array_equal(scheme.keys[0].grad[:-1], 0)
+    scheme.zero_grad()
+    looked_up(scheme, x, x, x, places, places)[1:].sum().backward()
+    assert (np.abs(scheme.keys[0].grad[-1]) > 1e-3).any()
+
+
+def test_in_multi_head_attention():
+    scheme, x, places = scheme_of(values=True, leading=1), normal(0, (2, 5, 6)), image_places(2, 2, leading=1)
+    module = MultiHeadAttention(6, 2, positions=scheme, rng=generator())
+    heads = [
+        a.reshape(2, 5, 2, 3).swapaxes(1, 2) for a in (f(x).numpy() for f in (module.query, module.key, module.value))
+    ]
+    by_hand = looked_up(scheme, *heads, places, places).numpy().swapaxes(1, 2).reshape(2, 5, 6)
+    y = module(x, query_places=places, key_places=places)
+    assert_same_bits(y.numpy(), module.output(by_hand).numpy())
+    check(lambda x, p: module.bind(p)(x, query_places=places, key_places=places), (x, module.state_dict()))
+    with pytest.raises(
+        ValueError, match=r"^ImagePositions: places have shape \(5,\); they must be \(tokens, 2\), one row"
+    ):
+        module(x)
+
+
+def test_no_tokens():
+    scheme = scheme_of()
+    for n, m in ((0, 4), (4, 0)):
+        y = looked_up(scheme, *problem(n, m, batch=()), np.zeros((n, 2), int), np.zeros((m, 2), int))
+        np.testing.assert_array_equal(y.numpy(), np.zeros((n, 3)))
+
+
+# ---- errors
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"mode": "ctx"},
+            r"ImagePositions: mode 'ctx', method 'product'; modes are 'bias' and 'contextual', methods euc",
+        ),
+        ({"method": "polar"}, r"ImagePositions: mode 'contextual', method 'polar'; modes are"),
+        ({"width": None}, r"ImagePositions: vectors need a width, that of one head; only biases do without"),
+        ({"width": None, "mode": "bias", "values": True}, r"ImagePositions: vectors need a width"),
+        ({"axes": 0}, r"ImagePositions: axes 0 must be at least 1, leading 0 at least 0"),
+        ({"leading": -1}, r"ImagePositions: axes 2 must be at least 1, leading -1 at least 0"),
+        ({"alpha": 0}, r"piecewise_index: α 0, β 3.8, γ 15.2; they must be 0 < α ≤ β and α < γ"),
+        ({"beta": 1}, r"piecewise_index: α 1.9, β 1, γ 15.2; they must be"),
+        ({"gamma": 1.9}, r"piecewise_index: α 1.9, β 3.8, γ 1.9; they must be"),
+    ],
+)
+def test_impossible_choices(options, message):
+    width = options.get("width", 3)
+    others = {name: value for name, value in options.items() if name != "width"}
+    with pytest.raises(ValueError, match=f"^{message}"):
+        ImagePositions(width, **others, rng=generator())
+
+
+@pytest.mark.parametrize(
+    ("query", "places", "error", "message"),
+    [
+        (np.zeros((4, 2)), image_places(2, 2), ValueError, "a query has 2 features but the vectors of places 3; width"),
+        (np.zeros((3, 3)), image_places(2, 2), ValueError, "4 places for 3 tokens; there must be one for each"),
+        (np.zeros((4, 3)), image_places(2, 2) * 0.5, TypeError, "places are float64; pass integers"),
+    ],
+)
+def test_errors(query, places, error, message):
+    with pytest.raises(error, match=f"^ImagePositions: {message}"):
+        scheme_of().scores(query, places, places)
+
+
+def test_heads_that_do_not_fit():
+    for mode in ("bias", "contextual"):
+        with pytest.raises(
+            ValueError, match=r"^ImagePositions: positions are for 3 heads, but queries \(..., heads, N"
+        ):
+            scheme_of(mode, heads=3).scores(np.zeros((2, 4, 3)), image_places(2, 2), image_places(2, 2))

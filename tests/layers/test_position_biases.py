@@ -1,0 +1,307 @@
+"""T5 buckets and ALiBi slopes: published values, the formulas index by index, and attention with them."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.layers import masks
+from refnp.layers.multi_head import MultiHeadAttention
+from refnp.layers.position_biases import ALiBi, T5Bias, alibi_slopes, t5_buckets
+from refnp.layers.softmax import softmax
+from refnp.verify.equations import positions as equations
+from refnp.verify.rounding import exact, tolerance
+from tests.helpers import (
+    COMPLEX,
+    REAL,
+    assert_same_bits,
+    assert_within,
+    check,
+    normal,
+    real_dtypes,
+    seeds,
+    unit_roundoff,
+)
+from tests.layers.position_judges import at_random, looked_up, rounded_look_up
+from tests.transcriptions import positions as written
+
+
+def generator(seed=0):
+    return np.random.default_rng(seed)
+
+
+def problem(n, m, d=3, dtype=np.float64, seed=0, batch=(2,), heads=2):
+    return [normal(seed + i, (*batch, heads, length, d), dtype) for i, length in enumerate([n, m, m])]
+
+
+# ---- T5: buckets
+
+
+def test_published_buckets():
+    """32 buckets, distance 128, both directions: key before the query, itself, after it."""
+    offsets = [-1, 0, 1, 7, 8, 16, 64, 90, 91, 1000, -8, -1000]
+    np.testing.assert_array_equal(t5_buckets(offsets), [1, 0, 17, 23, 24, 26, 30, 30, 31, 31, 8, 15])
+    assert t5_buckets(-1) == 1
+
+
+def test_published_causal_buckets():
+    """All 32 look back: 16 one by one; and what comes after the query is in bucket 0 with it."""
+    offsets = [5, 1, 0, -1, -15, -16, -17, -128, -1000]
+    np.testing.assert_array_equal(t5_buckets(offsets, bidirectional=False), [0, 0, 0, 1, 15, 16, 16, 31, 31])
+
+
+@given(st.integers(1, 20), st.integers(1, 300), st.booleans(), st.lists(st.integers(-500, 500), max_size=5))
+def test_the_formula_with_fifty_digits(half, beyond, bidirectional, offsets):
+    buckets = 4 * half if bidirectional else 2 * half
+    options = {"buckets": buckets, "max_distance": half + beyond, "bidirectional": bidirectional}
+    expected = [written.t5_bucket(offset, **options) for offset in offsets]
+    np.testing.assert_array_equal(t5_buckets(np.array(offsets, int), **options), expected)
+
+
+def test_logarithms_in_float32_agree_for_the_usual_numbers():
+    """As transformers and mesh-tensorflow compute it: min(15, 8 + ⌊log(n/8)/log(128/8) · 8⌋) in float32."""
+    n = np.arange(1, 5000, dtype=np.float32)
+    far = 8 + (np.log(n / 8) / np.float32(math.log(16)) * 8).astype(np.int64)
+    np.testing.assert_array_equal(t5_buckets(-np.arange(1, 5000)), np.where(n < 8, n, np.minimum(far, 15)))
+
+
+def test_logarithms_in_floats_are_wrong_elsewhere():
+    """5 buckets for 5 … 160 = 5 · 2⁵, so that bucket 6 begins at 10: log(2)/log(32) · 5 is 1, and less in floats."""
+    assert 5 + int(math.log(10 / 5) / math.log(160 / 5) * 5) == 5
+    options = {"buckets": 10, "max_distance": 160, "bidirectional": False}
+    assert t5_buckets(-10, **options) == written.t5_bucket(-10, **options) == 6
+
+
+@given(st.integers(1, 8).map(lambda k: 4 * k), st.integers(9, 200))
+def test_buckets_grow_with_the_distance_and_are_all_in_use(buckets, max_distance):
+    before = t5_buckets(-np.arange(max_distance + 1), buckets=buckets, max_distance=max_distance)
+    after = t5_buckets(np.arange(max_distance + 1), buckets=buckets, max_distance=max_distance)
+    assert (np.diff(before) >= 0).all()
+    np.testing.assert_array_equal(after[1:], before[1:] + buckets // 2)
+    assert before[-1] == buckets // 2 - 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"buckets": 3}, {"buckets": 2}, {"buckets": 33}, {"max_distance": 8}, {"buckets": 1, "bidirectional": False}],
+)
+def test_impossible_buckets(options):
+    with pytest.raises(
+        ValueError, match=r"^t5_buckets: \d+ buckets up to distance \d+; use at least 2 in each direction"
+    ):
+        t5_buckets([1], **options)
+    with pytest.raises(ValueError, match=r"^t5_buckets"):
+        T5Bias(2, **options, rng=generator())
+
+
+def test_offsets_are_integers():
+    assert t5_buckets(np.array([3], np.uint8)) == 19
+    with pytest.raises(TypeError, match=r"^t5_buckets: offsets are float64; pass integers$"):
+        t5_buckets([0.5])
+
+
+# ---- T5: attention
+
+
+def t5(dtype=np.float64, seed=0, **options):
+    return at_random(T5Bias(2, buckets=8, max_distance=6, **options, rng=generator()), seed).astype(dtype)
+
+
+@given(
+    st.sampled_from(["runs", "any"]), st.integers(1, 5), st.integers(1, 5), st.booleans(), st.booleans(), real_dtypes,
+    seeds,
+)  # fmt: skip
+def test_t5_value_and_every_gradient(kind, n, m, bidirectional, masked, dtype, seed):
+    rng = generator(seed)
+    start = rng.integers(-20, 20)
+    places = (
+        (start + np.arange(n), np.arange(m)) if kind == "runs" else (rng.integers(-9, 9, n), rng.integers(-9, 9, m))
+    )
+    mask = rng.random((n, m)) < 0.7 if masked else None
+    scheme, arrays = t5(dtype, seed, bidirectional=bidirectional), problem(n, m, 3, dtype, seed + 9)
+    rounded, rounded_pullback = rounded_look_up(scheme, *map(exact, arrays), *places, mask)
+    y, pullback = ad.vjp(
+        lambda q, k, v, state: looked_up(scheme.bind(state), q, k, v, *places, mask), *arrays, scheme.state_dict()
+    )
+    assert y.dtype == dtype
+    assert_within(y, rounded.value, tolerance(rounded, dtype))
+    bar = normal(seed + 20, y.shape, dtype)
+    *bars, state_bar = pullback(bar)
+    for gradient, other in zip([*bars, *state_bar.values()], rounded_pullback(exact(bar)), strict=True):
+        assert gradient.dtype == dtype
+        assert_within(gradient, other.value, tolerance(other, dtype))
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(-9, 9), st.booleans(), seeds)
+def test_t5_scores_pair_by_pair(n, m, start, bidirectional, seed):
+    """Along diagonals and gathered: the number of the pair's bucket, to the last bit."""
+    scheme = t5(seed=seed, bidirectional=bidirectional)
+    query, places = np.zeros((2, n, 3)), (start + np.arange(n), np.arange(m))
+    s = scheme.scores(query, *places).numpy()
+    assert s.shape == (2, n, m)
+    for h, i, j in np.ndindex(s.shape):
+        bucket = written.t5_bucket(int(places[1][j] - places[0][i]), 8, 6, bidirectional)
+        assert s[h, i, j] == scheme.table.data[h, bucket]
+    order = generator(seed).permutation(n)
+    assert_same_bits(scheme.scores(query, places[0][order], places[1]).numpy(), s[:, order])
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_t5_derivatives(order):
+    scheme, arrays = t5(), problem(3, 4)
+    run = np.arange(3), np.arange(4)
+    check(
+        lambda q, k, v, state: looked_up(scheme.bind(state), q, k, v, *run), (*arrays, scheme.state_dict()), order=order
+    )
+
+
+def test_t5_matches_torch_without_the_root():
+    """T5 adds the bias to q·k, similarity "dot": as written by hand in torch, each judge within the bound."""
+    torch = pytest.importorskip("torch")
+    scheme, arrays, run, bar = t5(), problem(5, 5), np.arange(5), normal(9, (2, 2, 5, 3))
+    leaves = [torch.tensor(a, requires_grad=True) for a in (*arrays, scheme.table.data)]
+    query, key, value, table = leaves
+    buckets = np.array([[written.t5_bucket(int(j - i), 8, 6) for j in run] for i in run])
+    y = torch.softmax(query @ key.mT + table[:, torch.tensor(buckets)], -1) @ value
+    y.backward(torch.tensor(bar))
+    ours, pullback = ad.vjp(
+        lambda q, k, v, state: looked_up(scheme.bind(state), q, k, v, run, run, similarity="dot"),
+        *arrays,
+        scheme.state_dict(),
+    )
+    limit, rounded_pullback = equations.with_numbers(
+        *map(exact, (*arrays, scheme.table.data)), buckets=[buckets], similarity="dot"
+    )
+    assert_within(ours, y.detach().numpy(), 2 * tolerance(limit, np.float64))
+    *bars, state_bar = pullback(bar)
+    for gradient, leaf, other in zip([*bars, state_bar["table"]], leaves, rounded_pullback(exact(bar)), strict=True):
+        assert_within(gradient, leaf.grad.numpy(), 2 * tolerance(other, np.float64))
+
+
+@pytest.mark.parametrize("similarity", ["dot", "scaled_dot"])
+def test_t5_in_multi_head_attention(similarity):
+    scheme, x, run = t5(), normal(0, (2, 5, 6)), np.arange(5)
+    module = MultiHeadAttention(6, 2, similarity=similarity, positions=scheme, rng=generator())
+    plain = MultiHeadAttention(6, 2, similarity=similarity, rng=generator())
+    bias = scheme.scores(np.zeros((2, 5, 3)), run, run)
+    assert_same_bits(module(x).numpy(), plain(x, bias=bias, per_head=True).numpy())
+    check(lambda x, p: module.bind(p)(x, mask=masks.causal(5)), (x, module.state_dict()))
+
+
+# ---- ALiBi
+
+
+@pytest.mark.parametrize(
+    ("heads", "exponents"),
+    [
+        (1, [8]),
+        (2, [4, 8]),
+        (8, [1, 2, 3, 4, 5, 6, 7, 8]),
+        (16, [h / 2 for h in range(1, 17)]),
+        (3, [4, 8, 2]),
+        (6, [2, 4, 6, 8, 1, 3]),
+        (12, [1, 2, 3, 4, 5, 6, 7, 8, 0.5, 1.5, 2.5, 3.5]),
+    ],
+)
+def test_published_slopes(heads, exponents):
+    """2^(−8h/H) for powers of two; for others those of the power below, then every other one of the power above."""
+    assert_within(alibi_slopes(heads), np.exp2(-np.array(exponents, np.longdouble)), unit_roundoff(np.longdouble))
+
+
+def test_the_plain_formula_for_12_heads_is_another_convention():
+    assert np.abs(alibi_slopes(12) - 2.0 ** (-8 * np.arange(1, 13) / 12)).max() > 0.1
+
+
+@given(st.integers(1, 5), st.integers(1, 5), st.sampled_from([1, 2, 4]), st.booleans(), real_dtypes, seeds)
+def test_alibi_value_and_every_gradient(n, m, heads, masked, dtype, seed):
+    rng = generator(seed)
+    places, mask = (rng.integers(-9, 9, n), rng.integers(-9, 9, m)), rng.random((n, m)) < 0.7 if masked else None
+    scheme, arrays = ALiBi(heads), problem(n, m, 3, dtype, seed, heads=heads)
+    s = scheme.scores(arrays[0], *places)
+    assert s.dtype == dtype
+    expected = written.alibi(heads, *places)
+    assert_within(s, expected, 2 * unit_roundoff(dtype) * np.abs(expected))
+    rounded, rounded_pullback = rounded_look_up(scheme, *map(exact, arrays), *places, mask)
+    y, pullback = ad.vjp(lambda *a: looked_up(scheme, *a, *places, mask), *arrays)
+    assert_within(y, rounded.value, tolerance(rounded, dtype))
+    bar = normal(seed + 20, y.shape, dtype)
+    for gradient, other in zip(pullback(bar), rounded_pullback(exact(bar))[:3], strict=True):
+        assert gradient.dtype == dtype
+        assert_within(gradient, other.value, tolerance(other, dtype))
+
+
+def test_causal_alibi_is_the_symmetric_one_under_a_causal_mask():
+    """−m (i − j) for j ≤ i as in the paper; and m j, as in its code: a row's constant −m i changes no softmax.
+
+    Slopes are powers of two and scores here small integers, so that all sums are exact.
+    """
+    run, mask = np.arange(6), masks.causal(6)
+    query = generator().integers(-3, 3, (4, 6, 2)).astype(float)
+    content = query @ query.swapaxes(-1, -2)
+    slopes = alibi_slopes(4).astype(float)[:, None, None]
+    ours = content + ALiBi(4).scores(query, run, run)
+    paper, code = content - slopes * (run[:, None] - run), content + slopes * run
+    np.testing.assert_array_equal(np.where(mask, ours, 0), np.where(mask, paper, 0))
+    ours_seen, paper_seen, code_seen = (softmax(np.where(mask, s, -np.inf)) for s in (ours, paper, code))
+    assert_same_bits(ours_seen, paper_seen)
+    assert_same_bits(ours_seen, code_seen)
+    assert not np.array_equal(ours, paper)  # without the mask they differ: the paper's would favour the future
+
+
+@pytest.mark.parametrize("dtype", [*REAL, *COMPLEX])
+@pytest.mark.parametrize("kind", ["T5", "ALiBi"])
+def test_dtype_is_kept(kind, dtype):
+    scheme, arrays = t5(dtype) if kind == "T5" else ALiBi(2), problem(3, 4, dtype=dtype)
+    leaf = ad.Tensor(arrays[0], requires_grad=True)
+    y = looked_up(scheme, leaf, *arrays[1:], np.arange(3), np.arange(4))
+    y.backward(np.ones(y.shape, dtype))
+    assert {y.dtype, leaf.grad.dtype, *(p.grad.dtype for p in scheme.parameters())} == {np.dtype(dtype)}
+
+
+@pytest.mark.parametrize("kind", ["T5", "ALiBi"])
+def test_decoding_with_a_cache(kind):
+    """One query at place 17 against keys 0 to 17 is row 17 of the whole."""
+    scheme, (query, key, value), run = t5() if kind == "T5" else ALiBi(2), problem(18, 18), np.arange(18)
+    mask = masks.causal(18)
+    rounded, _ = rounded_look_up(scheme, *map(exact, (query[..., -1:, :], key, value)), run[-1:], run)
+    whole = looked_up(scheme, query, key, value, run, run, mask)
+    one = looked_up(scheme, query[..., -1:, :], key, value, run[-1:], run)
+    whole, one = (y if isinstance(y, np.ndarray) else y.numpy() for y in (whole, one))
+    assert_within(one, whole[..., -1:, :], 2 * tolerance(rounded, np.float64))
+
+
+def test_alibi_in_multi_head_attention():
+    scheme, x, run = ALiBi(2), normal(0, (2, 5, 6)), np.arange(5)
+    module = MultiHeadAttention(6, 2, positions=scheme, rng=generator())
+    plain = MultiHeadAttention(6, 2, rng=generator())
+    bias = scheme.scores(np.zeros((2, 5, 3)), run, run)
+    assert_same_bits(module(x).numpy(), plain(x, bias=bias, per_head=True).numpy())
+    check(lambda x, p: module.bind(p)(x, mask=masks.causal(5)), (x, module.state_dict()))
+
+
+@pytest.mark.parametrize("n", [0, 3])
+def test_empty_sequences(n):
+    for scheme in (t5(), ALiBi(2)):
+        s = scheme.scores(np.zeros((2, n, 3)), np.arange(n), np.arange(3 - n))
+        assert s.shape == (2, n, 3 - n)
+
+
+@pytest.mark.parametrize("scheme", [t5(), ALiBi(2)], ids=["T5Bias", "ALiBi"])
+def test_errors(scheme):
+    name, query = type(scheme).__name__, np.zeros((2, 3, 4))
+    with pytest.raises(ValueError, match=rf"^{name}: positions are for 2 heads, but queries \(..., heads, N, d\) are"):
+        scheme.scores(np.zeros((4, 3, 2)), np.arange(3), np.arange(3))
+    with pytest.raises(ValueError, match=f"^{name}: 2 places for 3 tokens; there must be one for each$"):
+        scheme.scores(query, np.arange(2), np.arange(3))
+    with pytest.raises(TypeError, match=f"^{name}: places are float64; pass integers$"):
+        scheme.scores(query, np.arange(3.0), np.arange(3))
+
+
+def test_there_are_heads():
+    with pytest.raises(ValueError, match=r"^T5Bias: heads is 0; it must be positive$"):
+        T5Bias(0, rng=generator())
+    with pytest.raises(ValueError, match=r"^alibi_slopes: heads is 0; it must be positive$"):
+        ALiBi(0)

@@ -1,0 +1,255 @@
+"""Shaw's relative positions: against the equation pair by pair, skewed and gathered, at any places, in heads."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.layers import masks
+from refnp.layers.multi_head import MultiHeadAttention
+from refnp.layers.relative_positions import RelativePositions, Shaw
+from refnp.verify.rounding import exact, tolerance
+from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
+from tests.layers.position_judges import at_random, looked_up, rounded_look_up
+from tests.transcriptions import positions as written
+
+
+def generator(seed=0):
+    return np.random.default_rng(seed)
+
+
+def problem(n, m, d=3, dtype=np.float64, seed=0, batch=()):
+    """Query (..., n, d), key and value (..., m, d)."""
+    return [normal(seed + i, (*batch, length, d), dtype) for i, length in enumerate([n, m, m])]
+
+
+def shaw(d=3, distance=2, dtype=np.float64, seed=0, **options):
+    return at_random(Shaw(d, distance, rng=generator(), **options), seed).astype(dtype)
+
+
+places_of = {
+    "the same run": lambda n, m, rng: (np.arange(n), np.arange(m)),
+    "runs that start elsewhere": lambda n, m, rng: (rng.integers(-20, 20) + np.arange(n), np.arange(m) - 3),
+    "any integers": lambda n, m, rng: (rng.integers(-9, 9, n), rng.integers(-9, 9, m)),
+    "backwards": lambda n, m, rng: (np.arange(n)[::-1], np.arange(m)),
+}
+
+
+@given(
+    st.sampled_from(sorted(places_of)), st.integers(1, 5), st.integers(1, 5), st.integers(0, 4), st.booleans(),
+    real_dtypes, seeds,
+)  # fmt: skip
+def test_value_and_every_gradient(kind, n, m, distance, masked, dtype, seed):
+    """Within the bound of the direct form, which has a vector for every pair; the value also index by index."""
+    rng = generator(seed)
+    places, mask = places_of[kind](n, m, rng), rng.random((n, m)) < 0.7 if masked else None
+    scheme, arrays = shaw(3, distance, dtype, seed), problem(n, m, 3, dtype, seed + 9)
+    rounded, rounded_pullback = rounded_look_up(scheme, *map(exact, arrays), *places, mask)
+
+    def f(query, key, value, state):
+        return looked_up(scheme.bind(state), query, key, value, *places, mask)
+
+    y, pullback = ad.vjp(f, *arrays, scheme.state_dict())
+    assert y.dtype == dtype
+    assert_within(y, rounded.value, tolerance(rounded, dtype))
+    direct = written.shaw(*arrays, scheme.key.data, scheme.value.data, *places, distance, mask)
+    assert_within(y, direct, tolerance(rounded, dtype))
+    bar = normal(seed + 20, y.shape, dtype)
+    *bars, state_bar = pullback(bar)
+    for gradient, other in zip([*bars, *state_bar.values()], rounded_pullback(exact(bar)), strict=True):
+        assert gradient.dtype == dtype
+        assert_within(gradient, other.value, tolerance(other, dtype))
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 5), st.integers(-8, 8), st.booleans(), seeds)
+def test_skewed_is_gathered(n, m, distance, start, per_head, seed):
+    """The skewing trick reads the very numbers that a gather reads: scores have the same bits.
+
+    Terms of values are added up in another order, and so are equal here because they are integers.
+    """
+    scheme = Shaw(2, distance, heads=3 if per_head else None, rng=generator())
+    for parameter in scheme.parameters():
+        parameter.data = generator(seed).integers(-5, 5, parameter.shape).astype(float)
+    query, weights = (generator(seed + 1).integers(-5, 5, (2, 3, n, k)).astype(float) for k in (2, m))
+    runs = start + np.arange(n), np.arange(m)
+    back = runs[0][::-1], runs[1]  # not a run if there are two or more
+    assert_same_bits(
+        scheme.scores(query, *runs).numpy()[..., ::-1, :], scheme.scores(query[..., ::-1, :], *back).numpy()
+    )
+    t, t_back = scheme.values(weights, *runs), scheme.values(weights[..., ::-1, :], *back)
+    np.testing.assert_array_equal(t.numpy()[..., ::-1, :], t_back.numpy())
+
+
+def test_the_direct_form_with_a_vector_for_every_pair():
+    """q_i·(k_j + a_ij) and Σ_j α_ij b_ij with arrays (N, M, d), as the paper writes them, of integers: exact."""
+    n, m, k = 4, 6, 2
+    scheme = Shaw(4, k, rng=generator())
+    for parameter in scheme.parameters():
+        parameter.data = generator(1).integers(-5, 5, parameter.shape).astype(float)
+    query, key = (generator(i).integers(-5, 5, (2, length, 4)).astype(float) for i, length in ((2, n), (3, m)))
+    places, weights = (np.arange(n) + 1, np.arange(m)), generator(4).integers(0, 5, (2, n, m)).astype(float)
+    which = scheme.offsets(*places)
+    a, b = scheme.key.data[which], scheme.value.data[which]  # (N, M, d)
+    direct = np.einsum("bnd,bnmd->bnm", query, key[:, None] + a) / 2
+    np.testing.assert_array_equal((query @ key.swapaxes(-1, -2) / 2 + scheme.scores(query, *places)).numpy(), direct)
+    np.testing.assert_array_equal(scheme.values(weights, *places).numpy(), np.einsum("bnm,nmd->bnd", weights, b))
+
+
+def test_decoding_with_a_cache():
+    """One query at place 17 against keys 0 to 17 is row 17 of the whole; two at 16 and 17 are the last two."""
+    scheme, (query, key, value) = shaw(3, 4), problem(18, 18, batch=(2,))
+    run, mask = np.arange(18), masks.causal(18)
+    whole = looked_up(scheme, query, key, value, run, run, mask).numpy()
+    for n in (1, 2, 5):
+        rounded, _ = rounded_look_up(scheme, *map(exact, (query[:, -n:], key, value)), run[-n:], run, mask[-n:])
+        one = looked_up(scheme, query[:, -n:], key, value, run[-n:], run, mask[-n:]).numpy()
+        assert_within(one, whole[:, -n:], 2 * tolerance(rounded, np.float64))
+
+
+def test_memory_is_that_of_scores_not_of_vectors_for_pairs():
+    """256 tokens, width 64: an array (N, M, d) has 64 times the scores. A training step takes 8 times; 12 may be."""
+    n, d = 256, 64
+    scheme, (query, key, value) = shaw(d, 16), problem(n, n, d)
+    run = np.arange(n)
+    leaf = ad.Tensor(query, requires_grad=True)
+    tracemalloc.start()
+    looked_up(scheme, leaf, key, value, run, run).sum().backward()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 12 * n * n * 8
+
+
+@pytest.mark.parametrize("options", [{}, {"values": False}, {"heads": 2}])
+@pytest.mark.parametrize("order", [1, 2])
+def test_derivatives(options, order):
+    scheme, arrays = shaw(3, 1, **options), problem(3, 4, batch=(2,))
+    run = np.arange(3), np.arange(4)
+
+    def f(query, key, value, state):
+        return looked_up(scheme.bind(state), query, key, value, *run, masks.causal(3, 4))
+
+    check(f, (*arrays, scheme.state_dict()), order=order)
+
+
+@pytest.mark.parametrize("dtype", [*REAL, *COMPLEX])
+def test_dtype_is_kept(dtype):
+    scheme, arrays = shaw(3, 1).astype(dtype), problem(3, 4, dtype=dtype)
+    leaf = ad.Tensor(arrays[0], requires_grad=True)
+    y = looked_up(scheme, leaf, *arrays[1:], np.arange(3), np.arange(4))
+    y.backward(np.ones(y.shape, dtype))
+    assert {y.dtype, leaf.grad.dtype, scheme.key.grad.dtype, scheme.value.grad.dtype} == {np.dtype(dtype)}
+
+
+def test_tables_for_each_head():
+    """With `heads`, head h computes with its own table, as a scheme of one head would."""
+    scheme, query = shaw(3, 2, heads=2), normal(0, (4, 2, 5, 3))
+    weights, run = generator(1).random((4, 2, 5, 5)), np.arange(5)
+    assert scheme.key.shape == (2, 5, 3)
+    for h in range(2):
+        alone = Shaw(3, 2, rng=generator())
+        alone.load_state_dict({name: value[h] for name, value in scheme.state_dict().items()})
+        assert_same_bits(scheme.scores(query, run, run).numpy()[:, h], alone.scores(query[:, h], run, run).numpy())
+        t, t_alone = scheme.values(weights, run, run), alone.values(weights[:, h], run, run)
+        np.testing.assert_allclose(t.numpy()[:, h], t_alone.numpy(), rtol=0, atol=5 * 8 * 2.0**-53 * 5)
+
+
+def test_without_values_there_is_no_second_table():
+    scheme = Shaw(3, 2, values=False, rng=generator())
+    assert [name for name, _ in scheme.named_parameters()] == ["key"]
+    assert not scheme.adds_values
+    assert scheme.values(np.ones((2, 2)), np.arange(2), np.arange(2)) is None
+
+
+def test_empty_sequences():
+    scheme = shaw()
+    for n, m in ((0, 3), (3, 0), (0, 0)):
+        y = looked_up(scheme, *problem(n, m), np.arange(n), np.arange(m))
+        np.testing.assert_array_equal(y.numpy(), np.zeros((n, 3)))
+
+
+def test_the_base_adds_nothing():
+    none, x, run = RelativePositions(), normal(0, (2, 3, 4)), np.arange(3)
+    assert none.rotated(x, run) is x
+    assert none.scores(x, run, run) is none.values(x, run, run) is None
+    assert none.parameters() == []
+
+
+# ---- in multi-head attention
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_in_multi_head_attention(masked):
+    """MultiHeadAttention(positions=…) does what its heads do by hand."""
+    scheme, x = shaw(3, 2), normal(0, (2, 5, 6))
+    module = MultiHeadAttention(6, 2, positions=scheme, rng=generator())
+    assert {"positions.key", "positions.value"} <= {name for name, _ in module.named_parameters()}
+    mask, run = masks.causal(5) if masked else None, np.arange(5)
+    heads = [
+        a.reshape(2, 5, 2, 3).swapaxes(1, 2) for a in (f(x).numpy() for f in (module.query, module.key, module.value))
+    ]
+    by_hand = looked_up(scheme, *heads, run, run, mask).numpy().swapaxes(1, 2).reshape(2, 5, 6)
+    assert_same_bits(module(x, mask=mask).numpy(), module.output(by_hand).numpy())
+    check(lambda x, p: module.bind(p)(x, mask=mask), (x, module.state_dict()))
+
+
+def test_matches_torch():
+    """The paper's direct form in torch, value and all gradients, each within the bound of the exact result."""
+    torch = pytest.importorskip("torch")
+    scheme, arrays = shaw(4, 2), problem(5, 5, 4, batch=(2,))
+    run, bar = np.arange(5), normal(7, (2, 5, 4))
+    leaves = [torch.tensor(a, requires_grad=True) for a in (*arrays, scheme.key.data, scheme.value.data)]
+    query, key, value, key_table, value_table = leaves
+    which = torch.tensor(scheme.offsets(run, run))
+    scores = torch.einsum("bnd,bnmd->bnm", query, key[:, None] + key_table[which]) / 2
+    z = torch.einsum("bnm,bnmd->bnd", torch.softmax(scores, -1), value[:, None] + value_table[which])
+    z.backward(torch.tensor(bar))
+    y, pullback = ad.vjp(
+        lambda q, k, v, state: looked_up(scheme.bind(state), q, k, v, run, run), *arrays, scheme.state_dict()
+    )
+    rounded, rounded_pullback = rounded_look_up(scheme, *map(exact, arrays), run, run)
+    assert_within(y, z.detach().numpy(), 2 * tolerance(rounded, np.float64))
+    *bars, state_bar = pullback(bar)
+    for gradient, leaf, other in zip([*bars, *state_bar.values()], leaves, rounded_pullback(exact(bar)), strict=True):
+        assert_within(gradient, leaf.grad.numpy(), 2 * tolerance(other, np.float64))
+
+
+# ---- errors
+
+
+@pytest.mark.parametrize(
+    ("query", "places", "error", "message"),
+    [
+        (
+            np.zeros((3, 4)),
+            np.arange(3),
+            ValueError,
+            r"Shaw: a query has 4 features but the vectors of places 3; width",
+        ),
+        (np.zeros((3, 3)), np.arange(3.0), TypeError, r"Shaw: places are float64; pass integers"),
+        (
+            np.zeros((3, 3)),
+            np.zeros((3, 2), int),
+            ValueError,
+            r"Shaw: places have shape \(3, 2\); they must be \(tokens,",
+        ),
+    ],
+)
+def test_errors(query, places, error, message):
+    with pytest.raises(error, match=f"^{message}"):
+        shaw().scores(query, places, places)
+
+
+def test_heads_that_do_not_fit():
+    with pytest.raises(ValueError, match=r"^Shaw: positions are for 2 heads, but queries \(..., heads, N, d\) are"):
+        shaw(heads=2).scores(np.zeros((3, 5, 3)), np.arange(5), np.arange(5))
+
+
+@pytest.mark.parametrize("sizes", [(0, 2), (3, -1)])
+def test_sizes(sizes):
+    with pytest.raises(
+        ValueError, match=f"^Shaw: width {sizes[0]} must be at least 1, distance {sizes[1]} at least 0$"
+    ):
+        Shaw(*sizes, rng=generator())
