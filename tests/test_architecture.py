@@ -18,6 +18,7 @@ CHAPTERS = [
     "training",
     "symmetry",
     "verify",
+    "studies",
     "cli",
 ]  # imports go left
 FRAMEWORKS = ROOT / "refnp" / "verify" / "frameworks"

@@ -1,0 +1,199 @@
+"""Checkpoints: all that a run needs to go on as if it had never stopped, in one file that is there whole or not at all.
+
+The file is a .npz, a zip of .npy arrays, and holds numbers and text only: `numpy.load(path, allow_pickle=False)`.
+
+    format             the version of this layout
+    contents           JSON: the names of all other entries
+    configuration      JSON: what the model is, such as {"model": "ConvCNP", "options": {"channels": 16}}
+    step               the number of steps done
+    generator          JSON: the state of the generator that batches, dropout and all else are drawn from
+    optimizer_name     the class of the optimiser
+    parameters/NAME    the model's arrays                    optimizer/NAME    the optimiser's
+    best/NAME          those of the best validation          history/NAME      figures of every step, or validation
+
+It is written to a file beside it, brought to the disk (fsync), and only then given its name (rename, which is atomic):
+whenever the machine stops, there is the old checkpoint or the new one. Zip keeps a CRC-32 of every array, and all are
+checked before anything is read; of the list of arrays it keeps none, so `contents` does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from refnp.layers.module import Module
+from refnp.training.generators import set_state
+from refnp.training.optimizers import Optimizer
+
+FORMAT = 1
+GROUPS = ("parameters", "optimizer", "best", "history")
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass
+class Checkpoint:
+    """A run between two steps. With `parameters` and a `configuration` alone it is a trained model."""
+
+    parameters: Arrays
+    configuration: dict[str, Any] = field(default_factory=dict)
+    step: int = 0
+    generator: str = ""
+    optimizer_name: str = ""
+    optimizer: Arrays = field(default_factory=dict)
+    best: Arrays = field(default_factory=dict)
+    history: Arrays = field(default_factory=dict)
+
+    @property
+    def weights(self) -> Arrays:
+        """The parameters to use: those of the best validation, if there was one."""
+        return self.best or self.parameters
+
+
+def save(path: str | os.PathLike, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint to `path`, whole or not at all; what stood there stays until then.
+
+    Raises OSError that says what the system says (no space, no permission, no such folder), TypeError for a
+    configuration that is not JSON and for arrays that are not numbers. A kill in the midst of writing may leave
+    a file `path`.PID.partial behind, which can be deleted.
+    """
+    arrays: Arrays = {
+        "configuration": np.array(json.dumps(checkpoint.configuration)),
+        "step": np.array(checkpoint.step),
+        "generator": np.array(checkpoint.generator),
+        "optimizer_name": np.array(checkpoint.optimizer_name),
+    }
+    for group in GROUPS:
+        for name, value in getattr(checkpoint, group).items():
+            arrays[f"{group}/{name}"] = _numbers(f"{group}/{name}", np.asarray(value))
+    content = io.BytesIO()
+    head = {"format": np.array(FORMAT), "contents": np.array(json.dumps(list(arrays)))}
+    np.savez(content, **head, **arrays)  # type: ignore[arg-type]
+    _write_whole(os.path.realpath(path), content.getbuffer())
+
+
+def _numbers(name: str, array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind not in "biufc":
+        raise TypeError(f"checkpoint: {name} is {array.dtype}, not numbers")
+    return array
+
+
+def _write_whole(path: str, content: memoryview) -> None:
+    partial = f"{path}.{os.getpid()}.partial"
+    try:
+        with open(partial, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException as wrong:
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+        if isinstance(wrong, OSError):
+            why = f"save: {wrong.strerror or wrong}; the checkpoint was not written, what was there before still is"
+            raise OSError(wrong.errno, why, path) from wrong
+        raise
+    with contextlib.suppress(OSError):  # the new name too is to outlive a power cut, where folders can be synced
+        folder = os.open(os.path.dirname(path), os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def load(path: str | os.PathLike) -> Checkpoint:
+    """Read a checkpoint; every byte is checked first.
+
+    Raises OSError if there is no such file, ValueError for one that is cut short, damaged, of a newer refnp, or
+    something else.
+    """
+    with open(path, "rb") as file:
+        arrays = _arrays(path, file)
+    version = arrays.pop("format", None)
+    if version is None:
+        raise ValueError(f"load: {path} is not a checkpoint of refnp: it has no entry 'format', but {list(arrays)[:5]}")
+    if version.shape or version.dtype.kind not in "iu" or version > FORMAT:
+        raise ValueError(
+            f"load: {path} has format {version}; this refnp reads up to {FORMAT}: install the newer one that wrote it"
+        )
+    groups: dict[str, Arrays] = {group: {} for group in GROUPS}
+    try:
+        if sorted(json.loads(arrays.pop("contents").item())) != sorted(arrays):
+            raise ValueError("entries are missing")
+        configuration = json.loads(arrays.pop("configuration").item())
+        step = int(arrays.pop("step"))
+        generator, optimizer_name = (str(arrays.pop(name)) for name in ("generator", "optimizer_name"))
+        for key, array in arrays.items():
+            group, name = key.split("/", 1)
+            groups[group][name] = _numbers(key, array)
+    except (KeyError, ValueError, TypeError) as wrong:
+        raise ValueError(f"load: {path} was not written by save: {wrong!r}") from wrong
+    return Checkpoint(
+        configuration=configuration, step=step, generator=generator, optimizer_name=optimizer_name, **groups
+    )
+
+
+def _arrays(path: str | os.PathLike, file: BinaryIO) -> Arrays:
+    if file.read(2) != b"PK":
+        raise ValueError(f"load: {path} is not a checkpoint: it does not begin as a .npz file does")
+    try:
+        with zipfile.ZipFile(file) as archive:
+            if (name := archive.testzip()) is not None:
+                raise ValueError(f"the contents of {name} have changed")
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as stored:
+            return {name: np.asarray(stored[name]) for name in stored.files}
+    except Exception as wrong:  # whatever zipfile and NumPy stumble over: there are a dozen kinds
+        raise ValueError(f"load: {path} is cut short or damaged ({wrong}); use an older copy") from wrong
+
+
+def restore(checkpoint: Checkpoint, model: Module, optimizer: Optimizer, rng: np.random.Generator) -> None:
+    """Put model, optimiser and generator into the state of the checkpoint, to the bit: all of them, or none.
+
+    Arrays are filled in place, so that they lie in memory as before; the bits of NumPy's sums depend on it.
+    Raises ValueError that lists what does not fit: names, shapes, dtypes, the kinds of optimiser and generator.
+    """
+    if not checkpoint.optimizer_name:
+        raise ValueError(
+            "restore: this is a trained model, not a run to go on with; use model.load_state_dict(checkpoint.weights)"
+        )
+    own = {name: parameter.data for name, parameter in model.named_parameters()}
+    wrong = _differences("parameter", own, checkpoint.parameters)
+    if checkpoint.best:
+        wrong += _differences("best parameter", own, checkpoint.best)
+    if checkpoint.optimizer_name != type(optimizer).__name__:
+        wrong.append(f"the optimiser was {checkpoint.optimizer_name}, this is {type(optimizer).__name__}")
+    else:
+        wrong += _differences("optimiser's", optimizer.state_dict(), checkpoint.optimizer)
+    if wrong:
+        more = f"; and {len(wrong) - 8} more" if len(wrong) > 8 else ""
+        raise ValueError(
+            "restore: nothing was loaded, the checkpoint is of another run: " + "; ".join(wrong[:8]) + more
+        )
+    set_state(rng, checkpoint.generator)  # the last that can fail changes nothing if it does
+    optimizer.load_state_dict(checkpoint.optimizer)
+    fill(model, checkpoint.parameters)
+
+
+def fill(model: Module, arrays: Mapping[str, np.ndarray]) -> None:
+    """Copy `arrays` into the model's own, in place."""
+    for name, parameter in model.named_parameters():
+        parameter.data[...] = arrays[name]
+
+
+def _differences(kind: str, own: Mapping[str, np.ndarray], stored: Mapping[str, np.ndarray]) -> list[str]:
+    """How two sets of arrays differ in names, shapes and dtypes, in words."""
+    found = [f"{kind} {name} is missing" for name in own if name not in stored]
+    found += [f"{kind} {name} is not wanted here" for name in stored if name not in own]
+    for name in own.keys() & stored.keys():
+        is_, was = own[name], stored[name]
+        if (is_.shape, is_.dtype) != (was.shape, was.dtype):
+            found.append(f"{kind} {name} was {was.dtype} {was.shape}, this is {is_.dtype} {is_.shape}")
+    return found

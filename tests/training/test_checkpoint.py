@@ -1,0 +1,297 @@
+"""Checkpoints: all comes back, to the bit; or nothing does, with a reason; and a file is whole, or the old one."""
+
+import contextlib
+import errno
+import io
+import json
+import os
+import pickle
+import stat
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refnp.training.checkpoint import FORMAT, Checkpoint, load, restore, save
+from tests.helpers import assert_same_bits
+from tests.training.runs import a_run, assert_same_checkpoint, small
+
+
+def test_everything_comes_back(tmp_path):
+    save(tmp_path / "run.npz", small())
+    assert_same_checkpoint(load(tmp_path / "run.npz"), small())
+    save(str(tmp_path / "other.npz"), load(tmp_path / "run.npz"))
+    assert (tmp_path / "run.npz").read_bytes() == (tmp_path / "other.npz").read_bytes()  # and nothing else is in it
+    assert sorted(os.listdir(tmp_path)) == ["other.npz", "run.npz"]
+
+
+@given(
+    st.dictionaries(st.text(max_size=8), st.integers(0, 3), max_size=3),
+    st.sampled_from([np.float32, np.float64, np.longdouble, np.complex128, np.int64, bool]),
+    st.integers(0, 2**63 - 1),
+)
+def test_every_array_comes_back(tmp_path_factory, axes, dtype, seed):
+    path = tmp_path_factory.getbasetemp() / "drawn.npz"
+    rng = np.random.default_rng(seed)
+    arrays = {name: rng.normal(size=rng.integers(0, 3, n)).astype(dtype) for name, n in axes.items()}
+    arrays = {name: array for name, array in arrays.items() if "\0" not in name and name.isprintable()}
+    save(path, Checkpoint(parameters=arrays, step=seed))
+    assert_same_checkpoint(load(path), Checkpoint(parameters=arrays, step=seed))
+
+
+def test_numpy_alone_reads_it(tmp_path):
+    save(tmp_path / "run.npz", small())
+    with np.load(tmp_path / "run.npz", allow_pickle=False) as stored:
+        assert stored["format"] == FORMAT
+        assert stored["step"] == 7
+        assert json.loads(stored["configuration"].item())["options"]["features"] == 64
+        assert json.loads(stored["generator"].item())["bits"]["bit_generator"] == "PCG64"
+        assert_same_bits(stored["parameters/layers.0.bias"], small().parameters["layers.0.bias"])
+        assert not any(stored[name].dtype.hasobject for name in stored.files)
+
+
+def test_a_trained_model_is_a_checkpoint_without_a_run(tmp_path):
+    model, optimizer, rng = a_run(0)
+    save(tmp_path / "model.npz", Checkpoint(parameters=model.state_dict()))
+    fresh = a_run(1)[0]
+    fresh.load_state_dict(load(tmp_path / "model.npz").weights)
+    for name, array in model.state_dict().items():
+        assert_same_bits(fresh.state_dict()[name], array)
+    with pytest.raises(ValueError, match="a trained model, not a run to go on with"):
+        restore(load(tmp_path / "model.npz"), model, optimizer, rng)
+
+
+def test_the_weights_are_the_best_ones_if_there_are_any():
+    assert small().weights["weight"][0, 0] == 1
+    assert Checkpoint(parameters=small().parameters).weights["weight"][0, 0] == 0
+
+
+# What may lie at a path
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory):
+    path = tmp_path_factory.mktemp("whole") / "run.npz"
+    save(path, small())
+    return path.read_bytes()
+
+
+def loaded(content, folder):
+    (folder / "x.npz").write_bytes(content)
+    return load(folder / "x.npz")
+
+
+@given(st.data())
+def test_a_file_cut_short_is_refused(tmp_path_factory, content, data):
+    length = data.draw(st.integers(0, len(content) - 1))
+    with pytest.raises(ValueError, match=r"x.npz is (not a checkpoint|cut short or damaged)"):
+        loaded(content[:length], tmp_path_factory.getbasetemp())
+
+
+def refused(content, folder):
+    """Whether a file is refused; else it must hold what it should."""
+    try:
+        checkpoint = loaded(content, folder)
+    except ValueError as wrong:
+        assert "x.npz" in str(wrong)  # noqa: PT017
+        return True
+    assert_same_checkpoint(checkpoint, small())
+    return False
+
+
+def flipped(content, place, bit):
+    spoilt = bytearray(content)
+    spoilt[place] ^= 1 << bit
+    return spoilt
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_changed_byte_is_found_or_changes_nothing(tmp_path, content, part):
+    """Zip has bytes that say nothing, such as dates; all others are noticed."""
+    places = range(part * 7, len(content), 89)
+    assert sum(refused(flipped(content, place, place % 8), tmp_path) for place in places) > len(places) / 2
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_a_list_of_entries_that_was_moved_is_found(tmp_path, content, bit):
+    """The last 22 bytes of a zip say where its list of entries begins: read from elsewhere, the first are gone."""
+    end = len(content) - 22
+    assert content[end:].startswith(b"PK\x05\x06")
+    assert sum(refused(flipped(content, place, bit), tmp_path) for place in range(end, len(content))) >= 11
+
+
+@pytest.mark.parametrize(("entry", "other"), [(b"(2000,)", b"(1000,)"), (b"<f8", b"<f4"), (b"<f8", b"<i8")])
+def test_a_changed_shape_or_type_is_found(tmp_path, entry, other):
+    """Fewer bytes would be read then, and a checksum that comes after the last would never be looked at."""
+    save(tmp_path / "x.npz", Checkpoint(parameters={"weight": np.ones(2000)}))
+    spoilt = (tmp_path / "x.npz").read_bytes().replace(entry, other)
+    with pytest.raises(ValueError, match=r"cut short or damaged .the contents of parameters/weight"):
+        loaded(spoilt, tmp_path)
+
+
+def npz(**arrays):
+    file = io.BytesIO()
+    contents = json.dumps([name for name in arrays if name != "format"])
+    np.savez(file, **{"contents": contents} | arrays)
+    return file.getvalue()
+
+
+def zipped(name, text):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(name, text)
+    return file.getvalue()
+
+
+FIELDS = {"format": 1, "configuration": "{}", "step": 0, "generator": "", "optimizer_name": ""}
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "message"),
+    [
+        (b"", "is not a checkpoint: it does not begin as a .npz file does"),
+        (b"P", "is not a checkpoint"),
+        (b"Dear all,\n", "is not a checkpoint"),
+        (pickle.dumps({"step": 1}), "is not a checkpoint"),
+        (npz(weight=np.ones(2)), r"not a checkpoint of refnp: it has no entry 'format', but \['contents', 'weight'\]"),
+        (npz(**FIELDS | {"format": FORMAT + 1}), f"format {FORMAT + 1}; this refnp reads up to {FORMAT}"),
+        (npz(**FIELDS | {"format": np.ones(2)}), "has format"),
+        (npz(**FIELDS | {"format": "new"}), "has format new"),
+        (npz(**FIELDS | {"configuration": "{"}), "was not written by save"),
+        (npz(**FIELDS | {"configuration": 3}), "was not written by save"),
+        (npz(**FIELDS | {"step": np.ones(2)}), "was not written by save"),
+        (npz(**FIELDS | {"extra": 1}), "was not written by save"),
+        (npz(**FIELDS | {"other/x": 1}), "was not written by save"),
+        (npz(**FIELDS | {"parameters/x": "one"}), "was not written by save.* not numbers"),
+        (npz(format=1), "was not written by save: KeyError"),
+        (npz(**FIELDS | {"contents": '["parameters/x"]'}), "was not written by save.*entries are missing"),
+        (npz(**FIELDS, **{"parameters/x": np.array([{}], object)}), r"cut short or damaged \(Object arrays cannot"),
+        (zipped("format.npy", "not an array"), "has format b'not an array'"),
+        (zipped("read me", "hello"), "is not a checkpoint of refnp"),
+    ],
+)
+def test_something_else_is_refused(tmp_path, spoilt, message):
+    with pytest.raises(ValueError, match=message):
+        loaded(spoilt, tmp_path)
+
+
+def test_no_file_and_a_folder(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"none\.npz"):
+        load(tmp_path / "none.npz")
+    with pytest.raises(IsADirectoryError):
+        load(tmp_path)
+
+
+# What may go wrong when it is written
+
+
+@contextlib.contextmanager
+def files_no_longer_than(size):
+    """The system refuses to write more: a real error, as that of a full disk, without filling one."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def larger():
+    return Checkpoint(parameters={"weight": np.ones(10_000)}, step=8)
+
+
+def test_a_full_disk_leaves_the_old_checkpoint(tmp_path):
+    path = tmp_path / "run.npz"
+    save(path, small())
+    with (
+        files_no_longer_than(20_000),
+        pytest.raises(OSError, match=r"save: .*the checkpoint was not written") as caught,
+    ):
+        save(path, larger())
+    assert caught.value.errno == errno.EFBIG
+    assert caught.value.filename == str(path)
+    assert os.listdir(tmp_path) == ["run.npz"]
+    assert_same_checkpoint(load(path), small())
+    save(path, larger())
+    assert load(path).step == 8
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders cannot be synced")
+def test_it_is_on_the_disk_before_it_has_its_name_and_then_its_name_is(tmp_path, monkeypatch):
+    happened = []
+    fsync, replace = os.fsync, os.replace
+    kind = lambda descriptor: "folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (happened.append(kind(descriptor)), fsync(descriptor)))
+    monkeypatch.setattr(os, "replace", lambda *paths: (happened.append("name"), replace(*paths)))
+    save(tmp_path / "run.npz", small())
+    assert happened == ["file", "name", "folder"]
+
+
+@pytest.mark.parametrize("function", ["fsync", "replace"])
+@pytest.mark.parametrize(
+    "failure",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        PermissionError(errno.EACCES, "Permission denied"),
+        KeyboardInterrupt(),
+    ],
+)
+def test_any_failure_leaves_the_old_checkpoint(tmp_path, monkeypatch, function, failure):
+    path = tmp_path / "run.npz"
+    save(path, small())
+
+    def fail(*arguments):
+        raise failure
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, function, fail)
+        with pytest.raises(type(failure), match=getattr(failure, "strerror", None)):
+            save(path, larger())
+    assert os.listdir(tmp_path) == ["run.npz"]
+    assert_same_checkpoint(load(path), small())
+
+
+def test_places_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("text")
+    for path, error in (
+        (tmp_path / "none" / "run.npz", FileNotFoundError),
+        (tmp_path / "file" / "run.npz", NotADirectoryError),
+        (tmp_path, IsADirectoryError),
+    ):
+        with pytest.raises(error, match=r"save: .*the checkpoint was not written"):
+            save(path, small())
+    assert os.listdir(tmp_path) == ["file"]
+    assert not list(tmp_path.parent.glob("*.partial"))
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(PermissionError, match="save: Permission denied"):
+        save(tmp_path / "run.npz", small())
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "run.npz"
+    link.symlink_to(tmp_path / "elsewhere" / "real.npz")
+    save(link, small())
+    assert link.is_symlink()
+    assert_same_checkpoint(load(tmp_path / "elsewhere" / "real.npz"), small())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (Checkpoint({}, configuration={"activation": max}), "not JSON serializable"),
+        (Checkpoint({"x": np.array([None])}), "parameters/x is object, not numbers"),
+        (Checkpoint({}, history={"loss": np.array(["a"])}), "history/loss is <U1, not numbers"),
+    ],
+)
+def test_what_numpy_would_have_to_pickle_is_refused(tmp_path, wrong, message):
+    with pytest.raises(TypeError, match=message):
+        save(tmp_path / "run.npz", wrong)
+    assert os.listdir(tmp_path) == []
