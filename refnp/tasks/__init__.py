@@ -1,0 +1,1 @@
+"""What models are trained on: functions to regress, sentences to translate, sequences to transform."""

@@ -1,0 +1,96 @@
+"""Images as functions: a pixel's position is x, its colour is y, and some pixels are known.
+
+The row i and the column j of an image with height H and width W lie at
+
+    x = (2 i/(H − 1) − 1,  2 j/(W − 1) − 1)        in [−1, 1]²; a side of one pixel lies at 0
+
+so an image is a function of two numbers, seen at some pixels and asked for at others: completion is regression.
+`sample` gives the pixels as sets, `sample_grid` the same ones as images with a mask, for models on the grid.
+Source: S002 §2.1; Garnelo et al. (2018), §4.2; Gordon et al. (2020), §5.3.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from refnp.tasks.draws import check_counts, check_draw, count, hidden, present
+from refnp.tasks.task import Task
+
+
+def pixel_positions(height: int, width: int) -> np.ndarray:
+    """Row and column of every pixel, in [−1, 1], row after row: (H · W, 2)."""
+    sides = [np.linspace(-1, 1, n) if n > 1 else np.zeros(n) for n in (height, width)]
+    return np.stack(np.meshgrid(*sides, indexing="ij"), -1).reshape(-1, 2)
+
+
+class ImageTasks:
+    """Tasks from images (M, H, W), or (M, C, H, W) with dy = C colours: each task is one of them, drawn at random.
+
+    `context` (low, high) counts the known pixels, chosen at random. The targets are all pixels (`target` None, as for
+    ConvCNPs), or (low, high) of the unknown ones (as for TNPs, with N_c and N_t in 3 … 197 and `total` 200). With
+    `ragged` every task has counts of its own.
+    Raises ValueError if the images have not these axes, hold NaN, or have fewer pixels than are asked for.
+    """
+
+    def __init__(
+        self,
+        images: np.ndarray,
+        *,
+        context: tuple[int, int],
+        target: tuple[int, int] | None = None,
+        total: int | None = None,
+        ragged: bool = False,
+    ):
+        images = np.asarray(images, np.float64)
+        if images.ndim not in (3, 4) or not images.size:
+            raise ValueError(f"ImageTasks: images have shape {images.shape}; they must be (M, H, W) or (M, C, H, W)")
+        if not np.isfinite(images).all():
+            raise ValueError("ImageTasks: images hold NaN or infinity; every pixel may be asked for")
+        check_counts("ImageTasks", "context", context)
+        if target is not None:
+            check_counts("ImageTasks", "target", target)
+        pixels = images.shape[-2] * images.shape[-1]
+        least, most = (0 if target is None else target[0]), (pixels if total is None else min(total, pixels))
+        if context[1] + least > most:
+            raise ValueError(f"ImageTasks: {context[1]} known pixels and {least} targets are more than {most}")
+        self.images = images if images.ndim == 4 else images[:, None]
+        self.context, self.target, self.most, self.ragged = context, target, most, ragged
+
+    def sample(self, rng: np.random.Generator, batch: int) -> Task:
+        """`batch` tasks in float64, dx = 2, dy = C. Contexts are in random order, all pixels row after row."""
+        y, order, contexts, targets = self._drawn(rng, batch)
+        x = np.broadcast_to(pixel_positions(*self.images.shape[2:]), (batch, y.shape[1], 2))
+
+        def part(first: np.ndarray, counts: np.ndarray) -> tuple:
+            """Of each image's `order`, the `counts` (B,) pixels from place `first` (B,) on, and which are present."""
+            mask = present(counts, ragged=self.ragged)
+            places = np.minimum(first[:, None] + np.arange(counts.max()), y.shape[1] - 1)
+            pixels = np.take_along_axis(order, places, 1)[..., None]
+            return *hidden(mask, np.take_along_axis(x, pixels, 1), np.take_along_axis(y, pixels, 1)), mask
+
+        context_x, context_y, context_mask = part(np.zeros_like(contexts), contexts)
+        if targets is None:
+            return Task(context_x, context_y, x, y, context_mask)
+        target_x, target_y, target_mask = part(contexts, targets)
+        return Task(context_x, context_y, target_x, target_y, context_mask, target_mask)
+
+    def sample_grid(self, rng: np.random.Generator, batch: int) -> tuple[np.ndarray, np.ndarray]:
+        """Images (B, C, H, W) and which of their pixels are known, (B, 1, H, W) booleans: those `sample` would draw."""
+        y, order, contexts, _ = self._drawn(rng, batch)
+        known = np.zeros(order.shape, bool)
+        np.put_along_axis(known, order, np.arange(order.shape[1]) < contexts[:, None], 1)
+        _, colours, height, width = self.images.shape
+        return y.swapaxes(1, 2).reshape(batch, colours, height, width), known.reshape(batch, 1, height, width)
+
+    def _drawn(self, rng: np.random.Generator, batch: int) -> tuple:
+        """Colours (B, P, C) of the P pixels, their random order (B, P), and how many are known, and asked for."""
+        check_draw("ImageTasks", rng, batch)
+        number, colours, height, width = self.images.shape
+        chosen = self.images[rng.integers(number, size=batch)]
+        y = chosen.reshape(batch, colours, height * width).swapaxes(1, 2)
+        order = rng.permuted(np.tile(np.arange(height * width), (batch, 1)), axis=1)
+        contexts = count(rng, *self.context, batch, ragged=self.ragged)
+        if self.target is None:
+            return y, order, contexts, None
+        most = np.minimum(self.target[1], self.most - contexts)
+        return y, order, contexts, count(rng, self.target[0], most, batch, ragged=self.ragged)

@@ -1,0 +1,136 @@
+"""Sequences to transform: tasks without end whose answers are exact, to see a Transformer learn in a minute or two.
+
+    copy       1 7 3 3 9   →   1 7 3 3 9
+    reverse    5 4 9       →   9 4 5
+    sort       5 4 9       →   4 5 9
+    dates      "March 3, 2021", "3 mars 2021", "03/03/21", …   →   "2021-03-03"
+
+A task draws a `Batch` of new sequences from a generator: `Reverse().sample(rng, 32)`.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from refnp.tasks.batches import Batch, batch_of
+from refnp.tasks.words import SPECIAL, Vocabulary
+
+MONTHS = (
+    ("January", "janvier"),
+    ("February", "février"),
+    ("March", "mars"),
+    ("April", "avril"),
+    ("May", "mai"),
+    ("June", "juin"),
+    ("July", "juillet"),
+    ("August", "août"),
+    ("September", "septembre"),
+    ("October", "octobre"),
+    ("November", "novembre"),
+    ("December", "décembre"),
+)  # in English and in French
+FRENCH_DAYS = ("lundi", "mardi", "mercredi", "jeudi", "vendredi", "samedi", "dimanche")
+NAMES = "".join([name for month in MONTHS for name in month] + [*FRENCH_DAYS])
+
+
+@dataclass(frozen=True)
+class Copy:
+    """The copy task of the Annotated Transformer, to the letter: symbols 1 to 10, sequences of 10, the first one is 1.
+
+    That 1 stands for <start>: target_in is the sequence without its last symbol, target_out without its first. There
+    is no <end>; every answer has length − 1 symbols.
+    Source: Rush et al., The Annotated Transformer, "A first example" (V = 11 with the padding).
+    """
+
+    symbols: int = 10
+    length: int = 10
+
+    @property
+    def vocabulary(self) -> int:
+        """How many numbers there are, that of the padding included."""
+        return self.symbols + 1
+
+    def sample(self, rng: np.random.Generator, batch: int) -> Batch:
+        """New sequences: source (B, length), targets (B, length − 1)."""
+        data = rng.integers(1, self.vocabulary, (batch, self.length))
+        data[:, 0] = 1
+        return Batch(data, data[:, :-1], data[:, 1:])
+
+
+@dataclass(frozen=True)
+class Reverse:
+    """Say a sequence backwards. Symbols are numbered from 4, after <pad>, <start>, <end> and <unknown>."""
+
+    symbols: int = 10
+    length: int = 16
+
+    @property
+    def vocabulary(self) -> int:
+        """How many numbers there are, the special ones included."""
+        return len(SPECIAL) + self.symbols
+
+    def sample(self, rng: np.random.Generator, batch: int) -> Batch:
+        """New sequences: source (B, length), targets (B, length + 1), with <start> before and <end> after."""
+        source = rng.integers(len(SPECIAL), self.vocabulary, (batch, self.length))
+        return batch_of(list(zip(source, self.answer(source), strict=True)))
+
+    def answer(self, source: np.ndarray) -> np.ndarray:
+        """What the target should be: source (..., length) → (..., length)."""
+        return source[..., ::-1]
+
+
+@dataclass(frozen=True)
+class Sort(Reverse):
+    """Say the symbols of a sequence in order, each as often as it stands there; numbers and shapes as `Reverse`."""
+
+    def answer(self, source: np.ndarray) -> np.ndarray:
+        """What the target should be: source (..., length) → (..., length)."""
+        return np.sort(source, -1)
+
+
+@dataclass(frozen=True)
+class Dates:
+    """Read a date as people write it, in English or French, letter by letter, and write it as ISO 8601 has it.
+
+    Dates run from 1950 to 2049, so that two digits of a year are enough. Every tenth day is kept for `held_out=True`:
+    a date is for training or for the test, in whatever form. Letters are numbered by `source_vocabulary` and
+    `target_vocabulary`.
+    """
+
+    held_out: bool = False
+    first: ClassVar[datetime.date] = datetime.date(1950, 1, 1)
+    last: ClassVar[datetime.date] = datetime.date(2049, 12, 31)
+    source_vocabulary: ClassVar[Vocabulary] = Vocabulary(sorted(set(" ,./0123456789" + NAMES + NAMES.lower())))
+    target_vocabulary: ClassVar[Vocabulary] = Vocabulary("-0123456789")
+
+    def sample(self, rng: np.random.Generator, batch: int) -> Batch:
+        """New dates: source (B, letters of the longest, or padding), targets (B, 11), with <start> and <end>."""
+        read, write = self.source_vocabulary.encode, self.target_vocabulary.encode
+        return batch_of([(read(list(text)), write(list(iso))) for text, iso in self.texts(rng, batch)])
+
+    def texts(self, rng: np.random.Generator, number: int) -> list[tuple[str, str]]:
+        """Dates as people write them, in forms drawn at random, and as ISO 8601 has them."""
+        days = np.arange(self.first.toordinal(), self.last.toordinal() + 1)
+        days = days[(days % 10 == 0) == self.held_out]
+        dates = [datetime.date.fromordinal(int(day)) for day in rng.choice(days, number)]
+        return [(str(rng.choice(written(date))), date.isoformat()) for date in dates]
+
+
+def written(date: datetime.date) -> list[str]:
+    """A date in seven forms. Figures alone mean day, month, year, as in Europe; French has an ordinal for the first."""
+    day, year = date.day, date.year
+    english, french = MONTHS[date.month - 1]
+    jour = "1er" if day == 1 else str(day)
+    return [
+        f"{day} {english} {year}",
+        f"{day} {english.lower()} {year}",
+        f"{english} {day}, {year}",
+        f"{jour} {french} {year}",
+        f"{FRENCH_DAYS[date.weekday()]} {jour} {french} {year}",
+        f"{day:02}/{date.month:02}/{year % 100:02}",
+        f"{day}.{date.month}.{year}",
+    ]

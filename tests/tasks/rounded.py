@@ -1,0 +1,73 @@
+"""Kernels, and the posterior of a Gaussian process, in numbers that carry their rounding error: bounds for tests."""
+
+import math
+
+import numpy as np
+
+from refnp.tasks.kernels import EQ, Matern12, Matern32, Matern52
+from refnp.verify import rounding
+from refnp.verify.equations import densities, divergences
+from refnp.verify.rounding import Rounded, constant, contract, exact
+
+
+def radial(kind, x, z, length_scale, scale):
+    """The radial kernels of every pair of (N, dx) and (M, dx)."""
+    r = (exact(x)[:, None, :] - exact(z)[None]) / exact(length_scale)
+    square = (r * r).sum(-1)
+    s2 = exact(scale) * exact(scale)
+    if kind is EQ:
+        return s2 * rounding.exp(square * -0.5)
+    r = rounding.sqrt(square * {Matern12: 1, Matern32: 3, Matern52: 5}[kind])
+    polynomial = {Matern12: exact(1.0), Matern32: r + 1, Matern52: r + 1 + r * r / 3}[kind]
+    return s2 * (polynomial * rounding.exp(-r))
+
+
+def periodic(x, z, period, length_scale, scale):
+    """The periodic kernel of every pair."""
+    turns = (exact(x)[:, None, :] - exact(z)[None]) / exact(period)
+    angle = turns * constant(np.longdouble(math.pi))  # float64's π is wrong by less than u π
+    s = rounding.function(np.sin(angle.value), np.cos(angle.value), angle) / exact(length_scale)
+    return exact(scale) * exact(scale) * rounding.exp((s * s).sum(-1) * -2)
+
+
+def cholesky(a):
+    """L with L Lᵀ = A, column by column; the sum in each element in any order."""
+    columns = []
+    for j in range(a.shape[-1]):
+        rest = a[:, j]
+        size = np.abs(rest.value)
+        for column in columns:
+            product = column * column[j]
+            rest = Rounded(rest.value - product.value, rest.error + product.error)
+            size = size + np.abs(product.value)
+        rest = Rounded(rest.value, rest.error + len(columns) * size)
+        below = rest / rounding.sqrt(rest[j])
+        columns.append(below.moved(lambda v, j=j: np.where(np.arange(len(v)) < j, 0, v)))
+    return Rounded(np.stack([c.value for c in columns], -1), np.stack([c.error for c in columns], -1))
+
+
+def posterior(covariance, context_y, contexts):
+    """Mean (T, dy) and factor (T, T) of the targets, from the covariance of contexts and targets, noise included."""
+    factor = cholesky(covariance)
+    whitened = densities.solve(factor[:contexts, :contexts], exact(context_y))
+    return contract("tc,co->to", factor[contexts:, :contexts], whitened), factor[contexts:, contexts:]
+
+
+def figures(mean, factor, y, prediction_mean, prediction_std):
+    """Marginal and joint log-likelihood, diagonal KL, and KL to independent predictions, per target."""
+    targets, outputs = y.shape
+    std = rounding.sqrt((factor * factor).sum(-1))
+    below, diagonal = factor.moved(lambda a: np.tril(a, -1)), factor.moved(lambda a: np.diagonal(a))
+    ratio = below / diagonal[:, None]
+    square = ratio * ratio  # of an element that is nearly 0 the square of its error counts too, u² e² = u · u e²
+    square = Rounded(square.value, square.error + np.finfo(np.float64).eps * ratio.error**2)
+    lost = rounding.log1p(square.sum(-1)) * 0.5
+    total = [exact(0.0)] * 4
+    for o in range(outputs):
+        value, own = exact(y[:, o]), mean[:, o]
+        marginal, _ = densities.normal_log_prob(value, own, std)
+        joint, _ = densities.multivariate_normal_log_prob(value, own, factor)
+        kl, _ = divergences.normal_kl(own, std, exact(prediction_mean[:, o]), exact(prediction_std[:, o]))
+        total = [a + b.sum() for a, b in zip(total, (marginal, joint, lost, kl), strict=True)]
+    total[3] = total[3] + total[2]
+    return [figure / targets for figure in total]
