@@ -28,7 +28,8 @@ from refnp.training.loop import train
 from refnp.training.optimizers import AdamW
 from refnp.training.schedules import cosine
 
-FEATURES, HEADS, HIDDEN, LAYERS, BATCH = 64, 4, 128, 2, 64
+FEATURES, HEADS, HIDDEN, LAYERS = 64, 4, 128, 2
+BATCH, RATE = 32, 2e-3
 LEVELS: dict[str, Callable] = {  # by the size of an image
     "pixel": lambda side, rng: PatchTokens(1, 1, FEATURES, rng=rng),
     "patch": lambda side, rng: PatchTokens(2 if side == 8 else 4, 1, FEATURES, rng=rng),
@@ -73,17 +74,17 @@ def shaken(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 def fit(model: ImageClassifier, images: np.ndarray, labels: np.ndarray, epochs: int, seed: int) -> float:
     """Train on moved copies of the images; the seconds that an epoch took."""
-    steps = -(-len(images) // BATCH)
-    total = epochs * steps
+    size = min(BATCH, len(images))
+    total = epochs * -(-len(images) // size)
 
     def loss(model, rng):
-        chosen = rng.choice(len(images), BATCH, replace=False)
+        chosen = rng.choice(len(images), size, replace=False)
         return cross_entropy(model(shaken(images[chosen], rng), rng=rng), labels[chosen])
 
     def schedule(step):
-        return cosine(step, 2e-3, total, warmup=steps)
+        return cosine(step, RATE, total, warmup=total // 20)
 
-    optimizer = AdamW(model.parameters(), learning_rate=2e-3, weight_decay=0.05)
+    optimizer = AdamW(model.parameters(), learning_rate=RATE, weight_decay=0.05)
     start = time.perf_counter()
     train(model, loss, optimizer, steps=total, rng=np.random.default_rng(seed), schedule=schedule, clip=1.0)
     return (time.perf_counter() - start) / epochs
