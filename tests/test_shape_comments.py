@@ -11,6 +11,8 @@ import refnp.autograd as ad
 from refnp.autograd.trees import map_leaves
 from refnp.layers.attention import attention
 from refnp.layers.layer_norm import layer_norm
+from refnp.models import decoding, from_torch
+from refnp.models.transformer import Transformer
 from refnp.verify.operations import operations
 from tests.shape_comments import ROOT, ShapeComments, comments_of, mismatch, shapes_in
 
@@ -28,7 +30,28 @@ def small_calls():
         *calls,
         ("a masked key is NaN", lambda q: attention(q, masked_nan, x, mask=mask), (x,)),
         ("layer_norm, squares overflow", layer_norm, (huge,)),
+        ("decoding", decoded, (x,)),
+        ("weights from PyTorch", loaded_from_torch, (x,)),
     ]
+
+
+def decoded(x):
+    """What has no gradient, on the way of an x that passes through."""
+    sizes = {"features": 4, "heads": 2, "hidden": 5, "encoder_layers": 1, "decoder_layers": 1}
+    model = Transformer(6, 7, **sizes, rng=np.random.default_rng(0))
+    words = {"start": 0, "end": 1}
+    found = decoding.beam_search(model, np.array([[2, 3, 4], [1, 5, 0]]), **words, longest=5, beams=3)
+    decoding.log_probability(model, np.array([[2, 3]]), [found[0][0].tokens], **words)
+    return x * 1.0
+
+
+def loaded_from_torch(x):
+    shapes = {"in_proj_weight": (12, 4), "in_proj_bias": (12,), "out_proj.weight": (4, 4), "out_proj.bias": (4,)}
+    state = {f"self_attn.{name}": np.ones(shape) for name, shape in shapes.items()}
+    state |= {"linear1.weight": np.ones((5, 4)), "linear2.weight": np.ones((4, 5))}
+    state |= {"norm1.weight": np.ones(4), "norm2.weight": np.ones(4)}
+    from_torch.encoder_layer(state)
+    return x * 1.0
 
 
 @functools.cache
