@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from benchmarks import attention, convolutions, encoder, rows, sets, tape, transformer
+from benchmarks import attention, convcnp, convolutions, encoder, rows, sets, tape, tnp, transformer
 from benchmarks.timing import Work
 
 
 def all_works() -> list[Work]:
-    families = (encoder, transformer, convolutions, rows, attention, sets, tape)
+    families = (encoder, transformer, tnp, convcnp, convolutions, rows, attention, sets, tape)
     return [work for family in families for work in family.works()]
 
 

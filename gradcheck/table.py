@@ -5,6 +5,7 @@ An operation is anything with the attributes
     name: str        function: callable        args: tuple of arrays, nested or not
     analytic: bool   whether the complex step goes through it        order2: bool   whether to take second derivatives
     digits: float    optional, a bar of its own
+    model: bool      optional; a whole model, made of operations that have rows of their own: float64, first order only
 
 and the library's claim is one `vjp(f, *args) → (value, pullback)` for all of them.
 """
@@ -41,14 +42,16 @@ class Row:
 def table(operations: Iterable[Any], *, vjp: Callable, digits: float = 12.0, seed: int = 0) -> Iterator[Row]:
     """Check every operation and yield its rows, as soon as each is known.
 
-    In float64 the first and (where `order2`) the second order, in float32 and longdouble the first. `digits` is the
-    bar in float64; the others are asked for the same share of their digits. An analytic operation must meet it by the
-    complex step; one that is not must agree as far as differences can see. An operation that raises is a row without
-    digits, not an end.
+    In float64 the first and (where `order2`) the second order, in float32 and longdouble the first; of a `model` the
+    first of these alone. `digits` is the bar in float64; the others are asked for the same share of their digits. An
+    analytic operation must meet it by the complex step; one that is not must agree as far as differences can see. An
+    operation that raises is a row without digits, not an end.
     """
     for operation in operations:
         bar = getattr(operation, "digits", None) or digits
         yield _row(operation, np.dtype(np.float64), 1, vjp, bar, seed)
+        if getattr(operation, "model", False):
+            continue
         if getattr(operation, "order2", True):
             yield _row(operation, np.dtype(np.float64), 2, vjp, bar, seed)
         yield _row(operation, np.dtype(np.float32), 1, vjp, bar, seed)

@@ -1,6 +1,8 @@
-"""The command line: exit statuses, messages, and the JSON of `refnp verify`."""
+"""The command line: exit statuses, messages, files; the JSON of `refnp verify`, and studies from end to end."""
 
+import importlib.util
 import json
+import signal
 import subprocess
 import sys
 
@@ -8,6 +10,11 @@ import numpy as np
 import pytest
 
 from refnp import cli
+from refnp.studies import training
+from refnp.studies.models import MODELS
+from refnp.studies.tasks import TASKS
+from refnp.training.checkpoint import Checkpoint, load, save
+from refnp.training.generators import state_of
 from refnp.verify import run
 from refnp.verify.frameworks import pytorch
 from refnp.verify.judge import DEVIATES, KNOWN, SKIPPED, WITHIN
@@ -206,3 +213,176 @@ def test_a_bar_on_a_terminal(monkeypatch, capsys):
     assert "rows judged against" in output
     assert "9/9" in output
     assert "  softmax/rows sum to 1" not in output, "no line for each piece"
+
+
+# studies
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder to work in, and short validations."""
+    monkeypatch.setattr(training, "VALIDATION_BATCHES", 1)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+CNP = ("train", "cnp", "--task", "eq", "--option", "hidden=8", "--batch", "2")
+
+
+def test_train_evaluate_plot_and_export(here, capsys):
+    assert refnp(*CNP, "--steps", "3") == 0
+    output = capsys.readouterr()
+    assert "cnp on eq, steps 1 to 3, kept in cnp-eq.npz" in output.out
+    assert "3 steps: log-likelihood -" in output.out
+    assert "oracle gap" in output.out
+    assert "log-likelihood" in output.err, "progress"
+    assert refnp("evaluate", "cnp-eq.npz", "--tasks", "20", "--json", "figures.json") == 0
+    output = capsys.readouterr().out
+    assert "cnp, trained on eq for 3 steps, seed 0" in output
+    assert "evaluated on eq, 20 tasks at each place" in output
+    for words in ("marginal log-likelihood per target", "exact posterior", "KL", "shifted by 4", "90 %"):
+        assert words in output
+    assert "joint" not in output
+    figures = json.loads((here / "figures.json").read_text())
+    assert (figures["task"], figures["tasks"], figures["steps"], figures["seed"]) == ("eq", 20, 3, 0)
+    assert figures["configuration"]["options"] == {"hidden": 8}
+    assert set(figures["figures"]) == {"inside", "shifted", "beyond"}
+    assert figures["figures"]["inside"]["KL by itself"]["error"] > 0
+    assert refnp("export", "cnp-eq.npz", "slim.npz") == 0
+    assert f"slim.npz: {(here / 'slim.npz').stat().st_size} bytes" in capsys.readouterr().out
+    assert refnp("evaluate", "slim.npz", "--tasks", "32", "--autoregressive", "--task", "sawtooth", "--shift", "1") == 0
+    output = capsys.readouterr().out
+    assert "joint log-likelihood per target" in output
+    assert "shifted by 1" in output
+    assert "evaluated on sawtooth" in output
+
+
+def test_plot(here, capsys):
+    pytest.importorskip("matplotlib")
+    assert refnp(*CNP, "--steps", "1") == 0
+    assert refnp("plot", "cnp-eq.npz", "--contexts", "0", "2", "--samples", "1") == 0
+    assert "drawn on eq in cnp-eq.png" in capsys.readouterr().out
+    assert (here / "cnp-eq.png").read_bytes().startswith(b"\x89PNG")
+    assert refnp("plot", "cnp-eq.npz", "--contexts", "2", "--samples", "0", "--out", "p.svg", "--task", "rbf") == 0
+    assert "<svg" in (here / "p.svg").read_text()
+
+
+def test_plot_without_matplotlib_says_what_to_install(here, monkeypatch, capsys):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "matplotlib" else found(name))
+    assert refnp("plot", "cnp-eq.npz") == 2
+    assert "pip install 'refnp[study]'" in capsys.readouterr().err
+
+
+def test_ctrl_c_is_safe_and_the_same_command_goes_on_to_the_same_bits(here, monkeypatch, capsys):
+    assert refnp(*CNP, "--steps", "4", "--checkpoint", "whole.npz") == 0
+    plain, calls = training.loss_on, []
+
+    def pressed(*arguments):
+        calls.append(arguments)
+        if len(calls) == 4:  # one before the first step
+            signal.raise_signal(signal.SIGINT)
+        return plain(*arguments)
+
+    monkeypatch.setattr(training, "loss_on", pressed)
+    capsys.readouterr()
+    assert refnp(*CNP, "--steps", "4", "--checkpoint", "parts.npz") == 130
+    assert "stopped; the same command goes on from parts.npz" in capsys.readouterr().err
+    assert load("parts.npz").step == 3
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(training, "VALIDATION_BATCHES", 1)
+    assert refnp(*CNP, "--steps", "4", "--checkpoint", "parts.npz") == 0
+    assert "steps 4 to 4" in capsys.readouterr().out
+    assert (here / "parts.npz").read_bytes() == (here / "whole.npz").read_bytes()
+    assert refnp(*CNP, "--steps", "4", "--checkpoint", "parts.npz") == 0
+    assert "all 4 steps are done" in capsys.readouterr().out
+
+
+def test_numbers_that_are_not_finite_make_status_1(here, capsys):
+    with np.errstate(all="ignore"):
+        assert refnp(*CNP, "--steps", "9", "--lr", "1e30", "--schedule", "constant") == 1
+    error = capsys.readouterr().err
+    assert "refnp train: " in error
+    assert "The checkpoint cnp-eq.npz holds the run after step 0" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("train",), "required: MODEL"),
+        (("train", "cpn"), "no model 'cpn'; did you mean cnp"),
+        (("train", "cnp", "--task", "eqq"), "no task 'eqq'; did you mean eq"),
+        (("train", "cnp", "--option", "hiden=3"), "no option 'hiden'; did you mean hidden"),
+        (("train", "cnp", "--option", "hidden=many"), "hidden is 'many'; it must be a whole number"),
+        (("train", "cnp", "--option", "hidden"), "write NAME=VALUE"),
+        (("train", "cnp", "--option", "floor=2"), "floor is 2; it must lie in"),
+        (("train", "cnp", "--steps", "0"), "0 is not a whole number, at least 1"),
+        (("train", "cnp", "--steps", "1e3"), "1e3 is not a whole number"),
+        (("train", "cnp", "--lr", "-1"), "learning rate is -1.0; it must be positive"),
+        (("train", "cnp", "--schedule", "cos"), "no schedule 'cos'; did you mean cosine"),
+        (("train", "cnp", "--dtype", "float16"), "no dtype 'float16'"),
+        (("train", "cnp", "--checkpoint", "/no/such/x.npz"), "No such file"),
+        (("train", "cnp", "--checkpoint", "run.npz", "--seed", "1"), "another run: seed 0 there, 1 here"),
+        (("train", "tnpd", "--checkpoint", "run.npz"), "another run: model 'cnp' there, 'tnpd' here"),
+        (("train", "cnp", "--checkpoint", "cut.npz"), "cut short or damaged"),
+        (("train", "cnp", "--checkpoint", "slim.npz"), "a trained model without the state of its run"),
+        (("evaluate",), "required: CHECKPOINT"),
+        (("evaluate", "convcpn"), "no checkpoint 'convcpn'"),
+        (("evaluate", "cut.npz"), "cut short or damaged"),
+        (("evaluate", "other.npz"), "no checkpoint of `refnp train`"),
+        (("evaluate", "run.npz", "--task", "eqq"), "no task 'eqq'"),
+        (("evaluate", "run.npz", "--tasks", "1"), "a standard error needs at least 2 tasks"),
+        (("evaluate", "run.npz", "--json", "/no/such/x.json"), "No such file"),
+        (("evaluate", "run.npz", "--dtype", "float16"), "invalid choice"),
+        (("plot", "cut.npz"), "cut short or damaged"),
+        (("plot", "run.npz", "--out", "x.gif"), "give a file that ends in .png, .svg, .pdf"),
+        (("plot", "run.npz", "--out", "/no/such/x.png"), "No such file"),
+        (("plot", "run.npz", "--contexts", "-1"), "they must be 0 or more"),
+        (("export", "run.npz"), "required: FILE"),
+        (("export", "other.npz", "x.npz"), "no checkpoint of `refnp train`"),
+        (("export", "run.npz", "/no/such/x.npz"), "No such file"),
+    ],
+)
+def test_wrong_usage_of_studies(words, message, here, capsys):
+    if "plot" in words:
+        pytest.importorskip("matplotlib")
+    configuration = training.Study("cnp", "eq").configuration()
+    model, _, rng = training.Study("cnp", "eq").new()
+    run = Checkpoint(model.state_dict(), configuration, 0, generator=state_of(rng), optimizer_name="Adam")
+    save("run.npz", run)
+    save("slim.npz", Checkpoint(model.state_dict(), configuration))
+    save("other.npz", Checkpoint(model.state_dict(), {"model": "CNP"}))
+    (here / "cut.npz").write_bytes((here / "run.npz").read_bytes()[:3000])
+    before = {path: path.read_bytes() for path in here.iterdir()}
+    assert refnp(*words) == 2
+    assert message in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in here.iterdir()} == before, "nothing is lost, nothing is left behind"
+
+
+def test_help_names_every_model_and_task(capsys):
+    assert refnp("train", "--help") == 0
+    words = set(capsys.readouterr().out.split())
+    assert words >= {*MODELS, *TASKS}
+    assert refnp("--help") == 0
+    output = capsys.readouterr().out
+    for command in ("verify", "train", "evaluate", "plot", "export"):
+        assert command in output
+
+
+@pytest.mark.parametrize(
+    ("words", "absent"),
+    [
+        (["--help"], ["refnp.studies", "refnp.verify", "matplotlib", "rich"]),
+        (["verify", "--only", "properties/softmax", "--live", "none"], ["refnp.studies", "matplotlib"]),
+        (["train", "cpn"], ["matplotlib"]),
+    ],
+)
+def test_a_command_imports_what_it_needs(words, absent):
+    script = (
+        "import sys; from refnp.cli import main\n"
+        f"main({words!r})\n"
+        f"print([name for name in {absent!r} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "[]"

@@ -12,6 +12,7 @@ from refnp.layers.key_value_cache import KeyValueCache
 from refnp.layers.layer_norm import LayerNorm, RMSNorm, layer_norm, rms_norm
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.losses import cross_entropy, gaussian_nll, mse
+from refnp.layers.mixtures import Mixture
 from refnp.layers.module import Module
 from refnp.layers.multi_head import MultiHeadAttention, merge_heads, split_heads
 from refnp.layers.pooling import average_pool, max_pool, upsample

@@ -111,7 +111,7 @@ def attention(
     """
     query, key, value = map(_floating, (query, key, value))
     bias = bias if bias is None or isinstance(bias, Tensor) else np.asarray(bias)
-    shape = _check_shapes(query, key, value, grouped_heads)
+    shape = scores_shape(query, key, value, grouped_heads)
     check_parameters(similarity, parameters, query, key)
     mask = check_mask("attention", mask, shape)
     _check_bias(bias, shape)
@@ -176,8 +176,11 @@ def _floating(array: Any) -> Any:
     return array * 1.0 if array.dtype.kind in "biu" else array
 
 
-def _check_shapes(query: Any, key: Any, value: Any, grouped: bool) -> tuple[int, ...]:
-    """The shape (..., N, M) of the scores, with axis −3 the heads of query if keys and values are grouped."""
+def scores_shape(query: Any, key: Any, value: Any, grouped: bool = False) -> tuple[int, ...]:
+    """The shape (..., N, M) of the scores, with axis −3 the heads of query if keys and values are grouped.
+
+    Raises ValueError if query, key and value do not fit each other.
+    """
     axes = 3 if grouped else 2
     for name, array in (("query", query), ("key", key), ("value", value)):
         if array.ndim < axes:

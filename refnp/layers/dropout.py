@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import multiply
+from refnp.autograd.blocks import floating
 from refnp.autograd.primitive import raw
 
 
@@ -22,12 +23,14 @@ def dropout(x: Any, rate: float, rng: np.random.Generator | None = None) -> Any:
 
     Shapes: x (...) → y (...).   VJP: x̄ᵢ = mᵢ ȳᵢ / (1 − rate).
     A generator means training, None evaluation: nothing is switched on or off elsewhere. The draws are the same in
-    every precision.   Raises ValueError unless 0 ≤ rate < 1.
+    every precision.   Raises ValueError unless 0 ≤ rate < 1, TypeError for an rng that is no numpy.random.Generator.
     """
     if not 0 <= rate < 1:
         raise ValueError(f"dropout: rate is {rate}; it must be in [0, 1)")
     if rng is None or rate == 0:
         return x
+    if not isinstance(rng, np.random.Generator):
+        raise TypeError(f"dropout: rng is {rng!r}; pass numpy.random.default_rng(seed)")
+    number = floating(raw(x)).real.dtype.type
     kept = rng.random(np.shape(raw(x)), dtype=np.float32) >= rate
-    dtype = np.asarray(raw(x)).real.dtype
-    return multiply(x, np.where(kept, 1 / (1 - dtype.type(rate)), dtype.type(0)))
+    return multiply(x, np.where(kept, number(1 / (1 - np.longdouble(rate))), number(0)))

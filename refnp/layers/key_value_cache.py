@@ -30,30 +30,34 @@ class KeyValueCache:
         """Add the keys (..., h, n, d) and values (..., h, n, d_v) of n tokens; returns those of all tokens so far.
 
         What is returned are views, true until the next call.
-        Raises RuntimeError if a gradient would be lost, ValueError if shapes do not continue those that came before.
+        Raises RuntimeError if a gradient would be lost, ValueError if shapes or types do not continue what came before;
+        then nothing has changed.
         """
         if is_recording() and any(isinstance(a, Tensor) and a.requires_grad for a in (key, value)):
             raise RuntimeError("KeyValueCache: keys need a gradient, and a cache keeps none; decode within no_grad()")
         new = [np.asarray(raw(array)) for array in (key, value)]
-        if not self._rooms:
-            self._rooms = [np.empty((*a.shape[:-2], 0, a.shape[-1]), a.dtype) for a in new]
-        for name, array, room in zip(("key", "value"), new, self._rooms, strict=True):
-            if array.shape[:-2] + array.shape[-1:] != room.shape[:-2] + room.shape[-1:]:
-                seen = (*room.shape[:-2], self.length, room.shape[-1])
-                raise ValueError(f"KeyValueCache: {name} has shape {array.shape}, which does not continue {seen}")
+        rooms = self._rooms or [np.empty((*a.shape[:-2], 0, *a.shape[-1:]), a.dtype) for a in new]
+        for name, array, room in zip(("key", "value"), new, rooms, strict=True):
+            seen = (*room.shape[:-2], self.length, *room.shape[-1:])
+            if array.ndim < 2 or (*array.shape[:-2], self.length, array.shape[-1]) != seen or array.dtype != room.dtype:
+                raise ValueError(
+                    f"KeyValueCache: {name} is {array.dtype} of shape {array.shape}, which does not continue "
+                    f"{room.dtype} of shape {seen}"
+                )
         if new[0].shape[-2] != new[1].shape[-2]:
             raise ValueError(f"KeyValueCache: {new[0].shape[-2]} keys but {new[1].shape[-2]} values; they must match")
         end = self.length + new[0].shape[-2]
-        for i, array in enumerate(new):
-            if end > self._rooms[i].shape[-2]:
-                self._rooms[i] = _enlarged(self._rooms[i], self.length, max(end, 2 * self.length, 16))
-            self._rooms[i][..., self.length : end, :] = array
-        self.length = end
+        if end > rooms[0].shape[-2]:
+            rooms = [_enlarged(room, self.length, max(end, 2 * self.length, 16)) for room in rooms]
+        for room, array in zip(rooms, new, strict=True):
+            room[..., self.length : end, :] = array
+        self._rooms, self.length = rooms, end
         return self._rooms[0][..., :end, :], self._rooms[1][..., :end, :]
 
     def reorder(self, rows: np.ndarray) -> None:
         """Row b of the first axis becomes what row `rows[b]` was, as when beams are chosen anew."""
-        self._rooms = [room[rows] for room in self._rooms]
+        if self._rooms and not np.array_equal(rows, np.arange(len(self._rooms[0]))):  # as often in greedy search
+            self._rooms = [room[rows] for room in self._rooms]
 
 
 def _enlarged(room: np.ndarray, used: int, length: int) -> np.ndarray:

@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd import reshape, transpose
+from refnp.autograd import reshape, swapaxes
 from refnp.autograd.primitive import raw
-from refnp.layers.attention import attention
+from refnp.layers.attention import attention, scores_shape
 from refnp.layers.linear import Linear
+from refnp.layers.masks import fits
 from refnp.layers.module import Module
 from refnp.layers.relative_positions import RelativePositions
 
@@ -34,7 +35,8 @@ class MultiHeadAttention(Module):
     `key_heads` < heads shares keys and values among groups of heads (grouped-query attention).
     `positions` says what pairs of places add (rotations, biases, terms of the values); places are 0, 1, 2, … unless
     `query_places` and `key_places` are given, (N,) and (M,), or (N, 2) and (M, 2) in an image.
-    Raises ValueError if the heads do not divide the features, or key_heads the heads.
+    Raises ValueError if the heads do not divide the features, or key_heads the heads; and in a call, as `attention`
+    does, for shapes that do not fit.
     """
 
     def __init__(
@@ -79,8 +81,6 @@ class MultiHeadAttention(Module):
     ) -> Any:
         key = query if key is None else key
         value = key if value is None else value
-        if not per_head:
-            mask, bias = over_heads(mask), over_heads(bias)
         keys, values = self.keys_and_values(key, value, places=key_places)
         return self.look_up(
             query,
@@ -88,6 +88,7 @@ class MultiHeadAttention(Module):
             values,
             mask=mask,
             bias=bias,
+            per_head=per_head,
             query_places=query_places,
             key_places=key_places,
             return_weights=return_weights,
@@ -109,16 +110,20 @@ class MultiHeadAttention(Module):
         *,
         mask: Any = None,
         bias: Any = None,
+        per_head: bool = True,
         query_places: Any = None,
         key_places: Any = None,
         return_weights: bool = False,
     ) -> Any:
         """The attention of query (..., N, D) to keys and values that are projected already → (..., N, D).
 
-        `mask` and `bias` broadcast to (..., H, N, M).
+        `mask` and `bias` broadcast to (..., H, N, M), or to (..., N, M) unless `per_head`.
         """
         queries = self._rotated(split_heads(self.query(query), self.heads), query_places)  # (..., H, N, d)
-        scheme = self.positions
+        grouped, scheme = self.key_heads != self.heads, self.positions
+        if not per_head and not (mask is None and bias is None):
+            *batch, _, n, m = scores_shape(queries, keys, values, grouped)
+            mask, bias = (_of_all_heads(name, a, (*batch, n, m)) for name, a in (("mask", mask), ("bias", bias)))
         if scheme is not None:
             places = _places(queries, query_places), _places(keys, key_places)
             scores = scheme.scores(queries, *places)
@@ -131,7 +136,7 @@ class MultiHeadAttention(Module):
             mask=mask,
             bias=bias,
             similarity=self.similarity,
-            grouped_heads=self.key_heads != self.heads,
+            grouped_heads=grouped,
             return_weights=return_weights or values_of_places,
         )
         if return_weights or values_of_places:
@@ -148,22 +153,20 @@ class MultiHeadAttention(Module):
 def split_heads(x: Any, heads: int) -> Any:
     """(..., N, h·d) → (..., h, N, d): the features of a token, cut into the heads' shares.
 
-    Raises ValueError if they do not divide.
+    Raises ValueError if they do not divide, or if there are no tokens and features.
     """
-    *batch, n, features = x.shape
-    if features % heads:
-        raise ValueError(f"split_heads: {heads} heads do not divide {features} features equally")
-    x = reshape(x, (*batch, n, heads, features // heads))
-    axes = tuple(range(len(batch)))
-    return transpose(x, (*axes, len(axes) + 1, len(axes), len(axes) + 2))
+    if x.ndim < 2:
+        raise ValueError(f"split_heads: x has shape {x.shape}; it must be (..., tokens, features)")
+    if x.shape[-1] % heads:
+        raise ValueError(f"split_heads: {heads} heads do not divide {x.shape[-1]} features equally")
+    x = reshape(x, (*x.shape[:-1], heads, x.shape[-1] // heads))  # (..., N, h, d)
+    return swapaxes(x, -3, -2)
 
 
 def merge_heads(x: Any) -> Any:
     """(..., h, N, d) → (..., N, h·d): the heads side by side along the features."""
-    *batch, heads, n, width = x.shape
-    axes = tuple(range(len(batch)))
-    x = transpose(x, (*axes, len(axes) + 1, len(axes), len(axes) + 2))
-    return reshape(x, (*batch, n, heads * width))
+    x = swapaxes(x, -3, -2)  # (..., N, h, d)
+    return reshape(x, (*x.shape[:-2], x.shape[-2] * x.shape[-1]))
 
 
 def over_heads(array: Any) -> Any:
@@ -172,6 +175,16 @@ def over_heads(array: Any) -> Any:
         return array
     shape = np.shape(raw(array))
     return reshape(array, (*shape[:-2], 1, *shape[-2:]))
+
+
+def _of_all_heads(name: str, array: Any, shape: tuple[int, ...]) -> Any:
+    """`over_heads` of what broadcasts to `shape` (..., N, M), ValueError of what does not."""
+    if array is not None and not fits(np.shape(raw(array)), shape):
+        raise ValueError(
+            f"MultiHeadAttention: {name} has shape {np.shape(raw(array))}; it must broadcast to "
+            f"(..., queries, keys) = {shape}, or with per_head to (..., heads, queries, keys)"
+        )
+    return over_heads(array)
 
 
 def _places(x: Any, places: Any) -> np.ndarray:

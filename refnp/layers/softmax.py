@@ -88,7 +88,7 @@ def masked_softmax(scores, mask=None):
     else:  # arithmetic with a few numbers: np.where would take ten times as long
         shape = np.broadcast_shapes(scores.shape, mask.shape)
         scores = scores if scores.shape == shape else np.array(np.broadcast_to(scores, shape), order="C")
-        keep = mask.astype(scores.real.dtype)  # (..., N, M)   1 or 0
+        keep = mask.astype(scores.real.dtype)  # 1 or 0
         scores -= row_max(np.minimum(scores.real, (keep - 0.5) * np.inf))
         if scores.dtype.kind == "c":
             np.exp(np.where(mask, scores, 0), out=scores)

@@ -41,8 +41,9 @@ def greedy(
 ) -> list[Sentence]:
     """The most probable next word, again and again, at most `longest` of them with the end; a sentence for each source.
 
-    Shapes: source (B, M) integers, source_mask (B, M), True for real tokens.
-    Ties go to the lowest token.   Raises ValueError unless source is a batch and `longest` ≥ 1.
+    Shapes: source (B, M) integers, source_mask (B, M), True for real tokens → B sentences.
+    Ties go to the lowest token.   Raises ValueError unless source is a batch and `longest` ≥ 1, or if the model says
+    NaN; IndexError for tokens outside a vocabulary, start and end among them.
     """
     return [
         sentences[0]
@@ -65,12 +66,14 @@ def beam_search(
 ) -> list[list[Sentence]]:
     """The best sentences found for each source, best first; at most `beams` of them.
 
+    At every step the K likeliest new beginnings stay alive, and a sentence ends unless K words are likelier. A source
+    is done when no beginning that is still alive can score above the worst of `beams` ended sentences; what has not
+    ended after `longest` tokens, the end among them, counts as it is, `ended=False`, if fewer ended.
     `length_penalty` is α ≥ 0: 0 compares log probabilities, which favours short sentences, 1 nearly their means.
-    A source is done when no beginning that is still alive can score above the worst of `beams` ended sentences; what
-    has not ended after `longest` tokens, the end among them, counts as it is, `ended=False`, if fewer ended.
     Shapes and errors as `greedy`; ValueError also unless beams ≥ 1 and length_penalty ≥ 0.
     """
     source = _checked(source, longest, beams, length_penalty)
+    _check_tokens(model, {"start": start, "end": end})
     with no_grad():
         state = model.start(source, source_mask=source_mask)
         state.reorder(np.repeat(np.arange(len(source)), beams))
@@ -78,10 +81,10 @@ def beam_search(
         last = np.full((len(source) * beams, 1), start)  # (B·K, 1)
         while not all(search.done for search in searches):
             log_p = next_words(model, last, state).reshape(len(source), beams, -1)  # (B, K, V)
-            chosen = [search.advance(row) for search, row in zip(searches, log_p, strict=True)]
-            parents = [beams * b + parent for b, (rows, _) in enumerate(chosen) for parent in rows]
-            last = np.array([token for _, tokens in chosen for token in tokens]).reshape(-1, 1)
-            state.reorder(np.array(parents, int))
+            chosen = np.array([search.advance(row) for search, row in zip(searches, log_p, strict=True)])  # (B, 2, K)
+            first = beams * np.arange(len(source))[:, None]  # (B, 1)
+            state.reorder((first + chosen[:, 0]).reshape(-1))
+            last = chosen[:, 1].reshape(-1, 1)  # (B·K, 1)
     return [search.best() for search in searches]
 
 
@@ -91,18 +94,18 @@ def log_probability(
     """log p(y | x) = Σ_n log p(y_n | y_1 … y_{n−1}, x), the end included, of whole sentences in one pass.
 
     Shapes: source (B, M), target a list of B sequences of tokens, without start and end → (B,).
-    Raises ValueError for another number of targets than sources, IndexError for tokens outside the vocabulary.
+    Raises ValueError for another number of targets than sources, IndexError for tokens outside the vocabulary,
+    TypeError unless they are integers.
     """
     source = _checked(source)
+    _check_tokens(model, {"start": start, "end": end})
     if len(target) != len(source):
         raise ValueError(f"log_probability: {len(source)} sources but {len(target)} targets; they must match")
     lengths = np.array([len(y) + 1 for y in target], int)
     following = np.full((len(target), max(lengths, default=1)), end)  # (B, N)   y_1 … y_L, end, and then anything
-    for row, tokens in zip(following, target, strict=True):
+    for b, (row, tokens) in enumerate(zip(following, target, strict=True)):
+        _check_tokens(model, {f"target {b}": tokens})
         row[: len(tokens)] = tokens
-    vocabulary = len(model.target_embedding.weight.data)
-    if following.size and not 0 <= following.min() <= following.max() < vocabulary:
-        raise IndexError(f"log_probability: target or end has a token outside 0 … {vocabulary - 1}, the vocabulary")
     given = np.concatenate([np.full((len(target), 1), start), following[:, :-1]], 1)  # (B, N)
     with no_grad():
         log_p = log_softmax(raw(model(source, given, source_mask=source_mask)))  # (B, N, V)
@@ -111,8 +114,11 @@ def log_probability(
 
 
 def next_words(model: Transformer, tokens: Any, state: DecodingState) -> np.ndarray:
-    """log p of every word after `tokens` (B, n), which follow those in `state`: (B, V)."""
-    return log_softmax(raw(model.extend(tokens, state))[:, -1])
+    """log p of every word after `tokens` (B, n), which follow those in `state`: (B, V).   ValueError if it is NaN."""
+    log_p = log_softmax(raw(model.extend(tokens, state))[:, -1])
+    if np.isnan(log_p).any():
+        raise ValueError("decoding: the model says NaN for the next word; check its parameters, training has diverged")
+    return log_p
 
 
 class Search:
@@ -130,16 +136,16 @@ class Search:
         if self.done:
             return [0] * self.beams, [self.end] * self.beams  # rows of a batch that goes on without us
         total = (self.log_p[:, None] + log_p).reshape(-1)  # (K·V,)
-        vocabulary = log_p.shape[-1]
         parents, words, values = [], [], []
-        for place in np.argsort(-total, kind="stable")[: 2 * self.beams]:  # at most K of them end: K are left
-            parent, word = divmod(int(place), vocabulary)
+        for place in largest(total, 2 * self.beams):  # at most K of them end: K are left
+            parent, word = divmod(place, log_p.shape[-1])
+            if len(parents) == self.beams:
+                break
             if word == self.end:
-                if len(parents) < self.beams:  # an end counts if it is among the K best continuations
-                    self._end(self.alive[parent], float(total[place]))
-            elif len(parents) < self.beams:
+                self._end(self.alive[parent], float(total[place]))
+            else:
                 parents.append(parent), words.append(word), values.append(total[place])
-        while len(parents) < self.beams:  # a vocabulary so small that there are not K continuations
+        while len(parents) < self.beams:  # so few words that there are not K continuations
             parents.append(0), words.append(self.end), values.append(-np.inf)
         self.alive = [(*self.alive[parent], word) for parent, word in zip(parents, words, strict=True)]
         self.log_p = np.array(values)
@@ -174,6 +180,15 @@ class Search:
         return sorted(sentences, key=lambda sentence: -sentence.score)
 
 
+def largest(x: np.ndarray, count: int) -> list[int]:
+    """Where the `count` largest numbers of x (n,) stand, largest first, of equal ones the first; −∞ does not count."""
+    x, places = x.copy(), []
+    while len(places) < count and x[place := int(x.argmax())] > -np.inf:  # for a few, faster than sorting
+        places.append(place)
+        x[place] = -np.inf
+    return places
+
+
 def _checked(source: Any, longest: int = 1, beams: int = 1, length_penalty: float = 0.0) -> np.ndarray:
     source = np.asarray(source)
     if source.ndim != 2:
@@ -184,3 +199,14 @@ def _checked(source: Any, longest: int = 1, beams: int = 1, length_penalty: floa
             "negative"
         )
     return source
+
+
+def _check_tokens(model: Transformer, tokens: dict[str, Any]) -> None:
+    """TypeError unless tokens, one or several under each name, are integers; IndexError unless the model says them."""
+    vocabulary = model.target_embedding.weight.shape[0]
+    for name, value in tokens.items():
+        numbers = np.asarray(value)
+        if numbers.size and numbers.dtype.kind not in "iu":
+            raise TypeError(f"decoding: {name} is {value!r}; pass integers")
+        if numbers.size and not 0 <= numbers.min() <= numbers.max() < vocabulary:
+            raise IndexError(f"decoding: {name} is {value!r}; the vocabulary has 0 to {vocabulary - 1}")

@@ -4,7 +4,8 @@
     layer.load_state_dict(from_torch.encoder_layer({name: tensor.numpy() for name, tensor in state.items()}))
 
 torch.nn.Linear keeps Wᵀ, (out, in), refnp W, (in, out); torch.nn.MultiheadAttention keeps [W_qᵀ; W_kᵀ; W_vᵀ] as one
-matrix. A bias that a module was made without is 0 here, which computes the same.
+matrix. A bias that a module was made without is 0 here, which computes the same. What no state dict says must be
+asked for: `activation` (PyTorch's default is relu), `norm`, and `eps` (1e-5 for both).
 
     torch.nn                     here               refnp
     MultiheadAttention           multi_head         MultiHeadAttention
@@ -127,7 +128,10 @@ def _decoder_layer(reader: Reader, prefix: str) -> State:
 
 def _attention(reader: Reader, prefix: str) -> State:
     if f"{prefix}in_proj_weight" in reader.unread:
-        weights = np.split(reader.take(f"{prefix}in_proj_weight"), 3)
+        joined = reader.take(f"{prefix}in_proj_weight")  # (3D, D)
+        if joined.ndim != 2 or len(joined) != 3 * joined.shape[1]:
+            raise ValueError(f"from_torch.{reader.what}: {prefix}in_proj_weight has shape {joined.shape}, not (3D, D)")
+        weights = np.split(joined, 3)
     else:
         weights = [reader.take(f"{prefix}{letter}_proj_weight") for letter in "qkv"]
     biases = np.split(reader.take_or_zeros(f"{prefix}in_proj_bias", 3 * len(weights[0]), weights[0]), 3)

@@ -8,7 +8,8 @@ once (teacher forcing); in inference they come one by one (`refnp.models.decodin
 
 Source: S002 §1.2 to §1.8; Vaswani et al., arXiv 1706.03762.
 Elsewhere: torch.nn.Transformer has neither embeddings nor positions nor the final map, and one more LayerNorm after
-each stack: it is `EncoderDecoder(…, final_norm=True)`.
+each stack: it is `EncoderDecoder` of two stacks with `final_norm=True`. Its decoder sees the future unless it is given
+a causal mask; refnp's never does.
 """
 
 from __future__ import annotations
@@ -24,21 +25,24 @@ from refnp.layers.dropout import dropout as drop
 from refnp.layers.embedding import Embedding
 from refnp.layers.layer_norm import LayerNorm
 from refnp.layers.linear import Linear
-from refnp.layers.masks import combine
+from refnp.layers.masks import check_mask, combine
 from refnp.layers.module import Module
 from refnp.layers.positions import SinusoidalPositions
 from refnp.layers.relative_positions import RelativePositions
-from refnp.models.transformer_layers import DecoderLayer, EncoderLayer, LayerState, causal_after
+from refnp.models.transformer_layers import DecoderLayer, EncoderLayer, LayerState, causal_after, token_count
 
 Relative = Callable[[], RelativePositions] | None
 
 
-class Encoder(Module):
-    """A stack of encoder layers, and a LayerNorm after it if `final_norm` (by default for pre-norm only).
+class Stack(Module):
+    """Layers of one kind, and a LayerNorm after them if `final_norm` (by default for pre-norm only).
 
-    Shapes: x (..., N, D), mask (..., N, N) → (..., N, D).
     `relative` gives the relative positions of a layer; it is called once for each, and may return the same every time.
+    Raises ValueError for fewer layers than make sense, and as the layers do.
     """
+
+    layer: type[EncoderLayer] | type[DecoderLayer]
+    fewest = 0
 
     def __init__(
         self,
@@ -55,90 +59,71 @@ class Encoder(Module):
         final_norm: bool | None = None,
         rng: np.random.Generator,
     ):
+        if layers < self.fewest:
+            raise ValueError(f"{type(self).__name__}: layers is {layers}; it must be at least {self.fewest}")
+        options = {"norm": norm, "activation": activation, "dropout": dropout, "eps": eps, "rng": rng}
         self.layers = [
-            EncoderLayer(
-                features,
-                heads,
-                hidden,
-                norm=norm,
-                activation=activation,
-                dropout=dropout,
-                eps=eps,
-                positions=relative and relative(),
-                rng=rng,
-            )
-            for _ in range(layers)
+            self.layer(features, heads, hidden, positions=relative and relative(), **options) for _ in range(layers)
         ]
-        self.final_norm = LayerNorm(features, eps=eps) if _has_final_norm(final_norm, norm) else None
+        if final_norm is None:  # nothing is normalised after pre-norm layers, so that it is the rule there
+            final_norm = norm == "pre"
+        self.final_norm = LayerNorm(features, eps=eps) if final_norm else None
+
+    def finished(self, x: Any) -> Any:
+        """The last layer's output x (..., N, D), after the LayerNorm if there is one."""
+        return x if self.final_norm is None else self.final_norm(x)
+
+
+class Encoder(Stack):
+    """Encoder layers: Y = Layer_L(… Layer_1(X)), and LayerNorm(Y) if `final_norm`.
+
+    Shapes: x (..., N, D), mask (..., N, N), places (N,) → (..., N, D). A list `weights` collects those of all layers.
+    Parameters and errors: `Stack`.   Source: S002 §1.5.
+    """
+
+    layer = EncoderLayer
 
     def __call__(self, x, *, mask=None, places=None, rng=None, weights=None):
         for layer in self.layers:
             x = layer(x, mask=mask, places=places, rng=rng, weights=weights)
-        return x if self.final_norm is None else self.final_norm(x)
+        return self.finished(x)
 
 
-class Decoder(Module):
-    """A stack of decoder layers under the causal mask, and a LayerNorm after it as in `Encoder`.
+class Decoder(Stack):
+    """Decoder layers under the causal mask: token n sees those up to itself, and the memory.
 
     Shapes: x (..., N, D), memory (..., M, D), mask (..., N, N), memory_mask (..., N, M) → (..., N, D).
+    A mask hides more than the causal one does. A list `weights` collects those of all layers.
+    Parameters and errors: `Stack`.   Source: S002 §1.6, eq. 7.
     """
 
-    def __init__(
-        self,
-        layers: int,
-        features: int,
-        heads: int,
-        hidden: int,
-        *,
-        norm: str = "post",
-        activation: Callable = relu,
-        dropout: float = 0.0,
-        eps: float = 1e-5,
-        relative: Relative = None,
-        final_norm: bool | None = None,
-        rng: np.random.Generator,
-    ):
-        if layers < 1:
-            raise ValueError(f"Decoder: layers is {layers}; a decoder needs at least one layer")
-        self.layers = [
-            DecoderLayer(
-                features,
-                heads,
-                hidden,
-                norm=norm,
-                activation=activation,
-                dropout=dropout,
-                eps=eps,
-                positions=relative and relative(),
-                rng=rng,
-            )
-            for _ in range(layers)
-        ]
-        self.final_norm = LayerNorm(features, eps=eps) if _has_final_norm(final_norm, norm) else None
+    layer, fewest = DecoderLayer, 1
 
     def __call__(self, x, memory, *, mask=None, memory_mask=None, rng=None, weights=None):
-        mask = combine(causal_after(0, x.shape[-2]), mask)
+        n = token_count(x)
+        mask = combine(causal_after(0, n), check_mask("Decoder", mask, (*x.shape[:-1], n)))  # (..., N, N)
         for layer in self.layers:
             x = layer(x, memory, mask=mask, memory_mask=memory_mask, rng=rng, weights=weights)
-        return x if self.final_norm is None else self.final_norm(x)
+        return self.finished(x)
 
     def start(self, memory: Any) -> list[LayerState]:
-        """The state of every layer before the first token."""
+        """The state of every layer before the first token.   Raises RuntimeError outside no_grad."""
         return [layer.start(memory) for layer in self.layers]
 
     def extend(self, x: Any, states: list[LayerState], *, memory_mask: Any = None) -> Any:
         """The output for tokens x (..., n, D) that follow those in `states`, which grow by them."""
-        mask = causal_after(states[0].length, x.shape[-2])
+        mask = causal_after(states[0].length, token_count(x))
         for layer, state in zip(self.layers, states, strict=True):
             x = layer.extend(x, state, mask=mask, memory_mask=memory_mask)
-        return x if self.final_norm is None else self.final_norm(x)
+        return self.finished(x)
 
 
 class EncoderDecoder(Module):
-    """Encoder and decoder on sequences of vectors: torch.nn.Transformer, if `final_norm`.
+    """Encoder and decoder on sequences of vectors: Z = Decoder(target, Encoder(source)).
 
     Shapes: source (..., M, D), target (..., N, D), source_mask (..., M, M), memory_mask (..., N, M), target_mask
-    (..., N, N), to which the causal mask is added → (..., N, D).
+    (..., N, N), which hides more than the causal mask does → (..., N, D).
+    Raises ValueError for shapes that do not fit, TypeError for masks that are not booleans.   Source: S002 §1.6.
     """
 
     def __init__(self, encoder: Encoder, decoder: Decoder):
@@ -152,13 +137,18 @@ class EncoderDecoder(Module):
 class Transformer(Module):
     """From token numbers to the logits of every next token.
 
+        logits = Decoder(√D E'[target] + P, Encoder(√D E[source] + P)) W + b
+
     Shapes: source (..., M) and target (..., N) integers → logits (..., N, V). `source_mask` (..., M) and `target_mask`
-    (..., N) are True for real tokens and False for padding, which nobody attends to.
+    (..., N) are True for real tokens and False for padding, which nobody attends to. It may stand anywhere, but places
+    are counted with it: pad at the end. A source of padding alone, or of no token, is attention to nothing.
 
     `positions` are added to embeddings (None: not at all); `relative` acts inside the self-attentions, see `Encoder`.
     `tied` is "none", "output" (the last map is the target embedding, transposed) or "all" (one table for source,
-    target and output, as Vaswani et al. have it). A generator `rng` in the call means training with dropout.
-    Raises IndexError for tokens outside a vocabulary, ValueError for sizes that do not fit.
+    target and output, as Vaswani et al. have it). A generator `rng` in the call means training with dropout; a list
+    `weights` collects those of all attentions, of the encoder's layers and then, two for each, of the decoder's.
+    Raises IndexError for tokens outside a vocabulary, ValueError for sizes and masks that do not fit.
+    Source: S002 §1.2 to §1.8.
     """
 
     def __init__(
@@ -219,9 +209,12 @@ class Transformer(Module):
         return matmul(x, swapaxes(self.target_embedding.weight, -1, -2))
 
     def start(self, source: Any, *, source_mask: Any = None) -> DecodingState:
-        """The state before the first target token, of sources (..., M) that are encoded once."""
-        memory = self.encode(source, source_mask=source_mask)
-        return DecodingState(self.decoder.start(memory), _as_keys(source, source_mask, "source"))
+        """The state before the first target token, of sources (..., M) that are encoded once.
+
+        Raises RuntimeError outside `no_grad`: what is kept has no gradient.
+        """
+        memory = self.encode(source, source_mask=source_mask)  # (..., M, D)
+        return DecodingState(self.decoder.start(memory), _as_keys(source, source_mask, "source"), len(memory))
 
     def extend(self, target: Any, state: DecodingState) -> Any:
         """Logits (..., n, V) after each of n tokens (..., n) that follow those in `state`, which grows by them."""
@@ -239,8 +232,8 @@ class Transformer(Module):
 class DecodingState:
     """What decoding keeps between tokens: a state for every layer, and who of the source is padding."""
 
-    def __init__(self, layers: list[LayerState], memory_mask: np.ndarray | None):
-        self.layers, self.memory_mask = layers, memory_mask
+    def __init__(self, layers: list[LayerState], memory_mask: np.ndarray | None, sources: int):
+        self.layers, self.memory_mask, self.sources = layers, memory_mask, np.arange(sources)
 
     @property
     def length(self) -> int:
@@ -248,10 +241,13 @@ class DecodingState:
         return self.layers[0].length
 
     def reorder(self, rows: np.ndarray) -> None:
-        """Sequence b becomes what `rows[b]` was: beams are chosen anew, or repeated."""
+        """Sequence b of the first axis becomes what `rows[b]` was: beams are chosen anew, or repeated."""
+        sources = self.sources[rows]
+        new = not np.array_equal(sources, self.sources)  # else each keeps its memory: beams of one source share theirs
+        self.sources = sources
         for layer in self.layers:
-            layer.reorder(rows)
-        if self.memory_mask is not None:
+            layer.reorder(rows, with_memory=new)
+        if new and self.memory_mask is not None:
             self.memory_mask = self.memory_mask[rows]
 
 
@@ -266,8 +262,3 @@ def _as_keys(tokens: Any, mask: Any, name: str) -> np.ndarray | None:
             f"{name}, {np.shape(tokens)}, True for real tokens"
         )
     return mask[..., None, :]
-
-
-def _has_final_norm(final_norm: bool | None, norm: str) -> bool:
-    """After pre-norm layers nothing is normalised, so that a LayerNorm at the end is the rule there."""
-    return norm == "pre" if final_norm is None else final_norm

@@ -6,6 +6,8 @@
     encoder     Sublayers: self-attention; feed-forward W₂ f(W₁ x + b₁) + b₂, f = ReLU or GELU
     decoder     Sublayers: self-attention; attention to the encoder's output, MHA(Q_dec, K_enc, V_enc); feed-forward
 
+Masks are True where a query may attend to a key, and serve all heads.
+
 Source: S002 §1.5, §1.6 (its LayerNorm has no ε and no affine map: `eps=0.0`).
 Elsewhere: torch.nn.TransformerEncoderLayer and DecoderLayer, whose weights `refnp.models.from_torch` reads; they also
 drop attention weights and hidden units in training, here the outputs of sub-layers are dropped, as the paper says.
@@ -18,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd.primitive import raw
 from refnp.layers.activations import relu
 from refnp.layers.dropout import dropout
 from refnp.layers.key_value_cache import KeyValueCache
@@ -25,7 +28,7 @@ from refnp.layers.layer_norm import LayerNorm
 from refnp.layers.linear import MLP
 from refnp.layers.masks import causal
 from refnp.layers.module import Module
-from refnp.layers.multi_head import MultiHeadAttention, over_heads
+from refnp.layers.multi_head import MultiHeadAttention
 from refnp.layers.relative_positions import RelativePositions
 
 
@@ -33,11 +36,13 @@ class Residual(Module):
     """A residual connection around a sub-layer, its LayerNorm and its dropout: `around(sublayer, x)`.
 
     post: LayerNorm(x + dropout(f(x)))        pre: x + dropout(f(LayerNorm(x)))
+
+    Shapes: x (..., D), and f keeps them.   Raises ValueError if norm is neither 'post' nor 'pre'.
     """
 
     def __init__(self, features: int, *, norm: str, dropout: float, eps: float):
         if norm not in ("post", "pre"):
-            raise ValueError(f"norm is {norm!r}; use 'post' (LayerNorm after the sum) or 'pre' (before the sub-layer)")
+            raise ValueError(f"Residual: norm is {norm!r}; use 'post' (LayerNorm after the sum) or 'pre' (before f)")
         self.layer_norm = LayerNorm(features, eps=eps)
         self.norm, self.dropout = norm, dropout
 
@@ -50,9 +55,12 @@ class Residual(Module):
 class EncoderLayer(Module):
     """Self-attention and a feed-forward network of `hidden` units, each in a residual connection.
 
+        x ← around(MHA(x, x), x)        x ← around(FFN, x)        FFN(x) = W₂ f(W₁ x + b₁) + b₂
+
     Shapes: x (..., N, D), mask (..., N, N) → (..., N, D). `places` are those of the tokens, for relative `positions`.
     `weights`, if given, is a list to which the attention weights (..., H, N, N) are appended. A generator `rng` means
-    training with dropout.   Raises ValueError if heads do not divide features, or norm is neither 'post' nor 'pre'.
+    training with dropout.   Raises ValueError if heads do not divide features, norm is neither 'post' nor 'pre', or
+    shapes do not fit.   Source: S002 §1.5; Vaswani et al. (2017) §3.1, §3.3.
     """
 
     def __init__(
@@ -83,8 +91,10 @@ class EncoderLayer(Module):
         weights: list | None = None,
     ) -> Any:
         def attend(x):
-            keys, values = self.attention.keys_and_values(x, x, places=places)
-            return look_up(self.attention, x, keys, values, mask, places, places, weights)
+            attended = self.attention(
+                x, mask=mask, query_places=places, key_places=places, return_weights=weights is not None
+            )
+            return noting(weights, attended)
 
         x = self.around_attention(attend, x, rng)  # (..., N, D)
         return self.around_feed_forward(self.feed_forward, x, rng)  # (..., N, D)
@@ -93,10 +103,13 @@ class EncoderLayer(Module):
 class DecoderLayer(Module):
     """Self-attention, attention to a memory (the encoder's output), and a feed-forward network of `hidden` units.
 
+        x ← around(MHA(x, x), x)        x ← around(MHA(x, memory), x)        x ← around(FFN, x)
+
     Shapes: x (..., N, D), memory (..., M, D), mask (..., N, N), memory_mask (..., N, M) → (..., N, D).
     The layer hides nothing by itself: its stack, `Decoder`, gives it the causal mask. Relative `positions` act in the
     self-attention; places of a memory are not comparable with the layer's own.
-    `weights`, if given, is a list to which the weights of both attentions are appended.   Raises as EncoderLayer.
+    `weights`, if given, is a list to which the weights of both attentions are appended, (..., H, N, N) and
+    (..., H, N, M).   Raises ValueError as EncoderLayer.   Source: S002 §1.6; Vaswani et al. (2017) §3.1.
     """
 
     def __init__(
@@ -133,8 +146,9 @@ class DecoderLayer(Module):
         return self.extend(x, state, mask=mask, memory_mask=memory_mask, rng=rng, weights=weights)
 
     def start(self, memory: Any) -> LayerState:
-        """What decoding needs of a memory (..., M, D), and no token seen yet."""
-        return LayerState(self.memory_attention.keys_and_values(memory, memory), KeyValueCache())
+        """What decoding needs of a memory (..., M, D), and no token seen yet.   Raises RuntimeError outside no_grad."""
+        kept = KeyValueCache().extend(*self.memory_attention.keys_and_values(memory, memory))  # head by head in memory
+        return LayerState(kept, KeyValueCache())
 
     def extend(
         self,
@@ -147,16 +161,21 @@ class DecoderLayer(Module):
         weights: list | None = None,
     ) -> Any:
         """The layer's output for n tokens x (..., n, D) that follow those in `state`, which grows by them."""
-        places = np.arange(x.shape[-2]) + state.length  # (n,)
+        places = np.arange(token_count(x)) + state.length  # (n,)
+        options = {"per_head": False, "return_weights": weights is not None}
 
         def attend(x):
             keys, values = self.attention.keys_and_values(x, x, places=places)
             if state.cache is not None:
                 keys, values = state.cache.extend(keys, values)
-            return look_up(self.attention, x, keys, values, mask, places, np.arange(keys.shape[-2]), weights)
+            seen = np.arange(keys.shape[-2])  # (M,)
+            attended = self.attention.look_up(
+                x, keys, values, mask=mask, query_places=places, key_places=seen, **options
+            )
+            return noting(weights, attended)
 
         def attend_to_memory(x):
-            return look_up(self.memory_attention, x, *state.memory, memory_mask, None, None, weights)
+            return noting(weights, self.memory_attention.look_up(x, *state.memory, mask=memory_mask, **options))
 
         x = self.around_attention(attend, x, rng)  # (..., n, D)
         x = self.around_memory_attention(attend_to_memory, x, rng)  # (..., n, D)
@@ -174,28 +193,28 @@ class LayerState:
         """How many tokens have been seen."""
         return 0 if self.cache is None else self.cache.length
 
-    def reorder(self, rows: np.ndarray) -> None:
-        """Sequence b of the first axis becomes what `rows[b]` was."""
-        self.memory = tuple(array[rows] for array in self.memory)
-        self.cache.reorder(rows)
+    def reorder(self, rows: np.ndarray, *, with_memory: bool) -> None:
+        """Sequence b of the first axis becomes what `rows[b]` was; its memory stays, unless it moves too."""
+        if with_memory:
+            self.memory = tuple(array[rows] for array in self.memory)
+        if self.cache is not None:
+            self.cache.reorder(rows)
 
 
-def look_up(attention, query, keys, values, mask, query_places, key_places, weights):
-    """`attention.look_up` with a mask for all heads; appends its weights to the list `weights`, if there is one."""
-    output = attention.look_up(
-        query,
-        keys,
-        values,
-        mask=over_heads(mask),
-        query_places=query_places,
-        key_places=key_places,
-        return_weights=weights is not None,
-    )
+def noting(weights: list | None, attended: Any) -> Any:
+    """The output of an attention; its weights, if they are asked for and so came with it, go to the list."""
     if weights is None:
-        return output
-    output, seen = output
-    weights.append(seen.numpy() if hasattr(seen, "numpy") else seen)
+        return attended
+    output, seen = attended
+    weights.append(raw(seen))
     return output
+
+
+def token_count(x: Any) -> int:
+    """N of x (..., N, D).   Raises ValueError if there are no such axes."""
+    if x.ndim < 2:
+        raise ValueError(f"decoder: x has shape {x.shape}; it must be (..., tokens, features)")
+    return x.shape[-2]
 
 
 def causal_after(seen: int, new: int) -> np.ndarray | None:

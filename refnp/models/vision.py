@@ -36,15 +36,17 @@ from refnp.models.transformer import Encoder, Relative
 class PatchTokens(Module):
     """Every patch of `size` × `size` pixels as one token; size 1 makes every pixel a token.
 
-    Shapes: images (B, C, H, W) → tokens (B, N, D), row by row, N = H W / size².
-    Raises ValueError if patches do not fill the image.
+        T_(r, s) = vec(pixels of patch (r, s)) W + b
+
+    Shapes: images (B, C, H, W) → tokens (B, N, D), row by row, N = H W / size², D = features.
+    Raises ValueError if patches do not fill the image.   Source: S003 10.2.3 (a), (b); ViT eq. 1.
     """
 
     def __init__(self, size: int, channels: int, features: int, *, rng: np.random.Generator):
         if size < 1:
             raise ValueError(f"PatchTokens: size is {size}; a patch has at least 1 pixel")
         self.map = Linear(size * size * channels, features, rng=rng)
-        self.size = size
+        self.size, self.features = size, features
 
     def grid(self, height: int, width: int) -> tuple[int, int]:
         """Rows and columns of tokens for an image."""
@@ -61,6 +63,8 @@ class PatchTokens(Module):
 
 def patches(images: Any, size: int, grid: tuple[int, int]) -> Any:
     """Images (B, C, R size, S size) cut into R × S patches: (B, R S, size² C), each patch pixel by pixel."""
+    if images.ndim != 4:
+        raise ValueError(f"patches: images have shape {images.shape}; they must be (B, C, H, W)")
     batch, channels, _, _ = images.shape
     rows, columns = grid
     x = reshape(images, (batch, channels, rows, size, columns, size))  # (B, C, R, p, S, p)
@@ -71,8 +75,11 @@ def patches(images: Any, size: int, grid: tuple[int, int]) -> Any:
 class FeatureTokens(Module):
     """Every place of a feature map as one token; the map comes from a 3 × 3 convolution for each of `strides`.
 
+        T = relu(W_L ∗ … relu(W_1 ∗ image + b_1) … + b_L), its places row by row
+
     Shapes: images (B, C, H, W) → tokens (B, N, D), N = H W / stride², stride the product of all. Channels double from
-    layer to layer, the last has D.   Raises ValueError if the strides do not divide the image.
+    layer to layer, the last has D = features.   Raises ValueError if the strides do not divide the image.
+    Source: S003 10.2.3 (c), S004 "Attention + CNN".
     """
 
     def __init__(self, strides: tuple[int, ...], channels: int, features: int, *, rng: np.random.Generator):
@@ -83,7 +90,7 @@ class FeatureTokens(Module):
             Convolution(n, m, 3, dimensions=2, stride=stride, padding=1, rng=rng)
             for n, m, stride in zip(widths, widths[1:], strides, strict=False)
         ]
-        self.stride = int(np.prod(strides))
+        self.stride, self.features = int(np.prod(strides)), features
 
     def grid(self, height: int, width: int) -> tuple[int, int]:
         """Rows and columns of tokens for an image."""
@@ -105,12 +112,15 @@ class FeatureTokens(Module):
 class ImageClassifier(Module):
     """Tokens, a class token before them, positions, a pre-norm encoder, and the class token's logits.
 
+        X = [c; T(image)] + P        Y = Encoder(X)        logits = LayerNorm(Y)_c W + b
+
     Shapes: images (B, C, H, W) → logits (B, classes). The images must have the `size` (H, W) given.
     `positions` are "learned" (a vector for every token, ViT's choice) or None; `relative` gives relative positions for
     each layer (`refnp.layers.image_positions.ImagePositions(…, leading=1)`: the class token has no place).
     `seen` (B, N) in the call says which tokens are there; others are not attended to. A list `weights` collects the
     attention weights (B, heads, 1 + N, 1 + N) of every layer. A generator `rng` means training with dropout.
-    Raises ValueError for images of another size or a `seen` of another shape.
+    Raises ValueError for images of another size, a `seen` of another shape, or tokens of other features.
+    Source: Dosovitskiy et al., arXiv 2010.11929, eq. 1 to 4.
     """
 
     def __init__(
@@ -131,6 +141,8 @@ class ImageClassifier(Module):
     ):
         if positions not in ("learned", None):
             raise ValueError(f"ImageClassifier: positions are {positions!r}; use 'learned' or None")
+        if tokens.features != features:
+            raise ValueError(f"ImageClassifier: features is {features}, tokens have {tokens.features}; they must match")
         self.tokens, self.size, self.grid, self.dropout = tokens, tuple(size), tokens.grid(*size), dropout
         count = 1 + self.grid[0] * self.grid[1]
         self.class_token = Parameter(rng.normal(0, 0.02, (1, 1, features)))

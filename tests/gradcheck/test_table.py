@@ -26,6 +26,7 @@ class Operation:
     args: tuple
     analytic: bool = True
     order2: bool = True
+    model: bool = False
 
 
 def vjp(claim, *args):
@@ -65,6 +66,13 @@ def test_rows_of_every_order_and_dtype():
     assert all(r.holds for r in rows)
     assert min(r.digits for r in rows if r.dtype == "float64") >= 13
     assert {r.method for r in rows if r.name == "absolute" and r.dtype == "float64"} == {"Richardson differences"}
+
+
+def test_a_whole_model_is_checked_once():
+    (row,) = table([operation(claims.softmax, (X,), model=True)], vjp=vjp)
+    assert (row.dtype, row.order, row.holds) == ("float64", 1, True)
+    (row,) = table([operation(wrong(claims.tanh, lambda g, u: [g[0] * (1 + 1e-7)]), (X,), model=True)], vjp=vjp)
+    assert not row.holds
 
 
 def test_a_wrong_operation_and_a_broken_one_are_rows_below_the_bar():

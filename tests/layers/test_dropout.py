@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+import refnp.autograd as ad
 from refnp.layers.dropout import dropout
-from tests.helpers import REAL, assert_same_bits, check, normal
+from tests.helpers import COMPLEX, REAL, assert_same_bits, check, normal
 
 
 def test_without_a_generator_nothing_happens():
@@ -16,12 +17,12 @@ def test_without_a_generator_nothing_happens():
 @pytest.mark.parametrize("dtype", REAL)
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
 def test_each_number_is_dropped_or_enlarged(dtype, rate):
-    """By the factor 1/(1 − p) of the type: one rounding of 1 − p, one of the division, one of the product."""
+    """By 1/(1 − p), which is rounded once to the type; and one rounding of the product."""
     x = normal(0, (40, 50), dtype)
     y = dropout(x, rate, np.random.default_rng(1))
     assert y.dtype == dtype
     kept = y != 0
-    assert_same_bits(y[kept], x[kept] * (1 / (1 - dtype(rate))))
+    assert_same_bits(y[kept], x[kept] * dtype(1 / (1 - np.longdouble(rate))))
     assert_same_bits(np.abs(y[~kept]), np.zeros((~kept).sum(), dtype))
 
 
@@ -38,6 +39,28 @@ def test_precisions_drop_the_same():
     assert_same_bits(drops[0], drops[2])
 
 
+@pytest.mark.parametrize("x", [[1, 1, 1, 1], np.ones(4, int), np.ones(4, bool), ad.Tensor(np.ones(4, int))])
+def test_whole_numbers_become_floats(x):
+    y = dropout(x, 0.5, np.random.default_rng(1))
+    y = y if isinstance(y, np.ndarray) else y.numpy()
+    assert y.dtype == np.float64
+    assert sorted({*y.tolist()}) == [0.0, 2.0]
+
+
+@pytest.mark.parametrize("dtype", COMPLEX)
+def test_complex_numbers_are_dropped_whole(dtype):
+    x = normal(0, (5, 6), dtype)
+    y = dropout(x, 0.4, np.random.default_rng(1))
+    assert y.dtype == dtype
+    real = dropout(np.ones((5, 6), x.real.dtype), 0.4, np.random.default_rng(1))
+    assert_same_bits(y, x * real)
+
+
+def test_a_rate_that_is_1_in_single_precision():
+    """1 − 1e-9 rounds to 1 in float32: all is dropped, and nothing divides by zero."""
+    np.testing.assert_array_equal(dropout(np.ones(9, np.float32), 1 - 1e-9, np.random.default_rng(0)), 0)
+
+
 def test_gradient():
     """x̄ = m ȳ/(1 − p), with the same m: the map is linear once the generator is fixed."""
     check(lambda x: dropout(x, 0.4, np.random.default_rng(4)), (normal(0, (5, 6)),))
@@ -47,3 +70,8 @@ def test_gradient():
 def test_rates_out_of_range(rate):
     with pytest.raises(ValueError, match="rate is"):
         dropout(np.ones(3), rate, np.random.default_rng(0))
+
+
+def test_a_seed_is_no_generator():
+    with pytest.raises(TypeError, match=r"^dropout: rng is 0; pass numpy.random.default_rng\(seed\)$"):
+        dropout(np.ones(3), 0.5, 0)

@@ -15,7 +15,8 @@ from refnp.verify.cases.multi_head import NAMES
 from refnp.verify.equations import attention as equations
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
-from tests.transcriptions import rows as printed
+from tests.transcriptions import rows as written
+from tests.transcriptions import transformer as printed
 
 
 def generator(seed=0):
@@ -128,7 +129,7 @@ def test_maps_of_each_head_on_top_of_projected_queries_are_one_product(seed):
     parts = []
     for h in range(heads):
         twice = [(x.astype(wide) @ first[role]) @ own[role][h] for role in ("query", "key", "value")]
-        parts.append(printed.attention(*twice)[0])
+        parts.append(written.attention(*twice)[0])
     as_printed = np.concatenate(parts, -1) @ module.output.weight.data.astype(wide)
     zeros = np.zeros(6)
     arrays = [x, x, x]
@@ -347,8 +348,13 @@ def test_errors_of_the_constructor(arguments, options, message):
         (((3, 6), (4, 6), (5, 6)), {}, ValueError, r"attention: key has 4 rows but value has 5; they must match"),
         (((3, 6),), {"mask": np.ones((3, 3))}, TypeError, r"attention: mask is float64; pass booleans, True = may .*"),
         (((2, 3, 6),), {"mask": np.ones((3, 3, 3), bool)}, ValueError,
-         r"attention: mask has shape \(3, 1, 3, 3\); it must broadcast to \(\.\.\., queries, keys\) = \(2, 2, 3, 3\)"),
-        (((3, 6),), {"bias": np.ones((2, 3))}, ValueError, r"attention: bias has shape \(2, 3\); it must broadcast .*"),
+         r"MultiHeadAttention: mask has shape \(3, 3, 3\); it must broadcast to \(\.\.\., queries, keys\) = \(2, 3, 3\), "
+         r"or with per_head to \(\.\.\., heads, queries, keys\)"),
+        (((3, 6),), {"bias": np.ones((2, 3))}, ValueError, r"MultiHeadAttention: bias has shape \(2, 3\); .*"),
+        (((3, 6),), {"mask": np.ones((3, 3, 3), bool), "per_head": True}, ValueError,
+         r"attention: mask has shape \(3, 3, 3\); it must broadcast to \(\.\.\., queries, keys\) = \(2, 3, 3\)"),
+        (((2, 3, 6), (3, 4, 6)), {"mask": np.ones((3, 4), bool)}, ValueError, r"attention: the axes in front .*"),
+        (((6,),), {}, ValueError, r"split_heads: x has shape \(6,\); it must be \(\.\.\., tokens, features\)"),
     ],
 )  # fmt: skip
 def test_errors_of_a_call(arrays, options, error, message):

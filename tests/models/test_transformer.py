@@ -1,4 +1,4 @@
-"""The whole Transformer: its equations, padding, ties, decoding step by step, positions."""
+"""The whole Transformer: its equations, positions, padding, ties, decoding step by step, what it refuses."""
 
 import numpy as np
 import pytest
@@ -6,16 +6,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.layers import cross_entropy, masks
+from refnp.layers import cross_entropy
+from refnp.layers.activations import gelu, relu
+from refnp.layers.position_biases import ALiBi, T5Bias
 from refnp.layers.positions import LearnedPositions, SinusoidalPositions
-from refnp.models.transformer import Transformer
-from refnp.verify.equations import transformer as equations
-from refnp.verify.equations.linear import linear
-from refnp.verify.rounding import Rounded, exact, tolerance
+from refnp.layers.relative_positions import RelativePositions, Shaw
+from refnp.layers.rotary import Rotary
+from refnp.models.transformer import Decoder, Encoder, EncoderDecoder, Transformer
+from refnp.verify.rounding import exact, tolerance
 from tests.helpers import REAL, assert_same_bits, assert_within, normal, real_dtypes, seeds
+from tests.models.transformer_judges import rounded_logits, rounded_memory, rounded_stack
 from tests.transcriptions import transformer as printed
 
 SIZES = {"features": 4, "heads": 2, "hidden": 6, "encoder_layers": 1, "decoder_layers": 1}
+SCHEMES = {
+    "Shaw": lambda: Shaw(2, 2, rng=generator(5)),
+    "Shaw, keys alone": lambda: Shaw(2, 1, values=False, rng=generator(5)),
+    "T5": lambda: T5Bias(2, buckets=6, max_distance=8, rng=generator(5)),
+    "ALiBi": lambda: ALiBi(2),
+    "RoPE": lambda: Rotary(),
+    "RoPE, halves": lambda: Rotary(layout="half"),
+}
 
 
 def generator(seed=0):
@@ -26,89 +37,203 @@ def new(seed=0, **options):
     return Transformer(7, 6, **(SIZES | options), rng=generator(seed))
 
 
+def shaken(model, seed=0):
+    """With other numbers than those a module starts with: gains of 1, shifts and small positions hide mistakes."""
+    rng = generator(seed)
+    for parameter in model.parameters():
+        parameter.data = parameter.data + 0.3 * rng.standard_normal(parameter.shape).astype(parameter.dtype)
+    return model
+
+
 def tokens(seed, shape, vocabulary):
     return generator(seed).integers(0, vocabulary, shape)
 
 
-def limit_of(model, source, target, source_mask=None):
-    """Logits with their bound: each stage in numbers that carry their rounding. Post-norm, one layer each."""
+def in_pieces(model, source, target, lengths, source_mask=None):
+    """Logits of the target's tokens, so many of them at a time, with kept keys and values."""
+    pieces, end = [], 0
+    with ad.no_grad():
+        state = model.start(source, source_mask=source_mask)
+        for length in lengths:
+            assert state.length == end
+            pieces.append(model.extend(target[..., end : end + length], state).numpy())
+            end += length
+    return np.concatenate(pieces, -2)
 
-    def embedded(table, numbers):
-        x = model.positions(table(numbers), None).numpy()
-        return Rounded(
-            x, 3 * np.abs(x) + 2
-        )  # √D, a product, a sine of at most 1 and a sum: what is allowed to x itself
 
-    state = model.state_dict()
-    layers = [exact(a) for k, a in state.items() if k.startswith(("encoder.", "decoder."))]
-    encoder, decoder = layers[:16], layers[16:]
-    mask = None if source_mask is None else np.broadcast_to(source_mask[:, None], (*source.shape, source.shape[1]))
-    x, _ = equations.encoder_layer(embedded(model.source_embedding, source), *encoder, heads=2, mask=mask)
-    n = target.shape[1]
-    to_memory = (
-        None if source_mask is None else np.broadcast_to(source_mask[:, None], (len(source), n, source.shape[1]))
-    )
-    y, _ = equations.decoder_layer(
-        embedded(model.target_embedding, target), x, *decoder, heads=2, mask=masks.causal(n), memory_mask=to_memory
-    )
-    return linear(y, exact(state["output.weight"]), exact(state["output.bias"]))[0]
+# ---- the equations
 
 
 @pytest.mark.parametrize("dtype", REAL)
 @pytest.mark.parametrize("padded", [False, True])
 def test_logits_token_by_token(dtype, padded):
-    model = new().astype(dtype)
+    model = shaken(new()).astype(dtype)
     source, target = tokens(0, (2, 4), 7), tokens(1, (2, 3), 6)
-    mask = np.array([[True] * 4, [True, True, False, False]]) if padded else None
+    mask = np.array([[True] * 4, [True, False, True, False]]) if padded else None
     logits = model(source, target, source_mask=mask).numpy()
     assert logits.dtype == dtype
-    limit = limit_of(model, source, target, mask)
+    limit = rounded_logits(model, source, target, mask)
     for b in range(2):
         own = None if mask is None else mask[b]
         by_hand = printed.logits(source[b], target[b], model.state_dict(), 2, 1, own)
         assert_within(logits[b], by_hand, tolerance(limit, dtype)[b])
+        assert_within(limit.value[b], by_hand, 2 * tolerance(limit, np.longdouble)[b])  # two judges agree
 
 
-@given(st.lists(st.integers(1, 3), min_size=1, max_size=5), st.integers(0, 4), st.booleans(), real_dtypes, seeds)
+variants = st.fixed_dictionaries(
+    {
+        "norm": st.sampled_from(["post", "pre"]),
+        "activation": st.sampled_from([relu, gelu]),
+        "encoder_layers": st.integers(0, 2),
+        "decoder_layers": st.integers(1, 2),
+        "heads": st.sampled_from([1, 2, 4]),
+        "eps": st.sampled_from([1e-5, 1e-3]),
+        "final_norm": st.sampled_from([None, True, False]),
+        "tied": st.sampled_from(["none", "output"]),
+        "positions": st.sampled_from([None, SinusoidalPositions()]),
+    }
+)
+
+
+@given(variants, st.integers(1, 3), st.integers(0, 4), st.integers(0, 4), st.booleans(), real_dtypes, seeds)
+def test_logits_of_any_variant(variant, batch, m, n, padded, dtype, seed):
+    """Stacks, norms, activations, ties, lengths 0 and 1, padding anywhere in source and target."""
+    model = shaken(new(seed, **variant), seed).astype(dtype)
+    source, target = tokens(seed, (batch, m), 7), tokens(seed, (batch, n), 6)
+    rng = generator(seed)
+    masks = (rng.random((batch, m)) < 0.6, rng.random((batch, n)) < 0.6) if padded else (None, None)
+    logits = model(source, target, source_mask=masks[0], target_mask=masks[1]).numpy()
+    limit = rounded_logits(model, source, target, *masks)
+    assert logits.dtype == dtype
+    assert_within(logits, limit.value, tolerance(limit, dtype))
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=5), st.integers(0, 4), st.booleans(), real_dtypes, seeds)
 def test_step_by_step_is_all_at_once(lengths, m, padded, dtype, seed):
     """With kept keys and values, in any pieces: both within the bound of the whole."""
     n = sum(lengths)
     model, source, target = new(seed).astype(dtype), tokens(seed, (2, m), 7), tokens(seed, (2, n), 6)
     mask = generator(seed).random((2, m)) < 0.6 if padded else None
-    whole = model(source, target, source_mask=mask).numpy()
-    with ad.no_grad():
-        state, pieces = model.start(source, source_mask=mask), []
-        for length in lengths:
-            assert state.length == sum(p.shape[1] for p in pieces)
-            pieces.append(model.extend(target[:, state.length : state.length + length], state).numpy())
-    limit = limit_of(model, source, target, mask)
-    assert_within(np.concatenate(pieces, 1), whole, 2 * tolerance(limit, dtype))
+    limit = rounded_logits(model, source, target, mask)
+    pieces = in_pieces(model, source, target, lengths, mask)
+    assert_within(pieces, limit.value, tolerance(limit, dtype))
+    assert_within(pieces, model(source, target, source_mask=mask).numpy(), 2 * tolerance(limit, dtype))
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_every_scheme_of_relative_positions(name, norm):
+    """At once and step by step, within the bound of the scheme's equation; and without it the logits are others."""
+    model = shaken(new(relative=SCHEMES[name], norm=norm, encoder_layers=2, decoder_layers=2, positions=None))
+    source, target = tokens(0, (2, 4), 7), tokens(1, (2, 5), 6)
+    limit = rounded_logits(model, source, target)
+    assert_within(model(source, target).numpy(), limit.value, tolerance(limit, np.float64))
+    assert_within(in_pieces(model, source, target, (1, 1, 2, 1)), limit.value, tolerance(limit, np.float64))
+    for stack in (model.encoder, model.decoder):
+        for layer in stack.layers:
+            layer.attention.positions = None
+    with pytest.raises(AssertionError, match="beyond the bound"):
+        assert_within(model(source, target).numpy(), limit.value, tolerance(limit, np.float64))
+
+
+def test_learned_positions_and_where_they_end():
+    model = shaken(new(positions=LearnedPositions(3, 4, rng=generator())))
+    source, target = tokens(0, (2, 3), 7), tokens(1, (2, 3), 6)
+    limit = rounded_logits(model, source, target)
+    assert_within(model(source, target).numpy(), limit.value, tolerance(limit, np.float64))
+    assert_within(in_pieces(model, source, target, (2, 1)), limit.value, tolerance(limit, np.float64))
+    with pytest.raises(IndexError, match="place 3 is not in a table of 3"):
+        model(np.array([[1, 2, 3, 4]]), target[:1])
+    with pytest.raises(IndexError, match="place 3 is not in a table of 3"):
+        in_pieces(model, source[:1], np.array([[1, 2, 3, 4]]), (3, 1))
+
+
+@pytest.mark.parametrize("dtype", [np.complex128, np.clongdouble])
+def test_complex_parameters(dtype):
+    """The dtype is kept, and what is real stays as it is: the imaginary part is 0."""
+    model, source, target = new(), tokens(0, (2, 3), 7), tokens(1, (2, 2), 6)
+    limit = rounded_logits(model, source, target)
+    logits = model.astype(dtype)(source, target).numpy()
+    assert logits.dtype == dtype
+    assert_within(logits.real, limit.value, tolerance(limit, logits.real.dtype))
+    np.testing.assert_array_equal(logits.imag, 0)
+
+
+# ---- axes in front
+
+
+def test_one_sentence_and_batches_of_batches():
+    """(N,) and (A, B, N) are rows of (B, N): within the bound of the equation."""
+    model = new()
+    source, target = tokens(0, (2, 3, 4), 7), tokens(1, (2, 3, 2), 6)
+    source_mask, target_mask = generator(2).random((2, 3, 4)) < 0.6, generator(3).random((2, 3, 2)) < 0.8
+    together = model(source, target, source_mask=source_mask, target_mask=target_mask).numpy()
+    pieces = in_pieces(model, source, target, (1, 1))
+    for i in np.ndindex(2, 3):
+        own = {"source_mask": source_mask[i], "target_mask": target_mask[i]}
+        limit = rounded_logits(model, source[i][None], target[i][None], source_mask[i][None], target_mask[i][None])
+        for logits in (together[i], model(source[i], target[i], **own).numpy()):
+            assert_within(logits, limit.value[0], tolerance(limit, np.float64)[0])
+        limit = rounded_logits(model, source[i][None], target[i][None])
+        alone = in_pieces(model, source[i], target[i], (1, 1))
+        for logits in (pieces[i], alone):
+            assert_within(logits, limit.value[0], tolerance(limit, np.float64)[0])
+
+
+@pytest.mark.parametrize(("source", "target"), [((0, 3), (0, 2)), ((2, 3), (2, 0)), ((2, 0), (2, 0)), ((0,), (0,))])
+def test_nothing_to_translate(source, target):
+    model = new()
+    logits = model(np.zeros(source, int), np.zeros(target, int))
+    assert logits.shape == (*target, 6)
+    assert in_pieces(model, np.zeros(source, int), np.zeros(target, int), target[-1:]).shape == (*target, 6)
+
+
+# ---- padding
 
 
 def test_what_padding_holds_changes_nothing():
-    """Bit by bit: other tokens under the mask, and a gradient of 0 for words that are padding alone."""
+    """Bit by bit, wherever it stands: other tokens under the mask, and a gradient of 0 for words of padding alone."""
     model = new()
-    mask, target_mask = np.array([[True, True, False, False]]), np.array([[True, True, False]])
+    mask, target_mask = np.array([[True, False, True, False]]), np.array([[True, False, True]])
     target = np.array([[1, 2, 3]])
-    rows = [model(np.array([[1, 2, *rest]]), target, source_mask=mask).numpy() for rest in ([0, 0], [5, 6])]
+    rows = [model(np.array([[1, a, 2, b]]), target, source_mask=mask).numpy() for a, b in ((0, 0), (5, 6))]
     assert_same_bits(*rows)
     one, other = (
-        model(np.array([[1, 2]]), np.array([[1, 2, last]]), target_mask=target_mask).numpy() for last in (3, 4)
+        model(np.array([[1, 2]]), np.array([[1, hidden, 2]]), target_mask=target_mask).numpy() for hidden in (3, 4)
     )
-    assert_same_bits(one[:, :2], other[:, :2])
-    loss = cross_entropy(model(np.array([[1, 2, 5, 5]]), target, source_mask=mask), np.array([[2, 3, 0]]))
+    assert_same_bits(one[:, [0, 2]], other[:, [0, 2]])
+    loss = cross_entropy(model(np.array([[1, 5, 2, 5]]), target, source_mask=mask), np.array([[2, 3, 0]]))
     loss.backward()
     np.testing.assert_array_equal(model.source_embedding.weight.grad[5], 0)
     assert np.abs(model.source_embedding.weight.grad[1]).max() > 0
 
 
+def test_nan_under_padding_reaches_nothing():
+    """A word whose vector is NaN stands only where the mask hides it: no other token knows."""
+    model, source, target = new(), np.array([[1, 5, 2]]), np.array([[1, 2]])
+    mask = source != 5
+    expected = model(source, target, source_mask=mask).numpy()
+    model.source_embedding.weight.data[5] = np.nan
+    assert np.isnan(model.encode(source, source_mask=mask).numpy()[0, 1]).all()
+    assert_same_bits(model(source, target, source_mask=mask).numpy(), expected)
+
+
 def test_more_padding_changes_nothing_beyond_rounding():
     model = new()
     source, target = np.array([[1, 2, 3]]), np.array([[1, 2]])
+    limit = rounded_logits(model, source, target)
     longer = np.array([[1, 2, 3, 0, 0]])
-    bound = 2 * tolerance(limit_of(model, source, target), np.float64)
-    masked = model(longer, target, source_mask=longer > 0).numpy()
-    assert_within(masked, model(source, target).numpy(), bound)
+    assert_within(model(longer, target, source_mask=longer > 0).numpy(), limit.value, tolerance(limit, np.float64))
+
+
+def test_padding_in_front_is_counted_and_so_moves_the_words():
+    """As the docstring says: pad at the end. Relative positions alone do not mind."""
+    words, longer, target = np.array([[1, 2, 3]]), np.array([[0, 0, 1, 2, 3]]), np.array([[1, 2]])
+    for options, same in (({}, False), ({"positions": None, "relative": SCHEMES["Shaw"]}, True)):
+        model = new(**options)
+        limit = rounded_logits(model, words, target)
+        found = np.abs(model(longer, target, source_mask=longer > 0).numpy() - limit.value)
+        assert (found <= tolerance(limit, np.float64)).all() == same
 
 
 @pytest.mark.parametrize("length", [0, 3])
@@ -119,7 +244,9 @@ def test_an_empty_sentence_is_one_of_padding_alone(length):
     logits = model(source, target, source_mask=np.zeros((1, length), bool)).numpy()
     assert np.isfinite(logits).all()
     assert_same_bits(logits, model(np.zeros((1, 0), int), target).numpy())
-    assert model(source, np.zeros((1, 0), int)).shape == (1, 0, 6)
+
+
+# ---- parts
 
 
 def test_ties():
@@ -140,22 +267,115 @@ def test_ties():
         new(tied="both")
 
 
-def test_embeddings_are_scaled_and_positions_added():
-    """X = √D E[token] + P; without positions the encoder does not see the order of words."""
-    model = new(positions=None)
-    one, other = (model.encode(np.array([words])).numpy() for words in ([1, 2, 3], [3, 1, 2]))
-    np.testing.assert_allclose(one[:, [2, 0, 1]], other, rtol=0, atol=1e-14)
-    with_positions = new()
-    assert isinstance(with_positions.positions, SinusoidalPositions)
-    one, other = (with_positions.encode(np.array([words])).numpy() for words in ([1, 2, 3], [3, 1, 2]))
-    assert np.abs(one[:, [2, 0, 1]] - other).max() > 1e-3
+def test_without_positions_the_encoder_does_not_see_the_order_of_words():
+    one, order = np.array([[1, 2, 3]]), [2, 0, 1]
+    for positions, same in ((None, True), (SinusoidalPositions(), False)):
+        model = new(positions=positions)
+        limit = rounded_memory(model, one)
+        found = model.encode(one[:, order]).numpy()
+        assert_within(model.encode(one).numpy(), limit.value, tolerance(limit, np.float64))
+        excess = np.abs(found - limit.value[:, order]) > tolerance(limit, np.float64)[:, order]
+        assert excess.any() != same
 
 
-def test_learned_positions_end_with_their_table():
-    model = new(positions=LearnedPositions(3, 4, rng=generator()))
-    assert model(np.array([[1, 2, 3]]), np.array([[1]])).shape == (1, 1, 6)
-    with pytest.raises((ValueError, IndexError), match="3"):
-        model(np.array([[1, 2, 3, 4]]), np.array([[1]]))
+def test_stacks_on_vectors():
+    """EncoderDecoder and its parts, with masks for every query and weights of all layers in their order."""
+    options = {"norm": "pre", "rng": generator()}
+    model = shaken(EncoderDecoder(Encoder(2, 4, 2, 6, **options), Decoder(2, 4, 2, 6, **options)))
+    source, target = normal(0, (2, 5, 4)), normal(1, (2, 3, 4))
+    rng = generator(2)
+    masks = {name: rng.random((2, *shape)) < 0.6 for name, shape in zip(
+        ("source_mask", "target_mask", "memory_mask"), ((5, 5), (3, 3), (3, 5)), strict=True
+    )}  # fmt: skip
+    memory = rounded_stack(model.encoder, exact(source), masks["source_mask"])
+    causal = np.tri(3, dtype=bool) & masks["target_mask"]
+    limit = rounded_stack(model.decoder, exact(target), causal, memory, masks["memory_mask"])
+    assert_within(model(source, target, **masks).numpy(), limit.value, tolerance(limit, np.float64))
+    assert [name for name in model.state_dict() if "final_norm" in name] == [
+        f"{stack}.final_norm.{part}" for stack in ("encoder", "decoder") for part in ("gain", "shift")
+    ]
+    whole, seen = new(encoder_layers=2, decoder_layers=2), []
+    whole(tokens(0, (1, 5), 7), tokens(1, (1, 3), 6), weights=seen)
+    assert [w.shape for w in seen] == [(1, 2, 5, 5)] * 2 + [(1, 2, 3, 3), (1, 2, 3, 5)] * 2
+    assert all(isinstance(w, np.ndarray) for w in seen)
+    assert (seen[2][0, :, 0, 1:] == 0).all()  # the causal mask
+
+
+def test_dropout_only_with_a_generator():
+    model, source, target = new(dropout=0.5), tokens(0, (1, 4), 7), tokens(1, (1, 3), 6)
+    assert_same_bits(model(source, target).numpy(), new(dropout=0.0)(source, target).numpy())
+    drawn = [model(source, target, rng=generator(seed)).numpy() for seed in (1, 1, 2)]
+    assert_same_bits(*drawn[:2])
+    assert (drawn[0] != drawn[2]).any()
+
+
+def test_dropout_stands_where_the_paper_has_it():
+    """On both sums of embeddings and positions, and on the output of all five sub-layers: seven draws of each shape."""
+
+    shapes = []
+
+    class Counted(np.random.Generator):
+        def random(self, size=None, dtype=np.float64):
+            shapes.append(size)
+            return super().random(size, dtype)
+
+    new()(tokens(0, (1, 4), 7), tokens(1, (1, 3), 6), rng=Counted(np.random.PCG64(0)))
+    assert shapes == [(1, 4, 4)] * 3 + [(1, 3, 4)] * 4
+
+
+def test_relative_positions_are_made_once_for_each_layer():
+    made = []
+
+    def make():
+        made.append(RelativePositions())
+        return made[-1]
+
+    model = new(encoder_layers=2, decoder_layers=3, relative=make)
+    assert [layer.attention.positions for stack in (model.encoder, model.decoder) for layer in stack.layers] == made
+    assert all(layer.memory_attention.positions is None for layer in model.decoder.layers)
+    source, target = np.array([[1, 2]]), np.array([[1]])
+    plain = new(encoder_layers=2, decoder_layers=3)
+    assert_same_bits(model(source, target).numpy(), plain(source, target).numpy())
+
+
+# ---- state between tokens
+
+
+def test_sequences_in_a_new_order():
+    """Repeated, exchanged, dropped; in each the next logits are those of a state that has seen just that."""
+    model, source, first, second = new(), tokens(0, (2, 3), 7), tokens(1, (2, 2), 6), tokens(2, (3, 1), 6)
+    mask = np.array([[True, True, True], [True, False, True]])
+    for rows in ([0, 0, 1], [1, 0], [1, 1, 1], [0], [0, 1]):
+        with ad.no_grad():
+            state = model.start(source, source_mask=mask)
+            model.extend(first, state)
+            state.reorder(np.array(rows))
+            found = model.extend(second[: len(rows)], state).numpy()
+        target = np.concatenate([first[rows], second[: len(rows)]], 1)
+        limit = rounded_logits(model, source[rows], target, mask[rows])
+        assert_within(found, limit.value[:, 2:], tolerance(limit, np.float64)[:, 2:])
+
+
+def test_beams_of_one_source_share_its_memory():
+    """Exchanged among themselves they move their own tokens only; exchanged with those of another, memory too."""
+    model, source = new(), tokens(0, (2, 3), 7)
+    with ad.no_grad():
+        state = model.start(source)
+        state.reorder(np.array([0, 0, 1, 1]))
+        before = state.layers[0].memory
+        state.reorder(np.array([1, 0, 2, 2]))
+        assert state.layers[0].memory is before
+        state.reorder(np.array([2, 0, 1, 3]))
+        assert state.layers[0].memory is not before
+        assert_same_bits(state.layers[0].memory[0], before[0][[2, 0, 1, 3]])
+
+
+def test_decoding_keeps_no_gradient():
+    with pytest.raises(RuntimeError, match="decode within no_grad"):
+        new().start(np.array([[1, 2]]))
+
+
+# ---- what does not fit
 
 
 @pytest.mark.parametrize(
@@ -165,42 +385,39 @@ def test_learned_positions_end_with_their_table():
         ([[1]], [[6]], IndexError, "token 6 is not in a vocabulary of 6"),
         ([[-1]], [[1]], IndexError, "token -1"),
         ([[1.5]], [[1]], TypeError, "pass integers"),
+        (1, [1], ValueError, r"SinusoidalPositions: x has shape \(4,\)"),
+        ([[1, 2]], [[1], [2], [3]], None, None),
+        ([[1, 2], [3, 4]], [[1], [2], [3]], ValueError, "do not broadcast"),
     ],
 )
-def test_tokens_outside_the_vocabulary(source, target, error, message):
+def test_tokens_that_do_not_fit(source, target, error, message):
+    source, target = np.array(source), np.array(target)
+    if error is None:  # one source serves all targets
+        assert new()(source, target).shape == (3, 1, 6)
+        return
     with pytest.raises(error, match=message):
-        new()(np.array(source), np.array(target))
+        new()(source, target)
 
 
 def test_masks_that_do_not_fit():
     model, source, target = new(), np.array([[1, 2]]), np.array([[1]])
     with pytest.raises(ValueError, match="source_mask is int64"):
         model(source, target, source_mask=np.array([[1, 0]]))
-    with pytest.raises(ValueError, match="target_mask is bool of shape"):
+    with pytest.raises(ValueError, match=r"target_mask is bool of shape \(1, 2\).*shape of target, \(1, 1\)"):
         model(source, target, target_mask=np.array([[True, False]]))
-    with pytest.raises(ValueError, match="a decoder needs at least one layer"):
+    decoder, x, memory = Decoder(1, 4, 2, 6, rng=generator()), normal(0, (2, 3, 4)), normal(1, (2, 5, 4))
+    with pytest.raises(ValueError, match=r"^Decoder: mask has shape \(2, 2\); .* \(2, 3, 3\)$"):
+        decoder(x, memory, mask=np.ones((2, 2), bool))
+    with pytest.raises(TypeError, match=r"^Decoder: mask is int64; pass booleans"):
+        decoder(x, memory, mask=np.ones((3, 3), int))
+    with pytest.raises(ValueError, match=r"mask has shape \(2, 5\); .* \(2, 3, 5\)"):
+        decoder(x, memory, memory_mask=np.ones((2, 5), bool))
+    with pytest.raises(ValueError, match=r"^decoder: x has shape \(4,\); it must be \(..., tokens, features\)$"):
+        decoder(np.ones(4), memory)
+
+
+def test_how_many_layers():
+    with pytest.raises(ValueError, match=r"^Decoder: layers is 0; it must be at least 1$"):
         new(decoder_layers=0)
-
-
-def test_relative_positions_are_made_once_for_each_layer():
-    made = []
-
-    class Nothing:
-        adds_values = False
-
-        def rotated(self, x, places):
-            return x
-
-        def scores(self, query, query_places, key_places):
-            return None
-
-    def make():
-        made.append(Nothing())
-        return made[-1]
-
-    model = new(encoder_layers=2, decoder_layers=3, relative=make)
-    assert len(made) == 5
-    assert_same_bits(
-        model(np.array([[1, 2]]), np.array([[1]])).numpy(),
-        new(encoder_layers=2, decoder_layers=3)(np.array([[1, 2]]), np.array([[1]])).numpy(),
-    )
+    with pytest.raises(ValueError, match=r"^Encoder: layers is -1; it must be at least 0$"):
+        new(encoder_layers=-1)

@@ -7,10 +7,21 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers import masks
-from refnp.models.transformer_layers import DecoderLayer, EncoderLayer
+from refnp.models.transformer_layers import DecoderLayer, EncoderLayer, Residual
 from refnp.verify.equations import transformer as equations
 from refnp.verify.rounding import exact, tolerance
-from tests.helpers import REAL, assert_same_bits, assert_within, normal, real_dtypes, scales, seeds
+from tests.helpers import (
+    COMPLEX,
+    REAL,
+    assert_same_bits,
+    assert_within,
+    laid_out,
+    layouts,
+    normal,
+    real_dtypes,
+    scales,
+    seeds,
+)
 from tests.transcriptions import transformer as printed
 
 norms = st.sampled_from(["post", "pre"])
@@ -22,7 +33,8 @@ def generator(seed=0):
 
 def encoder_limit(layer, x, **options):
     """The equation in numbers that carry their rounding: (y, pullback)."""
-    return equations.encoder_layer(*map(exact, (x, *layer.state_dict().values())), heads=2, **options)
+    arrays = (x, *layer.state_dict().values())
+    return equations.encoder_layer(*map(exact, arrays), heads=layer.attention.heads, **options)
 
 
 def decoder_limit(layer, x, memory, **options):
@@ -45,6 +57,30 @@ def test_encoder_layer_value_and_every_gradient(norm, n, masked, scale, dtype, s
     for gradient, other in zip([x_bar, *(bars[k] for k in names)], rounded_pullback(exact(bar)), strict=True):
         assert gradient.dtype == dtype
         assert_within(gradient, other.value, tolerance(other, dtype))
+
+
+mask_shapes = st.sampled_from([(2, 3, 4, 4), (3, 4, 4), (2, 1, 1, 4), (1, 4, 1), (4, 4), (1, 4), (4,), ()])
+
+
+@given(mask_shapes, st.sampled_from([1, 2, 4]), layouts, real_dtypes, seeds)
+def test_masks_of_any_shape_and_x_of_any_layout(shape, heads, layout, dtype, seed):
+    """Whatever broadcasts to (..., N, N) serves all heads; axes in front are as many layers side by side."""
+    layer = EncoderLayer(4, heads, 6, rng=generator(seed)).astype(dtype)
+    x, mask = normal(seed, (2, 3, 4, 4), dtype), generator(seed).random(shape) < 0.6
+    limit, _ = encoder_limit(layer, x, mask=np.broadcast_to(mask, (2, 3, 4, 4)))
+    assert_within(layer(laid_out(x, layout), mask=mask).numpy(), limit.value, tolerance(limit, dtype))
+    assert_within(layer(laid_out(x, layout), mask=mask.tolist()).numpy(), limit.value, tolerance(limit, dtype))
+
+
+@pytest.mark.parametrize("dtype", COMPLEX)
+def test_complex_numbers_keep_their_type(dtype):
+    """Values and gradients; real parts that are all there is come out as in real numbers."""
+    layer, x = EncoderLayer(4, 2, 6, rng=generator()), normal(0, (3, 4))
+    limit, _ = encoder_limit(layer, x)
+    y = layer.astype(dtype)(x.astype(dtype))
+    y.backward(np.ones((3, 4), dtype))
+    assert {y.dtype, *(p.grad.dtype for p in layer.parameters())} == {np.dtype(dtype)}
+    assert_within(y.numpy().real, limit.value, tolerance(limit, y.numpy().real.dtype))
 
 
 @given(norms, st.integers(0, 3), st.integers(0, 4), st.booleans(), real_dtypes, seeds)
@@ -94,10 +130,14 @@ def test_post_norm_and_pre_norm_differ():
 def test_as_s002_prints_it():
     """LayerNorm without ε and without an affine map: gain 1 and shift 0 are how it starts."""
     layer, x = EncoderLayer(4, 2, 6, eps=0.0, rng=generator()), normal(0, (3, 4))
-    y = layer(x).numpy()
-    assert_within(y, printed.encoder_layer(x, layer.state_dict(), 2, eps=0.0), 1e-13)  # asserted to the bound above
-    np.testing.assert_allclose(y.mean(-1), 0, atol=1e-15)
-    np.testing.assert_allclose(y.std(-1), 1, rtol=1e-14)
+    y, (limit, _) = layer(x).numpy(), encoder_limit(layer, x, eps=0.0)
+    bound = tolerance(limit, np.float64)
+    assert_within(y, printed.encoder_layer(x, layer.state_dict(), 2, eps=0.0), bound)
+    off = bound.mean(-1) + 8 * 2.0**-53  # and what taking the mean and the root of four numbers near 1 rounds
+    assert_within(y.mean(-1), np.zeros(3), off)
+    assert_within(y.std(-1), np.ones(3), off)
+    with pytest.raises(AssertionError, match="beyond the bound"):
+        assert_within(EncoderLayer(4, 2, 6, rng=generator())(x).numpy(), limit.value, bound)  # its ε is 1e-5
 
 
 @given(seeds)
@@ -159,9 +199,35 @@ def test_weights_are_collected_in_the_order_of_the_sublayers():
 
 @pytest.mark.parametrize("make", [EncoderLayer, DecoderLayer])
 def test_bad_sizes(make):
+    x = [np.ones((3, 4))] * (1 + (make is DecoderLayer))
     with pytest.raises(ValueError, match="3 heads do not divide 4 features"):
         make(4, 3, 6, rng=generator())
-    with pytest.raises(ValueError, match="norm is 'before'"):
+    with pytest.raises(ValueError, match=r"^Residual: norm is 'before'; use 'post' .* or 'pre'"):
         make(4, 2, 6, norm="before", rng=generator())
     with pytest.raises(ValueError, match="rate is 1"):
-        make(4, 2, 6, dropout=1.0, rng=generator())(*[np.ones((3, 4))] * (1 + (make is DecoderLayer)), rng=generator())
+        make(4, 2, 6, dropout=1.0, rng=generator())(*x, rng=generator())
+    with pytest.raises(TypeError, match="rng is 0; pass"):
+        make(4, 2, 6, dropout=0.5, rng=generator())(*x, rng=0)
+
+
+@pytest.mark.parametrize(
+    ("x", "options", "error", "message"),
+    [
+        ((4,), {}, ValueError, r"split_heads: x has shape \(4,\); it must be \(..., tokens, features\)"),
+        ((3, 5), {}, ValueError, r"linear: x of shape \(3, 5\) needs 4 features last, as weight has rows"),
+        ((3, 4), {"mask": np.ones((3, 3))}, TypeError, "attention: mask is float64; pass booleans.*"),
+        ((3, 4), {"mask": np.ones((2, 3), bool)}, ValueError, r"MultiHeadAttention: mask has shape \(2, 3\); .*"),
+        ((3, 4), {"mask": np.ones((2, 3, 3), bool)}, ValueError, r".*mask has shape \(2, 3, 3\); .* = \(3, 3\).*"),
+    ],
+)
+def test_what_does_not_fit(x, options, error, message):
+    with pytest.raises(error, match=rf"^{message}$"):
+        EncoderLayer(4, 2, 6, rng=generator())(np.ones(x), **options)
+
+
+def test_a_residual_of_nothing():
+    """f = 0: post-norm is LayerNorm(x), pre-norm x itself, bit by bit."""
+    x = normal(0, (3, 4))
+    post, pre = (Residual(4, norm=norm, dropout=0.0, eps=1e-5) for norm in ("post", "pre"))
+    assert_same_bits(post(np.zeros_like, x).numpy(), post.layer_norm(x).numpy())
+    assert_same_bits(pre(lambda unit: np.zeros(unit.shape), x), x)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tests.transcriptions.positions import sinusoidal
 from tests.transcriptions.rows import WIDE, attention, layer_norm, linear
 
 
@@ -62,20 +63,13 @@ def decoder_layer(x, memory, state, heads, norm="post", eps=1e-5, memory_mask=No
     return around(lambda x: feed_forward(x, maps), x, part(state, "around_feed_forward"), norm, eps)
 
 
-def position(p, j, d):
-    """S002 eq. 1: the j-th number of the encoding of place p."""
-    even = j - j % 2
-    angle = WIDE(p) / WIDE(10000) ** (WIDE(even) / WIDE(d))
-    return np.cos(angle) if j % 2 else np.sin(angle)
-
-
 def embedded(tokens, table):
     """√D E[token] + p for every token: eq. 2."""
-    d = table.shape[1]
+    n, d = len(tokens), table.shape[1]
+    p = sinusoidal(range(n), d)
     return np.array(
-        [[np.sqrt(WIDE(d)) * WIDE(table[t, j]) + position(p, j, d) for j in range(d)] for p, t in enumerate(tokens)],
-        WIDE,
-    ).reshape(-1, d)
+        [[np.sqrt(WIDE(d)) * WIDE(table[tokens[i], j]) + p[i, j] for j in range(d)] for i in range(n)], WIDE
+    ).reshape(n, d)
 
 
 def logits(source, target, state, heads, layers, source_mask=None):

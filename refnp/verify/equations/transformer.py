@@ -17,11 +17,11 @@ ENCODER_LAYER = 8 + 2 + 4 + 2  # parameters of a layer
 DECODER_LAYER = 8 + 2 + 8 + 2 + 4 + 2
 
 
-def around(sublayer, x, gain, shift, norm):
+def around(sublayer, x, gain, shift, norm, eps=1e-5):
     """post: LayerNorm(x + f(x)); pre: x + f(LayerNorm(x)).   pullback(ȳ) = x̄, γ̄, β̄, and what f's pullback adds."""
     if norm == "post":
         y, sublayer_pullback = sublayer(x)
-        z, norm_pullback = layer_norm(x + y, gain, shift)
+        z, norm_pullback = layer_norm(x + y, gain, shift, eps=eps)
 
         def pullback(g):
             sum_bar, gain_bar, shift_bar = norm_pullback(g)
@@ -29,7 +29,7 @@ def around(sublayer, x, gain, shift, norm):
             return sum_bar + x_bar, gain_bar, shift_bar, rest
 
         return z, pullback
-    unit, norm_pullback = layer_norm(x, gain, shift)
+    unit, norm_pullback = layer_norm(x, gain, shift, eps=eps)
     y, sublayer_pullback = sublayer(unit)
 
     def pullback(g):
@@ -89,11 +89,11 @@ def feed_forward(parameters, activation):
     return sublayer
 
 
-def encoder_layer(x, *parameters, heads, norm="post", activation="relu", mask=None):
+def encoder_layer(x, *parameters, heads, norm="post", activation="relu", eps=1e-5, mask=None):
     """x ← around(self-attention), x ← around(feed-forward), S002 §1.5."""
     attention, norm_1, maps, norm_2 = _cut(parameters, 8, 2, 4, 2)
-    x, first = around(self_attention(attention, heads, mask), x, *norm_1, norm)
-    x, second = around(feed_forward(maps, activation), x, *norm_2, norm)
+    x, first = around(self_attention(attention, heads, mask), x, *norm_1, norm, eps)
+    x, second = around(feed_forward(maps, activation), x, *norm_2, norm, eps)
 
     def pullback(g):
         x_bar, *norm_2_bars, maps_bars = second(g)

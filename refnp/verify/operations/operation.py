@@ -11,7 +11,8 @@ class Operation:
     """A differentiable function and arguments for it.
 
     `analytic` is False where the complex step is not allowed (no function of refnp so far); `order2` is False where a
-    second derivative makes no sense (the function is linear or piecewise linear).
+    second derivative makes no sense (the function is linear or piecewise linear). A `model` is made of operations that
+    stand in the table themselves, and is checked once: in float64, first order.
     """
 
     name: str
@@ -19,3 +20,4 @@ class Operation:
     args: tuple
     analytic: bool = True
     order2: bool = True
+    model: bool = False

@@ -1,0 +1,198 @@
+"""Attentive neural processes: each target looks at the context points that are near it.
+
+    r_t = Block(query(x_t), key(x_i), value(x_i, y_i))        p(y_t | x_t, C) = N(μ_t, σ_t²) from MLP(r_t, r or z, x_t)
+
+The CNP's one vector r for all targets blurs what is known at a place. Here every target asks by its x, keys are the
+context's x, and the answer r_t is local; the mean r, or the latent z, is kept beside it. Nothing depends on the order
+of the context. A target that has no context to look at asks without an answer: attention gives it 0.
+
+The block, with the projected queries in the residual path:
+
+    u = LN(q + Attention(q, k, v)),   Block = LN(u + relu(u W + b)),      q = Q W_q, k = K W_k, v = V W_v
+
+Scaling. Scores q·k are divided by √(width of a head), as in "Attention is all you need". The Set Transformer's code,
+and through it the baselines of TNP-pytorch, divide by √(width of all heads): scaling="features". With 8 heads on 128
+features that is √128 and not √16, a softmax 2.8 times flatter; weights trained with one do not fit the other.
+
+Source: S002 §3.1; Kim et al., arXiv 1901.05761; the block: Lee et al., arXiv 1810.00825, eq. 6 and 7, and their code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from refnp import autograd as ag
+from refnp.autograd.primitive import raw
+from refnp.layers.activations import relu
+from refnp.layers.attention import attention
+from refnp.layers.distributions import Normal
+from refnp.layers.layer_norm import LayerNorm
+from refnp.layers.linear import MLP, Linear
+from refnp.layers.module import Module
+from refnp.layers.multi_head import merge_heads, split_heads
+from refnp.layers.similarity import one_over_root
+from refnp.models.latent import LatentModel
+from refnp.models.neural_process import NeuralProcess, SetEncoder, at_every, for_every_query, normal_of
+
+SCALINGS = ("head", "features")
+
+
+class AttentionBlock(Module):
+    """LN(u + relu(u W + b)) with u = LN(q + Attention(q, k, v)), and q, k, v projected without bias.
+
+    Shapes: query (..., N, D), key and value (..., M, D), mask (..., N, M) → (..., N, D), D = `features`.
+    `scaling` is "head", scores over √(D/heads), or "features", over √D.
+    Raises ValueError if the heads do not divide the features, or for another scaling.
+    """
+
+    def __init__(self, features: int, heads: int, *, scaling: str = "head", rng: np.random.Generator):
+        if heads < 1 or features % heads:
+            raise ValueError(f"AttentionBlock: {heads} heads do not divide {features} features equally")
+        if scaling not in SCALINGS:
+            raise ValueError(f"AttentionBlock: scaling is {scaling!r}; use 'head' or 'features'")
+        self.query, self.key, self.value = (Linear(features, features, bias=False, rng=rng) for _ in range(3))
+        self.output = Linear(features, features, rng=rng)
+        self.first_norm, self.second_norm = LayerNorm(features), LayerNorm(features)
+        self.heads, self.scaling = heads, scaling
+
+    def __call__(self, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
+        q, k, v = self.query(query), self.key(key), self.value(value)  # (..., N, D), (..., M, D), (..., M, D)
+        similarity, wanted = ("scaled_dot", q) if self.scaling == "head" else ("dot", q * one_over_root(raw(q)))
+        heads = (split_heads(a, self.heads) for a in (wanted, k, v))
+        mask = None if mask is None else mask[..., None, :, :]  # one for all heads
+        found = attention(*heads, mask=mask, similarity=similarity)  # (..., H, N, d)
+        u = self.first_norm(q + merge_heads(found))  # (..., N, D)
+        return self.second_norm(u + relu(self.output(u)))  # (..., N, D)
+
+
+class CrossEncoder(Module):
+    """What each target finds in the context: r_t = Block(query(x_t), key(x_i), value(x_i, y_i)).
+
+    Queries and keys are made by one MLP of x with `query_depth` linear maps, values by one of (x, y) with `depth` − 2
+    and a self-attention block, in which the context points look at each other.
+    Shapes: context_x (B, C, dx), pairs (B, C, dx+dy), mask (B, C), target_x (B, T, dx) → (B, T, hidden).
+    """
+
+    def __init__(
+        self,
+        dx: int,
+        dy: int,
+        hidden: int,
+        heads: int,
+        *,
+        depth: int,
+        query_depth: int,
+        scaling: str,
+        activation: Callable,
+        rng: np.random.Generator,
+    ):
+        self.value = MLP([dx + dy, *[hidden] * (depth - 2)], activation=activation, rng=rng)
+        self.self_attention = AttentionBlock(hidden, heads, scaling=scaling, rng=rng)
+        self.place = MLP([dx, *[hidden] * query_depth], activation=activation, rng=rng)
+        self.cross_attention = AttentionBlock(hidden, heads, scaling=scaling, rng=rng)
+
+    def __call__(self, context_x: Any, pairs: Any, mask: np.ndarray, target_x: Any) -> Any:
+        values = self.value(pairs)  # (B, C, F)
+        allowed = for_every_query(mask)  # (B, 1, C)
+        values = self.self_attention(values, values, values, allowed)  # (B, C, F)
+        return self.cross_attention(self.place(target_x), self.place(context_x), values, allowed)
+
+
+class CANP(NeuralProcess):
+    """The attentive CNP: beside the mean r over the context, what each target finds there itself, r_t.
+
+    Shapes: as the law → Normal of (B, T, dy). `depth` counts the linear maps of (x, y), of which the last two are a
+    self-attention block; `after` those after the mean, `query_depth` those of x.
+    CANP(floor=0.1, scaling="features") is the baseline of TNP-pytorch.
+    """
+
+    def __init__(
+        self,
+        dx: int = 1,
+        dy: int = 1,
+        *,
+        hidden: int = 128,
+        heads: int = 8,
+        depth: int = 4,
+        query_depth: int = 2,
+        after: int = 2,
+        decoder: int = 3,
+        floor: float = 0.0,
+        scaling: str = "head",
+        activation: Callable = relu,
+        rng: np.random.Generator,
+    ):
+        super().__init__(dx, dy)
+        check_depth(type(self).__name__, depth)
+        self.cross_encoder = CrossEncoder(
+            dx, dy, hidden, heads, depth=depth, query_depth=query_depth, scaling=scaling, activation=activation, rng=rng
+        )
+        self.encoder = SetEncoder(
+            dx + dy, hidden, hidden, before=depth - 2, after=after, activation=activation,
+            attention=AttentionBlock(hidden, heads, scaling=scaling, rng=rng), rng=rng,
+        )  # fmt: skip
+        self.decoder = MLP([2 * hidden + dx, *[hidden] * (decoder - 1), 2 * dy], activation=activation, rng=rng)
+        self.floor = floor
+
+    def __call__(self, context_x: Any, context_y: Any, target_x: Any, context_mask: Any = None) -> Normal:
+        context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
+        pairs = ag.concatenate([context_x, context_y], -1)  # (B, C, dx+dy)
+        local = self.cross_encoder(context_x, pairs, mask, target_x)  # (B, T, F)
+        common = at_every(target_x, self.encoder(pairs, mask))  # (B, T, F)
+        return normal_of(self.decoder(ag.concatenate([local, common, target_x], -1)), self.floor)
+
+
+class ANP(LatentModel):
+    """The attentive neural process: a latent z for what the context leaves open, and what each target finds there.
+
+    Options, bounds and the law as `LatentModel`; depths as CANP.
+    ANP(floor=0.1, latent_floor=0.1, scaling="features") is the baseline of TNP-pytorch.
+    """
+
+    def __init__(
+        self,
+        dx: int = 1,
+        dy: int = 1,
+        *,
+        hidden: int = 128,
+        latent: int = 128,
+        heads: int = 8,
+        depth: int = 4,
+        query_depth: int = 2,
+        after: int = 2,
+        decoder: int = 3,
+        floor: float = 0.0,
+        latent_floor: float = 0.0,
+        scaling: str = "head",
+        samples: int = 16,
+        loss_samples: int = 4,
+        bound: str = "elbo",
+        activation: Callable = relu,
+        rng: np.random.Generator,
+    ):
+        super().__init__(
+            dx, dy, floor=floor, latent_floor=latent_floor, samples=samples, loss_samples=loss_samples, bound=bound
+        )
+        check_depth(type(self).__name__, depth)
+        self.cross_encoder = CrossEncoder(
+            dx, dy, hidden, heads, depth=depth, query_depth=query_depth, scaling=scaling, activation=activation, rng=rng
+        )
+        self.latent_encoder = SetEncoder(
+            dx + dy, hidden, 2 * latent, before=depth - 2, after=after, activation=activation,
+            attention=AttentionBlock(hidden, heads, scaling=scaling, rng=rng), rng=rng,
+        )  # fmt: skip
+        sizes = [hidden + latent + dx, *[hidden] * (decoder - 1), 2 * dy]
+        self.decoder = MLP(sizes, activation=activation, rng=rng)
+
+    def represent(self, context_x: Any, pairs: Any, mask: np.ndarray, target_x: Any) -> Any:
+        """What each target finds in the context."""
+        return self.cross_encoder(context_x, pairs, mask, target_x)
+
+
+def check_depth(name: str, depth: int) -> None:
+    """ValueError for a depth that leaves no linear map before the attention block."""
+    if depth < 3:
+        raise ValueError(f"{name}: depth is {depth}; the last two are the attention block, at least 3 are needed")

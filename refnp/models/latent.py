@@ -1,0 +1,222 @@
+"""The latent neural process: one vector z for everything that the context leaves open, and so coherent functions.
+
+    q(z | S) = N(m, diag(v²)),   m, v = ρ(mean_{i ∈ S} φ(x_i, y_i))          S any set of pairs
+    p(y | x, C) = ∫ Π_t N(y_t; μ(z, x_t), σ(z, x_t)²) q(z | C) dz
+
+Given z all targets are independent, and share it: a draw of z is a draw of a whole function. The integral has no closed
+form. Two bounds on its logarithm, from draws z_k of q(z | C ∪ T), which has seen the targets:
+
+    ELBO   E [log p(y | z, x)] − KL(q(z | C ∪ T) ‖ q(z | C))
+    IW     E log (1/K) Σ_k w_k,   w_k = p(y | z_k, x) q(z_k | C) / q(z_k | C ∪ T)
+
+    ELBO ≤ IW with K draws ≤ IW with K + 1 draws ≤ log p(y | x, C)
+
+Source: S002 §2.3, §3.1; Garnelo et al., arXiv 1807.01622; Burda et al., arXiv 1509.00519 (IW); v = sigmoid and the
+second, deterministic path: Kim et al., arXiv 1901.05761.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from refnp import autograd as ag
+from refnp.autograd.tensor import Tensor
+from refnp.layers.activations import relu, sigmoid
+from refnp.layers.distributions import Normal, kl_divergence
+from refnp.layers.linear import MLP
+from refnp.layers.mixtures import Mixture, log_mean_exp
+from refnp.models.neural_process import (
+    NeuralProcess,
+    SetEncoder,
+    at_every,
+    normal_of,
+)
+
+BOUNDS = ("elbo", "importance_weighted")
+
+
+def elbo(prior: Normal, posterior: Normal, log_likelihood: Callable, draws: Any) -> Any:
+    """(1/K) Σ_k log p(y | z_k) − KL(posterior ‖ prior), the KL in closed form.
+
+    Shapes: prior and posterior (B, L), draws z of the posterior (K, B, L), log_likelihood: z → (K, B); result (B,).
+    Source: Kingma & Welling, arXiv 1312.6114.
+    """
+    return ag.mean(log_likelihood(draws), 0) - ag.sum(kl_divergence(posterior, prior), -1)
+
+
+def importance_weighted_bound(prior: Normal, posterior: Normal, log_likelihood: Callable, draws: Any) -> Any:
+    """log (1/K) Σ_k p(y | z_k) p(z_k) / q(z_k), by logsumexp; with one draw another estimate of the ELBO.
+
+    If the posterior is the true one, every weight is p(y) itself, and the bound exact. Shapes: as `elbo`.
+    Source: Burda et al., arXiv 1509.00519.
+    """
+    log_ratio = ag.sum(prior.log_prob(draws) - posterior.log_prob(draws), -1)  # (K, B)
+    return log_mean_exp(log_likelihood(draws) + log_ratio, 0)
+
+
+class LatentModel(NeuralProcess):
+    """What models with a latent z have in common. A subclass assigns `latent_encoder`, pairs and mask → (B, 2 L), and
+    `decoder`, (K, B, T, ·) → (K, B, T, 2 dy), and says in `represent` what else the decoder is told.
+
+    The law gives a Mixture over `samples` draws of z, each a Normal of (B, T, dy) that belongs together; their means,
+    `components.mean`, are coherent functions. `bound`, "elbo" or "importance_weighted", from `loss_samples` draws, is
+    what the loss is made of. `floor` is the least σ of y (see `normal_of`), `latent_floor` f that of z,
+    v = f + (1 − f) sigmoid(s).
+    """
+
+    latent_encoder: Callable
+    decoder: Callable
+
+    def __init__(
+        self,
+        dx: int,
+        dy: int,
+        *,
+        floor: float = 0.0,
+        latent_floor: float = 0.0,
+        samples: int = 16,
+        loss_samples: int = 4,
+        bound: str = "elbo",
+    ):
+        super().__init__(dx, dy)
+        if not 0 <= latent_floor < 1:
+            raise ValueError(f"{type(self).__name__}: latent_floor is {latent_floor}; it must lie in [0, 1)")
+        for name, number in (("samples", samples), ("loss_samples", loss_samples)):
+            if number < 1:
+                raise ValueError(f"{type(self).__name__}: {name} is {number}; at least 1 is needed")
+        self._check_bound(bound)
+        self.floor, self.latent_floor, self.bound = floor, latent_floor, bound
+        self.samples, self.loss_samples = samples, loss_samples
+
+    def represent(self, context_x: Any, pairs: Any, mask: np.ndarray, target_x: Any) -> Any:
+        """What the decoder is told about each target beside z and x, (B, T, F); None here."""
+        return None
+
+    def __call__(
+        self,
+        context_x: Any,
+        context_y: Any,
+        target_x: Any,
+        context_mask: Any = None,
+        *,
+        samples: int | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> Mixture:
+        """The law. Without `rng` the draws of z come from the same numbers in every call: a function of the context."""
+        context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
+        samples = self.samples if samples is None else samples
+        z = self.draws(self.latent(context_x, context_y, mask), samples, rng)  # (K, B, L)
+        return Mixture(self.decoder_at(context_x, context_y, mask, target_x)(z), together=2)
+
+    def latent(self, x: Any, y: Any, mask: np.ndarray) -> Normal:
+        """q(z | S) of the pairs (B, N, dx), (B, N, dy) that are present under the mask (B, N) → Normal of (B, L)."""
+        mean, spread = ag.split(self.latent_encoder(ag.concatenate([x, y], -1), mask), 2, -1)  # (B, L)
+        std = sigmoid(spread)  # (B, L)
+        return Normal(mean, std if self.latent_floor == 0 else std + self.latent_floor * (1 - std))
+
+    def draws(self, latent: Normal, samples: int, rng: np.random.Generator | None) -> Any:
+        """z = m + v ε, (K, B, L); without `rng` from the same ε in every call."""
+        return latent.sample(np.random.default_rng(0) if rng is None else rng, samples)
+
+    def decoder_at(self, context_x: Any, context_y: Any, mask: np.ndarray, target_x: Any) -> Callable:
+        """The function z (K, B, L) → Normal of (K, B, T, dy)."""
+        pairs = ag.concatenate([context_x, context_y], -1)  # (B, C, dx+dy)
+        r = self.represent(context_x, pairs, mask, target_x)
+
+        def decode(z):
+            z = at_every(target_x, z)  # (K, B, T, L)
+            known = [target_x] if r is None else [r, target_x]
+            *others, x = [ag.broadcast_to(a, (z.shape[0], *a.shape)) for a in known]
+            return normal_of(self.decoder(ag.concatenate([*others, z, x], -1)), self.floor)
+
+        return decode
+
+    def log_likelihood_bound(
+        self,
+        task: Any,
+        *,
+        bound: str | None = None,
+        samples: int | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> Any:
+        """A lower bound on log p(y_T | x_T, C) of each task, (B,): "elbo" or "importance_weighted".
+
+        A bound in expectation over the draws; without `rng` these are the same in every call, for evaluation.
+        """
+        bound = self.bound if bound is None else bound
+        samples = self.loss_samples if samples is None else samples
+        self._check_bound(bound)
+        target_x, target_y, target_mask = self.targets(task)
+        context_x, context_y, target_x, mask = self.sets(task.context_x, task.context_y, target_x, task.context_mask)
+        prior = self.latent(context_x, context_y, mask)
+        posterior = self.latent(
+            ag.concatenate([context_x, target_x], 1),
+            ag.concatenate([context_y, target_y], 1),
+            np.concatenate([mask, target_mask], 1),
+        )
+        decode = self.decoder_at(context_x, context_y, mask, target_x)
+
+        def log_likelihood(z):
+            log_p = decode(z).log_prob(target_y, mask=target_mask[..., None])  # (K, B, T, dy)
+            return ag.sum(log_p, (-2, -1))  # (K, B)
+
+        estimate = elbo if bound == "elbo" else importance_weighted_bound
+        return estimate(prior, posterior, log_likelihood, self.draws(posterior, samples, rng))
+
+    def loss(self, task: Any, *, rng: np.random.Generator | None = None) -> Tensor:
+        """−(1/n) Σ of the bound over the tasks, for n targets present in the batch.
+
+        In training pass `rng`: without it the draws of z are the same in every call.
+        """
+        _, _, mask = self.targets(task)
+        return -ag.sum(self.log_likelihood_bound(task, rng=rng)) / max(int(mask.sum()), 1)
+
+    def _check_bound(self, bound: str) -> None:
+        if bound not in BOUNDS:
+            raise ValueError(f"{type(self).__name__}: bound is {bound!r}; use 'elbo' or 'importance_weighted'")
+
+
+class LatentNP(LatentModel):
+    """The neural process with a latent vector z of width `latent`: options, bounds and the law as `LatentModel`.
+
+    With `deterministic`, the decoder sees beside z the vector r of a CNP's encoder.
+    LatentNP(deterministic=True, floor=0.1, latent_floor=0.1) is the baseline NP of TNP-pytorch.
+    """
+
+    def __init__(
+        self,
+        dx: int = 1,
+        dy: int = 1,
+        *,
+        hidden: int = 128,
+        latent: int = 128,
+        deterministic: bool = False,
+        before: int = 4,
+        after: int = 2,
+        decoder: int = 3,
+        floor: float = 0.0,
+        latent_floor: float = 0.0,
+        samples: int = 16,
+        loss_samples: int = 4,
+        bound: str = "elbo",
+        activation: Callable = relu,
+        rng: np.random.Generator,
+    ):
+        super().__init__(
+            dx, dy, floor=floor, latent_floor=latent_floor, samples=samples, loss_samples=loss_samples, bound=bound
+        )
+
+        def encoder(out):
+            return SetEncoder(dx + dy, hidden, out, before=before, after=after, activation=activation, rng=rng)
+
+        self.encoder = encoder(hidden) if deterministic else None
+        self.latent_encoder = encoder(2 * latent)
+        sizes = [hidden * deterministic + latent + dx, *[hidden] * (decoder - 1), 2 * dy]
+        self.decoder = MLP(sizes, activation=activation, rng=rng)
+
+    def represent(self, context_x: Any, pairs: Any, mask: np.ndarray, target_x: Any) -> Any:
+        """The mean r of the context, the same for every target."""
+        return None if self.encoder is None else at_every(target_x, self.encoder(pairs, mask))

@@ -1,0 +1,141 @@
+"""TE-TNP: a Transformer neural process that knows places by their differences only. The two halves of the title meet.
+
+    context token  [y_c, 1]        target token  [0, 0]        through an MLP; x enters the attention, as x_n − x_m
+
+As in TNP-D all tokens attend to the context alone, here by translation equivariant attention
+(refnp/layers/translation_attention.py). Shift context and targets together, and the prediction stays as it was: the
+symmetry of a ConvCNP without its grid, the attention of a Transformer without its blindness to shifts. Where shifted
+places are represented exactly, the prediction is the same to the bit.
+
+Source: S000, S002 (the title); Ashman et al., Translation Equivariant Transformer Neural Processes, arXiv 2406.12409.
+Elsewhere: the authors' flag is 1 for targets and 0 for the context; their targets attend to context tokens that the
+same layer has updated already, here to those that it was given, as in TNP-D.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from refnp import autograd as ag
+from refnp.autograd.primitive import raw
+from refnp.layers.distributions import Normal
+from refnp.layers.linear import MLP
+from refnp.layers.module import Module
+from refnp.layers.translation_attention import TranslationAttention
+from refnp.models.neural_process import NeuralProcess
+from refnp.models.tnp import exponential_normal
+from refnp.models.transformer_layers import Residual
+
+
+class TranslationLayer(Module):
+    """Translation equivariant attention and a feed-forward network of `hidden` units, each in a residual connection.
+
+    Shapes: x (B, N, D), keys (B, M, D), differences (B, N, M, dx), mask (..., N, M) → (x (B, N, D), Δx (B, N, dx) or
+    None). With norm="pre" keys go through the same LayerNorm as queries.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        heads: int,
+        hidden: int,
+        *,
+        dx: int = 1,
+        kernel: Sequence[int] = (32, 32),
+        length_scale: float = 0.1,
+        moves: bool = False,
+        norm: str = "pre",
+        eps: float = 1e-5,
+        rng: np.random.Generator,
+    ):
+        self.attention = TranslationAttention(
+            features, heads, dx=dx, kernel=kernel, length_scale=length_scale, moves=moves, rng=rng
+        )
+        self.around_attention = Residual(features, norm=norm, dropout=0.0, eps=eps)
+        self.feed_forward = MLP([features, hidden, features], rng=rng)
+        self.around_feed_forward = Residual(features, norm=norm, dropout=0.0, eps=eps)
+
+    def __call__(self, x: Any, keys: Any, differences: Any, *, mask: np.ndarray | None = None) -> tuple[Any, Any]:
+        residual, step = self.around_attention, None
+        if residual.norm == "pre":
+            keys = residual.layer_norm(keys)  # (B, M, D)
+
+        def attend(x):
+            nonlocal step
+            x, step = self.attention(x, keys, differences, mask=mask)
+            return x
+
+        x = residual(attend, x)  # (B, N, D)
+        return self.around_feed_forward(self.feed_forward, x), step
+
+
+class TETNP(NeuralProcess):
+    """TE-TNP: y_t ~ N(μ_t, σ_t²), each target by itself, from values and differences of places.
+
+    Shapes: context_x (B, C, dx), context_y (B, C, dy), target_x (B, T, dx), context_mask (B, C) → Normal with mean and
+    std (B, T, dy). A context may be empty. `kernel` are the hidden widths of the MLP that weighs pairs, `length_scale`
+    the distance over which it varies at first; with `moves` every layer but the last moves the tokens as well; σ and
+    its `floor` as in `TNPD`.
+    Raises ValueError or TypeError as `NeuralProcess.sets`.
+    """
+
+    def __init__(
+        self,
+        dx: int = 1,
+        dy: int = 1,
+        *,
+        features: int = 64,
+        heads: int = 4,
+        hidden: int = 128,
+        layers: int = 5,
+        kernel: Sequence[int] = (32, 32),
+        length_scale: float = 0.1,
+        embedding_depth: int = 2,
+        moves: bool = False,
+        norm: str = "pre",
+        floor: float = 0.0,
+        rng: np.random.Generator,
+    ):
+        super().__init__(dx, dy)
+        if layers < 1 or embedding_depth < 1:
+            raise ValueError(f"TETNP: layers {layers} and embedding_depth {embedding_depth} must be positive")
+        self.embedder = MLP([dy + 1, *[features] * embedding_depth], rng=rng)
+        self.layers = [
+            TranslationLayer(
+                features,
+                heads,
+                hidden,
+                dx=dx,
+                kernel=kernel,
+                length_scale=length_scale,
+                moves=moves and i < layers - 1,
+                norm=norm,
+                rng=rng,
+            )
+            for i in range(layers)
+        ]
+        self.predictor = MLP([features, hidden, 2 * dy], rng=rng)
+        self.floor = floor
+
+    def __call__(self, context_x: Any, context_y: Any, target_x: Any, context_mask: Any = None) -> Normal:
+        context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
+        c, seen = mask.shape[1], None if mask.all() else mask[:, None]  # seen (B, 1, C)
+        x = ag.concatenate([context_x, target_x], 1)  # (B, N, dx)
+        differences = x[:, :, None] - context_x[:, None]  # (B, N, C, dx)
+        z = self.embedder(tokens(context_y, target_x.shape[1]))  # (B, N, D)
+        for layer in self.layers[:-1]:
+            z, step = layer(z, z[:, :c], differences, mask=seen)  # (B, N, D), (B, N, dx)
+            if step is not None:  # of differences, not of places: a shift has no part in what is rounded
+                differences = differences + (step[:, :, None] - step[:, None, :c])  # (B, N, C, dx)
+        z, _ = self.layers[-1](z[:, c:], z[:, :c], differences[:, c:], mask=seen)  # (B, T, D), ()
+        return exponential_normal(self.predictor(z), self.floor)
+
+
+def tokens(context_y: Any, targets: int) -> Any:
+    """[y, 1] for each point of the context and [0, 0] for each target: (B, C, dy) → (B, C + T, dy + 1)."""
+    b, _, dy = context_y.shape
+    known = ag.concatenate([context_y, np.ones_like(raw(context_y)[..., :1])], -1)  # (B, C, dy+1)
+    return ag.concatenate([known, np.zeros((b, targets, dy + 1), raw(known).dtype)], 1)

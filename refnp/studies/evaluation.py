@@ -1,0 +1,154 @@
+"""Evaluation: how likely a model finds the truth, how far it is from the exact posterior, whether its intervals hold.
+
+Per target, on new tasks inside the range of training, the same ones shifted, and beyond the range:
+
+    marginal log-likelihood    (1/T) Σ_t log q(y_t | C)        beside the exact posterior's, and the difference
+    joint log-likelihood       (1/T) log q(y_1, …, y_T | C)    likewise; another quantity, in a table of its own
+    KL                         (1/T) KL(exact ‖ Π_t q(y_t | C)), at best the exact posterior's own diagonal KL, and of
+                               the joint q, by formula for TNP-ND, else estimated by the difference of log-likelihoods
+    RMSE                       of the mean
+    coverage                   how many targets lie in the central 50, 90, 95 % of q(y_t | C)
+
+Each figure is a mean over tasks with its standard error. Counts of points are drawn for each task, and not once for a
+batch as in training: every task has the same law as there, but they are independent, which makes the error of the mean
+several times smaller. All places see the same draws, so a shift that changes nothing changes no digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from refnp import autograd as ag
+from refnp.autograd.primitive import raw
+from refnp.layers.distributions import Normal
+from refnp.layers.mixtures import Mixture
+from refnp.models.neural_process import NeuralProcess
+from refnp.models.tnp_nd import TNPND
+from refnp.studies.predictions import by_itself, covariant, together
+from refnp.studies.tasks import SHIFT, Sampler, drawn_at, independent
+from refnp.tasks.posterior import Posterior
+from refnp.tasks.task import Task
+
+PLACES = ("inside", "shifted", "beyond")
+COVERAGES = (50, 90, 95)
+BATCH = 16  # tasks in a call of the model
+
+
+class Figure(NamedTuple):
+    """A mean and its standard error."""
+
+    mean: float
+    error: float
+
+
+Figures = dict[str, Figure]
+
+
+def evaluate(
+    model: NeuralProcess,
+    tasks: Sampler,
+    *,
+    count: int = 1024,
+    seed: int = 0,
+    shift: float = SHIFT,
+    autoregressive: bool = False,
+    watched: Callable[[Iterable], Iterable] = iter,
+) -> dict[str, Figures]:
+    """The figures at each of the `PLACES`, by name, on `count` tasks at each.
+
+    `watched` is given the batches to come, and may show how far it is.
+    Raises ValueError for fewer than two tasks, which have no standard error.
+    """
+    if count < 2:
+        raise ValueError(f"evaluate: count is {count}; a standard error needs at least 2 tasks")
+    tasks, sizes = independent(tasks), [min(BATCH, count - done) for done in range(0, count, BATCH)]
+    generators = {place: np.random.default_rng(seed).spawn(2) for place in PLACES}  # the same for all of them
+    rows: dict[str, list[dict[str, np.ndarray]]] = {place: [] for place in PLACES}
+    for place, size in watched([(place, size) for place in PLACES for size in sizes]):
+        draws, latent = generators[place]
+        task, posterior = drawn_at(tasks, place, draws, size, shift)
+        rows[place].append(figures_on(model, task, posterior, latent, autoregressive))
+    return {place: summary(found) for place, found in rows.items()}
+
+
+def figures_on(
+    model: NeuralProcess, task: Task, posterior: Posterior | None, rng: np.random.Generator, autoregressive: bool
+) -> dict[str, np.ndarray]:
+    """The figures of each task of a batch, (B,): sums over targets divided by their number."""
+    own = task.astype(model.parameters()[0].dtype)
+    each = by_itself(model, own, rng)
+    joint = together(model, own, rng, autoregressive=autoregressive)
+    targets = np.maximum(task.target_present.sum(-1), 1)  # (B,)
+    counts = task.target_present[..., None]  # (B, T, 1)
+    marginal = raw(each.log_prob(task.target_y, mask=counts)).sum((1, 2)) / targets  # (B,)
+    found = {"marginal log-likelihood": marginal}
+    if joint is not None:
+        found["joint log-likelihood"] = joint / targets
+    found |= calibration(each, task)
+    if posterior is not None:
+        found |= beside_exact(found, posterior, task)
+        if isinstance(each, Normal):
+            found |= {"KL by itself": posterior.kl(each), "exact KL by itself": posterior.diagonal_kl()}
+        if isinstance(model, TNPND) and not autoregressive:
+            with ag.no_grad():
+                found["KL together"] = posterior.kl(covariant(model, own))
+        elif joint is not None:
+            found["KL together"] = posterior.kl_estimate(joint)
+    return found
+
+
+def beside_exact(found: dict[str, np.ndarray], posterior: Posterior, task: Task) -> dict[str, np.ndarray]:
+    """The exact posterior's figures, and by how much its likelihoods are larger."""
+    exact = {
+        "exact marginal log-likelihood": posterior.marginal_log_likelihood(),
+        "exact joint log-likelihood": posterior.joint_log_likelihood(),
+        "exact squared error": squared_error(posterior.mean, task),
+    }
+    for kind in ("marginal", "joint"):
+        if f"{kind} log-likelihood" in found:
+            exact[f"{kind} gap"] = exact[f"exact {kind} log-likelihood"] - found[f"{kind} log-likelihood"]
+    return exact
+
+
+def calibration(each: Normal | Mixture, task: Task) -> dict[str, np.ndarray]:
+    """The squared error of the mean, and the part of the targets in each central interval, (B,)."""
+    below = raw(each.cdf(task.target_y))  # (B, T, dy)
+    found = {"squared error": squared_error(raw(each.mean), task)}
+    for percent in COVERAGES:
+        found[f"coverage {percent} %"] = mean_of(np.abs(below - 0.5) <= percent / 200, task)
+    return found
+
+
+def squared_error(mean: np.ndarray, task: Task) -> np.ndarray:
+    """The mean of (y − mean)² over the targets present and their outputs, (B,)."""
+    return mean_of((task.target_y - mean) ** 2, task)
+
+
+def mean_of(values: np.ndarray, task: Task) -> np.ndarray:
+    """The mean of values (B, T, dy) over the targets present, (B,)."""
+    counts = np.broadcast_to(task.target_present[..., None], values.shape)
+    return np.where(counts, values, 0).sum((1, 2)) / np.maximum(counts.sum((1, 2)), 1)
+
+
+def summary(batches: list[dict[str, np.ndarray]]) -> Figures:
+    """Means over the tasks with their standard errors; roots of the squared errors."""
+    found: Figures = {}
+    for name in batches[0]:
+        values = np.concatenate([batch[name] for batch in batches])
+        mean, error = float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
+        if name.endswith("squared error"):
+            root = mean**0.5
+            found[name.replace("squared error", "RMSE")] = Figure(root, error / (2 * root) if root else 0.0)
+        else:
+            found[name] = Figure(mean, error)
+    return found
+
+
+def as_json(value: Any) -> Any:
+    """Figures as JSON has them: {"mean": …, "error": …}, None for what is not finite."""
+    if isinstance(value, Figure):
+        return {name: part if np.isfinite(part) else None for name, part in value._asdict().items()}
+    return {name: as_json(part) for name, part in value.items()}

@@ -1,0 +1,137 @@
+"""The neural processes by name, with options that JSON can hold: from what a command line or a checkpoint says.
+
+    cnp canp            one vector for the context; attention beside it            marginal likelihood
+    np anp              the same with a latent vector                              a bound on the joint one
+    tnpd tnpa tnpnd     Transformers: diagonal, autoregressive, with covariance    marginal, joint, joint
+    convcnp …           convolutions on a grid                                     marginal
+    tetnp               a Transformer of differences of places                     marginal
+
+Options are the keyword arguments of the constructors, as far as they are numbers, names or lists of numbers.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from refnp.models.attentive import ANP, CANP
+from refnp.models.convcnp import ConvCNP
+from refnp.models.latent import LatentNP
+from refnp.models.neural_process import CNP, NeuralProcess
+from refnp.models.te_tnp import TETNP
+from refnp.models.tnp import TNPD
+from refnp.models.tnp_a import TNPA
+from refnp.models.tnp_nd import TNPND
+from refnp.studies.names import named, unknown
+
+
+def convcnp(
+    dx: int = 1, dy: int = 1, *, points_per_unit: float = 64.0, margin: float = 0.1, rng: np.random.Generator
+) -> ConvCNP:
+    """The ConvCNP of Gordon et al. with a U-Net of 12 layers ("XL"): 50 612 parameters for dx = dy = 1."""
+    return ConvCNP.gordon("xl", dx=dx, dy=dy, points_per_unit=points_per_unit, margin=margin, rng=rng)
+
+
+def convcnp_simple(
+    dx: int = 1, dy: int = 1, *, points_per_unit: float = 64.0, margin: float = 0.1, rng: np.random.Generator
+) -> ConvCNP:
+    """The same with 4 layers of convolution: 6 532 parameters."""
+    return ConvCNP.gordon("simple", dx=dx, dy=dy, points_per_unit=points_per_unit, margin=margin, rng=rng)
+
+
+def convcnp_bruinsma(
+    dx: int = 1,
+    dy: int = 1,
+    *,
+    channels: Sequence[int] = (64,) * 6,
+    points_per_unit: float = 64.0,
+    margin: float = 0.1,
+    upsampling: str = "transposed",
+    divide: bool = True,
+    rng: np.random.Generator,
+) -> ConvCNP:
+    """The ConvCNP of neuralprocesses, a U-Net with means: 329 220 parameters."""
+    return ConvCNP.neuralprocesses(
+        channels,
+        dx=dx,
+        dy=dy,
+        points_per_unit=points_per_unit,
+        margin=margin,
+        upsampling=upsampling,
+        divide=divide,
+        rng=rng,
+    )
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a model is made, what it is in a few words, and the learning rate that suits it."""
+
+    make: Callable[..., NeuralProcess]
+    about: str
+    learning_rate: float
+
+
+MODELS = {
+    "cnp": Kind(CNP, "conditional neural process", 5e-4),
+    "canp": Kind(CANP, "attentive conditional neural process", 5e-4),
+    "np": Kind(LatentNP, "latent neural process", 5e-4),
+    "anp": Kind(ANP, "attentive latent neural process", 5e-4),
+    "tnpd": Kind(TNPD, "Transformer neural process, each target by itself", 5e-4),
+    "tnpa": Kind(TNPA, "Transformer neural process, target after target", 5e-4),
+    "tnpnd": Kind(TNPND, "Transformer neural process with a covariance", 5e-4),
+    "convcnp": Kind(convcnp, "convolutional, with a U-Net (Gordon's XL)", 3e-3),
+    "convcnp-simple": Kind(convcnp_simple, "convolutional, 4 layers without strides", 3e-3),
+    "convcnp-bruinsma": Kind(convcnp_bruinsma, "convolutional, with the U-Net of neuralprocesses", 1e-3),
+    "tetnp": Kind(TETNP, "translation equivariant Transformer neural process", 5e-4),
+}
+NOT_OPTIONS = ("dx", "dy", "rng")  # the first two are the task's, the last the seed's
+KINDS: dict[type, tuple[str, Callable[[Any], bool]]] = {  # of options, by the default
+    bool: ("true or false", lambda value: type(value) is bool),
+    int: ("a whole number", lambda value: type(value) is int),
+    float: ("a number", lambda value: type(value) in (int, float)),
+    str: ("a word", lambda value: type(value) is str),
+    tuple: (
+        "a list of whole numbers",
+        lambda value: type(value) in (list, tuple) and all(type(n) is int for n in value),
+    ),
+}
+
+
+def build(
+    name: str,
+    options: Mapping[str, Any],
+    *,
+    dx: int = 1,
+    dy: int = 1,
+    dtype: Any = np.float32,
+    rng: np.random.Generator,
+) -> NeuralProcess:
+    """A new model with random weights. ValueError for an unknown name, or options that do not fit the model."""
+    kind = named("model", name, MODELS)
+    checked = {option: fitting(name, option, value) for option, value in options.items()}
+    return kind.make(dx=dx, dy=dy, **checked, rng=rng).astype(dtype)
+
+
+def options_of(name: str) -> dict[str, Any]:
+    """The options of a model with their defaults, without those that are functions."""
+    parameters = inspect.signature(named("model", name, MODELS).make).parameters
+    defaults = {option: p.default for option, p in parameters.items() if option not in NOT_OPTIONS}
+    return {option: default for option, default in defaults.items() if not callable(default)}
+
+
+def fitting(name: str, option: str, value: Any) -> Any:
+    """The value of an option, or ValueError unless the model has it and its default is of the same kind."""
+    defaults = options_of(name)
+    if option not in defaults:
+        raise ValueError(f"{name}: {unknown('option', option, defaults)}")
+    default = defaults[option]
+    kind, fits = KINDS[type(default)]
+    if not fits(value):
+        raise ValueError(f"{name}: {option} is {value!r}; it must be {kind}, such as {json.dumps(default)}")
+    return value

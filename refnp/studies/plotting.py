@@ -1,0 +1,191 @@
+"""`refnp plot`: what a model predicts from a few points, with samples, beside the exact Gaussian process.
+
+Each panel is a new function of the task, seen at some points. Drawn are the model's mean and 2 σ of each value by
+itself (noise included), samples, the context, and dashed the mean and 2 σ of the exact posterior, or the true function
+where it comes from no Gaussian process.
+
+Samples are coherent functions. A latent model has one for each draw of z. For all others values at some places are
+drawn together, by the model itself or one after the other by the chain rule; given these besides the context, its mean
+is the sample: what is left of noise is averaged, as Bruinsma et al., arXiv 2303.14468, draw theirs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from refnp import autograd as ag
+from refnp.autograd.primitive import raw
+from refnp.models.autoregressive import Autoregressive
+from refnp.models.latent import LatentModel
+from refnp.models.neural_process import NeuralProcess
+from refnp.models.tnp_a import TNPA
+from refnp.models.tnp_nd import TNPND
+from refnp.studies.predictions import by_itself, covariant, sets
+from refnp.studies.tasks import Sampler, drawn, sampler
+from refnp.studies.trained import Trained
+from refnp.tasks.draws import Places
+from refnp.tasks.task import Task
+
+FORMATS = (".png", ".svg", ".pdf")
+POINTS = 257  # at which curves are drawn
+DRAWN = 40  # at which values of a sample are drawn
+STYLE = {"font.size": 9, "svg.hashsalt": "refnp"}  # with a salt, the same figure is the same file
+MODEL, EXACT, TRUTH = "tab:blue", "black", "tab:green"
+
+
+class Evenly(Places):
+    """Contexts uniform in their range, targets evenly spaced over it: to draw curves of a task."""
+
+    def task(self, rng, batch, function):
+        """As `Places.task`, without masks."""
+        low, high = self.context_range
+        context_x = rng.uniform(low, high, size=(batch, self.context[0], 1))
+        target_x = np.tile(np.linspace(low, high, self.target[0])[:, None], (batch, 1, 1))
+        y = function(np.concatenate([context_x, target_x], 1))
+        contexts = context_x.shape[1]
+        return Task(context_x, y[:, :contexts], target_x, y[:, contexts:])
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """What a panel shows: places x (T,), curves (T,), samples (S, T), the context (C,) and (C,).
+
+    `exact` are mean and standard deviation of the exact posterior, or None; `truth` the function itself if they are.
+    """
+
+    x: np.ndarray
+    mean: np.ndarray
+    std: np.ndarray
+    samples: np.ndarray
+    context_x: np.ndarray
+    context_y: np.ndarray
+    exact: tuple[np.ndarray, np.ndarray] | None
+    truth: np.ndarray | None
+
+
+def panel(model: NeuralProcess, tasks: Sampler, contexts: int, samples: int, seed: int, shift: float = 0.0) -> Panel:
+    """One function seen at `contexts` points, and what the model makes of it; all moved along by `shift`."""
+    functions, draws = np.random.default_rng([seed, contexts]).spawn(2)
+    evenly = Evenly((contexts, contexts), (POINTS, POINTS), tasks.places.context_range)
+    task, posterior = drawn(dataclasses.replace(tasks, places=evenly), functions, 1)
+    task = task.shifted(shift)
+    own = task.astype(model.parameters()[0].dtype)
+    each = by_itself(model, own, draws)
+    return Panel(
+        x=task.target_x[0, :, 0],
+        mean=raw(each.mean)[0, :, 0],
+        std=raw(each.std)[0, :, 0],
+        samples=coherent(model, own, draws, samples)[:, 0, :, 0],
+        context_x=task.context_x[0, :, 0],
+        context_y=task.context_y[0, :, 0],
+        exact=None if posterior is None else (posterior.mean[0, :, 0], posterior.std[0]),
+        truth=task.target_y[0, :, 0] if posterior is None else None,
+    )
+
+
+def coherent(model: NeuralProcess, task: Task, rng: np.random.Generator, count: int) -> np.ndarray:
+    """`count` functions from the model at the targets, (S, B, T, dy); see the top of this page."""
+    if count == 0:
+        return np.zeros((0, *task.target_y.shape))
+    with ag.no_grad():
+        if isinstance(model, LatentModel):
+            return raw(model(*sets(model, task), samples=count, rng=rng).components.mean)
+        some = rng.permutation(task.target_x.shape[1])[:DRAWN]
+        places = dataclasses.replace(task, target_x=task.target_x[:, some], target_y=task.target_y[:, some])
+        y = values_together(model, places, rng, count)  # (S, B, N, dy)
+    found = []
+    for drawn_y in y:
+        context_x = np.concatenate([task.context_x, places.target_x], 1)
+        context_y = np.concatenate([task.context_y, drawn_y.astype(task.dtype)], 1)
+        told = Task(context_x, context_y, task.target_x, task.target_y)
+        found.append(raw(by_itself(model, told, rng).mean))
+    return np.stack(found)
+
+
+def values_together(model: NeuralProcess, task: Task, rng: np.random.Generator, count: int) -> np.ndarray:
+    """`count` draws of all targets together, (S, B, T, dy), noise included."""
+    if isinstance(model, TNPND):
+        return raw(covariant(model, task).sample(rng, count)).reshape(count, *task.target_y.shape)
+    if isinstance(model, TNPA):
+        return model(*sets(model, task)).sample(rng, count)
+    return Autoregressive(model)(*sets(model, task)).sample(rng, count)
+
+
+def plot(
+    trained: Trained,
+    task: str,
+    file: str | Path,
+    *,
+    contexts: tuple[int, ...] = (3, 8, 20),
+    samples: int = 3,
+    seed: int = 0,
+    shift: float = 0.0,
+) -> None:
+    """Draw a panel for each number of context points into `file`, .png, .svg or .pdf.
+
+    Raises ValueError for another kind of file or negative counts, OSError if the file cannot be written.
+    """
+    import matplotlib
+
+    check(Path(file), contexts, samples)
+    panels = [panel(trained.model, sampler(task), n, samples, seed, shift) for n in contexts]
+    about = trained.configuration
+    title = f"{about['model']}, {trained.steps} steps on {about['task']}"
+    title += "" if about["task"] == task else f", here on {task}"
+    title += f", shifted by {shift:g}" if shift else ""
+    with matplotlib.rc_context(STYLE):
+        figure = drawing(panels)
+        figure.suptitle(title, fontsize="medium")
+        figure.savefig(file, dpi=150, metadata={"Date": None} if Path(file).suffix.lower() == ".svg" else None)
+
+
+def check(file: Path, contexts: tuple[int, ...], samples: int) -> None:
+    """ValueError for what cannot be drawn."""
+    if file.suffix.lower() not in FORMATS:
+        raise ValueError(
+            f"plot: {file} ends in {file.suffix or 'nothing'!r}; give a file that ends in {', '.join(FORMATS)}"
+        )
+    if not contexts or min(contexts) < 0 or samples < 0:
+        raise ValueError(f"plot: contexts are {list(contexts)}, samples {samples}; they must be 0 or more")
+
+
+def drawing(panels: list[Panel]) -> Any:
+    """The panels side by side as a figure of matplotlib, without its global state."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(max(4.0 * len(panels), 5.5), 3.6), layout="constrained")
+    all_axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axes, shown in zip(all_axes, panels, strict=True):
+        draw(axes, shown)
+        axes.set_title(f"{len(shown.context_x)} context points", fontsize="medium")
+        axes.set_xlabel("x")
+    all_axes[0].set_ylabel("y")
+    handles, labels = all_axes[0].get_legend_handles_labels()
+    columns = min(len(labels), 3 * len(panels))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+    return figure
+
+
+def draw(axes: Any, shown: Panel) -> None:
+    """One panel."""
+    x = shown.x
+    axes.fill_between(
+        x, shown.mean - 2 * shown.std, shown.mean + 2 * shown.std, color=MODEL, alpha=0.18, lw=0, label="2 σ"
+    )
+    for i, curve in enumerate(shown.samples):
+        axes.plot(x, curve, color=MODEL, lw=0.7, alpha=0.6, label="samples" if i == 0 else None)
+    axes.plot(x, shown.mean, color=MODEL, lw=1.6, label="mean")
+    if shown.exact is not None:
+        mean, std = shown.exact
+        axes.plot(x, mean, color=EXACT, lw=1.0, ls="--", label="exact Gaussian process: mean, 2 σ")
+        for sign in (-2, 2):
+            axes.plot(x, mean + sign * std, color=EXACT, lw=0.7, ls="--", alpha=0.7)
+    if shown.truth is not None:
+        axes.plot(x, shown.truth, color=TRUTH, lw=0.9, ls="--", label="the true function")
+    axes.plot(shown.context_x, shown.context_y, "o", color=EXACT, ms=3.5, label="context")
+    axes.margins(x=0)

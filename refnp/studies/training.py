@@ -1,0 +1,179 @@
+"""`refnp train`: one of the models on one of the tasks, beside the exact posterior where there is one.
+
+Progress and history have, beside the loss,
+
+    log-likelihood    per target, as the model was trained: marginal, joint, or a bound on the joint one
+    oracle gap        the exact posterior's, of the same kind, on the same tasks, minus the model's: 0 is perfect
+
+A checkpoint's configuration holds the names, the options and all that makes the run what it is but its length. So the
+same command goes on with a run that was stopped, to the same bits, and `refnp evaluate` needs nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd import no_grad
+from refnp.models.neural_process import NeuralProcess
+from refnp.studies.models import MODELS, build, fitting
+from refnp.studies.names import named
+from refnp.studies.predictions import is_joint
+from refnp.studies.tasks import TASKS, Sampler, dimensions, drawn, sampler
+from refnp.tasks.posterior import Posterior
+from refnp.training.checkpoint import Arrays, load
+from refnp.training.loop import train
+from refnp.training.optimizers import Adam
+from refnp.training.schedules import constant, cosine
+
+SCHEDULES = ("cosine", "constant")
+DTYPES = ("float32", "float64")
+VALIDATION_BATCHES = 16
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is trained on what, and how. A learning rate of None is the one that suits the model; a `clip` of inf clips
+    nothing.
+
+    Raises ValueError for names that are unknown, options that do not fit, numbers that are not positive.
+    """
+
+    model: str
+    task: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    dtype: str = "float32"
+    batch: int = 16
+    learning_rate: float | None = None
+    schedule: str = "cosine"
+    clip: float = 1.0
+
+    def __post_init__(self):
+        named("task", self.task, TASKS)
+        for option, value in self.options.items():
+            fitting(self.model, option, value)
+        named("schedule", self.schedule, dict.fromkeys(SCHEDULES))
+        named("dtype", self.dtype, dict.fromkeys(DTYPES))
+        for what, value in (("batch", self.batch), ("learning rate", self.full_rate), ("clip", self.clip)):
+            if not value > 0:
+                raise ValueError(f"{what} is {value}; it must be positive")
+        if self.seed < 0:
+            raise ValueError(f"seed is {self.seed}; it must be 0 or more")
+
+    def configuration(self) -> dict[str, Any]:
+        """As a checkpoint has it: what JSON gives back."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        clip = self.clip if math.isfinite(self.clip) else None
+        text = json.dumps(values | {"options": dict(self.options), "learning_rate": self.full_rate, "clip": clip})
+        return json.loads(text)
+
+    @property
+    def full_rate(self) -> float:
+        """The learning rate that schedules start from."""
+        suited = named("model", self.model, MODELS).learning_rate
+        return suited if self.learning_rate is None else self.learning_rate
+
+    def rate(self, step: int, steps: int) -> float:
+        """The learning rate of a step: a short warm-up, then constant, or half a cosine down to 0 after `steps`."""
+        if self.schedule == "constant":
+            return constant(step, self.full_rate, warmup=100)
+        return cosine(step, self.full_rate, steps, warmup=min(500, steps // 20))
+
+    def new(self) -> tuple[NeuralProcess, Sampler, np.random.Generator]:
+        """The model before training, its tasks, and the generator of the run."""
+        tasks = sampler(self.task)
+        first, second = np.random.default_rng(self.seed).spawn(2)
+        dx, dy = dimensions(tasks)
+        return build(self.model, self.options, dx=dx, dy=dy, dtype=self.dtype, rng=first), tasks, second
+
+
+def run(
+    study: Study, *, steps: int, checkpoint: str, every: int = 500, resume: bool = True, show: bool = True
+) -> Arrays:
+    """Train, or go on with the training in `checkpoint`; returns the history.
+
+    Every `every` steps a validation on 256 tasks, always the same ones. What is raised, and what Ctrl-C does, is as in
+    `refnp.training.loop.train`.
+    """
+    model, tasks, rng = study.new()
+
+    def loss(model, rng):
+        batch = drawn(tasks, rng, study.batch)
+        try:
+            return loss_on(model, *batch, rng)
+        except (ValueError, OverflowError) as wrong:  # the options are all right, and so are the tasks
+            raise FloatingPointError(f"the training has diverged, try a smaller learning rate: {wrong}") from wrong
+
+    def validate(model, rng):
+        rows = [loss_on(model, *drawn(tasks, rng, 16), rng) for _ in range(VALIDATION_BATCHES)]
+        gaps = [figures["oracle gap"] for _, figures in rows if "oracle gap" in figures]
+        return np.mean([value.item() for value, _ in rows]), {"oracle gap": np.mean(gaps)} if gaps else {}
+
+    with no_grad():
+        first = np.random.default_rng(0)  # what options do not allow is said before a file is written
+        loss_on(model, *drawn(tasks, first, 1), first)
+    return train(
+        model,
+        loss,
+        Adam(model.parameters(), learning_rate=study.full_rate),
+        steps=steps,
+        rng=rng,
+        schedule=lambda step: study.rate(step, steps),
+        clip=study.clip,
+        validate=validate,
+        every=every,
+        checkpoint=checkpoint,
+        configuration=study.configuration(),
+        resume=resume,
+        show=show,
+    )
+
+
+def loss_on(model: NeuralProcess, task: Any, posterior: Posterior | None, rng: np.random.Generator) -> tuple[Any, dict]:
+    """The model's loss on a batch of tasks, in its own precision, with the figures of the history."""
+    loss = model.loss(task.astype(model.parameters()[0].dtype), rng=rng)
+    figures = {"log-likelihood": -loss.item()}
+    if posterior is not None:
+        exact = posterior.joint_log_likelihood() if is_joint(model) else posterior.marginal_log_likelihood()
+        of_all = (exact * posterior.targets).sum() / posterior.targets.sum()
+        figures["oracle gap"] = float(of_all) - figures["log-likelihood"]
+    return loss, figures
+
+
+def steps_done(study: Study, checkpoint: str) -> int:
+    """How many steps the run in `checkpoint` has behind it, 0 if there is no such file.
+
+    Raises ValueError that names the differences if it is another run.
+    """
+    if not os.path.exists(checkpoint):
+        return 0
+    stored = load(checkpoint)
+    was, this = stored.configuration, study.configuration()
+    differences = [
+        f"{name} {was.get(name)!r} there, {this[name]!r} here" for name in this if was.get(name) != this[name]
+    ]
+    if differences or not stored.optimizer_name:
+        why = "; ".join(differences) or "a trained model without the state of its run"
+        raise ValueError(f"{checkpoint} is another run: {why}. Give another --checkpoint, or --restart to replace it")
+    return stored.step
+
+
+def plan(done: int, steps: int) -> str:
+    """What a run will do, in words."""
+    if done >= steps:
+        return f"all {done} steps are done"
+    return f"steps {done + 1} to {steps}"
+
+
+def outcome(history: Arrays) -> str:
+    """What came of it, in words: the last validation."""
+    text = f"{len(history['loss'])} steps: log-likelihood {-history['validation'][-1]:.4f} per target"
+    gap = history.get("validation oracle gap")
+    return text if gap is None else f"{text}, oracle gap {gap[-1]:.4f}"

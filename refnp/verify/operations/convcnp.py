@@ -1,0 +1,89 @@
+"""ConvCNPs off and on the grid, their losses as functions of all parameters and data, and the sums over windows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from refnp.layers.activations import silu
+from refnp.layers.unet import SimpleCNN, UNet
+from refnp.models.convcnp import ConvCNP
+from refnp.models.convcnp_image import OnGridConvCNP, OnPixels
+from refnp.models.convcnp_networks import PooledUNet
+from refnp.models.convcnp_window import from_grid, to_grid
+from refnp.verify.operations.neural_processes import loss_of
+from refnp.verify.operations.operation import Operation
+from refnp.verify.operations.rows import with_parameters
+
+
+def operations(rng: np.random.Generator) -> list[Operation]:
+    """Windows in 1 and 2 dimensions, every option of a model at least once, ragged sets with an empty context."""
+    return _windows(rng) + _networks(rng) + _off_grid(rng) + _on_grid(rng)
+
+
+def _windows(rng):
+    rows = []
+    for lengths in ((9,), (4, 5)):
+        name, last = f"{len(lengths)}-D", np.array(lengths) - 1
+        x, scales = rng.uniform(0, last / 4, (2, 2, len(lengths))), rng.uniform(0.2, 0.4, 2)
+        features, values = rng.normal(size=(2, 2, *lengths)), rng.normal(size=(2, 2, 2))
+        options = {"lengths": lengths, "points_per_unit": 4.0}
+        rows += [
+            Operation(
+                f"from_grid, {name}", lambda h, x, s: from_grid(h, x, s, points_per_unit=4.0), (features, x, scales)
+            ),
+            Operation(f"to_grid, {name}", lambda v, x, s, o=options: to_grid(v, x, s, **o), (values, x, scales)),
+        ]
+    return rows
+
+
+def _networks(rng):
+    line = rng.normal(size=(2, 2, 8))
+    unets = {
+        "transposed": PooledUNet(2, (2, 3, 2), 1, kernel=3, strides=(2, 1, 2), rng=rng),
+        "nearest": PooledUNet(2, (2, 3), 2, kernel=3, upsampling="nearest", rng=rng),
+    }
+    return [
+        Operation(f"PooledUNet, {name}", with_parameters(unet), (line, unet.state_dict()))
+        for name, unet in unets.items()
+    ]
+
+
+def _off_grid(rng):
+    unet = UNet(3, (2, 3), kernel=3, activation=silu, rng=rng)
+    plain = SimpleCNN((2, 3, 2), kernel=3, dimensions=2, activation=silu, rng=rng)
+    models = {
+        "U-Net, joint": ConvCNP(unet, channels=3, points_per_unit=4, hidden=(3,), rng=rng),
+        "2-D, separate": ConvCNP(
+            plain, dx=2, dy=2, channels=2, points_per_unit=1, divide=False, separate=True, deviation="exp", rng=rng
+        ),
+        "neuralprocesses": ConvCNP.neuralprocesses((3, 3), points_per_unit=4, kernel=3, rng=rng),
+    }
+    places = np.array([[1, 1, 0], [0, 0, 0]], bool), np.array([[1, 0], [1, 1]], bool)
+    rows = []
+    for name, model in models.items():
+        context = {"x": rng.normal(size=(2, 3, model.dx)), "y": rng.normal(size=(2, 3, model.dy))}
+        targets = {"x": rng.normal(size=(2, 2, model.dx)), "y": rng.normal(size=(2, 2, model.dy))}
+        rows.append(
+            Operation(f"ConvCNP, {name}", loss_of(model, *places), (model.state_dict(), context, targets), order2=False)
+        )
+    return rows
+
+
+def _on_grid(rng):
+    unet = UNet(3, (3,), kernel=3, dimensions=2, activation=silu, rng=rng)
+    model = OnGridConvCNP(unet, colours=2, channels=3, activation=silu, kernel=3, rng=rng)
+    image, known = rng.normal(size=(2, 2, 3, 4)), rng.random((2, 3, 4)) < 0.4
+    pixels = np.stack(np.meshgrid([-1, 0, 1], [-1, 0, 1], indexing="ij"), -1).reshape(9, 2)
+    some = OnPixels(OnGridConvCNP(unet, colours=1, channels=3, activation=silu, kernel=3, divide=False, rng=rng), 3, 3)
+    x, y = np.stack([pixels[:4], pixels[4:8]]), rng.normal(size=(2, 4, 1))
+
+    def loss(image, parameters):
+        twin: Any = model.bind(parameters)
+        return twin.loss(image, known, target_mask=~known)
+
+    return [
+        Operation("OnGridConvCNP", loss, (image, model.state_dict())),
+        Operation("OnPixels", lambda y, p: some.bind(p)(x, y, x[:, ::-1]).log_prob(y), (y, some.state_dict())),
+    ]

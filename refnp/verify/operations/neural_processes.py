@@ -1,0 +1,105 @@
+"""The classical neural processes: their losses, as functions of all parameters and of the data, and their mixtures."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd.primitive import raw
+from refnp.layers.distributions import Normal
+from refnp.layers.mixtures import Mixture
+from refnp.models.attentive import ANP, CANP, AttentionBlock
+from refnp.models.autoregressive import Autoregressive
+from refnp.models.latent import LatentNP
+from refnp.models.neural_process import CNP, NeuralProcess
+from refnp.verify.operations.operation import Operation
+
+
+def operations(rng: np.random.Generator) -> list[Operation]:
+    """Every model's loss on ragged sets with dx = 2, dy = 2, one context empty; mixtures and what they answer."""
+    return _models(rng) + _mixtures(rng)
+
+
+def _models(rng):
+    small = {"dx": 2, "dy": 2, "hidden": 3, "after": 1, "decoder": 2, "rng": rng}
+    latent = {**small, "latent": 2, "loss_samples": 2}
+    attentive = {"hidden": 4, "heads": 2, "depth": 3, "query_depth": 1}
+    models = {
+        "CNP": CNP(**small, before=2),
+        "LatentNP, ELBO": LatentNP(**latent, before=2, latent_floor=0.1),
+        "LatentNP, importance weighted": LatentNP(**latent, before=1, deterministic=True, bound="importance_weighted"),
+        "CANP": CANP(**small | attentive, floor=0.1),
+        "ANP": ANP(**latent | attentive),
+        "Autoregressive CNP": Autoregressive(CNP(**small, before=1)),
+    }
+    places = np.array([[1, 1, 0], [0, 0, 0]], bool), np.array([[1, 0], [1, 1]], bool)
+    sets = {"x": rng.normal(size=(2, 3, 2)), "y": rng.normal(size=(2, 3, 2))}
+    targets = {"x": rng.normal(size=(2, 2, 2)), "y": rng.normal(size=(2, 2, 2))}
+    rows = [
+        Operation(name, loss_of(model, *places), (model.state_dict(), sets, targets)) for name, model in models.items()
+    ]
+    block = AttentionBlock(4, 2, scaling="features", rng=rng)
+    tokens = rng.normal(size=(2, 4)), rng.normal(size=(3, 4)), rng.normal(size=(3, 4))
+    allowed = np.array([[True, False, True], [False, False, False]])
+    return [
+        Operation("AttentionBlock", lambda p, *a: block.bind(p)(*a, allowed), (block.state_dict(), *tokens)),
+        *rows,
+        _predictions(models["LatentNP, ELBO"], sets, targets),
+        _chain_rule(models["Autoregressive CNP"], sets, targets),
+    ]
+
+
+def loss_of(model: NeuralProcess, context_mask: np.ndarray | None, target_mask: np.ndarray | None):
+    """The loss of a model as a function of (parameters, context, targets), the last two {"x": …, "y": …}."""
+
+    def loss(parameters, context, targets):
+        task = SimpleNamespace(
+            context_x=context["x"], context_y=context["y"], context_mask=context_mask,
+            target_x=targets["x"], target_y=targets["y"], target_mask=target_mask,
+        )  # fmt: skip
+        bound: Any = model.bind(parameters)
+        return bound.loss(task)
+
+    return loss
+
+
+def _predictions(model, context, targets):
+    """A latent model's law: the joint log p of the mixture, and the mean."""
+
+    def predict(parameters, context, targets):
+        mixture = model.bind(parameters)(context["x"], context["y"], targets["x"], samples=3)
+        return mixture.log_prob(targets["y"]), mixture.mean
+
+    return Operation("LatentNP, prediction", predict, (model.state_dict(), context, targets))
+
+
+def _chain_rule(model, context, targets):
+    """The joint log p, averaged over two orders, of what the model drew before its parameters were replaced."""
+    orders = np.array([[0, 1], [1, 0]])
+
+    def log_prob(parameters, x, y, target_x):
+        drawn = model(context["x"], context["y"], targets["x"]).sample(np.random.default_rng(0))
+        chain = model.bind(parameters)(x, y, target_x, orders=orders)
+        return chain.log_prob(np.asarray(drawn, raw(x).real.dtype))
+
+    return Operation(
+        "Autoregressive CNP, two orders", log_prob, (model.state_dict(), context["x"], context["y"], targets["x"])
+    )
+
+
+def _mixtures(rng):
+    mean, std, y = rng.normal(size=(3, 2, 4)), rng.uniform(0.5, 2, (3, 2, 4)), rng.normal(size=(2, 4))
+
+    def draw(m, s):
+        return Mixture(Normal(m, s), together=1).sample(np.random.default_rng(0), 2)
+
+    return [
+        Operation("Mixture.log_prob", lambda y, m, s: Mixture(Normal(m, s), together=1).log_prob(y), (y, mean, std)),
+        Operation("Mixture.marginals", lambda y, m, s: Mixture(Normal(m, s)).marginals().log_prob(y), (y, mean, std)),
+        Operation("Mixture.mean", lambda m: Mixture(Normal(m, 1.0)).mean, (mean,), order2=False),
+        Operation("Mixture.std", lambda m, s: Mixture(Normal(m, s)).std, (mean, std)),
+        Operation("Mixture.cdf", lambda y, m, s: Mixture(Normal(m, s)).cdf(y), (y, mean, std)),
+        Operation("Mixture.sample", draw, (mean, std), order2=False),
+    ]

@@ -1,0 +1,76 @@
+"""Transformer neural processes: losses as functions of all parameters and of the data; attention on differences."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from refnp.layers.pair_kernel import pair_kernel
+from refnp.layers.translation_attention import TranslationAttention
+from refnp.models.te_tnp import TETNP
+from refnp.models.tnp import TNPD
+from refnp.models.tnp_a import TNPA
+from refnp.models.tnp_nd import TNPND
+from refnp.verify.operations.neural_processes import loss_of
+from refnp.verify.operations.operation import Operation
+
+
+def operations(rng: np.random.Generator) -> list[Operation]:
+    """The pair kernel and its attention; every model's loss on ragged sets with dx = 2, dy = 2, one context empty."""
+    return _layers(rng) + _models(rng)
+
+
+def _layers(rng):
+    differences, scores = rng.normal(size=(2, 3, 2, 2)), rng.normal(size=(2, 2, 3, 2))
+    maps = [rng.normal(size=shape) for shape in ((4, 5), (5,), (5, 3), (3,), (3, 2), (2,))]
+    arrays = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 2, 4)), differences
+    masks = {
+        "": None,
+        ", mask": np.array([[[True, True]], [[True, False]]]),
+        ", nothing to see": np.array([[[False, False]], [[True, True]]]),
+    }
+    layer = TranslationAttention(4, 2, dx=2, kernel=(3,), length_scale=1.0, moves=True, movement=(3,), rng=rng)
+
+    def attended(mask):
+        return lambda parameters, *arrays: layer.bind(parameters)(*arrays, mask=mask)
+
+    return [
+        Operation("pair_kernel", pair_kernel, (differences, scores, *maps)),
+        Operation("pair_kernel, a linear map", pair_kernel, (differences, scores, maps[0][:, :3], maps[3])),
+        *(
+            Operation(f"TranslationAttention{name}", attended(mask), (layer.state_dict(), *arrays))
+            for name, mask in masks.items()
+        ),
+    ]
+
+
+def _models(rng):
+    small = {"dx": 2, "dy": 2, "features": 3, "heads": 3, "hidden": 2, "layers": 2, "embedding_depth": 1, "rng": rng}
+    joint, shifted = {**small, "target_layers": 1, "rank": 2}, {**small, "kernel": (2,), "length_scale": 1.0}
+    models = {
+        "TNPD": TNPD(**small),
+        "TNPD, floor and flag": TNPD(**small, floor=0.05, flag=True),
+        "TNPA": TNPA(**small),
+        "TNPND": TNPND(**joint),
+        "TNPND, cholesky": TNPND(**joint, covariance="cholesky", floor=0.05),
+        "TETNP": TETNP(**shifted),
+        "TETNP, moving": TETNP(**shifted, moves=True, norm="post"),
+    }
+    ragged = np.array([[1, 1, 0], [0, 0, 0]], bool), np.array([[1, 0], [1, 1]], bool)
+    context = {"x": rng.normal(size=(2, 3, 2)), "y": rng.normal(size=(2, 3, 2))}
+    targets = {"x": rng.normal(size=(2, 2, 2)), "y": rng.normal(size=(2, 2, 2))}
+    losses = [
+        Operation(name, loss_of(model, *ragged), (model.state_dict(), context, targets), order2="," not in name)
+        for name, model in models.items()
+    ]
+    return [*losses, _of_a_draw(models["TNPA"], context, targets, ragged[0])]
+
+
+def _of_a_draw(model, context, targets, mask):
+    """log p, as parameters vary, of targets that the model as it stands has drawn."""
+    sets = context["x"], context["y"], targets["x"], mask
+
+    def log_prob(parameters):
+        drawn = model(*sets).sample(np.random.default_rng(0))
+        return model.bind(parameters)(*sets).log_prob(drawn)
+
+    return Operation("TNPA.sample, its log p", log_prob, (model.state_dict(),), order2=False)

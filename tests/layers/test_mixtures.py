@@ -1,0 +1,196 @@
+"""Mixtures of normal distributions: the density, its moments, and samples that are coherent."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.layers.distributions import Normal
+from refnp.layers.mixtures import Mixture, log_mean_exp
+from refnp.verify import rounding
+from refnp.verify.equations.densities import normal_cdf
+from refnp.verify.equations.losses import gaussian_nll
+from refnp.verify.rounding import WIDE, constant, exact, tolerance
+from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
+from tests.transcriptions import neural_processes as transcription
+
+counts = st.integers(1, 5)
+elements = st.lists(st.integers(0, 3), max_size=3).map(tuple)
+
+
+def drawn(seed, k, shape, dtype=np.float64):
+    """Means and standard deviations (K, *shape), y and a mask of `shape`."""
+    rng = np.random.default_rng(seed)
+    mean, std = normal(rng, (k, *shape), dtype), np.exp(normal(rng, (k, *shape), dtype))
+    return mean, std, normal(rng, shape, dtype), rng.random(shape) < 0.7
+
+
+def rounded_mean(x):
+    return x.sum((0,)) / x.shape[0]
+
+
+def rounded_log_prob(mean, std, y, mask, together):
+    terms, _ = gaussian_nll(exact(mean), exact(std), exact(y), mask=np.broadcast_to(mask, mean.shape), reduction="none")
+    log_p = -terms.sum(tuple(range(mean.ndim - together, mean.ndim)))
+    largest = log_p.value.max(0)
+    return rounding.log(rounding.exp(log_p - largest).sum((0,))) + largest - constant(np.log(WIDE(len(mean))))
+
+
+@given(seeds, counts, elements, real_dtypes, st.data())
+def test_log_prob(seed, k, shape, dtype, data):
+    together = data.draw(st.integers(0, len(shape)))
+    mean, std, y, mask = drawn(seed, k, shape, dtype)
+    mixture = Mixture(Normal(mean, std), together=together)
+    limit = rounded_log_prob(mean, std, y, mask, together)
+    log_p = mixture.log_prob(y, mask=mask)
+    assert log_p.dtype == dtype
+    assert log_p.shape == mixture.shape == shape[: len(shape) - together]
+    assert_within(log_p, limit.value, tolerance(limit, dtype))
+
+
+@pytest.mark.parametrize("dtype", REAL)
+def test_element_by_element(dtype):
+    """log (1/K) Σ_k Π_t N(y_t; μ_kt, σ_kt²)."""
+    mean, std, y, mask = drawn(0, 3, (2, 4, 2), dtype)
+    mask = np.repeat(mask[..., :1], 2, -1)
+    found = Mixture(Normal(mean, std), together=2).log_prob(y, mask=mask)
+    expected = []
+    for b in range(2):
+        densities = [transcription.log_density(y[b], mean[k, b], std[k, b], mask[b, :, 0]) for k in range(3)]
+        expected.append(transcription.log_mean_exp(densities))
+    assert_within(found, np.array(expected), tolerance(rounded_log_prob(mean, std, y, mask, 2), dtype))
+
+
+@given(seeds, counts, elements, real_dtypes)
+def test_moments(seed, k, shape, dtype):
+    """μ is the mean of means, σ² = E σ_k² + Var μ_k; and the cdf a mean."""
+    mean, std, y, _ = drawn(seed, k, shape, dtype)
+    mixture = Mixture(Normal(mean, std))
+    mu, s = exact(mean), exact(std)
+    centre = rounded_mean(mu)
+    away = mu - centre
+    spread = rounding.sqrt(rounded_mean(s * s + away * away))
+    below = rounded_mean(normal_cdf(exact(y), mu, s)[0])
+    for value, limit in ((mixture.mean, centre), (mixture.std, spread), (mixture.cdf(y), below)):
+        assert value.dtype == dtype
+        assert_within(value, limit.value, tolerance(limit, dtype))
+
+
+def test_one_component_is_that_component():
+    mean, std, y, _ = drawn(0, 1, (3, 2))
+    mixture, alone = Mixture(Normal(mean, std)), Normal(mean[0], std[0])
+    assert_same_bits(mixture.log_prob(y), alone.log_prob(y))
+    assert_same_bits(mixture.mean, mean[0])
+
+
+def test_joint_and_marginals_are_different_things():
+    """A choice that all share: y = (−1, −1) or (1, 1) is probable, (−1, 1) is not, though each number is."""
+    mixture = Mixture(Normal(np.array([[-1.0, -1.0], [1.0, 1.0]]), 0.1), together=1)
+    same, mixed = np.array([1.0, 1.0]), np.array([-1.0, 1.0])
+    assert mixture.log_prob(same) > 2
+    assert mixture.log_prob(mixed) < -100
+    assert_same_bits(mixture.marginals().log_prob(same), mixture.marginals().log_prob(mixed))
+    assert mixture.marginals().shape == (2,)
+
+
+def test_samples_choose_once_for_what_belongs_together():
+    mean = np.array([[-1.0, -1.0], [1.0, 1.0]])
+    together = Mixture(Normal(mean, 1e-3), together=1).sample(np.random.default_rng(0), 200)
+    alone = Mixture(Normal(mean, 1e-3)).sample(np.random.default_rng(0), 200)
+    assert (np.sign(together[:, 0]) == np.sign(together[:, 1])).all()
+    assert (np.sign(alone[:, 0]) != np.sign(alone[:, 1])).any()
+    assert {-1, 1} == set(np.sign(together[:, 0]))
+
+
+def test_samples_have_the_moments():
+    """Within five standard errors, of means and variances: a correct sampler fails once in 10⁵ seeds."""
+    mean, std, *_ = drawn(1, 3, (2, 2))
+    mixture, n = Mixture(Normal(mean, std), together=2), 20_000
+    y = mixture.sample(np.random.default_rng(0), n)
+    assert y.shape == (n, 2, 2)
+    assert (abs(y.mean(0) - mixture.mean) < 5 * mixture.std / n**0.5).all()
+    square = (y - mixture.mean) ** 2
+    assert (abs(square.mean(0) - mixture.std**2) < 5 * square.std(0) / n**0.5).all()
+
+
+@pytest.mark.parametrize("shape", [(), 3, (2, 3)])
+def test_shapes_of_samples(shape):
+    rng = np.random.default_rng(0)
+    mixture = Mixture(Normal(np.zeros((3, 4, 5, 2)), np.ones(2)), together=2)
+    assert mixture.elements == (4, 5, 2)
+    wanted = (shape,) if isinstance(shape, int) else shape
+    assert mixture.sample(rng, shape).shape == (*wanted, 4, 5, 2)
+    assert Mixture(Normal(np.zeros(3), 1.0)).sample(rng, shape).shape == wanted
+
+
+@pytest.mark.parametrize("together", [0, 1])
+def test_gradients_of_samples(together):
+    """∂y/∂μ_k is 1 for the component that was drawn."""
+    mean, std = normal(0, (3, 2, 2)), np.random.default_rng(0).uniform(1, 2, (3, 2, 2))
+
+    def sample(mean, std):
+        return Mixture(Normal(mean, std), together=together).sample(np.random.default_rng(0), 4)
+
+    check(sample, (mean, std))
+    total = ad.grad(lambda m: ad.sum(sample(m, std)))(mean)
+    assert total.sum() == 16
+
+
+@pytest.mark.parametrize("dtype", [*REAL, *COMPLEX])
+def test_dtypes(dtype):
+    mean, std, y, _ = drawn(0, 3, (2, 2))
+    mixture = Mixture(Normal(mean.astype(dtype), std.astype(dtype)), together=1)
+    answers = mixture.log_prob(y.astype(dtype)), mixture.mean, mixture.std, mixture.cdf(y.astype(dtype))
+    assert {a.dtype for a in answers} == {np.dtype(dtype)}
+    assert mixture.sample(np.random.default_rng(0)).dtype == dtype
+
+
+def test_what_is_hidden_is_not_looked_at():
+    mean, std, y, mask = drawn(2, 3, (2, 3))
+    y_nan = np.where(mask, y, np.nan)
+    mixture = Mixture(Normal(mean, std), together=1)
+    assert_same_bits(mixture.log_prob(y_nan, mask=mask), mixture.log_prob(y, mask=mask))
+    assert (mixture.log_prob(y_nan, mask=np.zeros_like(mask)) == 0).all()
+
+
+def test_log_mean_exp_does_not_overflow():
+    assert log_mean_exp(np.array([1e4, 1e4])) == 1e4
+    assert log_mean_exp(np.array([-1e4, -1e4])) == -1e4
+    assert log_mean_exp(np.array([-np.inf, 0.0])) == -np.log(2)
+
+
+def test_matches_torch():
+    torch = pytest.importorskip("torch")
+    mean, std, y, _ = drawn(0, 4, (3, 2, 2))
+    d = torch.distributions
+    m, s, t = (torch.tensor(a, requires_grad=True) for a in (np.moveaxis(mean, 0, 1), np.moveaxis(std, 0, 1), y))
+    theirs = d.MixtureSameFamily(d.Categorical(torch.ones(3, 4, dtype=torch.float64)), d.Independent(d.Normal(m, s), 2))
+    log_p = theirs.log_prob(t)
+    found = Mixture(Normal(mean, std), together=2)
+    limit = rounded_log_prob(mean, std, y, np.ones(y.shape, bool), 2)
+    assert_within(found.log_prob(y), log_p.detach().numpy(), 2 * tolerance(limit, np.float64))
+    centre = rounded_mean(exact(mean))
+    away = exact(mean) - centre
+    spread = rounding.sqrt(rounded_mean(exact(std) * exact(std) + away * away))
+    assert_within(found.mean, theirs.mean.detach().numpy(), 2 * tolerance(centre, np.float64))
+    assert_within(found.std, theirs.stddev.detach().numpy(), 2 * tolerance(spread, np.float64))
+
+
+@pytest.mark.parametrize(
+    ("shape", "together", "message"),
+    [
+        ((), 0, r"components have shape \(\); the first axis must hold at least one"),
+        ((0, 2), 0, r"components have shape \(0, 2\); the first axis must hold at least one"),
+        ((3, 2), 2, r"together is 2, components have shape \(3, 2\)"),
+        ((3, 2), -1, r"together is -1, components have shape \(3, 2\)"),
+    ],
+)
+def test_errors(shape, together, message):
+    with pytest.raises(ValueError, match=rf"^Mixture: {message}$"):
+        Mixture(Normal(np.zeros(shape), 1.0), together=together)
+
+
+def test_a_sample_needs_a_generator():
+    with pytest.raises(TypeError, match=r"^Mixture\.sample: rng is int; pass numpy\.random\.default_rng\(seed\)$"):
+        Mixture(Normal(np.zeros(2), 1.0)).sample(0)

@@ -1,0 +1,128 @@
+"""The kernel on pairs: its value and gradients, whatever the blocks, for every number of threads."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.layers import pair_kernel as page
+from refnp.layers.pair_kernel import cut, pair_kernel
+from refnp.verify import bounds
+from tests.helpers import assert_same_bits, assert_within, check, dtypes, laid_out, layouts, normal, scales, seeds
+from tests.models import tnp_judges as judges
+from tests.transcriptions import tnp as transcription
+
+few = st.one_of(st.integers(1, 4), st.integers(0, 4))
+sizes = st.tuples(st.integers(0, 3), few, few, st.integers(0, 2), st.integers(1, 3))  # B, N, M, dx, H
+hidden = st.lists(st.integers(1, 5), max_size=2)
+
+
+def problem(seed, size, widths, dtype=np.float64, scale=1.0):
+    """differences, scores and the parameters of an MLP with these hidden widths and 2 results."""
+    rng = np.random.default_rng(seed)
+    b, n, m, dx, heads = size
+    widths = [dx + heads, *widths, 2]
+    shapes = [shape for i, k in itertools.pairwise(widths) for shape in ((i, k), (k,))]
+    arrays = normal(rng, (b, n, m, dx), dtype, scale), normal(rng, (b, heads, n, m), dtype, scale)
+    return *arrays, *(normal(rng, shape, dtype) for shape in shapes)
+
+
+def bounded(arrays, dtype):
+    """Value and gradients within the bounds of running error analysis; returns them."""
+    value, pullback = ad.vjp(pair_kernel, *arrays)
+    bar = normal(1, value.shape, dtype)
+    found = (value, *pullback(bar))
+    limits = bounds.of(judges.pair_kernel, arrays, bar)
+    expected, back = judges.pair_kernel(*map(judges.exact, arrays))
+    for a, reference, limit in zip(found, (expected, *back(judges.exact(bar))), limits, strict=True):
+        assert a.dtype == dtype
+        assert_within(a, reference.value, limit)
+    return found
+
+
+@given(seeds, sizes, hidden, st.sampled_from([np.float32, np.float64, np.longdouble]), scales)
+def test_value_and_gradients(seed, size, widths, dtype, scale):
+    bounded(problem(seed, size, widths, dtype, scale), dtype)
+
+
+@given(seeds, sizes, hidden)
+def test_pair_by_pair(seed, size, widths):
+    arrays = problem(seed, size, widths)
+    differences, scores, *parameters = arrays
+    names = [f"layers.{i}.{kind}" for i in range(len(parameters) // 2) for kind in ("weight", "bias")]
+    found, limit = pair_kernel(*arrays), bounds.of(judges.pair_kernel, arrays)[0]
+    state = dict(zip(names, parameters, strict=True))
+    for b, n, m in np.ndindex(differences.shape[:3]):
+        pair = np.concatenate([differences[b, n, m], scores[b, :, n, m]])[None]
+        assert_within(found[b, :, n, m], transcription.mlp(pair, state)[0], limit[b, :, n, m])
+
+
+@given(seeds, sizes, st.sampled_from([1, 7, 40]))
+def test_blocks_of_any_size_give_the_same_to_rounding(seed, size, block):
+    arrays = problem(seed, size, (3, 4))
+    before, page.BLOCK = page.BLOCK, block
+    try:
+        bounded(arrays, np.float64)
+    finally:
+        page.BLOCK = before
+
+
+@pytest.mark.parametrize(
+    ("tasks", "rows", "columns", "width"), [(3, 4, 5, 6), (3, 0, 5, 6), (0, 4, 5, 6), (1, 900, 700, 32)]
+)
+@pytest.mark.parametrize("block", [1, 100, 1000, 1 << 17])
+def test_every_pair_is_in_one_block(tasks, rows, columns, width, block, monkeypatch):
+    monkeypatch.setattr(page, "BLOCK", block)
+    count = np.zeros((tasks, rows, columns), int)
+    for some, these in cut(tasks, rows, columns, width):
+        count[some, these] += 1
+        held = count[some, these].size * width
+        assert held <= max(block, columns * width)
+    assert (count == 1).all()
+
+
+@given(seeds, layouts, dtypes)
+def test_any_layout_and_dtype(seed, layout, dtype):
+    arrays = problem(seed, (2, 3, 4, 1, 2), (5,), dtype)
+    assert_same_bits(pair_kernel(*(laid_out(a, layout) for a in arrays)), pair_kernel(*arrays))
+    assert pair_kernel(*arrays).dtype == dtype
+
+
+def test_bits_do_not_depend_on_threads(monkeypatch):
+    monkeypatch.setattr(page, "BLOCK", 100)
+    arrays, threads, found = problem(0, (3, 6, 7, 1, 2), (4, 4), np.float32), ad.get_threads(), []
+    try:
+        for count in (1, 2, 5):
+            ad.set_threads(count)
+            value, pullback = ad.vjp(pair_kernel, *arrays)
+            found.append((value, *pullback(normal(1, value.shape, np.float32))))
+    finally:
+        ad.set_threads(threads)
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            assert_same_bits(a, b)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_gradcheck(order):
+    check(pair_kernel, problem(0, (2, 2, 3, 2, 2), (4, 3)), order=order, digits=12)
+
+
+@pytest.mark.parametrize("which", range(2))
+def test_pairs_that_do_not_fit(which):
+    arrays = list(problem(0, (2, 3, 4, 1, 2), (5,)))
+    arrays[which] = arrays[which][:, :, :2]
+    with pytest.raises(ValueError, match=r"pair_kernel: differences have shape .* they must be \(B, N, M, dx\)"):
+        pair_kernel(*arrays)
+
+
+@pytest.mark.parametrize(
+    "change", [lambda p: p[:-1], lambda p: [], lambda p: [p[0][:2], *p[1:]], lambda p: [*p[:3], p[3][:1]]]
+)
+def test_parameters_that_do_not_fit(change):
+    differences, scores, *parameters = problem(0, (2, 3, 4, 1, 2), (5,))
+    with pytest.raises(ValueError, match=r"pair_kernel: parameters have shapes"):
+        pair_kernel(differences, scores, *change(parameters))

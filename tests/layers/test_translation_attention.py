@@ -1,0 +1,118 @@
+"""Attention on differences of places: value, moved places, masks, and what a shift changes: nothing."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.autograd.primitive import raw
+from refnp.layers.translation_attention import TranslationAttention, kernel_of
+from refnp.verify.rounding import exact, tolerance
+from tests.helpers import assert_same_bits, assert_within, normal, real_dtypes, seeds
+from tests.models import tnp_judges as judges
+from tests.transcriptions import tnp as transcription
+
+few = st.one_of(st.integers(1, 4), st.integers(0, 4))
+sizes = st.tuples(st.integers(1, 3), few, few, st.integers(1, 2))  # B, N, M, dx
+
+
+def layer(dx=1, **options):
+    return judges.shaken(TranslationAttention(4, 2, dx=dx, kernel=(5,), **options, rng=np.random.default_rng(0)))
+
+
+def problem(seed, size, dtype=np.float64):
+    """query, key, differences, and a mask (B, N, M)."""
+    rng = np.random.default_rng(seed)
+    b, n, m, dx = size
+    arrays = tuple(normal(rng, shape, dtype) for shape in ((b, n, 4), (b, m, 4), (b, n, m, dx)))
+    return arrays, rng.random((b, n, m)) < 0.6
+
+
+@given(seeds, sizes, real_dtypes, st.booleans())
+def test_value(seed, size, dtype, moves):
+    """Against a transcription, pair by pair, within the bounds of running error analysis."""
+    arrays, mask = problem(seed, size, dtype)
+    module = layer(size[3], moves=moves).astype(dtype)
+    output, steps = (raw(a) for a in module(*arrays, mask=mask))
+    rounded = judges.translation_attention(*map(exact, arrays), module.state_dict(), 2, mask)
+    assert output.dtype == dtype
+    assert_within(output, rounded.value, tolerance(rounded, dtype))
+    for b, one in enumerate(zip(*arrays, mask, strict=True)):
+        expected, moved = transcription.translation_attention(*one[:3], module.state_dict(), 2, one[3])
+        assert_within(output[b], expected, tolerance(rounded, dtype)[b])
+        if moves:
+            limit = judges.steps(*(exact(a[None]) for a in one[:3]), module.state_dict(), 2, one[3][None])
+            assert_within(steps[b], moved, tolerance(limit, dtype)[0])
+    assert (steps is None) is not moves
+
+
+@given(seeds, sizes)
+def test_the_order_of_keys_is_nothing(seed, size):
+    arrays, mask = problem(seed, size)
+    query, key, differences = arrays
+    order = np.random.default_rng(seed).permutation(size[2])
+    module = layer(size[3])
+    rounded = judges.translation_attention(*map(exact, arrays), module.state_dict(), 2, mask)
+    first, _ = module(*arrays, mask=mask)
+    second, _ = module(query, key[:, order], differences[:, :, order], mask=mask[:, :, order])
+    assert_within(raw(second), raw(first), 2 * tolerance(rounded, np.float64))
+
+
+def test_keys_that_are_masked_are_not_there():
+    module = layer(moves=True)
+    (query, key, differences), _ = problem(0, (2, 3, 4, 1))
+    mask = np.array([True, False, True, False])
+    found = module(query, key, differences, mask=mask[None, None])
+    expected = module(query, key[:, mask], differences[:, :, mask])
+    arrays = *map(exact, (query, key, differences)), module.state_dict(), 2, np.broadcast_to(mask, (2, 3, 4))
+    limits = judges.translation_attention(*arrays), judges.steps(*arrays)
+    for a, b, limit in zip(found, expected, limits, strict=True):
+        assert_within(raw(a), raw(b), 2 * tolerance(limit, np.float64))
+
+
+def test_who_may_attend_to_nothing_gets_the_bias_and_stays():
+    module = layer(moves=True)
+    arrays, mask = problem(0, (2, 3, 4, 1))
+    mask[0, 1] = False
+    output, steps = module(*arrays, mask=mask)
+    np.testing.assert_array_equal(raw(output)[0, 1], module.output.bias.data)
+    np.testing.assert_array_equal(raw(steps)[0, 1], 0)
+    ad.sum(output).backward()
+    assert all(np.isfinite(p.grad).all() for p in module.parameters() if p.grad is not None)
+    nobody, still = module(arrays[0], arrays[1][:, :0], arrays[2][:, :, :0])
+    np.testing.assert_array_equal(raw(nobody), np.broadcast_to(module.output.bias.data, (2, 3, 4)))
+    np.testing.assert_array_equal(raw(still), 0)
+
+
+def test_a_kernel_that_looks_at_distance_alone_is_a_convolution():
+    """With nothing of s in it, weights are a function of d only, whatever the tokens hold."""
+    module = layer()
+    module.kernel.layers[0].weight.data[1:] = 0
+    (query, key, differences), _ = problem(0, (1, 3, 4, 1))
+    first, _ = module(query, key, differences)
+    assert_same_bits(raw(module(query + 1, key, differences)[0]), raw(first))
+    module.kernel.layers[0].weight.data[1:] = 0.5
+    assert np.abs(raw(module(query + 1, key, differences)[0]) - raw(module(query, key, differences)[0])).max() > 1e-3
+
+
+def test_the_kernel_varies_over_the_length_scale_at_first():
+    """Logits at distances of one length scale differ by about as much for each of them."""
+    spread = []
+    for length_scale in (0.1, 1.0, 10.0):
+        mlp = kernel_of(1, 4, (32, 32), length_scale, np.random.default_rng(0))
+        d = np.linspace(-1, 1, 9)[:, None] * length_scale
+        spread.append(np.ptp(raw(mlp(np.concatenate([d, np.zeros((9, 4))], 1))), 0).mean())
+    assert min(spread) > 0.2
+    assert max(spread) < 4 * min(spread)
+
+
+@pytest.mark.parametrize("length_scale", [0.0, -1.0, np.nan])
+def test_length_scales_that_make_no_sense(length_scale):
+    with pytest.raises(ValueError, match=r"length_scale is .*; it must be positive"):
+        layer(length_scale=length_scale)
+
+
+def test_heads_that_do_not_divide_the_features():
+    with pytest.raises(ValueError, match="3 heads do not divide 4 features"):
+        TranslationAttention(4, 3, rng=np.random.default_rng(0))

@@ -1,0 +1,175 @@
+"""The classical neural processes in numbers that carry their rounding error: (mean, std) of what a model answers."""
+
+import numpy as np
+
+from refnp.models.autoregressive import Autoregressive
+from refnp.models.latent import LatentModel
+from refnp.models.neural_process import CNP
+from refnp.verify import rounding
+from refnp.verify.equations.activations import relu, sigmoid, softplus
+from refnp.verify.equations.attention import attention, join_heads, split_heads
+from refnp.verify.equations.divergences import normal_kl
+from refnp.verify.equations.losses import gaussian_nll
+from refnp.verify.equations.rows import layer_norm
+from refnp.verify.rounding import WIDE, Rounded, constant, contract, exact
+from tests.models.tnp_judges import joined, mlp, own
+
+
+def in_full(array, shape):
+    return array.moved(lambda a: np.broadcast_to(a, shape))
+
+
+def repeated(r, targets):
+    """(..., D) → (..., T, D)."""
+    return r.moved(lambda a: np.repeat(a[..., None, :], targets, -2))
+
+
+def bounded(std, floor):
+    return std + (1 - std) * floor if floor else std
+
+
+def normal(values, floor):
+    """μ and the floored softplus of s."""
+    dy = values.shape[-1] // 2
+    return values[..., :dy], bounded(softplus(values[..., dy:])[0], floor)
+
+
+def block(module, query, key, value, mask):
+    """The attention block; mask (B, M)."""
+    state, width = module.state_dict(), module.query.weight.shape[0]
+    q, k, v = (
+        contract("...i,ij->...j", a, exact(state[f"{role}.weight"]))
+        for role, a in (("query", query), ("key", key), ("value", value))
+    )
+    wanted, kind = (q, "scaled_dot") if module.scaling == "head" else (q / constant(np.sqrt(WIDE(width))), "dot")
+    heads = (split_heads(a, module.heads) for a in (wanted, k, v))
+    found, _ = attention(*heads, mask=np.repeat(mask[:, None, None, :], query.shape[-2], -2), similarity=kind)
+    u, _ = layer_norm(q + join_heads(found), *own(state, "first_norm"))
+    bent, _ = relu(contract("...i,ij->...j", u, exact(state["output.weight"])) + exact(state["output.bias"]))
+    return layer_norm(u + bent, *own(state, "second_norm"))[0]
+
+
+def set_encoder(module, pairs, mask):
+    """ρ of the mean of φ."""
+    state = module.state_dict()
+    tokens = mlp(pairs, own(state, "before"))
+    if module.attention is not None:
+        tokens = relu(tokens)[0]
+        tokens = block(module.attention, tokens, tokens, tokens, mask)
+    weights = mask / np.maximum(mask.sum(-1, keepdims=True), 1).astype(WIDE)
+    return mlp(contract("bn,bnd->bd", constant(weights), tokens), own(state, "after"))
+
+
+def cross_encoder(module, context_x, pairs, mask, target_x):
+    """What each target finds in the context."""
+    state = module.state_dict()
+    values = mlp(pairs, own(state, "value"))
+    values = block(module.self_attention, values, values, values, mask)
+    places = [mlp(x, own(state, "place")) for x in (target_x, context_x)]
+    return block(module.cross_attention, *places, values, mask)
+
+
+def latent(model, x, y, mask):
+    """m and v of q(z | S)."""
+    values = set_encoder(model.latent_encoder, joined(x, y), mask)
+    half = values.shape[-1] // 2
+    return values[..., :half], bounded(sigmoid(values[..., half:])[0], model.latent_floor)
+
+
+def predict(model, context_x, context_y, target_x, mask, z=None):
+    """Mean and standard deviation, (B, T, dy), or (K, B, T, dy) for latent models, given z (K, B, L)."""
+    x, y, target_x = exact(context_x), exact(context_y), exact(target_x)
+    pairs, t = joined(x, y), target_x.shape[1]
+    if isinstance(model, CNP):
+        told = [repeated(set_encoder(encoder, pairs, mask), t) for encoder in model.encoders]
+    elif isinstance(model, LatentModel):
+        told = latent_path(model, x, pairs, mask, target_x)
+        told = [in_full(a, (z.shape[0], *a.shape)) for a in told] + [repeated(z, t)]
+        target_x = in_full(target_x, (z.shape[0], *target_x.shape))
+    else:
+        local = cross_encoder(model.cross_encoder, x, pairs, mask, target_x)
+        told = [local, repeated(set_encoder(model.encoder, pairs, mask), t)]
+    return normal(mlp(joined(*told, target_x), own(model.state_dict(), "decoder")), model.floor)
+
+
+def latent_path(model, x, pairs, mask, target_x):
+    """What a latent model's decoder is told beside z: r_t of the ANP, r or nothing of the latent NP."""
+    if hasattr(model, "cross_encoder"):
+        return [cross_encoder(model.cross_encoder, x, pairs, mask, target_x)]
+    return [] if model.encoder is None else [repeated(set_encoder(model.encoder, pairs, mask), target_x.shape[1])]
+
+
+def drawn(mean, std, noise):
+    """z = m + v ε."""
+    return mean + std * exact(noise)
+
+
+def default_draws(model, context_x, context_y, mask):
+    """The z of a latent model's law when no generator is given: the same noise in every call."""
+    mean, std = latent(model, exact(context_x), exact(context_y), mask)
+    noise = np.random.default_rng(0).standard_normal((model.samples, *mean.shape)).astype(context_x.dtype)
+    return drawn(mean, std, noise)
+
+
+def answer(model, context_x, context_y, target_x, mask):
+    """Mean and standard deviation of any of the models, with their own draws of z."""
+    z = default_draws(model, context_x, context_y, mask) if isinstance(model, LatentModel) else None
+    return predict(model, context_x, context_y, target_x, mask, z)
+
+
+def log_prob(mean, std, y, mask):
+    """Σ log p over targets that are there and outputs: (..., B)."""
+    counts = np.broadcast_to(mask[..., None], mean.shape)
+    terms, _ = gaussian_nll(mean, std, exact(y), mask=counts, reduction="none")
+    return -terms.sum((-2, -1))
+
+
+def log_mean_exp(x):
+    """log of the mean over the first axis."""
+    largest = x.value.max(0)
+    total = rounding.exp(x - largest).sum((0,))
+    return rounding.log(total) + largest - constant(np.log(WIDE(x.shape[0])))
+
+
+def divergence(p, q, dtype):
+    """KL(p ‖ q). Near p = q its first derivatives vanish, and the bound needs the second: (u e/σ)² for μ and for σ."""
+    kl, _ = normal_kl(*p, *q)
+    away = [(a.error + b.error) / q[1].value for a, b in zip(p, q, strict=True)]
+    return Rounded(kl.value, kl.error + np.finfo(dtype).eps * sum(a * a for a in away))
+
+
+def bound(model, task, noise):
+    """The ELBO or the importance-weighted bound of each task, (B,), with draws of z from this noise (K, B, L)."""
+    x, y, mask = exact(task.context_x), exact(task.context_y), task.context_mask
+    everything = (
+        exact(np.concatenate(pair, 1))
+        for pair in ((task.context_x, task.target_x), (task.context_y, task.target_y))
+    )  # fmt: skip
+    prior = latent(model, x, y, mask)
+    posterior = latent(model, *everything, np.concatenate([mask, task.target_mask], 1))
+    z = drawn(*posterior, noise)
+    mean, std = predict(model, task.context_x, task.context_y, task.target_x, mask, z)
+    log_p = log_prob(mean, std, task.target_y, task.target_mask)
+    if model.bound == "elbo":
+        return log_p.sum((0,)) / len(noise) - divergence(posterior, prior, task.dtype).sum((-1,))
+    prior_z, posterior_z = (
+        gaussian_nll(*(in_full(a, z.shape) for a in q), z, reduction="none")[0] for q in (prior, posterior)
+    )
+    return log_mean_exp(log_p + (posterior_z - prior_z).sum((-1,)))
+
+
+def chain(model, context_x, context_y, target_x, y, mask, there, order):
+    """log p of the targets in one order, each a context point for the next: (B,)."""
+    assert not isinstance(model, Autoregressive)
+    total = exact(np.zeros(len(y)))
+    for t in range(len(order)):
+        now, earlier = order[t : t + 1], order[:t]
+        mean, std = answer(
+            model,
+            np.concatenate([context_x, target_x[:, earlier]], 1),
+            np.concatenate([context_y, y[:, earlier]], 1),
+            target_x[:, now],
+            np.concatenate([mask, there[:, earlier]], 1),
+        )
+        total = total + log_prob(mean, std, y[:, now], there[:, now])
+    return total

@@ -1,0 +1,399 @@
+"""ConvCNP: its equations, shifts that it respects to the bit and those it does not, hidden points, edges, errors."""
+
+import tracemalloc
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.layers.activations import silu
+from refnp.layers.unet import SimpleCNN, UNet
+from refnp.models.convcnp import ConvCNP
+from refnp.models.convcnp_head import normal_from
+from refnp.symmetry import Translate, invariant, search
+from tests.helpers import assert_same_bits, assert_within, seeds
+from tests.models.convcnp_bounds import predicted
+from tests.transcriptions import convcnp as transcriptions
+
+DENSITY = 4
+
+
+def generator(seed=0):
+    return np.random.default_rng(seed)
+
+
+def plain(*, dx=1, dy=1, dtype=np.float64, **options):
+    """Three layers with kernel 3: total stride 1."""
+    network = SimpleCNN((3, 4, 3), kernel=3, dimensions=dx, rng=generator(1))
+    return ConvCNP(
+        network, dx=dx, dy=dy, channels=3, points_per_unit=DENSITY, separate=True, rectified=True, rng=generator(2),
+        **options,
+    ).astype(dtype)  # fmt: skip
+
+
+def strided(*, dx=1, dy=1, dtype=np.float64, **options):
+    """Two steps of stride 2: total stride 4, one unit of x."""
+    network = UNet(3, (3, 4), kernel=3, dimensions=dx, rng=generator(1))
+    return ConvCNP(
+        network, dx=dx, dy=dy, channels=3, points_per_unit=DENSITY, separate=True, rng=generator(2), **options
+    ).astype(dtype)
+
+
+def sets(seed, *, dx=1, dy=1, dtype=np.float64, tasks=2, contexts=4, targets=3, width=1.5):
+    """Contexts and targets on multiples of 2⁻¹⁰, so that shifts by whole numbers round nothing."""
+    rng = generator(seed)
+    x = np.round(rng.uniform(-width, width, (tasks, contexts + targets, dx)) * 1024) / 1024
+    y = rng.normal(size=(tasks, contexts, dy))
+    return x[:, :contexts].astype(dtype), y.astype(dtype), x[:, contexts:].astype(dtype)
+
+
+def task_of(context_x, context_y, target_x, target_y, context_mask=None, target_mask=None):
+    return SimpleNamespace(
+        context_x=context_x, context_y=context_y, target_x=target_x, target_y=target_y,
+        context_mask=context_mask, target_mask=target_mask,
+    )  # fmt: skip
+
+
+def answers(distribution):
+    return [np.asarray(getattr(a, "data", a)) for a in (distribution.mean, distribution.std)]
+
+
+def assert_same(one, other):
+    for a, b in zip(answers(one), answers(other), strict=True):
+        assert_same_bits(a, b)
+
+
+def difference(one, other):
+    return max(np.abs(a - b).max() for a, b in zip(answers(one), answers(other), strict=True))
+
+
+# ---- the equations
+
+
+@given(seeds, st.sampled_from([np.float32, np.float64]), st.booleans(), st.booleans())
+@pytest.mark.parametrize(("dx", "dy"), [(1, 1), (1, 2), (2, 1)])
+def test_gordon_against_index_loops(dx, dy, seed, dtype, unet, masked):
+    model = (strided if unet else plain)(dx=dx, dy=dy, dtype=dtype)
+    x, y, t = sets(seed, dx=dx, dy=dy, dtype=dtype, contexts=3, targets=2, width=0.4 if dx == 2 else 1.0)
+    mask = generator(seed).random(x.shape[:2]) < 0.6 if masked else None
+    result = model(x, y, t, mask)
+    grid = model.grid(x, t, mask)
+    network = transcriptions.unet if unet else transcriptions.simple
+    right = transcriptions.gordon(
+        model.state_dict(), lambda h, state: network(h, state, 2), grid.start, grid.lengths, DENSITY, x, y, t, mask
+    )
+    for value, reference, bound in zip(answers(result), right, predicted(model, grid, x, y, t, mask), strict=True):
+        assert value.dtype == dtype
+        assert_within(value, reference, bound)
+
+
+@pytest.mark.parametrize("divide", [True, False])
+def test_neuralprocesses_against_index_loops(divide):
+    model = ConvCNP.neuralprocesses((3, 3, 4), points_per_unit=DENSITY, divide=divide, rng=generator())
+    x, y, t = sets(5, contexts=3, targets=2)
+    grid = model.grid(x, t)
+    right = transcriptions.neuralprocesses(
+        model.state_dict(), 3, grid.start, grid.lengths, DENSITY, x, y, t, divide=divide
+    )
+    for value, reference in zip(answers(model(x, y, t)), right, strict=True):
+        assert np.abs(value - reference).max() < 2**-40  # of numbers about 1; what is left to lose is a formula
+
+
+@pytest.mark.parametrize("deviation", ["softplus", "exp", "softplus_variance"])
+@pytest.mark.parametrize("floor", [0.0, 0.1])
+def test_deviation_and_floor(deviation, floor):
+    values = np.array([[[0.3, -50.0]], [[0.2, 1.5]]])
+    mean, std = answers(normal_from(values, deviation, floor))
+    soft = np.log1p(np.exp([-50.0, 1.5]))
+    right = {
+        "softplus": floor + (1 - floor) * soft,
+        "exp": floor + np.exp([-50.0, 1.5]),
+        "softplus_variance": np.sqrt(floor**2 + soft),
+    }
+    assert mean.ravel().tolist() == [0.3, 0.2]
+    np.testing.assert_allclose(std.ravel(), right[deviation], rtol=2**-48)
+    assert floor == 0 or std.min() >= floor
+
+
+def test_hidden_layers_and_one_decoder():
+    network = UNet(3, (3,), kernel=3, activation=silu, rng=generator())
+    model = ConvCNP(network, dy=2, channels=3, hidden=(5, 4), rng=generator(), points_per_unit=DENSITY)
+    shapes = {name: array.shape for name, array in model.state_dict().items() if name.startswith("decoders")}
+    assert list(shapes.values()) == [(6,), (6, 5), (5,), (5, 4), (4,), (4, 4), (4,)]
+    x, y, t = sets(0, dy=2)
+    assert model(x, y, t).mean.shape == (2, 3, 2)
+
+
+# ---- shifts
+
+
+@given(seeds, st.lists(st.integers(-(2**20), 2**20), min_size=4, max_size=4), st.booleans())
+@pytest.mark.parametrize("dx", [1, 2])
+def test_shifts_by_whole_blocks_change_no_bit_wherever_the_data_lie(dx, seed, blocks, unet):
+    """Multiples of spacing × total stride, one unit here; every task by its own, up to a million units."""
+    model = (strided if unet else plain)(dx=dx)
+    x, y, t = sets(seed, dx=dx, width=0.5)
+    by = np.array(blocks[: 2 * dx], float).reshape(2, 1, dx) / (1 if unet else DENSITY)
+    assert_same(model(x + by, y, t + by), model(x, y, t))
+
+
+@pytest.mark.parametrize("by", [4, 1000, 2**20])
+def test_the_published_u_net_far_away(by):
+    model = ConvCNP.gordon(rng=generator())
+    x, y, t = sets(1)
+    assert model.network.total_stride / model.points_per_unit == 1
+    assert_same(model(x + by, y, t + by), model(x, y, t))
+    here, there = (model.loss(task_of(x + s, y, t + s, t * 0)) for s in (0, by))
+    here.backward()
+    gradients = [parameter.grad for parameter in model.parameters()]
+    model.zero_grad()
+    there.backward()
+    for gradient, parameter in zip(gradients, model.parameters(), strict=True):
+        assert_same_bits(parameter.grad, gradient)
+
+
+def test_float32_keeps_what_the_positions_have():
+    """Positions in float64 beside a model and values in float32: far away is as good as here."""
+    model = strided(dtype=np.float32)
+    x, y, t = sets(1)
+    y = y.astype(np.float32)
+    assert_same(model(x + 2**30, y, t + 2**30), model(x, y, t))
+    assert answers(model(x, y, t))[0].dtype == np.float32
+
+
+@given(seeds, st.integers(-1000, 1000))
+def test_any_spacing_up_to_the_rounding_of_positions(seed, blocks):
+    """With 10 places per unit a shift is no binary number: x + t and the first place of the grid are rounded."""
+    model = strided()
+    model.points_per_unit = 10
+    x, y, t = sets(seed)
+    by = blocks * 4 / 10
+    moved = model(x + by, y, t + by)
+    grid = model.grid(x, t)
+    if (model.grid(x + by, t + by).start - grid.start != 4 * blocks).any():
+        return  # a point on the edge of a cell went over it
+    size = 3 * (np.abs(x).max() + abs(by) + 1)  # roundings of x + t, of t, of the first place, in units of u
+    for value, reference, bound in zip(
+        answers(moved), answers(model(x, y, t)), predicted(model, grid, x, y, t, positions=size), strict=True
+    ):
+        assert_within(value, reference, 2 * bound)
+
+
+def test_a_u_net_does_not_respect_half_a_block_nor_one_place():
+    model, (x, y, t) = strided(), sets(3)
+    bound = max(b.max() for b in predicted(model, model.grid(x, t), x, y, t))
+    for part in (1 / 2, 1 / 4, 1 / 8):
+        assert difference(model(x + part, y, t + part), model(x, y, t)) > 1000 * bound
+
+
+def test_a_plain_network_respects_each_place_but_not_half_of_one():
+    model, (x, y, t) = plain(), sets(3)
+    bound = max(b.max() for b in predicted(model, model.grid(x, t), x, y, t))
+    assert_same(model(x + 1 / 4, y, t + 1 / 4), model(x, y, t))
+    assert difference(model(x + 1 / 8, y, t + 1 / 8), model(x, y, t)) > 1000 * bound
+
+
+def test_the_search_for_counter_examples_agrees():
+    def draw(rng):
+        names = ("context_x", "context_y", "target_x")
+        return dict(zip(names, sets(rng.integers(2**32), width=1.0), strict=True))
+
+    model = strided()
+
+    def f(context_x, context_y, target_x):
+        return answers(model(context_x, context_y, target_x))
+
+    for step, outcome in ((1, "holds"), (1 / 4, "fails")):
+        claim = invariant(f, Translate(("context_x", "target_x"), step=step, reach=64))
+        verdict = search(claim, draw, dtypes=[np.float64], scales=(1,), count=2)
+        assert verdict.outcome == outcome, str(verdict)
+
+
+# ---- sets
+
+
+@given(seeds, st.booleans())
+def test_contexts_and_targets_have_no_order(seed, unet):
+    model = (strided if unet else plain)()
+    x, y, t = sets(seed, contexts=5)
+    rng = generator(seed)
+    order, targets = rng.permutation(5), rng.permutation(3)
+    bounds = predicted(model, model.grid(x, t), x, y, t)
+    for value, reference, bound in zip(
+        answers(model(x[:, order], y[:, order], t[:, targets])), answers(model(x, y, t)), bounds, strict=True
+    ):
+        assert_within(value, reference[:, targets], 2 * bound[:, targets])
+    assert_same(model(x, y, t[:, targets]), _reordered(model(x, y, t), targets))
+
+
+def _reordered(distribution, order):
+    mean, std = answers(distribution)
+    return SimpleNamespace(mean=mean[:, order], std=std[:, order])
+
+
+def test_a_point_given_twice_counts_twice():
+    model, (x, y, t) = strided(divide=False), sets(2)
+    twice = model(np.repeat(x, 2, 1), np.repeat(y, 2, 1), t)
+    assert difference(twice, model(x, y, t)) > 1e-6
+    assert np.isfinite(answers(twice)).all()
+
+
+def test_an_empty_context_in_any_form_gives_the_same_finite_predictions():
+    for model in (plain(), strided(), strided(dx=2, dy=2)):
+        x, y, t = sets(4, dx=model.dx, dy=model.dy)
+        empty = model(x[:, :0], y[:, :0], t)
+        assert np.isfinite(answers(empty)).all()
+        hidden = np.full_like(x, np.nan), np.full_like(y, np.inf)
+        assert_same(model(*hidden, t, np.zeros(x.shape[:2], bool)), empty)
+        assert model(x, y, t[:, :0]).mean.shape == (2, 0, model.dy)
+        assert model(x[:, :0], y[:, :0], t[:, :0]).mean.shape == (2, 0, model.dy)
+        assert model(x[:0], y[:0], t[:0]).mean.shape == (0, 3, model.dy)
+
+
+@given(seeds)
+def test_what_the_masks_hide_is_not_looked_at(seed):
+    model = strided()
+    x, y, t = sets(seed, contexts=6)
+    rng = generator(seed)
+    there, asked = rng.random(x.shape[:2]) < 0.6, rng.random(t.shape[:2]) < 0.6
+    target_y = rng.normal(size=t.shape)
+    results = []
+    for junk in (0.0, np.nan, 1e300):
+        hide = lambda a, mask, junk=junk: np.where(mask[..., None], a, junk)
+        arrays = hide(x, there), hide(y, there), hide(t, asked), hide(target_y, asked)
+        model.zero_grad()
+        loss = model.loss(task_of(*arrays, there, asked))
+        loss.backward()
+        results.append([loss.data, *(parameter.grad for parameter in model.parameters())])
+    for result in results[1:]:
+        for a, b in zip(result, results[0], strict=True):
+            assert_same_bits(a, b)
+
+
+def test_hidden_targets_do_not_stretch_the_grid():
+    """A hidden target counts as 0; with data a million away from 0 the grid would be a million units long."""
+    model, (x, y, t) = strided(), sets(1)
+    by, mask = 2**20, np.array([[True, False, True], [False, False, False]])
+    far = model.loss(task_of(x + by, y, np.where(mask[..., None], t + by, np.nan), t * 0, None, mask))
+    few = answers(model(x[:1], y[:1], t[:1, [0, 2]]))
+    right = 0.5 * np.log(2 * np.pi) + np.log(few[1]) + (few[0] / few[1]) ** 2 / 2
+    np.testing.assert_allclose(far.data, right.mean(), rtol=2**-45)
+
+
+@given(seeds)
+def test_targets_far_from_the_context_are_predicted_as_without_one(seed):
+    """The grid follows them: what is said there is what the model says when it knows nothing, not zeros."""
+    model, (x, y, t) = plain(), sets(seed)
+    mask = np.ones(x.shape[:2], bool)
+    grid = model.grid(x, t + 100, mask)
+    far = model(x, y, t + 100)
+    assert_same(far, model.on(grid, x, y, t + 100, ~mask))
+    assert (answers(far)[1] > 0.1).all()
+
+
+def test_more_targets_further_out_change_little_but_something():
+    """Grids have edges: a prediction depends on how far the others reach."""
+    model, (x, y, t) = strided(), sets(2)
+    alone = answers(model(x, y, t))
+    together = answers(model(x, y, np.concatenate([t, np.full((2, 1, 1), 9.0)], 1)))
+    assert 0 < max(np.abs(a - b[:, :3]).max() for a, b in zip(alone, together, strict=True)) < 0.5
+
+
+# ---- what is published
+
+
+def test_parameter_counts():
+    count = lambda model: sum(parameter.size for parameter in model.parameters())
+    assert count(ConvCNP.gordon("simple", rng=generator())) == 6532
+    assert count(ConvCNP.gordon("xl", rng=generator())) == 50612
+    assert count(ConvCNP.neuralprocesses(rng=generator())) == 329220  # as construct_convgnp of neuralprocesses 0.2.7
+    assert count(ConvCNP.neuralprocesses(dx=2, rng=generator())) == 1642500
+    assert count(ConvCNP.neuralprocesses(dy=3, rng=generator())) == 330120
+    assert count(ConvCNP.neuralprocesses((8, 16, 16, 32, 32, 64), rng=generator())) == 50300
+
+
+def test_length_scales_begin_as_published():
+    scales = lambda model: {k: np.exp(a) for k, a in model.state_dict().items() if k.endswith("scale")}
+    assert [a.shape for a in scales(ConvCNP.gordon(rng=generator())).values()] == [(2,), (16,), (16,)]
+    for array in scales(ConvCNP.gordon(points_per_unit=32, rng=generator())).values():
+        np.testing.assert_allclose(array, 2 / 32, rtol=1e-15)
+    shared = scales(ConvCNP.neuralprocesses((4,), rng=generator()))
+    assert [a.shape for a in shared.values()] == [(), ()]
+    np.testing.assert_allclose(list(shared.values()), 1 / 64, rtol=1e-15)
+
+
+# ---- precision, memory, time
+
+
+def test_derivatives_by_bind():
+    """`bind` gives the model other parameters: derivatives of a loss as a function of them."""
+    model, (x, y, t) = strided(), sets(0)
+    value, gradient = ad.value_and_grad(lambda p: model.bind(p).loss(task_of(x, y, t, t)))(model.state_dict())
+    loss = model.loss(task_of(x, y, t, t))
+    loss.backward()
+    assert_same_bits(value, loss.data)
+    for name, parameter in model.named_parameters():
+        assert_same_bits(gradient[name], parameter.grad)
+
+
+def test_a_hundred_thousand_context_points_take_little_memory():
+    model = ConvCNP.gordon("simple", rng=generator()).astype(np.float32)
+    rng = generator(0)
+    x = rng.uniform(-2, 2, (1, 100_000, 1)).astype(np.float32)
+    tracemalloc.start()
+    with ad.no_grad():
+        result = model(x, np.sin(3 * x), x[:, :50])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert np.isfinite(answers(result)).all()
+    assert peak < 100e6
+
+
+# ---- errors
+
+
+def test_errors_of_calls():
+    model, (x, y, t) = strided(max_points=1000), sets(0)
+    for arguments, message in (
+        (
+            (x, y, t + 1e6),
+            r"ConvCNP: a grid around x from -?\d.*needs 40\d+ points, about .* GiB for 2 tasks; the limit",
+        ),
+        ((x, y, t + 1e300), "ConvCNP: x reaches from .* to 1e[+]300, too far from 0"),
+        ((x, np.where(y > 0, np.nan, y), t), "ConvCNP: context_y holds nan"),
+        ((x, y, np.where(t > 0, np.inf, t)), "ConvCNP: target_x holds inf"),
+        ((x, y[:, 1:], t), "ConvCNP: context_x has shape .* but context_y"),
+        ((x, y, np.zeros((2, 3, 2))), r"ConvCNP: target_x has shape \(2, 3, 2\); it must be \(B, T, 1\)"),
+        ((x, y, t, np.ones((2, 3), bool)), "ConvCNP: context_mask has shape"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model(*arguments)
+    with pytest.raises(TypeError, match="ConvCNP: context_mask is int64"):
+        model(x, y, t, np.ones(x.shape[:2], np.int64))
+
+
+def test_errors_of_options():
+    network = UNet(8, (8,), rng=generator())
+    for options, message in (
+        ({"dx": 4}, "dx is 4"),
+        ({"points_per_unit": 0}, "points_per_unit 0 must be positive"),
+        ({"margin": -1}, "margin -1 not negative"),
+        ({"points_per_unit": np.inf}, "both finite"),
+        ({"deviation": "square"}, "deviation is 'square'; use one of softplus, exp, softplus_variance"),
+        ({"floor": 1.0}, "floor is 1.0"),
+        ({"length_scale": 0.0}, "length_scale"),
+        ({"dy": 0}, "dy 0"),
+        ({"eps": -1.0}, "eps is -1.0"),
+        ({"hidden": None}, "hidden=None needs a network with 2 channels out and separate=False; it has 16"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ConvCNP(network, **options, rng=generator())
+    with pytest.raises(ValueError, match="architecture is 'big'; use 'xl' or 'simple'"):
+        ConvCNP.gordon("big", rng=generator())
+    with pytest.raises(ValueError, match="UNet: x has shape"):
+        ConvCNP(network, dx=2, rng=generator(), points_per_unit=4)(
+            np.zeros((1, 1, 2)), np.zeros((1, 1, 1)), np.zeros((1, 1, 2))
+        )

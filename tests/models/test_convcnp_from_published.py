@@ -1,0 +1,214 @@
+"""Published models, written once more in PyTorch under their own names: same weights, same predictions."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from refnp.models import convcnp_from_published
+from refnp.models.convcnp import ConvCNP
+from refnp.models.grid import Grid
+from tests.helpers import assert_within
+from tests.models.convcnp_bounds import predicted
+
+torch = pytest.importorskip("torch")
+nn, F = torch.nn, torch.nn.functional
+DENSITY = 8
+
+
+def kernel_sums(values, x, at, scales):
+    """Σ_n v_nc exp(−(a_m − x_n)²/2ℓ_c²): values (B, N, C), x (B, N, D), at (B, M, D) → (B, M, C)."""
+    square = ((at[:, :, None] - x[:, None]) ** 2).sum(-1, keepdim=True)
+    return (torch.exp(-0.5 * square / scales**2) * values[:, None]).sum(2)
+
+
+class Maps(nn.Module):
+    """A length scale for each channel, `sigma`, and one linear map, `g.0`."""
+
+    def __init__(self, ins, outs):
+        super().__init__()
+        self.sigma = nn.Parameter(torch.linspace(-1.8, -1.0, ins))
+        self.g = nn.Sequential(nn.Linear(ins, outs))
+
+
+class Simple(nn.Module):
+    def __init__(self):
+        super().__init__()
+        sizes = (8, 16, 32, 16, 8)
+        layers = [(nn.Conv1d(c, o, 5, padding=2), nn.ReLU()) for c, o in itertools.pairwise(sizes)]
+        self.conv_net, self.out = nn.Sequential(*itertools.chain(*layers)), 8
+
+    def forward(self, x):
+        return self.conv_net(x)
+
+
+class XL(nn.Module):
+    def __init__(self):
+        super().__init__()
+        down = (8, 8, 16, 16, 32, 32, 64)
+        up = ((64, 32), (64, 32), (64, 16), (32, 16), (32, 8), (16, 8))
+        for i in range(6):
+            setattr(self, f"l{i + 1}", nn.Conv1d(down[i], down[i + 1], 5, stride=2, padding=2))
+            setattr(self, f"l{i + 7}", nn.ConvTranspose1d(*up[i], 5, stride=2, padding=2, output_padding=1))
+        self.out = 16
+
+    def forward(self, x):
+        seen = [x]
+        for i in range(1, 7):
+            seen.append(F.relu(getattr(self, f"l{i}")(seen[-1])))
+        x = seen.pop()
+        for i in range(7, 13):
+            x = torch.cat([seen.pop(), F.relu(getattr(self, f"l{i}")(x))], 1)
+        return x
+
+
+class Gordon(nn.Module):
+    """convcnp/set_conv.py, with places that are given."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.conv_net = network
+        self.l0, self.mean_layer, self.sigma_layer = Maps(2, 8), Maps(network.out, 1), Maps(network.out, 1)
+
+    def forward(self, x, y, at, places):
+        z = kernel_sums(torch.cat([torch.ones_like(y), y], -1), x, places, self.l0.sigma.exp())
+        z = torch.cat([z[..., :1], z[..., 1:] / (z[..., :1] + 1e-8)], -1)
+        h = self.conv_net(torch.sigmoid(self.l0.g(z)).transpose(1, 2)).transpose(1, 2)
+        mean, sigma = (m.g(kernel_sums(h, places, at, m.sigma.exp())) for m in (self.mean_layer, self.sigma_layer))
+        return mean, F.softplus(sigma)
+
+
+class Scale(nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.log_scale = nn.Parameter(torch.tensor(float(np.log(scale))))
+
+
+class Net(nn.Module):
+    def __init__(self, ins, outs):
+        super().__init__()
+        self.net = nn.Linear(ins, outs)
+
+
+class Pooled(nn.Module):
+    """The U-Net of neuralprocesses/coders/nn.py for kernel 5 and stride 2: the first two steps down take means."""
+
+    def __init__(self, ins, channels, outs, dx):
+        super().__init__()
+        conv, up, pool = (getattr(nn, f"{name}{dx}d") for name in ("Conv", "ConvTranspose", "AvgPool"))
+        sources = (ins, *channels)
+        step = lambda i: (
+            nn.Sequential(conv(sources[i], channels[i], 5, padding=2), pool(2, 2))
+            if i < 2
+            else conv(sources[i], channels[i], 5, stride=2, padding=2)
+        )
+        last = len(channels) - 1
+        back = lambda i: up(
+            channels[i] * (1 if i == last else 2), channels[max(i - 1, 0)], 5, stride=2, padding=2, output_padding=1
+        )
+        self.before_turn_layers = nn.ModuleList([step(i) for i in range(len(channels))])
+        self.after_turn_layers = nn.ModuleList([back(i) for i in range(len(channels))])
+        self.final_linear = conv(channels[0], outs, 1)
+
+    def forward(self, x):
+        seen = []
+        for layer in self.before_turn_layers:
+            x = F.relu(layer(x))
+            seen.append(x)
+        x = seen.pop()
+        for layer in reversed(self.after_turn_layers):
+            x = F.relu(layer(x))
+            x = torch.cat([seen.pop(), x], 1) if seen else x
+        return self.final_linear(x)
+
+
+def neuralprocesses(channels, dx, dy):
+    """construct_convgnp(dim_x=dx, dim_y=dy, unet_channels=channels, likelihood="het"), the parts that have weights."""
+    mapped = channels[0] < 2 * dy
+    unet = Pooled(1 + dy, channels, channels[0] if mapped else 2 * dy, dx)
+    out = nn.ModuleList([Scale(0.2), Net(channels[0], 2 * dy) if mapped else nn.Identity()])
+    return nn.ModuleDict(
+        {
+            "encoder": nn.ModuleDict(
+                {"coder": nn.ModuleDict({"links": nn.ModuleList(
+                    [nn.Identity(), nn.Identity(), nn.ModuleDict({"elements": nn.ModuleList([Scale(0.15)])})]
+                )})}
+            ),
+            "decoder": nn.ModuleDict(
+                {"links": nn.ModuleList([unet, nn.ModuleDict({"coder": nn.ModuleDict({"links": out})})])}
+            ),
+        }
+    )  # fmt: skip
+
+
+def predict(model, x, y, at, places, lengths):
+    """Means and deviations of such a model."""
+    inner = model["encoder"]["coder"]["links"][2]["elements"][0].log_scale.exp()
+    unet, rest = model["decoder"]["links"]
+    scale, last = rest["coder"]["links"]
+    z = kernel_sums(torch.cat([torch.ones_like(y[..., :1]), y], -1), x, places, inner)
+    z = torch.cat([z[..., :1], z[..., 1:] / (z[..., :1] + 1e-4)], -1).transpose(1, 2)
+    h = unet(z.reshape(*z.shape[:2], *lengths)).flatten(2).transpose(1, 2)
+    f = kernel_sums(h, places, at, scale.log_scale.exp())
+    mean, s = (f if isinstance(last, nn.Identity) else last.net(f)).chunk(2, -1)
+    return mean, torch.sqrt(1e-6 + F.softplus(s))
+
+
+def arrays(model):
+    return {name: tensor.detach().numpy() for name, tensor in model.state_dict().items()}
+
+
+def problem(dx, dy):
+    rng = np.random.default_rng(0)
+    return rng.uniform(-1, 1, (2, 5, dx)), rng.normal(size=(2, 5, dy)), rng.uniform(-1, 1, (2, 4, dx))
+
+
+def places_of(grid):
+    along = np.stack(np.meshgrid(*(np.arange(n) for n in grid.lengths), indexing="ij"), -1).reshape(grid.size, -1)
+    return (grid.start[:, None] + along) / grid.points_per_unit
+
+
+def counterpart(parts):
+    return [torch.tensor(a) for a in parts]
+
+
+@pytest.mark.parametrize(("architecture", "network"), [("simple", Simple), ("xl", XL)])
+def test_gordon(architecture, network):
+    torch.manual_seed(0)
+    theirs = Gordon(network()).double()
+    model = ConvCNP.gordon(architecture, points_per_unit=DENSITY, rng=np.random.default_rng(0))
+    model.load_state_dict(convcnp_from_published.gordon(arrays(theirs)))
+    x, y, t = problem(1, 1)
+    grid = model.grid(x, t)
+    right = theirs(*counterpart((x, y, t, places_of(grid))))
+    ours = model(x, y, t)
+    for value, reference, bound in zip((ours.mean, ours.std), right, predicted(model, grid, x, y, t), strict=True):
+        assert_within(value.data, reference.detach().numpy(), 2 * bound)
+
+
+@pytest.mark.parametrize(
+    ("channels", "dx", "dy"), [((6, 5, 4, 3), 1, 1), ((3, 4), 1, 2), ((3, 4, 5), 2, 1), ((3,), 2, 2)]
+)
+def test_neuralprocesses(channels, dx, dy):
+    """On a grid that begins anywhere, as theirs do; agreement with the package itself is 2e-15 (docs/convcnp.md)."""
+    torch.manual_seed(0)
+    theirs = neuralprocesses(channels, dx, dy).double()
+    model = ConvCNP.neuralprocesses(channels, dx=dx, dy=dy, points_per_unit=DENSITY, rng=np.random.default_rng(0))
+    model.load_state_dict(convcnp_from_published.neuralprocesses(arrays(theirs)))
+    x, y, t = problem(dx, dy)
+    total = model.network.total_stride
+    grid = Grid(np.full((2, dx), -11), (-(-24 // total) * total,) * dx, DENSITY)
+    right = predict(theirs, *counterpart((x, y, t, places_of(grid))), grid.lengths)
+    ours = model.on(grid, *model.sets(x, y, t))
+    for value, reference in zip((ours.mean, ours.std), right, strict=True):
+        assert np.abs(value.data - reference.detach().numpy()).max() < 2**-44
+
+
+def test_what_has_no_place_is_named():
+    model = ConvCNP.gordon(rng=np.random.default_rng(0))
+    state = arrays(Gordon(XL()))
+    state["l0.other"] = state.pop("l0.sigma")
+    with pytest.raises(ValueError, match=r"missing encoder.log_length_scale; unexpected l0.other"):
+        model.load_state_dict(convcnp_from_published.gordon(state))
+    with pytest.raises(ValueError, match=r"missing network.down"):
+        model.load_state_dict(convcnp_from_published.gordon(arrays(Gordon(Simple()))))

@@ -1,0 +1,68 @@
+"""The U-Net that takes means: which steps do, lengths, what shifts it respects, options."""
+
+import numpy as np
+import pytest
+
+from refnp.models.convcnp_networks import PooledUNet, pooled_steps
+from tests.transcriptions.convcnp import pooled_unet
+
+
+def generator():
+    return np.random.default_rng(0)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "strides", "pooled"),
+    [
+        ((5,) * 6, (2,) * 6, (True, True, False, False, False, False)),  # seen: 1, 3, 4, 4, 4, 4
+        ((3,) * 4, (2,) * 4, (True, False, False, False)),  # 1, 2, 2, 2
+        ((7,) * 4, (2,) * 4, (True, False, True, False)),  # 1, 4, 5, 6
+        ((5, 3, 3), (1, 2, 2), (False, True, False)),  # 1, 5, 4
+    ],
+)
+def test_means_are_taken_where_what_was_seen_has_a_middle(kernels, strides, pooled):
+    assert pooled_steps(kernels, strides) == pooled
+
+
+@pytest.mark.parametrize("dimensions", [1, 2])
+def test_against_index_loops(dimensions):
+    network = PooledUNet(2, (2, 3, 2), 3, dimensions=dimensions, rng=generator())
+    x = generator().normal(size=(1, 2, *[8] * dimensions))
+    state = {f"network.{name}": array for name, array in network.state_dict().items()}
+    y = network(x).data
+    assert y.shape == (1, 3, *[8] * dimensions)
+    assert np.abs(y - pooled_unet(x, state, 3)).max() < 2**-46
+
+
+@pytest.mark.parametrize("upsampling", ["transposed", "nearest"])
+def test_lengths_stay_and_shifts_by_the_total_stride_are_respected_away_from_edges(upsampling):
+    network = PooledUNet(1, (6, 8), 1, kernel=3, upsampling=upsampling, rng=generator())
+    assert network.total_stride == 4
+    x = np.zeros((1, 1, 64))
+    x[0, 0, 28:36] = generator().normal(size=8)
+    y, moved = network(x).data, network(np.roll(x, 4, 2)).data
+    inner = slice(20, 44)
+    np.testing.assert_array_equal(np.roll(y, 4, 2)[..., inner], moved[..., inner])
+    off = np.roll(y, 2, 2) - network(np.roll(x, 2, 2)).data
+    assert np.abs(off[..., inner]).max() > 1e-4
+
+
+def test_mixed_strides():
+    network = PooledUNet(1, (2, 3, 2), 1, kernel=(3, 5, 3), strides=(1, 2, 2), rng=generator())
+    assert network.total_stride == 4
+    assert network(np.zeros((2, 1, 12))).shape == (2, 1, 12)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"channels": ()}, "there must be a layer"),
+        ({"kernel": 4}, "kernels must be odd"),
+        ({"strides": 3}, "strides 1 or 2"),
+        ({"strides": (2, 2, 2)}, "strides is .* one number or 2, one for each layer"),
+        ({"upsampling": "cubic"}, "use 'transposed' or 'nearest'"),
+    ],
+)
+def test_errors(options, message):
+    with pytest.raises(ValueError, match=message):
+        PooledUNet(**{"channels_in": 1, "channels": (2, 3), "channels_out": 1, **options, "rng": generator()})

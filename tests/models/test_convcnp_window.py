@@ -1,0 +1,174 @@
+"""Sums between points and a grid: against index loops with derived bounds, and PyTorch; blocks, threads, edges."""
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.models.convcnp_window import from_grid, half_width, to_grid
+from refnp.verify import bounds
+from refnp.verify.equations.set_convolution import set_convolution as equation
+from tests.helpers import assert_same_bits, assert_within, normal, seeds, unit_roundoff
+from tests.transcriptions import convcnp as transcriptions
+
+DENSITY = 4.0
+LENGTHS = {1: (9,), 2: (4, 5), 3: (2, 3, 2)}
+real = st.sampled_from([np.float32, np.float64, np.longdouble])
+axes = st.integers(1, 3)
+widths = st.sampled_from([0.02, 0.3, 3.0])  # length scales far below the spacing, about it, as long as the grid
+
+
+def problem(seed, axes, dtype, width, *, points=3):
+    """Features (B, C, *lengths), values (B, N, C), positions (B, N, D) within the grid, length scales (C,)."""
+    rng = np.random.default_rng(seed)
+    lengths = LENGTHS[axes]
+    x = rng.uniform(0, (np.array(lengths) - 1) / DENSITY, (2, points, axes)).astype(dtype)
+    scales = (rng.uniform(0.5, 1.5, 2) * width).astype(dtype)
+    return normal(rng, (2, 2, *lengths), dtype), normal(rng, (2, points, 2), dtype), x, scales
+
+
+def places(lengths, dtype):
+    along = np.meshgrid(*(np.arange(n) for n in lengths), indexing="ij")
+    return (np.stack([a.ravel() for a in along], -1) / DENSITY).astype(dtype)
+
+
+def rows(h):
+    """(B, C, *lengths) → (B, K, C)."""
+    return h.reshape(*h.shape[:2], -1).swapaxes(1, 2)
+
+
+def limits(h, v, x, scales, cut):
+    """Bounds on f, x̄, z, ℓ̄ of T = Σ v w h: rounding, and all pairs whose weight is below `cut` (B, N, 1, C).
+
+    With v for cotangent, the set convolution from the places to the points has them all: z is its gradient of h.
+    Its equation has one exponential for all axes; a product of D of them has D − 1 more of 4 ulps, and roundings.
+    """
+    axes, dtype = x.shape[-1], v.dtype
+    grid = np.broadcast_to(places(h.shape[2:], dtype), (len(x), h[0, 0].size, axes))
+    f, x_bar, _, z, scales_bar = bounds.of(equation, (x, grid, rows(h), scales), v, density=False)
+    wide = np.longdouble
+    squares = ((x[:, :, None].astype(wide) - grid[:, None]) ** 2).sum(-1)[..., None]  # (B, N, K, 1)
+    w = np.exp(-squares / (2 * scales.astype(wide) ** 2))  # (B, N, K, C)
+    least = 3 * np.finfo(dtype).tiny  # weights below e times the smallest normal number count as 0
+    w = np.where(w <= np.maximum(cut(w), least), w, 0) * (1 + 1e-6)
+    size, bar = np.abs(rows(h))[:, None], np.abs(v)[:, :, None]
+    lost_scales = (w * size * bar * squares).sum((0, 1, 2)) / scales**3
+    lost_x = (w * size * bar * np.sqrt(squares) / scales**2).sum((2, 3))[..., None]
+    lost = (w * size).sum(2), lost_x, (w * bar).sum(1), lost_scales
+    return [axes * limit + left for limit, left in zip((f, x_bar, z, scales_bar), lost, strict=True)]
+
+
+def below_the_nearest(w):
+    """What `from_grid` may leave out: u/K of the nearest place's weight."""
+    return w.max(2, keepdims=True) * unit_roundoff(np.float64) / w.shape[2]
+
+
+@given(seeds, axes, real, widths, st.sampled_from([1.0, 1e-8]), st.sampled_from([0, 1, 3]))
+@example(0, 1, np.float32, 0.02, 1.0, 3)
+def test_values_and_gradients(seed, axes, dtype, width, eps, points):
+    h, v, x, scales = problem(seed, axes, dtype, width, points=points)
+    lengths, starts, u = h.shape[2:], np.zeros((2, axes)), unit_roundoff(dtype)
+    f, from_bars = ad.vjp(lambda *a: from_grid(*a, points_per_unit=DENSITY), h, x, scales)
+    z, to_bars = ad.vjp(lambda *a: to_grid(*a, lengths=lengths, points_per_unit=DENSITY, eps=eps), v, x, scales)
+    f_right = transcriptions.from_grid(h, x, scales, starts, DENSITY)
+    z_right = transcriptions.to_grid(v, x, scales, starts, lengths, DENSITY)
+    x_right, scales_right = transcriptions.slopes(h, v, x, scales, DENSITY)
+    of_from = limits(h, v, x, scales, lambda w: w.max(2, keepdims=True) * u / w.shape[2])
+    of_to = limits(h, v, x, scales, lambda w: u * eps / max(points, 1))
+    for results, bound in (((f, *from_bars(v)), of_from), ((to_bars(h)[0], z, *to_bars(h)[1:]), of_to)):
+        assert all(result.dtype == dtype for result in results)
+        for result, right, limit in zip(
+            (results[0], results[2], rows(results[1]), results[3]),
+            (f_right, x_right, rows(z_right), scales_right),
+            bound,
+            strict=True,
+        ):
+            assert_within(result, right, limit)
+
+
+def test_one_is_the_adjoint_of_the_other():
+    h, v, x, scales = problem(1, 2, np.float64, 0.3)
+    f = from_grid(h, x, scales, points_per_unit=DENSITY)
+    z = to_grid(v, x, scales, lengths=h.shape[2:], points_per_unit=DENSITY)
+    size = np.abs(h).sum() * np.abs(v).sum()
+    assert abs((f * v).sum() - (z * h).sum()) <= 2**-48 * size
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("width", [0.05, 0.5, 4.0])
+def test_no_place_that_counts_is_left_out_and_few_others_are_looked_at(dtype, width):
+    """R is the smallest whole number for which places beyond it weigh too little, relative to the nearest."""
+    least = 1e-9
+    half = half_width(width, DENSITY, least, dtype)
+    relative = lambda j: np.exp(-((abs(j) - 0.5) ** 2 - 0.25) / (2 * (width * DENSITY) ** 2))  # x_n half-way between
+    assert relative(half + 1) <= least * (1 + 1e-12)
+    assert half == 0 or relative(half) > least * (1 - 1e-12)
+
+
+def test_a_window_that_were_narrower_would_be_noticed(monkeypatch):
+    h, v, x, scales = problem(0, 1, np.float64, 0.3)
+    right = transcriptions.from_grid(h, x, scales, np.zeros((2, 1)), DENSITY)
+    limit = limits(h, v, x, scales, below_the_nearest)[0]
+    monkeypatch.setattr("refnp.models.convcnp_window.half_width", lambda *arguments: 5)
+    with pytest.raises(AssertionError, match="beyond the bound"):
+        assert_within(from_grid(h, x, scales, points_per_unit=DENSITY), right, limit)
+
+
+def test_points_outside_the_grid_are_near_its_edge():
+    h, v, _, scales = problem(0, 1, np.float64, 0.3)
+    x = np.array([[[-3.0], [-0.4], [2.5]]] * 2)
+    f = from_grid(h, x, scales, points_per_unit=DENSITY)
+    right = transcriptions.from_grid(h, x, scales, np.zeros((2, 1)), DENSITY)
+    assert_within(f, right, limits(h, v, x, scales, below_the_nearest)[0])
+    assert (f != 0).all()
+
+
+def test_each_point_and_each_task_by_itself():
+    """Blocks do not show: any part of the points, in any order, gives the same bits."""
+    h, _, x, scales = problem(2, 2, np.float64, 0.1, points=50)
+    together = from_grid(h, x, scales, points_per_unit=DENSITY)
+    assert_same_bits(from_grid(h, x[:, ::-1], scales, points_per_unit=DENSITY), together[:, ::-1])
+    assert_same_bits(from_grid(h[1:], x[1:, 7:9], scales, points_per_unit=DENSITY), together[1:, 7:9])
+
+
+def test_nan_reaches_its_own_point_only():
+    h, _, x, scales = problem(2, 1, np.float64, 0.1)
+    x[0, 1] = np.nan
+    f = from_grid(h, x, scales, points_per_unit=DENSITY)
+    assert np.isnan(f).any(-1).tolist() == [[False, True, False], [False] * 3]
+
+
+def test_threads_do_not_change_the_bits():
+    from refnp.autograd.blocks import get_threads, set_threads
+
+    h, v, x, scales = problem(4, 1, np.float32, 0.3, points=500)
+    results, before = [], get_threads()
+    for threads in (1, 3):
+        set_threads(threads)
+        f, pullback = ad.vjp(lambda *a: from_grid(*a, points_per_unit=DENSITY), h, x, scales)
+        z, other = ad.vjp(lambda *a: to_grid(*a, lengths=(9,), points_per_unit=DENSITY), v, x, scales)
+        results.append([f, *pullback(np.ones_like(f)), z, *other(np.ones_like(z))])
+    set_threads(before)
+    for one, three in zip(*results, strict=True):
+        assert_same_bits(one, three)
+
+
+def test_matches_torch():
+    torch = pytest.importorskip("torch")
+    h, v, x, scales = problem(6, 1, np.float64, 0.3)
+    leaves = [torch.tensor(a, requires_grad=True) for a in (h, x, scales)]
+    grid = torch.tensor(places((9,), np.float64))[:, 0]
+    away = (grid - leaves[1])[..., None, :] / leaves[2][:, None]  # (B, N, C, K)
+    y = (torch.exp(-0.5 * away**2) * leaves[0][:, None]).sum(-1)
+    y.backward(torch.tensor(v))
+    f, pullback = ad.vjp(lambda *a: from_grid(*a, points_per_unit=DENSITY), h, x, scales)
+    h_bar, x_bar, scales_bar = pullback(v)
+    of_torch = [y.detach(), *(leaf.grad for leaf in leaves)]
+    f_bound, x_bound, h_bound, scales_bound = limits(h, v, x, scales, below_the_nearest)
+    for ours, theirs, bound in zip(
+        (f, h_bar, x_bar, scales_bar), of_torch, (f_bound, h_bound, x_bound, scales_bound), strict=True
+    ):
+        shape = bound.shape
+        assert_within(rows(ours).reshape(shape) if ours is h_bar else ours,
+                      rows(theirs.numpy()).reshape(shape) if ours is h_bar else theirs.numpy(), 2 * bound)  # fmt: skip

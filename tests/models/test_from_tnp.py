@@ -1,0 +1,179 @@
+"""TNP-pytorch's three models, written again in PyTorch from what is known of them, and their weights in refnp's."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from refnp.autograd.primitive import raw
+from refnp.models import from_tnp
+from refnp.models.tnp import TNPD
+from refnp.models.tnp_a import TNPA, attention_mask
+from refnp.models.tnp_nd import TNPND
+from refnp.tasks.task import Task
+from refnp.verify.rounding import tolerance
+from tests.helpers import assert_within
+from tests.models import tnp_judges as judges
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+SMALL = {"features": 4, "heads": 2, "hidden": 5, "layers": 2}
+PAPER = {"features": 64, "heads": 4, "hidden": 128, "layers": 6}
+
+
+def sequence(*sizes):
+    """Linear maps with relu between, as torch.nn.Sequential numbers them."""
+    maps = [torch.nn.Linear(n, m, dtype=torch.float64) for n, m in itertools.pairwise(sizes)]
+    between = [module for linear in maps for module in (linear, torch.nn.ReLU())]
+    return torch.nn.Sequential(*between[:-1])
+
+
+def encoder(features, heads, hidden, layers):
+    layer = torch.nn.TransformerEncoderLayer(features, heads, hidden, 0.0, batch_first=True, dtype=torch.float64)
+    return torch.nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+
+
+class Theirs(torch.nn.Module):
+    """All tokens under one additive mask; the last T of them are read out."""
+
+    def __init__(self, kind, dy=1, *, features, heads, hidden, layers, rank=20):
+        super().__init__()
+        self.kind, self.dy = kind, dy
+        self.embedder = sequence(1 + dy, *[features] * 4)
+        self.encoder = encoder(features, heads, hidden, layers)
+        if kind in ("d", "a"):
+            self.predictor = sequence(features, hidden, 2 * dy)
+            return
+        self.mean_net = sequence(features, hidden, dy)
+        self.std_encoder = encoder(features, heads, hidden, 2)
+        self.projector = sequence(features, hidden, hidden, hidden, rank * dy)
+        if kind == "lowrank":
+            self.diag_net = sequence(features, hidden, hidden, hidden, dy)
+
+    def forward(self, context_x, context_y, target_x, target_y):
+        c, t = context_x.shape[1], target_x.shape[1]
+        known = torch.cat([context_x, context_y], -1)
+        asked = torch.cat([target_x, torch.zeros_like(target_y)], -1)
+        if self.kind == "a":
+            found = torch.cat([known, torch.cat([target_x, target_y], -1), asked], 1)
+            allowed = torch.from_numpy(attention_mask(c, t))
+        else:
+            found = torch.cat([known, asked], 1)
+            allowed = (torch.arange(c + t) < c).expand(c + t, c + t)
+        additive = torch.zeros(allowed.shape, dtype=torch.float64).masked_fill(~allowed, -torch.inf)
+        z = self.encoder(self.embedder(found), mask=additive)[:, -t:]
+        if self.kind in ("d", "a"):
+            mean, s = self.predictor(z).chunk(2, -1)
+            return torch.distributions.Normal(mean, s.exp())
+        b, n = len(z), t * self.dy
+        p = self.projector(self.std_encoder(z)).view(b, n, -1)
+        mean, products = self.mean_net(z).view(b, n), p @ p.transpose(1, 2)
+        if self.kind == "cholesky":
+            return torch.distributions.MultivariateNormal(mean, scale_tril=products.tril())
+        diagonal = self.diag_net(z).exp().view(b, n)
+        return torch.distributions.MultivariateNormal(mean, covariance_matrix=products + torch.diag_embed(diagonal))
+
+
+def shaken(module):
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.2)
+    return module
+
+
+def arrays(module):
+    return {name: tensor.numpy() for name, tensor in module.state_dict().items()}
+
+
+def ours_like(kind, dy, sizes, **options):
+    rng = np.random.default_rng(0)
+    if kind in ("d", "a"):
+        return {"d": TNPD, "a": TNPA}[kind](1, dy, **sizes, rng=rng)
+    return TNPND(1, dy, **sizes, **options, covariance={"lowrank": "low_rank"}.get(kind, kind), rng=rng)
+
+
+def together(kind, dy=1, sizes=SMALL, size=(2, 3, 4), **options):
+    """Theirs and ours with the same weights, their answer, and the arrays."""
+    theirs, ours = shaken(Theirs(kind, dy, **sizes, **options)), ours_like(kind, dy, sizes, **options)
+    ours.load_state_dict(from_tnp.state(arrays(theirs)))
+    points, _ = judges.task(0, (*size, 1, dy))
+    return theirs, ours, theirs(*map(torch.from_numpy, points)), points
+
+
+@pytest.mark.parametrize("dy", [1, 2])
+@pytest.mark.parametrize("kind", ["d", "a"])
+def test_normal_predictions(kind, dy):
+    _, ours, expected, points = together(kind, dy)
+    everything = np.ones((2, 3), bool), np.ones((2, 4), bool)
+    if kind == "d":
+        found, limits = ours(*points[:3]), judges.tnp_d(ours, *points[:3], everything[0])
+    else:
+        found = ours(*points[:3]).conditionals(points[3])
+        limits = judges.tnp_a(ours, *points, *everything, attention_mask(3, 4))
+    for value, reference, limit in zip((found.mean, found.std), (expected.mean, expected.stddev), limits, strict=True):
+        assert_within(raw(value), reference.detach().numpy(), 2 * tolerance(limit, np.float64))
+
+
+@pytest.mark.parametrize("dy", [1, 2])
+@pytest.mark.parametrize("kind", ["cholesky", "lowrank"])
+def test_joint_predictions(kind, dy):
+    _, ours, expected, points = together(kind, dy, rank=3)
+    found = ours(*points[:3])
+    mean, limit = judges.tnp_nd(ours, *points[:3], np.ones((2, 3), bool))
+    assert_within(raw(found.mean), expected.mean.detach().numpy(), 2 * tolerance(mean, np.float64))
+    if kind == "cholesky":
+        factor = expected.scale_tril.detach().numpy()
+        assert_within(raw(found.lower()), factor, 2 * tolerance(limit, np.float64))
+    else:
+        size = np.abs(raw(found.lower()))
+        products = 4 * (size.shape[-1] + 1) * np.finfo(float).eps * (size @ size.swapaxes(-1, -2))
+        bound = 2 * tolerance(limit, np.float64) + products  # two factorisations, and two products of factors
+        assert_within(raw(found.covariance()), expected.covariance_matrix.detach().numpy(), bound)
+
+
+@pytest.mark.parametrize("kind", ["d", "a", "cholesky", "lowrank"])
+def test_losses_and_gradients(kind):
+    """The likelihood per target, and the gradient of every parameter, under its name here."""
+    theirs, ours, expected, points = together(kind)
+    log_p = expected.log_prob(torch.from_numpy(points[3] if kind in ("d", "a") else points[3].reshape(2, 4)))
+    loss = -log_p.sum() / 8
+    loss.backward()
+    own = ours.loss(Task(*points))
+    own.backward()
+    assert float(own.data) == pytest.approx(float(loss.detach()), rel=1e-12)
+    bars = from_tnp.state({name: p.grad.numpy() for name, p in theirs.named_parameters()})
+    largest = max(np.abs(bar).max() for bar in bars.values())
+    for name, parameter in ours.named_parameters():
+        # gradients are sums of terms up to the largest; the bounds of the values above are 1e-12 of it and less
+        np.testing.assert_allclose(parameter.grad, bars[name], rtol=0, atol=1e-12 * largest, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"), [("d", 222_082), ("a", 222_082), ("cholesky", 332_821), ("lowrank", 374_294)]
+)
+def test_the_sizes_of_the_paper(kind, count):
+    theirs = Theirs(kind, **PAPER)
+    ours = ours_like(kind, 1, PAPER)
+    ours.load_state_dict(from_tnp.state(arrays(theirs)))
+    assert sum(p.data.size for p in ours.parameters()) == sum(p.numel() for p in theirs.parameters()) == count
+
+
+def test_an_empty_context():
+    """In training PyTorch's attention to nothing is 0, as here; in evaluation its fast path gives NaN."""
+    theirs, ours, expected, points = together("d", size=(2, 0, 4))
+    found = ours(*points[:3])
+    limits = judges.tnp_d(ours, *points[:3], np.ones((2, 0), bool))
+    for value, reference, limit in zip((found.mean, found.std), (expected.mean, expected.stddev), limits, strict=True):
+        assert_within(raw(value), reference.detach().numpy(), 2 * tolerance(limit, np.float64))
+    with torch.no_grad(), pytest.raises(ValueError, match="nan"):
+        theirs.eval()(*map(torch.from_numpy, points))
+
+
+def test_names_that_have_no_place():
+    with pytest.raises(ValueError, match=r"no place for decoder\.weight; pass the state_dict of TNPD"):
+        from_tnp.state({"decoder.weight": np.ones(2)})
+    with pytest.raises(ValueError, match=r"no place for 1\.weight; linear maps are numbered 0, 2, 4"):
+        from_tnp.state({"predictor.1.weight": np.ones((2, 2))})
+    with pytest.raises(ValueError, match="missing"):
+        TNPD(rng=np.random.default_rng(0)).load_state_dict(from_tnp.state({"predictor.0.bias": np.ones(128)}))

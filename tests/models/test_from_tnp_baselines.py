@@ -1,0 +1,198 @@
+"""Weights of TNP-pytorch's baselines: each model written down in PyTorch under its names there, and loaded here."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from refnp.autograd.primitive import raw
+from refnp.models import from_tnp_baselines
+from refnp.models.attentive import ANP, CANP
+from refnp.models.latent import LatentModel, LatentNP
+from refnp.models.neural_process import CNP
+from refnp.verify.rounding import tolerance
+from tests.helpers import assert_within
+from tests.models import np_judges as judges
+from tests.models.tnp_judges import task as drawn_task
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+
+def generator(seed=0):
+    return np.random.default_rng(seed)
+
+
+# ---- the models there
+
+
+def sequence(*widths):
+    """Linear maps with ReLU between them, as a list."""
+    layers = []
+    for n, m in itertools.pairwise(widths):
+        layers += [nn.Linear(n, m), nn.ReLU()]
+    return layers[:-1]
+
+
+class Block(nn.Module):
+    """Attention as in the Set Transformer's code: √(all features), queries in the residual path."""
+
+    def __init__(self, d, heads):
+        super().__init__()
+        self.fc_q, self.fc_k, self.fc_v = (nn.Linear(d, d, bias=False) for _ in range(3))
+        self.fc_out, self.ln1, self.ln2 = nn.Linear(d, d), nn.LayerNorm(d), nn.LayerNorm(d)
+        self.heads = heads
+
+    def forward(self, query, key, value):
+        q, k, v = self.fc_q(query), self.fc_k(key), self.fc_v(value)
+        found = []
+        for own in torch.arange(q.shape[-1]).chunk(self.heads):
+            scores = torch.einsum("bnd,bmd->bnm", q[..., own], k[..., own]) / q.shape[-1] ** 0.5
+            found.append(scores.softmax(-1) @ v[..., own])
+        u = self.ln1(q + torch.cat(found, -1))
+        return self.ln2(u + self.fc_out(u).relu())
+
+
+class Mean(nn.Module):
+    """A set as one vector, with 4 linear maps before the mean, or 2 and a block."""
+
+    def __init__(self, features, d, out, heads=None, pre=4, post=2):
+        super().__init__()
+        plain = sequence(features, *[d] * (pre if heads is None else pre - 2))
+        block = [] if heads is None else [nn.ReLU(), Block(d, heads)]
+        self.net_pre = nn.Sequential(nn.Sequential(*plain), *block) if block else nn.Sequential(*plain)
+        self.net_post = nn.Sequential(*sequence(*[d] * post, out))
+
+    def forward(self, pairs):
+        tokens = pairs
+        for layer in self.net_pre:
+            tokens = layer(tokens, tokens, tokens) if isinstance(layer, Block) else layer(tokens)
+        return self.net_post(tokens.mean(1))
+
+
+class Cross(nn.Module):
+    """What each target finds."""
+
+    def __init__(self, dx, dy, d, heads):
+        super().__init__()
+        self.net_v, self.self_attn = nn.Sequential(*sequence(dx + dy, d, d)), Block(d, heads)
+        self.net_qk, self.attn = nn.Sequential(*sequence(dx, d, d)), Block(d, heads)
+
+    def forward(self, x, pairs, target_x):
+        v = self.net_v(pairs)
+        return self.attn(self.net_qk(target_x), self.net_qk(x), self.self_attn(v, v, v))
+
+
+class Twin(nn.Module):
+    """One of the four; `noise` (K, B, d) makes z of q(z | C), as wide as everything else."""
+
+    def __init__(self, kind, dx, dy, d, *, pre=4, post=2, decoder=3, heads=8):
+        super().__init__()
+        latent = kind in ("NP", "ANP")
+        self.paths = ("denc", "lenc") if latent else ("enc1", "enc2")
+        options = {"pre": pre, "post": post, "heads": heads if kind in ("CANP", "ANP") else None}
+        cross = kind in ("CANP", "ANP")
+        setattr(self, self.paths[0], Cross(dx, dy, d, heads) if cross else Mean(dx + dy, d, d, pre=pre, post=post))
+        setattr(self, self.paths[1], Mean(dx + dy, d, 2 * d if latent else d, **options))
+        first, *rest = sequence(2 * d + dx, *[d] * (decoder - 1), 2 * dy)
+        self.dec = nn.ModuleDict({"fc": first, "mlp": nn.Sequential(*rest)})
+        self.double()
+
+    def forward(self, x, y, target_x, noise=None):
+        first, second = (getattr(self, path) for path in self.paths)
+        pairs = torch.cat([x, y], -1)
+        r = first(x, pairs, target_x) if isinstance(first, Cross) else first(pairs)[:, None]
+        values = second(pairs)
+        if noise is not None:
+            m, s = values.chunk(2, -1)
+            values = m + (0.1 + 0.9 * torch.sigmoid(s)) * noise
+        shape = (*values.shape[:-1], target_x.shape[1])
+        told = [a.expand(*shape, a.shape[-1]) for a in (r, values[..., None, :], target_x)]
+        mean, s = self.dec["mlp"](self.dec["fc"](torch.cat(told, -1))).chunk(2, -1)
+        return mean, 0.1 + 0.9 * nn.functional.softplus(s)
+
+
+def twin_of(kind, *sizes, **options):
+    torch.manual_seed(0)
+    return Twin(kind, *sizes, **options)
+
+
+# ---- and here
+
+
+BASELINES = {
+    "CNP": (CNP, {"encoders": 2}, from_tnp_baselines.cnp, 215_682),
+    "CANP": (CANP, {"scaling": "features"}, from_tnp_baselines.canp, 331_906),
+    "NP": (LatentNP, {"deterministic": True, "latent_floor": 0.1}, from_tnp_baselines.neural_process, 232_194),
+    "ANP": (ANP, {"scaling": "features", "latent_floor": 0.1}, from_tnp_baselines.anp, 348_418),
+}
+every_baseline = pytest.mark.parametrize("kind", list(BASELINES))
+
+
+def ours(kind, dx, dy, d, **others):
+    """The model with the options of the baseline."""
+    model, options, *_ = BASELINES[kind]
+    wide = {"latent": d, "samples": 3} if kind in ("NP", "ANP") else {}
+    return model(dx, dy, hidden=d, **({"floor": 0.1} | options | wide | others), rng=generator())
+
+
+def loaded(model, kind, twin):
+    model.load_state_dict(BASELINES[kind][2]({name: tensor.numpy() for name, tensor in twin.state_dict().items()}))
+    return model
+
+
+def predictions(model, twin, dx, dy, d):
+    """Ours, theirs, and the limits of ours on one task, mean and deviation; our latent models' own noise for both."""
+    (x, y, target_x, _), _ = drawn_task(0, (2, 4, 3, dx, dy))
+    noise = [generator().standard_normal((3, 2, d))] if isinstance(model, LatentModel) else []
+    with torch.no_grad():
+        theirs = [a.numpy() for a in twin(*map(torch.tensor, (x, y, target_x, *noise)))]
+    found = model(x, y, target_x)
+    found = found.components if isinstance(model, LatentModel) else found
+    limits = judges.answer(model, x, y, target_x, np.ones((2, 4), bool))
+    ours = [raw(found.mean), raw(found.std)]
+    return np.stack(ours), np.stack(theirs), np.stack([tolerance(limit, np.float64) for limit in limits])
+
+
+@every_baseline
+def test_as_many_parameters(kind):
+    twin = twin_of(kind, 1, 1, 128)
+    model = loaded(ours(kind, 1, 1, 128), kind, twin)
+    published = sum(p.numel() for p in twin.parameters())
+    assert sum(p.data.size for p in model.parameters()) == published == BASELINES[kind][3]
+
+
+@every_baseline
+def test_the_same_predictions(kind):
+    twin = twin_of(kind, 2, 3, 16)
+    found, theirs, limit = predictions(loaded(ours(kind, 2, 3, 16), kind, twin), twin, 2, 3, 16)
+    assert_within(found, theirs, 2 * limit)
+
+
+def test_the_depths_of_another_configuration():
+    """celeba's: 6, 3 and 5 linear maps."""
+    twin = twin_of("CNP", 2, 3, 8, pre=6, post=3, decoder=5)
+    model = loaded(ours("CNP", 2, 3, 8, before=6, after=3, decoder=5), "CNP", twin)
+    found, theirs, limit = predictions(model, twin, 2, 3, 8)
+    assert_within(found, theirs, 2 * limit)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        ("CNP", {"floor": 0.0}),
+        ("NP", {"latent_floor": 0.0}),
+        ("CANP", {"scaling": "head"}),
+        ("ANP", {"scaling": "head"}),
+    ],
+)
+def test_with_other_options_it_is_another_model(kind, wrong):
+    twin = twin_of(kind, 2, 3, 16)
+    found, theirs, limit = predictions(loaded(ours(kind, 2, 3, 16, **wrong), kind, twin), twin, 2, 3, 16)
+    with pytest.raises(AssertionError, match="beyond the bound"):
+        assert_within(found, theirs, 100 * limit)
+
+
+def test_weights_of_something_else_are_refused():
+    with pytest.raises(ValueError, match=r"missing decoder\.layers\.0\.weight.*unexpected predictor\.0\.weight"):
+        ours("CNP", 1, 1, 4).load_state_dict(from_tnp_baselines.cnp({"predictor.0.weight": np.ones((2, 2))}))

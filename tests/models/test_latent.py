@@ -1,0 +1,365 @@
+"""The latent neural process: its law, its bounds against a likelihood that is known, and its coherent samples."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refnp.autograd.primitive import raw
+from refnp.layers.distributions import MultivariateNormal, Normal
+from refnp.layers.mixtures import Mixture
+from refnp.models.latent import LatentNP, elbo, importance_weighted_bound
+from refnp.models.neural_process import CNP
+from refnp.tasks.task import Task
+from refnp.verify.operations.neural_processes import loss_of
+from refnp.verify.rounding import tolerance
+from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
+from tests.models import np_judges as judges
+from tests.models.tnp_judges import shaken, sizes
+from tests.models.tnp_judges import task as drawn_task
+from tests.transcriptions import neural_processes as transcription
+
+SMALL = {"hidden": 4, "latent": 3, "before": 2, "after": 1, "decoder": 2, "samples": 3, "loss_samples": 2}
+bounds = st.sampled_from(["elbo", "importance_weighted"])
+
+
+def generator(seed=0):
+    return np.random.default_rng(seed)
+
+
+def small(dx=1, dy=1, **options):
+    return shaken(LatentNP(dx, dy, **(SMALL | options), rng=generator()))
+
+
+def problem(seed, size, dtype=np.float64):
+    """(context_x, context_y, target_x, mask), and a Task of the same."""
+    (x, y, target_x, target_y), (mask, there) = drawn_task(seed, size, dtype)
+    return (x, y, target_x, mask), Task(x, y, target_x, target_y, mask, there)
+
+
+def components(model, *arrays):
+    """Means and standard deviations (K, B, T, dy) of the answer."""
+    found = model(*arrays).components
+    return raw(found.mean), raw(found.std)
+
+
+# ---- the law
+
+
+@given(seeds, sizes, real_dtypes, st.booleans(), st.sampled_from([0.0, 0.1]))
+def test_value(seed, size, dtype, deterministic, floor):
+    model = small(*size[3:], deterministic=deterministic, floor=floor, latent_floor=floor).astype(dtype)
+    arrays, _ = problem(seed, size, dtype)
+    for value, limit in zip(components(model, *arrays), judges.answer(model, *arrays), strict=True):
+        assert value.dtype == dtype
+        assert_within(value, limit.value, tolerance(limit, dtype))
+
+
+@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("size", [(2, 3, 2, 2, 2), (1, 0, 2, 1, 1)])
+def test_point_by_point(dtype, deterministic, size):
+    model = small(*size[3:], deterministic=deterministic, latent_floor=0.1).astype(dtype)
+    arrays, _ = problem(0, size, dtype)
+    state, noise = model.state_dict(), generator().standard_normal((3, size[0], 3)).astype(dtype)
+    found, limits = components(model, *arrays), judges.answer(model, *arrays)
+    for b, (x, y, target_x, mask) in enumerate(zip(*arrays, strict=True)):
+        mean, std = transcription.latent(x, y, mask, state, 0.1)
+        for k in range(3):
+            z = mean + std * noise[k, b]
+            expected = transcription.latent_np(x, y, target_x, mask, z, state, 0.0)
+            for value, reference, limit in zip(found, expected, limits, strict=True):
+                assert_within(value[k, b], reference, tolerance(limit, dtype)[k, b])
+
+
+def test_without_a_generator_it_is_a_function_and_with_one_it_is_not():
+    model, (arrays, _) = small(), problem(0, (2, 3, 2, 1, 1))
+    assert_same_bits(components(model, *arrays)[0], components(model, *arrays)[0])
+    answers = [raw(model(*arrays, rng=generator(seed)).components.mean) for seed in (1, 1, 2)]
+    assert_same_bits(answers[0], answers[1])
+    assert (answers[0] != answers[2]).all()
+
+
+@pytest.mark.parametrize("samples", [1, 5])
+def test_as_many_draws_as_asked_for(samples):
+    model, (arrays, _) = small(dy=2), problem(0, (2, 3, 4, 1, 2))
+    answer = model(*arrays, samples=samples)
+    assert isinstance(answer, Mixture)
+    assert answer.components.shape == (samples, 2, 4, 2)
+    assert answer.shape == (2,)
+
+
+# ---- the bounds
+
+
+@given(seeds, sizes, real_dtypes, bounds)
+def test_bounds(seed, size, dtype, bound):
+    """The estimate from known draws; and the loss, −(1/n) of their sum."""
+    model = small(*size[3:], bound=bound, deterministic=True, latent_floor=0.1).astype(dtype)
+    _, task = problem(seed, size, dtype)
+    noise = generator().standard_normal((2, size[0], 3)).astype(dtype)
+    limit = judges.bound(model, task, noise)
+    found = model.log_likelihood_bound(task)
+    assert found.dtype == dtype
+    assert_within(raw(found), limit.value, tolerance(limit, dtype))
+    loss = -limit.sum((0,)) / max(int(task.target_mask.sum()), 1)
+    assert_within(raw(model.loss(task)), loss.value, tolerance(loss, dtype))
+
+
+@pytest.mark.parametrize("bound", ["elbo", "importance_weighted"])
+def test_bounds_point_by_point(bound):
+    size = (2, 3, 3, 2, 2)
+    model, (_, task) = small(2, 2, bound=bound), problem(1, size)
+    noise, state = generator().standard_normal((2, 2, 3)), model.state_dict()
+    found, limit = raw(model.log_likelihood_bound(task)), judges.bound(model, task, noise)
+    for b in range(2):
+        x, y, target_x, target_y = (a[b] for a in (task.context_x, task.context_y, task.target_x, task.target_y))
+        mask, there = task.context_mask[b], task.target_mask[b]
+        prior = transcription.latent(x, y, mask, state, 0.0)
+        everything = np.concatenate([x, target_x]), np.concatenate([y, target_y]), np.concatenate([mask, there])
+        posterior = transcription.latent(*everything, state, 0.0)
+        terms = []
+        for k in range(2):
+            z = posterior[0] + posterior[1] * noise[k, b]
+            log_p = transcription.log_density(
+                target_y, *transcription.latent_np(x, y, target_x, mask, z, state, 0.0), there
+            )
+            if bound == "importance_weighted":
+                for a, m, s, n, t in zip(z, *prior, *posterior, strict=True):
+                    log_p += transcription.log_normal(a, m, s) - transcription.log_normal(a, n, t)
+            terms.append(log_p)
+        expected = (
+            sum(terms) / 2 - transcription.normal_kl(*posterior, *prior)
+            if bound == "elbo" else transcription.log_mean_exp(terms)
+        )  # fmt: skip
+        assert_within(found[b], expected, tolerance(limit, np.float64)[b])
+
+
+def linear_gaussian(copies):
+    """A model whose decoder is one linear map and whose σ is constant: its likelihood is a normal distribution.
+
+    Returns the model, one task `copies` times, and the exact log p(y | x, C).
+    """
+    model = LatentNP(hidden=4, latent=2, before=1, after=1, decoder=1, rng=generator(3))
+    model.decoder.layers[0].weight.data[:, 1] = 0
+    model.decoder.layers[0].weight.data[:2, 0] = [1.0, -1.0]
+    model.decoder.layers[0].bias.data[1] = 1.0
+    model.latent_encoder.after.layers[0].weight.data *= 6  # so that contexts and targets tell it different things
+    x, y, target_x, target_y = (np.repeat(normal(i, (1, n, 1)), copies, 0) for i, n in enumerate((2, 2, 3, 3)))
+    task = Task(x, y, target_x, target_y)
+    prior = model.latent(x[:1], y[:1], np.ones((1, 2), bool))
+    weight, bias = model.decoder.layers[0].weight.data[:, 0], model.decoder.layers[0].bias.data
+    a = np.repeat(weight[None, :2], 3, 0)
+    mean = a @ raw(prior.mean)[0] + target_x[0, :, 0] * weight[2] + bias[0]
+    covariance = (a * raw(prior.std)[0] ** 2) @ a.T + np.log1p(np.exp(bias[1])) ** 2 * np.eye(3)
+    exact_law = MultivariateNormal(mean, np.linalg.cholesky(covariance))
+    return model, task, exact_law
+
+
+def estimate(values):
+    """The mean, and five standard errors of it: a correct bound is farther off once in 2 · 10⁶ seeds."""
+    return values.mean(), 5 * values.std() / len(values) ** 0.5
+
+
+def test_elbo_below_importance_weighted_bound_below_log_likelihood():
+    """In expectation: ELBO < IW₂ < IW₁₆ < IW₁₂₈ ≤ log p, each step wider than the errors of the estimates."""
+    model, task, law = linear_gaussian(4000)
+    truth = law.log_prob(task.target_y[0, :, 0])
+    estimates = [estimate(raw(model.log_likelihood_bound(task, bound="elbo", samples=1, rng=generator(1))))]
+    for samples in (2, 16, 128):
+        values = model.log_likelihood_bound(task, bound="importance_weighted", samples=samples, rng=generator(samples))
+        estimates.append(estimate(raw(values)))
+    for (lower, error), (upper, other) in itertools.pairwise(estimates):
+        assert lower + error < upper - other
+    assert estimates[-1][0] < truth + estimates[-1][1]
+    assert estimates[-1][0] > truth - 0.05
+
+
+def test_the_elbo_is_what_it_is_on_paper():
+    """E_q log p(y | z) − KL, where both have closed forms."""
+    model, task, _ = linear_gaussian(4000)
+    found, error = estimate(raw(model.log_likelihood_bound(task, bound="elbo", samples=32, rng=generator(2))))
+    x, y = (np.concatenate(p, 1)[:1] for p in ((task.context_x, task.target_x), (task.context_y, task.target_y)))
+    prior = model.latent(task.context_x[:1], task.context_y[:1], np.ones((1, 2), bool))
+    posterior = model.latent(x, y, np.ones((1, 5), bool))
+    (m, v), (n, w) = ((raw(q.mean)[0], raw(q.std)[0]) for q in (posterior, prior))
+    weight, bias = model.decoder.layers[0].weight.data[:, 0], model.decoder.layers[0].bias.data
+    variance = np.log1p(np.exp(bias[1])) ** 2
+    away = task.target_y[0, :, 0] - (m @ weight[:2] + task.target_x[0, :, 0] * weight[2] + bias[0])
+    expected = -0.5 * (away**2 + (weight[:2] ** 2 * v**2).sum()).sum() / variance - 1.5 * np.log(2 * np.pi * variance)
+    kl = (np.log(w / v) + (v**2 + (m - n) ** 2) / (2 * w**2) - 0.5).sum()
+    assert abs(found - (expected - kl)) < error
+    assert kl > 5 * error  # without it the test would fail
+
+
+def test_with_the_true_posterior_every_weight_is_the_likelihood():
+    """z ~ N(m, v²), y_i = a z_i + noise: the posterior is diagonal too, and the bound exact for every single draw."""
+    rng = generator(0)
+    m, v, y, noise = rng.normal(size=(1, 4)), rng.uniform(0.5, 2, (1, 4)), rng.normal(size=(1, 4)), 0.3
+    prior, precision = Normal(m, v), v**-2 + 4 * noise**-2
+    true = Normal((m / v**2 + 2 * y / noise**2) / precision, precision**-0.5)
+
+    def log_likelihood(z):
+        return Normal(2 * z, noise).log_prob(y).sum(-1)
+
+    truth = Normal(2 * m, np.sqrt(4 * v**2 + noise**2)).log_prob(y).sum(-1)
+    z = true.sample(rng, 7)
+    terms = [abs(log_likelihood(z)), abs(prior.log_prob(z)).sum(-1), abs(true.log_prob(z)).sum(-1)]
+    limit = 2 * 64 * 2.0**-53 * max(t.max() for t in terms)  # 64 roundings a term, of which none exceeds the largest
+    assert_within(importance_weighted_bound(prior, true, log_likelihood, z), truth, limit)
+    for k in range(7):
+        assert_within(importance_weighted_bound(prior, true, log_likelihood, z[k : k + 1]), truth, limit)
+    wider = Normal(true.mean, 2 * true.std)
+    z = wider.sample(rng, 7)
+    with pytest.raises(AssertionError, match="beyond the bound"):
+        assert_within(importance_weighted_bound(prior, wider, log_likelihood, z), truth, 1e6 * limit)
+    assert elbo(prior, wider, log_likelihood, wider.sample(rng, 4000))[0] < truth[0] - 0.5
+
+
+def test_the_mixture_is_an_unbiased_estimate_of_the_density():
+    model, task, law = linear_gaussian(4000)
+    log_p = model(task.context_x, task.context_y, task.target_x, samples=4, rng=generator(0)).log_prob(task.target_y)
+    mean, error = estimate(np.exp(raw(log_p)))
+    density = np.exp(law.log_prob(task.target_y[0, :, 0]))
+    assert abs(mean - density) < error < density / 2
+
+
+# ---- samples
+
+
+def test_samples_are_coherent_and_have_the_covariance():
+    """Cov(y_s, y_t) = (A V Aᵀ)_st + σ² δ_st; a CNP's samples have none between targets."""
+    model, task, law = linear_gaussian(1)
+    mixture = model(task.context_x, task.context_y, task.target_x, samples=20_000, rng=generator(0))
+    y = raw(mixture.sample(generator(1), 20_000))[:, 0, :, 0]
+    centred = y - law.mean
+    for s in range(3):
+        for t in range(3):
+            found, error = estimate(centred[:, s] * centred[:, t])
+            assert abs(found - law.covariance()[s, t]) < 2 * error  # of the draws of z, and of those of y
+            assert law.covariance()[s, t] > 4 * error
+    other = CNP(hidden=4, rng=generator())(task.context_x, task.context_y, task.target_x).sample(generator(), 20_000)
+    away = raw(other)[:, 0, :, 0] - raw(other)[:, 0, :, 0].mean(0)
+    found, error = estimate(away[:, 0] * away[:, 1])
+    assert abs(found) < error
+
+
+def test_every_component_is_a_function():
+    """At the same x the same mean, whatever other targets there are."""
+    model, (arrays, _) = small(), problem(0, (1, 3, 3, 1, 1))
+    x, y, target_x, mask = arrays
+    twice = np.concatenate([target_x, target_x[:, :1]], 1)
+    limits = judges.answer(model, x, y, twice, mask)
+    found = components(model, x, y, twice, mask)
+    for value, limit in zip(found, limits, strict=True):
+        assert_within(value[:, :, 3], value[:, :, 0], 2 * tolerance(limit, np.float64)[:, :, 0])
+    for value, fewer, limit in zip(found, components(model, x, y, target_x, mask), limits, strict=True):
+        assert_within(value[:, :, :3], fewer, 2 * tolerance(limit, np.float64)[:, :, :3])
+
+
+# ---- what it does not look at
+
+
+@given(seeds, sizes, st.booleans())
+def test_context_invariance_and_target_equivariance(seed, size, deterministic):
+    model, (arrays, _) = small(*size[3:], deterministic=deterministic), problem(seed, size)
+    x, y, target_x, mask = arrays
+    contexts, targets = (generator(seed).permutation(n) for n in size[1:3])
+    found = components(model, x[:, contexts], y[:, contexts], target_x[:, targets], mask[:, contexts])
+    for value, reference, limit in zip(
+        found, components(model, *arrays), judges.answer(model, *arrays), strict=True
+    ):  # fmt: skip
+        assert_within(value, reference[:, :, targets], 2 * tolerance(limit, np.float64)[:, :, targets])
+
+
+def test_what_changes_predictions():
+    """A context permuted under a mask that is not; a shift of everything in x. All points twice do not."""
+    model, (arrays, _) = small(deterministic=True), problem(0, (1, 3, 2, 1, 1))
+    x, y, target_x, mask = *arrays[:3], np.array([[True, True, False]])
+    order = np.array([2, 0, 1])
+    mean, _ = judges.answer(model, x, y, target_x, mask)
+    limit = tolerance(mean, np.float64)
+    assert_within(components(model, *(np.concatenate([a, a], 1) for a in (x, y)), target_x, np.tile(mask, 2))[0],
+                  mean.value, 2 * limit)  # fmt: skip
+    for changed in ((x[:, order], y[:, order], target_x, mask), (x + 4, y, target_x + 4, mask)):
+        with pytest.raises(AssertionError, match="beyond the bound"):
+            assert_within(components(model, *changed)[0], mean.value, 1e6 * limit)
+
+
+@given(seeds, sizes, bounds)
+def test_hidden_points_are_not_looked_at(seed, size, bound):
+    model, (_, task) = small(*size[3:], bound=bound, deterministic=True), problem(seed, size)
+    hidden, unseen = ~task.context_mask[..., None], ~task.target_mask[..., None]
+    results = []
+    for filling in (0.0, np.nan, np.inf):
+        contexts = (np.where(hidden, filling, a) for a in (task.context_x, task.context_y))
+        targets = (np.where(unseen, filling, a) for a in (task.target_x, task.target_y))
+        model.zero_grad()
+        loss = model.loss(Task(*contexts, *targets, task.context_mask, task.target_mask), rng=generator(seed))
+        loss.backward()
+        results.append([raw(loss), *(p.grad for p in model.parameters())])
+    for result in results[1:]:
+        for value, reference in zip(result, results[0], strict=True):
+            assert_same_bits(value, reference)
+
+
+@pytest.mark.parametrize("bound", ["elbo", "importance_weighted"])
+@pytest.mark.parametrize("size", [(2, 0, 3, 1, 1), (2, 2, 0, 1, 1), (2, 0, 0, 1, 1)])
+def test_empty_sets_are_finite(bound, size):
+    model, (arrays, task) = small(bound=bound, deterministic=True), problem(0, size)
+    loss = model.loss(task, rng=generator())
+    loss.backward()
+    assert np.isfinite(loss.item())
+    assert all(np.isfinite(p.grad).all() for p in model.parameters())
+    assert np.isfinite(raw(model(*arrays).mean)).all()
+
+
+# ---- derivatives
+
+
+@pytest.mark.parametrize(("bound", "order"), [("elbo", 1), ("importance_weighted", 1), ("importance_weighted", 2)])
+def test_derivatives(bound, order):
+    options = {"hidden": 3, "latent": 2, "before": 1, "deterministic": True, "latent_floor": 0.1}
+    model, (_, task) = small(1, 2, bound=bound, **options), problem(3, (2, 2, 2, 1, 2))
+    sets = {"x": task.context_x, "y": task.context_y}, {"x": task.target_x, "y": task.target_y}
+    loss = loss_of(model, task.context_mask, task.target_mask)
+    result = check(loss, (model.state_dict(), *sets), order=order, max_elements=6)
+    assert result.method == "complex step"
+
+
+@pytest.mark.parametrize("dtype", [*REAL, *COMPLEX])
+def test_dtype_is_kept(dtype):
+    model, (_, task) = small(dy=2, deterministic=True).astype(dtype), problem(0, (2, 3, 2, 1, 2))
+    loss = model.loss(task.astype(np.dtype(dtype).type(0).real.dtype), rng=generator())
+    loss.backward()
+    assert {loss.dtype, *(p.grad.dtype for p in model.parameters())} == {np.dtype(dtype)}
+
+
+# ---- errors
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"latent_floor": 1.0}, r"LatentNP: latent_floor is 1\.0; it must lie in \[0, 1\)"),
+        ({"samples": 0}, r"LatentNP: samples is 0; at least 1 is needed"),
+        ({"loss_samples": -1}, r"LatentNP: loss_samples is -1; at least 1 is needed"),
+        ({"bound": "vae"}, r"LatentNP: bound is 'vae'; use 'elbo' or 'importance_weighted'"),
+        ({"latent": 0}, r"Linear: features \(4, 0\) must be positive"),
+    ],
+)
+def test_errors_of_options(options, message):
+    with pytest.raises(ValueError, match=rf"^{message}$"):
+        small(**options)
+
+
+def test_errors_of_calls():
+    model, (arrays, task) = small(), problem(0, (1, 2, 2, 1, 1))
+    with pytest.raises(ValueError, match=r"^LatentNP: bound is 'iw'; use 'elbo' or 'importance_weighted'$"):
+        model.log_likelihood_bound(task, bound="iw")
+    with pytest.raises(ValueError, match=r"^Mixture: components have shape \(0, 1, 2, 1\); the first axis must hold"):
+        model(*arrays, samples=0)
+    with pytest.raises(TypeError, match=r"^LatentNP: context_mask is int64; pass booleans, True = present$"):
+        model(*arrays[:3], np.ones((1, 2), int))

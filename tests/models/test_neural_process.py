@@ -1,0 +1,352 @@
+"""What all neural processes accept, and the first of them, the CNP."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refnp.autograd import Tensor
+from refnp.autograd.primitive import raw
+from refnp.layers.distributions import Normal
+from refnp.models.neural_process import CNP, NeuralProcess, SetEncoder, mean_of_present, normal_of
+from refnp.tasks.task import Task
+from refnp.verify.operations.neural_processes import loss_of
+from refnp.verify.rounding import tolerance
+from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
+from tests.models import np_judges as judges
+from tests.models.tnp_judges import assert_prediction, predict, shaken, sizes
+from tests.models.tnp_judges import task as drawn_task
+from tests.transcriptions import neural_processes as transcription
+
+SMALL = {"hidden": 4, "before": 2, "after": 2, "decoder": 2}
+
+
+def generator(seed=0):
+    return np.random.default_rng(seed)
+
+
+def small(dx=1, dy=1, **options):
+    return shaken(CNP(dx, dy, **(SMALL | options), rng=generator()))
+
+
+def problem(seed, size, dtype=np.float64):
+    """A model and (context_x, context_y, target_x, mask), a Task of the same."""
+    (x, y, target_x, target_y), (mask, there) = drawn_task(seed, size, dtype)
+    return (x, y, target_x, mask), Task(x, y, target_x, target_y, mask, there)
+
+
+@given(seeds, sizes, real_dtypes, st.sampled_from([1, 2]), st.sampled_from([0.0, 0.1]))
+def test_value(seed, size, dtype, encoders, floor):
+    model = small(*size[3:], encoders=encoders, floor=floor).astype(dtype)
+    arrays, _ = problem(seed, size, dtype)
+    found, rounded = predict(model, *arrays), judges.answer(model, *arrays)
+    assert_prediction(found, [r.value for r in rounded], rounded, dtype)
+
+
+@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize("size", [(2, 3, 2, 2, 2), (1, 0, 2, 1, 1)])
+def test_point_by_point(dtype, size):
+    model = small(*size[3:], encoders=2, floor=0.1).astype(dtype)
+    arrays, _ = problem(0, size, dtype)
+    literal = [transcription.cnp(*one, model.state_dict(), 0.1) for one in zip(*arrays, strict=True)]
+    expected = [np.stack(part) for part in zip(*literal, strict=True)]
+    assert_prediction(predict(model, *arrays), expected, judges.answer(model, *arrays), dtype)
+
+
+@given(seeds, sizes, real_dtypes)
+def test_loss(seed, size, dtype):
+    """−(1/n) Σ log p over what is there; 0 for nothing."""
+    model = small(*size[3:]).astype(dtype)
+    arrays, task = problem(seed, size, dtype)
+    mean, std = judges.answer(model, *arrays)
+    n = max(int(task.target_mask.sum()), 1)
+    expected = -judges.log_prob(mean, std, task.target_y, task.target_mask).sum((0,)) / n
+    loss = model.loss(task)
+    assert isinstance(loss, Tensor)
+    assert loss.dtype == dtype
+    assert_within(raw(loss), expected.value, tolerance(expected, dtype))
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_derivatives(order):
+    model = small(2, 2, encoders=2, floor=0.1)
+    _, task = problem(3, (2, 3, 2, 2, 2))
+
+    sets = {"x": task.context_x, "y": task.context_y}, {"x": task.target_x, "y": task.target_y}
+    loss = loss_of(model, task.context_mask, task.target_mask)
+    assert check(loss, (model.state_dict(), *sets), order=order).method == "complex step"
+
+
+@pytest.mark.parametrize("dtype", [*REAL, *COMPLEX])
+def test_dtype_is_kept(dtype):
+    model, (_, task) = small(dy=2).astype(dtype), problem(0, (2, 3, 2, 1, 2))
+    loss = model.loss(task.astype(np.dtype(dtype).type(0).real.dtype))
+    loss.backward()
+    assert {loss.dtype, *(p.grad.dtype for p in model.parameters())} == {np.dtype(dtype)}
+
+
+# ---- what it does not look at, and what it does
+
+
+@given(seeds, sizes)
+def test_the_order_of_the_context_does_not_matter(seed, size):
+    """Context invariance, S002 §3.2: the two orders of summation differ by twice the bound at most."""
+    model, (arrays, _) = small(*size[3:]), problem(seed, size)
+    order = generator(seed).permutation(size[1])
+    x, y, target_x, mask = arrays
+    shuffled = predict(model, x[:, order], y[:, order], target_x, mask[:, order])
+    for value, reference, limit in zip(shuffled, predict(model, *arrays), judges.answer(model, *arrays), strict=True):
+        assert_within(value, reference, 2 * tolerance(limit, np.float64))
+
+
+@given(seeds, sizes)
+def test_predictions_follow_the_targets(seed, size):
+    """Target equivariance: permuted targets are predictions permuted."""
+    model, (arrays, _) = small(*size[3:]), problem(seed, size)
+    order = generator(seed).permutation(size[2])
+    x, y, target_x, mask = arrays
+    moved = predict(model, x, y, target_x[:, order], mask)
+    for value, reference, limit in zip(moved, predict(model, *arrays), judges.answer(model, *arrays), strict=True):
+        assert_within(value, reference[:, order], 2 * tolerance(limit, np.float64)[:, order])
+
+
+class Numbered(CNP):
+    """A CNP that also sees at which place in the list a point stands: a mistake to be found."""
+
+    def __init__(self, which, rng):
+        super().__init__(**SMALL, rng=rng)
+        self.which = which
+
+    def __call__(self, context_x, context_y, target_x, context_mask=None):
+        context_x = context_x + 0.1 * np.arange(context_x.shape[1])[:, None] * (self.which == "context")
+        target_x = target_x + 0.1 * np.arange(target_x.shape[1])[:, None] * (self.which == "targets")
+        return super().__call__(context_x, context_y, target_x, context_mask)
+
+
+def test_a_model_that_counts_its_points_has_neither_symmetry():
+    order = np.array([2, 0, 1])
+    (x, y, target_x, mask), _ = problem(0, (1, 3, 3, 1, 1))
+    mask[:] = True
+    for which, permuted in (
+        ("context", (x[:, order], y[:, order], target_x, mask)),
+        ("targets", (x, y, target_x[:, order], mask)),
+    ):
+        model = Numbered(which, generator())
+        mean, _ = judges.answer(model, x, y, target_x, mask)
+        reference = predict(model, x, y, target_x, mask)[0]
+        reference = reference[:, order] if which == "targets" else reference
+        with pytest.raises(AssertionError, match="beyond the bound"):
+            assert_within(predict(model, *permuted)[0], reference, 1e6 * tolerance(mean, np.float64))
+
+
+def test_a_mask_that_stays_where_it_is_breaks_context_invariance():
+    model, (arrays, _) = small(), problem(0, (1, 3, 2, 1, 1))
+    x, y, target_x, mask = *arrays[:3], np.array([[True, True, False]])
+    order = np.array([2, 0, 1])
+    mean, _ = judges.answer(model, x, y, target_x, mask)
+    moved = predict(model, x[:, order], y[:, order], target_x, mask)[0]
+    with pytest.raises(AssertionError, match="beyond the bound"):
+        assert_within(moved, mean.value, 1e6 * tolerance(mean, np.float64))
+
+
+@given(seeds, sizes)
+def test_other_targets_change_nothing(seed, size):
+    model, (arrays, _) = small(*size[3:]), problem(seed, size)
+    x, y, target_x, mask = arrays
+    limits = judges.answer(model, *arrays)
+    for n in range(size[2]):
+        alone = predict(model, x, y, target_x[:, n : n + 1], mask)
+        for value, reference, limit in zip(alone, predict(model, *arrays), limits, strict=True):
+            assert_within(value[:, 0], reference[:, n], 2 * tolerance(limit, np.float64)[:, n])
+
+
+def test_a_shift_of_everything_changes_predictions():
+    """No translation equivariance, S002 §4.1: far beyond rounding."""
+    model, (arrays, _) = small(), problem(0, (1, 3, 3, 1, 1))
+    x, y, target_x, mask = arrays
+    mean, _ = judges.answer(model, *arrays)
+    with pytest.raises(AssertionError, match="beyond the bound"):
+        assert_within(predict(model, x + 4, y, target_x + 4, mask)[0], mean.value, 1e6 * tolerance(mean, np.float64))
+
+
+@given(seeds, sizes)
+def test_hidden_points_are_not_looked_at(seed, size):
+    """NaN, infinity or any number under a mask: the same bits, in values and all gradients."""
+    model = small(*size[3:])
+    _, task = problem(seed, size)
+    hidden, unseen = ~task.context_mask[..., None], ~task.target_mask[..., None]
+    results = []
+    for filling in (0.0, np.nan, np.inf, 7.0):
+        arrays = (
+            np.where(where, filling, a)
+            for where, a in (
+                (hidden, task.context_x),
+                (hidden, task.context_y),
+                (unseen, task.target_x),
+                (unseen, task.target_y),
+            )
+        )
+        model.zero_grad()
+        loss = model.loss(Task(*arrays, task.context_mask, task.target_mask))
+        loss.backward()
+        results.append([raw(loss), *(p.grad for p in model.parameters())])
+    for result in results[1:]:
+        for value, reference in zip(result, results[0], strict=True):
+            assert_same_bits(value, reference)
+
+
+@given(seeds, sizes)
+def test_hidden_points_are_as_if_they_were_not_there(seed, size):
+    model, (arrays, _) = small(*size[3:]), problem(seed, size)
+    x, y, target_x, mask = (a[:1] for a in arrays)
+    there = mask[0]
+    limits = judges.answer(model, x, y, target_x, mask)
+    for value, reference, limit in zip(
+        predict(model, x, y, target_x, mask), predict(model, x[:, there], y[:, there], target_x), limits, strict=True
+    ):
+        assert_within(value, reference, 2 * tolerance(limit, np.float64))
+
+
+def test_a_point_twice_is_twice_there():
+    """All points twice leave the mean as it is; one of them twice does not."""
+    model, (arrays, _) = small(), problem(0, (1, 3, 2, 1, 1))
+    x, y, target_x, mask = arrays
+    mask[:] = True
+    mean, _ = judges.answer(model, *arrays)
+    limit = 2 * tolerance(mean, np.float64)
+    twice = predict(model, np.concatenate([x, x], 1), np.concatenate([y, y], 1), target_x)[0]
+    assert_within(twice, mean.value, 2 * limit)
+    one = predict(model, np.concatenate([x, x[:, :1]], 1), np.concatenate([y, y[:, :1]], 1), target_x)[0]
+    with pytest.raises(AssertionError, match="beyond the bound"):
+        assert_within(one, mean.value, 1e6 * limit)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_an_empty_context_is_finite(masked):
+    """C = 0, or nobody present: the mean over nothing is 0."""
+    model, c = small(dy=2), 3 if masked else 0
+    x, y, target_x = np.full((2, c, 1), np.nan), np.full((2, c, 2), np.nan), normal(0, (2, 4, 1))
+    answer = model(x, y, target_x, np.zeros((2, c), bool))
+    assert np.isfinite(answer.mean.numpy()).all()
+    r = model.encoders[0].after(np.zeros((2, 4))).numpy()
+    told = np.concatenate([np.repeat(r[:, None], 4, 1), target_x], -1)
+    assert_same_bits(answer.mean.numpy(), model.decoder(told).numpy()[..., :2])
+
+
+def test_no_targets():
+    model = small()
+    loss = model.loss(Task(np.ones((2, 3, 1)), np.ones((2, 3, 1)), np.ones((2, 0, 1)), np.ones((2, 0, 1))))
+    loss.backward()
+    assert loss.item() == 0
+    assert all(not p.grad.any() for p in model.parameters())
+
+
+# ---- parts
+
+
+@given(st.integers(0, 3), st.integers(0, 4), st.integers(1, 3), seeds, real_dtypes)
+def test_mean_of_present(b, n, d, seed, dtype):
+    x, mask = normal(seed, (b, n, d), dtype), generator(seed).random((b, n)) < 0.6
+    expected = np.zeros((b, d), np.longdouble)
+    size = np.zeros((b, d), np.longdouble)
+    for i in range(b):
+        for j in range(n):
+            if mask[i, j]:
+                expected[i] += x[i, j] / np.longdouble(mask[i].sum())
+                size[i] += np.abs(x[i, j]) / mask[i].sum()
+    u = np.finfo(dtype).eps / 2
+    assert_within(mean_of_present(x, mask), expected, 2 * (n + 2) * u * size)  # Higham (2002), eq. 3.5, and 1/count
+
+
+@given(st.sampled_from([0.0, 0.1, 0.5]), seeds, st.sampled_from([1.0, 10.0]))
+def test_no_standard_deviation_is_below_the_floor(floor, seed, scale):
+    values = normal(seed, (3, 4), scale=scale)
+    answer = normal_of(values, floor)
+    assert isinstance(answer, Normal)
+    assert_same_bits(answer.mean, values[:, :2])
+    assert (answer.std > floor).all()
+    softplus = np.log1p(np.exp(-np.abs(values[:, 2:]))) + np.maximum(values[:, 2:], 0)
+    np.testing.assert_allclose(answer.std, floor + (1 - floor) * softplus, rtol=4e-15)  # 16 u, exp and log within 4 ulp
+
+
+def test_without_a_floor_the_likelihood_of_a_point_has_no_bound_and_with_one_it_has():
+    y = np.zeros((1, 1))
+    raw_values = np.array([[0.0, -20.0]])
+    assert normal_of(raw_values).log_prob(y) > 19
+    assert normal_of(raw_values, 0.1).log_prob(y) < -np.log(0.1) - 0.5 * np.log(2 * np.pi) < 1.3837
+
+
+# ---- errors
+
+
+ONE = {"context_x": np.ones((2, 3, 1)), "context_y": np.ones((2, 3, 2)), "target_x": np.ones((2, 4, 1))}
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"context_x": np.ones((3, 1))}, ValueError, r"context_x has shape \(3, 1\); it must be \(B, C, 1\)"),
+        ({"context_x": np.ones((2, 3, 2))}, ValueError, r"context_x has shape \(2, 3, 2\); it must be \(B, C, 1\)"),
+        ({"context_y": np.ones((2, 3, 1))}, ValueError, r"context_y has shape \(2, 3, 1\); it must be \(B, C, 2\)"),
+        ({"context_y": np.ones((2, 4, 2))}, ValueError,
+         r"context_x has shape \(2, 3, 1\) but context_y \(2, 4, 2\); \(B, C\) must agree"),
+        ({"target_x": np.ones((2, 4))}, ValueError, r"target_x has shape \(2, 4\); it must be \(B, T, 1\)"),
+        ({"target_x": np.ones((3, 4, 1))}, ValueError,
+         r"target_x has 3 tasks but the context 2; they must agree"),
+        ({"context_mask": np.ones((2, 3))}, TypeError, r"context_mask is float64; pass booleans, True = present"),
+        ({"context_mask": np.ones((3, 2), bool)}, ValueError,
+         r"context_mask has shape \(3, 2\); it must be \(2, 3\), one for each point"),
+        ({"context_y": np.where(np.arange(12).reshape(2, 3, 2) == 9, np.nan, 1.0)}, ValueError,
+         r"context_y holds nan at \[1, 1, 1\]; hide what is missing with a mask"),
+        ({"target_x": np.full((2, 4, 1), np.inf)}, ValueError,
+         r"target_x holds inf at \[0, 0, 0\]; hide what is missing with a mask"),
+    ],
+)  # fmt: skip
+def test_errors_of_a_call(change, error, message):
+    with pytest.raises(error, match=rf"^CNP: {message}$"):
+        small(dy=2)(**(ONE | change))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"target_y": np.ones((2, 4))}, ValueError, r"target_y has shape \(2, 4\); it must be \(B, T, 2\)"),
+        ({"target_y": np.ones((2, 5, 2))}, ValueError,
+         r"target_x has shape \(2, 4, 1\) but target_y \(2, 5, 2\); \(B, T\) must agree"),
+        ({"target_mask": np.ones((2, 4), int)}, TypeError, r"target_mask is int64; pass booleans, True = present"),
+        ({"target_y": np.full((2, 4, 2), np.nan)}, ValueError,
+         r"target_y holds nan at \[0, 0, 0\]; hide what is missing with a mask"),
+    ],
+)  # fmt: skip
+def test_errors_of_a_loss(change, error, message):
+    task = ONE | {"target_y": np.ones((2, 4, 2)), "context_mask": None, "target_mask": None} | change
+    with pytest.raises(error, match=rf"^CNP: {message}$"):
+        small(dy=2).loss(SimpleNamespace(**task))  # a Task would refuse by itself
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dx": 0}, r"CNP: dx 0 and dy 1, the inputs and outputs, must be positive"),
+        ({"dy": -1}, r"CNP: dx 1 and dy -1, the inputs and outputs, must be positive"),
+        ({"before": 0}, r"MLP: sizes \(2,\) must name at least the features in and out"),
+        ({"floor": 1.0}, r"normal_of: floor is 1\.0; it must lie in \[0, 1\)"),
+        ({"floor": -0.1}, r"normal_of: floor is -0\.1; it must lie in \[0, 1\)"),
+    ],
+)
+def test_errors_of_options(options, message):
+    with pytest.raises(ValueError, match=rf"^{message}$"):
+        CNP(**({"hidden": 4} | options), rng=generator())(np.ones((1, 1, 1)), np.ones((1, 1, 1)), np.ones((1, 1, 1)))
+
+
+def test_the_base_computes_nothing():
+    with pytest.raises(TypeError, match="NeuralProcess has no __call__"):
+        NeuralProcess()(1, 2, 3)
+
+
+def test_an_encoder_of_sets_of_any_size_gives_one_vector():
+    encoder = SetEncoder(3, 4, 5, before=2, after=1, rng=generator())
+    for n in (0, 1, 7):
+        assert encoder(normal(0, (2, n, 3)), np.ones((2, n), bool)).shape == (2, 5)

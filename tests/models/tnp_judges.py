@@ -1,0 +1,198 @@
+"""Transformer neural processes in numbers that carry their rounding error, all tokens in full; and tasks to draw."""
+
+import numpy as np
+from hypothesis import strategies as st
+
+from refnp.autograd.primitive import raw
+from refnp.verify import rounding
+from refnp.verify.equations.activations import relu
+from refnp.verify.equations.attention import join_heads, split_heads
+from refnp.verify.equations.linear import linear
+from refnp.verify.equations.rows import layer_norm, weights
+from refnp.verify.equations.transformer import encoder_layer, feed_forward
+from refnp.verify.rounding import Rounded, constant, contract, exact, tolerance, where
+from tests.helpers import assert_within, normal
+
+few = st.one_of(st.integers(1, 4), st.integers(0, 4))
+sizes = st.tuples(st.integers(1, 3), few, few, st.integers(1, 2), st.integers(1, 2))  # B, C, T, dx, dy
+
+
+def task(seed, size, dtype=np.float64):
+    """(context_x, context_y, target_x, target_y) and masks (B, C), (B, T)."""
+    rng = np.random.default_rng(seed)
+    b, c, t, dx, dy = size
+    arrays = tuple(normal(rng, shape, dtype) for shape in ((b, c, dx), (b, c, dy), (b, t, dx), (b, t, dy)))
+    return arrays, (rng.random((b, c)) < 0.7, rng.random((b, t)) < 0.7)
+
+
+def shaken(model, seed=0):
+    """With other numbers than those a module starts with: gains of 1 and shifts of 0 hide mistakes."""
+    rng = np.random.default_rng(seed)
+    for parameter in model.parameters():
+        parameter.data = parameter.data + 0.2 * rng.standard_normal(parameter.shape)
+    return model
+
+
+def predict(model, *arrays):
+    """(mean, std) of the answer, as arrays."""
+    answer = model(*arrays)
+    return raw(answer.mean), raw(answer.std)
+
+
+def assert_prediction(found, expected, rounded, dtype):
+    """Mean and standard deviation in the dtype, and within the tolerance of their bounds."""
+    for value, reference, limit in zip(found, expected, rounded, strict=True):
+        assert value.dtype == dtype
+        assert_within(value, reference, tolerance(limit, dtype))
+
+
+def own(state, prefix):
+    """The parameters under `prefix.`, in their order."""
+    return [exact(value) for name, value in state.items() if name.startswith(f"{prefix}.")]
+
+
+def mlp(x, parameters):
+    """Linear maps with relu between them."""
+    for i in range(0, len(parameters), 2):
+        x, _ = linear(x, *parameters[i : i + 2])
+        x = relu(x)[0] if i + 2 < len(parameters) else x
+    return x
+
+
+def joined(*parts):
+    """Side by side along the last axis."""
+    return Rounded(np.concatenate([p.value for p in parts], -1), np.concatenate([p.error for p in parts], -1))
+
+
+def distribution(values):
+    """(μ, exp(s)) of [μ, s]."""
+    dy = values.shape[-1] // 2
+    return values[..., :dy], rounding.exp(values[..., dy:])
+
+
+def encoded(model, found, mask, wanted):
+    """Tokens (B, N, F) under the whole mask (B, N, N): the last `wanted` after all layers."""
+    state = model.state_dict()
+    x = mlp(exact(found), own(state, "embedder"))
+    heads = model.layers[0].attention.heads
+    for i in range(len(model.layers)):
+        x, _ = encoder_layer(x, *own(state, f"layers.{i}"), heads=heads, mask=mask)
+    return x[:, x.shape[1] - wanted :]
+
+
+def tnp_d(model, context_x, context_y, target_x, context_mask):
+    """Mean and standard deviation of TNP-D."""
+    known, asked = model.observed(context_x, context_y), model.asked(target_x)
+    found, c, t = np.concatenate([known, asked], 1), known.shape[1], asked.shape[1]
+    mask = np.zeros((len(found), c + t, c + t), bool)
+    mask[:, :, :c] = context_mask[:, None]
+    return distribution(mlp(encoded(model, found, mask, t), own(model.state_dict(), "predictor")))
+
+
+def tnp_a(model, context_x, context_y, target_x, target_y, context_mask, target_mask, attention_mask):
+    """Mean and standard deviation of TNP-A's conditionals."""
+    real, padded = model.observed(target_x, target_y), model.asked(target_x)
+    found = np.concatenate([model.observed(context_x, context_y), real, padded], 1)
+    there = np.concatenate([context_mask, target_mask, np.zeros_like(target_mask)], 1)
+    mask = attention_mask & there[:, None]
+    return distribution(mlp(encoded(model, found, mask, padded.shape[1]), own(model.state_dict(), "predictor")))
+
+
+def tnp_nd(model, context_x, context_y, target_x, context_mask):
+    """Mean of TNP-ND, and P Pᵀ + diag(exp(d)) or tril(P Pᵀ)."""
+    known, asked = model.observed(context_x, context_y), model.asked(target_x)
+    found, c, t = np.concatenate([known, asked], 1), known.shape[1], asked.shape[1]
+    mask = np.zeros((len(found), c + t, c + t), bool)
+    mask[:, :, :c] = context_mask[:, None]
+    state, n = model.state_dict(), t * model.dy
+    x = z = encoded(model, found, mask, t)
+    for i in range(len(model.target_layers)):
+        x, _ = encoder_layer(x, *own(state, f"target_layers.{i}"), heads=model.target_layers[0].attention.heads)
+    p = mlp(x, own(state, "projector")).reshape(len(found), n, model.rank)
+    products = contract("bnr,bmr->bnm", p, p)
+    if model.diagonal is None:
+        return mlp(z, own(state, "mean")).reshape(len(found), n), products.moved(np.tril)
+    diagonal = rounding.exp(mlp(z, own(state, "diagonal"))).reshape(len(found), n, 1)
+    return mlp(z, own(state, "mean")).reshape(len(found), n), products + where(np.eye(n, dtype=bool), diagonal, 0)
+
+
+def pair_kernel(differences, scores, *parameters):
+    """The MLP on [d, s] of every pair: (B, H', N, M), and the gradients of everything."""
+    x = joined(differences, scores.moved(lambda a: a.transpose(0, 2, 3, 1)))
+    pullbacks, dx = [], differences.shape[-1]
+    for i in range(0, len(parameters), 2):
+        x, pull = linear(x, *parameters[i : i + 2])
+        pullbacks.append((pull, None))
+        if i + 2 < len(parameters):
+            x, bend = relu(x)
+            pullbacks[-1] = pull, bend
+
+    def pullback(g):
+        g, bars = g.moved(lambda a: a.transpose(0, 2, 3, 1)), []
+        for pull, bend in reversed(pullbacks):
+            g = g if bend is None else bend(g)[0]
+            g, *own_bars = pull(g)
+            bars = own_bars + bars
+        return g[..., :dx], g[..., dx:].moved(lambda a: a.transpose(0, 3, 1, 2)), *bars
+
+    return x.moved(lambda a: a.transpose(0, 3, 1, 2)), pullback
+
+
+def attention_weights(query, key, differences, state, heads, mask):
+    """α (B, H, N, M) of attention on differences."""
+    q, k = (split_heads(linear(a, *own(state, role))[0], heads) for role, a in (("query", query), ("key", key)))
+    scores = contract("bhnd,bhmd->bhnm", q, k) * constant(1 / np.sqrt(np.longdouble(q.shape[-1])))
+    logits, _ = pair_kernel(differences, scores, *own(state, "kernel"))
+    return weights(where(mask[:, None], logits, -np.inf))
+
+
+def translation_attention(query, key, differences, state, heads, mask):
+    """Output (B, N, D) of attention on differences, value only."""
+    alpha = attention_weights(query, key, differences, state, heads, mask)
+    v = split_heads(linear(key, *own(state, "value"))[0], heads)
+    return linear(join_heads(contract("bhnm,bhmd->bhnd", alpha, v)), *own(state, "output"))[0]
+
+
+def steps(query, key, differences, state, heads, mask):
+    """Δx (B, N, dx): the mean over keys that may be attended to of d φ(α)."""
+    alpha = attention_weights(query, key, differences, state, heads, mask)
+    factors = mlp(alpha.moved(lambda a: a.transpose(0, 2, 3, 1)), own(state, "movement"))
+    total = where(mask[..., None], differences * factors, 0).sum((2,))
+    return total / exact(np.maximum(mask.sum(-1, keepdims=True), 1))
+
+
+def under(state, prefix):
+    """The entries of a state dict under `prefix.`, without it."""
+    return {name.removeprefix(f"{prefix}."): array for name, array in state.items() if name.startswith(f"{prefix}.")}
+
+
+def translation_layer(x, keys, differences, state, heads, norm, mask):
+    """A layer's output (B, N, D), and Δx (B, N, dx) or None."""
+    first, second = (own(state, f"around_{name}.layer_norm") for name in ("attention", "feed_forward"))
+    attention, maps = under(state, "attention"), feed_forward(own(state, "feed_forward"), "relu")
+    unit = layer_norm(x, *first)[0] if norm == "pre" else x
+    keys = layer_norm(keys, *first)[0] if norm == "pre" else keys
+    arguments = unit, keys, differences, attention, heads, mask
+    moved = steps(*arguments) if own(attention, "movement") else None
+    x = x + translation_attention(*arguments)
+    if norm == "pre":
+        return x + maps(layer_norm(x, *second)[0])[0], moved
+    x, _ = layer_norm(x, *first)
+    return layer_norm(x + maps(x)[0], *second)[0], moved
+
+
+def te_tnp(model, context_x, context_y, target_x, context_mask):
+    """Mean and standard deviation of TE-TNP."""
+    c, t = context_x.shape[1], target_x.shape[1]
+    known = np.concatenate([context_y, np.ones_like(context_y[..., :1])], -1)
+    found = np.concatenate([known, np.zeros((len(known), t, known.shape[-1]))], 1)
+    state, mask = model.state_dict(), np.broadcast_to(context_mask[:, None], (len(known), c + t, c))
+    places = np.concatenate([context_x, target_x], 1)
+    differences = exact(places[:, :, None]) - exact(context_x[:, None])
+    z = mlp(exact(found), own(state, "embedder"))
+    for i, layer in enumerate(model.layers):
+        heads, norm = layer.attention.heads, layer.around_attention.norm
+        z, moved = translation_layer(z, z[:, :c], differences, under(state, f"layers.{i}"), heads, norm, mask)
+        if moved is not None:
+            differences = differences + (moved[:, :, None] - moved[:, None, :c])
+    return distribution(mlp(z[:, c:], own(state, "predictor")))

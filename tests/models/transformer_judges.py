@@ -1,0 +1,98 @@
+"""The whole Transformer in numbers that carry their rounding error, layer by layer as a model was made."""
+
+import numpy as np
+
+from refnp.layers.activations import gelu, relu
+from refnp.layers.positions import LearnedPositions
+from refnp.layers.relative_positions import RelativePositions
+from refnp.verify.equations import rows
+from refnp.verify.equations.attention import join_heads, split_heads
+from refnp.verify.equations.linear import embedding, linear
+from refnp.verify.equations.transformer import around, attention_to, feed_forward
+from refnp.verify.rounding import Rounded, exact
+from tests.layers.position_judges import rounded_look_up, wave_error
+from tests.transcriptions import positions as written
+
+NAMES = {relu: "relu", gelu: "gelu"}
+
+
+def given(module):
+    """The module's own parameters, which have no error."""
+    return [exact(parameter.data) for parameter in module.parameters()]
+
+
+def through(residual, sublayer, x):
+    """`around` with the LayerNorm, norm and ε of a Residual."""
+    return around(sublayer, x, *given(residual.layer_norm), residual.norm, residual.layer_norm.eps)[0]
+
+
+def self_attention(attention, mask):
+    """x ↦ MHA(x, x) with the attention's scheme of positions, mask (..., N, N) or None."""
+    maps = [given(linear_map) for linear_map in (attention.query, attention.key, attention.value)]
+    scheme = attention.positions or RelativePositions()
+
+    def sublayer(x):
+        query, key, value = (split_heads(linear(x, *own)[0], attention.heads) for own in maps)
+        places = np.arange(x.shape[-2])
+        heads_mask = None if mask is None else np.expand_dims(mask, -3)
+        mixed = rounded_look_up(scheme, query, key, value, places, places, heads_mask)[0]
+        return linear(join_heads(mixed), *given(attention.output))[0], None
+
+    return sublayer
+
+
+def rounded_layer(layer, x, mask, memory=None, memory_mask=None):
+    """An encoder layer, or with a memory a decoder layer."""
+    x = through(layer.around_attention, self_attention(layer.attention, mask), x)
+    if memory is not None:
+        attention = layer.memory_attention
+        sublayer = attention_to(memory, given(attention), attention.heads, memory_mask)
+        x = through(layer.around_memory_attention, sublayer, x)
+    network = layer.feed_forward
+    return through(layer.around_feed_forward, feed_forward(given(network), NAMES[network.activation]), x)
+
+
+def rounded_stack(stack, x, mask, memory=None, memory_mask=None):
+    """An encoder, or with a memory a decoder: the causal mask is in `mask`."""
+    for layer in stack.layers:
+        x = rounded_layer(layer, x, mask, memory, memory_mask)
+    if stack.final_norm is None:
+        return x
+    return rows.layer_norm(x, *given(stack.final_norm), eps=stack.final_norm.eps)[0]
+
+
+def rounded_embedded(model, table, tokens):
+    """√D E[token] + P."""
+    x, places = embedding(exact(table.weight.data), tokens=tokens, scaled=True)[0], np.arange(np.shape(tokens)[-1])
+    if model.positions is None:
+        return x
+    if isinstance(model.positions, LearnedPositions):
+        return x + exact(model.positions.weight.data[places])
+    waves = written.sinusoidal(places, x.shape[-1])
+    return x + Rounded(waves, wave_error(waves))
+
+
+def rounded_memory(model, source, source_mask=None):
+    """The encoder's output for source (B, M)."""
+    batch, m = source.shape
+    mask = None if source_mask is None else np.broadcast_to(source_mask[:, None], (batch, m, m))
+    return rounded_stack(model.encoder, rounded_embedded(model, model.source_embedding, source), mask)
+
+
+def rounded_logits(model, source, target, source_mask=None, target_mask=None):
+    """Logits (B, N, V) for source (B, M) and target (B, N), as the model's equations have them."""
+    (batch, n), m = target.shape, source.shape[1]
+    causal = np.array([[j <= i for j in range(n)] for i in range(n)], bool).reshape(n, n)
+    mask = np.broadcast_to(causal, (batch, n, n)) & (True if target_mask is None else target_mask[:, None])
+    memory_mask = None if source_mask is None else np.broadcast_to(source_mask[:, None], (batch, n, m))
+    memory = rounded_memory(model, source, source_mask)
+    x = rounded_embedded(model, model.target_embedding, target)
+    x = rounded_stack(model.decoder, x, mask, memory, memory_mask)
+    if model.output is not None:
+        return linear(x, *given(model.output))[0]
+    return linear(x, exact(model.target_embedding.weight.data.T))[0]
+
+
+def rounded_log_probabilities(model, source, target, source_mask=None):
+    """log p of every next word, (B, N, V)."""
+    return rows.log_softmax(rounded_logits(model, source, target, source_mask))[0]

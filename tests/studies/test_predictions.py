@@ -1,0 +1,100 @@
+"""What models say of each target by itself and of all together: it is what they are trained on."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from refnp.autograd.primitive import raw
+from refnp.models.latent import LatentModel
+from refnp.studies.models import build
+from refnp.studies.predictions import DRAWS, by_itself, is_joint, sets, together
+from tests.helpers import assert_same_bits, assert_within
+from tests.studies.tiny import OPTIONS, few_points
+
+EPS = np.finfo(float).eps
+every_model = pytest.mark.parametrize("name", OPTIONS)
+
+
+def model_and_task(name, *, ragged=True, seed=1):
+    model = build(name, OPTIONS[name], dtype=np.float64, rng=np.random.default_rng(0))
+    return model, few_points(ragged=ragged).sample(np.random.default_rng(seed), 3)
+
+
+def rng():
+    return np.random.default_rng(2)
+
+
+@every_model
+def test_the_loss_is_minus_one_of_the_two(name):
+    """Which of them, `is_joint` says; of a latent model it is a bound on the joint one."""
+    model, task = model_and_task(name)
+    n, mask = task.target_present.sum(), task.target_present[..., None]
+    each = raw(by_itself(model, task, rng()).log_prob(task.target_y, mask=mask))
+    joint = together(model, task, rng(), autoregressive=False)
+    assert is_joint(model) == (joint is not None)
+    if isinstance(model, LatentModel):
+        draws, one = rng(), {"bound": "importance_weighted", "samples": 1}  # the same draws, one after the other
+        singly = [raw(model.log_likelihood_bound(task, rng=draws, **one)) for _ in range(DRAWS)]
+        assert (joint > np.mean(singly, 0)).all(), "Jensen: the logarithm of a mean is more than the mean of logarithms"
+        return
+    terms = each if joint is None else joint
+    loss = model.loss(task, rng=rng()).item()
+    # the same terms, added in another order: Higham 2002, §4.2; of a joint likelihood its own terms are sums already
+    bound = 4 * each.size * EPS * (np.abs(terms).sum() + n) / n
+    assert_within(-loss, terms.sum() / n, bound)
+
+
+@every_model
+def test_hidden_points_are_not_looked_at(name):
+    model, task = model_and_task(name)
+    spoiled = {}
+    for kind in ("context", "target"):
+        mask = getattr(task, f"{kind}_mask")
+        assert not mask.all()
+        for axis in "xy":
+            spoiled[f"{kind}_{axis}"] = np.where(mask[..., None], getattr(task, f"{kind}_{axis}"), np.nan)
+    bad = dataclasses.replace(task, **spoiled)
+    there = task.target_mask
+    ours, theirs = (by_itself(model, t, rng()) for t in (task, bad))
+    for part in ("mean", "std"):
+        assert_same_bits(raw(getattr(ours, part))[there], raw(getattr(theirs, part))[there])
+    for autoregressive in (False, True):
+        ours, theirs = (together(model, t, rng(), autoregressive=autoregressive) for t in (task, bad))
+        assert (ours is None) == (theirs is None)
+        if ours is not None:
+            assert_same_bits(ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["cnp", "tnpd", "convcnp", "tetnp"])
+def test_by_the_chain_rule_one_target_is_the_marginal_one(name):
+    model, task = model_and_task(name, ragged=False, seed=3)
+    first = dataclasses.replace(task, target_x=task.target_x[:, :1], target_y=task.target_y[:, :1])
+    marginal = raw(by_itself(model, first, rng()).log_prob(first.target_y))[:, 0, 0]
+    chain = together(model, first, rng(), autoregressive=True)
+    assert_within(chain, marginal, 4 * EPS * np.abs(marginal))
+
+
+def test_tnp_a_says_of_a_target_by_itself_what_tnp_d_does():
+    model, task = model_and_task("tnpa")
+    other, _ = model_and_task("tnpd")
+    other.load_state_dict(model.state_dict())
+    ours, theirs = (by_itself(m, task, rng()) for m in (model, other))
+    assert_same_bits(ours.mean, theirs.mean)
+    assert_same_bits(ours.std, theirs.std)
+
+
+@every_model
+def test_answers_are_float64_and_leave_no_tape(name):
+    model, task = model_and_task(name)
+    model.astype(np.float32)
+    own = task.astype(np.float32)
+    each = by_itself(model, own, rng())
+    assert isinstance(raw(each.mean), np.ndarray)
+    assert raw(each.mean).dtype == raw(each.std).dtype == np.float64
+    assert raw(each.mean).shape == task.target_y.shape
+    joint = together(model, own, rng(), autoregressive=True)
+    assert isinstance(joint, np.ndarray)
+    assert joint.dtype == np.float64
+    assert joint.shape == (3,)
+    assert len(sets(model, own)) == 4

@@ -1,0 +1,232 @@
+"""Group actions: they are actions, they are whole, and they lead back to the identity."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refnp.symmetry import (
+    Negate,
+    Permute,
+    Roll,
+    Rotate,
+    RotateGrid,
+    Scale,
+    Select,
+    Slide,
+    Translate,
+    Trivial,
+)
+from tests.helpers import assert_same_bits, assert_within, seeds, unit_roundoff
+
+SETS = {"x": ("n", 3), "y": (2, "n"), "mask": ("n", "n"), "places": ("n", 2), "image": (2, "n", "n"), "ring": ("n",)}
+EXACT = {
+    "permute": Permute({"x": 0, "y": -1, "mask": (-2, -1)}),
+    "permute features": Permute("x", axis=-1),
+    "select": Select({"x": 0, "y": 1}),
+    "roll": Roll({"ring": 0, "mask": (0, 1)}),
+    "roll in steps": Roll("ring", step=2),
+    "slide": Slide({"x": 0, "present": -1}, present="present"),
+    "steps": Translate("places", step=(1, 2)),
+    "quarters": Rotate("places", of=4, mirror=True),
+    "images": RotateGrid("image", mirror=True),
+    "sign": Negate(("x", "y")),
+    "powers of 2": Scale("x", power=-3, binary=True),
+    "trivial": Trivial(),
+    "torus": Roll("image", axis=-1) * Roll("image", axis=-2),
+    "both": Permute("x", axis=0) * Negate("y") * Trivial(),
+}
+ROUNDED = {
+    "translate": Translate("places"),
+    "line": Translate("ring", axis=None),
+    "turn": Rotate("places", mirror=True),
+    "fifths": Rotate("places", of=5, mirror=True),
+    "scale": Scale(("x", "y"), power=2),
+}
+named = lambda actions: pytest.mark.parametrize("action", actions.values(), ids=actions)
+sizes = st.integers(0, 5)
+
+
+def arrays(rng, n):
+    """Whole numbers as floats, so that exact actions are exact; and where there is content."""
+    made = {
+        name: rng.integers(-9, 9, [n if a == "n" else a for a in shape]).astype(float) for name, shape in SETS.items()
+    }
+    present = np.zeros(n, bool)
+    present[n // 3 : n - n // 3] = True
+    return {**made, "present": present, "left out": None}
+
+
+@named(EXACT)
+@given(seeds, sizes)
+def test_moving_twice_is_moving_once_by_the_product(action, seed, n):
+    rng = np.random.default_rng(seed)
+    x = arrays(rng, n)
+    h = action.draw(rng, x)
+    there = action.act(h, x)
+    g = action.draw(rng, there)
+    once, twice = action.act(action.compose(g, h), x), action.act(g, there)
+    for name in x:
+        if x[name] is not None:
+            assert_same_bits(once[name] + 0.0, twice[name] + 0.0)  # -0.0 is 0.0
+
+
+@named(ROUNDED)
+@given(seeds, sizes)
+def test_moving_twice_is_moving_once_but_for_rounding(action, seed, n):
+    """A product of two rotations rounds its angle by u π, and numbers up to 13 by the sum of three roundings, twice;
+    scales round three times each way."""
+    rng = np.random.default_rng(seed)
+    x = arrays(rng, n)
+    g, h = action.draw(rng, x), action.draw(rng, x)
+    once, twice = action.act(action.compose(g, h), x), action.act(g, action.act(h, x))
+    for name in x:
+        if x[name] is not None:
+            size = np.max(np.abs(once[name]), initial=13)
+            assert_within(once[name], twice[name], 20 * unit_roundoff(float) * size)
+
+
+@named({**EXACT, **ROUNDED})
+@given(seeds, sizes)
+def test_the_identity_moves_nothing_and_nothing_is_overwritten(action, seed, n):
+    rng = np.random.default_rng(seed)
+    x = arrays(rng, n)
+    before = {name: None if a is None else a.copy() for name, a in x.items()}
+    for array in x.values():
+        if array is not None:
+            array.flags.writeable = False
+    same = action.act(action.identity(x), x)
+    action.act(action.draw(rng, x), x)
+    assert same.keys() == x.keys()
+    for name, array in x.items():
+        if array is None:
+            assert same[name] is None
+        else:
+            assert np.array_equal(same[name], array)
+            assert np.array_equal(array, before[name])
+            assert same[name].dtype == array.dtype
+
+
+@named({**EXACT, **ROUNDED})
+@given(seeds, sizes)
+def test_simpler_elements_come_to_an_end_and_still_act(action, seed, n):
+    """Whichever simpler element is taken, a chain of them is finite."""
+    rng = np.random.default_rng(seed)
+    x = arrays(rng, n)
+    for last in (False, True):
+        g = action.draw(rng, x)
+        for _ in range(200):
+            simpler = list(action.simpler(g))
+            if not simpler:
+                break
+            g = simpler[-1 if last else 0]
+            action.act(g, x)
+        else:
+            pytest.fail(f"no end in sight at {g}")
+
+
+@pytest.mark.parametrize("name", ["permute", "roll", "roll in steps", "quarters", "images", "sign", "torus"])
+@pytest.mark.parametrize("n", [0, 1, 2, 4, 5])
+def test_products_of_the_generators_are_the_whole_group(name, n):
+    action, x = EXACT[name], arrays(np.random.default_rng(0), n)
+
+    def key(g):
+        moved = action.act(
+            g, x | {"x": np.arange(3.0 * n).reshape(n, 3), "image": np.arange(2.0 * n * n).reshape(2, n, n)}
+        )
+        return tuple(np.asarray(a).tobytes() for a in moved.values())
+
+    every = {key(g) for g in action.elements(x)}
+    reached, edge = {key(action.identity(x))}, [action.identity(x)]
+    while edge:
+        further = [action.compose(g, h) for g in action.generators(x) for h in edge]
+        edge = [g for g in further if key(g) not in reached]
+        reached |= set(map(key, edge))
+        assert len(edge) < 1000
+    assert reached == every
+
+
+def test_small_groups_are_listed_whole_and_large_ones_are_not():
+    x = {"x": np.zeros((5, 3)), "long": np.zeros(300), "none": np.zeros(0)}
+    assert sorted(Permute("x", 0).elements(x)) == sorted(itertools.permutations(range(5)))
+    assert Permute("long").elements(x) is None
+    assert Roll("long").elements(x) is None
+    assert Roll("long", step=100).elements(x) == [0, 1, 2]
+    assert Roll("none").elements(x) == [0]
+    assert len(Rotate(of=8, mirror=True).elements(x)) == 16
+    assert Rotate(of=100, mirror=True).elements(x) is None
+    assert (Permute("x", 0) * Negate("x")).elements(x) is None  # 240
+
+
+def test_a_grid_turns_as_the_coordinates_of_its_pixels_do():
+    image = np.zeros((3, 3))
+    image[0, 1] = 1
+    grid, plane = RotateGrid(mirror=True), Rotate(of=4, mirror=True)
+    for g in grid.elements({"image": image}):
+        (to,) = np.argwhere(grid.act(g, {"image": image})["image"]) - 1
+        assert plane.act(g, {"p": np.array([-1, 0])})["p"].tolist() == to.tolist()
+
+
+def test_what_each_one_does():
+    x = np.arange(4.0)
+    moved = lambda action, g, a=x: action.act(g, {"x": a})["x"].tolist()
+    assert moved(Permute("x"), (1, 0, 3, 2)) == [1, 0, 3, 2]
+    assert moved(Select("x"), (3, 3)) == [3, 3]
+    assert moved(Roll("x", step=3), 1) == [1, 2, 3, 0]
+    assert moved(Translate("x", step=(1, 0, 0, 2)), (1, 5, 0, 2)) == [1, 1, 2, 7]
+    assert moved(Translate("x", axis=None, step=1), (2,), np.arange(3)) == [2, 3, 4]
+    assert moved(Translate("x", axis=0), (1, 2), np.zeros((2, 2))) == [[1, 1], [2, 2]]
+    assert moved(Rotate("x", of=4), (1, 0), np.array([1, 0])) == [0, 1]
+    assert moved(Rotate("x", of=4, mirror=True), (1, 1), np.array([0, 1])) == [1, 0]
+    assert moved(Negate("x"), -1) == [0, -1, -2, -3]
+    assert moved(Scale("x", power=2), 3.0) == [0, 9, 18, 27]
+    slide = Slide({"x": 0, "mask": 0})
+    content = {"x": x, "mask": np.array([False, True, True, False])}
+    assert slide.elements(content) == [0, 1, -1]
+    assert slide.act(1, content)["mask"].tolist() == [False, False, True, True]
+    assert slide.elements({"x": x, "mask": np.zeros(4, bool)}) == [0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.longdouble])
+def test_actions_keep_the_dtype(dtype):
+    x = {"x": np.ones((2, 2), dtype)}
+    rng = np.random.default_rng(0)
+    for action in (Translate("x"), Translate("x", step=0.1), Rotate("x"), Rotate("x", of=5), Scale("x", power=0.5)):
+        assert action.act(action.draw(rng, x), x)["x"].dtype == dtype
+
+
+def test_descriptions_say_what_moves():
+    assert str(Permute({"x": -2, "mask": (-2, -1)})) == "permutations of axis -2 of x and axes (-2, -1) of mask"
+    assert str(Roll("x", step=4)) == "shifts on a ring by multiples of 4, axis -1 of x"
+    assert str(Translate(("a", "b"), reach=2)) == "translations of a and b by any vector (tried up to 2)"
+    assert str(Permute(axis=0) * Trivial()) == "permutations of axis 0, with nothing"
+    assert (Roll("x", step=4) * Negate("x")).written((2, -1)) == "shift by 8; sign -1"
+    assert Translate(step=(1, 2)).written((1, 2)) == "translation by (1, 4)"
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda x: Permute("z").draw(np.random.default_rng(0), x), "Permute: there is no array 'z'; there are x, y, b"),
+        (lambda x: Permute("x", 3).identity(x), r"x has shape \(2, 3\), and so no axis 3"),
+        (lambda x: Permute("x", (0, 1)).identity(x), "move alike and must be equally long"),
+        (lambda x: Permute(("x", "y"), 0).identity(x), "must be equally long; x has 2, y has 3"),
+        (lambda x: Permute("y").act((1, 0), x), "y has 3 places along axis -1, the element needs 2"),
+        (lambda x: Select("y").act((3,), x), "y has 3 places along axis -1, the element needs 4"),
+        (lambda x: Slide("x").elements(x), "Slide: there is no array 'mask'"),
+        (lambda x: Translate("b", axis=None).act((0.5,), x), "b holds whole numbers; give a whole step"),
+        (lambda x: Translate(("x", "b"), axis=0).dimension(x), "must be equally many"),
+        (lambda x: Translate("x").act((1.0,), x), r"x has shape \(2, 3\); axis -1 must have 1 numbers"),
+        (lambda x: Rotate("x").act((1.0, 0), x), "axis -1 must have two coordinates"),
+        (lambda x: Rotate("x", of=3).act((1, 0), {"x": np.zeros(2, int)}), "by quarters only"),
+        (lambda x: RotateGrid("y").act((1, 0), x), "must have rows and columns"),
+        (lambda x: RotateGrid("x", of=3).act((1, 0), x), "a grid of pixels can be turned by quarters only"),
+        (lambda x: Negate().act(-1, {"m": np.ones(2, bool)}), "Negate: m is boolean"),
+        (lambda x: Scale("b").act(2.0, x), "Scale: b is int64 and cannot be scaled"),
+    ],
+)
+def test_what_cannot_be_moved_is_said(act, message):
+    with pytest.raises(ValueError, match=message):
+        act({"x": np.zeros((2, 3)), "y": np.zeros(3), "b": np.zeros(3, np.int64)})

@@ -1,0 +1,117 @@
+"""Claims are put into words, take results of any kind, and refuse actions that do not belong together."""
+
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+from refnp.autograd import Tensor
+from refnp.layers.distributions import Normal
+from refnp.symmetry import Negate, Permute, Roll, Rotate, Scale, Translate, Trivial, equivariant, invariant
+from refnp.symmetry.outputs import Vector, arrays_of
+from tests.symmetry import functions as f
+from tests.symmetry.functions import search
+
+SIZES = {"n": range(1, 6)}
+Pair = namedtuple("Pair", "low high")
+
+
+def predict(x):
+    """A normal distribution for each point, which depends on all of them."""
+    return Normal(x - x.mean(0), np.exp(x * x).sum(0) + np.abs(x))
+
+
+@pytest.mark.parametrize("read", [("mean", "std"), "std", lambda d: {"mean": d.mean, "variance": d.std**2}])
+def test_distributions_are_compared_by_what_is_read(read):
+    verdict = search(
+        equivariant(predict, Permute("x", 0), Permute(axis=0), read=read), f.rows, sizes=SIZES, scales=(1,)
+    )
+    assert verdict.holds
+    skewed = lambda x: Normal(x.cumsum(0), np.exp(x))
+    verdict = search(equivariant(skewed, Permute("x", 0), Permute(axis=0), read=read), f.rows, sizes=SIZES, scales=(1,))
+    assert verdict.fails == (read != "std")  # the deviation of each point is its own
+
+
+def test_without_read_a_distribution_is_no_array():
+    with pytest.raises(TypeError, match=r"returns a Normal; pass read=, the names of the attributes to compare"):
+        search(invariant(predict, Permute("x", 0)), f.rows, sizes=SIZES)
+
+
+@pytest.mark.parametrize(
+    ("result", "names"),
+    [
+        (np.ones(2), {"output": (2,)}),
+        (3.0, {"output": ()}),
+        (Tensor([1.0]), {"output": (1,)}),
+        ((np.ones(2), 1), {"0": (2,), "1": ()}),
+        (Pair(np.ones(1), np.ones(2)), {"low": (1,), "high": (2,)}),
+        ({"a": np.ones(1), 2: Tensor([[1.0]])}, {"a": (1,), "2": (1, 1)}),
+    ],
+)
+def test_results_of_every_kind_become_named_arrays(result, names):
+    assert {name: a.shape for name, a in arrays_of(result).items()} == names
+
+
+def test_outputs_may_move_by_name():
+    both = lambda x: {"sorted": np.sort(x), "shifted": x - x.mean()}
+    claim = equivariant(both, Permute("x"), Permute("shifted"))
+    assert search(claim, f.vector, sizes=SIZES).holds
+    assert search(equivariant(both, Permute("x"), Permute()), f.vector, sizes=SIZES).fails
+
+
+def test_differences_know_infinities_and_nan():
+    a, b = (
+        Vector.of({"x": np.array(v)})
+        for v in ([1.0, np.inf, np.nan, np.inf, np.nan, 2], [3.0, np.inf, np.nan, 1, 1, 2])
+    )
+    assert a.minus(b).tolist() == [-2, 0, 0, np.inf, np.inf, 0]
+    assert a.over_size(a.minus(b), b) == np.inf
+    assert not Vector.of({"x": np.array([True])}).rounded.any()
+    assert Vector.of({"x": np.array([1 + 2j])}).values.tolist() == [1, 2]
+
+
+def test_on_names_the_inputs_of_an_action_that_names_none():
+    draw = lambda rng, n: {"x": rng.normal(size=(n, 2)), "y": rng.normal(size=(n, 2))}
+    claim = invariant(f.squared_distances, Translate(), on=("x", "y"))
+    assert search(claim, draw, sizes=SIZES).holds
+    assert search(invariant(f.squared_distances, Translate(), on="x"), draw, sizes=SIZES).fails
+    torus = invariant(lambda x: x.sum(), Roll(axis=0) * Roll(axis=1), on="x")
+    assert search(torus, f.rows, sizes=SIZES).holds
+
+
+def test_an_argument_may_be_left_out():
+    draw = lambda rng, n: {"x": rng.normal(size=(n, 2)), "mask": None if n % 2 else np.tri(n, dtype=bool)}
+    claim = equivariant(f.self_attention, Permute({"x": 0, "mask": (0, 1)}), Permute(axis=0))
+    assert search(claim, draw, sizes=SIZES).holds
+    assert search(equivariant(f.self_attention, Permute("x", 0), Permute(axis=0)), draw, sizes={"n": (1, 3, 5)}).holds
+
+
+@pytest.mark.parametrize(
+    ("action", "out"),
+    [
+        (Permute("x"), Roll()),
+        (Permute("x"), Permute() * Negate()),
+        (Permute("x") * Negate("x"), Permute()),
+        (Permute("x") * Negate("x"), Negate() * Permute()),
+        (Rotate("x", of=4), Rotate()),
+        (Translate("x"), Translate(step=1)),
+        (Scale("x"), Scale(binary=True)),
+    ],
+    ids=str,
+)
+def test_actions_of_other_groups_do_not_go_together(action, out):
+    with pytest.raises(ValueError, match="cannot take the elements of the input action"):
+        equivariant(lambda x: x, action, out)
+
+
+def test_claims_in_words():
+    def encoder(x):
+        return x
+
+    assert str(invariant(encoder, Negate("x"))) == "encoder is invariant under change of sign of x"
+    claim = equivariant(lambda x: x, Permute("x") * Negate("x"), Permute() * Trivial())
+    assert str(claim) == (
+        "f is equivariant: permutations of axis -1 of x, with change of sign of x; "
+        "on the output permutations of axis -1, with nothing"
+    )
+    assert str(invariant(encoder, Negate("x"), name="the layer")).startswith("the layer is")

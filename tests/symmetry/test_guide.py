@@ -1,0 +1,38 @@
+"""The guide's example prints what the guide says, and the study in examples/ runs."""
+
+import contextlib
+import io
+import pathlib
+import re
+import runpy
+
+import pytest
+
+from refnp.symmetry.precision import FLOATS
+
+ROOT = pathlib.Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(len(FLOATS) < 3, reason="printed with a longdouble that is wider than float64")
+
+
+def test_the_example_in_the_guide_prints_what_it_says():
+    text = (ROOT / "docs" / "symmetry.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    expected = re.findall(r"```text output\n(.*?)```", text, re.S)[0]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "symmetry.md", "exec"), {})
+    assert printed.getvalue().rstrip() == expected.rstrip()
+
+
+def test_the_study_comes_to_the_verdicts_it_announces(capsys):
+    runpy.run_path(str(ROOT / "examples" / "check_a_claim.py"), run_name="__main__")
+    said = re.findall(r"^(\w+) is .*: (HOLDS|FAILS|UNDECIDED)$", capsys.readouterr().out, re.M)
+    assert said == [
+        ("attention", "HOLDS"),
+        ("attention_with_positions", "FAILS"),
+        ("down_and_up", "HOLDS"),
+        ("down_and_up", "FAILS"),
+        ("set_conv", "HOLDS"),
+        ("set_conv", "HOLDS"),
+        ("nearly_symmetric", "FAILS"),
+    ]

@@ -1,0 +1,249 @@
+"""What a verdict rests on: precisions, the law of rounding, bounds; and when nothing is decided."""
+
+import numpy as np
+import pytest
+
+from refnp.symmetry import Negate, Permute, Roll, Scale, Translate, equivariant, invariant
+from refnp.symmetry import ladder as ladder_page
+from refnp.symmetry.ladder import ladder
+from refnp.symmetry.precision import FLOATS
+from tests.helpers import unit_roundoff
+from tests.symmetry import functions as f
+from tests.symmetry.functions import search
+
+WIDE = np.dtype(np.longdouble)
+has_wide = pytest.mark.skipif(WIDE not in FLOATS, reason="longdouble is no wider than float64 on this machine")
+SIZES = {"n": range(1, 7)}
+PERMUTED = Permute("x", 0)
+
+
+def total(x):
+    return np.exp(x).sum()
+
+
+def test_discrepancies_of_a_true_claim_shrink_with_the_unit_roundoff():
+    """Variance about 1e3: the same number of roundings in every precision, within a factor of 64 each way."""
+    verdict = search(invariant(lambda x: (x + 1e3).var(), PERMUTED), f.vector, sizes={"n": range(3, 7)}, scales=(1,))
+    in_roundoffs = [
+        verdict.relative[dtype.name if dtype != WIDE else "longdouble"] / unit_roundoff(dtype) for dtype in FLOATS
+    ]
+    assert min(in_roundoffs) > 1
+    assert max(in_roundoffs) < 64 * min(in_roundoffs)
+    assert verdict.holds
+    assert verdict.digits > 12
+
+
+@has_wide
+def test_discrepancies_of_a_false_claim_do_not():
+    found = search(invariant(lambda x: total(x) + 1e-7 * x[0], PERMUTED), f.vector, sizes=SIZES).counterexample
+    values = [found.relative[name] for name in ("float64", "longdouble")]
+    assert values[1] == pytest.approx(values[0], rel=1e-6)
+
+
+def test_the_precisions_of_a_function_are_found():
+    names = lambda function: [
+        t.name if t != WIDE else "longdouble" for t in ladder(claim(function), {"x": np.ones(2)}).dtypes
+    ]
+    claim = lambda function: invariant(function, PERMUTED)
+    every = ["float32", "float64", "longdouble"][: len(FLOATS)]
+    assert names(total) == every
+    assert names(lambda x: x * np.ones(2)) == every[1:]  # float64 weights
+    assert names(lambda x: np.exp(np.asarray(x, float))) == ["float64"]
+    assert names(lambda x: x.astype(np.float32)) == ["float32"]
+    assert names(lambda x: x > 0) == every
+    assert names(lambda x: np.linalg.inv(np.diag(x))) == every[:2]  # LAPACK knows no longdouble
+    assert names(lambda x: [x.astype(np.float32), x.astype(float)]) == ["float32"]
+
+
+def test_without_longdouble_float32_and_float64_are_compared(monkeypatch):
+    monkeypatch.setattr(ladder_page, "FLOATS", FLOATS[:2])
+    verdict = search(invariant(total, PERMUTED), f.vector, sizes=SIZES)
+    assert verdict.holds
+    assert list(verdict.relative) == ["float32", "float64"]
+    found = search(
+        invariant(lambda x: total(x) * (1 + 1e-9 * np.tanh(x[0])), PERMUTED), f.vector, sizes=SIZES
+    ).counterexample
+    assert found.sizes == {"n": 2}
+    assert found.precision == "float64"
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: total(np.asarray(x, float)), lambda x: np.linalg.slogdet(np.diag(np.exp(np.asarray(x, float))))[1]],
+)
+def test_one_precision_is_enough_to_see_what_is_not_hidden_by_it(function):
+    verdict = search(invariant(function, PERMUTED), f.vector, sizes=SIZES)
+    assert verdict.holds
+    assert "f computes in float64 only" in str(verdict)
+    biased = search(invariant(lambda x: function(x) + 1e-9 * float(x[0]), PERMUTED), f.vector, sizes=SIZES)
+    assert biased.counterexample.sizes == {"n": 2}
+
+
+@has_wide
+def test_constants_that_were_rounded_to_float64_leave_the_verdict_open():
+    """The spectrum by a float64 table of waves changes under a roll as those numbers are not on the unit circle."""
+
+    def spectrum(x):
+        n = len(x)
+        table = np.exp(-2j * np.pi * np.outer(np.arange(n), np.arange(n)) / n)
+        return np.abs(table @ x) ** 2
+
+    verdict = search(invariant(spectrum, Roll("x")), f.vector, sizes={"n": (5, 7)}, scales=(1,))
+    assert verdict.outcome == "undecided"
+    assert "there is a steady discrepancy" in verdict.reason
+
+
+def test_digits_that_cannot_be_had_leave_the_verdict_open():
+    single = invariant(lambda x: total(x.astype(np.float32)), PERMUTED)
+    verdict = search(single, f.vector, sizes=SIZES)
+    assert verdict.outcome == "undecided"
+    assert "rounding would hide a violation of 1e-9" in verdict.reason
+    assert search(single, f.vector, sizes=SIZES, scales=(1,), digits=3).holds
+
+
+def test_a_claim_of_which_nothing_was_tried_is_undecided():
+    assert "nothing was tested" in search(invariant(total, PERMUTED), f.vector, sizes={"n": (1,)}).reason
+    zeros = search(equivariant(lambda x: 0 * x, Negate("x"), Negate()), f.vector, sizes=SIZES)
+    assert "f gave only zeros" in zeros.reason
+    nowhere = search(invariant(total, PERMUTED), f.vector, sizes=SIZES, where=lambda x: False)
+    assert nowhere.reason == "no input was in the domain"
+
+
+def test_what_f_refuses_is_counted_and_what_it_says_is_told():
+    def fussy(x):
+        if len(x) < 3:
+            raise ValueError(f"{len(x)} points are too few\nmore is said here")
+        return total(x)
+
+    verdict = search(invariant(fussy, PERMUTED), f.vector, sizes={"n": range(6)})
+    assert verdict.holds
+    assert verdict.counts.refused >= 5
+    assert verdict.reason == "refused, for one, n = 0: ValueError: 0 points are too few"
+    verdict = search(invariant(fussy, PERMUTED), f.vector, sizes={"n": range(3)})
+    assert verdict.outcome == "undecided"
+    assert verdict.reason == "f took no input; n = 0: ValueError: 0 points are too few"
+
+
+def test_a_function_that_gives_something_else_each_time_is_undecided():
+    rng = np.random.default_rng(0)
+    verdict = search(invariant(lambda x: total(x * (rng.random(x.shape) < 0.5)), PERMUTED), f.vector, sizes=SIZES)
+    assert verdict.outcome == "undecided"
+    assert "different results for the same input" in verdict.reason
+
+
+def test_a_function_that_overwrites_its_input_does_no_harm():
+    def careless(x):
+        x *= 2
+        return x.sum()
+
+    assert search(invariant(careless, PERMUTED), f.vector, sizes=SIZES).holds
+
+
+def test_the_same_call_gives_the_same_verdict_and_another_seed_other_inputs():
+    claim = equivariant(f.sinusoidal_attention, PERMUTED, Permute(axis=0))
+    run = lambda seed: str(search(claim, f.rows, sizes=SIZES, seed=seed))
+    assert run(0) == run(0)
+    seen = []
+    for seed in (0, 1):
+        search(
+            invariant(lambda x: seen.append(x.copy()) or x.sum(), PERMUTED), f.vector, sizes=SIZES, seed=seed, count=5
+        )
+    assert not any(np.array_equal(seen[-1], other) for other in seen[: len(seen) // 3])
+
+
+@pytest.mark.parametrize(
+    ("bound", "outcome"),
+    [
+        (lambda x, g, t: 8 * unit_roundoff(t) * np.exp(x["x"]).sum(), "holds"),
+        (lambda x, g, t: {"output": np.array(8 * unit_roundoff(t) * np.exp(x["x"]).sum())}, "holds"),
+        (lambda x, g, t: 0.0, "fails"),
+    ],
+    ids=["sum", "by name", "nothing"],
+)
+def test_a_bound_of_ones_own(bound, outcome):
+    """A sum of at most 6 numbers in any order, twice, and exp twice: (5 + 1) u each, less than 2·8 u with its half."""
+    verdict = search(invariant(total, PERMUTED), f.vector, sizes={"n": range(5)}, scales=(1,), bound=bound, digits=5)
+    assert verdict.outcome == outcome
+    if outcome == "holds":
+        assert verdict.reason == "judged by the bound that was given"
+        assert 0 < verdict.worst <= 1
+    else:
+        assert verdict.counterexample.relative[verdict.counterexample.precision] < 1e-5
+
+
+def test_token_ids_in_the_precision_that_is_asked():
+    table = np.random.default_rng(0).normal(size=(5, 3))
+    function = lambda ids, table=table: np.exp(table)[ids].sum(0)
+    made = []
+
+    def in_precision(dtype):
+        made.append(dtype)
+        return lambda ids: function(ids, table.astype(dtype))
+
+    draw = lambda rng, n: {"ids": rng.integers(0, 5, n)}
+    verdict = search(invariant(function, Permute("ids"), in_precision=in_precision), draw, sizes=SIZES)
+    assert verdict.holds
+    assert len(verdict.relative) == len(FLOATS)
+    assert len(made) == len(FLOATS)  # each once
+    first = lambda ids, table: function(ids, table) * (1 + 1e-9 * ids[0])
+    biased = invariant(
+        None, Permute("ids"), in_precision=lambda t: lambda ids: first(ids, table.astype(t)), name="first"
+    )
+    assert search(biased, draw, sizes=SIZES).counterexample.sizes == {"n": 2}
+
+
+def test_complex_numbers():
+    draw = lambda rng, n: {"x": rng.normal(size=n) + 1j * rng.normal(size=n)}
+    assert search(equivariant(lambda x: np.fft.fft(x), Scale("x"), Scale()), draw, sizes=SIZES).holds
+    conjugate = search(equivariant(lambda x: x * x.imag[:1], Permute("x"), Permute()), draw, sizes=SIZES)
+    assert conjugate.counterexample.sizes == {"n": 2}
+    assert "1j" in str(conjugate) or "j" in conjugate.counterexample.code()
+
+
+def test_sizes_scales_and_dtypes_are_as_asked():
+    seen = []
+
+    def watched(x, y):
+        seen.append((x.dtype, len(x), float(np.max(np.abs(x), initial=0)), y.dtype))
+        return x.sum()
+
+    draw = lambda rng, n: {"x": np.where(rng.random(n) < 0.5, -1.0, 1.0), "y": np.arange(3)}
+    verdict = search(
+        invariant(watched, Negate("x") * Permute("y"), on=None), draw, sizes={"n": range(4)}, scales={"x": (8.0,)}
+    )
+    assert verdict.fails
+    seen.clear()
+    search(invariant(watched, Permute("y")), draw, sizes={"n": range(4)}, scales={"x": (8.0,)})
+    assert {n for _, n, _, _ in seen} == {0, 1, 2, 3}
+    assert {1, 8} <= {round(size) for _, _, size, _ in seen} <= {0, 1, 8}
+    assert {dtype for dtype, *_ in seen} >= set(FLOATS[-2:])
+    assert {dtype for *_, dtype in seen} == {np.dtype(np.int64)}
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"count": 0}, ValueError, "count is 0"),
+        ({"dtypes": ()}, ValueError, "there must be something to try"),
+        (
+            {"draw": lambda rng, n: rng.normal(size=n)},
+            TypeError,
+            "draw returns a ndarray; it must return arrays by name",
+        ),
+        ({"claim": invariant(total, Permute("z"))}, ValueError, "there is no array 'z'; there are x"),
+        ({"claim": equivariant(total, PERMUTED, Permute())}, ValueError, r"output has shape \(\), and so no axis -1"),
+        ({"claim": invariant(lambda x: "text", PERMUTED)}, TypeError, "the function returns a str; pass read="),
+    ],
+)
+def test_what_cannot_be_searched_is_said(options, error, message):
+    given = {"claim": invariant(total, PERMUTED), "draw": f.vector, "sizes": {"n": range(4)}} | options
+    with pytest.raises(error, match=message):
+        search(given.pop("claim"), given.pop("draw"), **given)
+
+
+def test_translations_that_round_are_not_held_against_a_claim():
+    """x + t in float32 loses what x has below u|t|; in longdouble, where the claim is judged, it does not."""
+    claim = invariant(f.squared_distances, Translate(("x", "y"), reach=1e6))
+    verdict = search(claim, f.plane, sizes={"n": range(4)}, scales=(1, 2.0**-10))
+    assert verdict.holds
+    assert verdict.relative["float32"] > 1e-2

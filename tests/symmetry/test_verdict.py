@@ -1,0 +1,107 @@
+"""Verdicts and counter-examples can be read, run and required."""
+
+import numpy as np
+import pytest
+
+from refnp.symmetry import Permute, Roll, SymmetryError, equivariant, search
+from refnp.symmetry.precision import FLOATS
+from refnp.symmetry.shrink import effort
+from refnp.symmetry.written import array_code
+from tests.helpers import assert_same_bits
+from tests.symmetry import functions as f
+
+CUMULATIVE = equivariant(lambda x: x.cumsum(), Permute("x"), Permute(), name="cumsum")
+
+
+@pytest.fixture(scope="module")
+def refuted():
+    return search(CUMULATIVE, f.vector, sizes={"n": range(6)})
+
+
+@pytest.mark.skipif(len(FLOATS) < 3, reason="printed with a longdouble that is wider than float64")
+def test_the_report_of_a_claim_that_fails(refuted):
+    assert (
+        str(refuted)
+        == """\
+cumsum is equivariant: permutations of axis -1 of x; on the output permutations of axis -1: FAILS
+  tried on n from 0 to 5; float64, float32; inputs times 1, 2^-10, 2^10; seed 0
+  3 inputs, for 3 of them every element of the group; 1 pairs of input and element, 3 more that moved nothing
+  counter-example with n = 2, order [1, 0], computed in float64
+      inputs = {
+          "x": np.array([0., 1.]),
+      }
+      moved: x = np.array([1., 0.])
+      f(inputs moved): np.array([1., 1.])
+      f(inputs) moved: np.array([1., 0.])
+      output[1]: 1 against 0
+      discrepancy over the output: float64 1.0e+00, longdouble 1.0e+00"""
+    )
+
+
+def test_the_counter_example_can_be_run(refuted):
+    there = {}
+    exec(refuted.counterexample.code(), there)
+    assert_same_bits(np.cumsum(there["moved"]["x"]), there["given"]["output"])
+    assert_same_bits(np.cumsum(there["inputs"]["x"])[[1, 0]], there["expected"]["output"])
+    assert not np.array_equal(there["given"]["output"], there["expected"]["output"])
+
+
+def test_the_report_of_a_claim_that_holds():
+    claim = equivariant(f.ring_convolution, Roll("x"), Roll())
+    verdict = search(claim, f.signal, sizes={"n": range(1, 6)})
+    lines = str(verdict).splitlines()
+    assert lines[0].endswith("axis -1 of x; on the output shifts on a ring, axis -1: HOLDS")
+    assert lines[2].startswith("  48 inputs, for 48 of them every element of the group; ")
+    assert lines[3].startswith("  largest discrepancy over the output: ")
+    assert "would have been seen" in lines[4]
+    assert verdict.counts.exhausted == verdict.counts.inputs == 48
+    assert verdict.digits > 15
+
+
+def test_a_verdict_is_required(refuted):
+    assert refuted.require("fails") is refuted
+    assert refuted.fails
+    assert not refuted.holds
+    with pytest.raises(SymmetryError, match="counter-example with n = 2"):
+        refuted.require()
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array([[1.0, np.nan], [-np.inf, 0.1]]),
+        np.arange(3),
+        np.array([True, False]),
+        np.array([1 / 3], np.float32),
+        np.array([1, 2], np.int8),
+        np.array([1j, -0.5]),
+        np.longdouble(1) / np.array([3, 7], np.longdouble),
+        np.zeros((0, 3), np.float32),
+        np.zeros((2, 0), bool),
+        np.array(2.5),
+        np.array(np.nan),
+        np.array(3, np.int16),
+        np.linspace(0, 1, 300).reshape(100, 3),
+    ],
+    ids=lambda array: f"{array.dtype} {array.shape}",
+)
+def test_arrays_are_written_as_the_code_that_makes_them(array):
+    assert_same_bits(np.asarray(eval(array_code(array), {"np": np})), array)
+    assert array_code(None) == "None"
+
+
+def test_large_arrays_are_not_printed():
+    draw = lambda rng, n: {"x": rng.normal(size=n), "weights": rng.normal(size=1000)}
+    order = equivariant(lambda x, weights: x.cumsum(), Permute("x"), Permute())
+    found = search(order, draw, sizes={"n": range(4)}).counterexample
+    assert "weights" not in str(found)
+    assert "weights" in found.code()
+
+
+def test_simple_numbers_are_easier_to_read():
+    simple = [0.0, 1.0, -1.0, 2.0, 20.0, 0.5, 0.25, 0.123456]
+    efforts = [effort(np.array([number])) for number in simple]
+    assert efforts == sorted(efforts)
+    assert len(set(efforts[:5])) == 5
+    assert effort(np.array([True])) < effort(np.array([False]))
+    assert effort(np.array([0.5, 0.0])) < effort(np.array([0.5, 1.0]))

@@ -1,0 +1,155 @@
+"""Transformer neural processes of one task, token by token and pair by pair, in longdouble: every token in full."""
+
+import numpy as np
+
+from tests.transcriptions.rows import WIDE, layer_norm, linear, softmax
+from tests.transcriptions.transformer import encoder_layer, feed_forward, part, relu
+
+
+def mlp(x, state):
+    """Linear maps with relu between them."""
+    count = len(state) // 2
+    for i in range(count):
+        x = linear(x, state[f"layers.{i}.weight"], state[f"layers.{i}.bias"])
+        x = relu(x) if i < count - 1 else x
+    return x
+
+
+def sees(kind, place, other_kind, other_place):
+    """Whether a token attends to another: context to context; real t to context and real ≤ t; padded t to real < t."""
+    if other_kind == "context":
+        return True
+    if other_kind == "padded" or kind == "context":
+        return False
+    return other_place <= place if kind == "real" else other_place < place
+
+
+def tokens(context_x, context_y, target_x, target_y=None, flag=False):
+    """The list of (kind, place, numbers): contexts, then real targets if y is given, then padded ones."""
+    found = []
+    for i, (x, y) in enumerate(zip(context_x, context_y, strict=True)):
+        found.append(("context", i, [*x, *y, *([1] if flag else [])]))
+    if target_y is not None:
+        for i, (x, y) in enumerate(zip(target_x, target_y, strict=True)):
+            found.append(("real", i, [*x, *y, *([1] if flag else [])]))
+    for i, x in enumerate(target_x):
+        found.append(("padded", i, [*x, *[0] * context_y.shape[1], *([0] if flag else [])]))
+    return found
+
+
+def encoded(found, state, heads, layers, present):
+    """All tokens through all layers under the whole mask; `present` (context or real, by place) are there at all."""
+    mask = np.array(
+        [
+            [sees(kind, place, *other[:2]) and present.get(other[:2], False) for other in found]
+            for kind, place, _ in found
+        ],
+        bool,
+    ).reshape(len(found), len(found))
+    width = state["embedder.layers.0.weight"].shape[0]
+    x = mlp(np.array([numbers for *_, numbers in found], WIDE).reshape(-1, width), part(state, "embedder"))
+    for i in range(layers):
+        x = encoder_layer(x, part(state, f"layers.{i}"), heads, mask=mask)
+    return np.array([row for row, (kind, *_) in zip(x, found, strict=True) if kind == "padded"], WIDE).reshape(
+        -1, x.shape[1]
+    )
+
+
+def normal(values):
+    """(μ, exp(s)) of [μ, s]."""
+    dy = values.shape[1] // 2
+    return values[:, :dy], np.exp(values[:, dy:])
+
+
+def tnp_d(context_x, context_y, target_x, context_mask, state, heads, layers, flag=False):
+    """TNP-D: mean and standard deviation of every target."""
+    found = tokens(context_x, context_y, target_x, flag=flag)
+    present = {("context", i): bool(there) for i, there in enumerate(context_mask)}
+    return normal(mlp(encoded(found, state, heads, layers, present), part(state, "predictor")))
+
+
+def tnp_a(context_x, context_y, target_x, target_y, context_mask, target_mask, state, heads, layers):
+    """TNP-A: mean and standard deviation of every target given those before it that are there."""
+    found = tokens(context_x, context_y, target_x, target_y)
+    present = {("context", i): bool(there) for i, there in enumerate(context_mask)}
+    present |= {("real", i): bool(there) for i, there in enumerate(target_mask)}
+    return normal(mlp(encoded(found, state, heads, layers, present), part(state, "predictor")))
+
+
+def tnp_nd(context_x, context_y, target_x, context_mask, state, heads, layers, target_layers, dy, low_rank):
+    """TNP-ND: mean (T·dy,), and Σ = PPᵀ + diag(exp d), or L = tril(PPᵀ)."""
+    present = {("context", i): bool(there) for i, there in enumerate(context_mask)}
+    z = encoded(tokens(context_x, context_y, target_x), state, heads, layers, present)
+    mean, x = mlp(z, part(state, "mean")).reshape(-1), z
+    for i in range(target_layers):
+        x = encoder_layer(x, part(state, f"target_layers.{i}"), heads)
+    p = mlp(x, part(state, "projector"))
+    p = p.reshape(len(target_x) * dy, p.shape[1] // dy)
+    n = len(p)
+    products = np.array([[sum(p[i] * p[j], WIDE(0)) for j in range(n)] for i in range(n)], WIDE).reshape(n, n)
+    if low_rank:
+        diagonal = np.exp(mlp(z, part(state, "diagonal")).reshape(-1))
+        for i in range(n):
+            products[i, i] += diagonal[i]
+        return mean, products
+    return mean, np.array([[products[i, j] if j <= i else 0 for j in range(n)] for i in range(n)], WIDE).reshape(n, n)
+
+
+def translation_attention(query, key, differences, state, heads, mask=None):
+    """Output (N, D) and Δx (N, dx) for one task, a pair at a time; `differences` (N, M, dx)."""
+    query, key = np.asarray(query, WIDE), np.asarray(key, WIDE)
+    n, m, width = len(query), len(key), query.shape[1] // heads
+    q, k, v = (
+        a @ np.asarray(state[f"{role}.weight"], WIDE) for role, a in (("query", query), ("key", key), ("value", key))
+    )
+    parts = [slice(h * width, (h + 1) * width) for h in range(heads)]
+    mixed, steps = np.zeros((n, heads * width), WIDE), np.zeros((n, differences.shape[2]), WIDE)
+    for i in range(n):
+        allowed = [j for j in range(m) if mask is None or mask[i, j]]
+        if not allowed:
+            continue
+        logits = []
+        for j in allowed:
+            scores = [sum(q[i, c] * k[j, c]) / np.sqrt(WIDE(width)) for c in parts]
+            logits.append(mlp(np.array([[*differences[i, j], *scores]], WIDE), part(state, "kernel"))[0])
+        weights = softmax(np.array(logits, WIDE).T)  # a row for each head
+        for h, c in enumerate(parts):
+            mixed[i, c] = sum(weights[h, a] * v[j, c] for a, j in enumerate(allowed))
+        if part(state, "movement"):
+            factors = [mlp(weights[:, a][None], part(state, "movement"))[0] for a in range(len(allowed))]
+            steps[i] = sum(differences[i, j] * factor for j, factor in zip(allowed, factors, strict=True)) / len(
+                allowed
+            )
+    return linear(mixed, state["output.weight"], state["output.bias"]), steps
+
+
+def translation_layer(x, keys, differences, state, heads, norm, mask=None):
+    """The two sub-layers in their residual connections, and Δx."""
+    first, second = (
+        (state[f"{name}.layer_norm.gain"], state[f"{name}.layer_norm.shift"], 1e-5)
+        for name in ("around_attention", "around_feed_forward")
+    )
+    own, maps = part(state, "attention"), part(state, "feed_forward")
+    if norm == "pre":
+        query, keys = layer_norm(x, *first), layer_norm(keys, *first)
+        change, steps = translation_attention(query, keys, differences, own, heads, mask)
+        x = x + change
+        return x + feed_forward(layer_norm(x, *second), maps), steps
+    change, steps = translation_attention(x, keys, differences, own, heads, mask)
+    x = layer_norm(x + change, *first)
+    return layer_norm(x + feed_forward(x, maps), *second), steps
+
+
+def te_tnp(context_x, context_y, target_x, context_mask, state, heads, layers, norm, moves=False):
+    """TE-TNP: all tokens in full through all layers, places and all; mean and standard deviation of every target."""
+    c = len(context_x)
+    known = [[*y, 1] for y in context_y] + [[0] * (context_y.shape[1] + 1) for _ in target_x]
+    z = mlp(np.array(known, WIDE).reshape(-1, context_y.shape[1] + 1), part(state, "embedder"))
+    places = np.concatenate([np.asarray(context_x, WIDE), np.asarray(target_x, WIDE)])
+    mask = np.array([[bool(there) for there in context_mask] for _ in z], bool).reshape(len(z), c)
+    for i in range(layers):
+        differences = np.array([[a - b for b in places[:c]] for a in places], WIDE)
+        differences = differences.reshape(len(z), c, places.shape[1])
+        z, steps = translation_layer(z, z[:c], differences, part(state, f"layers.{i}"), heads, norm, mask)
+        places = places + steps if moves else places
+    return normal(mlp(z[c:], part(state, "predictor")))
