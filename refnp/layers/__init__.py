@@ -15,6 +15,7 @@ from refnp.layers.losses import cross_entropy, gaussian_nll, mse
 from refnp.layers.mixtures import Mixture
 from refnp.layers.module import Module
 from refnp.layers.multi_head import MultiHeadAttention, merge_heads, split_heads
+from refnp.layers.pair_kernel import pair_kernel
 from refnp.layers.pooling import average_pool, max_pool, upsample
 from refnp.layers.position_biases import ALiBi, T5Bias
 from refnp.layers.positions import LearnedPositions, SinusoidalPositions, sinusoidal
@@ -22,4 +23,5 @@ from refnp.layers.relative_positions import RelativePositions, Shaw
 from refnp.layers.rotary import Rotary, rotate
 from refnp.layers.set_convolution import SetConvolution, set_convolution
 from refnp.layers.softmax import log_softmax, softmax
+from refnp.layers.translation_attention import TranslationAttention
 from refnp.layers.unet import SimpleCNN, UNet

@@ -9,7 +9,21 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks import attention, convolutions, encoder, machine, report, rows, sets, tape, timing, transformer, works
+from benchmarks import (
+    attention,
+    convcnp,
+    convolutions,
+    encoder,
+    machine,
+    report,
+    rows,
+    sets,
+    tape,
+    timing,
+    tnp,
+    transformer,
+    works,
+)
 from benchmarks.__main__ import main
 from benchmarks.timing import Pairs, Side, Work
 
@@ -19,6 +33,8 @@ SMALL = [
     *transformer.works(
         transformer.Sizes(layers=1, width=8, heads=2, hidden=12, batch=2, tokens=5, vocabulary=9, decoded=6)
     ),
+    *tnp.works(tnp.Sizes(width=8, heads=4, hidden=6, layers=3, kernel=4, batch=2, points=6, paths=2, sampled=4)),
+    *convcnp.works(convcnp.Sizes(batch=2, contexts=5, targets=4, half=0.5, many=300)),
     *convolutions.works({"conv1d": ((2, 3, 9), (4, 3, 5)), "conv2d": ((2, 3, 5, 6), (4, 3, 3, 3))}, batch=2, places=64),
     *rows.works(rows=6, features=7),
     *attention.works(lengths=(5,)),

@@ -348,8 +348,8 @@ def test_errors_of_the_constructor(arguments, options, message):
         (((3, 6), (4, 6), (5, 6)), {}, ValueError, r"attention: key has 4 rows but value has 5; they must match"),
         (((3, 6),), {"mask": np.ones((3, 3))}, TypeError, r"attention: mask is float64; pass booleans, True = may .*"),
         (((2, 3, 6),), {"mask": np.ones((3, 3, 3), bool)}, ValueError,
-         r"MultiHeadAttention: mask has shape \(3, 3, 3\); it must broadcast to \(\.\.\., queries, keys\) = \(2, 3, 3\), "
-         r"or with per_head to \(\.\.\., heads, queries, keys\)"),
+         r"MultiHeadAttention: mask has shape \(3, 3, 3\); it must broadcast to \(\.\.\., queries, keys\) = \(2, 3, 3\)"
+         r", or with per_head to \(\.\.\., heads, queries, keys\)"),
         (((3, 6),), {"bias": np.ones((2, 3))}, ValueError, r"MultiHeadAttention: bias has shape \(2, 3\); .*"),
         (((3, 6),), {"mask": np.ones((3, 3, 3), bool), "per_head": True}, ValueError,
          r"attention: mask has shape \(3, 3, 3\); it must broadcast to \(\.\.\., queries, keys\) = \(2, 3, 3\)"),

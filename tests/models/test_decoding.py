@@ -1,6 +1,8 @@
-"""Greedy and beam search: exhaustive search agrees, recomputation agrees, lengths and ends are what they should be."""
+"""Greedy and beam search: written out they find the same, recomputation agrees, lengths and ends are what they are."""
 
+import functools
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -8,27 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.layers import log_softmax
-from refnp.models.decoding import Search, beam_search, greedy, log_probability
+from refnp.models.decoding import Search, Sentence, beam_search, greedy, largest, log_probability
 from refnp.models.transformer import Transformer
 from refnp.verify.rounding import tolerance
 from tests.helpers import assert_within, seeds
-from tests.models.test_transformer import limit_of
+from tests.models.transformer_judges import rounded_log_probabilities
+from tests.transcriptions import transformer as printed
 
 START, END, VOCABULARY = 0, 1, 5
+OPTIONS = {"start": START, "end": END}
 
 
 def new(seed=0, sharpness=4.0):
     """A small model whose next words differ clearly in probability."""
-    model = Transformer(
-        7,
-        VOCABULARY,
-        features=4,
-        heads=2,
-        hidden=6,
-        encoder_layers=1,
-        decoder_layers=1,
-        rng=np.random.default_rng(seed),
-    )
+    sizes = {"features": 4, "heads": 2, "hidden": 6, "encoder_layers": 1, "decoder_layers": 1}
+    model = Transformer(7, VOCABULARY, **sizes, rng=np.random.default_rng(seed))
     model.output.weight.data *= sharpness
     return model
 
@@ -37,81 +33,93 @@ def sources(seed, batch=2):
     return np.random.default_rng(seed).integers(0, 7, (batch, 4))
 
 
-def by_recomputation(model, source, longest):
-    """Greedy decoding that computes the whole sentence anew at every word."""
-    words = [START]
-    while len(words) <= longest:
-        logits = model(source[None], np.array([words])).numpy()
-        words.append(int(logits[0, -1].argmax()))
-        if words[-1] == END:
-            break
-    return tuple(word for word in words[1:] if word != END), words[-1] == END
+def by_recomputation(model, source):
+    """Words → log probabilities of the next one, the whole sentence computed anew."""
+
+    @functools.cache
+    def next_log_p(words):
+        return log_softmax(model(source[None], np.array([[START, *words]])).numpy()[0, -1])
+
+    return next_log_p
 
 
-def exact_log_probability(model, source, words, ended=True):
-    """Σ log p of each word given those before, one pass per word."""
-    total, given_words = 0.0, [START]
-    for word in (*words, END) if ended else words:
-        total += log_softmax(model(source[None], np.array([given_words])).numpy()[0, -1])[word]
-        given_words.append(word)
-    return total
+def rounded_sentences(model, source, sentences, ended=True):
+    """log p of sentences given one source (M,), in numbers that carry their rounding; with their ends if they ended."""
+    length = 1 + max(map(len, sentences))
+    rows = np.array([[*words, *[END] * (length - len(words))] for words in sentences], int)  # (S, N)
+    before = np.concatenate([np.full((len(rows), 1), START), rows[:, :-1]], 1)
+    log_p = rounded_log_probabilities(model, np.repeat(source[None], len(rows), 0), before)
+    each = log_p.moved(lambda a: np.take_along_axis(a, rows[..., None], -1)[..., 0])
+    counts = np.array([len(words) for words in sentences]) + np.asarray(ended)
+    return [each[i, :n].sum() for i, n in enumerate(counts)]
 
 
-def rounding(model, source, length):
-    """A bound on the difference of two log probabilities of `length` words: each logit's error twice, and the sums."""
-    limit = limit_of(model, source[None], np.zeros((1, length), int))
-    return 4 * length * float(tolerance(limit, np.float64).max()) + 1e-14 * length
+def scored(rounded, length, alpha):
+    """log p / ((5 + L)/6)^α, the power trusted to 4 units in the last place, the sum and quotient to 1 each."""
+    factor = ((5 + length) / 6) ** alpha
+    return rounded.moved(lambda a: a / factor), 10 * 2.0**-53 * abs(float(rounded.value)) / factor
+
+
+def assert_right(model, source, sentences, alpha):
+    """Probabilities and scores of found sentences are those of their words, within the bounds."""
+    every = rounded_sentences(model, source, [s.tokens for s in sentences], [s.ended for s in sentences])
+    for sentence, rounded in zip(sentences, every, strict=True):
+        assert_within(sentence.log_probability, rounded.value, tolerance(rounded, np.float64))
+        score, more = scored(rounded, len(sentence.tokens) + sentence.ended, alpha)
+        assert_within(sentence.score, score.value, tolerance(score, np.float64) + more)
+
+
+# ---- against searches that keep nothing
 
 
 @given(seeds)
 def test_greedy_is_what_recomputation_finds(seed):
     model, source = new(seed), sources(seed)
-    for row, sentence in zip(source, greedy(model, source, start=START, end=END, longest=6), strict=True):
-        assert (sentence.tokens, sentence.ended) == by_recomputation(model, row, 6)
-        expected = exact_log_probability(model, row, sentence.tokens, sentence.ended)
-        assert abs(sentence.log_probability - expected) <= rounding(model, row, 7)
+    for row, sentence in zip(source, greedy(model, source, longest=6, **OPTIONS), strict=True):
+        next_log_p, words = by_recomputation(model, row), []
+        while len(words) < 6 and END not in words:
+            words.append(int(next_log_p(tuple(words)).argmax()))
+        assert (sentence.tokens, sentence.ended) == (tuple(w for w in words if w != END), END in words)
         assert sentence.score == sentence.log_probability
+        assert_right(model, row, [sentence], 0.0)
+
+
+@given(st.integers(1, 6), st.integers(1, 4), st.sampled_from([0.0, 0.6, 1.0, 5.0]), seeds)
+def test_beam_search_is_what_it_is_written_out_to_be(beams, longest, alpha, seed):
+    """The same sentences in the same order, though it stops early, keeps keys and values, and has others beside it."""
+    model, source = new(seed), sources(seed)
+    found = beam_search(model, source, longest=longest, beams=beams, length_penalty=alpha, **OPTIONS)
+    for row, sentences in zip(source, found, strict=True):
+        expected = printed.beam_search(by_recomputation(model, row), beams, END, longest, alpha)
+        assert [(s.tokens, s.ended) for s in sentences] == [(words, ended) for words, _, _, ended in expected]
+        assert_right(model, row, sentences, alpha)
 
 
 @given(seeds, st.sampled_from([0.0, 0.6, 1.0]))
-def test_a_beam_as_wide_as_all_sentences_is_exhaustive_search(seed, penalty):
-    """All sentences of up to 3 tokens with their end: 1 + 4 + 16; the best of them is found, at its score."""
+def test_a_beam_as_wide_as_all_sentences_is_exhaustive_search(seed, alpha):
+    """All sentences of up to 3 tokens with their end, 1 + 4 + 16, best first."""
     model, source = new(seed), sources(seed, 1)
-    found = beam_search(model, source, start=START, end=END, longest=3, beams=VOCABULARY**3, length_penalty=penalty)[0]
+    found = beam_search(model, source, longest=3, beams=VOCABULARY**3, length_penalty=alpha, **OPTIONS)[0]
     words = [w for w in range(VOCABULARY) if w != END]
     every = [s for n in range(3) for s in itertools.product(words, repeat=n)]
-    scores = {s: exact_log_probability(model, source[0], s) / ((6 + len(s)) / 6) ** penalty for s in every}
-    best = max(scores, key=scores.get)
-    bound = rounding(model, source[0], 4)
+    log_p = dict(zip(every, rounded_sentences(model, source[0], every), strict=True))
+    scores = {s: scored(log_p[s], len(s) + 1, alpha) for s in every}
     ended = [s for s in found if s.ended]
     assert len(ended) == len(every)
-    assert abs(ended[0].score - scores[best]) <= bound
+    best = max(scores, key=lambda s: scores[s][0].value)
+    assert ended[0].tokens == best
     for one, other in itertools.pairwise(ended):
         assert one.score >= other.score
     for sentence in ended:
-        assert abs(sentence.score - scores[sentence.tokens]) <= bound
+        score, more = scores[sentence.tokens]
+        assert_within(sentence.score, score.value, tolerance(score, np.float64) + more)
 
 
 @given(seeds)
 def test_one_beam_without_penalty_is_greedy(seed):
     model, source = new(seed), sources(seed, 3)
-    options = {"start": START, "end": END, "longest": 5}
-    assert [s[0] for s in beam_search(model, source, beams=1, length_penalty=0.0, **options)] == greedy(
-        model, source, **options
-    )
-
-
-@given(seeds)
-def test_sentences_of_a_batch_are_found_as_if_alone(seed):
-    """Also where one is done long before the other; scores to rounding: products of other shapes round otherwise."""
-    model, source = new(seed), sources(seed, 3)
-    options = {"start": START, "end": END, "longest": 6, "beams": 3}
-    together = beam_search(model, source, **options)
-    for row, sentences in zip(source, together, strict=True):
-        (alone,) = beam_search(model, row[None], **options)
-        assert [s.tokens for s in sentences] == [s.tokens for s in alone]
-        for one, other in zip(sentences, alone, strict=True):
-            assert abs(one.score - other.score) <= rounding(model, row, 7)
+    found = beam_search(model, source, beams=1, length_penalty=0.0, longest=5, **OPTIONS)
+    assert [sentences[0] for sentences in found] == greedy(model, source, longest=5, **OPTIONS)
 
 
 @given(seeds)
@@ -120,23 +128,50 @@ def test_the_probability_of_a_whole_sentence(seed):
     model, source = new(seed), sources(seed, 1)
     words = [w for w in range(VOCABULARY) if w != END]
     every = [s for n in range(2) for s in itertools.product(words, repeat=n)]
-    log_p = log_probability(model, np.repeat(source, len(every), 0), every, start=START, end=END)
-    bound = rounding(model, source[0], 4)
-    for sentence, value in zip(every, log_p, strict=True):
-        assert abs(value - exact_log_probability(model, source[0], sentence)) <= bound
-    unended = [exact_log_probability(model, source[0], s, ended=False) for s in itertools.product(words, repeat=2)]
-    assert_within(np.exp(log_p).sum() + np.exp(unended).sum(), np.ones(()), 2 * bound)
+    log_p = log_probability(model, np.repeat(source, len(every), 0), every, **OPTIONS)
+    for value, rounded in zip(log_p, rounded_sentences(model, source[0], every), strict=True):
+        assert_within(value, rounded.value, tolerance(rounded, np.float64))
+    unended = rounded_sentences(model, source[0], [*itertools.product(words, repeat=2)], ended=False)
+    terms = [*zip(log_p, rounded_sentences(model, source[0], every), strict=True)]
+    bound = sum(np.exp(value) * tolerance(rounded, np.float64) for value, rounded in terms)
+    bound += 30 * 2.0**-53  # 21 exponentials that sum to 1, 8 u each, and 20 sums
+    total = np.exp(log_p).sum() + np.exp([rounded.value for rounded in unended]).sum()
+    assert_within(total, np.ones((), np.longdouble), bound)
 
 
 def test_padding_of_the_source_is_hidden_in_every_step():
     model, source = new(), np.array([[1, 2, 3, 4], [1, 2, 0, 0]])
     mask = np.array([[True] * 4, [True, True, False, False]])
-    options = {"start": START, "end": END, "longest": 5}
-    padded = greedy(model, source, source_mask=mask, **options)[1]
-    assert padded.tokens == greedy(model, source[1:, :2], **options)[0].tokens
-    value = log_probability(model, source[1:], [padded.tokens], start=START, end=END, source_mask=mask[1:])
-    other = log_probability(model, source[1:, :2], [padded.tokens], start=START, end=END)
-    assert abs(value - other) <= rounding(model, source[1], 6)
+    padded = beam_search(model, source, source_mask=mask, longest=5, beams=3, **OPTIONS)[1]
+    assert_right(model, source[1, :2], padded, 0.6)
+    value = log_probability(model, source[1:], [padded[0].tokens], source_mask=mask[1:], **OPTIONS)[0]
+    (rounded,) = rounded_sentences(model, source[1, :2], [padded[0].tokens])
+    assert_within(value, rounded.value, tolerance(rounded, np.float64))
+
+
+# ---- nothing to read, nothing to say
+
+
+def test_no_sources_and_empty_sources():
+    model = new()
+    assert greedy(model, np.zeros((0, 3), int), longest=4, **OPTIONS) == []
+    assert beam_search(model, np.zeros((0, 3), int), longest=4, **OPTIONS) == []
+    assert log_probability(model, np.zeros((0, 3), int), [], **OPTIONS).shape == (0,)
+    (empty,) = beam_search(model, np.zeros((1, 0), int), longest=4, **OPTIONS)
+    padded = beam_search(model, np.zeros((1, 3), int), longest=4, source_mask=np.zeros((1, 3), bool), **OPTIONS)
+    assert [empty] == padded
+    assert_right(model, np.zeros(0, int), empty, 0.6)
+
+
+def test_words_of_probability_0_are_never_said():
+    """Of four words three are impossible: the beams that are left say so, and there are fewer sentences than beams."""
+    model = new()
+    model.output.bias.data[[0, 3, 4]] = -np.inf
+    found = beam_search(model, sources(0, 1), longest=3, beams=4, length_penalty=0.0, **OPTIONS)[0]
+    assert {(s.tokens, s.ended) for s in found} == {((), True), ((2,), True), ((2, 2), True), ((2, 2, 2), False)}
+
+
+# ---- one source, by hand
 
 
 def test_a_length_penalty_prefers_longer_sentences():
@@ -156,28 +191,93 @@ def test_what_has_not_ended_is_cut_and_says_so():
         assert not search.done
         search.advance(np.log([[0.1, 0.9]]))
     assert search.done
-    (sentence,) = search.best()
-    assert (sentence.tokens, sentence.ended) == ((1, 1), False)
+    log_p = float(np.log([0.9]).repeat(2).sum())
+    assert search.best() == [Sentence((1, 1), log_p, log_p, ended=False)]
+
+
+def test_ties_go_to_the_lowest_token_and_to_the_better_beam():
+    same = np.log(np.full((2, 4), 0.25))
+    search = Search(beams=2, end=3, longest=9, penalty=0.0)
+    assert search.advance(same) == ([0, 0], [0, 1])
+    assert search.advance(same) == ([0, 0], [0, 1])
+    assert search.alive == [(0, 0), (0, 1)]
+    first = Search(beams=1, end=0, longest=9, penalty=0.0)
+    first.advance(same[:1])
+    assert first.best()[0].ended  # the end is the lowest token here
+    assert first.done  # a word as likely gains nothing
+
+
+def test_an_end_counts_unless_as_many_words_as_beams_are_likelier():
+    for p, ends in (([0.5, 0.3, 0.2], 0), ([0.5, 0.2, 0.3], 1), ([0.3, 0.2, 0.5], 1)):
+        search = Search(beams=2, end=2, longest=9, penalty=0.0)
+        search.advance(np.log([p, p]))
+        assert len(search.ended) == ends
+
+
+def test_a_search_that_is_done_stays_as_it_is():
+    """Its rows of the batch go on with anything that is a token."""
+    search = Search(beams=2, end=0, longest=1, penalty=0.0)
+    search.advance(np.log([[0.2, 0.5, 0.3]] * 2))
+    before = search.best()
+    assert search.done
+    assert search.advance(np.log([[0.9, 0.05, 0.05]] * 2)) == ([0, 0], [0, 0])
+    assert search.best() == before
+
+
+@given(st.lists(st.sampled_from([-np.inf, -2.0, -1.0, 0.0]), max_size=8), st.integers(0, 9))
+def test_the_largest_are_those_of_a_stable_sort(numbers, count):
+    x = np.array(numbers, float)
+    expected = [i for i in np.argsort(-x, kind="stable") if x[i] > -np.inf][:count]
+    assert (largest(x, count) if x.size else []) == expected
+
+
+# ---- what is refused
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "error", "message"),
     [
-        ({"source": np.array([1, 2])}, "source has shape"),
-        ({"longest": 0}, "longest 0"),
-        ({"beams": 0}, "beams 0"),
-        ({"length_penalty": -1.0}, "length_penalty -1.0"),
+        ({"source": np.array([1, 2])}, ValueError, "source has shape"),
+        ({"source": np.array([[1, 7]])}, IndexError, "token 7 is not in a vocabulary of 7"),
+        ({"longest": 0}, ValueError, "longest 0"),
+        ({"beams": 0}, ValueError, "beams 0"),
+        ({"length_penalty": -1.0}, ValueError, "length_penalty -1.0"),
+        ({"length_penalty": float("nan")}, ValueError, "length_penalty nan"),
+        ({"start": 5}, IndexError, "decoding: start is 5; the vocabulary has 0 to 4"),
+        ({"start": 0.5}, TypeError, "decoding: start is 0.5; pass integers"),
+        ({"end": 5}, IndexError, "decoding: end is 5; the vocabulary has 0 to 4"),
+        ({"end": -1}, IndexError, "decoding: end is -1; the vocabulary has 0 to 4"),
+        ({"source_mask": np.ones((2, 3), bool)}, ValueError, "source_mask is bool of shape (2, 3)"),
     ],
 )
-def test_bad_input(changes, message):
-    options = {"source": sources(0), "start": START, "end": END, "longest": 3} | changes
-    with pytest.raises(ValueError, match=message):
+def test_bad_input(changes, error, message):
+    options = {"source": sources(0), "longest": 3} | OPTIONS | changes
+    with pytest.raises(error, match=re.escape(message)):
         beam_search(new(), **options)
 
 
-def test_bad_targets():
-    with pytest.raises(ValueError, match="2 sources but 1 targets"):
-        log_probability(new(), sources(0), [[2]], start=START, end=END)
-    for target in ([7, 2], [2, 7], [-1]):
-        with pytest.raises(IndexError, match="outside 0 … 4"):
-            log_probability(new(), sources(0, 1), [target], start=START, end=END)
+def test_a_model_that_says_nan():
+    """Its parameters have diverged: there is no most probable word."""
+    model = new()
+    model.output.bias.data[2] = np.nan
+    for search in (greedy, beam_search):
+        with pytest.raises(ValueError, match="decoding: the model says NaN for the next word; check"):
+            search(model, sources(0), longest=3, **OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("target", "error", "message"),
+    [
+        ([[2]], ValueError, "2 sources but 1 targets"),
+        ([[2], [7, 2]], IndexError, "decoding: target 1 is [7, 2]; the vocabulary has 0 to 4"),
+        ([[2, 5], []], IndexError, "decoding: target 0 is [2, 5]; the vocabulary has 0 to 4"),
+        ([[-1], []], IndexError, "decoding: target 0 is [-1]; the vocabulary has 0 to 4"),
+        ([[2], [1.7]], TypeError, "decoding: target 1 is [1.7]; pass integers"),
+        (["ab", []], TypeError, "decoding: target 0 is 'ab'; pass integers"),
+    ],
+)
+def test_bad_targets(target, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        log_probability(new(), sources(0), target, **OPTIONS)
+    with pytest.raises(IndexError, match="decoding: end is 5"):
+        log_probability(new(), sources(0), [[2], [3]], start=START, end=5)

@@ -1,4 +1,6 @@
-"""Weights of PyTorch's modules in refnp's: the same outputs, within the bounds of the equations."""
+"""Weights of PyTorch's modules in refnp's: each array in its place, and beside PyTorch the outputs within bounds."""
+
+import re
 
 import numpy as np
 import pytest
@@ -9,19 +11,139 @@ from refnp.models import from_torch
 from refnp.models.transformer import Decoder, Encoder, EncoderDecoder
 from refnp.models.transformer_layers import DecoderLayer, EncoderLayer
 from refnp.verify.equations import attention as attention_equations
+from refnp.verify.equations import rows as row_equations
 from refnp.verify.equations import transformer as equations
 from refnp.verify.rounding import exact, tolerance
-from tests.helpers import assert_within, normal
+from tests.helpers import assert_same_bits, assert_within, normal
 
-torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # why PyTorch takes no fast path: not asked for
 ACTIVATIONS = {"relu": relu, "gelu": gelu}
 variants = pytest.mark.parametrize("norm_first", [False, True])
 activations = pytest.mark.parametrize("activation", ACTIVATIONS)
 biases = pytest.mark.parametrize("bias", [True, False])
 
 
-def options(activation, norm_first, bias=True):
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch")
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # why PyTorch takes no fast path: not asked for
+
+
+# ---- without PyTorch: names and shapes as its documentation has them
+
+
+def attention_state(prefix, seed, bias=True):
+    """W_q, W_k, W_v below each other and transposed, width 4: rows 0-3 are the query's."""
+    state = {f"{prefix}in_proj_weight": normal(seed, (12, 4)), f"{prefix}out_proj.weight": normal(seed + 1, (4, 4))}
+    if bias:
+        state |= {f"{prefix}in_proj_bias": normal(seed + 2, 12), f"{prefix}out_proj.bias": normal(seed + 3, 4)}
+    return state
+
+
+def layer_state(prefix, seed, decoder=False, bias=True):
+    """A layer of width 4 and 6 hidden units under PyTorch's names."""
+    state = attention_state(f"{prefix}self_attn.", seed, bias)
+    if decoder:
+        state |= attention_state(f"{prefix}multihead_attn.", seed + 10, bias)
+    shapes = {"linear1.weight": (6, 4), "linear2.weight": (4, 6)}
+    norms = 3 if decoder else 2
+    shapes |= {f"norm{i + 1}.weight": (4,) for i in range(norms)}
+    if bias:
+        shapes |= {"linear1.bias": (6,), "linear2.bias": (4,)} | {f"norm{i + 1}.bias": (4,) for i in range(norms)}
+    return state | {f"{prefix}{name}": normal(seed + 20 + i, shape) for i, (name, shape) in enumerate(shapes.items())}
+
+
+def expected_attention(state, prefix):
+    """refnp's eight arrays, cut out by hand; a bias that is not there is 0."""
+    weight, bias = state[f"{prefix}in_proj_weight"], state.get(f"{prefix}in_proj_bias", np.zeros(12))
+    found = {}
+    for role, rows in (("query", slice(0, 4)), ("key", slice(4, 8)), ("value", slice(8, 12))):
+        found |= {f"{role}.weight": weight[rows].T, f"{role}.bias": bias[rows]}
+    output = {"output.weight": state[f"{prefix}out_proj.weight"].T}
+    return found | output | {"output.bias": state.get(f"{prefix}out_proj.bias", np.zeros(4))}
+
+
+def expected_layer(state, prefix, decoder=False):
+    parts = {"attention": expected_attention(state, f"{prefix}self_attn.")}
+    norms = {"around_attention": 1, "around_feed_forward": 3 if decoder else 2}
+    if decoder:
+        parts["memory_attention"] = expected_attention(state, f"{prefix}multihead_attn.")
+        norms["around_memory_attention"] = 2
+    for name, i in norms.items():
+        shift = state.get(f"{prefix}norm{i}.bias", np.zeros(4))
+        parts[f"{name}.layer_norm"] = {"gain": state[f"{prefix}norm{i}.weight"], "shift": shift}
+    for i, width in ((1, 6), (2, 4)):
+        bias = state.get(f"{prefix}linear{i}.bias", np.zeros(width))
+        parts[f"feed_forward.layers.{i - 1}"] = {"weight": state[f"{prefix}linear{i}.weight"].T, "bias": bias}
+    return {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
+
+
+def assert_state(found, expected):
+    assert set(found) == set(expected)
+    for name, array in expected.items():
+        assert_same_bits(found[name], array)
+
+
+@biases
+@pytest.mark.parametrize("decoder", [False, True])
+def test_every_array_of_a_layer_in_its_place(decoder, bias):
+    state = layer_state("", 0, decoder, bias)
+    found = (from_torch.decoder_layer if decoder else from_torch.encoder_layer)(state)
+    assert_state(found, expected_layer(state, "", decoder))
+    layer = (DecoderLayer if decoder else EncoderLayer)(4, 2, 6, rng=np.random.default_rng(0))
+    layer.load_state_dict(found)
+    assert_state(layer.state_dict(), expected_layer(state, "", decoder))
+
+
+@biases
+def test_every_array_of_an_attention_in_its_place(bias):
+    state = attention_state("", 0, bias)
+    assert_state(from_torch.multi_head(state), expected_attention(state, ""))
+
+
+def test_every_array_of_a_whole_transformer_in_its_place():
+    """Two layers each, numbered 2 and 10, to be taken by number; a LayerNorm after the decoder alone."""
+    state, expected = {}, {}
+    for stack, decoder in (("encoder", False), ("decoder", True)):
+        for i in (10, 2):
+            prefix = f"{stack}.layers.{i}."
+            state |= layer_state(prefix, 100 * i + decoder, decoder)
+            expected |= {prefix + name: array for name, array in expected_layer(state, prefix, decoder).items()}
+    state |= {"decoder.norm.weight": normal(1, 4), "decoder.norm.bias": normal(2, 4)}
+    expected |= {f"decoder.final_norm.{n}": normal(i, 4) for i, n in ((1, "gain"), (2, "shift"))}
+    found = from_torch.transformer(state)
+    assert_state(found, expected)
+    names = list(found)
+    assert names.index("encoder.layers.2.attention.query.weight") < names.index(
+        "encoder.layers.10.attention.query.weight"
+    )
+    for stack, read in (("encoder", from_torch.encoder), ("decoder", from_torch.decoder)):
+        own = {name.removeprefix(f"{stack}."): array for name, array in state.items() if name.startswith(stack)}
+        assert_state(read(own), {k.removeprefix(f"{stack}."): a for k, a in expected.items() if k.startswith(stack)})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"linear2.weight": None}, "from_torch.encoder_layer: linear2.weight is missing; pass the whole state_dict"),
+        ({"norm1.weight": None}, "from_torch.encoder_layer: norm1.weight is missing"),
+        ({"extra": np.ones(3), "more": 1.0}, "from_torch.encoder_layer: no place for extra, more"),
+        ({"self_attn.bias_k": np.ones((1, 1, 4))}, "no place for self_attn.bias_k"),
+        ({"self_attn.in_proj_weight": None}, "self_attn.q_proj_weight is missing"),
+        ({"self_attn.in_proj_weight": np.ones((8, 4))}, "self_attn.in_proj_weight has shape (8, 4), not (3D, D)"),
+    ],
+)
+def test_what_is_missing_or_has_no_place_is_named(change, message):
+    state = {name: array for name, array in (layer_state("", 0) | change).items() if array is not None}
+    with pytest.raises(ValueError, match=re.escape(message)):
+        from_torch.encoder_layer(state)
+
+
+# ---- beside PyTorch
+
+
+def options(torch, activation, norm_first, bias=True):
     return {
         "dropout": 0.0,
         "activation": activation,
@@ -32,7 +154,7 @@ def options(activation, norm_first, bias=True):
     }
 
 
-def shaken(module):
+def shaken(torch, module):
     """With other numbers than those a module starts with, since biases of 0 and gains of 1 hide mistakes."""
     torch.manual_seed(0)
     with torch.no_grad():
@@ -54,13 +176,15 @@ def ours_like(activation, norm_first):
 
 
 def close(theirs, ours, equation, inputs, module, **options):
+    """Within the bound of the equation, which is narrow enough to notice a mistake."""
     limit, _ = equation(*map(exact, (*inputs, *module.state_dict().values())), **options)
+    assert (tolerance(limit, np.float64) <= 1e-7).all()
     assert_within(ours.numpy(), theirs.detach().numpy(), 2 * tolerance(limit, np.float64))
 
 
 @biases
-def test_multi_head(bias):
-    theirs = shaken(torch.nn.MultiheadAttention(6, 2, bias=bias, batch_first=True, dtype=torch.float64))
+def test_multi_head(torch, bias):
+    theirs = shaken(torch, torch.nn.MultiheadAttention(6, 2, bias=bias, batch_first=True, dtype=torch.float64))
     ours = MultiHeadAttention(6, 2, rng=np.random.default_rng(0))
     ours.load_state_dict(from_torch.multi_head(arrays(theirs)))
     q, k, v = (normal(i, (2, n, 6)) for i, n in enumerate((3, 4, 4)))
@@ -68,8 +192,8 @@ def test_multi_head(bias):
     close(expected, ours(q, k, v), attention_equations.multi_head, (q, k, v), ours, heads=2)
 
 
-def test_multi_head_with_keys_of_another_width():
-    theirs = shaken(torch.nn.MultiheadAttention(6, 2, kdim=4, vdim=5, batch_first=True, dtype=torch.float64))
+def test_multi_head_with_keys_of_another_width(torch):
+    theirs = shaken(torch, torch.nn.MultiheadAttention(6, 2, kdim=4, vdim=5, batch_first=True, dtype=torch.float64))
     ours = MultiHeadAttention(6, 2, key_features=4, value_features=5, rng=np.random.default_rng(0))
     ours.load_state_dict(from_torch.multi_head(arrays(theirs)))
     q, k, v = normal(0, (2, 3, 6)), normal(1, (2, 4, 4)), normal(2, (2, 4, 5))
@@ -80,8 +204,8 @@ def test_multi_head_with_keys_of_another_width():
 @variants
 @activations
 @biases
-def test_encoder_layer(activation, norm_first, bias):
-    theirs = shaken(torch.nn.TransformerEncoderLayer(6, 2, 8, **options(activation, norm_first, bias)))
+def test_encoder_layer(torch, activation, norm_first, bias):
+    theirs = shaken(torch, torch.nn.TransformerEncoderLayer(6, 2, 8, **options(torch, activation, norm_first, bias)))
     ours = EncoderLayer(6, 2, 8, **ours_like(activation, norm_first))
     ours.load_state_dict(from_torch.encoder_layer(arrays(theirs)))
     x, norm = normal(0, (2, 4, 6)), "pre" if norm_first else "post"
@@ -91,8 +215,8 @@ def test_encoder_layer(activation, norm_first, bias):
 
 @variants
 @activations
-def test_decoder_layer(activation, norm_first):
-    theirs = shaken(torch.nn.TransformerDecoderLayer(6, 2, 8, **options(activation, norm_first)))
+def test_decoder_layer(torch, activation, norm_first):
+    theirs = shaken(torch, torch.nn.TransformerDecoderLayer(6, 2, 8, **options(torch, activation, norm_first)))
     ours = DecoderLayer(6, 2, 8, **ours_like(activation, norm_first))
     ours.load_state_dict(from_torch.decoder_layer(arrays(theirs)))
     x, memory, norm = normal(0, (2, 4, 6)), normal(1, (2, 5, 6)), "pre" if norm_first else "post"
@@ -104,46 +228,50 @@ def test_decoder_layer(activation, norm_first):
 
 @variants
 @activations
-def test_transformer(activation, norm_first):
-    theirs = shaken(torch.nn.Transformer(6, 2, 2, 2, 8, **options(activation, norm_first)))
+def test_transformer(torch, activation, norm_first):
+    """Layer by layer, each given what PyTorch's layer is given: the bound of ten sub-layers in a row says nothing."""
+    theirs = shaken(torch, torch.nn.Transformer(6, 2, 2, 2, 8, **options(torch, activation, norm_first)))
     like = ours_like(activation, norm_first) | {"final_norm": True}
     ours = EncoderDecoder(Encoder(2, 6, 2, 8, **like), Decoder(2, 6, 2, 8, **like))
     ours.load_state_dict(from_torch.transformer(arrays(theirs)))
-    source, target = normal(0, (2, 5, 6)), normal(1, (2, 4, 6))
-    hidden = ~torch.from_numpy(masks.causal(4))
-    expected = theirs(torch.from_numpy(source), torch.from_numpy(target), tgt_mask=hidden)
-    same = {"heads": 2, "layers": 2, "norm": like["norm"], "activation": activation}
-    close(expected, ours(source, target), equations.transformer, (source, target), ours, **same)
+    same = {"heads": 2, "norm": like["norm"], "activation": activation}
+    source, target = torch.from_numpy(normal(0, (2, 5, 6))), torch.from_numpy(normal(1, (2, 4, 6)))
+    hidden, mask = ~torch.from_numpy(masks.causal(4)), masks.causal(4)
+
+    def close_norm(stack, own, x):
+        y = stack.norm(x)
+        close(y, own.final_norm(x.numpy()), row_equations.layer_norm, (x.numpy(),), own.final_norm)
+        return y
+
+    with torch.no_grad():
+        x = source
+        for layer, own in zip(theirs.encoder.layers, ours.encoder.layers, strict=True):
+            y, inputs = layer(x), (x.numpy(),)
+            close(y, own(*inputs), equations.encoder_layer, inputs, own, **same)
+            x = y
+        memory = x = close_norm(theirs.encoder, ours.encoder, x)
+        x, both = target, (memory.numpy(),)
+        for layer, own in zip(theirs.decoder.layers, ours.decoder.layers, strict=True):
+            y, inputs = layer(x, memory, tgt_mask=hidden), (x.numpy(), *both)
+            close(y, own(*inputs, mask=mask), equations.decoder_layer, inputs, own, **same, mask=mask)
+            x = y
+        x = close_norm(theirs.decoder, ours.decoder, x)
+        np.testing.assert_array_equal(theirs(source, target, tgt_mask=hidden).numpy(), x.numpy())  # so much for layers
+        assert np.abs(theirs(source, target).numpy() - x.numpy()).max() > 1e-3  # it sees the future if it is not told
 
 
 @pytest.mark.parametrize("final_norm", [False, True])
-def test_stacks_with_and_without_a_norm_at_the_end(final_norm):
+def test_stacks_with_and_without_a_norm_at_the_end(torch, final_norm):
     norm = torch.nn.LayerNorm(6, dtype=torch.float64) if final_norm else None
-    layer = torch.nn.TransformerEncoderLayer(6, 2, 8, **options("relu", False))
+    layer = torch.nn.TransformerEncoderLayer(6, 2, 8, **options(torch, "relu", False))
     encoder = torch.nn.TransformerEncoder(layer, 2, norm, enable_nested_tensor=False)
-    layer = torch.nn.TransformerDecoderLayer(6, 2, 8, **options("relu", False))
+    layer = torch.nn.TransformerDecoderLayer(6, 2, 8, **options(torch, "relu", False))
     decoder = torch.nn.TransformerDecoder(layer, 3, norm)
     like = ours_like("relu", False) | {"final_norm": final_norm}
     Encoder(2, 6, 2, 8, **like).load_state_dict(from_torch.encoder(arrays(encoder)))
     Decoder(3, 6, 2, 8, **like).load_state_dict(from_torch.decoder(arrays(decoder)))
 
 
-def test_ten_layers_come_in_their_order():
-    """By number, not by letter: layers.10 after layers.9."""
-    layer = torch.nn.TransformerEncoderLayer(2, 1, 2, **options("relu", False))
-    stack = shaken(torch.nn.TransformerEncoder(layer, 11, enable_nested_tensor=False))
-    found = from_torch.encoder(arrays(stack))
-    np.testing.assert_array_equal(
-        found["layers.10.attention.output.bias"], stack.layers[10].self_attn.out_proj.bias.detach()
-    )
-    assert list(found).index("layers.10.attention.query.weight") > list(found).index("layers.9.attention.query.weight")
-
-
-def test_what_is_missing_or_has_no_place_is_named():
-    state = arrays(torch.nn.TransformerEncoderLayer(6, 2, 8))
-    with pytest.raises(ValueError, match=r"from_torch.encoder_layer: linear2.weight is missing"):
-        from_torch.encoder_layer({k: v for k, v in state.items() if k != "linear2.weight"})
-    with pytest.raises(ValueError, match="no place for extra"):
-        from_torch.encoder_layer(state | {"extra": np.ones(3)})
+def test_keys_that_are_always_there_have_no_place(torch):
     with pytest.raises(ValueError, match="no place for bias_k, bias_v"):
         from_torch.multi_head(arrays(torch.nn.MultiheadAttention(6, 2, add_bias_kv=True)))

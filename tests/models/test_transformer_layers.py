@@ -7,6 +7,9 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers import masks
+from refnp.layers.relative_positions import Shaw
+from refnp.layers.rotary import Rotary
+from refnp.models.transformer import Encoder
 from refnp.models.transformer_layers import DecoderLayer, EncoderLayer, Residual
 from refnp.verify.equations import transformer as equations
 from refnp.verify.rounding import exact, tolerance
@@ -22,6 +25,7 @@ from tests.helpers import (
     scales,
     seeds,
 )
+from tests.models.transformer_judges import assert_judged, rounded_layer
 from tests.transcriptions import transformer as printed
 
 norms = st.sampled_from(["post", "pre"])
@@ -231,3 +235,18 @@ def test_a_residual_of_nothing():
     post, pre = (Residual(4, norm=norm, dropout=0.0, eps=1e-5) for norm in ("post", "pre"))
     assert_same_bits(post(np.zeros_like, x).numpy(), post.layer_norm(x).numpy())
     assert_same_bits(pre(lambda unit: np.zeros(unit.shape), x), x)
+    post, pre = (Residual(4, norm=norm, dropout=0.9, eps=1e-5) for norm in ("post", "pre"))  # f alone is dropped
+    assert_same_bits(post(np.zeros_like, x, generator()).numpy(), post.layer_norm(x).numpy())
+    assert_same_bits(pre(lambda unit: np.zeros(unit.shape), x, generator()), x)
+
+
+@pytest.mark.parametrize("scheme", [Shaw(2, 3, rng=generator(5)), Rotary()], ids=["Shaw", "RoPE"])
+def test_places_of_tokens(scheme):
+    """Queries and keys stand where `places` say: within the bound of the equation there, and not at 0, 1, 2."""
+    layer, x, places = EncoderLayer(4, 2, 6, positions=scheme, rng=generator()), normal(0, (2, 3, 4)), [4, 0, 2]
+    y = layer(x, places=places).numpy()
+    assert_judged(y, rounded_layer(layer, exact(x), None, places=np.array(places)), np.float64)
+    with pytest.raises(AssertionError, match="beyond the bound"):
+        assert_judged(layer(x).numpy(), rounded_layer(layer, exact(x), None, places=np.array(places)), np.float64)
+    stack = Encoder(1, 4, 2, 6, relative=lambda: scheme, rng=generator())
+    assert_same_bits(stack(x, places=places).numpy(), y)

@@ -6,8 +6,12 @@ import pytest
 from refnp.layers.image_positions import METHODS, ImagePositions
 from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens, class_attention, patches
 from refnp.symmetry import Permute, Roll, RotateGrid, Slide, invariant, search
+from refnp.verify.equations.activations import relu
+from refnp.verify.equations.convolution import convolution
+from refnp.verify.equations.linear import linear
+from refnp.verify.rounding import Rounded, exact
 from tests.helpers import assert_same_bits, normal
-from tests.transcriptions import rows as printed
+from tests.models.transformer_judges import assert_judged, given, rounded_stack
 
 SIZES = {"features": 8, "heads": 2, "hidden": 12, "layers": 1}
 
@@ -68,6 +72,14 @@ def test_sizes_that_do_not_fit():
         model(normal(0, (2, 1, 4, 4)), seen=np.ones((2, 16), int))
     with pytest.raises(ValueError, match="positions are 'sinusoidal'"):
         classifier(positions="sinusoidal")
+    with pytest.raises(ValueError, match="features is 8, tokens have 6; they must match"):
+        classifier(PatchTokens(1, 1, 6, rng=generator()))
+    with pytest.raises(ValueError, match="needs 1 features last, as weight has rows"):
+        model(normal(0, (2, 3, 4, 4)))
+    with pytest.raises(ValueError, match="patches: images have shape"):
+        PatchTokens(1, 1, 6, rng=generator())(normal(0, (4, 4)))
+    with pytest.raises(ValueError, match=r"seen is bool of shape \(16,\); it must be booleans \(2, 16\)"):
+        model(normal(0, (2, 1, 4, 4)), seen=np.ones(16, bool))
 
 
 # ---- the classifier
@@ -94,17 +106,52 @@ def test_levels(tokens, count):
     np.testing.assert_array_equal(seen[0, 2, 0].reshape(-1), weights[0][2, 0, 0, 1:])
 
 
-def test_logits_by_hand():
-    """No layer of the encoder: the class token's row, normalised and mapped."""
-    model = ImageClassifier(
-        PatchTokens(2, 1, 8, rng=generator()), (4, 4), 3, **(SIZES | {"layers": 0}), rng=generator()
-    )
-    state = model.state_dict()
-    x = state["class_token"][0] + state["positions.weight"][:1]
-    y = printed.layer_norm(x, state["encoder.final_norm.gain"], state["encoder.final_norm.shift"], 1e-5)
-    expected = printed.linear(y, state["output.weight"], state["output.bias"])
-    found = model(normal(0, (2, 1, 4, 4))).numpy()
-    np.testing.assert_allclose(found, np.tile(expected.astype(float), (2, 1)), rtol=1e-13)
+def rounded_tokens(tokens, images):
+    """What a tokeniser makes of images (B, C, H, W), in numbers that carry their rounding."""
+    if isinstance(tokens, PatchTokens):
+        p, (b, c, h, w) = tokens.size, images.shape
+        cut = images.reshape(b, c, h // p, p, w // p, p).transpose(0, 2, 4, 3, 5, 1).reshape(b, -1, p * p * c)
+        return linear(exact(cut), *given(tokens.map))[0]
+    x = exact(images)
+    for layer in tokens.layers:
+        x = relu(convolution(x, *given(layer), stride=layer.stride, padding=1)[0])[0]
+    return x.reshape(*x.shape[:2], -1).swapaxes(-1, -2)
+
+
+@pytest.mark.parametrize("level", ["pixel", "patch", "feature"])
+@pytest.mark.parametrize("positions", ["learned", None])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_logits_within_the_bound_of_the_equation(level, positions, hidden):
+    rng = generator(3)
+    tokens = {
+        "pixel": lambda: PatchTokens(1, 2, 4, rng=rng),
+        "patch": lambda: PatchTokens(2, 2, 4, rng=rng),
+        "feature": lambda: FeatureTokens((1, 2), 2, 4, rng=rng),
+    }[level]()
+    model = ImageClassifier(tokens, (4, 6), 3, **(SIZES | {"features": 4}), positions=positions, rng=rng)
+    for parameter in model.parameters():
+        parameter.data = parameter.data + 0.3 * rng.standard_normal(parameter.shape)
+    images = normal(0, (2, 2, 4, 6))
+    x = rounded_tokens(tokens, images)
+    n = x.shape[1]
+    first = np.broadcast_to(model.class_token.data, (2, 1, 4))
+    x = Rounded(np.concatenate([first, x.value], 1), np.concatenate([0 * first, x.error], 1))
+    x = x + exact(model.positions.weight.data) if positions else x
+    seen = rng.random((2, n)) < 0.6 if hidden else None
+    mask = None if seen is None else np.broadcast_to(np.insert(seen, 0, True, 1)[:, None], (2, 1 + n, 1 + n))
+    limit = linear(rounded_stack(model.encoder, x, mask)[:, 0], *given(model.output))[0]
+    assert_judged(model(images, seen=seen).numpy(), limit, np.float64)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.longdouble, np.uint8])
+def test_types_of_images(dtype):
+    """The dtype is kept; whole numbers are taken as they are, in the model's precision."""
+    images = generator().integers(0, 17, (2, 1, 4, 4))
+    kind = np.float64 if dtype == np.uint8 else dtype
+    found = classifier().astype(kind)(images.astype(dtype)).numpy()
+    assert_same_bits(found, classifier().astype(kind)(images.astype(kind)).numpy())
+    assert found.dtype == kind
+    assert classifier()(np.zeros((0, 1, 4, 4))).shape == (0, 3)
 
 
 def test_tokens_that_are_not_there():

@@ -25,7 +25,7 @@ def test_the_report_of_a_claim_that_fails(refuted):
         == """\
 cumsum is equivariant: permutations of axis -1 of x; on the output permutations of axis -1: FAILS
   tried on n from 0 to 5; float64, float32; inputs times 1, 2^-10, 2^10; seed 0
-  3 inputs, for 3 of them every element of the group; 1 pairs of input and element, 3 more that moved nothing
+  3 inputs, for 2 of them every element of the group; 1 pairs of input and element, 3 more that moved nothing
   counter-example with n = 2, order [1, 0], computed in float64
       inputs = {
           "x": np.array([0., 1.]),

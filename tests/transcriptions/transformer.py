@@ -83,3 +83,31 @@ def logits(source, target, state, heads, layers, source_mask=None):
     for i in range(layers):
         y = decoder_layer(y, x, part(state, f"decoder.layers.{i}"), heads, memory_mask=from_target)
     return linear(y, state["output.weight"], state["output.bias"])
+
+
+def beam_search(next_log_p, beams, end, longest, alpha):
+    """Beams and ended sentences of one source, to the last step: best first, (words, log p, score, whether it ended).
+
+    `next_log_p(words)` are the log probabilities of the next word. Every continuation of every beginning stands in one
+    list; a sentence ends where fewer than `beams` words come before its end. Nothing is cut short, so that stopping
+    early has something to be equal to.
+    """
+    alive, ended = [((), 0.0)], []
+    for _ in range(longest):
+        following = [
+            (log_p + step, i, word, words)
+            for i, (words, log_p) in enumerate(alive)
+            for word, step in enumerate(next_log_p(words))
+        ]
+        following.sort(key=lambda entry: (-entry[0], entry[1], entry[2]))
+        alive = []
+        for log_p, _, word, words in following:
+            if len(alive) == beams:
+                break
+            if word == end:
+                ended.append((words, log_p, log_p / ((6 + len(words)) / 6) ** alpha, True))
+            else:
+                alive.append(((*words, word), log_p))
+    cut = [(words, log_p, log_p / ((5 + len(words)) / 6) ** alpha, False) for words, log_p in alive]
+    best = [sorted(found, key=lambda sentence: -sentence[2]) for found in (ended, cut)]
+    return [*best[0], *best[1]][:beams]

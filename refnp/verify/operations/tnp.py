@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from refnp.autograd.primitive import raw
 from refnp.layers.pair_kernel import pair_kernel
 from refnp.layers.translation_attention import TranslationAttention
 from refnp.models.te_tnp import TETNP
@@ -66,11 +67,11 @@ def _models(rng):
 
 
 def _of_a_draw(model, context, targets, mask):
-    """log p, as parameters vary, of targets that the model as it stands has drawn."""
-    sets = context["x"], context["y"], targets["x"], mask
+    """log p, as parameters and contexts vary, of targets that the model as it stands has drawn."""
 
-    def log_prob(parameters):
-        drawn = model(*sets).sample(np.random.default_rng(0))
-        return model.bind(parameters)(*sets).log_prob(drawn)
+    def log_prob(parameters, sets):
+        drawn = model(context["x"], context["y"], targets["x"], mask).sample(np.random.default_rng(0))
+        x = drawn.astype(raw(sets["x"]).real.dtype)  # (B, T, dy)   anything will do for places
+        return model.bind(parameters)(sets["x"], sets["y"], x, mask).log_prob(x)
 
-    return Operation("TNPA.sample, its log p", log_prob, (model.state_dict(),), order2=False)
+    return Operation("TNPA.sample, its log p", log_prob, (model.state_dict(), context), order2=False)
