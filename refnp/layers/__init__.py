@@ -15,7 +15,6 @@ from refnp.layers.losses import cross_entropy, gaussian_nll, mse
 from refnp.layers.mixtures import Mixture
 from refnp.layers.module import Module
 from refnp.layers.multi_head import MultiHeadAttention, merge_heads, split_heads
-from refnp.layers.pair_kernel import pair_kernel
 from refnp.layers.pooling import average_pool, max_pool, upsample
 from refnp.layers.position_biases import ALiBi, T5Bias
 from refnp.layers.positions import LearnedPositions, SinusoidalPositions, sinusoidal

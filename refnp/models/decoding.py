@@ -153,14 +153,13 @@ class Search:
         return parents, words
 
     def best(self) -> list[Sentence]:
-        """Those that ended, best first, filled up with those that did not."""
-        found = self._ranked(self.ended)
+        """Those that ended, best first, filled up with those that did not, which are in order and of one length."""
         cut = [
             Sentence(tokens, float(log_p), self._score(log_p, len(tokens)), ended=False)
             for tokens, log_p in zip(self.alive, self.log_p, strict=True)
             if log_p > -np.inf
         ]
-        return [*found, *self._ranked(cut)][: self.beams]
+        return [*self._ranked(), *cut][: self.beams]
 
     def _end(self, tokens: tuple[int, ...], log_p: float) -> None:
         if log_p > -np.inf:
@@ -170,14 +169,13 @@ class Search:
         """A beginning can only lose probability; divided by the penalty of the longest sentence it is at its best."""
         if len(self.ended) < self.beams:
             return False
-        return self._score(self.log_p.max(), self.longest) <= self._ranked(self.ended)[self.beams - 1].score
+        return self._score(self.log_p[0], self.longest) <= self._ranked()[self.beams - 1].score
 
     def _score(self, log_p: float, length: int) -> float:
         return float(log_p / ((5 + length) / 6) ** self.penalty)
 
-    @staticmethod
-    def _ranked(sentences: list[Sentence]) -> list[Sentence]:
-        return sorted(sentences, key=lambda sentence: -sentence.score)
+    def _ranked(self) -> list[Sentence]:
+        return sorted(self.ended, key=lambda sentence: -sentence.score)
 
 
 def largest(x: np.ndarray, count: int) -> list[int]:

@@ -95,6 +95,21 @@ def test_beam_search_is_what_it_is_written_out_to_be(beams, longest, alpha, seed
         assert_right(model, row, sentences, alpha)
 
 
+@given(st.integers(1, 4), st.integers(2, 5), st.integers(1, 6), st.sampled_from([0.0, 1.0, 3.0, 8.0]), seeds)
+def test_a_search_ends_no_sooner_than_it_may(beams, vocabulary, longest, alpha, seed):
+    """On probabilities drawn at random, of a few sentences very small ones, and with penalties that make late ones win."""
+
+    @functools.cache
+    def next_log_p(words):
+        return log_softmax(np.random.default_rng([seed, *words]).normal(0, 3, vocabulary))
+
+    search = Search(beams, 0, longest, alpha)
+    while not search.done:
+        search.advance(np.stack([next_log_p(words) for words in search.alive]))
+    expected = printed.beam_search(next_log_p, beams, 0, longest, alpha)
+    assert [(s.tokens, s.ended) for s in search.best()] == [(words, ended) for words, _, _, ended in expected]
+
+
 @given(seeds, st.sampled_from([0.0, 0.6, 1.0]))
 def test_a_beam_as_wide_as_all_sentences_is_exhaustive_search(seed, alpha):
     """All sentences of up to 3 tokens with their end, 1 + 4 + 16, best first."""
@@ -144,6 +159,7 @@ def test_padding_of_the_source_is_hidden_in_every_step():
     mask = np.array([[True] * 4, [True, True, False, False]])
     padded = beam_search(model, source, source_mask=mask, longest=5, beams=3, **OPTIONS)[1]
     assert_right(model, source[1, :2], padded, 0.6)
+    assert_right(model, source[1, :2], greedy(model, source, source_mask=mask, longest=5, **OPTIONS)[1:], 0.0)
     value = log_probability(model, source[1:], [padded[0].tokens], source_mask=mask[1:], **OPTIONS)[0]
     (rounded,) = rounded_sentences(model, source[1, :2], [padded[0].tokens])
     assert_within(value, rounded.value, tolerance(rounded, np.float64))

@@ -6,13 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.layers import cross_entropy
+from refnp.layers import MLP, LayerNorm, Module, cross_entropy
 from refnp.layers.activations import gelu, relu
 from refnp.layers.position_biases import ALiBi, T5Bias
 from refnp.layers.positions import LearnedPositions, SinusoidalPositions
 from refnp.layers.relative_positions import RelativePositions, Shaw
 from refnp.layers.rotary import Rotary
 from refnp.models.transformer import Decoder, Encoder, EncoderDecoder, Transformer
+from refnp.models.transformer_layers import Residual
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import REAL, assert_same_bits, assert_within, normal, real_dtypes, seeds
 from tests.models.transformer_judges import assert_judged, rounded_logits, rounded_memory, rounded_stack
@@ -329,6 +330,25 @@ def test_stacks_on_vectors():
     assert [w.shape for w in seen] == [(1, 2, 5, 5)] * 2 + [(1, 2, 3, 3), (1, 2, 3, 5)] * 2
     assert all(isinstance(w, np.ndarray) for w in seen)
     assert (seen[2][0, :, 0, 1:] == 0).all()  # the causal mask
+
+
+def modules(module, kind):
+    """All modules of one kind within a module."""
+    found = [module] if isinstance(module, kind) else []
+    for part in vars(module).values():
+        for inner in part if isinstance(part, list) else [part]:
+            found += modules(inner, kind) if isinstance(inner, Module) else []
+    return found
+
+
+def test_options_reach_every_layer():
+    """ε, norm and rate of dropout: 2 + 3 sub-layers and two final LayerNorms, seven in all, and no one forgotten."""
+    model = new(norm="pre", eps=1e-3, dropout=0.25, activation=gelu)
+    norms, residuals, networks = (modules(model, kind) for kind in (LayerNorm, Residual, MLP))
+    assert [norm.eps for norm in norms] == [1e-3] * 7
+    assert [(residual.norm, residual.dropout) for residual in residuals] == [("pre", 0.25)] * 5
+    assert [network.activation for network in networks] == [gelu] * 2
+    assert model.dropout == 0.25
 
 
 def test_dropout_only_with_a_generator():

@@ -44,6 +44,7 @@ def test_patches_pixel_by_pixel(size, channels, shape):
 def test_feature_tokens_are_places_of_the_map():
     """A place of the map sees the pixels under its windows: a change elsewhere leaves its token as it was, bitwise."""
     tokens, images = FeatureTokens((1, 2), 1, 8, rng=generator()), normal(0, (1, 1, 8, 8))
+    assert [layer.weight.shape[:2] for layer in tokens.layers] == [(4, 1), (8, 4)]  # channels double
     before = tokens(images).numpy()
     assert before.shape == (1, 16, 8)
     changed = images.copy()
@@ -170,6 +171,19 @@ def test_dropout_only_with_a_generator():
     assert_same_bits(model(images).numpy(), classifier()(images).numpy())
     assert_same_bits(model(images, rng=generator(1)).numpy(), model(images, rng=generator(1)).numpy())
     assert (model(images, rng=generator(1)).numpy() != model(images).numpy()).any()
+
+
+def test_dropout_stands_where_the_transformer_has_it():
+    """On the sum of tokens and positions, and on the output of both sub-layers."""
+    shapes = []
+
+    class Counted(np.random.Generator):
+        def random(self, size=None, dtype=np.float64):
+            shapes.append(size)
+            return super().random(size, dtype)
+
+    classifier(dropout=0.5)(normal(0, (2, 1, 4, 4)), rng=Counted(np.random.PCG64(0)))
+    assert shapes == [(2, 17, 8)] * 3
 
 
 # ---- symmetry: which changes of an image leave its logits as they are
