@@ -141,7 +141,7 @@ class MultiHeadAttention(Module):
         )
         if return_weights or values_of_places:
             output, weights = output
-        if values_of_places:
+        if scheme is not None and values_of_places:
             output = output + scheme.values(weights, *places)  # (..., H, N, d)
         output = self.output(merge_heads(output))  # (..., N, D)
         return (output, weights) if return_weights else output

@@ -136,17 +136,18 @@ class Search:
         if self.done:
             return [0] * self.beams, [self.end] * self.beams  # rows of a batch that goes on without us
         total = (self.log_p[:, None] + log_p).reshape(-1)  # (K·V,)
-        parents, words, values = [], [], []
+        chosen: list[tuple[int, int, float]] = []  # which beginning, by what, and how probable
         for place in largest(total, 2 * self.beams):  # at most K of them end: K are left
             parent, word = divmod(place, log_p.shape[-1])
-            if len(parents) == self.beams:
+            if len(chosen) == self.beams:
                 break
             if word == self.end:
-                self._end(self.alive[parent], float(total[place]))
+                tokens, p = self.alive[parent], float(total[place])
+                self.ended.append(Sentence(tokens, p, self._score(p, len(tokens) + 1), ended=True))
             else:
-                parents.append(parent), words.append(word), values.append(total[place])
-        while len(parents) < self.beams:  # so few words that there are not K continuations
-            parents.append(0), words.append(self.end), values.append(-np.inf)
+                chosen.append((parent, word, float(total[place])))
+        chosen += [(0, self.end, -np.inf)] * (self.beams - len(chosen))  # so few words that there are not K more
+        parents, words, values = map(list, zip(*chosen, strict=True))
         self.alive = [(*self.alive[parent], word) for parent, word in zip(parents, words, strict=True)]
         self.log_p = np.array(values)
         self.done = len(self.alive[0]) >= self.longest or self._nothing_to_gain()
@@ -160,10 +161,6 @@ class Search:
             if log_p > -np.inf
         ]
         return [*self._ranked(), *cut][: self.beams]
-
-    def _end(self, tokens: tuple[int, ...], log_p: float) -> None:
-        if log_p > -np.inf:
-            self.ended.append(Sentence(tokens, log_p, self._score(log_p, len(tokens) + 1), ended=True))
 
     def _nothing_to_gain(self) -> bool:
         """A beginning can only lose probability; divided by the penalty of the longest sentence it is at its best."""
@@ -180,7 +177,8 @@ class Search:
 
 def largest(x: np.ndarray, count: int) -> list[int]:
     """Where the `count` largest numbers of x (n,) stand, largest first, of equal ones the first; −∞ does not count."""
-    x, places = x.copy(), []
+    x = x.copy()
+    places: list[int] = []
     while len(places) < count and x[place := int(x.argmax())] > -np.inf:  # for a few, faster than sorting
         places.append(place)
         x[place] = -np.inf

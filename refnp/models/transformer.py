@@ -61,8 +61,8 @@ class Stack(Module):
     ):
         if layers < self.fewest:
             raise ValueError(f"{type(self).__name__}: layers is {layers}; it must be at least {self.fewest}")
-        options = {"norm": norm, "activation": activation, "dropout": dropout, "eps": eps, "rng": rng}
-        self.layers = [
+        options: dict[str, Any] = {"norm": norm, "activation": activation, "dropout": dropout, "eps": eps, "rng": rng}
+        self.layers: list[Any] = [
             self.layer(features, heads, hidden, positions=relative and relative(), **options) for _ in range(layers)
         ]
         if final_norm is None:  # nothing is normalised after pre-norm layers, so that it is the rule there
@@ -178,7 +178,7 @@ class Transformer(Module):
                 f"Transformer: vocabularies of {source_vocabulary} and {target_vocabulary} cannot share one table; "
                 "make one vocabulary of both languages, or use tied='output'"
             )
-        options = {"norm": norm, "activation": activation, "dropout": dropout, "eps": eps}
+        options: dict[str, Any] = {"norm": norm, "activation": activation, "dropout": dropout, "eps": eps}
         sizes = (features, heads, hidden)
         self.target_embedding = Embedding(target_vocabulary, features, scaled=True, rng=rng)
         one_table = tied == "all"

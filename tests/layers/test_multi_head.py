@@ -9,12 +9,14 @@ import refnp.autograd as ad
 from refnp.layers import masks
 from refnp.layers.attention import attention
 from refnp.layers.multi_head import MultiHeadAttention, merge_heads, split_heads
+from refnp.layers.position_biases import ALiBi, T5Bias
 from refnp.layers.relative_positions import Shaw
 from refnp.layers.rotary import Rotary
 from refnp.verify.cases.multi_head import NAMES
 from refnp.verify.equations import attention as equations
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
+from tests.models.transformer_judges import assert_judged, self_attention
 from tests.transcriptions import rows as written
 from tests.transcriptions import transformer as printed
 
@@ -375,6 +377,26 @@ def test_there_must_be_a_place_for_every_token():
     for places in ({"query_places": [3]}, {"key_places": np.arange(4)}, {"key_places": 3}):
         with pytest.raises(ValueError, match="there are 5 tokens; pass one for each"):
             module(x, **places)
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [Shaw(2, 2, rng=generator(1)), T5Bias(2, buckets=6, max_distance=8, rng=generator(1)), ALiBi(2), Rotary()],
+    ids=lambda scheme: type(scheme).__name__,
+)
+def test_what_a_scheme_adds(scheme):
+    """Rotations, scores and values, each within the bound of the scheme's equation; and a bias of one's own besides."""
+    module, x = MultiHeadAttention(4, 2, positions=scheme, rng=generator()), normal(0, (2, 5, 4))
+    mask = masks.causal(5)
+    assert_judged(module(x, mask=mask).numpy(), self_attention(module, mask)(exact(x))[0], np.float64)
+    places = np.array([7, 0, 3, 3, 1])
+    found = module(x, query_places=places, key_places=places).numpy()
+    assert_judged(found, self_attention(module, None, places)(exact(x))[0], np.float64)
+    own = normal(1, (5, 5))
+    hidden = np.where(mask, 0.0, -np.inf)  # a mask as a bias, beside what the scheme adds
+    limit = self_attention(module, mask)(exact(x))[0]
+    assert_judged(module(x, bias=hidden).numpy(), limit, np.float64)
+    assert np.abs(module(x, bias=own).numpy() - module(x).numpy()).max() > 1e-3
 
 
 def test_queries_and_keys_have_places_of_their_own():

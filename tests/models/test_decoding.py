@@ -97,7 +97,7 @@ def test_beam_search_is_what_it_is_written_out_to_be(beams, longest, alpha, seed
 
 @given(st.integers(1, 4), st.integers(2, 5), st.integers(1, 6), st.sampled_from([0.0, 1.0, 3.0, 8.0]), seeds)
 def test_a_search_ends_no_sooner_than_it_may(beams, vocabulary, longest, alpha, seed):
-    """On probabilities drawn at random, of a few sentences very small ones, and with penalties that make late ones win."""
+    """On probabilities drawn at random, far apart, and with penalties that let late sentences win."""
 
     @functools.cache
     def next_log_p(words):

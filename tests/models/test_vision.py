@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from refnp.layers.activations import gelu
 from refnp.layers.image_positions import METHODS, ImagePositions
 from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens, class_attention, patches
 from refnp.symmetry import Permute, Roll, RotateGrid, Slide, invariant, search
@@ -171,6 +172,17 @@ def test_dropout_only_with_a_generator():
     assert_same_bits(model(images).numpy(), classifier()(images).numpy())
     assert_same_bits(model(images, rng=generator(1)).numpy(), model(images, rng=generator(1)).numpy())
     assert (model(images, rng=generator(1)).numpy() != model(images).numpy()).any()
+
+
+def test_it_is_a_vit():
+    """Pre-norm with a LayerNorm at the end, GELU, and a class token and positions drawn from N(0, 0.02²)."""
+    model = classifier(PatchTokens(1, 1, 400, rng=generator()), features=400)
+    (layer,) = model.encoder.layers
+    assert layer.around_attention.norm == layer.around_feed_forward.norm == "pre"
+    assert model.encoder.final_norm is not None
+    assert layer.feed_forward.activation is gelu
+    for drawn in (model.class_token.data, model.positions.weight.data):  # within 5 standard deviations of √(mean x²)
+        assert abs((drawn**2).mean() ** 0.5 - 0.02) < 5 * 0.02 / (2 * drawn.size) ** 0.5
 
 
 def test_dropout_stands_where_the_transformer_has_it():

@@ -6,6 +6,9 @@ LayerNorm gain and shift, of a feed-forward network two weights and biases.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from refnp.verify.equations.activations import gelu, relu
@@ -17,18 +20,19 @@ ENCODER_LAYER = 8 + 2 + 4 + 2  # parameters of a layer
 DECODER_LAYER = 8 + 2 + 8 + 2 + 4 + 2
 
 
-def around(sublayer, x, gain, shift, norm, eps=1e-5):
+def around(sublayer: Callable, x: Any, affine: Any, norm: str, eps: float = 1e-5) -> tuple[Any, Callable]:
     """post: LayerNorm(x + f(x)); pre: x + f(LayerNorm(x)).   pullback(ȳ) = x̄, γ̄, β̄, and what f's pullback adds."""
+    gain, shift = affine
     if norm == "post":
         y, sublayer_pullback = sublayer(x)
         z, norm_pullback = layer_norm(x + y, gain, shift, eps=eps)
 
-        def pullback(g):
+        def post_pullback(g):
             sum_bar, gain_bar, shift_bar = norm_pullback(g)
             x_bar, *rest = sublayer_pullback(sum_bar)
             return sum_bar + x_bar, gain_bar, shift_bar, rest
 
-        return z, pullback
+        return z, post_pullback
     unit, norm_pullback = layer_norm(x, gain, shift, eps=eps)
     y, sublayer_pullback = sublayer(unit)
 
@@ -92,8 +96,8 @@ def feed_forward(parameters, activation):
 def encoder_layer(x, *parameters, heads, norm="post", activation="relu", eps=1e-5, mask=None):
     """x ← around(self-attention), x ← around(feed-forward), S002 §1.5."""
     attention, norm_1, maps, norm_2 = _cut(parameters, 8, 2, 4, 2)
-    x, first = around(self_attention(attention, heads, mask), x, *norm_1, norm, eps)
-    x, second = around(feed_forward(maps, activation), x, *norm_2, norm, eps)
+    x, first = around(self_attention(attention, heads, mask), x, norm_1, norm, eps)
+    x, second = around(feed_forward(maps, activation), x, norm_2, norm, eps)
 
     def pullback(g):
         x_bar, *norm_2_bars, maps_bars = second(g)
@@ -106,9 +110,9 @@ def encoder_layer(x, *parameters, heads, norm="post", activation="relu", eps=1e-
 def decoder_layer(x, memory, *parameters, heads, norm="post", activation="relu", mask=None, memory_mask=None):
     """x ← around(self-attention), around(attention to the memory), around(feed-forward), S002 §1.6."""
     own, norm_1, other, norm_2, maps, norm_3 = _cut(parameters, 8, 2, 8, 2, 4, 2)
-    x, first = around(self_attention(own, heads, mask), x, *norm_1, norm)
-    x, second = around(attention_to(memory, other, heads, memory_mask), x, *norm_2, norm)
-    x, third = around(feed_forward(maps, activation), x, *norm_3, norm)
+    x, first = around(self_attention(own, heads, mask), x, norm_1, norm)
+    x, second = around(attention_to(memory, other, heads, memory_mask), x, norm_2, norm)
+    x, third = around(feed_forward(maps, activation), x, norm_3, norm)
 
     def pullback(g):
         x_bar, *norm_3_bars, maps_bars = third(g)
@@ -144,14 +148,15 @@ def transformer(source, target, *parameters, heads, layers, norm="post", activat
 
     def pullback(g):
         x_bar, *decoder_norm_bars = output_pullback(g)
-        decoder_bars, memory_bar = [], None
+        decoder_bars: list[Any] = []
+        memory_bar = None
         for pull in reversed(decoder_pullbacks):
             x_bar, own_memory_bar, *bars = pull(x_bar)
             memory_bar = own_memory_bar if memory_bar is None else memory_bar + own_memory_bar
             decoder_bars = bars + decoder_bars
         target_bar = x_bar
         x_bar, *encoder_norm_bars = memory_pullback(memory_bar)
-        encoder_bars = []
+        encoder_bars: list[Any] = []
         for pull in reversed(encoder_pullbacks):
             x_bar, *bars = pull(x_bar)
             encoder_bars = bars + encoder_bars

@@ -93,7 +93,7 @@ def transformer(source, target, *parameters, heads, layers, norm="post", activat
         source.shape[-1], heads, layers, layers, parameters[10].shape[1], **options(source, norm, activation)
     )
     ends = [16 * layers, 16 * layers + 2, 42 * layers + 2]
-    named = {}
+    named: dict[str, Any] = {}
     for i in range(layers):
         named |= under(f"encoder.layers.{i}.", encoder_names(parameters[16 * i : 16 * (i + 1)]))
         own = parameters[ends[1] + 26 * i : ends[1] + 26 * (i + 1)]

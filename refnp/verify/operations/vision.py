@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from refnp.layers.image_positions import ImagePositions
@@ -13,7 +15,7 @@ from refnp.verify.operations.operation import Operation
 def operations(rng: np.random.Generator) -> list[Operation]:
     """The loss of a small classifier with attention between pixels, patches and features."""
     images, labels = rng.normal(size=(2, 1, 4, 4)), np.array([2, 0])
-    sizes = {"features": 4, "heads": 2, "hidden": 5, "layers": 1}
+    sizes: dict[str, Any] = {"features": 4, "heads": 2, "hidden": 5, "layers": 1}
     seen = rng.random((2, 4)) < 0.7
 
     def new(tokens, **options):
