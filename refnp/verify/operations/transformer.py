@@ -49,14 +49,7 @@ def _models(rng):
     source, target = rng.normal(size=(1, 3, 4)), rng.normal(size=(1, 2, 4))
     sizes, options = (1, 4, 2, 5), {"norm": "pre", "activation": gelu, "rng": rng}
     stacks = EncoderDecoder(Encoder(*sizes, **options), Decoder(*sizes, **options))
-    small: dict[str, Any] = {
-        "features": 4,
-        "heads": 2,
-        "hidden": 5,
-        "encoder_layers": 1,
-        "decoder_layers": 1,
-        "activation": gelu,
-    }
+    small: dict[str, Any] = {"features": 4, "heads": 2, "hidden": 5, "encoder_layers": 1, "decoder_layers": 1}
     words, translation, following = np.array([[3, 1, 2, 0]]), np.array([[1, 4, 3]]), np.array([[4, 3, 2]])
     models = {
         tied: Transformer(5, 5, **small, activation=gelu, dropout=0.2, tied=tied, rng=rng) for tied in ("none", "all")
