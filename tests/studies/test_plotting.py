@@ -153,6 +153,7 @@ def test_what_is_drawn():
     ],
 )
 def test_what_cannot_be_drawn(tmp_path, file, settings, message):
+    pytest.importorskip("matplotlib")
     with pytest.raises(ValueError, match=message):
         plot(trained(), "eq", tmp_path / file, **settings)
     assert not list(tmp_path.iterdir())
