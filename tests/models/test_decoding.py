@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refnp.autograd import no_grad
 from refnp.layers import log_softmax
-from refnp.models.decoding import Search, Sentence, beam_search, greedy, largest, log_probability
+from refnp.models.decoding import Search, Sentence, beam_search, greedy, largest, log_probability, next_words
 from refnp.models.transformer import Transformer
 from refnp.verify.rounding import tolerance
 from tests.helpers import assert_within, seeds
@@ -163,6 +164,15 @@ def test_padding_of_the_source_is_hidden_in_every_step():
     value = log_probability(model, source[1:], [padded[0].tokens], source_mask=mask[1:], **OPTIONS)[0]
     (rounded,) = rounded_sentences(model, source[1, :2], [padded[0].tokens])
     assert_within(value, rounded.value, tolerance(rounded, np.float64))
+
+
+def test_the_next_word_after_several():
+    """log p after the last of the tokens given, as if they had come one by one."""
+    model, source, tokens = new(), sources(0), np.array([[0, 2, 3], [0, 4, 2]])
+    with no_grad():
+        found = next_words(model, tokens, model.start(source))
+    limit = rounded_log_probabilities(model, source, tokens)
+    assert_within(found, limit.value[:, -1], tolerance(limit, np.float64)[:, -1])
 
 
 # ---- nothing to read, nothing to say

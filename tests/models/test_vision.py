@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from refnp.layers.activations import gelu
-from refnp.layers.image_positions import METHODS, ImagePositions
+from refnp.layers.image_positions import METHODS, ImagePositions, image_places
+from refnp.layers.relative_positions import RelativePositions
 from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens, class_attention, patches
 from refnp.symmetry import Permute, Roll, RotateGrid, Slide, invariant, search
 from refnp.verify.equations.activations import relu
@@ -63,8 +64,9 @@ def test_sizes_that_do_not_fit():
         classifier(FeatureTokens((2, 2), 1, 8, rng=generator()), 6)
     with pytest.raises(ValueError, match="size is 0"):
         PatchTokens(0, 1, 8, rng=generator())
-    with pytest.raises(ValueError, match="strides"):
-        FeatureTokens((), 1, 8, rng=generator())
+    for strides in ((), (0,), (2, -1)):
+        with pytest.raises(ValueError, match="must be positive numbers, one for each convolution"):
+            FeatureTokens(strides, 1, 8, rng=generator())
     model = classifier()
     with pytest.raises(ValueError, match="images have shape"):
         model(normal(0, (2, 1, 4, 5)))
@@ -172,6 +174,24 @@ def test_dropout_only_with_a_generator():
     assert_same_bits(model(images).numpy(), classifier()(images).numpy())
     assert_same_bits(model(images, rng=generator(1)).numpy(), model(images, rng=generator(1)).numpy())
     assert (model(images, rng=generator(1)).numpy() != model(images).numpy()).any()
+
+
+@pytest.mark.parametrize("tokens", [PatchTokens(2, 1, 8, rng=generator()), FeatureTokens((2,), 1, 8, rng=generator())])
+def test_rows_and_columns_of_an_oblong_image(tokens):
+    """4 × 6 pixels are 2 × 3 tokens: so the grid says, the places that relative positions get, and the pictures."""
+    places, weights = [], []
+
+    class Noting(RelativePositions):
+        def scores(self, query, query_places, key_places):
+            places.extend([query_places, key_places])
+
+    model = ImageClassifier(tokens, (4, 6), 3, **SIZES, relative=Noting, rng=generator())
+    model(normal(0, (1, 1, 4, 6)), weights=weights)
+    assert model.grid == (2, 3)
+    for found in places:
+        np.testing.assert_array_equal(found, image_places(2, 3, leading=1))
+    assert len(places) == 2
+    assert class_attention(weights, model.grid).shape == (1, 1, 2, 2, 3)
 
 
 def test_it_is_a_vit():
