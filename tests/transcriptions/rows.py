@@ -167,7 +167,7 @@ def column_attention(query, key, value, scaled):
     return output
 
 
-def multi_head(x, y, state, heads):
+def multi_head(x, y, state, heads, mask=None):
     """concat over features of Attention(x W_q^(h), y W_k^(h), y W_v^(h)), times W_o: S002 eq. 6, its erratum mended."""
     x, y = np.asarray(x, WIDE), np.asarray(y, WIDE)
     state = {name: np.asarray(value, WIDE) for name, value in state.items()}
@@ -179,5 +179,5 @@ def multi_head(x, y, state, heads):
             a @ state[f"{role}.weight"][:, own] + state[f"{role}.bias"][own]
             for role, a in (("query", x), ("key", y), ("value", y))
         ]
-        parts.append(attention(*projected)[0])
+        parts.append(attention(*projected, mask)[0])
     return np.concatenate(parts, -1) @ state["output.weight"] + state["output.bias"]

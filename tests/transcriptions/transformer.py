@@ -3,24 +3,12 @@
 import numpy as np
 
 from tests.transcriptions.positions import sinusoidal
-from tests.transcriptions.rows import WIDE, attention, layer_norm, linear
+from tests.transcriptions.rows import WIDE, layer_norm, linear, multi_head
 
 
 def part(state, prefix):
     """The entries of a state dict under `prefix.`, without it."""
     return {name.removeprefix(f"{prefix}."): value for name, value in state.items() if name.startswith(f"{prefix}.")}
-
-
-def multi_head(x, y, state, heads, mask=None):
-    """concat over features of Attention(x W_q^(h), y W_k^(h), y W_v^(h)), times W_o."""
-    width = state["query.weight"].shape[1] // heads
-    q, k, v = (
-        linear(a, state[f"{role}.weight"], state[f"{role}.bias"])
-        for role, a in (("query", x), ("key", y), ("value", y))
-    )
-    cuts = [slice(h * width, (h + 1) * width) for h in range(heads)]
-    side_by_side = np.concatenate([attention(q[:, c], k[:, c], v[:, c], mask)[0] for c in cuts], -1)
-    return linear(side_by_side, state["output.weight"], state["output.bias"])
 
 
 def relu(x):
