@@ -18,6 +18,7 @@ import numpy as np
 from refnp import autograd as ag
 from refnp.autograd.primitive import raw
 from refnp.layers.distributions import Normal
+from refnp.layers.masks import fits
 
 
 class Mixture:
@@ -42,8 +43,9 @@ class Mixture:
     def log_prob(self, y: Any, *, mask: Any = None) -> Any:
         """log p(y), of `shape`, by logsumexp over the components; y broadcasts to the elements, as does `mask`.
 
-        Elements under the mask are not looked at and add nothing.
+        Elements under the mask are not looked at and add nothing.   Raises ValueError for a y that does not fit.
         """
+        self._check("Mixture.log_prob", y)
         log_p = self.components.log_prob(y, mask=mask)  # (K, ...)
         for _ in range(self.together):
             log_p = ag.sum(log_p, -1)  # (K, ...)
@@ -65,7 +67,8 @@ class Mixture:
         return ag.sqrt(ag.mean(self.components.std * self.components.std + away * away, 0))
 
     def cdf(self, y: Any) -> Any:
-        """The probability of each element's being at most y, (1/K) Σ_k Φ((y − μ_k)/σ_k)."""
+        """The probability of each element's being at most y, (1/K) Σ_k Φ((y − μ_k)/σ_k); y as for `log_prob`."""
+        self._check("Mixture.cdf", y)
         return ag.mean(self.components.cdf(y), 0)
 
     def sample(self, rng: np.random.Generator, shape: int | tuple[int, ...] = ()) -> Any:
@@ -79,6 +82,11 @@ class Mixture:
         places = (chosen, *np.indices(self.shape, sparse=True))
         mean, std = (ag.broadcast_to(a, self.components.shape) for a in (self.components.mean, self.components.std))
         return Normal(mean[places], std[places]).sample(rng)
+
+    def _check(self, name: str, y: Any) -> None:
+        """ValueError unless y broadcasts to the elements: a longer one would meet another component with each row."""
+        if not fits(np.shape(raw(y)), self.elements):
+            raise ValueError(f"{name}: y has shape {np.shape(raw(y))}; it must broadcast to {self.elements}")
 
 
 def log_mean_exp(x: Any, axis: int = 0) -> Any:

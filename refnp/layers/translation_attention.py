@@ -22,6 +22,7 @@ import numpy as np
 from refnp.autograd import matmul, sum, swapaxes, transpose, where
 from refnp.autograd.primitive import raw
 from refnp.layers.linear import MLP, Linear
+from refnp.layers.masks import all_finite, check_mask, shielded, spoil
 from refnp.layers.module import Module
 from refnp.layers.multi_head import merge_heads, over_heads, split_heads
 from refnp.layers.pair_kernel import pair_kernel
@@ -36,7 +37,9 @@ class TranslationAttention(Module):
     `kernel` and `movement` are the hidden widths of the MLP that weighs pairs and of φ. `length_scale` is the distance,
     in units of x, over which weights vary at first (`kernel_of`); training goes on from there. Who may attend to
     nothing gets b_o, and does not move.
-    Raises ValueError if the heads do not divide the features, or a length scale is not positive.
+    What the mask hides is not looked at: NaN or infinity in a hidden key or difference reaches nothing.
+    Raises ValueError if the heads do not divide the features, or a length scale is not positive and finite; ValueError
+    or TypeError when called with a mask that does not fit.
     """
 
     def __init__(
@@ -60,12 +63,19 @@ class TranslationAttention(Module):
         self.heads = heads
 
     def __call__(self, query: Any, key: Any, differences: Any, *, mask: Any = None) -> tuple[Any, Any]:
+        mask, lost = check_mask("TranslationAttention", mask, differences.shape[:3]), None
+        if mask is not None and not all_finite(query, key, differences):
+            (query, key, *_), (_, lost) = shielded(mask, query, key, key, None)
+            differences = where(mask[..., None], differences, 0.0)
         q, k, v = (split_heads(y, self.heads) for y in (self.query(query), self.key(key), self.value(key)))
         scores = matmul(q, swapaxes(k, -1, -2)) * q.shape[-1] ** -0.5  # (B, H, N, M)
         logits = pair_kernel(differences, scores, *parameters_of(self.kernel))  # (B, H, N, M)
         weights = softmax(logits if mask is None else where(over_heads(mask), logits, -np.inf))  # (B, H, N, M)
         output = self.output(merge_heads(matmul(weights, v)))  # (B, N, D)
-        return output, None if self.movement is None else mean_step(differences, weights, self.movement, mask)
+        step = None if self.movement is None else mean_step(differences, weights, self.movement, mask)  # (B, N, dx)
+        if lost is not None:  # who does look at NaN gets it
+            output, step = (y if y is None else spoil(y, lost) for y in (output, step))
+        return output, step
 
 
 def mean_step(differences: Any, weights: Any, movement: MLP, mask: Any) -> Any:
@@ -82,12 +92,15 @@ def mean_step(differences: Any, weights: Any, movement: MLP, mask: Any) -> Any:
 
 def kernel_of(dx: int, heads: int, hidden: Sequence[int], length_scale: float, rng: np.random.Generator) -> MLP:
     """The MLP of pairs, as it is before training: weights from U(−√(6/n), √(6/n)), which keep the size of numbers under
-    relu (He et al., arXiv 1502.01852), and those on d divided by `length_scale`, so that relus bend at such distances.
+    relu (He et al., arXiv 1502.01852), those on d divided by `length_scale`, so that logits vary over such distances.
 
-    With the weights of a `Linear`, logits hardly vary with d at first, and training is several times slower.
+    The first biases are divided by 2 `length_scale`: half of the relus bend within ½ a unit of x, whatever the length
+    scale. With the weights of a `Linear`, logits hardly vary with d at first, and training is several times slower.
     """
-    if not length_scale > 0:
-        raise ValueError(f"TranslationAttention: length_scale is {length_scale}; it must be positive, in units of x")
+    if not 0 < length_scale < np.inf:
+        raise ValueError(
+            f"TranslationAttention: length_scale is {length_scale}; it must be positive and finite, in units of x"
+        )
     mlp = MLP([dx + heads, *hidden, heads], rng=rng)
     for layer in mlp.layers:
         layer.weight.data *= 6**0.5

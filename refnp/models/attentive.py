@@ -35,7 +35,15 @@ from refnp.layers.module import Module
 from refnp.layers.multi_head import merge_heads, split_heads
 from refnp.layers.similarity import one_over_root
 from refnp.models.latent import LatentModel
-from refnp.models.neural_process import NeuralProcess, SetEncoder, at_every, for_every_query, normal_of
+from refnp.models.neural_process import (
+    NeuralProcess,
+    SetEncoder,
+    at_every,
+    check_floor,
+    check_positive_counts,
+    for_every_query,
+    normal_of,
+)
 
 SCALINGS = ("head", "features")
 
@@ -126,7 +134,8 @@ class CANP(NeuralProcess):
         rng: np.random.Generator,
     ):
         super().__init__(dx, dy)
-        check_depth(type(self).__name__, depth)
+        check_floor(type(self).__name__, floor)
+        check_depths(type(self).__name__, depth, query_depth=query_depth, after=after, decoder=decoder)
         self.cross_encoder = CrossEncoder(
             dx, dy, hidden, heads, depth=depth, query_depth=query_depth, scaling=scaling, activation=activation, rng=rng
         )
@@ -176,7 +185,7 @@ class ANP(LatentModel):
         super().__init__(
             dx, dy, floor=floor, latent_floor=latent_floor, samples=samples, loss_samples=loss_samples, bound=bound
         )
-        check_depth(type(self).__name__, depth)
+        check_depths(type(self).__name__, depth, query_depth=query_depth, after=after, decoder=decoder)
         self.cross_encoder = CrossEncoder(
             dx, dy, hidden, heads, depth=depth, query_depth=query_depth, scaling=scaling, activation=activation, rng=rng
         )
@@ -192,7 +201,8 @@ class ANP(LatentModel):
         return self.cross_encoder(context_x, pairs, mask, target_x)
 
 
-def check_depth(name: str, depth: int) -> None:
-    """ValueError for a depth that leaves no linear map before the attention block."""
+def check_depths(name: str, depth: int, **others: int) -> None:
+    """ValueError for a depth that leaves no linear map before the attention block, or others that leave none at all."""
     if depth < 3:
         raise ValueError(f"{name}: depth is {depth}; the last two are the attention block, at least 3 are needed")
+    check_positive_counts(name, **others)

@@ -20,10 +20,9 @@ import numpy as np
 
 from refnp import autograd as ag
 from refnp.autograd.primitive import raw
-from refnp.layers.counted import check_counts, numbers
 from refnp.layers.distributions import MultivariateNormal
 from refnp.layers.mixtures import check_generator, log_mean_exp
-from refnp.models.neural_process import NeuralProcess, check_finite, present
+from refnp.models.neural_process import NeuralProcess, whole_targets
 
 
 class Autoregressive(NeuralProcess):
@@ -72,23 +71,13 @@ class ChainRule:
     def log_prob(self, y: Any, *, mask: Any = None) -> Any:
         """log p(y) of all targets together, (B,), for y (B, T, dy) and a mask that broadcasts to it.
 
-        Targets under the mask are not looked at and not shown to the others.
-        Raises ValueError for another shape, for NaN or infinity in a target that is there, or for a mask that hides
-        some outputs of a target and not all: a context point is whole.
+        Targets under the mask are not looked at and not shown to the others.   Raises ValueError as `whole_targets`.
         """
         return log_mean_exp(self.log_prob_by_order(y, mask=mask), 0)
 
     def log_prob_by_order(self, y: Any, *, mask: Any = None) -> Any:
         """log p(y) as each order has it, (O, B)."""
-        counts = check_counts("ChainRule.log_prob", mask, self.elements)
-        there = np.asarray(counts.all(-1))  # (B, T)
-        if (counts.any(-1) != there).any():
-            raise ValueError("ChainRule.log_prob: the mask hides some outputs of a target; hide all or none of them")
-        (y,) = numbers(y)
-        if y.shape != self.elements:
-            raise ValueError(f"ChainRule.log_prob: y has shape {y.shape}; it must be {self.elements}")
-        y = present(there, y)  # (B, T, dy)
-        check_finite("ChainRule.log_prob", "y", y)
+        y, there = whole_targets("ChainRule.log_prob", y, mask, self.elements)  # (B, T, dy), (B, T)
         x, y, there = (in_orders(a, self.orders) for a in (self.target_x, y, there))
         total = np.zeros(len(x), raw(y).dtype)  # (O·B,)
         for t in range(self.elements[1]):

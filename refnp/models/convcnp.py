@@ -7,7 +7,8 @@
 
 Every step knows differences of positions only, and the grid moves with the data (refnp/models/grid.py). So a shift of
 contexts and targets shifts the predictions, exactly, if it is a multiple of spacing × total stride of the network along
-each axis. A U-Net does not respect smaller ones; a plain stack, total stride 1, respects each multiple of the spacing.
+each axis, and the spacing a power of two; with others to the rounding of positions. A U-Net does not respect smaller
+shifts; a plain stack, total stride 1, respects each multiple of the spacing.
 No finite grid is without edges: a prediction depends a little on how far the other targets reach.
 
 Source: S002 §4.2-4.3, eq. 10-12; Gordon et al., arXiv 1910.13556; Bruinsma, github.com/wesselb/neuralprocesses.
@@ -32,7 +33,7 @@ from refnp.models.convcnp_head import DEVIATIONS, FromGrid, normal_from, scales_
 from refnp.models.convcnp_networks import Network, PooledUNet
 from refnp.models.convcnp_window import to_grid
 from refnp.models.grid import Grid, grid_around, one_of
-from refnp.models.neural_process import NeuralProcess, check_presence
+from refnp.models.neural_process import NeuralProcess, check_floor, check_presence
 
 MAX_POINTS = 1 << 20
 
@@ -162,6 +163,8 @@ class ConvCNP(NeuralProcess):
         One length scale, 1/points_per_unit at first, on the way in and one on the way out, ε = 1e-4, no map before the
         U-Net, and one after it only if channels[0] < 2 dy; σ² = 1e-6 + log(1 + eˢ).
         """
+        if not len(channels):
+            raise ValueError("ConvCNP.neuralprocesses: channels are empty; give one number for each layer of the U-Net")
         mapped = channels[0] < 2 * dy
         network = PooledUNet(
             1 + dy,
@@ -210,10 +213,7 @@ class ConvCNP(NeuralProcess):
     def on(self, grid: Grid, context_x: Any, context_y: Any, target_x: Any, mask: np.ndarray) -> Normal:
         """The predictions by way of a given grid; the rest is as `sets` returns it."""
         dtype = np.result_type(raw(context_y).real, raw(self.encoder.log_length_scale).real)
-        context_x, target_x = (
-            grid.distances(context_x, dtype),
-            grid.distances(target_x, dtype),
-        )  # (B, C, dx), (B, T, dx)
+        context_x, target_x = (grid.distances(x, dtype) for x in (context_x, target_x))  # (B, C, dx), (B, T, dx)
         h = self.encoded(grid, context_x, context_y, mask)
         if self.lift is not None:  # a linear map at every place is a convolution with a kernel of 1
             weight = ag.reshape(ag.transpose(self.lift.weight), (*self.lift.weight.shape[::-1], *[1] * self.dx))
@@ -263,5 +263,4 @@ def _check_options(
         raise ValueError(f"ConvCNP: eps is {eps}; it must be positive, for the density is 0 where no point is near")
     if deviation not in DEVIATIONS:
         raise ValueError(f"ConvCNP: deviation is {deviation!r}; use one of {', '.join(DEVIATIONS)}")
-    if not 0 <= floor < 1:
-        raise ValueError(f"ConvCNP: floor is {floor}; it must lie in [0, 1)")
+    check_floor("ConvCNP", floor)

@@ -30,7 +30,7 @@ from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.module import Module
 from refnp.models.convcnp_networks import Network
-from refnp.models.neural_process import NeuralProcess, check_finite, normal_of
+from refnp.models.neural_process import NeuralProcess, check_finite, check_floor, check_positive_counts, normal_of
 
 
 class OnGridConvCNP(Module):
@@ -70,6 +70,7 @@ class OnGridConvCNP(Module):
                 f"OnGridConvCNP: kernel {kernel} must be odd, and colours {colours}, length_scale {length_scale} and "
                 f"eps {eps} positive"
             )
+        check_floor("OnGridConvCNP", floor)
         steps = np.arange(kernel) - kernel // 2
         squares = steps[:, None] ** 2 + steps**2
         self.log_weight = Parameter(np.tile(squares / (-2.0 * length_scale**2), (colours, 1, 1, 1)))
@@ -104,7 +105,8 @@ class OnGridConvCNP(Module):
 
         Targets must be numbers, whether known to the model or not; what is no target may be NaN.
         """
-        image, known = numbers(image)[0], self._mask("mask", mask, image)
+        image = self._image(image)
+        known = self._mask("mask", mask, image)
         targets = np.ones(known.shape, bool) if target_mask is None else self._mask("target_mask", target_mask, image)
         y = ag.where(targets, image, 0.0)
         check_finite("OnGridConvCNP", "image", y)
@@ -113,17 +115,22 @@ class OnGridConvCNP(Module):
 
     def _checked(self, image: Any, mask: np.ndarray) -> tuple[Any, np.ndarray]:
         """The image with 0 where it is unknown, and the mask as (B, 1, H, W)."""
-        (image,) = numbers(image)
-        if image.ndim != 4 or image.shape[1] != self.colours or 0 in image.shape[2:]:
-            raise ValueError(f"OnGridConvCNP: image has shape {image.shape}; it must be (B, {self.colours}, H, W)")
+        image = self._image(image)
         known = self._mask("mask", mask, image)
         image = ag.where(known, image, 0.0)
         check_finite("OnGridConvCNP", "image", image)
         return image, known
 
+    def _image(self, image: Any) -> Any:
+        """Images in floating numbers, or ValueError unless they are (B, C, H, W) with a pixel at least."""
+        (image,) = numbers(image)
+        if image.ndim != 4 or image.shape[1] != self.colours or 0 in image.shape[2:]:
+            raise ValueError(f"OnGridConvCNP: image has shape {image.shape}; it must be (B, {self.colours}, H, W)")
+        return image
+
     def _mask(self, argument: str, mask: np.ndarray, image: Any) -> np.ndarray:
         """A mask as (B, 1, H, W)."""
-        mask, (tasks, _, height, width) = np.asarray(mask), np.shape(raw(image))
+        mask, (tasks, _, height, width) = np.asarray(mask), image.shape
         if mask.dtype != bool:
             raise TypeError(f"OnGridConvCNP: {argument} is {mask.dtype}; pass booleans, True = known")
         if mask.shape not in ((tasks, height, width), (tasks, 1, height, width)):
@@ -136,11 +143,13 @@ class OnPixels(NeuralProcess):
     """An `OnGridConvCNP` under the law of all neural processes, for images of height × width with dx = 2.
 
     Positions are rows and columns as `refnp.tasks.images.pixel_positions` has them, from −1 to 1, with a step of
-    2/(height − 1) and 2/(width − 1). Raises ValueError for positions that are no pixels, or one twice in a context.
+    2/(height − 1) and 2/(width − 1); a side of one pixel lies at 0. Targets that a task hides stand at the first pixel.
+    Raises ValueError for sides below 1, for positions that are no pixels, or one twice in a context.
     """
 
     def __init__(self, model: OnGridConvCNP, height: int, width: int):
         super().__init__(2, model.colours)
+        check_positive_counts("OnPixels", height=height, width=width)
         self.model, self.height, self.width = model, height, width
 
     def __call__(self, context_x: Any, context_y: Any, target_x: Any, context_mask: Any = None) -> Normal:
@@ -155,6 +164,11 @@ class OnPixels(NeuralProcess):
         places = np.arange(len(mask))[:, None], slice(None), self._pixels("target_x", target_x)
         flat = (ag.reshape(a, (len(mask), self.dy, self.height * self.width)) for a in (answers.mean, answers.std))
         return Normal(*(a[places] for a in flat))  # (B, T, dy)
+
+    def targets(self, task: Any) -> tuple:
+        """As `NeuralProcess.targets`, but hidden ones stand at the first pixel: 0 is no pixel where a side is even."""
+        target_x, target_y, mask = super().targets(task)
+        return target_x if mask.all() else ag.where(mask[..., None], target_x, -1.0), target_y, mask
 
     def _pixels(self, argument: str, x: Any, mask: np.ndarray | None = None) -> np.ndarray:
         """The number of the pixel at each position, (B, N)."""

@@ -71,8 +71,8 @@ def _renamed(state: Mapping[str, Any], paths: Mapping[str, str]) -> State:
     """All arrays under their names here, matrices transposed."""
     found = {}
     for name, array in state.items():
-        first, _, rest = name.partition(".")
-        name = f"{paths.get(first, first)}.{rest}"
+        first, dot, rest = name.partition(".")
+        name = paths.get(first, first) + dot + rest
         for there, here in PARTS:
             name = re.sub(there, here, name)
         array = np.asarray(array)

@@ -6,6 +6,8 @@ A grid begins at a multiple of m places and its length is a multiple of m, where
 that will work on it: s = m ⌊(⌊p min x⌋ − margin)/m⌋. All of this is integer arithmetic on the cells ⌊p x⌋ in which the
 data lie. So if the data move by m n places, s moves by m n and nothing else changes: neither L, nor where a point lies
 within the grid, x − s/p. Everything that comes after sees these distances only.
+With p a power of two, neither p x nor s/p is rounded. With another p both are: distances move by a rounding of x, and a
+point that is a rounding away from the edge of its cell may get over it.
 Rounding half to even, or beginning at min x − margin as such, does not have that property.
 
 Every task of a batch has a grid of its own, wherever it lies; all have the length of the longest.

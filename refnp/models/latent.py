@@ -32,6 +32,8 @@ from refnp.models.neural_process import (
     NeuralProcess,
     SetEncoder,
     at_every,
+    check_floor,
+    check_positive_counts,
     normal_of,
 )
 
@@ -82,11 +84,10 @@ class LatentModel(NeuralProcess):
         bound: str = "elbo",
     ):
         super().__init__(dx, dy)
-        if not 0 <= latent_floor < 1:
-            raise ValueError(f"{type(self).__name__}: latent_floor is {latent_floor}; it must lie in [0, 1)")
-        for name, number in (("samples", samples), ("loss_samples", loss_samples)):
-            if number < 1:
-                raise ValueError(f"{type(self).__name__}: {name} is {number}; at least 1 is needed")
+        name = type(self).__name__
+        check_floor(name, floor)
+        check_floor(name, latent_floor, "latent_floor")
+        check_positive_counts(name, samples=samples, loss_samples=loss_samples)
         self._check_bound(bound)
         self.floor, self.latent_floor, self.bound = floor, latent_floor, bound
         self.samples, self.loss_samples = samples, loss_samples
@@ -118,7 +119,8 @@ class LatentModel(NeuralProcess):
         return Normal(mean, std if self.latent_floor == 0 else std + self.latent_floor * (1 - std))
 
     def draws(self, latent: Normal, samples: int, rng: np.random.Generator | None) -> Any:
-        """z = m + v ε, (K, B, L); without `rng` from the same ε in every call."""
+        """z = m + v ε, (K, B, L); without `rng` from the same ε in every call.   ValueError for less than one draw."""
+        check_positive_counts(type(self).__name__, samples=samples)
         return latent.sample(np.random.default_rng(0) if rng is None else rng, samples)
 
     def decoder_at(self, context_x: Any, context_y: Any, mask: np.ndarray, target_x: Any) -> Callable:
@@ -208,6 +210,7 @@ class LatentNP(LatentModel):
         super().__init__(
             dx, dy, floor=floor, latent_floor=latent_floor, samples=samples, loss_samples=loss_samples, bound=bound
         )
+        check_positive_counts(type(self).__name__, latent=latent, before=before, after=after, decoder=decoder)
 
         def encoder(out):
             return SetEncoder(dx + dy, hidden, out, before=before, after=after, activation=activation, rng=rng)

@@ -26,7 +26,7 @@ from refnp import autograd as ag
 from refnp.autograd.primitive import raw
 from refnp.autograd.tensor import Tensor
 from refnp.layers.activations import relu, softplus
-from refnp.layers.counted import numbers
+from refnp.layers.counted import check_counts, numbers
 from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP
 from refnp.layers.module import Module
@@ -98,6 +98,7 @@ class CNP(NeuralProcess):
     `before` and `after` are the linear maps of φ and ρ, `decoder` those of the MLP, all `hidden` wide. Several
     `encoders` stand side by side: CNP(encoders=2, floor=0.1) is the baseline of TNP-pytorch.
     `floor` is the least standard deviation; see `normal_of`.
+    Raises ValueError for a floor outside [0, 1) or counts below 1; when called, as `NeuralProcess.sets`.
     """
 
     def __init__(
@@ -115,6 +116,8 @@ class CNP(NeuralProcess):
         rng: np.random.Generator,
     ):
         super().__init__(dx, dy)
+        check_positive_counts(type(self).__name__, encoders=encoders, before=before, after=after, decoder=decoder)
+        check_floor(type(self).__name__, floor)
         self.encoders = [
             SetEncoder(dx + dy, hidden, hidden, before=before, after=after, activation=activation, rng=rng)
             for _ in range(encoders)
@@ -188,8 +191,7 @@ def normal_of(values: Any, floor: float = 0.0) -> Normal:
     0.1, as DeepMind's code and the baselines of TNP's have, bounds the log likelihood of a point by 1.38.
     Raises ValueError for a floor outside [0, 1).
     """
-    if not 0 <= floor < 1:
-        raise ValueError(f"normal_of: floor is {floor}; it must lie in [0, 1)")
+    check_floor("normal_of", floor)
     mean, spread = ag.split(values, 2, -1)  # (..., dy)
     std = softplus(spread)  # (..., dy)
     return Normal(mean, std if floor == 0 else std + floor * (1 - std))
@@ -218,6 +220,37 @@ def check_finite(name: str, argument: str, x: Any) -> None:
     if wrong.any():
         place = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise ValueError(f"{name}: {argument} holds {raw(x)[place]} at {list(place)}; hide what is missing with a mask")
+
+
+def whole_targets(name: str, y: Any, mask: Any, shape: tuple[int, ...]) -> tuple[Any, np.ndarray]:
+    """What a chain of targets is told: y of `shape` (B, T, dy), 0 where hidden, and which targets are there, (B, T).
+
+    Raises ValueError for another shape, for NaN or infinity in a target that is there, or for a mask that hides some
+    outputs of a target and not all: a context point is whole.
+    """
+    counts = check_counts(name, mask, shape)
+    there = np.asarray(counts.all(-1))  # (B, T)
+    if (counts.any(-1) != there).any():
+        raise ValueError(f"{name}: the mask hides some outputs of a target; hide all or none of them")
+    (y,) = numbers(y)
+    if y.shape != shape:
+        raise ValueError(f"{name}: y has shape {y.shape}; it must be {shape}")
+    y = present(there, y)  # (B, T, dy)
+    check_finite(name, "y", y)
+    return y, there
+
+
+def check_floor(name: str, floor: float, argument: str = "floor") -> None:
+    """ValueError unless the least standard deviation lies in [0, 1)."""
+    if not 0 <= floor < 1:
+        raise ValueError(f"{name}: {argument} is {floor}; it must lie in [0, 1)")
+
+
+def check_positive_counts(name: str, **counts: int) -> None:
+    """ValueError that names the first of the counts, of layers, samples or the like, that is less than 1."""
+    for argument, count in counts.items():
+        if count < 1:
+            raise ValueError(f"{name}: {argument} is {count}; at least 1 is needed")
 
 
 def check_sets(name: str, dx: int, dy: int, context_x: tuple, context_y: tuple, target_x: tuple) -> None:

@@ -25,7 +25,7 @@ from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP
 from refnp.layers.module import Module
 from refnp.layers.translation_attention import TranslationAttention
-from refnp.models.neural_process import NeuralProcess
+from refnp.models.neural_process import NeuralProcess, check_floor, check_positive_counts
 from refnp.models.tnp import exponential_normal
 from refnp.models.transformer_layers import Residual
 
@@ -100,8 +100,8 @@ class TETNP(NeuralProcess):
         rng: np.random.Generator,
     ):
         super().__init__(dx, dy)
-        if layers < 1 or embedding_depth < 1:
-            raise ValueError(f"TETNP: layers {layers} and embedding_depth {embedding_depth} must be positive")
+        check_positive_counts("TETNP", layers=layers, embedding_depth=embedding_depth)
+        check_floor("TETNP", floor)
         self.embedder = MLP([dy + 1, *[features] * embedding_depth], rng=rng)
         self.layers = [
             TranslationLayer(

@@ -21,7 +21,7 @@ from refnp import autograd as ag
 from refnp.autograd.primitive import raw
 from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP
-from refnp.models.neural_process import NeuralProcess, normal_of
+from refnp.models.neural_process import NeuralProcess, check_floor, check_positive_counts, normal_of
 from refnp.models.transformer_layers import EncoderLayer
 
 
@@ -46,9 +46,7 @@ class TNP(NeuralProcess):
         rng: np.random.Generator,
     ):
         super().__init__(dx, dy)
-        if layers < 1 or embedding_depth < 1:
-            name = type(self).__name__
-            raise ValueError(f"{name}: layers {layers} and embedding_depth {embedding_depth} must be positive")
+        check_positive_counts(type(self).__name__, layers=layers, embedding_depth=embedding_depth)
         self.flag = flag
         self.embedder = MLP([dx + dy + flag, *[features] * embedding_depth], rng=rng)
         self.layers = [EncoderLayer(features, heads, hidden, rng=rng) for _ in range(layers)]
@@ -110,6 +108,7 @@ class MarginalTNP(TNP):
             flag=flag,
             rng=rng,
         )
+        check_floor(type(self).__name__, floor)
         self.predictor = MLP([features, hidden, 2 * dy], rng=rng)
         self.floor = floor
 

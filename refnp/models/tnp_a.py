@@ -26,12 +26,11 @@ import numpy as np
 
 from refnp import autograd as ag
 from refnp.autograd.primitive import raw
-from refnp.layers.counted import check_counts, numbers
 from refnp.layers.distributions import Normal
 from refnp.layers.key_value_cache import KeyValueCache
 from refnp.layers.mixtures import Mixture, check_generator
 from refnp.layers.multi_head import over_heads
-from refnp.models.neural_process import present
+from refnp.models.neural_process import whole_targets
 from refnp.models.tnp import MarginalTNP
 
 
@@ -79,20 +78,14 @@ class TargetByTarget:
 
     def log_prob(self, y: Any, *, mask: Any = None) -> Any:
         """log p(y_1 … y_T | C) = Σ_t log p(y_t | y_1 … y_{t−1}, C) of y (B, T, dy): (B,)."""
-        counts = check_counts("TargetByTarget.log_prob", mask, self.elements)
-        return ag.sum(self.conditionals(y, mask=counts).log_prob(y, mask=counts), (1, 2))
+        return ag.sum(self.conditionals(y, mask=mask).log_prob(y, mask=mask), (1, 2))
 
     def conditionals(self, y: Any, *, mask: Any = None) -> Normal:
         """p(y_t | y_1 … y_{t−1}, C) for every t at once: mean and std (B, T, dy).
 
-        Raises ValueError for a mask that hides some outputs of a target and not all.
+        Raises ValueError as `whole_targets`.
         """
-        counts = check_counts("TargetByTarget.conditionals", mask, self.elements)
-        there = np.asarray(counts.all(-1))  # (B, T)
-        if (counts.any(-1) != there).any():
-            raise ValueError("TargetByTarget: the mask hides some outputs of a target; hide all or none of them")
-        (y,) = numbers(y)
-        y = present(there, ag.broadcast_to(y, self.elements))  # (B, T, dy)
+        y, there = whole_targets("TargetByTarget", y, mask, self.elements)  # (B, T, dy), (B, T)
         model, c, t = self.model, self.context_x.shape[1], self.elements[1]
         known, real = model.observed(self.context_x, self.context_y), model.observed(self.target_x, y)
         tokens = ag.concatenate([known, real, model.asked(self.target_x)], 1)  # (B, C+2T, F)

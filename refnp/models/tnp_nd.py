@@ -4,7 +4,8 @@
 
 z are the target tokens of TNP-D; in z′ they have looked at each other. Two forms of Σ, both of the paper's code:
 
-    "low_rank"    Σ = P Pᵀ + diag(exp(d)), d_t = MLP(z_t)       permutes with the targets, positive definite
+    "low_rank"    Σ = P Pᵀ + diag(exp(d)), d_t = MLP(z_t)       permutes with the targets, positive definite if exp(d)
+                                                                is not lost in the rounding of P Pᵀ
     "cholesky"    Σ = L Lᵀ, L = tril(P Pᵀ)                      depends on the order of the targets; singular if a row
                                                                 of P is 0
 

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 WRONG, BROKEN, STOPPED = 2, 1, 130
+REFUSED = (ValueError, OSError, MemoryError)  # what wrong names, options and files end in
 
 
 def train(options: argparse.Namespace) -> int:
     """Train, or go on; the exit status is 1 for numbers that are not finite, 2 for wrong usage, 130 after Ctrl-C."""
     from refnp.studies import training
 
-    start = time.perf_counter()
+    start, file = time.perf_counter(), options.checkpoint or f"{options.model}-{options.task}.npz"
     try:
         study = training.Study(
             options.model,
@@ -32,7 +33,6 @@ def train(options: argparse.Namespace) -> int:
             schedule=options.schedule,
             clip=options.clip,
         )
-        file = options.checkpoint or f"{options.model}-{options.task}.npz"
         done = training.steps_done(study, file) if not options.restart else 0
         print(f"{options.model} on {options.task}, {training.plan(done, options.steps)}, kept in {file}", flush=True)
         history = training.run(
@@ -44,7 +44,7 @@ def train(options: argparse.Namespace) -> int:
     except FloatingPointError as wrong:
         print(f"refnp train: {wrong}", *getattr(wrong, "__notes__", ()), sep="\n", file=sys.stderr)
         return BROKEN
-    except (ValueError, OSError) as wrong:
+    except REFUSED as wrong:
         return refused("train", wrong)
     print(f"{training.outcome(history)}, {time.perf_counter() - start:.1f} s")
     print(f"next: refnp evaluate {file}, refnp plot {file}")
@@ -55,11 +55,13 @@ def evaluate(options: argparse.Namespace) -> int:
     """Print the figures of a trained model, and write them as JSON if asked; the exit status is 2 for wrong usage."""
     from refnp.studies import evaluation, tables
     from refnp.studies.tasks import sampler
-    from refnp.studies.trained import open_trained
+    from refnp.studies.trained import check_other, open_trained
 
     try:
         check_writable(options.json)
         trained = open_trained(options.source, options.dtype)
+        if options.json is not None:
+            check_other(trained.file, options.json)
         task = options.task or trained.configuration["task"]
         tasks = sampler(task)
         print(
@@ -79,7 +81,7 @@ def evaluate(options: argparse.Namespace) -> int:
             about = {"checkpoint": str(trained.file), "steps": trained.steps, "configuration": trained.configuration}
             asked = {name: getattr(options, name) for name in ("tasks", "seed", "shift", "autoregressive")}
             write_json(options.json, about | {"task": task} | asked | {"figures": evaluation.as_json(places)})
-    except (ValueError, OSError) as wrong:
+    except REFUSED as wrong:
         return refused("evaluate", wrong)
     for table in tables.tables(places, options.shift):
         tables.show(table)
@@ -108,7 +110,7 @@ def plot(options: argparse.Namespace) -> int:
             seed=options.seed,
             shift=options.shift,
         )
-    except (ValueError, OSError) as wrong:
+    except REFUSED as wrong:
         return refused("plot", wrong)
     print(f"{trained.title}\ndrawn on {task} in {file}")
     return 0
@@ -120,7 +122,7 @@ def export(options: argparse.Namespace) -> int:
 
     try:
         size = export(options.source, options.file)
-    except (ValueError, OSError) as wrong:
+    except REFUSED as wrong:
         return refused("export", wrong)
     print(f"{options.file}: {size} bytes")
     return 0
@@ -161,7 +163,10 @@ def check_writable(file: str | None) -> None:
     from refnp.verify import report
 
     if file is not None:
-        report.check_writable(Path(file))
+        try:
+            report.check_writable(Path(file))
+        except FileNotFoundError as wrong:  # names a file that was only tried
+            raise FileNotFoundError(f"{file} cannot be written: {wrong.strerror}") from wrong
 
 
 def write_json(file: str, value: Any) -> None:

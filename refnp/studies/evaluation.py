@@ -60,10 +60,12 @@ def evaluate(
     """The figures at each of the `PLACES`, by name, on `count` tasks at each.
 
     `watched` is given the batches to come, and may show how far it is.
-    Raises ValueError for fewer than two tasks, which have no standard error.
+    Raises ValueError for fewer than two tasks, which have no standard error, a negative seed or an infinite shift.
     """
     if count < 2:
         raise ValueError(f"evaluate: count is {count}; a standard error needs at least 2 tasks")
+    if seed < 0 or not np.isfinite(shift):
+        raise ValueError(f"evaluate: seed is {seed}, shift {shift}; they must be 0 or more, and finite")
     tasks, sizes = independent(tasks), [min(BATCH, count - done) for done in range(0, count, BATCH)]
     generators = {place: np.random.default_rng(seed).spawn(2) for place in PLACES}  # the same for all of them
     rows: dict[str, list[dict[str, np.ndarray]]] = {place: [] for place in PLACES}

@@ -128,11 +128,12 @@ def plot(
 ) -> None:
     """Draw a panel for each number of context points into `file`, .png, .svg or .pdf.
 
-    Raises ValueError for another kind of file or negative counts, OSError if the file cannot be written.
+    Raises ValueError for another kind of file, negative counts or seed, or an infinite shift; OSError if the file
+    cannot be written.
     """
     import matplotlib
 
-    check(Path(file), contexts, samples)
+    check(Path(file), contexts, samples, seed, shift)
     panels = [panel(trained.model, sampler(task), n, samples, seed, shift) for n in contexts]
     about = trained.configuration
     title = f"{about['model']}, {trained.steps} steps on {about['task']}"
@@ -144,7 +145,7 @@ def plot(
         figure.savefig(file, dpi=150, metadata={"Date": None} if Path(file).suffix.lower() == ".svg" else None)
 
 
-def check(file: Path, contexts: tuple[int, ...], samples: int) -> None:
+def check(file: Path, contexts: tuple[int, ...], samples: int, seed: int = 0, shift: float = 0.0) -> None:
     """ValueError for what cannot be drawn."""
     if file.suffix.lower() not in FORMATS:
         raise ValueError(
@@ -152,6 +153,8 @@ def check(file: Path, contexts: tuple[int, ...], samples: int) -> None:
         )
     if not contexts or min(contexts) < 0 or samples < 0:
         raise ValueError(f"plot: contexts are {list(contexts)}, samples {samples}; they must be 0 or more")
+    if seed < 0 or not np.isfinite(shift):
+        raise ValueError(f"plot: seed is {seed}, shift {shift}; they must be 0 or more, and finite")
 
 
 def drawing(panels: list[Panel]) -> Any:

@@ -67,7 +67,7 @@ def open_trained(source: str | os.PathLike, dtype: Any = None) -> Trained:
         dtype = np.result_type(*stored.weights.values()) if dtype is None else dtype
         model = build(about["model"], about["options"], dx=dx, dy=dy, dtype=dtype, rng=np.random.default_rng(0))
         model.load_state_dict(stored.weights)
-    except (ValueError, TypeError) as wrong:
+    except (ValueError, TypeError, AttributeError) as wrong:
         raise ValueError(f"{file} does not fit this refnp: {wrong}") from wrong
     return Trained(model, file, about, stored.step)
 
@@ -75,11 +75,17 @@ def open_trained(source: str | os.PathLike, dtype: Any = None) -> Trained:
 def configured(file: Path, stored: Checkpoint) -> dict[str, Any]:
     """The configuration of a run of `refnp train`; ValueError for any other."""
     about = stored.configuration
-    if not {"model", "task", "options", "seed"} <= about.keys() or not stored.weights:
+    if not isinstance(about, dict) or not {"model", "task", "options", "seed"} <= about.keys() or not stored.weights:
         raise ValueError(
             f"{file} is no checkpoint of `refnp train`: its configuration is {about}; it must name model, task, options"
         )
     return about
+
+
+def check_other(source: Path, target: str | os.PathLike) -> None:
+    """ValueError if the file to be written is the checkpoint itself, which would be lost."""
+    if os.path.exists(target) and os.path.samefile(source, target):
+        raise ValueError(f"{target} is the checkpoint itself, which would be lost; give another file")
 
 
 def slim(checkpoint: Checkpoint) -> Checkpoint:
@@ -99,9 +105,10 @@ def slim(checkpoint: Checkpoint) -> Checkpoint:
 def export(source: str | os.PathLike, target: str | os.PathLike) -> int:
     """Write the slim form of the checkpoint `source` to the file `target`; returns its size in bytes.
 
-    Raises as `open_trained`, for a file that it would refuse is not worth shipping; OSError if `target` cannot be
-    written.
+    Raises as `open_trained`, for a file that it would refuse is not worth shipping; as `check_other`; OSError if
+    `target` cannot be written.
     """
     file = open_trained(source).file
+    check_other(file, target)
     files.save(target, slim(files.load(file)))
     return os.path.getsize(target)

@@ -191,6 +191,15 @@ def test_errors(shape, together, message):
         Mixture(Normal(np.zeros(shape), 1.0), together=together)
 
 
+@pytest.mark.parametrize("shape", [(3, 2, 4), (5, 2, 4), (5, 1, 2, 4), (3,)])
+def test_values_that_do_not_fit(shape):
+    """(3, 2, 4) would compare each of its rows with another of the three components."""
+    mixture = Mixture(Normal(np.zeros((3, 2, 4)), 1.0), together=1)
+    for name in ("log_prob", "cdf"):
+        with pytest.raises(ValueError, match=rf"^Mixture\.{name}: y has shape .*; it must broadcast to \(2, 4\)$"):
+            getattr(mixture, name)(np.zeros(shape))
+
+
 def test_a_sample_needs_a_generator():
     with pytest.raises(TypeError, match=r"^Mixture\.sample: rng is int; pass numpy\.random\.default_rng\(seed\)$"):
         Mixture(Normal(np.zeros(2), 1.0)).sample(0)

@@ -1,6 +1,7 @@
 """The kernel on pairs: its value and gradients, whatever the blocks, for every number of threads."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -106,9 +107,33 @@ def test_bits_do_not_depend_on_threads(monkeypatch):
             assert_same_bits(a, b)
 
 
+def test_hidden_numbers_are_never_all_in_memory():
+    """Forward and backward hold less at their peak than one hidden layer of all pairs takes, 32 MB."""
+    arrays = problem(0, (1, 500, 500, 1, 4), (32, 32), np.float32)
+    bar = np.ones((1, 2, 500, 500), np.float32)
+    tracemalloc.start()
+    value, pullback = ad.vjp(pair_kernel, *arrays)
+    pullback(bar)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert value.nbytes < peak < 500 * 500 * 32 * 4
+
+
 @pytest.mark.parametrize("order", [1, 2])
 def test_gradcheck(order):
-    check(pair_kernel, problem(0, (2, 2, 3, 2, 2), (4, 3)), order=order, digits=12)
+    result = check(pair_kernel, problem(0, (2, 2, 3, 2, 2), (4, 3)), order=order, digits=12)
+    assert result.method == "complex step"
+
+
+def test_complex_numbers_have_the_relu_of_their_real_part():
+    arrays = problem(0, (2, 3, 4, 1, 2), (5, 4))
+    wide = [a.astype(complex) for a in arrays]
+    bar = normal(1, (2, 2, 3, 4))
+    (value, pullback), (same, back) = ad.vjp(pair_kernel, *arrays), ad.vjp(pair_kernel, *wide)
+    limits = bounds.of(judges.pair_kernel, arrays, bar)
+    for a, b, limit in zip((value, *pullback(bar)), (same, *back(bar.astype(complex))), limits, strict=True):
+        assert (b.imag == 0).all()
+        assert_within(b.real, a, 2 * limit)
 
 
 @pytest.mark.parametrize("which", range(2))

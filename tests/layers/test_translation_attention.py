@@ -71,6 +71,47 @@ def test_keys_that_are_masked_are_not_there():
         assert_within(raw(a), raw(b), 2 * tolerance(limit, np.float64))
 
 
+@pytest.mark.parametrize("junk", [np.nan, np.inf, -np.inf])
+def test_what_the_mask_hides_is_not_looked_at(junk):
+    """Bits of output, of Δx and of all gradients, whatever stands in a hidden key or difference."""
+    module, (arrays, _) = layer(moves=True), problem(0, (2, 3, 4, 1))
+    mask = np.ones((2, 3, 4), bool)
+    mask[:, :, 2] = False  # nobody sees key 2
+    mask[0, 0] = False  # query 0 sees nothing
+    mask[1, :2, 3] = False  # two queries do not see key 3
+    unseen = ~mask.any(1)  # (B, M)
+    results = []
+    for filling in (0.0, junk):
+        query, key, differences = (a.copy() for a in arrays)
+        key[unseen], differences[~mask], query[0, 0] = filling, filling, filling
+        module.zero_grad()
+        output, step = module(query, key, differences, mask=mask)
+        (ad.sum(output * output) + ad.sum(step * step)).backward()
+        results.append([raw(output), raw(step), *(p.grad for p in module.parameters())])
+    for value, reference in zip(results[1], results[0], strict=True):
+        assert_same_bits(value, reference)
+        assert np.isfinite(value).all()
+
+
+def test_who_does_look_at_nan_gets_it_and_nobody_else():
+    module, ((query, key, differences), _) = layer(moves=True), problem(0, (1, 3, 4, 1))
+    mask = np.ones((1, 3, 4), bool)
+    mask[0, 1, 3] = False
+    right = [raw(a)[0, 1].copy() for a in module(query, key, differences, mask=mask)]
+    key[0, 3] = np.nan
+    for value, reference in zip(module(query, key, differences, mask=mask), right, strict=True):
+        assert np.isnan(raw(value)[0, [0, 2]]).all()
+        assert_same_bits(raw(value)[0, 1], reference)
+
+
+def test_masks_that_do_not_fit():
+    module, ((query, key, differences), _) = layer(), problem(0, (2, 3, 4, 1))
+    with pytest.raises(ValueError, match=r"^TranslationAttention: mask has shape \(2, 3, 5\); it must broadcast to"):
+        module(query, key, differences, mask=np.ones((2, 3, 5), bool))
+    with pytest.raises(TypeError, match=r"^TranslationAttention: mask is float64; pass booleans, True = may attend$"):
+        module(query, key, differences, mask=np.ones((2, 3, 4)))
+
+
 def test_who_may_attend_to_nothing_gets_the_bias_and_stays():
     module = layer(moves=True)
     arrays, mask = problem(0, (2, 3, 4, 1))
@@ -107,7 +148,18 @@ def test_the_kernel_varies_over_the_length_scale_at_first():
     assert max(spread) < 4 * min(spread)
 
 
-@pytest.mark.parametrize("length_scale", [0.0, -1.0, np.nan])
+def test_half_of_the_relus_bend_within_half_a_unit_of_x_whatever_the_length_scale():
+    """At d = −b/w, a quotient of uniform numbers: 4000 of them, within five standard errors."""
+    bends = []
+    for length_scale in (0.1, 1.0, 10.0):
+        first = kernel_of(1, 4, (4000,), length_scale, np.random.default_rng(0)).layers[0]
+        bends.append(np.abs(first.bias.data / first.weight.data[0]))
+        assert abs((bends[-1] < 0.5).mean() - 0.5) < 5 * 0.5 / 4000**0.5
+    for other in bends[1:]:
+        np.testing.assert_allclose(other, bends[0], rtol=8 * 2.0**-53)  # products and quotients
+
+
+@pytest.mark.parametrize("length_scale", [0.0, -1.0, np.nan, np.inf])
 def test_length_scales_that_make_no_sense(length_scale):
     with pytest.raises(ValueError, match=r"length_scale is .*; it must be positive"):
         layer(length_scale=length_scale)

@@ -313,6 +313,10 @@ def test_a_target_looks_where_it_stands():
     [
         ({"heads": 3}, r"AttentionBlock: 3 heads do not divide 4 features equally"),
         ({"scaling": "128"}, r"AttentionBlock: scaling is '128'; use 'head' or 'features'"),
+        ({"query_depth": 0}, r"C?ANP: query_depth is 0; at least 1 is needed"),
+        ({"after": 0}, r"C?ANP: after is 0; at least 1 is needed"),
+        ({"decoder": 0}, r"C?ANP: decoder is 0; at least 1 is needed"),
+        ({"floor": 1.0}, r"C?ANP: floor is 1\.0; it must lie in \[0, 1\)"),
     ],
 )
 @both

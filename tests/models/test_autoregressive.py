@@ -244,6 +244,25 @@ def test_samples_stand_where_their_targets_stand(seed, b, t, dy, shape):
     assert (abs(found - expected) < 1e-7).all()  # a hundred standard deviations
 
 
+class Counting(NeuralProcess):
+    """Answers with the number of points that it is shown: a draw says which place each target has in its order."""
+
+    def __call__(self, context_x, context_y, target_x, context_mask=None):
+        *_, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
+        mean = np.broadcast_to(mask.sum(-1)[:, None, None], target_x.shape)
+        return Normal(mean, np.full(target_x.shape, 1e-9))
+
+
+def test_samples_come_from_all_of_the_orders_alike():
+    """The average of densities is a mixture: half of the draws in each of two orders, within five standard errors."""
+    one, orders = np.ones((1, 2, 1)), np.array([[0, 1, 2], [2, 0, 1]])
+    chain = Autoregressive(Counting())(one, one, np.ones((1, 3, 1)), orders=orders)
+    places = np.rint(chain.sample(generator(), 400)[:, 0, :, 0] - 2)  # (S, T)
+    first, second = ((places == np.argsort(order)).all(-1) for order in orders)
+    assert (first ^ second).all()
+    assert abs(first.sum() - 200) < 5 * 400**0.5 / 2
+
+
 def test_samples_keep_the_precision_and_leave_no_tape():
     model = small().astype(np.float32)
     arrays, *_ = problem(0, (2, 2, 3, 1, 1), np.float32)
@@ -323,6 +342,16 @@ def test_hidden_targets_are_not_looked_at(seed, size):
         shorter = Autoregressive(model)(x[[b]], values[[b]], target_x[[b]][:, own], mask[[b]])
         expected = raw(shorter.log_prob(y[[b]][:, own]))[0]
         assert_within(with_nan[b], expected, 2 * tolerance(limit, np.float64)[b])
+
+
+def test_hidden_targets_stand_where_the_model_has_them():
+    """The grid of a ConvCNP holds all targets; hidden ones at 0 would stretch it over a million units."""
+    model, there = Autoregressive(every_model()["ConvCNP"]), np.array([[True, False, True]])
+    (x, y, target_x, target_y), _ = drawn_task(0, (1, 2, 3, 1, 1))
+    hidden = np.where(there[..., None], target_x + 2.0**20, np.nan)
+    loss = model.loss(Task(x + 2.0**20, y, hidden, target_y, None, there)).item()
+    fewer = Task(x + 2.0**20, y, hidden[:, [0, 2]], target_y[:, [0, 2]])
+    np.testing.assert_allclose(loss, model.loss(fewer).item(), rtol=1e-12)  # a few hundred roundings of numbers near 1
 
 
 def test_no_targets_have_probability_one():

@@ -102,6 +102,17 @@ def test_neuralprocesses_against_index_loops(divide):
         assert np.abs(value - reference).max() < 2**-40  # of numbers about 1; what is left to lose is a formula
 
 
+def test_what_is_divided_by_a_density_near_epsilon():
+    """One point with y = 1: ρ/(ρ + ε) far beyond the places where ρ is a rounding of 1."""
+    model, x, t = plain(), np.zeros((1, 1, 1)), np.full((1, 1, 1), 6.0)
+    grid = model.grid(x, t)
+    found = model.encoded(grid, grid.distances(x, np.float64), np.ones((1, 1, 1)), np.ones((1, 1), bool)).data
+    rho = np.exp(-2 * ((grid.start[0, 0] + np.arange(grid.lengths[0])) / DENSITY) ** 2)  # ℓ = ½
+    assert ((rho > 1e-20) & (rho < 1e-16)).any()
+    # exponents up to 60, where the quotient is above u, have four roundings; at most a quarter of them reaches it
+    np.testing.assert_allclose(found[0, 1], rho / (rho + 1e-8), rtol=0, atol=2 * 64 * 2.0**-53)
+
+
 @pytest.mark.parametrize("deviation", ["softplus", "exp", "softplus_variance"])
 @pytest.mark.parametrize("floor", [0.0, 0.1])
 def test_deviation_and_floor(deviation, floor):

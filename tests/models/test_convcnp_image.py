@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.layers.unet import SimpleCNN, UNet
+from refnp.models.autoregressive import Autoregressive
 from refnp.models.convcnp_image import OnGridConvCNP, OnPixels
 from refnp.tasks.images import ImageTasks
+from refnp.tasks.task import Task
 from tests.helpers import assert_same_bits, seeds
 from tests.transcriptions import convcnp as transcriptions
 
@@ -97,6 +99,27 @@ def test_the_density_tells_black_from_unknown():
     assert (encoded[:, 0] > 0).all()
 
 
+def test_the_first_weights_are_those_of_the_set_convolution():
+    """exp(−d²/2ℓ²) of the distance in pixels, for each colour."""
+    model = OnGridConvCNP(plain(2).network, colours=2, channels=4, kernel=3, length_scale=1.5, rng=generator())
+    image, known = np.zeros((1, 2, 5, 5)), np.zeros((1, 1, 5, 5), bool)
+    known[..., 2, 2] = True
+    density = model.encoded(image, known).data[0, :2]
+    d = np.hypot(*np.meshgrid(np.arange(-2, 3), np.arange(-2, 3)))
+    right = np.where(np.maximum(*np.abs(np.meshgrid(np.arange(-2, 3), np.arange(-2, 3)))) < 2, np.exp(-(d**2) / 4.5), 0)
+    np.testing.assert_allclose(density, [right, right], rtol=8 * 2.0**-53)  # an exponent below 1, its exponential
+
+
+def test_a_floor_is_a_floor():
+    image, known = drawn(0, 2, 1, 4, 4)
+    for floor in (0.0, 0.25):
+        model = plain(floor=floor)
+        model.mlp.layers[-1].weight.data[:, 1] = 0
+        model.mlp.layers[-1].bias.data[1] = -50
+        std = answers(model(image, known))[1]
+        np.testing.assert_allclose(std, floor + (1 - floor) * np.exp(-50), rtol=1e-12)
+
+
 def test_without_division():
     model = plain(divide=False)
     encoded = model.encoded(np.full((1, 1, 6, 6), 3.0), np.ones((1, 1, 6, 6), bool)).data
@@ -127,6 +150,25 @@ def test_the_law_of_neural_processes():
         assert_same_bits(a, b.reshape(4, 2, 28)[..., [5, 0]].swapaxes(1, 2))
 
 
+def test_targets_that_a_task_hides():
+    """With even sides 0 is no pixel; hidden targets hold it in a padded task, or NaN."""
+    tasks = ImageTasks(generator().normal(size=(5, 2, 4, 6)), context=(0, 9), target=(1, 9), ragged=True)
+    task, law = tasks.sample(generator(1), 4), OnPixels(strided(2), 4, 6)
+    assert not task.target_mask.all()
+    there, total = task.target_mask, 0.0
+    for b in range(4):
+        one = Task(*(a[[b]] for a in (task.context_x, task.context_y)), *(a[[b]][:, there[b]] for a in (
+            task.target_x, task.target_y)), task.context_mask[[b]])  # fmt: skip
+        total += law.loss(one).item() * there[b].sum()
+    np.testing.assert_allclose(law.loss(task).item(), total / there.sum(), rtol=1e-12)
+    x, y = (np.where(there[..., None], a, np.nan) for a in (task.target_x, task.target_y))
+    junk = Task(task.context_x, task.context_y, x, y, task.context_mask, there)
+    assert_same_bits(law.loss(junk).data, law.loss(task).data)
+    chain = Autoregressive(law).loss(junk).item()
+    assert chain == Autoregressive(law).loss(task).item()
+    assert np.isfinite(chain)
+
+
 def test_errors():
     model = plain(2)
     image, known = drawn(0, 2, 2, 4, 4)
@@ -140,6 +182,12 @@ def test_errors():
         model(np.where(known[:, None], np.nan, image), np.ones_like(known))
     with pytest.raises(ValueError, match="image holds nan"):
         model.loss(np.where(known[:, None], image, np.nan), known)
+    with pytest.raises(ValueError, match=r"image has shape \(2, 4, 4\); it must be \(B, 2, H, W\)"):
+        model.loss(image[:, 0], known)
+    with pytest.raises(ValueError, match=r"OnGridConvCNP: floor is 1; it must lie in \[0, 1\)"):
+        plain(floor=1)
+    with pytest.raises(ValueError, match="OnPixels: height is 0; at least 1 is needed"):
+        OnPixels(model, 0, 3)
     for options in ({"kernel": 4}, {"kernel": -1}, {"colours": 0}, {"length_scale": 0.0}, {"eps": 0.0}):
         with pytest.raises(ValueError, match="must be odd"):
             OnGridConvCNP(model.network, **options, rng=generator())

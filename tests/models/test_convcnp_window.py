@@ -13,7 +13,7 @@ from tests.helpers import assert_same_bits, assert_within, normal, seeds, unit_r
 from tests.transcriptions import convcnp as transcriptions
 
 DENSITY = 4.0
-LENGTHS = {1: (9,), 2: (4, 5), 3: (2, 3, 2)}
+LENGTHS = {1: (24,), 2: (4, 9), 3: (2, 3, 2)}  # windows end within the first, and the second is no square
 real = st.sampled_from([np.float32, np.float64, np.longdouble])
 axes = st.integers(1, 3)
 widths = st.sampled_from([0.02, 0.3, 3.0])  # length scales far below the spacing, about it, as long as the grid
@@ -117,7 +117,7 @@ def test_a_window_that_were_narrower_would_be_noticed(monkeypatch):
 
 def test_points_outside_the_grid_are_near_its_edge():
     h, v, _, scales = problem(0, 1, np.float64, 0.3)
-    x = np.array([[[-3.0], [-0.4], [2.5]]] * 2)
+    x = np.array([[[-3.0], [-0.4], [6.25]]] * 2)
     f = from_grid(h, x, scales, points_per_unit=DENSITY)
     right = transcriptions.from_grid(h, x, scales, np.zeros((2, 1)), DENSITY)
     assert_within(f, right, limits(h, v, x, scales, below_the_nearest)[0])
@@ -158,7 +158,7 @@ def test_matches_torch():
     torch = pytest.importorskip("torch")
     h, v, x, scales = problem(6, 1, np.float64, 0.3)
     leaves = [torch.tensor(a, requires_grad=True) for a in (h, x, scales)]
-    grid = torch.tensor(places((9,), np.float64))[:, 0]
+    grid = torch.tensor(places(LENGTHS[1], np.float64))[:, 0]
     away = (grid - leaves[1])[..., None, :] / leaves[2][:, None]  # (B, N, C, K)
     y = (torch.exp(-0.5 * away**2) * leaves[0][:, None]).sum(-1)
     y.backward(torch.tensor(v))

@@ -194,5 +194,7 @@ def test_with_other_options_it_is_another_model(kind, wrong):
 
 
 def test_weights_of_something_else_are_refused():
+    found = from_tnp_baselines.cnp({"predictor.0.weight": np.ones((2, 2)), "scale": np.ones(2)})
+    assert list(found) == ["predictor.0.weight", "scale"]
     with pytest.raises(ValueError, match=r"missing decoder\.layers\.0\.weight.*unexpected predictor\.0\.weight"):
-        ours("CNP", 1, 1, 4).load_state_dict(from_tnp_baselines.cnp({"predictor.0.weight": np.ones((2, 2))}))
+        ours("CNP", 1, 1, 4).load_state_dict(found)

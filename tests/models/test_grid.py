@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.models.grid import Grid, extent, grid_around
+from refnp.models.grid import Grid, extent, grid_around, one_of
 from tests.helpers import assert_same_bits, seeds
 from tests.transcriptions.convcnp import grid_of
 
@@ -139,6 +139,13 @@ def test_rounding_half_to_even_would_not_move_with_the_data():
     rounded = np.rint(x * 4 / 4) * 4
     assert rounded.tolist() == [0, 8, 8]
     assert np.diff([around(a.reshape(1, 1, 1), margin=0).start.item() for a in x]).tolist() == [4, 4]
+
+
+def test_one_of_the_points_of_each_task():
+    x, present = np.array([[[np.nan], [2.0]], [[np.nan], [3.0]]]), np.array([[False, True], [False, False]])
+    others = np.array([[[5.0]], [[6.0]]]), np.array([[True], [False]])
+    assert one_of(((x, present), others)).tolist() == [[[2.0]], [[0.0]]]
+    assert one_of((others, (x, present))).tolist() == [[[5.0]], [[0.0]]]
 
 
 def test_size():

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refnp import autograd as ag
 from refnp.autograd.primitive import raw
 from refnp.layers.distributions import MultivariateNormal, Normal
 from refnp.layers.mixtures import Mixture
@@ -106,6 +107,16 @@ def test_bounds(seed, size, dtype, bound):
     assert_within(raw(found), limit.value, tolerance(limit, dtype))
     loss = -limit.sum((0,)) / max(int(task.target_mask.sum()), 1)
     assert_within(raw(model.loss(task)), loss.value, tolerance(loss, dtype))
+
+
+def test_the_loss_draws_from_its_generator():
+    """Else every step of a training would see the same ε."""
+    model, (_, task) = small(), problem(0, (2, 3, 2, 1, 1))
+    losses = [model.loss(task, rng=rng).item() for rng in (None, generator(5), generator(6))]
+    assert len(set(losses)) == 3
+    bounds = [model.log_likelihood_bound(task, rng=rng) for rng in (None, generator(5), generator(6))]
+    count = max(int(task.target_mask.sum()), 1)
+    assert losses == [raw(-ag.sum(bound) / count).item() for bound in bounds]
 
 
 @pytest.mark.parametrize("bound", ["elbo", "importance_weighted"])
@@ -347,7 +358,11 @@ def test_dtype_is_kept(dtype):
         ({"samples": 0}, r"LatentNP: samples is 0; at least 1 is needed"),
         ({"loss_samples": -1}, r"LatentNP: loss_samples is -1; at least 1 is needed"),
         ({"bound": "vae"}, r"LatentNP: bound is 'vae'; use 'elbo' or 'importance_weighted'"),
-        ({"latent": 0}, r"Linear: features \(4, 0\) must be positive"),
+        ({"latent": 0}, r"LatentNP: latent is 0; at least 1 is needed"),
+        ({"before": 0}, r"LatentNP: before is 0; at least 1 is needed"),
+        ({"after": 0}, r"LatentNP: after is 0; at least 1 is needed"),
+        ({"decoder": 0}, r"LatentNP: decoder is 0; at least 1 is needed"),
+        ({"floor": -0.5}, r"LatentNP: floor is -0\.5; it must lie in \[0, 1\)"),
     ],
 )
 def test_errors_of_options(options, message):
@@ -359,7 +374,8 @@ def test_errors_of_calls():
     model, (arrays, task) = small(), problem(0, (1, 2, 2, 1, 1))
     with pytest.raises(ValueError, match=r"^LatentNP: bound is 'iw'; use 'elbo' or 'importance_weighted'$"):
         model.log_likelihood_bound(task, bound="iw")
-    with pytest.raises(ValueError, match=r"^Mixture: components have shape \(0, 1, 2, 1\); the first axis must hold"):
-        model(*arrays, samples=0)
+    for call in (lambda: model(*arrays, samples=0), lambda: model.log_likelihood_bound(task, samples=0)):
+        with pytest.raises(ValueError, match=r"^LatentNP: samples is 0; at least 1 is needed$"):
+            call()
     with pytest.raises(TypeError, match=r"^LatentNP: context_mask is int64; pass booleans, True = present$"):
         model(*arrays[:3], np.ones((1, 2), int))

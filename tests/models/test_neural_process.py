@@ -331,14 +331,23 @@ def test_errors_of_a_loss(change, error, message):
     [
         ({"dx": 0}, r"CNP: dx 0 and dy 1, the inputs and outputs, must be positive"),
         ({"dy": -1}, r"CNP: dx 1 and dy -1, the inputs and outputs, must be positive"),
-        ({"before": 0}, r"MLP: sizes \(2,\) must name at least the features in and out"),
-        ({"floor": 1.0}, r"normal_of: floor is 1\.0; it must lie in \[0, 1\)"),
-        ({"floor": -0.1}, r"normal_of: floor is -0\.1; it must lie in \[0, 1\)"),
+        ({"encoders": 0}, r"CNP: encoders is 0; at least 1 is needed"),
+        ({"before": 0}, r"CNP: before is 0; at least 1 is needed"),
+        ({"after": 0}, r"CNP: after is 0; at least 1 is needed"),
+        ({"decoder": -2}, r"CNP: decoder is -2; at least 1 is needed"),
+        ({"floor": 1.0}, r"CNP: floor is 1\.0; it must lie in \[0, 1\)"),
+        ({"floor": -0.1}, r"CNP: floor is -0\.1; it must lie in \[0, 1\)"),
+        ({"floor": np.nan}, r"CNP: floor is nan; it must lie in \[0, 1\)"),
     ],
 )
 def test_errors_of_options(options, message):
     with pytest.raises(ValueError, match=rf"^{message}$"):
-        CNP(**({"hidden": 4} | options), rng=generator())(np.ones((1, 1, 1)), np.ones((1, 1, 1)), np.ones((1, 1, 1)))
+        CNP(**({"hidden": 4} | options), rng=generator())
+
+
+def test_a_floor_of_one_leaves_no_room():
+    with pytest.raises(ValueError, match=r"^normal_of: floor is 1; it must lie in \[0, 1\)$"):
+        normal_of(np.zeros((1, 2)), 1)
 
 
 def test_the_base_computes_nothing():

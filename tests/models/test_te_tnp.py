@@ -175,10 +175,11 @@ def test_a_layer(norm):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"layers": 0}, "TETNP: layers 0 and embedding_depth 2 must be positive"),
+        ({"layers": 0}, "TETNP: layers is 0; at least 1 is needed"),
         ({"heads": 3}, "3 heads do not divide 4 features"),
         ({"norm": "both"}, "norm is 'both'"),
         ({"length_scale": -1.0}, "length_scale is -1.0"),
+        ({"floor": -0.1}, "TETNP: floor is -0.1; it must lie in"),
         ({"dy": 0}, "dy 0"),
     ],
 )

@@ -182,8 +182,9 @@ def test_training_makes_the_loss_smaller():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"layers": 0}, "TNPD: layers 0 and embedding_depth 2 must be positive"),
-        ({"embedding_depth": 0}, "embedding_depth 0"),
+        ({"layers": 0}, "TNPD: layers is 0; at least 1 is needed"),
+        ({"embedding_depth": 0}, "TNPD: embedding_depth is 0; at least 1 is needed"),
+        ({"floor": 1.0}, r"TNPD: floor is 1\.0; it must lie in \[0, 1\)"),
         ({"heads": 3}, "3 heads do not divide 4 features"),
         ({"dx": 0}, "dx 0"),
     ],

@@ -225,6 +225,11 @@ def test_what_cannot_be_asked():
     half[0, 0, 0] = False
     with pytest.raises(ValueError, match="hide all or none of them"):
         p.log_prob(arrays[3], mask=half)
+    for ask in (p.log_prob, p.conditionals):
+        with pytest.raises(ValueError, match=r"^TargetByTarget: y has shape \(4, 2\); it must be \(2, 4, 2\)$"):
+            ask(arrays[3][0])
+        with pytest.raises(ValueError, match=r"^TargetByTarget: y holds nan at \[0, 0, 0\]; hide what is missing"):
+            ask(arrays[3] * np.nan)
     with pytest.raises(TypeError, match=r"numpy\.random\.default_rng"):
         p.sample(0)
     with pytest.raises(ValueError, match="at least one"):

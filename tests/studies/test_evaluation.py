@@ -54,6 +54,17 @@ def test_a_shift_changes_nothing_but_roundings_of_places(exact):
         assert exact["beyond"][name].mean != here
 
 
+def test_tasks_have_counts_of_their_own_even_if_batches_share_them_in_training():
+    model = build("cnp", OPTIONS["cnp"], rng=np.random.default_rng(0))
+    assert evaluate(model, few_points(), count=20) == evaluate(model, few_points(ragged=True), count=20)
+
+
+@pytest.mark.parametrize("wrong", [{"seed": -1}, {"shift": np.nan}, {"shift": -np.inf}])
+def test_seeds_and_shifts_that_make_no_sense(wrong):
+    with pytest.raises(ValueError, match=r"^evaluate: seed is .*, shift .*; they must be 0 or more, and finite$"):
+        evaluate(Exact(), few_points(), count=2, **wrong)
+
+
 def test_deviations_twice_as_large_cost_what_the_formula_says():
     """KL(N(μ, σ²) ‖ N(μ, (2σ)²)) = log 2 + 1/8 − 1/2 for each target, whatever σ; intervals hold too much."""
     figures = evaluate(Exact(wide=2.0), few_points(), count=160)["inside"]

@@ -131,7 +131,14 @@ def test_what_is_drawn():
         assert exact.get_linestyle() == "--"
         assert_same_bits(exact.get_ydata(), shown.exact[0])
         assert_same_bits(curves["context"].get_ydata(), shown.context_y)
-        assert [line for line in axes.lines if line.get_linestyle() == "--"][1:] != []
+        below, above = [line for line in axes.lines if line.get_linestyle() == "--"][1:]
+        mean, std = shown.exact
+        assert_same_bits(below.get_ydata(), mean - 2 * std)
+        assert_same_bits(above.get_ydata(), mean + 2 * std)
+        (band,) = axes.collections
+        drawn = set(map(tuple, band.get_paths()[0].vertices))
+        for sign in (-2, 2):
+            assert set(zip(shown.x, shown.mean + sign * shown.std, strict=True)) <= drawn
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == [
         "2 σ",
@@ -150,6 +157,8 @@ def test_what_is_drawn():
         ("x.png", {"contexts": ()}, r"contexts are \[\]"),
         ("x.png", {"contexts": (3, -1)}, r"contexts are \[3, -1\]"),
         ("x.png", {"samples": -1}, "samples -1; they must be 0 or more"),
+        ("x.png", {"seed": -1}, "seed is -1, shift 0.0; they must be 0 or more, and finite"),
+        ("x.png", {"shift": np.nan}, "seed is 0, shift nan"),
     ],
 )
 def test_what_cannot_be_drawn(tmp_path, file, settings, message):

@@ -10,6 +10,7 @@ from refnp.models.latent import LatentModel
 from refnp.studies.models import build
 from refnp.studies.predictions import DRAWS, by_itself, is_joint, sets, together
 from tests.helpers import assert_same_bits, assert_within
+from tests.models.tnp_judges import shaken
 from tests.studies.tiny import OPTIONS, few_points
 
 EPS = np.finfo(float).eps
@@ -64,6 +65,33 @@ def test_hidden_points_are_not_looked_at(name):
         assert (ours is None) == (theirs is None)
         if ours is not None:
             assert_same_bits(ours, theirs)
+
+
+def test_hidden_targets_have_no_part_in_a_covariance():
+    """TNP-ND's targets look at each other: the figures are those of a task without the hidden ones."""
+    model, task = model_and_task("tnpnd")
+    model, there = shaken(model), task.target_mask  # as it begins, none of its projector's relus is awake
+    assert not there.all()
+    each, joint = by_itself(model, task, rng()), together(model, task, rng(), autoregressive=False)
+    for b in range(3):
+        own = task[b : b + 1]
+        fewer = dataclasses.replace(
+            own, target_x=own.target_x[:, there[b]], target_y=own.target_y[:, there[b]], target_mask=None
+        )
+        other = by_itself(model, fewer, rng())
+        # fewer numbers in the same sums, and factors of matrices that are far from singular
+        for part in ("mean", "std"):
+            np.testing.assert_allclose(
+                getattr(each, part)[b, there[b]], getattr(other, part)[0], rtol=1e-10, atol=1e-13
+            )
+        expected = together(model, fewer, rng(), autoregressive=False)[0]
+        assert_within(joint[b], expected, 1e-10 * (abs(expected) + there[b].sum()))
+
+
+@pytest.mark.parametrize("name", ["np", "anp"])
+def test_as_many_draws_of_z_as_it_says(name):
+    model, task = model_and_task(name)
+    assert by_itself(model, task, rng()).components.shape == (DRAWS, *task.target_y.shape)
 
 
 @pytest.mark.parametrize("name", ["cnp", "tnpd", "convcnp", "tetnp"])

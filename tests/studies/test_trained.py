@@ -106,6 +106,8 @@ def resaved(run, **changes):
 def test_the_checkpoint_of_another_program(run):
     with pytest.raises(ValueError, match=r"run.npz is no checkpoint of `refnp train`: its configuration is .*'CNP'"):
         open_trained(resaved(run, configuration={"model": "CNP"}))
+    with pytest.raises(ValueError, match=r"its configuration is \['CNP'\]"):
+        open_trained(resaved(run, configuration=["CNP"]))
 
 
 @pytest.mark.parametrize(
@@ -116,6 +118,8 @@ def test_the_checkpoint_of_another_program(run):
         ({"options": {"width": 3}}, "no option 'width'"),
         ({"options": {"hidden": 9}}, r"does not fit this refnp: load_state_dict: .* has shape"),
         ({"model": "canp", "options": {}}, "load_state_dict: .*missing"),
+        ({"model": 3}, "does not fit this refnp"),
+        ({"options": None}, "does not fit this refnp"),
     ],
 )
 def test_a_configuration_that_does_not_fit(run, change, message):
@@ -131,6 +135,15 @@ def test_damaged_files(run, tmp_path):
     cut.write_text(json.dumps({"not": "npz"}))
     with pytest.raises(ValueError, match="not a checkpoint"):
         open_trained(cut)
+
+
+def test_a_checkpoint_is_not_exported_onto_itself(run, tmp_path):
+    before = run.read_bytes()
+    (tmp_path / "link.npz").symlink_to(run)
+    for target in (run, tmp_path / "link.npz"):
+        with pytest.raises(ValueError, match=r"npz is the checkpoint itself, which would be lost; give another file$"):
+            export(run, target)
+    assert run.read_bytes() == before
 
 
 def test_nothing_is_exported_that_could_not_be_opened(run, tmp_path):

@@ -7,9 +7,9 @@ from refnp.studies import training
 from refnp.studies.models import MODELS
 from refnp.studies.tasks import drawn, sampler
 from refnp.studies.training import Study, loss_on, outcome, plan, run, steps_done
-from refnp.training.checkpoint import load
+from refnp.training.checkpoint import Checkpoint, load, save
 from tests.helpers import assert_same_bits
-from tests.studies.tiny import OPTIONS
+from tests.studies.tiny import OPTIONS, few_points
 
 CNP = {"hidden": 8}
 
@@ -60,6 +60,29 @@ def test_the_gap_is_to_the_oracle_of_the_same_kind(name, kind):
     terms = 4 * len(exact) * np.finfo(float).eps * np.abs(exact).sum()
     assert abs(figures["oracle gap"] + figures["log-likelihood"] - exact.mean()) <= terms
     assert figures["log-likelihood"] == -loss.item()
+
+
+def test_tasks_weigh_in_the_gap_as_they_do_in_the_loss():
+    """By their number of targets, where these differ."""
+    model, _, rng = small().new()
+    task, posterior = drawn(few_points(ragged=True), rng, 3)
+    assert len(set(posterior.targets)) > 1
+    loss, figures = loss_on(model, task, posterior, rng)
+    exact = posterior.marginal_log_likelihood() * posterior.targets
+    bound = 8 * np.finfo(float).eps * np.abs(exact).sum()
+    assert abs(figures["oracle gap"] - loss.item() - exact.sum() / posterior.targets.sum()) <= bound
+
+
+def test_the_loop_is_told_rates_and_clip(tmp_path, monkeypatch):
+    told = {}
+    monkeypatch.setattr(training, "train", lambda *arguments, **settings: told.update(settings))
+    study = small(clip=0.25, learning_rate=0.5)
+    quiet(study, tmp_path / "c.npz", 60, every=7)
+    assert told["clip"] == 0.25
+    assert told["every"] == 7
+    rates = [told["schedule"](step) for step in (1, 2, 30, 60, 61)]
+    assert rates == [study.rate(step, 60) for step in (1, 2, 30, 60, 61)]
+    assert len(set(rates)) == 5
 
 
 def test_no_gap_where_there_is_no_gaussian_process(tmp_path):
@@ -132,6 +155,9 @@ def test_another_run_is_refused_with_what_differs(tmp_path):
         steps_done(small(seed=1), file)
     with pytest.raises(ValueError, match="task 'eq' there, 'matern' here"):
         steps_done(small(task="matern"), file)
+    save(file, Checkpoint({"a": np.ones(1)}, ["no", "names"]))
+    with pytest.raises(ValueError, match="another run: model None there, 'cnp' here"):
+        steps_done(small(), file)
 
 
 def test_restart_replaces(tmp_path):
