@@ -88,8 +88,8 @@ class MultivariateNormal:
     def log_prob(self, y: Any, *, mask: Any = None) -> Any:
         """The joint log p of y (..., N), one number for all N; under a mask (..., N), of those that count, together.
 
-        If those come first, as in ragged sets with padding at the end, their factor is a corner of L;
-        if not, their covariance is factorised anew, which doubles the digits that a poor condition costs.
+        Where none of those leans on the others, as in ragged sets with padding at the end, their rows of L are their
+        factor; if not, their covariance is factorised anew, which doubles the digits that a poor condition costs.
         """
         if mask is None:
             return multivariate_normal_log_prob(y, self.mean, self.cholesky_factor)
@@ -103,7 +103,7 @@ class MultivariateNormal:
         """The Cholesky factor of those that count, while the others become standard normal and independent."""
         rows = ag.where(counts[..., None], self.lower(), 0.0)  # (..., N, N)
         others = np.eye(counts.shape[-1], dtype=_real(self.mean)) * ~counts[..., None]  # (..., N, N)
-        if (counts[..., 1:] <= counts[..., :-1]).all():
+        if not (counts[..., None] & ~counts[..., None, :] & (raw(rows) != 0)).any():  # nobody leans on the others
             return rows + others
         return ag.cholesky(rows @ ag.swapaxes(rows, -1, -2) + others)
 

@@ -154,6 +154,23 @@ def test_masked_joint_is_the_joint_of_the_rest(seed, poison, padded):
         assert not gradient[~counts].any()
 
 
+def test_those_that_lean_on_nobody_hidden_keep_their_factor():
+    """One of eight hidden in the middle, on which nobody leans: the same sums as without it, in another order.
+
+    Seven numbers that are nearly the same: L Lᵀ made anew in float32 loses what they differ by.
+    """
+    counts = np.arange(8) != 3
+    factor = np.diag(np.full(8, 1e-3, np.float32))
+    factor[:, 0] = 1
+    y = (factor @ np.random.default_rng(0).standard_normal(8)).astype(np.float32)
+    rest = MultivariateNormal(np.zeros(7, np.float32), factor[np.ix_(counts, counts)]).log_prob(y[counts])
+    found = MultivariateNormal(np.zeros(8, np.float32), factor).log_prob(y, mask=counts)
+    assert abs(found - rest) <= 8 * np.finfo(np.float32).eps * abs(rest)  # sums of 7 and of 8 terms
+    factor[4:, 3] = 1e-20  # so little is no leaning, but it is not nothing
+    anew = MultivariateNormal(np.zeros(8, np.float32), factor).log_prob(y, mask=counts)
+    assert abs(anew - rest) > 1e-4 * abs(rest)  # what is avoided
+
+
 def test_everything_masked_is_certain():
     mean, factor, y = joint(1)
     assert MultivariateNormal(mean, factor).log_prob(y, mask=np.zeros(4, bool)) == 0
