@@ -27,7 +27,7 @@ layouts = st.sampled_from(["C", "F", "strided", "reversed", "read-only"])
 seeds = st.integers(0, 2**32 - 1)
 
 check = functools.partial(gradcheck.check, vjp=refnp.autograd.vjp, method="complex_step")
-"""gradcheck.check of refnp's own gradient, by the complex step and nothing less: check(f, args, order=1 or 2, digits=12)."""
+"""gradcheck.check of refnp's own gradient, by the complex step and nothing less: check(f, args, order=1, digits=12)."""
 
 
 def shapes(*, axes=(0, 3), longest=5):
