@@ -1,7 +1,7 @@
 """All neural processes on one task: the same functions, the same number of steps, one table and one figure.
 
     python -m pip install '.[study]'
-    python examples/regression.py [--task eq] [--steps 1200] [--seed 0] [--out regression.png]
+    python examples/regression.py [--task eq] [--steps 1000] [--seed 0] [--out regression.png]
     python examples/regression.py cnp tnpd tetnp        # trained ones: shipped names, or checkpoints of `refnp train`
 
 Nine models are trained from nothing, each in a process of its own, as many at a time as there are cores. So few steps
@@ -10,6 +10,7 @@ them has it beside the exact Gaussian process, with coherent samples.
 """
 
 import argparse
+import math
 import os
 import tempfile
 import time
@@ -123,7 +124,7 @@ def picture(results: list[Result], task: str, path: str) -> None:
     """A panel for each model, all of the same function."""
     from matplotlib.figure import Figure
 
-    columns = min(3, len(results))
+    columns = math.ceil(math.sqrt(len(results)))
     rows = -(-len(results) // columns)
     figure = Figure(figsize=(4.2 * columns, 2.6 * rows + 0.5), layout="constrained")
     all_axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
@@ -144,7 +145,7 @@ def main() -> None:
     options.add_argument("trained", nargs="*", help="trained models to look at, instead of training")
     options.add_argument("--task", choices=sorted(TASKS), help="eq, or that of the trained models")
     options.add_argument("--models", nargs="+", choices=NAMES, default=NAMES, help="which are trained; all")
-    options.add_argument("--steps", type=int, default=1200)
+    options.add_argument("--steps", type=int, default=1000)
     options.add_argument("--tasks", type=int, default=128, help="how many are judged at each place")
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes at a time")
