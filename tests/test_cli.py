@@ -274,7 +274,7 @@ def test_plot_without_matplotlib_says_what_to_install(here, monkeypatch, capsys)
     assert "pip install 'refnp[study]'" in capsys.readouterr().err
 
 
-def test_ctrl_c_is_safe_and_the_same_command_goes_on_to_the_same_bits(here, monkeypatch, capsys):
+def test_ctrl_c_is_safe_and_the_same_command_goes_on_to_the_same_bits(here, ctrl_c, monkeypatch, capsys):
     assert refnp(*CNP, "--steps", "4", "--checkpoint", "whole.npz") == 0
     plain, calls = training.loss_on, []
 

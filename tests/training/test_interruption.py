@@ -13,12 +13,7 @@ if threading.current_thread() is not threading.main_thread():
     pytest.skip("signals come to the main thread", allow_module_level=True)
 
 
-@pytest.fixture(autouse=True)
-def _as_python_does_it():
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    signal.signal(signal.SIGINT, before)
+pytestmark = pytest.mark.usefixtures("ctrl_c")
 
 
 def press():
