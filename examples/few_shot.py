@@ -100,6 +100,7 @@ def fitted_wave(task: Task) -> np.ndarray:
 
 
 def rmse(mean: np.ndarray, y: np.ndarray) -> float:
+    """The root of the mean squared error."""
     return float(np.sqrt(np.square(mean - y).mean()))
 
 

@@ -160,7 +160,7 @@ def test_those_that_lean_on_nobody_hidden_keep_their_factor():
     Seven numbers that are nearly the same: L Lᵀ made anew in float32 loses what they differ by.
     """
     counts = np.arange(8) != 3
-    factor = np.diag(np.full(8, 1e-3, np.float32))
+    factor = np.diag(np.full(8, 3e-3, np.float32))
     factor[:, 0] = 1
     y = (factor @ np.random.default_rng(0).standard_normal(8)).astype(np.float32)
     rest = MultivariateNormal(np.zeros(7, np.float32), factor[np.ix_(counts, counts)]).log_prob(y[counts])
