@@ -73,7 +73,7 @@ def linear(x, weight, bias=None):
     Shapes: x (..., D), weight (D, M), bias (M,) or None → y (..., M).
     VJP: x̄ = ȳ Wᵀ, W̄ = xᵀ ȳ (rows summed), b̄ = Σ_rows ȳ.
     Raises ValueError naming the argument whose shape does not fit.
-    Elsewhere: torch.nn.Linear stores the transpose, (out, in).   Source: S002 §1.3.
+    Elsewhere: torch.nn.Linear stores the transpose, (out, in).   Source: Sivaraya (2023) §1.3.
     """
     x, weight = np.asarray(x), np.asarray(weight)
     if weight.ndim != 2:

@@ -5,7 +5,8 @@
 Rows of Q, K and V are tokens, the softmax runs over keys; weights are ≥ 0 and each row of them sums to 1.
 A query that may attend to nothing gets output 0 and gradient 0 (as PyTorch's SDPA since 2.5 and ONNX opset 24).
 
-Source: S002 eq. 3-5 (rows), S003 10-14 to 10-16 (columns; it drops the √d), S004; Vaswani et al. (2017).
+Source: Sivaraya (2023), eq. 3-5 (rows), Attention Notes 10-14 to 10-16 (columns; they drop the √d), Transformer Notes;
+Vaswani et al. (2017).
 Long sequences are taken in blocks of queries and keys: refnp/layers/attention_blocks.py.
 """
 
@@ -150,7 +151,7 @@ def column_attention(query: Any, key: Any, value: Any, *, scaled: bool = True) -
     """Attention with tokens as columns: V · softmax(KᵀQ / √d), the softmax running down the columns.
 
     Shapes: query (..., d, M), key (..., d, N), value (..., d_v, N) → (..., d_v, M): the transpose of `attention`.
-    `scaled=False` leaves out the √d, as S003 10-15 and 10-16 print it (its line above has it).
+    `scaled=False` leaves out the √d, as the Attention Notes 10-15 and 10-16 print it (its line above has it).
     Raises ValueError as `attention` does.
     """
     query, key, value = (swapaxes(a, -1, -2) for a in (query, key, value))

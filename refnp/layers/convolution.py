@@ -8,7 +8,7 @@ Shifting x by s places shifts y by one, away from the edges: the equivariance th
 
 Without its bias, y is linear in x. The transposed convolution is the transpose of that linear map: it turns the
 gradient of y into that of x, and short signals into long ones. The code of one is the gradient of the other.
-Source: S002 §4.2-4.3 (the CNN of eq. 11); LeCun et al., Proc. IEEE 86 (1998) 2278; arXiv 1603.07285, ch. 4.
+Source: Sivaraya (2023) §4.2-4.3 (the CNN of eq. 11); LeCun et al., Proc. IEEE 86 (1998) 2278; arXiv 1603.07285, ch. 4.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 A distribution holds its parameters, arrays or Tensors, and answers with the same. Samples are reparameterised,
 y = μ + σ ε with ε free of parameters, so that gradients flow through them; ε is drawn in float64 and then rounded, the
 same numbers in every precision. What does not count under a mask has log p = 0 and gradient 0, NaN or not.
-Source: S002 §2.3, §3.2 eq. 8 and 9; Kingma & Welling, arXiv 1312.6114; Rasmussen & Williams (2006), A.2.
+Source: Sivaraya (2023) §2.3, §3.2 eq. 8 and 9; Kingma & Welling, arXiv 1312.6114; Rasmussen & Williams (2006), A.2.
 """
 
 from __future__ import annotations

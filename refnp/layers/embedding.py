@@ -2,7 +2,8 @@
 
     X_n = scale · E[token_n]
 
-Source: S002 §1.2, S004; Vaswani et al. (2017) §3.4 multiply by √D, so that positions added later do not drown it.
+Source: Sivaraya (2023) §1.2, Transformer Notes; Vaswani et al. (2017) §3.4 multiply by √D,
+so that positions added later do not drown it.
 """
 
 from __future__ import annotations

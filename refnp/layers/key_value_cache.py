@@ -3,7 +3,7 @@
 Under a causal mask, keys and values of a token depend on nothing that comes after it. Decoding N tokens one by one
 therefore needs N projections, not N²/2, and gives what the whole sequence at once would give.
 
-Source: S002 §1.8 (inference); the cache is folklore, see Shazeer, arXiv 1911.02150 §2.3.
+Source: Sivaraya (2023) §1.8 (inference); the cache is folklore, see Shazeer, arXiv 1911.02150 §2.3.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
 
 and its shorter relative, which leaves the mean where it is: yᵢ = γᵢ xᵢ / √(mean(x²) + ε).
 
-Source: S002 §1.5 (no ε, no γ, β: `layer_norm(x, eps=0.0)`); Ba, Kiros & Hinton (2016); Zhang & Sennrich (2019).
+Source: Sivaraya (2023) §1.5 (no ε, no γ, β: `layer_norm(x, eps=0.0)`); Ba, Kiros & Hinton (2016);
+Zhang & Sennrich (2019).
 Elsewhere: PyTorch ε = 1e-5, flax 1e-6, Keras 1e-3; the Annotated Transformer divides by D − 1 and adds ε outside
 the root.
 """
@@ -24,7 +25,7 @@ def layer_norm(x, gain=1.0, shift=0.0, *, eps=1e-5, out=None):
 
     Shapes: x (..., D), gain and shift (D,) or scalars → y (..., D); over several axes, gain and shift have their shape.
     The variance is the population's, taken from the centred values (E[x²] − E[x]² would cancel).
-    A constant row gives x̂ = 0, so y = β, with ε = 0 too (there S002 divides by zero; the gradient is 0).
+    A constant row gives x̂ = 0, so y = β, with ε = 0 too (there Sivaraya (2023) divides by zero; the gradient is 0).
     Raises ValueError if an axis is empty or out of range, if ε is negative, or if gain or shift do not fit.
 
     VJP, with s = √(σ² + ε) and ŷ = γ ȳ. Both μ and σ depend on every xᵢ; the chain rule through
@@ -73,7 +74,7 @@ def rms_norm(x, gain=1.0, *, eps=1e-5, out=None):
 class LayerNorm(Module):
     """`layer_norm` over the last axis with its own gain γ (ones) and shift β (zeros), both (features,).
 
-    Without `affine` there is neither: the form that S002 prints, with eps=0.0.
+    Without `affine` there is neither: the form that Sivaraya (2023) prints, with eps=0.0.
     """
 
     def __init__(self, features: int, *, eps: float = 1e-5, affine: bool = True):

@@ -2,7 +2,7 @@
 
     Linear: y = x W + b            MLP: alternate linear maps and an activation, none after the last
 
-The function `linear` with its gradient stands in refnp/autograd/linalg.py.   Source: S002 §1.3, eq. 12.
+The function `linear` with its gradient stands in refnp/autograd/linalg.py.   Source: Sivaraya (2023) §1.3, eq. 12.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 Each is one primitive with its gradient. `reduction` is "mean" over all that counts, "sum", or "none" for one loss an
 element or row. What does not count, under a mask or an ignored index, has loss 0 and gradient 0 whatever stands there,
 NaN included; if nothing counts, so has the whole (PyTorch: NaN).
-Source: S002 §1.7 (cross-entropy), §3.2 eq. 8 and 9 (Gaussian conditionals).
+Source: Sivaraya (2023) §1.7 (cross-entropy), §3.2 eq. 8 and 9 (Gaussian conditionals).
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def gaussian_nll(mean, std, y, *, mask=None, reduction="mean"):
 
         ȳ = ℓ̄ z/σ        μ̄ = −ȳ        σ̄ = ℓ̄ (1 − z)(1 + z)/σ
 
-    Source: S002 §3.2, eq. 9.   Elsewhere: PyTorch's GaussianNLLLoss takes the variance, not σ, bounds it below by 1e-6,
+    Source: Sivaraya (2023) §3.2, eq. 9.   Elsewhere: PyTorch's GaussianNLLLoss takes the variance, not σ,
+    bounds it below by 1e-6,
     and leaves out ½ log 2π unless full=True. TNP's code adds up the axes of y and averages over points.
     """
     shape = common_shape("gaussian_nll", mean=mean, std=std, y=y)
@@ -107,7 +108,8 @@ def cross_entropy(
 
         x̄_i = ℓ̄ (Q p_i − w_i q_i),   at i = y written as ℓ̄ (w_y q_y (p_y − 1) + (Q − w_y q_y) p_y)
 
-    where p_y − 1 = expm1(log p_y) keeps its digits as p_y → 1.   Source: S002 §1.7; Szegedy et al. (2016), §7.
+    where p_y − 1 = expm1(log p_y) keeps its digits as p_y → 1.   Source: Sivaraya (2023) §1.7;
+    Szegedy et al. (2016), §7.
     """
     x = floating(logits)
     targets, counts = _check_targets(x, targets, ignore_index)

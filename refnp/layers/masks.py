@@ -4,7 +4,7 @@ A mask is a boolean array that broadcasts to (..., N, M), queries by keys. **Tru
 A query that may attend to nothing gets 0. Masks are combined with & and |, or with `combine`. What a mask hides is not
 looked at: see `shielded`.
 
-Source: S002 §1.6, eq. 7 (its −∞ above the diagonal is False here).
+Source: Sivaraya (2023) §1.6, eq. 7 (its −∞ above the diagonal is False here).
 Elsewhere: True = may attend in PyTorch's scaled_dot_product_attention, ONNX, flax, Keras; True = masked out in
 torch.nn.MultiheadAttention and nn.Transformer.
 """

@@ -6,7 +6,7 @@ The product runs over the numbers that belong together: given the component they
 have in common is in the choice of k. A sample chooses once for all of them, and is coherent: a function, not noise.
 A latent neural process answers with such a mixture, one component for each draw of z.
 
-Source: S002 §2.3 (coherent sample paths); Garnelo et al., arXiv 1807.01622.
+Source: Sivaraya (2023) §2.3 (coherent sample paths); Garnelo et al., arXiv 1807.01622.
 """
 
 from __future__ import annotations

@@ -2,11 +2,12 @@
 
     H^(i) = Attention(X W_q^(i), Y W_k^(i), Y W_v^(i))        MHA(X, Y) = concat(H^(1), …, H^(h)) W_o
 
-The heads are concatenated along the feature axis, (N, h·d_v); S002 prints them stacked as rows. The W^(i) of all heads
+The heads are concatenated along the feature axis, (N, h·d_v);
+Sivaraya (2023) prints them stacked as rows. The W^(i) of all heads
 stand side by side in one matrix, so that a single product serves them; maps on top of queries, keys and values that
-are already projected, as in S002 eq. 6, are a product of two matrices, and so one matrix.
+are already projected, as in Sivaraya (2023), eq. 6, are a product of two matrices, and so one matrix.
 
-Source: S002 §1.4, eq. 6; S004; Vaswani et al. (2017) §3.2.2.
+Source: Sivaraya (2023) §1.4, eq. 6; Transformer Notes; Vaswani et al. (2017) §3.2.2.
 Elsewhere: torch.nn.MultiheadAttention keeps W_q, W_k, W_v as one (3D, D) matrix, transposed, and its mask is True
 where attention is forbidden.
 """

@@ -9,7 +9,8 @@ Attention alone does not see the order of its tokens; this is the simplest way t
 sinusoidal one is Toeplitz, P(p + s) = P(p) R_s with one rotation R_s for all p, and |P(p)|² = D/2 (all for even D): but
 what attention makes of the sum still depends on where the tokens stand, see docs/positions.md.
 
-Source: S002 eq. 1 and 2; S004, where i counts pairs. S000 and S001 eq. 1 exchange position and dimension; tests keep
+Source: Sivaraya (2023), eq. 1 and 2; Transformer Notes, where i counts pairs. The first two drafts of Sivaraya (2023),
+eq. 1, exchange position and dimension; tests keep
 their form and show what breaks. Vaswani et al. (2017) §3.5; learned: Gehring et al., arXiv 1705.03122 §3.1.
 Elsewhere: tensor2tensor puts all sines before all cosines, and divides by D/2 − 1 in the exponent.
 """

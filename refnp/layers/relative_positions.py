@@ -6,7 +6,7 @@ q and k may be turned first, each by its own place; s and t depend on the places
 `RelativePositions` that overrides what it needs: here Shaw's, on other pages biases (T5, ALiBi), rotations (RoPE), and
 images (iRPE).
 
-Source: S000-S002 §1.2, "to achieve translation equivariance": in which sense, see docs/positions.md.
+Source: Sivaraya (2023) §1.2, "to achieve translation equivariance": in which sense, see docs/positions.md.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Shaw(RelativePositions):
     offsets are alike, and the order does not matter.
     Raises ValueError for a width below 1 or a distance below 0.
 
-    Source: S000-S002 §1.2; Shaw, Uszkoreit & Vaswani, arXiv 1803.02155, eq. 3 to 5.
+    Source: Sivaraya (2023) §1.2; Shaw, Uszkoreit & Vaswani, arXiv 1803.02155, eq. 3 to 5.
     """
 
     def __init__(

@@ -6,7 +6,8 @@ The 1 in front makes a *density channel*, which tells "a 0 was observed" from "n
 order, and K knows only differences: the layer is invariant under permutations of the set and equivariant under
 translations.
 
-Source: S002 eq. 10 and §4.2.1; Gordon et al., Convolutional Conditional Neural Processes (2020), eq. 2 and §4.
+Source: Sivaraya (2023), eq. 10 and §4.2.1; Gordon et al., Convolutional Conditional Neural Processes (2020),
+eq. 2 and §4.
 Elsewhere: Gordon et al. divide the other channels by density + 1e-8 (`divide=True`), neuralprocesses by density + 1e-4
 and only where asked to; both give the EQ kernel, each learns a length scale for each channel or one for all.
 """
@@ -64,7 +65,8 @@ def set_convolution(
         ȳ_n = Σ_m k(s) z̄_m                              x̄_m = Σ_n g_mn,   x̄_n = −Σ_m g_mn
         ℓ̄_c = −(2/ℓ) Σ_mn z̄_mc v_nc s k′(s)             g_mn = (2/ℓ²) (Σ_c z̄_mc v_nc) k′(s) (x_m − x_n)
 
-    (each channel with its own ℓ). Division q_c = z_c/(ρ + ε), ρ = z_0: z̄_c = q̄_c/(ρ + ε), ρ̄ gains −Σ_c q̄_c q_c/(ρ + ε).
+    (each channel with its own ℓ). Division q_c = z_c/(ρ + ε), ρ = z_0: z̄_c = q̄_c/(ρ + ε),
+    ρ̄ gains −Σ_c q̄_c q_c/(ρ + ε).
     """
     x, points, y, present, batch = checked_points(target_x, context_x, context_y, mask)
     dtype = np.result_type(x, points, y, length_scale)

@@ -8,7 +8,8 @@ Any function of this form may be passed to `set_convolution`: s comes as an arra
 the complex step), both results have that shape. Written in s, a kernel needs no root unless its formula has one, and
 its slope at distance 0 is finite if it has a gradient there. Matérn-1/2, exp(−|d|/ℓ), has a kink there and is left out.
 
-Source: S002 eq. 10 leaves K open; Gordon et al. (2020), §4: EQ; Matérn: Rasmussen & Williams (2006), eq. 4.17.
+Source: Sivaraya (2023), eq. 10 leaves K open; Gordon et al. (2020), §4: EQ;
+Matérn: Rasmussen & Williams (2006), eq. 4.17.
 """
 
 import functools

@@ -1,9 +1,9 @@
 """Similarities: how well does a key fit a query? One number per pair, before the softmax.
 
-    dot          q·k                                 scaled_dot   q·k / √d       (S002 eq. 3, S003 10-15)
-    cosine       q·k / (|q| |k|), in [−1, 1]         (S003 10-15)
+    dot          q·k                                 scaled_dot   q·k / √d       (Sivaraya (2023), eq. 3)
+    cosine       q·k / (|q| |k|), in [−1, 1]         (Attention Notes 10-15)
     general      q W k                               (Luong, Pham & Manning, arXiv 1508.04025)
-    additive     v · tanh(q W_q + k W_k)             (Bahdanau, Cho & Bengio, arXiv 1409.0473; S004 "RNN attention")
+    additive     v · tanh(q W_q + k W_k)             (Bahdanau, Cho & Bengio, arXiv 1409.0473)
 
 The first four are dot products of changed queries and keys, so that one attention serves them all: `as_dot` returns
 the changed pair and the scale. Only the additive one needs its own scores.

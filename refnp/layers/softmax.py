@@ -3,7 +3,8 @@
     p_i = exp(x_i) / Σ_j exp(x_j)            log p_i = x_i − log Σ_j exp(x_j)
 
 Adding a constant to a row changes nothing, so the row maximum is taken off first and no exponential overflows.
-Source: S002 eq. 3, S003 10-14, S004; stability: Blanchard, Higham & Higham, IMA J. Numer. Anal. 41 (2021) 2311.
+Source: Sivaraya (2023), eq. 3, Attention Notes 10-14, Transformer Notes;
+stability: Blanchard, Higham & Higham, IMA J. Numer. Anal. 41 (2021) 2311.
 """
 
 import numpy as np

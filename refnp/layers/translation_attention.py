@@ -8,7 +8,8 @@ How well two tokens fit depends on what they hold and on the difference of their
 amount, and nothing changes; x_n + Δx_n shift with them. An MLP that looks at d alone makes a convolution with a kernel
 that is learned, one that passes s on makes plain attention: this is what unifies the two.
 
-Source: S000, S002 (the title); Ashman et al., Translation Equivariant Transformer Neural Processes, arXiv 2406.12409,
+Source: Sivaraya (2023), the title; Ashman et al., Translation Equivariant Transformer Neural Processes,
+arXiv 2406.12409,
 §3; weights of the authors' layers: `refnp.models.from_te_tnp`.
 """
 

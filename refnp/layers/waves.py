@@ -7,7 +7,7 @@ error of ω_k: at p = 10⁵ five digits are gone before the sine is taken. Here 
 of 64 bits that wraps round where the angle does: 2⁶⁴ is one turn. Its product with an integer position is exact, and
 so is the reduction, which is the overflow. A second integer holds the 64 bits of ω_k/2π that come after.
 
-Source: S002 eq. 1, S004 "Positional Encoding"; Vaswani et al. (2017) §3.5.
+Source: Sivaraya (2023), eq. 1, Transformer Notes, "Positional Encoding"; Vaswani et al. (2017) §3.5.
 """
 
 from __future__ import annotations

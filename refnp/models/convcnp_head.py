@@ -2,7 +2,7 @@
 
     f(x) = Σ_k h_k exp(−|g_k − x|²/2ℓ²)        (μ, s) = MLP(f(x))        σ = log(1 + eˢ), or as asked for
 
-Source: S002 eq. 11 and 12; Gordon et al., arXiv 1910.13556, and its code: σ; Bruinsma, neuralprocesses: σ².
+Source: Sivaraya (2023), eq. 11 and 12; Gordon et al., arXiv 1910.13556, and its code: σ; Bruinsma, neuralprocesses: σ².
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ R = ⌈√(¼ + (p r ℓ)²) − ½⌉, since (|j| − ½)² ≥ ¼ + (p r ℓ)�
 
 The weights of several axes are products, so exponentials are taken along each axis only. Time is O(N (2R + 1)^D), not
 O(N K), and memory that of what goes in and out.
-Source: S002 eq. 10 and 11. Between points anywhere: refnp/layers/set_convolution.py.
+Source: Sivaraya (2023), eq. 10 and 11. Between points anywhere: refnp/layers/set_convolution.py.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ point that is a rounding away from the edge of its cell may get over it.
 Rounding half to even, or beginning at min x − margin as such, does not have that property.
 
 Every task of a batch has a grid of its own, wherever it lies; all have the length of the longest.
-Source: S002 §4.2 and eq. 11 leave the grid open; Gordon et al. (2020), §4, begin at min x − 0.1.
+Source: Sivaraya (2023) §4.2 and eq. 11 leave the grid open; Gordon et al. (2020), §4, begin at min x − 0.1.
 """
 
 from __future__ import annotations

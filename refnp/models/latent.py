@@ -11,7 +11,8 @@ form. Two bounds on its logarithm, from draws z_k of q(z | C ∪ T), which has s
 
     ELBO ≤ IW with K draws ≤ IW with K + 1 draws ≤ log p(y | x, C)
 
-Source: S002 §2.3, §3.1; Garnelo et al., arXiv 1807.01622; Burda et al., arXiv 1509.00519 (IW); v = sigmoid and the
+Source: Sivaraya (2023) §2.3, §3.1; Garnelo et al., arXiv 1807.01622; Burda et al., arXiv 1509.00519 (IW);
+v = sigmoid and the
 second, deterministic path: Kim et al., arXiv 1901.05761.
 """
 

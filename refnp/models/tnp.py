@@ -7,7 +7,8 @@
 Nobody attends to a target, so each is predicted as if it stood alone: predictions are permuted with the targets, and
 the context has no order. `TNPA` (refnp/models/tnp_a.py) and `TNPND` (refnp/models/tnp_nd.py) are the paper's other two.
 
-Source: S002 §3.2, §3.3; Nguyen & Grover, Transformer Neural Processes, arXiv 2207.04179; code: TNP-pytorch, whose
+Source: Sivaraya (2023) §3.2, §3.3; Nguyen & Grover, Transformer Neural Processes, arXiv 2207.04179;
+code: TNP-pytorch, whose
 weights `refnp.models.from_tnp` reads.
 """
 

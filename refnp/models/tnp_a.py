@@ -12,7 +12,8 @@ padded ones answer. Who may attend to whom is `attention_mask`:
 The likelihood is a joint one, and depends on the order of the targets. Samples go from target to target, and keep keys
 and values of what they have seen; that gives what the one pass gives.
 
-Source: S002 §3.2 eq. 8 and 9, §3.3, which leaves open whether a padded token sees itself; Nguyen & Grover, arXiv
+Source: Sivaraya (2023) §3.2 eq. 8 and 9, §3.3, which leaves open whether a padded token sees itself;
+Nguyen & Grover, arXiv
 2207.04179 §3.1; the mask is that of TNP-pytorch. Elsewhere: there all tokens are computed anew for every target of a
 sample, and in training with a floor under σ, noise of 0.05 is added to the y of real tokens.
 """

@@ -12,7 +12,7 @@ z are the target tokens of TNP-D; in z′ they have looked at each other. Two fo
 The second is the default of the authors' code. P Pᵀ permutes with the targets, its lower triangle does not: the same
 targets in another order get another likelihood.
 
-Source: S002 §3.2; Nguyen & Grover, arXiv 2207.04179 §3.3; TNP-pytorch.
+Source: Sivaraya (2023) §3.2; Nguyen & Grover, arXiv 2207.04179 §3.3; TNP-pytorch.
 """
 
 from __future__ import annotations

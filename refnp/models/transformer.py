@@ -6,7 +6,7 @@ The decoder's token n sees the encoder's whole output and the target up to n; it
 softmax(logits) is the distribution of the next word. In training the target is known and all tokens are computed at
 once (teacher forcing); in inference they come one by one (`refnp.models.decoding`).
 
-Source: S002 §1.2 to §1.8; Vaswani et al., arXiv 1706.03762.
+Source: Sivaraya (2023) §1.2 to §1.8; Vaswani et al., arXiv 1706.03762.
 Elsewhere: torch.nn.Transformer has neither embeddings nor positions nor the final map, and one more LayerNorm after
 each stack: it is `EncoderDecoder` of two stacks with `final_norm=True`. Its decoder sees the future unless it is given
 a causal mask; refnp's never does.
@@ -78,7 +78,7 @@ class Encoder(Stack):
     """Encoder layers: Y = Layer_L(… Layer_1(X)), and LayerNorm(Y) if `final_norm`.
 
     Shapes: x (..., N, D), mask (..., N, N), places (N,) → (..., N, D). A list `weights` collects those of all layers.
-    Parameters and errors: `Stack`.   Source: S002 §1.5.
+    Parameters and errors: `Stack`.   Source: Sivaraya (2023) §1.5.
     """
 
     layer = EncoderLayer
@@ -94,7 +94,7 @@ class Decoder(Stack):
 
     Shapes: x (..., N, D), memory (..., M, D), mask (..., N, N), memory_mask (..., N, M) → (..., N, D).
     A mask hides more than the causal one does. A list `weights` collects those of all layers.
-    Parameters and errors: `Stack`.   Source: S002 §1.6, eq. 7.
+    Parameters and errors: `Stack`.   Source: Sivaraya (2023) §1.6, eq. 7.
     """
 
     layer, fewest = DecoderLayer, 1
@@ -123,7 +123,8 @@ class EncoderDecoder(Module):
 
     Shapes: source (..., M, D), target (..., N, D), source_mask (..., M, M), memory_mask (..., N, M), target_mask
     (..., N, N), which hides more than the causal mask does → (..., N, D).
-    Raises ValueError for shapes that do not fit, TypeError for masks that are not booleans.   Source: S002 §1.6.
+    Raises ValueError for shapes that do not fit, TypeError for masks that are not booleans.   Source: Sivaraya (2023)
+    §1.6.
     """
 
     def __init__(self, encoder: Encoder, decoder: Decoder):
@@ -148,7 +149,7 @@ class Transformer(Module):
     target and output, as Vaswani et al. have it). A generator `rng` in the call means training with dropout; a list
     `weights` collects those of all attentions, of the encoder's layers and then, two for each, of the decoder's.
     Raises IndexError for tokens outside a vocabulary, ValueError for sizes and masks that do not fit.
-    Source: S002 §1.2 to §1.8.
+    Source: Sivaraya (2023) §1.2 to §1.8.
     """
 
     def __init__(

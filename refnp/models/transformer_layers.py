@@ -1,6 +1,6 @@
 """The layers of a Transformer: attention and a feed-forward network, each with a residual connection and LayerNorm.
 
-    post-norm   x ← LayerNorm(x + Sublayer(x))        (S002 §1.5, Vaswani et al. 2017)
+    post-norm   x ← LayerNorm(x + Sublayer(x))        (Sivaraya (2023) §1.5, Vaswani et al. 2017)
     pre-norm    x ← x + Sublayer(LayerNorm(x))        (Xiong et al., arXiv 2002.04745)
 
     encoder     Sublayers: self-attention; feed-forward W₂ f(W₁ x + b₁) + b₂, f = ReLU or GELU
@@ -8,7 +8,7 @@
 
 Masks are True where a query may attend to a key, and serve all heads.
 
-Source: S002 §1.5, §1.6 (its LayerNorm has no ε and no affine map: `eps=0.0`).
+Source: Sivaraya (2023) §1.5, §1.6 (its LayerNorm has no ε and no affine map: `eps=0.0`).
 Elsewhere: torch.nn.TransformerEncoderLayer and DecoderLayer, whose weights `refnp.models.from_torch` reads; they also
 drop attention weights and hidden units in training, here the outputs of sub-layers are dropped, as the paper says.
 """
@@ -60,7 +60,7 @@ class EncoderLayer(Module):
     Shapes: x (..., N, D), mask (..., N, N) → (..., N, D). `places` are those of the tokens, for relative `positions`.
     `weights`, if given, is a list to which the attention weights (..., H, N, N) are appended. A generator `rng` means
     training with dropout.   Raises ValueError if heads do not divide features, norm is neither 'post' nor 'pre', or
-    shapes do not fit.   Source: S002 §1.5; Vaswani et al. (2017) §3.1, §3.3.
+    shapes do not fit.   Source: Sivaraya (2023) §1.5; Vaswani et al. (2017) §3.1, §3.3.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class DecoderLayer(Module):
     The layer hides nothing by itself: its stack, `Decoder`, gives it the causal mask. Relative `positions` act in the
     self-attention; places of a memory are not comparable with the layer's own.
     `weights`, if given, is a list to which the weights of both attentions are appended, (..., H, N, N) and
-    (..., H, N, M).   Raises ValueError as EncoderLayer.   Source: S002 §1.6; Vaswani et al. (2017) §3.1.
+    (..., H, N, M).   Raises ValueError as EncoderLayer.   Source: Sivaraya (2023) §1.6; Vaswani et al. (2017) §3.1.
     """
 
     def __init__(

@@ -9,9 +9,10 @@
     feature    a small CNN comes first; every place of its feature map is a token        N = H W / stride²
 
 Attention between N tokens costs 2 N² D multiply-adds a layer (Q Kᵀ and A V), so that pixels are "too many, not
-efficient" (S003 10.2.3) for all but the smallest images.
+efficient" (Attention Notes §10.2.3) for all but the smallest images.
 
-Source: S003 10.2.3 (a), (b), (c), S004 "Attention + CNN"; ViT: Dosovitskiy et al., arXiv 2010.11929, eq. 1-4;
+Source: Attention Notes §10.2.3 (a), (b), (c), Transformer Notes, "Attention + CNN";
+ViT: Dosovitskiy et al., arXiv 2010.11929, eq. 1-4;
 a CNN before attention: their "hybrid", and Xiao et al., arXiv 2106.14881.
 """
 
@@ -39,7 +40,7 @@ class PatchTokens(Module):
         T_(r, s) = vec(pixels of patch (r, s)) W + b
 
     Shapes: images (B, C, H, W) → tokens (B, N, D), row by row, N = H W / size², D = features.
-    Raises ValueError if patches do not fill the image.   Source: S003 10.2.3 (a), (b); ViT eq. 1.
+    Raises ValueError if patches do not fill the image.   Source: Attention Notes §10.2.3 (a), (b); ViT eq. 1.
     """
 
     def __init__(self, size: int, channels: int, features: int, *, rng: np.random.Generator):
@@ -79,7 +80,7 @@ class FeatureTokens(Module):
 
     Shapes: images (B, C, H, W) → tokens (B, N, D), N = H W / stride², stride the product of all. Channels double from
     layer to layer, the last has D = features.   Raises ValueError if the strides do not divide the image.
-    Source: S003 10.2.3 (c), S004 "Attention + CNN".
+    Source: Attention Notes §10.2.3 (c), Transformer Notes, "Attention + CNN".
     """
 
     def __init__(self, strides: tuple[int, ...], channels: int, features: int, *, rng: np.random.Generator):

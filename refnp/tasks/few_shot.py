@@ -6,7 +6,8 @@ from one episode to the next: they are numbered anew at random, so an example mu
 classified. As a `Task`, x is the features, y the class, one-hot over N.
 
 Few-shot regression draws sine waves instead: y = A sin(x − φ).
-Source: S002 §2.1 and §3.2; Vinyals et al. (2016) for episodes; Finn, Abbeel & Levine (2017), §5.1 for the waves.
+Source: Sivaraya (2023) §2.1 and §3.2; Vinyals et al. (2016) for episodes;
+Finn, Abbeel & Levine (2017), §5.1 for the waves.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ A sample is L ε with L Lᵀ = K + σ² I. The matrix of a smooth kernel at clos
 so a noise variance below NUGGET · k(x, x) is raised to that. Only processes without noise (or almost) are touched:
 it adds a standard deviation of 1e-5 s, L exists for up to 900 points (Higham 2002, th. 10.7: N² u < NUGGET), and the
 posterior, which knows of the nugget, keeps its digits. Everything is computed in float64.
-Source: Rasmussen & Williams (2006), ch. 2 and A.2; S002 §2.1 for tasks.
+Source: Rasmussen & Williams (2006), ch. 2 and A.2; Sivaraya (2023) §2.1 for tasks.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class GaussianProcessTasks:
     """Tasks from Gaussian processes: hyper-parameters that are ranges are drawn anew for each task.
 
     `kernel` and `noise_std` as in `GaussianProcess`, each number possibly a range (low, high); `places` say how many
-    points and where; `outputs` is dy.   Source: S002 §2.1; Garnelo et al. (2018), §4.1.
+    points and where; `outputs` is dy.   Source: Sivaraya (2023) §2.1; Garnelo et al. (2018), §4.1.
     """
 
     kernel: Kernel

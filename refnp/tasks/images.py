@@ -6,7 +6,7 @@ The row i and the column j of an image with height H and width W lie at
 
 so an image is a function of two numbers, seen at some pixels and asked for at others: completion is regression.
 `sample` gives the pixels as sets, `sample_grid` the same ones as images with a mask, for models on the grid.
-Source: S002 §2.1; Garnelo et al. (2018), §4.2; Gordon et al. (2020), §5.3.
+Source: Sivaraya (2023) §2.1; Garnelo et al. (2018), §4.2; Gordon et al. (2020), §5.3.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ English sentence has one French; "you" is tu, "they" is ils, "I", "you" and "we"
 dictionary has them, questions end in "?", with a space before it in French, other sentences in nothing.
 
 Any other file will do: UTF-8, a pair a line, the two sides separated by one tab.
-Source: S002 §1.7 ("I live in Paris"), S003 §10.2.2.
+Source: Sivaraya (2023) §1.7 ("I live in Paris"), Attention Notes §10.2.2.
 """
 
 from __future__ import annotations

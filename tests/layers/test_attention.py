@@ -144,7 +144,7 @@ def test_complex_step_in_one_argument_only(which):
 
 
 def test_single_query_is_the_case_of_one_row():
-    """S003 10-14: similarities, softmax, convex combination, for one query and N pairs."""
+    """Attention Notes 10-14: similarities, softmax, convex combination, for one query and N pairs."""
     (query,), key, value = qkv(1, 5, 3, 2)
     scores = np.array([sum(k * query) for k in key]) / np.sqrt(3)
     alpha = printed.softmax(scores)
@@ -159,7 +159,7 @@ def test_single_query_is_the_case_of_one_row():
 @pytest.mark.parametrize("scaled", [True, False])
 @given(lengths, lengths, st.integers(1, 4), real_dtypes, seeds)
 def test_columns_are_the_transpose_of_rows(scaled, n, m, d, dtype, seed):
-    """V softmax(KᵀQ/√d), down the columns; S003 10-15 and 10-16 print it without the root."""
+    """V softmax(KᵀQ/√d), down the columns; the Attention Notes 10-15 and 10-16 print it without the root."""
     query, key, value = qkv(n, m, d, 2, dtype=dtype, seed=seed)
     similarity = "scaled_dot" if scaled else "dot"
     columns, pullback = ad.vjp(lambda *a: column_attention(*a, scaled=scaled), query.T, key.T, value.T)

@@ -68,7 +68,7 @@ def test_combine_is_and(seed):
     assert masks.combine() is masks.combine(None, None) is None
 
 
-# ---- S002 eq. 7
+# ---- Sivaraya (2023), eq. 7
 
 SCORES = np.array([[0.2, 0.3, 0.5, 0.1], [0.1, 0.2, 0.7, 0.0], [0.3, 0.4, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4]])
 RIGHT = [[1, 0, 0, 0], [0.4750, 0.5250, 0, 0], [0.3322, 0.3672, 0.3006, 0], [0.2138, 0.2363, 0.2612, 0.2887]]

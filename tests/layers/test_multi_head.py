@@ -1,4 +1,4 @@
-"""Multi-head attention: S002 eq. 6 with the heads side by side, what is printed there instead, and PyTorch's."""
+"""Multi-head attention: Sivaraya (2023), eq. 6, with the heads side by side, what is printed there, and PyTorch's."""
 
 import numpy as np
 import pytest
@@ -67,7 +67,7 @@ def test_equation_6_index_by_index(heads, dtype):
     assert_within(module(x, y).numpy(), printed.multi_head(x, y, module.state_dict(), heads), limit)
 
 
-# ---- what S002 prints
+# ---- what Sivaraya (2023) prints
 
 
 def heads_of(module, x):
@@ -103,7 +103,10 @@ def test_heads_stacked_as_rows_and_read_in_rows_of_h_d_have_the_wrong_values():
 
 
 def test_values_have_a_map_of_their_own():
-    """V = X W_v. S002 §1.3 prints V = X W_q, S004 v = W^Q x: with the query's map for all three it is another thing."""
+    """V = X W_v; with the query's map for all three it is another function.
+
+    Sivaraya (2023) §1.3 prints V = X W_q, the Transformer Notes v = W^Q x.
+    """
     module, x = MultiHeadAttention(6, 2, rng=generator()), normal(0, (4, 6))
     limit, _ = rounded(module, x, x, x)
     state = module.state_dict()
@@ -115,7 +118,7 @@ def test_values_have_a_map_of_their_own():
 
 @given(seeds)
 def test_maps_of_each_head_on_top_of_projected_queries_are_one_product(seed):
-    """(X W_q) W_q^(i) = X (W_q W_q^(i)): S002 eq. 6 is multi-head attention with the products as its maps.
+    """(X W_q) W_q^(i) = X (W_q W_q^(i)): Sivaraya (2023), eq. 6 is multi-head attention with the products as its maps.
 
     Bound: that of the equation, for the products as given, and what rounding them moves: they are taken in longdouble,
     and rounded once.

@@ -1,4 +1,4 @@
-"""Absolute positions: what S004 asks of an encoding, the formulas that are printed wrong, and tables that end."""
+"""Absolute positions: what the Transformer Notes ask of them, formulas that are printed wrong, and tables that end."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_another_base():
     assert_within(sinusoidal([3], 4, base=100), written.sinusoidal([3], 4, base=100), E)
 
 
-# ---- what S004 asks: unique, consistent, general
+# ---- what the Transformer Notes ask: unique, consistent, general
 
 
 @pytest.mark.parametrize(("features", "dtype"), [(1, np.float64), (2, np.float32), (2, np.float64), (16, np.float32)])

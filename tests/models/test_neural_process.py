@@ -92,7 +92,7 @@ def test_dtype_is_kept(dtype):
 
 @given(seeds, sizes)
 def test_the_order_of_the_context_does_not_matter(seed, size):
-    """Context invariance, S002 §3.2: the two orders of summation differ by twice the bound at most."""
+    """Context invariance, Sivaraya (2023) §3.2: the two orders of summation differ by twice the bound at most."""
     model, (arrays, _) = small(*size[3:]), problem(seed, size)
     order = generator(seed).permutation(size[1])
     x, y, target_x, mask = arrays
@@ -163,7 +163,7 @@ def test_other_targets_change_nothing(seed, size):
 
 
 def test_a_shift_of_everything_changes_predictions():
-    """No translation equivariance, S002 §4.1: far beyond rounding."""
+    """No translation equivariance, Sivaraya (2023) §4.1: far beyond rounding."""
     model, (arrays, _) = small(), problem(0, (1, 3, 3, 1, 1))
     x, y, target_x, mask = arrays
     mean, _ = judges.answer(model, *arrays)

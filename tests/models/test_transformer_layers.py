@@ -1,4 +1,4 @@
-"""Encoder and decoder layers: three judges, masks, dropout, and what S002 says of them."""
+"""Encoder and decoder layers: three judges, masks, dropout, and what Sivaraya (2023) says of them."""
 
 import numpy as np
 import pytest

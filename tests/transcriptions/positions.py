@@ -41,7 +41,7 @@ def wave(place, exponent, j, base=10000):
 
 
 def sinusoidal(places, features, base=10000):
-    """S002 eq. 1: sin(i / 10000^(j/D)) for even j, cos(i / 10000^((j−1)/D)) for odd j. (S004 with j = 2k, 2k + 1.)"""
+    """Sivaraya (2023), eq. 1: sin(i / 10000^(j/D)) for even j, cos(i / 10000^((j−1)/D)) for odd j."""
     return table(places, features, lambda p, j: wave(p, ratio(j - j % 2, features), j, base))
 
 
@@ -49,7 +49,7 @@ def sinusoidal(places, features, base=10000):
 
 
 def position_and_dimension_exchanged(places, features):
-    """S000 and S001 eq. 1, as printed: sin(j / 10000^(2i/d)) if the *position* i is even, else the cosine."""
+    """First two drafts of Sivaraya (2023), eq. 1: sin(j / 10000^(2i/d)) if the *position* i is even, else cosine."""
 
     def entry(i, j):
         angle = mpmath.mpf(j) / mpmath.mpf(10000) ** (2 * i / features)

@@ -155,7 +155,7 @@ def batched_attention(query, key, value, mask=None, bias=None, name="scaled_dot"
 
 
 def column_attention(query, key, value, scaled):
-    """V · softmax(KᵀQ / √d), tokens as columns, the softmax down the columns: S003 10-15, 10-16."""
+    """V · softmax(KᵀQ / √d), tokens as columns, the softmax down the columns: Attention Notes 10-15, 10-16."""
     query, key, value = (np.asarray(a, WIDE) for a in (query, key, value))
     d, n, m = query.shape[0], key.shape[1], query.shape[1]
     output = np.zeros((value.shape[0], m), WIDE)
@@ -168,7 +168,10 @@ def column_attention(query, key, value, scaled):
 
 
 def multi_head(x, y, state, heads, mask=None):
-    """concat over features of Attention(x W_q^(h), y W_k^(h), y W_v^(h)), times W_o: S002 eq. 6, its erratum mended."""
+    """concat over features of Attention(x W_q^(h), y W_k^(h), y W_v^(h)), times W_o.
+
+    Sivaraya (2023), eq. 6, its erratum mended.
+    """
     x, y = np.asarray(x, WIDE), np.asarray(y, WIDE)
     state = {name: np.asarray(value, WIDE) for name, value in state.items()}
     width = state["query.weight"].shape[1] // heads

@@ -25,7 +25,10 @@ def matern_52(r):
 def set_convolution(
     target_x, context_x, context_y, length_scale, mask=None, *, kernel=eq, density=True, divide=False, eps=1e-8
 ):
-    """z(x) = Σ_n [1, y_n] k(|x − x_n|/ℓ) over the n that the mask has: S002 eq. 10, for sets (B, N, D), (B, N, C)."""
+    """z(x) = Σ_n [1, y_n] k(|x − x_n|/ℓ) over the n that the mask has, for sets (B, N, D), (B, N, C).
+
+    Sivaraya (2023), eq. 10.
+    """
     sets, targets, axes = target_x.shape
     points, channels = context_y.shape[1:]
     first = 1 if density else 0

@@ -1,4 +1,4 @@
-"""Encoder layer, decoder layer and the whole model of S002 §1.2 to §1.6, token by token, in longdouble."""
+"""Encoder layer, decoder layer and the whole model of Sivaraya (2023) §1.2 to §1.6, token by token, in longdouble."""
 
 import numpy as np
 
@@ -22,7 +22,7 @@ def feed_forward(x, state):
 
 
 def around(sublayer, x, state, norm, eps):
-    """LayerNorm(x + Sublayer(x)) as S002 §1.5 prints it, or x + Sublayer(LayerNorm(x))."""
+    """LayerNorm(x + Sublayer(x)) as Sivaraya (2023) §1.5 prints it, or x + Sublayer(LayerNorm(x))."""
     gain, shift = state["layer_norm.gain"], state["layer_norm.shift"]
     if norm == "post":
         return layer_norm(x + sublayer(x), gain, shift, eps)

@@ -94,7 +94,7 @@ def feed_forward(parameters, activation):
 
 
 def encoder_layer(x, *parameters, heads, norm="post", activation="relu", eps=1e-5, mask=None):
-    """x ← around(self-attention), x ← around(feed-forward), S002 §1.5."""
+    """x ← around(self-attention), x ← around(feed-forward), Sivaraya (2023) §1.5."""
     attention, norm_1, maps, norm_2 = _cut(parameters, 8, 2, 4, 2)
     x, first = around(self_attention(attention, heads, mask), x, norm_1, norm, eps)
     x, second = around(feed_forward(maps, activation), x, norm_2, norm, eps)
@@ -108,7 +108,7 @@ def encoder_layer(x, *parameters, heads, norm="post", activation="relu", eps=1e-
 
 
 def decoder_layer(x, memory, *parameters, heads, norm="post", activation="relu", mask=None, memory_mask=None):
-    """x ← around(self-attention), around(attention to the memory), around(feed-forward), S002 §1.6."""
+    """x ← around(self-attention), around(attention to the memory), around(feed-forward), Sivaraya (2023) §1.6."""
     own, norm_1, other, norm_2, maps, norm_3 = _cut(parameters, 8, 2, 8, 2, 4, 2)
     x, first = around(self_attention(own, heads, mask), x, norm_1, norm)
     x, second = around(attention_to(memory, other, heads, memory_mask), x, norm_2, norm)
