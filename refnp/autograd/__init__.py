@@ -47,4 +47,4 @@ from refnp.autograd.shapes import (
     transpose,
 )
 from refnp.autograd.special import erf, erfc
-from refnp.autograd.tensor import Parameter, Tensor, is_recording, no_grad, sum_to
+from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor, is_recording, no_grad, sum_to

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -176,6 +176,10 @@ class Tensor:
         __ge__: Any
 
         def __getattr__(self, name: str) -> Any: ...
+
+
+Array = np.ndarray  # what functions compute with; they return `Array`, or `Tensor` if they were given one
+ArrayLike = Array | Tensor | np.generic | complex | Sequence  # what functions accept; complex stands for int, float too
 
 
 class Parameter(Tensor):
