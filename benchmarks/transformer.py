@@ -100,7 +100,7 @@ def step_in_torch(sizes: Sizes, dtype: str) -> Side:
     import torch
     from torch import nn
 
-    from refnp.layers.positions import sinusoidal
+    from refnp.layers.positions.absolute import sinusoidal
     from refnp.models import from_torch
 
     ours = model_of(sizes, dtype)

@@ -15,7 +15,7 @@ import numpy as np
 
 from refnp.autograd import no_grad
 from refnp.layers import Embedding, Linear, Module, cross_entropy
-from refnp.layers.positions import SinusoidalPositions
+from refnp.layers.positions.absolute import SinusoidalPositions
 from refnp.models.decoding import greedy
 from refnp.models.transformer import Encoder, Transformer
 from refnp.tasks.batches import Batch

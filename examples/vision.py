@@ -21,7 +21,7 @@ from rich.table import Table
 
 from refnp.autograd import no_grad
 from refnp.layers import cross_entropy
-from refnp.layers.image_positions import METHODS, ImagePositions
+from refnp.layers.positions.images import METHODS, ImagePositions
 from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens, class_attention
 from refnp.tasks import digits
 from refnp.training.loop import train

@@ -9,7 +9,7 @@ import pytest
 
 import refnp.autograd as ad
 from refnp.autograd.trees import map_leaves
-from refnp.layers.attention import attention
+from refnp.layers.dot_product_attention import attention
 from refnp.layers.layer_norm import layer_norm
 from refnp.models import decoding, from_torch
 from refnp.models.transformer import Transformer

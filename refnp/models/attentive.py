@@ -28,8 +28,8 @@ import numpy as np
 from refnp import autograd as ag
 from refnp.autograd.primitive import raw
 from refnp.layers.activations import relu
-from refnp.layers.attention import attention
 from refnp.layers.distributions import Normal
+from refnp.layers.dot_product_attention import attention
 from refnp.layers.layer_norm import LayerNorm
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.module import Module

@@ -28,9 +28,8 @@ import numpy as np
 from refnp import autograd as ag
 from refnp.autograd.primitive import raw
 from refnp.layers.distributions import Normal
-from refnp.layers.key_value_cache import KeyValueCache
 from refnp.layers.mixtures import Mixture, check_generator
-from refnp.layers.multi_head import over_heads
+from refnp.layers.multi_head import KeyValueCache, over_heads
 from refnp.models.neural_process import whole_targets
 from refnp.models.tnp import MarginalTNP
 

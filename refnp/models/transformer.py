@@ -21,14 +21,14 @@ import numpy as np
 
 from refnp.autograd import matmul, swapaxes
 from refnp.layers.activations import relu
-from refnp.layers.dropout import dropout as drop
-from refnp.layers.embedding import Embedding
+from refnp.layers.embeddings import Embedding
 from refnp.layers.layer_norm import LayerNorm
 from refnp.layers.linear import Linear
 from refnp.layers.masks import check_mask, combine
 from refnp.layers.module import Module
-from refnp.layers.positions import SinusoidalPositions
-from refnp.layers.relative_positions import RelativePositions
+from refnp.layers.positions.absolute import SinusoidalPositions
+from refnp.layers.positions.relative import RelativePositions
+from refnp.layers.regularization import dropout as drop
 from refnp.models.transformer_layers import DecoderLayer, EncoderLayer, LayerState, causal_after, token_count
 
 Relative = Callable[[], RelativePositions] | None

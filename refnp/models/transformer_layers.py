@@ -22,14 +22,13 @@ import numpy as np
 
 from refnp.autograd.primitive import raw
 from refnp.layers.activations import relu
-from refnp.layers.dropout import dropout
-from refnp.layers.key_value_cache import KeyValueCache
 from refnp.layers.layer_norm import LayerNorm
 from refnp.layers.linear import MLP
 from refnp.layers.masks import causal
 from refnp.layers.module import Module
-from refnp.layers.multi_head import MultiHeadAttention
-from refnp.layers.relative_positions import RelativePositions
+from refnp.layers.multi_head import KeyValueCache, MultiHeadAttention
+from refnp.layers.positions.relative import RelativePositions
+from refnp.layers.regularization import dropout
 
 
 class Residual(Module):

@@ -26,11 +26,11 @@ import numpy as np
 from refnp.autograd import Parameter, broadcast_to, concatenate, reshape, swapaxes, transpose
 from refnp.layers.activations import gelu, relu
 from refnp.layers.convolution import Convolution
-from refnp.layers.dropout import dropout as drop
-from refnp.layers.image_positions import image_places
 from refnp.layers.linear import Linear
 from refnp.layers.module import Module
-from refnp.layers.positions import LearnedPositions
+from refnp.layers.positions.absolute import LearnedPositions
+from refnp.layers.positions.images import image_places
+from refnp.layers.regularization import dropout as drop
 from refnp.models.transformer import Encoder, Relative
 
 

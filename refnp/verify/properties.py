@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from refnp.layers.attention import attention
 from refnp.layers.convolution import convolution, convolution_transpose
+from refnp.layers.dot_product_attention import attention
 from refnp.layers.layer_norm import layer_norm
 from refnp.layers.set_convolution import set_convolution
 from refnp.layers.softmax import softmax

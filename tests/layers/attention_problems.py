@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from refnp.layers.attention import attention
+from refnp.layers.dot_product_attention import attention
 from refnp.verify.equations import attention as equations
 from refnp.verify.equations.linear import sum_to
 from refnp.verify.rounding import exact

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.layers import attention_blocks, masks
-from refnp.layers.attention import attention
-from refnp.layers.attention_blocks import attend_in_blocks
+from refnp.layers import dot_product_attention as page
+from refnp.layers import masks
+from refnp.layers.dot_product_attention import attend_in_blocks, attention
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, seeds
 from tests.layers.attention_problems import equation, problems, rounded_output
@@ -24,7 +24,10 @@ sizes = st.integers(1, 4)
 @contextlib.contextmanager
 def blocks_of(queries, keys):
     """Blocks so small that a handful of tokens fills several."""
-    with mock.patch.object(attention_blocks, "QUERIES", queries), mock.patch.object(attention_blocks, "KEYS", keys):
+    with (
+        mock.patch.object(page, "QUERIES", queries),
+        mock.patch.object(page, "KEYS", keys),
+    ):
         yield
 
 
@@ -134,7 +137,10 @@ def test_rows_of_nothing_and_blocks_of_nothing(problem, queries, keys):
 def test_hidden_blocks_are_not_computed():
     """Under a causal mask, 10 of 16 blocks are; forward and backward."""
     arrays = qkv(8, 8)
-    with blocks_of(2, 2), mock.patch.object(attention_blocks, "_scores", wraps=attention_blocks._scores) as scores:
+    with (
+        blocks_of(2, 2),
+        mock.patch.object(page, "_scores", wraps=page._scores) as scores,
+    ):
         y, pullback = ad.vjp(lambda *a: in_blocks(*a, mask=masks.causal(8)), *arrays)
         assert scores.call_count == 10
         pullback(y)
@@ -215,7 +221,7 @@ def test_memory_grows_with_the_length_not_with_its_square():
     """The full form holds all N M scores, more than once; in blocks there are a few rows per token and a few blocks."""
     n, threads = 2048, ad.get_threads()
     scores, tokens = 8 * n * n, 8 * n * 16
-    block = 8 * attention_blocks.QUERIES * attention_blocks.KEYS
+    block = 8 * page.QUERIES * page.KEYS
     try:
         ad.set_threads(1)
         assert peak(in_blocks, n) < 12 * tokens + 4 * block < scores / 4
@@ -238,7 +244,7 @@ def test_nothing_to_attend_to(shape, batch):
 @pytest.mark.parametrize("dtype", REAL)
 def test_blocks_of_their_own_size(dtype):
     """Not patched: N and M a little more than one block (but in longdouble, which no BLAS multiplies, M alone)."""
-    n, m = attention_blocks.QUERIES + 3 if dtype != np.longdouble else 3, attention_blocks.KEYS + 5
+    n, m = page.QUERIES + 3 if dtype != np.longdouble else 3, page.KEYS + 5
     arrays = qkv(n, m, 4, 2, dtype=dtype)
     y = attend_in_blocks(*arrays, scale=dtype(0.5))
     assert_within(y, in_full(*arrays), 2 * tolerance(rounded_output(arrays), dtype))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers import masks
-from refnp.layers.attention import attention
+from refnp.layers.dot_product_attention import attention
 from refnp.verify.rounding import tolerance
 from tests.helpers import assert_same_bits, assert_within, normal
 from tests.layers.attention_problems import problems, qkv, rounded_output, with_bias

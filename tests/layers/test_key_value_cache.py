@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers import masks
-from refnp.layers.key_value_cache import KeyValueCache
-from refnp.layers.multi_head import MultiHeadAttention
+from refnp.layers.multi_head import KeyValueCache, MultiHeadAttention
 from refnp.verify.equations import attention as equations
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, normal, real_dtypes, seeds

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers import masks
-from refnp.layers.attention import attention
+from refnp.layers.dot_product_attention import attention
 from refnp.layers.multi_head import MultiHeadAttention, merge_heads, split_heads
-from refnp.layers.position_biases import ALiBi, T5Bias
-from refnp.layers.relative_positions import Shaw
-from refnp.layers.rotary import Rotary
+from refnp.layers.positions.biases import ALiBi, T5Bias
+from refnp.layers.positions.relative import Shaw
+from refnp.layers.positions.rotary import Rotary
 from refnp.verify.cases.multi_head import NAMES
 from refnp.verify.equations import attention as equations
 from refnp.verify.rounding import exact, tolerance

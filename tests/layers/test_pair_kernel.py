@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.layers import pair_kernel as page
-from refnp.layers.pair_kernel import cut, pair_kernel
+from refnp.layers import translation_attention as page
+from refnp.layers.translation_attention import cut, pair_kernel
 from refnp.verify import bounds
 from tests.helpers import assert_same_bits, assert_within, check, dtypes, laid_out, layouts, normal, scales, seeds
 from tests.models import tnp_judges as judges

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.layers.attention import attention
+from refnp.layers.dot_product_attention import attention
 from refnp.layers.similarity import SIMILARITIES, additive_scores, as_dot, check_parameters, one_over_root, unit_rows
 from refnp.verify import rounding
 from refnp.verify.equations import rows as equations

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.layers import MLP, LayerNorm, Module, cross_entropy
 from refnp.layers.activations import gelu, relu
-from refnp.layers.position_biases import ALiBi, T5Bias
-from refnp.layers.positions import LearnedPositions, SinusoidalPositions
-from refnp.layers.relative_positions import RelativePositions, Shaw
-from refnp.layers.rotary import Rotary
+from refnp.layers.positions.absolute import LearnedPositions, SinusoidalPositions
+from refnp.layers.positions.biases import ALiBi, T5Bias
+from refnp.layers.positions.relative import RelativePositions, Shaw
+from refnp.layers.positions.rotary import Rotary
 from refnp.models.transformer import Decoder, Encoder, EncoderDecoder, Transformer
 from refnp.models.transformer_layers import Residual
 from refnp.verify.rounding import exact, tolerance

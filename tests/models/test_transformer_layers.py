@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers import masks
-from refnp.layers.relative_positions import Shaw
-from refnp.layers.rotary import Rotary
+from refnp.layers.positions.relative import Shaw
+from refnp.layers.positions.rotary import Rotary
 from refnp.models.transformer import Encoder
 from refnp.models.transformer_layers import DecoderLayer, EncoderLayer, Residual
 from refnp.verify.equations import transformer as equations

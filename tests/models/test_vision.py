@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from refnp.layers.activations import gelu
-from refnp.layers.image_positions import METHODS, ImagePositions, image_places
-from refnp.layers.relative_positions import RelativePositions
+from refnp.layers.positions.images import METHODS, ImagePositions, image_places
+from refnp.layers.positions.relative import RelativePositions
 from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens, class_attention, patches
 from refnp.symmetry import Permute, Roll, RotateGrid, Slide, invariant, search
 from refnp.verify.equations.activations import relu

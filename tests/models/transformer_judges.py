@@ -3,15 +3,15 @@
 import numpy as np
 
 from refnp.layers.activations import gelu, relu
-from refnp.layers.positions import LearnedPositions
-from refnp.layers.relative_positions import RelativePositions
+from refnp.layers.positions.absolute import LearnedPositions
+from refnp.layers.positions.relative import RelativePositions
 from refnp.verify.equations import rows
 from refnp.verify.equations.attention import join_heads, split_heads
 from refnp.verify.equations.linear import embedding, linear
 from refnp.verify.equations.transformer import around, attention_to, feed_forward
 from refnp.verify.rounding import Rounded, exact, tolerance
 from tests.helpers import assert_within
-from tests.layers.position_judges import rounded_look_up, wave_error
+from tests.layers.positions.judges import rounded_look_up, wave_error
 from tests.transcriptions import positions as written
 
 NAMES = {relu: "relu", gelu: "gelu"}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from refnp.autograd import vjp
-from refnp.layers.attention import attention
+from refnp.layers.dot_product_attention import attention
 from refnp.layers.layer_norm import layer_norm
 from refnp.layers.losses import cross_entropy
 from refnp.layers.masks import causal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from refnp.layers.attention import attention
+from refnp.layers.dot_product_attention import attention
 from refnp.layers.masks import causal, key_padding
 from refnp.verify import known
 from refnp.verify.case import Case, Layer, normal

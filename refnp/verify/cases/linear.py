@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from refnp.autograd import linear, matmul
-from refnp.layers.embedding import embedding
+from refnp.layers.embeddings import embedding
 from refnp.verify.case import Case, Layer, normal
 from refnp.verify.equations import linear as equations
 

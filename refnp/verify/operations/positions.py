@@ -5,13 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from refnp.layers import masks
-from refnp.layers.image_positions import ImagePositions, image_places
 from refnp.layers.multi_head import MultiHeadAttention
-from refnp.layers.pairs import read_buckets, read_diagonals, sum_buckets, sum_diagonals
-from refnp.layers.position_biases import ALiBi, T5Bias
-from refnp.layers.positions import LearnedPositions, SinusoidalPositions
-from refnp.layers.relative_positions import RelativePositions, Shaw
-from refnp.layers.rotary import Rotary, rotate
+from refnp.layers.positions.absolute import LearnedPositions, SinusoidalPositions
+from refnp.layers.positions.biases import ALiBi, T5Bias
+from refnp.layers.positions.images import ImagePositions, image_places
+from refnp.layers.positions.relative import (
+    RelativePositions,
+    Shaw,
+    read_buckets,
+    read_diagonals,
+    sum_buckets,
+    sum_diagonals,
+)
+from refnp.layers.positions.rotary import Rotary, rotate
 from refnp.verify.operations.operation import Operation
 from refnp.verify.operations.rows import with_parameters
 

@@ -6,9 +6,8 @@ import numpy as np
 
 from refnp.autograd import linear
 from refnp.layers import activations, masks
-from refnp.layers.attention import attention, column_attention
-from refnp.layers.attention_blocks import attend_in_blocks
-from refnp.layers.embedding import embedding
+from refnp.layers.dot_product_attention import attend_in_blocks, attention, column_attention
+from refnp.layers.embeddings import embedding
 from refnp.layers.layer_norm import LayerNorm, RMSNorm, layer_norm, rms_norm
 from refnp.layers.linear import MLP
 from refnp.layers.multi_head import MultiHeadAttention

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from refnp.autograd.primitive import raw
-from refnp.layers.pair_kernel import pair_kernel
-from refnp.layers.translation_attention import TranslationAttention
+from refnp.layers.translation_attention import TranslationAttention, pair_kernel
 from refnp.models.te_tnp import TETNP
 from refnp.models.tnp import TNPD
 from refnp.models.tnp_a import TNPA

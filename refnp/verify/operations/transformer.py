@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from refnp.layers.activations import gelu
-from refnp.layers.dropout import dropout
 from refnp.layers.losses import cross_entropy
 from refnp.layers.masks import key_padding
+from refnp.layers.regularization import dropout
 from refnp.models.transformer import Decoder, Encoder, EncoderDecoder, Transformer
 from refnp.models.transformer_layers import DecoderLayer, EncoderLayer
 from refnp.verify.operations.operation import Operation

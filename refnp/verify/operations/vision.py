@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from refnp.layers.image_positions import ImagePositions
 from refnp.layers.losses import cross_entropy
+from refnp.layers.positions.images import ImagePositions
 from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens, class_attention
 from refnp.verify.operations.operation import Operation
 

@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.layers.pairs import check_places, is_run, read_buckets, read_diagonals, sum_buckets, sum_diagonals
+from refnp.layers.positions.relative import (
+    check_places,
+    is_run,
+    read_buckets,
+    read_diagonals,
+    sum_buckets,
+    sum_diagonals,
+)
 from tests.helpers import (
     assert_same_bits,
     assert_within,

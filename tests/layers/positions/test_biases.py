@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.layers import masks
 from refnp.layers.multi_head import MultiHeadAttention
-from refnp.layers.position_biases import ALiBi, T5Bias, alibi_slopes, t5_buckets
+from refnp.layers.positions.biases import ALiBi, T5Bias, alibi_slopes, t5_buckets
 from refnp.layers.softmax import softmax
 from refnp.verify.equations import positions as equations
 from refnp.verify.rounding import exact, tolerance
@@ -25,7 +25,7 @@ from tests.helpers import (
     seeds,
     unit_roundoff,
 )
-from tests.layers.position_judges import at_random, looked_up, rounded_look_up
+from tests.layers.positions.judges import at_random, looked_up, rounded_look_up
 from tests.transcriptions import positions as written
 
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from refnp.layers.waves import waves
+from refnp.layers.positions.absolute import waves
 from tests.helpers import REAL, assert_same_bits, assert_within, real_dtypes, unit_roundoff
-from tests.layers.position_judges import wave_error
+from tests.layers.positions.judges import wave_error
 from tests.transcriptions import positions as written
 
 FAR = [0, 1, 2, 17, 710, 99_999, 100_000, -100_000, 2**40 + 1, 2**62, -(2**63)]

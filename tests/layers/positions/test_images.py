@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.layers.image_positions import METHODS, ImagePositions, image_places, piecewise_index, ranks
 from refnp.layers.multi_head import MultiHeadAttention
+from refnp.layers.positions.images import METHODS, ImagePositions, image_places, piecewise_index, ranks
 from refnp.layers.softmax import softmax
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
-from tests.layers.position_judges import at_random, looked_up, rounded_look_up
+from tests.layers.positions.judges import at_random, looked_up, rounded_look_up
 from tests.transcriptions import positions as written
 
 USUAL = {"alpha": 1.9, "beta": 3.8, "gamma": 15.2}

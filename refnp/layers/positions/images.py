@@ -35,8 +35,15 @@ import numpy as np
 
 from refnp.autograd import Parameter, matmul, swapaxes, take
 from refnp.autograd.primitive import raw
-from refnp.layers.pairs import check_places, read_buckets, sum_buckets
-from refnp.layers.relative_positions import SCALE, RelativePositions, check_heads, check_width
+from refnp.layers.positions.relative import (
+    SCALE,
+    RelativePositions,
+    check_heads,
+    check_places,
+    check_width,
+    read_buckets,
+    sum_buckets,
+)
 from refnp.layers.similarity import one_over_root
 
 METHODS = ("euclidean", "quantised", "cross", "product")

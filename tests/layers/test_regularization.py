@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import refnp.autograd as ad
-from refnp.layers.dropout import dropout
+from refnp.layers.regularization import dropout
 from tests.helpers import COMPLEX, REAL, assert_same_bits, check, normal
 
 

@@ -20,9 +20,8 @@ import numpy as np
 
 from refnp.autograd.blocks import in_order
 from refnp.autograd.primitive import primitive, raw
-from refnp.layers.pairs import check_places
-from refnp.layers.relative_positions import RelativePositions
-from refnp.layers.waves import waves
+from refnp.layers.positions.absolute import waves
+from refnp.layers.positions.relative import RelativePositions, check_places
 
 LAYOUTS = ("interleaved", "half")
 

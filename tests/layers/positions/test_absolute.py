@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.layers.positions import LearnedPositions, SinusoidalPositions, sinusoidal
+from refnp.layers.positions.absolute import LearnedPositions, SinusoidalPositions, sinusoidal
 from tests.helpers import (
     COMPLEX,
     REAL,
@@ -18,7 +18,7 @@ from tests.helpers import (
     seeds,
     unit_roundoff,
 )
-from tests.layers.position_judges import FEATURES, attend, rounded_attend, wave_error
+from tests.layers.positions.judges import FEATURES, attend, rounded_attend, wave_error
 from tests.transcriptions import positions as written
 
 U = unit_roundoff(np.float64)

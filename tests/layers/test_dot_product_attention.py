@@ -1,15 +1,14 @@
 """Attention: its equation and gradients, conventions, shapes that broadcast, symmetries, and errors."""
 
-import importlib
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
+from refnp.layers import dot_product_attention as page
 from refnp.layers import masks
-from refnp.layers.attention import attention, column_attention
+from refnp.layers.dot_product_attention import attention, column_attention
 from refnp.verify import bounds
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import (
@@ -27,7 +26,6 @@ from tests.layers.attention_problems import equation, problems, qkv, rounded_out
 from tests.layers.judges import assert_as_derived
 from tests.transcriptions import rows as printed
 
-page = importlib.import_module("refnp.layers.attention")  # refnp.layers.attention is the function as well
 lengths = st.integers(1, 5)
 
 

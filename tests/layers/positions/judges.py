@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from refnp.layers.attention import attention
-from refnp.layers.image_positions import ImagePositions
+from refnp.layers.dot_product_attention import attention
 from refnp.layers.multi_head import merge_heads, split_heads
-from refnp.layers.position_biases import ALiBi, T5Bias
-from refnp.layers.relative_positions import RelativePositions, Shaw
-from refnp.layers.rotary import Rotary
+from refnp.layers.positions.biases import ALiBi, T5Bias
+from refnp.layers.positions.images import ImagePositions
+from refnp.layers.positions.relative import RelativePositions, Shaw
+from refnp.layers.positions.rotary import Rotary
 from refnp.verify.equations import attention as attention_equation
 from refnp.verify.equations import positions as equations
 from refnp.verify.rounding import Rounded, contract, exact

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.layers.image_positions import ImagePositions, image_places
-from refnp.layers.position_biases import ALiBi, T5Bias
-from refnp.layers.positions import LearnedPositions, SinusoidalPositions
-from refnp.layers.relative_positions import Shaw
-from refnp.layers.rotary import Rotary
+from refnp.layers.positions.absolute import LearnedPositions, SinusoidalPositions
+from refnp.layers.positions.biases import ALiBi, T5Bias
+from refnp.layers.positions.images import ImagePositions, image_places
+from refnp.layers.positions.relative import Shaw
+from refnp.layers.positions.rotary import Rotary
 from refnp.verify.rounding import tolerance
 from tests.helpers import normal, seeds
-from tests.layers.position_judges import FEATURES, HEADS, WIDTH, at_random, attend, rounded_attend
+from tests.layers.positions.judges import FEATURES, HEADS, WIDTH, at_random, attend, rounded_attend
 
 N = 6  # tokens
 FAR = 20  # places go from −FAR to FAR, which is what the learned table has
@@ -275,7 +275,7 @@ def test_cross_tables_that_are_alike_keep_the_exchange_of_rows_and_columns():
 
 def table(heading):
     """A table of docs/positions.md: {(row, column): cell}, its columns and its rows."""
-    text = (pathlib.Path(__file__).parents[2] / "docs" / "positions.md").read_text(encoding="utf-8")
+    text = (pathlib.Path(__file__).parents[3] / "docs" / "positions.md").read_text(encoding="utf-8")
     lines = text.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0].splitlines()
     rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in lines if line.startswith("|")]
     (_, *columns), _, *body = rows

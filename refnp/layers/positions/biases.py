@@ -16,8 +16,7 @@ import numpy as np
 
 from refnp.autograd import Parameter, broadcast_to, reshape, take
 from refnp.autograd.primitive import raw
-from refnp.layers.pairs import check_places, is_run, read_diagonals
-from refnp.layers.relative_positions import SCALE, RelativePositions, check_heads
+from refnp.layers.positions.relative import SCALE, RelativePositions, check_heads, check_places, is_run, read_diagonals
 
 
 def t5_buckets(offsets: Any, *, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True) -> np.ndarray:
