@@ -1,0 +1,282 @@
+"""The reference in docs/api, made from the docstrings: `python -m tests.api --write`.
+
+One page for each package, one section for each file: what the file says in one sentence, its equations (the indented
+lines of its docstring), and of every public name the signature, the first sentence, the equations and the shapes.
+Nothing is written by hand there, and tests/test_api.py holds the pages against the code. Without `--write` the command
+says which pages are out of date.
+"""
+
+import argparse
+import ast
+import importlib
+import inspect
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).parents[1]
+FOLDER = ROOT / "docs" / "api"
+PACKAGES = (
+    "refnp",
+    "refnp.autograd",
+    "refnp.layers",
+    "refnp.models",
+    "refnp.tasks",
+    "refnp.training",
+    "refnp.symmetry",
+    "refnp.verify",
+    "refnp.studies",
+    "gradcheck",
+)
+MADE = "Made by `python -m tests.api --write` from the docstrings; do not edit."
+
+
+def public_names(package):
+    """What a package offers: its `__all__`, in alphabetical order, without its own modules."""
+    return sorted(
+        name
+        for name in getattr(package, "__all__", [n for n in dir(package) if n[0] != "_"])
+        if not inspect.ismodule(getattr(package, name))
+    )
+
+
+def file_of(package, name):
+    """The file that defines a public name, relative to the root; that of a constant is found by reading imports."""
+    value = inspect.unwrap(getattr(package, name)) if callable(getattr(package, name)) else getattr(package, name)
+    module = getattr(value, "__module__", None)
+    if (
+        (inspect.isfunction(value) or inspect.isclass(value))
+        and module in sys.modules
+        and module.split(".")[0] in ("refnp", "gradcheck")
+    ):
+        return relative(module)
+    return relative(_imported_from(package.__name__, name))
+
+
+def _imported_from(module, name):
+    tree = ast.parse(inspect.getsource(importlib.import_module(module)))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                if (alias.asname or alias.name) == name and node.module.split(".")[0] in ("refnp", "gradcheck"):
+                    return _imported_from(node.module, alias.name)
+    return module
+
+
+def relative(module):
+    return pathlib.Path(importlib.import_module(module).__file__).relative_to(ROOT).as_posix()
+
+
+# ---- what a docstring says
+
+
+def paragraphs(text):
+    return re.split(r"\n\s*\n", inspect.cleandoc(text or ""))
+
+
+def first_sentence(text):
+    """The first sentence of a docstring, on one line; of "Title: x = 1." all of it."""
+    first = " ".join(paragraphs(text)[0].split())
+    end = re.search(r"(?<!e\.g)(?<!i\.e)(?<!cf)(?<!eq)[.?!](?=\s|$)", first)
+    return first[: end.end()] if end else first
+
+
+def equations(text):
+    """The paragraphs of a docstring that are indented: its equations, pictures and tables, as they stand there."""
+    found = []
+    for block in paragraphs(text)[1:]:
+        lines = block.split("\n")
+        if all(line.startswith("    ") for line in lines):
+            found.append("\n".join(line.rstrip() for line in lines))
+    return "\n\n".join(found)
+
+
+def shapes(text):
+    """What stands after "Shapes:", up to the end of that sentence."""
+    found = re.search(r"\bShapes?: (.*?)(?:(?<!\.\.)\.(?=\s|$)|(?=\n\s*\n)|\Z)", inspect.cleandoc(text or ""), re.S)
+    return " ".join(found[1].split()) if found else ""
+
+
+# ---- what a signature says
+
+
+def shown(value):
+    """A default as it would be written: functions, classes and modules by name, no address in memory."""
+    if inspect.isfunction(value) or inspect.isclass(value) or inspect.isbuiltin(value):
+        return value.__name__
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(shown, value)) + ("," if len(value) == 1 else "") + ")"
+    text = repr(value)
+    return f"{type(value).__name__}(…)" if " at 0x" in text else text
+
+
+def signature(name, value):
+    """`name(a, b=1, *, c)`: the arguments and their defaults, without types."""
+    try:
+        parameters = [p for p in inspect.signature(value).parameters.values() if p.name != "self"]
+    except (TypeError, ValueError):
+        return name
+    parts, before = [], None
+    for p in parameters:
+        if p.kind is p.KEYWORD_ONLY and before not in (p.KEYWORD_ONLY, p.VAR_POSITIONAL):
+            parts.append("*")
+        if before is p.POSITIONAL_ONLY and p.kind is not p.POSITIONAL_ONLY:
+            parts.append("/")
+        text = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "") + p.name
+        parts.append(text if p.default is p.empty else f"{text}={shown(p.default)}")
+        before = p.kind
+    if before is inspect.Parameter.POSITIONAL_ONLY:
+        parts.append("/")
+    return f"{name}({', '.join(parts)})"
+
+
+def own_methods(cls):
+    """The public methods and properties that a class has from classes of ours, except those of every Module."""
+    common = {
+        "Module",
+        "object",
+        "Exception",
+        "BaseException",
+        "ValueError",
+        "AssertionError",
+        "Protocol",
+        "Generic",
+        "ABC",
+    }
+    found = {}
+    for base in cls.__mro__:
+        if (base.__name__ in common and base is not cls) or base.__module__.split(".")[0] not in ("refnp", "gradcheck"):
+            continue
+        for name, value in vars(base).items():
+            if (not name.startswith("_") or name == "__call__") and (
+                callable(value) or isinstance(value, (property, classmethod, staticmethod))
+            ):
+                found.setdefault(name, value)
+    return {name: found[name] for name in sorted(found)}
+
+
+# ---- a page
+
+
+def page(package_name):
+    """The text of one page of docs/api."""
+    package = importlib.import_module(package_name)
+    files = {}
+    for name in public_names(package):
+        files.setdefault(file_of(package, name), []).append(name)
+    lines = [
+        f"# {package_name}",
+        "",
+        first_sentence(package.__doc__),
+        "",
+        MADE,
+    ]
+    for file in sorted(files):
+        own = file.startswith(package_name.replace(".", "/") + "/") and (
+            package_name != "refnp" or file.count("/") == 1
+        )
+        lines += section(package, file, files[file]) if own else elsewhere(file, files[file])
+    return "\n".join(lines) + "\n"
+
+
+def elsewhere(file, names):
+    """Names that another package defines: where their description stands."""
+    home = max((name for name in PACKAGES if file.startswith(name.replace(".", "/") + "/")), key=len)
+    link = f"[{home}]({home.replace('.', '-')}.md)"
+    return ["", f"From {link}, [{file}](../../{file}): " + ", ".join(f"`{name}`" for name in names) + "."]
+
+
+def section(package, file, names):
+    module = importlib.import_module(file.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
+    lines = ["", f"## [{file}](../../{file})"]
+    if module is not package:
+        lines += ["", first_sentence(module.__doc__), *fenced(equations(module.__doc__))]
+    for name in names:
+        lines += entry(name, getattr(package, name))
+    return lines
+
+
+def entry(name, value):
+    if not callable(value) or not getattr(value, "__module__", ""):
+        return ["", f"### {name}", "", f"A constant, {type(value).__name__}."]
+    text = inspect.getdoc(value) if not inspect.isclass(value) or "__doc__" in vars(value) else ""
+    lines = [
+        "",
+        f"### {name}",
+        "",
+        "```python",
+        signature(name, value),
+        "```",
+        "",
+        first_sentence(text),
+        *fenced(equations(text)),
+    ]
+    if stated := shapes(text):
+        lines += ["", f"Shapes: {stated}."]
+    if inspect.isclass(value):
+        lines += methods(value)
+    return lines
+
+
+def methods(cls):
+    lines = []
+    for name, value in own_methods(cls).items():
+        function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+        said = first_sentence(function.__doc__) if inspect.isfunction(function) else ""
+        head = (
+            name
+            if isinstance(value, property)
+            else signature(name, getattr(cls, name) if not inspect.isfunction(value) else value)
+        )
+        lines.append(f"- `{head}`" + (f": {said}" if said else ""))
+    return ["", *lines] if lines else []
+
+
+def fenced(text):
+    return ["", "```text", text, "```"] if text else []
+
+
+def pages():
+    """{path of a page: its text}, with the index first."""
+    made = {FOLDER / f"{name.replace('.', '-')}.md": page(name) for name in PACKAGES}
+    index = [
+        "# The API",
+        "",
+        "Every public name of refnp and gradcheck, by package. " + MADE,
+        "",
+    ]
+    for name in PACKAGES:
+        package = importlib.import_module(name)
+        index.append(
+            f"- [{name}]({name.replace('.', '-')}.md): " + ", ".join(f"`{public}`" for public in public_names(package))
+        )
+    return {FOLDER / "README.md": "\n".join(index) + "\n"} | made
+
+
+def out_of_date():
+    """The pages that differ from what the code says now, and those that no package has."""
+    made = pages()
+    present = set(FOLDER.glob("*.md"))
+    differ = [path for path, text in made.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    return sorted([*differ, *(present - made.keys())])
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.api", description="The reference in docs/api, made from the docstrings."
+    )
+    parser.add_argument("--write", action="store_true", help="write the pages")
+    if parser.parse_args().write:
+        FOLDER.mkdir(exist_ok=True)
+        for path in out_of_date():
+            path.unlink(missing_ok=True)
+        for path, text in pages().items():
+            path.write_text(text, encoding="utf-8")
+        return 0
+    for path in (old := out_of_date()):
+        print(f"{path.relative_to(ROOT)} is out of date: python -m tests.api --write")
+    return 1 if old else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
