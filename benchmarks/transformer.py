@@ -162,7 +162,7 @@ def decoding_with_cache(sizes: Sizes) -> Side:
 
 def decoding_without_cache(sizes: Sizes) -> Side:
     from refnp.autograd import no_grad
-    from refnp.layers.softmax import log_softmax
+    from refnp.layers.softmaxes import log_softmax
 
     model, source = endless_model(sizes), sentences(sizes, sizes.decoded)[0]
 

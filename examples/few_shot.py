@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from refnp.autograd import no_grad
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.layers import Normal, cross_entropy
 from refnp.models.attentive import CANP
 from refnp.models.neural_process import CNP, NeuralProcess

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from refnp.autograd import no_grad
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.layers import Normal
 from refnp.layers.unet import UNet
 from refnp.models.convcnp_image import OnGridConvCNP, OnPixels

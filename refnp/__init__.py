@@ -19,5 +19,5 @@ from refnp.autograd import (
     value_and_grad,
     vjp,
 )
-from refnp.autograd.explain import explain
+from refnp.autograd.explanation import explain
 from refnp.version import __version__

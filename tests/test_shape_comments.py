@@ -10,7 +10,7 @@ import pytest
 import refnp.autograd as ad
 from refnp.autograd.trees import map_leaves
 from refnp.layers.dot_product_attention import attention
-from refnp.layers.layer_norm import layer_norm
+from refnp.layers.normalization import layer_norm
 from refnp.models import decoding, from_torch
 from refnp.models.transformer import Transformer
 from refnp.verify.operations import operations

@@ -2,16 +2,19 @@
 
 from refnp.autograd import operators as _operators  # puts the operators on Tensor
 from refnp.autograd.blocks import elementwise, get_threads, rowwise, set_threads
-from refnp.autograd.derivatives import grad, hvp, jvp, value_and_grad, vjp
-from refnp.autograd.einstein import einsum
-from refnp.autograd.elementwise import (
+from refnp.autograd.derivatives import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
+from refnp.autograd.elementary import (
+    absolute,
     add,
+    clip,
     cos,
     divide,
     exp,
     expm1,
     log,
     log1p,
+    maximum,
+    minimum,
     multiply,
     negative,
     power,
@@ -19,11 +22,12 @@ from refnp.autograd.elementwise import (
     sqrt,
     subtract,
     tanh,
+    where,
 )
-from refnp.autograd.explain import explain
-from refnp.autograd.indexing import getitem, pad, take
+from refnp.autograd.explanation import explain
 from refnp.autograd.linalg import (
     cholesky,
+    einsum,
     linear,
     log_determinant,
     matmul,
@@ -31,19 +35,20 @@ from refnp.autograd.linalg import (
     trace,
     triangular_solve,
 )
-from refnp.autograd.matrices import hessian, jacobian
-from refnp.autograd.primitive import primitive
+from refnp.autograd.primitives import primitive
 from refnp.autograd.reductions import cumsum, logsumexp, max, mean, min, norm, prod, sum
-from refnp.autograd.selection import absolute, clip, maximum, minimum, where
 from refnp.autograd.shapes import (
     broadcast_to,
     concatenate,
     flip,
+    getitem,
+    pad,
     reshape,
     roll,
     split,
     stack,
     swapaxes,
+    take,
     transpose,
 )
 from refnp.autograd.special import erf, erfc

@@ -9,17 +9,20 @@ of a result do not depend on the number of threads.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
+import ctypes
 import functools
+import importlib
 import inspect
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
-from refnp.autograd.blas import one_blas_thread
 from refnp.autograd.tensor import sum_to
 
 BLOCK = 1 << 17  # elements: a few temporaries fit in the caches of a core, and calls cost little beside the work
@@ -99,6 +102,57 @@ def _share_out(work: Callable[[int], None], count: int, helpers: int) -> None:
     for error in errors:
         if error is not None:
             raise error
+
+
+# The matrix products of NumPy run on threads of its BLAS. When several threads here multiply at once, those get in each
+# other's way: two times two threads on two cores are many times slower than two. So while blocks run, the BLAS gets
+# one. NumPy has no call for this; OpenBLAS, which its wheels contain, has. Where the BLAS is another, nothing is done.
+OPENBLAS_NAMES = (
+    "scipy_openblas_{}_num_threads64_",
+    "scipy_openblas_{}_num_threads",
+    "openblas_{}_num_threads64_",
+    "openblas_{}_num_threads",
+)
+_blas_lock = threading.Lock()
+_blas_users = 0  # how many threads are within one_blas_thread
+_blas_threads = 0  # threads of the BLAS when the first of them entered
+
+
+@functools.cache
+def _blas_controls() -> tuple[Callable, Callable] | None:
+    """(get, set) of the number of threads of the OpenBLAS that NumPy was linked with, or None."""
+    try:
+        core = importlib.import_module("numpy._core._multiarray_umath")
+        library = ctypes.CDLL(core.__file__)  # a name is also searched in the libraries that it was linked with
+    except (ImportError, OSError):
+        return None
+    for name in OPENBLAS_NAMES:
+        with contextlib.suppress(AttributeError):
+            return getattr(library, name.format("get")), getattr(library, name.format("set"))
+    return None
+
+
+@contextlib.contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Within this block every matrix product runs on the thread that calls it; afterwards as before."""
+    global _blas_users, _blas_threads
+    controls = _blas_controls()
+    if controls is None:
+        yield
+        return
+    get_count, set_count = controls
+    with _blas_lock:
+        if not _blas_users:
+            _blas_threads = get_count()
+            set_count(1)
+        _blas_users += 1
+    try:
+        yield
+    finally:
+        with _blas_lock:
+            _blas_users -= 1
+            if not _blas_users:
+                set_count(_blas_threads)
 
 
 def rowwise(function: Callable) -> Callable:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from refnp.autograd import elementwise as e
-from refnp.autograd import indexing, linalg, reductions, selection, shapes
+from refnp.autograd import elementary as e
+from refnp.autograd import linalg, reductions, shapes
 from refnp.autograd.backward import backward
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Tensor
 
 
@@ -58,8 +58,8 @@ _METHODS = {
     "__rmatmul__": _reflected(linalg.matmul),
     "__neg__": e.negative,
     "__pos__": lambda self: self,
-    "__abs__": selection.absolute,
-    "__getitem__": indexing.getitem,
+    "__abs__": e.absolute,
+    "__getitem__": shapes.getitem,
     "__eq__": _compared(np.equal, ordering=False),
     "__ne__": _compared(np.not_equal, ordering=False),
     "__lt__": _compared(np.less, ordering=True),
@@ -72,13 +72,13 @@ _METHODS = {
     "min": reductions.min,
     "prod": reductions.prod,
     "cumsum": reductions.cumsum,
-    "clip": selection.clip,
+    "clip": e.clip,
     "exp": e.exp,
     "log": e.log,
     "sqrt": e.sqrt,
     "tanh": e.tanh,
     "swapaxes": shapes.swapaxes,
-    "take": indexing.take,
+    "take": shapes.take,
     "trace": linalg.trace,
     "argmax": lambda self, axis=None: self.data.real.argmax(axis),
     "argmin": lambda self, axis=None: self.data.real.argmin(axis),

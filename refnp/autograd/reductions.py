@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.blocks import floating, in_order, normalize_axes
-from refnp.autograd.elementwise import log1p_of
-from refnp.autograd.primitive import primitive, ratio
+from refnp.autograd.elementary import log1p_of
+from refnp.autograd.primitives import primitive, ratio
 
 Axis = int | tuple[int, ...] | None
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.blocks import elementwise, floating
-from refnp.autograd.primitive import primitive
+from refnp.autograd.primitives import primitive
 
 PI = np.longdouble("3.14159265358979323846264338327950288")
 SQRT_PI = 1.7724538509055159

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Tensor
 
 

@@ -6,12 +6,12 @@ from refnp.layers.convolution import Convolution, ConvolutionTranspose, convolut
 from refnp.layers.distributions import Categorical, MultivariateNormal, Normal, kl_divergence
 from refnp.layers.dot_product_attention import attention, column_attention
 from refnp.layers.embeddings import Embedding, embedding
-from refnp.layers.layer_norm import LayerNorm, RMSNorm, layer_norm, rms_norm
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.losses import cross_entropy, gaussian_nll, mse
 from refnp.layers.mixtures import Mixture
 from refnp.layers.module import Module
 from refnp.layers.multi_head import KeyValueCache, MultiHeadAttention, merge_heads, split_heads
+from refnp.layers.normalization import LayerNorm, RMSNorm, layer_norm, rms_norm
 from refnp.layers.pooling import average_pool, max_pool, upsample
 from refnp.layers.positions import (
     ALiBi,
@@ -28,7 +28,7 @@ from refnp.layers.positions import (
 )
 from refnp.layers.regularization import dropout
 from refnp.layers.set_convolution import SetConvolution, set_convolution
-from refnp.layers.softmax import log_softmax, softmax
+from refnp.layers.softmaxes import log_softmax, softmax
 from refnp.layers.translation_attention import TranslationAttention
 from refnp.layers.unet import SimpleCNN, UNet
 

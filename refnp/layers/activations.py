@@ -14,8 +14,8 @@ Clevert et al., arXiv 1511.07289 (ELU).
 import numpy as np
 
 from refnp.autograd.blocks import elementwise
-from refnp.autograd.elementwise import log1p_of
-from refnp.autograd.primitive import primitive
+from refnp.autograd.elementary import log1p_of
+from refnp.autograd.primitives import primitive
 from refnp.autograd.special import in_precision, normal_of
 
 ROOT_EIGHT_OVER_PI = np.longdouble("1.59576912160573071175978423973752747")

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import pad
-from refnp.autograd.primitive import primitive
+from refnp.autograd.primitives import primitive
 from refnp.autograd.tensor import Parameter
 from refnp.layers.convolution_checks import (
     axes_of_convolution,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.blocks import floating
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Tensor
 
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from refnp.autograd.blocks import floating
 from refnp.autograd.linalg import solve_lower
-from refnp.autograd.primitive import primitive
+from refnp.autograd.primitives import primitive
 from refnp.autograd.special import normal_of
 from refnp.layers.counted import check_positive, common_shape, numbers, product
 from refnp.layers.losses import HALF_LOG_TWO_PI
-from refnp.layers.softmax import log_softmax
+from refnp.layers.softmaxes import log_softmax
 
 
 @primitive

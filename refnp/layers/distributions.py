@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from refnp import autograd as ag
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.layers.counted import broadcast_shape, check_counts, check_positive, numbers
 from refnp.layers.densities import (
     categorical_entropy,
@@ -28,7 +28,7 @@ from refnp.layers.densities import (
 )
 from refnp.layers.divergences import categorical_kl, multivariate_normal_kl, normal_kl
 from refnp.layers.losses import HALF_LOG_TWO_PI, cross_entropy, gaussian_nll
-from refnp.layers.softmax import softmax
+from refnp.layers.softmaxes import softmax
 
 NOT_COUNTED = np.iinfo(np.int64).min  # a class that nobody has
 

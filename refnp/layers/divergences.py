@@ -14,9 +14,9 @@ from __future__ import annotations
 import numpy as np
 
 from refnp.autograd.blocks import floating
-from refnp.autograd.elementwise import log1p_of
+from refnp.autograd.elementary import log1p_of
 from refnp.autograd.linalg import solve_lower
-from refnp.autograd.primitive import primitive
+from refnp.autograd.primitives import primitive
 from refnp.layers.counted import broadcast_shape, check_positive, common_shape, numbers, product
 from refnp.layers.densities import diagonal_of, log_probabilities, mean_and_factor, solve_vectors
 

@@ -18,10 +18,10 @@ import numpy as np
 
 from refnp.autograd import Tensor, matmul, reshape, sum_to, swapaxes, where
 from refnp.autograd.blocks import run_all
-from refnp.autograd.primitive import primitive
+from refnp.autograd.primitives import primitive
 from refnp.layers.masks import all_finite, check_mask, fits, shielded, spoil
 from refnp.layers.similarity import additive_scores, as_dot, check_parameters
-from refnp.layers.softmax import masked_softmax, softmax
+from refnp.layers.softmaxes import masked_softmax, softmax
 
 LONG = 1 << 16  # scores of one head; above this many the blocked form takes less time, and far less memory
 
@@ -32,7 +32,7 @@ def attend(query, key, value, bias=None, *, mask=None, scale=None):
 
     Shapes: query (..., N, d), key (..., M, d), value (..., M, d_v), bias and mask (..., N, M) → (..., N, d_v).
 
-    VJP, from the last step to the first; the softmax's is that of refnp/layers/softmax.py, row by row, and since
+    VJP, from the last step to the first; the softmax's is that of refnp/layers/softmaxes.py, row by row, and since
     Σ_j Ā_ij A_ij = Σ_e Ō_ie O_ie, its row sums need no N × M product:
 
         V̄ = Aᵀ Ō        Ā = Ō Vᵀ        S̄ = A ∘ (Ā − Σ_e Ō_ie O_ie)        Q̄ = scale · S̄ K        K̄ = scale · S̄ᵀ Q

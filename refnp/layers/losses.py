@@ -15,9 +15,9 @@ from __future__ import annotations
 import numpy as np
 
 from refnp.autograd.blocks import BLOCK, floating, run_all
-from refnp.autograd.primitive import primitive
+from refnp.autograd.primitives import primitive
 from refnp.layers.counted import check_counts, check_positive, common_shape, kept, numbers, product, reduced
-from refnp.layers.softmax import log_softmax
+from refnp.layers.softmaxes import log_softmax
 
 HALF_LOG_TWO_PI = np.longdouble("0.918938533204672741780329736405617639861")
 SMOOTHINGS = {"uniform": 1, "off_target": 2, "without_pad": 3}  # and how many classes each needs

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import where
-from refnp.autograd.primitive import primitive, raw
+from refnp.autograd.primitives import primitive, raw
 
 
 def causal(queries: int, keys: int | None = None, *, align: str = "top_left") -> np.ndarray:

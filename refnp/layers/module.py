@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import Parameter
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.autograd.trees import map_leaves
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import Tensor, is_recording, reshape, swapaxes
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.layers.dot_product_attention import attention, scores_shape
 from refnp.layers.linear import Linear
 from refnp.layers.masks import fits

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.blocks import BLOCK, floating, run_all
-from refnp.autograd.primitive import primitive
+from refnp.autograd.primitives import primitive
 from refnp.layers.convolution_checks import axes_of_convolution, pairs, per_axis
 from refnp.layers.windows import Axes, even, read
 

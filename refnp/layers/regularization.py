@@ -15,7 +15,7 @@ import numpy as np
 
 from refnp.autograd import multiply
 from refnp.autograd.blocks import floating
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 
 
 def dropout(x: Any, rate: float, rng: np.random.Generator | None = None) -> Any:

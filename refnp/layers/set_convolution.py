@@ -22,7 +22,7 @@ import numpy as np
 
 from refnp.autograd import Parameter, exp
 from refnp.autograd.blocks import floating
-from refnp.autograd.primitive import primitive, raw
+from refnp.autograd.primitives import primitive, raw
 from refnp.layers.module import Module
 from refnp.layers.set_convolution_1d import choose
 from refnp.layers.set_convolution_blocks import all_in_order

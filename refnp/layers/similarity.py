@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import divide, matmul, norm, tanh, where
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 
 SIMILARITIES = ("dot", "scaled_dot", "cosine", "general", "additive")
 

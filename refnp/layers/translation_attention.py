@@ -23,12 +23,12 @@ import numpy as np
 
 from refnp.autograd import matmul, swapaxes, transpose, where
 from refnp.autograd.blocks import BLOCK, run_all
-from refnp.autograd.primitive import primitive, raw
+from refnp.autograd.primitives import primitive, raw
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.masks import all_finite, check_mask, shielded, spoil
 from refnp.layers.module import Module
 from refnp.layers.multi_head import merge_heads, over_heads, split_heads
-from refnp.layers.softmax import softmax
+from refnp.layers.softmaxes import softmax
 
 
 class TranslationAttention(Module):

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from refnp.autograd import concatenate
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.layers.activations import relu
 from refnp.layers.convolution import Convolution, ConvolutionTranspose
 from refnp.layers.convolution_checks import per_axis

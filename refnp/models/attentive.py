@@ -26,14 +26,14 @@ from typing import Any
 import numpy as np
 
 from refnp import autograd as ag
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.layers.activations import relu
 from refnp.layers.distributions import Normal
 from refnp.layers.dot_product_attention import attention
-from refnp.layers.layer_norm import LayerNorm
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.module import Module
 from refnp.layers.multi_head import merge_heads, split_heads
+from refnp.layers.normalization import LayerNorm
 from refnp.layers.similarity import one_over_root
 from refnp.models.latent import LatentModel
 from refnp.models.neural_process import (

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from refnp import autograd as ag
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.layers.activations import relu, sigmoid
 from refnp.layers.convolution import convolution
 from refnp.layers.distributions import Normal

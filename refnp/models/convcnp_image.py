@@ -22,7 +22,7 @@ import numpy as np
 
 from refnp import autograd as ag
 from refnp.autograd import Parameter
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Tensor
 from refnp.layers.activations import relu
 from refnp.layers.convolution import convolution

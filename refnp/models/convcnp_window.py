@@ -34,7 +34,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from refnp.autograd.blocks import floating, run_all
-from refnp.autograd.primitive import primitive
+from refnp.autograd.primitives import primitive
 from refnp.layers.set_convolution_kernels import decay, least_exponent
 
 TAPS = 1 << 17  # numbers in a block of windows: a few such arrays stay in the cache of a core

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import no_grad
-from refnp.autograd.blas import one_blas_thread
-from refnp.autograd.primitive import raw
-from refnp.layers.softmax import log_softmax
+from refnp.autograd.blocks import one_blas_thread
+from refnp.autograd.primitives import raw
+from refnp.layers.softmaxes import log_softmax
 from refnp.models.transformer import DecodingState, Transformer
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 
 MOST = 2.0**52  # cells from 0, beyond which whole numbers in float64 cannot tell neighbours apart
 

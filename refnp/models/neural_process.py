@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from refnp import autograd as ag
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Tensor
 from refnp.layers.activations import relu, softplus
 from refnp.layers.counted import check_counts, numbers

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from refnp import autograd as ag
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP
 from refnp.layers.module import Module

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from refnp import autograd as ag
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP
 from refnp.models.neural_process import NeuralProcess, check_floor, check_positive_counts, normal_of

@@ -26,7 +26,7 @@ from typing import Any, cast
 import numpy as np
 
 from refnp import autograd as ag
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.layers.distributions import Normal
 from refnp.layers.mixtures import Mixture, check_generator
 from refnp.layers.multi_head import KeyValueCache, over_heads

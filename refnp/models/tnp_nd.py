@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from refnp import autograd as ag
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Tensor
 from refnp.layers.distributions import MultivariateNormal
 from refnp.layers.linear import MLP

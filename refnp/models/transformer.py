@@ -22,10 +22,10 @@ import numpy as np
 from refnp.autograd import matmul, swapaxes
 from refnp.layers.activations import relu
 from refnp.layers.embeddings import Embedding
-from refnp.layers.layer_norm import LayerNorm
 from refnp.layers.linear import Linear
 from refnp.layers.masks import check_mask, combine
 from refnp.layers.module import Module
+from refnp.layers.normalization import LayerNorm
 from refnp.layers.positions.absolute import SinusoidalPositions
 from refnp.layers.positions.relative import RelativePositions
 from refnp.layers.regularization import dropout as drop

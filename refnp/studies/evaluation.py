@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from refnp import autograd as ag
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.layers.distributions import Normal
 from refnp.layers.mixtures import Mixture
 from refnp.models.neural_process import NeuralProcess

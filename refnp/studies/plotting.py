@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from refnp import autograd as ag
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.models.autoregressive import Autoregressive
 from refnp.models.latent import LatentModel
 from refnp.models.neural_process import NeuralProcess

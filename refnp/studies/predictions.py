@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from refnp import autograd as ag
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.layers.distributions import MultivariateNormal, Normal
 from refnp.layers.mixtures import Mixture
 from refnp.models.autoregressive import Autoregressive

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.linalg import cholesky
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.layers.densities import diagonal_of
 from refnp.layers.distributions import MultivariateNormal, Normal
 from refnp.layers.divergences import multivariate_normal_kl, normal_kl

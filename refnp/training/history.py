@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 
 History = dict[str, list[float]]
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from refnp.layers.convolution import convolution, convolution_transpose
 from refnp.layers.dot_product_attention import attention
-from refnp.layers.layer_norm import layer_norm
+from refnp.layers.normalization import layer_norm
 from refnp.layers.set_convolution import set_convolution
-from refnp.layers.softmax import softmax
+from refnp.layers.softmaxes import softmax
 from refnp.verify import bounds
 from refnp.verify.equations.convolution import convolution as convolution_equation
 from refnp.verify.equations.set_convolution import set_convolution as set_convolution_equation

@@ -1,4 +1,7 @@
-"""Blocks on threads: the same bits for any number, errors that arrive, pools that survive nesting and forks."""
+"""Blocks on threads: the same bits for any number, errors that arrive, pools that survive nesting and forks.
+
+While blocks run, the BLAS has one thread; before and after, as many as it had.
+"""
 
 import inspect
 import os
@@ -15,8 +18,8 @@ import refnp.autograd as ad
 from refnp.autograd import blocks
 from refnp.autograd.special import erf
 from refnp.layers.activations import gelu
-from refnp.layers.layer_norm import layer_norm
-from refnp.layers.softmax import softmax
+from refnp.layers.normalization import layer_norm
+from refnp.layers.softmaxes import softmax
 from tests.helpers import REAL, assert_same_bits, assert_within, layouts, normal, scales, seeds, shapes, unit_roundoff
 
 ROOT = Path(__file__).parents[2]
@@ -270,3 +273,48 @@ def test_help_shows_what_callers_may_pass():
     assert list(inspect.signature(softmax).parameters) == ["x", "axis"]
     assert list(inspect.signature(layer_norm).parameters) == ["x", "gain", "shift", "eps", "axis"]
     assert list(inspect.signature(gelu).parameters) == ["x", "approximate"]
+
+
+controls = blocks._blas_controls()
+needs_openblas = pytest.mark.skipif(controls is None, reason="NumPy's BLAS is not OpenBLAS")
+
+
+@pytest.fixture
+def two_threads():
+    get, put = controls
+    before = get()
+    put(2)
+    yield get
+    put(before)
+
+
+@needs_openblas
+def test_one_thread_inside_and_as_before_outside(two_threads):
+    with blocks.one_blas_thread():
+        assert two_threads() == 1
+        with blocks.one_blas_thread():
+            assert two_threads() == 1
+        assert two_threads() == 1
+    assert two_threads() == 2
+
+
+@needs_openblas
+def test_restored_after_an_error(two_threads):
+    with pytest.raises(KeyError), blocks.one_blas_thread():
+        raise KeyError
+    assert two_threads() == 2
+
+
+@needs_openblas
+@pytest.mark.parametrize(("pieces", "seen"), [(1, 2), (2, 1), (5, 1)])
+def test_several_blocks_have_one_thread_each(two_threads, pieces, seen):
+    found = []
+    blocks.run_all(lambda i: found.append(two_threads()), pieces)
+    assert found == [seen] * pieces
+
+
+def test_another_blas_is_left_alone(monkeypatch):
+    monkeypatch.setattr(blocks, "_blas_controls", lambda: None)
+    with blocks.one_blas_thread():
+        pass
+    assert blocks._blas_users == 0

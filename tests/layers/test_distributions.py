@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers.distributions import Categorical, MultivariateNormal, Normal, kl_divergence
-from refnp.layers.softmax import softmax
+from refnp.layers.softmaxes import softmax
 from refnp.verify.equations import densities as equations
 from refnp.verify.equations.losses import cross_entropy
 from refnp.verify.rounding import exact, tolerance

@@ -14,7 +14,7 @@ from refnp.layers.divergences import (
     normal_kl,
     ratio_excess,
 )
-from refnp.layers.softmax import softmax
+from refnp.layers.softmaxes import softmax
 from refnp.verify.equations import divergences as equations
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, check, laid_out, layouts, normal, real_dtypes, seeds, shapes

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.autograd.blocks import BLOCK
 from refnp.layers.losses import cross_entropy, gaussian_nll, mse
-from refnp.layers.softmax import softmax
+from refnp.layers.softmaxes import softmax
 from refnp.verify.equations import losses as equations
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.layers import masks
 from refnp.layers.masks import all_finite, check_mask, fits, shielded, spoil
-from refnp.layers.softmax import softmax
+from refnp.layers.softmaxes import softmax
 from refnp.verify.equations import rows as equations
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, check, normal, seeds

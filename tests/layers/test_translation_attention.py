@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.layers.translation_attention import TranslationAttention, kernel_of
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, normal, real_dtypes, seeds

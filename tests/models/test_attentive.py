@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp import autograd as ag
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.models.attentive import ANP, CANP, AttentionBlock
 from refnp.models.neural_process import CNP
 from refnp.tasks.task import Task

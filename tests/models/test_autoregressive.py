@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.layers.distributions import MultivariateNormal, Normal
 from refnp.layers.unet import SimpleCNN
 from refnp.models.attentive import ANP, CANP

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.layers.linear import MLP
 from refnp.layers.translation_attention import TranslationAttention
 from refnp.models import from_te_tnp

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.models import from_tnp
 from refnp.models.tnp import TNPD
 from refnp.models.tnp_a import TNPA, attention_mask

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.models import from_tnp_baselines
 from refnp.models.attentive import ANP, CANP
 from refnp.models.latent import LatentModel, LatentNP

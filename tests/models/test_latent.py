@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp import autograd as ag
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.layers.distributions import MultivariateNormal, Normal
 from refnp.layers.mixtures import Mixture
 from refnp.models.latent import LatentNP, elbo, importance_weighted_bound

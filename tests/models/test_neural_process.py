@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.autograd import Tensor
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.layers.distributions import Normal
 from refnp.models.neural_process import CNP, NeuralProcess, SetEncoder, mean_of_present, normal_of
 from refnp.tasks.task import Task

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.models.te_tnp import TETNP, TranslationLayer
 from refnp.tasks.task import Task
 from refnp.verify.rounding import exact, tolerance

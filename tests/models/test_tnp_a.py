@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.models.tnp import TNPD
 from refnp.models.tnp_a import TNPA, attention_mask
 from refnp.tasks.task import Task

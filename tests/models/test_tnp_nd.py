@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.models.tnp_nd import TNPND, log_prob
 from refnp.tasks.task import Task
 from refnp.verify.rounding import tolerance

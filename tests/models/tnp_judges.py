@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.verify import rounding
 from refnp.verify.equations.activations import relu
 from refnp.verify.equations.attention import join_heads, split_heads

@@ -6,7 +6,7 @@ import importlib.util
 import numpy as np
 import pytest
 
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.studies import plotting
 from refnp.studies.models import build
 from refnp.studies.plotting import coherent, drawing, panel, plot

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.models.latent import LatentModel
 from refnp.studies.models import build
 from refnp.studies.predictions import DRAWS, by_itself, is_joint, sets, together

@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.studies import trained, training
 from refnp.studies.tasks import TASKS
 from refnp.studies.trained import SHIPPED, export, find, open_trained, shipped, slim

@@ -8,10 +8,10 @@ from hypothesis import given
 
 from refnp.autograd import vjp
 from refnp.layers.dot_product_attention import attention
-from refnp.layers.layer_norm import layer_norm
 from refnp.layers.losses import cross_entropy
 from refnp.layers.masks import causal
-from refnp.layers.softmax import log_softmax, softmax
+from refnp.layers.normalization import layer_norm
+from refnp.layers.softmaxes import log_softmax, softmax
 from refnp.verify import bounds
 from refnp.verify.cases import cases
 from refnp.verify.equations import attention as attention_equation

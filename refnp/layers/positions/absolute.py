@@ -25,7 +25,7 @@ import numpy as np
 
 from refnp.autograd import Parameter, Tensor, take
 from refnp.autograd.blocks import floating
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.layers.masks import fits
 from refnp.layers.module import Module
 

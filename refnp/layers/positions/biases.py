@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import Parameter, broadcast_to, reshape, take
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.layers.positions.relative import SCALE, RelativePositions, check_heads, check_places, is_run, read_diagonals
 
 

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import Parameter, matmul, swapaxes, take
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.layers.positions.relative import (
     SCALE,
     RelativePositions,

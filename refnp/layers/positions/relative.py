@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import Parameter, matmul, reshape, swapaxes, take, vjp
-from refnp.autograd.primitive import primitive, raw
+from refnp.autograd.primitives import primitive, raw
 from refnp.layers.module import Module
 from refnp.layers.similarity import one_over_root
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.blocks import in_order
-from refnp.autograd.primitive import primitive, raw
+from refnp.autograd.primitives import primitive, raw
 from refnp.layers.positions.absolute import waves
 from refnp.layers.positions.relative import RelativePositions, check_places
 

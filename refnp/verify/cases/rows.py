@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from refnp.autograd import logsumexp
-from refnp.layers.layer_norm import layer_norm, rms_norm
-from refnp.layers.softmax import log_softmax, softmax
+from refnp.layers.normalization import layer_norm, rms_norm
+from refnp.layers.softmaxes import log_softmax, softmax
 from refnp.verify import known
 from refnp.verify.case import Case, Layer, normal
 from refnp.verify.equations import rows as equations

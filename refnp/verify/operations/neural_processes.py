@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.layers.distributions import Normal
 from refnp.layers.mixtures import Mixture
 from refnp.models.attentive import ANP, CANP, AttentionBlock

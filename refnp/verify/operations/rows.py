@@ -8,10 +8,10 @@ from refnp.autograd import linear
 from refnp.layers import activations, masks
 from refnp.layers.dot_product_attention import attend_in_blocks, attention, column_attention
 from refnp.layers.embeddings import embedding
-from refnp.layers.layer_norm import LayerNorm, RMSNorm, layer_norm, rms_norm
 from refnp.layers.linear import MLP
 from refnp.layers.multi_head import MultiHeadAttention
-from refnp.layers.softmax import log_softmax, softmax
+from refnp.layers.normalization import LayerNorm, RMSNorm, layer_norm, rms_norm
+from refnp.layers.softmaxes import log_softmax, softmax
 from refnp.verify.operations.operation import Operation
 
 

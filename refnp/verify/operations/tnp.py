@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from refnp.autograd.primitive import raw
+from refnp.autograd.primitives import raw
 from refnp.layers.translation_attention import TranslationAttention, pair_kernel
 from refnp.models.te_tnp import TETNP
 from refnp.models.tnp import TNPD

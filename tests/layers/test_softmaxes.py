@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.autograd.blocks import BLOCK
-from refnp.layers.softmax import log_softmax, masked_softmax, softmax
+from refnp.layers.softmaxes import log_softmax, masked_softmax, softmax
 from refnp.verify import bounds
 from refnp.verify.equations import rows as equations
 from refnp.verify.rounding import exact, tolerance

@@ -10,8 +10,8 @@ stability: Blanchard, Higham & Higham, IMA J. Numer. Anal. 41 (2021) 2311.
 import numpy as np
 
 from refnp.autograd.blocks import row_dot, row_sum, rowwise
-from refnp.autograd.elementwise import log1p_of
-from refnp.autograd.primitive import primitive
+from refnp.autograd.elementary import log1p_of
+from refnp.autograd.primitives import primitive
 
 
 @primitive

@@ -5,7 +5,7 @@ import pytest
 
 import refnp.autograd as ad
 from refnp.autograd import Tensor, primitive
-from refnp.autograd.primitive import ratio, raw
+from refnp.autograd.primitives import ratio, raw
 from tests.helpers import COMPLEX, REAL, assert_same_bits
 
 

@@ -13,7 +13,7 @@ the root.
 import numpy as np
 
 from refnp.autograd.blocks import row_dot, row_sum, rowwise
-from refnp.autograd.primitive import primitive
+from refnp.autograd.primitives import primitive
 from refnp.autograd.tensor import Parameter
 from refnp.layers.module import Module
 

@@ -8,8 +8,8 @@ import pytest
 
 import refnp.autograd as ad
 from refnp.autograd import Parameter, Tensor
-from refnp.autograd.explain import described, equation_of, explain
-from refnp.layers.softmax import softmax
+from refnp.autograd.explanation import described, equation_of, explain
+from refnp.layers.softmaxes import softmax
 
 
 def lines(*arguments, **options):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.autograd.blocks import BLOCK
-from refnp.layers.layer_norm import LayerNorm, RMSNorm, layer_norm, rms_norm
+from refnp.layers.normalization import LayerNorm, RMSNorm, layer_norm, rms_norm
 from refnp.verify import bounds
 from refnp.verify.equations import rows as equations
 from refnp.verify.rounding import exact, tolerance
