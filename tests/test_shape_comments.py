@@ -165,8 +165,8 @@ def test_false_comments_are_noticed(tmp_path, body):
 
 
 def test_a_false_comment_in_a_copy_of_a_real_page_is_noticed(tmp_path):
-    """softmax.py with two letters of one comment exchanged."""
-    source = (ROOT / "layers" / "softmax.py").read_text(encoding="utf-8")
+    """softmaxes.py with two letters of one comment exchanged."""
+    source = (ROOT / "layers" / "softmaxes.py").read_text(encoding="utf-8")
     for false, fine in (
         (source, True),
         (source.replace("total = row_sum(p)  # (R, 1)", "total = row_sum(p)  # (1, R)"), False),
