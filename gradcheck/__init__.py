@@ -14,12 +14,9 @@ It depends on NumPy alone and checks functions of arrays from anywhere; a claime
 `python -m gradcheck` prints a table of the differentiable operations of refnp.
 """
 
-from gradcheck.check import check, compare
-from gradcheck.complex_step import complex_step
-from gradcheck.kinks import one_sided
-from gradcheck.longdouble import longdouble
+from gradcheck.checks import check, compare
+from gradcheck.numerical import Estimate, complex_step, longdouble, one_sided, richardson
 from gradcheck.report import GradientError, Kink, Report, Worst
-from gradcheck.richardson import Estimate, richardson
 
 __all__ = [
     "Estimate",

@@ -1,26 +1,77 @@
-"""A function of many nested arrays, seen as F: ℝⁿ → ℝᵐ.
+"""Arguments may be arrays, or dicts, lists and tuples of them to any depth; a path names one array inside.
+
+    tree = {"weight": W, "layers": [A, B]}        leaves: (("weight",), W), (("layers", 0), A), (("layers", 1), B)
+
+Anything that is not a dict, list or tuple is a leaf. A path is the sequence of keys that leads to it.
+
+A function of many nested arrays, seen as F: ℝⁿ → ℝᵐ.
 
 Every method of this package differentiates a function of one vector. Here the arguments to be differentiated are laid
 end to end into x, the outputs likewise into y = F(x), and numbers are traced back to the argument and index they came
 from. Floating arrays are differentiated; integers, booleans, strings and None are constants and reach f as they are.
+
+The gradient that somebody claims for a function, in the one form in which it is asked for.
+
+    vjp(f, *args) → (value, pullback)        pullback(ȳ) → tuple of x̄ = Jᵀȳ, one for each argument, nested like it
+
+This is `jax.vjp` and `torch.func.vjp`. A claim may be asked at other points and in other precisions than the arguments
+came in, real and complex: that is how it is told from rounding, and how its second derivatives are taken.
 """
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from gradcheck import trees
 from gradcheck.precision import DType, roundoff, wider, working
+from gradcheck.report import GradientError
+
+Path = tuple[Any, ...]
+
+
+def leaves_of(tree: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Every leaf with its path, depth first, in the order the containers hold them."""
+    if isinstance(tree, dict):
+        for key, branch in tree.items():
+            yield from leaves_of(branch, (*path, key))
+    elif isinstance(tree, (list, tuple)):
+        for key, branch in enumerate(tree):
+            yield from leaves_of(branch, (*path, key))
+    else:
+        yield path, tree
+
+
+def replace_leaves(tree: Any, new: Callable[[Path, Any], Any], path: Path = ()) -> Any:
+    """The same containers with `new(path, leaf)` in place of every leaf. Nothing is changed in `tree` itself."""
+    if isinstance(tree, dict):
+        return {key: replace_leaves(branch, new, (*path, key)) for key, branch in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        branches = [replace_leaves(branch, new, (*path, key)) for key, branch in enumerate(tree)]
+        if hasattr(tree, "_fields"):  # a named tuple takes its fields one by one
+            return type(tree)(*branches)
+        return branches if isinstance(tree, list) else tuple(branches)
+    return new(path, tree)
+
+
+def branch_at(tree: Any, path: Path) -> Any:
+    """The branch or leaf that `path` leads to; raises KeyError, IndexError or TypeError where there is none."""
+    for key in path:
+        tree = tree[key]
+    return tree
+
+
+def path_code(path: Path) -> str:
+    """A path as Python would write it: ("weight", 2) → "['weight'][2]"."""
+    return "".join(f"[{key!r}]" for key in path)
 
 
 @dataclass(frozen=True)
 class Leaf:
     """One differentiated array: where it stands among the arguments (`path`) and in x (`start` to `stop`)."""
 
-    path: trees.Path
+    path: Path
     parameter: str | None
     shape: tuple[int, ...]
     dtype: DType
@@ -33,7 +84,7 @@ class Leaf:
         parameter = f" ({self.parameter})" if self.parameter else ""
         if len(self.path) == 1:
             return f"argument {self.path[0]}{parameter}" + (f" at {at}" if at else "")
-        return f"args{trees.written(self.path)}{at}{parameter}"
+        return f"args{path_code(self.path)}{at}{parameter}"
 
 
 class FlatFunction:
@@ -50,11 +101,11 @@ class FlatFunction:
         self.f = f
         self.given = tuple(args)
         self.leaves = self._differentiated(argnums)
-        parts = [np.asarray(trees.at(self.given, leaf.path)).ravel() for leaf in self.leaves]
+        parts = [np.asarray(branch_at(self.given, leaf.path)).ravel() for leaf in self.leaves]
         self.x = np.concatenate(parts)
         self.dtype = max((leaf.dtype for leaf in self.leaves), key=roundoff)
         self.size = np.concatenate([np.full(part.size, _scale(part)) for part in parts])
-        self.outputs: list[tuple[trees.Path, slice]] = []
+        self.outputs: list[tuple[Path, slice]] = []
         self.y = self._flattened(f(*self.args()))
         again = self._flattened(f(*self.args()))
         if not np.all(np.isfinite(self.y)):
@@ -79,7 +130,7 @@ class FlatFunction:
         """The arguments with x in place of the differentiated arrays, or as given; copies, for f may write in them."""
         where = {leaf.path: leaf for leaf in self.leaves}
 
-        def new(path: trees.Path, value: Any) -> Any:
+        def new(path: Path, value: Any) -> Any:
             if path not in where:
                 return value
             leaf = where[path]
@@ -87,17 +138,17 @@ class FlatFunction:
                 return np.array(value, leaf.dtype)
             return x[leaf.start : leaf.stop].reshape(leaf.shape).copy()
 
-        return trees.replace(self.given, new)
+        return replace_leaves(self.given, new)
 
     def tangents(self, v: np.ndarray) -> tuple:
         """A direction (n,) in the containers, shapes and dtypes of the arguments, None beside every constant."""
         where = {leaf.path: leaf for leaf in self.leaves}
 
-        def new(path: trees.Path, _: Any) -> Any:
+        def new(path: Path, _: Any) -> Any:
             leaf = where.get(path)
             return None if leaf is None else v[leaf.start : leaf.stop].reshape(leaf.shape).astype(leaf.dtype)
 
-        return trees.replace(self.given, new)
+        return replace_leaves(self.given, new)
 
     def computes_in(self, dtype: DType) -> bool:
         """Whether f, given arguments of this dtype, answers in it. PyTorch refuses longdouble, JAX narrows it."""
@@ -117,12 +168,12 @@ class FlatFunction:
             raise ValueError(f"argnums is {argnums!r} but there are {len(self.given)} arguments, counted from 0")
         names = _parameters(self.f, len(self.given))
         found: list[Leaf] = []
-        for path, value in trees.leaves(self.given):
+        for path, value in leaves_of(self.given):
             if path[0] not in wanted or isinstance(value, (str, bytes)) or callable(value):
                 continue
             dtype = np.asarray(value).dtype
             if dtype.kind == "c":
-                raise TypeError(f"args{trees.written(path)} is {dtype}; pass its real and imaginary part as two arrays")
+                raise TypeError(f"args{path_code(path)} is {dtype}; pass its real and imaginary part as two arrays")
             if dtype.kind == "f":
                 start = found[-1].stop if found else 0
                 stop = start + np.size(value)
@@ -142,7 +193,7 @@ class FlatFunction:
         return np.maximum(size, np.abs(self.y - self(self.x.astype(wide))) / roundoff(self.y.dtype)).astype(size.dtype)
 
     def _flattened(self, value: Any) -> np.ndarray:
-        floating = [(path, a) for path, leaf in trees.leaves(value) if (a := np.asarray(leaf)).dtype.kind in "fc"]
+        floating = [(path, a) for path, leaf in leaves_of(value) if (a := np.asarray(leaf)).dtype.kind in "fc"]
         if not floating:
             raise TypeError(
                 f"f returns {type(value).__name__} with no floating array in it; return arrays, or adapt f to NumPy"
@@ -176,3 +227,87 @@ def _parameters(f: Callable, count: int) -> list[str | None]:
         parameters = []
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return [names[i] if i < len(names) else None for i in range(count)]
+
+
+class Claim:
+    """The gradient that somebody claims: x̄ = F′(x)ᵀu, by `vjp(f, *args) → value, pullback` and pullback(u)."""
+
+    def __init__(self, vjp: Callable, problem: FlatFunction):
+        if not callable(vjp):
+            raise TypeError(f"vjp is a {type(vjp).__name__}; pass a function vjp(f, *args) → (value, pullback)")
+        self.vjp, self.problem = vjp, problem
+
+    def gradient(self, u: np.ndarray, x: np.ndarray | None = None) -> np.ndarray:
+        """x̄ (n,) for the cotangent u (m,), at the arguments as given or at x in the precision of x.
+
+        Runs `vjp` anew each time, for a pullback need not survive its first call.
+        """
+        args = self.problem.args(x)
+        with np.errstate(all=None if x is None else "ignore"):
+            value, pullback = self.vjp(self.problem.f, *args)
+            gradients = pullback(self.cotangent(value, u))
+        if x is None:
+            self._same_value(value)
+        return self.joined(gradients, "vjp: the pullback")
+
+    def computes_in(self, dtype: DType, u: np.ndarray) -> bool:
+        """Whether the claimed gradient, at arguments of this dtype, comes in it."""
+        try:
+            return self.gradient(u, self.problem.x.astype(dtype)).dtype == dtype
+        except Exception:  # whatever it raises on an unusual dtype, it is a no
+            return False
+
+    def cotangent(self, value: Any, u: np.ndarray) -> Any:
+        """u in the containers, shapes and dtypes of the value; outputs that are not floating take None."""
+        where = dict(self.problem.outputs)
+
+        def new(path: Path, leaf: Any) -> Any:
+            if path not in where:
+                return None
+            output, part = np.asarray(leaf), u[where[path]]
+            if output.size != part.size:
+                raise GradientError(f"vjp: its value has shape {output.shape}, where f gives {part.size} numbers")
+            return part.reshape(output.shape).astype(output.dtype)
+
+        return replace_leaves(value, new)
+
+    def joined(self, gradients: Any, who: str) -> np.ndarray:
+        """One gradient for each argument, nested as the arguments are, as one vector (n,)."""
+        count = len(self.problem.given)
+        if not isinstance(gradients, (tuple, list)) or len(gradients) != count:
+            raise TypeError(
+                f"{who} returns {_described(gradients)}; it must return a tuple with one gradient for each "
+                f"of the arguments, {count}"
+            )
+        return np.concatenate([_part(gradients, leaf, who) for leaf in self.problem.leaves])
+
+    def _same_value(self, value: Any) -> None:
+        parts = [np.asarray(branch_at(value, path)).ravel() for path, _ in self.problem.outputs]
+        apart = np.abs(np.concatenate(parts) - self.problem.y)
+        if not np.all(apart <= self.problem.same(np.concatenate(parts))):
+            worst = np.max(apart)
+            raise GradientError(
+                f"vjp: its value differs from that of f by up to {worst:.3g}; it differentiates "
+                "another function, or at another point"
+            )
+
+
+def _part(gradients: Any, leaf: Leaf, who: str) -> np.ndarray:
+    """The gradient of one array out of the nested gradients; None means that f does not depend on it."""
+    try:
+        found = branch_at(gradients, leaf.path)
+    except (KeyError, IndexError, TypeError):
+        raise GradientError(f"{who} gives no gradient for {leaf.place()}") from None
+    if found is None:
+        return np.zeros(leaf.stop - leaf.start, leaf.dtype)
+    found = np.asarray(found)
+    if found.shape != leaf.shape:
+        raise GradientError(
+            f"{who} gives {leaf.place()} a gradient of shape {found.shape}; it must have that of the "
+            f"argument, {leaf.shape}"
+        )
+    return found.ravel()
+
+
+def _described(value: Any) -> str:
+    return f"a tuple of {len(value)}" if isinstance(value, (tuple, list)) else f"one {type(value).__name__}"

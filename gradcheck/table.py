@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck import trees
-from gradcheck.check import compare
+from gradcheck.checks import compare
+from gradcheck.flat import Path, replace_leaves
 from gradcheck.precision import called, wider
 
 
@@ -95,12 +95,12 @@ def _row(operation: Any, dtype: np.dtype, order: int, vjp: Callable, bar: float,
 def cast(args: tuple, dtype: np.dtype) -> tuple:
     """The same arguments with every floating array in `dtype`."""
 
-    def new(_: trees.Path, leaf: Any) -> Any:
+    def new(_: Path, leaf: Any) -> Any:
         if isinstance(leaf, (np.ndarray, np.generic, float)) and np.asarray(leaf).dtype.kind == "f":
             return np.asarray(leaf).astype(dtype)
         return leaf
 
-    return trees.replace(args, new)
+    return replace_leaves(args, new)
 
 
 def heading(width: int) -> str:

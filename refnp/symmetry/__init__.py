@@ -7,14 +7,10 @@ Actions of groups, claims about functions of arrays, and a search for counter-ex
 model and needs NumPy alone. docs/symmetry.md says what a verdict rests on.
 """
 
-from refnp.symmetry.action import Action, Product, Trivial
+from refnp.symmetry.actions import Action, Permute, Product, Roll, Select, Slide, Trivial
 from refnp.symmetry.claim import Claim, equivariant, invariant
-from refnp.symmetry.permute import Permute, Select
-from refnp.symmetry.roll import Roll, Slide
-from refnp.symmetry.rotate import Rotate, RotateGrid
-from refnp.symmetry.scale import Negate, Scale
-from refnp.symmetry.search import search
-from refnp.symmetry.translate import Translate
+from refnp.symmetry.geometry import Negate, Rotate, RotateGrid, Scale, Translate
+from refnp.symmetry.searches import search
 from refnp.symmetry.verdict import CounterExample, Counts, SymmetryError, Verdict
 
 __all__ = [

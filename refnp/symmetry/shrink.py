@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from refnp.symmetry.action import Action
+from refnp.symmetry.actions import Action
 from refnp.symmetry.claim import Refusal
-from refnp.symmetry.draws import Case, Domain
+from refnp.symmetry.inputs import Case, Domain
 from refnp.symmetry.judge import Finding, Judge
 
 REDRAWN = 12  # inputs drawn at each smaller size

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradcheck import GradientError, check, compare
-from gradcheck.kinks import has_kink
+from gradcheck.numerical import has_kink
 from tests.gradcheck import claims
 from tests.gradcheck.claims import value_of, vjp_of, wrong
 

@@ -4,35 +4,35 @@ from collections import namedtuple
 
 import pytest
 
-from gradcheck import trees
+from gradcheck.flat import branch_at, leaves_of, path_code, replace_leaves
 
 Pair = namedtuple("Pair", "left right")
 TREE = {"a": [1, (2, 3)], "b": Pair(4, {"c": None}), "d": ()}
 
 
 def test_every_leaf_has_the_path_that_leads_to_it():
-    found = list(trees.leaves(TREE))
+    found = list(leaves_of(TREE))
     assert [leaf for _, leaf in found] == [1, 2, 3, 4, None]
-    assert all(trees.at(TREE, path) is leaf for path, leaf in found)
+    assert all(branch_at(TREE, path) is leaf for path, leaf in found)
 
 
 def test_replacing_keeps_the_containers():
-    doubled = trees.replace(TREE, lambda path, leaf: leaf and 2 * leaf)
+    doubled = replace_leaves(TREE, lambda path, leaf: leaf and 2 * leaf)
     assert doubled == {"a": [2, (4, 6)], "b": Pair(8, {"c": None}), "d": ()}
     assert isinstance(doubled["b"], Pair)
     assert TREE["a"][0] == 1
 
 
 def test_a_single_leaf_is_a_tree():
-    assert list(trees.leaves(5)) == [((), 5)]
-    assert trees.replace(5, lambda path, leaf: leaf + 1) == 6
+    assert list(leaves_of(5)) == [((), 5)]
+    assert replace_leaves(5, lambda path, leaf: leaf + 1) == 6
 
 
 def test_a_path_is_written_as_python_would():
-    assert trees.written(("weight", 2)) == "['weight'][2]"
+    assert path_code(("weight", 2)) == "['weight'][2]"
 
 
 @pytest.mark.parametrize("path", [("x",), ("a", 5), ("a", 0, 0)])
 def test_a_path_that_leads_nowhere_raises(path):
     with pytest.raises((KeyError, IndexError, TypeError)):
-        trees.at(TREE, path)
+        branch_at(TREE, path)

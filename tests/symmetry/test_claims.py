@@ -8,7 +8,8 @@ import pytest
 from refnp.autograd import Tensor
 from refnp.layers.distributions import Normal
 from refnp.symmetry import Negate, Permute, Roll, Rotate, Scale, Translate, Trivial, equivariant, invariant
-from refnp.symmetry.outputs import Vector, arrays_of
+from refnp.symmetry.claim import arrays_of
+from refnp.symmetry.evaluation import Vector
 from tests.symmetry import functions as f
 from tests.symmetry.functions import search
 

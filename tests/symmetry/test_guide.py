@@ -8,7 +8,7 @@ import runpy
 
 import pytest
 
-from refnp.symmetry.precision import FLOATS
+from refnp.symmetry.claim import FLOATS
 
 ROOT = pathlib.Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(len(FLOATS) < 3, reason="printed with a longdouble that is wider than float64")

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from refnp.symmetry import Negate, Permute, Roll, Scale, Translate, equivariant, invariant
-from refnp.symmetry import ladder as ladder_page
-from refnp.symmetry.ladder import ladder
-from refnp.symmetry.precision import FLOATS
+from refnp.symmetry import claim as claim_page
+from refnp.symmetry.claim import FLOATS, ladder
 from tests.helpers import unit_roundoff
 from tests.symmetry import functions as f
 from tests.symmetry.functions import search
@@ -56,7 +55,7 @@ def test_the_precisions_of_a_function_are_found():
 
 
 def test_without_longdouble_float32_and_float64_are_compared(monkeypatch):
-    monkeypatch.setattr(ladder_page, "FLOATS", FLOATS[:2])
+    monkeypatch.setattr(claim_page, "FLOATS", FLOATS[:2])
     verdict = search(invariant(total, PERMUTED), f.vector, sizes=SIZES)
     assert verdict.holds
     assert list(verdict.relative) == ["float32", "float64"]

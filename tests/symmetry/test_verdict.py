@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from refnp.symmetry import Permute, Roll, SymmetryError, equivariant, search
-from refnp.symmetry.precision import FLOATS
+from refnp.symmetry.claim import FLOATS
 from refnp.symmetry.shrink import effort
-from refnp.symmetry.written import array_code
+from refnp.symmetry.verdict import array_code
 from tests.helpers import assert_same_bits
 from tests.symmetry import functions as f
 

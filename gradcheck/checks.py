@@ -26,12 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.analytic import Method, choose, differences_precision
-from gradcheck.claim import Claim
-from gradcheck.directions import Effort, along
-from gradcheck.first_order import first_order
-from gradcheck.flat import FlatFunction
-from gradcheck.kinks import find_kinks
+from gradcheck.first_order import Effort, along, find_kinks, first_order
+from gradcheck.flat import Claim, FlatFunction
+from gradcheck.numerical import Method, choose, differences_precision
 from gradcheck.precision import called, roundoff, scaled, wider, working
 from gradcheck.report import Kink, Report
 from gradcheck.second_order import second_order
@@ -101,10 +98,10 @@ def compare(
                   which does not repeat order 1
     digits        asked in float64; other dtypes are asked for the same share of theirs (float32: 5.3 for 12)
     method        "complex_step", "richardson", "longdouble"; or "auto", the complex step where f is analytic
-                  (`gradcheck.analytic`) and else Richardson differences in the widest precision f computes in
+                  (`gradcheck.numerical`) and else Richardson differences in the widest precision f computes in
     hvp           a claimed Hessian-vector product for order 2, hvp(f, args, tangents, cotangent) → tuple like args
     max_elements, projections, cotangents
-                  how much is drawn (`gradcheck.directions`): every element of an array of up to 40 is compared by
+                  how much is drawn (`gradcheck.first_order`): every element of an array of up to 40 is compared by
                   itself; of a larger one, a sample of 40 is, and every other element in one of 8 projections
 
     Elements at which f has a kink are named in `report.kinks` and not compared. Raises ValueError or TypeError for

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.symmetry.precision import DType, cast
+from refnp.symmetry.claim import DType, cast
 
 Draw = Callable[..., Mapping[str, Any]]
 Sizes = Mapping[str, Sequence[int]]
