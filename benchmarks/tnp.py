@@ -75,7 +75,7 @@ def tnp_d(sizes: Sizes) -> Any:
 
 
 def tnp_a(sizes: Sizes) -> Any:
-    from refnp.models.tnp_a import TNPA
+    from refnp.models.tnp import TNPA
 
     return TNPA(
         features=sizes.width, heads=sizes.heads, hidden=sizes.hidden, layers=sizes.layers, rng=np.random.default_rng(0)

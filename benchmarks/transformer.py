@@ -101,7 +101,7 @@ def step_in_torch(sizes: Sizes, dtype: str) -> Side:
     from torch import nn
 
     from refnp.layers.positions.absolute import sinusoidal
-    from refnp.models import from_torch
+    from refnp.models.published import torch as from_torch
 
     ours = model_of(sizes, dtype)
     kind = getattr(torch, dtype)

@@ -23,8 +23,8 @@ from rich.table import Table
 
 from refnp.autograd import no_grad
 from refnp.layers.distributions import Normal
-from refnp.models.autoregressive import Autoregressive
 from refnp.models.convcnp import ConvCNP
+from refnp.models.joint import Autoregressive
 from refnp.tasks.predator_prey import PredatorPreyTasks, lynx_hare
 from refnp.tasks.task import Task
 from refnp.training.loop import train

@@ -11,7 +11,8 @@ import refnp.autograd as ad
 from refnp.autograd.trees import map_leaves
 from refnp.layers.dot_product_attention import attention
 from refnp.layers.normalization import layer_norm
-from refnp.models import decoding, from_torch
+from refnp.models import decoding
+from refnp.models.published import torch as from_torch
 from refnp.models.transformer import Transformer
 from refnp.verify.operations import operations
 from tests.shape_comments import ROOT, ShapeComments, comments_of, mismatch, shapes_in

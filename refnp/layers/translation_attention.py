@@ -10,7 +10,7 @@ that is learned, one that passes s on makes plain attention: this is what unifie
 
 Source: Sivaraya (2023), the title; Ashman et al., Translation Equivariant Transformer Neural Processes,
 arXiv 2406.12409,
-§3; weights of the authors' layers: `refnp.models.from_te_tnp`.
+§3; weights of the authors' layers: `refnp.models.published.tnp`.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class ConvCNP(NeuralProcess):
     ) -> ConvCNP:
         """The models of Gordon et al.: "xl", a U-Net of 12 layers, or "simple", 4 layers of convolution.
 
-        50 612 and 6 532 parameters for dx = dy = 1. Weights of theirs: refnp/models/convcnp_from_published.py.
+        50 612 and 6 532 parameters for dx = dy = 1. Weights of theirs: refnp/models/published/convcnp.py.
         """
         if architecture not in ("xl", "simple"):
             raise ValueError(f"ConvCNP.gordon: architecture is {architecture!r}; use 'xl' or 'simple'")

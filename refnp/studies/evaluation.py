@@ -26,7 +26,7 @@ from refnp.autograd.primitives import raw
 from refnp.layers.distributions import Normal
 from refnp.layers.mixtures import Mixture
 from refnp.models.neural_process import NeuralProcess
-from refnp.models.tnp_nd import TNPND
+from refnp.models.tnp import TNPND
 from refnp.studies.predictions import by_itself, covariant, together
 from refnp.studies.tasks import SHIFT, Sampler, drawn_at, independent
 from refnp.tasks.posterior import Posterior

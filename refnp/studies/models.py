@@ -24,9 +24,7 @@ from refnp.models.convcnp import ConvCNP
 from refnp.models.latent import LatentNP
 from refnp.models.neural_process import CNP, NeuralProcess
 from refnp.models.te_tnp import TETNP
-from refnp.models.tnp import TNPD
-from refnp.models.tnp_a import TNPA
-from refnp.models.tnp_nd import TNPND
+from refnp.models.tnp import TNPA, TNPD, TNPND
 from refnp.studies.names import named, unknown
 
 

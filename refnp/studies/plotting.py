@@ -20,11 +20,10 @@ import numpy as np
 
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
-from refnp.models.autoregressive import Autoregressive
+from refnp.models.joint import Autoregressive
 from refnp.models.latent import LatentModel
 from refnp.models.neural_process import NeuralProcess
-from refnp.models.tnp_a import TNPA
-from refnp.models.tnp_nd import TNPND
+from refnp.models.tnp import TNPA, TNPND
 from refnp.studies.predictions import by_itself, covariant, sets
 from refnp.studies.tasks import Sampler, drawn, sampler
 from refnp.studies.trained import Trained

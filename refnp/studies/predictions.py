@@ -18,12 +18,10 @@ from refnp import autograd as ag
 from refnp.autograd.primitives import raw
 from refnp.layers.distributions import MultivariateNormal, Normal
 from refnp.layers.mixtures import Mixture
-from refnp.models.autoregressive import Autoregressive
+from refnp.models.joint import Autoregressive
 from refnp.models.latent import LatentModel
 from refnp.models.neural_process import NeuralProcess
-from refnp.models.tnp import TNPD
-from refnp.models.tnp_a import TNPA
-from refnp.models.tnp_nd import TNPND, log_prob
+from refnp.models.tnp import TNPA, TNPD, TNPND, log_prob
 from refnp.tasks.task import Task
 
 DRAWS = 128  # of z, for the figures of latent models

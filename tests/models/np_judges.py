@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from refnp.models.autoregressive import Autoregressive
+from refnp.models.joint import Autoregressive
 from refnp.models.latent import LatentModel
 from refnp.models.neural_process import CNP
 from refnp.verify import rounding

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.layers.unet import SimpleCNN, UNet
-from refnp.models.autoregressive import Autoregressive
 from refnp.models.convcnp_image import OnGridConvCNP, OnPixels
+from refnp.models.joint import Autoregressive
 from refnp.tasks.images import ImageTasks
 from refnp.tasks.task import Task
 from tests.helpers import assert_same_bits, seeds

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.autograd.primitives import raw
-from refnp.models.tnp import TNPD
-from refnp.models.tnp_a import TNPA, attention_mask
+from refnp.models.tnp import TNPA, TNPD, attention_mask
 from refnp.tasks.task import Task
 from refnp.verify import rounding
 from refnp.verify.rounding import exact, tolerance

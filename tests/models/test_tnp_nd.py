@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from refnp.autograd.primitives import raw
-from refnp.models.tnp_nd import TNPND, log_prob
+from refnp.models.tnp import TNPND, log_prob
 from refnp.tasks.task import Task
 from refnp.verify.rounding import tolerance
 from tests.helpers import assert_same_bits, assert_within, real_dtypes, seeds

@@ -11,7 +11,7 @@ from refnp.autograd.primitives import raw
 from refnp.layers.distributions import Normal
 from refnp.layers.mixtures import Mixture
 from refnp.models.attentive import ANP, CANP, AttentionBlock
-from refnp.models.autoregressive import Autoregressive
+from refnp.models.joint import Autoregressive
 from refnp.models.latent import LatentNP
 from refnp.models.neural_process import CNP, NeuralProcess
 from refnp.verify.operations.operation import Operation

@@ -7,9 +7,7 @@ import numpy as np
 from refnp.autograd.primitives import raw
 from refnp.layers.translation_attention import TranslationAttention, pair_kernel
 from refnp.models.te_tnp import TETNP
-from refnp.models.tnp import TNPD
-from refnp.models.tnp_a import TNPA
-from refnp.models.tnp_nd import TNPND
+from refnp.models.tnp import TNPA, TNPD, TNPND
 from refnp.verify.operations.neural_processes import loss_of
 from refnp.verify.operations.operation import Operation
 

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from refnp.autograd.primitives import raw
-from refnp.models import from_tnp
-from refnp.models.tnp import TNPD
-from refnp.models.tnp_a import TNPA, attention_mask
-from refnp.models.tnp_nd import TNPND
+from refnp.models.published import tnp as published
+from refnp.models.tnp import TNPA, TNPD, TNPND, attention_mask
 from refnp.tasks.task import Task
 from refnp.verify.rounding import tolerance
 from tests.helpers import assert_within
@@ -96,7 +94,7 @@ def ours_like(kind, dy, sizes, **options):
 def together(kind, dy=1, sizes=SMALL, size=(2, 3, 4), **options):
     """Theirs and ours with the same weights, their answer, and the arrays."""
     theirs, ours = shaken(Theirs(kind, dy, **sizes, **options)), ours_like(kind, dy, sizes, **options)
-    ours.load_state_dict(from_tnp.state(arrays(theirs)))
+    ours.load_state_dict(published.tnp(arrays(theirs)))
     points, _ = judges.task(0, (*size, 1, dy))
     return theirs, ours, theirs(*map(torch.from_numpy, points)), points
 
@@ -142,7 +140,7 @@ def test_losses_and_gradients(kind):
     own = ours.loss(Task(*points))
     own.backward()
     assert float(own.data) == pytest.approx(float(loss.detach()), rel=1e-12)
-    bars = from_tnp.state({name: p.grad.numpy() for name, p in theirs.named_parameters()})
+    bars = published.tnp({name: p.grad.numpy() for name, p in theirs.named_parameters()})
     largest = max(np.abs(bar).max() for bar in bars.values())
     for name, parameter in ours.named_parameters():
         # gradients are sums of terms up to the largest; the bounds of the values above are 1e-12 of it and less
@@ -155,7 +153,7 @@ def test_losses_and_gradients(kind):
 def test_the_sizes_of_the_paper(kind, count):
     theirs = Theirs(kind, **PAPER)
     ours = ours_like(kind, 1, PAPER)
-    ours.load_state_dict(from_tnp.state(arrays(theirs)))
+    ours.load_state_dict(published.tnp(arrays(theirs)))
     assert sum(p.data.size for p in ours.parameters()) == sum(p.numel() for p in theirs.parameters()) == count
 
 
@@ -172,8 +170,8 @@ def test_an_empty_context():
 
 def test_names_that_have_no_place():
     with pytest.raises(ValueError, match=r"no place for decoder\.weight; pass the state_dict of TNPD"):
-        from_tnp.state({"decoder.weight": np.ones(2)})
+        published.tnp({"decoder.weight": np.ones(2)})
     with pytest.raises(ValueError, match=r"no place for 1\.weight; linear maps are numbered 0, 2, 4"):
-        from_tnp.state({"predictor.1.weight": np.ones((2, 2))})
+        published.tnp({"predictor.1.weight": np.ones((2, 2))})
     with pytest.raises(ValueError, match="missing"):
-        TNPD(rng=np.random.default_rng(0)).load_state_dict(from_tnp.state({"predictor.0.bias": np.ones(128)}))
+        TNPD(rng=np.random.default_rng(0)).load_state_dict(published.tnp({"predictor.0.bias": np.ones(128)}))

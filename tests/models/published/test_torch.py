@@ -7,7 +7,7 @@ import pytest
 
 from refnp.layers import MultiHeadAttention, masks
 from refnp.layers.activations import gelu, relu
-from refnp.models import from_torch
+from refnp.models.published import torch as from_torch
 from refnp.models.transformer import Decoder, Encoder, EncoderDecoder
 from refnp.models.transformer_layers import DecoderLayer, EncoderLayer
 from refnp.verify.equations import attention as attention_equations
@@ -126,9 +126,12 @@ def test_every_array_of_a_whole_transformer_in_its_place():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"linear2.weight": None}, "from_torch.encoder_layer: linear2.weight is missing; pass the whole state_dict"),
-        ({"norm1.weight": None}, "from_torch.encoder_layer: norm1.weight is missing"),
-        ({"extra": np.ones(3), "more": 1.0}, "from_torch.encoder_layer: no place for extra, more"),
+        (
+            {"linear2.weight": None},
+            "torch.encoder_layer: linear2.weight is missing; pass the whole state_dict",
+        ),
+        ({"norm1.weight": None}, "published.torch.encoder_layer: norm1.weight is missing"),
+        ({"extra": np.ones(3), "more": 1.0}, "published.torch.encoder_layer: no place for extra, more"),
         ({"self_attn.bias_k": np.ones((1, 1, 4))}, "no place for self_attn.bias_k"),
         ({"self_attn.in_proj_weight": None}, "self_attn.q_proj_weight is missing"),
         ({"self_attn.in_proj_weight": np.ones((8, 4))}, "self_attn.in_proj_weight has shape (8, 4), not (3D, D)"),

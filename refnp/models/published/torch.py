@@ -1,7 +1,7 @@
 """Weights from PyTorch: the state dicts of its Transformer modules under refnp's names. PyTorch is not needed.
 
     layer = EncoderLayer(512, 8, 2048, rng=rng)
-    layer.load_state_dict(from_torch.encoder_layer({name: tensor.numpy() for name, tensor in state.items()}))
+    layer.load_state_dict(published.torch.encoder_layer({name: tensor.numpy() for name, tensor in state.items()}))
 
 torch.nn.Linear keeps Wᵀ, (out, in), refnp W, (in, out); torch.nn.MultiheadAttention keeps [W_qᵀ; W_kᵀ; W_vᵀ] as one
 matrix. A bias that a module was made without is 0 here, which computes the same. What no state dict says must be
@@ -36,7 +36,7 @@ class Reader:
     def take(self, name: str) -> np.ndarray:
         """The array of that name.   Raises ValueError if there is none."""
         if name not in self.unread:
-            raise ValueError(f"from_torch.{self.what}: {name} is missing; pass the whole state_dict of the module")
+            raise ValueError(f"published.torch.{self.what}: {name} is missing; pass the whole state_dict of the module")
         return self.unread.pop(name)
 
     def take_or_zeros(self, name: str, length: int, like: np.ndarray) -> np.ndarray:
@@ -46,7 +46,7 @@ class Reader:
     def finished(self, found: State) -> State:
         """`found`, or ValueError that names what has not been read."""
         if self.unread:
-            raise ValueError(f"from_torch.{self.what}: no place for {', '.join(self.unread)}")
+            raise ValueError(f"published.torch.{self.what}: no place for {', '.join(self.unread)}")
         return found
 
 
@@ -130,7 +130,9 @@ def _attention(reader: Reader, prefix: str) -> State:
     if f"{prefix}in_proj_weight" in reader.unread:
         joined = reader.take(f"{prefix}in_proj_weight")  # (3D, D)
         if joined.ndim != 2 or len(joined) != 3 * joined.shape[1]:
-            raise ValueError(f"from_torch.{reader.what}: {prefix}in_proj_weight has shape {joined.shape}, not (3D, D)")
+            raise ValueError(
+                f"published.torch.{reader.what}: {prefix}in_proj_weight has shape {joined.shape}, not (3D, D)"
+            )
         weights = np.split(joined, 3)
     else:
         weights = [reader.take(f"{prefix}{letter}_proj_weight") for letter in "qkv"]

@@ -11,14 +11,12 @@ from refnp.autograd.primitives import raw
 from refnp.layers.distributions import MultivariateNormal, Normal
 from refnp.layers.unet import SimpleCNN
 from refnp.models.attentive import ANP, CANP
-from refnp.models.autoregressive import Autoregressive, random_orders
 from refnp.models.convcnp import ConvCNP
+from refnp.models.joint import Autoregressive, random_orders
 from refnp.models.latent import LatentNP
 from refnp.models.neural_process import CNP, NeuralProcess
 from refnp.models.te_tnp import TETNP
-from refnp.models.tnp import TNPD
-from refnp.models.tnp_a import TNPA
-from refnp.models.tnp_nd import TNPND
+from refnp.models.tnp import TNPA, TNPD, TNPND
 from refnp.tasks.task import Task
 from refnp.verify.operations.neural_processes import loss_of
 from refnp.verify.rounding import tolerance

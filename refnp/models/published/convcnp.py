@@ -1,7 +1,7 @@
 """Weights of published ConvCNPs: their state dicts under refnp's names. Neither PyTorch nor their packages are needed.
 
     model = ConvCNP.gordon("xl", rng=rng)
-    model.load_state_dict(convcnp_from_published.gordon({name: tensor.numpy() for name, tensor in state.items()}))
+    model.load_state_dict(published.gordon({name: tensor.numpy() for name, tensor in state.items()}))
 
     there                                                           here               refnp
     ConvCNP(True, 64, UNet()), ConvCNP(True, 64, SimpleConv())      gordon             ConvCNP.gordon("xl"), ("simple")

@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from refnp.models import convcnp_from_published
 from refnp.models.convcnp import ConvCNP
 from refnp.models.grid import Grid
+from refnp.models.published import convcnp as published
 from tests.helpers import assert_within
 from tests.models.convcnp_bounds import predicted
 
@@ -177,7 +177,7 @@ def test_gordon(architecture, network):
     torch.manual_seed(0)
     theirs = Gordon(network()).double()
     model = ConvCNP.gordon(architecture, points_per_unit=DENSITY, rng=np.random.default_rng(0))
-    model.load_state_dict(convcnp_from_published.gordon(arrays(theirs)))
+    model.load_state_dict(published.gordon(arrays(theirs)))
     x, y, t = problem(1, 1)
     grid = model.grid(x, t)
     right = theirs(*counterpart((x, y, t, places_of(grid))))
@@ -194,7 +194,7 @@ def test_neuralprocesses(channels, dx, dy):
     torch.manual_seed(0)
     theirs = neuralprocesses(channels, dx, dy).double()
     model = ConvCNP.neuralprocesses(channels, dx=dx, dy=dy, points_per_unit=DENSITY, rng=np.random.default_rng(0))
-    model.load_state_dict(convcnp_from_published.neuralprocesses(arrays(theirs)))
+    model.load_state_dict(published.neuralprocesses(arrays(theirs)))
     x, y, t = problem(dx, dy)
     total = model.network.total_stride
     grid = Grid(np.full((2, dx), -11), (-(-24 // total) * total,) * dx, DENSITY)
@@ -209,6 +209,6 @@ def test_what_has_no_place_is_named():
     state = arrays(Gordon(XL()))
     state["l0.other"] = state.pop("l0.sigma")
     with pytest.raises(ValueError, match=r"missing encoder.log_length_scale; unexpected l0.other"):
-        model.load_state_dict(convcnp_from_published.gordon(state))
+        model.load_state_dict(published.gordon(state))
     with pytest.raises(ValueError, match=r"missing network.down"):
-        model.load_state_dict(convcnp_from_published.gordon(arrays(Gordon(Simple()))))
+        model.load_state_dict(published.gordon(arrays(Gordon(Simple()))))

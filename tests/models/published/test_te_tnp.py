@@ -8,7 +8,7 @@ import pytest
 from refnp.autograd.primitives import raw
 from refnp.layers.linear import MLP
 from refnp.layers.translation_attention import TranslationAttention
-from refnp.models import from_te_tnp
+from refnp.models.published import tnp as published
 from refnp.models.te_tnp import TranslationLayer
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_within, normal
@@ -92,7 +92,7 @@ def problem(dx):
 def test_attention(dx, moves):
     theirs = shaken(Attention(4, 2, dx, moves))
     ours = TranslationAttention(4, 2, dx=dx, kernel=(5, 3), moves=moves, movement=(3,), rng=np.random.default_rng(0))
-    ours.load_state_dict(from_te_tnp.attention(arrays(theirs)))
+    ours.load_state_dict(published.te_attention(arrays(theirs)))
     query, key, query_x, key_x = problem(dx)
     differences = query_x[:, :, None] - key_x[:, None]
     mixed, moved = theirs(*map(torch.from_numpy, (query, key, query_x, key_x)))
@@ -110,7 +110,7 @@ def test_layer(moves):
     ours = TranslationLayer(4, 2, 6, kernel=(5, 3), moves=moves, rng=np.random.default_rng(0))
     if moves:
         ours.attention.movement = MLP([2, 3, 1], rng=np.random.default_rng(0))
-    ours.load_state_dict(from_te_tnp.layer(arrays(theirs)))
+    ours.load_state_dict(published.te_layer(arrays(theirs)))
     query, key, query_x, key_x = problem(1)
     expected, moved = theirs(*map(torch.from_numpy, (query, key, query_x, key_x)))
     found, step = ours(query, key, query_x[:, :, None] - key_x[:, None])
@@ -126,7 +126,7 @@ def test_layer(moves):
 def test_maps_come_in_the_order_of_their_numbers():
     """Not of the letters: net.10 after net.8."""
     state = {f"kernel.net.{2 * i}.weight": np.full((1, 1), i) for i in reversed(range(6))}
-    found = from_te_tnp.attention(state)
+    found = published.te_attention(state)
     assert [found[f"kernel.layers.{i}.weight"][0, 0] for i in range(6)] == list(range(6))
 
 
@@ -134,4 +134,4 @@ def test_names_that_have_no_place_are_named():
     theirs = arrays(Attention(4, 2, 1, False)) | {"latent": np.ones(3)}
     ours = TranslationAttention(4, 2, kernel=(5, 3), rng=np.random.default_rng(0))
     with pytest.raises(ValueError, match="unexpected latent"):
-        ours.load_state_dict(from_te_tnp.attention(theirs))
+        ours.load_state_dict(published.te_attention(theirs))

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from refnp.autograd.primitives import raw
-from refnp.models import from_tnp_baselines
 from refnp.models.attentive import ANP, CANP
 from refnp.models.latent import LatentModel, LatentNP
 from refnp.models.neural_process import CNP
+from refnp.models.published import tnp as published
 from refnp.verify.rounding import tolerance
 from tests.helpers import assert_within
 from tests.models import np_judges as judges
@@ -121,10 +121,10 @@ def twin_of(kind, *sizes, **options):
 
 
 BASELINES = {
-    "CNP": (CNP, {"encoders": 2}, from_tnp_baselines.cnp, 215_682),
-    "CANP": (CANP, {"scaling": "features"}, from_tnp_baselines.canp, 331_906),
-    "NP": (LatentNP, {"deterministic": True, "latent_floor": 0.1}, from_tnp_baselines.neural_process, 232_194),
-    "ANP": (ANP, {"scaling": "features", "latent_floor": 0.1}, from_tnp_baselines.anp, 348_418),
+    "CNP": (CNP, {"encoders": 2}, published.cnp, 215_682),
+    "CANP": (CANP, {"scaling": "features"}, published.canp, 331_906),
+    "NP": (LatentNP, {"deterministic": True, "latent_floor": 0.1}, published.neural_process, 232_194),
+    "ANP": (ANP, {"scaling": "features", "latent_floor": 0.1}, published.anp, 348_418),
 }
 every_baseline = pytest.mark.parametrize("kind", list(BASELINES))
 
@@ -194,7 +194,7 @@ def test_with_other_options_it_is_another_model(kind, wrong):
 
 
 def test_weights_of_something_else_are_refused():
-    found = from_tnp_baselines.cnp({"predictor.0.weight": np.ones((2, 2)), "scale": np.ones(2)})
+    found = published.cnp({"predictor.0.weight": np.ones((2, 2)), "scale": np.ones(2)})
     assert list(found) == ["predictor.0.weight", "scale"]
     with pytest.raises(ValueError, match=r"missing decoder\.layers\.0\.weight.*unexpected predictor\.0\.weight"):
         ours("CNP", 1, 1, 4).load_state_dict(found)
