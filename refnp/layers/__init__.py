@@ -2,7 +2,7 @@
 
 from refnp.layers import masks
 from refnp.layers.activations import elu, gelu, leaky_relu, relu, sigmoid, silu, softplus
-from refnp.layers.convolution import Convolution, ConvolutionTranspose, convolution, convolution_transpose
+from refnp.layers.convolutions import Convolution, ConvolutionTranspose, convolution, convolution_transpose
 from refnp.layers.distributions import Categorical, MultivariateNormal, Normal, kl_divergence
 from refnp.layers.dot_product_attention import attention, column_attention
 from refnp.layers.embeddings import Embedding, embedding
@@ -27,7 +27,7 @@ from refnp.layers.positions import (
     sinusoidal,
 )
 from refnp.layers.regularization import dropout
-from refnp.layers.set_convolution import SetConvolution, set_convolution
+from refnp.layers.set_convolutions import SetConvolution, set_convolution
 from refnp.layers.softmaxes import log_softmax, softmax
 from refnp.layers.translation_attention import TranslationAttention
 from refnp.layers.unet import SimpleCNN, UNet

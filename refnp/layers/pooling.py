@@ -16,8 +16,8 @@ import numpy as np
 
 from refnp.autograd.blocks import BLOCK, floating, run_all
 from refnp.autograd.primitives import primitive
-from refnp.layers.convolution_checks import axes_of_convolution, pairs, per_axis
-from refnp.layers.windows import Axes, even, read
+from refnp.layers.convolution_products import Axes, even, read
+from refnp.layers.convolutions import axes_of_convolution, pairs, per_axis
 
 
 @primitive

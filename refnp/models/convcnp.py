@@ -5,7 +5,7 @@
     f(x) = Σ_k h_k k(g_k − x)                                                back from the grid, at any x
     p(y | x, C) = N(y; μ, σ²),   (μ, s) = MLP(f(x)),   σ = log(1 + eˢ)
 
-Every step knows differences of positions only, and the grid moves with the data (refnp/models/grid.py). So a shift of
+Every step knows differences of positions only, and the grid moves with the data (`Grid`). So a shift of
 contexts and targets shifts the predictions, exactly, if it is a multiple of spacing × total stride of the network along
 each axis, and the spacing a power of two; with others to the rounding of positions. A U-Net does not respect smaller
 shifts; a plain stack, total stride 1, respects each multiple of the spacing.
@@ -24,18 +24,18 @@ import numpy as np
 
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
-from refnp.layers.activations import relu, sigmoid
-from refnp.layers.convolution import convolution
+from refnp.layers.activations import relu, sigmoid, softplus
+from refnp.layers.convolutions import convolution
 from refnp.layers.distributions import Normal
-from refnp.layers.linear import Linear
-from refnp.layers.set_convolution import SetConvolution
-from refnp.layers.unet import SimpleCNN, UNet
-from refnp.models.convcnp_head import DEVIATIONS, FromGrid, normal_from, scales_of
-from refnp.models.convcnp_networks import Network, PooledUNet
-from refnp.models.convcnp_window import to_grid
-from refnp.models.grid import Grid, grid_around, one_of
-from refnp.models.neural_process import NeuralProcess, check_floor, check_presence
+from refnp.layers.linear import MLP, Linear
+from refnp.layers.module import Module
+from refnp.layers.set_convolutions import SetConvolution
+from refnp.layers.set_convolutions.grid import Grid, grid_around, one_of
+from refnp.layers.unet import Network, PooledUNet, SimpleCNN, UNet
+from refnp.models.convcnp_window import from_grid, to_grid
+from refnp.models.neural_process import NeuralProcess, check_floor, check_presence, normal_of
 
+DEVIATIONS = ("softplus", "exp", "softplus_variance")
 MAX_POINTS = 1 << 20
 
 
@@ -265,3 +265,47 @@ def _check_options(
     if deviation not in DEVIATIONS:
         raise ValueError(f"ConvCNP: deviation is {deviation!r}; use one of {', '.join(DEVIATIONS)}")
     check_floor("ConvCNP", floor)
+
+
+class FromGrid(Module):
+    """From features on a grid to answers at any x: f(x) = Σ_k h_k k(g_k − x), then an MLP with widths `sizes`, or none.
+
+    Shapes: x (B, T, dx) as distances from the first place, features (B, C, *lengths) → (B, T, sizes[-1]).
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        sizes: Sequence[int] | None,
+        length_scale: float,
+        shared: bool = False,
+        *,
+        rng: np.random.Generator,
+    ):
+        self.convolution = SetConvolution(channels, length_scale, density=False, shared=shared)
+        self.mlp = None if sizes is None else MLP([channels, *sizes], rng=rng)
+
+    def __call__(self, x: Any, features: Any, points_per_unit: float) -> Any:
+        scales = scales_of(self.convolution, features.shape[1])
+        f = from_grid(features, x, scales, points_per_unit=points_per_unit)  # (B, T, C)
+        return f if self.mlp is None else self.mlp(f)
+
+
+def scales_of(convolution: SetConvolution, channels: int) -> Any:
+    """The length scale of each channel, (channels,)."""
+    return ag.broadcast_to(ag.exp(convolution.log_length_scale), (channels,))
+
+
+def normal_from(answers: Any, deviation: str, floor: float) -> Normal:
+    """N(μ, σ²) from [μ, s] (B, T, 2 dy), with f = `floor`, the least σ:
+
+    "softplus"             σ = f + (1 − f) log(1 + eˢ), as `normal_of`
+    "exp"                  σ = f + eˢ
+    "softplus_variance"    σ² = f² + log(1 + eˢ)
+    """
+    if deviation == "softplus":
+        return normal_of(answers, floor)
+    mean, spread = ag.split(answers, 2, -1)  # (B, T, dy)
+    if deviation == "exp":
+        return Normal(mean, ag.exp(spread) + floor)
+    return Normal(mean, ag.sqrt(softplus(spread) + floor**2))

@@ -19,7 +19,7 @@ R = ⌈√(¼ + (p r ℓ)²) − ½⌉, since (|j| − ½)² ≥ ¼ + (p r ℓ)�
 
 The weights of several axes are products, so exponentials are taken along each axis only. Time is O(N (2R + 1)^D), not
 O(N K), and memory that of what goes in and out.
-Source: Sivaraya (2023), eq. 10 and 11. Between points anywhere: refnp/layers/set_convolution.py.
+Source: Sivaraya (2023), eq. 10 and 11. Between points anywhere: refnp/layers/set_convolutions/__init__.py.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from refnp.autograd.blocks import floating, run_all
 from refnp.autograd.primitives import primitive
-from refnp.layers.set_convolution_kernels import decay, least_exponent
+from refnp.layers.set_convolutions.kernels import decay, least_exponent
 
 TAPS = 1 << 17  # numbers in a block of windows: a few such arrays stay in the cache of a core
 RUNS = 4  # parts of the batch, each the work of one thread

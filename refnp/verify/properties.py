@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from refnp.layers.convolution import convolution, convolution_transpose
+from refnp.layers.convolutions import convolution, convolution_transpose
 from refnp.layers.dot_product_attention import attention
 from refnp.layers.normalization import layer_norm
-from refnp.layers.set_convolution import set_convolution
+from refnp.layers.set_convolutions import set_convolution
 from refnp.layers.softmaxes import softmax
 from refnp.verify import bounds
 from refnp.verify.equations.convolution import convolution as convolution_equation

@@ -1,7 +1,7 @@
 """How much the truncated form of a set convolution leaves out: the bound beside that of rounding.
 
 What rounding does is in refnp/verify/equations/set_convolution.py. The truncated form does not look at far pairs (the
-derivation stands in refnp/layers/set_convolution_1d.py), and weights below the smallest normal number count as 0 in
+derivation stands in refnp/layers/set_convolutions/near.py), and weights below the smallest normal number count as 0 in
 every form.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from refnp.layers.set_convolution_1d import reach
+from refnp.layers.set_convolutions.near import reach
 from refnp.verify.rounding import WIDE
 
 

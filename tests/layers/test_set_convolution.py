@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refnp.autograd import vjp
-from refnp.layers.set_convolution import SetConvolution, set_convolution
-from refnp.layers.set_convolution_kernels import eq, matern_32, matern_52
+from refnp.layers.set_convolutions import SetConvolution, set_convolution
+from refnp.layers.set_convolutions.kernels import eq, matern_32, matern_52
 from refnp.verify import bounds
 from refnp.verify.equations import set_convolution as kernels
 from refnp.verify.equations.set_convolution import set_convolution as equation

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.autograd import Tensor, get_threads, set_threads, vjp
-from refnp.layers.set_convolution import SetConvolution, set_convolution
-from refnp.layers.set_convolution_kernels import matern_32
+from refnp.layers.set_convolutions import SetConvolution, set_convolution
+from refnp.layers.set_convolutions.kernels import matern_32
 from refnp.verify import bounds
 from refnp.verify.equations.set_convolution import set_convolution as equation
 from tests.helpers import assert_same_bits, assert_within, normal, seeds

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.layers.activations import silu
 from refnp.layers.unet import SimpleCNN, UNet
-from refnp.models.convcnp import ConvCNP
-from refnp.models.convcnp_head import normal_from
+from refnp.models.convcnp import ConvCNP, normal_from
 from refnp.symmetry import Translate, invariant, search
 from tests.helpers import assert_same_bits, assert_within, seeds
 from tests.models.convcnp_bounds import predicted

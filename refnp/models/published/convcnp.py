@@ -9,7 +9,7 @@
 
 A Linear there keeps Wᵀ, (out, in), refnp W, (in, out); convolutions and the logarithms of length scales are the same.
 What has no place here keeps its name, and `load_state_dict` names it, with all that is missing.
-Both give the same predictions as there where the grid is the same: theirs begin elsewhere (refnp/models/grid.py), and
+Both give the same predictions as there where the grid is the same: theirs begin elsewhere (see `Grid`), and
 Gordon et al. stretch the spacing a little so that the last place falls on the end.
 Source: github.com/cambridge-mlg/convcnp, convcnp/; github.com/wesselb/neuralprocesses 0.2.7, architectures/convgnp.py.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from refnp.layers.convolution import convolution, convolution_transpose
+from refnp.layers.convolutions import convolution, convolution_transpose
 from refnp.verify.case import Case, Layer, normal
 from refnp.verify.equations import convolution as equations
 

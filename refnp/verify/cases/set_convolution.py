@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from refnp.layers.set_convolution import set_convolution
+from refnp.layers.set_convolutions import set_convolution
 from refnp.verify.case import Case, Layer, normal, uniform
 from refnp.verify.equations.set_convolution import set_convolution as equation
 

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from refnp.layers.activations import silu
-from refnp.layers.unet import SimpleCNN, UNet
+from refnp.layers.unet import PooledUNet, SimpleCNN, UNet
 from refnp.models.convcnp import ConvCNP
 from refnp.models.convcnp_image import OnGridConvCNP, OnPixels
-from refnp.models.convcnp_networks import PooledUNet
 from refnp.models.convcnp_window import from_grid, to_grid
 from refnp.verify.operations.neural_processes import loss_of
 from refnp.verify.operations.operation import Operation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from refnp.layers.activations import silu
-from refnp.layers.convolution import convolution, convolution_transpose
+from refnp.layers.convolutions import convolution, convolution_transpose
 from refnp.layers.pooling import average_pool, max_pool, upsample
 from refnp.layers.unet import SimpleCNN, UNet
 from refnp.verify.operations.operation import Operation

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from refnp.layers.set_convolution import SetConvolution, set_convolution
-from refnp.layers.set_convolution_kernels import matern_32, matern_52
+from refnp.layers.set_convolutions import SetConvolution, set_convolution
+from refnp.layers.set_convolutions.kernels import matern_32, matern_52
 from refnp.verify.operations.operation import Operation
 
 

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
+from refnp.layers.set_convolutions.grid import Grid
 from refnp.models.convcnp import ConvCNP
-from refnp.models.grid import Grid
 from refnp.models.published import convcnp as published
 from tests.helpers import assert_within
 from tests.models.convcnp_bounds import predicted

@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from refnp.layers.set_convolution_blocks import Block
-from refnp.layers.set_convolution_kernels import eq, least_exponent
+from refnp.layers.set_convolutions.kernels import eq, least_exponent
+from refnp.layers.set_convolutions.tiles import Block
 
 MANY = 1 << 16  # pairs in a set, fewer than which are not worth sorting
 SMALL = 1 << 13  # pairs that cost about as much as the calls to handle a block of them

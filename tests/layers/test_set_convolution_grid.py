@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.models.grid import Grid, extent, grid_around, one_of
+from refnp.layers.set_convolutions.grid import Grid, extent, grid_around, one_of
 from tests.helpers import assert_same_bits, seeds
 from tests.transcriptions.convcnp import grid_of
 

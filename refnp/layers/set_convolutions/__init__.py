@@ -24,11 +24,9 @@ from refnp.autograd import Parameter, exp
 from refnp.autograd.blocks import floating
 from refnp.autograd.primitives import primitive, raw
 from refnp.layers.module import Module
-from refnp.layers.set_convolution_1d import choose
-from refnp.layers.set_convolution_blocks import all_in_order
-from refnp.layers.set_convolution_checks import checked_points, checked_scales
-from refnp.layers.set_convolution_kernels import eq
-from refnp.layers.set_convolution_tiles import Pairs
+from refnp.layers.set_convolutions.kernels import eq
+from refnp.layers.set_convolutions.near import choose
+from refnp.layers.set_convolutions.tiles import Pairs, all_in_order
 
 
 @primitive
@@ -53,9 +51,9 @@ def set_convolution(
     `mask` (..., N), True where there is a point: sets of different sizes in one batch. What is masked is not
     looked at, NaN or infinity included, and gets gradient 0. An empty set gives 0.
     `divide` divides the other channels by density + `eps`, which makes of sums weighted means.
-    `kernel`: see refnp/layers/set_convolution_kernels.py.
+    `kernel`: see refnp/layers/set_convolutions/kernels.py.
     `method`: "dense" takes all pairs; "truncated" (1-D, EQ) those near enough to count, in time O(N + M) where one side
-    is a grid, equal to rounding: refnp/layers/set_convolution_1d.py; "auto" the faster one. Memory is O(N + M).
+    is a grid, equal to rounding: refnp/layers/set_convolutions/near.py; "auto" the faster one. Memory is O(N + M).
 
     Raises ValueError for shapes that do not fit, D over 3, ℓ that is not positive and finite, `divide` without
     `density`, eps ≤ 0, or a `method` that cannot be; TypeError for a mask that is not boolean or a kernel not callable.
@@ -169,3 +167,71 @@ class SetConvolution(Module):
             eps=self.eps,
             method=method,
         )
+
+
+def checked_points(target_x: Any, context_x: Any, context_y: Any, mask: Any) -> tuple:
+    """Targets (B, M, D), points (B, N, D), their values (B, N, C), mask (B, N) or None, and the axes in B."""
+    x, points, y = floating(target_x), floating(context_x), floating(context_y)
+    for name, array, last in (
+        ("target_x", x, "dimensions"),
+        ("context_x", points, "dimensions"),
+        ("context_y", y, "channels"),
+    ):
+        if array.dtype.kind not in "fc":
+            raise TypeError(f"set_convolution: {name} is {array.dtype}; pass numbers")
+        if array.ndim < 2:
+            raise ValueError(
+                f"set_convolution: {name} has shape {array.shape}; it must be (..., points, {last}): add a last axis"
+            )
+    if x.shape[-1] != points.shape[-1]:
+        raise ValueError(
+            f"set_convolution: target_x has {x.shape[-1]} dimensions but context_x has {points.shape[-1]}; "
+            "they must match"
+        )
+    if not 1 <= x.shape[-1] <= 3:
+        raise ValueError(
+            f"set_convolution: target_x has shape {x.shape}; the last axis holds 1 to 3 dimensions, not {x.shape[-1]}"
+        )
+    if points.shape[-2] != y.shape[-2]:
+        raise ValueError(
+            f"set_convolution: context_x has {points.shape[-2]} points but context_y has {y.shape[-2]}; they must match"
+        )
+    present = None if mask is None else np.asarray(raw(mask))
+    if present is not None and present.dtype != bool:
+        raise TypeError(f"set_convolution: mask is {present.dtype}; it must be boolean, True where there is a point")
+    if present is not None and present.shape[-1:] != (points.shape[-2],):
+        raise ValueError(
+            f"set_convolution: mask has shape {present.shape}; its last axis must have {points.shape[-2]} points"
+        )
+    sets = [a.shape[:-2] for a in (x, points, y)] + ([] if present is None else [present.shape[:-1]])
+    try:
+        batch = np.broadcast_shapes(*sets)
+    except ValueError:
+        raise ValueError(
+            f"set_convolution: the leading axes of target_x, context_x, context_y and mask, {sets}, do not broadcast"
+        ) from None
+
+    def flat(array: np.ndarray, axes: int) -> np.ndarray:
+        own = array.shape[array.ndim - axes :]
+        return np.broadcast_to(array, batch + own).reshape(int(np.prod(batch, dtype=int)), *own)
+
+    return flat(x, 2), flat(points, 2), flat(y, 2), None if present is None else flat(present, 1), batch
+
+
+def checked_scales(name: str, length_scale: Any, flags: int, channels: int, dtype: Any) -> np.ndarray:
+    """One length scale for each channel of the result, (flags + channels,) in `dtype`; flags is 1 with density or 0."""
+    given = np.asarray(length_scale)
+    count = flags + channels
+    if given.shape not in ((), (count,)):
+        parts = f"{channels} channels and the density" if flags else f"{channels} channels"
+        raise ValueError(
+            f"{name}: length_scale has shape {given.shape}; it must be one number or ({count},), for {parts}"
+        )
+    with np.errstate(over="ignore", under="ignore"):
+        scales = given.astype(dtype)
+    least = np.finfo(dtype).tiny
+    if not (np.isfinite(scales).all() and (scales.real >= least).all()):
+        raise ValueError(
+            f"{name}: length_scale is {given}; it must be positive and finite (at least {least:.2g} in {scales.dtype})"
+        )
+    return np.broadcast_to(scales, (count,))

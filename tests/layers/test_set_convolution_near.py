@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.autograd import vjp
-from refnp.layers import set_convolution_1d
-from refnp.layers.set_convolution import set_convolution
-from refnp.layers.set_convolution_1d import choose, neighbours, reach, windows
-from refnp.layers.set_convolution_kernels import eq, least_exponent
+from refnp.layers.set_convolutions import near as near_pairs
+from refnp.layers.set_convolutions import set_convolution
+from refnp.layers.set_convolutions.kernels import eq, least_exponent
+from refnp.layers.set_convolutions.near import choose, neighbours, reach, windows
 from refnp.verify import bounds
 from refnp.verify.equations.set_convolution import set_convolution as equation
 from refnp.verify.truncation import left_out
@@ -41,7 +41,7 @@ def scattered(seed, kinds, size, dtype, channels=2):
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch):
-    monkeypatch.setattr(set_convolution_1d, "SMALL", 64)  # so that a few points make several blocks
+    monkeypatch.setattr(near_pairs, "SMALL", 64)  # so that a few points make several blocks
 
 
 def compared(seed, kinds, size, dtype, scale, *, masked=False, mask_seed=0):
@@ -83,9 +83,9 @@ def test_equal_in_longdouble(kind):
 @pytest.mark.parametrize("quantity", range(5))
 def test_a_shorter_reach_would_show(monkeypatch, quantity):
     near, vanishing = reach(100, np.float64)
-    monkeypatch.setattr(set_convolution_1d, "reach", lambda count, dtype: (0.7 * near, vanishing))
-    monkeypatch.setattr(set_convolution_1d, "SMALL", 0)
-    monkeypatch.setattr(set_convolution_1d, "WASTE", 1)
+    monkeypatch.setattr(near_pairs, "reach", lambda count, dtype: (0.7 * near, vanishing))
+    monkeypatch.setattr(near_pairs, "SMALL", 0)
+    monkeypatch.setattr(near_pairs, "WASTE", 1)
     with pytest.raises(AssertionError, match="beyond the bound"):
         assert_within(*[part[quantity] for part in compared(1, ("grid", "uniform"), (60, 40), np.float64, 0.7)])
 
@@ -147,11 +147,11 @@ def test_cost_is_linear_with_a_grid_on_one_side(monkeypatch, dense_domain, back)
         width = 4.0 if dense_domain else n / 64
         grid, points = np.arange(0, width, 1 / 64), rng.uniform(0, width, n)
         pairs, blocks = cost(*((points, grid) if back else (grid, points)), 2 / 64)
-        costs.append((pairs + set_convolution_1d.SMALL * blocks) / (n + len(grid)))
+        costs.append((pairs + near_pairs.SMALL * blocks) / (n + len(grid)))
         in_window = 2 * 2 * reach(n, np.float64)[0] + 2  # grid places within r length scales of two spacings each
-        assert pairs <= set_convolution_1d.WASTE * n * in_window + set_convolution_1d.SMALL * blocks
+        assert pairs <= near_pairs.WASTE * n * in_window + near_pairs.SMALL * blocks
     assert costs[2] <= 1.1 * costs[1]
-    assert pairs + set_convolution_1d.SMALL * blocks < 100_000 * len(grid) / 2
+    assert pairs + near_pairs.SMALL * blocks < 100_000 * len(grid) / 2
 
 
 def test_cost_is_linear_with_all_points_in_one_place():
@@ -159,7 +159,7 @@ def test_cost_is_linear_with_all_points_in_one_place():
     for n in (1_000, 100_000):
         pairs, blocks = cost(grid, np.zeros(n), 2 / 64)
         most = 2 * 2 * reach(n, np.float64)[1] + 2  # no other point is nearer to any place
-        assert pairs <= set_convolution_1d.WASTE * n * most + 64 * blocks
+        assert pairs <= near_pairs.WASTE * n * most + 64 * blocks
 
 
 def test_auto_takes_the_form_that_takes_less_time(monkeypatch):

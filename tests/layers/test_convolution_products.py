@@ -1,6 +1,5 @@
 """How the work of a convolution is done: in pieces, on several threads, only what is needed, in the dtype given."""
 
-import importlib
 import math
 
 import numpy as np
@@ -10,15 +9,14 @@ from hypothesis import strategies as st
 
 from refnp.autograd import Tensor, set_threads, vjp
 from refnp.autograd.blocks import get_threads
-from refnp.layers import windows
-from refnp.layers.convolution import convolution, convolution_transpose
-from refnp.layers.windows import Axis, cut, even, read
+from refnp.layers import convolution_products, convolutions
+from refnp.layers.convolution_products import Axis, cut, even, read
+from refnp.layers.convolutions import convolution, convolution_transpose
 from refnp.verify import bounds
 from refnp.verify.equations import convolution as equations
 from tests.helpers import assert_same_bits, assert_within, normal, seeds
 from tests.transcriptions.convolution import reads
 
-page = importlib.import_module("refnp.layers.convolution")  # refnp.layers.convolution is the function
 CALLS = [(convolution, {"padding": 2}), (convolution_transpose, {"stride": 2, "padding": 2, "output_padding": 1})]
 
 
@@ -57,7 +55,7 @@ def test_pieces_of_any_size_give_the_same_within_the_bound(function, options, bl
     whole = everything(function, arrays, options)
     equation = equations.convolution if function is convolution else equations.convolution_transpose
     limits = bounds.of(equation, arrays, normal(9, whole[0].shape), **options)
-    monkeypatch.setattr(windows, "BLOCK", block)
+    monkeypatch.setattr(convolution_products, "BLOCK", block)
     for value, right, limit in zip(everything(function, arrays, options), whole, limits, strict=True):
         assert_within(value, right, limit)
 
@@ -66,7 +64,7 @@ def test_pieces_of_any_size_give_the_same_within_the_bound(function, options, bl
 def test_pieces_cover_everything_once(batch, most, seed):
     axes = tuple(Axis(int(n), int(n), 1) for n in np.random.default_rng(seed).integers(1, 9, 2))
     windows_per_place = np.zeros((batch, math.prod(axis.positions for axis in axes)), int)
-    for samples, rows, places in cut(batch, windows.BLOCK // max(1, most), axes):
+    for samples, rows, places in cut(batch, convolution_products.BLOCK // max(1, most), axes):
         assert places == slice(rows.start * axes[1].positions, rows.stop * axes[1].positions)
         windows_per_place[samples, places] += 1
     assert (windows_per_place == 1).all()
@@ -140,10 +138,12 @@ def test_only_gradients_that_are_needed_are_computed(function, options, monkeypa
     backward = vjp(lambda w: function(x, w, **options), weight)[1]
     unused = "spread" if function is convolution else "correlate"
     y = function(x, weight, **options)
-    monkeypatch.setattr(page, unused, lambda *a: pytest.fail("the gradient of a constant was computed"))
+    monkeypatch.setattr(convolutions, unused, lambda *a: pytest.fail("the gradient of a constant was computed"))
     backward(y)
     backward = None if function is convolution_transpose else vjp(lambda a: function(a, weight, **options), x)[1]
     if backward:
         monkeypatch.undo()
-        monkeypatch.setattr(page, "correlate_pair", lambda *a: pytest.fail("the gradient of a constant was computed"))
+        monkeypatch.setattr(
+            convolutions, "correlate_pair", lambda *a: pytest.fail("the gradient of a constant was computed")
+        )
         backward(y)

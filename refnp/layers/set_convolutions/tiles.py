@@ -4,21 +4,25 @@
 
 The weights k(s_mn) are never all there at once. Pairs are taken in tiles of a few targets by a few points, small enough
 for the cache; backward computes them again. So memory is O(M + N), and time is that of the exponentials.
-Tiles come in runs (refnp/layers/set_convolution_blocks.py). A run alone writes its targets, and has sums of its own for
+A `Block` is some targets of some sets with the points that they need; blocks are dealt into runs, each the work of one
+thread, and how depends on them alone. A run alone writes its targets, and has sums of its own for
 the points, which are added up in the order of the runs: the bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from refnp.autograd.blocks import run_all
-from refnp.layers.set_convolution_blocks import TILE, Block, runs_of
 
+TILE = 1 << 16  # bytes for a number per pair of a tile: the system takes larger arrays back each time they are freed
+PAIRS = TILE // 8  # pairs in a tile of float64
+RUNS = 8  # runs at most
 FAR = 1e9  # length scales beyond which a distance counts as this one, so that squares of it do not overflow
 
 
@@ -204,3 +208,48 @@ def restored(array: np.ndarray, order: np.ndarray | None) -> np.ndarray:
     result = np.empty_like(array)
     np.put_along_axis(result, order[..., None], array, 1)
     return result
+
+
+class Block(NamedTuple):
+    """Some targets of some sets, and the points they look at: slices of the axes B, M and N."""
+
+    sets: slice
+    targets: slice
+    points: slice
+
+    @property
+    def pairs(self) -> int:
+        return math.prod(part.stop - part.start for part in self)
+
+    def tiles(self, pairs: int) -> Iterator[Block]:
+        """The block in pieces of about so many pairs, along the points."""
+        first, last = self.points.start, self.points.stop
+        step = max(1, pairs * (last - first) // max(self.pairs, 1))
+        for start in range(first, last, step):
+            yield self._replace(points=slice(start, min(start + step, last)))
+
+
+def all_in_order(targets: np.ndarray, points: np.ndarray) -> tuple[list[Block], None, None]:
+    """Blocks of all pairs of targets (B, M, D) and points (B, N, D), which stay in the order in which they came."""
+    (sets, many), few = targets.shape[:2], points.shape[1]
+    if not sets * many * few:
+        return [], None, None
+    height = min(many, max(1, PAIRS // min(few, 256)))  # targets in a block
+    deep = max(1, PAIRS // (height * few)) if height == many else 1  # sets in a block, where sets are small
+    blocks = [
+        Block(slice(b, min(b + deep, sets)), slice(m, min(m + height, many)), slice(0, few))
+        for b in range(0, sets, deep)
+        for m in range(0, many, height)
+    ]
+    return blocks, None, None
+
+
+def runs_of(blocks: list[Block]) -> list[list[Block]]:
+    """The blocks in order, dealt into at most RUNS runs of about as many pairs."""
+    total = sum(block.pairs for block in blocks)
+    runs: list[list[Block]] = [[] for _ in range(RUNS)]
+    before = 0
+    for block in blocks:
+        runs[before * RUNS // total].append(block)
+        before += block.pairs
+    return [run for run in runs if run]

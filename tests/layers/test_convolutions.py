@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.autograd import pad, vjp
-from refnp.layers.convolution import Convolution, ConvolutionTranspose, convolution, convolution_transpose
+from refnp.layers.convolutions import Convolution, ConvolutionTranspose, convolution, convolution_transpose
 from refnp.verify import bounds
 from refnp.verify.equations import convolution as equations
 from refnp.verify.operations.convolutions import operations

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from refnp.models.convcnp_networks import PooledUNet, pooled_steps
+from refnp.layers.unet import PooledUNet, pooled_steps
 from tests.transcriptions.convcnp import pooled_unet
 
 
