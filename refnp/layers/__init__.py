@@ -1,7 +1,7 @@
 """Chapter 2, the layers: one idea a page, the function with its hand-written gradient, then its module."""
 
 from refnp.layers import masks
-from refnp.layers.activations import elu, gelu, leaky_relu, relu, sigmoid, silu, softplus
+from refnp.layers.activations import *
 from refnp.layers.convolutions import Convolution, ConvolutionTranspose, convolution, convolution_transpose
 from refnp.layers.distributions import Categorical, MultivariateNormal, Normal, kl_divergence
 from refnp.layers.dot_product_attention import attention, column_attention

@@ -18,6 +18,8 @@ from refnp.autograd.elementary import log1p_of
 from refnp.autograd.primitives import primitive
 from refnp.autograd.special import in_precision, normal_of
 
+__all__ = ["elu", "gelu", "leaky_relu", "relu", "sigmoid", "silu", "softplus"]  # these are names of refnp.layers too
+
 ROOT_EIGHT_OVER_PI = np.longdouble("1.59576912160573071175978423973752747")
 CUBIC = np.longdouble("0.044715")
 FAR = 12_000.0  # from here on e^(−x) is 0 in every precision
