@@ -29,10 +29,9 @@ from refnp.layers import Normal, cross_entropy
 from refnp.models.attentive import CANP
 from refnp.models.neural_process import CNP, NeuralProcess
 from refnp.models.tnp import TNPD
-from refnp.tasks import digits
-from refnp.tasks.draws import Places
 from refnp.tasks.few_shot import Episodes, SinusoidTasks
-from refnp.tasks.task import Task
+from refnp.tasks.images import digits
+from refnp.tasks.task import Places, Task
 from refnp.training.loop import train
 from refnp.training.optimizers import Adam
 from refnp.training.schedules import cosine
@@ -130,7 +129,7 @@ def in_eight_ways(images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, n
 
 def images_and_labels(mnist: bool) -> tuple[np.ndarray, np.ndarray]:
     """Digits of 8 × 8 or 14 × 14 pixels, of mean 0 and variance 1 over all images."""
-    images, labels = digits.mnist() if mnist else digits.digits()
+    images, labels = mnist() if mnist else digits()
     if mnist:
         images = images.reshape(len(images), 14, 2, 14, 2).mean((2, 4))
     return (images - images.mean()) / images.std(), labels

@@ -28,8 +28,7 @@ from refnp.models.convcnp_image import OnGridConvCNP, OnPixels
 from refnp.models.neural_process import CNP, NeuralProcess
 from refnp.models.te_tnp import TETNP
 from refnp.models.tnp import TNPD
-from refnp.tasks import digits
-from refnp.tasks.images import ImageTasks
+from refnp.tasks.images import ImageTasks, digits
 from refnp.tasks.task import Task
 from refnp.training.loop import train
 from refnp.training.optimizers import Adam
@@ -74,7 +73,7 @@ def models(floor: float, seed: int) -> dict[str, NeuralProcess]:
 
 def halves() -> tuple[np.ndarray, np.ndarray]:
     """Images to learn from, and to be asked about: the first half and the second, (M, 8, 8) in [0, 1]."""
-    images, _ = digits.digits()
+    images, _ = digits()
     middle = len(images) // 2
     return images[:middle], images[middle:]
 

@@ -18,8 +18,7 @@ from refnp.layers import Embedding, Linear, Module, cross_entropy
 from refnp.layers.positions.absolute import SinusoidalPositions
 from refnp.models.decoding import greedy
 from refnp.models.transformer import Encoder, Transformer
-from refnp.tasks.batches import Batch
-from refnp.tasks.sequences import Copy, Dates, Reverse, Sort
+from refnp.tasks.sequences import Batch, Copy, Dates, Reverse, Sort
 from refnp.tasks.words import END, PAD, START
 from refnp.training.loop import train
 from refnp.training.optimizers import Adam

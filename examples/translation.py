@@ -18,9 +18,8 @@ from refnp.autograd import no_grad
 from refnp.layers import cross_entropy
 from refnp.models.decoding import beam_search, greedy
 from refnp.models.transformer import Transformer
-from refnp.tasks.batches import Batch, Pair, batch_of, batches
-from refnp.tasks.bleu import bleu, token_accuracy
-from refnp.tasks.translation import CORPUS, load_pairs, split
+from refnp.tasks.sequences import Batch, Pair, batch_of, batches
+from refnp.tasks.translation import CORPUS, bleu, load_pairs, split, token_accuracy
 from refnp.tasks.words import END, FRENCH_SPACED, PAD, START, Vocabulary, detokenize, tokenize
 from refnp.training.loop import train
 from refnp.training.optimizers import Adam

@@ -23,7 +23,7 @@ from refnp.autograd import no_grad
 from refnp.layers import cross_entropy
 from refnp.layers.positions.images import METHODS, ImagePositions
 from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens, class_attention
-from refnp.tasks import digits
+from refnp.tasks.images import digits, mnist
 from refnp.training.loop import train
 from refnp.training.optimizers import AdamW
 from refnp.training.schedules import cosine
@@ -113,10 +113,10 @@ def halves(images: np.ndarray, labels: np.ndarray) -> tuple:
 
 def data_sets(with_mnist: bool) -> dict[str, tuple]:
     """Training and test set by name; MNIST's digits come sorted by label, and are mixed first."""
-    found = {"digits 8 × 8": halves(*digits.digits())}
+    found = {"digits 8 × 8": halves(*digits())}
     if with_mnist:
         try:
-            images, labels = digits.mnist()
+            images, labels = mnist()
         except ModuleNotFoundError:
             return found
         order = np.random.default_rng(0).permutation(len(images))

@@ -97,8 +97,7 @@ def training(steps):
 def one_step():
     """What one step of training enters: loss, backward, clipping, the optimiser."""
     from refnp.tasks.protocols import bruinsma
-    from refnp.training.clipping import clip_gradients
-    from refnp.training.optimizers import Adam
+    from refnp.training.optimizers import Adam, clip_gradients
 
     model = convcnp_simple()
     optimizer = Adam(model.parameters(), learning_rate=1e-3)
@@ -116,7 +115,7 @@ def one_step():
 
 def convcnp_simple():
     """The model that is trained."""
-    from refnp.studies.models import build
+    from refnp.studies.registry import build
 
     return build("convcnp-simple", {}, rng=np.random.default_rng(0))
 

@@ -11,10 +11,8 @@ import pytest
 
 from refnp import cli
 from refnp.studies import training
-from refnp.studies.models import MODELS
-from refnp.studies.tasks import TASKS
-from refnp.training.checkpoint import Checkpoint, load, save
-from refnp.training.generators import state_of
+from refnp.studies.registry import MODELS, TASKS
+from refnp.training.checkpoint import Checkpoint, load, save, state_of
 from refnp.verify import run
 from refnp.verify.frameworks import pytorch
 from refnp.verify.judge import DEVIATES, KNOWN, SKIPPED, WITHIN

@@ -3,12 +3,11 @@
 from refnp.layers import masks
 from refnp.layers.activations import *
 from refnp.layers.convolutions import Convolution, ConvolutionTranspose, convolution, convolution_transpose
-from refnp.layers.distributions import Categorical, MultivariateNormal, Normal, kl_divergence
+from refnp.layers.distributions import Categorical, Mixture, MultivariateNormal, Normal, kl_divergence
 from refnp.layers.dot_product_attention import attention, column_attention
 from refnp.layers.embeddings import Embedding, embedding
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.losses import cross_entropy, gaussian_nll, mse
-from refnp.layers.mixtures import Mixture
 from refnp.layers.module import Module
 from refnp.layers.multi_head import KeyValueCache, MultiHeadAttention, merge_heads, split_heads
 from refnp.layers.normalization import LayerNorm, RMSNorm, layer_norm, rms_norm

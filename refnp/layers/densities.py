@@ -6,6 +6,16 @@
 
 The log density of a normal number and of a class are losses, with another sign: `gaussian_nll` and `cross_entropy`.
 Source: Rasmussen & Williams (2006), A.2; Murray, arXiv 1602.07527, for the gradient of L.
+
+Kullback-Leibler divergences, KL(p‖q) = E_p[log p − log q]: how far q is from p, 0 if and only if they agree.
+
+Written as in the textbooks, each is a difference of nearly equal numbers when p and q are close: of the order δ², lost
+where δ² falls below the rounding error of 1. Here every one is a sum of terms that are never negative, made of
+
+    g(t) = t − log(1 + t) ≥ 0        φ(δ) = e^δ − 1 − δ ≥ 0
+
+which near 0 are computed by series: small divergences keep their digits, and none comes out negative.
+Source: Kullback & Leibler (1951); Gaussian forms: Rasmussen & Williams (2006), A.23.
 """
 
 from __future__ import annotations
@@ -15,11 +25,12 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.blocks import floating
+from refnp.autograd.elementary import log1p_of
 from refnp.autograd.linalg import solve_lower
 from refnp.autograd.primitives import primitive
 from refnp.autograd.special import normal_of
-from refnp.layers.counted import check_positive, common_shape, numbers, product
 from refnp.layers.losses import HALF_LOG_TWO_PI
+from refnp.layers.masked_reductions import broadcast_shape, check_positive, common_shape, numbers, product
 from refnp.layers.softmaxes import log_softmax
 
 
@@ -136,3 +147,152 @@ def log_probabilities(name: str, logits: Any) -> np.ndarray:
 def diagonal_of(matrices: np.ndarray) -> np.ndarray:
     """(..., N, N) → (..., N)."""
     return np.diagonal(matrices, axis1=-2, axis2=-1)
+
+
+@primitive
+def normal_kl(mean_p, std_p, mean_q, std_q):
+    """KL of normal distributions, element by element: ½ d² + h(t) with d = (μ_p − μ_q)/σ_q, t = (σ_p − σ_q)/σ_q and
+
+        h(t) = ½ ((1 + t)² − 1) − log(1 + t) = ½ t² + g(t)
+
+    Shapes: all broadcast, one of them to the shape of all → that shape.
+    Raises ValueError for shapes that do not fit or a standard deviation that is not positive and finite.
+    VJP, with h'(t) = t (2 + t)/(1 + t):
+
+        μ̄_p = k̄ d/σ_q,   μ̄_q = −μ̄_p,   σ̄_p = k̄ t (2 + t)/σ_p,   σ̄_q = −k̄ (d² + t (2 + t))/σ_q
+    """
+    common_shape("normal_kl", mean_p=mean_p, std_p=std_p, mean_q=mean_q, std_q=std_q)
+    mean_p, std_p, mean_q, std_q = numbers(mean_p, std_p, mean_q, std_q)
+    check_positive("normal_kl", "std of p", std_p)
+    check_positive("normal_kl", "std of q", std_q)
+    d = (mean_p - mean_q) / std_q
+    t = np.asarray((std_p - std_q) / std_q)
+    value = 0.5 * d * d + ratio_excess(t, std_p, std_q)
+
+    def vjp(bar):
+        mean_bar = product(bar, d / std_q)
+        spread = t * (2 + t)
+        return (
+            mean_bar,
+            lambda: product(bar, spread / std_p),
+            lambda: -mean_bar,
+            lambda: -product(bar, (d * d + spread) / std_q),
+        )
+
+    return value, vjp
+
+
+@primitive
+def multivariate_normal_kl(mean_p, factor_p, mean_q, factor_q):
+    """KL of multivariate normal distributions with covariances L_p L_pᵀ and L_q L_qᵀ:
+
+        KL = ½ |d|² + ½ Σ_{i>j} T_ij² + Σ_i h(T_ii),    d = L_q⁻¹ (μ_p − μ_q),    T = L_q⁻¹ (L_p − L_q)
+
+    with h as in `normal_kl`: I + T is the factor of p in coordinates where q is a standard normal distribution.
+    Shapes: means (..., N), lower triangular L (..., N, N), of which nothing above the diagonal is read → KL (...).
+    Raises ValueError for shapes that do not fit or a factor whose diagonal is not positive and finite.
+    VJP, with T̄_ij = k̄ T_ij below and T̄_ii = k̄ h'(T_ii) on the diagonal, and w = L_q⁻ᵀ d:
+
+        μ̄_p = k̄ w,  μ̄_q = −k̄ w,  L̄_p = tril(L_q⁻ᵀ T̄),  L̄_q = −tril(L_q⁻ᵀ T̄ (I + T)ᵀ + k̄ w dᵀ)
+    """
+    mean_p, factor_p = mean_and_factor("multivariate_normal_kl", mean_p, factor_p)
+    mean_q, factor_q = mean_and_factor("multivariate_normal_kl", mean_q, factor_q)
+    batches = {"mean_p": mean_p, "mean_q": mean_q, "factor_p": diagonal_of(factor_p), "factor_q": diagonal_of(factor_q)}
+    broadcast_shape("multivariate_normal_kl", **{name: np.shape(a) for name, a in batches.items()})
+    d = solve_vectors(factor_q, mean_p - mean_q)  # (..., N)
+    below = solve_lower(factor_q, factor_p - factor_q)  # (..., N, N)   T
+    t, below = diagonal_of(below), np.tril(below, -1)
+    excess = ratio_excess(t, diagonal_of(factor_p), diagonal_of(factor_q))  # (..., N)
+    value = 0.5 * ((d * d).sum(-1) + (below * below).sum((-2, -1))) + excess.sum(-1)
+
+    def vjp(bar):
+        identity = np.eye(t.shape[-1], dtype=bool)
+        ratio = diagonal_of(factor_p) / diagonal_of(factor_q)  # (..., N)   1 + t
+        slope = np.where(identity, (t * (1 + 1 / ratio))[..., None], below)  # (..., N, N)   h'(t) = t (2 + t)/r
+        w = product(bar[..., None], solve_vectors(factor_q, d, transposed=True))  # (..., N)
+        p_bar = solve_lower(factor_q, product(bar[..., None, None], slope), transposed=True)
+        moved = np.where(identity, ratio[..., None], below)  # (..., N, N)   I + T
+        q_bar = p_bar @ moved.swapaxes(-1, -2) + w[..., :, None] * d[..., None, :]
+        return w, np.tril(p_bar), -w, -np.tril(q_bar)
+
+    return value, vjp
+
+
+@primitive
+def categorical_kl(logits_p, logits_q):
+    """KL of categorical distributions, Σ_c p_c (log p_c − log q_c) = Σ_c p_c φ(δ_c) with δ_c = log q_c − log p_c,
+
+    for Σ p_c (e^δ_c − 1) = Σ (q_c − p_c) = 0. A class with logit −∞ in p adds q_c, its part of that sum; one with
+    logit −∞ only in q makes the divergence +∞.
+    Shapes: logits (..., V) each, classes last → KL (...).
+    Raises ValueError if the numbers of classes differ, or if no class is possible.
+    VJP, for logits a of p and b of q: ā_c = −k̄ p_c (δ_c + KL), b̄_c = k̄ (q_c − p_c) = k̄ p_c (e^δ_c − 1).
+    Where the divergence is +∞, ā is 0.
+    """
+    log_p, log_q = log_probabilities("categorical_kl", logits_p), log_probabilities("categorical_kl", logits_q)
+    if log_p.shape[-1] != log_q.shape[-1]:
+        raise ValueError(
+            f"categorical_kl: logits have {log_p.shape[-1]} and {log_q.shape[-1]} classes; they must agree"
+        )
+    shape = broadcast_shape("categorical_kl", logits_p=log_p.shape, logits_q=log_q.shape)
+    log_p, log_q = np.broadcast_to(log_p, shape), np.broadcast_to(log_q, shape)
+    p, q = np.exp(log_p), np.exp(log_q)
+    possible = log_p.real != -np.inf  # (..., V)
+    delta = log_ratio(floating(logits_p), floating(logits_q), log_p, log_q)  # (..., V)
+    near = np.abs(delta.real) < 1
+    small = np.where(near, delta, 0)
+    far = np.where(near, 0, q - p - product(p, np.where(near, 0, delta)))
+    far = np.where(delta.real == -np.inf, np.inf, far)  # p > 0 even where its exponential underflows
+    value = (far + p * exponential_excess(small) + np.where(possible, 0, q)).sum(-1)  # (...)
+    infinite = np.isposinf(value.real)[..., None]  # (..., 1)
+
+    def vjp(bar):
+        slope = np.where(infinite, 0, delta + np.where(infinite, 0, value[..., None]))  # (..., V)
+        b_bar = np.where(near & possible, p * np.expm1(small), q - p) * bar[..., None]
+        return -product(bar[..., None] * p, slope), b_bar
+
+    return value, vjp
+
+
+def ratio_excess(t, numerator, denominator):
+    """h(t) = ½ t² + t − log(1 + t) for 1 + t = numerator/denominator, whose logarithm is taken where t is not small.
+
+    With s = t/(2 + t), log(1 + t) = 2 artanh s = 2 (s + s³/3 + s⁵/5 + …), so g(t) = t s − 2 s³ (⅓ + s²/5 + …).
+    """
+    near = np.abs(t.real) < 0.5
+    small = np.where(near, t, 0)
+    s = small / (2 + small)  # |s| ≤ 1/3
+    series = np.zeros_like(s)
+    for k in range(41, 1, -2):  # 3⁻⁴¹ is below the last place of every precision
+        series = series * (s * s) + 1 / s.real.dtype.type(k)
+    g = small * s - 2 * s * s * s * series
+    ratio = np.where(near, 1, numerator / denominator)
+    representable = (ratio.real > np.finfo(ratio.dtype).tiny) & (ratio.real < np.inf)
+    difference = np.log(numerator) - np.log(denominator)
+    far = t - np.where(representable, np.log(np.where(representable, ratio, 1)), difference)
+    return 0.5 * t * t + np.where(near, g, far)
+
+
+def log_ratio(a, b, log_p, log_q):
+    """δ = log q − log p of two rows of logits, 0 where a logit of p is −∞.
+
+    In a row where the differences c = b − a vary little, so does δ, and log q − log p would lose its digits. There
+    Σ q = 1 says q_i = p_i exp(c_i)/Σ_j p_j exp(c_j), and δ = c − log(1 + Σ_j p_j (e^c_j − 1)) loses none.
+    """
+    possible = log_p.real != -np.inf
+    delta = np.where(possible, log_q - np.where(possible, log_p, 0), 0)
+    likeliest = log_p.real.argmax(-1)[..., None]
+    c = np.where(possible, b - np.where(possible, a, 0), 0)
+    middle = np.take_along_axis(c, likeliest, -1)  # a constant in all logits changes nothing
+    c = c - np.where(np.isfinite(middle), middle, 0)
+    near = (np.abs(c.real) < 1).all(-1, keepdims=True) & (possible | (log_q.real == -np.inf)).all(-1, keepdims=True)
+    c = np.where(near, c, 0)
+    return np.where(near & possible, c - log1p_of((np.exp(log_p) * np.expm1(c)).sum(-1, keepdims=True)), delta)
+
+
+def exponential_excess(delta):
+    """φ(δ) = e^δ − 1 − δ for |δ| < 1, by its series δ²/2! + δ³/3! + …"""
+    series = np.zeros_like(delta)
+    for k in range(22, 1, -1):  # 1/23! is below the last place of every precision
+        series = (series * delta + 1) / k
+    return series * delta * delta

@@ -16,7 +16,7 @@ import numpy as np
 
 from refnp.autograd.blocks import BLOCK, floating, run_all
 from refnp.autograd.primitives import primitive
-from refnp.layers.counted import check_counts, check_positive, common_shape, kept, numbers, product, reduced
+from refnp.layers.masked_reductions import check_counts, check_positive, common_shape, kept, numbers, product, reduced
 from refnp.layers.softmaxes import log_softmax
 
 HALF_LOG_TWO_PI = np.longdouble("0.918938533204672741780329736405617639861")

@@ -26,9 +26,9 @@ from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Tensor
 from refnp.layers.activations import relu
 from refnp.layers.convolutions import convolution
-from refnp.layers.counted import numbers
 from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP, Linear
+from refnp.layers.masked_reductions import numbers
 from refnp.layers.module import Module
 from refnp.layers.unet import Network
 from refnp.models.neural_process import NeuralProcess, check_finite, check_floor, check_positive_counts, normal_of

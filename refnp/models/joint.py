@@ -21,8 +21,7 @@ import numpy as np
 
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
-from refnp.layers.distributions import MultivariateNormal
-from refnp.layers.mixtures import check_generator, log_mean_exp
+from refnp.layers.distributions import MultivariateNormal, check_generator, log_mean_exp
 from refnp.models.neural_process import NeuralProcess, whole_targets
 
 

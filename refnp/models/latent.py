@@ -26,9 +26,8 @@ import numpy as np
 from refnp import autograd as ag
 from refnp.autograd.tensor import Tensor
 from refnp.layers.activations import relu, sigmoid
-from refnp.layers.distributions import Normal, kl_divergence
+from refnp.layers.distributions import Mixture, Normal, kl_divergence, log_mean_exp
 from refnp.layers.linear import MLP
-from refnp.layers.mixtures import Mixture, log_mean_exp
 from refnp.models.neural_process import (
     NeuralProcess,
     SetEncoder,

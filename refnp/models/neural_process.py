@@ -26,9 +26,9 @@ from refnp import autograd as ag
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Tensor
 from refnp.layers.activations import relu, softplus
-from refnp.layers.counted import check_counts, numbers
 from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP
+from refnp.layers.masked_reductions import check_counts, numbers
 from refnp.layers.module import Module
 
 

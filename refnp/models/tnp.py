@@ -22,9 +22,8 @@ import numpy as np
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Tensor
-from refnp.layers.distributions import MultivariateNormal, Normal
+from refnp.layers.distributions import Mixture, MultivariateNormal, Normal, check_generator
 from refnp.layers.linear import MLP
-from refnp.layers.mixtures import Mixture, check_generator
 from refnp.layers.multi_head import KeyValueCache, over_heads
 from refnp.models.neural_process import (
     NeuralProcess,

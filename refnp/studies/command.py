@@ -53,8 +53,8 @@ def train(options: argparse.Namespace) -> int:
 
 def evaluate(options: argparse.Namespace) -> int:
     """Print the figures of a trained model, and write them as JSON if asked; the exit status is 2 for wrong usage."""
-    from refnp.studies import evaluation, tables
-    from refnp.studies.tasks import sampler
+    from refnp.studies import evaluation
+    from refnp.studies.registry import sampler
     from refnp.studies.trained import check_other, open_trained
 
     try:
@@ -83,8 +83,8 @@ def evaluate(options: argparse.Namespace) -> int:
             write_json(options.json, about | {"task": task} | asked | {"figures": evaluation.as_json(places)})
     except REFUSED as wrong:
         return refused("evaluate", wrong)
-    for table in tables.tables(places, options.shift):
-        tables.show(table)
+    for table in evaluation.tables(places, options.shift):
+        evaluation.show(table)
     return 0
 
 

@@ -12,24 +12,38 @@ Per target, on new tasks inside the range of training, the same ones shifted, an
 Each figure is a mean over tasks with its standard error. Counts of points are drawn for each task, and not once for a
 batch as in training: every task has the same law as there, but they are independent, which makes the error of the mean
 several times smaller. All places see the same draws, so a shift that changes nothing changes no digit.
+
+What a model says of each target by itself, and of all of them together: two questions, two likelihoods.
+
+    by itself     q(y_t | x_t, C)                  the marginal likelihood: every model answers
+    together      q(y_1 … y_T | x_1 … x_T, C)      the joint one: TNP-A, TNP-ND, latent models; others by the chain rule
+
+The answers of a latent model are mixtures over draws of z. Its joint likelihood is the importance-weighted bound of
+refnp/models/latent.py, a lower bound in expectation. What TNP-A says of a target by itself is what it says of the first
+of its chain: every target is taken as the first.
+
+Figures as tables: drawn with `rich` where it is installed, in plain text otherwise.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
-from refnp.layers.distributions import Normal
-from refnp.layers.mixtures import Mixture
+from refnp.layers.distributions import Mixture, MultivariateNormal, Normal
+from refnp.models.joint import Autoregressive
+from refnp.models.latent import LatentModel
 from refnp.models.neural_process import NeuralProcess
-from refnp.models.tnp import TNPND
-from refnp.studies.predictions import by_itself, covariant, together
-from refnp.studies.tasks import SHIFT, Sampler, drawn_at, independent
-from refnp.tasks.posterior import Posterior
+from refnp.models.tnp import TNPA, TNPD, TNPND, log_prob
+from refnp.studies.registry import SHIFT, Sampler, drawn_at, independent
+from refnp.tasks.gaussian_process import Posterior
 from refnp.tasks.task import Task
 
 PLACES = ("inside", "shifted", "beyond")
@@ -154,3 +168,142 @@ def as_json(value: Any) -> Any:
     if isinstance(value, Figure):
         return {name: part if np.isfinite(part) else None for name, part in value._asdict().items()}
     return {name: as_json(part) for name, part in value.items()}
+
+
+DRAWS = 128  # of z, for the figures of latent models
+
+
+def is_joint(model: NeuralProcess) -> bool:
+    """Whether the model's loss is a joint likelihood of all targets (or a bound on it), and not a marginal one."""
+    return isinstance(model, (TNPA, TNPND, LatentModel))
+
+
+def sets(model: NeuralProcess, task: Task) -> tuple:
+    """What a model is called with: context, targets, context mask. Hidden targets stand somewhere harmless."""
+    return task.context_x, task.context_y, raw(model.targets(task)[0]), task.context_mask
+
+
+def by_itself(model: NeuralProcess, task: Task, rng: np.random.Generator) -> Normal | Mixture:
+    """q(y_t | x_t, C) of every target, elements (B, T, dy), in float64. `rng` draws z for latent models."""
+    with ag.no_grad():
+        if isinstance(model, TNPND):
+            normal = covariant(model, task).marginals()
+            shape = (*task.target_x.shape[:2], model.dy)
+            return in_double(Normal(raw(normal.mean).reshape(shape), raw(normal.std).reshape(shape)))
+        if isinstance(model, LatentModel):
+            return Mixture(in_double(model(*sets(model, task), samples=DRAWS, rng=rng).components))
+        if isinstance(model, TNPA):
+            first: Any = model  # of the same weights; the first of a chain sees the context alone, as in TNP-D
+            return in_double(TNPD.__call__(first, *sets(model, task)))
+        return in_double(model(*sets(model, task)))
+
+
+def in_double(normal: Normal) -> Normal:
+    """The same numbers in float64, so that the sums that follow round no more."""
+    return Normal(*(raw(parameter).astype(np.float64) for parameter in (normal.mean, normal.std)))
+
+
+def covariant(model: TNPND, task: Task) -> MultivariateNormal:
+    """What TNP-ND says of all targets that are present."""
+    context_x, context_y, target_x, context_mask = sets(model, task)
+    return model(context_x, context_y, target_x, context_mask, task.target_mask)
+
+
+def together(model: NeuralProcess, task: Task, rng: np.random.Generator, *, autoregressive: bool) -> Any:
+    """log q(y_1, …, y_T | C) of the present targets, (B,); None if the model has none.
+
+    With `autoregressive` by the chain rule in the order of the targets, whatever the model has.
+    """
+    mask = task.target_present[..., None]  # (B, T, 1)
+    with ag.no_grad():
+        if autoregressive:
+            found = Autoregressive(model)(*sets(model, task)).log_prob(task.target_y, mask=mask)
+        elif isinstance(model, TNPA):
+            found = model(*sets(model, task)).log_prob(task.target_y, mask=mask)
+        elif isinstance(model, TNPND):
+            found = log_prob(covariant(model, task), task.target_y, task.target_mask)
+        elif isinstance(model, LatentModel):
+            found = model.log_likelihood_bound(task, bound="importance_weighted", samples=DRAWS, rng=rng)
+        else:
+            return None
+        return raw(found).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A title, names of columns, and rows of cells, the first of which says where."""
+
+    title: str
+    heading: list[str]
+    rows: list[list[str]]
+
+
+def tables(places: dict[str, Figures], shift: float) -> list[Table]:
+    """The figures, by place and name: marginal and joint likelihoods in tables of their own."""
+    titles = {"inside": "inside", "shifted": f"shifted by {shift:g}", "beyond": "beyond the range"}
+    layouts = [
+        (
+            f"{kind} log-likelihood per target",
+            {
+                "model": f"{kind} log-likelihood",
+                "exact posterior": f"exact {kind} log-likelihood",
+                "oracle gap": f"{kind} gap",
+            },
+        )
+        for kind in ("marginal", "joint")
+    ]
+    layouts += [
+        (
+            "KL(exact posterior ‖ model) per target",
+            {"each by itself": "KL by itself", "exact marginals": "exact KL by itself", "all together": "KL together"},
+        ),
+        ("RMSE of the mean", {"model": "RMSE", "exact posterior": "exact RMSE"}),
+        ("targets within the central interval", {f"{p} %": f"coverage {p} %" for p in COVERAGES}),
+    ]
+    found = []
+    for title, columns in layouts:
+        there = {column: name for column, name in columns.items() if name in places["inside"]}
+        if any(not name.startswith("exact") for name in there.values()):
+            rows = [
+                [titles[place], *(cell(name, figures[name]) for name in there.values())]
+                for place, figures in places.items()
+            ]
+            found.append(Table(title, ["", *there], rows))
+    return found
+
+
+def cell(name: str, figure: Figure) -> str:
+    """A figure with its standard error; coverages in per cent."""
+    if name.startswith("coverage"):
+        return f"{100 * figure.mean:.1f} ± {100 * figure.error:.1f} %"
+    return f"{figure.mean:.4f} ± {figure.error:.4f}"
+
+
+def show(table: Table) -> None:
+    """Print a table."""
+    if importlib.util.find_spec("rich") is not None and sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table as Drawn
+
+        drawn = Drawn(title=table.title, title_justify="left")
+        for i, name in enumerate(table.heading):
+            drawn.add_column(name, justify="right" if i else "left", no_wrap=True)
+        for row in table.rows:
+            drawn.add_row(*row)
+        Console().print(drawn)
+    else:
+        print("\n".join(["", *plain(table)]))
+
+
+def plain(table: Table) -> list[str]:
+    """A table as lines of text, columns aligned to the right."""
+    rows = [table.heading, *table.rows]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(table.heading))]
+    lines = [
+        "  ".join(
+            text.ljust(width) if i == 0 else text.rjust(width)
+            for i, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+    return [table.title, *(f"  {line}".rstrip() for line in lines)]

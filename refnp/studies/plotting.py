@@ -24,11 +24,10 @@ from refnp.models.joint import Autoregressive
 from refnp.models.latent import LatentModel
 from refnp.models.neural_process import NeuralProcess
 from refnp.models.tnp import TNPA, TNPND
-from refnp.studies.predictions import by_itself, covariant, sets
-from refnp.studies.tasks import Sampler, drawn, sampler
+from refnp.studies.evaluation import by_itself, covariant, sets
+from refnp.studies.registry import Sampler, drawn, sampler
 from refnp.studies.trained import Trained
-from refnp.tasks.draws import Places
-from refnp.tasks.task import Task
+from refnp.tasks.task import Places, Task
 
 FORMATS = (".png", ".svg", ".pdf")
 POINTS = 257  # at which curves are drawn

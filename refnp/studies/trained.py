@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 
 from refnp.models.neural_process import NeuralProcess
-from refnp.studies.models import build
-from refnp.studies.names import unknown
-from refnp.studies.tasks import dimensions, sampler
+from refnp.studies.registry import build, dimensions, sampler, unknown
 from refnp.training import checkpoint as files
 from refnp.training.checkpoint import Checkpoint
 

@@ -22,11 +22,9 @@ import numpy as np
 
 from refnp.autograd import no_grad
 from refnp.models.neural_process import NeuralProcess
-from refnp.studies.models import MODELS, build, fitting
-from refnp.studies.names import named
-from refnp.studies.predictions import is_joint
-from refnp.studies.tasks import TASKS, Sampler, dimensions, drawn, sampler
-from refnp.tasks.posterior import Posterior
+from refnp.studies.evaluation import is_joint
+from refnp.studies.registry import MODELS, TASKS, Sampler, build, dimensions, drawn, fitting, named, sampler
+from refnp.tasks.gaussian_process import Posterior
 from refnp.training.checkpoint import Arrays, load
 from refnp.training.loop import train
 from refnp.training.optimizers import Adam

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from refnp.tasks.draws import Places, check_draw, check_hyper_parameter, number
-from refnp.tasks.task import Task
+from refnp.tasks.task import Places, Task, check_draw, check_hyper_parameter, number
 
 SINUSOID_PLACES = Places(context=(10, 10), target=(10, 10), context_range=(-5.0, 5.0))
 

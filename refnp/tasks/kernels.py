@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.tasks.draws import check_hyper_parameter, number
+from refnp.tasks.task import check_hyper_parameter, number
 
 HyperParameter = float | tuple[float, float] | np.ndarray
 

@@ -24,8 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from refnp.tasks.draws import check_counts, check_draw
-from refnp.tasks.task import Task
+from refnp.tasks.task import Task, check_counts, check_draw
 
 COEFFICIENTS = {"alpha": (0.2, 0.8), "beta": (0.04, 0.08), "delta": (0.8, 1.2), "gamma": (0.04, 0.08)}
 SIGMA, START, SCALE = (0.5, 10.0), (5.0, 100.0), (1.0, 5.0)

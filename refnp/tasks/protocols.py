@@ -13,10 +13,10 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from refnp.tasks.draws import Places
 from refnp.tasks.gaussian_process import GaussianProcessTasks
 from refnp.tasks.kernels import EQ, Kernel, Matern52, Periodic, weakly_periodic
 from refnp.tasks.sawtooth import SawtoothTasks
+from refnp.tasks.task import Places
 
 INSIDE, BESIDE = (-2.0, 2.0), (2.0, 6.0)
 WHERE = {"inside": (INSIDE, INSIDE), "shifted": (BESIDE, BESIDE), "beyond": (INSIDE, BESIDE)}

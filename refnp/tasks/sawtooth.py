@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.tasks.draws import Places, check_counts, check_draw, check_hyper_parameter, count, number
-from refnp.tasks.task import Task
+from refnp.tasks.task import Places, Task, check_counts, check_draw, check_hyper_parameter, count, number
 
 
 def sawtooth(x: np.ndarray, frequency: Any, shift: Any = 0.0, *, terms: Any = None) -> np.ndarray:

@@ -1,7 +1,6 @@
 """Training: optimisers, schedules, clipping, checkpoints, and the loop that uses them."""
 
 from refnp.training.checkpoint import Checkpoint, load, restore, save
-from refnp.training.clipping import clip_gradients
 from refnp.training.loop import train
-from refnp.training.optimizers import SGD, Adam, AdamW
+from refnp.training.optimizers import SGD, Adam, AdamW, clip_gradients
 from refnp.training.schedules import constant, cosine, noam

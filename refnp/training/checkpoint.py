@@ -14,6 +14,11 @@ The file is a .npz, a zip of .npy arrays, and holds numbers and text only: `nump
 It is written to a file beside it, brought to the disk (fsync), and only then given its name (rename, which is atomic):
 whenever the machine stops, there is the old checkpoint or the new one. Zip keeps a CRC-32 of every array, and all are
 checked before anything is read; of the list of arrays it keeps none, so `contents` does.
+
+A generator's state as text, and back: what follows is drawn as if it had never been put away.
+
+The state is that of the bit generator, and of the seed sequence behind it, which counts the children that `rng.spawn`
+has given; NumPy keeps the one apart from the other.
 """
 
 from __future__ import annotations
@@ -30,7 +35,6 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from refnp.layers.module import Module
-from refnp.training.generators import set_state
 from refnp.training.optimizers import Optimizer
 
 FORMAT = 1
@@ -197,3 +201,35 @@ def _differences(kind: str, own: Mapping[str, np.ndarray], stored: Mapping[str, 
         if (is_.shape, is_.dtype) != (was.shape, was.dtype):
             found.append(f"{kind} {name} was {was.dtype} {was.shape}, this is {is_.dtype} {is_.shape}")
     return found
+
+
+def state_of(rng: np.random.Generator) -> str:
+    """All that decides what `rng` draws next and what it spawns, as JSON."""
+    bits: Any = rng.bit_generator
+    seed = bits.seed_seq
+    state = {"bits": bits.state, "seed": seed.state if isinstance(seed, np.random.SeedSequence) else None}
+    return json.dumps(state, default=lambda array: array.tolist())
+
+
+def set_state(rng: np.random.Generator, text: str) -> None:
+    """Let `rng` go on where `state_of` was asked; it changes only if all is well.
+
+    Raises ValueError for a state of another kind of bit generator, or for what is no state.
+    """
+    bits: Any = rng.bit_generator
+    kind = type(bits)
+    try:
+        state: dict[str, Any] = json.loads(text)
+        stored = state["bits"]["bit_generator"]
+        if stored == kind.__name__:
+            whole = state["bits"], _seed_sequence(state["seed"], bits)
+            kind(0).__setstate__(whole)  # raises here, on one that nobody uses
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError) as wrong:
+        raise ValueError(f"set_state: this is no state of a generator: {wrong!r}") from wrong
+    if stored != kind.__name__:
+        raise ValueError(f"set_state: the state is of a {stored}, the generator is a {kind.__name__}; make one alike")
+    bits.__setstate__(whole)
+
+
+def _seed_sequence(state: dict[str, Any] | None, bits: Any) -> Any:
+    return bits.seed_seq if state is None else np.random.SeedSequence(**state)

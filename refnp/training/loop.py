@@ -21,13 +21,9 @@ import numpy as np
 from refnp.autograd import Parameter, Tensor, no_grad
 from refnp.layers.module import Module
 from refnp.training import checkpoint as files
-from refnp.training.checkpoint import Arrays, Checkpoint
-from refnp.training.clipping import clip_gradients
-from refnp.training.generators import state_of
-from refnp.training.history import History, answer, arrays_of, number, record, since_best
-from refnp.training.interruption import interruptible
-from refnp.training.optimizers import Optimizer, not_negative
-from refnp.training.progress import progress
+from refnp.training.checkpoint import Arrays, Checkpoint, state_of
+from refnp.training.optimizers import Optimizer, clip_gradients, not_negative
+from refnp.training.progress import History, answer, arrays_of, interruptible, number, progress, record, since_best
 
 Loss = Callable[[Any, np.random.Generator], Any]  # (model, rng) → value, or (value, {name: figure})
 

@@ -4,19 +4,32 @@
 
 It goes to standard error, so that results on standard output can be piped. Where that is no terminal there are whole
 lines without control characters: after 1, 2, 4, … seconds, from then on two a minute, and one at the end.
+
+The history of a run: figures by name, a row for every step and a row for every validation.
+
+    of steps          "loss", "rate", "norm" with clipping, and what the loss told besides
+    of validations    "validation step", "validation", and "validation NAME" for what was told besides
+
+A figure that a row lacks is NaN there. A figure is better when it is smaller.
+
+Ctrl-C at a good moment: between two steps, for anywhere else it would leave half of the parameters moved.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
+import math
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from refnp.training.history import History, describe
+import numpy as np
 
-Tell = Callable[[History], None]
+from refnp.autograd.primitives import raw
 
 LONGEST = 30.0  # seconds between two lines
 FRAME = 0.5  # seconds between two pictures of the bar
@@ -100,3 +113,107 @@ def _bar(done: int, steps: int) -> Iterator[Tell]:
         finally:
             if history:
                 draw()
+
+
+History = dict[str, list[float]]
+Tell = Callable[[History], None]
+
+OWN = ("loss", "rate", "norm")
+RECENT = 100  # steps that the figures shown are means of
+
+
+def answer(who: str, given: Any) -> tuple[Any, dict[str, float]]:
+    """What a loss or a validation returned, `value` or (value, {name: figure}), as the pair.
+
+    Raises ValueError for a figure with a name that is the history's own.
+    """
+    paired = isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], Mapping)
+    value, figures = given if paired else (given, {})
+    for name in figures:
+        if name in OWN or name.startswith("validation"):
+            raise ValueError(
+                f"train: {who} returned a figure called {name!r}, which the history has; choose another name"
+            )
+    return value, {name: number(f"{who}'s figure {name!r}", value) for name, value in figures.items()}
+
+
+def number(what: str, value: Any) -> float:
+    """A number, or an array or Tensor with one element, as a Python float; TypeError that says `what` is none."""
+    array = np.asarray(raw(value))
+    if array.size != 1 or array.dtype.kind not in "biuf":
+        shape = f" of shape {array.shape}" if array.ndim else ""
+        raise TypeError(f"train: {what} is a {type(value).__name__}{shape}; it must be one real number")
+    return float(array.item())
+
+
+def record(history: History, row: Mapping[str, float]) -> None:
+    """Append a row, of a step if it has a "loss", else of a validation."""
+    of_step = "loss" in row
+    rows = len(history.get("loss" if of_step else "validation", []))
+    for name, value in row.items():
+        if name not in history:
+            history[name] = [math.nan] * rows
+        history[name].append(value)
+    for name, column in history.items():
+        if len(column) == rows and name.startswith("validation") != of_step:
+            column.append(math.nan)
+
+
+def arrays_of(history: History) -> dict[str, np.ndarray]:
+    """The columns as arrays of float64."""
+    return {name: np.array(column, np.float64) for name, column in history.items()}
+
+
+def since_best(history: History) -> int:
+    """How many validations there were since the best one, the first of equals."""
+    values = history["validation"]
+    return len(values) - 1 - values.index(min(values))
+
+
+def describe(history: History) -> str:
+    """In words: means over the latest steps, the rate, the last validation and the best."""
+    words = []
+    for name, values in history.items():
+        if name == "validation":
+            best = len(values) - 1 - since_best(history)
+            where = f"(best {figure(values[best])} at {history['validation step'][best]:.0f})"
+            words.append(f"validation {figure(values[-1])} {where}")
+        elif name == "rate":
+            words.append(f"rate {values[-1]:.2g}")
+        elif name.startswith("validation") and name != "validation step":
+            words.append(f"{name} {figure(values[-1])}")
+        elif name != "validation step":
+            latest = [value for value in values[-RECENT:] if not math.isnan(value)]
+            words += [f"{name} {figure(sum(latest) / len(latest))}"] if latest else []
+    return "   ".join(words)
+
+
+def figure(value: float) -> str:
+    """A number in few characters: 0.4312, 3.2e-05, 1.235e+04."""
+    return f"{value:.4f}" if 1e-3 <= abs(value) < 1e3 or value == 0 else f"{value:.4g}"
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Yield a function that says whether Ctrl-C was pressed; within, the first one does nothing else.
+
+    The second raises KeyboardInterrupt at once. Where Ctrl-C does not mean KeyboardInterrupt, or this is not the main
+    thread, everything stays as it is.
+    """
+    pressed = False
+
+    def press(number: int, frame: Any) -> None:
+        nonlocal pressed
+        if pressed:
+            raise KeyboardInterrupt
+        pressed = True
+
+    main = threading.current_thread() is threading.main_thread()
+    ours = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if ours:
+        signal.signal(signal.SIGINT, press)
+    try:
+        yield lambda: pressed
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("rich")
 pytest.importorskip("matplotlib")
 from examples import regression
-from refnp.studies.models import MODELS
 from refnp.studies.plotting import Panel
+from refnp.studies.registry import MODELS
 
 
 @pytest.fixture

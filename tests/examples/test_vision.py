@@ -15,8 +15,8 @@ from refnp.layers import cross_entropy
 @pytest.fixture
 def few(monkeypatch):
     """Fewer digits."""
-    images, labels = vision.digits.digits()
-    monkeypatch.setattr(vision.digits, "digits", lambda: (images[:120], labels[:120]))
+    images, labels = vision.digits()
+    monkeypatch.setattr(vision, "digits", lambda: (images[:120], labels[:120]))
 
 
 @pytest.mark.parametrize("positions", ["learned", "euclidean"])

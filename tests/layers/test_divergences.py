@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.layers.divergences import (
+from refnp.layers.densities import (
     categorical_kl,
     exponential_excess,
     multivariate_normal_kl,

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.layers.distributions import Normal
-from refnp.layers.mixtures import Mixture, log_mean_exp
+from refnp.layers.distributions import Mixture, Normal, log_mean_exp
 from refnp.verify import rounding
 from refnp.verify.equations.densities import normal_cdf
 from refnp.verify.equations.losses import gaussian_nll

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
-from refnp.layers.distributions import MultivariateNormal, Normal
-from refnp.layers.mixtures import Mixture
+from refnp.layers.distributions import Mixture, MultivariateNormal, Normal
 from refnp.models.latent import LatentNP, elbo, importance_weighted_bound
 from refnp.models.neural_process import CNP
 from refnp.tasks.task import Task

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from refnp.studies.evaluation import BATCH, COVERAGES, PLACES, Figure, as_json, evaluate, figures_on, summary
-from refnp.studies.models import build
-from refnp.studies.tasks import drawn
+from refnp.studies.registry import build, drawn
 from tests.helpers import assert_same_bits, assert_within
 from tests.studies.exact import Exact, rounding
 from tests.studies.tiny import OPTIONS, few_points

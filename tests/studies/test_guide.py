@@ -5,8 +5,7 @@ import re
 
 from refnp.cli import main, parser
 from refnp.studies import training
-from refnp.studies.models import MODELS
-from refnp.studies.tasks import TASKS
+from refnp.studies.registry import MODELS, TASKS
 
 TEXT = (pathlib.Path(__file__).parents[2] / "docs" / "studies.md").read_text(encoding="utf-8")
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from refnp.studies.models import MODELS, build, options_of
+from refnp.studies.registry import MODELS, build, options_of
 from tests.studies.tiny import OPTIONS
 
 every_model = pytest.mark.parametrize("name", MODELS)

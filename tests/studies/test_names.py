@@ -2,7 +2,7 @@
 
 import pytest
 
-from refnp.studies.names import named, unknown
+from refnp.studies.registry import named, unknown
 
 
 def test_found():

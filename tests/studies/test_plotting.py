@@ -8,10 +8,9 @@ import pytest
 
 from refnp.autograd.primitives import raw
 from refnp.studies import plotting
-from refnp.studies.models import build
+from refnp.studies.evaluation import by_itself
 from refnp.studies.plotting import coherent, drawing, panel, plot
-from refnp.studies.predictions import by_itself
-from refnp.studies.tasks import sampler
+from refnp.studies.registry import build, sampler
 from refnp.studies.trained import Trained
 from refnp.tasks.task import Task
 from tests.helpers import assert_same_bits, assert_within

@@ -7,8 +7,8 @@ import pytest
 
 from refnp.autograd.primitives import raw
 from refnp.models.latent import LatentModel
-from refnp.studies.models import build
-from refnp.studies.predictions import DRAWS, by_itself, is_joint, sets, together
+from refnp.studies.evaluation import DRAWS, by_itself, is_joint, sets, together
+from refnp.studies.registry import build
 from tests.helpers import assert_same_bits, assert_within
 from tests.models.tnp_judges import shaken
 from tests.studies.tiny import OPTIONS, few_points

@@ -7,7 +7,7 @@ import pytest
 
 from refnp.studies.command import parsed
 from refnp.studies.evaluation import evaluate
-from refnp.studies.tasks import sampler
+from refnp.studies.registry import sampler
 from refnp.studies.trained import open_trained, shipped
 
 ROOT = Path(__file__).resolve().parents[2]

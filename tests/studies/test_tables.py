@@ -4,8 +4,7 @@ import sys
 
 import pytest
 
-from refnp.studies.evaluation import Figure
-from refnp.studies.tables import Table, plain, show, tables
+from refnp.studies.evaluation import Figure, Table, plain, show, tables
 
 FIGURE = Figure(0.5, 0.01)
 MARGINAL = ["marginal log-likelihood", "RMSE", "coverage 50 %", "coverage 90 %", "coverage 95 %"]

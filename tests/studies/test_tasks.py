@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from refnp.studies.tasks import SHIFT, TASKS, beyond, dimensions, drawn, drawn_at, independent, sampler
+from refnp.studies.registry import SHIFT, TASKS, beyond, dimensions, drawn, drawn_at, independent, sampler
 from refnp.tasks.gaussian_process import GaussianProcessTasks
 from refnp.tasks.protocols import WHERE, bruinsma
 from tests.helpers import assert_same_bits

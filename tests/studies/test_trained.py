@@ -8,7 +8,7 @@ import pytest
 
 from refnp.autograd.primitives import raw
 from refnp.studies import trained, training
-from refnp.studies.tasks import TASKS
+from refnp.studies.registry import TASKS
 from refnp.studies.trained import SHIPPED, export, find, open_trained, shipped, slim
 from refnp.studies.training import Study
 from refnp.training import checkpoint as files

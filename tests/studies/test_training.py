@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from refnp.studies import training
-from refnp.studies.models import MODELS
-from refnp.studies.tasks import drawn, sampler
+from refnp.studies.registry import MODELS, drawn, sampler
 from refnp.studies.training import Study, loss_on, outcome, plan, run, steps_done
 from refnp.training.checkpoint import Checkpoint, load, save
 from tests.helpers import assert_same_bits

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from refnp.studies.tasks import sampler
-from refnp.tasks.draws import Places
+from refnp.studies.registry import sampler
+from refnp.tasks.task import Places
 
 TRANSFORMER = {"features": 8, "heads": 2, "hidden": 8, "layers": 1}
 OPTIONS = {

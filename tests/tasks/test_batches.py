@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.tasks.batches import batch_of, batches
+from refnp.tasks.sequences import batch_of, batches
 from refnp.tasks.words import END, PAD, START
 from tests.helpers import seeds
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.tasks.bleu import SMOOTHINGS, bleu, ngrams, token_accuracy
+from refnp.tasks.translation import SMOOTHINGS, bleu, ngrams, token_accuracy
 from tests.transcriptions import bleu as transcription
 
 words = st.sampled_from(["a", "b", "c", "d"])

@@ -5,7 +5,7 @@ import importlib.util
 import numpy as np
 import pytest
 
-from refnp.tasks.digits import digits, mnist
+from refnp.tasks.images import digits, mnist
 from tests.helpers import assert_same_bits
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.tasks.draws import Places, check_draw, check_hyper_parameter, count, hidden, number, present
+from refnp.tasks.task import Places, check_draw, check_hyper_parameter, count, hidden, number, present
 from tests.helpers import assert_same_bits, seeds
 
 

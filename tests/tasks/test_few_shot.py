@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.tasks.draws import Places
 from refnp.tasks.few_shot import Episodes, SinusoidTasks
+from refnp.tasks.task import Places
 from tests.helpers import assert_same_bits, assert_within, seeds
 
 LABELS = np.repeat([3, 7, 8, 11, 20], 12)

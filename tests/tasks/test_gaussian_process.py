@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.layers.distributions import Normal
-from refnp.tasks.draws import Places
 from refnp.tasks.gaussian_process import NUGGET, GaussianProcess, GaussianProcessTasks
 from refnp.tasks.kernels import EQ, Choice, Matern12, Matern32, Matern52, Periodic, weakly_periodic
-from refnp.tasks.task import Task
+from refnp.tasks.task import Places, Task
 from tests.helpers import assert_same_bits, seeds
 
 KERNELS = [EQ(0.3, 0.7), Matern12(0.3), Matern32(0.4), Matern52(0.25), Periodic(0.25, 0.6), weakly_periodic()]

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from refnp.autograd import Tensor
 from refnp.layers.distributions import Categorical, MultivariateNormal, Normal, kl_divergence
-from refnp.tasks.draws import Places
 from refnp.tasks.gaussian_process import GaussianProcess, GaussianProcessTasks
 from refnp.tasks.kernels import EQ, Matern12, Matern52
-from refnp.tasks.task import Task, padded
+from refnp.tasks.task import Places, Task, padded
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, seeds
 from tests.tasks import rounded

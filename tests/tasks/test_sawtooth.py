@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.tasks.draws import Places
 from refnp.tasks.sawtooth import SawtoothTasks, sawtooth
+from refnp.tasks.task import Places
 from tests.helpers import assert_same_bits, assert_within, seeds
 
 PLACES = Places((20, 20), (30, 30))

@@ -8,8 +8,7 @@ from refnp.autograd import Parameter
 from refnp.layers.linear import MLP
 from refnp.layers.module import Module
 from refnp.training import checkpoint as page
-from refnp.training.checkpoint import Checkpoint
-from refnp.training.generators import state_of
+from refnp.training.checkpoint import Checkpoint, state_of
 from refnp.training.loop import train
 from refnp.training.optimizers import SGD, Adam
 from tests.helpers import assert_same_bits

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from refnp.training.generators import set_state, state_of
+from refnp.training.checkpoint import set_state, state_of
 
 KINDS = [np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64]
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from refnp.training.history import answer, arrays_of, describe, figure, record, since_best
+from refnp.training.progress import answer, arrays_of, describe, figure, record, since_best
 
 
 def history_of(*rows):

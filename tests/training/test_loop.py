@@ -8,9 +8,8 @@ import pytest
 from refnp.autograd import Tensor, is_recording
 from refnp.layers.linear import MLP
 from refnp.training.checkpoint import load
-from refnp.training.clipping import clip_gradients
 from refnp.training.loop import train
-from refnp.training.optimizers import SGD, Adam
+from refnp.training.optimizers import SGD, Adam, clip_gradients
 from tests.helpers import assert_same_bits
 from tests.training.killed import STEPS, loss, make, validation, whole
 from tests.training.runs import Point, assert_same_state, downhill, on_point, quiet, state, valley

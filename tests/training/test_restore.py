@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from refnp.autograd import Parameter
-from refnp.training.checkpoint import load, restore, save
-from refnp.training.generators import state_of
+from refnp.training.checkpoint import load, restore, save, state_of
 from refnp.training.optimizers import SGD, Adam, AdamW
 from tests.training.runs import a_run, assert_same_checkpoint, taken
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.primitives import raw
-from refnp.layers.distributions import Normal
-from refnp.layers.mixtures import Mixture
+from refnp.layers.distributions import Mixture, Normal
 from refnp.models.attentive import ANP, CANP, AttentionBlock
 from refnp.models.joint import Autoregressive
 from refnp.models.latent import LatentNP

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from refnp.layers.densities import categorical_entropy, multivariate_normal_log_prob, normal_cdf
+from refnp.layers.densities import (
+    categorical_entropy,
+    categorical_kl,
+    multivariate_normal_kl,
+    multivariate_normal_log_prob,
+    normal_cdf,
+    normal_kl,
+)
 from refnp.layers.distributions import Categorical, MultivariateNormal, Normal
-from refnp.layers.divergences import categorical_kl, multivariate_normal_kl, normal_kl
 from refnp.layers.losses import cross_entropy, gaussian_nll, mse
 from refnp.verify.operations.operation import Operation
 

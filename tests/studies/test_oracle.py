@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from refnp.tasks.oracle import FIGURES, main, oracle_row
+from refnp.studies.oracle import FIGURES, main, oracle_row
 from refnp.tasks.protocols import gordon, tnp
 
 

@@ -7,13 +7,27 @@
     tetnp               a Transformer of differences of places                     marginal
 
 Options are the keyword arguments of the constructors, as far as they are numbers, names or lists of numbers.
+
+The tasks by name, and where they are asked: inside the range of training, shifted, and beyond it.
+
+eq matern weakly-periodic sawtooth          Bruinsma's protocol
+rbf tnp-matern tnp-periodic                 TNP-pytorch's
+gordon-…                                    Gordon et al.'s
+
+inside      as in training
+shifted     the same tasks, x + 4 for contexts and targets: the same functions elsewhere
+beyond      contexts inside, targets next to it: x_t in (2, 6) for contexts in (−2, 2)
+
+Names that people type: found, or refused with the ones that are close.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +39,10 @@ from refnp.models.latent import LatentNP
 from refnp.models.neural_process import CNP, NeuralProcess
 from refnp.models.te_tnp import TETNP
 from refnp.models.tnp import TNPA, TNPD, TNPND
-from refnp.studies.names import named, unknown
+from refnp.tasks.gaussian_process import GaussianProcessTasks, Posterior
+from refnp.tasks.protocols import bruinsma, gordon, tnp
+from refnp.tasks.sawtooth import SawtoothTasks
+from refnp.tasks.task import Task
 
 
 def convcnp(
@@ -133,3 +150,78 @@ def fitting(name: str, option: str, value: Any) -> Any:
     if not fits(value):
         raise ValueError(f"{name}: {option} is {value!r}; it must be {kind}, such as {json.dumps(default)}")
     return value
+
+
+Sampler = GaussianProcessTasks | SawtoothTasks
+
+TASKS: dict[str, Callable[[], Sampler]] = {
+    "eq": lambda: bruinsma("eq"),
+    "matern": lambda: bruinsma("matern"),
+    "weakly-periodic": lambda: bruinsma("weakly_periodic"),
+    "sawtooth": lambda: bruinsma("sawtooth"),
+    "rbf": lambda: tnp("rbf"),
+    "tnp-matern": lambda: tnp("matern"),
+    "tnp-periodic": lambda: tnp("periodic"),
+    "gordon-eq": lambda: gordon("eq"),
+    "gordon-matern": lambda: gordon("matern"),
+    "gordon-noisy-mixture": lambda: gordon("noisy_mixture"),
+    "gordon-weakly-periodic": lambda: gordon("weakly_periodic"),
+    "gordon-sawtooth": lambda: gordon("sawtooth"),
+}
+SHIFT = 4.0
+
+
+def sampler(name: str) -> Sampler:
+    """The sampler of a task; ValueError for an unknown name."""
+    return named("task", name, TASKS)()
+
+
+def dimensions(tasks: Sampler) -> tuple[int, int]:
+    """(dx, dy) of a task."""
+    return tasks.places.dx, getattr(tasks, "outputs", 1)
+
+
+def drawn(tasks: Sampler, rng: np.random.Generator, batch: int) -> tuple[Task, Posterior | None]:
+    """`batch` tasks and their exact posterior; None where the functions come from no Gaussian process."""
+    if not isinstance(tasks, GaussianProcessTasks):
+        return tasks.sample(rng, batch), None
+    task, process = tasks.sample_with_process(rng, batch)
+    return task, process.posterior(task)
+
+
+def drawn_at(tasks: Sampler, where: str, rng: np.random.Generator, batch: int, shift: float = SHIFT) -> Any:
+    """The same as `drawn`, "inside", "shifted" or "beyond": the same generator draws the same functions.
+
+    The exact posterior of shifted tasks is that of the tasks themselves, for all kernels here are stationary.
+    """
+    if where == "beyond":
+        tasks = beyond(tasks)
+    task, posterior = drawn(tasks, rng, batch)
+    return (task.shifted(shift) if where == "shifted" else task), posterior
+
+
+def independent(tasks: Sampler) -> Sampler:
+    """The same tasks with counts of points drawn for each of them, and not once for a batch: see `Places`."""
+    return dataclasses.replace(tasks, places=dataclasses.replace(tasks.places, ragged=True))
+
+
+def beyond(tasks: Sampler) -> Sampler:
+    """The same tasks with targets next to the range of the contexts: as far to the right as that is wide."""
+    low, high = np.asarray(tasks.places.context_range)
+    places = dataclasses.replace(tasks.places, target_range=(high, high + (high - low)))
+    return dataclasses.replace(tasks, places=places)
+
+
+def named(what: str, name: str, things: Mapping[str, Any]) -> Any:
+    """things[name], or ValueError that suggests the names close to it and lists all."""
+    if name not in things:
+        raise ValueError(unknown(what, name, things))
+    return things[name]
+
+
+def unknown(what: str, name: str, names: Iterable[str]) -> str:
+    """A message: there is no such thing, did you mean …; and all there is."""
+    names = list(names)
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    meant = f"; did you mean {' or '.join(close)}?" if close else "."
+    return f"there is no {what} {name!r}{meant} There are {', '.join(names) or 'none'}"

@@ -1,6 +1,6 @@
 """The rows that a model is compared with: what the exact posterior reaches on the tasks of each protocol.
 
-    python -m refnp.tasks.oracle [batches]
+    python -m refnp.studies.oracle [batches]
 
 prints them for the protocols `tnp` and `bruinsma`: means over tasks, and the standard errors of these means. Counts of
 points are drawn for each task there, not for each batch: the means are the same, for every task weighs the same, and
@@ -15,8 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from refnp.tasks.gaussian_process import GaussianProcessTasks
-from refnp.tasks.posterior import Posterior
+from refnp.tasks.gaussian_process import GaussianProcessTasks, Posterior
 from refnp.tasks.protocols import bruinsma, tnp
 from refnp.tasks.sawtooth import SawtoothTasks
 
