@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: the same work in refnp and in whatever peers are installed, in turns, as ratios.
+"""`python -m benchmarks`: the same work in refnp and in every peer that is installed, in turns, as ratios.
 
 A ratio below 1 means that refnp is faster. Before anything is timed, all must agree on values and gradients within
 rounding. Exit code 0 if everything asked for was measured, 2 if not.
@@ -17,14 +17,14 @@ from benchmarks.timing import Work, alternate, disagreement
 from benchmarks.worker import Worker
 from benchmarks.works import all_works
 
-CLOSEST = "torch"  # the peer that refnp is held against most closely gets most of the time
+CLOSEST = "torch"  # the peer to which most aims refer gets most of the time
 
 
 def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.split("\n")[0])
     options.add_argument("--only", metavar="TEXT", default="", help='work whose "name dtype" contains TEXT')
     options.add_argument("--peers", metavar="NAMES", help=f"some of {','.join(machine.PEERS)}; all that are installed")
-    options.add_argument("--threads", type=int, default=len(machine.cores()), help="for everybody (all cores)")
+    options.add_argument("--threads", type=int, default=len(machine.cores()), help="of every framework (all cores)")
     options.add_argument("--quick", action="store_true", help="fewer pairs, float32, no peak of memory")
     options.add_argument("--markdown", action="store_true", help="the table as Markdown")
     options.add_argument("--json", metavar="FILE", type=pathlib.Path, help="write the rows to FILE as well")
@@ -63,7 +63,7 @@ def measure(works: list[Work], peers: list[str], options: argparse.Namespace) ->
         for work, peer in ((work, peer) for work in works for peer in peers if peer in work.makers):
             try:
                 row = compare(work, workers["refnp"], workers[peer], options)
-            except (RuntimeError, ValueError) as error:  # one failure must not cost the rest of the table
+            except (RuntimeError, ValueError) as error:  # one failure does not stop the rest of the table
                 failures.append(f"{work.name} {work.dtype} with {peer}: {error}")
                 continue
             found.append(row)

@@ -4,9 +4,9 @@ The models of Gordon et al. for functions of one number, with a length scale for
 
     density and values at 64 places per unit → linear map, sigmoid → CNN or U-Net → two set convolutions → mean, σ
 
-on 16 tasks of Bruinsma's protocol, 30 context points and 50 targets in (−2, 2), on the grid that refnp lays around.
+on 16 tasks of Bruinsma's protocol, 30 context points and 50 targets in (−2, 2), on refnp's grid.
 The loss is minus the mean log likelihood. refnp with its ConvCNP; PyTorch with sums over all pairs of a point and a
-place, as published code has them, and conv1d. In both everything on the way is computed, the grid apart.
+place, as published code has them, and conv1d. Both compute everything but the grid.
 """
 
 from __future__ import annotations

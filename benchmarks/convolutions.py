@@ -1,8 +1,8 @@
 """Convolutions forward and backward on arrays that no cache holds, and training steps of the networks of a ConvCNP.
 
 The networks are those of networks.py, on 16 tasks of 320 places; the loss is the mean squared distance to a random
-target. autograd's `convolve` has no strides and MyGrad's `conv_nd` no transpose, so the U-Net is not for them; on the
-large arrays they would take seconds a run, so those are not either.
+target. autograd's `convolve` has no strides and MyGrad's `conv_nd` no transpose, so they have no U-Net; on the large
+arrays they would take seconds a run, so they are left out there too.
 """
 
 from __future__ import annotations

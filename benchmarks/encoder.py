@@ -1,6 +1,6 @@
 """One training step of an encoder like TNP-D's: forward, backward, Adam.
 
-Six layers of width 64 with 4 heads and a feed-forward of 128, after the seeds' post-norm form with ReLU,
+Six layers of width 64 with 4 heads and a feed-forward of 128, in the post-norm form of Sivaraya (2023) §1.5 with ReLU,
 
     x ← LN(x + MHA(x))        x ← LN(x + W₂ relu(W₁ x + b₁) + b₂)
 
@@ -155,7 +155,7 @@ def in_torch(sizes: Sizes, arrays: dict, x: np.ndarray, target: np.ndarray) -> S
 
 
 def mean_square(xp: Any, softmax: Callable, w: dict, x: Any, target: Any, sizes: Sizes) -> Any:
-    """The loss, in the functions that NumPy and its differentiable likenesses share."""
+    """The loss, in the functions that NumPy, autograd, MyGrad and JAX share."""
     batch, tokens, heads, width = sizes.batch, sizes.tokens, sizes.heads, sizes.width
 
     def linear(x, name):

@@ -1,4 +1,4 @@
-"""The machine under the numbers: its name, the versions at work, and an equal number of threads for everybody."""
+"""The machine that is measured: its name, the versions of the software, equal threads for every framework."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import platform
 import numpy as np
 
 FRAMEWORKS = ("torch", "jax", "autograd", "mygrad")
-PEERS = (*FRAMEWORKS, "plain")  # plain: refnp itself, done the obvious way
+PEERS = (*FRAMEWORKS, "plain")  # plain: refnp without the optimisation that is measured
 
 
 def cores() -> list[int]:
@@ -24,8 +24,8 @@ def cores() -> list[int]:
 def prepare(threads: int) -> None:
     """Set, for the processes to be started, what must be set before NumPy, PyTorch and JAX are loaded.
 
-    JAX has no setting for its threads but takes as many as it has processors, so these are cut for all; and it needs
-    leave to compute in float64 at all.
+    JAX has no setting for its threads but takes as many as it has processors, so these are cut for all; and float64
+    must be switched on.
     """
     counts = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "REFNP_NUM_THREADS")
     os.environ |= dict.fromkeys(counts, str(threads)) | {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"}
@@ -34,7 +34,7 @@ def prepare(threads: int) -> None:
 
 
 def use_threads(framework: str, threads: int) -> None:
-    """Tell a framework that can be told."""
+    """Set the number of threads of a framework that has a setting for it."""
     if framework in ("refnp", "plain"):
         from refnp.autograd import set_threads
 

@@ -2,7 +2,7 @@
 
 CNN      channels 8-16-32-16-8, kernel 5, ReLU between                               (SimpleConv of Gordon et al.)
 U-Net    six convolutions of stride 2, channels 8-8-16-16-32-32-64, and six transposed ones back to 8. After the
-         first of them, each also sees what the way down had at its length           (UNet of Gordon et al.)
+         first of them, each also takes the features of its length on the way down           (UNet of Gordon et al.)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UP = ((64, 32), (64, 32), (64, 16), (32, 16), (32, 8), (16, 8))
 
 
 def absent(*arguments: Any) -> Any:
-    """Stands for what a framework has not."""
+    """Stands for what a framework lacks."""
     raise TypeError("this framework has no such function")
 
 

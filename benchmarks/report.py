@@ -1,4 +1,4 @@
-"""Rows of measurements, as a table for the eye, as Markdown, and as JSON."""
+"""Rows of measurements, as a table, as Markdown, and as JSON."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def summary(rows: list[Row]) -> list[str]:
 
 
 def write_json(path: pathlib.Path, machine: dict[str, str], rows: list[Row]) -> None:
-    """All of it at once, or nothing: a reader never sees half a file."""
+    """All of it at once, or nothing: the file is never there in part."""
     text = json.dumps({"machine": machine, "rows": [dataclasses.asdict(row) for row in rows]}, indent=1)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=path.name, delete=False) as file:
         file.write(text + "\n")

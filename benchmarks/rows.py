@@ -91,7 +91,7 @@ def mygrad_functions() -> dict[str, Callable]:
 
 
 def layer_norm_in(xp: Any) -> Callable:
-    """LayerNorm in the functions of a likeness of NumPy."""
+    """LayerNorm in the functions of a module with NumPy's names."""
 
     def layer_norm(x, gain, shift):
         centred = x - xp.mean(x, -1, keepdims=True)
@@ -101,7 +101,7 @@ def layer_norm_in(xp: Any) -> Callable:
 
 
 def gelu_tanh_in(xp: Any) -> Callable:
-    """½ x (1 + tanh √(2/π) (x + 0.044715 x³)) in the functions of a likeness of NumPy."""
+    """½ x (1 + tanh √(2/π) (x + 0.044715 x³)) in the functions of a module with NumPy's names."""
     factor = (2 / np.pi) ** 0.5
     return lambda x: 0.5 * x * (1 + xp.tanh(factor * (x + 0.044715 * (x * x * x))))
 

@@ -1,13 +1,13 @@
 """How two programs are compared on a machine whose speed drifts: in turns, A B A B …, a ratio per pair.
 
 A ratio of two neighbours in time is free of what slowed both; the median of the ratios is free of what slowed one of
-them now and then, and their quartiles say how much to believe it.
+them now and then, and their quartiles say how certain it is.
 
 Each framework lives in a process of its own (worker.py): whether large arrays come from memory that the process already
 has or page by page from the system depends on everything it allocated before, and can double a time.
 
 Threads that wait must be let go to sleep between turns. The workers of OpenBLAS (and OpenMP's, for a shorter time) go
-on spinning for some 25 ms after their work is done, in case there is more, and take a processor from the other side:
+on spinning for some 25 ms after their work is done, in case there is more, and occupy a processor of the other side:
 on two cores PyTorch's encoder step took twice its time right after a NumPy product, and NumPy 1.7 times its own right
 after a PyTorch step. After 50 ms of rest each took what it takes alone. OMP_WAIT_POLICY is left as it is: PASSIVE makes
 PyTorch half as fast. While other programs use the machine, spinning costs both sides far more than those programs take.
@@ -48,7 +48,7 @@ class Work:
     """What is measured: a name, a dtype, and for every framework a function that makes its `Side`.
 
     `terms` is the longest chain of additions behind a number of the result; rounding lets frameworks differ by about
-    terms · u of the largest value or gradient (Higham 2002, §3.1).
+    terms · u of the largest value or gradient (Higham (2002), §3.1).
     `units` says how many of the things that are reported one run does (1000 small operations).
     `memory` asks for the peak of memory as well.
     `aims` are what refnp wants to reach: ratios by peer, and megabytes for "memory".

@@ -1,7 +1,7 @@
 """Transformer neural processes: training steps of TNP-D and TE-TNP, and samples of TNP-A with and without a cache.
 
 Training: the sizes of the papers' one-dimensional models, 16 tasks of 50 points, 25 of them context; from points to
-Adam. PyTorch's models are written to be fast as refnp's are: tokens that nobody attends to have no keys and values, and
+Adam. PyTorch's models are as fast as refnp's: tokens to which no other attends have no keys and values, and
 the last layer has only the queries that are read out. (The authors' code takes all tokens through all layers under a
 mask.) TE-TNP's pairs are arrays (B, N, M, features) in PyTorch.
 

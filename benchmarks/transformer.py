@@ -181,7 +181,7 @@ def decoding_without_cache(sizes: Sizes) -> Side:
 
 
 def endless_model(sizes: Sizes) -> Any:
-    """refnp's model in float32; it never says that a sentence has ended."""
+    """refnp's model in float32; it never predicts the end of a sentence."""
     model = model_of(sizes, "float32")
     model.output.bias.data[END] = -1e4
     return model

@@ -1,6 +1,6 @@
-"""A process for one framework, that makes work ready and runs it when told to.
+"""A process for one framework, which prepares a work item and runs it on request.
 
-It imports that framework alone, and its memory has seen that framework's work alone. Environment and processors are
+It imports that framework alone, and no other framework has used its memory. Environment and processors are
 those of the process that starts it.
 """
 
@@ -20,7 +20,7 @@ MEGABYTE = 1e6
 
 
 class Worker:
-    """The handle on such a process. Every method waits for the answer; RuntimeError with the reason if it fails."""
+    """A client of such a process. Every method waits for the answer; RuntimeError with the reason if it fails."""
 
     def __init__(self, framework: str, threads: int):
         context = multiprocessing.get_context("spawn")
@@ -70,7 +70,7 @@ class Worker:
 
 
 def serve(line: multiprocessing.connection.Connection, framework: str, threads: int) -> None:
-    """What the process does until the line is closed."""
+    """What the process does until its input is closed."""
     machine.use_threads(framework, threads)
     side: Side | None = None
     while True:
@@ -81,7 +81,7 @@ def serve(line: multiprocessing.connection.Connection, framework: str, threads: 
         answer: Any = None
         try:
             if command == "make":
-                side = None  # make room first
+                side = None  # free the memory first
                 side = find(*arguments).makers[framework]()
             elif side is None:
                 raise ValueError("nothing was made")
