@@ -1,0 +1,34 @@
+"""The words of this project: those of the glossary are used."""
+
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+GLOSSARY = ROOT / "docs" / "glossary.md"
+CODE = sorted(path for top in ("refnp", "gradcheck") for path in (ROOT / top).rglob("*.py"))
+GUIDE = sorted(path for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")] if path != GLOSSARY)
+
+
+def terms():
+    """The terms of the glossary, one by one."""
+    rows = re.findall(r"^\| (?!term |---)(.*?) \| .* \| \[", GLOSSARY.read_text(encoding="utf-8"), re.M)
+    return [term for row in rows for term in row.split(", ")]
+
+
+def occurs(term, paths):
+    """Whether the words of a term stand next to each other in one of these files, also as `length_scale`."""
+    words = re.compile(r"[\s_-]*".join(map(re.escape, re.split(r"[ -]", term))), re.I)
+    return any(words.search(path.read_text(encoding="utf-8")) for path in paths)
+
+
+@pytest.mark.parametrize("term", terms())
+def test_each_term_is_used(term):
+    assert occurs(term, CODE), "no file of refnp or gradcheck has it"
+    assert occurs(term, GUIDE), "no other page of the guide has it"
+
+
+def test_terms_are_explained_once():
+    assert len(terms()) == len(set(terms())) > 20
+    assert not occurs("flux capacitor", CODE)
