@@ -31,3 +31,7 @@ __all__ = [
     "one_sided",
     "richardson",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

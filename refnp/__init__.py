@@ -1,13 +1,22 @@
-"""refnp, a book that runs: Transformers and Neural Processes in NumPy, with every gradient on the page of its layer.
+"""refnp: Transformers and Neural Processes in NumPy, with every gradient beside its function.
 
-Chapters: `refnp.autograd` the engine, `refnp.layers` the layers, `refnp.verify` the judge of other frameworks.
-Functions take arrays or Tensors; arrays in, arrays out.
+autograd    the engine: Tensors, the operations, and derivatives of any kind
+layers      one idea a file: the function with its hand-written gradient, then its module
+models      the Transformer and the neural processes
+tasks       what models are trained on
+training    optimisers, schedules, checkpoints and the training loop
+symmetry    is a function equivariant? A verdict or a counter-example
+verify      the judge of refnp and of other frameworks
+studies     models trained, evaluated and plotted: imported when asked for, as `refnp.studies`
+
+Functions and modules take arrays or Tensors; arrays in, arrays out.
 """
 
-from refnp import layers
+from refnp import autograd, layers, models, symmetry, tasks, training, verify
 from refnp.autograd import (
     Parameter,
     Tensor,
+    explain,
     get_threads,
     grad,
     hessian,
@@ -19,5 +28,10 @@ from refnp.autograd import (
     value_and_grad,
     vjp,
 )
-from refnp.autograd.explanation import explain
 from refnp.version import __version__
+
+__all__ = [name for name in vars() if name[0] != "_" and name != "version"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -371,7 +371,7 @@ def test_help_names_every_model_and_task(capsys):
 @pytest.mark.parametrize(
     ("words", "absent"),
     [
-        (["--help"], ["refnp.studies", "refnp.verify", "matplotlib", "rich"]),
+        (["--help"], ["refnp.studies", "refnp.verify.run", "matplotlib", "rich"]),
         (["verify", "--only", "properties/softmax", "--live", "none"], ["refnp.studies", "matplotlib"]),
         (["train", "cpn"], ["matplotlib"]),
     ],

@@ -53,3 +53,9 @@ from refnp.autograd.shapes import (
 )
 from refnp.autograd.special import erf, erfc
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor, is_recording, no_grad, sum_to
+
+__all__ = [name for name, value in vars().items() if not (name[0] == "_" or hasattr(value, "__spec__"))]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -12,3 +12,9 @@ from refnp.models.tnp import TNPA, TNPD, TNPND
 from refnp.models.transformer import Decoder, Encoder, EncoderDecoder, Transformer
 from refnp.models.transformer_layers import DecoderLayer, EncoderLayer
 from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens
+
+__all__ = [name for name, value in vars().items() if not (name[0] == "_" or hasattr(value, "__spec__"))]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,1 +1,13 @@
 """Studies: the models of this book trained, evaluated and drawn on its tasks, from the command line or a program."""
+
+from refnp.studies.evaluation import evaluate
+from refnp.studies.plotting import plot
+from refnp.studies.registry import build, sampler
+from refnp.studies.trained import Trained, export, open_trained, shipped
+from refnp.studies.training import Study, run
+
+__all__ = [name for name, value in vars().items() if not (name[0] == "_" or hasattr(value, "__spec__"))]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -35,3 +35,7 @@ __all__ = [
     "invariant",
     "search",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

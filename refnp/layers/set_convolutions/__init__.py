@@ -235,3 +235,10 @@ def checked_scales(name: str, length_scale: Any, flags: int, channels: int, dtyp
             f"{name}: length_scale is {given}; it must be positive and finite (at least {least:.2g} in {scales.dtype})"
         )
     return np.broadcast_to(scales, (count,))
+
+
+__all__ = ["SetConvolution", "set_convolution"]
+
+
+def __dir__() -> list[str]:
+    return __all__

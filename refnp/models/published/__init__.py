@@ -1,1 +1,9 @@
 """Weights of others: state dicts of published models under refnp's names, a table of names for each source."""
+
+from refnp.models.published import convcnp, tnp, torch
+
+__all__ = ["convcnp", "tnp", "torch"]
+
+
+def __dir__() -> list[str]:
+    return __all__
