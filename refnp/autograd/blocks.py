@@ -1,7 +1,7 @@
-"""Speed has one room: pieces of an array that fit in cache, worked on by a few threads.
+"""Blocks: an array is computed in pieces that fit in the cache, on a few threads.
 
-A page with the plain formula touches memory once for every operation in it. Applied block by block, the intermediate
-arrays never leave the cache, and since NumPy lets go of the interpreter lock inside its loops, blocks run side by side.
+NumPy reads and writes whole arrays once for each operation of a formula. Applied block by block, the intermediate
+arrays stay in the cache, and since NumPy releases the interpreter lock inside its loops, blocks run at the same time.
 
 How an array is cut depends on its shape alone, and sums over blocks are taken in the order of the blocks; so the bits
 of a result do not depend on the number of threads.
@@ -14,7 +14,7 @@ import contextvars
 import ctypes
 import functools
 import importlib
-import inspect
+import math
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -28,9 +28,9 @@ from refnp.autograd.tensor import sum_to
 BLOCK = 1 << 17  # elements: a few temporaries fit in the caches of a core, and calls cost little beside the work
 CHAIN = 1024  # terms that einsum may add up in its eight or more parallel chains
 
-# glibc gives freed memory back to the system, and takes it again page by page, which costs a training step a quarter of
-# its time. It stops doing so for arrays up to the largest it has seen freed, 32 MB at most: so one is made, never
-# touched, and freed. Elsewhere this does nothing.
+# glibc returns freed memory to the system, and gets it again page by page, which costs a training step a quarter of its
+# time. It keeps memory for arrays up to the largest that was freed before, 32 MB at most: so one is made, never
+# written to, and freed. With another C library this does nothing.
 np.empty((32 << 20) - (1 << 16), np.uint8)
 
 
@@ -39,10 +39,10 @@ def _cores() -> int:
 
 
 def _threads_at_start() -> int:
-    asked = os.environ.get("REFNP_NUM_THREADS") or "0"
-    if not asked.isdecimal():
-        raise ValueError(f"REFNP_NUM_THREADS is {asked!r}; give a whole number, 0 for all cores")
-    return int(asked) or _cores()
+    count = os.environ.get("REFNP_NUM_THREADS") or "0"
+    if not count.isdecimal():
+        raise ValueError(f"REFNP_NUM_THREADS is {count!r}; give a whole number, 0 for all cores")
+    return int(count) or _cores()
 
 
 _threads = _threads_at_start()
@@ -73,7 +73,7 @@ if hasattr(os, "register_at_fork"):  # threads do not survive a fork: a child ma
 def run_all(work: Callable[[int], None], count: int) -> None:
     """Call work(0), …, work(count − 1), on several threads; an error in any of them is raised here.
 
-    Matrix products inside run on one thread each, also where there is just one of ours: the bits are to be the same.
+    Matrix products inside run on one thread each, even where `_threads` is 1, so that the bits are the same.
     """
     if count == 1:
         work(0)
@@ -89,15 +89,15 @@ def _share_out(work: Callable[[int], None], count: int, helpers: int) -> None:
         return
     pieces = iter(range(count))  # shared: each thread takes the next piece when it is free
 
-    def take_turns() -> None:
+    def work_on_pieces() -> None:
         for i in pieces:
             work(i)
 
     # each in a copy of this thread's context, for np.errstate and no_grad belong to that
-    running = [_pool(helpers).submit(contextvars.copy_context().run, take_turns) for _ in range(helpers)]
+    running = [_pool(helpers).submit(contextvars.copy_context().run, work_on_pieces) for _ in range(helpers)]
     try:
-        take_turns()
-    finally:  # no piece is left, so a helper that a busy pool has not begun yet may be called off
+        work_on_pieces()
+    finally:  # no piece is left, so what a busy pool has not begun yet may be cancelled
         errors = [future.exception() for future in running if not future.cancel()]
     for error in errors:
         if error is not None:
@@ -155,27 +155,57 @@ def one_blas_thread() -> Iterator[None]:
                 set_count(_blas_threads)
 
 
-def rowwise(function: Callable) -> Callable:
-    """Apply a page about rows, `function(rows, *shared, out, **options) → (value, vjp)`, to any array.
+class _Running(threading.local):
+    """What this thread is computing: the part of the result that the present call of a function of rows fills."""
 
-    rows (R, n) are the array's `axis` (an int or several; the last by default) laid out as the last of two axes;
-    `shared` arguments (n,) or scalars belong to every row. `out` (R, n) is room for the value, which has the shape of
-    the rows; a page may use it or return an array of its own. The VJP returns the gradient of the rows and one for
-    every shared argument, which may still have the rows' axis: it is summed here.
+    block: np.ndarray | None = None
+
+
+_running = _Running()
+
+
+def result_block() -> np.ndarray | None:
+    """The part of the result that the running function of rows computes, as `out=` for the last operation on its value.
+
+    None if there is one block only; then NumPy makes an array, which is the result. Using it is optional: it saves
+    copying the value, and a second copy of it in memory if the VJP keeps the value.
+    """
+    return _running.block
+
+
+def rowwise(function: Callable) -> Callable:
+    """Apply a function of rows, `function(x, *shared, axis=-1, **options) → (value, vjp)`, to arrays of any shape.
+
+    The function gets x as rows (R, n), block by block, and computes along the last axis; so its own `axis` is never
+    passed on. The caller's `axis` (an int or several; the last by default) says what the rows are: those axes are laid
+    out as the last one, and the value, which has the shape of the rows, is brought back.
+    `shared` arguments (n,) or scalars belong to every row. The VJP returns the gradient of the rows and one for every
+    shared argument, which may still have the rows' axis: it is summed here.
     """
 
     @functools.wraps(function)
     def on_any_shape(x: Any, *shared: Any, axis: int | tuple[int, ...] = -1, **options: Any) -> tuple:
         x = floating(x)
         axes = normalize_axes(function.__name__, axis, x.ndim)
-        if axes == (x.ndim - 1,):
-            return as_rows(x, shared, options)
+        if axes != (x.ndim - 1,):
+            return along(axes, x, shared, options)
+        x, n = in_order(x), x.shape[-1]
+        rows = (x.size // n if n else math.prod(x.shape[:-1]), n)
+        y, rows_vjp = in_blocks(function, x.reshape(rows), shared, options)
+
+        def vjp(y_bar: np.ndarray) -> tuple:
+            x_bar, *bars = rows_vjp(y_bar.reshape(rows))
+            return x_bar.reshape(x.shape), *bars
+
+        return y.reshape(x.shape), vjp
+
+    def along(axes: tuple[int, ...], x: np.ndarray, shared: tuple, options: dict) -> tuple:
         order = tuple(i for i in range(x.ndim) if i not in axes) + axes
         row_shape = tuple(x.shape[i] for i in axes)
         moved = x.transpose(order)
-        merged = (*moved.shape[: x.ndim - len(axes)], int(np.prod(row_shape, dtype=int)))
+        merged = (*moved.shape[: x.ndim - len(axes)], math.prod(row_shape))
         flat = [s.reshape(-1) if np.ndim(s) and np.shape(s) == row_shape else s for s in shared]
-        y, merged_vjp = as_rows(moved.reshape(merged), flat, options)
+        y, merged_vjp = on_any_shape(moved.reshape(merged), *flat, **options)
 
         def back(array: np.ndarray) -> np.ndarray:
             return array.reshape(moved.shape).transpose(np.argsort(order))
@@ -188,68 +218,62 @@ def rowwise(function: Callable) -> Callable:
 
         return back(y), vjp
 
-    def as_rows(x: np.ndarray, shared: Any, options: dict) -> tuple:
-        x, n = in_order(x), x.shape[-1]
-        rows = (x.size // n if n else int(np.prod(x.shape[:-1], dtype=int)), n)
-        y, rows_vjp = in_blocks(function, x.reshape(rows), shared, options)
-
-        def vjp(y_bar: np.ndarray) -> tuple:
-            x_bar, *bars = rows_vjp(y_bar.reshape(rows))
-            return x_bar.reshape(x.shape), *bars
-
-        return y.reshape(x.shape), vjp
-
-    return shown(on_any_shape, function, axis=-1)
+    return on_any_shape
 
 
 def elementwise(function: Callable) -> Callable:
-    """Apply a page about elements, `function(x, out, **options) → (value, vjp)`, block by block to any array."""
+    """Apply a function of elements, `function(x, **options) → (value, vjp)`, block by block to arrays of any shape.
+
+    It gets x as a column (R, 1).
+    """
 
     @functools.wraps(function)
     def on_any_shape(x: Any, **options: Any) -> tuple:
         x = in_order(floating(x))
-        y, rows_vjp = in_blocks(function, x.reshape(-1, 1), [], options)
+        y, rows_vjp = in_blocks(function, x.reshape(-1, 1), (), options)
 
         def vjp(y_bar: np.ndarray) -> tuple:
             return (rows_vjp(y_bar.reshape(-1, 1))[0].reshape(x.shape),)
 
         return y.reshape(x.shape), vjp
 
-    return shown(on_any_shape, function)
+    return on_any_shape
 
 
-def shown(wrapper: Callable, page: Callable, **options: Any) -> Callable:
-    """Let `help` show the signature that callers see: the page's without `out`, and `options` with their defaults."""
-    signature = inspect.signature(page)
-    kept = [p for p in signature.parameters.values() if p.name != "out"]
-    added = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=d) for name, d in options.items()]
-    wrapper.__signature__ = signature.replace(parameters=kept + added)  # type: ignore[attr-defined]
-    return wrapper
-
-
-def in_blocks(function: Callable, rows: np.ndarray, shared: list, options: dict) -> tuple:
+def in_blocks(function: Callable, rows: np.ndarray, shared: tuple, options: dict) -> tuple:
     """`function` on blocks of `rows` (R, n): its value, and a VJP that goes through the same blocks."""
     count, n = rows.shape
-    dtype = np.result_type(rows, *(s for s in shared if s is not None))
     height = max(1, BLOCK // max(n, 1))
+
+    def shared_bars(bars: list) -> list:
+        return [g if g is None else sum_to(g, np.shape(s)) for g, s in zip(bars, shared, strict=False)]
+
+    def filling(block: np.ndarray | None, part: np.ndarray) -> tuple:
+        before, _running.block = _running.block, block
+        try:
+            return function(part, *shared, **options)
+        finally:
+            _running.block = before
+
     if count <= height:
-        y, block_vjp = function(rows, *shared, out=np.empty(rows.shape, dtype), **options)
+        y, block_vjp = filling(None, rows)
 
-        def vjp_whole(y_bar: np.ndarray) -> list:
+        def vjp_of_one(y_bar: np.ndarray) -> list:
             x_bar, *bars = block_vjp(y_bar)
-            return [x_bar, *(g if g is None else sum_to(g, np.shape(s)) for g, s in zip(bars, shared, strict=False))]
+            return [x_bar, *shared_bars(bars)]
 
-        return y, vjp_whole
+        return y, vjp_of_one
 
+    dtype = np.result_type(rows, *(s for s in shared if s is not None))
     blocks = [slice(start, min(start + height, count)) for start in range(0, count, height)]
     value = np.empty(rows.shape, dtype)
     vjps: list[Any] = [None] * len(blocks)
 
     def forward(i: int) -> None:
-        room = value[blocks[i]]
-        y, vjps[i] = function(rows[blocks[i]], *shared, out=room, **options)
-        if y is not room:
-            room[...] = y
+        block = value[blocks[i]]
+        y, vjps[i] = filling(block, rows[blocks[i]])
+        if y is not block:
+            block[...] = y
 
     run_all(forward, len(blocks))
 
@@ -259,7 +283,7 @@ def in_blocks(function: Callable, rows: np.ndarray, shared: list, options: dict)
 
         def backward(i: int) -> None:
             x_bar[blocks[i]], *bars = vjps[i](y_bar[blocks[i]])
-            partial[i] = [g if g is None else sum_to(g, np.shape(s)) for g, s in zip(bars, shared, strict=False)]
+            partial[i] = shared_bars(bars)
 
         run_all(backward, len(blocks))
         return [

@@ -33,7 +33,7 @@ TWO_OVER_SQRT_PI_LESS_1 = np.longdouble("0.128379167095512573896158903121545172"
 SQRT_HALF = np.longdouble("0.707106781186547524400844362104849039")
 ONE_OVER_SQRT_TWO_PI = np.longdouble("0.398942280401432677939946059934381868")
 
-FAR = 200.0  # from here on e^(−x²/2) is 0 in every precision: arguments beyond may be taken for 200
+GAUSSIAN_VANISHES = 200.0  # from here on e^(−x²/2) is 0 in every precision: arguments beyond may be taken for 200
 NEAR = 0.5  # up to here the Taylor series serves
 SMALL = 1e-12  # an imaginary part up to here is infinitesimal: its square does not reach the last place
 
@@ -58,7 +58,7 @@ MILLS = {
 
 @primitive
 @elementwise
-def erf(x, *, out=None):
+def erf(x):
     """The error function, y = erf x = 2/√π ∫₀ˣ e^(−t²) dt.
 
     Shapes: any → the same.
@@ -69,12 +69,12 @@ def erf(x, *, out=None):
     def vjp(y_bar):
         return (y_bar * (in_precision(x.dtype, TWO_OVER_SQRT_PI) * gaussian_of(x)),)
 
-    return erf_of(x, out), vjp
+    return erf_of(x), vjp
 
 
 @primitive
 @elementwise
-def erfc(x, *, out=None):
+def erfc(x):
     """The complementary error function, y = erfc x = 1 − erf x, with all its digits where the difference has none.
 
     Shapes: any → the same.
@@ -85,12 +85,12 @@ def erfc(x, *, out=None):
     def vjp(y_bar):
         return (y_bar * (-in_precision(x.dtype, TWO_OVER_SQRT_PI) * gaussian_of(x)),)
 
-    return erfc_of(x, out), vjp
+    return erfc_of(x), vjp
 
 
-def erf_of(x: Any, out: np.ndarray | None = None) -> np.ndarray:
-    """erf x in the dtype of x; integers become float64. `out` may be x itself."""
-    x, result = _dual("erf", x, out)
+def erf_of(x: Any) -> np.ndarray:
+    """erf x in the dtype of x; integers become float64."""
+    x, result = _dual("erf", x)
     a = _size(x)
     gaussian = _gaussian(a)
     far = np.copysign(1 - _half_line(a, gaussian), x)
@@ -98,9 +98,9 @@ def erf_of(x: Any, out: np.ndarray | None = None) -> np.ndarray:
     return result(value, lambda: in_precision(a.dtype, TWO_OVER_SQRT_PI) * gaussian)
 
 
-def erfc_of(x: Any, out: np.ndarray | None = None) -> np.ndarray:
-    """erfc x in the dtype of x; integers become float64. `out` may be x itself."""
-    x, result = _dual("erfc", x, out)
+def erfc_of(x: Any) -> np.ndarray:
+    """erfc x in the dtype of x; integers become float64."""
+    x, result = _dual("erfc", x)
     a = _size(x)
     gaussian = _gaussian(a)
     tail = _half_line(a, gaussian)
@@ -125,15 +125,15 @@ def normal_of(x: Any) -> tuple[np.ndarray, np.ndarray]:
     return result(value, lambda: density), result(density, lambda: -np.copysign(a, x) * density)
 
 
-def gaussian_of(x: Any, out: np.ndarray | None = None) -> np.ndarray:
+def gaussian_of(x: Any) -> np.ndarray:
     """e^(−x²) in the dtype of x, where np.exp(−x * x) would be wrong by up to x² units in the last place."""
-    x, result = _dual("gaussian", x, out)
+    x, result = _dual("gaussian", x)
     a = _size(x)
     gaussian = _gaussian(a)
     return result(gaussian, lambda: -2 * np.copysign(a, x) * gaussian)
 
 
-def _dual(name: str, x: Any, out: np.ndarray | None = None) -> tuple[np.ndarray, Callable]:
+def _dual(name: str, x: Any) -> tuple[np.ndarray, Callable]:
     """The real part of x, and `result(value, slope)`, which makes the answer from what was computed for that part.
 
     A complex a + ib is a dual number, as the complex step wants it: b is infinitesimal, f(a + ib) = f(a) + ib f'(a).
@@ -142,7 +142,7 @@ def _dual(name: str, x: Any, out: np.ndarray | None = None) -> tuple[np.ndarray,
     if x.dtype.char not in "fdgFDG":
         raise TypeError(f"{name}: x is {x.dtype}; convert it to float32, float64, longdouble or a complex type")
     is_dual = x.dtype.kind == "c"
-    flat = np.atleast_1d(x)  # operations on arrays without axes give scalars, which have no room for `out=`
+    flat = np.atleast_1d(x)  # operations on arrays without axes give scalars, which `out=` cannot take
     if is_dual and not (np.abs(flat.imag) <= SMALL).all():
         raise ValueError(
             f"{name}: x has an imaginary part of size {np.abs(flat.imag).max()}; complex x is for differentiation, "
@@ -153,19 +153,15 @@ def _dual(name: str, x: Any, out: np.ndarray | None = None) -> tuple[np.ndarray,
         if is_dual:
             real, value = value, np.empty(x.shape or 1, x.dtype)
             value.real, value.imag = real, flat.imag * slope()
-        value = value.reshape(x.shape)
-        if out is None:
-            return value
-        out[...] = value
-        return out
+        return value.reshape(x.shape)
 
     return flat.real, result
 
 
 def _size(x: np.ndarray) -> np.ndarray:
-    """|x|, at most FAR."""
+    """|x|, at most GAUSSIAN_VANISHES."""
     a = np.abs(x)
-    return np.clip(a, 0, FAR, out=a)
+    return np.clip(a, 0, GAUSSIAN_VANISHES, out=a)
 
 
 def in_precision(dtype: np.dtype, constant: np.longdouble) -> Any:
@@ -174,7 +170,7 @@ def in_precision(dtype: np.dtype, constant: np.longdouble) -> Any:
 
 
 def _gaussian(a: np.ndarray, scale: float = 1.0) -> np.ndarray:
-    """exp(−scale · a²) to the last digit, for 0 ≤ a ≤ FAR and scale a power of two.
+    """exp(−scale · a²) to the last digit, for 0 ≤ a ≤ GAUSSIAN_VANISHES and scale a power of two.
 
     exp would magnify the rounding of a² to a² units in the last place. So float32 squares in float64, where the square
     of a float32 is exact. Others round a to a float32, h, to find what the square lacks: it is a² − fl(a²) =
@@ -193,7 +189,7 @@ def _gaussian(a: np.ndarray, scale: float = 1.0) -> np.ndarray:
 
 
 def _half_line(a: np.ndarray, gaussian: np.ndarray) -> np.ndarray:
-    """erfc a for 0 ≤ a ≤ FAR, given e^(−a²)."""
+    """erfc a for 0 ≤ a ≤ GAUSSIAN_VANISHES, given e^(−a²)."""
     if a.dtype not in MILLS:
         return np.where(a < NEAR, 1 - _taylor(np.minimum(a, NEAR)), gaussian * _trapezoid(np.maximum(a, NEAR)))
     p, q = MILLS[a.dtype]

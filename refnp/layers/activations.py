@@ -13,7 +13,7 @@ Clevert et al., arXiv 1511.07289 (ELU).
 
 import numpy as np
 
-from refnp.autograd.blocks import elementwise
+from refnp.autograd.blocks import elementwise, result_block
 from refnp.autograd.elementary import log1p_of
 from refnp.autograd.primitives import primitive
 from refnp.autograd.special import in_precision, normal_of
@@ -22,14 +22,14 @@ __all__ = ["elu", "gelu", "leaky_relu", "relu", "sigmoid", "silu", "softplus"]  
 
 ROOT_EIGHT_OVER_PI = np.longdouble("1.59576912160573071175978423973752747")
 CUBIC = np.longdouble("0.044715")
-FAR = 12_000.0  # from here on e^(−x) is 0 in every precision
+SIGMOID_VANISHES = 12_000.0  # from here on e^(−x) is 0 in every precision
 
 
 @primitive
 @elementwise
-def relu(x, *, out=None):
+def relu(x):
     """y = max(x, 0).   VJP: x̄ = ȳ where x > 0, else 0 (also at the kink, as everywhere else)."""
-    y = np.multiply(x, x.real > 0, out=out) if x.dtype.kind == "c" else np.maximum(x, 0, out=out)
+    y = x * (x.real > 0) if x.dtype.kind == "c" else np.maximum(x, 0, out=result_block())
 
     def vjp(y_bar):
         return (y_bar * (y.real > 0),)
@@ -39,19 +39,19 @@ def relu(x, *, out=None):
 
 @primitive
 @elementwise
-def leaky_relu(x, *, slope=0.01, out=None):
+def leaky_relu(x, *, slope=0.01):
     """y = x for x > 0, else `slope` · x.   VJP: x̄ = ȳ or `slope` ȳ; at the kink 0 the second."""
     factor = np.where(x.real > 0, 1, slope).astype(x.real.dtype)
 
     def vjp(y_bar):
         return (y_bar * factor,)
 
-    return np.multiply(x, factor, out=out), vjp
+    return np.multiply(x, factor, out=result_block()), vjp
 
 
 @primitive
 @elementwise
-def elu(x, *, alpha=1.0, out=None):
+def elu(x, *, alpha=1.0):
     """y = x for x > 0, else α (eˣ − 1).   VJP: x̄ = ȳ for x > 0, else ȳ α eˣ. With α = 1 there is no kink."""
     positive = x.real > 0
     below = np.where(positive, 0, x)
@@ -65,7 +65,7 @@ def elu(x, *, alpha=1.0, out=None):
 
 @primitive
 @elementwise
-def sigmoid(x, *, out=None):
+def sigmoid(x):
     """y = σ(x) = 1 / (1 + e^(−x)).   VJP: x̄ = ȳ σ(x) (1 − σ(x)), with 1 − σ(x) as σ(−x)."""
     y, slope = sigmoid_of(x)
 
@@ -77,7 +77,7 @@ def sigmoid(x, *, out=None):
 
 @primitive
 @elementwise
-def softplus(x, *, out=None):
+def softplus(x):
     """y = log(1 + eˣ) = max(x, 0) + log1p(e^(−|x|)).   VJP: x̄ = ȳ σ(x)."""
     positive = x.real > 0
     y = np.where(positive, x, 0) + log1p_of(np.exp(np.where(positive, -x, x)))
@@ -90,21 +90,21 @@ def softplus(x, *, out=None):
 
 @primitive
 @elementwise
-def silu(x, *, out=None):
+def silu(x):
     """y = x σ(x), also called swish.   VJP: x̄ = ȳ (σ(x) + x σ(x) σ(−x))."""
     sigma, slope = sigmoid_of(x)
-    slope *= np.clip(x, -FAR, FAR, out=out)
+    slope *= np.clip(x, -SIGMOID_VANISHES, SIGMOID_VANISHES)
     slope += sigma
 
     def vjp(y_bar):
         return (y_bar * slope,)
 
-    return _weighted(x, sigma, out), vjp
+    return _weighted(x, sigma), vjp
 
 
 @primitive
 @elementwise
-def gelu(x, *, approximate="none", out=None):
+def gelu(x, *, approximate="none"):
     """y = x Φ(x), Φ(x) = ½ erfc(−x/√2); or with `approximate="tanh"` y = ½ x (1 + tanh u) = x σ(2u), where
     u = √(2/π) (x + 0.044715 x³).
 
@@ -113,7 +113,7 @@ def gelu(x, *, approximate="none", out=None):
     Elsewhere: PyTorch and flax default to the first, jax.nn.gelu to the second. ½ x (1 + erf(x/√2)), as it is often
     written, has no correct digit left of x = −6 in float32.
     """
-    near = np.clip(x, -FAR, FAR, out=out)  # beyond, x² may overflow and slopes are 0
+    near = np.clip(x, -SIGMOID_VANISHES, SIGMOID_VANISHES)  # beyond, x² may overflow and slopes are 0
     if approximate == "none":
         weight, slope = normal_of(x)
         slope *= near
@@ -129,12 +129,12 @@ def gelu(x, *, approximate="none", out=None):
     def vjp(y_bar):
         return (y_bar * slope,)
 
-    return _weighted(x, weight, out), vjp
+    return _weighted(x, weight), vjp
 
 
-def _weighted(x, weight, out):
-    """x · weight where the weight is 0 left of −FAR: 0 there, also for −∞, with which the product would be NaN."""
-    y = np.maximum(x, -FAR, out=out)
+def _weighted(x, weight):
+    """x · weight, for a weight that is 0 left of −SIGMOID_VANISHES: 0 there, at −∞ too, where 0 · ∞ would be NaN."""
+    y = np.maximum(x, -SIGMOID_VANISHES)
     y *= weight
     return y
 

@@ -12,7 +12,7 @@ the root.
 
 import numpy as np
 
-from refnp.autograd.blocks import row_dot, row_sum, rowwise
+from refnp.autograd.blocks import result_block, row_dot, row_sum, rowwise
 from refnp.autograd.primitives import primitive
 from refnp.autograd.tensor import Parameter
 from refnp.layers.module import Module
@@ -20,8 +20,8 @@ from refnp.layers.module import Module
 
 @primitive
 @rowwise
-def layer_norm(x, gain=1.0, shift=0.0, *, eps=1e-5, out=None):
-    """y = γ (x − μ)/√(σ² + ε) + β over `axis` (an int or several, the last by default), γ the `gain`, β the `shift`.
+def layer_norm(x, gain=1.0, shift=0.0, *, axis=-1, eps=1e-5):
+    """y = γ (x − μ)/√(σ² + ε) + β over `axis` (an int or several), γ the `gain`, β the `shift`.
 
     Shapes: x (..., D), gain and shift (D,) or scalars → y (..., D); over several axes, gain and shift have their shape.
     The variance is the population's, taken from the centred values (E[x²] − E[x]² would cancel).
@@ -32,43 +32,56 @@ def layer_norm(x, gain=1.0, shift=0.0, *, eps=1e-5, out=None):
     x̂ = (x − μ)/s removes from ŷ its mean and its part along x̂:
 
         x̄ = (ŷ − mean(ŷ) − x̂ mean(ŷ x̂)) / s        γ̄ = Σ_rows ȳ x̂        β̄ = Σ_rows ȳ
+
+    Transcription: tests/transcriptions/rows.py.
     """
     check_rows("layer_norm", x, eps, gain=gain, shift=shift)
-    unit, scale = normalized(x, eps, centre=True)  # (R, D), (R, 1)   x̂, s
+
+    def standardized(x, eps):
+        centred = x - row_mean(x)  # (R, D)   x − μ
+        variance = mean_product(centred, centred)  # (R, 1)   σ²
+        centre_again(centred, variance)
+        scale = root(variance + eps)  # (R, 1)   s
+        return centred / scale, scale
+
+    unit, scale = for_any_size_of_rows(standardized, x, eps)  # (R, D), (R, 1)   x̂, s
 
     def vjp(y_bar):
-        x_bar = y_bar * gain  # (R, D)   ŷ
-        along = row_dot(x_bar, unit) / x.shape[-1]  # (R, 1)
-        x_bar -= row_mean(x_bar)
-        x_bar -= unit * along
-        x_bar /= scale
-        return x_bar, per_feature(y_bar, unit, gain), per_feature(y_bar, None, shift)
+        u_bar = y_bar * gain  # (R, D)   ŷ
+        x_bar = (u_bar - row_mean(u_bar) - unit * mean_product(u_bar, unit)) / scale  # (R, D)
+        return x_bar, sum_of_rows(y_bar, unit, gain), sum_of_rows(y_bar, None, shift)
 
-    y = np.multiply(unit, gain, out=out)
+    y = np.multiply(unit, gain, out=result_block())
     y += shift
     return y, vjp
 
 
 @primitive
 @rowwise
-def rms_norm(x, gain=1.0, *, eps=1e-5, out=None):
-    """y = γ x/s with s = √((1/D) Σᵢ xᵢ² + ε) over `axis` (the last by default), γ the `gain`; x̂ = x/s.
+def rms_norm(x, gain=1.0, *, axis=-1, eps=1e-5):
+    """y = γ x/s with s = √((1/D) Σᵢ xᵢ² + ε) over `axis` (an int or several), γ the `gain`; x̂ = x/s.
 
-    Shapes: x (..., D), gain (D,) or scalar → y (..., D).
-    A row of zeros gives 0, with ε = 0 too (and gradient 0).   Raises ValueError as layer_norm does.
+    Shapes: x (..., D), gain (D,) or scalar → y (..., D); over several axes, gain has their shape.
+    A row of zeros gives 0, with ε = 0 too (and gradient 0).
+    Raises ValueError if an axis is empty or out of range, if ε is negative, or if gain does not fit.
     VJP: layer_norm's without the mean, x̄ = (ŷ − x̂ mean(ŷ x̂)) / s with ŷ = γ ȳ, and γ̄ = Σ_rows ȳ x̂.
     Source: Zhang & Sennrich (2019), eq. 4 (no ε); PyTorch's default ε is the dtype's machine epsilon.
+    Transcription: tests/transcriptions/rows.py.
     """
     check_rows("rms_norm", x, eps, gain=gain)
-    unit, scale = normalized(x, eps, centre=False)  # (R, D), (R, 1)   x̂, s
+
+    def standardized(x, eps):
+        scale = root(mean_product(x, x) + eps)  # (R, 1)   s
+        return x / scale, scale
+
+    unit, scale = for_any_size_of_rows(standardized, x, eps)  # (R, D), (R, 1)   x̂, s
 
     def vjp(y_bar):
-        x_bar = y_bar * gain  # (R, D)   ŷ
-        x_bar -= unit * (row_dot(x_bar, unit) / x.shape[-1])
-        x_bar /= scale
-        return x_bar, per_feature(y_bar, unit, gain)
+        u_bar = y_bar * gain  # (R, D)   ŷ
+        x_bar = (u_bar - unit * mean_product(u_bar, unit)) / scale  # (R, D)
+        return x_bar, sum_of_rows(y_bar, unit, gain)
 
-    return np.multiply(unit, gain, out=out), vjp
+    return np.multiply(unit, gain, out=result_block()), vjp
 
 
 class LayerNorm(Module):
@@ -97,38 +110,38 @@ class RMSNorm(Module):
         return rms_norm(x, self.gain, eps=self.eps)
 
 
-def normalized(x, eps, *, centre):
-    """x̂ = x / s and s = √(mean(x²) + ε) of each row, which loses its mean first if it is to be centred.
+def for_any_size_of_rows(standardized, x, eps):
+    """x̂ (R, D) and s (R, 1) by `standardized(x, eps)`; rows whose squares overflow or underflow are computed again.
 
-    Shapes: x (R, D) → x̂ (R, D), s (R, 1).   A row of zeros with ε = 0 gets s = ∞, and so x̂ = 0 and gradient 0.
-    Where squares leave the range of the type, a row is taken in units of its own size, a power of two.
+    They are computed in units of their own size, a power of two: x̂ is the same, and s is that size times as large.
     """
-    unit, scale, in_range = _normalized(x, eps, centre)
+    with np.errstate(over="ignore", invalid="ignore"):
+        unit, scale = standardized(x, eps)
+    smallest = np.sqrt(x.shape[-1] * np.finfo(x.dtype).tiny)
+    in_range = (smallest <= scale.real) & (scale.real < np.inf)
     if not in_range.all():
         size = np.maximum(np.abs(x.real).max(-1, keepdims=True), eps**0.5)  # (R, 1)
         rows = np.flatnonzero(~in_range & (size > 0) & (size < np.inf))
         own = np.ldexp(np.ones_like(size), np.frexp(size)[1] - 1)[rows]
-        unit[rows], scale[rows], _ = _normalized(x[rows] / own, eps / own / own, centre)
+        with np.errstate(over="ignore", invalid="ignore"):
+            unit[rows], scale[rows] = standardized(x[rows] / own, eps / own / own)
         scale[rows] *= own
     return unit, scale
 
 
-def _normalized(x, eps, centre):
-    """x̂ and s as above, and whether no square was lost: too large, or too small beside D others."""
-    features, numbers = x.shape[-1], np.finfo(x.dtype)
-    with np.errstate(over="ignore", invalid="ignore"):
-        unit = x - row_mean(x) if centre else x  # (R, D)
-        square = row_dot(unit, unit) / features  # (R, 1)
-        left = row_mean(unit) if centre else np.zeros_like(square)  # (R, 1)   not quite 0, since μ was rounded
-        far = np.abs(left.real) > numbers.eps / 4 * np.sqrt(square.real)  # μ is large beside σ
-        if far.any():
-            unit -= np.where(far, left, 0)
-            square = row_dot(unit, unit) / features
-        square += eps
-        scale = np.sqrt(square)
-        scale = np.where(scale.real == 0, np.inf, scale)
-        unit = np.divide(unit, scale, out=unit if centre else None)
-    return unit, scale, (features * numbers.tiny <= square.real) & (square.real < np.inf)
+def centre_again(centred, variance):
+    """Subtract, in place, what is left of the mean in rows whose μ, before rounding it, was large beside σ."""
+    rest = row_mean(centred)  # (R, 1)
+    far = np.abs(rest.real) > np.finfo(centred.dtype).eps / 4 * np.sqrt(variance.real)
+    if far.any():
+        centred -= np.where(far, rest, 0)
+        variance[...] = mean_product(centred, centred)
+
+
+def root(square):
+    """√ of each row's σ² + ε; ∞ for a constant row with ε = 0, so that x̂ and its gradient are 0 and not 0/0."""
+    scale = np.sqrt(square)
+    return np.where(scale.real == 0, np.inf, scale)
 
 
 def row_mean(x):
@@ -136,7 +149,12 @@ def row_mean(x):
     return row_sum(x) / x.shape[-1]
 
 
-def per_feature(y_bar, factor, parameter):
+def mean_product(x, y):
+    """(1/D) Σᵢ xᵢ yᵢ of each row, (R, D) → (R, 1)."""
+    return row_dot(x, y) / x.shape[-1]
+
+
+def sum_of_rows(y_bar, factor, parameter):
     """Σ_rows ȳ · factor in the shape of the parameter, (D,) or (); a Python number is a constant and gets None."""
     if isinstance(parameter, (int, float)):
         return None

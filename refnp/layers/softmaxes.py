@@ -2,35 +2,39 @@
 
     p_i = exp(x_i) / Σ_j exp(x_j)            log p_i = x_i − log Σ_j exp(x_j)
 
-Adding a constant to a row changes nothing, so the row maximum is taken off first and no exponential overflows.
+Adding a constant to a row changes nothing, so the row maximum m is subtracted first and no exponential overflows.
 Source: Sivaraya (2023), eq. 3, Attention Notes 10-14, Transformer Notes;
-stability: Blanchard, Higham & Higham, IMA J. Numer. Anal. 41 (2021) 2311.
+stability: Blanchard, Higham & Higham (2021).
 """
+
+from __future__ import annotations
 
 import numpy as np
 
-from refnp.autograd.blocks import row_dot, row_sum, rowwise
+from refnp.autograd.blocks import result_block, row_dot, row_sum, rowwise
 from refnp.autograd.elementary import log1p_of
 from refnp.autograd.primitives import primitive
+from refnp.autograd.tensor import Array
 
 
 @primitive
 @rowwise
-def softmax(x, *, out=None):
-    """p_i = exp(x_i − m) / Σ_j exp(x_j − m) along `axis`, m the row maximum.
+def softmax(x, *, axis=-1):
+    """p_i = exp(x_i − m) / Σ_j exp(x_j − m) along `axis` (an int or several), m the row maximum.
 
-    Shapes: x (..., n, ...) → p of the same shape; option `axis` (an int or several, the last by default).
-    A row of nothing but −∞ has nothing to choose from and gives 0, with gradient 0 (PyTorch and JAX: NaN).
+    Shapes: x (..., n, ...) → p of the same shape.
+    A row of nothing but −∞ has no element to choose and gives 0, with gradient 0 (PyTorch and JAX: NaN).
     A row with NaN or +∞ gives NaN.   Raises ValueError if `axis` is out of range.
 
     VJP: ∂p_i/∂x_j = p_i δ_ij − p_i p_j, the symmetric matrix diag(p) − p pᵀ, so
 
         x̄_i = p_i (p̄_i − Σ_j p̄_j p_j)
+
+    Transcription: tests/transcriptions/rows.py.
     """
-    p = np.subtract(x, row_max(x), out=out)  # (R, n)
-    np.exp(p, out=p)
-    total = row_sum(p)  # (R, 1)
-    p /= np.where(total == 0, 1, total)
+    e = np.exp(x - row_max(x))  # (R, n)
+    total = row_sum(e)  # (R, 1)
+    p = np.divide(e, nonzero(total), out=result_block())  # (R, n)
 
     def vjp(p_bar):
         x_bar = p_bar - row_dot(p_bar, p)  # (R, n)
@@ -42,33 +46,34 @@ def softmax(x, *, out=None):
 
 @primitive
 @rowwise
-def log_softmax(x, *, out=None):
-    """log p_i = (x_i − m) − log1p(r) along `axis`, with m the row maximum and r = Σ_{j≠L} exp(x_j − m).
+def log_softmax(x, *, axis=-1):
+    """log p_i = (x_i − m) − log1p(r) along `axis` (an int or several), m the row maximum, r = Σ_{j≠L} exp(x_j − m).
 
-    The largest element L adds exactly 1 to the sum of exponentials; kept apart, it does not drown the others, r:
+    L is the largest element: its exponential is 1, and log1p(r) keeps the digits of a small r that 1 + r loses, so
     log_softmax([20, 0]) starts with −2.06e-9, where PyTorch gives 0.
 
-    Shapes: x (..., n, ...) → log p of the same shape; option `axis`.   A row of nothing but −∞ gives −∞, gradient 0.
+    Shapes: x (..., n, ...) → log p of the same shape.   A row of nothing but −∞ gives −∞, with gradient 0.
     Raises ValueError if `axis` is out of range.
 
     VJP: ∂(log p_i)/∂x_j = δ_ij − p_j, so x̄_i = ȳ_i − p_i Σ_j ȳ_j. For L, where p is near 1 and the two terms
     nearly cancel, the same with 1 − p_L = r/(1 + r): x̄_L = ȳ_L r/(1 + r) − p_L Σ_{j≠L} ȳ_j.
+    Transcription: tests/transcriptions/rows.py.
     """
-    y = np.subtract(x, row_max(x), out=out)  # (R, n)
+    y = np.subtract(x, row_max(x), out=result_block())  # (R, n)   x − m
     if not x.size:
         return y, lambda y_bar: (y_bar,)
+    largest = np.arange(len(y)), y.real.argmax(-1)  # where L stands in each row
     p = np.exp(y)  # (R, n)
-    largest = np.arange(len(y)), y.real.argmax(-1)
-    rest, one = _set_apart(p, largest)
-    nothing = one == 0  # (R,)   rows of −∞
+    rest, one = sum_of_others(p, largest)  # (R,), (R,)   r, and 1 (0 in a row of −∞, 1 + ih under the complex step)
+    nothing = one == 0  # (R,)
     one[nothing] = 1
-    y -= log1p_of(rest + (one - 1))[:, None]  # one = 1 + i h under the complex step
+    y -= log1p_of(rest + (one - 1))[:, None]
     total = one + rest  # (R,)
     p /= total[:, None]
 
     def vjp(y_bar):
         x_bar = y_bar.copy()  # (R, n)
-        others, own = _set_apart(x_bar, largest)  # (R,)   Σ_{j≠L} ȳ_j and ȳ_L
+        others, own = sum_of_others(x_bar, largest)  # (R,), (R,)   Σ_{j≠L} ȳ_j, ȳ_L
         x_bar -= p * (others + own)[:, None]
         x_bar[largest] = own * (rest / total) - p[largest] * others
         x_bar[nothing] = 0
@@ -77,11 +82,11 @@ def log_softmax(x, *, out=None):
     return y, vjp
 
 
-def masked_softmax(scores, mask=None):
-    """Softmax along the last axis over what the mask allows; rows that allow nothing become 0.   For attention.
+def masked_softmax(scores: Array, mask: Array | None = None) -> Array:
+    """Softmax along the last axis over what the mask allows; a row that may attend to nothing becomes 0.
 
-    Shapes: scores (..., N, M), mask boolean, True = counts → (..., N, M), in place unless the mask has more axes.
-    Hidden scores may be anything but NaN.
+    Shapes: scores (..., N, M), mask boolean, True = may attend → (..., N, M), in place unless the mask has more axes.
+    Masked scores may be anything but NaN.
     """
     if mask is None:
         scores -= row_max(scores)
@@ -94,22 +99,26 @@ def masked_softmax(scores, mask=None):
         if scores.dtype.kind == "c":
             np.exp(np.where(mask, scores, 0), out=scores)
         else:
-            np.minimum(scores, 0, out=scores)  # so that no hidden score overflows; the others are ≤ 0 already
+            np.minimum(scores, 0, out=scores)  # so that no masked score overflows; the others are ≤ 0 already
             np.exp(scores, out=scores)
         scores *= keep
-    total = np.einsum("...m->...", scores)[..., None]  # (..., N, 1)
-    scores /= np.where(total == 0, 1, total)
+    scores /= nonzero(np.einsum("...m->...", scores)[..., None])
     return scores
 
 
-def row_max(x):
-    """The largest real part in each row, 0 for a row of −∞ or of nothing: what a softmax takes off first."""
+def row_max(x: Array) -> Array:
+    """The largest real part in each row, 0 for a row of −∞ or of nothing: what a softmax subtracts first."""
     m = x.real.max(-1, keepdims=True, initial=-np.inf)  # (..., 1)
     return np.where(m == -np.inf, 0, m)
 
 
-def _set_apart(x, place):
-    """One element a row, and the sum of the others in its row; x is as before afterwards."""
+def nonzero(total: Array) -> Array:
+    """`total` as a divisor: 1 in place of the 0 of a row of −∞, so that its weights are 0 and not NaN."""
+    return np.where(total == 0, 1, total)
+
+
+def sum_of_others(x: Array, place: tuple) -> tuple[Array, Array]:
+    """The sum of each row without one element, and that element; x is the same afterwards."""
     one = x[place]  # (R,)
     x[place] = 0
     others = row_sum(x)[:, 0]  # (R,)

@@ -3,6 +3,7 @@
 While blocks run, the BLAS has one thread; before and after, as many as it had.
 """
 
+import ast
 import inspect
 import os
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given
 
 import refnp.autograd as ad
+import refnp.layers
 from refnp.autograd import blocks
 from refnp.autograd.special import erf
 from refnp.layers.activations import gelu
@@ -33,15 +35,15 @@ def _threads_as_before():
     ad.set_threads(before)
 
 
-def affine(x, gain, shift, *, out=None):
-    """A page about rows, for tests: y = (x − mean) gain + shift."""
+def affine(x, gain, shift, *, axis=-1):
+    """A function of rows, for tests: y = (x − mean) gain + shift."""
     centred = x - blocks.row_sum(x) / max(x.shape[1], 1)
 
     def vjp(y_bar):
         u = y_bar * gain
         return u - blocks.row_sum(u) / max(x.shape[1], 1), y_bar * centred, y_bar
 
-    return np.add(centred * gain, shift, out=out), vjp
+    return np.add(centred * gain, shift, out=blocks.result_block()), vjp
 
 
 rowwise_affine = ad.primitive(blocks.rowwise(affine))
@@ -269,10 +271,48 @@ def test_row_sums_and_dots():
     assert_within(blocks.row_dot(x, y), (x * y).sum(-1, keepdims=True), 12 * u * abs(x * y).sum(-1, keepdims=True))
 
 
-def test_help_shows_what_callers_may_pass():
+BLOCKWISE = [
+    thing
+    for module in (ad, refnp.layers)
+    for thing in vars(module).values()
+    if getattr(getattr(thing, "__wrapped__", None), "__name__", None) and hasattr(thing.__wrapped__, "__wrapped__")
+]
+
+
+@pytest.mark.parametrize("operation", BLOCKWISE, ids=lambda operation: operation.__name__)
+def test_signatures_are_those_of_the_source(operation):
+    """`help`, `inspect.signature` and the `def` show the same arguments, and a caller may pass them all."""
+    signature = inspect.signature(operation)
+    definition = next(n for n in ast.walk(ast.parse(inspect.getsource(operation))) if isinstance(n, ast.FunctionDef))
+    names = [a.arg for a in (*definition.args.args, *definition.args.kwonlyargs)]
+    assert names == list(signature.parameters)
+    assert "out" not in names
+    options = {name: p.default for name, p in signature.parameters.items() if p.default is not p.empty}
+    x = normal(0, (2, 3))
+    assert_same_bits(operation(x, **options), operation(x))
+
+
+def test_signatures_name_the_axis_where_there_is_one():
+    assert {operation.__name__ for operation in BLOCKWISE} >= {"exp", "erf", "softmax", "layer_norm", "gelu"}
     assert list(inspect.signature(softmax).parameters) == ["x", "axis"]
-    assert list(inspect.signature(layer_norm).parameters) == ["x", "gain", "shift", "eps", "axis"]
+    assert list(inspect.signature(layer_norm).parameters) == ["x", "gain", "shift", "axis", "eps"]
     assert list(inspect.signature(gelu).parameters) == ["x", "approximate"]
+
+
+def test_a_function_of_rows_that_calls_another_keeps_its_own_block(monkeypatch):
+    """The one that is called has no block of the caller's result to fill."""
+
+    @ad.primitive
+    @ad.elementwise
+    def exp_plus_one(x):
+        inner = ad.exp(x)
+        return np.add(inner, 1, out=blocks.result_block()), lambda y_bar: (y_bar * inner,)
+
+    monkeypatch.setattr(blocks, "BLOCK", 4)
+    x = normal(0, 10)
+    value, *gradients = with_threads(2, exp_plus_one, x)
+    assert_within(value, np.exp(x) + 1, 8 * unit_roundoff(np.float64) * value)
+    assert_within(gradients[0], np.cos(np.arange(10)) * np.exp(x), 8 * unit_roundoff(np.float64) * np.exp(x))
 
 
 controls = blocks._blas_controls()
