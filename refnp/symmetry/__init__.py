@@ -3,9 +3,11 @@
     claim = equivariant(attention_layer, Permute("x", -2), Permute(axis=-2))
     print(search(claim, draw, sizes={"n": range(8)}))
 
-Actions of groups, claims about functions of arrays, and a search for counter-examples. It takes any callable, knows no
-model and needs NumPy alone. docs/symmetry.md says what a verdict rests on.
+Actions of groups, claims about functions of arrays, and a search for counter-examples. It takes any callable, and knows
+no model. docs/symmetry.md explains what a verdict rests on.
 """
+
+from types import ModuleType
 
 from refnp.symmetry.actions import Action, Permute, Product, Roll, Select, Slide, Trivial
 from refnp.symmetry.claim import Claim, equivariant, invariant
@@ -14,26 +16,9 @@ from refnp.symmetry.searches import search
 from refnp.symmetry.verdict import CounterExample, Counts, SymmetryError, Verdict
 
 __all__ = [
-    "Action",
-    "Claim",
-    "CounterExample",
-    "Counts",
-    "Negate",
-    "Permute",
-    "Product",
-    "Roll",
-    "Rotate",
-    "RotateGrid",
-    "Scale",
-    "Select",
-    "Slide",
-    "SymmetryError",
-    "Translate",
-    "Trivial",
-    "Verdict",
-    "equivariant",
-    "invariant",
-    "search",
+    name
+    for name, value in list(globals().items())
+    if not name.startswith("_") and not isinstance(value, ModuleType) and name != "ModuleType"
 ]
 
 

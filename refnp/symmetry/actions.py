@@ -1,27 +1,17 @@
-"""A group action: elements g that move arrays, such that moving twice is moving once by the product.
+"""Group actions: elements g that move arrays, such that moving twice is moving once by the product.
 
     act(g, act(h, x)) = act(g·h, x)        act(e, x) = x
 
-An action says which named arrays it moves and how; the same element may act on inputs in one way and on the output in
-another. A claim of equivariance pairs two such actions. `Trivial` moves nothing; `a * b` is both at once, its elements
-are pairs. Actions are written here for permutations, shifts, translations, turns, signs and scales; a class with the
-methods of `Action` is one more.
+An action names the arrays it moves; the others stay. The same element may act on the inputs of a function in one way
+and on its output in another: a claim of equivariance pairs two such actions. `Trivial` moves nothing; `a * b` is both
+at once, and its elements are pairs. This file has what an action is, and those that move entries along an axis:
 
-Permutations of an axis, and selections from it.
+    Permute   y_i = x_{g(i)},  g a permutation          tokens in another order; with axis=-1 features
+    Select    y_i = x_{g(i)},  g any list of indices    some left out, some repeated
+    Roll      y_i = x_{(i − k s) mod n}                 k any integer, s the step: circular shifts by multiples of s
+    Slide     the same, for those k only by which no entry that is present passes the edge
 
-    Permute:  y_i = x_{g(i)},  g a permutation            tokens in another order; features renamed, with axis=-1
-    Select:   y_i = x_{g(i)},  g any list of places       some left out, some taken twice
-
-Selections are no group, for nothing brings back what was left out, but they compose. Equivariance under them says that
-what happens at a place depends on that place alone: items of a batch, or targets, that are asked one by one.
-
-Shifts of a sequence: round a ring, or along a line as far as the content fits.
-
-    Roll:   y_i = x_{(i − k s) mod n}                   k any integer, s the step: shifts by multiples of s
-    Slide:  the same, for those k only by which nothing that is present goes over the edge
-
-On a ring shifts are a group with n / gcd(n, s) elements, and all are tried. A finite window of the line has no shifts
-of its own; a claim about ℤ is one about content and a mask that travels with it, which is what `Slide` moves.
+geometry.py has those that change values. An action of your own is a class with the methods of `Action`.
 """
 
 from __future__ import annotations
@@ -35,15 +25,19 @@ from typing import Any
 
 import numpy as np
 
-Arrays = Mapping[str, Any]  # name → array, or None for an argument that is left out
+from refnp.autograd import Array, ArrayLike
+
+Arrays = Mapping[str, ArrayLike | None]  # by name; None for an argument that is left out
+Element = Any  # of a group: a tuple, an angle, a sign, whatever plain Python value the action chooses
 Axes = int | tuple[int, ...]
 Names = str | Sequence[str] | Mapping[str, Axes] | None
+Indices = tuple[int, ...]
 
-SMALL = 120  # groups of up to 5! elements are searched through
+SMALL = 120  # a search tries every element of groups up to this size, 5!
 
 
 class Action(ABC):
-    """What a search needs to know of a group and of the way it moves arrays. Elements are plain Python values."""
+    """A group and the way it moves arrays. Elements are plain Python values."""
 
     @property
     @abstractmethod
@@ -51,46 +45,46 @@ class Action(ABC):
         """Names the kind of element: two actions with an equal `group` can be given the same element."""
 
     @abstractmethod
-    def draw(self, rng: np.random.Generator, arrays: Arrays) -> Any:
+    def draw(self, rng: np.random.Generator, arrays: Arrays) -> Element:
         """A random element that can act on `arrays`."""
 
     @abstractmethod
-    def identity(self, arrays: Arrays) -> Any:
+    def identity(self, arrays: Arrays) -> Element:
         """The element that leaves `arrays` as they are."""
 
     @abstractmethod
-    def compose(self, g: Any, h: Any) -> Any:
+    def compose(self, g: Element, h: Element) -> Element:
         """g·h: first h, then g."""
 
     @abstractmethod
-    def act(self, g: Any, arrays: Arrays) -> dict[str, Any]:
-        """All of `arrays` again, those that the action moves moved by g, in their own dtype; nothing is overwritten."""
+    def act(self, g: Element, arrays: Arrays) -> dict[str, Any]:
+        """All of `arrays`, those that the action names moved by g, in their own dtype; nothing is overwritten."""
 
     @abstractmethod
     def over(self, names: Names) -> Action:
         """The same action on other arrays."""
 
-    def simpler(self, g: Any) -> Iterable[Any]:
-        """Elements nearer to the identity than g, the nearest first."""
+    def simpler(self, g: Element) -> Iterable[Element]:
+        """Elements nearer to the identity than g, the nearest first: what a counter-example is simplified by."""
         return ()
 
-    def generators(self, arrays: Arrays) -> list[Any]:
-        """A few elements whose products are the whole group, or as much of it as a search should not miss."""
+    def generators(self, arrays: Arrays) -> list[Element]:
+        """A few elements whose products are the whole group, or the part of it that every search must try."""
         return []
 
-    def elements(self, arrays: Arrays) -> list[Any] | None:
-        """Every element of the group, if there are at most SMALL."""
+    def elements(self, arrays: Arrays) -> list[Element] | None:
+        """Every element of the group, or None if there are more than SMALL."""
         return None
 
-    def fits(self, g: Any, arrays: Arrays) -> bool:
-        """Whether g can act on these arrays; what it can act on may change with their values."""
+    def fits(self, g: Element, arrays: Arrays) -> bool:
+        """Whether g can act on these arrays, where that depends on their values."""
         return True
 
-    def near(self, g: Any, rng: np.random.Generator) -> Any:
-        """An element a few roundings from g, where g is made of real numbers that are rounded when it acts."""
+    def perturbed(self, g: Element, rng: np.random.Generator) -> Element:
+        """g changed by a few roundings, where it is made of real numbers; otherwise g itself."""
         return g
 
-    def written(self, g: Any) -> str:
+    def describe(self, g: Element) -> str:
         """The element in words."""
         return repr(g)
 
@@ -100,107 +94,30 @@ class Action(ABC):
 
 
 @dataclass(frozen=True)
-class Named(Action):
-    """An action on the arrays named in `on`: one name, several, a mapping from names to axes, or None for all."""
-
-    on: Names = None
-
-    def over(self, names: Names) -> Named:
-        return replace(self, on=names)
-
-    @abstractmethod
-    def moved(self, g: Any, name: str, array: np.ndarray) -> np.ndarray:
-        """One array, moved."""
-
-    def act(self, g: Any, arrays: Arrays) -> dict[str, Any]:
-        return {**arrays, **{name: self.moved(g, name, array) for name, array in self.chosen(arrays)}}
-
-    def chosen(self, arrays: Arrays) -> list[tuple[str, np.ndarray]]:
-        """The arrays that move, by name. Raises ValueError for a name that is not there."""
-        names = list(arrays) if self.on is None else [self.on] if isinstance(self.on, str) else list(self.on)
-        for name in names:
-            if name not in arrays:
-                raise ValueError(f"{type(self).__name__}: there is no array {name!r}; there are {', '.join(arrays)}")
-        return [(name, np.asarray(arrays[name])) for name in names if arrays[name] is not None]
-
-    def where(self) -> str:
-        """What moves, in words."""
-        if self.on is None:
-            return "everything"
-        return self.on if isinstance(self.on, str) else " and ".join(self.on)
-
-
-@dataclass(frozen=True)
-class Placed(Named):
-    """An action along an axis; `axis` may be several, all moved alike, and `on` may give each name its own."""
-
-    axis: Axes = -1
-
-    def axes(self, name: str, array: np.ndarray) -> tuple[int, ...]:
-        """The axes of one array along which it moves. Raises ValueError for an axis that it has not."""
-        axis = self.on[name] if isinstance(self.on, Mapping) else self.axis
-        axes = (axis,) if isinstance(axis, int) else tuple(axis)
-        for a in axes:
-            if not -array.ndim <= a < array.ndim:
-                raise ValueError(f"{type(self).__name__}: {name} has shape {array.shape}, and so no axis {a}")
-        return axes
-
-    def lengths(self, arrays: Arrays) -> dict[str, int]:
-        """The length of the moved axis in each array. Raises ValueError if the axes of one differ."""
-        found = {}
-        for name, array in self.chosen(arrays):
-            lengths = {array.shape[a] for a in self.axes(name, array)}
-            if len(lengths) != 1:
-                raise ValueError(
-                    f"{type(self).__name__}: {name} has shape {array.shape}; its axes {self.axes(name, array)} move "
-                    "alike and must be equally long"
-                )
-            found[name] = lengths.pop()
-        return found
-
-    def length(self, arrays: Arrays) -> int:
-        """The one length of the moved axis. Raises ValueError if arrays differ in it, or none is there."""
-        lengths = self.lengths(arrays)
-        if len(set(lengths.values())) != 1:
-            told = ", ".join(f"{name} has {n}" for name, n in lengths.items()) or "there is none"
-            raise ValueError(f"{type(self).__name__}: arrays that move together must be equally long; {told}")
-        return next(iter(lengths.values()))
-
-    def where(self) -> str:
-        if isinstance(self.on, Mapping):
-            return " and ".join(f"{_axis(axis)} of {name}" for name, axis in self.on.items())
-        return _axis(self.axis) + ("" if self.on is None else f" of {super().where()}")
-
-
-def _axis(axis: Axes) -> str:
-    return f"axis {axis}" if isinstance(axis, int) else f"axes {axis}"
-
-
-@dataclass(frozen=True)
 class Trivial(Action):
     """Moves nothing, whatever the element: equivariance with a trivial output action is invariance."""
 
     group = None
 
-    def draw(self, rng: np.random.Generator, arrays: Arrays) -> Any:
+    def draw(self, rng: np.random.Generator, arrays: Arrays) -> None:
         return None
 
-    def identity(self, arrays: Arrays) -> Any:
+    def identity(self, arrays: Arrays) -> None:
         return None
 
-    def compose(self, g: Any, h: Any) -> Any:
+    def compose(self, g: Element, h: Element) -> None:
         return None
 
-    def act(self, g: Any, arrays: Arrays) -> dict[str, Any]:
+    def act(self, g: Element, arrays: Arrays) -> dict[str, Any]:
         return dict(arrays)
 
     def over(self, names: Names) -> Trivial:
         return self
 
-    def elements(self, arrays: Arrays) -> list[Any]:
+    def elements(self, arrays: Arrays) -> list[Element]:
         return [None]
 
-    def written(self, g: Any) -> str:
+    def describe(self, g: Element) -> str:
         return "nothing"
 
     def __str__(self) -> str:
@@ -241,81 +158,157 @@ class Product(Action):
                 yield (*g[:i], element, *g[i + 1 :])
 
     def generators(self, arrays: Arrays) -> list[tuple]:
-        rest = self.identity(arrays)
-        return [
-            (*rest[:i], element, *rest[i + 1 :])
-            for i, part in enumerate(self.parts)
-            for element in part.generators(arrays)
-        ]
+        e = self.identity(arrays)
+        return [(*e[:i], g, *e[i + 1 :]) for i, part in enumerate(self.parts) for g in part.generators(arrays)]
 
     def elements(self, arrays: Arrays) -> list[tuple] | None:
-        each: list[list] = []
-        for part in self.parts:
-            all_of_it = part.elements(arrays)
-            if all_of_it is None:
-                return None
-            each.append(all_of_it)
-        return list(itertools.product(*each)) if math.prod(map(len, each)) <= SMALL else None
+        lists = [part.elements(arrays) for part in self.parts]
+        known = [elements for elements in lists if elements is not None]
+        small = len(known) == len(lists) and math.prod(map(len, known)) <= SMALL
+        return list(itertools.product(*known)) if small else None
 
     def fits(self, g: tuple, arrays: Arrays) -> bool:
         return all(part.fits(element, arrays) for part, element in zip(self.parts, g, strict=True))
 
-    def near(self, g: tuple, rng: np.random.Generator) -> tuple:
-        return tuple(part.near(element, rng) for part, element in zip(self.parts, g, strict=True))
+    def perturbed(self, g: tuple, rng: np.random.Generator) -> tuple:
+        return tuple(part.perturbed(element, rng) for part, element in zip(self.parts, g, strict=True))
 
-    def written(self, g: tuple) -> str:
-        return "; ".join(part.written(element) for part, element in zip(self.parts, g, strict=True))
+    def describe(self, g: tuple) -> str:
+        return "; ".join(part.describe(element) for part, element in zip(self.parts, g, strict=True))
 
     def __str__(self) -> str:
         return ", with ".join(map(str, self.parts))
 
 
-Order = tuple[int, ...]
+@dataclass(frozen=True)
+class NamedAction(Action):
+    """An action on the arrays named in `on`: one name, several, a mapping from names to axes, or None for all."""
+
+    on: Names = None
+
+    def over(self, names: Names) -> NamedAction:
+        return replace(self, on=names)
+
+    @abstractmethod
+    def moved(self, g: Element, name: str, array: Array) -> Array:
+        """One array, moved."""
+
+    def act(self, g: Element, arrays: Arrays) -> dict[str, Any]:
+        return {**arrays, **{name: self.moved(g, name, array) for name, array in self.chosen(arrays)}}
+
+    def chosen(self, arrays: Arrays) -> list[tuple[str, Array]]:
+        """The arrays that move, by name. Raises ValueError for a name that is not there."""
+        names = list(arrays) if self.on is None else [self.on] if isinstance(self.on, str) else list(self.on)
+        for name in names:
+            if name not in arrays:
+                raise ValueError(f"{type(self).__name__}: there is no array {name!r}; there are {', '.join(arrays)}")
+        return [(name, np.asarray(arrays[name])) for name in names if arrays[name] is not None]
+
+    def where(self) -> str:
+        """What moves, in words."""
+        if self.on is None:
+            return "everything"
+        return self.on if isinstance(self.on, str) else " and ".join(self.on)
 
 
 @dataclass(frozen=True)
-class Permute(Placed):
+class AxisAction(NamedAction):
+    """An action along an axis; `axis` may be several, all moved alike, and `on` may give each name its own."""
+
+    axis: Axes = -1
+
+    def axes(self, name: str, array: Array) -> tuple[int, ...]:
+        """The axes of one array along which it moves. Raises ValueError for an axis that it has not."""
+        axis = self.on[name] if isinstance(self.on, Mapping) else self.axis
+        axes = (axis,) if isinstance(axis, int) else tuple(axis)
+        for a in axes:
+            if not -array.ndim <= a < array.ndim:
+                raise ValueError(f"{type(self).__name__}: {name} has shape {array.shape}, and so no axis {a}")
+        return axes
+
+    def lengths(self, arrays: Arrays) -> dict[str, int]:
+        """The length of the moved axis in each array. Raises ValueError if the axes of one differ."""
+        found = {}
+        for name, array in self.chosen(arrays):
+            lengths = {array.shape[a] for a in self.axes(name, array)}
+            if len(lengths) != 1:
+                raise ValueError(
+                    f"{type(self).__name__}: {name} has shape {array.shape}; its axes {self.axes(name, array)} move "
+                    "alike and must be equally long"
+                )
+            found[name] = lengths.pop()
+        return found
+
+    def length(self, arrays: Arrays) -> int:
+        """The one length of the moved axis. Raises ValueError if arrays differ in it, or none is there."""
+        lengths = self.lengths(arrays)
+        if len(set(lengths.values())) != 1:
+            told = ", ".join(f"{name} has {n}" for name, n in lengths.items()) or "there is none"
+            raise ValueError(f"{type(self).__name__}: arrays that move together must be equally long; {told}")
+        return next(iter(lengths.values()))
+
+    def where(self) -> str:
+        if isinstance(self.on, Mapping):
+            return " and ".join(f"{_axis(axis)} of {name}" for name, axis in self.on.items())
+        return _axis(self.axis) + ("" if self.on is None else f" of {super().where()}")
+
+
+def _axis(axis: Axes) -> str:
+    return f"axis {axis}" if isinstance(axis, int) else f"axes {axis}"
+
+
+class Reindexing(AxisAction):
+    """y_i = x_{g(i)} along an axis: what permutations and selections have in common."""
+
+    def moved(self, g: Indices, name: str, array: Array) -> Array:
+        for axis in self.axes(name, array):
+            n, needed = array.shape[axis], len(g) if isinstance(self, Permute) else max(g, default=-1) + 1
+            if n < needed or (isinstance(self, Permute) and n != needed):
+                raise ValueError(
+                    f"{type(self).__name__}: {name} has {n} places along axis {axis}, the element needs {needed}"
+                )
+            array = np.take(array, np.asarray(g, np.intp), axis)
+        return array
+
+    def identity(self, arrays: Arrays) -> Indices:
+        return tuple(range(self.length(arrays)))
+
+    def compose(self, g: Indices, h: Indices) -> Indices:
+        return tuple(h[i] for i in g)
+
+
+@dataclass(frozen=True)
+class Permute(Reindexing):
     """All orders of an axis, the same in every array that is named: Permute({"x": -2, "mask": (-2, -1)})."""
 
     group = "permutations"
 
-    def moved(self, g: Order, name: str, array: np.ndarray) -> np.ndarray:
-        return _taken(self, g, name, array)
-
-    def draw(self, rng: np.random.Generator, arrays: Arrays) -> Order:
+    def draw(self, rng: np.random.Generator, arrays: Arrays) -> Indices:
         return tuple(rng.permutation(self.length(arrays)).tolist())
 
-    def identity(self, arrays: Arrays) -> Order:
-        return tuple(range(self.length(arrays)))
-
-    def compose(self, g: Order, h: Order) -> Order:
-        return tuple(h[i] for i in g)
-
-    def generators(self, arrays: Arrays) -> list[Order]:
-        """The exchange of the first two, and the cycle: their products are all orders. And the reversal."""
+    def generators(self, arrays: Arrays) -> list[Indices]:
+        """The exchange of the first two and the cycle, whose products are all orders; and the reversal."""
         n = self.length(arrays)
-        if n < 2:
-            return []
-        return [_exchanged(n, 0, 1), (*range(1, n), 0), tuple(range(n - 1, -1, -1))]
+        return [_exchange(n, 0, 1), (*range(1, n), 0), tuple(range(n - 1, -1, -1))] if n >= 2 else []
 
-    def elements(self, arrays: Arrays) -> list[Order] | None:
+    def elements(self, arrays: Arrays) -> list[Indices] | None:
         n = self.length(arrays)
         return list(itertools.permutations(range(n))) if n < SMALL and math.factorial(n) <= SMALL else None
 
-    def simpler(self, g: Order) -> Iterator[Order]:
-        """Exchanges of two places, those at the front first; then g with one more place left where it is."""
-        n, astray = len(g), [i for i, j in enumerate(g) if i != j]
+    def simpler(self, g: Indices) -> Iterator[Indices]:
+        """Exchanges of two entries, those at the front first; then g with one more entry left where it is."""
+        n, displaced = len(g), [i for i, j in enumerate(g) if i != j]
         pairs = itertools.combinations(range(n), 2) if n <= 6 else itertools.pairwise(range(n))
         for i, j in sorted(pairs, key=lambda pair: (sum(pair), pair)):
-            if len(astray) > 2 or (sum(astray), astray) > (i + j, [i, j]):
-                yield _exchanged(n, i, j)
-        if len(astray) > 2:
-            for i in astray:
+            if len(displaced) > 2 or (sum(displaced), displaced) > (i + j, [i, j]):
+                yield _exchange(n, i, j)
+        if len(displaced) > 2:
+            for i in displaced:
                 order = list(g)
                 order[order.index(i)], order[i] = order[i], i
                 yield tuple(order)
 
-    def written(self, g: Order) -> str:
+    def describe(self, g: Indices) -> str:
         return f"order {list(g)}"
 
     def __str__(self) -> str:
@@ -323,71 +316,54 @@ class Permute(Placed):
 
 
 @dataclass(frozen=True)
-class Select(Placed):
-    """Lists of places of an axis, with omissions and repetitions; at least one place, if there are any."""
+class Select(Reindexing):
+    """Lists of indices of an axis, with omissions and repetitions; at least one index, if there are any.
+
+    Selections are no group, because nothing restores what was left out, but they compose. Equivariance under them
+    means that the output at an index depends on the input at that index alone: items of a batch do not interact.
+    """
 
     group = "selections"
 
-    def moved(self, g: Order, name: str, array: np.ndarray) -> np.ndarray:
-        return _taken(self, g, name, array)
-
-    def draw(self, rng: np.random.Generator, arrays: Arrays) -> Order:
+    def draw(self, rng: np.random.Generator, arrays: Arrays) -> Indices:
         n = self.length(arrays)
         return tuple(rng.integers(0, n, rng.integers(1, n + 2)).tolist()) if n else ()
 
-    def identity(self, arrays: Arrays) -> Order:
-        return tuple(range(self.length(arrays)))
-
-    def compose(self, g: Order, h: Order) -> Order:
-        return tuple(h[i] for i in g)
-
-    def generators(self, arrays: Arrays) -> list[Order]:
-        """Leave out each place, exchange the first two, take the first twice."""
+    def generators(self, arrays: Arrays) -> list[Indices]:
+        """Leave out each entry, exchange the first two, repeat the first."""
         n = self.length(arrays)
-        if not n:
-            return []
-        without = [tuple(j for j in range(n) if j != i) for i in range(n)] if n > 1 else []
-        return [*without, *([_exchanged(n, 0, 1)] if n > 1 else []), (0, *range(n))]
+        if n < 2:
+            return [(0, 0)] if n else []
+        return [*(tuple(j for j in range(n) if j != i) for i in range(n)), _exchange(n, 0, 1), (0, *range(n))]
 
-    def simpler(self, g: Order) -> Iterator[Order]:
-        """One place alone, then one place fewer, then places in order."""
+    def simpler(self, g: Indices) -> Iterator[Indices]:
+        """One index alone, then one index fewer, then indices in order."""
         if len(g) > 1:
             yield from ((i,) for i in sorted(set(g)))
             yield from (g[:i] + g[i + 1 :] for i in range(len(g)))
         if list(g) != sorted(g):
             yield tuple(sorted(g))
 
-    def written(self, g: Order) -> str:
+    def describe(self, g: Indices) -> str:
         return f"places {list(g)}"
 
     def __str__(self) -> str:
         return f"selections from {self.where()}"
 
 
-def _exchanged(n: int, i: int, j: int) -> Order:
+def _exchange(n: int, i: int, j: int) -> Indices:
+    """The permutation of n entries that exchanges i and j."""
     order = list(range(n))
     order[i], order[j] = j, i
     return tuple(order)
 
 
-def _taken(action: Placed, g: Order, name: str, array: np.ndarray) -> np.ndarray:
-    places = np.asarray(g, np.intp)
-    for axis in action.axes(name, array):
-        needed = len(g) if isinstance(action, Permute) else max(g, default=-1) + 1
-        if array.shape[axis] != needed if isinstance(action, Permute) else array.shape[axis] < needed:
-            raise ValueError(
-                f"{type(action).__name__}: {name} has {array.shape[axis]} places along axis {axis}, "
-                f"the element needs {needed}"
-            )
-        array = np.take(array, places, axis)
-    return array
-
-
 @dataclass(frozen=True)
-class Roll(Placed):
-    """Shifts round a ring by multiples of `step`; the element is the multiple k.
+class Roll(AxisAction):
+    """Circular shifts by multiples of `step`; the element is the multiple k.
 
-    Input and output may have steps of their own: a convolution with stride 2 takes Roll(step=2) to Roll(step=1).
+    They are a group with n / gcd(n, step) elements. Input and output may have steps of their own: a convolution with
+    stride 2 takes Roll(step=2) to Roll(step=1).
     """
 
     _: KW_ONLY
@@ -395,7 +371,7 @@ class Roll(Placed):
 
     group = "shifts"
 
-    def moved(self, g: int, name: str, array: np.ndarray) -> np.ndarray:
+    def moved(self, g: int, name: str, array: Array) -> Array:
         axes = self.axes(name, array)
         return np.roll(array, (g * self.step,) * len(axes), axes)
 
@@ -423,19 +399,23 @@ class Roll(Placed):
         nearer = dict.fromkeys((1, -1, g // 2, g - 1 if g > 0 else g + 1))
         yield from (k for k in nearer if k and (abs(k), k < 0) < (abs(g), g < 0))
 
-    def written(self, g: int) -> str:
+    def describe(self, g: int) -> str:
         return f"shift by {g * self.step}"
 
     def __str__(self) -> str:
-        multiples = "" if self.step == 1 else f" by multiples of {self.step}"
-        return f"shifts on a ring{multiples}, {self.where()}"
+        return f"shifts {self.domain()}{'' if self.step == 1 else f' by multiples of {self.step}'}, {self.where()}"
+
+    def domain(self) -> str:
+        """On what entries are shifted, in words."""
+        return "on a ring"
 
 
 @dataclass(frozen=True)
 class Slide(Roll):
-    """Shifts within a window, the content with its mask; `present` names the mask, True where there is content.
+    """Shifts of content within a window, together with its mask: what a claim about shifts of ℤ means on n entries.
 
-    The mask (..., N) must be among the arrays that move. What is behind the mask moves along and goes round.
+    `present` names the mask (..., N), True where there is content; it must be among the arrays that move. Allowed are
+    the shifts by which nothing that is present passes the edge; what is behind the mask moves along and goes round.
     """
 
     _: KW_ONLY
@@ -446,10 +426,10 @@ class Slide(Roll):
         if self.present not in arrays:
             raise ValueError(f"Slide: there is no array {self.present!r} that says what is present")
         mask = np.asarray(arrays[self.present])
-        places = np.flatnonzero(mask.reshape(-1, mask.shape[-1]).any(0)) if mask.size else np.zeros(0, int)
-        if not len(places):
+        indices = np.flatnonzero(mask.reshape(-1, mask.shape[-1]).any(0)) if mask.size else np.zeros(0, int)
+        if not len(indices):
             return [0]
-        first, last = -(int(places[0]) // self.step), (mask.shape[-1] - 1 - int(places[-1])) // self.step
+        first, last = -(int(indices[0]) // self.step), (mask.shape[-1] - 1 - int(indices[-1])) // self.step
         return sorted(range(first, last + 1), key=lambda k: (abs(k), k < 0))
 
     def fits(self, g: int, arrays: Arrays) -> bool:
@@ -461,6 +441,5 @@ class Slide(Roll):
     def generators(self, arrays: Arrays) -> list[int]:
         return [k for k in self.elements(arrays) or [] if abs(k) == 1]
 
-    def __str__(self) -> str:
-        multiples = "" if self.step == 1 else f" by multiples of {self.step}"
-        return f"shifts in the window of {self.present}{multiples}, {self.where()}"
+    def domain(self) -> str:
+        return f"in the window of {self.present}"

@@ -1,27 +1,14 @@
-"""The precisions that a function can be asked in, and the unit roundoff of each.
-
-    u = half the distance from 1 to the next number        float32 6.0e-8, float64 1.1e-16, longdouble (x87) 5.4e-20
-
-Where longdouble is no wider than float64 (Windows, some ARM) it is left out.
-
-What a function returns, as arrays with names; and two such results as vectors that can be subtracted.
-
-An array is called "output", dicts keep their keys, tuples and lists are numbered. Of other objects, distributions say,
-`read` tells what is to be compared: the names of attributes, ("mean", "std"), or a function that gives arrays.
-
-Claims: f(g·x) = f(x) for every g of a group, or f(g·x) = g·f(x).
+"""Claims: f(g·x) = f(x) for every g of a group, or f(g·x) = g·f(x).
 
     invariant(f, Translate(("context_x", "target_x")))
     equivariant(f, Permute({"x": -2, "mask": (-2, -1)}), Permute(axis=-2))
 
 f is any function of named arrays, called as f(x=…, mask=…). A claim is only a statement: `search` looks for what
-contradicts it.
+contradicts it, and for that f is evaluated in several precisions, of unit roundoff
 
-The precisions that a function really computes in, coarse to fine: asked for a dtype, its result has that dtype.
+    u = half the distance from 1 to the next number        float32 6.0e-8, float64 1.1e-16, longdouble (x87) 5.4e-20
 
-A function with float64 weights answers float32 in float64, one written for a framework may know no longdouble, and one
-that casts its input has one precision only. What is judged is judged in the finest, `top`; the next below it, if there
-is one, shows what rounding does.
+Where longdouble is no wider than float64 (Windows, some ARM) it is left out.
 """
 
 from __future__ import annotations
@@ -32,73 +19,67 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from refnp.autograd import Array, ArrayLike
 from refnp.symmetry.actions import Action, Arrays, Names, Product, Trivial
 
 DType = np.dtype[Any]
+Function = Callable[..., Any]  # of arrays by name; `arrays_of` says what it may return
+Read = Callable[[Any], Any] | Sequence[str] | None
+InPrecision = Callable[[DType], Function]
 WIDE = np.dtype(np.longdouble)
 FLOATS: tuple[DType, ...] = (np.dtype(np.float32), np.dtype(np.float64)) + (
     (WIDE,) if np.finfo(WIDE).eps < np.finfo(np.float64).eps else ()
 )
 
 
-def roundoff(dtype: Any) -> float:
+def roundoff(dtype: DTypeLike) -> float:
     """u of a real or complex floating dtype; 0 for whole numbers and booleans, which do not round."""
-    return float(np.finfo(dtype).eps) / 2 if np.dtype(dtype).kind in "fc" else 0.0
+    return float(np.finfo(np.dtype(dtype)).eps) / 2 if np.dtype(dtype).kind in "fc" else 0.0
 
 
-def real(dtype: Any) -> DType:
-    """The dtype of the real part."""
-    return np.empty(0, dtype).real.dtype
-
-
-def called(dtype: Any) -> str:
+def dtype_name(dtype: DTypeLike) -> str:
     """The name of a dtype, the same on every platform."""
     return "longdouble" if np.dtype(dtype) == WIDE and WIDE in FLOATS else np.dtype(dtype).name
 
 
-def cast(arrays: Mapping[str, Any], dtype: Any) -> dict[str, Any]:
+def cast(arrays: Arrays, dtype: DTypeLike) -> dict[str, Any]:
     """Copies of the arrays, real and complex ones in this precision, all others as they are."""
-
-    def one(array: Any) -> Any:
-        if array is None:
-            return None
-        array = np.array(array)
-        return (
-            array.astype(np.result_type(dtype, np.complex64) if array.dtype.kind == "c" else dtype)
-            if (array.dtype.kind in "fc")
-            else array
-        )
-
-    return {name: one(array) for name, array in arrays.items()}
+    copies: dict[str, Any] = {name: None if array is None else np.array(array) for name, array in arrays.items()}
+    for name, array in copies.items():
+        if array is not None and array.dtype.kind in "fc":
+            copies[name] = array.astype(np.result_type(dtype, np.complex64) if array.dtype.kind == "c" else dtype)
+    return copies
 
 
-Read = Callable[[Any], Any] | Sequence[str] | None
+@dataclass(frozen=True)
+class Precisions:
+    """The dtypes in which a function computes, coarse to fine, and the unit roundoff u of its result in the finest.
 
+    What is judged is judged in the finest; the next coarser one, if there is one, shows what rounding does.
+    """
 
-def arrays_of(result: Any, read: Read = None) -> dict[str, np.ndarray]:
-    """The arrays of a result by name. Raises TypeError for what is no array, with the remedy."""
-    if callable(read):
-        result = read(result)
-    elif read is not None:
-        result = {name: getattr(result, name) for name in ([read] if isinstance(read, str) else read)}
-    if isinstance(result, Mapping):
-        return {str(key): _array(value) for key, value in result.items()}
-    if hasattr(result, "_fields"):
-        return {name: _array(value) for name, value in zip(result._fields, result, strict=True)}
-    if isinstance(result, (tuple, list)):
-        return {str(i): _array(value) for i, value in enumerate(result)}
-    return {"output": _array(result)}
+    dtypes: tuple[DType, ...]
+    u: float
 
+    @property
+    def finest(self) -> DType:
+        """The finest precision."""
+        return self.dtypes[-1]
 
-def _array(value: Any) -> np.ndarray:
-    array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
-    if array.dtype.kind not in "biufc":
-        raise TypeError(
-            f"the function returns a {type(value).__name__}; pass read=, the names of the attributes to compare, such "
-            'as read=("mean", "std"), or a function that gives arrays'
-        )
-    return array
+    @property
+    def coarser(self) -> DType | None:
+        """The next coarser one, or None if there is only one."""
+        return self.dtypes[-2] if len(self.dtypes) > 1 else None
+
+    @property
+    def ratio(self) -> float:
+        """By how much rounding shrinks from `coarser` to `finest`: the ratio of their unit roundoffs, 2⁻¹¹ for x87."""
+        return 1.0 if self.coarser is None else self.u / roundoff(self.coarser)
+
+    def __str__(self) -> str:
+        return ", ".join(map(dtype_name, self.dtypes))
 
 
 class Refusal(Exception):
@@ -107,25 +88,54 @@ class Refusal(Exception):
 
 @dataclass(frozen=True)
 class Claim:
-    """f(g·x) = g·f(x), where g acts on the inputs by `action` and on the output by `action_out`."""
+    """f(g·x) = g·f(x), where g acts on the inputs by `action` and on the output by `action_out`.
 
-    f: Callable[..., Any]
+    `read`, `in_precision` and `name` are explained at `equivariant`, which makes claims.
+    """
+
+    f: Function
     action: Action
     action_out: Action
     read: Read = None
-    in_precision: Callable[[Any], Callable[..., Any]] | None = None
+    in_precision: InPrecision | None = None
     name: str = "f"
 
-    def at(self, inputs: Arrays, dtype: Any) -> dict[str, np.ndarray]:
+    def at(self, inputs: Arrays, dtype: DTypeLike) -> dict[str, Array]:
         """The arrays that f gives for these inputs in this precision. Raises Refusal where f raises anything."""
         try:
             f = self.f if self.in_precision is None else self.in_precision(np.dtype(dtype))
             with np.errstate(all="ignore"):
                 result = f(**cast(inputs, dtype))
-        except Exception as error:  # f is anybody's code
+        except Exception as error:  # f may be any code, and so raise anything
             said = (str(error).splitlines() or [""])[0]
             raise Refusal(f"{type(error).__name__}: {said}") from error
         return arrays_of(result, self.read)
+
+    def precisions(self, inputs: Arrays) -> Precisions:
+        """The precisions in which f computes at these inputs: those whose results have the dtype of the input.
+
+        A function with float64 weights gives float64 for float32, one of another framework may not take longdouble,
+        and one that casts its input has one precision only. Raises Refusal if f takes none of the precisions.
+        """
+        refusal, results = Refusal("nothing was asked"), {}
+        for dtype in FLOATS:
+            try:
+                results[dtype] = self.at(inputs, dtype)
+            except Refusal as error:
+                refusal = error
+        if not results:
+            raise refusal
+        largest_u = {t: max((roundoff(a.dtype) for a in arrays.values()), default=0.0) for t, arrays in results.items()}
+        kept = tuple(
+            dtype
+            for dtype, arrays in results.items()
+            if all(a.real.dtype == dtype for a in arrays.values() if a.dtype.kind in "fc")
+        )
+        if kept:
+            return Precisions(kept, largest_u[kept[-1]])
+        u = {dtype: max(largest_u[dtype], roundoff(dtype)) for dtype in results}
+        dtype = min(u, key=lambda dtype: u[dtype])
+        return Precisions((dtype,), u[dtype])
 
     def __str__(self) -> str:
         if isinstance(self.action_out, Trivial):
@@ -134,21 +144,27 @@ class Claim:
 
 
 def equivariant(
-    f: Callable[..., Any],
+    f: Function,
     action_in: Action,
     action_out: Action,
     *,
     on: Names = None,
     read: Read = None,
-    in_precision: Callable[[Any], Callable[..., Any]] | None = None,
+    in_precision: InPrecision | None = None,
     name: str | None = None,
 ) -> Claim:
     """The claim f(g·x) = g·f(x) for every element g.
 
-    `action_in` moves the inputs that it names, or those in `on`; `action_out` the arrays of the output.
-    `read` tells which arrays of a result to compare (`refnp/symmetry/outputs.py`).
-    `in_precision(dtype)` gives f in that precision, for functions whose precision is not that of their inputs, such as
-    models of token ids: `lambda dtype: model.bind({k: v.astype(dtype) for k, v in model.state_dict().items()})`.
+    action_in     moves the inputs that it names, or those in `on`
+    action_out    moves the arrays of the output, by the same elements: "output" where there is one, the keys of a
+                  dict, "0", "1" … for a tuple or list
+    on            the inputs that move, in place of those that `action_in` names
+    read          what to compare of a result that is no array: the names of its attributes, ("mean", "std"), or a
+                  function that takes the result and gives arrays
+    in_precision  dtype → f in that precision, for functions whose precision is not that of their inputs, such as models
+                  of token ids: `lambda dtype: model.bind({k: v.astype(dtype) for k, v in model.state_dict().items()})`
+    name          of f in reports; its own by default
+
     Raises ValueError if the elements of one action mean nothing to the other.
     """
     if not _same_group(action_in, action_out):
@@ -162,15 +178,20 @@ def equivariant(
 
 
 def invariant(
-    f: Callable[..., Any],
+    f: Function,
     action: Action,
     *,
     on: Names = None,
     read: Read = None,
-    in_precision: Callable[[Any], Callable[..., Any]] | None = None,
+    in_precision: InPrecision | None = None,
     name: str | None = None,
 ) -> Claim:
-    """The claim f(g·x) = f(x) for every element g: equivariance with an output action that moves nothing."""
+    """The claim f(g·x) = f(x) for every element g: equivariance with an output action that moves nothing.
+
+    `action` moves the inputs that it names, or those in `on`. `read`: the attributes of a result to compare, or a
+    function that gives them. `in_precision`: dtype → f in that precision, where inputs do not set it. `name`: of f in
+    reports.
+    """
     return equivariant(f, action, Trivial(), on=on, read=read, in_precision=in_precision, name=name)
 
 
@@ -182,54 +203,30 @@ def _same_group(a: Action, b: Action) -> bool:
     return not isinstance(b, Product) and a.group == b.group
 
 
-@dataclass(frozen=True)
-class Ladder:
-    """The dtypes, coarse to fine, and the unit roundoff of the result at `top`."""
+def arrays_of(result: Any, read: Read = None) -> dict[str, Array]:
+    """The arrays of a result by name: a single one is "output", dicts keep their keys, tuples and lists are numbered.
 
-    dtypes: tuple[DType, ...]
-    u: float
-
-    @property
-    def top(self) -> DType:
-        """The finest precision."""
-        return self.dtypes[-1]
-
-    @property
-    def below(self) -> DType | None:
-        """The next one, or None if there is only one."""
-        return self.dtypes[-2] if len(self.dtypes) > 1 else None
-
-    @property
-    def law(self) -> float:
-        """By how much rounding shrinks from `below` to `top`: the ratio of their unit roundoffs, 2⁻¹¹ for an x87."""
-        return 1.0 if self.below is None else self.u / roundoff(self.below)
-
-    def __str__(self) -> str:
-        return ", ".join(map(called, self.dtypes))
+    Of other objects, distributions for example, `read` gives what to compare: the names of attributes, ("mean", "std"),
+    or a function that gives arrays. Raises TypeError for what is no array.
+    """
+    if callable(read):
+        result = read(result)
+    elif read is not None:
+        result = {name: getattr(result, name) for name in ([read] if isinstance(read, str) else read)}
+    if isinstance(result, Mapping):
+        return {str(key): _array(value) for key, value in result.items()}
+    if hasattr(result, "_fields"):
+        return {name: _array(value) for name, value in zip(result._fields, result, strict=True)}
+    if isinstance(result, (tuple, list)):
+        return {str(i): _array(value) for i, value in enumerate(result)}
+    return {"output": _array(result)}
 
 
-def ladder(claim: Claim, inputs: Arrays) -> Ladder:
-    """The ladder of f at these inputs. Raises Refusal if it takes none of the precisions."""
-    found, refusal, results = [], None, {}
-    for dtype in FLOATS:
-        try:
-            results[dtype] = claim.at(inputs, dtype)
-        except Refusal as error:
-            refusal = error
-            continue
-        if all(real(a.dtype) == dtype for a in results[dtype].values() if a.dtype.kind in "fc"):
-            found.append(dtype)
-    if found:
-        return Ladder(tuple(found), _u(results[found[-1]]))
-    if not results:
-        raise refusal or Refusal("nothing was asked")
-    dtype = min(results, key=lambda dtype: _coarsest(results[dtype], dtype))
-    return Ladder((dtype,), _coarsest(results[dtype], dtype))
-
-
-def _u(result: Mapping[str, Any]) -> float:
-    return max((roundoff(a.dtype) for a in result.values()), default=0.0)
-
-
-def _coarsest(result: Mapping[str, np.ndarray], dtype: DType) -> float:
-    return max(_u(result), roundoff(dtype))
+def _array(value: ArrayLike) -> Array:
+    array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    if array.dtype.kind not in "biufc":
+        raise TypeError(
+            f"the function returns a {type(value).__name__}; pass read=, the names of the attributes to compare, such "
+            'as read=("mean", "std"), or a function that gives arrays'
+        )
+    return array

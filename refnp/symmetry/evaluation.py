@@ -1,10 +1,10 @@
-"""The two sides of a claim, f(g·x) and g·f(x), at an input and at inputs beside it, in two precisions.
+"""Both sides of a claim, f(g·x) and g·f(x), at an input x and at perturbations of it, in two precisions.
 
-Beside means: every real number other by some part of itself, from 16 roundings of the coarser precision at the first
-such input to 2⁻²⁰ at the last, then as many at 2⁻²⁰; `k` counts them, and k = 0 is x itself. (A place that moved far is
-rounded so coarsely that small changes do not reach it.) An element that is made of real numbers varies as well, by
-roundings. All inputs are numbers of the coarser precision, so that both see the same. A `Site` keeps what belongs to x
-for all elements, a `Pair` what belongs to one of them.
+The k-th perturbation changes every real number by a random part of itself: at most 16 roundings of the coarser
+precision for k = 1 and 2⁻²⁰ for k = 8, in equal ratios between, then 2⁻²⁰ again for as many more. (A point that was
+translated far is rounded so coarsely that smaller changes do not reach f.) k = 0 is x itself. An element made of real
+numbers is perturbed as well, by roundings. All inputs are numbers of the coarser precision, so that both precisions
+compute with the same ones. `Evaluations` keeps what belongs to x for all elements, `BothSides` what belongs to one.
 """
 
 from __future__ import annotations
@@ -15,237 +15,245 @@ from typing import Any
 
 import numpy as np
 
-from refnp.symmetry.actions import Arrays
-from refnp.symmetry.claim import WIDE, Claim, DType, Ladder, Refusal, cast, roundoff
+from refnp.autograd import Array
+from refnp.symmetry.actions import Arrays, Element
+from refnp.symmetry.claim import WIDE, Claim, DType, Precisions, Refusal, cast, roundoff
 
-Key = tuple[int, DType]
+Key = tuple[int, DType]  # the number of a perturbation, and a precision
+LARGEST_PERTURBATION = 2.0**-20  # about 16 roundings of float32
 
 
 @dataclass(frozen=True)
 class Vector:
-    """Arrays one after the other, in the widest precision, complex numbers as two; `form` says where each one lies.
+    """Arrays one after the other, in the widest precision, complex numbers as two.
 
-    `rounded` is True for numbers that rounding reaches: not for whole numbers and booleans.
+    `form` has the name and shape of each array, `parts` where it lies. `rounded` is True for real and complex numbers,
+    False for whole numbers and booleans, which do not round.
     """
 
     form: tuple[tuple[str, tuple[int, ...]], ...]
-    ends: tuple[int, ...]
-    values: np.ndarray
-    rounded: np.ndarray
+    parts: tuple[slice, ...]
+    values: Array
+    rounded: Array
 
     @staticmethod
-    def of(arrays: Mapping[str, np.ndarray]) -> Vector:
-        parts = {
+    def of(arrays: Mapping[str, Array]) -> Vector:
+        flat = {
             name: np.stack([a.real, a.imag], -1).ravel() if a.dtype.kind == "c" else a.ravel()
             for name, a in sorted(arrays.items())
         }
-        values = np.concatenate([np.zeros(0, WIDE), *parts.values()], dtype=WIDE, casting="unsafe")
-        rounded = np.concatenate([np.zeros(0, bool), *(np.full(a.shape, a.dtype.kind == "f") for a in parts.values())])
-        ends = tuple(np.cumsum([a.size for a in parts.values()]).tolist())
-        return Vector(tuple((name, arrays[name].shape) for name in parts), ends, values, rounded)
+        values = np.concatenate([np.zeros(0, WIDE), *flat.values()], dtype=WIDE, casting="unsafe")
+        rounded = np.concatenate([np.zeros(0, bool), *(np.full(a.shape, a.dtype.kind == "f") for a in flat.values())])
+        ends = np.cumsum([a.size for a in flat.values()]).tolist()
+        parts = tuple(slice(end - a.size, end) for a, end in zip(flat.values(), map(int, ends), strict=True))
+        return Vector(tuple((name, arrays[name].shape) for name in flat), parts, values, rounded)
 
-    def minus(self, other: Vector) -> np.ndarray:
+    def minus(self, other: Vector) -> Array:
         """The differences; 0 for equal infinities and two NaNs, infinite where only one of two numbers is finite."""
         a, b = self.values, other.values
         with np.errstate(all="ignore"):
             d = a - b
-        odd = ~np.isfinite(d)
-        if odd.any():
+        undefined = ~np.isfinite(d)
+        if undefined.any():
             same = (a == b) | (np.isnan(a) & np.isnan(b))
-            d = np.where(odd, np.where(same, 0, np.inf), d)
+            d = np.where(undefined, np.where(same, 0, np.inf), d)
         return d
 
-    def over_size(self, d: np.ndarray, other: Vector, *, empty: float = np.inf) -> float:
+    def relative(self, d: Array, other: Vector, *, empty: float = np.inf) -> float:
         """The largest |d| in units of the largest finite number in its array, on either side.
 
         Where an array has no finite number but 0, that of a d other than 0 is `empty`.
         """
-        worst, start = 0.0, 0
-        for end in self.ends:
-            top = max(_largest(self.values[start:end]), _largest(other.values[start:end]))
-            if end > start and (gap := float(np.max(np.abs(d[start:end])))) > 0:
-                worst = max(worst, gap / top if top else empty)
-            start = end
+        worst = 0.0
+        for part in self.parts:
+            if (size := float(np.max(np.abs(d[part]), initial=0))) > 0:
+                largest = max(_largest(self.values[part]), _largest(other.values[part]))
+                worst = max(worst, size / largest if largest else empty)
         return worst
 
-    def spread(self, d: np.ndarray, other: Vector) -> np.ndarray:
+    def largest_by_array(self, d: Array, other: Vector) -> Array:
         """For every number of this vector the largest |d| in the array of the same name of `other`, to which d belongs.
 
-        Arrays that `other` lacks get 0."""
-        most, start = {}, 0
-        for (name, _), end in zip(other.form, other.ends, strict=True):
-            most[name] = np.max(np.abs(d[start:end]), initial=0)
-            start = end
-        starts = (0, *self.ends[:-1])
-        return np.concatenate(
-            [np.zeros(0, WIDE)]
-            + [
-                np.full(end - start, most.get(name, 0))
-                for (name, _), start, end in zip(self.form, starts, self.ends, strict=False)
-            ]
-        )
-
-    @property
-    def says_nothing(self) -> bool:
-        """No number in it is finite and other than 0."""
-        return not np.any(np.isfinite(self.values) & (self.values != 0))
+        Arrays that `other` lacks get 0.
+        """
+        most = {
+            name: np.max(np.abs(d[part]), initial=0) for (name, _), part in zip(other.form, other.parts, strict=True)
+        }
+        found = np.zeros(self.values.shape, WIDE)
+        for (name, _), part in zip(self.form, self.parts, strict=True):
+            found[part] = most.get(name, 0)
+        return found
 
 
-def _largest(values: np.ndarray) -> float:
-    finite = np.abs(values[np.isfinite(values)])
-    return float(finite.max()) if finite.size else 0.0
+def _largest(values: Array) -> float:
+    return float(np.max(np.abs(values[np.isfinite(values)]), initial=0))
 
 
-FAR = 2.0**-20  # about 16 roundings of float32
+class Evaluations:
+    """f at an input and at perturbations of it, each evaluated once. Raises Refusal if f does not take the input."""
 
+    def __init__(
+        self, claim: Claim, precisions: Precisions, inputs: Arrays, rng: np.random.Generator, perturbations: int
+    ):
+        self.claim, self.precisions, self.rng, self.perturbations = claim, precisions, rng, perturbations
+        coarser = precisions.coarser or precisions.finest
+        first = 16 * roundoff(coarser)
+        last = max(first, LARGEST_PERTURBATION)
+        self.sizes = [0.0, *np.geomspace(first, last, perturbations).tolist(), *([last] * perturbations)]
+        self.inputs = [cast(inputs, coarser)]
+        self.results: dict[Key, dict[str, Array]] = {}
+        self.output(0, precisions.finest)
 
-class Site:
-    """An input, and inputs beside it, with what f gives for them. Raises Refusal if f does not take it."""
+    def input(self, k: int) -> dict[str, Any]:
+        """x, or its k-th perturbation."""
+        while len(self.inputs) <= k:
+            size = self.sizes[len(self.inputs)]
+            self.inputs.append({name: self._perturbed(array, size) for name, array in self.inputs[0].items()})
+        return self.inputs[k]
 
-    def __init__(self, claim: Claim, ladder: Ladder, inputs: Arrays, rng: np.random.Generator, samples: int):
-        self.claim, self.ladder, self.rng, self.samples = claim, ladder, rng, samples
-        first = 16 * roundoff(ladder.below or ladder.top)
-        far = max(first, FAR)
-        self.steps = [0.0, *np.geomspace(first, far, samples).tolist(), *([far] * samples)]
-        self.inputs = [cast(inputs, ladder.below or ladder.top)]
-        self.results: dict[Key, dict[str, np.ndarray]] = {}
-        self.here(0, ladder.top)
+    def _perturbed(self, array: Array | None, size: float) -> Array | None:
+        if array is None or array.dtype.kind not in "fc":
+            return array
+        with np.errstate(all="ignore"):
+            return (array * (1 + size * self.rng.uniform(-1, 1, array.shape))).astype(array.dtype)
 
-    def here(self, k: int, dtype: DType) -> dict[str, np.ndarray]:
+    def output(self, k: int, dtype: DType) -> dict[str, Array]:
         """f at the k-th input."""
         if (k, dtype) not in self.results:
             self.results[k, dtype] = self.claim.at(self.input(k), dtype)
         return self.results[k, dtype]
 
-    def input(self, k: int) -> dict[str, Any]:
-        """x, or the k-th input beside it."""
-        while len(self.inputs) <= k:
-            step = self.steps[len(self.inputs)]
-            self.inputs.append({name: self._beside(array, step) for name, array in self.inputs[0].items()})
-        return self.inputs[k]
+    def is_fixed_by(self, g: Element) -> bool:
+        """Whether g leaves the input and the output as they are."""
+        x, y = self.inputs[0], self.output(0, self.precisions.finest)
+        return equal(self.claim.action.act(g, x), x) and equal(self.claim.action_out.act(g, y), y)
 
-    def _beside(self, array: Any, step: float) -> Any:
-        if array is None or array.dtype.kind not in "fc":
-            return array
-        with np.errstate(all="ignore"):
-            return (array * (1 + step * self.rng.uniform(-1, 1, array.shape))).astype(array.dtype)
+    def is_zero(self) -> bool:
+        """Whether f gives no finite number but 0 at x."""
+        values = Vector.of(self.output(0, self.precisions.finest)).values
+        return not np.any(np.isfinite(values) & (values != 0))
 
-    def moves_nothing(self, g: Any) -> bool:
-        """Whether g leaves the input and the result as they are."""
-        there = self.claim.action.act(g, self.inputs[0])
-        result = self.here(0, self.ladder.top)
-        return equal(there, self.inputs[0]) and equal(self.claim.action_out.act(g, result), result)
+    def is_repeatable(self) -> bool:
+        """Whether f, evaluated again at x, gives the same to at least half of the digits."""
+        finest = self.precisions.finest
+        try:
+            again = Vector.of(self.claim.at(self.input(0), finest))
+        except Refusal:
+            return False
+        first = Vector.of(self.output(0, finest))
+        return first.form == again.form and first.relative(again.minus(first), again) <= self.precisions.u**0.5
 
-    @property
-    def varies(self) -> bool:
-        """Whether the inputs beside x are other inputs: there are real numbers other than 0."""
-        return not equal(self.input(self.samples), self.inputs[0])
+    def perturbations_differ(self) -> bool:
+        """Whether the perturbations of x differ from it: there are real numbers other than 0."""
+        return not equal(self.input(self.perturbations), self.inputs[0])
 
-    def unheard(self) -> float:
-        """The largest change of the input, as a part of it, that f does not notice although it notices larger ones.
+    def insensitivity(self) -> float:
+        """The largest relative perturbation of x that leaves f as it is although larger ones do not.
 
-        It is 0 if it notices the smallest, and about 2⁻²⁴ if it rounds to float32 inside. Raises Refusal as f does.
+        It is 0 if f changes with the smallest, about 2⁻²⁴ if f rounds to float32 inside, and 0 if f refuses one.
         """
-        first = Vector.of(self.here(0, self.ladder.top))
-        for k in range(1, self.samples + 1) if self.varies else ():
-            beside = Vector.of(self.here(k, self.ladder.top))
-            if beside.form != first.form or np.any(beside.minus(first)):
-                return self.steps[k - 1]
+        try:
+            first = Vector.of(self.output(0, self.precisions.finest))
+            for k in range(1, self.perturbations + 1) if self.perturbations_differ() else ():
+                perturbed = Vector.of(self.output(k, self.precisions.finest))
+                if perturbed.form != first.form or np.any(perturbed.minus(first)):
+                    return self.sizes[k - 1]
+        except Refusal:
+            pass
         return 0.0
 
-    @property
-    def says_nothing(self) -> bool:
-        """Whether f gives no number but 0 here."""
-        return Vector.of(self.here(0, self.ladder.top)).says_nothing
 
+class BothSides:
+    """f(g·x) and g·f(x) for one element, as vectors, at x and its perturbations."""
 
-class Pair:
-    """Both sides for one element, as vectors."""
-
-    def __init__(self, site: Site, g: Any):
-        self.site, self.elements = site, [g]
-        self.top, self.below, self.law = site.ladder.top, site.ladder.below, site.ladder.law
+    def __init__(self, evaluations: Evaluations, g: Element):
+        self.evaluations, self.claim, self.precisions = evaluations, evaluations.claim, evaluations.precisions
+        self.finest, self.coarser = self.precisions.finest, self.precisions.coarser
+        self.elements = [g]
         self.lefts: dict[Key, Vector] = {}
         self.rights: dict[Key, Vector] = {}
 
-    def element(self, k: int) -> Any:
-        """g, or the k-th beside it."""
+    def element(self, k: int) -> Element:
+        """g, or its k-th perturbation."""
         while len(self.elements) <= k:
-            self.elements.append(self.site.claim.action.near(self.elements[0], self.site.rng))
+            self.elements.append(self.claim.action.perturbed(self.elements[0], self.evaluations.rng))
         return self.elements[k]
 
     def left(self, k: int, dtype: DType) -> Vector:
-        """f(g·x). Raises Refusal as f does."""
+        """f(g·x) at the k-th perturbation. Raises Refusal if f does not take it."""
         if (k, dtype) not in self.lefts:
-            claim = self.site.claim
-            there = claim.action.act(self.element(k), cast(self.site.input(k), dtype))
-            self.lefts[k, dtype] = Vector.of(claim.at(there, dtype))
+            moved = self.claim.action.act(self.element(k), cast(self.evaluations.input(k), dtype))
+            self.lefts[k, dtype] = Vector.of(self.claim.at(moved, dtype))
         return self.lefts[k, dtype]
 
     def right(self, k: int, dtype: DType) -> Vector:
-        """g·f(x). Raises Refusal as f does."""
+        """g·f(x) at the k-th perturbation. Raises Refusal if f does not take it."""
         if (k, dtype) not in self.rights:
-            moved = self.site.claim.action_out.act(self.element(k), self.site.here(k, dtype))
+            moved = self.claim.action_out.act(self.element(k), self.evaluations.output(k, dtype))
             self.rights[k, dtype] = Vector.of(moved)
         return self.rights[k, dtype]
 
-    def noises(self) -> Iterator[np.ndarray]:
-        """What rounding leaves in the finest precision: at g·f(x), at f(g·x), then at inputs beside x."""
-        for k in range(self.site.samples + 1):
-            for side in (self.right, self.left):
-                if self.below is not None:
-                    yield apart(side, (k, self.top), (k, self.below)) * self.law
-                elif k == 1:
-                    yield apart(side, (k, self.top), (0, self.top))
+    def rounding_errors(self) -> Iterator[Array]:
+        """Estimates of the rounding error in the finest precision: of g·f(x), of f(g·x), then at perturbations of x.
 
-    def noise_elsewhere(self) -> np.ndarray:
-        """What rounding leaves at other elements, its largest in each array; for where x has nothing to vary."""
-        output, most = self.right(0, self.top), np.zeros(1, WIDE)
-        if self.below is None:
+        With one precision only, the change of each side from x to its first perturbation.
+        """
+        for k in range(self.evaluations.perturbations + 1):
+            for side in (self.right, self.left):
+                if self.coarser is not None:
+                    yield change(side, (k, self.finest), (k, self.coarser)) * self.precisions.ratio
+                elif k == 1:
+                    yield change(side, (k, self.finest), (0, self.finest))
+
+    def rounding_error_at_other_elements(self) -> Array:
+        """The largest rounding error in each array, at elements drawn at random; where perturbations change nothing."""
+        output, most = self.right(0, self.finest), np.zeros(1, WIDE)
+        if self.coarser is None:
             return most
-        for _ in range(self.site.samples):
-            other = Pair(self.site, self.site.claim.action.draw(self.site.rng, self.site.inputs[0]))
+        for _ in range(self.evaluations.perturbations):
+            g = self.claim.action.draw(self.evaluations.rng, self.evaluations.inputs[0])
+            other = BothSides(self.evaluations, g)
             try:
-                fine, coarse = other.left(0, self.top), other.left(0, self.below)
+                fine, coarse = other.left(0, self.finest), other.left(0, self.coarser)
             except Refusal:
                 continue
             if fine.form == coarse.form:
                 d = fine.minus(coarse)
-                most = np.maximum(most, output.spread(np.where(np.isfinite(d), d, 0), fine) * self.law)
+                d = np.where(np.isfinite(d), d, 0)
+                most = np.maximum(most, output.largest_by_array(d, fine) * self.precisions.ratio)
         return most
 
-    def wander(self, d: np.ndarray, last: int) -> np.ndarray:
-        """The most that the discrepancy changes from d, at x, to the first inputs beside it; inf if f refuses one."""
+    def change_of_discrepancy(self, d: Array, last: int) -> Array:
+        """The most that the discrepancy changes from d, at x, to the `last` first perturbations; inf if f refuses."""
         most = np.zeros_like(d)
         for k in range(1, last + 1):
             try:
-                left, right = self.left(k, self.top), self.right(k, self.top)
+                left, right = self.left(k, self.finest), self.right(k, self.finest)
             except Refusal:
                 return np.full_like(d, np.inf)
             if left.form != right.form or left.values.size != d.size:
                 return np.full_like(d, np.inf)
-            beside = left.minus(right)
+            perturbed = left.minus(right)
             with np.errstate(invalid="ignore"):
-                most = np.maximum(most, np.where(beside == d, 0, np.abs(beside - d)))
+                most = np.maximum(most, np.where(perturbed == d, 0, np.abs(perturbed - d)))
         return most
 
-    def is_deaf(self) -> bool:
-        """Whether both sides have the same bits at all inputs beside x: nothing varies there, or f does not hear it."""
-        sides, beside = (self.left, self.right), range(1, self.site.samples + 1)
-        return not any(np.any(apart(side, (k, self.top), (0, self.top))) for side in sides for k in beside)
+    def is_insensitive(self) -> bool:
+        """Whether both sides have the same bits at all perturbations: x has nothing to perturb, or f rounds it away."""
+        keys = [(k, self.finest) for k in range(1, self.evaluations.perturbations + 1)]
+        return not any(np.any(change(side, key, (0, self.finest))) for side in (self.left, self.right) for key in keys)
 
     def is_exact(self) -> bool:
-        """Whether the moved input and both sides have the same bits in both precisions."""
-        if self.below is None:
-            return self.site.ladder.u == 0
-        act, x = self.site.claim.action.act, self.site.input(0)
-        moved = [act(self.elements[0], cast(x, dtype)) for dtype in (self.top, self.below)]
-        sides = (self.left, self.right)
-        return equal(*moved) and not any(np.any(apart(side, (0, self.top), (0, self.below))) for side in sides)
+        """Whether the moved input and both sides have the same bits in both precisions, so that nothing was rounded."""
+        if self.coarser is None:
+            return self.precisions.u == 0
+        x, keys = self.evaluations.input(0), ((0, self.finest), (0, self.coarser))
+        moved = [self.claim.action.act(self.elements[0], cast(x, dtype)) for _, dtype in keys]
+        return equal(*moved) and not any(np.any(change(side, *keys)) for side in (self.left, self.right))
 
 
-def apart(side: Callable[[int, DType], Vector], one: Key, other: Key) -> np.ndarray:
-    """How far a side is from itself at another input or in another precision; 0 where that cannot be said."""
+def change(side: Callable[[int, DType], Vector], one: Key, other: Key) -> Array:
+    """|difference| of a side between two perturbations or precisions; 0 where f refuses one, or it is not finite."""
     try:
         a, b = side(*one), side(*other)
     except Refusal:
@@ -257,7 +265,7 @@ def apart(side: Callable[[int, DType], Vector], one: Key, other: Key) -> np.ndar
 
 
 def equal(a: Arrays, b: Arrays) -> bool:
-    """Equal arrays under equal names; NaN equals NaN."""
+    """Equal arrays under equal names; NaN equals NaN, None equals None."""
 
     def same(x: Any, y: Any) -> bool:
         if x is None or y is None:

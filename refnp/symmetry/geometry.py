@@ -1,25 +1,14 @@
-"""Translations: every place moves by the same vector.
+"""Group actions that change values: translations, rotations and reflections of the plane, signs, factors.
 
-    x_n → x_n + t            t any vector, or k s with whole numbers k and a step s
+    Translate    x_n → x_n + t                      t any vector, or k s with whole numbers k and a step s
+    Rotate       (x, y) → R(θ) Mᵐ (x, y)            R(θ) = [[cos θ, −sin θ], [sin θ, cos θ]],  M = diag(1, −1)
+    RotateGrid   pixel (i, j) goes to R Mᵐ (i, j)   an image, about its middle, by quarter turns
+    Negate       x → −x                             f odd: f(−x) = −f(x);  f even: f(−x) = f(x)
+    Scale        x → sᵖ x,  s > 0                   f homogeneous of degree p: f(s x) = sᵖ f(x)
 
-The element is t, or k where there is a step. Adding rounds: in precision u a place moves by t up to u|x + t|, which is
-why a translation-equivariant function is so only up to rounding even if it looks at differences alone.
-
-Turns and mirrors of the plane, of coordinates and of pixels.
-
-    Rotate:      (x, y) → R(θ) Mᵐ (x, y),   R(θ) = [[cos θ, −sin θ], [sin θ, cos θ]],   M = diag(1, −1)
-    RotateGrid:  the same for an image, by quarters of a turn: what is at (row, column) goes to R Mᵐ (row, column)
-
-The element is (turn, m): an angle, or a number of n-th turns, and whether the mirror comes first. Two make
-
-    R(a) Mᵐ R(b) Mⁿ = R(a + (−1)ᵐ b) Mᵐ⁺ⁿ.
-
-Quarter turns are exact; others are rounded, R(θ) in the dtype of the array, and so keep lengths only to rounding.
-
-Multiplication: of everything by −1, or by a positive number.
-
-Negate:  x → −x                  f odd:  f(−x) = −f(x)         f even:  f(−x) = f(x)
-Scale:   x → sᵖ x,  s > 0        f homogeneous of degree p:  f(s x) = sᵖ f(x)
+These round. In precision u a point that moves by t is wrong by up to u|x + t| after it, so a function that uses
+differences of coordinates alone is translation equivariant only up to rounding. Quarter turns, changes of sign and
+powers of 2 are exact.
 """
 
 from __future__ import annotations
@@ -27,23 +16,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 import numpy as np
 
-from refnp.symmetry.actions import SMALL, Arrays, Named
+from refnp.autograd import Array
+from refnp.symmetry.actions import SMALL, Arrays, NamedAction
 
-Vector = tuple[float, ...]
+Translation = tuple[float, ...]
+Rotation = tuple[float, int]
+PERTURBATION = 2.0**-49  # of an angle, as a part of it: a few units in the last place of float64
 
 
 @dataclass(frozen=True)
-class Translate(Named):
-    """Adds a vector to arrays of places.
+class Translate(NamedAction):
+    """Adds a vector t to arrays of coordinates; the element is t, or with `step` the multiples k.
 
-    Places are (..., D) with the coordinates along `axis`; with axis=None every number is a coordinate on one line,
-    integer positions (N,) for example. `step`, a number or one for each coordinate, allows its multiples only.
-    `reach` is how far to go, in units of the places, or of the step.
-    Raises ValueError when whole numbers are to be moved by a fraction.
+    Coordinates are (..., D) with D along `axis`; with axis=None every number is a coordinate on one line, such as
+    integer positions (N,). `step`, a number or one for each coordinate, allows its multiples only. `reach` is how far
+    to go, in units of the coordinates, or of the step. Raises ValueError when whole numbers are to be moved by a
+    fraction.
     """
 
     axis: int | None = -1
@@ -56,7 +47,7 @@ class Translate(Named):
         return "translations" if self.step is None else "multiples"
 
     def dimension(self, arrays: Arrays) -> int:
-        """How many coordinates a place has. Raises ValueError if arrays differ in that."""
+        """How many coordinates a point has. Raises ValueError if arrays differ in that."""
         if self.axis is None:
             return 1
         found = {name: np.shape(array)[self.axis] for name, array in self.chosen(arrays)}
@@ -64,7 +55,7 @@ class Translate(Named):
             raise ValueError(f"Translate: coordinates along axis {self.axis} must be equally many; there are {found}")
         return next(iter(found.values()))
 
-    def moved(self, g: Vector, name: str, array: np.ndarray) -> np.ndarray:
+    def moved(self, g: Translation, name: str, array: Array) -> Array:
         if array.dtype.kind in "fc":
             t = np.asarray(g, array.dtype)
             t = t if self.step is None else t * np.asarray(self.step, array.dtype)
@@ -79,7 +70,7 @@ class Translate(Named):
             raise ValueError(f"Translate: {name} has shape {array.shape}; axis {self.axis} must have {len(t)} numbers")
         return np.moveaxis(np.moveaxis(array, self.axis, -1) + t, -1, self.axis)
 
-    def draw(self, rng: np.random.Generator, arrays: Arrays) -> Vector:
+    def draw(self, rng: np.random.Generator, arrays: Arrays) -> Translation:
         """Whole numbers, eighths, and numbers with all the digits of float32, as often each."""
         t = rng.uniform(-self.reach, self.reach, self.dimension(arrays))
         kind = rng.integers(3)
@@ -87,25 +78,25 @@ class Translate(Named):
             return tuple(int(k) if self.step is not None else float(k) for k in np.rint(t))
         return tuple((np.rint(8 * t) / 8 if kind == 1 else t.astype(np.float32)).tolist())
 
-    def identity(self, arrays: Arrays) -> Vector:
+    def identity(self, arrays: Arrays) -> Translation:
         return (0,) * self.dimension(arrays)
 
-    def compose(self, g: Vector, h: Vector) -> Vector:
+    def compose(self, g: Translation, h: Translation) -> Translation:
         return tuple(a + b for a, b in zip(g, h, strict=True))
 
-    def generators(self, arrays: Arrays) -> list[Vector]:
+    def generators(self, arrays: Arrays) -> list[Translation]:
         """One unit along each axis."""
         n = self.dimension(arrays)
         return [tuple(int(i == j) for j in range(n)) for i in range(n)]
 
-    def simpler(self, g: Vector) -> Iterator[Vector]:
+    def simpler(self, g: Translation) -> Iterator[Translation]:
         """One coordinate to 0, to 1, to half of it, to a whole number, to a tenth."""
         for i, t in enumerate(g):
             for k in dict.fromkeys((0, 1, -1, int(t / 2), int(t), int(10 * t) / 10)):
                 if (abs(k), k < 0) < (abs(t), t < 0) and (any(g[:i]) or any(g[i + 1 :]) or k):
                     yield (*g[:i], k, *g[i + 1 :])
 
-    def written(self, g: Vector) -> str:
+    def describe(self, g: Translation) -> str:
         t = g if self.step is None else (np.asarray(g) * np.asarray(self.step)).tolist()
         return "translation by " + (f"{t[0]:g}" if len(t) == 1 else "(" + ", ".join(f"{c:g}" for c in t) + ")")
 
@@ -114,49 +105,49 @@ class Translate(Named):
         return f"translations of {self.where()} by {by} (tried up to {self.reach:g})"
 
 
-Turn = tuple[float, int]
-WANDER = 2.0**-49  # a few units in the last place of float64
-
-
 @dataclass(frozen=True)
-class Turns(Named):
-    """What both actions have in common: the elements. `of` is n, or None for all angles; `mirror` adds reflections."""
+class Rotations(NamedAction):
+    """The elements of Rotate and RotateGrid: (turn, m), with m = 1 where a reflection comes first.
+
+    `of` is n for multiples of 1/n turn, whose number is the element's turn, or None for all angles, in radians;
+    `mirror` adds reflections. Two elements make R(a) Mᵐ R(b) Mⁿ = R(a + (−1)ᵐ b) Mᵐ⁺ⁿ.
+    """
 
     _: KW_ONLY
     of: int | None = None
     mirror: bool = False
 
     @property
-    def group(self) -> Any:
+    def group(self) -> tuple[str, int | None]:
         return ("turns", self.of)
 
-    def draw(self, rng: np.random.Generator, arrays: Arrays) -> Turn:
+    def draw(self, rng: np.random.Generator, arrays: Arrays) -> Rotation:
         mirrored = int(rng.integers(2)) if self.mirror else 0
         if self.of is not None:
             return int(rng.integers(self.of)), mirrored
         return float(np.float32(rng.uniform(-math.pi, math.pi))), mirrored
 
-    def identity(self, arrays: Arrays) -> Turn:
+    def identity(self, arrays: Arrays) -> Rotation:
         return 0, 0
 
-    def compose(self, g: Turn, h: Turn) -> Turn:
+    def compose(self, g: Rotation, h: Rotation) -> Rotation:
         turn = g[0] + (-h[0] if g[1] else h[0])
         return (turn if self.of is None else int(turn) % self.of), (g[1] + h[1]) % 2
 
-    def generators(self, arrays: Arrays) -> list[Turn]:
-        turn: list[Turn] = [(1, 0)] if self.of != 1 else []
+    def generators(self, arrays: Arrays) -> list[Rotation]:
+        turn: list[Rotation] = [(1, 0)] if self.of != 1 else []
         return [*turn, (0, 1)] if self.mirror else turn
 
-    def elements(self, arrays: Arrays) -> list[Turn] | None:
+    def elements(self, arrays: Arrays) -> list[Rotation] | None:
         if self.of is None or self.of * (1 + self.mirror) > SMALL:
             return None
         return [(k, m) for m in range(1 + self.mirror) for k in range(self.of)]
 
-    def near(self, g: Turn, rng: np.random.Generator) -> Turn:
-        return g if self.of is not None else (g[0] * (1 + WANDER * rng.uniform(-1, 1)), g[1])
+    def perturbed(self, g: Rotation, rng: np.random.Generator) -> Rotation:
+        return g if self.of is not None else (g[0] * (1 + PERTURBATION * rng.uniform(-1, 1)), g[1])
 
-    def simpler(self, g: Turn) -> Iterator[Turn]:
-        """The mirror or the turn alone; one unit of turn; fewer digits."""
+    def simpler(self, g: Rotation) -> Iterator[Rotation]:
+        """The reflection or the rotation alone; one unit of turn; fewer digits."""
         turn, mirrored = g
         if mirrored and turn:
             yield from ((turn, 0), (0, 1))
@@ -165,7 +156,7 @@ class Turns(Named):
             if k and (len(f"{abs(k)!r}"), abs(k), k < 0) < (len(f"{abs(turn)!r}"), abs(turn), turn < 0):
                 yield k, mirrored
 
-    def written(self, g: Turn) -> str:
+    def describe(self, g: Rotation) -> str:
         turn = f"{g[0]:g} radians" if self.of is None else f"{g[0]}/{self.of} of a turn"
         return "mirror" if g == (0, 1) else ("mirror, then " if g[1] else "") + turn
 
@@ -175,16 +166,17 @@ class Turns(Named):
 
 
 @dataclass(frozen=True)
-class Rotate(Turns):
-    """Turns about the origin of coordinates (..., 2) along `axis`: any angle, or with `of=n` multiples of 1/n turn.
+class Rotate(Rotations):
+    """Rotations about the origin of coordinates (..., 2) along `axis`: any angle, or with `of=n` multiples of 1/n turn.
 
-    `mirror` adds reflections. Raises ValueError unless there are two coordinates.
+    `mirror` adds reflections. Quarter turns are exact. Others are rounded: R(θ) in the dtype of the array keeps lengths
+    to rounding only. Raises ValueError unless there are two coordinates.
     """
 
     _: KW_ONLY
     axis: int = -1
 
-    def moved(self, g: Turn, name: str, array: np.ndarray) -> np.ndarray:
+    def moved(self, g: Rotation, name: str, array: Array) -> Array:
         if array.ndim == 0 or array.shape[self.axis] != 2:
             raise ValueError(f"Rotate: {name} has shape {array.shape}; axis {self.axis} must have two coordinates")
         x, y = np.moveaxis(array, self.axis, 0)
@@ -192,7 +184,7 @@ class Rotate(Turns):
         y = -y if g[1] else y
         return np.stack([cos * x - sin * y, sin * x + cos * y], self.axis)
 
-    def _cos_sin(self, turn: float, dtype: np.dtype) -> tuple[Any, Any]:
+    def _cos_sin(self, turn: float, dtype: np.dtype) -> tuple[float, float]:
         if self.of is not None and int(turn) * 4 % self.of == 0:
             return [(1, 0), (0, 1), (-1, 0), (0, -1)][int(turn) * 4 // self.of % 4]
         if dtype.kind not in "fc":
@@ -203,18 +195,18 @@ class Rotate(Turns):
 
 
 @dataclass(frozen=True)
-class RotateGrid(Turns):
-    """Quarter turns of images with rows and columns along `axes`; mirrors as well with `mirror`.
+class RotateGrid(Rotations):
+    """Quarter turns of images with rows and columns along `axes`; reflections as well with `mirror`.
 
     The element means the same as that of Rotate(of=4) on coordinates (row, column) about the middle of the image.
-    A quarter turn exchanges height and width.
+    A quarter turn exchanges height and width. `of` can be nothing but 4: ValueError.
     """
 
     _: KW_ONLY
     of: int = 4
     axes: tuple[int, int] = (-2, -1)
 
-    def moved(self, g: Turn, name: str, array: np.ndarray) -> np.ndarray:
+    def moved(self, g: Rotation, name: str, array: Array) -> Array:
         if self.of != 4:
             raise ValueError(f"RotateGrid: of is {self.of}; a grid of pixels can be turned by quarters only, of=4")
         if array.ndim < 2:
@@ -223,12 +215,12 @@ class RotateGrid(Turns):
 
 
 @dataclass(frozen=True)
-class Negate(Named):
-    """The group {1, −1}; the element is the sign."""
+class Negate(NamedAction):
+    """The group {1, −1}; the element is the sign. Raises ValueError for booleans, which have none."""
 
     group = "signs"
 
-    def moved(self, g: int, name: str, array: np.ndarray) -> np.ndarray:
+    def moved(self, g: int, name: str, array: Array) -> Array:
         if array.dtype.kind == "b":
             raise ValueError(f"Negate: {name} is boolean and has no sign; name the arrays that have one")
         return array.copy() if g == 1 else -array
@@ -248,7 +240,7 @@ class Negate(Named):
     def elements(self, arrays: Arrays) -> list[int]:
         return [1, -1]
 
-    def written(self, g: int) -> str:
+    def describe(self, g: int) -> str:
         return f"sign {g:+d}"
 
     def __str__(self) -> str:
@@ -256,7 +248,7 @@ class Negate(Named):
 
 
 @dataclass(frozen=True)
-class Scale(Named):
+class Scale(NamedAction):
     """Positive numbers s that multiply by sᵖ, p = `power`; tried from 1/reach to reach.
 
     With `binary` s is a power of 2, whose product rounds nothing. Whole numbers cannot be scaled: ValueError.
@@ -271,7 +263,7 @@ class Scale(Named):
     def group(self) -> str:
         return "powers of 2" if self.binary else "positive numbers"
 
-    def moved(self, g: float, name: str, array: np.ndarray) -> np.ndarray:
+    def moved(self, g: float, name: str, array: Array) -> Array:
         if array.dtype.kind not in "fc":
             raise ValueError(f"Scale: {name} is {array.dtype} and cannot be scaled; name the arrays that can")
         return array * np.asarray(g, array.dtype) ** self.power
@@ -295,10 +287,11 @@ class Scale(Named):
         simple = [2.0, 0.5, *([] if self.binary else [3.0]), *powers, *(1 / s for s in powers)]
         yield from (s for s in simple if (abs(math.log2(s)), s < 1, s) < (abs(math.log2(g)), g < 1, g))
 
-    def written(self, g: float) -> str:
-        return f"factor {g:g}" + ("" if self.power == 1 else f" to the power {self.power:g}")
+    def describe(self, g: float) -> str:
+        return f"factor {g:g}{self._power()}"
+
+    def _power(self) -> str:
+        return "" if self.power == 1 else f" to the power {self.power:g}"
 
     def __str__(self) -> str:
-        kind = "powers of 2" if self.binary else "positive numbers"
-        power = "" if self.power == 1 else f" to the power {self.power:g}"
-        return f"multiplication of {self.where()} by {kind}{power} (tried up to {self.reach:g})"
+        return f"multiplication of {self.where()} by {self.group}{self._power()} (tried up to {self.reach:g})"

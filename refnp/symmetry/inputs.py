@@ -2,9 +2,9 @@
 
     draw(rng, n=…, m=…) → {"x": array, …}          sizes={"n": range(9), "m": range(5)}
 
-The smallest and the largest sizes come first, one at a time, then any. Real numbers are multiplied by a scale, each
-array by its own, and rounded to the dtype of the case, so that every precision above it sees the very same numbers.
-Case i of a seed is always the same, whatever happened in the cases before.
+The smallest and the largest sizes come first, one at a time, then random ones. Real numbers are multiplied by a scale,
+each array by its own, and rounded to the dtype of the input, so that every finer precision computes with the same
+numbers. Input i of a seed is always the same, whatever happened with the inputs before.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd import ArrayLike
+from refnp.symmetry.actions import Arrays
 from refnp.symmetry.claim import DType, cast
 
-Draw = Callable[..., Mapping[str, Any]]
+Draw = Callable[..., Arrays]
 Sizes = Mapping[str, Sequence[int]]
 Scales = Sequence[float] | Mapping[str, Sequence[float]]
 
@@ -25,74 +27,66 @@ ATTEMPTS = 50  # inputs that are drawn to find one in the domain
 
 
 @dataclass(frozen=True)
-class Case:
+class Input:
     """One input: its sizes, the scale of each array, and the arrays, the real ones rounded to `dtype`."""
 
     sizes: dict[str, int]
     dtype: DType
     scales: dict[str, float]
-    inputs: dict[str, Any]
+    arrays: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Domain:
-    """The inputs that a claim is about: how they are drawn, and `where`, called with the arrays, whether they count."""
+    """The inputs that a claim is about: how they are drawn, and `where`, called with the arrays: is it one of them?"""
 
     draw: Draw
     sizes: Sizes
-    where: Callable[..., Any] | None = None
+    where: Callable[..., ArrayLike] | None = None
 
-    def drawn(self, rng: np.random.Generator, sizes: Mapping[str, int], dtype: DType, scales: Scales = (1.0,)) -> Case:
+    def drawn(self, rng: np.random.Generator, sizes: Mapping[str, int], dtype: DType, scales: Scales = (1.0,)) -> Input:
         """An input of these sizes, each array times one of its scales. Raises TypeError if `draw` gives no mapping."""
         given = self.draw(rng, **sizes)
         if not isinstance(given, Mapping):
             raise TypeError(f"search: draw returns a {type(given).__name__}; it must return arrays by name, in a dict")
-        factors = {}
-        for name in given:
+        factors: dict[str, float] = {}
+        scaled: dict[str, Any] = {}
+        for name, array in given.items():
             choice = scales.get(name, (1.0,)) if isinstance(scales, Mapping) else scales
             factors[name] = float(rng.choice(np.asarray(choice)))
-        inputs = {name: _scaled(array, factors[name]) for name, array in given.items()}
-        return Case(dict(sizes), dtype, factors, cast(inputs, dtype))
+            real = array is not None and factors[name] != 1 and np.asarray(array).dtype.kind in "fc"
+            scaled[name] = np.asarray(array) * np.asarray(array).dtype.type(factors[name]) if real else array
+        return Input(dict(sizes), dtype, factors, cast(scaled, dtype))
 
-    def contains(self, inputs: Mapping[str, Any]) -> bool:
+    def contains(self, arrays: Arrays) -> bool:
         """Whether the claim is made about these inputs."""
-        return self.where is None or bool(np.all(self.where(**inputs)))
+        return self.where is None or bool(np.all(self.where(**arrays)))
+
+    def inputs(self, dtypes: Sequence[DType], scales: Scales, count: int, seed: int) -> Iterator[Input]:
+        """`count` inputs, less those for which none in the domain was found in a few attempts.
+
+        The extreme sizes are drawn unscaled; of the others, half have a scale.
+        """
+        extreme = _extreme_sizes(self.sizes)
+        for i in range(count):
+            rng = np.random.default_rng((seed, i))
+            sizes = {name: int(rng.choice(np.asarray(values))) for name, values in self.sizes.items()}
+            sizes = extreme[i] if i < len(extreme) else sizes
+            unscaled = i < len(extreme) or rng.random() < 0.5
+            for _ in range(ATTEMPTS):
+                found = self.drawn(rng, sizes, dtypes[i % len(dtypes)], (1.0,) if unscaled else scales)
+                if self.contains(found.arrays):
+                    yield found
+                    break
 
 
-def cases(domain: Domain, dtypes: Sequence[DType], scales: Scales, count: int, seed: int) -> Iterator[Case]:
-    """`count` cases, less those for which no input in the domain was found in a few attempts.
-
-    The sizes at the corners are drawn unscaled; of the others, half have a scale.
-    """
-    corners = list(_corners(domain.sizes))
-    for i in range(count):
-        rng = np.random.default_rng((seed, i))
-        sizes = {name: int(rng.choice(np.asarray(values))) for name, values in domain.sizes.items()}
-        if i < len(corners):
-            sizes = corners[i]
-        plain = i < len(corners) or rng.random() < 0.5
-        for _ in range(ATTEMPTS):
-            case = domain.drawn(rng, sizes, dtypes[i % len(dtypes)], (1.0,) if plain else scales)
-            if domain.contains(case.inputs):
-                yield case
-                break
-
-
-def _corners(sizes: Sizes) -> Iterator[dict[str, int]]:
-    """All smallest; each one smallest beside middling ones; all next to smallest, each one; all largest. None twice."""
+def _extreme_sizes(sizes: Sizes) -> list[dict[str, int]]:
+    """All smallest; each smallest with the others middling; the same for the next to smallest; all largest."""
     ordered = {name: sorted(set(values)) for name, values in sizes.items()}
     middle = {name: values[len(values) // 2] for name, values in ordered.items()}
-    least = {name: values[0] for name, values in ordered.items()}
-    second = {name: values[min(1, len(values) - 1)] for name, values in ordered.items()}
-    found = [least, *({**middle, name: least[name]} for name in sizes), second]
-    found += [*({**middle, name: second[name]} for name in sizes), {name: v[-1] for name, v in ordered.items()}]
-    for i, corner in enumerate(found):
-        if corner not in found[:i]:
-            yield corner
-
-
-def _scaled(array: Any, factor: float) -> Any:
-    if array is None or factor == 1:
-        return array
-    array = np.asarray(array)
-    return array * array.dtype.type(factor) if array.dtype.kind in "fc" else array
+    found = []
+    for least in (0, 1):
+        smallest = {name: values[min(least, len(values) - 1)] for name, values in ordered.items()}
+        found += [smallest, *({**middle, name: smallest[name]} for name in sizes)]
+    found.append({name: values[-1] for name, values in ordered.items()})
+    return [sizes for i, sizes in enumerate(found) if sizes not in found[:i]]

@@ -1,6 +1,6 @@
 """From a counter-example that was found to one that can be read: smaller, with a simpler element and simpler numbers.
 
-    sizes      every size as small as it goes, inputs drawn anew
+    sizes      every size as small as possible, inputs drawn anew
     element    towards the identity, by the action's own steps
     numbers    whole arrays, then single numbers: to 0, to 1, to a whole number, to a decimal
 
@@ -16,108 +16,112 @@ from typing import Any
 
 import numpy as np
 
-from refnp.symmetry.actions import Action
+from refnp.autograd import Array
+from refnp.symmetry.actions import Action, Element
 from refnp.symmetry.claim import Refusal
-from refnp.symmetry.inputs import Case, Domain
+from refnp.symmetry.inputs import Domain, Input
 from refnp.symmetry.judge import Finding, Judge
 
 REDRAWN = 12  # inputs drawn at each smaller size
 MOST_ELEMENTS = 24  # elements of a group that are tried at each
 BUDGET = 1000  # inputs that are judged in all
 READABLE = 64  # arrays with more numbers are simplified only as a whole
-SAME = 1e-3
+LEAST_VIOLATION = 1e-3  # of the relative discrepancy that was found
 
 
 @dataclass(frozen=True)
-class Found:
-    """An input, an element, and what the judge said of them."""
+class Violation:
+    """An input, an element, and what the judge found there."""
 
-    case: Case
-    element: Any
+    input: Input
+    element: Element
     finding: Finding
 
 
 class Shrinker:
     """Looks for simpler pairs at which the claim fails as it does at the one that was found."""
 
-    def __init__(self, action: Action, domain: Domain, judge: Callable[[Case], Judge], found: Found, seed: int):
+    def __init__(self, action: Action, domain: Domain, judge: Callable[[Input], Judge], found: Violation, seed: int):
         self.action, self.domain, self.judge, self.found, self.seed = action, domain, judge, found, seed
         self.left = BUDGET
 
-    def smallest(self) -> Found:
+    def smallest(self) -> Violation:
         """The simplest that was found: sizes, then element and numbers in turn until nothing changes."""
         before = None
         while before is not self.found:
             before = self.found
-            for name in self.found.case.sizes:
-                self._smaller(name)
+            for name in self.found.input.sizes:
+                self._reduce_size(name)
         before = None
         while before is not self.found:
             before = self.found
-            while any(self._accept(self.found.case, [g]) for g in self.action.simpler(self.found.element)):
+            while any(self._accept(self.found.input, [g]) for g in self.action.simpler(self.found.element)):
                 pass
-            for name in self.found.case.inputs:
-                self._numbers(name)
+            for name in self.found.input.arrays:
+                self._simplify_numbers(name)
         return self.found
 
-    def _accept(self, case: Case, elements: list[Any]) -> bool:
+    def _accept(self, x: Input, elements: list[Element]) -> bool:
         """Take the first element at which the claim fails on this input, if there is one."""
-        if self.left <= 0 or not self.domain.contains(case.inputs):
+        if self.left <= 0 or not self.domain.contains(x.arrays):
             return False
         self.left -= 1
         try:
-            judge = self.judge(case)
+            judge = self.judge(x)
         except Refusal:
             return False
         for element in elements:
-            if not self.action.fits(element, case.inputs) or judge.site.moves_nothing(element):
+            if not self.action.fits(element, x.arrays) or judge.evaluations.is_fixed_by(element):
                 continue
             finding, was = judge(element), self.found.finding
             same = finding.outcome == "violated" and finding.kind == was.kind
-            if same and finding.relative >= SAME * min(was.relative, 1):
-                self.found = Found(case, element, finding)
+            if same and finding.relative >= LEAST_VIOLATION * min(was.relative, 1):
+                self.found = Violation(x, element, finding)
                 return True
         return False
 
-    def _smaller(self, name: str) -> None:
+    def _reduce_size(self, name: str) -> None:
         """One size, as small as the claim still fails for, the others kept."""
-        case = self.found.case
-        for n in sorted({n for n in self.domain.sizes[name] if n < case.sizes[name]}):
+        x = self.found.input
+        for n in sorted({n for n in self.domain.sizes[name] if n < x.sizes[name]}):
             for attempt in range(REDRAWN):
                 rng = np.random.default_rng((self.seed, n, attempt))
-                scales = {} if attempt % 2 == 0 else {array: (scale,) for array, scale in case.scales.items()}
-                drawn = self.domain.drawn(rng, {**case.sizes, name: n}, case.dtype, scales)
-                if self._accept(drawn, few_elements(self.action, drawn, rng, MOST_ELEMENTS)):
+                scales = {} if attempt % 2 == 0 else {array: (scale,) for array, scale in x.scales.items()}
+                drawn = self.domain.drawn(rng, {**x.sizes, name: n}, x.dtype, scales)
+                if self._accept(drawn, some_elements(self.action, drawn, rng, MOST_ELEMENTS)):
                     return
 
-    def _numbers(self, name: str) -> None:
-        """Simpler numbers in one array, all of them at once if that can be, then one by one."""
-        if self.found.case.inputs[name] is None:
+    def _simplify_numbers(self, name: str) -> None:
+        """Simpler numbers in one array, all of them at once if possible, then one by one."""
+        array = self.found.input.arrays[name]
+        if array is None:
             return
-        any(self._put(name, simpler) for simpler in _simpler_arrays(self.found.case.inputs[name]))
-        if self.found.case.inputs[name].size > READABLE:
-            return
-        for place in np.ndindex(self.found.case.inputs[name].shape):
-            array = self.found.case.inputs[name]
-            any(self._put(name, _with(array, place, number)) for number in _simpler_numbers(array[place]))
+        any(self._replace(name, simpler) for simpler in _simpler_arrays(array))
+        for index in np.ndindex(array.shape) if array.size <= READABLE else ():
+            array = self.found.input.arrays[name]
+            for number in _simpler_numbers(array[index]):
+                changed = array.copy()
+                changed[index] = number
+                if self._replace(name, changed):
+                    break
 
-    def _put(self, name: str, array: np.ndarray) -> bool:
-        case = self.found.case
-        if effort(array) >= effort(case.inputs[name]):
+    def _replace(self, name: str, array: Array) -> bool:
+        x = self.found.input
+        if effort(array) >= effort(x.arrays[name]):
             return False
         array = array + 0.0 if array.dtype.kind in "fc" else array  # no −0
-        return self._accept(replace(case, inputs={**case.inputs, name: array}), [self.found.element])
+        return self._accept(replace(x, arrays={**x.arrays, name: array}), [self.found.element])
 
 
-def few_elements(action: Action, case: Case, rng: np.random.Generator, most: int) -> list[Any]:
+def some_elements(action: Action, x: Input, rng: np.random.Generator, most: int) -> list[Element]:
     """All elements of a group with no more than `most`, otherwise its generators and three that are drawn."""
-    every = action.elements(case.inputs)
+    every = action.elements(x.arrays)
     if every is not None and len(every) <= most:
         return every
-    return [*action.generators(case.inputs), *(action.draw(rng, case.inputs) for _ in range(3))]
+    return [*action.generators(x.arrays), *(action.draw(rng, x.arrays) for _ in range(3))]
 
 
-def effort(array: np.ndarray) -> int:
+def effort(array: Array) -> int:
     """How hard an array is to read: the sum over its numbers. 0 and True, then 1, −1, whole numbers, decimals."""
     return sum(map(_effort, array.ravel().tolist()))
 
@@ -131,7 +135,7 @@ def _effort(number: Any) -> int:
     return len(text) + (5 if text.endswith(".0") or isinstance(number, int) else 20)
 
 
-def _simpler_arrays(array: np.ndarray) -> Iterator[np.ndarray]:
+def _simpler_arrays(array: Array) -> Iterator[Array]:
     """The whole array at once: zeros, ones, whole numbers, tenths; masks True everywhere."""
     if array.dtype.kind != "b":
         yield np.zeros_like(array)
@@ -145,9 +149,3 @@ def _simpler_numbers(number: Any) -> list[Any]:
     if number.dtype.kind == "b":
         return [True]
     return [0, 1, -1, *([np.round(number), np.round(number, 1)] if number.dtype.kind in "fc" else [number // 2])]
-
-
-def _with(array: np.ndarray, place: tuple[int, ...], number: Any) -> np.ndarray:
-    changed = array.copy()
-    changed[place] = number
-    return changed

@@ -1,7 +1,4 @@
-"""Arrays as the Python that makes them.
-
-What a search came to: a `Verdict` to print or to read, and the `CounterExample` of a claim that fails.
-"""
+"""What a search found: a `Verdict` to print or to read, and the `CounterExample` of a claim that fails, as code too."""
 
 from __future__ import annotations
 
@@ -14,71 +11,38 @@ from typing import Any
 
 import numpy as np
 
-from refnp.symmetry.claim import WIDE, called
+from refnp.autograd import Array, ArrayLike
+from refnp.symmetry.actions import Arrays, Element
+from refnp.symmetry.claim import FLOATS, WIDE, dtype_name, roundoff
 
+MOST_PRINTED = 200  # larger arrays are not printed
 PLAIN = {np.dtype(np.float64), np.dtype(np.int64), np.dtype(bool)}  # what np.array makes of Python numbers
 
 
-def array_code(array: Any, indent: int = 0) -> str:
-    """`np.array([[0., 1.]])`: evaluates to the same array, dtype and all digits included."""
-    if array is None:
-        return "None"
-    array = np.asarray(array)
-    if not array.size:
-        return f"np.zeros({array.shape}, {_dtype(array.dtype)})"
-    if array.ndim == 0 and array.dtype in PLAIN:
-        return _names(repr(array.item()))
-    wide = array.dtype == WIDE and array.dtype not in PLAIN
-    body = np.array2string(
-        array.astype(str) if wide else array,
-        separator=", ",
-        prefix=" " * (indent + len("np.array(")),
-        threshold=sys.maxsize,
-        floatmode="unique",
-        max_line_width=120,
-    )
-    dtype = "" if array.dtype in PLAIN else f", {_dtype(array.dtype)}"
-    return f"np.array({_names(body)}{dtype})"
-
-
-def dict_code(name: str, arrays: Mapping[str, Any]) -> str:
-    """`name = {"x": np.array(…), …}`, a line or more for each array."""
-    lines = [f'    "{key}": {array_code(array, 6 + len(key))},' for key, array in arrays.items()]
-    return "\n".join([f"{name} = {{", *lines, "}"])
-
-
-def _dtype(dtype: Any) -> str:
-    if dtype.kind == "b":
-        return "bool"
-    return "np.longdouble" if dtype == WIDE and dtype not in PLAIN else f"np.{dtype.name}"
-
-
-def _names(text: str) -> str:
-    return re.sub(r"(?<!['\w.])(nan|inf)\b", r"np.\1", text)
-
-
-SHOWN = 200  # more numbers than these are not printed
-
-
 class SymmetryError(AssertionError):
-    """A claim did not come out as it was required to; the message is the verdict."""
+    """A claim did not have the outcome that was required; the message is the verdict."""
 
 
 @dataclass(frozen=True)
 class CounterExample:
-    """An input and an element for which f(g·x) is not g·f(x), made as small and as simple as could be found.
+    """An input and an element for which f(g·x) is not g·f(x), as small and as simple as could be found.
 
-    `moved` is g·x, `given` f(g·x) and `expected` g·f(x), all as computed in `precision`. `relative` gives for each
-    precision the discrepancy over the largest number of the output. `element` is g, `written` says it in words.
+    sizes          of the input
+    element        g, and `description`, g in words
+    inputs, moved  x and g·x
+    given          f(g·x), as computed in `precision`; empty where f raises an error
+    expected       g·f(x), as computed in `precision`
+    relative       precision → the discrepancy over the largest number of the output
+    reason         what differs, and where
     """
 
     sizes: dict[str, int]
-    element: Any
-    written: str
+    element: Element
+    description: str
     inputs: dict[str, Any]
     moved: dict[str, Any]
-    given: dict[str, np.ndarray]
-    expected: dict[str, np.ndarray]
+    given: dict[str, Array]
+    expected: dict[str, Array]
     precision: str
     relative: Mapping[str, float]
     reason: str
@@ -93,19 +57,22 @@ class CounterExample:
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{name} = {n}" for name, n in self.sizes.items())
-        lines = [f"counter-example{' with ' + sizes if sizes else ''}, {self.written}, computed in {self.precision}"]
-        lines += ["    " + line for line in dict_code("inputs", _few(self.inputs)).splitlines()]
-        moved = {name: a for name, a in self.moved.items() if not _same(a, self.inputs[name])}
-        parts = (("f(inputs moved)", self.given), ("f(inputs) moved", self.expected))
-        digits = _digits_to_see(self.relative.get(self.precision, 1.0))
-        lines += [f"    moved: {name} = {_short(array, 13 + len(name))}" for name, array in moved.items()]
-        lines += [
-            f"    {what}{'' if name == 'output' else f', {name}'}: {_short(_rounded(array, digits), 6 + len(what))}"
-            for what, arrays in parts
-            for name, array in arrays.items()
+        lines = [
+            f"counter-example{' with ' + sizes if sizes else ''}, {self.description}, computed in {self.precision}"
         ]
-        steps = ", ".join(f"{name} {value:.1e}" for name, value in self.relative.items())
-        return "\n".join([*lines, f"    {self.reason}", f"    discrepancy over the output: {steps}"])
+        small = {name: a for name, a in self.inputs.items() if a is None or np.size(a) <= MOST_PRINTED}
+        lines += ["    " + line for line in dict_code("inputs", small).splitlines()]
+        for name, array in self.moved.items():
+            if not _same(array, self.inputs[name]):
+                lines.append(f"    moved: {name} = {_short(array, 13 + len(name))}")
+        relative = self.relative.get(self.precision, 1.0)
+        digits = 4 + (max(0, math.ceil(-math.log10(relative))) if 0 < relative < 1 else 0)  # three more than differ
+        for what, arrays in (("f(inputs moved)", self.given), ("f(inputs) moved", self.expected)):
+            for name, array in arrays.items():
+                output = "" if name == "output" else f", {name}"
+                lines.append(f"    {what}{output}: {_short(_rounded(array, digits), 6 + len(what))}")
+        by_precision = ", ".join(f"{name} {value:.1e}" for name, value in self.relative.items())
+        return "\n".join([*lines, f"    {self.reason}", f"    discrepancy over the output: {by_precision}"])
 
 
 @dataclass(frozen=True)
@@ -114,9 +81,9 @@ class Counts:
 
     inputs       how many inputs were judged; `refused`, how many more f did not take
     pairs        how many pairs of an input and an element were judged; `idle`, at how many more nothing moved or f
-                 said nothing but zeros
+                 gave only zeros
     exhausted    for how many inputs every element of the group was tried
-    blurred      at how many pairs rounding would have hidden a violation of the size that must be seen
+    unresolved   at how many pairs rounding would have hidden a violation of the size that must be seen
     """
 
     inputs: int = 0
@@ -124,18 +91,22 @@ class Counts:
     pairs: int = 0
     idle: int = 0
     exhausted: int = 0
-    blurred: int = 0
+    unresolved: int = 0
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a search found out about one claim.
+    """What a search found about one claim.
 
-    outcome      "holds": no counter-example; "fails": here is one; "undecided": `reason` says why
-    claim, sense the claim in words, and on what it was tried: sizes, dtypes, scales, seed
-    worst        the largest discrepancy over what rounding allows: at most 1 where a claim holds
-    relative     dtype → the largest discrepancy over the size of the output, computed in that precision
-    resolution   the largest violation, relative to the output, that could have passed for rounding, blurred pairs aside
+    outcome         "holds": no counter-example; "fails": here is one; "undecided": `reason` says why
+    claim, sense    the claim in words, and on what it was tried: sizes, dtypes, scales, seed
+    reason          why it is undecided, or what else a reader should know
+    counts          of inputs, elements and pairs that were tried
+    worst           the largest discrepancy over its allowance for rounding errors: at most 1 where a claim holds
+    relative        dtype → the largest discrepancy over the size of the output, computed in that precision
+    resolution      the largest violation, relative to the output, that could have passed for rounding error, unresolved
+                    pairs aside
+    counterexample  of a claim that fails
     """
 
     outcome: str
@@ -150,7 +121,7 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether the search ended without a counter-example, and saw enough to say so."""
+        """Whether the search ended without a counter-example, and tried enough to say so."""
         return self.outcome == "holds"
 
     @property
@@ -173,21 +144,23 @@ class Verdict:
 
     def __str__(self) -> str:
         counts = self.counts
-        lines = [f"{self.claim}: {self.outcome.upper()}", f"  tried on {self.sense}"]
-        lines.append(
+        lines = [
+            f"{self.claim}: {self.outcome.upper()}",
+            f"  tried on {self.sense}",
             f"  {counts.inputs} inputs, for {counts.exhausted} of them every element of the group; "
-            f"{counts.pairs} pairs of input and element, {counts.idle} more that moved nothing"
-        )
+            f"{counts.pairs} pairs of input and element, {counts.idle} more that moved nothing",
+        ]
         if counts.refused:
             lines.append(f"  {counts.refused} inputs were refused by f")
         if self.relative and self.outcome != "fails":
-            steps = ", ".join(_evidence(name, value) for name, value in self.relative.items())
+            u = {dtype_name(dtype): roundoff(dtype) for dtype in FLOATS}
+            steps = ", ".join(f"{name} {value:.1e} ({value / u[name]:.2g} u)" for name, value in self.relative.items())
             lines.append(f"  largest discrepancy over the output: {steps}")
         if self.outcome != "fails" and counts.pairs:
-            blurred = f", but for {counts.blurred} pairs where rounding is too large" if counts.blurred else ""
+            but = f", but for {counts.unresolved} pairs where rounding is too large" if counts.unresolved else ""
             lines.append(
                 f"  {self.worst:.2g} of what rounding allows; a violation above {self.resolution:.1e} of the output "
-                f"would have been seen{blurred}"
+                f"would have been seen{but}"
             )
         if self.reason:
             lines.append(f"  {self.reason}")
@@ -196,30 +169,15 @@ class Verdict:
         return "\n".join(lines)
 
 
-def _evidence(name: str, value: float) -> str:
-    u = next(float(np.finfo(t).eps) / 2 for t in (np.float32, np.float64, np.longdouble) if called(t) == name)
-    return f"{name} {value:.1e} ({value / u:.2g} u)"
-
-
-def _digits_to_see(relative: float) -> int:
-    """As many significant digits as show the discrepancy, and three more."""
-    return 4 + (max(0, math.ceil(-math.log10(relative))) if 0 < relative < 1 else 0)
-
-
-def _rounded(array: np.ndarray, digits: int) -> np.ndarray:
+def _rounded(array: Array, digits: int) -> Array:
     """Real numbers to so many significant digits."""
     if array.dtype.kind != "f":
         return array
     return np.array([float(f"{number:.{digits}g}") for number in array.ravel()]).reshape(array.shape)
 
 
-def _few(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """The arrays that are small enough to be read."""
-    return {name: a for name, a in arrays.items() if a is None or np.size(a) <= SHOWN}
-
-
-def _short(array: Any, indent: int) -> str:
-    if array is not None and np.size(array) > SHOWN:
+def _short(array: ArrayLike | None, indent: int) -> str:
+    if array is not None and np.size(array) > MOST_PRINTED:
         return f"{np.shape(array)}, {np.size(array)} numbers"
     return array_code(array, indent)
 
@@ -228,3 +186,42 @@ def _same(a: Any, b: Any) -> bool:
     if a is None or b is None:
         return a is b
     return np.shape(a) == np.shape(b) and np.array_equal(a, b, equal_nan=np.asarray(a).dtype.kind in "fc")
+
+
+def array_code(array: ArrayLike | None, indent: int = 0) -> str:
+    """`np.array([[0., 1.]])`: evaluates to the same array, dtype and all digits included. `indent` is of its lines."""
+    if array is None:
+        return "None"
+    array = np.asarray(array)
+    if not array.size:
+        return f"np.zeros({array.shape}, {_dtype_code(array.dtype)})"
+    if array.ndim == 0 and array.dtype in PLAIN:
+        return _qualified(repr(array.item()))
+    wide = array.dtype == WIDE and array.dtype not in PLAIN
+    body = np.array2string(
+        array.astype(str) if wide else array,
+        separator=", ",
+        prefix=" " * (indent + len("np.array(")),
+        threshold=sys.maxsize,
+        floatmode="unique",
+        max_line_width=120,
+    )
+    dtype = "" if array.dtype in PLAIN else f", {_dtype_code(array.dtype)}"
+    return f"np.array({_qualified(body)}{dtype})"
+
+
+def dict_code(name: str, arrays: Arrays) -> str:
+    """`name = {"x": np.array(…), …}`, a line or more for each array."""
+    lines = [f'    "{key}": {array_code(array, 6 + len(key))},' for key, array in arrays.items()]
+    return "\n".join([f"{name} = {{", *lines, "}"])
+
+
+def _dtype_code(dtype: np.dtype) -> str:
+    if dtype.kind == "b":
+        return "bool"
+    return "np.longdouble" if dtype == WIDE and dtype not in PLAIN else f"np.{dtype.name}"
+
+
+def _qualified(text: str) -> str:
+    """nan and inf as np.nan and np.inf."""
+    return re.sub(r"(?<!['\w.])(nan|inf)\b", r"np.\1", text)

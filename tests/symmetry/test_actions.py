@@ -202,8 +202,8 @@ def test_descriptions_say_what_moves():
     assert str(Roll("x", step=4)) == "shifts on a ring by multiples of 4, axis -1 of x"
     assert str(Translate(("a", "b"), reach=2)) == "translations of a and b by any vector (tried up to 2)"
     assert str(Permute(axis=0) * Trivial()) == "permutations of axis 0, with nothing"
-    assert (Roll("x", step=4) * Negate("x")).written((2, -1)) == "shift by 8; sign -1"
-    assert Translate(step=(1, 2)).written((1, 2)) == "translation by (1, 4)"
+    assert (Roll("x", step=4) * Negate("x")).describe((2, -1)) == "shift by 8; sign -1"
+    assert Translate(step=(1, 2)).describe((1, 2)) == "translation by (1, 4)"
 
 
 @pytest.mark.parametrize(

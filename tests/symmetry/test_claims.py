@@ -66,7 +66,7 @@ def test_differences_know_infinities_and_nan():
         for v in ([1.0, np.inf, np.nan, np.inf, np.nan, 2], [3.0, np.inf, np.nan, 1, 1, 2])
     )
     assert a.minus(b).tolist() == [-2, 0, 0, np.inf, np.inf, 0]
-    assert a.over_size(a.minus(b), b) == np.inf
+    assert a.relative(a.minus(b), b) == np.inf
     assert not Vector.of({"x": np.array([True])}).rounded.any()
     assert Vector.of({"x": np.array([1 + 2j])}).values.tolist() == [1, 2]
 

@@ -5,7 +5,7 @@ import pytest
 
 from refnp.symmetry import Negate, Permute, Roll, Scale, Translate, equivariant, invariant
 from refnp.symmetry import claim as claim_page
-from refnp.symmetry.claim import FLOATS, ladder
+from refnp.symmetry.claim import FLOATS
 from tests.helpers import unit_roundoff
 from tests.symmetry import functions as f
 from tests.symmetry.functions import search
@@ -41,7 +41,7 @@ def test_discrepancies_of_a_false_claim_do_not():
 
 def test_the_precisions_of_a_function_are_found():
     names = lambda function: [
-        t.name if t != WIDE else "longdouble" for t in ladder(claim(function), {"x": np.ones(2)}).dtypes
+        t.name if t != WIDE else "longdouble" for t in claim(function).precisions({"x": np.ones(2)}).dtypes
     ]
     claim = lambda function: invariant(function, PERMUTED)
     every = ["float32", "float64", "longdouble"][: len(FLOATS)]
