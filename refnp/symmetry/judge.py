@@ -9,9 +9,9 @@ precision. So f is evaluated in the finest precision it computes in, of roundoff
 
 64 is a safety factor: one error seen in U may be smaller than such errors usually are, and the order of a sum may
 differ between precisions. Where d exceeds a quarter of its allowance, both errors are estimated again at 8
-perturbations of x (evaluation.py), and the largest counts. (Where these change nothing, as with whole numbers, other elements serve
-instead.) What is still above must be *steady*: from x to half of its perturbations it must change by less than a
-quarter of itself, which a violation does and rounding error does not. Only then does the claim fail.
+perturbations of x (evaluation.py), and the largest counts. (Where these change nothing, as with whole numbers, other
+elements serve instead.) What is still above must be *steady*: from x to half of its perturbations it must change by
+less than a quarter of itself, which a violation does and rounding error does not. Only then does the claim fail.
 
 Code may round more coarsely than its dtypes say: constants that were once float64, a cast on the way. A d that is
 steady, but within the allowance that float64 would have, is "ambiguous", not a violation; a d below 64 roundings of
