@@ -96,7 +96,7 @@ def answers(model: ConvCNP, task: Task) -> Normal:
     seen = logs(task)
     with no_grad():
         normal = model(seen.context_x, seen.context_y, seen.target_x)
-    return Normal(*(part.numpy().astype(np.float64) for part in (normal.mean, normal.std)))
+    return Normal(*(part.astype(np.float64) for part in (normal.mean, normal.std)))
 
 
 def neighbours(task: Task) -> np.ndarray:

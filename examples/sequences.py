@@ -73,7 +73,7 @@ def by_greedy(model, batch, end):
 
 def by_place(model, batch, end):
     with no_grad():
-        return [tuple(row) for row in model(batch.source).numpy().argmax(-1).tolist()]
+        return [tuple(row) for row in model(batch.source).argmax(-1).tolist()]
 
 
 def transformer(source: int, target: int, features: int, layers: int) -> Callable[[np.random.Generator], Transformer]:

@@ -111,7 +111,7 @@ def show(translator: Translator, pairs: list[tuple[str, str]]) -> None:
         print(line + (f"   right: {french(words)}" if (first, best) != (words, words) else ""))
     batch = batch_of(translator.numbers(pairs))
     with no_grad():
-        predicted = forced(translator.model, batch).numpy().argmax(-1)
+        predicted = forced(translator.model, batch).argmax(-1)
     print(f"\n{len(pairs)} held-out sentences: token accuracy {token_accuracy(predicted, batch.target_out):.3f}")
     for name, said in found.items():
         score = bleu(said, [[words] for words in right])

@@ -93,7 +93,7 @@ def fit(model: ImageClassifier, images: np.ndarray, labels: np.ndarray, epochs: 
 def accuracy(model: ImageClassifier, images: np.ndarray, labels: np.ndarray) -> float:
     """The fraction of images whose largest logit is that of their label."""
     with no_grad():
-        parts = [model(images[i : i + 256]).numpy().argmax(-1) for i in range(0, len(images), 256)]
+        parts = [model(images[i : i + 256]).argmax(-1) for i in range(0, len(images), 256)]
     return float((np.concatenate(parts) == labels).mean())
 
 
@@ -142,7 +142,7 @@ def draw(models: dict[str, ImageClassifier], images: np.ndarray, labels: np.ndar
         for ax, model in zip(row[1:], models.values(), strict=True):
             weights: list[np.ndarray] = []
             with no_grad():
-                guess = int(model(images[i : i + 1], weights=weights).numpy().argmax())
+                guess = int(model(images[i : i + 1], weights=weights).argmax())
             seen = class_attention(weights, model.grid)[-1, 0].mean(0)
             side = images.shape[-1] - 0.5
             ax.imshow(images[i, 0], cmap="gray_r")

@@ -2,23 +2,63 @@
 
 A module is an object with `__call__` whose attributes are Parameters, other modules, or lists, tuples and dicts of
 these. Names are the paths to them, "layers.0.attention.query.weight", in the order in which they were assigned.
+
+Modules follow the rule of functions: arrays in, arrays out, with no tape. If any argument is a Tensor, so is the
+result, and parameters get gradients: `module(Tensor(x))` is how a module is trained. The outermost call decides for all
+modules inside it. In the loss that `refnp.training.train` is given, and in `loss` of models, all are on the tape.
 """
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import copy
-from collections.abc import Iterator, Mapping
-from typing import Any
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self
 
 import numpy as np
 
-from refnp.autograd import Parameter
+from refnp.autograd import Parameter, Tensor
 from refnp.autograd.primitives import raw
-from refnp.autograd.trees import map_leaves
+from refnp.autograd.trees import leaves_of, map_leaves
+
+_on_tape = contextvars.ContextVar("on_tape", default=False)
+
+
+@contextlib.contextmanager
+def on_tape() -> Iterator[None]:
+    """Within this block, or a function decorated with `@on_tape()`, modules write a tape whatever they are given."""
+    token = _on_tape.set(True)
+    try:
+        yield
+    finally:
+        _on_tape.reset(token)
+
+
+def arrays_in_arrays_out(method: Callable) -> Callable:
+    """A method of a module that uses the tape only if an argument is a Tensor, or inside a call that uses it."""
+
+    @functools.wraps(method)
+    def call(module: Module, *arguments: Any, **options: Any) -> Any:
+        if module._is_bound or _on_tape.get():
+            return method(module, *arguments, **options)
+        if any(isinstance(leaf, Tensor) for leaf in leaves_of([arguments, options])):
+            with on_tape():
+                return method(module, *arguments, **options)
+        return method(module.without_tape(), *arguments, **options)
+
+    return call
 
 
 class Module:
     """Base of everything with parameters. A subclass assigns them in `__init__` and computes in `__call__`."""
+
+    _is_bound = False  # True in copies that compute with other values, arrays or Tensors, than their own parameters
+
+    def __init_subclass__(cls) -> None:
+        if "__call__" in vars(cls):
+            cls.__call__ = arrays_in_arrays_out(cls.__call__)  # type: ignore[method-assign]
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         raise TypeError(f"{type(self).__name__} has no __call__; a module must define what it computes")
@@ -88,6 +128,10 @@ class Module:
         new = {id(parameter): values[name] for name, parameter in own.items()}
         return _substituted(self, new)
 
+    def without_tape(self) -> Self:
+        """A copy that computes with the parameters' arrays: arrays in, arrays out, sooner than through Tensors."""
+        return _substituted(self, {id(parameter): parameter.data for parameter in self.parameters()})
+
     def astype(self, dtype: Any) -> Module:
         """Change every parameter to another floating type, in place; gradients are dropped. Returns the module."""
         dtype = np.dtype(dtype)
@@ -111,12 +155,12 @@ def _walk(path: str, value: Any) -> Iterator[tuple[str, Parameter]]:
             yield from _walk(f"{path}.{key}" if path else str(key), item)
 
 
-def _substituted(module: Module, new: dict[int, Any]) -> Module:
+def _substituted(module: Any, new: dict[int, Any]) -> Any:
     def substitute(leaf: Any) -> Any:
         if isinstance(leaf, Parameter):
             return new[id(leaf)]
         return _substituted(leaf, new) if isinstance(leaf, Module) else leaf
 
     twin = copy.copy(module)
-    vars(twin).update(map_leaves(substitute, vars(module)))
+    vars(twin).update(map_leaves(substitute, vars(module)), _is_bound=True)
     return twin

@@ -29,7 +29,7 @@ from refnp.layers.convolutions import convolution
 from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.masked_reductions import numbers
-from refnp.layers.module import Module
+from refnp.layers.module import Module, on_tape
 from refnp.layers.unet import Network
 from refnp.models.neural_process import NeuralProcess, check_finite, check_floor, check_positive_counts, normal_of
 
@@ -101,6 +101,7 @@ class OnGridConvCNP(Module):
         sums = convolution(colours, weight, groups=groups, padding="same")
         return ag.concatenate([density, sums / (density + self.eps) if self.divide else sums], 1)
 
+    @on_tape()
     def loss(self, image: Any, mask: np.ndarray, *, target_mask: np.ndarray | None = None) -> Tensor:
         """−(1/n) Σ log p(y), added up over the colours, a mean over n pixels: all, or those of `target_mask` (B, H, W).
 

@@ -28,6 +28,7 @@ from refnp.autograd.tensor import Tensor
 from refnp.layers.activations import relu, sigmoid
 from refnp.layers.distributions import Mixture, Normal, kl_divergence, log_mean_exp
 from refnp.layers.linear import MLP
+from refnp.layers.module import on_tape
 from refnp.models.neural_process import (
     NeuralProcess,
     SetEncoder,
@@ -168,6 +169,7 @@ class LatentModel(NeuralProcess):
         estimate = elbo if bound == "elbo" else importance_weighted_bound
         return estimate(prior, posterior, log_likelihood, self.draws(posterior, samples, rng))
 
+    @on_tape()
     def loss(self, task: Any, *, rng: np.random.Generator | None = None) -> Tensor:
         """−(1/n) Σ of the bound over the tasks, for n targets present in the batch.
 

@@ -29,7 +29,7 @@ from refnp.layers.activations import relu, softplus
 from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP
 from refnp.layers.masked_reductions import check_counts, numbers
-from refnp.layers.module import Module
+from refnp.layers.module import Module, on_tape
 
 
 class NeuralProcess(Module):
@@ -79,6 +79,7 @@ class NeuralProcess(Module):
         check_finite(name, "target_y", target_y)
         return target_x, target_y, mask
 
+    @on_tape()
     def loss(self, task: Any, *, rng: np.random.Generator | None = None) -> Tensor:
         """−(1/n) Σ log p(y | x, C) over tasks, targets and outputs, n the number of targets present in the batch.
 

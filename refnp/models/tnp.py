@@ -15,7 +15,7 @@ weights `refnp.models.published.tnp` reads.
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Tensor
 from refnp.layers.distributions import Mixture, MultivariateNormal, Normal, check_generator
 from refnp.layers.linear import MLP
+from refnp.layers.module import on_tape
 from refnp.layers.multi_head import KeyValueCache, over_heads
 from refnp.models.neural_process import (
     NeuralProcess,
@@ -243,7 +244,7 @@ class Reader:
 
     def __init__(self, chain: TargetByTarget, copies: int):
         model = chain.model  # and the same with arrays for parameters, which takes half the time
-        self.model = cast(TNPA, model.bind({name: parameter.data for name, parameter in model.named_parameters()}))
+        self.model = model.without_tape()
         self.caches = [KeyValueCache() for _ in model.layers]
         self.seen = chain.context_mask[:, None]  # (B, 1, C)
         context_x, context_y = raw(chain.context_x), raw(chain.context_y)
@@ -359,6 +360,7 @@ class TNPND(TNP):
             products = ag.where(on_diagonal, bounded, products)  # (B, T·dy, T·dy)
         return ag.where(np.tri(t * self.dy, dtype=bool), apart(products, there), 0.0)
 
+    @on_tape()
     def loss(self, task: Any, *, rng: np.random.Generator | None = None) -> Tensor:
         """−(1/n) Σ log p(y_1 … y_T | C) over the batch, n the targets present: the joint likelihood per target.
 

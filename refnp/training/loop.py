@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import Parameter, Tensor, no_grad
-from refnp.layers.module import Module
+from refnp.layers.module import Module, on_tape
 from refnp.training import checkpoint as files
 from refnp.training.checkpoint import Arrays, Checkpoint, state_of
 from refnp.training.optimizers import Optimizer, clip_gradients, not_negative
@@ -130,7 +130,8 @@ def _step(
     """One step downhill; the figures of its row in the history."""
     for parameter in named.values():
         parameter.grad = None
-    value, figures = answer("loss", loss(model, rng))
+    with on_tape():
+        value, figures = answer("loss", loss(model, rng))
     if not isinstance(value, Tensor):
         raise TypeError(f"train: loss returned a {type(value).__name__}; it must return a Tensor with one element")
     row = {"loss": number("the loss", value), **figures}

@@ -29,11 +29,11 @@ def test_runs(tmp_path, monkeypatch, capsys):
 
 
 def test_moving_a_digit_changes_what_tnp_d_says_and_neither_conv_cnp_nor_te_tnp():
-    """ConvCNP: to the bit. TE-TNP: moved places, in pixels, are off by an ulp of 16; a hundred of them is generous."""
+    """ConvCNP: products of other blocks. TE-TNP: places in pixels, off by an ulp of 16. A hundred ulps are allowed."""
     _, images = example.halves()
     task = example.questions(images, 16, 5, seed=0)
     changes = {name: float(example.moved_row(m, task)[-1]) for name, m in example.models(0.05, seed=0).items()}
-    assert changes["ConvCNP"] == 0
+    assert changes["ConvCNP"] < 100 * np.spacing(np.float32(1))
     assert changes["TE-TNP"] < 100 * np.spacing(np.float32(16))
     assert changes["TNP-D"] > 0.01
 

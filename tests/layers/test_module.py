@@ -8,7 +8,7 @@ import pytest
 import refnp.autograd as ad
 from refnp.autograd import Parameter
 from refnp.layers.linear import MLP, Linear
-from refnp.layers.module import Module
+from refnp.layers.module import Module, on_tape
 from tests.helpers import COMPLEX, REAL, assert_same_bits, check, normal
 
 
@@ -62,7 +62,7 @@ def test_gradients_of_a_shared_parameter_add_up():
     house.own.data[:] = 1
     for layer in house.layers[:2]:
         layer.weight, layer.bias = shared, None
-    house(x).backward(bar)
+    house(ad.Tensor(x)).backward(bar)
     np.testing.assert_array_equal(shared.grad, x.T @ (bar @ w.T) + (x @ w).T @ bar)
     assert list(house.state_dict())[:3] == ["own", "layers.0.weight", "pair.0.weight"]
 
@@ -74,7 +74,7 @@ def test_two_parameters_with_one_name_are_an_error(house):
 
 
 def test_zero_grad(house):
-    house(normal(0, (3, 2))).backward(np.ones((3, 2)))
+    house(ad.Tensor(normal(0, (3, 2)))).backward(np.ones((3, 2)))
     assert house.own.grad is not None
     house.zero_grad()
     assert all(p.grad is None for p in house.parameters())
@@ -141,7 +141,7 @@ def test_a_wrong_state_is_refused_and_nothing_is_loaded(house, change, message):
 
 @pytest.mark.parametrize("dtype", [*REAL, *COMPLEX])
 def test_astype(house, dtype):
-    house(normal(0, (3, 2))).backward(np.ones((3, 2)))
+    house(ad.Tensor(normal(0, (3, 2)))).backward(np.ones((3, 2)))
     assert house.astype(dtype) is house
     assert {p.dtype for p in house.parameters()} == {np.dtype(dtype)}
     assert all(p.grad is None for p in house.parameters())
@@ -158,10 +158,10 @@ def test_astype_refuses_what_does_not_float(house, dtype):
 
 def test_bind_computes_with_other_values_and_leaves_the_module_alone(house):
     x, other = normal(0, (3, 2)), House(np.random.default_rng(1))
-    before, expected = house(x).numpy(), other(x).numpy()
+    before, expected = house(x), other(x)
     bound = house.bind(other.state_dict())
     assert_same_bits(bound(x), expected)  # arrays in, an array out
-    assert_same_bits(house(x).numpy(), before)
+    assert_same_bits(house(x), before)
     assert isinstance(bound.pair, Pair)
     assert bound.name == "house"
     assert bound.parameters() == []
@@ -179,7 +179,7 @@ def test_bind_makes_a_function_of_the_parameters():
         return ad.sum(module.bind(values)(x) ** 2)
 
     gradients = ad.grad(loss)(state)
-    ad.sum(module(x) ** 2).backward()
+    ad.sum(module(ad.Tensor(x)) ** 2).backward()
     assert list(gradients) == list(state)
     for name, parameter in module.named_parameters():
         assert_same_bits(gradients[name], parameter.grad)
@@ -213,3 +213,51 @@ def test_a_module_without_parameters_and_one_without_a_call():
     Module().load_state_dict({})
     with pytest.raises(TypeError, match=r"^Module has no __call__; a module must define what it computes$"):
         Module()(1)
+
+
+# ---- arrays in, arrays out
+
+
+def test_arrays_give_an_array_and_a_tensor_gives_a_tensor_with_the_same_bits(house):
+    x = normal(0, (3, 2))
+    y, on_tape_y = house(x), house(ad.Tensor(x))
+    assert type(y) is np.ndarray
+    assert_same_bits(y, on_tape_y.data)
+    on_tape_y.backward(np.ones((3, 2)))
+    assert all(p.grad is not None for p in (house.own, *house.layers[0].parameters()))
+
+
+class Sum(Module):
+    """A module whose parts see arrays alone, and one Tensor."""
+
+    def __init__(self, rng):
+        self.left, self.right = Linear(2, 2, rng=rng), Linear(2, 2, rng=rng)
+
+    def __call__(self, x, y):
+        return self.left(x) + self.right(y)
+
+
+def test_the_outermost_call_decides_for_the_modules_inside():
+    """Else the parameters of `left`, which sees an array, would get no gradient."""
+    module, x = Sum(np.random.default_rng(0)), normal(0, (3, 2))
+    for arguments in ((x, ad.Tensor(x)), (ad.Tensor(x), x)):
+        module.zero_grad()
+        module(*arguments).backward(np.ones((3, 2)))
+        assert all(np.any(p.grad) for p in module.parameters())
+    assert type(module(x, x)) is np.ndarray
+
+
+def test_on_tape_arrays_give_tensors():
+    module, x = Linear(2, 2, rng=np.random.default_rng(0)), normal(0, (3, 2))
+    with on_tape():
+        y = module(x)
+    y.backward(np.ones((3, 2)))
+    assert np.any(module.weight.grad)
+    assert type(module(x)) is np.ndarray
+
+
+def test_without_tape_there_is_none_and_bind_decides_by_its_values(house):
+    x, state = normal(0, (3, 2)), house.state_dict()
+    assert_same_bits(house.without_tape()(x), house(x))
+    assert type(house.bind(state)(x)) is np.ndarray
+    assert isinstance(house.bind({name: ad.Tensor(a) for name, a in state.items()})(x), ad.Tensor)

@@ -64,7 +64,7 @@ def test_equation_6_index_by_index(heads, dtype):
     module = MultiHeadAttention(6, heads, rng=generator()).astype(dtype)
     x, y = normal(0, (4, 6), dtype), normal(1, (5, 6), dtype)
     limit = tolerance(rounded(module, x, y, y)[0], dtype)
-    assert_within(module(x, y).numpy(), printed.multi_head(x, y, module.state_dict(), heads), limit)
+    assert_within(module(x, y), printed.multi_head(x, y, module.state_dict(), heads), limit)
 
 
 # ---- what Sivaraya (2023) prints
@@ -72,9 +72,7 @@ def test_equation_6_index_by_index(heads, dtype):
 
 def heads_of(module, x):
     """H^(1), …, H^(h), each (N, d), before W_o."""
-    query, key, value = (
-        split_heads(linear(x).numpy(), module.heads) for linear in (module.query, module.key, module.value)
-    )
+    query, key, value = (split_heads(linear(x), module.heads) for linear in (module.query, module.key, module.value))
     return list(attention(query, key, value))
 
 
@@ -88,7 +86,7 @@ def test_heads_stacked_as_rows_have_the_wrong_shape():
     side_by_side = np.concatenate(heads, -1)
     assert side_by_side.shape == (4, 6)
     assert_same_bits(merge_heads(np.stack(heads)), side_by_side)
-    assert_same_bits(module(x).numpy(), side_by_side @ w_o)
+    assert_same_bits(module(x), side_by_side @ w_o)
 
 
 def test_heads_stacked_as_rows_and_read_in_rows_of_h_d_have_the_wrong_values():
@@ -97,7 +95,7 @@ def test_heads_stacked_as_rows_and_read_in_rows_of_h_d_have_the_wrong_values():
     stacked = np.concatenate(heads_of(module, x), 0).reshape(4, 6)
     wrong = stacked @ module.output.weight.data + module.output.bias.data
     limit, _ = rounded(module, x, x, x)
-    assert_within(module(x).numpy(), limit.value, tolerance(limit, np.float64))
+    assert_within(module(x), limit.value, tolerance(limit, np.float64))
     with pytest.raises(AssertionError, match="beyond the bound"):
         assert_within(wrong, limit.value, tolerance(limit, np.float64))
 
@@ -142,7 +140,7 @@ def test_maps_of_each_head_on_top_of_projected_queries_are_one_product(seed):
         arrays += [getattr(module, role).weight.data, zeros]
     given_parameters = [*map(exact, arrays), exact(module.output.weight.data), exact(zeros)]
     limit, _ = equations.multi_head(*given_parameters, heads=heads)
-    assert_within(module(x).numpy(), as_printed, 2 * tolerance(limit, np.float64))
+    assert_within(module(x), as_printed, 2 * tolerance(limit, np.float64))
 
 
 # ---- ways to call it
@@ -150,8 +148,8 @@ def test_maps_of_each_head_on_top_of_projected_queries_are_one_product(seed):
 
 def test_one_argument_is_self_attention_two_are_cross_attention():
     module, x, y = MultiHeadAttention(6, 2, rng=generator()), normal(0, (2, 3, 6)), normal(1, (2, 5, 6))
-    assert_same_bits(module(x).numpy(), module(x, x, x).numpy())
-    assert_same_bits(module(x, y).numpy(), module(x, y, y).numpy())
+    assert_same_bits(module(x), module(x, x, x))
+    assert_same_bits(module(x, y), module(x, y, y))
     assert module(x, y).shape == (2, 3, 6)
 
 
@@ -168,7 +166,7 @@ def test_without_biases():
     assert [name for name, _ in module.named_parameters()] == [
         f"{role}.weight" for role in ("query", "key", "value", "output")
     ]
-    np.testing.assert_array_equal(module(np.zeros((3, 4))).numpy(), 0)
+    np.testing.assert_array_equal(module(np.zeros((3, 4))), 0)
 
 
 def test_weights_of_every_head():
@@ -176,12 +174,12 @@ def test_weights_of_every_head():
     y, weights = module(x, return_weights=True)
     limit, _ = rounded(module, x, x, x)
     assert weights.shape == (2, 3, 4, 4)
-    assert_within(y.numpy(), module(x).numpy(), 2 * tolerance(limit, np.float64))
-    assert (weights.numpy() >= 0).all()
-    assert_within(weights.numpy().sum(-1), np.ones((2, 3, 4)), (4 + 2) * 2.0**-53)  # (M + 2) u
-    value = split_heads(module.value(x).numpy(), 3)
-    by_hand = merge_heads(weights.numpy() @ value) @ module.output.weight.data + module.output.bias.data
-    assert_within(by_hand, y.numpy(), 2 * tolerance(limit, np.float64))
+    assert_within(y, module(x), 2 * tolerance(limit, np.float64))
+    assert (weights >= 0).all()
+    assert_within(weights.sum(-1), np.ones((2, 3, 4)), (4 + 2) * 2.0**-53)  # (M + 2) u
+    value = split_heads(module.value(x), 3)
+    by_hand = merge_heads(weights @ value) @ module.output.weight.data + module.output.bias.data
+    assert_within(by_hand, y, 2 * tolerance(limit, np.float64))
 
 
 @pytest.mark.parametrize("shape", [(4, 5), (1, 5), (2, 4, 5), (2, 1, 5), (5,)])
@@ -189,10 +187,10 @@ def test_mask_and_bias_serve_all_heads(shape):
     module, x, y = MultiHeadAttention(6, 3, rng=generator()), normal(0, (2, 4, 6)), normal(1, (2, 5, 6))
     mask, bias = generator(2).random(shape) < 0.6, normal(3, shape)
     all_heads = np.broadcast_to(mask, (2, 4, 5))[:, None], np.broadcast_to(bias, (2, 4, 5))[:, None]
-    expected = module(x, y, mask=all_heads[0], bias=all_heads[1], per_head=True).numpy()
+    expected = module(x, y, mask=all_heads[0], bias=all_heads[1], per_head=True)
     limit = tolerance(rounded(module, x, y, y)[0], np.float64)
-    assert_within(module(x, y, mask=mask, bias=bias).numpy(), expected, limit)
-    assert_within(module(x, y, mask=mask.tolist(), bias=bias.tolist()).numpy(), expected, limit)
+    assert_within(module(x, y, mask=mask, bias=bias), expected, limit)
+    assert_within(module(x, y, mask=mask.tolist(), bias=bias.tolist()), expected, limit)
 
 
 def test_bias_of_each_head_has_a_gradient():
@@ -215,7 +213,7 @@ def test_grouped_heads_are_repeated_keys(key_heads, masked):
     repeated.load_state_dict(state)
     mask = masks.causal(3) if masked else None
     limit, _ = rounded(repeated, x, x, x, full(mask, (2, 3, 3)))
-    assert_within(module(x, mask=mask).numpy(), repeated(x, mask=mask).numpy(), 2 * tolerance(limit, np.float64))
+    assert_within(module(x, mask=mask), repeated(x, mask=mask), 2 * tolerance(limit, np.float64))
     _, weights = module(x, mask=mask, return_weights=True)
     assert weights.shape == (2, 4, 3, 3)
     check(lambda x, p: module.bind(p)(x, mask=mask), (x, module.state_dict()))
@@ -224,18 +222,18 @@ def test_grouped_heads_are_repeated_keys(key_heads, masked):
 @pytest.mark.parametrize("similarity", ["dot", "cosine", "scaled_dot"])
 def test_similarities(similarity):
     module, x = MultiHeadAttention(6, 2, similarity=similarity, rng=generator()), normal(0, (3, 6))
-    query, key, value = (split_heads(linear(x).numpy(), 2) for linear in (module.query, module.key, module.value))
+    query, key, value = (split_heads(linear(x), 2) for linear in (module.query, module.key, module.value))
     by_hand = merge_heads(attention(query, key, value, similarity=similarity))
-    assert_same_bits(module(x).numpy(), module.output(by_hand).numpy())
+    assert_same_bits(module(x), module.output(by_hand))
 
 
 @pytest.mark.parametrize("shape", [(3, 6), (2, 3, 6), (2, 1, 3, 6), (0, 3, 6), (2, 0, 6)])
 def test_any_axes_in_front(shape):
     module, x = MultiHeadAttention(6, 2, rng=generator()), normal(0, shape)
-    y = module(x).numpy()
+    y = module(x)
     assert y.shape == shape
     for b in np.ndindex(shape[:-2]):
-        assert_within(y[b], module(x[b]).numpy(), 2 * tolerance(rounded(module, x[b], x[b], x[b])[0], np.float64))
+        assert_within(y[b], module(x[b]), 2 * tolerance(rounded(module, x[b], x[b], x[b])[0], np.float64))
 
 
 @pytest.mark.parametrize("order", [1, 2])
@@ -251,7 +249,7 @@ def test_derivatives(order):
 @pytest.mark.parametrize("dtype", [*REAL, *COMPLEX])
 def test_dtype_is_kept(dtype):
     module = MultiHeadAttention(4, 2, rng=generator()).astype(dtype)
-    y = module(normal(0, (3, 4), dtype(0).real.dtype).astype(dtype))
+    y = module(ad.Tensor(normal(0, (3, 4), dtype(0).real.dtype).astype(dtype)))
     y.backward(np.ones((3, 4), dtype))
     assert {y.dtype, *(p.grad.dtype for p in module.parameters())} == {np.dtype(dtype)}
 
@@ -259,10 +257,10 @@ def test_dtype_is_kept(dtype):
 def test_without_positions_it_is_equivariant_and_a_causal_mask_breaks_that():
     module, x, order = MultiHeadAttention(6, 2, rng=generator()), normal(0, (5, 6)), np.array([3, 0, 4, 1, 2])
     limit = 2 * tolerance(rounded(module, x, x, x)[0], np.float64)[order]
-    assert_within(module(x[order]).numpy(), module(x).numpy()[order], limit)
+    assert_within(module(x[order]), module(x)[order], limit)
     mask = masks.causal(5)
     with pytest.raises(AssertionError, match="beyond the bound"):
-        assert_within(module(x[order], mask=mask).numpy(), module(x, mask=mask).numpy()[order], limit)
+        assert_within(module(x[order], mask=mask), module(x, mask=mask)[order], limit)
 
 
 def test_split_and_merge_undo_each_other():
@@ -391,22 +389,22 @@ def test_what_a_scheme_adds(scheme):
     """Rotations, scores and values, each within the bound of the scheme's equation; and a bias of one's own besides."""
     module, x = MultiHeadAttention(4, 2, positions=scheme, rng=generator()), normal(0, (2, 5, 4))
     mask = masks.causal(5)
-    assert_judged(module(x, mask=mask).numpy(), self_attention(module, mask)(exact(x))[0], np.float64)
+    assert_judged(module(x, mask=mask), self_attention(module, mask)(exact(x))[0], np.float64)
     places = np.array([7, 0, 3, 3, 1])
-    found = module(x, query_places=places, key_places=places).numpy()
+    found = module(x, query_places=places, key_places=places)
     assert_judged(found, self_attention(module, None, places)(exact(x))[0], np.float64)
     own = normal(1, (5, 5))
     hidden = np.where(mask, 0.0, -np.inf)  # a mask as a bias, beside what the scheme adds
     limit = self_attention(module, mask)(exact(x))[0]
-    assert_judged(module(x, bias=hidden).numpy(), limit, np.float64)
-    assert np.abs(module(x, bias=own).numpy() - module(x).numpy()).max() > 1e-3
+    assert_judged(module(x, bias=hidden), limit, np.float64)
+    assert np.abs(module(x, bias=own) - module(x)).max() > 1e-3
 
 
 def test_queries_and_keys_have_places_of_their_own():
     """With Shaw's positions only differences of places count: moving both changes no bit, moving one does."""
     positions = Shaw(2, 3, rng=generator(1))
     module, x, y = MultiHeadAttention(4, 2, positions=positions, rng=generator()), normal(0, (3, 4)), normal(1, (5, 4))
-    here = module(x, y, query_places=np.arange(3), key_places=np.arange(5)).numpy()
-    assert_same_bits(here, module(x, y).numpy())
-    assert_same_bits(here, module(x, y, query_places=np.arange(3) + 40, key_places=np.arange(5) + 40).numpy())
-    assert np.abs(module(x, y, key_places=np.arange(5) + 40).numpy() - here).max() > 1e-3
+    here = module(x, y, query_places=np.arange(3), key_places=np.arange(5))
+    assert_same_bits(here, module(x, y))
+    assert_same_bits(here, module(x, y, query_places=np.arange(3) + 40, key_places=np.arange(5) + 40))
+    assert np.abs(module(x, y, key_places=np.arange(5) + 40) - here).max() > 1e-3

@@ -29,7 +29,7 @@ def test_against_index_loops(dimensions):
     network = PooledUNet(2, (2, 3, 2), 3, dimensions=dimensions, rng=generator())
     x = generator().normal(size=(1, 2, *[8] * dimensions))
     state = {f"network.{name}": array for name, array in network.state_dict().items()}
-    y = network(x).data
+    y = network(x)
     assert y.shape == (1, 3, *[8] * dimensions)
     assert np.abs(y - pooled_unet(x, state, 3)).max() < 2**-46
 
@@ -40,10 +40,10 @@ def test_lengths_stay_and_shifts_by_the_total_stride_are_respected_away_from_edg
     assert network.total_stride == 4
     x = np.zeros((1, 1, 64))
     x[0, 0, 28:36] = generator().normal(size=8)
-    y, moved = network(x).data, network(np.roll(x, 4, 2)).data
+    y, moved = network(x), network(np.roll(x, 4, 2))
     inner = slice(20, 44)
     np.testing.assert_array_equal(np.roll(y, 4, 2)[..., inner], moved[..., inner])
-    off = np.roll(y, 2, 2) - network(np.roll(x, 2, 2)).data
+    off = np.roll(y, 2, 2) - network(np.roll(x, 2, 2))
     assert np.abs(off[..., inner]).max() > 1e-4
 
 

@@ -85,7 +85,7 @@ def test_what_the_mask_hides_is_not_looked_at(junk):
         query, key, differences = (a.copy() for a in arrays)
         key[unseen], differences[~mask], query[0, 0] = filling, filling, filling
         module.zero_grad()
-        output, step = module(query, key, differences, mask=mask)
+        output, step = module(ad.Tensor(query), key, differences, mask=mask)
         (ad.sum(output * output) + ad.sum(step * step)).backward()
         results.append([raw(output), raw(step), *(p.grad for p in module.parameters())])
     for value, reference in zip(results[1], results[0], strict=True):
@@ -116,7 +116,7 @@ def test_who_may_attend_to_nothing_gets_the_bias_and_stays():
     module = layer(moves=True)
     arrays, mask = problem(0, (2, 3, 4, 1))
     mask[0, 1] = False
-    output, steps = module(*arrays, mask=mask)
+    output, steps = module(ad.Tensor(arrays[0]), *arrays[1:], mask=mask)
     np.testing.assert_array_equal(raw(output)[0, 1], module.output.bias.data)
     np.testing.assert_array_equal(raw(steps)[0, 1], 0)
     ad.sum(output).backward()

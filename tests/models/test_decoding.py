@@ -39,7 +39,7 @@ def by_recomputation(model, source):
 
     @functools.cache
     def next_log_p(words):
-        return log_softmax(model(source[None], np.array([[START, *words]])).numpy()[0, -1])
+        return log_softmax(model(source[None], np.array([[START, *words]]))[0, -1])
 
     return next_log_p
 

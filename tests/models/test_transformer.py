@@ -52,12 +52,12 @@ def tokens(seed, shape, vocabulary):
 
 def in_pieces(model, source, target, lengths, source_mask=None):
     """Logits of the target's tokens, so many of them at a time, with kept keys and values."""
-    pieces, end = [], 0
+    model, pieces, end = model.without_tape(), [], 0
     with ad.no_grad():
         state = model.start(source, source_mask=source_mask)
         for length in lengths:
             assert state.length == end
-            pieces.append(model.extend(target[..., end : end + length], state).numpy())
+            pieces.append(model.extend(target[..., end : end + length], state))
             end += length
     return np.concatenate(pieces, -2)
 
@@ -71,7 +71,7 @@ def test_logits_token_by_token(dtype, padded):
     model = shaken(new()).astype(dtype)
     source, target = tokens(0, (2, 4), 7), tokens(1, (2, 3), 6)
     mask = np.array([[True] * 4, [True, False, True, False]]) if padded else None
-    logits = model(source, target, source_mask=mask).numpy()
+    logits = model(source, target, source_mask=mask)
     assert logits.dtype == dtype
     limit = rounded_logits(model, source, target, mask)
     for b in range(2):
@@ -102,7 +102,7 @@ def test_logits_of_any_variant(variant, batch, m, n, padded, dtype, seed):
     source, target = tokens(seed, (batch, m), 7), tokens(seed, (batch, n), 6)
     rng = generator(seed)
     masks = (rng.random((batch, m)) < 0.6, rng.random((batch, n)) < 0.6) if padded else (None, None)
-    logits = model(source, target, source_mask=masks[0], target_mask=masks[1]).numpy()
+    logits = model(source, target, source_mask=masks[0], target_mask=masks[1])
     limit = rounded_logits(model, source, target, *masks)
     assert logits.dtype == dtype
     assert_within(logits, limit.value, tolerance(limit, dtype))
@@ -128,8 +128,8 @@ def test_the_model_is_its_layers_one_after_the_other(norm, final_norm):
     x = model.positions(model.target_embedding(target))
     for layer in model.decoder.layers:
         x = layer(x, memory, mask=np.tri(4, dtype=bool) & target_mask[:, None], memory_mask=source_mask[:, None])
-    expected = model.output(finished(model.decoder, x)).numpy()
-    assert_same_bits(model(source, target, source_mask=source_mask, target_mask=target_mask).numpy(), expected)
+    expected = model.output(finished(model.decoder, x))
+    assert_same_bits(model(source, target, source_mask=source_mask, target_mask=target_mask), expected)
     with ad.no_grad():
         state = model.start(source, source_mask=source_mask)
         x = model.positions(model.target_embedding(target))
@@ -148,7 +148,7 @@ def test_step_by_step_is_all_at_once(lengths, m, padded, dtype, seed):
     limit = rounded_logits(model, source, target, mask)
     pieces = in_pieces(model, source, target, lengths, mask)
     assert_within(pieces, limit.value, tolerance(limit, dtype))
-    assert_within(pieces, model(source, target, source_mask=mask).numpy(), 2 * tolerance(limit, dtype))
+    assert_within(pieces, model(source, target, source_mask=mask), 2 * tolerance(limit, dtype))
 
 
 @pytest.mark.parametrize("name", SCHEMES)
@@ -158,20 +158,20 @@ def test_every_scheme_of_relative_positions(name, norm):
     model = shaken(new(relative=SCHEMES[name], norm=norm, positions=None))
     source, target = tokens(0, (2, 4), 7), tokens(1, (2, 5), 6)
     limit = rounded_logits(model, source, target)
-    assert_judged(model(source, target).numpy(), limit, np.float64)
+    assert_judged(model(source, target), limit, np.float64)
     assert_judged(in_pieces(model, source, target, (1, 1, 2, 1)), limit, np.float64)
     for stack in (model.encoder, model.decoder):
         for layer in stack.layers:
             layer.attention.positions = None
     with pytest.raises(AssertionError, match="beyond the bound"):
-        assert_judged(model(source, target).numpy(), limit, np.float64)
+        assert_judged(model(source, target), limit, np.float64)
 
 
 def test_learned_positions_and_where_they_end():
     model = shaken(new(positions=LearnedPositions(3, 4, rng=generator())))
     source, target = tokens(0, (2, 3), 7), tokens(1, (2, 3), 6)
     limit = rounded_logits(model, source, target)
-    assert_judged(model(source, target).numpy(), limit, np.float64)
+    assert_judged(model(source, target), limit, np.float64)
     assert_judged(in_pieces(model, source, target, (2, 1)), limit, np.float64)
     with pytest.raises(IndexError, match="place 3 is not in a table of 3"):
         model(np.array([[1, 2, 3, 4]]), target[:1])
@@ -184,7 +184,7 @@ def test_complex_parameters(dtype):
     """The dtype is kept, and what is real stays as it is: the imaginary part is 0."""
     model, source, target = new(), tokens(0, (2, 3), 7), tokens(1, (2, 2), 6)
     limit = rounded_logits(model, source, target)
-    logits = model.astype(dtype)(source, target).numpy()
+    logits = model.astype(dtype)(source, target)
     assert logits.dtype == dtype
     assert_within(logits.real, limit.value, tolerance(limit, logits.real.dtype))
     np.testing.assert_array_equal(logits.imag, 0)
@@ -198,12 +198,12 @@ def test_one_sentence_and_batches_of_batches():
     model = new()
     source, target = tokens(0, (2, 3, 4), 7), tokens(1, (2, 3, 2), 6)
     source_mask, target_mask = generator(2).random((2, 3, 4)) < 0.6, generator(3).random((2, 3, 2)) < 0.8
-    together = model(source, target, source_mask=source_mask, target_mask=target_mask).numpy()
+    together = model(source, target, source_mask=source_mask, target_mask=target_mask)
     pieces = in_pieces(model, source, target, (1, 1))
     for i in np.ndindex(2, 3):
         own = {"source_mask": source_mask[i], "target_mask": target_mask[i]}
         limit = rounded_logits(model, source[i][None], target[i][None], source_mask[i][None], target_mask[i][None])
-        for logits in (together[i], model(source[i], target[i], **own).numpy()):
+        for logits in (together[i], model(source[i], target[i], **own)):
             assert_within(logits, limit.value[0], tolerance(limit, np.float64)[0])
         limit = rounded_logits(model, source[i][None], target[i][None])
         alone = in_pieces(model, source[i], target[i], (1, 1))
@@ -227,13 +227,11 @@ def test_what_padding_holds_changes_nothing():
     model = new()
     mask, target_mask = np.array([[True, False, True, False]]), np.array([[True, False, True]])
     target = np.array([[1, 2, 3]])
-    rows = [model(np.array([[1, a, 2, b]]), target, source_mask=mask).numpy() for a, b in ((0, 0), (5, 6))]
+    rows = [model(np.array([[1, a, 2, b]]), target, source_mask=mask) for a, b in ((0, 0), (5, 6))]
     assert_same_bits(*rows)
-    one, other = (
-        model(np.array([[1, 2]]), np.array([[1, hidden, 2]]), target_mask=target_mask).numpy() for hidden in (3, 4)
-    )
+    one, other = (model(np.array([[1, 2]]), np.array([[1, hidden, 2]]), target_mask=target_mask) for hidden in (3, 4))
     assert_same_bits(one[:, [0, 2]], other[:, [0, 2]])
-    loss = cross_entropy(model(np.array([[1, 5, 2, 5]]), target, source_mask=mask), np.array([[2, 3, 0]]))
+    loss = cross_entropy(model(ad.Tensor([[1, 5, 2, 5]]), target, source_mask=mask), np.array([[2, 3, 0]]))
     loss.backward()
     np.testing.assert_array_equal(model.source_embedding.weight.grad[5], 0)
     assert np.abs(model.source_embedding.weight.grad[1]).max() > 0
@@ -243,10 +241,10 @@ def test_nan_under_padding_reaches_nothing():
     """A word whose vector is NaN stands only where the mask hides it: no other token knows."""
     model, source, target = new(), np.array([[1, 5, 2]]), np.array([[1, 2]])
     mask = source != 5
-    expected = model(source, target, source_mask=mask).numpy()
+    expected = model(source, target, source_mask=mask)
     model.source_embedding.weight.data[5] = np.nan
-    assert np.isnan(model.encode(source, source_mask=mask).numpy()[0, 1]).all()
-    assert_same_bits(model(source, target, source_mask=mask).numpy(), expected)
+    assert np.isnan(model.encode(source, source_mask=mask)[0, 1]).all()
+    assert_same_bits(model(source, target, source_mask=mask), expected)
 
 
 def test_more_padding_changes_nothing_beyond_rounding():
@@ -254,7 +252,7 @@ def test_more_padding_changes_nothing_beyond_rounding():
     source, target = np.array([[1, 2, 3]]), np.array([[1, 2]])
     limit = rounded_logits(model, source, target)
     longer = np.array([[1, 2, 3, 0, 0]])
-    assert_judged(model(longer, target, source_mask=longer > 0).numpy(), limit, np.float64)
+    assert_judged(model(longer, target, source_mask=longer > 0), limit, np.float64)
 
 
 def test_padding_in_front_is_counted_and_so_moves_the_words():
@@ -263,7 +261,7 @@ def test_padding_in_front_is_counted_and_so_moves_the_words():
     for options, same in (({}, False), ({"positions": None, "relative": SCHEMES["Shaw"]}, True)):
         model = new(**options)
         limit = rounded_logits(model, words, target)
-        found = np.abs(model(longer, target, source_mask=longer > 0).numpy() - limit.value)
+        found = np.abs(model(longer, target, source_mask=longer > 0) - limit.value)
         assert (found <= tolerance(limit, np.float64)).all() == same
 
 
@@ -272,9 +270,9 @@ def test_an_empty_sentence_is_one_of_padding_alone(length):
     """Nothing to attend to gives 0: the model still answers, and the same for no token as for hidden ones."""
     model, target = new(), np.array([[1, 2]])
     source = np.zeros((1, length), int)
-    logits = model(source, target, source_mask=np.zeros((1, length), bool)).numpy()
+    logits = model(source, target, source_mask=np.zeros((1, length), bool))
     assert np.isfinite(logits).all()
-    assert_same_bits(logits, model(np.zeros((1, 0), int), target).numpy())
+    assert_same_bits(logits, model(np.zeros((1, 0), int), target))
 
 
 # ---- parts
@@ -289,7 +287,7 @@ def test_ties():
     assert free.output.weight.shape == (4, 6)
     x = normal(0, (2, 4))
     np.testing.assert_array_equal(output.logits(x).numpy(), x @ output.target_embedding.weight.data.T)
-    loss = cross_entropy(one(np.array([[1, 2]]), np.array([[3, 4]])), np.array([[4, 5]]))
+    loss = cross_entropy(one(ad.Tensor([[1, 2]]), np.array([[3, 4]])), np.array([[4, 5]]))
     loss.backward()
     assert (np.abs(one.target_embedding.weight.grad).max(-1) > 0).all()  # all six words are outputs
     with pytest.raises(ValueError, match="vocabularies of 7 and 6 cannot share"):
@@ -303,8 +301,8 @@ def test_without_positions_the_encoder_does_not_see_the_order_of_words():
     for positions, same in ((None, True), (SinusoidalPositions(), False)):
         model = new(positions=positions)
         limit = rounded_memory(model, one)
-        found = model.encode(one[:, order]).numpy()
-        assert_judged(model.encode(one).numpy(), limit, np.float64)
+        found = model.encode(one[:, order])
+        assert_judged(model.encode(one), limit, np.float64)
         excess = np.abs(found - limit.value[:, order]) > tolerance(limit, np.float64)[:, order]
         assert excess.any() != same
 
@@ -321,7 +319,7 @@ def test_stacks_on_vectors():
     memory = rounded_stack(model.encoder, exact(source), masks["source_mask"])
     causal = np.tri(3, dtype=bool) & masks["target_mask"]
     limit = rounded_stack(model.decoder, exact(target), causal, memory, masks["memory_mask"])
-    assert_judged(model(source, target, **masks).numpy(), limit, np.float64)
+    assert_judged(model(source, target, **masks), limit, np.float64)
     assert [name for name in model.state_dict() if "final_norm" in name] == [
         f"{stack}.final_norm.{part}" for stack in ("encoder", "decoder") for part in ("gain", "shift")
     ]
@@ -353,8 +351,8 @@ def test_options_reach_every_layer():
 
 def test_dropout_only_with_a_generator():
     model, source, target = new(dropout=0.5), tokens(0, (1, 4), 7), tokens(1, (1, 3), 6)
-    assert_same_bits(model(source, target).numpy(), new(dropout=0.0)(source, target).numpy())
-    drawn = [model(source, target, rng=generator(seed)).numpy() for seed in (1, 1, 2)]
+    assert_same_bits(model(source, target), new(dropout=0.0)(source, target))
+    drawn = [model(source, target, rng=generator(seed)) for seed in (1, 1, 2)]
     assert_same_bits(*drawn[:2])
     assert (drawn[0] != drawn[2]).any()
 
@@ -385,7 +383,7 @@ def test_relative_positions_are_made_once_for_each_layer():
     assert all(layer.memory_attention.positions is None for layer in model.decoder.layers)
     source, target = np.array([[1, 2]]), np.array([[1]])
     plain = new(encoder_layers=2, decoder_layers=3)
-    assert_same_bits(model(source, target).numpy(), plain(source, target).numpy())
+    assert_same_bits(model(source, target), plain(source, target))
 
 
 # ---- state between tokens
@@ -400,7 +398,7 @@ def test_sequences_in_a_new_order():
             state = model.start(source, source_mask=mask)
             model.extend(first, state)
             state.reorder(np.array(rows))
-            found = model.extend(second[: len(rows)], state).numpy()
+            found = model.extend(second[: len(rows)], state)
         target = np.concatenate([first[rows], second[: len(rows)]], 1)
         limit = rounded_logits(model, source[rows], target, mask[rows])
         assert_within(found, limit.value[:, 2:], tolerance(limit, np.float64)[:, 2:])
@@ -422,7 +420,7 @@ def test_beams_of_one_source_share_its_memory():
 
 def test_decoding_keeps_no_gradient():
     with pytest.raises(RuntimeError, match="decode within no_grad"):
-        new().start(np.array([[1, 2]]))
+        new().start(ad.Tensor([[1, 2]]))
 
 
 # ---- what does not fit

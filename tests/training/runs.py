@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from refnp.autograd import Parameter
+from refnp.autograd import Parameter, Tensor
 from refnp.layers.linear import MLP
 from refnp.layers.module import Module
 from refnp.training import checkpoint as page
@@ -46,7 +46,7 @@ def a_run(seed, optimizer=Adam, sizes=(3, 4, 2), dtype=np.float64):
     moves = optimizer(model.parameters(), learning_rate=0.1)
     for _ in range(3):
         model.zero_grad()
-        (model(rng.normal(size=(5, sizes[0])).astype(dtype)) ** 2).mean().backward()
+        (model(Tensor(rng.normal(size=(5, sizes[0])).astype(dtype))) ** 2).mean().backward()
         moves.step()
     return model, moves, rng
 

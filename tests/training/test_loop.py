@@ -7,6 +7,7 @@ import pytest
 
 from refnp.autograd import Tensor, is_recording
 from refnp.layers.linear import MLP
+from refnp.layers.module import on_tape
 from refnp.training.checkpoint import load
 from refnp.training.loop import train
 from refnp.training.optimizers import SGD, Adam, clip_gradients
@@ -25,7 +26,8 @@ def test_is_the_loop_that_one_would_write(dtype):
     losses, norms = [], []
     for step in range(1, STEPS + 1):
         moves.zero_grad()
-        value, _ = loss(ours, draws)
+        with on_tape():
+            value, _ = loss(ours, draws)
         value.backward()
         norms.append(float(clip_gradients(ours.parameters(), 0.5)))
         moves.learning_rate = 0.1 / step

@@ -253,12 +253,10 @@ def test_its_bucket_learns():
 def test_in_multi_head_attention():
     scheme, x, places = scheme_of(values=True, leading=1), normal(0, (2, 5, 6)), image_places(2, 2, leading=1)
     module = MultiHeadAttention(6, 2, positions=scheme, rng=generator())
-    heads = [
-        a.reshape(2, 5, 2, 3).swapaxes(1, 2) for a in (f(x).numpy() for f in (module.query, module.key, module.value))
-    ]
+    heads = [a.reshape(2, 5, 2, 3).swapaxes(1, 2) for a in (f(x) for f in (module.query, module.key, module.value))]
     by_hand = looked_up(scheme, *heads, places, places).numpy().swapaxes(1, 2).reshape(2, 5, 6)
     y = module(x, query_places=places, key_places=places)
-    assert_same_bits(y.numpy(), module.output(by_hand).numpy())
+    assert_same_bits(y, module.output(by_hand))
     check(lambda x, p: module.bind(p)(x, query_places=places, key_places=places), (x, module.state_dict()))
     with pytest.raises(
         ValueError, match=r"^ImagePositions: places have shape \(5,\); they must be \(tokens, 2\), one row"

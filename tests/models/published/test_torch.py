@@ -182,7 +182,7 @@ def close(theirs, ours, equation, inputs, module, **options):
     """Within the bound of the equation, which is narrow enough to notice a mistake."""
     limit, _ = equation(*map(exact, (*inputs, *module.state_dict().values())), **options)
     assert (tolerance(limit, np.float64) <= 1e-7).all()
-    assert_within(ours.numpy(), theirs.detach().numpy(), 2 * tolerance(limit, np.float64))
+    assert_within(ours, theirs.detach().numpy(), 2 * tolerance(limit, np.float64))
 
 
 @biases
