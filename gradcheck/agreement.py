@@ -1,7 +1,7 @@
 r"""How many digits a claimed derivative and a numerical one have in common, and when a difference is only rounding.
 
 A derivative that is compared is a contraction, x̄ⱼ = Σᵢ uᵢ Jᵢⱼ, and its terms may cancel. So the difference is measured
-by the sum of the sizes of the terms, to which the rounding of a sum is proportional (Higham 2002, §3.1):
+by the sum of the sizes of the terms, to which the rounding of a sum is proportional (Higham (2002), §3.1):
 
     digits = −log₁₀( |claimed − numeric| / Σᵢ |uᵢ Jᵢⱼ| )
 

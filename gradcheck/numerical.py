@@ -10,8 +10,7 @@ What is left is the rounding of f itself, and the answer is as good as a hand-wr
 It holds for analytic code alone. `abs`, `conj`, `.real`, `np.var` of the complex argument are not analytic, and a
 function that uses them gives a wrong imaginary part without a word; `gradcheck.numerical` guards against that.
 
-Sources: Lyness & Moler, SIAM J. Numer. Anal. 4 (1967) 202; Squire & Trapp, SIAM Review 40 (1998) 110;
-Martins, Sturdza & Alonso, ACM TOMS 29 (2003) 245.
+Sources: Lyness & Moler (1967); Squire & Trapp (1998); Martins, Sturdza & Alonso (2003).
 
 Central differences, extrapolated to step 0, with an estimate of the error.
 
@@ -28,8 +27,7 @@ element of f. That movement, plus the rounding noise of f at that step, is the e
 Where it is not, because f bends on a smaller scale or leaves its domain, all of the table is laid again with smaller
 steps.
 
-Sources: Richardson, Phil. Trans. A 210 (1911) 307; Ridders, Adv. Eng. Software 4 (1982) 75;
-Higham (2002), §1.14, for the noise of a difference.
+Sources: Richardson (1911); Ridders (1982); Higham (2002), §1.14, for the noise of a difference.
 
 Fourth-order central differences in `np.longdouble`: a second opinion that shares nothing with the complex step.
 
@@ -41,7 +39,7 @@ u = 5e-20 and h = 2⁻¹², both are about 3e-16, one or two roundings of float6
 
 A longdouble is not everywhere wider than float64 (`gradcheck.precision`), so where it is not this raises rather than
 pass a float64 difference for more than it is.
-Source: Fornberg, Math. Comp. 51 (1988) 699, table 1, for the weights.
+Source: Fornberg (1988), table 1, for the weights.
 
 Kinks: points where a function has one slope to the left and another to the right, and so no derivative.
 

@@ -4,7 +4,7 @@
 
 `np.longdouble` is wider than float64 on x86 Linux and macOS (64 bits of fraction), and on some ARM systems (113);
 on Windows and Apple ARM it *is* float64. `wider` tells, and reports name the precision that was really used.
-Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed. (2002), chapter 2.
+Source: Higham (2002), chapter 2.
 """
 
 import math

@@ -6,7 +6,7 @@ r"""The Hessian of ⟨u, f⟩ along directions: from the claimed gradient in two
 
 Differences are taken in longdouble wherever f and its gradient compute in it, and are then good to 1e-15 or so.
 
-Sources: Pearlmutter, Neural Computation 6 (1994) 147, for the product; Squire & Trapp (1998) for the complex step.
+Sources: Pearlmutter (1994), for the product; Squire & Trapp (1998) for the complex step.
 
 Second order: is what the claimed gradient g(x) = J(x)ᵀu has for a derivative the Hessian H of ⟨u, f⟩?
 

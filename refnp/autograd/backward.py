@@ -7,7 +7,7 @@ For y = f_n(… f_2(f_1(x))), with J_k the matrix of derivatives of step k, the 
 Nodes are numbered as they are made; a node's arguments were made before it, so descending numbers are a topological
 order: no recursion, and the same order (the same bits) every time. A value that was used several times gets the sum
 of what comes back, complete before it is passed on.
-Source: Griewank & Walther, Evaluating Derivatives, 2nd ed. (2008), ch. 3.
+Source: Griewank & Walther (2008), ch. 3.
 """
 
 from __future__ import annotations

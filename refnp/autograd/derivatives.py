@@ -10,7 +10,7 @@ program evaluated at x + i h v carries the derivative along v in its imaginary p
 
 and with h = 10⁻¹⁰⁰ the next term is 10⁻²⁰⁰: no truncation, no cancellation. The same program run backward gives, in the
 imaginary part of its gradient, the Hessian times v. Functions with kinks decide by the real part.
-Source: Squire & Trapp, SIAM Rev. 40 (1998) 110; Martins, Sturdza & Alonso, ACM TOMS 29 (2003) 245.
+Source: Squire & Trapp (1998); Martins, Sturdza & Alonso (2003).
 
 One reverse pass inside another would lose gradients, as would a complex step inside another; both are refused. Second
 derivatives are hvp and hessian, or jvp of grad.

@@ -1,8 +1,7 @@
 """Products of matrices and tensors, and the factorisations that Gaussian likelihoods need.
 
 Matrices are the last two axes; axes before them are a batch and broadcast. Rows are vectors, matrices multiply from
-the right: y = x W.   Source of the VJPs: Giles, Collected matrix derivative results (2008); Murray,
-Differentiation of the Cholesky decomposition, arXiv 1602.07527.
+the right: y = x W.   Source of the VJPs: Giles (2008); Murray (2016), arXiv 1602.07527.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def logsumexp(x, axis: Axis = None, *, keepdims=False):
 
     VJP: x̄_i = ȳ exp(x_i − y), the softmax of x.   A sum over nothing, or nothing but −∞, has value −∞ and gradient 0
     (PyTorch: NaN); with +∞ in it, +∞, and the gradient goes there.
-    Source: Blanchard, Higham & Higham, IMA J. Numer. Anal. 41 (2021) 2311.
+    Source: Blanchard, Higham & Higham (2021).
     """
     x = in_order(floating(x))
     axes = _axes("logsumexp", axis, x)

@@ -9,8 +9,8 @@ Every function is a fixed run of array operations in the precision of its argume
 Errors stay below 4 units in the last place (Φ 5, longdouble 6), in the tails too, until results become subnormal.
 Functions named `..._of` are plain NumPy; `erf` and `erfc` are the differentiable operations.
 
-Sources: NIST DLMF 7.2, 7.6, 7.8; W. J. Cody, Math. Comp. 23 (1969) 631, for rational functions in place of erfc;
-C. Chiarella and A. Reichel, Math. Comp. 22 (1968) 137, for the trapezoidal rule.
+Sources: NIST DLMF 7.2, 7.6, 7.8; Cody (1969), for rational functions in place of erfc;
+Chiarella & Reichel (1968), for the trapezoidal rule.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ All are written so that neither tail loses digits or overflows: exponentials are
 Infinite arguments give the limits, for silu and gelu too (there PyTorch and JAX give NaN).
 The first two and elu have a kink at 0 and take the left side's slope there. Complex values decide by the real part.
 In every VJP, x̄ = ȳ f'(x). Shapes: any → the same.
-Source: Sivaraya (2023) §1.5 (feed-forward); Hendrycks & Gimpel, arXiv 1606.08415 (GELU);
-Clevert et al., arXiv 1511.07289 (ELU).
+Source: Sivaraya (2023) §1.5 (feed-forward); Hendrycks & Gimpel (2016), arXiv 1606.08415 (GELU);
+Clevert et al. (2016), arXiv 1511.07289 (ELU).
 """
 
 import numpy as np

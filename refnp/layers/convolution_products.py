@@ -10,7 +10,7 @@ the transposed convolution of y with w (`spread`), with respect to w the gradien
 So each of the three is a gradient of the others, and there is no more to derive.
 
 How: the windows are laid out as columns, block by block in the cache, and one matrix product per block does the rest.
-Source: Dumoulin & Visin, A guide to convolution arithmetic, arXiv 1603.07285 (how the two convolutions are related).
+Source: Dumoulin & Visin (2016), arXiv 1603.07285 (how the two convolutions are related).
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ Shifting x by s places shifts y by one, away from the edges: the equivariance th
 
 Without its bias, y is linear in x. The transposed convolution is the transpose of that linear map: it turns the
 gradient of y into that of x, and short signals into long ones. The code of one is the gradient of the other.
-Source: Sivaraya (2023) §4.2-4.3 (the CNN of eq. 11); LeCun et al., Proc. IEEE 86 (1998) 2278; arXiv 1603.07285, ch. 4.
+Source: Sivaraya (2023) §4.2-4.3 (the CNN of eq. 11); LeCun et al. (1998); Dumoulin & Visin (2016), arXiv 1603.07285,
+ch. 4.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def convolution_transpose(x, weight, bias=None, *, stride=1, dilation=1, groups=
         w̄[c,o,t] = Σ_{b,p} x[b,c,p] ȳ[b,o, s p + d t − a]                β̄[o] = Σ_{b,i} ȳ[b,o,i]
 
     Where k is not a multiple of s > 1, neighbouring places of y are sums of different numbers of terms, which shows as
-    a checkerboard; UNet has an alternative.   Source: Odena, Dumoulin & Olah, Distill (2016), distill.00003.
+    a checkerboard; UNet has an alternative.   Source: Odena, Dumoulin & Olah (2016).
     """
     x, weight, bias = checked("convolution_transpose", x, weight, bias, groups, transposed=True)
     axes = axes_of_transpose(x.shape[2:], weight.shape[2:], stride, dilation, padding, output_padding)

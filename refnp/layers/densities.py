@@ -5,7 +5,7 @@
     −Σ_c p_c log p_c                           the entropy of one class of V
 
 The log density of a normal number and of a class are losses, with another sign: `gaussian_nll` and `cross_entropy`.
-Source: Rasmussen & Williams (2006), A.2; Murray, arXiv 1602.07527, for the gradient of L.
+Source: Rasmussen & Williams (2006), A.2; Murray (2016), arXiv 1602.07527, for the gradient of L.
 
 Kullback-Leibler divergences, KL(p‖q) = E_p[log p − log q]: how far q is from p, 0 if and only if they agree.
 

@@ -7,7 +7,8 @@
 A distribution holds its parameters, arrays or Tensors, and answers with the same. Samples are reparameterised,
 y = μ + σ ε with ε free of parameters, so that gradients flow through them; ε is drawn in float64 and then rounded, the
 same numbers in every precision. What does not count under a mask has log p = 0 and gradient 0, NaN or not.
-Source: Sivaraya (2023) §2.3, §3.2 eq. 8 and 9; Kingma & Welling, arXiv 1312.6114; Rasmussen & Williams (2006), A.2.
+Source: Sivaraya (2023) §2.3, §3.2 eq. 8 and 9; Kingma & Welling (2014), arXiv 1312.6114; Rasmussen & Williams (2006),
+A.2.
 
 Mixtures of normal distributions: K answers, one of which is true, and nobody knows which.
 
@@ -17,7 +18,7 @@ The product runs over the numbers that belong together: given the component they
 have in common is in the choice of k. A sample chooses once for all of them, and is coherent: a function, not noise.
 A latent neural process answers with such a mixture, one component for each draw of z.
 
-Source: Sivaraya (2023) §2.3 (coherent sample paths); Garnelo et al., arXiv 1807.01622.
+Source: Sivaraya (2023) §2.3 (coherent sample paths); Garnelo et al. (2018b), arXiv 1807.01622.
 """
 
 from __future__ import annotations

@@ -236,8 +236,8 @@ def _check_method(method: str, similarity: str, return_weights: bool) -> None:
 # A_ij = exp(s_ij − m_i) / ℓ_i, where the division is done once and for all to the row Ō_i. Memory is O(N + M) forward
 # and backward. Blocks that a mask hides altogether are left out, which halves the work under a causal one.
 #
-# Source: Milakov & Gimelshein, arXiv 1805.02867 (online softmax); Rabe & Staats, arXiv 2112.05682; Dao et al.,
-# arXiv 2205.14135 (backward).
+# Source: Milakov & Gimelshein (2018), arXiv 1805.02867 (online softmax); Rabe & Staats (2021), arXiv 2112.05682; Dao et
+# al. (2022), arXiv 2205.14135 (backward).
 
 
 QUERIES = 256  # rows of a block of scores

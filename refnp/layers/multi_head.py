@@ -205,7 +205,7 @@ def _places(x: Any, places: Any) -> np.ndarray:
 # Under a causal mask, keys and values of a token depend on nothing that comes after it. Decoding N tokens one by one
 # therefore needs N projections, not N²/2, and gives what the whole sequence at once would give.
 #
-# Source: Sivaraya (2023) §1.8 (inference); the cache is folklore, see Shazeer, arXiv 1911.02150 §2.3.
+# Source: Sivaraya (2023) §1.8 (inference); the cache is folklore, see Shazeer (2019), arXiv 1911.02150 §2.3.
 
 
 class KeyValueCache:

@@ -2,7 +2,7 @@
 
     yᵢ = mᵢ xᵢ / (1 − p),   mᵢ = 0 with probability p, else 1;   E y = x
 
-Source: Srivastava et al., JMLR 15 (2014) 1929; in the Transformer on the output of each sub-layer and on the sum of
+Source: Srivastava et al. (2014); in the Transformer on the output of each sub-layer and on the sum of
 embeddings and positions, Vaswani et al. (2017) §5.4. Elsewhere: torch.nn.TransformerEncoderLayer also drops attention
 weights and the hidden layer of the feed-forward network.
 """

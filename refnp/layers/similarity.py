@@ -2,8 +2,8 @@
 
     dot          q·k                                 scaled_dot   q·k / √d       (Sivaraya (2023), eq. 3)
     cosine       q·k / (|q| |k|), in [−1, 1]         (Attention Notes 10-15)
-    general      q W k                               (Luong, Pham & Manning, arXiv 1508.04025)
-    additive     v · tanh(q W_q + k W_k)             (Bahdanau, Cho & Bengio, arXiv 1409.0473)
+    general      q W k                               (Luong, Pham & Manning (2015), arXiv 1508.04025)
+    additive     v · tanh(q W_q + k W_k)             (Bahdanau, Cho & Bengio (2015), arXiv 1409.0473)
 
 The first four are dot products of changed queries and keys, so that one attention serves them all: `as_dot` returns
 the changed pair and the scale. Only the additive one needs its own scores.

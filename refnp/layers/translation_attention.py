@@ -8,9 +8,8 @@ How well two tokens fit depends on what they hold and on the difference of their
 amount, and nothing changes; x_n + Δx_n shift with them. An MLP that looks at d alone makes a convolution with a kernel
 that is learned, one that passes s on makes plain attention: this is what unifies the two.
 
-Source: Sivaraya (2023), the title; Ashman et al., Translation Equivariant Transformer Neural Processes,
-arXiv 2406.12409,
-§3; weights of the authors' layers: `refnp.models.published.tnp`.
+Source: Sivaraya (2023), the title; Ashman et al. (2024), arXiv 2406.12409, §3;
+weights of the authors' layers: `refnp.models.published.tnp`.
 """
 
 from __future__ import annotations
@@ -94,7 +93,8 @@ def mean_step(differences: Any, weights: Any, movement: MLP, mask: Any) -> Any:
 
 def kernel_of(dx: int, heads: int, hidden: Sequence[int], length_scale: float, rng: np.random.Generator) -> MLP:
     """The MLP of pairs, as it is before training: weights from U(−√(6/n), √(6/n)), which keep the size of numbers under
-    relu (He et al., arXiv 1502.01852), those on d divided by `length_scale`, so that logits vary over such distances.
+    relu (He et al. (2015), arXiv 1502.01852), those on d divided by `length_scale`, so that logits vary over such
+    distances.
 
     The first biases are divided by 2 `length_scale`: half of the relus bend within ½ a unit of x, whatever the length
     scale. With the weights of a `Linear`, logits hardly vary with d at first, and training is several times slower.
@@ -125,7 +125,7 @@ def parameters_of(mlp: MLP) -> list:
 # all in memory: pairs are taken in blocks, features first, so that every linear map is one matrix product and its
 # result is still in cache for the relu; the way back makes them again, block by block.
 #
-# Source: Ashman et al., arXiv 2406.12409, eq. 8; the MLP sees differences of places and scaled products q·k.
+# Source: Ashman et al. (2024), arXiv 2406.12409, eq. 8; the MLP sees differences of places and scaled products q·k.
 
 
 @primitive

@@ -7,8 +7,8 @@ Every step up is joined with what came down to the same length, the input last: 
 Between edges, shifting the input by the product of the strides, `total_stride`, shifts the output by as much; by
 other shifts it does not. ConvCNP must anchor its grid accordingly.
 
-Source: Ronneberger, Fischer & Brox, arXiv 1505.04597; Sivaraya (2023) §4.2-4.3;
-sizes: Gordon et al., arXiv 1910.13556, app. C.
+Source: Ronneberger, Fischer & Brox (2015), arXiv 1505.04597; Sivaraya (2023) §4.2-4.3;
+sizes: Gordon et al. (2020), arXiv 1910.13556, app. C.
 """
 
 from __future__ import annotations

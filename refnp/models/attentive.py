@@ -14,8 +14,8 @@ Scaling. Scores q·k are divided by √(width of a head), as in "Attention is al
 and through it the baselines of TNP-pytorch, divide by √(width of all heads): scaling="features". With 8 heads on 128
 features that is √128 and not √16, a softmax 2.8 times flatter; weights trained with one do not fit the other.
 
-Source: Sivaraya (2023) §3.1; Kim et al., arXiv 1901.05761; the block: Lee et al., arXiv 1810.00825, eq. 6 and 7,
-and their code.
+Source: Sivaraya (2023) §3.1; Kim et al. (2019), arXiv 1901.05761; the block: Lee et al. (2019), arXiv 1810.00825, eq. 6
+and 7, and their code.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ each axis, and the spacing a power of two; with others to the rounding of positi
 shifts; a plain stack, total stride 1, respects each multiple of the spacing.
 No finite grid is without edges: a prediction depends a little on how far the other targets reach.
 
-Source: Sivaraya (2023) §4.2-4.3, eq. 10-12; Gordon et al., arXiv 1910.13556;
+Source: Sivaraya (2023) §4.2-4.3, eq. 10-12; Gordon et al. (2020), arXiv 1910.13556;
 Bruinsma, github.com/wesselb/neuralprocesses.
 """
 

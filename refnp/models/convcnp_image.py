@@ -9,7 +9,7 @@ weights for each colour. Positive weights keep the density positive wherever a p
 mean of known pixels. The density tells "black" from "unknown".
 Away from the edges a shift of image and mask by multiples of the network's total stride shifts the predictions exactly.
 
-Source: Sivaraya (2023) §4.2-4.3; Gordon et al., arXiv 1910.13556, §4 and app. D.  There: positive by |v|,
+Source: Sivaraya (2023) §4.2-4.3; Gordon et al. (2020), arXiv 1910.13556, §4 and app. D.  There: positive by |v|,
 which has a kink.
 """
 

@@ -8,8 +8,7 @@ order π. An average of densities over several orders is a density too, and over
 
     p(y | x, C) = (1/O) Σ_π Π_t …
 
-Source: Sivaraya (2023) §3.2, eq. 8 and 9; Bruinsma et al., Autoregressive Conditional Neural Processes,
-arXiv 2303.14468.
+Source: Sivaraya (2023) §3.2, eq. 8 and 9; Bruinsma et al. (2023), arXiv 2303.14468.
 """
 
 from __future__ import annotations

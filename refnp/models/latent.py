@@ -11,9 +11,9 @@ form. Two bounds on its logarithm, from draws z_k of q(z | C ∪ T), which has s
 
     ELBO ≤ IW with K draws ≤ IW with K + 1 draws ≤ log p(y | x, C)
 
-Source: Sivaraya (2023) §2.3, §3.1; Garnelo et al., arXiv 1807.01622; Burda et al., arXiv 1509.00519 (IW);
-v = sigmoid and the
-second, deterministic path: Kim et al., arXiv 1901.05761.
+Source: Sivaraya (2023) §2.3, §3.1; Garnelo et al. (2018b), arXiv 1807.01622; Burda et al. (2016), arXiv 1509.00519
+(IW); v = sigmoid and the
+second, deterministic path: Kim et al. (2019), arXiv 1901.05761.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def elbo(prior: Normal, posterior: Normal, log_likelihood: Callable, draws: Any)
     """(1/K) Σ_k log p(y | z_k) − KL(posterior ‖ prior), the KL in closed form.
 
     Shapes: prior and posterior (B, L), draws z of the posterior (K, B, L), log_likelihood: z → (K, B); result (B,).
-    Source: Kingma & Welling, arXiv 1312.6114.
+    Source: Kingma & Welling (2014), arXiv 1312.6114.
     """
     return ag.mean(log_likelihood(draws), 0) - ag.sum(kl_divergence(posterior, prior), -1)
 
@@ -54,7 +54,7 @@ def importance_weighted_bound(prior: Normal, posterior: Normal, log_likelihood: 
     """log (1/K) Σ_k p(y | z_k) p(z_k) / q(z_k), by logsumexp; with one draw another estimate of the ELBO.
 
     If the posterior is the true one, every weight is p(y) itself, and the bound exact. Shapes: as `elbo`.
-    Source: Burda et al., arXiv 1509.00519.
+    Source: Burda et al. (2016), arXiv 1509.00519.
     """
     log_ratio = ag.sum(prior.log_prob(draws) - posterior.log_prob(draws), -1)  # (K, B)
     return log_mean_exp(log_likelihood(draws) + log_ratio, 0)

@@ -11,7 +11,8 @@ up the context in one vector, whatever its size, and asks an MLP at each target:
 A mean has no order: permuted contexts change nothing (context invariance), and each target is asked by itself:
 permuted targets are predictions permuted (target equivariance). The mean of an empty context is 0.
 
-Source: Sivaraya (2023) §2.2, §3.2; Garnelo et al., arXiv 1807.01613; ρ after the mean: Zaheer et al., arXiv 1703.06114.
+Source: Sivaraya (2023) §2.2, §3.2; Garnelo et al. (2018a), arXiv 1807.01613; ρ after the mean: Zaheer et al. (2017),
+arXiv 1703.06114.
 Elsewhere: TNP's code divides a masked sum by the number of points + 1e-5.
 """
 

@@ -7,8 +7,7 @@ As in TNP-D all tokens attend to the context alone, here by translation equivari
 symmetry of a ConvCNP without its grid, the attention of a Transformer without its blindness to shifts. Where shifted
 places are represented exactly, the prediction is the same to the bit.
 
-Source: Sivaraya (2023), the title; Ashman et al., Translation Equivariant Transformer Neural Processes,
-arXiv 2406.12409.
+Source: Sivaraya (2023), the title; Ashman et al. (2024), arXiv 2406.12409.
 Elsewhere: the authors' flag is 1 for targets and 0 for the context; their targets attend to context tokens that the
 same layer has updated already, here to those that it was given, as in TNP-D.
 """

@@ -7,7 +7,7 @@
 Nobody attends to a target, so each is predicted as if it stood alone: predictions are permuted with the targets, and
 the context has no order. `TNPA` and `TNPND` are the paper's other two.
 
-Source: Sivaraya (2023) §3.2, §3.3; Nguyen & Grover, Transformer Neural Processes, arXiv 2207.04179;
+Source: Sivaraya (2023) §3.2, §3.3; Nguyen & Grover (2022), arXiv 2207.04179;
 code: TNP-pytorch, whose
 weights `refnp.models.published.tnp` reads.
 """

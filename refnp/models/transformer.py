@@ -6,7 +6,7 @@ The decoder's token n sees the encoder's whole output and the target up to n; it
 softmax(logits) is the distribution of the next word. In training the target is known and all tokens are computed at
 once (teacher forcing); in inference they come one by one (`refnp.models.decoding`).
 
-Source: Sivaraya (2023) §1.2 to §1.8; Vaswani et al., arXiv 1706.03762.
+Source: Sivaraya (2023) §1.2 to §1.8; Vaswani et al. (2017), arXiv 1706.03762.
 Elsewhere: torch.nn.Transformer has neither embeddings nor positions nor the final map, and one more LayerNorm after
 each stack: it is `EncoderDecoder` of two stacks with `final_norm=True`. Its decoder sees the future unless it is given
 a causal mask; refnp's never does.

@@ -1,7 +1,7 @@
 """The layers of a Transformer: attention and a feed-forward network, each with a residual connection and LayerNorm.
 
-    post-norm   x ← LayerNorm(x + Sublayer(x))        (Sivaraya (2023) §1.5, Vaswani et al. 2017)
-    pre-norm    x ← x + Sublayer(LayerNorm(x))        (Xiong et al., arXiv 2002.04745)
+    post-norm   x ← LayerNorm(x + Sublayer(x))        (Sivaraya (2023) §1.5, Vaswani et al. (2017))
+    pre-norm    x ← x + Sublayer(LayerNorm(x))        (Xiong et al. (2020), arXiv 2002.04745)
 
     encoder     Sublayers: self-attention; feed-forward W₂ f(W₁ x + b₁) + b₂, f = ReLU or GELU
     decoder     Sublayers: self-attention; attention to the encoder's output, MHA(Q_dec, K_enc, V_enc); feed-forward

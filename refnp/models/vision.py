@@ -12,8 +12,8 @@ Attention between N tokens costs 2 N² D multiply-adds a layer (Q Kᵀ and A V),
 efficient" (Attention Notes §10.2.3) for all but the smallest images.
 
 Source: Attention Notes §10.2.3 (a), (b), (c), Transformer Notes, "Attention + CNN";
-ViT: Dosovitskiy et al., arXiv 2010.11929, eq. 1-4;
-a CNN before attention: their "hybrid", and Xiao et al., arXiv 2106.14881.
+ViT: Dosovitskiy et al. (2021), arXiv 2010.11929, eq. 1-4;
+a CNN before attention: their "hybrid", and Xiao et al. (2021), arXiv 2106.14881.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class ImageClassifier(Module):
     `seen` (B, N) in the call says which tokens are there; others are not attended to. A list `weights` collects the
     attention weights (B, heads, 1 + N, 1 + N) of every layer. A generator `rng` means training with dropout.
     Raises ValueError for images of another size, a `seen` of another shape, or tokens of other features.
-    Source: Dosovitskiy et al., arXiv 2010.11929, eq. 1 to 4.
+    Source: Dosovitskiy et al. (2021), arXiv 2010.11929, eq. 1 to 4.
     """
 
     def __init__(

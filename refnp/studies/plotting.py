@@ -6,7 +6,7 @@ where it comes from no Gaussian process.
 
 Samples are coherent functions. A latent model has one for each draw of z. For all others values at some places are
 drawn together, by the model itself or one after the other by the chain rule; given these besides the context, its mean
-is the sample: what is left of noise is averaged, as Bruinsma et al., arXiv 2303.14468, draw theirs.
+is the sample: what is left of noise is averaged, as Bruinsma et al. (2023), arXiv 2303.14468, draw theirs.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 A sample is L ε with L Lᵀ = K + σ² I. The matrix of a smooth kernel at close places is singular in floating point,
 so a noise variance below NUGGET · k(x, x) is raised to that. Only processes without noise (or almost) are touched:
-it adds a standard deviation of 1e-5 s, L exists for up to 900 points (Higham 2002, th. 10.7: N² u < NUGGET), and the
+it adds a standard deviation of 1e-5 s, L exists for up to 900 points (Higham (2002), th. 10.7: N² u < NUGGET), and the
 posterior, which knows of the nugget, keeps its digits. Everything is computed in float64.
 Source: Rasmussen & Williams (2006), ch. 2 and A.2; Sivaraya (2023) §2.1 for tasks.
 
@@ -24,7 +24,7 @@ The KL is taken over all targets at once. So a model with independent targets, q
 
 The second part does not depend on the model. It is the `diagonal_kl`, the KL of the oracle's own marginals, and the row
 called "diagonal GP" in Bruinsma's tables. Marginal and joint figures are different quantities.
-Source: Bruinsma (2022), Convolutional Conditional Neural Processes, ch. 6; Rasmussen & Williams (2006), eq. 2.23-2.24.
+Source: Bruinsma (2022), ch. 6; Rasmussen & Williams (2006), eq. 2.23-2.24.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class GaussianProcessTasks:
     """Tasks from Gaussian processes: hyper-parameters that are ranges are drawn anew for each task.
 
     `kernel` and `noise_std` as in `GaussianProcess`, each number possibly a range (low, high); `places` say how many
-    points and where; `outputs` is dy.   Source: Sivaraya (2023) §2.1; Garnelo et al. (2018), §4.1.
+    points and where; `outputs` is dy.   Source: Sivaraya (2023) §2.1; Garnelo et al. (2018a), §4.1.
     """
 
     kernel: Kernel

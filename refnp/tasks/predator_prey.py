@@ -14,7 +14,7 @@ has the growth of a frozen world as a factor, where the published code has 1 + (
 cannot overshoot into an explosion, however long the step. A population that falls below 0 is reflected.
 
 The real series is the number of pelts, in thousands, that the Hudson's Bay Company collected each year: a public
-record (Hewitt 1921; Odum 1953).   Source: Bruinsma (2022), and neuralprocesses for the numbers below.
+record (Hewitt (1921); Odum (1953)).   Source: Bruinsma (2022), and neuralprocesses for the numbers below.
 """
 
 from __future__ import annotations

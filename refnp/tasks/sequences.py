@@ -49,7 +49,7 @@ class Copy:
 
     That 1 stands for <start>: target_in is the sequence without its last symbol, target_out without its first. There
     is no <end>; every answer has length − 1 symbols.
-    Source: Rush et al., The Annotated Transformer, "A first example" (V = 11 with the padding).
+    Source: The Annotated Transformer, "A first example" (V = 11 with the padding).
     """
 
     symbols: int = 10

@@ -3,7 +3,7 @@
 Meta-learning trains on data sets of data sets. One task is one function seen at a few places, its context set
 {(x_c, y_c)}, and asked about at others, its target set {(x_t, y_t)}. A `Task` is a batch of B of them. Sets in a batch
 may have different sizes: the arrays are as long as the longest, and a mask says what is present. A set may be empty.
-Source: Sivaraya (2023) §2.1; Garnelo et al. (2018), Conditional Neural Processes.
+Source: Sivaraya (2023) §2.1; Garnelo et al. (2018a).
 
 What is drawn for every task: numbers, how many points, and where they lie.
 

@@ -16,8 +16,8 @@ How good translations are: BLEU, which counts the runs of words they share with 
 
 h runs over the hypotheses, g over their n-grams, runs of n words. Counts are clipped: a word said seven times counts
 as often as a reference has it. All sums run over the corpus before any division.
-Source: Papineni, Roukos, Ward & Zhu, BLEU, ACL 2002, §2. Smoothing: Post, A call for clarity, WMT 2018 (sacreBLEU);
-Chen & Cherry, WMT 2014, methods 1 and 3.
+Source: Papineni et al. (2002), §2. Smoothing: Post (2018) (sacreBLEU);
+Chen & Cherry (2014), methods 1 and 3.
 """
 
 from __future__ import annotations

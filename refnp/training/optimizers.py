@@ -8,8 +8,8 @@
 g = ∂L/∂θ, η the learning rate, t the number of this step from 1. m and v start at 0, which the divisions by 1 − βᵗ make
 good: after one step m̂ = g and v̂ = g², whatever β is.
 
-Sources: Polyak (1964) and Sutskever et al. (2013) for momentum; Kingma & Ba, Adam, arXiv 1412.6980 (ICLR 2015), alg. 1;
-Loshchilov & Hutter, Decoupled weight decay regularization, arXiv 1711.05101 (ICLR 2019), alg. 2.
+Sources: Polyak (1964) and Sutskever et al. (2013) for momentum; Kingma & Ba (2015), arXiv 1412.6980, alg. 1;
+Loshchilov & Hutter (2019), arXiv 1711.05101, alg. 2.
 
 Clipping: all gradients of a model shortened together, so that their common length is at most c.
 
@@ -17,8 +17,7 @@ Clipping: all gradients of a model shortened together, so that their common leng
 
 The direction stays; one bad batch can move the model no further than c allows.
 
-Source: Pascanu, Mikolov & Bengio, On the difficulty of training recurrent neural networks, arXiv 1211.5063 (ICML
-2013), alg. 1.
+Source: Pascanu, Mikolov & Bengio (2013), arXiv 1211.5063, alg. 1.
 Elsewhere: torch.nn.utils.clip_grad_norm_ multiplies by min(1, c/(‖g‖ + 1e-6)), so that what is clipped becomes shorter
 than c by 1e-6 c/‖g‖, and gradients just below c shrink a little as well; here, as in optax and TensorFlow, there is no
 such constant. PyTorch's sum of float32 gradients is a float32, and infinite from 2e19 on; a NaN makes all of them NaN.

@@ -8,9 +8,8 @@ compare both.
 Element by element in units in the last place, even a good result is thousands of units off where terms cancel; so ulps
 are reported, and bounds judge. A fixed tolerance is too wide for some inputs and too narrow for others.
 
-Sources: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed. (2002), ch. 3 and 4; Blanchard, Higham &
-Higham, IMA J. Numer. Anal. 41 (2021) 2311 (softmax); Hallman & Ipsen, arXiv 2107.01604, and Ipsen & Zhou, arXiv
-1906.10465 (sums).
+Sources: Higham (2002), ch. 3 and 4; Blanchard, Higham & Higham (2021) (softmax); Hallman & Ipsen (2023), arXiv
+2107.01604, and Ipsen & Zhou (2020), arXiv 1906.10465 (sums).
 """
 
 from __future__ import annotations

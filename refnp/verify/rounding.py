@@ -13,7 +13,7 @@ Every operation adds the error it inherits (through its derivative) and the one 
 exp, log, tanh, erfc … are trusted to 4 units in the last place, 8u: what the vector libraries behind NumPy, PyTorch and
 XLA promise. Errors are added up as if they all pointed the same way, so that the bound holds for every input and every
 order of summation; a formula that is evaluated well stays well below it, and one that cancels shows in its e.
-Source: Wilkinson (1963); Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed. (2002), §3.3 and §4.2.
+Source: Wilkinson (1963); Higham (2002), §3.3 and §4.2.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Exact(NeuralProcess):
 def rounding(points):
     """How far two ways to the same log density of N values of this process may part, for each of them.
 
-    Cholesky's backward error is at most N (N + 1) ε times the matrix (Higham 2002, th. 10.3), whose condition is at
+    Cholesky's backward error is at most N (N + 1) ε times the matrix (Higham (2002), th. 10.3), whose condition is at
     most (N + σ²)/σ²; the quadratic forms of the values, a few σ each, carry it on. Both ways have one such error.
     """
     noise = 0.05

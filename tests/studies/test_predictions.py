@@ -41,7 +41,7 @@ def test_the_loss_is_minus_one_of_the_two(name):
         return
     terms = each if joint is None else joint
     loss = model.loss(task, rng=rng()).item()
-    # the same terms, added in another order: Higham 2002, §4.2; of a joint likelihood its own terms are sums already
+    # the same terms, added in another order: Higham (2002), §4.2; of a joint likelihood its own terms are sums already
     bound = 4 * each.size * EPS * (np.abs(terms).sum() + n) / n
     assert_within(-loss, terms.sum() / n, bound)
 

@@ -79,7 +79,7 @@ def test_scikit_learn_agrees():
     model.fit(task.context_x[0], task.context_y[0])
     mean, covariance = model.predict(task.target_x[0], return_cov=True)
     covariance += process.noise_variance() * np.eye(8)
-    # N = 18 points, condition 18/0.01 at most: each solution is off by about N u times that (Higham 2002, th. 10.4)
+    # N = 18 points, condition 18/0.01 at most: each solution is off by about N u times that (Higham (2002), th. 10.4)
     bound = 18 * 1800 * np.finfo(float).eps
     assert_within(posterior.mean[0, :, 0], mean, bound)
     assert_within(posterior.factor[0] @ posterior.factor[0].T, covariance, bound)

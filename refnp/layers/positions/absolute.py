@@ -11,7 +11,7 @@ what attention makes of the sum still depends on where the tokens stand, see doc
 
 Source: Sivaraya (2023), eq. 1 and 2; Transformer Notes, where i counts pairs. The first two drafts of Sivaraya (2023),
 eq. 1, exchange position and dimension; tests keep
-their form and show what breaks. Vaswani et al. (2017) §3.5; learned: Gehring et al., arXiv 1705.03122 §3.1.
+their form and show what breaks. Vaswani et al. (2017) §3.5; learned: Gehring et al. (2017), arXiv 1705.03122 §3.1.
 Elsewhere: tensor2tensor puts all sines before all cosines, and divides by D/2 − 1 in the exponent.
 """
 

@@ -4,8 +4,8 @@
 
 T5 adds it to q·k without 1/√d: that is `MultiHeadAttention(…, similarity="dot")`.
 
-Source: T5: Raffel et al., arXiv 1910.10683 §2.1. ALiBi: Press, Smith & Lewis, arXiv 2108.12409 §3. Forms of the
-relative positions of Sivaraya (2023) §1.2.
+Source: T5: Raffel et al. (2020), arXiv 1910.10683 §2.1. ALiBi: Press, Smith & Lewis (2022), arXiv 2108.12409 §3. Forms
+of the relative positions of Sivaraya (2023) §1.2.
 """
 
 from __future__ import annotations

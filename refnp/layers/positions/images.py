@@ -18,8 +18,8 @@ Four ways to choose the bucket I(Δ), the first two blind to direction:
 Distances between places of a grid are 0, 1, √2, 2, √5, …; the rank of one is its number in that list, so that (1, 0)
 and (1, 1), which round to the same distance, stay apart.
 
-Source: Wu et al., arXiv 2107.14222 §4 (g is eq. 18), named in Sivaraya (2023) §1.2. Their code differs in places: it
-adds
+Source: Wu et al. (2021), arXiv 2107.14222 §4 (g is eq. 18), named in Sivaraya (2023) §1.2. Their code differs in
+places: it adds
 biases without 1/√d, rounds |Δ| before g, and takes |Δ|² where the paper has the rank.
 """
 

@@ -58,7 +58,7 @@ class Shaw(RelativePositions):
     offsets are alike, and the order does not matter.
     Raises ValueError for a width below 1 or a distance below 0.
 
-    Source: Sivaraya (2023) §1.2; Shaw, Uszkoreit & Vaswani, arXiv 1803.02155, eq. 3 to 5.
+    Source: Sivaraya (2023) §1.2; Shaw, Uszkoreit & Vaswani (2018), arXiv 1803.02155, eq. 3 to 5.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ def check_heads(name: str, query: Any, heads: int) -> None:
 # Each is the gradient of the other. Any buckets will do. But if places follow one another and a bucket is an offset
 # j − i, clipped at the ends of the table, then x is read along its diagonals, which memory already holds: in a matrix
 # whose rows are W long, the element W − 1 further on is the one below and to the left. That is the skewing of Huang et
-# al. (2018), Music Transformer, arXiv 1809.04281 §3.4, here with clipping and for any places.
+# al. (2018), arXiv 1809.04281 §3.4, here with clipping and for any places.
 
 
 def read_buckets(x: Any, buckets: np.ndarray) -> Any:

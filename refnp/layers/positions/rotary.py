@@ -9,7 +9,7 @@ Which two features are the pair k is a convention: 2k and 2k + 1 (interleaved: t
 k and k + d/2 (half: GPT-NeoX, and LLaMA as Hugging Face stores it, with permuted weights). One is the other with
 features permuted: `half_order`.
 
-Source: Su et al., arXiv 2104.09864, eq. 34; a form of the relative positions of Sivaraya (2023) §1.2.
+Source: Su et al. (2021), arXiv 2104.09864, eq. 34; a form of the relative positions of Sivaraya (2023) §1.2.
 """
 
 from __future__ import annotations

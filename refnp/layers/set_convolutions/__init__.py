@@ -6,8 +6,7 @@ The 1 in front makes a *density channel*, which tells "a 0 was observed" from "n
 order, and K knows only differences: the layer is invariant under permutations of the set and equivariant under
 translations.
 
-Source: Sivaraya (2023), eq. 10 and §4.2.1; Gordon et al., Convolutional Conditional Neural Processes (2020),
-eq. 2 and §4.
+Source: Sivaraya (2023), eq. 10 and §4.2.1; Gordon et al. (2020), eq. 2 and §4.
 Elsewhere: Gordon et al. divide the other channels by density + 1e-8 (`divide=True`), neuralprocesses by density + 1e-4
 and only where asked to; both give the EQ kernel, each learns a length scale for each channel or one for all.
 """
