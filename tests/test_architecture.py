@@ -1,4 +1,4 @@
-"""The rules of the house: who may import whom, and that every public thing says what it is."""
+"""The rules of the architecture: who may import whom, and that every public thing says what it is."""
 
 import ast
 import sys

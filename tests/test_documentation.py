@@ -1,4 +1,4 @@
-"""The README and the guide say what is true: examples run, links lead somewhere, the plan of the house is complete."""
+"""The README and the guide say what is true: examples run, links lead somewhere, every file is described."""
 
 import contextlib
 import io
@@ -31,7 +31,7 @@ def test_links_lead_somewhere(page):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_the_plan_of_the_house_names_every_page():
+def test_the_architecture_names_every_file():
     plan = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`([\w/]+\.py)`", plan))
     folders = tuple(re.findall(r"`([\w/]+/)`", plan))  # a folder that is named stands for its pages
