@@ -12,8 +12,8 @@ import numpy as np
 import gradcheck
 from refnp.autograd import vjp
 from refnp.layers import layer_norm
-from refnp.verify.equations.rows import layer_norm as equation
 from refnp.verify.judge import deviation, tolerance
+from refnp.verify.layers.normalization import layer_norm as equation
 from refnp.verify.rounding import exact
 
 EPS = 1e-5

@@ -38,10 +38,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"--json: {options.json} cannot be written; name a file in a folder that exists")
     try:
         from refnp.autograd import vjp
-        from refnp.verify.operations import operations
+        from refnp.verify.layers import gradient_inputs
     except ImportError as missing:
         parser.error(f"refnp cannot be imported ({missing}); this table is of refnp, gradcheck.check needs no refnp")
-    chosen = [operation for operation in operations() if options.only is None or _matches(operation.name, options.only)]
+    chosen = [
+        operation for operation in gradient_inputs() if options.only is None or _matches(operation.name, options.only)
+    ]
     if not chosen:
         parser.error(f"--only: no operation is called {options.only!r}")
 

@@ -198,7 +198,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(options: argparse.Namespace) -> int:
     """Run the command that was chosen; only what it needs is imported."""
     if options.command == "verify":
-        from refnp.verify.command import verify
+        from refnp.verify.report import verify
 
         return verify(options)
     from refnp.studies import command

@@ -1,5 +1,6 @@
 """The command line: exit statuses, messages, files; the JSON of `refnp verify`, and studies from end to end."""
 
+import dataclasses
 import importlib.util
 import json
 import signal
@@ -74,7 +75,9 @@ def test_a_framework_that_deviates_makes_status_1(monkeypatch, tmp_path, capsys)
 
 def test_a_wrong_adapter_makes_status_1(monkeypatch):
     pytest.importorskip("torch")
-    monkeypatch.setitem(pytorch.LAYERS, "softmax", lambda x, *, axis: x.sigmoid())
+    (case,) = (case for case in run.cases() if case.name == "softmax/ordinary")
+    wrong = dataclasses.replace(case.layer, torch=lambda torch, x, *, axis: x.sigmoid())
+    monkeypatch.setattr(run, "cases", lambda: [dataclasses.replace(case, layer=wrong)])
     assert refnp("verify", "--only", "frameworks/softmax/ordinary", "--live", "pytorch") == 1
 
 
@@ -114,9 +117,9 @@ def test_a_wrong_refnp_makes_status_1(monkeypatch):
 
 
 def test_a_wrong_gradient_makes_status_1(monkeypatch):
-    operations = [o for o in run.operations() if o.name == "exp"]
-    wrong = type(operations[0])("exp", lambda x: np.exp(x.data) * x, operations[0].args)
-    monkeypatch.setattr(run, "operations", lambda: [wrong])
+    (right,) = (inputs for inputs in run.gradient_inputs() if inputs.name == "exp")
+    wrong = dataclasses.replace(right, function=lambda x: np.exp(x.data) * x)
+    monkeypatch.setattr(run, "gradient_inputs", lambda: [wrong])
     assert refnp("verify", "--only", "gradients") == 1
 
 
@@ -153,7 +156,7 @@ def test_wrong_usage_is_status_2(words, message, capsys):
 
 
 def test_an_unwritable_file_is_found_before_the_work(monkeypatch):
-    monkeypatch.setattr(run.Piece, "rows", lambda self: pytest.fail("work was done"))
+    monkeypatch.setattr(run.Check, "run", lambda self: pytest.fail("work was done"))
     assert refnp("verify", "--json", "/no/such/folder/v.json") == 2
 
 
@@ -174,12 +177,12 @@ def test_version(capsys):
     [("softmax/rows", {"softmax/rows sum to 1"}), ("properties/attention*1", {"attention/weights sum to 1"})],
 )
 def test_patterns(pattern, names):
-    assert {piece.name for piece in run.pieces([], pattern)} == names
+    assert {check.name for check in run.checks([], pattern)} == names
 
 
-def test_every_section_has_pieces_and_no_pattern_means_all():
-    everything = run.pieces([])
-    assert {piece.section for piece in everything} == {"gradients", "properties", "frameworks"}
+def test_every_section_has_checks_and_no_pattern_means_all():
+    everything = run.checks([])
+    assert {check.section for check in everything} == {"gradients", "properties", "frameworks"}
     assert len(everything) > 200
 
 

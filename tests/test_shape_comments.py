@@ -14,7 +14,7 @@ from refnp.layers.normalization import layer_norm
 from refnp.models import decoding
 from refnp.models.published import torch as from_torch
 from refnp.models.transformer import Transformer
-from refnp.verify.operations import operations
+from refnp.verify.layers import gradient_inputs
 from tests.shape_comments import ROOT, ShapeComments, comments_of, mismatch, shapes_in
 
 
@@ -23,7 +23,7 @@ def small_calls():
 
     The table of operations, and what takes ways that its inputs do not.
     """
-    calls = [(operation.name, operation.function, operation.args) for operation in operations()]
+    calls = [(inputs.name, inputs.function, inputs.args) for inputs in gradient_inputs()]
     x, mask = np.ones((3, 2)), np.array([[True, True, False]] * 3)
     masked_nan = np.where(mask[:1].T, x, np.nan)
     huge = np.array([[1e200, -1e200, 3e200]])

@@ -1,4 +1,4 @@
-"""A case: one function of refnp, one set of inputs and a cotangent, and what is known about how others compute it."""
+"""What is verified of a layer: its equation, cases for every framework, small inputs for gradcheck, known defects."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ Draw = Callable[[np.random.Generator], np.ndarray]
 Answer = dict[str, np.ndarray]  # "output", and "gradient of x" for every argument x
 
 
+class NotOfferedError(Exception):
+    """The framework has no function for this case; the message says what it lacks."""
+
+
 def normal(*shape: int, scale: float = 1.0, shift: float = 0.0) -> Draw:
     """Normal numbers with standard deviation `scale` around `shift`."""
     return lambda rng: rng.standard_normal(shape) * scale + shift
@@ -30,24 +34,37 @@ def uniform(*shape: int, low: float, high: float) -> Draw:
 
 @dataclass(frozen=True)
 class Layer:
-    """A function of refnp, the same in `Rounded` numbers, and the name under which adapters know it."""
+    """A function of refnp, the same in `Rounded` numbers, and the same in other frameworks.
+
+    `torch` and `jax` name a function of theirs that takes the same arguments, such as "nn.functional.relu". Where
+    conventions differ they are an adapter instead: a function of the framework's module and the arguments. None where
+    the framework has no such function. `names` are the public names of refnp that compute by this equation.
+    """
 
     name: str
     function: Callable
     equation: Callable
+    torch: str | Callable | None = None
+    jax: str | Callable | None = None
+    names: tuple[str, ...] = ()  # (name,) if empty
 
 
 @dataclass(frozen=True)
-class Known:
-    """A defect of a framework that is known, where it shows, and what is wrong, in a line."""
+class KnownDefect:
+    """What a framework is known to get wrong, where it was reported, and where it shows.
+
+    It is shown with the claimed and the right value, and never hidden. Where it no longer shows, the verdict is
+    "within bound".
+    """
 
     framework: str
-    issue: str  # "pytorch/pytorch#113708", or a few words where nobody has reported it
+    issue: str  # "pytorch/pytorch#113708", or a few words where we found no report
     why: str
     quantities: tuple[str, ...] = ()  # all if empty
     dtypes: tuple[str, ...] = ()  # both if empty
 
     def covers(self, framework: str, dtype: str, quantity: str) -> bool:
+        """Whether this explains a deviation of `quantity`, computed by `framework` in `dtype`."""
         return (
             framework == self.framework
             and (not self.quantities or quantity in self.quantities)
@@ -67,18 +84,20 @@ class Case:
     variant: str
     inputs: Mapping[str, Any]
     options: Mapping[str, Any] = field(default_factory=dict)
-    known: tuple[Known, ...] = ()
+    known_defects: tuple[KnownDefect, ...] = ()
     gradients: tuple[str, ...] | None = None
     cotangent: Any = None
 
     @property
     def name(self) -> str:
+        """ "layer/variant", of which there is one."""
         return f"{self.layer.name}/{self.variant}"
 
     @property
     def quantities(self) -> list[str]:
-        wanted = self.inputs if self.gradients is None else self.gradients
-        return ["output", *(f"gradient of {name}" for name in self.inputs if name in wanted)]
+        """What is judged: "output", and "gradient of x" for each input x with a gradient."""
+        named = self.inputs if self.gradients is None else self.gradients
+        return ["output", *(f"gradient of {name}" for name in self.inputs if name in named)]
 
     def problem(self, dtype: str) -> Problem:
         """The case in one precision: inputs rounded to it, and exact from there on."""
@@ -103,6 +122,7 @@ class Problem:
 
     @cached_property
     def cotangent(self) -> np.ndarray:
+        """ȳ, of the shape of the output."""
         if self.case.cotangent is not None:
             return np.asarray(self.case.cotangent, float).astype(self.dtype)
         return np.asarray(self.rng.standard_normal(self.textbook[0].shape)).astype(self.dtype)
@@ -110,21 +130,22 @@ class Problem:
     @cached_property
     def bounds(self) -> dict[str, Rounded]:
         """The textbook's value of the output and of every gradient and, in units of u, what rounding may do to it."""
-        bounds = {"output": self.textbook[0]}
+        return self.selected(self.textbook[0], lambda: self.textbook[1](exact(self.cotangent)))
+
+    def selected(self, output: Any, gradients: Callable[[], Any]) -> dict[str, Any]:
+        """{quantity: …} for what is judged of the case, from the output and, only if any is, from all gradients."""
+        found = {"output": output}
         if len(self.case.quantities) > 1:
-            bars = dict(zip(self.arrays, self.textbook[1](exact(self.cotangent)), strict=True))
-            bounds |= {quantity: bars[quantity.removeprefix("gradient of ")] for quantity in self.case.quantities[1:]}
-        return bounds
+            by_name = dict(zip(self.arrays, gradients(), strict=True))
+            found |= {q: by_name[q.removeprefix("gradient of ")] for q in self.case.quantities[1:]}
+        return found
 
     def answer(self, dtype: Any = None) -> Answer:
         """refnp's output and gradients in the precision of the problem, or in another one."""
-        arrays = [array.astype(dtype or self.dtype) for array in self.arrays.values()]
+        dtype = dtype or self.dtype
+        arrays = [array.astype(dtype) for array in self.arrays.values()]
         output, pullback = vjp(lambda *given: self.case.layer.function(*given, **self.case.options), *arrays)
-        answer = {"output": np.asarray(output)}
-        if len(self.case.quantities) > 1:
-            gradients = dict(zip(self.arrays, pullback(self.cotangent.astype(dtype or self.dtype)), strict=True))
-            answer |= {q: gradients[q.removeprefix("gradient of ")] for q in self.case.quantities[1:]}
-        return answer
+        return self.selected(np.asarray(output), lambda: pullback(self.cotangent.astype(dtype)))
 
     def reference(self) -> Answer:
         """refnp's output and gradients in the widest precision of the machine."""
@@ -141,3 +162,38 @@ class Problem:
             else:
                 digest.update(repr(value).encode())
         return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class GradientInputs:
+    """A differentiable function and small arguments on which its gradient is checked, in the form gradcheck takes.
+
+    `analytic` is False where the complex step is not allowed (no function of refnp so far); `order2` is False where a
+    second derivative makes no sense (the function is linear or piecewise linear). A `model` is made of functions that
+    stand in the table themselves, and is checked once: in float64, first order. `names` are the public names of refnp
+    whose gradient is checked by it.
+    """
+
+    name: str
+    function: Callable
+    args: tuple
+    analytic: bool = True
+    order2: bool = True
+    model: bool = False
+    names: tuple[str, ...] = ()  # the words of `name` if empty
+
+
+def stream(start: int, seed: int = 0) -> np.random.Generator:
+    """The random numbers of a seed from number `start` on.
+
+    Each family of layers draws its gradient inputs from a place of its own; so what is added to one leaves the inputs
+    of all others, and the digits in the table, as they are.
+    """
+    rng = np.random.default_rng(seed)
+    rng.bit_generator.advance(start)  # type: ignore[attr-defined]  # PCG64 has it
+    return rng
+
+
+def with_parameters(module: Any) -> Callable:
+    """The module as a function (x, parameters) → y, so that its parameters' gradients are checked as well."""
+    return lambda x, parameters: module.bind(parameters)(x)

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from refnp.verify.case import Answer, Case, Known, Problem
+from refnp.verify.case import Answer, Case, Problem
 from refnp.verify.rounding import WIDE, tolerance
 
 WITHIN, KNOWN, DEVIATES, SKIPPED = "within bound", "known defect", "deviates", "skipped"
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of the report. The first ten fields are what `--json` writes."""
+class Judgement:
+    """The verdict on one quantity of one case, a row of the report. The first ten fields are what `--json` writes."""
 
     section: str
     case: str
@@ -34,7 +34,7 @@ class Row:
 
     def as_json(self) -> dict[str, Any]:
         """Plain values; a number that is not finite (a NaN where there should be none, nothing to compare) is null."""
-        names = list(Row.__dataclass_fields__)[:10]
+        names = list(Judgement.__dataclass_fields__)[:10]
         values = {name: getattr(self, name) for name in names}
         return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
 
@@ -61,42 +61,34 @@ def deviation(given: np.ndarray, right: np.ndarray, allowed: np.ndarray, dtype: 
     return float(ratio[worst]), float(ulps.max()), worst
 
 
-def rows_of(
+def judged(
     problem: Problem, answer: Answer, reference: Answer, framework: str, version: str, *, dtype: str = ""
-) -> list[Row]:
-    """A row for the output and one for each gradient of `answer`, computed in `dtype` (by default the problem's)."""
-    case, dtype, rows = problem.case, dtype or problem.dtype, []
+) -> list[Judgement]:
+    """Judge the output and each gradient of `answer`, computed in `dtype` (by default the problem's)."""
+    case, dtype, found = problem.case, dtype or problem.dtype, []
     for quantity, rounded in problem.bounds.items():
-        given, right = answer[quantity], reference[quantity]
+        given, right = np.asarray(answer[quantity]), np.asarray(reference[quantity])
         common = ("frameworks", case.name, framework, version, dtype, quantity)
-        if np.shape(given) != np.shape(right):
-            why = f"shape {np.shape(given)} where {np.shape(right)} is right"
-            rows.append(Row(*common, math.inf, math.inf, DEVIATES, why=why))
+        if given.shape != right.shape:
+            why = f"shape {given.shape} where {right.shape} is right"
+            found.append(Judgement(*common, math.inf, math.inf, DEVIATES, why=why))
             continue
         ratio, ulps, worst = deviation(given, right, tolerance(rounded, dtype), dtype)
         if ratio <= 1:
-            rows.append(Row(*common, ratio, ulps, WITHIN))
+            found.append(Judgement(*common, ratio, ulps, WITHIN))
             continue
-        values = float(np.asarray(given)[worst]), float(np.asarray(right)[worst])
-        known = find_known(case, framework, dtype, quantity)
-        verdict = KNOWN if known else DEVIATES
-        rows.append(
-            Row(*common, ratio, ulps, verdict, known.issue if known else "", *values, known.why if known else "")
-        )
-    return rows
+        defect = next((d for d in case.known_defects if d.covers(framework, dtype, quantity)), None)
+        verdict, issue, why = (KNOWN, defect.issue, defect.why) if defect else (DEVIATES, "", "")
+        found.append(Judgement(*common, ratio, ulps, verdict, issue, float(given[worst]), float(right[worst]), why))
+    return found
 
 
-def find_known(case: Case, framework: str, dtype: str, quantity: str) -> Known | None:
-    """The first known defect that explains this quantity, or None."""
-    return next((k for k in case.known if k.covers(framework, dtype, quantity)), None)
-
-
-def failed(section: str, name: str, framework: str, version: str, dtype: str, failure: Exception) -> Row:
-    """The row of something that raised where it should have answered."""
+def failed(section: str, name: str, framework: str, version: str, dtype: str, failure: Exception) -> Judgement:
+    """The judgement of something that raised where it should have answered."""
     why = f"{type(failure).__name__}: {failure}".splitlines()[0]
-    return Row(section, name, framework, version, dtype, "output", math.inf, math.inf, DEVIATES, why=why)
+    return Judgement(section, name, framework, version, dtype, "output", math.inf, math.inf, DEVIATES, why=why)
 
 
-def skipped(case: Case, framework: str, version: str, why: str) -> Row:
-    """The row of a case that a framework cannot be asked about."""
-    return Row("frameworks", case.name, framework, version, "", "", math.nan, math.nan, SKIPPED, why=why)
+def skipped(case: Case, framework: str, version: str, why: str) -> Judgement:
+    """The judgement of a case for which a framework has no function."""
+    return Judgement("frameworks", case.name, framework, version, "", "", math.nan, math.nan, SKIPPED, why=why)

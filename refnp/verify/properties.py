@@ -18,9 +18,9 @@ from refnp.layers.normalization import layer_norm
 from refnp.layers.set_convolutions import set_convolution
 from refnp.layers.softmaxes import softmax
 from refnp.verify import bounds
-from refnp.verify.equations.convolution import convolution as convolution_equation
-from refnp.verify.equations.set_convolution import set_convolution as set_convolution_equation
-from refnp.verify.judge import DEVIATES, WITHIN, Row, deviation
+from refnp.verify.judge import DEVIATES, WITHIN, Judgement, deviation
+from refnp.verify.layers.convolution import convolution as convolution_equation
+from refnp.verify.layers.set_convolution import set_convolution as set_convolution_equation
 from refnp.verify.rounding import WIDE
 
 Measured = tuple[np.ndarray, np.ndarray, np.ndarray]  # what came, what it should be, how far apart they may be
@@ -33,13 +33,18 @@ class Property:
     name: str
     measure: Callable[[np.random.Generator, type, np.floating], Measured]
 
-    def row(self, dtype: str, version: str) -> Row:
+    def judged(self, dtype: str, version: str) -> Judgement:
+        """The verdict in one precision."""
         rng = np.random.default_rng(zlib.crc32(self.name.encode()))
         given, right, allowed = self.measure(rng, np.dtype(dtype).type, bounds.unit_roundoff(dtype))
         ratio, ulps, worst = deviation(given, right, allowed, dtype)
         verdict = WITHIN if ratio <= 1 else DEVIATES
         common = ("properties", self.name, "refnp", version, dtype, "output", ratio, ulps, verdict)
-        return Row(*common) if verdict == WITHIN else Row(*common, "", float(given[worst]), float(right[worst]))
+        return (
+            Judgement(*common)
+            if verdict == WITHIN
+            else Judgement(*common, "", float(given[worst]), float(right[worst]))
+        )
 
 
 def rows_sum_to_one(rng, dtype, u):

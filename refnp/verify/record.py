@@ -1,61 +1,183 @@
-"""Run PyTorch and JAX on every case and store what they answer: `python -m refnp.verify.record [PyTorch] [JAX]`.
+"""What PyTorch and JAX really answered: `python -m refnp.verify.record` asks them; recordings are judged where they are
+not installed.
 
-Nothing is judged here: a wrong answer is recorded as it came. Takes a minute or two, most of it JAX compiling.
+    python -m refnp.verify.record                          both frameworks, the cases that are new or have other inputs
+    python -m refnp.verify.record PyTorch --only gelu      one framework, the cases with "gelu" in their names
+    python -m refnp.verify.record --again                  every case again, with the versions that are installed
+
+A recording is one .npz file for each framework, without pickles: the numbers of all answers end to end, one array for
+each precision, and `index`, a JSON text that says where each answer stands, for which inputs (a checksum), and on which
+machine, with which versions, on which day it was given. Nothing is judged here: a wrong answer is recorded as it came.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import json
+import os
 import platform
 import sys
+import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
-from refnp.verify import recorded
-from refnp.verify.cases import cases
-from refnp.verify.frameworks import NotOfferedError, jax, pytorch
+from refnp.verify.case import Answer, Case, NotOfferedError, Problem
+from refnp.verify.frameworks import jax, pytorch
+from refnp.verify.layers import cases
 
-ADAPTERS = {"PyTorch": pytorch, "JAX": jax}
+ADAPTERS: dict[str, ModuleType] = {"PyTorch": pytorch, "JAX": jax}
+FOLDER = Path(__file__).parent / "recorded"
+DTYPES = ("float32", "float64")
+Entry = dict[str, Any]  # "refused", why there is no answer; or "checksum" and "answer"; perhaps "facts" of its own
+
+
+class Recording:
+    """The answers of one framework: `facts` about how they came about, and `answer(problem)`."""
+
+    def __init__(self, file: Path):
+        with np.load(file, allow_pickle=False) as stored:
+            self._numbers = {dtype: stored[dtype] for dtype in DTYPES}
+            index = json.loads(str(stored["index"]))
+        self.facts: dict[str, str] = index["facts"]
+        self._entries: dict[str, Entry] = index["entries"]
+
+    @property
+    def version(self) -> str:
+        """The framework's version, and that it is not asked now."""
+        return f"{self.facts['version']} (recorded)"
+
+    def answer(self, problem: Problem) -> Answer:
+        """The recorded output and gradients; NotOfferedError if there are none, or they are of other inputs."""
+        entry = self._entries.get(key_of(problem))
+        if entry is None:
+            raise NotOfferedError(f"{self.facts['framework']}: the recording has no such case; make it again")
+        if "refused" in entry:
+            raise NotOfferedError(entry["refused"])
+        if entry["checksum"] != problem.checksum():
+            raise NotOfferedError(f"{self.facts['framework']}: recorded from other inputs; make the recording again")
+        return {name: self._array(**place) for name, place in entry["answer"].items()}
+
+    def entries(self) -> dict[str, Entry]:
+        """All entries by key, with the arrays themselves, as `write` takes them."""
+        return {
+            key: entry
+            if "refused" in entry
+            else entry | {"answer": {name: self._array(**place) for name, place in entry["answer"].items()}}
+            for key, entry in self._entries.items()
+        }
+
+    def _array(self, dtype: str, start: int, shape: list[int]) -> np.ndarray:
+        size = int(np.prod(shape, dtype=int))
+        return self._numbers[dtype][start : start + size].reshape(shape)
+
+
+def key_of(problem: Problem) -> str:
+    """The name of a problem in a recording."""
+    return f"{problem.case.name} in {problem.dtype}"
+
+
+def write(file: Path, facts: Mapping[str, str], entries: Mapping[str, Entry]) -> None:
+    """Store the entries, whole or not at all."""
+    numbers: dict[str, list[np.ndarray]] = {dtype: [] for dtype in DTYPES}
+    filled = dict.fromkeys(DTYPES, 0)
+    placed: dict[str, Entry] = {}
+    for key, entry in entries.items():
+        placed[key] = dict(entry)
+        if "answer" in entry:
+            placed[key]["answer"] = places = {}
+            for name, array in entry["answer"].items():
+                dtype = str(array.dtype)
+                places[name] = {"dtype": dtype, "start": filled[dtype], "shape": list(array.shape)}
+                numbers[dtype].append(array.ravel())
+                filled[dtype] += array.size
+    index = json.dumps({"facts": dict(facts), "entries": placed}, separators=(",", ":"))
+    arrays = {dtype: np.concatenate([np.empty(0, dtype), *parts]) for dtype, parts in numbers.items()}
+    with tempfile.NamedTemporaryFile(dir=file.parent, suffix=".npz", delete=False) as beside:
+        try:
+            np.savez_compressed(beside, index=np.asarray(index), **arrays)  # type: ignore[arg-type]
+        except BaseException:
+            os.unlink(beside.name)
+            raise
+    os.chmod(beside.name, 0o644)
+    os.replace(beside.name, file)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Record the frameworks that are named, all by default; exit status 2 if one is not installed."""
     parser = argparse.ArgumentParser(prog="python -m refnp.verify.record", description="Record what frameworks answer.")
     parser.add_argument("frameworks", nargs="*", metavar="FRAMEWORK", help="PyTorch, JAX (both by default)")
-    parser.add_argument(
-        "--folder", type=Path, default=recorded.FOLDER, help="where to write (in the package by default)"
-    )
+    parser.add_argument("--only", metavar="WORDS", default="", help="only cases with WORDS in their names")
+    parser.add_argument("--again", action="store_true", help="also the cases that are recorded already")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where to write (in the package by default)")
     options = parser.parse_args(argv)
     chosen = options.frameworks or list(ADAPTERS)
     if unknown := set(chosen) - set(ADAPTERS):
         parser.error(f"there is no adapter for {', '.join(sorted(unknown))}; name {' or '.join(ADAPTERS)}")
     if missing := [name for name in chosen if not ADAPTERS[name].installed()]:
         parser.error(f"{', '.join(missing)} is not installed")
+    named = [case for case in cases() if options.only in case.name]
     for name in chosen:
         file = options.folder / f"{name.lower()}.npz"
-        count = record(ADAPTERS[name], file)
-        print(f"{file}: {count} answers of {name} {ADAPTERS[name].version()}, {file.stat().st_size / 1e6:.2f} MB")
+        try:
+            count = record(ADAPTERS[name], file, named, again=options.again)
+        except ValueError as reason:
+            parser.error(str(reason))
+        print(f"{file}: {count} new answers of {name} {ADAPTERS[name].version()}, {file.stat().st_size / 1e6:.2f} MB")
     return 0
 
 
-def record(adapter: ModuleType, file: Path) -> int:
-    """Store the answers of one framework; returns how many."""
-    answers = {}
-    for case in cases():
-        for dtype in recorded.DTYPES:
-            problem = case.problem(dtype)
-            with np.errstate(all="ignore"), warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # some inputs are meant to overflow
-                try:
-                    answers[recorded.key_of(problem)] = (problem.checksum(), adapter.answer(problem))
-                except NotOfferedError as reason:
-                    answers[recorded.key_of(problem)] = ("", str(reason))
-    facts = {
+def record(adapter: ModuleType, file: Path, named: Sequence[Case], *, again: bool = False) -> int:
+    """Ask one framework for the named cases and store its answers among those of `file`; returns how many are new.
+
+    Without `again` what is recorded from the same inputs is kept. Answers of cases that no longer exist are dropped.
+    ValueError if answers of another version would stay beside the new ones: a recording is of one version.
+    """
+    facts = facts_of(adapter)
+    old = Recording(file) if file.exists() else None
+    existing = {key_of(case.problem(dtype)) for case in cases() for dtype in DTYPES}
+    kept = {} if old is None else {key: entry for key, entry in old.entries().items() if key in existing}
+    new: dict[str, Entry] = {}
+    for problem in (case.problem(dtype) for case in named for dtype in DTYPES):
+        before = kept.get(key_of(problem), {})
+        if again or before.get("checksum") != problem.checksum():
+            entry = asked(adapter, problem)
+            if "answer" in entry or entry != before:  # a refusal may be the same as before
+                new[key_of(problem)] = entry
+    if old is not None and not new:
+        return 0
+    kept = {key: entry for key, entry in kept.items() if key not in new}
+    if old is not None and any("answer" in entry for entry in kept.values()):
+        if facts["version"] != old.facts["version"]:
+            raise ValueError(
+                f"{file.name} is of {adapter.NAME} {old.facts['version']}, and {facts['version']} is installed: "
+                "record every case --again, without --only"
+            )
+        different = {name: fact for name, fact in facts.items() if fact != old.facts.get(name)}
+        new = {key: entry | ({"facts": different} if different else {}) for key, entry in new.items()}
+        facts = old.facts
+    write(file, facts, kept | new)
+    return sum("answer" in entry for entry in new.values())
+
+
+def asked(adapter: ModuleType, problem: Problem) -> Entry:
+    """What a framework answers, or why it does not."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some inputs are meant to overflow
+        try:
+            return {"checksum": problem.checksum(), "answer": adapter.answer(problem)}
+        except NotOfferedError as reason:
+            return {"refused": str(reason)}
+
+
+def facts_of(adapter: ModuleType) -> dict[str, str]:
+    """Who answers here and now: framework, versions, machine and day."""
+    return {
         "framework": adapter.NAME,
         "version": adapter.version(),
         "numpy": np.__version__,
@@ -64,8 +186,6 @@ def record(adapter: ModuleType, file: Path) -> int:
         "machine": platform.machine(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }
-    recorded.write(file, facts, answers)
-    return sum(not isinstance(answer, str) for _, answer in answers.values())
 
 
 if __name__ == "__main__":

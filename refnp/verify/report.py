@@ -1,20 +1,117 @@
-"""The report of `refnp verify`: lines and a summary to read, and rows for programs."""
+"""`refnp verify`: what it does with its options, what it shows meanwhile, and its
+
+On a terminal, and if `rich` is installed, it shows a progress bar and a table; otherwise a line for each check. The
+report has a summary to read, and as JSON a row for each judgement.
+"""
 
 from __future__ import annotations
 
+import argparse
+import importlib.util
 import itertools
 import json
 import math
 import os
+import sys
 import tempfile
+import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from refnp.verify.judge import DEVIATES, KNOWN, SKIPPED, WITHIN, Row
-from refnp.verify.run import Piece
+from refnp.verify.judge import DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement
+from refnp.verify.record import ADAPTERS
+from refnp.verify.rounding import judging_precision
+from refnp.verify.run import Check, checks, frameworks
+from refnp.version import __version__
 
 WIDTH = 52
+
+
+def verify(options: argparse.Namespace) -> int:
+    """Judge everything that is asked for; the exit status is 1 if anything deviates unexpectedly."""
+    start = time.perf_counter()
+    print(f"refnp {__version__} verify: the reference is {judging_precision()}", flush=True)
+    try:
+        live = chosen_live(options.live)
+        if options.json is not None:
+            check_writable(Path(options.json))
+        others = frameworks(live)
+        work = checks(others, options.only)
+        if not work:
+            raise ValueError(f"--only: nothing is called {options.only!r}; try softmax, properties or frameworks/conv*")
+    except (ValueError, OSError) as wrong:
+        print(f"refnp verify: error: {wrong}", file=sys.stderr)
+        return 2
+    print("other frameworks: " + (", ".join(f"{f.name} {f.version}" for f in others) or "none"), flush=True)
+    rows = list(shown(work))
+    if on_terminal():
+        show_table(rows)
+    if options.json is not None:
+        write_json(Path(options.json), rows)
+    for title, lines in (("known defects", known_defects(rows)), ("DEVIATIONS", deviations(rows))):
+        if lines:
+            print(f"\n{title}\n" + "\n".join(f"  {line}" for line in lines))
+    print("\n" + "\n".join(summary(rows, judging_precision(), time.perf_counter() - start)))
+    return int(any(row.verdict == DEVIATES for row in rows))
+
+
+def chosen_live(names: str) -> tuple[str, ...]:
+    """The adapters that are named, whatever their capitals; ValueError for one that does not exist."""
+    by_name = {name.lower(): name for name in ADAPTERS}
+    given = [name.strip().lower() for name in names.split(",")]
+    if given == ["none"]:
+        return ()
+    if unknown := [name for name in given if name not in by_name]:
+        raise ValueError(f"--live: there is no adapter for {unknown[0]!r}; name {', '.join(ADAPTERS)} or none")
+    return tuple(by_name[name] for name in given)
+
+
+def on_terminal() -> bool:
+    """True where a bar and a table can be drawn."""
+    return sys.stdout.isatty() and importlib.util.find_spec("rich") is not None
+
+
+def shown(work: list[Check]) -> Iterator[Judgement]:
+    """Do the work and show it: with a bar on a terminal, else as a line for each check under its section."""
+    if on_terminal():
+        yield from with_bar(work)
+        return
+    section = ""
+    for check in work:
+        rows = check.run()
+        if check.section != section:
+            section = check.section
+            print(f"\n{section}, the worst error over its bound", flush=True)
+        print("  " + line(check, rows), flush=True)
+        yield from rows
+
+
+def with_bar(work: list[Check]) -> Iterator[Judgement]:
+    """A bar that says what is being verified; above it a line for whatever deviates."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description:60.60}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns) as progress:
+        task = progress.add_task("", total=len(work))
+        for check in work:
+            rows = check.run()
+            progress.update(task, advance=1, description=f"{check.section}/{check.name}")
+            if any(row.verdict == DEVIATES for row in rows):
+                progress.console.print("  " + line(check, rows), style="red", highlight=False, markup=False)
+            yield from rows
+
+
+def show_table(rows: list[Judgement]) -> None:
+    """The layers, one a line: the worst error over its bound, and what is beyond."""
+    from rich.console import Console
+    from rich.table import Table
+
+    heading, *lines = by_layer(rows)
+    table = Table(*heading, title="the worst error over its bound", title_justify="left")
+    for line in lines:
+        table.add_row(*line, style="red" if DEVIATES in " ".join(line) else "")
+    Console().print(table)
 
 
 def number(value: float) -> str:
@@ -35,8 +132,8 @@ def exactly(claimed: float, right: float) -> tuple[str, str]:
     return texts
 
 
-def line(piece: Piece, rows: list[Row]) -> str:
-    """One line for one piece: for each framework the worst error over its bound, and a word where it is above 1."""
+def line(check: Check, rows: list[Judgement]) -> str:
+    """One line for one check: for each framework the worst error over its bound, and a word where it is above 1."""
     parts = []
     for name in dict.fromkeys(row.framework for row in rows):
         own = [row for row in rows if row.framework == name]
@@ -44,15 +141,15 @@ def line(piece: Piece, rows: list[Row]) -> str:
         word = {WITHIN: "", KNOWN: " known defect", DEVIATES: " DEVIATES"}.get(worst.verdict)
         if word is not None:
             parts.append(f"{name} {number(worst.error_over_bound)}{word}")
-    return f"{piece.name:{WIDTH}.{WIDTH}}  {'   '.join(parts)}"
+    return f"{check.name:{WIDTH}.{WIDTH}}  {'   '.join(parts)}"
 
 
-def ratio_of(row: Row) -> float:
+def ratio_of(row: Judgement) -> float:
     """Error over bound, to find the worst; −1 where there was nothing to compare."""
     return -1.0 if math.isnan(row.error_over_bound) else row.error_over_bound
 
 
-def by_layer(rows: Sequence[Row]) -> list[list[str]]:
+def by_layer(rows: Sequence[Judgement]) -> list[list[str]]:
     """A table: a heading, then for each layer how many cases, and for each framework the worst error within its bound
     and what is not."""
     names = list(dict.fromkeys(row.framework for row in rows))
@@ -70,12 +167,12 @@ def by_layer(rows: Sequence[Row]) -> list[list[str]]:
     return lines
 
 
-def layer_of(row: Row) -> str:
+def layer_of(row: Judgement) -> str:
     """The layer a row belongs to."""
     return row.case.partition("/")[0] if row.section == "frameworks" else row.section
 
 
-def deviations(rows: Iterable[Row]) -> list[str]:
+def deviations(rows: Iterable[Judgement]) -> list[str]:
     """Every row that deviates and should not, with what came and what is right."""
     found = []
     for row in rows:
@@ -89,9 +186,9 @@ def deviations(rows: Iterable[Row]) -> list[str]:
     return found
 
 
-def known_defects(rows: Iterable[Row]) -> list[str]:
+def known_defects(rows: Iterable[Judgement]) -> list[str]:
     """One paragraph for each known defect that shows: where it was reported, what it is, and an example."""
-    examples: dict[tuple[str, str], Row] = {}
+    examples: dict[tuple[str, str], Judgement] = {}
     counts: Counter[tuple[str, str]] = Counter()
     for row in rows:
         if row.verdict == KNOWN:
@@ -109,7 +206,7 @@ def known_defects(rows: Iterable[Row]) -> list[str]:
     return found
 
 
-def summary(rows: list[Row], precision: str, seconds: float) -> list[str]:
+def summary(rows: list[Judgement], precision: str, seconds: float) -> list[str]:
     """What was judged, by what, how it came out, and how long it took."""
     verdicts = Counter(row.verdict for row in rows)
     judged = len(rows) - verdicts[SKIPPED]
@@ -123,7 +220,7 @@ def summary(rows: list[Row], precision: str, seconds: float) -> list[str]:
     return lines
 
 
-def as_json(rows: Iterable[Row]) -> str:
+def as_json(rows: Iterable[Judgement]) -> str:
     """{"rows": […]} in strict JSON. A number that is not finite is null: a NaN or infinity where there should be
     none (verdict "deviates" or "known defect"), or nothing to measure (ulps of gradients, everything of "skipped")."""
     return json.dumps({"rows": [row.as_json() for row in rows]}, indent=1, allow_nan=False)
@@ -139,7 +236,7 @@ def check_writable(file: Path) -> None:
         raise PermissionError(f"{file} is read-only")
 
 
-def write_json(file: Path, rows: Iterable[Row]) -> None:
+def write_json(file: Path, rows: Iterable[Judgement]) -> None:
     """Write the rows whole or not at all: to a file beside `file`, which then takes its name."""
     text = as_json(rows)
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=file.absolute().parent, delete=False) as beside:

@@ -1,6 +1,6 @@
-"""`refnp verify`: all that is judged, piece by piece, so that progress can be shown.
+"""`refnp verify`: all that is judged, check by check, so that progress can be shown.
 
-gradients    every differentiable operation against the complex step (gradcheck's table)
+gradients    every differentiable function against the complex step (gradcheck's table)
 properties   what must hold for every input, within rounding
 frameworks   every case: refnp itself in float32 and float64, its reference against the textbook, PyTorch, JAX
 """
@@ -11,7 +11,7 @@ import fnmatch
 import functools
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,23 +19,19 @@ import numpy as np
 from gradcheck.precision import scaled
 from gradcheck.table import table
 from refnp.autograd import vjp
-from refnp.verify.case import Answer, Case, Problem
-from refnp.verify.cases import cases
-from refnp.verify.frameworks import NotOfferedError, jax, pytorch
-from refnp.verify.judge import DEVIATES, WITHIN, Row, failed, rows_of, skipped
-from refnp.verify.operations import operations
-from refnp.verify.operations.operation import Operation
+from refnp.verify.case import Answer, Case, GradientInputs, NotOfferedError, Problem
+from refnp.verify.judge import DEVIATES, WITHIN, Judgement, failed, judged, skipped
+from refnp.verify.layers import cases, gradient_inputs
 from refnp.verify.properties import Property, properties
-from refnp.verify.recorded import DTYPES, FOLDER, Recording
+from refnp.verify.record import ADAPTERS, DTYPES, FOLDER, Recording
 from refnp.version import __version__
 
-ADAPTERS = {"PyTorch": pytorch, "JAX": jax}
 DIGITS = 12.0  # asked of gradients in float64, as gradcheck asks
 
 
 @dataclass(frozen=True)
 class Framework:
-    """Somebody who answers problems, live or from a recording."""
+    """A framework that answers problems, live or from a recording."""
 
     name: str
     version: str
@@ -43,15 +39,15 @@ class Framework:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """One thing to verify: its section, its name, and the work, which yields rows."""
+class Check:
+    """One thing to verify: its section, its name, and the work, which yields judgements."""
 
     section: str
     name: str
-    work: Callable[[], list[Row]]
+    work: Callable[[], list[Judgement]]
 
-    def rows(self) -> list[Row]:
-        """The rows, with warnings off: many inputs are meant to overflow, in refnp or in a framework."""
+    def run(self) -> list[Judgement]:
+        """Do the work, with warnings off: many inputs are meant to overflow, in refnp or in a framework."""
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
@@ -73,13 +69,12 @@ def frameworks(live: tuple[str, ...] = ("PyTorch",)) -> list[Framework]:
     return found
 
 
-def pieces(others: list[Framework], only: str | None = None) -> list[Piece]:
+def checks(others: list[Framework], only: str | None = None) -> list[Check]:
     """Everything to verify whose name, or section/name, contains `only` or matches it where it has wildcards."""
-    version = __version__
-    found = [Piece("gradients", o.name, functools.partial(gradient_rows, o, version)) for o in operations()]
-    found += [Piece("properties", p.name, functools.partial(property_rows, p, version)) for p in properties()]
-    found += [Piece("frameworks", c.name, functools.partial(case_rows, c, others, version)) for c in cases()]
-    return [piece for piece in found if only is None or matches(f"{piece.section}/{piece.name}", only)]
+    found = [Check("gradients", i.name, functools.partial(gradient_judgements, i)) for i in gradient_inputs()]
+    found += [Check("properties", p.name, functools.partial(property_judgements, p)) for p in properties()]
+    found += [Check("frameworks", c.name, functools.partial(case_judgements, c, others)) for c in cases()]
+    return [check for check in found if only is None or matches(f"{check.section}/{check.name}", only)]
 
 
 def matches(name: str, pattern: str) -> bool:
@@ -87,61 +82,40 @@ def matches(name: str, pattern: str) -> bool:
     return pattern in name or fnmatch.fnmatchcase(name, pattern)
 
 
-def gradient_rows(operation: Operation, version: str) -> list[Row]:
-    """What gradcheck's table says of one operation; error over bound is 10 to the digits that are missing."""
+def gradient_judgements(inputs: GradientInputs) -> list[Judgement]:
+    """What gradcheck's table says of one function; error over bound is 10 to the digits that are missing."""
     found = []
-    for row in table([operation], vjp=vjp, digits=DIGITS):
-        asked = scaled(getattr(operation, "digits", None) or DIGITS, np.dtype(row.dtype))
-        ratio = 10 ** min(asked - row.digits, 300.0)
-        found.append(
-            Row(
-                "gradients",
-                row.name,
-                "refnp",
-                version,
-                row.dtype,
-                f"derivatives of order {row.order}",
-                min(ratio, 1.0) if row.holds else max(ratio, math.nextafter(1, 2)),
-                math.nan,
-                WITHIN if row.holds else DEVIATES,
-                why=row.note,
-            )
-        )
+    for row in table([inputs], vjp=vjp, digits=DIGITS):
+        missing = 10 ** min(scaled(DIGITS, np.dtype(row.dtype)) - row.digits, 300.0)
+        ratio = min(missing, 1.0) if row.holds else max(missing, math.nextafter(1, 2))
+        verdict = WITHIN if row.holds else DEVIATES
+        quantity = f"derivatives of order {row.order}"
+        common = ("gradients", row.name, "refnp", __version__, row.dtype, quantity)
+        found.append(Judgement(*common, ratio, math.nan, verdict, why=row.note))
     return found
 
 
-def property_rows(stated: Property, version: str) -> list[Row]:
+def property_judgements(stated: Property) -> list[Judgement]:
     """One property in both precisions."""
-    return [stated.row(dtype, version) for dtype in DTYPES]
+    return [stated.judged(dtype, __version__) for dtype in DTYPES]
 
 
-def case_rows(case: Case, others: list[Framework], version: str) -> list[Row]:
+def case_judgements(case: Case, others: list[Framework]) -> list[Judgement]:
     """refnp, its reference, and the others on one case, in both precisions."""
-    found: list[Row] = []
-    refused: dict[str, Row] = {}
+    found: list[Judgement] = []
+    refused: dict[str, Judgement] = {}
     for dtype in DTYPES:
         problem = case.problem(dtype)
         reference = problem.reference()
-        found += rows_of(problem, problem.answer(), reference, "refnp", version)
-        if dtype == "float64":
-            found += reference_rows(problem, reference, version)
+        found += judged(problem, problem.answer(), reference, "refnp", __version__)
+        if dtype == "float64":  # the reference against the textbook's equation, both in the widest precision
+            textbook = {quantity: rounded.value for quantity, rounded in problem.bounds.items()}
+            found += judged(problem, reference, textbook, "refnp", __version__, dtype="longdouble")
         for other in others:
             try:
-                found += rows_of(problem, other.answer(problem), reference, other.name, other.version)
+                found += judged(problem, other.answer(problem), reference, other.name, other.version)
             except NotOfferedError as reason:
                 refused[other.name] = skipped(case, other.name, other.version, str(reason))
             except Exception as failure:  # whatever it is, it is no answer
                 found.append(failed("frameworks", case.name, other.name, other.version, dtype, failure))
     return found + list(refused.values())
-
-
-def reference_rows(problem: Problem, reference: Answer, version: str) -> list[Row]:
-    """The reference against the textbook's equation, both in the widest precision."""
-    textbook = {quantity: rounded.value for quantity, rounded in problem.bounds.items()}
-    return rows_of(problem, reference, textbook, "refnp", version, dtype="longdouble")
-
-
-def all_rows(work: list[Piece]) -> Iterator[tuple[Piece, list[Row]]]:
-    """The rows of several pieces of work, one piece after the other."""
-    for piece in work:
-        yield piece, piece.rows()

@@ -9,10 +9,10 @@ import refnp.autograd as ad
 from refnp.autograd import trees
 from refnp.autograd.backward import tape_of
 from refnp.autograd.tensor import Tensor
-from refnp.verify.operations import engine
+from refnp.verify.layers import engine
 from tests.helpers import check
 
-OPERATIONS = engine.operations(np.random.default_rng(0))
+OPERATIONS = engine.gradient_inputs()
 every_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 
 

@@ -118,7 +118,7 @@ def library(monkeypatch):
             ("refnp", {}),
             ("refnp.autograd", {"vjp": vjp}),
             ("refnp.verify", {}),
-            ("refnp.verify.operations", {"operations": lambda: operations}),
+            ("refnp.verify.layers", {"gradient_inputs": lambda: operations}),
         ):
             module = types.ModuleType(name)
             module.__dict__.update(content)

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from refnp.layers.dot_product_attention import attention
-from refnp.verify.equations import attention as equations
-from refnp.verify.equations.linear import sum_to
+from refnp.verify.layers import attention as equations
+from refnp.verify.layers.linear import sum_to
 from refnp.verify.rounding import exact
 from tests.helpers import laid_out, layouts, normal, real_dtypes, scales, seeds, shapes
 

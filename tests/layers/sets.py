@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from refnp.verify import bounds
-from refnp.verify.equations.set_convolution import set_convolution as equation
+from refnp.verify.layers.set_convolution import set_convolution as equation
 from tests.helpers import normal
 
 lengths = st.one_of(st.integers(2, 6), st.integers(0, 6))

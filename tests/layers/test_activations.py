@@ -9,7 +9,7 @@ from hypothesis import given
 import refnp.autograd as ad
 from refnp.autograd.blocks import BLOCK
 from refnp.layers import activations
-from refnp.verify.equations import activations as equations
+from refnp.verify.layers import activations as equations
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import (
     COMPLEX,

@@ -13,7 +13,7 @@ from refnp.layers import convolution_products, convolutions
 from refnp.layers.convolution_products import Axis, cut, even, read
 from refnp.layers.convolutions import convolution, convolution_transpose
 from refnp.verify import bounds
-from refnp.verify.equations import convolution as equations
+from refnp.verify.layers import convolution as equations
 from tests.helpers import assert_same_bits, assert_within, normal, seeds
 from tests.transcriptions.convolution import reads
 

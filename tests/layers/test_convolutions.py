@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from refnp.autograd import pad, vjp
 from refnp.layers.convolutions import Convolution, ConvolutionTranspose, convolution, convolution_transpose
 from refnp.verify import bounds
-from refnp.verify.equations import convolution as equations
-from refnp.verify.operations.convolutions import operations
+from refnp.verify.layers import convolution as equations
+from refnp.verify.layers import pooling as pooling_page
 from tests.helpers import (
     REAL,
     assert_same_bits,
@@ -97,7 +97,11 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize("order", [1, 2])
-@pytest.mark.parametrize("operation", operations(np.random.default_rng(3)), ids=lambda operation: operation.name)
+@pytest.mark.parametrize(
+    "operation",
+    [*equations.gradient_inputs(seed=3), *pooling_page.gradient_inputs(seed=3)],
+    ids=lambda operation: operation.name,
+)
 def test_gradients_by_the_complex_step(operation, order):
     if order == 1 or operation.order2:
         check(operation.function, operation.args, order=order, name=operation.name)

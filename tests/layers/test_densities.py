@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers.densities import categorical_entropy, multivariate_normal_log_prob, normal_cdf, solve_vectors
-from refnp.verify.equations import densities as equations
+from refnp.verify.layers import distributions as equations
 from refnp.verify.rounding import tolerance
 from tests.helpers import assert_same_bits, assert_within, check, laid_out, layouts, normal, real_dtypes, seeds, shapes
 from tests.layers.judges import assert_as_derived, factors

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.layers.distributions import Categorical, MultivariateNormal, Normal, kl_divergence
 from refnp.layers.softmaxes import softmax
-from refnp.verify.equations import densities as equations
-from refnp.verify.equations.losses import cross_entropy
+from refnp.verify.layers import distributions as equations
+from refnp.verify.layers.losses import cross_entropy
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
 from tests.layers.judges import factors

@@ -9,7 +9,7 @@ import refnp.autograd as ad
 from refnp.autograd.blocks import BLOCK
 from refnp.layers.losses import cross_entropy, gaussian_nll, mse
 from refnp.layers.softmaxes import softmax
-from refnp.verify.equations import losses as equations
+from refnp.verify.layers import losses as equations
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import (
     assert_same_bits,

@@ -9,7 +9,7 @@ import refnp.autograd as ad
 from refnp.layers import masks
 from refnp.layers.masks import all_finite, check_mask, fits, shielded, spoil
 from refnp.layers.softmaxes import softmax
-from refnp.verify.equations import rows as equations
+from refnp.verify.layers import softmax as equations
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, check, normal, seeds
 from tests.transcriptions import rows as printed

@@ -12,8 +12,8 @@ from refnp.layers.multi_head import MultiHeadAttention, merge_heads, split_heads
 from refnp.layers.positions.biases import ALiBi, T5Bias
 from refnp.layers.positions.relative import Shaw
 from refnp.layers.positions.rotary import Rotary
-from refnp.verify.cases.multi_head import NAMES
-from refnp.verify.equations import attention as equations
+from refnp.verify.layers import attention as equations
+from refnp.verify.layers.attention import NAMES
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
 from tests.models.transformer_judges import assert_judged, self_attention

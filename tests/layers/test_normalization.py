@@ -11,7 +11,7 @@ import refnp.autograd as ad
 from refnp.autograd.blocks import BLOCK
 from refnp.layers.normalization import LayerNorm, RMSNorm, layer_norm, rms_norm
 from refnp.verify import bounds
-from refnp.verify.equations import rows as equations
+from refnp.verify.layers import normalization as equations
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import (
     COMPLEX,

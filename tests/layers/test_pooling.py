@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from refnp.autograd import vjp
 from refnp.layers.pooling import average_pool, max_pool, upsample
 from refnp.verify import bounds
-from refnp.verify.equations import pooling as equations
+from refnp.verify.layers import pooling as equations
 from tests.helpers import REAL, assert_same_bits, assert_within, laid_out, layouts, normal, scales, seeds
 from tests.transcriptions import convolution as transcriptions
 

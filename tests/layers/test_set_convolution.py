@@ -11,8 +11,8 @@ from refnp.autograd import vjp
 from refnp.layers.set_convolutions import SetConvolution, set_convolution
 from refnp.layers.set_convolutions.kernels import eq, matern_32, matern_52
 from refnp.verify import bounds
-from refnp.verify.equations import set_convolution as kernels
-from refnp.verify.equations.set_convolution import set_convolution as equation
+from refnp.verify.layers import set_convolution as kernels
+from refnp.verify.layers.set_convolution import set_convolution as equation
 from tests.helpers import assert_within, check, laid_out, layouts, normal, scales, seeds
 from tests.layers.sets import one, scales_of, sets, sizes, within
 from tests.transcriptions import set_convolution as transcriptions

@@ -12,7 +12,7 @@ from refnp.autograd import Tensor, get_threads, set_threads, vjp
 from refnp.layers.set_convolutions import SetConvolution, set_convolution
 from refnp.layers.set_convolutions.kernels import matern_32
 from refnp.verify import bounds
-from refnp.verify.equations.set_convolution import set_convolution as equation
+from refnp.verify.layers.set_convolution import set_convolution as equation
 from tests.helpers import assert_same_bits, assert_within, normal, seeds
 from tests.layers.sets import one, sets, sizes
 

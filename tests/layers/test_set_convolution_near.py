@@ -13,8 +13,8 @@ from refnp.layers.set_convolutions import set_convolution
 from refnp.layers.set_convolutions.kernels import eq, least_exponent
 from refnp.layers.set_convolutions.near import choose, neighbours, reach, windows
 from refnp.verify import bounds
-from refnp.verify.equations.set_convolution import set_convolution as equation
-from refnp.verify.truncation import left_out
+from refnp.verify.bounds import left_out
+from refnp.verify.layers.set_convolution import set_convolution as equation
 from tests.helpers import assert_same_bits, assert_within, check, normal, seeds, unit_roundoff
 from tests.layers.sets import within
 

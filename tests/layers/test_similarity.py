@@ -9,7 +9,7 @@ import refnp.autograd as ad
 from refnp.layers.dot_product_attention import attention
 from refnp.layers.similarity import SIMILARITIES, additive_scores, as_dot, check_parameters, one_over_root, unit_rows
 from refnp.verify import rounding
-from refnp.verify.equations import rows as equations
+from refnp.verify.layers import softmax as equations
 from refnp.verify.rounding import WIDE, constant, contract, exact, tolerance
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, scales, seeds
 from tests.transcriptions import rows as printed

@@ -9,7 +9,7 @@ import refnp.autograd as ad
 from refnp.autograd.blocks import BLOCK
 from refnp.layers.softmaxes import log_softmax, masked_softmax, softmax
 from refnp.verify import bounds
-from refnp.verify.equations import rows as equations
+from refnp.verify.layers import softmax as equations
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import (
     COMPLEX,

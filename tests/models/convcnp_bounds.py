@@ -4,9 +4,9 @@ import numpy as np
 
 from refnp.layers.unet import UNet
 from refnp.verify import rounding
-from refnp.verify.equations.activations import relu, sigmoid, softplus
-from refnp.verify.equations.convolution import convolution, convolution_transpose
-from refnp.verify.equations.set_convolution import set_convolution
+from refnp.verify.layers.activations import relu, sigmoid, softplus
+from refnp.verify.layers.convolution import convolution, convolution_transpose
+from refnp.verify.layers.set_convolution import set_convolution
 from refnp.verify.rounding import Rounded, contract, exact, tolerance
 
 

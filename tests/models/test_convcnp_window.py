@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.models.convcnp_window import from_grid, half_width, to_grid
 from refnp.verify import bounds
-from refnp.verify.equations.set_convolution import set_convolution as equation
+from refnp.verify.layers.set_convolution import set_convolution as equation
 from tests.helpers import assert_same_bits, assert_within, normal, seeds, unit_roundoff
 from tests.transcriptions import convcnp as transcriptions
 

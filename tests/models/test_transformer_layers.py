@@ -11,7 +11,7 @@ from refnp.layers.positions.relative import Shaw
 from refnp.layers.positions.rotary import Rotary
 from refnp.models.transformer import Encoder
 from refnp.models.transformer_layers import DecoderLayer, EncoderLayer, Residual
-from refnp.verify.equations import transformer as equations
+from refnp.verify.layers import transformer as equations
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import (
     COMPLEX,

@@ -8,9 +8,9 @@ from refnp.layers.positions.images import METHODS, ImagePositions, image_places
 from refnp.layers.positions.relative import RelativePositions
 from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens, class_attention, patches
 from refnp.symmetry import Permute, Roll, RotateGrid, Slide, invariant, search
-from refnp.verify.equations.activations import relu
-from refnp.verify.equations.convolution import convolution
-from refnp.verify.equations.linear import linear
+from refnp.verify.layers.activations import relu
+from refnp.verify.layers.convolution import convolution
+from refnp.verify.layers.linear import linear
 from refnp.verify.rounding import Rounded, exact
 from tests.helpers import assert_same_bits, normal
 from tests.models.transformer_judges import assert_judged, given, rounded_stack

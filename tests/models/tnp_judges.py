@@ -5,11 +5,12 @@ from hypothesis import strategies as st
 
 from refnp.autograd.primitives import raw
 from refnp.verify import rounding
-from refnp.verify.equations.activations import relu
-from refnp.verify.equations.attention import join_heads, split_heads
-from refnp.verify.equations.linear import linear
-from refnp.verify.equations.rows import layer_norm, weights
-from refnp.verify.equations.transformer import encoder_layer, feed_forward
+from refnp.verify.layers.activations import relu
+from refnp.verify.layers.attention import join_heads, split_heads
+from refnp.verify.layers.linear import linear
+from refnp.verify.layers.normalization import layer_norm
+from refnp.verify.layers.softmax import weights
+from refnp.verify.layers.transformer import encoder_layer, feed_forward
 from refnp.verify.rounding import Rounded, constant, contract, exact, tolerance, where
 from tests.helpers import assert_within, normal
 

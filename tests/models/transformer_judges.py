@@ -5,10 +5,10 @@ import numpy as np
 from refnp.layers.activations import gelu, relu
 from refnp.layers.positions.absolute import LearnedPositions
 from refnp.layers.positions.relative import RelativePositions
-from refnp.verify.equations import rows
-from refnp.verify.equations.attention import join_heads, split_heads
-from refnp.verify.equations.linear import embedding, linear
-from refnp.verify.equations.transformer import around, attention_to, feed_forward
+from refnp.verify.layers import normalization, softmax
+from refnp.verify.layers.attention import join_heads, split_heads
+from refnp.verify.layers.linear import embedding, linear
+from refnp.verify.layers.transformer import around, attention_to, feed_forward
 from refnp.verify.rounding import Rounded, exact, tolerance
 from tests.helpers import assert_within
 from tests.layers.positions.judges import rounded_look_up, wave_error
@@ -69,7 +69,7 @@ def rounded_stack(stack, x, mask, memory=None, memory_mask=None):
         x = rounded_layer(layer, x, mask, memory, memory_mask)
     if stack.final_norm is None:
         return x
-    return rows.layer_norm(x, *given(stack.final_norm), eps=stack.final_norm.eps)[0]
+    return normalization.layer_norm(x, *given(stack.final_norm), eps=stack.final_norm.eps)[0]
 
 
 def rounded_embedded(model, table, tokens):
@@ -106,4 +106,4 @@ def rounded_logits(model, source, target, source_mask=None, target_mask=None):
 
 def rounded_log_probabilities(model, source, target, source_mask=None):
     """log p of every next word, (B, N, V)."""
-    return rows.log_softmax(rounded_logits(model, source, target, source_mask))[0]
+    return softmax.log_softmax(rounded_logits(model, source, target, source_mask))[0]

@@ -6,7 +6,7 @@ import numpy as np
 
 from refnp.tasks.kernels import EQ, Matern12, Matern32, Matern52
 from refnp.verify import rounding
-from refnp.verify.equations import densities, divergences
+from refnp.verify.layers import distributions
 from refnp.verify.rounding import Rounded, constant, contract, exact
 
 
@@ -49,7 +49,7 @@ def cholesky(a):
 def posterior(covariance, context_y, contexts):
     """Mean (T, dy) and factor (T, T) of the targets, from the covariance of contexts and targets, noise included."""
     factor = cholesky(covariance)
-    whitened = densities.solve(factor[:contexts, :contexts], exact(context_y))
+    whitened = distributions.solve(factor[:contexts, :contexts], exact(context_y))
     return contract("tc,co->to", factor[contexts:, :contexts], whitened), factor[contexts:, contexts:]
 
 
@@ -65,9 +65,9 @@ def figures(mean, factor, y, prediction_mean, prediction_std):
     total = [exact(0.0)] * 4
     for o in range(outputs):
         value, own = exact(y[:, o]), mean[:, o]
-        marginal, _ = densities.normal_log_prob(value, own, std)
-        joint, _ = densities.multivariate_normal_log_prob(value, own, factor)
-        kl, _ = divergences.normal_kl(own, std, exact(prediction_mean[:, o]), exact(prediction_std[:, o]))
+        marginal, _ = distributions.normal_log_prob(value, own, std)
+        joint, _ = distributions.multivariate_normal_log_prob(value, own, factor)
+        kl, _ = distributions.normal_kl(own, std, exact(prediction_mean[:, o]), exact(prediction_std[:, o]))
         total = [a + b.sum() for a, b in zip(total, (marginal, joint, lost, kl), strict=True)]
     total[3] = total[3] + total[2]
     return [figure / targets for figure in total]

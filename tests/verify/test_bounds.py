@@ -13,12 +13,13 @@ from refnp.layers.masks import causal
 from refnp.layers.normalization import layer_norm
 from refnp.layers.softmaxes import log_softmax, softmax
 from refnp.verify import bounds
-from refnp.verify.cases import cases
-from refnp.verify.equations import attention as attention_equation
-from refnp.verify.equations import convolution as convolution_equation
-from refnp.verify.equations import linear as linear_equation
-from refnp.verify.equations import rows as row_equations
 from refnp.verify.judge import deviation
+from refnp.verify.layers import attention as attention_equation
+from refnp.verify.layers import cases
+from refnp.verify.layers import convolution as convolution_equation
+from refnp.verify.layers import linear as linear_equation
+from refnp.verify.layers import normalization as normalization_equation
+from refnp.verify.layers import softmax as softmax_equation
 from refnp.verify.rounding import tolerance
 from tests.helpers import assert_within, normal, seeds
 
@@ -246,8 +247,8 @@ def test_closed_forms_and_running_error_analysis_agree(seed):
     w = normal(seed + 1, (9, 4), np.float32)
     one, nothing = np.float32(1), np.float32(0)
     pairs = [
-        (bounds.softmax(x, u), bounds.of(row_equations.softmax, (x,))[0]),
-        (bounds.layer_norm(x, u), bounds.of(row_equations.layer_norm, (x, one, nothing))[0]),
+        (bounds.softmax(x, u), bounds.of(softmax_equation.softmax, (x,))[0]),
+        (bounds.layer_norm(x, u), bounds.of(normalization_equation.layer_norm, (x, one, nothing))[0]),
         (bounds.attention(x, x, x, u), bounds.of(attention_equation.attention, (x, x, x))[0]),
         (bounds.product(np.abs(x) @ np.abs(w), 9, u), bounds.of(linear_equation.linear, (x, w))[0]),
     ]

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from refnp.verify.case import Case, Known, Layer
-from refnp.verify.judge import DEVIATES, KNOWN, WITHIN, Row, deviation, rows_of
+from refnp.verify.case import Case, KnownDefect, Layer
+from refnp.verify.judge import DEVIATES, KNOWN, WITHIN, Judgement, deviation, judged
 from refnp.verify.rounding import exact
 
 
@@ -22,15 +22,15 @@ def case(**options):
     return Case(SQUARE, "of numbers", {"x": np.array([1.0, 3.0, -0.3])}, **options)
 
 
-def judged(answer, *, dtype="float64", **options):
+def judged_case(answer, *, dtype="float64", **options):
     problem = case(**options).problem(dtype)
     reference = problem.reference()
-    return rows_of(problem, reference | answer(reference), reference, "Other", "1.0")
+    return judged(problem, reference | answer(reference), reference, "Other", "1.0")
 
 
 def test_refnp_is_within_the_bound():
     problem = case().problem("float32")
-    rows = rows_of(problem, problem.answer(), problem.reference(), "refnp", "1")
+    rows = judged(problem, problem.answer(), problem.reference(), "refnp", "1")
     assert [row.verdict for row in rows] == [WITHIN, WITHIN]
     assert [row.quantity for row in rows] == ["output", "gradient of x"]
     assert all(0 <= row.error_over_bound <= 1 for row in rows)
@@ -38,7 +38,7 @@ def test_refnp_is_within_the_bound():
 
 
 def test_an_error_of_a_few_units_deviates_and_shows_both_values():
-    rows = judged(lambda right: {"output": right["output"].astype(float) * np.array([1, 1 + 1e-14, 1])})
+    rows = judged_case(lambda right: {"output": right["output"].astype(float) * np.array([1, 1 + 1e-14, 1])})
     assert rows[0].verdict == DEVIATES
     assert rows[0].right == 9
     assert rows[0].claimed == pytest.approx(9, rel=1e-13)
@@ -48,7 +48,7 @@ def test_an_error_of_a_few_units_deviates_and_shows_both_values():
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_nan_and_infinity_are_infinitely_wrong(wrong):
-    rows = judged(lambda right: {"output": np.array([1.0, wrong, 0.09])})
+    rows = judged_case(lambda right: {"output": np.array([1.0, wrong, 0.09])})
     assert rows[0].verdict == DEVIATES
     assert rows[0].error_over_bound == math.inf
 
@@ -69,34 +69,36 @@ def test_nothing_to_compare_is_right():
 
 
 def test_another_shape_deviates():
-    rows = judged(lambda right: {"output": right["output"][:2]})
+    rows = judged_case(lambda right: {"output": right["output"][:2]})
     assert rows[0].verdict == DEVIATES
     assert "shape (2,)" in rows[0].why
 
 
 @pytest.mark.parametrize(
-    ("known", "verdict"),
+    ("defect", "verdict"),
     [
-        (Known("Other", "them#1", "bad"), KNOWN),
-        (Known("Other", "them#1", "bad", ("output",), ("float64",)), KNOWN),
-        (Known("Another", "them#1", "bad"), DEVIATES),
-        (Known("Other", "them#1", "bad", ("gradient of x",)), DEVIATES),
-        (Known("Other", "them#1", "bad", (), ("float32",)), DEVIATES),
+        (KnownDefect("Other", "them#1", "bad"), KNOWN),
+        (KnownDefect("Other", "them#1", "bad", ("output",), ("float64",)), KNOWN),
+        (KnownDefect("Another", "them#1", "bad"), DEVIATES),
+        (KnownDefect("Other", "them#1", "bad", ("gradient of x",)), DEVIATES),
+        (KnownDefect("Other", "them#1", "bad", (), ("float32",)), DEVIATES),
     ],
 )
-def test_a_defect_is_known_where_it_is_said_to_be_and_nowhere_else(known, verdict):
-    row = judged(lambda right: {"output": right["output"] * 2}, known=(known,))[0]
+def test_a_defect_is_known_where_it_is_said_to_be_and_nowhere_else(defect, verdict):
+    row = judged_case(lambda right: {"output": right["output"] * 2}, known_defects=(defect,))[0]
     assert row.verdict == verdict
     assert row.issue == ("them#1" if verdict == KNOWN else "")
 
 
 def test_a_known_defect_that_no_longer_shows_is_within_the_bound():
-    rows = judged(lambda right: {}, known=(Known("Other", "them#1", "bad"),))
+    rows = judged_case(lambda right: {}, known_defects=(KnownDefect("Other", "them#1", "bad"),))
     assert [(row.verdict, row.issue) for row in rows] == [(WITHIN, ""), (WITHIN, "")]
 
 
 def test_json_has_ten_fields_and_no_nan():
-    row = Row("frameworks", "a/b", "Other", "1", "float32", "output", math.inf, math.nan, DEVIATES, claimed=math.nan)
+    row = Judgement(
+        "frameworks", "a/b", "Other", "1", "float32", "output", math.inf, math.nan, DEVIATES, claimed=math.nan
+    )
     fields = row.as_json()
     assert list(fields) == [
         "section", "case", "framework", "version", "dtype", "quantity", "error_over_bound", "ulps", "verdict", "issue",
@@ -132,5 +134,5 @@ def test_the_textbook_is_independent_of_the_function():
     wrong = Case(Layer("square", lambda x: x * x * x, square), "of numbers", case().inputs)
     problem = wrong.problem("float64")
     textbook = {quantity: rounded.value for quantity, rounded in problem.bounds.items()}
-    assert {row.verdict for row in rows_of(problem, problem.answer(), textbook, "refnp", "1")} == {DEVIATES}
+    assert {row.verdict for row in judged(problem, problem.answer(), textbook, "refnp", "1")} == {DEVIATES}
     assert (exact(1.0).error == 0).all()

@@ -11,7 +11,7 @@ from refnp.verify.properties import Property, properties
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("stated", properties(), ids=lambda p: p.name)
 def test_a_property_holds(stated, dtype):
-    row = stated.row(dtype, "0")
+    row = stated.judged(dtype, "0")
     assert row.verdict == WITHIN
     assert row.section == "properties"
     assert row.error_over_bound <= 1
@@ -32,7 +32,7 @@ def test_the_four_that_were_asked_for_are_there():
 def refuted(monkeypatch, experiment, name, replacement):
     """The verdict when one of the functions that the experiment calls is replaced."""
     monkeypatch.setattr(page, name, replacement)
-    return [Property(experiment.__name__, experiment).row(dtype, "0").verdict for dtype in ("float32", "float64")]
+    return [Property(experiment.__name__, experiment).judged(dtype, "0").verdict for dtype in ("float32", "float64")]
 
 
 def test_attention_with_positions_is_not_equivariant(monkeypatch):

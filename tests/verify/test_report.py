@@ -7,16 +7,18 @@ import os
 import pytest
 
 from refnp.verify import report
-from refnp.verify.judge import DEVIATES, KNOWN, SKIPPED, WITHIN, Row
-from refnp.verify.run import Piece
+from refnp.verify.judge import DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement
+from refnp.verify.run import Check
 
 
 def row(verdict=WITHIN, ratio=0.5, framework="PyTorch", **fields):
     known = {"issue": "them#7", "why": "it cancels"} if verdict == KNOWN else {}
-    return Row("frameworks", "softmax/x", framework, "1", "float32", "output", ratio, 2.0, verdict, **known | fields)
+    return Judgement(
+        "frameworks", "softmax/x", framework, "1", "float32", "output", ratio, 2.0, verdict, **known | fields
+    )
 
 
-PIECE = Piece("frameworks", "softmax/x", list)
+CHECK = Check("frameworks", "softmax/x", list)
 
 
 def test_a_line_shows_the_worst_of_each_framework():
@@ -26,13 +28,13 @@ def test_a_line_shows_the_worst_of_each_framework():
         row(framework="refnp", ratio=0.02),
         row(DEVIATES, math.inf, framework="JAX"),
     ]
-    line = report.line(PIECE, rows)
+    line = report.line(CHECK, rows)
     assert "PyTorch 0.6   refnp 0.02   JAX inf DEVIATES" in line
 
 
 def test_a_line_shows_known_defects_and_leaves_out_the_skipped():
     rows = [row(KNOWN, 1e9), row(), row(SKIPPED, math.nan, framework="JAX")]
-    assert report.line(PIECE, rows).endswith("PyTorch 1.0e+09 known defect")
+    assert report.line(CHECK, rows).endswith("PyTorch 1.0e+09 known defect")
 
 
 def test_the_table_has_a_line_for_each_layer():

@@ -13,7 +13,7 @@ a point further away than h has a weight below exp(−h²/2ℓ²) = w₀ u/N, so
 Without them the density is right to one rounding of itself, even where it is 1e-200. (A cut at a fixed rℓ would leave
 nothing there, and a quotient of nothing.) In float64 r is 8.6 for one point and 9.8 for 100 000, in float32 5.8 and
 7.5. Beyond h = r₀ℓ, 37.6 and 13.1, weights underflow and are 0 in the dense form too.
-Gradients have factors |d|/ℓ² or d²/ℓ³ besides, at most h/ℓ² or h²/ℓ³: see refnp/verify/truncation.py.
+Gradients have factors |d|/ℓ² or d²/ℓ³ besides, at most h/ℓ² or h²/ℓ³: see `left_out` in refnp/verify/bounds.py.
 
 Cost: once sorted, the points that a target needs are neighbours in memory. They lie in two intervals, d₀ to h away on
 either side, neither longer than rℓ. On a grid with g places in a length rℓ a point therefore meets about 2g of them

@@ -8,8 +8,8 @@ from refnp.layers.positions.biases import ALiBi, T5Bias
 from refnp.layers.positions.images import ImagePositions
 from refnp.layers.positions.relative import RelativePositions, Shaw
 from refnp.layers.positions.rotary import Rotary
-from refnp.verify.equations import attention as attention_equation
-from refnp.verify.equations import positions as equations
+from refnp.verify.layers import attention as attention_equation
+from refnp.verify.layers import positions as equations
 from refnp.verify.rounding import Rounded, contract, exact
 from tests.helpers import normal
 from tests.transcriptions import positions as written

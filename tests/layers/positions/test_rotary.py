@@ -9,7 +9,7 @@ import refnp.autograd as ad
 from refnp.layers import masks
 from refnp.layers.multi_head import MultiHeadAttention
 from refnp.layers.positions.rotary import Rotary, half_order, rotate
-from refnp.verify.equations import positions as equations
+from refnp.verify.layers import positions as equations
 from refnp.verify.rounding import contract, exact, tolerance
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
 from tests.layers.positions.judges import looked_up, rounded_look_up, rounded_waves

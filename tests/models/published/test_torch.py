@@ -10,9 +10,9 @@ from refnp.layers.activations import gelu, relu
 from refnp.models.published import torch as from_torch
 from refnp.models.transformer import Decoder, Encoder, EncoderDecoder
 from refnp.models.transformer_layers import DecoderLayer, EncoderLayer
-from refnp.verify.equations import attention as attention_equations
-from refnp.verify.equations import rows as row_equations
-from refnp.verify.equations import transformer as equations
+from refnp.verify.layers import attention as attention_equations
+from refnp.verify.layers import normalization
+from refnp.verify.layers import transformer as equations
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, normal
 
@@ -243,7 +243,7 @@ def test_transformer(torch, activation, norm_first):
 
     def close_norm(stack, own, x):
         y = stack.norm(x)
-        close(y, own.final_norm(x.numpy()), row_equations.layer_norm, (x.numpy(),), own.final_norm)
+        close(y, own.final_norm(x.numpy()), normalization.layer_norm, (x.numpy(),), own.final_norm)
         return y
 
     with torch.no_grad():

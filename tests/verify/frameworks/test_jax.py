@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from refnp.verify.cases import cases
-from refnp.verify.frameworks import NotOfferedError, jax
+from refnp.verify.case import NotOfferedError
+from refnp.verify.frameworks import jax
 from refnp.verify.judge import KNOWN, WITHIN
-from refnp.verify.run import Framework, case_rows
+from refnp.verify.layers import cases
+from refnp.verify.run import Framework, case_judgements
 
 pytest.importorskip("jax")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -26,7 +27,7 @@ CASES = {case.name: case for case in cases()}
 )
 def test_jax_agrees_or_is_known_not_to(name, verdicts):
     with np.errstate(all="ignore"):
-        rows = case_rows(CASES[name], [Framework("JAX", jax.version(), jax.answer)], "0")
+        rows = case_judgements(CASES[name], [Framework("JAX", jax.version(), jax.answer)])
     assert {row.verdict for row in rows if row.framework == "JAX"} == verdicts
 
 

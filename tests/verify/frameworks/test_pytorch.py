@@ -1,28 +1,45 @@
 """PyTorch live: it agrees where it should, the eight known defects are caught, a wrong adapter is too."""
 
+import dataclasses
 import warnings
 
 import numpy as np
 import pytest
 
-from refnp.verify import known
-from refnp.verify.cases import cases, defects
-from refnp.verify.frameworks import NotOfferedError, pytorch
-from refnp.verify.frameworks import pytorch_layers as layers
+from refnp.verify.case import NotOfferedError
+from refnp.verify.frameworks import pytorch
 from refnp.verify.judge import DEVIATES, KNOWN, WITHIN
-from refnp.verify.run import Framework, case_rows
+from refnp.verify.layers import attention, cases
+from refnp.verify.run import Framework, case_judgements
 
 pytest.importorskip("torch")
 
 CASES = {case.name: case for case in cases()}
-LIVE = [case for case in CASES.values() if case.layer.name in pytorch.LAYERS]
+LIVE = [case for case in CASES.values() if case.layer.torch is not None]
+EIGHT = {  # defects, and the cases that were made to show them
+    "pytorch/pytorch#160064": ["multi_head_with_weights/fully masked row"],
+    "pytorch/pytorch#190486": ["encoder_fast_path/a sequence of padding"],
+    "pytorch/pytorch#187806": ["gelu/at -5 and -8"],
+    "pytorch/pytorch#113708": ["log_softmax/20 and 0", "log_softmax/one component of the gradient"],
+    "pytorch/pytorch#195680": ["log_softmax/one component of the gradient"],
+    "pytorch/pytorch#188372": ["layer_norm/one element of 1e6"],
+    "pytorch/pytorch#101967": [
+        f"attention/{value} in a masked {name}" for name in ("key", "value") for value in ("nan", "inf")
+    ],
+    "logsumexp of -inf: NaN gradient": ["logsumexp/-inf alone"],
+}
+
+
+def with_adapter(case, adapter):
+    """The case with another function of PyTorch."""
+    return dataclasses.replace(case, layer=dataclasses.replace(case.layer, torch=adapter))
 
 
 def judged(case):
     live = Framework("PyTorch", pytorch.version(), pytorch.answer)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return [row for row in case_rows(case, [live], "0") if row.framework == "PyTorch"]
+        return [row for row in case_judgements(case, [live]) if row.framework == "PyTorch"]
 
 
 @pytest.fixture(scope="module")
@@ -37,44 +54,50 @@ def test_pytorch_deviates_only_where_it_is_known_to(rows):
 
 
 @pytest.mark.skipif(not pytorch.installed() or not pytorch.version().startswith("2.13"), reason="as seen in 2.13")
-@pytest.mark.parametrize("defect", known.EIGHT, ids=lambda defect: defect.issue)
-def test_the_eight_defects_are_caught(rows, defect):
-    made_for_it = {case.name for case in defects.cases() if defect in case.known}
-    found = [row for row in rows if row.issue == defect.issue and row.case in made_for_it]
-    assert {row.case for row in found} == made_for_it
+@pytest.mark.parametrize("issue", EIGHT)
+def test_the_eight_defects_are_caught(rows, issue):
+    found = [row for row in rows if row.issue == issue and row.case in EIGHT[issue]]
+    assert {row.case for row in found} == set(EIGHT[issue])
     assert {row.verdict for row in found} == {KNOWN}
     assert max(row.error_over_bound for row in found) > 1e4
 
 
-def test_masks_are_turned_round(monkeypatch):
+def test_masks_are_inverted():
     """True = may attend in refnp, and forbidden in nn.MultiheadAttention: forgetting it deviates."""
     case = CASES["multi_head/padding"]
     assert {row.verdict for row in judged(case)} == {WITHIN}
-    right = layers.multi_head
 
-    def forgetful(*tensors, mask, **options):
-        return right(*tensors, mask=~mask, **options)
+    def forgetful(*arguments, mask, **options):
+        return attention.torch_multi_head(*arguments, mask=~mask, **options)
 
-    monkeypatch.setitem(pytorch.LAYERS, "multi_head", forgetful)
-    assert judged(case)[0].verdict == DEVIATES
+    assert judged(with_adapter(case, forgetful))[0].verdict == DEVIATES
 
 
-def test_is_causal_is_aligned_top_left(monkeypatch):
+def test_is_causal_is_aligned_top_left():
     case = CASES["causal_attention/more keys than queries"]
     assert {row.verdict for row in judged(case)} == {WITHIN}
-    import torch
 
-    def bottom_right(query, key, value):
+    def bottom_right(torch, query, key, value):
         mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril(key.shape[-2] - query.shape[-2])
-        return layers.functional("scaled_dot_product_attention")(query, key, value, attn_mask=mask)
+        return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
 
-    monkeypatch.setitem(pytorch.LAYERS, "causal_attention", bottom_right)
-    assert judged(case)[0].verdict == DEVIATES
+    assert judged(with_adapter(case, bottom_right))[0].verdict == DEVIATES
 
 
 def test_a_layer_without_counterpart_is_not_offered():
     with pytest.raises(NotOfferedError, match="no set_convolution"):
         pytorch.answer(CASES["set_convolution/1-D"].problem("float32"))
+
+
+@pytest.mark.parametrize("name", ["nn.functional.no_such_relu", lambda torch, x: torch.nn.functional.no_such_relu(x)])
+def test_what_an_older_version_lacks_is_not_offered(name):
+    with pytest.raises(NotOfferedError, match=r"PyTorch .* no_such_relu|PyTorch .*'no_such_relu'"):
+        pytorch.answer(with_adapter(CASES["relu/ordinary"], name).problem("float32"))
+
+
+def test_a_mistake_in_an_adapter_is_not_taken_for_an_older_version():
+    with pytest.raises(AttributeError):
+        pytorch.answer(with_adapter(CASES["relu/ordinary"], lambda torch, x: x.no_such_method()).problem("float32"))
 
 
 def test_the_number_of_threads_is_left_alone():

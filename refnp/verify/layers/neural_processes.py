@@ -13,11 +13,12 @@ from refnp.models.attentive import ANP, CANP, AttentionBlock
 from refnp.models.joint import Autoregressive
 from refnp.models.latent import LatentNP
 from refnp.models.neural_process import CNP, NeuralProcess
-from refnp.verify.operations.operation import Operation
+from refnp.verify.case import GradientInputs
 
 
-def operations(rng: np.random.Generator) -> list[Operation]:
+def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     """Every model's loss on ragged sets with dx = 2, dy = 2, one context empty; mixtures and what they answer."""
+    rng = np.random.default_rng(seed)
     return _models(rng) + _mixtures(rng)
 
 
@@ -37,13 +38,14 @@ def _models(rng):
     sets = {"x": rng.normal(size=(2, 3, 2)), "y": rng.normal(size=(2, 3, 2))}
     targets = {"x": rng.normal(size=(2, 2, 2)), "y": rng.normal(size=(2, 2, 2))}
     rows = [
-        Operation(name, loss_of(model, *places), (model.state_dict(), sets, targets)) for name, model in models.items()
+        GradientInputs(name, loss_of(model, *places), (model.state_dict(), sets, targets))
+        for name, model in models.items()
     ]
     block = AttentionBlock(4, 2, scaling="features", rng=rng)
     tokens = rng.normal(size=(2, 4)), rng.normal(size=(3, 4)), rng.normal(size=(3, 4))
     allowed = np.array([[True, False, True], [False, False, False]])
     return [
-        Operation("AttentionBlock", lambda p, *a: block.bind(p)(*a, allowed), (block.state_dict(), *tokens)),
+        GradientInputs("AttentionBlock", lambda p, *a: block.bind(p)(*a, allowed), (block.state_dict(), *tokens)),
         *rows,
         _predictions(models["LatentNP, ELBO"], sets, targets),
         _chain_rule(models["Autoregressive CNP"], sets, targets),
@@ -71,7 +73,7 @@ def _predictions(model, context, targets):
         mixture = model.bind(parameters)(context["x"], context["y"], targets["x"], samples=3)
         return mixture.log_prob(targets["y"]), mixture.mean
 
-    return Operation("LatentNP, prediction", predict, (model.state_dict(), context, targets))
+    return GradientInputs("LatentNP, prediction", predict, (model.state_dict(), context, targets))
 
 
 def _chain_rule(model, context, targets):
@@ -83,7 +85,7 @@ def _chain_rule(model, context, targets):
         chain = model.bind(parameters)(x, y, target_x, orders=orders)
         return chain.log_prob(np.asarray(drawn, raw(x).real.dtype))
 
-    return Operation(
+    return GradientInputs(
         "Autoregressive CNP, two orders", log_prob, (model.state_dict(), context["x"], context["y"], targets["x"])
     )
 
@@ -95,10 +97,14 @@ def _mixtures(rng):
         return Mixture(Normal(m, s), together=1).sample(np.random.default_rng(0), 2)
 
     return [
-        Operation("Mixture.log_prob", lambda y, m, s: Mixture(Normal(m, s), together=1).log_prob(y), (y, mean, std)),
-        Operation("Mixture.marginals", lambda y, m, s: Mixture(Normal(m, s)).marginals().log_prob(y), (y, mean, std)),
-        Operation("Mixture.mean", lambda m: Mixture(Normal(m, 1.0)).mean, (mean,), order2=False),
-        Operation("Mixture.std", lambda m, s: Mixture(Normal(m, s)).std, (mean, std)),
-        Operation("Mixture.cdf", lambda y, m, s: Mixture(Normal(m, s)).cdf(y), (y, mean, std)),
-        Operation("Mixture.sample", draw, (mean, std), order2=False),
+        GradientInputs(
+            "Mixture.log_prob", lambda y, m, s: Mixture(Normal(m, s), together=1).log_prob(y), (y, mean, std)
+        ),
+        GradientInputs(
+            "Mixture.marginals", lambda y, m, s: Mixture(Normal(m, s)).marginals().log_prob(y), (y, mean, std)
+        ),
+        GradientInputs("Mixture.mean", lambda m: Mixture(Normal(m, 1.0)).mean, (mean,), order2=False),
+        GradientInputs("Mixture.std", lambda m, s: Mixture(Normal(m, s)).std, (mean, std)),
+        GradientInputs("Mixture.cdf", lambda y, m, s: Mixture(Normal(m, s)).cdf(y), (y, mean, std)),
+        GradientInputs("Mixture.sample", draw, (mean, std), order2=False),
     ]

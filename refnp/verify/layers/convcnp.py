@@ -11,13 +11,13 @@ from refnp.layers.unet import PooledUNet, SimpleCNN, UNet
 from refnp.models.convcnp import ConvCNP
 from refnp.models.convcnp_image import OnGridConvCNP, OnPixels
 from refnp.models.convcnp_window import from_grid, to_grid
-from refnp.verify.operations.neural_processes import loss_of
-from refnp.verify.operations.operation import Operation
-from refnp.verify.operations.rows import with_parameters
+from refnp.verify.case import GradientInputs, with_parameters
+from refnp.verify.layers.neural_processes import loss_of
 
 
-def operations(rng: np.random.Generator) -> list[Operation]:
+def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     """Windows in 1 and 2 dimensions, every option of a model at least once, ragged sets with an empty context."""
+    rng = np.random.default_rng(seed)
     return _windows(rng) + _networks(rng) + _off_grid(rng) + _on_grid(rng)
 
 
@@ -29,10 +29,10 @@ def _windows(rng):
         features, values = rng.normal(size=(2, 2, *lengths)), rng.normal(size=(2, 2, 2))
         options = {"lengths": lengths, "points_per_unit": 4.0}
         rows += [
-            Operation(
+            GradientInputs(
                 f"from_grid, {name}", lambda h, x, s: from_grid(h, x, s, points_per_unit=4.0), (features, x, scales)
             ),
-            Operation(f"to_grid, {name}", lambda v, x, s, o=options: to_grid(v, x, s, **o), (values, x, scales)),
+            GradientInputs(f"to_grid, {name}", lambda v, x, s, o=options: to_grid(v, x, s, **o), (values, x, scales)),
         ]
     return rows
 
@@ -44,7 +44,7 @@ def _networks(rng):
         "nearest": PooledUNet(2, (2, 3), 2, kernel=3, upsampling="nearest", rng=rng),
     }
     return [
-        Operation(f"PooledUNet, {name}", with_parameters(unet), (line, unet.state_dict()))
+        GradientInputs(f"PooledUNet, {name}", with_parameters(unet), (line, unet.state_dict()))
         for name, unet in unets.items()
     ]
 
@@ -65,7 +65,9 @@ def _off_grid(rng):
         context = {"x": rng.normal(size=(2, 3, model.dx)), "y": rng.normal(size=(2, 3, model.dy))}
         targets = {"x": rng.normal(size=(2, 2, model.dx)), "y": rng.normal(size=(2, 2, model.dy))}
         rows.append(
-            Operation(f"ConvCNP, {name}", loss_of(model, *places), (model.state_dict(), context, targets), order2=False)
+            GradientInputs(
+                f"ConvCNP, {name}", loss_of(model, *places), (model.state_dict(), context, targets), order2=False
+            )
         )
     return rows
 
@@ -83,6 +85,6 @@ def _on_grid(rng):
         return twin.loss(image, known, target_mask=~known)
 
     return [
-        Operation("OnGridConvCNP", loss, (image, model.state_dict())),
-        Operation("OnPixels", lambda y, p: some.bind(p)(x, y, x[:, ::-1]).log_prob(y), (y, some.state_dict())),
+        GradientInputs("OnGridConvCNP", loss, (image, model.state_dict())),
+        GradientInputs("OnPixels", lambda y, p: some.bind(p)(x, y, x[:, ::-1]).log_prob(y), (y, some.state_dict())),
     ]

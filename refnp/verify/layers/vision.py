@@ -9,11 +9,12 @@ import numpy as np
 from refnp.layers.losses import cross_entropy
 from refnp.layers.positions.images import ImagePositions
 from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens, class_attention
-from refnp.verify.operations.operation import Operation
+from refnp.verify.case import GradientInputs
 
 
-def operations(rng: np.random.Generator) -> list[Operation]:
+def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     """The loss of a small classifier with attention between pixels, patches and features."""
+    rng = np.random.default_rng(seed)
     images, labels = rng.normal(size=(2, 1, 4, 4)), np.array([2, 0])
     sizes: dict[str, Any] = {"features": 4, "heads": 2, "hidden": 5, "layers": 1}
     seen = rng.random((2, 4)) < 0.7
@@ -39,6 +40,6 @@ def operations(rng: np.random.Generator) -> list[Operation]:
         return loss
 
     return [
-        Operation(f"ImageClassifier, {name}, loss", loss_of(model), (images, model.state_dict()), order2=False)
+        GradientInputs(f"ImageClassifier, {name}, loss", loss_of(model), (images, model.state_dict()), order2=False)
         for name, model in models.items()
     ]

@@ -8,12 +8,13 @@ from refnp.autograd.primitives import raw
 from refnp.layers.translation_attention import TranslationAttention, pair_kernel
 from refnp.models.te_tnp import TETNP
 from refnp.models.tnp import TNPA, TNPD, TNPND
-from refnp.verify.operations.neural_processes import loss_of
-from refnp.verify.operations.operation import Operation
+from refnp.verify.case import GradientInputs
+from refnp.verify.layers.neural_processes import loss_of
 
 
-def operations(rng: np.random.Generator) -> list[Operation]:
+def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     """The pair kernel and its attention; every model's loss on ragged sets with dx = 2, dy = 2, one context empty."""
+    rng = np.random.default_rng(seed)
     return _layers(rng) + _models(rng)
 
 
@@ -32,10 +33,10 @@ def _layers(rng):
         return lambda parameters, *arrays: layer.bind(parameters)(*arrays, mask=mask)
 
     return [
-        Operation("pair_kernel", pair_kernel, (differences, scores, *maps)),
-        Operation("pair_kernel, a linear map", pair_kernel, (differences, scores, maps[0][:, :3], maps[3])),
+        GradientInputs("pair_kernel", pair_kernel, (differences, scores, *maps)),
+        GradientInputs("pair_kernel, a linear map", pair_kernel, (differences, scores, maps[0][:, :3], maps[3])),
         *(
-            Operation(f"TranslationAttention{name}", attended(mask), (layer.state_dict(), *arrays))
+            GradientInputs(f"TranslationAttention{name}", attended(mask), (layer.state_dict(), *arrays))
             for name, mask in masks.items()
         ),
     ]
@@ -57,7 +58,7 @@ def _models(rng):
     context = {"x": rng.normal(size=(2, 3, 2)), "y": rng.normal(size=(2, 3, 2))}
     targets = {"x": rng.normal(size=(2, 2, 2)), "y": rng.normal(size=(2, 2, 2))}
     losses = [
-        Operation(name, loss_of(model, *ragged), (model.state_dict(), context, targets), order2="," not in name)
+        GradientInputs(name, loss_of(model, *ragged), (model.state_dict(), context, targets), order2="," not in name)
         for name, model in models.items()
     ]
     return [*losses, _of_a_draw(models["TNPA"], context, targets, ragged[0])]
@@ -71,4 +72,4 @@ def _of_a_draw(model, context, targets, mask):
         x = drawn.astype(raw(sets["x"]).real.dtype)  # (B, T, dy)   anything will do for places
         return model.bind(parameters)(sets["x"], sets["y"], x, mask).log_prob(x)
 
-    return Operation("TNPA.sample, its log p", log_prob, (model.state_dict(), context), order2=False)
+    return GradientInputs("TNPA.sample, its log p", log_prob, (model.state_dict(), context), order2=False)

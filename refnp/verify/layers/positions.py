@@ -1,4 +1,4 @@
-"""Attention with relative positions: vectors, numbers and rotations that belong to pairs of places.
+"""Positions: absolute ones, and attention with vectors, numbers and rotations that belong to pairs of places.
 
 Tables come with `buckets`, one array (N, M) of row numbers for each table; what a pair has is the sum over the tables.
 """
@@ -9,9 +9,25 @@ import math
 
 import numpy as np
 
-from refnp.verify.equations.attention import attention
-from refnp.verify.equations.linear import sum_to
-from refnp.verify.equations.rows import weights
+from refnp.layers import masks
+from refnp.layers.multi_head import MultiHeadAttention
+from refnp.layers.positions.absolute import LearnedPositions, SinusoidalPositions
+from refnp.layers.positions.biases import ALiBi, T5Bias
+from refnp.layers.positions.images import ImagePositions, image_places
+from refnp.layers.positions.relative import (
+    RelativePositions,
+    Shaw,
+    read_buckets,
+    read_diagonals,
+    sum_buckets,
+    sum_diagonals,
+)
+from refnp.layers.positions.rotary import Rotary
+from refnp.layers.positions.rotary import rotate as refnp_rotate
+from refnp.verify.case import GradientInputs, stream, with_parameters
+from refnp.verify.layers.attention import attention
+from refnp.verify.layers.linear import sum_to
+from refnp.verify.layers.softmax import weights
 from refnp.verify.rounding import WIDE, Rounded, constant, contract, scatter, where
 
 
@@ -107,3 +123,82 @@ def joined(first, second, layout):
         return np.concatenate([a, b], -1) if layout == "half" else np.stack([a, b], -1).reshape(*a.shape[:-1], -1)
 
     return Rounded(lay_out(first.value, second.value), lay_out(first.error, second.error))
+
+
+def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
+    """Reading and adding up by pairs, rotations, and every scheme, alone and inside multi-head attention."""
+    rng = stream(2790, seed)
+    return _absolute(rng) + _pairs(rng) + _schemes(rng) + _in_heads(rng)
+
+
+def _absolute(rng):
+    x, learned = rng.normal(size=(2, 3, 5)), LearnedPositions(4, 5, rng=rng)
+    return [
+        GradientInputs("SinusoidalPositions", SinusoidalPositions(), (x,), order2=False),
+        GradientInputs("LearnedPositions", with_parameters(learned), (x, learned.state_dict()), order2=False),
+    ]
+
+
+def _pairs(rng):
+    x, y, buckets = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 3, 5)), rng.integers(0, 4, (3, 5))
+    places = np.array([4, 99_999, 0])
+    return [
+        GradientInputs("read_buckets", lambda x: read_buckets(x, buckets), (x,), order2=False),
+        GradientInputs("sum_buckets", lambda y: sum_buckets(y, buckets=buckets, count=4), (y,), order2=False),
+        GradientInputs("read_diagonals", lambda x: read_diagonals(x, shift=1, keys=5), (x,), order2=False),
+        GradientInputs("sum_diagonals", lambda y: sum_diagonals(y, shift=1, count=4), (y,), order2=False),
+        GradientInputs("rotate", lambda x: refnp_rotate(x, places=places), (x,), order2=False),
+        GradientInputs("rotate, half", lambda x: refnp_rotate(x, places=places, layout="half"), (x,), order2=False),
+    ]
+
+
+def _schemes(rng):
+    """What schemes add, of a query and of weights in two heads, where ways part that attention does not take."""
+    query, weights = rng.normal(size=(2, 3, 2)), rng.random(size=(2, 3, 4))
+    scattered, line, grid = np.array([3, 0, 7]), np.arange(4), image_places(1, 3, leading=1)
+    shaw, t5 = Shaw(2, 2, rng=rng), T5Bias(2, buckets=8, max_distance=6, rng=rng)
+    cross = ImagePositions(2, method="cross", leading=1, values=True, rng=rng)
+    bias = ImagePositions(mode="bias", method="euclidean", heads=2, leading=1, rng=rng)
+
+    def scores(name, scheme, *places, order2=True):
+        function = lambda query, state: scheme.bind(state).scores(query, *places)
+        return GradientInputs(name, function, (query, scheme.state_dict()), order2=order2)
+
+    def values(name, scheme, *places):
+        function = lambda weights, state: scheme.bind(state).values(weights, *places)
+        return GradientInputs(name, function, (weights, scheme.state_dict()))
+
+    return [
+        scores("Shaw.scores", shaw, np.arange(5, 8), line),
+        scores("Shaw.scores, scattered", shaw, scattered, line),
+        values("Shaw.values", shaw, np.arange(5, 8), line),
+        values("Shaw.values, scattered", shaw, scattered, line),
+        scores("T5Bias.scores", t5, np.arange(5, 8), line, order2=False),
+        scores("T5Bias.scores, scattered", t5, scattered, line, order2=False),
+        scores("ImagePositions.scores, cross", cross, grid[:3], grid),
+        scores("ImagePositions.scores, bias", bias, grid[:3], grid, order2=False),
+        values("ImagePositions.values, cross", cross, grid[:3], grid),
+    ]
+
+
+def _in_heads(rng):
+    x, grid = rng.normal(size=(4, 4)), image_places(2, 2)
+    schemes: dict[str, tuple[RelativePositions, np.ndarray | None]] = {
+        "Shaw": (Shaw(2, 2, rng=rng), None),
+        "T5": (T5Bias(2, buckets=8, max_distance=6, bidirectional=False, rng=rng), None),
+        "ALiBi": (ALiBi(2), None),
+        "RoPE": (Rotary(), None),
+        "iRPE, product": (ImagePositions(2, values=True, rng=rng), grid),
+        "iRPE, quantised": (ImagePositions(mode="bias", method="quantised", rng=rng), grid),
+    }
+    return [
+        _in_attention(f"MultiHeadAttention, {name}", MultiHeadAttention(4, 2, positions=scheme, rng=rng), x, places)
+        for name, (scheme, places) in schemes.items()
+    ]
+
+
+def _in_attention(name, module, x, places):
+    def function(x, state):
+        return module.bind(state)(x, mask=masks.causal(4), query_places=places, key_places=places)
+
+    return GradientInputs(name, function, (x, module.state_dict()))

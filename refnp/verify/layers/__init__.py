@@ -1,0 +1,55 @@
+"""What is verified of the layers, a page for each family, and of the models.
+
+On a page stand, one under the other: the equations and their gradients in `Rounded` numbers; the same functions in
+refnp, PyTorch and JAX; their known defects; the cases; and the small inputs on which gradcheck checks the gradients.
+
+An equation takes `Rounded` numbers and returns (y, pullback), pullback(ȳ) one gradient for each argument, in the form
+in which the textbooks print them and independent of refnp's own code. So each gives two things at once: a second
+opinion on refnp's value, and the bound by which it and every framework is judged (`refnp.verify.rounding`). Where two
+forms of an equation are equal on paper, the one that cancels least is written down: erfc and not 1 + erf, log1p of the
+rest and not log of the sum, σ(−x) and not 1 − σ(x).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from types import ModuleType
+
+from refnp.verify.case import Case, GradientInputs
+from refnp.verify.layers import (
+    activations,
+    attention,
+    convcnp,
+    convolution,
+    distributions,
+    engine,
+    linear,
+    losses,
+    neural_processes,
+    normalization,
+    pooling,
+    positions,
+    set_convolution,
+    softmax,
+    tnp,
+    transformer,
+    vision,
+)
+
+LAYERS: tuple[ModuleType, ...] = (
+    engine, activations, softmax, normalization, linear, attention, positions, convolution, pooling, set_convolution,
+    losses, distributions,
+)  # fmt: skip
+MODELS: tuple[ModuleType, ...] = (transformer, vision, neural_processes, tnp, convcnp)
+
+
+def cases() -> list[Case]:
+    """Every case of every page; names are unique. A page of models without equations has none."""
+    return [case for page in (*LAYERS, *MODELS) if hasattr(page, "cases") for case in page.cases()]
+
+
+def gradient_inputs() -> list[GradientInputs]:
+    """The gradient inputs of every page; those of models are marked as such."""
+    of_layers = [inputs for page in LAYERS for inputs in page.gradient_inputs()]
+    of_models = [inputs for page in MODELS for inputs in page.gradient_inputs()]
+    return of_layers + [dataclasses.replace(inputs, model=True) for inputs in of_models]

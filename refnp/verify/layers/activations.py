@@ -1,0 +1,252 @@
+"""Activations, element by element: y = f(x) and x̄ = ȳ f′(x)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from refnp import layers
+from refnp.autograd.special import SQRT_HALF
+from refnp.verify import rounding
+from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, stream, uniform
+from refnp.verify.rounding import WIDE, constant, where
+
+TWICE_ROOT = constant(2 * np.sqrt(WIDE(2) / (4 * np.arctan(WIDE(1)))))  # 2 √(2/π)
+ROOT_TWO_PI = constant(np.sqrt(8 * np.arctan(WIDE(1))))
+
+
+def relu(x):
+    """y = max(x, 0); slope 0 at the kink."""
+    return where(x.value > 0, x, 0), lambda g: (where(x.value > 0, g, 0),)
+
+
+def leaky_relu(x, *, slope=0.01):
+    """y = x or a x; slope a at the kink."""
+    below = constant(slope)
+    return where(x.value > 0, x, x * below), lambda g: (where(x.value > 0, g, g * below),)
+
+
+def elu(x, *, alpha=1.0):
+    """y = x or α (eˣ − 1)."""
+    below = where(x.value > 0, 0, x)
+
+    def pullback(g):
+        return (where(x.value > 0, g, g * rounding.exp(below) * alpha),)
+
+    return where(x.value > 0, x, rounding.expm1(below) * alpha), pullback
+
+
+def logistic(x):
+    """σ(x) = 1/(1 + e^(−x)), or eˣ/(1 + eˣ) for negative x."""
+    e = rounding.exp(where(x.value > 0, -x, x))
+    return where(x.value > 0, 1, e) / (e + 1)
+
+
+def sigmoid(x):
+    """y = σ(x), y′ = σ(x) σ(−x)."""
+    return logistic(x), lambda g: (g * (logistic(x) * logistic(-x)),)
+
+
+def silu(x):
+    """y = x σ(x), y′ = σ(x) + x σ(x) σ(−x)."""
+    sigma = logistic(x)
+    return x * sigma, lambda g: (g * (sigma + x * (sigma * logistic(-x))),)
+
+
+def softplus(x):
+    """y = max(x, 0) + log1p(e^(−|x|)), y′ = σ(x)."""
+    e = rounding.exp(where(x.value > 0, -x, x))
+    return where(x.value > 0, x, 0) + rounding.log1p(e), lambda g: (g * logistic(x),)
+
+
+def gelu(x, *, approximate="none"):
+    """y = x Φ(x), Φ(x) = ½ erfc(−x/√2), y′ = Φ(x) + x e^(−x²/2)/√(2π).
+
+    tanh: y = x σ(2v), v = √(2/π)(x + 0.044715 x³), y′ = σ(2v) + 2 x v′ σ(2v) σ(−2v).
+    """
+    if approximate == "tanh":
+        cube = constant(WIDE("0.044715"))
+        twice_v = TWICE_ROOT * (x + cube * (x * x * x))
+        twice_slope = TWICE_ROOT * (cube * (x * x) * 3 + 1)
+        weight = logistic(twice_v)
+        slope = weight + x * twice_slope * (weight * logistic(-twice_v))
+    else:
+        weight = rounding.erfc(-(x * constant(SQRT_HALF))) / 2
+        slope = weight + x * (rounding.exp(-(x * x) / 2) / ROOT_TWO_PI)
+    return x * weight, lambda g: (g * slope,)
+
+
+# The same in refnp, PyTorch and JAX
+
+
+def torch_leaky_relu(torch, x, *, slope=0.01):
+    """PyTorch calls the slope `negative_slope`."""
+    return torch.nn.functional.leaky_relu(x, negative_slope=slope)
+
+
+def jax_leaky_relu(jax, x, *, slope=0.01):
+    """JAX calls the slope `negative_slope`."""
+    return jax.nn.leaky_relu(x, negative_slope=slope)
+
+
+def jax_gelu(jax, x, *, approximate="none"):
+    """JAX takes the tanh form unless told otherwise, by a truth value."""
+    return jax.nn.gelu(x, approximate=approximate == "tanh")
+
+
+RELU = Layer("relu", layers.relu, relu, torch="nn.functional.relu", jax="nn.relu")
+LEAKY_RELU = Layer("leaky_relu", layers.leaky_relu, leaky_relu, torch=torch_leaky_relu, jax=jax_leaky_relu)
+ELU = Layer("elu", layers.elu, elu, torch="nn.functional.elu", jax="nn.elu")
+SIGMOID = Layer("sigmoid", layers.sigmoid, sigmoid, torch="nn.functional.sigmoid", jax="nn.sigmoid")
+SILU = Layer("silu", layers.silu, silu, torch="nn.functional.silu", jax="nn.silu")
+SOFTPLUS = Layer("softplus", layers.softplus, softplus, torch="nn.functional.softplus", jax="nn.softplus")
+GELU = Layer("gelu", layers.gelu, gelu, torch="nn.functional.gelu", jax=jax_gelu)
+LAYERS = (RELU, LEAKY_RELU, ELU, SIGMOID, SILU, SOFTPLUS, GELU)
+
+
+# Known defects: at the far left and at the far right
+
+
+GELU_TAIL = KnownDefect(
+    "PyTorch", "pytorch/pytorch#187806", "gelu as x/2 (1 + erf): 1 + erf cancels, no digit is left in the left tail"
+)
+
+
+GELU_TANH_TAIL = KnownDefect(
+    "PyTorch",
+    "gelu tanh: 1 + tanh cancels",
+    "gelu(tanh) as x/2 (1 + tanh): no digit is left in the left tail; x σ(2u) keeps all",
+)
+
+
+JAX_GELU_TANH_TAIL = KnownDefect(
+    "JAX",
+    "gelu tanh: 1 + tanh cancels",
+    "gelu(tanh) as x/2 (1 + tanh): no digit is left in the left tail; x σ(2u) keeps all",
+)
+
+
+JAX_ELU_VJP = KnownDefect(
+    "JAX",
+    "jax-ml/jax#39795",
+    "elu's gradient is expm1(x) + 1: it cancels, nothing left in the left tail",
+    ("gradient of x",),
+)
+
+
+JAX_SOFTPLUS_VJP = KnownDefect(
+    "JAX", "softplus: gradient exp(x - y)", "softplus' gradient exp(x − y) takes y rounded", ("gradient of x",)
+)
+
+
+SIGMOID_VJP = KnownDefect(
+    "PyTorch",
+    "pytorch/pytorch#195681",
+    "sigmoid's gradient forms 1 − σ with σ rounded to 1: nothing left in the right tail",
+    ("gradient of x",),
+)
+
+
+JAX_SIGMOID_VJP = KnownDefect(
+    "JAX", "jax-ml/jax#40385", "sigmoid's gradient forms 1 − σ with σ rounded to 1", ("gradient of x",)
+)
+
+
+SILU_VJP = KnownDefect(
+    "PyTorch",
+    "silu: gradient by 1 - sigmoid",
+    "silu's gradient multiplies the rounding of 1 − σ by x",
+    ("gradient of x",),
+)
+
+
+JAX_SILU_VJP = KnownDefect(
+    "JAX", "jax-ml/jax#40385", "silu's gradient forms 1 − σ, and multiplies its rounding by x", ("gradient of x",)
+)
+
+
+SOFTPLUS_THRESHOLD = KnownDefect(
+    "PyTorch",
+    "softplus: linear above threshold=20",
+    "softplus is x above 20, as documented; log1p(e^−x) is 2e-9 there",
+    dtypes=("float64",),
+)
+
+
+GELU_TANH_VJP = KnownDefect(
+    "PyTorch",
+    "gelu tanh: gradient by 1 - tanh^2",
+    "gelu(tanh)'s gradient forms 1 − tanh² by subtraction",
+    ("gradient of x",),
+)
+
+
+JAX_GELU_TANH_VJP = KnownDefect(
+    "JAX",
+    "gelu tanh: gradient by 1 - tanh^2",
+    "gelu(tanh)'s gradient forms 1 − tanh² by subtraction",
+    ("gradient of x",),
+)
+
+
+AT_FAR_LEFT = {
+    "gelu": (GELU_TAIL,),
+    "gelu, tanh": (GELU_TANH_TAIL, JAX_GELU_TANH_TAIL),
+    "elu": (JAX_ELU_VJP,),
+    "softplus": (JAX_SOFTPLUS_VJP,),
+}
+
+
+AT_FAR_RIGHT = {
+    "sigmoid": (SIGMOID_VJP, JAX_SIGMOID_VJP),
+    "silu": (SILU_VJP, JAX_SILU_VJP),
+    "softplus": (SOFTPLUS_THRESHOLD, JAX_SOFTPLUS_VJP),
+    "gelu, tanh": (GELU_TANH_VJP, JAX_GELU_TANH_VJP),
+}
+
+
+AROUND_ZERO = np.array([-1e-3, -1e-6, -1e-20, -1e-30, 0.0, 1e-30, 1e-20, 1e-6, 1e-3])
+
+
+FAR_LEFT = -np.geomspace(4.0, 80.0, 24)
+
+
+FAR_RIGHT = np.geomspace(4.0, 80.0, 24)
+
+
+def cases() -> list[Case]:
+    """Every activation where it bends and where it no longer does, and its options."""
+    x = {"x": uniform(31, low=-4, high=4)}
+    return [
+        Case(GELU, "at -5 and -8", {"x": np.array([-5.0, -8.0])}, {}, (GELU_TAIL,)),
+        *(case for layer in LAYERS for case in four_ranges(layer)),
+        *four_ranges(GELU, approximate="tanh"),
+        Case(LEAKY_RELU, "slope 0.2", x, {"slope": 0.2}),
+        Case(ELU, "alpha 0.5", x, {"alpha": 0.5}, (JAX_ELU_VJP,)),
+    ]
+
+
+def four_ranges(layer: Layer, **options: str) -> list[Case]:
+    """Where an activation bends, and where it no longer does."""
+    name = ", ".join([layer.name, *options.values()])
+    prefix = "".join(f"{value}, " for value in options.values())
+    low = -1.5 if layer.name == "gelu" else -3  # further left the case is one of the tail
+    near = (
+        AROUND_ZERO[AROUND_ZERO != 0] if layer.name == "leaky_relu" else AROUND_ZERO
+    )  # JAX takes the other slope at 0
+    return [
+        Case(layer, f"{prefix}ordinary", {"x": uniform(6, 9, low=low, high=3)}, options),
+        Case(layer, f"{prefix}around zero", {"x": near}, options),
+        Case(layer, f"{prefix}far left", {"x": FAR_LEFT}, options, AT_FAR_LEFT.get(name, ())),
+        Case(layer, f"{prefix}far right", {"x": FAR_RIGHT}, options, AT_FAR_RIGHT.get(name, ())),
+    ]
+
+
+def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
+    """Every activation away from its kink, and every option."""
+    rng = stream(211, seed)
+    x = rng.uniform(0.1, 2, (3, 5)) * rng.choice([-1.0, 1.0], (3, 5))
+    return [
+        *(GradientInputs(l.name, l.function, (x,), order2=l not in (RELU, LEAKY_RELU)) for l in LAYERS),
+        GradientInputs("elu, α = 0.7", lambda x: layers.elu(x, alpha=0.7), (x,)),
+        GradientInputs("gelu, tanh", lambda x: layers.gelu(x, approximate="tanh"), (x,)),
+    ]

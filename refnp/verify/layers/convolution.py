@@ -1,0 +1,340 @@
+"""Convolution and its relatives, from one table: which input element stands under which tap at which place.
+
+    source[p, t] = the element at p·stride + t·dilation − padding, or a zero outside
+
+p runs over the places of the kernel and t over its taps, both over all spatial axes at once.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from refnp import layers
+from refnp.verify.case import Case, GradientInputs, Layer, NotOfferedError, normal, stream, with_parameters
+from refnp.verify.rounding import Rounded, contract, scatter
+
+
+def places_of(lengths, kernel, stride, dilation, padding) -> tuple[int, ...]:
+    """How many places a kernel has along each axis of an input."""
+    axes = zip(lengths, kernel, stride, dilation, padding, strict=True)
+    return tuple((n + before + after - d * (k - 1) - 1) // s + 1 for n, k, s, d, (before, after) in axes)
+
+
+def sources(mode: str, lengths, places, kernel, stride, dilation, padding) -> np.ndarray:
+    """The table (P, T) of positions in the flattened input, −1 for a zero outside."""
+    along = []
+    for n, count, k, s, d, (before, _) in zip(lengths, places, kernel, stride, dilation, padding, strict=True):
+        at = np.arange(count)[:, None] * s + np.arange(k) * d - before  # (p, t)
+        along.append(np.vectorize(lambda i, n=n: position(mode, i, n), otypes=[int])(at) if at.size else at)
+    table = np.zeros((1, 1), int)
+    outside = np.zeros((1, 1), bool)
+    for n, at in zip(lengths, along, strict=True):
+        table = (table[:, None, :, None] * n + at[None, :, None, :]).reshape(len(table) * len(at), -1)
+        outside = (outside[:, None, :, None] | (at < 0)[None, :, None, :]).reshape(table.shape)
+    return np.where(outside, -1, table)
+
+
+def position(mode: str, i: int, n: int) -> int:
+    """Where element i of an axis of length n, i from −before to n + after − 1, is taken from; −1 for a zero."""
+    if mode == "circular":
+        return i % n
+    if mode == "replicate":
+        return min(max(i, 0), n - 1)
+    if mode == "reflect":
+        while not 0 <= i < n:
+            i = -i if i < 0 else 2 * (n - 1) - i
+        return i
+    return i if 0 <= i < n else -1
+
+
+def gathered(x: Rounded, table: np.ndarray) -> Rounded:
+    """x (..., n) → (..., P, T), with 0 where the table says −1."""
+    return x.moved(lambda a: np.concatenate([a, np.zeros_like(a[..., :1])], -1)[..., table])
+
+
+def scattered(x: Rounded, table: np.ndarray, length: int, *, depth: int | None = None) -> Rounded:
+    """The adjoint: x (..., P, T) → (..., n), elements that stood under several taps added up."""
+    front = x.reshape(math.prod(x.shape[:-2]), table.size).moved(np.transpose)
+    y = scatter(front, table.ravel() % (length + 1), length + 1, depth=depth)
+    return y[:-1].moved(np.transpose).reshape(*x.shape[:-2], length)
+
+
+def most(table: np.ndarray) -> int:
+    """How many pairs of a place and a tap read the same element, at most."""
+    return int(np.bincount(table[table >= 0], minlength=1).max())
+
+
+def per_axis(value, axes: int) -> tuple:
+    """One number for each axis."""
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,) * axes
+
+
+def pairs_of(padding, axes: int) -> list[tuple[int, int]]:
+    """Padding as a pair (before, after) per axis, from a number, a number per axis, or pairs."""
+    return [p if isinstance(p, tuple) else (p, p) for p in per_axis(padding, axes)]
+
+
+def convolution(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, padding_mode="zeros"):
+    """y_o[p] = Σ_{c,t} w_oc[t] x_c[source(p, t)] + b_o, within groups of channels (a cross-correlation, as everywhere).
+
+    x̄_c[i] = Σ_{o,p,t: source(p,t) = i} w_oc[t] ȳ_o[p];   w̄_oc[t] = Σ_p ȳ_o[p] x_c[source(p, t)];   b̄_o = Σ_p ȳ_o[p].
+    """
+    lengths, kernel = x.shape[2:], weight.shape[2:]
+    axes, size, out = len(lengths), math.prod(lengths), weight.shape[0]
+    walk = kernel, per_axis(stride, axes), per_axis(dilation, axes), pairs_of(padding, axes)
+    places = places_of(lengths, *walk)
+    table = sources(padding_mode, lengths, places, *walk)
+    under = gathered(x.reshape(x.shape[0], groups, weight.shape[1], size), table)  # (B, G, C, P, T)
+    w = weight.reshape(groups, out // groups, weight.shape[1], -1)  # (G, O, C, T)
+    y = contract("bgcpt,goct->bgop", under, w).reshape(x.shape[0], out, *places)
+    if bias is not None:
+        y = y + bias.reshape(-1, *[1] * axes)
+
+    def pullback(g):
+        y_bar = g.reshape(x.shape[0], groups, out // groups, len(table))
+        under_bar = contract("bgop,goct->bgcpt", y_bar, w, terms=out // groups * most(table))
+        x_bar = scattered(under_bar, table, size, depth=0).reshape(*x.shape)
+        bars = x_bar, contract("bgcpt,bgop->goct", under, y_bar).reshape(*weight.shape)
+        return bars if bias is None else (*bars, y_bar.sum((0, 3)).reshape(out))
+
+    return y, pullback
+
+
+def convolution_transpose(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, output_padding=0):
+    """The adjoint of convolution in x: y_o[i] = Σ_{c,p,t: source(p,t) = i} w_co[t] x_c[p] + b_o, of length
+    (n − 1)·stride − 2·padding + dilation·(k − 1) + output_padding + 1."""
+    lengths, kernel = x.shape[2:], weight.shape[2:]
+    axes, channels, out = len(lengths), x.shape[1], weight.shape[1] * groups
+    stride, dilation, extra = per_axis(stride, axes), per_axis(dilation, axes), per_axis(output_padding, axes)
+    edges = pairs_of(padding, axes)
+    longer = tuple(
+        (n - 1) * s - before - after + d * (k - 1) + e + 1
+        for n, k, s, d, e, (before, after) in zip(lengths, kernel, stride, dilation, extra, edges, strict=True)
+    )
+    size = math.prod(longer)
+    table = sources("zeros", longer, lengths, kernel, stride, dilation, edges)
+    rows = x.reshape(x.shape[0], groups, channels // groups, len(table))  # (B, G, C, P)
+    w = weight.reshape(groups, channels // groups, weight.shape[1], -1)  # (G, C, O, T)
+    under = contract("bgcp,gcot->bgopt", rows, w, terms=channels // groups * most(table))
+    y = scattered(under, table, size, depth=0).reshape(x.shape[0], out, *longer)
+    if bias is not None:
+        y = y + bias.reshape(-1, *[1] * axes)
+
+    def pullback(g):
+        y_bar = g.reshape(x.shape[0], groups, weight.shape[1], size)
+        above = gathered(y_bar, table)  # (B, G, O, P, T)
+        bars = (
+            contract("bgopt,gcot->bgcp", above, w).reshape(*x.shape),
+            contract("bgcp,bgopt->gcot", rows, above).reshape(*weight.shape),
+        )
+        return bars if bias is None else (*bars, y_bar.sum((0, 3)).reshape(out))
+
+    return y, pullback
+
+
+# The same in PyTorch and JAX
+
+
+def torch_convolution(torch, x, weight, bias=None, *, padding=0, padding_mode="zeros", **options):
+    """nn.functional.conv takes padding as numbers; pairs and modes are padded first, as torch.nn.Conv does."""
+    functional, axes = torch.nn.functional, weight.ndim - 2
+    if padding_mode != "zeros" or isinstance(padding, list):
+        flat = [width for pair in reversed(pairs_of(padding, axes)) for width in pair]
+        x = functional.pad(x, flat, mode="constant" if padding_mode == "zeros" else padding_mode)
+        padding = 0
+    return getattr(functional, f"conv{axes}d")(x, weight, bias, padding=padding, **options)
+
+
+def torch_convolution_transpose(torch, x, weight, bias=None, **options):
+    """One function for each number of dimensions."""
+    return getattr(torch.nn.functional, f"conv_transpose{weight.ndim - 2}d")(x, weight, bias, **options)
+
+
+def jax_convolution(jax, x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, padding_mode="zeros"):
+    """conv_general_dilated, channels first; for modes other than zeros, jax.numpy.pad goes first."""
+    axes = weight.ndim - 2
+    stride, dilation, pairs = per_axis(stride, axes), per_axis(dilation, axes), pairs_of(padding, axes)
+    if padding_mode != "zeros":
+        mode = {"circular": "wrap", "reflect": "reflect", "replicate": "edge"}[padding_mode]
+        x, pairs = jax.numpy.pad(x, [(0, 0), (0, 0), *pairs], mode=mode), [(0, 0)] * axes
+    options = {"rhs_dilation": dilation, "feature_group_count": groups}
+    y = jax.lax.conv_general_dilated(x, weight, stride, pairs, **options)
+    return y if bias is None else y + bias.reshape(-1, *[1] * axes)
+
+
+def jax_convolution_transpose(
+    jax, x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, output_padding=0
+):
+    """conv_transpose, whose padding is that of the walk over the stretched input: d (k − 1) − a."""
+    if groups > 1:
+        raise NotOfferedError("JAX: conv_transpose knows no groups")
+    axes = weight.ndim - 2
+    stride, dilation, extra = per_axis(stride, axes), per_axis(dilation, axes), per_axis(output_padding, axes)
+    reach = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
+    padded = zip(reach, pairs_of(padding, axes), extra, strict=True)
+    pairs = [(r - before, r - after + e) for r, (before, after), e in padded]
+    names = ("NC" + "DHW"[-axes:], "OI" + "DHW"[-axes:], "NC" + "DHW"[-axes:])
+    y = jax.lax.conv_transpose(
+        x, weight, stride, pairs, rhs_dilation=dilation, dimension_numbers=names, transpose_kernel=True
+    )
+    return y if bias is None else y + bias.reshape(-1, *[1] * axes)
+
+
+CONVOLUTION = Layer(
+    "convolution",
+    layers.convolution,
+    convolution,
+    torch=torch_convolution,
+    jax=jax_convolution,
+    names=("convolution", "Convolution"),
+)
+TRANSPOSED = Layer(
+    "convolution_transpose",
+    layers.convolution_transpose,
+    convolution_transpose,
+    torch=torch_convolution_transpose,
+    jax=jax_convolution_transpose,
+    names=("convolution_transpose", "ConvolutionTranspose"),
+)
+
+
+def cases() -> list[Case]:
+    """All cases of this page."""
+    return [*plain(), *transposed()]
+
+
+def plain() -> list[Case]:
+    """Convolutions: strides, dilations, groups, every padding, in one to three dimensions."""
+
+    def case(variant, lengths, kernel, *, batch=2, ins=3, outs=4, groups=1, bias=True, shift=0.0, **options):
+        inputs = {"x": normal(batch, ins, *lengths, shift=shift), "weight": normal(outs, ins // groups, *kernel)}
+        if groups > 1:
+            options["groups"] = groups
+        return Case(CONVOLUTION, variant, inputs | ({"bias": normal(outs)} if bias else {}), options)
+
+    return [
+        case("1-D", (11,), (3,)),
+        case("1-D, no bias", (11,), (3,), bias=False),
+        case("1-D, one tap", (7,), (1,)),
+        case("1-D, stride 2", (11,), (4,), stride=2),
+        case("1-D, stride longer than the kernel", (13,), (2,), stride=5),
+        case("1-D, dilation 3", (11,), (3,), dilation=3),
+        case("1-D, two groups", (9,), (3,), ins=4, outs=6, groups=2),
+        case("1-D, a group for each channel", (9,), (3,), ins=3, outs=6, groups=3),
+        case("1-D, padding 2", (9,), (5,), padding=2),
+        case("1-D, padding (3, 0)", (9,), (4,), padding=[(3, 0)]),
+        case("1-D, circular", (9,), (5,), padding=2, padding_mode="circular"),
+        case("1-D, reflected", (9,), (5,), padding=2, padding_mode="reflect"),
+        case("1-D, replicated", (9,), (5,), padding=2, padding_mode="replicate"),
+        case("1-D, kernel longer than the input", (3,), (7,), padding=3),
+        case("1-D, kernel as long as the input", (6,), (6,)),
+        case("1-D, input of one element", (1,), (3,), padding=1),
+        case("1-D, mean 1e4", (9,), (3,), shift=1e4),
+        case(
+            "1-D, stride, dilation, groups and padding", (14,), (3,), ins=4, groups=2, stride=2, dilation=2, padding=3
+        ),
+        case("2-D", (5, 6), (3, 2)),
+        case("2-D, strides 2 and 1, paddings 1 and 2", (6, 5), (3, 3), stride=(2, 1), padding=(1, 2)),
+        case("2-D, dilations 1 and 2", (5, 6), (2, 3), dilation=(1, 2)),
+        case("2-D, two groups", (4, 5), (2, 2), ins=4, groups=2),
+        case("2-D, circular", (4, 5), (3, 3), padding=1, padding_mode="circular"),
+        case("2-D, kernel longer than the input", (2, 3), (5, 5), padding=2, ins=1, outs=2),
+        case("3-D", (3, 4, 3), (2, 2, 2), batch=1, ins=2, outs=2),
+    ]
+
+
+def transposed() -> list[Case]:
+    """Transposed convolutions: strides, dilations, groups, output padding."""
+
+    def case(variant, lengths, kernel, *, batch=2, ins=3, outs=4, groups=1, **options):
+        inputs = {
+            "x": normal(batch, ins, *lengths),
+            "weight": normal(ins, outs // groups, *kernel),
+            "bias": normal(outs),
+        }
+        if groups > 1:
+            options["groups"] = groups
+        return Case(TRANSPOSED, variant, inputs, options)
+
+    return [
+        case("1-D", (7,), (3,)),
+        case("1-D, stride 2", (6,), (4,), stride=2),
+        case("1-D, stride longer than the kernel", (4,), (2,), stride=3),
+        case("1-D, stride 2, padding 1, output padding 1", (6,), (3,), stride=2, padding=1, output_padding=1),
+        case("1-D, dilation 2", (6,), (3,), dilation=2),
+        case("1-D, two groups", (6,), (3,), ins=4, groups=2),
+        case("1-D, input of one element", (1,), (3,), stride=2),
+        case("2-D, strides 2 and 1", (4, 3), (3, 2), stride=(2, 1), padding=(1, 0)),
+    ]
+
+
+def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
+    """Every option in one, two or three dimensions, and the networks made of convolutions."""
+    return _convolutions(stream(718, seed)) + _transposes(stream(1643, seed)) + _networks(stream(1937, seed))
+
+
+def _convolutions(rng):
+    line, image, volume = (rng.normal(size=(2, 4, *space)) for space in ((7,), (5, 6), (3, 4, 3)))
+    along, flat, solid = (rng.normal(size=(6, 2, *kernel)) for kernel in ((3,), (3, 2), (2, 3, 2)))
+    whole, bias = rng.normal(size=(6, 4, 3)), rng.normal(size=6)
+    return [
+        GradientInputs("convolution", layers.convolution, (line, whole, bias)),
+        GradientInputs("convolution, same", lambda *a: layers.convolution(*a, padding="same"), (line, whole, bias)),
+        *(
+            GradientInputs(
+                f"convolution, {mode}",
+                lambda *a, m=mode: layers.convolution(*a, padding=2, padding_mode=m),
+                (line, whole),
+            )
+            for mode in ("circular", "reflect", "replicate")
+        ),
+        GradientInputs(
+            "convolution, 1-D, all options",
+            lambda *a: layers.convolution(*a, stride=2, dilation=2, groups=2, padding=[(1, 3)]),
+            (line, along, bias),
+        ),
+        GradientInputs(
+            "convolution, 2-D, all options",
+            lambda *a: layers.convolution(*a, stride=(2, 3), dilation=(1, 2), groups=2, padding=(1, 2)),
+            (image, flat, bias),
+        ),
+        GradientInputs(
+            "convolution, 3-D",
+            lambda *a: layers.convolution(*a, groups=2, padding=1, stride=(1, 2, 3)),
+            (volume, solid, bias),
+        ),
+    ]
+
+
+def _transposes(rng):
+    line, image = rng.normal(size=(2, 4, 4)), rng.normal(size=(2, 4, 2, 3))
+    along, flat, bias = rng.normal(size=(4, 3, 5)), rng.normal(size=(4, 3, 3, 2)), rng.normal(size=6)
+    return [
+        GradientInputs(
+            "convolution_transpose",
+            lambda *a: layers.convolution_transpose(*a, stride=2, padding=2, output_padding=1),
+            (line, along, bias[:3]),
+        ),
+        GradientInputs(
+            "convolution_transpose, 2-D, all options",
+            lambda *a: layers.convolution_transpose(
+                *a, stride=(2, 3), dilation=(3, 2), groups=2, padding=1, output_padding=(1, 2)
+            ),
+            (image, flat, bias),
+        ),
+    ]
+
+
+def _networks(rng):
+    cnn = layers.SimpleCNN((2, 3, 2), kernel=3, activation=layers.silu, rng=rng)
+    unets = {
+        name: layers.UNet(2, (3, 4), kernel=3, upsampling=name, channels_out=1, activation=layers.silu, rng=rng)
+        for name in ("transposed", "nearest")
+    }
+    line = rng.normal(size=(2, 2, 8))
+    return [
+        GradientInputs("SimpleCNN", with_parameters(cnn), (line, cnn.state_dict())),
+        *(GradientInputs(f"UNet, {name}", with_parameters(u), (line, u.state_dict())) for name, u in unets.items()),
+    ]

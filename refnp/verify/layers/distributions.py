@@ -1,0 +1,350 @@
+"""Log densities, a distribution function, entropies and divergences.
+
+Densities stand in the form in which textbooks print them. Divergences stand as sums of terms that are never negative,
+so that nearly equal distributions keep their digits: as textbooks print them, log(σ_q/σ_p) + … − ½ or
+Σ p (log p − log q), they are of the order δ² and lost below u.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from refnp.autograd.special import normal_of
+from refnp.layers import densities
+from refnp.layers.distributions import Categorical, MultivariateNormal, Normal, kl_divergence
+from refnp.verify import rounding
+from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, normal, stream, uniform
+from refnp.verify.layers.linear import sum_to
+from refnp.verify.layers.losses import HALF_LOG_TWO_PI, gaussian_nll
+from refnp.verify.layers.softmax import log_softmax
+from refnp.verify.rounding import Rounded, constant, contract, where
+
+
+def normal_log_prob(y, mean, std):
+    """log p(y) = −½ z² − log σ − ½ log 2π, z = (y − μ)/σ."""
+    value, pullback = gaussian_nll(mean, std, y, reduction="none")
+
+    def negated(g):
+        mean_bar, std_bar, y_bar = pullback(-g)
+        return y_bar, mean_bar, std_bar
+
+    return -value, negated
+
+
+def normal_cdf(y, mean, std):
+    """Φ(z), ȳ = Φ̄ φ/σ, μ̄ = −ȳ, σ̄ = −z ȳ."""
+    z = (y - mean) / std
+    phi = normal_of(z.value)[1]
+    density = rounding.function(phi, -z.value * phi, z)
+
+    def pullback(g):
+        y_bar = g * (density / std)
+        return sum_to(y_bar, y.shape), sum_to(-y_bar, mean.shape), sum_to(-(y_bar * z), std.shape)
+
+    return rounding.function(normal_of(z.value)[0], phi, z), pullback
+
+
+def multivariate_normal_log_prob(y, mean, factor):
+    """ℓ = −½ |z|² − Σ log L_ii − (N/2) log 2π, ȳ = −ℓ̄ w, μ̄ = ℓ̄ w, L̄ = ℓ̄ (tril(w zᵀ) − diag(1/L_ii)), w = L⁻ᵀ z."""
+    n = y.shape[-1]
+    diagonal = factor.moved(diagonal_of)
+    z = solve(factor, (y - mean)[..., None])[..., 0]
+    value = (z * z * -0.5).sum(-1) - rounding.log(diagonal).sum(-1) - constant(n * HALF_LOG_TWO_PI.value)
+
+    def pullback(g):
+        w = solve(factor, z[..., None], transposed=True)[..., 0] * g[..., None]
+        outer = (w[..., :, None] * z[..., None, :]).moved(np.tril)
+        factor_bar = outer - where(np.eye(n, dtype=bool), (g[..., None] / diagonal)[..., None], 0)
+        return sum_to(-w, y.shape), sum_to(w, mean.shape), sum_to(factor_bar, factor.shape)
+
+    return value, pullback
+
+
+def categorical_entropy(logits):
+    """H = −Σ p log p, x̄ = −H̄ p (log p + H)."""
+    log_p, _ = log_softmax(logits)
+    p = rounding.exp(log_p)
+    log_p = where(p.value == 0, 0, log_p)
+    value = -(p * log_p).sum(-1)
+    return value, lambda g: (-(g[..., None] * (p * (log_p + value[..., None]))),)
+
+
+def solve(factor, b, *, transposed=False):
+    """L⁻¹ B or L⁻ᵀ B by substitution; the sum in each row in any order."""
+    n = factor.shape[-1]
+    done: dict[int, Rounded] = {}
+    for i in reversed(range(n)) if transposed else range(n):
+        row = [factor[..., j, i] if transposed else factor[..., i, j] for j in done]
+        total = b[..., i, :]
+        size = np.abs(total.value)
+        for coefficient, x in zip(row, done.values(), strict=True):
+            product = coefficient[..., None] * x
+            size = size + np.abs(product.value)
+            total = Rounded(total.value - product.value, total.error + product.error)
+        done[i] = Rounded(total.value, total.error + len(row) * size) / factor[..., i, i, None]
+    if not done:
+        return b
+    ordered = [done[i] for i in range(n)]
+    return Rounded(*(np.stack(np.broadcast_arrays(*part), -2) for part in (
+        [x.value for x in ordered], [x.error for x in ordered])))  # fmt: skip
+
+
+def diagonal_of(matrices):
+    """(..., N, N) → (..., N)."""
+    return np.diagonal(matrices, axis1=-2, axis2=-1)
+
+
+def normal_kl(mean_p, std_p, mean_q, std_q):
+    """½ d² + h(t), d = (μ_p − μ_q)/σ_q, t = (σ_p − σ_q)/σ_q;  d/σ_q, t (2 + t)/σ_p, −d/σ_q, −(d² + t (2 + t))/σ_q."""
+    d = (mean_p - mean_q) / std_q
+    t = (std_p - std_q) / std_q
+    value = d * d * 0.5 + ratio_excess(t, std_p / std_q)
+
+    def pullback(g):
+        mean_bar, spread = g * (d / std_q), t * (t + 2)
+        bars = mean_bar, g * (spread / std_p), -mean_bar, -(g * ((d * d + spread) / std_q))
+        shapes = mean_p.shape, std_p.shape, mean_q.shape, std_q.shape
+        return tuple(sum_to(bar, shape) for bar, shape in zip(bars, shapes, strict=True))
+
+    return value, pullback
+
+
+def multivariate_normal_kl(mean_p, factor_p, mean_q, factor_q):
+    """½ |d|² + ½ Σ_{i>j} T_ij² + Σ h(T_ii), d = L_q⁻¹ (μ_p − μ_q), T = L_q⁻¹ (L_p − L_q)."""
+    n = mean_p.shape[-1]
+    identity = np.eye(n, dtype=bool)
+    factor_p, factor_q = factor_p.moved(np.tril), factor_q.moved(np.tril)
+    d = solve(factor_q, (mean_p - mean_q)[..., None])[..., 0]
+    moved = solve(factor_q, factor_p - factor_q)
+    t, below = moved.moved(diagonal_of), moved.moved(lambda a: np.tril(a, -1))
+    ratio = factor_p.moved(diagonal_of) / factor_q.moved(diagonal_of)
+    squares = (d * d).sum(-1) + (below * below).sum((-2, -1))
+    value = squares * 0.5 + ratio_excess(t, ratio).sum(-1)
+
+    def pullback(g):
+        slope = where(identity, (t + t / ratio)[..., None], below)
+        w = solve(factor_q, d[..., None], transposed=True)[..., 0] * g[..., None]
+        p_bar = solve(factor_q, slope * g[..., None, None], transposed=True)
+        q_bar = contract("...ij,...kj->...ik", p_bar, where(identity, ratio[..., None], below))
+        q_bar = q_bar + w[..., :, None] * d[..., None, :]
+        bars = w, p_bar.moved(np.tril), -w, -q_bar.moved(np.tril)
+        shapes = mean_p.shape, factor_p.shape, mean_q.shape, factor_q.shape
+        return tuple(sum_to(bar, shape) for bar, shape in zip(bars, shapes, strict=True))
+
+    return value, pullback
+
+
+def categorical_kl(logits_p, logits_q):
+    """Σ p φ(δ), δ = log q − log p;  ā = −k̄ p (δ + KL), b̄ = k̄ (q − p) = k̄ p (e^δ − 1)."""
+    (log_p, _), (log_q, _) = log_softmax(logits_p), log_softmax(logits_q)
+    p, q = rounding.exp(log_p), rounding.exp(log_q)
+    delta = log_ratio(logits_p, logits_q, log_p, log_q)
+    near = np.abs(delta.value) < 1
+    small = where(near, delta, 0)
+    phi = rounding.function(series(small.value, 2), np.expm1(small.value), small)
+    value = where(near, p * phi, q - p - p * delta).sum(-1) + where(log_p.value == -np.inf, q, 0).sum(-1)
+
+    def pullback(g):
+        q_bar = where(near & (log_p.value != -np.inf), p * rounding.expm1(small), q - p) * g[..., None]
+        p_bar = -(p * (delta + value[..., None]) * g[..., None])
+        return sum_to(p_bar, logits_p.shape), sum_to(q_bar, logits_q.shape)
+
+    return value, pullback
+
+
+def log_ratio(a, b, log_p, log_q):
+    """δ = log q − log p, or c − log(1 + Σ p (e^c − 1)) with c = b − a less a constant, whichever is less in error."""
+    possible = log_p.value != -np.inf
+    delta = where(possible, log_q - where(possible, log_p, 0), 0)
+    c = where(possible, b - where(possible, a, 0), 0)
+    likeliest = np.broadcast_to(log_p.value.argmax(-1)[..., None], (*c.shape[:-1], 1))
+    c = c - c.moved(lambda x: np.take_along_axis(x, likeliest, -1))
+    near = (np.abs(c.value) < 1).all(-1, keepdims=True) & (possible | (log_q.value == -np.inf)).all(-1, keepdims=True)
+    c = where(near, c, 0)
+    return where(
+        near & possible, c - rounding.log1p((rounding.exp(log_p) * rounding.expm1(c)).sum(-1, keepdims=True)), delta
+    )
+
+
+def ratio_excess(t, ratio):
+    """h(t) = ½ t² + t − log(1 + t), 1 + t = ratio: a series for |t| < ½, trusted to 4 units in the last place."""
+    near = np.abs(t.value) < 0.5
+    small = where(near, t, 0)
+    x = small.value
+    powers = sum((-x) ** k / k for k in range(120, 1, -1))  # t − log(1 + t) = t²/2 − t³/3 + …
+    series_near = rounding.function(x * x / 2 + powers, x + x / (1 + x), small)
+    far = t * t * 0.5 + (t - rounding.log(where(near, 1, ratio)))
+    return where(near, series_near, far)
+
+
+def series(x, first):
+    """Σ_{k ≥ first} x^k / k!, for |x| < 1."""
+    total, term = np.zeros_like(x), np.ones_like(x)
+    for k in range(1, 26):
+        term = term * x / k
+        total = total + (term if k >= first else 0)
+    return total
+
+
+# The same in refnp and, by the same names, in torch.distributions
+
+
+def torch_normal_kl(torch, mean_p, std_p, mean_q, std_q):
+    """kl_divergence of two Normals."""
+    law = torch.distributions
+    return law.kl_divergence(law.Normal(mean_p, std_p), law.Normal(mean_q, std_q))
+
+
+def torch_categorical_kl(torch, logits_p, logits_q):
+    """kl_divergence of two Categoricals."""
+    law = torch.distributions
+    return law.kl_divergence(law.Categorical(logits=logits_p), law.Categorical(logits=logits_q))
+
+
+NORMAL = Layer(
+    "normal_log_prob",
+    lambda y, mean, std: Normal(mean, std).log_prob(y),
+    normal_log_prob,
+    torch=lambda torch, y, mean, std: torch.distributions.Normal(mean, std).log_prob(y),
+    jax="scipy.stats.norm.logpdf",
+    names=("Normal",),
+)
+NORMAL_KL = Layer(
+    "normal_kl",
+    lambda mean_p, std_p, mean_q, std_q: kl_divergence(Normal(mean_p, std_p), Normal(mean_q, std_q)),
+    normal_kl,
+    torch=torch_normal_kl,
+    names=("kl_divergence", "Normal"),
+)
+JOINT = Layer(
+    "multivariate_normal_log_prob",
+    lambda y, mean, factor: MultivariateNormal(mean, factor).log_prob(y),
+    multivariate_normal_log_prob,
+    torch=lambda torch, y, mean, factor: torch.distributions.MultivariateNormal(mean, scale_tril=factor).log_prob(y),
+    names=("MultivariateNormal",),
+)
+CATEGORICAL_KL = Layer(
+    "categorical_kl",
+    lambda logits_p, logits_q: kl_divergence(Categorical(logits_p), Categorical(logits_q)),
+    categorical_kl,
+    torch=torch_categorical_kl,
+    names=("kl_divergence", "Categorical"),
+)
+
+
+# Known defects
+
+
+NORMAL_KL_CANCELS = KnownDefect(
+    "PyTorch",
+    "kl_divergence of normals: r^2 - 1 - log r^2",
+    "kl_divergence of normals forms r² − 1 with r = σ_p/σ_q rounded: it cancels where σ_p and σ_q nearly agree",
+    ("output", "gradient of std_p", "gradient of std_q"),
+)
+
+
+CATEGORICAL_LOGITS = KnownDefect(
+    "PyTorch",
+    "Categorical: logits - logsumexp",
+    "distributions.Categorical takes logits − logsumexp, rounded to |logits| u",
+)
+
+
+def lower_triangular(n: int, *, least: float):
+    """Factors with diagonals from `least` to 1, and anything below."""
+    return lambda rng: np.tril(rng.standard_normal((n, n)) * 0.3, -1) + np.diag(rng.uniform(least, 1, n))
+
+
+def cases() -> list[Case]:
+    """All cases of this page."""
+    std = uniform(9, low=0.3, high=2.0)
+    means = {"mean_p": normal(9), "std_p": std, "mean_q": normal(9), "std_q": std}
+    near = {"mean_p": [1.0], "std_p": [0.5], "mean_q": [1.0001], "std_q": [0.5001]}
+
+    def joint(variant, n, batch, least):
+        inputs = {"y": normal(batch, n), "mean": normal(n), "factor": lower_triangular(n, least=least)}
+        return Case(JOINT, variant, inputs)
+
+    return [
+        Case(NORMAL, "ordinary", {"y": normal(9), "mean": normal(9), "std": std}),
+        Case(NORMAL, "far from the mean", {"y": normal(9, scale=1e3), "mean": normal(9), "std": std}),
+        Case(NORMAL, "small deviations", {"y": normal(9), "mean": normal(9), "std": uniform(9, low=1e-3, high=1e-2)}),
+        Case(NORMAL_KL, "ordinary", means, known_defects=(NORMAL_KL_CANCELS,)),
+        Case(NORMAL_KL, "nearly equal", near, known_defects=(NORMAL_KL_CANCELS,)),
+        joint("ordinary", 5, 3, 0.3),
+        joint("one dimension", 1, 3, 0.3),
+        joint("poor condition", 6, 2, 0.01),
+        Case(CATEGORICAL_KL, "ordinary", {"logits_p": normal(4, 7), "logits_q": normal(4, 7)}),
+        Case(
+            CATEGORICAL_KL,
+            "mean 1e4",
+            {"logits_p": normal(4, 7, shift=1e4), "logits_q": normal(4, 7, shift=-1e4)},
+            known_defects=(CATEGORICAL_LOGITS,),
+        ),
+    ]
+
+
+def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
+    """What the three distributions answer, and their divergences."""
+    rng = stream(2664, seed)
+    return _densities(rng) + _divergences(rng)
+
+
+def factors(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """Lower triangular matrices with diagonals between 1 and 2."""
+    return np.tril(rng.normal(size=(*shape, shape[-1])), -1) + np.eye(shape[-1]) * rng.uniform(1, 2, (*shape, 1))
+
+
+def _densities(rng):
+    y, mean, std = rng.normal(size=(2, 3)), rng.normal(size=(2, 3)), rng.uniform(0.5, 2, 3)
+    factor, logits, classes = factors(rng, 2, 3), rng.normal(size=(2, 5)), np.array([1, 4])
+    mask = np.array([[True, False, True], [False, True, True]])
+    draw = np.random.default_rng
+
+    def joint(answer):
+        return lambda m, f: answer(MultivariateNormal(m, f))
+
+    return [
+        GradientInputs("Normal.log_prob", lambda y, m, s: Normal(m, s).log_prob(y), (y, mean, std)),
+        GradientInputs("Normal.cdf", densities.normal_cdf, (y, mean, std)),
+        GradientInputs("Normal.entropy", lambda s: Normal(mean, s).entropy(), (std,)),
+        GradientInputs("Normal.sample", lambda m, s: Normal(m, s).sample(draw(0), 2), (mean, std), order2=False),
+        GradientInputs("MultivariateNormal.log_prob", densities.multivariate_normal_log_prob, (y, mean, factor)),
+        GradientInputs(
+            "MultivariateNormal.log_prob, mask",
+            lambda y, m, f: MultivariateNormal(m, f).log_prob(y, mask=mask),
+            (y, mean, factor),
+        ),
+        GradientInputs(
+            "MultivariateNormal.marginals",
+            lambda y, m, f: MultivariateNormal(m, f).marginals().log_prob(y),
+            (y, mean, factor),
+        ),
+        GradientInputs("MultivariateNormal.entropy", lambda f: MultivariateNormal(mean, f).entropy(), (factor,)),
+        GradientInputs(
+            "MultivariateNormal.sample", joint(lambda p: p.sample(draw(0), 2)), (mean, factor), order2=False
+        ),
+        GradientInputs("Categorical.log_prob", lambda x: Categorical(x).log_prob(classes), (logits,)),
+        GradientInputs("Categorical.entropy", densities.categorical_entropy, (logits,)),
+    ]
+
+
+def _divergences(rng):
+    means, stds = rng.normal(size=(2, 4)), rng.uniform(0.8, 1.6, (2, 4))
+    joint = rng.normal(size=(2, 3)), factors(rng, 2, 3)
+    logits = rng.normal(size=(2, 3, 5))
+    return [
+        GradientInputs("KL, Normal", densities.normal_kl, (means[0], stds[0], means[1], stds[1])),
+        GradientInputs(
+            "KL, Normal, nearly equal", densities.normal_kl, (means[0], stds[0], means[0] + 1e-4, stds[0] * 1.0001)
+        ),
+        GradientInputs(
+            "KL, MultivariateNormal",
+            densities.multivariate_normal_kl,
+            (joint[0][0], joint[1][0], joint[0][1], joint[1][1]),
+        ),
+        GradientInputs("KL, Categorical", densities.categorical_kl, (logits[0], logits[1])),
+        GradientInputs(
+            "KL, Categorical, nearly equal", densities.categorical_kl, (logits[0], logits[0] + 1e-4 * logits[1])
+        ),
+    ]

@@ -1,0 +1,136 @@
+"""Linear maps and lookups: what is bilinear in its arguments."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from refnp import autograd, layers
+from refnp.verify.case import Case, GradientInputs, Layer, normal, stream, with_parameters
+from refnp.verify.rounding import WIDE, Rounded, constant, contract, scatter
+
+
+def matmul(x, y):
+    """Z = X Y over the last two axes;   X̄ = Z̄ Yᵀ, Ȳ = Xᵀ Z̄, summed over the axes that were broadcast."""
+    z = contract("...ij,...jk->...ik", x, y)
+
+    def pullback(g):
+        return sum_to(contract("...ik,...jk->...ij", g, y), x.shape), sum_to(
+            contract("...ij,...ik->...jk", x, g), y.shape
+        )
+
+    return z, pullback
+
+
+def linear(x, weight, bias=None):
+    """y = x W + b;   x̄ = ȳ Wᵀ, W̄ = xᵀ ȳ and b̄ = Σ ȳ over all rows."""
+    y = contract("...i,ij->...j", x, weight)
+    if bias is not None:
+        y = y + bias
+
+    def pullback(g):
+        rows, row_bars = x.reshape(-1, x.shape[-1]), g.reshape(-1, g.shape[-1])
+        bars = contract("...j,ij->...i", g, weight), contract("ri,rj->ij", rows, row_bars)
+        return bars if bias is None else (*bars, row_bars.sum((0,)))
+
+    return y, pullback
+
+
+def embedding(table, *, tokens, scaled=False):
+    """X_n = E[token_n], times √D if `scaled`;   Ē_v = Σ of X̄_n over the n with token_n = v, times √D."""
+    tokens, features = np.asarray(tokens), table.shape[-1]
+    root = constant(np.sqrt(WIDE(features))) if scaled else None
+    x = table[tokens]
+
+    def pullback(g):
+        g = g if root is None else g * root
+        return (scatter(g.reshape(-1, features), tokens.reshape(-1), table.shape[0]),)
+
+    return x if root is None else x * root, pullback
+
+
+def sum_to(x: Rounded, shape: tuple[int, ...]) -> Rounded:
+    """Sum over the axes along which `shape` was broadcast."""
+    extra = len(x.shape) - len(shape)
+    x = x.sum(tuple(range(extra))) if extra else x
+    repeated = tuple(i for i, n in enumerate(shape) if n == 1 != x.shape[i])
+    return x.sum(repeated, keepdims=True) if repeated else x
+
+
+# The same in refnp, PyTorch and JAX
+
+
+def refnp_embedding(table, *, tokens, scaled=False):
+    """refnp's embedding with the tokens among the options, since they have no gradient."""
+    return layers.embedding(tokens, table, scaled=scaled)
+
+
+def torch_linear(torch, x, weight, bias=None):
+    """PyTorch keeps the weight transposed."""
+    return torch.nn.functional.linear(x, weight.T, bias)
+
+
+def jax_linear(jax, x, weight, bias=None):
+    """jax.nn has no linear map of its own."""
+    return x @ weight if bias is None else x @ weight + bias
+
+
+def torch_embedding(torch, table, *, tokens, scaled=False):
+    """PyTorch knows no factor √D."""
+    rows = torch.nn.functional.embedding(torch.tensor(tokens), table)
+    return rows * math.sqrt(table.shape[1]) if scaled else rows
+
+
+def jax_embedding(jax, table, *, tokens, scaled=False):
+    """Rows of a table are taken by jax.numpy.take."""
+    rows = jax.numpy.take(table, np.asarray(tokens), axis=0)
+    return rows * math.sqrt(table.shape[1]) if scaled else rows
+
+
+LINEAR = Layer("linear", autograd.linear, linear, torch=torch_linear, jax=jax_linear, names=("linear", "Linear"))
+MATMUL = Layer("matmul", autograd.matmul, matmul, torch="matmul", jax="numpy.matmul")
+EMBEDDING = Layer(
+    "embedding",
+    refnp_embedding,
+    embedding,
+    torch=torch_embedding,
+    jax=jax_embedding,
+    names=("embedding", "Embedding"),
+)
+
+
+def cases() -> list[Case]:
+    """All cases of this page."""
+    table = {"table": normal(7, 4)}
+    return [
+        Case(EMBEDDING, "ordinary", table, {"tokens": np.array([[3, 0, 6], [1, 2, 5]])}),
+        Case(EMBEDDING, "one token many times", table, {"tokens": np.array([2, 2, 5, 2, 2, 2, 5, 2])}),
+        Case(EMBEDDING, "scaled by the root of d", table, {"tokens": np.array([0, 6, 6]), "scaled": True}),
+        Case(EMBEDDING, "no tokens", table, {"tokens": np.zeros(0, int)}),
+        Case(LINEAR, "ordinary", {"x": normal(5, 7), "weight": normal(7, 4), "bias": normal(4)}),
+        Case(LINEAR, "batch of sequences", {"x": normal(2, 3, 6), "weight": normal(6, 5), "bias": normal(5)}),
+        Case(LINEAR, "no bias", {"x": normal(5, 7), "weight": normal(7, 4)}),
+        Case(LINEAR, "one feature in and out", {"x": normal(6, 1), "weight": normal(1, 1), "bias": normal(1)}),
+        Case(LINEAR, "one row", {"x": normal(1, 9), "weight": normal(9, 3), "bias": normal(3)}),
+        Case(LINEAR, "mean 1e4", {"x": normal(4, 16, shift=1e4), "weight": normal(16, 3), "bias": normal(3)}),
+        Case(MATMUL, "ordinary", {"x": normal(5, 12), "y": normal(12, 6)}),
+        Case(MATMUL, "batch", {"x": normal(3, 4, 5), "y": normal(3, 5, 2)}),
+        Case(MATMUL, "shared matrix", {"x": normal(3, 4, 5), "y": normal(5, 2)}),
+        Case(MATMUL, "inner length 1", {"x": normal(4, 1), "y": normal(1, 5)}),
+        Case(MATMUL, "cancelling terms", {"x": np.array([[1e6, 1.0, -1e6]]), "y": np.array([[1.0], [1.0], [1.0]])}),
+    ]
+
+
+def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
+    """A linear map, an embedding, and a network of linear maps with an activation between."""
+    x, rng = stream(234, seed).normal(size=(3, 5)), stream(274, seed)
+    weight, bias, table = (rng.normal(size=shape) for shape in ((5, 4), 4, (6, 3)))
+    tokens = np.array([[1, 0, 2], [2, 2, 5]])
+    rng = stream(589, seed)
+    rows, mlp = rng.normal(size=(3, 4)), layers.MLP([4, 5, 2], activation=layers.gelu, rng=rng)
+    return [
+        GradientInputs("linear", autograd.linear, (x, weight, bias)),
+        GradientInputs("embedding", lambda e: layers.embedding(tokens, e, scaled=True), (table,), order2=False),
+        GradientInputs("MLP", with_parameters(mlp), (rows, mlp.state_dict()), names=("MLP", "Linear")),
+    ]

@@ -1,0 +1,153 @@
+"""Set convolution, all pairs at once, and its kernels. No framework offers it.
+
+In D dimensions s = |d|²/ℓ² takes D + 4 roundings on the way of each term: a subtraction (the square makes two of it),
+the square, D − 1 sums, ℓ², and the division. A kernel turns the relative error of s into |s k′(s)| of its own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from refnp import layers
+from refnp.layers.set_convolutions import SetConvolution
+from refnp.layers.set_convolutions.kernels import matern_32 as refnp_matern_32
+from refnp.layers.set_convolutions.kernels import matern_52 as refnp_matern_52
+from refnp.verify import rounding
+from refnp.verify.case import Case, GradientInputs, Layer, normal, stream, uniform
+from refnp.verify.rounding import Rounded, constant, contract, exact, where
+
+
+def eq(s):
+    """k = exp(−s/2), and so is −2k′."""
+    k = rounding.exp(Rounded(s.value / -2, s.error / 2))  # to halve a number rounds nothing
+    return k, k
+
+
+def matern_32(s):
+    """k = (1 + a) exp(−a) with a = √(3s): dk/da = −a exp(−a), and −2k′ = 3 exp(−a)."""
+    a = rounding.sqrt(s * 3)
+    fall = rounding.exp(-a)
+    return evaluated((1 + a.value) * fall.value, a.value * fall.value, a), fall * 3
+
+
+def matern_52(s):
+    """k = (1 + a + a²/3) exp(−a) with a = √(5s): dk/da = −(a/3)(1 + a) exp(−a), and −2k′ = (5/3)(1 + a) exp(−a)."""
+    a = rounding.sqrt(s * 5)
+    fall = rounding.exp(-a)
+    slope = a.value * (1 + a.value) / 3 * fall.value
+    return evaluated((1 + a.value + a.value**2 / 3) * fall.value, slope, a), (a + 1) * fall * 5 / 3
+
+
+def evaluated(value, slope, a):
+    """k(a): what is inherited, 4 units in the last place for exp, 7 roundings for the polynomial and the product."""
+    k = rounding.function(value, slope, a)
+    return Rounded(k.value, k.error + 7 * k.value)
+
+
+def set_convolution(
+    target_x,
+    context_x,
+    context_y,
+    length_scale,
+    *,
+    mask=None,
+    kernel=eq,
+    density=True,
+    divide=False,
+    eps=1e-8,
+):
+    """z_m = Σ_n [1, y_n] k(s_mn), s = |x_m − x_n|²/ℓ²; with `divide`, all but the density ρ over ρ + ε.
+
+    v̄_n = Σ_m z̄_m k;   x̄_m = −Σ_n w_mn (x_m − x_n)/ℓ² with w = −2 Σ_c z̄_mc v_nc k′, x̄_n = −x̄_m's terms;   ℓ̄ = Σ w s/ℓ.
+    """
+    steps = target_x[..., :, None, :] - context_x[..., None, :, :]  # (..., M, N, D)
+    flags = int(density)
+    v = joined(exact(np.ones((*context_y.shape[:-1], flags))), context_y)  # (..., N, C)
+    present = np.ones((), bool) if mask is None else mask[..., None]
+    v = where(present, v, 0)
+    square = length_scale * length_scale  # () or (C,)
+    s = (steps * steps).sum((-1,))[..., None] / square  # (..., M, N, C), or (..., M, N, 1)
+    k, fall = (f.moved(lambda a: np.broadcast_to(a, (*a.shape[:-1], v.shape[-1]))) for f in kernel(s))
+    z = contract("...mnc,...nc->...mc", k, v)
+    room = z[..., :1] + constant(eps)
+    means = z[..., 1:] / room if divide else z[..., 1:]
+
+    def pullback(g):
+        if divide:
+            rest = g[..., 1:] / room
+            g = joined(g[..., :1] - (rest * means).sum((-1,), keepdims=True), rest)
+        pairs = (g[..., :, None, :] * v[..., None, :, :]) * fall  # (..., M, N, C)   −2 z̄ v k′
+        along = (pairs / square).sum((-1,))[..., None] * steps  # (..., M, N, D)
+        y_bar = where(present, contract("...mnc,...mc->...nc", k, g), 0)[..., flags:]
+        scale_bar = pairs * s / length_scale
+        axes = tuple(range(len(s.shape) - (1 if length_scale.shape else 0)))
+        return -along.sum((-2,)), along.sum((-3,)), y_bar, scale_bar.sum(axes)
+
+    return (joined(z[..., :1], means) if divide else z), pullback
+
+
+def joined(x, y):
+    """x and y side by side along the last axis."""
+    return Rounded(np.concatenate([x.value, y.value], -1), np.concatenate([x.error, y.error], -1))
+
+
+SET_CONVOLUTION = Layer(
+    "set_convolution", layers.set_convolution, set_convolution, names=("set_convolution", "SetConvolution")
+)
+
+
+def cases() -> list[Case]:
+    """All cases of this page."""
+
+    def case(variant, *, targets=7, points=5, axes=1, channels=1, scale=0.4, reach=1.0, **options):
+        inputs = {
+            "target_x": uniform(targets, axes, low=-reach, high=reach),
+            "context_x": uniform(points, axes, low=-reach, high=reach),
+            "context_y": normal(points, channels),
+            "length_scale": np.asarray(scale),
+        }
+        return Case(SET_CONVOLUTION, variant, inputs, options)
+
+    return [
+        case("1-D"),
+        case("2-D", axes=2),
+        case("3-D, two channels", axes=3, channels=2),
+        case("a length scale for each channel", channels=2, scale=[0.2, 0.5, 1.0]),
+        case("divided by the density", channels=2, divide=True),
+        case("one point", points=1),
+        case("empty set", points=0),
+        case("far points", reach=8.0),
+        case("shifted by 1e3", scale=0.7, reach=1.0e3),
+    ]
+
+
+def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
+    """Set convolution in 1 to 3 dimensions: plain, divided, masked, truncated, with other kernels, as a module."""
+    rng = stream(2338, seed)
+    line, plane, space = (_points(rng, axes) for axes in (1, 2, 3))
+    scale, scales = np.array(0.7), np.array([0.5, 0.9, 0.7])
+    mask = np.array([[True, False, True, True, False], [True, True, True, False, True]])
+    spread = rng.uniform(0, 40, (30, 1)), rng.uniform(0, 40, (20, 1)), rng.normal(size=(20, 2))
+    module = SetConvolution(2, 0.6, divide=True)
+
+    def with_options(**options):
+        return lambda *arrays: layers.set_convolution(*arrays, **options)
+
+    return [
+        GradientInputs("set_convolution", layers.set_convolution, (*line, scale)),
+        GradientInputs("set_convolution, 2-D", layers.set_convolution, (*plane, scale)),
+        GradientInputs("set_convolution, 3-D", layers.set_convolution, (*space, scale)),
+        GradientInputs("set_convolution, a length scale per channel", layers.set_convolution, (*plane, scales)),
+        GradientInputs("set_convolution, without density", with_options(density=False), (*line, scales[1:])),
+        GradientInputs("set_convolution, divided", with_options(divide=True), (*line, scales)),
+        GradientInputs("set_convolution, masked", with_options(mask=mask, divide=True), (*line, scale)),
+        GradientInputs("set_convolution, truncated", with_options(method="truncated"), (*spread, scale)),
+        GradientInputs("set_convolution, Matérn-3/2", with_options(kernel=refnp_matern_32), (*plane, scale)),
+        GradientInputs("set_convolution, Matérn-5/2", with_options(kernel=refnp_matern_52), (*plane, scale)),
+        GradientInputs("SetConvolution", lambda *a: module.bind(a[-1])(*a[:-1]), (*line, module.state_dict())),
+    ]
+
+
+def _points(rng: np.random.Generator, axes: int) -> tuple:
+    """Two sets: 4 targets and 5 points with 2 channels each."""
+    return rng.normal(size=(2, 4, axes)), rng.normal(size=(2, 5, axes)), rng.normal(size=(2, 5, 2))

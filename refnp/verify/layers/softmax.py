@@ -1,0 +1,208 @@
+"""Softmax, its logarithm, and the logarithm of a sum of exponentials, along one axis."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from refnp import autograd, layers
+from refnp.verify import rounding
+from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, normal, stream
+from refnp.verify.rounding import Rounded, where
+
+
+def along_last(equation):
+    """Let an equation about the last axis be asked along any other: `axis`, an int."""
+
+    def along(x, *others, axis=-1, **options):
+        y, pullback = equation(x.swapaxes(axis, -1), *others, **options)
+
+        def swapped(g):
+            x_bar, *bars = pullback(g.swapaxes(axis, -1))
+            return x_bar.swapaxes(axis, -1), *bars
+
+        return y.swapaxes(axis, -1), swapped
+
+    return along
+
+
+def from_maximum(x):
+    """x − m with m the row maximum (0 if that is −∞). −∞ itself is exact: it stands for weight 0."""
+    m = x.value.max(-1, keepdims=True, initial=-np.inf)
+    shifted = x - np.where(np.isneginf(m), 0, m)
+    return Rounded(shifted.value, np.where(np.isneginf(shifted.value), 0, shifted.error))
+
+
+def weights(x):
+    """p_i = exp(x_i − m) / Σ_j exp(x_j − m); 0 in a row of −∞."""
+    e = rounding.exp(from_maximum(x))
+    total = e.sum(-1, keepdims=True)
+    return e / where(total.value == 0, 1, total)
+
+
+@along_last
+def softmax(x):
+    """p as above, x̄_i = p_i (p̄_i − Σ_j p̄_j p_j)."""
+    p = weights(x)
+    return p, lambda g: (p * (g - (g * p).sum(-1, keepdims=True)),)
+
+
+def rest_of_sum(shifted):
+    """Σ_j exp(shifted_j) without the first largest term, which is exp(0) = 1; and where that one stands."""
+    largest = np.arange(shifted.shape[-1]) == shifted.value.argmax(-1)[..., None]
+    return where(largest, 0, rounding.exp(shifted)).sum(-1, keepdims=True), largest
+
+
+@along_last
+def log_softmax(x):
+    """y_i = (x_i − m) − log1p(rest).
+
+    x̄_i = ȳ_i − p_i Σ_j ȳ_j = ȳ_i (1 − p_i) − p_i Σ_{j≠i} ȳ_j, where 1 − p of the largest is rest/(1 + rest).
+    """
+    shifted = from_maximum(x)
+    rest, largest = rest_of_sum(shifted)
+    p = rounding.exp(shifted) / (rest + 1)
+    complement = where(largest, rest / (rest + 1), 1 - p)
+    finite = np.isfinite(shifted.value)
+    nothing = ~finite.any(-1, keepdims=True)
+    y = where(finite, where(finite, shifted, 0) - rounding.log1p(rest), -np.inf)
+
+    def pullback(g):
+        n = g.shape[-1]
+        others = rounding.contract("...j,ji->...i", g, 1 - np.eye(n)) if n else g
+        return (where(nothing, 0, g * complement - p * others),)
+
+    return y, pullback
+
+
+@along_last
+def logsumexp_kept(x):
+    """y = m + log Σ exp(x_i − m), x̄_i = ȳ exp(x_i − y) = ȳ p_i; −∞ and 0 for a row of −∞."""
+    m = x.value.max(-1, keepdims=True, initial=-np.inf)
+    total = rounding.exp(from_maximum(x)).sum(-1, keepdims=True)
+    nothing = total.value == 0
+    y = where(nothing, -np.inf, rounding.log(where(nothing, 1, total)) + np.where(nothing, 0, m))
+    return y, lambda g: (weights(x) * g,)
+
+
+def logsumexp(x, *, axis=-1):
+    """The same without the axis that was summed over."""
+    y, pullback = logsumexp_kept(x, axis=axis)
+    return y.moved(lambda a: a.squeeze(axis)), lambda g: pullback(g.moved(lambda a: np.expand_dims(a, axis)))
+
+
+# The same in refnp, PyTorch and JAX
+
+
+SOFTMAX = Layer("softmax", layers.softmax, softmax, torch=lambda torch, x, axis: x.softmax(axis), jax="nn.softmax")
+LOG_SOFTMAX = Layer(
+    "log_softmax",
+    layers.log_softmax,
+    log_softmax,
+    torch=lambda torch, x, axis: x.log_softmax(axis),
+    jax="nn.log_softmax",
+)
+LOGSUMEXP = Layer(
+    "logsumexp", autograd.logsumexp, logsumexp, torch=lambda torch, x, axis: x.logsumexp(axis), jax="nn.logsumexp"
+)
+
+
+# Known defects
+
+
+LOG_SOFTMAX_NEAR_ZERO = KnownDefect(
+    "PyTorch",
+    "pytorch/pytorch#113708",
+    "log_softmax as x − log Σ exp: a log p near 0 becomes 0; log1p of the rest keeps it",
+    ("output",),
+)
+
+
+LOG_SOFTMAX_VJP = KnownDefect(
+    "PyTorch",
+    "pytorch/pytorch#195680",
+    "log_softmax's VJP forms 1 − p with p rounded to 1, and drops that component",
+    ("gradient of x", "gradient of logits"),
+)
+
+
+LOGSUMEXP_NOTHING = KnownDefect(
+    "PyTorch",
+    "logsumexp of -inf: NaN gradient",
+    "logsumexp of −inf alone: −inf has no slope, its gradient is 0 (pytorch/pytorch#49724)",
+)
+
+
+LOGSUMEXP_VJP = KnownDefect(
+    "PyTorch",
+    "logsumexp: gradient exp(x - y)",
+    "logsumexp's gradient exp(x − y) takes y rounded: |y| u of relative error",
+    ("gradient of x",),
+)
+
+
+JAX_LOG_SOFTMAX = KnownDefect(
+    "JAX", "log_softmax: log of the sum", "log_softmax as x − log Σ exp: a log p near 0 becomes 0", ("output",)
+)
+
+
+JAX_LOG_SOFTMAX_VJP = KnownDefect(
+    "JAX", "log_softmax: gradient by 1 - p", "log_softmax's VJP forms 1 − p with p rounded to 1", ("gradient of x",)
+)
+
+
+JAX_LOGSUMEXP_NOTHING = KnownDefect("JAX", "jax-ml/jax#6811", "logsumexp of −inf alone: NaN gradient")
+
+
+DOMINATED = {  # rows in which one element has all the weight
+    "log_softmax": (LOG_SOFTMAX_NEAR_ZERO, JAX_LOG_SOFTMAX),
+    "logsumexp": (LOGSUMEXP_VJP,),
+}
+FAR_OFF = {"logsumexp": (LOGSUMEXP_VJP,)}  # rows with a large mean
+NEARLY_ONE = 37.42994775023705  # exp(−x) is 2⁻⁵⁴: half the distance from 1 to its neighbour below
+HALF_HIDDEN = np.where(np.arange(24).reshape(4, 6) % 5 < 2, -np.inf, np.linspace(-2, 3, 24).reshape(4, 6))
+
+
+def cases() -> list[Case]:
+    """Large logits, large means, −∞, rows of one; first those that were made to show a defect."""
+    near_zero = (LOG_SOFTMAX_NEAR_ZERO, JAX_LOG_SOFTMAX)
+    last = {"axis": -1}
+    found = [
+        Case(LOG_SOFTMAX, "20 and 0", {"x": np.array([[20.0, 0.0]])}, last, near_zero),
+        Case(
+            LOG_SOFTMAX,
+            "one component of the gradient",
+            {"x": np.array([NEARLY_ONE, 0.0])},
+            last,
+            (*near_zero, LOG_SOFTMAX_VJP, JAX_LOG_SOFTMAX_VJP),
+            cotangent=[1.0, 0.0],
+        ),
+        Case(
+            LOGSUMEXP, "-inf alone", {"x": np.full((2, 3), -np.inf)}, last, (LOGSUMEXP_NOTHING, JAX_LOGSUMEXP_NOTHING)
+        ),
+    ]
+    for layer in (SOFTMAX, LOG_SOFTMAX, LOGSUMEXP):
+        dominated, far_off = DOMINATED.get(layer.name, ()), FAR_OFF.get(layer.name, ())
+        found += [
+            Case(layer, "ordinary", {"x": normal(5, 8)}, last),
+            Case(layer, "first axis", {"x": normal(7, 4)}, {"axis": 0}),
+            Case(layer, "middle axis", {"x": normal(2, 6, 3)}, {"axis": 1}),
+            Case(layer, "length 1", {"x": normal(5, 1, scale=10)}, last),
+            Case(layer, "long rows", {"x": normal(2, 100)}, last),
+            Case(layer, "mean 1e4", {"x": normal(4, 8, shift=1e4)}, last, far_off),
+            Case(layer, "logits 100", {"x": normal(4, 8, scale=100)}, last, dominated),
+            Case(layer, "logits 1e4", {"x": normal(4, 8, scale=1e4)}, last, dominated),
+            Case(layer, "equal logits", {"x": np.full((3, 7), 2.5)}, last),
+            Case(layer, "some -inf", {"x": HALF_HIDDEN}, last),
+        ]
+    return found
+
+
+def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
+    """Softmax and its logarithm, along one axis and along two. (logsumexp is on the page of the engine.)"""
+    x = stream(234, seed).normal(size=(3, 5))
+    return [
+        GradientInputs("softmax", layers.softmax, (x,)),
+        GradientInputs("softmax, axis 0", lambda x: layers.softmax(x, axis=0), (x,)),
+        GradientInputs("log_softmax", layers.log_softmax, (x,)),
+        GradientInputs("log_softmax, axis (0, 1)", lambda x: layers.log_softmax(x, axis=(0, 1)), (x,)),
+    ]
