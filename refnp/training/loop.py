@@ -1,4 +1,4 @@
-"""The training loop: draw, differentiate, clip, step; now and then validate, and write down where we are.
+"""The training loop: draw, differentiate, clip, step; now and then validate, and save.
 
     for s = 1, 2, …:    L = loss(model, rng)    g = ∂L/∂θ    g ← g · min(1, c/‖g‖)    θ ← optimizer(θ, g, schedule(s))
 
@@ -23,7 +23,16 @@ from refnp.layers.module import Module, on_tape
 from refnp.training import checkpoint as files
 from refnp.training.checkpoint import Arrays, Checkpoint, state_of
 from refnp.training.optimizers import Optimizer, clip_gradients, not_negative
-from refnp.training.progress import History, answer, arrays_of, interruptible, number, progress, record, since_best
+from refnp.training.progress import (
+    History,
+    arrays_of,
+    interruptible,
+    number,
+    progress,
+    record,
+    since_best,
+    value_and_figures,
+)
 
 Loss = Callable[[Any, np.random.Generator], Any]  # (model, rng) → value, or (value, {name: figure})
 
@@ -52,9 +61,9 @@ def train(
         generator of the run. Figures are recorded and shown beside the loss.
     schedule(step) → the learning rate, steps from 1; without it the optimiser's own stays.
     clip: the largest norm of all gradients together (`clip_gradients`); inf only measures it.
-    validate(model, rng) → a figure to make small, or (figure, {…}); asked every `every` steps and after the last,
+    validate(model, rng) → a figure to make small, or (figure, {…}); called every `every` steps and after the last,
         without a tape, and each time with a new generator of the same seed: all validations see the same draws, and
-        the training does not notice. The best parameters so far are kept in the checkpoint.
+        they do not change the training. The best parameters so far are kept in the checkpoint.
     patience: stop after so many validations without a better one. Whenever it is given (inf: never stop early), the
         model ends with its best parameters, else with its last.
     checkpoint: a file, written at once, every `save_seconds` seconds, at the end, and on Ctrl-C. If it exists and
@@ -70,133 +79,159 @@ def train(
     finite, and leaves the last checkpoint, which is good. ValueError and TypeError for wrong arguments and for a
     checkpoint of another run, OSError where it cannot be written.
     """
-    named = _parameters(model, optimizer)
     _check(steps, rng, clip, validate, every, patience, save_seconds)
-    about = {"model": type(model).__name__} if configuration is None else dict(configuration)
-    history: History = {"loss": []}
-    best: Arrays = {}
-    saved = -1  # the step that the file holds
-
-    def save() -> None:
-        nonlocal saved
-        if checkpoint is not None and saved < (step := len(history["loss"])):
-            _require_finite(named, step)
-            files.save(checkpoint, _captured(named, optimizer, rng, history, best, about))
-            saved = step
-
-    if checkpoint is not None and resume and os.path.exists(checkpoint):
-        history, best = _resumed(checkpoint, model, optimizer, rng, about)
-        saved = len(history["loss"])
-    save()
-    clock = time.monotonic()
-    try:
-        with interruptible() as interrupted, progress(len(history["loss"]), steps, show) as tell:
-            while (
-                (step := len(history["loss"]) + 1) <= steps and not _given_up(history, patience) and not interrupted()
-            ):
-                if schedule is not None:
-                    optimizer.learning_rate = not_negative("train", f"schedule({step})", schedule(step))
-                record(history, _step(named, model, loss, optimizer, rng, clip, step))
-                if validate is not None and (step % every == 0 or step == steps):
-                    record(history, _validation(model, validate, step))
-                    if since_best(history) == 0:
-                        best = model.state_dict()
-                tell(history)
-                if time.monotonic() - clock >= save_seconds:
-                    save()
-                    clock = time.monotonic()
-            _require_finite(named, len(history["loss"]))
-            save()
-            if interrupted():
-                raise KeyboardInterrupt(f"train: stopped after step {len(history['loss'])}")
-    except (FloatingPointError, KeyboardInterrupt) as stop:
-        if checkpoint is not None:
-            stop.add_note(f"The checkpoint {os.fspath(checkpoint)} holds the run after step {saved}.")
-        raise
-    if patience is not None and best:
-        files.fill(model, best)
-    return arrays_of(history)
+    run = Run(model, optimizer, rng, checkpoint, configuration, resume)
+    with run, interruptible() as interrupted, progress(run.steps, steps, show) as tell:
+        while run.steps < steps and not run.out_of(patience) and not interrupted():
+            step = run.steps + 1
+            if schedule is not None:
+                optimizer.learning_rate = not_negative("train", f"schedule({step})", schedule(step))
+            for parameter in run.parameters.values():
+                parameter.grad = None
+            with on_tape():
+                value, row = run.checked(loss(model, rng))
+            value.backward()
+            if clip is not None:
+                row["norm"] = run.clip(clip)
+            optimizer.step()
+            record(run.history, row | {"rate": optimizer.learning_rate})
+            if validate is not None and (step % every == 0 or step == steps):
+                run.validate(validate)
+            tell(run.history)
+            run.save_after(save_seconds)
+        run.require_finite()
+        run.save()
+        if interrupted():
+            raise KeyboardInterrupt(f"train: stopped after step {run.steps}")
+    if patience is not None and run.best:
+        files.fill(model, run.best)
+    return arrays_of(run.history)
 
 
-def _step(
-    named: Mapping[str, Parameter],
-    model: Module,
-    loss: Loss,
-    optimizer: Optimizer,
-    rng: np.random.Generator,
-    clip: float | None,
-    step: int,
-) -> dict[str, float]:
-    """One step downhill; the figures of its row in the history."""
-    for parameter in named.values():
-        parameter.grad = None
-    with on_tape():
-        value, figures = answer("loss", loss(model, rng))
-    if not isinstance(value, Tensor):
-        raise TypeError(f"train: loss returned a {type(value).__name__}; it must return a Tensor with one element")
-    row = {"loss": number("the loss", value), **figures}
-    if not math.isfinite(row["loss"]):
-        _require_finite(named, step - 1)
-        raise FloatingPointError(f"train: the loss of step {step} is {row['loss']}, though all parameters are finite")
-    value.backward()
-    if clip is not None:
+class Run:
+    """The state of a training between two steps, and its file: model, optimiser, generator, history, best parameters.
+
+    Made from the file if it exists and `resume`, and saved at once. Inside `with run:`, a FloatingPointError and a
+    KeyboardInterrupt get a note that says which step the file holds.
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        optimizer: Optimizer,
+        rng: np.random.Generator,
+        file: str | os.PathLike | None,
+        configuration: Mapping[str, Any] | None,
+        resume: bool,
+    ):
+        self.model, self.optimizer, self.rng, self.file = model, optimizer, rng, file
+        self.parameters = _parameters(model, optimizer)
+        self.configuration = {"model": type(model).__name__} if configuration is None else dict(configuration)
+        self.history: History = {"loss": []}
+        self.best: Arrays = {}
+        self.saved = -1  # the step that the file holds
+        if file is not None and resume and os.path.exists(file):
+            self._resume(file)
+        self.save()
+        self.clock = time.monotonic()
+
+    @property
+    def steps(self) -> int:
+        """How many steps are done."""
+        return len(self.history["loss"])
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, (FloatingPointError, KeyboardInterrupt)) and self.file is not None:
+            error.add_note(f"The checkpoint {os.fspath(self.file)} holds the run after step {self.saved}.")
+
+    def checked(self, given: Any) -> tuple[Tensor, dict[str, float]]:
+        """What the loss returned as a Tensor and the row of the history; FloatingPointError unless it is finite."""
+        value, figures = value_and_figures("loss", given)
+        if not isinstance(value, Tensor):
+            raise TypeError(f"train: loss returned a {type(value).__name__}; it must return a Tensor with one element")
+        row = {"loss": number("the loss", value), **figures}
+        if not math.isfinite(row["loss"]):
+            self.require_finite()
+            step = self.steps + 1
+            raise FloatingPointError(
+                f"train: the loss of step {step} is {row['loss']}, though all parameters are finite"
+            )
+        return value, row
+
+    def clip(self, norm: float) -> float:
+        """`clip_gradients` of all parameters; a gradient that is not finite is reported with its step."""
         try:
-            row["norm"] = float(clip_gradients(named, clip))
+            return float(clip_gradients(self.parameters, norm))
         except FloatingPointError as wrong:
-            raise FloatingPointError(f"train: step {step}: {wrong}") from None
-    optimizer.step()
-    return row | {"rate": optimizer.learning_rate}
+            raise FloatingPointError(f"train: step {self.steps + 1}: {wrong}") from None
 
+    def validate(self, validate: Loss) -> None:
+        """Record a validation, with the same draws every time, and keep the parameters if it is the best so far."""
+        with no_grad():
+            value, figures = value_and_figures(
+                "validate", validate(self.model, np.random.default_rng(list(b"validation")))
+            )
+        row = {"validation step": self.steps, "validation": number("the validation", value)}
+        if math.isnan(row["validation"]):
+            raise FloatingPointError(f"train: the validation after step {self.steps} is nan")
+        record(self.history, row | {f"validation {name}": figure for name, figure in figures.items()})
+        if since_best(self.history) == 0:
+            self.best = self.model.state_dict()
 
-def _validation(model: Module, validate: Loss, step: int) -> dict[str, float]:
-    """A row of the history from `validate`, asked with draws of its own, the same every time."""
-    with no_grad():
-        value, figures = answer("validate", validate(model, np.random.default_rng(list(b"validation"))))
-    row = {"validation step": step, "validation": number("the validation", value)}
-    if math.isnan(row["validation"]):
-        raise FloatingPointError(f"train: the validation after step {step} is nan")
-    return row | {f"validation {name}": figure for name, figure in figures.items()}
+    def out_of(self, patience: float | None) -> bool:
+        """Whether there were `patience` validations since the best one."""
+        return patience is not None and "validation" in self.history and since_best(self.history) >= patience
 
+    def require_finite(self) -> None:
+        """FloatingPointError that names the first parameter that is not finite."""
+        for name, parameter in self.parameters.items():
+            if not np.isfinite(parameter.data).all():
+                raise FloatingPointError(
+                    f"train: the parameter {name} is not finite after step {self.steps}; "
+                    "try a smaller learning rate, or clip"
+                )
 
-def _given_up(history: History, patience: float | None) -> bool:
-    return patience is not None and "validation" in history and since_best(history) >= patience
+    def save_after(self, seconds: float) -> None:
+        """Save if the last time is so many seconds ago."""
+        if time.monotonic() - self.clock >= seconds:
+            self.save()
+            self.clock = time.monotonic()
 
-
-def _captured(
-    named: Mapping[str, Parameter],
-    optimizer: Optimizer,
-    rng: np.random.Generator,
-    history: History,
-    best: Arrays,
-    about: dict[str, Any],
-) -> Checkpoint:
-    return Checkpoint(
-        parameters={name: parameter.data for name, parameter in named.items()},
-        configuration=about,
-        step=len(history["loss"]),
-        generator=state_of(rng),
-        optimizer_name=type(optimizer).__name__,
-        optimizer=optimizer.state_dict(),
-        best=best,
-        history=arrays_of(history),
-    )
-
-
-def _resumed(
-    path: str | os.PathLike, model: Module, optimizer: Optimizer, rng: np.random.Generator, about: dict[str, Any]
-) -> tuple[History, Arrays]:
-    """Put everything where the checkpoint was written; its history and its best parameters."""
-    stored = files.load(path)
-    about = json.loads(json.dumps(about))  # as it comes out of a file: tuples are lists
-    if stored.configuration != about:
-        raise ValueError(
-            f"train: {path} is the checkpoint of another model, {stored.configuration}, and this is {about}; "
-            "give another file, or resume=False to replace it"
+    def save(self) -> None:
+        """Write the file, if there is one and it does not hold this step."""
+        if self.file is None or self.saved == self.steps:
+            return
+        self.require_finite()
+        run = Checkpoint(
+            parameters={name: parameter.data for name, parameter in self.parameters.items()},
+            configuration=self.configuration,
+            step=self.steps,
+            generator=state_of(self.rng),
+            optimizer_name=type(self.optimizer).__name__,
+            optimizer=self.optimizer.state_dict(),
+            best=self.best,
+            history=arrays_of(self.history),
         )
-    if stored.optimizer_name and len(stored.history.get("loss", ())) != stored.step:
-        raise ValueError(f"train: {path} was not written by train: its history does not have {stored.step} steps")
-    files.restore(stored, model, optimizer, rng)
-    return {name: array.tolist() for name, array in stored.history.items()}, stored.best
+        files.save(self.file, run)
+        self.saved = self.steps
+
+    def _resume(self, file: str | os.PathLike) -> None:
+        """Put everything where the file was written."""
+        stored = files.load(file)
+        this = json.loads(json.dumps(self.configuration))  # as it comes out of a file: tuples are lists
+        if stored.configuration != this:
+            raise ValueError(
+                f"train: {file} is the checkpoint of another model, {stored.configuration}, and this is {this}; "
+                "give another file, or resume=False to replace it"
+            )
+        if stored.optimizer_name and len(stored.history.get("loss", ())) != stored.step:
+            raise ValueError(f"train: {file} was not written by train: its history does not have {stored.step} steps")
+        files.restore(stored, self.model, self.optimizer, self.rng)
+        self.history = {name: array.tolist() for name, array in stored.history.items()}
+        self.best, self.saved = stored.best, self.steps
 
 
 def _parameters(model: Module, optimizer: Optimizer) -> dict[str, Parameter]:
@@ -209,14 +244,6 @@ def _parameters(model: Module, optimizer: Optimizer) -> dict[str, Parameter]:
             "make the optimiser from model.parameters()"
         )
     return named
-
-
-def _require_finite(named: Mapping[str, Parameter], step: int) -> None:
-    for name, parameter in named.items():
-        if not np.isfinite(parameter.data).all():
-            raise FloatingPointError(
-                f"train: the parameter {name} is not finite after step {step}; try a smaller learning rate, or clip"
-            )
 
 
 def _check(

@@ -122,7 +122,7 @@ OWN = ("loss", "rate", "norm")
 RECENT = 100  # steps that the figures shown are means of
 
 
-def answer(who: str, given: Any) -> tuple[Any, dict[str, float]]:
+def value_and_figures(who: str, given: Any) -> tuple[Any, dict[str, float]]:
     """What a loss or a validation returned, `value` or (value, {name: figure}), as the pair.
 
     Raises ValueError for a figure with a name that is the history's own.
