@@ -25,9 +25,9 @@ from rich.console import Console
 from rich.table import Table
 
 from refnp.studies import training
-from refnp.studies.evaluation import Figures, evaluate
+from refnp.studies.evaluation import SHIFT, Figures, evaluate
 from refnp.studies.plotting import Panel, draw, panel
-from refnp.studies.registry import SHIFT, TASKS, sampler
+from refnp.studies.registry import TASKS, sampler
 from refnp.studies.trained import Trained, open_trained
 
 NAMES = ("cnp", "canp", "convcnp", "np", "anp", "tetnp", "tnpd", "tnpa", "tnpnd")  # marginal, latent, and joint last

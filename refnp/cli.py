@@ -7,170 +7,25 @@
     refnp export CHECKPOINT FILE                       its weights alone
 
 Exit status: 0 all is well, 1 something deviates, 2 the command line is wrong, 130 stopped by Ctrl-C.
+
+Each command is one entry of `COMMANDS`: a function of its options, its help, and the options themselves.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import json
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from refnp.version import __version__
 
-VERIFY = """\
-Verifies refnp's gradients against the complex step, the properties its layers must have, and, case by case, the
-outputs and gradients of refnp and other frameworks against a reference in extended precision. An error is divided
-by a bound derived from rounding; within the bound is 1 or less.
-
-PyTorch is asked live where it is installed; else, and for JAX, the answers that were recorded with this package
-are judged (see --live)."""
-
-STATUS = """\
-exit status:
-  0  refnp is right, and other frameworks deviate only where it is known
-  1  something else deviates: refnp, or a framework where it is not known to
-  2  wrong usage: an unknown option, a pattern that matches nothing, a file that cannot be written
-
-verdicts: "within bound", "known defect" (shown with its issue, never hidden), "deviates", "skipped" (the framework has
-no such function, or was recorded on other inputs). In --json, a number that is not finite is null."""
-
-
-TRAIN = """\
-Trains a neural process and shows its loss, its log-likelihood per target, and by how much the exact posterior is
-better on the same tasks (the oracle gap; there is none for the sawtooth). The same command goes on with a run that was
-stopped, to the same bits."""
-
-NAMES = """\
-models:
-  cnp  canp  np  anp                             one vector for the context, with attention, and latent
-  tnpd  tnpa  tnpnd                              Transformers: diagonal, autoregressive, with a covariance
-  convcnp  convcnp-simple  convcnp-bruinsma      convolutions on a grid
-  tetnp                                          a translation equivariant Transformer
-
-tasks:
-  eq  matern  weakly-periodic  sawtooth          Bruinsma's protocol
-  rbf  tnp-matern  tnp-periodic                  TNP-pytorch's
-  gordon-eq  gordon-matern  gordon-noisy-mixture  gordon-weakly-periodic  gordon-sawtooth
-
-example:
-  refnp train convcnp --task eq --steps 200"""
-
-SOURCE = "a checkpoint of refnp train, or the name of weights that come with refnp, such as convcnp"
-
-EVALUATE = """\
-Measures a trained model on new tasks: marginal and joint log-likelihood and KL per target beside the exact posterior's,
-the error of its mean, and how many targets its intervals hold; inside the range of training, shifted, and beyond the
-range. Each figure with its standard error."""
-
-PLOT = """\
-Draws the mean, twice the standard deviation, samples, the context, and dashed the exact Gaussian process, or
-the true function where it is known."""
-
-EXPORT = "Writes a slim file: the best weights in float32 and the configuration, for evaluate and plot."
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line: the commands and their options."""
-    top = argparse.ArgumentParser(
-        prog="refnp", description="A NumPy-only reference for Transformers and Neural Processes."
-    )
-    top.add_argument("--version", action="store_true", help="print the version and stop")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    verify = commands.add_parser(
-        "verify",
-        help="verify refnp, and judge other frameworks by it",
-        description=VERIFY,
-        epilog=STATUS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    verify.add_argument("--json", metavar="FILE", help="also write the rows to FILE")
-    verify.add_argument(
-        "--only",
-        metavar="PATTERN",
-        help="only what contains PATTERN in section/name, such as softmax, properties, frameworks/conv; or matches it, "
-        "where it has wildcards (*, ?)",
-    )
-    verify.add_argument(
-        "--live",
-        metavar="NAMES",
-        default="PyTorch",
-        help="which frameworks to run if they are installed, separated by commas, or none; others are judged as "
-        "recorded (default: PyTorch; JAX takes a minute to compile)",
-    )
-    add_train(commands)
-    add_trained(commands)
-    return top
-
-
-def add_train(commands: Any) -> None:
-    """`refnp train`."""
-    train = commands.add_parser(
-        "train",
-        help="train a neural process",
-        description=TRAIN,
-        epilog=NAMES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    train.add_argument("model", metavar="MODEL", help="such as convcnp; all names are below")
-    train.add_argument("--task", metavar="TASK", default="eq", help="what to train on (default: eq)")
-    train.add_argument("--steps", metavar="N", type=count, default=10000, help="in all (default: 10000)")
-    train.add_argument("--seed", metavar="S", type=int, default=0, help="of weights and tasks (default: 0)")
-    train.add_argument("--dtype", metavar="TYPE", default="float32", help="float32 (default) or float64")
-    train.add_argument("--batch", metavar="B", type=count, default=16, help="tasks in a step (default: 16)")
-    train.add_argument("--lr", metavar="R", type=float, help="the full learning rate (default: the model's)")
-    train.add_argument("--schedule", metavar="NAME", default="cosine", help="cosine (default) or constant")
-    train.add_argument("--clip", metavar="C", type=float, default=1.0, help="longest gradient (default: 1; inf: any)")
-    train.add_argument("--checkpoint", metavar="FILE", help="where the run is kept (default: MODEL-TASK.npz, here)")
-    train.add_argument("--every", metavar="N", type=count, default=500, help="steps between validations (default: 500)")
-    train.add_argument("--restart", action="store_true", help="replace the checkpoint instead of going on from it")
-    train.add_argument(
-        "--option",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="an option of the model, such as features=32; may be repeated",
-    )
-
-
-def add_trained(commands: Any) -> None:
-    """`refnp evaluate`, `plot` and `export`: what is done with trained weights."""
-    evaluate = commands.add_parser("evaluate", help="measure a trained neural process", description=EVALUATE)
-    evaluate.add_argument("source", metavar="CHECKPOINT", help=SOURCE)
-    evaluate.add_argument("--task", metavar="TASK", help="another task than it was trained on")
-    evaluate.add_argument(
-        "--tasks", metavar="N", type=count, default=1024, help="how many at each place (default: 1024)"
-    )
-    evaluate.add_argument("--seed", metavar="S", type=int, default=0, help="of the tasks (default: 0)")
-    evaluate.add_argument("--shift", metavar="X", type=float, default=4.0, help="by how much to shift (default: 4)")
-    evaluate.add_argument("--dtype", metavar="TYPE", choices=("float32", "float64"), help="(default: the weights')")
-    evaluate.add_argument(
-        "--autoregressive", action="store_true", help="the joint likelihood by the chain rule, target after target"
-    )
-    evaluate.add_argument("--json", metavar="FILE", help="also write the figures to FILE")
-    plot = commands.add_parser("plot", help="draw what a trained neural process predicts", description=PLOT)
-    plot.add_argument("source", metavar="CHECKPOINT", help=SOURCE)
-    plot.add_argument("--out", metavar="FILE", help=".png, .svg or .pdf (default: CHECKPOINT.png, here)")
-    plot.add_argument("--task", metavar="TASK", help="another task than it was trained on")
-    plot.add_argument("--seed", metavar="S", type=int, default=0, help="of the functions and samples (default: 0)")
-    plot.add_argument("--samples", metavar="N", type=int, default=3, help="in each panel (default: 3)")
-    plot.add_argument(
-        "--contexts", metavar="N", type=int, nargs="+", default=[3, 8, 20], help="in each panel (default: 3 8 20)"
-    )
-    plot.add_argument(
-        "--shift", metavar="X", type=float, default=0.0, help="draw everything this far away (default: 0)"
-    )
-    export = commands.add_parser("export", help="write the weights of a checkpoint alone", description=EXPORT)
-    export.add_argument("source", metavar="CHECKPOINT", help="of refnp train")
-    export.add_argument("file", metavar="FILE", help="a .npz, with the best weights in float32; no run goes on from it")
-
-
-def count(text: str) -> int:
-    """A whole number, at least 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number, at least 1")
-    return int(text)
+WRONG, BROKEN, STOPPED = 2, 1, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -185,22 +40,352 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if options.command is None:
         top.print_help(sys.stderr)
-        return 2
+        return WRONG
     try:
-        return run(options)
+        return COMMANDS[options.command].run(options)
     except BrokenPipeError:  # whoever read our lines has gone, and so it was not finished
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 2
+        return WRONG
     except KeyboardInterrupt:
-        return 130
+        return STOPPED
+    except FloatingPointError as wrong:
+        print(f"refnp {options.command}: {wrong}", *getattr(wrong, "__notes__", ()), sep="\n", file=sys.stderr)
+        return BROKEN
+    except (ValueError, OSError, MemoryError) as wrong:  # what wrong names, options and files end in
+        print(f"refnp {options.command}: error: {wrong}", file=sys.stderr)
+        return WRONG
 
 
-def run(options: argparse.Namespace) -> int:
-    """Run the command that was chosen; only what it needs is imported."""
-    if options.command == "verify":
-        from refnp.verify.report import verify
+# The commands; each imports only what it needs
 
-        return verify(options)
-    from refnp.studies import command
 
-    return getattr(command, options.command)(options)
+def verify(options: argparse.Namespace) -> int:
+    """Judge refnp and other frameworks; the exit status is 1 if anything deviates unexpectedly."""
+    from refnp.verify import report
+
+    return report.verify(options)
+
+
+def train(options: argparse.Namespace) -> int:
+    """Train, or go on with a run that was stopped."""
+    from refnp.studies import training
+
+    start, file = time.perf_counter(), options.checkpoint or f"{options.model}-{options.task}.npz"
+    try:
+        study = training.Study(
+            options.model,
+            options.task,
+            options=parsed(options.option),
+            seed=options.seed,
+            dtype=options.dtype,
+            batch=options.batch,
+            learning_rate=options.lr,
+            schedule=options.schedule,
+            clip=options.clip,
+        )
+        done = 0 if options.restart else training.steps_done(study, file)
+        print(f"{options.model} on {options.task}, {training.plan(done, options.steps)}, kept in {file}", flush=True)
+        history = training.loop.train(
+            **study.arguments(options.steps), checkpoint=file, every=options.every, resume=not options.restart
+        )
+    except KeyboardInterrupt:
+        print(f"\nrefnp train: stopped; the same command goes on from {file}", file=sys.stderr)
+        raise
+    print(f"{training.outcome(history)}, {time.perf_counter() - start:.1f} s")
+    print(f"next: refnp evaluate {file}, refnp plot {file}")
+    return 0
+
+
+def evaluate(options: argparse.Namespace) -> int:
+    """Print the figures of a trained model, and write them as JSON if asked."""
+    from refnp.studies import evaluation
+    from refnp.studies.registry import sampler
+    from refnp.studies.trained import check_other, open_trained
+
+    check_writable(options.json)
+    trained = open_trained(options.source, options.dtype)
+    if options.json is not None:
+        check_other(trained.file, options.json)
+    task = options.task or trained.configuration["task"]
+    tasks = sampler(task)
+    print(f"{trained.title}\nevaluated on {task}, {options.tasks} tasks at each place, seed {options.seed}", flush=True)
+    places = evaluation.evaluate(
+        trained.model,
+        tasks,
+        count=options.tasks,
+        seed=options.seed,
+        shift=options.shift,
+        autoregressive=options.autoregressive,
+        watched=watched,
+    )
+    if options.json is not None:
+        about = {"checkpoint": str(trained.file), "steps": trained.steps, "configuration": trained.configuration}
+        given = {name: getattr(options, name) for name in ("tasks", "seed", "shift", "autoregressive")}
+        write_json(options.json, about | {"task": task} | given | {"figures": evaluation.as_json(places)})
+    for table in evaluation.tables(places, options.shift):
+        evaluation.show(table)
+    return 0
+
+
+def plot(options: argparse.Namespace) -> int:
+    """Draw what a trained model predicts, into a file."""
+    from refnp.studies.trained import open_trained
+
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ValueError("plots need matplotlib; python -m pip install 'refnp[study]'")
+    from refnp.studies import plotting
+
+    trained = open_trained(options.source)
+    task = options.task or trained.configuration["task"]
+    file = options.out or f"{Path(options.source).stem}.png"
+    check_writable(file)
+    contexts = tuple(options.contexts)
+    plotting.plot(
+        trained, task, file, contexts=contexts, samples=options.samples, seed=options.seed, shift=options.shift
+    )
+    print(f"{trained.title}\ndrawn on {task} in {file}")
+    return 0
+
+
+def export(options: argparse.Namespace) -> int:
+    """Write the weights of a checkpoint alone."""
+    from refnp.studies import trained
+
+    print(f"{options.file}: {trained.export(options.source, options.file)} bytes")
+    return 0
+
+
+def parsed(pairs: Sequence[str]) -> dict[str, Any]:
+    """["features=32", "covariance=cholesky"] → {"features": 32, "covariance": "cholesky"}: JSON, or else a word."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise ValueError(f"--option {pair!r}: write NAME=VALUE, such as features=32")
+        try:
+            found[name.replace("-", "_")] = json.loads(value)
+        except json.JSONDecodeError:
+            found[name.replace("-", "_")] = value
+    return found
+
+
+def watched(steps: Iterable[Any]) -> Iterable[Any]:
+    """The same steps, with a bar on a terminal where `rich` is installed."""
+    if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
+        return steps
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(list(steps), description="", console=Console(stderr=True), transient=True)
+
+
+def check_writable(file: str | None) -> None:
+    """OSError unless the file, if any, can be written, before any work is done."""
+    from refnp.verify import report
+
+    if file is not None:
+        try:
+            report.check_writable(Path(file))
+        except FileNotFoundError as wrong:  # names a file that was only tried
+            raise FileNotFoundError(f"{file} cannot be written: {wrong.strerror}") from wrong
+
+
+def write_json(file: str, value: Any) -> None:
+    """Write a value as JSON, whole or not at all."""
+    partial = f"{file}.{os.getpid()}.partial"
+    with open(partial, "w", encoding="utf-8") as beside:
+        beside.write(json.dumps(value, indent=1, allow_nan=False) + "\n")
+    os.replace(partial, file)
+
+
+# Their options and help
+
+
+class Command(NamedTuple):
+    """A command: what it does, its line in the list, its description, its options, and what its help ends with."""
+
+    run: Callable[[argparse.Namespace], int]
+    help: str
+    about: str
+    options: Sequence[tuple[str, dict[str, Any]]]
+    more: Callable[[], str] | None = None  # called when the help is printed, since it imports registries
+
+
+def option(name: str, metavar: str | None, help: str, **settings: Any) -> tuple[str, dict[str, Any]]:
+    """An option, or a positional argument, as argparse's `add_argument` takes it."""
+    return name, {"help": help, **settings} | ({} if metavar is None else {"metavar": metavar})
+
+
+def count(text: str) -> int:
+    """A whole number, at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number, at least 1")
+    return int(text)
+
+
+def statuses() -> str:
+    """The exit statuses and verdicts of `refnp verify`."""
+    return """\
+exit status:
+  0  refnp is right, and other frameworks deviate only where it is known
+  1  something else deviates: refnp, or a framework where it is not known to
+  2  wrong usage: an unknown option, a pattern that matches nothing, a file that cannot be written
+
+verdicts: "within bound", "known defect" (shown with its issue, never hidden), "deviates", "skipped" (the framework has
+no such function, or was recorded on other inputs). In --json, a number that is not finite is null."""
+
+
+def models_and_tasks() -> str:
+    """The names that `refnp train` takes."""
+    from refnp.studies.registry import listing
+
+    return f"{listing()}\n\nexample:\n  refnp train convcnp --task eq --steps 200"
+
+
+def weights() -> str:
+    """The names of the weights that come with refnp."""
+    from refnp.studies.trained import shipped
+
+    return f"weights that come with refnp:\n  {'  '.join(shipped())}"
+
+
+SOURCE = option(
+    "source", "CHECKPOINT", "a checkpoint of refnp train, or the name of weights that come with refnp, such as convcnp"
+)
+OTHER_TASK = option("--task", "TASK", "another task than it was trained on")
+
+COMMANDS = {
+    "verify": Command(
+        verify,
+        "verify refnp, and judge other frameworks by it",
+        """\
+Verifies refnp's gradients against the complex step, the properties its layers must have, and, case by case, the
+outputs and gradients of refnp and other frameworks against a reference in extended precision. An error is divided
+by a bound derived from rounding; within the bound is 1 or less.
+
+PyTorch is asked live where it is installed; else, and for JAX, the answers that were recorded with this package
+are judged (see --live).""",
+        [
+            option("--json", "FILE", "also write the rows to FILE"),
+            option(
+                "--only",
+                "PATTERN",
+                "only what contains PATTERN in section/name, such as softmax, properties, frameworks/conv; or matches "
+                "it, where it has wildcards (*, ?)",
+            ),
+            option(
+                "--live",
+                "NAMES",
+                "which frameworks to run if they are installed, separated by commas, or none; others are judged as "
+                "recorded (default: PyTorch; JAX takes a minute to compile)",
+                default="PyTorch",
+            ),
+        ],
+        statuses,
+    ),
+    "train": Command(
+        train,
+        "train a neural process",
+        """\
+Trains a neural process and shows its loss, its log-likelihood per target, and by how much the exact posterior is
+better on the same tasks (the oracle gap; there is none for the sawtooth). The same command goes on with a run that was
+stopped, to the same bits.""",
+        [
+            option("model", "MODEL", "such as convcnp; all names are below"),
+            option("--task", "TASK", "what to train on (default: eq)", default="eq"),
+            option("--steps", "N", "in all (default: 10000)", type=count, default=10000),
+            option("--seed", "S", "of weights and tasks (default: 0)", type=int, default=0),
+            option("--dtype", "TYPE", "float32 (default) or float64", default="float32"),
+            option("--batch", "B", "tasks in a step (default: 16)", type=count, default=16),
+            option("--lr", "R", "the full learning rate (default: the model's)", type=float),
+            option("--schedule", "NAME", "cosine (default) or constant", default="cosine"),
+            option("--clip", "C", "longest gradient (default: 1; inf: any)", type=float, default=1.0),
+            option("--checkpoint", "FILE", "where the run is kept (default: MODEL-TASK.npz, here)"),
+            option("--every", "N", "steps between validations (default: 500)", type=count, default=500),
+            option("--restart", None, "replace the checkpoint instead of going on from it", action="store_true"),
+            option(
+                "--option",
+                "NAME=VALUE",
+                "an option of the model, such as features=32; may be repeated",
+                action="append",
+                default=[],
+            ),
+        ],
+        models_and_tasks,
+    ),
+    "evaluate": Command(
+        evaluate,
+        "measure a trained neural process",
+        """\
+Measures a trained model on new tasks: marginal and joint log-likelihood and KL per target beside the exact posterior's,
+the error of its mean, and how many targets its intervals hold; inside the range of training, shifted, and beyond the
+range. Each figure with its standard error.""",
+        [
+            SOURCE,
+            OTHER_TASK,
+            option("--tasks", "N", "how many at each place (default: 1024)", type=count, default=1024),
+            option("--seed", "S", "of the tasks (default: 0)", type=int, default=0),
+            option("--shift", "X", "by how much to shift (default: 4)", type=float, default=4.0),
+            option("--dtype", "TYPE", "(default: the weights')", choices=("float32", "float64")),
+            option(
+                "--autoregressive",
+                None,
+                "the joint likelihood by the chain rule, target after target",
+                action="store_true",
+            ),
+            option("--json", "FILE", "also write the figures to FILE"),
+        ],
+        weights,
+    ),
+    "plot": Command(
+        plot,
+        "draw what a trained neural process predicts",
+        """\
+Draws the mean, twice the standard deviation, samples, the context, and dashed the exact Gaussian process, or
+the true function where it is known.""",
+        [
+            SOURCE,
+            option("--out", "FILE", ".png, .svg or .pdf (default: CHECKPOINT.png, here)"),
+            OTHER_TASK,
+            option("--seed", "S", "of the functions and samples (default: 0)", type=int, default=0),
+            option("--samples", "N", "in each panel (default: 3)", type=int, default=3),
+            option("--contexts", "N", "in each panel (default: 3 8 20)", type=int, nargs="+", default=[3, 8, 20]),
+            option("--shift", "X", "draw everything this far away (default: 0)", type=float, default=0.0),
+        ],
+        weights,
+    ),
+    "export": Command(
+        export,
+        "write the weights of a checkpoint alone",
+        "Writes a slim file: the best weights in float32 and the configuration, for evaluate and plot.",
+        [
+            option("source", "CHECKPOINT", "of refnp train"),
+            option("file", "FILE", "a .npz, with the best weights in float32; no run goes on from it"),
+        ],
+    ),
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose help ends with what `more` returns when it is printed."""
+
+    more: Callable[[], str] | None = None
+
+    def format_help(self) -> str:
+        if self.more is not None:
+            self.epilog = self.more()
+        return super().format_help()
+
+
+def parser() -> Parser:
+    """The command line: the commands and their options."""
+    top = Parser(prog="refnp", description="A NumPy-only reference for Transformers and Neural Processes.")
+    top.add_argument("--version", action="store_true", help="print the version and stop")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for name, command in COMMANDS.items():
+        layout = argparse.RawDescriptionHelpFormatter
+        own = commands.add_parser(name, help=command.help, description=command.about, formatter_class=layout)
+        own.more = command.more
+        for argument, settings in command.options:
+            own.add_argument(argument, **settings)
+    return top

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from refnp import cli
+from refnp.models.neural_process import NeuralProcess
 from refnp.studies import training
 from refnp.studies.registry import MODELS, TASKS
+from refnp.studies.trained import shipped
 from refnp.training.checkpoint import Checkpoint, load, save, state_of
 from refnp.verify import run
 from refnp.verify.frameworks import pytorch
@@ -277,15 +279,15 @@ def test_plot_without_matplotlib_says_what_to_install(here, monkeypatch, capsys)
 
 def test_ctrl_c_is_safe_and_the_same_command_goes_on_to_the_same_bits(here, ctrl_c, monkeypatch, capsys):
     assert refnp(*CNP, "--steps", "4", "--checkpoint", "whole.npz") == 0
-    plain, calls = training.loss_on, []
+    plain, calls = NeuralProcess.loss, []
 
-    def pressed(*arguments):
+    def pressed(*arguments, **options):
         calls.append(arguments)
         if len(calls) == 4:  # one before the first step
             signal.raise_signal(signal.SIGINT)
-        return plain(*arguments)
+        return plain(*arguments, **options)
 
-    monkeypatch.setattr(training, "loss_on", pressed)
+    monkeypatch.setattr(NeuralProcess, "loss", pressed)
     capsys.readouterr()
     assert refnp(*CNP, "--steps", "4", "--checkpoint", "parts.npz") == 130
     assert "stopped; the same command goes on from parts.npz" in capsys.readouterr().err
@@ -361,10 +363,13 @@ def test_wrong_usage_of_studies(words, message, here, capsys):
     assert {path: path.read_bytes() for path in here.iterdir()} == before, "nothing is lost, nothing is left behind"
 
 
-def test_help_names_every_model_and_task(capsys):
+def test_help_names_every_model_and_task_and_the_weights(capsys):
     assert refnp("train", "--help") == 0
     words = set(capsys.readouterr().out.split())
     assert words >= {*MODELS, *TASKS}
+    for command in ("evaluate", "plot"):
+        assert refnp(command, "--help") == 0
+        assert set(capsys.readouterr().out.split()) >= set(shipped())
     assert refnp("--help") == 0
     output = capsys.readouterr().out
     for command in ("verify", "train", "evaluate", "plot", "export"):

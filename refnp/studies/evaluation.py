@@ -27,6 +27,7 @@ Figures as tables: drawn with `rich` where it is installed, in plain text otherw
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable
@@ -42,11 +43,12 @@ from refnp.models.joint import Autoregressive
 from refnp.models.latent import LatentModel
 from refnp.models.neural_process import NeuralProcess
 from refnp.models.tnp import TNPA, TNPD, TNPND, log_prob
-from refnp.studies.registry import SHIFT, Sampler, drawn_at, independent
+from refnp.studies.registry import Sampler
 from refnp.tasks.gaussian_process import Posterior
 from refnp.tasks.task import Task
 
 PLACES = ("inside", "shifted", "beyond")
+SHIFT = 4.0
 COVERAGES = (50, 90, 95)
 BATCH = 16  # tasks in a call of the model
 
@@ -85,9 +87,32 @@ def evaluate(
     rows: dict[str, list[dict[str, np.ndarray]]] = {place: [] for place in PLACES}
     for place, size in watched([(place, size) for place in PLACES for size in sizes]):
         draws, latent = generators[place]
-        task, posterior = drawn_at(tasks, place, draws, size, shift)
+        task, posterior = drawn_at(place, tasks, draws, size, shift)
         rows[place].append(figures_on(model, task, posterior, latent, autoregressive))
     return {place: summary(found) for place, found in rows.items()}
+
+
+def independent(tasks: Sampler) -> Sampler:
+    """The same tasks with numbers of points drawn for each of them, and not once for a batch: see `Places`."""
+    return dataclasses.replace(tasks, places=dataclasses.replace(tasks.places, ragged=True))
+
+
+def drawn_at(place: str, tasks: Sampler, rng: np.random.Generator, batch: int, shift: float = SHIFT) -> Any:
+    """`batch` tasks at a place and their exact posterior, or None; the same generator draws the same functions.
+
+    The exact posterior of shifted tasks is that of the tasks themselves, for all kernels here are stationary.
+    """
+    if place == "beyond":
+        tasks = beyond(tasks)
+    task, posterior = tasks.sample_with_posterior(rng, batch)
+    return (task.shifted(shift) if place == "shifted" else task), posterior
+
+
+def beyond(tasks: Sampler) -> Sampler:
+    """The same tasks with targets next to the range of the contexts: as far to the right as that is wide."""
+    low, high = np.asarray(tasks.places.context_range)
+    places = dataclasses.replace(tasks.places, target_range=(high, high + (high - low)))
+    return dataclasses.replace(tasks, places=places)
 
 
 def figures_on(

@@ -25,7 +25,7 @@ from refnp.models.latent import LatentModel
 from refnp.models.neural_process import NeuralProcess
 from refnp.models.tnp import TNPA, TNPND
 from refnp.studies.evaluation import by_itself, covariant, sets
-from refnp.studies.registry import Sampler, drawn, sampler
+from refnp.studies.registry import Sampler, sampler
 from refnp.studies.trained import Trained
 from refnp.tasks.task import Places, Task
 
@@ -70,7 +70,7 @@ def panel(model: NeuralProcess, tasks: Sampler, contexts: int, samples: int, see
     """One function seen at `contexts` points, and what the model makes of it; all moved along by `shift`."""
     functions, draws = np.random.default_rng([seed, contexts]).spawn(2)
     evenly = Evenly((contexts, contexts), (POINTS, POINTS), tasks.places.context_range)
-    task, posterior = drawn(dataclasses.replace(tasks, places=evenly), functions, 1)
+    task, posterior = dataclasses.replace(tasks, places=evenly).sample_with_posterior(functions, 1)
     task = task.shifted(shift)
     own = task.astype(model.parameters()[0].dtype)
     each = by_itself(model, own, draws)

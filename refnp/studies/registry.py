@@ -1,34 +1,17 @@
-"""The neural processes by name, with options that JSON can hold: from what a command line or a checkpoint says.
+"""The neural processes and the tasks by name, with options that JSON can hold.
 
-    cnp canp            one vector for the context; attention beside it            marginal likelihood
-    np anp              the same with a latent vector                              a bound on the joint one
-    tnpd tnpa tnpnd     Transformers: diagonal, autoregressive, with covariance    marginal, joint, joint
-    convcnp …           convolutions on a grid                                     marginal
-    tetnp               a Transformer of differences of places                     marginal
-
-Options are the keyword arguments of the constructors, as far as they are numbers, names or lists of numbers.
-
-The tasks by name, and where they are asked: inside the range of training, shifted, and beyond it.
-
-eq matern weakly-periodic sawtooth          Bruinsma's protocol
-rbf tnp-matern tnp-periodic                 TNP-pytorch's
-gordon-…                                    Gordon et al.'s
-
-inside      as in training
-shifted     the same tasks, x + 4 for contexts and targets: the same functions elsewhere
-beyond      contexts inside, targets next to it: x_t in (2, 6) for contexts in (−2, 2)
-
-Names that people type: found, or refused with the ones that are close.
+Options are the keyword arguments of the constructors, as far as they are numbers, names or lists of numbers. A model is
+one line of `MODELS`, a task one of `TASKS`; the help of `refnp train`, the checks and the messages follow from these.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,10 +22,11 @@ from refnp.models.latent import LatentNP
 from refnp.models.neural_process import CNP, NeuralProcess
 from refnp.models.te_tnp import TETNP
 from refnp.models.tnp import TNPA, TNPD, TNPND
-from refnp.tasks.gaussian_process import GaussianProcessTasks, Posterior
+from refnp.tasks.gaussian_process import GaussianProcessTasks
 from refnp.tasks.protocols import bruinsma, gordon, tnp
 from refnp.tasks.sawtooth import SawtoothTasks
-from refnp.tasks.task import Task
+
+Sampler = GaussianProcessTasks | SawtoothTasks
 
 
 def convcnp(
@@ -70,7 +54,7 @@ def convcnp_bruinsma(
     divide: bool = True,
     rng: np.random.Generator,
 ) -> ConvCNP:
-    """The ConvCNP of neuralprocesses, a U-Net with means: 329 220 parameters."""
+    """The ConvCNP of Bruinsma's neuralprocesses (software), a U-Net with means: 329 220 parameters."""
     return ConvCNP.neuralprocesses(
         channels,
         dx=dx,
@@ -89,22 +73,38 @@ class Kind:
 
     make: Callable[..., NeuralProcess]
     about: str
-    learning_rate: float
+    learning_rate: float = 5e-4
 
 
 MODELS = {
-    "cnp": Kind(CNP, "conditional neural process", 5e-4),
-    "canp": Kind(CANP, "attentive conditional neural process", 5e-4),
-    "np": Kind(LatentNP, "latent neural process", 5e-4),
-    "anp": Kind(ANP, "attentive latent neural process", 5e-4),
-    "tnpd": Kind(TNPD, "Transformer neural process, each target by itself", 5e-4),
-    "tnpa": Kind(TNPA, "Transformer neural process, target after target", 5e-4),
-    "tnpnd": Kind(TNPND, "Transformer neural process with a covariance", 5e-4),
+    "cnp": Kind(CNP, "conditional neural process: one vector for the context"),
+    "canp": Kind(CANP, "attentive conditional neural process"),
+    "np": Kind(LatentNP, "latent neural process"),
+    "anp": Kind(ANP, "attentive latent neural process"),
+    "tnpd": Kind(TNPD, "Transformer neural process, each target by itself"),
+    "tnpa": Kind(TNPA, "Transformer neural process, target after target"),
+    "tnpnd": Kind(TNPND, "Transformer neural process with a covariance"),
     "convcnp": Kind(convcnp, "convolutional, with a U-Net (Gordon's XL)", 3e-3),
     "convcnp-simple": Kind(convcnp_simple, "convolutional, 4 layers without strides", 3e-3),
-    "convcnp-bruinsma": Kind(convcnp_bruinsma, "convolutional, with the U-Net of neuralprocesses", 1e-3),
-    "tetnp": Kind(TETNP, "translation equivariant Transformer neural process", 5e-4),
+    "convcnp-bruinsma": Kind(convcnp_bruinsma, "convolutional, with Bruinsma's U-Net", 1e-3),
+    "tetnp": Kind(TETNP, "translation equivariant Transformer neural process"),
 }
+TASKS: dict[str, partial[Any]] = {
+    "eq": partial(bruinsma, "eq"),
+    "matern": partial(bruinsma, "matern"),
+    "weakly-periodic": partial(bruinsma, "weakly_periodic"),
+    "sawtooth": partial(bruinsma, "sawtooth"),
+    "rbf": partial(tnp, "rbf"),
+    "tnp-matern": partial(tnp, "matern"),
+    "tnp-periodic": partial(tnp, "periodic"),
+    "gordon-eq": partial(gordon, "eq"),
+    "gordon-matern": partial(gordon, "matern"),
+    "gordon-noisy-mixture": partial(gordon, "noisy_mixture"),
+    "gordon-weakly-periodic": partial(gordon, "weakly_periodic"),
+    "gordon-sawtooth": partial(gordon, "sawtooth"),
+}
+PROTOCOLS = {"Bruinsma (2022)": bruinsma, "TNP-pytorch": tnp, "Gordon et al. (2020)": gordon}
+
 NOT_OPTIONS = ("dx", "dy", "rng")  # the first two are the task's, the last the seed's
 KINDS: dict[type, tuple[str, Callable[[Any], bool]]] = {  # of options, by the default
     bool: ("true or false", lambda value: type(value) is bool),
@@ -152,64 +152,18 @@ def fitting(name: str, option: str, value: Any) -> Any:
     return value
 
 
-Sampler = GaussianProcessTasks | SawtoothTasks
-
-TASKS: dict[str, Callable[[], Sampler]] = {
-    "eq": lambda: bruinsma("eq"),
-    "matern": lambda: bruinsma("matern"),
-    "weakly-periodic": lambda: bruinsma("weakly_periodic"),
-    "sawtooth": lambda: bruinsma("sawtooth"),
-    "rbf": lambda: tnp("rbf"),
-    "tnp-matern": lambda: tnp("matern"),
-    "tnp-periodic": lambda: tnp("periodic"),
-    "gordon-eq": lambda: gordon("eq"),
-    "gordon-matern": lambda: gordon("matern"),
-    "gordon-noisy-mixture": lambda: gordon("noisy_mixture"),
-    "gordon-weakly-periodic": lambda: gordon("weakly_periodic"),
-    "gordon-sawtooth": lambda: gordon("sawtooth"),
-}
-SHIFT = 4.0
-
-
 def sampler(name: str) -> Sampler:
     """The sampler of a task; ValueError for an unknown name."""
     return named("task", name, TASKS)()
 
 
-def dimensions(tasks: Sampler) -> tuple[int, int]:
-    """(dx, dy) of a task."""
-    return tasks.places.dx, getattr(tasks, "outputs", 1)
-
-
-def drawn(tasks: Sampler, rng: np.random.Generator, batch: int) -> tuple[Task, Posterior | None]:
-    """`batch` tasks and their exact posterior; None where the functions come from no Gaussian process."""
-    if not isinstance(tasks, GaussianProcessTasks):
-        return tasks.sample(rng, batch), None
-    task, process = tasks.sample_with_process(rng, batch)
-    return task, process.posterior(task)
-
-
-def drawn_at(tasks: Sampler, where: str, rng: np.random.Generator, batch: int, shift: float = SHIFT) -> Any:
-    """The same as `drawn`, "inside", "shifted" or "beyond": the same generator draws the same functions.
-
-    The exact posterior of shifted tasks is that of the tasks themselves, for all kernels here are stationary.
-    """
-    if where == "beyond":
-        tasks = beyond(tasks)
-    task, posterior = drawn(tasks, rng, batch)
-    return (task.shifted(shift) if where == "shifted" else task), posterior
-
-
-def independent(tasks: Sampler) -> Sampler:
-    """The same tasks with counts of points drawn for each of them, and not once for a batch: see `Places`."""
-    return dataclasses.replace(tasks, places=dataclasses.replace(tasks.places, ragged=True))
-
-
-def beyond(tasks: Sampler) -> Sampler:
-    """The same tasks with targets next to the range of the contexts: as far to the right as that is wide."""
-    low, high = np.asarray(tasks.places.context_range)
-    places = dataclasses.replace(tasks.places, target_range=(high, high + (high - low)))
-    return dataclasses.replace(tasks, places=places)
+def listing() -> str:
+    """The models and tasks with what they are, as the help of `refnp train` shows them."""
+    lines = ["models:", *(f"  {name:18}{kind.about}" for name, kind in MODELS.items()), "", "tasks:"]
+    for about, protocol in PROTOCOLS.items():
+        names = "  ".join(name for name, task in TASKS.items() if task.func is protocol)
+        lines += [f"  {about}:", f"    {names}"]
+    return "\n".join(lines)
 
 
 def named(what: str, name: str, things: Mapping[str, Any]) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from refnp.models.neural_process import NeuralProcess
-from refnp.studies.registry import build, dimensions, sampler, unknown
+from refnp.studies.registry import build, sampler, unknown
 from refnp.training import checkpoint as files
 from refnp.training.checkpoint import Checkpoint
 
@@ -61,8 +61,9 @@ def open_trained(source: str | os.PathLike, dtype: Any = None) -> Trained:
     stored = files.load(file)
     about = configured(file, stored)
     try:
-        dx, dy = dimensions(sampler(about["task"]))
+        tasks = sampler(about["task"])
         dtype = np.result_type(*stored.weights.values()) if dtype is None else dtype
+        dx, dy = tasks.places.dx, tasks.outputs
         model = build(about["model"], about["options"], dx=dx, dy=dy, dtype=dtype, rng=np.random.default_rng(0))
         model.load_state_dict(stored.weights)
     except (ValueError, TypeError, AttributeError) as wrong:

@@ -20,19 +20,19 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd import no_grad
+from refnp.autograd import Tensor, no_grad
 from refnp.models.neural_process import NeuralProcess
 from refnp.studies.evaluation import is_joint
-from refnp.studies.registry import MODELS, TASKS, Sampler, build, dimensions, drawn, fitting, named, sampler
+from refnp.studies.registry import MODELS, TASKS, Sampler, build, fitting, named, sampler
 from refnp.tasks.gaussian_process import Posterior
+from refnp.training import loop
 from refnp.training.checkpoint import Arrays, load
-from refnp.training.loop import train
 from refnp.training.optimizers import Adam
 from refnp.training.schedules import constant, cosine
 
 SCHEDULES = ("cosine", "constant")
 DTYPES = ("float32", "float64")
-VALIDATION_BATCHES = 16
+VALIDATION_BATCH, VALIDATION_BATCHES = 16, 16  # tasks in a batch, and batches
 
 
 @dataclass(frozen=True)
@@ -88,61 +88,69 @@ class Study:
         """The model before training, its tasks, and the generator of the run."""
         tasks = sampler(self.task)
         first, second = np.random.default_rng(self.seed).spawn(2)
-        dx, dy = dimensions(tasks)
+        dx, dy = tasks.places.dx, tasks.outputs
         return build(self.model, self.options, dx=dx, dy=dy, dtype=self.dtype, rng=first), tasks, second
+
+    def arguments(self, steps: int) -> dict[str, Any]:
+        """What `refnp.training.train` needs to do this in so many steps: model, loss, optimizer and settings.
+
+        Validations are on 256 tasks, always the same ones.   Raises ValueError for options that the model refuses when
+        it is called.
+        """
+        model, tasks, rng = self.new()
+
+        def loss(model, rng):
+            task, posterior = tasks.sample_with_posterior(rng, self.batch)
+            try:
+                value = model.loss(task.astype(self.dtype), rng=rng)
+            except (ValueError, OverflowError) as wrong:  # the options are all right, and so are the tasks
+                raise FloatingPointError(f"the training has diverged, try a smaller learning rate: {wrong}") from wrong
+            return value, figures(model, value, posterior)
+
+        def validate(model, rng):
+            rows = []
+            for _ in range(VALIDATION_BATCHES):
+                task, posterior = tasks.sample_with_posterior(rng, VALIDATION_BATCH)
+                rows.append(figures(model, model.loss(task.astype(self.dtype), rng=rng), posterior))
+            means = {name: np.mean([row[name] for row in rows]) for name in rows[0]}
+            return -means.pop("log-likelihood"), means
+
+        with no_grad():
+            first = np.random.default_rng(0)  # what options do not allow is said before a file is written
+            model.loss(tasks.sample(first, 1).astype(self.dtype), rng=first)
+        return {
+            "model": model,
+            "loss": loss,
+            "optimizer": Adam(model.parameters(), learning_rate=self.full_rate),
+            "steps": steps,
+            "rng": rng,
+            "schedule": lambda step: self.rate(step, steps),
+            "clip": self.clip,
+            "validate": validate,
+            "configuration": self.configuration(),
+        }
 
 
 def run(
     study: Study, *, steps: int, checkpoint: str, every: int = 500, resume: bool = True, show: bool = True
 ) -> Arrays:
-    """Train, or go on with the training in `checkpoint`; returns the history.
+    """Train, or go on with the training in the file `checkpoint`; returns the history.
 
-    Every `every` steps a validation on 256 tasks, always the same ones. What is raised, and what Ctrl-C does, is as in
-    `refnp.training.loop.train`.
+    A validation comes every `every` steps. Ctrl-C stops between two steps, writes the checkpoint and raises
+    KeyboardInterrupt. Raises FloatingPointError if the training diverges, ValueError for a checkpoint of another run,
+    OSError where it cannot be written.
     """
-    model, tasks, rng = study.new()
-
-    def loss(model, rng):
-        batch = drawn(tasks, rng, study.batch)
-        try:
-            return loss_on(model, *batch, rng)
-        except (ValueError, OverflowError) as wrong:  # the options are all right, and so are the tasks
-            raise FloatingPointError(f"the training has diverged, try a smaller learning rate: {wrong}") from wrong
-
-    def validate(model, rng):
-        rows = [loss_on(model, *drawn(tasks, rng, 16), rng) for _ in range(VALIDATION_BATCHES)]
-        gaps = [figures["oracle gap"] for _, figures in rows if "oracle gap" in figures]
-        return np.mean([value.item() for value, _ in rows]), {"oracle gap": np.mean(gaps)} if gaps else {}
-
-    with no_grad():
-        first = np.random.default_rng(0)  # what options do not allow is said before a file is written
-        loss_on(model, *drawn(tasks, first, 1), first)
-    return train(
-        model,
-        loss,
-        Adam(model.parameters(), learning_rate=study.full_rate),
-        steps=steps,
-        rng=rng,
-        schedule=lambda step: study.rate(step, steps),
-        clip=study.clip,
-        validate=validate,
-        every=every,
-        checkpoint=checkpoint,
-        configuration=study.configuration(),
-        resume=resume,
-        show=show,
-    )
+    return loop.train(**study.arguments(steps), checkpoint=checkpoint, every=every, resume=resume, show=show)
 
 
-def loss_on(model: NeuralProcess, task: Any, posterior: Posterior | None, rng: np.random.Generator) -> tuple[Any, dict]:
-    """The model's loss on a batch of tasks, in its own precision, with the figures of the history."""
-    loss = model.loss(task.astype(model.parameters()[0].dtype), rng=rng)
-    figures = {"log-likelihood": -loss.item()}
+def figures(model: NeuralProcess, loss: Tensor, posterior: Posterior | None) -> dict[str, float]:
+    """The figures of the history that belong to a loss."""
+    found = {"log-likelihood": -loss.item()}
     if posterior is not None:
         exact = posterior.joint_log_likelihood() if is_joint(model) else posterior.marginal_log_likelihood()
         of_all = (exact * posterior.targets).sum() / posterior.targets.sum()
-        figures["oracle gap"] = float(of_all) - figures["log-likelihood"]
-    return loss, figures
+        found["oracle gap"] = float(of_all) - found["log-likelihood"]
+    return found
 
 
 def steps_done(study: Study, checkpoint: str) -> int:

@@ -132,6 +132,11 @@ class GaussianProcessTasks:
         process = GaussianProcess(self.kernel.drawn(rng, batch), number(rng, self.noise_std, batch))
         return self.places.task(rng, batch, lambda x: process.sample(rng, x, self.outputs)), process
 
+    def sample_with_posterior(self, rng: np.random.Generator, batch: int) -> tuple[Task, Posterior]:
+        """The tasks that `sample` draws, and the exact posterior of their targets."""
+        task, process = self.sample_with_process(rng, batch)
+        return task, process.posterior(task)
+
 
 class Posterior:
     """N(μ, L Lᵀ) of the targets of each task, with the values y that they really had.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -47,6 +47,7 @@ class SawtoothTasks:
     shift: float | tuple[float, float] | None = None
     terms: tuple[int, int] | None = None
     directions: bool = False
+    outputs: ClassVar[int] = 1
 
     def __post_init__(self):
         check_hyper_parameter("SawtoothTasks", "frequency", self.frequency)
@@ -66,6 +67,10 @@ class SawtoothTasks:
             return sawtooth(self._along(rng, x), frequency, np.reshape(shift, (-1, 1)), terms=terms)[..., None]
 
         return self.places.task(rng, batch, wave)
+
+    def sample_with_posterior(self, rng: np.random.Generator, batch: int) -> tuple[Task, None]:
+        """The tasks that `sample` draws, and None: they come from no Gaussian process, and have no exact posterior."""
+        return self.sample(rng, batch), None
 
     def _along(self, rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
         """d·x, (B, N)."""

@@ -34,6 +34,7 @@ from refnp.training.progress import (
     value_and_figures,
 )
 
+VALIDATION = list(b"validation")  # the seed of all validations
 Loss = Callable[[Any, np.random.Generator], Any]  # (model, rng) → value, or (value, {name: figure})
 
 
@@ -96,7 +97,8 @@ def train(
             optimizer.step()
             record(run.history, row | {"rate": optimizer.learning_rate})
             if validate is not None and (step % every == 0 or step == steps):
-                run.validate(validate)
+                with no_grad():
+                    run.validated(validate(model, np.random.default_rng(VALIDATION)))
             tell(run.history)
             run.save_after(save_seconds)
         run.require_finite()
@@ -168,12 +170,9 @@ class Run:
         except FloatingPointError as wrong:
             raise FloatingPointError(f"train: step {self.steps + 1}: {wrong}") from None
 
-    def validate(self, validate: Loss) -> None:
-        """Record a validation, with the same draws every time, and keep the parameters if it is the best so far."""
-        with no_grad():
-            value, figures = value_and_figures(
-                "validate", validate(self.model, np.random.default_rng(list(b"validation")))
-            )
+    def validated(self, given: Any) -> None:
+        """Record what a validation returned, and keep the parameters if it is the best so far."""
+        value, figures = value_and_figures("validate", given)
         row = {"validation step": self.steps, "validation": number("the validation", value)}
         if math.isnan(row["validation"]):
             raise FloatingPointError(f"train: the validation after step {self.steps} is nan")

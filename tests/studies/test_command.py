@@ -4,9 +4,8 @@ import os
 
 import pytest
 
-from refnp.cli import main
+from refnp.cli import check_writable, main
 from refnp.studies import training
-from refnp.studies.command import check_writable
 from refnp.studies.training import Study
 from tests.studies.tiny import OPTIONS
 

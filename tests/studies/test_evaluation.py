@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from refnp.studies.evaluation import BATCH, COVERAGES, PLACES, Figure, as_json, evaluate, figures_on, summary
-from refnp.studies.registry import build, drawn
+from refnp.studies.registry import build
 from tests.helpers import assert_same_bits, assert_within
 from tests.studies.exact import Exact, rounding
 from tests.studies.tiny import OPTIONS, few_points
@@ -77,7 +77,7 @@ def test_deviations_twice_as_large_cost_what_the_formula_says():
 @pytest.mark.parametrize("name", OPTIONS)
 def test_every_model_has_figures(name):
     model = build(name, OPTIONS[name], rng=rng())
-    figures = figures_on(model, *drawn(few_points(ragged=True), rng(), 3), rng(), False)
+    figures = figures_on(model, *few_points(ragged=True).sample_with_posterior(rng(), 3), rng(), False)
     joint = name in ("tnpa", "tnpnd", "np", "anp")
     assert (JOINT in figures) == ("joint gap" in figures) == ("KL together" in figures) == joint
     assert ("KL by itself" in figures) == (name not in ("np", "anp"))
@@ -89,7 +89,7 @@ def test_every_model_has_figures(name):
 def test_figures_written_out():
     """Each as a sum over the targets that are present."""
     tasks, model = few_points(ragged=True), Exact()
-    task, posterior = drawn(tasks, rng(), 4)
+    task, posterior = tasks.sample_with_posterior(rng(), 4)
     figures = figures_on(model, task, posterior, rng(), False)
     rows = []
     for b in range(4):
@@ -104,7 +104,7 @@ def test_figures_written_out():
 
 def test_what_masks_hide_is_not_looked_at():
     tasks, model = few_points(ragged=True), build("cnp", OPTIONS["cnp"], rng=rng())
-    task, posterior = drawn(tasks, rng(), 3)
+    task, posterior = tasks.sample_with_posterior(rng(), 3)
     hidden = {
         f"{kind}_{axis}": np.where(mask[..., None], getattr(task, f"{kind}_{axis}"), np.nan)
         for kind, mask in (("context", task.context_mask), ("target", task.target_mask))

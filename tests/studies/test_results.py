@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from refnp.studies.command import parsed
+from refnp.cli import parsed
 from refnp.studies.evaluation import evaluate
 from refnp.studies.registry import sampler
 from refnp.studies.trained import open_trained, shipped

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from refnp.studies.registry import SHIFT, TASKS, beyond, dimensions, drawn, drawn_at, independent, sampler
+from refnp.studies.evaluation import SHIFT, beyond, drawn_at, independent
+from refnp.studies.registry import TASKS, sampler
 from refnp.tasks.gaussian_process import GaussianProcessTasks
 from refnp.tasks.protocols import WHERE, bruinsma
 from tests.helpers import assert_same_bits
@@ -19,11 +20,11 @@ def rng():
 @every_task
 def test_draws_and_has_an_oracle_where_there_is_one(name):
     tasks = sampler(name)
-    task, posterior = drawn(tasks, rng(), 3)
+    task, posterior = tasks.sample_with_posterior(rng(), 3)
     plain = tasks.sample(rng(), 3)
     for part in PARTS:
         assert_same_bits(getattr(task, part), getattr(plain, part))
-    assert dimensions(tasks) == (task.target_x.shape[-1], task.target_y.shape[-1]) == (1, 1)
+    assert (tasks.places.dx, tasks.outputs) == (task.target_x.shape[-1], task.target_y.shape[-1]) == (1, 1)
     assert (posterior is None) == ("sawtooth" in name)
     if posterior is not None:
         assert_same_bits(posterior.y, task.target_y)
@@ -32,7 +33,7 @@ def test_draws_and_has_an_oracle_where_there_is_one(name):
 @every_task
 def test_shifted_are_the_same_functions_elsewhere(name):
     tasks = sampler(name)
-    (inside, exact), (moved, still) = (drawn_at(tasks, where, rng(), 3) for where in ("inside", "shifted"))
+    (inside, exact), (moved, still) = (drawn_at(where, tasks, rng(), 3) for where in ("inside", "shifted"))
     for part in ("context_y", "target_y"):
         assert_same_bits(getattr(moved, part), getattr(inside, part))
     for part in ("context_x", "target_x"):
@@ -70,7 +71,7 @@ def test_beyond_is_what_the_protocol_says():
 
 @every_task
 def test_beyond_asks_outside_the_range_of_the_contexts(name):
-    task, _ = drawn_at(sampler(name), "beyond", rng(), 4)
+    task, _ = drawn_at("beyond", sampler(name), rng(), 4)
     assert task.context_x.max(initial=-2.0) <= 2.0 <= task.target_x.min()
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from refnp.studies import training
-from refnp.studies.registry import MODELS, drawn, sampler
-from refnp.studies.training import Study, loss_on, outcome, plan, run, steps_done
+from refnp.studies.registry import MODELS, sampler
+from refnp.studies.training import Study, figures, outcome, plan, run, steps_done
 from refnp.training.checkpoint import Checkpoint, load, save
 from tests.helpers import assert_same_bits
 from tests.studies.tiny import OPTIONS, few_points
@@ -53,28 +53,32 @@ def test_every_model_trains(name, tmp_path):
 def test_the_gap_is_to_the_oracle_of_the_same_kind(name, kind):
     study = small(name)
     model, tasks, rng = study.new()
-    task, posterior = drawn(tasks, rng, 3)
-    loss, figures = loss_on(model, task, posterior, rng)
+    task, posterior = tasks.sample_with_posterior(rng, 3)
+    loss = model.loss(task.astype(np.float32), rng=rng)
+    found = figures(model, loss, posterior)
     exact = getattr(posterior, f"{kind}_log_likelihood")()  # every task has the same number of targets
     terms = 4 * len(exact) * np.finfo(float).eps * np.abs(exact).sum()
-    assert abs(figures["oracle gap"] + figures["log-likelihood"] - exact.mean()) <= terms
-    assert figures["log-likelihood"] == -loss.item()
+    assert abs(found["oracle gap"] + found["log-likelihood"] - exact.mean()) <= terms
+    assert found["log-likelihood"] == -loss.item()
 
 
 def test_tasks_weigh_in_the_gap_as_they_do_in_the_loss():
     """By their number of targets, where these differ."""
     model, _, rng = small().new()
-    task, posterior = drawn(few_points(ragged=True), rng, 3)
+    task, posterior = few_points(ragged=True).sample_with_posterior(rng, 3)
     assert len(set(posterior.targets)) > 1
-    loss, figures = loss_on(model, task, posterior, rng)
+    loss = model.loss(task.astype(np.float32), rng=rng)
     exact = posterior.marginal_log_likelihood() * posterior.targets
     bound = 8 * np.finfo(float).eps * np.abs(exact).sum()
-    assert abs(figures["oracle gap"] - loss.item() - exact.sum() / posterior.targets.sum()) <= bound
+    assert (
+        abs(figures(model, loss, posterior)["oracle gap"] - loss.item() - exact.sum() / posterior.targets.sum())
+        <= bound
+    )
 
 
 def test_the_loop_is_told_rates_and_clip(tmp_path, monkeypatch):
     told = {}
-    monkeypatch.setattr(training, "train", lambda *arguments, **settings: told.update(settings))
+    monkeypatch.setattr(training.loop, "train", lambda **settings: told.update(settings))
     study = small(clip=0.25, learning_rate=0.5)
     quiet(study, tmp_path / "c.npz", 60, every=7)
     assert told["clip"] == 0.25
