@@ -4,12 +4,12 @@ from refnp.layers import masks
 from refnp.layers.activations import *
 from refnp.layers.convolutions import Convolution, ConvolutionTranspose, convolution, convolution_transpose
 from refnp.layers.distributions import Categorical, Mixture, MultivariateNormal, Normal, kl_divergence
-from refnp.layers.dot_product_attention import attention, column_attention
+from refnp.layers.dot_product_attention import attention, attention_with_weights, column_attention
 from refnp.layers.embeddings import Embedding, embedding
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.losses import cross_entropy, gaussian_nll, mse
 from refnp.layers.module import Module
-from refnp.layers.multi_head import KeyValueCache, MultiHeadAttention, merge_heads, split_heads
+from refnp.layers.multi_head import KeyValueCache, MultiHeadAttention, grouped_attention, merge_heads, split_heads
 from refnp.layers.normalization import LayerNorm, RMSNorm, layer_norm, rms_norm
 from refnp.layers.pooling import average_pool, max_pool, upsample
 from refnp.layers.positions import (
@@ -27,6 +27,7 @@ from refnp.layers.positions import (
 )
 from refnp.layers.regularization import dropout
 from refnp.layers.set_convolutions import SetConvolution, set_convolution
+from refnp.layers.similarity import similarity_attention
 from refnp.layers.softmaxes import log_softmax, softmax
 from refnp.layers.translation_attention import TranslationAttention
 from refnp.layers.unet import SimpleCNN, UNet

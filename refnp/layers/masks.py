@@ -12,12 +12,14 @@ torch.nn.MultiheadAttention and nn.Transformer.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from refnp.autograd import where
 from refnp.autograd.primitives import primitive, raw
+from refnp.autograd.tensor import Array
 
 
 def causal(queries: int, keys: int | None = None, *, align: str = "top_left") -> np.ndarray:
@@ -99,26 +101,44 @@ def fits(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
         return False
 
 
+# ---- what a mask hides
+
+
 def all_finite(*arrays: Any) -> bool:
     """True if no array holds NaN or infinity; None is no array."""
     return all(np.isfinite(raw(a)).all() for a in arrays if a is not None)
 
 
-def shielded(mask: np.ndarray, query: Any, key: Any, value: Any, bias: Any) -> tuple:
-    """(query, key, value, bias) with 0 for NaN and infinity; and (spoilt, lost), to put them back where they are seen.
+def apart_from_hidden(attend: Callable, query: Any, key: Any, value: Any, bias: Any, mask: Array | None) -> Any:
+    """attend(query, key, value, bias, mask=mask), an output or (output, weights), whatever the mask hides.
 
-    A mask alone does not hide them: a weight of 0 times NaN is NaN, forward and backward. So zeros stand in for rows of
-    query and key that are not finite, for such elements of value, and for elements of bias that are hidden, NaN or ∞
-    (−∞ is weight 0); and `spoil` gives NaN and infinities to those who do look at them. `lost` (..., N, 1) is NaN for a
-    query that may attend to something, if itself, a key or a bias there is not finite. `spoilt` (..., N, d_v) is that,
-    and what is not finite among the values it may attend to, added up: ∞, −∞ or NaN.
+    It acts if there is a mask and a number that is not finite. A mask alone does not hide that: a weight of 0 times NaN
+    is NaN, forward and backward. So `attend` gets 0 in its place, and NaN or infinity are added to the rows of the
+    results that depend on it.
+    """
+    if mask is None or all_finite(query, key, value, bias):
+        return attend(query, key, value, bias, mask=mask)
+    *arrays, mask, amounts = shielded(query, key, value, bias, mask)
+    found = attend(*arrays, mask=mask)
+    return tuple(map(spoil, found, amounts)) if isinstance(found, tuple) else spoil(found, amounts[0])
+
+
+def shielded(query: Any, key: Any, value: Any, bias: Any, mask: Array) -> tuple:
+    """(query, key, value, bias, mask, (spoilt, lost)): the first four finite, and what to `spoil` results with.
+
+    Zeros stand in for rows of query and key that are not finite, for such elements of value, and for elements of bias
+    that are hidden or not finite; what has bias −∞, and so weight 0, is hidden by the new mask. `lost` (..., N, 1) is
+    NaN for a query that may attend to something, if itself, a key or a bias there is not finite. `spoilt` (..., N, d_v)
+    is that, and what is not finite among the values it may attend to, added up: ∞, −∞ or NaN.
     """
     bad_query, bad_key = (~np.isfinite(raw(a)).all(-1) for a in (query, key))  # (..., N), (..., M)
     mask = np.broadcast_to(mask, np.broadcast_shapes(mask.shape, (bad_query.shape[-1], bad_key.shape[-1])))
     bad = bad_query[..., :, None] | bad_key[..., None, :]  # (..., N, M)
+    shown = mask
     if bias is not None:
-        usable = raw(bias).real < np.inf
-        bad, bias = bad | ~usable, where(mask & usable, bias, 0.0)
+        b = raw(bias).real
+        bad, shown = bad | ~(b < np.inf), mask & (b != -np.inf)
+        bias = where(mask & np.isfinite(b), bias, 0.0)
     v = raw(value).real  # (..., M, d_v)
     lost = np.where((mask & bad).any(-1, keepdims=True), np.nan, 0).astype(v.dtype)  # (..., N, 1)
     spoilt = lost
@@ -128,7 +148,7 @@ def shielded(mask: np.ndarray, query: Any, key: Any, value: Any, bias: Any) -> t
     query = where(~bad_query[..., None], query, 0.0)
     key = where(~bad_key[..., None], key, 0.0)
     value = where(np.isfinite(v), value, 0.0)
-    return (query, key, value, bias), (spoilt, lost)
+    return query, key, value, bias, shown, (spoilt, lost)
 
 
 @primitive

@@ -2,42 +2,52 @@
 
     H^(i) = Attention(X W_q^(i), Y W_k^(i), Y W_v^(i))        MHA(X, Y) = concat(H^(1), …, H^(h)) W_o
 
-The heads are concatenated along the feature axis, (N, h·d_v);
-Sivaraya (2023) prints them stacked as rows. The W^(i) of all heads
-stand side by side in one matrix, so that a single product serves them; maps on top of queries, keys and values that
-are already projected, as in Sivaraya (2023), eq. 6, are a product of two matrices, and so one matrix.
+The heads are concatenated along the feature axis, (N, h·d_v); Sivaraya (2023) prints them stacked as rows. The W^(i) of
+all heads stand side by side in one matrix, so that a single product serves them; maps on top of queries, keys and
+values that are already projected, as in Sivaraya (2023), eq. 6, are a product of two matrices, and so one matrix.
 
-Source: Sivaraya (2023) §1.4, eq. 6; Transformer Notes; Vaswani et al. (2017) §3.2.2.
+Under a causal mask, keys and values of a token depend on nothing that comes after it. Decoding N tokens one by one
+therefore needs N projections, not N²/2, if keys and values are kept: `KeyValueCache`.
+
+Source: Sivaraya (2023) §1.4, eq. 6, and §1.8; Transformer Notes; Vaswani et al. (2017) §3.2.2; grouped heads and the
+cache: Shazeer (2019), arXiv 1911.02150.
 Elsewhere: torch.nn.MultiheadAttention keeps W_q, W_k, W_v as one (3D, D) matrix, transposed, and its mask is True
 where attention is forbidden.
+Transcription: tests/transcriptions/rows.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from refnp.autograd import Tensor, is_recording, reshape, swapaxes
+from refnp.autograd import is_recording, reshape, swapaxes
 from refnp.autograd.primitives import raw
-from refnp.layers.dot_product_attention import attention, scores_shape
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
+from refnp.layers.dot_product_attention import checked
 from refnp.layers.linear import Linear
+from refnp.layers.masked_reductions import numbers
 from refnp.layers.masks import fits
 from refnp.layers.module import Module
 from refnp.layers.positions.relative import RelativePositions
+from refnp.layers.similarity import similarity_attention
 
 
 class MultiHeadAttention(Module):
     """Attention with `heads` heads on features of width D, each D/heads wide.
 
-    Shapes: query (..., N, D), key (..., M, D_k), value (..., M, D_v) → (..., N, D); the weights, on request,
-    (..., H, N, M). `mask` and `bias` broadcast to (..., N, M) and serve all heads; with `per_head` they broadcast to
-    (..., H, N, M). Called with one argument it is self-attention, with two cross-attention (value = key).
-    `key_heads` < heads shares keys and values among groups of heads (grouped-query attention).
+    Shapes: query (..., N, D), key (..., M, D_k), value (..., M, D_v) → (..., N, D); with `return_weights` also the
+    weights (..., H, N, M). `mask` (True = may attend) and `bias` broadcast to (..., N, M) and serve all heads; with
+    `per_head` they broadcast to (..., H, N, M). With one argument it is self-attention; value = key if it is not given.
+    `key_features` and `value_features` are D_k and D_v, D if not given. `key_heads` < heads shares keys and values
+    among groups of heads (`grouped_attention`). `similarity` is "scaled_dot", "dot" or "cosine". `bias=False` in the
+    constructor leaves the biases of the four linear maps out.
     `positions` says what pairs of places add (rotations, biases, terms of the values); places are 0, 1, 2, … unless
     `query_places` and `key_places` are given, (N,) and (M,), or (N, 2) and (M, 2) in an image.
-    Raises ValueError if the heads do not divide the features, or key_heads the heads; and in a call, as `attention`
-    does, for shapes that do not fit.
+    Raises ValueError if the heads do not divide the features, or key_heads the heads; when called, ValueError for
+    shapes that do not fit and TypeError for a mask that is not boolean.
     """
 
     def __init__(
@@ -69,33 +79,26 @@ class MultiHeadAttention(Module):
 
     def __call__(
         self,
-        query: Any,
-        key: Any = None,
-        value: Any = None,
+        query: ArrayLike,
+        key: ArrayLike | None = None,
+        value: ArrayLike | None = None,
         *,
-        mask: Any = None,
-        bias: Any = None,
+        mask: ArrayLike | None = None,
+        bias: ArrayLike | None = None,
         per_head: bool = False,
-        query_places: Any = None,
-        key_places: Any = None,
+        query_places: ArrayLike | None = None,
+        key_places: ArrayLike | None = None,
         return_weights: bool = False,
     ) -> Any:
         key = query if key is None else key
         value = key if value is None else value
         keys, values = self.keys_and_values(key, value, places=key_places)
+        places = {"query_places": query_places, "key_places": key_places}
         return self.look_up(
-            query,
-            keys,
-            values,
-            mask=mask,
-            bias=bias,
-            per_head=per_head,
-            query_places=query_places,
-            key_places=key_places,
-            return_weights=return_weights,
+            query, keys, values, mask=mask, bias=bias, per_head=per_head, return_weights=return_weights, **places
         )
 
-    def keys_and_values(self, key: Any, value: Any, *, places: Any = None) -> tuple[Any, Any]:
+    def keys_and_values(self, key: Any, value: Any, *, places: ArrayLike | None = None) -> tuple[Any, Any]:
         """The projections (..., h, M, d) of keys (..., M, D_k) and values (..., M, D_v), keys turned to their places.
 
         They can be kept (`KeyValueCache`), and looked up as often as there are queries.
@@ -105,15 +108,15 @@ class MultiHeadAttention(Module):
 
     def look_up(
         self,
-        query: Any,
+        query: ArrayLike,
         keys: Any,
         values: Any,
         *,
-        mask: Any = None,
-        bias: Any = None,
+        mask: ArrayLike | None = None,
+        bias: ArrayLike | None = None,
         per_head: bool = True,
-        query_places: Any = None,
-        key_places: Any = None,
+        query_places: ArrayLike | None = None,
+        key_places: ArrayLike | None = None,
         return_weights: bool = False,
     ) -> Any:
         """The attention of query (..., N, D) to keys and values that are projected already → (..., N, D).
@@ -121,34 +124,49 @@ class MultiHeadAttention(Module):
         `mask` and `bias` broadcast to (..., H, N, M), or to (..., N, M) unless `per_head`.
         """
         queries = self._rotated(split_heads(self.query(query), self.heads), query_places)  # (..., H, N, d)
-        grouped, scheme = self.key_heads != self.heads, self.positions
         if not per_head and not (mask is None and bias is None):
-            *batch, _, n, m = scores_shape(queries, keys, values, grouped)
+            _, _, (*batch, _, n, m) = checked(queries, keys, values, grouped=self.key_heads != self.heads)
             mask, bias = (_of_all_heads(name, a, (*batch, n, m)) for name, a in (("mask", mask), ("bias", bias)))
+        scheme = self.positions
         if scheme is not None:
             places = _places(queries, query_places), _places(keys, key_places)
             scores = scheme.scores(queries, *places)
             bias = scores if bias is None else bias if scores is None else bias + scores
-        values_of_places = scheme is not None and scheme.adds_values
-        output = attention(
+        adds_values = scheme is not None and scheme.adds_values
+        attend = similarity_attention if self.key_heads == self.heads else grouped_attention
+        output = attend(
             queries,
             keys,
             values,
+            bias,
             mask=mask,
-            bias=bias,
             similarity=self.similarity,
-            grouped_heads=grouped,
-            return_weights=return_weights or values_of_places,
+            return_weights=return_weights or adds_values,
         )
-        if return_weights or values_of_places:
+        if return_weights or adds_values:
             output, weights = output
-        if scheme is not None and values_of_places:
+        if scheme is not None and adds_values:
             output = output + scheme.values(weights, *places)  # (..., H, N, d)
         output = self.output(merge_heads(output))  # (..., N, D)
         return (output, weights) if return_weights else output
 
-    def _rotated(self, x: Any, places: Any) -> Any:
+    def _rotated(self, x: Any, places: ArrayLike | None) -> Any:
         return x if self.positions is None else self.positions.rotated(x, _places(x, places))
+
+
+def _places(x: Any, places: ArrayLike | None) -> Array:
+    """The places of the tokens of x (..., N, d), 0 to N − 1 if none are given; ValueError unless there are N."""
+    if places is None:
+        return np.arange(x.shape[-2])
+    places = np.asarray(places)
+    if places.shape[:1] != x.shape[-2:-1]:
+        raise ValueError(
+            f"MultiHeadAttention: places have shape {places.shape}, there are {x.shape[-2]} tokens; pass one for each"
+        )
+    return places
+
+
+# ---- heads
 
 
 def split_heads(x: Any, heads: int) -> Any:
@@ -172,15 +190,15 @@ def merge_heads(x: Any) -> Any:
 
 def over_heads(array: Any) -> Any:
     """(..., N, M) → (..., 1, N, M), so that a mask or bias serves every head."""
-    if array is None or np.ndim(raw(array)) < 3:
-        return array
     shape = np.shape(raw(array))
-    return reshape(array, (*shape[:-2], 1, *shape[-2:]))
+    return array if len(shape) < 3 else reshape(array, (*shape[:-2], 1, *shape[-2:]))
 
 
 def _of_all_heads(name: str, array: Any, shape: tuple[int, ...]) -> Any:
     """`over_heads` of what broadcasts to `shape` (..., N, M), ValueError of what does not."""
-    if array is not None and not fits(np.shape(raw(array)), shape):
+    if array is None:
+        return None
+    if not fits(np.shape(raw(array)), shape):
         raise ValueError(
             f"MultiHeadAttention: {name} has shape {np.shape(raw(array))}; it must broadcast to "
             f"(..., queries, keys) = {shape}, or with per_head to (..., heads, queries, keys)"
@@ -188,37 +206,62 @@ def _of_all_heads(name: str, array: Any, shape: tuple[int, ...]) -> Any:
     return over_heads(array)
 
 
-def _places(x: Any, places: Any) -> np.ndarray:
-    """The places of the tokens of x (..., N, d), 0 to N − 1 if none are given; ValueError unless there are N."""
-    if places is None:
-        return np.arange(x.shape[-2])
-    places = np.asarray(places)
-    if places.shape[:1] != x.shape[-2:-1]:
-        raise ValueError(
-            f"MultiHeadAttention: places have shape {places.shape}, there are {x.shape[-2]} tokens; pass one for each"
-        )
-    return places
+def grouped_attention(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    bias: ArrayLike | None = None,
+    *,
+    mask: ArrayLike | None = None,
+    similarity: str = "scaled_dot",
+    parameters: Sequence = (),
+    method: str = "auto",
+    return_weights: bool = False,
+) -> Any:
+    """`similarity_attention` in which each head of keys and values serves as many consecutive heads of queries.
+
+    Shapes: query (..., H, N, d), key (..., G, M, d), value (..., G, M, d_v), bias and mask (..., H, N, M), G a divisor
+    of H → (..., H, N, d_v), or with `return_weights` (output, weights (..., H, N, M)). `similarity` and `parameters`,
+    `method`: see `similarity_attention`.
+    Raises ValueError for shapes that do not fit, TypeError for a mask that is not boolean or a bias that is not
+    floating.
+    """
+    q, k, v = numbers(query, key, value)
+    bias, mask, _ = checked(q, k, v, bias, mask, method=method, grouped=True, alike=False)
+    heads, groups = q.shape[-3], k.shape[-3]
+    found = similarity_attention(
+        *(_in_groups(a, groups) for a in (q, k, v, bias)),
+        mask=_in_groups(mask, groups),
+        similarity=similarity,
+        parameters=parameters,
+        method=method,
+        return_weights=return_weights,
+    )
+    joined = [reshape(y, (*y.shape[:-4], heads, *y.shape[-2:])) for y in (found if return_weights else (found,))]
+    return tuple(joined) if return_weights else joined[0]
 
 
-# ---- Keys and values of the tokens seen so far, so that a new token computes its own only.
-#
-# Under a causal mask, keys and values of a token depend on nothing that comes after it. Decoding N tokens one by one
-# therefore needs N projections, not N²/2, and gives what the whole sequence at once would give.
-#
-# Source: Sivaraya (2023) §1.8 (inference); the cache is folklore, see Shazeer (2019), arXiv 1911.02150 §2.3.
+def _in_groups(array: Any, groups: int) -> Any:
+    """A head axis −3 as two: queries (..., G, H/G, N, d) meet keys (..., G, 1, M, d). A length of 1 becomes (1, 1)."""
+    if array is None or array.ndim < 3:
+        return array
+    n = array.shape[-3]
+    parts = (groups, n // groups) if n > 1 else (1, n)
+    return reshape(array, (*array.shape[:-3], *parts, *array.shape[-2:]))
 
 
 class KeyValueCache:
     """Keys (..., h, M, d) and values (..., h, M, d_v) of M tokens, which grow by `extend`.
 
-    The room doubles when it is full, so that M tokens are copied O(M) times in all. It keeps arrays and no tape.
+    Memory is kept for more tokens than there are, and doubled when it is full, so that M tokens are copied O(M) times
+    in all. It keeps arrays and no tape.
     """
 
     def __init__(self) -> None:
         self.length = 0
-        self._rooms: list[np.ndarray] = []
+        self._memory: list[Array] = []
 
-    def extend(self, key: Any, value: Any) -> tuple[np.ndarray, np.ndarray]:
+    def extend(self, key: Any, value: Any) -> tuple[Array, Array]:
         """Add the keys (..., h, n, d) and values (..., h, n, d_v) of n tokens; returns those of all tokens so far.
 
         What is returned are views, true until the next call.
@@ -228,31 +271,32 @@ class KeyValueCache:
         if is_recording() and any(isinstance(a, Tensor) and a.requires_grad for a in (key, value)):
             raise RuntimeError("KeyValueCache: keys need a gradient, and a cache keeps none; decode within no_grad()")
         new = [np.asarray(raw(array)) for array in (key, value)]
-        rooms = self._rooms or [np.empty((*a.shape[:-2], 0, *a.shape[-1:]), a.dtype) for a in new]
-        for name, array, room in zip(("key", "value"), new, rooms, strict=True):
-            seen = (*room.shape[:-2], self.length, *room.shape[-1:])
-            if array.ndim < 2 or (*array.shape[:-2], self.length, array.shape[-1]) != seen or array.dtype != room.dtype:
+        memory = self._memory or [np.empty((*a.shape[:-2], 0, *a.shape[-1:]), a.dtype) for a in new]
+        for name, array, kept in zip(("key", "value"), new, memory, strict=True):
+            so_far = (*kept.shape[:-2], self.length, *kept.shape[-1:])
+            same = array.ndim >= 2 and (*array.shape[:-2], self.length, array.shape[-1]) == so_far
+            if not same or array.dtype != kept.dtype:
                 raise ValueError(
                     f"KeyValueCache: {name} is {array.dtype} of shape {array.shape}, which does not continue "
-                    f"{room.dtype} of shape {seen}"
+                    f"{kept.dtype} of shape {so_far}"
                 )
         if new[0].shape[-2] != new[1].shape[-2]:
             raise ValueError(f"KeyValueCache: {new[0].shape[-2]} keys but {new[1].shape[-2]} values; they must match")
         end = self.length + new[0].shape[-2]
-        if end > rooms[0].shape[-2]:
-            rooms = [_enlarged(room, self.length, max(end, 2 * self.length, 16)) for room in rooms]
-        for room, array in zip(rooms, new, strict=True):
-            room[..., self.length : end, :] = array
-        self._rooms, self.length = rooms, end
-        return self._rooms[0][..., :end, :], self._rooms[1][..., :end, :]
+        if end > memory[0].shape[-2]:
+            memory = [_enlarged(kept, self.length, max(end, 2 * self.length, 16)) for kept in memory]
+        for kept, array in zip(memory, new, strict=True):
+            kept[..., self.length : end, :] = array
+        self._memory, self.length = memory, end
+        return memory[0][..., :end, :], memory[1][..., :end, :]
 
-    def reorder(self, rows: np.ndarray) -> None:
+    def reorder(self, rows: Array) -> None:
         """Row b of the first axis becomes what row `rows[b]` was, as when beams are chosen anew."""
-        if self._rooms and not np.array_equal(rows, np.arange(len(self._rooms[0]))):  # as often in greedy search
-            self._rooms = [room[rows] for room in self._rooms]
+        if self._memory and not np.array_equal(rows, np.arange(len(self._memory[0]))):  # as often in greedy search
+            self._memory = [kept[rows] for kept in self._memory]
 
 
-def _enlarged(room: np.ndarray, used: int, length: int) -> np.ndarray:
-    larger = np.empty((*room.shape[:-2], length, room.shape[-1]), room.dtype)
-    larger[..., :used, :] = room[..., :used, :]
+def _enlarged(kept: Array, used: int, length: int) -> Array:
+    larger = np.empty((*kept.shape[:-2], length, kept.shape[-1]), kept.dtype)
+    larger[..., :used, :] = kept[..., :used, :]
     return larger

@@ -5,40 +5,84 @@
     general      q W k                               (Luong, Pham & Manning (2015), arXiv 1508.04025)
     additive     v · tanh(q W_q + k W_k)             (Bahdanau, Cho & Bengio (2015), arXiv 1409.0473)
 
-The first four are dot products of changed queries and keys, so that one attention serves them all: `as_dot` returns
-the changed pair and the scale. Only the additive one needs its own scores.
+The first four are dot products of changed queries and keys, so that one attention serves them all. The additive one has
+scores of its own.
+Transcription: tests/transcriptions/rows.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from refnp.autograd import divide, matmul, norm, tanh, where
+from refnp.autograd import divide, matmul, norm, reshape, tanh, where
 from refnp.autograd.primitives import raw
+from refnp.autograd.tensor import ArrayLike
+from refnp.layers.dot_product_attention import attention, attention_with_weights, checked
+from refnp.layers.masked_reductions import numbers
+from refnp.layers.masks import apart_from_hidden
+from refnp.layers.softmaxes import softmax
 
 SIMILARITIES = ("dot", "scaled_dot", "cosine", "general", "additive")
 
 
-def as_dot(query: Any, key: Any, similarity: str, parameters: tuple) -> tuple[Any, Any, Any]:
-    """(q', k', scale) with S(q, k) = scale · q'·k', for every similarity but the additive one.
+def similarity_attention(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    bias: ArrayLike | None = None,
+    *,
+    mask: ArrayLike | None = None,
+    similarity: str = "scaled_dot",
+    parameters: Sequence = (),
+    method: str = "auto",
+    return_weights: bool = False,
+) -> Any:
+    """Attention with another similarity: softmax over keys of S(q, k) + bias, times the values.
+
+    Shapes: query (..., N, d), key (..., M, d), value (..., M, d_v), bias and mask (..., N, M) → (..., N, d_v), or with
+    `return_weights` (output, weights (..., N, M)).
+    `similarity` is "scaled_dot", "dot", "cosine", "general" with parameters=(W,), W (d, d_k) for keys of d_k features,
+    or "additive" with parameters=(W_q, W_k, v), W_q (d, A), W_k (d_k, A), v (A,).
+    `method` is "auto", "full" or "blocks"; the last keeps no weights and does not know the additive similarity.
+    Raises ValueError for shapes that do not fit, a similarity or method that does not exist, TypeError for a mask that
+    is not boolean or a bias that is not floating. What a mask hides reaches neither results nor gradients.
+    """
+    q, k, v = numbers(query, key, value)
+    bias, mask, _ = checked(q, k, v, bias, mask, method=method, alike=False)
+    check_parameters(similarity, parameters, q, k)
+    if method == "blocks" and (return_weights or similarity == "additive"):
+        what = "keeps no weights" if return_weights else "does not know similarity 'additive'"
+        raise ValueError(f"attention: method 'blocks' {what}; use 'full'")
+
+    def attend(query, key, value, bias, mask):
+        if similarity == "additive":
+            scores = additive_scores(query, key, parameters)  # (..., N, M)
+            scores = scores if bias is None else scores + bias
+            weights = softmax(scores if mask is None else where(mask, scores, -np.inf))
+            output = matmul(weights, value)  # (..., N, d_v)
+            return (output, weights) if return_weights else output
+        query, key, scale = as_dot(query, key, similarity, parameters)
+        if return_weights:
+            return attention_with_weights(query, key, value, bias, mask=mask, scale=scale)
+        return attention(query, key, value, bias, mask=mask, scale=scale, method=method)
+
+    return apart_from_hidden(attend, q, k, v, bias, mask)
+
+
+def as_dot(query: Any, key: Any, similarity: str, parameters: Sequence) -> tuple[Any, Any, float | None]:
+    """(q', k', scale) with S(q, k) = scale · q'·k', None for 1/√d; for every similarity but the additive one.
 
     Shapes: query (..., N, d), key (..., M, d); general: parameters (W,), W (d, d_k) with key (..., M, d_k).
     """
     if similarity == "general":
         (weight,) = parameters
-        return matmul(query, weight), key, None
+        query = matmul(query, weight)
     if similarity == "cosine":
-        return unit_rows(query), unit_rows(key), None
-    if similarity == "dot":
-        return query, key, None
-    return query, key, one_over_root(raw(query))
-
-
-def one_over_root(query: np.ndarray) -> Any:
-    """1/√d, d the number of features of a query, in the precision of the query."""
-    return 1 / np.sqrt(np.asarray(query.shape[-1], query.real.dtype))
+        query, key = unit_rows(query), unit_rows(key)
+    return query, key, None if similarity == "scaled_dot" else 1
 
 
 def unit_rows(x: Any) -> Any:
@@ -47,7 +91,7 @@ def unit_rows(x: Any) -> Any:
     return divide(x, where(raw(length).real == 0, np.inf, length))
 
 
-def additive_scores(query: Any, key: Any, parameters: tuple) -> Any:
+def additive_scores(query: Any, key: Any, parameters: Sequence) -> Any:
     """S_ij = Σ_a v_a tanh((q_i W_q)_a + (k_j W_k)_a).
 
     Shapes: query (..., N, d_q), key (..., M, d_k), W_q (d_q, A), W_k (d_k, A), v (A,) → (..., N, M).
@@ -55,13 +99,12 @@ def additive_scores(query: Any, key: Any, parameters: tuple) -> Any:
     query_weight, key_weight, vector = parameters
     q = matmul(query, query_weight)  # (..., N, A)
     k = matmul(key, key_weight)  # (..., M, A)
-    q_shape, k_shape = q.shape, k.shape
-    q = q.reshape((*q_shape[:-1], 1, q_shape[-1]))
-    k = k.reshape((*k_shape[:-2], 1, *k_shape[-2:]))
+    q = reshape(q, (*q.shape[:-1], 1, q.shape[-1]))
+    k = reshape(k, (*k.shape[:-2], 1, *k.shape[-2:]))
     return matmul(tanh(q + k), vector)
 
 
-def check_parameters(similarity: str, parameters: tuple, query: Any, key: Any) -> None:
+def check_parameters(similarity: str, parameters: Sequence, query: Any, key: Any) -> None:
     """ValueError unless the similarity exists and its parameters have shapes that fit query and key."""
     if similarity not in SIMILARITIES:
         raise ValueError(f"attention: similarity is {similarity!r}; use one of {', '.join(SIMILARITIES)}")

@@ -89,7 +89,8 @@ def masked_softmax(scores: Array, mask: Array | None = None) -> Array:
     Masked scores may be anything but NaN.
     """
     if mask is None:
-        scores -= row_max(scores)
+        m = scores.real.max(-1, keepdims=True, initial=-np.inf)  # (..., N, 1)
+        scores -= np.where(m == -np.inf, 0, m)
         np.exp(scores, out=scores)
     else:  # arithmetic with a few numbers: np.where would take ten times as long
         shape = np.broadcast_shapes(scores.shape, mask.shape)
@@ -102,7 +103,8 @@ def masked_softmax(scores: Array, mask: Array | None = None) -> Array:
             np.minimum(scores, 0, out=scores)  # so that no masked score overflows; the others are ≤ 0 already
             np.exp(scores, out=scores)
         scores *= keep
-    scores /= nonzero(np.einsum("...m->...", scores)[..., None])
+    total = np.einsum("...m->...", scores)[..., None]  # (..., N, 1)
+    scores /= np.where(total == 0, 1, total)
     return scores
 
 

@@ -66,7 +66,7 @@ class TranslationAttention(Module):
     def __call__(self, query: Any, key: Any, differences: Any, *, mask: Any = None) -> tuple[Any, Any]:
         mask, lost = check_mask("TranslationAttention", mask, differences.shape[:3]), None
         if mask is not None and not all_finite(query, key, differences):
-            (query, key, *_), (_, lost) = shielded(mask, query, key, key, None)
+            query, key, *_, (_, lost) = shielded(query, key, key, None, mask)
             differences = where(mask[..., None], differences, 0.0)
         q, k, v = (split_heads(y, self.heads) for y in (self.query(query), self.key(key), self.value(key)))
         scores = matmul(q, swapaxes(k, -1, -2)) * q.shape[-1] ** -0.5  # (B, H, N, M)

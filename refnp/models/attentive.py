@@ -29,12 +29,11 @@ from refnp import autograd as ag
 from refnp.autograd.primitives import raw
 from refnp.layers.activations import relu
 from refnp.layers.distributions import Normal
-from refnp.layers.dot_product_attention import attention
+from refnp.layers.dot_product_attention import attention, one_over_root
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.module import Module
 from refnp.layers.multi_head import merge_heads, split_heads
 from refnp.layers.normalization import LayerNorm
-from refnp.layers.similarity import one_over_root
 from refnp.models.latent import LatentModel
 from refnp.models.neural_process import (
     NeuralProcess,
@@ -69,10 +68,10 @@ class AttentionBlock(Module):
 
     def __call__(self, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
         q, k, v = self.query(query), self.key(key), self.value(value)  # (..., N, D), (..., M, D), (..., M, D)
-        similarity, wanted = ("scaled_dot", q) if self.scaling == "head" else ("dot", q * one_over_root(raw(q)))
-        heads = (split_heads(a, self.heads) for a in (wanted, k, v))
+        heads = (split_heads(a, self.heads) for a in (q, k, v))
+        scale = None if self.scaling == "head" else one_over_root(raw(q))  # of all features
         mask = None if mask is None else mask[..., None, :, :]  # one for all heads
-        found = attention(*heads, mask=mask, similarity=similarity)  # (..., H, N, d)
+        found = attention(*heads, mask=mask, scale=scale)  # (..., H, N, d)
         u = self.first_norm(q + merge_heads(found))  # (..., N, D)
         return self.second_norm(u + relu(self.output(u)))  # (..., N, D)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from refnp.layers.convolutions import convolution, convolution_transpose
-from refnp.layers.dot_product_attention import attention
+from refnp.layers.dot_product_attention import attention, attention_with_weights
 from refnp.layers.normalization import layer_norm
 from refnp.layers.set_convolutions import set_convolution
 from refnp.layers.softmaxes import softmax
@@ -59,7 +59,7 @@ def attention_weights_sum_to_one(rng, dtype, u):
     q, k, v = (rng.standard_normal((9, 5)).astype(dtype) * 3 for _ in range(3))
     mask = rng.random((9, 9)) < 0.5
     mask[4] = False
-    _, weights = attention(q, k, v, mask=mask, return_weights=True)
+    _, weights = attention_with_weights(q, k, v, mask=mask)
     return weights.astype(WIDE).sum(-1), mask.any(-1).astype(float), 9 * u * mask.any(-1)
 
 

@@ -3,16 +3,20 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from refnp.layers.dot_product_attention import attention
+from refnp.layers.dot_product_attention import attention, attention_with_weights
+from refnp.layers.similarity import similarity_attention
 from refnp.verify.layers import attention as equations
 from refnp.verify.layers.linear import sum_to
 from refnp.verify.rounding import exact
 from tests.helpers import laid_out, layouts, normal, real_dtypes, scales, seeds, shapes
 
 
-def with_bias(query, key, value, bias=None, **options):
-    """attention with the bias among the arrays, since it has a gradient."""
-    return attention(query, key, value, bias=bias, **options)
+def attend(*arrays, similarity=None, parameters=(), return_weights=False, **options):
+    """Query, key, value and perhaps a bias, through the function of refnp that has these options."""
+    if similarity is not None:
+        options |= {"similarity": similarity, "parameters": parameters, "return_weights": return_weights}
+        return similarity_attention(*arrays, **options)
+    return (attention_with_weights if return_weights else attention)(*arrays, **options)
 
 
 def qkv(n=3, m=4, d=2, width=3, batch=(), dtype=np.float64, seed=0):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.layers import dot_product_attention as page
 from refnp.layers import masks
-from refnp.layers.dot_product_attention import attend_in_blocks, attention
+from refnp.layers.dot_product_attention import attention
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, seeds
 from tests.layers.attention_problems import equation, problems, rounded_output
@@ -25,8 +25,8 @@ sizes = st.integers(1, 4)
 def blocks_of(queries, keys):
     """Blocks so small that a handful of tokens fills several."""
     with (
-        mock.patch.object(page, "QUERIES", queries),
-        mock.patch.object(page, "KEYS", keys),
+        mock.patch.object(page, "QUERY_BLOCK", queries),
+        mock.patch.object(page, "KEY_BLOCK", keys),
     ):
         yield
 
@@ -221,7 +221,7 @@ def test_memory_grows_with_the_length_not_with_its_square():
     """The full form holds all N M scores, more than once; in blocks there are a few rows per token and a few blocks."""
     n, threads = 2048, ad.get_threads()
     scores, tokens = 8 * n * n, 8 * n * 16
-    block = 8 * page.QUERIES * page.KEYS
+    block = 8 * page.QUERY_BLOCK * page.KEY_BLOCK
     try:
         ad.set_threads(1)
         assert peak(in_blocks, n) < 12 * tokens + 4 * block < scores / 4
@@ -244,7 +244,7 @@ def test_nothing_to_attend_to(shape, batch):
 @pytest.mark.parametrize("dtype", REAL)
 def test_blocks_of_their_own_size(dtype):
     """Not patched: N and M a little more than one block (but in longdouble, which no BLAS multiplies, M alone)."""
-    n, m = page.QUERIES + 3 if dtype != np.longdouble else 3, page.KEYS + 5
+    n, m = page.QUERY_BLOCK + 3 if dtype != np.longdouble else 3, page.KEY_BLOCK + 5
     arrays = qkv(n, m, 4, 2, dtype=dtype)
-    y = attend_in_blocks(*arrays, scale=dtype(0.5))
+    y = attention(*arrays, scale=dtype(0.5), method="blocks")
     assert_within(y, in_full(*arrays), 2 * tolerance(rounded_output(arrays), dtype))

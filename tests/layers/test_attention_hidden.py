@@ -10,7 +10,7 @@ from refnp.layers import masks
 from refnp.layers.dot_product_attention import attention
 from refnp.verify.rounding import tolerance
 from tests.helpers import assert_same_bits, assert_within, normal
-from tests.layers.attention_problems import problems, qkv, rounded_output, with_bias
+from tests.layers.attention_problems import attend, problems, qkv, rounded_output
 
 
 @pytest.mark.parametrize("similarity", ["scaled_dot", "cosine", "additive"])
@@ -21,7 +21,7 @@ def test_a_query_that_may_attend_to_nothing_gets_0(similarity):
 
     def f(*a):
         options = {"similarity": similarity, "parameters": parameters, "mask": mask}
-        return with_bias(*a, return_weights=True, **options)
+        return attend(*a, return_weights=True, **options)
 
     (y, weights), pullback = ad.vjp(f, *arrays)
     np.testing.assert_array_equal(y[1], 0)
@@ -29,7 +29,7 @@ def test_a_query_that_may_attend_to_nothing_gets_0(similarity):
     only_there = np.zeros_like(y), np.zeros_like(weights)
     only_there[0][1], only_there[1][1] = 1, 1
     assert all((bar == 0).all() for bar in pullback(only_there))
-    everything_hidden, pullback = ad.vjp(lambda *a: with_bias(*a, mask=np.zeros((3, 4), bool)), *arrays)
+    everything_hidden, pullback = ad.vjp(lambda *a: attend(*a, mask=np.zeros((3, 4), bool)), *arrays)
     np.testing.assert_array_equal(everything_hidden, 0)
     assert all((bar == 0).all() for bar in pullback(np.ones_like(y)))
 
@@ -49,7 +49,7 @@ every_form = pytest.mark.parametrize("form", FORMS)
 
 def value_and_gradients(form, arrays, mask, bar=None):
     """(outputs, gradients): the weights, where asked for, have a cotangent as well."""
-    results, pullback = ad.vjp(lambda *a: with_bias(*a, mask=mask, **FORMS[form]), *arrays)
+    results, pullback = ad.vjp(lambda *a: attend(*a, mask=mask, **FORMS[form]), *arrays)
     results = results if isinstance(results, tuple) else (results,)
     bars = [normal(9 + i, y.shape) if bar is None else bar * np.ones_like(y) for i, y in enumerate(results)]
     return results, pullback(tuple(bars) if len(bars) > 1 else bars[0])
@@ -118,7 +118,7 @@ def test_infinite_values_in_sight_give_what_the_plain_formula_gives(form):
     value[0] = np.inf, -np.inf, 1
     value[1] = np.inf, np.inf, 2
     mask = np.array([[True, True, True], [True, False, True]])
-    y = attention(query, key, value, mask=mask, **FORMS[form])
+    y = attend(query, key, value, mask=mask, **FORMS[form])
     y = y[0] if form == "weights" else y
     assert y[0, 0] == y[1, 0] == np.inf
     assert np.isnan(y[0, 1])
@@ -144,11 +144,11 @@ def test_causal_outputs_do_not_depend_on_later_keys(problem):
     query, key, value, *bias = (a.copy() for a in problem[0])
     n, m = query.shape[-2], key.shape[-2]
     mask = masks.causal(n, m)
-    y = with_bias(query, key, value, *bias, mask=mask)
+    y = attend(query, key, value, *bias, mask=mask)
     for i in range(min(n, m - 1)):
         other_key, other_value = key.copy(), value.copy()
         other_key[..., i + 1 :, :], other_value[..., i + 1 :, :] = 1e3, np.nan
-        changed = with_bias(query, other_key, other_value, *bias, mask=mask)
+        changed = attend(query, other_key, other_value, *bias, mask=mask)
         assert_same_bits(changed[..., : i + 1, :], y[..., : i + 1, :])
 
 

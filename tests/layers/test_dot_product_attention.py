@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.layers import dot_product_attention as page
 from refnp.layers import masks
-from refnp.layers.dot_product_attention import attention, column_attention
+from refnp.layers.dot_product_attention import attention, attention_with_weights, column_attention
+from refnp.layers.multi_head import grouped_attention
+from refnp.layers.similarity import similarity_attention
 from refnp.verify import bounds
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import (
@@ -22,7 +24,7 @@ from tests.helpers import (
     seeds,
     unit_roundoff,
 )
-from tests.layers.attention_problems import equation, problems, qkv, rounded_output, shared, with_bias
+from tests.layers.attention_problems import attend, equation, problems, qkv, rounded_output, shared
 from tests.layers.judges import assert_as_derived
 from tests.transcriptions import rows as printed
 
@@ -36,7 +38,7 @@ lengths = st.integers(1, 5)
 def test_value_and_every_gradient(problem, similarity):
     """Any axes in front, any mask and bias that broadcast: the transcription and the bounds of rounding hold."""
     arrays, mask = problem
-    y, rounded = assert_as_derived(with_bias, equation(mask, similarity), arrays, mask=mask, similarity=similarity)
+    y, rounded = assert_as_derived(attend, equation(mask, similarity), arrays, mask=mask, similarity=similarity)
     right, _ = printed.batched_attention(*arrays[:3], mask, *arrays[3:], name=similarity)
     assert_within(y, right, tolerance(rounded, y.dtype))
 
@@ -46,7 +48,7 @@ def test_weights_are_means_and_have_gradients(problem):
     """Weights ≥ 0, rows sum to 1 or, with nothing allowed, 0; the output is theirs; ⟨Ā, ·⟩ agrees with a softmax's."""
     arrays, mask = problem
     dtype = arrays[0].dtype
-    output, weights = with_bias(*arrays, mask=mask, return_weights=True)
+    output, weights = attend(*arrays, mask=mask, return_weights=True)
     right, right_weights = printed.batched_attention(*arrays[:3], mask, *arrays[3:])
     assert weights.dtype == dtype
     assert (weights >= 0).all()
@@ -70,15 +72,15 @@ def test_weights_are_means_and_have_gradients(problem):
 def test_gradient_through_weights_and_output_together(problem, seed):
     """⟨ō, O⟩ + ⟨ā, A⟩ has the gradient of ⟨ō, A V⟩ + ⟨ā, A I⟩: attention on the values V and on the values I."""
     arrays, mask = problem
-    (output, weights), pullback = ad.vjp(lambda *a: with_bias(*a, mask=mask, return_weights=True), *arrays)
+    (output, weights), pullback = ad.vjp(lambda *a: attend(*a, mask=mask, return_weights=True), *arrays)
     o_bar, a_bar = normal(seed, output.shape), normal(seed + 1, weights.shape)
     both = pullback((o_bar, a_bar))
 
     def of_eye(query, *others):  # with the axes in front that the weights have, for the mask may have them from V
-        return with_bias(ad.broadcast_to(query, (*weights.shape[:-2], *query.shape[-2:])), *others, mask=mask)
+        return attend(ad.broadcast_to(query, (*weights.shape[:-2], *query.shape[-2:])), *others, mask=mask)
 
     with_eye = [*arrays[:2], np.eye(arrays[1].shape[-2]), *arrays[3:]]
-    through_output = ad.vjp(lambda *a: with_bias(*a, mask=mask), *arrays)[1](o_bar)
+    through_output = ad.vjp(lambda *a: attend(*a, mask=mask), *arrays)[1](o_bar)
     through_weights = ad.vjp(of_eye, *with_eye)[1](a_bar)
     limits = equation(mask)(*map(exact, arrays))[1](exact(o_bar))
     limits_of_eye = equation(mask)(*map(exact, with_eye))[1](exact(a_bar))
@@ -101,8 +103,8 @@ def test_first_derivatives(dtype):
     mask = np.random.default_rng(0).random((2, 3, 4)) < 0.6
     mask[0, 1] = False
     arrays = [*qkv(batch=(2,), dtype=dtype), normal(5, (3, 4), dtype)]
-    check(lambda *a: with_bias(*a, mask=mask), arrays)
-    check(lambda *a: with_bias(*a, mask=mask, return_weights=True), arrays)
+    check(lambda *a: attend(*a, mask=mask), arrays)
+    check(lambda *a: attend(*a, mask=mask, return_weights=True), arrays)
     check(attention, qkv(dtype=dtype))
 
 
@@ -110,7 +112,7 @@ def test_first_derivatives(dtype):
 def test_second_derivatives(return_weights):
     mask = np.array([[True, True, False], [False, False, False]])
     arrays = [*qkv(2, 3, 2, 2), normal(5, (2, 3))]
-    report = check(lambda *a: with_bias(*a, mask=mask, return_weights=return_weights), arrays, order=2)
+    report = check(lambda *a: attend(*a, mask=mask, return_weights=return_weights), arrays, order=2)
     assert report.method == "complex step"
 
 
@@ -120,10 +122,10 @@ def test_dtype_is_kept(dtype, masked):
     real = dtype(0).real.dtype
     arrays = [a.astype(dtype) for a in [*qkv(dtype=real), normal(4, (3, 4), real)]]
     mask = masks.causal(3, 4) if masked else None
-    (y, weights), pullback = ad.vjp(lambda *a: with_bias(*a, mask=mask, return_weights=True), *arrays)
+    (y, weights), pullback = ad.vjp(lambda *a: attend(*a, mask=mask, return_weights=True), *arrays)
     bars = pullback((np.ones_like(y), np.ones_like(weights)))
     assert {a.dtype for a in (y, weights, *bars)} == {np.dtype(dtype)}
-    bars = ad.vjp(lambda *a: with_bias(*a, mask=mask), *arrays)[1](np.ones_like(y))
+    bars = ad.vjp(lambda *a: attend(*a, mask=mask), *arrays)[1](np.ones_like(y))
     assert {a.dtype for a in bars} == {np.dtype(dtype)}
 
 
@@ -133,7 +135,7 @@ def test_complex_step_in_one_argument_only(which):
     arrays = [*qkv(), normal(4, (3, 4))]
 
     def f(x):
-        return with_bias(*arrays[:which], x, *arrays[which + 1 :], mask=masks.causal(3, 4))
+        return attend(*arrays[:which], x, *arrays[which + 1 :], mask=masks.causal(3, 4))
 
     assert check(f, (arrays[which],), order=2).method == "complex step"
 
@@ -161,7 +163,7 @@ def test_columns_are_the_transpose_of_rows(scaled, n, m, d, dtype, seed):
     query, key, value = qkv(n, m, d, 2, dtype=dtype, seed=seed)
     similarity = "scaled_dot" if scaled else "dot"
     columns, pullback = ad.vjp(lambda *a: column_attention(*a, scaled=scaled), query.T, key.T, value.T)
-    rows, rows_pullback = ad.vjp(lambda *a: attention(*a, similarity=similarity), query, key, value)
+    rows, rows_pullback = ad.vjp(lambda *a: attend(*a, similarity=similarity), query, key, value)
     rounded, rounded_pullback = equation(similarity=similarity)(*map(exact, (query, key, value)))
     bound = tolerance(rounded, dtype)
     assert_within(columns, rows.T, 2 * bound.T)
@@ -190,7 +192,7 @@ def test_boolean_mask_is_a_bias_of_minus_infinity(problem):
     additive = np.where(mask, 0.0, -np.inf) if not bias else np.where(mask, bias[0], -np.inf)
     rounded = rounded_output([query, key, value, *bias], mask)
     y = attention(query, key, value, bias=additive)
-    assert_within(y, with_bias(query, key, value, *bias, mask=mask), 2 * tolerance(rounded, np.float64))
+    assert_within(y, attend(query, key, value, *bias, mask=mask), 2 * tolerance(rounded, np.float64))
 
 
 # ---- shapes
@@ -206,7 +208,7 @@ def test_axes_in_front_broadcast(batch, masked):
     )
     leading = np.broadcast_shapes(*batch)
     mask = np.random.default_rng(0).random((*leading, 3, 4)) < 0.6 if masked else None
-    output, weights = attention(query, key, value, mask=mask, return_weights=True)
+    output, weights = attention_with_weights(query, key, value, mask=mask)
     assert output.shape == (*leading, 3, 5)
     right, right_weights = printed.batched_attention(query, key, value, mask)
     assert_within(output, right, tolerance(rounded_output([query, key, value], mask), np.float64))
@@ -214,7 +216,7 @@ def test_axes_in_front_broadcast(batch, masked):
     of_weights = np.broadcast_shapes(*batch[:2], () if mask is None else leading)
     assert weights.shape == (*of_weights, 3, 4)
     np.testing.assert_array_equal(np.broadcast_to(weights, right_weights.shape) > 0, right_weights > 0)
-    check(lambda *a: attention(*a, mask=mask, return_weights=True), (query, key, value))
+    check(lambda *a: attention_with_weights(*a, mask=mask), (query, key, value))
 
 
 @pytest.mark.parametrize("shape", [(0, 4, 2, 3), (3, 0, 2, 3), (3, 4, 2, 0), (0, 0, 1, 0)])
@@ -226,7 +228,7 @@ def test_nothing_to_attend_to_gives_0(shape, batch, masked):
     arrays = [*qkv(n, m, d, width, batch), normal(3, (*batch, n, m))]
     mask = np.ones((n, m), bool) if masked else None
     for weights in (False, True):
-        results, pullback = ad.vjp(lambda *a, w=weights: with_bias(*a, mask=mask, return_weights=w), *arrays)
+        results, pullback = ad.vjp(lambda *a, w=weights: attend(*a, mask=mask, return_weights=w), *arrays)
         output = results[0] if weights else results
         np.testing.assert_array_equal(output, np.zeros((*batch, n, width)))
         bars = pullback((output, normal(0, results[1].shape)) if weights else output)
@@ -244,11 +246,11 @@ def test_grouped_heads_are_repeated_keys(groups, per_group, n, m, masked, seed):
     mask = rng.random(shared(rng, (2, heads, n, m))) < 0.6 if masked else None
 
     def grouped(query, key, value, bias):
-        return attention(query, key, value, bias=bias, mask=mask, grouped_heads=True, return_weights=True)
+        return grouped_attention(query, key, value, bias, mask=mask, return_weights=True)
 
     def repeated(query, key, value, bias):
         key, value = (ad.take(a, np.repeat(np.arange(groups), per_group), -3) for a in (key, value))
-        return attention(query, key, value, bias=bias, mask=mask, return_weights=True)
+        return attention_with_weights(query, key, value, bias, mask=mask)
 
     (y, weights), pullback = ad.vjp(grouped, query, key, value, bias)
     (z, other_weights), other = ad.vjp(repeated, query, key, value, bias)
@@ -304,7 +306,7 @@ def test_a_number_added_to_all_scores_of_a_query_changes_nothing(seed):
     shift = normal(seed, (3, 1), scale=10.0) * np.ones((3, 4))
     shifted = [*arrays[:3], shift]
     bound = sum(tolerance(rounded_output(a), np.float64) for a in (arrays, shifted))
-    assert_within(with_bias(*shifted), with_bias(*arrays), bound)
+    assert_within(attend(*shifted), attend(*arrays), bound)
 
 
 # ---- ways to compute
@@ -313,15 +315,15 @@ def test_a_number_added_to_all_scores_of_a_query_changes_nothing(seed):
 def test_long_sequences_are_taken_in_blocks_on_their_own(monkeypatch):
     arrays = qkv(6, 5)
     calls = []
-    real = page.attend_in_blocks
-    monkeypatch.setattr(page, "attend_in_blocks", lambda *a, **o: calls.append(1) or real(*a, **o))
+    real = page.attention_in_blocks
+    monkeypatch.setattr(page, "attention_in_blocks", lambda *a, **o: calls.append(1) or real(*a, **o))
     monkeypatch.setattr(page, "LONG", 29)
     bound = 2 * tolerance(rounded_output(arrays), np.float64)
     assert_within(attention(*arrays), attention(*arrays, method="full"), bound)
     assert len(calls) == 1
     attention(*arrays, method="blocks")
     assert len(calls) == 2
-    attention(*arrays, return_weights=True)
+    attention_with_weights(*arrays)
     attention(arrays[0][:-1], *arrays[1:])
     monkeypatch.setattr(page, "LONG", 30)
     attention(*arrays)
@@ -334,19 +336,18 @@ def test_lists_and_whole_numbers(way):
     floats = [np.array(a, float) for a in (query, key, value)]
     for similarity in ("scaled_dot", "dot"):
         options = way | {"similarity": similarity, "mask": [[True, False], [True, True]]}
-        results, expected = attention(query, key, value, **options), attention(*floats, **options)
+        results, expected = (similarity_attention(*a, **options) for a in ((query, key, value), floats))
         for a, b in zip(results, expected, strict=True):
             assert_same_bits(a, b)
-    tensor = attention(
-        ad.Tensor(query), ad.Tensor(key), ad.Tensor(value), similarity="dot", bias=[[0.0, 1.0], [0.0, 0.0]]
-    )
+    tensors = map(ad.Tensor, (query, key, value))
+    tensor = similarity_attention(*tensors, [[0.0, 1.0], [0.0, 0.0]], similarity="dot")
     assert isinstance(tensor, ad.Tensor)
 
 
 def test_any_tensor_gives_tensors():
     query, key, value = qkv()
     for arguments in ((ad.Tensor(query), key, value), (query, key, ad.Tensor(value))):
-        output, weights = attention(*arguments, return_weights=True)
+        output, weights = attention_with_weights(*arguments)
         assert isinstance(output, ad.Tensor)
         assert isinstance(weights, ad.Tensor)
     assert isinstance(attention(query, key, value, bias=ad.Tensor(np.zeros((3, 4)))), ad.Tensor)
@@ -362,20 +363,21 @@ def test_matches_torch(case):
     query, key, value = qkv(5, 6, 4, 3, (2, 4))
     mask = {"mask": np.random.default_rng(0).random((2, 1, 5, 6)) < 0.7, "causal": masks.causal(5, 6)}.get(case)
     arrays = [query, key, value]
-    options = {"similarity": "dot"} if case == "no root" else {}
+    options = {"scale": 1} if case == "no root" else {}
     theirs = {"scale": 1.0} if case == "no root" else {"is_causal": True} if case == "causal" else {}
     if case == "bias":
         arrays.append(normal(7, (4, 5, 6)))
     if case == "grouped":
-        arrays[1:], options, theirs = [a[:, :2] for a in arrays[1:]], {"grouped_heads": True}, {"enable_gqa": True}
+        arrays[1:], theirs = [a[:, :2] for a in arrays[1:]], {"enable_gqa": True}
     leaves = [torch.tensor(a, requires_grad=True) for a in arrays]
     given_mask = leaves[3] if case == "bias" else torch.tensor(mask) if case == "mask" else None
     result = torch.nn.functional.scaled_dot_product_attention(*leaves[:3], attn_mask=given_mask, **theirs)
     bar = normal(8, result.shape)
     result.backward(torch.tensor(bar))
-    y, pullback = ad.vjp(lambda *a: with_bias(*a, mask=mask, **options), *arrays)
+    form = grouped_attention if case == "grouped" else attention
+    y, pullback = ad.vjp(lambda *a: form(*a, mask=mask, **options), *arrays)
     full = arrays if case != "grouped" else [query, *(np.repeat(a, 2, 1) for a in arrays[1:])]
-    rounded, rounded_pullback = equation(mask, options.get("similarity", "scaled_dot"))(*map(exact, full))
+    rounded, rounded_pullback = equation(mask, "dot" if case == "no root" else "scaled_dot")(*map(exact, full))
     assert_within(y, result.detach().numpy(), 2 * tolerance(rounded, np.float64))
     limits = [tolerance(limit, np.float64) for limit in rounded_pullback(exact(bar))]
     if case == "grouped":
@@ -433,8 +435,11 @@ def ones(*shape):
     ],
 )  # fmt: skip
 def test_errors(arrays, options, error, message):
+    form = grouped_attention if options.get("grouped_heads") else attention
+    form = similarity_attention if {"similarity", "return_weights"} & options.keys() else form
+    options = {name: option for name, option in options.items() if name != "grouped_heads"}
     with pytest.raises(error, match=rf"^attention: {message}$"):
-        attention(*arrays, **options)
+        form(*arrays, **options)
 
 
 def test_errors_of_columns_speak_of_columns():

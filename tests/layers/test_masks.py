@@ -104,7 +104,8 @@ def test_all_finite():
 
 
 def test_shield_has_nothing_to_put_back_where_everything_is_finite():
-    arrays, (spoilt, lost) = shielded(MASK, QUERY, KEY, VALUE, None)
+    *arrays, mask, (spoilt, lost) = shielded(QUERY, KEY, VALUE, None, MASK)
+    np.testing.assert_array_equal(mask, MASK)
     for shield, array in zip(arrays, (QUERY, KEY, VALUE), strict=False):
         assert_same_bits(shield, array)
     assert arrays[3] is None
@@ -116,7 +117,7 @@ def test_shield_has_nothing_to_put_back_where_everything_is_finite():
 def test_queries_that_may_attend_to_a_bad_key_are_lost(bad):
     key = KEY.copy()
     key[2, 0] = bad
-    (query, key, _, _), (spoilt, lost) = shielded(MASK, QUERY, key, VALUE, None)
+    query, key, *_, (spoilt, lost) = shielded(QUERY, key, VALUE, None, MASK)
     assert_same_bits(query, QUERY)
     np.testing.assert_array_equal(key[2], 0)
     np.testing.assert_array_equal(lost, [[0], [np.nan], [0]])
@@ -125,7 +126,7 @@ def test_queries_that_may_attend_to_a_bad_key_are_lost(bad):
 
 def test_a_bad_query_is_lost_unless_it_attends_to_nothing():
     query = np.full((3, 2), np.nan)
-    (query, *_), (_, lost) = shielded(MASK, query, KEY, VALUE, None)
+    query, *_, (_, lost) = shielded(query, KEY, VALUE, None, MASK)
     np.testing.assert_array_equal(query, 0)
     np.testing.assert_array_equal(lost, [[np.nan], [np.nan], [0]])
 
@@ -135,7 +136,7 @@ def test_values_that_are_not_finite_add_up_feature_by_feature():
     value[0, :3] = np.inf, -np.inf, np.nan
     value[2, :4] = -np.inf, -np.inf, 1, np.inf
     value[3] = np.nan  # nobody may attend to it
-    (_, _, value, _), (spoilt, lost) = shielded(MASK, QUERY, KEY, value, None)
+    _, _, value, _, _, (spoilt, lost) = shielded(QUERY, KEY, value, None, MASK)
     assert np.isfinite(value).all()
     np.testing.assert_array_equal(
         spoilt, [[np.inf, -np.inf, np.nan, 0, 0], [np.nan, -np.inf, np.nan, np.inf, 0], [0, 0, 0, 0, 0]]
@@ -145,8 +146,9 @@ def test_values_that_are_not_finite_add_up_feature_by_feature():
 
 def test_hidden_bias_is_not_looked_at_and_minus_infinity_is_weight_0():
     bias = np.array([[0, -np.inf, np.nan, np.inf], [np.nan, 1, 2, np.inf], [np.nan, np.inf, -np.inf, 0]])
-    (_, _, _, shown), (_, lost) = shielded(MASK, QUERY, KEY, VALUE, bias)
-    np.testing.assert_array_equal(shown, [[0, -np.inf, 0, 0], [0, 1, 2, 0], [0, 0, 0, 0]])
+    *_, finite, mask, (_, lost) = shielded(QUERY, KEY, VALUE, bias, MASK)
+    np.testing.assert_array_equal(finite, [[0, 0, 0, 0], [0, 1, 2, 0], [0, 0, 0, 0]])
+    np.testing.assert_array_equal(mask, MASK & (bias != -np.inf))
     np.testing.assert_array_equal(lost, [[0], [np.nan], [0]])
 
 

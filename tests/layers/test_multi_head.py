@@ -12,6 +12,7 @@ from refnp.layers.multi_head import MultiHeadAttention, merge_heads, split_heads
 from refnp.layers.positions.biases import ALiBi, T5Bias
 from refnp.layers.positions.relative import Shaw
 from refnp.layers.positions.rotary import Rotary
+from refnp.layers.similarity import similarity_attention
 from refnp.verify.layers import attention as equations
 from refnp.verify.layers.attention import NAMES
 from refnp.verify.rounding import exact, tolerance
@@ -223,7 +224,7 @@ def test_grouped_heads_are_repeated_keys(key_heads, masked):
 def test_similarities(similarity):
     module, x = MultiHeadAttention(6, 2, similarity=similarity, rng=generator()), normal(0, (3, 6))
     query, key, value = (split_heads(linear(x), 2) for linear in (module.query, module.key, module.value))
-    by_hand = merge_heads(attention(query, key, value, similarity=similarity))
+    by_hand = merge_heads(similarity_attention(query, key, value, similarity=similarity))
     assert_same_bits(module(x), module.output(by_hand))
 
 

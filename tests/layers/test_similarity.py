@@ -6,8 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.layers.dot_product_attention import attention
-from refnp.layers.similarity import SIMILARITIES, additive_scores, as_dot, check_parameters, one_over_root, unit_rows
+from refnp.layers.dot_product_attention import attention, one_over_root
+from refnp.layers.similarity import (
+    SIMILARITIES,
+    additive_scores,
+    as_dot,
+    check_parameters,
+    similarity_attention,
+    unit_rows,
+)
 from refnp.verify import rounding
 from refnp.verify.layers import softmax as equations
 from refnp.verify.rounding import WIDE, constant, contract, exact, tolerance
@@ -27,7 +34,7 @@ def scores(name, query, key, given_parameters):
     if name == "additive":
         return additive_scores(query, key, given_parameters)
     q, k, scale = as_dot(query, key, name, given_parameters)
-    return ad.matmul(q if scale is None else q * scale, ad.swapaxes(k, -1, -2))
+    return ad.matmul(q * (one_over_root(query) if scale is None else scale), ad.swapaxes(k, -1, -2))
 
 
 def rounded_scores(name, query, key, given_parameters):
@@ -74,12 +81,12 @@ def test_attention_with_every_similarity(name, n, m, dtype, seed):
     mask, bias = np.random.default_rng(seed).random((n, m)) < 0.7, normal(seed + 3, (n, m), dtype)
     given_parameters = parameters(name, 3, 3, dtype, seed + 4)
     options = {"mask": mask, "bias": bias, "similarity": name, "parameters": given_parameters}
-    output, weights = attention(query, key, value, return_weights=True, **options)
+    output, weights = similarity_attention(query, key, value, return_weights=True, **options)
     right, right_weights = printed.attention(query, key, value, mask, bias, name, given_parameters)
     o, a = rounded_attention(name, query, key, value, given_parameters, bias, mask)
     assert_within(weights, right_weights, tolerance(a, dtype))
     assert_within(output, right, tolerance(o, dtype))
-    assert_within(attention(query, key, value, **options), right, tolerance(o, dtype))
+    assert_within(similarity_attention(query, key, value, **options), right, tolerance(o, dtype))
 
 
 @every
@@ -91,7 +98,7 @@ def test_first_derivatives(name, dtype):
 
     def f(query, key, value, bias, *given_parameters):
         options = {"mask": mask, "bias": bias, "similarity": name, "parameters": given_parameters}
-        return attention(query, key, value, return_weights=True, **options)
+        return similarity_attention(query, key, value, return_weights=True, **options)
 
     check(f, (*arrays, *parameters(name, 2, 2, dtype)))
 
@@ -101,7 +108,7 @@ def test_second_derivatives(name):
     arrays = [normal(i, s) for i, s in enumerate([(2, 2), (3, 2), (3, 1)])]
 
     def f(query, key, value, *given_parameters):
-        return attention(query, key, value, similarity=name, parameters=given_parameters)
+        return similarity_attention(query, key, value, similarity=name, parameters=given_parameters)
 
     assert check(f, (*arrays, *parameters(name, 2, 2)), order=2).method == "complex step"
 
@@ -113,7 +120,9 @@ def test_dtype_is_kept(name, dtype):
     given_parameters = parameters(name, 3, 3, dtype)
     if np.dtype(dtype).kind == "c":  # real numbers, as the complex step has them
         arrays, given_parameters = ([a.real.astype(dtype) for a in x] for x in (arrays, given_parameters))
-    y, pullback = ad.vjp(lambda *a: attention(*a[:3], similarity=name, parameters=a[3:]), *arrays, *given_parameters)
+    y, pullback = ad.vjp(
+        lambda *a: similarity_attention(*a[:3], similarity=name, parameters=a[3:]), *arrays, *given_parameters
+    )
     assert y.dtype == dtype
     assert {bar.dtype for bar in pullback(np.ones_like(y))} == {np.dtype(dtype)}
 
@@ -122,10 +131,10 @@ def test_dtype_is_kept(name, dtype):
 def test_batches_broadcast(name):
     query, key, value = normal(0, (2, 1, 3, 2)), normal(1, (4, 5, 2)), normal(2, (4, 5, 1))
     options = {"similarity": name, "parameters": parameters(name, 2, 2)}
-    output = attention(query, key, value, **options)
+    output = similarity_attention(query, key, value, **options)
     assert output.shape == (2, 4, 3, 1)
     for b, h in np.ndindex(2, 4):
-        alone = attention(query[b, 0], key[h], value[h], **options)
+        alone = similarity_attention(query[b, 0], key[h], value[h], **options)
         o, _ = rounded_attention(name, query[b, 0], key[h], value[h], options["parameters"])
         assert_within(output[b, h], alone, 2 * tolerance(o, np.float64))
 
@@ -174,7 +183,7 @@ def test_general_with_the_unit_matrix_is_the_dot_product():
 def test_scaled_dot_of_4_features_is_half_the_dot_product():
     query, key = normal(0, (3, 4)), normal(1, (5, 4))
     assert_same_bits(scores("scaled_dot", query, key, ()), scores("dot", query, key, ()) / 2)
-    assert not np.array_equal(attention(query, key, key), attention(query, key, key, similarity="dot"))
+    assert not np.array_equal(attention(query, key, key), attention(query, key, key, scale=1))
 
 
 @pytest.mark.parametrize("dtype", REAL)
@@ -214,7 +223,7 @@ def test_errors(name, d_key, shapes, message):
     given_parameters = tuple(map(np.ones, shapes))
     for call in (
         lambda: check_parameters(name, given_parameters, query, key),
-        lambda: attention(query, key, key, similarity=name, parameters=given_parameters),
+        lambda: similarity_attention(query, key, key, similarity=name, parameters=given_parameters),
     ):
         with pytest.raises(ValueError, match=rf"^attention: {message}$"):
             call()

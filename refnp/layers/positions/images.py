@@ -35,6 +35,7 @@ import numpy as np
 
 from refnp.autograd import Parameter, matmul, swapaxes, take
 from refnp.autograd.primitives import raw
+from refnp.layers.dot_product_attention import one_over_root
 from refnp.layers.positions.relative import (
     SCALE,
     RelativePositions,
@@ -44,7 +45,6 @@ from refnp.layers.positions.relative import (
     read_buckets,
     sum_buckets,
 )
-from refnp.layers.similarity import one_over_root
 
 METHODS = ("euclidean", "quantised", "cross", "product")
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from refnp.autograd import Parameter, matmul, reshape, swapaxes, take, vjp
 from refnp.autograd.primitives import primitive, raw
+from refnp.layers.dot_product_attention import one_over_root
 from refnp.layers.module import Module
-from refnp.layers.similarity import one_over_root
 
 SCALE = 0.02  # standard deviation of learned positions at the start, as in BERT, GPT-2 and ViT
 

@@ -7,8 +7,6 @@ import math
 import numpy as np
 
 from refnp import layers
-from refnp.layers.dot_product_attention import attend_in_blocks, column_attention
-from refnp.layers.dot_product_attention import attention as refnp_attention
 from refnp.layers.masks import causal, key_padding
 from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, NotOfferedError, normal, stream, with_parameters
 from refnp.verify.layers.linear import linear, sum_to
@@ -84,14 +82,9 @@ def multi_head(query, key, value, wq, bq, wk, bk, wv, bv, wo, bo, *, heads, mask
 # The same in refnp
 
 
-def with_bias(query, key, value, bias=None, **options):
-    """refnp's attention with the bias among the arrays, since it has a gradient."""
-    return refnp_attention(query, key, value, bias=bias, **options)
-
-
 def with_causal_mask(query, key, value):
     """Query i attends to keys j ≤ i, aligned top left."""
-    return refnp_attention(query, key, value, mask=causal(query.shape[-2], key.shape[-2]))
+    return layers.attention(query, key, value, mask=causal(query.shape[-2], key.shape[-2]))
 
 
 NAMES = tuple(f"{part}_{map_}" for map_ in ("query", "key", "value", "output") for part in ("weight", "bias"))
@@ -174,7 +167,7 @@ def jax_causal_attention(jax, query, key, value):
     return jax_attention(jax, query, key, value, is_causal=True)
 
 
-ATTENTION = Layer("attention", with_bias, attention, torch=torch_attention, jax=jax_attention)
+ATTENTION = Layer("attention", layers.similarity_attention, attention, torch=torch_attention, jax=jax_attention)
 CAUSAL = Layer(
     "causal_attention",
     with_causal_mask,
@@ -356,23 +349,24 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     rows, heads = stream(589, seed).normal(size=(3, 4)), layers.MultiHeadAttention(4, 2, rng=stream(638, seed))
 
     def similar(name):
-        return lambda q, k, v, *p: refnp_attention(q, k, v, mask=mask, similarity=name, parameters=p)
+        return lambda q, k, v, *p: layers.similarity_attention(q, k, v, mask=mask, similarity=name, parameters=p)
+
+    def in_blocks(*arrays):
+        return layers.attention(*arrays, mask=mask, scale=1, method="blocks")
 
     return [
-        GradientInputs("attention", refnp_attention, (q, k, v)),
+        GradientInputs("attention", layers.attention, (q, k, v)),
         GradientInputs(
-            "attention, mask and bias", lambda *a: refnp_attention(*a[:3], mask=mask, bias=a[3]), (q, k, v, bias)
+            "attention, mask and bias", lambda *a: layers.attention(*a[:3], mask=mask, bias=a[3]), (q, k, v, bias)
         ),
-        GradientInputs("attention, causal", lambda *a: refnp_attention(*a, mask=causal(4, 5)), (q, k, v)),
-        GradientInputs(
-            "attention, with weights", lambda *a: refnp_attention(*a, mask=mask, return_weights=True), (q, k, v)
-        ),
+        GradientInputs("attention, causal", lambda *a: layers.attention(*a, mask=causal(4, 5)), (q, k, v)),
+        GradientInputs("attention, with weights", lambda *a: layers.attention_with_weights(*a, mask=mask), (q, k, v)),
         GradientInputs("attention, dot", similar("dot"), (q, k, v)),
         GradientInputs("attention, cosine", similar("cosine"), (q, k, v)),
         GradientInputs("attention, general", similar("general"), (q, k, v, weight)),
         GradientInputs("attention, additive", similar("additive"), (q, k, v, query_weight, key_weight, vector)),
-        GradientInputs("attention, grouped heads", lambda *a: refnp_attention(*a, grouped_heads=True), grouped),
-        GradientInputs("attention, in blocks", lambda *a: attend_in_blocks(*a, mask=mask), (q, k, v, bias)),
-        GradientInputs("column_attention", column_attention, columns),
+        GradientInputs("attention, grouped heads", layers.grouped_attention, grouped),
+        GradientInputs("attention, in blocks", in_blocks, (q, k, v, bias)),
+        GradientInputs("column_attention", layers.column_attention, columns),
         GradientInputs("MultiHeadAttention", with_parameters(heads), (rows, heads.state_dict())),
     ]

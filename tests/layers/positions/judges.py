@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from refnp.layers.dot_product_attention import attention
 from refnp.layers.multi_head import merge_heads, split_heads
 from refnp.layers.positions.biases import ALiBi, T5Bias
 from refnp.layers.positions.images import ImagePositions
 from refnp.layers.positions.relative import RelativePositions, Shaw
 from refnp.layers.positions.rotary import Rotary
+from refnp.layers.similarity import similarity_attention
 from refnp.verify.layers import attention as attention_equation
 from refnp.verify.layers import positions as equations
 from refnp.verify.rounding import Rounded, contract, exact
@@ -39,7 +39,9 @@ def looked_up(scheme, query, key, value, query_places, key_places, mask=None, si
     """Attention of heads (..., H, N, d) with what the scheme adds, as `RelativePositions` says. Arrays in and out."""
     query, key = scheme.rotated(query, query_places), scheme.rotated(key, key_places)
     bias = scheme.scores(query, query_places, key_places)
-    output, weights = attention(query, key, value, bias=bias, mask=mask, similarity=similarity, return_weights=True)
+    output, weights = similarity_attention(
+        query, key, value, bias, mask=mask, similarity=similarity, return_weights=True
+    )
     added = scheme.values(weights, query_places, key_places)
     return output if added is None else output + added
 
