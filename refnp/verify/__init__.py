@@ -7,3 +7,12 @@ properties   what must hold for every input
 frameworks   how PyTorch and JAX are asked;  record: what they answered, and the command that asks them
 run, report  `refnp verify`
 """
+
+from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer
+from refnp.verify.rounding import Rounded, exact, tolerance
+
+__all__ = ["Case", "GradientInputs", "KnownDefect", "Layer", "Rounded", "exact", "tolerance"]
+
+
+def __dir__() -> list[str]:
+    return __all__

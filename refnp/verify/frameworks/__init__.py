@@ -34,3 +34,10 @@ def counterpart(problem: Problem, key: str, framework: str, module: Any) -> Call
             raise
 
     return call
+
+
+__all__ = ["counterpart"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -53,3 +53,10 @@ def gradient_inputs() -> list[GradientInputs]:
     of_layers = [inputs for page in LAYERS for inputs in page.gradient_inputs()]
     of_models = [inputs for page in MODELS for inputs in page.gradient_inputs()]
     return of_layers + [dataclasses.replace(inputs, model=True) for inputs in of_models]
+
+
+__all__ = ["LAYERS", "MODELS", "cases", "gradient_inputs"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,85 @@
+"""The API is visible: what `dir` shows, that no module hides behind a function, and what is read from docstrings."""
+
+import importlib
+import inspect
+import pathlib
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+import gradcheck
+import refnp
+from tests import api
+
+
+def packages():
+    """The names of refnp, gradcheck and every package inside them."""
+    found = []
+    for top in (refnp, gradcheck):
+        inside = pkgutil.walk_packages(top.__path__, f"{top.__name__}.")
+        found += [top.__name__, *(module.name for module in inside if module.ispkg)]
+    return found
+
+
+every_package = pytest.mark.parametrize("name", packages())
+
+
+@every_package
+def test_dir_is_the_api(name):
+    package = importlib.import_module(name)
+    assert sorted(dir(package)) == sorted(set(package.__all__))
+    for public in package.__all__:
+        assert hasattr(package, public), public
+
+
+@every_package
+def test_no_module_hides_behind_a_function_of_its_name(name):
+    """`package.page` is the module of that name, never a function or class that is called the same."""
+    package = importlib.import_module(name)
+    for found in pkgutil.iter_modules(package.__path__):
+        if found.name != "__main__":
+            module = importlib.import_module(f"{name}.{found.name}")
+            assert getattr(package, found.name) is module
+
+
+@pytest.mark.parametrize("name", api.PACKAGES)
+def test_star_import_gives_the_api(name):
+    space = {}
+    exec(f"from {name} import *", space)
+    assert set(importlib.import_module(name).__all__) == space.keys() - {"__builtins__"}
+
+
+def test_import_refnp_gives_the_chapters_and_nothing_slow():
+    """One import; neither a framework nor a drawing library nor the shipped weights are touched."""
+    code = (
+        "import sys, refnp\n"
+        "chapters = 'autograd layers models tasks training symmetry verify'.split()\n"
+        "assert all(getattr(refnp, name).__name__ == f'refnp.{name}' for name in chapters)\n"
+        "slow = {'torch', 'jax', 'matplotlib', 'rich', 'sklearn', 'mlxtend', 'hypothesis', 'pytest'}\n"
+        "assert not slow & sys.modules.keys(), slow & sys.modules.keys()\n"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+def test_parts_of_a_docstring():
+    def f(x, /, y=1.0, *args, mode="a", act=abs, where=(pathlib.Path,), **rest):
+        """y = x, e.g. one number. The rest
+        follows.
+
+            y = x
+              = x + 0
+
+        Shapes: x (..., D) → y (..., D), or (). Raises ValueError. Shapes follow.
+        """
+
+    text = inspect.getdoc(f)
+    assert api.first_sentence(text) == "y = x, e.g. one number."
+    assert api.equations(text) == "    y = x\n      = x + 0"
+    assert api.shapes(text) == "x (..., D) → y (..., D), or ()"
+    assert api.signature("f", f) == "f(x, /, y=1.0, *args, mode='a', act=abs, where=(Path,), **rest)"
+    assert api.signature("f", lambda a, *, b: 0) == "f(a, *, b)"
+    assert "0x" not in api.shown(object())
+    assert api.first_sentence("Softmax: p = e/Σ e") == "Softmax: p = e/Σ e"
+    assert api.shapes("Nothing.") == api.equations("Nothing.") == ""
