@@ -7,12 +7,16 @@ tasks       what models are trained on
 training    optimisers, schedules, checkpoints and the training loop
 symmetry    is a function equivariant? A verdict or a counter-example
 verify      the judge of refnp and of other frameworks
-studies     models trained, evaluated and plotted: imported when asked for, as `refnp.studies`
+studies     models trained, evaluated and plotted
 
-Functions and modules take arrays or Tensors; arrays in, arrays out.
+Functions and modules take arrays or Tensors; arrays in, arrays out. The chapters from `models` on are imported when
+they are first used, as in `refnp.models`.
 """
 
-from refnp import autograd, layers, models, symmetry, tasks, training, verify
+import importlib
+from typing import Any
+
+from refnp import autograd, layers
 from refnp.autograd import (
     Parameter,
     Tensor,
@@ -30,7 +34,14 @@ from refnp.autograd import (
 )
 from refnp.version import __version__
 
-__all__ = [name for name in vars() if name[0] != "_" and name != "version"]
+_LATER = ("models", "tasks", "training", "symmetry", "verify", "studies")
+__all__ = [name for name in vars() if not (name[0] == "_" or name in ("version", "importlib", "Any"))] + [*_LATER]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return importlib.import_module(f"refnp.{name}")
+    raise AttributeError(f"module 'refnp' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -379,7 +379,7 @@ def test_help_names_every_model_and_task_and_the_weights(capsys):
 @pytest.mark.parametrize(
     ("words", "absent"),
     [
-        (["--help"], ["refnp.studies", "refnp.verify.run", "matplotlib", "rich"]),
+        (["--help"], ["refnp.studies", "refnp.models", "refnp.verify", "matplotlib", "rich"]),
         (["verify", "--only", "properties/softmax", "--live", "none"], ["refnp.studies", "matplotlib"]),
         (["train", "cpn"], ["matplotlib"]),
     ],
