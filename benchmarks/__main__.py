@@ -14,16 +14,17 @@ import sys
 
 from benchmarks import machine, report
 from benchmarks.timing import Work, alternate, disagreement
-from benchmarks.worker import Worker
+from benchmarks.worker import Earlier, Worker
 from benchmarks.works import all_works
 
-CLOSEST = "torch"  # the peer to which most aims refer gets most of the time
+CLOSEST = ("torch", "before")  # peers that are measured more often than the others
 
 
 def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.split("\n")[0])
     options.add_argument("--only", metavar="TEXT", default="", help='work whose "name dtype" contains TEXT')
     options.add_argument("--peers", metavar="NAMES", help=f"some of {','.join(machine.PEERS)}; all that are installed")
+    options.add_argument("--before", metavar="DIR", type=pathlib.Path, help="also refnp as it is in another checkout")
     options.add_argument("--threads", type=int, default=len(machine.cores()), help="of every framework (all cores)")
     options.add_argument("--quick", action="store_true", help="fewer pairs, float32, no peak of memory")
     options.add_argument("--markdown", action="store_true", help="the table as Markdown")
@@ -37,11 +38,15 @@ def main(arguments: list[str]) -> int:
         parser().error(f"--threads is {options.threads}; this process may use {len(machine.cores())} cores")
     if options.json and not options.json.parent.is_dir():
         parser().error(f"--json: there is no folder {options.json.parent}")
-    peers = machine.installed() if options.peers is None else options.peers.split(",")
+    peers = machine.installed() if options.peers is None else [name for name in options.peers.split(",") if name]
     if missing := [name for name in peers if name not in machine.installed()]:
         parser().error(
             f"--peers: {', '.join(missing)} not installed; here are {', '.join(machine.installed()) or 'none'}"
         )
+    if options.before and not (options.before / "benchmarks" / "worker.py").is_file():
+        parser().error(f"--before: {options.before} is no checkout of refnp")
+    if options.before and not (options.before / "benchmarks" / "worker.py").is_file():
+        parser().error(f"--before: {options.before} is no checkout of refnp")
     works = [work for work in all_works() if options.only.lower() in f"{work.name} {work.dtype}".lower()]
     if options.quick:
         works = [work for work in works if work.dtype == "float32" or work.units > 1]
@@ -60,7 +65,11 @@ def measure(works: list[Work], peers: list[str], options: argparse.Namespace) ->
     failures = []
     with contextlib.ExitStack() as stack:
         workers = {name: stack.enter_context(Worker(name, options.threads)) for name in ("refnp", *peers)}
-        for work, peer in ((work, peer) for work in works for peer in peers if peer in work.makers):
+        if options.before:
+            workers["before"] = stack.enter_context(Earlier(options.before.resolve(), options.threads))
+        for work, peer in ((work, peer) for work in works for peer in workers if peer in {*work.makers, "before"}):
+            if peer == "refnp":
+                continue
             try:
                 row = compare(work, workers["refnp"], workers[peer], options)
             except (RuntimeError, ValueError) as error:  # one failure does not stop the rest of the table
@@ -81,10 +90,10 @@ def compare(work: Work, ours: Worker, theirs: Worker, options: argparse.Namespac
     for side in (ours, theirs):
         side.make(work)
     differs = disagreement(ours.result(), theirs.result(), work)
-    thorough = theirs.framework == CLOSEST and not options.quick
+    thorough = theirs.framework in CLOSEST and not options.quick
     pairs = alternate(ours.clock, theirs.clock, seconds=1.2 if thorough else 0.3, least=5 if thorough else 3)
     row = report.row_of(work, theirs.framework, options.threads, pairs, differs)
-    if not work.memory or options.quick:
+    if not work.memory or options.quick or isinstance(theirs, Earlier):
         return row
     ours_mb, theirs_mb = (peak_of(work, side.framework, options.threads) for side in (ours, theirs))
     return dataclasses.replace(row, refnp_peak_mb=ours_mb, peer_peak_mb=theirs_mb, aim_mb=work.aims.get("memory"))

@@ -220,7 +220,7 @@ def samples_without_cache(sizes: Sizes) -> Side:
         with no_grad():
             for t in range(sizes.sampled):
                 p = model(context_x, context_y, x[:, : t + 1]).conditionals(y[:, : t + 1])
-                y[:, t] = p.mean.data[:, t] + p.std.data[:, t] * noise[:, t]
+                y[:, t] = p.mean[:, t] + p.std[:, t] * noise[:, t]
         return y[:, None]
 
     return Side(run, lambda: ([run()], []))

@@ -18,13 +18,15 @@ RATE = 1e-4  # small, so that hundreds of steps stay near where they began
 
 
 def by_refnp(loss: Callable[[], Any], parameters: list) -> Side:
+    from refnp.layers.module import on_tape
     from refnp.training.optimizers import Adam
 
     adam = Adam(parameters, learning_rate=RATE)
 
     def backward() -> Any:
         adam.zero_grad()
-        value = loss()
+        with on_tape():
+            value = loss()
         value.backward()
         return value
 

@@ -164,7 +164,7 @@ def decoding_without_cache(sizes: Sizes) -> Side:
     from refnp.autograd import no_grad
     from refnp.layers.softmaxes import log_softmax
 
-    model, source = endless_model(sizes), sentences(sizes, sizes.decoded)[0]
+    model, source = endless_model(sizes).without_tape(), sentences(sizes, sizes.decoded)[0]
 
     def run() -> list[np.ndarray]:
         tokens, total = np.full((sizes.batch, 1), START), np.zeros(sizes.batch)
@@ -172,7 +172,7 @@ def decoding_without_cache(sizes: Sizes) -> Side:
             memory = model.encode(source)
             for _ in range(sizes.decoded):
                 x = model.decoder(model.positions(model.target_embedding(tokens)), memory)
-                log_p = log_softmax(model.logits(x[:, -1])).numpy()
+                log_p = log_softmax(model.logits(x[:, -1]))
                 tokens = np.concatenate([tokens, log_p.argmax(-1)[:, None]], 1)
                 total += log_p.max(-1)
         return [tokens[:, 1:], total]

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import multiprocessing
 import multiprocessing.connection
+import os
+import pathlib
 import resource
+import subprocess
 import sys
 from typing import Any
 
@@ -67,6 +70,24 @@ class Worker:
         that libraries make at the first call are counted in.
         """
         return self.ask("peak")
+
+
+class Earlier(Worker):
+    """A client of refnp as it is in another checkout, with the benchmarks that stand there."""
+
+    def __init__(self, checkout: pathlib.Path, threads: int):
+        self.framework = "before"
+        code = "import sys; from multiprocessing.connection import Client; from benchmarks.worker import serve; "
+        code += f"serve(Client(sys.argv[1]), 'refnp', {threads})"
+        with multiprocessing.connection.Listener(family="AF_UNIX") as listener:
+            command = [sys.executable, "-c", code, str(listener.address)]
+            environment = os.environ | {"PYTHONPATH": str(checkout)}
+            self.program = subprocess.Popen(command, cwd=checkout, env=environment)
+            self.line = listener.accept()
+
+    def __exit__(self, *error: Any) -> None:
+        self.line.close()  # the process takes it as the end
+        self.program.wait()
 
 
 def serve(line: multiprocessing.connection.Connection, framework: str, threads: int) -> None:
