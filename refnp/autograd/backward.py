@@ -2,39 +2,134 @@
 
 For y = f_n(… f_2(f_1(x))), with J_k the matrix of derivatives of step k, the gradient of x is
 
-    x̄ = J₁ᵀ J₂ᵀ … J_nᵀ ȳ,        multiplied from the right, so that only vectors are ever formed.
+    x̄ = J₁ᵀ J₂ᵀ … J_nᵀ ȳ,        multiplied from the right, so that only vectors are formed.
 
 Nodes are numbered as they are made; a node's arguments were made before it, so descending numbers are a topological
 order: no recursion, and the same order (the same bits) every time. A value that was used several times gets the sum
-of what comes back, complete before it is passed on.
+of the gradients of its uses, complete before it is passed on.
 Source: Griewank & Walther (2008), ch. 3.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from refnp.autograd.tensor import Node, Tensor, sum_to
+from refnp.autograd.tensor import Array, ArrayLike, Node, Tensor, sum_to
 
 
-def backward(tensor: Tensor, cotangent: Any = None, *, keep_tape: bool = False) -> None:
+def backward(tensor: Tensor, cotangent: ArrayLike | None = None, *, keep_tape: bool = False) -> None:
     """Add to `.grad` of every leaf x behind `tensor` the gradient x̄ = Jᵀ ȳ, with ȳ = `cotangent` (1 for a scalar).
 
     The tape is freed on the way unless `keep_tape`. No leaf changes if anything fails, but the tape is used up.
     Raises ValueError without a cotangent for a non-scalar or with one of another shape, RuntimeError if
     nothing needs a gradient or the tape was already freed.
     """
-    found = gradients_of([tensor], [start_of(tensor, cotangent)], keep_tape=keep_tape)
+    found = gradients_of([tensor], [starting_cotangent(tensor, cotangent)], keep_tape=keep_tape)
     totals = [gradient if leaf.grad is None else np.asarray(leaf.grad + gradient) for leaf, gradient in found]
     for (leaf, _), total in zip(found, totals, strict=True):
         leaf.grad = total
 
 
-def start_of(tensor: Tensor, cotangent: Any = None) -> Any:
-    """The cotangent to walk back with: the one given, or 1 for a scalar. Raises as `backward` does."""
+def gradients_of(
+    outputs: list[Tensor],
+    cotangents: list[ArrayLike],
+    *,
+    keep_tape: bool = False,
+    record: dict[Node, list[Array]] | None = None,
+) -> list[tuple[Tensor, Array]]:
+    """Carry `cotangents` back from `outputs`; return (leaf, gradient) in the order in which the leaves are reached.
+
+    Every gradient returned is an array of its own, which the caller may change in place.
+    `record`, if given, is filled with the gradient of every result of every node on the way.
+    """
+    gradients = Accumulator()
+    pairs = start(outputs, cotangents)
+    gradients.add(pairs, [cotangent for _, cotangent in pairs])
+    for node in gradients.nodes():
+        bars = gradients.take(node)
+        if record is not None:
+            record[node] = bars
+        gradients.add(back_through(node, bars), bars)
+        if not keep_tape:
+            node.free()
+    return gradients.of_leaves()
+
+
+class Accumulator:
+    """The gradients of a walk back: a sum for every value that was reached, and which sums own their memory.
+
+    A rule may pass on the gradient that it was given, a view of it, or the same array twice. So a sum is added to in
+    place only if nothing else uses its memory: neither what the rule was given, nor another gradient from that rule.
+    """
+
+    def __init__(self) -> None:
+        self.sums: dict[Any, list[Any]] = {}  # by node, or id of a leaf: for each result (sum, whether it is owned)
+        self.leaves: dict[int, Tensor] = {}
+        self.queue: list[tuple[int, Node]] = []
+
+    def add(self, gradients: list[tuple[Tensor, Array]], given: list[Array]) -> None:
+        """Add each (tensor, gradient) to the sum of its tensor; the rule that made them was `given` some arrays."""
+        used = {memory(array) for array in given}
+        for tensor, gradient in gradients:
+            place = memory(gradient)
+            own = gradient.flags.writeable and place not in used
+            used.add(place)
+            sums = self.sums.get(id(tensor) if tensor.node is None else tensor.node) or self.first(tensor)
+            if sums[tensor.slot] is not None:
+                total, total_own = sums[tensor.slot]
+                gradient, own = summed(total, total_own, gradient, own), True
+            sums[tensor.slot] = gradient, own
+
+    def first(self, tensor: Tensor) -> list:
+        """Empty sums for a leaf, or for the results of a node, which is put in the queue."""
+        node = tensor.node
+        if node is None:
+            self.leaves[id(tensor)] = tensor
+            return self.sums.setdefault(id(tensor), [None])
+        heapq.heappush(self.queue, (-node.step, node))
+        return self.sums.setdefault(node, [None] * len(node.outputs))
+
+    def nodes(self) -> Iterator[Node]:
+        """The nodes that were reached, the last one made first, until there is none."""
+        while self.queue:
+            yield heapq.heappop(self.queue)[1]
+
+    def take(self, node: Node) -> list[Array]:
+        """The gradients of a node's results, which are complete; 0 for a result that was not used."""
+        sums = self.sums.pop(node)
+        return [np.zeros(*node.outputs[k]) if one is None else one[0] for k, one in enumerate(sums)]
+
+    def of_leaves(self) -> list[tuple[Tensor, Array]]:
+        """(leaf, gradient), copied where the gradient does not own its memory."""
+        totals = [(leaf, *self.sums[key][0]) for key, leaf in self.leaves.items()]
+        return [(leaf, total if own else total.copy()) for leaf, total, own in totals]
+
+
+def summed(total: Array, total_own: bool, gradient: Array, gradient_own: bool) -> Array:
+    """total + gradient, in the memory of the one that owns it; in an array of its own otherwise."""
+    if total_own and total.dtype == gradient.dtype:
+        total += gradient
+        return total
+    if gradient_own and total.dtype == gradient.dtype:
+        gradient += total
+        return gradient
+    return np.asarray(total + gradient)
+
+
+def memory(array: Array) -> int:
+    """The id of the object that owns an array's memory: the array itself, or the one of which it is a view."""
+    return id(array if array.base is None else array.base)
+
+
+def starting_cotangent(tensor: Tensor, cotangent: ArrayLike | None = None) -> ArrayLike:
+    """The cotangent to walk back with: the one given, or 1 for a scalar.
+
+    Raises RuntimeError if nothing behind the tensor needs a gradient, ValueError for a non-scalar without a cotangent.
+    """
     if not tensor.requires_grad:
         raise RuntimeError("backward: nothing behind this tensor needs a gradient; make a leaf with requires_grad=True")
     if cotangent is None and tensor.size != 1:
@@ -44,71 +139,19 @@ def start_of(tensor: Tensor, cotangent: Any = None) -> Any:
     return np.ones(tensor.shape, tensor.dtype) if cotangent is None else cotangent
 
 
-def gradients_of(
-    outputs: list[Tensor],
-    cotangents: list[Any],
-    *,
-    keep_tape: bool = False,
-    seen: dict[Node, list] | None = None,
-) -> list[tuple[Tensor, np.ndarray]]:
-    """Carry `cotangents` back from `outputs`; return (leaf, gradient) in the order the leaves are reached.
-
-    Every gradient returned is an array of its own, which the caller may change in place.
-    `seen`, if given, is filled with the gradient of every result of every node on the way.
-    """
-    totals: dict[tuple[int, int], Total] = {}  # by (id of leaf, 0) or (id of node, number of its result)
-    leaves: dict[int, Tensor] = {}
-    queue: list[tuple[int, Node]] = []
-
-    def send(tensor: Tensor, gradient: np.ndarray, own: bool) -> None:
-        holder = tensor if tensor.node is None else tensor.node
-        place = (id(holder), tensor.slot)
-        if place in totals:
-            totals[place].add(gradient, own)
-            return
-        totals[place] = Total(gradient, own)
-        if isinstance(holder, Tensor):
-            leaves[id(holder)] = holder
-        elif not any((id(holder), k) in totals for k in range(len(holder.outputs)) if k != tensor.slot):
-            heapq.heappush(queue, (-holder.step, holder))
-
+def start(outputs: list[Tensor], cotangents: list[ArrayLike]) -> list[tuple[Tensor, Array]]:
+    """(output, cotangent) for every output that needs a gradient; ValueError for a cotangent of another shape."""
+    pairs = []
     for tensor, cotangent in zip(outputs, cotangents, strict=True):
-        cotangent = np.asarray(cotangent.data if isinstance(cotangent, Tensor) else cotangent)
-        if cotangent.shape != tensor.shape:
-            raise ValueError(f"backward: cotangent has shape {cotangent.shape}, the result has {tensor.shape}")
+        array = np.asarray(cotangent.data if isinstance(cotangent, Tensor) else cotangent)
+        if array.shape != tensor.shape:
+            raise ValueError(f"backward: cotangent has shape {array.shape}, the result has {tensor.shape}")
         if tensor.requires_grad:
-            send(tensor, fitted(cotangent, tensor), own=False)
-
-    while queue:
-        _, node = heapq.heappop(queue)
-        waiting = [totals.pop((id(node), k), None) for k in range(len(node.outputs))]
-        # a result that nobody used has gradient 0
-        bars = [np.zeros(*node.outputs[k]) if t is None else t.array for k, t in enumerate(waiting)]
-        if seen is not None:
-            seen[node] = bars
-        kept = [owner(bar) for bar in bars]  # memory that a rule passes on, or gives twice, is nobody's own
-        for argument, gradient in back_through(node, bars):
-            own = gradient.flags.writeable and not any(owner(gradient) is memory for memory in kept)
-            kept.append(owner(gradient))
-            send(argument, gradient, own)
-        if not keep_tape:
-            node.free()
-    return [(leaf, totals[key, 0].finished()) for key, leaf in leaves.items()]
+            pairs.append((tensor, fitted(array, tensor)))
+    return pairs
 
 
-def tape_of(tensors: list[Tensor]) -> list[Node]:
-    """The nodes behind `tensors`, in the order in which they were made."""
-    found: dict[int, Node] = {}
-    ahead = [tensor.node for tensor in tensors]
-    while ahead:
-        node = ahead.pop()
-        if node is not None and node.step not in found:
-            found[node.step] = node
-            ahead.extend(a.node for a in node.arguments or () if isinstance(a, Tensor))
-    return [found[step] for step in sorted(found)]
-
-
-def back_through(node: Node, bars: list[np.ndarray]) -> list[tuple[Tensor, np.ndarray]]:
+def back_through(node: Node, bars: list[Array]) -> list[tuple[Tensor, Array]]:
     """One step back by the node's rule: the arguments that need a gradient, each with its own.
 
     All are complete before the first is passed on, which may then be added to in place.
@@ -134,34 +177,7 @@ def back_through(node: Node, bars: list[np.ndarray]) -> list[tuple[Tensor, np.nd
     return pairs
 
 
-class Total:
-    """A sum of gradients. Arrays of its own are added to in place; one that is used elsewhere too is left as it is."""
-
-    __slots__ = ("array", "own")
-
-    def __init__(self, array: np.ndarray, own: bool):
-        self.array, self.own = array, own
-
-    def add(self, array: np.ndarray, own: bool) -> None:
-        if self.own and self.array.dtype == array.dtype:
-            self.array += array
-        elif own and self.array.dtype == array.dtype:
-            array += self.array
-            self.array = array
-        else:
-            self.array = np.asarray(self.array + array)
-        self.own = True
-
-    def finished(self) -> np.ndarray:
-        return self.array if self.own else self.array.copy()
-
-
-def owner(array: np.ndarray) -> Any:
-    """The object whose memory an array looks at: itself, or what it is a view of."""
-    return array if array.base is None else array.base
-
-
-def fitted(gradient: Any, argument: Tensor) -> np.ndarray:
+def fitted(gradient: ArrayLike, argument: Tensor) -> Array:
     """The gradient in its argument's shape (summed over broadcast axes) and dtype.
 
     A complex gradient of a real argument stays complex: its imaginary part is the complex step's derivative.
@@ -172,3 +188,15 @@ def fitted(gradient: Any, argument: Tensor) -> np.ndarray:
     if gradient.dtype == argument.dtype or gradient.dtype.kind == "c" != argument.dtype.kind:
         return gradient
     return gradient.astype(argument.dtype)
+
+
+def tape_of(tensors: list[Tensor]) -> list[Node]:
+    """The nodes behind `tensors`, in the order in which they were made."""
+    found: dict[int, Node] = {}
+    waiting = [tensor.node for tensor in tensors]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node.step not in found:
+            found[node.step] = node
+            waiting.extend(a.node for a in node.arguments or () if isinstance(a, Tensor))
+    return [found[step] for step in sorted(found)]

@@ -23,7 +23,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from refnp.autograd.backward import gradients_of, start_of, tape_of
+from refnp.autograd.backward import gradients_of, starting_cotangent, tape_of
 from refnp.autograd.tensor import Node, Parameter, Tensor
 
 SHOWN = 4  # elements of an array
@@ -47,7 +47,7 @@ def described(tensor: Tensor, *, gradients: bool = False, cotangent: Any = None)
     back: dict[Any, np.ndarray] = {}
     if gradients:
         seen: dict[Node, list] = {}
-        leaves = gradients_of([tensor], [start_of(tensor, cotangent)], keep_tape=True, seen=seen)
+        leaves = gradients_of([tensor], [starting_cotangent(tensor, cotangent)], keep_tape=True, record=seen)
         back.update({_place(leaf): gradient for leaf, gradient in leaves})
         back.update({(id(node), slot): bar for node, bars in seen.items() for slot, bar in enumerate(bars)})
     rows = []

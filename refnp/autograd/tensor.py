@@ -73,7 +73,6 @@ class Tensor:
     """
 
     __slots__ = ("__weakref__", "data", "grad", "node", "requires_grad", "slot")
-    __array_ufunc__ = None  # ndarray + Tensor asks Tensor.__radd__, instead of making an array of objects
 
     def __init__(self, value: Any, *, requires_grad: bool = False, dtype: Any = None):
         if isinstance(value, Tensor):

@@ -255,16 +255,16 @@ def test_threads_can_go_back_along_their_own_tapes():
         assert_same_bits(gradient, train(seed))
 
 
-def test_seen_holds_what_flowed_through_every_step():
+def test_the_record_holds_the_gradient_of_every_step():
     x = leaf(3.0)
     y = x * x
     z = ad.exp(y)
-    seen = {}
-    ((found, gradient),) = gradients_of([z], [1.0], keep_tape=True, seen=seen)
+    record = {}
+    ((found, gradient),) = gradients_of([z], [1.0], keep_tape=True, record=record)
     assert found is x
     assert gradient == 6 * np.exp(9.0)
-    assert seen[y.node] == [np.exp(9.0)]
-    assert seen[z.node] == [1]
+    assert record[y.node] == [np.exp(9.0)]
+    assert record[z.node] == [1]
 
 
 def test_tape_of_lists_the_steps_in_their_order():

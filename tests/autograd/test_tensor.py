@@ -60,10 +60,31 @@ def test_is_never_turned_into_an_array_silently(use):
         use(Tensor(np.ones(2)))
 
 
-@pytest.mark.parametrize("ufunc", [np.exp, np.isnan, lambda t: np.add(np.ones(2), t)])
-def test_numpy_functions_refuse_it(ufunc):
-    with pytest.raises(TypeError, match="__array_ufunc__"):
-        ufunc(Tensor(np.ones(2)))
+REFUSED = {
+    "exp": (lambda t: np.exp(t), r"use \.numpy\(\), or refnp\.autograd\.exp"),
+    "isnan": (lambda t: np.isnan(t), r"use \.numpy\(\)"),
+    "maximum": (lambda t: np.maximum(np.ones(2), t), r"use \.numpy\(\), or refnp\.autograd\.maximum"),
+    "add.reduce": (lambda t: np.add.reduce(t), r"use \.numpy\(\), or refnp\.autograd\.add"),
+    "add, dtype": (lambda t: np.add(np.ones(2), t, dtype=np.float32), r"use \.numpy\(\), or refnp\.autograd\.add"),
+    "floor_divide": (lambda t: np.ones(2) // t, r"use \.numpy\(\)"),
+    "sum": (lambda t: np.sum(t), r"use \.numpy\(\), or refnp\.autograd\.sum"),
+    "mean": (lambda t: np.mean(t), r"use \.numpy\(\), or refnp\.autograd\.mean"),
+    "where": (lambda t: np.where(np.ones(2) > 0, t, 0), r"use \.numpy\(\), or refnp\.autograd\.where"),
+    "array_equal": (lambda t: np.array_equal(np.ones(2), t), r"use \.numpy\(\)"),
+}
+
+
+@pytest.mark.parametrize(("use", "message"), REFUSED.values(), ids=REFUSED)
+def test_numpy_functions_refuse_it_and_say_what_to_use(use, message):
+    with pytest.raises(TypeError, match="got a Tensor, whose history would be lost; " + message):
+        use(Tensor(np.ones(2)))
+
+
+def test_functions_of_shape_and_dtype_take_it():
+    t = Tensor(np.ones((1, 2)))
+    assert (np.shape(t), np.ndim(t), np.size(t), np.iscomplexobj(t)) == ((1, 2), 2, 2, False)
+    assert np.transpose(t).shape == (2, 1)
+    assert np.squeeze(t).shape == (2,)
 
 
 def test_detach_and_a_tensor_of_a_tensor_have_no_history():
