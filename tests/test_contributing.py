@@ -1,0 +1,114 @@
+"""docs/contributing.md is true: an activation is added as it says, in a copy of the repository; tests pass there."""
+
+import importlib.util
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
+PARTS = ("refnp", "gradcheck", "tests", "docs", "pyproject.toml", "README.md", "CHANGELOG.md")
+PYTEST = ("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider")
+
+
+def steps():
+    """{file: the text of its step} of the list under "An activation"."""
+    (section,) = re.findall(r"^## An activation\n(.*?)(?=^## )", PAGE, re.M | re.S)
+    return dict(re.findall(r"^\d\. `([\w/.]+)`: (.*?)(?=^\d\. |^Then:)", section, re.M | re.S))
+
+
+def commands():
+    """The commands under "Then:"."""
+    (section,) = re.findall(r"^## An activation\n.*?^Then:\n\n(.*?)\n\n", PAGE, re.M | re.S)
+    return [line.split() for line in section.splitlines()]
+
+
+def edited(source, step):
+    """A source with the edits of a step: items put first in a list, and code before a name or at the end."""
+    for name, item in re.findall(r"- (?:first in|among) `(\w+)`: `(.*)`$", step, re.M):
+        source = inserted(source, rf"^{name} = [\[({{]", item)
+    for place, code in re.findall(r"- (at the end|before `\w+`):\n\n\s*```python\n(.*?)^\s*```", step, re.M | re.S):
+        code = textwrap.dedent(code).strip()
+        if place == "at the end":
+            source = f"{source}\n\n{code}\n"
+        else:
+            name = re.search(r"`(\w+)`", place)[1]
+            source = inserted(source, rf"^(?={name} = )", f"{code}\n")
+    return source
+
+
+def inserted(source, pattern, text):
+    """A source with a text after the first match of a pattern, which must be there."""
+    found = re.search(pattern, source, re.M)
+    assert found, f"there is no {pattern}"
+    return f"{source[: found.end()]}{text}{source[found.end() :]}"
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """A copy of the repository with the activation of the page, and a function that runs Python in it."""
+    folder = tmp_path_factory.mktemp("repository")
+    for part in PARTS:
+        if (ROOT / part).is_dir():
+            shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "weights"))
+        else:
+            shutil.copy(ROOT / part, folder / part)
+    for file, step in steps().items():
+        path = folder / file
+        path.write_text(edited(path.read_text(encoding="utf-8"), step), encoding="utf-8")
+    environment = os.environ | {"PYTHONPATH": str(folder)}
+
+    def run(*words):
+        done = subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, f"python {' '.join(words)}:\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+        return done.stdout
+
+    if importlib.util.find_spec("torch"):
+        for _, *words in commands():
+            run(*words)
+    return run
+
+
+needs_pytorch = pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="recording asks PyTorch")
+
+
+def test_four_files_are_edited():
+    assert len(steps()) == 4
+    assert all((ROOT / file).exists() for file in steps())
+
+
+def test_its_own_tests_pass(copy):
+    copy(*PYTEST, "tests/layers/test_activations.py", "-k", "mish")
+
+
+def test_its_gradient_is_checked(copy):
+    assert re.search(r"\bmish\b.* 1[0-9]\.", copy("-m", "gradcheck", "--only", "mish"))
+
+
+@needs_pytorch
+def test_it_is_judged(copy):
+    report = copy("-m", "refnp", "verify", "--only", "mish")
+    assert "deviates" not in report
+    assert "known defect" in report
+
+
+@needs_pytorch
+def test_nothing_was_forgotten(copy):
+    copy(
+        *PYTEST,
+        "tests/test_api.py",
+        "tests/test_sources.py",
+        "tests/verify/test_cases.py",
+        "tests/verify/test_recorded.py",
+    )
+
+
+def test_the_files_that_are_named_exist():
+    for file in re.findall(r"`((?:refnp|gradcheck|tests|docs|benchmarks)/[\w/.]*)`", PAGE):
+        assert (ROOT / file).exists(), file
