@@ -10,6 +10,7 @@ import argparse
 import ast
 import importlib
 import inspect
+import json
 import pathlib
 import re
 import sys
@@ -106,8 +107,10 @@ def shown(value):
         return value.__name__
     if isinstance(value, tuple):
         return "(" + ", ".join(map(shown, value)) + ("," if len(value) == 1 else "") + ")"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
     text = repr(value)
-    return f"{type(value).__name__}(…)" if " at 0x" in text else text
+    return f"{type(value).__name__}(…)" if " at 0x" in text or len(text) > 60 else text
 
 
 def signature(name, value):
@@ -204,7 +207,7 @@ def entry(name, value):
         "",
         f"### {name}",
         "",
-        "```python",
+        "```text",
         signature(name, value),
         "```",
         "",

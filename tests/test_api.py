@@ -78,7 +78,7 @@ def test_parts_of_a_docstring():
     assert api.first_sentence(text) == "y = x, e.g. one number."
     assert api.equations(text) == "    y = x\n      = x + 0"
     assert api.shapes(text) == "x (..., D) → y (..., D), or ()"
-    assert api.signature("f", f) == "f(x, /, y=1.0, *args, mode='a', act=abs, where=(Path,), **rest)"
+    assert api.signature("f", f) == 'f(x, /, y=1.0, *args, mode="a", act=abs, where=(Path,), **rest)'
     assert api.signature("f", lambda a, *, b: 0) == "f(a, *, b)"
     assert "0x" not in api.shown(object())
     assert api.first_sentence("Softmax: p = e/Σ e") == "Softmax: p = e/Σ e"
