@@ -1,9 +1,9 @@
 """Attentive neural processes: each target looks at the context points that are near it.
 
-    r_t = Block(query(x_t), key(x_i), value(x_i, y_i))        p(y_t | x_t, C) = N(μ_t, σ_t²) from MLP(r_t, r or z, x_t)
+    r_n = Block(query(x_n), key(x_m), value(x_m, y_m))        p(y_n | x_n, C) = N(μ_n, σ_t²) from MLP(r_n, r or z, x_n)
 
 The CNP's one vector r for all targets blurs what is known at a place. Here every target asks by its x, keys are the
-context's x, and the answer r_t is local; the mean r, or the latent z, is kept beside it. Nothing depends on the order
+context's x, and the answer r_n is local; the mean r, or the latent z, is kept beside it. Nothing depends on the order
 of the context. A target that has no context to look at asks without an answer: attention gives it 0.
 
 The block, with the projected queries in the residual path:
@@ -77,11 +77,11 @@ class AttentionBlock(Module):
 
 
 class CrossEncoder(Module):
-    """What each target finds in the context: r_t = Block(query(x_t), key(x_i), value(x_i, y_i)).
+    """What each target finds in the context: r_n = Block(query(x_n), key(x_m), value(x_m, y_m)).
 
     Queries and keys are made by one MLP of x with `query_depth` linear maps, values by one of (x, y) with `depth` − 2
     and a self-attention block, in which the context points look at each other.
-    Shapes: context_x (B, C, dx), pairs (B, C, dx+dy), mask (B, C), target_x (B, T, dx) → (B, T, hidden).
+    Shapes: context_x (B, M, dx), pairs (B, M, dx+dy), mask (B, M), target_x (B, N, dx) → (B, T, hidden).
     """
 
     def __init__(
@@ -103,16 +103,16 @@ class CrossEncoder(Module):
         self.cross_attention = AttentionBlock(hidden, heads, scaling=scaling, rng=rng)
 
     def __call__(self, context_x: Any, pairs: Any, mask: np.ndarray, target_x: Any) -> Any:
-        values = self.value(pairs)  # (B, C, F)
-        allowed = for_every_query(mask)  # (B, 1, C)
-        values = self.self_attention(values, values, values, allowed)  # (B, C, F)
+        values = self.value(pairs)  # (B, M, F)
+        allowed = for_every_query(mask)  # (B, 1, M)
+        values = self.self_attention(values, values, values, allowed)  # (B, M, F)
         return self.cross_attention(self.place(target_x), self.place(context_x), values, allowed)
 
 
 class CANP(NeuralProcess):
-    """The attentive CNP: beside the mean r over the context, what each target finds there itself, r_t.
+    """The attentive CNP: beside the mean r over the context, what each target finds there itself, r_n.
 
-    Shapes: as the law → Normal of (B, T, dy). `depth` counts the linear maps of (x, y), of which the last two are a
+    Shapes: as the law → Normal of (B, N, dy). `depth` counts the linear maps of (x, y), of which the last two are a
     self-attention block; `after` those after the mean, `query_depth` those of x.
     CANP(floor=0.1, scaling="features") is the baseline of TNP-pytorch.
     """
@@ -148,9 +148,9 @@ class CANP(NeuralProcess):
 
     def __call__(self, context_x: Any, context_y: Any, target_x: Any, context_mask: Any = None) -> Normal:
         context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
-        pairs = ag.concatenate([context_x, context_y], -1)  # (B, C, dx+dy)
-        local = self.cross_encoder(context_x, pairs, mask, target_x)  # (B, T, F)
-        common = at_every(target_x, self.encoder(pairs, mask))  # (B, T, F)
+        pairs = ag.concatenate([context_x, context_y], -1)  # (B, M, dx+dy)
+        local = self.cross_encoder(context_x, pairs, mask, target_x)  # (B, N, F)
+        common = at_every(target_x, self.encoder(pairs, mask))  # (B, N, F)
         return normal_of(self.decoder(ag.concatenate([local, common, target_x], -1)), self.floor)
 
 

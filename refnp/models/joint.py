@@ -1,12 +1,13 @@
-"""Autoregressive use of any neural process: targets one after the other, each a context point for the next.
+"""Joint distributions by the chain rule: targets one after the other, each a context point for the next.
 
-    p(y_1, …, y_T | x, C) = Π_t p(y_{π_t} | x_{π_t}, C ∪ {(x_{π_s}, y_{π_s}) : s < t})     for an order π of the targets
+    p(y_1, …, y_N | x, C) = Π_n p(y_{π_n} | x_{π_n}, C ∪ {(x_{π_s}, y_{π_s}) : s < n})     for an order π of the targets
 
-A model that predicts each target by itself so gets a joint distribution, correlated and coherent, without another
-parameter or step of training; it costs T calls of the model. Unless the model is exact, the product depends on the
-order π. An average of densities over several orders is a density too, and over all T! of them one without an order:
+A model that predicts each target alone gets a joint distribution in this way, correlated and coherent, without another
+parameter or step of training; it costs N calls of the model. TNP-A is trained with this product, and has all its
+factors in one pass. Unless the model is exact, the product depends on the order π. An average of densities over several
+orders is a density too, and over all N! of them one without an order:
 
-    p(y | x, C) = (1/O) Σ_π Π_t …
+    p(y | x, C) = (1/O) Σ_π Π_n …
 
 Source: Sivaraya (2023) §3.2, eq. 8 and 9; Bruinsma et al. (2023), arXiv 2303.14468.
 """
@@ -14,123 +15,210 @@ Source: Sivaraya (2023) §3.2, eq. 8 and 9; Bruinsma et al. (2023), arXiv 2303.1
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
-from refnp.layers.distributions import MultivariateNormal, check_generator, log_mean_exp
-from refnp.models.neural_process import NeuralProcess, whole_targets
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
+from refnp.layers.distributions import Mixture, MultivariateNormal, Normal, check_generator, log_mean_exp
+from refnp.layers.masked_reductions import check_counts, numbers
+from refnp.models.neural_process import NeuralProcess, check_finite, present
 
 
 class Autoregressive(NeuralProcess):
     """A conditional model used target by target; parameters and training are those of `model`.
 
-    Shapes: as the law → ChainRule over all T targets. `orders` (T,) or (O, T) are permutations of 0 … T − 1, the order
-    of the targets as they stand if none are given; `random_orders` draws some.
+    Shapes: contexts (B, M, dx) and (B, M, dy), targets (B, N, dx), mask (B, M) → ChainRule over all N targets. `orders`
+    (N,) or (O, N) are permutations of 0 … N − 1, the order of the targets as they stand if none are given;
+    `random_orders` draws some.
     """
+
+    joint_loss = True
 
     def __init__(self, model: NeuralProcess):
         super().__init__(model.dx, model.dy)
         self.model = model
 
     def __call__(
-        self, context_x: Any, context_y: Any, target_x: Any, context_mask: Any = None, *, orders: Any = None
-    ) -> ChainRule:
-        return ChainRule(self.model, *self.sets(context_x, context_y, target_x, context_mask), orders=orders)
-
-    def targets(self, task: Any) -> tuple:
-        """As the model has them, which may put hidden ones elsewhere than at 0."""
-        return self.model.targets(task)
-
-
-class ChainRule:
-    """The joint distribution of T targets: a product of the model's conditionals, averaged over `orders`.
-
-    Shapes: sets as `NeuralProcess.sets` returns them; `shape` is (B,), `elements` (B, T, dy).
-    Raises TypeError or ValueError unless each order is a permutation of the targets.
-    """
-
-    def __init__(
         self,
-        model: NeuralProcess,
         context_x: Any,
         context_y: Any,
         target_x: Any,
-        context_mask: np.ndarray,
+        context_mask: ArrayLike | None = None,
         *,
-        orders: Any = None,
-    ):
-        self.model, self.context, self.target_x = model, (context_x, context_y, context_mask), target_x
-        batch, targets = target_x.shape[:2]
-        self.shape, self.elements = (batch,), (batch, targets, model.dy)
-        self.orders = check_orders(np.arange(targets) if orders is None else orders, targets)  # (O, T)
+        orders: ArrayLike | None = None,
+    ) -> ChainRule:
+        context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
+        return ChainRule(OneByOne(self.model, context_x, context_y, mask), target_x, orders=orders)
 
-    def log_prob(self, y: Any, *, mask: Any = None) -> Any:
-        """log p(y) of all targets together, (B,), for y (B, T, dy) and a mask that broadcasts to it.
+    def targets(self, task: Any) -> tuple:
+        """As the model has them: a ConvCNP does not put hidden ones at 0."""
+        return self.model.targets(task)
 
-        Targets under the mask are not looked at and not shown to the others.   Raises ValueError as `whole_targets`.
+    def marginal(self, task: Any, *, rng: np.random.Generator | None = None) -> Normal | Mixture:
+        """The model's own."""
+        return self.model.marginal(task, rng=rng)
+
+
+class OneByOne:
+    """The factors of the chain rule for any model: it is called once for each target, with those before it as context.
+
+    Shapes: sets as `NeuralProcess.sets` returns them. Rows are the B tasks, R/B times one after the other.
+    """
+
+    def __init__(self, model: NeuralProcess, context_x: Any, context_y: Any, context_mask: np.ndarray):
+        self.model, self.context_x, self.context_y, self.context_mask = model, context_x, context_y, context_mask
+
+    def conditionals(self, x: Any, y: Any, there: np.ndarray) -> Iterator[tuple[slice, Any]]:
+        """p(y_n | y_1 … y_{n−1}, C) for targets x (R, N, dx), y (R, N, dy) of which some are `there` (R, N).
+
+        Pairs of a range of targets, here of one each, and their distribution.
         """
-        return log_mean_exp(self.log_prob_by_order(y, mask=mask), 0)
+        for n in range(x.shape[1]):
+            yield slice(n, n + 1), self.given(x[:, n : n + 1], x[:, :n], y[:, :n], there[:, :n])
 
-    def log_prob_by_order(self, y: Any, *, mask: Any = None) -> Any:
-        """log p(y) as each order has it, (O, B)."""
-        y, there = whole_targets("ChainRule.log_prob", y, mask, self.elements)  # (B, T, dy), (B, T)
-        x, y, there = (in_orders(a, self.orders) for a in (self.target_x, y, there))
-        total = np.zeros(len(x), raw(y).dtype)  # (O·B,)
-        for t in range(self.elements[1]):
-            now, earlier = slice(t, t + 1), slice(t)
-            distribution = self.conditional(x[:, now], x[:, earlier], y[:, earlier], there[:, earlier])
-            total = total + whole_log_prob(distribution, y[:, now], there[:, now])
-        return ag.reshape(total, (len(self.orders), *self.shape))
+    def start(self, copies: int) -> Callable[[Array, Array, Array], Any]:
+        """The function (x of a target, x and y of all before it) → the target's distribution, for draws."""
+        return lambda x, before_x, before_y: self.given(x, before_x, before_y, np.ones(before_x.shape[:2], bool))
 
-    def sample(self, rng: np.random.Generator, shape: int | tuple[int, ...] = ()) -> np.ndarray:
-        """Draws of all targets together, (*shape, B, T, dy), each in one of the orders; an array, without gradient."""
-        check_generator("ChainRule.sample", rng)
-        draws = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-        orders = self.orders[rng.integers(len(self.orders), size=math.prod(draws))]  # (S, T)
-        x = raw(in_orders(self.target_x, orders))  # (R, T, dx)
-        y = np.zeros((*x.shape[:2], self.elements[-1]), raw(self.context[1]).dtype)  # (R, T, dy)
-        there = np.ones(x.shape[:2], bool)  # (R, T)
-        with ag.no_grad():
-            for t in range(self.elements[1]):
-                now, earlier = slice(t, t + 1), slice(t)
-                distribution = self.conditional(x[:, now], x[:, earlier], y[:, earlier], there[:, earlier])
-                y[:, now] = raw(distribution.sample(rng)).reshape(y[:, now].shape)
-        y = y.reshape(len(orders), *self.elements)  # (S, B, T, dy)
-        y = np.take_along_axis(y, np.argsort(orders, -1)[:, None, :, None], 2)  # (S, B, T, dy)
-        return y.reshape(*draws, *self.elements)
+    def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array | None:
+        """ε of all draws, if they are y_n = μ_n + σ_n ε_n; None: every distribution draws for itself."""
+        return None
 
-    def conditional(self, x: Any, earlier_x: Any, earlier_y: Any, there: np.ndarray) -> Any:
-        """What the model says of targets x (R, 1, dx), given the context, R/B times, and the targets before them."""
-        copies = len(there) // self.shape[0] if self.shape[0] else 0
-        context_x, context_y, mask = (repeated(a, copies) for a in self.context)
+    def context(self, rows: int) -> tuple:
+        """The context for so many rows: (R, M, dx), (R, M, dy), (R, M)."""
+        copies = rows // len(self.context_mask) if len(self.context_mask) else 0
+        return tuple(repeated(a, copies) for a in (self.context_x, self.context_y, self.context_mask))
+
+    def given(self, x: Any, before_x: Any, before_y: Any, there: np.ndarray) -> Any:
+        """The model's distribution of targets x (R, 1, dx), given the context and the targets before them."""
+        context_x, context_y, mask = self.context(len(there))
         return self.model(
-            ag.concatenate([context_x, earlier_x], 1),
-            ag.concatenate([context_y, earlier_y], 1),
+            ag.concatenate([context_x, before_x], 1),
+            ag.concatenate([context_y, before_y], 1),
             x,
             np.concatenate([mask, there], 1),
         )
 
 
+class ChainRule:
+    """The joint distribution of N targets: a product of conditionals, averaged over `orders`.
+
+    Known exactly: the law of each y_n given the values before it (`conditionals`), and so the density of all of them
+    together (`log_prob`). What the product says of y_n given the context alone is known for the first target only, and
+    for the others estimated (`marginals`).
+    Shapes: `factors` have the context and the model, target_x (B, N, dx), orders (N,) or (O, N); `shape` is (B,),
+    `elements` (B, N, dy). Masks broadcast to the elements, True = counts; targets that do not count are left out of the
+    chain. Raises TypeError unless orders are integers, ValueError unless each is a permutation of the targets.
+    """
+
+    def __init__(self, factors: OneByOne, target_x: Any, *, orders: ArrayLike | None = None):
+        self.factors, self.target_x = factors, target_x
+        batch, targets = target_x.shape[:2]
+        self.shape, self.elements = (batch,), (batch, targets, factors.model.dy)
+        self.orders = check_orders(np.arange(targets) if orders is None else orders, targets)  # (O, N)
+
+    def log_prob(self, y: Any, *, mask: ArrayLike | None = None) -> Array | Tensor:
+        """log p(y) of all targets together, (B,), for y (B, N, dy) and a mask that broadcasts to it.
+
+        Raises ValueError for another shape, for NaN or infinity in a target that is there, or for a mask that hides
+        some outputs of a target and not all.
+        """
+        return log_mean_exp(self.log_prob_by_order(y, mask=mask), 0)
+
+    def log_prob_by_order(self, y: Any, *, mask: ArrayLike | None = None) -> Array | Tensor:
+        """log p(y) in each order, (O, B).   Raises ValueError for the same as `log_prob`."""
+        x, y, there = self._in_orders(y, mask, "ChainRule.log_prob")
+        total = np.zeros(len(x), raw(y).dtype)  # (R,)
+        for now, distribution in self.factors.conditionals(x, y, there):
+            total = total + joint_log_prob(distribution, y[:, now], there[:, now])
+        return ag.reshape(total, (len(self.orders), *self.shape))
+
+    def conditionals(self, y: Any, *, mask: ArrayLike | None = None) -> Normal:
+        """p(y_n | y_1 … y_{n−1}, C) for every n at once, mean and std (B, N, dy), of a model that says Normal.
+
+        With several orders (O·B, N, dy), each in its order.   Raises ValueError for the same as `log_prob`.
+        """
+        x, y, there = self._in_orders(y, mask, "ChainRule.conditionals")
+        return side_by_side([p for _, p in self.factors.conditionals(x, y, there)])
+
+    def sample(self, rng: np.random.Generator, shape: int | tuple[int, ...] = ()) -> Array:
+        """Draws of all targets together, (*shape, B, N, dy), each in one of the orders; an array, without gradient."""
+        return self._drawn(rng, shape)[0]
+
+    def paths(self, rng: np.random.Generator, shape: int | tuple[int, ...] = ()) -> tuple[Array, Normal]:
+        """Draws y (*shape, B, N, dy), and the conditionals N(μ_n, σ_n²) along them, of a model that says Normal."""
+        y, found, stand = self._drawn(rng, shape)
+        if not found:  # no targets, no factors
+            return y, Normal(y, y)
+        p = side_by_side(found)
+        return y, Normal(stand(raw(p.mean)), stand(raw(p.std)))
+
+    def marginals(self, rng: np.random.Generator, paths: int = 50) -> Mixture:
+        """p(y_n | C) = E p(y_n | y_1 … y_{n−1}, C), the mean over `paths` draws of the values before: an estimate.
+
+        A mixture of `paths` normal distributions for every element (B, N, dy), with log_prob, mean and std.
+        """
+        return Mixture(self.paths(rng, paths)[1])
+
+    def _drawn(self, rng: np.random.Generator, shape: int | tuple[int, ...]) -> tuple[Array, list, Callable]:
+        """Draws, the distributions along them, and the function that puts (R, N, ·) in the targets' own places."""
+        check_generator("ChainRule.sample", rng)
+        shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+        orders = self.orders[rng.integers(len(self.orders), size=math.prod(shape))]  # (S, N)
+        x = raw(in_orders(self.target_x, orders))  # (R, N, dx)
+        y = np.zeros((*x.shape[:2], self.elements[-1]), raw(self.factors.context_y).dtype)  # (R, N, dy)
+        noise, found = self.factors.noise(rng, y.shape), []
+        with ag.no_grad():
+            following = self.factors.start(len(orders))
+            for n in range(self.elements[1]):
+                p = following(x[:, n : n + 1], x[:, :n], y[:, :n])
+                drawn = p.sample(rng) if noise is None else p.mean + p.std * noise[:, n : n + 1]
+                y[:, n : n + 1] = raw(drawn).reshape(y[:, n : n + 1].shape)
+                found.append(p)
+
+        def stand(a: Array) -> Array:
+            a = a.reshape(len(orders), *self.elements)  # (S, B, N, dy)
+            return np.take_along_axis(a, np.argsort(orders, -1)[:, None, :, None], 2).reshape(*shape, *self.elements)
+
+        return stand(y), found, stand
+
+    def _in_orders(self, y: Any, mask: ArrayLike | None, name: str) -> tuple:
+        """x, y and which targets are there, in each of the orders: (R, N, dx), (R, N, dy), (R, N), R = O·B."""
+        y, there = whole_targets(name, y, mask, self.elements)  # (B, N, dy), (B, N)
+        return tuple(in_orders(a, self.orders) for a in (self.target_x, y, there))
+
+
 def random_orders(rng: np.random.Generator, targets: int, count: int) -> np.ndarray:
-    """`count` permutations of the targets, each as probable as any other: (count, T)."""
+    """`count` permutations of the targets, each as probable as any other: (count, N)."""
     return rng.permuted(np.tile(np.arange(targets), (count, 1)), axis=1)
 
 
-def whole_log_prob(distribution: Any, y: Any, there: np.ndarray) -> Any:
-    """log p of the outputs of one target together, y (R, 1, dy) → (R,); 0 where it is not there."""
-    counts = np.broadcast_to(there[..., None], y.shape)  # (R, 1, dy)
-    if isinstance(distribution, MultivariateNormal):  # over the outputs of all its targets, here of one
+def joint_log_prob(distribution: Any, y: Any, there: np.ndarray) -> Any:
+    """log p of y (R, N, dy), all together → (R,), of a distribution of each number, or of all; 0 where it is not there.
+
+    A MultivariateNormal is one over the N·dy numbers of all targets, target after target.
+    """
+    counts = np.broadcast_to(there[..., None], y.shape)  # (R, N, dy)
+    if isinstance(distribution, MultivariateNormal):
         y, counts = ag.reshape(y, distribution.mean.shape), counts.reshape(distribution.mean.shape)
     log_p = distribution.log_prob(y, mask=counts)
     return ag.sum(log_p, tuple(range(1, log_p.ndim))) if log_p.ndim > 1 else log_p
 
 
+def side_by_side(found: list[Normal]) -> Normal:
+    """Normal distributions of one or several targets each, (R, n, dy), as one of all."""
+    if len(found) == 1:
+        return found[0]
+    return Normal(ag.concatenate([p.mean for p in found], 1), ag.concatenate([p.std for p in found], 1))
+
+
 def in_orders(a: Any, orders: np.ndarray) -> Any:
-    """(B, T, ...) in each of the orders (O, T), one after the other: (O·B, T, ...)."""
-    a = ag.swapaxes(a[:, orders], 0, 1)  # (O, B, T, ...)
+    """(B, N, ...) in each of the orders (O, N), one after the other: (O·B, N, ...)."""
+    a = ag.swapaxes(a[:, orders], 0, 1)  # (O, B, N, ...)
     return ag.reshape(a, (a.shape[0] * a.shape[1], *a.shape[2:]))
 
 
@@ -139,14 +227,32 @@ def repeated(a: Any, copies: int) -> Any:
     return a if copies == 1 else ag.reshape(ag.broadcast_to(a, (copies, *a.shape)), (copies * a.shape[0], *a.shape[1:]))
 
 
-def check_orders(orders: Any, targets: int) -> np.ndarray:
-    """The orders as (O, T), or TypeError unless integers, ValueError unless each is a permutation of 0 … T − 1."""
+def whole_targets(name: str, y: Any, mask: ArrayLike | None, shape: tuple[int, ...]) -> tuple[Any, np.ndarray]:
+    """y of `shape` (B, N, dy) in floating numbers, 0 where hidden, and which targets are there, (B, N).
+
+    Raises ValueError for another shape, for NaN or infinity in a target that is there, or for a mask that hides some
+    outputs of a target and not all: a context point is whole.
+    """
+    counts = check_counts(name, mask, shape)
+    there = np.asarray(counts.all(-1))  # (B, N)
+    if (counts.any(-1) != there).any():
+        raise ValueError(f"{name}: the mask hides some outputs of a target; hide all or none of them")
+    (y,) = numbers(y)
+    if y.shape != shape:
+        raise ValueError(f"{name}: y has shape {y.shape}; it must be {shape}")
+    y = present(there, y)  # (B, N, dy)
+    check_finite(name, "y", y)
+    return y, there
+
+
+def check_orders(orders: ArrayLike, targets: int) -> np.ndarray:
+    """The orders as (O, N), or TypeError unless integers, ValueError unless each is a permutation of 0 … N − 1."""
     orders = np.asarray(orders)
     if orders.size and orders.dtype.kind not in "iu":
         raise TypeError(f"ChainRule: orders are {orders.dtype}; pass integers, permutations of the targets")
     orders = np.atleast_2d(orders).astype(int)
     if orders.ndim != 2 or not len(orders) or orders.shape[1] != targets:
-        raise ValueError(f"ChainRule: orders have shape {orders.shape}; they must be (T,) or (O, T) with T = {targets}")
+        raise ValueError(f"ChainRule: orders have shape {orders.shape}; they must be (N,) or (O, N) with N = {targets}")
     wrong = (np.sort(orders, -1) != np.arange(targets)).any(-1)
     if wrong.any():
         row = orders[wrong][0].tolist()

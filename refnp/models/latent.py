@@ -1,19 +1,19 @@
 """The latent neural process: one vector z for everything that the context leaves open, and so coherent functions.
 
-    q(z | S) = N(m, diag(v²)),   m, v = ρ(mean_{i ∈ S} φ(x_i, y_i))          S any set of pairs
-    p(y | x, C) = ∫ Π_t N(y_t; μ(z, x_t), σ(z, x_t)²) q(z | C) dz
+    q(z | P) = N(m, diag(v²)),   m, v = ρ(mean_{p ∈ P} φ(p))                  P any set of pairs (x, y)
+    p(y | x, C) = ∫ Π_n N(y_n; μ(z, x_n), σ(z, x_n)²) q(z | C) dz
 
 Given z all targets are independent, and share it: a draw of z is a draw of a whole function. The integral has no closed
-form. Two bounds on its logarithm, from draws z_k of q(z | C ∪ T), which has seen the targets:
+form. Two bounds on its logarithm, from S draws z_s of q(z | C ∪ T), where T are the targets with their y:
 
     ELBO   E [log p(y | z, x)] − KL(q(z | C ∪ T) ‖ q(z | C))
-    IW     E log (1/K) Σ_k w_k,   w_k = p(y | z_k, x) q(z_k | C) / q(z_k | C ∪ T)
+    IW     E log (1/S) Σ_s w_s,   w_s = p(y | z_s, x) q(z_s | C) / q(z_s | C ∪ T)
 
-    ELBO ≤ IW with K draws ≤ IW with K + 1 draws ≤ log p(y | x, C)
+    ELBO ≤ IW with S draws ≤ IW with S + 1 draws ≤ log p(y | x, C)
 
-Source: Sivaraya (2023) §2.3, §3.1; Garnelo et al. (2018b), arXiv 1807.01622; Burda et al. (2016), arXiv 1509.00519
-(IW); v = sigmoid and the
-second, deterministic path: Kim et al. (2019), arXiv 1901.05761.
+Source: Sivaraya (2023) §2.3, §3.1; Garnelo et al. (2018b), arXiv 1807.01622; IW: Burda et al. (2016), arXiv 1509.00519;
+v = sigmoid and the second, deterministic path: Kim et al. (2019), arXiv 1901.05761.
+Transcription: tests/transcriptions/neural_processes.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from refnp import autograd as ag
-from refnp.autograd.tensor import Tensor
+from refnp.autograd.primitives import raw
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.activations import relu, sigmoid
 from refnp.layers.distributions import Mixture, Normal, kl_divergence, log_mean_exp
 from refnp.layers.linear import MLP
@@ -39,37 +40,43 @@ from refnp.models.neural_process import (
 )
 
 BOUNDS = ("elbo", "importance_weighted")
+DRAWS = 128  # of z, in `marginal` and `joint_log_prob`
 
 
 def elbo(prior: Normal, posterior: Normal, log_likelihood: Callable, draws: Any) -> Any:
-    """(1/K) Σ_k log p(y | z_k) − KL(posterior ‖ prior), the KL in closed form.
+    """(1/S) Σ_s log p(y | z_s) − KL(posterior ‖ prior), the KL in closed form.
 
-    Shapes: prior and posterior (B, L), draws z of the posterior (K, B, L), log_likelihood: z → (K, B); result (B,).
+    Shapes: prior and posterior (B, L), draws z of the posterior (S, B, L), log_likelihood: z → (S, B); result (B,).
     Source: Kingma & Welling (2014), arXiv 1312.6114.
     """
     return ag.mean(log_likelihood(draws), 0) - ag.sum(kl_divergence(posterior, prior), -1)
 
 
 def importance_weighted_bound(prior: Normal, posterior: Normal, log_likelihood: Callable, draws: Any) -> Any:
-    """log (1/K) Σ_k p(y | z_k) p(z_k) / q(z_k), by logsumexp; with one draw another estimate of the ELBO.
+    """log (1/S) Σ_s p(y | z_s) p(z_s) / q(z_s), by logsumexp; with one draw another estimate of the ELBO.
 
-    If the posterior is the true one, every weight is p(y) itself, and the bound exact. Shapes: as `elbo`.
+    If the posterior is the true one, every weight is p(y) itself, and the bound exact.
+    Shapes: prior and posterior (B, L), draws z of the posterior (S, B, L), log_likelihood: z → (S, B); result (B,).
     Source: Burda et al. (2016), arXiv 1509.00519.
     """
-    log_ratio = ag.sum(prior.log_prob(draws) - posterior.log_prob(draws), -1)  # (K, B)
+    log_ratio = ag.sum(prior.log_prob(draws) - posterior.log_prob(draws), -1)  # (S, B)
     return log_mean_exp(log_likelihood(draws) + log_ratio, 0)
 
 
 class LatentModel(NeuralProcess):
     """What models with a latent z have in common. A subclass assigns `latent_encoder`, pairs and mask → (B, 2 L), and
-    `decoder`, (K, B, T, ·) → (K, B, T, 2 dy), and says in `represent` what else the decoder is told.
+    `decoder`, (S, B, N, ·) → (S, B, N, 2 dy), and says in `represent` what else the decoder is given.
 
-    The law gives a Mixture over `samples` draws of z, each a Normal of (B, T, dy) that belongs together; their means,
-    `components.mean`, are coherent functions. `bound`, "elbo" or "importance_weighted", from `loss_samples` draws, is
-    what the loss is made of. `floor` is the least σ of y (see `normal_of`), `latent_floor` f that of z,
-    v = f + (1 − f) sigmoid(s).
+    Its answer is a Mixture over draws of z, each a Normal of (B, N, dy) that belongs together; their means,
+    `components.mean`, are coherent functions.
+
+    floor: the least σ of y; see `normal_of`.
+    latent_floor: the least standard deviation f of z, v = f + (1 − f) sigmoid(s).
+    samples: the number of draws of z in a call.
+    bound, loss_samples: the loss is this bound, "elbo" or "importance_weighted", from so many draws of z.
     """
 
+    joint_loss = True
     latent_encoder: Callable
     decoder: Callable
 
@@ -94,7 +101,7 @@ class LatentModel(NeuralProcess):
         self.samples, self.loss_samples = samples, loss_samples
 
     def represent(self, context_x: Any, pairs: Any, mask: np.ndarray, target_x: Any) -> Any:
-        """What the decoder is told about each target beside z and x, (B, T, F); None here."""
+        """What the decoder is given for each target beside z and x, (B, N, F); None here."""
         return None
 
     def __call__(
@@ -102,7 +109,7 @@ class LatentModel(NeuralProcess):
         context_x: Any,
         context_y: Any,
         target_x: Any,
-        context_mask: Any = None,
+        context_mask: ArrayLike | None = None,
         *,
         samples: int | None = None,
         rng: np.random.Generator | None = None,
@@ -110,29 +117,29 @@ class LatentModel(NeuralProcess):
         """The law. Without `rng` the draws of z come from the same numbers in every call: a function of the context."""
         context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
         samples = self.samples if samples is None else samples
-        z = self.draws(self.latent(context_x, context_y, mask), samples, rng)  # (K, B, L)
+        z = self.draws(self.latent(context_x, context_y, mask), samples, rng)  # (S, B, L)
         return Mixture(self.decoder_at(context_x, context_y, mask, target_x)(z), together=2)
 
     def latent(self, x: Any, y: Any, mask: np.ndarray) -> Normal:
-        """q(z | S) of the pairs (B, N, dx), (B, N, dy) that are present under the mask (B, N) → Normal of (B, L)."""
-        mean, spread = ag.split(self.latent_encoder(ag.concatenate([x, y], -1), mask), 2, -1)  # (B, L)
-        std = sigmoid(spread)  # (B, L)
+        """q(z | P) of the pairs (B, M, dx), (B, M, dy) that are present under the mask (B, M) → Normal of (B, L)."""
+        mean, s = ag.split(self.latent_encoder(ag.concatenate([x, y], -1), mask), 2, -1)  # (B, L)
+        std = sigmoid(s)  # (B, L)
         return Normal(mean, std if self.latent_floor == 0 else std + self.latent_floor * (1 - std))
 
-    def draws(self, latent: Normal, samples: int, rng: np.random.Generator | None) -> Any:
-        """z = m + v ε, (K, B, L); without `rng` from the same ε in every call.   ValueError for less than one draw."""
+    def draws(self, latent: Normal, samples: int, rng: np.random.Generator | None) -> Array | Tensor:
+        """z = m + v ε, (S, B, L); without `rng` from the same ε in every call.   ValueError for less than one draw."""
         check_positive_counts(type(self).__name__, samples=samples)
         return latent.sample(np.random.default_rng(0) if rng is None else rng, samples)
 
     def decoder_at(self, context_x: Any, context_y: Any, mask: np.ndarray, target_x: Any) -> Callable:
-        """The function z (K, B, L) → Normal of (K, B, T, dy)."""
-        pairs = ag.concatenate([context_x, context_y], -1)  # (B, C, dx+dy)
+        """The function z (S, B, L) → Normal of (S, B, N, dy)."""
+        pairs = ag.concatenate([context_x, context_y], -1)  # (B, M, dx+dy)
         r = self.represent(context_x, pairs, mask, target_x)
 
         def decode(z):
-            z = at_every(target_x, z)  # (K, B, T, L)
-            known = [target_x] if r is None else [r, target_x]
-            *others, x = [ag.broadcast_to(a, (z.shape[0], *a.shape)) for a in known]
+            z = at_every(target_x, z)  # (S, B, N, L)
+            given = [target_x] if r is None else [r, target_x]
+            *others, x = [ag.broadcast_to(a, (z.shape[0], *a.shape)) for a in given]
             return normal_of(self.decoder(ag.concatenate([*others, z, x], -1)), self.floor)
 
         return decode
@@ -144,8 +151,8 @@ class LatentModel(NeuralProcess):
         bound: str | None = None,
         samples: int | None = None,
         rng: np.random.Generator | None = None,
-    ) -> Any:
-        """A lower bound on log p(y_T | x_T, C) of each task, (B,): "elbo" or "importance_weighted".
+    ) -> Array | Tensor:
+        """A lower bound on log p(y_1, …, y_N | x, C) of each task, (B,): "elbo" or "importance_weighted".
 
         A bound in expectation over the draws; without `rng` these are the same in every call, for evaluation.
         """
@@ -163,8 +170,8 @@ class LatentModel(NeuralProcess):
         decode = self.decoder_at(context_x, context_y, mask, target_x)
 
         def log_likelihood(z):
-            log_p = decode(z).log_prob(target_y, mask=target_mask[..., None])  # (K, B, T, dy)
-            return ag.sum(log_p, (-2, -1))  # (K, B)
+            log_p = decode(z).log_prob(target_y, mask=target_mask[..., None])  # (S, B, N, dy)
+            return ag.sum(log_p, (-2, -1))  # (S, B)
 
         estimate = elbo if bound == "elbo" else importance_weighted_bound
         return estimate(prior, posterior, log_likelihood, self.draws(posterior, samples, rng))
@@ -178,15 +185,37 @@ class LatentModel(NeuralProcess):
         _, _, mask = self.targets(task)
         return -ag.sum(self.log_likelihood_bound(task, rng=rng)) / max(int(mask.sum()), 1)
 
+    def marginal(self, task: Any, *, rng: np.random.Generator | None = None) -> Mixture:
+        """q(y_n | x_n, C) of every number of every target alone, elements (B, N, dy): a mixture over 128 draws of z."""
+        return self(*self.inputs(task), samples=DRAWS, rng=rng).marginals()
+
+    def joint_log_prob(self, task: Any, *, rng: np.random.Generator | None = None) -> Array | Tensor:
+        """The importance-weighted lower bound with 128 draws of z on log q(y_1, …, y_N | C), (B,)."""
+        return self.log_likelihood_bound(task, bound="importance_weighted", samples=DRAWS, rng=rng)
+
+    def functions(self, task: Any, rng: np.random.Generator, samples: int, *, places: int = 40) -> Array:
+        """Draws of the function without noise, (S, B, N, dy): the means given each of `samples` draws of z."""
+        if samples == 0:
+            return np.zeros((0, *task.target_y.shape), task.dtype)
+        with ag.no_grad():
+            return raw(self(*self.inputs(task), samples=samples, rng=rng).components.mean)
+
     def _check_bound(self, bound: str) -> None:
         if bound not in BOUNDS:
             raise ValueError(f"{type(self).__name__}: bound is {bound!r}; use 'elbo' or 'importance_weighted'")
 
 
 class LatentNP(LatentModel):
-    """The neural process with a latent vector z of width `latent`: options, bounds and the law as `LatentModel`.
+    """The neural process with a latent vector z: its answer, bounds and loss are those of `LatentModel`.
 
-    With `deterministic`, the decoder sees beside z the vector r of a CNP's encoder.
+    dx, dy: the sizes of x and of y.
+    hidden, latent: the width of all hidden layers, and L, that of z.
+    deterministic: the decoder is given, beside z, the vector r of a CNP's encoder.
+    before, after: the number of linear maps of φ, before the mean, and of ρ, after it.
+    decoder: the number of linear maps of the last MLP.
+    activation: between the linear maps.
+    options: `floor`, `latent_floor`, `samples`, `loss_samples`, `bound` of `LatentModel`.
+
     LatentNP(deterministic=True, floor=0.1, latent_floor=0.1) is the baseline NP of TNP-pytorch.
     """
 
@@ -201,17 +230,11 @@ class LatentNP(LatentModel):
         before: int = 4,
         after: int = 2,
         decoder: int = 3,
-        floor: float = 0.0,
-        latent_floor: float = 0.0,
-        samples: int = 16,
-        loss_samples: int = 4,
-        bound: str = "elbo",
         activation: Callable = relu,
         rng: np.random.Generator,
+        **options: Any,
     ):
-        super().__init__(
-            dx, dy, floor=floor, latent_floor=latent_floor, samples=samples, loss_samples=loss_samples, bound=bound
-        )
+        super().__init__(dx, dy, **options)
         check_positive_counts(type(self).__name__, latent=latent, before=before, after=after, decoder=decoder)
 
         def encoder(out):

@@ -73,10 +73,10 @@ class TranslationLayer(Module):
 
 
 class TETNP(NeuralProcess):
-    """TE-TNP: y_t ~ N(μ_t, σ_t²), each target by itself, from values and differences of places.
+    """TE-TNP: y_n ~ N(μ_n, σ_t²), each target by itself, from values and differences of places.
 
-    Shapes: context_x (B, C, dx), context_y (B, C, dy), target_x (B, T, dx), context_mask (B, C) → Normal with mean and
-    std (B, T, dy). A context may be empty. `kernel` are the hidden widths of the MLP that weighs pairs, `length_scale`
+    Shapes: context_x (B, M, dx), context_y (B, M, dy), target_x (B, N, dx), context_mask (B, M) → Normal with mean and
+    std (B, N, dy). A context may be empty. `kernel` are the hidden widths of the MLP that weighs pairs, `length_scale`
     the distance over which it varies at first; with `moves` every layer but the last moves the tokens as well; σ and
     its `floor` as in `TNPD`.
     Raises ValueError or TypeError as `NeuralProcess.sets`.
@@ -122,7 +122,7 @@ class TETNP(NeuralProcess):
 
     def __call__(self, context_x: Any, context_y: Any, target_x: Any, context_mask: Any = None) -> Normal:
         context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
-        c, seen = mask.shape[1], None if mask.all() else mask[:, None]  # seen (B, 1, C)
+        c, seen = mask.shape[1], None if mask.all() else mask[:, None]  # seen (B, 1, M)
         x = ag.concatenate([context_x, target_x], 1)  # (B, N, dx)
         differences = x[:, :, None] - context_x[:, None]  # (B, N, C, dx)
         z = self.embedder(tokens(context_y, target_x.shape[1]))  # (B, N, D)
@@ -135,7 +135,7 @@ class TETNP(NeuralProcess):
 
 
 def tokens(context_y: Any, targets: int) -> Any:
-    """[y, 1] for each point of the context and [0, 0] for each target: (B, C, dy) → (B, C + T, dy + 1)."""
+    """[y, 1] for each point of the context and [0, 0] for each target: (B, M, dy) → (B, C + T, dy + 1)."""
     b, _, dy = context_y.shape
     known = ag.concatenate([context_y, np.ones_like(raw(context_y)[..., :1])], -1)  # (B, C, dy+1)
     return ag.concatenate([known, np.zeros((b, targets, dy + 1), raw(known).dtype)], 1)

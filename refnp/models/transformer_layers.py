@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.primitives import raw
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.activations import relu
 from refnp.layers.linear import MLP
 from refnp.layers.masks import causal
@@ -52,9 +53,9 @@ class Residual(Module):
 
 
 class EncoderLayer(Module):
-    """Self-attention and a feed-forward network of `hidden` units, each in a residual connection.
+    """Attention and a feed-forward network of `hidden` units, each in a residual connection.
 
-        x ← around(MHA(x, x), x)        x ← around(FFN, x)        FFN(x) = W₂ f(W₁ x + b₁) + b₂
+        x ← around(MHA(x, keys), x)        x ← around(FFN, x)        FFN(x) = W₂ f(W₁ x + b₁) + b₂
 
     Shapes: x (..., N, D), mask (..., N, N) → (..., N, D). `places` are those of the tokens, for relative `positions`.
     `weights`, if given, is a list to which the attention weights (..., H, N, N) are appended. A generator `rng` means
@@ -83,17 +84,23 @@ class EncoderLayer(Module):
     def __call__(
         self,
         x: Any,
+        keys: Any = None,
         *,
-        mask: Any = None,
-        places: Any = None,
+        mask: ArrayLike | None = None,
+        places: ArrayLike | None = None,
+        key_places: ArrayLike | None = None,
+        cache: KeyValueCache | None = None,
         rng: np.random.Generator | None = None,
         weights: list | None = None,
-    ) -> Any:
+    ) -> Array | Tensor:
+        if keys is None:
+            key_places = places
+        elif self.around_attention.norm == "pre":
+            keys = self.around_attention.layer_norm(keys)  # (..., M, D)
+
         def attend(x):
-            attended = self.attention(
-                x, mask=mask, query_places=places, key_places=places, return_weights=weights is not None
-            )
-            return noting(weights, attended)
+            own = x if keys is None else keys
+            return attended(self.attention, x, own, mask, (places, key_places), cache, weights)
 
         x = self.around_attention(attend, x, rng)  # (..., N, D)
         return self.around_feed_forward(self.feed_forward, x, rng)  # (..., N, D)
@@ -161,20 +168,12 @@ class DecoderLayer(Module):
     ) -> Any:
         """The layer's output for n tokens x (..., n, D) that follow those in `state`, which grows by them."""
         places = np.arange(token_count(x)) + state.length  # (n,)
-        options = {"per_head": False, "return_weights": weights is not None}
 
         def attend(x):
-            keys, values = self.attention.keys_and_values(x, x, places=places)
-            if state.cache is not None:
-                keys, values = state.cache.extend(keys, values)
-            seen = np.arange(keys.shape[-2])  # (M,)
-            attended = self.attention.look_up(
-                x, keys, values, mask=mask, query_places=places, key_places=seen, **options
-            )
-            return noting(weights, attended)
+            return attended(self.attention, x, x, mask, (places, places), state.cache, weights)
 
         def attend_to_memory(x):
-            return noting(weights, self.memory_attention.look_up(x, *state.memory, mask=memory_mask, **options))
+            return looked_up(self.memory_attention, x, state.memory, mask=memory_mask, weights=weights)
 
         x = self.around_attention(attend, x, rng)  # (..., n, D)
         x = self.around_memory_attention(attend_to_memory, x, rng)  # (..., n, D)
@@ -200,12 +199,31 @@ class LayerState:
             self.cache.reorder(rows)
 
 
-def noting(weights: list | None, attended: Any) -> Any:
-    """The output of an attention; its weights, if they are asked for and so came with it, go to the list."""
+def attended(
+    attention: MultiHeadAttention,
+    x: Any,
+    keys: Any,
+    mask: ArrayLike | None,
+    places: tuple[ArrayLike | None, ArrayLike | None],
+    cache: KeyValueCache | None,
+    weights: list | None,
+) -> Array | Tensor:
+    """MHA(x, keys), of x (..., N, D) at the first of `places` and keys (..., M, D) at the second.
+
+    A `cache` keeps the keys after those of earlier calls, and x attends to all of them.
+    """
+    kept, key_places = attention.keys_and_values(keys, keys, places=places[1]), places[1]
+    if cache is not None:
+        kept, key_places = cache.extend(*kept), np.arange(cache.length)
+    return looked_up(attention, x, kept, mask=mask, query_places=places[0], key_places=key_places, weights=weights)
+
+
+def looked_up(attention: MultiHeadAttention, x: Any, kept: tuple, *, weights: list | None, **options: Any) -> Any:
+    """The attention of x to keys and values that are projected already; its weights go to the list, if there is one."""
     if weights is None:
-        return attended
-    output, seen = attended
-    weights.append(raw(seen))
+        return attention.look_up(x, *kept, per_head=False, **options)
+    output, own = attention.look_up(x, *kept, per_head=False, return_weights=True, **options)
+    weights.append(raw(own))
     return output
 
 

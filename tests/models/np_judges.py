@@ -77,7 +77,7 @@ def latent(model, x, y, mask):
 
 
 def predict(model, context_x, context_y, target_x, mask, z=None):
-    """Mean and standard deviation, (B, T, dy), or (K, B, T, dy) for latent models, given z (K, B, L)."""
+    """Mean and standard deviation, (B, N, dy), or (S, B, N, dy) for latent models, given z (S, B, L)."""
     x, y, target_x = exact(context_x), exact(context_y), exact(target_x)
     pairs, t = joined(x, y), target_x.shape[1]
     if isinstance(model, CNP):
@@ -139,7 +139,7 @@ def divergence(p, q, dtype):
 
 
 def bound(model, task, noise):
-    """The ELBO or the importance-weighted bound of each task, (B,), with draws of z from this noise (K, B, L)."""
+    """The ELBO or the importance-weighted bound of each task, (B,), with draws of z from this noise (S, B, L)."""
     x, y, mask = exact(task.context_x), exact(task.context_y), task.context_mask
     everything = (
         exact(np.concatenate(pair, 1))

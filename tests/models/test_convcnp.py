@@ -376,7 +376,7 @@ def test_errors_of_calls():
         ((x, np.where(y > 0, np.nan, y), t), "ConvCNP: context_y holds nan"),
         ((x, y, np.where(t > 0, np.inf, t)), "ConvCNP: target_x holds inf"),
         ((x, y[:, 1:], t), "ConvCNP: context_x has shape .* but context_y"),
-        ((x, y, np.zeros((2, 3, 2))), r"ConvCNP: target_x has shape \(2, 3, 2\); it must be \(B, T, 1\)"),
+        ((x, y, np.zeros((2, 3, 2))), r"ConvCNP: target_x has shape \(2, 3, 2\); it must be \(B, N, 1\)"),
         ((x, y, t, np.ones((2, 3), bool)), "ConvCNP: context_mask has shape"),
     ):
         with pytest.raises(ValueError, match=message):

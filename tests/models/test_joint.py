@@ -366,8 +366,8 @@ def test_no_targets_have_probability_one():
     ("orders", "error", "message"),
     [
         ([0.0, 1.0], TypeError, r"orders are float64; pass integers, permutations of the targets"),
-        ([0, 1, 2], ValueError, r"orders have shape \(1, 3\); they must be \(T,\) or \(O, T\) with T = 2"),
-        (np.zeros((0, 2), int), ValueError, r"orders have shape \(0, 2\); they must be \(T,\) or \(O, T\) with T = 2"),
+        ([0, 1, 2], ValueError, r"orders have shape \(1, 3\); they must be \(N,\) or \(O, N\) with N = 2"),
+        (np.zeros((0, 2), int), ValueError, r"orders have shape \(0, 2\); they must be \(N,\) or \(O, N\) with N = 2"),
         ([[0, 1], [1, 1]], ValueError, r"\[1, 1\] is no order of 2 targets; name each of 0 … 1 once"),
     ],
 )
@@ -389,5 +389,5 @@ def test_errors_of_calls():
         chain.log_prob(np.array([[[1.0, 1.0], [np.nan, 1.0]]]))
     with pytest.raises(TypeError, match=r"^ChainRule\.sample: rng is NoneType; pass numpy\.random\.default_rng"):
         chain.sample(None)
-    with pytest.raises(ValueError, match=r"^Autoregressive: context_y has shape \(1, 2, 1\); it must be \(B, C, 2\)$"):
+    with pytest.raises(ValueError, match=r"^Autoregressive: context_y has shape \(1, 2, 1\); it must be \(B, M, 2\)$"):
         model(one, one, one)

@@ -40,7 +40,7 @@ def problem(seed, size, dtype=np.float64):
 
 
 def components(model, *arrays):
-    """Means and standard deviations (K, B, T, dy) of the answer."""
+    """Means and standard deviations (S, B, N, dy) of the answer."""
     found = model(*arrays).components
     return raw(found.mean), raw(found.std)
 

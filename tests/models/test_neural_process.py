@@ -287,12 +287,12 @@ ONE = {"context_x": np.ones((2, 3, 1)), "context_y": np.ones((2, 3, 2)), "target
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"context_x": np.ones((3, 1))}, ValueError, r"context_x has shape \(3, 1\); it must be \(B, C, 1\)"),
-        ({"context_x": np.ones((2, 3, 2))}, ValueError, r"context_x has shape \(2, 3, 2\); it must be \(B, C, 1\)"),
-        ({"context_y": np.ones((2, 3, 1))}, ValueError, r"context_y has shape \(2, 3, 1\); it must be \(B, C, 2\)"),
+        ({"context_x": np.ones((3, 1))}, ValueError, r"context_x has shape \(3, 1\); it must be \(B, M, 1\)"),
+        ({"context_x": np.ones((2, 3, 2))}, ValueError, r"context_x has shape \(2, 3, 2\); it must be \(B, M, 1\)"),
+        ({"context_y": np.ones((2, 3, 1))}, ValueError, r"context_y has shape \(2, 3, 1\); it must be \(B, M, 2\)"),
         ({"context_y": np.ones((2, 4, 2))}, ValueError,
-         r"context_x has shape \(2, 3, 1\) but context_y \(2, 4, 2\); \(B, C\) must agree"),
-        ({"target_x": np.ones((2, 4))}, ValueError, r"target_x has shape \(2, 4\); it must be \(B, T, 1\)"),
+         r"context_x has shape \(2, 3, 1\) but context_y \(2, 4, 2\); \(B, M\) must agree"),
+        ({"target_x": np.ones((2, 4))}, ValueError, r"target_x has shape \(2, 4\); it must be \(B, N, 1\)"),
         ({"target_x": np.ones((3, 4, 1))}, ValueError,
          r"target_x has 3 tasks but the context 2; they must agree"),
         ({"context_mask": np.ones((2, 3))}, TypeError, r"context_mask is float64; pass booleans, True = present"),
@@ -312,9 +312,9 @@ def test_errors_of_a_call(change, error, message):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"target_y": np.ones((2, 4))}, ValueError, r"target_y has shape \(2, 4\); it must be \(B, T, 2\)"),
+        ({"target_y": np.ones((2, 4))}, ValueError, r"target_y has shape \(2, 4\); it must be \(B, N, 2\)"),
         ({"target_y": np.ones((2, 5, 2))}, ValueError,
-         r"target_x has shape \(2, 4, 1\) but target_y \(2, 5, 2\); \(B, T\) must agree"),
+         r"target_x has shape \(2, 4, 1\) but target_y \(2, 5, 2\); \(B, N\) must agree"),
         ({"target_mask": np.ones((2, 4), int)}, TypeError, r"target_mask is int64; pass booleans, True = present"),
         ({"target_y": np.full((2, 4, 2), np.nan)}, ValueError,
          r"target_y holds nan at \[0, 0, 0\]; hide what is missing with a mask"),

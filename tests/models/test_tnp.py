@@ -45,7 +45,7 @@ def test_the_fast_pass_is_the_encoder_under_a_mask(seed, size):
     """Whole encoder layers, all tokens as queries, keys and values, targets' columns masked."""
     model = small(*size[3:])
     (context_x, context_y, target_x, _), (there, _) = judges.task(seed, size)
-    known, asked = model.observed(context_x, context_y), model.asked(target_x)
+    known, asked = model.observed(context_x, context_y), model.unobserved(target_x)
     c, t = known.shape[1], asked.shape[1]
     mask = np.concatenate([np.repeat(there[:, None], c + t, 1), np.zeros((len(known), c + t, t), bool)], -1)
     with ad.no_grad():
@@ -150,7 +150,7 @@ def test_zero_is_ambiguous_without_a_flag():
     x, zero = np.full((1, 1, 1), 0.7), np.zeros((1, 1, 1))
     for flag in (False, True):
         model = small(flag=flag)
-        assert np.array_equal(model.observed(x, zero), model.asked(x)) is not flag
+        assert np.array_equal(model.observed(x, zero), model.unobserved(x)) is not flag
 
 
 @pytest.mark.parametrize("size", [(0, 2, 2, 1, 1), (2, 0, 0, 1, 1), (2, 2, 0, 1, 1)])
@@ -197,7 +197,7 @@ def test_sizes_that_make_no_sense(options, message):
 def test_arguments_that_make_no_sense():
     model = small()
     x, y = np.zeros((2, 3, 1)), np.zeros((2, 3, 1))
-    with pytest.raises(ValueError, match=r"TNPD: context_x has shape \(2, 3, 2\); it must be \(B, C, 1\)"):
+    with pytest.raises(ValueError, match=r"TNPD: context_x has shape \(2, 3, 2\); it must be \(B, M, 1\)"):
         model(np.zeros((2, 3, 2)), y, x)
     with pytest.raises(ValueError, match="hide what is missing with a mask"):
         model(x, y * np.nan, x)

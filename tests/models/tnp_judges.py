@@ -19,7 +19,7 @@ sizes = st.tuples(st.integers(1, 3), few, few, st.integers(1, 2), st.integers(1,
 
 
 def task(seed, size, dtype=np.float64):
-    """(context_x, context_y, target_x, target_y) and masks (B, C), (B, T)."""
+    """(context_x, context_y, target_x, target_y) and masks (B, M), (B, N)."""
     rng = np.random.default_rng(seed)
     b, c, t, dx, dy = size
     arrays = tuple(normal(rng, shape, dtype) for shape in ((b, c, dx), (b, c, dy), (b, t, dx), (b, t, dy)))
@@ -83,7 +83,7 @@ def encoded(model, found, mask, wanted):
 
 def tnp_d(model, context_x, context_y, target_x, context_mask):
     """Mean and standard deviation of TNP-D."""
-    known, asked = model.observed(context_x, context_y), model.asked(target_x)
+    known, asked = model.observed(context_x, context_y), model.unobserved(target_x)
     found, c, t = np.concatenate([known, asked], 1), known.shape[1], asked.shape[1]
     mask = np.zeros((len(found), c + t, c + t), bool)
     mask[:, :, :c] = context_mask[:, None]
@@ -92,7 +92,7 @@ def tnp_d(model, context_x, context_y, target_x, context_mask):
 
 def tnp_a(model, context_x, context_y, target_x, target_y, context_mask, target_mask, attention_mask):
     """Mean and standard deviation of TNP-A's conditionals."""
-    real, padded = model.observed(target_x, target_y), model.asked(target_x)
+    real, padded = model.observed(target_x, target_y), model.unobserved(target_x)
     found = np.concatenate([model.observed(context_x, context_y), real, padded], 1)
     there = np.concatenate([context_mask, target_mask, np.zeros_like(target_mask)], 1)
     mask = attention_mask & there[:, None]
@@ -101,7 +101,7 @@ def tnp_a(model, context_x, context_y, target_x, target_y, context_mask, target_
 
 def tnp_nd(model, context_x, context_y, target_x, context_mask):
     """Mean of TNP-ND, and P Pᵀ + diag(exp(d)) or tril(P Pᵀ)."""
-    known, asked = model.observed(context_x, context_y), model.asked(target_x)
+    known, asked = model.observed(context_x, context_y), model.unobserved(target_x)
     found, c, t = np.concatenate([known, asked], 1), known.shape[1], asked.shape[1]
     mask = np.zeros((len(found), c + t, c + t), bool)
     mask[:, :, :c] = context_mask[:, None]

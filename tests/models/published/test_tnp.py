@@ -7,7 +7,7 @@ import pytest
 
 from refnp.autograd.primitives import raw
 from refnp.models.published import tnp as published
-from refnp.models.tnp import TNPA, TNPD, TNPND, attention_mask
+from refnp.models.tnp import TNPA, TNPD, TNPND, autoregressive_mask
 from refnp.tasks.task import Task
 from refnp.verify.rounding import tolerance
 from tests.helpers import assert_within
@@ -54,7 +54,7 @@ class Theirs(torch.nn.Module):
         asked = torch.cat([target_x, torch.zeros_like(target_y)], -1)
         if self.kind == "a":
             found = torch.cat([known, torch.cat([target_x, target_y], -1), asked], 1)
-            allowed = torch.from_numpy(attention_mask(c, t))
+            allowed = torch.from_numpy(autoregressive_mask(c, t))
         else:
             found = torch.cat([known, asked], 1)
             allowed = (torch.arange(c + t) < c).expand(c + t, c + t)
@@ -108,7 +108,7 @@ def test_normal_predictions(kind, dy):
         found, limits = ours(*points[:3]), judges.tnp_d(ours, *points[:3], everything[0])
     else:
         found = ours(*points[:3]).conditionals(points[3])
-        limits = judges.tnp_a(ours, *points, *everything, attention_mask(3, 4))
+        limits = judges.tnp_a(ours, *points, *everything, autoregressive_mask(3, 4))
     for value, reference, limit in zip((found.mean, found.std), (expected.mean, expected.stddev), limits, strict=True):
         assert_within(raw(value), reference.detach().numpy(), 2 * tolerance(limit, np.float64))
 
