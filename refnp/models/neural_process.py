@@ -99,7 +99,7 @@ class NeuralProcess(Module):
         check_finite(name, "target_y", target_y)
         return target_x, target_y, mask
 
-    def inputs(self, task: Any) -> tuple:
+    def inputs(self, task: Any) -> tuple[Any, Any, Any, Any]:
         """What the model is called with: context_x, context_y, target_x, context_mask; hidden targets as `targets`."""
         return task.context_x, task.context_y, raw(self.targets(task)[0]), task.context_mask
 
@@ -151,7 +151,7 @@ class NeuralProcess(Module):
         chosen = rng.permutation(task.target_x.shape[1])[:places]
         parts = ("target_x", "target_y") if task.target_mask is None else ("target_x", "target_y", "target_mask")
         some = replace(task, **{part: getattr(task, part)[:, chosen] for part in parts})
-        known = np.concatenate([task.context_present, some.target_present], 1)  # (B, M+P)
+        known = np.concatenate([task.context_present, some.target_present], 1)
         found = [np.zeros((0, *task.target_y.shape), task.dtype)]
         for y in self.joint_samples(some, rng, samples) if samples else ():
             context_x = np.concatenate([task.context_x, some.target_x], 1)

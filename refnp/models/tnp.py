@@ -258,7 +258,7 @@ class CachedReading:
         """p(y | C and all targets before) at x (R, 1, dx); the last of those before, (R, n, ·), is the one to read."""
         new = min(before_x.shape[1], 1)
         self.known = np.concatenate([self.known, np.ones((len(x), 1, new), bool)], -1)  # (R, 1, K)
-        real = self.model.observed(before_x[:, -1:], before_y[:, -1:])  # (R, 1, F)
+        real = self.model.observed(before_x[:, -1:], before_y[:, -1:])  # (R, n, F)
         return self.model.read_off(self._read(ag.concatenate([real, self.model.unobserved(x)], 1), new)[:, new:])
 
     def _read(self, tokens: Any, new: int) -> Any:

@@ -96,7 +96,7 @@ class EncoderLayer(Module):
         if keys is None:
             key_places = places
         elif self.around_attention.norm == "pre":
-            keys = self.around_attention.layer_norm(keys)  # (..., M, D)
+            keys = self.around_attention.layer_norm(keys)
 
         def attend(x):
             own = x if keys is None else keys

@@ -18,13 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from refnp import autograd as ag
 from refnp.autograd.primitives import raw
-from refnp.models.joint import Autoregressive
-from refnp.models.latent import LatentModel
 from refnp.models.neural_process import NeuralProcess
-from refnp.models.tnp import TNPA, TNPND
-from refnp.studies.evaluation import by_itself, covariant, sets
+from refnp.studies.evaluation import by_itself
 from refnp.studies.registry import Sampler, sampler
 from refnp.studies.trained import Trained
 from refnp.tasks.task import Places, Task
@@ -78,40 +74,12 @@ def panel(model: NeuralProcess, tasks: Sampler, contexts: int, samples: int, see
         x=task.target_x[0, :, 0],
         mean=raw(each.mean)[0, :, 0],
         std=raw(each.std)[0, :, 0],
-        samples=coherent(model, own, draws, samples)[:, 0, :, 0],
+        samples=model.functions(own, draws, samples, places=DRAWN)[:, 0, :, 0],
         context_x=task.context_x[0, :, 0],
         context_y=task.context_y[0, :, 0],
         exact=None if posterior is None else (posterior.mean[0, :, 0], posterior.std[0]),
         truth=task.target_y[0, :, 0] if posterior is None else None,
     )
-
-
-def coherent(model: NeuralProcess, task: Task, rng: np.random.Generator, count: int) -> np.ndarray:
-    """`count` functions from the model at the targets, (S, B, T, dy); see the top of this page."""
-    if count == 0:
-        return np.zeros((0, *task.target_y.shape))
-    with ag.no_grad():
-        if isinstance(model, LatentModel):
-            return raw(model(*sets(model, task), samples=count, rng=rng).components.mean)
-        some = rng.permutation(task.target_x.shape[1])[:DRAWN]
-        places = dataclasses.replace(task, target_x=task.target_x[:, some], target_y=task.target_y[:, some])
-        y = values_together(model, places, rng, count)  # (S, B, N, dy)
-    found = []
-    for drawn_y in y:
-        context_x = np.concatenate([task.context_x, places.target_x], 1)
-        context_y = np.concatenate([task.context_y, drawn_y.astype(task.dtype)], 1)
-        told = Task(context_x, context_y, task.target_x, task.target_y)
-        found.append(raw(by_itself(model, told, rng).mean))
-    return np.stack(found)
-
-
-def values_together(model: NeuralProcess, task: Task, rng: np.random.Generator, count: int) -> np.ndarray:
-    """`count` draws of all targets together, (S, B, T, dy), noise included."""
-    if isinstance(model, TNPND):
-        return raw(covariant(model, task).sample(rng, count)).reshape(count, *task.target_y.shape)
-    if isinstance(model, TNPA):
-        return model(*sets(model, task)).sample(rng, count)
-    return Autoregressive(model)(*sets(model, task)).sample(rng, count)
 
 
 def plot(

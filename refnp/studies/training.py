@@ -22,7 +22,6 @@ import numpy as np
 
 from refnp.autograd import Tensor, no_grad
 from refnp.models.neural_process import NeuralProcess
-from refnp.studies.evaluation import is_joint
 from refnp.studies.registry import MODELS, TASKS, Sampler, build, fitting, named, sampler
 from refnp.tasks.gaussian_process import Posterior
 from refnp.training import loop
@@ -147,7 +146,7 @@ def figures(model: NeuralProcess, loss: Tensor, posterior: Posterior | None) -> 
     """The figures of the history that belong to a loss."""
     found = {"log-likelihood": -loss.item()}
     if posterior is not None:
-        exact = posterior.joint_log_likelihood() if is_joint(model) else posterior.marginal_log_likelihood()
+        exact = posterior.joint_log_likelihood() if model.joint_loss else posterior.marginal_log_likelihood()
         of_all = (exact * posterior.targets).sum() / posterior.targets.sum()
         found["oracle gap"] = float(of_all) - found["log-likelihood"]
     return found

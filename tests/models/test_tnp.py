@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import refnp.autograd as ad
-from refnp.models.tnp import TNPD
+from refnp.autograd.primitives import raw
+from refnp.models.tnp import TNPD, autoregressive_mask, diagonal_mask, nondiagonal_mask
 from refnp.tasks.task import Task
 from refnp.verify.rounding import tolerance
 from tests.helpers import assert_same_bits, assert_within, real_dtypes, seeds
@@ -40,19 +40,31 @@ def test_value(seed, size, dtype, flag):
     assert_prediction(found, [np.stack(a) for a in zip(*literal, strict=True)], rounded, dtype)
 
 
+@pytest.mark.parametrize(
+    ("mask", "sets"),
+    [
+        (diagonal_mask(2, 3), "CCTTT"),
+        (autoregressive_mask(2, 3), "CCRRRPPP"),
+        (nondiagonal_mask(np.array([[True, True, False]]))[0], "TTT"),
+    ],
+)
+def test_masks_are_those_of_the_pictures(mask, sets):
+    """Each function's docstring shows its mask, a row for each token."""
+    which = {5: diagonal_mask, 8: autoregressive_mask, 3: nondiagonal_mask}[len(sets)]
+    rows = [line.split() for line in which.__doc__.splitlines() if line.split()[1:2] in (["0"], ["1"])]
+    assert [row[0] for row in rows] == list(sets)
+    assert [[digit == "1" for digit in row[1:]] for row in rows] == mask.tolist()
+
+
 @given(seeds, judges.sizes)
-def test_the_fast_pass_is_the_encoder_under_a_mask(seed, size):
-    """Whole encoder layers, all tokens as queries, keys and values, targets' columns masked."""
+def test_the_fast_pass_is_the_encoder_under_the_whole_mask(seed, size):
+    """Whole encoder layers, all tokens as queries, keys and values."""
     model = small(*size[3:])
     (context_x, context_y, target_x, _), (there, _) = judges.task(seed, size)
-    known, asked = model.observed(context_x, context_y), model.unobserved(target_x)
-    c, t = known.shape[1], asked.shape[1]
-    mask = np.concatenate([np.repeat(there[:, None], c + t, 1), np.zeros((len(known), c + t, t), bool)], -1)
-    with ad.no_grad():
-        z = model.embedder(np.concatenate([known, asked], 1))
-        for layer in model.layers:
-            z = layer(z, mask=mask)
-        s = model.predictor(z[:, c:])
+    tokens = np.concatenate([model.observed(context_x, context_y), model.unobserved(target_x)], 1)
+    c, t = size[1:3]
+    mask = diagonal_mask(c, t) & np.concatenate([there, np.ones((size[0], t), bool)], 1)[:, None]
+    s = raw(model.predictor(judges.under_whole_mask(model, tokens, mask)[:, c:]))
     found = predict(model, context_x, context_y, target_x, there)
     rounded = judges.tnp_d(model, context_x, context_y, target_x, there)
     for value, reference, limit in zip(found, (s[..., : size[4]], np.exp(s[..., size[4] :])), rounded, strict=True):

@@ -77,6 +77,22 @@ def test_conditionals(seed, size, dtype):
 
 
 @given(seeds, judges.sizes)
+def test_the_fast_pass_is_the_encoder_under_the_whole_mask(seed, size):
+    """Whole encoder layers, all tokens as queries, keys and values, padded ones too."""
+    model = small(*size[3:])
+    arrays, (mask, there) = judges.task(seed, size)
+    context_x, context_y, target_x, target_y = arrays
+    real, padded = model.observed(target_x, target_y), model.unobserved(target_x)
+    tokens = np.concatenate([model.observed(context_x, context_y), real, padded], 1)
+    known = np.concatenate([mask, there, there | True], 1)  # (B, M+2N)
+    whole = autoregressive_mask(size[1], size[2]) & known[:, None]
+    p = model.read_off(judges.under_whole_mask(model, tokens, whole)[:, size[1] + size[2] :])
+    limit = limits(model, arrays, mask, there)
+    for found, expected, one in zip(conditionals(model, arrays, mask, there), (p.mean, p.std), limit, strict=True):
+        assert_within(found, raw(expected), 2 * tolerance(one, np.float64))
+
+
+@given(seeds, judges.sizes)
 def test_log_prob_is_the_sum_and_the_loss_its_mean(seed, size):
     model = small(*size[3:])
     arrays, (mask, there) = judges.task(seed, size)

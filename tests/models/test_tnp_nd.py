@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from refnp.autograd.primitives import raw
-from refnp.models.tnp import TNPND, log_prob
+from refnp.models.tnp import TNPND, diagonal_mask, log_prob, nondiagonal_mask
 from refnp.tasks.task import Task
 from refnp.verify.rounding import tolerance
 from tests.helpers import assert_same_bits, assert_within, real_dtypes, seeds
@@ -39,6 +39,24 @@ def spread_bound(model, rounded, lower, dtype):
 def test_parameters_are_those_of_the_paper(covariance, count):
     model = TNPND(covariance=covariance, rng=np.random.default_rng(0))
     assert sum(p.data.size for p in model.parameters()) == count
+
+
+@given(seeds, judges.sizes)
+def test_the_fast_pass_is_the_encoder_under_the_whole_masks(seed, size):
+    """Whole encoder layers under TNP-D's mask, and whole target layers with all targets."""
+    model = small(*size[3:], covariance="cholesky")
+    (context_x, context_y, target_x, _), (there, _) = judges.task(seed, size)
+    (b, c, t, _, dy), all_targets = size, np.ones((size[0], size[2]), bool)
+    tokens = np.concatenate([model.observed(context_x, context_y), model.unobserved(target_x)], 1)
+    mask = diagonal_mask(c, t) & np.concatenate([there, all_targets], 1)[:, None]
+    z = among = judges.under_whole_mask(model, tokens, mask)[:, c:]
+    for layer in model.target_layers:
+        among = layer(among, mask=nondiagonal_mask(all_targets))
+    p = raw(model.projector(among)).reshape(b, t * dy, 3)
+    joint = model(context_x, context_y, target_x, there)
+    mean, rounded = judges.tnp_nd(model, context_x, context_y, target_x, there)
+    assert_within(raw(joint.mean), raw(model.mean(z)).reshape(b, t * dy), 2 * tolerance(mean, np.float64))
+    assert_within(raw(joint.lower()), np.tril(p @ p.swapaxes(-1, -2)), 2 * tolerance(rounded, np.float64))
 
 
 @both

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers import masks
+from refnp.layers.multi_head import KeyValueCache
 from refnp.layers.positions.relative import Shaw
 from refnp.layers.positions.rotary import Rotary
 from refnp.models.transformer import Encoder
@@ -61,6 +62,28 @@ def test_encoder_layer_value_and_every_gradient(norm, n, masked, scale, dtype, s
     for gradient, other in zip([x_bar, *(bars[k] for k in names)], rounded_pullback(exact(bar)), strict=True):
         assert gradient.dtype == dtype
         assert_within(gradient, other.value, tolerance(other, dtype))
+
+
+@given(norms, st.integers(0, 3), st.integers(0, 3), st.booleans(), real_dtypes, seeds)
+def test_attention_to_other_tokens(norm, n, m, masked, dtype, seed):
+    """`keys` beside x: the rows of x in the layer on [keys; x], under a mask that lets all attend to the keys alone.
+
+    With a cache the keys come in two parts.
+    """
+    layer = EncoderLayer(4, 2, 6, norm=norm, rng=generator(seed)).astype(dtype)
+    keys, x = normal(seed, (2, m, 4), dtype), normal(seed + 1, (2, n, 4), dtype)
+    mask = generator(seed).random((2, n, m)) < 0.7 if masked else np.ones((2, n, m), bool)
+    whole = np.zeros((2, m + n, m + n), bool)
+    whole[:, m:, :m] = mask
+    limit, _ = encoder_limit(layer, np.concatenate([keys, x], 1), norm=norm, mask=whole)
+    expected, bound = limit.value[:, m:], tolerance(limit, dtype)[:, m:]
+    assert_within(layer(x, keys, mask=mask if masked else None), expected, bound)
+    cache, first = KeyValueCache(), m // 2
+    with ad.no_grad():
+        layer(x[:, :0], keys[:, :first], cache=cache)
+        found = layer(x, keys[:, first:], mask=mask if masked else None, cache=cache)
+    assert cache.length == m
+    assert_within(found, expected, bound)
 
 
 mask_shapes = st.sampled_from([(2, 3, 4, 4), (3, 4, 4), (2, 1, 1, 4), (1, 4, 1), (4, 4), (1, 4), (4,), ()])

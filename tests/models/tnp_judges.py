@@ -47,6 +47,14 @@ def assert_prediction(found, expected, rounded, dtype):
         assert_within(value, reference, tolerance(limit, dtype))
 
 
+def under_whole_mask(model, tokens, mask):
+    """Tokens (B, K, F) through the model's layers under a mask (B, K, K), each as query, key and value."""
+    z = model.embedder(tokens)
+    for layer in model.layers:
+        z = layer(z, mask=mask)
+    return z
+
+
 def own(state, prefix):
     """The parameters under `prefix.`, in their order."""
     return [exact(value) for name, value in state.items() if name.startswith(f"{prefix}.")]

@@ -9,7 +9,7 @@ import pytest
 from refnp.autograd.primitives import raw
 from refnp.studies import plotting
 from refnp.studies.evaluation import by_itself
-from refnp.studies.plotting import coherent, drawing, panel, plot
+from refnp.studies.plotting import drawing, panel, plot
 from refnp.studies.registry import build, sampler
 from refnp.studies.trained import Trained
 from refnp.tasks.task import Task
@@ -80,7 +80,7 @@ def test_samples_pass_through_the_values_that_were_drawn():
     model, x = Exact(), np.linspace(-2, 2, 5)[None, :, None]
     model.process = dataclasses.replace(model.process, noise_std=1e-3)
     task = Task(np.zeros((1, 0, 1)), np.zeros((1, 0, 1)), x, np.zeros((1, 5, 1)))
-    functions = coherent(model, task, rng(), 40)[:, 0, :, 0]
+    functions = model.functions(task, rng(), 40)[:, 0, :, 0]
     assert functions.shape == (40, 5)
     spread = functions.std(0)
     assert (spread > 0.5).all(), "they are functions of the prior, whose deviation is 1, and not its mean"
@@ -91,7 +91,7 @@ def test_samples_pass_through_the_values_that_were_drawn():
 def test_samples_of_latent_models_are_their_components(name):
     model = made(name)
     task = Task(*(np.zeros((1, n, 1), np.float32) for n in (2, 2, 4, 4)))
-    found = coherent(model, task, rng(), 3)
+    found = model.functions(task, rng(), 3)
     answer = model(task.context_x, task.context_y, task.target_x, samples=3, rng=rng())
     assert_same_bits(found, raw(answer.components.mean))
     assert raw(by_itself(model, task, rng()).mean).shape == found.shape[1:]

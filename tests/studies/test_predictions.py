@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from refnp.autograd.primitives import raw
-from refnp.models.latent import LatentModel
-from refnp.studies.evaluation import DRAWS, by_itself, is_joint, sets, together
+from refnp.models.latent import DRAWS, LatentModel
+from refnp.studies.evaluation import by_itself, together
 from refnp.studies.registry import build
 from tests.helpers import assert_same_bits, assert_within
 from tests.models.tnp_judges import shaken
@@ -28,12 +28,12 @@ def rng():
 
 @every_model
 def test_the_loss_is_minus_one_of_the_two(name):
-    """Which of them, `is_joint` says; of a latent model it is a bound on the joint one."""
+    """Which of them, `joint_loss` says; of a latent model it is a bound on the joint one."""
     model, task = model_and_task(name)
     n, mask = task.target_present.sum(), task.target_present[..., None]
     each = raw(by_itself(model, task, rng()).log_prob(task.target_y, mask=mask))
     joint = together(model, task, rng(), autoregressive=False)
-    assert is_joint(model) == (joint is not None)
+    assert model.joint_loss == (joint is not None)
     if isinstance(model, LatentModel):
         draws, one = rng(), {"bound": "importance_weighted", "samples": 1}  # the same draws, one after the other
         singly = [raw(model.log_likelihood_bound(task, rng=draws, **one)) for _ in range(DRAWS)]
@@ -125,4 +125,4 @@ def test_answers_are_float64_and_leave_no_tape(name):
     assert isinstance(joint, np.ndarray)
     assert joint.dtype == np.float64
     assert joint.shape == (3,)
-    assert len(sets(model, own)) == 4
+    assert len(model.inputs(own)) == 4
