@@ -4,11 +4,15 @@ import contextlib
 import io
 import pathlib
 import re
+import sys
 import tomllib
 
+import numpy as np
 import pytest
 
 import refnp
+from refnp.cli import main
+from refnp.layers import layer_norm
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -44,6 +48,43 @@ def test_the_architecture_names_every_file():
     missing = {page for page in pages - named if not page.startswith(tuple(f for f in folders if f.count("/") > 1))}
     assert missing == set(), "pages that docs/architecture.md does not name"
     assert named - pages == set(), "pages that are named but do not exist"
+
+
+class Entered(list):
+    """(file, name) of every function of refnp that is entered inside a `with` block, in this order."""
+
+    def __enter__(self):
+        sys.setprofile(self._look)
+        return self
+
+    def __exit__(self, *error):
+        sys.setprofile(None)
+
+    def _look(self, frame, event, _):
+        file = pathlib.Path(frame.f_code.co_filename)
+        if event == "call" and file.is_relative_to(ROOT / "refnp"):
+            self.append((file.relative_to(ROOT).as_posix(), frame.f_code.co_qualname.replace("<locals>.", "")))
+
+
+def a_layer(_):
+    layer_norm(refnp.Tensor(np.ones((3, 2)), requires_grad=True)).sum().backward()
+
+
+def refnp_train(folder):
+    file = str(folder / "run.npz")
+    main(["train", "convcnp-simple", "--task", "eq", "--steps", "1", "--checkpoint", file])
+
+
+@pytest.mark.parametrize(("title", "call"), [("a layer", a_layer), ("refnp train", refnp_train)])
+def test_the_paths_of_the_data_are_those_of_the_architecture(title, call, tmp_path):
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    (path,) = re.findall(rf"```text calls of {title}\n(.*?)```", text, re.S)
+    with Entered() as entered:
+        call(tmp_path)
+    calls = iter(entered)
+    for line in path.splitlines():
+        file, name, _ = line.split(maxsplit=2)
+        assert any(where == file and f".{called}".endswith(f".{name}") for where, called in calls), line
 
 
 def test_ci_runs_the_commands_of_the_readme():
