@@ -1,21 +1,22 @@
-"""Densities and entropies behind the distributions, each one primitive with its gradient.
+"""Densities, entropies and divergences of the distributions, each one primitive with its gradient.
 
-    Φ(z)                                       the normal distribution function, z = (y − μ)/σ
-    −½ |z|² − Σ_i log L_ii − (N/2) log 2π      the log density of many normal numbers at once, z = L⁻¹ (y − μ)
-    −Σ_c p_c log p_c                           the entropy of one class of V
+    normal_cdf                      Φ(z)                                       z = (y − μ)/σ
+    multivariate_normal_log_prob    −½ |z|² − Σ_i log L_ii − (N/2) log 2π      z = L⁻¹ (y − μ)
+    categorical_entropy             −Σ_c p_c log p_c
+    normal_kl, multivariate_normal_kl, categorical_kl                          E_p[log p − log q] ≥ 0
 
 The log density of a normal number and of a class are losses, with another sign: `gaussian_nll` and `cross_entropy`.
-Source: Rasmussen & Williams (2006), A.2; Murray (2016), arXiv 1602.07527, for the gradient of L.
 
-Kullback-Leibler divergences, KL(p‖q) = E_p[log p − log q]: how far q is from p, 0 if and only if they agree.
-
-Written as in the textbooks, each is a difference of nearly equal numbers when p and q are close: of the order δ², lost
-where δ² falls below the rounding error of 1. Here every one is a sum of terms that are never negative, made of
+Written as in the textbooks, a Kullback-Leibler divergence is a difference of nearly equal numbers when p and q are
+close: of the order δ², lost where δ² falls below the rounding error of 1. Here every one is a sum of terms that are
+never negative, made of
 
     g(t) = t − log(1 + t) ≥ 0        φ(δ) = e^δ − 1 − δ ≥ 0
 
-which near 0 are computed by series: small divergences keep their digits, and none comes out negative.
-Source: Kullback & Leibler (1951); Gaussian forms: Rasmussen & Williams (2006), A.23.
+which near 0 are computed by series: small divergences keep their digits, and none is negative.
+Source: Rasmussen & Williams (2006), A.2 and A.23; Murray (2016), arXiv 1602.07527, for the gradient of L; Kullback &
+Leibler (1951).
+Transcription: tests/transcriptions/probability.py.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from refnp.autograd.elementary import log1p_of
 from refnp.autograd.linalg import solve_lower
 from refnp.autograd.primitives import primitive
 from refnp.autograd.special import normal_of
+from refnp.autograd.tensor import Array
 from refnp.layers.losses import HALF_LOG_TWO_PI
 from refnp.layers.masked_reductions import broadcast_shape, check_positive, common_shape, numbers, product
 from refnp.layers.softmaxes import log_softmax
@@ -108,50 +110,9 @@ def categorical_entropy(logits):
     return value, vjp
 
 
-def solve_vectors(factor, r, *, transposed=False):
-    """L⁻¹ r, or L⁻ᵀ r, for vectors r (..., N); if all have the same factor (N, N), side by side as one matrix."""
-    if factor.ndim > 2:
-        return solve_lower(factor, r[..., None], transposed=transposed)[..., 0]
-    columns = np.moveaxis(r, -1, 0).reshape(r.shape[-1], r.size // max(r.shape[-1], 1))
-    return np.moveaxis(solve_lower(factor, columns, transposed=transposed).reshape(r.shape[-1:] + r.shape[:-1]), 0, -1)
-
-
-def mean_and_factor(name: str, mean: Any, factor: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (..., N) and lower triangular factor (..., N, N) in floating numbers, or ValueError."""
-    mean, factor = floating(mean), floating(factor)
-    if not mean.ndim or factor.shape[-2:] != (mean.shape[-1], mean.shape[-1]):
-        raise ValueError(
-            f"{name}: mean has shape {mean.shape} and the factor {factor.shape}; they must be (..., N) and (..., N, N)"
-        )
-    check_positive(name, "the diagonal of the factor", diagonal_of(factor))
-    return mean, np.tril(factor)
-
-
-def check_logits(name: str, logits: Any) -> np.ndarray:
-    """Logits as an array; ValueError without a class, or for a row in which none is possible."""
-    logits = floating(logits)
-    if not logits.ndim or not logits.shape[-1]:
-        raise ValueError(f"{name}: logits have shape {logits.shape}; the last axis must hold the classes")
-    nothing = np.isneginf(logits.real).all(-1)
-    if nothing.any():
-        place = [int(i) for i in np.argwhere(nothing)[0]]
-        raise ValueError(f"{name}: the logits{place or ''} are all −∞; at least one class must be possible")
-    return logits
-
-
-def log_probabilities(name: str, logits: Any) -> np.ndarray:
-    """log p (..., V) of logits that `check_logits` accepts."""
-    return log_softmax(check_logits(name, logits))
-
-
-def diagonal_of(matrices: np.ndarray) -> np.ndarray:
-    """(..., N, N) → (..., N)."""
-    return np.diagonal(matrices, axis1=-2, axis2=-1)
-
-
 @primitive
 def normal_kl(mean_p, std_p, mean_q, std_q):
-    """KL of normal distributions, element by element: ½ d² + h(t) with d = (μ_p − μ_q)/σ_q, t = (σ_p − σ_q)/σ_q and
+    """Divergence of normal distributions by elements: ½ d² + h(t) with d = (μ_p − μ_q)/σ_q, t = (σ_p − σ_q)/σ_q and
 
         h(t) = ½ ((1 + t)² − 1) − log(1 + t) = ½ t² + g(t)
 
@@ -171,12 +132,12 @@ def normal_kl(mean_p, std_p, mean_q, std_q):
 
     def vjp(bar):
         mean_bar = product(bar, d / std_q)
-        spread = t * (2 + t)
+        excess = t * (2 + t)  # (σ_p² − σ_q²)/σ_q²
         return (
             mean_bar,
-            lambda: product(bar, spread / std_p),
+            lambda: product(bar, excess / std_p),
             lambda: -mean_bar,
-            lambda: -product(bar, (d * d + spread) / std_q),
+            lambda: -product(bar, (d * d + excess) / std_q),
         )
 
     return value, vjp
@@ -184,7 +145,7 @@ def normal_kl(mean_p, std_p, mean_q, std_q):
 
 @primitive
 def multivariate_normal_kl(mean_p, factor_p, mean_q, factor_q):
-    """KL of multivariate normal distributions with covariances L_p L_pᵀ and L_q L_qᵀ:
+    """Divergence of multivariate normal distributions, of covariances L_p L_pᵀ and L_q L_qᵀ:
 
         KL = ½ |d|² + ½ Σ_{i>j} T_ij² + Σ_i h(T_ii),    d = L_q⁻¹ (μ_p − μ_q),    T = L_q⁻¹ (L_p − L_q)
 
@@ -220,10 +181,10 @@ def multivariate_normal_kl(mean_p, factor_p, mean_q, factor_q):
 
 @primitive
 def categorical_kl(logits_p, logits_q):
-    """KL of categorical distributions, Σ_c p_c (log p_c − log q_c) = Σ_c p_c φ(δ_c) with δ_c = log q_c − log p_c,
+    """Divergence of categorical distributions, Σ_c p_c (log p_c − log q_c).
 
-    for Σ p_c (e^δ_c − 1) = Σ (q_c − p_c) = 0. A class with logit −∞ in p adds q_c, its part of that sum; one with
-    logit −∞ only in q makes the divergence +∞.
+    It is Σ_c p_c φ(δ_c) with δ_c = log q_c − log p_c, for Σ p_c (e^δ_c − 1) = Σ (q_c − p_c) = 0. A class with logit −∞
+    in p adds q_c, its part of that sum; one with logit −∞ only in q makes the divergence +∞.
     Shapes: logits (..., V) each, classes last → KL (...).
     Raises ValueError if the numbers of classes differ, or if no class is possible.
     VJP, for logits a of p and b of q: ā_c = −k̄ p_c (δ_c + KL), b̄_c = k̄ (q_c − p_c) = k̄ p_c (e^δ_c − 1).
@@ -296,3 +257,44 @@ def exponential_excess(delta):
     for k in range(22, 1, -1):  # 1/23! is below the last place of every precision
         series = (series * delta + 1) / k
     return series * delta * delta
+
+
+def solve_vectors(factor, r, *, transposed=False):
+    """L⁻¹ r, or L⁻ᵀ r, for vectors r (..., N); if all have the same factor (N, N), side by side as one matrix."""
+    if factor.ndim > 2:
+        return solve_lower(factor, r[..., None], transposed=transposed)[..., 0]
+    columns = np.moveaxis(r, -1, 0).reshape(r.shape[-1], r.size // max(r.shape[-1], 1))
+    return np.moveaxis(solve_lower(factor, columns, transposed=transposed).reshape(r.shape[-1:] + r.shape[:-1]), 0, -1)
+
+
+def mean_and_factor(name: str, mean: Any, factor: Any) -> tuple[Array, Array]:
+    """Mean (..., N) and lower triangular factor (..., N, N) in floating numbers, or ValueError."""
+    mean, factor = floating(mean), floating(factor)
+    if not mean.ndim or factor.shape[-2:] != (mean.shape[-1], mean.shape[-1]):
+        raise ValueError(
+            f"{name}: mean has shape {mean.shape} and the factor {factor.shape}; they must be (..., N) and (..., N, N)"
+        )
+    check_positive(name, "the diagonal of the factor", diagonal_of(factor))
+    return mean, np.tril(factor)
+
+
+def check_logits(name: str, logits: Any) -> Array:
+    """Logits as an array; ValueError without a class, or for a row in which none is possible."""
+    logits = floating(logits)
+    if not logits.ndim or not logits.shape[-1]:
+        raise ValueError(f"{name}: logits have shape {logits.shape}; the last axis must hold the classes")
+    nothing = np.isneginf(logits.real).all(-1)
+    if nothing.any():
+        place = [int(i) for i in np.argwhere(nothing)[0]]
+        raise ValueError(f"{name}: the logits{place or ''} are all −∞; at least one class must be possible")
+    return logits
+
+
+def log_probabilities(name: str, logits: Any) -> Array:
+    """log p (..., V) of logits that `check_logits` accepts."""
+    return log_softmax(check_logits(name, logits))
+
+
+def diagonal_of(matrices: Array) -> Array:
+    """(..., N, N) → (..., N)."""
+    return np.diagonal(matrices, axis1=-2, axis2=-1)

@@ -1,24 +1,16 @@
-"""Probability distributions: what a model says when it is not certain.
+"""Probability distributions: what a model answers when it is not certain.
 
     Normal               p(y) = exp(−½ z²) / (σ √2π),   z = (y − μ)/σ                    numbers, one by one
     MultivariateNormal   p(y) = exp(−½ |z|²) / (det L (2π)^(N/2)),   z = L⁻¹ (y − μ)     N together, covariance L Lᵀ
     Categorical          p(c) = exp(x_c) / Σ_i exp(x_i)                                  one class of V
+    Mixture              p(y) = (1/K) Σ_k Π_i N(y_i; μ_ki, σ_ki²)                        K components, i together
 
 A distribution holds its parameters, arrays or Tensors, and answers with the same. Samples are reparameterised,
 y = μ + σ ε with ε free of parameters, so that gradients flow through them; ε is drawn in float64 and then rounded, the
 same numbers in every precision. What does not count under a mask has log p = 0 and gradient 0, NaN or not.
-Source: Sivaraya (2023) §2.3, §3.2 eq. 8 and 9; Kingma & Welling (2014), arXiv 1312.6114; Rasmussen & Williams (2006),
-A.2.
-
-Mixtures of normal distributions: K answers, one of which is true, and nobody knows which.
-
-    p(y) = (1/K) Σ_k Π_i N(y_i; μ_ki, σ_ki²)
-
-The product runs over the numbers that belong together: given the component they are independent, and so whatever they
-have in common is in the choice of k. A sample chooses once for all of them, and is coherent: a function, not noise.
-A latent neural process answers with such a mixture, one component for each draw of z.
-
-Source: Sivaraya (2023) §2.3 (coherent sample paths); Garnelo et al. (2018b), arXiv 1807.01622.
+Source: Sivaraya (2023) §2.3 (coherent samples), §3.2 eq. 8 and 9; Kingma & Welling (2014), arXiv 1312.6114;
+Rasmussen & Williams (2006), A.2; Garnelo et al. (2018b), arXiv 1807.01622 (mixtures over a latent variable).
+Transcription: tests/transcriptions/probability.py.
 """
 
 from __future__ import annotations
@@ -29,6 +21,7 @@ import numpy as np
 
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.densities import (
     categorical_entropy,
     categorical_kl,
@@ -40,11 +33,11 @@ from refnp.layers.densities import (
     normal_kl,
 )
 from refnp.layers.losses import HALF_LOG_TWO_PI, cross_entropy, gaussian_nll
-from refnp.layers.masked_reductions import broadcast_shape, check_counts, check_positive, numbers
+from refnp.layers.masked_reductions import broadcast_shape, check_positive, full_mask, numbers
 from refnp.layers.masks import fits
 from refnp.layers.softmaxes import softmax
 
-NOT_COUNTED = np.iinfo(np.int64).min  # a class that nobody has
+NO_CLASS = np.iinfo(np.int64).min  # stands where a mask is False
 
 
 class Normal:
@@ -55,25 +48,28 @@ class Normal:
     refused where it counts.
     """
 
-    def __init__(self, mean: Any, std: Any):
+    def __init__(self, mean: ArrayLike, std: ArrayLike):
         self.mean, self.std = numbers(mean, std)
         values = raw(self.std)
         check_positive("Normal", "std", np.where(np.isnan(values), 1, values))
         self.shape = broadcast_shape("Normal", mean=self.mean.shape, std=self.std.shape)
 
-    def log_prob(self, y: Any, *, mask: Any = None) -> Any:
-        """log p(y) of every element: minus `gaussian_nll`, whose rules for shapes and masks hold."""
+    def log_prob(self, y: ArrayLike, *, mask: ArrayLike | None = None) -> Array | Tensor:
+        """log p(y) of every element, minus `gaussian_nll`: y and `mask`, True = counts, broadcast to one shape of all.
+
+        Raises ValueError for shapes that do not broadcast, TypeError for a mask that is not boolean.
+        """
         return -gaussian_nll(self.mean, self.std, y, mask=mask, reduction="none")
 
-    def cdf(self, y: Any) -> Any:
+    def cdf(self, y: ArrayLike) -> Array | Tensor:
         """The probability of a number up to y, Φ((y − μ)/σ)."""
         return normal_cdf(y, self.mean, self.std)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Array | Tensor:
         """log σ + ½ log 2πe, of `shape`."""
         return ag.broadcast_to(ag.log(self.std) + _constant(HALF_LOG_TWO_PI + 0.5, self.std), self.shape)
 
-    def sample(self, rng: np.random.Generator, shape: int | tuple[int, ...] = ()) -> Any:
+    def sample(self, rng: np.random.Generator, shape: int | tuple[int, ...] = ()) -> Array | Tensor:
         """y = μ + σ ε with ε ~ N(0, 1): `shape` draws, axes in front.   VJP: μ̄ = ȳ, σ̄ = ȳ ε."""
         return self.mean + self.std * _noise(rng, _axes(shape) + self.shape, self.mean, self.std)
 
@@ -85,39 +81,44 @@ class MultivariateNormal:
     Raises ValueError for shapes that do not fit or a diagonal that is zero, negative or infinite.
     """
 
-    def __init__(self, mean: Any, cholesky_factor: Any):
+    def __init__(self, mean: ArrayLike, cholesky_factor: ArrayLike):
         self.mean, self.cholesky_factor = numbers(mean, cholesky_factor)
-        mean, factor = raw(self.mean), raw(self.cholesky_factor)
-        mean_and_factor("MultivariateNormal", mean, np.where(np.isnan(factor), 1, factor))
-        self.shape = broadcast_shape("MultivariateNormal", mean=mean.shape[:-1], cholesky_factor=factor.shape[:-2])
+        factor = raw(self.cholesky_factor)
+        mean_and_factor("MultivariateNormal", raw(self.mean), np.where(np.isnan(factor), 1, factor))
+        batches = {"mean": self.mean.shape[:-1], "cholesky_factor": factor.shape[:-2]}
+        self.shape = broadcast_shape("MultivariateNormal", **batches)
 
-    def lower(self) -> Any:
+    def lower(self) -> Array | Tensor:
         """The factor with zeros above its diagonal, (..., N, N)."""
         return ag.where(np.tri(self.mean.shape[-1], dtype=bool), self.cholesky_factor, 0.0)
 
-    def covariance(self) -> Any:
+    def covariance(self) -> Array | Tensor:
         """L Lᵀ, (..., N, N)."""
         return self.lower() @ ag.swapaxes(self.lower(), -1, -2)
 
-    def log_prob(self, y: Any, *, mask: Any = None) -> Any:
+    def log_prob(self, y: ArrayLike, *, mask: ArrayLike | None = None) -> Array | Tensor:
         """The joint log p of y (..., N), one number for all N; under a mask (..., N), of those that count, together.
 
-        Where none of those leans on the others, as in ragged sets with padding at the end, their rows of L are their
-        factor; if not, their covariance is factorised anew, which doubles the digits that a poor condition costs.
+        Raises ValueError for shapes that do not fit, TypeError for a mask that is not boolean.
         """
         if mask is None:
             return multivariate_normal_log_prob(y, self.mean, self.cholesky_factor)
-        name, (y,) = "MultivariateNormal.log_prob", numbers(y)
-        counts = check_counts(name, mask, broadcast_shape(name, y=y.shape, mean=self.mean.shape))
-        mean, y = ag.where(counts, self.mean, 0.0), ag.where(counts, y, 0.0)
-        missing = (~counts).sum(-1) * _constant(HALF_LOG_TWO_PI, mean)  # each adds the density of N(0, 1) at 0
-        return multivariate_normal_log_prob(y, mean, self._factor_of(counts)) + missing.astype(_real(mean))
+        name, (values,) = "MultivariateNormal.log_prob", numbers(y)
+        present = full_mask(name, mask, broadcast_shape(name, y=values.shape, mean=self.mean.shape))
+        mean, values = ag.where(present, self.mean, 0.0), ag.where(present, values, 0.0)
+        hidden = (~present).sum(-1) * _constant(HALF_LOG_TWO_PI, mean)  # each adds the density of N(0, 1) at 0
+        return multivariate_normal_log_prob(values, mean, self._factor_of(present)) + hidden.astype(_real(mean))
 
-    def _factor_of(self, counts: np.ndarray) -> Any:
-        """The Cholesky factor of those that count, while the others become standard normal and independent."""
-        rows = ag.where(counts[..., None], self.lower(), 0.0)  # (..., N, N)
-        others = np.eye(counts.shape[-1], dtype=_real(self.mean)) * ~counts[..., None]  # (..., N, N)
-        if not (counts[..., None] & ~counts[..., None, :] & (raw(rows) != 0)).any():  # nobody leans on the others
+    def _factor_of(self, mask: Array) -> Any:
+        """The Cholesky factor of the numbers that count, while the others become standard normal and independent.
+
+        Where no row that counts has entries in the columns of the others, as in ragged sets with padding at the end,
+        the rows are the factor; if not, the covariance is factorised anew, which doubles the digits that a poor
+        condition costs.
+        """
+        rows = ag.where(mask[..., None], self.lower(), 0.0)  # (..., N, N)
+        others = np.eye(mask.shape[-1], dtype=_real(self.mean)) * ~mask[..., None]  # (..., N, N)
+        if not (mask[..., None] & ~mask[..., None, :] & (raw(rows) != 0)).any():
             return rows + others
         return ag.cholesky(rows @ ag.swapaxes(rows, -1, -2) + others)
 
@@ -125,12 +126,12 @@ class MultivariateNormal:
         """The distribution of each of the N alone: σ_i² = Σ_j L_ij². Their log p do not add up to the joint one."""
         return Normal(self.mean, ag.norm(self.lower(), -1))
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Array | Tensor:
         """½ log det(L Lᵀ) + (N/2) log 2πe, of `shape`."""
         constant = _constant(self.mean.shape[-1] * (HALF_LOG_TWO_PI + 0.5), self.cholesky_factor)
         return ag.broadcast_to(0.5 * ag.log_determinant(self.cholesky_factor) + constant, self.shape)
 
-    def sample(self, rng: np.random.Generator, shape: int | tuple[int, ...] = ()) -> Any:
+    def sample(self, rng: np.random.Generator, shape: int | tuple[int, ...] = ()) -> Array | Tensor:
         """y = μ + L ε with ε ~ N(0, I): `shape` draws, axes in front.   VJP: μ̄ = ȳ, L̄ = tril(ȳ εᵀ)."""
         noise = _noise(rng, _axes(shape) + self.shape + self.mean.shape[-1:], self.mean, self.cholesky_factor)
         return self.mean + (noise[..., None, :] @ ag.swapaxes(self.lower(), -1, -2))[..., 0, :]
@@ -143,40 +144,117 @@ class Categorical:
     Raises ValueError without a class, or for a row of logits that are all −∞.
     """
 
-    def __init__(self, logits: Any):
+    def __init__(self, logits: ArrayLike):
         (self.logits,) = numbers(logits)
         check_logits("Categorical", raw(self.logits))
         self.shape = self.logits.shape[:-1]
 
-    def probabilities(self) -> Any:
+    def probabilities(self) -> Array | Tensor:
         """softmax(logits), (..., V)."""
         return softmax(self.logits)
 
-    def log_prob(self, classes: Any, *, mask: Any = None) -> Any:
-        """log p of integer classes, which broadcast with `shape`: minus `cross_entropy`."""
+    def log_prob(self, classes: ArrayLike, *, mask: ArrayLike | None = None) -> Array | Tensor:
+        """log p of integer classes, which broadcast with `shape`: minus `cross_entropy`; 0 where `mask` is False."""
         classes = np.asarray(raw(classes))
         shape = broadcast_shape("Categorical.log_prob", classes=classes.shape, batch=self.shape)
         logits = ag.broadcast_to(self.logits, (*shape, self.logits.shape[-1]))
         targets = np.broadcast_to(classes, shape)
         if mask is not None:
-            targets = np.where(check_counts("Categorical.log_prob", mask, shape), targets, NOT_COUNTED)
-        return -cross_entropy(logits, targets, ignore_index=NOT_COUNTED, reduction="none")
+            targets = np.where(full_mask("Categorical.log_prob", mask, shape), targets, NO_CLASS)
+        return -cross_entropy(logits, targets, ignore_index=NO_CLASS, reduction="none")
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Array | Tensor:
         """−Σ p log p, of `shape`."""
         return categorical_entropy(self.logits)
 
-    def mode(self) -> np.ndarray:
+    def mode(self) -> Array:
         """The most probable class (the first of equals), integers of `shape`."""
         return np.argmax(np.real(raw(self.logits)), -1)
 
-    def sample(self, rng: np.random.Generator, shape: int | tuple[int, ...] = ()) -> np.ndarray:
+    def sample(self, rng: np.random.Generator, shape: int | tuple[int, ...] = ()) -> Array:
         """Classes, integers without gradient: argmax_c (x_c + G_c), G Gumbel noise, has exactly the probabilities p."""
-        _check_rng(rng)
+        check_generator("sample", rng)
         return np.argmax(np.real(raw(self.logits)) + rng.gumbel(size=_axes(shape) + self.logits.shape), -1)
 
 
-def kl_divergence(p: Any, q: Any) -> Any:
+class Mixture:
+    """K normal distributions with equal weights, along the first axis of `components`; the last axes belong together.
+
+    Given the component, the numbers are independent: what they have in common is in the choice of k. A sample chooses
+    once for all that belong together, and is coherent: a function, not noise. A latent neural process answers with a
+    mixture, one component for each draw of z.
+
+    Shapes: components (K, ...) → elements (...), of which the last `together` axes are one draw; `shape` is what
+    remains in front. Normal numbers of (K, B, N, dy) with together=2 are B functions at N places.
+    Raises ValueError without a component, or with fewer axes than `together`.
+    """
+
+    def __init__(self, components: Normal, *, together: int = 0):
+        if not components.shape or not components.shape[0]:
+            raise ValueError(
+                f"Mixture: components have shape {components.shape}; the first axis must hold at least one"
+            )
+        if not 0 <= together < len(components.shape):
+            raise ValueError(f"Mixture: together is {together}, components have shape {components.shape}")
+        self.components, self.together = components, together
+        self.elements = components.shape[1:]
+        self.shape = self.elements[: len(self.elements) - together]
+
+    def log_prob(self, y: ArrayLike, *, mask: ArrayLike | None = None) -> Array | Tensor:
+        """log p(y), of `shape`, by logsumexp over the components; y broadcasts to the elements, as does `mask`.
+
+        Elements where the mask is False are not read and add nothing.   Raises ValueError for a y that does not fit.
+        """
+        self._check("Mixture.log_prob", y)
+        log_p = self.components.log_prob(y, mask=mask)  # (K, ...)
+        for _ in range(self.together):
+            log_p = ag.sum(log_p, -1)  # (K, ...)
+        return log_mean_exp(log_p, 0)
+
+    def marginals(self) -> Mixture:
+        """The distribution of each element alone. Their log p do not add up to the joint one."""
+        return Mixture(self.components)
+
+    @property
+    def mean(self) -> Array | Tensor:
+        """μ = (1/K) Σ_k μ_k of each element."""
+        return ag.mean(ag.broadcast_to(self.components.mean, self.components.shape), 0)
+
+    @property
+    def std(self) -> Array | Tensor:
+        """σ of each element, σ² = (1/K) Σ_k (σ_k² + (μ_k − μ)²): noise, and disagreement of the components."""
+        deviation = self.components.mean - self.mean  # (K, ...)
+        return ag.sqrt(ag.mean(self.components.std * self.components.std + deviation * deviation, 0))
+
+    def cdf(self, y: ArrayLike) -> Array | Tensor:
+        """The probability that an element is at most y, (1/K) Σ_k Φ((y − μ_k)/σ_k); y broadcasts to the elements."""
+        self._check("Mixture.cdf", y)
+        return ag.mean(self.components.cdf(y), 0)
+
+    def sample(self, rng: np.random.Generator, shape: int | tuple[int, ...] = ()) -> Array | Tensor:
+        """y = μ_k + σ_k ε, k drawn once for what belongs together: `shape` draws, axes in front.
+
+        VJP: μ̄_k = ȳ and σ̄_k = ȳ ε for the components that were drawn; the choice has no gradient.
+        """
+        check_generator("Mixture.sample", rng)
+        chosen = rng.integers(self.components.shape[0], size=_axes(shape) + self.shape)
+        places = (chosen, *np.indices(self.shape, sparse=True))
+        mean, std = (ag.broadcast_to(a, self.components.shape) for a in (self.components.mean, self.components.std))
+        return Normal(mean[places], std[places]).sample(rng)
+
+    def _check(self, name: str, y: Any) -> None:
+        """ValueError unless y broadcasts to the elements: a longer one would meet another component with each row."""
+        if not fits(np.shape(raw(y)), self.elements):
+            raise ValueError(f"{name}: y has shape {np.shape(raw(y))}; it must broadcast to {self.elements}")
+
+
+def log_mean_exp(x: ArrayLike, axis: int = 0) -> Array | Tensor:
+    """log of the mean of eˣ along one axis: the logarithm of a mixture's density from those of its components."""
+    count = np.asarray(raw(x).shape[axis], raw(x).real.dtype)
+    return ag.logsumexp(x, axis) - np.log(count)
+
+
+def kl_divergence(p: Any, q: Any) -> Array | Tensor:
     """KL(p‖q) = E_p[log p − log q] of two distributions of one kind, ≥ 0.
 
     Shapes: of Normal element by element (add them up yourself), of the others one number for each of the batch.
@@ -203,90 +281,11 @@ def _constant(value: np.longdouble, like: Any) -> Any:
     return value.astype(_real(like))
 
 
-def _check_rng(rng: Any) -> None:
-    if not isinstance(rng, np.random.Generator):
-        raise TypeError(f"sample: rng is {type(rng).__name__}; pass numpy.random.default_rng(seed)")
-
-
-def _noise(rng: Any, shape: tuple[int, ...], *parameters: Any) -> np.ndarray:
+def _noise(rng: Any, shape: tuple[int, ...], *parameters: Any) -> Array:
     """Standard normal numbers in the precision of the parameters."""
-    _check_rng(rng)
+    check_generator("sample", rng)
     dtype = np.result_type(*(_real(p) for p in parameters))
     return rng.standard_normal(shape).astype(dtype)
-
-
-class Mixture:
-    """K normal distributions with equal weights, along the first axis of `components`; the last axes belong together.
-
-    Shapes: components (K, ...) → elements (...), of which the last `together` axes are one draw; `shape` is what
-    remains in front. Normal numbers of (K, B, T, dy) with together=2 are B functions at T places.
-    Raises ValueError without a component, or with fewer axes than `together`.
-    """
-
-    def __init__(self, components: Normal, *, together: int = 0):
-        if not components.shape or not components.shape[0]:
-            raise ValueError(
-                f"Mixture: components have shape {components.shape}; the first axis must hold at least one"
-            )
-        if not 0 <= together < len(components.shape):
-            raise ValueError(f"Mixture: together is {together}, components have shape {components.shape}")
-        self.components, self.together = components, together
-        self.elements = components.shape[1:]
-        self.shape = self.elements[: len(self.elements) - together]
-
-    def log_prob(self, y: Any, *, mask: Any = None) -> Any:
-        """log p(y), of `shape`, by logsumexp over the components; y broadcasts to the elements, as does `mask`.
-
-        Elements under the mask are not looked at and add nothing.   Raises ValueError for a y that does not fit.
-        """
-        self._check("Mixture.log_prob", y)
-        log_p = self.components.log_prob(y, mask=mask)  # (K, ...)
-        for _ in range(self.together):
-            log_p = ag.sum(log_p, -1)  # (K, ...)
-        return log_mean_exp(log_p, 0)
-
-    def marginals(self) -> Mixture:
-        """The distribution of each element alone. Their log p do not add up to the joint one."""
-        return Mixture(self.components)
-
-    @property
-    def mean(self) -> Any:
-        """μ = (1/K) Σ_k μ_k of each element."""
-        return ag.mean(ag.broadcast_to(self.components.mean, self.components.shape), 0)
-
-    @property
-    def std(self) -> Any:
-        """σ of each element, σ² = (1/K) Σ_k (σ_k² + (μ_k − μ)²): noise, and disagreement of the components."""
-        away = self.components.mean - self.mean  # (K, ...)
-        return ag.sqrt(ag.mean(self.components.std * self.components.std + away * away, 0))
-
-    def cdf(self, y: Any) -> Any:
-        """The probability of each element's being at most y, (1/K) Σ_k Φ((y − μ_k)/σ_k); y as for `log_prob`."""
-        self._check("Mixture.cdf", y)
-        return ag.mean(self.components.cdf(y), 0)
-
-    def sample(self, rng: np.random.Generator, shape: int | tuple[int, ...] = ()) -> Any:
-        """y = μ_k + σ_k ε, k drawn once for what belongs together: `shape` draws, axes in front.
-
-        VJP: μ̄_k = ȳ and σ̄_k = ȳ ε for the components that were drawn; the choice has no gradient.
-        """
-        check_generator("Mixture.sample", rng)
-        draws = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-        chosen = rng.integers(self.components.shape[0], size=draws + self.shape)
-        places = (chosen, *np.indices(self.shape, sparse=True))
-        mean, std = (ag.broadcast_to(a, self.components.shape) for a in (self.components.mean, self.components.std))
-        return Normal(mean[places], std[places]).sample(rng)
-
-    def _check(self, name: str, y: Any) -> None:
-        """ValueError unless y broadcasts to the elements: a longer one would meet another component with each row."""
-        if not fits(np.shape(raw(y)), self.elements):
-            raise ValueError(f"{name}: y has shape {np.shape(raw(y))}; it must broadcast to {self.elements}")
-
-
-def log_mean_exp(x: Any, axis: int = 0) -> Any:
-    """log of the mean of eˣ along one axis: the logarithm of a mixture's density from those of its components."""
-    count = np.asarray(raw(x).shape[axis], raw(x).real.dtype)
-    return ag.logsumexp(x, axis) - np.log(count)
 
 
 def check_generator(name: str, rng: Any) -> None:

@@ -7,6 +7,7 @@
 Each is one primitive with its gradient. `reduction` is "mean" over all that counts, "sum", or "none" for one loss an
 element or row. What does not count, under a mask or an ignored index, has loss 0 and gradient 0 whatever stands there,
 NaN included; if nothing counts, so has the whole (PyTorch: NaN).
+Transcription: tests/transcriptions/probability.py.
 Source: Sivaraya (2023) §1.7 (cross-entropy), §3.2 eq. 8 and 9 (Gaussian conditionals).
 """
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from refnp.autograd.blocks import BLOCK, floating, run_all
 from refnp.autograd.primitives import primitive
-from refnp.layers.masked_reductions import check_counts, check_positive, common_shape, kept, numbers, product, reduced
+from refnp.layers.masked_reductions import check_positive, common_shape, full_mask, masked, numbers, product, reduced
 from refnp.layers.softmaxes import log_softmax
 
 HALF_LOG_TWO_PI = np.longdouble("0.918938533204672741780329736405617639861")
@@ -33,13 +34,13 @@ def mse(prediction, target, *, mask=None, reduction="mean"):
     VJP: p̄ = 2 ℓ̄ (p − t), t̄ = −p̄.
     """
     shape = common_shape("mse", prediction=prediction, target=target)
-    counts = check_counts("mse", mask, shape)
-    prediction, target = (kept(counts, a, 0) for a in numbers(prediction, target))
+    mask = full_mask("mse", mask, shape)
+    prediction, target = (masked(mask, a, 0) for a in numbers(prediction, target))
     difference = np.asarray(prediction - target)
-    value, spread = reduced("mse", difference * difference, counts, reduction)
+    value, terms_bar = reduced("mse", difference * difference, mask, reduction)
 
     def vjp(loss_bar):
-        p_bar = product(2 * spread(loss_bar), difference)
+        p_bar = product(2 * terms_bar(loss_bar), difference)
         return p_bar, lambda: -p_bar
 
     return value, vjp
@@ -57,20 +58,20 @@ def gaussian_nll(mean, std, y, *, mask=None, reduction="mean"):
 
         ȳ = ℓ̄ z/σ        μ̄ = −ȳ        σ̄ = ℓ̄ (1 − z)(1 + z)/σ
 
-    Source: Sivaraya (2023) §3.2, eq. 9.   Elsewhere: PyTorch's GaussianNLLLoss takes the variance, not σ,
-    bounds it below by 1e-6,
-    and leaves out ½ log 2π unless full=True. TNP's code adds up the axes of y and averages over points.
+    Source: Sivaraya (2023) §3.2, eq. 9.
+    Elsewhere: PyTorch's GaussianNLLLoss takes the variance, not σ, bounds it below by 1e-6, and leaves out ½ log 2π
+    unless full=True. TNP-pytorch adds up the axes of y and averages over points.
     """
     shape = common_shape("gaussian_nll", mean=mean, std=std, y=y)
-    counts = check_counts("gaussian_nll", mask, shape)
-    mean, std, y = (kept(counts, a, neutral) for a, neutral in zip(numbers(mean, std, y), (0, 1, 0), strict=True))
+    mask = full_mask("gaussian_nll", mask, shape)
+    mean, std, y = (masked(mask, a, neutral) for a, neutral in zip(numbers(mean, std, y), (0, 1, 0), strict=True))
     check_positive("gaussian_nll", "std", std)
     z = np.asarray((y - mean) / std)
     terms = np.asarray(0.5 * z * z + (np.log(std) + HALF_LOG_TWO_PI.astype(z.real.dtype)))
-    value, spread = reduced("gaussian_nll", terms, counts, reduction)
+    value, terms_bar = reduced("gaussian_nll", terms, mask, reduction)
 
     def vjp(loss_bar):
-        bar = spread(loss_bar)
+        bar = terms_bar(loss_bar)
         y_bar = product(bar, z / std)
         return lambda: -y_bar, lambda: product(bar, (1 - z) * (1 + z) / std), y_bar
 
@@ -90,8 +91,8 @@ def cross_entropy(
 ):
     """Cross-entropy of the target y of each row with p = softmax(logits), ℓ = −Σ_c w_c q_c log p_c.
 
-    Without smoothing q is 1 at y and 0 elsewhere. With ε = `label_smoothing` a part of it is spread over the V classes,
-    and the field has three ways to do so, which `smoothing` names:
+    Without smoothing q is 1 at y and 0 elsewhere. With ε = `label_smoothing` a part of it is given to the V classes, in
+    one of three ways, which `smoothing` names:
 
         "uniform"       q_y = 1 − ε + ε/V, ε/V elsewhere       PyTorch, Keras, optax
         "off_target"    q_y = 1 − ε, ε/(V − 1) elsewhere       tensor2tensor, fairseq
@@ -112,30 +113,30 @@ def cross_entropy(
     Szegedy et al. (2016), §7.
     """
     x = floating(logits)
-    targets, counts = _check_targets(x, targets, ignore_index)
+    targets, mask = _check_targets(x, targets, ignore_index)
     weights = _check_weights(class_weights, x)
     target_share, share = _shares(smoothing, label_smoothing, x, ignore_index)
     own, off = weights * target_share, weights * share  # (V,)   w_c q_c if c is the target, and if it is not
-    y, counted = targets.reshape(-1), counts.reshape(-1)
+    y, present = targets.reshape(-1), mask.reshape(-1)
     rows = x.reshape(y.size, x.shape[-1])
-    terms, rows_vjp = _in_blocks(rows, y, counted, own, off)
-    divisor = np.where(counted, weights[y], 0).sum()
-    value, spread = reduced("cross_entropy", terms.reshape(targets.shape), counts, reduction, divisor)
+    terms, rows_vjp = _in_blocks(rows, y, present, own, off)
+    divisor = np.where(present, weights[y], 0).sum()
+    value, terms_bar = reduced("cross_entropy", terms.reshape(targets.shape), mask, reduction, divisor)
 
     def vjp(loss_bar):
-        bar = np.broadcast_to(spread(loss_bar), targets.shape).reshape(-1)
+        bar = np.broadcast_to(terms_bar(loss_bar), targets.shape).reshape(-1)
         return rows_vjp(bar).reshape(x.shape), None
 
     return value, vjp
 
 
-def _cross_entropy_rows(x, y, counted, own, off, others):
+def _cross_entropy_rows(x, y, present, own, off, others):
     """Losses (R,) of rows of logits x (R, V) with targets y (R,), and their VJP.
 
     own, off and others (V,), for each class c: w_c q_c if c is the target, if it is not, and Σ_{i≠c} off_i.
-    Rows that do not count are read as 0.
+    Rows that are not present are read as 0.
     """
-    x = x if counted.all() else np.where(counted[:, None], x, 0)
+    x = x if present.all() else np.where(present[:, None], x, 0)
     hit = np.arange(len(x)), y
     log_p = log_softmax(x)  # (R, V)
     log_hit = log_p[hit]  # (R,)
@@ -155,8 +156,8 @@ def _cross_entropy_rows(x, y, counted, own, off, others):
     return terms, vjp
 
 
-def _in_blocks(rows, y, counted, own, off):
-    """`_cross_entropy_rows` block by block on threads."""
+def _in_blocks(rows, y, present, own, off):
+    """`_cross_entropy_rows` block by block on threads: the logits of a block stay in the cache."""
     before, after = np.zeros_like(off), np.zeros_like(off)
     np.cumsum(off[:-1], out=before[1:])
     np.cumsum(off[:0:-1], out=after[-2::-1])
@@ -166,7 +167,7 @@ def _in_blocks(rows, y, counted, own, off):
 
     def forward(i):
         b = blocks[i]
-        terms[b], vjps[i] = _cross_entropy_rows(rows[b], y[b], counted[b], own, off, before + after)
+        terms[b], vjps[i] = _cross_entropy_rows(rows[b], y[b], present[b], own, off, before + after)
 
     run_all(forward, len(blocks))
 
@@ -204,7 +205,7 @@ def _shares(smoothing, epsilon, x, pad):
 
 
 def _check_targets(x, targets, ignore_index):
-    """Targets with 0 in place of what is ignored, and where they count: integers and booleans of one shape."""
+    """Targets with 0 in place of what is ignored, and the mask of the others: integers and booleans of one shape."""
     targets = np.asarray(targets)
     if x.dtype.kind not in "fc":
         raise TypeError(f"cross_entropy: logits are {x.dtype}; pass numbers")
@@ -214,15 +215,15 @@ def _check_targets(x, targets, ignore_index):
         raise ValueError(f"cross_entropy: logits have shape {x.shape}; the last axis must hold the classes")
     if targets.shape != x.shape[:-1]:
         raise ValueError(f"cross_entropy: targets have shape {targets.shape}, logits {x.shape} need {x.shape[:-1]}")
-    counts = np.ones(targets.shape, bool) if ignore_index is None else np.asarray(targets != ignore_index)
-    wrong = counts & ((targets < 0) | (targets >= x.shape[-1]))
+    mask = np.ones(targets.shape, bool) if ignore_index is None else np.asarray(targets != ignore_index)
+    wrong = mask & ((targets < 0) | (targets >= x.shape[-1]))
     if wrong.any():
         place = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise ValueError(
             f"cross_entropy: targets hold class {targets[place]} at {list(place)}, logits have {x.shape[-1]} classes; "
             f"use 0 to {x.shape[-1] - 1}, or ignore_index"
         )
-    return np.where(counts, targets, 0), counts
+    return np.where(mask, targets, 0), mask
 
 
 def _check_weights(class_weights, x):

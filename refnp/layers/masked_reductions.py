@@ -1,6 +1,6 @@
-"""What counts: the shapes, masks and reductions that losses and densities have in common.
+"""Masks and reductions that losses and densities have in common.
 
-In a batch of ragged sets some elements are padding. A mask says which are real, **True = counts**. The others have
+In a batch of ragged sets some elements are padding. A mask says which are real: **True = counts**. The others have
 value 0 and gradient 0 whatever stands there, NaN included: they are replaced before anything is computed.
 """
 
@@ -13,7 +13,50 @@ import numpy as np
 
 from refnp.autograd.blocks import floating
 from refnp.autograd.primitives import raw
-from refnp.autograd.tensor import Tensor
+from refnp.autograd.tensor import Array, Tensor
+
+
+def reduced(name: str, terms: Array, mask: Array, reduction: str, divisor: Any = None) -> tuple[Any, Callable]:
+    """The "mean", "sum" or "none" (the array) of the terms under the mask, and the function from ℓ̄ to their gradients.
+
+    A mean is divided by `divisor`, the number of terms that count if none is given; the mean of nothing is 0.
+    """
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"{name}: reduction is {reduction!r}; use 'mean', 'sum' or 'none'")
+    every = mask.all()
+    divisor = int(mask.sum()) if divisor is None else divisor
+    divisor = divisor if reduction == "mean" and divisor > 0 else 1
+    terms = terms if every else np.where(mask, terms, 0)
+
+    def terms_bar(loss_bar):
+        bar = loss_bar if reduction == "none" else loss_bar / divisor
+        return bar if every else np.where(mask, bar, 0)
+
+    return (terms if reduction == "none" else terms.sum() / divisor), terms_bar
+
+
+def full_mask(name: str, mask: Any, shape: tuple[int, ...]) -> Array:
+    """A mask as booleans of `shape`, True for None; TypeError unless boolean, ValueError unless it broadcasts."""
+    if mask is None:
+        return np.ones(shape, bool)
+    mask = np.asarray(mask)
+    if mask.dtype != bool:
+        raise TypeError(f"{name}: mask is {mask.dtype}; pass booleans, True = counts")
+    try:
+        return np.broadcast_to(mask, shape)
+    except ValueError:
+        raise ValueError(f"{name}: mask has shape {mask.shape}; it must broadcast to {shape}") from None
+
+
+def masked(mask: Array, value: Array, neutral: float) -> Array:
+    """The value, with a neutral one where the mask is False."""
+    return value if mask.all() else np.where(mask, value, neutral)
+
+
+def product(bar: Any, slope: Any) -> Array:
+    """bar · slope, and 0 wherever bar is 0, even if the slope is infinite: what does not count has no gradient."""
+    out = np.zeros(np.broadcast_shapes(np.shape(bar), np.shape(slope)), np.result_type(bar, slope))
+    return np.multiply(bar, slope, out=out, where=np.not_equal(bar, 0))
 
 
 def broadcast_shape(name: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -27,7 +70,7 @@ def broadcast_shape(name: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:
 def common_shape(name: str, **arguments: Any) -> tuple[int, ...]:
     """The shape that all arguments broadcast to, which one of them must have.
 
-    Shapes (N, 1) and (N,) would make N × N elements unasked: ValueError, as for shapes that do not broadcast.
+    Shapes (N, 1) and (N,) would make N × N elements by mistake: ValueError, as for shapes that do not broadcast.
     """
     shapes = {argument: np.shape(a) for argument, a in arguments.items()}
     common = broadcast_shape(name, **shapes)
@@ -38,19 +81,6 @@ def common_shape(name: str, **arguments: Any) -> tuple[int, ...]:
 
 def _listed(shapes: dict[str, tuple[int, ...]]) -> str:
     return ", ".join(f"{argument} {shape}" for argument, shape in shapes.items())
-
-
-def check_counts(name: str, mask: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Where elements count, booleans of `shape`, True without a mask; TypeError or ValueError for a wrong one."""
-    if mask is None:
-        return np.ones(shape, bool)
-    mask = np.asarray(mask)
-    if mask.dtype != bool:
-        raise TypeError(f"{name}: mask is {mask.dtype}; pass booleans, True = counts")
-    try:
-        return np.broadcast_to(mask, shape)
-    except ValueError:
-        raise ValueError(f"{name}: mask has shape {mask.shape}; it must broadcast to {shape}") from None
 
 
 def check_positive(name: str, argument: str, value: Any) -> None:
@@ -72,35 +102,3 @@ def numbers(*values: Any) -> list:
 
 def _is_ready(value: Any) -> bool:
     return isinstance(value, (int, float, complex)) or (isinstance(value, Tensor) and value.dtype.kind in "fc")
-
-
-def kept(counts: np.ndarray, value: np.ndarray, neutral: float) -> np.ndarray:
-    """The value, with a neutral one where it does not count."""
-    return value if counts.all() else np.where(counts, value, neutral)
-
-
-def reduced(
-    name: str, terms: np.ndarray, counts: np.ndarray, reduction: str, divisor: Any = None
-) -> tuple[Any, Callable]:
-    """The mean, sum or array of the terms that count, and the function from ℓ̄ to the gradient of every term.
-
-    A mean is divided by `divisor`, the number of terms that count if none is given; the mean of nothing is 0.
-    """
-    if reduction not in ("mean", "sum", "none"):
-        raise ValueError(f"{name}: reduction is {reduction!r}; use 'mean', 'sum' or 'none'")
-    every = counts.all()
-    divisor = int(counts.sum()) if divisor is None else divisor
-    divisor = divisor if reduction == "mean" and divisor > 0 else 1
-    terms = terms if every else np.where(counts, terms, 0)
-
-    def spread(loss_bar):
-        bar = loss_bar if reduction == "none" else loss_bar / divisor
-        return bar if every else np.where(counts, bar, 0)
-
-    return (terms if reduction == "none" else terms.sum() / divisor), spread
-
-
-def product(bar: Any, slope: Any) -> np.ndarray:
-    """bar · slope, and 0 wherever bar is 0, even if the slope is infinite: what does not count has no gradient."""
-    out = np.zeros(np.broadcast_shapes(np.shape(bar), np.shape(slope)), np.result_type(bar, slope))
-    return np.multiply(bar, slope, out=out, where=np.not_equal(bar, 0))

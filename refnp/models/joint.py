@@ -24,7 +24,7 @@ from refnp import autograd as ag
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.distributions import Mixture, MultivariateNormal, Normal, check_generator, log_mean_exp
-from refnp.layers.masked_reductions import check_counts, numbers
+from refnp.layers.masked_reductions import full_mask, numbers
 from refnp.models.neural_process import NeuralProcess, check_finite, present
 
 
@@ -233,7 +233,7 @@ def whole_targets(name: str, y: Any, mask: ArrayLike | None, shape: tuple[int, .
     Raises ValueError for another shape, for NaN or infinity in a target that is there, or for a mask that hides some
     outputs of a target and not all: a context point is whole.
     """
-    counts = check_counts(name, mask, shape)
+    counts = full_mask(name, mask, shape)
     there = np.asarray(counts.all(-1))  # (B, N)
     if (counts.any(-1) != there).any():
         raise ValueError(f"{name}: the mask hides some outputs of a target; hide all or none of them")
