@@ -3,8 +3,8 @@
     check(f, args, vjp=…)      raises GradientError unless the claimed gradient agrees with a numerical one
     compare(f, args, vjp=…)    the same as a Report, without raising
 
-It depends on NumPy alone and checks functions of arrays from anywhere; a claimed gradient has the form of `jax.vjp` and
-`torch.func.vjp`. The numerical derivatives are there by themselves, each on a page of its own:
+It depends on NumPy alone and checks functions of arrays from any library; a claimed gradient has the form of `jax.vjp`
+and `torch.func.vjp`. The numerical derivatives can be used by themselves:
 
     complex_step(f, x, v)      exact to rounding, for analytic code
     richardson(f, x, v)        extrapolated central differences, with their error
@@ -14,22 +14,16 @@ It depends on NumPy alone and checks functions of arrays from anywhere; a claime
 `python -m gradcheck` prints a table of the differentiable operations of refnp.
 """
 
+from types import ModuleType
+
 from gradcheck.checks import check, compare
 from gradcheck.numerical import Estimate, complex_step, longdouble, one_sided, richardson
 from gradcheck.report import GradientError, Kink, Report, Worst
 
 __all__ = [
-    "Estimate",
-    "GradientError",
-    "Kink",
-    "Report",
-    "Worst",
-    "check",
-    "compare",
-    "complex_step",
-    "longdouble",
-    "one_sided",
-    "richardson",
+    name
+    for name, value in list(globals().items())
+    if not name.startswith("_") and not isinstance(value, ModuleType) and name != "ModuleType"
 ]
 
 

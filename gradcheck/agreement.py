@@ -1,35 +1,37 @@
-r"""How many digits a claimed derivative and a numerical one have in common, and when a difference is only rounding.
+r"""How many digits a claimed derivative and a numerical one have in common, and when a difference is rounding error.
 
 A derivative that is compared is a contraction, x̄ⱼ = Σᵢ uᵢ Jᵢⱼ, and its terms may cancel. So the difference is measured
-by the sum of the sizes of the terms, to which the rounding of a sum is proportional (Higham (2002), §3.1):
+by the sum of the sizes of the terms, to which the rounding error of a sum is proportional:
 
     digits = −log₁₀( |claimed − numeric| / Σᵢ |uᵢ Jᵢⱼ| )
 
 The scale belongs to the one element j: a gradient that is tiny at j is judged by what is tiny there, so an error
 proportional to it shows in full however large its neighbours are. With random u the sum is within a digit of |x̄ⱼ|.
 
-Where that falls short of the digits asked, the gradient may be wrong, or terms may have cancelled *inside* f, as they
-do for the key bias of an attention, whose true gradient is 0 and whose computed one is 1e-17 of noise. The two are told
-apart by computing both sides once more in a wider precision: rounding shrinks with the unit roundoff, an error stays.
-An element passes if it has the digits there, or if the two sides came together as far as rounding would bring them.
+Where that gives fewer digits than are asked, the gradient may be wrong, or terms may have cancelled *inside* f, as for
+the key bias of an attention, whose gradient is 0 and is computed as a rounding error of 1e-17. The two are told apart
+by computing both sides once more in a wider precision: a rounding error shrinks with the unit roundoff, a wrong
+gradient stays. An element passes if it has the digits there, or if the difference shrank as a rounding error would.
 
-Nothing can be said of an element that is itself below the rounding of f in the widest precision, 64u Σ|uᵢyᵢ| for a
-step as large as x; with an x87 longdouble that is 3e-18 of f. Such elements pass, but any larger one must have its own
-digits. Where nothing is wider than float64 (PyTorch) the same floor, 7e-15 of f, hides differences below it.
+Nothing can be said of an element that is itself below the rounding error of f in the widest precision, 64u Σ|uᵢyᵢ|
+for a step as large as x; with an x87 longdouble that is 3e-18 of f. Such elements pass, but any larger one must have
+its own digits. Where nothing is wider than float64 (PyTorch) the same floor, 7e-15 of f, hides differences below it.
 
 A numerical derivative that knows its own error (differences) is asked for no more than it has, but must have 6 digits.
+
+Source: Higham (2002), §3.1, for the rounding error of a sum.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from gradcheck.precision import DType, called, roundoff
+from gradcheck.precision import Array, DType, dtype_name, roundoff
 
-ROUNDINGS = 64  # as many as the steps of a layer may leave in a result
-LEAST = 1e-6  # a numerical derivative with a larger relative error than this judges nothing
+SAFETY = 64  # the factor on rounding errors: about as many as the steps of a layer leave in a result
+LARGEST_ERROR = 1e-6  # a numerical derivative with a larger relative error than this is no evidence
 
 
 @dataclass(frozen=True)
@@ -37,49 +39,54 @@ class Comparison:
     """Claimed and numerical derivatives, and what to measure their differences by.
 
     All are arrays (V, K), for V elements or directions and K cotangents. `terms` is the sum of the sizes of what was
-    added up; `natural` how large the derivative can be expected from the size of f and of its argument; `error` how
-    far the numerical value may be wrong. `dtype` is the precision of the claim.
+    added up; `expected` the size of derivative that the sizes of f and of its argument suggest; `error` how far the
+    numerical value may be wrong. `dtype` is the precision of the claim.
     """
 
     dtype: DType
-    claimed: np.ndarray
-    numeric: np.ndarray
-    terms: np.ndarray
-    natural: np.ndarray
-    error: np.ndarray
+    claimed: Array
+    numeric: Array
+    terms: Array
+    expected: Array
+    error: Array
 
     @property
-    def difference(self) -> np.ndarray:
+    def difference(self) -> Array:
         """|claimed − numeric|."""
         with np.errstate(invalid="ignore"):  # inf − inf
             return np.abs(self.claimed - self.numeric)
 
     @property
-    def digits(self) -> np.ndarray:
+    def digits(self) -> Array:
         """The digits of agreement, measured by the terms."""
         return digits_of(self.difference, self.terms, self.dtype)
 
     def rows(self, chosen: list[int]) -> "Comparison":
         """The comparisons of some of the elements or directions."""
-        fields = (self.claimed, self.numeric, self.terms, self.natural, self.error)
+        fields = (self.claimed, self.numeric, self.terms, self.expected, self.error)
         return Comparison(self.dtype, *(field[chosen] for field in fields))
 
 
-Again = tuple[Comparison, Callable[[list[int]], "Again | None"]]
+Repeat = Callable[[list[int]], "tuple[Comparison, Repeat] | None"]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Agreement:
     """Digits of agreement and `passed`, both (V, K), and how many passed for a reason other than their digits:
-    by `rounding`, as the wider precision shows, or because differences are `limited` in what they can see."""
+    by `rounding`, as the wider precision shows, or because differences are `limited` in what they resolve."""
 
-    digits: np.ndarray
-    passed: np.ndarray
+    digits: Array
+    passed: Array
     rounding: int
     limited: int
 
+    @property
+    def ranked(self) -> Array:
+        """Digits, but whatever failed ranks below all that passed: the argmin is the worst comparison."""
+        return self.digits - 100.0 * ~self.passed
 
-def digits_of(difference: np.ndarray, scale: np.ndarray, dtype: DType) -> np.ndarray:
+
+def digits_of(difference: Array, scale: Array, dtype: DType) -> Array:
     """−log₁₀(difference / scale), from 0 to one digit more than `dtype` has; NaN has none, equality has all."""
     most = math.ceil(-math.log10(roundoff(dtype))) + 1
     with np.errstate(all="ignore"):
@@ -88,67 +95,65 @@ def digits_of(difference: np.ndarray, scale: np.ndarray, dtype: DType) -> np.nda
     return np.clip(found, 0.0, most).astype(np.float64) + 0.0  # not −0.0
 
 
-def judge(
-    narrow: Comparison, asked: float, again: Callable[[list[int]], "Again | None"], *, floor: bool = True
-) -> Verdict:
+def judge(narrow: Comparison, asked: float, repeat: Repeat, *, floor: bool = True) -> Agreement:
     """Digits and verdict for every comparison.
 
-    `again(rows)` repeats some rows in the next wider precision and brings the `again` of those rows with it; it returns
-    None where no wider precision can be had, and then `floor` allows a few roundings of f.
+    `repeat(rows)` computes some rows again in the next wider precision and returns them with the `repeat` of those
+    rows, or None where there is no wider precision; then `floor` allows rounding errors of f.
     """
-    difference, largest = narrow.difference, np.maximum(narrow.terms, narrow.natural)
+    difference, largest = narrow.difference, np.maximum(narrow.terms, narrow.expected)
     digits, at_scale = narrow.digits, digits_of(difference, largest, narrow.dtype)
     passed = digits >= asked
-    limited = ~passed & (difference <= 10 * narrow.error) & (narrow.error <= LEAST * largest)
+    limited = ~passed & (difference <= 10 * narrow.error) & (narrow.error <= LARGEST_ERROR * largest)
     digits, passed = np.where(limited, at_scale, digits), passed | limited
 
     short = ~passed & np.isfinite(narrow.claimed) & np.isfinite(narrow.numeric)
     if not short.any():
-        return Verdict(digits, passed, 0, int(limited.sum()))
+        return Agreement(digits, passed, 0, int(limited.sum()))
     rows = [int(row) for row in np.flatnonzero(short.any(axis=1))]
-    repeated = again(rows)
+    repeated = repeat(rows)
     rounding, better = np.zeros_like(short), at_scale.copy()
     if repeated is None:
-        rounding = short & floor & (difference <= ROUNDINGS * roundoff(narrow.dtype) * narrow.natural)
+        rounding = short & floor & (difference <= SAFETY * roundoff(narrow.dtype) * narrow.expected)
     else:
         wide, further = repeated
         at_wide = judge(wide, asked, further, floor=wide.dtype == np.float64)
-        noise = _shrank(narrow.rows(rows), wide) | _lost(narrow.rows(rows), wide)
-        rounding[rows] = short[rows] & (at_wide.passed | noise)
-        better[rows] = np.where(noise, at_scale[rows], at_wide.digits)
+        is_rounding = _shrank(narrow.rows(rows), wide) | _below_rounding(narrow.rows(rows), wide)
+        rounding[rows] = short[rows] & (at_wide.passed | is_rounding)
+        better[rows] = np.where(is_rounding, at_scale[rows], at_wide.digits)
     digits = np.where(rounding, np.maximum(better, digits), digits)
-    return Verdict(digits, passed | rounding, int(rounding.sum()), int(limited.sum()))
+    return Agreement(digits, passed | rounding, int(rounding.sum()), int(limited.sum()))
 
 
-def _shrank(narrow: Comparison, wide: Comparison) -> np.ndarray:
-    """Where the two sides came together as rounding does, compared with how far they moved in the wider precision.
+def _shrank(narrow: Comparison, wide: Comparison) -> Array:
+    """Where the difference shrank as rounding errors do, compared with how far both sides moved in the wider precision.
 
-    Noise is small by luck now and then; the most that a row moved, over its cotangents, seldom is.
+    One rounding error may be small by chance; the largest of a row, over its cotangents, seldom is.
     """
     moved = np.abs(narrow.claimed - wide.claimed) + np.abs(narrow.numeric - wide.numeric)
-    shrinks = ROUNDINGS * roundoff(wide.dtype) / roundoff(narrow.dtype)
+    shrinks = SAFETY * roundoff(wide.dtype) / roundoff(narrow.dtype)
     return wide.difference <= shrinks * moved.max(axis=1, keepdims=True)
 
 
-def _lost(narrow: Comparison, wide: Comparison) -> np.ndarray:
-    """Where both sides are below a rounding of f even in the wider precision, or the claim is 0 or noise on that scale.
+def _below_rounding(narrow: Comparison, wide: Comparison) -> Array:
+    """Where the difference is below a rounding error of f even in the wider precision, and the claim is one too, or 0.
 
-    So it is with 1 − y² of a saturated y = tanh x, and with the scores of an attention that has made up its mind.
+    So it is with 1 − y² of a saturated y = tanh x, and with the scores of an attention whose weights are 0 and 1.
     """
-    floor = ROUNDINGS * roundoff(wide.dtype) * wide.natural
-    unsettled = np.abs(narrow.claimed - wide.claimed) >= 1e-3 * np.abs(wide.claimed)
-    return (wide.difference <= floor) & (unsettled | (wide.terms <= floor))
+    floor = SAFETY * roundoff(wide.dtype) * wide.expected
+    changed = np.abs(narrow.claimed - wide.claimed) >= 1e-3 * np.abs(wide.claimed)
+    return (wide.difference <= floor) & (changed | (wide.terms <= floor))
 
 
-def remarks_on(verdicts: Iterable[Verdict], dtype: DType) -> tuple[str, ...]:
+def remarks_on(agreements: list[Agreement], dtype: DType) -> tuple[str, ...]:
     """What a reader should know of how the digits came about."""
-    remarks, verdicts = [], list(verdicts)
-    if rounding := sum(verdict.rounding for verdict in verdicts):
+    remarks = []
+    if rounding := sum(agreement.rounding for agreement in agreements):
         remarks.append(
-            f"{rounding} comparisons have fewer digits in {called(dtype)}, but only by rounding: terms "
+            f"{rounding} comparisons have fewer digits in {dtype_name(dtype)}, but only by rounding: terms "
             "cancel, and the difference vanishes in a wider precision or is below a rounding of f"
         )
-    if limited := sum(verdict.limited for verdict in verdicts):
+    if limited := sum(agreement.limited for agreement in agreements):
         remarks.append(
             f"{limited} comparisons agree as far as the numerical derivative can see, which is not as far as was asked"
         )

@@ -21,15 +21,15 @@ Any library fits, with an adapter of a few lines; f is evaluated on NumPy arrays
     check(jax_f, (x, w), vjp=jax.vjp)                                # JAX takes NumPy arrays; enable jax_enable_x64
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from gradcheck.first_order import Effort, along, find_kinks, first_order
-from gradcheck.flat import Claim, FlatFunction
+from gradcheck.flat import ClaimedGradient, FlatFunction
 from gradcheck.numerical import Method, choose, differences_precision
-from gradcheck.precision import called, roundoff, scaled, wider, working
+from gradcheck.precision import dtype_name, roundoff, scaled, wider, working
 from gradcheck.report import Kink, Report
 from gradcheck.second_order import second_order
 
@@ -91,96 +91,63 @@ def compare(
     """How well the claimed gradient of f at args agrees with a numerical one that shares no code with it.
 
     f(*args) returns an array, or tuples, lists and dicts of arrays; each argument may be nested in the same way.
-    Floating arrays are differentiated; integers, booleans, strings and None are constants, as is what `argnums` leaves
-    out.
+    Floating arrays are differentiated; integers, booleans, strings and None are constants.
 
-    order         1 for the gradient; 2 for the Hessian-vector products that follow from it (`gradcheck.second_order`),
-                  which does not repeat order 1
+    vjp           the claim: vjp(f, *args) → (value, pullback), pullback(cotangent) → tuple of gradients, None for 0
+    order         1 for the gradient; 2 for the Hessian-vector products that follow from it, which does not repeat
+                  order 1
     digits        asked in float64; other dtypes are asked for the same share of theirs (float32: 5.3 for 12)
-    method        "complex_step", "richardson", "longdouble"; or "auto", the complex step where f is analytic
-                  (`gradcheck.numerical`) and else Richardson differences in the widest precision f computes in
+    method        "complex_step", "richardson", "longdouble"; or "auto", the complex step where f is analytic and else
+                  Richardson differences in the widest precision f computes in
     hvp           a claimed Hessian-vector product for order 2, hvp(f, args, tangents, cotangent) → tuple like args
-    max_elements, projections, cotangents
-                  how much is drawn (`gradcheck.first_order`): every element of an array of up to 40 is compared by
-                  itself; of a larger one, a sample of 40 is, and every other element in one of 8 projections
+    argnums       the number, or numbers, of the arguments to differentiate, from 0; all by default
+    seed          of all that is drawn
+    name          of f in the report; its own by default
+    max_elements  of each array are compared one by one; of a larger one, every other element is in a projection
+    projections   along random directions, at most so many for each array
+    cotangents    u that are drawn; each comparison is of ⟨u, J v⟩
 
     Elements at which f has a kink are named in `report.kinks` and not compared. Raises ValueError or TypeError for
     arguments, functions and claims that cannot be checked, GradientError for a claim of wrong value or shapes.
     """
     if order not in (1, 2):
         raise ValueError(f"order is {order!r}; it must be 1 or 2")
-    _at_least(
-        digits=(digits, 0), max_elements=(max_elements, 1), projections=(projections, 1), cotangents=(cotangents, 1)
-    )
+    _at_least(0, digits=digits)
+    _at_least(1, max_elements=max_elements, projections=projections, cotangents=cotangents)
     rng = np.random.default_rng(seed)
     problem = FlatFunction(f, args, argnums)
-    claim = Claim(vjp, problem)
+    claim = ClaimedGradient(vjp, problem)
     effort = Effort(max_elements, projections, cotangents)
-    asked = scaled(digits, problem.dtype)
     kinks = find_kinks(problem, differences_precision(problem), rng)
     smooth = np.setdiff1d(np.arange(problem.x.size), kinks)
-
-    called_f = name or str(getattr(f, "__name__", type(f).__name__))
-
-    def report(
-        how: str, arithmetic: str, elements: int, projected: int, digits: float, agrees: bool, **rest: Any
-    ) -> Report:
-        return Report(
-            called_f,
-            called(problem.dtype),
-            order,
-            how,
-            arithmetic,
-            elements,
-            projected,
-            digits,
-            asked,
-            agrees,
-            seed,
-            kinks=_named(problem, kinks),
-            **rest,
-        )
-
-    if smooth.size == 0:
-        return report("none", "none", 0, 0, 0.0, False)
-    chosen = choose(problem, method, along(problem, smooth, rng).vector(problem.x.size))
-    remarks = _remarks(problem, chosen)
-    if order == 1:
-        found = first_order(problem, claim, chosen, kinks, asked, effort, rng)
-        how, arithmetic = chosen.name, chosen.arithmetic
-    else:
-        asked = scaled(digits, working(problem.dtype))
-        found, how, arithmetic = second_order(
-            problem, claim, chosen, kinks, asked, effort, rng, hvp, forced=method == "complex_step"
-        )
-    return report(
-        how,
-        called(arithmetic),
-        found.elements,
-        found.projected,
-        found.digits,
-        found.agrees,
-        worst=found.worst,
-        remarks=remarks + found.remarks,
+    report = Report(
+        name=name or str(getattr(f, "__name__", type(f).__name__)),
+        dtype=dtype_name(problem.dtype),
+        order=order,
+        asked=scaled(digits, problem.dtype if order == 1 else working(problem.dtype)),
+        seed=seed,
+        kinks=tuple(Kink(*problem.place_of(int(j))) for j in kinks),
     )
+    if not smooth.size:
+        return report
+    chosen = choose(problem, method, along(problem, smooth, rng).vector(problem.x.size))
+    report = replace(report, remarks=tuple(_remarks(problem, chosen)))
+    if order == 1:
+        return first_order(report, problem, claim, chosen, kinks, effort, rng)
+    return second_order(report, problem, claim, chosen, smooth, effort, rng, hvp, forced=method == "complex_step")
 
 
-def _at_least(**settings: tuple[float, float]) -> None:
-    for setting, (value, least) in settings.items():
+def _remarks(problem: FlatFunction, chosen: Method) -> Iterator[str]:
+    if chosen.remark:
+        yield chosen.remark
+    if roundoff(problem.y.dtype) > roundoff(problem.dtype):
+        given, returned = dtype_name(problem.dtype), dtype_name(problem.y.dtype)
+        yield f"f returns {returned} for {given} arguments, and no gradient can be better than that"
+    if wider(problem.dtype) is None and problem.dtype == np.float64:
+        yield "longdouble is float64 on this platform: nothing wider gave a second opinion"
+
+
+def _at_least(least: int, **settings: float) -> None:
+    for setting, value in settings.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or value < least:
             raise ValueError(f"{setting} is {value!r}; it must be a number, at least {least}")
-
-
-def _named(problem: FlatFunction, kinks: np.ndarray) -> tuple[Kink, ...]:
-    places = [problem.leaf_of(int(j)) for j in kinks]
-    return tuple(Kink(leaf.place(index), leaf.path[0], index) for leaf, index in places)
-
-
-def _remarks(problem: FlatFunction, chosen: Method) -> tuple[str, ...]:
-    remarks = [chosen.remark] if chosen.remark else []
-    given, returned = called(problem.dtype), called(problem.y.dtype)
-    if roundoff(problem.y.dtype) > roundoff(problem.dtype):
-        remarks.append(f"f returns {returned} for {given} arguments, and no gradient can be better than that")
-    if wider(problem.dtype) is None and problem.dtype == np.float64:
-        remarks.append("longdouble is float64 on this platform: nothing wider gave a second opinion")
-    return tuple(remarks)

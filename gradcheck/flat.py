@@ -1,21 +1,18 @@
-"""Arguments may be arrays, or dicts, lists and tuples of them to any depth; a path names one array inside.
+"""A function of many nested arrays as F: ℝⁿ → ℝᵐ, and the gradient that is claimed for it as a vector.
+
+Arguments and results may be arrays, or dicts, lists and tuples of them to any depth; a path, the sequence of keys that
+leads to it, names one array inside:
 
     tree = {"weight": W, "layers": [A, B]}        leaves: (("weight",), W), (("layers", 0), A), (("layers", 1), B)
 
-Anything that is not a dict, list or tuple is a leaf. A path is the sequence of keys that leads to it.
-
-A function of many nested arrays, seen as F: ℝⁿ → ℝᵐ.
-
-Every method of this package differentiates a function of one vector. Here the arguments to be differentiated are laid
-end to end into x, the outputs likewise into y = F(x), and numbers are traced back to the argument and index they came
-from. Floating arrays are differentiated; integers, booleans, strings and None are constants and reach f as they are.
-
-The gradient that somebody claims for a function, in the one form in which it is asked for.
+The arguments to be differentiated are laid end to end into x, the outputs likewise into y = F(x), and numbers are
+traced back to the argument and index they came from. Floating arrays are differentiated; integers, booleans, strings
+and None are constants and reach f as they are. A gradient is claimed in the form of `jax.vjp` and `torch.func.vjp`:
 
     vjp(f, *args) → (value, pullback)        pullback(ȳ) → tuple of x̄ = Jᵀȳ, one for each argument, nested like it
 
-This is `jax.vjp` and `torch.func.vjp`. A claim may be asked at other points and in other precisions than the arguments
-came in, real and complex: that is how it is told from rounding, and how its second derivatives are taken.
+It is evaluated at other points and in other precisions than the arguments came in, real and complex: that is how errors
+are told from rounding, and how its second derivatives are taken.
 """
 
 import inspect
@@ -25,13 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.precision import DType, roundoff, wider, working
+from gradcheck.precision import Array, DType, roundoff, wider, working
 from gradcheck.report import GradientError
 
+Tree = Any  # dicts, lists and tuples to any depth; whatever is none of these is a leaf
 Path = tuple[Any, ...]
 
 
-def leaves_of(tree: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def leaves_of(tree: Tree, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Every leaf with its path, depth first, in the order the containers hold them."""
     if isinstance(tree, dict):
         for key, branch in tree.items():
@@ -43,7 +41,7 @@ def leaves_of(tree: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield path, tree
 
 
-def replace_leaves(tree: Any, new: Callable[[Path, Any], Any], path: Path = ()) -> Any:
+def replace_leaves(tree: Tree, new: Callable[[Path, Any], Any], path: Path = ()) -> Tree:
     """The same containers with `new(path, leaf)` in place of every leaf. Nothing is changed in `tree` itself."""
     if isinstance(tree, dict):
         return {key: replace_leaves(branch, new, (*path, key)) for key, branch in tree.items()}
@@ -55,7 +53,7 @@ def replace_leaves(tree: Any, new: Callable[[Path, Any], Any], path: Path = ()) 
     return new(path, tree)
 
 
-def branch_at(tree: Any, path: Path) -> Any:
+def branch_at(tree: Tree, path: Path) -> Tree:
     """The branch or leaf that `path` leads to; raises KeyError, IndexError or TypeError where there is none."""
     for key in path:
         tree = tree[key]
@@ -91,8 +89,9 @@ class FlatFunction:
     """f(*args) as a function of the vector x of its floating arguments, in whatever precision x comes in.
 
     Attributes: x (n,) in the widest dtype of the arguments; y (m,) the value there; size (n,) the scale on which each
-    element may be moved (the root mean square of its array, to a power of two); dtype, the coarsest of the arguments',
-    which sets what can be asked. Raises TypeError and ValueError for arguments that cannot be differentiated.
+    element may be moved (the root mean square of its array, to a power of two); within (m,) how large the numbers are
+    that f adds up, as large as y, or larger where they cancel; dtype, the coarsest of the arguments', which sets what
+    can be asked. Raises TypeError and ValueError for arguments that cannot be differentiated.
     """
 
     def __init__(self, f: Callable, args: Iterable, argnums: int | Iterable[int] | None = None):
@@ -101,6 +100,7 @@ class FlatFunction:
         self.f = f
         self.given = tuple(args)
         self.leaves = self._differentiated(argnums)
+        self._leaf_at = {leaf.path: leaf for leaf in self.leaves}
         parts = [np.asarray(branch_at(self.given, leaf.path)).ravel() for leaf in self.leaves]
         self.x = np.concatenate(parts)
         self.dtype = max((leaf.dtype for leaf in self.leaves), key=roundoff)
@@ -109,12 +109,13 @@ class FlatFunction:
         self.y = self._flattened(f(*self.args()))
         again = self._flattened(f(*self.args()))
         if not np.all(np.isfinite(self.y)):
-            raise ValueError(f"args: f is not finite there ({self._bad_output()}); choose a point where it is")
+            bad = self.y[int(np.argmin(np.isfinite(self.y)))]
+            raise ValueError(f"args: f is not finite there ({bad} among its values); choose a point where it is")
         if not np.all(np.abs(again - self.y) <= self.same(again)):
             raise ValueError("f gives two different values at one point; fix its seed, or drop its state, to check it")
         self.within = self._size_within()
 
-    def __call__(self, x: np.ndarray) -> np.ndarray:
+    def __call__(self, x: Array) -> Array:
         """F(x), all arguments in the dtype of x. A step may leave the domain of f: that is nan, not a warning."""
         with np.errstate(all="ignore"):
             y = self._flattened(self.f(*self.args(x)))
@@ -122,30 +123,26 @@ class FlatFunction:
             raise ValueError(f"f gives {y.size} numbers at a point near args where it gave {self.y.size} at args")
         return y
 
-    def same(self, y: np.ndarray) -> float:
+    def same(self, y: Array) -> float:
         """How far y may be from F(x) and still be that value, computed another way: half the digits of the coarser."""
         return float(np.sqrt(max(roundoff(self.y.dtype), roundoff(y.dtype))) * np.max(np.abs(self.y), initial=0.0))
 
-    def args(self, x: np.ndarray | None = None) -> tuple:
+    def args(self, x: Array | None = None) -> tuple:
         """The arguments with x in place of the differentiated arrays, or as given; copies, for f may write in them."""
-        where = {leaf.path: leaf for leaf in self.leaves}
 
         def new(path: Path, value: Any) -> Any:
-            if path not in where:
+            leaf = self._leaf_at.get(path)
+            if leaf is None:
                 return value
-            leaf = where[path]
-            if x is None:
-                return np.array(value, leaf.dtype)
-            return x[leaf.start : leaf.stop].reshape(leaf.shape).copy()
+            return np.array(value, leaf.dtype) if x is None else x[leaf.start : leaf.stop].reshape(leaf.shape).copy()
 
         return replace_leaves(self.given, new)
 
-    def tangents(self, v: np.ndarray) -> tuple:
-        """A direction (n,) in the containers, shapes and dtypes of the arguments, None beside every constant."""
-        where = {leaf.path: leaf for leaf in self.leaves}
+    def tangents(self, v: Array) -> tuple:
+        """A direction (n,) in the containers, shapes and dtypes of the arguments, None for every constant."""
 
-        def new(path: Path, _: Any) -> Any:
-            leaf = where.get(path)
+        def new(path: Path, _: Any) -> Array | None:
+            leaf = self._leaf_at.get(path)
             return None if leaf is None else v[leaf.start : leaf.stop].reshape(leaf.shape).astype(leaf.dtype)
 
         return replace_leaves(self.given, new)
@@ -154,45 +151,46 @@ class FlatFunction:
         """Whether f, given arguments of this dtype, answers in it. PyTorch refuses longdouble, JAX narrows it."""
         try:
             return self(self.x.astype(dtype)).dtype == dtype
-        except Exception:  # whatever f raises on an unusual dtype, it is a no
+        except Exception:  # f may be any code: whatever it raises on an unusual dtype, it does not compute in it
             return False
 
-    def leaf_of(self, element: int) -> tuple[Leaf, tuple[int, ...]]:
-        """The array that element `element` of x belongs to, and its index there."""
-        leaf = next(leaf for leaf in self.leaves if element < leaf.stop)
-        return leaf, tuple(int(i) for i in np.unravel_index(element - leaf.start, leaf.shape))
+    def leaf_of(self, element: int) -> Leaf:
+        """The array that element `element` of x belongs to."""
+        return next(leaf for leaf in self.leaves if element < leaf.stop)
+
+    def place_of(self, element: int) -> tuple[str, int, tuple[int, ...]]:
+        """Where element `element` of x stands: in words, the number of its argument, and its index in the array."""
+        leaf = self.leaf_of(element)
+        index = tuple(int(i) for i in np.unravel_index(element - leaf.start, leaf.shape))
+        return leaf.place(index), leaf.path[0], index
 
     def _differentiated(self, argnums: int | Iterable[int] | None) -> list[Leaf]:
-        wanted = range(len(self.given)) if argnums is None else {argnums} if isinstance(argnums, int) else set(argnums)
-        if not set(wanted) <= set(range(len(self.given))):
+        chosen = range(len(self.given)) if argnums is None else {argnums} if isinstance(argnums, int) else set(argnums)
+        if not set(chosen) <= set(range(len(self.given))):
             raise ValueError(f"argnums is {argnums!r} but there are {len(self.given)} arguments, counted from 0")
         names = _parameters(self.f, len(self.given))
         found: list[Leaf] = []
         for path, value in leaves_of(self.given):
-            if path[0] not in wanted or isinstance(value, (str, bytes)) or callable(value):
+            if path[0] not in chosen or isinstance(value, (str, bytes)) or callable(value):
                 continue
             dtype = np.asarray(value).dtype
             if dtype.kind == "c":
                 raise TypeError(f"args{path_code(path)} is {dtype}; pass its real and imaginary part as two arrays")
             if dtype.kind == "f":
                 start = found[-1].stop if found else 0
-                stop = start + np.size(value)
-                found.append(Leaf(path, names[path[0]], np.shape(value), dtype, start, stop))
+                found.append(Leaf(path, names[path[0]], np.shape(value), dtype, start, start + np.size(value)))
         if not found or found[-1].stop == 0:
             raise ValueError("args hold no floating number to differentiate; integers and booleans are constants")
         return found
 
-    def _size_within(self) -> np.ndarray:
-        """How large (m,) the numbers are that f adds up: as large as y, or larger where they cancelled.
-
-        The rounding error of y, which a wider precision shows, is u times their size.
-        """
+    def _size_within(self) -> Array:
+        """|y|, or where it is larger the rounding error of y, which a wider precision shows, over u: what cancelled."""
         size, wide = np.abs(self.y).astype(working(self.y.dtype)), wider(self.y.dtype)
         if wide is None or not self.computes_in(wide):
             return size
         return np.maximum(size, np.abs(self.y - self(self.x.astype(wide))) / roundoff(self.y.dtype)).astype(size.dtype)
 
-    def _flattened(self, value: Any) -> np.ndarray:
+    def _flattened(self, value: Tree) -> Array:
         floating = [(path, a) for path, leaf in leaves_of(value) if (a := np.asarray(leaf)).dtype.kind in "fc"]
         if not floating:
             raise TypeError(
@@ -203,12 +201,8 @@ class FlatFunction:
             self.outputs = [(p, slice(int(s) - a.size, int(s))) for (p, a), s in zip(floating, stops, strict=True)]
         return np.concatenate([a.ravel() for _, a in floating])
 
-    def _bad_output(self) -> str:
-        first = int(np.argmin(np.isfinite(self.y)))
-        return f"{self.y[first]} among its values"
 
-
-def _scale(part: np.ndarray) -> float:
+def _scale(part: Array) -> float:
     """The size of an array's elements, to a power of two; 1 for an array of zeros."""
     largest = float(np.max(np.abs(part), initial=0.0))
     if not np.isfinite(largest):
@@ -229,39 +223,45 @@ def _parameters(f: Callable, count: int) -> list[str | None]:
     return [names[i] if i < len(names) else None for i in range(count)]
 
 
-class Claim:
-    """The gradient that somebody claims: x̄ = F′(x)ᵀu, by `vjp(f, *args) → value, pullback` and pullback(u)."""
+class ClaimedGradient:
+    """The gradient to be checked, x̄ = F′(x)ᵀu as a function of u and x, from `vjp(f, *args) → value, pullback`."""
 
     def __init__(self, vjp: Callable, problem: FlatFunction):
         if not callable(vjp):
             raise TypeError(f"vjp is a {type(vjp).__name__}; pass a function vjp(f, *args) → (value, pullback)")
         self.vjp, self.problem = vjp, problem
 
-    def gradient(self, u: np.ndarray, x: np.ndarray | None = None) -> np.ndarray:
+    def __call__(self, u: Array, x: Array | None = None) -> Array:
         """x̄ (n,) for the cotangent u (m,), at the arguments as given or at x in the precision of x.
 
-        Runs `vjp` anew each time, for a pullback need not survive its first call.
+        Runs `vjp` anew each time, because a pullback may be good for one call only.
         """
         args = self.problem.args(x)
         with np.errstate(all=None if x is None else "ignore"):
             value, pullback = self.vjp(self.problem.f, *args)
             gradients = pullback(self.cotangent(value, u))
         if x is None:
-            self._same_value(value)
+            y = np.concatenate([np.asarray(branch_at(value, path)).ravel() for path, _ in self.problem.outputs])
+            difference = np.abs(y - self.problem.y)
+            if not np.all(difference <= self.problem.same(y)):
+                raise GradientError(
+                    f"vjp: its value differs from that of f by up to {np.max(difference):.3g}; it differentiates "
+                    "another function, or at another point"
+                )
         return self.joined(gradients, "vjp: the pullback")
 
-    def computes_in(self, dtype: DType, u: np.ndarray) -> bool:
+    def computes_in(self, dtype: DType, u: Array) -> bool:
         """Whether the claimed gradient, at arguments of this dtype, comes in it."""
         try:
-            return self.gradient(u, self.problem.x.astype(dtype)).dtype == dtype
-        except Exception:  # whatever it raises on an unusual dtype, it is a no
+            return self(u, self.problem.x.astype(dtype)).dtype == dtype
+        except Exception:  # whatever it raises on an unusual dtype, it does not compute in it
             return False
 
-    def cotangent(self, value: Any, u: np.ndarray) -> Any:
+    def cotangent(self, value: Tree, u: Array) -> Tree:
         """u in the containers, shapes and dtypes of the value; outputs that are not floating take None."""
         where = dict(self.problem.outputs)
 
-        def new(path: Path, leaf: Any) -> Any:
+        def new(path: Path, leaf: Any) -> Array | None:
             if path not in where:
                 return None
             output, part = np.asarray(leaf), u[where[path]]
@@ -271,43 +271,25 @@ class Claim:
 
         return replace_leaves(value, new)
 
-    def joined(self, gradients: Any, who: str) -> np.ndarray:
-        """One gradient for each argument, nested as the arguments are, as one vector (n,)."""
-        count = len(self.problem.given)
+    def joined(self, gradients: Tree, who: str) -> Array:
+        """One gradient for each argument, nested as the arguments are, as one vector (n,); None is a gradient of 0."""
+        count, parts = len(self.problem.given), []
         if not isinstance(gradients, (tuple, list)) or len(gradients) != count:
+            several = isinstance(gradients, (tuple, list))
+            returned = f"a tuple of {len(gradients)}" if several else f"one {type(gradients).__name__}"
             raise TypeError(
-                f"{who} returns {_described(gradients)}; it must return a tuple with one gradient for each "
-                f"of the arguments, {count}"
+                f"{who} returns {returned}; it must return a tuple with one gradient for each of the arguments, {count}"
             )
-        return np.concatenate([_part(gradients, leaf, who) for leaf in self.problem.leaves])
-
-    def _same_value(self, value: Any) -> None:
-        parts = [np.asarray(branch_at(value, path)).ravel() for path, _ in self.problem.outputs]
-        apart = np.abs(np.concatenate(parts) - self.problem.y)
-        if not np.all(apart <= self.problem.same(np.concatenate(parts))):
-            worst = np.max(apart)
-            raise GradientError(
-                f"vjp: its value differs from that of f by up to {worst:.3g}; it differentiates "
-                "another function, or at another point"
-            )
-
-
-def _part(gradients: Any, leaf: Leaf, who: str) -> np.ndarray:
-    """The gradient of one array out of the nested gradients; None means that f does not depend on it."""
-    try:
-        found = branch_at(gradients, leaf.path)
-    except (KeyError, IndexError, TypeError):
-        raise GradientError(f"{who} gives no gradient for {leaf.place()}") from None
-    if found is None:
-        return np.zeros(leaf.stop - leaf.start, leaf.dtype)
-    found = np.asarray(found)
-    if found.shape != leaf.shape:
-        raise GradientError(
-            f"{who} gives {leaf.place()} a gradient of shape {found.shape}; it must have that of the "
-            f"argument, {leaf.shape}"
-        )
-    return found.ravel()
-
-
-def _described(value: Any) -> str:
-    return f"a tuple of {len(value)}" if isinstance(value, (tuple, list)) else f"one {type(value).__name__}"
+        for leaf in self.problem.leaves:
+            try:
+                found = branch_at(gradients, leaf.path)
+            except (KeyError, IndexError, TypeError):
+                raise GradientError(f"{who} gives no gradient for {leaf.place()}") from None
+            part = np.zeros(leaf.shape, leaf.dtype) if found is None else np.asarray(found)
+            if part.shape != leaf.shape:
+                raise GradientError(
+                    f"{who} gives {leaf.place()} a gradient of shape {part.shape}; it must have that of the "
+                    f"argument, {leaf.shape}"
+                )
+            parts.append(part.ravel())
+        return np.concatenate(parts)

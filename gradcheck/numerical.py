@@ -1,67 +1,17 @@
-r"""The complex step: a derivative with no truncation error worth the name and no cancellation at all.
+r"""Numerical derivatives along a direction v: the complex step, three kinds of differences, and which of them to take.
 
-For f analytic at x, the Taylor series in the imaginary direction is
+    complex step                Im f(x + ihv) / h                                     exact to rounding, analytic code
+    central difference          (f(x + hv) − f(x − hv)) / 2h                          extrapolated: `richardson`
+    five-point difference       [8 (f(x + hv) − f(x − hv)) − (f(x + 2hv) − f(x − 2hv))] / 12h         `longdouble`
+    one-sided difference        (f(x ± hv) − f(x)) / ±h                               extrapolated: `one_sided`, kinks
 
-    f(x + ihv) = f(x) + ih f′(x)v − h² f″(x)[v, v]/2 − …,        so        f′(x)v = Im f(x + ihv)/h + O(h²)
+A small step h cancels digits (a rounding error u|f|/h), a large one truncates the Taylor series; the complex step alone
+subtracts nothing. Differences come with an estimate of their error. Directions should be as long as the scale on which
+f changes.
 
-Nothing is subtracted, so h may be so small that the O(h²) is far below one rounding: with h = 1e-100 it is 1e-200.
-What is left is the rounding of f itself, and the answer is as good as a hand-written derivative.
-
-It holds for analytic code alone. `abs`, `conj`, `.real`, `np.var` of the complex argument are not analytic, and a
-function that uses them gives a wrong imaginary part without a word; `gradcheck.numerical` guards against that.
-
-Sources: Lyness & Moler (1967); Squire & Trapp (1998); Martins, Sturdza & Alonso (2003).
-
-Central differences, extrapolated to step 0, with an estimate of the error.
-
-A central difference errs by even powers of its step only, and each column of the table removes the next of them:
-
-    D(h) = (f(x + hv) − f(x − hv)) / 2h = f′(x)v + c₂h² + c₄h⁴ + …
-    Tₖ₀ = D(h/2ᵏ)        Tₖⱼ = Tₖ,ⱼ₋₁ + (Tₖ,ⱼ₋₁ − Tₖ₋₁,ⱼ₋₁) / (4ʲ − 1)
-
-A small step cancels digits (noise u|f|/h), a large one truncates. Ridders' rule chooses between them without knowing
-either: every entry is compared with the two it came from, and the entry that moved least is the answer, element by
-element of f. That movement, plus the rounding noise of f at that step, is the estimate of the error. Seven levels reach
-1e-13 in float64 and 1e-16 in an x87 longdouble where f is smooth on the scale of the first step.
-
-Where it is not, because f bends on a smaller scale or leaves its domain, all of the table is laid again with smaller
-steps.
-
-Sources: Richardson (1911); Ridders (1982); Higham (2002), §1.14, for the noise of a difference.
-
-Fourth-order central differences in `np.longdouble`: a second opinion that shares nothing with the complex step.
-
-    D(h) = [8 (f(x + hv) − f(x − hv)) − (f(x + 2hv) − f(x − 2hv))] / 12h = f′(x)v − h⁴ f⁽⁵⁾/30 + …
-
-The truncation h⁴/30 and the noise 3u|f|/2h meet near h = u^(1/5). With the 64-bit fraction of an x87 longdouble,
-u = 5e-20 and h = 2⁻¹², both are about 3e-16, one or two roundings of float64; with float64 alone they would be 1e-12.
-(D(2h) − D(h))/15 estimates the truncation of D(h), at the price of one more pair of points.
-
-A longdouble is not everywhere wider than float64 (`gradcheck.precision`), so where it is not this raises rather than
-pass a float64 difference for more than it is.
-Source: Fornberg (1988), table 1, for the weights.
-
-Kinks: points where a function has one slope to the left and another to the right, and so no derivative.
-
-    f′₊(x)v = lim (f(x + hv) − f(x))/h        f′₋(x)v = lim (f(x) − f(x − hv))/h        (h ↓ 0)
-
-relu and |x| at 0 and the maximum of equal numbers have them. Any number between the two slopes is called a subgradient
-there, and every framework picks its own; to compare one with a difference, which gives the mean, would mean nothing.
-
-Each slope is extrapolated by a Richardson table of its own (one-sided differences err by all powers of h, so its base
-is 2) and comes with an error; a kink is a difference of slopes far beyond both errors. A jump of f is a slope of
-infinity, the edge of its domain one of nan. What looks like a kink from afar is looked at again, twice, from 1000 times
-closer, for a smooth function may bend sharply; so only a kink within 1e-9 of the size of x counts as one *at* x.
-
-Whether the complex step may be trusted with a function, and which numerical derivative to take otherwise.
-
-Code that takes `abs`, `.real` or a cast of a complex number drops its imaginary part and says nothing, so that a
-complex step through it is wrong in silence. Three questions are asked before it is believed, at f(x + ihv) along one
-random direction v:
-
-    does f take complex arguments at all, without a warning that it discards something?
-    is the real part f(x)?
-    is the imaginary part what central differences give, in longdouble where f computes in it, within their own error?
+Sources: Lyness & Moler (1967), Squire & Trapp (1998), Martins, Sturdza & Alonso (2003) for the complex step;
+Richardson (1911), Ridders (1982) for extrapolation; Fornberg (1988), table 1, for the five-point weights;
+Higham (2002), §1.14, for the rounding error of a difference.
 """
 
 import warnings
@@ -72,17 +22,26 @@ from typing import NamedTuple
 import numpy as np
 
 from gradcheck.flat import FlatFunction
-from gradcheck.precision import DType, roundoff, wider, working
+from gradcheck.precision import Array, DType, complex_of, roundoff, wider, working
 
+Function = Callable[[Array], Array]
 STEP = 2.0**-332  # 1.1e-100, and a power of two: multiplying and dividing by it rounds nothing
+METHODS = ("auto", "complex_step", "richardson", "longdouble")
 
 
-def complex_step(f: Callable, x: np.ndarray, v: np.ndarray, *, h: float = STEP) -> np.ndarray:
+def complex_step(f: Function, x: Array, v: Array, *, h: float = STEP) -> Array:
     """Directional derivative f′(x)v = Im f(x + ihv)/h of a function of one array.
+
+    For f analytic at x, f(x + ihv) = f(x) + ih f′(x)v − h² f″(x)[v, v]/2 − …, so the truncation error is O(h²). Nothing
+    is subtracted, so h may be so small that this is far below one rounding: 1e-200 for h = 1e-100. What is left is the
+    rounding error of f itself.
 
     Shapes: x and v (...), f: (...) → (m...) → derivative (m...). Complex128 is the least it computes in, since
     complex64 cannot hold 1e-100; a longdouble x is differentiated in clongdouble.
-    A real result of f counts as a derivative of 0. What f raises on complex input passes through.
+
+    It holds for analytic code alone: `abs`, `conj`, `.real`, `np.var` of the complex argument are not analytic, and a
+    function that uses them gives a wrong imaginary part without an error. `compare` tests for that before it uses the
+    complex step. A real result of f counts as a derivative of 0. What f raises on complex input passes through.
     """
     dtype = working(np.asarray(x).dtype)
     x, v = np.asarray(x, dtype), np.asarray(v, dtype)
@@ -92,81 +51,68 @@ def complex_step(f: Callable, x: np.ndarray, v: np.ndarray, *, h: float = STEP) 
 class Estimate(NamedTuple):
     """A numerical derivative and how far it may be from the true one, element by element."""
 
-    value: np.ndarray
-    error: np.ndarray
+    value: Array
+    error: Array
 
     @property
-    def doubt(self) -> np.ndarray:
-        """The relative error, and 1 where that is above 1e-3.
+    def relative_error(self) -> Array:
+        """error / |value|, and 1 where that is above 1e-3.
 
-        Far out, where f no longer changes, a difference is small and so is its error; only relative to its value does
-        it show that it knows nothing. Where every value is noise all are in full doubt, and the smallest noise is best.
+        Where f no longer changes, a difference is small and so is its error; only relative to its value does it show
+        that it has no correct digit. Where every value is such, all have relative error 1, and the smallest error wins.
         """
         with np.errstate(all="ignore"):
             relative = np.where(self.error == 0, 0.0, self.error / np.abs(self.value))
         return np.where(relative <= 1e-3, relative, 1.0)
 
     def or_better(self, other: "Estimate") -> "Estimate":
-        """Element by element, the estimate with less doubt, or with the smaller error where both are in full doubt."""
-        better = (other.doubt < self.doubt) | ((other.doubt == self.doubt) & (other.error < self.error))
-        return self._replaced(other, better)
+        """Element by element, the estimate of smaller relative error, or of smaller error where these are equal."""
+        mine, others = self.relative_error, other.relative_error
+        return self._replaced(other, (others < mine) | ((others == mine) & (other.error < self.error)))
 
     def or_closer(self, closer: "Estimate") -> "Estimate":
-        """The better of two estimates; where they contradict each other, that from smaller steps, if it knows anything.
+        """The better of two estimates; where they contradict each other, that from smaller steps, if it has digits.
 
-        Steps that are too large deceive by far more than their error, for they leap over what f does in between.
+        Steps that are too large are wrong by far more than their error, because they miss what f does in between.
         """
         contradict = np.abs(self.value - closer.value) > 10 * (self.error + closer.error)
-        return self.or_better(closer)._replaced(closer, contradict & (closer.doubt < 1))
+        return self.or_better(closer)._replaced(closer, contradict & (closer.relative_error < 1))
 
-    def _replaced(self, other: "Estimate", where: np.ndarray) -> "Estimate":
+    def _replaced(self, other: "Estimate", where: Array) -> "Estimate":
         return Estimate(np.where(where, other.value, self.value), np.where(where, other.error, self.error))
 
 
-def extrapolated(row: list, above: list, base: int) -> list:
-    """Complete one row of a Richardson table from its first entry and the row above; `base` is 4 for a central
-    difference (only even powers of h to remove), 2 for a one-sided one."""
-    for j, entry in enumerate(above, start=1):
-        row.append(row[-1] + (row[-1] - entry) / (base**j - 1))
-    return row
-
-
-def best_entry(rows: list[list], noise: list) -> Estimate:
-    """Ridders' choice from a table: the entry that moved least from the two it was made of.
-
-    The least of many movements may be small by luck, where noise is larger than it was taken for. So the best entries
-    of three rows, which share but some of their noise, vouch for each other: their distances are part of the error.
-    """
-    of_rows = []
-    for k in range(1, len(rows)):
-        best = Estimate(rows[k][0], np.full(np.shape(rows[k][0]), np.inf))
-        for j in range(1, k + 1):
-            moved = np.maximum(np.abs(rows[k][j] - rows[k][j - 1]), np.abs(rows[k][j] - rows[k - 1][j - 1]))
-            best = best.or_better(Estimate(rows[k][j], moved + noise[k]))
-        of_rows.append(best)
-    value, error, doubt = (np.stack(part) for part in zip(*((*e, e.doubt) for e in of_rows), strict=True))
-    order = np.lexsort((error, doubt), axis=0)[:3]  # (3, m...)
-    value, error = np.take_along_axis(value, order, axis=0), np.take_along_axis(error, order, axis=0)
-    apart = np.abs(value - value[0])
-    return Estimate(value[0], np.fmax(error[0], np.where(np.isfinite(apart), apart, 0.0).max(axis=0)))
-
-
 def richardson(
-    f: Callable,
-    x: np.ndarray,
-    v: np.ndarray,
+    f: Function,
+    x: Array,
+    v: Array,
     *,
     step: float = 0.125,
     levels: int = 7,
     rounds: int = 5,
-    within: np.ndarray | float = 0.0,
+    within: Array | float = 0.0,
 ) -> Estimate:
-    """Directional derivative f′(x)v of a function of one array, by extrapolated central differences.
+    """Directional derivative f′(x)v of a function of one array, by central differences extrapolated to step 0.
 
-    Shapes: x and v (...), f: (...) → (m...) → Estimate(value (m...), error (m...)), all in the dtype of x. `v` should
-    be as long as the scale on which f changes: the first step goes to x ± v/8. Each round costs 2·levels evaluations;
-    most functions need one. `within` is the size of what cancels inside f, where that is known to be larger than f
-    itself (1 for 1 − tanh²), so that its rounding is not taken for a value. An error of inf: no entry was finite.
+    A central difference errs by even powers of its step only, and each column of the table removes the next of them:
+
+        D(h) = (f(x + hv) − f(x − hv)) / 2h = f′(x)v + c₂h² + c₄h⁴ + …
+        Tₖ₀ = D(h/2ᵏ)        Tₖⱼ = Tₖ,ⱼ₋₁ + (Tₖ,ⱼ₋₁ − Tₖ₋₁,ⱼ₋₁) / (4ʲ − 1)
+
+    The answer is the entry that differs least from the two it was made of, element by element of f; that difference,
+    plus the rounding error of f at that step, estimates the error (Ridders' rule). Seven levels reach 1e-13 in float64
+    and 1e-16 in an x87 longdouble where f is smooth on the scale of the first step. Where it is not, because f bends on
+    a smaller scale or leaves its domain, another table follows with smaller steps.
+
+    Shapes: x and v (...), f: (...) → (m...) → Estimate(value (m...), error (m...)), all in the dtype of x.
+
+    step      the first one, to x ± v/8
+    levels    of the table, each with half the step; a table costs 2·levels evaluations
+    rounds    how many tables at most; most functions need one
+    within    the size of what cancels inside f, where that is known to be larger than f itself (1 for 1 − tanh²), so
+              that its rounding error is not taken for a value
+
+    An error of inf: no entry was finite.
     """
     u = roundoff(np.asarray(x).dtype)
     start = np.asarray(f(x))
@@ -180,17 +126,51 @@ def richardson(
             noise.append(u * (np.abs(plus) + np.abs(minus) + 2 * within) / step)
             step = step / 2
         best = best.or_closer(best_entry(rows, noise))
-        # Smaller steps help only while it is truncation that spoils the table and not the noise.
+        # Smaller steps help only while the table is limited by truncation and not by rounding.
         if np.all(best.error <= np.maximum(1e6 * u * np.abs(best.value), 16 * noise[-1])):
             break
     return best
 
 
-def longdouble(f: Callable, x: np.ndarray, v: np.ndarray, *, step: float = 2.0**-12) -> Estimate:
+def extrapolated(row: list, above: list, base: int) -> list:
+    """Complete one row of a Richardson table from its first entry and the row above; `base` is 4 for a central
+    difference (only even powers of h to remove), 2 for a one-sided one."""
+    for j, entry in enumerate(above, start=1):
+        row.append(row[-1] + (row[-1] - entry) / (base**j - 1))
+    return row
+
+
+def best_entry(rows: list[list], noise: list) -> Estimate:
+    """Ridders' choice from a table: the entry that differs least from the two it was made of, given rounding errors.
+
+    The least of many differences may be small by chance. So the best entries of three rows, whose rounding errors are
+    partly independent, are compared: their distances are part of the error.
+    """
+    of_rows = []
+    for k in range(1, len(rows)):
+        best = Estimate(rows[k][0], np.full(np.shape(rows[k][0]), np.inf))
+        for j in range(1, k + 1):
+            moved = np.maximum(np.abs(rows[k][j] - rows[k][j - 1]), np.abs(rows[k][j] - rows[k - 1][j - 1]))
+            best = best.or_better(Estimate(rows[k][j], moved + noise[k]))
+        of_rows.append(best)
+    value, error, relative = (np.stack(part) for part in zip(*((*e, e.relative_error) for e in of_rows), strict=True))
+    order = np.lexsort((error, relative), axis=0)[:3]  # (3, m...)
+    value, error = np.take_along_axis(value, order, axis=0), np.take_along_axis(error, order, axis=0)
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(value - value[0])
+    return Estimate(value[0], np.fmax(error[0], np.where(np.isfinite(apart), apart, 0.0).max(axis=0)))
+
+
+def longdouble(f: Function, x: Array, v: Array, *, step: float = 2.0**-12) -> Estimate:
     """Directional derivative f′(x)v of a function of one array, by five-point differences in longdouble.
 
-    Shapes: x and v (...), f: (...) → (m...) → Estimate(value (m...), error (m...)), seven evaluations. `v` should be as
-    long as the scale on which f changes.
+        D(h) = [8 (f(x + hv) − f(x − hv)) − (f(x + 2hv) − f(x − 2hv))] / 12h = f′(x)v − h⁴ f⁽⁵⁾/30 + …
+
+    The truncation error h⁴/30 and the rounding error 3u|f|/2h are equal near h = u^(1/5). With u = 5e-20 of an x87
+    longdouble and h = 2⁻¹² both are about 3e-16, one or two roundings of float64; float64 itself would give 1e-12.
+    (D(2h) − D(h))/15 estimates the truncation error of D(h). It shares nothing with the complex step.
+
+    Shapes: x and v (...), f: (...) → (m...) → Estimate(value (m...), error (m...)), seven evaluations; `step` is h.
     Raises ValueError where longdouble is no wider than float64, or where f answers in a narrower precision.
     """
     wide = np.dtype(np.longdouble)
@@ -198,29 +178,29 @@ def longdouble(f: Callable, x: np.ndarray, v: np.ndarray, *, step: float = 2.0**
         raise ValueError("longdouble: np.longdouble is float64 on this platform; use richardson, whose error it tells")
     x, v = np.asarray(x, wide), np.asarray(v, wide)
 
-    def rise(h: float) -> np.ndarray:
+    def rise(h: float) -> Array:
         plus, minus = np.asarray(f(x + h * v)), np.asarray(f(x - h * v))
         if plus.dtype != wide:
             raise ValueError(f"longdouble: f answers in {plus.dtype} when it is given longdouble; use richardson")
         return plus - minus
 
-    near, twice, far = rise(step), rise(2 * step), rise(4 * step)
+    near, twice, four_times = rise(step), rise(2 * step), rise(4 * step)
     fine = (8 * near - twice) / (12 * step)
-    coarse = (8 * twice - far) / (24 * step)
+    coarse = (8 * twice - four_times) / (24 * step)
     noise = roundoff(wide) * np.abs(np.asarray(f(x))) * 1.5 / step
     return Estimate(fine, np.abs(coarse - fine) / 15 + noise)
 
 
-MOST = 64  # after so many single kinks, what else seems to have one is left out without a closer look
-
-
-def one_sided(
-    f: Callable, x: np.ndarray, v: np.ndarray, *, step: float = 2.0**-8, levels: int = 5
-) -> tuple[Estimate, Estimate]:
+def one_sided(f: Function, x: Array, v: Array, *, step: float = 2.0**-8, levels: int = 5) -> tuple[Estimate, Estimate]:
     """The slopes of f along v to the left and to the right of x, each with its error; 2·levels + 1 evaluations.
 
-    Shapes: x and v (...), f: (...) → (m...) → two Estimates of (m...). Computed in the dtype of x. Where f jumps, the
-    value is ±inf; where it has no finite values on one side, nan.
+        f′₋(x)v = lim (f(x) − f(x − hv))/h        f′₊(x)v = lim (f(x + hv) − f(x))/h        (h ↓ 0)
+
+    Each has a Richardson table of its own, of base 2, because one-sided differences err by all powers of h. Where f
+    jumps, the value is ±inf; where it has no finite values on one side, nan.
+
+    Shapes: x and v (...), f: (...) → (m...) → two Estimates of (m...), in the dtype of x. `step` is the first one,
+    `levels` how often it is halved.
     """
     u, here = roundoff(np.asarray(x).dtype), np.asarray(f(x))
     tables: tuple[list, list] = [], []
@@ -239,8 +219,14 @@ def one_sided(
     return estimates[0], estimates[1]
 
 
-def has_kink(f: Callable, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Where (m...) the outputs of f have a kink, a jump or an end of their domain at x along v."""
+def has_kink(f: Function, x: Array, v: Array) -> Array:
+    """Where (m...) the outputs of f have a kink, a jump or an end of their domain at x along v.
+
+    A kink is a point with one slope to the left and another to the right, and so without a derivative: relu and |x| at
+    0, the maximum of equal numbers. It is found as a difference of the slopes beyond both errors. Because a smooth
+    function may bend sharply, it must be found at three step sizes, each 1000 times smaller than the last: a kink
+    within 1e-9 of the size of x counts as one *at* x.
+    """
     found, before = np.asarray(True), np.asarray(np.inf)
     for step in (2.0**-8, 2.0**-18, 2.0**-28):
         with np.errstate(all="ignore"):
@@ -248,15 +234,12 @@ def has_kink(f: Callable, x: np.ndarray, v: np.ndarray) -> np.ndarray:
             gap, steep = np.abs(right.value - left.value), np.abs(right.value) + np.abs(left.value)
             usual = np.mean(steep[np.isfinite(steep)]) if np.isfinite(steep).any() else 0.0
             error = 10 * (left.error + right.error)
-            blind = (error > 0.1 * before) & np.isfinite(before)  # nothing new can be seen from so close
-        found = found & ((gap > error + 1e-7 * (steep + usual)) | ~np.isfinite(gap) | blind)
+            unresolved = (error > 0.1 * before) & np.isfinite(before)  # steps as small as these show nothing new
+        found = found & ((gap > error + 1e-7 * (steep + usual)) | ~np.isfinite(gap) | unresolved)
         before = gap
         if not found.any():
             break
     return found
-
-
-METHODS = ("auto", "complex_step", "richardson", "longdouble")
 
 
 @dataclass(frozen=True)
@@ -267,7 +250,7 @@ class Method:
     precision: DType
     remark: str | None = None
 
-    def __call__(self, f: FlatFunction, x: np.ndarray, v: np.ndarray) -> Estimate:
+    def __call__(self, f: FlatFunction, x: Array, v: Array) -> Estimate:
         x, v = x.astype(self.precision), v.astype(self.precision)
         if self.name == "complex step":
             value = complex_step(f, x, v)
@@ -279,10 +262,7 @@ class Method:
     @property
     def arithmetic(self) -> DType:
         """The dtype that f computes in under this method."""
-        return np.result_type(self.precision, np.complex64) if self.name == "complex step" else self.precision
-
-    def in_precision(self, precision: DType) -> "Method":
-        return Method(self.name, precision, self.remark)
+        return complex_of(self.precision) if self.name == "complex step" else self.precision
 
 
 def differences_precision(problem: FlatFunction) -> DType:
@@ -292,7 +272,7 @@ def differences_precision(problem: FlatFunction) -> DType:
     return wide if wide is not None and problem.computes_in(wide) else at_least
 
 
-def choose(problem: FlatFunction, method: str, v: np.ndarray) -> Method:
+def choose(problem: FlatFunction, method: str, v: Array) -> Method:
     """The numerical derivative to judge by: complex step where f is analytic, else differences in the widest precision.
 
     Raises ValueError if `method` is none of METHODS, or asks for what f or this machine cannot do.
@@ -313,19 +293,23 @@ def choose(problem: FlatFunction, method: str, v: np.ndarray) -> Method:
     return Method("Richardson differences", precision, f"no complex step: {reason}")
 
 
-def why_not_analytic(problem: FlatFunction, v: np.ndarray, precision: DType) -> str | None:
-    """None where the complex step of F along v can be trusted, else the reason why not, as an end of a sentence."""
+def why_not_analytic(problem: FlatFunction, v: Array, precision: DType) -> str | None:
+    """None where the complex step of F along v can be trusted, else the reason why not, as an end of a sentence.
+
+    It is trusted where f takes complex arguments without a warning that it discards something, the real part of
+    f(x + ihv) is f(x), and the imaginary part is what central differences give, within their own error.
+    """
     x = problem.x.astype(working(problem.x.dtype))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", np.exceptions.ComplexWarning)
             y = problem(x + 1j * STEP * v)
-    except Exception as refusal:  # f is anybody's code: whatever it raises, it is a no
+    except Exception as refusal:  # f may be any code, and so raise anything
         said = (str(refusal).splitlines() or [""])[0]
         return f"f does not take complex arguments ({type(refusal).__name__}: {said})"
     if not np.all(np.abs(y.real - problem.y) <= problem.same(y)):
         return "the real part of f at x + ihv is not f at x"
-    if problem.computes_in(np.result_type(precision, np.complex64)):
+    if problem.computes_in(complex_of(precision)):
         x = x.astype(precision)
     step = complex_step(problem, x, v)
     second = richardson(problem, problem.x.astype(precision), v.astype(precision), within=problem.within)

@@ -1,27 +1,33 @@
 """What a check found: a `Report` to read or print, and the `GradientError` that a disagreement raises."""
 
 from dataclasses import dataclass
-from typing import Any
+
+import numpy as np
+
+Number = float | np.generic
 
 
 class GradientError(AssertionError):
-    """A claimed gradient and a numerical one disagree; the message names argument, element, both values and digits."""
+    """A claimed gradient and a numerical one disagree; the message names argument, element, both values and digits.
+
+    `report` is the Report, or None where the claim has not even the value or the shapes of a gradient of f.
+    """
 
     report: "Report | None" = None
 
 
 @dataclass(frozen=True)
 class Worst:
-    """The element on which claim and numerical derivative agree least, and what gave the numerical one.
+    """The element on which claim and numerical derivative agree least, and `by` what the numerical one was obtained.
 
-    `index` is None where it was no single element that was compared, but a projection or a symmetry.
+    `argument` and `index` are None where no single element was compared, but a projection or a symmetry.
     """
 
     place: str
     argument: int | None
     index: tuple[int, ...] | None
-    claimed: Any
-    numeric: Any
+    claimed: Number
+    numeric: Number
     digits: float
     by: str
 
@@ -39,25 +45,16 @@ class Kink:
 
 
 @dataclass(frozen=True)
-class Findings:
-    """What one order of derivatives came to, as it enters the report."""
-
-    elements: int
-    projected: int
-    digits: float
-    agrees: bool
-    worst: Worst | None
-    remarks: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Report:
-    """One claim, checked at one point.
+    """One claim, checked at one point; as it is made, before anything is compared, it disagrees.
 
+    name         of f; `dtype`, the coarsest of its arguments; `order`, of the derivatives
     method       how the numerical derivative was taken, and `precision`, in which arithmetic
     elements     how many derivatives were compared one by one; `projected` more were, in sums along random directions
-    digits       the least number of digits on which claim and numerical derivative agree (`gradcheck.agreement`)
+    digits       the least number of digits on which claim and numerical derivative agree, relative to the sum of the
+                 sizes of the terms of the derivative
     asked        the digits that were asked, scaled to `dtype`; `agrees`, whether every element has them
+    seed         of all that was drawn
     worst        the element that agrees least
     kinks        the elements that were not compared, because f has no derivative there
     remarks      what else a reader should know
@@ -66,17 +63,17 @@ class Report:
     name: str
     dtype: str
     order: int
-    method: str
-    precision: str
-    elements: int
-    projected: int
-    digits: float
     asked: float
-    agrees: bool
     seed: int
-    worst: Worst | None = None
     kinks: tuple[Kink, ...] = ()
     remarks: tuple[str, ...] = ()
+    method: str = "none"
+    precision: str = "none"
+    elements: int = 0
+    projected: int = 0
+    digits: float = 0.0
+    agrees: bool = False
+    worst: Worst | None = None
 
     def __str__(self) -> str:
         verdict = "agrees" if self.agrees else "DISAGREES"

@@ -1,46 +1,46 @@
-r"""The Hessian of ⟨u, f⟩ along directions: from the claimed gradient in two ways, and from f alone.
+r"""Second order: is what the claimed gradient g(x) = J(x)ᵀu has for a derivative the Hessian H of ⟨u, f⟩?
 
-    Hw = Im g(x + ihw)/h               the complex step through the claimed reverse pass, g = Jᵀu
+The claim is the Hessian-vector product Hw = (d/dt) g(x + tw), obtained in one of three ways:
+
+    hvp(f, args, tangents, cotangent)  the user's own, for claims that are not analytic (PyTorch's, JAX's)
+    Hw = Im g(x + ihw)/h               the complex step through the claimed reverse pass, where that is analytic
     Hw = D_w g                         Richardson differences of the claimed gradient
-    ⟨v, Hw⟩ = ⟨u, D_w (J v)⟩           differences along w of a numerical first derivative of f along v
+
+and compared in three:
+
+    elements       Hw = D_w g                    the same derivative by differences of the claimed gradient; impossible
+                                                 where these are the claim
+    projections    ⟨v, Hw⟩ = ⟨u, D_w (J v)⟩      differences along w of a numerical first derivative of f along v, in
+                                                 which the claim has no part
+    symmetry       ⟨v, Hw⟩ = ⟨w, Hv⟩             which holds for nothing but a gradient
 
 Differences are taken in longdouble wherever f and its gradient compute in it, and are then good to 1e-15 or so.
 
-Sources: Pearlmutter (1994), for the product; Squire & Trapp (1998) for the complex step.
-
-Second order: is what the claimed gradient g(x) = J(x)ᵀu has for a derivative the Hessian H of ⟨u, f⟩?
-
-The claim is the Hessian-vector product Hw = (d/dt) g(x + tw). Where the reverse pass is analytic it comes, to the
-last digits, from the complex step through it. Three things are asked of it:
-
-    elements       Hw = D_w g                    the same derivative by differences of the claimed gradient
-    projections    ⟨v, Hw⟩ = ⟨u, D_w (J v)⟩      a second derivative of f itself, in which the claim has no part
-    symmetry       ⟨v, Hw⟩ = ⟨w, Hv⟩             which holds for nothing but a gradient
-
-A claim that is not analytic (PyTorch's, JAX's) may bring its own `hvp(f, args, tangents, cotangent) → tuple like args`;
-without one, the difference of its gradient is the claim, and no single elements are left to compare, only the others.
+Sources: Pearlmutter (1994) for the product; Squire & Trapp (1998) for the complex step.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gradcheck.agreement import Again, Comparison, judge, remarks_on
+from gradcheck.agreement import Comparison, Repeat, judge, remarks_on
 from gradcheck.first_order import Direction, Effort, along, draw_cotangents
-from gradcheck.flat import Claim, FlatFunction
+from gradcheck.flat import ClaimedGradient, FlatFunction
 from gradcheck.numerical import Estimate, Method, complex_step, richardson
-from gradcheck.precision import DType, roundoff, wider, working
-from gradcheck.report import Findings, Worst
+from gradcheck.precision import Array, DType, complex_of, dtype_name, roundoff, wider, working
+from gradcheck.report import Report, Worst
+
+BY_DIFFERENCES = "differences of the claimed gradient"
 
 
 @dataclass(frozen=True)
-class Products:
+class HessianProducts:
     """A way to Hessian-vector products: `of(u, w, dtype)` → Hw (n,) with its error, in the precision asked for."""
 
     name: str
-    of: Callable[[np.ndarray, np.ndarray, DType], Estimate]
-    remark: str | None = None
+    of: Callable[[Array, Array, DType], Estimate]
+    remarks: tuple[str, ...] = ()
 
 
 class SecondOrder:
@@ -53,60 +53,86 @@ class SecondOrder:
     def __init__(
         self,
         problem: FlatFunction,
-        claim: Claim,
-        inner: Method,
-        cotangents: np.ndarray,
-        kept: np.ndarray,
+        claim: ClaimedGradient,
+        first: Method,
+        cotangents: Array,
+        kept: Array,
         rng: np.random.Generator,
     ):
-        self.problem, self.claim, self.inner, self.kept = problem, claim, inner, kept
+        self.problem, self.claim, self.first, self.kept = problem, claim, first, kept
         self.dtype = working(problem.x.dtype)
         n = problem.x.size
         self.pairs = [(u, along(problem, kept, rng).vector(n)) for u in cotangents]
         self.v = along(problem, kept, rng)
-        self.gradients = np.stack([claim.gradient(u, problem.x.astype(self.dtype)) for u in cotangents])
+        self.gradients = np.stack([claim(u, problem.x.astype(self.dtype)) for u in cotangents])
         self.size_of_f = np.abs(cotangents) @ problem.within  # (K,)
-        self.natural = np.abs(self.gradients) + self.size_of_f[:, None] / problem.size  # (K, n)
+        self.expected = np.abs(self.gradients) + self.size_of_f[:, None] / problem.size  # (K, n)
         wide = wider(self.dtype)
         self.widest = wide if wide is not None and claim.computes_in(wide, cotangents[0]) else self.dtype
         self.differences = [self.by_differences(u, w, self.widest) for u, w in self.pairs]
 
-    def by_differences(self, u: np.ndarray, w: np.ndarray, dtype: DType) -> Estimate:
-        """Hw by Richardson differences of the claimed gradient, in which terms as large as those in f may cancel."""
-        x, size = self.problem.x, np.abs(u) @ self.problem.within / self.problem.size
-        within = _within(size, self.claim.gradient(u, x.astype(self.dtype)), self.claim.gradient(u, x.astype(dtype)))
-        return richardson(lambda at: self.claim.gradient(u, at), x.astype(dtype), w.astype(dtype), within=within)
+    def products(self, hvp: Callable | None, forced: bool) -> HessianProducts:
+        """The claimed way to Hw: the user's `hvp`, else the complex step through the reverse pass, else differences.
 
-    def by_complex_step(self, u: np.ndarray, w: np.ndarray, dtype: DType) -> Estimate:
-        """Hw by the complex step through the claimed reverse pass, in the complex counterpart of `dtype`."""
-        product = complex_step(lambda x: self.claim.gradient(u, x), self.problem.x.astype(dtype), w)
+        Where `forced`, the complex step is taken even if it is not trusted: the comparison then shows where it fails.
+        """
+        if hvp is not None:
+            return HessianProducts("hvp", lambda u, w, dtype: self.by_hvp(hvp, u, w))
+        reason = self.why_not_analytic()
+        if reason is None or forced:
+            return HessianProducts("complex step", self.by_complex_step)
+        remark = f"no single elements were compared at second order, for {reason}; an hvp would allow it"
+        return HessianProducts(BY_DIFFERENCES, self.by_differences, (remark,))
+
+    def by_hvp(self, hvp: Callable, u: Array, w: Array) -> Estimate:
+        """Hw as the user's `hvp` gives it, at the arguments as they are."""
+        args, value = self.problem.args(), self.problem.f(*self.problem.args())
+        tangents, cotangent = self.problem.tangents(w), self.claim.cotangent(value, u)
+        product = self.claim.joined(hvp(self.problem.f, args, tangents, cotangent), "hvp")
         return Estimate(product, np.zeros_like(product))
 
+    def by_complex_step(self, u: Array, w: Array, dtype: DType) -> Estimate:
+        """Hw by the complex step through the claimed reverse pass, in the complex counterpart of `dtype`."""
+        product = complex_step(lambda x: self.claim(u, x), self.problem.x.astype(dtype), w)
+        return Estimate(product, np.zeros_like(product))
+
+    def by_differences(self, u: Array, w: Array, dtype: DType) -> Estimate:
+        """Hw by Richardson differences of the claimed gradient, in which terms as large as those in f may cancel."""
+        x, size = self.problem.x, np.abs(u) @ self.problem.within / self.problem.size
+        within = _within(size, self.claim(u, x.astype(self.dtype)), self.claim(u, x.astype(dtype)))
+        return richardson(lambda at: self.claim(u, at), x.astype(dtype), w.astype(dtype), within=within)
+
     def why_not_analytic(self) -> str | None:
-        """None where the complex step goes through the claimed reverse pass unharmed, else why it does not."""
+        """None where the complex step through the claimed reverse pass can be trusted, else why it cannot."""
         (u, w), differences = self.pairs[0], self.differences[0]
         try:
             product = self.by_complex_step(u, w, self.widest).value
-        except Exception as refusal:  # the claim is anybody's code: whatever it raises, it is a no
+        except Exception as refusal:  # the claim may be any code, and so raise anything
             return f"the claimed reverse pass does not take complex numbers ({type(refusal).__name__})"
-        allowed = 100 * differences.error + 1e-6 * np.abs(differences.value) + 1e-9 * self.natural[0]
+        allowed = 100 * differences.error + 1e-6 * np.abs(differences.value) + 1e-9 * self.expected[0]
         if not np.all((np.abs(product - differences.value) <= allowed)[self.kept]):
             return "the claimed reverse pass is not analytic: it uses abs, conj, .real or the like"
         return None
 
-    def second_derivative(self, v: np.ndarray, w: np.ndarray) -> Estimate:
+    def second_derivative(self, v: Array, w: Array) -> Estimate:
         """D_w (J v) (m,) from f alone: Richardson differences along w of its numerical first derivative along v."""
-        precision, wide = self.inner.precision, wider(self.inner.precision)
-        if self.inner.name == "complex step" and wide is not None and self.problem.computes_in(wide):
-            precision = wide  # differences have noise, and less of it here
-        inner, x = self.inner.in_precision(precision), self.problem.x
-        slopes = [way(self.problem, x, v).value for way in (self.inner, inner)]
+        precision, wide = self.first.precision, wider(self.first.precision)
+        if self.first.name == "complex step" and wide is not None and self.problem.computes_in(wide):
+            precision = wide  # where the rounding errors of differences are smaller
+        first, x = replace(self.first, precision=precision), self.problem.x
+        slopes = [method(self.problem, x, v).value for method in (self.first, first)]
         return richardson(
-            lambda at: inner(self.problem, at, v).value,
+            lambda at: first(self.problem, at, v).value,
             x.astype(precision),
             w.astype(precision),
             within=_within(self.problem.within, *slopes),
         )
+
+    def comparisons(self, way: HessianProducts, dtype: DType) -> list[Comparison]:
+        """By elements, by projections, by symmetry."""
+        products = [way.of(u, w, dtype) for u, w in self.pairs]
+        elements = self.elements(products, dtype)
+        return [elements, self.projections(products, self.v, dtype), self.symmetry(products, way, dtype)]
 
     def elements(self, products: list[Estimate], dtype: DType) -> Comparison:
         """Hw as claimed against differences of the claimed gradient: a row for each kept element, a column a pair.
@@ -118,7 +144,7 @@ class SecondOrder:
         numeric = np.stack([difference.value for difference in self.differences], axis=1)
         error = np.stack([difference.error for difference in self.differences], axis=1)
         terms = np.broadcast_to(np.abs(numeric).max(axis=1, keepdims=True), numeric.shape)
-        return Comparison(dtype, *(a[self.kept] for a in (claimed, numeric, terms, self.natural.T, error)))
+        return Comparison(dtype, *(a[self.kept] for a in (claimed, numeric, terms, self.expected.T, error)))
 
     def projections(
         self, products: list[Estimate], direction: Direction, dtype: DType, pairs: Iterable[int] | None = None
@@ -130,150 +156,93 @@ class SecondOrder:
             second = self.second_derivative(v, w)
             terms = max(np.abs(u) @ np.abs(second.value), np.abs(v) @ np.abs(product.value))
             error = np.abs(u) @ second.error + np.abs(v) @ product.error
-            natural = np.abs(v) @ np.abs(self.gradients[k]) + self.size_of_f[k]
-            rows.append((v @ product.value, u @ second.value, terms, natural, error))
+            expected = np.abs(v) @ np.abs(self.gradients[k]) + self.size_of_f[k]
+            rows.append((v @ product.value, u @ second.value, terms, expected, error))
         return Comparison(dtype, *(np.array([column]) for column in zip(*rows, strict=True)))
 
-    def symmetry(self, products: list[Estimate], way: Products, dtype: DType) -> Comparison:
+    def symmetry(self, products: list[Estimate], way: HessianProducts, dtype: DType) -> Comparison:
         """⟨v, Hw⟩ against ⟨w, Hv⟩, both as claimed: one row, a column for each pair."""
         rows, v = [], self.v.vector(self.problem.x.size)
         for k, ((u, w), product) in enumerate(zip(self.pairs, products, strict=True)):
             other = way.of(u, v, dtype)
             terms = max(np.abs(v) @ np.abs(product.value), np.abs(w) @ np.abs(other.value))
+            expected = (np.abs(v) + np.abs(w)) @ np.abs(self.gradients[k]) + self.size_of_f[k]
             error = np.abs(v) @ product.error + np.abs(w) @ other.error
-            natural = (np.abs(v) + np.abs(w)) @ np.abs(self.gradients[k]) + self.size_of_f[k]
-            error = error + 4 * roundoff(self.widest) * natural
-            rows.append((v @ product.value, w @ other.value, terms, natural, error))
+            error = error + 4 * roundoff(self.widest) * expected
+            rows.append((v @ product.value, w @ other.value, terms, expected, error))
         return Comparison(dtype, *(np.array([column]) for column in zip(*rows, strict=True)))
 
-    def to_blame(self, products: list[Estimate], k: int, asked: float) -> tuple[Direction, Comparison]:
-        """The one element whose part in a failing projection disagrees, by halving, and its comparison for pair k."""
+    def worst_element(self, way: HessianProducts, k: int, asked: float) -> Worst:
+        """The one element whose part in a failing projection of pair k disagrees, by halving."""
+        products = [way.of(u, w, self.dtype) for u, w in self.pairs]
         direction = self.v
         while len(direction.support) > 1:
             first, second = direction.halves()
-            part = self.projections(products, first, self.dtype, [k])
-            direction = first if part.digits[0, 0] < asked else second
-        return direction, self.projections(products, direction, self.dtype, [k])
-
-    def all_three(self, way: Products, dtype: DType) -> list[Comparison]:
-        products = [way.of(u, w, dtype) for u, w in self.pairs]
-        return [
-            self.elements(products, dtype),
-            self.projections(products, self.v, dtype),
-            self.symmetry(products, way, dtype),
-        ]
+            fails = self.projections(products, first, self.dtype, [k]).digits[0, 0] < asked
+            direction = first if fails else second
+        part, scale = self.projections(products, direction, self.dtype, [k]), direction.weights[0]
+        place = self.problem.place_of(int(direction.support[0]))
+        claimed, numeric = part.claimed[0, 0] / scale, part.numeric[0, 0] / scale
+        return Worst(*place, claimed, numeric, float(part.digits[0, 0]), "a second difference of f")
 
 
-def _within(size: np.ndarray, narrow: np.ndarray, wide: np.ndarray) -> np.ndarray:
+def _within(size: Array, narrow: Array, wide: Array) -> Array:
     """The size of what cancels inside a derivative, at least `size`, as its rounding error in `narrow` tells."""
     if roundoff(narrow.dtype) <= roundoff(wide.dtype):
         return size
     return np.maximum(size, np.abs(narrow - wide) / roundoff(narrow.dtype))
 
 
-def choose_products(here: SecondOrder, hvp: Callable | None, forced: bool) -> Products:
-    """The claimed way to Hw: the user's `hvp`, else the complex step through the reverse pass, else its differences.
-
-    Where `forced`, the complex step is taken even if it is not trusted, so that the comparison shows where it fails.
-    """
-    problem, claim = here.problem, here.claim
-    if hvp is not None:
-
-        def of(u: np.ndarray, w: np.ndarray, dtype: DType) -> Estimate:
-            args, value = problem.args(), problem.f(*problem.args())
-            tangents = problem.tangents(w)
-            product = claim.joined(hvp(problem.f, args, tangents, claim.cotangent(value, u)), "hvp")
-            return Estimate(product, np.zeros_like(product))
-
-        return Products("hvp", of)
-    reason = here.why_not_analytic()
-    if reason is None or forced:
-        return Products("complex step", here.by_complex_step)
-    return Products(
-        "differences of the claimed gradient",
-        here.by_differences,
-        f"no single elements were compared at second order, for {reason}; an hvp would allow it",
-    )
-
-
 def second_order(
+    report: Report,
     problem: FlatFunction,
-    claim: Claim,
-    inner: Method,
-    kinks: np.ndarray,
-    asked: float,
+    claim: ClaimedGradient,
+    first: Method,
+    kept: Array,
     effort: Effort,
     rng: np.random.Generator,
     hvp: Callable | None,
     forced: bool,
-) -> tuple[Findings, str, DType]:
-    """Compare the claimed Hessian-vector products in the three ways above; returns also how and in which arithmetic
-    they were obtained."""
-    kept = np.setdiff1d(np.arange(problem.x.size), kinks)
-    here = SecondOrder(problem, claim, inner, draw_cotangents(problem, effort.cotangents, rng), kept, rng)
-    way = choose_products(here, hvp, forced)
-    compared = here.all_three(way, here.dtype)
-    wide: list[Comparison] = []
+) -> Report:
+    """The report, completed: the claimed Hessian-vector products, compared in three ways at the elements `kept`."""
+    here = SecondOrder(problem, claim, first, draw_cotangents(problem, effort.cotangents, rng), kept, rng)
+    way = here.products(hvp, forced)
+    compared = here.comparisons(way, here.dtype)
+    again: list[Comparison] = []  # the same in the next wider precision, once it is asked for
 
-    def again_for(which: int) -> Callable[[list[int]], Again | None]:
-        def again(rows: list[int]) -> Again | None:
+    def repeat_of(which: int) -> Repeat:
+        def repeat(rows: list[int]) -> tuple[Comparison, Repeat] | None:
             precision = wider(here.dtype)
             if way.name != "complex step" or precision is None or here.widest != precision:
                 return None
-            if not wide:
-                wide.extend(here.all_three(way, precision))
-            return wide[which].rows(rows), lambda _: None
+            if not again:
+                again.extend(here.comparisons(way, precision))
+            return again[which].rows(rows), lambda _: None
 
-        return again
+        return repeat
 
-    by_elements = way.name != "differences of the claimed gradient"
-    verdicts = {i: judge(compared[i], asked, again_for(i)) for i in range(0 if by_elements else 1, 3)}
-    ranked = {i: float(np.min(verdict.digits - 100.0 * ~verdict.passed)) for i, verdict in verdicts.items()}
-    which = min(ranked, key=lambda i: ranked[i])
-    digits = float(min(verdict.digits.min() for verdict in verdicts.values()))
-    agrees = all(bool(verdict.passed.all()) for verdict in verdicts.values())
-    at = int(np.argmin(verdicts[which].digits - 100.0 * ~verdicts[which].passed))
-    worst = _worst(here, way, compared[which], which, at, float(verdicts[which].digits.flat[at]), agrees, asked)
-    remarks = remarks_on(verdicts.values(), here.dtype)
-    elements = compared[0].claimed.size if by_elements else 0
-    findings = Findings(
-        elements,
-        0 if by_elements else len(kept),
-        digits,
-        agrees,
-        worst,
-        remarks + ((way.remark,) if way.remark else ()),
-    )
-    arithmetic = here.widest
-    return findings, way.name, np.result_type(here.dtype, np.complex64) if way.name == "complex step" else arithmetic
-
-
-def _worst(
-    here: SecondOrder,
-    way: Products,
-    compared: Comparison,
-    which: int,
-    at: int,
-    digits: float,
-    agrees: bool,
-    asked: float,
-) -> Worst:
-    problem, claimed, numeric = here.problem, compared.claimed.flat[at], compared.numeric.flat[at]
+    by_elements = way.name != BY_DIFFERENCES
+    agreements = {i: judge(compared[i], report.asked, repeat_of(i)) for i in range(0 if by_elements else 1, 3)}
+    which = min(agreements, key=lambda i: float(agreements[i].ranked.min()))
+    at, agrees = int(np.argmin(agreements[which].ranked)), all(bool(a.passed.all()) for a in agreements.values())
+    claimed, numeric = compared[which].claimed.flat[at], compared[which].numeric.flat[at]
+    digits = float(agreements[which].digits.flat[at])
     if which == 0:
-        leaf, index = problem.leaf_of(int(here.kept[at // compared.claimed.shape[1]]))
-        return Worst(leaf.place(index), leaf.path[0], index, claimed, numeric, digits, "a difference of the gradient")
-    if which == 1 and not agrees:
-        products = [way.of(u, w, here.dtype) for u, w in here.pairs]
-        direction, one = here.to_blame(products, at, asked)
-        (leaf, index), scale = problem.leaf_of(int(direction.support[0])), direction.weights[0]
-        return Worst(
-            leaf.place(index),
-            leaf.path[0],
-            index,
-            one.claimed[0, 0] / scale,
-            one.numeric[0, 0] / scale,
-            float(one.digits[0, 0]),
-            "a second difference of f",
-        )
-    by = "a second difference of f" if which == 1 else "its symmetric twin ⟨w, Hv⟩"
-    return Worst("a random projection, ⟨v, Hw⟩", None, None, claimed, numeric, digits, by)
+        place = problem.place_of(int(kept[at // compared[0].claimed.shape[1]]))
+        worst = Worst(*place, claimed, numeric, digits, "a difference of the gradient")
+    elif which == 1 and not agrees:
+        worst = here.worst_element(way, at, report.asked)
+    else:
+        by = "a second difference of f" if which == 1 else "its symmetric twin ⟨w, Hv⟩"
+        worst = Worst("a random projection, ⟨v, Hw⟩", None, None, claimed, numeric, digits, by)
+    return replace(
+        report,
+        method=way.name,
+        precision=dtype_name(complex_of(here.dtype) if way.name == "complex step" else here.widest),
+        elements=compared[0].claimed.size if by_elements else 0,
+        projected=0 if by_elements else len(kept),
+        digits=float(min(a.digits.min() for a in agreements.values())),
+        agrees=agrees,
+        worst=worst,
+        remarks=report.remarks + remarks_on(list(agreements.values()), here.dtype) + way.remarks,
+    )

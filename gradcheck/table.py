@@ -1,9 +1,10 @@
 """The table of a library's differentiable operations: for each, in each dtype and order, the digits its gradient has.
 
-An operation is anything with the attributes
+An operation is any object with the attributes
 
     name: str        function: callable        args: tuple of arrays, nested or not
-    analytic: bool   whether the complex step goes through it        order2: bool   whether to take second derivatives
+    analytic: bool   whether it computes with complex numbers, so that the complex step can be taken
+    order2: bool     optional, whether to take second derivatives; True if it is not there
     digits: float    optional, a bar of its own
     model: bool      optional; a whole model, made of operations that have rows of their own: float64, first order only
 
@@ -18,7 +19,9 @@ import numpy as np
 
 from gradcheck.checks import compare
 from gradcheck.flat import Path, replace_leaves
-from gradcheck.precision import called, wider
+from gradcheck.precision import dtype_name, wider
+
+Operation = Any  # with the attributes above
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,8 @@ class Row:
         return {key: value for key, value in asdict(self).items() if key not in ("holds", "note")}
 
 
-def table(operations: Iterable[Any], *, vjp: Callable, digits: float = 12.0, seed: int = 0) -> Iterator[Row]:
-    """Check every operation and yield its rows, as soon as each is known.
+def table(operations: Iterable[Operation], *, vjp: Callable, digits: float = 12.0, seed: int = 0) -> Iterator[Row]:
+    """Check every operation and yield its rows, as soon as each is computed.
 
     In float64 the first and (where `order2`) the second order, in float32 and longdouble the first; of a `model` the
     first of these alone. `digits` is the bar in float64; the others are asked for the same share of their digits. An
@@ -59,7 +62,7 @@ def table(operations: Iterable[Any], *, vjp: Callable, digits: float = 12.0, see
             yield _row(operation, np.dtype(np.longdouble), 1, vjp, bar, seed)
 
 
-def _row(operation: Any, dtype: np.dtype, order: int, vjp: Callable, bar: float, seed: int) -> Row:
+def _row(operation: Operation, dtype: np.dtype, order: int, vjp: Callable, bar: float, seed: int) -> Row:
     method = "complex_step" if operation.analytic else "auto"
     try:
         report = compare(
@@ -74,22 +77,13 @@ def _row(operation: Any, dtype: np.dtype, order: int, vjp: Callable, bar: float,
         )
     except Exception as failure:  # one broken operation must not hide the others
         said = f"{type(failure).__name__}: {failure}".splitlines()[0]
-        return Row(operation.name, called(dtype), order, "none", 0, 0.0, False, said)
+        return Row(operation.name, dtype_name(dtype), order, "none", 0, 0.0, False, said)
     holds = report.agrees and (report.digits >= report.asked or not operation.analytic)
     notes = [f"{len(report.kinks)} kinks left out"] if report.kinks else []
-    if not holds and report.worst is not None:
-        worst = report.worst
+    if not holds and (worst := report.worst) is not None:
         notes.insert(0, f"{worst.place}: claimed {worst.claimed}, {worst.by} {worst.numeric}")
-    return Row(
-        operation.name,
-        called(dtype),
-        order,
-        report.method,
-        report.elements,
-        round(report.digits, 2),
-        holds,
-        "; ".join(notes),
-    )
+    digits, note = round(report.digits, 2), "; ".join(notes)
+    return Row(operation.name, dtype_name(dtype), order, report.method, report.elements, digits, holds, note)
 
 
 def cast(args: tuple, dtype: np.dtype) -> tuple:

@@ -265,11 +265,12 @@ def change(side: Callable[[int, DType], Vector], one: Key, other: Key) -> Array:
 
 
 def equal(a: Arrays, b: Arrays) -> bool:
-    """Equal arrays under equal names; NaN equals NaN, None equals None."""
-
-    def same(x: Any, y: Any) -> bool:
-        if x is None or y is None:
-            return x is y
-        return x.shape == y.shape and bool(np.all((x == y) | ((x != x) & (y != y))))
-
+    """Equal arrays under equal names."""
     return a.keys() == b.keys() and all(same(a[name], b[name]) for name in a)
+
+
+def same(x: Any, y: Any) -> bool:
+    """Whether two arrays are equal; NaN equals NaN, None equals None."""
+    if x is None or y is None:
+        return x is y
+    return x.shape == y.shape and bool(np.all((x == y) | ((x != x) & (y != y))))

@@ -144,10 +144,6 @@ class Judge:
             return np.zeros(1)
         return np.where(right.rounded, allowed * (roundoff(np.float64) / self.precisions.u), 0)
 
-    def insensitivity(self) -> float:
-        """A relative change of the input that does not change f; a violation of that size would not be seen either."""
-        return self.evaluations.insensitivity()
-
 
 class BoundedJudge(Judge):
     """Judges by a bound that the user knows, at one input, in the dtype of the input.
@@ -175,10 +171,6 @@ class BoundedJudge(Judge):
         """A violation, for the bound is the user's word."""
         left, right = sides.left(0, self.precisions.finest), sides.right(0, self.precisions.finest)
         return violation(left, right, np.where(np.abs(d) <= allowed, 0, d), ratio)
-
-    def insensitivity(self) -> float:
-        """0: a bound that is given includes what f does not notice."""
-        return 0.0
 
 
 def violation(left: Vector, right: Vector, d: Array, ratio: float) -> Finding:

@@ -113,7 +113,8 @@ class _Trials:
         elements = some_elements(action, x, rng, SMALL)
         moving = [g for g in elements if not judge.evaluations.is_fixed_by(g)]
         self.counts["idle"] += len(elements) - len(moving)
-        insensitivity, ambiguous, tried, violation = judge.insensitivity(), 0, 0, None
+        ambiguous, tried, violation = 0, 0, None
+        insensitivity = judge.evaluations.insensitivity() if self.bound is None else 0.0  # a bound has it included
         for g in moving:
             tried += 1
             finding = judge(g)

@@ -14,6 +14,7 @@ import numpy as np
 from refnp.autograd import Array, ArrayLike
 from refnp.symmetry.actions import Arrays, Element
 from refnp.symmetry.claim import FLOATS, WIDE, dtype_name, roundoff
+from refnp.symmetry.evaluation import same
 
 MOST_PRINTED = 200  # larger arrays are not printed
 PLAIN = {np.dtype(np.float64), np.dtype(np.int64), np.dtype(bool)}  # what np.array makes of Python numbers
@@ -63,7 +64,7 @@ class CounterExample:
         small = {name: a for name, a in self.inputs.items() if a is None or np.size(a) <= MOST_PRINTED}
         lines += ["    " + line for line in dict_code("inputs", small).splitlines()]
         for name, array in self.moved.items():
-            if not _same(array, self.inputs[name]):
+            if not same(array, self.inputs[name]):
                 lines.append(f"    moved: {name} = {_short(array, 13 + len(name))}")
         relative = self.relative.get(self.precision, 1.0)
         digits = 4 + (max(0, math.ceil(-math.log10(relative))) if 0 < relative < 1 else 0)  # three more than differ
@@ -180,12 +181,6 @@ def _short(array: ArrayLike | None, indent: int) -> str:
     if array is not None and np.size(array) > MOST_PRINTED:
         return f"{np.shape(array)}, {np.size(array)} numbers"
     return array_code(array, indent)
-
-
-def _same(a: Any, b: Any) -> bool:
-    if a is None or b is None:
-        return a is b
-    return np.shape(a) == np.shape(b) and np.array_equal(a, b, equal_nan=np.asarray(a).dtype.kind in "fc")
 
 
 def array_code(array: ArrayLike | None, indent: int = 0) -> str:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradcheck.precision import called, roundoff, scaled, wider, working
+from gradcheck.precision import dtype_name, roundoff, scaled, wider, working
 
 
 def test_roundoff_is_the_largest_that_adds_nothing_to_one():
@@ -31,6 +31,6 @@ def test_digits_are_the_same_share_of_every_dtype(dtype, asked):
 
 
 def test_names_are_the_same_on_every_platform():
-    assert called(np.float32) == "float32"
-    assert called(np.complex128) == "complex128"
-    assert called(np.longdouble) in ("longdouble", "float64")
+    assert dtype_name(np.float32) == "float32"
+    assert dtype_name(np.complex128) == "complex128"
+    assert dtype_name(np.longdouble) in ("longdouble", "float64")
