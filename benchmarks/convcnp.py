@@ -80,10 +80,11 @@ def task(sizes: Sizes, dtype: str, *, batch: int, contexts: int) -> SimpleNamesp
 
 def model_of(architecture: str, dtype: str) -> Any:
     """With length scales that differ, as after a few steps of training."""
+    from refnp.layers.set_convolutions import GridOptions
     from refnp.models.convcnp import ConvCNP
 
     rng = np.random.default_rng(0)
-    model = ConvCNP.gordon(architecture, points_per_unit=POINTS_PER_UNIT, rng=rng)
+    model = ConvCNP.gordon(architecture, grid=GridOptions(POINTS_PER_UNIT), rng=rng)
     for name, parameter in model.named_parameters():
         if name.endswith("log_length_scale"):
             parameter.data = parameter.data + rng.normal(0, 0.1, parameter.shape)

@@ -23,6 +23,7 @@ from rich.table import Table
 
 from refnp.autograd import no_grad
 from refnp.layers.distributions import Normal
+from refnp.layers.set_convolutions import GridOptions
 from refnp.models.convcnp import ConvCNP
 from refnp.models.joint import Autoregressive
 from refnp.tasks.predator_prey import PredatorPreyTasks, lynx_hare
@@ -55,7 +56,7 @@ def batches(rng: np.random.Generator) -> Iterator[Task]:
 def fit(steps: int, seed: int) -> ConvCNP:
     """A ConvCNP of two populations, trained on simulated worlds."""
     first, second, third = np.random.default_rng(seed).spawn(3)
-    model = ConvCNP.gordon("xl", dy=2, points_per_unit=POINTS_PER_YEAR, margin=MARGIN, rng=first).astype(np.float32)
+    model = ConvCNP.gordon("xl", dy=2, grid=GridOptions(POINTS_PER_YEAR, MARGIN), rng=first).astype(np.float32)
     worlds = batches(second)
 
     def schedule(step):

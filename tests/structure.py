@@ -49,7 +49,7 @@ class Entered:
         self.deepest = max(self.deepest, self.depth)
         if event == "call":
             self.functions.add(code)
-            if code.co_name in ("set_convolution", "to_grid"):
+            if code.co_name == "set_convolution":
                 self.stack = max(self.stack, frames_of(frame), key=len)
 
     @property

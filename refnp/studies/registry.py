@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.layers.set_convolutions import GridOptions
 from refnp.models.attentive import ANP, CANP
 from refnp.models.convcnp import ConvCNP
 from refnp.models.latent import LatentNP
@@ -33,14 +34,14 @@ def convcnp(
     dx: int = 1, dy: int = 1, *, points_per_unit: float = 64.0, margin: float = 0.1, rng: np.random.Generator
 ) -> ConvCNP:
     """The ConvCNP of Gordon et al. with a U-Net of 12 layers ("XL"): 50 612 parameters for dx = dy = 1."""
-    return ConvCNP.gordon("xl", dx=dx, dy=dy, points_per_unit=points_per_unit, margin=margin, rng=rng)
+    return ConvCNP.gordon("xl", dx=dx, dy=dy, grid=GridOptions(points_per_unit, margin), rng=rng)
 
 
 def convcnp_simple(
     dx: int = 1, dy: int = 1, *, points_per_unit: float = 64.0, margin: float = 0.1, rng: np.random.Generator
 ) -> ConvCNP:
     """The same with 4 layers of convolution: 6 532 parameters."""
-    return ConvCNP.gordon("simple", dx=dx, dy=dy, points_per_unit=points_per_unit, margin=margin, rng=rng)
+    return ConvCNP.gordon("simple", dx=dx, dy=dy, grid=GridOptions(points_per_unit, margin), rng=rng)
 
 
 def convcnp_bruinsma(
@@ -55,12 +56,11 @@ def convcnp_bruinsma(
     rng: np.random.Generator,
 ) -> ConvCNP:
     """The ConvCNP of Bruinsma's neuralprocesses (software), a U-Net with means: 329 220 parameters."""
-    return ConvCNP.neuralprocesses(
+    return ConvCNP.bruinsma(
         channels,
         dx=dx,
         dy=dy,
-        points_per_unit=points_per_unit,
-        margin=margin,
+        grid=GridOptions(points_per_unit, margin),
         upsampling=upsampling,
         divide=divide,
         rng=rng,

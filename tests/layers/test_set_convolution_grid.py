@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.layers.set_convolutions.grid import Grid, extent, grid_around, one_of
+from refnp.layers.set_convolutions.grid import Grid, GridOptions, extent, one_of
 from tests.helpers import assert_same_bits, seeds
 from tests.transcriptions.convcnp import grid_of
 
@@ -22,10 +22,7 @@ def points(seed, *, tasks=2, axes=1, scale=2.0):
 
 
 def around(x, mask=None, *, points_per_unit=4, margin=0.1, multiple=4, max_points=1 << 20):
-    return grid_around(
-        "here", [(x, mask)], points_per_unit=points_per_unit, margin=margin, multiple=multiple,
-        max_points=max_points, bytes_per_point=8,
-    )  # fmt: skip
+    return GridOptions(points_per_unit, margin, max_points).around("here", [(x, mask)], multiple=multiple)
 
 
 @given(seeds, densities, multiples, st.sampled_from([0.0, 0.1, 1.3]), st.integers(1, 3))

@@ -11,7 +11,7 @@ from refnp.autograd import vjp
 from refnp.layers.set_convolutions import near as near_pairs
 from refnp.layers.set_convolutions import set_convolution
 from refnp.layers.set_convolutions.kernels import eq, least_exponent
-from refnp.layers.set_convolutions.near import choose, neighbours, reach, windows
+from refnp.layers.set_convolutions.near import all_pairs, neighbours, portions_of, reach, windows
 from refnp.verify import bounds
 from refnp.verify.bounds import left_out
 from refnp.verify.layers.set_convolution import set_convolution as equation
@@ -41,7 +41,7 @@ def scattered(seed, kinds, size, dtype, channels=2):
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch):
-    monkeypatch.setattr(near_pairs, "SMALL", 64)  # so that a few points make several blocks
+    monkeypatch.setattr(near_pairs, "SMALL_BLOCK", 64)  # so that a few points make several blocks
 
 
 def compared(seed, kinds, size, dtype, scale, *, masked=False, mask_seed=0):
@@ -84,7 +84,7 @@ def test_equal_in_longdouble(kind):
 def test_a_shorter_reach_would_show(monkeypatch, quantity):
     near, vanishing = reach(100, np.float64)
     monkeypatch.setattr(near_pairs, "reach", lambda count, dtype: (0.7 * near, vanishing))
-    monkeypatch.setattr(near_pairs, "SMALL", 0)
+    monkeypatch.setattr(near_pairs, "SMALL_BLOCK", 0)
     monkeypatch.setattr(near_pairs, "WASTE", 1)
     with pytest.raises(AssertionError, match="beyond the bound"):
         assert_within(*[part[quantity] for part in compared(1, ("grid", "uniform"), (60, 40), np.float64, 0.7)])
@@ -147,11 +147,11 @@ def test_cost_is_linear_with_a_grid_on_one_side(monkeypatch, dense_domain, back)
         width = 4.0 if dense_domain else n / 64
         grid, points = np.arange(0, width, 1 / 64), rng.uniform(0, width, n)
         pairs, blocks = cost(*((points, grid) if back else (grid, points)), 2 / 64)
-        costs.append((pairs + near_pairs.SMALL * blocks) / (n + len(grid)))
+        costs.append((pairs + near_pairs.SMALL_BLOCK * blocks) / (n + len(grid)))
         in_window = 2 * 2 * reach(n, np.float64)[0] + 2  # grid places within r length scales of two spacings each
-        assert pairs <= near_pairs.WASTE * n * in_window + near_pairs.SMALL * blocks
+        assert pairs <= near_pairs.WASTE * n * in_window + near_pairs.SMALL_BLOCK * blocks
     assert costs[2] <= 1.1 * costs[1]
-    assert pairs + near_pairs.SMALL * blocks < 100_000 * len(grid) / 2
+    assert pairs + near_pairs.SMALL_BLOCK * blocks < 100_000 * len(grid) / 2
 
 
 def test_cost_is_linear_with_all_points_in_one_place():
@@ -170,10 +170,13 @@ def test_auto_takes_the_form_that_takes_less_time(monkeypatch):
     few = x[:, :50]
     assert_same_bits(set_convolution(few, points, y, 0.3), set_convolution(few, points, y, 0.3, method="dense"))
     ones = np.ones(3)
-    assert choose("auto", lambda s: eq(s), x, points, y, None, ones) is None
-    assert choose("auto", eq, np.repeat(x, 2, -1), np.repeat(points, 2, -1), y, None, ones) is None
-    assert choose("auto", eq, x, points, y * np.inf, None, ones) is None
-    assert choose("auto", eq, x, points + np.inf, y, None, ones) is None
+    for kernel, *arrays in (
+        (lambda s: eq(s), x, points, y),
+        (eq, np.repeat(x, 2, -1), np.repeat(points, 2, -1), y),
+        (eq, x, points, y * np.inf),
+        (eq, x, points + np.inf, y),
+    ):
+        assert portions_of("auto", kernel, *arrays, None, ones) == all_pairs(*arrays[:2])
 
 
 def test_order_of_distinct_points_changes_no_bit():

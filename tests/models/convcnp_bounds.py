@@ -28,7 +28,7 @@ def predicted(model, grid, context_x, context_y, target_x, mask=None, *, positio
     h, _ = sigmoid(mapped(z, state["lift.weight"], state["lift.bias"]))
     h = h.swapaxes(1, 2).reshape(len(context_x), h.shape[-1], *grid.lengths)
     h = (_unet if isinstance(model.network, UNet) else _plain)(model.network, state, h)
-    rows = (relu(h)[0] if model.rectified else h).reshape(*h.shape[:2], grid.size).swapaxes(1, 2)
+    rows = (relu(h)[0] if model.head.rectified else h).reshape(*h.shape[:2], grid.size).swapaxes(1, 2)
     found = []
     for i in range(2):
         scales = rounding.exp(state[f"decoders.{i}.convolution.log_length_scale"])

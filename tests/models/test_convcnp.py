@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers.activations import silu
+from refnp.layers.set_convolutions import GridOptions, set_convolution
 from refnp.layers.unet import SimpleCNN, UNet
-from refnp.models.convcnp import ConvCNP, normal_from
+from refnp.models.convcnp import ConvCNP, Encoding, Head
 from refnp.symmetry import Translate, invariant, search
 from tests.helpers import assert_same_bits, assert_within, seeds
 from tests.models.convcnp_bounds import predicted
@@ -24,20 +25,31 @@ def generator(seed=0):
     return np.random.default_rng(seed)
 
 
-def plain(*, dx=1, dy=1, dtype=np.float64, **options):
+def plain(*, dx=1, dy=1, dtype=np.float64, divide=True):
     """Three layers with kernel 3: total stride 1."""
     network = SimpleCNN((3, 4, 3), kernel=3, dimensions=dx, rng=generator(1))
     return ConvCNP(
-        network, dx=dx, dy=dy, channels=3, points_per_unit=DENSITY, separate=True, rectified=True, rng=generator(2),
-        **options,
-    ).astype(dtype)  # fmt: skip
+        network,
+        dx=dx,
+        dy=dy,
+        encoding=Encoding(channels=3, divide=divide),
+        grid=GridOptions(DENSITY),
+        head=Head(separate=True, rectified=True),
+        rng=generator(2),
+    ).astype(dtype)
 
 
-def strided(*, dx=1, dy=1, dtype=np.float64, **options):
+def strided(*, dx=1, dy=1, dtype=np.float64, divide=True, grid=None):
     """Two steps of stride 2: total stride 4, one unit of x."""
     network = UNet(3, (3, 4), kernel=3, dimensions=dx, rng=generator(1))
     return ConvCNP(
-        network, dx=dx, dy=dy, channels=3, points_per_unit=DENSITY, separate=True, rng=generator(2), **options
+        network,
+        dx=dx,
+        dy=dy,
+        encoding=Encoding(channels=3, divide=divide),
+        grid=grid or GridOptions(DENSITY),
+        head=Head(separate=True),
+        rng=generator(2),
     ).astype(dtype)
 
 
@@ -90,8 +102,8 @@ def test_gordon_against_index_loops(dx, dy, seed, dtype, unet, masked):
 
 
 @pytest.mark.parametrize("divide", [True, False])
-def test_neuralprocesses_against_index_loops(divide):
-    model = ConvCNP.neuralprocesses((3, 3, 4), points_per_unit=DENSITY, divide=divide, rng=generator())
+def test_bruinsma_against_index_loops(divide):
+    model = ConvCNP.bruinsma((3, 3, 4), grid=GridOptions(DENSITY), divide=divide, rng=generator())
     x, y, t = sets(5, contexts=3, targets=2)
     grid = model.grid(x, t)
     right = transcriptions.neuralprocesses(
@@ -105,7 +117,7 @@ def test_what_is_divided_by_a_density_near_epsilon():
     """One point with y = 1: ρ/(ρ + ε) far beyond the places where ρ is a rounding of 1."""
     model, x, t = plain(), np.zeros((1, 1, 1)), np.full((1, 1, 1), 6.0)
     grid = model.grid(x, t)
-    found = model.encoded(grid, grid.distances(x, np.float64), np.ones((1, 1, 1)), np.ones((1, 1), bool)).data
+    found = set_convolution(grid, x, np.ones((1, 1, 1)), model.encoder.length_scale(x).data, divide=True)
     rho = np.exp(-2 * ((grid.start[0, 0] + np.arange(grid.lengths[0])) / DENSITY) ** 2)  # ℓ = ½
     assert ((rho > 1e-20) & (rho < 1e-16)).any()
     # exponents up to 60, where the quotient is above u, have four roundings; at most a quarter of them reaches it
@@ -116,7 +128,7 @@ def test_what_is_divided_by_a_density_near_epsilon():
 @pytest.mark.parametrize("floor", [0.0, 0.1])
 def test_deviation_and_floor(deviation, floor):
     values = np.array([[[0.3, -50.0]], [[0.2, 1.5]]])
-    mean, std = answers(normal_from(values, deviation, floor))
+    mean, std = answers(Head(deviation=deviation, floor=floor).normal(values))
     soft = np.log1p(np.exp([-50.0, 1.5]))
     right = {
         "softplus": floor + (1 - floor) * soft,
@@ -130,7 +142,8 @@ def test_deviation_and_floor(deviation, floor):
 
 def test_hidden_layers_and_one_decoder():
     network = UNet(3, (3,), kernel=3, activation=silu, rng=generator())
-    model = ConvCNP(network, dy=2, channels=3, hidden=(5, 4), rng=generator(), points_per_unit=DENSITY)
+    head, encoding = Head(hidden=(5, 4)), Encoding(channels=3)
+    model = ConvCNP(network, dy=2, encoding=encoding, grid=GridOptions(DENSITY), head=head, rng=generator())
     shapes = {name: array.shape for name, array in model.state_dict().items() if name.startswith("decoders")}
     assert list(shapes.values()) == [(6,), (6, 5), (5,), (5, 4), (4,), (4, 4), (4,)]
     x, y, t = sets(0, dy=2)
@@ -154,7 +167,7 @@ def test_shifts_by_whole_blocks_change_no_bit_wherever_the_data_lie(dx, seed, bl
 def test_the_published_u_net_far_away(by):
     model = ConvCNP.gordon(rng=generator())
     x, y, t = sets(1)
-    assert model.network.total_stride / model.points_per_unit == 1
+    assert model.network.total_stride / model.grid_options.points_per_unit == 1
     assert_same(model(x + by, y, t + by), model(x, y, t))
     here, there = (model.loss(task_of(x + s, y, t + s, t * 0)) for s in (0, by))
     here.backward()
@@ -177,8 +190,7 @@ def test_float32_keeps_what_the_positions_have():
 @given(seeds, st.integers(-1000, 1000))
 def test_any_spacing_up_to_the_rounding_of_positions(seed, blocks):
     """With 10 places per unit a shift is no binary number: x + t and the first place of the grid are rounded."""
-    model = strided()
-    model.points_per_unit = 10
+    model = strided(grid=GridOptions(10))
     x, y, t = sets(seed)
     by = blocks * 4 / 10
     moved = model(x + by, y, t + by)
@@ -300,7 +312,7 @@ def test_targets_far_from_the_context_are_predicted_as_without_one(seed):
     mask = np.ones(x.shape[:2], bool)
     grid = model.grid(x, t + 100, mask)
     far = model(x, y, t + 100)
-    assert_same(far, model.on(grid, x, y, t + 100, ~mask))
+    assert_same(far, model(x, y, t + 100, ~mask, grid=grid))
     assert (answers(far)[1] > 0.1).all()
 
 
@@ -319,18 +331,18 @@ def test_parameter_counts():
     count = lambda model: sum(parameter.size for parameter in model.parameters())
     assert count(ConvCNP.gordon("simple", rng=generator())) == 6532
     assert count(ConvCNP.gordon("xl", rng=generator())) == 50612
-    assert count(ConvCNP.neuralprocesses(rng=generator())) == 329220  # as construct_convgnp of neuralprocesses 0.2.7
-    assert count(ConvCNP.neuralprocesses(dx=2, rng=generator())) == 1642500
-    assert count(ConvCNP.neuralprocesses(dy=3, rng=generator())) == 330120
-    assert count(ConvCNP.neuralprocesses((8, 16, 16, 32, 32, 64), rng=generator())) == 50300
+    assert count(ConvCNP.bruinsma(rng=generator())) == 329220  # as construct_convgnp of neuralprocesses 0.2.7
+    assert count(ConvCNP.bruinsma(dx=2, rng=generator())) == 1642500
+    assert count(ConvCNP.bruinsma(dy=3, rng=generator())) == 330120
+    assert count(ConvCNP.bruinsma((8, 16, 16, 32, 32, 64), rng=generator())) == 50300
 
 
 def test_length_scales_begin_as_published():
     scales = lambda model: {k: np.exp(a) for k, a in model.state_dict().items() if k.endswith("scale")}
     assert [a.shape for a in scales(ConvCNP.gordon(rng=generator())).values()] == [(2,), (16,), (16,)]
-    for array in scales(ConvCNP.gordon(points_per_unit=32, rng=generator())).values():
+    for array in scales(ConvCNP.gordon(grid=GridOptions(32), rng=generator())).values():
         np.testing.assert_allclose(array, 2 / 32, rtol=1e-15)
-    shared = scales(ConvCNP.neuralprocesses((4,), rng=generator()))
+    shared = scales(ConvCNP.bruinsma((4,), rng=generator()))
     assert [a.shape for a in shared.values()] == [(), ()]
     np.testing.assert_allclose(list(shared.values()), 1 / 64, rtol=1e-15)
 
@@ -366,7 +378,7 @@ def test_a_hundred_thousand_context_points_take_little_memory():
 
 
 def test_errors_of_calls():
-    model, (x, y, t) = strided(max_points=1000), sets(0)
+    model, (x, y, t) = strided(grid=GridOptions(DENSITY, max_points=1000)), sets(0)
     for arguments, message in (
         (
             (x, y, t + 1e6),
@@ -388,22 +400,28 @@ def test_errors_of_calls():
 def test_errors_of_options():
     network = UNet(8, (8,), rng=generator())
     for options, message in (
-        ({"dx": 4}, "dx is 4"),
-        ({"points_per_unit": 0}, "points_per_unit 0 must be positive"),
-        ({"margin": -1}, "margin -1 not negative"),
-        ({"points_per_unit": np.inf}, "both finite"),
-        ({"deviation": "square"}, "deviation is 'square'; use one of softplus, exp, softplus_variance"),
-        ({"floor": 1.0}, "floor is 1.0"),
-        ({"length_scale": 0.0}, "length_scale"),
-        ({"dy": 0}, "dy 0"),
-        ({"eps": -1.0}, "eps is -1.0"),
-        ({"hidden": None}, "hidden=None needs a network with 2 channels out and separate=False; it has 16"),
+        (lambda: {"dx": 4}, "dx is 4"),
+        (lambda: {"grid": GridOptions(0)}, "points_per_unit 0 must be positive"),
+        (lambda: {"grid": GridOptions(margin=-1)}, "margin -1 not negative"),
+        (lambda: {"grid": GridOptions(np.inf)}, "both finite"),
+        (
+            lambda: {"head": Head(deviation="square")},
+            "deviation is 'square'; use one of softplus, exp, softplus_variance",
+        ),
+        (lambda: {"head": Head(floor=1.0)}, "floor is 1.0"),
+        (lambda: {"encoding": Encoding(length_scale=0.0)}, "length_scale"),
+        (lambda: {"dy": 0}, "dy 0"),
+        (lambda: {"encoding": Encoding(eps=-1.0)}, "eps is -1.0"),
+        (
+            lambda: {"head": Head(hidden=None)},
+            "hidden=None needs a network with 2 channels out and separate=False; it has 16",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
-            ConvCNP(network, **options, rng=generator())
+            ConvCNP(network, **options(), rng=generator())
     with pytest.raises(ValueError, match="architecture is 'big'; use 'xl' or 'simple'"):
         ConvCNP.gordon("big", rng=generator())
     with pytest.raises(ValueError, match="UNet: x has shape"):
-        ConvCNP(network, dx=2, rng=generator(), points_per_unit=4)(
+        ConvCNP(network, dx=2, rng=generator(), grid=GridOptions(4))(
             np.zeros((1, 1, 2)), np.zeros((1, 1, 1)), np.zeros((1, 1, 2))
         )

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from refnp.autograd.primitives import raw
 from refnp.layers.distributions import MultivariateNormal, Normal
+from refnp.layers.set_convolutions import GridOptions
 from refnp.layers.unet import SimpleCNN
 from refnp.models.attentive import ANP, CANP
-from refnp.models.convcnp import ConvCNP
+from refnp.models.convcnp import ConvCNP, Encoding
 from refnp.models.joint import Autoregressive, random_orders
 from refnp.models.latent import LatentNP
 from refnp.models.neural_process import CNP, NeuralProcess
@@ -285,7 +286,7 @@ def every_model():
         "TNPA": TNPA(**tnp),
         "TNPND": TNPND(**tnp),
         "TETNP": TETNP(**tnp),
-        "ConvCNP": ConvCNP(network, channels=4, points_per_unit=4, rng=generator()),
+        "ConvCNP": ConvCNP(network, encoding=Encoding(channels=4), grid=GridOptions(4), rng=generator()),
     }
 
 

@@ -1,20 +1,33 @@
-"""Set convolution: a set of points becomes a function that can be asked anywhere.
+"""Set convolution: a set of points becomes a function that has a value at any x.
 
-    SetConv({x_n, y_n})(x) = Σ_n [1, y_n]ᵀ K(x − x_n)
+    SetConv({x_m, y_m})(x) = Σ_m [1, y_m]ᵀ K(x − x_m)
 
-The 1 in front makes a *density channel*, which tells "a 0 was observed" from "nothing was". A sum over a set knows no
-order, and K knows only differences: the layer is invariant under permutations of the set and equivariant under
+The 1 in front makes a *density channel*, which tells "a 0 was observed" from "nothing was". A sum over a set has no
+order, and K depends on differences only: the layer is invariant under permutations of the set and equivariant under
 translations.
 
-Source: Sivaraya (2023), eq. 10 and §4.2.1; Gordon et al. (2020), eq. 2 and §4.
+For targets x_n, context points x_m that carry v_m = [1, y_m], and a length scale ℓ, one number that is linear in each
+of h, k and v,
+
+    T = Σ_nm h_n k(s_nm) v_m,        s_nm = |u_nm|²,   u_nm = (x_n − x_m)/ℓ
+
+gives everything: its derivative with respect to h is the set convolution at the targets, that with respect to v the
+same sum taken over n, which goes back to the context points. So each is the gradient of the other. Beside them there
+are only ∂T/∂x and ∂T/∂ℓ. `Pairs` has these sums for all pairs, in a few lines. They are all there is for few pairs; for
+many, and on a grid, near.py says which pairs count and tiles.py sums them.
+
+Source: Sivaraya (2023), eq. 10 and §4.2.1; Gordon et al. (2020), arXiv 1910.13556, eq. 2 and §4.
 Elsewhere: Gordon et al. divide the other channels by density + 1e-8 (`divide=True`), neuralprocesses by density + 1e-4
 and only where asked to; both give the EQ kernel, each learns a length scale for each channel or one for all.
+Transcription: tests/transcriptions/set_convolution.py.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,10 +35,14 @@ import numpy as np
 from refnp.autograd import Parameter, exp
 from refnp.autograd.blocks import floating
 from refnp.autograd.primitives import primitive, raw
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.module import Module
-from refnp.layers.set_convolutions.kernels import eq
-from refnp.layers.set_convolutions.near import choose
-from refnp.layers.set_convolutions.tiles import Pairs, all_in_order
+from refnp.layers.set_convolutions.grid import Grid, GridOptions
+from refnp.layers.set_convolutions.kernels import eq, matern_32, matern_52
+from refnp.layers.set_convolutions.near import TILE_BYTES, portions_of
+from refnp.layers.set_convolutions.tiles import FromGrid, Tiles, ToGrid, ordered
+
+FARTHEST = 1e9  # length scales beyond which a distance counts as this one, so that its square does not overflow
 
 
 @primitive
@@ -42,46 +59,63 @@ def set_convolution(
     eps=1e-8,
     method="auto",
 ):
-    """z_m = Σ_n [1, y_n] k(|x_m − x_n|²/ℓ²): at each target, the points around it, weighted by how near they are.
+    """z_n = Σ_m [1, y_m] k(|x_n − x_m|²/ℓ²): at each target the points around it, weighted by how near they are.
 
-    Shapes: target_x (..., M, D), context_x (..., N, D), context_y (..., N, C), with D = 1 to 3 and leading axes that
-    broadcast; length_scale ℓ, in units of x, one number or one for each channel of the result, (C + 1,)
-    → z (..., M, C + 1), the density first. With `density=False` there is no such channel: (..., M, C), ℓ (C,).
-    `mask` (..., N), True where there is a point: sets of different sizes in one batch. What is masked is not
-    looked at, NaN or infinity included, and gets gradient 0. An empty set gives 0.
-    `divide` divides the other channels by density + `eps`, which makes of sums weighted means.
-    `kernel`: see refnp/layers/set_convolutions/kernels.py.
-    `method`: "dense" takes all pairs; "truncated" (1-D, EQ) those near enough to count, in time O(N + M) where one side
-    is a grid, equal to rounding: refnp/layers/set_convolutions/near.py; "auto" the faster one. Memory is O(N + M).
+    Shapes: target_x (..., N, dx), context_x (..., M, dx), context_y (..., M, C), with dx = 1 to 3 and leading axes that
+    broadcast → z (..., N, C + 1), the density first.
+    Targets or context may be a `Grid` instead, a function on which has its channels first, as convolutions take them:
+    grid, context_x (B, M, dx), context_y (B, M, C) → z (B, C + 1, *lengths);
+    target_x (B, N, dx), grid, context_y (B, C, *lengths) → z (B, N, C + 1).
+    Positions beside a grid may be more precise than values: their distances from it have the precision of the values.
 
-    Raises ValueError for shapes that do not fit, D over 3, ℓ that is not positive and finite, `divide` without
-    `density`, eps ≤ 0, or a `method` that cannot be; TypeError for a mask that is not boolean or a kernel not callable.
+    length_scale: ℓ, in units of x, one number or one for each channel of the result, (C + 1,).
+    mask: booleans (..., M), True where there is a point: sets of different sizes in one batch. What is masked has no
+    influence, NaN or infinity included, and gets gradient 0. An empty set gives 0.
+    kernel: `eq`, `matern_32`, `matern_52`, or a function of your own as in refnp/layers/set_convolutions/kernels.py.
+    density: with False there is no density channel: z has C channels, ℓ (C,).
+    divide: divide the other channels by density + `eps`, which makes weighted means of sums.
+    method: "dense" takes all pairs; "truncated" (1-D, EQ) those near enough to count, in time O(N + M) where one side
+    is a grid, equal to rounding; "auto" the faster one. Beside a `Grid` it is always those that count.
+    Both are derived in refnp/layers/set_convolutions/near.py. Memory is O(N + M).
 
-    VJP, with v_n = [1, y_n], s = |x_m − x_n|²/ℓ² and z̄ what is left of the gradient before the division:
+    Raises ValueError for shapes that do not fit, dx over 3, ℓ that is not positive and finite, `divide` without
+    `density`, eps ≤ 0, a `method` that cannot be, and beside a grid for other kernels than `eq`; TypeError for a mask
+    that is not boolean, a kernel not callable, or two grids.
 
-        ȳ_n = Σ_m k(s) z̄_m                              x̄_m = Σ_n g_mn,   x̄_n = −Σ_m g_mn
-        ℓ̄_c = −(2/ℓ) Σ_mn z̄_mc v_nc s k′(s)             g_mn = (2/ℓ²) (Σ_c z̄_mc v_nc) k′(s) (x_m − x_n)
+    VJP, with v_m = [1, y_m] and h what is left of the gradient z̄ before the division:
 
-    (each channel with its own ℓ). Division q_c = z_c/(ρ + ε), ρ = z_0: z̄_c = q̄_c/(ρ + ε),
-    ρ̄ gains −Σ_c q̄_c q_c/(ρ + ε).
+        ȳ_m = Σ_n k(s_nm) h_n                             x̄_n = Σ_m g_nm,   x̄_m = −Σ_n g_nm
+        ℓ̄_c = −(2/ℓ) Σ_nm h_nc v_mc s k′(s)               g_nm = (2/ℓ²) (Σ_c h_nc v_mc) k′(s) (x_n − x_m)
+
+    (each channel with its own ℓ). Division q_c = z_c/(ρ + ε), ρ = z_0: h_c = q̄_c/(ρ + ε),
+    h_0 = ρ̄ − Σ_c q̄_c q_c/(ρ + ε).
     """
-    x, points, y, present, batch = checked_points(target_x, context_x, context_y, mask)
-    dtype = np.result_type(x, points, y, length_scale)
-    flags = 1 if density else 0  # how many channels say that there is a point
-    scales = checked_scales("set_convolution", length_scale, flags, y.shape[-1], dtype)  # (C,)
     _check_options(kernel, density, divide, eps, method)
-    values = np.concatenate([np.ones((*y.shape[:-1], flags), dtype), y], -1, dtype=dtype)  # (B, N, C)
+    onto, off = isinstance(target_x, Grid), isinstance(context_x, Grid)
+    checked = _beside_a_grid if onto or off else _anywhere
+    x, points, y, present, batch, dtype = checked(target_x, context_x, context_y, length_scale, mask, kernel, method)
+    axis = 1 if off else -1  # of the channels of y
+    flags = int(density)  # how many channels say that there is a point
+    scales = checked_scales("set_convolution", length_scale, flags, y.shape[axis], dtype)  # (C,)
+    ones = np.ones((len(y), flags, *y.shape[2:]) if off else (*y.shape[:-1], flags), y.dtype)
+    v = np.concatenate([ones, y], axis, dtype=np.result_type(y, scales))
     if present is not None:
-        points, values = (np.where(present[..., None], a, 0) for a in (points, values))
-    near = choose(method, kernel, x, points, values, present, scales)
-    pairs = Pairs.of(x, points, values, scales, kernel, *(near or all_in_order(x, points)))
-    z = pairs.convolved()  # (B, M, C)
-    result, undivided = _divided(z, eps) if divide else (z, lambda bar: bar)
+        points, v = (np.where(present[..., None], a, 0) for a in (points, v))
+
+    if onto:
+        pairs: Any = ToGrid(points, v, scales, x, eps if divide else 1.0)
+    elif off:
+        pairs = FromGrid(x, v, scales, points)
+    else:
+        pairs = _pairs(x, points, v, present, scales, kernel, method)
+    z = pairs.convolved()
+    result, undivided = _divided(z, eps, 1 if onto else -1) if divide else (z, lambda bar: bar)
 
     def vjp(z_bar):
-        bar = undivided(z_bar.reshape(z.shape))
-        channels = functools.cache(lambda: pairs.channel_gradients(bar))
-        positions = functools.cache(lambda: pairs.position_gradients(bar))
+        h = undivided(z_bar.reshape(z.shape))
+        h = h.astype(np.result_type(h, v), copy=False)
+        channels = functools.cache(lambda: pairs.channel_gradients(h))
+        positions = functools.cache(lambda: pairs.position_gradients(h))
 
         def of_points(gradient):
             gradient = gradient if present is None else np.where(present[..., None], gradient, 0)
@@ -90,48 +124,102 @@ def set_convolution(
         return (
             lambda: positions()[0].reshape(*batch, *x.shape[1:]),
             lambda: of_points(positions()[1]),
-            lambda: of_points(channels()[0][..., flags:]),
-            lambda: channels()[1].sum() if not np.ndim(length_scale) else channels()[1],
+            lambda: of_points(np.split(channels()[0], [flags], axis)[1]),
+            lambda: channels()[1] if np.ndim(length_scale) else channels()[1].sum(),
         )
 
     return result.reshape(*batch, *result.shape[1:]), vjp
 
 
-def _divided(z: np.ndarray, eps: float) -> tuple[np.ndarray, Callable]:
-    """[ρ, z_c/(ρ + ε)] and its VJP."""
-    room = z[..., :1] + eps
-    means = z[..., 1:] / room
+@dataclass(frozen=True)
+class Pairs:
+    """All pairs of targets x (dx, B, N) and context points (dx, B, M) with v (B, M, C), as the equations have them.
 
-    def undivided(bar: np.ndarray) -> np.ndarray:
-        z_bar = bar[..., 1:] / room
-        density_bar = bar[..., :1] - (z_bar * means).sum(-1, keepdims=True)
-        return np.concatenate([density_bar, z_bar], -1)
+    `scales` holds (ℓ, its channels): channels with one length scale share their weights and one matrix product.
+    `far` says that some distance may exceed FARTHEST.
+    """
 
-    return np.concatenate([z[..., :1], means], -1), undivided
+    x: Array
+    points: Array
+    v: Array
+    scales: list[tuple[Any, Any]]
+    kernel: Callable
+    far: bool
 
+    def convolved(self) -> Array:
+        """∂T/∂h: z_n = Σ_m k(s_nm) v_m, (B, N, C)."""
+        z = np.empty((*self.x.shape[1:], self.v.shape[-1]), self.v.dtype)
+        for scale, c in self.scales:
+            _, _, k, _ = self.weights(scale)
+            z[..., c] = k @ self.v[..., c]
+        return z
 
-def _check_options(kernel: Any, density: Any, divide: Any, eps: float, method: str) -> None:
-    if not callable(kernel):
-        raise TypeError(f"set_convolution: kernel is {kernel!r}; pass a function like set_convolution_kernels.eq")
-    if divide and not density:
-        raise ValueError("set_convolution: divide=True needs density=True; cut the density channel off afterwards")
-    if divide and not eps > 0:
-        raise ValueError(f"set_convolution: eps is {eps}; it must be positive, for an empty set has density 0")
-    if method not in ("auto", "dense", "truncated"):
-        raise ValueError(f"set_convolution: method is {method!r}; use 'auto', 'dense' or 'truncated'")
+    def channel_gradients(self, h: Array) -> tuple[Array, Array]:
+        """∂T/∂v: v̄_m = Σ_n k(s_nm) h_n, (B, M, C), and from ds/dℓ = −2s/ℓ for each channel c, (C,),
+
+        ∂T/∂ℓ_c = −(2/ℓ) Σ_n h_nc Σ_m s_nm k′(s_nm) v_mc.
+        """
+        v_bar, scale_bar = np.empty(self.v.shape, h.dtype), np.empty(self.v.shape[-1:], h.dtype)
+        for scale, c in self.scales:
+            _, s, k, slope = self.weights(scale)
+            v_bar[..., c] = k.swapaxes(-1, -2) @ h[..., c]
+            s *= slope()
+            scale_bar[c] = np.einsum("bnc,bnc->c", h[..., c], s @ self.v[..., c]) * (-2 / scale)
+        return v_bar, scale_bar
+
+    def position_gradients(self, h: Array) -> tuple[Array, Array]:
+        """∂T/∂x_n = Σ_m g_nm, (B, N, dx), and ∂T/∂x_m = −Σ_n g_nm, (B, M, dx), from ds/dx_n = 2u/ℓ = −ds/dx_m:
+
+        g_nm = (2/ℓ) (Σ_c h_nc v_mc) k′(s_nm) u_nm.
+        """
+        x_bar, points_bar = (np.zeros((*a.shape[1:], len(a)), h.dtype) for a in (self.x, self.points))
+        for scale, c in self.scales:
+            u, _, _, slope = self.weights(scale)
+            g = h[..., c] @ self.v[..., c].swapaxes(-1, -2)  # (B, N, M)
+            g *= slope()
+            for d, along in enumerate(u):
+                x_bar[..., d] += np.einsum("bnm,bnm->bn", g, along) * (2 / scale)
+                points_bar[..., d] += np.einsum("bnm,bnm->bm", g, along) * (-2 / scale)
+        return x_bar, points_bar
+
+    def weights(self, scale: Any) -> tuple[Array, Array, Array, Callable]:
+        """u (dx, B, N, M), s (B, N, M), k(s), and the function for the slope k′(s), for one length scale.
+
+        From differences, for |x_n|² + |x_m|² − 2 x_n·x_m cancels, and a common shift would not drop out exactly.
+        """
+        if self.far:
+            u = far_steps(self.x, self.points, scale)
+        else:
+            u = self.x[..., :, None] - self.points[..., None, :]
+            u /= scale
+        s = u[0] * u[0]
+        for along in u[1:]:
+            s += along * along
+        found = self.kernel(s)
+        if not isinstance(found, tuple) or len(found) != 2 or not callable(found[1]):
+            raise TypeError("set_convolution: kernel must return (k(s), function for the slope k′(s)); see `eq`")
+        return u, s, *found
+
+    def part(self, sets: slice, targets: slice, points: slice) -> Pairs:
+        """Some of the pairs."""
+        x, there, v = self.x[:, sets, targets], self.points[:, sets, points], self.v[sets, points]
+        return Pairs(x, there, v, self.scales, self.kernel, self.far)
 
 
 class SetConvolution(Module):
     """`set_convolution` with length scales of its own: exp of `log_length_scale`, so that they stay positive.
 
-    One for each of the channels of the result, all `length_scale` at first, or with `shared=True` one for all together.
-    With `learnable=False` it is a constant and no parameter.
+    channels: C, those of `context_y`.
+    length_scale: ℓ at first, in units of x: one number, or one for each channel of the result.
+    learnable: with False it is a constant and no parameter. shared: one length scale for all channels together.
+    density, divide, eps, kernel: as `set_convolution` takes them.
+    Raises ValueError for a length scale that is not positive and finite or has another shape, and without any channel.
     """
 
     def __init__(
         self,
         channels: int,
-        length_scale: Any,
+        length_scale: ArrayLike,
         *,
         learnable: bool = True,
         shared: bool = False,
@@ -151,14 +239,11 @@ class SetConvolution(Module):
         self.density, self.divide, self.eps, self.kernel = bool(density), divide, eps, kernel
 
     def __call__(self, target_x, context_x, context_y, *, mask=None, method="auto"):
-        log_scale = self.log_length_scale
-        if not self.learnable:
-            log_scale = log_scale.astype(floating(raw(context_x)).real.dtype)
         return set_convolution(
             target_x,
             context_x,
             context_y,
-            exp(log_scale),
+            self.length_scale(context_y),
             mask=mask,
             kernel=self.kernel,
             density=self.density,
@@ -167,21 +252,83 @@ class SetConvolution(Module):
             method=method,
         )
 
+    def length_scale(self, context_y: ArrayLike) -> Array | Tensor:
+        """ℓ; a constant one in the precision of the values."""
+        if self.learnable:
+            return exp(self.log_length_scale)
+        values = np.asarray(raw(context_y))
+        return np.exp(self.log_length_scale).astype(values.real.dtype if values.dtype.kind in "fc" else float)
 
-def checked_points(target_x: Any, context_x: Any, context_y: Any, mask: Any) -> tuple:
-    """Targets (B, M, D), points (B, N, D), their values (B, N, C), mask (B, N) or None, and the axes in B."""
-    x, points, y = floating(target_x), floating(context_x), floating(context_y)
-    for name, array, last in (
-        ("target_x", x, "dimensions"),
-        ("context_x", points, "dimensions"),
-        ("context_y", y, "channels"),
+
+# Below: what saves extreme inputs, and what is accepted.
+
+
+def far_steps(x: Array, points: Array, scale: Any) -> Array:
+    """u = (x_n − x_m)/ℓ, (dx, B, N, M), at most FARTHEST on an axis, for points so far apart that u² overflows."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        u = (x[..., :, None] - points[..., None, :]) / scale
+        return np.where(np.abs(u.real) > FARTHEST, np.copysign(FARTHEST, u.real), u)
+
+
+def _divided(z: Array, eps: float, axis: int) -> tuple[Array, Callable]:
+    """[ρ, z_c/(ρ + ε)] along the axis of the channels, and its VJP."""
+    density, sums = np.split(z, [1], axis)
+    divisor = density + eps
+    means = sums / divisor
+
+    def undivided(bar: Array) -> Array:
+        density_bar, means_bar = np.split(bar, [1], axis)
+        sums_bar = means_bar / divisor
+        return np.concatenate([density_bar - (sums_bar * means).sum(axis, keepdims=True), sums_bar], axis)
+
+    return np.concatenate([density, means], axis), undivided
+
+
+def _pairs(x, points, v, present, scales, kernel, method) -> Pairs | Tiles:
+    """The sums over pairs of x (B, N, dx) and points (B, M, dx): all at once if they are few, otherwise in tiles."""
+    few = len(x) * x.shape[1] * points.shape[1] * v.itemsize <= TILE_BYTES and method != "truncated"
+    portions = None if few else portions_of(method, kernel, x, points, v, present, scales)
+    if portions is not None:
+        x, points, v = ordered(x, portions.target_order), *(ordered(a, portions.point_order) for a in (points, v))
+    x, points = (np.ascontiguousarray(np.moveaxis(a, -1, 0), v.dtype) for a in (x, points))
+    distinct, which = np.unique(scales, return_inverse=True)
+    groups = [(scale, np.flatnonzero(which == i)) for i, scale in enumerate(distinct)]
+    with np.errstate(over="ignore"):
+        farthest = 2 * np.max([np.abs(a.real).max(initial=0) for a in (x, points)]) / distinct.real.min(initial=np.inf)
+    groups = groups if len(groups) != 1 else [(distinct[0], slice(None))]
+    pairs = Pairs(x, points, v, groups, kernel, not farthest < FARTHEST)
+    return pairs if portions is None else Tiles(pairs, portions)
+
+
+def _check_options(kernel: Any, density: Any, divide: Any, eps: float, method: str) -> None:
+    if not callable(kernel):
+        raise TypeError(f"set_convolution: kernel is {kernel!r}; pass a function like set_convolutions.eq")
+    if divide and not density:
+        raise ValueError("set_convolution: divide=True needs density=True; cut the density channel off afterwards")
+    if divide and not eps > 0:
+        raise ValueError(f"set_convolution: eps is {eps}; it must be positive, for an empty set has density 0")
+    if method not in ("auto", "dense", "truncated"):
+        raise ValueError(f"set_convolution: method is {method!r}; use 'auto', 'dense' or 'truncated'")
+
+
+def _anywhere(target_x, context_x, context_y, length_scale, mask, kernel, method) -> tuple:
+    """Targets (B, N, dx), points (B, M, dx), values (B, M, C), mask (B, M) or None, the axes in B, and the dtype."""
+    arrays = []
+    for name, given, last in (
+        ("target_x", target_x, "dimensions"),
+        ("context_x", context_x, "dimensions"),
+        ("context_y", context_y, "channels"),
     ):
+        array = np.asarray(given)
+        array = array.astype(float) if array.dtype.kind in "biu" else array
         if array.dtype.kind not in "fc":
             raise TypeError(f"set_convolution: {name} is {array.dtype}; pass numbers")
         if array.ndim < 2:
             raise ValueError(
                 f"set_convolution: {name} has shape {array.shape}; it must be (..., points, {last}): add a last axis"
             )
+        arrays.append(array)
+    x, points, y = arrays
     if x.shape[-1] != points.shape[-1]:
         raise ValueError(
             f"set_convolution: target_x has {x.shape[-1]} dimensions but context_x has {points.shape[-1]}; "
@@ -195,29 +342,61 @@ def checked_points(target_x: Any, context_x: Any, context_y: Any, mask: Any) -> 
         raise ValueError(
             f"set_convolution: context_x has {points.shape[-2]} points but context_y has {y.shape[-2]}; they must match"
         )
-    present = None if mask is None else np.asarray(raw(mask))
-    if present is not None and present.dtype != bool:
-        raise TypeError(f"set_convolution: mask is {present.dtype}; it must be boolean, True where there is a point")
-    if present is not None and present.shape[-1:] != (points.shape[-2],):
-        raise ValueError(
-            f"set_convolution: mask has shape {present.shape}; its last axis must have {points.shape[-2]} points"
-        )
-    sets = [a.shape[:-2] for a in (x, points, y)] + ([] if present is None else [present.shape[:-1]])
+    present = None if mask is None else _presence(mask, points.shape[-2])
+    sets = [a.shape[:-2] for a in arrays] + ([] if present is None else [present.shape[:-1]])
     try:
         batch = np.broadcast_shapes(*sets)
     except ValueError:
         raise ValueError(
             f"set_convolution: the leading axes of target_x, context_x, context_y and mask, {sets}, do not broadcast"
         ) from None
+    count = math.prod(batch)
+    x, points, y = (np.broadcast_to(a, batch + a.shape[-2:]).reshape(count, *a.shape[-2:]) for a in arrays)
+    if present is not None:
+        present = np.broadcast_to(present, batch + present.shape[-1:]).reshape(count, present.shape[-1])
+    return x, points, y, present, batch, np.result_type(x, points, y, length_scale)
 
-    def flat(array: np.ndarray, axes: int) -> np.ndarray:
-        own = array.shape[array.ndim - axes :]
-        return np.broadcast_to(array, batch + own).reshape(int(np.prod(batch, dtype=int)), *own)
 
-    return flat(x, 2), flat(points, 2), flat(y, 2), None if present is None else flat(present, 1), batch
+def _beside_a_grid(target_x, context_x, context_y, length_scale, mask, kernel, method) -> tuple:
+    """The same where targets or points are a `Grid`, which stays one; positions are distances from its first place."""
+    onto = isinstance(target_x, Grid)
+    if onto and isinstance(context_x, Grid):
+        raise TypeError("set_convolution: target_x and context_x are both a Grid; at least one must be points")
+    if kernel is not eq or method == "dense":
+        raise ValueError(
+            "set_convolution: beside a Grid the kernel is eq, and only pairs that count are summed; for all pairs, or "
+            "another kernel, pass the places as points"
+        )
+    grid, name, given = (target_x, "context_x", context_x) if onto else (context_x, "target_x", target_x)
+    x, y, (tasks, dx) = floating(given), floating(context_y), grid.start.shape
+    if x.ndim != 3 or x.shape[::2] != (tasks, dx):
+        raise ValueError(f"set_convolution: {name} has shape {x.shape}; beside this Grid it must be ({tasks}, …, {dx})")
+    if onto and (y.ndim != 3 or y.shape[:2] != x.shape[:2]):
+        raise ValueError(f"set_convolution: context_y has shape {y.shape}; it must be {x.shape[:2]} and channels")
+    if not onto and (y.shape[:1], y.shape[2:]) != ((tasks,), grid.lengths):
+        raise ValueError(f"set_convolution: context_y has shape {y.shape}; it must be ({tasks}, C, *{grid.lengths})")
+    if mask is not None and not onto:
+        raise ValueError("set_convolution: mask says which points are there; all places of a Grid are")
+    present = None if mask is None else _presence(mask, x.shape[1])
+    if present is not None and present.shape != x.shape[:2]:
+        raise ValueError(f"set_convolution: mask has shape {present.shape}; it must be {x.shape[:2]}")
+    present = None if present is None or present.all() else present
+    away = grid.distances(x, np.finfo(np.result_type(y, length_scale)).dtype)
+    x, points = (grid, away) if onto else (away, grid)
+    return x, points, y, present, (tasks,), np.result_type(away, length_scale)
 
 
-def checked_scales(name: str, length_scale: Any, flags: int, channels: int, dtype: Any) -> np.ndarray:
+def _presence(mask, points: int) -> Array:
+    """The mask as booleans for so many points."""
+    present = np.asarray(mask)
+    if present.dtype != bool:
+        raise TypeError(f"set_convolution: mask is {present.dtype}; it must be boolean, True where there is a point")
+    if present.shape[-1:] != (points,):
+        raise ValueError(f"set_convolution: mask has shape {present.shape}; its last axis must have {points} points")
+    return present
+
+
+def checked_scales(name: str, length_scale: ArrayLike, flags: int, channels: int, dtype: Any) -> Array:
     """One length scale for each channel of the result, (flags + channels,) in `dtype`; flags is 1 with density or 0."""
     given = np.asarray(length_scale)
     count = flags + channels

@@ -1,30 +1,34 @@
-"""Kernels of a set convolution: how much a point counts at a distance.
+"""Kernels of a set convolution: the weight of a point at a distance.
 
 A kernel is a function of s = |d|²/ℓ², the squared distance in length scales, that returns
 
-    k(s)   and   a function without arguments for the slope k′(s) = dk/ds, called only where a gradient is wanted.
+    k(s)   and   a function without arguments for the slope k′(s) = dk/ds, called only where a gradient is computed.
 
 Any function of this form may be passed to `set_convolution`: s comes as an array of any shape and dtype (complex under
 the complex step), both results have that shape. Written in s, a kernel needs no root unless its formula has one, and
 its slope at distance 0 is finite if it has a gradient there. Matérn-1/2, exp(−|d|/ℓ), has a kink there and is left out.
 
-Source: Sivaraya (2023), eq. 10 leaves K open; Gordon et al. (2020), §4: EQ;
-Matérn: Rasmussen & Williams (2006), eq. 4.17.
+Source: Sivaraya (2023), eq. 10, leaves K open; Gordon et al. (2020), §4: EQ; Rasmussen & Williams (2006), eq. 4.17:
+Matérn.
+Transcription: tests/transcriptions/set_convolution.py.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from refnp.autograd.tensor import Array
 
-def eq(s):
+
+def eq(s: Array) -> tuple[Array, Callable]:
     """Exponentiated quadratic: k = exp(−s/2), that is exp(−|d|²/2ℓ²).   k′ = −k/2."""
     k = decay(s * -0.5)
     return k, lambda: k * -0.5
 
 
-def matern_32(s):
+def matern_32(s: Array) -> tuple[Array, Callable]:
     """Matérn-3/2: k = (1 + a) exp(−a) with a = √(3s) = √3 |d|/ℓ.
 
     dk/da = −a exp(−a) and da/ds = 3/2a, so k′ = −(3/2) exp(−a): the root is no longer in a denominator.
@@ -34,7 +38,7 @@ def matern_32(s):
     return (1 + a) * fall, lambda: fall * -1.5
 
 
-def matern_52(s):
+def matern_52(s: Array) -> tuple[Array, Callable]:
     """Matérn-5/2: k = (1 + a + a²/3) exp(−a) with a = √(5s) = √5 |d|/ℓ.
 
     dk/da = −(a/3)(1 + a) exp(−a) and da/ds = 5/2a, so k′ = −(5/6)(1 + a) exp(−a).
@@ -44,8 +48,8 @@ def matern_52(s):
     return (1 + a + a * a / 3) * fall, lambda: (1 + a) * fall * (-5 / 6)
 
 
-def decay(exponent: np.ndarray) -> np.ndarray:
-    """exp of an array of exponents ≤ 0, and 0 below `least_exponent`: denormal numbers cost twenty times the others.
+def decay(exponent: Array) -> Array:
+    """exp of an array of exponents ≤ 0, and 0 below `least_exponent`: denormal numbers take twenty times as long.
 
     The array becomes its own exponential.
     """

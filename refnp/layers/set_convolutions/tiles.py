@@ -1,168 +1,96 @@
-"""The sums of a set convolution and of its gradients, over pairs of a target m and a context point n:
+"""How the pairs of a set convolution are summed: in pieces that fit the cache, on several threads.
 
-    z_m = Σ_n k(s_mn) v_n,        s_mn = |u_mn|²,   u_mn = (x_m − x_n)/ℓ
+The weights are never all there at once; backward computes them again. So memory is O(N + M), and time is that of the
+exponentials. Work is cut into runs, each done by one thread from beginning to end; how it is cut depends on shapes and
+positions alone. A run alone writes its targets, and has sums of its own for the context points, which are added up in
+the order of the runs: the bits do not depend on the number of threads.
 
-The weights k(s_mn) are never all there at once. Pairs are taken in tiles of a few targets by a few points, small enough
-for the cache; backward computes them again. So memory is O(M + N), and time is that of the exponentials.
-A `Block` is some targets of some sets with the points that they need; blocks are dealt into runs, each the work of one
-thread, and how depends on them alone. A run alone writes its targets, and has sums of its own for
-the points, which are added up in the order of the runs: the bits do not depend on the number of threads.
+`Tiles` has the three sums of `Pairs` (refnp/layers/set_convolutions/__init__.py) for points anywhere; `ToGrid` and
+`FromGrid` have them where the targets or the context are the places of a `Grid`. Which pairs count: near.py.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from refnp.autograd.blocks import run_all
+from refnp.autograd.tensor import Array
+from refnp.layers.set_convolutions.grid import Grid
+from refnp.layers.set_convolutions.kernels import decay
+from refnp.layers.set_convolutions.near import TILE_BYTES, Block, Portions, half_width
 
-TILE = 1 << 16  # bytes for a number per pair of a tile: the system takes larger arrays back each time they are freed
-PAIRS = TILE // 8  # pairs in a tile of float64
-RUNS = 8  # runs at most
-FAR = 1e9  # length scales beyond which a distance counts as this one, so that squares of it do not overflow
+MOST_RUNS = 8  # runs that blocks of pairs are dealt into, at most
+WINDOW_RUNS = 4  # runs of windows on a grid, each a part of the batch
+WINDOW_NUMBERS = 1 << 17  # numbers in a block of windows: a few such arrays stay in the cache of a core
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """Targets (D, B, M) and points (D, B, N) in D dimensions, what the points carry, values (B, N, C), and the kernel.
+class Tiles:
+    """The sums of `pairs`, a `Pairs` whose targets and points stand in the orders of `portions`, over its blocks.
 
-    `scales` holds pairs (length scale, its channels): channels with one length scale share their weights and one matrix
-    product. A point that is not there has zeros for values. `far` says that some distance may exceed FAR.
-    Inside, targets and points stand in the orders (B, M) and (B, N) that `blocks` go by (None: as they came); what goes
-    in and out stands in the order in which they came.
+    Results stand in the order in which targets and points came.
     """
 
-    targets: np.ndarray
-    points: np.ndarray
-    values: np.ndarray
-    scales: list[tuple[Any, Any]]
-    kernel: Callable
-    far: bool
-    blocks: list[Block]
-    target_order: np.ndarray | None
-    point_order: np.ndarray | None
+    def __init__(self, pairs: Any, portions: Portions):
+        self.pairs, self.runs = pairs, runs_of(portions.blocks)
+        self.target_order, self.point_order = portions.target_order, portions.point_order
 
-    @classmethod
-    def of(cls, targets, points, values, scales, kernel, blocks, target_order, point_order) -> Pairs:
-        """From targets (B, M, D), points (B, N, D), values (B, N, C), and a length scale per channel, scales (C,)."""
-        dtype = values.dtype
-        distinct, which = np.unique(scales, return_inverse=True)
-        groups = [(scale, np.flatnonzero(which == i)) for i, scale in enumerate(distinct)]
-        largest = [np.abs(a.real).max(initial=0) for a in (targets, points)]
-        with np.errstate(over="ignore"):
-            near = all(2 * size / scale.real < FAR for size in largest for scale in distinct)
-        return cls(
-            np.ascontiguousarray(np.moveaxis(ordered(targets, target_order), -1, 0), dtype),
-            np.ascontiguousarray(np.moveaxis(ordered(points, point_order), -1, 0), dtype),
-            ordered(values, point_order),
-            groups if len(groups) != 1 else [(distinct[0], slice(None))],
-            kernel,
-            not near,
-            blocks,
-            target_order,
-            point_order,
-        )
+    def convolved(self) -> Array:
+        """z (B, N, C)."""
+        z = np.zeros((*self.pairs.x.shape[1:], self.pairs.v.shape[-1]), self.pairs.v.dtype)
 
-    def convolved(self) -> np.ndarray:
-        """z_m = Σ_n k(s_mn) v_n, shape (B, M, C)."""
-        runs = runs_of(self.blocks)
-        z = np.zeros((*self.targets.shape[1:], self.values.shape[-1]), self.values.dtype)  # (B, M, C)
+        def add(_: int, tile: Block, part: Any) -> None:
+            z[tile.sets, tile.targets] += part.convolved()
 
-        def work(i: int) -> None:
-            for tile, scale, channels in self._parts(runs[i]):
-                k, _ = self._weights(squared(self._steps(tile, scale)))
-                z[tile.sets, tile.targets, channels] += k @ self.values[tile.sets, tile.points, channels]
-
-        run_all(work, len(runs))
+        self._for_every_tile(add)
         return restored(z, self.target_order)
 
-    def channel_gradients(self, z_bar: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """v̄_n = Σ_m k(s_mn) z̄_m, shape (B, N, C); and, from ds/dℓ = −2s/ℓ, for each channel c, shape (C,)
+    def channel_gradients(self, h: Array) -> tuple[Array, Array]:
+        """v̄ (B, M, C) and ℓ̄ (C,)."""
+        h, v = ordered(h, self.target_order), self.pairs.v
+        v_bars = [RunSum(run, v.shape[-1], h.dtype) for run in self.runs]
+        scale_bars = np.zeros((len(self.runs), v.shape[-1]), h.dtype)
 
-        ℓ̄_c = −(2/ℓ) Σ_m z̄_mc Σ_n s_mn k′(s_mn) v_nc.
-        """
-        z_bar = self._incoming(z_bar)
-        runs = runs_of(self.blocks)
-        sums = [RunSum(run, z_bar.shape[-1], z_bar.dtype) for run in runs]
-        scale_bars = np.zeros((len(runs), z_bar.shape[-1]), z_bar.dtype)
+        def add(i: int, tile: Block, part: Any) -> None:
+            v_bar, scale_bar = part.channel_gradients(h[tile.sets, tile.targets])
+            v_bars[i].add(tile, v_bar)
+            scale_bars[i] += scale_bar
 
-        def work(i: int) -> None:
-            for tile, scale, channels in self._parts(runs[i]):
-                s = squared(self._steps(tile, scale))  # (b, t, n)
-                k, slope = self._weights(s)
-                bar = z_bar[tile.sets, tile.targets, channels]  # (b, t, c)
-                sums[i].add(tile, channels, k.swapaxes(-1, -2) @ bar)
-                s *= slope()
-                along = s @ self.values[tile.sets, tile.points, channels]  # (b, t, c)
-                scale_bars[i, channels] += np.einsum("btc,btc->c", bar, along) * (-2 / scale)
+        self._for_every_tile(add)
+        return restored(total(v_bars, v.shape, h.dtype), self.point_order), scale_bars.sum(0)
 
-        run_all(work, len(runs))
-        v_bar = total(sums, self.values.shape, z_bar.dtype)
-        return restored(v_bar, self.point_order), scale_bars.sum(0)
+    def position_gradients(self, h: Array) -> tuple[Array, Array]:
+        """x̄ (B, N, dx), and that of the context points, (B, M, dx)."""
+        h, dx, v = ordered(h, self.target_order), len(self.pairs.x), self.pairs.v
+        x_bar = np.zeros((*h.shape[:2], dx), h.dtype)
+        point_bars = [RunSum(run, dx, h.dtype) for run in self.runs]
 
-    def position_gradients(self, z_bar: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """x̄_m = Σ_n g_mn, shape (B, M, D), and x̄_n = −Σ_m g_mn, shape (B, N, D): with ds/dx_m = 2u/ℓ = −ds/dx_n,
+        def add(i: int, tile: Block, part: Any) -> None:
+            of_targets, of_points = part.position_gradients(h[tile.sets, tile.targets])
+            x_bar[tile.sets, tile.targets] += of_targets
+            point_bars[i].add(tile, of_points)
 
-        g_mn = (2/ℓ) (Σ_c z̄_mc v_nc) k′(s_mn) u_mn.
-        """
-        z_bar = self._incoming(z_bar)
-        runs = runs_of(self.blocks)
-        axes, dtype = len(self.targets), z_bar.dtype
-        target_bar = np.zeros((*z_bar.shape[:2], axes), dtype)  # (B, M, D)
-        sums = [RunSum(run, axes, dtype) for run in runs]
+        self._for_every_tile(add)
+        points_bar = total(point_bars, (*v.shape[:2], dx), h.dtype)
+        return restored(x_bar, self.target_order), restored(points_bar, self.point_order)
+
+    def _for_every_tile(self, add: Callable[[int, Block, Any], None]) -> None:
+        """add(run, tile, its pairs) for the tiles of all runs, each run on one thread."""
 
         def work(i: int) -> None:
-            for tile, scale, channels in self._parts(runs[i]):
-                steps = self._steps(tile, scale)
-                _, slope = self._weights(squared(steps))
-                bar = z_bar[tile.sets, tile.targets, channels]  # (b, t, c)
-                g = bar @ self.values[tile.sets, tile.points, channels].swapaxes(-1, -2)  # (b, t, n)
-                g *= slope()
-                for d, u in enumerate(steps):
-                    target_bar[tile.sets, tile.targets, d] += np.einsum("btn,btn->bt", g, u) * (2 / scale)
-                    sums[i].add(tile, d, np.einsum("btn,btn->bn", g, u) * (-2 / scale))
+            for block in self.runs[i]:
+                for tile in block.tiles(TILE_BYTES // self.pairs.v.itemsize):
+                    add(i, tile, self.pairs.part(*tile))
 
-        run_all(work, len(runs))
-        point_bar = total(sums, (*self.values.shape[:2], axes), dtype)
-        return restored(target_bar, self.target_order), restored(point_bar, self.point_order)
-
-    def _incoming(self, z_bar: np.ndarray) -> np.ndarray:
-        """A gradient (B, M, C) in the order of the targets, and in a dtype that holds the products with it."""
-        return ordered(z_bar.astype(np.result_type(z_bar, self.values), copy=False), self.target_order)
-
-    def _parts(self, run: list[Block]) -> Iterator[tuple[Block, Any, Any]]:
-        """Tile by tile, and for each tile every length scale with its channels."""
-        for block in run:
-            for tile in block.tiles(TILE // self.values.itemsize):
-                for scale, channels in self.scales:
-                    yield tile, scale, channels
-
-    def _steps(self, tile: Block, scale: Any) -> list[np.ndarray]:
-        """u = (x_m − x_n)/ℓ along each of the D axes: arrays (b, t, n).
-
-        From differences, for |x_m|² + |x_n|² − 2 x_m·x_n cancels, and a common shift would not drop out exactly.
-        """
-        steps = []
-        with np.errstate(over="ignore", invalid="ignore") if self.far else np.errstate():
-            for x, y in zip(self.targets, self.points, strict=True):
-                u = x[tile.sets, tile.targets, None] - y[tile.sets, None, tile.points]
-                u /= scale
-                steps.append(np.where(np.abs(u.real) > FAR, np.copysign(FAR, u.real), u) if self.far else u)
-        return steps
-
-    def _weights(self, s: np.ndarray) -> tuple[np.ndarray, Callable]:
-        found = self.kernel(s)
-        if not isinstance(found, tuple) or len(found) != 2 or not callable(found[1]):
-            raise TypeError("set_convolution: kernel must return (k(s), function for the slope k′(s)); see `eq`")
-        return found
+        run_all(work, len(self.runs))
 
 
 class RunSum:
-    """What one run adds up for its points: (sets, points, channels) of the part of them that the run looks at."""
+    """What one run adds up for the context points that occur in it: (sets, points, channels)."""
 
     def __init__(self, run: list[Block], channels: int, dtype: Any):
         self.sets = slice(run[0].sets.start, run[-1].sets.stop)
@@ -170,12 +98,13 @@ class RunSum:
         shape = (self.sets.stop - self.sets.start, self.points.stop - self.points.start, channels)
         self.array = np.zeros(shape, dtype)
 
-    def add(self, tile: Block, channels: Any, part: np.ndarray) -> None:
-        own = shifted(tile.sets, self.sets.start), shifted(tile.points, self.points.start), channels
-        self.array[own] += part
+    def add(self, tile: Block, part: Array) -> None:
+        """Add the part (sets, points, channels) of a tile."""
+        (b, _, m), first_b, first_m = tile, self.sets.start, self.points.start
+        self.array[b.start - first_b : b.stop - first_b, m.start - first_m : m.stop - first_m] += part
 
 
-def total(parts: list[RunSum], shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+def total(parts: list[RunSum], shape: tuple[int, ...], dtype: Any) -> Array:
     """The sums of all runs, in their order."""
     result = np.zeros(shape, dtype)
     for part in parts:
@@ -183,25 +112,23 @@ def total(parts: list[RunSum], shape: tuple[int, ...], dtype: Any) -> np.ndarray
     return result
 
 
-def shifted(part: slice, start: int) -> slice:
-    """The same elements, counted from `start` instead of from 0."""
-    return slice(part.start - start, part.stop - start)
+def runs_of(blocks: list[Block]) -> list[list[Block]]:
+    """The blocks in order, dealt into at most MOST_RUNS runs of about as many pairs."""
+    pairs = sum(block.pairs for block in blocks)
+    runs: list[list[Block]] = [[] for _ in range(MOST_RUNS)]
+    before = 0
+    for block in blocks:
+        runs[before * MOST_RUNS // pairs].append(block)
+        before += block.pairs
+    return [run for run in runs if run]
 
 
-def squared(steps: list[np.ndarray]) -> np.ndarray:
-    """s = Σ_d u_d², at least 0 where the u are real."""
-    s = steps[0] * steps[0]
-    for u in steps[1:]:
-        s += u * u
-    return s
-
-
-def ordered(array: np.ndarray, order: np.ndarray | None) -> np.ndarray:
-    """The rows of each set, (B, N, C), in the given order (B, N), if there is one."""
+def ordered(array: Array, order: Array | None) -> Array:
+    """The rows of each set, (B, M, C), in the given order (B, M), if there is one."""
     return array if order is None else np.take_along_axis(array, order[..., None], 1)
 
 
-def restored(array: np.ndarray, order: np.ndarray | None) -> np.ndarray:
+def restored(array: Array, order: Array | None) -> Array:
     """The rows put back where `ordered` took them from."""
     if order is None:
         return array
@@ -210,46 +137,183 @@ def restored(array: np.ndarray, order: np.ndarray | None) -> np.ndarray:
     return result
 
 
-class Block(NamedTuple):
-    """Some targets of some sets, and the points they look at: slices of the axes B, M and N."""
+class Windows:
+    """Sums over the windows of points x (B, N, dx) on a grid, R = `half` places to each side of the nearest place.
 
-    sets: slice
-    targets: slice
-    points: slice
+    x are distances from the first place, `scales` (C,). The weights of several axes are products, so exponentials are
+    taken along each axis only. Time is O(N (2R + 1)^dx), and memory that of what goes in and out.
+    With w_nk the weight of point n and place k, and T = Σ_nkc v_nc w_nkc h_kc: `gather` is ∂T/∂v, `scatter` ∂T/∂h, each
+    with ∂T/∂ℓ = Σ_nk v_nc w_nkc h_kc |g_k − x_n|²/ℓ_c³ if asked for, and `pull` is
+    ∂T/∂x_n = Σ_kc v_nc w_nkc h_kc (g_k − x_n)/ℓ_c².
+    """
 
-    @property
-    def pairs(self) -> int:
-        return math.prod(part.stop - part.start for part in self)
+    def __init__(self, x: Array, scales: Array, grid: Grid, least: float):
+        dtype = np.result_type(x, scales)
+        self.x, self.scales = x.astype(dtype, copy=False), scales.astype(dtype, copy=False)
+        self.lengths, self.points_per_unit = grid.lengths, grid.points_per_unit
+        half = half_width(float(scales.real.max(initial=0)), grid.points_per_unit, least, dtype)
+        self.half = min(half, max(grid.lengths))
 
-    def tiles(self, pairs: int) -> Iterator[Block]:
-        """The block in pieces of about so many pairs, along the points."""
-        first, last = self.points.start, self.points.stop
-        step = max(1, pairs * (last - first) // max(self.pairs, 1))
-        for start in range(first, last, step):
-            yield self._replace(points=slice(start, min(start + step, last)))
+    def gather(self, h: Array, v: Array | None = None) -> tuple[Array, Array]:
+        """Σ_k w_nk h_k, (B, N, C), and if v is given ∂T/∂ℓ, (C,)."""
+        view = self._view(h)
+        f = np.zeros((*self.x.shape[:2], len(self.scales)), np.result_type(h, self.x, self.scales))  # (B, N, C)
+        bars = np.zeros((WINDOW_RUNS, len(self.scales)), f.dtype if v is None else np.result_type(f, v))
+
+        def work(run: int) -> None:
+            for row in self._rows(run):
+                parts = view[row.begins]  # (b, n, C, W)
+                if v is None:
+                    f[row.points] += row.outer * np.einsum("bncw,bncw->bnc", parts, row.weights)
+                    continue
+                parts *= row.weights
+                f[row.points] += row.outer * parts.sum(-1)
+                parts *= (v[row.points] * row.outer)[..., None]
+                bars[run] += np.einsum("bncw,bnw->c", parts, row.squares())
+
+        run_all(work, WINDOW_RUNS)
+        return f, bars.sum(0) / self.scales**3
+
+    def scatter(self, v: Array, h: Array | None = None) -> tuple[Array, Array]:
+        """Σ_n w_nk v_n, (B, C, *lengths), and if h is given ∂T/∂ℓ, (C,)."""
+        view = None if h is None else self._view(h)
+        dtype = np.result_type(v, self.x, self.scales)
+        padded = [n + 2 * self.half for n in self.lengths]
+        sums = np.zeros((len(self.scales), len(v), *padded), dtype)  # (C, B, *padded lengths)
+        bars = np.zeros((WINDOW_RUNS, len(self.scales)), dtype if h is None else np.result_type(dtype, h))
+
+        def work(run: int) -> None:
+            for row in self._rows(run):
+                sets = row.points[0]
+                parts = row.weights * (v[row.points] * row.outer)[..., None]  # (b, n, C, W)
+                places = row.begins[0] - sets.start
+                for begin, n in zip(row.begins[1:], padded, strict=True):
+                    places = places * n + begin
+                places = (places[..., None] + np.arange(parts.shape[-1])).ravel()
+                for into, part in zip(sums[:, sets], parts.transpose(2, 0, 1, 3), strict=True):
+                    np.add.at(into.reshape(-1), places, part.ravel())
+                if view is not None:
+                    parts *= view[row.begins]
+                    bars[run] += np.einsum("bncw,bnw->c", parts, row.squares())
+
+        run_all(work, WINDOW_RUNS)
+        return np.ascontiguousarray(sums[self._inner()].swapaxes(0, 1)), bars.sum(0) / self.scales**3
+
+    def pull(self, h: Array, v: Array) -> Array:
+        """∂T/∂x, (B, N, dx)."""
+        view = self._view(h)
+        x_bar = np.zeros(self.x.shape, np.result_type(h, v, self.x, self.scales))  # (B, N, dx)
+
+        def work(run: int) -> None:
+            for row in self._rows(run):
+                g = v[row.points] * row.outer / self.scales**2  # (b, n, C)
+                parts = np.einsum("bncw,bncw->bnw", view[row.begins] * g[..., None], row.weights)
+                for d, step in enumerate(row.steps):
+                    x_bar[(*row.points, d)] += (parts * step).sum(-1)
+
+        run_all(work, WINDOW_RUNS)
+        return x_bar
+
+    def _inner(self) -> tuple:
+        """Where the grid stands in one with `half` more places on every side."""
+        return (..., *(slice(self.half, self.half + n) for n in self.lengths))
+
+    def _view(self, h: Array) -> Array:
+        """h (B, C, *lengths) padded with zeros, as (B, *lengths, C, W): the window that begins at each place."""
+        padded = np.zeros((*h.shape[:2], *(n + 2 * self.half for n in self.lengths)), h.dtype)
+        padded[self._inner()] = h
+        task, channel, *steps = padded.strides
+        shape = (len(padded), *padded.shape[2:-1], self.lengths[-1], padded.shape[1], 2 * self.half + 1)
+        return as_strided(padded, shape, (task, *steps, channel, steps[-1]), writeable=False)
+
+    def _rows(self, run: int) -> Iterator[Rows]:
+        """The windows of one part of the batch, a cacheful of points at a time, row by row along the last axis."""
+        tasks, points, _ = self.x.shape
+        sets = slice(tasks * run // WINDOW_RUNS, tasks * (run + 1) // WINDOW_RUNS)
+        numbers = (sets.stop - sets.start) * len(self.scales) * (2 * self.half + 1)
+        step = max(1, WINDOW_NUMBERS // max(1, numbers))
+        for first in range(0, points if numbers else 0, step):
+            own = (sets, slice(first, min(first + step, points)))
+            along = [self._along(d, self.x[(*own, d)]) for d in range(len(self.lengths))]
+            begins, steps, weights = zip(*along, strict=True)
+            tasks_here = np.arange(sets.start, sets.stop)[:, None]
+            for taps in np.ndindex(*(w.shape[-1] for w in weights[:-1])):
+                outer: Any = 1
+                for tap, w in zip(taps, weights, strict=False):
+                    outer = outer * w[..., tap]
+                moved = [begin + tap for begin, tap in zip(begins, (*taps, 0), strict=True)]
+                away = [*(d[..., tap, None] for d, tap in zip(steps, taps, strict=False)), steps[-1]]
+                yield Rows(own, (tasks_here, *moved), away, weights[-1], outer)
+
+    def _along(self, axis: int, x: Array) -> tuple[Array, Array, Array]:
+        """On one axis, for points x (b, n): where the padded window begins, (b, n), the steps d from x to its places,
+        (b, n, W), and the weights exp(−d²/2ℓ²), (b, n, C, W).
+        """
+        taps = (np.arange(-self.half, self.half + 1) / self.points_per_unit).astype(x.real.dtype)  # (W,)
+        nearest = np.rint(x.real * self.points_per_unit)  # (b, n)
+        nearest = np.fmin(np.fmax(nearest, 0), self.lengths[axis] - 1)  # NaN, which stands for no place, becomes 0
+        offset = x - (nearest / self.points_per_unit).astype(taps.dtype)  # (b, n)
+        steps = taps - offset[..., None]  # (b, n, W)
+        factor = -0.5 / (self.scales * self.scales)  # (C,)
+        return nearest.astype(np.intp), steps, decay((steps * steps)[:, :, None] * factor[:, None])
 
 
-def all_in_order(targets: np.ndarray, points: np.ndarray) -> tuple[list[Block], None, None]:
-    """Blocks of all pairs of targets (B, M, D) and points (B, N, D), which stay in the order in which they came."""
-    (sets, many), few = targets.shape[:2], points.shape[1]
-    if not sets * many * few:
-        return [], None, None
-    height = min(many, max(1, PAIRS // min(few, 256)))  # targets in a block
-    deep = max(1, PAIRS // (height * few)) if height == many else 1  # sets in a block, where sets are small
-    blocks = [
-        Block(slice(b, min(b + deep, sets)), slice(m, min(m + height, many)), slice(0, few))
-        for b in range(0, sets, deep)
-        for m in range(0, many, height)
-    ]
-    return blocks, None, None
+class Rows(NamedTuple):
+    """One row, along the last axis, of the windows of some points.
+
+    points: which, slices of (B, N). begins: for each the task and the place on every axis where the row begins, (b, n).
+    steps: from the point to the row's places along each axis, (b, n, W), or (b, n, 1) on the axes before the last.
+    weights: of the last axis, (b, n, C, W); outer: those of the other axes multiplied, (b, n, C), or 1.
+    """
+
+    points: tuple[slice, slice]
+    begins: tuple[Array, ...]
+    steps: list[Array]
+    weights: Array
+    outer: Any
+
+    def squares(self) -> Array:
+        """|d|² at every place of the row, (b, n, W); on one axis in float64 at least, for many of them are added up."""
+        return self.steps[-1] ** 2 + np.asarray(sum(step**2 for step in self.steps[:-1]))
 
 
-def runs_of(blocks: list[Block]) -> list[list[Block]]:
-    """The blocks in order, dealt into at most RUNS runs of about as many pairs."""
-    total = sum(block.pairs for block in blocks)
-    runs: list[list[Block]] = [[] for _ in range(RUNS)]
-    before = 0
-    for block in blocks:
-        runs[before * RUNS // total].append(block)
-        before += block.pairs
-    return [run for run in runs if run]
+class ToGrid(Windows):
+    """From points x (B, M, dx) with v (B, M, C) to the places of a grid; `eps` is added to what divides, or 1."""
+
+    def __init__(self, x: Array, v: Array, scales: Array, grid: Grid, eps: float):
+        unit = np.finfo(np.result_type(v, x, scales)).eps / 2
+        super().__init__(x, scales, grid, float(unit * min(eps, 1.0) / max(1, v.shape[1])))
+        self.v = v
+
+    def convolved(self) -> Array:
+        """z (B, C, *lengths)."""
+        return self.scatter(self.v)[0]
+
+    def channel_gradients(self, h: Array) -> tuple[Array, Array]:
+        """v̄ (B, M, C) and ℓ̄ (C,)."""
+        return self.gather(h, self.v)
+
+    def position_gradients(self, h: Array) -> tuple[None, Array]:
+        """None, as the grid stays where it is, and x̄ (B, M, dx)."""
+        return None, self.pull(h, self.v)
+
+
+class FromGrid(Windows):
+    """From the places of a grid with v (B, C, *lengths) to points x (B, N, dx)."""
+
+    def __init__(self, x: Array, v: Array, scales: Array, grid: Grid):
+        unit = np.finfo(np.result_type(v, x, scales)).eps / 2
+        super().__init__(x, scales, grid, float(unit / max(1, math.prod(grid.lengths))))
+        self.v = v
+
+    def convolved(self) -> Array:
+        """z (B, N, C)."""
+        return self.gather(self.v)[0]
+
+    def channel_gradients(self, h: Array) -> tuple[Array, Array]:
+        """v̄ (B, C, *lengths) and ℓ̄ (C,)."""
+        return self.scatter(h, self.v)
+
+    def position_gradients(self, h: Array) -> tuple[Array, None]:
+        """x̄ (B, N, dx), and None, as the grid stays where it is."""
+        return self.pull(self.v, h), None

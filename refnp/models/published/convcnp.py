@@ -5,7 +5,7 @@
 
     there                                                           here               refnp
     ConvCNP(True, 64, UNet()), ConvCNP(True, 64, SimpleConv())      gordon             ConvCNP.gordon("xl"), ("simple")
-    construct_convgnp(likelihood="het", conv_arch="unet", …)        neuralprocesses    ConvCNP.neuralprocesses(…)
+    construct_convgnp(likelihood="het", conv_arch="unet", …)        neuralprocesses    ConvCNP.bruinsma(…)
 
 A Linear there keeps Wᵀ, (out, in), refnp W, (in, out); convolutions and the logarithms of length scales are the same.
 What has no place here keeps its name, and `load_state_dict` names it, with all that is missing.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from refnp.layers.activations import silu
+from refnp.layers.set_convolutions import Grid, GridOptions, set_convolution
 from refnp.layers.unet import PooledUNet, SimpleCNN, UNet
-from refnp.models.convcnp import ConvCNP
+from refnp.models.convcnp import ConvCNP, Encoding, Head
 from refnp.models.convcnp_image import OnGridConvCNP, OnPixels
-from refnp.models.convcnp_window import from_grid, to_grid
 from refnp.verify.case import GradientInputs, with_parameters
 from refnp.verify.layers.neural_processes import loss_of
 
@@ -27,14 +28,20 @@ def _windows(rng):
         name, last = f"{len(lengths)}-D", np.array(lengths) - 1
         x, scales = rng.uniform(0, last / 4, (2, 2, len(lengths))), rng.uniform(0.2, 0.4, 2)
         features, values = rng.normal(size=(2, 2, *lengths)), rng.normal(size=(2, 2, 2))
-        options = {"lengths": lengths, "points_per_unit": 4.0}
+        grid = Grid(np.zeros((2, len(lengths)), int), lengths, 4.0)
         rows += [
-            GradientInputs(
-                f"from_grid, {name}", lambda h, x, s: from_grid(h, x, s, points_per_unit=4.0), (features, x, scales)
-            ),
-            GradientInputs(f"to_grid, {name}", lambda v, x, s, o=options: to_grid(v, x, s, **o), (values, x, scales)),
+            GradientInputs(f"from_grid, {name}", functools.partial(_from_grid, grid), (features, x, scales)),
+            GradientInputs(f"to_grid, {name}", functools.partial(_to_grid, grid), (values, x, scales)),
         ]
     return rows
+
+
+def _from_grid(grid, features, x, scales):
+    return set_convolution(x, grid, features, scales, density=False)
+
+
+def _to_grid(grid, values, x, scales):
+    return set_convolution(grid, x, values, scales, density=False)
 
 
 def _networks(rng):
@@ -53,11 +60,19 @@ def _off_grid(rng):
     unet = UNet(3, (2, 3), kernel=3, activation=silu, rng=rng)
     plain = SimpleCNN((2, 3, 2), kernel=3, dimensions=2, activation=silu, rng=rng)
     models = {
-        "U-Net, joint": ConvCNP(unet, channels=3, points_per_unit=4, hidden=(3,), rng=rng),
-        "2-D, separate": ConvCNP(
-            plain, dx=2, dy=2, channels=2, points_per_unit=1, divide=False, separate=True, deviation="exp", rng=rng
+        "U-Net, joint": ConvCNP(
+            unet, encoding=Encoding(channels=3), grid=GridOptions(4), head=Head(hidden=(3,)), rng=rng
         ),
-        "neuralprocesses": ConvCNP.neuralprocesses((3, 3), points_per_unit=4, kernel=3, rng=rng),
+        "2-D, separate": ConvCNP(
+            plain,
+            dx=2,
+            dy=2,
+            encoding=Encoding(channels=2, divide=False),
+            grid=GridOptions(1),
+            head=Head(separate=True, deviation="exp"),
+            rng=rng,
+        ),
+        "neuralprocesses": ConvCNP.bruinsma((3, 3), grid=GridOptions(4), kernel=3, rng=rng),
     }
     places = np.array([[1, 1, 0], [0, 0, 0]], bool), np.array([[1, 0], [1, 1]], bool)
     rows = []

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from refnp.layers.set_convolutions.grid import Grid
+from refnp.layers.set_convolutions import Grid, GridOptions
 from refnp.models.convcnp import ConvCNP
 from refnp.models.published import convcnp as published
 from tests.helpers import assert_within
@@ -176,7 +176,7 @@ def counterpart(parts):
 def test_gordon(architecture, network):
     torch.manual_seed(0)
     theirs = Gordon(network()).double()
-    model = ConvCNP.gordon(architecture, points_per_unit=DENSITY, rng=np.random.default_rng(0))
+    model = ConvCNP.gordon(architecture, grid=GridOptions(DENSITY), rng=np.random.default_rng(0))
     model.load_state_dict(published.gordon(arrays(theirs)))
     x, y, t = problem(1, 1)
     grid = model.grid(x, t)
@@ -193,13 +193,13 @@ def test_neuralprocesses(channels, dx, dy):
     """On a grid that begins anywhere, as theirs do; agreement with the package itself is 2e-15 (docs/convcnp.md)."""
     torch.manual_seed(0)
     theirs = neuralprocesses(channels, dx, dy).double()
-    model = ConvCNP.neuralprocesses(channels, dx=dx, dy=dy, points_per_unit=DENSITY, rng=np.random.default_rng(0))
+    model = ConvCNP.bruinsma(channels, dx=dx, dy=dy, grid=GridOptions(DENSITY), rng=np.random.default_rng(0))
     model.load_state_dict(published.neuralprocesses(arrays(theirs)))
     x, y, t = problem(dx, dy)
     total = model.network.total_stride
     grid = Grid(np.full((2, dx), -11), (-(-24 // total) * total,) * dx, DENSITY)
     right = predict(theirs, *counterpart((x, y, t, places_of(grid))), grid.lengths)
-    ours = model.on(grid, *model.sets(x, y, t))
+    ours = model(x, y, t, grid=grid)
     for value, reference in zip((ours.mean, ours.std), right, strict=True):
         assert np.abs(value.data - reference.detach().numpy()).max() < 2**-44
 

@@ -6,7 +6,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.models.convcnp_window import from_grid, half_width, to_grid
+from refnp.autograd.primitives import primitive
+from refnp.layers.set_convolutions import Grid, eq, matern_32, set_convolution
+from refnp.layers.set_convolutions.near import half_width
+from refnp.layers.set_convolutions.tiles import ToGrid
 from refnp.verify import bounds
 from refnp.verify.layers.set_convolution import set_convolution as equation
 from tests.helpers import assert_same_bits, assert_within, normal, seeds, unit_roundoff
@@ -26,6 +29,29 @@ def problem(seed, axes, dtype, width, *, points=3):
     x = rng.uniform(0, (np.array(lengths) - 1) / DENSITY, (2, points, axes)).astype(dtype)
     scales = (rng.uniform(0.5, 1.5, 2) * width).astype(dtype)
     return normal(rng, (2, 2, *lengths), dtype), normal(rng, (2, points, 2), dtype), x, scales
+
+
+def from_grid(h, x, scales):
+    """The set convolution from the places of grids that begin at 0."""
+    grid = Grid(np.zeros((len(h), x.shape[-1]), int), h.shape[2:], DENSITY)
+    return set_convolution(x, grid, h, scales, density=False)
+
+
+def to_grid(v, x, scales, *, lengths):
+    """The set convolution at those places."""
+    grid = Grid(np.zeros((len(v), x.shape[-1]), int), lengths, DENSITY)
+    return set_convolution(grid, x, v, scales, density=False)
+
+
+@primitive
+def to_grid_before_division(v, x, scales, *, lengths, eps):
+    """The sums that will be divided by a density + eps, and their gradients."""
+    sums = ToGrid(x, v, scales, Grid(np.zeros((len(v), x.shape[-1]), int), lengths, DENSITY), eps)
+    return sums.convolved(), lambda bar: (
+        sums.channel_gradients(bar)[0],
+        sums.position_gradients(bar)[1],
+        sums.channel_gradients(bar)[1],
+    )
 
 
 def places(lengths, dtype):
@@ -69,8 +95,8 @@ def below_the_nearest(w):
 def test_values_and_gradients(seed, axes, dtype, width, eps, points):
     h, v, x, scales = problem(seed, axes, dtype, width, points=points)
     lengths, starts, u = h.shape[2:], np.zeros((2, axes)), unit_roundoff(dtype)
-    f, from_bars = ad.vjp(lambda *a: from_grid(*a, points_per_unit=DENSITY), h, x, scales)
-    z, to_bars = ad.vjp(lambda *a: to_grid(*a, lengths=lengths, points_per_unit=DENSITY, eps=eps), v, x, scales)
+    f, from_bars = ad.vjp(from_grid, h, x, scales)
+    z, to_bars = ad.vjp(lambda *a: to_grid_before_division(*a, lengths=lengths, eps=eps), v, x, scales)
     f_right = transcriptions.from_grid(h, x, scales, starts, DENSITY)
     z_right = transcriptions.to_grid(v, x, scales, starts, lengths, DENSITY)
     x_right, scales_right = transcriptions.slopes(h, v, x, scales, DENSITY)
@@ -89,8 +115,8 @@ def test_values_and_gradients(seed, axes, dtype, width, eps, points):
 
 def test_one_is_the_adjoint_of_the_other():
     h, v, x, scales = problem(1, 2, np.float64, 0.3)
-    f = from_grid(h, x, scales, points_per_unit=DENSITY)
-    z = to_grid(v, x, scales, lengths=h.shape[2:], points_per_unit=DENSITY)
+    f = from_grid(h, x, scales)
+    z = to_grid(v, x, scales, lengths=h.shape[2:])
     size = np.abs(h).sum() * np.abs(v).sum()
     assert abs((f * v).sum() - (z * h).sum()) <= 2**-48 * size
 
@@ -110,15 +136,15 @@ def test_a_window_that_were_narrower_would_be_noticed(monkeypatch):
     h, v, x, scales = problem(0, 1, np.float64, 0.3)
     right = transcriptions.from_grid(h, x, scales, np.zeros((2, 1)), DENSITY)
     limit = limits(h, v, x, scales, below_the_nearest)[0]
-    monkeypatch.setattr("refnp.models.convcnp_window.half_width", lambda *arguments: 5)
+    monkeypatch.setattr("refnp.layers.set_convolutions.tiles.half_width", lambda *arguments: 5)
     with pytest.raises(AssertionError, match="beyond the bound"):
-        assert_within(from_grid(h, x, scales, points_per_unit=DENSITY), right, limit)
+        assert_within(from_grid(h, x, scales), right, limit)
 
 
 def test_points_outside_the_grid_are_near_its_edge():
     h, v, _, scales = problem(0, 1, np.float64, 0.3)
     x = np.array([[[-3.0], [-0.4], [6.25]]] * 2)
-    f = from_grid(h, x, scales, points_per_unit=DENSITY)
+    f = from_grid(h, x, scales)
     right = transcriptions.from_grid(h, x, scales, np.zeros((2, 1)), DENSITY)
     assert_within(f, right, limits(h, v, x, scales, below_the_nearest)[0])
     assert (f != 0).all()
@@ -127,15 +153,15 @@ def test_points_outside_the_grid_are_near_its_edge():
 def test_each_point_and_each_task_by_itself():
     """Blocks do not show: any part of the points, in any order, gives the same bits."""
     h, _, x, scales = problem(2, 2, np.float64, 0.1, points=50)
-    together = from_grid(h, x, scales, points_per_unit=DENSITY)
-    assert_same_bits(from_grid(h, x[:, ::-1], scales, points_per_unit=DENSITY), together[:, ::-1])
-    assert_same_bits(from_grid(h[1:], x[1:, 7:9], scales, points_per_unit=DENSITY), together[1:, 7:9])
+    together = from_grid(h, x, scales)
+    assert_same_bits(from_grid(h, x[:, ::-1], scales), together[:, ::-1])
+    assert_same_bits(from_grid(h[1:], x[1:, 7:9], scales), together[1:, 7:9])
 
 
 def test_nan_reaches_its_own_point_only():
     h, _, x, scales = problem(2, 1, np.float64, 0.1)
     x[0, 1] = np.nan
-    f = from_grid(h, x, scales, points_per_unit=DENSITY)
+    f = from_grid(h, x, scales)
     assert np.isnan(f).any(-1).tolist() == [[False, True, False], [False] * 3]
 
 
@@ -146,8 +172,8 @@ def test_threads_do_not_change_the_bits():
     results, before = [], get_threads()
     for threads in (1, 3):
         set_threads(threads)
-        f, pullback = ad.vjp(lambda *a: from_grid(*a, points_per_unit=DENSITY), h, x, scales)
-        z, other = ad.vjp(lambda *a: to_grid(*a, lengths=(9,), points_per_unit=DENSITY), v, x, scales)
+        f, pullback = ad.vjp(from_grid, h, x, scales)
+        z, other = ad.vjp(lambda *a: to_grid(*a, lengths=(9,)), v, x, scales)
         results.append([f, *pullback(np.ones_like(f)), z, *other(np.ones_like(z))])
     set_threads(before)
     for one, three in zip(*results, strict=True):
@@ -162,7 +188,7 @@ def test_matches_torch():
     away = (grid - leaves[1])[..., None, :] / leaves[2][:, None]  # (B, N, C, K)
     y = (torch.exp(-0.5 * away**2) * leaves[0][:, None]).sum(-1)
     y.backward(torch.tensor(v))
-    f, pullback = ad.vjp(lambda *a: from_grid(*a, points_per_unit=DENSITY), h, x, scales)
+    f, pullback = ad.vjp(from_grid, h, x, scales)
     h_bar, x_bar, scales_bar = pullback(v)
     of_torch = [y.detach(), *(leaf.grad for leaf in leaves)]
     f_bound, x_bound, h_bound, scales_bound = limits(h, v, x, scales, below_the_nearest)
@@ -172,3 +198,89 @@ def test_matches_torch():
         shape = bound.shape
         assert_within(rows(ours).reshape(shape) if ours is h_bar else ours,
                       rows(theirs.numpy()).reshape(shape) if ours is h_bar else theirs.numpy(), 2 * bound)  # fmt: skip
+
+
+# ---- one function, to a grid and from it
+
+
+@given(seeds, axes, real, st.booleans(), st.booleans())
+def test_a_grid_is_the_same_as_its_places(seed, axes, dtype, onto, divide):
+    """Values and gradients, with density, division and a mask, within roundings of those with the places as points."""
+    h, v, x, _ = problem(seed, axes, dtype, 0.3)
+    grid, points = Grid(np.zeros((2, axes), int), h.shape[2:], DENSITY), places(h.shape[2:], dtype)
+    mask = np.random.default_rng(seed).random(x.shape[:2]) < 0.7 if onto else None
+    scale, options = dtype(0.3), {"divide": divide, "eps": 1e-2}
+    if onto:
+        z, pullback = ad.vjp(lambda *a: set_convolution(grid, *a, mask=mask, **options), x, v, scale)
+        right, other = ad.vjp(lambda *a: set_convolution(points, *a, mask=mask, **options), x, v, scale)
+        right_bar = normal(seed, right.shape, dtype)
+        bar = np.ascontiguousarray(right_bar.swapaxes(1, 2)).reshape(z.shape)
+        found = rows(z), *pullback(bar)
+    else:
+        z, pullback = ad.vjp(lambda *a: set_convolution(a[0], grid, *a[1:], **options), x, h, scale)
+        right, other = ad.vjp(lambda *a: set_convolution(a[0], points, *a[1:], **options), x, rows(h), scale)
+        bar = right_bar = normal(seed, right.shape, dtype)
+        x_bar, h_bar, scale_bar = pullback(bar)
+        found = z, x_bar, rows(h_bar), scale_bar
+    for result, reference in zip(found, (right, *other(right_bar)), strict=True):
+        assert result.dtype == dtype
+        size = max(1, np.abs(reference).max(initial=0))
+        assert np.abs(result - reference).max(initial=0) <= 2**14 * unit_roundoff(dtype) * size
+
+
+def test_a_grid_far_away_and_positions_more_precise_than_values():
+    h, v, x, _ = problem(3, 1, np.float32, 0.3)
+    near, far = (Grid(np.full((2, 1), start), (24,), DENSITY) for start in (0, 2**32))
+    x = np.round(x * 1024) / np.float32(1024)
+    there = x.astype(np.float64) + 2**30
+    assert_same_bits(set_convolution(far, there, v, 0.3), set_convolution(near, x, v, 0.3))
+    assert_same_bits(set_convolution(there, far, h, 0.3), set_convolution(x, near, h, 0.3))
+
+
+def test_what_a_mask_hides_beside_a_grid():
+    _, v, x, _ = problem(3, 2, np.float64, 0.3)
+    grid, mask = Grid(np.zeros((2, 2), int), (4, 9), DENSITY), np.array([[True, False, True], [False] * 3])
+    hide = lambda a, junk: np.where(mask[..., None], a, junk)
+    clean, spoilt = (
+        ad.vjp(lambda x, v: set_convolution(grid, x, v, 0.3, mask=mask, divide=True), hide(x, junk), hide(v, junk))
+        for junk in (0.0, np.nan)
+    )
+    assert_same_bits(spoilt[0], clean[0])
+    assert not clean[0][1].any()
+    for ours, other in zip(spoilt[1](clean[0]), clean[1](clean[0]), strict=True):
+        assert_same_bits(ours, other)
+        assert not ours[~mask].any()
+
+
+def test_errors_beside_a_grid():
+    grid = Grid(np.zeros((2, 1), int), (8,), DENSITY)
+    x, y, h = np.zeros((2, 3, 1)), np.zeros((2, 3, 2)), np.zeros((2, 2, 8))
+    for arguments, options, error, message in (
+        ((grid, grid, h, 1.0), {}, TypeError, "both a Grid"),
+        ((grid, x, y, 1.0), {"kernel": matern_32}, ValueError, "beside a Grid the kernel is eq"),
+        ((grid, x, y, 1.0), {"kernel": eq, "method": "dense"}, ValueError, "only pairs that count"),
+        (
+            (grid, x[:1], y, 1.0),
+            {},
+            ValueError,
+            r"context_x has shape \(1, 3, 1\); .* must be \(2, …, 1",
+        ),
+        ((x[..., [0, 0]], grid, h, 1.0), {}, ValueError, r"target_x has shape \(2, 3, 2\)"),
+        (
+            (grid, x, y[:, 1:], 1.0),
+            {},
+            ValueError,
+            r"shape \(2, 2, 2\); it must be \(2, 3\) and channels",
+        ),
+        ((x, grid, h[..., 1:], 1.0), {}, ValueError, r"shape \(2, 2, 7\); it must be \(2, C, \*\(8,\)\)"),
+        ((x, grid, h, 1.0), {"mask": np.ones((2, 3), bool)}, ValueError, "all places of a Grid are"),
+        (
+            (grid, x, y, 1.0),
+            {"mask": np.ones((1, 3), bool)},
+            ValueError,
+            r"shape \(1, 3\); it must be \(2, 3\)",
+        ),
+        ((grid, x, y, np.ones(2)), {}, ValueError, "length_scale has shape"),
+    ):
+        with pytest.raises(error, match=message):
+            set_convolution(*arguments, **options)
