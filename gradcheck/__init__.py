@@ -14,17 +14,11 @@ and `torch.func.vjp`. The numerical derivatives can be used by themselves:
 `python -m gradcheck` prints a table of the differentiable operations of refnp.
 """
 
-from types import ModuleType
-
 from gradcheck.checks import check, compare
 from gradcheck.numerical import Estimate, complex_step, longdouble, one_sided, richardson
 from gradcheck.report import GradientError, Kink, Report, Worst
 
-__all__ = [
-    name
-    for name, value in list(globals().items())
-    if not name.startswith("_") and not isinstance(value, ModuleType) and name != "ModuleType"
-]
+__all__ = [name for name, value in vars().items() if not (name[0] == "_" or hasattr(value, "__spec__"))]
 
 
 def __dir__() -> list[str]:

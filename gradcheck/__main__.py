@@ -1,7 +1,7 @@
 """`python -m gradcheck`: the digits of every differentiable primitive and layer of refnp, as a table.
 
 Exit status 0 when every bar holds, 1 when one does not, 2 when the table cannot be made as asked.
-This is the only module here that knows refnp.
+No other module of gradcheck imports refnp.
 """
 
 import argparse
@@ -60,16 +60,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def write_json(file: Path, rows: Sequence[Row]) -> None:
-    """Write {"rows": […]} whole or not at all: to a file beside `file`, which then takes its name."""
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=file.absolute().parent, delete=False) as beside:
+    """Write {"rows": […]} whole or not at all: to a temporary file in the same folder, which is then renamed."""
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=file.absolute().parent, delete=False) as temporary:
         try:
-            json.dump({"rows": [row.public() for row in rows]}, beside, indent=1)
-            beside.write("\n")
+            json.dump({"rows": [row.public() for row in rows]}, temporary, indent=1)
+            temporary.write("\n")
         except BaseException:
-            os.unlink(beside.name)
+            os.unlink(temporary.name)
             raise
-    os.chmod(beside.name, 0o644)  # temporary files start as nobody else's
-    os.replace(beside.name, file)
+    os.chmod(temporary.name, 0o644)  # temporary files are readable by their owner alone
+    os.replace(temporary.name, file)
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -17,7 +17,7 @@ Nothing can be said of an element that is itself below the rounding error of f i
 for a step as large as x; with an x87 longdouble that is 3e-18 of f. Such elements pass, but any larger one must have
 its own digits. Where nothing is wider than float64 (PyTorch) the same floor, 7e-15 of f, hides differences below it.
 
-A numerical derivative that knows its own error (differences) is asked for no more than it has, but must have 6 digits.
+Of a numerical derivative with an error estimate (differences) no more digits are asked than that leaves, but 6.
 
 Source: Higham (2002), §3.1, for the rounding error of a sum.
 """

@@ -4,7 +4,7 @@ r"""First order: is the claimed x̄ = Jᵀu the transpose of the derivative J th
 
 The left side takes f and a numerical derivative, the right side the claim. With v = eⱼ it is one element of the
 claimed gradient, and one numerical derivative serves all cotangents. Several seeded random u are drawn, and where f
-has several outputs also one u for each of them alone, so that a small output is not lost beside a large one.
+has several outputs also one u for each of them alone, so that a small output is not lost next to a large one.
 
 Directions are single elements, and random sums over many. What such a projection can miss: over a group of k elements,
 the error of one is seen only if it exceeds 10^-digits of the sum of sizes over the group, that is, relative errors
@@ -212,7 +212,7 @@ def first_order(
 
 
 def repeat_in_wider_precision(here: FirstOrder, directions: Sequence[Direction]) -> Repeat:
-    """What `judge` calls for a second opinion: some directions again in the next wider precision, as often as asked."""
+    """The `repeat` of `judge`: some of the directions again in the next wider precision."""
 
     def repeat(rows: list[int]) -> tuple[Comparison, Repeat] | None:
         wide = here.in_wider_precision()

@@ -3,11 +3,9 @@
     claim = equivariant(attention_layer, Permute("x", -2), Permute(axis=-2))
     print(search(claim, draw, sizes={"n": range(8)}))
 
-Actions of groups, claims about functions of arrays, and a search for counter-examples. It takes any callable, and knows
-no model. docs/symmetry.md explains what a verdict rests on.
+Actions of groups, claims about functions of arrays, and a search for counter-examples. It takes any callable,
+and imports no layer or model. docs/symmetry.md explains what a verdict rests on.
 """
-
-from types import ModuleType
 
 from refnp.symmetry.actions import Action, Permute, Product, Roll, Select, Slide, Trivial
 from refnp.symmetry.claim import Claim, equivariant, invariant
@@ -15,11 +13,7 @@ from refnp.symmetry.geometry import Negate, Rotate, RotateGrid, Scale, Translate
 from refnp.symmetry.searches import search
 from refnp.symmetry.verdict import CounterExample, Counts, SymmetryError, Verdict
 
-__all__ = [
-    name
-    for name, value in list(globals().items())
-    if not name.startswith("_") and not isinstance(value, ModuleType) and name != "ModuleType"
-]
+__all__ = [name for name, value in vars().items() if not (name[0] == "_" or hasattr(value, "__spec__"))]
 
 
 def __dir__() -> list[str]:

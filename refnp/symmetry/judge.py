@@ -93,17 +93,16 @@ class Judge:
             forms = [", ".join(f"{name} {shape}" for name, shape in side.form) for side in (left, right)]
             return Finding("violated", "shape", np.inf, np.inf, reason=f"{forms[0]} against {forms[1]}")
         d = left.minus(right)
-        allowed = self.allowance(sides, d)
+        allowed = self.allowance(sides, left, right, d)
         with np.errstate(all="ignore"):
             ratio = float(np.max(np.where(d == 0, 0, np.abs(d) / allowed), initial=0))
         if np.all(np.abs(d) <= allowed):
             resolution = left.relative(allowed, right, empty=0.0)
             return Finding("agrees", "", ratio, left.relative(d, right), resolution)
-        return self.exceeded(sides, d, allowed, ratio)
+        return self.exceeded(sides, left, right, d, allowed, ratio)
 
-    def allowance(self, sides: BothSides, d: Array) -> Array:
+    def allowance(self, sides: BothSides, left: Vector, right: Vector, d: Array) -> Array:
         """What rounding may leave of each number of the output, on both sides together."""
-        left, right = sides.left(0, self.precisions.finest), sides.right(0, self.precisions.finest)
         size = np.maximum(np.abs(left.values), np.abs(right.values))
         rounds = right.rounded & np.isfinite(size)
         underflow = np.finfo(self.precisions.finest).tiny
@@ -120,9 +119,10 @@ class Judge:
             return np.maximum(allowed, self.precisions.u**0.5 * right.largest_by_array(finite, right))
         return allowed
 
-    def exceeded(self, sides: BothSides, d: Array, allowed: Array, ratio: float) -> Finding:
+    def exceeded(
+        self, sides: BothSides, left: Vector, right: Vector, d: Array, allowed: Array, ratio: float
+    ) -> Finding:
         """The finding where d is above its allowance: is it steady, and too large for what f may hide?"""
-        left, right = sides.left(0, self.precisions.finest), sides.right(0, self.precisions.finest)
         beyond, perturbations = ~(np.abs(d) <= allowed), self.evaluations.perturbations
         relative = left.relative(np.where(beyond, d, 0), right)
         small = bool(np.any(beyond & right.rounded)) and relative < SINGLE
@@ -146,7 +146,7 @@ class Judge:
 
 
 class BoundedJudge(Judge):
-    """Judges by a bound that the user knows, at one input, in the dtype of the input.
+    """Judges by a bound that the user gives, at one input, in the dtype of the input.
 
     The bound is a number, an array that broadcasts to every output, or a mapping of these by the names of the outputs.
     """
@@ -155,21 +155,20 @@ class BoundedJudge(Judge):
         super().__init__(claim, Precisions((dtype,), roundoff(dtype)), inputs, np.random.default_rng(0))
         self.bound = bound
 
-    def allowance(self, sides: BothSides, d: Array) -> Array:
+    def allowance(self, sides: BothSides, left: Vector, right: Vector, d: Array) -> Array:
         """The bound for each number of the output; of a complex one for the real and for the imaginary part."""
         g, dtype = sides.elements[0], self.precisions.finest
         bound: Any = self.bound(dict(self.evaluations.inputs[0]), g, dtype)
         allowed = {}
         for name, output in sides.claim.action_out.act(g, self.evaluations.output(0, dtype)).items():
-            of_output = np.asarray(bound[name] if isinstance(bound, Mapping) else bound)
-            allowed[name] = np.broadcast_to(
-                of_output * (1 + 1j) if output.dtype.kind == "c" else of_output, output.shape
-            )
+            each = np.asarray(bound[name] if isinstance(bound, Mapping) else bound)
+            allowed[name] = np.broadcast_to(each * (1 + 1j) if output.dtype.kind == "c" else each, output.shape)
         return Vector.of(allowed).values
 
-    def exceeded(self, sides: BothSides, d: Array, allowed: Array, ratio: float) -> Finding:
+    def exceeded(
+        self, sides: BothSides, left: Vector, right: Vector, d: Array, allowed: Array, ratio: float
+    ) -> Finding:
         """A violation, for the bound is the user's word."""
-        left, right = sides.left(0, self.precisions.finest), sides.right(0, self.precisions.finest)
         return violation(left, right, np.where(np.abs(d) <= allowed, 0, d), ratio)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 
 def vjp_of(claim):
-    """The claim as gradcheck wants it: vjp(f, *args), where f is not needed because the claim knows it."""
+    """The claim in the form that gradcheck takes: vjp(f, *args), where f is not needed because the claim has it."""
     return lambda _, *args: claim(*args)
 
 

@@ -46,7 +46,7 @@ def test_differences_within_a_small_error_pass_as_far_as_they_go():
     assert verdict.digits[0, 0] == pytest.approx(9)
 
 
-def test_a_derivative_that_knows_nothing_judges_nothing():
+def test_a_derivative_with_a_large_error_is_no_evidence():
     assert not judge(comparison(1, 1.1, error=1.0), 12, NOTHING_WIDER).passed.any()
 
 

@@ -119,7 +119,7 @@ def test_one_wrong_element_of_many_is_found_and_named(size, seed):
 
 
 def test_an_error_in_a_tiny_gradient_beside_large_ones_is_caught():
-    """p = 1e-16 at one element (1e-9 in float32): an error of 1e-4 of its gradient is nothing beside the others."""
+    """p = 1e-16 at one element (1e-9 in float32): an error of 1e-4 of its gradient is too small to see next to them."""
 
     def spoil(g, u):
         g[0][0, 1] *= 1 + 1e-4
@@ -137,7 +137,7 @@ def test_an_error_in_a_tiny_gradient_beside_large_ones_is_caught():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("claim", [claims.tanh, claims.softmax])
 def test_saturation_is_no_error(claim, dtype, scale):
-    """Where tanh is 1 to the last digit, 1 − y² is 0 and the derivative is 1e-30: nobody could compute with it."""
+    """Where tanh is 1 to the last digit, 1 − y² is 0 and the derivative is 1e-30: no float64 code computes it."""
     x = (scale * np.random.default_rng(0).normal(size=(3, 5))).astype(dtype)
     assert check(value_of(claim), (x,), vjp=vjp_of(claim)).agrees
     assert check(value_of(claim), (x,), vjp=vjp_of(claim), order=2).agrees

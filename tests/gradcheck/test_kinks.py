@@ -37,7 +37,7 @@ def test_ties_of_a_maximum_are_kinks_of_both_sides():
     assert places(report) == [(0, 1), (1, 1)]
 
 
-def test_a_wrong_gradient_beside_a_kink_is_still_caught():
+def test_a_wrong_gradient_next_to_a_kink_is_still_caught():
     def spoil(g, u):
         g[0][2] *= 1 + 1e-9
         return g
@@ -71,7 +71,7 @@ def test_a_kink_in_one_term_of_a_sum_is_found():
 
 @pytest.mark.parametrize("distance", [1e-3, 1e-5, 1e-7])
 @pytest.mark.parametrize("claim", [claims.relu, claims.absolute])
-def test_beside_a_kink_there_is_a_derivative(claim, distance):
+def test_near_a_kink_there_is_a_derivative(claim, distance):
     report = compare(value_of(claim), (np.array([distance, -distance, 1.0]),), vjp=vjp_of(claim))
     assert report.agrees
     assert not report.kinks

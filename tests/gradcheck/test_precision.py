@@ -1,4 +1,4 @@
-"""The ladder of precisions, and the digits that are asked on each rung."""
+"""The precisions, and the digits that are asked in each."""
 
 import numpy as np
 import pytest

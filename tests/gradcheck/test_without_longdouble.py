@@ -1,4 +1,4 @@
-"""Where longdouble is float64 (Windows, Apple ARM) nothing is lost but the second opinion."""
+"""Where longdouble is float64 (Windows, Apple ARM) the checks are the same, but nothing wider confirms them."""
 
 import importlib
 

@@ -124,7 +124,7 @@ def test_simpler_elements_come_to_an_end_and_still_act(action, seed, n):
             g = simpler[-1 if last else 0]
             action.act(g, x)
         else:
-            pytest.fail(f"no end in sight at {g}")
+            pytest.fail(f"200 simpler elements, the last {g}")
 
 
 @pytest.mark.parametrize("name", ["permute", "roll", "roll in steps", "quarters", "images", "sign", "torus"])

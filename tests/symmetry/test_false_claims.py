@@ -109,7 +109,7 @@ def test_a_mask_must_travel_with_its_tokens():
     assert search(right, f.masked, sizes={"n": range(6)}).holds
 
 
-def test_content_that_slides_with_its_mask_and_a_sum_that_knows_its_place():
+def test_content_that_slides_with_its_mask_and_a_sum_that_depends_on_places():
     def draw(rng, n):
         present = np.zeros(n, bool)
         present[1 : 1 + rng.integers(0, n)] = True
@@ -177,7 +177,7 @@ def test_whole_numbers_are_compared_exactly():
     assert found.inputs["x"].tolist() == [0, 0]  # equal, and the first is chosen
 
 
-def test_a_violation_is_seen_beside_large_numbers():
+def test_a_violation_in_a_small_output_is_seen_next_to_a_large_one():
     """One output is 1e12 times the other; the small one is wrong by a part in a thousand."""
     claim = invariant(lambda x: {"large": 1e12 * x.sum(), "small": x.sum() + 1e-3 * x[0]}, Permute("x"))
     assert search(claim, f.vector, sizes={"n": range(1, 5)}).counterexample.sizes == {"n": 2}

@@ -50,7 +50,7 @@ def test_the_precisions_of_a_function_are_found():
     assert names(lambda x: np.exp(np.asarray(x, float))) == ["float64"]
     assert names(lambda x: x.astype(np.float32)) == ["float32"]
     assert names(lambda x: x > 0) == every
-    assert names(lambda x: np.linalg.inv(np.diag(x))) == every[:2]  # LAPACK knows no longdouble
+    assert names(lambda x: np.linalg.inv(np.diag(x))) == every[:2]  # LAPACK has no longdouble
     assert names(lambda x: [x.astype(np.float32), x.astype(float)]) == ["float32"]
 
 
@@ -80,7 +80,7 @@ def test_one_precision_is_enough_to_see_what_is_not_hidden_by_it(function):
 
 @has_wide
 def test_constants_that_were_rounded_to_float64_leave_the_verdict_open():
-    """The spectrum by a float64 table of waves changes under a roll as those numbers are not on the unit circle."""
+    """The spectrum by a float64 Fourier matrix changes under a roll as those numbers are not on the unit circle."""
 
     def spectrum(x):
         n = len(x)

@@ -59,7 +59,7 @@ def image(rng, n):
 
 
 def bump(rng, n):
-    """Three numbers in the middle of nothing; present is all that they may be heard at, which must stay inside."""
+    """Three numbers between zeros; present are the outputs that they may change, which must stay inside."""
     places = np.abs(np.arange(n) - n // 2)
     return {"x": np.where(places < 2, rng.normal(size=n), 0)[None, None], "mask": places < 2 + FIELD}
 
@@ -146,5 +146,5 @@ def test_a_layer_of_another_framework():
     draw = lambda rng, n: f.rows(rng, n, 4)
     verdict = search(equivariant(attend, Permute("x", 0), Permute(axis=0)), draw, sizes=sizes, count=8)
     assert verdict.holds
-    assert list(verdict.relative) == ["float32", "float64"]  # it knows no longdouble
+    assert list(verdict.relative) == ["float32", "float64"]  # PyTorch has no longdouble
     assert search(invariant(attend, Permute("x", 0)), draw, sizes=sizes).counterexample.sizes == {"n": 2}

@@ -176,7 +176,7 @@ def test_bad_input_is_refused_with_a_reason(message):
         compare(f, args, **call)
 
 
-def test_a_function_with_a_will_of_its_own_is_refused():
+def test_a_random_function_is_refused():
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match="f gives two different values at one point; fix its seed"):
         compare(lambda x: x + rng.normal(size=x.shape), (X,), vjp=vjp_of(claims.tanh))
