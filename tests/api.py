@@ -14,6 +14,7 @@ import json
 import pathlib
 import re
 import sys
+from operator import attrgetter
 
 ROOT = pathlib.Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "api"
@@ -33,24 +34,24 @@ MADE = "Made by `python -m tests.api --write` from the docstrings; do not edit."
 
 
 def public_names(package):
-    """What a package offers: its `__all__`, in alphabetical order, without its own modules."""
-    return sorted(
-        name
-        for name in getattr(package, "__all__", [n for n in dir(package) if n[0] != "_"])
-        if not inspect.ismodule(getattr(package, name))
-    )
+    """What a package offers: its `__all__`, in alphabetical order; of a module in it the functions and classes."""
+    found = []
+    for name in package.__all__:
+        value = getattr(package, name)
+        if not inspect.ismodule(value):
+            found.append(name)
+        elif value.__name__ not in PACKAGES:
+            own = (member for member in vars(value).values() if getattr(member, "__module__", "") == value.__name__)
+            found += [f"{name}.{member.__name__}" for member in own if member.__name__[0] != "_"]
+    return sorted(found)
 
 
 def file_of(package, name):
     """The file that defines a public name, relative to the root; that of a constant is found by reading imports."""
-    value = inspect.unwrap(getattr(package, name)) if callable(getattr(package, name)) else getattr(package, name)
-    module = getattr(value, "__module__", None)
-    if (
-        (inspect.isfunction(value) or inspect.isclass(value))
-        and module in sys.modules
-        and module.split(".")[0] in ("refnp", "gradcheck")
-    ):
-        return relative(module)
+    value = attrgetter(name)(package)
+    module = getattr(value, "__module__", "")
+    if (inspect.isroutine(value) or inspect.isclass(value)) and module.split(".")[0] in ("refnp", "gradcheck"):
+        return relative(inspect.unwrap(value).__module__)
     return relative(_imported_from(package.__name__, name))
 
 
@@ -84,12 +85,16 @@ def first_sentence(text):
 
 def equations(text):
     """The paragraphs of a docstring that are indented: its equations, pictures and tables, as they stand there."""
-    found = []
-    for block in paragraphs(text)[1:]:
-        lines = block.split("\n")
-        if all(line.startswith("    ") for line in lines):
-            found.append("\n".join(line.rstrip() for line in lines))
-    return "\n\n".join(found)
+    blocks = paragraphs(text)[1:]
+    return "\n\n".join(block for block in blocks if all(line.startswith("    ") for line in block.split("\n")))
+
+
+def gradient(text):
+    """What stands after "VJP" in its paragraph, on one line, and where it begins; ("", the end) if nothing does."""
+    text = inspect.cleandoc(text or "")
+    labels = r"Raises|Source|Elsewhere|Shapes|Transcription"
+    found = re.search(rf"\bVJP\b.*?(?=\n\s*\n|   (?:{labels})\b|\n(?:{labels})\b|\Z)", text, re.S)
+    return (" ".join(found[0].split()), found.start()) if found else ("", len(text))
 
 
 def shapes(text):
@@ -195,7 +200,7 @@ def section(package, file, names):
     if module is not package:
         lines += ["", first_sentence(module.__doc__), *fenced(equations(module.__doc__))]
     for name in names:
-        lines += entry(name, getattr(package, name))
+        lines += entry(name, attrgetter(name)(package))
     return lines
 
 
@@ -203,19 +208,15 @@ def entry(name, value):
     if not callable(value) or not getattr(value, "__module__", ""):
         return ["", f"### {name}", "", f"A constant, {type(value).__name__}."]
     text = inspect.getdoc(value) if not inspect.isclass(value) or "__doc__" in vars(value) else ""
-    lines = [
-        "",
-        f"### {name}",
-        "",
-        "```text",
-        signature(name, value),
-        "```",
-        "",
-        first_sentence(text),
-        *fenced(equations(text)),
-    ]
+    lines = ["", f"### {name}", "", "```text", signature(name, value), "```", "", first_sentence(text)]
+    vjp, start = gradient(text)
+    head, tail = inspect.cleandoc(text or "")[:start], inspect.cleandoc(text or "")[start:]
+    lines += fenced(equations(head))
     if stated := shapes(text):
         lines += ["", f"Shapes: {stated}."]
+    if vjp and not inspect.isclass(value):
+        lines += ["", vjp]
+    lines += fenced(equations(tail))
     if inspect.isclass(value):
         lines += methods(value)
     return lines

@@ -1,4 +1,4 @@
-"""The API is visible: what `dir` shows, that no module hides behind a function, and what is read from docstrings."""
+"""The API is visible: what `dir` shows, that no module hides behind a function, and docs/api as the code says it."""
 
 import importlib
 import inspect
@@ -63,6 +63,32 @@ def test_import_refnp_gives_the_chapters_and_nothing_slow():
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 
+# ---- docs/api
+
+
+def test_the_reference_says_what_the_code_says():
+    old = [path.name for path in api.out_of_date()]
+    assert old == [], "out of date: python -m tests.api --write"
+
+
+@pytest.mark.parametrize("name", api.PACKAGES)
+def test_every_public_name_is_in_the_reference(name):
+    text = (api.FOLDER / f"{name.replace('.', '-')}.md").read_text(encoding="utf-8")
+    for public in api.public_names(importlib.import_module(name)):
+        assert f"### {public}\n" in text or f"`{public}`" in text
+
+
+def test_a_page_of_the_reference():
+    """Signature without types, first sentence, equations, shapes, file."""
+    text = api.page("refnp.layers")
+    start = text.index("### softmax")
+    assert "softmax(x, *, axis=-1" in text[start:][:200]
+    assert text.rindex("\n## [refnp/layers/softmaxes.py](../../refnp/layers/softmaxes.py)", 0, start) > 0
+    assert "\nShapes: x (..., D), gain and shift (D,)" in text[text.index("### layer_norm\n") :]
+    assert "\nVJP: x̄ = ȳ where x > 0" in text[text.index("### relu\n") :][:200]
+    assert "### masks.causal" in text
+
+
 def test_parts_of_a_docstring():
     def f(x, /, y=1.0, *args, mode="a", act=abs, where=(pathlib.Path,), **rest):
         """y = x, e.g. one number. The rest
@@ -83,3 +109,4 @@ def test_parts_of_a_docstring():
     assert "0x" not in api.shown(object())
     assert api.first_sentence("Softmax: p = e/Σ e") == "Softmax: p = e/Σ e"
     assert api.shapes("Nothing.") == api.equations("Nothing.") == ""
+    assert api.gradient("y = x.   VJP: x̄ = ȳ,\nor 0.   Raises no error.") == ("VJP: x̄ = ȳ, or 0.", 9)
