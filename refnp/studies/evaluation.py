@@ -2,25 +2,17 @@
 
 Per target, on new tasks inside the range of training, the same ones shifted, and beyond the range:
 
-    marginal log-likelihood    (1/T) Σ_t log q(y_t | C)        beside the exact posterior's, and the difference
-    joint log-likelihood       (1/T) log q(y_1, …, y_T | C)    likewise; another quantity, in a table of its own
-    KL                         (1/T) KL(exact ‖ Π_t q(y_t | C)), at best the exact posterior's own diagonal KL, and of
+    marginal log-likelihood    (1/N) Σ_n log q(y_n | C)        beside the exact posterior's, and the difference
+    joint log-likelihood       (1/N) log q(y_1, …, y_N | C)    likewise; another quantity, in a table of its own
+    KL                         (1/N) KL(exact ‖ Π_n q(y_n | C)), at best the exact posterior's own diagonal KL, and of
                                the joint q, by formula for TNP-ND, else estimated by the difference of log-likelihoods
     RMSE                       of the mean
-    coverage                   how many targets lie in the central 50, 90, 95 % of q(y_t | C)
+    coverage                   how many targets lie in the central 50, 90, 95 % of q(y_n | C)
 
-Each figure is a mean over tasks with its standard error. Counts of points are drawn for each task, and not once for a
-batch as in training: every task has the same law as there, but they are independent, which makes the error of the mean
-several times smaller. All places see the same draws, so a shift that changes nothing changes no digit.
-
-What a model says of each target by itself, and of all of them together: two questions, two likelihoods.
-
-    by itself     q(y_t | x_t, C)                  the marginal likelihood: every model answers
-    together      q(y_1 … y_T | x_1 … x_T, C)      the joint one: TNP-A, TNP-ND, latent models; others by the chain rule
-
-Both are the model's own answers: `marginal` and `joint_log_prob` of refnp/models/neural_process.py.
-
-Figures as tables: drawn with `rich` where it is installed, in plain text otherwise.
+The q are the model's own: its `marginal` and its `joint_log_prob`. Each figure is a mean over tasks with its standard
+error. Numbers of points are drawn for each task, and not once for a batch as in training: every task has the same law
+as there, but they are independent, which makes the error of the mean several times smaller. All places see the same
+draws, so a shift that changes nothing changes no digit.
 """
 
 from __future__ import annotations
@@ -29,13 +21,13 @@ import dataclasses
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
+from refnp.autograd.tensor import Array
 from refnp.layers.distributions import Mixture, Normal
 from refnp.models.joint import Autoregressive
 from refnp.models.neural_process import NeuralProcess
@@ -71,7 +63,9 @@ def evaluate(
 ) -> dict[str, Figures]:
     """The figures at each of the `PLACES`, by name, on `count` tasks at each.
 
-    `watched` is given the batches to come, and may show how far it is.
+    shift: by how much the places of the shifted tasks are moved.
+    autoregressive: the joint likelihood by the chain rule, in the order of the targets, also of models without one.
+    watched: is given the batches to come, and may show how far it is.
     Raises ValueError for fewer than two tasks, which have no standard error, a negative seed or an infinite shift.
     """
     if count < 2:
@@ -80,7 +74,7 @@ def evaluate(
         raise ValueError(f"evaluate: seed is {seed}, shift {shift}; they must be 0 or more, and finite")
     tasks, sizes = independent(tasks), [min(BATCH, count - done) for done in range(0, count, BATCH)]
     generators = {place: np.random.default_rng(seed).spawn(2) for place in PLACES}  # the same for all of them
-    rows: dict[str, list[dict[str, np.ndarray]]] = {place: [] for place in PLACES}
+    rows: dict[str, list[dict[str, Array]]] = {place: [] for place in PLACES}
     for place, size in watched([(place, size) for place in PLACES for size in sizes]):
         draws, latent = generators[place]
         task, posterior = drawn_at(place, tasks, draws, size, shift)
@@ -111,22 +105,24 @@ def beyond(tasks: Sampler) -> Sampler:
     return dataclasses.replace(tasks, places=places)
 
 
+# The figures of a batch
+
+
 def figures_on(
     model: NeuralProcess, task: Task, posterior: Posterior | None, rng: np.random.Generator, autoregressive: bool
-) -> dict[str, np.ndarray]:
+) -> dict[str, Array]:
     """The figures of each task of a batch, (B,): sums over targets divided by their number."""
     own = task.astype(model.parameters()[0].dtype)
     each = by_itself(model, own, rng)
     joint = together(model, own, rng, autoregressive=autoregressive)
     targets = np.maximum(task.target_present.sum(-1), 1)  # (B,)
-    counts = task.target_present[..., None]  # (B, T, 1)
-    marginal = raw(each.log_prob(task.target_y, mask=counts)).sum((1, 2)) / targets  # (B,)
-    found = {"marginal log-likelihood": marginal}
+    log_p = raw(each.log_prob(task.target_y, mask=task.target_present[..., None]))  # (B, N, dy)
+    found = {"marginal log-likelihood": log_p.sum((1, 2)) / targets}
     if joint is not None:
         found["joint log-likelihood"] = joint / targets
     found |= calibration(each, task)
     if posterior is not None:
-        found |= beside_exact(found, posterior, task)
+        found |= exact_figures(found, posterior, task)
         if isinstance(each, Normal):
             found |= {"KL by itself": posterior.kl(each), "exact KL by itself": posterior.diagonal_kl()}
         with ag.no_grad():
@@ -136,60 +132,6 @@ def figures_on(
         elif joint is not None:
             found["KL together"] = posterior.kl_estimate(joint)
     return found
-
-
-def beside_exact(found: dict[str, np.ndarray], posterior: Posterior, task: Task) -> dict[str, np.ndarray]:
-    """The exact posterior's figures, and by how much its likelihoods are larger."""
-    exact = {
-        "exact marginal log-likelihood": posterior.marginal_log_likelihood(),
-        "exact joint log-likelihood": posterior.joint_log_likelihood(),
-        "exact squared error": squared_error(posterior.mean, task),
-    }
-    for kind in ("marginal", "joint"):
-        if f"{kind} log-likelihood" in found:
-            exact[f"{kind} gap"] = exact[f"exact {kind} log-likelihood"] - found[f"{kind} log-likelihood"]
-    return exact
-
-
-def calibration(each: Normal | Mixture, task: Task) -> dict[str, np.ndarray]:
-    """The squared error of the mean, and the part of the targets in each central interval, (B,)."""
-    below = raw(each.cdf(task.target_y))  # (B, T, dy)
-    found = {"squared error": squared_error(raw(each.mean), task)}
-    for percent in COVERAGES:
-        found[f"coverage {percent} %"] = mean_of(np.abs(below - 0.5) <= percent / 200, task)
-    return found
-
-
-def squared_error(mean: np.ndarray, task: Task) -> np.ndarray:
-    """The mean of (y − mean)² over the targets present and their outputs, (B,)."""
-    return mean_of((task.target_y - mean) ** 2, task)
-
-
-def mean_of(values: np.ndarray, task: Task) -> np.ndarray:
-    """The mean of values (B, T, dy) over the targets present, (B,)."""
-    counts = np.broadcast_to(task.target_present[..., None], values.shape)
-    return np.where(counts, values, 0).sum((1, 2)) / np.maximum(counts.sum((1, 2)), 1)
-
-
-def summary(batches: list[dict[str, np.ndarray]]) -> Figures:
-    """Means over the tasks with their standard errors; roots of the squared errors."""
-    found: Figures = {}
-    for name in batches[0]:
-        values = np.concatenate([batch[name] for batch in batches])
-        mean, error = float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
-        if name.endswith("squared error"):
-            root = mean**0.5
-            found[name.replace("squared error", "RMSE")] = Figure(root, error / (2 * root) if root else 0.0)
-        else:
-            found[name] = Figure(mean, error)
-    return found
-
-
-def as_json(value: Any) -> Any:
-    """Figures as JSON has them: {"mean": …, "error": …}, None for what is not finite."""
-    if isinstance(value, Figure):
-        return {name: part if np.isfinite(part) else None for name, part in value._asdict().items()}
-    return {name: as_json(part) for name, part in value.items()}
 
 
 def by_itself(model: NeuralProcess, task: Task, rng: np.random.Generator) -> Normal | Mixture:
@@ -204,7 +146,7 @@ def in_double(normal: Normal) -> Normal:
     return Normal(*(raw(parameter).astype(np.float64) for parameter in (normal.mean, normal.std)))
 
 
-def together(model: NeuralProcess, task: Task, rng: np.random.Generator, *, autoregressive: bool) -> Any:
+def together(model: NeuralProcess, task: Task, rng: np.random.Generator, *, autoregressive: bool) -> Array | None:
     """log q(y_1, …, y_N | C) of the present targets, (B,); None of a model that is trained on each target alone.
 
     With `autoregressive` by the chain rule in the order of the targets, whatever the model has.
@@ -216,8 +158,59 @@ def together(model: NeuralProcess, task: Task, rng: np.random.Generator, *, auto
         return raw(law.joint_log_prob(task, rng=rng)).astype(np.float64)
 
 
-@dataclass(frozen=True)
-class Table:
+def calibration(each: Normal | Mixture, task: Task) -> dict[str, Array]:
+    """The squared error of the mean, and the part of the targets in each central interval, (B,)."""
+    below = raw(each.cdf(task.target_y))  # (B, N, dy)
+    found = {"squared error": mean_of((task.target_y - raw(each.mean)) ** 2, task)}
+    for percent in COVERAGES:
+        found[f"coverage {percent} %"] = mean_of(np.abs(below - 0.5) <= percent / 200, task)
+    return found
+
+
+def exact_figures(found: dict[str, Array], posterior: Posterior, task: Task) -> dict[str, Array]:
+    """The exact posterior's figures, and by how much its likelihoods are larger than those found."""
+    exact = {
+        "exact marginal log-likelihood": posterior.marginal_log_likelihood(),
+        "exact joint log-likelihood": posterior.joint_log_likelihood(),
+        "exact squared error": mean_of((task.target_y - posterior.mean) ** 2, task),
+    }
+    for kind in ("marginal", "joint"):
+        if f"{kind} log-likelihood" in found:
+            exact[f"{kind} gap"] = exact[f"exact {kind} log-likelihood"] - found[f"{kind} log-likelihood"]
+    return exact
+
+
+def mean_of(values: Array, task: Task) -> Array:
+    """The mean of values (B, N, dy) over the targets present, (B,)."""
+    mask = np.broadcast_to(task.target_present[..., None], values.shape)
+    return np.where(mask, values, 0).sum((1, 2)) / np.maximum(mask.sum((1, 2)), 1)
+
+
+def summary(batches: list[dict[str, Array]]) -> Figures:
+    """Means over the tasks with their standard errors; roots of the squared errors."""
+    found: Figures = {}
+    for name in batches[0]:
+        values = np.concatenate([batch[name] for batch in batches])
+        mean, error = float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
+        if name.endswith("squared error"):
+            root = mean**0.5
+            found[name.replace("squared error", "RMSE")] = Figure(root, error / (2 * root) if root else 0.0)
+        else:
+            found[name] = Figure(mean, error)
+    return found
+
+
+# As JSON and as tables
+
+
+def as_json(value: Any) -> Any:
+    """Figures as JSON has them: {"mean": …, "error": …}, None for what is not finite."""
+    if isinstance(value, Figure):
+        return {name: part if np.isfinite(part) else None for name, part in value._asdict().items()}
+    return {name: as_json(part) for name, part in value.items()}
+
+
+class Table(NamedTuple):
     """A title, names of columns, and rows of cells, the first of which says where."""
 
     title: str
@@ -225,37 +218,36 @@ class Table:
     rows: list[list[str]]
 
 
+COLUMNS = {  # of each table: what stands above a column, and the name of its figure
+    "marginal log-likelihood per target": {
+        "model": "marginal log-likelihood",
+        "exact posterior": "exact marginal log-likelihood",
+        "oracle gap": "marginal gap",
+    },
+    "joint log-likelihood per target": {
+        "model": "joint log-likelihood",
+        "exact posterior": "exact joint log-likelihood",
+        "oracle gap": "joint gap",
+    },
+    "KL(exact posterior ‖ model) per target": {
+        "each by itself": "KL by itself",
+        "exact marginals": "exact KL by itself",
+        "all together": "KL together",
+    },
+    "RMSE of the mean": {"model": "RMSE", "exact posterior": "exact RMSE"},
+    "targets within the central interval": {f"{p} %": f"coverage {p} %" for p in COVERAGES},
+}
+
+
 def tables(places: dict[str, Figures], shift: float) -> list[Table]:
     """The figures, by place and name: marginal and joint likelihoods in tables of their own."""
-    titles = {"inside": "inside", "shifted": f"shifted by {shift:g}", "beyond": "beyond the range"}
-    layouts = [
-        (
-            f"{kind} log-likelihood per target",
-            {
-                "model": f"{kind} log-likelihood",
-                "exact posterior": f"exact {kind} log-likelihood",
-                "oracle gap": f"{kind} gap",
-            },
-        )
-        for kind in ("marginal", "joint")
-    ]
-    layouts += [
-        (
-            "KL(exact posterior ‖ model) per target",
-            {"each by itself": "KL by itself", "exact marginals": "exact KL by itself", "all together": "KL together"},
-        ),
-        ("RMSE of the mean", {"model": "RMSE", "exact posterior": "exact RMSE"}),
-        ("targets within the central interval", {f"{p} %": f"coverage {p} %" for p in COVERAGES}),
-    ]
+    where = {"inside": "inside", "shifted": f"shifted by {shift:g}", "beyond": "beyond the range"}
     found = []
-    for title, columns in layouts:
-        there = {column: name for column, name in columns.items() if name in places["inside"]}
-        if any(not name.startswith("exact") for name in there.values()):
-            rows = [
-                [titles[place], *(cell(name, figures[name]) for name in there.values())]
-                for place, figures in places.items()
-            ]
-            found.append(Table(title, ["", *there], rows))
+    for title, columns in COLUMNS.items():
+        names = {column: name for column, name in columns.items() if name in places["inside"]}
+        if any(not name.startswith("exact") for name in names.values()):
+            rows = [[where[p], *(cell(name, f[name]) for name in names.values())] for p, f in places.items()]
+            found.append(Table(title, ["", *names], rows))
     return found
 
 
@@ -267,30 +259,27 @@ def cell(name: str, figure: Figure) -> str:
 
 
 def show(table: Table) -> None:
-    """Print a table."""
-    if importlib.util.find_spec("rich") is not None and sys.stdout.isatty():
-        from rich.console import Console
-        from rich.table import Table as Drawn
-
-        drawn = Drawn(title=table.title, title_justify="left")
-        for i, name in enumerate(table.heading):
-            drawn.add_column(name, justify="right" if i else "left", no_wrap=True)
-        for row in table.rows:
-            drawn.add_row(*row)
-        Console().print(drawn)
-    else:
+    """Print a table: drawn on a terminal where `rich` is installed, else in plain text."""
+    if importlib.util.find_spec("rich") is None or not sys.stdout.isatty():
         print("\n".join(["", *plain(table)]))
+        return
+    from rich.console import Console
+    from rich.table import Table as Drawn
+
+    drawn = Drawn(title=table.title, title_justify="left")
+    for i, name in enumerate(table.heading):
+        drawn.add_column(name, justify="right" if i else "left", no_wrap=True)
+    for row in table.rows:
+        drawn.add_row(*row)
+    Console().print(drawn)
 
 
 def plain(table: Table) -> list[str]:
     """A table as lines of text, columns aligned to the right."""
     rows = [table.heading, *table.rows]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(table.heading))]
-    lines = [
-        "  ".join(
-            text.ljust(width) if i == 0 else text.rjust(width)
-            for i, (text, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
-    return [table.title, *(f"  {line}".rstrip() for line in lines)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [table.title]
+    for first, *others in rows:
+        cells = [first.ljust(widths[0]), *map(str.rjust, others, widths[1:])]
+        lines.append(f"  {'  '.join(cells)}".rstrip())
+    return lines

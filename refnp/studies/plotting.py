@@ -1,12 +1,12 @@
 """`refnp plot`: what a model predicts from a few points, with samples, beside the exact Gaussian process.
 
-Each panel is a new function of the task, seen at some points. Drawn are the model's mean and 2 σ of each value by
+Each panel is a new function of the task, known at some points. Drawn are the model's mean and 2 σ of each value by
 itself (noise included), samples, the context, and dashed the mean and 2 σ of the exact posterior, or the true function
 where it comes from no Gaussian process.
 
-Samples are coherent functions. A latent model has one for each draw of z. For all others values at some places are
-drawn together, by the model itself or one after the other by the chain rule; given these besides the context, its mean
-is the sample: what is left of noise is averaged, as Bruinsma et al. (2023), arXiv 2303.14468, draw theirs.
+Samples are the model's `functions`: coherent, and without noise. A latent model has one for each draw of z; of the
+others, values at some places are drawn together, and the mean given these too is the sample, as in Bruinsma et al.
+(2023), arXiv 2303.14468.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.primitives import raw
+from refnp.autograd.tensor import Array
 from refnp.models.neural_process import NeuralProcess
 from refnp.studies.evaluation import by_itself
 from refnp.studies.registry import Sampler, sampler
@@ -36,7 +37,7 @@ class Evenly(Places):
     """Contexts uniform in their range, targets evenly spaced over it: to draw curves of a task."""
 
     def task(self, rng, batch, function):
-        """As `Places.task`, without masks."""
+        """Tasks whose values are function(x), without masks."""
         low, high = self.context_range
         context_x = rng.uniform(low, high, size=(batch, self.context[0], 1))
         target_x = np.tile(np.linspace(low, high, self.target[0])[:, None], (batch, 1, 1))
@@ -47,23 +48,23 @@ class Evenly(Places):
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """What a panel shows: places x (T,), curves (T,), samples (S, T), the context (C,) and (C,).
+    """What a panel shows: places x (N,), curves (N,), samples (S, N), the context (M,) and (M,).
 
     `exact` are mean and standard deviation of the exact posterior, or None; `truth` the function itself if they are.
     """
 
-    x: np.ndarray
-    mean: np.ndarray
-    std: np.ndarray
-    samples: np.ndarray
-    context_x: np.ndarray
-    context_y: np.ndarray
-    exact: tuple[np.ndarray, np.ndarray] | None
-    truth: np.ndarray | None
+    x: Array
+    mean: Array
+    std: Array
+    samples: Array
+    context_x: Array
+    context_y: Array
+    exact: tuple[Array, Array] | None
+    truth: Array | None
 
 
 def panel(model: NeuralProcess, tasks: Sampler, contexts: int, samples: int, seed: int, shift: float = 0.0) -> Panel:
-    """One function seen at `contexts` points, and what the model makes of it; all moved along by `shift`."""
+    """One function known at `contexts` points, and what the model predicts of it; all moved along by `shift`."""
     functions, draws = np.random.default_rng([seed, contexts]).spawn(2)
     evenly = Evenly((contexts, contexts), (POINTS, POINTS), tasks.places.context_range)
     task, posterior = dataclasses.replace(tasks, places=evenly).sample_with_posterior(functions, 1)
