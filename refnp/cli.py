@@ -101,8 +101,10 @@ def evaluate(options: argparse.Namespace) -> int:
     from refnp.studies import evaluation
     from refnp.studies.registry import sampler
     from refnp.studies.trained import check_other, open_trained
+    from refnp.verify import report
 
-    check_writable(options.json)
+    if options.json is not None:
+        report.check_writable(Path(options.json))
     trained = open_trained(options.source, options.dtype)
     if options.json is not None:
         check_other(trained.file, options.json)
@@ -121,7 +123,8 @@ def evaluate(options: argparse.Namespace) -> int:
     if options.json is not None:
         about = {"checkpoint": str(trained.file), "steps": trained.steps, "configuration": trained.configuration}
         given = {name: getattr(options, name) for name in ("tasks", "seed", "shift", "autoregressive")}
-        write_json(options.json, about | {"task": task} | given | {"figures": evaluation.as_json(places)})
+        all_of_it = about | {"task": task} | given | {"figures": evaluation.as_json(places)}
+        report.write(Path(options.json), json.dumps(all_of_it, indent=1, allow_nan=False))
     for table in evaluation.tables(places, options.shift):
         evaluation.show(table)
     return 0
@@ -130,6 +133,7 @@ def evaluate(options: argparse.Namespace) -> int:
 def plot(options: argparse.Namespace) -> int:
     """Draw what a trained model predicts, into a file."""
     from refnp.studies.trained import open_trained
+    from refnp.verify import report
 
     if importlib.util.find_spec("matplotlib") is None:
         raise ValueError("plots need matplotlib; python -m pip install 'refnp[study]'")
@@ -138,7 +142,7 @@ def plot(options: argparse.Namespace) -> int:
     trained = open_trained(options.source)
     task = options.task or trained.configuration["task"]
     file = options.out or f"{Path(options.source).stem}.png"
-    check_writable(file)
+    report.check_writable(Path(file))
     contexts = tuple(options.contexts)
     plotting.plot(
         trained, task, file, contexts=contexts, samples=options.samples, seed=options.seed, shift=options.shift
@@ -177,25 +181,6 @@ def watched(steps: Iterable[Any]) -> Iterable[Any]:
     from rich.progress import track
 
     return track(list(steps), description="", console=Console(stderr=True), transient=True)
-
-
-def check_writable(file: str | None) -> None:
-    """OSError unless the file, if any, can be written, before any work is done."""
-    from refnp.verify import report
-
-    if file is not None:
-        try:
-            report.check_writable(Path(file))
-        except FileNotFoundError as wrong:  # names a file that was only tried
-            raise FileNotFoundError(f"{file} cannot be written: {wrong.strerror}") from wrong
-
-
-def write_json(file: str, value: Any) -> None:
-    """Write a value as JSON, whole or not at all."""
-    partial = f"{file}.{os.getpid()}.partial"
-    with open(partial, "w", encoding="utf-8") as beside:
-        beside.write(json.dumps(value, indent=1, allow_nan=False) + "\n")
-    os.replace(partial, file)
 
 
 # Their options and help

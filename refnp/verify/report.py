@@ -230,15 +230,22 @@ def check_writable(file: Path) -> None:
     """OSError unless `file` can be written, before any work is done."""
     if file.is_dir():
         raise IsADirectoryError(f"{file} is a folder")
-    with tempfile.NamedTemporaryFile(dir=file.absolute().parent):
-        pass
+    try:
+        with tempfile.NamedTemporaryFile(dir=file.absolute().parent):
+            pass
+    except FileNotFoundError as wrong:  # which names a file that was only tried
+        raise FileNotFoundError(f"{file} cannot be written: {wrong.strerror}") from wrong
     if file.exists() and not os.access(file, os.W_OK):
         raise PermissionError(f"{file} is read-only")
 
 
 def write_json(file: Path, rows: Iterable[Judgement]) -> None:
-    """Write the rows whole or not at all: to a file beside `file`, which then takes its name."""
-    text = as_json(rows)
+    """Write the rows, whole or not at all."""
+    write(file, as_json(rows))
+
+
+def write(file: Path, text: str) -> None:
+    """Write a text whole or not at all: to a file beside `file`, which then takes its name."""
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=file.absolute().parent, delete=False) as beside:
         try:
             beside.write(text + "\n")

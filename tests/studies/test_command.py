@@ -4,9 +4,10 @@ import os
 
 import pytest
 
-from refnp.cli import check_writable, main
+from refnp.cli import main
 from refnp.studies import training
 from refnp.studies.training import Study
+from refnp.verify import report
 from tests.studies.tiny import OPTIONS
 
 
@@ -61,8 +62,7 @@ def test_ctrl_c_before_anything_has_begun(here, monkeypatch, capsys):
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
-    check_writable(None)
-    check_writable(str(tmp_path / "new.json"))
+    report.check_writable(tmp_path / "new.json")
     assert not list(tmp_path.iterdir())
     with pytest.raises(OSError, match=r"missing/new\.json cannot be written: No such file"):
-        check_writable(str(tmp_path / "missing" / "new.json"))
+        report.check_writable(tmp_path / "missing" / "new.json")
