@@ -1,13 +1,12 @@
 """Weights of published ConvCNPs: their state dicts under refnp's names. Neither PyTorch nor their packages are needed.
 
     model = ConvCNP.gordon("xl", rng=rng)
-    model.load_state_dict(published.gordon({name: tensor.numpy() for name, tensor in state.items()}))
+    model.load_state_dict(published.convcnp.gordon({name: tensor.numpy() for name, tensor in state.items()}))
 
     there                                                           here               refnp
     ConvCNP(True, 64, UNet()), ConvCNP(True, 64, SimpleConv())      gordon             ConvCNP.gordon("xl"), ("simple")
-    construct_convgnp(likelihood="het", conv_arch="unet", …)        neuralprocesses    ConvCNP.bruinsma(…)
+    construct_convgnp(likelihood="het", conv_arch="unet", …)        bruinsma           ConvCNP.bruinsma(…)
 
-A Linear there keeps Wᵀ, (out, in), refnp W, (in, out); convolutions and the logarithms of length scales are the same.
 What has no place here keeps its name, and `load_state_dict` names it, with all that is missing.
 Both give the same predictions as there where the grid is the same: theirs begin elsewhere (see `Grid`), and
 Gordon et al. stretch the spacing a little so that the last place falls on the end.
@@ -16,26 +15,23 @@ Source: github.com/cambridge-mlg/convcnp, convcnp/; github.com/wesselb/neuralpro
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Any
 
-import numpy as np
+from refnp.autograd.tensor import ArrayLike
+from refnp.models.published.renaming import Rule, State, layer, renamed
 
-State = dict[str, np.ndarray]
-
-GORDON = (
+GORDON: tuple[Rule, ...] = (
     (r"^l0\.sigma$", "encoder.log_length_scale"),
     (r"^l0\.g\.0\.", "lift."),
     (r"^mean_layer\.sigma$", "decoders.0.convolution.log_length_scale"),
     (r"^mean_layer\.g\.0\.", "decoders.0.mlp.layers.0."),
     (r"^sigma_layer\.sigma$", "decoders.1.convolution.log_length_scale"),
     (r"^sigma_layer\.g\.0\.", "decoders.1.mlp.layers.0."),
-    (r"^conv_net\.conv_net\.(\d+)\.", lambda found: f"network.layers.{int(found[1]) // 2}."),  # ReLUs are numbered too
+    (r"^conv_net\.conv_net\.(\d+)\.", layer("network")),
     (r"^conv_net\.l([1-6])\.", lambda found: f"network.down.{int(found[1]) - 1}."),
     (r"^conv_net\.l(\d+)\.", lambda found: f"network.up.{int(found[1]) - 7}."),
 )
-NEURALPROCESSES = (
+BRUINSMA: tuple[Rule, ...] = (
     (r"^encoder\.coder\.links\.\d+\.elements\.0\.log_scale$", "encoder.log_length_scale"),
     (r"^decoder\.links\.1\.coder\.links\.0\.log_scale$", "decoders.0.convolution.log_length_scale"),
     (r"^decoder\.links\.1\.coder\.links\.1\.net\.", "decoders.0.mlp.layers.0."),
@@ -45,24 +41,11 @@ NEURALPROCESSES = (
 )
 
 
-def gordon(state: Mapping[str, Any]) -> State:
+def gordon(state: Mapping[str, ArrayLike]) -> State:
     """Of the models of Gordon et al."""
-    return _renamed(state, GORDON)
+    return renamed(state, GORDON)
 
 
-def neuralprocesses(state: Mapping[str, Any]) -> State:
+def bruinsma(state: Mapping[str, ArrayLike]) -> State:
     """Of Bruinsma's models with a U-Net, neither residual nor separable."""
-    return _renamed(state, NEURALPROCESSES)
-
-
-def _renamed(state: Mapping[str, Any], names: Any) -> State:
-    """All arrays under their names here, matrices transposed."""
-    found = {}
-    for name, array in state.items():
-        for there, here in names:
-            name, changed = re.subn(there, here, name)
-            if changed:
-                break
-        array = np.asarray(array)
-        found[name] = array.T if array.ndim == 2 else array
-    return found
+    return renamed(state, BRUINSMA)

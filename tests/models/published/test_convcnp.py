@@ -194,7 +194,7 @@ def test_neuralprocesses(channels, dx, dy):
     torch.manual_seed(0)
     theirs = neuralprocesses(channels, dx, dy).double()
     model = ConvCNP.bruinsma(channels, dx=dx, dy=dy, grid=GridOptions(DENSITY), rng=np.random.default_rng(0))
-    model.load_state_dict(published.neuralprocesses(arrays(theirs)))
+    model.load_state_dict(published.bruinsma(arrays(theirs)))
     x, y, t = problem(dx, dy)
     total = model.network.total_stride
     grid = Grid(np.full((2, dx), -11), (-(-24 // total) * total,) * dx, DENSITY)
