@@ -50,9 +50,6 @@ def similarity_attention(
     Raises ValueError for shapes that do not fit, a similarity or method that does not exist, TypeError for a mask that
     is not boolean or a bias that is not floating. What a mask hides reaches neither results nor gradients.
     """
-    q, k, v = numbers(query, key, value)
-    bias, mask, _ = checked(q, k, v, bias, mask, method=method, alike=False)
-    check_parameters(similarity, parameters, q, k)
     if method == "blocks" and (return_weights or similarity == "additive"):
         what = "keeps no weights" if return_weights else "does not know similarity 'additive'"
         raise ValueError(f"attention: method 'blocks' {what}; use 'full'")
@@ -69,6 +66,11 @@ def similarity_attention(
             return attention_with_weights(query, key, value, bias, mask=mask, scale=scale)
         return attention(query, key, value, bias, mask=mask, scale=scale, method=method)
 
+    if similarity in ("dot", "scaled_dot") and not (parameters or return_weights):  # attention checks all there is
+        return attend(query, key, value, bias, mask)
+    q, k, v = numbers(query, key, value)
+    bias, mask, _ = checked(q, k, v, bias, mask, method=method, alike=False)
+    check_parameters(similarity, parameters, q, k)
     return apart_from_hidden(attend, q, k, v, bias, mask)
 
 
