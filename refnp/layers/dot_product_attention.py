@@ -44,10 +44,10 @@ def attention(query, key, value, bias=None, *, mask=None, scale=None, method="au
     Raises ValueError for shapes that do not fit or a method that does not exist, TypeError for a mask that is not
     boolean or a bias that is not floating, naming the argument.
 
-    VJP, from the last step to the first; the softmax's is row by row, and since Σ_j Ā_ij A_ij = Σ_e Ō_ie O_ie, its row
+    VJP, from the last step to the first; the softmax's is row by row, and since Σ_m Ā_nm A_nm = Σ_e Ō_ne O_ne, its row
     sums need no N × M product:
 
-        V̄ = Aᵀ Ō        Ā = Ō Vᵀ        S̄ = A ∘ (Ā − Σ_e Ō_ie O_ie)        Q̄ = scale · S̄ K        K̄ = scale · S̄ᵀ Q
+        V̄ = Aᵀ Ō        Ā = Ō Vᵀ        S̄ = A ∘ (Ā − Σ_e Ō_ne O_ne)        Q̄ = scale · S̄ K        K̄ = scale · S̄ᵀ Q
     """
     query, key, value = map(floating, (query, key, value))
     bias, mask, shape = checked(query, key, value, bias, mask, method=method)
@@ -161,7 +161,7 @@ def attention_with_weights(query, key, value, bias=None, *, mask=None, scale=Non
     What a mask hides reaches neither results nor gradients.
     Raises ValueError for shapes that do not fit, TypeError for a mask that is not boolean or a bias that is not
     floating.
-    VJP: with a gradient B̄ of the weights, S̄ = A ∘ (Ā + B̄ − Σ_j (Ā + B̄)_ij A_ij); all else as in `attention`.
+    VJP: with a gradient B̄ of the weights, S̄ = A ∘ (Ā + B̄ − Σ_m (Ā + B̄)_nm A_nm); all else as in `attention`.
     """
     query, key, value = map(floating, (query, key, value))
     bias, mask, _ = checked(query, key, value, bias, mask)
@@ -215,8 +215,8 @@ def attention_in_blocks(query, key, value, bias, mask, scale):
 
         ℓ ← ℓ exp(m − m*) + Σ_new exp(s_j − m*)        o ← o exp(m − m*) + Σ_new exp(s_j − m*) v_j
 
-    At the end O = o / ℓ. The VJP computes each block of weights again from m and ℓ, A_ij = exp(s_ij − m_i) / ℓ_i, where
-    the row Ō_i is divided by ℓ_i instead. Blocks that the mask hides altogether are left out. Sums over blocks are
+    At the end O = o / ℓ. The VJP computes each block of weights again from m and ℓ, A_nj = exp(s_nj − m_n) / ℓ_n, where
+    the row Ō_n is divided by ℓ_n instead. Blocks that the mask hides altogether are left out. Sums over blocks are
     taken in their order: the bits do not depend on the number of threads.
     """
     n, m = query.shape[-2], key.shape[-2]

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from refnp.autograd import Parameter, linear
+from refnp.autograd import linear
+from refnp.autograd.tensor import ArrayLike, Parameter
 from refnp.layers.activations import relu
 from refnp.layers.module import Module
 
@@ -20,7 +22,9 @@ from refnp.layers.module import Module
 class Linear(Module):
     """y = x W + b with W (in_features, out_features), b (out_features,).
 
+    Shapes: x (..., in_features) → y (..., out_features); `bias=False` leaves b out.
     Weights and bias are drawn from U(−a, a), a = 1/√in_features (as torch.nn.Linear), with the generator `rng`.
+    Raises ValueError unless both numbers of features are positive.
     """
 
     def __init__(self, in_features: int, out_features: int, *, bias: bool = True, rng: np.random.Generator):
@@ -30,7 +34,7 @@ class Linear(Module):
         self.weight = Parameter(rng.uniform(-bound, bound, (in_features, out_features)))
         self.bias = Parameter(rng.uniform(-bound, bound, out_features)) if bias else None
 
-    def __call__(self, x):
+    def __call__(self, x: ArrayLike) -> Any:
         return linear(x, self.weight, self.bias)
 
 
@@ -46,7 +50,7 @@ class MLP(Module):
         self.layers = [Linear(n, m, rng=rng) for n, m in itertools.pairwise(sizes)]
         self.activation = activation
 
-    def __call__(self, x):
+    def __call__(self, x: ArrayLike) -> Any:
         for layer in self.layers[:-1]:
             x = self.activation(layer(x))
         return self.layers[-1](x)

@@ -1,8 +1,8 @@
 """Masks: who may attend to whom.
 
 A mask is a boolean array that broadcasts to (..., N, M), queries by keys. **True = may attend**, everywhere in refnp.
-A query that may attend to nothing gets 0. Masks are combined with & and |, or with `combine`. What a mask hides is not
-looked at: see `shielded`.
+A query that may attend to nothing gets 0. Masks are combined with & and |, or with `combine`. What a mask hides
+reaches no result: see `apart_from_hidden`.
 
 Source: Sivaraya (2023) §1.6, eq. 7 (its −∞ above the diagonal is False here).
 Elsewhere: True = may attend in PyTorch's scaled_dot_product_attention, ONNX, flax, Keras; True = masked out in
@@ -19,14 +19,14 @@ import numpy as np
 
 from refnp.autograd import where
 from refnp.autograd.primitives import primitive, raw
-from refnp.autograd.tensor import Array
+from refnp.autograd.tensor import Array, ArrayLike
 
 
-def causal(queries: int, keys: int | None = None, *, align: str = "top_left") -> np.ndarray:
+def causal(queries: int, keys: int | None = None, *, align: str = "top_left") -> Array:
     """Each query attends to keys up to its own place: (N, M) booleans, lower triangular.
 
-    With unequal lengths, which key is a query's own place is a convention: `align="top_left"` lets query i see keys
-    j ≤ i (PyTorch's is_causal), "bottom_right" j ≤ i + M − N, so that the last query sees all (ONNX opset 24,
+    With unequal lengths, which key is a query's own place is a convention: `align="top_left"` lets query n attend to
+    keys m ≤ n (PyTorch's is_causal), "bottom_right" m ≤ n + M − N, so that the last attends to all (ONNX opset 24,
     flash-attention, decoding with a cache), and the first N − M queries nothing if there are more of them than keys.
     Raises ValueError for negative lengths or another `align`.
     """
@@ -39,7 +39,7 @@ def causal(queries: int, keys: int | None = None, *, align: str = "top_left") ->
     return np.tri(queries, keys, offset, dtype=bool)
 
 
-def key_padding(lengths: Any, keys: int) -> np.ndarray:
+def key_padding(lengths: ArrayLike, keys: int) -> Array:
     """Sequence b has `lengths[b]` real keys, the rest is padding: (B, 1, M) booleans for every query alike.
 
     Raises TypeError unless lengths are integers, ValueError if one is negative or more than `keys`.
@@ -52,8 +52,8 @@ def key_padding(lengths: Any, keys: int) -> np.ndarray:
     return np.arange(keys) < lengths[..., None, None]
 
 
-def blocks(query_segments: Any, key_segments: Any = None) -> np.ndarray:
-    """Queries attend to the keys of their own segment only, as when several sequences are packed into one.
+def blocks(query_segments: ArrayLike, key_segments: ArrayLike | None = None) -> Array:
+    """A query attends to the keys of its own segment only, as when several sequences are packed into one.
 
     Shapes: segment numbers (..., N) and (..., M) (the queries' again by default) → (..., N, M).
     Raises ValueError for a single number in place of a sequence.
@@ -65,7 +65,7 @@ def blocks(query_segments: Any, key_segments: Any = None) -> np.ndarray:
     return query_segments[..., :, None] == key_segments[..., None, :]
 
 
-def combine(*masks: Any) -> np.ndarray | None:
+def combine(*masks: ArrayLike | None) -> Array | None:
     """What all masks allow; None allows everything.
 
     Raises TypeError unless masks are boolean, ValueError unless their shapes broadcast.
@@ -81,7 +81,7 @@ def combine(*masks: Any) -> np.ndarray | None:
         raise ValueError(f"combine: masks of shapes {shapes} do not broadcast") from None
 
 
-def check_mask(name: str, mask: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+def check_mask(name: str, mask: Any, shape: tuple[int, ...]) -> Array | None:
     """The mask as an array, or TypeError unless boolean, ValueError unless it broadcasts to `shape` (..., N, M)."""
     if mask is None:
         return None
@@ -155,7 +155,7 @@ def shielded(query: Any, key: Any, value: Any, bias: Any, mask: Array) -> tuple:
 def spoil(x, amount):
     """y = x + amount, where amount is 0, or else ∞, −∞ or NaN.
 
-    VJP: x̄ = ȳ where amount is 0; elsewhere NaN, but 0 where ȳ is 0: what nobody asks about has no gradient.
+    VJP: x̄ = ȳ where amount is 0; elsewhere NaN, but 0 where ȳ is 0: what does not count has no gradient.
     """
 
     def vjp(y_bar):

@@ -2,9 +2,10 @@
 
     yᵢ = mᵢ xᵢ / (1 − p),   mᵢ = 0 with probability p, else 1;   E y = x
 
-Source: Srivastava et al. (2014); in the Transformer on the output of each sub-layer and on the sum of
-embeddings and positions, Vaswani et al. (2017) §5.4. Elsewhere: torch.nn.TransformerEncoderLayer also drops attention
-weights and the hidden layer of the feed-forward network.
+Source: Srivastava et al. (2014); in the Transformer on the output of each sub-layer and on the sum of embeddings and
+positions: Vaswani et al. (2017) §5.4.
+Elsewhere: torch.nn.TransformerEncoderLayer also drops attention weights and the hidden layer of the feed-forward
+network.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import numpy as np
 from refnp.autograd import multiply
 from refnp.autograd.blocks import floating
 from refnp.autograd.primitives import raw
+from refnp.autograd.tensor import ArrayLike
 
 
-def dropout(x: Any, rate: float, rng: np.random.Generator | None = None) -> Any:
+def dropout(x: ArrayLike, rate: float, rng: np.random.Generator | None = None) -> Any:
     """x with a random fraction `rate` of its numbers 0, the rest divided by 1 − rate; x itself without a generator.
 
     Shapes: x (...) → y (...).   VJP: x̄ᵢ = mᵢ ȳᵢ / (1 − rate).

@@ -94,7 +94,7 @@ def unit_rows(x: Any) -> Any:
 
 
 def additive_scores(query: Any, key: Any, parameters: Sequence) -> Any:
-    """S_ij = Σ_a v_a tanh((q_i W_q)_a + (k_j W_k)_a).
+    """S_nm = Σ_a v_a tanh((q_n W_q)_a + (k_m W_k)_a).
 
     Shapes: query (..., N, d_q), key (..., M, d_k), W_q (d_q, A), W_k (d_k, A), v (A,) → (..., N, M).
     """

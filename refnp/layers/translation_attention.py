@@ -1,15 +1,16 @@
-"""Attention that sees where tokens are, but only relative to each other: translation equivariant attention.
+"""Translation equivariant attention: weights depend on places only through their differences.
 
     d_nm = x_n − x_m        s^h_nm = q^h_n · k^h_m / √d        (a¹_nm … a^H_nm) = MLP([d_nm, s¹_nm … s^H_nm])
 
     output_n = W_o concat_h(Σ_m α^h_nm v^h_m) + b_o,   α^h = softmax_m(a^h)        Δx_n = mean_m d_nm φ(α¹_nm … α^H_nm)
 
-How well two tokens fit depends on what they hold and on the difference of their places. Shift all places by the same
-amount, and nothing changes; x_n + Δx_n shift with them. An MLP that looks at d alone makes a convolution with a kernel
-that is learned, one that passes s on makes plain attention: this is what unifies the two.
+How well two tokens fit depends on their features and on the difference of their places. Shift all places by the same
+amount, and nothing changes; x_n + Δx_n shift with them. An MLP of d alone makes a convolution with a kernel that is
+learned, one that returns s makes plain attention: this is what unifies the two.
 
-Source: Sivaraya (2023), the title; Ashman et al. (2024), arXiv 2406.12409, §3;
-weights of the authors' layers: `refnp.models.published.tnp`.
+Source: Sivaraya (2023), the title; Ashman et al. (2024), arXiv 2406.12409, §3 and eq. 8; weights of the authors'
+layers: `refnp.models.published.tnp`.
+Transcription: tests/transcriptions/tnp.py.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class TranslationAttention(Module):
     `kernel` and `movement` are the hidden widths of the MLP that weighs pairs and of φ. `length_scale` is the distance,
     in units of x, over which weights vary at first (`kernel_of`); training goes on from there. Who may attend to
     nothing gets b_o, and does not move.
-    What the mask hides is not looked at: NaN or infinity in a hidden key or difference reaches nothing.
+    NaN or infinity in a key or difference that the mask hides reaches nothing.
     Raises ValueError if the heads do not divide the features, or a length scale is not positive and finite; ValueError
     or TypeError when called with a mask that does not fit.
     """
@@ -74,14 +75,14 @@ class TranslationAttention(Module):
         weights = softmax(logits if mask is None else where(over_heads(mask), logits, -np.inf))  # (B, H, N, M)
         output = self.output(merge_heads(matmul(weights, v)))  # (B, N, D)
         step = None if self.movement is None else mean_step(differences, weights, self.movement, mask)  # (B, N, dx)
-        if lost is not None:  # who does look at NaN gets it
+        if lost is not None:  # NaN for a query that may attend to NaN
             output, step = (y if y is None else spoil(y, lost) for y in (output, step))
         return output, step
 
 
 def mean_step(differences: Any, weights: Any, movement: MLP, mask: Any) -> Any:
     """Δx_n, the mean over the keys that n may attend to of d_nm φ(α_nm): (B, N, M, dx), (B, H, N, M) → (B, N, dx)."""
-    nowhere = np.empty((*differences.shape[:3], 0), raw(differences).dtype)  # φ sees no differences
+    nowhere = np.empty((*differences.shape[:3], 0), raw(differences).dtype)  # φ takes no differences
     factors = transpose(pair_kernel(nowhere, weights, *parameters_of(movement)), (0, 2, 3, 1))  # (B, N, M, dx)
     steps = differences * factors  # (B, N, M, dx)
     if mask is None:
@@ -117,21 +118,18 @@ def parameters_of(mlp: MLP) -> list:
     return [parameter for layer in mlp.layers for parameter in (layer.weight, layer.bias)]
 
 
-# ---- A kernel on pairs: how well a query and a key fit, from where they are and what they hold, by a small MLP.
-#
-#     (a¹ … a^H)_nm = W_k relu(… relu(W_1 [d_nm, s¹_nm … s^H_nm] + b_1) …) + b_k
-#
-# There are N·M pairs, and each has W hidden numbers, which is far more than anything else in a layer. They are never
-# all in memory: pairs are taken in blocks, features first, so that every linear map is one matrix product and its
-# result is still in cache for the relu; the way back makes them again, block by block.
-#
-# Source: Ashman et al. (2024), arXiv 2406.12409, eq. 8; the MLP sees differences of places and scaled products q·k.
+# ---- the MLP of pairs, in blocks
 
 
 @primitive
 def pair_kernel(differences, scores, *parameters):
     """An MLP with relu on [d_nm, s_nm] for every pair of a query n and a key m.
 
+        (a¹ … a^H)_nm = W_k relu(… relu(W_1 [d_nm, s¹_nm … s^H_nm] + b_1) …) + b_k
+
+    There are N·M pairs with W hidden numbers each, far more than anything else in a layer. They are never all in
+    memory: pairs are taken in blocks, features first, so that every linear map is one matrix product and its result is
+    still in cache for the relu; the VJP computes them again, block by block.
     Shapes: differences (B, N, M, dx), scores (B, H, N, M), then W_1 (dx + H, W), b_1 (W,), …, W_k (W, H'), b_k (H',)
     → (B, H', N, M).   Raises ValueError for shapes that do not fit.
     VJP, with h_i = relu(g_i) the input of map i + 1 and g_k the result, layer by layer from the last:

@@ -11,7 +11,7 @@ from refnp.verify.layers.linear import embedding, linear
 from refnp.verify.layers.transformer import around, attention_to, feed_forward
 from refnp.verify.rounding import Rounded, exact, tolerance
 from tests.helpers import assert_within
-from tests.layers.positions.judges import rounded_look_up, wave_error
+from tests.layers.positions.judges import rounded_look_up, sinusoid_error
 from tests.transcriptions import positions as written
 
 NAMES = {relu: "relu", gelu: "gelu"}
@@ -79,8 +79,8 @@ def rounded_embedded(model, table, tokens):
         return x
     if isinstance(model.positions, LearnedPositions):
         return x + exact(model.positions.weight.data[places])
-    waves = written.sinusoidal(places, x.shape[-1])
-    return x + Rounded(waves, wave_error(waves))
+    sinusoids = written.sinusoidal(places, x.shape[-1])
+    return x + Rounded(sinusoids, sinusoid_error(sinusoids))
 
 
 def rounded_memory(model, source, source_mask=None):

@@ -31,7 +31,7 @@ def ratio(numerator, denominator):
     return mpmath.mpf(numerator) / denominator
 
 
-def wave(place, exponent, j, base=10000):
+def sinusoid(place, exponent, j, base=10000):
     """The sine (j even) or cosine (j odd) of place / base^exponent."""
     angle = place / mpmath.mpf(base) ** exponent
     return mpmath.cos(angle) if j % 2 else mpmath.sin(angle)
@@ -42,7 +42,7 @@ def wave(place, exponent, j, base=10000):
 
 def sinusoidal(places, features, base=10000):
     """Sivaraya (2023), eq. 1: sin(i / 10000^(j/D)) for even j, cos(i / 10000^((j−1)/D)) for odd j."""
-    return table(places, features, lambda p, j: wave(p, ratio(j - j % 2, features), j, base))
+    return table(places, features, lambda p, j: sinusoid(p, ratio(j - j % 2, features), j, base))
 
 
 # ---- sinusoidal, wrong
@@ -60,18 +60,18 @@ def position_and_dimension_exchanged(places, features):
 
 def exponent_of_twice_the_dimension(places, features):
     """10000^(2j/D) with j the dimension itself, where the formula means the pair."""
-    return table(places, features, lambda p, j: wave(p, ratio(2 * j, features), j))
+    return table(places, features, lambda p, j: sinusoid(p, ratio(2 * j, features), j))
 
 
 def halves_one_after_the_other(places, features):
     """All sines, then all cosines, as tensor2tensor lays them out (with the right frequencies)."""
     half = features // 2
-    return table(places, features, lambda p, j: wave(p, ratio(2 * (j % half), features), j // half))
+    return table(places, features, lambda p, j: sinusoid(p, ratio(2 * (j % half), features), j // half))
 
 
 def one_less_in_the_exponent(places, features):
     """10000^(k/(D/2 − 1)), tensor2tensor's frequencies (with the right layout); k = j // 2."""
-    return table(places, features, lambda p, j: wave(p, ratio(j // 2, features // 2 - 1), j))
+    return table(places, features, lambda p, j: sinusoid(p, ratio(j // 2, features // 2 - 1), j))
 
 
 def position_along_the_batch(x):

@@ -5,14 +5,15 @@
     sinusoidal:   P(p, 2k) = sin(p ω_k)      P(p, 2k + 1) = cos(p ω_k)      ω_k = 10000^(−2k/D)
     learned:      P(p) = row p of a table
 
-Attention alone does not see the order of its tokens; this is the simplest way to show it. The Gram matrix P Pᵀ of the
-sinusoidal one is Toeplitz, P(p + s) = P(p) R_s with one rotation R_s for all p, and |P(p)|² = D/2 (all for even D): but
-what attention makes of the sum still depends on where the tokens stand, see docs/positions.md.
+Attention alone does not depend on the order of its tokens; this is the simplest way to make it. The Gram matrix P Pᵀ of
+the sinusoidal one is Toeplitz, P(p + s) = P(p) R_s with one rotation R_s for all p, and |P(p)|² = D/2 (all for even D):
+but what attention makes of the sum still depends on where the tokens stand, see docs/positions.md.
 
 Source: Sivaraya (2023), eq. 1 and 2; Transformer Notes, where i counts pairs. The first two drafts of Sivaraya (2023),
-eq. 1, exchange position and dimension; tests keep
-their form and show what breaks. Vaswani et al. (2017) §3.5; learned: Gehring et al. (2017), arXiv 1705.03122 §3.1.
+eq. 1, exchange position and dimension; tests keep their form and show what breaks. Vaswani et al. (2017) §3.5; learned:
+Gehring et al. (2017), arXiv 1705.03122 §3.1.
 Elsewhere: tensor2tensor puts all sines before all cosines, and divides by D/2 − 1 in the exponent.
+Transcription: tests/transcriptions/positions.py.
 """
 
 from __future__ import annotations
@@ -23,20 +24,23 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd import Parameter, Tensor, take
+from refnp.autograd import take
 from refnp.autograd.blocks import floating
 from refnp.autograd.primitives import raw
+from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.masks import fits
 from refnp.layers.module import Module
 
+PI = decimal.Decimal("3.14159265358979323846264338327950288419716939937510582097494")
 
-def sinusoidal(places: Any, features: int, *, base: float = 10000, dtype: Any = np.float64) -> np.ndarray:
+
+def sinusoidal(places: ArrayLike, features: int, *, base: float = 10000, dtype: Any = np.float64) -> Array:
     """P(p, 2k) = sin(p ω_k), P(p, 2k + 1) = cos(p ω_k), ω_k = base^(−2k/D). If D is odd, the last sine has no cosine.
 
-    Shapes: integer places (...) → (..., D), right to a few units in the last place of 1 at any place: see `waves`.
+    Shapes: integer places (...) → (..., D), right to a few units in the last place of 1 at any place: see `sinusoids`.
     Raises TypeError unless places are integers, ValueError for a base below 1 or no features.
     """
-    sines, cosines = waves(places, features, base=base, dtype=dtype)  # (..., K), (..., K)
+    sines, cosines = sinusoids(places, features, base=base, dtype=dtype)  # (..., K), (..., K)
     p = np.empty((*sines.shape[:-1], features), sines.dtype)  # (..., D)
     p[..., 0::2] = sines
     p[..., 1::2] = cosines[..., : features // 2]
@@ -44,25 +48,27 @@ def sinusoidal(places: Any, features: int, *, base: float = 10000, dtype: Any = 
 
 
 class SinusoidalPositions(Module):
-    """x + P(places), sinusoidal; no parameters, and any length.
+    """x + P(places), sinusoidal with ω_k = base^(−2k/D); no parameters, and any length.
 
     Permuting tokens changes what attention makes of them; so does shifting their places.
     Shapes: x (..., N, D), places integers (N,), or (..., N) where sequences differ; 0 to N − 1 if none are given.
+    Raises TypeError unless places are integers, ValueError for shapes that do not fit.
     """
 
     def __init__(self, *, base: float = 10000):
         self.base = base
 
-    def __call__(self, x: Any, places: Any = None) -> Any:
-        x, places = _tokens_and_places("SinusoidalPositions", x, places)
-        return x + sinusoidal(places, x.shape[-1], base=self.base, dtype=raw(x).real.dtype)
+    def __call__(self, x: ArrayLike, places: ArrayLike | None = None) -> Any:
+        tokens, at = _tokens_and_places("SinusoidalPositions", x, places)
+        return tokens + sinusoidal(at, tokens.shape[-1], base=self.base, dtype=raw(tokens).real.dtype)
 
 
 class LearnedPositions(Module):
     """x + P(places), P a table of `length` vectors drawn from N(0, 0.02²), as in BERT, GPT-2 and ViT.
 
-    Shapes: as `SinusoidalPositions`, with D = features.
-    Raises IndexError for a place that is not in the table, ValueError for other features or a table without rows.
+    Shapes: x (..., N, D) with D = features, places integers (N,) or (..., N); 0 to N − 1 if none are given.
+    Raises IndexError for a place that is not in the table, TypeError unless places are integers, ValueError for other
+    features, shapes that do not fit, or a table without rows.
     """
 
     def __init__(self, length: int, features: int, *, rng: np.random.Generator):
@@ -70,77 +76,73 @@ class LearnedPositions(Module):
             raise ValueError(f"LearnedPositions: length {length} and features {features} must be positive")
         self.weight = Parameter(rng.normal(0, 0.02, (length, features)))
 
-    def __call__(self, x: Any, places: Any = None) -> Any:
-        x, places = _tokens_and_places("LearnedPositions", x, places)
+    def __call__(self, x: ArrayLike, places: ArrayLike | None = None) -> Any:
+        tokens, at = _tokens_and_places("LearnedPositions", x, places)
         length, features = self.weight.shape
-        if x.shape[-1] != features:
-            raise ValueError(f"LearnedPositions: x has {x.shape[-1]} features, the table {features}; they must match")
-        if places.size and (places.min() < 0 or places.max() >= length):
-            bad = places[(places < 0) | (places >= length)].flat[0]
-            raise IndexError(
-                f"LearnedPositions: place {bad} is not in a table of {length}; use 0 to {length - 1}, a longer table, "
-                "or SinusoidalPositions, which have no end"
+        if tokens.shape[-1] != features:
+            raise ValueError(
+                f"LearnedPositions: x has {tokens.shape[-1]} features, the table {features}; they must match"
             )
-        return x + take(self.weight, places)
+        outside = at[(at < 0) | (at >= length)]
+        if outside.size:
+            raise IndexError(
+                f"LearnedPositions: place {outside.flat[0]} is not in a table of {length}; use 0 to {length - 1}, a "
+                "longer table, or SinusoidalPositions, which have no end"
+            )
+        return tokens + take(self.weight, at)
 
 
-def _tokens_and_places(name: str, x: Any, places: Any) -> tuple[Any, np.ndarray]:
+def _tokens_and_places(name: str, x: ArrayLike, places: ArrayLike | None) -> tuple[Any, Array]:
     """x (..., N, D), and integers that broadcast to (..., N)."""
-    x = x if isinstance(x, Tensor) else floating(x)
-    if x.ndim < 2:
-        raise ValueError(f"{name}: x has shape {x.shape}; it must be (..., tokens, features)")
-    places = np.arange(x.shape[-2]) if places is None else np.asarray(raw(places))
-    if places.dtype.kind not in "iu" and places.size:  # an empty list is an array of floats
-        raise TypeError(f"{name}: places are {places.dtype}; pass integers")
-    if places.shape[-1:] != x.shape[-2:-1] or not fits(places.shape, x.shape[:-1]):
-        raise ValueError(
-            f"{name}: places have shape {places.shape}; they must be (..., {x.shape[-2]}), as x is {x.shape}"
-        )
-    return x, places.astype(np.int64)
+    tokens = x if isinstance(x, Tensor) else floating(x)
+    if tokens.ndim < 2:
+        raise ValueError(f"{name}: x has shape {tokens.shape}; it must be (..., tokens, features)")
+    n = tokens.shape[-2]
+    places = np.arange(n) if places is None else integers(name, places)
+    if places.shape[-1:] != (n,) or not fits(places.shape, tokens.shape[:-1]):
+        raise ValueError(f"{name}: places have shape {places.shape}; they must be (..., {n}), as x is {tokens.shape}")
+    return tokens, places
 
 
-# ---- Waves: the sines and cosines of positions, right to the last digits at any position.
-#
-#     ω_k = base^(−2k/D)        sin(p ω_k), cos(p ω_k),   k = 0, 1, … while 2k < D
-#
-# The slowest wave takes 2π·base steps to come round. A product p ω_k in floating point carries p times the rounding
-# error of ω_k: at p = 10⁵ five digits are gone before the sine is taken. Here an angle is counted in turns, as an
-# integer of 64 bits that wraps round where the angle does: 2⁶⁴ is one turn. Its product with an integer position is
-# exact, and so is the reduction, which is the overflow. A second integer holds the 64 bits of ω_k/2π that come after.
-#
-# Source: Sivaraya (2023), eq. 1, Transformer Notes, "Positional Encoding"; Vaswani et al. (2017) §3.5.
+def integers(name: str, places: ArrayLike) -> Array:
+    """Places as an array of int64; TypeError unless they are integers."""
+    array = np.asarray(raw(places))
+    if array.dtype.kind not in "iu" and array.size:  # an empty list is an array of floats
+        raise TypeError(f"{name}: places are {array.dtype}; pass integers")
+    return array.astype(np.int64)
 
 
-DIGITS = 60  # more than 2 · 64 bits
-PI = decimal.Decimal("3.14159265358979323846264338327950288419716939937510582097494")
+# ---- sines and cosines, right to the last digits at any place
 
 
-def waves(places: Any, features: int, *, base: float = 10000, dtype: Any = np.float64) -> tuple[np.ndarray, np.ndarray]:
-    """(sin(p ω_k), cos(p ω_k)) at integer places p.
+def sinusoids(places: ArrayLike, features: int, *, base: float = 10000, dtype: Any = np.float64) -> tuple[Array, Array]:
+    """(sin(p ω_k), cos(p ω_k)) at integer places p, with ω_k = base^(−2k/D) for k = 0, 1, … while 2k < D.
 
     Shapes: places (...) → two arrays (..., ⌈D/2⌉), computed in `dtype`, in float64 if it is less precise.
+
+    A product p ω_k in floating point carries p times the rounding error of ω_k: at p = 10⁵ five digits are lost before
+    the sine is taken. Here an angle is counted in turns, as an integer of 64 bits that overflows where the angle begins
+    again: 2⁶⁴ is one turn. Its product with an integer place is exact, and so is the reduction, which is the overflow.
+    A second integer holds the 64 bits of ω_k/2π that come after.
     Error, with u the unit roundoff of that precision and φ the angle brought to (−π, π]: 4u|φ| from the angle, and
     that of NumPy's sine; no more at p = 2⁶² than at p = 1.
     Raises TypeError unless places are integers, ValueError for a base below 1 or no features.
     """
-    places = np.asarray(places)
-    if places.dtype.kind not in "iu" and places.size:  # an empty list is an array of floats
-        raise TypeError(f"waves: places are {places.dtype}; pass integers")
+    p = integers("sinusoids", places)[..., None]  # (..., 1)
     if features < 1 or not 1 <= base < np.inf:
-        raise ValueError(f"waves: features {features} and base {base} must be at least 1, and finite")
+        raise ValueError(f"sinusoids: features {features} and base {base} must be at least 1, and finite")
     high, low = _turns_per_step(features, base)
     wide = np.result_type(np.zeros((), dtype).real.dtype, np.float64).type
-    places = places.astype(np.int64)[..., None]  # (..., 1)
-    turns = (places * high).astype(wide) * wide(2.0**-64)  # (..., K)   from −1/2 to 1/2: the product wraps round
-    turns += places.astype(wide) * (low.astype(wide) * wide(2.0**-128))
+    turns = (p * high).astype(wide) * wide(2.0**-64)  # (..., K)   from −1/2 to 1/2, as the product overflows
+    turns += p.astype(wide) * (low.astype(wide) * wide(2.0**-128))
     angles = turns * (8 * np.arctan(wide(1)))  # (..., K)
     return np.sin(angles).astype(dtype), np.cos(angles).astype(dtype)
 
 
 @functools.lru_cache(maxsize=64)
-def _turns_per_step(features: int, base: float) -> tuple[np.ndarray, np.ndarray]:
+def _turns_per_step(features: int, base: float) -> tuple[Array, Array]:
     """ω_k/2π as a fraction of 2¹²⁸, in two integers of 64 bits for each k: (high, low), high below 2⁶²."""
-    with decimal.localcontext(decimal.Context(prec=DIGITS)):
+    with decimal.localcontext(decimal.Context(prec=60)):  # more than 2 · 64 bits
         powers = [decimal.Decimal(base) ** (decimal.Decimal(-2 * k) / features) for k in range((features + 1) // 2)]
         turns = [int(power / PI * 2**127) for power in powers]
     high = np.array([turn >> 64 for turn in turns], np.int64)

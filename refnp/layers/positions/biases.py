@@ -1,11 +1,12 @@
 """Biases of offsets: a number for each head and each distance from query to key, added to the score of the pair.
 
-    T5:      s_ij = table[h, bucket(j − i)], learned         ALiBi:   s_ij = −m_h |j − i|, nothing to learn
+    T5:      s_nm = table[h, bucket(m − n)], learned         ALiBi:   s_nm = −m_h |m − n|, nothing to learn
 
 T5 adds it to q·k without 1/√d: that is `MultiHeadAttention(…, similarity="dot")`.
 
 Source: T5: Raffel et al. (2020), arXiv 1910.10683 §2.1. ALiBi: Press, Smith & Lewis (2022), arXiv 2108.12409 §3. Forms
 of the relative positions of Sivaraya (2023) §1.2.
+Transcription: tests/transcriptions/positions.py.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd import Parameter, broadcast_to, reshape, take
+from refnp.autograd import broadcast_to, reshape, take
 from refnp.autograd.primitives import raw
-from refnp.layers.positions.relative import SCALE, RelativePositions, check_heads, check_places, is_run, read_diagonals
+from refnp.autograd.tensor import Array, ArrayLike, Parameter
+from refnp.layers.positions.relative import SCALE, RelativePositions, check_heads, is_run, read_diagonals
 
 
-def t5_buckets(offsets: Any, *, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True) -> np.ndarray:
-    """The bucket of each offset j − i of a key from its query: small distances one by one, larger ones by logarithm.
+def t5_buckets(offsets: ArrayLike, *, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True) -> Array:
+    """The bucket of each offset m − n of a key from its query: small distances one by one, larger ones by logarithm.
 
-        n = |j − i|,  L buckets for them,  e = ⌊L/2⌋:   n if n < e, else min(L − 1, e + ⌊(L − e) log(n/e)/log(F/e)⌋)
+        n = |m − n|,  L buckets for them,  e = ⌊L/2⌋:   n if n < e, else min(L − 1, e + ⌊(L − e) log(n/e)/log(F/e)⌋)
 
     with F = max_distance. Bidirectional: L is half of the buckets, and keys after the query have the upper half.
     Causal: L is all of them, and all keys after the query are in bucket 0 with the query itself.
@@ -58,11 +60,12 @@ def _first_distance(r: int, buckets: int, exact: int, last: int) -> int:
 
 
 class T5Bias(RelativePositions):
-    """s_ij = table[h, bucket(j − i)], a learned number for each head and bucket.
+    """s_nm = table[h, bucket(m − n)], a learned number for each head and bucket.
 
     Shapes: table (H, buckets), drawn from N(0, 0.02²). In T5 all layers share one: give them the same object.
     Shifting all places changes no bit. Permuting tokens does, and so does reversing their order.
-    Raises ValueError as `t5_buckets` does, or for no heads.
+    `buckets`, `max_distance`, `bidirectional`: see `t5_buckets`.
+    Raises ValueError for no heads or impossible buckets; when called, for places or heads that do not fit.
     """
 
     def __init__(
@@ -77,13 +80,13 @@ class T5Bias(RelativePositions):
         if heads < 1:
             raise ValueError(f"T5Bias: heads is {heads}; it must be positive")
         self.buckets, self.max_distance, self.bidirectional = buckets, max_distance, bidirectional
-        self.bucket(0)  # are the numbers possible?
+        self.bucket(0)  # raises ValueError if the numbers are impossible
         self.table = Parameter(rng.normal(0, SCALE, (heads, buckets)))
 
-    def scores(self, query: Any, query_places: Any, key_places: Any) -> Any:
+    def scores(self, query: Any, query_places: ArrayLike, key_places: ArrayLike) -> Any:
         heads = self.table.shape[0]
         check_heads("T5Bias", query, heads)
-        queries, keys = check_places("T5Bias", query_places, 1, query.shape[-2]), check_places("T5Bias", key_places, 1)
+        queries, keys = self.checked(query_places, key_places, query.shape[-2])
         if not (is_run(queries) and is_run(keys)):
             return take(self.table, self.bucket(keys - queries[:, None]), axis=1)  # (H, N, M)
         offsets = np.arange(keys[0] - queries[-1], keys[-1] - queries[0] + 1)
@@ -91,14 +94,14 @@ class T5Bias(RelativePositions):
         band = broadcast_to(line, (heads, len(queries), len(offsets)))  # (H, N, W)
         return read_diagonals(band, shift=len(queries) - 1, keys=len(keys))
 
-    def bucket(self, offsets: Any) -> np.ndarray:
+    def bucket(self, offsets: ArrayLike) -> Array:
         """`t5_buckets` with the numbers of this table."""
         return t5_buckets(
             offsets, buckets=self.buckets, max_distance=self.max_distance, bidirectional=self.bidirectional
         )
 
 
-def alibi_slopes(heads: int) -> np.ndarray:
+def alibi_slopes(heads: int) -> Array:
     """m_h = 2^(−8h/H), h = 1 … H, if H is a power of two.
 
     If not, the authors' code: the slopes of the largest power of two P below H, then every other one of 2P. (Not the
@@ -114,17 +117,17 @@ def alibi_slopes(heads: int) -> np.ndarray:
 
 
 class ALiBi(RelativePositions):
-    """s_ij = −m_h |j − i|: the further away, the less; steeply in the first heads, gently in the last.
+    """s_nm = −m_h |m − n|: the further away, the less; steeply in the first heads, gently in the last.
 
-    The paper's form, −m_h (i − j) under a causal mask, is this one under that mask; without a mask it looks both ways.
+    The paper's form, −m_h (n − m) under a causal mask, is this one under that mask; without a mask it goes both ways.
     Shifting all places changes no bit, reversing the order of tokens nothing, to rounding. Permuting them does.
     """
 
     def __init__(self, heads: int):
         self.slopes = alibi_slopes(heads)
 
-    def scores(self, query: Any, query_places: Any, key_places: Any) -> np.ndarray:
+    def scores(self, query: Any, query_places: ArrayLike, key_places: ArrayLike) -> Array:
         check_heads("ALiBi", query, len(self.slopes))
-        queries, keys = check_places("ALiBi", query_places, 1, query.shape[-2]), check_places("ALiBi", key_places, 1)
+        queries, keys = self.checked(query_places, key_places, query.shape[-2])
         slopes = self.slopes.astype(raw(query).real.dtype)[:, None, None]  # (H, 1, 1)
         return -slopes * np.abs(keys - queries[:, None]).astype(slopes.dtype)  # (H, N, M)

@@ -1,7 +1,7 @@
-"""Relative positions in images (iRPE): learned numbers or vectors for the offset Δ = p_i − p_j of two places on a grid.
+"""Relative positions in images (iRPE): learned numbers or vectors for the offset Δ = p_n − p_m of two places on a grid.
 
-    bias:         s_ij = r_{I(Δ)} / √d             contextual:   s_ij = q_i·r_{I(Δ)} / √d
-    on values:    t_i = Σ_j α_ij r'_{I(Δ)}
+    bias:         s_nm = r_{I(Δ)} / √d             contextual:   s_nm = q_n·r_{I(Δ)} / √d
+    on values:    t_n = Σ_m α_nm r'_{I(Δ)}
 
 Offsets share buckets, the more the further away: g counts up to α one by one, then by logarithm, and never beyond β.
 
@@ -10,7 +10,7 @@ Offsets share buckets, the more the further away: g counts up to α one by one, 
 where [·] rounds, halves to even, and what is left of min(β, ·) is its whole part (the paper has no min in the first
 case, where it is needed if α rounds to more than β).
 
-Four ways to choose the bucket I(Δ), the first two blind to direction:
+Four ways to choose the bucket I(Δ), the first two without direction:
 
     euclidean   g(|Δ|)                    product   (g(Δ_row), g(Δ_column)), a bucket for each pair of indices
     quantised   g(rank of |Δ|)            cross     r = r^row_{g(Δ_row)} + r^column_{g(Δ_column)}, two tables
@@ -19,8 +19,8 @@ Distances between places of a grid are 0, 1, √2, 2, √5, …; the rank of one
 and (1, 1), which round to the same distance, stay apart.
 
 Source: Wu et al. (2021), arXiv 2107.14222 §4 (g is eq. 18), named in Sivaraya (2023) §1.2. Their code differs in
-places: it adds
-biases without 1/√d, rounds |Δ| before g, and takes |Δ|² where the paper has the rank.
+places: it adds biases without 1/√d, rounds |Δ| before g, and takes |Δ|² where the paper has the rank.
+Transcription: tests/transcriptions/positions.py.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd import Parameter, matmul, swapaxes, take
+from refnp.autograd import matmul, swapaxes, take
 from refnp.autograd.primitives import raw
+from refnp.autograd.tensor import Array, ArrayLike, Parameter
 from refnp.layers.dot_product_attention import one_over_root
 from refnp.layers.positions.relative import (
     SCALE,
     RelativePositions,
     check_heads,
-    check_places,
     check_width,
     read_buckets,
     sum_buckets,
@@ -49,7 +49,7 @@ from refnp.layers.positions.relative import (
 METHODS = ("euclidean", "quantised", "cross", "product")
 
 
-def piecewise_index(x: Any, *, alpha: float, beta: float, gamma: float) -> np.ndarray:
+def piecewise_index(x: ArrayLike, *, alpha: float, beta: float, gamma: float) -> Array:
     """g(x): real numbers to integers from −⌊β⌋ to ⌊β⌋, see above.
 
     Shapes: (...) → (...).   Raises ValueError unless 0 < α ≤ β and α < γ.
@@ -62,7 +62,7 @@ def piecewise_index(x: Any, *, alpha: float, beta: float, gamma: float) -> np.nd
     return (np.sign(x) * np.floor(index)).astype(np.int64)
 
 
-def ranks(squares: np.ndarray, axes: int) -> np.ndarray:
+def ranks(squares: Array, axes: int) -> Array:
     """The number of each squared distance among all that a grid has, 0, 1, 2, 4, 5, 8, … with two axes.
 
     Shapes: integers (...) → (...).
@@ -74,7 +74,7 @@ def ranks(squares: np.ndarray, axes: int) -> np.ndarray:
     return np.searchsorted(levels, squares)
 
 
-def image_places(rows: int, columns: int, *, leading: int = 0) -> np.ndarray:
+def image_places(rows: int, columns: int, *, leading: int = 0) -> Array:
     """(row, column) of every patch, row by row, after `leading` tokens without a place, whose rows are 0.
 
     Shapes: (leading + rows · columns, 2) integers.
@@ -88,11 +88,11 @@ class ImagePositions(RelativePositions):
 
     `mode` "contextual" needs width = d, the width of a head, "bias" does not; `values=True` adds the term on values.
     Tables serve all heads unless `heads` is given; then each has its own. α, β, γ are in units of the grid.
-    The first `leading` queries and keys have no place (a class token); what stands for it in `places` is not looked at,
+    The first `leading` queries and keys have no place (a class token); what stands for it in `places` does not matter,
     and their pairs share one bucket of their own, the last.
     Shapes: B buckets make tables (B,) or (H, B) for biases, (B, d) or (H, B, d) for vectors; "cross" has one table for
     each axis. With L = 2⌊β⌋ + 1, B is L^axes for "product", L for "cross", ⌊β⌋ + 1 for the other two.
-    Shifting all places changes no bit. Methods blind to direction keep the motions of the grid as well, reflections and
+    Shifting all places changes no bit. Methods without direction keep the motions of the grid as well, reflections and
     quarter turns, the other two do not; no method keeps permutations.
     Raises ValueError for a mode or method that does not exist, a width that is missing, or impossible α, β, γ.
     """
@@ -123,7 +123,7 @@ class ImagePositions(RelativePositions):
             raise ValueError(f"ImagePositions: axes {axes} must be at least 1, leading {leading} at least 0")
         self.mode, self.method, self.axes, self.leading, self.adds_values = mode, method, axes, leading, values
         self.heads, self.alpha, self.beta, self.gamma = heads, alpha, beta, gamma
-        self._index(0)  # are they possible?
+        self._index(0)  # raises ValueError if they are impossible
         side = 2 * math.floor(beta) + 1
         self.count = {"product": side**axes, "cross": side}.get(method, side // 2 + 1) + (leading > 0)
         tables = axes if method == "cross" else 1
@@ -133,22 +133,21 @@ class ImagePositions(RelativePositions):
         self.keys = [Parameter(rng.normal(0, SCALE, of_keys)) for _ in range(tables)]
         self.value_tables = [Parameter(rng.normal(0, SCALE, vectors)) for _ in range(tables if values else 0)]
 
-    def scores(self, query: Any, query_places: Any, key_places: Any) -> Any:
+    def scores(self, query: Any, query_places: ArrayLike, key_places: ArrayLike) -> Any:
         if self.mode == "contextual":
             check_width("ImagePositions", query, self.keys[0])
         elif self.heads is not None:
             check_heads("ImagePositions", query, self.heads)
-        check_places("ImagePositions", query_places, self.axes, query.shape[-2])
-        buckets = self.buckets(query_places, key_places)
+        buckets = self.buckets(*self.checked(query_places, key_places, query.shape[-2]))
         return _added(self._scores(query, table, b) for table, b in zip(self.keys, buckets, strict=True))
 
-    def _scores(self, query: Any, table: Any, buckets: np.ndarray) -> Any:
+    def _scores(self, query: Any, table: Any, buckets: Array) -> Any:
         scale = one_over_root(raw(query))
         if self.mode == "bias":
             return take(table * scale, buckets, axis=-1)  # (..., N, M)
         return read_buckets(matmul(query, swapaxes(table, -1, -2)) * scale, buckets)  # (..., N, M)
 
-    def values(self, weights: Any, query_places: Any, key_places: Any) -> Any:
+    def values(self, weights: Any, query_places: ArrayLike, key_places: ArrayLike) -> Any:
         if not self.adds_values:
             return None
         buckets = self.buckets(query_places, key_places)
@@ -157,9 +156,9 @@ class ImagePositions(RelativePositions):
             for table, b in zip(self.value_tables, buckets, strict=True)
         )
 
-    def buckets(self, query_places: Any, key_places: Any) -> list[np.ndarray]:
+    def buckets(self, query_places: ArrayLike, key_places: ArrayLike) -> list[Array]:
         """The bucket of every pair, (N, M), one array for each table."""
-        queries, keys = (check_places("ImagePositions", p, self.axes) for p in (query_places, key_places))
+        queries, keys = self.checked(query_places, key_places)
         n, m, first = len(queries), len(keys), self.leading
         queries, keys = (p[first:].reshape(-1, self.axes) for p in (queries, keys))
         arrays = []
@@ -168,7 +167,7 @@ class ImagePositions(RelativePositions):
             arrays[-1][first:, first:] = buckets
         return arrays
 
-    def _of_offsets(self, offsets: np.ndarray) -> list[np.ndarray]:
+    def _of_offsets(self, offsets: Array) -> list[Array]:
         """The buckets of offsets (N, M, axes) between places."""
         if self.method in ("euclidean", "quantised"):
             squares = (offsets * offsets).sum(-1)  # (N, M)
@@ -183,7 +182,7 @@ class ImagePositions(RelativePositions):
         side = 2 * furthest + 1
         return [_added(index * side**power for power, index in enumerate(reversed(indices)))]
 
-    def _index(self, x: Any) -> np.ndarray:
+    def _index(self, x: Any) -> Array:
         return piecewise_index(x, alpha=self.alpha, beta=self.beta, gamma=self.gamma)
 
 

@@ -1,12 +1,13 @@
 """Relative positions: what the places of a query and a key add to attention.
 
-    S_ij = q_i·k_j / √d + s_ij        z_i = Σ_j α_ij v_j + t_i        (α = softmax of S over the keys)
+    S_nm = q_n·k_m / √d + s_nm        z_n = Σ_m α_nm v_m + t_n        (α = softmax of S over the keys)
 
-q and k may be turned first, each by its own place; s and t depend on the places of the pair. A scheme is a subclass of
+q and k may be rotated first, each by its own place; s and t depend on the places of the pair. A scheme is a subclass of
 `RelativePositions` that overrides what it needs: here Shaw's, on other pages biases (T5, ALiBi), rotations (RoPE), and
 images (iRPE).
 
 Source: Sivaraya (2023) §1.2, "to achieve translation equivariance": in which sense, see docs/positions.md.
+Transcription: tests/transcriptions/positions.py.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd import Parameter, matmul, reshape, swapaxes, take, vjp
+from refnp.autograd import matmul, reshape, swapaxes, take, vjp
 from refnp.autograd.primitives import primitive, raw
+from refnp.autograd.tensor import Array, ArrayLike, Parameter
 from refnp.layers.dot_product_attention import one_over_root
 from refnp.layers.module import Module
+from refnp.layers.positions.absolute import integers
 
 SCALE = 0.02  # standard deviation of learned positions at the start, as in BERT, GPT-2 and ViT
 
@@ -31,24 +34,32 @@ class RelativePositions(Module):
     """
 
     adds_values = False
+    axes = 1  # numbers that make a place
 
-    def rotated(self, x: Any, places: Any) -> Any:
-        """Queries or keys in heads, x (..., H, N, d) at N places, turned each by its own place."""
+    def rotated(self, x: Any, places: ArrayLike) -> Any:
+        """Queries or keys in heads, x (..., H, N, d) at N places, rotated each by its own place."""
         return x
 
-    def scores(self, query: Any, query_places: Any, key_places: Any) -> Any:
+    def scores(self, query: Any, query_places: ArrayLike, key_places: ArrayLike) -> Any:
         """s, added to the scaled scores: of query (..., H, N, d), what broadcasts to (..., H, N, M); or None."""
         return None
 
-    def values(self, weights: Any, query_places: Any, key_places: Any) -> Any:
+    def values(self, weights: Any, query_places: ArrayLike, key_places: ArrayLike) -> Any:
         """t, added to each head's output: of weights (..., H, N, M), an array (..., H, N, d_v); or None."""
         return None
+
+    def checked(
+        self, query_places: ArrayLike, key_places: ArrayLike, queries: int | None = None, keys: int | None = None
+    ) -> tuple[Array, Array]:
+        """Both places as arrays, one for each of so many queries and keys; TypeError or ValueError if they are not."""
+        name = type(self).__name__
+        return check_places(name, query_places, self.axes, queries), check_places(name, key_places, self.axes, keys)
 
 
 class Shaw(RelativePositions):
     """A learned vector for each offset of a key from its query, clipped at ±k, added to keys and to values.
 
-        s_ij = q_i·a_{clip(j − i, −k, k)} / √d            t_i = Σ_j α_ij b_{clip(j − i, −k, k)}
+        s_nm = q_n·a_{clip(m − n, −k, k)} / √d            t_n = Σ_m α_nm b_{clip(m − n, −k, k)}
 
     Shapes: width = d, distance = k, and one table of vectors (2k+1, d) for all heads, as in the paper; with `heads` one
     for each, (H, 2k+1, d). `values=False` leaves t out.
@@ -56,7 +67,7 @@ class Shaw(RelativePositions):
     multiplied. So the memory is that of the scores, not N·M·d. Any integer places will do; runs of them are fastest.
     Shifting all places changes no bit. Permuting tokens does, and so does reversing their order; but with k = 0 all
     offsets are alike, and the order does not matter.
-    Raises ValueError for a width below 1 or a distance below 0.
+    Raises ValueError for a width below 1 or a distance below 0; when called, for places or widths that do not fit.
 
     Source: Sivaraya (2023) §1.2; Shaw, Uszkoreit & Vaswani (2018), arXiv 1803.02155, eq. 3 to 5.
     """
@@ -71,37 +82,32 @@ class Shaw(RelativePositions):
         self.value = Parameter(rng.normal(0, SCALE, shape)) if values else None
         self.distance, self.adds_values = distance, values
 
-    def scores(self, query: Any, query_places: Any, key_places: Any) -> Any:
+    def scores(self, query: Any, query_places: ArrayLike, key_places: ArrayLike) -> Any:
         check_width("Shaw", query, self.key)
-        query_places, key_places = _places(query_places, key_places, query.shape[-2], None)
+        queries, keys = self.checked(query_places, key_places, query.shape[-2])
         x = matmul(query, swapaxes(self.key, -1, -2)) * one_over_root(raw(query))  # (..., N, 2k+1)
-        if is_run(query_places) and is_run(key_places):
-            return read_diagonals(x, shift=self._shift(query_places, key_places), keys=len(key_places))
-        return read_buckets(x, self.offsets(query_places, key_places))
+        if is_run(queries) and is_run(keys):
+            return read_diagonals(x, shift=self._shift(queries, keys), keys=len(keys))
+        return read_buckets(x, self.offsets(queries, keys))
 
-    def values(self, weights: Any, query_places: Any, key_places: Any) -> Any:
+    def values(self, weights: Any, query_places: ArrayLike, key_places: ArrayLike) -> Any:
         if self.value is None:
             return None
-        query_places, key_places = _places(query_places, key_places, *weights.shape[-2:])
+        queries, keys = self.checked(query_places, key_places, *weights.shape[-2:])
         count = self.value.shape[-2]
-        if is_run(query_places) and is_run(key_places):
-            x = sum_diagonals(weights, shift=self._shift(query_places, key_places), count=count)
+        if is_run(queries) and is_run(keys):
+            x = sum_diagonals(weights, shift=self._shift(queries, keys), count=count)
         else:
-            x = sum_buckets(weights, buckets=self.offsets(query_places, key_places), count=count)  # (..., N, 2k+1)
+            x = sum_buckets(weights, buckets=self.offsets(queries, keys), count=count)  # (..., N, 2k+1)
         return matmul(x, self.value)
 
-    def offsets(self, query_places: np.ndarray, key_places: np.ndarray) -> np.ndarray:
-        """clip(j − i, −k, k) + k for every pair, (N, M): which row of the tables it is."""
-        offsets = key_places - query_places[:, None]
-        return np.clip(offsets, -self.distance, self.distance) + self.distance
+    def offsets(self, query_places: Array, key_places: Array) -> Array:
+        """clip(m − n, −k, k) + k for every pair, (N, M): which row of the tables it is."""
+        return np.clip(key_places - query_places[:, None], -self.distance, self.distance) + self.distance
 
-    def _shift(self, query_places: np.ndarray, key_places: np.ndarray) -> int:
+    def _shift(self, query_places: Array, key_places: Array) -> int:
         """The row of the tables, before clipping, that belongs to the first query and the first key."""
         return int(key_places[0] - query_places[0]) + self.distance
-
-
-def _places(queries: Any, keys: Any, query_tokens: int, key_tokens: int | None) -> tuple[np.ndarray, np.ndarray]:
-    return check_places("Shaw", queries, 1, query_tokens), check_places("Shaw", keys, 1, key_tokens)
 
 
 def check_width(name: str, query: Any, table: Any) -> None:
@@ -121,62 +127,64 @@ def check_heads(name: str, query: Any, heads: int) -> None:
         raise ValueError(f"{name}: positions are for {heads} heads, but queries (..., heads, N, d) are {query.shape}")
 
 
-# ---- Pairs of places: numbers that belong to buckets of offsets, read for every pair, and added up again.
-#
-# Query i has one number per bucket, x_ir; the pair (i, j) reads that of its bucket b(i, j). Never is there a vector per
-# pair, an array (N, M, D): vectors of buckets are multiplied before, or after.
-#
-#     read:   y_ij = x_{i, b(i, j)}                 sum:   x_ir = Σ_{j: b(i, j) = r} y_ij
-#
-# Each is the gradient of the other. Any buckets will do. But if places follow one another and a bucket is an offset
-# j − i, clipped at the ends of the table, then x is read along its diagonals, which memory already holds: in a matrix
-# whose rows are W long, the element W − 1 further on is the one below and to the left. That is the skewing of Huang et
-# al. (2018), arXiv 1809.04281 §3.4, here with clipping and for any places.
+def check_places(name: str, places: ArrayLike, axes: int, tokens: int | None = None) -> Array:
+    """Places as an array (N,), or (N, axes) where there are several; N must be `tokens` if that is given.
+
+    Raises TypeError unless they are integers, ValueError for another shape.
+    """
+    places = integers(name, places)
+    if places.shape[1:] != ((axes,) if axes > 1 else ()) or not places.ndim:
+        wanted = f"(tokens, {axes}), one row for each token" if axes > 1 else "(tokens,), one number for each token"
+        raise ValueError(f"{name}: places have shape {places.shape}; they must be {wanted}")
+    if tokens is not None and len(places) != tokens:
+        raise ValueError(f"{name}: {len(places)} places for {tokens} tokens; there must be one for each")
+    return places
 
 
-def read_buckets(x: Any, buckets: np.ndarray) -> Any:
-    """y_ij = x_{i, b(i, j)}.
+# ---- buckets of offsets: query n has one number for each bucket, x_nr, and the pair (n, m) reads that of its bucket
+#
+# Vectors of buckets are multiplied before, or after, so that there is never a vector for each pair, an array (N, M, D).
+
+
+def read_buckets(x: Any, buckets: Array) -> Any:
+    """y_nm = x_{n, b(n, m)}.
 
     Shapes: x (..., N, L), integers buckets (N, M) from 0 to L − 1 → (..., N, M).
-    VJP: x̄_ir = Σ_{j: b(i, j) = r} ȳ_ij, which is `sum_buckets`.
+    VJP: x̄_nr = Σ_{m: b(n, m) = r} ȳ_nm, which is `sum_buckets`.
     """
     *batch, queries, count = x.shape
-    return take(reshape(x, (*batch, queries * count)), _flat(buckets, count), axis=-1)
+    flat = np.arange(queries)[:, None] * count + buckets  # (N, M)   the place among the N·L numbers of all rows
+    return take(reshape(x, (*batch, queries * count)), flat, axis=-1)
 
 
 @primitive
 def sum_buckets(y, *, buckets, count):
-    """x_ir = Σ_{j: b(i, j) = r} y_ij: the gradient of `read_buckets`, in the order of the keys.
+    """x_nr = Σ_{m: b(n, m) = r} y_nm: the gradient of `read_buckets`, in the order of the keys.
 
     Shapes: y (..., N, M), integers buckets (N, M) from 0 to L − 1, count = L → (..., N, L).
-    VJP: ȳ_ij = x̄_{i, b(i, j)}, which is `read_buckets`.
+    VJP: ȳ_nm = x̄_{n, b(n, m)}, which is `read_buckets`.
     """
     _, pullback = vjp(lambda x: read_buckets(x, buckets), np.zeros((*y.shape[:-1], count), y.dtype))
-
-    def sum_vjp(x_bar):
-        return (read_buckets(x_bar, buckets),)
-
-    return pullback(y)[0], sum_vjp
-
-
-def _flat(buckets: np.ndarray, count: int) -> np.ndarray:
-    """Where bucket b(i, j) of row i stands among the N·L numbers of all rows."""
-    return np.arange(len(buckets))[:, None] * count + buckets  # (N, M)
+    return pullback(y)[0], lambda x_bar: (read_buckets(x_bar, buckets),)
 
 
 @primitive
 def read_diagonals(x, *, shift, keys):
-    """y_ij = x_{i, r} with r = j − i + shift, and the first or the last number of the row where r is beyond its ends.
+    """y_nm = x_{n, r} with r = m − n + shift, and the first or the last number of the row where r is beyond its ends.
 
+    `read_buckets` if places follow one another and a bucket is an offset m − n, clipped at the ends of the table: x is
+    read along its diagonals, which are views, for in a matrix whose rows are W long, the element W − 1 further on is
+    the one below and to the left. That is the skewing of Huang et al. (2018), arXiv 1809.04281 §3.4, with
+    clipping.
     Shapes: x (..., N, L), keys = M → (..., N, M).
-    VJP: x̄_ir = Σ_j ȳ_ij over the j with that r, which is `sum_diagonals`.
+    VJP: x̄_nr = Σ_m ȳ_nm over the m with that r, which is `sum_diagonals`.
     """
     return _read(x, shift, keys), lambda y_bar: (_sum(y_bar, shift, x.shape[-1]),)
 
 
 @primitive
 def sum_diagonals(y, *, shift, count):
-    """x_ir = Σ_j y_ij over the j with j − i + shift = r; all that is beyond the ends is added to the ends' sums.
+    """x_nr = Σ_m y_nm over the m with m − n + shift = r; all that is beyond the ends is added to the ends' sums.
 
     Shapes: y (..., N, M), count = L → (..., N, L).   VJP: `read_diagonals`.
     """
@@ -203,7 +211,7 @@ def _sum(y, shift, count):
     return x
 
 
-def _parts(band: np.ndarray, shift: int, count: int) -> tuple[int, int, slice]:
+def _parts(band: Array, shift: int, count: int) -> tuple[int, int, slice]:
     """Column c of a band is r = c + first: where r reaches 0, where it reaches `count`, and which r stand between."""
     *_, queries, width = band.shape
     first = shift - (queries - 1)
@@ -211,8 +219,8 @@ def _parts(band: np.ndarray, shift: int, count: int) -> tuple[int, int, slice]:
     return begin, end, slice(begin + first, end + first) if begin < end else slice(0, 0)
 
 
-def _diagonals(band: np.ndarray, keys: int) -> np.ndarray:
-    """The view y_ij = band_{i, j − i + N − 1}: a row down is a column back."""
+def _diagonals(band: Array, keys: int) -> Array:
+    """The view y_nm = band_{n, m − n + N − 1}: a row down is a column back."""
     *_, queries, _ = band.shape
     *steps, down, right = band.strides
     start = band[..., queries - 1 :]
@@ -220,22 +228,6 @@ def _diagonals(band: np.ndarray, keys: int) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(start, shape, (*steps, down - right, right))
 
 
-def is_run(places: np.ndarray) -> bool:
+def is_run(places: Array) -> bool:
     """Whether places are n, n + 1, n + 2, …, at least one."""
     return places.ndim == 1 and len(places) > 0 and bool((places[1:] - places[:-1] == 1).all())
-
-
-def check_places(name: str, places: Any, axes: int, tokens: int | None = None) -> np.ndarray:
-    """Places as an array (N,), or (N, axes) where there are several; N must be `tokens` if that is given.
-
-    Raises TypeError unless they are integers, ValueError for another shape.
-    """
-    places = np.asarray(places)
-    if places.dtype.kind not in "iu" and places.size:  # an empty list is an array of floats
-        raise TypeError(f"{name}: places are {places.dtype}; pass integers")
-    if places.shape[1:] != ((axes,) if axes > 1 else ()) or not places.ndim:
-        wanted = f"(tokens, {axes}), one row for each token" if axes > 1 else "(tokens,), one number for each token"
-        raise ValueError(f"{name}: places have shape {places.shape}; they must be {wanted}")
-    if tokens is not None and len(places) != tokens:
-        raise ValueError(f"{name}: {len(places)} places for {tokens} tokens; there must be one for each")
-    return places.astype(np.int64)

@@ -1,15 +1,16 @@
-"""Rotary positions (RoPE): queries and keys are turned, pair of features by pair, by angles that grow with their place.
+"""Rotary positions (RoPE): queries and keys are rotated, each pair of features by angles that grow with the place.
 
     (a, b) at place p  →  (a cos pω_k − b sin pω_k,  a sin pω_k + b cos pω_k)        ω_k = 10000^(−2k/d)
 
-The dot product of two turned vectors depends on the difference of their angles alone, (R_i q)·(R_j k) = q·R_{j−i} k.
-Each key is turned by its own place, once, and so can be kept in a cache.
+The dot product of two rotated vectors depends on the difference of their angles alone, (R_n q)·(R_m k) = q·R_{m−n} k.
+Each key is rotated by its own place, once, and so can be kept in a cache.
 
 Which two features are the pair k is a convention: 2k and 2k + 1 (interleaved: the paper, GPT-J, LLaMA as published) or
 k and k + d/2 (half: GPT-NeoX, and LLaMA as Hugging Face stores it, with permuted weights). One is the other with
 features permuted: `half_order`.
 
 Source: Su et al. (2021), arXiv 2104.09864, eq. 34; a form of the relative positions of Sivaraya (2023) §1.2.
+Transcription: tests/transcriptions/positions.py.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import numpy as np
 
 from refnp.autograd.blocks import in_order
 from refnp.autograd.primitives import primitive, raw
-from refnp.layers.positions.absolute import waves
+from refnp.autograd.tensor import Array, ArrayLike
+from refnp.layers.positions.absolute import sinusoids
 from refnp.layers.positions.relative import RelativePositions, check_places
 
 LAYOUTS = ("interleaved", "half")
@@ -28,10 +30,10 @@ LAYOUTS = ("interleaved", "half")
 
 @primitive
 def rotate(x, *, places, layout="interleaved", base=10000):
-    """y = x with each pair of features (a, b) of token n turned by the angles p_n ω_k.
+    """y = x with each pair of features (a, b) of token n rotated by the angles p_n ω_k.
 
     Shapes: x (..., N, d) with d even, integer places (N,) → (..., N, d).
-    VJP: x̄ = ȳ turned back, by −p_n ω_k: a rotation's transpose is its inverse.
+    VJP: x̄ = ȳ rotated back, by −p_n ω_k: a rotation's transpose is its inverse.
     Raises ValueError for an odd d, another layout, or places that are not one for each token; TypeError unless these
     are integers.
     """
@@ -41,11 +43,11 @@ def rotate(x, *, places, layout="interleaved", base=10000):
     if x.ndim < 2 or x.shape[-1] % 2 or not x.shape[-1]:
         raise ValueError(f"rotate: x has shape {x.shape}; it must be (..., tokens, features), features in pairs")
     places = check_places("rotate", places, 1, x.shape[-2])  # (N,)
-    sin, cos = waves(places, x.shape[-1], base=base, dtype=x.real.dtype)  # (N, K), (N, K)
-    return _turned(x, sin, cos, layout), lambda y_bar: (_turned(y_bar, -sin, cos, layout),)
+    sin, cos = sinusoids(places, x.shape[-1], base=base, dtype=x.real.dtype)  # (N, K), (N, K)
+    return _rotated(x, sin, cos, layout), lambda y_bar: (_rotated(y_bar, -sin, cos, layout),)
 
 
-def _turned(x, sin, cos, layout):
+def _rotated(x, sin, cos, layout):
     """x ∘ (cos, cos) + x' ∘ (−sin, sin), where x' has the two features of each pair exchanged: long rows are fast."""
     x = in_order(x)
     partner, cosines, sines = np.empty_like(x), *np.empty((2, len(sin), x.shape[-1]), sin.dtype)  # (..., N, d)
@@ -59,13 +61,13 @@ def _turned(x, sin, cos, layout):
     return partner
 
 
-def _pairs(x: np.ndarray, layout: str) -> tuple[np.ndarray, np.ndarray]:
+def _pairs(x: Array, layout: str) -> tuple[Array, Array]:
     """The first and the second features of all pairs, as views."""
     half = x.shape[-1] // 2
     return (x[..., :half], x[..., half:]) if layout == "half" else (x[..., 0::2], x[..., 1::2])
 
 
-def half_order(features: int) -> np.ndarray:
+def half_order(features: int) -> Array:
     """The order in which interleaved features are laid out in halves: 0, 2, 4, …, 1, 3, 5, …
 
     rotate(x[..., order], layout="half") = rotate(x, layout="interleaved")[..., order], to the last bit; so a model of
@@ -85,5 +87,5 @@ class Rotary(RelativePositions):
             raise ValueError(f"Rotary: layout is {layout!r}; use 'interleaved' or 'half'")
         self.layout, self.base = layout, base
 
-    def rotated(self, x: Any, places: Any) -> Any:
+    def rotated(self, x: Any, places: ArrayLike) -> Any:
         return rotate(x, places=raw(places), layout=self.layout, base=self.base)

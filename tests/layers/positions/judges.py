@@ -18,14 +18,14 @@ HEADS, FEATURES = 2, 8
 WIDTH = FEATURES // HEADS
 
 
-def wave_error(values):
-    """What `waves` may be wrong by, in units of u: 4|φ| ≤ 4π from the angle, 8|y| from the sine (see its page)."""
+def sinusoid_error(values):
+    """What `sinusoids` may be wrong by, in units of u: 4|φ| ≤ 4π from the angle, 8|y| from the sine (see its page)."""
     return 4 * np.pi + 8 * np.abs(values)
 
 
-def rounded_waves(places, features):
+def rounded_sinusoids(places, features):
     """sin and cos of the angles of rotary positions, (N, d/2), with their errors."""
-    return [Rounded(values, wave_error(values)) for values in written.angles(places, features)]
+    return [Rounded(values, sinusoid_error(values)) for values in written.angles(places, features)]
 
 
 def at_random(scheme, seed=0):
@@ -57,8 +57,8 @@ def rounded_look_up(scheme, query, key, value, query_places, key_places, mask=No
         buckets = scheme.buckets(query_places, key_places)
     tables = [exact(np.atleast_2d(parameter.data)) for parameter in scheme.parameters()]
     if isinstance(scheme, Rotary):
-        waves = [rounded_waves(places, query.shape[-1]) for places in (query_places, key_places)]
-        turned = [equations.rotate(x, *w, layout=scheme.layout) for x, w in zip((query, key), waves, strict=True)]
+        sinusoids = [rounded_sinusoids(places, query.shape[-1]) for places in (query_places, key_places)]
+        turned = [equations.rotate(x, *s, layout=scheme.layout) for x, s in zip((query, key), sinusoids, strict=True)]
         y, back = attention_equation.attention(turned[0][0], turned[1][0], value, mask=mask)
 
         def pullback(g):
@@ -117,4 +117,4 @@ def of_places(scheme, places):
     if hasattr(scheme, "weight"):
         return exact(scheme.weight.data[places])
     values = written.sinusoidal(places, FEATURES)
-    return Rounded(values, wave_error(values))
+    return Rounded(values, sinusoid_error(values))

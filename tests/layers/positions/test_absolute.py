@@ -18,11 +18,11 @@ from tests.helpers import (
     seeds,
     unit_roundoff,
 )
-from tests.layers.positions.judges import FEATURES, attend, rounded_attend, wave_error
+from tests.layers.positions.judges import FEATURES, attend, rounded_attend, sinusoid_error
 from tests.transcriptions import positions as written
 
 U = unit_roundoff(np.float64)
-E = wave_error(1) * U  # the largest error of an entry in float64
+E = sinusoid_error(1) * U  # the largest error of an entry in float64
 
 
 def generator(seed=0):
@@ -37,7 +37,7 @@ def test_as_s002_prints_it_odd_widths_too(places, features, dtype):
     expected = written.sinusoidal(places, features)
     value = sinusoidal(places, features, dtype=dtype)
     assert value.dtype == dtype
-    assert_within(value, expected, (wave_error(expected) + np.abs(expected)) * unit_roundoff(dtype))
+    assert_within(value, expected, (sinusoid_error(expected) + np.abs(expected)) * unit_roundoff(dtype))
 
 
 def test_an_odd_width_lacks_the_last_cosine():
@@ -58,7 +58,7 @@ def test_another_base():
 
 @pytest.mark.parametrize(("features", "dtype"), [(1, np.float64), (2, np.float32), (2, np.float64), (16, np.float32)])
 def test_unique_over_1e5_positions(features, dtype):
-    """No two rows are alike, with as little as one wave. (A single sine needs float64.)"""
+    """No two rows are alike, with as little as one sinusoid. (A single sine needs float64.)"""
     assert len(np.unique(sinusoidal(np.arange(100_000), features, dtype=dtype), axis=0)) == 100_000
 
 
@@ -109,7 +109,7 @@ def test_the_norm_is_that_of_half_the_features(features, place):
 def test_with_an_odd_width_neither_holds():
     """The sine without a cosine: |P(p)|² is not 5/2, nor the same everywhere, and the Gram matrix is not Toeplitz.
 
-    Its wave is slow, so it shows after a few hundred positions.
+    Its sinusoid is slow, so it shows after a few hundred positions.
     """
     p = sinusoidal(np.arange(0, 4000, 500), 5)
     norms = (p * p).sum(-1)
@@ -130,7 +130,7 @@ def test_longer_sentences_only_add_rows():
 def judged(variant, places, features):
     """Whether a variant is the formula, within the bound."""
     expected = written.sinusoidal(places, features)
-    return bool((np.abs(variant(places, features) - expected) <= wave_error(expected) * U).all())
+    return bool((np.abs(variant(places, features) - expected) <= sinusoid_error(expected) * U).all())
 
 
 def test_the_judge_knows_the_right_one():
@@ -188,7 +188,7 @@ def test_halves_one_after_the_other_is_a_permutation_of_channels():
     assert_within(sinusoidal(range(30), 8)[:, order], halves, E)
 
 
-def test_one_less_in_the_exponent_has_other_waves():
+def test_one_less_in_the_exponent_has_other_sinusoids():
     """k/(D/2 − 1): not this formula, but shifts are still rotations: Toeplitz, norm D/2. And D = 2 divides by zero."""
     wrong = written.one_less_in_the_exponent(range(30), 8)
     assert not judged(written.one_less_in_the_exponent, range(30), 8)

@@ -12,7 +12,7 @@ from refnp.layers.positions.rotary import Rotary, half_order, rotate
 from refnp.verify.layers import positions as equations
 from refnp.verify.rounding import contract, exact, tolerance
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
-from tests.layers.positions.judges import looked_up, rounded_look_up, rounded_waves
+from tests.layers.positions.judges import looked_up, rounded_look_up, rounded_sinusoids
 from tests.transcriptions import positions as written
 
 both_layouts = pytest.mark.parametrize("layout", ["interleaved", "half"])
@@ -21,7 +21,7 @@ places = st.lists(st.integers(-100_000, 100_000), min_size=1, max_size=3).map(np
 
 
 def rounded(x, at, layout):
-    return equations.rotate(exact(x), *rounded_waves(at, x.shape[-1]), layout=layout)
+    return equations.rotate(exact(x), *rounded_sinusoids(at, x.shape[-1]), layout=layout)
 
 
 @given(places, st.integers(1, 4).map(lambda k: 2 * k), layouts, real_dtypes, seeds)
@@ -90,7 +90,7 @@ def test_a_rotation_keeps_lengths_and_turns_back(at, layout, seed):
     limit = rounded(x, at, layout)[0]
     squares = (limit * limit).sum(-1)
     assert_within((y * y).sum(-1), (x.astype(np.longdouble) ** 2).sum(-1), tolerance(squares, np.float64))
-    back = equations.rotate(limit, *rounded_waves(-at, 6), layout=layout)[0]
+    back = equations.rotate(limit, *rounded_sinusoids(-at, 6), layout=layout)[0]
     assert_within(rotate(y, places=-at, layout=layout), x, tolerance(back, np.float64))
 
 
@@ -166,7 +166,7 @@ def test_empty_sequences():
         (np.zeros((3, 4)), [0, 1], {}, ValueError, r"rotate: 2 places for 3 tokens; there must be one for each"),
         (np.zeros((1, 4)), [0.5], {}, TypeError, r"rotate: places are float64; pass integers"),
         (np.zeros((1, 4)), [0], {"layout": "split"}, ValueError, r"rotate: layout is 'split'; use 'interleaved' or"),
-        (np.zeros((1, 4)), [0], {"base": 0}, ValueError, r"waves: features 4 and base 0 must be at least 1, and"),
+        (np.zeros((1, 4)), [0], {"base": 0}, ValueError, r"sinusoids: features 4 and base 0 must be at least 1, and"),
     ],
 )  # fmt: skip
 def test_errors(x, at, options, error, message):
