@@ -152,24 +152,18 @@ class SecondOrder:
         """⟨v, Hw⟩ as claimed against ⟨u, D_w (J v)⟩ from f alone: one row, a column for each pair (or those chosen)."""
         rows, v = [], direction.vector(self.problem.x.size)
         for k in range(len(self.pairs)) if pairs is None else pairs:
-            (u, w), product = self.pairs[k], products[k]
-            second = self.second_derivative(v, w)
-            terms = max(np.abs(u) @ np.abs(second.value), np.abs(v) @ np.abs(product.value))
-            error = np.abs(u) @ second.error + np.abs(v) @ product.error
+            u, w = self.pairs[k]
             expected = np.abs(v) @ np.abs(self.gradients[k]) + self.size_of_f[k]
-            rows.append((v @ product.value, u @ second.value, terms, expected, error))
+            rows.append(_contracted(v, products[k], u, self.second_derivative(v, w), expected))
         return Comparison(dtype, *(np.array([column]) for column in zip(*rows, strict=True)))
 
     def symmetry(self, products: list[Estimate], way: HessianProducts, dtype: DType) -> Comparison:
         """⟨v, Hw⟩ against ⟨w, Hv⟩, both as claimed: one row, a column for each pair."""
         rows, v = [], self.v.vector(self.problem.x.size)
-        for k, ((u, w), product) in enumerate(zip(self.pairs, products, strict=True)):
-            other = way.of(u, v, dtype)
-            terms = max(np.abs(v) @ np.abs(product.value), np.abs(w) @ np.abs(other.value))
+        for k, (u, w) in enumerate(self.pairs):
             expected = (np.abs(v) + np.abs(w)) @ np.abs(self.gradients[k]) + self.size_of_f[k]
-            error = np.abs(v) @ product.error + np.abs(w) @ other.error
-            error = error + 4 * roundoff(self.widest) * expected
-            rows.append((v @ product.value, w @ other.value, terms, expected, error))
+            *row, error = _contracted(v, products[k], w, way.of(u, v, dtype), expected)
+            rows.append((*row, error + 4 * roundoff(self.widest) * expected))
         return Comparison(dtype, *(np.array([column]) for column in zip(*rows, strict=True)))
 
     def worst_element(self, way: HessianProducts, k: int, asked: float) -> Worst:
@@ -184,6 +178,13 @@ class SecondOrder:
         place = self.problem.place_of(int(direction.support[0]))
         claimed, numeric = part.claimed[0, 0] / scale, part.numeric[0, 0] / scale
         return Worst(*place, claimed, numeric, float(part.digits[0, 0]), "a second difference of f")
+
+
+def _contracted(v: Array, product: Estimate, a: Array, other: Estimate, expected: float) -> tuple[float, ...]:
+    """⟨v, product⟩ as claimed and ⟨a, other⟩ as computed, with terms, expected size and error, as `Comparison` has."""
+    terms = max(np.abs(a) @ np.abs(other.value), np.abs(v) @ np.abs(product.value))
+    error = np.abs(v) @ product.error + np.abs(a) @ other.error
+    return v @ product.value, a @ other.value, terms, expected, error
 
 
 def _within(size: Array, narrow: Array, wide: Array) -> Array:
