@@ -15,10 +15,8 @@ It is written to a file beside it, brought to the disk (fsync), and only then gi
 whenever the machine stops, there is the old checkpoint or the new one. Zip keeps a CRC-32 of every array, and all are
 checked before anything is read; of the list of arrays it keeps none, so `contents` does.
 
-A generator's state as text, and back: what follows is drawn as if it had never been put away.
-
-The state is that of the bit generator, and of the seed sequence behind it, which counts the children that `rng.spawn`
-has given; NumPy keeps the one apart from the other.
+The generator's state is that of the bit generator, and of the seed sequence behind it, which counts the children that
+`rng.spawn` has given; NumPy keeps the one apart from the other.
 """
 
 from __future__ import annotations
@@ -34,12 +32,13 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from refnp.autograd.tensor import Array
 from refnp.layers.module import Module
 from refnp.training.optimizers import Optimizer
 
 FORMAT = 1
 GROUPS = ("parameters", "optimizer", "best", "history")
-Arrays = dict[str, np.ndarray]
+Arrays = dict[str, Array]
 
 
 @dataclass
@@ -83,7 +82,7 @@ def save(path: str | os.PathLike, checkpoint: Checkpoint) -> None:
     _write_whole(os.path.realpath(path), content.getbuffer())
 
 
-def _numbers(name: str, array: np.ndarray) -> np.ndarray:
+def _numbers(name: str, array: Array) -> Array:
     if array.dtype.kind not in "biufc":
         raise TypeError(f"checkpoint: {name} is {array.dtype}, not numbers")
     return array
@@ -186,13 +185,13 @@ def restore(checkpoint: Checkpoint, model: Module, optimizer: Optimizer, rng: np
     fill(model, checkpoint.parameters)
 
 
-def fill(model: Module, arrays: Mapping[str, np.ndarray]) -> None:
+def fill(model: Module, arrays: Mapping[str, Array]) -> None:
     """Copy `arrays` into the model's own, in place."""
     for name, parameter in model.named_parameters():
         parameter.data[...] = arrays[name]
 
 
-def _differences(kind: str, own: Mapping[str, np.ndarray], stored: Mapping[str, np.ndarray]) -> list[str]:
+def _differences(kind: str, own: Mapping[str, Array], stored: Mapping[str, Array]) -> list[str]:
     """How two sets of arrays differ in names, shapes and dtypes, in words."""
     found = [f"{kind} {name} is missing" for name in own if name not in stored]
     found += [f"{kind} {name} is not wanted here" for name in stored if name not in own]
@@ -212,7 +211,7 @@ def state_of(rng: np.random.Generator) -> str:
 
 
 def set_state(rng: np.random.Generator, text: str) -> None:
-    """Let `rng` go on where `state_of` was asked; it changes only if all is well.
+    """Put `rng` into the state that `state_of` gave, so that it draws the same; it changes only if all is well.
 
     Raises ValueError for a state of another kind of bit generator, or for what is no state.
     """
@@ -223,7 +222,7 @@ def set_state(rng: np.random.Generator, text: str) -> None:
         stored = state["bits"]["bit_generator"]
         if stored == kind.__name__:
             whole = state["bits"], _seed_sequence(state["seed"], bits)
-            kind(0).__setstate__(whole)  # raises here, on one that nobody uses
+            kind(0).__setstate__(whole)  # raises here, on another generator
     except (ValueError, KeyError, TypeError, IndexError, OverflowError) as wrong:
         raise ValueError(f"set_state: this is no state of a generator: {wrong!r}") from wrong
     if stored != kind.__name__:

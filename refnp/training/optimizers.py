@@ -8,19 +8,11 @@
 g = ∂L/∂θ, η the learning rate, t the number of this step from 1. m and v start at 0, which the divisions by 1 − βᵗ make
 good: after one step m̂ = g and v̂ = g², whatever β is.
 
+`clip_gradients` comes before the step: it shortens all gradients together, g ← g · min(1, c/‖g‖).
+
 Sources: Polyak (1964) and Sutskever et al. (2013) for momentum; Kingma & Ba (2015), arXiv 1412.6980, alg. 1;
-Loshchilov & Hutter (2019), arXiv 1711.05101, alg. 2.
-
-Clipping: all gradients of a model shortened together, so that their common length is at most c.
-
-    ‖g‖ = √(Σ_p Σ_i g_{p,i}²)        g_p ← g_p · min(1, c/‖g‖)
-
-The direction stays; one bad batch can move the model no further than c allows.
-
-Source: Pascanu, Mikolov & Bengio (2013), arXiv 1211.5063, alg. 1.
-Elsewhere: torch.nn.utils.clip_grad_norm_ multiplies by min(1, c/(‖g‖ + 1e-6)), so that what is clipped becomes shorter
-than c by 1e-6 c/‖g‖, and gradients just below c shrink a little as well; here, as in optax and TensorFlow, there is no
-such constant. PyTorch's sum of float32 gradients is a float32, and infinite from 2e19 on; a NaN makes all of them NaN.
+Loshchilov & Hutter (2019), arXiv 1711.05101, alg. 2; Pascanu, Mikolov & Bengio (2013), arXiv 1211.5063, alg. 1.
+Transcription: tests/transcriptions/optimizers.py.
 """
 
 from __future__ import annotations
@@ -32,13 +24,15 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import Parameter
+from refnp.autograd.tensor import Array
 
 
 class Optimizer:
-    """What all optimisers share: the parameters, the learning rate η, the count of steps, and memory of past gradients.
+    """What all optimisers have: parameters, the learning rate η, the number of steps, and memory of past gradients.
 
-    `learning_rate` may be changed between steps, as schedules do. Arrays of parameters are changed in place, without
-    a new array per step; a parameter whose `.grad` is None is left as it is, and its own count of steps too.
+    A subclass names its `memories` and defines `move`. `learning_rate` may be changed between steps, as schedules do.
+    Arrays of parameters are changed in place, without a new array per step; a parameter whose `.grad` is None is left
+    as it is, and its own number of steps too.
     Raises ValueError without parameters or for a negative rate, TypeError for what is not a Parameter.
     """
 
@@ -75,7 +69,7 @@ class Optimizer:
             self.steps[i] += 1
             self.move(parameter.data, gradient, self.steps[i], past)
 
-    def move(self, theta: np.ndarray, g: np.ndarray, t: int, past: list[np.ndarray]) -> None:
+    def move(self, theta: Array, g: Array, t: int, past: list[Array]) -> None:
         """Change `theta` in place by its t-th step, along its gradient `g`, which stays as it is; `past` is updated."""
         raise TypeError(f"{type(self).__name__} has no move; an optimiser must define its step")
 
@@ -84,7 +78,7 @@ class Optimizer:
         for parameter in self.parameters:
             parameter.grad = None
 
-    def state_dict(self) -> dict[str, np.ndarray]:
+    def state_dict(self) -> dict[str, Array]:
         """A copy of all that changes during training: the rate, the steps, and the memory, named "mean.0" and so on."""
         state = {"learning_rate": np.array(self.learning_rate), "steps": np.array(self.steps)}
         for key, arrays in self.memory.items():
@@ -119,8 +113,8 @@ class SGD(Optimizer):
 
         g ← g + λ θ        v ← μ v + g        θ ← θ − η v        (Nesterov: θ ← θ − η (g + μ v))
 
-    λ is `weight_decay`, an L2 penalty ½ λ |θ|² on the loss.
-    Elsewhere: as torch.optim.SGD; Sutskever et al. put η inside, v ← μ v − η g, which differs once η changes.
+    μ is `momentum`, λ is `weight_decay`, an L2 penalty ½ λ |θ|² on the loss.
+    Elsewhere: as torch.optim.SGD; Sutskever et al. (2013) put η inside, v ← μ v − η g, which differs once η changes.
     """
 
     memories = ("velocity",)
@@ -166,7 +160,7 @@ class Adam(Optimizer):
             raise ValueError(f"{name}: eps is {eps}; it must be positive (at least {tiny:.0e}), so that 0/(0 + ε) is 0")
         self.eps = eps
         self.weight_decay = not_negative(name, "weight_decay", weight_decay)
-        self.room = {p.dtype: np.empty(max(q.size for q in self.parameters), p.dtype) for p in self.parameters}
+        self.work = {p.dtype: np.empty(max(q.size for q in self.parameters), p.dtype) for p in self.parameters}
 
     def move(self, theta, g, t, past):
         if self.weight_decay:
@@ -177,7 +171,7 @@ class Adam(Optimizer):
         """θ ← θ − η m̂ / (√v̂ + ε), the fractions of scalars taken first: one array in all, and that one used again."""
         number: Any = np.longdouble if theta.dtype == np.longdouble else float  # 1 − βᵗ too needs all its digits
         beta1, beta2 = (number(beta) for beta in self.betas)
-        work = self.room[theta.dtype][: theta.size].reshape(theta.shape)
+        work = self.work[theta.dtype][: theta.size].reshape(theta.shape)
         mean *= beta1
         mean += np.multiply(g, 1 - beta1, out=work)
         square *= beta2
@@ -231,13 +225,19 @@ LARGEST = float(np.finfo(np.float64).max)
 def clip_gradients(parameters: Mapping[str, Parameter] | Iterable[Parameter], norm: float) -> float:
     """Scale the gradients in `.grad` so that their common length is at most `norm`; returns the length they had.
 
-    Gradients that are short enough keep their bits; the others are replaced by new arrays of the same dtype. The sum
-    is float64 (longdouble for longdouble), scaled by a power of two if it over- or underflows: huge gradients are
-    clipped as they should be. Parameters without a gradient are left out; `norm` = inf measures and changes nothing.
+        ‖g‖ = √(Σ_p Σ_i g_{p,i}²)        g_p ← g_p · min(1, c/‖g‖)
+
+    The direction stays; one bad batch can move the model no further than c = `norm` allows. Gradients that are short
+    enough keep their bits; the others are replaced by new arrays of the same dtype. The sum is float64 (longdouble for
+    longdouble). Parameters without a gradient are left out; `norm` = inf measures and changes nothing.
 
     `parameters` are Parameters, or a dict of them by name, `dict(module.named_parameters())`, for better messages.
     Raises FloatingPointError that names the first parameter with a NaN or infinite gradient, and nothing is changed;
     ValueError unless `norm` is positive, TypeError for complex gradients.
+    Elsewhere: torch.nn.utils.clip_grad_norm_ multiplies by min(1, c/(‖g‖ + 1e-6)), so that what is clipped becomes
+    shorter than c by 1e-6 c/‖g‖, and gradients just below c shrink a little as well; here, as in optax and TensorFlow,
+    there is no such constant. PyTorch's sum of float32 gradients is a float32, and infinite from 2e19 on; a NaN makes
+    all of them NaN.
     """
     if not norm > 0:
         raise ValueError(f"clip_gradients: norm is {norm}; it must be positive")
@@ -247,10 +247,10 @@ def clip_gradients(parameters: Mapping[str, Parameter] | Iterable[Parameter], no
         if g.dtype.kind != "f":
             raise TypeError(f"clip_gradients: the gradient of {name} is {g.dtype}; pass parameters with real gradients")
 
-    exponent, square = 0, _square(gradients, 0)
-    if not SMALLEST < square <= LARGEST:
+    exponent, square = 0, _sum_of_squares(gradients, 0)
+    if not SMALLEST < square <= LARGEST:  # it over- or underflowed: again, scaled by a power of two
         exponent = _exponent(gradients)
-        square = _square(gradients, exponent)
+        square = _sum_of_squares(gradients, exponent)
     length = np.sqrt(square)  # of the gradients divided by 2 to the exponent
     with np.errstate(over="ignore"):
         total = np.ldexp(length, exponent)
@@ -262,19 +262,19 @@ def clip_gradients(parameters: Mapping[str, Parameter] | Iterable[Parameter], no
     return total.item()
 
 
-def _square(gradients: Mapping[str, np.ndarray], exponent: int) -> Any:
+def _sum_of_squares(gradients: Mapping[str, Array], exponent: int) -> Any:
     """Σ (g/2^exponent)², in at least float64."""
     with np.errstate(over="ignore"):
         return sum((np.square(_scaled(g, exponent)).sum() for g in gradients.values()), np.float64(0))
 
 
-def _scaled(gradient: np.ndarray, exponent: int) -> np.ndarray:
+def _scaled(gradient: Array, exponent: int) -> Array:
     """g/2^exponent in at least float64: exact, but for what becomes too small to matter beside the largest."""
     wide = gradient.astype(np.result_type(gradient, np.float64), copy=False)
     return np.ldexp(wide, -exponent) if exponent else wide
 
 
-def _exponent(gradients: Mapping[str, np.ndarray]) -> int:
+def _exponent(gradients: Mapping[str, Array]) -> int:
     """That of the largest |g|, 0 if all are 0; FloatingPointError if one is NaN or infinite."""
     largest = np.float64(0)
     for name, g in gradients.items():

@@ -1,18 +1,18 @@
-"""What a run shows while it trains: a bar on a terminal where `rich` is installed, else a plain line now and then.
+"""What a run has recorded, what it shows, and Ctrl-C: the history, the progress, the interruption between two steps.
+
+The history holds figures by name, a row for every step and a row for every validation:
+
+    of steps          "loss", "rate", "norm" with clipping, and the other figures that the loss returned
+    of validations    "validation step", "validation", and "validation NAME" for its other figures
+
+A figure that a row lacks is NaN there. A figure is better when it is smaller.
+
+Progress is a bar on a terminal where `rich` is installed, else a plain line now and then:
 
     step 1200/5000   loss 0.4312   rate 0.0003   validation 0.4471 (best 0.4406 at 1100)   38.1 steps/s
 
 It goes to standard error, so that results on standard output can be piped. Where that is no terminal there are whole
 lines without control characters: after 1, 2, 4, … seconds, from then on two a minute, and one at the end.
-
-The history of a run: figures by name, a row for every step and a row for every validation.
-
-    of steps          "loss", "rate", "norm" with clipping, and what the loss told besides
-    of validations    "validation step", "validation", and "validation NAME" for what was told besides
-
-A figure that a row lacks is NaN there. A figure is better when it is smaller.
-
-Ctrl-C at a good moment: between two steps, for anywhere else it would leave half of the parameters moved.
 """
 
 from __future__ import annotations
@@ -30,102 +30,18 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.primitives import raw
-
-LONGEST = 30.0  # seconds between two lines
-FRAME = 0.5  # seconds between two pictures of the bar
-
-
-@contextlib.contextmanager
-def progress(done: int, steps: int, show: bool) -> Iterator[Tell]:
-    """Yield `tell(history)`, to be called after every step from `done` + 1 to `steps`, which shows what is due."""
-    if not show or sys.stderr is None:
-        yield lambda history: None
-        return
-    fancy = sys.stderr.isatty() and importlib.util.find_spec("rich") is not None
-    with _bar(done, steps) if fancy else _lines(done, steps) as tell:
-        yield tell
-
-
-@contextlib.contextmanager
-def _lines(done: int, steps: int) -> Iterator[Tell]:
-    start = time.monotonic()
-    wait, due = 1.0, start + 1.0
-    shown, latest = done, done
-    history: History = {}
-
-    def line() -> None:
-        nonlocal shown
-        speed = (latest - done) / max(time.monotonic() - start, 1e-9)
-        text = f"step {latest}/{steps}   {describe(history)}   {speed:.3g} steps/s"
-        with contextlib.suppress(OSError):  # a reader that has gone does not stop the training
-            print(text, file=sys.stderr, flush=True)
-        shown = latest
-
-    def tell(now: History) -> None:
-        nonlocal history, latest, wait, due
-        history, latest = now, len(now["loss"])
-        if time.monotonic() >= due:
-            line()
-            wait = min(2 * wait, LONGEST)
-            due = time.monotonic() + wait
-
-    try:
-        yield tell
-    finally:
-        if latest > shown:
-            line()
-
-
-@contextlib.contextmanager
-def _bar(done: int, steps: int) -> Iterator[Tell]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-    from rich.table import Column
-
-    due = 0.0
-    history: History = {}
-    start = time.monotonic()
-    width = len(f"step {steps}/{steps}")
-    columns = (
-        TextColumn("step {task.completed}/{task.total}", table_column=Column(min_width=width)),
-        BarColumn(12, table_column=Column(min_width=12)),
-        TimeRemainingColumn(table_column=Column(min_width=7)),
-        TextColumn("{task.fields[figures]}", markup=False, table_column=Column(ratio=1)),  # wraps where it is narrow
-    )
-    # no thread that draws beside the training: it would wait for the interpreter, and the training for it
-    with Progress(*columns, console=Console(stderr=True), auto_refresh=False, expand=True) as bar:
-        task = bar.add_task("", total=steps, completed=done, figures="")
-
-        def draw() -> None:
-            latest = len(history["loss"])
-            speed = (latest - done) / max(time.monotonic() - start, 1e-9)
-            bar.update(task, completed=latest, figures=f"{describe(history)}   {speed:.3g} steps/s", refresh=True)
-
-        def tell(now: History) -> None:
-            nonlocal history, due
-            history = now
-            if time.monotonic() >= due:
-                draw()
-                due = time.monotonic() + FRAME
-
-        try:
-            yield tell
-        finally:
-            if history:
-                draw()
-
+from refnp.autograd.tensor import Array
 
 History = dict[str, list[float]]
-Tell = Callable[[History], None]
 
 OWN = ("loss", "rate", "norm")
 RECENT = 100  # steps that the figures shown are means of
 
 
 def value_and_figures(who: str, given: Any) -> tuple[Any, dict[str, float]]:
-    """What a loss or a validation returned, `value` or (value, {name: figure}), as the pair.
+    """What a loss or a validation returned, `value` or (value, {name: figure}), as a value and its figures.
 
-    Raises ValueError for a figure with a name that is the history's own.
+    Raises ValueError for a figure with a name that is the history's own, TypeError for one that is no number.
     """
     paired = isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], Mapping)
     value, figures = given if paired else (given, {})
@@ -159,7 +75,7 @@ def record(history: History, row: Mapping[str, float]) -> None:
             column.append(math.nan)
 
 
-def arrays_of(history: History) -> dict[str, np.ndarray]:
+def arrays_of(history: History) -> dict[str, Array]:
     """The columns as arrays of float64."""
     return {name: np.array(column, np.float64) for name, column in history.items()}
 
@@ -193,12 +109,86 @@ def figure(value: float) -> str:
     return f"{value:.4f}" if 1e-3 <= abs(value) < 1e3 or value == 0 else f"{value:.4g}"
 
 
+# Progress
+
+LONGEST = 30.0  # seconds between two lines
+FRAME = 0.5  # seconds between two pictures of the bar
+
+
+@contextlib.contextmanager
+def progress(done: int, steps: int, show: bool) -> Iterator[Callable[[History], None]]:
+    """Yield `tell(history)`, to be called after every step from `done` + 1 to `steps`, which shows what is due."""
+    if not show or sys.stderr is None:
+        yield lambda history: None
+        return
+    with_bar = sys.stderr.isatty() and importlib.util.find_spec("rich") is not None
+    start = time.monotonic()
+    wait, longest, due = (FRAME, FRAME, start) if with_bar else (1.0, LONGEST, start + 1.0)
+    shown, history = done, History()
+
+    with _bar(done, steps) if with_bar else contextlib.nullcontext(_line(steps)) as draw:
+
+        def draw_latest() -> None:
+            nonlocal shown
+            shown = len(history["loss"])
+            speed = (shown - done) / max(time.monotonic() - start, 1e-9)
+            draw(shown, f"{describe(history)}   {speed:.3g} steps/s")
+
+        def tell(now: History) -> None:
+            nonlocal history, wait, due
+            history = now
+            if time.monotonic() >= due:
+                draw_latest()
+                wait = min(2 * wait, longest)
+                due = time.monotonic() + wait
+
+        try:
+            yield tell
+        finally:
+            if history and len(history["loss"]) > shown:
+                draw_latest()
+
+
+Draw = Callable[[int, str], None]  # (step, figures in words)
+
+
+def _line(steps: int) -> Draw:
+    def draw(step: int, figures: str) -> None:
+        with contextlib.suppress(OSError):  # a reader that has gone does not stop the training
+            print(f"step {step}/{steps}   {figures}", file=sys.stderr, flush=True)
+
+    return draw
+
+
+@contextlib.contextmanager
+def _bar(done: int, steps: int) -> Iterator[Draw]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.table import Column
+
+    width = len(f"step {steps}/{steps}")
+    columns = (
+        TextColumn("step {task.completed}/{task.total}", table_column=Column(min_width=width)),
+        BarColumn(12, table_column=Column(min_width=12)),
+        TimeRemainingColumn(table_column=Column(min_width=7)),
+        TextColumn("{task.fields[figures]}", markup=False, table_column=Column(ratio=1)),  # wraps where it is narrow
+    )
+    # no thread that draws beside the training: it would wait for the interpreter, and the training for it
+    with Progress(*columns, console=Console(stderr=True), auto_refresh=False, expand=True) as bar:
+        task = bar.add_task("", total=steps, completed=done, figures="")
+        yield lambda step, figures: bar.update(task, completed=step, figures=figures, refresh=True)
+
+
+# Ctrl-C
+
+
 @contextlib.contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
     """Yield a function that says whether Ctrl-C was pressed; within, the first one does nothing else.
 
-    The second raises KeyboardInterrupt at once. Where Ctrl-C does not mean KeyboardInterrupt, or this is not the main
-    thread, everything stays as it is.
+    So a run stops between two steps: anywhere else half of the parameters would have moved. The second raises
+    KeyboardInterrupt at once. Where Ctrl-C does not mean KeyboardInterrupt, or this is not the main thread, everything
+    stays as it is.
     """
     pressed = False
 
