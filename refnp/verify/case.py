@@ -183,6 +183,18 @@ class GradientInputs:
     names: tuple[str, ...] = ()  # the words of `name` if empty
 
 
+@dataclass(frozen=True)
+class Without:
+    """Public names of refnp that lack one of the things that are verified of a layer, and why."""
+
+    what: str  # one of LACKING
+    names: tuple[str, ...]
+    why: str
+
+
+LACKING = ("equation", "cases", "gradient inputs", "transcription", "documentation")
+
+
 def stream(start: int, seed: int = 0) -> np.random.Generator:
     """The random numbers of a seed from number `start` on.
 
@@ -194,6 +206,16 @@ def stream(start: int, seed: int = 0) -> np.random.Generator:
     return rng
 
 
-def with_parameters(module: Any) -> Callable:
-    """The module as a function (x, parameters) → y, so that its parameters' gradients are checked as well."""
-    return lambda x, parameters: module.bind(parameters)(x)
+def gradient_of(
+    name: str, function: Callable, *args: Any, order2: bool = True, names: tuple[str, ...] = (), **options: Any
+) -> GradientInputs:
+    """Gradient inputs of `function(*args, **options)`, where options have no gradient."""
+    return GradientInputs(name, lambda *a: function(*a, **options), args, order2=order2, names=names)
+
+
+def module_gradient(
+    name: str, module: Any, *args: Any, order2: bool = True, names: tuple[str, ...] = (), **options: Any
+) -> GradientInputs:
+    """Gradient inputs of `module(*args, **options)`; its parameters are one more argument, at the end."""
+    function = lambda *a: module.bind(a[-1])(*a[:-1], **options)
+    return GradientInputs(name, function, (*args, module.state_dict()), order2=order2, names=names)

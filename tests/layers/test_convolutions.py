@@ -11,7 +11,7 @@ from refnp.autograd import pad, vjp
 from refnp.layers.convolutions import Convolution, ConvolutionTranspose, convolution, convolution_transpose
 from refnp.verify import bounds
 from refnp.verify.layers import convolution as equations
-from refnp.verify.layers import pooling as pooling_page
+from refnp.verify.layers import pooling as pooling
 from tests.helpers import (
     REAL,
     assert_same_bits,
@@ -99,7 +99,7 @@ def test_by_hand():
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize(
     "operation",
-    [*equations.gradient_inputs(seed=3), *pooling_page.gradient_inputs(seed=3)],
+    [*equations.gradient_inputs(seed=3), *pooling.gradient_inputs(seed=3)],
     ids=lambda operation: operation.name,
 )
 def test_gradients_by_the_complex_step(operation, order):

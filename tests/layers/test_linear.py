@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.layers.activations import gelu, relu
 from refnp.layers.linear import MLP, Linear
-from refnp.verify.case import with_parameters
 from refnp.verify.layers import activations as activation_equations
 from refnp.verify.layers import linear as equations
 from refnp.verify.rounding import exact, tolerance
@@ -30,6 +29,11 @@ from tests.helpers import (
 )
 from tests.layers.judges import assert_as_derived
 from tests.transcriptions import rows as printed
+
+
+def with_parameters(module):
+    """The module as a function (x, parameters) → y."""
+    return lambda x, parameters: module.bind(parameters)(x)
 
 
 def generator(seed=0):

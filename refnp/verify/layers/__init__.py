@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 from types import ModuleType
 
-from refnp.verify.case import Case, GradientInputs
+from refnp.verify.case import Case, GradientInputs, Without
 from refnp.verify.layers import (
     activations,
     attention,
@@ -41,11 +41,20 @@ LAYERS: tuple[ModuleType, ...] = (
     losses, distributions,
 )  # fmt: skip
 MODELS: tuple[ModuleType, ...] = (transformer, vision, neural_processes, tnp, convcnp)
+WITHOUT = [
+    Without(what, ("Module",), "the base class of the layers computes nothing")
+    for what in ("equation", "gradient inputs", "transcription")
+]
 
 
 def cases() -> list[Case]:
     """Every case of every page; names are unique. A page of models without equations has none."""
     return [case for page in (*LAYERS, *MODELS) if hasattr(page, "cases") for case in page.cases()]
+
+
+def without() -> list[Without]:
+    """Why some public names lack something, as their pages say in WITHOUT."""
+    return WITHOUT + [lack for page in (*LAYERS, *MODELS) for lack in getattr(page, "WITHOUT", ())]
 
 
 def gradient_inputs() -> list[GradientInputs]:

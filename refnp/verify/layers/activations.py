@@ -75,32 +75,27 @@ def gelu(x, *, approximate="none"):
     return x * weight, lambda g: (g * slope,)
 
 
-# The same in refnp, PyTorch and JAX
-
-
-def torch_leaky_relu(torch, x, *, slope=0.01):
-    """PyTorch calls the slope `negative_slope`."""
-    return torch.nn.functional.leaky_relu(x, negative_slope=slope)
-
-
-def jax_leaky_relu(jax, x, *, slope=0.01):
-    """JAX calls the slope `negative_slope`."""
-    return jax.nn.leaky_relu(x, negative_slope=slope)
-
-
-def jax_gelu(jax, x, *, approximate="none"):
-    """JAX takes the tanh form unless told otherwise, by a truth value."""
-    return jax.nn.gelu(x, approximate=approximate == "tanh")
-
-
 RELU = Layer("relu", layers.relu, relu, torch="nn.functional.relu", jax="nn.relu")
-LEAKY_RELU = Layer("leaky_relu", layers.leaky_relu, leaky_relu, torch=torch_leaky_relu, jax=jax_leaky_relu)
+LEAKY_RELU = Layer(
+    "leaky_relu",
+    layers.leaky_relu,
+    leaky_relu,
+    torch=lambda torch, x, slope=0.01: torch.nn.functional.leaky_relu(x, negative_slope=slope),
+    jax=lambda jax, x, slope=0.01: jax.nn.leaky_relu(x, negative_slope=slope),
+)
 ELU = Layer("elu", layers.elu, elu, torch="nn.functional.elu", jax="nn.elu")
 SIGMOID = Layer("sigmoid", layers.sigmoid, sigmoid, torch="nn.functional.sigmoid", jax="nn.sigmoid")
 SILU = Layer("silu", layers.silu, silu, torch="nn.functional.silu", jax="nn.silu")
 SOFTPLUS = Layer("softplus", layers.softplus, softplus, torch="nn.functional.softplus", jax="nn.softplus")
-GELU = Layer("gelu", layers.gelu, gelu, torch="nn.functional.gelu", jax=jax_gelu)
+GELU = Layer(
+    "gelu",
+    layers.gelu,
+    gelu,
+    torch="nn.functional.gelu",
+    jax=lambda jax, x, approximate="none": jax.nn.gelu(x, approximate=approximate == "tanh"),  # tanh unless told
+)
 LAYERS = (RELU, LEAKY_RELU, ELU, SIGMOID, SILU, SOFTPLUS, GELU)
+PIECEWISE_LINEAR = (RELU, LEAKY_RELU)  # no second derivatives
 
 
 # Known defects: at the far left and at the far right
@@ -109,107 +104,75 @@ LAYERS = (RELU, LEAKY_RELU, ELU, SIGMOID, SILU, SOFTPLUS, GELU)
 GELU_TAIL = KnownDefect(
     "PyTorch", "pytorch/pytorch#187806", "gelu as x/2 (1 + erf): 1 + erf cancels, no digit is left in the left tail"
 )
-
-
 GELU_TANH_TAIL = KnownDefect(
     "PyTorch",
     "gelu tanh: 1 + tanh cancels",
     "gelu(tanh) as x/2 (1 + tanh): no digit is left in the left tail; x σ(2u) keeps all",
 )
-
-
 JAX_GELU_TANH_TAIL = KnownDefect(
     "JAX",
     "gelu tanh: 1 + tanh cancels",
     "gelu(tanh) as x/2 (1 + tanh): no digit is left in the left tail; x σ(2u) keeps all",
 )
-
-
 JAX_ELU_VJP = KnownDefect(
     "JAX",
     "jax-ml/jax#39795",
     "elu's gradient is expm1(x) + 1: it cancels, nothing left in the left tail",
     ("gradient of x",),
 )
-
-
 JAX_SOFTPLUS_VJP = KnownDefect(
     "JAX", "softplus: gradient exp(x - y)", "softplus' gradient exp(x − y) takes y rounded", ("gradient of x",)
 )
-
-
 SIGMOID_VJP = KnownDefect(
     "PyTorch",
     "pytorch/pytorch#195681",
     "sigmoid's gradient forms 1 − σ with σ rounded to 1: nothing left in the right tail",
     ("gradient of x",),
 )
-
-
 JAX_SIGMOID_VJP = KnownDefect(
     "JAX", "jax-ml/jax#40385", "sigmoid's gradient forms 1 − σ with σ rounded to 1", ("gradient of x",)
 )
-
-
 SILU_VJP = KnownDefect(
     "PyTorch",
     "silu: gradient by 1 - sigmoid",
     "silu's gradient multiplies the rounding of 1 − σ by x",
     ("gradient of x",),
 )
-
-
 JAX_SILU_VJP = KnownDefect(
     "JAX", "jax-ml/jax#40385", "silu's gradient forms 1 − σ, and multiplies its rounding by x", ("gradient of x",)
 )
-
-
 SOFTPLUS_THRESHOLD = KnownDefect(
     "PyTorch",
     "softplus: linear above threshold=20",
     "softplus is x above 20, as documented; log1p(e^−x) is 2e-9 there",
     dtypes=("float64",),
 )
-
-
 GELU_TANH_VJP = KnownDefect(
     "PyTorch",
     "gelu tanh: gradient by 1 - tanh^2",
     "gelu(tanh)'s gradient forms 1 − tanh² by subtraction",
     ("gradient of x",),
 )
-
-
 JAX_GELU_TANH_VJP = KnownDefect(
     "JAX",
     "gelu tanh: gradient by 1 - tanh^2",
     "gelu(tanh)'s gradient forms 1 − tanh² by subtraction",
     ("gradient of x",),
 )
-
-
 AT_FAR_LEFT = {
     "gelu": (GELU_TAIL,),
     "gelu, tanh": (GELU_TANH_TAIL, JAX_GELU_TANH_TAIL),
     "elu": (JAX_ELU_VJP,),
     "softplus": (JAX_SOFTPLUS_VJP,),
 }
-
-
 AT_FAR_RIGHT = {
     "sigmoid": (SIGMOID_VJP, JAX_SIGMOID_VJP),
     "silu": (SILU_VJP, JAX_SILU_VJP),
     "softplus": (SOFTPLUS_THRESHOLD, JAX_SOFTPLUS_VJP),
     "gelu, tanh": (GELU_TANH_VJP, JAX_GELU_TANH_VJP),
 }
-
-
 AROUND_ZERO = np.array([-1e-3, -1e-6, -1e-20, -1e-30, 0.0, 1e-30, 1e-20, 1e-6, 1e-3])
-
-
 FAR_LEFT = -np.geomspace(4.0, 80.0, 24)
-
-
 FAR_RIGHT = np.geomspace(4.0, 80.0, 24)
 
 
@@ -246,7 +209,7 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     rng = stream(211, seed)
     x = rng.uniform(0.1, 2, (3, 5)) * rng.choice([-1.0, 1.0], (3, 5))
     return [
-        *(GradientInputs(l.name, l.function, (x,), order2=l not in (RELU, LEAKY_RELU)) for l in LAYERS),
+        *(GradientInputs(l.name, l.function, (x,), order2=l not in PIECEWISE_LINEAR) for l in LAYERS),
         GradientInputs("elu, α = 0.7", lambda x: layers.elu(x, alpha=0.7), (x,)),
         GradientInputs("gelu, tanh", lambda x: layers.gelu(x, approximate="tanh"), (x,)),
     ]

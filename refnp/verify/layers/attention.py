@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
 from refnp import layers
 from refnp.layers.masks import causal, key_padding
-from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, NotOfferedError, normal, stream, with_parameters
+from refnp.verify.case import (
+    Case,
+    GradientInputs,
+    KnownDefect,
+    Layer,
+    NotOfferedError,
+    Without,
+    gradient_of,
+    module_gradient,
+    normal,
+    stream,
+)
 from refnp.verify.layers.linear import linear, sum_to
 from refnp.verify.layers.softmax import weights
 from refnp.verify.rounding import WIDE, constant, contract, where
@@ -111,11 +123,6 @@ def torch_attention(torch, query, key, value, bias=None, *, mask=None, similarit
     return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=allowed, scale=scale)
 
 
-def torch_causal_attention(torch, query, key, value):
-    """`is_causal` is aligned top left."""
-    return torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-
-
 def in_projection(torch, wq, bq, wk, bk, wv, bv, wo, bo) -> dict:
     """The parameters of refnp's MultiHeadAttention under PyTorch's names: one (3D, D) matrix, transposed."""
     return {
@@ -141,11 +148,6 @@ def torch_multi_head(torch, query, key, value, *parameters, heads, mask=None, ne
     return torch.func.functional_call(module, in_projection(torch, *parameters), (query, key, value), options)[0]
 
 
-def torch_multi_head_with_weights(torch, *tensors, **options):
-    """The same with need_weights=True, which takes another path."""
-    return torch_multi_head(torch, *tensors, need_weights=True, **options)
-
-
 # The same in JAX
 
 
@@ -162,18 +164,20 @@ def jax_attention(jax, query, key, value, bias=None, *, mask=None, similarity="s
     return mixed.swapaxes(1, 2).reshape(*query.shape[:-1], value.shape[-1])
 
 
-def jax_causal_attention(jax, query, key, value):
-    """`is_causal` is aligned top left."""
-    return jax_attention(jax, query, key, value, is_causal=True)
-
-
-ATTENTION = Layer("attention", layers.similarity_attention, attention, torch=torch_attention, jax=jax_attention)
+ATTENTION = Layer(
+    "attention",
+    layers.similarity_attention,
+    attention,
+    torch=torch_attention,
+    jax=jax_attention,
+    names=("attention", "similarity_attention"),
+)
 CAUSAL = Layer(
     "causal_attention",
     with_causal_mask,
     causal_equation,
-    torch=torch_causal_attention,
-    jax=jax_causal_attention,
+    torch=lambda torch, *qkv: torch.nn.functional.scaled_dot_product_attention(*qkv, is_causal=True),
+    jax=lambda jax, *qkv: jax_attention(jax, *qkv, is_causal=True),
     names=("attention",),
 )
 MULTI_HEAD = Layer(
@@ -187,7 +191,7 @@ WITH_WEIGHTS = Layer(
     "multi_head_with_weights",
     refnp_multi_head,
     multi_head,
-    torch=torch_multi_head_with_weights,
+    torch=partial(torch_multi_head, need_weights=True),  # another path
     names=("MultiHeadAttention",),
 )
 
@@ -200,46 +204,30 @@ MHA_MASKED_ROW = KnownDefect(
     "pytorch/pytorch#160064",
     "nn.MultiheadAttention with need_weights=True: NaN where a row may attend to nothing",
 )
-
-
 MASKED_NAN = KnownDefect(
     "PyTorch",
     "pytorch/pytorch#101967",
     "scaled_dot_product_attention: NaN or infinity in a masked key or value comes through",
 )
-
-
 JAX_ATTENTION_DOUBLE = KnownDefect(
     "JAX",
     "dot_product_attention: float32 softmax",
     "dot_product_attention takes its softmax in float32, also of float64",
     dtypes=("float64",),
 )
-
-
 JAX_MASKED_ROW = KnownDefect(
     "JAX",
     "dot_product_attention: fully masked row",
     "a query that may attend to nothing gets the mean of all values, not 0",
 )
-
-
 JAX_MASKED_NAN = KnownDefect(
     "JAX",
     "dot_product_attention: masked NaN",
     "dot_product_attention: NaN or infinity in a masked key or value comes through",
 )
-
-
 CHECKERED = np.add.outer(np.arange(5), np.arange(6)) % 2 == 0
-
-
 ONE_ROW_HIDDEN = np.arange(5)[:, None] != np.zeros(6, int) + 2
-
-
 LAST_KEY_HIDDEN = np.broadcast_to(np.arange(6) < 5, (5, 6))
-
-
 IN_FLOAT32 = (JAX_ATTENTION_DOUBLE,)  # every case of JAX's in float64
 MASKED_ROW = (JAX_MASKED_ROW,)
 
@@ -337,36 +325,45 @@ def multi_head_cases() -> list[Case]:
     ]
 
 
+WITHOUT = (
+    Without(
+        "equation",
+        ("attention_with_weights", "grouped_attention", "column_attention"),
+        "attention with its weights beside it, with fewer heads of keys, and on transposed arrays",
+    ),
+    Without("equation", ("KeyValueCache",), "it computes nothing: it keeps keys and values of MultiHeadAttention"),
+    Without("gradient inputs", ("KeyValueCache",), "it serves decoding, which takes no gradient"),
+)
+
+
 def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     """Every form of attention, and multi-head attention as a module."""
     rng = stream(318, seed)
-    q, k, v = rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 5, 3)), rng.normal(size=(2, 5, 2))
+    qkv = rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 5, 3)), rng.normal(size=(2, 5, 2))
     bias, mask = rng.normal(size=(4, 5)), rng.random((2, 4, 5)) < 0.6
     mask[0, 1] = False  # a query that may attend to nothing
-    weight, query_weight, key_weight, vector = (rng.normal(size=s) for s in ((3, 3), (3, 4), (3, 4), (4,)))
+    weight, *additive = (rng.normal(size=shape) for shape in ((3, 3), (3, 4), (3, 4), 4))
     grouped = rng.normal(size=(4, 3, 2)), rng.normal(size=(2, 4, 2)), rng.normal(size=(2, 4, 2))
     columns = rng.normal(size=(3, 4)), rng.normal(size=(3, 5)), rng.normal(size=(2, 5))
     rows, heads = stream(589, seed).normal(size=(3, 4)), layers.MultiHeadAttention(4, 2, rng=stream(638, seed))
 
-    def similar(name):
-        return lambda q, k, v, *p: layers.similarity_attention(q, k, v, mask=mask, similarity=name, parameters=p)
+    with_weights = ("attention_with_weights",)
 
-    def in_blocks(*arrays):
-        return layers.attention(*arrays, mask=mask, scale=1, method="blocks")
+    def similar(name, *parameters):
+        function = lambda q, k, v, *p: layers.similarity_attention(q, k, v, mask=mask, similarity=name, parameters=p)
+        return gradient_of(f"attention, {name}", function, *qkv, *parameters, names=("similarity_attention",))
 
     return [
-        GradientInputs("attention", layers.attention, (q, k, v)),
-        GradientInputs(
-            "attention, mask and bias", lambda *a: layers.attention(*a[:3], mask=mask, bias=a[3]), (q, k, v, bias)
-        ),
-        GradientInputs("attention, causal", lambda *a: layers.attention(*a, mask=causal(4, 5)), (q, k, v)),
-        GradientInputs("attention, with weights", lambda *a: layers.attention_with_weights(*a, mask=mask), (q, k, v)),
-        GradientInputs("attention, dot", similar("dot"), (q, k, v)),
-        GradientInputs("attention, cosine", similar("cosine"), (q, k, v)),
-        GradientInputs("attention, general", similar("general"), (q, k, v, weight)),
-        GradientInputs("attention, additive", similar("additive"), (q, k, v, query_weight, key_weight, vector)),
-        GradientInputs("attention, grouped heads", layers.grouped_attention, grouped),
-        GradientInputs("attention, in blocks", in_blocks, (q, k, v, bias)),
-        GradientInputs("column_attention", layers.column_attention, columns),
-        GradientInputs("MultiHeadAttention", with_parameters(heads), (rows, heads.state_dict())),
+        gradient_of("attention", layers.attention, *qkv),
+        gradient_of("attention, mask and bias", layers.attention, *qkv, bias, mask=mask),
+        gradient_of("attention, causal", layers.attention, *qkv, mask=causal(4, 5)),
+        gradient_of("attention, with weights", layers.attention_with_weights, *qkv, mask=mask, names=with_weights),
+        similar("dot"),
+        similar("cosine"),
+        similar("general", weight),
+        similar("additive", *additive),
+        gradient_of("attention, grouped heads", layers.grouped_attention, *grouped, names=("grouped_attention",)),
+        gradient_of("attention, in blocks", layers.attention, *qkv, bias, mask=mask, scale=1, method="blocks"),
+        gradient_of("column_attention", layers.column_attention, *columns),
+        module_gradient("MultiHeadAttention", heads, rows, names=("MultiHeadAttention", "split_heads", "merge_heads")),
     ]

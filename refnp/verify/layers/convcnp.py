@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,16 @@ from refnp.layers.set_convolutions import Grid, GridOptions, set_convolution
 from refnp.layers.unet import PooledUNet, SimpleCNN, UNet
 from refnp.models.convcnp import ConvCNP, Encoding, Head
 from refnp.models.convcnp_image import OnGridConvCNP, OnPixels
-from refnp.verify.case import GradientInputs, with_parameters
-from refnp.verify.layers.neural_processes import loss_of
+from refnp.verify.case import GradientInputs, Without, gradient_of, module_gradient
+from refnp.verify.layers.neural_processes import loss_gradient, sets
+
+WITHOUT = (
+    Without(
+        "equation",
+        ("ConvCNP", "OnGridConvCNP"),
+        "they are layers that have theirs; tests/models/convcnp_bounds.py puts their equations together",
+    ),
+)
 
 
 def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
@@ -23,24 +30,24 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
 
 
 def _windows(rng):
-    rows = []
+    found = []
     for lengths in ((9,), (4, 5)):
         name, last = f"{len(lengths)}-D", np.array(lengths) - 1
         x, scales = rng.uniform(0, last / 4, (2, 2, len(lengths))), rng.uniform(0.2, 0.4, 2)
         features, values = rng.normal(size=(2, 2, *lengths)), rng.normal(size=(2, 2, 2))
         grid = Grid(np.zeros((2, len(lengths)), int), lengths, 4.0)
-        rows += [
-            GradientInputs(f"from_grid, {name}", functools.partial(_from_grid, grid), (features, x, scales)),
-            GradientInputs(f"to_grid, {name}", functools.partial(_to_grid, grid), (values, x, scales)),
+        found += [
+            gradient_of(f"from_grid, {name}", _from_grid, features, x, scales, grid=grid),
+            gradient_of(f"to_grid, {name}", _to_grid, values, x, scales, grid=grid),
         ]
-    return rows
+    return found
 
 
-def _from_grid(grid, features, x, scales):
+def _from_grid(features, x, scales, *, grid):
     return set_convolution(x, grid, features, scales, density=False)
 
 
-def _to_grid(grid, values, x, scales):
+def _to_grid(values, x, scales, *, grid):
     return set_convolution(grid, x, values, scales, density=False)
 
 
@@ -50,10 +57,7 @@ def _networks(rng):
         "transposed": PooledUNet(2, (2, 3, 2), 1, kernel=3, strides=(2, 1, 2), rng=rng),
         "nearest": PooledUNet(2, (2, 3), 2, kernel=3, upsampling="nearest", rng=rng),
     }
-    return [
-        GradientInputs(f"PooledUNet, {name}", with_parameters(unet), (line, unet.state_dict()))
-        for name, unet in unets.items()
-    ]
+    return [module_gradient(f"PooledUNet, {name}", unet, line) for name, unet in unets.items()]
 
 
 def _off_grid(rng):
@@ -74,17 +78,7 @@ def _off_grid(rng):
         ),
         "neuralprocesses": ConvCNP.bruinsma((3, 3), grid=GridOptions(4), kernel=3, rng=rng),
     }
-    places = np.array([[1, 1, 0], [0, 0, 0]], bool), np.array([[1, 0], [1, 1]], bool)
-    rows = []
-    for name, model in models.items():
-        context = {"x": rng.normal(size=(2, 3, model.dx)), "y": rng.normal(size=(2, 3, model.dy))}
-        targets = {"x": rng.normal(size=(2, 2, model.dx)), "y": rng.normal(size=(2, 2, model.dy))}
-        rows.append(
-            GradientInputs(
-                f"ConvCNP, {name}", loss_of(model, *places), (model.state_dict(), context, targets), order2=False
-            )
-        )
-    return rows
+    return [loss_gradient(f"ConvCNP, {name}", model, *sets(rng, model.dx, model.dy)) for name, model in models.items()]
 
 
 def _on_grid(rng):
@@ -100,6 +94,6 @@ def _on_grid(rng):
         return twin.loss(image, known, target_mask=~known)
 
     return [
-        GradientInputs("OnGridConvCNP", loss, (image, model.state_dict())),
-        GradientInputs("OnPixels", lambda y, p: some.bind(p)(x, y, x[:, ::-1]).log_prob(y), (y, some.state_dict())),
+        gradient_of("OnGridConvCNP", loss, image, model.state_dict()),
+        gradient_of("OnPixels", lambda y, p: some.bind(p)(x, y, x[:, ::-1]).log_prob(y), y, some.state_dict()),
     ]

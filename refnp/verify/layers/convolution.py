@@ -12,7 +12,17 @@ import math
 import numpy as np
 
 from refnp import layers
-from refnp.verify.case import Case, GradientInputs, Layer, NotOfferedError, normal, stream, with_parameters
+from refnp.verify.case import (
+    Case,
+    GradientInputs,
+    Layer,
+    NotOfferedError,
+    Without,
+    gradient_of,
+    module_gradient,
+    normal,
+    stream,
+)
 from refnp.verify.rounding import Rounded, contract, scatter
 
 
@@ -270,6 +280,9 @@ def transposed() -> list[Case]:
     ]
 
 
+WITHOUT = (Without("equation", ("SimpleCNN", "UNet"), "they are convolutions and activations, which have theirs"),)
+
+
 def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     """Every option in one, two or three dimensions, and the networks made of convolutions."""
     return _convolutions(stream(718, seed)) + _transposes(stream(1643, seed)) + _networks(stream(1937, seed))
@@ -279,51 +292,31 @@ def _convolutions(rng):
     line, image, volume = (rng.normal(size=(2, 4, *space)) for space in ((7,), (5, 6), (3, 4, 3)))
     along, flat, solid = (rng.normal(size=(6, 2, *kernel)) for kernel in ((3,), (3, 2), (2, 3, 2)))
     whole, bias = rng.normal(size=(6, 4, 3)), rng.normal(size=6)
+    one = {"stride": 2, "dilation": 2, "groups": 2, "padding": [(1, 3)]}
+    two = {"stride": (2, 3), "dilation": (1, 2), "groups": 2, "padding": (1, 2)}
+    three = {"stride": (1, 2, 3), "groups": 2, "padding": 1}
     return [
-        GradientInputs("convolution", layers.convolution, (line, whole, bias)),
-        GradientInputs("convolution, same", lambda *a: layers.convolution(*a, padding="same"), (line, whole, bias)),
+        gradient_of("convolution", layers.convolution, line, whole, bias),
+        gradient_of("convolution, same", layers.convolution, line, whole, bias, padding="same"),
         *(
-            GradientInputs(
-                f"convolution, {mode}",
-                lambda *a, m=mode: layers.convolution(*a, padding=2, padding_mode=m),
-                (line, whole),
-            )
+            gradient_of(f"convolution, {mode}", layers.convolution, line, whole, padding=2, padding_mode=mode)
             for mode in ("circular", "reflect", "replicate")
         ),
-        GradientInputs(
-            "convolution, 1-D, all options",
-            lambda *a: layers.convolution(*a, stride=2, dilation=2, groups=2, padding=[(1, 3)]),
-            (line, along, bias),
-        ),
-        GradientInputs(
-            "convolution, 2-D, all options",
-            lambda *a: layers.convolution(*a, stride=(2, 3), dilation=(1, 2), groups=2, padding=(1, 2)),
-            (image, flat, bias),
-        ),
-        GradientInputs(
-            "convolution, 3-D",
-            lambda *a: layers.convolution(*a, groups=2, padding=1, stride=(1, 2, 3)),
-            (volume, solid, bias),
-        ),
+        gradient_of("convolution, 1-D, all options", layers.convolution, line, along, bias, **one),
+        gradient_of("convolution, 2-D, all options", layers.convolution, image, flat, bias, **two),
+        gradient_of("convolution, 3-D", layers.convolution, volume, solid, bias, **three),
     ]
 
 
 def _transposes(rng):
     line, image = rng.normal(size=(2, 4, 4)), rng.normal(size=(2, 4, 2, 3))
     along, flat, bias = rng.normal(size=(4, 3, 5)), rng.normal(size=(4, 3, 3, 2)), rng.normal(size=6)
+    one = {"stride": 2, "padding": 2, "output_padding": 1}
+    two = {"stride": (2, 3), "dilation": (3, 2), "groups": 2, "padding": 1, "output_padding": (1, 2)}
+    function = layers.convolution_transpose
     return [
-        GradientInputs(
-            "convolution_transpose",
-            lambda *a: layers.convolution_transpose(*a, stride=2, padding=2, output_padding=1),
-            (line, along, bias[:3]),
-        ),
-        GradientInputs(
-            "convolution_transpose, 2-D, all options",
-            lambda *a: layers.convolution_transpose(
-                *a, stride=(2, 3), dilation=(3, 2), groups=2, padding=1, output_padding=(1, 2)
-            ),
-            (image, flat, bias),
-        ),
+        gradient_of("convolution_transpose", function, line, along, bias[:3], **one),
+        gradient_of("convolution_transpose, 2-D, all options", function, image, flat, bias, **two),
     ]
 
 
@@ -334,7 +327,8 @@ def _networks(rng):
         for name in ("transposed", "nearest")
     }
     line = rng.normal(size=(2, 2, 8))
+    inside = "UNet", "ConvolutionTranspose"
     return [
-        GradientInputs("SimpleCNN", with_parameters(cnn), (line, cnn.state_dict())),
-        *(GradientInputs(f"UNet, {name}", with_parameters(u), (line, u.state_dict())) for name, u in unets.items()),
+        module_gradient("SimpleCNN", cnn, line, names=("SimpleCNN", "Convolution")),
+        *(module_gradient(f"UNet, {name}", unet, line, names=inside) for name, unet in unets.items()),
     ]

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from refnp import autograd, layers
-from refnp.verify.case import Case, GradientInputs, Layer, normal, stream, with_parameters
+from refnp.verify.case import Case, GradientInputs, Layer, Without, gradient_of, module_gradient, normal, stream
 from refnp.verify.rounding import WIDE, Rounded, constant, contract, scatter
 
 
@@ -61,38 +61,28 @@ def sum_to(x: Rounded, shape: tuple[int, ...]) -> Rounded:
 # The same in refnp, PyTorch and JAX
 
 
-def refnp_embedding(table, *, tokens, scaled=False):
-    """refnp's embedding with the tokens among the options, since they have no gradient."""
-    return layers.embedding(tokens, table, scaled=scaled)
-
-
-def torch_linear(torch, x, weight, bias=None):
-    """PyTorch keeps the weight transposed."""
-    return torch.nn.functional.linear(x, weight.T, bias)
-
-
-def jax_linear(jax, x, weight, bias=None):
-    """jax.nn has no linear map of its own."""
-    return x @ weight if bias is None else x @ weight + bias
-
-
 def torch_embedding(torch, table, *, tokens, scaled=False):
-    """PyTorch knows no factor √D."""
-    rows = torch.nn.functional.embedding(torch.tensor(tokens), table)
-    return rows * math.sqrt(table.shape[1]) if scaled else rows
+    """PyTorch knows no factor √D, nor does JAX."""
+    return torch.nn.functional.embedding(torch.tensor(tokens), table) * (math.sqrt(table.shape[1]) if scaled else 1)
 
 
 def jax_embedding(jax, table, *, tokens, scaled=False):
     """Rows of a table are taken by jax.numpy.take."""
-    rows = jax.numpy.take(table, np.asarray(tokens), axis=0)
-    return rows * math.sqrt(table.shape[1]) if scaled else rows
+    return jax.numpy.take(table, np.asarray(tokens), axis=0) * (math.sqrt(table.shape[1]) if scaled else 1)
 
 
-LINEAR = Layer("linear", autograd.linear, linear, torch=torch_linear, jax=jax_linear, names=("linear", "Linear"))
+LINEAR = Layer(
+    "linear",
+    autograd.linear,
+    linear,
+    torch=lambda torch, x, weight, bias=None: torch.nn.functional.linear(x, weight.T, bias),
+    jax=lambda jax, x, weight, bias=None: x @ weight if bias is None else x @ weight + bias,
+    names=("linear", "Linear"),
+)
 MATMUL = Layer("matmul", autograd.matmul, matmul, torch="matmul", jax="numpy.matmul")
 EMBEDDING = Layer(
     "embedding",
-    refnp_embedding,
+    lambda table, tokens, scaled=False: layers.embedding(tokens, table, scaled=scaled),
     embedding,
     torch=torch_embedding,
     jax=jax_embedding,
@@ -122,6 +112,9 @@ def cases() -> list[Case]:
     ]
 
 
+WITHOUT = (Without("equation", ("MLP",), "it is linear maps and activations, which have theirs"),)
+
+
 def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     """A linear map, an embedding, and a network of linear maps with an activation between."""
     x, rng = stream(234, seed).normal(size=(3, 5)), stream(274, seed)
@@ -130,7 +123,7 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     rng = stream(589, seed)
     rows, mlp = rng.normal(size=(3, 4)), layers.MLP([4, 5, 2], activation=layers.gelu, rng=rng)
     return [
-        GradientInputs("linear", autograd.linear, (x, weight, bias)),
-        GradientInputs("embedding", lambda e: layers.embedding(tokens, e, scaled=True), (table,), order2=False),
-        GradientInputs("MLP", with_parameters(mlp), (rows, mlp.state_dict()), names=("MLP", "Linear")),
+        gradient_of("linear", autograd.linear, x, weight, bias),
+        gradient_of("embedding", lambda e: layers.embedding(tokens, e, scaled=True), table, order2=False),
+        module_gradient("MLP", mlp, rows, names=("MLP", "Linear")),
     ]

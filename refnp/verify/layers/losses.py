@@ -6,7 +6,7 @@ import numpy as np
 
 from refnp import layers
 from refnp.verify import rounding
-from refnp.verify.case import Case, GradientInputs, Layer, normal, stream, uniform
+from refnp.verify.case import Case, GradientInputs, Layer, gradient_of, normal, stream, uniform
 from refnp.verify.layers.linear import sum_to
 from refnp.verify.layers.softmax import LOG_SOFTMAX_NEAR_ZERO, LOG_SOFTMAX_VJP, log_softmax
 from refnp.verify.rounding import WIDE, constant, exact, where
@@ -127,7 +127,6 @@ def torch_cross_entropy(torch, logits, *, targets, ignore_index=None, class_weig
 MSE = Layer("mse", layers.mse, mse, torch="nn.functional.mse_loss")
 GAUSSIAN_NLL = Layer("gaussian_nll", layers.gaussian_nll, gaussian_nll, torch=torch_gaussian_nll)
 CROSS_ENTROPY = Layer("cross_entropy", refnp_cross_entropy, cross_entropy, torch=torch_cross_entropy)
-
 TARGETS = np.array([3, 0, 5, 1, 1, 4])
 
 
@@ -178,24 +177,19 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     mean, y, std = rng.normal(size=(3, 4)), rng.normal(size=(3, 4)), rng.uniform(0.5, 2, (3, 4))
     mask = np.arange(4) < np.array([4, 2, 0])[:, None]
     logits, targets, weights = rng.normal(size=(4, 5)), np.array([0, 2, 4, 4]), rng.uniform(0.5, 2, 5)
-
-    def smoothed(name):
-        options = {"label_smoothing": 0.2, "smoothing": name, "ignore_index": 2}
-        return GradientInputs(
-            f"cross_entropy, {name}", lambda x: layers.cross_entropy(x, targets, **options), (logits,)
-        )
-
+    options = {"label_smoothing": 0.2, "ignore_index": 2}
+    entropies = {
+        "cross_entropy": {},
+        "cross_entropy, weights": {"class_weights": weights},
+        "cross_entropy, none": {"reduction": "none"},
+        "cross_entropy, uniform": {**options, "smoothing": "uniform"},
+        "cross_entropy, off_target": {**options, "smoothing": "off_target"},
+        "cross_entropy, without_pad": {**options, "smoothing": "without_pad"},
+    }
     return [
-        GradientInputs("mse", lambda p, t: layers.mse(p, t, mask=mask), (mean, y)),
-        GradientInputs("gaussian_nll", layers.gaussian_nll, (mean, std, y)),
-        GradientInputs("gaussian_nll, mask", lambda *a: layers.gaussian_nll(*a, mask=mask), (mean, std, y)),
-        GradientInputs("gaussian_nll, none", lambda *a: layers.gaussian_nll(*a, reduction="none"), (mean, std[0], y)),
-        GradientInputs("cross_entropy", lambda x: layers.cross_entropy(x, targets), (logits,)),
-        GradientInputs(
-            "cross_entropy, weights", lambda x: layers.cross_entropy(x, targets, class_weights=weights), (logits,)
-        ),
-        GradientInputs("cross_entropy, none", lambda x: layers.cross_entropy(x, targets, reduction="none"), (logits,)),
-        smoothed("uniform"),
-        smoothed("off_target"),
-        smoothed("without_pad"),
+        gradient_of("mse", layers.mse, mean, y, mask=mask),
+        gradient_of("gaussian_nll", layers.gaussian_nll, mean, std, y),
+        gradient_of("gaussian_nll, mask", layers.gaussian_nll, mean, std, y, mask=mask),
+        gradient_of("gaussian_nll, none", layers.gaussian_nll, mean, std[0], y, reduction="none"),
+        *(gradient_of(name, refnp_cross_entropy, logits, targets=targets, **o) for name, o in entropies.items()),
     ]

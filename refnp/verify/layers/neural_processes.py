@@ -13,7 +13,18 @@ from refnp.models.attentive import ANP, CANP, AttentionBlock
 from refnp.models.joint import Autoregressive
 from refnp.models.latent import LatentNP
 from refnp.models.neural_process import CNP, NeuralProcess
-from refnp.verify.case import GradientInputs
+from refnp.verify.case import GradientInputs, Without, gradient_of
+
+RAGGED = np.array([[1, 1, 0], [0, 0, 0]], bool), np.array([[1, 0], [1, 1]], bool)  # masks of contexts and targets
+WITHOUT = (
+    Without(
+        "equation",
+        ("CNP", "CANP", "LatentNP", "ANP", "Autoregressive"),
+        "they are layers that have theirs; tests/models/np_judges.py puts their equations together",
+    ),
+    Without("equation", ("NeuralProcess", "random_orders"), "the base class of the models, and integers"),
+    Without("gradient inputs", ("NeuralProcess", "random_orders"), "the base class of the models, and integers"),
+)
 
 
 def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
@@ -34,21 +45,15 @@ def _models(rng):
         "ANP": ANP(**latent | attentive),
         "Autoregressive CNP": Autoregressive(CNP(**small, before=1)),
     }
-    places = np.array([[1, 1, 0], [0, 0, 0]], bool), np.array([[1, 0], [1, 1]], bool)
-    sets = {"x": rng.normal(size=(2, 3, 2)), "y": rng.normal(size=(2, 3, 2))}
-    targets = {"x": rng.normal(size=(2, 2, 2)), "y": rng.normal(size=(2, 2, 2))}
-    rows = [
-        GradientInputs(name, loss_of(model, *places), (model.state_dict(), sets, targets))
-        for name, model in models.items()
-    ]
+    context, targets = sets(rng)
     block = AttentionBlock(4, 2, scaling="features", rng=rng)
     tokens = rng.normal(size=(2, 4)), rng.normal(size=(3, 4)), rng.normal(size=(3, 4))
     allowed = np.array([[True, False, True], [False, False, False]])
     return [
-        GradientInputs("AttentionBlock", lambda p, *a: block.bind(p)(*a, allowed), (block.state_dict(), *tokens)),
-        *rows,
-        _predictions(models["LatentNP, ELBO"], sets, targets),
-        _chain_rule(models["Autoregressive CNP"], sets, targets),
+        gradient_of("AttentionBlock", lambda p, *a: block.bind(p)(*a, allowed), block.state_dict(), *tokens),
+        *(loss_gradient(name, model, context, targets) for name, model in models.items()),
+        _predictions(models["LatentNP, ELBO"], context, targets),
+        _chain_rule(models["Autoregressive CNP"], context, targets),
     ]
 
 
@@ -66,6 +71,17 @@ def loss_of(model: NeuralProcess, context_mask: np.ndarray | None, target_mask: 
     return loss
 
 
+def loss_gradient(name: str, model: Any, context: dict, targets: dict) -> GradientInputs:
+    """The loss of a model on ragged sets, by all parameters and the data."""
+    return gradient_of(name, loss_of(model, *RAGGED), model.state_dict(), context, targets)
+
+
+def sets(rng: np.random.Generator, dx: int = 2, dy: int = 2) -> tuple[dict, dict]:
+    """Two contexts of 3 points and two sets of 2 targets, as RAGGED has them."""
+    context = {"x": rng.normal(size=(2, 3, dx)), "y": rng.normal(size=(2, 3, dy))}
+    return context, {"x": rng.normal(size=(2, 2, dx)), "y": rng.normal(size=(2, 2, dy))}
+
+
 def _predictions(model, context, targets):
     """A latent model's law: the joint log p of the mixture, and the mean."""
 
@@ -73,7 +89,7 @@ def _predictions(model, context, targets):
         mixture = model.bind(parameters)(context["x"], context["y"], targets["x"], samples=3)
         return mixture.log_prob(targets["y"]), mixture.mean
 
-    return GradientInputs("LatentNP, prediction", predict, (model.state_dict(), context, targets))
+    return gradient_of("LatentNP, prediction", predict, model.state_dict(), context, targets)
 
 
 def _chain_rule(model, context, targets):
@@ -85,9 +101,8 @@ def _chain_rule(model, context, targets):
         chain = model.bind(parameters)(x, y, target_x, orders=orders)
         return chain.log_prob(np.asarray(drawn, raw(x).real.dtype))
 
-    return GradientInputs(
-        "Autoregressive CNP, two orders", log_prob, (model.state_dict(), context["x"], context["y"], targets["x"])
-    )
+    x, y, target_x = context["x"], context["y"], targets["x"]
+    return gradient_of("Autoregressive CNP, two orders", log_prob, model.state_dict(), x, y, target_x)
 
 
 def _mixtures(rng):
@@ -97,14 +112,10 @@ def _mixtures(rng):
         return Mixture(Normal(m, s), together=1).sample(np.random.default_rng(0), 2)
 
     return [
-        GradientInputs(
-            "Mixture.log_prob", lambda y, m, s: Mixture(Normal(m, s), together=1).log_prob(y), (y, mean, std)
-        ),
-        GradientInputs(
-            "Mixture.marginals", lambda y, m, s: Mixture(Normal(m, s)).marginals().log_prob(y), (y, mean, std)
-        ),
-        GradientInputs("Mixture.mean", lambda m: Mixture(Normal(m, 1.0)).mean, (mean,), order2=False),
-        GradientInputs("Mixture.std", lambda m, s: Mixture(Normal(m, s)).std, (mean, std)),
-        GradientInputs("Mixture.cdf", lambda y, m, s: Mixture(Normal(m, s)).cdf(y), (y, mean, std)),
-        GradientInputs("Mixture.sample", draw, (mean, std), order2=False),
+        gradient_of("Mixture.log_prob", lambda y, m, s: Mixture(Normal(m, s), together=1).log_prob(y), y, mean, std),
+        gradient_of("Mixture.marginals", lambda y, m, s: Mixture(Normal(m, s)).marginals().log_prob(y), y, mean, std),
+        gradient_of("Mixture.mean", lambda m: Mixture(Normal(m, 1.0)).mean, mean),
+        gradient_of("Mixture.std", lambda m, s: Mixture(Normal(m, s)).std, mean, std),
+        gradient_of("Mixture.cdf", lambda y, m, s: Mixture(Normal(m, s)).cdf(y), y, mean, std),
+        gradient_of("Mixture.sample", draw, mean, std),
     ]

@@ -6,7 +6,7 @@ import numpy as np
 
 from refnp import layers
 from refnp.verify import rounding
-from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, normal, stream, with_parameters
+from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, gradient_of, module_gradient, normal, stream
 from refnp.verify.layers.softmax import along_last
 from refnp.verify.rounding import constant, where
 
@@ -86,8 +86,6 @@ LAYER_NORM_ONE = KnownDefect(
     "layer_norm over one element: x̂ is 0, and so the weight's gradient; rounding leaves some",
     ("gradient of gain",),
 )
-
-
 JAX_VARIANCE = KnownDefect(
     "JAX", "jax-ml/jax#37281", "nn.standardize takes E[x²] − E[x]² unless asked for algorithm='stable': it cancels"
 )
@@ -151,11 +149,11 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     rng = stream(234, seed)
     x, gain, shift, gains = (rng.normal(size=shape) for shape in ((3, 5), 5, 5, (3, 5)))
     rows = stream(589, seed).normal(size=(3, 4))
-    modules = layers.LayerNorm(4), layers.RMSNorm(4)
     return [
-        GradientInputs("layer_norm", layers.layer_norm, (x, gain, shift)),
-        GradientInputs("layer_norm, ε = 0", lambda x: layers.layer_norm(x, eps=0.0), (x,)),
-        GradientInputs("layer_norm, axis (0, 1)", lambda x, g: layers.layer_norm(x, g, axis=(0, 1)), (x, gains)),
-        GradientInputs("rms_norm", layers.rms_norm, (x, gain)),
-        *(GradientInputs(type(m).__name__, with_parameters(m), (rows, m.state_dict())) for m in modules),
+        gradient_of("layer_norm", layers.layer_norm, x, gain, shift),
+        gradient_of("layer_norm, ε = 0", layers.layer_norm, x, eps=0.0),
+        gradient_of("layer_norm, axis (0, 1)", layers.layer_norm, x, gains, axis=(0, 1)),
+        gradient_of("rms_norm", layers.rms_norm, x, gain),
+        module_gradient("LayerNorm", layers.LayerNorm(4), rows),
+        module_gradient("RMSNorm", layers.RMSNorm(4), rows),
     ]

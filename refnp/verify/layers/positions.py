@@ -9,22 +9,10 @@ import math
 
 import numpy as np
 
-from refnp.layers import masks
-from refnp.layers.multi_head import MultiHeadAttention
-from refnp.layers.positions.absolute import LearnedPositions, SinusoidalPositions
-from refnp.layers.positions.biases import ALiBi, T5Bias
-from refnp.layers.positions.images import ImagePositions, image_places
-from refnp.layers.positions.relative import (
-    RelativePositions,
-    Shaw,
-    read_buckets,
-    read_diagonals,
-    sum_buckets,
-    sum_diagonals,
-)
-from refnp.layers.positions.rotary import Rotary
-from refnp.layers.positions.rotary import rotate as refnp_rotate
-from refnp.verify.case import GradientInputs, stream, with_parameters
+from refnp import layers
+from refnp.layers import ALiBi, ImagePositions, Rotary, Shaw, T5Bias, image_places
+from refnp.layers.positions.relative import read_buckets, read_diagonals, sum_buckets, sum_diagonals
+from refnp.verify.case import GradientInputs, Without, gradient_of, module_gradient, stream
 from refnp.verify.layers.attention import attention
 from refnp.verify.layers.linear import sum_to
 from refnp.verify.layers.softmax import weights
@@ -125,6 +113,24 @@ def joined(first, second, layout):
     return Rounded(lay_out(first.value, second.value), lay_out(first.error, second.error))
 
 
+WITHOUT = (
+    Without(
+        "cases",
+        ("Shaw", "ImagePositions", "T5Bias", "ALiBi", "Rotary", "rotate"),
+        "neither framework has them; tests/layers/positions holds refnp to the equations above",
+    ),
+    Without(
+        "equation",
+        ("sinusoidal", "SinusoidalPositions", "LearnedPositions"),
+        "a table is added; tests/layers/positions/test_absolute.py holds its sines to the last bit but one",
+    ),
+    Without("equation", ("RelativePositions", "image_places"), "the base class of the schemes, and their integers"),
+    Without(
+        "gradient inputs", ("RelativePositions", "image_places", "sinusoidal"), "a base class, integers and a constant"
+    ),
+)
+
+
 def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     """Reading and adding up by pairs, rotations, and every scheme, alone and inside multi-head attention."""
     rng = stream(2790, seed)
@@ -132,10 +138,10 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
 
 
 def _absolute(rng):
-    x, learned = rng.normal(size=(2, 3, 5)), LearnedPositions(4, 5, rng=rng)
+    x, learned = rng.normal(size=(2, 3, 5)), layers.LearnedPositions(4, 5, rng=rng)
     return [
-        GradientInputs("SinusoidalPositions", SinusoidalPositions(), (x,), order2=False),
-        GradientInputs("LearnedPositions", with_parameters(learned), (x, learned.state_dict()), order2=False),
+        gradient_of("SinusoidalPositions", layers.SinusoidalPositions(), x, order2=False),
+        module_gradient("LearnedPositions", learned, x, order2=False),
     ]
 
 
@@ -143,12 +149,12 @@ def _pairs(rng):
     x, y, buckets = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 3, 5)), rng.integers(0, 4, (3, 5))
     places = np.array([4, 99_999, 0])
     return [
-        GradientInputs("read_buckets", lambda x: read_buckets(x, buckets), (x,), order2=False),
-        GradientInputs("sum_buckets", lambda y: sum_buckets(y, buckets=buckets, count=4), (y,), order2=False),
-        GradientInputs("read_diagonals", lambda x: read_diagonals(x, shift=1, keys=5), (x,), order2=False),
-        GradientInputs("sum_diagonals", lambda y: sum_diagonals(y, shift=1, count=4), (y,), order2=False),
-        GradientInputs("rotate", lambda x: refnp_rotate(x, places=places), (x,), order2=False),
-        GradientInputs("rotate, half", lambda x: refnp_rotate(x, places=places, layout="half"), (x,), order2=False),
+        gradient_of("read_buckets", read_buckets, x, buckets=buckets, order2=False),
+        gradient_of("sum_buckets", sum_buckets, y, buckets=buckets, count=4, order2=False),
+        gradient_of("read_diagonals", read_diagonals, x, shift=1, keys=5, order2=False),
+        gradient_of("sum_diagonals", sum_diagonals, y, shift=1, count=4, order2=False),
+        gradient_of("rotate", layers.rotate, x, places=places, order2=False),
+        gradient_of("rotate, half", layers.rotate, x, places=places, layout="half", order2=False),
     ]
 
 
@@ -183,7 +189,7 @@ def _schemes(rng):
 
 def _in_heads(rng):
     x, grid = rng.normal(size=(4, 4)), image_places(2, 2)
-    schemes: dict[str, tuple[RelativePositions, np.ndarray | None]] = {
+    schemes: dict[str, tuple[layers.RelativePositions, np.ndarray | None]] = {
         "Shaw": (Shaw(2, 2, rng=rng), None),
         "T5": (T5Bias(2, buckets=8, max_distance=6, bidirectional=False, rng=rng), None),
         "ALiBi": (ALiBi(2), None),
@@ -191,14 +197,11 @@ def _in_heads(rng):
         "iRPE, product": (ImagePositions(2, values=True, rng=rng), grid),
         "iRPE, quantised": (ImagePositions(mode="bias", method="quantised", rng=rng), grid),
     }
-    return [
-        _in_attention(f"MultiHeadAttention, {name}", MultiHeadAttention(4, 2, positions=scheme, rng=rng), x, places)
-        for name, (scheme, places) in schemes.items()
-    ]
 
+    def within(name, scheme, places):
+        module = layers.MultiHeadAttention(4, 2, positions=scheme, rng=rng)
+        options = {"mask": layers.masks.causal(4), "query_places": places, "key_places": places}
+        names = type(scheme).__name__, "MultiHeadAttention"
+        return module_gradient(f"MultiHeadAttention, {name}", module, x, names=names, **options)
 
-def _in_attention(name, module, x, places):
-    def function(x, state):
-        return module.bind(state)(x, mask=masks.causal(4), query_places=places, key_places=places)
-
-    return GradientInputs(name, function, (x, module.state_dict()))
+    return [within(name, *scheme) for name, scheme in schemes.items()]

@@ -9,11 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from refnp import layers
-from refnp.layers.set_convolutions import SetConvolution
-from refnp.layers.set_convolutions.kernels import matern_32 as refnp_matern_32
-from refnp.layers.set_convolutions.kernels import matern_52 as refnp_matern_52
+from refnp.layers.set_convolutions import kernels
 from refnp.verify import rounding
-from refnp.verify.case import Case, GradientInputs, Layer, normal, stream, uniform
+from refnp.verify.case import Case, GradientInputs, Layer, gradient_of, module_gradient, normal, stream, uniform
 from refnp.verify.rounding import Rounded, constant, contract, exact, where
 
 
@@ -127,24 +125,21 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     line, plane, space = (_points(rng, axes) for axes in (1, 2, 3))
     scale, scales = np.array(0.7), np.array([0.5, 0.9, 0.7])
     mask = np.array([[True, False, True, True, False], [True, True, True, False, True]])
-    spread = rng.uniform(0, 40, (30, 1)), rng.uniform(0, 40, (20, 1)), rng.normal(size=(20, 2))
-    module = SetConvolution(2, 0.6, divide=True)
-
-    def with_options(**options):
-        return lambda *arrays: layers.set_convolution(*arrays, **options)
-
+    wide = rng.uniform(0, 40, (30, 1)), rng.uniform(0, 40, (20, 1)), rng.normal(size=(20, 2))
+    module = layers.SetConvolution(2, 0.6, divide=True)
+    function = layers.set_convolution
     return [
-        GradientInputs("set_convolution", layers.set_convolution, (*line, scale)),
-        GradientInputs("set_convolution, 2-D", layers.set_convolution, (*plane, scale)),
-        GradientInputs("set_convolution, 3-D", layers.set_convolution, (*space, scale)),
-        GradientInputs("set_convolution, a length scale per channel", layers.set_convolution, (*plane, scales)),
-        GradientInputs("set_convolution, without density", with_options(density=False), (*line, scales[1:])),
-        GradientInputs("set_convolution, divided", with_options(divide=True), (*line, scales)),
-        GradientInputs("set_convolution, masked", with_options(mask=mask, divide=True), (*line, scale)),
-        GradientInputs("set_convolution, truncated", with_options(method="truncated"), (*spread, scale)),
-        GradientInputs("set_convolution, Matérn-3/2", with_options(kernel=refnp_matern_32), (*plane, scale)),
-        GradientInputs("set_convolution, Matérn-5/2", with_options(kernel=refnp_matern_52), (*plane, scale)),
-        GradientInputs("SetConvolution", lambda *a: module.bind(a[-1])(*a[:-1]), (*line, module.state_dict())),
+        gradient_of("set_convolution", function, *line, scale),
+        gradient_of("set_convolution, 2-D", function, *plane, scale),
+        gradient_of("set_convolution, 3-D", function, *space, scale),
+        gradient_of("set_convolution, a length scale per channel", function, *plane, scales),
+        gradient_of("set_convolution, without density", function, *line, scales[1:], density=False),
+        gradient_of("set_convolution, divided", function, *line, scales, divide=True),
+        gradient_of("set_convolution, masked", function, *line, scale, mask=mask, divide=True),
+        gradient_of("set_convolution, truncated", function, *wide, scale, method="truncated"),
+        gradient_of("set_convolution, Matérn-3/2", function, *plane, scale, kernel=kernels.matern_32),
+        gradient_of("set_convolution, Matérn-5/2", function, *plane, scale, kernel=kernels.matern_52),
+        module_gradient("SetConvolution", module, *line),
     ]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from refnp import autograd, layers
 from refnp.verify import rounding
-from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, normal, stream
+from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, gradient_of, normal, stream
 from refnp.verify.rounding import Rounded, where
 
 
@@ -115,44 +115,30 @@ LOG_SOFTMAX_NEAR_ZERO = KnownDefect(
     "log_softmax as x − log Σ exp: a log p near 0 becomes 0; log1p of the rest keeps it",
     ("output",),
 )
-
-
 LOG_SOFTMAX_VJP = KnownDefect(
     "PyTorch",
     "pytorch/pytorch#195680",
     "log_softmax's VJP forms 1 − p with p rounded to 1, and drops that component",
     ("gradient of x", "gradient of logits"),
 )
-
-
 LOGSUMEXP_NOTHING = KnownDefect(
     "PyTorch",
     "logsumexp of -inf: NaN gradient",
     "logsumexp of −inf alone: −inf has no slope, its gradient is 0 (pytorch/pytorch#49724)",
 )
-
-
 LOGSUMEXP_VJP = KnownDefect(
     "PyTorch",
     "logsumexp: gradient exp(x - y)",
     "logsumexp's gradient exp(x − y) takes y rounded: |y| u of relative error",
     ("gradient of x",),
 )
-
-
 JAX_LOG_SOFTMAX = KnownDefect(
     "JAX", "log_softmax: log of the sum", "log_softmax as x − log Σ exp: a log p near 0 becomes 0", ("output",)
 )
-
-
 JAX_LOG_SOFTMAX_VJP = KnownDefect(
     "JAX", "log_softmax: gradient by 1 - p", "log_softmax's VJP forms 1 − p with p rounded to 1", ("gradient of x",)
 )
-
-
 JAX_LOGSUMEXP_NOTHING = KnownDefect("JAX", "jax-ml/jax#6811", "logsumexp of −inf alone: NaN gradient")
-
-
 DOMINATED = {  # rows in which one element has all the weight
     "log_softmax": (LOG_SOFTMAX_NEAR_ZERO, JAX_LOG_SOFTMAX),
     "logsumexp": (LOGSUMEXP_VJP,),
@@ -201,8 +187,8 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     """Softmax and its logarithm, along one axis and along two. (logsumexp is on the page of the engine.)"""
     x = stream(234, seed).normal(size=(3, 5))
     return [
-        GradientInputs("softmax", layers.softmax, (x,)),
-        GradientInputs("softmax, axis 0", lambda x: layers.softmax(x, axis=0), (x,)),
-        GradientInputs("log_softmax", layers.log_softmax, (x,)),
-        GradientInputs("log_softmax, axis (0, 1)", lambda x: layers.log_softmax(x, axis=(0, 1)), (x,)),
+        gradient_of("softmax", layers.softmax, x),
+        gradient_of("softmax, axis 0", layers.softmax, x, axis=0),
+        gradient_of("log_softmax", layers.log_softmax, x),
+        gradient_of("log_softmax, axis (0, 1)", layers.log_softmax, x, axis=(0, 1)),
     ]

@@ -8,8 +8,16 @@ from refnp.autograd.primitives import raw
 from refnp.layers.translation_attention import TranslationAttention, pair_kernel
 from refnp.models.te_tnp import TETNP
 from refnp.models.tnp import TNPA, TNPD, TNPND
-from refnp.verify.case import GradientInputs
-from refnp.verify.layers.neural_processes import loss_of
+from refnp.verify.case import GradientInputs, Without, gradient_of
+from refnp.verify.layers.neural_processes import RAGGED, loss_gradient, sets
+
+WITHOUT = (
+    Without(
+        "equation",
+        ("TNPD", "TNPA", "TNPND", "TETNP", "TranslationAttention"),
+        "they are layers that have theirs; tests/models/tnp_judges.py puts their equations together",
+    ),
+)
 
 
 def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
@@ -29,14 +37,14 @@ def _layers(rng):
     }
     layer = TranslationAttention(4, 2, dx=2, kernel=(3,), length_scale=1.0, moves=True, movement=(3,), rng=rng)
 
-    def attended(mask):
-        return lambda parameters, *arrays: layer.bind(parameters)(*arrays, mask=mask)
+    def attended(parameters, *arrays, mask):
+        return layer.bind(parameters)(*arrays, mask=mask)
 
     return [
-        GradientInputs("pair_kernel", pair_kernel, (differences, scores, *maps)),
-        GradientInputs("pair_kernel, a linear map", pair_kernel, (differences, scores, maps[0][:, :3], maps[3])),
+        gradient_of("pair_kernel", pair_kernel, differences, scores, *maps),
+        gradient_of("pair_kernel, a linear map", pair_kernel, differences, scores, maps[0][:, :3], maps[3]),
         *(
-            GradientInputs(f"TranslationAttention{name}", attended(mask), (layer.state_dict(), *arrays))
+            gradient_of(f"TranslationAttention{name}", attended, layer.state_dict(), *arrays, mask=mask)
             for name, mask in masks.items()
         ),
     ]
@@ -54,14 +62,9 @@ def _models(rng):
         "TETNP": TETNP(**shifted),
         "TETNP, moving": TETNP(**shifted, moves=True, norm="post"),
     }
-    ragged = np.array([[1, 1, 0], [0, 0, 0]], bool), np.array([[1, 0], [1, 1]], bool)
-    context = {"x": rng.normal(size=(2, 3, 2)), "y": rng.normal(size=(2, 3, 2))}
-    targets = {"x": rng.normal(size=(2, 2, 2)), "y": rng.normal(size=(2, 2, 2))}
-    losses = [
-        GradientInputs(name, loss_of(model, *ragged), (model.state_dict(), context, targets), order2="," not in name)
-        for name, model in models.items()
-    ]
-    return [*losses, _of_a_draw(models["TNPA"], context, targets, ragged[0])]
+    context, targets = sets(rng)
+    losses = [loss_gradient(name, model, context, targets) for name, model in models.items()]
+    return [*losses, _of_a_draw(models["TNPA"], context, targets, RAGGED[0])]
 
 
 def _of_a_draw(model, context, targets, mask):
@@ -72,4 +75,4 @@ def _of_a_draw(model, context, targets, mask):
         x = drawn.astype(raw(sets["x"]).real.dtype)  # (B, T, dy)   anything will do for places
         return model.bind(parameters)(sets["x"], sets["y"], x, mask).log_prob(x)
 
-    return GradientInputs("TNPA.sample, its log p", log_prob, (model.state_dict(), context), order2=False)
+    return gradient_of("TNPA.sample, its log p", log_prob, model.state_dict(), context)

@@ -13,15 +13,13 @@ import numpy as np
 
 from refnp import layers, models
 from refnp.layers.masks import causal, key_padding
-from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, normal, with_parameters
+from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, Without, gradient_of, module_gradient, normal
 from refnp.verify.layers.activations import gelu, relu
 from refnp.verify.layers.attention import forbidden, in_projection, multi_head
 from refnp.verify.layers.linear import linear
 from refnp.verify.layers.normalization import layer_norm
 
 ENCODER_PARAMETERS = 8 + 2 + 4 + 2  # parameters of a layer
-
-
 DECODER_PARAMETERS = 8 + 2 + 8 + 2 + 4 + 2
 
 
@@ -194,7 +192,8 @@ def new_layer(kind: Callable, norm: str = "post", activation: str = "relu") -> A
 
 def new_stacks(count: int = 1, norm: str = "post", activation: str = "relu") -> Any:
     """Two stacks of the cases' size, each with a LayerNorm after it."""
-    options = {"norm": norm, "activation": ACTIVATIONS[activation], "final_norm": True, "rng": np.random.default_rng(0)}
+    rng = np.random.default_rng(0)
+    options: dict[str, Any] = {"norm": norm, "activation": ACTIVATIONS[activation], "final_norm": True, "rng": rng}
     sizes = (count, FEATURES, HEADS, HIDDEN)
     return models.EncoderDecoder(models.Encoder(*sizes, **options), models.Decoder(*sizes, **options))
 
@@ -407,6 +406,18 @@ def cases() -> list[Case]:
     ]
 
 
+WITHOUT = (
+    Without("equation", ("Transformer",), "embeddings, the stacks and a linear map; tests/models/test_transformer.py"),
+    Without("equation", ("dropout",), "its values are drawn; tests/layers/test_regularization.py counts them"),
+    Without(
+        "equation",
+        ("greedy", "beam_search", "log_probability"),
+        "they decide by the Transformer's numbers; the last adds",
+    ),
+    Without("gradient inputs", ("greedy", "beam_search", "log_probability"), "words have no gradient"),
+)
+
+
 def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     """Encoder and decoder layers, post-norm and pre-norm; stacks; the whole model from tokens to its loss."""
     rng = np.random.default_rng(seed)
@@ -420,20 +431,14 @@ def _layers(rng):
     pre = models.EncoderLayer(4, 2, 6, norm="pre", activation=layers.gelu, dropout=0.3, rng=rng)
     decoder = models.DecoderLayer(4, 2, 6, activation=layers.gelu, rng=rng)
 
-    def padded(x, parameters):
-        return encoder.bind(parameters)(x, mask=mask)
-
     def in_training(x, parameters):
         return pre.bind(parameters)(x, rng=np.random.default_rng(0))  # the same numbers are dropped every time
 
-    def decode(x, memory, parameters):
-        return decoder.bind(parameters)(x, memory, memory_mask=memory_mask)
-
     return [
-        GradientInputs("dropout", lambda x: layers.dropout(x, 0.4, np.random.default_rng(0)), (x,)),
-        GradientInputs("EncoderLayer", padded, (x, encoder.state_dict())),
-        GradientInputs("EncoderLayer, pre-norm, dropout", in_training, (x, pre.state_dict())),
-        GradientInputs("DecoderLayer", decode, (x, memory, decoder.state_dict())),
+        gradient_of("dropout", lambda x: layers.dropout(x, 0.4, np.random.default_rng(0)), x),
+        module_gradient("EncoderLayer", encoder, x, mask=mask),
+        gradient_of("EncoderLayer, pre-norm, dropout", in_training, x, pre.state_dict()),
+        module_gradient("DecoderLayer", decoder, x, memory, memory_mask=memory_mask),
     ]
 
 
@@ -443,23 +448,19 @@ def _models(rng):
     stacks = models.EncoderDecoder(models.Encoder(*sizes, **options), models.Decoder(*sizes, **options))
     small: dict[str, Any] = {"features": 4, "heads": 2, "hidden": 5, "encoder_layers": 1, "decoder_layers": 1}
     words, translation, following = np.array([[3, 1, 2, 0]]), np.array([[1, 4, 3]]), np.array([[4, 3, 2]])
-    transformers = {
-        tied: models.Transformer(5, 5, **small, activation=layers.gelu, dropout=0.2, tied=tied, rng=rng)
-        for tied in ("none", "all")
-    }
 
-    def loss_of(model):
-        def loss(parameters):
+    def loss(name, tied):
+        model = models.Transformer(5, 5, **small, activation=layers.gelu, dropout=0.2, tied=tied, rng=rng)
+
+        def function(parameters):
             logits = model.bind(parameters)(words, translation, source_mask=words > 0, rng=np.random.default_rng(0))
             return layers.cross_entropy(logits, following, label_smoothing=0.1)
 
-        return loss
+        return gradient_of(name, function, model.state_dict(), names=("Transformer", "Embedding"))
 
     return [
-        GradientInputs("EncoderDecoder", lambda s, t, p: stacks.bind(p)(s, t), (source, target, stacks.state_dict())),
-        GradientInputs("Encoder", with_parameters(stacks.encoder), (source, stacks.encoder.state_dict())),
-        *(
-            GradientInputs(f"Transformer, tied {tied}, loss", loss_of(model), (model.state_dict(),))
-            for tied, model in transformers.items()
-        ),
+        module_gradient("EncoderDecoder", stacks, source, target, names=("EncoderDecoder", "Decoder")),
+        module_gradient("Encoder", stacks.encoder, source),
+        loss("Transformer, tied none, loss", "none"),
+        loss("Transformer, tied all, loss", "all"),
     ]

@@ -9,7 +9,15 @@ import numpy as np
 from refnp.layers.losses import cross_entropy
 from refnp.layers.positions.images import ImagePositions
 from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens, class_attention
-from refnp.verify.case import GradientInputs
+from refnp.verify.case import GradientInputs, Without, gradient_of
+
+WITHOUT = (
+    Without(
+        "equation",
+        ("ImageClassifier", "PatchTokens", "FeatureTokens"),
+        "they are layers that have theirs; tests/models/test_vision.py puts their equations together",
+    ),
+)
 
 
 def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
@@ -22,13 +30,13 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     def new(tokens, **options):
         return ImageClassifier(tokens, (4, 4), 3, **sizes, **options, rng=rng)
 
-    models = {
+    classifiers = {
         "pixels": new(PatchTokens(1, 1, 4, rng=rng), positions=None),
         "patches": new(PatchTokens(2, 1, 4, rng=rng), relative=lambda: ImagePositions(2, leading=1, rng=rng)),
         "features": new(FeatureTokens((1, 2), 1, 4, rng=rng), dropout=0.2),
     }
 
-    def loss_of(model):
+    def loss_gradient(name, model):
         def loss(images, parameters):
             weights: list[np.ndarray] = []
             hidden = seen if model.grid == (2, 2) else None
@@ -37,9 +45,7 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
             assert class_attention(weights, model.grid).shape == (1, 2, 2, *model.grid)
             return cross_entropy(logits, labels)
 
-        return loss
+        names = "ImageClassifier", type(model.tokens).__name__
+        return gradient_of(f"ImageClassifier, {name}, loss", loss, images, model.state_dict(), names=names)
 
-    return [
-        GradientInputs(f"ImageClassifier, {name}, loss", loss_of(model), (images, model.state_dict()), order2=False)
-        for name, model in models.items()
-    ]
+    return [loss_gradient(name, model) for name, model in classifiers.items()]
