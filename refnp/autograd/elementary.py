@@ -22,31 +22,19 @@ from refnp.autograd.primitives import primitive, ratio
 @primitive
 def add(x, y):
     """z = x + y.   VJP: x̄ = z̄, ȳ = z̄."""
-
-    def vjp(z_bar):
-        return z_bar, z_bar
-
-    return np.add(x, y), vjp
+    return np.add(x, y), lambda z_bar: (z_bar, z_bar)
 
 
 @primitive
 def subtract(x, y):
     """z = x − y.   VJP: x̄ = z̄, ȳ = −z̄."""
-
-    def vjp(z_bar):
-        return z_bar, lambda: -z_bar
-
-    return np.subtract(x, y), vjp
+    return np.subtract(x, y), lambda z_bar: (z_bar, lambda: -z_bar)
 
 
 @primitive
 def multiply(x, y):
     """z = x y.   VJP: x̄ = z̄ y, ȳ = z̄ x."""
-
-    def vjp(z_bar):
-        return lambda: z_bar * y, lambda: z_bar * x
-
-    return np.multiply(x, y), vjp
+    return np.multiply(x, y), lambda z_bar: (lambda: z_bar * y, lambda: z_bar * x)
 
 
 @primitive
@@ -63,11 +51,7 @@ def divide(x, y):
 @primitive
 def negative(x):
     """y = −x.   VJP: x̄ = −ȳ."""
-
-    def vjp(y_bar):
-        return (-y_bar,)
-
-    return np.negative(x), vjp
+    return np.negative(x), lambda y_bar: (-y_bar,)
 
 
 @primitive
@@ -90,10 +74,7 @@ def power(x, exponent):
         base = np.asarray(x, None if isinstance(x, np.ndarray) else y.dtype)  # log 2 in longdouble, if y is
         return y_bar * y * np.log(np.where(base == 0, 1, base))
 
-    def vjp(y_bar):
-        return lambda: x_bar(y_bar), lambda: exponent_bar(y_bar)
-
-    return y, vjp
+    return y, lambda y_bar: (lambda: x_bar(y_bar), lambda: exponent_bar(y_bar))
 
 
 def _whole_power(x: Any, exponent: Any) -> Any:
@@ -113,10 +94,7 @@ def exp(x):
     """y = eˣ.   VJP: x̄ = ȳ y."""
     y = np.exp(x, out=result_block())
 
-    def vjp(y_bar):
-        return (y_bar * y,)
-
-    return y, vjp
+    return y, lambda y_bar: (y_bar * y,)
 
 
 @primitive
@@ -125,10 +103,7 @@ def expm1(x):
     """y = eˣ − 1, accurate near 0.   VJP: x̄ = ȳ eˣ."""
     y = np.expm1(x, out=result_block())
 
-    def vjp(y_bar):
-        return (y_bar * np.exp(x),)
-
-    return y, vjp
+    return y, lambda y_bar: (y_bar * np.exp(x),)
 
 
 @primitive
@@ -136,20 +111,13 @@ def log(x):
     """y = log x.   VJP: x̄ = ȳ / x, and 0 where ȳ = 0 (so that `where(x > 0, log(x), 0)` has gradient 0 at 0)."""
     x = in_order(x)
 
-    def vjp(y_bar):
-        return (ratio(y_bar, x),)
-
-    return np.log(x), vjp
+    return np.log(x), lambda y_bar: (ratio(y_bar, x),)
 
 
 @primitive
 def log1p(x):
     """y = log(1 + x), accurate near 0.   VJP: x̄ = ȳ / (1 + x)."""
-
-    def vjp(y_bar):
-        return (ratio(y_bar, 1 + x),)
-
-    return log1p_of(x), vjp
+    return log1p_of(x), lambda y_bar: (ratio(y_bar, 1 + x),)
 
 
 def log1p_of(x: Any) -> Any:
@@ -173,10 +141,7 @@ def sqrt(x):
     """y = √x.   VJP: x̄ = ȳ / (2y), and 0 where ȳ = 0 (at x = 0 the derivative is infinite)."""
     y = np.sqrt(x)
 
-    def vjp(y_bar):
-        return (ratio(y_bar, y + y),)
-
-    return y, vjp
+    return y, lambda y_bar: (ratio(y_bar, y + y),)
 
 
 @primitive
@@ -203,10 +168,7 @@ def sin(x):
     """y = sin x (radians).   VJP: x̄ = ȳ cos x."""
     x = in_order(x)
 
-    def vjp(y_bar):
-        return (y_bar * np.cos(x),)
-
-    return np.sin(x), vjp
+    return np.sin(x), lambda y_bar: (y_bar * np.cos(x),)
 
 
 @primitive
@@ -214,10 +176,7 @@ def cos(x):
     """y = cos x (radians).   VJP: x̄ = −ȳ sin x."""
     x = in_order(x)
 
-    def vjp(y_bar):
-        return (-y_bar * np.sin(x),)
-
-    return np.cos(x), vjp
+    return np.cos(x), lambda y_bar: (-y_bar * np.sin(x),)
 
 
 @primitive
@@ -225,10 +184,7 @@ def absolute(x):
     """y = |x|; for complex x the continuation of |x| from the real line, ±x.   VJP: x̄ = ȳ sign x, 0 at the kink 0."""
     sign = np.sign(np.real(x))
 
-    def vjp(y_bar):
-        return (y_bar * sign,)
-
-    return x * sign, vjp
+    return x * sign, lambda y_bar: (y_bar * sign,)
 
 
 @primitive

@@ -7,12 +7,12 @@ the right: y = x W.   Source of the VJPs: Giles (2008); Murray (2016), arXiv 160
 from __future__ import annotations
 
 from string import ascii_letters
-from typing import Any
 
 import numpy as np
 
 from refnp.autograd.blocks import floating
 from refnp.autograd.primitives import primitive, ratio, raw
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
 
 
 @primitive
@@ -54,7 +54,7 @@ def matmul(x, y):
     return np.matmul(x, y), vjp
 
 
-def _rows_times_matrix(x: np.ndarray, w: np.ndarray) -> tuple:
+def _rows_times_matrix(x: Array, w: Array) -> tuple:
     """x (..., K) with w (K, M) or (K,): all rows in one product, which a batched one is slower than."""
     rows = x.reshape(-1, x.shape[-1]) if x.size else x.reshape(int(np.prod(x.shape[:-1], dtype=int)), x.shape[-1])
     z = (rows @ w).reshape(x.shape[:-1] + w.shape[1:])
@@ -123,11 +123,8 @@ def trace(x):
     x = np.asarray(x)
     if x.ndim < 2:
         raise ValueError(f"trace: x has shape {x.shape}; it needs two axes")
-
-    def vjp(y_bar):
-        return (y_bar[..., None, None] * np.eye(*x.shape[-2:], dtype=x.dtype),)
-
-    return np.trace(x, axis1=-2, axis2=-1), vjp
+    identity = np.eye(*x.shape[-2:], dtype=x.dtype)
+    return np.trace(x, axis1=-2, axis2=-1), lambda y_bar: (y_bar[..., None, None] * identity,)
 
 
 @primitive
@@ -138,9 +135,7 @@ def cholesky(a):
     VJP: Ā = ½ L⁻ᵀ (Φ + Φᵀ) L⁻¹, Φ = the lower triangle of Lᵀ L̄ with its diagonal halved: from dL = L Φ(L⁻¹ dA L⁻ᵀ).
     Raises ValueError if A is not square or not positive definite, naming the matrix and its smallest eigenvalue.
     """
-    a = floating(a)
-    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
-        raise ValueError(f"cholesky: a has shape {a.shape}; its last two axes must be equal")
+    a = _square("cholesky", "a", a)
     factor = _cholesky((a + a.swapaxes(-1, -2)) * 0.5)
 
     def vjp(l_bar):
@@ -153,7 +148,14 @@ def cholesky(a):
     return factor, vjp
 
 
-def _cholesky(a: np.ndarray) -> np.ndarray:
+def _square(name: str, argument: str, matrix: ArrayLike) -> Array:
+    matrix = floating(matrix)
+    if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2]:
+        raise ValueError(f"{name}: {argument} has shape {matrix.shape}; its last two axes must be equal")
+    return matrix
+
+
+def _cholesky(a: Array) -> Array:
     """LAPACK's where it has the type; column by column where it has not (longdouble), or would conjugate (complex)."""
     if a.dtype in (np.float32, np.float64):
         try:
@@ -173,7 +175,7 @@ def _cholesky(a: np.ndarray) -> np.ndarray:
     return factor
 
 
-def _not_positive_definite(a: np.ndarray) -> ValueError:
+def _not_positive_definite(a: Array) -> ValueError:
     """The error for the first matrix of a batch that has no Cholesky factor."""
     real = a.real.astype(np.float64)
     finite = np.isfinite(real).all((-2, -1))
@@ -196,9 +198,7 @@ def triangular_solve(factor, b, *, transposed=False):
     VJP: B̄ = L⁻ᵀ X̄ (L⁻¹ X̄ if transposed), L̄ = −tril(B̄ Xᵀ) (−tril(X B̄ᵀ) if transposed).
     Raises ValueError for shapes that do not fit or a zero on the diagonal.
     """
-    factor, b = floating(factor), floating(b)
-    if factor.ndim < 2 or factor.shape[-1] != factor.shape[-2]:
-        raise ValueError(f"triangular_solve: factor has shape {factor.shape}; its last two axes must be equal")
+    factor, b = _square("triangular_solve", "factor", factor), floating(b)
     if b.ndim < 2 or b.shape[-2] != factor.shape[-1]:
         raise ValueError(f"triangular_solve: b of shape {b.shape} must have {factor.shape[-1]} rows, as factor has")
     if (np.diagonal(factor, axis1=-2, axis2=-1) == 0).any():
@@ -213,20 +213,17 @@ def triangular_solve(factor, b, *, transposed=False):
     return x, vjp
 
 
-def solve_lower(factor: np.ndarray, b: np.ndarray, *, transposed: bool = False, leaf: int = 32) -> np.ndarray:
+def solve_lower(factor: Array, b: Array, *, transposed: bool = False, leaf: int = 32) -> Array:
     """Substitution in halves: solve the first half, move it to the right side in one product, solve the second."""
     n = factor.shape[-1]
     if n > leaf:
-        half = n // 2
-        one, two = slice(0, half), slice(half, n)
+        one, two = slice(0, n // 2), slice(n // 2, n)
         corner = factor[..., two, one]
         if transposed:
-            last = solve_lower(factor[..., two, two], b[..., two, :], transposed=True)
-            rest = b[..., one, :] - corner.swapaxes(-1, -2) @ last
-            return np.concatenate([solve_lower(factor[..., one, one], rest, transposed=True), last], -2)
-        first = solve_lower(factor[..., one, one], b[..., one, :])
-        rest = b[..., two, :] - corner @ first
-        return np.concatenate([first, solve_lower(factor[..., two, two], rest)], -2)
+            one, two, corner = two, one, corner.swapaxes(-1, -2)
+        first = solve_lower(factor[..., one, one], b[..., one, :], transposed=transposed)
+        second = solve_lower(factor[..., two, two], b[..., two, :] - corner @ first, transposed=transposed)
+        return np.concatenate([second, first] if transposed else [first, second], -2)
     batch = np.broadcast_shapes(factor.shape[:-2], b.shape[:-2])
     x = np.array(np.broadcast_to(b, batch + b.shape[-2:]), np.result_type(factor, b))
     for i in reversed(range(n)) if transposed else range(n):
@@ -244,20 +241,18 @@ def log_determinant(factor):
     Shapes: factor (..., N, N) → y (...).   VJP: L̄_ii = 2 ȳ / L_ii, 0 elsewhere.
     Raises ValueError unless the factor is square and its diagonal positive.
     """
-    factor = floating(factor)
-    if factor.ndim < 2 or factor.shape[-1] != factor.shape[-2]:
-        raise ValueError(f"log_determinant: factor has shape {factor.shape}; its last two axes must be equal")
+    factor = _square("log_determinant", "factor", factor)
     diagonal = np.diagonal(factor, axis1=-2, axis2=-1)
     if not (diagonal.real > 0).all():
         raise ValueError("log_determinant: factor must have a positive diagonal; pass the result of cholesky")
+    identity = np.eye(factor.shape[-1], dtype=factor.dtype)
+    return (
+        2 * np.log(diagonal).sum(-1),
+        lambda y_bar: (ratio(2 * y_bar[..., None], diagonal)[..., None, :] * identity,),
+    )
 
-    def vjp(y_bar):
-        return (ratio(2 * y_bar[..., None], diagonal)[..., None, :] * np.eye(factor.shape[-1], dtype=factor.dtype),)
 
-    return 2 * np.log(diagonal).sum(-1), vjp
-
-
-def einsum(subscripts: str, *operands: Any) -> Any:
+def einsum(subscripts: str, *operands: ArrayLike) -> Array | Tensor:
     """Multiply the operands and sum over every letter that is absent from the result.
 
     `subscripts` as in numpy.einsum: a letter twice in one operand takes a diagonal, "..." stands for axes without
@@ -302,7 +297,7 @@ def _einsum(*operands, inputs, result):
     return _sum_of_products(inputs, result, arrays), vjp
 
 
-def _sum_of_products(inputs: list[str], result: str, operands: list[np.ndarray]) -> np.ndarray:
+def _sum_of_products(inputs: list[str], result: str, operands: list[Array]) -> Array:
     """NumPy's einsum, by matrix products where it can: `optimize` costs time that one operand cannot win back."""
     return np.einsum(",".join(inputs) + "->" + result, *operands, optimize=len(operands) > 1)
 

@@ -20,12 +20,7 @@ from refnp.autograd.tensor import Array, Tensor
 # these functions of NumPy read no values (shape to isrealobj), or call the method of a Tensor (transpose to squeeze)
 _HARMLESS = {np.shape, np.ndim, np.size, np.result_type, np.iscomplexobj, np.isrealobj, np.transpose, np.swapaxes,
              np.squeeze}  # fmt: skip
-
 _COMPARABLE = (Tensor, np.ndarray, np.generic, int, float, complex, list, tuple)
-
-
-def _reflected(operation: Callable) -> Callable:
-    return lambda self, other: operation(other, self)
 
 
 def _compared(comparison: np.ufunc) -> Callable:
@@ -39,25 +34,30 @@ def _compared(comparison: np.ufunc) -> Callable:
     return compare
 
 
-_COMPARED = {
-    name: _compared(getattr(np, name))
-    for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+_ARITHMETIC = {
+    "add": (np.add, e.add),
+    "sub": (np.subtract, e.subtract),
+    "mul": (np.multiply, e.multiply),
+    "truediv": (np.divide, e.divide),
+    "pow": (np.power, e.power),
+    "matmul": (np.matmul, linalg.matmul),
 }
-_UFUNCS = {np.add: e.add, np.subtract: e.subtract, np.multiply: e.multiply, np.divide: e.divide, np.power: e.power,
-           np.matmul: linalg.matmul} | {getattr(np, name): compare for name, compare in _COMPARED.items()}  # fmt: skip
+_COMPARISONS = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
+                "ge": np.greater_equal}  # fmt: skip
+_OF_UFUNC = dict(_ARITHMETIC.values()) | {ufunc: _compared(ufunc) for ufunc in _COMPARISONS.values()}
 
 
 def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
     """What `array − tensor` calls. Raises TypeError for what is no operator, and for results in given arrays."""
-    if ufunc in _UFUNCS and method == "__call__" and not options:
-        return _UFUNCS[ufunc](*inputs)
+    if ufunc in _OF_UFUNC and method == "__call__" and not options:
+        return _OF_UFUNC[ufunc](*inputs)
     raise _refusal(ufunc.__name__)
 
 
-def _array_function(self: Tensor, function: Callable, types: Any, arguments: tuple, options: dict) -> Any:
+def _array_function(self: Tensor, function: Any, types: Any, arguments: tuple, options: dict) -> Any:
     """What np.sum(tensor) and other functions that are no ufuncs call. Raises TypeError for nearly all."""
     if function in _HARMLESS:
-        return function._implementation(*arguments, **options)  # type: ignore[attr-defined]
+        return function._implementation(*arguments, **options)
     raise _refusal(function.__name__)
 
 
@@ -65,6 +65,10 @@ def _refusal(name: str) -> TypeError:
     ours = any(hasattr(page, name) for page in (e, reductions, shapes, linalg, special))
     instead = f", or refnp.autograd.{name}" if ours else ""
     return TypeError(f"np.{name} got a Tensor, whose history would be lost; use .numpy(){instead}")
+
+
+def _reflected(operation: Callable) -> Callable:
+    return lambda self, other: operation(other, self)
 
 
 def _reshape(self: Tensor, *shape: Any) -> Tensor:
@@ -83,46 +87,16 @@ def _squeeze(self: Tensor, axis: Any = None) -> Tensor:
     return shapes.reshape(self, np.squeeze(self.data, axis).shape)
 
 
-_METHODS = {
+_NAMED_ALIKE = (reductions.sum, reductions.mean, reductions.max, reductions.min, reductions.prod, reductions.cumsum,
+                e.clip, e.exp, e.log, e.sqrt, e.tanh, shapes.swapaxes, shapes.take, linalg.trace)  # fmt: skip
+_METHODS = {operation.__name__: operation for operation in _NAMED_ALIKE} | {
     "backward": backward,
     "__array_ufunc__": _array_ufunc,
     "__array_function__": _array_function,
-    "__add__": e.add,
-    "__radd__": _reflected(e.add),
-    "__sub__": e.subtract,
-    "__rsub__": _reflected(e.subtract),
-    "__mul__": e.multiply,
-    "__rmul__": _reflected(e.multiply),
-    "__truediv__": e.divide,
-    "__rtruediv__": _reflected(e.divide),
-    "__pow__": e.power,
-    "__rpow__": _reflected(e.power),
-    "__matmul__": linalg.matmul,
-    "__rmatmul__": _reflected(linalg.matmul),
     "__neg__": e.negative,
     "__pos__": lambda self: self,
     "__abs__": e.absolute,
     "__getitem__": shapes.getitem,
-    "__eq__": _COMPARED["equal"],
-    "__ne__": _COMPARED["not_equal"],
-    "__lt__": _COMPARED["less"],
-    "__le__": _COMPARED["less_equal"],
-    "__gt__": _COMPARED["greater"],
-    "__ge__": _COMPARED["greater_equal"],
-    "sum": reductions.sum,
-    "mean": reductions.mean,
-    "max": reductions.max,
-    "min": reductions.min,
-    "prod": reductions.prod,
-    "cumsum": reductions.cumsum,
-    "clip": e.clip,
-    "exp": e.exp,
-    "log": e.log,
-    "sqrt": e.sqrt,
-    "tanh": e.tanh,
-    "swapaxes": shapes.swapaxes,
-    "take": shapes.take,
-    "trace": linalg.trace,
     "argmax": lambda self, axis=None: self.data.real.argmax(axis),
     "argmin": lambda self, axis=None: self.data.real.argmin(axis),
     "reshape": _reshape,
@@ -134,3 +108,8 @@ _METHODS = {
 
 for _name, _method in _METHODS.items():
     setattr(Tensor, _name, _method)
+for _name, (_, _operation) in _ARITHMETIC.items():
+    setattr(Tensor, f"__{_name}__", _operation)
+    setattr(Tensor, f"__r{_name}__", _reflected(_operation))
+for _name, _ufunc in _COMPARISONS.items():
+    setattr(Tensor, f"__{_name}__", _OF_UFUNC[_ufunc])

@@ -1,7 +1,7 @@
 """Sums and their relatives: many elements in, fewer out.
 
 `axis` is None (all axes), an int or a tuple; `keepdims` keeps the reduced axes with length 1. In every VJP the
-gradient ȳ is first laid back over the reduced axes, since each element took part in exactly one result.
+gradient ȳ is repeated along the reduced axes, since each element took part in exactly one result.
 Elements are added in C order, however x lies in memory: the same values give the same bits.
 """
 
@@ -14,16 +14,17 @@ import numpy as np
 from refnp.autograd.blocks import floating, in_order, normalize_axes
 from refnp.autograd.elementary import log1p_of
 from refnp.autograd.primitives import primitive, ratio
+from refnp.autograd.tensor import Array
 
 Axis = int | tuple[int, ...] | None
 
 
-def _axes(name: str, axis: Axis, x: np.ndarray) -> tuple[int, ...]:
+def _axes(name: str, axis: Axis, x: Array) -> tuple[int, ...]:
     return tuple(range(x.ndim)) if axis is None else normalize_axes(name, axis, x.ndim)
 
 
-def _spread(y: Any, axes: tuple[int, ...], x: np.ndarray) -> np.ndarray:
-    """Lay a reduced array over the reduced axes of x: each becomes an axis of length 1."""
+def _kept(y: Any, axes: tuple[int, ...], x: Array) -> Array:
+    """A reduced array with the reduced axes of x as axes of length 1."""
     return np.asarray(y).reshape([1 if i in axes else n for i, n in enumerate(x.shape)])
 
 
@@ -37,11 +38,10 @@ def sum(x, axis: Axis = None, *, keepdims=False):
     """y = Σ x over `axis`.   VJP: x̄_i = ȳ."""
     x = np.asarray(x, order="C")
     axes = _axes("sum", axis, x)
-
-    def vjp(y_bar):
-        return (np.broadcast_to(_spread(y_bar, axes, x), x.shape),)
-
-    return x.sum(axes, keepdims=keepdims), vjp
+    return (
+        x.sum(axes, keepdims=keepdims),
+        lambda y_bar: (np.broadcast_to(_kept(y_bar, axes, x), x.shape),),
+    )
 
 
 @primitive
@@ -50,14 +50,13 @@ def mean(x, axis: Axis = None, *, keepdims=False):
     x = np.asarray(x, order="C")
     axes = _axes("mean", axis, x)
     n = _count("mean", axes, x)
+    return (
+        x.sum(axes, keepdims=keepdims) / n,
+        lambda y_bar: (np.broadcast_to(_kept(y_bar / n, axes, x), x.shape),),
+    )
 
-    def vjp(y_bar):
-        return (np.broadcast_to(_spread(y_bar / n, axes, x), x.shape),)
 
-    return x.sum(axes, keepdims=keepdims) / n, vjp
-
-
-def _count(name: str, axes: tuple[int, ...], x: np.ndarray) -> int:
+def _count(name: str, axes: tuple[int, ...], x: Array) -> int:
     n = int(np.prod([x.shape[i] for i in axes], dtype=int))
     if n == 0:
         raise ValueError(f"{name}: x of shape {x.shape} has no elements along axis {axes}; pass a longer array")
@@ -92,11 +91,7 @@ def _extreme(name: str, x: Any, axis: Axis, keepdims: bool, *, largest: bool) ->
     if x.dtype.kind == "c":  # the real part is exact, the imaginary one shared like the gradient
         real, y = y, np.empty(y.shape, x.dtype)
         y.real, y.imag = real, (np.where(chosen, x.imag, 0) / ties).sum(axes, keepdims=True)
-
-    def vjp(y_bar):
-        return (np.where(chosen, _spread(y_bar, axes, x) / ties, 0),)
-
-    return _reduced(y, axes, keepdims), vjp
+    return _reduced(y, axes, keepdims), lambda y_bar: (np.where(chosen, _kept(y_bar, axes, x) / ties, 0),)
 
 
 @primitive
@@ -117,7 +112,7 @@ def prod(x, axis: Axis = None, *, keepdims=False):
         np.cumprod(rows[..., :-1], -1, out=before[..., 1:])
         after[..., :-1] = np.cumprod(rows[..., :0:-1], -1)[..., ::-1]
         others = (before * after).reshape([x.shape[i] for i in order]).transpose(np.argsort(order))
-        return (_spread(y_bar, axes, x) * others,)
+        return (_kept(y_bar, axes, x) * others,)
 
     return x.prod(axes, keepdims=keepdims), vjp
 
@@ -145,11 +140,7 @@ def logsumexp(x, axis: Axis = None, *, keepdims=False):
         e = np.where(infinite, largest & (top > 0), e)
     rest = np.where(infinite, 0, np.where(largest, e - 1, e).sum(axes, keepdims=True))
     y = np.where(infinite, top, top + (np.log(k) + log1p_of(rest / k)))
-
-    def vjp(y_bar):
-        return (_spread(y_bar, axes, x) * (e / (k + rest)),)
-
-    return _reduced(y, axes, keepdims), vjp
+    return _reduced(y, axes, keepdims), lambda y_bar: (_kept(y_bar, axes, x) * (e / (k + rest)),)
 
 
 @primitive
@@ -164,11 +155,7 @@ def norm(x, axis: Axis = None, *, keepdims=False):
     scale = np.where((scale > 0) & np.isfinite(scale), scale, 1)
     unit = x / scale
     length = np.sqrt((unit * unit).sum(axes, keepdims=True))
-
-    def vjp(y_bar):
-        return (_spread(y_bar, axes, x) * ratio(unit, length),)
-
-    return _reduced(scale * length, axes, keepdims), vjp
+    return _reduced(scale * length, axes, keepdims), lambda y_bar: (_kept(y_bar, axes, x) * ratio(unit, length),)
 
 
 @primitive
@@ -176,8 +163,4 @@ def cumsum(x, axis: int = -1):
     """y_i = Σ_{j≤i} x_j along one axis.   VJP: x̄_j = Σ_{i≥j} ȳ_i, the running sum from the other end."""
     x = np.asarray(x)
     (axis,) = normalize_axes("cumsum", axis, x.ndim)
-
-    def vjp(y_bar):
-        return (np.flip(np.cumsum(np.flip(y_bar, axis), axis), axis),)
-
-    return np.cumsum(x, axis), vjp
+    return np.cumsum(x, axis), lambda y_bar: (np.flip(np.cumsum(np.flip(y_bar, axis), axis), axis),)

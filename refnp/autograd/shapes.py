@@ -13,6 +13,7 @@ import numpy as np
 
 from refnp.autograd.blocks import normalize_axes
 from refnp.autograd.primitives import primitive, raw
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
 
 
 @primitive
@@ -27,10 +28,7 @@ def reshape(x, shape):
     except ValueError:
         raise ValueError(f"reshape: x of shape {x.shape} has {x.size} elements; they do not fill {shape}") from None
 
-    def vjp(y_bar):
-        return (y_bar.reshape(x.shape),)
-
-    return y, vjp
+    return y, lambda y_bar: (y_bar.reshape(x.shape),)
 
 
 @primitive
@@ -44,10 +42,7 @@ def transpose(x, axes=None):
     if len(axes) != x.ndim:
         raise ValueError(f"transpose: axes {axes} do not name all {x.ndim} axes of x; name each once")
 
-    def vjp(y_bar):
-        return (y_bar.transpose(np.argsort(axes)),)
-
-    return x.transpose(axes), vjp
+    return x.transpose(axes), lambda y_bar: (y_bar.transpose(np.argsort(axes)),)
 
 
 @primitive
@@ -57,10 +52,7 @@ def swapaxes(x, first, second):
     for axis in (first, second):
         normalize_axes("swapaxes", axis, x.ndim)
 
-    def vjp(y_bar):
-        return (y_bar.swapaxes(first, second),)
-
-    return x.swapaxes(first, second), vjp
+    return x.swapaxes(first, second), lambda y_bar: (y_bar.swapaxes(first, second),)
 
 
 @primitive
@@ -74,10 +66,7 @@ def broadcast_to(x, shape):
     except ValueError:
         raise ValueError(f"broadcast_to: x of shape {np.shape(x)} does not broadcast to {shape}") from None
 
-    def vjp(y_bar):
-        return (y_bar,)
-
-    return y, vjp
+    return y, lambda y_bar: (y_bar,)
 
 
 @primitive
@@ -86,10 +75,7 @@ def flip(x, axis=None):
     x = np.asarray(x)
     axes = tuple(range(x.ndim)) if axis is None else normalize_axes("flip", axis, x.ndim)
 
-    def vjp(y_bar):
-        return (np.flip(y_bar, axes),)
-
-    return np.flip(x, axes), vjp
+    return np.flip(x, axes), lambda y_bar: (np.flip(y_bar, axes),)
 
 
 @primitive
@@ -100,14 +86,10 @@ def roll(x, shift, axis=None):
     """
     if axis is not None:
         axis = normalize_axes("roll", axis, np.ndim(x))
-
-    def vjp(y_bar):
-        return (np.roll(y_bar, np.negative(shift), axis),)
-
-    return np.roll(x, shift, axis), vjp
+    return np.roll(x, shift, axis), lambda y_bar: (np.roll(y_bar, np.negative(shift), axis),)
 
 
-def concatenate(arrays: Sequence, axis: int = 0) -> Any:
+def concatenate(arrays: Sequence[ArrayLike], axis: int = 0) -> Array | Tensor:
     """y = arrays joined along an existing axis.   VJP: each gets its piece of ȳ.
 
     Shapes: (..., n_k, ...) → (..., Σ_k n_k, ...).
@@ -123,21 +105,14 @@ def _concatenate(*arrays, axis):
     """y = arrays joined along `axis`."""
     arrays = tuple(np.asarray(a) for a in arrays)
     (axis,) = normalize_axes("concatenate", axis, arrays[0].ndim)
-    for a in arrays[1:]:
-        if a.ndim != arrays[0].ndim or a.shape[:axis] + a.shape[axis + 1 :] != (
-            arrays[0].shape[:axis] + arrays[0].shape[axis + 1 :]
-        ):
-            shapes = ", ".join(str(a.shape) for a in arrays)
-            raise ValueError(f"concatenate: shapes {shapes} may differ along axis {axis} only")
+    if len({(a.ndim, a.shape[:axis], a.shape[axis + 1 :]) for a in arrays}) > 1:
+        shapes = ", ".join(str(a.shape) for a in arrays)
+        raise ValueError(f"concatenate: shapes {shapes} may differ along axis {axis} only")
     ends = np.cumsum([a.shape[axis] for a in arrays])
-
-    def vjp(y_bar):
-        return tuple(np.split(y_bar, ends[:-1], axis))
-
-    return np.concatenate(arrays, axis), vjp
+    return np.concatenate(arrays, axis), lambda y_bar: tuple(np.split(y_bar, ends[:-1], axis))
 
 
-def stack(arrays: Sequence, axis: int = 0) -> Any:
+def stack(arrays: Sequence[ArrayLike], axis: int = 0) -> Array | Tensor:
     """y = arrays of one shape joined along a new axis.   VJP: each gets its slice of ȳ.
 
     Raises ValueError if there is no array or the shapes differ.
@@ -156,10 +131,7 @@ def _stack(*arrays, axis):
     (axis,) = normalize_axes("stack", axis, np.ndim(arrays[0]) + 1)
     y = np.stack(arrays, axis)
 
-    def vjp(y_bar):
-        return tuple(np.moveaxis(y_bar, axis, 0))
-
-    return y, vjp
+    return y, lambda y_bar: tuple(np.moveaxis(y_bar, axis, 0))
 
 
 @primitive
@@ -179,11 +151,7 @@ def split(x, sections, axis=-1):
         places = [0, *(int(p) + length * (p < 0) for p in sections), length]
         if sorted(places) != places:
             raise ValueError(f"split: places {[*map(int, sections)]} do not ascend along an axis of length {length}")
-
-    def vjp(*part_bars):
-        return (np.concatenate(part_bars, axis),)
-
-    return tuple(np.split(x, sections, axis)), vjp
+    return tuple(np.split(x, sections, axis)), lambda *part_bars: (np.concatenate(part_bars, axis),)
 
 
 @primitive
@@ -227,8 +195,8 @@ def _pad_widths(widths: Any, ndim: int) -> list[tuple[int, int]]:
     return pairs
 
 
-def _pad_source(mode: str, n: int, before: int, after: int) -> np.ndarray:
-    """Which element of an axis of length n stands at each place of the padded axis."""
+def _pad_source(mode: str, n: int, before: int, after: int) -> Array:
+    """The element of an axis of length n that each place of the padded axis repeats."""
     i = np.arange(-before, n + after)
     longest = {"circular": n, "reflect": max(n - 1, 0), "replicate": before + after if n else 0}.get(mode)
     if longest is None:
@@ -300,7 +268,7 @@ def take(x, indices, axis=0):
     return np.take(x, indices, axis), vjp
 
 
-def _add_at(values: np.ndarray, places: np.ndarray, length: int, axis: int) -> np.ndarray:
+def _add_at(values: Array, places: Array, length: int, axis: int) -> Array:
     """out[places[n]] += values[n] along an axis of `length`, in a fixed order: sort by place, then sum each run."""
     out = np.zeros((*values.shape[:axis], length, *values.shape[axis + 1 :]), values.dtype)
     if values.size:

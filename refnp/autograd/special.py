@@ -2,10 +2,10 @@
 
     erf x = 2/√π ∫₀ˣ e^(−t²) dt          erfc x = 1 − erf x          Φ(x) = ½ erfc(−x/√2)
 
-Three facts make them. e^(−x²) can be had to the last digit. On the right half line erfc is e^(−x²) divided by a
-function so smooth that a few numbers describe it, and erfc(−x) = 2 − erfc(x). Near 0, erf has its Taylor series.
+Three facts are used. e^(−x²) can be computed to the last digit. For x ≥ 0 erfc is e^(−x²) divided by a smooth
+function, which a quotient of polynomials approximates, and erfc(−x) = 2 − erfc(x). Near 0, erf is its Taylor series.
 
-Every function is a fixed run of array operations in the precision of its argument, float32, float64 or longdouble.
+Every function is a fixed sequence of array operations in the precision of its argument, float32, float64 or longdouble.
 Errors stay below 4 units in the last place (Φ 5, longdouble 6), in the tails too, until results become subnormal.
 Functions named `..._of` are plain NumPy; `erf` and `erfc` are the differentiable operations.
 
@@ -25,6 +25,7 @@ import numpy as np
 
 from refnp.autograd.blocks import elementwise, floating
 from refnp.autograd.primitives import primitive
+from refnp.autograd.tensor import Array, ArrayLike
 
 PI = np.longdouble("3.14159265358979323846264338327950288")
 SQRT_PI = 1.7724538509055159
@@ -59,17 +60,11 @@ MILLS = {
 @primitive
 @elementwise
 def erf(x):
-    """The error function, y = erf x = 2/√π ∫₀ˣ e^(−t²) dt.
+    """The error function, y = erf x = 2/√π ∫₀ˣ e^(−t²) dt.   VJP: x̄ = ȳ · 2/√π e^(−x²).
 
-    Shapes: any → the same.
-    VJP: x̄ = ȳ · 2/√π e^(−x²).
-    Source: NIST DLMF 7.2.1.
+    Shapes: any → the same.   Source: NIST DLMF 7.2.1.
     """
-
-    def vjp(y_bar):
-        return (y_bar * (in_precision(x.dtype, TWO_OVER_SQRT_PI) * gaussian_of(x)),)
-
-    return erf_of(x), vjp
+    return erf_of(x), lambda y_bar: (y_bar * (two_over_sqrt_pi(x) * gaussian_of(x)),)
 
 
 @primitive
@@ -77,45 +72,36 @@ def erf(x):
 def erfc(x):
     """The complementary error function, y = erfc x = 1 − erf x, with all its digits where the difference has none.
 
-    Shapes: any → the same.
-    VJP: x̄ = −ȳ · 2/√π e^(−x²).
-    Source: NIST DLMF 7.2.2.
+    Shapes: any → the same.   VJP: x̄ = −ȳ · 2/√π e^(−x²).   Source: NIST DLMF 7.2.2.
     """
-
-    def vjp(y_bar):
-        return (y_bar * (-in_precision(x.dtype, TWO_OVER_SQRT_PI) * gaussian_of(x)),)
-
-    return erfc_of(x), vjp
+    return erfc_of(x), lambda y_bar: (y_bar * (-two_over_sqrt_pi(x) * gaussian_of(x)),)
 
 
-def erf_of(x: Any) -> np.ndarray:
+def erf_of(x: ArrayLike) -> Array:
     """erf x in the dtype of x; integers become float64."""
-    x, result = _dual("erf", x)
-    a = _size(x)
+    x, a, result = _dual("erf", x)
     gaussian = _gaussian(a)
     far = np.copysign(1 - _half_line(a, gaussian), x)
     value = np.where(a < NEAR, _taylor(np.clip(x, -NEAR, NEAR)), far)
-    return result(value, lambda: in_precision(a.dtype, TWO_OVER_SQRT_PI) * gaussian)
+    return result(value, lambda: two_over_sqrt_pi(a) * gaussian)
 
 
-def erfc_of(x: Any) -> np.ndarray:
+def erfc_of(x: ArrayLike) -> Array:
     """erfc x in the dtype of x; integers become float64."""
-    x, result = _dual("erfc", x)
-    a = _size(x)
+    x, a, result = _dual("erfc", x)
     gaussian = _gaussian(a)
     tail = _half_line(a, gaussian)
     tail -= 2 * (x < 0).astype(a.dtype)
     value = np.abs(tail, out=tail)  # on the left 2 − tail, rounded once
-    return result(value, lambda: -in_precision(a.dtype, TWO_OVER_SQRT_PI) * gaussian)
+    return result(value, lambda: -two_over_sqrt_pi(a) * gaussian)
 
 
-def normal_of(x: Any) -> tuple[np.ndarray, np.ndarray]:
+def normal_of(x: ArrayLike) -> tuple[Array, Array]:
     """Φ(x) and Φ'(x) = φ(x) = e^(−x²/2)/√(2π), the normal distribution and its density, with one exponential.
 
     In the left tail Φ is better here than ½ erfc(−x/√2): rounding x/√2 alone costs up to x² units in the last place.
     """
-    x, result = _dual("normal", x)
-    a = _size(x)
+    x, a, result = _dual("normal", x)
     gaussian = _gaussian(a, 0.5)
     tail = _half_line(a * in_precision(a.dtype, SQRT_HALF), gaussian)
     tail *= 0.5
@@ -125,18 +111,17 @@ def normal_of(x: Any) -> tuple[np.ndarray, np.ndarray]:
     return result(value, lambda: density), result(density, lambda: -np.copysign(a, x) * density)
 
 
-def gaussian_of(x: Any) -> np.ndarray:
+def gaussian_of(x: ArrayLike) -> Array:
     """e^(−x²) in the dtype of x, where np.exp(−x * x) would be wrong by up to x² units in the last place."""
-    x, result = _dual("gaussian", x)
-    a = _size(x)
+    x, a, result = _dual("gaussian", x)
     gaussian = _gaussian(a)
     return result(gaussian, lambda: -2 * np.copysign(a, x) * gaussian)
 
 
-def _dual(name: str, x: Any) -> tuple[np.ndarray, Callable]:
-    """The real part of x, and `result(value, slope)`, which makes the answer from what was computed for that part.
+def _dual(name: str, x: ArrayLike) -> tuple[Array, Array, Callable]:
+    """Re x, its size |Re x|, at most GAUSSIAN_VANISHES, and `result(value, slope)`: the value at x from that at Re x.
 
-    A complex a + ib is a dual number, as the complex step wants it: b is infinitesimal, f(a + ib) = f(a) + ib f'(a).
+    A complex a + ib is a dual number, for the complex step: b is infinitesimal, f(a + ib) = f(a) + ib f'(a).
     """
     x = floating(x)
     if x.dtype.char not in "fdgFDG":
@@ -149,19 +134,14 @@ def _dual(name: str, x: Any) -> tuple[np.ndarray, Callable]:
             f"with imaginary parts up to {SMALL}: take a smaller step (1e-100), or x.real"
         )
 
-    def result(value: np.ndarray, slope: Callable) -> np.ndarray:
+    def result(value: Array, slope: Callable) -> Array:
         if is_dual:
             real, value = value, np.empty(x.shape or 1, x.dtype)
             value.real, value.imag = real, flat.imag * slope()
         return value.reshape(x.shape)
 
-    return flat.real, result
-
-
-def _size(x: np.ndarray) -> np.ndarray:
-    """|x|, at most GAUSSIAN_VANISHES."""
-    a = np.abs(x)
-    return np.clip(a, 0, GAUSSIAN_VANISHES, out=a)
+    a = np.abs(flat.real)
+    return flat.real, np.clip(a, 0, GAUSSIAN_VANISHES, out=a), result
 
 
 def in_precision(dtype: np.dtype, constant: np.longdouble) -> Any:
@@ -169,7 +149,12 @@ def in_precision(dtype: np.dtype, constant: np.longdouble) -> Any:
     return constant if dtype.char in "gG" else float(constant)
 
 
-def _gaussian(a: np.ndarray, scale: float = 1.0) -> np.ndarray:
+def two_over_sqrt_pi(x: Array) -> Any:
+    """2/√π in the precision of x."""
+    return in_precision(x.dtype, TWO_OVER_SQRT_PI)
+
+
+def _gaussian(a: Array, scale: float = 1.0) -> Array:
     """exp(−scale · a²) to the last digit, for 0 ≤ a ≤ GAUSSIAN_VANISHES and scale a power of two.
 
     exp would magnify the rounding of a² to a² units in the last place. So float32 squares in float64, where the square
@@ -188,7 +173,7 @@ def _gaussian(a: np.ndarray, scale: float = 1.0) -> np.ndarray:
     return gaussian - scale * lacking * gaussian
 
 
-def _half_line(a: np.ndarray, gaussian: np.ndarray) -> np.ndarray:
+def _half_line(a: Array, gaussian: Array) -> Array:
     """erfc a for 0 ≤ a ≤ GAUSSIAN_VANISHES, given e^(−a²)."""
     if a.dtype not in MILLS:
         return np.where(a < NEAR, 1 - _taylor(np.minimum(a, NEAR)), gaussian * _trapezoid(np.maximum(a, NEAR)))
@@ -201,7 +186,7 @@ def _half_line(a: np.ndarray, gaussian: np.ndarray) -> np.ndarray:
     return np.divide(gaussian, mills, out=mills)
 
 
-def _polynomial(coefficients: tuple, x: np.ndarray) -> np.ndarray:
+def _polynomial(coefficients: tuple, x: Array) -> Array:
     """Horner's rule; the highest power first."""
     value = coefficients[0] * x
     for c in coefficients[1:-1]:
@@ -211,7 +196,7 @@ def _polynomial(coefficients: tuple, x: np.ndarray) -> np.ndarray:
     return value
 
 
-def _taylor(x: np.ndarray) -> np.ndarray:
+def _taylor(x: Array) -> Array:
     """erf x = 2/√π Σₙ (−1)ⁿ x²ⁿ⁺¹ / (n! (2n+1)) for |x| ≤ NEAR, as x + x·(… − 1) so that roundings stay small."""
     value = _polynomial(_taylor_coefficients(x.dtype), x * x)
     value *= x
@@ -231,7 +216,7 @@ def _taylor_coefficients(dtype: np.dtype) -> tuple:
     raise AssertionError("not reached: the terms tend to 0")
 
 
-def _trapezoid(a: np.ndarray) -> np.ndarray:
+def _trapezoid(a: Array) -> Array:
     """e^(a²) erfc a = a/π ∫ e^(−t²) / (a² + t²) dt over the whole line, for a ≥ NEAR, in any precision.
 
     The trapezoidal rule with step h errs by a mere e^(−(π/h)²) once the pole of the integrand at t = ia is paid for:

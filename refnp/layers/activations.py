@@ -31,10 +31,7 @@ def relu(x):
     """y = max(x, 0).   VJP: x̄ = ȳ where x > 0, else 0 (also at the kink, as everywhere else)."""
     y = x * (x.real > 0) if x.dtype.kind == "c" else np.maximum(x, 0, out=result_block())
 
-    def vjp(y_bar):
-        return (y_bar * (y.real > 0),)
-
-    return y, vjp
+    return y, lambda y_bar: (y_bar * (y.real > 0),)
 
 
 @primitive
@@ -43,10 +40,7 @@ def leaky_relu(x, *, slope=0.01):
     """y = x for x > 0, else `slope` · x.   VJP: x̄ = ȳ or `slope` ȳ; at the kink 0 the second."""
     factor = np.where(x.real > 0, 1, slope).astype(x.real.dtype)
 
-    def vjp(y_bar):
-        return (y_bar * factor,)
-
-    return np.multiply(x, factor, out=result_block()), vjp
+    return np.multiply(x, factor, out=result_block()), lambda y_bar: (y_bar * factor,)
 
 
 @primitive
@@ -57,10 +51,7 @@ def elu(x, *, alpha=1.0):
     below = np.where(positive, 0, x)
     y = np.where(positive, x, alpha * np.expm1(below))
 
-    def vjp(y_bar):
-        return (y_bar * np.where(positive, 1, alpha * np.exp(below)),)
-
-    return y, vjp
+    return y, lambda y_bar: (y_bar * np.where(positive, 1, alpha * np.exp(below)),)
 
 
 @primitive
@@ -69,10 +60,7 @@ def sigmoid(x):
     """y = σ(x) = 1 / (1 + e^(−x)).   VJP: x̄ = ȳ σ(x) (1 − σ(x)), with 1 − σ(x) as σ(−x)."""
     y, slope = sigmoid_of(x)
 
-    def vjp(y_bar):
-        return (y_bar * slope,)
-
-    return y, vjp
+    return y, lambda y_bar: (y_bar * slope,)
 
 
 @primitive
@@ -82,10 +70,7 @@ def softplus(x):
     positive = x.real > 0
     y = np.where(positive, x, 0) + log1p_of(np.exp(np.where(positive, -x, x)))
 
-    def vjp(y_bar):
-        return (y_bar * sigmoid_of(x)[0],)
-
-    return y, vjp
+    return y, lambda y_bar: (y_bar * sigmoid_of(x)[0],)
 
 
 @primitive
@@ -96,10 +81,7 @@ def silu(x):
     slope *= np.clip(x, -SIGMOID_VANISHES, SIGMOID_VANISHES)
     slope += sigma
 
-    def vjp(y_bar):
-        return (y_bar * slope,)
-
-    return _weighted(x, sigma), vjp
+    return _weighted(x, sigma), lambda y_bar: (y_bar * slope,)
 
 
 @primitive
@@ -126,10 +108,7 @@ def gelu(x, *, approximate="none"):
         raise ValueError(f"gelu: approximate is {approximate!r}; use 'none' or 'tanh'")
     slope += weight
 
-    def vjp(y_bar):
-        return (y_bar * slope,)
-
-    return _weighted(x, weight), vjp
+    return _weighted(x, weight), lambda y_bar: (y_bar * slope,)
 
 
 def _weighted(x, weight):
