@@ -177,7 +177,7 @@ def back_through(node: Node, bars: list[Array]) -> list[tuple[Tensor, Array]]:
     return pairs
 
 
-def fitted(gradient: ArrayLike, argument: Tensor) -> Array:
+def fitted(gradient: Array, argument: Tensor) -> Array:
     """The gradient in its argument's shape (summed over broadcast axes) and dtype.
 
     A complex gradient of a real argument stays complex: its imaginary part is the complex step's derivative.

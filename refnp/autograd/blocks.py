@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.tensor import sum_to
+from refnp.autograd.tensor import Array, sum_to
 
 BLOCK = 1 << 17  # elements: a few temporaries fit in the caches of a core, and calls cost little beside the work
 CHAIN = 1024  # terms that einsum may add up in its eight or more parallel chains
@@ -107,12 +107,7 @@ def _share_out(work: Callable[[int], None], count: int, helpers: int) -> None:
 # The matrix products of NumPy run on threads of its BLAS. When several threads here multiply at once, those get in each
 # other's way: two times two threads on two cores are many times slower than two. So while blocks run, the BLAS gets
 # one. NumPy has no call for this; OpenBLAS, which its wheels contain, has. Where the BLAS is another, nothing is done.
-OPENBLAS_NAMES = (
-    "scipy_openblas_{}_num_threads64_",
-    "scipy_openblas_{}_num_threads",
-    "openblas_{}_num_threads64_",
-    "openblas_{}_num_threads",
-)
+OPENBLAS_NAMES = [prefix + "openblas_{}_num_threads" + suffix for prefix in ("scipy_", "") for suffix in ("64_", "")]
 _blas_lock = threading.Lock()
 _blas_users = 0  # how many threads are within one_blas_thread
 _blas_threads = 0  # threads of the BLAS when the first of them entered
@@ -156,19 +151,16 @@ def one_blas_thread() -> Iterator[None]:
 
 
 class _Running(threading.local):
-    """What this thread is computing: the part of the result that the present call of a function of rows fills."""
-
-    block: np.ndarray | None = None
+    block: Array | None = None
 
 
-_running = _Running()
+_running = _Running()  # for each thread, what its present call of a function of rows computes
 
 
-def result_block() -> np.ndarray | None:
-    """The part of the result that the running function of rows computes, as `out=` for the last operation on its value.
+def result_block() -> Array | None:
+    """The part of the result that a function of rows computes, as `out=` for its value: this saves copying the value.
 
-    None if there is one block only; then NumPy makes an array, which is the result. Using it is optional: it saves
-    copying the value, and a second copy of it in memory if the VJP keeps the value.
+    None if there is one block only; then NumPy makes an array, which is the result.
     """
     return _running.block
 
@@ -193,13 +185,13 @@ def rowwise(function: Callable) -> Callable:
         rows = (x.size // n if n else math.prod(x.shape[:-1]), n)
         y, rows_vjp = in_blocks(function, x.reshape(rows), shared, options)
 
-        def vjp(y_bar: np.ndarray) -> tuple:
+        def vjp(y_bar: Array) -> tuple:
             x_bar, *bars = rows_vjp(y_bar.reshape(rows))
             return x_bar.reshape(x.shape), *bars
 
         return y.reshape(x.shape), vjp
 
-    def along(axes: tuple[int, ...], x: np.ndarray, shared: tuple, options: dict) -> tuple:
+    def along(axes: tuple[int, ...], x: Array, shared: tuple, options: dict) -> tuple:
         order = tuple(i for i in range(x.ndim) if i not in axes) + axes
         row_shape = tuple(x.shape[i] for i in axes)
         moved = x.transpose(order)
@@ -207,14 +199,13 @@ def rowwise(function: Callable) -> Callable:
         flat = [s.reshape(-1) if np.ndim(s) and np.shape(s) == row_shape else s for s in shared]
         y, merged_vjp = on_any_shape(moved.reshape(merged), *flat, **options)
 
-        def back(array: np.ndarray) -> np.ndarray:
+        def back(array: Array) -> Array:
             return array.reshape(moved.shape).transpose(np.argsort(order))
 
-        def vjp(y_bar: np.ndarray) -> tuple:
+        def vjp(y_bar: Array) -> tuple:
             x_bar, *bars = merged_vjp(y_bar.transpose(order).reshape(merged))
-            return back(x_bar), *(
-                g if g is None else g.reshape(np.shape(s)) for g, s in zip(bars, shared, strict=False)
-            )
+            bars = [g if g is None else g.reshape(np.shape(s)) for g, s in zip(bars, shared, strict=False)]
+            return back(x_bar), *bars
 
         return back(y), vjp
 
@@ -232,7 +223,7 @@ def elementwise(function: Callable) -> Callable:
         x = in_order(floating(x))
         y, rows_vjp = in_blocks(function, x.reshape(-1, 1), (), options)
 
-        def vjp(y_bar: np.ndarray) -> tuple:
+        def vjp(y_bar: Array) -> tuple:
             return (rows_vjp(y_bar.reshape(-1, 1))[0].reshape(x.shape),)
 
         return y.reshape(x.shape), vjp
@@ -240,30 +231,27 @@ def elementwise(function: Callable) -> Callable:
     return on_any_shape
 
 
-def in_blocks(function: Callable, rows: np.ndarray, shared: tuple, options: dict) -> tuple:
+def in_blocks(function: Callable, rows: Array, shared: tuple, options: dict) -> tuple:
     """`function` on blocks of `rows` (R, n): its value, and a VJP that goes through the same blocks."""
     count, n = rows.shape
     height = max(1, BLOCK // max(n, 1))
 
-    def shared_bars(bars: list) -> list:
-        return [g if g is None else sum_to(g, np.shape(s)) for g, s in zip(bars, shared, strict=False)]
-
-    def filling(block: np.ndarray | None, part: np.ndarray) -> tuple:
+    def compute(part: Array, block: Array | None) -> tuple:
+        """The value and the VJP for some rows, where `block` is their part of the result."""
         before, _running.block = _running.block, block
         try:
-            return function(part, *shared, **options)
+            y, part_vjp = function(part, *shared, **options)
         finally:
             _running.block = before
 
+        def vjp(y_bar: Array) -> list:
+            x_bar, *bars = part_vjp(y_bar)
+            return [x_bar, *(g if g is None else sum_to(g, np.shape(s)) for g, s in zip(bars, shared, strict=False))]
+
+        return y, vjp
+
     if count <= height:
-        y, block_vjp = filling(None, rows)
-
-        def vjp_of_one(y_bar: np.ndarray) -> list:
-            x_bar, *bars = block_vjp(y_bar)
-            return [x_bar, *shared_bars(bars)]
-
-        return y, vjp_of_one
-
+        return compute(rows, None)
     dtype = np.result_type(rows, *(s for s in shared if s is not None))
     blocks = [slice(start, min(start + height, count)) for start in range(0, count, height)]
     value = np.empty(rows.shape, dtype)
@@ -271,30 +259,27 @@ def in_blocks(function: Callable, rows: np.ndarray, shared: tuple, options: dict
 
     def forward(i: int) -> None:
         block = value[blocks[i]]
-        y, vjps[i] = filling(block, rows[blocks[i]])
+        y, vjps[i] = compute(rows[blocks[i]], block)
         if y is not block:
             block[...] = y
 
     run_all(forward, len(blocks))
 
-    def vjp(y_bar: np.ndarray) -> list:
+    def vjp(y_bar: Array) -> list:
         x_bar = np.empty(rows.shape, np.result_type(y_bar, dtype))
         partial: list[Any] = [None] * len(blocks)
 
         def backward(i: int) -> None:
-            x_bar[blocks[i]], *bars = vjps[i](y_bar[blocks[i]])
-            partial[i] = shared_bars(bars)
+            x_bar[blocks[i]], *partial[i] = vjps[i](y_bar[blocks[i]])
 
         run_all(backward, len(blocks))
-        return [
-            x_bar,
-            *(None if parts[0] is None else sum(parts[1:], parts[0]) for parts in zip(*partial, strict=True)),
-        ]
+        totals = (None if parts[0] is None else sum(parts[1:], parts[0]) for parts in zip(*partial, strict=True))
+        return [x_bar, *totals]
 
     return value, vjp
 
 
-def row_sum(x: np.ndarray) -> np.ndarray:
+def row_sum(x: Array) -> Array:
     """Σ_j x_ij for each row, (R, n) → (R, 1).
 
     einsum takes half the time of x.sum(-1), but adds in a few long chains; long rows get NumPy's sum in pairs.
@@ -302,12 +287,12 @@ def row_sum(x: np.ndarray) -> np.ndarray:
     return np.einsum("ij->i", x)[:, None] if x.shape[-1] <= CHAIN else x.sum(-1, keepdims=True)
 
 
-def row_dot(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def row_dot(x: Array, y: Array) -> Array:
     """Σ_j x_ij y_ij for each row, (R, n) → (R, 1).   Not np.vecdot, which keeps other threads waiting."""
     return np.einsum("ij,ij->i", x, y)[:, None] if x.shape[-1] <= CHAIN else (x * y).sum(-1, keepdims=True)
 
 
-def floating(x: Any) -> np.ndarray:
+def floating(x: Any) -> Array:
     """As an array of a floating type: integers and booleans become float64, everything else stays."""
     x = np.asarray(x)
     return x.astype(np.float64) if x.dtype.kind in "biu" else x

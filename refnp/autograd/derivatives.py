@@ -1,4 +1,4 @@
-"""What can be asked of the tape: gradients, and products with Jacobians and Hessians.
+"""Derivatives: gradients, Jacobians and Hessians, and products with them.
 
 A function here takes arrays, or nested dicts, lists and tuples of arrays, and returns the same; what it does inside
 with refnp's operations is differentiated. Integers, booleans, strings and None are constants.
@@ -25,7 +25,7 @@ import numpy as np
 
 from refnp.autograd.backward import gradients_of, tape_of
 from refnp.autograd.primitives import raw
-from refnp.autograd.tensor import Tensor
+from refnp.autograd.tensor import Array, Tensor
 from refnp.autograd.trees import is_differentiable, leaves_of, map_leaves, rebuilt
 
 STEP = 1e-100
@@ -73,7 +73,7 @@ def vjp(function: Callable, *arguments: Any) -> tuple[Any, Callable]:
     return map_leaves(raw, result), pullback
 
 
-def _values(name: str, leaf: Any) -> np.ndarray:
+def _values(name: str, leaf: Any) -> Array:
     if isinstance(leaf, Tensor):
         _refuse_nesting(name, [leaf])
     return np.asarray(raw(leaf))
@@ -117,7 +117,7 @@ def value_and_grad(function: Callable, argnums: int | tuple[int, ...] = 0) -> Ca
     return evaluate
 
 
-def _unit_of_scalar(name: str, value: Any) -> np.ndarray:
+def _unit_of_scalar(name: str, value: Any) -> Array:
     if isinstance(value, (dict, list, tuple)) or np.size(value) != 1 or np.asarray(value).dtype.kind not in "biufc":
         shape = f"of shape {np.shape(value)}" if isinstance(value, np.ndarray) else type(value).__name__
         raise ValueError(f"{name}: the result is {shape}, not one number; use vjp or jacobian")
@@ -127,7 +127,8 @@ def _unit_of_scalar(name: str, value: Any) -> np.ndarray:
 def grad(function: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
     """A function that returns the gradient of a scalar `function` with respect to some arguments.
 
-    Raises as value_and_grad does.
+    Raises ValueError when the result is not one number (use vjp or jacobian for those) or argnums are out of range,
+    TypeError when an argument has nothing to differentiate.
     """
     evaluate = value_and_grad(function, argnums)
     return lambda *arguments: evaluate(*arguments)[1]
@@ -178,7 +179,8 @@ def hvp(function: Callable, primals: tuple, tangents: tuple) -> tuple[tuple, tup
     """The gradient g of a scalar function and the Hessian times a vector, H v, one of each per argument.
 
     The reverse pass of f at x + i h v: g(x + i h v) = g(x) + i h H v, exact to rounding.
-    Raises as jvp and grad do.
+    Raises ValueError if the result is not one number or a primal and its tangent differ in nesting or shape, TypeError
+    for complex primals or inside another derivative of the same values.
     """
     value, pullback = vjp(function, *map_leaves(stepped, tuple(primals), tuple(tangents)))
     gradients = pullback(_unit_of_scalar("hvp", value))
@@ -203,15 +205,10 @@ def jacobian(function: Callable, argnum: int = 0) -> Callable:
         of_one, x = _alone(function, arguments, argnum)
         y, pullback = vjp(of_one, x)
         outputs = [np.asarray(leaf) for leaf in leaves_of(y)]
+        zeros = [np.zeros_like(output) for output in outputs]
 
         def rows(k: int) -> Any:
-            bars = [np.zeros_like(output) for output in outputs]
-            gradients = []
-            for i in range(outputs[k].size):
-                bars[k].flat[i] = 1
-                gradients.append(pullback(bars)[0])
-                bars[k].flat[i] = 0
-            return _stacked(gradients, x, outputs[k].shape)
+            return _of_units(lambda unit: pullback([*zeros[:k], unit, *zeros[k + 1 :]])[0], outputs[k], x)
 
         return rebuilt(y, map(rows, range(len(outputs))))
 
@@ -228,18 +225,13 @@ def hessian(function: Callable, argnum: int = 0) -> Callable:
     def evaluate(*arguments: Any) -> Any:
         of_one, x = _alone(function, arguments, argnum)
         leaves = leaves_of(x)
+        zeros = [np.zeros_like(raw(leaf)) if is_differentiable(leaf) else None for leaf in leaves]
 
         def rows(k: int) -> Any:
-            if not is_differentiable(leaves[k]):
-                return None
-            units = [np.zeros_like(raw(leaf)) if is_differentiable(leaf) else None for leaf in leaves]
-            unit = units[k] = np.zeros_like(raw(leaves[k]))
-            products = []
-            for i in range(unit.size):
-                unit.flat[i] = 1
-                products.append(hvp(of_one, (x,), (rebuilt(x, units),))[1][0])
-                unit.flat[i] = 0
-            return _stacked(products, x, unit.shape)
+            def product(unit: Array) -> Any:
+                return hvp(of_one, (x,), (rebuilt(x, [*zeros[:k], unit, *zeros[k + 1 :]]),))[1][0]
+
+            return _of_units(product, raw(leaves[k]), x) if is_differentiable(leaves[k]) else None
 
         return rebuilt(x, map(rows, range(len(leaves))))
 
@@ -254,13 +246,18 @@ def _alone(function: Callable, arguments: tuple, argnum: int) -> tuple[Callable,
     return lambda value: function(*before, value, *after), x
 
 
-def _stacked(trees: list, like: Any, shape: tuple[int, ...]) -> Any:
-    """Trees of gradients, one per element of an array of `shape`, as one tree of arrays with its axes in front."""
+def _of_units(product: Callable, like: Array, x: Any) -> Any:
+    """product(e_i), nested as x, for every unit vector e_i in the shape of `like`: its axes first, in each leaf."""
+    unit, rows = np.zeros_like(like), []
+    for i in range(unit.size):
+        unit.flat[i] = 1
+        rows.append(product(unit))
+        unit.flat[i] = 0
 
     def stack(leaf: Any, *parts: Any) -> Any:
         if not is_differentiable(leaf):
             return None
         leaf = np.asarray(raw(leaf))
-        return np.array(parts, None if parts else leaf.dtype).reshape(shape + leaf.shape)
+        return np.array(parts, None if parts else leaf.dtype).reshape(unit.shape + leaf.shape)
 
-    return map_leaves(stack, like, *trees)
+    return map_leaves(stack, x, *rows)

@@ -17,6 +17,7 @@ import numpy as np
 
 from refnp.autograd.blocks import elementwise, in_order, result_block
 from refnp.autograd.primitives import primitive, ratio
+from refnp.autograd.tensor import Array
 
 
 @primitive
@@ -199,7 +200,7 @@ def minimum(x, y):
     return _pick(x, y, np.less(np.real(x), np.real(y)))
 
 
-def _pick(x: Any, y: Any, first: np.ndarray) -> tuple:
+def _pick(x: Any, y: Any, first: Array) -> tuple:
     """x where `first` holds, else y; a NaN in either is kept."""
     tie = np.equal(np.real(x), np.real(y))
     first = first | np.isnan(x)

@@ -1,4 +1,4 @@
-"""The tape as text: what was computed, line by line, and on request what flowed back through each line.
+"""The tape as text: what was computed, line by line, and on request the gradient of each line.
 
     x = Tensor([3.0, 4.0], requires_grad=True)
     explain((x * x).sum(), gradients=True)
@@ -24,32 +24,35 @@ from typing import IO, Any
 import numpy as np
 
 from refnp.autograd.backward import gradients_of, starting_cotangent, tape_of
-from refnp.autograd.tensor import Node, Parameter, Tensor
+from refnp.autograd.tensor import Array, ArrayLike, Node, Parameter, Tensor
 
 SHOWN = 4  # elements of an array
 WIDTHS = (6, 30, 24, 44)  # at most, of the columns before the equation
 
 
-def explain(tensor: Tensor, *, gradients: bool = False, cotangent: Any = None, file: IO[str] | None = None) -> None:
+def explain(
+    tensor: Tensor, *, gradients: bool = False, cotangent: ArrayLike | None = None, file: IO[str] | None = None
+) -> None:
     """Print the tape behind `tensor`: a numbered line for each operation, its equation, shapes, a preview of values.
 
-    With `gradients` also what flows back through each line when `cotangent` is the gradient of the tensor (1 for a
-    scalar). The tape stays as it is, and no `.grad` changes.
-    Raises what `backward` raises if there are no gradients to show.
+    With `gradients` also the gradient of each line if that of the tensor is `cotangent` (1 for a scalar). The tape is
+    not freed, and no `.grad` changes.
+    Raises TypeError for what is not a Tensor. With `gradients` raises RuntimeError if nothing needs a gradient or the
+    tape was already freed, ValueError without a cotangent for a non-scalar or with one of another shape.
     """
     print(described(tensor, gradients=gradients, cotangent=cotangent), file=file)
 
 
-def described(tensor: Tensor, *, gradients: bool = False, cotangent: Any = None) -> str:
+def described(tensor: Tensor, *, gradients: bool = False, cotangent: ArrayLike | None = None) -> str:
     """The text that `explain` prints. Raises TypeError for what is not a Tensor."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"explain: {type(tensor).__name__} has no tape; pass a Tensor")
-    back: dict[Any, np.ndarray] = {}
+    back: dict[Any, Array] = {}
     if gradients:
-        seen: dict[Node, list] = {}
-        leaves = gradients_of([tensor], [starting_cotangent(tensor, cotangent)], keep_tape=True, record=seen)
+        record: dict[Node, list] = {}
+        leaves = gradients_of([tensor], [starting_cotangent(tensor, cotangent)], keep_tape=True, record=record)
         back.update({_place(leaf): gradient for leaf, gradient in leaves})
-        back.update({(id(node), slot): bar for node, bars in seen.items() for slot, bar in enumerate(bars)})
+        back.update({(id(node), slot): bar for node, bars in record.items() for slot, bar in enumerate(bars)})
     rows = []
     for line in _lines(tensor):
         rows.append(line[1:])
@@ -64,7 +67,7 @@ def _lines(tensor: Tensor) -> list[tuple]:
     """(place, number, call, shape and dtype, values, equation) of every leaf and result, in the order of making."""
     nodes = tape_of([tensor])
     used = [a for node in nodes for a in node.arguments or () if isinstance(a, Tensor)]
-    known = {_place(t): t for t in (*used, tensor)}
+    tensors = {_place(t): t for t in (*used, tensor)}
     numbers: dict[Any, str] = {}
     lines: list[tuple] = []
     count = 0
@@ -73,10 +76,8 @@ def _lines(tensor: Tensor) -> list[tuple]:
         nonlocal count
         count += 1
         numbers[_place(leaf)] = str(count)
-        kind = (
-            type(leaf).__name__.lower() if isinstance(leaf, Parameter) else "leaf" if leaf.requires_grad else "constant"
-        )
-        lines.append((_place(leaf), str(count), kind, _kind(leaf.shape, leaf.dtype), _preview(leaf.data), ""))
+        kind = "parameter" if isinstance(leaf, Parameter) else "leaf" if leaf.requires_grad else "constant"
+        lines.append((_place(leaf), str(count), kind, f"{leaf.shape} {leaf.dtype}", _preview(leaf.data), ""))
 
     for node in nodes:
         for argument in node.arguments or ():
@@ -86,16 +87,16 @@ def _lines(tensor: Tensor) -> list[tuple]:
         for slot, (shape, dtype) in enumerate(node.outputs):
             place = (id(node), slot)
             numbers[place] = f"{count}.{slot}" if len(node.outputs) > 1 else str(count)
-            value = _preview(known[place].data) if place in known else "not used"
+            value = _preview(tensors[place].data) if place in tensors else "not used"
             first = (_call(node, numbers), equation_of(node.operation)) if slot == 0 else ("", "")
-            lines.append((place, numbers[place], first[0], _kind(shape, dtype), value, first[1]))
+            lines.append((place, numbers[place], first[0], f"{shape} {dtype}", value, first[1]))
     if not nodes:
         add_leaf(tensor)
     return lines
 
 
 def _place(tensor: Tensor) -> tuple[int, int]:
-    """What a value is known by: the result of a node, or the leaf itself."""
+    """The key of a value: its node and which of the node's results it is, or the leaf itself."""
     return (id(tensor), 0) if tensor.node is None else (id(tensor.node), tensor.slot)
 
 
@@ -104,21 +105,17 @@ def _call(node: Node, numbers: dict) -> str:
     if node.arguments is None:
         return f"{name}(…), freed by backward"
 
-    def written(argument: Any) -> str:
+    def text(argument: Any) -> str:
         if isinstance(argument, Tensor) and _place(argument) in numbers:
             return numbers[_place(argument)]
         if isinstance(argument, (Tensor, np.ndarray)):
             return f"constant {argument.shape}" if argument.ndim else str(argument.item())
         return repr(argument)
 
-    return f"{name}({', '.join(map(written, node.arguments))})"
+    return f"{name}({', '.join(map(text, node.arguments))})"
 
 
-def _kind(shape: tuple[int, ...], dtype: np.dtype) -> str:
-    return f"{shape} {dtype}"
-
-
-def _preview(values: np.ndarray) -> str:
+def _preview(values: Array) -> str:
     first = np.ravel(values)[:SHOWN]
     numbers = np.array2string(first, precision=4, max_line_width=1000)[1:-1]
     return " ".join(numbers.split()) + (" …" if np.size(values) > SHOWN else "")

@@ -8,11 +8,11 @@ A primitive is written as one function of arrays that returns its value and its 
             return z_bar * y, z_bar * x  # one gradient per array argument, in their order
         return x * y, vjp
 
-The machinery does the rest, once and for all: it unwraps Tensors, writes the node, sums gradients over broadcast
-axes, brings them to the argument's dtype. A rule may give, instead of a gradient, a function without arguments that
-computes it; it is called only if somebody needs that gradient. None stands for "no gradient". What a rule is given it
-leaves unchanged; what it gives it gives away: the walk back may add to that array in place, so a rule returns a new
-array or a view of the gradient it was given, never one that it keeps.
+What is common to all is done here and in backward.py: arrays are taken out of Tensors, the node is written, gradients
+are summed over broadcast axes and brought to the argument's dtype. Instead of a gradient a rule may give a function
+without arguments that computes it, which is called only if that gradient is needed. None stands for "no gradient".
+A rule leaves its arguments unchanged, and returns new arrays or views of the gradient it was given, never an array
+that it keeps: the walk back may add to a returned array in place.
 
 Arrays in, array out, and no tape; if any argument is a Tensor, so is the result. A primitive with several results
 returns a tuple of values, and its VJP takes one gradient for each.
@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.tensor import Node, Tensor, is_recording
+from refnp.autograd.tensor import Array, Node, Tensor, is_recording
 
 
 def primitive(function: Callable) -> Callable:
@@ -37,13 +37,13 @@ def primitive(function: Callable) -> Callable:
     they do not change the dtype), None means absent. What follows `*` in the signature is an option, never an array.
     Raises TypeError if an option is a Tensor, whose gradient would be lost.
     """
-    names = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
-    defaults = {p.name: p.default for p in inspect.signature(function).parameters.values()}
+    parameters = inspect.signature(function).parameters.values()
+    defaults = {p.name: p.default for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD}
 
     @functools.wraps(function)
     def operation(*arguments: Any, **options: Any) -> Any:
         if options:
-            arguments = _by_position(arguments, options, names, defaults)
+            arguments = _by_position(arguments, options, defaults)
             for name, option in options.items():
                 if isinstance(option, Tensor):
                     raise TypeError(f"{function.__name__}: {name} is an option, not an array; no Tensor fits there")
@@ -60,32 +60,31 @@ def primitive(function: Callable) -> Callable:
         value, vjp = function(*arrays, **options)
         if not any_tensor:
             return value
-        if isinstance(value, tuple):
-            node = None
-            if needs_gradient and is_recording():
-                node = Node(operation, arguments, [(np.shape(v), v.dtype) for v in value], vjp)
-            return tuple(Tensor.result(v, node, slot) for slot, v in enumerate(value))
+        several = isinstance(value, tuple)
+        values = [np.asarray(v) for v in value] if several else [np.asarray(value)]
+        node = None
         if needs_gradient and is_recording():
-            value = np.asarray(value)
-            return Tensor.result(value, Node(operation, arguments, [(value.shape, value.dtype)], vjp))
-        return Tensor.result(value)
+            node = Node(operation, arguments, [(v.shape, v.dtype) for v in values], vjp)
+        if several:
+            return tuple(Tensor.result(v, node, slot) for slot, v in enumerate(values))
+        return Tensor.result(values[0], node)
 
     return operation
 
 
-def _by_position(arguments: tuple, options: dict, names: list[str], defaults: dict) -> tuple:
+def _by_position(arguments: tuple, options: dict, defaults: dict) -> tuple:
     """Move array arguments that were passed by name to their places, filling gaps with defaults."""
-    given = [i for i, name in enumerate(names) if name in options]
-    if not given or len(arguments) > len(names):
+    given = defaults.keys() & options.keys()
+    if not given or len(arguments) > len(defaults):
         return arguments
-    places = list(arguments)
-    for i in range(len(places), given[-1] + 1):
-        if names[i] in options:
-            places.append(options.pop(names[i]))
-        elif defaults[names[i]] is inspect.Parameter.empty:
+    places, names = list(arguments), list(defaults)
+    for name in names[len(places) : max(map(names.index, given)) + 1]:
+        if name in options:
+            places.append(options.pop(name))
+        elif defaults[name] is inspect.Parameter.empty:
             break  # Python's own message about the missing argument is the best one
         else:
-            places.append(defaults[names[i]])
+            places.append(defaults[name])
     return tuple(places)
 
 
@@ -94,7 +93,7 @@ def raw(value: Any) -> Any:
     return value.data if isinstance(value, Tensor) else value
 
 
-def ratio(numerator: np.ndarray, denominator: Any) -> np.ndarray:
+def ratio(numerator: Array, denominator: Any) -> Array:
     """numerator / denominator, and 0 wherever the numerator is 0.
 
     A branch that `where` did not take gets cotangent 0, and must contribute 0 even where its derivative is infinite.

@@ -1,9 +1,9 @@
-"""Tensor: a NumPy array that remembers how it was computed.
+"""Tensor: a NumPy array with the record of how it was computed.
 
-Every operation on a Tensor that needs a gradient writes a `Node`: which operation, on what, and how a gradient of its
+Every operation on a Tensor that needs a gradient records a `Node`: which operation, on what, and how a gradient of its
 result becomes gradients of its arguments. The nodes behind a result are its tape; backward.py walks along it.
 
-This page knows no operation: the operators and methods of a Tensor are given to it in operators.py.
+No operation is imported here: operators.py gives a Tensor its operators and methods.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 _steps = itertools.count()
 _recording = contextvars.ContextVar("recording", default=True)
@@ -22,7 +23,7 @@ _recording = contextvars.ContextVar("recording", default=True)
 
 @contextlib.contextmanager
 def no_grad() -> Iterator[None]:
-    """Within this block nothing is written to the tape: values only, no memory kept for gradients."""
+    """Within this block nothing is recorded on the tape: values only, no memory kept for gradients."""
     token = _recording.set(False)
     try:
         yield
@@ -61,7 +62,7 @@ class Tensor:
 
     `Tensor(value, requires_grad=True)` is a leaf: after `backward()` on a result its gradient stands in `.grad`.
     Gradients are added up over several backward passes; set `.grad = None` to start afresh.
-    The array is shared, not copied: changing it in place between forward and backward spoils the gradient.
+    The array is shared, not copied: changing it in place between forward and backward makes the gradient wrong.
     A Tensor made from a Tensor takes its values only, without history.
 
     `==` and the other comparisons give a boolean array, element by element, as in NumPy; so ask for one Tensor in a
@@ -74,17 +75,17 @@ class Tensor:
 
     __slots__ = ("__weakref__", "data", "grad", "node", "requires_grad", "slot")
 
-    def __init__(self, value: Any, *, requires_grad: bool = False, dtype: Any = None):
+    def __init__(self, value: ArrayLike, *, requires_grad: bool = False, dtype: DTypeLike | None = None):
         if isinstance(value, Tensor):
             value = value.data
-        self.data: np.ndarray = np.asarray(value, dtype)
+        self.data: Array = np.asarray(value, dtype)
         if self.data.dtype.kind not in "biufc":
             raise TypeError(f"Tensor: value is {self.data.dtype} ({type(value).__name__}); pass numbers only")
         if requires_grad and self.data.dtype.kind not in "fc":
             raise TypeError(
                 f"Tensor: requires_grad needs a floating type, value is {self.data.dtype}; pass dtype=np.float64"
             )
-        self.grad: np.ndarray | None = None
+        self.grad: Array | None = None
         self.requires_grad = requires_grad
         self.node: Node | None = None
         self.slot = 0
@@ -105,7 +106,7 @@ class Tensor:
     size = property(lambda self: self.data.size, doc="Number of elements.")
     dtype = property(lambda self: self.data.dtype, doc="Type of the elements; every result keeps it.")
 
-    def numpy(self) -> np.ndarray:
+    def numpy(self) -> Array:
         """The array itself, without history."""
         return self.data
 
@@ -117,7 +118,7 @@ class Tensor:
         """The same values as a constant: no gradient flows through it."""
         return Tensor.result(self.data)
 
-    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+    def __array__(self, *args: Any, **kwargs: Any) -> Array:
         raise TypeError(
             "a Tensor is not turned into an array silently, for its history would be lost; use .numpy(), "
             "or refnp's stack for a list of Tensors"
@@ -186,11 +187,11 @@ class Parameter(Tensor):
 
     __slots__ = ()
 
-    def __init__(self, value: Any, *, dtype: Any = None):
+    def __init__(self, value: ArrayLike, *, dtype: DTypeLike | None = None):
         super().__init__(np.array(value, dtype), requires_grad=True)
 
 
-def sum_to(array: Any, shape: tuple[int, ...]) -> np.ndarray:
+def sum_to(array: Array, shape: tuple[int, ...]) -> Array:
     """Sum over the axes that broadcasting `shape` to `array.shape` repeated: the adjoint of broadcasting.
 
     In C order, since the bits of a NumPy sum depend on how its array lies in memory.

@@ -42,13 +42,15 @@ def layer_norm(x, gain=1.0, shift=0.0, *, axis=-1, eps=1e-5):
         variance = mean_product(centred, centred)  # (R, 1)   σ²
         centre_again(centred, variance)
         scale = root(variance + eps)  # (R, 1)   s
-        return centred / scale, scale
+        centred /= scale
+        return centred, scale
 
     unit, scale = for_any_size_of_rows(standardized, x, eps)  # (R, D), (R, 1)   x̂, s
 
     def vjp(y_bar):
         u_bar = y_bar * gain  # (R, D)   ŷ
-        x_bar = (u_bar - row_mean(u_bar) - unit * mean_product(u_bar, unit)) / scale  # (R, D)
+        x_bar = u_bar - row_mean(u_bar) - unit * mean_product(u_bar, unit)  # (R, D)
+        x_bar /= scale
         return x_bar, sum_of_rows(y_bar, unit, gain), sum_of_rows(y_bar, None, shift)
 
     y = np.multiply(unit, gain, out=result_block())
@@ -78,7 +80,8 @@ def rms_norm(x, gain=1.0, *, axis=-1, eps=1e-5):
 
     def vjp(y_bar):
         u_bar = y_bar * gain  # (R, D)   ŷ
-        x_bar = (u_bar - unit * mean_product(u_bar, unit)) / scale  # (R, D)
+        x_bar = u_bar - unit * mean_product(u_bar, unit)  # (R, D)
+        x_bar /= scale
         return x_bar, sum_of_rows(y_bar, unit, gain)
 
     return np.multiply(unit, gain, out=result_block()), vjp
