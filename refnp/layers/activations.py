@@ -9,6 +9,8 @@ The first two and elu have a kink at 0 and take the left side's slope there. Com
 In every VJP, x̄ = ȳ f'(x). Shapes: any → the same.
 Source: Sivaraya (2023) §1.5 (feed-forward); Hendrycks & Gimpel (2016), arXiv 1606.08415 (GELU);
 Clevert et al. (2016), arXiv 1511.07289 (ELU).
+
+Transcription: tests/transcriptions/activations.py.
 """
 
 import numpy as np

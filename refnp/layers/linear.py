@@ -3,6 +3,8 @@
     Linear: y = x W + b            MLP: alternate linear maps and an activation, none after the last
 
 The function `linear` with its gradient stands in refnp/autograd/linalg.py.   Source: Sivaraya (2023) §1.3, eq. 12.
+
+Transcription: tests/transcriptions/rows.py.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ Source: Sivaraya (2023) §1.5 (no ε, no γ, β: `layer_norm(x, eps=0.0)`); Ba, 
 Zhang & Sennrich (2019).
 Elsewhere: PyTorch ε = 1e-5, flax 1e-6, Keras 1e-3; the Annotated Transformer divides by D − 1 and adds ε outside
 the root.
+
+Transcription: tests/transcriptions/rows.py.
 """
 
 import numpy as np

@@ -4,6 +4,8 @@
 
 Each channel for itself; k is the number of places in a window, over all axes. Channels come first, (B, C, *lengths).
 The work is a loop over the taps t, the places in a window: for each, one strided slice of the input.
+
+Transcription: tests/transcriptions/convolution.py.
 """
 
 from __future__ import annotations

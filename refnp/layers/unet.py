@@ -9,6 +9,8 @@ other shifts it does not. ConvCNP must anchor its grid accordingly.
 
 Source: Ronneberger, Fischer & Brox (2015), arXiv 1505.04597; Sivaraya (2023) §4.2-4.3;
 sizes: Gordon et al. (2020), arXiv 1910.13556, app. C.
+
+Transcription: tests/transcriptions/convcnp.py.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ features that is √128 and not √16, a softmax 2.8 times flatter; weights trai
 
 Source: Sivaraya (2023) §3.1; Kim et al. (2019), arXiv 1901.05761; the block: Lee et al. (2019), arXiv 1810.00825, eq. 6
 and 7, and their code.
+
+Transcription: tests/transcriptions/neural_processes.py.
 """
 
 from __future__ import annotations

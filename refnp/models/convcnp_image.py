@@ -11,6 +11,8 @@ Away from the edges a shift of image and mask by multiples of the network's tota
 
 Source: Sivaraya (2023) §4.2-4.3; Gordon et al. (2020), arXiv 1910.13556, §4 and app. D.  There: positive by |v|,
 which has a kink.
+
+Transcription: tests/transcriptions/convcnp.py.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ Greedy is beam search with K = 1 and α = 0; K = V^L is exhaustive. Keys and val
 (`KeyValueCache`), which gives what recomputing the whole sentence at every word would give.
 
 Source: Sivaraya (2023) §1.8; length penalty: Wu et al. (2016), arXiv 1609.08144, eq. 14.
+
+Transcription: tests/transcriptions/transformer.py.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ orders is a density too, and over all N! of them one without an order:
     p(y | x, C) = (1/O) Σ_π Π_n …
 
 Source: Sivaraya (2023) §3.2, eq. 8 and 9; Bruinsma et al. (2023), arXiv 2303.14468.
+
+Transcription: tests/transcriptions/neural_processes.py.
 """
 
 from __future__ import annotations

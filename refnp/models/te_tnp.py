@@ -10,6 +10,8 @@ places are represented exactly, the prediction is the same to the bit.
 Source: Sivaraya (2023), the title; Ashman et al. (2024), arXiv 2406.12409.
 Elsewhere: the authors' flag is 1 for targets and 0 for the context; their targets attend to context tokens that the
 same layer has updated already, here to those that it was given, as in TNP-D.
+
+Transcription: tests/transcriptions/tnp.py.
 """
 
 from __future__ import annotations

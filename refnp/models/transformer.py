@@ -10,6 +10,8 @@ Source: Sivaraya (2023) §1.2 to §1.8; Vaswani et al. (2017), arXiv 1706.03762.
 Elsewhere: torch.nn.Transformer has neither embeddings nor positions nor the final map, and one more LayerNorm after
 each stack: it is `EncoderDecoder` of two stacks with `final_norm=True`. Its decoder sees the future unless it is given
 a causal mask; refnp's never does.
+
+Transcription: tests/transcriptions/transformer.py.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ Masks are True where a query may attend to a key, and serve all heads.
 Source: Sivaraya (2023) §1.5, §1.6 (its LayerNorm has no ε and no affine map: `eps=0.0`).
 Elsewhere: torch.nn.TransformerEncoderLayer and DecoderLayer, whose weights `refnp.models.published.torch` reads; they
 also drop attention weights and hidden units in training, here the outputs of sub-layers are dropped, as the paper says.
+
+Transcription: tests/transcriptions/transformer.py.
 """
 
 from __future__ import annotations

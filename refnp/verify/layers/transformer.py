@@ -409,6 +409,7 @@ def cases() -> list[Case]:
 WITHOUT = (
     Without("equation", ("Transformer",), "embeddings, the stacks and a linear map; tests/models/test_transformer.py"),
     Without("equation", ("dropout",), "its values are drawn; tests/layers/test_regularization.py counts them"),
+    Without("transcription", ("dropout",), "its values are drawn; tests/layers/test_regularization.py counts them"),
     Without(
         "equation",
         ("greedy", "beam_search", "log_probability"),

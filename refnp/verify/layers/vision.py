@@ -11,12 +11,10 @@ from refnp.layers.positions.images import ImagePositions
 from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens, class_attention
 from refnp.verify.case import GradientInputs, Without, gradient_of
 
+CLASSIFIER = ("ImageClassifier", "PatchTokens", "FeatureTokens")
 WITHOUT = (
-    Without(
-        "equation",
-        ("ImageClassifier", "PatchTokens", "FeatureTokens"),
-        "they are layers that have theirs; tests/models/test_vision.py puts their equations together",
-    ),
+    Without("equation", CLASSIFIER, "layers that have theirs; tests/models/test_vision.py puts them together"),
+    Without("transcription", CLASSIFIER, "the Transformer's encoder, transcribed, on rows cut from an image"),
 )
 
 
