@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import io
 import json
 import os
 import platform
@@ -98,9 +99,16 @@ def write(file: Path, facts: Mapping[str, str], entries: Mapping[str, Entry]) ->
                 filled[dtype] += array.size
     index = json.dumps({"facts": dict(facts), "entries": placed}, separators=(",", ":"))
     arrays = {dtype: np.concatenate([np.empty(0, dtype), *parts]) for dtype, parts in numbers.items()}
-    with tempfile.NamedTemporaryFile(dir=file.parent, suffix=".npz", delete=False) as beside:
+    content = io.BytesIO()
+    np.savez_compressed(content, index=np.asarray(index), **arrays)  # type: ignore[arg-type]
+    write_whole(file, content.getvalue())
+
+
+def write_whole(file: Path, content: bytes) -> None:
+    """Write a file whole or not at all: to one beside it, which then takes its name."""
+    with tempfile.NamedTemporaryFile(dir=file.absolute().parent, delete=False) as beside:
         try:
-            np.savez_compressed(beside, index=np.asarray(index), **arrays)  # type: ignore[arg-type]
+            beside.write(content)
         except BaseException:
             os.unlink(beside.name)
             raise

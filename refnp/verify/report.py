@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from refnp.verify.judge import DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement
-from refnp.verify.record import ADAPTERS
+from refnp.verify.record import ADAPTERS, write_whole
 from refnp.verify.rounding import judging_precision
 from refnp.verify.run import Check, checks, frameworks
 from refnp.version import __version__
@@ -245,12 +245,5 @@ def write_json(file: Path, rows: Iterable[Judgement]) -> None:
 
 
 def write(file: Path, text: str) -> None:
-    """Write a text whole or not at all: to a file beside `file`, which then takes its name."""
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=file.absolute().parent, delete=False) as beside:
-        try:
-            beside.write(text + "\n")
-        except BaseException:
-            os.unlink(beside.name)
-            raise
-    os.chmod(beside.name, 0o644)
-    os.replace(beside.name, file)
+    """Write a text and a line end, whole or not at all."""
+    write_whole(file, f"{text}\n".encode())

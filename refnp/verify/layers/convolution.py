@@ -8,6 +8,7 @@ p runs over the places of the kernel and t over its taps, both over all spatial 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -292,9 +293,9 @@ def _convolutions(rng):
     line, image, volume = (rng.normal(size=(2, 4, *space)) for space in ((7,), (5, 6), (3, 4, 3)))
     along, flat, solid = (rng.normal(size=(6, 2, *kernel)) for kernel in ((3,), (3, 2), (2, 3, 2)))
     whole, bias = rng.normal(size=(6, 4, 3)), rng.normal(size=6)
-    one = {"stride": 2, "dilation": 2, "groups": 2, "padding": [(1, 3)]}
-    two = {"stride": (2, 3), "dilation": (1, 2), "groups": 2, "padding": (1, 2)}
-    three = {"stride": (1, 2, 3), "groups": 2, "padding": 1}
+    one: dict[str, Any] = {"stride": 2, "dilation": 2, "groups": 2, "padding": [(1, 3)]}
+    two: dict[str, Any] = {"stride": (2, 3), "dilation": (1, 2), "groups": 2, "padding": (1, 2)}
+    three: dict[str, Any] = {"stride": (1, 2, 3), "groups": 2, "padding": 1}
     return [
         gradient_of("convolution", layers.convolution, line, whole, bias),
         gradient_of("convolution, same", layers.convolution, line, whole, bias, padding="same"),
@@ -311,8 +312,8 @@ def _convolutions(rng):
 def _transposes(rng):
     line, image = rng.normal(size=(2, 4, 4)), rng.normal(size=(2, 4, 2, 3))
     along, flat, bias = rng.normal(size=(4, 3, 5)), rng.normal(size=(4, 3, 3, 2)), rng.normal(size=6)
-    one = {"stride": 2, "padding": 2, "output_padding": 1}
-    two = {"stride": (2, 3), "dilation": (3, 2), "groups": 2, "padding": 1, "output_padding": (1, 2)}
+    one: dict[str, Any] = {"stride": 2, "padding": 2, "output_padding": 1}
+    two: dict[str, Any] = {"stride": (2, 3), "dilation": (3, 2), "groups": 2, "padding": 1, "output_padding": (1, 2)}
     function = layers.convolution_transpose
     return [
         gradient_of("convolution_transpose", function, line, along, bias[:3], **one),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from refnp import layers
@@ -178,7 +180,7 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     mask = np.arange(4) < np.array([4, 2, 0])[:, None]
     logits, targets, weights = rng.normal(size=(4, 5)), np.array([0, 2, 4, 4]), rng.uniform(0.5, 2, 5)
     options = {"label_smoothing": 0.2, "ignore_index": 2}
-    entropies = {
+    entropies: dict[str, dict[str, Any]] = {
         "cross_entropy": {},
         "cross_entropy, weights": {"class_weights": weights},
         "cross_entropy, none": {"reduction": "none"},
