@@ -12,19 +12,7 @@ from refnp.layers.module import Module
 from refnp.layers.multi_head import KeyValueCache, MultiHeadAttention, grouped_attention, merge_heads, split_heads
 from refnp.layers.normalization import LayerNorm, RMSNorm, layer_norm, rms_norm
 from refnp.layers.pooling import average_pool, max_pool, upsample
-from refnp.layers.positions import (
-    ALiBi,
-    ImagePositions,
-    LearnedPositions,
-    RelativePositions,
-    Rotary,
-    Shaw,
-    SinusoidalPositions,
-    T5Bias,
-    image_places,
-    rotate,
-    sinusoidal,
-)
+from refnp.layers.positions import *
 from refnp.layers.regularization import dropout
 from refnp.layers.set_convolutions import SetConvolution, set_convolution
 from refnp.layers.similarity import similarity_attention

@@ -99,7 +99,7 @@ class MultiHeadAttention(Module):
         )
 
     def keys_and_values(self, key: Any, value: Any, *, places: ArrayLike | None = None) -> tuple[Any, Any]:
-        """The projections (..., h, M, d) of keys (..., M, D_k) and values (..., M, D_v), keys turned to their places.
+        """The projections (..., h, M, d) of keys (..., M, D_k) and values (..., M, D_v), keys rotated to their places.
 
         They can be kept (`KeyValueCache`), and looked up as often as there are queries.
         """

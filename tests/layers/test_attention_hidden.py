@@ -1,4 +1,4 @@
-"""What a mask hides from attention: it reaches neither output nor gradients, whatever it is; who may look, sees it."""
+"""What a mask hides from attention reaches neither output nor gradients; it reaches queries that may attend to it."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ every_form = pytest.mark.parametrize("form", FORMS)
 
 
 def value_and_gradients(form, arrays, mask, bar=None):
-    """(outputs, gradients): the weights, where asked for, have a cotangent as well."""
+    """(outputs, gradients): weights, if returned, have a cotangent as well."""
     results, pullback = ad.vjp(lambda *a: attend(*a, mask=mask, **FORMS[form]), *arrays)
     results = results if isinstance(results, tuple) else (results,)
     bars = [normal(9 + i, y.shape) if bar is None else bar * np.ones_like(y) for i, y in enumerate(results)]
@@ -77,13 +77,13 @@ def test_what_is_hidden_from_all_does_not_leak(form, bad, which):
 @pytest.mark.parametrize("which", ["key", "value"])
 def test_what_is_hidden_from_some_reaches_the_others_only(form, bad, which):
     """Queries that may not attend to it are as they were, those that may are not finite; and gradients stay what they
-    are without the latter, as long as nobody asks about these: with cotangent 0."""
+    are without the latter where their cotangents are 0."""
     mask = np.array([[1, 1, 0, 1], [1, 0, 1, 1], [0, 0, 0, 1]], bool)
     ordinary = [*qkv(), normal(4, (3, 4))]
     ordinary[1][2] = ordinary[2][2] = 0
     poisoned = [a.copy() for a in ordinary]
     poisoned[1 if which == "key" else 2][2] = bad
-    bar = np.array([[1.0], [0.0], [-2.0]])  # the second query, which does look, is not asked about
+    bar = np.array([[1.0], [0.0], [-2.0]])  # the second query may attend to it, and has cotangent 0
     results, bars = value_and_gradients(form, poisoned, mask, bar)
     expected, expected_bars = value_and_gradients(form, ordinary, mask, bar)
     for y, z in zip(results, expected, strict=True):
@@ -92,7 +92,7 @@ def test_what_is_hidden_from_some_reaches_the_others_only(form, bad, which):
     for a, b in zip(bars, expected_bars, strict=True):
         np.testing.assert_array_equal(a, b, strict=True)
     _, bars = value_and_gradients(form, poisoned, mask)
-    assert np.isnan(bars[0][1]).any()  # asked about, it is not hushed up
+    assert np.isnan(bars[0][1]).any()  # with another cotangent
     assert np.isfinite(bars[0][[0, 2]]).all()
 
 
@@ -112,7 +112,7 @@ def test_a_bad_query_that_may_attend_to_nothing_gives_0(form, bad):
 
 
 @pytest.mark.parametrize("form", ["full", "weights", "blocks"])
-def test_infinite_values_in_sight_give_what_the_plain_formula_gives(form):
+def test_infinite_values_that_are_not_hidden_give_what_the_plain_formula_gives(form):
     """Feature by feature ∞, −∞, or NaN for both; and with a mask, too, 0 times a hidden ∞ is 0."""
     query, key, value = qkv(2, 3, 2, 3)
     value[0] = np.inf, -np.inf, 1
@@ -127,7 +127,7 @@ def test_infinite_values_in_sight_give_what_the_plain_formula_gives(form):
     assert_same_bits(y[:, 2:], plain)
 
 
-def test_a_hidden_infinite_score_is_not_looked_at():
+def test_a_hidden_infinite_score_has_no_effect():
     """−∞ in a bias is weight 0 with or without a mask; ∞ where the mask hides is nothing."""
     query, key, value = qkv()
     mask = np.array([[True, True, True, False]] * 3)

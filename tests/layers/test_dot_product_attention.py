@@ -173,7 +173,7 @@ def test_columns_are_the_transpose_of_rows(scaled, n, m, d, dtype, seed):
         assert_within(ours, other.T, 2 * tolerance(limit, dtype).T)
 
 
-def test_the_root_that_the_seed_drops_matters():
+def test_the_root_that_the_notes_drop_matters():
     query, key, value = (a.T for a in qkv(d=4))
     bound = tolerance(rounded_output([query.T, key.T, value.T]), np.float64).T
     with pytest.raises(AssertionError, match="beyond the bound"):

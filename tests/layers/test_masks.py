@@ -1,4 +1,4 @@
-"""Masks: which places are True, eq. 7 of the seed with the rows it should have, and what is put in front of NaN."""
+"""Masks: which places are True, Sivaraya (2023), eq. 7, and what keeps hidden NaN from results."""
 
 import numpy as np
 import pytest
@@ -135,7 +135,7 @@ def test_values_that_are_not_finite_add_up_feature_by_feature():
     value = VALUE.copy()
     value[0, :3] = np.inf, -np.inf, np.nan
     value[2, :4] = -np.inf, -np.inf, 1, np.inf
-    value[3] = np.nan  # nobody may attend to it
+    value[3] = np.nan  # no query may attend to it
     _, _, value, _, _, (spoilt, lost) = shielded(QUERY, KEY, value, None, MASK)
     assert np.isfinite(value).all()
     np.testing.assert_array_equal(
@@ -144,7 +144,7 @@ def test_values_that_are_not_finite_add_up_feature_by_feature():
     np.testing.assert_array_equal(lost, 0)
 
 
-def test_hidden_bias_is_not_looked_at_and_minus_infinity_is_weight_0():
+def test_hidden_bias_has_no_effect_and_minus_infinity_is_weight_0():
     bias = np.array([[0, -np.inf, np.nan, np.inf], [np.nan, 1, 2, np.inf], [np.nan, np.inf, -np.inf, 0]])
     *_, finite, mask, (_, lost) = shielded(QUERY, KEY, VALUE, bias, MASK)
     np.testing.assert_array_equal(finite, [[0, 0, 0, 0], [0, 1, 2, 0], [0, 0, 0, 0]])
@@ -153,7 +153,7 @@ def test_hidden_bias_is_not_looked_at_and_minus_infinity_is_weight_0():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.longdouble, np.complex128])
-def test_spoil_adds_and_keeps_gradients_from_what_is_not_asked_about(dtype):
+def test_spoil_adds_and_keeps_gradients_0_where_cotangents_are(dtype):
     amount = np.array([0, np.inf, -np.inf, np.nan, np.nan], dtype).real
     y, pullback = ad.vjp(lambda x: spoil(x, amount), np.ones(5, dtype))
     assert y.dtype == dtype
