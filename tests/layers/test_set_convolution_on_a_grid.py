@@ -9,7 +9,7 @@ import refnp.autograd as ad
 from refnp.autograd.primitives import primitive
 from refnp.layers.set_convolutions import Grid, eq, matern_32, set_convolution
 from refnp.layers.set_convolutions.near import half_width
-from refnp.layers.set_convolutions.tiles import ToGrid
+from refnp.layers.set_convolutions.tiles import Windows
 from refnp.verify import bounds
 from refnp.verify.layers.set_convolution import set_convolution as equation
 from tests.helpers import assert_same_bits, assert_within, normal, seeds, unit_roundoff
@@ -46,7 +46,8 @@ def to_grid(v, x, scales, *, lengths):
 @primitive
 def to_grid_before_division(v, x, scales, *, lengths, eps):
     """The sums that will be divided by a density + eps, and their gradients."""
-    sums = ToGrid(x, v, scales, Grid(np.zeros((len(v), x.shape[-1]), int), lengths, DENSITY), eps)
+    grid = Grid(np.zeros((len(v), x.shape[-1]), int), lengths, DENSITY)
+    sums = Windows(x, v, scales, grid, True, eps)
     return sums.convolved(), lambda bar: (
         sums.channel_gradients(bar)[0],
         sums.position_gradients(bar)[1],

@@ -27,8 +27,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,7 +39,7 @@ from refnp.layers.module import Module
 from refnp.layers.set_convolutions.grid import Grid, GridOptions
 from refnp.layers.set_convolutions.kernels import eq, matern_32, matern_52
 from refnp.layers.set_convolutions.near import TILE_BYTES, portions_of
-from refnp.layers.set_convolutions.tiles import FromGrid, Tiles, ToGrid, ordered
+from refnp.layers.set_convolutions.tiles import Tiles, Windows, ordered
 
 FARTHEST = 1e9  # length scales beyond which a distance counts as this one, so that its square does not overflow
 
@@ -102,10 +101,9 @@ def set_convolution(
     if present is not None:
         points, v = (np.where(present[..., None], a, 0) for a in (points, v))
 
-    if onto:
-        pairs: Any = ToGrid(points, v, scales, x, eps if divide else 1.0)
-    elif off:
-        pairs = FromGrid(x, v, scales, points)
+    if onto or off:
+        grid, there = (x, points) if onto else (points, x)
+        pairs: Any = Windows(there, v, scales, grid, onto, eps if divide else 1.0)
     else:
         pairs = _pairs(x, points, v, present, scales, kernel, method)
     z = pairs.convolved()
@@ -131,8 +129,7 @@ def set_convolution(
     return result.reshape(*batch, *result.shape[1:]), vjp
 
 
-@dataclass(frozen=True)
-class Pairs:
+class Pairs(NamedTuple):
     """All pairs of targets x (dx, B, N) and context points (dx, B, M) with v (B, M, C), as the equations have them.
 
     `scales` holds (ℓ, its channels): channels with one length scale share their weights and one matrix product.

@@ -5,13 +5,12 @@ exponentials. Work is cut into runs, each done by one thread from beginning to e
 positions alone. A run alone writes its targets, and has sums of its own for the context points, which are added up in
 the order of the runs: the bits do not depend on the number of threads.
 
-`Tiles` has the three sums of `Pairs` (refnp/layers/set_convolutions/__init__.py) for points anywhere; `ToGrid` and
-`FromGrid` have them where the targets or the context are the places of a `Grid`. Which pairs count: near.py.
+`Tiles` has the three sums of `Pairs` (refnp/layers/set_convolutions/__init__.py) for points anywhere, `Windows` where
+the targets or the context are the places of a `Grid`. Which pairs count: near.py.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -138,21 +137,38 @@ def restored(array: Array, order: Array | None) -> Array:
 
 
 class Windows:
-    """Sums over the windows of points x (B, N, dx) on a grid, R = `half` places to each side of the nearest place.
+    """The three sums where one side is a grid: `onto` it from points x (B, M, dx), or from it to points x (B, N, dx).
 
-    x are distances from the first place, `scales` (C,). The weights of several axes are products, so exponentials are
-    taken along each axis only. Time is O(N (2R + 1)^dx), and memory that of what goes in and out.
+    Of the grid, the windows of R places to each side of a point's nearest place are summed. x are distances from the
+    first place; v is (B, M, C), or (B, C, *lengths) on the grid; `eps` is added to a density before it divides, else 1.
+    The weights of several axes are products, so exponentials are taken along each axis only. Time is
+    O(N (2R + 1)^dx), and memory that of what goes in and out.
+
     With w_nk the weight of point n and place k, and T = Σ_nkc v_nc w_nkc h_kc: `gather` is ∂T/∂v, `scatter` ∂T/∂h, each
     with ∂T/∂ℓ = Σ_nk v_nc w_nkc h_kc |g_k − x_n|²/ℓ_c³ if asked for, and `pull` is
     ∂T/∂x_n = Σ_kc v_nc w_nkc h_kc (g_k − x_n)/ℓ_c².
     """
 
-    def __init__(self, x: Array, scales: Array, grid: Grid, least: float):
+    def __init__(self, x: Array, v: Array, scales: Array, grid: Grid, onto: bool, eps: float):
         dtype = np.result_type(x, scales)
-        self.x, self.scales = x.astype(dtype, copy=False), scales.astype(dtype, copy=False)
+        self.x, self.scales, self.v, self.onto = x.astype(dtype, copy=False), scales.astype(dtype, copy=False), v, onto
         self.lengths, self.points_per_unit = grid.lengths, grid.points_per_unit
-        half = half_width(float(scales.real.max(initial=0)), grid.points_per_unit, least, dtype)
+        unit = np.finfo(np.result_type(v, dtype)).eps / 2
+        least = unit * min(eps, 1.0) / max(1, x.shape[1]) if onto else unit / max(1, grid.size)
+        half = half_width(float(scales.real.max(initial=0)), grid.points_per_unit, float(least), dtype)
         self.half = min(half, max(grid.lengths))
+
+    def convolved(self) -> Array:
+        """z: (B, C, *lengths) on the grid, or (B, N, C)."""
+        return (self.scatter if self.onto else self.gather)(self.v)[0]
+
+    def channel_gradients(self, h: Array) -> tuple[Array, Array]:
+        """v̄, of the shape of v, and ℓ̄ (C,)."""
+        return (self.gather if self.onto else self.scatter)(h, self.v)
+
+    def position_gradients(self, h: Array) -> tuple[Array | None, Array | None]:
+        """x̄ for targets and for context points; None for the grid, which stays where it is."""
+        return (None, self.pull(h, self.v)) if self.onto else (self.pull(self.v, h), None)
 
     def gather(self, h: Array, v: Array | None = None) -> tuple[Array, Array]:
         """Σ_k w_nk h_k, (B, N, C), and if v is given ∂T/∂ℓ, (C,)."""
@@ -275,45 +291,3 @@ class Rows(NamedTuple):
     def squares(self) -> Array:
         """|d|² at every place of the row, (b, n, W); on one axis in float64 at least, for many of them are added up."""
         return self.steps[-1] ** 2 + np.asarray(sum(step**2 for step in self.steps[:-1]))
-
-
-class ToGrid(Windows):
-    """From points x (B, M, dx) with v (B, M, C) to the places of a grid; `eps` is added to what divides, or 1."""
-
-    def __init__(self, x: Array, v: Array, scales: Array, grid: Grid, eps: float):
-        unit = np.finfo(np.result_type(v, x, scales)).eps / 2
-        super().__init__(x, scales, grid, float(unit * min(eps, 1.0) / max(1, v.shape[1])))
-        self.v = v
-
-    def convolved(self) -> Array:
-        """z (B, C, *lengths)."""
-        return self.scatter(self.v)[0]
-
-    def channel_gradients(self, h: Array) -> tuple[Array, Array]:
-        """v̄ (B, M, C) and ℓ̄ (C,)."""
-        return self.gather(h, self.v)
-
-    def position_gradients(self, h: Array) -> tuple[None, Array]:
-        """None, as the grid stays where it is, and x̄ (B, M, dx)."""
-        return None, self.pull(h, self.v)
-
-
-class FromGrid(Windows):
-    """From the places of a grid with v (B, C, *lengths) to points x (B, N, dx)."""
-
-    def __init__(self, x: Array, v: Array, scales: Array, grid: Grid):
-        unit = np.finfo(np.result_type(v, x, scales)).eps / 2
-        super().__init__(x, scales, grid, float(unit / max(1, math.prod(grid.lengths))))
-        self.v = v
-
-    def convolved(self) -> Array:
-        """z (B, N, C)."""
-        return self.gather(self.v)[0]
-
-    def channel_gradients(self, h: Array) -> tuple[Array, Array]:
-        """v̄ (B, C, *lengths) and ℓ̄ (C,)."""
-        return self.scatter(h, self.v)
-
-    def position_gradients(self, h: Array) -> tuple[Array, None]:
-        """x̄ (B, N, dx), and None, as the grid stays where it is."""
-        return self.pull(self.v, h), None
