@@ -5,9 +5,9 @@ zeros in front. With samples b, groups g, channels c and o, one number that is l
 
     T = Σ y[b,g,o,p] · w[g,o,c,t] · x[b,g,c, s p + d t − a]        (x is 0 outside its length)
 
-says everything: its derivative with respect to y is the convolution of x with w (`correlate`), with respect to x
-the transposed convolution of y with w (`spread`), with respect to w the gradient of the weights (`correlate_pair`).
-So each of the three is a gradient of the others, and there is no more to derive.
+gives everything: its derivative with respect to y is the convolution of x with w (`correlate`), with respect to x
+the transposed convolution of y with w (`correlate_transposed`), with respect to w the gradient of the weights
+(`weight_products`). So each of the three is a gradient of the others.
 
 How: the windows are laid out as columns, block by block in the cache, and one matrix product per block does the rest.
 Source: Dumoulin & Visin (2016), arXiv 1603.07285 (how the two convolutions are related).
@@ -24,8 +24,9 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from refnp.autograd.blocks import run_all
+from refnp.autograd.tensor import Array
 
-BLOCK = 1 << 20  # bytes in a block of columns: they stay in a second-level cache, and calls cost little beside them
+COLUMN_BYTES = 1 << 20  # in a block of columns: they stay in a second-level cache, and calls cost little in comparison
 
 
 class Axis(NamedTuple):
@@ -42,32 +43,11 @@ class Axis(NamedTuple):
         """How many places that many neighbouring windows reach over."""
         return (windows - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
 
-    def phases(self) -> Iterator[tuple[slice, slice, Axis]]:
-        """The way back, from y to x, as plain walks over y: (places of x, taps of w, axis of the walk) for each.
-
-        Place i = s q + r of x hears from y at p = (i + a − d t)/s, for the taps t where that is whole: every m-th tap
-        from t₀ on, m = s/gcd(s, d). Tap t₀ + j m reads y at q + e − j d/gcd(s, d), with e = (r + a − d t₀)/s: windows
-        with stride 1 and the taps in reverse order. There is one such walk for each remainder r = 0 … s − 1.
-        """
-        common = math.gcd(self.stride, self.dilation)
-        step, dilation = self.stride // common, self.dilation // common
-        for r in range(min(self.stride, self.length)):
-            places = slice(r, None, self.stride)
-            count = -(-(self.length - r) // self.stride)
-            distances = [r + self.before - self.dilation * t for t in range(self.kernel)]
-            heard = [t for t, distance in enumerate(distances) if distance % self.stride == 0]
-            if heard:
-                taps = slice(heard[-1], heard[0] - 1 if heard[0] else None, -step)
-                before = (len(heard) - 1) * dilation - distances[heard[0]] // self.stride
-                yield places, taps, Axis(self.positions, count, len(heard), 1, dilation, before)
-            else:
-                yield places, slice(0, 0), Axis(self.positions, count, 0)
-
 
 Axes = tuple[Axis, ...]
 
 
-def correlate(x: np.ndarray, weight: np.ndarray, axes: Axes, bias: np.ndarray | None = None) -> np.ndarray:
+def correlate(x: Array, weight: Array, axes: Axes, bias: Array | None = None) -> Array:
     """y[b,g,o,p] = Σ_{c,t} w[g,o,c,t] x[b,g,c, s p + d t − a] + bias[g,o].
 
     Shapes: x (B, G, C, *lengths), weight (G, O, C, *kernel), bias (G, O) → y (B, G, O, *positions).
@@ -80,16 +60,16 @@ def correlate(x: np.ndarray, weight: np.ndarray, axes: Axes, bias: np.ndarray | 
 
     def work(i: int) -> None:
         samples, rows, places = pieces[i]
-        room = y[samples, :, :, places]  # (b, G, O, P)
+        into = y[samples, :, :, places]  # (b, G, O, P)
         product = np.matmul(matrix, columns(x[samples], axes, rows))  # (G, O, b·P)
-        product = product.reshape(groups, outs, len(room), room.shape[3]).transpose(2, 0, 1, 3)  # (b, G, O, P)
-        np.add(product, 0 if bias is None else bias[..., None], out=room)
+        product = product.reshape(groups, outs, len(into), into.shape[3]).transpose(2, 0, 1, 3)  # (b, G, O, P)
+        np.add(product, 0 if bias is None else bias[..., None], out=into)
 
     run_all(work, len(pieces))
     return y.reshape(len(x), groups, outs, *positions)
 
 
-def spread(y: np.ndarray, weight: np.ndarray, axes: Axes, bias: np.ndarray | None = None) -> np.ndarray:
+def correlate_transposed(y: Array, weight: Array, axes: Axes, bias: Array | None = None) -> Array:
     """x[b,g,c,i] = Σ_{o,p,t: s p + d t − a = i} w[g,o,c,t] y[b,g,o,p] + bias[g,c], the adjoint of `correlate`.
 
     Every s-th place of x is a correlation of y with every m-th tap; so nothing is scattered or added in place.
@@ -97,16 +77,16 @@ def spread(y: np.ndarray, weight: np.ndarray, axes: Axes, bias: np.ndarray | Non
     """
     turned = weight.swapaxes(1, 2)  # (G, C, O, *kernel)
     if all(axis.stride == 1 for axis in axes):
-        _, taps, walk = zip(*(next(axis.phases()) for axis in axes), strict=True)
+        _, taps, walk = zip(*(next(phases(axis)) for axis in axes), strict=True)
         return correlate(y, turned[(..., *taps)], walk, bias)
     x = np.empty((*y.shape[:2], turned.shape[1], *(axis.length for axis in axes)), np.result_type(y, weight))
-    for phases in itertools.product(*(axis.phases() for axis in axes)):
-        places, taps, walk = zip(*phases, strict=True)
+    for parts in itertools.product(*(phases(axis) for axis in axes)):
+        places, taps, walk = zip(*parts, strict=True)
         x[(..., *places)] = correlate(y, turned[(..., *taps)], walk, bias)
     return x
 
 
-def correlate_pair(x: np.ndarray, y: np.ndarray, axes: Axes) -> np.ndarray:
+def weight_products(x: Array, y: Array, axes: Axes) -> Array:
     """w[g,o,c,t] = Σ_{b,p} y[b,g,o,p] x[b,g,c, s p + d t − a], what a gradient of the weights is.
 
     Shapes: x (B, G, C, *lengths), y (B, G, O, *positions) → w (G, O, C, *kernel).
@@ -128,7 +108,7 @@ def correlate_pair(x: np.ndarray, y: np.ndarray, axes: Axes) -> np.ndarray:
     return sums.sum(0).reshape(groups, outs, ins, *(axis.kernel for axis in axes))
 
 
-def columns(x: np.ndarray, axes: Axes, rows: slice) -> np.ndarray:
+def columns(x: Array, axes: Axes, rows: slice) -> Array:
     """The windows at `rows` of the first axis and everywhere on the others, each a column: (G, C·k, b·P).
 
     The windows are a view, in which neighbours share their numbers; laying them out in a matrix makes the copy.
@@ -147,7 +127,7 @@ def columns(x: np.ndarray, axes: Axes, rows: slice) -> np.ndarray:
     return as_strided(x, shape, (group, channel, *by_tap, sample, *by_window)).reshape(size)
 
 
-def read(x: np.ndarray, starts: tuple[int, ...], lengths: tuple[int, ...], fill: float = 0.0) -> np.ndarray:
+def read(x: Array, starts: tuple[int, ...], lengths: tuple[int, ...], fill: float = 0.0) -> Array:
     """x[..., start : start + length] along the last axes, with `fill` where that is outside x."""
     outer = (slice(None),) * (x.ndim - len(lengths))
     sizes = x.shape[len(outer) :]
@@ -166,10 +146,10 @@ def read(x: np.ndarray, starts: tuple[int, ...], lengths: tuple[int, ...], fill:
 def cut(batch: int, size: int, axes: Axes) -> list[tuple[slice, slice, slice]]:
     """(samples, rows of the first axis, the same as places of the flattened axes): pieces of the work.
 
-    `size` is that of a column in bytes; a piece is about a BLOCK of them. It depends on shapes and types alone, so
+    `size` is that of a column in bytes; a piece is about COLUMN_BYTES of them. It depends on shapes and types alone, so
     results do not depend on the number of threads.
     """
-    most, width = BLOCK // max(1, size), math.prod(axis.positions for axis in axes[1:])
+    most, width = COLUMN_BYTES // max(1, size), math.prod(axis.positions for axis in axes[1:])
     rows = even(axes[0].positions, most // max(1, width))
     samples = even(batch, most // max(1, width * axes[0].positions))
     return [(b, r, slice(r.start * width, r.stop * width)) for b in samples for r in rows]
@@ -179,3 +159,25 @@ def even(count: int, most: int) -> list[slice]:
     """0 … count − 1 in as few runs of at most `most` (but one at least) as possible, of nearly equal lengths."""
     size = -(-count // -(-count // max(1, most))) if count else 1
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]
+
+
+def phases(axis: Axis) -> Iterator[tuple[slice, slice, Axis]]:
+    """The transposed correlation with a stride, as correlations with stride 1: (places of x, taps of w, axis) for each.
+
+    Place i = s q + r of x gets y at p = (i + a − d t)/s, for the taps t where that is whole: every m-th tap from t₀ on,
+    m = s/gcd(s, d). Tap t₀ + j m reads y at q + e − j d/gcd(s, d), with e = (r + a − d t₀)/s: windows with stride 1 and
+    the taps in reverse order. There is one such correlation for each remainder r = 0 … s − 1.
+    """
+    common = math.gcd(axis.stride, axis.dilation)
+    step, dilation = axis.stride // common, axis.dilation // common
+    for r in range(min(axis.stride, axis.length)):
+        places = slice(r, None, axis.stride)
+        count = -(-(axis.length - r) // axis.stride)
+        distances = [r + axis.before - axis.dilation * t for t in range(axis.kernel)]
+        used = [t for t, distance in enumerate(distances) if distance % axis.stride == 0]
+        if used:
+            taps = slice(used[-1], used[0] - 1 if used[0] else None, -step)
+            before = (len(used) - 1) * dilation - distances[used[0]] // axis.stride
+            yield places, taps, Axis(axis.positions, count, len(used), 1, dilation, before)
+        else:
+            yield places, slice(0, 0), Axis(axis.positions, count, 0)

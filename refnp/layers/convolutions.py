@@ -1,4 +1,4 @@
-"""Convolution: every place of the output sees the same small window of the input, through the same weights.
+"""Convolution: every place of the output is a sum over a small window of the input, with the same weights everywhere.
 
     y[b, o, p] = Σ_c Σ_t w[o, c, t] x[b, c, s p + d t − a] + β[o]        stride s, dilation d, padding a
 
@@ -7,10 +7,9 @@ signal processing calls cross-correlation), as in every framework of machine lea
 Shifting x by s places shifts y by one, away from the edges: the equivariance that ConvCNP builds on.
 
 Without its bias, y is linear in x. The transposed convolution is the transpose of that linear map: it turns the
-gradient of y into that of x, and short signals into long ones. The code of one is the gradient of the other.
+gradient of y into that of x, and short signals into long ones. Each is the gradient of the other.
 Source: Sivaraya (2023) §4.2-4.3 (the CNN of eq. 11); LeCun et al. (1998); Dumoulin & Visin (2016), arXiv 1603.07285,
 ch. 4.
-
 Transcription: tests/transcriptions/convolution.py.
 """
 
@@ -25,8 +24,8 @@ import numpy as np
 from refnp.autograd import pad
 from refnp.autograd.blocks import floating
 from refnp.autograd.primitives import primitive
-from refnp.autograd.tensor import Parameter
-from refnp.layers.convolution_products import Axes, Axis, correlate, correlate_pair, spread
+from refnp.autograd.tensor import Array, Parameter
+from refnp.layers.convolution_products import Axes, Axis, correlate, correlate_transposed, weight_products
 from refnp.layers.module import Module
 
 Whole = tuple[int, ...]
@@ -41,13 +40,13 @@ def convolution(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding
     Shapes: x (B, C, *lengths), weight (O, C/groups, *kernel), bias (O,) or None → y (B, O, *positions), with
     positions = ⌊(length + padding before and after − d (k − 1) − 1)/s⌋ + 1 on each axis.
 
-    stride, dilation: an integer, or one per axis. groups: equal parts of the channels, that do not see each other.
+    stride, dilation: an integer, or one per axis. groups: equal parts of the channels, each convolved by itself.
     padding: an integer; a list with an integer or a pair (before, after) for each axis; "valid", none; or "same",
     d (k − 1)/2 on both sides, which keeps the length. padding_mode: "zeros", "circular", "reflect" or "replicate".
     Raises ValueError naming the argument that does not fit; if the kernel is longer than the padded x; for "same" if
     d (k − 1) is odd or the stride is not 1, where PyTorch and TensorFlow differ.
 
-    VJP: y is linear in x and in w, so the gradients are the adjoint maps, given in windows.py:
+    VJP: y is linear in x and in w, so the gradients are the adjoint maps, those of convolution_products.py:
 
         x̄[b,c,i] = Σ_{o,p,t: s p + d t − a = i} w[o,c,t] ȳ[b,o,p]        the transposed convolution of ȳ
         w̄[o,c,t] = Σ_{b,p} ȳ[b,o,p] x[b,c, s p + d t − a]                β̄[o] = Σ_{b,p} ȳ[b,o,p]
@@ -71,17 +70,21 @@ def convolution(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding
         y_groups = by_group(y_bar, groups)  # (B, G, O/G, *positions)
 
         def x_bar():
-            bar = spread(y_groups, w_groups, axes).reshape(x.shape)
+            bar = correlate_transposed(y_groups, w_groups, axes).reshape(x.shape)
             return bar if padding_mode == "zeros" else unpad(bar)[0]
 
-        return x_bar, lambda: correlate_pair(x_groups, y_groups, axes).reshape(weight.shape), lambda: per_channel(y_bar)
+        return (
+            x_bar,
+            lambda: weight_products(x_groups, y_groups, axes).reshape(weight.shape),
+            lambda: per_channel(y_bar),
+        )
 
     return y.reshape(len(x), len(weight), *y.shape[3:]), vjp
 
 
 @primitive
 def convolution_transpose(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, output_padding=0):
-    """y[b,o,i] = Σ_{c,p,t: s p + d t − a = i} w[c,o,t] x[b,c,p] + β[o]: each x[p] paints w on y, at every s-th place.
+    """y[b,o,i] = Σ_{c,p,t: s p + d t − a = i} w[c,o,t] x[b,c,p] + β[o]: each x[p] adds w to y, at every s-th place.
 
     Shapes: x (B, C, *positions), weight (C, O/groups, *kernel), bias (O,) or None → y (B, O, *lengths), with
     length = (positions − 1) s − (padding before and after) + d (k − 1) + 1 + output_padding.
@@ -103,25 +106,25 @@ def convolution_transpose(x, weight, bias=None, *, stride=1, dilation=1, groups=
     axes = axes_of_transpose(x.shape[2:], weight.shape[2:], stride, dilation, padding, output_padding)
     x_groups = by_group(x, groups)  # (B, G, C/G, *positions)
     w_groups = weight.reshape(groups, -1, *weight.shape[1:])  # (G, C/G, O/G, *kernel)
-    y = spread(x_groups, w_groups, axes, None if bias is None else bias.reshape(groups, -1))
+    y = correlate_transposed(x_groups, w_groups, axes, None if bias is None else bias.reshape(groups, -1))
 
     def vjp(y_bar):
         y_groups = by_group(y_bar, groups)  # (B, G, O/G, *lengths)
         return (
             lambda: correlate(y_groups, w_groups, axes).reshape(x.shape),
-            lambda: correlate_pair(y_groups, x_groups, axes).reshape(weight.shape),
+            lambda: weight_products(y_groups, x_groups, axes).reshape(weight.shape),
             lambda: per_channel(y_bar),
         )
 
     return y.reshape(len(x), groups * weight.shape[1], *y.shape[3:]), vjp
 
 
-def by_group(x: np.ndarray, groups: int) -> np.ndarray:
+def by_group(x: Array, groups: int) -> Array:
     """(B, C, *lengths) seen as (B, G, C/G, *lengths)."""
     return x.reshape(len(x), groups, x.shape[1] // groups, *x.shape[2:])
 
 
-def per_channel(y_bar: np.ndarray) -> np.ndarray:
+def per_channel(y_bar: Array) -> Array:
     """Σ over samples and places, (B, O, *positions) → (O,)."""
     return y_bar.reshape(*y_bar.shape[:2], math.prod(y_bar.shape[2:])).sum(-1).sum(0)
 
@@ -129,8 +132,10 @@ def per_channel(y_bar: np.ndarray) -> np.ndarray:
 class Convolution(Module):
     """`convolution` with its own weight (channels_out, channels_in/groups, *kernel) and bias (channels_out,).
 
-    `kernel` is a length for all `dimensions`, or a tuple with one length for each. Weight and bias are drawn from
-    U(−a, a), a = 1/√(terms of an output) = 1/√(channels_in/groups · Π kernel), as torch.nn.Conv does.
+    kernel: a length for all `dimensions`, or a tuple with one length for each. bias: with False there is none.
+    stride, dilation, groups, padding, padding_mode: as `convolution` takes them.
+    Weight and bias are drawn from U(−a, a), a = 1/√(terms of an output) = 1/√(channels_in/groups · Π kernel), as
+    torch.nn.Conv does.
     Raises ValueError for sizes that are not positive, or channels that `groups` does not divide.
     """
 
@@ -153,28 +158,21 @@ class Convolution(Module):
         bound = (channels_in // groups * math.prod(lengths)) ** -0.5
         self.weight = Parameter(rng.uniform(-bound, bound, (channels_out, channels_in // groups, *lengths)))
         self.bias = Parameter(rng.uniform(-bound, bound, channels_out)) if bias else None
-        self.stride, self.dilation, self.groups = stride, dilation, groups
-        self.padding, self.padding_mode = padding, padding_mode
+        self.options: dict[str, Any] = {"stride": stride, "dilation": dilation, "groups": groups}
+        self.options |= {"padding": padding, "padding_mode": padding_mode}
 
     def __call__(self, x):
-        return convolution(
-            x,
-            self.weight,
-            self.bias,
-            stride=self.stride,
-            dilation=self.dilation,
-            groups=self.groups,
-            padding=self.padding,
-            padding_mode=self.padding_mode,
-        )
+        return convolution(x, self.weight, self.bias, **self.options)
 
 
 class ConvolutionTranspose(Module):
     """`convolution_transpose` with its own weight (channels_in, channels_out/groups, *kernel) and bias (channels_out,).
 
+    kernel: a length for all `dimensions`, or a tuple with one length for each. bias: with False there is none.
+    stride, dilation, groups, padding, output_padding: as `convolution_transpose` takes them.
     Weight and bias are drawn from U(−a, a), a = 1/√(channels_out/groups · Π kernel), as torch.nn.ConvTranspose does:
     that counts the terms in an output of the convolution of which this is the transpose.
-    Raises ValueError as `Convolution`.
+    Raises ValueError for sizes that are not positive, or channels that `groups` does not divide.
     """
 
     def __init__(
@@ -196,20 +194,14 @@ class ConvolutionTranspose(Module):
         bound = (channels_out // groups * math.prod(lengths)) ** -0.5
         self.weight = Parameter(rng.uniform(-bound, bound, (channels_in, channels_out // groups, *lengths)))
         self.bias = Parameter(rng.uniform(-bound, bound, channels_out)) if bias else None
-        self.stride, self.dilation, self.groups = stride, dilation, groups
-        self.padding, self.output_padding = padding, output_padding
+        self.options: dict[str, Any] = {"stride": stride, "dilation": dilation, "groups": groups}
+        self.options |= {"padding": padding, "output_padding": output_padding}
 
     def __call__(self, x):
-        return convolution_transpose(
-            x,
-            self.weight,
-            self.bias,
-            stride=self.stride,
-            dilation=self.dilation,
-            groups=self.groups,
-            padding=self.padding,
-            output_padding=self.output_padding,
-        )
+        return convolution_transpose(x, self.weight, self.bias, **self.options)
+
+
+# Below: what convolutions and pools accept.
 
 
 def checked(name: str, x: Any, weight: Any, bias: Any, groups: Any, *, transposed: bool = False) -> tuple:

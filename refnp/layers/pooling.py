@@ -1,10 +1,9 @@
-"""Pooling and its opposite: windows summed up by one number, and every number repeated over a window.
+"""Pooling and its opposite: one number for each window, and every number repeated over a window.
 
     average:  y[p] = (1/k) Σ_t x[s p + t − a]      maximum:  y[p] = max_t x[s p + t − a]      upsample:  y[i] = x[⌊i/f⌋]
 
 Each channel for itself; k is the number of places in a window, over all axes. Channels come first, (B, C, *lengths).
 The work is a loop over the taps t, the places in a window: for each, one strided slice of the input.
-
 Transcription: tests/transcriptions/convolution.py.
 """
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from refnp.autograd.blocks import BLOCK, floating, run_all
 from refnp.autograd.primitives import primitive
+from refnp.autograd.tensor import Array
 from refnp.layers.convolution_products import Axes, even, read
 from refnp.layers.convolutions import axes_of_convolution, pairs, per_axis
 
@@ -35,72 +35,49 @@ def average_pool(x, size, *, stride=None, padding=0):
     """
     x, axes = _windows("average_pool", x, size, stride, padding)
     count = math.prod(axis.kernel for axis in axes)
-    y = np.empty((*x.shape[:2], *(axis.positions for axis in axes)), x.dtype)
 
-    def forward(part):
-        room = y[part]
-        room[...] = 0
-        for tap in _taps(_padded(x[part], axes, 0.0), axes):
-            room += tap
-        room /= count
+    def forward(x, y):
+        y[...] = 0
+        for tap in _taps(_padded(x, axes, 0.0), axes):
+            y += tap
+        y /= count
 
-    _in_parts(forward, y)
+    def backward(x, y, y_bar, x_bar):
+        share = y_bar / count
+        for tap in _taps(x_bar, axes):
+            tap += share
 
-    def vjp(y_bar):
-        x_bar = np.empty(x.shape, y_bar.dtype)
-
-        def backward(part):
-            share = y_bar[part] / count
-            room, inner = _room(x[part], axes, y_bar.dtype)
-            for tap in _taps(room, axes):
-                tap += share
-            x_bar[part] = room[inner]
-
-        _in_parts(backward, y)
-        return (x_bar,)
-
-    return y, vjp
+    return _pooled(x, axes, forward, backward)
 
 
 @primitive
 def max_pool(x, size, *, stride=None, padding=0):
     """y[p] = max_t x[s p + t − a], the largest number in each window; padding is never the largest.
 
-    Shapes and options as `average_pool`. For complex x the number with the largest real part.
-    Raises ValueError as `average_pool`.
+    Shapes: x (B, C, *lengths) → y (B, C, *positions), positions = ⌊(length + padding − size)/stride⌋ + 1 on each axis.
+    size, stride, padding: as `average_pool` takes them. For complex x the number with the largest real part.
+    Raises ValueError for sizes that do not fit x, or padding by a whole window or more.
 
     VJP: ȳ[p] goes to the largest number of window p; among equals, the kink, to the first (as PyTorch; JAX too).
     """
     x, axes = _windows("max_pool", x, size, stride, padding)
-    y = np.empty((*x.shape[:2], *(axis.positions for axis in axes)), x.dtype)
 
-    def forward(part):
-        room = y[part]
-        room[...] = -np.inf
-        for tap in _taps(_padded(x[part], axes, -np.inf), axes):
+    def forward(x, y):
+        y[...] = -np.inf
+        for tap in _taps(_padded(x, axes, -np.inf), axes):
             if x.dtype.kind == "c":
-                np.copyto(room, tap, where=tap.real > room.real)
+                np.copyto(y, tap, where=tap.real > y.real)
             else:
-                np.maximum(room, tap, out=room)
+                np.maximum(y, tap, out=y)
 
-    _in_parts(forward, y)
+    def backward(x, y, y_bar, x_bar):
+        undecided = np.ones(y.shape, bool)  # windows whose largest number has not come yet
+        for tap, source in zip(_taps(x_bar, axes), _taps(_padded(x, axes, -np.inf), axes), strict=True):
+            here = undecided & (source.real == y.real)
+            tap += np.where(here, y_bar, 0)
+            undecided &= ~here
 
-    def vjp(y_bar):
-        x_bar = np.empty(x.shape, y_bar.dtype)
-
-        def backward(part):
-            waiting = np.ones(y[part].shape, bool)  # for the place that ȳ goes to
-            room, inner = _room(x[part], axes, y_bar.dtype)
-            for tap, source in zip(_taps(room, axes), _taps(_padded(x[part], axes, -np.inf), axes), strict=True):
-                here = waiting & (source.real == y[part].real)
-                tap += np.where(here, y_bar[part], 0)
-                waiting &= ~here
-            x_bar[part] = room[inner]
-
-        _in_parts(backward, y)
-        return (x_bar,)
-
-    return y, vjp
+    return _pooled(x, axes, forward, backward)
 
 
 @primitive
@@ -124,14 +101,14 @@ def upsample(x, factor):
     return y, vjp
 
 
-def _spatial(name: str, x: Any) -> np.ndarray:
+def _spatial(name: str, x: Any) -> Array:
     x = floating(x)
     if x.ndim < 3:
         raise ValueError(f"{name}: x has shape {x.shape}; it must be (B, C, *space), with at least one axis of space")
     return x
 
 
-def _windows(name: str, x: Any, size: Any, stride: Any, padding: Any) -> tuple[np.ndarray, Axes]:
+def _windows(name: str, x: Any, size: Any, stride: Any, padding: Any) -> tuple[Array, Axes]:
     x = _spatial(name, x)
     count = x.ndim - 2
     sizes = per_axis(name, "size", size, count)
@@ -142,19 +119,12 @@ def _windows(name: str, x: Any, size: Any, stride: Any, padding: Any) -> tuple[n
     return x, axes_of_convolution(x.shape[2:], sizes, strides, (1,) * count, widths, name)
 
 
-def _padded(x: np.ndarray, axes: Axes, fill: float) -> np.ndarray:
+def _padded(x: Array, axes: Axes, fill: float) -> Array:
     """The places that windows read, from the first of the first to the last of the last."""
     return read(x, tuple(-axis.before for axis in axes), tuple(axis.span(axis.positions) for axis in axes), fill)
 
 
-def _room(x: np.ndarray, axes: Axes, dtype: np.dtype) -> tuple[np.ndarray, tuple]:
-    """Zeros for the padded x, longer than what windows read if need be, and where x stands in it."""
-    lengths = (max(axis.before + axis.length, axis.span(axis.positions)) for axis in axes)
-    inner = (..., *(slice(axis.before, axis.before + axis.length) for axis in axes))
-    return np.zeros((*x.shape[:2], *lengths), dtype), inner
-
-
-def _taps(padded: np.ndarray, axes: Axes) -> Iterator[np.ndarray]:
+def _taps(padded: Array, axes: Axes) -> Iterator[Array]:
     """For each tap t, what it reads in all windows: the view padded[s p + t]."""
     for tap in np.ndindex(*(axis.kernel for axis in axes)):
         lasts = [t + (axis.positions - 1) * axis.stride for t, axis in zip(tap, axes, strict=True)]
@@ -162,9 +132,28 @@ def _taps(padded: np.ndarray, axes: Axes) -> Iterator[np.ndarray]:
         yield padded[(slice(None), slice(None), *places)]
 
 
-def _in_parts(work: Callable[[tuple[slice, slice]], None], y: np.ndarray) -> None:
-    """work((samples, channels)) for parts of y that fit in the cache, on several threads."""
+def _pooled(x: Array, axes: Axes, forward: Callable, backward: Callable) -> tuple[Array, Callable]:
+    """The value and VJP of a pool, in parts that fit in the cache, on several threads.
+
+    forward(x, y) writes the part y; backward(x, y, y_bar, x_bar) adds to zeros x_bar, which has the places of padding.
+    """
+    y = np.empty((*x.shape[:2], *(axis.positions for axis in axes)), x.dtype)
     batch, channels = y.shape[:2]
     most = BLOCK // max(1, math.prod(y.shape[2:]))
     parts = [(b, c) for b in even(batch, most // max(1, channels)) for c in even(channels, most)]
-    run_all(lambda i: work(parts[i]), len(parts))
+    padded = [max(axis.before + axis.length, axis.span(axis.positions)) for axis in axes]
+    inner: Any = (..., *(slice(axis.before, axis.before + axis.length) for axis in axes))
+    run_all(lambda i: forward(x[parts[i]], y[parts[i]]), len(parts))
+
+    def vjp(y_bar):
+        x_bar = np.empty(x.shape, y_bar.dtype)
+
+        def work(i):
+            whole = np.zeros((*x[parts[i]].shape[:2], *padded), y_bar.dtype)
+            backward(x[parts[i]], y[parts[i]], y_bar[parts[i]], whole)
+            x_bar[parts[i]] = whole[inner]
+
+        run_all(work, len(parts))
+        return (x_bar,)
+
+    return y, vjp

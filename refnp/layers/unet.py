@@ -1,4 +1,4 @@
-"""Convolutional networks on a grid: a plain stack, and the U-Net, which sees far by looking at coarser grids.
+"""Convolutional networks on a grid: a plain stack, and two U-Nets, whose coarser grids reach far in a few layers.
 
     down:  h₀ = x,   h_i = φ(conv_i(h_{i−1}))                       each step divides the length by its stride
     up:    g₀ = h_n,  g_j = [h_{n−j}, φ(up_j(g_{j−1}))]              each step multiplies it again; [ , ] joins channels
@@ -7,9 +7,8 @@ Every step up is joined with what came down to the same length, the input last: 
 Between edges, shifting the input by the product of the strides, `total_stride`, shifts the output by as much; by
 other shifts it does not. ConvCNP must anchor its grid accordingly.
 
-Source: Ronneberger, Fischer & Brox (2015), arXiv 1505.04597; Sivaraya (2023) §4.2-4.3;
-sizes: Gordon et al. (2020), arXiv 1910.13556, app. C.
-
+Source: Ronneberger, Fischer & Brox (2015), arXiv 1505.04597; Sivaraya (2023) §4.2-4.3; sizes: Gordon et al. (2020),
+arXiv 1910.13556, app. C; `PooledUNet`: neuralprocesses (software) 0.2.7, coders/nn.py.
 Transcription: tests/transcriptions/convcnp.py.
 """
 
@@ -123,23 +122,12 @@ class UNet(Module):
         self.up: list[Module] = []
         channels = down[-1]
         for (skip, _, k, s), o in zip(reversed(steps), up, strict=True):
-            self.up.append(self._step_up(channels, o, k, s, rng))
+            self.up.append(_step_up(channels, o, k, s, dimensions, upsampling == "transposed", rng))
             channels = o + skip
         self.last, self.channels_out = None, channels
         if channels_out is not None:
-            self.last, self.channels_out = (
-                Convolution(channels, channels_out, 1, dimensions=dimensions, rng=rng),
-                channels_out,
-            )
-
-    def _step_up(self, channels_in: int, channels_out: int, k: int, s: int, rng: np.random.Generator) -> Module:
-        if self.upsampling == "nearest":
-            return Convolution(channels_in, channels_out, k, dimensions=self.dimensions, padding="same", rng=rng)
-        a = _margin(k, s)
-        extra = s + 2 * a - k  # so that n places become n s
-        return ConvolutionTranspose(
-            channels_in, channels_out, k, dimensions=self.dimensions, stride=s, padding=a, output_padding=extra, rng=rng
-        )
+            self.last = Convolution(channels, channels_out, 1, dimensions=dimensions, rng=rng)
+            self.channels_out = channels_out
 
     @property
     def total_stride(self) -> int:
@@ -159,7 +147,7 @@ class UNet(Module):
         for k, s in zip(self.kernels, self.strides, strict=True):  # up, from the finest step to the coarsest
             if self.upsampling == "nearest":
                 first, last = (first - k // 2) // s, (last + k // 2) // s
-            else:  # heard from the places p with 0 ≤ i + a − s p < k
+            else:  # from the places p with 0 ≤ i + a − s p < k
                 first, last = -((k - 1 - first - _margin(k, s)) // s), (last + _margin(k, s)) // s
         for k, s in zip(reversed(self.kernels), reversed(self.strides), strict=True):  # down, from the coarsest
             first, last = first * s - _margin(k, s), last * s - _margin(k, s) + k - 1
@@ -194,6 +182,15 @@ def _listed(value: int | Sequence[int]) -> int | tuple[int, ...]:
     return value if isinstance(value, (int, np.integer)) else tuple(value)
 
 
+def _step_up(c: int, o: int, k: int, s: int, dimensions: int, transposed: bool, rng: np.random.Generator) -> Module:
+    """From c to o channels, n places becoming n s; or if not `transposed` a convolution that keeps the length."""
+    if not transposed:
+        return Convolution(c, o, k, dimensions=dimensions, padding="same", rng=rng)
+    a = _margin(k, s)
+    extra = s + 2 * a - k
+    return ConvolutionTranspose(c, o, k, dimensions=dimensions, stride=s, padding=a, output_padding=extra, rng=rng)
+
+
 def _margin(k: int, s: int) -> int:
     """Padding by which a convolution with kernel k ≥ s and stride s turns n s places into n."""
     return -(-(k - s) // 2)
@@ -209,10 +206,19 @@ def _check_step(k: int, s: int, upsampling: str) -> None:
 
 
 class PooledUNet(Module):
-    """The U-Net above, with a layer down and one up for each of `channels`.
+    """The U-Net of neuralprocesses, which halves the length by a mean where a stride would take places off centre.
+
+        down:  h_i = relu(pool(conv(h_{i−1}))) or relu(conv with stride 2)         h_0 = x
+        up:    g_n = relu(up(h_n)),  g_i = relu(up([h_i, g_{i+1}]))                x is not joined
+        y = W g_1 + b                                                             at every place
+
+    Let ρ be the length of the input that a number depends on so far. If it is odd, the number has a place, the middle
+    one, and halving takes the mean of two neighbours, which belongs half way between them; if even, it already lies
+    between two places, and a stride takes every second. `UNet`, after Gordon et al., takes strides only, and joins x.
 
     Shapes: x (B, channels_in, *lengths) → y (B, channels_out, *lengths), lengths multiples of `total_stride`.
-    kernel: odd, one for all layers or one for each; strides: 1 or 2, likewise. upsampling: "transposed" or "nearest".
+    channels: of the layers, one down and one up for each. kernel: odd, one for all layers or one for each; strides: 1
+    or 2, likewise. upsampling: "transposed" or "nearest", as in `UNet`.
     Raises ValueError for options that do not fit; the convolutions do for lengths that do not.
     """
 
@@ -248,15 +254,10 @@ class PooledUNet(Module):
         doubled = (*(2 * c for c in channels[:-1]), channels[-1])  # all but the last step down are joined
         out_of = (channels[0], *channels[:-1])
         self.up = [
-            self._step_up(c, o, k, s, dimensions, rng)
+            _step_up(c, o, k, s, dimensions, s > 1 and upsampling == "transposed", rng)
             for c, o, k, s in zip(doubled, out_of, kernels, self.strides, strict=True)
         ]
         self.last = Convolution(channels[0], channels_out, 1, dimensions=dimensions, rng=rng)
-
-    def _step_up(self, c: int, o: int, k: int, s: int, dimensions: int, rng: np.random.Generator) -> Module:
-        if s == 1 or self.upsampling == "nearest":
-            return Convolution(c, o, k, dimensions=dimensions, padding="same", rng=rng)
-        return ConvolutionTranspose(c, o, k, dimensions=dimensions, stride=2, padding=k // 2, output_padding=1, rng=rng)
 
     @property
     def total_stride(self) -> int:
@@ -264,26 +265,26 @@ class PooledUNet(Module):
         return 2 ** sum(s == 2 for s in self.strides)
 
     def __call__(self, x):
-        seen = []
+        skips = []
         for step, pool in zip(self.down, self.pooled, strict=True):
             x = step(x)
             x = relu(average_pool(x, 2) if pool else x)
-            seen.append(x)
+            skips.append(x)
         for i in reversed(range(len(self.up))):
-            joined = seen[i] if i == len(self.up) - 1 else concatenate([seen[i], x], axis=1)
+            joined = skips[i] if i == len(self.up) - 1 else concatenate([skips[i], x], axis=1)
             repeat = self.strides[i] == 2 and self.upsampling == "nearest"
             x = relu(self.up[i](upsample(joined, 2) if repeat else joined))
         return self.last(x)
 
 
 def pooled_steps(kernels: Sequence[int], strides: Sequence[int]) -> tuple[bool, ...]:
-    """Which steps down take a mean: those of stride 2 after which the length ρ that was seen before is odd."""
-    seen, pooled = 1, []
+    """Which steps down take a mean: those of stride 2 before which the length ρ is odd."""
+    length, pooled = 1, []
     for k, s in zip(kernels, strides, strict=True):
-        pooled.append(s == 2 and seen % 2 == 1)
-        seen += k - 1
+        pooled.append(s == 2 and length % 2 == 1)
+        length += k - 1
         if s == 2:
-            seen = (seen + 1) // 2
+            length = (length + 1) // 2
     return tuple(pooled)
 
 

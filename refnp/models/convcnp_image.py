@@ -1,17 +1,16 @@
 """ConvCNP on the grid: where x are the pixels of an image, the context is the image and a mask of what is known.
 
     ρ = w ∗ M,    E = [ρ, (w ∗ (M y))/(ρ + ε)],    w = exp(v) > 0        M 1 where a pixel is known, 0 elsewhere
-    h = CNN(σ(W E + b))
+    h = CNN(φ(W E + b))
     p(y_ij | M, y) = N(y_ij; μ_ij, σ_ij²),   (μ, s) = MLP(h_ij) at every pixel,   σ = log(1 + eˢ)
 
-This is the set convolution (refnp/models/convcnp.py) where points and places coincide: its kernel is a table of k × k
-weights for each colour. Positive weights keep the density positive wherever a pixel is known, so that the quotient is a
-mean of known pixels. The density tells "black" from "unknown".
+This is the set convolution where points and places coincide: its kernel is a table of k × k weights for each colour.
+Positive weights keep the density positive wherever a pixel is known, so that the quotient is a mean of known pixels.
+The density tells "black" from "unknown".
 Away from the edges a shift of image and mask by multiples of the network's total stride shifts the predictions exactly.
 
-Source: Sivaraya (2023) §4.2-4.3; Gordon et al. (2020), arXiv 1910.13556, §4 and app. D.  There: positive by |v|,
-which has a kink.
-
+Source: Sivaraya (2023) §4.2-4.3; Gordon et al. (2020), arXiv 1910.13556, §4 and app. D.
+Elsewhere: there w = |v|, which has a kink.
 Transcription: tests/transcriptions/convcnp.py.
 """
 
@@ -25,7 +24,7 @@ import numpy as np
 from refnp import autograd as ag
 from refnp.autograd import Parameter
 from refnp.autograd.primitives import raw
-from refnp.autograd.tensor import Tensor
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.activations import relu
 from refnp.layers.convolutions import convolution
 from refnp.layers.distributions import Normal
@@ -40,7 +39,7 @@ class OnGridConvCNP(Module):
     """The ConvCNP of images: model(image, mask) → Normal of the image's shape, at every pixel, known or not.
 
     Shapes: image (B, C, H, W), mask booleans (B, H, W) or (B, 1, H, W), True = known, for all C `colours`. What the
-    mask hides is not looked at. H and W need not be multiples of the network's `total_stride`: unknown pixels are added
+    mask hides has no influence. H and W need not be multiples of the network's `total_stride`: unknown pixels are added
     below and on the right, and cut off again. `OnPixels` gives it the law of all neural processes.
 
     network: (B, channels, H, W) → (B, channels_out, H, W), a `UNet` or `SimpleCNN` with dimensions=2.
@@ -83,28 +82,28 @@ class OnGridConvCNP(Module):
         self.colours, self.activation, self.floor = colours, activation, floor
         self.divide, self.eps = divide, eps
 
-    def __call__(self, image: Any, mask: np.ndarray) -> Normal:
-        image, known = self._checked(image, mask)
-        height, width = image.shape[2:]
-        h = ag.transpose(self.encoded(image, known), (0, 2, 3, 1))  # (B, H, W, 2C)
+    def __call__(self, image: ArrayLike, mask: Array) -> Normal:
+        pixels, known = self._checked(image, mask)
+        height, width = pixels.shape[2:]
+        h = ag.transpose(self.encoded(pixels, known), (0, 2, 3, 1))  # (B, H, W, 2C)
         h = ag.transpose(self.activation(self.lift(h)), (0, 3, 1, 2))
         h = ag.transpose(self.network(h)[:, :, :height, :width], (0, 2, 3, 1))
         answers = normal_of(self.mlp(h), self.floor)
         return Normal(*(ag.transpose(a, (0, 3, 1, 2)) for a in (answers.mean, answers.std)))
 
-    def encoded(self, image: Any, known: np.ndarray) -> Any:
+    def encoded(self, image: Array | Tensor, known: Array) -> Array | Tensor:
         """Densities and colours at every pixel of the longer image, (B, 2C, H + below, W + right)."""
         total = self.network.total_stride
-        room = [(0, 0), (0, 0), *((0, -n % total) for n in image.shape[2:])]
+        added = [(0, 0), (0, 0), *((0, -n % total) for n in image.shape[2:])]
         there = np.broadcast_to(known, image.shape).astype(raw(image).dtype)
-        there, colours = np.pad(there, room), ag.pad(ag.where(known, image, 0.0), room)
+        there, colours = np.pad(there, added), ag.pad(ag.where(known, image, 0.0), added)
         weight, groups = ag.exp(self.log_weight), self.colours
         density = convolution(there, weight, groups=groups, padding="same")
         sums = convolution(colours, weight, groups=groups, padding="same")
         return ag.concatenate([density, sums / (density + self.eps) if self.divide else sums], 1)
 
     @on_tape()
-    def loss(self, image: Any, mask: np.ndarray, *, target_mask: np.ndarray | None = None) -> Tensor:
+    def loss(self, image: ArrayLike, mask: Array, *, target_mask: Array | None = None) -> Tensor:
         """−(1/n) Σ log p(y), added up over the colours, a mean over n pixels: all, or those of `target_mask` (B, H, W).
 
         Targets must be numbers, whether known to the model or not; what is no target may be NaN.
@@ -117,7 +116,7 @@ class OnGridConvCNP(Module):
         log_prob = self(image, known).log_prob(y, mask=targets)
         return -ag.sum(log_prob) / max(int(targets.sum()), 1)
 
-    def _checked(self, image: Any, mask: np.ndarray) -> tuple[Any, np.ndarray]:
+    def _checked(self, image: Any, mask: Array) -> tuple[Any, Array]:
         """The image with 0 where it is unknown, and the mask as (B, 1, H, W)."""
         image = self._image(image)
         known = self._mask("mask", mask, image)
@@ -132,14 +131,14 @@ class OnGridConvCNP(Module):
             raise ValueError(f"OnGridConvCNP: image has shape {image.shape}; it must be (B, {self.colours}, H, W)")
         return image
 
-    def _mask(self, argument: str, mask: np.ndarray, image: Any) -> np.ndarray:
+    def _mask(self, argument: str, mask: Array, image: Any) -> Array:
         """A mask as (B, 1, H, W)."""
         mask, (tasks, _, height, width) = np.asarray(mask), image.shape
         if mask.dtype != bool:
             raise TypeError(f"OnGridConvCNP: {argument} is {mask.dtype}; pass booleans, True = known")
-        if mask.shape not in ((tasks, height, width), (tasks, 1, height, width)):
-            wanted = (tasks, height, width)
-            raise ValueError(f"OnGridConvCNP: {argument} has shape {mask.shape}; it must be {wanted}, as the pixels")
+        right = (tasks, height, width)
+        if mask.shape not in (right, (tasks, 1, height, width)):
+            raise ValueError(f"OnGridConvCNP: {argument} has shape {mask.shape}; it must be {right}, as the pixels")
         return mask.reshape(tasks, 1, height, width)
 
 
@@ -156,10 +155,12 @@ class OnPixels(NeuralProcess):
         check_positive_counts("OnPixels", height=height, width=width)
         self.model, self.height, self.width = model, height, width
 
-    def __call__(self, context_x: Any, context_y: Any, target_x: Any, context_mask: Any = None) -> Normal:
+    def __call__(
+        self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: Array | None = None
+    ) -> Normal:
         context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
         which = np.arange(self.height * self.width)[:, None] == self._pixels("context_x", context_x, mask)[:, None]
-        which &= mask[:, None]  # (B, P, C)
+        which &= mask[:, None]  # (B, P, M)
         if (which.sum(-1) > 1).any():
             raise ValueError("OnPixels: context_x has a pixel twice in a task; a pixel has one colour")
         size = len(mask), self.height, self.width
@@ -167,14 +168,16 @@ class OnPixels(NeuralProcess):
         answers = self.model(ag.reshape(colours, (len(mask), self.dy, *size[1:])), which.any(-1).reshape(size))
         places = np.arange(len(mask))[:, None], slice(None), self._pixels("target_x", target_x)
         flat = (ag.reshape(a, (len(mask), self.dy, self.height * self.width)) for a in (answers.mean, answers.std))
-        return Normal(*(a[places] for a in flat))  # (B, T, dy)
+        return Normal(*(a[places] for a in flat))  # (B, N, dy)
 
     def targets(self, task: Any) -> tuple:
-        """As `NeuralProcess.targets`, but hidden ones stand at the first pixel: 0 is no pixel where a side is even."""
+        """(target_x, target_y, target_mask) of a task, as every neural process has them, except that hidden targets
+        stand at the first pixel: 0 is no pixel where a side is even.
+        """
         target_x, target_y, mask = super().targets(task)
         return target_x if mask.all() else ag.where(mask[..., None], target_x, -1.0), target_y, mask
 
-    def _pixels(self, argument: str, x: Any, mask: np.ndarray | None = None) -> np.ndarray:
+    def _pixels(self, argument: str, x: Any, mask: Array | None = None) -> Array:
         """The number of the pixel at each position, (B, N)."""
         lasts = np.array([self.height - 1, self.width - 1])
         places = (raw(x).real.astype(np.float64) + 1) / 2 * lasts  # (B, N, 2)

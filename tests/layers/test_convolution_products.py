@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from refnp.autograd import Tensor, set_threads, vjp
 from refnp.autograd.blocks import get_threads
 from refnp.layers import convolution_products, convolutions
-from refnp.layers.convolution_products import Axis, cut, even, read
+from refnp.layers.convolution_products import Axis, cut, even, phases, read
 from refnp.layers.convolutions import convolution, convolution_transpose
 from refnp.verify import bounds
 from refnp.verify.layers import convolution as equations
@@ -55,7 +55,7 @@ def test_pieces_of_any_size_give_the_same_within_the_bound(function, options, bl
     whole = everything(function, arrays, options)
     equation = equations.convolution if function is convolution else equations.convolution_transpose
     limits = bounds.of(equation, arrays, normal(9, whole[0].shape), **options)
-    monkeypatch.setattr(convolution_products, "BLOCK", block)
+    monkeypatch.setattr(convolution_products, "COLUMN_BYTES", block)
     for value, right, limit in zip(everything(function, arrays, options), whole, limits, strict=True):
         assert_within(value, right, limit)
 
@@ -64,7 +64,7 @@ def test_pieces_of_any_size_give_the_same_within_the_bound(function, options, bl
 def test_pieces_cover_everything_once(batch, most, seed):
     axes = tuple(Axis(int(n), int(n), 1) for n in np.random.default_rng(seed).integers(1, 9, 2))
     windows_per_place = np.zeros((batch, math.prod(axis.positions for axis in axes)), int)
-    for samples, rows, places in cut(batch, convolution_products.BLOCK // max(1, most), axes):
+    for samples, rows, places in cut(batch, convolution_products.COLUMN_BYTES // max(1, most), axes):
         assert places == slice(rows.start * axes[1].positions, rows.stop * axes[1].positions)
         windows_per_place[samples, places] += 1
     assert (windows_per_place == 1).all()
@@ -79,7 +79,7 @@ def test_the_phases_of_an_axis_are_its_way_back(positions, kernel, stride, dilat
     length = max(1, (positions - 1) * stride + (kernel - 1) * dilation + 1 - before - 3) + more
     axis = Axis(length, positions, kernel, stride, dilation, before)
     back = []
-    for places, taps, walk in axis.phases():
+    for places, taps, walk in phases(axis):
         targets, those = range(length)[places], range(kernel)[taps]
         assert (len(targets), len(those)) == (walk.positions, walk.kernel)
         for (q,), (j,), (p,) in reads(
@@ -136,7 +136,7 @@ def test_complex_numbers_are_pairs_of_real_ones(function, options, dtype):
 def test_only_gradients_that_are_needed_are_computed(function, options, monkeypatch):
     x, weight = normal(1, (2, 4, 6)), normal(2, (4, 4, 5))
     backward = vjp(lambda w: function(x, w, **options), weight)[1]
-    unused = "spread" if function is convolution else "correlate"
+    unused = "correlate_transposed" if function is convolution else "correlate"
     y = function(x, weight, **options)
     monkeypatch.setattr(convolutions, unused, lambda *a: pytest.fail("the gradient of a constant was computed"))
     backward(y)
@@ -144,6 +144,6 @@ def test_only_gradients_that_are_needed_are_computed(function, options, monkeypa
     if backward:
         monkeypatch.undo()
         monkeypatch.setattr(
-            convolutions, "correlate_pair", lambda *a: pytest.fail("the gradient of a constant was computed")
+            convolutions, "weight_products", lambda *a: pytest.fail("the gradient of a constant was computed")
         )
         backward(y)

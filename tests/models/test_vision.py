@@ -118,7 +118,7 @@ def rounded_tokens(tokens, images):
         return linear(exact(cut), *given(tokens.map))[0]
     x = exact(images)
     for layer in tokens.layers:
-        x = relu(convolution(x, *given(layer), stride=layer.stride, padding=1)[0])[0]
+        x = relu(convolution(x, *given(layer), stride=layer.options["stride"], padding=1)[0])[0]
     return x.reshape(*x.shape[:2], -1).swapaxes(-1, -2)
 
 

@@ -289,7 +289,7 @@ def _pairs(x, points, v, present, scales, kernel, method) -> Pairs | Tiles:
         x, points, v = ordered(x, portions.target_order), *(ordered(a, portions.point_order) for a in (points, v))
     x, points = (np.ascontiguousarray(np.moveaxis(a, -1, 0), v.dtype) for a in (x, points))
     distinct, which = np.unique(scales, return_inverse=True)
-    groups = [(scale, np.flatnonzero(which == i)) for i, scale in enumerate(distinct)]
+    groups: list[tuple[Any, Any]] = [(scale, np.flatnonzero(which == i)) for i, scale in enumerate(distinct)]
     with np.errstate(over="ignore"):
         farthest = 2 * np.max([np.abs(a.real).max(initial=0) for a in (x, points)]) / distinct.real.min(initial=np.inf)
     groups = groups if len(groups) != 1 else [(distinct[0], slice(None))]
