@@ -61,7 +61,7 @@ def test_arrays_in_arrays_out_and_nothing_is_written_to(operation):
 
 
 @every_operation
-def test_gradients_are_given_away(operation):
+def test_gradients_may_be_added_to_in_place(operation):
     """The walk back adds to what a rule returned, in place. So: the same twice, each leaf used elsewhere too."""
 
     def also_elsewhere(*arguments):

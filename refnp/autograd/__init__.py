@@ -1,4 +1,4 @@
-"""Chapter 1, the engine: a tape of primitives, and what can be asked of it."""
+"""Chapter 1, the engine: operations with their gradients, a tape of them, and derivatives."""
 
 from refnp.autograd import operators as _operators  # puts the operators on Tensor
 from refnp.autograd.blocks import elementwise, get_threads, rowwise, set_threads

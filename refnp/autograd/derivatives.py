@@ -52,7 +52,7 @@ def vjp(function: Callable, *arguments: Any) -> tuple[Any, Callable]:
     tracked = map_leaves(variable, arguments)
     result = function(*tracked)
     outputs = leaves_of(result)
-    ours = {id(leaf) for leaf in leaves_of(tracked)}
+    own = {id(leaf) for leaf in leaves_of(tracked)}
 
     def pullback(cotangent: Any) -> tuple:
         bars = leaves_of(cotangent)
@@ -60,7 +60,7 @@ def vjp(function: Callable, *arguments: Any) -> tuple[Any, Callable]:
             raise ValueError(f"vjp: the cotangent has {len(bars)} leaves, the result has {len(outputs)}")
         pairs = [(y, bar) for y, bar in zip(outputs, bars, strict=True) if isinstance(y, Tensor)]
         found = gradients_of([y for y, _ in pairs], [bar for _, bar in pairs], keep_tape=True)
-        _refuse_nesting("vjp", [leaf for leaf, _ in found if id(leaf) not in ours])
+        _refuse_nesting("vjp", [leaf for leaf, _ in found if id(leaf) not in own])
         gradients = {id(leaf): gradient for leaf, gradient in found}
 
         def gradient_of(leaf: Any) -> Any:

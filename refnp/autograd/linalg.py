@@ -263,7 +263,8 @@ def einsum(subscripts: str, *operands: ArrayLike) -> Array | Tensor:
 
         z_ik = Σ_j x_ij y_jk   →   x̄_ij = Σ_k z̄_ik y_jk;
 
-    a letter that stands only in that operand is spread out again, a diagonal is put back on the diagonal.
+    the gradient is repeated along a letter that stands only in that operand, and put on the diagonal where one was
+    taken.
     Raises ValueError if the subscripts do not fit the operands.
     """
     inputs, result = _plain_letters(subscripts, [np.ndim(raw(o)) for o in operands])
@@ -289,10 +290,10 @@ def _einsum(*operands, inputs, result):
         bar = np.broadcast_to(bar, [sizes[c] for c in mine])
         if mine == inputs[k]:
             return bar
-        spread = np.zeros([sizes[c] for c in inputs[k]], bar.dtype)
+        whole = np.zeros([sizes[c] for c in inputs[k]], bar.dtype)
         index = np.indices(bar.shape, sparse=True)
-        spread[tuple(index[mine.index(c)] for c in inputs[k])] = bar
-        return spread
+        whole[tuple(index[mine.index(c)] for c in inputs[k])] = bar
+        return whole
 
     return _sum_of_products(inputs, result, arrays), vjp
 

@@ -62,8 +62,8 @@ def _array_function(self: Tensor, function: Any, types: Any, arguments: tuple, o
 
 
 def _refusal(name: str) -> TypeError:
-    ours = any(hasattr(page, name) for page in (e, reductions, shapes, linalg, special))
-    instead = f", or refnp.autograd.{name}" if ours else ""
+    exists = any(hasattr(module, name) for module in (e, reductions, shapes, linalg, special))
+    instead = f", or refnp.autograd.{name}" if exists else ""
     return TypeError(f"np.{name} got a Tensor, whose history would be lost; use .numpy(){instead}")
 
 

@@ -155,25 +155,10 @@ class Tensor:
     __hash__ = object.__hash__
 
     if TYPE_CHECKING:  # operators.py, which knows the operations, gives a Tensor its arithmetic and its methods
-        __add__: Any
-        __radd__: Any
-        __sub__: Any
-        __rsub__: Any
-        __mul__: Any
-        __rmul__: Any
-        __truediv__: Any
-        __rtruediv__: Any
-        __pow__: Any
-        __rpow__: Any
-        __matmul__: Any
-        __rmatmul__: Any
-        __neg__: Any
-        __abs__: Any
-        __getitem__: Any
-        __lt__: Any
-        __le__: Any
-        __gt__: Any
-        __ge__: Any
+        _operator: Any = None
+        __add__ = __sub__ = __mul__ = __truediv__ = __pow__ = __matmul__ = _operator
+        __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rpow__ = __rmatmul__ = _operator
+        __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __abs__ = __getitem__ = _operator
 
         def __getattr__(self, name: str) -> Any: ...
 

@@ -103,7 +103,7 @@ def test_blocks_of_rows_give_what_the_whole_gives(shape, seed):
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, (0, 2), (2, 0), (1, 0), (0, 1, 2)])
 def test_rows_along_any_axes(axis):
-    """The page sees rows; the caller names axes. Shared arguments then have the shape of those axes."""
+    """The function gets rows; the caller names axes. Shared arguments then have the shape of those axes."""
     x = normal(0, (2, 3, 4))
     axes = tuple(a % 3 for a in (axis if isinstance(axis, tuple) else (axis,)))
     gain, shift = normal(1, [x.shape[a] for a in axes]), normal(2, [x.shape[a] for a in axes])

@@ -131,8 +131,8 @@ def test_same_bits_from_any_memory_layout(case, data, layout, seed):
 
 @every_case
 @given(data=st.data(), seed=seeds)
-def test_gradients_are_given_away(case, data, seed):
-    """The walk back adds to what a rule returned, in place; neither rule nor caller may notice.
+def test_gradients_may_be_added_to_in_place(case, data, seed):
+    """The walk back adds to what a rule returned, in place; this changes nothing for the rule or the caller.
 
     Every argument is used by the operation and, before and after it, by a multiplication; the same pullback twice.
     """

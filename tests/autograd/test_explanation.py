@@ -25,8 +25,8 @@ def test_the_example_of_the_page_is_what_is_printed(capsys):
     _, y = example()
     explain(y, gradients=True)
     printed = capsys.readouterr().out.rstrip("\n").split("\n")
-    page = sys.modules[explain.__module__].__doc__
-    expected = [line.removeprefix("    ") for line in page.split("\n\n")[2].split("\n")]
+    text = sys.modules[explain.__module__].__doc__
+    expected = [line.removeprefix("    ") for line in text.split("\n\n")[2].split("\n")]
     assert printed == expected
 
 

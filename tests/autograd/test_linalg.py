@@ -49,7 +49,7 @@ def positive_definite(rng, batch, n, dtype=np.float64):
 
 
 def lower_factors(rng, batch, n, dtype=np.float64):
-    """Well-conditioned lower triangular matrices with NaN above the diagonal, which nobody may read."""
+    """Well-conditioned lower triangular matrices with NaN above the diagonal, which must not be read."""
     factor = np.tril(rng.standard_normal((*batch, n, n)) / max(n, 1), -1) + np.eye(n) * rng.uniform(
         0.5, 2, (*batch, n, 1)
     )
@@ -316,7 +316,7 @@ def test_log_determinant_is_its_equation(n, batch, dtype, seed):
 
 
 def test_gaussian_log_density_in_its_covariance():
-    """ℓ = −½ rᵀ Σ⁻¹ r − ½ log det Σ has ∂ℓ/∂Σ = ½ (Σ⁻¹ r rᵀ Σ⁻¹ − Σ⁻¹): three operations of this page in a row."""
+    """ℓ = −½ rᵀ Σ⁻¹ r − ½ log det Σ has ∂ℓ/∂Σ = ½ (Σ⁻¹ r rᵀ Σ⁻¹ − Σ⁻¹): three operations of this module in a row."""
     rng = np.random.default_rng(10)
     covariance, r = positive_definite(rng, (), 6), normal(rng, (6, 1))
 

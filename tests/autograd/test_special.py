@@ -40,7 +40,7 @@ any_float = hnp.arrays(st.sampled_from([np.float32, np.float64]), hnp.array_shap
 
 
 def ulps_allowed(name, dtype):
-    """As the page says. The worst seen, in millions of points: erfc 3.8, Φ 4.9; in longdouble 5.1."""
+    """As the module says. The worst found, in millions of points: erfc 3.8, Φ 4.9; in longdouble 5.1."""
     return 6 if dtype == np.longdouble else 5 if name == "cdf" else 4
 
 
