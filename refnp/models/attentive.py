@@ -1,22 +1,21 @@
-"""Attentive neural processes: each target looks at the context points that are near it.
+"""Attentive neural processes: each target attends to the context points that are near it.
 
-    r_n = Block(query(x_n), key(x_m), value(x_m, y_m))        p(y_n | x_n, C) = N(μ_n, σ_t²) from MLP(r_n, r or z, x_n)
+    r_n = Block(query(x_n), key(x_m), value(x_m, y_m))        p(y_n | x_n, C) = N(μ_n, σ_n²) from MLP(r_n, r or z, x_n)
 
-The CNP's one vector r for all targets blurs what is known at a place. Here every target asks by its x, keys are the
-context's x, and the answer r_n is local; the mean r, or the latent z, is kept beside it. Nothing depends on the order
-of the context. A target that has no context to look at asks without an answer: attention gives it 0.
+The CNP's one vector r for all targets blurs what is known at a place. Here queries are made of the targets' x, keys of
+the context's x, and r_n is local; the mean r, or the latent z, is kept beside it. Nothing depends on the order of the
+context. For a target without a context attention gives 0, and the block computes from the query alone.
 
 The block, with the projected queries in the residual path:
 
     u = LN(q + Attention(q, k, v)),   Block = LN(u + relu(u W + b)),      q = Q W_q, k = K W_k, v = V W_v
 
-Scaling. Scores q·k are divided by √(width of a head), as in "Attention is all you need". The Set Transformer's code,
-and through it the baselines of TNP-pytorch, divide by √(width of all heads): scaling="features". With 8 heads on 128
+Scaling. Scores q·k are divided by √(width of a head), as in Vaswani et al. (2017). The Set Transformer's code, and
+through it the baselines of TNP-pytorch, divide by √(width of all heads): scaling="features". With 8 heads on 128
 features that is √128 and not √16, a softmax 2.8 times flatter; weights trained with one do not fit the other.
 
 Source: Sivaraya (2023) §3.1; Kim et al. (2019), arXiv 1901.05761; the block: Lee et al. (2019), arXiv 1810.00825, eq. 6
 and 7, and their code.
-
 Transcription: tests/transcriptions/neural_processes.py.
 """
 
@@ -29,6 +28,7 @@ import numpy as np
 
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.activations import relu
 from refnp.layers.distributions import Normal
 from refnp.layers.dot_product_attention import attention, one_over_root
@@ -68,7 +68,7 @@ class AttentionBlock(Module):
         self.first_norm, self.second_norm = LayerNorm(features), LayerNorm(features)
         self.heads, self.scaling = heads, scaling
 
-    def __call__(self, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
+    def __call__(self, query: Any, key: Any, value: Any, mask: np.ndarray | None = None) -> Array | Tensor:
         q, k, v = self.query(query), self.key(key), self.value(value)  # (..., N, D), (..., M, D), (..., M, D)
         heads = (split_heads(a, self.heads) for a in (q, k, v))
         scale = None if self.scaling == "head" else one_over_root(raw(q))  # of all features
@@ -82,8 +82,8 @@ class CrossEncoder(Module):
     """What each target finds in the context: r_n = Block(query(x_n), key(x_m), value(x_m, y_m)).
 
     Queries and keys are made by one MLP of x with `query_depth` linear maps, values by one of (x, y) with `depth` − 2
-    and a self-attention block, in which the context points look at each other.
-    Shapes: context_x (B, M, dx), pairs (B, M, dx+dy), mask (B, M), target_x (B, N, dx) → (B, T, hidden).
+    and a self-attention block, in which the context points attend to each other; `hidden` is the width of all.
+    Shapes: context_x (B, M, dx), pairs (B, M, dx+dy), mask (B, M), target_x (B, N, dx) → (B, N, hidden).
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class CrossEncoder(Module):
         self.place = MLP([dx, *[hidden] * query_depth], activation=activation, rng=rng)
         self.cross_attention = AttentionBlock(hidden, heads, scaling=scaling, rng=rng)
 
-    def __call__(self, context_x: Any, pairs: Any, mask: np.ndarray, target_x: Any) -> Any:
+    def __call__(self, context_x: Any, pairs: Any, mask: np.ndarray, target_x: Any) -> Array | Tensor:
         values = self.value(pairs)  # (B, M, F)
         allowed = for_every_query(mask)  # (B, 1, M)
         values = self.self_attention(values, values, values, allowed)  # (B, M, F)
@@ -114,8 +114,17 @@ class CrossEncoder(Module):
 class CANP(NeuralProcess):
     """The attentive CNP: beside the mean r over the context, what each target finds there itself, r_n.
 
-    Shapes: as the law → Normal of (B, N, dy). `depth` counts the linear maps of (x, y), of which the last two are a
-    self-attention block; `after` those after the mean, `query_depth` those of x.
+    Shapes: contexts (B, M, dx) and (B, M, dy), targets (B, N, dx), mask (B, M) → Normal of (B, N, dy).
+
+    dx, dy: the sizes of x and of y.
+    hidden, heads: the width of all hidden layers, and the heads of attention.
+    depth: the number of linear maps of (x, y), of which the last two are a self-attention block.
+    query_depth, after: the number of linear maps of x, and of those after the mean.
+    decoder: the number of linear maps of the last MLP.
+    floor: the least σ; see `normal_of`.
+    scaling: "head", scores over √(width of a head), or "features", over √(width of all heads).
+    activation: between the linear maps.
+
     CANP(floor=0.1, scaling="features") is the baseline of TNP-pytorch.
     """
 
@@ -138,17 +147,18 @@ class CANP(NeuralProcess):
         super().__init__(dx, dy)
         check_floor(type(self).__name__, floor)
         check_depths(type(self).__name__, depth, query_depth=query_depth, after=after, decoder=decoder)
+        like: dict[str, Any] = {"scaling": scaling, "rng": rng}
         self.cross_encoder = CrossEncoder(
-            dx, dy, hidden, heads, depth=depth, query_depth=query_depth, scaling=scaling, activation=activation, rng=rng
+            dx, dy, hidden, heads, depth=depth, query_depth=query_depth, activation=activation, **like
         )
+        block = AttentionBlock(hidden, heads, **like)
         self.encoder = SetEncoder(
-            dx + dy, hidden, hidden, before=depth - 2, after=after, activation=activation,
-            attention=AttentionBlock(hidden, heads, scaling=scaling, rng=rng), rng=rng,
-        )  # fmt: skip
+            dx + dy, hidden, hidden, before=depth - 2, after=after, attention=block, activation=activation, rng=rng
+        )
         self.decoder = MLP([2 * hidden + dx, *[hidden] * (decoder - 1), 2 * dy], activation=activation, rng=rng)
         self.floor = floor
 
-    def __call__(self, context_x: Any, context_y: Any, target_x: Any, context_mask: Any = None) -> Normal:
+    def __call__(self, context_x: Any, context_y: Any, target_x: Any, context_mask: ArrayLike | None = None) -> Normal:
         context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
         pairs = ag.concatenate([context_x, context_y], -1)  # (B, M, dx+dy)
         local = self.cross_encoder(context_x, pairs, mask, target_x)  # (B, N, F)
@@ -159,7 +169,12 @@ class CANP(NeuralProcess):
 class ANP(LatentModel):
     """The attentive neural process: a latent z for what the context leaves open, and what each target finds there.
 
-    Options, bounds and the law as `LatentModel`; depths as CANP.
+    Its answer, bounds and loss are those of `LatentModel`: a Mixture over draws of z.
+
+    latent: L, the width of z.
+    dx, dy, hidden, heads, depth, query_depth, after, decoder, scaling, activation: see `CANP`.
+    options: `floor`, `latent_floor`, `samples`, `loss_samples`, `bound` of `LatentModel`.
+
     ANP(floor=0.1, latent_floor=0.1, scaling="features") is the baseline of TNP-pytorch.
     """
 
@@ -175,26 +190,21 @@ class ANP(LatentModel):
         query_depth: int = 2,
         after: int = 2,
         decoder: int = 3,
-        floor: float = 0.0,
-        latent_floor: float = 0.0,
         scaling: str = "head",
-        samples: int = 16,
-        loss_samples: int = 4,
-        bound: str = "elbo",
         activation: Callable = relu,
         rng: np.random.Generator,
+        **options: Any,
     ):
-        super().__init__(
-            dx, dy, floor=floor, latent_floor=latent_floor, samples=samples, loss_samples=loss_samples, bound=bound
-        )
+        super().__init__(dx, dy, **options)
         check_depths(type(self).__name__, depth, query_depth=query_depth, after=after, decoder=decoder)
+        like: dict[str, Any] = {"scaling": scaling, "rng": rng}
         self.cross_encoder = CrossEncoder(
-            dx, dy, hidden, heads, depth=depth, query_depth=query_depth, scaling=scaling, activation=activation, rng=rng
+            dx, dy, hidden, heads, depth=depth, query_depth=query_depth, activation=activation, **like
         )
+        block = AttentionBlock(hidden, heads, **like)
         self.latent_encoder = SetEncoder(
-            dx + dy, hidden, 2 * latent, before=depth - 2, after=after, activation=activation,
-            attention=AttentionBlock(hidden, heads, scaling=scaling, rng=rng), rng=rng,
-        )  # fmt: skip
+            dx + dy, hidden, 2 * latent, before=depth - 2, after=after, attention=block, activation=activation, rng=rng
+        )
         sizes = [hidden + latent + dx, *[hidden] * (decoder - 1), 2 * dy]
         self.decoder = MLP(sizes, activation=activation, rng=rng)
 

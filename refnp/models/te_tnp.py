@@ -1,16 +1,15 @@
-"""TE-TNP: a Transformer neural process that knows places by their differences only. The two halves of the title meet.
+"""TE-TNP: a Transformer neural process that knows places by their differences alone: attention and convolution in one.
 
-    context token  [y_c, 1]        target token  [0, 0]        through an MLP; x enters the attention, as x_n − x_m
+    context token  [y_m, 1]        target token  [0, 0]        through an MLP; x enters the attention, as x_n − x_m
 
 As in TNP-D all tokens attend to the context alone, here by translation equivariant attention
 (refnp/layers/translation_attention.py). Shift context and targets together, and the prediction stays as it was: the
-symmetry of a ConvCNP without its grid, the attention of a Transformer without its blindness to shifts. Where shifted
-places are represented exactly, the prediction is the same to the bit.
+symmetry of a ConvCNP without its grid. Where shifted places are represented exactly, the prediction is the same to the
+bit.
 
 Source: Sivaraya (2023), the title; Ashman et al. (2024), arXiv 2406.12409.
 Elsewhere: the authors' flag is 1 for targets and 0 for the context; their targets attend to context tokens that the
 same layer has updated already, here to those that it was given, as in TNP-D.
-
 Transcription: tests/transcriptions/tnp.py.
 """
 
@@ -23,11 +22,12 @@ import numpy as np
 
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP
 from refnp.layers.module import Module
 from refnp.layers.translation_attention import TranslationAttention
-from refnp.models.neural_process import NeuralProcess, check_floor, check_positive_counts
+from refnp.models.neural_process import NeuralProcess, check_floor, check_positive_counts, for_every_query
 from refnp.models.tnp import exponential_normal
 from refnp.models.transformer_layers import Residual
 
@@ -36,7 +36,8 @@ class TranslationLayer(Module):
     """Translation equivariant attention and a feed-forward network of `hidden` units, each in a residual connection.
 
     Shapes: x (B, N, D), keys (B, M, D), differences (B, N, M, dx), mask (..., N, M) → (x (B, N, D), Δx (B, N, dx) or
-    None). With norm="pre" keys go through the same LayerNorm as queries.
+    None). With norm="pre" keys go through the same LayerNorm as queries. `kernel`, `length_scale` and `moves` are those
+    of `TranslationAttention`; `eps` that of LayerNorm.
     """
 
     def __init__(
@@ -60,7 +61,9 @@ class TranslationLayer(Module):
         self.feed_forward = MLP([features, hidden, features], rng=rng)
         self.around_feed_forward = Residual(features, norm=norm, dropout=0.0, eps=eps)
 
-    def __call__(self, x: Any, keys: Any, differences: Any, *, mask: np.ndarray | None = None) -> tuple[Any, Any]:
+    def __call__(
+        self, x: Any, keys: Any, differences: Any, *, mask: np.ndarray | None = None
+    ) -> tuple[Array | Tensor, Array | Tensor | None]:
         residual, step = self.around_attention, None
         if residual.norm == "pre":
             keys = residual.layer_norm(keys)  # (B, M, D)
@@ -75,13 +78,24 @@ class TranslationLayer(Module):
 
 
 class TETNP(NeuralProcess):
-    """TE-TNP: y_n ~ N(μ_n, σ_t²), each target by itself, from values and differences of places.
+    """TE-TNP: y_n ~ N(μ_n, σ_n²), each target alone, from values and differences of places.
 
     Shapes: context_x (B, M, dx), context_y (B, M, dy), target_x (B, N, dx), context_mask (B, M) → Normal with mean and
-    std (B, N, dy). A context may be empty. `kernel` are the hidden widths of the MLP that weighs pairs, `length_scale`
-    the distance over which it varies at first; with `moves` every layer but the last moves the tokens as well; σ and
-    its `floor` as in `TNPD`.
-    Raises ValueError or TypeError as `NeuralProcess.sets`.
+    std (B, N, dy). A context may be empty.
+
+    dx, dy: the sizes of x and of y.
+    features, heads, hidden: the width D of a token, the heads of its attention, the hidden units of feed-forward
+        networks and of the MLP that reads off μ and σ.
+    layers: the number of layers.
+    kernel: the hidden widths of the MLP that weighs pairs.
+    length_scale: the distance over which it varies at first.
+    embedding_depth: the number of linear maps of the embedding MLP, relu between them.
+    moves: every layer but the last moves the tokens as well.
+    norm: "pre" or "post", LayerNorm before or after a sub-layer.
+    floor: the least σ. σ = exp(s) without one, f + (1 − f) log(1 + exp(s)) with floor f.
+
+    Raises ValueError for shapes that disagree, or NaN or infinity in what is present; TypeError for a mask that is not
+    boolean.
     """
 
     def __init__(
@@ -105,39 +119,29 @@ class TETNP(NeuralProcess):
         check_positive_counts("TETNP", layers=layers, embedding_depth=embedding_depth)
         check_floor("TETNP", floor)
         self.embedder = MLP([dy + 1, *[features] * embedding_depth], rng=rng)
+        like: dict[str, Any] = {"dx": dx, "kernel": kernel, "length_scale": length_scale, "norm": norm, "rng": rng}
         self.layers = [
-            TranslationLayer(
-                features,
-                heads,
-                hidden,
-                dx=dx,
-                kernel=kernel,
-                length_scale=length_scale,
-                moves=moves and i < layers - 1,
-                norm=norm,
-                rng=rng,
-            )
-            for i in range(layers)
+            TranslationLayer(features, heads, hidden, moves=moves and i < layers - 1, **like) for i in range(layers)
         ]
         self.predictor = MLP([features, hidden, 2 * dy], rng=rng)
         self.floor = floor
 
-    def __call__(self, context_x: Any, context_y: Any, target_x: Any, context_mask: Any = None) -> Normal:
+    def __call__(self, context_x: Any, context_y: Any, target_x: Any, context_mask: ArrayLike | None = None) -> Normal:
         context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
-        c, seen = mask.shape[1], None if mask.all() else mask[:, None]  # seen (B, 1, M)
-        x = ag.concatenate([context_x, target_x], 1)  # (B, N, dx)
-        differences = x[:, :, None] - context_x[:, None]  # (B, N, C, dx)
-        z = self.embedder(tokens(context_y, target_x.shape[1]))  # (B, N, D)
+        m, mask = context_x.shape[1], for_every_query(mask)
+        x = ag.concatenate([context_x, target_x], 1)  # (B, M+N, dx)
+        differences = x[:, :, None] - context_x[:, None]  # (B, M+N, M, dx)
+        z = self.embedder(tokens(context_y, target_x.shape[1]))  # (B, M+N, D)
         for layer in self.layers[:-1]:
-            z, step = layer(z, z[:, :c], differences, mask=seen)  # (B, N, D), (B, N, dx)
+            z, step = layer(z, z[:, :m], differences, mask=mask)  # (B, M+N, D), (B, M+N, dx)
             if step is not None:  # of differences, not of places: a shift has no part in what is rounded
-                differences = differences + (step[:, :, None] - step[:, None, :c])  # (B, N, C, dx)
-        z, _ = self.layers[-1](z[:, c:], z[:, :c], differences[:, c:], mask=seen)  # (B, T, D), ()
+                differences = differences + (step[:, :, None] - step[:, None, :m])  # (B, M+N, M, dx)
+        z, _ = self.layers[-1](z[:, m:], z[:, :m], differences[:, m:], mask=mask)  # (B, N, D), ()
         return exponential_normal(self.predictor(z), self.floor)
 
 
-def tokens(context_y: Any, targets: int) -> Any:
-    """[y, 1] for each point of the context and [0, 0] for each target: (B, M, dy) → (B, C + T, dy + 1)."""
+def tokens(context_y: Any, targets: int) -> Array | Tensor:
+    """[y, 1] for each point of the context and [0, 0] for each target: (B, M, dy) → (B, M + N, dy + 1)."""
     b, _, dy = context_y.shape
-    known = ag.concatenate([context_y, np.ones_like(raw(context_y)[..., :1])], -1)  # (B, C, dy+1)
+    known = ag.concatenate([context_y, np.ones_like(raw(context_y)[..., :1])], -1)  # (B, M, dy+1)
     return ag.concatenate([known, np.zeros((b, targets, dy + 1), raw(known).dtype)], 1)
