@@ -73,7 +73,9 @@ def beam_search(
     is done when no beginning that is still alive can score above the worst of `beams` ended sentences; what has not
     ended after `longest` tokens, the end among them, counts as it is, `ended=False`, if fewer ended.
     `length_penalty` is α ≥ 0: 0 compares log probabilities, which favours short sentences, 1 nearly their means.
-    Shapes and errors as `greedy`; ValueError also unless beams ≥ 1 and length_penalty ≥ 0.
+    Shapes: source (B, M) integers, source_mask (B, M), True for real tokens → B lists of sentences.
+    Raises ValueError unless source is a batch, longest ≥ 1, beams ≥ 1 and length_penalty ≥ 0, or if a logit is NaN;
+    IndexError for tokens outside a vocabulary, start and end among them.
     """
     source = _checked(source, longest, beams, length_penalty)
     _check_tokens(model, {"start": start, "end": end})

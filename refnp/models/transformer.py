@@ -2,15 +2,14 @@
 
     X = √D E[source] + P        Y = Encoder(X)        Z = Decoder(√D E'[target] + P, Y)        logits = Z W + b
 
-The decoder's token n sees the encoder's whole output and the target up to n; its logits are for token n + 1, and
-softmax(logits) is the distribution of the next word. In training the target is known and all tokens are computed at
-once (teacher forcing); in inference they come one by one (`refnp.models.decoding`).
+The decoder's token n attends to the encoder's whole output and to the target up to n; its logits are for token n + 1,
+and softmax(logits) is the distribution of the next word. In training the target is known and all tokens are computed
+at once (teacher forcing); in inference they come one by one (`refnp.models.decoding`).
 
 Source: Sivaraya (2023) §1.2 to §1.8; Vaswani et al. (2017), arXiv 1706.03762.
 Elsewhere: torch.nn.Transformer has neither embeddings nor positions nor the final map, and one more LayerNorm after
-each stack: it is `EncoderDecoder` of two stacks with `final_norm=True`. Its decoder sees the future unless it is given
-a causal mask; refnp's never does.
-
+each stack: it is `EncoderDecoder` of two stacks with `final_norm=True`. Its decoder attends to later tokens unless
+it is given a causal mask; refnp's never does.
 Transcription: tests/transcriptions/transformer.py.
 """
 
@@ -39,8 +38,10 @@ Relative = Callable[[], RelativePositions] | None
 class Stack(Module):
     """Layers of one kind, and a LayerNorm after them if `final_norm` (by default for pre-norm only).
 
-    `relative` gives the relative positions of a layer; it is called once for each, and may return the same every time.
-    Raises ValueError for fewer layers than make sense, and as the layers do.
+    layers: how many. features, heads, hidden, norm, activation, dropout, eps: of each layer, see `EncoderLayer`.
+    relative: gives the relative positions of a layer; it is called once for each, and may return the same every time.
+    final_norm: whether a LayerNorm follows the last layer; None: after pre-norm layers.
+    Raises ValueError for fewer layers than make sense, heads that do not divide features, or another norm.
     """
 
     layer: type[EncoderLayer] | type[DecoderLayer]
@@ -80,7 +81,7 @@ class Encoder(Stack):
     """Encoder layers: Y = Layer_L(… Layer_1(X)), and LayerNorm(Y) if `final_norm`.
 
     Shapes: x (..., N, D), mask (..., N, N), places (N,) → (..., N, D). A list `weights` collects those of all layers.
-    Parameters and errors: `Stack`.   Source: Sivaraya (2023) §1.5.
+    Options: `Stack`.   Source: Sivaraya (2023) §1.5.
     """
 
     layer = EncoderLayer
@@ -92,11 +93,11 @@ class Encoder(Stack):
 
 
 class Decoder(Stack):
-    """Decoder layers under the causal mask: token n sees those up to itself, and the memory.
+    """Decoder layers under the causal mask: token n attends to those up to itself, and to the memory.
 
     Shapes: x (..., N, D), memory (..., M, D), mask (..., N, N), memory_mask (..., N, M) → (..., N, D).
     A mask hides more than the causal one does. A list `weights` collects those of all layers.
-    Parameters and errors: `Stack`.   Source: Sivaraya (2023) §1.6, eq. 7.
+    Options: `Stack`.   Source: Sivaraya (2023) §1.6, eq. 7.
     """
 
     layer, fewest = DecoderLayer, 1
@@ -143,8 +144,8 @@ class Transformer(Module):
         logits = Decoder(√D E'[target] + P, Encoder(√D E[source] + P)) W + b
 
     Shapes: source (..., M) and target (..., N) integers → logits (..., N, V). `source_mask` (..., M) and `target_mask`
-    (..., N) are True for real tokens and False for padding, which nobody attends to. It may stand anywhere, but places
-    are counted with it: pad at the end. A source of padding alone, or of no token, is attention to nothing.
+    (..., N) are True for real tokens and False for padding, to which no token attends. It may stand anywhere, but
+    places are counted with it: pad at the end. A source of padding alone, or of no token, is attention to nothing.
 
     `positions` are added to embeddings (None: not at all); `relative` acts inside the self-attentions, see `Encoder`.
     `tied` is "none", "output" (the last map is the target embedding, transposed) or "all" (one table for source,
@@ -240,7 +241,7 @@ class DecodingState:
 
     @property
     def length(self) -> int:
-        """How many target tokens have been seen."""
+        """The number of target tokens so far."""
         return self.layers[0].length
 
     def reorder(self, rows: np.ndarray) -> None:

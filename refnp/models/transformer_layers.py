@@ -54,16 +54,18 @@ class Residual(Module):
         return self.layer_norm(x + dropout(sublayer(x), self.dropout, rng))
 
 
-class EncoderLayer(Module):
-    """Attention and a feed-forward network of `hidden` units, each in a residual connection.
+class Layer(Module):
+    """What encoder and decoder layers have in common: attention and a feed-forward network of `hidden` units.
 
-        x ← around(MHA(x, keys), x)        x ← around(FFN, x)        FFN(x) = W₂ f(W₁ x + b₁) + b₂
-
-    Shapes: x (..., N, D), mask (..., N, N) → (..., N, D). `places` are those of the tokens, for relative `positions`.
-    `weights`, if given, is a list to which the attention weights (..., H, N, N) are appended. A generator `rng` means
-    training with dropout.   Raises ValueError if heads do not divide features, norm is neither 'post' nor 'pre', or
-    shapes do not fit.   Source: Sivaraya (2023) §1.5; Vaswani et al. (2017) §3.1, §3.3.
+    features, heads, hidden: the width D of a token, the heads of each attention, the hidden units of the
+        feed-forward network.
+    norm: "post" or "pre", LayerNorm after or before a sub-layer; eps: its ε.
+    activation: of the feed-forward network, FFN(x) = W₂ f(W₁ x + b₁) + b₂.
+    dropout: the probability with which an output of a sub-layer is dropped in training.
+    positions: relative positions of the tokens, in the attention to each other; a scheme of refnp.layers.positions.
     """
+
+    with_memory = False  # whether there is an attention to the output of an encoder
 
     def __init__(
         self,
@@ -80,8 +82,31 @@ class EncoderLayer(Module):
     ):
         self.attention = MultiHeadAttention(features, heads, positions=positions, rng=rng)
         self.around_attention = Residual(features, norm=norm, dropout=dropout, eps=eps)
+        if self.with_memory:
+            self.memory_attention = MultiHeadAttention(features, heads, rng=rng)
+            self.around_memory_attention = Residual(features, norm=norm, dropout=dropout, eps=eps)
         self.feed_forward = MLP([features, hidden, features], activation=activation, rng=rng)
         self.around_feed_forward = Residual(features, norm=norm, dropout=dropout, eps=eps)
+
+
+class EncoderLayer(Layer):
+    """Attention and a feed-forward network, each in a residual connection.
+
+        x ← around(MHA(x, keys), x)        x ← around(FFN, x)
+
+    Shapes: x (..., N, D), keys (..., M, D), mask (..., N, M) → (..., N, D). Options of the constructor: `Layer`.
+
+    keys: tokens that x attends to; x itself, M = N, if there are none. With norm="pre" they are normalised as x is.
+    mask: True where a token of x may attend to one of the keys; it serves all heads.
+    places, key_places: of x and of the keys, for relative positions; 0, 1, 2, … if not given.
+    cache: keeps the keys' projections for later calls; x attends to all that are kept, and the mask is for all of them.
+    rng: a generator means training with dropout.
+    weights: a list to which the attention weights (..., H, N, M) are appended.
+
+    Raises ValueError if heads do not divide features, norm is neither 'post' nor 'pre', or shapes do not fit.
+    Source: Sivaraya (2023) §1.5; Vaswani et al. (2017) §3.1, §3.3.
+
+    """
 
     def __call__(
         self,
@@ -108,37 +133,22 @@ class EncoderLayer(Module):
         return self.around_feed_forward(self.feed_forward, x, rng)  # (..., N, D)
 
 
-class DecoderLayer(Module):
-    """Self-attention, attention to a memory (the encoder's output), and a feed-forward network of `hidden` units.
+class DecoderLayer(Layer):
+    """Self-attention, attention to a memory (the encoder's output), and a feed-forward network.
 
         x ← around(MHA(x, x), x)        x ← around(MHA(x, memory), x)        x ← around(FFN, x)
 
-    Shapes: x (..., N, D), memory (..., M, D), mask (..., N, N), memory_mask (..., N, M) → (..., N, D).
-    The layer hides nothing by itself: its stack, `Decoder`, gives it the causal mask. Relative `positions` act in the
-    self-attention; places of a memory are not comparable with the layer's own.
-    `weights`, if given, is a list to which the weights of both attentions are appended, (..., H, N, N) and
-    (..., H, N, M).   Raises ValueError as EncoderLayer.   Source: Sivaraya (2023) §1.6; Vaswani et al. (2017) §3.1.
+    Shapes: x (..., N, D), memory (..., M, D), mask (..., N, N), memory_mask (..., N, M) → (..., N, D). Options of the
+    constructor: `Layer`; places of a memory are not comparable with the layer's own, and have no relative positions.
+    The layer hides nothing by itself: its stack, `Decoder`, gives it the causal mask. A generator `rng` means training
+    with dropout; `weights` is a list to which the weights of both attentions are appended, (..., H, N, N) and
+    (..., H, N, M).
+
+    Raises ValueError if heads do not divide features, norm is neither 'post' nor 'pre', or shapes do not fit.
+    Source: Sivaraya (2023) §1.6; Vaswani et al. (2017) §3.1.
     """
 
-    def __init__(
-        self,
-        features: int,
-        heads: int,
-        hidden: int,
-        *,
-        norm: str = "post",
-        activation: Callable = relu,
-        dropout: float = 0.0,
-        eps: float = 1e-5,
-        positions: RelativePositions | None = None,
-        rng: np.random.Generator,
-    ):
-        self.attention = MultiHeadAttention(features, heads, positions=positions, rng=rng)
-        self.around_attention = Residual(features, norm=norm, dropout=dropout, eps=eps)
-        self.memory_attention = MultiHeadAttention(features, heads, rng=rng)
-        self.around_memory_attention = Residual(features, norm=norm, dropout=dropout, eps=eps)
-        self.feed_forward = MLP([features, hidden, features], activation=activation, rng=rng)
-        self.around_feed_forward = Residual(features, norm=norm, dropout=dropout, eps=eps)
+    with_memory = True
 
     def __call__(
         self,
@@ -154,7 +164,7 @@ class DecoderLayer(Module):
         return self.extend(x, state, mask=mask, memory_mask=memory_mask, rng=rng, weights=weights)
 
     def start(self, memory: Any) -> LayerState:
-        """What decoding needs of a memory (..., M, D), and no token seen yet.   Raises RuntimeError outside no_grad."""
+        """What decoding needs of a memory (..., M, D), before the first token. RuntimeError outside no_grad."""
         kept = KeyValueCache().extend(*self.memory_attention.keys_and_values(memory, memory))  # head by head in memory
         return LayerState(kept, KeyValueCache())
 
@@ -190,7 +200,7 @@ class LayerState:
 
     @property
     def length(self) -> int:
-        """How many tokens have been seen."""
+        """The number of tokens so far."""
         return 0 if self.cache is None else self.cache.length
 
     def reorder(self, rows: np.ndarray, *, with_memory: bool) -> None:
@@ -236,6 +246,6 @@ def token_count(x: Any) -> int:
     return x.shape[-2]
 
 
-def causal_after(seen: int, new: int) -> np.ndarray | None:
-    """Who may attend to whom when `new` tokens follow `seen` others: (new, seen + new), or None for a single token."""
-    return None if new == 1 else causal(new, seen + new, align="bottom_right")
+def causal_after(earlier: int, new: int) -> np.ndarray | None:
+    """The causal mask of `new` tokens that follow `earlier` ones: (new, earlier + new), or None for a single token."""
+    return None if new == 1 else causal(new, earlier + new, align="bottom_right")

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import Parameter, broadcast_to, concatenate, reshape, swapaxes, transpose
+from refnp.autograd.tensor import ArrayLike
 from refnp.layers.activations import gelu, relu
 from refnp.layers.convolutions import Convolution
 from refnp.layers.linear import Linear
@@ -118,9 +119,9 @@ class ImageClassifier(Module):
     Shapes: images (B, C, H, W) → logits (B, classes). The images must have the `size` (H, W) given.
     `positions` are "learned" (a vector for every token, ViT's choice) or None; `relative` gives relative positions for
     each layer (`refnp.layers.image_positions.ImagePositions(…, leading=1)`: the class token has no place).
-    `seen` (B, N) in the call says which tokens are there; others are not attended to. A list `weights` collects the
+    `token_mask` (B, N) in the call is True for tokens that may be attended to. A list `weights` collects the
     attention weights (B, heads, 1 + N, 1 + N) of every layer. A generator `rng` means training with dropout.
-    Raises ValueError for images of another size, a `seen` of another shape, or tokens of other features.
+    Raises ValueError for images of another size, a `token_mask` of another shape, or tokens of other features.
     Source: Dosovitskiy et al. (2021), arXiv 2010.11929, eq. 1 to 4.
     """
 
@@ -158,7 +159,7 @@ class ImageClassifier(Module):
         self.encoder = Encoder(layers, features, heads, hidden, **options)
         self.output = Linear(features, classes, rng=rng)
 
-    def __call__(self, images, *, seen=None, rng=None, weights=None):
+    def __call__(self, images, *, token_mask=None, rng=None, weights=None):
         if images.ndim != 4 or tuple(images.shape[-2:]) != self.size:
             raise ValueError(f"ImageClassifier: images have shape {images.shape}; they must be (B, C, *{self.size})")
         tokens = self.tokens(images)  # (B, N, D)
@@ -167,7 +168,7 @@ class ImageClassifier(Module):
         x = concatenate([first, tokens], 1)  # (B, 1+N, D)
         if self.positions is not None:
             x = self.positions(x)  # (B, 1+N, D)
-        mask = None if seen is None else _mask(seen, batch, count)
+        mask = None if token_mask is None else _mask(token_mask, batch, count)
         places = image_places(*self.grid, leading=1)  # (1+N, 2)
         x = self.encoder(drop(x, self.dropout, rng), mask=mask, places=places, rng=rng, weights=weights)
         return self.output(x[:, 0])  # (B, K)
@@ -178,14 +179,14 @@ class ImageClassifier(Module):
         return len(self.encoder.layers) * 2 * count**2 * features
 
 
-def _mask(seen: Any, batch: int, count: int) -> np.ndarray:
+def _mask(token_mask: ArrayLike, batch: int, count: int) -> np.ndarray:
     """(B, N) → (B, 1, 1+N): the class token can always be attended to."""
-    seen = np.asarray(seen)
-    if seen.dtype != bool or seen.shape != (batch, count):
+    mask = np.asarray(token_mask)
+    if mask.dtype != bool or mask.shape != (batch, count):
         raise ValueError(
-            f"ImageClassifier: seen is {seen.dtype} of shape {seen.shape}; it must be booleans ({batch}, {count})"
+            f"ImageClassifier: token_mask is {mask.dtype} of shape {mask.shape}; it must be booleans ({batch}, {count})"
         )
-    return np.concatenate([np.ones((batch, 1), bool), seen], 1)[:, None]  # (B, 1, 1+N)
+    return np.concatenate([np.ones((batch, 1), bool), mask], 1)[:, None]  # (B, 1, 1+N)
 
 
 def class_attention(weights: list[np.ndarray], grid: tuple[int, int]) -> np.ndarray:

@@ -72,8 +72,8 @@ def test_sizes_that_do_not_fit():
         model(normal(0, (2, 1, 4, 5)))
     with pytest.raises(ValueError, match="images have shape"):
         model(normal(0, (4, 4)))
-    with pytest.raises(ValueError, match="seen is int64"):
-        model(normal(0, (2, 1, 4, 4)), seen=np.ones((2, 16), int))
+    with pytest.raises(ValueError, match="token_mask is int64"):
+        model(normal(0, (2, 1, 4, 4)), token_mask=np.ones((2, 16), int))
     with pytest.raises(ValueError, match="positions are 'sinusoidal'"):
         classifier(positions="sinusoidal")
     with pytest.raises(ValueError, match="features is 8, tokens have 6; they must match"):
@@ -82,8 +82,8 @@ def test_sizes_that_do_not_fit():
         model(normal(0, (2, 3, 4, 4)))
     with pytest.raises(ValueError, match="patches: images have shape"):
         PatchTokens(1, 1, 6, rng=generator())(normal(0, (4, 4)))
-    with pytest.raises(ValueError, match=r"seen is bool of shape \(16,\); it must be booleans \(2, 16\)"):
-        model(normal(0, (2, 1, 4, 4)), seen=np.ones(16, bool))
+    with pytest.raises(ValueError, match=r"token_mask is bool of shape \(16,\); it must be booleans \(2, 16\)"):
+        model(normal(0, (2, 1, 4, 4)), token_mask=np.ones(16, bool))
 
 
 # ---- the classifier
@@ -144,7 +144,7 @@ def test_logits_within_the_bound_of_the_equation(level, positions, hidden):
     seen = rng.random((2, n)) < 0.6 if hidden else None
     mask = None if seen is None else np.broadcast_to(np.insert(seen, 0, True, 1)[:, None], (2, 1 + n, 1 + n))
     limit = linear(rounded_stack(model.encoder, x, mask)[:, 0], *given(model.output))[0]
-    assert_judged(model(images, seen=seen), limit, np.float64)
+    assert_judged(model(images, token_mask=seen), limit, np.float64)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.longdouble, np.uint8])
@@ -163,8 +163,8 @@ def test_tokens_that_are_not_there():
     model, images = classifier(), normal(0, (2, 1, 4, 4))
     seen = generator().random((2, 16)) < 0.5
     other = np.where(seen.reshape(2, 1, 4, 4), images, 7.0)
-    assert_same_bits(model(images, seen=seen), model(other, seen=seen))
-    nothing = model(images, seen=np.zeros((2, 16), bool))
+    assert_same_bits(model(images, token_mask=seen), model(other, token_mask=seen))
+    nothing = model(images, token_mask=np.zeros((2, 16), bool))
     assert np.isfinite(nothing).all()
     assert_same_bits(nothing[0], nothing[1])
 
@@ -229,7 +229,7 @@ def logits_of(model):
         dtype = np.dtype(np.result_type(image))
         if dtype not in models:
             models[dtype] = model.bind({name: array.astype(dtype) for name, array in state.items()})
-        return models[dtype](image[None, None], seen=None if seen is None else seen.reshape(1, -1))[0]
+        return models[dtype](image[None, None], token_mask=None if seen is None else seen.reshape(1, -1))[0]
 
     return logits
 

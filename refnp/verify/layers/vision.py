@@ -39,7 +39,7 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
             weights: list[np.ndarray] = []
             hidden = seen if model.grid == (2, 2) else None
             bound = model.bind(parameters)
-            logits = bound(images, seen=hidden, rng=np.random.default_rng(0), weights=weights)
+            logits = bound(images, token_mask=hidden, rng=np.random.default_rng(0), weights=weights)
             assert class_attention(weights, model.grid).shape == (1, 2, 2, *model.grid)
             return cross_entropy(logits, labels)
 
