@@ -16,14 +16,14 @@ import numpy as np
 
 from refnp.autograd.blocks import result_block, row_dot, row_sum, rowwise
 from refnp.autograd.primitives import primitive
-from refnp.autograd.tensor import Parameter
+from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.module import Module
 
 
 @primitive
 @rowwise
 def layer_norm(x, gain=1.0, shift=0.0, *, axis=-1, eps=1e-5):
-    """y = γ (x − μ)/√(σ² + ε) + β over `axis` (an int or several), γ the `gain`, β the `shift`.
+    """y = γ (x − μ)/√(σ² + ε) + β over `axis` (an int or several), γ the `gain`, β the `shift`, ε the `eps`.
 
     Shapes: x (..., D), gain and shift (D,) or scalars → y (..., D); over several axes, gain and shift have their shape.
     The variance is the population's, taken from the centred values (E[x²] − E[x]² would cancel).
@@ -34,8 +34,6 @@ def layer_norm(x, gain=1.0, shift=0.0, *, axis=-1, eps=1e-5):
     x̂ = (x − μ)/s removes from ŷ its mean and its part along x̂:
 
         x̄ = (ŷ − mean(ŷ) − x̂ mean(ŷ x̂)) / s        γ̄ = Σ_rows ȳ x̂        β̄ = Σ_rows ȳ
-
-    Transcription: tests/transcriptions/rows.py.
     """
     check_rows("layer_norm", x, eps, gain=gain, shift=shift)
 
@@ -63,14 +61,13 @@ def layer_norm(x, gain=1.0, shift=0.0, *, axis=-1, eps=1e-5):
 @primitive
 @rowwise
 def rms_norm(x, gain=1.0, *, axis=-1, eps=1e-5):
-    """y = γ x/s with s = √((1/D) Σᵢ xᵢ² + ε) over `axis` (an int or several), γ the `gain`; x̂ = x/s.
+    """y = γ x/s with s = √((1/D) Σᵢ xᵢ² + ε) over `axis` (an int or several), γ the `gain`, ε the `eps`; x̂ = x/s.
 
     Shapes: x (..., D), gain (D,) or scalar → y (..., D); over several axes, gain has their shape.
     A row of zeros gives 0, with ε = 0 too (and gradient 0).
     Raises ValueError if an axis is empty or out of range, if ε is negative, or if gain does not fit.
     VJP: layer_norm's without the mean, x̄ = (ŷ − x̂ mean(ŷ x̂)) / s with ŷ = γ ȳ, and γ̄ = Σ_rows ȳ x̂.
     Source: Zhang & Sennrich (2019), eq. 4 (no ε); PyTorch's default ε is the dtype's machine epsilon.
-    Transcription: tests/transcriptions/rows.py.
     """
     check_rows("rms_norm", x, eps, gain=gain)
 
@@ -92,7 +89,8 @@ def rms_norm(x, gain=1.0, *, axis=-1, eps=1e-5):
 class LayerNorm(Module):
     """`layer_norm` over the last axis with its own gain γ (ones) and shift β (zeros), both (features,).
 
-    Without `affine` there is neither: the form that Sivaraya (2023) prints, with eps=0.0.
+    Shapes: x (..., features) → the same.   `eps` is the ε ≥ 0 that is added to the variance.
+    With affine=False there is neither gain nor shift: the form that Sivaraya (2023) prints, with eps=0.0.
     """
 
     def __init__(self, features: int, *, eps: float = 1e-5, affine: bool = True):
@@ -100,18 +98,21 @@ class LayerNorm(Module):
         self.shift = Parameter(np.zeros(features)) if affine else 0.0
         self.eps = eps
 
-    def __call__(self, x):
+    def __call__(self, x: ArrayLike) -> Array | Tensor:
         return layer_norm(x, self.gain, self.shift, eps=self.eps)
 
 
 class RMSNorm(Module):
-    """`rms_norm` over the last axis with its own gain γ (ones), (features,)."""
+    """`rms_norm` over the last axis with its own gain γ (ones), (features,).
+
+    Shapes: x (..., features) → the same.   `eps` is the ε ≥ 0 that is added to the mean of the squares.
+    """
 
     def __init__(self, features: int, *, eps: float = 1e-5):
         self.gain = Parameter(np.ones(features))
         self.eps = eps
 
-    def __call__(self, x):
+    def __call__(self, x: ArrayLike) -> Array | Tensor:
         return rms_norm(x, self.gain, eps=self.eps)
 
 

@@ -5,6 +5,7 @@
 Adding a constant to a row changes nothing, so the row maximum m is subtracted first and no exponential overflows.
 Source: Sivaraya (2023), eq. 3, Attention Notes 10-14, Transformer Notes;
 stability: Blanchard, Higham & Higham (2021).
+Transcription: tests/transcriptions/rows.py.
 """
 
 from __future__ import annotations
@@ -29,8 +30,6 @@ def softmax(x, *, axis=-1):
     VJP: ∂p_i/∂x_j = p_i δ_ij − p_i p_j, the symmetric matrix diag(p) − p pᵀ, so
 
         x̄_i = p_i (p̄_i − Σ_j p̄_j p_j)
-
-    Transcription: tests/transcriptions/rows.py.
     """
     e = np.exp(x - row_max(x))  # (R, n)
     total = row_sum(e)  # (R, 1)
@@ -57,7 +56,6 @@ def log_softmax(x, *, axis=-1):
 
     VJP: ∂(log p_i)/∂x_j = δ_ij − p_j, so x̄_i = ȳ_i − p_i Σ_j ȳ_j. For L, where p is near 1 and the two terms
     nearly cancel, the same with 1 − p_L = r/(1 + r): x̄_L = ȳ_L r/(1 + r) − p_L Σ_{j≠L} ȳ_j.
-    Transcription: tests/transcriptions/rows.py.
     """
     y = np.subtract(x, row_max(x), out=result_block())  # (R, n)   x − m
     if not x.size:
