@@ -1,9 +1,8 @@
 """Few shots: learn a new function, or new classes, from a handful of examples.
 
 An N-way K-shot episode is a small classification problem: N classes, drawn from many, K examples of each to learn from
-(the support or context set), Q others of each to be tested on (the query or target set). Names of classes mean nothing
-from one episode to the next: they are numbered anew at random, so an example must be compared with the context to be
-classified. As a `Task`, x is the features, y the class, one-hot over N.
+(the support or context set), Q others of each to be tested on (the query or target set). Classes are numbered anew at random in every
+episode, so an example must be compared with the context to be classified. As a `Task`, x is the features, y the class, one-hot over N.
 
 Few-shot regression draws sine waves instead: y = A sin(x − φ).
 Source: Sivaraya (2023) §2.1 and §3.2; Vinyals et al. (2016) for episodes;
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from refnp.tasks.task import Places, Task, check_draw, check_hyper_parameter, number
+from refnp.tasks.task import Places, Task, check_draw, check_hyper_parameter, drawn_number
 
 SINUSOID_PLACES = Places(context=(10, 10), target=(10, 10), context_range=(-5.0, 5.0))
 
@@ -108,7 +107,8 @@ class SinusoidTasks:
         """`batch` tasks in float64, dx = dy = 1; zeros where masks hide."""
         check_draw("SinusoidTasks", rng, batch)
         amplitude, phase, noise = (
-            np.reshape(number(rng, value, batch), (-1, 1, 1)) for value in (self.amplitude, self.phase, self.noise_std)
+            np.reshape(drawn_number(rng, value, batch), (-1, 1, 1))
+            for value in (self.amplitude, self.phase, self.noise_std)
         )
 
         def wave(x):

@@ -1,30 +1,29 @@
-"""Gaussian processes: random functions whose values at any places are jointly normal.
+"""Gaussian processes: random functions whose values at any places are jointly normal; their exact posterior.
 
     y(x) = f(x) + σ ε,   f ~ GP(0, k),   ε ~ N(0, 1)        y(x_1), …, y(x_N) ~ N(0, K + σ² I),   K_ij = k(x_i, x_j)
 
 A sample is L ε with L Lᵀ = K + σ² I. The matrix of a smooth kernel at close places is singular in floating point,
-so a noise variance below NUGGET · k(x, x) is raised to that. Only processes without noise (or almost) are touched:
+so a noise variance below NUGGET · k(x, x) is raised to that. Only processes without noise (or almost) are changed:
 it adds a standard deviation of 1e-5 s, L exists for up to 900 points (Higham (2002), th. 10.7: N² u < NUGGET), and the
-posterior, which knows of the nugget, keeps its digits. Everything is computed in float64.
-Source: Rasmussen & Williams (2006), ch. 2 and A.2; Sivaraya (2023) §2.1 for tasks.
+posterior, which has the same nugget, keeps its digits. Everything is computed in float64.
 
-The oracle: the best prediction there is, and how far a model's prediction is from it.
+Given the contexts, the targets are y ~ N(μ, Σ), exactly: the best prediction there is. All figures are per target: sums
+over the N targets present and their dy outputs, divided by N; one number for each task, (B,). A task without targets
+has 0.
 
-For a task from a known Gaussian process the targets are y_t ~ N(μ, Σ) given the contexts, exactly. All figures are per
-target: sums over the T targets present and their dy outputs, divided by T; one number for each task, (B,). A task
-without targets has 0.
+    marginal log-likelihood   (1/N) Σ_n log N(y_n; μ_n, Σ_nn)    each target by itself: the bar for CNPs and TNP-D
+    joint log-likelihood      (1/N) log N(y; μ, Σ)               all together: for TNP-A, TNP-ND, autoregressive use
+    KL                        (1/N) KL(N(μ, Σ) ‖ q)              from the posterior to a model's q of all targets
 
-    marginal log-likelihood   (1/T) Σ_t log N(y_t; μ_t, Σ_tt)    each target by itself: the bar for CNPs and TNP-D
-    joint log-likelihood      (1/T) log N(y; μ, Σ)               all together: for TNP-A, TNP-ND, autoregressive use
-    KL                        (1/T) KL(N(μ, Σ) ‖ q)              from the oracle to a model's q of all targets
+The KL is taken over all targets at once. So a model with independent targets, q = Π_n N(m_n, s_n²), cannot reach 0:
 
-The KL is taken over all targets at once. So a model with independent targets, q = Π_t N(m_t, s_t²), cannot reach 0:
+    KL = Σ_n KL(N(μ_n, Σ_nn) ‖ N(m_n, s_n²))  +  ½ (Σ_n log Σ_nn − log det Σ)
 
-    KL = Σ_t KL(N(μ_t, Σ_tt) ‖ N(m_t, s_t²))  +  ½ (Σ_t log Σ_tt − log det Σ)
-
-The second part does not depend on the model. It is the `diagonal_kl`, the KL of the oracle's own marginals, and the row
-called "diagonal GP" in Bruinsma's tables. Marginal and joint figures are different quantities.
-Source: Bruinsma (2022), ch. 6; Rasmussen & Williams (2006), eq. 2.23-2.24.
+The second part does not depend on the model. It is the `diagonal_kl`, the KL of the posterior's own marginals, and the
+row called "diagonal GP" in Bruinsma's tables. Marginal and joint figures are different quantities.
+Source: Rasmussen & Williams (2006), ch. 2, eq. 2.23-2.24 and A.2; Sivaraya (2023) §2.1 for tasks; Bruinsma (2022),
+ch. 6.
+Transcription: tests/transcriptions/gaussian_process.py.
 """
 
 from __future__ import annotations
@@ -36,10 +35,11 @@ import numpy as np
 
 from refnp.autograd.linalg import cholesky, solve_lower
 from refnp.autograd.primitives import raw
+from refnp.autograd.tensor import Array
 from refnp.layers.densities import diagonal_of, multivariate_normal_kl, normal_kl
-from refnp.layers.distributions import MultivariateNormal, Normal
+from refnp.layers.distributions import MultivariateNormal, Normal, check_generator
 from refnp.tasks.kernels import Kernel
-from refnp.tasks.task import Places, Task, check_draw, check_hyper_parameter, check_rng, hidden, number
+from refnp.tasks.task import Places, Task, check_draw, check_hyper_parameter, drawn_number, zeroed
 
 NUGGET = 1e-10  # the least noise variance, as a part of k(x, x)
 
@@ -52,7 +52,7 @@ class GaussianProcess:
     """
 
     kernel: Kernel
-    noise_std: float | np.ndarray = 0.0
+    noise_std: float | Array = 0.0
 
     def __post_init__(self):
         check_hyper_parameter("GaussianProcess", "noise_std", self.noise_std, at_least=0)
@@ -63,7 +63,7 @@ class GaussianProcess:
         """σ², and at least NUGGET · k(x, x): a number or (B,)."""
         return np.maximum(np.square(self.noise_std), NUGGET * self.kernel.variance())
 
-    def covariance(self, x: np.ndarray) -> np.ndarray:
+    def covariance(self, x: Array) -> Array:
         """K + σ² I of the values at x: (B, N, dx) → (B, N, N). Raises ValueError if B is not that of the kernel."""
         x = np.asarray(x, np.float64)
         if np.shape(self.noise_std) not in ((), (len(x),)):
@@ -75,9 +75,9 @@ class GaussianProcess:
         np.einsum("bnn->bn", matrix)[...] += np.reshape(noise, (-1, 1))
         return matrix
 
-    def sample(self, rng: np.random.Generator, x: np.ndarray, outputs: int = 1) -> np.ndarray:
+    def sample(self, rng: np.random.Generator, x: Array, outputs: int = 1) -> Array:
         """y = L ε at x (B, N, dx), noise included: (B, N, dy) with dy = `outputs`."""
-        check_rng("GaussianProcess.sample", rng)
+        check_generator("GaussianProcess.sample", rng)
         return cholesky(self.covariance(x)) @ rng.standard_normal((*x.shape[:2], outputs))
 
     def posterior(self, task: Task) -> Posterior:
@@ -88,19 +88,19 @@ class GaussianProcess:
             K + σ² I = L Lᵀ,   L = [[L_cc, 0], [L_tc, L_tt]]        y_t | y_c ~ N(L_tc L_cc⁻¹ y_c, L_tt L_ttᵀ)
 
         so the covariance is never the difference K_tt − K_tc K_cc⁻¹ K_ct, and never indefinite. What a mask hides
-        becomes a standard normal number, independent of everything, and is not counted.
+        becomes a standard normal number, independent of everything, and has no part in the figures.
         """
         task = task.astype(np.float64)
-        present = np.concatenate([task.context_present, task.target_present], 1)  # (B, C + T)
-        context_x, context_y = hidden(task.context_mask, task.context_x, task.context_y)
-        (target_x,) = hidden(task.target_mask, task.target_x)
+        present = np.concatenate([task.context_present, task.target_present], 1)  # (B, M + N)
+        context_x, context_y = zeroed(task.context_mask, task.context_x, task.context_y)
+        (target_x,) = zeroed(task.target_mask, task.target_x)
         matrix = self.covariance(np.concatenate([context_x, target_x], 1))
         if not present.all():
             matrix = np.where(present[:, :, None] & present[:, None, :], matrix, np.eye(present.shape[1]))
-        factor = cholesky(matrix)  # (B, C + T, C + T)
+        factor = cholesky(matrix)  # (B, M + N, M + N)
         contexts = context_x.shape[1]
-        whitened = solve_lower(factor[:, :contexts, :contexts], context_y)  # (B, C, dy)   L_cc⁻¹ y_c
-        mean = factor[:, contexts:, :contexts] @ whitened  # (B, T, dy)
+        whitened = solve_lower(factor[:, :contexts, :contexts], context_y)  # (B, M, dy)   L_cc⁻¹ y_c
+        mean = factor[:, contexts:, :contexts] @ whitened  # (B, N, dy)
         return Posterior(mean, factor[:, contexts:, contexts:], task.target_y, task.target_present)
 
 
@@ -129,7 +129,7 @@ class GaussianProcessTasks:
     def sample_with_process(self, rng: np.random.Generator, batch: int) -> tuple[Task, GaussianProcess]:
         """The tasks that `sample` draws, and the process they came from: process.posterior(task) is the oracle."""
         check_draw("GaussianProcessTasks", rng, batch)
-        process = GaussianProcess(self.kernel.drawn(rng, batch), number(rng, self.noise_std, batch))
+        process = GaussianProcess(self.kernel.drawn(rng, batch), drawn_number(rng, self.noise_std, batch))
         return self.places.task(rng, batch, lambda x: process.sample(rng, x, self.outputs)), process
 
     def sample_with_posterior(self, rng: np.random.Generator, batch: int) -> tuple[Task, Posterior]:
@@ -141,56 +141,57 @@ class GaussianProcessTasks:
 class Posterior:
     """N(μ, L Lᵀ) of the targets of each task, with the values y that they really had.
 
-    Shapes: mean μ (B, T, dy), factor L (B, T, T), the same for all outputs, y (B, T, dy), present (B, T) booleans.
-    `GaussianProcess.posterior` makes it; targets that are not present are standard normal there, and never counted.
+    Shapes: mean μ (B, N, dy), factor L (B, N, N), the same for all outputs, y (B, N, dy), present (B, N) booleans.
+    `GaussianProcess.posterior` makes it; targets that are not present are standard normal there, and have no part in
+    the figures.
     """
 
-    def __init__(self, mean: np.ndarray, factor: np.ndarray, y: np.ndarray, present: np.ndarray):
+    def __init__(self, mean: Array, factor: Array, y: Array, present: Array):
         self.mean, self.factor, self.present = mean, factor, present
         self.y = np.where(present[..., None], y, 0)
-        self.std = np.sqrt((factor * factor).sum(-1))  # (B, T)   √Σ_tt
+        self.std = np.sqrt((factor * factor).sum(-1))  # (B, N)   √Σ_nn
         self.targets = np.maximum(present.sum(-1), 1)  # (B,)
 
     def marginals(self, *, floor: float = 0.0) -> Normal:
-        """Each target by itself, (B, T, dy): N(μ_t, Σ_tt), with standard deviations of at least `floor`."""
+        """Each target by itself, (B, N, dy): N(μ_n, Σ_nn), with standard deviations of at least `floor`."""
         return Normal(self.mean, np.broadcast_to(np.maximum(self.std, floor)[..., None], self.mean.shape))
 
     def joint(self) -> MultivariateNormal:
-        """All targets together, a distribution of T numbers for each task and output: its shape is (B, dy)."""
+        """All targets together, a distribution of N numbers for each task and output: its shape is (B, dy)."""
         return MultivariateNormal(self.mean.swapaxes(1, 2), self.factor[:, None])
 
-    def sample(self, rng: np.random.Generator, shape: int | tuple[int, ...] = ()) -> np.ndarray:
-        """Values of all targets together, drawn `shape` times: (*shape, B, T, dy)."""
+    def sample(self, rng: np.random.Generator, shape: int | tuple[int, ...] = ()) -> Array:
+        """Values of all targets together, drawn `shape` times: (*shape, B, N, dy)."""
         return self.joint().sample(rng, shape).swapaxes(-1, -2)
 
-    def marginal_log_likelihood(self, *, floor: float = 0.0) -> np.ndarray:
-        """(1/T) Σ_t log N(y_t; μ_t, Σ_tt), (B,).
+    def marginal_log_likelihood(self, *, floor: float = 0.0) -> Array:
+        """(1/N) Σ_n log N(y_n; μ_n, Σ_nn), (B,).
 
-        With a `floor` under the standard deviations it is the best that a model with such a floor can hope for.
+        With a `floor` under the standard deviations it is the best that a model with such a floor can reach.
         """
-        counts = np.broadcast_to(self.present[..., None], self.mean.shape)
-        return self.marginals(floor=floor).log_prob(self.y, mask=counts).sum((1, 2)) / self.targets
+        mask = np.broadcast_to(self.present[..., None], self.mean.shape)
+        return self.marginals(floor=floor).log_prob(self.y, mask=mask).sum((1, 2)) / self.targets
 
-    def joint_log_likelihood(self) -> np.ndarray:
-        """(1/T) log N(y; μ, Σ), (B,)."""
-        y = self.y.swapaxes(1, 2)  # (B, dy, T)
-        counts = np.broadcast_to(self.present[:, None], y.shape)
-        return self.joint().log_prob(y, mask=counts).sum(1) / self.targets
+    def joint_log_likelihood(self) -> Array:
+        """(1/N) log N(y; μ, Σ), (B,)."""
+        y = self.y.swapaxes(1, 2)  # (B, dy, N)
+        mask = np.broadcast_to(self.present[:, None], y.shape)
+        return self.joint().log_prob(y, mask=mask).sum(1) / self.targets
 
-    def diagonal_kl(self) -> np.ndarray:
-        """½ (Σ_t log Σ_tt − log det Σ)/T for each output, added up, (B,): what independent targets lose at least.
+    def diagonal_kl(self) -> Array:
+        """½ (Σ_n log Σ_nn − log det Σ)/N for each output, added up, (B,): what independent targets lose at least.
 
-        Σ_tt = Σ_j L_tj² is never less than L_tt², so no term is negative.
+        Σ_nn = Σ_j L_nj² is never less than L_nn², so no term is negative.
         """
-        ratio = np.tril(self.factor, -1) / diagonal_of(self.factor)[..., None]  # (B, T, T)
-        lost = 0.5 * np.log1p((ratio * ratio).sum(-1))  # (B, T)
+        ratio = np.tril(self.factor, -1) / diagonal_of(self.factor)[..., None]  # (B, N, N)
+        lost = 0.5 * np.log1p((ratio * ratio).sum(-1))  # (B, N)
         return self.mean.shape[-1] * np.where(self.present, lost, 0).sum(-1) / self.targets
 
-    def kl(self, prediction: Normal | MultivariateNormal) -> np.ndarray:
-        """(1/T) KL(N(μ, Σ) ‖ prediction), (B,), in float64.
+    def kl(self, prediction: Normal | MultivariateNormal) -> Array:
+        """(1/N) KL(N(μ, Σ) ‖ prediction), (B,), in float64.
 
-        `prediction` is what a model says: Normal of shape (B, T, dy), or MultivariateNormal of shape (B,) with T · dy
-        numbers, the outputs of a target next to each other. What it says of absent targets is not looked at.
+        `prediction` is what a model says: Normal of shape (B, N, dy), or MultivariateNormal of shape (B,) with N · dy
+        numbers, the outputs of a target next to each other. What it says of absent targets is not read.
         Raises TypeError for another distribution, ValueError for another shape.
         """
         if isinstance(prediction, Normal):
@@ -202,8 +203,8 @@ class Posterior:
             "or estimate it from log densities with kl_estimate"
         )
 
-    def kl_estimate(self, log_prob: Any) -> np.ndarray:
-        """(1/T) (log N(y; μ, Σ) − log q(y)), (B,), whose mean over tasks tends to the KL.
+    def kl_estimate(self, log_prob: Any) -> Array:
+        """(1/N) (log N(y; μ, Σ) − log q(y)), (B,), whose mean over tasks tends to the KL.
 
         For models that have a density and no formula, such as autoregressive ones: `log_prob` (B,) is log q of all
         present targets of a task together. A single one may be negative.
@@ -216,7 +217,7 @@ class Posterior:
             )
         return self.joint_log_likelihood() - log_prob / self.targets
 
-    def _kl_of_independent(self, prediction: Normal) -> np.ndarray:
+    def _kl_of_independent(self, prediction: Normal) -> Array:
         self._check_shape("a Normal", prediction.shape, self.mean.shape)
         own = self.marginals()
         mean, std = (
@@ -225,20 +226,20 @@ class Posterior:
         )
         return normal_kl(own.mean, own.std, mean, std).sum((1, 2)) / self.targets + self.diagonal_kl()
 
-    def _kl_of_joint(self, prediction: MultivariateNormal) -> np.ndarray:
+    def _kl_of_joint(self, prediction: MultivariateNormal) -> Array:
         tasks, targets, outputs = self.mean.shape
         numbers = targets * outputs
         theirs = np.asarray(raw(prediction.mean), np.float64)
         self._check_shape("the mean of a MultivariateNormal", theirs.shape, (tasks, numbers))
-        own = self.factor[:, :, None, :, None] * np.eye(outputs)[:, None]  # (B, T, dy, T, dy)
+        own = self.factor[:, :, None, :, None] * np.eye(outputs)[:, None]  # (B, N, dy, N, dy)
         own = own.reshape(tasks, numbers, numbers)
         factor = np.broadcast_to(np.asarray(raw(prediction.cholesky_factor), np.float64), own.shape)
         mean = self.mean.reshape(tasks, numbers)
         if not self.present.all():
-            counts = np.repeat(self.present, outputs, -1)  # (B, T·dy)
-            theirs = np.where(counts, theirs, mean)
-            rows = np.where(counts[..., None], np.tril(factor), 0)
-            others = np.eye(numbers) * ~counts[..., None]
+            mask = np.repeat(self.present, outputs, -1)  # (B, N·dy)
+            theirs = np.where(mask, theirs, mean)
+            rows = np.where(mask[..., None], np.tril(factor), 0)
+            others = np.eye(numbers) * ~mask[..., None]
             factor = cholesky(rows @ rows.swapaxes(-1, -2) + others)
         return multivariate_normal_kl(mean, own, theirs, factor) / self.targets
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from refnp.tasks.task import Task, check_counts, check_draw, count, hidden, present
+from refnp.tasks.task import Task, check_draw, check_sizes, drawn_sizes, size_mask, zeroed
 
 
 def pixel_positions(height: int, width: int) -> np.ndarray:
@@ -55,9 +55,9 @@ class ImageTasks:
             raise ValueError(f"ImageTasks: images have shape {images.shape}; they must be (M, H, W) or (M, C, H, W)")
         if not np.isfinite(images).all():
             raise ValueError("ImageTasks: images hold NaN or infinity; every pixel may be asked for")
-        check_counts("ImageTasks", "context", context)
+        check_sizes("ImageTasks", "context", context)
         if target is not None:
-            check_counts("ImageTasks", "target", target)
+            check_sizes("ImageTasks", "target", target)
         pixels = images.shape[-2] * images.shape[-1]
         least, most = (0 if target is None else target[0]), (pixels if total is None else min(total, pixels))
         if context[1] + least > most:
@@ -72,10 +72,10 @@ class ImageTasks:
 
         def part(first: np.ndarray, counts: np.ndarray) -> tuple:
             """Of each image's `order`, the `counts` (B,) pixels from place `first` (B,) on, and which are present."""
-            mask = present(counts, ragged=self.ragged)
+            mask = size_mask(counts, ragged=self.ragged)
             places = np.minimum(first[:, None] + np.arange(counts.max()), y.shape[1] - 1)
             pixels = np.take_along_axis(order, places, 1)[..., None]
-            return *hidden(mask, np.take_along_axis(x, pixels, 1), np.take_along_axis(y, pixels, 1)), mask
+            return *zeroed(mask, np.take_along_axis(x, pixels, 1), np.take_along_axis(y, pixels, 1)), mask
 
         context_x, context_y, context_mask = part(np.zeros_like(contexts), contexts)
         if targets is None:
@@ -98,11 +98,11 @@ class ImageTasks:
         chosen = self.images[rng.integers(number, size=batch)]
         y = chosen.reshape(batch, colours, height * width).swapaxes(1, 2)
         order = rng.permuted(np.tile(np.arange(height * width), (batch, 1)), axis=1)
-        contexts = count(rng, *self.context, batch, ragged=self.ragged)
+        contexts = drawn_sizes(rng, *self.context, batch, ragged=self.ragged)
         if self.target is None:
             return y, order, contexts, None
         most = np.minimum(self.target[1], self.most - contexts)
-        return y, order, contexts, count(rng, self.target[0], most, batch, ragged=self.ragged)
+        return y, order, contexts, drawn_sizes(rng, self.target[0], most, batch, ragged=self.ragged)
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:

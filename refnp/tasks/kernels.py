@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.tasks.task import check_hyper_parameter, number
+from refnp.tasks.task import check_hyper_parameter, drawn_number
 
 HyperParameter = float | tuple[float, float] | np.ndarray
 
@@ -41,7 +41,7 @@ class Kernel:
 
     def drawn(self, rng: np.random.Generator, batch: int) -> Kernel:
         """The same kernel, every range replaced by numbers drawn for each task, (B,), in the order of its fields."""
-        values = {field.name: number(rng, getattr(self, field.name), batch) for field in dataclasses.fields(self)}
+        values = {field.name: drawn_number(rng, getattr(self, field.name), batch) for field in dataclasses.fields(self)}
         return type(self)(**values)
 
     def __call__(self, x: np.ndarray, z: np.ndarray) -> np.ndarray:

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from refnp.tasks.task import Task, check_counts, check_draw
+from refnp.tasks.task import Task, check_draw, check_sizes
 
 COEFFICIENTS = {"alpha": (0.2, 0.8), "beta": (0.04, 0.08), "delta": (0.8, 1.2), "gamma": (0.04, 0.08)}
 SIGMA, START, SCALE = (0.5, 10.0), (5.0, 100.0), (1.0, 5.0)
@@ -126,8 +126,8 @@ class PredatorPreyTasks:
 
     def __post_init__(self):
         _check_mode("PredatorPreyTasks", self.mode)
-        check_counts("PredatorPreyTasks", "data", self.data)
-        check_counts("PredatorPreyTasks", "targets", self.targets)
+        check_sizes("PredatorPreyTasks", "data", self.data)
+        check_sizes("PredatorPreyTasks", "targets", self.targets)
         if self.targets[1] > self.data[0]:
             raise ValueError(f"PredatorPreyTasks: targets {self.targets} may be more than there are data, {self.data}")
 
@@ -154,7 +154,7 @@ class LynxHareTasks:
 
     def __post_init__(self):
         _check_mode("LynxHareTasks", self.mode)
-        check_counts("LynxHareTasks", "targets", self.targets)
+        check_sizes("LynxHareTasks", "targets", self.targets)
         if self.targets[1] > len(YEAR_HARE_LYNX):
             raise ValueError(f"LynxHareTasks: targets {self.targets} are more than the {len(YEAR_HARE_LYNX)} years")
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from refnp.tasks.task import Places, Task, check_counts, check_draw, check_hyper_parameter, count, number
+from refnp.tasks.task import Places, Task, check_draw, check_hyper_parameter, check_sizes, drawn_number, drawn_sizes
 
 
 def sawtooth(x: np.ndarray, frequency: Any, shift: Any = 0.0, *, terms: Any = None) -> np.ndarray:
@@ -54,14 +54,16 @@ class SawtoothTasks:
         if self.shift is not None:
             check_hyper_parameter("SawtoothTasks", "shift", self.shift, at_least=-math.inf)
         if self.terms is not None:
-            check_counts("SawtoothTasks", "terms", self.terms)
+            check_sizes("SawtoothTasks", "terms", self.terms)
 
     def sample(self, rng: np.random.Generator, batch: int) -> Task:
         """`batch` tasks in float64 with dy = 1; zeros where masks hide."""
         check_draw("SawtoothTasks", rng, batch)
-        frequency = np.reshape(number(rng, self.frequency, batch), (-1, 1))  # (B, 1) or (1, 1)
-        shift = rng.uniform(size=batch) / frequency[:, 0] if self.shift is None else number(rng, self.shift, batch)
-        terms = None if self.terms is None else count(rng, *self.terms, batch, ragged=True)[:, None]
+        frequency = np.reshape(drawn_number(rng, self.frequency, batch), (-1, 1))  # (B, 1) or (1, 1)
+        shift = (
+            rng.uniform(size=batch) / frequency[:, 0] if self.shift is None else drawn_number(rng, self.shift, batch)
+        )
+        terms = None if self.terms is None else drawn_sizes(rng, *self.terms, batch, ragged=True)[:, None]
 
         def wave(x):
             return sawtooth(self._along(rng, x), frequency, np.reshape(shift, (-1, 1)), terms=terms)[..., None]

@@ -1,15 +1,13 @@
-"""A task: what is known of some functions, and where their values are asked for.
+"""A task: values of a function at some places, its context, and at others, its targets, which are to be predicted.
 
-Meta-learning trains on data sets of data sets. One task is one function seen at a few places, its context set
-{(x_c, y_c)}, and asked about at others, its target set {(x_t, y_t)}. A `Task` is a batch of B of them. Sets in a batch
-may have different sizes: the arrays are as long as the longest, and a mask says what is present. A set may be empty.
+Meta-learning trains on data sets of data sets. One task is one function with its context set {(x_m, y_m)} and its
+target set {(x_n, y_n)}. A `Task` is a batch of B of them. Sets in a batch may have different sizes: the arrays are as
+long as the longest, and a mask says what is present. A set may be empty.
+
+`Places` says how many points there are and where they lie. Sizes are drawn once for the whole batch, as published
+protocols do, or for each task: then the sets are ragged. A number of a sampler is fixed (0.25), drawn for each task
+from a range ((0.1, 0.6), a tuple: uniform), or given for each task (an array (B,)).
 Source: Sivaraya (2023) §2.1; Garnelo et al. (2018a).
-
-What is drawn for every task: numbers, how many points, and where they lie.
-
-A number is fixed (0.25), drawn for each task from a range ((0.1, 0.6), a tuple: uniform), or given for each task (an
-array (B,)). Counts are drawn once for the whole batch, as published protocols do, or for each task: then the sets are
-ragged, and masks say what is present.
 """
 
 from __future__ import annotations
@@ -22,6 +20,8 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.blocks import floating
+from refnp.autograd.tensor import Array, ArrayLike
+from refnp.layers.distributions import check_generator
 
 SETS = ("context", "target")
 
@@ -30,19 +30,19 @@ SETS = ("context", "target")
 class Task:
     """A batch of tasks: contexts (x, y), targets (x, y), and which of them are present.
 
-    Shapes: context_x (B, C, dx), context_y (B, C, dy), target_x (B, T, dx), target_y (B, T, dy), masks (B, C) and
-    (B, T) booleans, True = present; None = all are. C and T may be 0. Integers become float64.
+    Shapes: context_x (B, M, dx), context_y (B, M, dy), target_x (B, N, dx), target_y (B, N, dy), masks (B, M) and
+    (B, N) booleans, True = present; None = all are. M and N may be 0. Integers become float64.
     What a mask hides may be anything, NaN too; the samplers put zeros there.
     Raises TypeError for arrays that are not numbers of one type, or masks that are not boolean; ValueError for shapes
     that disagree, or for NaN or infinity where a point is present.
     """
 
-    context_x: np.ndarray
-    context_y: np.ndarray
-    target_x: np.ndarray
-    target_y: np.ndarray
-    context_mask: np.ndarray | None = None
-    target_mask: np.ndarray | None = None
+    context_x: Array
+    context_y: Array
+    target_x: Array
+    target_y: Array
+    context_mask: Array | None = None
+    target_mask: Array | None = None
 
     def __post_init__(self):
         arrays = {f"{kind}_{axis}": floating(getattr(self, f"{kind}_{axis}")) for kind in SETS for axis in "xy"}
@@ -67,18 +67,18 @@ class Task:
         return len(self.context_x)
 
     @property
-    def context_present(self) -> np.ndarray:
-        """(B, C) booleans: the context mask, all True if there is none."""
+    def context_present(self) -> Array:
+        """(B, M) booleans: the context mask, all True if there is none."""
         return _present(self.context_x, self.context_mask)
 
     @property
-    def target_present(self) -> np.ndarray:
-        """(B, T) booleans: the target mask, all True if there is none."""
+    def target_present(self) -> Array:
+        """(B, N) booleans: the target mask, all True if there is none."""
         return _present(self.target_x, self.target_mask)
 
-    def __getitem__(self, tasks: slice | np.ndarray) -> Task:
+    def __getitem__(self, tasks: slice | Array) -> Task:
         """Some of the tasks, task[:4]: a slice, or integers or booleans that choose from the first axis."""
-        if not isinstance(tasks, (slice, np.ndarray)):
+        if not isinstance(tasks, (slice, Array)):
             raise TypeError(f"Task: the index is {tasks!r}; use a slice or an array, task[i : i + 1] for one task")
         parts = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return replace(self, **{name: part[tasks] for name, part in parts.items() if part is not None})
@@ -89,7 +89,7 @@ class Task:
             arrays = {f"{kind}_{axis}": getattr(self, f"{kind}_{axis}").astype(dtype) for kind in SETS for axis in "xy"}
         return replace(self, **arrays)
 
-    def shifted(self, by: Any) -> Task:
+    def shifted(self, by: ArrayLike) -> Task:
         """The same functions elsewhere: x + by for contexts and targets. `by` is one number or (dx,).
 
         Raises ValueError for another shape, or where x + by is not finite.
@@ -101,7 +101,66 @@ class Task:
         return replace(self, context_x=self.context_x + by, target_x=self.target_x + by)
 
 
-def padded(sets: list[np.ndarray], length: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+@dataclass(frozen=True)
+class Places:
+    """How many context and target points, and where: uniform between `low` and `high` of their ranges.
+
+    context, target: bounds (low, high) of the sizes M and N, both included.
+    context_range, target_range: (low, high), each a number or (dx,) numbers; the second is the first unless given.
+    total: contexts are drawn first, and there are at most total − M targets.
+    ragged: every task has sizes of its own.
+    Raises ValueError for bounds out of order, or a `total` that leaves too few targets.
+    """
+
+    context: tuple[int, int]
+    target: tuple[int, int]
+    context_range: tuple[Any, Any] = (-2.0, 2.0)
+    target_range: tuple[Any, Any] | None = None
+    total: int | None = None
+    dx: int = 1
+    ragged: bool = False
+
+    def __post_init__(self):
+        check_sizes("Places", "context", self.context)
+        check_sizes("Places", "target", self.target)
+        if self.total is not None and self.total < self.context[1] + self.target[0]:
+            raise ValueError(
+                f"Places: total {self.total} leaves less than {self.target[0]} targets beside {self.context[1]} "
+                "contexts; raise it, or lower the bounds"
+            )
+        if self.dx < 1:
+            raise ValueError(f"Places: dx is {self.dx}; there must be at least one input")
+        for argument in ("context_range", "target_range"):
+            bounds = getattr(self, argument)
+            if bounds is not None:
+                self._check_range(argument, bounds)
+
+    def _check_range(self, argument: str, bounds: tuple[Any, Any]) -> None:
+        wrong = len(bounds) != 2 or any(np.shape(b) not in ((), (self.dx,)) for b in bounds)
+        if wrong or not (np.isfinite(bounds[0]) & np.isfinite(bounds[1]) & np.less_equal(*bounds)).all():
+            raise ValueError(
+                f"Places: {argument} is {bounds}; it must be (low, high) with low ≤ high, numbers or {self.dx} numbers"
+            )
+
+    def task(self, rng: np.random.Generator, batch: int, function: Callable[[Array], Array]) -> Task:
+        """Tasks whose values are function(x), which gets contexts and targets together: (B, M + N, dx) → (…, dy).
+
+        M and N are the largest sizes drawn. What masks hide is drawn too, and then replaced by 0.
+        """
+        contexts = drawn_sizes(rng, *self.context, batch, ragged=self.ragged)
+        most = self.target[1] if self.total is None else np.minimum(self.target[1], self.total - contexts)
+        targets = drawn_sizes(rng, self.target[0], most, batch, ragged=self.ragged)
+        context_x = rng.uniform(*self.context_range, size=(batch, contexts.max(), self.dx))
+        target_range = self.context_range if self.target_range is None else self.target_range
+        target_x = rng.uniform(*target_range, size=(batch, targets.max(), self.dx))
+        y = function(np.concatenate([context_x, target_x], 1))  # (B, M + N, dy)
+        context_mask, target_mask = (size_mask(sizes, ragged=self.ragged) for sizes in (contexts, targets))
+        context_x, context_y = zeroed(context_mask, context_x, y[:, : context_x.shape[1]])
+        target_x, target_y = zeroed(target_mask, target_x, y[:, context_x.shape[1] :])
+        return Task(context_x, context_y, target_x, target_y, context_mask, target_mask)
+
+
+def padded(sets: list[Array], length: int | None = None) -> tuple[Array, Array]:
     """Sets of different sizes side by side: a list of B arrays (N_b, D) → (B, N, D), zeros at the end, and mask (B, N).
 
     N is the largest N_b, or `length`. Raises ValueError for no sets, for sets that are not (N_b, D) with one D, or for
@@ -113,18 +172,18 @@ def padded(sets: list[np.ndarray], length: int | None = None) -> tuple[np.ndarra
     shapes = [points.shape for points in sets]
     if any(len(shape) != 2 or shape[1] != shapes[0][-1] for shape in shapes):
         raise ValueError(f"padded: sets have shapes {shapes}; each must be (N, D), with one D for all")
-    counts = np.array([len(points) for points in sets])
-    length = int(counts.max()) if length is None else length
-    if counts.max() > length:
-        raise ValueError(f"padded: a set has {counts.max()} points, more than length {length}")
-    mask = np.arange(length) < counts[:, None]  # (B, N)
+    sizes = np.array([len(points) for points in sets])
+    length = int(sizes.max()) if length is None else length
+    if sizes.max() > length:
+        raise ValueError(f"padded: a set has {sizes.max()} points, more than length {length}")
+    mask = np.arange(length) < sizes[:, None]  # (B, N)
     arrays = np.zeros((len(sets), length, shapes[0][1]), np.result_type(*sets))
     for array, points in zip(arrays, sets, strict=True):
         array[: len(points)] = points
     return arrays, mask
 
 
-def _check_arrays(arrays: dict[str, np.ndarray]) -> None:
+def _check_arrays(arrays: dict[str, Array]) -> None:
     """The four arrays have one type, three axes, the same B, and dx and dy in common."""
     for name, array in arrays.items():
         if array.dtype.kind not in "fc":
@@ -147,7 +206,7 @@ def _check_arrays(arrays: dict[str, np.ndarray]) -> None:
             raise ValueError(f"Task: context_{axis} and target_{axis} have 0 dimensions; they need at least 1")
 
 
-def _check_set(kind: str, x: np.ndarray, y: np.ndarray, mask: np.ndarray | None) -> None:
+def _check_set(kind: str, x: Array, y: Array, mask: Array | None) -> None:
     """A set has as many x as y, a mask of their shape, and finite numbers wherever the mask is True."""
     if x.shape[1] != y.shape[1]:
         raise ValueError(f"Task: {kind}_x has {x.shape[1]} points but {kind}_y has {y.shape[1]}; they must match")
@@ -165,19 +224,13 @@ def _check_set(kind: str, x: np.ndarray, y: np.ndarray, mask: np.ndarray | None)
             )
 
 
-def _present(x: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+def _present(x: Array, mask: Array | None) -> Array:
     return np.ones(x.shape[:2], bool) if mask is None else mask
-
-
-def check_rng(name: str, rng: Any) -> None:
-    """TypeError unless `rng` is a numpy.random.Generator."""
-    if not isinstance(rng, np.random.Generator):
-        raise TypeError(f"{name}: rng is {type(rng).__name__}; pass numpy.random.default_rng(seed)")
 
 
 def check_draw(name: str, rng: Any, batch: Any) -> None:
     """What samplers are given: TypeError unless a generator and an integer, ValueError if that is less than 1."""
-    check_rng(name, rng)
+    check_generator(name, rng)
     if not isinstance(batch, (int, np.integer)) or isinstance(batch, bool):
         raise TypeError(f"{name}: batch is {batch!r}; pass an integer, the number of tasks")
     if batch < 1:
@@ -197,7 +250,7 @@ def check_hyper_parameter(name: str, argument: str, value: Any, *, at_least: flo
         raise ValueError(f"{name}: {argument} is {value}; a range is (low, high) with low ≤ high")
 
 
-def number(rng: np.random.Generator, value: Any, batch: int) -> Any:
+def drawn_number(rng: np.random.Generator, value: Any, batch: int) -> Any:
     """A range (low, high) becomes `batch` numbers, uniform in it; anything else stays as it is."""
     if not isinstance(value, tuple):
         return value
@@ -205,82 +258,24 @@ def number(rng: np.random.Generator, value: Any, batch: int) -> Any:
     return rng.uniform(low, high, size=batch)
 
 
-def check_counts(name: str, argument: str, bounds: tuple[int, int]) -> None:
+def check_sizes(name: str, argument: str, bounds: tuple[int, int]) -> None:
     """ValueError unless `bounds` are two integers, 0 ≤ low ≤ high."""
     if len(bounds) != 2 or not all(isinstance(n, (int, np.integer)) for n in bounds) or not 0 <= bounds[0] <= bounds[1]:
         raise ValueError(f"{name}: {argument} is {bounds}; it must be (low, high), integers with 0 ≤ low ≤ high")
 
 
-def count(rng: np.random.Generator, low: int, high: Any, batch: int, *, ragged: bool) -> np.ndarray:
+def drawn_sizes(rng: np.random.Generator, low: int, high: Any, batch: int, *, ragged: bool) -> Array:
     """(B,) integers from low to high, a number or (B,): one for each task if `ragged`, else one for all."""
     if ragged:
         return rng.integers(low, high, size=batch, endpoint=True)
     return np.full(batch, rng.integers(low, np.min(high), endpoint=True))
 
 
-def present(counts: np.ndarray, *, ragged: bool) -> np.ndarray | None:
-    """The mask (B, max count) of sets of these sizes; None if they are not ragged, for then all is present."""
-    return np.arange(counts.max()) < counts[:, None] if ragged else None
+def size_mask(sizes: Array, *, ragged: bool) -> Array | None:
+    """The mask (B, largest size) of sets of these sizes; None if they are not ragged, for then all is present."""
+    return np.arange(sizes.max()) < sizes[:, None] if ragged else None
 
 
-@dataclass(frozen=True)
-class Places:
-    """How many context and target points, and where: uniform between `low` and `high` of their ranges.
-
-    `context` and `target` bound the counts (low, high), both included; with `total`, contexts are drawn first and there
-    are at most total − N_c targets. `target_range` is `context_range` unless given. A range is (low, high), each a
-    number or (dx,) numbers. With `ragged`, every task has counts of its own.
-    Raises ValueError for bounds out of order, or a `total` that leaves too few targets.
-    """
-
-    context: tuple[int, int]
-    target: tuple[int, int]
-    context_range: tuple[Any, Any] = (-2.0, 2.0)
-    target_range: tuple[Any, Any] | None = None
-    total: int | None = None
-    dx: int = 1
-    ragged: bool = False
-
-    def __post_init__(self):
-        check_counts("Places", "context", self.context)
-        check_counts("Places", "target", self.target)
-        if self.total is not None and self.total < self.context[1] + self.target[0]:
-            raise ValueError(
-                f"Places: total {self.total} leaves less than {self.target[0]} targets beside {self.context[1]} "
-                "contexts; raise it, or lower the bounds"
-            )
-        if self.dx < 1:
-            raise ValueError(f"Places: dx is {self.dx}; there must be at least one input")
-        for argument in ("context_range", "target_range"):
-            bounds = getattr(self, argument)
-            if bounds is not None:
-                self._check_range(argument, bounds)
-
-    def _check_range(self, argument: str, bounds: tuple[Any, Any]) -> None:
-        wrong = len(bounds) != 2 or any(np.shape(b) not in ((), (self.dx,)) for b in bounds)
-        if wrong or not (np.isfinite(bounds[0]) & np.isfinite(bounds[1]) & np.less_equal(*bounds)).all():
-            raise ValueError(
-                f"Places: {argument} is {bounds}; it must be (low, high) with low ≤ high, numbers or {self.dx} numbers"
-            )
-
-    def task(self, rng: np.random.Generator, batch: int, function: Callable[[np.ndarray], np.ndarray]) -> Task:
-        """Tasks whose values are function(x), which gets contexts and targets together: (B, C + T, dx) → (…, dy).
-
-        C and T are the largest counts drawn. What masks hide is drawn too, and then replaced by 0.
-        """
-        contexts = count(rng, *self.context, batch, ragged=self.ragged)
-        most = self.target[1] if self.total is None else np.minimum(self.target[1], self.total - contexts)
-        targets = count(rng, self.target[0], most, batch, ragged=self.ragged)
-        context_x = rng.uniform(*self.context_range, size=(batch, contexts.max(), self.dx))
-        target_range = self.context_range if self.target_range is None else self.target_range
-        target_x = rng.uniform(*target_range, size=(batch, targets.max(), self.dx))
-        y = function(np.concatenate([context_x, target_x], 1))  # (B, C + T, dy)
-        context_mask, target_mask = (present(counts, ragged=self.ragged) for counts in (contexts, targets))
-        context_x, context_y = hidden(context_mask, context_x, y[:, : context_x.shape[1]])
-        target_x, target_y = hidden(target_mask, target_x, y[:, context_x.shape[1] :])
-        return Task(context_x, context_y, target_x, target_y, context_mask, target_mask)
-
-
-def hidden(mask: np.ndarray | None, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+def zeroed(mask: Array | None, *arrays: Array) -> tuple[Array, ...]:
     """Arrays (B, N, …) with zeros where the mask (B, N) is False."""
     return arrays if mask is None else tuple(np.where(mask[..., None], array, 0) for array in arrays)

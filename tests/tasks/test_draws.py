@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.tasks.task import Places, check_draw, check_hyper_parameter, count, hidden, number, present
+from refnp.tasks.task import Places, check_draw, check_hyper_parameter, drawn_number, drawn_sizes, size_mask, zeroed
 from tests.helpers import assert_same_bits, seeds
 
 
@@ -30,7 +30,7 @@ def test_counts_places_and_masks_fit_together(seed, low, more, targets, dx, ragg
         counts = task.context_mask.sum(1)
         assert counts.max() == task.context_mask.shape[1]  # no longer than needed
         assert (counts >= low).all()
-        assert_same_bits(task.context_mask, present(counts, ragged=True))
+        assert_same_bits(task.context_mask, size_mask(counts, ragged=True))
         for array, mask in ((task.context_x, task.context_mask), (task.target_y, task.target_mask)):
             assert not array[~mask].any()
 
@@ -42,8 +42,8 @@ def test_counts_are_uniform_and_targets_leave_room(ragged):
     drawn = np.zeros((50, 50), int)
     for _ in range(2200 if not ragged else 1):
         batch = 1 if not ragged else 2200
-        contexts = count(rng, 3, 46, batch, ragged=ragged)
-        targets = count(rng, 3, 49 - contexts, batch, ragged=ragged)
+        contexts = drawn_sizes(rng, 3, 46, batch, ragged=ragged)
+        targets = drawn_sizes(rng, 3, 49 - contexts, batch, ragged=ragged)
         np.add.at(drawn, (contexts, targets), 1)
     by_contexts = drawn.sum(1)
     assert not by_contexts[[0, 1, 2, 47, 48, 49]].any()
@@ -56,10 +56,10 @@ def test_counts_are_uniform_and_targets_leave_room(ragged):
 
 
 def test_shared_counts_are_the_same_in_a_batch():
-    counts = count(np.random.default_rng(0), 0, 100, 16, ragged=False)
+    counts = drawn_sizes(np.random.default_rng(0), 0, 100, 16, ragged=False)
     assert counts.shape == (16,)
     assert len(set(counts.tolist())) == 1
-    assert len(set(count(np.random.default_rng(0), 0, 100, 16, ragged=True).tolist())) > 1
+    assert len(set(drawn_sizes(np.random.default_rng(0), 0, 100, 16, ragged=True).tolist())) > 1
 
 
 def test_places_are_uniform():
@@ -74,17 +74,17 @@ def test_places_are_uniform():
 
 def test_numbers_are_fixed_or_drawn():
     rng = np.random.default_rng(0)
-    assert number(rng, 0.25, 3) == 0.25
+    assert drawn_number(rng, 0.25, 3) == 0.25
     given_array = np.arange(3.0)
-    assert number(rng, given_array, 3) is given_array
-    assert_same_bits(number(rng, (1.0, 2.0), 3), np.random.default_rng(0).uniform(1, 2, 3))
+    assert drawn_number(rng, given_array, 3) is given_array
+    assert_same_bits(drawn_number(rng, (1.0, 2.0), 3), np.random.default_rng(0).uniform(1, 2, 3))
 
 
 def test_hidden_hides_nan():
     mask = np.array([[True, False]])
-    (x,) = hidden(mask, np.array([[[1.0], [np.nan]]]))
+    (x,) = zeroed(mask, np.array([[[1.0], [np.nan]]]))
     assert_same_bits(x, np.array([[[1.0], [0.0]]]))
-    (x,) = hidden(None, x)
+    (x,) = zeroed(None, x)
     assert_same_bits(x, np.array([[[1.0], [0.0]]]))
 
 
