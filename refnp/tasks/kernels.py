@@ -7,11 +7,12 @@ Stationary ones depend on d = x − z only; with r = |d|/ℓ, length scale ℓ a
     Matern32          s² (1 + √3 r) exp(−√3 r)                             one derivative
     Matern52          s² (1 + √5 r + 5r²/3) exp(−√5 r)                     two derivatives
     Periodic          s² exp(−2 Σ_i sin²(π d_i/p)/ℓ²)                      repeats with period p along every axis
-    weakly_periodic   EQ times Periodic                                    repeats nearby, forgets far away
+    weakly_periodic   EQ times Periodic                                    repeats nearby, not far away
 
 Sums and products of kernels are kernels, and `Choice` gives every task one of several. A hyper-parameter is a number, a
 range (low, high) drawn uniformly for each task by `drawn`, or an array (B,), one for each task.
 Source: Rasmussen & Williams (2006), ch. 4; the periodic form: MacKay (1998).
+Transcription: tests/transcriptions/gaussian_process.py.
 Elsewhere: TNP-pytorch puts |d_1| + … + |d_D| into one sine, which in one dimension is the same and in more is not
 positive definite; stheno's EQ().periodic(p) is Periodic with ℓ = 1.
 """
@@ -26,9 +27,10 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd.tensor import Array
 from refnp.tasks.task import check_hyper_parameter, drawn_number
 
-HyperParameter = float | tuple[float, float] | np.ndarray
+HyperParameter = float | tuple[float, float] | Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +46,7 @@ class Kernel:
         values = {field.name: drawn_number(rng, getattr(self, field.name), batch) for field in dataclasses.fields(self)}
         return type(self)(**values)
 
-    def __call__(self, x: np.ndarray, z: np.ndarray) -> np.ndarray:
+    def __call__(self, x: Array, z: Array) -> Array:
         """k of every x with every z: (B, N, dx) and (B, M, dx) → (B, N, M)."""
         raise TypeError(f"{type(self).__name__} is no kernel by itself; use one of its subclasses")
 
@@ -67,7 +69,7 @@ class Kernel:
             )
         return value
 
-    def _pairwise(self, name: str, x: np.ndarray) -> Any:
+    def _pairwise(self, name: str, x: Array) -> Any:
         """A hyper-parameter in a shape that broadcasts with (B, N, M), for x of B tasks."""
         value = self._known(name)
         if not np.ndim(value):
@@ -76,14 +78,14 @@ class Kernel:
         return value[:, None, None]
 
 
-def differences(x: np.ndarray, z: np.ndarray) -> list[np.ndarray]:
+def differences(x: Array, z: Array) -> list[Array]:
     """x_i − z_i of all pairs, for each of the dx inputs an array (B, N, M). Exact where x and z are near each other."""
     if x.shape[-1] != z.shape[-1]:
         raise ValueError(f"kernel: x has {x.shape[-1]} dimensions but z has {z.shape[-1]}; they must match")
     return [x[..., :, None, i] - z[..., None, :, i] for i in range(x.shape[-1])]
 
 
-def sum_of_squares(parts: Iterable[np.ndarray]) -> Any:
+def sum_of_squares(parts: Iterable[Array]) -> Any:
     """Σ_i part_i², over the inputs."""
     return sum(part * part for part in parts)
 
@@ -104,7 +106,7 @@ class Radial(Kernel):
         return self._known("scale") * self._known("scale")
 
     @staticmethod
-    def shape(square: np.ndarray) -> np.ndarray:
+    def shape(square: Array) -> Array:
         """φ of r²; φ(0) = 1."""
         raise TypeError("Radial is no kernel by itself; use EQ, Matern12, Matern32 or Matern52")
 
@@ -162,16 +164,22 @@ class Periodic(Kernel):
 
 
 @dataclass(frozen=True, eq=False)
-class Sum(Kernel):
-    """k(x, z) = Σ_j k_j(x, z): a sum of independent functions."""
+class Combined(Kernel):
+    """A kernel made of `kernels`, a tuple; hyper-parameters are drawn in their order."""
 
     kernels: tuple[Kernel, ...]
 
     def __post_init__(self):
-        _check_kernels("Sum", self.kernels)
+        given = self.kernels
+        if not isinstance(given, tuple) or not given or not all(isinstance(kernel, Kernel) for kernel in given):
+            raise TypeError(f"{type(self).__name__}: kernels is {given!r}; pass a tuple of kernels")
 
     def drawn(self, rng, batch):
-        return Sum(tuple(kernel.drawn(rng, batch) for kernel in self.kernels))
+        return dataclasses.replace(self, kernels=tuple(kernel.drawn(rng, batch) for kernel in self.kernels))
+
+
+class Sum(Combined):
+    """k(x, z) = Σ_j k_j(x, z): a sum of independent functions."""
 
     def __call__(self, x, z):
         return sum(kernel(x, z) for kernel in self.kernels)
@@ -180,17 +188,8 @@ class Sum(Kernel):
         return sum(kernel.variance() for kernel in self.kernels)
 
 
-@dataclass(frozen=True, eq=False)
-class Product(Kernel):
+class Product(Combined):
     """k(x, z) = Π_j k_j(x, z): a product of independent functions has this covariance."""
-
-    kernels: tuple[Kernel, ...]
-
-    def __post_init__(self):
-        _check_kernels("Product", self.kernels)
-
-    def drawn(self, rng, batch):
-        return Product(tuple(kernel.drawn(rng, batch) for kernel in self.kernels))
 
     def __call__(self, x, z):
         return math.prod(kernel(x, z) for kernel in self.kernels)
@@ -200,18 +199,14 @@ class Product(Kernel):
 
 
 @dataclass(frozen=True, eq=False)
-class Choice(Kernel):
+class Choice(Combined):
     """Every task has one of these kernels, each equally likely; `chosen` (B,) says which, None until drawn."""
 
-    kernels: tuple[Kernel, ...]
-    chosen: np.ndarray | None = None
-
-    def __post_init__(self):
-        _check_kernels("Choice", self.kernels)
+    chosen: Array | None = None
 
     def drawn(self, rng, batch):
         chosen = rng.integers(len(self.kernels), size=batch) if self.chosen is None else self.chosen
-        return Choice(tuple(kernel.drawn(rng, batch) for kernel in self.kernels), chosen)
+        return dataclasses.replace(super().drawn(rng, batch), chosen=chosen)
 
     def __call__(self, x, z):
         chosen = self._known_choice()
@@ -221,22 +216,17 @@ class Choice(Kernel):
     def variance(self):
         return np.choose(self._known_choice(), [kernel.variance() for kernel in self.kernels])
 
-    def _known_choice(self) -> np.ndarray:
+    def _known_choice(self) -> Array:
         if self.chosen is None:
             raise ValueError("Choice: no kernel was chosen yet; draw one for each task: kernel.drawn(rng, batch)")
         return self.chosen
 
 
 def weakly_periodic(length_scale: HyperParameter = 0.5, period: HyperParameter = 0.25) -> Product:
-    """EQ(length_scale) · Periodic(period): a period that is forgotten over a few length scales."""
+    """EQ(length_scale) · Periodic(period): periodic over a few length scales, and no further."""
     return EQ(length_scale) * Periodic(period)
 
 
-def _check_tasks(name: str, argument: str, value: np.ndarray, x: np.ndarray) -> None:
+def _check_tasks(name: str, argument: str, value: Array, x: Array) -> None:
     if len(value) != len(x):
         raise ValueError(f"{name}: {argument} is given for {len(value)} tasks but x holds {len(x)}; they must match")
-
-
-def _check_kernels(name: str, kernels: Any) -> None:
-    if not isinstance(kernels, tuple) or not kernels or not all(isinstance(kernel, Kernel) for kernel in kernels):
-        raise TypeError(f"{name}: kernels is {kernels!r}; pass a tuple of kernels")

@@ -4,8 +4,8 @@
     gordon      Gordon et al. (2020), convcnp: eq, matern, noisy_mixture, weakly_periodic, sawtooth
     bruinsma    Bruinsma (2022), neuralprocesses: eq, matern, weakly_periodic, sawtooth
 
-In all of them N_c and N_t are drawn once for a batch of 16 and places are uniform. Hyper-parameters, noise and counts
-are the ones of the published code, which is not always what the papers print.
+In all of them the sizes M of the context and N of the targets are drawn once for a batch of 16, and places are uniform.
+Hyper-parameters, noise and sizes are the ones of the published code, which is not always what the papers print.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WHERE = {"inside": (INSIDE, INSIDE), "shifted": (BESIDE, BESIDE), "beyond": (INS
 def tnp(kernel: str = "rbf") -> GaussianProcessTasks:
     """The protocol of TNP-pytorch: rbf (trained on), matern and periodic (only evaluated on).
 
-    x ~ U(−2, 2); N_c ∈ {3 … 46}, then N_t ∈ {3 … 49 − N_c}; for each task ℓ ~ U(.1, .6), s ~ U(.1, 1), and for periodic
+    x ~ U(−2, 2); M ∈ {3 … 46}, then N ∈ {3 … 49 − M}; for each task ℓ ~ U(.1, .6), s ~ U(.1, 1), and for periodic
     p ~ U(.1, .5); noise σ = .02 on contexts and targets. Evaluated there on 3000 batches of 16.
     """
     length_scale, scale = (0.1, 0.6), (0.1, 1.0)
@@ -41,7 +41,7 @@ def tnp(kernel: str = "rbf") -> GaussianProcessTasks:
 def gordon(kernel: str = "eq") -> GaussianProcessTasks | SawtoothTasks:
     """The protocol of the ConvCNP's first code: eq, matern, noisy_mixture, weakly_periodic, sawtooth.
 
-    x ~ U(−2, 2); N_c, N_t ∈ {3 … 50}, {3 … 100} for the sawtooth; length scales .25, weakly_periodic EQ(.5) times
+    x ~ U(−2, 2); M, N ∈ {3 … 50}, {3 … 100} for the sawtooth; length scales .25, weakly_periodic EQ(.5) times
     periodic(.25), noisy_mixture EQ(1) + EQ(.25); no noise, but for a variance of .001 in noisy_mixture. The sawtooth is
     a Fourier sum of 10 to 20 terms, frequency U(3, 5), shift U(−5, 5).
     """
@@ -66,10 +66,10 @@ def gordon(kernel: str = "eq") -> GaussianProcessTasks | SawtoothTasks:
 def bruinsma(kernel: str = "eq", where: str = "inside", *, dx: int = 1) -> GaussianProcessTasks | SawtoothTasks:
     """The protocol of Bruinsma's thesis and neuralprocesses: eq, matern, weakly_periodic, sawtooth.
 
-    N_c ∈ {0 … 30 dx}, N_t = 50 dx; noise variance .05 (a standard deviation of .22); length scales .25, weakly periodic
+    M ∈ {0 … 30 dx}, N = 50 dx; noise variance .05 (a standard deviation of .22); length scales .25, weakly periodic
     EQ(.5) times periodic(.25), all times √dx. `where` is "inside", all in (−2, 2), for training and evaluation; for
     evaluation only "shifted", all in (2, 6), and "beyond", contexts in (−2, 2) and targets in (2, 6). The sawtooth has
-    no noise, a frequency of U(2, 4)/√dx, a random direction and phase, N_c ∈ {0 … 30} (75 dx if dx > 1), N_t = 100 dx.
+    no noise, a frequency of U(2, 4)/√dx, a random direction and phase, M ∈ {0 … 30} (75 dx if dx > 1), N = 100 dx.
     """
     if where not in WHERE:
         raise ValueError(f"bruinsma: where is {where!r}; use one of {', '.join(WHERE)}")

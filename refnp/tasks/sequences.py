@@ -1,17 +1,16 @@
-"""Sequences to transform: tasks without end whose answers are exact, to see a Transformer learn in a minute or two.
+"""Sequences: batches of pairs of them, and tasks without end whose answers are exact, learned in a minute or two.
 
     copy       1 7 3 3 9   →   1 7 3 3 9
     reverse    5 4 9       →   9 4 5
     sort       5 4 9       →   4 5 9
     dates      "March 3, 2021", "3 mars 2021", "03/03/21", …   →   "2021-03-03"
 
-A task draws a `Batch` of new sequences from a generator: `Reverse().sample(rng, 32)`.
+A task draws a `Batch` of new sequences from a generator: `Reverse().sample(rng, 32)`. In a batch, rows are as long as
+the longest, filled up with <pad>; the target is there twice, as input and, moved by one, as output:
 
-Batches of pairs of sequences: rows side by side, filled up with <pad>, the target once as input and once as output.
-
-source       i     live  in    paris  <pad>
-target_in    <start>  je   vis  à      paris          what the decoder has seen
-target_out   je       vis  à    paris  <end>          what it should say next
+    source       i     live  in    paris  <pad>
+    target_in    <start>  je   vis  à      paris          what the decoder reads
+    target_out   je       vis  à    paris  <end>          what it is to predict: the next one
 """
 
 from __future__ import annotations
@@ -23,29 +22,97 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from refnp.autograd.tensor import Array
 from refnp.tasks.words import END, PAD, SPECIAL, START, Vocabulary
 
-MONTHS = (
-    ("January", "janvier"),
-    ("February", "février"),
-    ("March", "mars"),
-    ("April", "avril"),
-    ("May", "mai"),
-    ("June", "juin"),
-    ("July", "juillet"),
-    ("August", "août"),
-    ("September", "septembre"),
-    ("October", "octobre"),
-    ("November", "novembre"),
-    ("December", "décembre"),
-)  # in English and in French
+Pair = tuple[Array, Array]  # the numbers of a source and of its target
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Source (B, M), target_in (B, N) and target_out (B, N), integers; 0 is padding, at the ends."""
+
+    source: Array
+    target_in: Array
+    target_out: Array
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @property
+    def source_mask(self) -> Array:
+        """(B, M) booleans, True = a word, False = padding."""
+        return self.source != PAD
+
+    @property
+    def target_mask(self) -> Array:
+        """(B, N) booleans, True = a word, <start> or <end>, False = padding."""
+        return self.target_out != PAD
+
+
+def batch_of(pairs: Sequence[Pair]) -> Batch:
+    """One batch of pairs of number sequences, in their order.
+
+    An empty source is a row of padding, which is not attended to; an empty target is <end> at once.
+    Raises ValueError for no pairs, TypeError for what is not integers.
+    """
+    if not pairs:
+        raise ValueError("batch_of: there are no pairs; pass at least one")
+    sources, targets = ([_numbers(sequence) for sequence in side] for side in zip(*pairs, strict=True))
+    return Batch(
+        source=_side_by_side(sources),  # (B, M)
+        target_in=_side_by_side([np.append(START, target) for target in targets]),  # (B, N)
+        target_out=_side_by_side([np.append(target, END) for target in targets]),  # (B, N)
+    )
+
+
+def batches(pairs: Sequence[Pair], size: int, rng: np.random.Generator) -> list[Batch]:
+    """All pairs once, in batches of at most `size`, drawn anew from `rng`.
+
+    Pairs of like length come together, so that little is padding; which of them, and in which order the batches come,
+    is chance.   Raises ValueError unless size ≥ 1.
+    """
+    if size < 1:
+        raise ValueError(f"batches: size is {size}; it must be at least 1")
+    order = sorted(rng.permutation(len(pairs)), key=lambda i: (len(pairs[i][1]), len(pairs[i][0])))  # stable
+    groups = [order[start : start + size] for start in range(0, len(order), size)]
+    return [batch_of([pairs[i] for i in groups[g]]) for g in rng.permutation(len(groups))]
+
+
+def _numbers(sequence: Any) -> Array:
+    numbers = np.asarray(sequence)
+    if numbers.dtype.kind not in "iu" and numbers.size:
+        raise TypeError(f"batch_of: a sequence is {numbers.dtype}; pass integers, as Vocabulary.encode gives")
+    if numbers.ndim != 1:
+        raise ValueError(f"batch_of: a sequence has shape {numbers.shape}; it must be (N,)")
+    return numbers.astype(np.int64)
+
+
+def _side_by_side(rows: list[Array]) -> Array:
+    """Rows of different lengths as one array, filled up with <pad>."""
+    array = np.full((len(rows), max(map(len, rows))), PAD)
+    for place, row in zip(array, rows, strict=True):
+        place[: len(row)] = row
+    return array
+
+
+# The tasks
+
+ENGLISH = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+FRENCH = (
+    "janvier", "février", "mars", "avril", "mai", "juin",
+    "juillet", "août", "septembre", "octobre", "novembre", "décembre",
+)  # fmt: skip
 FRENCH_DAYS = ("lundi", "mardi", "mercredi", "jeudi", "vendredi", "samedi", "dimanche")
-NAMES = "".join([name for month in MONTHS for name in month] + [*FRENCH_DAYS])
+NAMES = "".join((*ENGLISH, *FRENCH, *FRENCH_DAYS))
 
 
 @dataclass(frozen=True)
 class Copy:
-    """The copy task of the Annotated Transformer, to the letter: symbols 1 to 10, sequences of 10, the first one is 1.
+    """The copy task of the Annotated Transformer, exactly: symbols 1 to 10, sequences of 10, the first one is 1.
 
     That 1 stands for <start>: target_in is the sequence without its last symbol, target_out without its first. There
     is no <end>; every answer has length − 1 symbols.
@@ -69,7 +136,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Reverse:
-    """Say a sequence backwards. Symbols are numbered from 4, after <pad>, <start>, <end> and <unknown>."""
+    """A sequence in reverse order. Symbols are numbered from 4, after <pad>, <start>, <end> and <unknown>."""
 
     symbols: int = 10
     length: int = 16
@@ -84,17 +151,17 @@ class Reverse:
         source = rng.integers(len(SPECIAL), self.vocabulary, (batch, self.length))
         return batch_of(list(zip(source, self.answer(source), strict=True)))
 
-    def answer(self, source: np.ndarray) -> np.ndarray:
-        """What the target should be: source (..., length) → (..., length)."""
+    def answer(self, source: Array) -> Array:
+        """The right target: source (..., length) → (..., length)."""
         return source[..., ::-1]
 
 
 @dataclass(frozen=True)
 class Sort(Reverse):
-    """Say the symbols of a sequence in order, each as often as it stands there; numbers and shapes as `Reverse`."""
+    """The symbols of a sequence in increasing order, each as often as it stands there; numbered as in `Reverse`."""
 
-    def answer(self, source: np.ndarray) -> np.ndarray:
-        """What the target should be: source (..., length) → (..., length)."""
+    def answer(self, source: Array) -> Array:
+        """The right target: source (..., length) → (..., length)."""
         return np.sort(source, -1)
 
 
@@ -123,13 +190,13 @@ class Dates:
         days = np.arange(self.first.toordinal(), self.last.toordinal() + 1)
         days = days[(days % 10 == 0) == self.held_out]
         dates = [datetime.date.fromordinal(int(day)) for day in rng.choice(days, number)]
-        return [(str(rng.choice(written(date))), date.isoformat()) for date in dates]
+        return [(str(rng.choice(forms(date))), date.isoformat()) for date in dates]
 
 
-def written(date: datetime.date) -> list[str]:
+def forms(date: datetime.date) -> list[str]:
     """A date in seven forms. Figures alone mean day, month, year, as in Europe; French has an ordinal for the first."""
     day, year = date.day, date.year
-    english, french = MONTHS[date.month - 1]
+    english, french = ENGLISH[date.month - 1], FRENCH[date.month - 1]
     jour = "1er" if day == 1 else str(day)
     return [
         f"{day} {english} {year}",
@@ -140,74 +207,3 @@ def written(date: datetime.date) -> list[str]:
         f"{day:02}/{date.month:02}/{year % 100:02}",
         f"{day}.{date.month}.{year}",
     ]
-
-
-Pair = tuple[np.ndarray, np.ndarray]  # the numbers of a source and of its target
-
-
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """Source (B, N), target_in (B, M) and target_out (B, M), integers; 0 is padding, at the ends."""
-
-    source: np.ndarray
-    target_in: np.ndarray
-    target_out: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    @property
-    def source_mask(self) -> np.ndarray:
-        """(B, N) booleans, True = a word, False = padding."""
-        return self.source != PAD
-
-    @property
-    def target_mask(self) -> np.ndarray:
-        """(B, M) booleans, True = a word, <start> or <end>, False = padding."""
-        return self.target_out != PAD
-
-
-def batch_of(pairs: Sequence[Pair]) -> Batch:
-    """One batch of pairs of number sequences, in their order.
-
-    An empty source is a row of padding, which nobody attends to; an empty target is <end> at once.
-    Raises ValueError for no pairs, TypeError for what is not integers.
-    """
-    if not pairs:
-        raise ValueError("batch_of: there are no pairs; pass at least one")
-    sources, targets = ([_numbers(sequence) for sequence in side] for side in zip(*pairs, strict=True))
-    return Batch(
-        source=_side_by_side(sources),  # (B, N)
-        target_in=_side_by_side([np.append(START, target) for target in targets]),  # (B, M)
-        target_out=_side_by_side([np.append(target, END) for target in targets]),  # (B, M)
-    )
-
-
-def batches(pairs: Sequence[Pair], size: int, rng: np.random.Generator) -> list[Batch]:
-    """All pairs once, in batches of at most `size`, drawn anew from `rng`.
-
-    Pairs of like length come together, so that little is padding; which of them, and in which order the batches come,
-    is chance.   Raises ValueError unless size ≥ 1.
-    """
-    if size < 1:
-        raise ValueError(f"batches: size is {size}; it must be at least 1")
-    order = sorted(rng.permutation(len(pairs)), key=lambda i: (len(pairs[i][1]), len(pairs[i][0])))  # stable
-    groups = [order[start : start + size] for start in range(0, len(order), size)]
-    return [batch_of([pairs[i] for i in groups[g]]) for g in rng.permutation(len(groups))]
-
-
-def _numbers(sequence: Any) -> np.ndarray:
-    numbers = np.asarray(sequence)
-    if numbers.dtype.kind not in "iu" and numbers.size:
-        raise TypeError(f"batch_of: a sequence is {numbers.dtype}; pass integers, as Vocabulary.encode gives")
-    if numbers.ndim != 1:
-        raise ValueError(f"batch_of: a sequence has shape {numbers.shape}; it must be (N,)")
-    return numbers.astype(np.int64)
-
-
-def _side_by_side(rows: list[np.ndarray]) -> np.ndarray:
-    """Rows of different lengths as one array, filled up with <pad>."""
-    array = np.full((len(rows), max(map(len, rows))), PAD)
-    for place, row in zip(array, rows, strict=True):
-        place[: len(row)] = row
-    return array

@@ -1,4 +1,4 @@
-"""Translation: pairs of sentences from a file, and which of them a model must not see in training.
+"""Translation: pairs of sentences from a file, those that are held out of the training, and BLEU.
 
 refnp ships some eleven hundred English sentences with their French, `english_french()`, written for it as a textbook
 would have them: persons, places, food, belongings, agreement, negation, questions, numbers, the time, the past. One
@@ -8,16 +8,16 @@ dictionary has them, questions end in "?", with a space before it in French, oth
 Any other file will do: UTF-8, a pair a line, the two sides separated by one tab.
 Source: Sivaraya (2023) §1.7 ("I live in Paris"), Attention Notes §10.2.2.
 
-How good translations are: BLEU, which counts the runs of words they share with those of people, and token accuracy.
+How good translations are, BLEU says, from the runs of words that they share with those of people:
 
     p_n  = Σ_h Σ_g min(count of g in h, largest count of g in a reference of h) / Σ_h max(|h| − n + 1, 0)
     BP   = min(1, exp(1 − r/c))         c = Σ |h|, r = Σ length of the reference closest in length to h
     BLEU = 100 · BP · exp( ¼ Σ_{n=1…4} log p_n )
 
-h runs over the hypotheses, g over their n-grams, runs of n words. Counts are clipped: a word said seven times counts
-as often as a reference has it. All sums run over the corpus before any division.
-Source: Papineni et al. (2002), §2. Smoothing: Post (2018) (sacreBLEU);
-Chen & Cherry (2014), methods 1 and 3.
+h runs over the hypotheses, g over their n-grams, runs of n words. Counts are clipped: a word that stands seven times
+counts as often as a reference has it. All sums run over the corpus before any division.
+Source: Papineni et al. (2002), §2; smoothing: Post (2018), sacreBLEU, and Chen & Cherry (2014), methods 1 and 3.
+Transcription: tests/transcriptions/bleu.py.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _fault(sides: list[str]) -> str:
 def split(
     pairs: Sequence[tuple[str, str]], held_out: int, rng: np.random.Generator, *, seen: int = 3
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Pairs for training, and `held_out` others: new sentences, of words that who has learned the first knows.
+    """Pairs for training, and `held_out` others: new sentences, of words that stand in the first.
 
     Each word of a held-out pair stands at least `seen` times in the training pairs, on its side, and its source
     sentence is not among theirs. Both lists keep the order of `pairs`.   Raises ValueError if there are not so many.
@@ -136,23 +136,23 @@ def bleu(
     matches, totals = np.zeros(order), np.zeros(order)
     for hypothesis, several in zip(hypotheses, references, strict=True):
         for n in range(1, order + 1):
-            counts = ngrams(hypothesis, n)
+            found = ngrams(hypothesis, n)
             most = Counter[tuple[str, ...]]()
             for reference in several:
                 most |= ngrams(reference, n)  # the largest count of each
-            matches[n - 1] += (counts & most).total()  # the smaller of the two counts of each
-            totals[n - 1] += counts.total()
+            matches[n - 1] += (found & most).total()  # the smaller of the two counts of each
+            totals[n - 1] += found.total()
     if not matches.any() or not totals.all():
         return 0.0
     smoothed = _smoothed(matches, smoothing)
     if not smoothed.all():
         return 0.0
     words = sum(map(len, hypotheses))
-    wanted = sum(
+    length = sum(
         min((abs(len(reference) - len(hypothesis)), len(reference)) for reference in several)[1]
         for hypothesis, several in zip(hypotheses, references, strict=True)
     )
-    brevity = min(1.0, math.exp(1 - wanted / words))
+    brevity = min(1.0, math.exp(1 - length / words))
     return 100 * brevity * math.exp(sum(math.log(m / t) for m, t in zip(smoothed, totals, strict=True)) / order)
 
 
@@ -164,13 +164,13 @@ def ngrams(sentence: Sentence, n: int) -> Counter[tuple[str, ...]]:
 def token_accuracy(predicted: Any, target: Any) -> float:
     """The share of tokens, <end> among them and padding not, that are predicted right; NaN if there are none.
 
-    Shapes: predicted (B, M) and target (B, M) integers.   Raises ValueError if they differ in shape.
+    Shapes: predicted (B, N) and target (B, N) integers.   Raises ValueError if they differ in shape.
     """
     predicted, target = np.asarray(predicted), np.asarray(target)
     if predicted.shape != target.shape:
         raise ValueError(f"token_accuracy: predicted is {predicted.shape}, target {target.shape}; they must match")
-    counts = target != PAD
-    return float((predicted == target)[counts].mean()) if counts.any() else math.nan
+    mask = target != PAD
+    return float((predicted == target)[mask].mean()) if mask.any() else math.nan
 
 
 def _smoothed(matches: np.ndarray, smoothing: str) -> np.ndarray:
