@@ -54,7 +54,7 @@ def softmax(x: Any, u: Any) -> np.ndarray:
 def log_softmax(x: Any, u: Any) -> np.ndarray:
     """2 u (|x − m| + |log s| + E_p|x − m| + log₂ n + 4) along the last axis, s the sum of exponentials.
 
-    Absolute, as for every implementation that takes the logarithm of s; of a log p near 0 it asks nothing.
+    Absolute, as for every implementation that takes the logarithm of s; a log p near 0 may lose every digit.
     """
     p, away, mean_away = _weights(x)
     log_sum = -np.log(p.max(-1, keepdims=True))
@@ -125,7 +125,7 @@ def _subnormal(u: Any) -> Any:
 
 
 class LeftOut(NamedTuple):
-    """Bounds for what is missing in z (B, M, C) and in the gradients of targets, points, values and length scales."""
+    """Bounds for what is missing in z (B, N, C) and in the gradients of targets, points, values and length scales."""
 
     z: np.ndarray
     targets: np.ndarray
@@ -147,28 +147,28 @@ def left_out(
 ) -> LeftOut:
     """What is missing in a computation in `dtype` with the EQ kernel: small weights, and far pairs if `truncated`.
 
-    Shapes: target_x (B, M, D), context_x (B, N, D), values (B, N, C), length_scale (C,), present (B, N), and the
-    gradient of z, z_bar (B, M, C). Pairs are left out beyond h² = d₀² + r²ℓ², where w ≤ w₀ u/N; small weights are below
+    Shapes: target_x (B, N, dx), context_x (B, M, dx), values (B, M, C), length_scale (C,), present (B, M), and the
+    gradient of z, z_bar (B, N, C). Pairs are left out beyond h² = d₀² + r²ℓ², where w ≤ w₀ u/M; small weights are below
     e times the smallest normal number, beyond r₀ℓ. A pair gives w|d|/ℓ² or w d²/ℓ³ to a gradient, which fall with |d|
     as w does where d² ≥ 2ℓ², and so are no larger than at h or at r₀ℓ.
     """
     info = np.finfo(dtype)
     x, y, v, z_bar = (np.asarray(a, WIDE) for a in (target_x, context_x, values, z_bar))
     scales = np.broadcast_to(np.asarray(length_scale, WIDE), v.shape[-1:])  # (C,)
-    d = np.sqrt(((x[:, :, None] - y[:, None]) ** 2).sum(-1))  # (B, M, N)
-    nearest = np.where(present[:, None, :], d, np.inf).min(-1, keepdims=True, initial=np.inf)  # (B, M, 1)
-    s = (nearest / scales) ** 2  # (B, M, C)
-    counts = np.maximum(present.sum(1), 1)[:, None, None]  # (B, 1, 1)   N
-    near = np.array([reach(n, dtype)[0] for n in counts.ravel()], WIDE).reshape(counts.shape)  # (B, 1, 1)   r
+    d = np.sqrt(((x[:, :, None] - y[:, None]) ** 2).sum(-1))  # (B, N, M)
+    nearest = np.where(present[:, None, :], d, np.inf).min(-1, keepdims=True, initial=np.inf)  # (B, N, 1)
+    s = (nearest / scales) ** 2  # (B, N, C)
+    sizes = np.maximum(present.sum(1), 1)[:, None, None]  # (B, 1, 1)   M
+    near = np.array([reach(n, dtype)[0] for n in sizes.ravel()], WIDE).reshape(sizes.shape)  # (B, 1, 1)   r
     vanishing = WIDE(reach(1, dtype)[1])
-    far = np.exp(-s / 2) * (WIDE(info.eps) / 2 / counts if truncated else 0)  # (B, M, C)   w₀ u/N
-    edge = np.sqrt(np.minimum(s + near**2, vanishing**2))  # (B, M, C)   h/ℓ
+    far = np.exp(-s / 2) * (WIDE(info.eps) / 2 / sizes if truncated else 0)  # (B, N, C)   w₀ u/M
+    edge = np.sqrt(np.minimum(s + near**2, vanishing**2))  # (B, N, C)   h/ℓ
 
     def missing(power: int) -> np.ndarray:
         """The largest w (|d|/ℓ)^power of a missing pair, for each target and channel."""
         return far * edge**power + np.e * WIDE(info.tiny) * vanishing**power
 
-    size, bars = np.abs(v), np.abs(z_bar)  # (B, N, C), (B, M, C)
+    size, bars = np.abs(v), np.abs(z_bar)  # (B, M, C), (B, N, C)
     total = size.sum(1, keepdims=True)  # (B, 1, C)
     return LeftOut(
         missing(0) * total,

@@ -38,7 +38,8 @@ class Layer:
 
     `torch` and `jax` name a function of theirs that takes the same arguments, such as "nn.functional.relu". Where
     conventions differ they are an adapter instead: a function of the framework's module and the arguments. None where
-    the framework has no such function. `names` are the public names of refnp that compute by this equation.
+    the framework has no such function. `names` are the public names of refnp that compute by this equation, if it is
+    not the one that is spelled like `name` ("layer_norm" is LayerNorm as well).
     """
 
     name: str
@@ -46,7 +47,7 @@ class Layer:
     equation: Callable
     torch: str | Callable | None = None
     jax: str | Callable | None = None
-    names: tuple[str, ...] = ()  # (name,) if empty
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

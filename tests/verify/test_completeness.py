@@ -24,7 +24,8 @@ def public_names():
 
 def found():
     """{what: the public names that have it}."""
-    stated = {name for case in pages.cases() for name in case.layer.names or (case.layer.name,)}
+    spelled = {word for case in pages.cases() for word in case.layer.names or (case.layer.name,)}
+    stated = {name for name in public_names() if {name, snake_case(name)} & spelled}
     words = {
         word for inputs in pages.gradient_inputs() for word in inputs.names or re.findall(r"[A-Za-z_]\w*", inputs.name)
     }
@@ -36,6 +37,11 @@ def found():
         "transcription": {name for name in public_names() if transcription_of(name)},
         "documentation": {name for name in public_names() if re.search(rf"\b{name}\b", text)},
     }
+
+
+def snake_case(name):
+    """LayerNorm → layer_norm, RMSNorm → rms_norm."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 @functools.cache

@@ -123,14 +123,14 @@ def torch_attention(torch, query, key, value, bias=None, *, mask=None, similarit
     return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=allowed, scale=scale)
 
 
-def in_projection(torch, wq, bq, wk, bk, wv, bv, wo, bo) -> dict:
-    """The parameters of refnp's MultiHeadAttention under PyTorch's names: one (3D, D) matrix, transposed."""
-    return {
-        "in_proj_weight": torch.cat([wq.T, wk.T, wv.T]),
-        "in_proj_bias": torch.cat([bq, bk, bv]),
-        "out_proj.weight": wo.T,
-        "out_proj.bias": bo,
-    }
+def torch_parameters(torch, wq, bq, wk, bk, wv, bv, wo, bo) -> list:
+    """The parameters of refnp's MultiHeadAttention as PyTorch keeps them: one (3D, D) matrix, all transposed."""
+    return [torch.cat([wq.T, wk.T, wv.T]), torch.cat([bq, bk, bv]), wo.T, bo]
+
+
+def with_values(module, values) -> dict:
+    """The parameters of a module of PyTorch by name, from values in its own order."""
+    return dict(zip([name for name, _ in module.named_parameters()], values, strict=True))
 
 
 def forbidden(torch, mask, heads):
@@ -145,7 +145,8 @@ def torch_multi_head(torch, query, key, value, *parameters, heads, mask=None, ne
     """nn.MultiheadAttention with refnp's parameters; its mask is True where attention is forbidden."""
     module = torch.nn.MultiheadAttention(query.shape[-1], heads, batch_first=True, dtype=query.dtype)
     options = {"attn_mask": forbidden(torch, mask, heads), "need_weights": need_weights}
-    return torch.func.functional_call(module, in_projection(torch, *parameters), (query, key, value), options)[0]
+    values = with_values(module, torch_parameters(torch, *parameters))
+    return torch.func.functional_call(module, values, (query, key, value), options)[0]
 
 
 # The same in JAX

@@ -199,7 +199,6 @@ CONVOLUTION = Layer(
     convolution,
     torch=torch_convolution,
     jax=jax_convolution,
-    names=("convolution", "Convolution"),
 )
 TRANSPOSED = Layer(
     "convolution_transpose",
@@ -207,7 +206,6 @@ TRANSPOSED = Layer(
     convolution_transpose,
     torch=torch_convolution_transpose,
     jax=jax_convolution_transpose,
-    names=("convolution_transpose", "ConvolutionTranspose"),
 )
 
 

@@ -101,8 +101,8 @@ def normal_kl(mean_p, std_p, mean_q, std_q):
     value = d * d * 0.5 + ratio_excess(t, std_p / std_q)
 
     def pullback(g):
-        mean_bar, spread = g * (d / std_q), t * (t + 2)
-        bars = mean_bar, g * (spread / std_p), -mean_bar, -(g * ((d * d + spread) / std_q))
+        mean_bar, growth = g * (d / std_q), t * (t + 2)
+        bars = mean_bar, g * (growth / std_p), -mean_bar, -(g * ((d * d + growth) / std_q))
         shapes = mean_p.shape, std_p.shape, mean_q.shape, std_q.shape
         return tuple(sum_to(bar, shape) for bar, shape in zip(bars, shapes, strict=True))
 

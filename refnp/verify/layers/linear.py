@@ -77,7 +77,6 @@ LINEAR = Layer(
     linear,
     torch=lambda torch, x, weight, bias=None: torch.nn.functional.linear(x, weight.T, bias),
     jax=lambda jax, x, weight, bias=None: x @ weight if bias is None else x @ weight + bias,
-    names=("linear", "Linear"),
 )
 MATMUL = Layer("matmul", autograd.matmul, matmul, torch="matmul", jax="numpy.matmul")
 EMBEDDING = Layer(
@@ -86,7 +85,6 @@ EMBEDDING = Layer(
     embedding,
     torch=torch_embedding,
     jax=jax_embedding,
-    names=("embedding", "Embedding"),
 )
 
 

@@ -66,15 +66,8 @@ def torch_rms_norm(torch, x, gain, *, eps):
     return torch.nn.functional.rms_norm(x, gain.shape, gain, eps)
 
 
-LAYER_NORM = Layer(
-    "layer_norm",
-    layers.layer_norm,
-    layer_norm,
-    torch=torch_layer_norm,
-    jax=jax_layer_norm,
-    names=("layer_norm", "LayerNorm"),
-)
-RMS_NORM = Layer("rms_norm", layers.rms_norm, rms_norm, torch=torch_rms_norm, names=("rms_norm", "RMSNorm"))
+LAYER_NORM = Layer("layer_norm", layers.layer_norm, layer_norm, torch=torch_layer_norm, jax=jax_layer_norm)
+RMS_NORM = Layer("rms_norm", layers.rms_norm, rms_norm, torch=torch_rms_norm)
 
 
 # Known defects

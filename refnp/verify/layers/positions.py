@@ -10,8 +10,11 @@ import math
 import numpy as np
 
 from refnp import layers
-from refnp.layers import ALiBi, ImagePositions, Rotary, Shaw, T5Bias, image_places
-from refnp.layers.positions.relative import read_buckets, read_diagonals, sum_buckets, sum_diagonals
+from refnp.layers.positions import absolute, relative, rotary
+from refnp.layers.positions.biases import ALiBi, T5Bias
+from refnp.layers.positions.images import ImagePositions, image_places
+from refnp.layers.positions.relative import Shaw
+from refnp.layers.positions.rotary import Rotary
 from refnp.verify.case import GradientInputs, Without, gradient_of, module_gradient, stream
 from refnp.verify.layers.attention import attention
 from refnp.verify.layers.linear import sum_to
@@ -138,9 +141,9 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
 
 
 def _absolute(rng):
-    x, learned = rng.normal(size=(2, 3, 5)), layers.LearnedPositions(4, 5, rng=rng)
+    x, learned = rng.normal(size=(2, 3, 5)), absolute.LearnedPositions(4, 5, rng=rng)
     return [
-        gradient_of("SinusoidalPositions", layers.SinusoidalPositions(), x, order2=False),
+        gradient_of("SinusoidalPositions", absolute.SinusoidalPositions(), x, order2=False),
         module_gradient("LearnedPositions", learned, x, order2=False),
     ]
 
@@ -149,12 +152,12 @@ def _pairs(rng):
     x, y, buckets = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 3, 5)), rng.integers(0, 4, (3, 5))
     places = np.array([4, 99_999, 0])
     return [
-        gradient_of("read_buckets", read_buckets, x, buckets=buckets, order2=False),
-        gradient_of("sum_buckets", sum_buckets, y, buckets=buckets, count=4, order2=False),
-        gradient_of("read_diagonals", read_diagonals, x, shift=1, keys=5, order2=False),
-        gradient_of("sum_diagonals", sum_diagonals, y, shift=1, count=4, order2=False),
-        gradient_of("rotate", layers.rotate, x, places=places, order2=False),
-        gradient_of("rotate, half", layers.rotate, x, places=places, layout="half", order2=False),
+        gradient_of("read_buckets", relative.read_buckets, x, buckets=buckets, order2=False),
+        gradient_of("sum_buckets", relative.sum_buckets, y, buckets=buckets, count=4, order2=False),
+        gradient_of("read_diagonals", relative.read_diagonals, x, shift=1, keys=5, order2=False),
+        gradient_of("sum_diagonals", relative.sum_diagonals, y, shift=1, count=4, order2=False),
+        gradient_of("rotate", rotary.rotate, x, places=places, order2=False),
+        gradient_of("rotate, half", rotary.rotate, x, places=places, layout="half", order2=False),
     ]
 
 
@@ -189,7 +192,7 @@ def _schemes(rng):
 
 def _in_heads(rng):
     x, grid = rng.normal(size=(4, 4)), image_places(2, 2)
-    schemes: dict[str, tuple[layers.RelativePositions, np.ndarray | None]] = {
+    schemes: dict[str, tuple[relative.RelativePositions, np.ndarray | None]] = {
         "Shaw": (Shaw(2, 2, rng=rng), None),
         "T5": (T5Bias(2, buckets=8, max_distance=6, bidirectional=False, rng=rng), None),
         "ALiBi": (ALiBi(2), None),

@@ -1,7 +1,7 @@
 """Set convolution, all pairs at once, and its kernels. No framework offers it.
 
-In D dimensions s = |d|²/ℓ² takes D + 4 roundings on the way of each term: a subtraction (the square makes two of it),
-the square, D − 1 sums, ℓ², and the division. A kernel turns the relative error of s into |s k′(s)| of its own.
+In dx dimensions s = |d|²/ℓ² takes dx + 4 roundings on the way of each term: a subtraction (the square makes two of it),
+the square, dx − 1 sums, ℓ², and the division. A kernel turns the relative error of s into |s k′(s)| of its own.
 """
 
 from __future__ import annotations
@@ -43,40 +43,31 @@ def evaluated(value, slope, a):
 
 
 def set_convolution(
-    target_x,
-    context_x,
-    context_y,
-    length_scale,
-    *,
-    mask=None,
-    kernel=eq,
-    density=True,
-    divide=False,
-    eps=1e-8,
+    target_x, context_x, context_y, length_scale, *, mask=None, kernel=eq, density=True, divide=False, eps=1e-8
 ):
-    """z_m = Σ_n [1, y_n] k(s_mn), s = |x_m − x_n|²/ℓ²; with `divide`, all but the density ρ over ρ + ε.
+    """z_n = Σ_m [1, y_m] k(s_nm), s = |x_n − x_m|²/ℓ²; with `divide`, all but the density ρ over ρ + ε.
 
-    v̄_n = Σ_m z̄_m k;   x̄_m = −Σ_n w_mn (x_m − x_n)/ℓ² with w = −2 Σ_c z̄_mc v_nc k′, x̄_n = −x̄_m's terms;   ℓ̄ = Σ w s/ℓ.
+    v̄_m = Σ_n z̄_n k;   x̄_n = −Σ_m w_nm (x_n − x_m)/ℓ² with w = −2 Σ_c z̄_nc v_mc k′, x̄_m = −x̄_n's terms;   ℓ̄ = Σ w s/ℓ.
     """
-    steps = target_x[..., :, None, :] - context_x[..., None, :, :]  # (..., M, N, D)
+    steps = target_x[..., :, None, :] - context_x[..., None, :, :]  # (..., N, M, dx)
     flags = int(density)
-    v = joined(exact(np.ones((*context_y.shape[:-1], flags))), context_y)  # (..., N, C)
+    v = joined(exact(np.ones((*context_y.shape[:-1], flags))), context_y)  # (..., M, C)
     present = np.ones((), bool) if mask is None else mask[..., None]
     v = where(present, v, 0)
     square = length_scale * length_scale  # () or (C,)
-    s = (steps * steps).sum((-1,))[..., None] / square  # (..., M, N, C), or (..., M, N, 1)
+    s = (steps * steps).sum((-1,))[..., None] / square  # (..., N, M, C), or (..., N, M, 1)
     k, fall = (f.moved(lambda a: np.broadcast_to(a, (*a.shape[:-1], v.shape[-1]))) for f in kernel(s))
-    z = contract("...mnc,...nc->...mc", k, v)
-    room = z[..., :1] + constant(eps)
-    means = z[..., 1:] / room if divide else z[..., 1:]
+    z = contract("...nmc,...mc->...nc", k, v)
+    shifted = z[..., :1] + constant(eps)
+    means = z[..., 1:] / shifted if divide else z[..., 1:]
 
     def pullback(g):
         if divide:
-            rest = g[..., 1:] / room
+            rest = g[..., 1:] / shifted
             g = joined(g[..., :1] - (rest * means).sum((-1,), keepdims=True), rest)
-        pairs = (g[..., :, None, :] * v[..., None, :, :]) * fall  # (..., M, N, C)   −2 z̄ v k′
-        along = (pairs / square).sum((-1,))[..., None] * steps  # (..., M, N, D)
-        y_bar = where(present, contract("...mnc,...mc->...nc", k, g), 0)[..., flags:]
+        pairs = (g[..., :, None, :] * v[..., None, :, :]) * fall  # (..., N, M, C)   −2 z̄ v k′
+        along = (pairs / square).sum((-1,))[..., None] * steps  # (..., N, M, dx)
+        y_bar = where(present, contract("...nmc,...nc->...mc", k, g), 0)[..., flags:]
         scale_bar = pairs * s / length_scale
         axes = tuple(range(len(s.shape) - (1 if length_scale.shape else 0)))
         return -along.sum((-2,)), along.sum((-3,)), y_bar, scale_bar.sum(axes)
@@ -89,9 +80,7 @@ def joined(x, y):
     return Rounded(np.concatenate([x.value, y.value], -1), np.concatenate([x.error, y.error], -1))
 
 
-SET_CONVOLUTION = Layer(
-    "set_convolution", layers.set_convolution, set_convolution, names=("set_convolution", "SetConvolution")
-)
+SET_CONVOLUTION = Layer("set_convolution", layers.set_convolution, set_convolution)
 
 
 def cases() -> list[Case]:
@@ -144,5 +133,5 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
 
 
 def _points(rng: np.random.Generator, axes: int) -> tuple:
-    """Two sets: 4 targets and 5 points with 2 channels each."""
+    """N = 4 targets and M = 5 context points with 2 channels, twice."""
     return rng.normal(size=(2, 4, axes)), rng.normal(size=(2, 5, axes)), rng.normal(size=(2, 5, 2))

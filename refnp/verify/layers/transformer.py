@@ -15,7 +15,7 @@ from refnp import layers, models
 from refnp.layers.masks import causal, key_padding
 from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, Without, gradient_of, module_gradient, normal
 from refnp.verify.layers.activations import gelu, relu
-from refnp.verify.layers.attention import forbidden, in_projection, multi_head
+from refnp.verify.layers.attention import forbidden, multi_head, torch_parameters, with_values
 from refnp.verify.layers.linear import linear
 from refnp.verify.layers.normalization import layer_norm
 
@@ -224,62 +224,38 @@ def refnp_transformer(source, target, *parameters, heads, layers, norm="post", a
 # The same in PyTorch
 
 
-def torch_norm(prefix: str, gain, shift) -> dict:
-    """A LayerNorm's parameters under PyTorch's names."""
-    return {f"{prefix}.weight": gain, f"{prefix}.bias": shift}
+def encoder_values(torch, parameters) -> list:
+    """Parameters of refnp's EncoderLayer in its order → in that of nn.TransformerEncoderLayer."""
+    attention, norm_1, (w1, b1, w2, b2), norm_2 = cut(parameters, 8, 2, 4, 2)
+    return [*torch_parameters(torch, *attention), w1.T, b1, w2.T, b2, *norm_1, *norm_2]
 
 
-def torch_maps(w1, b1, w2, b2) -> dict:
-    """The feed-forward network's parameters under PyTorch's names."""
-    return {"linear1.weight": w1.T, "linear1.bias": b1, "linear2.weight": w2.T, "linear2.bias": b2}
-
-
-def under(prefix: str, tensors: dict) -> dict:
-    """The same with `prefix` before every name."""
-    return {prefix + name: tensor for name, tensor in tensors.items()}
-
-
-def encoder_names(torch, parameters) -> dict:
-    """Parameters of refnp's EncoderLayer in its order → those of nn.TransformerEncoderLayer."""
-    attention, norm_1, maps, norm_2 = cut(parameters, 8, 2, 4, 2)
-    norms = torch_norm("norm1", *norm_1) | torch_norm("norm2", *norm_2)
-    return under("self_attn.", in_projection(torch, *attention)) | torch_maps(*maps) | norms
-
-
-def decoder_names(torch, parameters) -> dict:
-    """Parameters of refnp's DecoderLayer in its order → those of nn.TransformerDecoderLayer."""
-    own, norm_1, other, norm_2, maps, norm_3 = cut(parameters, 8, 2, 8, 2, 4, 2)
-    attentions = under("self_attn.", in_projection(torch, *own)) | under(
-        "multihead_attn.", in_projection(torch, *other)
-    )
-    norms = torch_norm("norm1", *norm_1) | torch_norm("norm2", *norm_2) | torch_norm("norm3", *norm_3)
-    return attentions | torch_maps(*maps) | norms
+def decoder_values(torch, parameters) -> list:
+    """Parameters of refnp's DecoderLayer in its order → in that of nn.TransformerDecoderLayer."""
+    own, norm_1, other, norm_2, (w1, b1, w2, b2), norm_3 = cut(parameters, 8, 2, 8, 2, 4, 2)
+    attentions = [*torch_parameters(torch, *own), *torch_parameters(torch, *other)]
+    return [*attentions, w1.T, b1, w2.T, b2, *norm_1, *norm_2, *norm_3]
 
 
 def torch_options(x, norm: str, activation: str) -> dict:
     """What all of PyTorch's modules are made with. They are left in training mode, without dropout: no fast path."""
-    return {
-        "dropout": 0.0,
-        "activation": activation,
-        "norm_first": norm == "pre",
-        "batch_first": True,
-        "dtype": x.dtype,
-    }
+    first = norm == "pre"
+    return {"dropout": 0.0, "activation": activation, "norm_first": first, "batch_first": True, "dtype": x.dtype}
 
 
 def torch_encoder_layer(torch, x, *parameters, heads, norm="post", activation="relu", mask=None):
     """nn.TransformerEncoderLayer."""
     hidden = parameters[10].shape[1]
     layer = torch.nn.TransformerEncoderLayer(x.shape[-1], heads, hidden, **torch_options(x, norm, activation))
-    masks = {"src_mask": forbidden(torch, mask, heads)}
-    return torch.func.functional_call(layer, encoder_names(torch, parameters), (x,), masks)
+    values = with_values(layer, encoder_values(torch, parameters))
+    return torch.func.functional_call(layer, values, (x,), {"src_mask": forbidden(torch, mask, heads)})
 
 
 def torch_encoder_fast_path(torch, x, *parameters, heads, mask):
     """nn.TransformerEncoderLayer in evaluation, without gradients: one fused path. The mask is one of padding."""
     hidden = parameters[10].shape[1]
     layer = torch.nn.TransformerEncoderLayer(x.shape[-1], heads, hidden, **torch_options(x, "post", "relu"))
-    layer.load_state_dict(encoder_names(torch, parameters))
+    layer.load_state_dict(with_values(layer, encoder_values(torch, parameters)))
     return layer.eval()(x, src_key_padding_mask=~torch.tensor(mask)[:, 0])
 
 
@@ -289,8 +265,9 @@ def torch_decoder_layer(
     """nn.TransformerDecoderLayer."""
     hidden = parameters[20].shape[1]
     layer = torch.nn.TransformerDecoderLayer(x.shape[-1], heads, hidden, **torch_options(x, norm, activation))
+    values = with_values(layer, decoder_values(torch, parameters))
     masks = {"tgt_mask": forbidden(torch, mask, heads), "memory_mask": forbidden(torch, memory_mask, heads)}
-    return torch.func.functional_call(layer, decoder_names(torch, parameters), (x, memory), masks)
+    return torch.func.functional_call(layer, values, (x, memory), masks)
 
 
 def torch_transformer(
@@ -299,32 +276,25 @@ def torch_transformer(
     """nn.Transformer with a causal target mask and key padding of the source."""
     options = torch_options(source, norm, activation)
     model = torch.nn.Transformer(source.shape[-1], heads, layers, layers, parameters[10].shape[1], **options)
-    encoder, encoder_norm, decoder, decoder_norm = cut(
-        parameters, ENCODER_PARAMETERS * layers, 2, DECODER_PARAMETERS * layers, 2
-    )
-    named = torch_norm("encoder.norm", *encoder_norm) | torch_norm("decoder.norm", *decoder_norm)
-    for i, own in enumerate(cut(encoder, *[ENCODER_PARAMETERS] * layers)):
-        named |= under(f"encoder.layers.{i}.", encoder_names(torch, own))
-    for i, own in enumerate(cut(decoder, *[DECODER_PARAMETERS] * layers)):
-        named |= under(f"decoder.layers.{i}.", decoder_names(torch, own))
+    sizes = ENCODER_PARAMETERS * layers, 2, DECODER_PARAMETERS * layers, 2
+    encoder, encoder_norm, decoder, decoder_norm = cut(parameters, *sizes)
+    encoders = [v for own in cut(encoder, *[ENCODER_PARAMETERS] * layers) for v in encoder_values(torch, own)]
+    decoders = [v for own in cut(decoder, *[DECODER_PARAMETERS] * layers) for v in decoder_values(torch, own)]
+    values = with_values(model, [*encoders, *encoder_norm, *decoders, *decoder_norm])
     padding = None if source_mask is None else ~torch.tensor(source_mask)[:, 0]
     masks = {
         "tgt_mask": ~torch.ones(target.shape[-2], target.shape[-2], dtype=torch.bool).tril(),
         "src_key_padding_mask": padding,
         "memory_key_padding_mask": padding,
     }
-    return torch.func.functional_call(model, named, (source, target), masks)
+    return torch.func.functional_call(model, values, (source, target), masks)
 
 
-ENCODER_LAYER = Layer(
-    "encoder_layer", refnp_encoder_layer, encoder_layer, torch=torch_encoder_layer, names=("EncoderLayer",)
-)
+ENCODER_LAYER = Layer("encoder_layer", refnp_encoder_layer, encoder_layer, torch=torch_encoder_layer)
 ENCODER_FAST_PATH = Layer(
     "encoder_fast_path", refnp_encoder_layer, encoder_layer, torch=torch_encoder_fast_path, names=("EncoderLayer",)
 )
-DECODER_LAYER = Layer(
-    "decoder_layer", refnp_decoder_layer, decoder_layer, torch=torch_decoder_layer, names=("DecoderLayer",)
-)
+DECODER_LAYER = Layer("decoder_layer", refnp_decoder_layer, decoder_layer, torch=torch_decoder_layer)
 TRANSFORMER = Layer(
     "transformer",
     refnp_transformer,
