@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -30,43 +30,6 @@ from refnp.tasks.sawtooth import SawtoothTasks
 Sampler = GaussianProcessTasks | SawtoothTasks
 
 
-def convcnp(
-    dx: int = 1, dy: int = 1, *, points_per_unit: float = 64.0, margin: float = 0.1, rng: np.random.Generator
-) -> ConvCNP:
-    """The ConvCNP of Gordon et al. with a U-Net of 12 layers ("XL"): 50 612 parameters for dx = dy = 1."""
-    return ConvCNP.gordon("xl", dx=dx, dy=dy, grid=GridOptions(points_per_unit, margin), rng=rng)
-
-
-def convcnp_simple(
-    dx: int = 1, dy: int = 1, *, points_per_unit: float = 64.0, margin: float = 0.1, rng: np.random.Generator
-) -> ConvCNP:
-    """The same with 4 layers of convolution: 6 532 parameters."""
-    return ConvCNP.gordon("simple", dx=dx, dy=dy, grid=GridOptions(points_per_unit, margin), rng=rng)
-
-
-def convcnp_bruinsma(
-    dx: int = 1,
-    dy: int = 1,
-    *,
-    channels: Sequence[int] = (64,) * 6,
-    points_per_unit: float = 64.0,
-    margin: float = 0.1,
-    upsampling: str = "transposed",
-    divide: bool = True,
-    rng: np.random.Generator,
-) -> ConvCNP:
-    """The ConvCNP of Bruinsma's neuralprocesses (software), a U-Net with means: 329 220 parameters."""
-    return ConvCNP.bruinsma(
-        channels,
-        dx=dx,
-        dy=dy,
-        grid=GridOptions(points_per_unit, margin),
-        upsampling=upsampling,
-        divide=divide,
-        rng=rng,
-    )
-
-
 @dataclass(frozen=True)
 class Kind:
     """How a model is made, what it is in a few words, and the learning rate that suits it."""
@@ -84,9 +47,9 @@ MODELS = {
     "tnpd": Kind(TNPD, "Transformer neural process, each target by itself"),
     "tnpa": Kind(TNPA, "Transformer neural process, target after target"),
     "tnpnd": Kind(TNPND, "Transformer neural process with a covariance"),
-    "convcnp": Kind(convcnp, "convolutional, with a U-Net (Gordon's XL)", 3e-3),
-    "convcnp-simple": Kind(convcnp_simple, "convolutional, 4 layers without strides", 3e-3),
-    "convcnp-bruinsma": Kind(convcnp_bruinsma, "convolutional, with Bruinsma's U-Net", 1e-3),
+    "convcnp": Kind(partial(ConvCNP.gordon, "xl"), "convolutional, with a U-Net (Gordon's XL)", 3e-3),
+    "convcnp-simple": Kind(partial(ConvCNP.gordon, "simple"), "convolutional, 4 layers without strides", 3e-3),
+    "convcnp-bruinsma": Kind(ConvCNP.bruinsma, "convolutional, with Bruinsma's U-Net", 1e-3),
     "tetnp": Kind(TETNP, "translation equivariant Transformer neural process"),
 }
 TASKS: dict[str, partial[Any]] = {
@@ -105,7 +68,8 @@ TASKS: dict[str, partial[Any]] = {
 }
 PROTOCOLS = {"Bruinsma (2022)": bruinsma, "TNP-pytorch": tnp, "Gordon et al. (2020)": gordon}
 
-NOT_OPTIONS = ("dx", "dy", "rng")  # the first two are the task's, the last the seed's
+NOT_OPTIONS = ("dx", "dy", "rng", "grid")  # the first two are the task's, the third the seed's; for the last:
+GRID = {"points_per_unit": 64.0, "margin": 0.1}  # options of a model with a grid, as fields of its GridOptions
 KINDS: dict[type, tuple[str, Callable[[Any], bool]]] = {  # of options, by the default
     bool: ("true or false", lambda value: type(value) is bool),
     int: ("a whole number", lambda value: type(value) is int),
@@ -130,6 +94,8 @@ def build(
     """A new model with random weights. ValueError for an unknown name, or options that do not fit the model."""
     kind = named("model", name, MODELS)
     checked = {option: fitting(name, option, value) for option, value in options.items()}
+    if on_grid := {option: checked.pop(option) for option in GRID if option in checked}:
+        checked["grid"] = GridOptions(**on_grid)
     return kind.make(dx=dx, dy=dy, **checked, rng=rng).astype(dtype)
 
 
@@ -137,6 +103,7 @@ def options_of(name: str) -> dict[str, Any]:
     """The options of a model with their defaults, without those that are functions."""
     parameters = inspect.signature(named("model", name, MODELS).make).parameters
     defaults = {option: p.default for option, p in parameters.items() if option not in NOT_OPTIONS}
+    defaults |= GRID if "grid" in parameters else {}
     return {option: default for option, default in defaults.items() if not callable(default)}
 
 
