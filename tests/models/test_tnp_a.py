@@ -58,7 +58,7 @@ def test_the_mask_follows_the_rules(contexts, targets):
     mask = autoregressive_mask(contexts, targets)
     assert mask.shape == (len(tokens),) * 2
     for row, token in zip(mask, tokens, strict=True):
-        assert row.tolist() == [transcription.sees(*token, *other) for other in tokens]
+        assert row.tolist() == [transcription.attends(*token, *other) for other in tokens]
 
 
 def test_parameters_are_those_of_the_paper():

@@ -1,6 +1,6 @@
 """The classical neural processes, task by task, point by point, in the widest precision of the machine.
 
-A task is context_x (C, dx), context_y (C, dy), target_x (T, dx) and a mask (C,); `state` is a model's state_dict.
+A task is context_x (M, dx), context_y (M, dy), target_x (N, dx) and a mask (M,); `state` is a model's state_dict.
 """
 
 import numpy as np
@@ -50,7 +50,7 @@ def norm(x, state, prefix):
 
 
 def set_vector(pairs, state, prefix, heads=None, scaling=None):
-    """ρ of the mean of φ over the pairs (C, F); with heads, after a block in which they look at each other."""
+    """ρ of the mean of φ over the pairs (M, F); with heads, after a block in which they attend to each other."""
     tokens = [mlp(pair, state, f"{prefix}.before") for pair in pairs]
     if heads is not None and tokens:
         tokens = [[max(v, WIDE(0)) for v in token] for token in tokens]
@@ -85,7 +85,7 @@ def normal(values, floor):
 
 
 def decoded(told, target_x, state, floor):
-    """Mean and standard deviation (T, dy): the decoder's, of what each target is told, and x."""
+    """Mean and standard deviation (N, dy): the decoder's, of what each target is given, and x."""
     answers = [
         normal(mlp([*r, *x], state, "decoder"), floor) for r, x in zip(told, np.asarray(target_x, WIDE), strict=True)
     ]

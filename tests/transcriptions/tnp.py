@@ -15,7 +15,7 @@ def mlp(x, state):
     return x
 
 
-def sees(kind, place, other_kind, other_place):
+def attends(kind, place, other_kind, other_place):
     """Whether a token attends to another: context to context; real t to context and real ≤ t; padded t to real < t."""
     if other_kind == "context":
         return True
@@ -41,7 +41,7 @@ def encoded(found, state, heads, layers, present):
     """All tokens through all layers under the whole mask; `present` (context or real, by place) are there at all."""
     mask = np.array(
         [
-            [sees(kind, place, *other[:2]) and present.get(other[:2], False) for other in found]
+            [attends(kind, place, *other[:2]) and present.get(other[:2], False) for other in found]
             for kind, place, _ in found
         ],
         bool,
@@ -77,7 +77,7 @@ def tnp_a(context_x, context_y, target_x, target_y, context_mask, target_mask, s
 
 
 def tnp_nd(context_x, context_y, target_x, context_mask, state, heads, layers, target_layers, dy, low_rank):
-    """TNP-ND: mean (T·dy,), and Σ = PPᵀ + diag(exp d), or L = tril(PPᵀ)."""
+    """TNP-ND: mean (N·dy,), and Σ = PPᵀ + diag(exp d), or L = tril(PPᵀ)."""
     present = {("context", i): bool(there) for i, there in enumerate(context_mask)}
     z = encoded(tokens(context_x, context_y, target_x), state, heads, layers, present)
     mean, x = mlp(z, part(state, "mean")).reshape(-1), z
