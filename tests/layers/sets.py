@@ -8,14 +8,16 @@ from refnp.verify.layers.set_convolution import set_convolution as equation
 from tests.helpers import normal
 
 lengths = st.one_of(st.integers(2, 6), st.integers(0, 6))
-sizes = st.tuples(st.integers(1, 3), lengths, lengths, st.integers(0, 3), st.integers(1, 3))  # B, M, N, C, D
+sizes = st.tuples(st.integers(1, 3), lengths, lengths, st.integers(0, 3), st.integers(1, 3))  # B, N, M, C, dx
 
 
 def sets(seed, size, dtype=np.float64, *, scale=1.0):
-    """Targets (B, M, D), points (B, N, D) and what they carry (B, N, C)."""
+    """Targets (B, N, dx), points (B, M, dx) and their values (B, M, C)."""
     rng = np.random.default_rng(seed)
-    b, m, n, c, d = size
-    return tuple(normal(rng, shape, dtype, s) for shape, s in (((b, m, d), scale), ((b, n, d), scale), ((b, n, c), 1)))
+    b, n, m, c, dx = size
+    return tuple(
+        normal(rng, shape, dtype, s) for shape, s in (((b, n, dx), scale), ((b, m, dx), scale), ((b, m, c), 1))
+    )
 
 
 def scales_of(seed, count, dtype=np.float64, *, scale=1.0):

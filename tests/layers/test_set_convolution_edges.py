@@ -39,7 +39,7 @@ def test_a_mask_is_a_shorter_set(seed, size, divide):
 @pytest.mark.parametrize("junk", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("method", ["dense", "truncated"])
 @pytest.mark.parametrize("divide", [False, True])
-def test_what_is_masked_is_not_looked_at(junk, method, divide):
+def test_what_is_masked_has_no_influence(junk, method, divide):
     x, points, y = sets(1, (2, 5, 6, 2, 1))
     mask = np.array([[True, True, False, True, False, True], [False] * 6])
     f = lambda *a: set_convolution(*a, 0.6, mask=mask, divide=divide, method=method)

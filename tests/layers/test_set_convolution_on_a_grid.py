@@ -23,7 +23,7 @@ widths = st.sampled_from([0.02, 0.3, 3.0])  # length scales far below the spacin
 
 
 def problem(seed, axes, dtype, width, *, points=3):
-    """Features (B, C, *lengths), values (B, N, C), positions (B, N, D) within the grid, length scales (C,)."""
+    """Features (B, C, *lengths), values (B, N, C), positions (B, N, dx) within the grid, length scales (C,)."""
     rng = np.random.default_rng(seed)
     lengths = LENGTHS[axes]
     x = rng.uniform(0, (np.array(lengths) - 1) / DENSITY, (2, points, axes)).astype(dtype)
@@ -124,7 +124,7 @@ def test_one_is_the_adjoint_of_the_other():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("width", [0.05, 0.5, 4.0])
-def test_no_place_that_counts_is_left_out_and_few_others_are_looked_at(dtype, width):
+def test_no_place_that_counts_is_left_out_and_few_others_are_summed(dtype, width):
     """R is the smallest whole number for which places beyond it weigh too little, relative to the nearest."""
     least = 1e-9
     half = half_width(width, DENSITY, least, dtype)
@@ -152,7 +152,7 @@ def test_points_outside_the_grid_are_near_its_edge():
 
 
 def test_each_point_and_each_task_by_itself():
-    """Blocks do not show: any part of the points, in any order, gives the same bits."""
+    """Blocks change nothing: any part of the points, in any order, gives the same bits."""
     h, _, x, scales = problem(2, 2, np.float64, 0.1, points=50)
     together = from_grid(h, x, scales)
     assert_same_bits(from_grid(h, x[:, ::-1], scales), together[:, ::-1])

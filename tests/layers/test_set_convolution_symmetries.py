@@ -41,7 +41,7 @@ def test_any_shift_changes_no_more_than_the_rounding_of_positions_does(seed, siz
     t, u = dtype(shift), unit_roundoff(dtype)
     moved, moved_points = exact(x) + t, exact(points) + t  # each rounds
     bound = tolerance(equation(moved, moved_points, exact(y), exact(0.6))[0], dtype)
-    delta = u * (moved.error[:, :, None] + moved_points.error[:, None])  # (B, M, N, D)
+    delta = u * (moved.error[:, :, None] + moved_points.error[:, None])  # (B, N, M, dx)
     carried = np.concatenate([np.ones_like(y[..., :1], shape=(*y.shape[:-1], 1)), np.abs(y)], -1)
     second = (delta**2).sum(-1) / 0.6**2 / 2 @ carried
     assert_within(

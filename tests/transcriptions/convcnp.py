@@ -6,11 +6,12 @@ from fractions import Fraction
 import numpy as np
 
 from tests.transcriptions.convolution import convolution, convolution_transpose, pool
+from tests.transcriptions.set_convolution import set_convolution
 
 WIDE = np.longdouble
 
 
-def grid_of(x, points_per_unit, room, multiple):
+def grid_of(x, points_per_unit, margin, multiple):
     """Where each task's grid begins, and the common lengths: the fewest blocks of `multiple` places around cells."""
     tasks, _, axes = x.shape
     starts, lengths = [], [multiple] * axes
@@ -18,11 +19,11 @@ def grid_of(x, points_per_unit, room, multiple):
         starts.append([])
         for d in range(axes):
             cells = [(Fraction(float(a)) * Fraction(points_per_unit)).__floor__() for a in x[b, :, d]]
-            first = min(cells) - room
+            first = min(cells) - margin
             while first % multiple:
                 first -= 1
             length = multiple
-            while first + length <= max(cells) + 1 + room:
+            while first + length <= max(cells) + 1 + margin:
                 length += multiple
             starts[b].append(first)
             lengths[d] = max(lengths[d], length)
@@ -43,26 +44,23 @@ def places_of(start, lengths, points_per_unit):
         yield k, [WIDE(int(s) + i) / WIDE(points_per_unit) for s, i in zip(start, k, strict=True)]
 
 
+def places_as_points(starts, lengths, points_per_unit):
+    """The places of every task's grid, in their order, as points (B, K, dx)."""
+    return np.array([[place for _, place in places_of(start, lengths, points_per_unit)] for start in starts], WIDE)
+
+
 def to_grid(values, x, length_scale, starts, lengths, points_per_unit):
-    """z_kc = Σ_n v_nc exp(−|g_k − x_n|²/2ℓ_c²)."""
-    tasks, points, channels = values.shape
-    z = np.zeros((tasks, channels, *lengths), WIDE)
-    for b in range(tasks):
-        for k, place in places_of(starts[b], lengths, points_per_unit):
-            for n, c in itertools.product(range(points), range(channels)):
-                z[(b, c, *k)] += values[b, n, c] * weight(place, x[b, n].astype(WIDE), length_scale[c])
-    return z
+    """z_kc = Σ_m v_mc exp(−|g_k − x_m|²/2ℓ_c²): the set convolution with the places as targets."""
+    places = places_as_points(starts, lengths, points_per_unit)
+    z = set_convolution(places, x, values, length_scale, density=False)
+    return z.swapaxes(1, 2).reshape(len(values), values.shape[-1], *lengths)
 
 
 def from_grid(features, x, length_scale, starts, points_per_unit):
-    """f_nc = Σ_k h_kc exp(−|g_k − x_n|²/2ℓ_c²)."""
-    (tasks, points, _), channels, lengths = x.shape, features.shape[1], features.shape[2:]
-    f = np.zeros((tasks, points, channels), WIDE)
-    for b in range(tasks):
-        for k, place in places_of(starts[b], lengths, points_per_unit):
-            for n, c in itertools.product(range(points), range(channels)):
-                f[b, n, c] += features[(b, c, *k)] * weight(place, x[b, n].astype(WIDE), length_scale[c])
-    return f
+    """f_nc = Σ_k h_kc exp(−|g_k − x_n|²/2ℓ_c²): the set convolution with the places as context."""
+    lengths = features.shape[2:]
+    h = features.reshape(*features.shape[:2], -1).swapaxes(1, 2)
+    return set_convolution(x, places_as_points(starts, lengths, points_per_unit), h, length_scale, density=False)
 
 
 def slopes(features, values, x, length_scale, points_per_unit):

@@ -25,7 +25,7 @@ def matern_52(r):
 def set_convolution(
     target_x, context_x, context_y, length_scale, mask=None, *, kernel=eq, density=True, divide=False, eps=1e-8
 ):
-    """z(x) = Σ_n [1, y_n] k(|x − x_n|/ℓ) over the n that the mask has, for sets (B, N, D), (B, N, C).
+    """z(x_n) = Σ_m [1, y_m] k(|x_n − x_m|/ℓ) over the m that the mask has, for sets (B, M, dx), (B, M, C).
 
     Sivaraya (2023), eq. 10.
     """
@@ -35,17 +35,17 @@ def set_convolution(
     scales = np.broadcast_to(np.asarray(length_scale, WIDE), (first + channels,))
     z = np.zeros((sets, targets, first + channels), WIDE)
     for b in range(sets):
-        for m in range(targets):
-            for n in range(points):
-                if mask is not None and not mask[b, n]:
+        for n in range(targets):
+            for m in range(points):
+                if mask is not None and not mask[b, m]:
                     continue
                 square = WIDE(0)
                 for d in range(axes):
-                    square += (WIDE(target_x[b, m, d]) - WIDE(context_x[b, n, d])) ** 2
+                    square += (WIDE(target_x[b, n, d]) - WIDE(context_x[b, m, d])) ** 2
                 for c in range(first + channels):
-                    carried = WIDE(1) if c < first else WIDE(context_y[b, n, c - first])
-                    z[b, m, c] += carried * kernel(np.sqrt(square) / scales[c])
+                    carried = WIDE(1) if c < first else WIDE(context_y[b, m, c - first])
+                    z[b, n, c] += carried * kernel(np.sqrt(square) / scales[c])
             if divide:
                 for c in range(channels):
-                    z[b, m, first + c] /= z[b, m, 0] + WIDE(eps)
+                    z[b, n, first + c] /= z[b, n, 0] + WIDE(eps)
     return z
