@@ -97,7 +97,7 @@ def train(options: argparse.Namespace) -> int:
 
 
 def evaluate(options: argparse.Namespace) -> int:
-    """Print the figures of a trained model, and write them as JSON if asked."""
+    """Print the figures of a trained model, and write them as JSON with --json."""
     from refnp.studies import evaluation
     from refnp.studies.registry import sampler
     from refnp.studies.trained import check_other, open_trained
@@ -248,7 +248,7 @@ Verifies refnp's gradients against the complex step, the properties its layers m
 outputs and gradients of refnp and other frameworks against a reference in extended precision. An error is divided
 by a bound derived from rounding; within the bound is 1 or less.
 
-PyTorch is asked live where it is installed; else, and for JAX, the answers that were recorded with this package
+PyTorch is run live where it is installed; else, and for JAX, the answers that were recorded with this package
 are judged (see --live).""",
         [
             option("--json", "FILE", "also write the rows to FILE"),

@@ -243,6 +243,6 @@ class Posterior:
             factor = cholesky(rows @ rows.swapaxes(-1, -2) + others)
         return multivariate_normal_kl(mean, own, theirs, factor) / self.targets
 
-    def _check_shape(self, what: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
-        if shape != wanted:
-            raise ValueError(f"Posterior.kl: {what} has shape {shape}; it must be {wanted}")
+    def _check_shape(self, what: str, shape: tuple[int, ...], right: tuple[int, ...]) -> None:
+        if shape != right:
+            raise ValueError(f"Posterior.kl: {what} has shape {shape}; it must be {right}")

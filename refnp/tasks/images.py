@@ -4,7 +4,7 @@ The row i and the column j of an image with height H and width W lie at
 
     x = (2 i/(H − 1) − 1,  2 j/(W − 1) − 1)        in [−1, 1]²; a side of one pixel lies at 0
 
-so an image is a function of two numbers, seen at some pixels and asked for at others: completion is regression.
+so an image is a function of two numbers, known at some pixels and to be predicted at others: completion is regression.
 `sample` gives the pixels as sets, `sample_grid` the same ones as images with a mask, for models on the grid.
 Source: Sivaraya (2023) §2.1; Garnelo et al. (2018a), §4.2; Gordon et al. (2020), §5.3.
 
@@ -41,7 +41,7 @@ class ImageTasks:
         each, and `total` 200).
     total: at most so many known and unknown pixels together.
     ragged: every task has numbers of its own.
-    Raises ValueError if the images have not these axes, hold NaN, or have fewer pixels than are asked for.
+    Raises ValueError if the images have not these axes, hold NaN, or have fewer pixels than are drawn.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class ImageTasks:
         return y.swapaxes(1, 2).reshape(batch, colours, height, width), known.reshape(batch, 1, height, width)
 
     def _drawn(self, rng: np.random.Generator, batch: int) -> tuple:
-        """Colours (B, P, C) of the P pixels, their random order (B, P), and how many are known, and asked for."""
+        """Colours (B, P, C) of the P pixels, their random order (B, P), and how many are known, and targets."""
         check_draw("ImageTasks", rng, batch)
         number, colours, height, width = self.images.shape
         chosen = self.images[rng.integers(number, size=batch)]
