@@ -138,7 +138,7 @@ def in_torch(w: dict, model: Any, data: SimpleNamespace) -> Callable[[], tuple]:
         z = torch.einsum("bcnk,bcn->bck", weights(x - places, w["encoder.log_length_scale"]), values)
         z = torch.cat([z[:, :1], z[:, 1:] / (z[:, :1] + 1e-8)], 1)
         h = torch.sigmoid(F.conv1d(z, w["lift.weight"].T[..., None], w["lift.bias"]))
-        h = simple_in_torch(w, h) if model.rectified else unet_in_torch(w, h)
+        h = simple_in_torch(w, h) if model.head.rectified else unet_in_torch(w, h)
         return decoded(h, "decoders.0"), F.softplus(decoded(h, "decoders.1"))
 
     return predict
