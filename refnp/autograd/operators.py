@@ -1,6 +1,6 @@
 """What a Tensor can do: Python's operators and NumPy's method names, each one of the operations of this chapter.
 
-Where an array meets a Tensor, NumPy is asked first: array − tensor calls np.subtract. Operators then give the
+Of an array and a Tensor, NumPy is called first: array − tensor calls np.subtract. Operators then give the
 operation's result, a Tensor; every other function of NumPy is refused, since its result would have no history.
 """
 

@@ -1,4 +1,4 @@
-"""Activations: the bend between two linear maps, element by element.
+"""Activations: the nonlinear functions between linear maps, element by element.
 
     relu max(x, 0)      leaky_relu x or a x      elu x or a(eˣ − 1)      sigmoid σ(x) = 1/(1 + e^(−x))
     softplus log(1 + eˣ)      silu x σ(x)      gelu x Φ(x), Φ the normal distribution function

@@ -243,7 +243,7 @@ class Mixture:
         return Normal(mean[places], std[places]).sample(rng)
 
     def _check(self, name: str, y: Any) -> None:
-        """ValueError unless y broadcasts to the elements: a longer one would meet another component with each row."""
+        """ValueError unless y broadcasts to the elements: of a longer one each row would go with another component."""
         if not fits(np.shape(raw(y)), self.elements):
             raise ValueError(f"{name}: y has shape {np.shape(raw(y))}; it must broadcast to {self.elements}")
 

@@ -242,7 +242,7 @@ def grouped_attention(
 
 
 def _in_groups(array: Any, groups: int) -> Any:
-    """A head axis −3 as two: queries (..., G, H/G, N, d) meet keys (..., G, 1, M, d). A length of 1 becomes (1, 1)."""
+    """A head axis −3 as two: queries (..., G, H/G, N, d), keys (..., G, 1, M, d). A length of 1 becomes (1, 1)."""
     if array is None or array.ndim < 3:
         return array
     n = array.shape[-3]

@@ -10,7 +10,7 @@ token attends to a target, it is predicted as if it stood alone: predictions are
 them the context has no order.
 
 **In less time.** Columns of a mask that are False in every row need no keys and values, and after the last layer only
-the tokens that are read off matter. So `TNP.encode` gives each layer the tokens that somebody attends to as keys, and
+the tokens that are read off matter. So `TNP.encode` gives each layer as keys the tokens that are attended to, and
 the last layer the targets' tokens alone as queries. What it computes is the encoder under the whole mask (tested).
 
 Source: Sivaraya (2023) §3.2, eq. 8 and 9, §3.3, which leaves open whether a padded token of TNP-A attends to itself;

@@ -1,4 +1,4 @@
-"""Sawtooth waves: functions that a Gaussian process is wrong about, with jumps of unknown place.
+"""Sawtooth waves: functions for which a Gaussian process is the wrong model, with jumps at unknown places.
 
     f(x) = u mod 1,   u = ω (d·x + s) + ½        frequency ω, direction d with |d| = 1, shift s
 

@@ -1,4 +1,4 @@
-"""Optimisers: one step downhill from the gradients that a backward pass has left in `.grad`.
+"""Optimisers: one step of descent along the gradients that a backward pass has left in `.grad`.
 
     SGD      v ← μ v + g                          θ ← θ − η v
     Adam     m ← β₁ m + (1 − β₁) g                θ ← θ − η m̂ / (√v̂ + ε),   m̂ = m / (1 − β₁ᵗ)

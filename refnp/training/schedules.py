@@ -56,7 +56,7 @@ def cosine(step: int, rate: float, steps: int, *, warmup: int = 0, floor: float 
 def noam(step: int, features: int, warmup: int, scale: float = 1.0) -> float:
     """η(s) = k · D^(−½) · min(s^(−½), s · w^(−3/2)): a linear warm-up of w steps, then a fall as 1/√s.
 
-    Both branches meet at s = w, the top, k/√(D w). Meant for Adam with betas=(0.9, 0.98), eps=1e-9.
+    Both branches are equal at s = w, the maximum, k/√(D w). Meant for Adam with betas=(0.9, 0.98), eps=1e-9.
     Raises ValueError for a step before 1, features or warm-up that are not positive, or a negative scale.
     """
     _check("noam", step, scale=scale)

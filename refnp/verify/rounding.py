@@ -1,4 +1,4 @@
-"""Numbers that know how wrong a computer may get them: running error analysis, one rounding after another.
+"""Numbers that carry a bound on their rounding error: running error analysis, operation by operation.
 
 A `Rounded` holds the value z of a formula, in the widest precision of the machine, and a bound e with
 
