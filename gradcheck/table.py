@@ -47,7 +47,7 @@ def table(operations: Iterable[Operation], *, vjp: Callable, digits: float = 12.
 
     In float64 the first and (where `order2`) the second order, in float32 and longdouble the first; of a `model` the
     first of these alone. `digits` is the bar in float64; the others are asked for the same share of their digits. An
-    analytic operation must meet it by the complex step; one that is not must agree up to the error of differences. An
+    analytic operation must reach it by the complex step; one that is not must agree up to the error of differences. An
     operation that raises is a row without digits, not an end.
     """
     for operation in operations:

@@ -87,7 +87,7 @@ def test_an_activation_is_added(tmp_path):
         report = run("-m", "refnp", "verify", "--only", "mish")
         assert "deviates" not in report
         assert "known defect" in report
-        run(*PYTEST, "tests/test_api.py", "tests/test_sources.py", "tests/verify/test_cases.py")
+        run(*PYTEST, "tests/test_api.py", "tests/verify/test_cases.py")
         run(*PYTEST, "tests/verify/test_recorded.py")
 
 
