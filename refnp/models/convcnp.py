@@ -229,13 +229,14 @@ class ConvCNP(NeuralProcess):
         """The predictions at the targets, by way of the grid around the data, or of a given one."""
         context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
         grid = self.grid(context_x, target_x, mask) if grid is None else grid
-        scales, divide, eps = self.encoder.length_scale(context_y), self.encoder.divide, self.encoder.eps
-        h = set_convolution(grid, context_x, context_y, scales, mask=mask, divide=divide, eps=eps)
+        scale = self.encoder.length_scale(context_y)
+        h = set_convolution(grid, context_x, context_y, scale, mask=mask, **self.encoder.options)
         h = self.network(self.lifted(h))  # (B, 1 + dy, *lengths) → (B, channels_out, *lengths)
         h = relu(h) if self.head.rectified else h
         answers = []
         for decoder in self.decoders:
-            f = set_convolution(target_x, grid, h, decoder.convolution.length_scale(h), density=False)
+            scale = decoder.convolution.length_scale(h)
+            f = set_convolution(target_x, grid, h, scale, **decoder.convolution.options)
             answers.append(f if decoder.mlp is None else decoder.mlp(f))  # (B, N, channels_out) → (B, N, 2 dy) or dy
         return self.head.normal(ag.concatenate(answers, -1))
 

@@ -23,7 +23,8 @@ def predicted(model, grid, context_x, context_y, target_x, mask=None, *, positio
     places = exact(np.broadcast_to(_places(grid), (len(context_x), grid.size, context_x.shape[-1])))
     scales = rounding.exp(state["encoder.log_length_scale"])
     values = exact(np.where(mask[..., None], context_y, 0))
-    z, _ = set_convolution(places, x, values, scales, mask=mask, divide=model.encoder.divide, eps=model.encoder.eps)
+    divide, eps = (model.encoder.options[name] for name in ("divide", "eps"))
+    z, _ = set_convolution(places, x, values, scales, mask=mask, divide=divide, eps=eps)
     z = left_out(z, 2 * np.abs(values.value).max(initial=1))  # pairs below u ε/N, divided by ρ + ε ≥ ε
     h, _ = sigmoid(mapped(z, state["lift.weight"], state["lift.bias"]))
     h = h.swapaxes(1, 2).reshape(len(context_x), h.shape[-1], *grid.lengths)

@@ -14,7 +14,7 @@ of h, k and v,
 gives everything: its derivative with respect to h is the set convolution at the targets, that with respect to v the
 same sum taken over n, which goes back to the context points. So each is the gradient of the other. Beside them there
 are only ∂T/∂x and ∂T/∂ℓ. `Pairs` has these sums for all pairs, in a few lines. They are all there is for few pairs; for
-many, and on a grid, near.py says which pairs count and tiles.py sums them.
+many, and on a grid, near.py derives which pairs count and tiles.py sums them.
 
 Source: Sivaraya (2023), eq. 10 and §4.2.1; Gordon et al. (2020), arXiv 1910.13556, eq. 2 and §4.
 Elsewhere: Gordon et al. divide the other channels by density + 1e-8 (`divide=True`), neuralprocesses by density + 1e-4
@@ -81,7 +81,7 @@ def set_convolution(
     `density`, eps ≤ 0, a `method` that cannot be, and beside a grid for other kernels than `eq`; TypeError for a mask
     that is not boolean, a kernel not callable, or two grids.
 
-    VJP, with v_m = [1, y_m] and h what is left of the gradient z̄ before the division:
+    VJP, with v_m = [1, y_m] and h the gradient of what is divided:
 
         ȳ_m = Σ_n k(s_nm) h_n                             x̄_n = Σ_m g_nm,   x̄_m = −Σ_n g_nm
         ℓ̄_c = −(2/ℓ) Σ_nm h_nc v_mc s k′(s)               g_nm = (2/ℓ²) (Σ_c h_nc v_mc) k′(s) (x_n − x_m)
@@ -133,7 +133,7 @@ class Pairs(NamedTuple):
     """All pairs of targets x (dx, B, N) and context points (dx, B, M) with v (B, M, C), as the equations have them.
 
     `scales` holds (ℓ, its channels): channels with one length scale share their weights and one matrix product.
-    `far` says that some distance may exceed FARTHEST.
+    `far`: some distance may exceed FARTHEST.
     """
 
     x: Array
@@ -233,21 +233,11 @@ class SetConvolution(Module):
         start = np.log(scales[0] if shared else scales)
         self.log_length_scale = Parameter(start) if learnable else start
         self.learnable = learnable
-        self.density, self.divide, self.eps, self.kernel = bool(density), divide, eps, kernel
+        self.options: dict[str, Any] = {"density": density, "divide": divide, "eps": eps, "kernel": kernel}
 
     def __call__(self, target_x, context_x, context_y, *, mask=None, method="auto"):
-        return set_convolution(
-            target_x,
-            context_x,
-            context_y,
-            self.length_scale(context_y),
-            mask=mask,
-            kernel=self.kernel,
-            density=self.density,
-            divide=self.divide,
-            eps=self.eps,
-            method=method,
-        )
+        scale = self.length_scale(context_y)
+        return set_convolution(target_x, context_x, context_y, scale, mask=mask, method=method, **self.options)
 
     def length_scale(self, context_y: ArrayLike) -> Array | Tensor:
         """ℓ; a constant one in the precision of the values."""
