@@ -171,7 +171,7 @@ class ImageClassifier(Module):
         mask = None if token_mask is None else _mask(token_mask, batch, count)
         places = image_places(*self.grid, leading=1)  # (1+N, 2)
         x = self.encoder(drop(x, self.dropout, rng), mask=mask, places=places, rng=rng, weights=weights)
-        return self.output(x[:, 0])  # (B, K)
+        return self.output(x[:, 0])  # (B, V)
 
     def attention_cost(self) -> int:
         """Multiply-adds of Q Kᵀ and A V for one image, all layers: 2 (1 + N)² D each."""

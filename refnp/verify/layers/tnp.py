@@ -72,7 +72,7 @@ def _of_a_draw(model, context, targets, mask):
 
     def log_prob(parameters, sets):
         drawn = model(context["x"], context["y"], targets["x"], mask).sample(np.random.default_rng(0))
-        x = drawn.astype(raw(sets["x"]).real.dtype)  # (B, T, dy)   anything will do for places
+        x = drawn.astype(raw(sets["x"]).real.dtype)  # (B, N, dy)   anything will do for places
         return model.bind(parameters)(sets["x"], sets["y"], x, mask).log_prob(x)
 
     return gradient_of("TNPA.sample, its log p", log_prob, model.state_dict(), context)
