@@ -104,8 +104,8 @@ def slim(checkpoint: Checkpoint) -> Checkpoint:
 def export(source: str | os.PathLike, target: str | os.PathLike) -> int:
     """Write the slim form of the checkpoint `source` to the file `target`; returns its size in bytes.
 
-    Raises as `open_trained`, for a file that it would refuse is not worth shipping; as `check_other`; OSError if
-    `target` cannot be written.
+    Raises OSError if there is no such file or `target` cannot be written, ValueError for a file that is damaged, is not
+    of a model of `refnp train`, or is `target` itself.
     """
     file = open_trained(source).file
     check_other(file, target)

@@ -12,7 +12,7 @@ good: after one step m̂ = g and v̂ = g², whatever β is.
 
 Sources: Polyak (1964) and Sutskever et al. (2013) for momentum; Kingma & Ba (2015), arXiv 1412.6980, alg. 1;
 Loshchilov & Hutter (2019), arXiv 1711.05101, alg. 2; Pascanu, Mikolov & Bengio (2013), arXiv 1211.5063, alg. 1.
-Transcription: tests/transcriptions/optimizers.py.
+Transcriptions: tests/transcriptions/optimizers.py, and tests/transcriptions/training.py for clipping.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def test_figures_written_out():
     assert_within(found, np.transpose(rows), rounding(POINTS))
 
 
-def test_what_masks_hide_is_not_looked_at():
+def test_what_masks_hide_has_no_part():
     tasks, model = few_points(ragged=True), build("cnp", OPTIONS["cnp"], rng=rng())
     task, posterior = tasks.sample_with_posterior(rng(), 3)
     hidden = {

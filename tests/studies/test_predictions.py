@@ -47,7 +47,7 @@ def test_the_loss_is_minus_one_of_the_two(name):
 
 
 @every_model
-def test_hidden_points_are_not_looked_at(name):
+def test_hidden_points_have_no_part(name):
     model, task = model_and_task(name)
     spoiled = {}
     for kind in ("context", "target"):

@@ -1,4 +1,4 @@
-"""Tasks by name, and where they are asked."""
+"""Tasks by name, and the places where they are evaluated."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Gaussian processes: samples with the right moments, noise where it is asked for and nowhere else, and fast."""
+"""Gaussian processes: samples with the right moments, noise where there should be some and nowhere else, and fast."""
 
 import timeit
 

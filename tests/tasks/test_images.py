@@ -1,4 +1,4 @@
-"""Images as functions: positions, which pixels are known and asked for, and the same tasks as sets and on the grid."""
+"""Images as functions: positions, which pixels are known and which are targets, the same tasks as sets and grids."""
 
 import numpy as np
 import pytest

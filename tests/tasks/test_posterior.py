@@ -114,7 +114,7 @@ def test_a_padded_batch_is_its_tasks_one_by_one(seed, outputs):
 
 
 @given(seeds)
-def test_what_masks_hide_is_not_looked_at(seed):
+def test_what_masks_hide_has_no_part(seed):
     task, process, posterior = sampled(seed)
     arrays = {}
     for kind, present in (("context", task.context_mask), ("target", task.target_mask)):

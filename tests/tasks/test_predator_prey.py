@@ -86,7 +86,7 @@ def test_populations_stay_positive_and_finite_however_long_the_steps(steps):
 
 
 @given(seeds)
-def test_the_path_does_not_depend_on_when_it_is_looked_at(seed):
+def test_the_path_does_not_depend_on_the_times_of_observation(seed):
     times = np.random.default_rng(seed).uniform(0, 100, 9)
     path = simulate(np.random.default_rng(seed), times, 3, steps=110)
     for chosen in ([0, 3, 5], [8, 7, 6, 5, 4, 3, 2, 1, 0], [4]):

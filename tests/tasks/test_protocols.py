@@ -113,7 +113,7 @@ def test_the_counts_of_bruinsma():
     [("inside", (-2, 2), (-2, 2)), ("shifted", (2, 6), (2, 6)), ("beyond", (-2, 2), (2, 6))],
 )
 @pytest.mark.parametrize("kernel", ["eq", "sawtooth"])
-def test_where_bruinsma_looks(kernel, where, context, target):
+def test_the_ranges_of_bruinsma(kernel, where, context, target):
     rng = np.random.default_rng(0)
     tasks = [bruinsma(kernel, where).sample(rng, 16) for _ in range(20)]
     for name, (low, high) in (("context_x", context), ("target_x", target)):

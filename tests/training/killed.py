@@ -2,7 +2,7 @@
 
 Every child is killed by a real SIGKILL: N of them at lines of Python drawn from all that are executed (NumPy's and
 zipfile's too), one at each line that writes the file, some from outside. After each, the run is started again, and must
-end with the same file, byte by byte, as the run that nobody killed.
+end with the same file, byte by byte, as the run that was not killed.
 """
 
 import os

@@ -54,7 +54,7 @@ def test_since_best_counts_from_the_first_of_equals(values, since):
 def test_answers_are_a_value_or_a_pair():
     assert value_and_figures("loss", 3) == (3, {})
     assert value_and_figures("loss", (3, {"gap": np.float32(0.5)})) == (3, {"gap": 0.5})
-    assert value_and_figures("loss", (3, 4)) == ((3, 4), {})  # no figures: whoever asked says what is wrong
+    assert value_and_figures("loss", (3, 4)) == ((3, 4), {})  # no figures: the caller says what is wrong
     for name in ("loss", "rate", "norm", "validation", "validation gap"):
         with pytest.raises(ValueError, match=f"loss returned a figure called '{name}', which the history has"):
             value_and_figures("loss", (1, {name: 0.0}))

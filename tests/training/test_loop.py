@@ -169,7 +169,7 @@ def test_a_gradient_that_is_not_finite_is_named_where_gradients_are_measured(tmp
 @pytest.mark.parametrize("save_seconds", [0, 60])
 @pytest.mark.parametrize("steps", [4, 9])
 def test_a_parameter_that_is_not_finite_is_never_saved(tmp_path, save_seconds, steps):
-    """Without clipping nobody looks at gradients; but at parameters, before they are saved or returned."""
+    """Without clipping gradients are not checked; parameters are, before they are saved or returned."""
     with pytest.raises(FloatingPointError, match=r"the parameter x is not finite after step 4|the loss of step 5"):
         on_point(bad_at(4, 0, gradient=True), steps=steps, checkpoint=tmp_path / "c", save_seconds=save_seconds)
     assert load(tmp_path / "c").parameters["x"] == (-3 if save_seconds == 0 else 0)

@@ -1,4 +1,4 @@
-"""Progress: a bar on a terminal, whole lines elsewhere, nothing where nothing was asked for; and never on stdout."""
+"""Progress: a bar on a terminal, whole lines elsewhere, nothing with show=False; and never on stdout."""
 
 import contextlib
 import itertools
@@ -13,7 +13,7 @@ from refnp.training.progress import progress
 
 @pytest.fixture
 def clock(monkeypatch):
-    """clock(seconds): from then on so much time passes whenever somebody looks."""
+    """clock(seconds): from then on so much time passes at every reading."""
 
     def set_clock(seconds):
         times = itertools.count(0, seconds)
@@ -31,7 +31,7 @@ def work(steps, show=True, done=0):
             tell(history)
 
 
-def test_nothing_is_shown_unless_asked_for(capsys):
+def test_nothing_is_shown_with_show_false(capsys):
     work(5, show=False)
     assert capsys.readouterr() == ("", "")
 
@@ -47,7 +47,7 @@ def test_without_a_terminal_there_is_a_line_at_the_end(capsys):
 
 
 def test_lines_come_after_1_2_4_seconds_and_then_every_half_minute(capsys, clock):
-    clock(0.125)  # it is looked at once a step, and twice more for a line
+    clock(0.125)  # it is read once a step, and twice more for a line
     work(2000)
     lines = capsys.readouterr().err.splitlines()
     steps = [int(line.split("/")[0].removeprefix("step ")) for line in lines]
