@@ -88,7 +88,7 @@ def test_an_activation_is_added(tmp_path):
         assert "deviates" not in report
         assert "known defect" in report
         run(*PYTEST, "tests/test_api.py", "tests/verify/test_cases.py")
-        run(*PYTEST, "tests/verify/test_completeness.py", "tests/verify/test_recorded.py")
+        run(*PYTEST, "tests/verify/test_record.py", "tests/verify/test_completeness.py")
 
 
 def test_the_files_that_are_named_exist():

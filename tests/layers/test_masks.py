@@ -1,4 +1,4 @@
-"""Masks: which places are True, Sivaraya (2023), eq. 7, and what keeps hidden NaN from results."""
+"""Masks: the equation of Sivaraya (2023), eq. 7, which places are True, and what keeps hidden NaN from results."""
 
 import numpy as np
 import pytest
