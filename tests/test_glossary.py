@@ -17,6 +17,7 @@ BANNED = (
     "room",
     "luck",
     "deaf",
+    "is_deaf",
     "loud",
     "wanders?",
     "nobody",
@@ -37,6 +38,9 @@ BANNED = (
     "by heart",
     "seeds?' ",
     "the mission",
+    "this book",
+    "a book that runs",
+    "two halves of the title",
     "S00[0-4]",
 )
 
