@@ -1,4 +1,4 @@
-"""Studies: the models of this book trained, evaluated and drawn on its tasks, from the command line or a program."""
+"""Studies: the models of refnp trained, evaluated and plotted on its tasks, from the command line or a program."""
 
 from refnp.studies.evaluation import evaluate
 from refnp.studies.plotting import plot
