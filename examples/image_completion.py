@@ -5,11 +5,11 @@
 
 An image is a function: a pixel's place is x, its brightness y. Some pixels are known, and the models say what the
 others are, each as a normal distribution. They learn from the first half of scikit-learn's 1797 digits of 8 × 8 pixels
-and are asked about the second half, all about the same pixels. Two that are only fitted stand beside them: the mean
+and predict the second half, all the same pixels. Two that are only fitted stand beside them: the mean
 image, and a joint normal distribution of all 64 pixels given those known.
 
 Brightness comes in sixteenths and some pixels are black in nearly all digits: there a density has no bound, and a model
-wins by saying 0 ± 0. So no standard deviation, of no row, is below --floor, and no pixel counts more than
+could win by predicting 0 ± 0. So no standard deviation, of no row, is below --floor, and no pixel counts more than
 −log(floor √2π), which is 2.08 for 0.05. Ends with what moving a digit does, and with a picture.
 """
 

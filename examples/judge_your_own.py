@@ -3,7 +3,7 @@
     python examples/judge_your_own.py
 
 Two questions are asked of each: are its values what float32 can give (error over the derived bound, above 1 is wrong),
-and is a gradient that somebody claims for it its derivative (digits of agreement with the complex step)?
+and is the gradient that is claimed for it its derivative (digits of agreement with the complex step)?
 The inputs are ordinary rows and rows with a mean of 30.
 """
 

@@ -4,8 +4,8 @@
     python examples/predator_prey.py [--steps 5000] [--seed 0] [--out predator_prey.png]
 
 Trained on stochastic Lotka-Volterra equations, each task another world with coefficients of its own, observed at random
-times; asked about the pelts that the Hudson's Bay Company collected from 1900 to 1920, one series that it has to make
-out from its context. The model sees z = log(1 + y), and is asked in three ways:
+times; then it predicts the pelts that the Hudson's Bay Company collected from 1900 to 1920, one series, known through
+its context only. The model sees z = log(1 + y), and predicts in three ways:
 
     between    each year from the 20 others
     ahead      the four years after 1908, 1909, … 1916 from those before

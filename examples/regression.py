@@ -4,9 +4,9 @@
     python examples/regression.py [--task eq] [--steps 1000] [--seed 0] [--out regression.png]
     python examples/regression.py cnp tnpd tetnp        # trained ones: shipped names, or checkpoints of `refnp train`
 
-Nine models are trained from nothing, each in a process of its own, as many at a time as there are cores. So few steps
-make nobody converge; they show who learns what first. Ends in a picture: one function, seen at ten points, as each of
-them has it beside the exact Gaussian process, with coherent samples.
+Nine models are trained from nothing, each in a process of its own, as many at a time as there are cores. In so few
+steps no model converges; they show what each learns first. Ends in a picture: one function, known at ten points, as
+each model predicts it beside the exact Gaussian process, with coherent samples.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Translate English into French: train a Transformer on refnp's own sentences, and ask it for some it has never seen.
+"""Translate English into French: train a Transformer on refnp's own sentences, and test it on sentences held out.
 
     python examples/translation.py [--seed 0] [--steps 2000] [--out FOLDER] [--pairs FILE] [--sentence TEXT]
 
-Prints greedy and beam-search translations of the held-out sentences, BLEU and token accuracy on them, and draws what
-every attention head looks at (matplotlib, the extra `study`). FILE holds other pairs, a sentence, a tab and its
+Prints greedy and beam-search translations of the held-out sentences, BLEU and token accuracy on them, and draws the
+weights of every attention head (matplotlib, the extra `study`). FILE holds other pairs, a sentence, a tab and its
 translation a line.
 """
 

@@ -155,7 +155,7 @@ def test_masked_joint_is_the_joint_of_the_rest(seed, poison, padded):
 
 
 def test_those_that_lean_on_nobody_hidden_keep_their_factor():
-    """One of eight hidden in the middle, on which nobody leans: the same sums as without it, in another order.
+    """One of eight hidden in the middle, uncorrelated with the others: the same sums as without it, in another order.
 
     Seven numbers that are nearly the same: L Lᵀ made anew in float32 loses what they differ by.
     """

@@ -76,7 +76,7 @@ def test_what_the_mask_hides_is_not_looked_at(junk):
     """Bits of output, of Δx and of all gradients, whatever stands in a hidden key or difference."""
     module, (arrays, _) = layer(moves=True), problem(0, (2, 3, 4, 1))
     mask = np.ones((2, 3, 4), bool)
-    mask[:, :, 2] = False  # nobody sees key 2
+    mask[:, :, 2] = False  # no query may attend to key 2
     mask[0, 0] = False  # query 0 sees nothing
     mask[1, :2, 3] = False  # two queries do not see key 3
     unseen = ~mask.any(1)  # (B, M)
@@ -121,8 +121,8 @@ def test_who_may_attend_to_nothing_gets_the_bias_and_stays():
     np.testing.assert_array_equal(raw(steps)[0, 1], 0)
     ad.sum(output).backward()
     assert all(np.isfinite(p.grad).all() for p in module.parameters() if p.grad is not None)
-    nobody, still = module(arrays[0], arrays[1][:, :0], arrays[2][:, :, :0])
-    np.testing.assert_array_equal(raw(nobody), np.broadcast_to(module.output.bias.data, (2, 3, 4)))
+    no_keys, still = module(arrays[0], arrays[1][:, :0], arrays[2][:, :, :0])
+    np.testing.assert_array_equal(raw(no_keys), np.broadcast_to(module.output.bias.data, (2, 3, 4)))
     np.testing.assert_array_equal(raw(still), 0)
 
 

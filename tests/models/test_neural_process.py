@@ -225,7 +225,7 @@ def test_a_point_twice_is_twice_there():
 
 @pytest.mark.parametrize("masked", [False, True])
 def test_an_empty_context_is_finite(masked):
-    """C = 0, or nobody present: the mean over nothing is 0."""
+    """M = 0, or no point present: the mean over nothing is 0."""
     model, c = small(dy=2), 3 if masked else 0
     x, y, target_x = np.full((2, c, 1), np.nan), np.full((2, c, 2), np.nan), normal(0, (2, 4, 1))
     answer = model(x, y, target_x, np.zeros((2, c), bool))

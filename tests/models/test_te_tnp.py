@@ -151,7 +151,7 @@ def test_an_observed_zero_is_not_an_open_question():
 
 
 def test_every_parameter_is_used():
-    """The last layer moves no tokens, for nobody would look at where they went."""
+    """The last layer moves no tokens: no later layer would use the new places."""
     for moves in (False, True):
         model = small(moves=moves)
         arrays, _ = judges.task(0, (2, 3, 4, 1, 1))

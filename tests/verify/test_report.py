@@ -104,7 +104,7 @@ def test_what_cannot_be_written_is_found_before_the_work(tmp_path):
         report.check_writable(tmp_path)
     with pytest.raises(OSError):
         report.check_writable(tmp_path / "missing" / "v.json")
-    if os.geteuid():  # nobody forbids root anything
+    if os.geteuid():  # root may write anywhere
         (tmp_path / "fixed.json").touch(0o400)
         with pytest.raises(OSError, match="read-only"):
             report.check_writable(tmp_path / "fixed.json")
