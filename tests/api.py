@@ -30,6 +30,7 @@ PACKAGES = (
     "refnp.studies",
     "gradcheck",
 )
+OURS = ("refnp", "gradcheck")
 MADE = "Made by `python -m tests.api --write` from the docstrings; do not edit."
 
 
@@ -50,7 +51,7 @@ def file_of(package, name):
     """The file that defines a public name, relative to the root; that of a constant is found by reading imports."""
     value = attrgetter(name)(package)
     module = getattr(value, "__module__", "")
-    if (inspect.isroutine(value) or inspect.isclass(value)) and module.split(".")[0] in ("refnp", "gradcheck"):
+    if (inspect.isroutine(value) or inspect.isclass(value)) and module.split(".")[0] in OURS:
         return relative(inspect.unwrap(value).__module__)
     return relative(_imported_from(package.__name__, name))
 
@@ -60,7 +61,7 @@ def _imported_from(module, name):
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:
-                if (alias.asname or alias.name) == name and node.module.split(".")[0] in ("refnp", "gradcheck"):
+                if (alias.asname or alias.name) == name and node.module.split(".")[0] in OURS:
                     return _imported_from(node.module, alias.name)
     return module
 
@@ -115,6 +116,8 @@ def shown(value):
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     text = repr(value)
+    if text == "<factory>":  # of a dataclass: a new dict or list
+        return "…"
     return f"{type(value).__name__}(…)" if " at 0x" in text or len(text) > 60 else text
 
 
@@ -153,7 +156,7 @@ def own_methods(cls):
     }
     found = {}
     for base in cls.__mro__:
-        if (base.__name__ in common and base is not cls) or base.__module__.split(".")[0] not in ("refnp", "gradcheck"):
+        if (base.__name__ in common and base is not cls) or base.__module__.split(".")[0] not in OURS:
             continue
         for name, value in vars(base).items():
             if (not name.startswith("_") or name == "__call__") and (
@@ -200,13 +203,13 @@ def section(package, file, names):
     if module is not package:
         lines += ["", first_sentence(module.__doc__), *fenced(equations(module.__doc__))]
     for name in names:
-        lines += entry(name, attrgetter(name)(package))
+        lines += entry(name, attrgetter(name)(package), file)
     return lines
 
 
-def entry(name, value):
-    if not callable(value) or not getattr(value, "__module__", ""):
-        return ["", f"### {name}", "", f"A constant, {type(value).__name__}."]
+def entry(name, value, file):
+    if not (inspect.isroutine(value) or inspect.isclass(value)) or value.__module__.split(".")[0] not in OURS:
+        return ["", f"### {name}", *fenced(assigned(name, file))]
     text = inspect.getdoc(value) if not inspect.isclass(value) or "__doc__" in vars(value) else ""
     lines = ["", f"### {name}", "", "```text", signature(name, value), "```", "", first_sentence(text)]
     vjp, start = gradient(text)
@@ -220,6 +223,16 @@ def entry(name, value):
     if inspect.isclass(value):
         lines += methods(value)
     return lines
+
+
+def assigned(name, file):
+    """The statement of a file that gives a name its value: of a constant, or of a type under another name."""
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            return ast.unparse(node)
+    raise ValueError(f"{file} does not assign {name}")
 
 
 def methods(cls):
