@@ -5,8 +5,7 @@ from refnp.layers.activations import *
 from refnp.layers.convolutions import Convolution, ConvolutionTranspose, convolution, convolution_transpose
 from refnp.layers.distributions import Categorical, Mixture, MultivariateNormal, Normal, kl_divergence
 from refnp.layers.dot_product_attention import attention, attention_with_weights, column_attention
-from refnp.layers.embeddings import Embedding, embedding
-from refnp.layers.linear import MLP, Linear
+from refnp.layers.linear import MLP, Embedding, Linear, embedding
 from refnp.layers.losses import cross_entropy, gaussian_nll, mse
 from refnp.layers.module import Module
 from refnp.layers.multi_head import KeyValueCache, MultiHeadAttention, grouped_attention, merge_heads, split_heads

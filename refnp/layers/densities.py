@@ -19,8 +19,6 @@ Leibler (1951).
 Transcription: tests/transcriptions/probability.py.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -13,8 +13,6 @@ Rasmussen & Williams (2006), A.2; Garnelo et al. (2018b), arXiv 1807.01622 (mixt
 Transcription: tests/transcriptions/probability.py.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -211,7 +209,7 @@ class Mixture:
             log_p = ag.sum(log_p, -1)  # (K, ...)
         return log_mean_exp(log_p, 0)
 
-    def marginals(self) -> Mixture:
+    def marginals(self) -> "Mixture":
         """The distribution of each element alone. Their log p do not add up to the joint one."""
         return Mixture(self.components)
 

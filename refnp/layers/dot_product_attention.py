@@ -11,8 +11,6 @@ arXiv 2112.05682; Dao et al. (2022), arXiv 2205.14135 (backward).
 Transcription: tests/transcriptions/rows.py.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

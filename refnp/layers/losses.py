@@ -11,8 +11,6 @@ Transcription: tests/transcriptions/probability.py.
 Source: Sivaraya (2023) §1.7 (cross-entropy), §3.2 eq. 8 and 9 (Gaussian conditionals).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from refnp.autograd.blocks import BLOCK, floating, run_all

@@ -4,8 +4,6 @@ In a batch of ragged sets some elements are padding. A mask says which are real:
 value 0 and gradient 0 whatever stands there, NaN included: they are replaced before anything is computed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -9,8 +9,6 @@ Elsewhere: True = may attend in PyTorch's scaled_dot_product_attention, ONNX, fl
 torch.nn.MultiheadAttention and nn.Transformer.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

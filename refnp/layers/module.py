@@ -8,8 +8,6 @@ result, and parameters get gradients: `module(Tensor(x))` is how a module is tra
 modules inside it. In the loss that `refnp.training.train` is given, and in `loss` of models, all are on the tape.
 """
 
-from __future__ import annotations
-
 import contextlib
 import contextvars
 import copy
@@ -40,7 +38,7 @@ def arrays_in_arrays_out(method: Callable) -> Callable:
     """A method of a module that uses the tape only if an argument is a Tensor, or inside a call that uses it."""
 
     @functools.wraps(method)
-    def call(module: Module, *arguments: Any, **options: Any) -> Any:
+    def call(module: "Module", *arguments: Any, **options: Any) -> Any:
         if module._is_bound or _on_tape.get():
             return method(module, *arguments, **options)
         if any(isinstance(leaf, Tensor) for leaf in leaves_of([arguments, options])):
@@ -113,7 +111,7 @@ class Module:
         for name, array in arrays.items():
             own[name].data = np.array(array, own[name].dtype)
 
-    def bind(self, values: Mapping[str, Any]) -> Module:
+    def bind(self, values: Mapping[str, Any]) -> Self:
         """A copy of the module that computes with `values`, arrays or Tensors by name, in place of its parameters.
 
         `lambda values: loss(module.bind(values)(x))` is a function of the parameters, for `grad`, `hvp` and the like.
@@ -132,7 +130,7 @@ class Module:
         """A copy that computes with the parameters' arrays: arrays in, arrays out, sooner than through Tensors."""
         return _substituted(self, {id(parameter): parameter.data for parameter in self.parameters()})
 
-    def astype(self, dtype: Any) -> Module:
+    def astype(self, dtype: Any) -> Self:
         """Change every parameter to another floating type, in place; gradients are dropped. Returns the module."""
         dtype = np.dtype(dtype)
         if dtype.kind not in "fc":

@@ -16,8 +16,6 @@ where attention is forbidden.
 Transcription: tests/transcriptions/rows.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -8,8 +8,6 @@ Elsewhere: torch.nn.TransformerEncoderLayer also drops attention weights and the
 network.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

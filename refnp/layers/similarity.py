@@ -10,8 +10,6 @@ scores of its own.
 Transcription: tests/transcriptions/rows.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -8,8 +8,6 @@ stability: Blanchard, Higham & Higham (2021).
 Transcription: tests/transcriptions/rows.py.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from refnp.autograd.blocks import result_block, row_dot, row_sum, rowwise

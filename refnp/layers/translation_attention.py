@@ -13,8 +13,6 @@ layers: `refnp.models.published.tnp`.
 Transcription: tests/transcriptions/tnp.py.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any

@@ -22,8 +22,7 @@ import numpy as np
 
 from refnp.autograd import matmul, swapaxes
 from refnp.layers.activations import relu
-from refnp.layers.embeddings import Embedding
-from refnp.layers.linear import Linear
+from refnp.layers.linear import Embedding, Linear
 from refnp.layers.masks import check_mask, combine
 from refnp.layers.module import Module
 from refnp.layers.normalization import LayerNorm

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.layers.embeddings import Embedding, embedding
+from refnp.layers.linear import Embedding, embedding
 from refnp.verify.layers import linear as equations
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import (

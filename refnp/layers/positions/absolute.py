@@ -16,8 +16,6 @@ Elsewhere: tensor2tensor puts all sines before all cosines, and divides by D/2 â
 Transcription: tests/transcriptions/positions.py.
 """
 
-from __future__ import annotations
-
 import decimal
 import functools
 from typing import Any

@@ -9,8 +9,6 @@ of the relative positions of Sivaraya (2023) §1.2.
 Transcription: tests/transcriptions/positions.py.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -23,8 +23,6 @@ places: it adds biases without 1/√d, rounds |Δ| before g, and takes |Δ|² wh
 Transcription: tests/transcriptions/positions.py.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import operator

@@ -10,8 +10,6 @@ Source: Sivaraya (2023) §1.2, "to achieve translation equivariance": in which s
 Transcription: tests/transcriptions/positions.py.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

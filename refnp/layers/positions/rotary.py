@@ -13,8 +13,6 @@ Source: Su et al. (2021), arXiv 2104.09864, eq. 34; a form of the relative posit
 Transcription: tests/transcriptions/positions.py.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
