@@ -16,8 +16,7 @@ from refnp.studies import training
 from refnp.studies.registry import MODELS, TASKS
 from refnp.studies.trained import shipped
 from refnp.training.checkpoint import Checkpoint, load, save, state_of
-from refnp.verify import run
-from refnp.verify.frameworks import pytorch
+from refnp.verify import judge
 from refnp.verify.judge import DEVIATES, KNOWN, SKIPPED, WITHIN
 
 FIELDS = [
@@ -60,13 +59,13 @@ def test_all_is_well(tmp_path, capsys):
 
 def test_a_framework_that_deviates_makes_status_1(monkeypatch, tmp_path, capsys):
     """A framework that is wrong where it is not known to be: here an adapter that forgets the √d."""
-    plain = run.Recording.answer
+    plain = judge.Recording.answer
 
     def wrong(self, problem):
         answer = plain(self, problem)
         return answer | {"output": answer["output"] * 2} if self.facts["framework"] == "JAX" else answer
 
-    monkeypatch.setattr(run.Recording, "answer", wrong)
+    monkeypatch.setattr(judge.Recording, "answer", wrong)
     file = tmp_path / "v.json"
     assert refnp("verify", "--only", "frameworks/relu/ordinary", "--json", str(file)) == 1
     assert [row["framework"] for row in json.loads(file.read_text())["rows"] if row["verdict"] == DEVIATES] == [
@@ -77,9 +76,9 @@ def test_a_framework_that_deviates_makes_status_1(monkeypatch, tmp_path, capsys)
 
 def test_a_wrong_adapter_makes_status_1(monkeypatch):
     pytest.importorskip("torch")
-    (case,) = (case for case in run.cases() if case.name == "softmax/ordinary")
+    (case,) = (case for case in judge.cases() if case.name == "softmax/ordinary")
     wrong = dataclasses.replace(case.layer, torch=lambda torch, x, *, axis: x.sigmoid())
-    monkeypatch.setattr(run, "cases", lambda: [dataclasses.replace(case, layer=wrong)])
+    monkeypatch.setattr(judge, "cases", lambda: [dataclasses.replace(case, layer=wrong)])
     assert refnp("verify", "--only", "frameworks/softmax/ordinary", "--live", "pytorch") == 1
 
 
@@ -87,7 +86,7 @@ def test_a_framework_that_raises_deviates(monkeypatch, capsys):
     def broken(self, problem):
         raise MemoryError("no room for it")
 
-    monkeypatch.setattr(run.Recording, "answer", broken)
+    monkeypatch.setattr(judge.Recording, "answer", broken)
     assert refnp("verify", "--only", "frameworks/relu/ordinary") == 1
     assert "MemoryError: no room for it" in capsys.readouterr().out
 
@@ -119,14 +118,14 @@ def test_a_wrong_refnp_makes_status_1(monkeypatch):
 
 
 def test_a_wrong_gradient_makes_status_1(monkeypatch):
-    (right,) = (inputs for inputs in run.gradient_inputs() if inputs.name == "exp")
+    (right,) = (inputs for inputs in judge.gradient_inputs() if inputs.name == "exp")
     wrong = dataclasses.replace(right, function=lambda x: np.exp(x.data) * x)
-    monkeypatch.setattr(run, "gradient_inputs", lambda: [wrong])
+    monkeypatch.setattr(judge, "gradient_inputs", lambda: [wrong])
     assert refnp("verify", "--only", "gradients") == 1
 
 
 def test_pytorch_hidden_is_judged_as_recorded(monkeypatch, capsys):
-    monkeypatch.setattr(pytorch, "installed", lambda: False)
+    monkeypatch.setattr(judge, "installed", lambda name: False)
     assert refnp("verify", "--only", "frameworks/sigmoid", "--live", "PyTorch") == 0
     assert "PyTorch 2.13" in (output := capsys.readouterr().out)
     assert "(recorded)" in output
@@ -158,7 +157,7 @@ def test_wrong_usage_is_status_2(words, message, capsys):
 
 
 def test_an_unwritable_file_is_found_before_the_work(monkeypatch):
-    monkeypatch.setattr(run.Check, "run", lambda self: pytest.fail("work was done"))
+    monkeypatch.setattr(judge.Check, "run", lambda self: pytest.fail("work was done"))
     assert refnp("verify", "--json", "/no/such/folder/v.json") == 2
 
 
@@ -179,11 +178,11 @@ def test_version(capsys):
     [("softmax/rows", {"softmax/rows sum to 1"}), ("properties/attention*1", {"attention/weights sum to 1"})],
 )
 def test_patterns(pattern, names):
-    assert {check.name for check in run.checks([], pattern)} == names
+    assert {check.name for check in judge.checks([], pattern)} == names
 
 
 def test_every_section_has_checks_and_no_pattern_means_all():
-    everything = run.checks([])
+    everything = judge.checks([])
     assert {check.section for check in everything} == {"gradients", "properties", "frameworks"}
     assert len(everything) > 200
 

@@ -2,10 +2,10 @@
 
 layers       a page for each family: equations, cases, gradient inputs, names in other frameworks, known defects
 rounding     numbers that carry a bound on their own rounding error;  bounds: the classical closed forms of such bounds
-case         what a page is made of;  judge: the verdict on an array
+case         what a page is made of
 properties   what must hold for every input
 frameworks   how PyTorch and JAX are asked;  record: what they answered, and the command that asks them
-run, report  `refnp verify`
+judge        all that is judged, and the verdict on an array;  report: `refnp verify`
 """
 
 from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer

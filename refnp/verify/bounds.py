@@ -89,11 +89,6 @@ def attention(query: Any, key: Any, value: Any, u: Any, *, mask: Any = None, bia
     return (2 * worst + u * (2 * m + 4)) * (p @ np.abs(v))
 
 
-def permuted_keys(query: Any, key: Any, value: Any, u: Any, **options: Any) -> np.ndarray:
-    """Between two orders of the same keys: each is within the attention bound of the exact result."""
-    return 2 * attention(query, key, value, u, **options)
-
-
 def product(magnitude: Any, terms: int, u: Any) -> np.ndarray:
     """N u (|w|∗|x| + |b|) for a matrix product or a convolution, N = terms per output + 1.
 

@@ -1,16 +1,34 @@
-"""The verdict on one array: how far from the reference, in units of what rounding allows."""
+"""What is judged, and the verdict: how far each array is from the reference, in units of what rounding allows.
 
-from __future__ import annotations
+gradients    every differentiable function against the complex step (gradcheck's table)
+properties   what must hold for every input, within rounding
+frameworks   every case: refnp itself in float32 and float64, its reference against the textbook, PyTorch, JAX
+"""
 
+import fnmatch
+import functools
 import math
+import warnings
+import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from refnp.verify.case import Answer, Case, Problem
+from gradcheck.precision import scaled
+from gradcheck.table import table
+from refnp.autograd import vjp
+from refnp.verify.bounds import unit_roundoff
+from refnp.verify.case import Answer, Case, GradientInputs, NotOfferedError, Problem
+from refnp.verify.frameworks import PACKAGES, Framework, framework_of, installed
+from refnp.verify.layers import cases, gradient_inputs
+from refnp.verify.properties import Property, properties
+from refnp.verify.record import DTYPES, FOLDER, Recording
 from refnp.verify.rounding import WIDE, tolerance
+from refnp.version import __version__
 
+DIGITS = 12.0  # asked of gradients in float64, as gradcheck asks
 WITHIN, KNOWN, DEVIATES, SKIPPED = "within bound", "known defect", "deviates", "skipped"
 
 
@@ -92,3 +110,94 @@ def failed(section: str, name: str, framework: str, version: str, dtype: str, fa
 def skipped(case: Case, framework: str, version: str, why: str) -> Judgement:
     """The judgement of a case for which a framework has no function."""
     return Judgement("frameworks", case.name, framework, version, "", "", math.nan, math.nan, SKIPPED, why=why)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing to verify: its section, its name, and the work, which yields judgements."""
+
+    section: str
+    name: str
+    work: Callable[[], list[Judgement]]
+
+    def run(self) -> list[Judgement]:
+        """Do the work, with warnings off: many inputs are meant to overflow, in refnp or in a framework."""
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                return self.work()
+            except Exception as failure:  # one broken layer must not hide the others
+                return [failed(self.section, self.name, "refnp", __version__, "", failure)]
+
+
+def frameworks(live: tuple[str, ...] = ("PyTorch",)) -> list[Framework]:
+    """PyTorch and JAX: live where named in `live` and installed, else as recorded; without either, absent."""
+    found = []
+    for name in PACKAGES:
+        if name in live and installed(name):
+            found.append(framework_of(name))
+        elif (file := FOLDER / f"{name.lower()}.npz").exists():
+            found.append(Recording(file).framework)
+    return found
+
+
+def checks(others: list[Framework], only: str | None = None) -> list[Check]:
+    """Everything to verify whose name, or section/name, contains `only` or matches it where it has wildcards."""
+    found = [Check("gradients", i.name, functools.partial(gradient_judgements, i)) for i in gradient_inputs()]
+    found += [Check("properties", p.name, functools.partial(property_judgements, p)) for p in properties()]
+    found += [Check("frameworks", c.name, functools.partial(case_judgements, c, others)) for c in cases()]
+    return [check for check in found if only is None or matches(f"{check.section}/{check.name}", only)]
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether a name contains the pattern, or matches it where that has wildcards."""
+    return pattern in name or fnmatch.fnmatchcase(name, pattern)
+
+
+def gradient_judgements(inputs: GradientInputs) -> list[Judgement]:
+    """What gradcheck's table says of one function; error over bound is 10 to the digits that are missing."""
+    found = []
+    for row in table([inputs], vjp=vjp, digits=DIGITS):
+        missing = 10 ** min(scaled(DIGITS, np.dtype(row.dtype)) - row.digits, 300.0)
+        ratio = min(missing, 1.0) if row.holds else max(missing, math.nextafter(1, 2))
+        verdict = WITHIN if row.holds else DEVIATES
+        quantity = f"derivatives of order {row.order}"
+        common = ("gradients", row.name, "refnp", __version__, row.dtype, quantity)
+        found.append(Judgement(*common, ratio, math.nan, verdict, why=row.note))
+    return found
+
+
+def property_judgements(stated: Property) -> list[Judgement]:
+    """One property in both precisions, on inputs drawn by its name."""
+    found = []
+    for dtype in DTYPES:
+        rng = np.random.default_rng(zlib.crc32(stated.name.encode()))
+        given, right, allowed = stated.measure(rng, np.dtype(dtype).type, unit_roundoff(dtype))
+        ratio, ulps, worst = deviation(given, right, allowed, dtype)
+        common = ("properties", stated.name, "refnp", __version__, dtype, "output", ratio, ulps)
+        if ratio <= 1:
+            found.append(Judgement(*common, WITHIN))
+        else:
+            found.append(Judgement(*common, DEVIATES, "", float(given[worst]), float(right[worst])))
+    return found
+
+
+def case_judgements(case: Case, others: list[Framework]) -> list[Judgement]:
+    """refnp, its reference, and the others on one case, in both precisions."""
+    found: list[Judgement] = []
+    refused: dict[str, Judgement] = {}
+    for dtype in DTYPES:
+        problem = case.problem(dtype)
+        reference = problem.reference()
+        found += judged(problem, problem.answer(), reference, "refnp", __version__)
+        if dtype == "float64":  # the reference against the textbook's equation, both in the widest precision
+            textbook = {quantity: rounded.value for quantity, rounded in problem.bounds.items()}
+            found += judged(problem, reference, textbook, "refnp", __version__, dtype="longdouble")
+        for other in others:
+            try:
+                found += judged(problem, other.answer(problem), reference, other.name, other.version)
+            except NotOfferedError as reason:
+                refused[other.name] = skipped(case, other.name, other.version, str(reason))
+            except Exception as failure:  # whatever it is, it is no answer
+                found.append(failed("frameworks", case.name, other.name, other.version, dtype, failure))
+    return found + list(refused.values())

@@ -23,16 +23,14 @@ import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from refnp.verify.case import Answer, Case, NotOfferedError, Problem
-from refnp.verify.frameworks import jax, pytorch
+from refnp.verify.frameworks import PACKAGES, Framework, framework_of, installed
 from refnp.verify.layers import cases
 
-ADAPTERS: dict[str, ModuleType] = {"PyTorch": pytorch, "JAX": jax}
 FOLDER = Path(__file__).parent / "recorded"
 DTYPES = ("float32", "float64")
 Entry = dict[str, Any]  # "refused", why there is no answer; or "checksum" and "answer"; perhaps "facts" of its own
@@ -49,9 +47,9 @@ class Recording:
         self._entries: dict[str, Entry] = index["entries"]
 
     @property
-    def version(self) -> str:
-        """The framework's version, and that it is not asked now."""
-        return f"{self.facts['version']} (recorded)"
+    def framework(self) -> Framework:
+        """The framework as it was recorded, which its version says."""
+        return Framework(self.facts["framework"], f"{self.facts['version']} (recorded)", self.answer)
 
     def answer(self, problem: Problem) -> Answer:
         """The recorded output and gradients; NotOfferedError if there are none, or they are of other inputs."""
@@ -124,29 +122,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--again", action="store_true", help="also the cases that are recorded already")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where to write (in the package by default)")
     options = parser.parse_args(argv)
-    chosen = options.frameworks or list(ADAPTERS)
-    if unknown := set(chosen) - set(ADAPTERS):
-        parser.error(f"there is no adapter for {', '.join(sorted(unknown))}; name {' or '.join(ADAPTERS)}")
-    if missing := [name for name in chosen if not ADAPTERS[name].installed()]:
+    chosen = options.frameworks or list(PACKAGES)
+    if unknown := set(chosen) - set(PACKAGES):
+        parser.error(f"there is no adapter for {', '.join(sorted(unknown))}; name {' or '.join(PACKAGES)}")
+    if missing := [name for name in chosen if not installed(name)]:
         parser.error(f"{', '.join(missing)} is not installed")
     named = [case for case in cases() if options.only in case.name]
-    for name in chosen:
-        file = options.folder / f"{name.lower()}.npz"
+    for framework in map(framework_of, chosen):
+        file = options.folder / f"{framework.name.lower()}.npz"
         try:
-            count = record(ADAPTERS[name], file, named, again=options.again)
+            count = record(framework, file, named, again=options.again)
         except ValueError as reason:
             parser.error(str(reason))
-        print(f"{file}: {count} new answers of {name} {ADAPTERS[name].version()}, {file.stat().st_size / 1e6:.2f} MB")
+        who, size = f"{framework.name} {framework.version}", file.stat().st_size / 1e6
+        print(f"{file}: {count} new answers of {who}, {size:.2f} MB")
     return 0
 
 
-def record(adapter: ModuleType, file: Path, named: Sequence[Case], *, again: bool = False) -> int:
+def record(framework: Framework, file: Path, named: Sequence[Case], *, again: bool = False) -> int:
     """Ask one framework for the named cases and store its answers among those of `file`; returns how many are new.
 
     Without `again` what is recorded from the same inputs is kept. Answers of cases that no longer exist are dropped.
     ValueError if answers of another version would stay beside the new ones: a recording is of one version.
     """
-    facts = facts_of(adapter)
+    facts = facts_of(framework)
     old = Recording(file) if file.exists() else None
     existing = {key_of(case.problem(dtype)) for case in cases() for dtype in DTYPES}
     kept = {} if old is None else {key: entry for key, entry in old.entries().items() if key in existing}
@@ -154,7 +153,7 @@ def record(adapter: ModuleType, file: Path, named: Sequence[Case], *, again: boo
     for problem in (case.problem(dtype) for case in named for dtype in DTYPES):
         before = kept.get(key_of(problem), {})
         if again or before.get("checksum") != problem.checksum():
-            entry = asked(adapter, problem)
+            entry = asked(framework, problem)
             if "answer" in entry or entry != before:  # a refusal may be the same as before
                 new[key_of(problem)] = entry
     if old is not None and not new:
@@ -163,7 +162,7 @@ def record(adapter: ModuleType, file: Path, named: Sequence[Case], *, again: boo
     if old is not None and any("answer" in entry for entry in kept.values()):
         if facts["version"] != old.facts["version"]:
             raise ValueError(
-                f"{file.name} is of {adapter.NAME} {old.facts['version']}, and {facts['version']} is installed: "
+                f"{file.name} is of {framework.name} {old.facts['version']}, and {facts['version']} is installed: "
                 "record every case --again, without --only"
             )
         different = {name: fact for name, fact in facts.items() if fact != old.facts.get(name)}
@@ -173,21 +172,21 @@ def record(adapter: ModuleType, file: Path, named: Sequence[Case], *, again: boo
     return sum("answer" in entry for entry in new.values())
 
 
-def asked(adapter: ModuleType, problem: Problem) -> Entry:
+def asked(framework: Framework, problem: Problem) -> Entry:
     """What a framework answers, or why it does not."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some inputs are meant to overflow
         try:
-            return {"checksum": problem.checksum(), "answer": adapter.answer(problem)}
+            return {"checksum": problem.checksum(), "answer": framework.answer(problem)}
         except NotOfferedError as reason:
             return {"refused": str(reason)}
 
 
-def facts_of(adapter: ModuleType) -> dict[str, str]:
+def facts_of(framework: Framework) -> dict[str, str]:
     """Who answers here and now: framework, versions, machine and day."""
     return {
-        "framework": adapter.NAME,
-        "version": adapter.version(),
+        "framework": framework.name,
+        "version": framework.version,
         "numpy": np.__version__,
         "python": platform.python_version(),
         "platform": platform.platform(),

@@ -19,10 +19,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from refnp.verify.judge import DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement
-from refnp.verify.record import ADAPTERS, write_whole
+from refnp.verify.frameworks import PACKAGES
+from refnp.verify.judge import DEVIATES, KNOWN, SKIPPED, WITHIN, Check, Judgement, checks, frameworks
+from refnp.verify.record import write_whole
 from refnp.verify.rounding import judging_precision
-from refnp.verify.run import Check, checks, frameworks
 from refnp.version import __version__
 
 WIDTH = 52
@@ -58,12 +58,12 @@ def verify(options: argparse.Namespace) -> int:
 
 def chosen_live(names: str) -> tuple[str, ...]:
     """The adapters that are named, whatever their capitals; ValueError for one that does not exist."""
-    by_name = {name.lower(): name for name in ADAPTERS}
+    by_name = {name.lower(): name for name in PACKAGES}
     given = [name.strip().lower() for name in names.split(",")]
     if given == ["none"]:
         return ()
     if unknown := [name for name in given if name not in by_name]:
-        raise ValueError(f"--live: there is no adapter for {unknown[0]!r}; name {', '.join(ADAPTERS)} or none")
+        raise ValueError(f"--live: there is no adapter for {unknown[0]!r}; name {', '.join(PACKAGES)} or none")
     return tuple(by_name[name] for name in given)
 
 

@@ -5,8 +5,7 @@ import pytest
 
 from refnp.verify import layers
 from refnp.verify.case import KnownDefect
-from refnp.verify.judge import WITHIN
-from refnp.verify.run import case_judgements
+from refnp.verify.judge import WITHIN, case_judgements
 
 CASES = layers.cases()
 

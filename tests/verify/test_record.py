@@ -7,9 +7,9 @@ import pytest
 
 from refnp.verify import record
 from refnp.verify.case import NotOfferedError
-from refnp.verify.judge import DEVIATES, KNOWN, SKIPPED
+from refnp.verify.frameworks import Framework
+from refnp.verify.judge import DEVIATES, KNOWN, SKIPPED, case_judgements, frameworks
 from refnp.verify.layers import cases
-from refnp.verify.run import Framework, case_judgements, frameworks
 
 CASES = {case.name: case for case in cases()}
 KEYS = {"PyTorch": "torch", "JAX": "jax"}
@@ -29,7 +29,7 @@ def file(tmp_path):
 
 def test_what_is_written_is_read(file):
     recording = record.Recording(file)
-    assert recording.version == "1.2 (recorded)"
+    assert recording.framework == Framework("Some", "1.2 (recorded)", recording.answer)
     for name in ("softmax/ordinary", "layer_norm/one element"):
         problem = CASES[name].problem("float32")
         answer, right = recording.answer(problem), problem.answer()
@@ -52,7 +52,7 @@ def test_a_recording_of_other_inputs_is_skipped(file):
     recording = record.Recording(file)
     with pytest.raises(NotOfferedError, match="other inputs"):
         recording.answer(changed.problem("float32"))
-    rows = case_judgements(changed, [Framework("Some", recording.version, recording.answer)])
+    rows = case_judgements(changed, [recording.framework])
     assert [row.verdict for row in rows if row.framework == "Some"] == [SKIPPED]
 
 
@@ -117,10 +117,10 @@ def test_recording_pytorch_again(tmp_path, capsys):
 class Stub:
     """A framework that answers with refnp's own, of a version that can be set."""
 
-    NAME = "Some"
+    name = "Some"
 
     def __init__(self, version="1.2"):
-        self.version, self.asked = lambda: version, []
+        self.version, self.asked = version, []
 
     def answer(self, problem):
         self.asked.append(problem.case.name)
@@ -162,7 +162,7 @@ def test_a_recording_is_of_one_version(file):
     with pytest.raises(ValueError, match="--again"):  # in float64 they are not there, in float32 they would stay
         record.record(Stub("1.3"), file, every)
     assert record.record(Stub("1.3"), file, every, again=True) == 4
-    assert record.Recording(file).version == "1.3 (recorded)"
+    assert record.Recording(file).framework.version == "1.3 (recorded)"
 
 
 def test_recording_an_unknown_framework(capsys):

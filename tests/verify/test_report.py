@@ -7,8 +7,7 @@ import os
 import pytest
 
 from refnp.verify import report
-from refnp.verify.judge import DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement
-from refnp.verify.run import Check
+from refnp.verify.judge import DEVIATES, KNOWN, SKIPPED, WITHIN, Check, Judgement
 
 
 def row(verdict=WITHIN, ratio=0.5, framework="PyTorch", **fields):

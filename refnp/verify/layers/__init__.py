@@ -19,7 +19,6 @@ from refnp.verify.case import Case, GradientInputs, Without
 from refnp.verify.layers import (
     activations,
     attention,
-    convcnp,
     convolution,
     distributions,
     engine,
@@ -31,7 +30,6 @@ from refnp.verify.layers import (
     positions,
     set_convolution,
     softmax,
-    tnp,
     transformer,
     vision,
 )
@@ -40,7 +38,7 @@ LAYERS: tuple[ModuleType, ...] = (
     engine, activations, softmax, normalization, linear, attention, positions, convolution, pooling, set_convolution,
     losses, distributions,
 )  # fmt: skip
-MODELS: tuple[ModuleType, ...] = (transformer, vision, neural_processes, tnp, convcnp)
+MODELS: tuple[ModuleType, ...] = (transformer, vision, neural_processes)
 WITHOUT = [
     Without(what, ("Module",), "the base class of the layers computes nothing")
     for what in ("equation", "gradient inputs", "transcription")

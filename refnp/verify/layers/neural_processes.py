@@ -1,6 +1,4 @@
-"""The classical neural processes: their losses, as functions of all parameters and of the data, and their mixtures."""
-
-from __future__ import annotations
+"""Neural processes: their losses as functions of all parameters and of the data, what they answer, and their layers."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -8,12 +6,20 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.primitives import raw
+from refnp.layers.activations import silu
 from refnp.layers.distributions import Mixture, Normal
+from refnp.layers.set_convolutions import Grid, GridOptions, set_convolution
+from refnp.layers.translation_attention import TranslationAttention, pair_kernel
+from refnp.layers.unet import PooledUNet, SimpleCNN, UNet
 from refnp.models.attentive import ANP, CANP, AttentionBlock
+from refnp.models.convcnp import ConvCNP, Encoding, Head
+from refnp.models.convcnp_image import OnGridConvCNP, OnPixels
 from refnp.models.joint import Autoregressive
 from refnp.models.latent import LatentNP
 from refnp.models.neural_process import CNP, NeuralProcess
-from refnp.verify.case import GradientInputs, Without, gradient_of
+from refnp.models.te_tnp import TETNP
+from refnp.models.tnp import TNPA, TNPD, TNPND
+from refnp.verify.case import GradientInputs, Without, gradient_of, module_gradient
 
 RAGGED = np.array([[1, 1, 0], [0, 0, 0]], bool), np.array([[1, 0], [1, 1]], bool)  # masks of contexts and targets
 WITHOUT = (
@@ -22,39 +28,29 @@ WITHOUT = (
         ("CNP", "CANP", "LatentNP", "ANP", "Autoregressive"),
         "they are layers that have theirs; tests/models/np_judges.py puts their equations together",
     ),
+    Without(
+        "equation",
+        ("TNPD", "TNPA", "TNPND", "TETNP", "TranslationAttention"),
+        "they are layers that have theirs; tests/models/tnp_judges.py puts their equations together",
+    ),
+    Without(
+        "equation",
+        ("ConvCNP", "OnGridConvCNP"),
+        "they are layers that have theirs; tests/models/convcnp_bounds.py puts their equations together",
+    ),
     Without("equation", ("NeuralProcess", "random_orders"), "the base class of the models, and integers"),
     Without("gradient inputs", ("NeuralProcess", "random_orders"), "the base class of the models, and integers"),
 )
 
 
 def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
-    """Every model's loss on ragged sets with dx = 2, dy = 2, one context empty; mixtures and what they answer."""
-    rng = np.random.default_rng(seed)
-    return _models(rng) + _mixtures(rng)
-
-
-def _models(rng):
-    small = {"dx": 2, "dy": 2, "hidden": 3, "after": 1, "decoder": 2, "rng": rng}
-    latent = {**small, "latent": 2, "loss_samples": 2}
-    attentive = {"hidden": 4, "heads": 2, "depth": 3, "query_depth": 1}
-    models = {
-        "CNP": CNP(**small, before=2),
-        "LatentNP, ELBO": LatentNP(**latent, before=2, latent_floor=0.1),
-        "LatentNP, importance weighted": LatentNP(**latent, before=1, deterministic=True, bound="importance_weighted"),
-        "CANP": CANP(**small | attentive, floor=0.1),
-        "ANP": ANP(**latent | attentive),
-        "Autoregressive CNP": Autoregressive(CNP(**small, before=1)),
-    }
-    context, targets = sets(rng)
-    block = AttentionBlock(4, 2, scaling="features", rng=rng)
-    tokens = rng.normal(size=(2, 4)), rng.normal(size=(3, 4)), rng.normal(size=(3, 4))
-    allowed = np.array([[True, False, True], [False, False, False]])
-    return [
-        gradient_of("AttentionBlock", lambda p, *a: block.bind(p)(*a, allowed), block.state_dict(), *tokens),
-        *(loss_gradient(name, model, context, targets) for name, model in models.items()),
-        _predictions(models["LatentNP, ELBO"], context, targets),
-        _chain_rule(models["Autoregressive CNP"], context, targets),
-    ]
+    """Every model's loss on ragged sets with dx = 2, dy = 2, one context empty; and the layers that only they have."""
+    parts = (_classical, _mixtures), (_attention_on_differences, _tnp), (_windows, _networks, _off_grid, _on_grid)
+    found = []
+    for family in parts:
+        rng = np.random.default_rng(seed)
+        found += [inputs for part in family for inputs in part(rng)]
+    return found
 
 
 def loss_of(model: NeuralProcess, context_mask: np.ndarray | None, target_mask: np.ndarray | None):
@@ -80,6 +76,30 @@ def sets(rng: np.random.Generator, dx: int = 2, dy: int = 2) -> tuple[dict, dict
     """Two contexts of 3 points and two sets of 2 targets, as RAGGED has them."""
     context = {"x": rng.normal(size=(2, 3, dx)), "y": rng.normal(size=(2, 3, dy))}
     return context, {"x": rng.normal(size=(2, 2, dx)), "y": rng.normal(size=(2, 2, dy))}
+
+
+def _classical(rng):
+    small = {"dx": 2, "dy": 2, "hidden": 3, "after": 1, "decoder": 2, "rng": rng}
+    latent = {**small, "latent": 2, "loss_samples": 2}
+    attentive = {"hidden": 4, "heads": 2, "depth": 3, "query_depth": 1}
+    models = {
+        "CNP": CNP(**small, before=2),
+        "LatentNP, ELBO": LatentNP(**latent, before=2, latent_floor=0.1),
+        "LatentNP, importance weighted": LatentNP(**latent, before=1, deterministic=True, bound="importance_weighted"),
+        "CANP": CANP(**small | attentive, floor=0.1),
+        "ANP": ANP(**latent | attentive),
+        "Autoregressive CNP": Autoregressive(CNP(**small, before=1)),
+    }
+    context, targets = sets(rng)
+    block = AttentionBlock(4, 2, scaling="features", rng=rng)
+    tokens = rng.normal(size=(2, 4)), rng.normal(size=(3, 4)), rng.normal(size=(3, 4))
+    allowed = np.array([[True, False, True], [False, False, False]])
+    return [
+        gradient_of("AttentionBlock", lambda p, *a: block.bind(p)(*a, allowed), block.state_dict(), *tokens),
+        *(loss_gradient(name, model, context, targets) for name, model in models.items()),
+        _predictions(models["LatentNP, ELBO"], context, targets),
+        _chain_rule(models["Autoregressive CNP"], context, targets),
+    ]
 
 
 def _predictions(model, context, targets):
@@ -118,4 +138,126 @@ def _mixtures(rng):
         gradient_of("Mixture.std", lambda m, s: Mixture(Normal(m, s)).std, mean, std),
         gradient_of("Mixture.cdf", lambda y, m, s: Mixture(Normal(m, s)).cdf(y), y, mean, std),
         gradient_of("Mixture.sample", draw, mean, std),
+    ]
+
+
+def _attention_on_differences(rng):
+    differences, scores = rng.normal(size=(2, 3, 2, 2)), rng.normal(size=(2, 2, 3, 2))
+    maps = [rng.normal(size=shape) for shape in ((4, 5), (5,), (5, 3), (3,), (3, 2), (2,))]
+    arrays = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 2, 4)), differences
+    masks = {
+        "": None,
+        ", mask": np.array([[[True, True]], [[True, False]]]),
+        ", nothing to see": np.array([[[False, False]], [[True, True]]]),
+    }
+    layer = TranslationAttention(4, 2, dx=2, kernel=(3,), length_scale=1.0, moves=True, movement=(3,), rng=rng)
+
+    def attended(parameters, *arrays, mask):
+        return layer.bind(parameters)(*arrays, mask=mask)
+
+    return [
+        gradient_of("pair_kernel", pair_kernel, differences, scores, *maps),
+        gradient_of("pair_kernel, a linear map", pair_kernel, differences, scores, maps[0][:, :3], maps[3]),
+        *(
+            gradient_of(f"TranslationAttention{name}", attended, layer.state_dict(), *arrays, mask=mask)
+            for name, mask in masks.items()
+        ),
+    ]
+
+
+def _tnp(rng):
+    small = {"dx": 2, "dy": 2, "features": 3, "heads": 3, "hidden": 2, "layers": 2, "embedding_depth": 1, "rng": rng}
+    joint, shifted = {**small, "target_layers": 1, "rank": 2}, {**small, "kernel": (2,), "length_scale": 1.0}
+    models = {
+        "TNPD": TNPD(**small),
+        "TNPD, floor and flag": TNPD(**small, floor=0.05, flag=True),
+        "TNPA": TNPA(**small),
+        "TNPND": TNPND(**joint),
+        "TNPND, cholesky": TNPND(**joint, covariance="cholesky", floor=0.05),
+        "TETNP": TETNP(**shifted),
+        "TETNP, moving": TETNP(**shifted, moves=True, norm="post"),
+    }
+    context, targets = sets(rng)
+    losses = [loss_gradient(name, model, context, targets) for name, model in models.items()]
+    return [*losses, _of_a_draw(models["TNPA"], context, targets)]
+
+
+def _of_a_draw(model, context, targets):
+    """log p, as parameters and contexts vary, of targets that the model as it stands has drawn."""
+
+    def log_prob(parameters, sets):
+        drawn = model(context["x"], context["y"], targets["x"], RAGGED[0]).sample(np.random.default_rng(0))
+        x = drawn.astype(raw(sets["x"]).real.dtype)  # (B, N, dy)   anything will do for places
+        return model.bind(parameters)(sets["x"], sets["y"], x, RAGGED[0]).log_prob(x)
+
+    return gradient_of("TNPA.sample, its log p", log_prob, model.state_dict(), context)
+
+
+def _windows(rng):
+    found = []
+    for lengths in ((9,), (4, 5)):
+        name, last = f"{len(lengths)}-D", np.array(lengths) - 1
+        x, scales = rng.uniform(0, last / 4, (2, 2, len(lengths))), rng.uniform(0.2, 0.4, 2)
+        features, values = rng.normal(size=(2, 2, *lengths)), rng.normal(size=(2, 2, 2))
+        grid = Grid(np.zeros((2, len(lengths)), int), lengths, 4.0)
+        found += [
+            gradient_of(f"from_grid, {name}", _from_grid, features, x, scales, grid=grid),
+            gradient_of(f"to_grid, {name}", _to_grid, values, x, scales, grid=grid),
+        ]
+    return found
+
+
+def _from_grid(features, x, scales, *, grid):
+    return set_convolution(x, grid, features, scales, density=False)
+
+
+def _to_grid(values, x, scales, *, grid):
+    return set_convolution(grid, x, values, scales, density=False)
+
+
+def _networks(rng):
+    line = rng.normal(size=(2, 2, 8))
+    unets = {
+        "transposed": PooledUNet(2, (2, 3, 2), 1, kernel=3, strides=(2, 1, 2), rng=rng),
+        "nearest": PooledUNet(2, (2, 3), 2, kernel=3, upsampling="nearest", rng=rng),
+    }
+    return [module_gradient(f"PooledUNet, {name}", unet, line) for name, unet in unets.items()]
+
+
+def _off_grid(rng):
+    unet = UNet(3, (2, 3), kernel=3, activation=silu, rng=rng)
+    plain = SimpleCNN((2, 3, 2), kernel=3, dimensions=2, activation=silu, rng=rng)
+    models = {
+        "U-Net, joint": ConvCNP(
+            unet, encoding=Encoding(channels=3), grid=GridOptions(4), head=Head(hidden=(3,)), rng=rng
+        ),
+        "2-D, separate": ConvCNP(
+            plain,
+            dx=2,
+            dy=2,
+            encoding=Encoding(channels=2, divide=False),
+            grid=GridOptions(1),
+            head=Head(separate=True, deviation="exp"),
+            rng=rng,
+        ),
+        "neuralprocesses": ConvCNP.bruinsma((3, 3), grid=GridOptions(4), kernel=3, rng=rng),
+    }
+    return [loss_gradient(f"ConvCNP, {name}", model, *sets(rng, model.dx, model.dy)) for name, model in models.items()]
+
+
+def _on_grid(rng):
+    unet = UNet(3, (3,), kernel=3, dimensions=2, activation=silu, rng=rng)
+    model = OnGridConvCNP(unet, colours=2, channels=3, activation=silu, kernel=3, rng=rng)
+    image, known = rng.normal(size=(2, 2, 3, 4)), rng.random((2, 3, 4)) < 0.4
+    pixels = np.stack(np.meshgrid([-1, 0, 1], [-1, 0, 1], indexing="ij"), -1).reshape(9, 2)
+    some = OnPixels(OnGridConvCNP(unet, colours=1, channels=3, activation=silu, kernel=3, divide=False, rng=rng), 3, 3)
+    x, y = np.stack([pixels[:4], pixels[4:8]]), rng.normal(size=(2, 4, 1))
+
+    def loss(image, parameters):
+        twin: Any = model.bind(parameters)
+        return twin.loss(image, known, target_mask=~known)
+
+    return [
+        gradient_of("OnGridConvCNP", loss, image, model.state_dict()),
+        gradient_of("OnPixels", lambda y, p: some.bind(p)(x, y, x[:, ::-1]).log_prob(y), y, some.state_dict()),
     ]

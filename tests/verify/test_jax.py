@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from refnp.verify.case import NotOfferedError
-from refnp.verify.frameworks import jax
-from refnp.verify.judge import KNOWN, WITHIN
+from refnp.verify.frameworks import ask_jax, framework_of
+from refnp.verify.judge import KNOWN, WITHIN, case_judgements
 from refnp.verify.layers import cases
-from refnp.verify.run import Framework, case_judgements
 
 pytest.importorskip("jax")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -27,14 +26,14 @@ CASES = {case.name: case for case in cases()}
 )
 def test_jax_agrees_or_is_known_not_to(name, verdicts):
     with np.errstate(all="ignore"):
-        rows = case_judgements(CASES[name], [Framework("JAX", jax.version(), jax.answer)])
+        rows = case_judgements(CASES[name], [framework_of("JAX")])
     assert {row.verdict for row in rows if row.framework == "JAX"} == verdicts
 
 
 def test_float64_is_on_for_the_call_alone():
     import jax.numpy as jnp
 
-    answer = jax.answer(CASES["relu/ordinary"].problem("float64"))
+    answer = ask_jax(CASES["relu/ordinary"].problem("float64"))
     assert answer["output"].dtype == np.float64
     assert jnp.ones(1).dtype == jnp.float32
 
@@ -42,4 +41,4 @@ def test_float64_is_on_for_the_call_alone():
 @pytest.mark.parametrize("name", ["multi_head/two heads", "attention/values of another width", "set_convolution/1-D"])
 def test_what_jax_does_not_offer(name):
     with pytest.raises(NotOfferedError, match="JAX"):
-        jax.answer(CASES[name].problem("float32"))
+        ask_jax(CASES[name].problem("float32"))

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from refnp.verify.case import NotOfferedError
-from refnp.verify.frameworks import pytorch
-from refnp.verify.judge import DEVIATES, KNOWN, WITHIN
+from refnp.verify.frameworks import ask_pytorch, framework_of, installed
+from refnp.verify.judge import DEVIATES, KNOWN, WITHIN, case_judgements
 from refnp.verify.layers import attention, cases
-from refnp.verify.run import Framework, case_judgements
 
 pytest.importorskip("torch")
 
@@ -36,10 +35,9 @@ def with_adapter(case, adapter):
 
 
 def judged(case):
-    live = Framework("PyTorch", pytorch.version(), pytorch.answer)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return [row for row in case_judgements(case, [live]) if row.framework == "PyTorch"]
+        return [row for row in case_judgements(case, [framework_of("PyTorch")]) if row.framework == "PyTorch"]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +51,9 @@ def test_pytorch_deviates_only_where_it_is_known_to(rows):
     assert sum(row.verdict == WITHIN for row in rows) > 10 * sum(row.verdict == KNOWN for row in rows)
 
 
-@pytest.mark.skipif(not pytorch.installed() or not pytorch.version().startswith("2.13"), reason="as seen in 2.13")
+@pytest.mark.skipif(
+    not (installed("PyTorch") and framework_of("PyTorch").version.startswith("2.13")), reason="as seen in 2.13"
+)
 @pytest.mark.parametrize("issue", EIGHT)
 def test_the_eight_defects_are_caught(rows, issue):
     found = [row for row in rows if row.issue == issue and row.case in EIGHT[issue]]
@@ -86,29 +86,29 @@ def test_is_causal_is_aligned_top_left():
 
 def test_a_layer_without_counterpart_is_not_offered():
     with pytest.raises(NotOfferedError, match="no set_convolution"):
-        pytorch.answer(CASES["set_convolution/1-D"].problem("float32"))
+        ask_pytorch(CASES["set_convolution/1-D"].problem("float32"))
 
 
 @pytest.mark.parametrize("name", ["nn.functional.no_such_relu", lambda torch, x: torch.nn.functional.no_such_relu(x)])
 def test_what_an_older_version_lacks_is_not_offered(name):
     with pytest.raises(NotOfferedError, match=r"PyTorch .* no_such_relu|PyTorch .*'no_such_relu'"):
-        pytorch.answer(with_adapter(CASES["relu/ordinary"], name).problem("float32"))
+        ask_pytorch(with_adapter(CASES["relu/ordinary"], name).problem("float32"))
 
 
 def test_a_mistake_in_an_adapter_is_not_taken_for_an_older_version():
     with pytest.raises(AttributeError):
-        pytorch.answer(with_adapter(CASES["relu/ordinary"], lambda torch, x: x.no_such_method()).problem("float32"))
+        ask_pytorch(with_adapter(CASES["relu/ordinary"], lambda torch, x: x.no_such_method()).problem("float32"))
 
 
 def test_the_number_of_threads_is_left_alone():
     import torch
 
     before = torch.get_num_threads()
-    pytorch.answer(CASES["softmax/ordinary"].problem("float32"))
+    ask_pytorch(CASES["softmax/ordinary"].problem("float32"))
     assert torch.get_num_threads() == before
 
 
 def test_answers_keep_their_precision():
     for dtype in ("float32", "float64"):
         problem = CASES["softmax/ordinary"].problem(dtype)
-        assert {array.dtype.name for array in pytorch.answer(problem).values()} == {dtype}
+        assert {array.dtype.name for array in ask_pytorch(problem).values()} == {dtype}
