@@ -14,14 +14,12 @@ at once, and its elements are pairs. This file has what an action is, and those 
 geometry.py has those that change values. An action of your own is a class with the methods of `Action`.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -61,7 +59,7 @@ class Action(ABC):
         """All of `arrays`, those that the action names moved by g, in their own dtype; nothing is overwritten."""
 
     @abstractmethod
-    def over(self, names: Names) -> Action:
+    def over(self, names: Names) -> "Action":
         """The same action on other arrays."""
 
     def simpler(self, g: Element) -> Iterable[Element]:
@@ -88,7 +86,7 @@ class Action(ABC):
         """The element in words."""
         return repr(g)
 
-    def __mul__(self, other: Action) -> Product:
+    def __mul__(self, other: "Action") -> "Product":
         parts = [p.parts if isinstance(p, Product) else (p,) for p in (self, other)]
         return Product((*parts[0], *parts[1]))
 
@@ -111,7 +109,7 @@ class Trivial(Action):
     def act(self, g: Element, arrays: Arrays) -> dict[str, Any]:
         return dict(arrays)
 
-    def over(self, names: Names) -> Trivial:
+    def over(self, names: Names) -> Self:
         return self
 
     def elements(self, arrays: Arrays) -> list[Element]:
@@ -134,7 +132,7 @@ class Product(Action):
     def group(self) -> tuple:
         return tuple(part.group for part in self.parts)
 
-    def over(self, names: Names) -> Product:
+    def over(self, names: Names) -> "Product":
         return Product(tuple(part.over(names) for part in self.parts))
 
     def draw(self, rng: np.random.Generator, arrays: Arrays) -> tuple:
@@ -186,7 +184,7 @@ class NamedAction(Action):
 
     on: Names = None
 
-    def over(self, names: Names) -> NamedAction:
+    def over(self, names: Names) -> Self:
         return replace(self, on=names)
 
     @abstractmethod
@@ -262,8 +260,8 @@ class Reindexing(AxisAction):
 
     def moved(self, g: Indices, name: str, array: Array) -> Array:
         for axis in self.axes(name, array):
-            n, needed = array.shape[axis], len(g) if isinstance(self, Permute) else max(g, default=-1) + 1
-            if n < needed or (isinstance(self, Permute) and n != needed):
+            n, needed = array.shape[axis], max(g, default=-1) + 1
+            if n < needed or (isinstance(self, Permute) and n > needed):
                 raise ValueError(
                     f"{type(self).__name__}: {name} has {n} places along axis {axis}, the element needs {needed}"
                 )
@@ -421,7 +419,7 @@ class Slide(Roll):
     _: KW_ONLY
     present: str = "mask"
 
-    def elements(self, arrays: Arrays) -> list[int] | None:
+    def elements(self, arrays: Arrays) -> list[int]:
         """All shifts that keep what is present inside: from first + k s ≥ 0 and last + k s < n."""
         if self.present not in arrays:
             raise ValueError(f"Slide: there is no array {self.present!r} that says what is present")
@@ -433,13 +431,13 @@ class Slide(Roll):
         return sorted(range(first, last + 1), key=lambda k: (abs(k), k < 0))
 
     def fits(self, g: int, arrays: Arrays) -> bool:
-        return g in (self.elements(arrays) or [])
+        return g in self.elements(arrays)
 
     def draw(self, rng: np.random.Generator, arrays: Arrays) -> int:
-        return int(rng.choice(self.elements(arrays) or [0]))
+        return int(rng.choice(self.elements(arrays)))
 
     def generators(self, arrays: Arrays) -> list[int]:
-        return [k for k in self.elements(arrays) or [] if abs(k) == 1]
+        return [k for k in self.elements(arrays) if abs(k) == 1]
 
     def domain(self) -> str:
         return f"in the window of {self.present}"

@@ -11,8 +11,6 @@ contradicts it, and for that f is evaluated in several precisions, of unit round
 Where longdouble is no wider than float64 (Windows, some ARM) it is left out.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from refnp.autograd import Array, ArrayLike
+from refnp.autograd import Array
 from refnp.symmetry.actions import Action, Arrays, Names, Product, Trivial
 
 DType = np.dtype[Any]
@@ -73,11 +71,6 @@ class Precisions:
         """The next coarser one, or None if there is only one."""
         return self.dtypes[-2] if len(self.dtypes) > 1 else None
 
-    @property
-    def ratio(self) -> float:
-        """By how much rounding shrinks from `coarser` to `finest`: the ratio of their unit roundoffs, 2⁻¹¹ for x87."""
-        return 1.0 if self.coarser is None else self.u / roundoff(self.coarser)
-
     def __str__(self) -> str:
         return ", ".join(map(dtype_name, self.dtypes))
 
@@ -107,8 +100,8 @@ class Claim:
             with np.errstate(all="ignore"):
                 result = f(**cast(inputs, dtype))
         except Exception as error:  # f may be any code, and so raise anything
-            said = (str(error).splitlines() or [""])[0]
-            raise Refusal(f"{type(error).__name__}: {said}") from error
+            first_line = (str(error).splitlines() or [""])[0]
+            raise Refusal(f"{type(error).__name__}: {first_line}") from error
         return arrays_of(result, self.read)
 
     def precisions(self, inputs: Arrays) -> Precisions:
@@ -117,14 +110,14 @@ class Claim:
         A function with float64 weights gives float64 for float32, one of another framework may not take longdouble,
         and one that casts its input has one precision only. Raises Refusal if f takes none of the precisions.
         """
-        refusal, results = Refusal("nothing was asked"), {}
+        results, refusals = {}, []
         for dtype in FLOATS:
             try:
                 results[dtype] = self.at(inputs, dtype)
-            except Refusal as error:
-                refusal = error
+            except Refusal as refusal:
+                refusals.append(refusal)
         if not results:
-            raise refusal
+            raise refusals[-1]
         largest_u = {t: max((roundoff(a.dtype) for a in arrays.values()), default=0.0) for t, arrays in results.items()}
         kept = tuple(
             dtype
@@ -213,20 +206,17 @@ def arrays_of(result: Any, read: Read = None) -> dict[str, Array]:
         result = read(result)
     elif read is not None:
         result = {name: getattr(result, name) for name in ([read] if isinstance(read, str) else read)}
+    named: Any = [("output", result)]
     if isinstance(result, Mapping):
-        return {str(key): _array(value) for key, value in result.items()}
-    if hasattr(result, "_fields"):
-        return {name: _array(value) for name, value in zip(result._fields, result, strict=True)}
-    if isinstance(result, (tuple, list)):
-        return {str(i): _array(value) for i, value in enumerate(result)}
-    return {"output": _array(result)}
-
-
-def _array(value: ArrayLike) -> Array:
-    array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
-    if array.dtype.kind not in "biufc":
-        raise TypeError(
-            f"the function returns a {type(value).__name__}; pass read=, the names of the attributes to compare, such "
-            'as read=("mean", "std"), or a function that gives arrays'
-        )
-    return array
+        named = result.items()
+    elif isinstance(result, (tuple, list)):
+        named = zip(getattr(result, "_fields", range(len(result))), result, strict=True)
+    arrays = {}
+    for name, value in named:
+        array = arrays[str(name)] = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+        if array.dtype.kind not in "biufc":
+            raise TypeError(
+                f"the function returns a {type(value).__name__}; pass read=, the names of the attributes to compare, "
+                'such as read=("mean", "std"), or a function that gives arrays'
+            )
+    return arrays

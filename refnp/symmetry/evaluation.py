@@ -7,9 +7,8 @@ numbers is perturbed as well, by roundings. All inputs are numbers of the coarse
 compute with the same ones. `Evaluations` keeps what belongs to x for all elements, `BothSides` what belongs to one.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +36,7 @@ class Vector:
     rounded: Array
 
     @staticmethod
-    def of(arrays: Mapping[str, Array]) -> Vector:
+    def of(arrays: Mapping[str, Array]) -> "Vector":
         flat = {
             name: np.stack([a.real, a.imag], -1).ravel() if a.dtype.kind == "c" else a.ravel()
             for name, a in sorted(arrays.items())
@@ -48,7 +47,7 @@ class Vector:
         parts = tuple(slice(end - a.size, end) for a, end in zip(flat.values(), map(int, ends), strict=True))
         return Vector(tuple((name, arrays[name].shape) for name in flat), parts, values, rounded)
 
-    def minus(self, other: Vector) -> Array:
+    def minus(self, other: "Vector") -> Array:
         """The differences; 0 for equal infinities and two NaNs, infinite where only one of two numbers is finite."""
         a, b = self.values, other.values
         with np.errstate(all="ignore"):
@@ -59,7 +58,7 @@ class Vector:
             d = np.where(undefined, np.where(same, 0, np.inf), d)
         return d
 
-    def relative(self, d: Array, other: Vector, *, empty: float = np.inf) -> float:
+    def relative(self, d: Array, other: "Vector", *, empty: float = np.inf) -> float:
         """The largest |d| in units of the largest finite number in its array, on either side.
 
         Where an array has no finite number but 0, that of a d other than 0 is `empty`.
@@ -71,7 +70,7 @@ class Vector:
                 worst = max(worst, size / largest if largest else empty)
         return worst
 
-    def largest_by_array(self, d: Array, other: Vector) -> Array:
+    def largest_by_array(self, d: Array, other: "Vector") -> Array:
         """For every number of this vector the largest |d| in the array of the same name of `other`, to which d belongs.
 
         Arrays that `other` lacks get 0.
@@ -90,19 +89,25 @@ def _largest(values: Array) -> float:
 
 
 class Evaluations:
-    """f at an input and at perturbations of it, each evaluated once. Raises Refusal if f does not take the input."""
+    """f at an input and at perturbations of it, each evaluated once. Raises Refusal if f does not take the input.
+
+    `finest` is the precision in which the claim is judged, `coarser` the next one or None if there is only one, `ratio`
+    by how much rounding shrinks from `coarser` to `finest`: the ratio of their unit roundoffs, 2⁻¹¹ for x87.
+    """
 
     def __init__(
         self, claim: Claim, precisions: Precisions, inputs: Arrays, rng: np.random.Generator, perturbations: int
     ):
         self.claim, self.precisions, self.rng, self.perturbations = claim, precisions, rng, perturbations
-        coarser = precisions.coarser or precisions.finest
-        first = 16 * roundoff(coarser)
+        self.finest, self.coarser = precisions.finest, precisions.coarser
+        self.ratio = 1.0 if self.coarser is None else precisions.u / roundoff(self.coarser)
+        coarse = self.coarser or self.finest
+        first = 16 * roundoff(coarse)
         last = max(first, LARGEST_PERTURBATION)
         self.sizes = [0.0, *np.geomspace(first, last, perturbations).tolist(), *([last] * perturbations)]
-        self.inputs = [cast(inputs, coarser)]
-        self.results: dict[Key, dict[str, Array]] = {}
-        self.output(0, precisions.finest)
+        self.inputs = [cast(inputs, coarse)]
+        self.output = functools.cache(self._output)
+        self.output(0, self.finest)
 
     def input(self, k: int) -> dict[str, Any]:
         """x, or its k-th perturbation."""
@@ -117,30 +122,27 @@ class Evaluations:
         with np.errstate(all="ignore"):
             return (array * (1 + size * self.rng.uniform(-1, 1, array.shape))).astype(array.dtype)
 
-    def output(self, k: int, dtype: DType) -> dict[str, Array]:
+    def _output(self, k: int, dtype: DType) -> dict[str, Array]:
         """f at the k-th input."""
-        if (k, dtype) not in self.results:
-            self.results[k, dtype] = self.claim.at(self.input(k), dtype)
-        return self.results[k, dtype]
+        return self.claim.at(self.input(k), dtype)
 
     def is_fixed_by(self, g: Element) -> bool:
         """Whether g leaves the input and the output as they are."""
-        x, y = self.inputs[0], self.output(0, self.precisions.finest)
+        x, y = self.inputs[0], self.output(0, self.finest)
         return equal(self.claim.action.act(g, x), x) and equal(self.claim.action_out.act(g, y), y)
 
     def is_zero(self) -> bool:
         """Whether f gives no finite number but 0 at x."""
-        values = Vector.of(self.output(0, self.precisions.finest)).values
+        values = Vector.of(self.output(0, self.finest)).values
         return not np.any(np.isfinite(values) & (values != 0))
 
     def is_repeatable(self) -> bool:
         """Whether f, evaluated again at x, gives the same to at least half of the digits."""
-        finest = self.precisions.finest
         try:
-            again = Vector.of(self.claim.at(self.input(0), finest))
+            again = Vector.of(self.claim.at(self.inputs[0], self.finest))
         except Refusal:
             return False
-        first = Vector.of(self.output(0, finest))
+        first = Vector.of(self.output(0, self.finest))
         return first.form == again.form and first.relative(again.minus(first), again) <= self.precisions.u**0.5
 
     def perturbations_differ(self) -> bool:
@@ -153,9 +155,9 @@ class Evaluations:
         It is 0 if f changes with the smallest, about 2⁻²⁴ if f rounds to float32 inside, and 0 if f refuses one.
         """
         try:
-            first = Vector.of(self.output(0, self.precisions.finest))
+            first = Vector.of(self.output(0, self.finest))
             for k in range(1, self.perturbations + 1) if self.perturbations_differ() else ():
-                perturbed = Vector.of(self.output(k, self.precisions.finest))
+                perturbed = Vector.of(self.output(k, self.finest))
                 if perturbed.form != first.form or np.any(perturbed.minus(first)):
                     return self.sizes[k - 1]
         except Refusal:
@@ -164,63 +166,42 @@ class Evaluations:
 
 
 class BothSides:
-    """f(g·x) and g·f(x) for one element, as vectors, at x and its perturbations."""
+    """f(g·x) and g·f(x) for one element, as vectors, at x and its perturbations, each computed once.
 
-    def __init__(self, evaluations: Evaluations, g: Element):
-        self.evaluations, self.claim, self.precisions = evaluations, evaluations.claim, evaluations.precisions
-        self.finest, self.coarser = self.precisions.finest, self.precisions.coarser
-        self.elements = [g]
-        self.lefts: dict[Key, Vector] = {}
-        self.rights: dict[Key, Vector] = {}
+    left(k, dtype) is f(g·x) at the k-th perturbation, right(k, dtype) is g·f(x). Both raise Refusal if f does not take
+    the input.
+    """
+
+    def __init__(self, at: Evaluations, g: Element):
+        self.at, self.elements = at, [g]
+        self.left, self.right = functools.cache(self._left), functools.cache(self._right)
 
     def element(self, k: int) -> Element:
         """g, or its k-th perturbation."""
         while len(self.elements) <= k:
-            self.elements.append(self.claim.action.perturbed(self.elements[0], self.evaluations.rng))
+            self.elements.append(self.at.claim.action.perturbed(self.elements[0], self.at.rng))
         return self.elements[k]
 
-    def left(self, k: int, dtype: DType) -> Vector:
-        """f(g·x) at the k-th perturbation. Raises Refusal if f does not take it."""
-        if (k, dtype) not in self.lefts:
-            moved = self.claim.action.act(self.element(k), cast(self.evaluations.input(k), dtype))
-            self.lefts[k, dtype] = Vector.of(self.claim.at(moved, dtype))
-        return self.lefts[k, dtype]
+    def _left(self, k: int, dtype: DType) -> Vector:
+        moved = self.at.claim.action.act(self.element(k), cast(self.at.input(k), dtype))
+        return Vector.of(self.at.claim.at(moved, dtype))
 
-    def right(self, k: int, dtype: DType) -> Vector:
-        """g·f(x) at the k-th perturbation. Raises Refusal if f does not take it."""
-        if (k, dtype) not in self.rights:
-            moved = self.claim.action_out.act(self.element(k), self.evaluations.output(k, dtype))
-            self.rights[k, dtype] = Vector.of(moved)
-        return self.rights[k, dtype]
-
-    def rounding_errors(self) -> Iterator[Array]:
-        """Estimates of the rounding error in the finest precision: of g·f(x), of f(g·x), then at perturbations of x.
-
-        With one precision only, the change of each side from x to its first perturbation.
-        """
-        for k in range(self.evaluations.perturbations + 1):
-            for side in (self.right, self.left):
-                if self.coarser is not None:
-                    yield change(side, (k, self.finest), (k, self.coarser)) * self.precisions.ratio
-                elif k == 1:
-                    yield change(side, (k, self.finest), (0, self.finest))
+    def _right(self, k: int, dtype: DType) -> Vector:
+        return Vector.of(self.at.claim.action_out.act(self.element(k), self.at.output(k, dtype)))
 
     def rounding_error_at_other_elements(self) -> Array:
         """The largest rounding error in each array, at elements drawn at random; where perturbations change nothing."""
-        output, most = self.right(0, self.finest), np.zeros(1, WIDE)
-        if self.coarser is None:
-            return most
-        for _ in range(self.evaluations.perturbations):
-            g = self.claim.action.draw(self.evaluations.rng, self.evaluations.inputs[0])
-            other = BothSides(self.evaluations, g)
+        at, output, most = self.at, self.right(0, self.at.finest), np.zeros(1, WIDE)
+        for _ in range(at.perturbations):
+            other = BothSides(at, at.claim.action.draw(at.rng, at.inputs[0]))
             try:
-                fine, coarse = other.left(0, self.finest), other.left(0, self.coarser)
+                coarse, fine = (other.left(0, dtype) for dtype in at.precisions.dtypes[-2:])
             except Refusal:
                 continue
             if fine.form == coarse.form:
                 d = fine.minus(coarse)
                 d = np.where(np.isfinite(d), d, 0)
-                most = np.maximum(most, output.largest_by_array(d, fine) * self.precisions.ratio)
+                most = np.maximum(most, output.largest_by_array(d, fine) * at.ratio)
         return most
 
     def change_of_discrepancy(self, d: Array, last: int) -> Array:
@@ -228,7 +209,7 @@ class BothSides:
         most = np.zeros_like(d)
         for k in range(1, last + 1):
             try:
-                left, right = self.left(k, self.finest), self.right(k, self.finest)
+                left, right = self.left(k, self.at.finest), self.right(k, self.at.finest)
             except Refusal:
                 return np.full_like(d, np.inf)
             if left.form != right.form or left.values.size != d.size:
@@ -240,27 +221,30 @@ class BothSides:
 
     def is_insensitive(self) -> bool:
         """Whether both sides have the same bits at all perturbations: x has nothing to perturb, or f rounds it away."""
-        keys = [(k, self.finest) for k in range(1, self.evaluations.perturbations + 1)]
-        return not any(np.any(change(side, key, (0, self.finest))) for side in (self.left, self.right) for key in keys)
+        keys = [(k, self.at.finest) for k in range(1, self.at.perturbations + 1)]
+        return not any(
+            np.any(change(side, key, (0, self.at.finest))) for side in (self.left, self.right) for key in keys
+        )
 
     def is_exact(self) -> bool:
         """Whether the moved input and both sides have the same bits in both precisions, so that nothing was rounded."""
-        if self.coarser is None:
-            return self.precisions.u == 0
-        x, keys = self.evaluations.input(0), ((0, self.finest), (0, self.coarser))
-        moved = [self.claim.action.act(self.elements[0], cast(x, dtype)) for _, dtype in keys]
+        if self.at.coarser is None:
+            return self.at.precisions.u == 0
+        x, dtypes = self.at.inputs[0], (self.at.finest, self.at.coarser)
+        moved = [self.at.claim.action.act(self.elements[0], cast(x, dtype)) for dtype in dtypes]
+        keys = [(0, dtype) for dtype in dtypes]
         return equal(*moved) and not any(np.any(change(side, *keys)) for side in (self.left, self.right))
 
 
 def change(side: Callable[[int, DType], Vector], one: Key, other: Key) -> Array:
     """|difference| of a side between two perturbations or precisions; 0 where f refuses one, or it is not finite."""
+    d = np.zeros(1, WIDE)
     try:
         a, b = side(*one), side(*other)
     except Refusal:
-        return np.zeros(1, WIDE)
-    if a.form != b.form:
-        return np.zeros(1, WIDE)
-    d = np.abs(a.minus(b))
+        return d
+    if a.form == b.form:
+        d = np.abs(a.minus(b))
     return np.where(np.isfinite(d), d, 0)
 
 

@@ -11,8 +11,6 @@ differences of coordinates alone is translation equivariant only up to rounding.
 powers of 2 are exact.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass

@@ -7,8 +7,6 @@ each array by its own, and rounded to the dtype of the input, so that every fine
 numbers. Input i of a seed is always the same, whatever happened with the inputs before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

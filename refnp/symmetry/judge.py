@@ -25,8 +25,6 @@ number of the output, in the dtype of the input.
 Source: Higham (2002), chapters 1 and 3, for the first-order model of rounding error and backward stability.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -35,13 +33,12 @@ import numpy as np
 
 from refnp.autograd import Array, ArrayLike
 from refnp.symmetry.actions import Arrays, Element
-from refnp.symmetry.claim import Claim, DType, Precisions, Refusal, cast, roundoff
-from refnp.symmetry.evaluation import BothSides, Evaluations, Vector
+from refnp.symmetry.claim import Claim, DType, Refusal, cast, roundoff
+from refnp.symmetry.evaluation import BothSides, Evaluations, Vector, change
 
 Bound = Callable[[dict[str, Any], Element, DType], ArrayLike | Mapping[str, ArrayLike]]
 
 SAFETY = 64  # the factor on estimated rounding errors
-PERTURBATIONS = 8  # of x, at which rounding errors are estimated
 CLOSE = 0.25  # above this part of its allowance a discrepancy is compared with more estimates
 STEADY = 0.25  # a violation changes by less than this part of itself from x to its perturbations
 SINGLE = SAFETY * roundoff(np.float32)  # relative discrepancies below this may come from a cast to float32 inside f
@@ -68,108 +65,84 @@ class Finding:
     reason: str = ""
 
 
-class Judge:
-    """Judges the claim at one input for any number of elements. Raises Refusal when made, if f does not take it."""
+def judge(at: Evaluations, g: Element, bound: Bound | None = None) -> Finding:
+    """The finding for one element at one input, by the rounding errors that are estimated or by the user's bound."""
+    sides, finest, u = BothSides(at, g), at.finest, at.precisions.u
+    try:
+        left, right = sides.left(0, finest), sides.right(0, finest)
+    except Refusal as refusal:
+        reason = f"f takes the input, but not moved: {refusal}"
+        return Finding("violated", "raises", np.inf, np.inf, reason=reason)
+    if left.form != right.form:
+        forms = [", ".join(f"{name} {shape}" for name, shape in side.form) for side in (left, right)]
+        return Finding("violated", "shape", np.inf, np.inf, reason=f"{forms[0]} against {forms[1]}")
+    d = left.minus(right)
+    allowed = rounding_allowance(sides, left, right, d) if bound is None else by_bound(sides, bound)
+    with np.errstate(all="ignore"):
+        ratio = float(np.max(np.where(d == 0, 0, np.abs(d) / allowed), initial=0))
+    beyond = ~(np.abs(d) <= allowed)
+    if not beyond.any():
+        return Finding("agrees", "", ratio, left.relative(d, right), left.relative(allowed, right, empty=0.0))
+    if bound is not None:
+        return violation(left, right, np.where(beyond, d, 0), ratio)
 
-    def __init__(
-        self,
-        claim: Claim,
-        precisions: Precisions,
-        inputs: Arrays,
-        rng: np.random.Generator,
-        perturbations: int = PERTURBATIONS,
-    ):
-        self.evaluations, self.precisions = Evaluations(claim, precisions, inputs, rng, perturbations), precisions
+    relative = left.relative(np.where(beyond, d, 0), right)
+    small = bool(np.any(beyond & right.rounded)) and relative < SINGLE
+    changed = sides.change_of_discrepancy(d, 2 * at.perturbations if small else (at.perturbations + 1) // 2)
+    steady = (changed < STEADY * np.abs(d)) | (np.isinf(d) & (changed == 0))
+    steady = beyond & ((sides.is_exact() and not small) | steady)
+    if not steady.any():
+        resolution = left.relative(np.where(beyond, changed / STEADY, 0), right)
+        return Finding("unsteady", "", ratio, relative, resolution)
+    violated = steady
+    if 0 < u < roundoff(np.float64):  # what constants that were once float64 may leave is no violation
+        violated = steady & ~(np.abs(d) <= np.where(right.rounded, allowed * (roundoff(np.float64) / u), 0))
+    cast_inside = small and at.perturbations_differ() and sides.is_insensitive()
+    if cast_inside or not violated.any():
+        return Finding("ambiguous", "", ratio, left.relative(np.where(steady, d, 0), right))
+    return violation(left, right, np.where(violated, d, 0), ratio)
 
-    def __call__(self, g: Element) -> Finding:
-        """The finding for one element."""
-        sides, finest = BothSides(self.evaluations, g), self.precisions.finest
-        try:
-            left, right = sides.left(0, finest), sides.right(0, finest)
-        except Refusal as refusal:
-            reason = f"f takes the input, but not moved: {refusal}"
-            return Finding("violated", "raises", np.inf, np.inf, reason=reason)
-        if left.form != right.form:
-            forms = [", ".join(f"{name} {shape}" for name, shape in side.form) for side in (left, right)]
-            return Finding("violated", "shape", np.inf, np.inf, reason=f"{forms[0]} against {forms[1]}")
-        d = left.minus(right)
-        allowed = self.allowance(sides, left, right, d)
-        with np.errstate(all="ignore"):
-            ratio = float(np.max(np.where(d == 0, 0, np.abs(d) / allowed), initial=0))
-        if np.all(np.abs(d) <= allowed):
-            resolution = left.relative(allowed, right, empty=0.0)
-            return Finding("agrees", "", ratio, left.relative(d, right), resolution)
-        return self.exceeded(sides, left, right, d, allowed, ratio)
 
-    def allowance(self, sides: BothSides, left: Vector, right: Vector, d: Array) -> Array:
-        """What rounding may leave of each number of the output, on both sides together."""
-        size = np.maximum(np.abs(left.values), np.abs(right.values))
-        rounds = right.rounded & np.isfinite(size)
-        underflow = np.finfo(self.precisions.finest).tiny
-        allowed = np.where(rounds, SAFETY * self.precisions.u * np.where(rounds, size, 0) + underflow, 0)
-        for error in sides.rounding_errors():
-            allowed = np.maximum(allowed, SAFETY * error)
+def rounding_allowance(sides: BothSides, left: Vector, right: Vector, d: Array) -> Array:
+    """What rounding may leave of each number of the output, on both sides together.
+
+    The estimates are of g·f(x), of f(g·x), then of both at perturbations of x; with one precision only, the change of
+    each side from x to its first perturbation.
+    """
+    at, u = sides.at, sides.at.precisions.u
+    size = np.maximum(np.abs(left.values), np.abs(right.values))
+    rounds = right.rounded & np.isfinite(size)
+    underflow = np.finfo(at.finest).tiny
+    allowed = np.where(rounds, SAFETY * u * np.where(rounds, size, 0) + underflow, 0)
+    compared = [((1, at.finest), (0, at.finest))]
+    if at.coarser is not None:
+        compared = [((k, at.finest), (k, at.coarser)) for k in range(at.perturbations + 1)]
+    for one, other in compared:
+        for side in (sides.right, sides.left):
+            allowed = np.maximum(allowed, SAFETY * at.ratio * change(side, one, other))
             if np.all(np.abs(d) <= CLOSE * allowed):
                 return allowed
-        if np.any(np.abs(d) > allowed) and sides.is_insensitive():
-            if self.precisions.coarser is not None:
-                return np.maximum(allowed, SAFETY * sides.rounding_error_at_other_elements() * right.rounded)
-            # With one precision and nothing to perturb no error can be estimated: half of the digits are asked for.
-            finite = np.where(np.isfinite(right.values), right.values, 0)
-            return np.maximum(allowed, self.precisions.u**0.5 * right.largest_by_array(finite, right))
-        return allowed
-
-    def exceeded(
-        self, sides: BothSides, left: Vector, right: Vector, d: Array, allowed: Array, ratio: float
-    ) -> Finding:
-        """The finding where d is above its allowance: is it steady, and too large for what f may hide?"""
-        beyond, perturbations = ~(np.abs(d) <= allowed), self.evaluations.perturbations
-        relative = left.relative(np.where(beyond, d, 0), right)
-        small = bool(np.any(beyond & right.rounded)) and relative < SINGLE
-        changed = sides.change_of_discrepancy(d, 2 * perturbations if small else (perturbations + 1) // 2)
-        steady = (changed < STEADY * np.abs(d)) | (np.isinf(d) & (changed == 0))
-        steady = beyond & ((sides.is_exact() and not small) | steady)
-        if not steady.any():
-            resolution = left.relative(np.where(beyond, changed / STEADY, 0), right)
-            return Finding("unsteady", "", ratio, relative, resolution)
-        violated = steady & ~(np.abs(d) <= self._allowance_in_float64(allowed, right))
-        cast_inside = small and self.evaluations.perturbations_differ() and sides.is_insensitive()
-        if cast_inside or not violated.any():
-            return Finding("ambiguous", "", ratio, left.relative(np.where(steady, d, 0), right))
-        return violation(left, right, np.where(violated, d, 0), ratio)
-
-    def _allowance_in_float64(self, allowed: Array, right: Vector) -> Array:
-        """What constants that were once float64 may leave, where the finest precision is finer than that; else 0."""
-        if self.precisions.u >= roundoff(np.float64) or not self.precisions.u:
-            return np.zeros(1)
-        return np.where(right.rounded, allowed * (roundoff(np.float64) / self.precisions.u), 0)
+    if np.any(np.abs(d) > allowed) and sides.is_insensitive():
+        if at.coarser is not None:
+            return np.maximum(allowed, SAFETY * sides.rounding_error_at_other_elements() * right.rounded)
+        # With one precision and nothing to perturb no error can be estimated: half of the digits are asked for.
+        finite = np.where(np.isfinite(right.values), right.values, 0)
+        return np.maximum(allowed, u**0.5 * right.largest_by_array(finite, right))
+    return allowed
 
 
-class BoundedJudge(Judge):
-    """Judges by a bound that the user gives, at one input, in the dtype of the input.
+def by_bound(sides: BothSides, bound: Bound) -> Array:
+    """The bound for each number of the output; of a complex one for the real and for the imaginary part.
 
-    The bound is a number, an array that broadcasts to every output, or a mapping of these by the names of the outputs.
+    It is a number, an array that broadcasts to every output, or a mapping of these by the names of the outputs.
     """
-
-    def __init__(self, claim: Claim, bound: Bound, dtype: DType, inputs: Arrays):
-        super().__init__(claim, Precisions((dtype,), roundoff(dtype)), inputs, np.random.default_rng(0))
-        self.bound = bound
-
-    def allowance(self, sides: BothSides, left: Vector, right: Vector, d: Array) -> Array:
-        """The bound for each number of the output; of a complex one for the real and for the imaginary part."""
-        g, dtype = sides.elements[0], self.precisions.finest
-        bound: Any = self.bound(dict(self.evaluations.inputs[0]), g, dtype)
-        allowed = {}
-        for name, output in sides.claim.action_out.act(g, self.evaluations.output(0, dtype)).items():
-            each = np.asarray(bound[name] if isinstance(bound, Mapping) else bound)
-            allowed[name] = np.broadcast_to(each * (1 + 1j) if output.dtype.kind == "c" else each, output.shape)
-        return Vector.of(allowed).values
-
-    def exceeded(
-        self, sides: BothSides, left: Vector, right: Vector, d: Array, allowed: Array, ratio: float
-    ) -> Finding:
-        """A violation, for the bound is the user's word."""
-        return violation(left, right, np.where(np.abs(d) <= allowed, 0, d), ratio)
+    at, g = sides.at, sides.elements[0]
+    given: Any = bound(dict(at.inputs[0]), g, at.finest)
+    allowed = {}
+    for name, output in at.claim.action_out.act(g, at.output(0, at.finest)).items():
+        each = np.asarray(given[name] if isinstance(given, Mapping) else given)
+        allowed[name] = np.broadcast_to(each * (1 + 1j) if output.dtype.kind == "c" else each, output.shape)
+    return Vector.of(allowed).values
 
 
 def violation(left: Vector, right: Vector, d: Array, ratio: float) -> Finding:

@@ -8,8 +8,6 @@ For every input that is drawn all elements of the group are tried if there are a
 and three that are drawn. The first violation ends the search and is made as simple as possible (shrink.py).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
@@ -18,12 +16,14 @@ from numpy.typing import DTypeLike
 
 from refnp.autograd import ArrayLike
 from refnp.symmetry.actions import SMALL, Element
-from refnp.symmetry.claim import FLOATS, Claim, DType, Precisions, Refusal, cast, dtype_name
+from refnp.symmetry.claim import FLOATS, Claim, DType, Precisions, Refusal, cast, dtype_name, roundoff
+from refnp.symmetry.evaluation import Evaluations
 from refnp.symmetry.inputs import Domain, Draw, Input, Scales, Sizes
-from refnp.symmetry.judge import PERTURBATIONS, Bound, BoundedJudge, Finding, Judge, discrepancy
+from refnp.symmetry.judge import Bound, Finding, discrepancy, judge
 from refnp.symmetry.shrink import Shrinker, Violation, some_elements
 from refnp.symmetry.verdict import CounterExample, Counts, Verdict
 
+PERTURBATIONS = 8  # of x, at which rounding errors are estimated
 MOST_AMBIGUOUS = 2  # ambiguous findings at one input before the search goes on to the next, because they are slow
 FEW_PERTURBATIONS = 2  # of x while a counter-example is made simpler
 
@@ -63,12 +63,12 @@ def search(
         raise ValueError(f"search: count is {count} and dtypes {dtypes}; there must be something to try")
     types = [np.dtype(dtype) for dtype in dtypes]
     trials = _Trials(claim, Domain(draw, sizes or {}, where), bound, digits, seed)
-    counterexample = None
+    violation = None
     for x in trials.domain.inputs(types, scales, count, seed):
-        if (violation := trials.at(x)) is not None:
-            counterexample = trials.counterexample(violation)
-        if counterexample or trials.not_repeatable:
+        violation = trials.violation(x)
+        if violation or trials.not_repeatable:
             break
+    counterexample = None if violation is None else trials.counterexample(violation)
     return trials.verdict(_scope(sizes or {}, types, scales, seed), counterexample)
 
 
@@ -81,65 +81,70 @@ class _Trials:
         self.counts: Counter[str] = Counter()
         self.worst, self.resolution = 0.0, 0.0
         self.relative: dict[DType, float] = {}
-        self.refusal = self.ambiguous = self.remark = ""
+        self.refusal = self.ambiguous = ""
         self.not_repeatable = False
 
-    def judge(self, x: Input, perturbations: int = PERTURBATIONS, stream: int = 0) -> Judge:
-        """The judge of this input, with perturbations from one stream of the seed. Raises Refusal if f refuses x."""
+    def evaluations(self, x: Input, perturbations: int = PERTURBATIONS, stream: int = 0) -> Evaluations:
+        """f at this input, with perturbations from one stream of the seed. Raises Refusal if f refuses x."""
+        precisions = self.precisions
         if self.bound is not None:
-            return BoundedJudge(self.claim, self.bound, x.dtype, x.arrays)
-        precisions = self.precisions or self.claim.precisions(x.arrays)
+            precisions = Precisions((x.dtype,), roundoff(x.dtype))
+        elif precisions is None:
+            precisions = self.claim.precisions(x.arrays)
         rng = np.random.default_rng((self.seed, stream))
-        judge = Judge(self.claim, precisions, x.arrays, rng, perturbations)
-        if all(a.size for a in judge.evaluations.output(0, precisions.finest).values()):
+        at = Evaluations(self.claim, precisions, x.arrays, rng, perturbations)
+        if all(a.size for a in at.output(0, at.finest).values()):
             self.precisions = precisions  # the same for all further inputs, but an empty result has no precision
-        return judge
+        return at
 
-    def at(self, x: Input) -> Violation | None:
+    def violation(self, x: Input) -> Violation | None:
         """Try one input with many elements; the first violation, if there is one."""
         action = self.claim.action
         try:
-            judge = self.judge(x)
+            at = self.evaluations(x)
         except Refusal as refusal:
             self.counts["refused"] += 1
             sizes = ", ".join(f"{name} = {n}" for name, n in x.sizes.items()) or "an input"
             self.refusal = self.refusal or f"{sizes}: {refusal}"
             return None
-        if not judge.evaluations.is_repeatable():
+        if not at.is_repeatable():
             self.not_repeatable = True
             return None
         self.counts["inputs"] += 1
         rng = np.random.default_rng((self.seed, self.counts["inputs"]))
         elements = some_elements(action, x, rng, SMALL)
-        moving = [g for g in elements if not judge.evaluations.is_fixed_by(g)]
+        moving = [g for g in elements if not at.is_fixed_by(g)]
         self.counts["idle"] += len(elements) - len(moving)
+        insensitivity = at.insensitivity() if self.bound is None else 0.0  # a bound has it included
         ambiguous, tried, violation = 0, 0, None
-        insensitivity = judge.evaluations.insensitivity() if self.bound is None else 0.0  # a bound has it included
         for g in moving:
             tried += 1
-            finding = judge(g)
+            finding = judge(at, g, self.bound)
             if finding.outcome == "violated":  # to be confirmed at other perturbations and twice as many
-                finding = self.judge(x, 2 * PERTURBATIONS, stream=1)(g)
+                finding = judge(self.evaluations(x, 2 * PERTURBATIONS, stream=1), g, self.bound)
             if finding.outcome == "violated":
                 self.counts["pairs"] += 1
                 violation = Violation(x, g, finding)
                 break
-            self._enter(finding, judge, g, insensitivity)
+            self._enter(finding, at, g, insensitivity)
             ambiguous += finding.outcome == "ambiguous"
             if ambiguous == MOST_AMBIGUOUS:
                 break
-        every = action.elements(x.arrays)
-        self.counts["exhausted"] += tried == len(moving) and every is not None and len(every) == len(elements)
+        every = action.elements(x.arrays) or ()
+        self.counts["exhausted"] += tried == len(moving) and len(every) == len(elements)
         if violation is None and moving:
-            self._compare_precisions(judge, x, moving[int(rng.integers(len(moving)))])
+            g = moving[int(rng.integers(len(moving)))]
+            for dtype in at.precisions.dtypes[:-1]:  # in coarser ones as well: it should grow as the unit roundoff does
+                if dtype.itemsize >= x.dtype.itemsize:  # a float64 number is no float32 number
+                    self._enter_relative(dtype, discrepancy(self.claim, x.arrays, g, dtype))
         return violation
 
-    def _enter(self, finding: Finding, judge: Judge, g: Element, insensitivity: float) -> None:
+    def _enter(self, finding: Finding, at: Evaluations, g: Element, insensitivity: float) -> None:
         """Count one more pair, which does not violate the claim.
 
         `insensitivity` is a change of the input that does not change f: a violation of that size would not be seen.
         """
-        if finding.relative == 0 and judge.evaluations.is_zero():
+        if finding.relative == 0 and at.is_zero():
             self.counts["idle"] += 1
             return
         self.counts["pairs"] += 1
@@ -154,42 +159,28 @@ class _Trials:
             self.counts["unresolved"] += 1
         else:
             self.resolution = max(self.resolution, resolution)
-            self._enter_relative(judge.precisions.finest, finding.relative)
+            self._enter_relative(at.finest, finding.relative)
 
     def _enter_relative(self, dtype: DType, relative: float) -> None:
         if np.isfinite(relative):
             self.relative[dtype] = max(self.relative.get(dtype, 0.0), relative)
 
-    def _compare_precisions(self, judge: Judge, x: Input, g: Element) -> None:
-        """Enter the discrepancy in the coarser precisions as well: it should shrink as the unit roundoff does."""
-        for dtype in judge.precisions.dtypes[:-1]:
-            if dtype.itemsize >= x.dtype.itemsize:  # a float64 number is no float32 number
-                self._enter_relative(dtype, discrepancy(self.claim, x.arrays, g, dtype))
-        if self.bound is not None:
-            self.remark = "judged by the bound that was given"
-        elif self.precisions is not None and self.precisions.coarser is None:
-            self.remark = (
-                f"f computes in {self.precisions} only: its rounding is estimated from inputs beside each other"
-            )
-
     def counterexample(self, found: Violation) -> CounterExample:
         """The simplest counter-example near the one that was found, with both sides as f gives them."""
         claim, action = self.claim, self.claim.action
-        simple = Shrinker(action, self.domain, lambda x: self.judge(x, FEW_PERTURBATIONS), found, self.seed).smallest()
-        judge = self.judge(simple.input)
-        finding = judge(simple.element)
+        few = lambda x: self.evaluations(x, FEW_PERTURBATIONS)
+        simple = Shrinker(action, self.domain, self.bound, few, found, self.seed).smallest()
+        at = self.evaluations(simple.input)
+        finding = judge(at, simple.element, self.bound)
         if finding.outcome != "violated":  # with all perturbations it is none
-            judge, simple, finding = self.judge(found.input), found, found.finding
-        g, numbers, dtype = simple.element, judge.evaluations.inputs[0], judge.precisions.finest
+            at, simple, finding = self.evaluations(found.input), found, found.finding
+        g, numbers, dtype = simple.element, at.inputs[0], at.finest
         relative = {
             t: discrepancy(claim, numbers, g, t)
-            for t in judge.precisions.dtypes
+            for t in at.precisions.dtypes
             if t.itemsize >= simple.input.dtype.itemsize or t == dtype
         }
-        in_float64 = relative.get(np.dtype(np.float64))
-        if in_float64 is not None and (
-            in_float64 == finding.relative or abs(in_float64 - finding.relative) < 0.1 * finding.relative
-        ):
+        if np.isclose(relative.get(np.dtype(np.float64), np.nan), finding.relative, rtol=0.1, atol=0):
             dtype = np.dtype(np.float64)  # what can be seen in float64 is shown in float64
         x = cast(numbers, dtype)
         moved = action.act(g, x)
@@ -209,12 +200,20 @@ class _Trials:
     def verdict(self, scope: str, counterexample: CounterExample | None) -> Verdict:
         """The verdict that the trials allow."""
         undecided = "" if counterexample else self._why_undecided()
-        remarks = [self.remark, f"refused, for one, {self.refusal}" if self.refusal else ""]
+        remarks = []
+        if self.bound is not None:
+            remarks.append("judged by the bound that was given")
+        elif self.precisions is not None and self.precisions.coarser is None:
+            remarks.append(
+                f"f computes in {self.precisions} only: its rounding is estimated from inputs beside each other"
+            )
+        if self.refusal:
+            remarks.append(f"refused, for one, {self.refusal}")
         return Verdict(
             outcome="fails" if counterexample else "undecided" if undecided else "holds",
             claim=str(self.claim),
             sense=scope,
-            reason=undecided or "; ".join(filter(None, remarks)),
+            reason=undecided or "; ".join(remarks),
             counts=Counts(**self.counts),
             worst=self.worst,
             relative={dtype_name(dtype): self.relative[dtype] for dtype in FLOATS if dtype in self.relative},

@@ -8,9 +8,7 @@ Each step is kept if the claim still fails there, in the same way and by no less
 same judge decides as in the search.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,8 +17,9 @@ import numpy as np
 from refnp.autograd import Array
 from refnp.symmetry.actions import Action, Element
 from refnp.symmetry.claim import Refusal
+from refnp.symmetry.evaluation import Evaluations
 from refnp.symmetry.inputs import Domain, Input
-from refnp.symmetry.judge import Finding, Judge
+from refnp.symmetry.judge import Bound, Finding, judge
 
 REDRAWN = 12  # inputs drawn at each smaller size
 MOST_ELEMENTS = 24  # elements of a group that are tried at each
@@ -39,11 +38,22 @@ class Violation:
 
 
 class Shrinker:
-    """Looks for simpler pairs at which the claim fails as it does at the one that was found."""
+    """Looks for simpler pairs at which the claim fails as it does at the one that was found.
 
-    def __init__(self, action: Action, domain: Domain, judge: Callable[[Input], Judge], found: Violation, seed: int):
-        self.action, self.domain, self.judge, self.found, self.seed = action, domain, judge, found, seed
-        self.left = BUDGET
+    `evaluations` gives those of f at an input, for the judge, and raises Refusal if f does not take it.
+    """
+
+    def __init__(
+        self,
+        action: Action,
+        domain: Domain,
+        bound: Bound | None,
+        evaluations: Callable[[Input], Evaluations],
+        found: Violation,
+        seed: int,
+    ):
+        self.action, self.domain, self.bound, self.evaluations = action, domain, bound, evaluations
+        self.found, self.seed, self.left = found, seed, BUDGET
 
     def smallest(self) -> Violation:
         """The simplest that was found: sizes, then element and numbers in turn until nothing changes."""
@@ -67,17 +77,17 @@ class Shrinker:
             return False
         self.left -= 1
         try:
-            judge = self.judge(x)
+            at = self.evaluations(x)
         except Refusal:
             return False
-        for element in elements:
-            if not self.action.fits(element, x.arrays) or judge.evaluations.is_fixed_by(element):
-                continue
-            finding, was = judge(element), self.found.finding
-            same = finding.outcome == "violated" and finding.kind == was.kind
-            if same and finding.relative >= LEAST_VIOLATION * min(was.relative, 1):
-                self.found = Violation(x, element, finding)
-                return True
+        was = self.found.finding
+        for g in elements:
+            if self.action.fits(g, x.arrays) and not at.is_fixed_by(g):
+                finding = judge(at, g, self.bound)
+                same = (finding.outcome, finding.kind) == ("violated", was.kind)
+                if same and finding.relative >= LEAST_VIOLATION * min(was.relative, 1):
+                    self.found = Violation(x, g, finding)
+                    return True
         return False
 
     def _reduce_size(self, name: str) -> None:
@@ -96,10 +106,10 @@ class Shrinker:
         array = self.found.input.arrays[name]
         if array is None:
             return
-        any(self._replace(name, simpler) for simpler in _simpler_arrays(array))
+        any(self._replace(name, simpler) for simpler in _simpler(array))
         for index in np.ndindex(array.shape) if array.size <= READABLE else ():
             array = self.found.input.arrays[name]
-            for number in _simpler_numbers(array[index]):
+            for number in _simpler(array[index]):
                 changed = array.copy()
                 changed[index] = number
                 if self._replace(name, changed):
@@ -135,17 +145,15 @@ def _effort(number: Any) -> int:
     return len(text) + (5 if text.endswith(".0") or isinstance(number, int) else 20)
 
 
-def _simpler_arrays(array: Array) -> Iterator[Array]:
-    """The whole array at once: zeros, ones, whole numbers, tenths; masks True everywhere."""
-    if array.dtype.kind != "b":
-        yield np.zeros_like(array)
-    yield np.ones_like(array)
-    if array.dtype.kind in "fc":
-        yield np.round(array)
-        yield np.round(array, 1)
-
-
-def _simpler_numbers(number: Any) -> list[Any]:
-    if number.dtype.kind == "b":
-        return [True]
-    return [0, 1, -1, *([np.round(number), np.round(number, 1)] if number.dtype.kind in "fc" else [number // 2])]
+def _simpler(x: Array) -> list[Array]:
+    """Zeros, ones, whole numbers and tenths in place of an array or of one number in it; of a mask True everywhere."""
+    if x.dtype.kind == "b":
+        return [np.ones_like(x)]
+    simpler = [np.zeros_like(x), np.ones_like(x)]
+    if x.ndim == 0 and x.dtype.kind != "u":
+        simpler.append(np.full_like(x, -1))
+    if x.dtype.kind in "fc":
+        simpler += [np.round(x), np.round(x, 1)]
+    elif x.ndim == 0:
+        simpler.append(x // 2)
+    return simpler

@@ -1,19 +1,17 @@
 """What a search found: a `Verdict` to print or to read, and the `CounterExample` of a claim that fails, as code too."""
 
-from __future__ import annotations
-
 import math
 import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from refnp.autograd import Array, ArrayLike
 from refnp.symmetry.actions import Arrays, Element
-from refnp.symmetry.claim import FLOATS, WIDE, dtype_name, roundoff
+from refnp.symmetry.claim import FLOATS, dtype_name, roundoff
 from refnp.symmetry.evaluation import same
 
 MOST_PRINTED = 200  # larger arrays are not printed
@@ -137,7 +135,7 @@ class Verdict:
         most = -math.log10(float(np.finfo(np.longdouble).eps))
         return most if relative == 0 else max(0.0, min(most, -math.log10(relative)))
 
-    def require(self, outcome: str = "holds") -> Verdict:
+    def require(self, outcome: str = "holds") -> Self:
         """The verdict itself; raises SymmetryError, with the report, if the outcome is another."""
         if self.outcome != outcome:
             raise SymmetryError(str(self))
@@ -192,9 +190,8 @@ def array_code(array: ArrayLike | None, indent: int = 0) -> str:
         return f"np.zeros({array.shape}, {_dtype_code(array.dtype)})"
     if array.ndim == 0 and array.dtype in PLAIN:
         return _qualified(repr(array.item()))
-    wide = array.dtype == WIDE and array.dtype not in PLAIN
     body = np.array2string(
-        array.astype(str) if wide else array,
+        array.astype(str) if dtype_name(array.dtype) == "longdouble" else array,
         separator=", ",
         prefix=" " * (indent + len("np.array(")),
         threshold=sys.maxsize,
@@ -212,9 +209,7 @@ def dict_code(name: str, arrays: Arrays) -> str:
 
 
 def _dtype_code(dtype: np.dtype) -> str:
-    if dtype.kind == "b":
-        return "bool"
-    return "np.longdouble" if dtype == WIDE and dtype not in PLAIN else f"np.{dtype.name}"
+    return "bool" if dtype.kind == "b" else f"np.{dtype_name(dtype)}"
 
 
 def _qualified(text: str) -> str:

@@ -167,6 +167,7 @@ def test_a_bound_of_ones_own(bound, outcome):
         assert verdict.reason == "judged by the bound that was given"
         assert 0 < verdict.worst <= 1
     else:
+        assert "judged by the bound that was given" in str(verdict)
         assert verdict.counterexample.relative[verdict.counterexample.precision] < 1e-5
 
 

@@ -98,6 +98,13 @@ def test_large_arrays_are_not_printed():
     assert "weights" in found.code()
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.float32, np.complex64])
+def test_numbers_of_every_kind_are_made_simple(dtype):
+    draw = lambda rng, n: {"x": rng.integers(2, 9, n).astype(dtype)}
+    found = search(CUMULATIVE, draw, sizes={"n": range(5)}, scales=(1,)).counterexample
+    assert_same_bits(found.inputs["x"], np.array([0, 1], found.inputs["x"].dtype))
+
+
 def test_simple_numbers_are_easier_to_read():
     simple = [0.0, 1.0, -1.0, 2.0, 20.0, 0.5, 0.25, 0.123456]
     efforts = [effort(np.array([number])) for number in simple]
