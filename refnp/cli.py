@@ -11,8 +11,6 @@ Exit status: 0 all is well, 1 something deviates, 2 the command line is wrong, 1
 Each command is one entry of `COMMANDS`: a function of its options, its help, and the options themselves.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import json

@@ -19,8 +19,6 @@ and 7, and their code.
 Transcription: tests/transcriptions/neural_processes.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

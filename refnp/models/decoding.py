@@ -15,8 +15,6 @@ Source: Sivaraya (2023) §1.8; length penalty: Wu et al. (2016), arXiv 1609.0814
 Transcription: tests/transcriptions/transformer.py.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

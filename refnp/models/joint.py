@@ -14,8 +14,6 @@ Source: Sivaraya (2023) §3.2, eq. 8 and 9; Bruinsma et al. (2023), arXiv 2303.1
 Transcription: tests/transcriptions/neural_processes.py.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -52,7 +50,7 @@ class Autoregressive(NeuralProcess):
         context_mask: ArrayLike | None = None,
         *,
         orders: ArrayLike | None = None,
-    ) -> ChainRule:
+    ) -> "ChainRule":
         context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
         return ChainRule(OneByOne(self.model, context_x, context_y, mask), target_x, orders=orders)
 

@@ -16,8 +16,6 @@ v = sigmoid and the second, deterministic path: Kim et al. (2019), arXiv 1901.05
 Transcription: tests/transcriptions/neural_processes.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -17,8 +17,6 @@ Elsewhere: TNP-pytorch divides a masked sum by the number of points + 1e-5.
 Transcription: tests/transcriptions/neural_processes.py.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from dataclasses import replace

@@ -13,8 +13,6 @@ same layer has updated already, here to those that it was given, as in TNP-D.
 Transcription: tests/transcriptions/tnp.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -21,8 +21,6 @@ under σ adds noise of 0.05 to the y of real tokens.
 Transcription: tests/transcriptions/tnp.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -228,7 +226,7 @@ class InOnePass(OneByOne):
             allowed = allowed & known[:, None]  # (R, M+2N, M+N)
         yield slice(0, n), self.model.read_off(self.model.encode(attended, self.model.unobserved(x), allowed))
 
-    def start(self, copies: int) -> CachedReading:
+    def start(self, copies: int) -> "CachedReading":
         """The reader of targets one after the other."""
         return CachedReading(self, copies)
 

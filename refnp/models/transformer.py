@@ -13,8 +13,6 @@ it is given a causal mask; refnp's never does.
 Transcription: tests/transcriptions/transformer.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -211,7 +209,7 @@ class Transformer(Module):
             return self.output(x)
         return matmul(x, swapaxes(self.target_embedding.weight, -1, -2))
 
-    def start(self, source: Any, *, source_mask: Any = None) -> DecodingState:
+    def start(self, source: Any, *, source_mask: Any = None) -> "DecodingState":
         """The state before the first target token, of sources (..., M) that are encoded once.
 
         Raises RuntimeError outside `no_grad`: what is kept has no gradient.
@@ -219,7 +217,7 @@ class Transformer(Module):
         memory = self.encode(source, source_mask=source_mask)  # (..., M, D)
         return DecodingState(self.decoder.start(memory), _as_keys(source, source_mask, "source"), len(memory))
 
-    def extend(self, target: Any, state: DecodingState) -> Any:
+    def extend(self, target: Any, state: "DecodingState") -> Any:
         """Logits (..., n, V) after each of n tokens (..., n) that follow those in `state`, which grows by them."""
         places = np.arange(np.shape(target)[-1]) + state.length
         x = self._embedded(self.target_embedding, target, places, None)

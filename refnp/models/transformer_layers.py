@@ -15,8 +15,6 @@ also drop attention weights and hidden units in training, here the outputs of su
 Transcription: tests/transcriptions/transformer.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -163,7 +161,7 @@ class DecoderLayer(Layer):
         state = LayerState(self.memory_attention.keys_and_values(memory, memory), cache=None)
         return self.extend(x, state, mask=mask, memory_mask=memory_mask, rng=rng, weights=weights)
 
-    def start(self, memory: Any) -> LayerState:
+    def start(self, memory: Any) -> "LayerState":
         """What decoding needs of a memory (..., M, D), before the first token. RuntimeError outside no_grad."""
         kept = KeyValueCache().extend(*self.memory_attention.keys_and_values(memory, memory))  # head by head in memory
         return LayerState(kept, KeyValueCache())
@@ -171,7 +169,7 @@ class DecoderLayer(Layer):
     def extend(
         self,
         x: Any,
-        state: LayerState,
+        state: "LayerState",
         *,
         mask: Any = None,
         memory_mask: Any = None,

@@ -16,8 +16,6 @@ ViT: Dosovitskiy et al. (2021), arXiv 2010.11929, eq. 1-4;
 a CNN before attention: their "hybrid", and Xiao et al. (2021), arXiv 2106.14881.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -15,8 +15,6 @@ as there, but they are independent, which makes the error of the mean several ti
 draws, so a shift that changes nothing changes no digit.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import sys

@@ -7,8 +7,6 @@ points are drawn for each task there, not for each batch: the means are the same
 their errors are much smaller.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -9,8 +9,6 @@ others, values at some places are drawn together, and the mean given these too i
 (2023), arXiv 2303.14468.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Options are the keyword arguments of the constructors, as far as they are number
 one line of `MODELS`, a task one of `TASKS`; the help of `refnp train`, the checks and the messages follow from these.
 """
 
-from __future__ import annotations
-
 import difflib
 import inspect
 import json

@@ -4,8 +4,6 @@ A slim file has the parameters of the best validation in float32, the configurat
 that validation said; about a quarter of the size, and no run can go on from it.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass

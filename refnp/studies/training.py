@@ -9,8 +9,6 @@ A checkpoint's configuration holds the names, the options and all that makes the
 same command goes on with a run that was stopped, to the same bits, and `refnp evaluate` needs nothing else.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

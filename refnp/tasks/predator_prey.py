@@ -17,8 +17,6 @@ The real series is the number of pelts, in thousands, that the Hudson's Bay Comp
 record (Hewitt (1921); Odum (1953)).   Source: Bruinsma (2022), and neuralprocesses for the numbers below.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -57,7 +55,7 @@ class LotkaVolterra(NamedTuple):
     sigma: Array
 
     @classmethod
-    def drawn(cls, rng: np.random.Generator, batch: int) -> LotkaVolterra:
+    def drawn(cls, rng: np.random.Generator, batch: int) -> "LotkaVolterra":
         """Coefficients of `batch` worlds, uniform in `COEFFICIENTS` and `SIGMA`."""
         return cls(*(rng.uniform(*bounds, size=batch) for bounds in (*COEFFICIENTS.values(), SIGMA)))
 

@@ -8,8 +8,6 @@ In all of them the sizes M of the context and N of the targets are drawn once fo
 Hyper-parameters, noise and sizes are the ones of the published code, which is not always what the papers print.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

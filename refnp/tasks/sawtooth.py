@@ -10,8 +10,6 @@ is smooth, and overshoots by about 9 % of the jump on either side (Gibbs).
 Source: Gordon et al. (2020), app. C, and their code (the sum); Bruinsma (2022) and neuralprocesses (the exact wave).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -13,8 +13,6 @@ the longest, filled up with <pad>; the target is there twice, as input and, move
     target_out   je       vis  à    paris  <end>          what it is to predict: the next one
 """
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass

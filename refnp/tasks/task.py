@@ -10,8 +10,6 @@ from a range ((0.1, 0.6), a tuple: uniform), or given for each task (an array (B
 Source: Sivaraya (2023) §2.1; Garnelo et al. (2018a).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -76,20 +74,20 @@ class Task:
         """(B, N) booleans: the target mask, all True if there is none."""
         return _present(self.target_x, self.target_mask)
 
-    def __getitem__(self, tasks: slice | Array) -> Task:
+    def __getitem__(self, tasks: slice | Array) -> "Task":
         """Some of the tasks, task[:4]: a slice, or integers or booleans that choose from the first axis."""
         if not isinstance(tasks, (slice, Array)):
             raise TypeError(f"Task: the index is {tasks!r}; use a slice or an array, task[i : i + 1] for one task")
         parts = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return replace(self, **{name: part[tasks] for name, part in parts.items() if part is not None})
 
-    def astype(self, dtype: Any) -> Task:
+    def astype(self, dtype: Any) -> "Task":
         """The same tasks in another floating type; what does not fit into it is an error where it is present."""
         with np.errstate(over="ignore"):
             arrays = {f"{kind}_{axis}": getattr(self, f"{kind}_{axis}").astype(dtype) for kind in SETS for axis in "xy"}
         return replace(self, **arrays)
 
-    def shifted(self, by: ArrayLike) -> Task:
+    def shifted(self, by: ArrayLike) -> "Task":
         """The same functions elsewhere: x + by for contexts and targets. `by` is one number or (dx,).
 
         Raises ValueError for another shape, or where x + by is not finite.

@@ -20,8 +20,6 @@ Source: Papineni et al. (2002), §2; smoothing: Post (2018), sacreBLEU, and Chen
 Transcription: tests/transcriptions/bleu.py.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

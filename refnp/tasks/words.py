@@ -7,8 +7,6 @@ o' clock) or the hyphen that begins it (est-ce gives est -ce); any other sign is
 small words that French glues together, and the spaces can be put back without a list of exceptions.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -56,7 +54,7 @@ class Vocabulary:
             raise ValueError(f"Vocabulary: {wrong!r} stands twice; {', '.join(SPECIAL)} are there already")
 
     @classmethod
-    def of(cls, sentences: Iterable[Iterable[str]]) -> Vocabulary:
+    def of(cls, sentences: Iterable[Iterable[str]]) -> "Vocabulary":
         """All words of some sentences, each a list of tokens, in the order of the alphabet."""
         return cls(sorted({token for sentence in sentences for token in _tokens("Vocabulary.of", sentence)}))
 

@@ -19,8 +19,6 @@ The generator's state is that of the bit generator, and of the seed sequence beh
 `rng.spawn` has given; NumPy keeps the one apart from the other.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -7,8 +7,6 @@ whole state of a run, and a checkpoint holds it; so a run that was killed at any
 same bits as one that ran through.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -142,7 +140,7 @@ class Run:
         """How many steps are done."""
         return len(self.history["loss"])
 
-    def __enter__(self) -> Run:
+    def __enter__(self) -> "Run":
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:

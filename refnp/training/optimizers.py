@@ -15,8 +15,6 @@ Loshchilov & Hutter (2019), arXiv 1711.05101, alg. 2; Pascanu, Mikolov & Bengio 
 Transcriptions: tests/transcriptions/optimizers.py, and tests/transcriptions/training.py for clipping.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -15,8 +15,6 @@ It goes to standard error, so that results on standard output can be piped. Wher
 lines without control characters: after 1, 2, 4, … seconds, from then on two a minute, and one at the end.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import math

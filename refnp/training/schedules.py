@@ -18,8 +18,6 @@ Loshchilov & Hutter (2017), arXiv 1608.03983, eq. 5 (cosine); Goyal et al. (2017
 Transcription: tests/transcriptions/training.py.
 """
 
-from __future__ import annotations
-
 import math
 
 

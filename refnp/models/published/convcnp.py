@@ -13,8 +13,6 @@ Gordon et al. stretch the spacing a little so that the last place falls on the e
 Source: github.com/cambridge-mlg/convcnp, convcnp/; github.com/wesselb/neuralprocesses 0.2.7, architectures/convgnp.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from refnp.autograd.tensor import ArrayLike

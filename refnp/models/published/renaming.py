@@ -4,8 +4,6 @@ A linear map of PyTorch keeps Wᵀ, (out, in), refnp W, (in, out): matrices are 
 length scales are the same in both. PyTorch is not needed: state dicts are mappings of arrays.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 

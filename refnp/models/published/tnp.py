@@ -22,8 +22,6 @@ Source: github.com/tung-nd/TNP-pytorch, regression/models; Nguyen & Grover (2022
 github.com/cambridge-mlg/tnp; Ashman et al. (2024), arXiv 2406.12409.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -18,8 +18,6 @@ which computes the same. What no state dict says must be given: `activation` (Py
 All raise ValueError for names that are missing or have no place here, such as bias_k (a key that is always there).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 
