@@ -45,8 +45,6 @@ from refnp.models.neural_process import (
     normal_of,
 )
 
-SCALINGS = ("head", "features")
-
 
 class AttentionBlock(Module):
     """LN(u + relu(u W + b)) with u = LN(q + Attention(q, k, v)), and q, k, v projected without bias.
@@ -59,7 +57,7 @@ class AttentionBlock(Module):
     def __init__(self, features: int, heads: int, *, scaling: str = "head", rng: np.random.Generator):
         if heads < 1 or features % heads:
             raise ValueError(f"AttentionBlock: {heads} heads do not divide {features} features equally")
-        if scaling not in SCALINGS:
+        if scaling not in ("head", "features"):
             raise ValueError(f"AttentionBlock: scaling is {scaling!r}; use 'head' or 'features'")
         self.query, self.key, self.value = (Linear(features, features, bias=False, rng=rng) for _ in range(3))
         self.output = Linear(features, features, rng=rng)
@@ -145,11 +143,10 @@ class CANP(NeuralProcess):
         super().__init__(dx, dy)
         check_floor(type(self).__name__, floor)
         check_depths(type(self).__name__, depth, query_depth=query_depth, after=after, decoder=decoder)
-        like: dict[str, Any] = {"scaling": scaling, "rng": rng}
         self.cross_encoder = CrossEncoder(
-            dx, dy, hidden, heads, depth=depth, query_depth=query_depth, activation=activation, **like
+            dx, dy, hidden, heads, depth=depth, query_depth=query_depth, scaling=scaling, activation=activation, rng=rng
         )
-        block = AttentionBlock(hidden, heads, **like)
+        block = AttentionBlock(hidden, heads, scaling=scaling, rng=rng)
         self.encoder = SetEncoder(
             dx + dy, hidden, hidden, before=depth - 2, after=after, attention=block, activation=activation, rng=rng
         )
@@ -171,7 +168,7 @@ class ANP(LatentModel):
 
     latent: L, the width of z.
     dx, dy, hidden, heads, depth, query_depth, after, decoder, scaling, activation: see `CANP`.
-    options: `floor`, `latent_floor`, `samples`, `loss_samples`, `bound` of `LatentModel`.
+    floor, latent_floor, samples, loss_samples, bound: see `LatentModel`.
 
     ANP(floor=0.1, latent_floor=0.1, scaling="features") is the baseline of TNP-pytorch.
     """
@@ -190,16 +187,21 @@ class ANP(LatentModel):
         decoder: int = 3,
         scaling: str = "head",
         activation: Callable = relu,
+        floor: float = 0.0,
+        latent_floor: float = 0.0,
+        samples: int = 16,
+        loss_samples: int = 4,
+        bound: str = "elbo",
         rng: np.random.Generator,
-        **options: Any,
     ):
-        super().__init__(dx, dy, **options)
-        check_depths(type(self).__name__, depth, query_depth=query_depth, after=after, decoder=decoder)
-        like: dict[str, Any] = {"scaling": scaling, "rng": rng}
-        self.cross_encoder = CrossEncoder(
-            dx, dy, hidden, heads, depth=depth, query_depth=query_depth, activation=activation, **like
+        super().__init__(
+            dx, dy, floor=floor, latent_floor=latent_floor, samples=samples, loss_samples=loss_samples, bound=bound
         )
-        block = AttentionBlock(hidden, heads, **like)
+        check_depths(type(self).__name__, depth, query_depth=query_depth, after=after, decoder=decoder)
+        self.cross_encoder = CrossEncoder(
+            dx, dy, hidden, heads, depth=depth, query_depth=query_depth, scaling=scaling, activation=activation, rng=rng
+        )
+        block = AttentionBlock(hidden, heads, scaling=scaling, rng=rng)
         self.latent_encoder = SetEncoder(
             dx + dy, hidden, 2 * latent, before=depth - 2, after=after, attention=block, activation=activation, rng=rng
         )

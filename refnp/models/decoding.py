@@ -46,12 +46,10 @@ def greedy(
     Ties go to the lowest token.   Raises ValueError unless source is a batch and `longest` ≥ 1, or if the model says
     NaN; IndexError for tokens outside a vocabulary, start and end among them.
     """
-    return [
-        sentences[0]
-        for sentences in beam_search(
-            model, source, start=start, end=end, longest=longest, beams=1, length_penalty=0.0, source_mask=source_mask
-        )
-    ]
+    found = beam_search(
+        model, source, start=start, end=end, longest=longest, beams=1, length_penalty=0.0, source_mask=source_mask
+    )
+    return [sentences[0] for sentences in found]
 
 
 def beam_search(

@@ -37,7 +37,6 @@ from refnp.models.neural_process import (
     normal_of,
 )
 
-BOUNDS = ("elbo", "importance_weighted")
 DRAWS = 128  # of z, in `marginal` and `joint_log_prob`
 
 
@@ -83,11 +82,11 @@ class LatentModel(NeuralProcess):
         dx: int,
         dy: int,
         *,
-        floor: float = 0.0,
-        latent_floor: float = 0.0,
-        samples: int = 16,
-        loss_samples: int = 4,
-        bound: str = "elbo",
+        floor: float,
+        latent_floor: float,
+        samples: int,
+        loss_samples: int,
+        bound: str,
     ):
         super().__init__(dx, dy)
         name = type(self).__name__
@@ -199,7 +198,7 @@ class LatentModel(NeuralProcess):
             return raw(self(*self.inputs(task), samples=samples, rng=rng).components.mean)
 
     def _check_bound(self, bound: str) -> None:
-        if bound not in BOUNDS:
+        if bound not in ("elbo", "importance_weighted"):
             raise ValueError(f"{type(self).__name__}: bound is {bound!r}; use 'elbo' or 'importance_weighted'")
 
 
@@ -212,7 +211,7 @@ class LatentNP(LatentModel):
     before, after: the number of linear maps of φ, before the mean, and of ρ, after it.
     decoder: the number of linear maps of the last MLP.
     activation: between the linear maps.
-    options: `floor`, `latent_floor`, `samples`, `loss_samples`, `bound` of `LatentModel`.
+    floor, latent_floor, samples, loss_samples, bound: see `LatentModel`.
 
     LatentNP(deterministic=True, floor=0.1, latent_floor=0.1) is the baseline NP of TNP-pytorch.
     """
@@ -229,10 +228,16 @@ class LatentNP(LatentModel):
         after: int = 2,
         decoder: int = 3,
         activation: Callable = relu,
+        floor: float = 0.0,
+        latent_floor: float = 0.0,
+        samples: int = 16,
+        loss_samples: int = 4,
+        bound: str = "elbo",
         rng: np.random.Generator,
-        **options: Any,
     ):
-        super().__init__(dx, dy, **options)
+        super().__init__(
+            dx, dy, floor=floor, latent_floor=latent_floor, samples=samples, loss_samples=loss_samples, bound=bound
+        )
         check_positive_counts(type(self).__name__, latent=latent, before=before, after=after, decoder=decoder)
 
         def encoder(out):

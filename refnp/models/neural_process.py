@@ -17,10 +17,9 @@ Elsewhere: TNP-pytorch divides a masked sum by the number of points + 1e-5.
 Transcription: tests/transcriptions/neural_processes.py.
 """
 
-import inspect
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -40,24 +39,14 @@ class NeuralProcess(Module):
     A subclass calls `super().__init__(dx, dy)`, and computes in `__call__` with the arrays that `self.sets` returns.
     `joint_loss` says whether its answer is a distribution of all targets together, and its loss a joint likelihood or a
     bound on one; else they are those of each target alone.
-    A constructor with `**options` hands them to that of its base class; `inspect.signature` names them all.
     """
 
     joint_loss = False
-    __signature__: ClassVar[inspect.Signature]
 
     def __init__(self, dx: int = 1, dy: int = 1):
         if dx < 1 or dy < 1:
             raise ValueError(f"{type(self).__name__}: dx {dx} and dy {dy}, the inputs and outputs, must be positive")
         self.dx, self.dy = dx, dy
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        own = inspect.signature(cls.__init__).parameters
-        if any(p.kind == p.VAR_KEYWORD for p in own.values()):
-            all_named = {**own, **inspect.signature(cls.__mro__[1]).parameters, **own}
-            chosen = [p for name, p in all_named.items() if name != "self" and p.kind != p.VAR_KEYWORD]
-            cls.__signature__ = inspect.Signature(chosen)
 
     def sets(self, context_x: Any, context_y: Any, target_x: Any, context_mask: ArrayLike | None = None) -> tuple:
         """(context_x, context_y, target_x, context_mask) in floating numbers: checked, 0 in place of what is hidden.
@@ -67,13 +56,12 @@ class NeuralProcess(Module):
         mask that is not boolean.
         """
         name = type(self).__name__
-        arrays = numbers(context_x, context_y, target_x)
-        check_sets(name, self.dx, self.dy, *(np.shape(raw(a)) for a in arrays))
-        context_x, context_y, target_x = arrays
-        mask = check_presence(name, "context_mask", context_mask, context_x.shape[:2])
-        context_x, context_y = present(mask, context_x), present(mask, context_y)
-        for argument, array in (("context_x", context_x), ("context_y", context_y), ("target_x", target_x)):
-            check_finite(name, argument, array)
+        context_x, context_y, target_x = numbers(context_x, context_y, target_x)
+        context_x, context_y, mask = self._pairs("context", context_x, context_y, context_mask)
+        check_points(name, "target_x", target_x, "N", self.dx)
+        if (tasks := target_x.shape[0]) != len(mask):
+            raise ValueError(f"{name}: target_x has {tasks} tasks but the context {len(mask)}; they must agree")
+        check_finite(name, "target_x", target_x)
         return context_x, context_y, target_x, mask
 
     def targets(self, task: Any) -> tuple:
@@ -83,19 +71,22 @@ class NeuralProcess(Module):
         Raises ValueError for shapes that disagree, or NaN or infinity in what is present; TypeError for a mask that is
         not boolean.
         """
-        name = type(self).__name__
         target_x, target_y = numbers(task.target_x, task.target_y)
-        for argument, array, features in (("target_x", target_x, self.dx), ("target_y", target_y, self.dy)):
-            if array.ndim != 3 or array.shape[-1] != features:
-                raise ValueError(f"{name}: {argument} has shape {array.shape}; it must be (B, N, {features})")
-        if target_x.shape[:2] != target_y.shape[:2]:
-            shapes = f"target_x has shape {target_x.shape} but target_y {target_y.shape}"
-            raise ValueError(f"{name}: {shapes}; (B, N) must agree")
-        mask = check_presence(name, "target_mask", task.target_mask, target_x.shape[:2])
-        target_x, target_y = present(mask, target_x), present(mask, target_y)
-        check_finite(name, "target_x", target_x)
-        check_finite(name, "target_y", target_y)
-        return target_x, target_y, mask
+        return self._pairs("target", target_x, target_y, task.target_mask)
+
+    def _pairs(self, kind: str, x: Any, y: Any, mask: ArrayLike | None) -> tuple:
+        """x, y and mask of a "context" or of a "target" set: checked, 0 in place of what is hidden."""
+        name, points = type(self).__name__, "M" if kind == "context" else "N"
+        check_points(name, f"{kind}_x", x, points, self.dx)
+        check_points(name, f"{kind}_y", y, points, self.dy)
+        if x.shape[:2] != y.shape[:2]:
+            shapes = f"{kind}_x has shape {x.shape} but {kind}_y {y.shape}"
+            raise ValueError(f"{name}: {shapes}; (B, {points}) must agree")
+        mask = check_presence(name, f"{kind}_mask", mask, x.shape[:2])
+        x, y = present(mask, x), present(mask, y)
+        check_finite(name, f"{kind}_x", x)
+        check_finite(name, f"{kind}_y", y)
+        return x, y, mask
 
     def inputs(self, task: Any) -> tuple[Any, Any, Any, Any]:
         """What the model is called with: context_x, context_y, target_x, context_mask; hidden targets as `targets`."""
@@ -316,16 +307,7 @@ def check_positive_counts(name: str, **counts: int) -> None:
             raise ValueError(f"{name}: {argument} is {count}; at least 1 is needed")
 
 
-def check_sets(name: str, dx: int, dy: int, context_x: tuple, context_y: tuple, target_x: tuple) -> None:
-    """ValueError unless the shapes are (B, M, dx), (B, M, dy) and (B, N, dx)."""
-    for argument, shape, points, features in (
-        ("context_x", context_x, "M", dx),
-        ("context_y", context_y, "M", dy),
-        ("target_x", target_x, "N", dx),
-    ):
-        if len(shape) != 3 or shape[-1] != features:
-            raise ValueError(f"{name}: {argument} has shape {shape}; it must be (B, {points}, {features})")
-    if context_x[:2] != context_y[:2]:
-        raise ValueError(f"{name}: context_x has shape {context_x} but context_y {context_y}; (B, M) must agree")
-    if target_x[0] != context_x[0]:
-        raise ValueError(f"{name}: target_x has {target_x[0]} tasks but the context {context_x[0]}; they must agree")
+def check_points(name: str, argument: str, array: Any, points: str, features: int) -> None:
+    """ValueError unless the array has the shape (B, points, features)."""
+    if array.ndim != 3 or array.shape[-1] != features:
+        raise ValueError(f"{name}: {argument} has shape {array.shape}; it must be (B, {points}, {features})")

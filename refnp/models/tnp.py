@@ -45,8 +45,6 @@ from refnp.models.neural_process import (
 )
 from refnp.models.transformer_layers import EncoderLayer
 
-COVARIANCES = ("low_rank", "cholesky")
-
 
 def diagonal_mask(contexts: int, targets: int) -> np.ndarray:
     """TNP-D: every token attends to the M context tokens and to nothing else. Booleans (M+N, M+N), True = may attend.
@@ -132,9 +130,13 @@ class TNP(NeuralProcess):
         super().__init__(dx, dy)
         check_positive_counts(type(self).__name__, layers=layers, embedding_depth=embedding_depth)
         check_floor(type(self).__name__, floor)
-        self.features, self.heads, self.hidden, self.flag, self.floor = features, heads, hidden, flag, floor
+        self.features, self.hidden, self.flag, self.floor = features, hidden, flag, floor
         self.embedder = MLP([dx + dy + flag, *[features] * embedding_depth], rng=rng)
         self.layers = [EncoderLayer(features, heads, hidden, rng=rng) for _ in range(layers)]
+        self.add_predictor(rng)
+
+    def add_predictor(self, rng: np.random.Generator) -> None:
+        """Assign the `predictor` of a model that reads off all of its answer with one MLP."""
 
     def observed(self, x: Any, y: Any) -> Any:
         """Tokens of points whose y is known: [x, y], or [x, y, 1], (B, N, dx+dy+flag)."""
@@ -175,9 +177,9 @@ class TNPD(TNP):
     boolean.
     """
 
-    def __init__(self, dx: int = 1, dy: int = 1, *, rng: np.random.Generator, **options: Any):
-        super().__init__(dx, dy, rng=rng, **options)
-        self.predictor = MLP([self.features, self.hidden, 2 * dy], rng=rng)
+    def add_predictor(self, rng: np.random.Generator) -> None:
+        """The MLP of μ_n and s_n."""
+        self.predictor = MLP([self.features, self.hidden, 2 * self.dy], rng=rng)
 
     def __call__(self, context_x: Any, context_y: Any, target_x: Any, context_mask: ArrayLike | None = None) -> Normal:
         return self.read_off(self.targets_given(*self.sets(context_x, context_y, target_x, context_mask)))
@@ -289,7 +291,7 @@ class TNPND(TNP):
     covariance: "low_rank" or "cholesky".
     floor: with "cholesky" the diagonal of L is f + (1 − f) tanh(·), 0.05 is `bound_std` of TNP-pytorch; "low_rank" has
         none.
-    options: `features`, `heads`, `hidden`, `layers`, `embedding_depth`, `flag` of `TNP`.
+    dx, dy, features, heads, hidden, layers, embedding_depth, flag: see `TNP`.
 
     Raises ValueError for another covariance or a floor that does not fit; when called, for shapes that disagree, or NaN
     or infinity in what is present; TypeError for a mask that is not boolean.   Source: Nguyen & Grover (2022) §3.3.
@@ -306,19 +308,34 @@ class TNPND(TNP):
         rank: int = 20,
         covariance: str = "low_rank",
         floor: float = 0.0,
+        features: int = 64,
+        heads: int = 4,
+        hidden: int = 128,
+        layers: int = 6,
+        embedding_depth: int = 4,
+        flag: bool = False,
         rng: np.random.Generator,
-        **options: Any,
     ):
-        if covariance not in COVARIANCES:
+        if covariance not in ("low_rank", "cholesky"):
             raise ValueError(f"TNPND: covariance is {covariance!r}; use 'low_rank' or 'cholesky'")
         if not 0 <= floor < 1 or (floor and covariance == "low_rank"):
             raise ValueError(f"TNPND: floor is {floor}; it must be 0, or for covariance='cholesky' lie in [0, 1)")
         if rank < 1 or target_layers < 0:
             raise ValueError(f"TNPND: rank {rank} must be positive, target_layers {target_layers} not negative")
-        super().__init__(dx, dy, floor=floor, rng=rng, **options)
-        features, hidden = self.features, self.hidden
+        super().__init__(
+            dx,
+            dy,
+            features=features,
+            heads=heads,
+            hidden=hidden,
+            layers=layers,
+            embedding_depth=embedding_depth,
+            flag=flag,
+            floor=floor,
+            rng=rng,
+        )
         self.mean = MLP([features, hidden, dy], rng=rng)
-        self.target_layers = [EncoderLayer(features, self.heads, hidden, rng=rng) for _ in range(target_layers)]
+        self.target_layers = [EncoderLayer(features, heads, hidden, rng=rng) for _ in range(target_layers)]
         self.projector = MLP([features, hidden, hidden, hidden, rank * dy], rng=rng)
         low_rank = covariance == "low_rank"
         self.diagonal = MLP([features, hidden, hidden, hidden, dy], rng=rng) if low_rank else None

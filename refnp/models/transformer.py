@@ -182,10 +182,9 @@ class Transformer(Module):
         options: dict[str, Any] = {"norm": norm, "activation": activation, "dropout": dropout, "eps": eps}
         sizes = (features, heads, hidden)
         self.target_embedding = Embedding(target_vocabulary, features, scaled=True, rng=rng)
-        one_table = tied == "all"
-        self.source_embedding = (
-            self.target_embedding if one_table else Embedding(source_vocabulary, features, scaled=True, rng=rng)
-        )
+        self.source_embedding = self.target_embedding
+        if tied != "all":
+            self.source_embedding = Embedding(source_vocabulary, features, scaled=True, rng=rng)
         self.encoder = Encoder(encoder_layers, *sizes, **options, relative=relative, final_norm=final_norm, rng=rng)
         self.decoder = Decoder(decoder_layers, *sizes, **options, relative=relative, final_norm=final_norm, rng=rng)
         self.output = Linear(features, target_vocabulary, rng=rng) if tied == "none" else None

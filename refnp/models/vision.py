@@ -147,14 +147,17 @@ class ImageClassifier(Module):
         count = 1 + self.grid[0] * self.grid[1]
         self.class_token = Parameter(rng.normal(0, 0.02, (1, 1, features)))
         self.positions = LearnedPositions(count, features, rng=rng) if positions else None
-        options: dict[str, Any] = {
-            "norm": "pre",
-            "activation": activation,
-            "dropout": dropout,
-            "relative": relative,
-            "rng": rng,
-        }
-        self.encoder = Encoder(layers, features, heads, hidden, **options)
+        self.encoder = Encoder(
+            layers,
+            features,
+            heads,
+            hidden,
+            norm="pre",
+            activation=activation,
+            dropout=dropout,
+            relative=relative,
+            rng=rng,
+        )
         self.output = Linear(features, classes, rng=rng)
 
     def __call__(self, images, *, token_mask=None, rng=None, weights=None):

@@ -9,13 +9,13 @@ their errors are much smaller.
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
+from refnp.studies.evaluation import independent
+from refnp.studies.registry import Sampler
 from refnp.tasks.gaussian_process import GaussianProcessTasks, Posterior
 from refnp.tasks.protocols import bruinsma, tnp
-from refnp.tasks.sawtooth import SawtoothTasks
 
 FLOOR = 0.1  # of the standard deviations of TNP-pytorch's baselines
 FIGURES: dict[str, Callable[[Posterior], np.ndarray]] = {
@@ -27,7 +27,7 @@ FIGURES: dict[str, Callable[[Posterior], np.ndarray]] = {
 
 
 def oracle_row(
-    tasks: GaussianProcessTasks | SawtoothTasks, rng: np.random.Generator, batches: int, batch: int = 16
+    tasks: Sampler, rng: np.random.Generator, batches: int, batch: int = 16
 ) -> dict[str, tuple[float, float]]:
     """Each of `FIGURES` on `batches` batches: its mean over the tasks, per target, and the standard error of the mean.
 
@@ -42,8 +42,7 @@ def oracle_row(
         raise ValueError(f"oracle_row: batches is {batches}; a standard error needs at least 2")
     means = np.empty((batches, len(FIGURES)))
     for row in means:
-        task, process = tasks.sample_with_process(rng, batch)
-        posterior = process.posterior(task)
+        _, posterior = tasks.sample_with_posterior(rng, batch)
         row[:] = [figure(posterior).mean() for figure in FIGURES.values()]
     errors = means.std(0, ddof=1) / np.sqrt(batches)
     return {name: (float(m), float(e)) for name, m, e in zip(FIGURES, means.mean(0), errors, strict=True)}
@@ -54,13 +53,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     batches = int(arguments[0]) if arguments else 50
     print(f"{'':36}" + "".join(f"{name:>18}" for name in FIGURES))
-    rows: list[tuple[str, GaussianProcessTasks | SawtoothTasks]]
-    rows = [(f"tnp {kernel}", tnp(kernel)) for kernel in ("rbf", "matern", "periodic")]
+    rows: list[tuple[str, Sampler]] = [(f"tnp {kernel}", tnp(kernel)) for kernel in ("rbf", "matern", "periodic")]
     for kernel in ("eq", "matern", "weakly_periodic"):
         rows += [(f"bruinsma {kernel}, {where}", bruinsma(kernel, where)) for where in ("inside", "beyond")]
     for name, tasks in rows:
-        tasks = replace(tasks, places=replace(tasks.places, ragged=True))
-        row = oracle_row(tasks, np.random.default_rng(0), batches, 64)
+        row = oracle_row(independent(tasks), np.random.default_rng(0), batches, 64)
         print(f"{name:36}" + "".join(f"{f'{mean:.4f} ± {error:.4f}':>18}" for mean, error in row.values()), flush=True)
 
 

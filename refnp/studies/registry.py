@@ -40,15 +40,15 @@ class Kind:
 MODELS = {
     "cnp": Kind(CNP, "conditional neural process: one vector for the context"),
     "canp": Kind(CANP, "attentive conditional neural process"),
-    "np": Kind(LatentNP, "latent neural process"),
-    "anp": Kind(ANP, "attentive latent neural process"),
-    "tnpd": Kind(TNPD, "Transformer neural process, each target by itself"),
-    "tnpa": Kind(TNPA, "Transformer neural process, target after target"),
-    "tnpnd": Kind(TNPND, "Transformer neural process with a covariance"),
     "convcnp": Kind(partial(ConvCNP.gordon, "xl"), "convolutional, with a U-Net (Gordon's XL)", 3e-3),
     "convcnp-simple": Kind(partial(ConvCNP.gordon, "simple"), "convolutional, 4 layers without strides", 3e-3),
     "convcnp-bruinsma": Kind(ConvCNP.bruinsma, "convolutional, with Bruinsma's U-Net", 1e-3),
+    "np": Kind(LatentNP, "latent neural process"),
+    "anp": Kind(ANP, "attentive latent neural process"),
     "tetnp": Kind(TETNP, "translation equivariant Transformer neural process"),
+    "tnpd": Kind(TNPD, "Transformer neural process, each target by itself"),
+    "tnpa": Kind(TNPA, "Transformer neural process, target after target"),
+    "tnpnd": Kind(TNPND, "Transformer neural process with a covariance"),
 }
 TASKS: dict[str, partial[Any]] = {
     "eq": partial(bruinsma, "eq"),

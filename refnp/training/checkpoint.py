@@ -219,14 +219,11 @@ def set_state(rng: np.random.Generator, text: str) -> None:
         state: dict[str, Any] = json.loads(text)
         stored = state["bits"]["bit_generator"]
         if stored == kind.__name__:
-            whole = state["bits"], _seed_sequence(state["seed"], bits)
+            seed = state["seed"]
+            whole = state["bits"], bits.seed_seq if seed is None else np.random.SeedSequence(**seed)
             kind(0).__setstate__(whole)  # raises here, on another generator
     except (ValueError, KeyError, TypeError, IndexError, OverflowError) as wrong:
         raise ValueError(f"set_state: this is no state of a generator: {wrong!r}") from wrong
     if stored != kind.__name__:
         raise ValueError(f"set_state: the state is of a {stored}, the generator is a {kind.__name__}; make one alike")
     bits.__setstate__(whole)
-
-
-def _seed_sequence(state: dict[str, Any] | None, bits: Any) -> Any:
-    return bits.seed_seq if state is None else np.random.SeedSequence(**state)

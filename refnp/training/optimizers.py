@@ -146,6 +146,7 @@ class Adam(Optimizer):
     """
 
     memories = ("mean", "square")
+    decoupled = False  # whether weights shrink by themselves, without a part in the gradient
 
     def __init__(self, parameters, *, learning_rate=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
         super().__init__(parameters, learning_rate)
@@ -161,12 +162,11 @@ class Adam(Optimizer):
         self.work = {p.dtype: np.empty(max(q.size for q in self.parameters), p.dtype) for p in self.parameters}
 
     def move(self, theta, g, t, past):
-        if self.weight_decay:
+        if self.decoupled:
+            theta *= 1 - self.learning_rate * self.weight_decay
+        elif self.weight_decay:
             g = g + self.weight_decay * theta
-        self.move_along(theta, g, t, *past)
-
-    def move_along(self, theta, g, t, mean, square):
-        """θ ← θ − η m̂ / (√v̂ + ε), the fractions of scalars taken first: one array in all, and that one used again."""
+        mean, square = past  # one array more in all, `work`, so fractions of scalars are taken first
         number: Any = np.longdouble if theta.dtype == np.longdouble else float  # 1 − βᵗ too needs all its digits
         beta1, beta2 = (number(beta) for beta in self.betas)
         work = self.work[theta.dtype][: theta.size].reshape(theta.shape)
@@ -193,12 +193,10 @@ class AdamW(Adam):
     Elsewhere: as torch.optim.AdamW, where λ is multiplied by η; in the paper by the schedule's factor alone.
     """
 
+    decoupled = True
+
     def __init__(self, parameters, *, learning_rate=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01):
         super().__init__(parameters, learning_rate=learning_rate, betas=betas, eps=eps, weight_decay=weight_decay)
-
-    def move(self, theta, g, t, past):
-        theta *= 1 - self.learning_rate * self.weight_decay
-        self.move_along(theta, g, t, *past)
 
 
 def not_negative(name: str, argument: str, value: float) -> float:

@@ -41,8 +41,3 @@ def layer(path: str) -> Callable[[re.Match], str]:
 def part(state: Mapping[str, ArrayLike], prefix: str) -> dict[str, ArrayLike]:
     """The entries under `prefix`, without it."""
     return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
-
-
-def under(prefix: str, state: State) -> State:
-    """The same arrays with `prefix.` before every name."""
-    return {f"{prefix}.{name}": array for name, array in state.items()}

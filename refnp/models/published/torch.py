@@ -24,7 +24,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from refnp.autograd.tensor import ArrayLike
-from refnp.models.published.renaming import Rule, State, part, renamed, under
+from refnp.models.published.renaming import Rule, State, part, renamed
 
 NORM: tuple[Rule, ...] = ((r"norm\.weight$", "norm.gain"), (r"norm\.bias$", "norm.shift"))
 ATTENTION: tuple[Rule, ...] = (
@@ -85,9 +85,11 @@ def transformer(state: Mapping[str, ArrayLike]) -> State:
     others = [name for name in state if not name.startswith(("encoder.", "decoder."))]
     if others:
         raise ValueError(f"published.torch.transformer: no place for {', '.join(others)}")
-    stacks = {"encoder": encoder, "decoder": decoder}
-    read = {name: of(part(state, f"{name}."), f"transformer, {name}") for name, of in stacks.items()}
-    return under("encoder", read["encoder"]) | under("decoder", read["decoder"])
+    found: State = {}
+    for name, read in (("encoder", encoder), ("decoder", decoder)):
+        arrays = read(part(state, f"{name}."), f"transformer, {name}")
+        found |= {f"{name}.{path}": array for path, array in arrays.items()}
+    return found
 
 
 def stack(state: Mapping[str, ArrayLike], of_layer: tuple[str, ...]) -> list[str]:
