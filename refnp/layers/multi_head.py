@@ -42,6 +42,7 @@ class MultiHeadAttention(Module):
     `key_features` and `value_features` are D_k and D_v, D if not given. `key_heads` < heads shares keys and values
     among groups of heads (`grouped_attention`). `similarity` is "scaled_dot", "dot" or "cosine". `bias=False` in the
     constructor leaves the biases of the four linear maps out.
+    With `projected`, key and value are what `keys_and_values` returned, for these tokens or, from a cache, for more.
     `positions` says what pairs of places add (rotations, biases, terms of the values); places are 0, 1, 2, … unless
     `query_places` and `key_places` are given, (N,) and (M,), or (N, 2) and (M, 2) in an image.
     Raises ValueError if the heads do not divide the features, or key_heads the heads; when called, ValueError for
@@ -81,6 +82,7 @@ class MultiHeadAttention(Module):
         key: ArrayLike | None = None,
         value: ArrayLike | None = None,
         *,
+        projected: bool = False,
         mask: ArrayLike | None = None,
         bias: ArrayLike | None = None,
         per_head: bool = False,
@@ -88,39 +90,10 @@ class MultiHeadAttention(Module):
         key_places: ArrayLike | None = None,
         return_weights: bool = False,
     ) -> Any:
-        key = query if key is None else key
-        value = key if value is None else value
-        keys, values = self.keys_and_values(key, value, places=key_places)
-        places = {"query_places": query_places, "key_places": key_places}
-        return self.look_up(
-            query, keys, values, mask=mask, bias=bias, per_head=per_head, return_weights=return_weights, **places
-        )
-
-    def keys_and_values(self, key: Any, value: Any, *, places: ArrayLike | None = None) -> tuple[Any, Any]:
-        """The projections (..., h, M, d) of keys (..., M, D_k) and values (..., M, D_v), keys rotated to their places.
-
-        They can be kept (`KeyValueCache`), and looked up as often as there are queries.
-        """
-        keys, values = split_heads(self.key(key), self.key_heads), split_heads(self.value(value), self.key_heads)
-        return self._rotated(keys, places), values
-
-    def look_up(
-        self,
-        query: ArrayLike,
-        keys: Any,
-        values: Any,
-        *,
-        mask: ArrayLike | None = None,
-        bias: ArrayLike | None = None,
-        per_head: bool = True,
-        query_places: ArrayLike | None = None,
-        key_places: ArrayLike | None = None,
-        return_weights: bool = False,
-    ) -> Any:
-        """The attention of query (..., N, D) to keys and values that are projected already → (..., N, D).
-
-        `mask` and `bias` broadcast to (..., H, N, M), or to (..., N, M) unless `per_head`.
-        """
+        keys: Any = query if key is None else key
+        values: Any = keys if value is None else value
+        if not projected:
+            keys, values = self.keys_and_values(keys, values, places=key_places)
         queries = self._rotated(split_heads(self.query(query), self.heads), query_places)  # (..., H, N, d)
         if not per_head and not (mask is None and bias is None):
             _, _, (*batch, _, n, m) = checked(queries, keys, values, grouped=self.key_heads != self.heads)
@@ -147,6 +120,14 @@ class MultiHeadAttention(Module):
             output = output + scheme.values(weights, *places)  # (..., H, N, d)
         output = self.output(merge_heads(output))  # (..., N, D)
         return (output, weights) if return_weights else output
+
+    def keys_and_values(self, key: Any, value: Any, *, places: ArrayLike | None = None) -> tuple[Any, Any]:
+        """The projections (..., h, M, d) of keys (..., M, D_k) and values (..., M, D_v), keys rotated to their places.
+
+        They can be kept (`KeyValueCache`), and attended to as often as there are queries.
+        """
+        keys, values = split_heads(self.key(key), self.key_heads), split_heads(self.value(value), self.key_heads)
+        return self._rotated(keys, places), values
 
     def _rotated(self, x: Any, places: ArrayLike | None) -> Any:
         return x if self.positions is None else self.positions.rotated(x, _places(x, places))

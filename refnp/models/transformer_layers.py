@@ -231,8 +231,8 @@ def attended(
 def looked_up(attention: MultiHeadAttention, x: Any, kept: tuple, *, weights: list | None, **options: Any) -> Any:
     """The attention of x to keys and values that are projected already; its weights go to the list, if there is one."""
     if weights is None:
-        return attention.look_up(x, *kept, per_head=False, **options)
-    output, own = attention.look_up(x, *kept, per_head=False, return_weights=True, **options)
+        return attention(x, *kept, projected=True, **options)
+    output, own = attention(x, *kept, projected=True, return_weights=True, **options)
     weights.append(raw(own))
     return output
 

@@ -72,7 +72,7 @@ def test_attention_piece_by_piece_is_causal_attention_at_once(lengths, key_heads
             end += m
             seen = cache.extend(*module.keys_and_values(new, new))
             mask = masks.causal(m, end, align="bottom_right")
-            outputs.append(module.look_up(new, *seen, mask=mask))
+            outputs.append(module(new, *seen, projected=True, mask=mask))
     if key_heads == 2:
         limit, _ = rounded(module, x, x, x, np.broadcast_to(masks.causal(n), (2, n, n)))
         assert_within(np.concatenate(outputs, 1), limit.value, tolerance(limit, dtype))
