@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, sum_to
 
 BLOCK = 1 << 17  # elements: a few temporaries fit in the caches of a core, and calls cost little beside the work
@@ -253,7 +254,7 @@ def in_blocks(function: Callable, rows: Array, shared: tuple, options: dict) -> 
     if count <= height:
         return compute(rows, None)
     dtype = np.result_type(rows, *(s for s in shared if s is not None))
-    blocks = [slice(start, min(start + height, count)) for start in range(0, count, height)]
+    blocks = cut(count, height)
     value = np.empty(rows.shape, dtype)
     vjps: list[Any] = [None] * len(blocks)
 
@@ -279,6 +280,11 @@ def in_blocks(function: Callable, rows: Array, shared: tuple, options: dict) -> 
     return value, vjp
 
 
+def cut(count: int, height: int) -> list[slice]:
+    """The slices of `height` items, the last of what is left, that `count` items are cut into."""
+    return [slice(start, min(start + height, count)) for start in range(0, count, height)]
+
+
 def row_sum(x: Array) -> Array:
     """Σ_j x_ij for each row, (R, n) → (R, 1).
 
@@ -296,6 +302,15 @@ def floating(x: Any) -> Array:
     """As an array of a floating type: integers and booleans become float64, everything else stays."""
     x = np.asarray(x)
     return x.astype(np.float64) if x.dtype.kind in "biu" else x
+
+
+def integers(name: str, argument: str, values: Any, hint: str = "") -> Array:
+    """As an array of integers, an empty list too, which NumPy takes for floats; TypeError for any other type."""
+    array = np.asarray(raw(values))
+    array = array if array.size else array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name}: {argument} are {array.dtype}; pass integers{hint}")
+    return array
 
 
 def in_order(x: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.blocks import normalize_axes
+from refnp.autograd.blocks import integers, normalize_axes
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 
@@ -184,9 +184,7 @@ def pad(x, widths, *, mode="zeros", value=0.0):
 
 
 def _pad_widths(widths: Any, ndim: int) -> list[tuple[int, int]]:
-    widths = np.asarray(widths)
-    if widths.size and widths.dtype.kind not in "iu":
-        raise TypeError(f"pad: widths are {widths.dtype}; pass integers")
+    widths = integers("pad", "widths", widths)
     if widths.shape != (ndim, 2) and widths.size + ndim:
         raise ValueError(f"pad: widths has shape {widths.shape}, not {(ndim, 2)}; give a pair (before, after) per axis")
     pairs = [(int(before), int(after)) for before, after in widths]
@@ -250,12 +248,8 @@ def take(x, indices, axis=0):
     VJP: x̄_v = Σ_{n: indices_n = v} ȳ_n.
     Raises TypeError if the indices are not integers, IndexError if one is outside −V … V − 1.
     """
-    x, indices = np.asarray(x), np.asarray(indices)
+    x, indices = np.asarray(x), integers("take", "indices", indices)
     (axis,) = normalize_axes("take", axis, x.ndim)
-    if not indices.size:
-        indices = indices.astype(int)  # [] is an array of floats
-    if indices.dtype.kind not in "iu":
-        raise TypeError(f"take: indices are {indices.dtype}; pass integers")
     length = x.shape[axis]
     if indices.size and not (-length <= indices.min() and indices.max() < length):
         bad = indices[(indices < -length) | (indices >= length)].flat[0]

@@ -105,7 +105,9 @@ class MultivariateNormal:
         present = full_mask(name, mask, broadcast_shape(name, y=values.shape, mean=self.mean.shape))
         mean, values = ag.where(present, self.mean, 0.0), ag.where(present, values, 0.0)
         hidden = (~present).sum(-1) * _constant(HALF_LOG_TWO_PI, mean)  # each adds the density of N(0, 1) at 0
-        return multivariate_normal_log_prob(values, mean, self._factor_of(present)) + hidden.astype(_real(mean))
+        return multivariate_normal_log_prob(values, mean, self._factor_of(present)) + hidden.astype(
+            raw(mean).real.dtype
+        )
 
     def _factor_of(self, mask: Array) -> Any:
         """The Cholesky factor of the numbers that count, while the others become standard normal and independent.
@@ -115,7 +117,7 @@ class MultivariateNormal:
         condition costs.
         """
         rows = ag.where(mask[..., None], self.lower(), 0.0)  # (..., N, N)
-        others = np.eye(mask.shape[-1], dtype=_real(self.mean)) * ~mask[..., None]  # (..., N, N)
+        others = np.eye(mask.shape[-1], dtype=raw(self.mean).real.dtype) * ~mask[..., None]  # (..., N, N)
         if not (mask[..., None] & ~mask[..., None, :] & (raw(rows) != 0)).any():
             return rows + others
         return ag.cholesky(rows @ ag.swapaxes(rows, -1, -2) + others)
@@ -271,18 +273,14 @@ def _axes(shape: int | tuple[int, ...]) -> tuple[int, ...]:
     return (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
 
 
-def _real(value: Any) -> np.dtype:
-    return np.zeros((), raw(value).dtype).real.dtype
-
-
 def _constant(value: np.longdouble, like: Any) -> Any:
-    return value.astype(_real(like))
+    return value.astype(raw(like).real.dtype)
 
 
 def _noise(rng: Any, shape: tuple[int, ...], *parameters: Any) -> Array:
     """Standard normal numbers in the precision of the parameters."""
     check_generator("sample", rng)
-    dtype = np.result_type(*(_real(p) for p in parameters))
+    dtype = np.result_type(*(raw(p).real.dtype for p in parameters))
     return rng.standard_normal(shape).astype(dtype)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import refnp.autograd as ad
-from refnp.autograd.blocks import floating, run_all
+from refnp.autograd.blocks import cut, floating, run_all
 from refnp.autograd.primitives import primitive
 from refnp.autograd.tensor import Array, ArrayLike, Tensor, sum_to
 from refnp.layers.masks import all_finite, apart_from_hidden, check_mask, fits
@@ -225,7 +225,7 @@ def attention_in_blocks(query, key, value, bias, mask, scale):
     output = np.zeros((*batch, n, v.shape[-1]), np.result_type(of_scores, v))
     top, total = np.zeros((2, *batch, n, 1), of_scores)  # m and ℓ
     heads = list(np.ndindex(batch))
-    blocks = [(head, rows) for head in heads for rows in _cut(n, QUERY_BLOCK)]
+    blocks = [(head, rows) for head in heads for rows in cut(n, QUERY_BLOCK)]
 
     def forward(i):
         head, rows = blocks[i]
@@ -243,7 +243,7 @@ def attention_in_blocks(query, key, value, bias, mask, scale):
 
         def backward(i):
             head = heads[i]
-            for rows in _cut(n, QUERY_BLOCK):
+            for rows in cut(n, QUERY_BLOCK):
                 for columns in _shown(m, pairs, head, rows):
                     a = _scores(q[head][rows], k[head][columns], pairs, head, rows, columns)
                     a -= top[head][rows]
@@ -270,25 +270,17 @@ def attention_in_blocks(query, key, value, bias, mask, scale):
 def _online_softmax(q, k, v, pairs, head, rows):
     """Output, m and ℓ for a block of queries, from all keys block by block; 0, 0 and 1 where none is allowed."""
     top = np.full((len(q), 1), -np.inf, q.real.dtype)
-    total = output = None
+    total, output = np.zeros((2, 1, 1), q.dtype)
     for columns in _shown(len(k), pairs, head, rows):
         scores = _scores(q, k[columns], pairs, head, rows, columns)
         new_top = np.maximum(top, scores.real.max(-1, keepdims=True))
         shift = np.where(new_top == -np.inf, 0, new_top)
         scores -= shift
         np.exp(scores, out=scores)
-        block_total = np.einsum("nm->n", scores)[:, None]
-        block_output = scores @ v[columns]
-        if total is None:
-            total, output = block_total, block_output
-        else:
-            shrink = np.exp(top - shift)
-            total = total * shrink + block_total
-            output *= shrink
-            output += block_output
+        shrink = np.exp(top - shift)
+        total = total * shrink + np.einsum("nm->n", scores)[:, None]
+        output = output * shrink + scores @ v[columns]
         top = new_top
-    if total is None:
-        return 0, 0, 1
     empty = total == 0
     total = np.where(empty, 1, total)
     return output / total, np.where(empty, 0, top), total
@@ -320,9 +312,5 @@ def _add_block(bias_bar, block, head, rows, columns):
 def _shown(length, pairs, head, rows):
     """The blocks of keys of which the mask shows at least one to at least one of these queries."""
     _, mask = pairs
-    blocks = _cut(length, KEY_BLOCK)
+    blocks = cut(length, KEY_BLOCK)
     return blocks if mask is None else [columns for columns in blocks if mask[head][rows, columns].any()]
-
-
-def _cut(length, step):
-    return [slice(start, min(start + step, length)) for start in range(0, length, step)]

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import linear, take
-from refnp.autograd.blocks import floating
+from refnp.autograd.blocks import floating, integers
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import ArrayLike, Parameter, Tensor
 from refnp.layers.activations import relu
@@ -71,12 +71,10 @@ def embedding(tokens: ArrayLike, table: ArrayLike, *, scaled: bool = False) -> A
     Raises TypeError unless tokens are integers, IndexError for a token outside 0 … V − 1, ValueError unless the
     table is a matrix.
     """
-    numbers = np.asarray(raw(tokens))
     vectors = table if isinstance(table, Tensor) else floating(table)
     if vectors.ndim != 2:
         raise ValueError(f"embedding: table has shape {vectors.shape}; it must be (vocabulary, features)")
-    if numbers.dtype.kind not in "iu" and numbers.size:  # an empty list is an array of floats
-        raise TypeError(f"embedding: tokens are {numbers.dtype}; pass integers")
+    numbers = integers("embedding", "tokens", tokens)
     vocabulary, features = vectors.shape
     outside = numbers[(numbers < 0) | (numbers >= vocabulary)]
     if outside.size:

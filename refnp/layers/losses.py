@@ -13,7 +13,7 @@ Source: Sivaraya (2023) §1.7 (cross-entropy), §3.2 eq. 8 and 9 (Gaussian condi
 
 import numpy as np
 
-from refnp.autograd.blocks import BLOCK, floating, run_all
+from refnp.autograd.blocks import BLOCK, cut, floating, integers, run_all
 from refnp.autograd.primitives import primitive
 from refnp.layers.masked_reductions import check_positive, common_shape, full_mask, masked, numbers, product, reduced
 from refnp.layers.softmaxes import log_softmax
@@ -160,7 +160,7 @@ def _in_blocks(rows, y, present, own, off):
     np.cumsum(off[:-1], out=before[1:])
     np.cumsum(off[:0:-1], out=after[-2::-1])
     height = max(1, BLOCK // rows.shape[1])
-    blocks = [slice(start, start + height) for start in range(0, len(rows), height)]
+    blocks = cut(len(rows), height)
     terms, vjps = np.empty(len(rows), rows.dtype), [None] * len(blocks)
 
     def forward(i):
@@ -204,11 +204,9 @@ def _shares(smoothing, epsilon, x, pad):
 
 def _check_targets(x, targets, ignore_index):
     """Targets with 0 in place of what is ignored, and the mask of the others: integers and booleans of one shape."""
-    targets = np.asarray(targets)
     if x.dtype.kind not in "fc":
         raise TypeError(f"cross_entropy: logits are {x.dtype}; pass numbers")
-    if targets.dtype.kind not in "iu":
-        raise TypeError(f"cross_entropy: targets are {targets.dtype}; pass integers, the numbers of the classes")
+    targets = integers("cross_entropy", "targets", targets, ", the numbers of the classes")
     if not x.ndim or not x.shape[-1]:
         raise ValueError(f"cross_entropy: logits have shape {x.shape}; the last axis must hold the classes")
     if targets.shape != x.shape[:-1]:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import where
+from refnp.autograd.blocks import integers
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike
 
@@ -42,9 +43,7 @@ def key_padding(lengths: ArrayLike, keys: int) -> Array:
 
     Raises TypeError unless lengths are integers, ValueError if one is negative or more than `keys`.
     """
-    lengths = np.asarray(lengths)
-    if lengths.dtype.kind not in "iu":
-        raise TypeError(f"key_padding: lengths are {lengths.dtype}; pass integers, one per sequence")
+    lengths = integers("key_padding", "lengths", lengths, ", one per sequence")
     if lengths.size and (lengths.min() < 0 or lengths.max() > keys):
         raise ValueError(f"key_padding: lengths {lengths.min()} … {lengths.max()} must lie in 0 … {keys}")
     return np.arange(keys) < lengths[..., None, None]

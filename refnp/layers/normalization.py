@@ -116,21 +116,20 @@ class RMSNorm(Module):
         return rms_norm(x, self.gain, eps=self.eps)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def for_any_size_of_rows(standardized, x, eps):
     """x̂ (R, D) and s (R, 1) by `standardized(x, eps)`; rows whose squares overflow or underflow are computed again.
 
     They are computed in units of their own size, a power of two: x̂ is the same, and s is that size times as large.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
-        unit, scale = standardized(x, eps)
+    unit, scale = standardized(x, eps)
     smallest = np.sqrt(x.shape[-1] * np.finfo(x.dtype).tiny)
     in_range = (smallest <= scale.real) & (scale.real < np.inf)
     if not in_range.all():
         size = np.maximum(np.abs(x.real).max(-1, keepdims=True), eps**0.5)  # (R, 1)
         rows = np.flatnonzero(~in_range & (size > 0) & (size < np.inf))
         own = np.ldexp(np.ones_like(size), np.frexp(size)[1] - 1)[rows]
-        with np.errstate(over="ignore", invalid="ignore"):
-            unit[rows], scale[rows] = standardized(x[rows] / own, eps / own / own)
+        unit[rows], scale[rows] = standardized(x[rows] / own, eps / own / own)
         scale[rows] *= own
     return unit, scale
 

@@ -85,8 +85,7 @@ def masked_softmax(scores: Array, mask: Array | None = None) -> Array:
     Masked scores may be anything but NaN.
     """
     if mask is None:
-        m = scores.real.max(-1, keepdims=True, initial=-np.inf)  # (..., N, 1)
-        scores -= np.where(m == -np.inf, 0, m)
+        scores -= row_max(scores)
         np.exp(scores, out=scores)
     else:  # arithmetic with a few numbers: np.where would take ten times as long
         shape = np.broadcast_shapes(scores.shape, mask.shape)
@@ -100,7 +99,7 @@ def masked_softmax(scores: Array, mask: Array | None = None) -> Array:
             np.exp(scores, out=scores)
         scores *= keep
     total = np.einsum("...m->...", scores)[..., None]  # (..., N, 1)
-    scores /= np.where(total == 0, 1, total)
+    scores /= nonzero(total)
     return scores
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import matmul, swapaxes, transpose, where
-from refnp.autograd.blocks import BLOCK, run_all
+from refnp.autograd.blocks import BLOCK, cut, run_all
 from refnp.autograd.primitives import primitive, raw
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.masks import all_finite, check_mask, shielded, spoil
@@ -139,7 +139,7 @@ def pair_kernel(differences, scores, *parameters):
     check_pairs(differences, scores, parameters)
     weights, biases = parameters[::2], [bias[:, None] for bias in parameters[1::2]]
     (b, n, m, dx), dtype = differences.shape, np.result_type(differences, scores, *parameters)
-    blocks = cut(b, n, m, max(w.shape[0] for w in weights))
+    blocks = blocks_of_pairs(b, n, m, max(w.shape[0] for w in weights))
     out = np.empty((b, weights[-1].shape[1], n, m), dtype)
 
     def inputs(tasks, rows):
@@ -194,18 +194,14 @@ def features_by_pairs(array):
     return array.reshape(array.shape[0], int(np.prod(array.shape[1:], dtype=int)))
 
 
-def cut(tasks, rows, columns, width):
+def blocks_of_pairs(tasks, rows, columns, width):
     """Blocks (tasks, rows) of rows × columns pairs each, of about BLOCK numbers if each pair has `width` of them."""
     pairs = max(BLOCK // max(width, 1), 1)
     height = max(pairs // max(columns, 1), 1)  # rows
     if height >= rows:
         together = max(height // max(rows, 1), 1)  # tasks
-        return [(slice(start, start + together), slice(None)) for start in range(0, tasks, together)]
-    return [
-        (slice(task, task + 1), slice(start, start + height))
-        for task in range(tasks)
-        for start in range(0, rows, height)
-    ]
+        return [(some, slice(None)) for some in cut(tasks, together)]
+    return [(task, some) for task in cut(tasks, 1) for some in cut(rows, height)]
 
 
 def check_pairs(differences, scores, parameters):

@@ -358,3 +358,23 @@ def test_another_blas_is_left_alone(monkeypatch):
     with blocks.one_blas_thread():
         pass
     assert blocks._blas_users == 0
+
+
+@pytest.mark.parametrize("values", [[], (), np.zeros((2, 0)), ad.Tensor([]), [3, 4], np.array([2**63], np.uint64)])
+def test_integers_and_empty_lists_are_integers(values):
+    array = blocks.integers("f", "places", values)
+    assert array.dtype.kind in "iu"
+    assert array.shape == np.shape(values)
+
+
+@pytest.mark.parametrize("values", [[0.5], [True], "a", [1j]])
+def test_nothing_else_is_an_integer(values):
+    with pytest.raises(TypeError, match=rf"^f: places are {np.asarray(values).dtype}; pass integers, one each$"):
+        blocks.integers("f", "places", values, ", one each")
+
+
+@pytest.mark.parametrize(("count", "height"), [(0, 3), (1, 3), (3, 3), (7, 3), (7, 1)])
+def test_cut_takes_everything_once(count, height):
+    parts = [np.arange(count)[part] for part in blocks.cut(count, height)]
+    assert all(0 < len(part) <= height for part in parts)
+    np.testing.assert_array_equal(np.concatenate([np.arange(0), *parts]), np.arange(count))

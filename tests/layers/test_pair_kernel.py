@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers import translation_attention as page
-from refnp.layers.translation_attention import cut, pair_kernel
+from refnp.layers.translation_attention import blocks_of_pairs, pair_kernel
 from refnp.verify import bounds
 from tests.helpers import assert_same_bits, assert_within, check, dtypes, laid_out, layouts, normal, scales, seeds
 from tests.models import tnp_judges as judges
@@ -78,7 +78,7 @@ def test_blocks_of_any_size_give_the_same_to_rounding(seed, size, block):
 def test_every_pair_is_in_one_block(tasks, rows, columns, width, block, monkeypatch):
     monkeypatch.setattr(page, "BLOCK", block)
     count = np.zeros((tasks, rows, columns), int)
-    for some, these in cut(tasks, rows, columns, width):
+    for some, these in blocks_of_pairs(tasks, rows, columns, width):
         count[some, these] += 1
         held = count[some, these].size * width
         assert held <= max(block, columns * width)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import take
-from refnp.autograd.blocks import floating
+from refnp.autograd.blocks import floating, integers
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.masks import fits
@@ -96,18 +96,10 @@ def _tokens_and_places(name: str, x: ArrayLike, places: ArrayLike | None) -> tup
     if tokens.ndim < 2:
         raise ValueError(f"{name}: x has shape {tokens.shape}; it must be (..., tokens, features)")
     n = tokens.shape[-2]
-    places = np.arange(n) if places is None else integers(name, places)
+    places = np.arange(n) if places is None else integers(name, "places", places).astype(np.int64)
     if places.shape[-1:] != (n,) or not fits(places.shape, tokens.shape[:-1]):
         raise ValueError(f"{name}: places have shape {places.shape}; they must be (..., {n}), as x is {tokens.shape}")
     return tokens, places
-
-
-def integers(name: str, places: ArrayLike) -> Array:
-    """Places as an array of int64; TypeError unless they are integers."""
-    array = np.asarray(raw(places))
-    if array.dtype.kind not in "iu" and array.size:  # an empty list is an array of floats
-        raise TypeError(f"{name}: places are {array.dtype}; pass integers")
-    return array.astype(np.int64)
 
 
 # ---- sines and cosines, right to the last digits at any place
@@ -126,7 +118,7 @@ def sinusoids(places: ArrayLike, features: int, *, base: float = 10000, dtype: A
     that of NumPy's sine; no more at p = 2⁶² than at p = 1.
     Raises TypeError unless places are integers, ValueError for a base below 1 or no features.
     """
-    p = integers("sinusoids", places)[..., None]  # (..., 1)
+    p = integers("sinusoids", "places", places).astype(np.int64)[..., None]  # (..., 1)
     if features < 1 or not 1 <= base < np.inf:
         raise ValueError(f"sinusoids: features {features} and base {base} must be at least 1, and finite")
     high, low = _turns_per_step(features, base)

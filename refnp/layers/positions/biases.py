@@ -9,11 +9,13 @@ of the relative positions of Sivaraya (2023) §1.2.
 Transcription: tests/transcriptions/positions.py.
 """
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from refnp.autograd import broadcast_to, reshape, take
+from refnp.autograd.blocks import integers
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter
 from refnp.layers.positions.relative import SCALE, RelativePositions, check_heads, is_run, read_diagonals
@@ -37,10 +39,7 @@ def t5_buckets(offsets: ArrayLike, *, buckets: int = 32, max_distance: int = 128
             f"t5_buckets: {buckets} buckets up to distance {max_distance}; use at least 2 in each direction, "
             "equally many in both, and a max_distance beyond half of these"
         )
-    offsets = np.asarray(offsets)
-    if offsets.dtype.kind not in "iu":
-        raise TypeError(f"t5_buckets: offsets are {offsets.dtype}; pass integers")
-    offsets = offsets.astype(np.int64)
+    offsets = integers("t5_buckets", "offsets", offsets).astype(np.int64)
     distances = np.abs(offsets) if bidirectional else np.maximum(-offsets, 0)
     starts = [_first_distance(r, count - exact, exact, max_distance) for r in range(1, count - exact)]
     found = np.where(distances < exact, distances, exact + np.searchsorted(starts, distances, side="right"))
@@ -77,7 +76,9 @@ class T5Bias(RelativePositions):
     ):
         if heads < 1:
             raise ValueError(f"T5Bias: heads is {heads}; it must be positive")
-        self.buckets, self.max_distance, self.bidirectional = buckets, max_distance, bidirectional
+        self.bucket = functools.partial(
+            t5_buckets, buckets=buckets, max_distance=max_distance, bidirectional=bidirectional
+        )
         self.bucket(0)  # raises ValueError if the numbers are impossible
         self.table = Parameter(rng.normal(0, SCALE, (heads, buckets)))
 
@@ -91,12 +92,6 @@ class T5Bias(RelativePositions):
         line = reshape(take(self.table, self.bucket(offsets), axis=1), (heads, 1, -1))  # (H, 1, W)
         band = broadcast_to(line, (heads, len(queries), len(offsets)))  # (H, N, W)
         return read_diagonals(band, shift=len(queries) - 1, keys=len(keys))
-
-    def bucket(self, offsets: ArrayLike) -> Array:
-        """`t5_buckets` with the numbers of this table."""
-        return t5_buckets(
-            offsets, buckets=self.buckets, max_distance=self.max_distance, bidirectional=self.bidirectional
-        )
 
 
 def alibi_slopes(heads: int) -> Array:

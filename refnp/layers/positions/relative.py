@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import matmul, reshape, swapaxes, take, vjp
+from refnp.autograd.blocks import integers
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter
 from refnp.layers.dot_product_attention import one_over_root
 from refnp.layers.module import Module
-from refnp.layers.positions.absolute import integers
 
 SCALE = 0.02  # standard deviation of learned positions at the start, as in BERT, GPT-2 and ViT
 
@@ -130,7 +130,7 @@ def check_places(name: str, places: ArrayLike, axes: int, tokens: int | None = N
 
     Raises TypeError unless they are integers, ValueError for another shape.
     """
-    places = integers(name, places)
+    places = integers(name, "places", places).astype(np.int64)
     if places.shape[1:] != ((axes,) if axes > 1 else ()) or not places.ndim:
         wanted = f"(tokens, {axes}), one row for each token" if axes > 1 else "(tokens,), one number for each token"
         raise ValueError(f"{name}: places have shape {places.shape}; they must be {wanted}")
@@ -177,7 +177,11 @@ def read_diagonals(x, *, shift, keys):
     Shapes: x (..., N, L), keys = M → (..., N, M).
     VJP: x̄_nr = Σ_m ȳ_nm over the m with that r, which is `sum_diagonals`.
     """
-    return _read(x, shift, keys), lambda y_bar: (_sum(y_bar, shift, x.shape[-1]),)
+    *batch, queries, count = x.shape
+    band = np.empty((*batch, queries, queries + keys - 1), x.dtype)  # (..., N, W)
+    begin, end, inside = _parts(band, shift, count)
+    band[..., :begin], band[..., begin:end], band[..., end:] = x[..., :1], x[..., inside], x[..., -1:]
+    return _diagonals(band, keys), lambda y_bar: (sum_diagonals(y_bar, shift=shift, count=count),)
 
 
 @primitive
@@ -186,18 +190,6 @@ def sum_diagonals(y, *, shift, count):
 
     Shapes: y (..., N, M), count = L → (..., N, L).   VJP: `read_diagonals`.
     """
-    return _sum(y, shift, count), lambda x_bar: (_read(x_bar, shift, y.shape[-1]),)
-
-
-def _read(x, shift, keys):
-    *batch, queries, count = x.shape
-    band = np.empty((*batch, queries, queries + keys - 1), x.dtype)  # (..., N, W)
-    begin, end, inside = _parts(band, shift, count)
-    band[..., :begin], band[..., begin:end], band[..., end:] = x[..., :1], x[..., inside], x[..., -1:]
-    return _diagonals(band, keys)
-
-
-def _sum(y, shift, count):
     *batch, queries, keys = y.shape
     band = np.zeros((*batch, queries, queries + keys - 1), y.dtype)  # (..., N, W)
     _diagonals(band, keys)[...] = y
@@ -206,7 +198,7 @@ def _sum(y, shift, count):
     x[..., inside] = band[..., begin:end]
     x[..., 0] += band[..., :begin].sum(-1)
     x[..., -1] += band[..., end:].sum(-1)
-    return x
+    return x, lambda x_bar: (read_diagonals(x_bar, shift=shift, keys=keys),)
 
 
 def _parts(band: Array, shift: int, count: int) -> tuple[int, int, slice]:
