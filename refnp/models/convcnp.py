@@ -17,11 +17,9 @@ neuralprocesses (software): the other model, σ².
 Transcription: tests/transcriptions/convcnp.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -34,7 +32,7 @@ from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.module import Module
 from refnp.layers.set_convolutions import SetConvolution, set_convolution
-from refnp.layers.set_convolutions.grid import Grid, GridOptions, one_of
+from refnp.layers.set_convolutions.grid import Grid, GridOptions, first_present
 from refnp.layers.unet import Network, PooledUNet, SimpleCNN, UNet
 from refnp.models.neural_process import NeuralProcess, check_floor, check_presence, normal_of
 
@@ -163,7 +161,7 @@ class ConvCNP(NeuralProcess):
         dy: int = 1,
         grid: GridOptions | None = None,
         rng: np.random.Generator,
-    ) -> ConvCNP:
+    ) -> Self:
         """The models of Gordon et al. (2020): "xl", a U-Net of 12 layers, or "simple", 4 layers of convolution.
 
         50 612 and 6 532 parameters for dx = dy = 1. Weights of theirs: refnp/models/published/convcnp.py.
@@ -191,7 +189,7 @@ class ConvCNP(NeuralProcess):
         divide: bool = True,
         grid: GridOptions | None = None,
         rng: np.random.Generator,
-    ) -> ConvCNP:
+    ) -> Self:
         """Bruinsma's model: `construct_convgnp(likelihood="het", unet_channels=channels)` of neuralprocesses.
 
         channels, kernel, strides, upsampling: those of its `PooledUNet`. divide: values by density + 1e-4, or not.
@@ -264,7 +262,7 @@ class ConvCNP(NeuralProcess):
         if not mask.all():
             name, context_x = type(self).__name__, raw(task.context_x)
             there = check_presence(name, "context_mask", task.context_mask, np.shape(context_x)[:2])
-            some = one_of(((raw(target_x), mask), (context_x, there)))  # (B, 1, dx)
+            some = first_present(((raw(target_x), mask), (context_x, there)))  # (B, 1, dx)
             target_x = ag.where(mask[..., None], target_x, some)
         return target_x, target_y, mask
 

@@ -14,8 +14,6 @@ Elsewhere: there w = |v|, which has a kink.
 Transcription: tests/transcriptions/convcnp.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -83,7 +81,10 @@ class OnGridConvCNP(Module):
         self.divide, self.eps = divide, eps
 
     def __call__(self, image: ArrayLike, mask: Array) -> Normal:
-        pixels, known = self._checked(image, mask)
+        pixels = self._image(image)
+        known = self._mask("mask", mask, pixels)
+        pixels = ag.where(known, pixels, 0.0)
+        check_finite("OnGridConvCNP", "image", pixels)
         height, width = pixels.shape[2:]
         h = ag.transpose(self.encoded(pixels, known), (0, 2, 3, 1))  # (B, H, W, 2C)
         h = ag.transpose(self.activation(self.lift(h)), (0, 3, 1, 2))
@@ -115,14 +116,6 @@ class OnGridConvCNP(Module):
         check_finite("OnGridConvCNP", "image", y)
         log_prob = self(image, known).log_prob(y, mask=targets)
         return -ag.sum(log_prob) / max(int(targets.sum()), 1)
-
-    def _checked(self, image: Any, mask: Array) -> tuple[Any, Array]:
-        """The image with 0 where it is unknown, and the mask as (B, 1, H, W)."""
-        image = self._image(image)
-        known = self._mask("mask", mask, image)
-        image = ag.where(known, image, 0.0)
-        check_finite("OnGridConvCNP", "image", image)
-        return image, known
 
     def _image(self, image: Any) -> Any:
         """Images in floating numbers, or ValueError unless they are (B, C, H, W) with a pixel at least."""

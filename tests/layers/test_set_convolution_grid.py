@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.layers.set_convolutions.grid import Grid, GridOptions, extent, one_of
+from refnp.layers.set_convolutions.grid import Grid, GridOptions, extent, first_present
 from tests.helpers import assert_same_bits, seeds
 from tests.transcriptions.convcnp import grid_of
 
@@ -141,8 +141,8 @@ def test_rounding_half_to_even_would_not_move_with_the_data():
 def test_one_of_the_points_of_each_task():
     x, present = np.array([[[np.nan], [2.0]], [[np.nan], [3.0]]]), np.array([[False, True], [False, False]])
     others = np.array([[[5.0]], [[6.0]]]), np.array([[True], [False]])
-    assert one_of(((x, present), others)).tolist() == [[[2.0]], [[0.0]]]
-    assert one_of((others, (x, present))).tolist() == [[[5.0]], [[0.0]]]
+    assert first_present(((x, present), others)).tolist() == [[[2.0]], [[0.0]]]
+    assert first_present((others, (x, present))).tolist() == [[[5.0]], [[0.0]]]
 
 
 def test_size():

@@ -22,12 +22,10 @@ and only where asked to; both give the EQ kernel, each learns a length scale for
 Transcription: tests/transcriptions/set_convolution.py.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -197,10 +195,10 @@ class Pairs(NamedTuple):
             raise TypeError("set_convolution: kernel must return (k(s), function for the slope k′(s)); see `eq`")
         return u, s, *found
 
-    def part(self, sets: slice, targets: slice, points: slice) -> Pairs:
+    def part(self, sets: slice, targets: slice, points: slice) -> Self:
         """Some of the pairs."""
-        x, there, v = self.x[:, sets, targets], self.points[:, sets, points], self.v[sets, points]
-        return Pairs(x, there, v, self.scales, self.kernel, self.far)
+        there = self.points[:, sets, points]
+        return self._replace(x=self.x[:, sets, targets], points=there, v=self.v[sets, points])
 
 
 class SetConvolution(Module):
@@ -300,22 +298,16 @@ def _check_options(kernel: Any, density: Any, divide: Any, eps: float, method: s
 
 def _anywhere(target_x, context_x, context_y, length_scale, mask, kernel, method) -> tuple:
     """Targets (B, N, dx), points (B, M, dx), values (B, M, C), mask (B, M) or None, the axes in B, and the dtype."""
-    arrays = []
-    for name, given, last in (
-        ("target_x", target_x, "dimensions"),
-        ("context_x", context_x, "dimensions"),
-        ("context_y", context_y, "channels"),
-    ):
-        array = np.asarray(given)
-        array = array.astype(float) if array.dtype.kind in "biu" else array
+    arrays = [np.asarray(given) for given in (target_x, context_x, context_y)]
+    x, points, y = arrays = [a.astype(float) if a.dtype.kind in "biu" else a for a in arrays]
+    for name, array in zip(("target_x", "context_x", "context_y"), arrays, strict=True):
+        last = "channels" if array is y else "dimensions"
         if array.dtype.kind not in "fc":
             raise TypeError(f"set_convolution: {name} is {array.dtype}; pass numbers")
         if array.ndim < 2:
             raise ValueError(
                 f"set_convolution: {name} has shape {array.shape}; it must be (..., points, {last}): add a last axis"
             )
-        arrays.append(array)
-    x, points, y = arrays
     if x.shape[-1] != points.shape[-1]:
         raise ValueError(
             f"set_convolution: target_x has {x.shape[-1]} dimensions but context_x has {points.shape[-1]}; "

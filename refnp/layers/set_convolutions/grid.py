@@ -15,8 +15,6 @@ Source: Sivaraya (2023) §4.2 and eq. 11 leave the grid open; Gordon et al. (202
 Transcription: `grid_of` in tests/transcriptions/convcnp.py.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -122,7 +120,7 @@ def extent(sets: Sequence[tuple[Any, Array | None]]) -> tuple[Array, Array]:
     return np.where(empty, 0.0, low), np.where(empty, 0.0, high)
 
 
-def one_of(sets: Sequence[tuple[Array, Array]]) -> Array:
+def first_present(sets: Sequence[tuple[Array, Array]]) -> Array:
     """For each task the first position present in one of the sets (B, N, dx) with masks (B, N); 0 if none is."""
     x, present = (np.concatenate(parts, 1) for parts in zip(*sets, strict=True))
     first = present.argmax(1)[:, None]  # (B, 1)

@@ -33,11 +33,9 @@ with ε what is added to the density before it divides, and 1 if it does not: th
 not to u times itself as above.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -64,7 +62,7 @@ class Block(NamedTuple):
         """How many pairs it has."""
         return math.prod(part.stop - part.start for part in self)
 
-    def tiles(self, pairs: int) -> Iterator[Block]:
+    def tiles(self, pairs: int) -> Iterator[Self]:
         """The block in pieces of about so many pairs, along the points."""
         first, last = self.points.start, self.points.stop
         step = max(1, pairs * (last - first) // max(self.pairs, 1))

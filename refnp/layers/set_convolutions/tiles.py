@@ -2,14 +2,12 @@
 
 The weights are never all there at once; backward computes them again. So memory is O(N + M), and time is that of the
 exponentials. Work is cut into runs, each done by one thread from beginning to end; how it is cut depends on shapes and
-positions alone. A run alone writes its targets, and has sums of its own for the context points, which are added up in
+positions alone. Each target belongs to one run; the context points have a sum for each run, and those are added up in
 the order of the runs: the bits do not depend on the number of threads.
 
 `Tiles` has the three sums of `Pairs` (refnp/layers/set_convolutions/__init__.py) for points anywhere, `Windows` where
 the targets or the context are the places of a `Grid`. Which pairs count: near.py.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -51,31 +49,30 @@ class Tiles:
     def channel_gradients(self, h: Array) -> tuple[Array, Array]:
         """v̄ (B, M, C) and ℓ̄ (C,)."""
         h, v = ordered(h, self.target_order), self.pairs.v
-        v_bars = [RunSum(run, v.shape[-1], h.dtype) for run in self.runs]
+        v_bars = [np.zeros(v.shape, h.dtype) for _ in self.runs]
         scale_bars = np.zeros((len(self.runs), v.shape[-1]), h.dtype)
 
         def add(i: int, tile: Block, part: Any) -> None:
             v_bar, scale_bar = part.channel_gradients(h[tile.sets, tile.targets])
-            v_bars[i].add(tile, v_bar)
+            v_bars[i][tile.sets, tile.points] += v_bar
             scale_bars[i] += scale_bar
 
         self._for_every_tile(add)
-        return restored(total(v_bars, v.shape, h.dtype), self.point_order), scale_bars.sum(0)
+        return restored(sum(v_bars, np.zeros(v.shape, h.dtype)), self.point_order), scale_bars.sum(0)
 
     def position_gradients(self, h: Array) -> tuple[Array, Array]:
         """x̄ (B, N, dx), and that of the context points, (B, M, dx)."""
-        h, dx, v = ordered(h, self.target_order), len(self.pairs.x), self.pairs.v
-        x_bar = np.zeros((*h.shape[:2], dx), h.dtype)
-        point_bars = [RunSum(run, dx, h.dtype) for run in self.runs]
+        h, dx = ordered(h, self.target_order), len(self.pairs.x)
+        x_bar, none = (np.zeros((*a.shape[:2], dx), h.dtype) for a in (h, self.pairs.v))
+        point_bars = [np.zeros_like(none) for _ in self.runs]
 
         def add(i: int, tile: Block, part: Any) -> None:
             of_targets, of_points = part.position_gradients(h[tile.sets, tile.targets])
             x_bar[tile.sets, tile.targets] += of_targets
-            point_bars[i].add(tile, of_points)
+            point_bars[i][tile.sets, tile.points] += of_points
 
         self._for_every_tile(add)
-        points_bar = total(point_bars, (*v.shape[:2], dx), h.dtype)
-        return restored(x_bar, self.target_order), restored(points_bar, self.point_order)
+        return restored(x_bar, self.target_order), restored(sum(point_bars, none), self.point_order)
 
     def _for_every_tile(self, add: Callable[[int, Block, Any], None]) -> None:
         """add(run, tile, its pairs) for the tiles of all runs, each run on one thread."""
@@ -86,29 +83,6 @@ class Tiles:
                     add(i, tile, self.pairs.part(*tile))
 
         run_all(work, len(self.runs))
-
-
-class RunSum:
-    """What one run adds up for the context points that occur in it: (sets, points, channels)."""
-
-    def __init__(self, run: list[Block], channels: int, dtype: Any):
-        self.sets = slice(run[0].sets.start, run[-1].sets.stop)
-        self.points = slice(min(b.points.start for b in run), max(b.points.stop for b in run))
-        shape = (self.sets.stop - self.sets.start, self.points.stop - self.points.start, channels)
-        self.array = np.zeros(shape, dtype)
-
-    def add(self, tile: Block, part: Array) -> None:
-        """Add the part (sets, points, channels) of a tile."""
-        (b, _, m), first_b, first_m = tile, self.sets.start, self.points.start
-        self.array[b.start - first_b : b.stop - first_b, m.start - first_m : m.stop - first_m] += part
-
-
-def total(parts: list[RunSum], shape: tuple[int, ...], dtype: Any) -> Array:
-    """The sums of all runs, in their order."""
-    result = np.zeros(shape, dtype)
-    for part in parts:
-        result[part.sets, part.points] += part.array
-    return result
 
 
 def runs_of(blocks: list[Block]) -> list[list[Block]]:
@@ -129,11 +103,29 @@ def ordered(array: Array, order: Array | None) -> Array:
 
 def restored(array: Array, order: Array | None) -> Array:
     """The rows put back where `ordered` took them from."""
-    if order is None:
-        return array
-    result = np.empty_like(array)
-    np.put_along_axis(result, order[..., None], array, 1)
+    result = array.copy()
+    if order is not None:
+        np.put_along_axis(result, order[..., None], array, 1)
     return result
+
+
+class Rows(NamedTuple):
+    """One row, along the last axis, of the windows of some points.
+
+    points: which, slices of (B, N). begins: for each the task and the place on every axis where the row begins, (b, n).
+    steps: from the point to the row's places along each axis, (b, n, W), or (b, n, 1) on the axes before the last.
+    weights: of the last axis, (b, n, C, W); outer: those of the other axes multiplied, (b, n, C), or 1.
+    """
+
+    points: tuple[slice, slice]
+    begins: tuple[Array, ...]
+    steps: list[Array]
+    weights: Array
+    outer: Any
+
+    def squares(self) -> Array:
+        """|d|² at every place of the row, (b, n, W); on one axis in float64 at least, for many of them are added up."""
+        return self.steps[-1] ** 2 + np.asarray(sum(step**2 for step in self.steps[:-1]))
 
 
 class Windows:
@@ -272,22 +264,3 @@ class Windows:
         steps = taps - offset[..., None]  # (b, n, W)
         factor = -0.5 / (self.scales * self.scales)  # (C,)
         return nearest.astype(np.intp), steps, decay((steps * steps)[:, :, None] * factor[:, None])
-
-
-class Rows(NamedTuple):
-    """One row, along the last axis, of the windows of some points.
-
-    points: which, slices of (B, N). begins: for each the task and the place on every axis where the row begins, (b, n).
-    steps: from the point to the row's places along each axis, (b, n, W), or (b, n, 1) on the axes before the last.
-    weights: of the last axis, (b, n, C, W); outer: those of the other axes multiplied, (b, n, C), or 1.
-    """
-
-    points: tuple[slice, slice]
-    begins: tuple[Array, ...]
-    steps: list[Array]
-    weights: Array
-    outer: Any
-
-    def squares(self) -> Array:
-        """|d|² at every place of the row, (b, n, W); on one axis in float64 at least, for many of them are added up."""
-        return self.steps[-1] ** 2 + np.asarray(sum(step**2 for step in self.steps[:-1]))
