@@ -13,8 +13,6 @@ How: the windows are laid out as columns, block by block in the cache, and one m
 Source: Dumoulin & Visin (2016), arXiv 1603.07285 (how the two convolutions are related).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator

@@ -13,10 +13,9 @@ ch. 4.
 Transcription: tests/transcriptions/convolution.py.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -228,24 +227,19 @@ def checked(name: str, x: Any, weight: Any, bias: Any, groups: Any, *, transpose
             f"{name}: x of shape {x.shape} has {x.shape[1]} channels; weight of shape {weight.shape} takes {ins} "
             f"with groups={groups}"
         )
-    arrays = [x, weight]
-    if bias is not None:
-        arrays.append(floating(bias))
-        if arrays[2].shape != (outs,):
-            raise ValueError(
-                f"{name}: bias has shape {arrays[2].shape}; it must be ({outs},), a number per output channel"
-            )
-    dtype = np.result_type(*arrays)
-    arrays = [a.astype(dtype, copy=False) for a in arrays]
-    return arrays[0], arrays[1], arrays[2] if bias is not None else None
+    bias = None if bias is None else floating(bias)
+    if bias is not None and bias.shape != (outs,):
+        raise ValueError(f"{name}: bias has shape {bias.shape}; it must be ({outs},), a number per output channel")
+    dtype = np.result_type(*(a for a in (x, weight, bias) if a is not None))
+    return tuple(None if a is None else a.astype(dtype, copy=False) for a in (x, weight, bias))
 
 
-def per_axis(name: str, argument: str, value: Any, count: int, least: int = 1) -> Whole:
-    """One whole number for each axis, from one for all or a sequence of them."""
-    values = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
+def per_axis(name: str, argument: str, value: Any, count: int, least: int = 1, *, of: str = "axes") -> Whole:
+    """One whole number for each axis (or whatever the numbers are `of`), from one for all or a sequence of them."""
+    values = tuple(value) if isinstance(value, (Sequence, np.ndarray)) else (value,) * count
     if len(values) != count or not all(isinstance(v, (int, np.integer)) and v >= least for v in values):
         raise ValueError(
-            f"{name}: {argument} is {value!r}; pass a whole number ≥ {least}, or one for each of {count} axes"
+            f"{name}: {argument} is {value!r}; pass a whole number ≥ {least}, or one for each of {count} {of}"
         )
     return tuple(int(v) for v in values)
 

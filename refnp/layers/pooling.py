@@ -7,8 +7,6 @@ The work is a loop over the taps t, the places in a window: for each, one stride
 Transcription: tests/transcriptions/convolution.py.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -12,8 +12,6 @@ arXiv 1910.13556, app. C; `PooledUNet`: neuralprocesses (software) 0.2.7, coders
 Transcription: tests/transcriptions/convcnp.py.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -108,8 +106,8 @@ class UNet(Module):
             raise ValueError(f"UNet: upsampling {upsampling!r} is unknown; use 'transposed' or 'nearest'")
         self.channels_in, self.dimensions = channels_in, dimensions
         self.upsampling, self.activation = upsampling, activation
-        self.kernels = per_axis("UNet", "kernel", _listed(kernel), len(down))
-        self.strides = per_axis("UNet", "stride", _listed(stride), len(down))
+        self.kernels = per_axis("UNet", "kernel", kernel, len(down), of="steps")
+        self.strides = per_axis("UNet", "stride", stride, len(down), of="steps")
         for k, s in zip(self.kernels, self.strides, strict=True):
             _check_step(k, s, upsampling)
 
@@ -178,10 +176,6 @@ class UNet(Module):
             )
 
 
-def _listed(value: int | Sequence[int]) -> int | tuple[int, ...]:
-    return value if isinstance(value, (int, np.integer)) else tuple(value)
-
-
 def _step_up(c: int, o: int, k: int, s: int, dimensions: int, transposed: bool, rng: np.random.Generator) -> Module:
     """From c to o channels, n places becoming n s; or if not `transposed` a convolution that keeps the length."""
     if not transposed:
@@ -235,8 +229,8 @@ class PooledUNet(Module):
         rng: np.random.Generator,
     ):
         channels = tuple(channels)
-        kernels = _for_each("kernel", kernel, len(channels))
-        self.strides = _for_each("strides", strides, len(channels))
+        kernels = per_axis("PooledUNet", "kernel", kernel, len(channels), of="layers")
+        self.strides = per_axis("PooledUNet", "strides", strides, len(channels), of="layers")
         if not channels or any(k % 2 == 0 for k in kernels) or any(s not in (1, 2) for s in self.strides):
             raise ValueError(
                 f"PooledUNet: channels {channels}, kernel {kernels} and strides {self.strides} do not fit; there must "
@@ -286,13 +280,6 @@ def pooled_steps(kernels: Sequence[int], strides: Sequence[int]) -> tuple[bool, 
         if s == 2:
             length = (length + 1) // 2
     return tuple(pooled)
-
-
-def _for_each(name: str, value: int | Sequence[int], count: int) -> tuple[int, ...]:
-    values = (value,) * count if isinstance(value, (int, np.integer)) else tuple(value)
-    if len(values) != count:
-        raise ValueError(f"PooledUNet: {name} is {values}; it must be one number or {count}, one for each layer")
-    return values
 
 
 Network = SimpleCNN | UNet | PooledUNet  # or anything that keeps lengths and says its `total_stride` and `channels_out`

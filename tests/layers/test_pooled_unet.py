@@ -59,7 +59,7 @@ def test_mixed_strides():
         ({"channels": ()}, "there must be a layer"),
         ({"kernel": 4}, "kernels must be odd"),
         ({"strides": 3}, "strides 1 or 2"),
-        ({"strides": (2, 2, 2)}, "strides is .* one number or 2, one for each layer"),
+        ({"strides": (2, 2, 2)}, "strides is .* a whole number ≥ 1, or one for each of 2 layers"),
         ({"upsampling": "cubic"}, "use 'transposed' or 'nearest'"),
     ],
 )

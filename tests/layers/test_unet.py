@@ -187,7 +187,7 @@ def test_as_pytorch(dimensions, upsampling):
         ),
         (lambda **o: UNet(1, (2,), kernel=4, upsampling="nearest", **o), "UNet: kernel 4 .* must be odd; pass 5"),
         (lambda **o: UNet(1, (2,), kernel=2, stride=1, **o), "UNet: kernel 2 .* must be odd; pass 3"),
-        (lambda **o: UNet(1, (2, 3), stride=(2, 2, 2), **o), r"UNet: stride is \(2, 2, 2\); .* for each of 2"),
+        (lambda **o: UNet(1, (2, 3), stride=(2, 2, 2), **o), r"UNet: stride is \(2, 2, 2\); .* for each of 2 steps"),
         (lambda **o: SimpleCNN((3,), **o), r"SimpleCNN: channels \(3,\) must name at least those in and those out"),
         (lambda **o: SimpleCNN((3, 3), kernel=4, **o), "SimpleCNN: kernel is 4; .* an odd one, such as 5"),
     ],
