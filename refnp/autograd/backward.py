@@ -10,8 +10,6 @@ of the gradients of its uses, complete before it is passed on.
 Source: Griewank & Walther (2008), ch. 3.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterator
 from typing import Any

@@ -7,8 +7,6 @@ How an array is cut depends on its shape alone, and sums over blocks are taken i
 of a result do not depend on the number of threads.
 """
 
-from __future__ import annotations
-
 import contextlib
 import contextvars
 import ctypes
@@ -151,11 +149,7 @@ def one_blas_thread() -> Iterator[None]:
                 set_count(_blas_threads)
 
 
-class _Running(threading.local):
-    block: Array | None = None
-
-
-_running = _Running()  # for each thread, what its present call of a function of rows computes
+_block = contextvars.ContextVar[Array | None]("block", default=None)  # what a call of a function of rows computes
 
 
 def result_block() -> Array | None:
@@ -163,7 +157,7 @@ def result_block() -> Array | None:
 
     None if there is one block only; then NumPy makes an array, which is the result.
     """
-    return _running.block
+    return _block.get()
 
 
 def rowwise(function: Callable) -> Callable:
@@ -239,11 +233,11 @@ def in_blocks(function: Callable, rows: Array, shared: tuple, options: dict) -> 
 
     def compute(part: Array, block: Array | None) -> tuple:
         """The value and the VJP for some rows, where `block` is their part of the result."""
-        before, _running.block = _running.block, block
+        token = _block.set(block)
         try:
             y, part_vjp = function(part, *shared, **options)
         finally:
-            _running.block = before
+            _block.reset(token)
 
         def vjp(y_bar: Array) -> list:
             x_bar, *bars = part_vjp(y_bar)

@@ -16,8 +16,6 @@ One reverse pass inside another would lose gradients, as would a complex step in
 derivatives are hvp and hessian, or jvp of grad.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

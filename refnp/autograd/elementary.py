@@ -9,8 +9,6 @@ possible gradients it takes at its kink. Complex values are compared by their re
 which moves an argument off the real line, makes the choice of the real argument.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -94,7 +92,6 @@ def _whole_power(x: Any, exponent: Any) -> Any:
 def exp(x):
     """y = eˣ.   VJP: x̄ = ȳ y."""
     y = np.exp(x, out=result_block())
-
     return y, lambda y_bar: (y_bar * y,)
 
 
@@ -103,7 +100,6 @@ def exp(x):
 def expm1(x):
     """y = eˣ − 1, accurate near 0.   VJP: x̄ = ȳ eˣ."""
     y = np.expm1(x, out=result_block())
-
     return y, lambda y_bar: (y_bar * np.exp(x),)
 
 
@@ -111,7 +107,6 @@ def expm1(x):
 def log(x):
     """y = log x.   VJP: x̄ = ȳ / x, and 0 where ȳ = 0 (so that `where(x > 0, log(x), 0)` has gradient 0 at 0)."""
     x = in_order(x)
-
     return np.log(x), lambda y_bar: (ratio(y_bar, x),)
 
 
@@ -141,7 +136,6 @@ def log1p_of(x: Any) -> Any:
 def sqrt(x):
     """y = √x.   VJP: x̄ = ȳ / (2y), and 0 where ȳ = 0 (at x = 0 the derivative is infinite)."""
     y = np.sqrt(x)
-
     return y, lambda y_bar: (ratio(y_bar, y + y),)
 
 
@@ -168,7 +162,6 @@ def tanh(x):
 def sin(x):
     """y = sin x (radians).   VJP: x̄ = ȳ cos x."""
     x = in_order(x)
-
     return np.sin(x), lambda y_bar: (y_bar * np.cos(x),)
 
 
@@ -176,7 +169,6 @@ def sin(x):
 def cos(x):
     """y = cos x (radians).   VJP: x̄ = −ȳ sin x."""
     x = in_order(x)
-
     return np.cos(x), lambda y_bar: (-y_bar * np.sin(x),)
 
 
@@ -184,7 +176,6 @@ def cos(x):
 def absolute(x):
     """y = |x|; for complex x the continuation of |x| from the real line, ±x.   VJP: x̄ = ȳ sign x, 0 at the kink 0."""
     sign = np.sign(np.real(x))
-
     return x * sign, lambda y_bar: (y_bar * sign,)
 
 

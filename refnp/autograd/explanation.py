@@ -14,9 +14,8 @@ Numbers in brackets are earlier lines; anything else in them is a constant. A re
 number of its line and its own, 4.0, 4.1. The equation is the one in the operation's docstring.
 """
 
-from __future__ import annotations
-
 import inspect
+import itertools
 import re
 from collections.abc import Callable
 from typing import IO, Any
@@ -70,23 +69,21 @@ def _lines(tensor: Tensor) -> list[tuple]:
     tensors = {_place(t): t for t in (*used, tensor)}
     numbers: dict[Any, str] = {}
     lines: list[tuple] = []
-    count = 0
+    count = itertools.count(1)
 
     def add_leaf(leaf: Tensor) -> None:
-        nonlocal count
-        count += 1
-        numbers[_place(leaf)] = str(count)
+        number = numbers[_place(leaf)] = str(next(count))
         kind = "parameter" if isinstance(leaf, Parameter) else "leaf" if leaf.requires_grad else "constant"
-        lines.append((_place(leaf), str(count), kind, f"{leaf.shape} {leaf.dtype}", _preview(leaf.data), ""))
+        lines.append((_place(leaf), number, kind, f"{leaf.shape} {leaf.dtype}", _preview(leaf.data), ""))
 
     for node in nodes:
         for argument in node.arguments or ():
             if isinstance(argument, Tensor) and argument.requires_grad and _place(argument) not in numbers:
                 add_leaf(argument)
-        count += 1
+        number = next(count)
         for slot, (shape, dtype) in enumerate(node.outputs):
             place = (id(node), slot)
-            numbers[place] = f"{count}.{slot}" if len(node.outputs) > 1 else str(count)
+            numbers[place] = f"{number}.{slot}" if len(node.outputs) > 1 else str(number)
             value = _preview(tensors[place].data) if place in tensors else "not used"
             first = (_call(node, numbers), equation_of(node.operation)) if slot == 0 else ("", "")
             lines.append((place, numbers[place], first[0], f"{shape} {dtype}", value, first[1]))

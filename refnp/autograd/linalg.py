@@ -4,8 +4,7 @@ Matrices are the last two axes; axes before them are a batch and broadcast. Rows
 the right: y = x W.   Source of the VJPs: Giles (2008); Murray (2016), arXiv 1602.07527.
 """
 
-from __future__ import annotations
-
+import math
 from string import ascii_letters
 
 import numpy as np
@@ -56,7 +55,7 @@ def matmul(x, y):
 
 def _rows_times_matrix(x: Array, w: Array) -> tuple:
     """x (..., K) with w (K, M) or (K,): all rows in one product, which a batched one is slower than."""
-    rows = x.reshape(-1, x.shape[-1]) if x.size else x.reshape(int(np.prod(x.shape[:-1], dtype=int)), x.shape[-1])
+    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     z = (rows @ w).reshape(x.shape[:-1] + w.shape[1:])
 
     def vjp(z_bar):
@@ -91,7 +90,7 @@ def linear(x, weight, bias=None):
         y = y + bias if np.result_type(y, bias) != y.dtype else np.add(y, bias, out=y)
 
     def vjp(y_bar):
-        rows = y_bar.reshape(y_bar.size // weight.shape[1] if y_bar.size else 0, weight.shape[1])
+        rows = y_bar.reshape(math.prod(y_bar.shape[:-1]), weight.shape[1])
         return *product_vjp(y_bar), lambda: np.ones(len(rows), rows.dtype) @ rows  # the product is faster than sum(0)
 
     return y, vjp

@@ -4,8 +4,6 @@ Of an array and a Tensor, NumPy is called first: array − tensor calls np.subtr
 operation's result, a Tensor; every other function of NumPy is refused, since its result would have no history.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

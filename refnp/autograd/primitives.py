@@ -18,8 +18,6 @@ Arrays in, array out, and no tape; if any argument is a Tensor, so is the result
 returns a tuple of values, and its VJP takes one gradient for each.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable

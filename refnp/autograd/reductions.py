@@ -5,8 +5,7 @@ gradient ȳ is repeated along the reduced axes, since each element took part in 
 Elements are added in C order, however x lies in memory: the same values give the same bits.
 """
 
-from __future__ import annotations
-
+import math
 from typing import Any
 
 import numpy as np
@@ -57,7 +56,7 @@ def mean(x, axis: Axis = None, *, keepdims=False):
 
 
 def _count(name: str, axes: tuple[int, ...], x: Array) -> int:
-    n = int(np.prod([x.shape[i] for i in axes], dtype=int))
+    n = math.prod(x.shape[i] for i in axes)
     if n == 0:
         raise ValueError(f"{name}: x of shape {x.shape} has no elements along axis {axes}; pass a longer array")
     return n
@@ -107,7 +106,8 @@ def prod(x, axis: Axis = None, *, keepdims=False):
     order = kept + axes
 
     def vjp(y_bar):
-        rows = x.transpose(order).reshape([x.shape[i] for i in kept] + [-1 if x.size else 0])  # (..., n)
+        n = math.prod(x.shape[i] for i in axes)
+        rows = x.transpose(order).reshape([*(x.shape[i] for i in kept), n])  # (..., n)
         before, after = np.ones_like(rows), np.ones_like(rows)
         np.cumprod(rows[..., :-1], -1, out=before[..., 1:])
         after[..., :-1] = np.cumprod(rows[..., :0:-1], -1)[..., ::-1]

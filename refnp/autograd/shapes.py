@@ -4,8 +4,6 @@ Nothing is computed: the gradient of an element goes back to the place from whic
 several times (repeated indices, reflecting pads) its gradients are added up, in a fixed order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -74,7 +72,6 @@ def flip(x, axis=None):
     """y = x read backwards along `axis` (an int or several; all by default).   VJP: x̄ = ȳ read backwards."""
     x = np.asarray(x)
     axes = tuple(range(x.ndim)) if axis is None else normalize_axes("flip", axis, x.ndim)
-
     return np.flip(x, axes), lambda y_bar: (np.flip(y_bar, axes),)
 
 
@@ -130,7 +127,6 @@ def _stack(*arrays, axis):
     """y = arrays joined along a new axis."""
     (axis,) = normalize_axes("stack", axis, np.ndim(arrays[0]) + 1)
     y = np.stack(arrays, axis)
-
     return y, lambda y_bar: tuple(np.moveaxis(y_bar, axis, 0))
 
 

@@ -13,8 +13,6 @@ Sources: NIST DLMF 7.2, 7.6, 7.8; Cody (1969), for rational functions in place o
 Chiarella & Reichel (1968), for the trapezoidal rule.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -3,8 +3,6 @@
 A leaf is whatever is not a dict, list or tuple. The order of leaves is that in which the nesting is written down.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 
