@@ -34,7 +34,7 @@ def given(module):
 
 def through(residual, sublayer, x):
     """`around` with the LayerNorm, norm and ε of a Residual."""
-    return around(sublayer, x, given(residual.layer_norm), residual.norm, residual.layer_norm.eps)[0]
+    return around(sublayer, given(residual.layer_norm), residual.norm, residual.layer_norm.eps)(x)[0]
 
 
 def self_attention(attention, mask, places=None):

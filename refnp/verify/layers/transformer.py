@@ -4,8 +4,8 @@ Parameters come as a flat sequence, in the order of refnp's modules: of an atten
 LayerNorm gain and shift, of a feed-forward network two weights and biases.
 """
 
-from __future__ import annotations
-
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -19,58 +19,79 @@ from refnp.verify.layers.attention import forbidden, multi_head, torch_parameter
 from refnp.verify.layers.linear import linear
 from refnp.verify.layers.normalization import layer_norm
 
-ENCODER_PARAMETERS = 8 + 2 + 4 + 2  # parameters of a layer
-DECODER_PARAMETERS = 8 + 2 + 8 + 2 + 4 + 2
+ENCODER_PARTS = 8, 2, 4, 2  # parameters of an encoder layer: attention, LayerNorm, feed-forward network, LayerNorm
+DECODER_PARTS = 8, 2, 8, 2, 4, 2  # of a decoder layer: the same, with attention to the memory between
 
 
-def around(sublayer: Callable, x: Any, affine: Any, norm: str, eps: float = 1e-5) -> tuple[Any, Callable]:
-    """post: LayerNorm(x + f(x)); pre: x + f(LayerNorm(x)).   pullback(ȳ) = x̄, γ̄, β̄, and what f's pullback adds."""
-    gain, shift = affine
+def chain(*steps):
+    """x ↦ f_n(… f_1(x)).   pullback(ȳ) = x̄, then what the pullbacks of f_1, …, f_n add."""
+
+    def chained(x):
+        pullbacks = []
+        for step in steps:
+            x, pull = step(x)
+            pullbacks.append(pull)
+
+        def pullback(g):
+            bars: list[Any] = []
+            for pull in reversed(pullbacks):
+                g, *own = pull(g)
+                bars = own + bars
+            return g, *bars
+
+        return x, pullback
+
+    return chained
+
+
+def residual(step):
+    """x ↦ x + f(x)."""
+
+    def added(x):
+        y, step_pullback = step(x)
+
+        def pullback(g):
+            x_bar, *bars = step_pullback(g)
+            return g + x_bar, *bars
+
+        return x + y, pullback
+
+    return added
+
+
+def around(sublayer, affine, norm, eps=1e-5):
+    """post: x ↦ LayerNorm(x + f(x)); pre: x ↦ x + f(LayerNorm(x)).   pullback(ȳ) = x̄, what f's adds, γ̄, β̄."""
+
+    def normalised(x):
+        return layer_norm(x, *affine, eps=eps)
+
     if norm == "post":
-        y, sublayer_pullback = sublayer(x)
-        z, norm_pullback = layer_norm(x + y, gain, shift, eps=eps)
+        return chain(residual(sublayer), normalised)
 
-        def post_pullback(g):
-            sum_bar, gain_bar, shift_bar = norm_pullback(g)
-            x_bar, *rest = sublayer_pullback(sum_bar)
-            return sum_bar + x_bar, gain_bar, shift_bar, rest
+    def pre(x):
+        y, pullback = residual(chain(normalised, sublayer))(x)
 
-        return z, post_pullback
-    unit, norm_pullback = layer_norm(x, gain, shift, eps=eps)
-    y, sublayer_pullback = sublayer(unit)
+        def norm_last(g):
+            x_bar, gain_bar, shift_bar, *bars = pullback(g)
+            return x_bar, *bars, gain_bar, shift_bar
 
-    def pullback(g):
-        unit_bar, *rest = sublayer_pullback(g)
-        x_bar, gain_bar, shift_bar = norm_pullback(unit_bar)
-        return g + x_bar, gain_bar, shift_bar, rest
+        return y, norm_last
 
-    return x + y, pullback
-
-
-def self_attention(parameters, heads, mask):
-    """x ↦ MHA(x, x, x), its x̄ the sum of those of query, key and value."""
-
-    def sublayer(x):
-        y, pullback = multi_head(x, x, x, *parameters, heads=heads, mask=mask)
-
-        def summed(g):
-            query_bar, key_bar, value_bar, *rest = pullback(g)
-            return query_bar + key_bar + value_bar, *rest
-
-        return y, summed
-
-    return sublayer
+    return pre
 
 
 def attention_to(memory, parameters, heads, mask):
-    """x ↦ MHA(x, memory, memory); the first of what its pullback adds is that of the memory."""
+    """x ↦ MHA(x, memory, memory), whose pullback adds the memory's gradient first; without memory x ↦ MHA(x, x, x)."""
 
     def sublayer(x):
-        y, pullback = multi_head(x, memory, memory, *parameters, heads=heads, mask=mask)
+        keys = x if memory is None else memory
+        y, pullback = multi_head(x, keys, keys, *parameters, heads=heads, mask=mask)
 
         def summed(g):
-            query_bar, key_bar, value_bar, *rest = pullback(g)
-            return query_bar, key_bar + value_bar, *rest
+            query_bar, key_bar, value_bar, *bars = pullback(g)
+            if memory is None:
+                return query_bar + key_bar + value_bar, *bars
+            return query_bar, key_bar + value_bar, *bars
 
         return y, summed
 
@@ -80,51 +101,33 @@ def attention_to(memory, parameters, heads, mask):
 def feed_forward(parameters, activation):
     """x ↦ f(x W + b) W' + b'."""
     w1, b1, w2, b2 = parameters
-
-    def sublayer(x):
-        inner, inner_pullback = linear(x, w1, b1)
-        hidden, activation_pullback = {"relu": relu, "gelu": gelu}[activation](inner)
-        y, outer_pullback = linear(hidden, w2, b2)
-
-        def pullback(g):
-            hidden_bar, w2_bar, b2_bar = outer_pullback(g)
-            x_bar, w1_bar, b1_bar = inner_pullback(*activation_pullback(hidden_bar))
-            return x_bar, w1_bar, b1_bar, w2_bar, b2_bar
-
-        return y, pullback
-
-    return sublayer
+    return chain(lambda x: linear(x, w1, b1), {"relu": relu, "gelu": gelu}[activation], lambda x: linear(x, w2, b2))
 
 
 def encoder_layer(x, *parameters, heads, norm="post", activation="relu", eps=1e-5, mask=None):
     """x ← around(self-attention), x ← around(feed-forward), Sivaraya (2023) §1.5."""
-    attention, norm_1, maps, norm_2 = cut(parameters, 8, 2, 4, 2)
-    x, first = around(self_attention(attention, heads, mask), x, norm_1, norm, eps)
-    x, second = around(feed_forward(maps, activation), x, norm_2, norm, eps)
-
-    def pullback(g):
-        x_bar, *norm_2_bars, maps_bars = second(g)
-        x_bar, *norm_1_bars, attention_bars = first(x_bar)
-        return x_bar, *attention_bars, *norm_1_bars, *maps_bars, *norm_2_bars
-
-    return x, pullback
+    attention, norm_1, maps, norm_2 = cut(parameters, *ENCODER_PARTS)
+    return chain(
+        around(attention_to(None, attention, heads, mask), norm_1, norm, eps),
+        around(feed_forward(maps, activation), norm_2, norm, eps),
+    )(x)
 
 
 def decoder_layer(x, memory, *parameters, heads, norm="post", activation="relu", mask=None, memory_mask=None):
     """x ← around(self-attention), around(attention to the memory), around(feed-forward), Sivaraya (2023) §1.6."""
-    own, norm_1, other, norm_2, maps, norm_3 = cut(parameters, 8, 2, 8, 2, 4, 2)
-    x, first = around(self_attention(own, heads, mask), x, norm_1, norm)
-    x, second = around(attention_to(memory, other, heads, memory_mask), x, norm_2, norm)
-    x, third = around(feed_forward(maps, activation), x, norm_3, norm)
+    own, norm_1, other, norm_2, maps, norm_3 = cut(parameters, *DECODER_PARTS)
+    y, pullback = chain(
+        around(attention_to(None, own, heads, mask), norm_1, norm),
+        around(attention_to(memory, other, heads, memory_mask), norm_2, norm),
+        around(feed_forward(maps, activation), norm_3, norm),
+    )(x)
 
-    def pullback(g):
-        x_bar, *norm_3_bars, maps_bars = third(g)
-        x_bar, *norm_2_bars, (memory_bar, *other_bars) = second(x_bar)
-        x_bar, *norm_1_bars, own_bars = first(x_bar)
-        bars = (*own_bars, *norm_1_bars, *other_bars, *norm_2_bars, *maps_bars, *norm_3_bars)
+    def memory_second(g):
+        x_bar, *bars = pullback(g)
+        memory_bar = bars.pop(len(own) + len(norm_1))
         return x_bar, memory_bar, *bars
 
-    return x, pullback
+    return y, memory_second
 
 
 def transformer(source, target, *parameters, heads, layers, norm="post", activation="relu", source_mask=None):
@@ -132,40 +135,37 @@ def transformer(source, target, *parameters, heads, layers, norm="post", activat
 
     `source_mask` (B, 1, M) hides padding of the source from the encoder and from the decoder.
     """
-    sizes = ENCODER_PARAMETERS * layers, 2, DECODER_PARAMETERS * layers, 2
-    encoder, encoder_norm, decoder, decoder_norm = cut(parameters, *sizes)
-    options = {"heads": heads, "norm": norm, "activation": activation}
+    encoder, encoder_norm, decoder, decoder_norm = cut_stacks(parameters, layers)
     n, m = target.shape[-2], source.shape[-2]
     hidden = None if source_mask is None else np.broadcast_to(source_mask, (len(source_mask), m, m))
     memory_mask = None if source_mask is None else np.broadcast_to(source_mask, (len(source_mask), n, m))
-    x, encoder_pullbacks = source, []
-    for own in cut(encoder, *[ENCODER_PARAMETERS] * layers):
-        x, pull = encoder_layer(x, *own, **options, mask=hidden)
-        encoder_pullbacks.append(pull)
-    memory, memory_pullback = layer_norm(x, *encoder_norm)
-    x, decoder_pullbacks = target, []
-    for own in cut(decoder, *[DECODER_PARAMETERS] * layers):
-        x, pull = decoder_layer(x, memory, *own, **options, mask=np.tri(n, dtype=bool), memory_mask=memory_mask)
-        decoder_pullbacks.append(pull)
-    y, output_pullback = layer_norm(x, *decoder_norm)
+    options = {"heads": heads, "norm": norm, "activation": activation}
+    masks = {"mask": np.tri(n, dtype=bool), "memory_mask": memory_mask}
+    memory, memory_pullback = chain(
+        *(lambda x, own=own: encoder_layer(x, *own, **options, mask=hidden) for own in encoder),
+        lambda x: layer_norm(x, *encoder_norm),
+    )(source)
+    y, output_pullback = chain(
+        *(lambda x, own=own: decoder_layer(x, memory, *own, **options, **masks) for own in decoder),
+        lambda x: layer_norm(x, *decoder_norm),
+    )(target)
 
     def pullback(g):
-        x_bar, *decoder_norm_bars = output_pullback(g)
-        decoder_bars: list[Any] = []
-        memory_bar = None
-        for pull in reversed(decoder_pullbacks):
-            x_bar, own_memory_bar, *bars = pull(x_bar)
-            memory_bar = own_memory_bar if memory_bar is None else memory_bar + own_memory_bar
-            decoder_bars = bars + decoder_bars
-        target_bar = x_bar
-        x_bar, *encoder_norm_bars = memory_pullback(memory_bar)
-        encoder_bars: list[Any] = []
-        for pull in reversed(encoder_pullbacks):
-            x_bar, *bars = pull(x_bar)
-            encoder_bars = bars + encoder_bars
-        return x_bar, target_bar, *encoder_bars, *encoder_norm_bars, *decoder_bars, *decoder_norm_bars
+        target_bar, *bars = output_pullback(g)
+        *by_layer, norm_bars = cut(bars, *[1 + sum(DECODER_PARTS)] * layers, 2)
+        decoder_bars = [bar for _, *own in by_layer for bar in own]
+        memory_bar = functools.reduce(operator.add, [own[0] for own in by_layer])
+        source_bar, *encoder_bars = memory_pullback(memory_bar)
+        return source_bar, target_bar, *encoder_bars, *decoder_bars, *norm_bars
 
     return y, pullback
+
+
+def cut_stacks(parameters, layers):
+    """The parameters of each encoder layer, of the LayerNorm after them, of each decoder layer, and of theirs."""
+    of_encoder, of_decoder = [sum(ENCODER_PARTS)] * layers, [sum(DECODER_PARTS)] * layers
+    parts = cut(parameters, *of_encoder, 2, *of_decoder, 2)
+    return parts[:layers], parts[layers], parts[layers + 1 : -1], parts[-1]
 
 
 def cut(parameters, *lengths):
@@ -226,13 +226,13 @@ def refnp_transformer(source, target, *parameters, heads, layers, norm="post", a
 
 def encoder_values(torch, parameters) -> list:
     """Parameters of refnp's EncoderLayer in its order → in that of nn.TransformerEncoderLayer."""
-    attention, norm_1, (w1, b1, w2, b2), norm_2 = cut(parameters, 8, 2, 4, 2)
+    attention, norm_1, (w1, b1, w2, b2), norm_2 = cut(parameters, *ENCODER_PARTS)
     return [*torch_parameters(torch, *attention), w1.T, b1, w2.T, b2, *norm_1, *norm_2]
 
 
 def decoder_values(torch, parameters) -> list:
     """Parameters of refnp's DecoderLayer in its order → in that of nn.TransformerDecoderLayer."""
-    own, norm_1, other, norm_2, (w1, b1, w2, b2), norm_3 = cut(parameters, 8, 2, 8, 2, 4, 2)
+    own, norm_1, other, norm_2, (w1, b1, w2, b2), norm_3 = cut(parameters, *DECODER_PARTS)
     attentions = [*torch_parameters(torch, *own), *torch_parameters(torch, *other)]
     return [*attentions, w1.T, b1, w2.T, b2, *norm_1, *norm_2, *norm_3]
 
@@ -276,10 +276,9 @@ def torch_transformer(
     """nn.Transformer with a causal target mask and key padding of the source."""
     options = torch_options(source, norm, activation)
     model = torch.nn.Transformer(source.shape[-1], heads, layers, layers, parameters[10].shape[1], **options)
-    sizes = ENCODER_PARAMETERS * layers, 2, DECODER_PARAMETERS * layers, 2
-    encoder, encoder_norm, decoder, decoder_norm = cut(parameters, *sizes)
-    encoders = [v for own in cut(encoder, *[ENCODER_PARAMETERS] * layers) for v in encoder_values(torch, own)]
-    decoders = [v for own in cut(decoder, *[DECODER_PARAMETERS] * layers) for v in decoder_values(torch, own)]
+    encoder, encoder_norm, decoder, decoder_norm = cut_stacks(parameters, layers)
+    encoders = [value for own in encoder for value in encoder_values(torch, own)]
+    decoders = [value for own in decoder for value in decoder_values(torch, own)]
     values = with_values(model, [*encoders, *encoder_norm, *decoders, *decoder_norm])
     padding = None if source_mask is None else ~torch.tensor(source_mask)[:, 0]
     masks = {
