@@ -12,8 +12,6 @@ Sources: Higham (2002), ch. 3 and 4; Blanchard, Higham & Higham (2021) (softmax)
 2107.01604, and Ipsen & Zhou (2020), arXiv 1906.10465 (sums).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

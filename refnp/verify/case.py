@@ -1,13 +1,11 @@
 """What is verified of a layer: its equation, cases for every framework, small inputs for gradcheck, known defects."""
 
-from __future__ import annotations
-
 import hashlib
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -100,7 +98,7 @@ class Case:
         named = self.inputs if self.gradients is None else self.gradients
         return ["output", *(f"gradient of {name}" for name in self.inputs if name in named)]
 
-    def problem(self, dtype: str) -> Problem:
+    def problem(self, dtype: str) -> "Problem":
         """The case in one precision: inputs rounded to it, and exact from there on."""
         rng = np.random.default_rng(zlib.crc32(self.name.encode()))
         arrays = {k: np.asarray(v(rng) if callable(v) else v, float).astype(dtype) for k, v in self.inputs.items()}
@@ -169,19 +167,18 @@ class Problem:
 class GradientInputs:
     """A differentiable function and small arguments on which its gradient is checked, in the form gradcheck takes.
 
-    `analytic` is False where the complex step is not allowed (no function of refnp so far); `order2` is False where a
-    second derivative makes no sense (the function is linear or piecewise linear). A `model` is made of functions that
-    stand in the table themselves, and is checked once: in float64, first order. `names` are the public names of refnp
-    whose gradient is checked by it.
+    `order2` is False where a second derivative makes no sense (the function is linear or piecewise linear). A `model`
+    is made of functions that stand in the table themselves, and is checked once: in float64, first order. `names` are
+    the public names of refnp whose gradient is checked by it. All are `analytic`: the complex step may be taken.
     """
 
     name: str
     function: Callable
     args: tuple
-    analytic: bool = True
     order2: bool = True
     model: bool = False
     names: tuple[str, ...] = ()  # the words of `name` if empty
+    analytic: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -196,14 +193,15 @@ class Without:
 LACKING = ("equation", "cases", "gradient inputs", "transcription", "documentation")
 
 
-def stream(start: int, seed: int = 0) -> np.random.Generator:
-    """The random numbers of a seed from number `start` on.
+def generator(seed: int, *, skip: int) -> np.random.Generator:
+    """`numpy.random.default_rng(seed)` without its first `skip` numbers.
 
-    Each family of layers draws its gradient inputs from a place of its own; so what is added to one leaves the inputs
-    of all others, and the digits in the table, as they are.
+    So the families of layers draw their gradient inputs from different stretches of one sequence of random numbers, and
+    what is added to one family leaves the inputs of all others, and their digits in gradcheck's table, as they are. A
+    new family may begin anywhere, also with `default_rng(seed)` itself.
     """
     rng = np.random.default_rng(seed)
-    rng.bit_generator.advance(start)  # type: ignore[attr-defined]  # PCG64 has it
+    rng.bit_generator.advance(skip)  # type: ignore[attr-defined]  # its generator, PCG64, has it
     return rng
 
 
@@ -219,4 +217,4 @@ def module_gradient(
 ) -> GradientInputs:
     """Gradient inputs of `module(*args, **options)`; its parameters are one more argument, at the end."""
     function = lambda *a: module.bind(a[-1])(*a[:-1], **options)
-    return GradientInputs(name, function, (*args, module.state_dict()), order2=order2, names=names)
+    return gradient_of(name, function, *args, module.state_dict(), order2=order2, names=names)

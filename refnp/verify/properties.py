@@ -4,8 +4,6 @@ A property says that two computations give the same, or one gives a known number
 judged; their difference is formed in the widest precision and divided by the bound.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -10,8 +10,6 @@ each precision, and `index`, a JSON text that says where each answer stands, for
 machine, with which versions, on which day it was given. Nothing is judged here: a wrong answer is recorded as it came.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import io

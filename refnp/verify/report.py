@@ -4,8 +4,6 @@ On a terminal, and if `rich` is installed, it shows a progress bar and a table; 
 report has a summary to read, and as JSON a row for each judgement.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import itertools

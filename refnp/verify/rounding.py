@@ -16,9 +16,8 @@ order of summation; a formula that is evaluated well stays well below it, and on
 Source: Wilkinson (1963); Higham (2002), §3.3 and §4.2.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -49,50 +48,50 @@ class Rounded:
 
     shape = property(lambda self: self.value.shape)
 
-    def __add__(self, other: Any) -> Rounded:
+    def __add__(self, other: Any) -> "Rounded":
         other = _number(other)
         z = self.value + other.value
         return Rounded(z, self.error + other.error + np.abs(z))
 
-    def __sub__(self, other: Any) -> Rounded:
+    def __sub__(self, other: Any) -> "Rounded":
         return self + -_number(other)
 
-    def __rsub__(self, other: Any) -> Rounded:
+    def __rsub__(self, other: Any) -> "Rounded":
         return _number(other) + -self
 
-    def __neg__(self) -> Rounded:
+    def __neg__(self) -> "Rounded":
         return Rounded(-self.value, self.error)
 
-    def __mul__(self, other: Any) -> Rounded:
+    def __mul__(self, other: Any) -> "Rounded":
         other = _number(other)
         z = self.value * other.value
         inherited = _product(np.abs(other.value), self.error) + _product(np.abs(self.value), other.error)
         return Rounded(z, inherited + np.abs(z))
 
-    def __truediv__(self, other: Any) -> Rounded:
+    def __truediv__(self, other: Any) -> "Rounded":
         other = _number(other)
         z = self.value / other.value
         return Rounded(z, (self.error + np.abs(z) * other.error) / np.abs(other.value) + np.abs(z))
 
-    def __rtruediv__(self, other: Any) -> Rounded:
+    def __rtruediv__(self, other: Any) -> "Rounded":
         return _number(other) / self
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def __getitem__(self, index: Any) -> Rounded:
+    def __getitem__(self, index: Any) -> "Rounded":
         return self.moved(lambda a: a[index])
 
-    def moved(self, rearrange: Any) -> Rounded:
+    def moved(self, rearrange: Callable) -> "Rounded":
         """The same numbers elsewhere: `rearrange` reshapes, transposes or selects, and rounds nothing."""
-        return Rounded(rearrange(self.value), rearrange(self.error))
+        return arranged(rearrange, self)
 
-    def reshape(self, *shape: int) -> Rounded:
+    def reshape(self, *shape: int) -> "Rounded":
         return self.moved(lambda a: a.reshape(*shape))
 
-    def swapaxes(self, i: int, j: int) -> Rounded:
+    def swapaxes(self, i: int, j: int) -> "Rounded":
         return self.moved(lambda a: a.swapaxes(i, j))
 
-    def sum(self, axis: Any = None, keepdims: bool = False, *, depth: int | None = None) -> Rounded:
+    def sum(self, axis: Any = None, keepdims: bool = False, *, depth: int | None = None) -> "Rounded":
         """Σ over `axis`, in any order of summation; or with no more than `depth` roundings on the way of any term."""
         axes = tuple(range(self.value.ndim)) if axis is None else axis
         if depth is None:
@@ -100,7 +99,7 @@ class Rounded:
         inherited, size = self.error.sum(axes, keepdims=keepdims), np.abs(self.value).sum(axes, keepdims=keepdims)
         return Rounded(self.value.sum(axes, keepdims=keepdims), inherited + depth * size)
 
-    def row_mean(self) -> Rounded:
+    def row_mean(self) -> "Rounded":
         """The mean over the last axis, kept; added up in `blocked_depth` steps, as every library does for its rows."""
         n = self.shape[-1]
         return self.sum(-1, keepdims=True, depth=blocked_depth(n)) / n
@@ -124,6 +123,11 @@ def tolerance(rounded: Rounded, dtype: Any) -> np.ndarray:
     """
     u = (np.finfo(dtype).eps + np.finfo(WIDE).eps) / 2
     return 2 * u * rounded.error + WIDE(np.finfo(dtype).tiny)
+
+
+def arranged(rearrange: Callable, *parts: Rounded) -> Rounded:
+    """Several as one: `rearrange` of their arrays concatenates, stacks or selects, and rounds nothing."""
+    return Rounded(rearrange(*(x.value for x in parts)), rearrange(*(x.error for x in parts)))
 
 
 def _number(value: Any) -> Rounded:
@@ -177,8 +181,7 @@ def scatter(x: Rounded, places: np.ndarray, length: int, *, depth: int | None = 
 
 def where(condition: Any, x: Any, y: Any) -> Rounded:
     """x where the condition holds, else y."""
-    x, y = _number(x), _number(y)
-    return Rounded(np.where(condition, x.value, y.value), np.where(condition, x.error, y.error))
+    return arranged(lambda a, b: np.where(condition, a, b), _number(x), _number(y))
 
 
 def function(value: np.ndarray, slope: np.ndarray, x: Rounded) -> Rounded:

@@ -10,8 +10,6 @@ forms of an equation are equal on paper, the one that cancels least is written d
 rest and not log of the sum, σ(−x) and not 1 − σ(x).
 """
 
-from __future__ import annotations
-
 import dataclasses
 from types import ModuleType
 

@@ -1,13 +1,11 @@
 """Activations, element by element: y = f(x) and x̄ = ȳ f′(x)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from refnp import layers
 from refnp.autograd.special import SQRT_HALF
 from refnp.verify import rounding
-from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, stream, uniform
+from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, generator, gradient_of, uniform
 from refnp.verify.rounding import WIDE, constant, where
 
 TWICE_ROOT = constant(2 * np.sqrt(WIDE(2) / (4 * np.arctan(WIDE(1)))))  # 2 √(2/π)
@@ -206,10 +204,10 @@ def four_ranges(layer: Layer, **options: str) -> list[Case]:
 
 def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     """Every activation away from its kink, and every option."""
-    rng = stream(211, seed)
+    rng = generator(seed, skip=211)
     x = rng.uniform(0.1, 2, (3, 5)) * rng.choice([-1.0, 1.0], (3, 5))
     return [
-        *(GradientInputs(l.name, l.function, (x,), order2=l not in PIECEWISE_LINEAR) for l in LAYERS),
-        GradientInputs("elu, α = 0.7", lambda x: layers.elu(x, alpha=0.7), (x,)),
-        GradientInputs("gelu, tanh", lambda x: layers.gelu(x, approximate="tanh"), (x,)),
+        *(gradient_of(l.name, l.function, x, order2=l not in PIECEWISE_LINEAR) for l in LAYERS),
+        gradient_of("elu, α = 0.7", layers.elu, x, alpha=0.7),
+        gradient_of("gelu, tanh", layers.gelu, x, approximate="tanh"),
     ]

@@ -1,7 +1,5 @@
 """Attention of one head and of several: full, masked, causal, biased."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 
@@ -16,12 +14,12 @@ from refnp.verify.case import (
     Layer,
     NotOfferedError,
     Without,
+    generator,
     gradient_of,
     module_gradient,
     normal,
-    stream,
 )
-from refnp.verify.layers.linear import linear, sum_to
+from refnp.verify.layers.linear import linear, sum_to, summed_to
 from refnp.verify.layers.softmax import weights
 from refnp.verify.rounding import WIDE, constant, contract, where
 
@@ -48,11 +46,10 @@ def attention(query, key, value, bias=None, *, mask=None, similarity="scaled_dot
         a_bar = contract("...nd,...md->...nm", g, value)
         s_bar = a * (a_bar - (a_bar * a).sum(-1, keepdims=True))
         scaled = s_bar / root if similarity == "scaled_dot" else s_bar
-        bars = (
-            sum_to(contract("...nm,...md->...nd", scaled, key), query.shape),
-            sum_to(contract("...nm,...nd->...md", scaled, query), key.shape),
-            sum_to(contract("...nm,...nd->...md", a, g), value.shape),
-        )
+        query_bar = contract("...nm,...md->...nd", scaled, key)
+        key_bar = contract("...nm,...nd->...md", scaled, query)
+        value_bar = contract("...nm,...nd->...md", a, g)
+        bars = summed_to((query_bar, key_bar, value_bar), query, key, value)
         return bars if bias is None else (*bars, sum_to(s_bar, bias.shape))
 
     return contract("...nm,...md->...nd", a, value), pullback
@@ -339,14 +336,17 @@ WITHOUT = (
 
 def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     """Every form of attention, and multi-head attention as a module."""
-    rng = stream(318, seed)
+    rng = generator(seed, skip=318)
     qkv = rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 5, 3)), rng.normal(size=(2, 5, 2))
     bias, mask = rng.normal(size=(4, 5)), rng.random((2, 4, 5)) < 0.6
     mask[0, 1] = False  # a query that may attend to nothing
     weight, *additive = (rng.normal(size=shape) for shape in ((3, 3), (3, 4), (3, 4), 4))
     grouped = rng.normal(size=(4, 3, 2)), rng.normal(size=(2, 4, 2)), rng.normal(size=(2, 4, 2))
     columns = rng.normal(size=(3, 4)), rng.normal(size=(3, 5)), rng.normal(size=(2, 5))
-    rows, heads = stream(589, seed).normal(size=(3, 4)), layers.MultiHeadAttention(4, 2, rng=stream(638, seed))
+    rows, heads = (
+        generator(seed, skip=589).normal(size=(3, 4)),
+        layers.MultiHeadAttention(4, 2, rng=generator(seed, skip=638)),
+    )
 
     with_weights = ("attention_with_weights",)
 

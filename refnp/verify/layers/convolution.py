@@ -5,8 +5,6 @@
 p runs over the places of the kernel and t over its taps, both over all spatial axes at once.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -19,10 +17,10 @@ from refnp.verify.case import (
     Layer,
     NotOfferedError,
     Without,
+    generator,
     gradient_of,
     module_gradient,
     normal,
-    stream,
 )
 from refnp.verify.rounding import Rounded, contract, scatter
 
@@ -284,7 +282,11 @@ WITHOUT = (Without("equation", ("SimpleCNN", "UNet"), "they are convolutions and
 
 def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     """Every option in one, two or three dimensions, and the networks made of convolutions."""
-    return _convolutions(stream(718, seed)) + _transposes(stream(1643, seed)) + _networks(stream(1937, seed))
+    return (
+        _convolutions(generator(seed, skip=718))
+        + _transposes(generator(seed, skip=1643))
+        + _networks(generator(seed, skip=1937))
+    )
 
 
 def _convolutions(rng):

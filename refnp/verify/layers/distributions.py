@@ -5,19 +5,17 @@ so that nearly equal distributions keep their digits: as textbooks print them, l
 Σ p (log p − log q), they are of the order δ² and lost below u.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from refnp.autograd.special import normal_of
 from refnp.layers import densities
 from refnp.layers.distributions import Categorical, MultivariateNormal, Normal, kl_divergence
 from refnp.verify import rounding
-from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, Without, gradient_of, normal, stream, uniform
-from refnp.verify.layers.linear import sum_to
+from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, Without, generator, gradient_of, normal, uniform
+from refnp.verify.layers.linear import summed_to
 from refnp.verify.layers.losses import HALF_LOG_TWO_PI, gaussian_nll
 from refnp.verify.layers.softmax import log_softmax
-from refnp.verify.rounding import Rounded, constant, contract, where
+from refnp.verify.rounding import Rounded, arranged, constant, contract, where
 
 
 def normal_log_prob(y, mean, std):
@@ -39,7 +37,7 @@ def normal_cdf(y, mean, std):
 
     def pullback(g):
         y_bar = g * (density / std)
-        return sum_to(y_bar, y.shape), sum_to(-y_bar, mean.shape), sum_to(-(y_bar * z), std.shape)
+        return summed_to((y_bar, -y_bar, -(y_bar * z)), y, mean, std)
 
     return rounding.function(normal_of(z.value)[0], phi, z), pullback
 
@@ -55,7 +53,7 @@ def multivariate_normal_log_prob(y, mean, factor):
         w = solve(factor, z[..., None], transposed=True)[..., 0] * g[..., None]
         outer = (w[..., :, None] * z[..., None, :]).moved(np.tril)
         factor_bar = outer - where(np.eye(n, dtype=bool), (g[..., None] / diagonal)[..., None], 0)
-        return sum_to(-w, y.shape), sum_to(w, mean.shape), sum_to(factor_bar, factor.shape)
+        return summed_to((-w, w, factor_bar), y, mean, factor)
 
     return value, pullback
 
@@ -84,9 +82,7 @@ def solve(factor, b, *, transposed=False):
         done[i] = Rounded(total.value, total.error + len(row) * size) / factor[..., i, i, None]
     if not done:
         return b
-    ordered = [done[i] for i in range(n)]
-    return Rounded(*(np.stack(np.broadcast_arrays(*part), -2) for part in (
-        [x.value for x in ordered], [x.error for x in ordered])))  # fmt: skip
+    return arranged(lambda *rows: np.stack(np.broadcast_arrays(*rows), -2), *(done[i] for i in range(n)))
 
 
 def diagonal_of(matrices):
@@ -103,8 +99,7 @@ def normal_kl(mean_p, std_p, mean_q, std_q):
     def pullback(g):
         mean_bar, growth = g * (d / std_q), t * (t + 2)
         bars = mean_bar, g * (growth / std_p), -mean_bar, -(g * ((d * d + growth) / std_q))
-        shapes = mean_p.shape, std_p.shape, mean_q.shape, std_q.shape
-        return tuple(sum_to(bar, shape) for bar, shape in zip(bars, shapes, strict=True))
+        return summed_to(bars, mean_p, std_p, mean_q, std_q)
 
     return value, pullback
 
@@ -127,9 +122,7 @@ def multivariate_normal_kl(mean_p, factor_p, mean_q, factor_q):
         p_bar = solve(factor_q, slope * g[..., None, None], transposed=True)
         q_bar = contract("...ij,...kj->...ik", p_bar, where(identity, ratio[..., None], below))
         q_bar = q_bar + w[..., :, None] * d[..., None, :]
-        bars = w, p_bar.moved(np.tril), -w, -q_bar.moved(np.tril)
-        shapes = mean_p.shape, factor_p.shape, mean_q.shape, factor_q.shape
-        return tuple(sum_to(bar, shape) for bar, shape in zip(bars, shapes, strict=True))
+        return summed_to((w, p_bar.moved(np.tril), -w, -q_bar.moved(np.tril)), mean_p, factor_p, mean_q, factor_q)
 
     return value, pullback
 
@@ -147,7 +140,7 @@ def categorical_kl(logits_p, logits_q):
     def pullback(g):
         q_bar = where(near & (log_p.value != -np.inf), p * rounding.expm1(small), q - p) * g[..., None]
         p_bar = -(p * (delta + value[..., None]) * g[..., None])
-        return sum_to(p_bar, logits_p.shape), sum_to(q_bar, logits_q.shape)
+        return summed_to((p_bar, q_bar), logits_p, logits_q)
 
     return value, pullback
 
@@ -279,7 +272,7 @@ WITHOUT = (Without("equation", ("Mixture",), "tests/layers/test_mixtures.py make
 
 def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     """What the three distributions answer, and their divergences."""
-    rng = stream(2664, seed)
+    rng = generator(seed, skip=2664)
     return _densities(rng) + _divergences(rng)
 
 

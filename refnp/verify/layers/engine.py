@@ -1,7 +1,5 @@
 """The engine's own operations: arithmetic, selections, reductions, matrices, shapes, indexing, the error function."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import refnp.autograd as ad
@@ -146,7 +144,7 @@ def _shapes(rng):
         "stack": lambda x, y: ad.stack([x, y], axis=1),
         "split": lambda x, y: ad.split(x, [1, 3]),
     }
-    return [GradientInputs(name, function, (x, y), order2=False) for name, function in functions.items()]
+    return [gradient_of(name, function, x, y, order2=False) for name, function in functions.items()]
 
 
 def _indexing(rng):
@@ -162,4 +160,4 @@ def _indexing(rng):
         "pad, reflect": lambda x: ad.pad(x, [(2, 1), (0, 3)], mode="reflect"),
         "pad, replicate": lambda x: ad.pad(x, [(1, 2), (0, 1)], mode="replicate"),
     }
-    return [GradientInputs(name, function, (x,), order2=False) for name, function in functions.items()]
+    return [gradient_of(name, function, x, order2=False) for name, function in functions.items()]

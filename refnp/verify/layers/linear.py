@@ -1,13 +1,12 @@
 """Linear maps and lookups: what is bilinear in its arguments."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Iterable
 
 import numpy as np
 
 from refnp import autograd, layers
-from refnp.verify.case import Case, GradientInputs, Layer, Without, gradient_of, module_gradient, normal, stream
+from refnp.verify.case import Case, GradientInputs, Layer, Without, generator, gradient_of, module_gradient, normal
 from refnp.verify.rounding import WIDE, Rounded, constant, contract, scatter
 
 
@@ -16,9 +15,8 @@ def matmul(x, y):
     z = contract("...ij,...jk->...ik", x, y)
 
     def pullback(g):
-        return sum_to(contract("...ik,...jk->...ij", g, y), x.shape), sum_to(
-            contract("...ij,...ik->...jk", x, g), y.shape
-        )
+        bars = contract("...ik,...jk->...ij", g, y), contract("...ij,...ik->...jk", x, g)
+        return summed_to(bars, x, y)
 
     return z, pullback
 
@@ -48,6 +46,11 @@ def embedding(table, *, tokens, scaled=False):
         return (scatter(g.reshape(-1, features), tokens.reshape(-1), table.shape[0]),)
 
     return x if root is None else x * root, pullback
+
+
+def summed_to(bars: Iterable[Rounded], *arguments: Rounded) -> tuple[Rounded, ...]:
+    """Gradients of the shape that broadcasting gave the arguments → of the arguments."""
+    return tuple(sum_to(bar, x.shape) for bar, x in zip(bars, arguments, strict=True))
 
 
 def sum_to(x: Rounded, shape: tuple[int, ...]) -> Rounded:
@@ -115,10 +118,10 @@ WITHOUT = (Without("equation", ("MLP",), "it is linear maps and activations, whi
 
 def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     """A linear map, an embedding, and a network of linear maps with an activation between."""
-    x, rng = stream(234, seed).normal(size=(3, 5)), stream(274, seed)
+    x, rng = generator(seed, skip=234).normal(size=(3, 5)), generator(seed, skip=274)
     weight, bias, table = (rng.normal(size=shape) for shape in ((5, 4), 4, (6, 3)))
     tokens = np.array([[1, 0, 2], [2, 2, 5]])
-    rng = stream(589, seed)
+    rng = generator(seed, skip=589)
     rows, mlp = rng.normal(size=(3, 4)), layers.MLP([4, 5, 2], activation=layers.gelu, rng=rng)
     return [
         gradient_of("linear", autograd.linear, x, weight, bias),

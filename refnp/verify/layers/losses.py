@@ -1,15 +1,13 @@
 """Losses: squared error, Gaussian likelihood and cross-entropy. Options are those of the layers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 
 from refnp import layers
 from refnp.verify import rounding
-from refnp.verify.case import Case, GradientInputs, Layer, gradient_of, normal, stream, uniform
-from refnp.verify.layers.linear import sum_to
+from refnp.verify.case import Case, GradientInputs, Layer, generator, gradient_of, normal, uniform
+from refnp.verify.layers.linear import summed_to
 from refnp.verify.layers.softmax import LOG_SOFTMAX_NEAR_ZERO, LOG_SOFTMAX_VJP, log_softmax
 from refnp.verify.rounding import WIDE, constant, exact, where
 
@@ -33,16 +31,15 @@ def mse(prediction, target, *, mask=None, reduction="mean"):
 
     def pullback(g):
         bar = share(g) * difference * 2
-        return sum_to(bar, prediction.shape), sum_to(-bar, target.shape)
+        return summed_to((bar, -bar), prediction, target)
 
     return value, pullback
 
 
 def gaussian_nll(mean, std, y, *, mask=None, reduction="mean"):
     """ℓ = ½ z² + log σ + ½ log 2π, ȳ = ℓ̄ z/σ, μ̄ = −ȳ, σ̄ = ℓ̄ (1 − z)(1 + z)/σ."""
-    shape = np.broadcast_shapes(mean.shape, std.shape, y.shape)
-    mask = np.broadcast_to(True if mask is None else mask, shape)
-    shapes = mean.shape, std.shape, y.shape
+    arguments = mean, std, y
+    mask = np.broadcast_to(True if mask is None else mask, np.broadcast_shapes(mean.shape, std.shape, y.shape))
     mean, std, y = where(mask, mean, 0), where(mask, std, 1), where(mask, y, 0)
     z = (y - mean) / std
     value, share = reduced(z * z * 0.5 + (rounding.log(std) + HALF_LOG_TWO_PI), mask, reduction)
@@ -50,7 +47,7 @@ def gaussian_nll(mean, std, y, *, mask=None, reduction="mean"):
     def pullback(g):
         y_bar = share(g) * (z / std)
         std_bar = share(g) * ((1 - z) * (1 + z) / std)
-        return tuple(sum_to(bar, s) for bar, s in zip((-y_bar, std_bar, y_bar), shapes, strict=True))
+        return summed_to((-y_bar, std_bar, y_bar), *arguments)
 
     return value, pullback
 
@@ -106,12 +103,7 @@ def shares(classes, epsilon, smoothing, padding):
     return 1 - epsilon + np.zeros(classes), where(gets_none, 0, each)
 
 
-# The same in refnp and PyTorch
-
-
-def refnp_cross_entropy(logits, *, targets, **options):
-    """refnp's, with the targets among the options, since they have no gradient."""
-    return layers.cross_entropy(logits, targets, **options)
+# The same in PyTorch
 
 
 def torch_gaussian_nll(torch, mean, std, y, *, reduction="mean"):
@@ -128,7 +120,7 @@ def torch_cross_entropy(torch, logits, *, targets, ignore_index=None, class_weig
 
 MSE = Layer("mse", layers.mse, mse, torch="nn.functional.mse_loss")
 GAUSSIAN_NLL = Layer("gaussian_nll", layers.gaussian_nll, gaussian_nll, torch=torch_gaussian_nll)
-CROSS_ENTROPY = Layer("cross_entropy", refnp_cross_entropy, cross_entropy, torch=torch_cross_entropy)
+CROSS_ENTROPY = Layer("cross_entropy", layers.cross_entropy, cross_entropy, torch=torch_cross_entropy)
 TARGETS = np.array([3, 0, 5, 1, 1, 4])
 
 
@@ -175,7 +167,7 @@ def cases() -> list[Case]:
 
 def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     """Every loss with each of its options."""
-    rng = stream(2600, seed)
+    rng = generator(seed, skip=2600)
     mean, y, std = rng.normal(size=(3, 4)), rng.normal(size=(3, 4)), rng.uniform(0.5, 2, (3, 4))
     mask = np.arange(4) < np.array([4, 2, 0])[:, None]
     logits, targets, weights = rng.normal(size=(4, 5)), np.array([0, 2, 4, 4]), rng.uniform(0.5, 2, 5)
@@ -193,5 +185,5 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
         gradient_of("gaussian_nll", layers.gaussian_nll, mean, std, y),
         gradient_of("gaussian_nll, mask", layers.gaussian_nll, mean, std, y, mask=mask),
         gradient_of("gaussian_nll, none", layers.gaussian_nll, mean, std[0], y, reduction="none"),
-        *(gradient_of(name, refnp_cross_entropy, logits, targets=targets, **o) for name, o in entropies.items()),
+        *(gradient_of(name, layers.cross_entropy, logits, targets=targets, **o) for name, o in entropies.items()),
     ]

@@ -95,7 +95,7 @@ def _classical(rng):
     tokens = rng.normal(size=(2, 4)), rng.normal(size=(3, 4)), rng.normal(size=(3, 4))
     allowed = np.array([[True, False, True], [False, False, False]])
     return [
-        gradient_of("AttentionBlock", lambda p, *a: block.bind(p)(*a, allowed), block.state_dict(), *tokens),
+        gradient_of("AttentionBlock", lambda p, q, k, v: block.bind(p)(q, k, v, allowed), block.state_dict(), *tokens),
         *(loss_gradient(name, model, context, targets) for name, model in models.items()),
         _predictions(models["LatentNP, ELBO"], context, targets),
         _chain_rule(models["Autoregressive CNP"], context, targets),

@@ -1,12 +1,10 @@
 """LayerNorm and RMSNorm: rows brought to mean 0 and size 1, or to size 1."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from refnp import layers
 from refnp.verify import rounding
-from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, gradient_of, module_gradient, normal, stream
+from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, generator, gradient_of, module_gradient, normal
 from refnp.verify.layers.softmax import along_last
 from refnp.verify.rounding import constant, where
 
@@ -139,9 +137,9 @@ def rms_norm_cases() -> list[Case]:
 
 def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     """Both, with and without parameters, along one axis and along two; and their modules."""
-    rng = stream(234, seed)
+    rng = generator(seed, skip=234)
     x, gain, shift, gains = (rng.normal(size=shape) for shape in ((3, 5), 5, 5, (3, 5)))
-    rows = stream(589, seed).normal(size=(3, 4))
+    rows = generator(seed, skip=589).normal(size=(3, 4))
     return [
         gradient_of("layer_norm", layers.layer_norm, x, gain, shift),
         gradient_of("layer_norm, ε = 0", layers.layer_norm, x, eps=0.0),

@@ -1,13 +1,11 @@
 """Pooling and upsampling, from the table of windows that convolution uses."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 
 from refnp import layers
-from refnp.verify.case import Case, GradientInputs, Layer, normal, stream
+from refnp.verify.case import Case, GradientInputs, Layer, generator, gradient_of, normal
 from refnp.verify.layers.convolution import gathered, pairs_of, per_axis, places_of, scattered, sources
 from refnp.verify.rounding import Rounded, exact
 
@@ -97,26 +95,14 @@ def window_reduction(jax, x, start, combine, size, stride, padding):
     return jax.lax.reduce_window(x, start, combine, (1, 1, *sizes), (1, 1, *strides), pairs), math.prod(sizes)
 
 
-def torch_upsample(torch, x, *, factor):
-    """interpolate, to the nearest."""
-    return torch.nn.functional.interpolate(x, scale_factor=factor, mode="nearest")
-
-
-AVERAGE = Layer(
-    "average_pool",
-    lambda x, size, **options: layers.average_pool(x, size, **options),
-    average_pool,
-    torch=torch_pool("avg"),
-    jax=jax_average_pool,
+AVERAGE = Layer("average_pool", layers.average_pool, average_pool, torch=torch_pool("avg"), jax=jax_average_pool)
+MAXIMUM = Layer("max_pool", layers.max_pool, max_pool, torch=torch_pool("max"), jax=jax_max_pool)
+UPSAMPLE = Layer(
+    "upsample",
+    layers.upsample,
+    upsample,
+    torch=lambda torch, x, factor: torch.nn.functional.interpolate(x, scale_factor=factor, mode="nearest"),
 )
-MAXIMUM = Layer(
-    "max_pool",
-    lambda x, size, **options: layers.max_pool(x, size, **options),
-    max_pool,
-    torch=torch_pool("max"),
-    jax=jax_max_pool,
-)
-UPSAMPLE = Layer("upsample", lambda x, factor: layers.upsample(x, factor), upsample, torch=torch_upsample)
 
 
 def cases() -> list[Case]:
@@ -140,12 +126,11 @@ def cases() -> list[Case]:
 
 def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     """Windows with and without overlap and padding."""
-    x = stream(1864, seed).permutation(2 * 2 * 5 * 6).reshape(2, 2, 5, 6) / 7 - 8.0  # no two alike
-    functions = {
-        "average_pool": lambda x: layers.average_pool(x, 2),
-        "average_pool, padded": lambda x: layers.average_pool(x, 3, stride=2, padding=1),
-        "max_pool": lambda x: layers.max_pool(x, 2),
-        "max_pool, padded": lambda x: layers.max_pool(x, 3, stride=2, padding=1),
-        "upsample": lambda x: layers.upsample(x, (2, 3)),
-    }
-    return [GradientInputs(name, function, (x,), order2=False) for name, function in functions.items()]
+    x = generator(seed, skip=1864).permutation(2 * 2 * 5 * 6).reshape(2, 2, 5, 6) / 7 - 8.0  # no two alike
+    return [
+        gradient_of("average_pool", layers.average_pool, x, size=2, order2=False),
+        gradient_of("average_pool, padded", layers.average_pool, x, size=3, stride=2, padding=1, order2=False),
+        gradient_of("max_pool", layers.max_pool, x, size=2, order2=False),
+        gradient_of("max_pool, padded", layers.max_pool, x, size=3, stride=2, padding=1, order2=False),
+        gradient_of("upsample", layers.upsample, x, factor=(2, 3), order2=False),
+    ]

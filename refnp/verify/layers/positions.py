@@ -3,8 +3,6 @@
 Tables come with `buckets`, one array (N, M) of row numbers for each table; what a pair has is the sum over the tables.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -15,11 +13,11 @@ from refnp.layers.positions.biases import ALiBi, T5Bias
 from refnp.layers.positions.images import ImagePositions, image_places
 from refnp.layers.positions.relative import Shaw
 from refnp.layers.positions.rotary import Rotary
-from refnp.verify.case import GradientInputs, Without, gradient_of, module_gradient, stream
+from refnp.verify.case import GradientInputs, Without, generator, gradient_of, module_gradient
 from refnp.verify.layers.attention import attention
 from refnp.verify.layers.linear import sum_to
 from refnp.verify.layers.softmax import weights
-from refnp.verify.rounding import WIDE, Rounded, constant, contract, scatter, where
+from refnp.verify.rounding import WIDE, arranged, constant, contract, scatter, where
 
 
 def with_vectors(query, key, value, *tables, buckets, mask=None):
@@ -102,18 +100,13 @@ def rotate(x, sines, cosines, *, layout="interleaved"):
     def turned(x, sines):
         half = x.shape[-1] // 2
         a, b = (x[..., :half], x[..., half:]) if layout == "half" else (x[..., 0::2], x[..., 1::2])
-        return joined(a * cosines - b * sines, a * sines + b * cosines, layout)
-
-    return turned(x, sines), lambda g: (turned(g, -sines),)
-
-
-def joined(first, second, layout):
-    """The first and second features of all pairs, laid out as one row."""
+        return arranged(lay_out, a * cosines - b * sines, a * sines + b * cosines)
 
     def lay_out(a, b):
+        """The first and second features of all pairs as one row."""
         return np.concatenate([a, b], -1) if layout == "half" else np.stack([a, b], -1).reshape(*a.shape[:-1], -1)
 
-    return Rounded(lay_out(first.value, second.value), lay_out(first.error, second.error))
+    return turned(x, sines), lambda g: (turned(g, -sines),)
 
 
 WITHOUT = (
@@ -136,7 +129,7 @@ WITHOUT = (
 
 def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     """Reading and adding up by pairs, rotations, and every scheme, alone and inside multi-head attention."""
-    rng = stream(2790, seed)
+    rng = generator(seed, skip=2790)
     return _absolute(rng) + _pairs(rng) + _schemes(rng) + _in_heads(rng)
 
 
@@ -171,11 +164,11 @@ def _schemes(rng):
 
     def scores(name, scheme, *places, order2=True):
         function = lambda query, state: scheme.bind(state).scores(query, *places)
-        return GradientInputs(name, function, (query, scheme.state_dict()), order2=order2)
+        return gradient_of(name, function, query, scheme.state_dict(), order2=order2)
 
     def values(name, scheme, *places):
         function = lambda weights, state: scheme.bind(state).values(weights, *places)
-        return GradientInputs(name, function, (weights, scheme.state_dict()))
+        return gradient_of(name, function, weights, scheme.state_dict())
 
     return [
         scores("Shaw.scores", shaw, np.arange(5, 8), line),

@@ -4,15 +4,13 @@ In dx dimensions s = |d|²/ℓ² takes dx + 4 roundings on the way of each term:
 the square, dx − 1 sums, ℓ², and the division. A kernel turns the relative error of s into |s k′(s)| of its own.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from refnp import layers
 from refnp.layers.set_convolutions import kernels
 from refnp.verify import rounding
-from refnp.verify.case import Case, GradientInputs, Layer, gradient_of, module_gradient, normal, stream, uniform
-from refnp.verify.rounding import Rounded, constant, contract, exact, where
+from refnp.verify.case import Case, GradientInputs, Layer, generator, gradient_of, module_gradient, normal, uniform
+from refnp.verify.rounding import Rounded, arranged, constant, contract, exact, where
 
 
 def eq(s):
@@ -77,7 +75,7 @@ def set_convolution(
 
 def joined(x, y):
     """x and y side by side along the last axis."""
-    return Rounded(np.concatenate([x.value, y.value], -1), np.concatenate([x.error, y.error], -1))
+    return arranged(lambda *arrays: np.concatenate(arrays, -1), x, y)
 
 
 SET_CONVOLUTION = Layer("set_convolution", layers.set_convolution, set_convolution)
@@ -110,7 +108,7 @@ def cases() -> list[Case]:
 
 def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     """Set convolution in 1 to 3 dimensions: plain, divided, masked, truncated, with other kernels, as a module."""
-    rng = stream(2338, seed)
+    rng = generator(seed, skip=2338)
     line, plane, space = (_points(rng, axes) for axes in (1, 2, 3))
     scale, scales = np.array(0.7), np.array([0.5, 0.9, 0.7])
     mask = np.array([[True, False, True, True, False], [True, True, True, False, True]])

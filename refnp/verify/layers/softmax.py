@@ -1,12 +1,10 @@
 """Softmax, its logarithm, and the logarithm of a sum of exponentials, along one axis."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from refnp import autograd, layers
 from refnp.verify import rounding
-from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, gradient_of, normal, stream
+from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, generator, gradient_of, normal
 from refnp.verify.rounding import Rounded, where
 
 
@@ -185,7 +183,7 @@ def cases() -> list[Case]:
 
 def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     """Softmax and its logarithm, along one axis and along two. (logsumexp is on the page of the engine.)"""
-    x = stream(234, seed).normal(size=(3, 5))
+    x = generator(seed, skip=234).normal(size=(3, 5))
     return [
         gradient_of("softmax", layers.softmax, x),
         gradient_of("softmax, axis 0", layers.softmax, x, axis=0),

@@ -1,7 +1,5 @@
 """Image classifiers at the three levels, with the gradients of all their parameters."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
