@@ -32,7 +32,6 @@ SIGMOID_VANISHES = 12_000.0  # from here on e^(−x) is 0 in every precision
 def relu(x):
     """y = max(x, 0).   VJP: x̄ = ȳ where x > 0, else 0 (also at the kink, as everywhere else)."""
     y = x * (x.real > 0) if x.dtype.kind == "c" else np.maximum(x, 0, out=result_block())
-
     return y, lambda y_bar: (y_bar * (y.real > 0),)
 
 
@@ -41,7 +40,6 @@ def relu(x):
 def leaky_relu(x, *, slope=0.01):
     """y = x for x > 0, else `slope` · x.   VJP: x̄ = ȳ or `slope` ȳ; at the kink 0 the second."""
     factor = np.where(x.real > 0, 1, slope).astype(x.real.dtype)
-
     return np.multiply(x, factor, out=result_block()), lambda y_bar: (y_bar * factor,)
 
 
@@ -52,7 +50,6 @@ def elu(x, *, alpha=1.0):
     positive = x.real > 0
     below = np.where(positive, 0, x)
     y = np.where(positive, x, alpha * np.expm1(below))
-
     return y, lambda y_bar: (y_bar * np.where(positive, 1, alpha * np.exp(below)),)
 
 
@@ -61,7 +58,6 @@ def elu(x, *, alpha=1.0):
 def sigmoid(x):
     """y = σ(x) = 1 / (1 + e^(−x)).   VJP: x̄ = ȳ σ(x) (1 − σ(x)), with 1 − σ(x) as σ(−x)."""
     y, slope = sigmoid_of(x)
-
     return y, lambda y_bar: (y_bar * slope,)
 
 
@@ -71,7 +67,6 @@ def softplus(x):
     """y = log(1 + eˣ) = max(x, 0) + log1p(e^(−|x|)).   VJP: x̄ = ȳ σ(x)."""
     positive = x.real > 0
     y = np.where(positive, x, 0) + log1p_of(np.exp(np.where(positive, -x, x)))
-
     return y, lambda y_bar: (y_bar * sigmoid_of(x)[0],)
 
 
@@ -82,7 +77,6 @@ def silu(x):
     sigma, slope = sigmoid_of(x)
     slope *= np.clip(x, -SIGMOID_VANISHES, SIGMOID_VANISHES)
     slope += sigma
-
     return _weighted(x, sigma), lambda y_bar: (y_bar * slope,)
 
 
@@ -109,7 +103,6 @@ def gelu(x, *, approximate="none"):
     else:
         raise ValueError(f"gelu: approximate is {approximate!r}; use 'none' or 'tanh'")
     slope += weight
-
     return _weighted(x, weight), lambda y_bar: (y_bar * slope,)
 
 

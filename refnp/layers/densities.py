@@ -283,7 +283,7 @@ def check_logits(name: str, logits: Any) -> Array:
         raise ValueError(f"{name}: logits have shape {logits.shape}; the last axis must hold the classes")
     nothing = np.isneginf(logits.real).all(-1)
     if nothing.any():
-        place = [int(i) for i in np.argwhere(nothing)[0]]
+        place = np.argwhere(nothing)[0].tolist()
         raise ValueError(f"{name}: the logits{place or ''} are all −∞; at least one class must be possible")
     return logits
 

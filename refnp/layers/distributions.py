@@ -1,11 +1,11 @@
-"""Probability distributions: what a model answers when it is not certain.
+"""Probability distributions: what a model predicts.
 
     Normal               p(y) = exp(−½ z²) / (σ √2π),   z = (y − μ)/σ                    numbers, one by one
     MultivariateNormal   p(y) = exp(−½ |z|²) / (det L (2π)^(N/2)),   z = L⁻¹ (y − μ)     N together, covariance L Lᵀ
     Categorical          p(c) = exp(x_c) / Σ_i exp(x_i)                                  one class of V
     Mixture              p(y) = (1/K) Σ_k Π_i N(y_i; μ_ki, σ_ki²)                        K components, i together
 
-A distribution holds its parameters, arrays or Tensors, and answers with the same. Samples are reparameterised,
+A distribution holds its parameters, arrays or Tensors, and returns the same. Samples are reparameterised,
 y = μ + σ ε with ε free of parameters, so that gradients flow through them; ε is drawn in float64 and then rounded, the
 same numbers in every precision. What does not count under a mask has log p = 0 and gradient 0, NaN or not.
 Source: Sivaraya (2023) §2.3 (coherent samples), §3.2 eq. 8 and 9; Kingma & Welling (2014), arXiv 1312.6114;

@@ -37,8 +37,8 @@ def attention(query, key, value, bias=None, *, mask=None, scale=None, method="au
     `method` is "full" (all scores at once), "blocks" (memory O(N + M), equal to rounding), or "auto": blocks for more
     than 2¹⁶ scores a head. No queries or no keys give 0.
     NaN or infinity in a hidden key, value or bias, or in a query that may attend to nothing, reaches neither output nor
-    gradients (in PyTorch it does). Who may attend to an infinite value gets an infinite output, to a key with NaN or
-    infinity NaN; their gradients are NaN, but 0 where their cotangents are.
+    gradients (in PyTorch it does). A query that may attend to an infinite value has an infinite output; to a key with
+    NaN or infinity, NaN. The gradients of such outputs are NaN, but 0 where their cotangents are.
     Raises ValueError for shapes that do not fit or a method that does not exist, TypeError for a mask that is not
     boolean or a bias that is not floating, naming the argument.
 
@@ -126,8 +126,7 @@ def checked(
             f"attention: query has {query.shape[-1]} features but key has {key.shape[-1]}; they must match"
         )
     shape = (*batch, *query.shape[-axes:-1], key.shape[-2])
-    if mask is not None:
-        mask = check_mask("attention", mask, shape)
+    mask = check_mask("attention", mask, shape)
     if bias is not None:
         bias = bias if isinstance(bias, Tensor) else np.asarray(bias)
         if bias.dtype.kind not in "fc":
@@ -220,18 +219,19 @@ def attention_in_blocks(query, key, value, bias, mask, scale):
     n, m = query.shape[-2], key.shape[-2]
     batch = np.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
     q, k, v = (np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (query * scale, key, value))
-    pairs = [None if x is None else np.broadcast_to(x, (*batch, n, m)) for x in (bias, mask)]
     of_scores = np.result_type(q, k, *(() if bias is None else (bias,)))
     output = np.zeros((*batch, n, v.shape[-1]), np.result_type(of_scores, v))
     top, total = np.zeros((2, *batch, n, 1), of_scores)  # m and ℓ
     heads = list(np.ndindex(batch))
     blocks = [(head, rows) for head in heads for rows in cut(n, QUERY_BLOCK)]
 
+    def arrays_of(head, rows):
+        pairs = (None if x is None else np.broadcast_to(x, (*batch, n, m))[head][rows] for x in (bias, mask))
+        return q[head][rows], k[head], v[head], *pairs
+
     def forward(i):
         head, rows = blocks[i]
-        output[head][rows], top[head][rows], total[head][rows] = _online_softmax(
-            q[head][rows], k[head], v[head], pairs, head, rows
-        )
+        output[head][rows], top[head][rows], total[head][rows] = _online_softmax(*arrays_of(head, rows))
 
     run_all(forward, len(blocks))
 
@@ -244,22 +244,23 @@ def attention_in_blocks(query, key, value, bias, mask, scale):
         def backward(i):
             head = heads[i]
             for rows in cut(n, QUERY_BLOCK):
-                for columns in _shown(m, pairs, head, rows):
-                    a = _scores(q[head][rows], k[head][columns], pairs, head, rows, columns)
+                queries, keys, values, biases, shown = arrays_of(head, rows)
+                for columns in _shown(m, shown):
+                    a = _scores(queries, keys, biases, shown, columns)
                     a -= top[head][rows]
                     np.exp(a, out=a)  # ℓ A
-                    s_bar = o_bar[head][rows] @ v[head][columns].T
+                    s_bar = o_bar[head][rows] @ values[columns].T
                     s_bar -= row_sums[head][rows]
                     s_bar *= a
                     v_bar[head][columns] += a.T @ o_bar[head][rows]
-                    k_bar[head][columns] += s_bar.T @ q[head][rows]
-                    q_bar[head][rows] += s_bar @ k[head][columns]
+                    k_bar[head][columns] += s_bar.T @ queries
+                    q_bar[head][rows] += s_bar @ keys[columns]
                     if bias_bar is not None:
                         _add_block(bias_bar, s_bar, head, rows, columns)
 
         if bias_bar is None:
             run_all(backward, len(heads))
-        else:  # heads may share a bias, so they take turns
+        else:  # heads may share a bias, so one after the other
             for i in range(len(heads)):
                 backward(i)
         return q_bar * scale, k_bar, v_bar, bias_bar if bias_bar is None else bias_bar.reshape(bias.shape)
@@ -267,12 +268,12 @@ def attention_in_blocks(query, key, value, bias, mask, scale):
     return output, vjp
 
 
-def _online_softmax(q, k, v, pairs, head, rows):
+def _online_softmax(q, k, v, bias, mask):
     """Output, m and ℓ for a block of queries, from all keys block by block; 0, 0 and 1 where none is allowed."""
     top = np.full((len(q), 1), -np.inf, q.real.dtype)
     total, output = np.zeros((2, 1, 1), q.dtype)
-    for columns in _shown(len(k), pairs, head, rows):
-        scores = _scores(q, k[columns], pairs, head, rows, columns)
+    for columns in _shown(len(k), mask):
+        scores = _scores(q, k, bias, mask, columns)
         new_top = np.maximum(top, scores.real.max(-1, keepdims=True))
         shift = np.where(new_top == -np.inf, 0, new_top)
         scores -= shift
@@ -286,14 +287,13 @@ def _online_softmax(q, k, v, pairs, head, rows):
     return output / total, np.where(empty, 0, top), total
 
 
-def _scores(q, k, pairs, head, rows, columns):
+def _scores(q, k, bias, mask, columns):
     """scale · Q Kᵀ + bias for one block, −∞ where the mask hides."""
-    bias, mask = pairs
-    scores = q @ k.T
+    scores = q @ k[columns].T
     if bias is not None:
-        scores = scores + bias[head][rows, columns]
+        scores = scores + bias[:, columns]
     if mask is not None:
-        np.copyto(scores, -np.inf, where=~mask[head][rows, columns])
+        np.copyto(scores, -np.inf, where=~mask[:, columns])
     return scores
 
 
@@ -309,8 +309,6 @@ def _add_block(bias_bar, block, head, rows, columns):
     at[rows, columns] += block
 
 
-def _shown(length, pairs, head, rows):
+def _shown(length, mask):
     """The blocks of keys of which the mask shows at least one to at least one of these queries."""
-    _, mask = pairs
-    blocks = cut(length, KEY_BLOCK)
-    return blocks if mask is None else [columns for columns in blocks if mask[head][rows, columns].any()]
+    return [columns for columns in cut(length, KEY_BLOCK) if mask is None or mask[:, columns].any()]

@@ -214,9 +214,9 @@ def _check_targets(x, targets, ignore_index):
     mask = np.ones(targets.shape, bool) if ignore_index is None else np.asarray(targets != ignore_index)
     wrong = mask & ((targets < 0) | (targets >= x.shape[-1]))
     if wrong.any():
-        place = tuple(int(i) for i in np.argwhere(wrong)[0])
+        place = np.argwhere(wrong)[0].tolist()
         raise ValueError(
-            f"cross_entropy: targets hold class {targets[place]} at {list(place)}, logits have {x.shape[-1]} classes; "
+            f"cross_entropy: targets hold class {targets[wrong][0]} at {place}, logits have {x.shape[-1]} classes; "
             f"use 0 to {x.shape[-1] - 1}, or ignore_index"
         )
     return np.where(mask, targets, 0), mask

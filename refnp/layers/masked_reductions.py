@@ -21,14 +21,12 @@ def reduced(name: str, terms: Array, mask: Array, reduction: str, divisor: Any =
     """
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"{name}: reduction is {reduction!r}; use 'mean', 'sum' or 'none'")
-    every = mask.all()
     divisor = int(mask.sum()) if divisor is None else divisor
     divisor = divisor if reduction == "mean" and divisor > 0 else 1
-    terms = terms if every else np.where(mask, terms, 0)
+    terms = masked(mask, terms, 0)
 
     def terms_bar(loss_bar):
-        bar = loss_bar if reduction == "none" else loss_bar / divisor
-        return bar if every else np.where(mask, bar, 0)
+        return masked(mask, loss_bar if reduction == "none" else loss_bar / divisor, 0)
 
     return (terms if reduction == "none" else terms.sum() / divisor), terms_bar
 

@@ -74,7 +74,8 @@ class MultiHeadAttention(Module):
         self.key = Linear(features if key_features is None else key_features, width, bias=bias, rng=rng)
         self.value = Linear(features if value_features is None else value_features, width, bias=bias, rng=rng)
         self.output = Linear(features, features, bias=bias, rng=rng)
-        self.heads, self.key_heads, self.similarity, self.positions = heads, key_heads, similarity, positions
+        self.heads, self.key_heads, self.similarity = heads, key_heads, similarity
+        self.positions = RelativePositions() if positions is None else positions
 
     def __call__(
         self,
@@ -94,16 +95,14 @@ class MultiHeadAttention(Module):
         values: Any = keys if value is None else value
         if not projected:
             keys, values = self.keys_and_values(keys, values, places=key_places)
-        queries = self._rotated(split_heads(self.query(query), self.heads), query_places)  # (..., H, N, d)
+        queries = split_heads(self.query(query), self.heads)  # (..., H, N, d)
+        places = _places(queries, query_places), _places(keys, key_places)
+        queries = self.positions.rotated(queries, places[0])
         if not per_head and not (mask is None and bias is None):
             _, _, (*batch, _, n, m) = checked(queries, keys, values, grouped=self.key_heads != self.heads)
             mask, bias = (_of_all_heads(name, a, (*batch, n, m)) for name, a in (("mask", mask), ("bias", bias)))
-        scheme = self.positions
-        if scheme is not None:
-            places = _places(queries, query_places), _places(keys, key_places)
-            scores = scheme.scores(queries, *places)
-            bias = scores if bias is None else bias if scores is None else bias + scores
-        adds_values = scheme is not None and scheme.adds_values
+        scores, adds_values = self.positions.scores(queries, *places), self.positions.adds_values
+        bias = scores if bias is None else bias if scores is None else bias + scores
         attend = similarity_attention if self.key_heads == self.heads else grouped_attention
         output = attend(
             queries,
@@ -116,8 +115,8 @@ class MultiHeadAttention(Module):
         )
         if return_weights or adds_values:
             output, weights = output
-        if scheme is not None and adds_values:
-            output = output + scheme.values(weights, *places)  # (..., H, N, d)
+        if adds_values:
+            output = output + self.positions.values(weights, *places)  # (..., H, N, d)
         output = self.output(merge_heads(output))  # (..., N, D)
         return (output, weights) if return_weights else output
 
@@ -127,10 +126,7 @@ class MultiHeadAttention(Module):
         They can be kept (`KeyValueCache`), and attended to as often as there are queries.
         """
         keys, values = split_heads(self.key(key), self.key_heads), split_heads(self.value(value), self.key_heads)
-        return self._rotated(keys, places), values
-
-    def _rotated(self, x: Any, places: ArrayLike | None) -> Any:
-        return x if self.positions is None else self.positions.rotated(x, _places(x, places))
+        return self.positions.rotated(keys, _places(keys, places)), values
 
 
 def _places(x: Any, places: ArrayLike | None) -> Array:

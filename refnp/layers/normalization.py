@@ -2,7 +2,7 @@
 
     μ = (1/D) Σᵢ xᵢ        σ² = (1/D) Σᵢ (xᵢ − μ)²        yᵢ = γᵢ x̂ᵢ + βᵢ,   x̂ᵢ = (xᵢ − μ) / √(σ² + ε)
 
-and its shorter relative, which leaves the mean where it is: yᵢ = γᵢ xᵢ / √(mean(x²) + ε).
+and RMS normalisation, which leaves the mean where it is: yᵢ = γᵢ xᵢ / √(mean(x²) + ε).
 
 Source: Sivaraya (2023) §1.5 (no ε, no γ, β: `layer_norm(x, eps=0.0)`); Ba, Kiros & Hinton (2016);
 Zhang & Sennrich (2019).
@@ -135,7 +135,7 @@ def for_any_size_of_rows(standardized, x, eps):
 
 
 def centre_again(centred, variance):
-    """Subtract, in place, what is left of the mean in rows whose μ, before rounding it, was large beside σ."""
+    """Subtract, in place, what is left of the mean, in rows where the rounding error of μ is not small beside σ."""
     rest = row_mean(centred)  # (R, 1)
     far = np.abs(rest.real) > np.finfo(centred.dtype).eps / 4 * np.sqrt(variance.real)
     if far.any():

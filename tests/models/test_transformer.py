@@ -162,7 +162,7 @@ def test_every_scheme_of_relative_positions(name, norm):
     assert_judged(in_pieces(model, source, target, (1, 1, 2, 1)), limit, np.float64)
     for stack in (model.encoder, model.decoder):
         for layer in stack.layers:
-            layer.attention.positions = None
+            layer.attention.positions = RelativePositions()
     with pytest.raises(AssertionError, match="beyond the bound"):
         assert_judged(model(source, target), limit, np.float64)
 
@@ -380,7 +380,7 @@ def test_relative_positions_are_made_once_for_each_layer():
 
     model = new(encoder_layers=2, decoder_layers=3, relative=make)
     assert [layer.attention.positions for stack in (model.encoder, model.decoder) for layer in stack.layers] == made
-    assert all(layer.memory_attention.positions is None for layer in model.decoder.layers)
+    assert all(type(layer.memory_attention.positions) is RelativePositions for layer in model.decoder.layers)
     source, target = np.array([[1, 2]]), np.array([[1]])
     plain = new(encoder_layers=2, decoder_layers=3)
     assert_same_bits(model(source, target), plain(source, target))

@@ -4,7 +4,6 @@ import numpy as np
 
 from refnp.layers.activations import gelu, relu
 from refnp.layers.positions.absolute import LearnedPositions
-from refnp.layers.positions.relative import RelativePositions
 from refnp.verify.layers import normalization, softmax
 from refnp.verify.layers.attention import join_heads, split_heads
 from refnp.verify.layers.linear import embedding, linear
@@ -40,7 +39,7 @@ def through(residual, sublayer, x):
 def self_attention(attention, mask, places=None):
     """x ↦ MHA(x, x) with the attention's scheme of positions, mask (..., N, N) or None; places 0, 1, … if not given."""
     maps = [given(linear_map) for linear_map in (attention.query, attention.key, attention.value)]
-    scheme = attention.positions or RelativePositions()
+    scheme = attention.positions
 
     def sublayer(x):
         query, key, value = (split_heads(linear(x, *own)[0], attention.heads) for own in maps)
