@@ -41,9 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from refnp.verify.layers import gradient_inputs
     except ImportError as missing:
         parser.error(f"refnp cannot be imported ({missing}); this table is of refnp, gradcheck.check needs no refnp")
-    chosen = [
-        operation for operation in gradient_inputs() if options.only is None or _matches(operation.name, options.only)
-    ]
+    pattern = options.only or ""
+    chosen = [o for o in gradient_inputs() if pattern in o.name or fnmatchcase(o.name, pattern)]
     if not chosen:
         parser.error(f"--only: no operation is called {options.only!r}")
 
@@ -70,10 +69,6 @@ def write_json(file: Path, rows: Sequence[Row]) -> None:
             raise
     os.chmod(temporary.name, 0o644)  # temporary files are readable by their owner alone
     os.replace(temporary.name, file)
-
-
-def _matches(name: str, pattern: str) -> bool:
-    return pattern in name or fnmatchcase(name, pattern)
 
 
 if __name__ == "__main__":

@@ -26,12 +26,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from gradcheck.first_order import Effort, along, find_kinks, first_order
+from gradcheck.first_order import FirstOrder, along, covering, draw_cotangents, find_kinks, first_order
 from gradcheck.flat import ClaimedGradient, FlatFunction
 from gradcheck.numerical import Method, choose, differences_precision
 from gradcheck.precision import dtype_name, roundoff, scaled, wider, working
 from gradcheck.report import Kink, Report
-from gradcheck.second_order import second_order
+from gradcheck.second_order import SecondOrder, second_order
 
 
 def check(
@@ -55,21 +55,7 @@ def check(
     The message names the argument, the element, both values and the digits of agreement; everything is seeded, so the
     same call fails in the same way. The parameters, and the report that is returned, are those of `compare`.
     """
-    return compare(
-        f,
-        args,
-        vjp=vjp,
-        order=order,
-        digits=digits,
-        method=method,
-        hvp=hvp,
-        argnums=argnums,
-        seed=seed,
-        name=name,
-        max_elements=max_elements,
-        projections=projections,
-        cotangents=cotangents,
-    ).require()
+    return compare(**locals()).require()  # f, args and every option by its name
 
 
 def compare(
@@ -117,7 +103,6 @@ def compare(
     rng = np.random.default_rng(seed)
     problem = FlatFunction(f, args, argnums)
     claim = ClaimedGradient(vjp, problem)
-    effort = Effort(max_elements, projections, cotangents)
     kinks = find_kinks(problem, differences_precision(problem), rng)
     smooth = np.setdiff1d(np.arange(problem.x.size), kinks)
     report = Report(
@@ -132,9 +117,11 @@ def compare(
         return report
     chosen = choose(problem, method, along(problem, smooth, rng).vector(problem.x.size))
     report = replace(report, remarks=tuple(_remarks(problem, chosen)))
+    u = draw_cotangents(problem, cotangents, rng)
     if order == 1:
-        return first_order(report, problem, claim, chosen, kinks, effort, rng)
-    return second_order(report, problem, claim, chosen, smooth, effort, rng, hvp, forced=method == "complex_step")
+        directions = list(covering(problem, kinks, max_elements, projections, rng))
+        return first_order(report, FirstOrder(claim, chosen, u), directions)
+    return second_order(report, SecondOrder(claim, chosen, u, smooth, rng, hvp, forced=method == "complex_step"))
 
 
 def _remarks(problem: FlatFunction, chosen: Method) -> Iterator[str]:

@@ -15,6 +15,7 @@ is left.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -63,29 +64,22 @@ def along(problem: FlatFunction, support: Array, rng: np.random.Generator) -> Di
     return Direction(support, random_weights(len(support), rng) * problem.size[support])
 
 
-@dataclass(frozen=True)
-class Effort:
-    """How much is drawn: elements compared one by one in each array, projections for the rest, cotangents."""
-
-    max_elements: int
-    projections: int
-    cotangents: int
-
-
-def covering(problem: FlatFunction, excluded: Array, effort: Effort, rng: np.random.Generator) -> Iterator[Direction]:
+def covering(
+    problem: FlatFunction, excluded: Array, max_elements: int, projections: int, rng: np.random.Generator
+) -> Iterator[Direction]:
     """Directions that cover every element of x that is not excluded.
 
     Of each array: a seeded sample of `max_elements` elements one by one (all, where there are no more; fewer where
     there are more than ten arrays, so that a model of many parameters costs no more than ten arrays), and the rest
     dealt at random into `projections` groups, each with one random direction.
     """
-    each = max(4, min(effort.max_elements, 10 * effort.max_elements // len(problem.leaves)))
+    each = max(4, min(max_elements, 10 * max_elements // len(problem.leaves)))
     for leaf in problem.leaves:
         shuffled = rng.permutation(np.setdiff1d(np.arange(leaf.start, leaf.stop), excluded))
         for j in np.sort(shuffled[:each]):
             yield Direction(np.array([j]), problem.size[j : j + 1])
         rest = shuffled[each:]
-        groups = min(effort.projections, -(-len(rest) // each))
+        groups = min(projections, -(-len(rest) // each))
         for group in np.array_split(rest, groups) if groups else []:
             yield along(problem, np.sort(group), rng)
 
@@ -131,12 +125,10 @@ class FirstOrder:
     Shapes: cotangents (K, m), gradients (K, n). `x` is None for the arguments as given, in their own dtypes.
     """
 
-    def __init__(
-        self, problem: FlatFunction, claim: ClaimedGradient, method: Method, cotangents: Array, x: Array | None = None
-    ):
-        self.problem, self.claim, self.method, self.cotangents = problem, claim, method, cotangents
+    def __init__(self, claim: ClaimedGradient, method: Method, cotangents: Array, x: Array | None = None):
+        self.problem, self.claim, self.method, self.cotangents = claim.problem, claim, method, cotangents
         self.gradients = np.stack([claim(u, x) for u in cotangents])
-        self.dtype = problem.dtype if x is None else x.dtype
+        self.dtype = self.problem.dtype if x is None else x.dtype
 
     def along(self, directions: Sequence[Direction]) -> Comparison:
         """⟨Jᵀu, v⟩ as claimed against ⟨u, J v⟩ as computed: a row for each direction v, a column for each u."""
@@ -153,24 +145,29 @@ class FirstOrder:
             rows.append((products.sum(axis=1), u @ value, terms, expected, np.abs(u) @ error))
         return Comparison(self.dtype, *(np.array(column) for column in zip(*rows, strict=True)))
 
-    def in_wider_precision(self) -> "FirstOrder | None":
-        """The same comparison with both sides in the next wider precision, or None where f or the claim lacks it."""
-        wide = wider(self.dtype)
+    def repeat(self, directions: Sequence[Direction], rows: list[int]) -> tuple[Comparison, Repeat] | None:
+        """The `repeat` of `judge`: the directions of these rows, with both sides in the next wider precision.
+
+        None where f or the claim does not compute in it.
+        """
+        wide, method = wider(self.dtype), self.method
         if wide is None or not self.claim.computes_in(wide, self.cotangents[0]):
             return None
-        method = self.method
         if roundoff(method.precision) > roundoff(wide):
             method = replace(method, precision=wide)
             if not self.problem.computes_in(method.arithmetic):
                 return None
-        return FirstOrder(self.problem, self.claim, method, self.cotangents, self.problem.x.astype(wide))
+        there = FirstOrder(self.claim, method, self.cotangents, self.problem.x.astype(wide))
+        chosen = [directions[row] for row in rows]
+        return there.along(chosen), partial(there.repeat, chosen)
 
-    def worst(self, direction: Direction, k: int, digits: float, agrees: bool) -> Worst:
+    def worst(self, direction: Direction, compared: Comparison, k: int, digits: float, agrees: bool) -> Worst:
         """A comparison along a direction for cotangent k, as one of a single element; a projection that passed stays
         a projection. A direction that failed is halved, towards the half that agrees less, down to one element."""
         while not agrees and len(direction.support) > 1:
-            direction = min(direction.halves(), key=lambda half: float(self.along([half]).digits[0, k]))
-        compared, scale = self.along([direction]), direction.weights[0]
+            halves = [(half, self.along([half])) for half in direction.halves()]
+            direction, compared = min(halves, key=lambda half: float(half[1].digits[0, k]))
+        scale = direction.weights[0]
         place, argument, index = self.problem.place_of(int(direction.support[0]))
         claimed, numeric = compared.claimed[0, k], compared.numeric[0, k]
         if len(direction.support) > 1:
@@ -181,44 +178,21 @@ class FirstOrder:
         return Worst(place, argument, index, claimed / scale, numeric / scale, digits, self.method.name)
 
 
-def first_order(
-    report: Report,
-    problem: FlatFunction,
-    claim: ClaimedGradient,
-    method: Method,
-    kinks: Array,
-    effort: Effort,
-    rng: np.random.Generator,
-) -> Report:
-    """The report, completed: the claimed gradient against numerical derivatives along directions that cover x, kinks
-    left out."""
-    here = FirstOrder(problem, claim, method, draw_cotangents(problem, effort.cotangents, rng))
-    directions = list(covering(problem, kinks, effort, rng))
-    agreement = judge(here.along(directions), report.asked, repeat_in_wider_precision(here, directions))
-    row, k = np.unravel_index(int(np.argmin(agreement.ranked)), agreement.ranked.shape)
+def first_order(report: Report, here: FirstOrder, directions: Sequence[Direction]) -> Report:
+    """The report, completed: the claimed gradient against numerical derivatives along directions that cover x."""
+    compared = here.along(directions)
+    agreement = judge(compared, report.asked, partial(here.repeat, directions))
+    row, k = map(int, np.unravel_index(int(np.argmin(agreement.ranked)), agreement.ranked.shape))
     agrees, digits = bool(agreement.passed.all()), float(agreement.digits[row, k])
     single = sum(len(d.support) == 1 for d in directions)
     return replace(
         report,
-        method=method.name,
-        precision=dtype_name(method.arithmetic),
+        method=here.method.name,
+        precision=dtype_name(here.method.arithmetic),
         elements=single,
         projected=sum(len(d.support) for d in directions) - single,
         digits=float(agreement.digits.min()),
         agrees=agrees,
-        worst=here.worst(directions[row], int(k), digits, agrees),
-        remarks=report.remarks + remarks_on([agreement], problem.dtype),
+        worst=here.worst(directions[row], compared.rows([row]), k, digits, agrees),
+        remarks=report.remarks + remarks_on([agreement], here.dtype),
     )
-
-
-def repeat_in_wider_precision(here: FirstOrder, directions: Sequence[Direction]) -> Repeat:
-    """The `repeat` of `judge`: some of the directions again in the next wider precision."""
-
-    def repeat(rows: list[int]) -> tuple[Comparison, Repeat] | None:
-        wide = here.in_wider_precision()
-        if wide is None:
-            return None
-        chosen = [directions[row] for row in rows]
-        return wide.along(chosen), repeat_in_wider_precision(wide, chosen)
-
-    return repeat

@@ -16,7 +16,7 @@ are told from rounding, and how its second derivatives are taken.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,18 +31,15 @@ Path = tuple[Any, ...]
 
 def leaves_of(tree: Tree, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Every leaf with its path, depth first, in the order the containers hold them."""
-    if isinstance(tree, dict):
-        for key, branch in tree.items():
-            yield from leaves_of(branch, (*path, key))
-    elif isinstance(tree, (list, tuple)):
-        for key, branch in enumerate(tree):
+    if isinstance(tree, (dict, list, tuple)):
+        for key, branch in tree.items() if isinstance(tree, dict) else enumerate(tree):
             yield from leaves_of(branch, (*path, key))
     else:
         yield path, tree
 
 
-def replace_leaves(tree: Tree, new: Callable[[Path, Any], Any], path: Path = ()) -> Tree:
-    """The same containers with `new(path, leaf)` in place of every leaf. Nothing is changed in `tree` itself."""
+def replace_leaves(tree: Tree, new: Mapping[Path, Any], path: Path = ()) -> Tree:
+    """The same containers with `new[path]` in place of every leaf whose path is there. `tree` itself is not changed."""
     if isinstance(tree, dict):
         return {key: replace_leaves(branch, new, (*path, key)) for key, branch in tree.items()}
     if isinstance(tree, (list, tuple)):
@@ -50,7 +47,7 @@ def replace_leaves(tree: Tree, new: Callable[[Path, Any], Any], path: Path = ())
         if hasattr(tree, "_fields"):  # a named tuple takes its fields one by one
             return type(tree)(*branches)
         return branches if isinstance(tree, list) else tuple(branches)
-    return new(path, tree)
+    return new.get(path, tree)
 
 
 def branch_at(tree: Tree, path: Path) -> Tree:
@@ -100,7 +97,6 @@ class FlatFunction:
         self.f = f
         self.given = tuple(args)
         self.leaves = self._differentiated(argnums)
-        self._leaf_at = {leaf.path: leaf for leaf in self.leaves}
         parts = [np.asarray(branch_at(self.given, leaf.path)).ravel() for leaf in self.leaves]
         self.x = np.concatenate(parts)
         self.dtype = max((leaf.dtype for leaf in self.leaves), key=roundoff)
@@ -129,29 +125,27 @@ class FlatFunction:
 
     def args(self, x: Array | None = None) -> tuple:
         """The arguments with x in place of the differentiated arrays, or as given; copies, for f may write in them."""
-
-        def new(path: Path, value: Any) -> Any:
-            leaf = self._leaf_at.get(path)
-            if leaf is None:
-                return value
-            return np.array(value, leaf.dtype) if x is None else x[leaf.start : leaf.stop].reshape(leaf.shape).copy()
-
+        if x is None:
+            new = {leaf.path: np.array(branch_at(self.given, leaf.path), leaf.dtype) for leaf in self.leaves}
+        else:
+            new = {leaf.path: x[leaf.start : leaf.stop].reshape(leaf.shape).copy() for leaf in self.leaves}
         return replace_leaves(self.given, new)
 
     def tangents(self, v: Array) -> tuple:
         """A direction (n,) in the containers, shapes and dtypes of the arguments, None for every constant."""
-
-        def new(path: Path, _: Any) -> Array | None:
-            leaf = self._leaf_at.get(path)
-            return None if leaf is None else v[leaf.start : leaf.stop].reshape(leaf.shape).astype(leaf.dtype)
-
+        new: dict[Path, Array | None] = dict.fromkeys(path for path, _ in leaves_of(self.given))
+        for leaf in self.leaves:
+            new[leaf.path] = v[leaf.start : leaf.stop].reshape(leaf.shape).astype(leaf.dtype)
         return replace_leaves(self.given, new)
 
-    def computes_in(self, dtype: DType) -> bool:
-        """Whether f, given arguments of this dtype, answers in it. PyTorch refuses longdouble, JAX narrows it."""
+    def computes_in(self, dtype: DType, compute: Callable[[Array], Array] | None = None) -> bool:
+        """Whether f, given arguments of this dtype, answers in it; or another function of x does.
+
+        PyTorch refuses longdouble, JAX narrows it.
+        """
         try:
-            return self(self.x.astype(dtype)).dtype == dtype
-        except Exception:  # f may be any code: whatever it raises on an unusual dtype, it does not compute in it
+            return (compute or self)(self.x.astype(dtype)).dtype == dtype
+        except Exception:  # it may be any code: whatever it raises on an unusual dtype, it does not compute in it
             return False
 
     def leaf_of(self, element: int) -> Leaf:
@@ -252,23 +246,16 @@ class ClaimedGradient:
 
     def computes_in(self, dtype: DType, u: Array) -> bool:
         """Whether the claimed gradient, at arguments of this dtype, comes in it."""
-        try:
-            return self(u, self.problem.x.astype(dtype)).dtype == dtype
-        except Exception:  # whatever it raises on an unusual dtype, it does not compute in it
-            return False
+        return self.problem.computes_in(dtype, lambda x: self(u, x))
 
     def cotangent(self, value: Tree, u: Array) -> Tree:
         """u in the containers, shapes and dtypes of the value; outputs that are not floating take None."""
-        where = dict(self.problem.outputs)
-
-        def new(path: Path, leaf: Any) -> Array | None:
-            if path not in where:
-                return None
-            output, part = np.asarray(leaf), u[where[path]]
-            if output.size != part.size:
+        where, new = dict(self.problem.outputs), {}
+        for path, leaf in leaves_of(value):
+            output, part = np.asarray(leaf), u[where[path]] if path in where else None
+            if part is not None and output.size != part.size:
                 raise GradientError(f"vjp: its value has shape {output.shape}, where f gives {part.size} numbers")
-            return part.reshape(output.shape).astype(output.dtype)
-
+            new[path] = None if part is None else part.reshape(output.shape).astype(output.dtype)
         return replace_leaves(value, new)
 
     def joined(self, gradients: Tree, who: str) -> Array:

@@ -122,7 +122,7 @@ def richardson(
         noise: list = []
         for _ in range(levels):
             plus, minus = np.asarray(f(x + step * v)), np.asarray(f(x - step * v))
-            rows.append(extrapolated([(plus - minus) / (2 * step)], rows[-1] if rows else [], base=4))
+            add_row(rows, (plus - minus) / (2 * step), base=4)
             noise.append(u * (np.abs(plus) + np.abs(minus) + 2 * within) / step)
             step = step / 2
         best = best.or_closer(best_entry(rows, noise))
@@ -132,12 +132,13 @@ def richardson(
     return best
 
 
-def extrapolated(row: list, above: list, base: int) -> list:
-    """Complete one row of a Richardson table from its first entry and the row above; `base` is 4 for a central
-    difference (only even powers of h to remove), 2 for a one-sided one."""
-    for j, entry in enumerate(above, start=1):
-        row.append(row[-1] + (row[-1] - entry) / (base**j - 1))
-    return row
+def add_row(rows: list[list], first: Array, base: int) -> None:
+    """Add a row to a Richardson table, from its first entry and the row above; `base` is 4 for a central difference
+    (only even powers of h to remove), 2 for a one-sided one."""
+    row = [first]
+    for j, above in enumerate(rows[-1] if rows else [], start=1):
+        row.append(row[-1] + (row[-1] - above) / (base**j - 1))
+    rows.append(row)
 
 
 def best_entry(rows: list[list], noise: list) -> Estimate:
@@ -208,7 +209,7 @@ def one_sided(f: Function, x: Array, v: Array, *, step: float = 2.0**-8, levels:
     for h in steps:
         for rows, sign in zip(tables, (-1, 1), strict=True):
             slope = (np.asarray(f(x + sign * h * v)) - here) / (sign * h)
-            rows.append(extrapolated([slope], rows[-1] if rows else [], base=2))
+            add_row(rows, slope, base=2)
         noise.append(8 * u * np.abs(here) / h)
     estimates = []
     for rows in tables:

@@ -43,13 +43,9 @@ def complex_of(dtype: DTypeLike) -> DType:
 def dtype_name(dtype: DTypeLike) -> str:
     """The name of a dtype, the same on every platform: float64, longdouble (not float128), complex128, clongdouble."""
     dtype = np.dtype(dtype)
-    names = {
-        np.dtype(np.longdouble): "longdouble",
-        np.dtype(np.clongdouble): "clongdouble",
-        np.dtype(np.float64): "float64",
-        np.dtype(np.complex128): "complex128",
-    }  # the last two win where equal
-    return names.get(dtype, dtype.name)
+    if roundoff(dtype) < roundoff(np.float64):
+        return "clongdouble" if dtype.kind == "c" else "longdouble"
+    return dtype.name
 
 
 def scaled(digits: float, dtype: DTypeLike) -> float:

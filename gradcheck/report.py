@@ -31,6 +31,9 @@ class Worst:
     digits: float
     by: str
 
+    def __str__(self) -> str:
+        return f"{self.place}: claimed {self.claimed}, {self.by} {self.numeric}"
+
 
 @dataclass(frozen=True)
 class Kink:
@@ -84,8 +87,7 @@ class Report:
             f"{self.precision}, seed {self.seed})"
         ]
         if self.worst is not None:
-            worst = self.worst
-            lines.append(f"  worst: {worst.place}: claimed {worst.claimed}, {worst.by} {worst.numeric}")
+            lines.append(f"  worst: {self.worst}")
         lines += [f"  {kink}, not compared" for kink in self.kinks]
         lines += [f"  {remark}" for remark in self.remarks]
         return "\n".join(lines)

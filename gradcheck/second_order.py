@@ -19,14 +19,15 @@ Differences are taken in longdouble wherever f and its gradient compute in it, a
 Sources: Pearlmutter (1994) for the product; Squire & Trapp (1998) for the complex step.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache, partial
 
 import numpy as np
 
 from gradcheck.agreement import Comparison, Repeat, judge, remarks_on
-from gradcheck.first_order import Direction, Effort, along, draw_cotangents
-from gradcheck.flat import ClaimedGradient, FlatFunction
+from gradcheck.first_order import Direction, along
+from gradcheck.flat import ClaimedGradient
 from gradcheck.numerical import Estimate, Method, complex_step, richardson
 from gradcheck.precision import Array, DType, complex_of, dtype_name, roundoff, wider, working
 from gradcheck.report import Report, Worst
@@ -47,42 +48,38 @@ class SecondOrder:
     """Second derivatives of one claim at one point, for K drawn pairs of a cotangent u and a direction w.
 
     Shapes: cotangents (K, m), directions (K, n); v (n,) is one more direction, `kept` the elements that may be
-    compared.
+    compared. `way` is the claimed way to Hw: the user's `hvp`, else the complex step through the reverse pass, else
+    differences. Where `forced`, the complex step is taken even if it is not trusted: the comparison then shows where it
+    fails.
     """
 
     def __init__(
         self,
-        problem: FlatFunction,
         claim: ClaimedGradient,
         first: Method,
         cotangents: Array,
         kept: Array,
         rng: np.random.Generator,
+        hvp: Callable | None,
+        forced: bool,
     ):
-        self.problem, self.claim, self.first, self.kept = problem, claim, first, kept
-        self.dtype = working(problem.x.dtype)
-        n = problem.x.size
-        self.pairs = [(u, along(problem, kept, rng).vector(n)) for u in cotangents]
-        self.v = along(problem, kept, rng)
-        self.gradients = np.stack([claim(u, problem.x.astype(self.dtype)) for u in cotangents])
-        self.size_of_f = np.abs(cotangents) @ problem.within  # (K,)
-        self.expected = np.abs(self.gradients) + self.size_of_f[:, None] / problem.size  # (K, n)
+        self.problem, self.claim, self.first, self.kept = claim.problem, claim, first, kept
+        self.dtype = working(self.problem.x.dtype)
+        self.pairs = [(u, along(self.problem, kept, rng).vector(self.problem.x.size)) for u in cotangents]
+        self.v = along(self.problem, kept, rng)
+        self.gradients = np.stack([claim(u, self.problem.x.astype(self.dtype)) for u in cotangents])
+        self.size_of_f = np.abs(cotangents) @ self.problem.within  # (K,)
+        self.expected = np.abs(self.gradients) + self.size_of_f[:, None] / self.problem.size  # (K, n)
         wide = wider(self.dtype)
         self.widest = wide if wide is not None and claim.computes_in(wide, cotangents[0]) else self.dtype
         self.differences = [self.by_differences(u, w, self.widest) for u, w in self.pairs]
-
-    def products(self, hvp: Callable | None, forced: bool) -> HessianProducts:
-        """The claimed way to Hw: the user's `hvp`, else the complex step through the reverse pass, else differences.
-
-        Where `forced`, the complex step is taken even if it is not trusted: the comparison then shows where it fails.
-        """
         if hvp is not None:
-            return HessianProducts("hvp", lambda u, w, dtype: self.by_hvp(hvp, u, w))
-        reason = self.why_not_analytic()
-        if reason is None or forced:
-            return HessianProducts("complex step", self.by_complex_step)
-        remark = f"no single elements were compared at second order, for {reason}; an hvp would allow it"
-        return HessianProducts(BY_DIFFERENCES, self.by_differences, (remark,))
+            self.way = HessianProducts("hvp", lambda u, w, dtype: self.by_hvp(hvp, u, w))
+        elif (reason := self.why_not_analytic()) is None or forced:
+            self.way = HessianProducts("complex step", self.by_complex_step)
+        else:
+            remark = f"no single elements were compared at second order, for {reason}; an hvp would allow it"
+            self.way = HessianProducts(BY_DIFFERENCES, self.by_differences, (remark,))
 
     def by_hvp(self, hvp: Callable, u: Array, w: Array) -> Estimate:
         """Hw as the user's `hvp` gives it, at the arguments as they are."""
@@ -128,56 +125,58 @@ class SecondOrder:
             within=_within(self.problem.within, *slopes),
         )
 
-    def comparisons(self, way: HessianProducts, dtype: DType) -> list[Comparison]:
-        """By elements, by projections, by symmetry."""
-        products = [way.of(u, w, dtype) for u, w in self.pairs]
-        elements = self.elements(products, dtype)
-        return [elements, self.projections(products, self.v, dtype), self.symmetry(products, way, dtype)]
+    def comparisons(self, dtype: DType) -> dict[str, Comparison]:
+        """Hw as claimed, in this precision, in all the ways that the claim allows; a column for each pair.
 
-    def elements(self, products: list[Estimate], dtype: DType) -> Comparison:
-        """Hw as claimed against differences of the claimed gradient: a row for each kept element, a column a pair.
-
-        The terms of (Hw)ⱼ = Σₖ Hⱼₖwₖ are not known, but the largest (Hw)ⱼ over the pairs is about as large as they are,
-        and an error proportional to the row shows in full in the pair where it is attained.
+        elements       against differences of the claimed gradient, a row for each kept element. The terms of
+                       (Hw)ⱼ = Σₖ Hⱼₖwₖ are not known, but the largest (Hw)ⱼ over the pairs is about as large as they
+                       are, and an error proportional to the row shows in full in the pair where it is attained.
+        projections    one row, see `projection`
+        symmetry       ⟨v, Hw⟩ against ⟨w, Hv⟩, both as claimed: one row
         """
-        claimed = np.stack([product.value for product in products], axis=1)  # (n, K)
-        numeric = np.stack([difference.value for difference in self.differences], axis=1)
-        error = np.stack([difference.error for difference in self.differences], axis=1)
-        terms = np.broadcast_to(np.abs(numeric).max(axis=1, keepdims=True), numeric.shape)
-        return Comparison(dtype, *(a[self.kept] for a in (claimed, numeric, terms, self.expected.T, error)))
+        products, v = [self.way.of(u, w, dtype) for u, w in self.pairs], self.v.vector(self.problem.x.size)
+        compared = {}
+        if self.way.name != BY_DIFFERENCES:
+            claimed = np.stack([product.value for product in products], axis=1)  # (n, K)
+            numeric = np.stack([difference.value for difference in self.differences], axis=1)
+            error = np.stack([difference.error for difference in self.differences], axis=1)
+            terms = np.broadcast_to(np.abs(numeric).max(axis=1, keepdims=True), numeric.shape)
+            columns = (claimed, numeric, terms, self.expected.T, error)
+            compared["elements"] = Comparison(dtype, *(column[self.kept] for column in columns))
+        compared["projections"] = _row(dtype, [self.projection(k, product, v) for k, product in enumerate(products)])
+        twins = []
+        for (u, w), product, gradient, size in zip(self.pairs, products, self.gradients, self.size_of_f, strict=True):
+            expected = (np.abs(v) + np.abs(w)) @ np.abs(gradient) + size
+            *numbers, noise = _contracted(v, product, w, self.way.of(u, v, dtype), expected)
+            twins.append((*numbers, noise + 4 * roundoff(self.widest) * expected))
+        return {**compared, "symmetry": _row(dtype, twins)}
 
-    def projections(
-        self, products: list[Estimate], direction: Direction, dtype: DType, pairs: Iterable[int] | None = None
-    ) -> Comparison:
-        """⟨v, Hw⟩ as claimed against ⟨u, D_w (J v)⟩ from f alone: one row, a column for each pair (or those chosen)."""
-        rows, v = [], direction.vector(self.problem.x.size)
-        for k in range(len(self.pairs)) if pairs is None else pairs:
-            u, w = self.pairs[k]
-            expected = np.abs(v) @ np.abs(self.gradients[k]) + self.size_of_f[k]
-            rows.append(_contracted(v, products[k], u, self.second_derivative(v, w), expected))
-        return Comparison(dtype, *(np.array([column]) for column in zip(*rows, strict=True)))
+    def projection(self, k: int, product: Estimate, v: Array) -> tuple[float, ...]:
+        """⟨v, Hw⟩ as claimed, with `product` for Hw, against ⟨u, D_w (J v)⟩ from f alone, for pair k."""
+        u, w = self.pairs[k]
+        expected = np.abs(v) @ np.abs(self.gradients[k]) + self.size_of_f[k]
+        return _contracted(v, product, u, self.second_derivative(v, w), expected)
 
-    def symmetry(self, products: list[Estimate], way: HessianProducts, dtype: DType) -> Comparison:
-        """⟨v, Hw⟩ against ⟨w, Hv⟩, both as claimed: one row, a column for each pair."""
-        rows, v = [], self.v.vector(self.problem.x.size)
-        for k, (u, w) in enumerate(self.pairs):
-            expected = (np.abs(v) + np.abs(w)) @ np.abs(self.gradients[k]) + self.size_of_f[k]
-            *row, error = _contracted(v, products[k], w, way.of(u, v, dtype), expected)
-            rows.append((*row, error + 4 * roundoff(self.widest) * expected))
-        return Comparison(dtype, *(np.array([column]) for column in zip(*rows, strict=True)))
-
-    def worst_element(self, way: HessianProducts, k: int, asked: float) -> Worst:
+    def worst_element(self, k: int, asked: float) -> Worst:
         """The one element whose part in a failing projection of pair k disagrees, by halving."""
-        products = [way.of(u, w, self.dtype) for u, w in self.pairs]
+        product = self.way.of(*self.pairs[k], self.dtype)
+
+        def along_one(direction: Direction) -> Comparison:
+            return _row(self.dtype, [self.projection(k, product, direction.vector(self.problem.x.size))])
+
         direction = self.v
         while len(direction.support) > 1:
             first, second = direction.halves()
-            fails = self.projections(products, first, self.dtype, [k]).digits[0, 0] < asked
-            direction = first if fails else second
-        part, scale = self.projections(products, direction, self.dtype, [k]), direction.weights[0]
+            direction = first if along_one(first).digits[0, 0] < asked else second
+        part, scale = along_one(direction), direction.weights[0]
         place = self.problem.place_of(int(direction.support[0]))
         claimed, numeric = part.claimed[0, 0] / scale, part.numeric[0, 0] / scale
         return Worst(*place, claimed, numeric, float(part.digits[0, 0]), "a second difference of f")
+
+
+def _row(dtype: DType, columns: list[tuple[float, ...]]) -> Comparison:
+    """The comparison of one row, from the numbers of each column."""
+    return Comparison(dtype, *(np.array([numbers]) for numbers in zip(*columns, strict=True)))
 
 
 def _contracted(v: Array, product: Estimate, a: Array, other: Estimate, expected: float) -> tuple[float, ...]:
@@ -194,54 +193,36 @@ def _within(size: Array, narrow: Array, wide: Array) -> Array:
     return np.maximum(size, np.abs(narrow - wide) / roundoff(narrow.dtype))
 
 
-def second_order(
-    report: Report,
-    problem: FlatFunction,
-    claim: ClaimedGradient,
-    first: Method,
-    kept: Array,
-    effort: Effort,
-    rng: np.random.Generator,
-    hvp: Callable | None,
-    forced: bool,
-) -> Report:
-    """The report, completed: the claimed Hessian-vector products, compared in three ways at the elements `kept`."""
-    here = SecondOrder(problem, claim, first, draw_cotangents(problem, effort.cotangents, rng), kept, rng)
-    way = here.products(hvp, forced)
-    compared = here.comparisons(way, here.dtype)
-    again: list[Comparison] = []  # the same in the next wider precision, once it is asked for
+def second_order(report: Report, here: SecondOrder) -> Report:
+    """The report, completed: the claimed Hessian-vector products, compared in three ways."""
+    way, compared = here.way, here.comparisons(here.dtype)
+    in_wider_precision = cache(lambda: here.comparisons(here.widest))  # computed where it is asked for, once
 
-    def repeat_of(which: int) -> Repeat:
-        def repeat(rows: list[int]) -> tuple[Comparison, Repeat] | None:
-            precision = wider(here.dtype)
-            if way.name != "complex step" or precision is None or here.widest != precision:
-                return None
-            if not again:
-                again.extend(here.comparisons(way, precision))
-            return again[which].rows(rows), lambda _: None
+    def repeat(name: str, rows: list[int]) -> tuple[Comparison, Repeat] | None:
+        if way.name != "complex step" or here.widest != wider(here.dtype):
+            return None
+        return in_wider_precision()[name].rows(rows), lambda _: None
 
-        return repeat
-
-    by_elements = way.name != BY_DIFFERENCES
-    agreements = {i: judge(compared[i], report.asked, repeat_of(i)) for i in range(0 if by_elements else 1, 3)}
-    which = min(agreements, key=lambda i: float(agreements[i].ranked.min()))
-    at, agrees = int(np.argmin(agreements[which].ranked)), all(bool(a.passed.all()) for a in agreements.values())
-    claimed, numeric = compared[which].claimed.flat[at], compared[which].numeric.flat[at]
-    digits = float(agreements[which].digits.flat[at])
-    if which == 0:
-        place = problem.place_of(int(kept[at // compared[0].claimed.shape[1]]))
+    agreements = {name: judge(each, report.asked, partial(repeat, name)) for name, each in compared.items()}
+    least = min(agreements, key=lambda name: float(agreements[name].ranked.min()))
+    at, agrees = int(np.argmin(agreements[least].ranked)), all(bool(a.passed.all()) for a in agreements.values())
+    claimed, numeric = compared[least].claimed.flat[at], compared[least].numeric.flat[at]
+    digits = float(agreements[least].digits.flat[at])
+    if least == "elements":
+        place = here.problem.place_of(int(here.kept[at // len(here.pairs)]))
         worst = Worst(*place, claimed, numeric, digits, "a difference of the gradient")
-    elif which == 1 and not agrees:
-        worst = here.worst_element(way, at, report.asked)
+    elif least == "projections" and not agrees:
+        worst = here.worst_element(at, report.asked)
     else:
-        by = "a second difference of f" if which == 1 else "its symmetric twin ⟨w, Hv⟩"
+        by = "a second difference of f" if least == "projections" else "its symmetric twin ⟨w, Hv⟩"
         worst = Worst("a random projection, ⟨v, Hw⟩", None, None, claimed, numeric, digits, by)
+    by_elements = "elements" in compared
     return replace(
         report,
         method=way.name,
         precision=dtype_name(complex_of(here.dtype) if way.name == "complex step" else here.widest),
-        elements=compared[0].claimed.size if by_elements else 0,
-        projected=0 if by_elements else len(kept),
+        elements=compared["elements"].claimed.size if by_elements else 0,
+        projected=0 if by_elements else len(here.kept),
         digits=float(min(a.digits.min() for a in agreements.values())),
         agrees=agrees,
         worst=worst,

@@ -16,9 +16,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gradcheck.checks import compare
-from gradcheck.flat import Path, replace_leaves
+from gradcheck.flat import leaves_of, replace_leaves
 from gradcheck.precision import dtype_name, wider
 
 Operation = Any  # with the attributes above
@@ -51,49 +52,46 @@ def table(operations: Iterable[Operation], *, vjp: Callable, digits: float = 12.
     operation that raises is a row without digits, not an end.
     """
     for operation in operations:
-        bar = getattr(operation, "digits", None) or digits
-        yield _row(operation, np.dtype(np.float64), 1, vjp, bar, seed)
+        yield _row(operation, np.float64, 1, vjp, digits, seed)
         if getattr(operation, "model", False):
             continue
         if getattr(operation, "order2", True):
-            yield _row(operation, np.dtype(np.float64), 2, vjp, bar, seed)
-        yield _row(operation, np.dtype(np.float32), 1, vjp, bar, seed)
+            yield _row(operation, np.float64, 2, vjp, digits, seed)
+        yield _row(operation, np.float32, 1, vjp, digits, seed)
         if wider(np.float64) is not None:
-            yield _row(operation, np.dtype(np.longdouble), 1, vjp, bar, seed)
+            yield _row(operation, np.longdouble, 1, vjp, digits, seed)
 
 
-def _row(operation: Operation, dtype: np.dtype, order: int, vjp: Callable, bar: float, seed: int) -> Row:
-    method = "complex_step" if operation.analytic else "auto"
+def _row(operation: Operation, dtype: DTypeLike, order: int, vjp: Callable, digits: float, seed: int) -> Row:
     try:
         report = compare(
             operation.function,
             cast(operation.args, dtype),
             vjp=vjp,
             order=order,
-            digits=bar,
-            method=method,
+            digits=getattr(operation, "digits", None) or digits,
+            method="complex_step" if operation.analytic else "auto",
             seed=seed,
             name=operation.name,
         )
     except Exception as failure:  # one broken operation must not hide the others
-        said = f"{type(failure).__name__}: {failure}".splitlines()[0]
-        return Row(operation.name, dtype_name(dtype), order, "none", 0, 0.0, False, said)
+        message = f"{type(failure).__name__}: {failure}".splitlines()[0]
+        return Row(operation.name, dtype_name(dtype), order, "none", 0, 0.0, False, message)
     holds = report.agrees and (report.digits >= report.asked or not operation.analytic)
     notes = [f"{len(report.kinks)} kinks left out"] if report.kinks else []
-    if not holds and (worst := report.worst) is not None:
-        notes.insert(0, f"{worst.place}: claimed {worst.claimed}, {worst.by} {worst.numeric}")
-    digits, note = round(report.digits, 2), "; ".join(notes)
-    return Row(operation.name, dtype_name(dtype), order, report.method, report.elements, digits, holds, note)
+    if not holds and report.worst is not None:
+        notes.insert(0, str(report.worst))
+    found = round(report.digits, 2)
+    return Row(operation.name, dtype_name(dtype), order, report.method, report.elements, found, holds, "; ".join(notes))
 
 
-def cast(args: tuple, dtype: np.dtype) -> tuple:
+def cast(args: tuple, dtype: DTypeLike) -> tuple:
     """The same arguments with every floating array in `dtype`."""
-
-    def new(_: Path, leaf: Any) -> Any:
-        if isinstance(leaf, (np.ndarray, np.generic, float)) and np.asarray(leaf).dtype.kind == "f":
-            return np.asarray(leaf).astype(dtype)
-        return leaf
-
+    new = {
+        path: np.asarray(leaf).astype(dtype)
+        for path, leaf in leaves_of(args)
+        if isinstance(leaf, (np.ndarray, np.generic, float)) and np.asarray(leaf).dtype.kind == "f"
+    }
     return replace_leaves(args, new)
 
 

@@ -17,7 +17,7 @@ def test_every_leaf_has_the_path_that_leads_to_it():
 
 
 def test_replacing_keeps_the_containers():
-    doubled = replace_leaves(TREE, lambda path, leaf: leaf and 2 * leaf)
+    doubled = replace_leaves(TREE, {path: 2 * leaf for path, leaf in leaves_of(TREE) if leaf})
     assert doubled == {"a": [2, (4, 6)], "b": Pair(8, {"c": None}), "d": ()}
     assert isinstance(doubled["b"], Pair)
     assert TREE["a"][0] == 1
@@ -25,7 +25,7 @@ def test_replacing_keeps_the_containers():
 
 def test_a_single_leaf_is_a_tree():
     assert list(leaves_of(5)) == [((), 5)]
-    assert replace_leaves(5, lambda path, leaf: leaf + 1) == 6
+    assert replace_leaves(5, {(): 6}) == 6
 
 
 def test_a_path_is_written_as_python_would():
