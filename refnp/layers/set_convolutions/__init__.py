@@ -99,11 +99,7 @@ def set_convolution(
     if present is not None:
         points, v = (np.where(present[..., None], a, 0) for a in (points, v))
 
-    if onto or off:
-        grid, there = (x, points) if onto else (points, x)
-        pairs: Any = Windows(there, v, scales, grid, onto, eps if divide else 1.0)
-    else:
-        pairs = _pairs(x, points, v, present, scales, kernel, method)
+    pairs: Any = _pairs(x, points, v, present, scales, kernel, method, eps if divide else 1.0)
     z = pairs.convolved()
     result, undivided = _divided(z, eps, 1 if onto else -1) if divide else (z, lambda bar: bar)
 
@@ -269,8 +265,14 @@ def _divided(z: Array, eps: float, axis: int) -> tuple[Array, Callable]:
     return np.concatenate([density, means], axis), undivided
 
 
-def _pairs(x, points, v, present, scales, kernel, method) -> Pairs | Tiles:
-    """The sums over pairs of x (B, N, dx) and points (B, M, dx): all at once if they are few, otherwise in tiles."""
+def _pairs(x, points, v, present, scales, kernel, method, eps) -> Pairs | Tiles | Windows:
+    """The sums over pairs of x (B, N, dx) and points (B, M, dx): all at once if they are few, otherwise in tiles; in
+    windows if x or points are a `Grid`.
+    """
+    if isinstance(x, Grid):
+        return Windows(points, v, scales, x, True, eps)
+    if isinstance(points, Grid):
+        return Windows(x, v, scales, points, False, eps)
     few = len(x) * x.shape[1] * points.shape[1] * v.itemsize <= TILE_BYTES and method != "truncated"
     portions = None if few else portions_of(method, kernel, x, points, v, present, scales)
     if portions is not None:
@@ -394,7 +396,7 @@ def checked_scales(name: str, length_scale: ArrayLike, flags: int, channels: int
     return np.broadcast_to(scales, (count,))
 
 
-__all__ = ["SetConvolution", "set_convolution"]
+__all__ = ["Grid", "GridOptions", "SetConvolution", "eq", "matern_32", "matern_52", "set_convolution"]
 
 
 def __dir__() -> list[str]:
