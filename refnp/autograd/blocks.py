@@ -174,35 +174,20 @@ def rowwise(function: Callable) -> Callable:
     def on_any_shape(x: Any, *shared: Any, axis: int | tuple[int, ...] = -1, **options: Any) -> tuple:
         x = floating(x)
         axes = normalize_axes(function.__name__, axis, x.ndim)
-        if axes != (x.ndim - 1,):
-            return along(axes, x, shared, options)
-        x, n = in_order(x), x.shape[-1]
-        rows = (x.size // n if n else math.prod(x.shape[:-1]), n)
-        y, rows_vjp = in_blocks(function, x.reshape(rows), shared, options)
-
-        def vjp(y_bar: Array) -> tuple:
-            x_bar, *bars = rows_vjp(y_bar.reshape(rows))
-            return x_bar.reshape(x.shape), *bars
-
-        return y.reshape(x.shape), vjp
-
-    def along(axes: tuple[int, ...], x: Array, shared: tuple, options: dict) -> tuple:
         order = tuple(i for i in range(x.ndim) if i not in axes) + axes
-        row_shape = tuple(x.shape[i] for i in axes)
-        moved = x.transpose(order)
-        merged = (*moved.shape[: x.ndim - len(axes)], math.prod(row_shape))
-        flat = [s.reshape(-1) if np.ndim(s) and np.shape(s) == row_shape else s for s in shared]
-        y, merged_vjp = on_any_shape(moved.reshape(merged), *flat, **options)
-
-        def back(array: Array) -> Array:
-            return array.reshape(moved.shape).transpose(np.argsort(order))
+        before = sorted(range(x.ndim), key=order.__getitem__)  # where each axis stands in `order`
+        moved = in_order(x.transpose(order))
+        outer, row_shape = moved.shape[: x.ndim - len(axes)], moved.shape[x.ndim - len(axes) :]
+        rows = (math.prod(outer), math.prod(row_shape))
+        flat = tuple(s.reshape(-1) if np.ndim(s) and np.shape(s) == row_shape else s for s in shared)
+        y, rows_vjp = in_blocks(function, moved.reshape(rows), flat, options)
 
         def vjp(y_bar: Array) -> tuple:
-            x_bar, *bars = merged_vjp(y_bar.transpose(order).reshape(merged))
+            x_bar, *bars = rows_vjp(y_bar.transpose(order).reshape(rows))
             bars = [g if g is None else g.reshape(np.shape(s)) for g, s in zip(bars, shared, strict=False)]
-            return back(x_bar), *bars
+            return x_bar.reshape(moved.shape).transpose(before), *bars
 
-        return back(y), vjp
+        return y.reshape(moved.shape).transpose(before), vjp
 
     return on_any_shape
 

@@ -39,11 +39,6 @@ def explain(
     Raises TypeError for what is not a Tensor. With `gradients` raises RuntimeError if nothing needs a gradient or the
     tape was already freed, ValueError without a cotangent for a non-scalar or with one of another shape.
     """
-    print(described(tensor, gradients=gradients, cotangent=cotangent), file=file)
-
-
-def described(tensor: Tensor, *, gradients: bool = False, cotangent: ArrayLike | None = None) -> str:
-    """The text that `explain` prints. Raises TypeError for what is not a Tensor."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"explain: {type(tensor).__name__} has no tape; pass a Tensor")
     back: dict[Any, Array] = {}
@@ -59,7 +54,7 @@ def described(tensor: Tensor, *, gradients: bool = False, cotangent: ArrayLike |
             rows.append(("", "", "gradient", _preview(back[line[0]]), ""))
     widths = [min(most, max(len(row[i]) for row in rows)) for i, most in enumerate(WIDTHS)]
     text = ["   ".join([*(_cut(c, w).ljust(w) for c, w in zip(row, widths, strict=False)), row[-1]]) for row in rows]
-    return "\n".join(line.rstrip() for line in text)
+    print("\n".join(line.rstrip() for line in text), file=file)
 
 
 def _lines(tensor: Tensor) -> list[tuple]:

@@ -94,7 +94,7 @@ def erfc_of(x: ArrayLike) -> Array:
     return result(value, lambda: -two_over_sqrt_pi(a) * gaussian)
 
 
-def normal_of(x: ArrayLike) -> tuple[Array, Array]:
+def normal_cdf_of(x: ArrayLike) -> tuple[Array, Array]:
     """Φ(x) and Φ'(x) = φ(x) = e^(−x²/2)/√(2π), the normal distribution and its density, with one exponential.
 
     In the left tail Φ is better here than ½ erfc(−x/√2): rounding x/√2 alone costs up to x² units in the last place.

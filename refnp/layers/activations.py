@@ -18,7 +18,7 @@ import numpy as np
 from refnp.autograd.blocks import elementwise, result_block
 from refnp.autograd.elementary import log1p_of
 from refnp.autograd.primitives import primitive
-from refnp.autograd.special import in_precision, normal_of
+from refnp.autograd.special import in_precision, normal_cdf_of
 
 __all__ = ["elu", "gelu", "leaky_relu", "relu", "sigmoid", "silu", "softplus"]  # these are names of refnp.layers too
 
@@ -93,7 +93,7 @@ def gelu(x, *, approximate="none"):
     """
     near = np.clip(x, -SIGMOID_VANISHES, SIGMOID_VANISHES)  # beyond, x² may overflow and slopes are 0
     if approximate == "none":
-        weight, slope = normal_of(x)
+        weight, slope = normal_cdf_of(x)
         slope *= near
     elif approximate == "tanh":
         root, cubic = (in_precision(x.dtype, c) for c in (ROOT_EIGHT_OVER_PI, CUBIC))

@@ -27,7 +27,7 @@ from refnp.autograd.blocks import floating
 from refnp.autograd.elementary import log1p_of
 from refnp.autograd.linalg import solve_lower
 from refnp.autograd.primitives import primitive
-from refnp.autograd.special import normal_of
+from refnp.autograd.special import normal_cdf_of
 from refnp.autograd.tensor import Array
 from refnp.layers.losses import HALF_LOG_TWO_PI
 from refnp.layers.masked_reductions import broadcast_shape, check_positive, common_shape, numbers, product
@@ -46,7 +46,7 @@ def normal_cdf(y, mean, std):
     y, mean, std = numbers(y, mean, std)
     check_positive("normal_cdf", "std", std)
     z = np.asarray((y - mean) / std)
-    value, density = normal_of(z)
+    value, density = normal_cdf_of(z)
 
     def vjp(bar):
         y_bar = product(bar, density / std)

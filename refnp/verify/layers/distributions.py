@@ -7,7 +7,7 @@ so that nearly equal distributions keep their digits: as textbooks print them, l
 
 import numpy as np
 
-from refnp.autograd.special import normal_of
+from refnp.autograd.special import normal_cdf_of
 from refnp.layers import densities
 from refnp.layers.distributions import Categorical, MultivariateNormal, Normal, kl_divergence
 from refnp.verify import rounding
@@ -32,14 +32,14 @@ def normal_log_prob(y, mean, std):
 def normal_cdf(y, mean, std):
     """Φ(z), ȳ = Φ̄ φ/σ, μ̄ = −ȳ, σ̄ = −z ȳ."""
     z = (y - mean) / std
-    phi = normal_of(z.value)[1]
+    phi = normal_cdf_of(z.value)[1]
     density = rounding.function(phi, -z.value * phi, z)
 
     def pullback(g):
         y_bar = g * (density / std)
         return summed_to((y_bar, -y_bar, -(y_bar * z)), y, mean, std)
 
-    return rounding.function(normal_of(z.value)[0], phi, z), pullback
+    return rounding.function(normal_cdf_of(z.value)[0], phi, z), pullback
 
 
 def multivariate_normal_log_prob(y, mean, factor):
