@@ -102,14 +102,15 @@ def write(file: Path, facts: Mapping[str, str], entries: Mapping[str, Entry]) ->
 
 def write_whole(file: Path, content: bytes) -> None:
     """Write a file whole or not at all: to one beside it, which then takes its name."""
-    with tempfile.NamedTemporaryFile(dir=file.absolute().parent, delete=False) as beside:
-        try:
-            beside.write(content)
-        except BaseException:
-            os.unlink(beside.name)
-            raise
-    os.chmod(beside.name, 0o644)
-    os.replace(beside.name, file)
+    descriptor, beside = tempfile.mkstemp(dir=file.absolute().parent)
+    try:
+        with open(descriptor, "wb") as opened:
+            opened.write(content)
+        os.chmod(beside, 0o644)
+        os.replace(beside, file)
+    except BaseException:
+        os.unlink(beside)
+        raise
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -46,7 +46,7 @@ def verify(options: argparse.Namespace) -> int:
     if on_terminal():
         show_table(rows)
     if options.json is not None:
-        write_json(Path(options.json), rows)
+        write(Path(options.json), as_json(rows))
     for title, lines in (("known defects", known_defects(rows)), ("DEVIATIONS", deviations(rows))):
         if lines:
             print(f"\n{title}\n" + "\n".join(f"  {line}" for line in lines))
@@ -235,11 +235,6 @@ def check_writable(file: Path) -> None:
         raise FileNotFoundError(f"{file} cannot be written: {wrong.strerror}") from wrong
     if file.exists() and not os.access(file, os.W_OK):
         raise PermissionError(f"{file} is read-only")
-
-
-def write_json(file: Path, rows: Iterable[Judgement]) -> None:
-    """Write the rows, whole or not at all."""
-    write(file, as_json(rows))
 
 
 def write(file: Path, text: str) -> None:

@@ -78,7 +78,7 @@ def test_the_summary_counts():
 def test_json_is_strict_and_whole(tmp_path):
     file = tmp_path / "v.json"
     rows = [row(), row(DEVIATES, math.inf, claimed=math.nan), row(SKIPPED, math.nan)]
-    report.write_json(file, rows)
+    report.write(file, report.as_json(rows))
     text = file.read_text()
     assert "NaN" not in text
     assert "Infinity" not in text
@@ -91,10 +91,11 @@ def test_json_is_strict_and_whole(tmp_path):
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     file = tmp_path / "v.json"
     file.write_text("old")
-    monkeypatch.setattr(report, "as_json", lambda rows: 1 / 0)
+    monkeypatch.setattr(os, "replace", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        report.write_json(file, [])
+        report.write(file, "new")
     assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file], "nothing else is left behind"
 
 
 def test_what_cannot_be_written_is_found_before_the_work(tmp_path):

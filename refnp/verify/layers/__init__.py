@@ -1,7 +1,12 @@
-"""What is verified of the layers, a page for each family, and of the models.
+"""What is verified of the layers, a page for each family, and of the models. On a page stand, one under the other:
 
-On a page stand, one under the other: the equations and their gradients in `Rounded` numbers; the same functions in
-refnp, PyTorch and JAX; their known defects; the cases; and the small inputs on which gradcheck checks the gradients.
+    def softmax(x)             the equations and their gradients in `Rounded` numbers
+    def torch_softmax(…)       adapters, where PyTorch, JAX or refnp take other arguments or have other conventions
+    SOFTMAX = Layer(…)         what is the same: refnp's function, the equation, and the names or adapters
+    X_CANCELS = KnownDefect(…) what a framework is known to get wrong
+    def cases()                inputs and options, with the known defects that they may show
+    WITHOUT = (…)              why a public name has no equation, cases, gradient inputs or transcription
+    def gradient_inputs()      small inputs on which gradcheck checks the gradients of functions and modules
 
 An equation takes `Rounded` numbers and returns (y, pullback), pullback(ȳ) one gradient for each argument, in the form
 in which the textbooks print them and independent of refnp's own code. So each gives two things at once: a second

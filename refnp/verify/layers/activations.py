@@ -1,11 +1,14 @@
 """Activations, element by element: y = f(x) and x̄ = ȳ f′(x)."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from refnp import layers
 from refnp.autograd.special import SQRT_HALF
 from refnp.verify import rounding
 from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, generator, gradient_of, uniform
+from refnp.verify.layers.engine import AROUND_ZERO
 from refnp.verify.rounding import WIDE, constant, where
 
 TWICE_ROOT = constant(2 * np.sqrt(WIDE(2) / (4 * np.arctan(WIDE(1)))))  # 2 √(2/π)
@@ -96,9 +99,6 @@ LAYERS = (RELU, LEAKY_RELU, ELU, SIGMOID, SILU, SOFTPLUS, GELU)
 PIECEWISE_LINEAR = (RELU, LEAKY_RELU)  # no second derivatives
 
 
-# Known defects: at the far left and at the far right
-
-
 GELU_TAIL = KnownDefect(
     "PyTorch", "pytorch/pytorch#187806", "gelu as x/2 (1 + erf): 1 + erf cancels, no digit is left in the left tail"
 )
@@ -107,11 +107,7 @@ GELU_TANH_TAIL = KnownDefect(
     "gelu tanh: 1 + tanh cancels",
     "gelu(tanh) as x/2 (1 + tanh): no digit is left in the left tail; x σ(2u) keeps all",
 )
-JAX_GELU_TANH_TAIL = KnownDefect(
-    "JAX",
-    "gelu tanh: 1 + tanh cancels",
-    "gelu(tanh) as x/2 (1 + tanh): no digit is left in the left tail; x σ(2u) keeps all",
-)
+JAX_GELU_TANH_TAIL = replace(GELU_TANH_TAIL, framework="JAX")
 JAX_ELU_VJP = KnownDefect(
     "JAX",
     "jax-ml/jax#39795",
@@ -151,12 +147,7 @@ GELU_TANH_VJP = KnownDefect(
     "gelu(tanh)'s gradient forms 1 − tanh² by subtraction",
     ("gradient of x",),
 )
-JAX_GELU_TANH_VJP = KnownDefect(
-    "JAX",
-    "gelu tanh: gradient by 1 - tanh^2",
-    "gelu(tanh)'s gradient forms 1 − tanh² by subtraction",
-    ("gradient of x",),
-)
+JAX_GELU_TANH_VJP = replace(GELU_TANH_VJP, framework="JAX")
 AT_FAR_LEFT = {
     "gelu": (GELU_TAIL,),
     "gelu, tanh": (GELU_TANH_TAIL, JAX_GELU_TANH_TAIL),
@@ -169,7 +160,6 @@ AT_FAR_RIGHT = {
     "softplus": (SOFTPLUS_THRESHOLD, JAX_SOFTPLUS_VJP),
     "gelu, tanh": (GELU_TANH_VJP, JAX_GELU_TANH_VJP),
 }
-AROUND_ZERO = np.array([-1e-3, -1e-6, -1e-20, -1e-30, 0.0, 1e-30, 1e-20, 1e-6, 1e-3])
 FAR_LEFT = -np.geomspace(4.0, 80.0, 24)
 FAR_RIGHT = np.geomspace(4.0, 80.0, 24)
 
@@ -191,9 +181,8 @@ def four_ranges(layer: Layer, **options: str) -> list[Case]:
     name = ", ".join([layer.name, *options.values()])
     prefix = "".join(f"{value}, " for value in options.values())
     low = -1.5 if layer.name == "gelu" else -3  # further left the case is one of the tail
-    near = (
-        AROUND_ZERO[AROUND_ZERO != 0] if layer.name == "leaky_relu" else AROUND_ZERO
-    )  # JAX takes the other slope at 0
+    not_at_zero = layer.name == "leaky_relu"  # there JAX takes the other slope
+    near = AROUND_ZERO[AROUND_ZERO != 0] if not_at_zero else AROUND_ZERO
     return [
         Case(layer, f"{prefix}ordinary", {"x": uniform(6, 9, low=low, high=3)}, options),
         Case(layer, f"{prefix}around zero", {"x": near}, options),

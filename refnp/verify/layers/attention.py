@@ -88,9 +88,6 @@ def multi_head(query, key, value, wq, bq, wk, bk, wv, bv, wo, bo, *, heads, mask
     return y, pullback
 
 
-# The same in refnp
-
-
 def with_causal_mask(query, key, value):
     """Query i attends to keys j ≤ i, aligned top left."""
     return layers.attention(query, key, value, mask=causal(query.shape[-2], key.shape[-2]))
@@ -102,13 +99,13 @@ NAMES = tuple(f"{part}_{map_}" for map_ in ("query", "key", "value", "output") f
 def refnp_multi_head(query, key, value, *parameters, heads, mask=None):
     """refnp's MultiHeadAttention with the given weights and biases, in the order of NAMES."""
     module = layers.MultiHeadAttention(query.shape[-1], heads, rng=np.random.default_rng(0))
-    maps = (module.query, module.key, module.value, module.output)
-    for i, linear_map in enumerate(maps):
-        linear_map.weight, linear_map.bias = parameters[2 * i : 2 * i + 2]
-    return module(query, key, value, mask=mask)
+    return bound(module, parameters)(query, key, value, mask=mask)
 
 
-# The same in PyTorch
+def bound(module, parameters):
+    """The module with `parameters` in the order of its names."""
+    names = [name for name, _ in module.named_parameters()]
+    return module.bind(dict(zip(names, parameters, strict=True)))
 
 
 def torch_attention(torch, query, key, value, bias=None, *, mask=None, similarity="scaled_dot"):
@@ -144,9 +141,6 @@ def torch_multi_head(torch, query, key, value, *parameters, heads, mask=None, ne
     options = {"attn_mask": forbidden(torch, mask, heads), "need_weights": need_weights}
     values = with_values(module, torch_parameters(torch, *parameters))
     return torch.func.functional_call(module, values, (query, key, value), options)[0]
-
-
-# The same in JAX
 
 
 def jax_attention(jax, query, key, value, bias=None, *, mask=None, similarity="scaled_dot", is_causal=False):
@@ -192,10 +186,6 @@ WITH_WEIGHTS = Layer(
     torch=partial(torch_multi_head, need_weights=True),  # another path
     names=("MultiHeadAttention",),
 )
-
-
-# Known defects
-
 
 MHA_MASKED_ROW = KnownDefect(
     "PyTorch",

@@ -143,9 +143,6 @@ def convolution_transpose(x, weight, bias=None, *, stride=1, dilation=1, groups=
     return y, pullback
 
 
-# The same in PyTorch and JAX
-
-
 def torch_convolution(torch, x, weight, bias=None, *, padding=0, padding_mode="zeros", **options):
     """nn.functional.conv takes padding as numbers; pairs and modes are padded first, as torch.nn.Conv does."""
     functional, axes = torch.nn.functional, weight.ndim - 2

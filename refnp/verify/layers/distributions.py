@@ -179,9 +179,6 @@ def series(x, first):
     return total
 
 
-# The same in refnp and, by the same names, in torch.distributions
-
-
 NORMAL = Layer(
     "normal_log_prob",
     lambda y, mean, std: Normal(mean, std).log_prob(y),
@@ -215,10 +212,6 @@ CATEGORICAL_KL = Layer(
     ),
     names=("kl_divergence", "Categorical"),
 )
-
-
-# Known defects
-
 
 NORMAL_KL_CANCELS = KnownDefect(
     "PyTorch",

@@ -29,17 +29,17 @@ LAYERS = [
 JAX_ERFC_TAIL = KnownDefect(
     "JAX", "erfc: exp(-x*x)", "erfc takes exp(−x·x): the rounding of x² is magnified x² times", ("output",)
 )
+AROUND_ZERO = np.array([-1e-3, -1e-6, -1e-20, -1e-30, 0.0, 1e-30, 1e-20, 1e-6, 1e-3])
 
 
 def cases() -> list[Case]:
     """The error function and its complement: ordinary numbers, around zero, both tails."""
-    around_zero = np.array([-1e-3, -1e-6, -1e-20, -1e-30, 0.0, 1e-30, 1e-20, 1e-6, 1e-3])
     found = []
     for layer in LAYERS:
         far = (JAX_ERFC_TAIL,) if layer.name == "erfc" else ()
         found += [
             Case(layer, "ordinary", {"x": uniform(6, 9, low=-2.5, high=2.5)}),
-            Case(layer, "around zero", {"x": around_zero}),
+            Case(layer, "around zero", {"x": AROUND_ZERO}),
             Case(layer, "right tail", {"x": np.linspace(2.5, 9, 24)}, known_defects=far),
             Case(layer, "left tail", {"x": -np.linspace(2.5, 9, 24)}),
         ]

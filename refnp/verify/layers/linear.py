@@ -61,9 +61,6 @@ def sum_to(x: Rounded, shape: tuple[int, ...]) -> Rounded:
     return x.sum(repeated, keepdims=True) if repeated else x
 
 
-# The same in refnp, PyTorch and JAX
-
-
 def torch_embedding(torch, table, *, tokens, scaled=False):
     """PyTorch knows no factor √D, nor does JAX."""
     return torch.nn.functional.embedding(torch.tensor(tokens), table) * (math.sqrt(table.shape[1]) if scaled else 1)

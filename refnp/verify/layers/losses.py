@@ -103,9 +103,6 @@ def shares(classes, epsilon, smoothing, padding):
     return 1 - epsilon + np.zeros(classes), where(gets_none, 0, each)
 
 
-# The same in PyTorch
-
-
 def torch_gaussian_nll(torch, mean, std, y, *, reduction="mean"):
     """PyTorch takes the variance, and leaves out ½ log 2π unless asked for the full density."""
     return torch.nn.functional.gaussian_nll_loss(mean, y, std * std, full=True, reduction=reduction)

@@ -46,9 +46,6 @@ def rms_norm(x, gain, *, eps=1e-5):
     return unit * gain, pullback
 
 
-# The same in refnp, PyTorch and JAX
-
-
 def torch_layer_norm(torch, x, gain, shift, *, eps=1e-5):
     """Over the last axis."""
     return torch.nn.functional.layer_norm(x, gain.shape, gain, shift, eps)
@@ -66,9 +63,6 @@ def torch_rms_norm(torch, x, gain, *, eps):
 
 LAYER_NORM = Layer("layer_norm", layers.layer_norm, layer_norm, torch=torch_layer_norm, jax=jax_layer_norm)
 RMS_NORM = Layer("rms_norm", layers.rms_norm, rms_norm, torch=torch_rms_norm)
-
-
-# Known defects
 
 
 LAYER_NORM_ONE = KnownDefect(

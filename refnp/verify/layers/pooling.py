@@ -65,9 +65,6 @@ def upsample(x, *, factor):
     return x.moved(repeated), pullback
 
 
-# The same in refnp, PyTorch and JAX
-
-
 def torch_pool(kind):
     """nn.functional.avg_pool and max_pool have one function for each number of dimensions."""
     return lambda torch, x, size, **options: getattr(torch.nn.functional, f"{kind}_pool{x.ndim - 2}d")(

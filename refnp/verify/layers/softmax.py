@@ -88,9 +88,6 @@ def logsumexp(x, *, axis=-1):
     return y.moved(lambda a: a.squeeze(axis)), lambda g: pullback(g.moved(lambda a: np.expand_dims(a, axis)))
 
 
-# The same in refnp, PyTorch and JAX
-
-
 SOFTMAX = Layer("softmax", layers.softmax, softmax, torch=lambda torch, x, axis: x.softmax(axis), jax="nn.softmax")
 LOG_SOFTMAX = Layer(
     "log_softmax",
@@ -102,10 +99,6 @@ LOG_SOFTMAX = Layer(
 LOGSUMEXP = Layer(
     "logsumexp", autograd.logsumexp, logsumexp, torch=lambda torch, x, axis: x.logsumexp(axis), jax="nn.logsumexp"
 )
-
-
-# Known defects
-
 
 LOG_SOFTMAX_NEAR_ZERO = KnownDefect(
     "PyTorch",

@@ -15,7 +15,7 @@ from refnp import layers, models
 from refnp.layers.masks import causal, key_padding
 from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, Without, gradient_of, module_gradient, normal
 from refnp.verify.layers.activations import gelu, relu
-from refnp.verify.layers.attention import forbidden, multi_head, torch_parameters, with_values
+from refnp.verify.layers.attention import bound, forbidden, multi_head, torch_parameters, with_values
 from refnp.verify.layers.linear import linear
 from refnp.verify.layers.normalization import layer_norm
 
@@ -176,9 +176,6 @@ def cut(parameters, *lengths):
     return [parameters[end - length : end] for end, length in zip(ends, lengths, strict=True)]
 
 
-# The same in refnp
-
-
 FEATURES, HEADS, HIDDEN = 6, 2, 8
 SCALE = 0.2  # of parameters: worst-case bounds grow a hundredfold a layer, with 0.5 ten times faster
 ACTIVATIONS: dict[str, Callable] = {"relu": layers.relu, "gelu": layers.gelu}
@@ -198,12 +195,6 @@ def new_stacks(count: int = 1, norm: str = "post", activation: str = "relu") -> 
     return models.EncoderDecoder(models.Encoder(*sizes, **options), models.Decoder(*sizes, **options))
 
 
-def bound(module, parameters):
-    """The module with `parameters` in the order of its names."""
-    names = [name for name, _ in module.named_parameters()]
-    return module.bind(dict(zip(names, parameters, strict=True)))
-
-
 def refnp_encoder_layer(x, *parameters, heads, norm="post", activation="relu", mask=None):
     """refnp's EncoderLayer with the given parameters."""
     return bound(new_layer(models.EncoderLayer, norm, activation), parameters)(x, mask=mask)
@@ -219,9 +210,6 @@ def refnp_transformer(source, target, *parameters, heads, layers, norm="post", a
     """refnp's EncoderDecoder with the given parameters; padding of the source is hidden from both stacks."""
     model = bound(new_stacks(layers, norm, activation), parameters)
     return model(source, target, source_mask=source_mask, memory_mask=source_mask)
-
-
-# The same in PyTorch
 
 
 def encoder_values(torch, parameters) -> list:
@@ -301,10 +289,6 @@ TRANSFORMER = Layer(
     torch=torch_transformer,
     names=("Encoder", "Decoder", "EncoderDecoder"),
 )
-
-
-# Known defects
-
 
 PADDING_IN_FAST_PATH = KnownDefect(
     "PyTorch",
