@@ -42,7 +42,7 @@ class MultiHeadAttention(Module):
     `key_features` and `value_features` are D_k and D_v, D if not given. `key_heads` < heads shares keys and values
     among groups of heads (`grouped_attention`). `similarity` is "scaled_dot", "dot" or "cosine". `bias=False` in the
     constructor leaves the biases of the four linear maps out.
-    With `projected`, key and value are what `keys_and_values` returned, for these tokens or, from a cache, for more.
+    With `projected`, key and value are projections that `keys_and_values` returned, or a `KeyValueCache` keeps.
     `positions` says what pairs of places add (rotations, biases, terms of the values); places are 0, 1, 2, … unless
     `query_places` and `key_places` are given, (N,) and (M,), or (N, 2) and (M, 2) in an image.
     Raises ValueError if the heads do not divide the features, or key_heads the heads; when called, ValueError for

@@ -29,6 +29,7 @@ from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.masks import fits
 from refnp.layers.module import Module
 
+SCALE = 0.02  # standard deviation of learned positions at the start, as in BERT, GPT-2 and ViT
 PI = decimal.Decimal("3.14159265358979323846264338327950288419716939937510582097494")
 
 
@@ -72,7 +73,7 @@ class LearnedPositions(Module):
     def __init__(self, length: int, features: int, *, rng: np.random.Generator):
         if length < 1 or features < 1:
             raise ValueError(f"LearnedPositions: length {length} and features {features} must be positive")
-        self.weight = Parameter(rng.normal(0, 0.02, (length, features)))
+        self.weight = Parameter(rng.normal(0, SCALE, (length, features)))
 
     def __call__(self, x: ArrayLike, places: ArrayLike | None = None) -> Any:
         tokens, at = _tokens_and_places("LearnedPositions", x, places)

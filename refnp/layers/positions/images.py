@@ -120,7 +120,8 @@ class ImagePositions(RelativePositions):
         if axes < 1 or leading < 0:
             raise ValueError(f"ImagePositions: axes {axes} must be at least 1, leading {leading} at least 0")
         self.mode, self.method, self.axes, self.leading, self.adds_values = mode, method, axes, leading, values
-        self.heads, self.alpha, self.beta, self.gamma = heads, alpha, beta, gamma
+        self.heads, self.beta, self.gamma = heads, beta, gamma
+        self._index = functools.partial(piecewise_index, alpha=alpha, beta=beta, gamma=gamma)
         self._index(0)  # raises ValueError if they are impossible
         side = 2 * math.floor(beta) + 1
         self.count = {"product": side**axes, "cross": side}.get(method, side // 2 + 1) + (leading > 0)
@@ -179,9 +180,6 @@ class ImagePositions(RelativePositions):
             return indices
         side = 2 * furthest + 1
         return [_added(index * side**power for power, index in enumerate(reversed(indices)))]
-
-    def _index(self, x: Any) -> Array:
-        return piecewise_index(x, alpha=self.alpha, beta=self.beta, gamma=self.gamma)
 
 
 def _added(parts: Iterable) -> Any:

@@ -20,8 +20,7 @@ from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter
 from refnp.layers.dot_product_attention import one_over_root
 from refnp.layers.module import Module
-
-SCALE = 0.02  # standard deviation of learned positions at the start, as in BERT, GPT-2 and ViT
+from refnp.layers.positions.absolute import SCALE
 
 
 class RelativePositions(Module):
