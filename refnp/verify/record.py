@@ -58,16 +58,17 @@ class Recording:
             raise NotOfferedError(entry["refused"])
         if entry["checksum"] != problem.checksum():
             raise NotOfferedError(f"{self.facts['framework']}: recorded from other inputs; make the recording again")
-        return {name: self._array(**place) for name, place in entry["answer"].items()}
+        return self._arrays(entry)
 
     def entries(self) -> dict[str, Entry]:
         """All entries by key, with the arrays themselves, as `write` takes them."""
         return {
-            key: entry
-            if "refused" in entry
-            else entry | {"answer": {name: self._array(**place) for name, place in entry["answer"].items()}}
+            key: entry | {"answer": self._arrays(entry)} if "answer" in entry else entry
             for key, entry in self._entries.items()
         }
+
+    def _arrays(self, entry: Entry) -> Answer:
+        return {name: self._array(**place) for name, place in entry["answer"].items()}
 
     def _array(self, dtype: str, start: int, shape: list[int]) -> np.ndarray:
         size = int(np.prod(shape, dtype=int))

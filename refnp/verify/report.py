@@ -1,4 +1,4 @@
-"""`refnp verify`: what it does with its options, what it shows meanwhile, and its
+"""`refnp verify`: what it does with its options, what it shows meanwhile, and its report at the end.
 
 On a terminal, and if `rich` is installed, it shows a progress bar and a table; otherwise a line for each check. The
 report has a summary to read, and as JSON a row for each judgement.

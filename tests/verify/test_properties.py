@@ -17,7 +17,7 @@ def test_a_property_holds(stated):
     assert max(row.error_over_bound for row in rows) <= 1
 
 
-def test_the_four_that_were_asked_for_are_there():
+def test_normalisation_permutations_and_shifts_are_there():
     names = [stated.name for stated in properties()]
     for words in (
         "rows sum to 1",
