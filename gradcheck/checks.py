@@ -103,7 +103,8 @@ def compare(
     rng = np.random.default_rng(seed)
     problem = FlatFunction(f, args, argnums)
     claim = ClaimedGradient(vjp, problem)
-    kinks = find_kinks(problem, differences_precision(problem), rng)
+    precision = differences_precision(problem)
+    kinks = find_kinks(problem, precision, rng)
     smooth = np.setdiff1d(np.arange(problem.x.size), kinks)
     report = Report(
         name=name or str(getattr(f, "__name__", type(f).__name__)),
@@ -115,7 +116,7 @@ def compare(
     )
     if not smooth.size:
         return report
-    chosen = choose(problem, method, along(problem, smooth, rng).vector(problem.x.size))
+    chosen = choose(problem, method, precision, along(problem, smooth, rng).vector(problem.x.size))
     report = replace(report, remarks=tuple(_remarks(problem, chosen)))
     u = draw_cotangents(problem, cotangents, rng)
     if order == 1:

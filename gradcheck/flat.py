@@ -214,7 +214,7 @@ def _parameters(f: Callable, count: int) -> list[str | None]:
     except (TypeError, ValueError):
         parameters = []
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return [names[i] if i < len(names) else None for i in range(count)]
+    return [*names, *[None] * count][:count]
 
 
 class ClaimedGradient:
@@ -261,8 +261,8 @@ class ClaimedGradient:
     def joined(self, gradients: Tree, who: str) -> Array:
         """One gradient for each argument, nested as the arguments are, as one vector (n,); None is a gradient of 0."""
         count, parts = len(self.problem.given), []
-        if not isinstance(gradients, (tuple, list)) or len(gradients) != count:
-            several = isinstance(gradients, (tuple, list))
+        several = isinstance(gradients, (tuple, list))
+        if not several or len(gradients) != count:
             returned = f"a tuple of {len(gradients)}" if several else f"one {type(gradients).__name__}"
             raise TypeError(
                 f"{who} returns {returned}; it must return a tuple with one gradient for each of the arguments, {count}"

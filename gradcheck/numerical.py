@@ -273,14 +273,13 @@ def differences_precision(problem: FlatFunction) -> DType:
     return wide if wide is not None and problem.computes_in(wide) else at_least
 
 
-def choose(problem: FlatFunction, method: str, v: Array) -> Method:
-    """The numerical derivative to judge by: complex step where f is analytic, else differences in the widest precision.
+def choose(problem: FlatFunction, method: str, precision: DType, v: Array) -> Method:
+    """The numerical derivative to judge by: complex step where f is analytic, else differences in `precision`.
 
     Raises ValueError if `method` is none of METHODS, or asks for what f or this machine cannot do.
     """
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; it must be one of {', '.join(map(repr, METHODS))}")
-    precision = differences_precision(problem)
     if method == "longdouble":
         longdouble(problem, problem.x, 0 * v)  # raises, with the reason, where it cannot be had
         return Method("longdouble differences", np.dtype(np.longdouble))

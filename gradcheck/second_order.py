@@ -63,11 +63,12 @@ class SecondOrder:
         hvp: Callable | None,
         forced: bool,
     ):
-        self.problem, self.claim, self.first, self.kept = claim.problem, claim, first, kept
-        self.dtype = working(self.problem.x.dtype)
-        self.pairs = [(u, along(self.problem, kept, rng).vector(self.problem.x.size)) for u in cotangents]
+        self.claim, self.first, self.kept = claim, first, kept
+        self.problem, self.x = claim.problem, claim.problem.x
+        self.dtype = working(self.x.dtype)
+        self.pairs = [(u, along(self.problem, kept, rng).vector(self.x.size)) for u in cotangents]
         self.v = along(self.problem, kept, rng)
-        self.gradients = np.stack([claim(u, self.problem.x.astype(self.dtype)) for u in cotangents])
+        self.gradients = np.stack([claim(u, self.x.astype(self.dtype)) for u in cotangents])
         self.size_of_f = np.abs(cotangents) @ self.problem.within  # (K,)
         self.expected = np.abs(self.gradients) + self.size_of_f[:, None] / self.problem.size  # (K, n)
         wide = wider(self.dtype)
@@ -90,14 +91,14 @@ class SecondOrder:
 
     def by_complex_step(self, u: Array, w: Array, dtype: DType) -> Estimate:
         """Hw by the complex step through the claimed reverse pass, in the complex counterpart of `dtype`."""
-        product = complex_step(lambda x: self.claim(u, x), self.problem.x.astype(dtype), w)
+        product = complex_step(lambda x: self.claim(u, x), self.x.astype(dtype), w)
         return Estimate(product, np.zeros_like(product))
 
     def by_differences(self, u: Array, w: Array, dtype: DType) -> Estimate:
         """Hw by Richardson differences of the claimed gradient, in which terms as large as those in f may cancel."""
-        x, size = self.problem.x, np.abs(u) @ self.problem.within / self.problem.size
-        within = _within(size, self.claim(u, x.astype(self.dtype)), self.claim(u, x.astype(dtype)))
-        return richardson(lambda at: self.claim(u, at), x.astype(dtype), w.astype(dtype), within=within)
+        size = np.abs(u) @ self.problem.within / self.problem.size
+        within = _within(size, self.claim(u, self.x.astype(self.dtype)), self.claim(u, self.x.astype(dtype)))
+        return richardson(lambda x: self.claim(u, x), self.x.astype(dtype), w.astype(dtype), within=within)
 
     def why_not_analytic(self) -> str | None:
         """None where the complex step through the claimed reverse pass can be trusted, else why it cannot."""
@@ -116,14 +117,11 @@ class SecondOrder:
         precision, wide = self.first.precision, wider(self.first.precision)
         if self.first.name == "complex step" and wide is not None and self.problem.computes_in(wide):
             precision = wide  # where the rounding errors of differences are smaller
-        first, x = replace(self.first, precision=precision), self.problem.x
-        slopes = [method(self.problem, x, v).value for method in (self.first, first)]
-        return richardson(
-            lambda at: first(self.problem, at, v).value,
-            x.astype(precision),
-            w.astype(precision),
-            within=_within(self.problem.within, *slopes),
-        )
+        first = replace(self.first, precision=precision)
+        slopes = [method(self.problem, self.x, v).value for method in (self.first, first)]
+        slope = lambda x: first(self.problem, x, v).value
+        within = _within(self.problem.within, *slopes)
+        return richardson(slope, self.x.astype(precision), w.astype(precision), within=within)
 
     def comparisons(self, dtype: DType) -> dict[str, Comparison]:
         """Hw as claimed, in this precision, in all the ways that the claim allows; a column for each pair.
@@ -134,8 +132,8 @@ class SecondOrder:
         projections    one row, see `projection`
         symmetry       ⟨v, Hw⟩ against ⟨w, Hv⟩, both as claimed: one row
         """
-        products, v = [self.way.of(u, w, dtype) for u, w in self.pairs], self.v.vector(self.problem.x.size)
-        compared = {}
+        v, compared = self.v.vector(self.x.size), {}
+        products = [self.way.of(u, w, dtype) for u, w in self.pairs]
         if self.way.name != BY_DIFFERENCES:
             claimed = np.stack([product.value for product in products], axis=1)  # (n, K)
             numeric = np.stack([difference.value for difference in self.differences], axis=1)
@@ -144,12 +142,13 @@ class SecondOrder:
             columns = (claimed, numeric, terms, self.expected.T, error)
             compared["elements"] = Comparison(dtype, *(column[self.kept] for column in columns))
         compared["projections"] = _row(dtype, [self.projection(k, product, v) for k, product in enumerate(products)])
-        twins = []
+        both = []
         for (u, w), product, gradient, size in zip(self.pairs, products, self.gradients, self.size_of_f, strict=True):
             expected = (np.abs(v) + np.abs(w)) @ np.abs(gradient) + size
             *numbers, noise = _contracted(v, product, w, self.way.of(u, v, dtype), expected)
-            twins.append((*numbers, noise + 4 * roundoff(self.widest) * expected))
-        return {**compared, "symmetry": _row(dtype, twins)}
+            both.append((*numbers, noise + 4 * roundoff(self.widest) * expected))
+        compared["symmetry"] = _row(dtype, both)
+        return compared
 
     def projection(self, k: int, product: Estimate, v: Array) -> tuple[float, ...]:
         """⟨v, Hw⟩ as claimed, with `product` for Hw, against ⟨u, D_w (J v)⟩ from f alone, for pair k."""
@@ -162,7 +161,7 @@ class SecondOrder:
         product = self.way.of(*self.pairs[k], self.dtype)
 
         def along_one(direction: Direction) -> Comparison:
-            return _row(self.dtype, [self.projection(k, product, direction.vector(self.problem.x.size))])
+            return _row(self.dtype, [self.projection(k, product, direction.vector(self.x.size))])
 
         direction = self.v
         while len(direction.support) > 1:
