@@ -167,14 +167,14 @@ class ConvCNP(NeuralProcess):
         50 612 and 6 532 parameters for dx = dy = 1. Weights of theirs: refnp/models/published/convcnp.py.
         Raises ValueError for another architecture.
         """
-        if architecture not in ("xl", "simple"):
-            raise ValueError(f"ConvCNP.gordon: architecture is {architecture!r}; use 'xl' or 'simple'")
-        xl = architecture == "xl"
-        if xl:
+        if architecture == "xl":
             network: Network = UNet(8, (8, 16, 16, 32, 32, 64), dimensions=dx, rng=rng)
-        else:
+        elif architecture == "simple":
             network = SimpleCNN((8, 16, 32, 16, 8), dimensions=dx, rng=rng)
-        return cls(network, dx=dx, dy=dy, grid=grid, head=Head(separate=True, rectified=not xl), rng=rng)
+        else:
+            raise ValueError(f"ConvCNP.gordon: architecture is {architecture!r}; use 'xl' or 'simple'")
+        head = Head(separate=True, rectified=architecture == "simple")
+        return cls(network, dx=dx, dy=dy, grid=grid, head=head, rng=rng)
 
     @classmethod
     def bruinsma(

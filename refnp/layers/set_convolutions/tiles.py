@@ -103,9 +103,10 @@ def ordered(array: Array, order: Array | None) -> Array:
 
 def restored(array: Array, order: Array | None) -> Array:
     """The rows put back where `ordered` took them from."""
-    result = array.copy()
-    if order is not None:
-        np.put_along_axis(result, order[..., None], array, 1)
+    if order is None:
+        return array
+    result = np.empty_like(array)
+    np.put_along_axis(result, order[..., None], array, 1)
     return result
 
 
