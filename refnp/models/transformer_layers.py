@@ -183,7 +183,7 @@ class DecoderLayer(Layer):
             return attended(self.attention, x, x, mask, (places, places), state.cache, weights)
 
         def attend_to_memory(x):
-            return looked_up(self.memory_attention, x, state.memory, mask=memory_mask, weights=weights)
+            return looked_up(self.memory_attention, x, state.memory, memory_mask, (None, None), weights)
 
         x = self.around_attention(attend, x, rng)  # (..., n, D)
         x = self.around_memory_attention(attend_to_memory, x, rng)  # (..., n, D)
@@ -222,19 +222,30 @@ def attended(
 
     A `cache` keeps the keys after those of earlier calls, and x attends to all of them.
     """
-    kept, key_places = attention.keys_and_values(keys, keys, places=places[1]), places[1]
+    kept = attention.keys_and_values(keys, keys, places=places[1])
     if cache is not None:
-        kept, key_places = cache.extend(*kept), np.arange(cache.length)
-    return looked_up(attention, x, kept, mask=mask, query_places=places[0], key_places=key_places, weights=weights)
+        kept, places = cache.extend(*kept), (places[0], np.arange(cache.length))
+    return looked_up(attention, x, kept, mask, places, weights)
 
 
-def looked_up(attention: MultiHeadAttention, x: Any, kept: tuple, *, weights: list | None, **options: Any) -> Any:
+def looked_up(
+    attention: MultiHeadAttention,
+    x: Any,
+    kept: tuple,
+    mask: ArrayLike | None,
+    places: tuple[ArrayLike | None, ArrayLike | None],
+    weights: list | None,
+) -> Any:
     """The attention of x to keys and values that are projected already; its weights go to the list, if there is one."""
+    query_places, key_places = places
+    collected = weights is not None
+    found = attention(
+        x, *kept, projected=True, mask=mask, query_places=query_places, key_places=key_places, return_weights=collected
+    )
     if weights is None:
-        return attention(x, *kept, projected=True, **options)
-    output, own = attention(x, *kept, projected=True, return_weights=True, **options)
-    weights.append(raw(own))
-    return output
+        return found
+    weights.append(raw(found[1]))
+    return found[0]
 
 
 def token_count(x: Any) -> int:

@@ -1,12 +1,8 @@
 """Attention on images: one classifier, with attention between pixels, between patches, or between features.
 
-    tokens     X = [c; T(image)] + P         c the class token, T one of the three below, P learned positions
-    encoder    Y = Encoder(X), pre-norm
-    classes    logits = LayerNorm(Y)_c W + b
-
-    pixel      every pixel is a token: T is a linear map of its channels                 N = H W
-    patch      every P × P patch is a token: T is a linear map of its P² C numbers       N = H W / P²
-    feature    a small CNN comes first; every place of its feature map is a token        N = H W / stride²
+    pixel      every pixel is a token, a linear map of its channels                  N = H W
+    patch      every P × P patch is a token, a linear map of its P² C numbers        N = H W / P²
+    feature    a small CNN comes first; every place of its feature map is a token    N = H W / stride²
 
 Attention between N tokens costs 2 N² D multiply-adds a layer (Q Kᵀ and A V), so that pixels are "too many, not
 efficient" (Attention Notes §10.2.3) for all but the smallest images.
@@ -114,9 +110,10 @@ class ImageClassifier(Module):
 
         X = [c; T(image)] + P        Y = Encoder(X)        logits = LayerNorm(Y)_c W + b
 
+    c is the class token, T(image) what `tokens` makes of the image, P the positions.
     Shapes: images (B, C, H, W) → logits (B, classes). The images must have the `size` (H, W) given.
     `positions` are "learned" (a vector for every token, ViT's choice) or None; `relative` gives relative positions for
-    each layer (`refnp.layers.image_positions.ImagePositions(…, leading=1)`: the class token has no place).
+    each layer (`refnp.layers.positions.images.ImagePositions(…, leading=1)`: the class token has no place).
     `token_mask` (B, N) in the call is True for tokens that may be attended to. A list `weights` collects the
     attention weights (B, heads, 1 + N, 1 + N) of every layer. A generator `rng` means training with dropout.
     Raises ValueError for images of another size, a `token_mask` of another shape, or tokens of other features.

@@ -130,15 +130,12 @@ class Places:
             raise ValueError(f"Places: dx is {self.dx}; there must be at least one input")
         for argument in ("context_range", "target_range"):
             bounds = getattr(self, argument)
-            if bounds is not None:
-                self._check_range(argument, bounds)
-
-    def _check_range(self, argument: str, bounds: tuple[Any, Any]) -> None:
-        wrong = len(bounds) != 2 or any(np.shape(b) not in ((), (self.dx,)) for b in bounds)
-        if wrong or not (np.isfinite(bounds[0]) & np.isfinite(bounds[1]) & np.less_equal(*bounds)).all():
-            raise ValueError(
-                f"Places: {argument} is {bounds}; it must be (low, high) with low ≤ high, numbers or {self.dx} numbers"
-            )
+            if bounds is None:
+                continue
+            wrong = len(bounds) != 2 or any(np.shape(b) not in ((), (self.dx,)) for b in bounds)
+            if wrong or not (np.isfinite(bounds[0]) & np.isfinite(bounds[1]) & np.less_equal(*bounds)).all():
+                right = f"it must be (low, high) with low ≤ high, numbers or {self.dx} numbers"
+                raise ValueError(f"Places: {argument} is {bounds}; {right}")
 
     def task(self, rng: np.random.Generator, batch: int, function: Callable[[Array], Array]) -> Task:
         """Tasks whose values are function(x), which gets contexts and targets together: (B, M + N, dx) → (…, dy).

@@ -98,7 +98,8 @@ def train(
                 with no_grad():
                     run.validated(validate(model, np.random.default_rng(VALIDATION)))
             tell(run.history)
-            run.save_after(save_seconds)
+            if time.monotonic() - run.clock >= save_seconds:
+                run.save()
         run.require_finite()
         run.save()
         if interrupted():
@@ -133,7 +134,6 @@ class Run:
         if file is not None and resume and os.path.exists(file):
             self._resume(file)
         self.save()
-        self.clock = time.monotonic()
 
     @property
     def steps(self) -> int:
@@ -191,29 +191,23 @@ class Run:
                     "try a smaller learning rate, or clip"
                 )
 
-    def save_after(self, seconds: float) -> None:
-        """Save if the last time is so many seconds ago."""
-        if time.monotonic() - self.clock >= seconds:
-            self.save()
-            self.clock = time.monotonic()
-
     def save(self) -> None:
         """Write the file, if there is one and it does not hold this step."""
-        if self.file is None or self.saved == self.steps:
-            return
-        self.require_finite()
-        run = Checkpoint(
-            parameters={name: parameter.data for name, parameter in self.parameters.items()},
-            configuration=self.configuration,
-            step=self.steps,
-            generator=state_of(self.rng),
-            optimizer_name=type(self.optimizer).__name__,
-            optimizer=self.optimizer.state_dict(),
-            best=self.best,
-            history=arrays_of(self.history),
-        )
-        files.save(self.file, run)
-        self.saved = self.steps
+        if self.file is not None and self.saved != self.steps:
+            self.require_finite()
+            run = Checkpoint(
+                parameters={name: parameter.data for name, parameter in self.parameters.items()},
+                configuration=self.configuration,
+                step=self.steps,
+                generator=state_of(self.rng),
+                optimizer_name=type(self.optimizer).__name__,
+                optimizer=self.optimizer.state_dict(),
+                best=self.best,
+                history=arrays_of(self.history),
+            )
+            files.save(self.file, run)
+            self.saved = self.steps
+        self.clock = time.monotonic()
 
     def _resume(self, file: str | os.PathLike) -> None:
         """Put everything where the file was written."""

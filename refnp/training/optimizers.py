@@ -1,13 +1,6 @@
 """Optimisers: one step of descent along the gradients that a backward pass has left in `.grad`.
 
-    SGD      v ← μ v + g                          θ ← θ − η v
-    Adam     m ← β₁ m + (1 − β₁) g                θ ← θ − η m̂ / (√v̂ + ε),   m̂ = m / (1 − β₁ᵗ)
-             v ← β₂ v + (1 − β₂) g²                                          v̂ = v / (1 − β₂ᵗ)
-    AdamW    Adam, and besides θ ← θ − η λ θ
-
-g = ∂L/∂θ, η the learning rate, t the number of this step from 1. m and v start at 0, which the divisions by 1 − βᵗ make
-good: after one step m̂ = g and v̂ = g², whatever β is.
-
+In their equations g = ∂L/∂θ, η is the learning rate, t the number of this step from 1, and ← assigns.
 `clip_gradients` comes before the step: it shortens all gradients together, g ← g · min(1, c/‖g‖).
 
 Sources: Polyak (1964) and Sutskever et al. (2013) for momentum; Kingma & Ba (2015), arXiv 1412.6980, alg. 1;
@@ -137,8 +130,10 @@ class SGD(Optimizer):
 class Adam(Optimizer):
     """Steps of about η in every coordinate: the mean gradient over its root mean square, both fading averages.
 
-        m ← β₁ m + (1 − β₁) g        v ← β₂ v + (1 − β₂) g²        θ ← θ − η m̂ / (√v̂ + ε)
+        m ← β₁ m + (1 − β₁) g        m̂ = m / (1 − β₁ᵗ)        θ ← θ − η m̂ / (√v̂ + ε)
+        v ← β₂ v + (1 − β₂) g²       v̂ = v / (1 − β₂ᵗ)
 
+    m and v start at 0, which the divisions by 1 − βᵗ make good: after one step m̂ = g and v̂ = g², whatever β is.
     `betas` are β₁ and β₂; `weight_decay` is an L2 penalty λ, g ← g + λ θ, that m̂/√v̂ rescales with the rest of the
     gradient (AdamW's is not rescaled).   Source: Kingma & Ba (2015), alg. 1.
     Elsewhere: as torch.optim.Adam and optax.adam; TensorFlow's ε is the ε̂ of the paper's section 2, added to √v with no
