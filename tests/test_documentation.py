@@ -3,6 +3,7 @@
 import contextlib
 import io
 import pathlib
+import pkgutil
 import re
 import sys
 import tomllib
@@ -33,6 +34,17 @@ def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         if not target.startswith(("http://", "https://")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+SOURCES = sorted(path for package in ("refnp", "gradcheck") for path in (ROOT / package).rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", [*PAGES, *SOURCES], ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_names_of_refnp_lead_somewhere(path):
+    """refnp.layers.attention, in code, docstrings and pages, is a module or what one of them has."""
+    for name in set(re.findall(r"\brefnp(?:\.[A-Za-z_]\w*)+", path.read_text(encoding="utf-8"))):
+        if not name.endswith(".md"):
+            pkgutil.resolve_name(name)
 
 
 def test_the_architecture_names_every_file():

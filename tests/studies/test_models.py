@@ -1,5 +1,6 @@
 """Models by name: made with their defaults and with every option, and what does not fit is refused."""
 
+import inspect
 import json
 
 import numpy as np
@@ -26,6 +27,12 @@ def test_options_with_their_defaults_make_the_default_model(name):
     model, plain = build(name, options, rng=rng()), build(name, {}, rng=rng())
     assert {n: p.shape for n, p in model.named_parameters()} == {n: p.shape for n, p in plain.named_parameters()}
     assert {p.dtype for p in model.parameters()} == {np.dtype(np.float32)}
+
+
+@every_model
+def test_signatures_name_every_option(name):
+    parameters = inspect.signature(MODELS[name].make).parameters.values()
+    assert all(p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
 
 
 def test_sizes_are_the_published_ones():
