@@ -61,16 +61,6 @@ class Precisions:
     dtypes: tuple[DType, ...]
     u: float
 
-    @property
-    def finest(self) -> DType:
-        """The finest precision."""
-        return self.dtypes[-1]
-
-    @property
-    def coarser(self) -> DType | None:
-        """The next coarser one, or None if there is only one."""
-        return self.dtypes[-2] if len(self.dtypes) > 1 else None
-
     def __str__(self) -> str:
         return ", ".join(map(dtype_name, self.dtypes))
 

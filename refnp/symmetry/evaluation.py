@@ -91,6 +91,7 @@ def _largest(values: Array) -> float:
 class Evaluations:
     """f at an input and at perturbations of it, each evaluated once. Raises Refusal if f does not take the input.
 
+    output(k, dtype) is f at the k-th perturbation, as arrays by name.
     `finest` is the precision in which the claim is judged, `coarser` the next one or None if there is only one, `ratio`
     by how much rounding shrinks from `coarser` to `finest`: the ratio of their unit roundoffs, 2⁻¹¹ for x87.
     """
@@ -99,14 +100,15 @@ class Evaluations:
         self, claim: Claim, precisions: Precisions, inputs: Arrays, rng: np.random.Generator, perturbations: int
     ):
         self.claim, self.precisions, self.rng, self.perturbations = claim, precisions, rng, perturbations
-        self.finest, self.coarser = precisions.finest, precisions.coarser
+        self.finest = precisions.dtypes[-1]
+        self.coarser = precisions.dtypes[-2] if len(precisions.dtypes) > 1 else None
         self.ratio = 1.0 if self.coarser is None else precisions.u / roundoff(self.coarser)
         coarse = self.coarser or self.finest
         first = 16 * roundoff(coarse)
         last = max(first, LARGEST_PERTURBATION)
         self.sizes = [0.0, *np.geomspace(first, last, perturbations).tolist(), *([last] * perturbations)]
         self.inputs = [cast(inputs, coarse)]
-        self.output = functools.cache(self._output)
+        self.output = functools.cache(lambda k, dtype: claim.at(self.input(k), dtype))
         self.output(0, self.finest)
 
     def input(self, k: int) -> dict[str, Any]:
@@ -121,10 +123,6 @@ class Evaluations:
             return array
         with np.errstate(all="ignore"):
             return (array * (1 + size * self.rng.uniform(-1, 1, array.shape))).astype(array.dtype)
-
-    def _output(self, k: int, dtype: DType) -> dict[str, Array]:
-        """f at the k-th input."""
-        return self.claim.at(self.input(k), dtype)
 
     def is_fixed_by(self, g: Element) -> bool:
         """Whether g leaves the input and the output as they are."""

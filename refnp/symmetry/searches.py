@@ -203,7 +203,7 @@ class _Trials:
         remarks = []
         if self.bound is not None:
             remarks.append("judged by the bound that was given")
-        elif self.precisions is not None and self.precisions.coarser is None:
+        elif self.precisions is not None and len(self.precisions.dtypes) == 1:
             remarks.append(
                 f"f computes in {self.precisions} only: its rounding is estimated from inputs beside each other"
             )

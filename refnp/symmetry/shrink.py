@@ -23,7 +23,6 @@ from refnp.symmetry.judge import Bound, Finding, judge
 
 REDRAWN = 12  # inputs drawn at each smaller size
 MOST_ELEMENTS = 24  # elements of a group that are tried at each
-BUDGET = 1000  # inputs that are judged in all
 READABLE = 64  # arrays with more numbers are simplified only as a whole
 LEAST_VIOLATION = 1e-3  # of the relative discrepancy that was found
 
@@ -37,23 +36,21 @@ class Violation:
     finding: Finding
 
 
+@dataclass
 class Shrinker:
     """Looks for simpler pairs at which the claim fails as it does at the one that was found.
 
-    `evaluations` gives those of f at an input, for the judge, and raises Refusal if f does not take it.
+    `evaluations` gives those of f at an input, for the judge, and raises Refusal if f does not take it. `budget` is how
+    many inputs may still be judged.
     """
 
-    def __init__(
-        self,
-        action: Action,
-        domain: Domain,
-        bound: Bound | None,
-        evaluations: Callable[[Input], Evaluations],
-        found: Violation,
-        seed: int,
-    ):
-        self.action, self.domain, self.bound, self.evaluations = action, domain, bound, evaluations
-        self.found, self.seed, self.left = found, seed, BUDGET
+    action: Action
+    domain: Domain
+    bound: Bound | None
+    evaluations: Callable[[Input], Evaluations]
+    found: Violation
+    seed: int
+    budget: int = 1000
 
     def smallest(self) -> Violation:
         """The simplest that was found: sizes, then element and numbers in turn until nothing changes."""
@@ -73,9 +70,9 @@ class Shrinker:
 
     def _accept(self, x: Input, elements: list[Element]) -> bool:
         """Take the first element at which the claim fails on this input, if there is one."""
-        if self.left <= 0 or not self.domain.contains(x.arrays):
+        if self.budget <= 0 or not self.domain.contains(x.arrays):
             return False
-        self.left -= 1
+        self.budget -= 1
         try:
             at = self.evaluations(x)
         except Refusal:
