@@ -193,8 +193,8 @@ class Pairs(NamedTuple):
 
     def part(self, sets: slice, targets: slice, points: slice) -> Self:
         """Some of the pairs."""
-        there = self.points[:, sets, points]
-        return self._replace(x=self.x[:, sets, targets], points=there, v=self.v[sets, points])
+        x, there, v = self.x[:, sets, targets], self.points[:, sets, points], self.v[sets, points]
+        return type(self)(x, there, v, self.scales, self.kernel, self.far)
 
 
 class SetConvolution(Module):
