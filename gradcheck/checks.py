@@ -55,7 +55,22 @@ def check(
     The message names the argument, the element, both values and the digits of agreement; everything is seeded, so the
     same call fails in the same way. The parameters, and the report that is returned, are those of `compare`.
     """
-    return compare(**locals()).require()  # f, args and every option by its name
+    report = compare(
+        f,
+        args,
+        vjp=vjp,
+        order=order,
+        digits=digits,
+        method=method,
+        hvp=hvp,
+        argnums=argnums,
+        seed=seed,
+        name=name,
+        max_elements=max_elements,
+        projections=projections,
+        cotangents=cotangents,
+    )
+    return report.require()
 
 
 def compare(
