@@ -85,7 +85,8 @@ def masked_softmax(scores: Array, mask: Array | None = None) -> Array:
     Masked scores may be anything but NaN.
     """
     if mask is None:
-        scores -= row_max(scores)
+        m = scores.real.max(-1, keepdims=True, initial=-np.inf)  # (..., N, 1)
+        scores -= np.where(m == -np.inf, 0, m)
         np.exp(scores, out=scores)
     else:  # arithmetic with a few numbers: np.where would take ten times as long
         shape = np.broadcast_shapes(scores.shape, mask.shape)
@@ -99,7 +100,7 @@ def masked_softmax(scores: Array, mask: Array | None = None) -> Array:
             np.exp(scores, out=scores)
         scores *= keep
     total = np.einsum("...m->...", scores)[..., None]  # (..., N, 1)
-    scores /= nonzero(total)
+    scores /= np.where(total == 0, 1, total)
     return scores
 
 

@@ -1,0 +1,36 @@
+"""How far it is from a call to its arithmetic stays as short as it is: the measures of `python -m tests.structure`."""
+
+import numpy as np
+
+from refnp.layers import attention, set_convolution
+from tests import structure
+
+
+def test_attention_is_three_deep():
+    q = np.ones((3, 2))
+    assert structure.call(lambda: attention(q, q, q)).deepest <= 3
+
+
+def test_a_set_convolution_of_two_points_stands_in_three_files():
+    x, y = np.array([[0.0], [1.0]]), np.ones((2, 1))
+    entered = structure.call(lambda: set_convolution(x, x, y, 0.5))
+    assert len(entered.functions) <= 10
+    assert len(entered.files) <= 3
+
+
+def test_training_is_ten_frames_from_the_command_line_to_the_set_convolution():
+    names = [code.co_name for code in structure.training(1).stack]
+    assert names[0] == "main"
+    assert names[-1] == "set_convolution"
+    assert len(names) <= 10
+
+
+def test_one_step_of_training_enters_few_functions():
+    step = structure.one_step()
+    assert len(step.functions) <= 200
+    assert len(step.files) <= 25
+
+
+def test_ideas_are_files():
+    files, _ = structure.size()
+    assert files <= 140
