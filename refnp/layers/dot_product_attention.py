@@ -126,7 +126,8 @@ def checked(
             f"attention: query has {query.shape[-1]} features but key has {key.shape[-1]}; they must match"
         )
     shape = (*batch, *query.shape[-axes:-1], key.shape[-2])
-    mask = check_mask("attention", mask, shape)
+    if mask is not None:
+        mask = check_mask("attention", mask, shape)
     if bias is not None:
         bias = bias if isinstance(bias, Tensor) else np.asarray(bias)
         if bias.dtype.kind not in "fc":
