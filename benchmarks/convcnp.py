@@ -182,7 +182,7 @@ def prediction_in_refnp(model: Any, data: SimpleNamespace) -> Side:
 
     def result() -> tuple[list, list]:
         found = run()
-        return [found.mean.data, found.std.data], []
+        return [found.mean, found.std], []
 
     return Side(run, result)
 

@@ -27,10 +27,20 @@ from refnp.autograd.tensor import Array, sum_to
 BLOCK = 1 << 17  # elements: a few temporaries fit in the caches of a core, and calls cost little beside the work
 CHAIN = 1024  # terms that einsum may add up in its eight or more parallel chains
 
-# glibc returns freed memory to the system, and gets it again page by page, which costs a training step a quarter of its
-# time. It keeps memory for arrays up to the largest that was freed before, 32 MB at most: so one is made, never
-# written to, and freed. With another C library this does nothing.
-np.empty((32 << 20) - (1 << 16), np.uint8)
+
+def _keep_freed_memory() -> None:
+    """Let glibc keep as much as 256 MB of freed memory; with another C library this does nothing.
+
+    As it is, it returns what is above 64 MB to the system, and gets it again page by page: a quarter of the time of a
+    training step. Arrays above 32 MB have memory of their own, which is always returned.
+    """
+    with contextlib.suppress(OSError, AttributeError, TypeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD
+        mallopt(-1, 256 << 20)  # M_TRIM_THRESHOLD
+
+
+_keep_freed_memory()
 
 
 def _cores() -> int:

@@ -6,6 +6,7 @@ While blocks run, the BLAS has one thread; before and after, as many as it had.
 import ast
 import inspect
 import os
+import platform
 import subprocess
 import sys
 import threading
@@ -378,3 +379,18 @@ def test_cut_takes_everything_once(count, height):
     parts = [np.arange(count)[part] for part in blocks.cut(count, height)]
     assert all(0 < len(part) <= height for part in parts)
     np.testing.assert_array_equal(np.concatenate([np.arange(0), *parts]), np.arange(count))
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library keeps memory in another way")
+def test_freed_memory_is_kept():
+    """Arrays of 24 MB, 120 MB together, freed and made again in a fresh process, get no new pages."""
+    code = """
+import resource, numpy as np, refnp
+def step():
+    return [np.ones(3 << 20) for _ in range(5)] and resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+step()
+first = step()
+print(step() - first)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 1000  # pages of 4 kB; there are 30 000
