@@ -23,7 +23,7 @@ import numpy as np
 from refnp.autograd import pad
 from refnp.autograd.blocks import floating
 from refnp.autograd.primitives import primitive
-from refnp.autograd.tensor import Array, Parameter
+from refnp.autograd.tensor import Array, ArrayLike, Parameter
 from refnp.layers.convolution_products import Axes, Axis, correlate, correlate_transposed, weight_products
 from refnp.layers.module import Module
 
@@ -203,7 +203,9 @@ class ConvolutionTranspose(Module):
 # Below: what convolutions and pools accept.
 
 
-def checked(name: str, x: Any, weight: Any, bias: Any, groups: Any, *, transposed: bool = False) -> tuple:
+def checked(
+    name: str, x: ArrayLike, weight: ArrayLike, bias: ArrayLike | None, groups: int, *, transposed: bool = False
+) -> tuple:
     """x, weight and bias as floating arrays of one type; ValueError if they do not belong together.
 
     weight is (channels out, channels in/groups, *kernel), or `transposed` (channels in, channels out/groups, *kernel).
@@ -234,7 +236,9 @@ def checked(name: str, x: Any, weight: Any, bias: Any, groups: Any, *, transpose
     return tuple(None if a is None else a.astype(dtype, copy=False) for a in (x, weight, bias))
 
 
-def per_axis(name: str, argument: str, value: Any, count: int, least: int = 1, *, of: str = "axes") -> Whole:
+def per_axis(
+    name: str, argument: str, value: int | Sequence[int] | Array, count: int, least: int = 1, *, of: str = "axes"
+) -> Whole:
     """One whole number for each axis (or whatever the numbers are `of`), from one for all or a sequence of them."""
     values = tuple(value) if isinstance(value, (Sequence, np.ndarray)) else (value,) * count
     if len(values) != count or not all(isinstance(v, (int, np.integer)) and v >= least for v in values):
@@ -244,7 +248,7 @@ def per_axis(name: str, argument: str, value: Any, count: int, least: int = 1, *
     return tuple(int(v) for v in values)
 
 
-def pairs(name: str, padding: Any, count: int) -> list[tuple[int, int]]:
+def pairs(name: str, padding: int | Sequence, count: int) -> list[tuple[int, int]]:
     """(before, after) for each axis, from a whole number, or a list with a number or a pair for each axis."""
     values = tuple(padding) if isinstance(padding, (tuple, list)) else (padding,) * count
     widths = [tuple(v) if isinstance(v, (tuple, list)) else (v, v) for v in values]
@@ -258,7 +262,7 @@ def pairs(name: str, padding: Any, count: int) -> list[tuple[int, int]]:
 
 
 def paddings(
-    name: str, padding: Any, mode: str, lengths: Whole, kernel: Whole, stride: Whole, dilation: Whole
+    name: str, padding: str | int | Sequence, mode: str, lengths: Whole, kernel: Whole, stride: Whole, dilation: Whole
 ) -> list[tuple[int, int]]:
     """(before, after) for each axis; `padding` may also be "valid" or "same"; the mode must find its elements in x."""
     if padding == "same":
@@ -301,7 +305,12 @@ def axes_of_convolution(
 
 
 def axes_of_transpose(
-    positions: Whole, kernel: Whole, stride: Any, dilation: Any, padding: Any, output_padding: Any
+    positions: Whole,
+    kernel: Whole,
+    stride: int | Sequence[int],
+    dilation: int | Sequence[int],
+    padding: int | Sequence,
+    output_padding: int | Sequence[int],
 ) -> Axes:
     """Axes with the given positions, and the length that a transposed convolution gives; ValueError if it is none."""
     name, count = "convolution_transpose", len(kernel)
@@ -325,7 +334,9 @@ def axes_of_transpose(
     return tuple(axes)
 
 
-def kernel_of(name: str, kernel: Any, dimensions: int, channels_in: int, channels_out: int, groups: int) -> Whole:
+def kernel_of(
+    name: str, kernel: int | Sequence[int], dimensions: int, channels_in: int, channels_out: int, groups: int
+) -> Whole:
     """The lengths of a module's kernel; ValueError for sizes that make no sense."""
     count = len(kernel) if isinstance(kernel, (tuple, list)) else dimensions
     if count < 1:

@@ -19,8 +19,6 @@ Leibler (1951).
 Transcription: tests/transcriptions/probability.py.
 """
 
-from typing import Any
-
 import numpy as np
 
 from refnp.autograd.blocks import floating
@@ -28,7 +26,7 @@ from refnp.autograd.elementary import log1p_of
 from refnp.autograd.linalg import solve_lower
 from refnp.autograd.primitives import primitive
 from refnp.autograd.special import normal_cdf_of
-from refnp.autograd.tensor import Array
+from refnp.autograd.tensor import Array, ArrayLike
 from refnp.layers.losses import HALF_LOG_TWO_PI
 from refnp.layers.masked_reductions import broadcast_shape, check_positive, common_shape, numbers, product
 from refnp.layers.softmaxes import log_softmax
@@ -265,7 +263,7 @@ def solve_vectors(factor, r, *, transposed=False):
     return np.moveaxis(solve_lower(factor, columns, transposed=transposed).reshape(r.shape[-1:] + r.shape[:-1]), 0, -1)
 
 
-def mean_and_factor(name: str, mean: Any, factor: Any) -> tuple[Array, Array]:
+def mean_and_factor(name: str, mean: ArrayLike, factor: ArrayLike) -> tuple[Array, Array]:
     """Mean (..., N) and lower triangular factor (..., N, N) in floating numbers, or ValueError."""
     mean, factor = floating(mean), floating(factor)
     if not mean.ndim or factor.shape[-2:] != (mean.shape[-1], mean.shape[-1]):
@@ -276,7 +274,7 @@ def mean_and_factor(name: str, mean: Any, factor: Any) -> tuple[Array, Array]:
     return mean, np.tril(factor)
 
 
-def check_logits(name: str, logits: Any) -> Array:
+def check_logits(name: str, logits: ArrayLike) -> Array:
     """Logits as an array; ValueError without a class, or for a row in which none is possible."""
     logits = floating(logits)
     if not logits.ndim or not logits.shape[-1]:
@@ -288,7 +286,7 @@ def check_logits(name: str, logits: Any) -> Array:
     return logits
 
 
-def log_probabilities(name: str, logits: Any) -> Array:
+def log_probabilities(name: str, logits: ArrayLike) -> Array:
     """log p (..., V) of logits that `check_logits` accepts."""
     return log_softmax(check_logits(name, logits))
 

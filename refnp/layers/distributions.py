@@ -254,7 +254,9 @@ def log_mean_exp(x: ArrayLike, axis: int = 0) -> Array | Tensor:
     return ag.logsumexp(x, axis) - np.log(count)
 
 
-def kl_divergence(p: Any, q: Any) -> Array | Tensor:
+def kl_divergence(
+    p: Normal | MultivariateNormal | Categorical, q: Normal | MultivariateNormal | Categorical
+) -> Array | Tensor:
     """KL(p‖q) = E_p[log p − log q] of two distributions of one kind, ≥ 0.
 
     Shapes: of Normal element by element (add them up yourself), of the others one number for each of the batch.

@@ -12,7 +12,6 @@ Transcription: tests/transcriptions/rows.py.
 """
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -77,22 +76,22 @@ def attention(query, key, value, bias=None, *, mask=None, scale=None, method="au
     return output, vjp
 
 
-def one_over_root(query: Array) -> Any:
+def one_over_root(query: Array) -> np.floating:
     """1/√d, d the number of features of a query, in the precision of the query."""
     return 1 / np.sqrt(np.asarray(query.shape[-1], query.real.dtype))
 
 
 def checked(
-    query: Any,
-    key: Any,
-    value: Any,
-    bias: Any = None,
-    mask: Any = None,
+    query: Array | Tensor,
+    key: Array | Tensor,
+    value: Array | Tensor,
+    bias: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
     *,
     method: str = "auto",
     grouped: bool = False,
     alike: bool = True,
-) -> tuple[Any, Array | None, tuple[int, ...]]:
+) -> tuple[Array | Tensor | None, Array | None, tuple[int, ...]]:
     """(bias, mask, shape (..., N, M) of the scores), or ValueError or TypeError if what `attention` takes does not fit.
 
     `grouped`: axis −3 are heads, those of the query a multiple of those of key and value. `alike`: query and key must

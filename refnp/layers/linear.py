@@ -14,14 +14,13 @@ Transcription: tests/transcriptions/rows.py, tests/transcriptions/transformer.py
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from refnp.autograd import linear, take
 from refnp.autograd.blocks import floating, integers
 from refnp.autograd.primitives import raw
-from refnp.autograd.tensor import ArrayLike, Parameter, Tensor
+from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.activations import relu
 from refnp.layers.module import Module
 
@@ -41,7 +40,7 @@ class Linear(Module):
         self.weight = Parameter(rng.uniform(-bound, bound, (in_features, out_features)))
         self.bias = Parameter(rng.uniform(-bound, bound, out_features)) if bias else None
 
-    def __call__(self, x: ArrayLike) -> Any:
+    def __call__(self, x: ArrayLike) -> Array | Tensor:
         return linear(x, self.weight, self.bias)
 
 
@@ -57,13 +56,13 @@ class MLP(Module):
         self.layers = [Linear(n, m, rng=rng) for n, m in itertools.pairwise(sizes)]
         self.activation = activation
 
-    def __call__(self, x: ArrayLike) -> Any:
+    def __call__(self, x: ArrayLike) -> Array | Tensor:
         for layer in self.layers[:-1]:
             x = self.activation(layer(x))
         return self.layers[-1](x)
 
 
-def embedding(tokens: ArrayLike, table: ArrayLike, *, scaled: bool = False) -> Any:
+def embedding(tokens: ArrayLike, table: ArrayLike, *, scaled: bool = False) -> Array | Tensor:
     """Rows of `table` at integer `tokens`, times √D if `scaled`.
 
     Shapes: tokens (..., N) integers, table (V, D) → (..., N, D).
@@ -93,5 +92,5 @@ class Embedding(Module):
         self.weight = Parameter(rng.normal(0, features**-0.5 if scaled else 1, (vocabulary, features)))
         self.scaled = scaled
 
-    def __call__(self, tokens: ArrayLike) -> Any:
+    def __call__(self, tokens: ArrayLike) -> Array | Tensor:
         return embedding(tokens, self.weight, scaled=self.scaled)

@@ -11,10 +11,12 @@ import numpy as np
 
 from refnp.autograd.blocks import floating
 from refnp.autograd.primitives import raw
-from refnp.autograd.tensor import Array, Tensor
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
 
 
-def reduced(name: str, terms: Array, mask: Array, reduction: str, divisor: Any = None) -> tuple[Any, Callable]:
+def reduced(
+    name: str, terms: Array, mask: Array, reduction: str, divisor: float | Array | None = None
+) -> tuple[Array | np.generic, Callable]:
     """The "mean", "sum" or "none" (the array) of the terms under the mask, and the function from ℓ̄ to their gradients.
 
     A mean is divided by `divisor`, the number of terms that count if none is given; the mean of nothing is 0.
@@ -31,7 +33,7 @@ def reduced(name: str, terms: Array, mask: Array, reduction: str, divisor: Any =
     return (terms if reduction == "none" else terms.sum() / divisor), terms_bar
 
 
-def full_mask(name: str, mask: Any, shape: tuple[int, ...]) -> Array:
+def full_mask(name: str, mask: ArrayLike | None, shape: tuple[int, ...]) -> Array:
     """A mask as booleans of `shape`, True for None; TypeError unless boolean, ValueError unless it broadcasts."""
     if mask is None:
         return np.ones(shape, bool)
@@ -49,7 +51,7 @@ def masked(mask: Array, value: Array, neutral: float) -> Array:
     return value if mask.all() else np.where(mask, value, neutral)
 
 
-def product(bar: Any, slope: Any) -> Array:
+def product(bar: ArrayLike, slope: ArrayLike) -> Array:
     """bar · slope, and 0 wherever bar is 0, even if the slope is infinite: what does not count has no gradient."""
     out = np.zeros(np.broadcast_shapes(np.shape(bar), np.shape(slope)), np.result_type(bar, slope))
     return np.multiply(bar, slope, out=out, where=np.not_equal(bar, 0))
@@ -63,7 +65,7 @@ def broadcast_shape(name: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:
         raise ValueError(f"{name}: the shapes of {_listed(shapes)} do not broadcast; make them agree") from None
 
 
-def common_shape(name: str, **arguments: Any) -> tuple[int, ...]:
+def common_shape(name: str, **arguments: ArrayLike) -> tuple[int, ...]:
     """The shape that all arguments broadcast to, which one of them must have.
 
     Shapes (N, 1) and (N,) would make N × N elements by mistake: ValueError, as for shapes that do not broadcast.
@@ -79,7 +81,7 @@ def _listed(shapes: dict[str, tuple[int, ...]]) -> str:
     return ", ".join(f"{argument} {shape}" for argument, shape in shapes.items())
 
 
-def check_positive(name: str, argument: str, value: Any) -> None:
+def check_positive(name: str, argument: str, value: ArrayLike) -> None:
     """ValueError naming the first value that is not positive and finite."""
     real = np.asarray(np.real(value))
     wrong = ~((real > 0) & (real < np.inf))
@@ -87,7 +89,7 @@ def check_positive(name: str, argument: str, value: Any) -> None:
         raise ValueError(f"{name}: {argument} holds {real[wrong][0]}; it must be positive and finite")
 
 
-def numbers(*values: Any) -> list:
+def numbers(*values: ArrayLike) -> list:
     """Values as arrays of floating types, Tensors as Tensors; Python scalars take the precision of the others."""
     values = tuple(
         v if _is_ready(v) else Tensor(floating(raw(v))) if isinstance(v, Tensor) else floating(v) for v in values

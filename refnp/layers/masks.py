@@ -18,7 +18,7 @@ import numpy as np
 from refnp.autograd import where
 from refnp.autograd.blocks import integers
 from refnp.autograd.primitives import primitive, raw
-from refnp.autograd.tensor import Array, ArrayLike
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
 
 
 def causal(queries: int, keys: int | None = None, *, align: str = "top_left") -> Array:
@@ -78,7 +78,7 @@ def combine(*masks: ArrayLike | None) -> Array | None:
         raise ValueError(f"combine: masks of shapes {shapes} do not broadcast") from None
 
 
-def check_mask(name: str, mask: Any, shape: tuple[int, ...]) -> Array | None:
+def check_mask(name: str, mask: ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
     """The mask as an array, or TypeError unless boolean, ValueError unless it broadcasts to `shape` (..., N, M)."""
     if mask is None:
         return None
@@ -101,12 +101,19 @@ def fits(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
 # ---- what a mask hides
 
 
-def all_finite(*arrays: Any) -> bool:
+def all_finite(*arrays: ArrayLike | None) -> bool:
     """True if no array holds NaN or infinity; None is no array."""
     return all(np.isfinite(raw(a)).all() for a in arrays if a is not None)
 
 
-def apart_from_hidden(attend: Callable, query: Any, key: Any, value: Any, bias: Any, mask: Array | None) -> Any:
+def apart_from_hidden(
+    attend: Callable,
+    query: Array | Tensor,
+    key: Array | Tensor,
+    value: Array | Tensor,
+    bias: Array | Tensor | None,
+    mask: Array | None,
+) -> Any:
     """attend(query, key, value, bias, mask=mask), an output or (output, weights), whatever the mask hides.
 
     It acts if there is a mask and a number that is not finite. A mask alone does not hide that: a weight of 0 times NaN
@@ -120,7 +127,9 @@ def apart_from_hidden(attend: Callable, query: Any, key: Any, value: Any, bias: 
     return tuple(map(spoil, found, amounts)) if isinstance(found, tuple) else spoil(found, amounts[0])
 
 
-def shielded(query: Any, key: Any, value: Any, bias: Any, mask: Array) -> tuple:
+def shielded(
+    query: Array | Tensor, key: Array | Tensor, value: Array | Tensor, bias: Array | Tensor | None, mask: Array
+) -> tuple:
     """(query, key, value, bias, mask, (spoilt, lost)): the first four finite, and what to `spoil` results with.
 
     Zeros stand in for rows of query and key that are not finite, for such elements of value, and for elements of bias

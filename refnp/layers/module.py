@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from refnp.autograd import Parameter, Tensor
 from refnp.autograd.primitives import raw
@@ -130,7 +131,7 @@ class Module:
         """A copy that computes with the parameters' arrays: arrays in, arrays out, sooner than through Tensors."""
         return _substituted(self, {id(parameter): parameter.data for parameter in self.parameters()})
 
-    def astype(self, dtype: Any) -> Self:
+    def astype(self, dtype: DTypeLike) -> Self:
         """Change every parameter to another floating type, in place; gradients are dropped. Returns the module."""
         dtype = np.dtype(dtype)
         if dtype.kind not in "fc":

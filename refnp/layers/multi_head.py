@@ -120,7 +120,9 @@ class MultiHeadAttention(Module):
         output = self.output(merge_heads(output))  # (..., N, D)
         return (output, weights) if return_weights else output
 
-    def keys_and_values(self, key: Any, value: Any, *, places: ArrayLike | None = None) -> tuple[Any, Any]:
+    def keys_and_values(
+        self, key: ArrayLike, value: ArrayLike, *, places: ArrayLike | None = None
+    ) -> tuple[Array | Tensor, Array | Tensor]:
         """The projections (..., h, M, d) of keys (..., M, D_k) and values (..., M, D_v), keys rotated to their places.
 
         They can be kept (`KeyValueCache`), and attended to as often as there are queries.
@@ -144,7 +146,7 @@ def _places(x: Any, places: ArrayLike | None) -> Array:
 # ---- heads
 
 
-def split_heads(x: Any, heads: int) -> Any:
+def split_heads(x: Array | Tensor, heads: int) -> Array | Tensor:
     """(..., N, h·d) → (..., h, N, d): the features of a token, cut into the heads' shares.
 
     Raises ValueError if they do not divide, or if there are no tokens and features.
@@ -157,13 +159,13 @@ def split_heads(x: Any, heads: int) -> Any:
     return swapaxes(x, -3, -2)
 
 
-def merge_heads(x: Any) -> Any:
+def merge_heads(x: Array | Tensor) -> Array | Tensor:
     """(..., h, N, d) → (..., N, h·d): the heads side by side along the features."""
     x = swapaxes(x, -3, -2)  # (..., N, h, d)
     return reshape(x, (*x.shape[:-2], x.shape[-2] * x.shape[-1]))
 
 
-def over_heads(array: Any) -> Any:
+def over_heads(array: Array | Tensor) -> Array | Tensor:
     """(..., N, M) → (..., 1, N, M), so that a mask or bias serves every head."""
     shape = np.shape(raw(array))
     return array if len(shape) < 3 else reshape(array, (*shape[:-2], 1, *shape[-2:]))
@@ -236,7 +238,7 @@ class KeyValueCache:
         self.length = 0
         self._memory: list[Array] = []
 
-    def extend(self, key: Any, value: Any) -> tuple[Array, Array]:
+    def extend(self, key: Array | Tensor, value: Array | Tensor) -> tuple[Array, Array]:
         """Add the keys (..., h, n, d) and values (..., h, n, d_v) of n tokens; returns those of all tokens so far.
 
         What is returned are views, true until the next call.

@@ -8,17 +8,15 @@ Elsewhere: torch.nn.TransformerEncoderLayer also drops attention weights and the
 network.
 """
 
-from typing import Any
-
 import numpy as np
 
 from refnp.autograd import multiply
 from refnp.autograd.blocks import floating
 from refnp.autograd.primitives import raw
-from refnp.autograd.tensor import ArrayLike
+from refnp.autograd.tensor import Array, Tensor
 
 
-def dropout(x: ArrayLike, rate: float, rng: np.random.Generator | None = None) -> Any:
+def dropout(x: Array | Tensor, rate: float, rng: np.random.Generator | None = None) -> Array | Tensor:
     """x with a random fraction `rate` of its numbers 0, the rest divided by 1 − rate; x itself without a generator.
 
     Shapes: x (...) → y (...).   VJP: x̄ᵢ = mᵢ ȳᵢ / (1 − rate).

@@ -17,7 +17,7 @@ import numpy as np
 
 from refnp.autograd import divide, matmul, norm, reshape, tanh, where
 from refnp.autograd.primitives import raw
-from refnp.autograd.tensor import ArrayLike
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.dot_product_attention import attention, attention_with_weights, checked
 from refnp.layers.masked_reductions import numbers
 from refnp.layers.masks import apart_from_hidden
@@ -72,7 +72,9 @@ def similarity_attention(
     return apart_from_hidden(attend, q, k, v, bias, mask)
 
 
-def as_dot(query: Any, key: Any, similarity: str, parameters: Sequence) -> tuple[Any, Any, float | None]:
+def as_dot(
+    query: Array | Tensor, key: Array | Tensor, similarity: str, parameters: Sequence
+) -> tuple[Array | Tensor, Array | Tensor, float | None]:
     """(q', k', scale) with S(q, k) = scale · q'·k', None for 1/√d; for every similarity but the additive one.
 
     Shapes: query (..., N, d), key (..., M, d); general: parameters (W,), W (d, d_k) with key (..., M, d_k).
@@ -85,13 +87,13 @@ def as_dot(query: Any, key: Any, similarity: str, parameters: Sequence) -> tuple
     return query, key, None if similarity == "scaled_dot" else 1
 
 
-def unit_rows(x: Any) -> Any:
+def unit_rows(x: Array | Tensor) -> Array | Tensor:
     """Rows divided by their length; a row of zeros stays 0, as is its cosine with anything, and has gradient 0."""
     length = norm(x, -1, keepdims=True)  # (..., N, 1)
     return divide(x, where(raw(length).real == 0, np.inf, length))
 
 
-def additive_scores(query: Any, key: Any, parameters: Sequence) -> Any:
+def additive_scores(query: Array | Tensor, key: Array | Tensor, parameters: Sequence) -> Array | Tensor:
     """S_nm = Σ_a v_a tanh((q_n W_q)_a + (k_m W_k)_a).
 
     Shapes: query (..., N, d_q), key (..., M, d_k), W_q (d_q, A), W_k (d_k, A), v (A,) → (..., N, M).
@@ -104,7 +106,7 @@ def additive_scores(query: Any, key: Any, parameters: Sequence) -> Any:
     return matmul(tanh(q + k), vector)
 
 
-def check_parameters(similarity: str, parameters: Sequence, query: Any, key: Any) -> None:
+def check_parameters(similarity: str, parameters: Sequence, query: Array | Tensor, key: Array | Tensor) -> None:
     """ValueError unless the similarity exists and its parameters have shapes that fit query and key."""
     if similarity not in SIMILARITIES:
         raise ValueError(f"attention: similarity is {similarity!r}; use one of {', '.join(SIMILARITIES)}")

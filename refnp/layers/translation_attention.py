@@ -15,13 +15,13 @@ Transcription: tests/transcriptions/tnp.py.
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from refnp.autograd import matmul, swapaxes, transpose, where
 from refnp.autograd.blocks import BLOCK, cut, run_all
 from refnp.autograd.primitives import primitive, raw
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.masks import all_finite, check_mask, shielded, spoil
 from refnp.layers.module import Module
@@ -62,7 +62,9 @@ class TranslationAttention(Module):
         self.movement = MLP([heads, *movement, dx], rng=rng) if moves else None
         self.heads = heads
 
-    def __call__(self, query: Any, key: Any, differences: Any, *, mask: Any = None) -> tuple[Any, Any]:
+    def __call__(
+        self, query: Array | Tensor, key: Array | Tensor, differences: Array | Tensor, *, mask: ArrayLike | None = None
+    ) -> tuple[Array | Tensor, Array | Tensor | None]:
         mask, lost = check_mask("TranslationAttention", mask, differences.shape[:3]), None
         if mask is not None and not all_finite(query, key, differences):
             query, key, *_, (_, lost) = shielded(query, key, key, None, mask)
@@ -74,11 +76,13 @@ class TranslationAttention(Module):
         output = self.output(merge_heads(matmul(weights, v)))  # (B, N, D)
         step = None if self.movement is None else mean_step(differences, weights, self.movement, mask)  # (B, N, dx)
         if lost is not None:  # NaN for a query that may attend to NaN
-            output, step = (y if y is None else spoil(y, lost) for y in (output, step))
+            output, step = spoil(output, lost), None if step is None else spoil(step, lost)
         return output, step
 
 
-def mean_step(differences: Any, weights: Any, movement: MLP, mask: Any) -> Any:
+def mean_step(
+    differences: Array | Tensor, weights: Array | Tensor, movement: MLP, mask: Array | None
+) -> Array | Tensor:
     """Δx_n, the mean over the keys that n may attend to of d_nm φ(α_nm): (B, N, M, dx), (B, H, N, M) → (B, N, dx)."""
     nowhere = np.empty((*differences.shape[:3], 0), raw(differences).dtype)  # φ takes no differences
     factors = transpose(pair_kernel(nowhere, weights, *parameters_of(movement)), (0, 2, 3, 1))  # (B, N, M, dx)

@@ -21,6 +21,7 @@ import functools
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from refnp.autograd import take
 from refnp.autograd.blocks import floating, integers
@@ -33,7 +34,7 @@ SCALE = 0.02  # standard deviation of learned positions at the start, as in BERT
 PI = decimal.Decimal("3.14159265358979323846264338327950288419716939937510582097494")
 
 
-def sinusoidal(places: ArrayLike, features: int, *, base: float = 10000, dtype: Any = np.float64) -> Array:
+def sinusoidal(places: ArrayLike, features: int, *, base: float = 10000, dtype: DTypeLike = np.float64) -> Array:
     """P(p, 2k) = sin(p ω_k), P(p, 2k + 1) = cos(p ω_k), ω_k = base^(−2k/D). If D is odd, the last sine has no cosine.
 
     Shapes: integer places (...) → (..., D), right to a few units in the last place of 1 at any place: see `sinusoids`.
@@ -57,7 +58,7 @@ class SinusoidalPositions(Module):
     def __init__(self, *, base: float = 10000):
         self.base = base
 
-    def __call__(self, x: ArrayLike, places: ArrayLike | None = None) -> Any:
+    def __call__(self, x: ArrayLike, places: ArrayLike | None = None) -> Array | Tensor:
         tokens, at = _tokens_and_places("SinusoidalPositions", x, places)
         return tokens + sinusoidal(at, tokens.shape[-1], base=self.base, dtype=raw(tokens).real.dtype)
 
@@ -75,7 +76,7 @@ class LearnedPositions(Module):
             raise ValueError(f"LearnedPositions: length {length} and features {features} must be positive")
         self.weight = Parameter(rng.normal(0, SCALE, (length, features)))
 
-    def __call__(self, x: ArrayLike, places: ArrayLike | None = None) -> Any:
+    def __call__(self, x: ArrayLike, places: ArrayLike | None = None) -> Array | Tensor:
         tokens, at = _tokens_and_places("LearnedPositions", x, places)
         length, features = self.weight.shape
         if tokens.shape[-1] != features:
@@ -106,7 +107,9 @@ def _tokens_and_places(name: str, x: ArrayLike, places: ArrayLike | None) -> tup
 # ---- sines and cosines, right to the last digits at any place
 
 
-def sinusoids(places: ArrayLike, features: int, *, base: float = 10000, dtype: Any = np.float64) -> tuple[Array, Array]:
+def sinusoids(
+    places: ArrayLike, features: int, *, base: float = 10000, dtype: DTypeLike = np.float64
+) -> tuple[Array, Array]:
     """(sin(p ω_k), cos(p ω_k)) at integer places p, with ω_k = base^(−2k/D) for k = 0, 1, … while 2k < D.
 
     Shapes: places (...) → two arrays (..., ⌈D/2⌉), computed in `dtype`, in float64 if it is less precise.

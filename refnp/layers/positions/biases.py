@@ -10,14 +10,13 @@ Transcription: tests/transcriptions/positions.py.
 """
 
 import functools
-from typing import Any
 
 import numpy as np
 
 from refnp.autograd import broadcast_to, reshape, take
 from refnp.autograd.blocks import integers
 from refnp.autograd.primitives import raw
-from refnp.autograd.tensor import Array, ArrayLike, Parameter
+from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.positions.relative import SCALE, RelativePositions, check_heads, is_run, read_diagonals
 
 
@@ -82,7 +81,7 @@ class T5Bias(RelativePositions):
         self.bucket(0)  # raises ValueError if the numbers are impossible
         self.table = Parameter(rng.normal(0, SCALE, (heads, buckets)))
 
-    def scores(self, query: Any, query_places: ArrayLike, key_places: ArrayLike) -> Any:
+    def scores(self, query: Array | Tensor, query_places: ArrayLike, key_places: ArrayLike) -> Array | Tensor:
         heads = self.table.shape[0]
         check_heads("T5Bias", query, heads)
         queries, keys = self.checked(query_places, key_places, query.shape[-2])
@@ -119,7 +118,7 @@ class ALiBi(RelativePositions):
     def __init__(self, heads: int):
         self.slopes = alibi_slopes(heads)
 
-    def scores(self, query: Any, query_places: ArrayLike, key_places: ArrayLike) -> Array:
+    def scores(self, query: Array | Tensor, query_places: ArrayLike, key_places: ArrayLike) -> Array:
         check_heads("ALiBi", query, len(self.slopes))
         queries, keys = self.checked(query_places, key_places, query.shape[-2])
         slopes = self.slopes.astype(raw(query).real.dtype)[:, None, None]  # (H, 1, 1)

@@ -33,7 +33,7 @@ import numpy as np
 
 from refnp.autograd import matmul, swapaxes, take
 from refnp.autograd.primitives import raw
-from refnp.autograd.tensor import Array, ArrayLike, Parameter
+from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.dot_product_attention import one_over_root
 from refnp.layers.positions.relative import (
     SCALE,
@@ -132,7 +132,7 @@ class ImagePositions(RelativePositions):
         self.keys = [Parameter(rng.normal(0, SCALE, of_keys)) for _ in range(tables)]
         self.value_tables = [Parameter(rng.normal(0, SCALE, vectors)) for _ in range(tables if values else 0)]
 
-    def scores(self, query: Any, query_places: ArrayLike, key_places: ArrayLike) -> Any:
+    def scores(self, query: Array | Tensor, query_places: ArrayLike, key_places: ArrayLike) -> Array | Tensor:
         if self.mode == "contextual":
             check_width("ImagePositions", query, self.keys[0])
         elif self.heads is not None:
@@ -146,7 +146,7 @@ class ImagePositions(RelativePositions):
             return take(table * scale, buckets, axis=-1)  # (..., N, M)
         return read_buckets(matmul(query, swapaxes(table, -1, -2)) * scale, buckets)  # (..., N, M)
 
-    def values(self, weights: Any, query_places: ArrayLike, key_places: ArrayLike) -> Any:
+    def values(self, weights: Array | Tensor, query_places: ArrayLike, key_places: ArrayLike) -> Array | Tensor | None:
         if not self.adds_values:
             return None
         buckets = self.buckets(query_places, key_places)

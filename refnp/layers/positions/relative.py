@@ -10,14 +10,12 @@ Source: Sivaraya (2023) §1.2, "to achieve translation equivariance": in which s
 Transcription: tests/transcriptions/positions.py.
 """
 
-from typing import Any
-
 import numpy as np
 
 from refnp.autograd import matmul, reshape, swapaxes, take, vjp
 from refnp.autograd.blocks import integers
 from refnp.autograd.primitives import primitive, raw
-from refnp.autograd.tensor import Array, ArrayLike, Parameter
+from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.dot_product_attention import one_over_root
 from refnp.layers.module import Module
 from refnp.layers.positions.absolute import SCALE
@@ -33,15 +31,15 @@ class RelativePositions(Module):
     adds_values = False
     axes = 1  # numbers that make a place
 
-    def rotated(self, x: Any, places: ArrayLike) -> Any:
+    def rotated(self, x: Array | Tensor, places: ArrayLike) -> Array | Tensor:
         """Queries or keys in heads, x (..., H, N, d) at N places, rotated each by its own place."""
         return x
 
-    def scores(self, query: Any, query_places: ArrayLike, key_places: ArrayLike) -> Any:
+    def scores(self, query: Array | Tensor, query_places: ArrayLike, key_places: ArrayLike) -> Array | Tensor | None:
         """s, added to the scaled scores: of query (..., H, N, d), what broadcasts to (..., H, N, M); or None."""
         return None
 
-    def values(self, weights: Any, query_places: ArrayLike, key_places: ArrayLike) -> Any:
+    def values(self, weights: Array | Tensor, query_places: ArrayLike, key_places: ArrayLike) -> Array | Tensor | None:
         """t, added to each head's output: of weights (..., H, N, M), an array (..., H, N, d_v); or None."""
         return None
 
@@ -79,7 +77,7 @@ class Shaw(RelativePositions):
         self.value = Parameter(rng.normal(0, SCALE, shape)) if values else None
         self.distance, self.adds_values = distance, values
 
-    def scores(self, query: Any, query_places: ArrayLike, key_places: ArrayLike) -> Any:
+    def scores(self, query: Array | Tensor, query_places: ArrayLike, key_places: ArrayLike) -> Array | Tensor:
         check_width("Shaw", query, self.key)
         queries, keys = self.checked(query_places, key_places, query.shape[-2])
         x = matmul(query, swapaxes(self.key, -1, -2)) * one_over_root(raw(query))  # (..., N, 2k+1)
@@ -87,7 +85,7 @@ class Shaw(RelativePositions):
             return read_diagonals(x, shift=self._shift(queries, keys), keys=len(keys))
         return read_buckets(x, self.offsets(queries, keys))
 
-    def values(self, weights: Any, query_places: ArrayLike, key_places: ArrayLike) -> Any:
+    def values(self, weights: Array | Tensor, query_places: ArrayLike, key_places: ArrayLike) -> Array | Tensor | None:
         if self.value is None:
             return None
         queries, keys = self.checked(query_places, key_places, *weights.shape[-2:])
@@ -107,7 +105,7 @@ class Shaw(RelativePositions):
         return int(key_places[0] - query_places[0]) + self.distance
 
 
-def check_width(name: str, query: Any, table: Any) -> None:
+def check_width(name: str, query: Array | Tensor, table: Array | Tensor) -> None:
     """ValueError unless queries (..., H, N, d) have as many features as a table's vectors, (L, d) or (H, L, d)."""
     if query.shape[-1] != table.shape[-1]:
         raise ValueError(
@@ -118,7 +116,7 @@ def check_width(name: str, query: Any, table: Any) -> None:
         check_heads(name, query, table.shape[0])
 
 
-def check_heads(name: str, query: Any, heads: int) -> None:
+def check_heads(name: str, query: Array | Tensor, heads: int) -> None:
     """ValueError unless queries (..., H, N, d) have as many heads as the scheme."""
     if query.ndim < 3 or query.shape[-3] != heads:
         raise ValueError(f"{name}: positions are for {heads} heads, but queries (..., heads, N, d) are {query.shape}")
@@ -143,7 +141,7 @@ def check_places(name: str, places: ArrayLike, axes: int, tokens: int | None = N
 # Vectors of buckets are multiplied before, or after, so that there is never a vector for each pair, an array (N, M, D).
 
 
-def read_buckets(x: Any, buckets: Array) -> Any:
+def read_buckets(x: Array | Tensor, buckets: Array) -> Array | Tensor:
     """y_nm = x_{n, b(n, m)}.
 
     Shapes: x (..., N, L), integers buckets (N, M) from 0 to L − 1 → (..., N, M).

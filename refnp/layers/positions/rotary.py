@@ -13,13 +13,11 @@ Source: Su et al. (2021), arXiv 2104.09864, eq. 34; a form of the relative posit
 Transcription: tests/transcriptions/positions.py.
 """
 
-from typing import Any
-
 import numpy as np
 
 from refnp.autograd.blocks import in_order
 from refnp.autograd.primitives import primitive, raw
-from refnp.autograd.tensor import Array, ArrayLike
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.positions.absolute import sinusoids
 from refnp.layers.positions.relative import RelativePositions, check_places
 
@@ -85,5 +83,5 @@ class Rotary(RelativePositions):
             raise ValueError(f"Rotary: layout is {layout!r}; use 'interleaved' or 'half'")
         self.layout, self.base = layout, base
 
-    def rotated(self, x: Any, places: ArrayLike) -> Any:
+    def rotated(self, x: Array | Tensor, places: ArrayLike) -> Array | Tensor:
         return rotate(x, places=raw(places), layout=self.layout, base=self.base)

@@ -28,6 +28,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from refnp.autograd import Parameter, exp
 from refnp.autograd.blocks import floating
@@ -173,7 +174,7 @@ class Pairs(NamedTuple):
                 points_bar[..., d] += np.einsum("bnm,bnm->bm", g, along) * (-2 / scale)
         return x_bar, points_bar
 
-    def weights(self, scale: Any) -> tuple[Array, Array, Array, Callable]:
+    def weights(self, scale: np.number) -> tuple[Array, Array, Array, Callable]:
         """u (dx, B, N, M), s (B, N, M), k(s), and the function for the slope k′(s), for one length scale.
 
         From differences, for |x_n|² + |x_m|² − 2 x_n·x_m cancels, and a common shift would not drop out exactly.
@@ -244,7 +245,7 @@ class SetConvolution(Module):
 # Below: what saves extreme inputs, and what is accepted.
 
 
-def far_steps(x: Array, points: Array, scale: Any) -> Array:
+def far_steps(x: Array, points: Array, scale: np.number) -> Array:
     """u = (x_n − x_m)/ℓ, (dx, B, N, M), at most FARTHEST on an axis, for points so far apart that u² overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
         u = (x[..., :, None] - points[..., None, :]) / scale
@@ -377,7 +378,7 @@ def _presence(mask, points: int) -> Array:
     return present
 
 
-def checked_scales(name: str, length_scale: ArrayLike, flags: int, channels: int, dtype: Any) -> Array:
+def checked_scales(name: str, length_scale: ArrayLike, flags: int, channels: int, dtype: DTypeLike) -> Array:
     """One length scale for each channel of the result, (flags + channels,) in `dtype`; flags is 1 with density or 0."""
     given = np.asarray(length_scale)
     count = flags + channels

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array
@@ -41,7 +42,7 @@ class Grid:
         """The number of places of one task."""
         return math.prod(self.lengths)
 
-    def distances(self, x: Array, dtype: Any) -> Array:
+    def distances(self, x: Array, dtype: DTypeLike) -> Array:
         """x (B, N, dx) as distances from the first place of its task, x − s/p.
 
         The difference is formed in the precision of x, where it is exact or nearly so, and only then rounded to

@@ -15,7 +15,6 @@ Transcription: tests/transcriptions/set_convolution.py.
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -65,6 +64,6 @@ def decay(exponent: Array) -> Array:
 
 
 @functools.cache
-def least_exponent(dtype: Any) -> float:
+def least_exponent(dtype: np.dtype | type) -> float:
     """1 + log of the smallest normal number: −707.4 in float64, −86.3 in float32."""
     return 1 + float(np.log(np.longdouble(np.finfo(dtype).tiny)))

@@ -35,7 +35,7 @@ not to u times itself as above.
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -127,7 +127,7 @@ def is_moderate(positions: Array) -> bool:
     return bool(np.abs(positions.real).max(initial=0) < np.finfo(positions.dtype).max / 8)
 
 
-def is_wide(targets: Array, points: Array, scale: Any, dtype: Any) -> bool:
+def is_wide(targets: Array, points: Array, scale: np.floating, dtype: np.dtype | type) -> bool:
     """Whether it is worth searching for neighbours: there are many pairs, and most are far apart."""
     if targets.shape[1] * points.shape[1] < MANY_PAIRS or not targets.size:
         return False
@@ -142,7 +142,9 @@ def pays(near: Portions) -> bool:
     return computed + 32 * sets * (targets + points) < sets * targets * points
 
 
-def neighbours(targets: Array, points: Array, present: Array | None, scale: Any, dtype: Any) -> Portions:
+def neighbours(
+    targets: Array, points: Array, present: Array | None, scale: np.floating, dtype: np.dtype | type
+) -> Portions:
     """Which pairs of targets (B, N) and points (B, M) count, for weights in `dtype`; `scale` is the largest ℓ.
 
     Positions are real and finite; `present` (B, M) says which points are there, or is None.
@@ -162,14 +164,14 @@ def neighbours(targets: Array, points: Array, present: Array | None, scale: Any,
     return Portions(blocks, target_order, point_order)
 
 
-def reach(count: int, dtype: Any) -> tuple[float, float]:
+def reach(count: int, dtype: np.dtype | type) -> tuple[float, float]:
     """r with exp(−r²/2) = u/M, and r₀ with exp(−r₀²/2) = 0, for numbers of `dtype`; r is r₀ at most."""
     vanishing = math.sqrt(-2 * least_exponent(dtype))
     near = math.sqrt(2 * math.log(2 * max(count, 1) / float(np.finfo(dtype).eps)))
     return min(near, vanishing), vanishing
 
 
-def windows(targets: Array, points: Array, scale: Any, dtype: Any) -> tuple[Array, Array]:
+def windows(targets: Array, points: Array, scale: np.floating, dtype: np.dtype | type) -> tuple[Array, Array]:
     """The first point that target n needs and the first after it that it does not: (N,) and (N,), neither descending.
 
     Shapes: targets (N,) and points (M,), both ascending, M ≥ 1.
@@ -207,7 +209,7 @@ def blocks_of(b: int, first: Array, last: Array) -> list[Block]:
     return blocks
 
 
-def half_width(length_scale: float, points_per_unit: float, least: float, dtype: Any) -> int:
+def half_width(length_scale: float, points_per_unit: float, least: float, dtype: np.dtype | type) -> int:
     """R, how many places to each side of the nearest count, if weights below `least` do not."""
     exponent = max(math.log(least), least_exponent(dtype))  # weights below the latter are 0 anyway
     return math.ceil(math.hypot(0.5, math.sqrt(-2 * exponent) * length_scale * points_per_unit) - 0.5)
