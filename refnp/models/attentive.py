@@ -20,7 +20,6 @@ Transcription: tests/transcriptions/neural_processes.py.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -64,7 +63,9 @@ class AttentionBlock(Module):
         self.first_norm, self.second_norm = LayerNorm(features), LayerNorm(features)
         self.heads, self.scaling = heads, scaling
 
-    def __call__(self, query: Any, key: Any, value: Any, mask: np.ndarray | None = None) -> Array | Tensor:
+    def __call__(
+        self, query: Array | Tensor, key: Array | Tensor, value: Array | Tensor, mask: np.ndarray | None = None
+    ) -> Array | Tensor:
         q, k, v = self.query(query), self.key(key), self.value(value)  # (..., N, D), (..., M, D), (..., M, D)
         heads = (split_heads(a, self.heads) for a in (q, k, v))
         scale = None if self.scaling == "head" else one_over_root(raw(q))  # of all features
@@ -100,7 +101,9 @@ class CrossEncoder(Module):
         self.place = MLP([dx, *[hidden] * query_depth], activation=activation, rng=rng)
         self.cross_attention = AttentionBlock(hidden, heads, scaling=scaling, rng=rng)
 
-    def __call__(self, context_x: Any, pairs: Any, mask: np.ndarray, target_x: Any) -> Array | Tensor:
+    def __call__(
+        self, context_x: Array | Tensor, pairs: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
+    ) -> Array | Tensor:
         values = self.value(pairs)  # (B, M, F)
         allowed = for_every_query(mask)  # (B, 1, M)
         values = self.self_attention(values, values, values, allowed)  # (B, M, F)
@@ -153,7 +156,9 @@ class CANP(NeuralProcess):
         self.decoder = MLP([2 * hidden + dx, *[hidden] * (decoder - 1), 2 * dy], activation=activation, rng=rng)
         self.floor = floor
 
-    def __call__(self, context_x: Any, context_y: Any, target_x: Any, context_mask: ArrayLike | None = None) -> Normal:
+    def __call__(
+        self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: ArrayLike | None = None
+    ) -> Normal:
         context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
         pairs = ag.concatenate([context_x, context_y], -1)  # (B, M, dx+dy)
         local = self.cross_encoder(context_x, pairs, mask, target_x)  # (B, N, F)
@@ -208,7 +213,9 @@ class ANP(LatentModel):
         sizes = [hidden + latent + dx, *[hidden] * (decoder - 1), 2 * dy]
         self.decoder = MLP(sizes, activation=activation, rng=rng)
 
-    def represent(self, context_x: Any, pairs: Any, mask: np.ndarray, target_x: Any) -> Any:
+    def represent(
+        self, context_x: Array | Tensor, pairs: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
+    ) -> Array | Tensor:
         """What each target finds in the context."""
         return self.cross_encoder(context_x, pairs, mask, target_x)
 

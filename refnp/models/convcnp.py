@@ -19,7 +19,7 @@ Transcription: tests/transcriptions/convcnp.py.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -35,6 +35,9 @@ from refnp.layers.set_convolutions import SetConvolution, set_convolution
 from refnp.layers.set_convolutions.grid import Grid, GridOptions, first_present
 from refnp.layers.unet import Network, PooledUNet, SimpleCNN, UNet
 from refnp.models.neural_process import NeuralProcess, check_floor, check_presence, normal_of
+
+if TYPE_CHECKING:
+    from refnp.tasks import Task
 
 DEVIATIONS = ("softplus", "exp", "softplus_variance")
 
@@ -238,7 +241,7 @@ class ConvCNP(NeuralProcess):
             answers.append(f if decoder.mlp is None else decoder.mlp(f))  # (B, N, channels_out) → (B, N, 2 dy) or dy
         return self.head.normal(ag.concatenate(answers, -1))
 
-    def grid(self, context_x: Any, target_x: Any, context_mask: Array | None = None) -> Grid:
+    def grid(self, context_x: Array | Tensor, target_x: Array | Tensor, context_mask: Array | None = None) -> Grid:
         """The grid around contexts and targets."""
         return self.grid_options.around(
             type(self).__name__,
@@ -254,7 +257,7 @@ class ConvCNP(NeuralProcess):
         weight = ag.reshape(ag.transpose(self.lift.weight), (*self.lift.weight.shape[::-1], *[1] * self.dx))
         return self.activation(convolution(h, weight, self.lift.bias))
 
-    def targets(self, task: Any) -> tuple:
+    def targets(self, task: "Task") -> tuple[Array | Tensor, Array | Tensor, Array]:
         """(target_x, target_y, target_mask) of a task, as every neural process has them, except that hidden targets
         stand where their task has a point: a grid holds all targets.
         """

@@ -15,7 +15,7 @@ Transcription: tests/transcriptions/convcnp.py.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from refnp.layers.masked_reductions import numbers
 from refnp.layers.module import Module, on_tape
 from refnp.layers.unet import Network
 from refnp.models.neural_process import NeuralProcess, check_finite, check_floor, check_positive_counts, normal_of
+
+if TYPE_CHECKING:
+    from refnp.tasks import Task
 
 
 class OnGridConvCNP(Module):
@@ -163,7 +166,7 @@ class OnPixels(NeuralProcess):
         flat = (ag.reshape(a, (len(mask), self.dy, self.height * self.width)) for a in (answers.mean, answers.std))
         return Normal(*(a[places] for a in flat))  # (B, N, dy)
 
-    def targets(self, task: Any) -> tuple:
+    def targets(self, task: "Task") -> tuple[Array | Tensor, Array | Tensor, Array]:
         """(target_x, target_y, target_mask) of a task, as every neural process has them, except that hidden targets
         stand at the first pixel: 0 is no pixel where a side is even.
         """

@@ -15,6 +15,7 @@ Source: Sivaraya (2023) §1.8; length penalty: Wu et al. (2016), arXiv 1609.0814
 Transcription: tests/transcriptions/transformer.py.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ import numpy as np
 from refnp.autograd import no_grad
 from refnp.autograd.blocks import one_blas_thread
 from refnp.autograd.primitives import raw
+from refnp.autograd.tensor import ArrayLike
 from refnp.layers.softmaxes import log_softmax
 from refnp.models.transformer import DecodingState, Transformer
 
@@ -38,7 +40,7 @@ class Sentence:
 
 
 def greedy(
-    model: Transformer, source: Any, *, start: int, end: int, longest: int, source_mask: Any = None
+    model: Transformer, source: ArrayLike, *, start: int, end: int, longest: int, source_mask: ArrayLike | None = None
 ) -> list[Sentence]:
     """The most probable next word, again and again, at most `longest` of them with the end; a sentence for each source.
 
@@ -54,14 +56,14 @@ def greedy(
 
 def beam_search(
     model: Transformer,
-    source: Any,
+    source: ArrayLike,
     *,
     start: int,
     end: int,
     longest: int,
     beams: int = 4,
     length_penalty: float = 0.6,
-    source_mask: Any = None,
+    source_mask: ArrayLike | None = None,
 ) -> list[list[Sentence]]:
     """The best sentences found for each source, best first; at most `beams` of them.
 
@@ -92,7 +94,13 @@ def beam_search(
 
 
 def log_probability(
-    model: Transformer, source: Any, target: Any, *, start: int, end: int, source_mask: Any = None
+    model: Transformer,
+    source: ArrayLike,
+    target: Sequence,
+    *,
+    start: int,
+    end: int,
+    source_mask: ArrayLike | None = None,
 ) -> np.ndarray:
     """log p(y | x) = Σ_n log p(y_n | y_1 … y_{n−1}, x), the end included, of whole sentences in one pass.
 
@@ -116,7 +124,7 @@ def log_probability(
     return np.where(np.arange(each.shape[1]) < lengths[:, None], each, 0).sum(-1)
 
 
-def next_words(model: Transformer, tokens: Any, state: DecodingState) -> np.ndarray:
+def next_words(model: Transformer, tokens: ArrayLike, state: DecodingState) -> np.ndarray:
     """log p of every word after `tokens` (B, n), which follow those in `state`: (B, V).   ValueError if it is NaN."""
     log_p = log_softmax(raw(model.extend(tokens, state))[:, -1])
     if np.isnan(log_p).any():

@@ -16,7 +16,7 @@ Transcription: tests/transcriptions/neural_processes.py.
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.distributions import Mixture, MultivariateNormal, Normal, check_generator, log_mean_exp
 from refnp.layers.masked_reductions import full_mask, numbers
 from refnp.models.neural_process import NeuralProcess, check_finite, present
+
+if TYPE_CHECKING:
+    from refnp.tasks import Task
 
 
 class Autoregressive(NeuralProcess):
@@ -44,9 +47,9 @@ class Autoregressive(NeuralProcess):
 
     def __call__(
         self,
-        context_x: Any,
-        context_y: Any,
-        target_x: Any,
+        context_x: ArrayLike,
+        context_y: ArrayLike,
+        target_x: ArrayLike,
         context_mask: ArrayLike | None = None,
         *,
         orders: ArrayLike | None = None,
@@ -54,11 +57,11 @@ class Autoregressive(NeuralProcess):
         context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
         return ChainRule(OneByOne(self.model, context_x, context_y, mask), target_x, orders=orders)
 
-    def targets(self, task: Any) -> tuple:
+    def targets(self, task: "Task") -> tuple[Array | Tensor, Array | Tensor, Array]:
         """As the model has them: a ConvCNP does not put hidden ones at 0."""
         return self.model.targets(task)
 
-    def marginal(self, task: Any, *, rng: np.random.Generator | None = None) -> Normal | Mixture:
+    def marginal(self, task: "Task", *, rng: np.random.Generator | None = None) -> Normal | Mixture:
         """The model's own."""
         return self.model.marginal(task, rng=rng)
 
@@ -72,7 +75,7 @@ class OneByOne:
     def __init__(self, model: NeuralProcess, context_x: Any, context_y: Any, context_mask: np.ndarray):
         self.model, self.context_x, self.context_y, self.context_mask = model, context_x, context_y, context_mask
 
-    def conditionals(self, x: Any, y: Any, there: np.ndarray) -> Iterator[tuple[slice, Any]]:
+    def conditionals(self, x: Array | Tensor, y: Array | Tensor, there: np.ndarray) -> Iterator[tuple[slice, Any]]:
         """p(y_n | y_1 … y_{n−1}, C) for targets x (R, N, dx), y (R, N, dy) of which some are `there` (R, N).
 
         Pairs of a range of targets, here of one each, and their distribution.
@@ -93,7 +96,9 @@ class OneByOne:
         copies = rows // len(self.context_mask) if len(self.context_mask) else 0
         return tuple(repeated(a, copies) for a in (self.context_x, self.context_y, self.context_mask))
 
-    def given(self, x: Any, before_x: Any, before_y: Any, there: np.ndarray) -> Any:
+    def given(
+        self, x: Array | Tensor, before_x: Array | Tensor, before_y: Array | Tensor, there: np.ndarray
+    ) -> Normal | Mixture:
         """The model's distribution of targets x (R, 1, dx), given the context and the targets before them."""
         context_x, context_y, mask = self.context(len(there))
         return self.model(
@@ -121,7 +126,7 @@ class ChainRule:
         self.shape, self.elements = (batch,), (batch, targets, factors.model.dy)
         self.orders = check_orders(np.arange(targets) if orders is None else orders, targets)  # (O, N)
 
-    def log_prob(self, y: Any, *, mask: ArrayLike | None = None) -> Array | Tensor:
+    def log_prob(self, y: ArrayLike, *, mask: ArrayLike | None = None) -> Array | Tensor:
         """log p(y) of all targets together, (B,), for y (B, N, dy) and a mask that broadcasts to it.
 
         Raises ValueError for another shape, for NaN or infinity in a target that is there, or for a mask that hides
@@ -129,21 +134,21 @@ class ChainRule:
         """
         return log_mean_exp(self.log_prob_by_order(y, mask=mask), 0)
 
-    def log_prob_by_order(self, y: Any, *, mask: ArrayLike | None = None) -> Array | Tensor:
+    def log_prob_by_order(self, y: ArrayLike, *, mask: ArrayLike | None = None) -> Array | Tensor:
         """log p(y) in each order, (O, B).   Raises ValueError for the same as `log_prob`."""
-        x, y, there = self._in_orders(y, mask, "ChainRule.log_prob")
-        total = np.zeros(len(x), raw(y).dtype)  # (R,)
-        for now, distribution in self.factors.conditionals(x, y, there):
-            total = total + joint_log_prob(distribution, y[:, now], there[:, now])
+        x, ordered, there = self._in_orders(y, mask, "ChainRule.log_prob")
+        total = np.zeros(len(x), raw(ordered).dtype)  # (R,)
+        for now, distribution in self.factors.conditionals(x, ordered, there):
+            total = total + joint_log_prob(distribution, ordered[:, now], there[:, now])
         return ag.reshape(total, (len(self.orders), *self.shape))
 
-    def conditionals(self, y: Any, *, mask: ArrayLike | None = None) -> Normal:
+    def conditionals(self, y: ArrayLike, *, mask: ArrayLike | None = None) -> Normal:
         """p(y_n | y_1 … y_{n−1}, C) for every n at once, mean and std (B, N, dy), of a model that says Normal.
 
         With several orders (O·B, N, dy), each in its order.   Raises ValueError for the same as `log_prob`.
         """
-        x, y, there = self._in_orders(y, mask, "ChainRule.conditionals")
-        return side_by_side([p for _, p in self.factors.conditionals(x, y, there)])
+        x, ordered, there = self._in_orders(y, mask, "ChainRule.conditionals")
+        return side_by_side([p for _, p in self.factors.conditionals(x, ordered, there)])
 
     def sample(self, rng: np.random.Generator, shape: int | tuple[int, ...] = ()) -> Array:
         """Draws of all targets together, (*shape, B, N, dy), each in one of the orders; an array, without gradient."""
@@ -186,7 +191,7 @@ class ChainRule:
 
         return stand(y), found, stand
 
-    def _in_orders(self, y: Any, mask: ArrayLike | None, name: str) -> tuple:
+    def _in_orders(self, y: ArrayLike, mask: ArrayLike | None, name: str) -> tuple:
         """x, y and which targets are there, in each of the orders: (R, N, dx), (R, N, dy), (R, N), R = O·B."""
         y, there = whole_targets(name, y, mask, self.elements)  # (B, N, dy), (B, N)
         return tuple(in_orders(a, self.orders) for a in (self.target_x, y, there))
@@ -197,7 +202,9 @@ def random_orders(rng: np.random.Generator, targets: int, count: int) -> np.ndar
     return rng.permuted(np.tile(np.arange(targets), (count, 1)), axis=1)
 
 
-def joint_log_prob(distribution: Any, y: Any, there: np.ndarray) -> Any:
+def joint_log_prob(
+    distribution: Normal | MultivariateNormal | Mixture, y: Array | Tensor, there: np.ndarray
+) -> Array | Tensor:
     """log p of y (R, N, dy), all together → (R,), of a distribution of each number, or of all; 0 where it is not there.
 
     A MultivariateNormal is one over the N·dy numbers of all targets, target after target.
@@ -216,18 +223,20 @@ def side_by_side(found: list[Normal]) -> Normal:
     return Normal(ag.concatenate([p.mean for p in found], 1), ag.concatenate([p.std for p in found], 1))
 
 
-def in_orders(a: Any, orders: np.ndarray) -> Any:
+def in_orders(a: Array | Tensor, orders: np.ndarray) -> Array | Tensor:
     """(B, N, ...) in each of the orders (O, N), one after the other: (O·B, N, ...)."""
     a = ag.swapaxes(a[:, orders], 0, 1)  # (O, B, N, ...)
     return ag.reshape(a, (a.shape[0] * a.shape[1], *a.shape[2:]))
 
 
-def repeated(a: Any, copies: int) -> Any:
+def repeated(a: Array | Tensor, copies: int) -> Array | Tensor:
     """(B, ...) `copies` times, one after the other: (O·B, ...)."""
     return a if copies == 1 else ag.reshape(ag.broadcast_to(a, (copies, *a.shape)), (copies * a.shape[0], *a.shape[1:]))
 
 
-def whole_targets(name: str, y: Any, mask: ArrayLike | None, shape: tuple[int, ...]) -> tuple[Any, np.ndarray]:
+def whole_targets(
+    name: str, y: ArrayLike, mask: ArrayLike | None, shape: tuple[int, ...]
+) -> tuple[Array | Tensor, np.ndarray]:
     """y of `shape` (B, N, dy) in floating numbers, 0 where hidden, and which targets are there, (B, N).
 
     Raises ValueError for another shape, for NaN or infinity in a target that is there, or for a mask that hides some
@@ -237,12 +246,12 @@ def whole_targets(name: str, y: Any, mask: ArrayLike | None, shape: tuple[int, .
     there = np.asarray(counts.all(-1))  # (B, N)
     if (counts.any(-1) != there).any():
         raise ValueError(f"{name}: the mask hides some outputs of a target; hide all or none of them")
-    (y,) = numbers(y)
-    if y.shape != shape:
-        raise ValueError(f"{name}: y has shape {y.shape}; it must be {shape}")
-    y = present(there, y)  # (B, N, dy)
-    check_finite(name, "y", y)
-    return y, there
+    (values,) = numbers(y)
+    if values.shape != shape:
+        raise ValueError(f"{name}: y has shape {values.shape}; it must be {shape}")
+    values = present(there, values)  # (B, N, dy)
+    check_finite(name, "y", values)
+    return values, there
 
 
 def check_orders(orders: ArrayLike, targets: int) -> np.ndarray:

@@ -17,7 +17,7 @@ Transcription: tests/transcriptions/neural_processes.py.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -37,10 +37,13 @@ from refnp.models.neural_process import (
     normal_of,
 )
 
+if TYPE_CHECKING:
+    from refnp.tasks import Task
+
 DRAWS = 128  # of z, in `marginal` and `joint_log_prob`
 
 
-def elbo(prior: Normal, posterior: Normal, log_likelihood: Callable, draws: Any) -> Any:
+def elbo(prior: Normal, posterior: Normal, log_likelihood: Callable, draws: Array | Tensor) -> Array | Tensor:
     """(1/S) Σ_s log p(y | z_s) − KL(posterior ‖ prior), the KL in closed form.
 
     Shapes: prior and posterior (B, L), draws z of the posterior (S, B, L), log_likelihood: z → (S, B); result (B,).
@@ -49,7 +52,9 @@ def elbo(prior: Normal, posterior: Normal, log_likelihood: Callable, draws: Any)
     return ag.mean(log_likelihood(draws), 0) - ag.sum(kl_divergence(posterior, prior), -1)
 
 
-def importance_weighted_bound(prior: Normal, posterior: Normal, log_likelihood: Callable, draws: Any) -> Any:
+def importance_weighted_bound(
+    prior: Normal, posterior: Normal, log_likelihood: Callable, draws: Array | Tensor
+) -> Array | Tensor:
     """log (1/S) Σ_s p(y | z_s) p(z_s) / q(z_s), by logsumexp; with one draw another estimate of the ELBO.
 
     If the posterior is the true one, every weight is p(y) itself, and the bound exact.
@@ -97,15 +102,17 @@ class LatentModel(NeuralProcess):
         self.floor, self.latent_floor, self.bound = floor, latent_floor, bound
         self.samples, self.loss_samples = samples, loss_samples
 
-    def represent(self, context_x: Any, pairs: Any, mask: np.ndarray, target_x: Any) -> Any:
+    def represent(
+        self, context_x: Array | Tensor, pairs: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
+    ) -> Array | Tensor | None:
         """What the decoder is given for each target beside z and x, (B, N, F); None here."""
         return None
 
     def __call__(
         self,
-        context_x: Any,
-        context_y: Any,
-        target_x: Any,
+        context_x: ArrayLike,
+        context_y: ArrayLike,
+        target_x: ArrayLike,
         context_mask: ArrayLike | None = None,
         *,
         samples: int | None = None,
@@ -117,7 +124,7 @@ class LatentModel(NeuralProcess):
         z = self.draws(self.latent(context_x, context_y, mask), samples, rng)  # (S, B, L)
         return Mixture(self.decoder_at(context_x, context_y, mask, target_x)(z), together=2)
 
-    def latent(self, x: Any, y: Any, mask: np.ndarray) -> Normal:
+    def latent(self, x: Array | Tensor, y: Array | Tensor, mask: np.ndarray) -> Normal:
         """q(z | P) of the pairs (B, M, dx), (B, M, dy) that are present under the mask (B, M) → Normal of (B, L)."""
         mean, s = ag.split(self.latent_encoder(ag.concatenate([x, y], -1), mask), 2, -1)  # (B, L)
         std = sigmoid(s)  # (B, L)
@@ -128,7 +135,9 @@ class LatentModel(NeuralProcess):
         check_positive_counts(type(self).__name__, samples=samples)
         return latent.sample(np.random.default_rng(0) if rng is None else rng, samples)
 
-    def decoder_at(self, context_x: Any, context_y: Any, mask: np.ndarray, target_x: Any) -> Callable:
+    def decoder_at(
+        self, context_x: Array | Tensor, context_y: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
+    ) -> Callable:
         """The function z (S, B, L) → Normal of (S, B, N, dy)."""
         pairs = ag.concatenate([context_x, context_y], -1)  # (B, M, dx+dy)
         r = self.represent(context_x, pairs, mask, target_x)
@@ -143,7 +152,7 @@ class LatentModel(NeuralProcess):
 
     def log_likelihood_bound(
         self,
-        task: Any,
+        task: "Task",
         *,
         bound: str | None = None,
         samples: int | None = None,
@@ -174,7 +183,7 @@ class LatentModel(NeuralProcess):
         return estimate(prior, posterior, log_likelihood, self.draws(posterior, samples, rng))
 
     @on_tape()
-    def loss(self, task: Any, *, rng: np.random.Generator | None = None) -> Tensor:
+    def loss(self, task: "Task", *, rng: np.random.Generator | None = None) -> Tensor:
         """−(1/n) Σ of the bound over the tasks, for n targets present in the batch.
 
         In training pass `rng`: without it the draws of z are the same in every call.
@@ -182,15 +191,15 @@ class LatentModel(NeuralProcess):
         _, _, mask = self.targets(task)
         return -ag.sum(self.log_likelihood_bound(task, rng=rng)) / max(int(mask.sum()), 1)
 
-    def marginal(self, task: Any, *, rng: np.random.Generator | None = None) -> Mixture:
+    def marginal(self, task: "Task", *, rng: np.random.Generator | None = None) -> Mixture:
         """q(y_n | x_n, C) of every number of every target alone, elements (B, N, dy): a mixture over 128 draws of z."""
         return self(*self.inputs(task), samples=DRAWS, rng=rng).marginals()
 
-    def joint_log_prob(self, task: Any, *, rng: np.random.Generator | None = None) -> Array | Tensor:
+    def joint_log_prob(self, task: "Task", *, rng: np.random.Generator | None = None) -> Array | Tensor:
         """The importance-weighted lower bound with 128 draws of z on log q(y_1, …, y_N | C), (B,)."""
         return self.log_likelihood_bound(task, bound="importance_weighted", samples=DRAWS, rng=rng)
 
-    def functions(self, task: Any, rng: np.random.Generator, samples: int, *, places: int = 40) -> Array:
+    def functions(self, task: "Task", rng: np.random.Generator, samples: int, *, places: int = 40) -> Array:
         """Draws of the function without noise, (S, B, N, dy): the means given each of `samples` draws of z."""
         if samples == 0:
             return np.zeros((0, *task.target_y.shape), task.dtype)
@@ -248,6 +257,8 @@ class LatentNP(LatentModel):
         sizes = [hidden * deterministic + latent + dx, *[hidden] * (decoder - 1), 2 * dy]
         self.decoder = MLP(sizes, activation=activation, rng=rng)
 
-    def represent(self, context_x: Any, pairs: Any, mask: np.ndarray, target_x: Any) -> Any:
+    def represent(
+        self, context_x: Array | Tensor, pairs: Array | Tensor, mask: np.ndarray, target_x: Array | Tensor
+    ) -> Array | Tensor | None:
         """The mean r of the context, the same for every target."""
         return None if self.encoder is None else at_every(target_x, self.encoder(pairs, mask))

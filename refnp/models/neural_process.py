@@ -19,7 +19,7 @@ Transcription: tests/transcriptions/neural_processes.py.
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from refnp.layers.distributions import Mixture, MultivariateNormal, Normal
 from refnp.layers.linear import MLP
 from refnp.layers.masked_reductions import numbers
 from refnp.layers.module import Module, on_tape
+
+if TYPE_CHECKING:
+    from refnp.tasks import Task
 
 
 class NeuralProcess(Module):
@@ -48,7 +51,9 @@ class NeuralProcess(Module):
             raise ValueError(f"{type(self).__name__}: dx {dx} and dy {dy}, the inputs and outputs, must be positive")
         self.dx, self.dy = dx, dy
 
-    def sets(self, context_x: Any, context_y: Any, target_x: Any, context_mask: ArrayLike | None = None) -> tuple:
+    def sets(
+        self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: ArrayLike | None = None
+    ) -> tuple[Array | Tensor, Array | Tensor, Array | Tensor, Array]:
         """(context_x, context_y, target_x, context_mask) in floating numbers: checked, 0 in place of what is hidden.
 
         Shapes: (B, M, dx), (B, M, dy), (B, N, dx), and booleans (B, M), True = present; the mask is never None after.
@@ -56,7 +61,8 @@ class NeuralProcess(Module):
         mask that is not boolean.
         """
         name = type(self).__name__
-        context_x, context_y, target_x = numbers(context_x, context_y, target_x)
+        given: list[Array | Tensor] = numbers(context_x, context_y, target_x)
+        context_x, context_y, target_x = given
         context_x, context_y, mask = self._pairs("context", context_x, context_y, context_mask)
         check_points(name, "target_x", target_x, "N", self.dx)
         if (tasks := target_x.shape[0]) != len(mask):
@@ -64,7 +70,7 @@ class NeuralProcess(Module):
         check_finite(name, "target_x", target_x)
         return context_x, context_y, target_x, mask
 
-    def targets(self, task: Any) -> tuple:
+    def targets(self, task: "Task") -> tuple[Array | Tensor, Array | Tensor, Array]:
         """(target_x, target_y, target_mask) of a task: checked, 0 in place of what is hidden; the mask is never None.
 
         Shapes: (B, N, dx), (B, N, dy), (B, N).
@@ -74,7 +80,9 @@ class NeuralProcess(Module):
         target_x, target_y = numbers(task.target_x, task.target_y)
         return self._pairs("target", target_x, target_y, task.target_mask)
 
-    def _pairs(self, kind: str, x: Any, y: Any, mask: ArrayLike | None) -> tuple:
+    def _pairs(
+        self, kind: str, x: Array | Tensor, y: Array | Tensor, mask: ArrayLike | None
+    ) -> tuple[Array | Tensor, Array | Tensor, Array]:
         """x, y and mask of a "context" or of a "target" set: checked, 0 in place of what is hidden."""
         name, points = type(self).__name__, "M" if kind == "context" else "N"
         check_points(name, f"{kind}_x", x, points, self.dx)
@@ -88,12 +96,12 @@ class NeuralProcess(Module):
         check_finite(name, f"{kind}_y", y)
         return x, y, mask
 
-    def inputs(self, task: Any) -> tuple[Any, Any, Any, Any]:
+    def inputs(self, task: "Task") -> tuple[Array, Array, Array, Array | None]:
         """What the model is called with: context_x, context_y, target_x, context_mask; hidden targets as `targets`."""
         return task.context_x, task.context_y, raw(self.targets(task)[0]), task.context_mask
 
     @on_tape()
-    def loss(self, task: Any, *, rng: np.random.Generator | None = None) -> Tensor:
+    def loss(self, task: "Task", *, rng: np.random.Generator | None = None) -> Tensor:
         """−(1/n) Σ log p(y | x, C) over tasks, targets and outputs, n the number of targets present in the batch.
 
         As the model's distribution has it: of each number alone if it is a Normal, the marginal likelihood; of all
@@ -104,11 +112,11 @@ class NeuralProcess(Module):
         distribution = self(task.context_x, task.context_y, target_x, task.context_mask)
         return -ag.sum(distribution.log_prob(target_y, mask=mask[..., None])) / max(int(mask.sum()), 1)
 
-    def marginal(self, task: Any, *, rng: np.random.Generator | None = None) -> Normal | Mixture:
+    def marginal(self, task: "Task", *, rng: np.random.Generator | None = None) -> Normal | Mixture:
         """q(y_n | x_n, C) of every number of every target alone, elements (B, N, dy). Draws, if any, are from `rng`."""
         return self(*self.inputs(task))
 
-    def joint(self, task: Any) -> Any:
+    def joint(self, task: "Task") -> Any:
         """q(y_1, …, y_N | x_1, …, x_N, C), with `log_prob` and `sample`: the model's answer if that is a joint one.
 
         Of other models it is made by the chain rule, in the order in which the targets stand.
@@ -117,21 +125,21 @@ class NeuralProcess(Module):
 
         return (self if self.joint_loss else Autoregressive(self))(*self.inputs(task))
 
-    def joint_log_prob(self, task: Any, *, rng: np.random.Generator | None = None) -> Array | Tensor:
+    def joint_log_prob(self, task: "Task", *, rng: np.random.Generator | None = None) -> Array | Tensor:
         """log q(y_1, …, y_N | C) of the targets that are present, all together: (B,)."""
         mask = check_presence(type(self).__name__, "target_mask", task.target_mask, np.shape(task.target_x)[:2])
         return self.joint(task).log_prob(task.target_y, mask=mask[..., None])
 
-    def joint_normal(self, task: Any) -> MultivariateNormal | None:
+    def joint_normal(self, task: "Task") -> MultivariateNormal | None:
         """The joint distribution if it is a multivariate normal one, over all N dy numbers of a task; else None."""
         return None
 
-    def joint_samples(self, task: Any, rng: np.random.Generator, samples: int) -> Array:
+    def joint_samples(self, task: "Task", rng: np.random.Generator, samples: int) -> Array:
         """Draws of all targets together, noise included: (S, B, N, dy), arrays without gradient."""
         with ag.no_grad():
             return raw(self.joint(task).sample(rng, samples))
 
-    def functions(self, task: Any, rng: np.random.Generator, samples: int, *, places: int = 40) -> Array:
+    def functions(self, task: "Task", rng: np.random.Generator, samples: int, *, places: int = 40) -> Array:
         """Draws of the function without noise, at the targets: (S, B, N, dy), arrays without gradient.
 
         Values at some of the targets, at most `places` of them, are drawn together; the sample is the mean given these
@@ -194,7 +202,9 @@ class CNP(NeuralProcess):
         self.decoder = MLP(sizes, activation=activation, rng=rng)
         self.floor = floor
 
-    def __call__(self, context_x: Any, context_y: Any, target_x: Any, context_mask: ArrayLike | None = None) -> Normal:
+    def __call__(
+        self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: ArrayLike | None = None
+    ) -> Normal:
         context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
         pairs = ag.concatenate([context_x, context_y], -1)  # (B, M, dx+dy)
         r = ag.concatenate([encoder(pairs, mask) for encoder in self.encoders], -1)  # (B, F)
@@ -226,7 +236,7 @@ class SetEncoder(Module):
         self.attention, self.activation = attention, activation
         self.after = MLP([*[hidden] * after, out], activation=activation, rng=rng)
 
-    def __call__(self, pairs: Any, mask: np.ndarray) -> Array | Tensor:
+    def __call__(self, pairs: Array | Tensor, mask: np.ndarray) -> Array | Tensor:
         tokens = self.before(pairs)  # (B, M, H)
         if self.attention is not None:
             tokens = self.activation(tokens)
@@ -234,7 +244,7 @@ class SetEncoder(Module):
         return self.after(mean_of_present(tokens, mask))
 
 
-def mean_of_present(x: Any, mask: np.ndarray) -> Array | Tensor:
+def mean_of_present(x: Array | Tensor, mask: np.ndarray) -> Array | Tensor:
     """The mean of the points x (B, M, D) that are present under the mask (B, M) → (B, D); 0 if none is."""
     weights = mask.astype(raw(x).real.dtype)  # (B, M)
     weights /= np.maximum(mask.sum(-1, keepdims=True), 1).astype(weights.dtype)
@@ -246,12 +256,12 @@ def for_every_query(mask: np.ndarray) -> np.ndarray | None:
     return None if mask.all() else mask[:, None, :]
 
 
-def at_every(target_x: Any, r: Any) -> Any:
+def at_every(target_x: Array | Tensor, r: Array | Tensor) -> Array | Tensor:
     """One vector r (..., B, D) for all N targets (B, N, dx) of a task → (..., B, N, D)."""
     return ag.broadcast_to(r[..., None, :], (*r.shape[:-1], target_x.shape[-2], r.shape[-1]))
 
 
-def normal_of(values: Any, floor: float = 0.0) -> Normal:
+def normal_of(values: Array | Tensor, floor: float = 0.0) -> Normal:
     """Normal numbers from a network's output: the first half of the features are μ, the second s, and
 
         σ = floor + (1 − floor) log(1 + eˢ)
@@ -269,7 +279,7 @@ def normal_of(values: Any, floor: float = 0.0) -> Normal:
 # ---- What is checked before anything is computed.
 
 
-def present(mask: np.ndarray, x: Any) -> Any:
+def present(mask: np.ndarray, x: Array | Tensor) -> Array | Tensor:
     """x (B, N, D) with 0 wherever the mask (B, N) is False: what is hidden, NaN included, reaches no arithmetic."""
     return x if mask.all() else ag.where(mask[..., None], x, 0.0)
 
@@ -286,7 +296,7 @@ def check_presence(name: str, argument: str, mask: ArrayLike | None, shape: tupl
     return mask
 
 
-def check_finite(name: str, argument: str, x: Any) -> None:
+def check_finite(name: str, argument: str, x: Array | Tensor) -> None:
     """ValueError that says where x holds NaN or infinity."""
     wrong = ~np.isfinite(raw(x))
     if wrong.any():
@@ -307,7 +317,7 @@ def check_positive_counts(name: str, **counts: int) -> None:
             raise ValueError(f"{name}: {argument} is {count}; at least 1 is needed")
 
 
-def check_points(name: str, argument: str, array: Any, points: str, features: int) -> None:
+def check_points(name: str, argument: str, array: Array | Tensor, points: str, features: int) -> None:
     """ValueError unless the array has the shape (B, points, features)."""
     if array.ndim != 3 or array.shape[-1] != features:
         raise ValueError(f"{name}: {argument} has shape {array.shape}; it must be (B, {points}, {features})")

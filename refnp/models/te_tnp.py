@@ -60,7 +60,7 @@ class TranslationLayer(Module):
         self.around_feed_forward = Residual(features, norm=norm, dropout=0.0, eps=eps)
 
     def __call__(
-        self, x: Any, keys: Any, differences: Any, *, mask: np.ndarray | None = None
+        self, x: Array | Tensor, keys: Array | Tensor, differences: Array | Tensor, *, mask: np.ndarray | None = None
     ) -> tuple[Array | Tensor, Array | Tensor | None]:
         residual, step = self.around_attention, None
         if residual.norm == "pre":
@@ -124,21 +124,23 @@ class TETNP(NeuralProcess):
         self.predictor = MLP([features, hidden, 2 * dy], rng=rng)
         self.floor = floor
 
-    def __call__(self, context_x: Any, context_y: Any, target_x: Any, context_mask: ArrayLike | None = None) -> Normal:
+    def __call__(
+        self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: ArrayLike | None = None
+    ) -> Normal:
         context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
-        m, mask = context_x.shape[1], for_every_query(mask)
+        m, allowed = context_x.shape[1], for_every_query(mask)
         x = ag.concatenate([context_x, target_x], 1)  # (B, M+N, dx)
         differences = x[:, :, None] - context_x[:, None]  # (B, M+N, M, dx)
         z = self.embedder(tokens(context_y, target_x.shape[1]))  # (B, M+N, D)
         for layer in self.layers[:-1]:
-            z, step = layer(z, z[:, :m], differences, mask=mask)  # (B, M+N, D), (B, M+N, dx)
+            z, step = layer(z, z[:, :m], differences, mask=allowed)  # (B, M+N, D), (B, M+N, dx)
             if step is not None:  # of differences, not of places: a shift has no part in what is rounded
                 differences = differences + (step[:, :, None] - step[:, None, :m])  # (B, M+N, M, dx)
-        z, _ = self.layers[-1](z[:, m:], z[:, :m], differences[:, m:], mask=mask)  # (B, N, D), ()
+        z, _ = self.layers[-1](z[:, m:], z[:, :m], differences[:, m:], mask=allowed)  # (B, N, D), ()
         return exponential_normal(self.predictor(z), self.floor)
 
 
-def tokens(context_y: Any, targets: int) -> Array | Tensor:
+def tokens(context_y: Array | Tensor, targets: int) -> Array | Tensor:
     """[y, 1] for each point of the context and [0, 0] for each target: (B, M, dy) → (B, M + N, dy + 1)."""
     b, _, dy = context_y.shape
     known = ag.concatenate([context_y, np.ones_like(raw(context_y)[..., :1])], -1)  # (B, M, dy+1)

@@ -22,7 +22,7 @@ Transcription: tests/transcriptions/tnp.py.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -44,6 +44,9 @@ from refnp.models.neural_process import (
     present,
 )
 from refnp.models.transformer_layers import EncoderLayer
+
+if TYPE_CHECKING:
+    from refnp.tasks import Task
 
 
 def diagonal_mask(contexts: int, targets: int) -> np.ndarray:
@@ -138,16 +141,16 @@ class TNP(NeuralProcess):
     def add_predictor(self, rng: np.random.Generator) -> None:
         """Assign the `predictor` of a model that reads off all of its answer with one MLP."""
 
-    def observed(self, x: Any, y: Any) -> Any:
+    def observed(self, x: Array | Tensor, y: Array | Tensor) -> Array | Tensor:
         """Tokens of points whose y is known: [x, y], or [x, y, 1], (B, N, dx+dy+flag)."""
         known = [x, y, np.ones_like(raw(x)[..., :1])] if self.flag else [x, y]
         return ag.concatenate(known, -1)
 
-    def unobserved(self, x: Any) -> Any:
+    def unobserved(self, x: Array | Tensor) -> Array | Tensor:
         """Tokens of points whose y is not known: [x, 0], (B, N, dx+dy+flag)."""
         return ag.concatenate([x, np.zeros((*x.shape[:-1], self.dy + self.flag), raw(x).dtype)], -1)
 
-    def encode(self, attended: Any, read: Any, mask: np.ndarray | None = None) -> Any:
+    def encode(self, attended: Array | Tensor, read: Array | Tensor, mask: np.ndarray | None = None) -> Array | Tensor:
         """The tokens that are read off after all layers, (B, N, D): see "In less time" above.
 
         Shapes: tokens `attended` (B, K, F) that others attend to, and `read` (B, N, F) that none attends to; mask
@@ -161,7 +164,9 @@ class TNP(NeuralProcess):
             mask = mask[..., count:, :]
         return self.layers[-1](x[:, count:], x[:, :count], mask=mask)
 
-    def targets_given(self, context_x: Any, context_y: Any, target_x: Any, context_mask: np.ndarray) -> Any:
+    def targets_given(
+        self, context_x: Array | Tensor, context_y: Array | Tensor, target_x: Array | Tensor, context_mask: np.ndarray
+    ) -> Array | Tensor:
         """Target tokens (B, N, D) under `diagonal_mask`, for sets as `self.sets` returns them."""
         mask = for_every_query(context_mask)  # (B, 1, M)
         return self.encode(self.observed(context_x, context_y), self.unobserved(target_x), mask)
@@ -181,10 +186,12 @@ class TNPD(TNP):
         """The MLP of μ_n and s_n."""
         self.predictor = MLP([self.features, self.hidden, 2 * self.dy], rng=rng)
 
-    def __call__(self, context_x: Any, context_y: Any, target_x: Any, context_mask: ArrayLike | None = None) -> Normal:
+    def __call__(
+        self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: ArrayLike | None = None
+    ) -> Normal:
         return self.read_off(self.targets_given(*self.sets(context_x, context_y, target_x, context_mask)))
 
-    def read_off(self, z: Any) -> Normal:
+    def read_off(self, z: Array | Tensor) -> Normal:
         """The distribution (B, N, dy) of targets from their tokens after all layers, (B, N, D)."""
         return exponential_normal(self.predictor(z), self.floor)
 
@@ -201,12 +208,12 @@ class TNPA(TNPD):
     joint_loss = True
 
     def __call__(  # type: ignore[override]  # a joint distribution where TNP-D has marginal ones
-        self, context_x: Any, context_y: Any, target_x: Any, context_mask: ArrayLike | None = None
+        self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: ArrayLike | None = None
     ) -> ChainRule:
         context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
         return ChainRule(InOnePass(self, context_x, context_y, mask), target_x)
 
-    def marginal(self, task: Any, *, rng: np.random.Generator | None = None) -> Normal:
+    def marginal(self, task: "Task", *, rng: np.random.Generator | None = None) -> Normal:
         """q(y_n | x_n, C) of every target as the first of a chain, which is what TNP-D says: (B, N, dy)."""
         return super().__call__(*self.inputs(task))
 
@@ -216,7 +223,7 @@ class InOnePass(OneByOne):
 
     model: TNPA
 
-    def conditionals(self, x: Any, y: Any, there: np.ndarray) -> Iterator[tuple[slice, Normal]]:
+    def conditionals(self, x: Array | Tensor, y: Array | Tensor, there: np.ndarray) -> Iterator[tuple[slice, Normal]]:
         """p(y_n | y_1 … y_{n−1}, C) for every n at once, N(μ_n, σ_n²) with mean and std (R, N, dy)."""
         context_x, context_y, mask = self.context(len(there))
         observed = self.model.observed
@@ -343,9 +350,9 @@ class TNPND(TNP):
 
     def __call__(
         self,
-        context_x: Any,
-        context_y: Any,
-        target_x: Any,
+        context_x: ArrayLike,
+        context_y: ArrayLike,
+        target_x: Array | Tensor,
         context_mask: ArrayLike | None = None,
         target_mask: ArrayLike | None = None,
     ) -> MultivariateNormal:
@@ -373,7 +380,7 @@ class TNPND(TNP):
         return ag.where(np.tri(n * self.dy, dtype=bool), apart(products, target_mask), 0.0)
 
     @on_tape()
-    def loss(self, task: Any, *, rng: np.random.Generator | None = None) -> Tensor:
+    def loss(self, task: "Task", *, rng: np.random.Generator | None = None) -> Tensor:
         """−(1/n) Σ log p(y_1 … y_N | C) over the batch, n the targets present: the joint likelihood per target.
 
         Elsewhere: in training TNP-pytorch divides by the number of tasks, in evaluation by that of targets.
@@ -382,27 +389,27 @@ class TNPND(TNP):
         joint = self(task.context_x, task.context_y, target_x, task.context_mask, mask)
         return -ag.sum(log_prob(joint, target_y, mask)) / max(int(mask.sum()), 1)
 
-    def joint(self, task: Any) -> MultivariateNormal:
+    def joint(self, task: "Task") -> MultivariateNormal:
         """The distribution of all N dy numbers of the targets that are present."""
         return self(*self.inputs(task), task.target_mask)
 
     joint_normal = joint
 
-    def marginal(self, task: Any, *, rng: np.random.Generator | None = None) -> Normal:
+    def marginal(self, task: "Task", *, rng: np.random.Generator | None = None) -> Normal:
         """The mean and the standard deviation of every number, (B, N, dy)."""
         normal, shape = self.joint(task).marginals(), (*np.shape(task.target_x)[:2], self.dy)
         return Normal(ag.reshape(normal.mean, shape), ag.reshape(normal.std, shape))
 
-    def joint_log_prob(self, task: Any, *, rng: np.random.Generator | None = None) -> Array | Tensor:
+    def joint_log_prob(self, task: "Task", *, rng: np.random.Generator | None = None) -> Array | Tensor:
         """log p of the targets that are present, all together: (B,)."""
         return log_prob(self.joint(task), task.target_y, task.target_mask)
 
-    def joint_samples(self, task: Any, rng: np.random.Generator, samples: int) -> Array:
+    def joint_samples(self, task: "Task", rng: np.random.Generator, samples: int) -> Array:
         """Draws of all targets together, noise included: (S, B, N, dy), arrays without gradient."""
         return super().joint_samples(task, rng, samples).reshape(samples, *task.target_y.shape)
 
 
-def apart(matrices: Any, there: np.ndarray) -> Any:
+def apart(matrices: Array | Tensor, there: np.ndarray) -> Array | Tensor:
     """Matrices (B, N·dy, N·dy) with the rows and columns of the identity for targets that are not there (B, N)."""
     if there.all():
         return matrices
@@ -411,12 +418,12 @@ def apart(matrices: Any, there: np.ndarray) -> Any:
     return ag.where(there[:, :, None] & there[:, None], matrices, identity)
 
 
-def log_prob(joint: MultivariateNormal, y: Any, mask: np.ndarray | None = None) -> Array | Tensor:
+def log_prob(joint: MultivariateNormal, y: Array | Tensor, mask: np.ndarray | None = None) -> Array | Tensor:
     """log p of y (B, N, dy) where mask (B, N) is True, all together: (B,)."""
     return joint_log_prob(joint, y, np.ones(y.shape[:2], bool) if mask is None else mask)
 
 
-def exponential_normal(values: Any, floor: float = 0.0) -> Normal:
+def exponential_normal(values: Array | Tensor, floor: float = 0.0) -> Normal:
     """[μ, s] (..., 2 dy) → N(μ, σ²), (..., dy), with σ = exp(s); with a floor, σ as `normal_of` has it."""
     if floor:
         return normal_of(values, floor)

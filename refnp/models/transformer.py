@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import matmul, swapaxes
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.activations import relu
 from refnp.layers.linear import Embedding, Linear
 from refnp.layers.masks import check_mask, combine
@@ -69,7 +70,7 @@ class Stack(Module):
             final_norm = norm == "pre"
         self.final_norm = LayerNorm(features, eps=eps) if final_norm else None
 
-    def finished(self, x: Any) -> Any:
+    def finished(self, x: Array | Tensor) -> Array | Tensor:
         """The last layer's output x (..., N, D), after the LayerNorm if there is one."""
         return x if self.final_norm is None else self.final_norm(x)
 
@@ -106,11 +107,13 @@ class Decoder(Stack):
             x = layer(x, memory, mask=mask, memory_mask=memory_mask, rng=rng, weights=weights)
         return self.finished(x)
 
-    def start(self, memory: Any) -> list[LayerState]:
+    def start(self, memory: Array | Tensor) -> list[LayerState]:
         """The state of every layer before the first token.   Raises RuntimeError outside no_grad."""
         return [layer.start(memory) for layer in self.layers]
 
-    def extend(self, x: Any, states: list[LayerState], *, memory_mask: Any = None) -> Any:
+    def extend(
+        self, x: Array | Tensor, states: list[LayerState], *, memory_mask: ArrayLike | None = None
+    ) -> Array | Tensor:
         """The output for tokens x (..., n, D) that follow those in `states`, which grow by them."""
         mask = causal_after(states[0].length, token_count(x))
         for layer, state in zip(self.layers, states, strict=True):
@@ -202,13 +205,13 @@ class Transformer(Module):
         x = self._embedded(self.source_embedding, source, None, rng)
         return self.encoder(x, mask=_as_keys(source, source_mask, "source"), rng=rng, weights=weights)
 
-    def logits(self, x: Any) -> Any:
+    def logits(self, x: Array | Tensor) -> Array | Tensor:
         """The final map: (..., N, D) → (..., N, V)."""
         if self.output is not None:
             return self.output(x)
         return matmul(x, swapaxes(self.target_embedding.weight, -1, -2))
 
-    def start(self, source: Any, *, source_mask: Any = None) -> "DecodingState":
+    def start(self, source: ArrayLike, *, source_mask: ArrayLike | None = None) -> "DecodingState":
         """The state before the first target token, of sources (..., M) that are encoded once.
 
         Raises RuntimeError outside `no_grad`: what is kept has no gradient.
@@ -216,7 +219,7 @@ class Transformer(Module):
         memory = self.encode(source, source_mask=source_mask)  # (..., M, D)
         return DecodingState(self.decoder.start(memory), _as_keys(source, source_mask, "source"), len(memory))
 
-    def extend(self, target: Any, state: "DecodingState") -> Any:
+    def extend(self, target: ArrayLike, state: "DecodingState") -> Array | Tensor:
         """Logits (..., n, V) after each of n tokens (..., n) that follow those in `state`, which grows by them."""
         places = np.arange(np.shape(target)[-1]) + state.length
         x = self._embedded(self.target_embedding, target, places, None)

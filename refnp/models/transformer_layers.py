@@ -46,7 +46,7 @@ class Residual(Module):
         self.layer_norm = LayerNorm(features, eps=eps)
         self.norm, self.dropout = norm, dropout
 
-    def __call__(self, sublayer: Callable, x: Any, rng: np.random.Generator | None = None) -> Any:
+    def __call__(self, sublayer: Callable, x: Array | Tensor, rng: np.random.Generator | None = None) -> Array | Tensor:
         if self.norm == "pre":
             return x + dropout(sublayer(self.layer_norm(x)), self.dropout, rng)
         return self.layer_norm(x + dropout(sublayer(x), self.dropout, rng))
@@ -108,8 +108,8 @@ class EncoderLayer(Layer):
 
     def __call__(
         self,
-        x: Any,
-        keys: Any = None,
+        x: Array | Tensor,
+        keys: Array | Tensor | None = None,
         *,
         mask: ArrayLike | None = None,
         places: ArrayLike | None = None,
@@ -150,32 +150,32 @@ class DecoderLayer(Layer):
 
     def __call__(
         self,
-        x: Any,
-        memory: Any,
+        x: Array | Tensor,
+        memory: Array | Tensor,
         *,
-        mask: Any = None,
-        memory_mask: Any = None,
+        mask: ArrayLike | None = None,
+        memory_mask: ArrayLike | None = None,
         rng: np.random.Generator | None = None,
         weights: list | None = None,
-    ) -> Any:
+    ) -> Array | Tensor:
         state = LayerState(self.memory_attention.keys_and_values(memory, memory), cache=None)
         return self.extend(x, state, mask=mask, memory_mask=memory_mask, rng=rng, weights=weights)
 
-    def start(self, memory: Any) -> "LayerState":
+    def start(self, memory: ArrayLike) -> "LayerState":
         """What decoding needs of a memory (..., M, D), before the first token. RuntimeError outside no_grad."""
         kept = KeyValueCache().extend(*self.memory_attention.keys_and_values(memory, memory))  # head by head in memory
         return LayerState(kept, KeyValueCache())
 
     def extend(
         self,
-        x: Any,
+        x: Array | Tensor,
         state: "LayerState",
         *,
-        mask: Any = None,
-        memory_mask: Any = None,
+        mask: ArrayLike | None = None,
+        memory_mask: ArrayLike | None = None,
         rng: np.random.Generator | None = None,
         weights: list | None = None,
-    ) -> Any:
+    ) -> Array | Tensor:
         """The layer's output for n tokens x (..., n, D) that follow those in `state`, which grows by them."""
         places = np.arange(token_count(x)) + state.length  # (n,)
 
@@ -211,8 +211,8 @@ class LayerState:
 
 def attended(
     attention: MultiHeadAttention,
-    x: Any,
-    keys: Any,
+    x: Array | Tensor,
+    keys: Array | Tensor,
     mask: ArrayLike | None,
     places: tuple[ArrayLike | None, ArrayLike | None],
     cache: KeyValueCache | None,
@@ -230,12 +230,12 @@ def attended(
 
 def looked_up(
     attention: MultiHeadAttention,
-    x: Any,
+    x: Array | Tensor,
     kept: tuple,
     mask: ArrayLike | None,
     places: tuple[ArrayLike | None, ArrayLike | None],
     weights: list | None,
-) -> Any:
+) -> Array | Tensor:
     """The attention of x to keys and values that are projected already; its weights go to the list, if there is one."""
     query_places, key_places = places
     collected = weights is not None
@@ -248,7 +248,7 @@ def looked_up(
     return found[0]
 
 
-def token_count(x: Any) -> int:
+def token_count(x: Array | Tensor) -> int:
     """N of x (..., N, D).   Raises ValueError if there are no such axes."""
     if x.ndim < 2:
         raise ValueError(f"decoder: x has shape {x.shape}; it must be (..., tokens, features)")

@@ -13,12 +13,11 @@ a CNN before attention: their "hybrid", and Xiao et al. (2021), arXiv 2106.14881
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from refnp.autograd import Parameter, broadcast_to, concatenate, reshape, swapaxes, transpose
-from refnp.autograd.tensor import ArrayLike
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.activations import gelu, relu
 from refnp.layers.convolutions import Convolution
 from refnp.layers.linear import Linear
@@ -57,7 +56,7 @@ class PatchTokens(Module):
         return self.map(patches(images, self.size, self.grid(*images.shape[-2:])))
 
 
-def patches(images: Any, size: int, grid: tuple[int, int]) -> Any:
+def patches(images: Array | Tensor, size: int, grid: tuple[int, int]) -> Array | Tensor:
     """Images (B, C, R size, S size) cut into R × S patches: (B, R S, size² C), each patch pixel by pixel."""
     if images.ndim != 4:
         raise ValueError(f"patches: images have shape {images.shape}; they must be (B, C, H, W)")
