@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.primitives import raw
-from refnp.autograd.tensor import Array, sum_to
+from refnp.autograd.tensor import Array, ArrayLike, sum_to
 
 BLOCK = 1 << 17  # elements: a few temporaries fit in the caches of a core, and calls cost little beside the work
 CHAIN = 1024  # terms that einsum may add up in its eight or more parallel chains
@@ -287,13 +287,13 @@ def row_dot(x: Array, y: Array) -> Array:
     return np.einsum("ij,ij->i", x, y)[:, None] if x.shape[-1] <= CHAIN else (x * y).sum(-1, keepdims=True)
 
 
-def floating(x: Any) -> Array:
+def floating(x: ArrayLike) -> Array:
     """As an array of a floating type: integers and booleans become float64, everything else stays."""
     x = np.asarray(x)
     return x.astype(np.float64) if x.dtype.kind in "biu" else x
 
 
-def integers(name: str, argument: str, values: Any, hint: str = "") -> Array:
+def integers(name: str, argument: str, values: ArrayLike, hint: str = "") -> Array:
     """As an array of integers, an empty list too, which NumPy takes for floats; TypeError for any other type."""
     array = np.asarray(raw(values))
     array = array if array.size else array.astype(np.int64)

@@ -23,7 +23,7 @@ import numpy as np
 
 from refnp.autograd.backward import gradients_of, tape_of
 from refnp.autograd.primitives import raw
-from refnp.autograd.tensor import Array, Tensor
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.autograd.trees import is_differentiable, leaves_of, map_leaves, rebuilt
 
 STEP = 1e-100
@@ -132,7 +132,7 @@ def grad(function: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
     return lambda *arguments: evaluate(*arguments)[1]
 
 
-def stepped(leaf: Any, direction: Any) -> Any:
+def stepped(leaf: Any, direction: ArrayLike | None) -> Any:
     """leaf + i h·direction, in the complex type of the leaf's precision (double for float32); constants stay."""
     if not is_differentiable(leaf) or direction is None:
         return leaf
@@ -144,7 +144,7 @@ def stepped(leaf: Any, direction: Any) -> Any:
     return np.asarray(leaf + (1j * STEP) * direction.astype(np.result_type(leaf, np.float64)))
 
 
-def imaginary(value: Any, like: np.dtype | None = None) -> Any:
+def imaginary(value: ArrayLike, like: np.dtype | None = None) -> Array | np.generic:
     """Im(value)/h: the derivative that a complex step left in a result, 0 if it did not depend on the argument."""
     value = np.asarray(raw(value))
     derivative = value.imag / STEP if value.dtype.kind == "c" else np.zeros(value.shape, value.dtype)

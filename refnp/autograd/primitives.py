@@ -91,7 +91,7 @@ def raw(value: Any) -> Any:
     return value.data if isinstance(value, Tensor) else value
 
 
-def ratio(numerator: Array, denominator: Any) -> Array:
+def ratio(numerator: Array, denominator: Array | complex) -> Array:
     """numerator / denominator, and 0 wherever the numerator is 0.
 
     A branch that `where` did not take gets cotangent 0, and must contribute 0 even where its derivative is infinite.

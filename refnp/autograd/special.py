@@ -17,7 +17,6 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -142,12 +141,12 @@ def _dual(name: str, x: ArrayLike) -> tuple[Array, Array, Callable]:
     return flat.real, np.clip(a, 0, GAUSSIAN_VANISHES, out=a), result
 
 
-def in_precision(dtype: np.dtype, constant: np.longdouble) -> Any:
+def in_precision(dtype: np.dtype, constant: np.longdouble) -> float | np.longdouble:
     """The constant as a Python float, which leaves any dtype as it is; unless that dtype is longer."""
     return constant if dtype.char in "gG" else float(constant)
 
 
-def two_over_sqrt_pi(x: Array) -> Any:
+def two_over_sqrt_pi(x: Array) -> float | np.longdouble:
     """2/√π in the precision of x."""
     return in_precision(x.dtype, TWO_OVER_SQRT_PI)
 

@@ -91,7 +91,7 @@ class Tensor:
         self.slot = 0
 
     @classmethod
-    def result(cls, value: Any, node: Node | None = None, slot: int = 0) -> Tensor:
+    def result(cls, value: ArrayLike, node: Node | None = None, slot: int = 0) -> Tensor:
         """A computed value: result number `slot` of `node`, or a constant if there is no node."""
         tensor = cls.__new__(cls)
         tensor.data = np.asarray(value)
