@@ -85,7 +85,9 @@ def independent(tasks: Sampler) -> Sampler:
     return dataclasses.replace(tasks, places=dataclasses.replace(tasks.places, ragged=True))
 
 
-def drawn_at(place: str, tasks: Sampler, rng: np.random.Generator, batch: int, shift: float = SHIFT) -> Any:
+def drawn_at(
+    place: str, tasks: Sampler, rng: np.random.Generator, batch: int, shift: float = SHIFT
+) -> tuple[Task, Posterior | None]:
     """`batch` tasks at a place and their exact posterior, or None; the same generator draws the same functions.
 
     The exact posterior of shifted tasks is that of the tasks themselves, for all kernels here are stationary.

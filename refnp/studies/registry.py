@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from refnp.layers.set_convolutions import GridOptions
 from refnp.models.attentive import ANP, CANP
@@ -86,7 +87,7 @@ def build(
     *,
     dx: int = 1,
     dy: int = 1,
-    dtype: Any = np.float32,
+    dtype: DTypeLike = np.float32,
     rng: np.random.Generator,
 ) -> NeuralProcess:
     """A new model with random weights. ValueError for an unknown name, or options that do not fit the model."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from refnp.models.neural_process import NeuralProcess
 from refnp.studies.registry import build, sampler, unknown
@@ -50,7 +51,7 @@ def find(source: str | os.PathLike) -> Path:
     raise FileNotFoundError(f"{unknown('checkpoint', str(source), shipped())}, or give the file of a checkpoint")
 
 
-def open_trained(source: str | os.PathLike, dtype: Any = None) -> Trained:
+def open_trained(source: str | os.PathLike, dtype: DTypeLike | None = None) -> Trained:
     """The trained model in a file, or shipped under a name; `dtype` is that of the weights unless given.
 
     Raises OSError if there is no such file, ValueError for one that is damaged, or is not of a model of `refnp train`.

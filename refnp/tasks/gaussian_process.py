@@ -27,13 +27,12 @@ Transcription: tests/transcriptions/gaussian_process.py.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from refnp.autograd.linalg import cholesky, solve_lower
 from refnp.autograd.primitives import raw
-from refnp.autograd.tensor import Array
+from refnp.autograd.tensor import Array, ArrayLike
 from refnp.layers.densities import diagonal_of, multivariate_normal_kl, normal_kl
 from refnp.layers.distributions import MultivariateNormal, Normal, check_generator
 from refnp.tasks.kernels import Kernel
@@ -57,7 +56,7 @@ class GaussianProcess:
         if isinstance(self.noise_std, tuple):
             raise ValueError(f"GaussianProcess: noise_std is the range {self.noise_std}; draw a number for each task")
 
-    def noise_variance(self) -> Any:
+    def noise_variance(self) -> np.floating | Array:
         """σ², and at least NUGGET · k(x, x): a number or (B,)."""
         return np.maximum(np.square(self.noise_std), NUGGET * self.kernel.variance())
 
@@ -201,7 +200,7 @@ class Posterior:
             "or estimate it from log densities with kl_estimate"
         )
 
-    def kl_estimate(self, log_prob: Any) -> Array:
+    def kl_estimate(self, log_prob: ArrayLike) -> Array:
         """(1/N) (log N(y; μ, Σ) − log q(y)), (B,), whose mean over tasks tends to the KL.
 
         For models that have a density and no formula, such as autoregressive ones: `log_prob` (B,) is log q of all

@@ -48,7 +48,7 @@ class Kernel:
         """k of every x with every z: (B, N, dx) and (B, M, dx) → (B, N, M)."""
         raise TypeError(f"{type(self).__name__} is no kernel by itself; use one of its subclasses")
 
-    def variance(self) -> Any:
+    def variance(self) -> float | Array:
         """k(x, x), a number or (B,)."""
         raise TypeError(f"{type(self).__name__} is no kernel by itself; use one of its subclasses")
 
@@ -83,7 +83,7 @@ def differences(x: Array, z: Array) -> list[Array]:
     return [x[..., :, None, i] - z[..., None, :, i] for i in range(x.shape[-1])]
 
 
-def sum_of_squares(parts: Iterable[Array]) -> Any:
+def sum_of_squares(parts: Iterable[Array]) -> Array:
     """Σ_i part_i², over the inputs."""
     return sum(part * part for part in parts)
 

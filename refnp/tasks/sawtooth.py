@@ -12,14 +12,17 @@ Source: Gordon et al. (2020), app. C, and their code (the sum); Bruinsma (2022) 
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from refnp.autograd.tensor import Array
 from refnp.tasks.task import Places, Task, check_draw, check_hyper_parameter, check_sizes, drawn_number, drawn_sizes
 
 
-def sawtooth(x: np.ndarray, frequency: Any, shift: Any = 0.0, *, terms: Any = None) -> np.ndarray:
+def sawtooth(
+    x: np.ndarray, frequency: float | Array, shift: float | Array = 0.0, *, terms: int | Array | None = None
+) -> np.ndarray:
     """The wave at x along its direction: exact, or the first `terms` of its series; all arguments broadcast."""
     turns = frequency * (x + shift)
     if terms is None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from refnp.autograd.blocks import floating
 from refnp.autograd.tensor import Array, ArrayLike
@@ -81,7 +82,7 @@ class Task:
         parts = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return replace(self, **{name: part[tasks] for name, part in parts.items() if part is not None})
 
-    def astype(self, dtype: Any) -> "Task":
+    def astype(self, dtype: DTypeLike) -> "Task":
         """The same tasks in another floating type; what does not fit into it is an error where it is present."""
         with np.errstate(over="ignore"):
             arrays = {f"{kind}_{axis}": getattr(self, f"{kind}_{axis}").astype(dtype) for kind in SETS for axis in "xy"}
@@ -232,7 +233,7 @@ def check_draw(name: str, rng: Any, batch: Any) -> None:
         raise ValueError(f"{name}: batch is {batch}; draw at least one task")
 
 
-def check_hyper_parameter(name: str, argument: str, value: Any, *, at_least: float | None = None) -> None:
+def check_hyper_parameter(name: str, argument: str, value: ArrayLike, *, at_least: float | None = None) -> None:
     """ValueError unless a number, a range (low, high) or an array (B,) is finite and positive, or ≥ `at_least`."""
     values = np.asarray(value)
     if values.dtype.kind not in "iuf" or values.ndim > 1:
@@ -245,7 +246,7 @@ def check_hyper_parameter(name: str, argument: str, value: Any, *, at_least: flo
         raise ValueError(f"{name}: {argument} is {value}; a range is (low, high) with low ≤ high")
 
 
-def drawn_number(rng: np.random.Generator, value: Any, batch: int) -> Any:
+def drawn_number(rng: np.random.Generator, value: float | tuple[float, float] | Array, batch: int) -> float | Array:
     """A range (low, high) becomes `batch` numbers, uniform in it; anything else stays as it is."""
     if not isinstance(value, tuple):
         return value
@@ -259,7 +260,7 @@ def check_sizes(name: str, argument: str, bounds: tuple[int, int]) -> None:
         raise ValueError(f"{name}: {argument} is {bounds}; it must be (low, high), integers with 0 ≤ low ≤ high")
 
 
-def drawn_sizes(rng: np.random.Generator, low: int, high: Any, batch: int, *, ragged: bool) -> Array:
+def drawn_sizes(rng: np.random.Generator, low: int, high: int | Array, batch: int, *, ragged: bool) -> Array:
     """(B,) integers from low to high, a number or (B,): one for each task if `ragged`, else one for all."""
     if ragged:
         return rng.integers(low, high, size=batch, endpoint=True)

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd.tensor import ArrayLike
 from refnp.tasks.words import PAD, tokenize
 
 CORPUS = Path(__file__).with_name("english_french.tsv")
@@ -159,7 +160,7 @@ def ngrams(sentence: Sentence, n: int) -> Counter[tuple[str, ...]]:
     return Counter(tuple(sentence[i : i + n]) for i in range(len(sentence) - n + 1))
 
 
-def token_accuracy(predicted: Any, target: Any) -> float:
+def token_accuracy(predicted: ArrayLike, target: ArrayLike) -> float:
     """The share of tokens, <end> among them and padding not, that are predicted right; NaN if there are none.
 
     Shapes: predicted (B, N) and target (B, N) integers.   Raises ValueError if they differ in shape.

@@ -10,9 +10,10 @@ small words that French glues together, and the spaces can be put back without a
 import re
 import unicodedata
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
+
+from refnp.autograd.tensor import ArrayLike
 
 PAD, START, END, UNKNOWN = range(4)
 SPECIAL = ("<pad>", "<start>", "<end>", "<unknown>")
@@ -68,7 +69,7 @@ class Vocabulary:
         """The numbers (N,) of N tokens, 3 for an unknown one; no tokens give an empty array.   TypeError for a text."""
         return np.array([self._numbers.get(token, UNKNOWN) for token in _tokens("encode", tokens)], np.int64)
 
-    def decode(self, numbers: Any) -> list[str]:
+    def decode(self, numbers: ArrayLike) -> list[str]:
         """The tokens of `numbers` (N,) up to the first <end>, without <pad> and <start>.
 
         Raises TypeError unless they are integers, ValueError unless they are one sequence, IndexError for a number that

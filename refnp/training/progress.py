@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.primitives import raw
-from refnp.autograd.tensor import Array
+from refnp.autograd.tensor import Array, ArrayLike
 
 History = dict[str, list[float]]
 
@@ -51,7 +51,7 @@ def value_and_figures(who: str, given: Any) -> tuple[Any, dict[str, float]]:
     return value, {name: number(f"{who}'s figure {name!r}", value) for name, value in figures.items()}
 
 
-def number(what: str, value: Any) -> float:
+def number(what: str, value: ArrayLike) -> float:
     """A number, or an array or Tensor with one element, as a Python float; TypeError that says `what` is none."""
     array = np.asarray(raw(value))
     if array.size != 1 or array.dtype.kind not in "biuf":

@@ -16,18 +16,25 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from refnp.autograd.tensor import ArrayLike
 from refnp.layers.set_convolutions.near import reach
 from refnp.verify.rounding import WIDE, exact, tolerance
 
 
-def unit_roundoff(dtype: Any) -> Any:
+def unit_roundoff(dtype: DTypeLike) -> np.longdouble:
     """u, half the distance from 1 to the next number: 6e-8 in float32, 1.1e-16 in float64."""
     return WIDE(np.finfo(dtype).eps) / 2
 
 
 def of(
-    equation: Callable, arrays: Sequence[np.ndarray], cotangent: Any = None, *, dtype: Any = None, **options: Any
+    equation: Callable,
+    arrays: Sequence[np.ndarray],
+    cotangent: ArrayLike | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+    **options: Any,
 ) -> tuple[np.ndarray, ...]:
     """The bound on the output of an equation and, given a cotangent, on the gradient of every argument.
 
@@ -39,7 +46,7 @@ def of(
     return tuple(tolerance(result, dtype) for result in results)
 
 
-def softmax(x: Any, u: Any) -> np.ndarray:
+def softmax(x: ArrayLike, u: np.floating) -> np.ndarray:
     """p u (|x − m| + E_p|x − m| + n + 4) along the last axis, plus the smallest subnormal number.
 
     exp magnifies the rounding of x − m by |x − m|; the sum inherits the weighted mean of that and adds n − 1 roundings.
@@ -49,7 +56,7 @@ def softmax(x: Any, u: Any) -> np.ndarray:
     return p * u * (away + mean_away + p.shape[-1] + 4) + _subnormal(u)
 
 
-def log_softmax(x: Any, u: Any) -> np.ndarray:
+def log_softmax(x: ArrayLike, u: np.floating) -> np.ndarray:
     """2 u (|x − m| + |log s| + E_p|x − m| + log₂ n + 4) along the last axis, s the sum of exponentials.
 
     Absolute, as for every implementation that takes the logarithm of s; a log p near 0 may lose every digit.
@@ -59,7 +66,9 @@ def log_softmax(x: Any, u: Any) -> np.ndarray:
     return 2 * u * (away + log_sum + mean_away + np.log2(p.shape[-1]) + 4)
 
 
-def layer_norm(x: Any, u: Any, gain: Any = 1.0, shift: Any = 0.0, *, eps: float = 1e-5) -> np.ndarray:
+def layer_norm(
+    x: ArrayLike, u: np.floating, gain: ArrayLike = 1.0, shift: ArrayLike = 0.0, *, eps: float = 1e-5
+) -> np.ndarray:
     """u (k (log₂ n + 2) + (4 + log₂ n + k) |x̂|), k = max|x|/σ, times |γ|, and the roundings of γ x̂ + β.
 
     The mean is known to u log₂ n of the largest |x|, and so are all differences from it.
@@ -71,7 +80,15 @@ def layer_norm(x: Any, u: Any, gain: Any = 1.0, shift: Any = 0.0, *, eps: float 
     return u * ((k * (levels + 2) + (6 + levels + k) * unit) * np.abs(gain) + np.abs(shift))
 
 
-def attention(query: Any, key: Any, value: Any, u: Any, *, mask: Any = None, bias: Any = 0.0) -> np.ndarray:
+def attention(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    u: np.floating,
+    *,
+    mask: ArrayLike | None = None,
+    bias: ArrayLike = 0.0,
+) -> np.ndarray:
     """2 max_j dS_ij · P|V| + u (2 M + 4) · P|V|, where dS = u ((d + 3)|Q||K|ᵀ/√d + |S − m| + |bias|).
 
     dS is the error of the scores before the exponential; M is the number of keys. 0 where no key is allowed.
@@ -87,7 +104,7 @@ def attention(query: Any, key: Any, value: Any, u: Any, *, mask: Any = None, bia
     return (2 * worst + u * (2 * m + 4)) * (p @ np.abs(v))
 
 
-def product(magnitude: Any, terms: int, u: Any) -> np.ndarray:
+def product(magnitude: ArrayLike, terms: int, u: np.floating) -> np.ndarray:
     """N u (|w|∗|x| + |b|) for a matrix product or a convolution, N = terms per output + 1.
 
     `magnitude` is the same product of the absolute values. Source: Higham (2002), eq. 3.5.
@@ -95,7 +112,7 @@ def product(magnitude: Any, terms: int, u: Any) -> np.ndarray:
     return (terms + 1) * u * np.asarray(magnitude, WIDE)
 
 
-def reordered_sum(x: Any, u: Any, axis: int = -1) -> np.ndarray:
+def reordered_sum(x: ArrayLike, u: np.floating, axis: int = -1) -> np.ndarray:
     """2 (n − 1) u Σ|x| between a sum of n numbers and the same sum in another order."""
     x = np.asarray(x, WIDE)
     return 2 * (x.shape[axis] - 1) * u * np.abs(x).sum(axis)
@@ -128,14 +145,14 @@ class LeftOut(NamedTuple):
 
 
 def left_out(
-    target_x: Any,
-    context_x: Any,
-    values: Any,
-    length_scale: Any,
-    z_bar: Any,
+    target_x: ArrayLike,
+    context_x: ArrayLike,
+    values: ArrayLike,
+    length_scale: ArrayLike,
+    z_bar: ArrayLike,
     *,
-    present: Any,
-    dtype: Any,
+    present: np.ndarray,
+    dtype: np.dtype | type,
     truncated: bool,
 ) -> LeftOut:
     """What is missing in a computation in `dtype` with the EQ kernel: small weights, and far pairs if `truncated`.

@@ -8,8 +8,10 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from refnp.autograd import vjp
+from refnp.layers.module import Module
 from refnp.verify.rounding import WIDE, Rounded, exact
 
 Draw = Callable[[np.random.Generator], np.ndarray]
@@ -131,7 +133,7 @@ class Problem:
         """The textbook's value of the output and of every gradient and, in units of u, what rounding may do to it."""
         return self.selected(self.textbook[0], lambda: self.textbook[1](exact(self.cotangent)))
 
-    def selected(self, output: Any, gradients: Callable[[], Any]) -> dict[str, Any]:
+    def selected(self, output: Rounded | np.ndarray, gradients: Callable[[], Any]) -> dict[str, Any]:
         """{quantity: …} for what is judged of the case, from the output and, only if any is, from all gradients."""
         found = {"output": output}
         if len(self.case.quantities) > 1:
@@ -139,7 +141,7 @@ class Problem:
             found |= {q: by_name[q.removeprefix("gradient of ")] for q in self.case.quantities[1:]}
         return found
 
-    def answer(self, dtype: Any = None) -> Answer:
+    def answer(self, dtype: DTypeLike | None = None) -> Answer:
         """refnp's output and gradients in the precision of the problem, or in another one."""
         dtype = dtype or self.dtype
         arrays = [array.astype(dtype) for array in self.arrays.values()]
@@ -213,7 +215,7 @@ def gradient_of(
 
 
 def module_gradient(
-    name: str, module: Any, *args: Any, order2: bool = True, names: tuple[str, ...] = (), **options: Any
+    name: str, module: Module, *args: Any, order2: bool = True, names: tuple[str, ...] = (), **options: Any
 ) -> GradientInputs:
     """Gradient inputs of `module(*args, **options)`; its parameters are one more argument, at the end."""
     function = lambda *a: module.bind(a[-1])(*a[:-1], **options)

@@ -84,7 +84,7 @@ def ask_jax(problem: Problem) -> Answer:
     return {quantity: np.asarray(array) for quantity, array in answer.items()}
 
 
-def counterpart(problem: Problem, name: str, module: Any) -> Callable:
+def counterpart(problem: Problem, name: str, module: ModuleType) -> Callable:
     """The framework's function of the problem's arrays, options included.
 
     NotOfferedError if the framework has no such function, in this version or at all.

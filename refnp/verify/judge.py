@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gradcheck.precision import scaled
 from gradcheck.table import table
@@ -57,7 +58,9 @@ class Judgement:
         return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
 
 
-def deviation(given: np.ndarray, right: np.ndarray, allowed: np.ndarray, dtype: Any) -> tuple[float, float, Any]:
+def deviation(
+    given: np.ndarray, right: np.ndarray, allowed: np.ndarray, dtype: DTypeLike
+) -> tuple[float, float, tuple[np.intp, ...] | None]:
     """The worst error over bound, the worst error in units in the last place, and the index of the first.
 
     NaN for a NaN is right, and so is an infinity for the same one; any other NaN or infinity is infinitely wrong.

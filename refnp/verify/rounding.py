@@ -21,8 +21,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from refnp.autograd import special
+from refnp.autograd.tensor import ArrayLike
 
 WIDE = np.longdouble  # the same as float64 on some machines: see `judging_precision`
 ELEMENTARY = 8  # error of exp, log, … in units of u
@@ -91,7 +93,9 @@ class Rounded:
     def swapaxes(self, i: int, j: int) -> "Rounded":
         return self.moved(lambda a: a.swapaxes(i, j))
 
-    def sum(self, axis: Any = None, keepdims: bool = False, *, depth: int | None = None) -> "Rounded":
+    def sum(
+        self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, *, depth: int | None = None
+    ) -> "Rounded":
         """Σ over `axis`, in any order of summation; or with no more than `depth` roundings on the way of any term."""
         axes = tuple(range(self.value.ndim)) if axis is None else axis
         if depth is None:
@@ -105,17 +109,17 @@ class Rounded:
         return self.sum(-1, keepdims=True, depth=blocked_depth(n)) / n
 
 
-def exact(value: Any) -> Rounded:
+def exact(value: ArrayLike) -> Rounded:
     """A number that is given, like an input: it has no error."""
     return Rounded(value, 0)
 
 
-def constant(value: Any) -> Rounded:
+def constant(value: ArrayLike) -> Rounded:
     """A number of the formula, such as ε or √2, which is rounded once when it is written down."""
     return Rounded(value, np.abs(np.asarray(value, WIDE)))
 
 
-def tolerance(rounded: Rounded, dtype: Any) -> np.ndarray:
+def tolerance(rounded: Rounded, dtype: DTypeLike) -> np.ndarray:
     """The error that is allowed: that of a computation in `dtype`, that of the reference, and underflow.
 
     Twice what the textbook's own sequence of roundings allows: an equal formula may take a few roundings more.
@@ -144,7 +148,7 @@ def blocked_depth(n: int) -> int:
     return max(n - 1, 0) if n <= 8 else min(n, 128) // 8 + 3 + max(0, math.ceil(math.log2(n / 128)))
 
 
-def contract(subscripts: str, x: Any, y: Any, *, terms: int | None = None) -> Rounded:
+def contract(subscripts: str, x: Rounded | ArrayLike, y: Rounded | ArrayLike, *, terms: int | None = None) -> Rounded:
     """Σ x·y over the letters that the result lacks (`np.einsum` with two operands): e = Σ(e_x|y| + |x|e_y) + N Σ|x||y|.
 
     N products and N − 1 sums round on the way of no term more than N times, in whatever order (Higham (2002), eq. 3.5).
@@ -179,7 +183,7 @@ def scatter(x: Rounded, places: np.ndarray, length: int, *, depth: int | None = 
     return Rounded(value, error + (np.maximum(repeats - 1, 0) if depth is None else depth) * size)
 
 
-def where(condition: Any, x: Any, y: Any) -> Rounded:
+def where(condition: ArrayLike, x: Rounded | ArrayLike, y: Rounded | ArrayLike) -> Rounded:
     """x where the condition holds, else y."""
     return arranged(lambda a, b: np.where(condition, a, b), _number(x), _number(y))
 

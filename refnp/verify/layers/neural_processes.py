@@ -67,7 +67,7 @@ def loss_of(model: NeuralProcess, context_mask: np.ndarray | None, target_mask: 
     return loss
 
 
-def loss_gradient(name: str, model: Any, context: dict, targets: dict) -> GradientInputs:
+def loss_gradient(name: str, model: NeuralProcess, context: dict, targets: dict) -> GradientInputs:
     """The loss of a model on ragged sets, by all parameters and the data."""
     return gradient_of(name, loss_of(model, *RAGGED), model.state_dict(), context, targets)
 

@@ -181,13 +181,15 @@ SCALE = 0.2  # of parameters: worst-case bounds grow a hundredfold a layer, with
 ACTIVATIONS: dict[str, Callable] = {"relu": layers.relu, "gelu": layers.gelu}
 
 
-def new_layer(kind: Callable, norm: str = "post", activation: str = "relu") -> Any:
+def new_layer(
+    kind: Callable, norm: str = "post", activation: str = "relu"
+) -> models.EncoderLayer | models.DecoderLayer:
     """An EncoderLayer or DecoderLayer of the cases' size."""
     rng = np.random.default_rng(0)
     return kind(FEATURES, HEADS, HIDDEN, norm=norm, activation=ACTIVATIONS[activation], rng=rng)
 
 
-def new_stacks(count: int = 1, norm: str = "post", activation: str = "relu") -> Any:
+def new_stacks(count: int = 1, norm: str = "post", activation: str = "relu") -> models.EncoderDecoder:
     """Two stacks of the cases' size, each with a LayerNorm after it."""
     rng = np.random.default_rng(0)
     options: dict[str, Any] = {"norm": norm, "activation": ACTIVATIONS[activation], "final_norm": True, "rng": rng}
@@ -297,7 +299,7 @@ PADDING_IN_FAST_PATH = KnownDefect(
 )
 
 
-def parameters(module: Any, scale: float = SCALE) -> dict:
+def parameters(module: layers.Module, scale: float = SCALE) -> dict:
     """A draw for every parameter of a module, gains around 1."""
     return {
         name: normal(*parameter.shape, shift=1.0, scale=0.3)
