@@ -243,7 +243,7 @@ def in_blocks(function: Callable, rows: Array, shared: tuple, options: dict) -> 
     if count <= height:
         return compute(rows, None)
     dtype = np.result_type(rows, *(s for s in shared if s is not None))
-    blocks = cut(count, height)
+    blocks = slices(count, height)
     value = np.empty(rows.shape, dtype)
     vjps: list[Any] = [None] * len(blocks)
 
@@ -269,7 +269,7 @@ def in_blocks(function: Callable, rows: Array, shared: tuple, options: dict) -> 
     return value, vjp
 
 
-def cut(count: int, height: int) -> list[slice]:
+def slices(count: int, height: int) -> list[slice]:
     """The slices of `height` items, the last of what is left, that `count` items are cut into."""
     return [slice(start, min(start + height, count)) for start in range(0, count, height)]
 

@@ -54,7 +54,7 @@ def correlate(x: Array, weight: Array, axes: Axes, bias: Array | None = None) ->
     matrix = weight.reshape(groups, outs, math.prod(weight.shape[2:]))  # (G, O, C·k)
     positions = [axis.positions for axis in axes]
     y = np.empty((len(x), groups, outs, math.prod(positions)), np.result_type(x, weight))
-    pieces = cut(len(x), groups * max(outs, matrix.shape[2]) * x.itemsize, axes)
+    pieces = pieces_of(len(x), groups * max(outs, matrix.shape[2]) * x.itemsize, axes)
 
     def work(i: int) -> None:
         samples, rows, places = pieces[i]
@@ -92,7 +92,7 @@ def weight_products(x: Array, y: Array, axes: Axes) -> Array:
     groups, ins, outs = *x.shape[1:3], y.shape[2]
     height = ins * math.prod(axis.kernel for axis in axes)
     y = y.reshape(*y.shape[:3], math.prod(axis.positions for axis in axes))
-    pieces = cut(len(x), groups * max(outs, height) * x.itemsize, axes)
+    pieces = pieces_of(len(x), groups * max(outs, height) * x.itemsize, axes)
     runs = [pieces[i::8] for i in range(min(8, len(pieces)))]  # eight sums, whatever the number of threads
     sums = np.zeros((len(runs), groups, outs, height), np.result_type(x, y))
 
@@ -141,7 +141,7 @@ def read(x: Array, starts: tuple[int, ...], lengths: tuple[int, ...], fill: floa
     return box
 
 
-def cut(batch: int, size: int, axes: Axes) -> list[tuple[slice, slice, slice]]:
+def pieces_of(batch: int, size: int, axes: Axes) -> list[tuple[slice, slice, slice]]:
     """(samples, rows of the first axis, the same as places of the flattened axes): pieces of the work.
 
     `size` is that of a column in bytes; a piece is about COLUMN_BYTES of them. It depends on shapes and types alone, so

@@ -52,7 +52,7 @@ def convolution(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding
 
     and for x then the adjoint of the padding.   Elsewhere: JAX and Keras put channels last unless told otherwise.
     """
-    x, weight, bias = checked("convolution", x, weight, bias, groups)
+    x, weight, bias = checked_convolution("convolution", x, weight, bias, groups)
     kernel = weight.shape[2:]
     stride = per_axis("convolution", "stride", stride, len(kernel))
     dilation = per_axis("convolution", "dilation", dilation, len(kernel))
@@ -101,7 +101,7 @@ def convolution_transpose(x, weight, bias=None, *, stride=1, dilation=1, groups=
     Where k is not a multiple of s > 1, neighbouring places of y are sums of different numbers of terms, which shows as
     a checkerboard; UNet has an alternative.   Source: Odena, Dumoulin & Olah (2016).
     """
-    x, weight, bias = checked("convolution_transpose", x, weight, bias, groups, transposed=True)
+    x, weight, bias = checked_convolution("convolution_transpose", x, weight, bias, groups, transposed=True)
     axes = axes_of_transpose(x.shape[2:], weight.shape[2:], stride, dilation, padding, output_padding)
     x_groups = by_group(x, groups)  # (B, G, C/G, *positions)
     w_groups = weight.reshape(groups, -1, *weight.shape[1:])  # (G, C/G, O/G, *kernel)
@@ -153,7 +153,7 @@ class Convolution(Module):
         bias: bool = True,
         rng: np.random.Generator,
     ):
-        lengths = kernel_of("Convolution", kernel, dimensions, channels_in, channels_out, groups)
+        lengths = kernel_lengths("Convolution", kernel, dimensions, channels_in, channels_out, groups)
         bound = (channels_in // groups * math.prod(lengths)) ** -0.5
         self.weight = Parameter(rng.uniform(-bound, bound, (channels_out, channels_in // groups, *lengths)))
         self.bias = Parameter(rng.uniform(-bound, bound, channels_out)) if bias else None
@@ -189,7 +189,7 @@ class ConvolutionTranspose(Module):
         bias: bool = True,
         rng: np.random.Generator,
     ):
-        lengths = kernel_of("ConvolutionTranspose", kernel, dimensions, channels_in, channels_out, groups)
+        lengths = kernel_lengths("ConvolutionTranspose", kernel, dimensions, channels_in, channels_out, groups)
         bound = (channels_out // groups * math.prod(lengths)) ** -0.5
         self.weight = Parameter(rng.uniform(-bound, bound, (channels_in, channels_out // groups, *lengths)))
         self.bias = Parameter(rng.uniform(-bound, bound, channels_out)) if bias else None
@@ -203,7 +203,7 @@ class ConvolutionTranspose(Module):
 # Below: what convolutions and pools accept.
 
 
-def checked(
+def checked_convolution(
     name: str, x: ArrayLike, weight: ArrayLike, bias: ArrayLike | None, groups: int, *, transposed: bool = False
 ) -> tuple:
     """x, weight and bias as floating arrays of one type; ValueError if they do not belong together.
@@ -334,7 +334,7 @@ def axes_of_transpose(
     return tuple(axes)
 
 
-def kernel_of(
+def kernel_lengths(
     name: str, kernel: int | Sequence[int], dimensions: int, channels_in: int, channels_out: int, groups: int
 ) -> Whole:
     """The lengths of a module's kernel; ValueError for sizes that make no sense."""

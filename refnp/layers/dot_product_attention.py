@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 import refnp.autograd as ad
-from refnp.autograd.blocks import cut, floating, run_all
+from refnp.autograd.blocks import floating, run_all, slices
 from refnp.autograd.primitives import primitive
 from refnp.autograd.tensor import Array, ArrayLike, Tensor, sum_to
 from refnp.layers.masks import all_finite, apart_from_hidden, check_mask, fits
@@ -47,7 +47,7 @@ def attention(query, key, value, bias=None, *, mask=None, scale=None, method="au
         V̄ = Aᵀ Ō        Ā = Ō Vᵀ        S̄ = A ∘ (Ā − Σ_e Ō_ne O_ne)        Q̄ = scale · S̄ K        K̄ = scale · S̄ᵀ Q
     """
     query, key, value = map(floating, (query, key, value))
-    bias, mask, shape = checked(query, key, value, bias, mask, method=method)
+    bias, mask, shape = checked_attention(query, key, value, bias, mask, method=method)
     scale = one_over_root(query) if scale is None else query.real.dtype.type(scale)
     if mask is not None and not all_finite(query, key, value, bias):
         return _without_hidden(partial(attention, scale=scale, method=method), query, key, value, bias, mask)
@@ -81,7 +81,7 @@ def one_over_root(query: Array) -> np.floating:
     return 1 / np.sqrt(np.asarray(query.shape[-1], query.real.dtype))
 
 
-def checked(
+def checked_attention(
     query: Array | Tensor,
     key: Array | Tensor,
     value: Array | Tensor,
@@ -161,7 +161,7 @@ def attention_with_weights(query, key, value, bias=None, *, mask=None, scale=Non
     VJP: with a gradient B̄ of the weights, S̄ = A ∘ (Ā + B̄ − Σ_m (Ā + B̄)_nm A_nm); all else as in `attention`.
     """
     query, key, value = map(floating, (query, key, value))
-    bias, mask, _ = checked(query, key, value, bias, mask)
+    bias, mask, _ = checked_attention(query, key, value, bias, mask)
     scale = one_over_root(query) if scale is None else query.real.dtype.type(scale)
     if mask is not None and not all_finite(query, key, value, bias):
         return _without_hidden(partial(attention_with_weights, scale=scale), query, key, value, bias, mask)
@@ -223,7 +223,7 @@ def attention_in_blocks(query, key, value, bias, mask, scale):
     output = np.zeros((*batch, n, v.shape[-1]), np.result_type(of_scores, v))
     top, total = np.zeros((2, *batch, n, 1), of_scores)  # m and ℓ
     heads = list(np.ndindex(batch))
-    blocks = [(head, rows) for head in heads for rows in cut(n, QUERY_BLOCK)]
+    blocks = [(head, rows) for head in heads for rows in slices(n, QUERY_BLOCK)]
 
     def arrays_of(head, rows):
         pairs = (None if x is None else np.broadcast_to(x, (*batch, n, m))[head][rows] for x in (bias, mask))
@@ -243,7 +243,7 @@ def attention_in_blocks(query, key, value, bias, mask, scale):
 
         def backward(i):
             head = heads[i]
-            for rows in cut(n, QUERY_BLOCK):
+            for rows in slices(n, QUERY_BLOCK):
                 queries, keys, values, biases, shown = arrays_of(head, rows)
                 for columns in _shown(m, shown):
                     a = _scores(queries, keys, biases, shown, columns)
@@ -311,4 +311,4 @@ def _add_block(bias_bar, block, head, rows, columns):
 
 def _shown(length, mask):
     """The blocks of keys of which the mask shows at least one to at least one of these queries."""
-    return [columns for columns in cut(length, KEY_BLOCK) if mask is None or mask[:, columns].any()]
+    return [columns for columns in slices(length, KEY_BLOCK) if mask is None or mask[:, columns].any()]

@@ -13,7 +13,7 @@ Source: Sivaraya (2023) §1.7 (cross-entropy), §3.2 eq. 8 and 9 (Gaussian condi
 
 import numpy as np
 
-from refnp.autograd.blocks import BLOCK, cut, floating, integers, run_all
+from refnp.autograd.blocks import BLOCK, floating, integers, run_all, slices
 from refnp.autograd.primitives import primitive
 from refnp.layers.masked_reductions import check_positive, common_shape, full_mask, masked, numbers, product, reduced
 from refnp.layers.softmaxes import log_softmax
@@ -160,7 +160,7 @@ def _in_blocks(rows, y, present, own, off):
     np.cumsum(off[:-1], out=before[1:])
     np.cumsum(off[:0:-1], out=after[-2::-1])
     height = max(1, BLOCK // rows.shape[1])
-    blocks = cut(len(rows), height)
+    blocks = slices(len(rows), height)
     terms, vjps = np.empty(len(rows), rows.dtype), [None] * len(blocks)
 
     def forward(i):

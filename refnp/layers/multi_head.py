@@ -24,7 +24,7 @@ import numpy as np
 from refnp.autograd import is_recording, reshape, swapaxes
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.dot_product_attention import checked
+from refnp.layers.dot_product_attention import checked_attention
 from refnp.layers.linear import Linear
 from refnp.layers.masked_reductions import numbers
 from refnp.layers.masks import fits
@@ -99,7 +99,7 @@ class MultiHeadAttention(Module):
         places = _places(queries, query_places), _places(keys, key_places)
         queries = self.positions.rotated(queries, places[0])
         if not per_head and not (mask is None and bias is None):
-            _, _, (*batch, _, n, m) = checked(queries, keys, values, grouped=self.key_heads != self.heads)
+            _, _, (*batch, _, n, m) = checked_attention(queries, keys, values, grouped=self.key_heads != self.heads)
             mask, bias = (_of_all_heads(name, a, (*batch, n, m)) for name, a in (("mask", mask), ("bias", bias)))
         scores, adds_values = self.positions.scores(queries, *places), self.positions.adds_values
         bias = scores if bias is None else bias if scores is None else bias + scores
@@ -204,7 +204,7 @@ def grouped_attention(
     floating.
     """
     q, k, v = numbers(query, key, value)
-    bias, mask, _ = checked(q, k, v, bias, mask, method=method, grouped=True, alike=False)
+    bias, mask, _ = checked_attention(q, k, v, bias, mask, method=method, grouped=True, alike=False)
     heads, groups = q.shape[-3], k.shape[-3]
     found = similarity_attention(
         *(_in_groups(a, groups) for a in (q, k, v, bias)),

@@ -18,7 +18,7 @@ import numpy as np
 from refnp.autograd import divide, matmul, norm, reshape, tanh, where
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.dot_product_attention import attention, attention_with_weights, checked
+from refnp.layers.dot_product_attention import attention, attention_with_weights, checked_attention
 from refnp.layers.masked_reductions import numbers
 from refnp.layers.masks import apart_from_hidden
 from refnp.layers.softmaxes import softmax
@@ -67,7 +67,7 @@ def similarity_attention(
     if similarity in ("dot", "scaled_dot") and not (parameters or return_weights):  # attention checks all there is
         return attend(query, key, value, bias, mask)
     q, k, v = numbers(query, key, value)
-    bias, mask, _ = checked(q, k, v, bias, mask, method=method, alike=False)
+    bias, mask, _ = checked_attention(q, k, v, bias, mask, method=method, alike=False)
     check_parameters(similarity, parameters, q, k)
     return apart_from_hidden(attend, q, k, v, bias, mask)
 

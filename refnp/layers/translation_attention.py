@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from refnp.autograd import matmul, swapaxes, transpose, where
-from refnp.autograd.blocks import BLOCK, cut, run_all
+from refnp.autograd.blocks import BLOCK, run_all, slices
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.linear import MLP, Linear
@@ -35,7 +35,7 @@ class TranslationAttention(Module):
     Shapes: query (B, N, D), key (B, M, D), differences x_n − x_m (B, N, M, dx), mask (B, N, M) or what broadcasts to it
     → (output (B, N, D), Δx (B, N, dx)); Δx is None unless the layer `moves` places.
     `kernel` and `movement` are the hidden widths of the MLP that weighs pairs and of φ. `length_scale` is the distance,
-    in units of x, over which weights vary at first (`kernel_of`); training goes on from there. Who may attend to
+    in units of x, over which weights vary at first (`pair_kernel_mlp`); training goes on from there. Who may attend to
     nothing gets b_o, and does not move.
     NaN or infinity in a key or difference that the mask hides reaches nothing.
     Raises ValueError if the heads do not divide the features, or a length scale is not positive and finite; ValueError
@@ -57,7 +57,7 @@ class TranslationAttention(Module):
         if heads < 1 or features % heads:
             raise ValueError(f"TranslationAttention: {heads} heads do not divide {features} features equally")
         self.query, self.key, self.value = (Linear(features, features, bias=False, rng=rng) for _ in range(3))
-        self.kernel = kernel_of(dx, heads, kernel, length_scale, rng)
+        self.kernel = pair_kernel_mlp(dx, heads, kernel, length_scale, rng)
         self.output = Linear(features, features, rng=rng)
         self.movement = MLP([heads, *movement, dx], rng=rng) if moves else None
         self.heads = heads
@@ -94,7 +94,7 @@ def mean_step(
     return where(mask[..., None], steps, 0.0).sum(2) / count
 
 
-def kernel_of(dx: int, heads: int, hidden: Sequence[int], length_scale: float, rng: np.random.Generator) -> MLP:
+def pair_kernel_mlp(dx: int, heads: int, hidden: Sequence[int], length_scale: float, rng: np.random.Generator) -> MLP:
     """The MLP of pairs, as it is before training: weights from U(−√(6/n), √(6/n)), which keep the size of numbers under
     relu (He et al. (2015), arXiv 1502.01852), those on d divided by `length_scale`, so that logits vary over such
     distances.
@@ -204,8 +204,8 @@ def blocks_of_pairs(tasks, rows, columns, width):
     height = max(pairs // max(columns, 1), 1)  # rows
     if height >= rows:
         together = max(height // max(rows, 1), 1)  # tasks
-        return [(some, slice(None)) for some in cut(tasks, together)]
-    return [(task, some) for task in cut(tasks, 1) for some in cut(rows, height)]
+        return [(some, slice(None)) for some in slices(tasks, together)]
+    return [(task, some) for task in slices(tasks, 1) for some in slices(rows, height)]
 
 
 def check_pairs(differences, scores, parameters):

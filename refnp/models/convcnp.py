@@ -150,7 +150,7 @@ class ConvCNP(NeuralProcess):
         self.activation = encoding.activation
         self.network = network
         self.decoders = [
-            Decoder(network.channels_out, None if hidden is None else [*hidden, n], scale, shared, rng=rng)
+            GridReadout(network.channels_out, None if hidden is None else [*hidden, n], scale, shared, rng=rng)
             for n in ([dy, dy] if separate else [2 * dy])
         ]
         self.width = max(p.shape[0] for p in network.parameters() if p.ndim > 1)  # channels of its widest layer
@@ -270,7 +270,7 @@ class ConvCNP(NeuralProcess):
         return target_x, target_y, mask
 
 
-class Decoder(Module):
+class GridReadout(Module):
     """The way from features on a grid to answers at any x: a set convolution, then an MLP with widths `sizes`, or none.
 
     Its parts are used by `ConvCNP`.

@@ -52,7 +52,7 @@ class Residual(Module):
         return self.layer_norm(x + dropout(sublayer(x), self.dropout, rng))
 
 
-class Layer(Module):
+class TransformerLayer(Module):
     """What encoder and decoder layers have in common: attention and a feed-forward network of `hidden` units.
 
     features, heads, hidden: the width D of a token, the heads of each attention, the hidden units of the
@@ -87,12 +87,13 @@ class Layer(Module):
         self.around_feed_forward = Residual(features, norm=norm, dropout=dropout, eps=eps)
 
 
-class EncoderLayer(Layer):
+class EncoderLayer(TransformerLayer):
     """Attention and a feed-forward network, each in a residual connection.
 
         x ← around(MHA(x, keys), x)        x ← around(FFN, x)
 
-    Shapes: x (..., N, D), keys (..., M, D), mask (..., N, M) → (..., N, D). Options of the constructor: `Layer`.
+    Shapes: x (..., N, D), keys (..., M, D), mask (..., N, M) → (..., N, D).
+    Options of the constructor: `TransformerLayer`.
 
     keys: tokens that x attends to; x itself, M = N, if there are none. With norm="pre" they are normalised as x is.
     mask: True where a token of x may attend to one of the keys; it serves all heads.
@@ -131,13 +132,14 @@ class EncoderLayer(Layer):
         return self.around_feed_forward(self.feed_forward, x, rng)  # (..., N, D)
 
 
-class DecoderLayer(Layer):
+class DecoderLayer(TransformerLayer):
     """Self-attention, attention to a memory (the encoder's output), and a feed-forward network.
 
         x ← around(MHA(x, x), x)        x ← around(MHA(x, memory), x)        x ← around(FFN, x)
 
-    Shapes: x (..., N, D), memory (..., M, D), mask (..., N, N), memory_mask (..., N, M) → (..., N, D). Options of the
-    constructor: `Layer`; places of a memory are not comparable with the layer's own, and have no relative positions.
+    Shapes: x (..., N, D), memory (..., M, D), mask (..., N, N), memory_mask (..., N, M) → (..., N, D).
+    Options of the constructor: `TransformerLayer`; places of a memory are not comparable with the layer's own, and have
+    no relative positions.
     The layer hides nothing by itself: its stack, `Decoder`, gives it the causal mask. A generator `rng` means training
     with dropout; `weights` is a list to which the weights of both attentions are appended, (..., H, N, N) and
     (..., H, N, M).

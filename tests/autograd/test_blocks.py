@@ -376,7 +376,7 @@ def test_nothing_else_is_an_integer(values):
 
 @pytest.mark.parametrize(("count", "height"), [(0, 3), (1, 3), (3, 3), (7, 3), (7, 1)])
 def test_cut_takes_everything_once(count, height):
-    parts = [np.arange(count)[part] for part in blocks.cut(count, height)]
+    parts = [np.arange(count)[part] for part in blocks.slices(count, height)]
     assert all(0 < len(part) <= height for part in parts)
     np.testing.assert_array_equal(np.concatenate([np.arange(0), *parts]), np.arange(count))
 

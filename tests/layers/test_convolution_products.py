@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from refnp.autograd import Tensor, set_threads, vjp
 from refnp.autograd.blocks import get_threads
 from refnp.layers import convolution_products, convolutions
-from refnp.layers.convolution_products import Axis, cut, even, phases, read
+from refnp.layers.convolution_products import Axis, even, phases, pieces_of, read
 from refnp.layers.convolutions import convolution, convolution_transpose
 from refnp.verify import bounds
 from refnp.verify.layers import convolution as equations
@@ -39,7 +39,7 @@ def threads():
 def test_the_same_bits_on_any_number_of_threads(function, options, space, dtype, threads):
     shapes = ((3, 8, *space), (8, 8, *[5] * len(space)), (8,))
     arrays = [normal(i, shape, dtype) for i, shape in enumerate(shapes)]
-    assert len(cut(3, 8 * 5 ** len(space) * np.dtype(dtype).itemsize, tuple(Axis(n, n, 5) for n in space))) > 1
+    assert len(pieces_of(3, 8 * 5 ** len(space) * np.dtype(dtype).itemsize, tuple(Axis(n, n, 5) for n in space))) > 1
     threads(1)
     alone = everything(function, arrays, options)
     for count in (2, 3):
@@ -64,7 +64,7 @@ def test_pieces_of_any_size_give_the_same_within_the_bound(function, options, bl
 def test_pieces_cover_everything_once(batch, most, seed):
     axes = tuple(Axis(int(n), int(n), 1) for n in np.random.default_rng(seed).integers(1, 9, 2))
     windows_per_place = np.zeros((batch, math.prod(axis.positions for axis in axes)), int)
-    for samples, rows, places in cut(batch, convolution_products.COLUMN_BYTES // max(1, most), axes):
+    for samples, rows, places in pieces_of(batch, convolution_products.COLUMN_BYTES // max(1, most), axes):
         assert places == slice(rows.start * axes[1].positions, rows.stop * axes[1].positions)
         windows_per_place[samples, places] += 1
     assert (windows_per_place == 1).all()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.autograd.primitives import raw
-from refnp.layers.translation_attention import TranslationAttention, kernel_of
+from refnp.layers.translation_attention import TranslationAttention, pair_kernel_mlp
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, normal, real_dtypes, seeds
 from tests.models import tnp_judges as judges
@@ -141,7 +141,7 @@ def test_the_kernel_varies_over_the_length_scale_at_first():
     """Logits at distances of one length scale differ by about as much for each of them."""
     spread = []
     for length_scale in (0.1, 1.0, 10.0):
-        mlp = kernel_of(1, 4, (32, 32), length_scale, np.random.default_rng(0))
+        mlp = pair_kernel_mlp(1, 4, (32, 32), length_scale, np.random.default_rng(0))
         d = np.linspace(-1, 1, 9)[:, None] * length_scale
         spread.append(np.ptp(raw(mlp(np.concatenate([d, np.zeros((9, 4))], 1))), 0).mean())
     assert min(spread) > 0.2
@@ -152,7 +152,7 @@ def test_half_of_the_relus_bend_within_half_a_unit_of_x_whatever_the_length_scal
     """At d = −b/w, a quotient of uniform numbers: 4000 of them, within five standard errors."""
     bends = []
     for length_scale in (0.1, 1.0, 10.0):
-        first = kernel_of(1, 4, (4000,), length_scale, np.random.default_rng(0)).layers[0]
+        first = pair_kernel_mlp(1, 4, (4000,), length_scale, np.random.default_rng(0)).layers[0]
         bends.append(np.abs(first.bias.data / first.weight.data[0]))
         assert abs((bends[-1] < 0.5).mean() - 0.5) < 5 * 0.5 / 4000**0.5
     for other in bends[1:]:

@@ -106,7 +106,7 @@ def feed_forward(parameters, activation):
 
 def encoder_layer(x, *parameters, heads, norm="post", activation="relu", eps=1e-5, mask=None):
     """x ← around(self-attention), x ← around(feed-forward), Sivaraya (2023) §1.5."""
-    attention, norm_1, maps, norm_2 = cut(parameters, *ENCODER_PARTS)
+    attention, norm_1, maps, norm_2 = parts_of(parameters, *ENCODER_PARTS)
     return chain(
         around(attention_to(None, attention, heads, mask), norm_1, norm, eps),
         around(feed_forward(maps, activation), norm_2, norm, eps),
@@ -115,7 +115,7 @@ def encoder_layer(x, *parameters, heads, norm="post", activation="relu", eps=1e-
 
 def decoder_layer(x, memory, *parameters, heads, norm="post", activation="relu", mask=None, memory_mask=None):
     """x ← around(self-attention), around(attention to the memory), around(feed-forward), Sivaraya (2023) §1.6."""
-    own, norm_1, other, norm_2, maps, norm_3 = cut(parameters, *DECODER_PARTS)
+    own, norm_1, other, norm_2, maps, norm_3 = parts_of(parameters, *DECODER_PARTS)
     y, pullback = chain(
         around(attention_to(None, own, heads, mask), norm_1, norm),
         around(attention_to(memory, other, heads, memory_mask), norm_2, norm),
@@ -152,7 +152,7 @@ def transformer(source, target, *parameters, heads, layers, norm="post", activat
 
     def pullback(g):
         target_bar, *bars = output_pullback(g)
-        *by_layer, norm_bars = cut(bars, *[1 + sum(DECODER_PARTS)] * layers, 2)
+        *by_layer, norm_bars = parts_of(bars, *[1 + sum(DECODER_PARTS)] * layers, 2)
         decoder_bars = [bar for _, *own in by_layer for bar in own]
         memory_bar = functools.reduce(operator.add, [own[0] for own in by_layer])
         source_bar, *encoder_bars = memory_pullback(memory_bar)
@@ -164,11 +164,11 @@ def transformer(source, target, *parameters, heads, layers, norm="post", activat
 def cut_stacks(parameters, layers):
     """The parameters of each encoder layer, of the LayerNorm after them, of each decoder layer, and of theirs."""
     of_encoder, of_decoder = [sum(ENCODER_PARTS)] * layers, [sum(DECODER_PARTS)] * layers
-    parts = cut(parameters, *of_encoder, 2, *of_decoder, 2)
+    parts = parts_of(parameters, *of_encoder, 2, *of_decoder, 2)
     return parts[:layers], parts[layers], parts[layers + 1 : -1], parts[-1]
 
 
-def cut(parameters, *lengths):
+def parts_of(parameters, *lengths):
     """Consecutive parts of the given lengths."""
     ends = np.cumsum(lengths)
     if ends[-1] != len(parameters):
@@ -216,13 +216,13 @@ def refnp_transformer(source, target, *parameters, heads, layers, norm="post", a
 
 def encoder_values(torch, parameters) -> list:
     """Parameters of refnp's EncoderLayer in its order → in that of nn.TransformerEncoderLayer."""
-    attention, norm_1, (w1, b1, w2, b2), norm_2 = cut(parameters, *ENCODER_PARTS)
+    attention, norm_1, (w1, b1, w2, b2), norm_2 = parts_of(parameters, *ENCODER_PARTS)
     return [*torch_parameters(torch, *attention), w1.T, b1, w2.T, b2, *norm_1, *norm_2]
 
 
 def decoder_values(torch, parameters) -> list:
     """Parameters of refnp's DecoderLayer in its order → in that of nn.TransformerDecoderLayer."""
-    own, norm_1, other, norm_2, (w1, b1, w2, b2), norm_3 = cut(parameters, *DECODER_PARTS)
+    own, norm_1, other, norm_2, (w1, b1, w2, b2), norm_3 = parts_of(parameters, *DECODER_PARTS)
     attentions = [*torch_parameters(torch, *own), *torch_parameters(torch, *other)]
     return [*attentions, w1.T, b1, w2.T, b2, *norm_1, *norm_2, *norm_3]
 
