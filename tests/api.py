@@ -1,9 +1,9 @@
-"""The reference in docs/api, made from the docstrings: `python -m tests.api --write`.
+"""The reference in docs/api, made from the docstrings, and the list of models and tasks in docs/studies.md.
 
 One page for each package, one section for each file: what the file says in one sentence, its equations (the indented
 lines of its docstring), and of every public name the signature, the first sentence, the equations and the shapes.
-Nothing is written by hand there, and tests/test_api.py holds the pages against the code. Without `--write` the command
-says which pages are out of date.
+Nothing is written by hand there, and tests/test_api.py holds the pages against the code. `python -m tests.api --write`
+writes them; without `--write` it says which pages are out of date.
 """
 
 import argparse
@@ -16,8 +16,11 @@ import re
 import sys
 from operator import attrgetter
 
+from refnp.studies import registry
+
 ROOT = pathlib.Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "api"
+STUDIES = ROOT / "docs" / "studies.md"
 PACKAGES = (
     "refnp",
     "refnp.autograd",
@@ -267,7 +270,13 @@ def pages():
         index.append(
             f"- [{name}]({name.replace('.', '-')}.md): " + ", ".join(f"`{public}`" for public in public_names(package))
         )
-    return {FOLDER / "README.md": "\n".join(index) + "\n"} | made
+    return {FOLDER / "README.md": "\n".join(index) + "\n"} | made | {STUDIES: studies()}
+
+
+def studies():
+    """docs/studies.md with the models and tasks that the registry has now."""
+    before, fence, rest = STUDIES.read_text(encoding="utf-8").partition("```text models and tasks\n")
+    return f"{before}{fence}{registry.listing()}\n```{rest.partition('```')[2]}"
 
 
 def out_of_date():
@@ -285,9 +294,10 @@ def main():
     parser.add_argument("--write", action="store_true", help="write the pages")
     if parser.parse_args().write:
         FOLDER.mkdir(exist_ok=True)
-        for path in out_of_date():
-            path.unlink(missing_ok=True)
-        for path, text in pages().items():
+        made = pages()
+        for path in set(FOLDER.glob("*.md")) - made.keys():
+            path.unlink()
+        for path, text in made.items():
             path.write_text(text, encoding="utf-8")
         return 0
     for path in (old := out_of_date()):

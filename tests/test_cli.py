@@ -145,7 +145,7 @@ def test_what_a_framework_does_not_offer_is_skipped(tmp_path):
         (("verify", "--only", "no such thing"), "nothing is called 'no such thing'"),
         (("verify", "--json", "/no/such/folder/v.json"), "No such file"),
         (("verify", "--json", "."), "is a folder"),
-        (("verify", "--live", "Theano"), "no adapter for 'theano'"),
+        (("verify", "--live", "Theano"), "no framework 'theano'"),
         (("verify", "--colour"), "unrecognized arguments"),
         (("fly",), "invalid choice"),
         ((), "COMMAND"),

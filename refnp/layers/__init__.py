@@ -13,7 +13,7 @@ from refnp.layers.normalization import LayerNorm, RMSNorm, layer_norm, rms_norm
 from refnp.layers.pooling import average_pool, max_pool, upsample
 from refnp.layers.positions import *
 from refnp.layers.regularization import dropout
-from refnp.layers.set_convolutions import SetConvolution, set_convolution
+from refnp.layers.set_convolutions import Grid, GridOptions, SetConvolution, set_convolution
 from refnp.layers.similarity import similarity_attention
 from refnp.layers.softmaxes import log_softmax, softmax
 from refnp.layers.translation_attention import TranslationAttention

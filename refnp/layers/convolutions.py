@@ -132,7 +132,9 @@ class Convolution(Module):
     """`convolution` with its own weight (channels_out, channels_in/groups, *kernel) and bias (channels_out,).
 
     kernel: a length for all `dimensions`, or a tuple with one length for each. bias: with False there is none.
-    stride, dilation, groups, padding, padding_mode: as `convolution` takes them.
+    stride, dilation: an integer, or one per axis. groups: equal parts of the channels, each convolved by itself.
+    padding: an integer; a list with an integer or a pair (before, after) for each axis; "valid", none; or "same", which
+    keeps the length. padding_mode: "zeros", "circular", "reflect" or "replicate".
     Weight and bias are drawn from U(−a, a), a = 1/√(terms of an output) = 1/√(channels_in/groups · Π kernel), as
     torch.nn.Conv does.
     Raises ValueError for sizes that are not positive, or channels that `groups` does not divide.
@@ -168,7 +170,10 @@ class ConvolutionTranspose(Module):
     """`convolution_transpose` with its own weight (channels_in, channels_out/groups, *kernel) and bias (channels_out,).
 
     kernel: a length for all `dimensions`, or a tuple with one length for each. bias: with False there is none.
-    stride, dilation, groups, padding, output_padding: as `convolution_transpose` takes them.
+    stride, dilation: an integer, or one per axis. groups: equal parts of the channels, each convolved by itself.
+    padding: an integer, or a list with an integer or a pair (before, after) for each axis, by which the result is
+    shorter. output_padding: an integer, or one per axis, by which it is longer at its end,
+    below the stride or the dilation.
     Weight and bias are drawn from U(−a, a), a = 1/√(channels_out/groups · Π kernel), as torch.nn.ConvTranspose does:
     that counts the terms in an output of the convolution of which this is the transpose.
     Raises ValueError for sizes that are not positive, or channels that `groups` does not divide.

@@ -198,8 +198,10 @@ def grouped_attention(
     """`similarity_attention` in which each head of keys and values serves as many consecutive heads of queries.
 
     Shapes: query (..., H, N, d), key (..., G, M, d), value (..., G, M, d_v), bias and mask (..., H, N, M), G a divisor
-    of H → (..., H, N, d_v), or with `return_weights` (output, weights (..., H, N, M)). `similarity` and `parameters`,
-    `method`: see `similarity_attention`.
+    of H → (..., H, N, d_v), or with `return_weights` (output, weights (..., H, N, M)).
+    `similarity` is "scaled_dot", "dot", "cosine", "general" with parameters=(W,), W (d, d_k) for keys of d_k features,
+    or "additive" with parameters=(W_q, W_k, v), W_q (d, A), W_k (d_k, A), v (A,).
+    `method` is "auto", "full" or "blocks"; the last keeps no weights and does not know the additive similarity.
     Raises ValueError for shapes that do not fit, TypeError for a mask that is not boolean or a bias that is not
     floating.
     """

@@ -53,7 +53,8 @@ def max_pool(x, size, *, stride=None, padding=0):
     """y[p] = max_t x[s p + t − a], the largest number in each window; padding is never the largest.
 
     Shapes: x (B, C, *lengths) → y (B, C, *positions), positions = ⌊(length + padding − size)/stride⌋ + 1 on each axis.
-    size, stride, padding: as `average_pool` takes them. For complex x the number with the largest real part.
+    size, stride: a whole number or one per axis; the stride is the size unless given. padding: a number, or a list with
+    a number or a pair (before, after) per axis. For complex x the number with the largest real part.
     Raises ValueError for sizes that do not fit x, or padding by a whole window or more.
 
     VJP: ȳ[p] goes to the largest number of window p; among equals, the kink, to the first (as PyTorch; JAX too).

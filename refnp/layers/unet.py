@@ -8,7 +8,7 @@ Between edges, shifting the input by the product of the strides, `total_stride`,
 other shifts it does not. ConvCNP must anchor its grid accordingly.
 
 Source: Ronneberger, Fischer & Brox (2015), arXiv 1505.04597; Sivaraya (2023) §4.2-4.3; sizes: Gordon et al. (2020),
-arXiv 1910.13556, app. C; `PooledUNet`: neuralprocesses (software) 0.2.7, coders/nn.py.
+arXiv 1910.13556, app. C; `PooledUNet`: neuralprocesses 0.2.7, coders/nn.py.
 Transcription: tests/transcriptions/convcnp.py.
 """
 
@@ -212,7 +212,7 @@ class PooledUNet(Module):
 
     Shapes: x (B, channels_in, *lengths) → y (B, channels_out, *lengths), lengths multiples of `total_stride`.
     channels: of the layers, one down and one up for each. kernel: odd, one for all layers or one for each; strides: 1
-    or 2, likewise. upsampling: "transposed" or "nearest", as in `UNet`.
+    or 2, likewise. upsampling: "transposed", transposed convolutions, or "nearest", copies and then a convolution.
     Raises ValueError for options that do not fit; the convolutions do for lengths that do not.
     """
 

@@ -120,7 +120,7 @@ class CANP(NeuralProcess):
     depth: the number of linear maps of (x, y), of which the last two are a self-attention block.
     query_depth, after: the number of linear maps of x, and of those after the mean.
     decoder: the number of linear maps of the last MLP.
-    floor: the least σ; see `normal_of`.
+    floor: the least σ, f in σ = f + (1 − f) log(1 + eˢ); at least 0, below 1.
     scaling: "head", scores over √(width of a head), or "features", over √(width of all heads).
     activation: between the linear maps.
 
@@ -169,11 +169,20 @@ class CANP(NeuralProcess):
 class ANP(LatentModel):
     """The attentive neural process: a latent z for what the context leaves open, and what each target finds there.
 
-    Its answer, bounds and loss are those of `LatentModel`: a Mixture over draws of z.
+    Its answer is a Mixture over draws of z.
 
+    dx, dy: the sizes of x and of y.
+    hidden, heads: the width of all hidden layers, and the heads of attention.
     latent: L, the width of z.
-    dx, dy, hidden, heads, depth, query_depth, after, decoder, scaling, activation: see `CANP`.
-    floor, latent_floor, samples, loss_samples, bound: see `LatentModel`.
+    depth: the number of linear maps of (x, y), of which the last two are a self-attention block.
+    query_depth, after: the number of linear maps of x, and of those after the mean.
+    decoder: the number of linear maps of the last MLP.
+    scaling: "head", scores over √(width of a head), or "features", over √(width of all heads).
+    activation: between the linear maps.
+    floor: the least σ of y, f in σ = f + (1 − f) log(1 + eˢ); at least 0, below 1.
+    latent_floor: the least standard deviation f of z, v = f + (1 − f) sigmoid(s).
+    samples: the number of draws of z in a call.
+    bound, loss_samples: the loss is this bound, "elbo" or "importance_weighted", from so many draws of z.
 
     ANP(floor=0.1, latent_floor=0.1, scaling="features") is the baseline of TNP-pytorch.
     """

@@ -47,7 +47,7 @@ class OnGridConvCNP(Module):
     channels: what it takes in, made of densities and colours by a linear map and `activation`.
     kernel: k, odd; the first weights are exp(−d²/2ℓ²), ℓ = `length_scale` in pixels.
     divide, eps: divide colours by density + eps, or not. hidden: widths of the hidden layers of the MLP.
-    floor: the least σ, none (0) unless asked for; see `normal_of`.
+    floor: the least σ, f in σ = f + (1 − f) log(1 + eˢ); at least 0, below 1.
 
     Raises ValueError for options or shapes that do not fit, or NaN that the mask does not hide; TypeError for a mask
     that is not boolean.

@@ -135,7 +135,11 @@ class ChainRule:
         return log_mean_exp(self.log_prob_by_order(y, mask=mask), 0)
 
     def log_prob_by_order(self, y: ArrayLike, *, mask: ArrayLike | None = None) -> Array | Tensor:
-        """log p(y) in each order, (O, B).   Raises ValueError for the same as `log_prob`."""
+        """log p(y) in each order, (O, B), for y (B, N, dy) and a mask that broadcasts to it.
+
+        Raises ValueError for another shape, for NaN or infinity in a target that is there, or for a mask that hides
+        some outputs of a target and not all.
+        """
         x, ordered, there = self._in_orders(y, mask, "ChainRule.log_prob")
         total = np.zeros(len(x), raw(ordered).dtype)  # (R,)
         for now, distribution in self.factors.conditionals(x, ordered, there):
@@ -145,7 +149,8 @@ class ChainRule:
     def conditionals(self, y: ArrayLike, *, mask: ArrayLike | None = None) -> Normal:
         """p(y_n | y_1 … y_{n−1}, C) for every n at once, mean and std (B, N, dy), of a model that says Normal.
 
-        With several orders (O·B, N, dy), each in its order.   Raises ValueError for the same as `log_prob`.
+        With several orders (O·B, N, dy), each in its order. Raises ValueError for another shape of y, for NaN or
+        infinity in a target that is there, or for a mask that hides some outputs of a target and not all.
         """
         x, ordered, there = self._in_orders(y, mask, "ChainRule.conditionals")
         return side_by_side([p for _, p in self.factors.conditionals(x, ordered, there)])

@@ -72,7 +72,7 @@ class LatentModel(NeuralProcess):
     Its answer is a Mixture over draws of z, each a Normal of (B, N, dy) that belongs together; their means,
     `components.mean`, are coherent functions.
 
-    floor: the least σ of y; see `normal_of`.
+    floor: the least σ of y, f in σ = f + (1 − f) log(1 + eˢ); at least 0, below 1.
     latent_floor: the least standard deviation f of z, v = f + (1 − f) sigmoid(s).
     samples: the number of draws of z in a call.
     bound, loss_samples: the loss is this bound, "elbo" or "importance_weighted", from so many draws of z.
@@ -212,7 +212,7 @@ class LatentModel(NeuralProcess):
 
 
 class LatentNP(LatentModel):
-    """The neural process with a latent vector z: its answer, bounds and loss are those of `LatentModel`.
+    """The neural process with a latent vector z. Its answer is a Mixture over draws of z.
 
     dx, dy: the sizes of x and of y.
     hidden, latent: the width of all hidden layers, and L, that of z.
@@ -220,7 +220,10 @@ class LatentNP(LatentModel):
     before, after: the number of linear maps of φ, before the mean, and of ρ, after it.
     decoder: the number of linear maps of the last MLP.
     activation: between the linear maps.
-    floor, latent_floor, samples, loss_samples, bound: see `LatentModel`.
+    floor: the least σ of y, f in σ = f + (1 − f) log(1 + eˢ); at least 0, below 1.
+    latent_floor: the least standard deviation f of z, v = f + (1 − f) sigmoid(s).
+    samples: the number of draws of z in a call.
+    bound, loss_samples: the loss is this bound, "elbo" or "importance_weighted", from so many draws of z.
 
     LatentNP(deterministic=True, floor=0.1, latent_floor=0.1) is the baseline NP of TNP-pytorch.
     """

@@ -169,7 +169,7 @@ class CNP(NeuralProcess):
     encoders: how many set encoders stand side by side, their vectors joined to one.
     before, after: the number of linear maps of φ, before the mean, and of ρ, after it.
     decoder: the number of linear maps of the last MLP.
-    floor: the least standard deviation; see `normal_of`.
+    floor: the least standard deviation, f in σ = f + (1 − f) log(1 + eˢ).
     activation: between the linear maps.
 
     CNP(encoders=2, floor=0.1) is the baseline of TNP-pytorch.

@@ -177,7 +177,14 @@ class TNPD(TNP):
 
     Shapes: context_x (B, M, dx), context_y (B, M, dy), target_x (B, N, dx), context_mask (B, M) → Normal with mean and
     std (B, N, dy). A context may be empty, M = 0 or all masked: targets then attend to nothing, which adds 0.
-    Options: those of `TNP`.
+
+    dx, dy: the sizes of x and of y.
+    features, heads, hidden: the width D of a token, the heads of its attention, the hidden units of feed-forward
+        networks and of the MLPs that read off the answer.
+    layers: the number of encoder layers.
+    embedding_depth: the number of linear maps of the embedding MLP, relu between them.
+    flag: tokens have one number more, 1 where y was observed and 0 where not.
+    floor: the least σ. σ = exp(s) without one, f + (1 − f) log(1 + exp(s)) with floor f.
     Raises ValueError for shapes that disagree, or NaN or infinity in what is present; TypeError for a mask that is not
     boolean.
     """
@@ -200,9 +207,17 @@ class TNPA(TNPD):
     """TNP-A: the joint distribution of all targets in their order, a `ChainRule` whose factors come in one pass.
 
     Shapes: context_x (B, M, dx), context_y (B, M, dy), target_x (B, N, dx), context_mask (B, M) → ChainRule.
-    Parameters and options are those of TNP-D, and so is its answer for the first target. The loss is
+    Its parameters are those of TNP-D, and so is its answer for the first target. The loss is
     −(1/n) log p(y_1 … y_N | C), added up over the batch, n the targets present: a joint likelihood, not to be compared
     with TNP-D's marginal one.
+
+    dx, dy: the sizes of x and of y.
+    features, heads, hidden: the width D of a token, the heads of its attention, the hidden units of feed-forward
+        networks and of the MLPs that read off the answer.
+    layers: the number of encoder layers.
+    embedding_depth: the number of linear maps of the embedding MLP, relu between them.
+    flag: tokens have one number more, 1 where y was observed and 0 where not.
+    floor: the least σ. σ = exp(s) without one, f + (1 − f) log(1 + exp(s)) with floor f.
     """
 
     joint_loss = True
@@ -298,7 +313,12 @@ class TNPND(TNP):
     covariance: "low_rank" or "cholesky".
     floor: with "cholesky" the diagonal of L is f + (1 − f) tanh(·), 0.05 is `bound_std` of TNP-pytorch; "low_rank" has
         none.
-    dx, dy, features, heads, hidden, layers, embedding_depth, flag: see `TNP`.
+    dx, dy: the sizes of x and of y.
+    features, heads, hidden: the width D of a token, the heads of its attention, the hidden units of feed-forward
+        networks and of the MLPs that read off the answer.
+    layers: the number of encoder layers.
+    embedding_depth: the number of linear maps of the embedding MLP, relu between them.
+    flag: tokens have one number more, 1 where y was observed and 0 where not.
 
     Raises ValueError for another covariance or a floor that does not fit; when called, for shapes that disagree, or NaN
     or infinity in what is present; TypeError for a mask that is not boolean.   Source: Nguyen & Grover (2022) §3.3.

@@ -36,7 +36,7 @@ Relative = Callable[[], RelativePositions] | None
 class Stack(Module):
     """Layers of one kind, and a LayerNorm after them if `final_norm` (by default for pre-norm only).
 
-    layers: how many. features, heads, hidden, norm, activation, dropout, eps: of each layer, see `EncoderLayer`.
+    layers: how many. features, heads, hidden, norm, activation, dropout, eps: of each layer.
     relative: gives the relative positions of a layer; it is called once for each, and may return the same every time.
     final_norm: whether a LayerNorm follows the last layer; None: after pre-norm layers.
     Raises ValueError for fewer layers than make sense, heads that do not divide features, or another norm.
@@ -79,7 +79,15 @@ class Encoder(Stack):
     """Encoder layers: Y = Layer_L(… Layer_1(X)), and LayerNorm(Y) if `final_norm`.
 
     Shapes: x (..., N, D), mask (..., N, N), places (N,) → (..., N, D). A list `weights` collects those of all layers.
-    Options: `Stack`.   Source: Sivaraya (2023) §1.5.
+
+    layers: how many. features, heads, hidden: the width D of a token, the heads of each attention, the hidden units of
+        the feed-forward networks.
+    norm: "post" or "pre", LayerNorm after or before a sub-layer; eps: its ε. final_norm: whether a LayerNorm follows
+        the last layer; None: after pre-norm layers.
+    activation: of the feed-forward networks. dropout: the probability with which an output is dropped in training.
+    relative: gives the relative positions of a layer; it is called once for each, and may return the same every time.
+    Raises ValueError for fewer layers than make sense, heads that do not divide features, or another norm.
+    Source: Sivaraya (2023) §1.5.
     """
 
     layer = EncoderLayer
@@ -95,7 +103,15 @@ class Decoder(Stack):
 
     Shapes: x (..., N, D), memory (..., M, D), mask (..., N, N), memory_mask (..., N, M) → (..., N, D).
     A mask hides more than the causal one does. A list `weights` collects those of all layers.
-    Options: `Stack`.   Source: Sivaraya (2023) §1.6, eq. 7.
+
+    layers: how many. features, heads, hidden: the width D of a token, the heads of each attention, the hidden units of
+        the feed-forward networks.
+    norm: "post" or "pre", LayerNorm after or before a sub-layer; eps: its ε. final_norm: whether a LayerNorm follows
+        the last layer; None: after pre-norm layers.
+    activation: of the feed-forward networks. dropout: the probability with which an output is dropped in training.
+    relative: gives the relative positions of a layer; it is called once for each, and may return the same every time.
+    Raises ValueError for fewer layers than make sense, heads that do not divide features, or another norm.
+    Source: Sivaraya (2023) §1.6, eq. 7.
     """
 
     layer, fewest = DecoderLayer, 1
@@ -147,7 +163,8 @@ class Transformer(Module):
     (..., N) are True for real tokens and False for padding, to which no token attends. It may stand anywhere, but
     places are counted with it: pad at the end. A source of padding alone, or of no token, is attention to nothing.
 
-    `positions` are added to embeddings (None: not at all); `relative` acts inside the self-attentions, see `Encoder`.
+    `positions` are added to embeddings (None: not at all); `relative` gives the relative positions of
+    each layer's self-attention.
     `tied` is "none", "output" (the last map is the target embedding, transposed) or "all" (one table for source,
     target and output, as Vaswani et al. have it). A generator `rng` in the call means training with dropout; a list
     `weights` collects those of all attentions, of the encoder's layers and then, two for each, of the decoder's.

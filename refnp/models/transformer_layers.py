@@ -93,8 +93,15 @@ class EncoderLayer(TransformerLayer):
         x ← around(MHA(x, keys), x)        x ← around(FFN, x)
 
     Shapes: x (..., N, D), keys (..., M, D), mask (..., N, M) → (..., N, D).
-    Options of the constructor: `TransformerLayer`.
 
+    features, heads, hidden: the width D of a token, the heads of each attention, the hidden units of the
+        feed-forward network.
+    norm: "post" or "pre", LayerNorm after or before a sub-layer; eps: its ε.
+    activation: of the feed-forward network, FFN(x) = W₂ f(W₁ x + b₁) + b₂.
+    dropout: the probability with which an output of a sub-layer is dropped in training.
+    positions: relative positions of the tokens, in the attention to each other; a scheme of refnp.layers.positions.
+
+    When called:
     keys: tokens that x attends to; x itself, M = N, if there are none. With norm="pre" they are normalised as x is.
     mask: True where a token of x may attend to one of the keys; it serves all heads.
     places, key_places: of x and of the keys, for relative positions; 0, 1, 2, … if not given.
@@ -104,7 +111,6 @@ class EncoderLayer(TransformerLayer):
 
     Raises ValueError if heads do not divide features, norm is neither 'post' nor 'pre', or shapes do not fit.
     Source: Sivaraya (2023) §1.5; Vaswani et al. (2017) §3.1, §3.3.
-
     """
 
     def __call__(
@@ -138,11 +144,17 @@ class DecoderLayer(TransformerLayer):
         x ← around(MHA(x, x), x)        x ← around(MHA(x, memory), x)        x ← around(FFN, x)
 
     Shapes: x (..., N, D), memory (..., M, D), mask (..., N, N), memory_mask (..., N, M) → (..., N, D).
-    Options of the constructor: `TransformerLayer`; places of a memory are not comparable with the layer's own, and have
-    no relative positions.
     The layer hides nothing by itself: its stack, `Decoder`, gives it the causal mask. A generator `rng` means training
     with dropout; `weights` is a list to which the weights of both attentions are appended, (..., H, N, N) and
     (..., H, N, M).
+
+    features, heads, hidden: the width D of a token, the heads of each attention, the hidden units of the
+        feed-forward network.
+    norm: "post" or "pre", LayerNorm after or before a sub-layer; eps: its ε.
+    activation: of the feed-forward network, FFN(x) = W₂ f(W₁ x + b₁) + b₂.
+    dropout: the probability with which an output of a sub-layer is dropped in training.
+    positions: relative positions of the tokens, in the attention to each other; a scheme of refnp.layers.positions.
+        Places of a memory are not comparable with the layer's own: there are none in the attention to it.
 
     Raises ValueError if heads do not divide features, norm is neither 'post' nor 'pre', or shapes do not fit.
     Source: Sivaraya (2023) §1.6; Vaswani et al. (2017) §3.1.

@@ -10,9 +10,9 @@ Per target, on new tasks inside the range of training, the same ones shifted, an
     coverage                   how many targets lie in the central 50, 90, 95 % of q(y_n | C)
 
 The q are the model's own: its `marginal` and its `joint_log_prob`. Each figure is a mean over tasks with its standard
-error. Numbers of points are drawn for each task, and not once for a batch as in training: every task has the same law
-as there, but they are independent, which makes the error of the mean several times smaller. All places see the same
-draws, so a shift that changes nothing changes no digit.
+error. Numbers of points are drawn for each task, and not once for a batch as in training: tasks are distributed
+as in training, but they are independent, which makes the error of the mean several times smaller. All places see the
+same draws, so a shift that changes nothing changes no digit.
 """
 
 import dataclasses

@@ -157,7 +157,7 @@ class Periodic(Kernel):
         square = sum_of_squares(np.sin(math.pi * (d / period)) / length_scale for d in differences(x, z))  # (B, N, M)
         return scale * scale * np.exp(-2 * square)
 
-    variance = Radial.variance  # s², as there
+    variance = Radial.variance  # s²
 
 
 @dataclass(frozen=True, eq=False)

@@ -124,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     chosen = options.frameworks or list(PACKAGES)
     if unknown := set(chosen) - set(PACKAGES):
-        parser.error(f"there is no adapter for {', '.join(sorted(unknown))}; name {' or '.join(PACKAGES)}")
+        parser.error(f"there is no framework {', '.join(sorted(unknown))}; name {' or '.join(PACKAGES)}")
     if missing := [name for name in chosen if not installed(name)]:
         parser.error(f"{', '.join(missing)} is not installed")
     named = [case for case in cases() if options.only in case.name]

@@ -55,13 +55,13 @@ def verify(options: argparse.Namespace) -> int:
 
 
 def chosen_live(names: str) -> tuple[str, ...]:
-    """The adapters that are named, whatever their capitals; ValueError for one that does not exist."""
+    """The frameworks that are named, whatever their capitals; ValueError for one that does not exist."""
     by_name = {name.lower(): name for name in PACKAGES}
     given = [name.strip().lower() for name in names.split(",")]
     if given == ["none"]:
         return ()
     if unknown := [name for name in given if name not in by_name]:
-        raise ValueError(f"--live: there is no adapter for {unknown[0]!r}; name {', '.join(PACKAGES)} or none")
+        raise ValueError(f"--live: there is no framework {unknown[0]!r}; name {', '.join(PACKAGES)} or none")
     return tuple(by_name[name] for name in given)
 
 

@@ -1,4 +1,4 @@
-"""PyTorch and JAX through the adapters that the documentation shows, where they are installed."""
+"""PyTorch and JAX as the documentation shows it, where they are installed."""
 
 import numpy as np
 import pytest

@@ -2,23 +2,22 @@
 
 import dataclasses
 
-from refnp.studies.registry import sampler
+from refnp.studies.registry import MODELS, options_of, sampler
 from refnp.tasks.task import Places
 
-TRANSFORMER = {"features": 8, "heads": 2, "hidden": 8, "layers": 1}
-OPTIONS = {
-    "cnp": {"hidden": 8},
-    "canp": {"hidden": 8, "heads": 2},
-    "np": {"hidden": 8, "latent": 3, "loss_samples": 2},
-    "anp": {"hidden": 8, "latent": 3, "heads": 2, "loss_samples": 2},
-    "tnpd": TRANSFORMER,
-    "tnpa": TRANSFORMER,
-    "tnpnd": TRANSFORMER | {"target_layers": 1, "rank": 3},
-    "convcnp": {"points_per_unit": 8},
-    "convcnp-simple": {"points_per_unit": 8},
-    "convcnp-bruinsma": {"points_per_unit": 8, "channels": [4, 4]},
-    "tetnp": TRANSFORMER | {"kernel": [4]},
-}
+NUMBERS = {"hidden": 8, "features": 8, "heads": 2, "layers": 1, "target_layers": 1, "rank": 3}
+NUMBERS |= {"latent": 3, "loss_samples": 2, "points_per_unit": 8}
+LISTS = {"channels": [4, 4], "kernel": [4]}
+
+
+def small_options(name):
+    """Of the numbers and lists above those that the model has as options: a new model needs no line here."""
+    defaults = options_of(name)
+    small = {option: value for option, value in NUMBERS.items() if option in defaults}
+    return small | {option: value for option, value in LISTS.items() if isinstance(defaults.get(option), tuple)}
+
+
+OPTIONS = {name: small_options(name) for name in MODELS}
 
 
 def few_points(task="eq", *, ragged=False):

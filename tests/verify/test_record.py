@@ -169,4 +169,4 @@ def test_recording_an_unknown_framework(capsys):
     with pytest.raises(SystemExit) as stop:
         record.main(["Theano"])
     assert stop.value.code == 2
-    assert "no adapter for Theano" in capsys.readouterr().err
+    assert "no framework Theano" in capsys.readouterr().err

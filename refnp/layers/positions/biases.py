@@ -60,7 +60,8 @@ class T5Bias(RelativePositions):
 
     Shapes: table (H, buckets), drawn from N(0, 0.02²). In T5 all layers share one: give them the same object.
     Shifting all places changes no bit. Permuting tokens does, and so does reversing their order.
-    `buckets`, `max_distance`, `bidirectional`: see `t5_buckets`.
+    buckets: how many. bidirectional: half of them are for keys after the query; else these are all in bucket 0.
+    max_distance: all distances from here on are in the last bucket, with some below it.
     Raises ValueError for no heads or impossible buckets; when called, for places or heads that do not fit.
     """
 

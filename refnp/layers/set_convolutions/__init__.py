@@ -69,7 +69,8 @@ def set_convolution(
     length_scale: ℓ, in units of x, one number or one for each channel of the result, (C + 1,).
     mask: booleans (..., M), True where there is a point: sets of different sizes in one batch. What is masked has no
     influence, NaN or infinity included, and gets gradient 0. An empty set gives 0.
-    kernel: `eq`, `matern_32`, `matern_52`, or a function of your own as in refnp/layers/set_convolutions/kernels.py.
+    kernel: `eq`, `matern_32`, `matern_52` of refnp.layers.set_convolutions, or a function of s = |d|²/ℓ² that returns
+    k(s) and a function without arguments for the slope k′(s).
     density: with False there is no density channel: z has C channels, ℓ (C,).
     divide: divide the other channels by density + `eps`, which makes weighted means of sums.
     method: "dense" takes all pairs; "truncated" (1-D, EQ) those near enough to count, in time O(N + M) where one side
@@ -204,7 +205,9 @@ class SetConvolution(Module):
     channels: C, those of `context_y`.
     length_scale: ℓ at first, in units of x: one number, or one for each channel of the result.
     learnable: with False it is a constant and no parameter. shared: one length scale for all channels together.
-    density, divide, eps, kernel: as `set_convolution` takes them.
+    density: with False there is no density channel. divide: divide the other channels by density + `eps`.
+    kernel: `eq`, `matern_32`, `matern_52`, or a function s = |d|²/ℓ² → (k(s), function for the slope k′(s)).
+    When called: `mask` (..., M) is True where there is a point; `method` is "auto", "dense" or "truncated".
     Raises ValueError for a length scale that is not positive and finite or has another shape, and without any channel.
     """
 

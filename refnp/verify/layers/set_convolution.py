@@ -9,7 +9,17 @@ import numpy as np
 from refnp import layers
 from refnp.layers.set_convolutions import kernels
 from refnp.verify import rounding
-from refnp.verify.case import Case, GradientInputs, Layer, generator, gradient_of, module_gradient, normal, uniform
+from refnp.verify.case import (
+    Case,
+    GradientInputs,
+    Layer,
+    Without,
+    generator,
+    gradient_of,
+    module_gradient,
+    normal,
+    uniform,
+)
 from refnp.verify.rounding import Rounded, arranged, constant, contract, exact, where
 
 
@@ -104,6 +114,12 @@ def cases() -> list[Case]:
         case("far points", reach=8.0),
         case("shifted by 1e3", scale=0.7, reach=1.0e3),
     ]
+
+
+WITHOUT = tuple(
+    Without(what, ("Grid", "GridOptions"), "places are numbered by whole numbers, which have no gradient")
+    for what in ("equation", "gradient inputs")
+)
 
 
 def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
