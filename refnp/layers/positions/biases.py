@@ -1,6 +1,6 @@
 """Biases of offsets: a number for each head and each distance from query to key, added to the score of the pair.
 
-    T5:      s_nm = table[h, bucket(m − n)], learned         ALiBi:   s_nm = −m_h |m − n|, nothing to learn
+    T5:      s_nm = table[h, bucket(m − n)], learned         ALiBi:   s_nm = −slope_h |m − n|, nothing to learn
 
 T5 adds it to q·k without 1/√d: that is `MultiHeadAttention(…, similarity="dot")`.
 
@@ -95,7 +95,7 @@ class T5Bias(RelativePositions):
 
 
 def alibi_slopes(heads: int) -> Array:
-    """m_h = 2^(−8h/H), h = 1 … H, if H is a power of two.
+    """slope_h = 2^(−8h/H), h = 1 … H, if H is a power of two.
 
     If not, the authors' code: the slopes of the largest power of two P below H, then every other one of 2P. (Not the
     formula with that H, which other code takes.)
@@ -110,9 +110,9 @@ def alibi_slopes(heads: int) -> Array:
 
 
 class ALiBi(RelativePositions):
-    """s_nm = −m_h |m − n|: the further away, the less; steeply in the first heads, gently in the last.
+    """s_nm = −slope_h |m − n|: the further away, the less; steeply in the first heads, gently in the last.
 
-    The paper's form, −m_h (n − m) under a causal mask, is this one under that mask; without a mask it goes both ways.
+    The paper's form, −slope_h (n − m) under a causal mask, is this one under that mask; without a mask it goes both ways.
     Shifting all places changes no bit, reversing the order of tokens nothing, to rounding. Permuting them does.
     """
 

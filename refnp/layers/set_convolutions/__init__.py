@@ -245,7 +245,7 @@ class SetConvolution(Module):
         return np.exp(self.log_length_scale).astype(values.real.dtype if values.dtype.kind in "fc" else float)
 
 
-# Below: what saves extreme inputs, and what is accepted.
+# Below: what extreme inputs need, and what is accepted.
 
 
 def far_steps(x: Array, points: Array, scale: np.number) -> Array:
