@@ -112,7 +112,7 @@ def alibi_slopes(heads: int) -> Array:
 class ALiBi(RelativePositions):
     """s_nm = −slope_h |m − n|: the further away, the less; steeply in the first heads, gently in the last.
 
-    The paper's form, −slope_h (n − m) under a causal mask, is this one under that mask; without a mask it goes both ways.
+    The paper has −slope_h (n − m) under a causal mask: the same under that mask; without a mask this goes both ways.
     Shifting all places changes no bit, reversing the order of tokens nothing, to rounding. Permuting them does.
     """
 
