@@ -91,7 +91,7 @@ def gelu(x, *, approximate="none"):
     Elsewhere: PyTorch and flax default to the first, jax.nn.gelu to the second. ½ x (1 + erf(x/√2)), as it is often
     written, has no correct digit left of x = −6 in float32.
     """
-    near = np.clip(x, -SIGMOID_VANISHES, SIGMOID_VANISHES)  # beyond, x² may overflow and slopes are 0
+    near = np.clip(x, -SIGMOID_VANISHES, SIGMOID_VANISHES, out=result_block())  # beyond, x² may overflow; slopes are 0
     if approximate == "none":
         weight, slope = normal_cdf_of(x)
         slope *= near
@@ -108,7 +108,7 @@ def gelu(x, *, approximate="none"):
 
 def _weighted(x, weight):
     """x · weight, for a weight that is 0 left of −SIGMOID_VANISHES: 0 there, at −∞ too, where 0 · ∞ would be NaN."""
-    y = np.maximum(x, -SIGMOID_VANISHES)
+    y = np.maximum(x, -SIGMOID_VANISHES, out=result_block())
     y *= weight
     return y
 

@@ -49,7 +49,8 @@ def layer_norm(x, gain=1.0, shift=0.0, *, axis=-1, eps=1e-5):
 
     def vjp(y_bar):
         u_bar = y_bar * gain  # (R, D)   ŷ
-        x_bar = u_bar - row_mean(u_bar) - unit * mean_product(u_bar, unit)  # (R, D)
+        x_bar = u_bar - row_mean(u_bar)  # (R, D)
+        x_bar -= unit * mean_product(u_bar, unit)
         x_bar /= scale
         return x_bar, sum_of_rows(y_bar, unit, gain), sum_of_rows(y_bar, None, shift)
 
