@@ -184,12 +184,13 @@ def rowwise(function: Callable) -> Callable:
     def on_any_shape(x: Any, *shared: Any, axis: int | tuple[int, ...] = -1, **options: Any) -> tuple:
         x = floating(x)
         axes = normalize_axes(function.__name__, axis, x.ndim)
-        order = tuple(i for i in range(x.ndim) if i not in axes) + axes
-        before = sorted(range(x.ndim), key=order.__getitem__)  # where each axis stands in `order`
+        order, before = axes_last(axes, x.ndim)
         moved = in_order(x.transpose(order))
         outer, row_shape = moved.shape[: x.ndim - len(axes)], moved.shape[x.ndim - len(axes) :]
         rows = (math.prod(outer), math.prod(row_shape))
-        flat = tuple(s.reshape(-1) if np.ndim(s) and np.shape(s) == row_shape else s for s in shared)
+        flat = shared
+        if len(axes) > 1:
+            flat = tuple(s.reshape(-1) if np.ndim(s) and np.shape(s) == row_shape else s for s in shared)
         y, rows_vjp = in_blocks(function, moved.reshape(rows), flat, options)
 
         def vjp(y_bar: Array) -> tuple:
@@ -200,6 +201,13 @@ def rowwise(function: Callable) -> Callable:
         return y.reshape(moved.shape).transpose(before), vjp
 
     return on_any_shape
+
+
+@functools.cache
+def axes_last(axes: tuple[int, ...], ndim: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The order of `ndim` axes in which `axes` come last, and where each axis stands in it."""
+    order = tuple(i for i in range(ndim) if i not in axes) + axes
+    return order, tuple(sorted(range(ndim), key=order.__getitem__))
 
 
 def elementwise(function: Callable) -> Callable:
