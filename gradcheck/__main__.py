@@ -6,9 +6,7 @@ No other module of gradcheck imports refnp.
 
 import argparse
 import json
-import os
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -59,16 +57,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def write_json(file: Path, rows: Sequence[Row]) -> None:
-    """Write {"rows": […]} whole or not at all: to a temporary file in the same folder, which is then renamed."""
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=file.absolute().parent, delete=False) as temporary:
-        try:
-            json.dump({"rows": [row.public() for row in rows]}, temporary, indent=1)
-            temporary.write("\n")
-        except BaseException:
-            os.unlink(temporary.name)
-            raise
-    os.chmod(temporary.name, 0o644)  # temporary files are readable by their owner alone
-    os.replace(temporary.name, file)
+    """Write {"rows": […]} whole or not at all."""
+    from refnp.verify.record import write_whole
+
+    text = json.dumps({"rows": [row.public() for row in rows]}, indent=1)
+    write_whole(file, f"{text}\n".encode())
 
 
 if __name__ == "__main__":

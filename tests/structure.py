@@ -27,10 +27,10 @@ INSIDE = str(ROOT / "refnp")
 
 
 class Entered:
-    """The functions of refnp that are entered inside a `with` block, and the longest stack at a set convolution."""
+    """The calls of functions of refnp inside a `with` block, and the longest stack at a set convolution."""
 
     def __init__(self):
-        self.functions = set()
+        self.calls = []
         self.depth = self.deepest = 0
         self.stack = []
 
@@ -48,9 +48,13 @@ class Entered:
         self.depth += 1 if event == "call" else -1
         self.deepest = max(self.deepest, self.depth)
         if event == "call":
-            self.functions.add(code)
+            self.calls.append(code)
             if code.co_name == "set_convolution":
                 self.stack = max(self.stack, frames_of(frame), key=len)
+
+    @property
+    def functions(self):
+        return set(self.calls)
 
     @property
     def files(self):

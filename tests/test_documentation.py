@@ -5,7 +5,6 @@ import io
 import pathlib
 import pkgutil
 import re
-import sys
 import tomllib
 
 import numpy as np
@@ -14,6 +13,7 @@ import pytest
 import refnp
 from refnp.cli import main
 from refnp.layers import layer_norm
+from tests.structure import Entered
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -44,7 +44,7 @@ def test_names_of_refnp_lead_somewhere(path):
     """refnp.layers.attention, in code, docstrings and pages, is a module or what one of them has."""
     for name in set(re.findall(r"\brefnp(?:\.[A-Za-z_]\w*)+", path.read_text(encoding="utf-8"))):
         if not name.endswith(".md"):
-            pkgutil.resolve_name(name)
+            assert pkgutil.resolve_name(name) is not None
 
 
 def test_the_architecture_names_every_file():
@@ -62,22 +62,6 @@ def test_the_architecture_names_every_file():
     assert named - pages == set(), "pages that are named but do not exist"
 
 
-class Entered(list):
-    """(file, name) of every function of refnp that is entered inside a `with` block, in this order."""
-
-    def __enter__(self):
-        sys.setprofile(self._look)
-        return self
-
-    def __exit__(self, *error):
-        sys.setprofile(None)
-
-    def _look(self, frame, event, _):
-        file = pathlib.Path(frame.f_code.co_filename)
-        if event == "call" and file.is_relative_to(ROOT / "refnp"):
-            self.append((file.relative_to(ROOT).as_posix(), frame.f_code.co_qualname.replace("<locals>.", "")))
-
-
 def a_layer(_):
     layer_norm(refnp.Tensor(np.ones((3, 2)), requires_grad=True)).sum().backward()
 
@@ -93,10 +77,12 @@ def test_the_paths_of_the_data_are_those_of_the_architecture(title, call, tmp_pa
     (path,) = re.findall(rf"```text calls of {title}\n(.*?)```", text, re.S)
     with Entered() as entered:
         call(tmp_path)
-    calls = iter(entered)
+    calls = iter(entered.calls)
     for line in path.splitlines():
         file, name, _ = line.split(maxsplit=2)
-        assert any(where == file and f".{called}".endswith(f".{name}") for where, called in calls), line
+        assert any(
+            code.co_filename == str(ROOT / file) and f".{code.co_qualname}".endswith(f".{name}") for code in calls
+        ), line
 
 
 def test_ci_runs_the_commands_of_the_readme():

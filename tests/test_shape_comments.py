@@ -124,10 +124,12 @@ TRUE = [
     "x += 1  # (N, K)",
     "return x @ y  # (N, M)",
     "return x, y  # (N, K), (K, M)",
-    "z = None  # (N, K)",
-    "z = [i for i in range(3)]  # (N,)",
     "z = np.array([i for i in range(3)])  # (N,)",
     "def g(x):\n    z = x.T  # (N, M)\n    return z\n\na = x  # (N, M)\nb = g(x)  # (M, N)",
+]
+WITHOUT_A_SHAPE = [  # None and lists have none, and nothing is assigned where a statement fails
+    "z = None  # (N, K)",
+    "z = [i for i in range(3)]  # (N,)",
     "try:\n    z = x @ x  # (N, M)\nexcept ValueError:\n    pass",
 ]
 FALSE = [
@@ -154,7 +156,12 @@ FALSE = [
 
 @pytest.mark.parametrize("body", TRUE)
 def test_true_comments_pass(tmp_path, body):
-    run(tmp_path, body, X, Y)
+    assert run(tmp_path, body, X, Y) > 0
+
+
+@pytest.mark.parametrize("body", WITHOUT_A_SHAPE)
+def test_what_has_no_shape_is_passed_over(tmp_path, body):
+    assert run(tmp_path, body, X, Y) == 0
 
 
 @pytest.mark.parametrize("body", FALSE)

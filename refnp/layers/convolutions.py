@@ -23,7 +23,7 @@ import numpy as np
 from refnp.autograd import pad
 from refnp.autograd.blocks import floating
 from refnp.autograd.primitives import primitive
-from refnp.autograd.tensor import Array, ArrayLike, Parameter
+from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.convolution_products import Axes, Axis, correlate, correlate_transposed, weight_products
 from refnp.layers.module import Module
 
@@ -162,7 +162,7 @@ class Convolution(Module):
         self.options: dict[str, Any] = {"stride": stride, "dilation": dilation, "groups": groups}
         self.options |= {"padding": padding, "padding_mode": padding_mode}
 
-    def __call__(self, x):
+    def __call__(self, x: ArrayLike) -> Array | Tensor:
         return convolution(x, self.weight, self.bias, **self.options)
 
 
@@ -201,7 +201,7 @@ class ConvolutionTranspose(Module):
         self.options: dict[str, Any] = {"stride": stride, "dilation": dilation, "groups": groups}
         self.options |= {"padding": padding, "output_padding": output_padding}
 
-    def __call__(self, x):
+    def __call__(self, x: ArrayLike) -> Array | Tensor:
         return convolution_transpose(x, self.weight, self.bias, **self.options)
 
 

@@ -16,6 +16,7 @@ where attention is forbidden.
 Transcription: tests/transcriptions/rows.py.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -134,12 +135,20 @@ class MultiHeadAttention(Module):
 def _places(x: Any, places: ArrayLike | None) -> Array:
     """The places of the tokens of x (..., N, d), 0 to N − 1 if none are given; ValueError unless there are N."""
     if places is None:
-        return np.arange(x.shape[-2])
+        return _first_places(x.shape[-2])
     places = np.asarray(places)
     if places.shape[:1] != x.shape[-2:-1]:
         raise ValueError(
             f"MultiHeadAttention: places have shape {places.shape}, there are {x.shape[-2]} tokens; pass one for each"
         )
+    return places
+
+
+@functools.lru_cache
+def _first_places(count: int) -> Array:
+    """0 to `count` − 1, read-only: they are the same in every call, and a scheme without positions ignores them."""
+    places = np.arange(count)
+    places.flags.writeable = False
     return places
 
 

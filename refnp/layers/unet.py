@@ -20,6 +20,7 @@ import numpy as np
 
 from refnp.autograd import concatenate
 from refnp.autograd.primitives import raw
+from refnp.autograd.tensor import Array, Tensor
 from refnp.layers.activations import relu
 from refnp.layers.convolutions import Convolution, ConvolutionTranspose, per_axis
 from refnp.layers.module import Module
@@ -61,7 +62,7 @@ class SimpleCNN(Module):
         """Length of the stretch of input that one output depends on."""
         return len(self.layers) * (self.kernel - 1) + 1
 
-    def __call__(self, x):
+    def __call__(self, x: Array | Tensor) -> Array | Tensor:
         for layer in self.layers[:-1]:
             x = self.activation(layer(x))
         return self.layers[-1](x)
@@ -151,7 +152,7 @@ class UNet(Module):
             first, last = first * s - _margin(k, s), last * s - _margin(k, s) + k - 1
         return min(first, place), max(last, place)
 
-    def __call__(self, x):
+    def __call__(self, x: Array | Tensor) -> Array | Tensor:
         self._check_input(np.shape(raw(x)))
         skips = []
         for step in self.down:
@@ -258,7 +259,7 @@ class PooledUNet(Module):
         """By how much the coarsest grid is coarser."""
         return 2 ** sum(s == 2 for s in self.strides)
 
-    def __call__(self, x):
+    def __call__(self, x: Array | Tensor) -> Array | Tensor:
         skips = []
         for step, pool in zip(self.down, self.pooled, strict=True):
             x = step(x)

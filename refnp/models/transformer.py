@@ -92,7 +92,15 @@ class Encoder(Stack):
 
     layer = EncoderLayer
 
-    def __call__(self, x, *, mask=None, places=None, rng=None, weights=None):
+    def __call__(
+        self,
+        x: Array | Tensor,
+        *,
+        mask: ArrayLike | None = None,
+        places: ArrayLike | None = None,
+        rng: np.random.Generator | None = None,
+        weights: list | None = None,
+    ) -> Array | Tensor:
         for layer in self.layers:
             x = layer(x, mask=mask, places=places, rng=rng, weights=weights)
         return self.finished(x)
@@ -116,7 +124,16 @@ class Decoder(Stack):
 
     layer, fewest = DecoderLayer, 1
 
-    def __call__(self, x, memory, *, mask=None, memory_mask=None, rng=None, weights=None):
+    def __call__(
+        self,
+        x: Array | Tensor,
+        memory: Array | Tensor,
+        *,
+        mask: ArrayLike | None = None,
+        memory_mask: ArrayLike | None = None,
+        rng: np.random.Generator | None = None,
+        weights: list | None = None,
+    ) -> Array | Tensor:
         n = token_count(x)
         mask = combine(causal_after(0, n), check_mask("Decoder", mask, (*x.shape[:-1], n)))  # (..., N, N)
         for layer in self.layers:
@@ -149,7 +166,16 @@ class EncoderDecoder(Module):
     def __init__(self, encoder: Encoder, decoder: Decoder):
         self.encoder, self.decoder = encoder, decoder
 
-    def __call__(self, source, target, *, source_mask=None, target_mask=None, memory_mask=None, rng=None):
+    def __call__(
+        self,
+        source: Array | Tensor,
+        target: Array | Tensor,
+        *,
+        source_mask: ArrayLike | None = None,
+        target_mask: ArrayLike | None = None,
+        memory_mask: ArrayLike | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> Array | Tensor:
         memory = self.encoder(source, mask=source_mask, rng=rng)
         return self.decoder(target, memory, mask=target_mask, memory_mask=memory_mask, rng=rng)
 
@@ -210,7 +236,16 @@ class Transformer(Module):
         self.output = Linear(features, target_vocabulary, rng=rng) if tied == "none" else None
         self.positions, self.dropout = positions, dropout
 
-    def __call__(self, source, target, *, source_mask=None, target_mask=None, rng=None, weights=None):
+    def __call__(
+        self,
+        source: ArrayLike,
+        target: ArrayLike,
+        *,
+        source_mask: ArrayLike | None = None,
+        target_mask: ArrayLike | None = None,
+        rng: np.random.Generator | None = None,
+        weights: list | None = None,
+    ) -> Array | Tensor:
         memory = self.encode(source, source_mask=source_mask, rng=rng, weights=weights)
         x = self._embedded(self.target_embedding, target, None, rng)
         mask, memory_mask = _as_keys(target, target_mask, "target"), _as_keys(source, source_mask, "source")

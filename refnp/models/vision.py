@@ -52,7 +52,7 @@ class PatchTokens(Module):
             )
         return height // self.size, width // self.size
 
-    def __call__(self, images):
+    def __call__(self, images: Array | Tensor) -> Array | Tensor:
         return self.map(patches(images, self.size, self.grid(*images.shape[-2:])))
 
 
@@ -95,7 +95,7 @@ class FeatureTokens(Module):
             )
         return height // self.stride, width // self.stride
 
-    def __call__(self, images):
+    def __call__(self, images: Array | Tensor) -> Array | Tensor:
         grid = self.grid(*images.shape[-2:])
         x = images
         for layer in self.layers:

@@ -139,11 +139,11 @@ def test_only_gradients_that_are_needed_are_computed(function, options, monkeypa
     unused = "correlate_transposed" if function is convolution else "correlate"
     y = function(x, weight, **options)
     monkeypatch.setattr(convolutions, unused, lambda *a: pytest.fail("the gradient of a constant was computed"))
-    backward(y)
+    assert backward(y)[0].shape == weight.shape
     backward = None if function is convolution_transpose else vjp(lambda a: function(a, weight, **options), x)[1]
     if backward:
         monkeypatch.undo()
         monkeypatch.setattr(
             convolutions, "weight_products", lambda *a: pytest.fail("the gradient of a constant was computed")
         )
-        backward(y)
+        assert backward(y)[0].shape == x.shape

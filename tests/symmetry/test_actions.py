@@ -122,7 +122,7 @@ def test_simpler_elements_come_to_an_end_and_still_act(action, seed, n):
             if not simpler:
                 break
             g = simpler[-1 if last else 0]
-            action.act(g, x)
+            assert action.act(g, x).keys() == x.keys()
         else:
             pytest.fail(f"200 simpler elements, the last {g}")
 

@@ -233,7 +233,15 @@ class SetConvolution(Module):
         self.learnable = learnable
         self.options: dict[str, Any] = {"density": density, "divide": divide, "eps": eps, "kernel": kernel}
 
-    def __call__(self, target_x, context_x, context_y, *, mask=None, method="auto"):
+    def __call__(
+        self,
+        target_x: ArrayLike | Grid,
+        context_x: ArrayLike | Grid,
+        context_y: ArrayLike,
+        *,
+        mask: ArrayLike | None = None,
+        method: str = "auto",
+    ) -> Array | Tensor:
         scale = self.length_scale(context_y)
         return set_convolution(target_x, context_x, context_y, scale, mask=mask, method=method, **self.options)
 
