@@ -9,18 +9,21 @@ Elsewhere: True = may attend in PyTorch's scaled_dot_product_attention, ONNX, fl
 torch.nn.MultiheadAttention and nn.Transformer.
 """
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from refnp.autograd.blocks import integers
+from refnp.autograd.blocks import integers, one_blas_thread
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 
 __all__ = ["blocks", "causal", "combine", "key_padding", "window"]  # what follows them is for the pages of attention
+
+SMALL = 1 << 12  # numbers: the BLAS takes an inner product of so many on one thread anyway
 
 
 @explained
@@ -152,9 +155,13 @@ def all_finite(*arrays: ArrayLike | None) -> bool:
 def moderate(*arrays: ArrayLike | None) -> bool:
     """True if Σ |x|² is finite for every array: no NaN, no infinity, and no inner product of two rows that overflows.
 
-    For |x·y| ≤ |x| |y| (Cauchy and Schwarz). It costs less than `all_finite`.
+    For |x·y| ≤ |x| |y| (Cauchy and Schwarz). It costs less than `all_finite`. On one thread, for those of the BLAS,
+    which large arrays wake, go on taking time from the blocks that are computed next.
     """
-    return all(np.isfinite(np.vdot(x, x)) for x in map(raw, arrays) if x is not None)
+    given = [raw(a) for a in arrays if a is not None]
+    large = any(x.size > SMALL for x in given)
+    with one_blas_thread() if large else contextlib.nullcontext():
+        return all(np.isfinite(np.vdot(x, x)) for x in given)
 
 
 def apart_from_hidden(
