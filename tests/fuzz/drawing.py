@@ -99,7 +99,7 @@ class Draw:
         if dtype.kind == "c":
             x = x + 1e-20j * self.rng.standard_normal(shape)  # they are for the complex step
         if self.chance(0.1):
-            x = np.broadcast_to(x[:1], x.shape) if x.ndim and len(x) else x
+            x = np.repeat(x[:1], len(x), axis=0) if x.ndim else x
         if self.chance(0.1):
             x = np.where(self.rng.random(shape) < 0.3, 0, x)
         with np.errstate(over="ignore"):
