@@ -1,9 +1,13 @@
-"""How PyTorch and JAX are asked for an answer: the only file that may import them, and only inside functions.
+"""How other frameworks are asked for an answer: the only folder that may import them, and only inside functions.
+
+native      frameworks that compute with arrays of their own, and differentiate: PyTorch, JAX
 
 What each layer is called in a framework stands on the page of the layer (`refnp.verify.layers`). Layers that JAX leaves
 to other libraries (multi-head attention, set convolution, …) are not judged there.
 """
 
+import functools
+import importlib
 import importlib.metadata
 import importlib.util
 import os
@@ -13,9 +17,8 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 from refnp.verify.case import Answer, NotOfferedError, Problem
+from refnp.verify.frameworks.native import NATIVES, Native
 
 PACKAGES = {"PyTorch": "torch", "JAX": "jax"}  # to be imported; also the fields of a `Layer` for their names
 
@@ -39,7 +42,7 @@ def installed(name: str) -> bool:
 
 def framework_of(name: str) -> Framework:
     """An installed framework, not imported before its first answer."""
-    answer = {"PyTorch": ask_pytorch, "JAX": ask_jax}[name]
+    answer = functools.partial(ask, NATIVES[name])
     return Framework(name, importlib.metadata.version(PACKAGES[name]), answer)
 
 
@@ -60,46 +63,18 @@ def pytorch_file(path: str | os.PathLike) -> Any:
         ) from wrong
 
 
-def ask_pytorch(problem: Problem) -> Answer:
-    """PyTorch's output and gradients, as arrays."""
-    import torch
-
-    function = counterpart(problem, "PyTorch", torch)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # cases are small: on a busy machine threads would wait for each other most of the time
-    try:
-        quantities = problem.case.quantities
-        inputs = {name: torch.from_numpy(array.copy()) for name, array in problem.arrays.items()}
-        for name, tensor in inputs.items():
-            tensor.requires_grad_(f"gradient of {name}" in quantities)
-        with torch.set_grad_enabled(len(quantities) > 1):
-            output = function(*inputs.values())
-        found = {"output": output.detach().numpy()}
-        if len(quantities) > 1:
-            chosen = [inputs[quantity.removeprefix("gradient of ")] for quantity in quantities[1:]]
-            cotangent = torch.from_numpy(problem.cotangent)
-            gradients = torch.autograd.grad(output, chosen, cotangent, materialize_grads=True)
-            found |= {q: g.detach().numpy() for q, g in zip(quantities[1:], gradients, strict=True)}
-        return found
-    finally:
-        torch.set_num_threads(threads)
+def ask(native: Native, problem: Problem, device: str | None = None) -> Answer:
+    """The output and the gradients of a framework, as arrays."""
+    function = counterpart(problem, native.name, importlib.import_module(native.package))
+    quantities = problem.case.quantities
+    wanted = [index for index, name in enumerate(problem.arrays) if f"gradient of {name}" in quantities]
+    cotangent = problem.cotangent if wanted else None
+    output, gradients = native.run(function, list(problem.arrays.values()), cotangent, wanted, device)
+    return dict(zip(quantities, [output, *gradients], strict=True))
 
 
-def ask_jax(problem: Problem) -> Answer:
-    """JAX's output and gradients, as arrays: compiled, and with float64 switched on for the call alone."""
-    import jax
-
-    function = counterpart(problem, "JAX", jax)
-
-    @jax.jit
-    def run(arrays: list, cotangent: Any) -> Any:
-        output, pullback = jax.vjp(function, *arrays)
-        return output, pullback(cotangent)
-
-    with jax.enable_x64(True):
-        output, gradients = run(list(problem.arrays.values()), problem.cotangent)
-    answer = problem.selected(output, lambda: gradients)
-    return {quantity: np.asarray(array) for quantity, array in answer.items()}
+ask_pytorch = functools.partial(ask, NATIVES["PyTorch"])
+ask_jax = functools.partial(ask, NATIVES["JAX"])
 
 
 def counterpart(problem: Problem, name: str, module: ModuleType) -> Callable:
@@ -123,3 +98,11 @@ def counterpart(problem: Problem, name: str, module: ModuleType) -> Callable:
             raise
 
     return call
+
+
+__all__ = ["NATIVES", "PACKAGES", "Framework", "Native", "ask", "ask_jax", "ask_pytorch", "framework_of", "installed"]
+__all__ += ["counterpart", "pytorch_file"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,167 @@
+"""Frameworks that compute with arrays of their own and differentiate functions of them: one `Native` for each.
+
+Nothing here knows a layer or a case. `run` calls any function of the framework's arrays, and takes its gradients by the
+framework's own automatic differentiation; arrays of NumPy go in and come out.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Run = Callable[
+    [Callable, Sequence[np.ndarray], np.ndarray | None, Sequence[int], str | None], tuple[np.ndarray, list[np.ndarray]]
+]
+
+
+@dataclass(frozen=True)
+class Native:
+    """A framework with arrays of its own. None of its functions imports it before it has to.
+
+    `array(x, device)` is a NumPy array as the framework's, and `numpy(array)` the way back. `owns(thing)` says whether
+    an array or a module is the framework's; False where it is not imported. `run(function, arrays, cotangent, wanted,
+    device)` returns the function's output and, for each index in `wanted`, the gradient of Σ output·cotangent with
+    respect to that argument; the cotangent may be None where none is wanted. A device is named as the framework names
+    it ("cuda:0"), and None is the framework's default.
+    """
+
+    name: str  # "PyTorch"
+    package: str  # "torch": to be imported
+    array: Callable[[np.ndarray, str | None], Any]
+    numpy: Callable[[Any], np.ndarray]
+    owns: Callable[[Any], bool]
+    run: Run
+
+
+def made_by(*packages: str) -> Callable[[Any], bool]:
+    """Whether the class of a thing, or one that it inherits from, is defined in one of the packages."""
+
+    def owns(thing: Any) -> bool:
+        return any(kind.__module__.partition(".")[0] in packages for kind in type(thing).__mro__)
+
+    return owns
+
+
+def only_the_processor(name: str, device: str | None) -> None:
+    """ValueError for a device where there is but one."""
+    if device not in (None, "cpu"):
+        raise ValueError(f"device={device!r}: {name} computes on the processor; leave device away")
+
+
+# NumPy
+
+
+def numpy_array(x: np.ndarray, device: str | None = None) -> np.ndarray:
+    """A copy, so that no function can change the inputs of a case."""
+    only_the_processor("NumPy", device)
+    return np.array(x)
+
+
+def run_numpy(
+    function: Callable,
+    arrays: Sequence[np.ndarray],
+    cotangent: np.ndarray | None,
+    wanted: Sequence[int],
+    device: str | None = None,
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """NumPy does not differentiate: ValueError if a gradient is wanted."""
+    if wanted:
+        raise ValueError("gradients: NumPy does not differentiate a function; give its pullback as vjp=")
+    return np.asarray(function(*(numpy_array(x, device) for x in arrays))), []
+
+
+# PyTorch
+
+
+def torch_array(x: np.ndarray, device: str | None = None) -> Any:
+    """A tensor of its own memory."""
+    import torch
+
+    return torch.from_numpy(np.array(x)).to(device or "cpu")
+
+
+def torch_numpy(tensor: Any) -> np.ndarray:
+    """The numbers of a tensor on any device, whether or not it is on a tape."""
+    return tensor.detach().cpu().resolve_conj().resolve_neg().numpy()
+
+
+def run_torch(
+    function: Callable,
+    arrays: Sequence[np.ndarray],
+    cotangent: np.ndarray | None,
+    wanted: Sequence[int],
+    device: str | None = None,
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """On one thread: cases are small, and on a busy machine threads would wait for each other most of the time."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        inputs = [torch_array(x, device) for x in arrays]
+        for index in wanted:
+            inputs[index].requires_grad_()
+        with torch.set_grad_enabled(bool(wanted)):
+            output = function(*inputs)
+        if not wanted:
+            return torch_numpy(output), []
+        chosen, along = [inputs[index] for index in wanted], torch_array(np.asarray(cotangent), device)
+        gradients = torch.autograd.grad(output, chosen, along, materialize_grads=True)
+        return torch_numpy(output), [torch_numpy(gradient) for gradient in gradients]
+    finally:
+        torch.set_num_threads(threads)
+
+
+# JAX
+
+
+def jax_array(x: np.ndarray, device: str | None = None) -> Any:
+    """An array in the precision of `x`, float64 as well; "cuda:1" is the second device of JAX's backend "cuda"."""
+    import jax
+
+    with jax.enable_x64(True):
+        if device is None:
+            return jax.numpy.asarray(x)
+        platform, _, number = device.partition(":")
+        return jax.device_put(x, jax.devices(platform)[int(number or 0)])
+
+
+def run_jax(
+    function: Callable,
+    arrays: Sequence[np.ndarray],
+    cotangent: np.ndarray | None,
+    wanted: Sequence[int],
+    device: str | None = None,
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Compiled, and with float64 switched on for the call alone; as it stands if it cannot be traced."""
+    import jax
+
+    chosen = list(wanted)
+
+    def both(given: list, along: Any) -> Any:
+        def of_chosen(*own: Any) -> Any:
+            everything = list(given)
+            for index, array in zip(chosen, own, strict=True):
+                everything[index] = array
+            return function(*everything)
+
+        if not chosen:
+            return of_chosen(), ()
+        output, pullback = jax.vjp(of_chosen, *(given[index] for index in chosen))
+        return output, pullback(along)
+
+    with jax.enable_x64(True):
+        given = [jax_array(x, device) for x in arrays]
+        along = jax_array(np.asarray(cotangent), device) if chosen else None
+        try:
+            output, gradients = jax.jit(both)(given, along)
+        except jax.errors.JAXTypeError:  # its steps depend on values
+            output, gradients = both(given, along)
+    return np.asarray(output), [np.asarray(gradient) for gradient in gradients]
+
+
+NUMPY = Native("NumPy", "numpy", numpy_array, np.asarray, lambda thing: isinstance(thing, np.ndarray), run_numpy)
+PYTORCH = Native("PyTorch", "torch", torch_array, torch_numpy, made_by("torch"), run_torch)
+JAX = Native("JAX", "jax", jax_array, np.asarray, made_by("jax", "jaxlib", "flax", "equinox"), run_jax)
+NATIVES = {native.name: native for native in (NUMPY, PYTORCH, JAX)}
