@@ -1,5 +1,6 @@
 """What is verified of a layer: its equation, cases for every framework, small inputs for gradcheck, known defects."""
 
+import fnmatch
 import hashlib
 import zlib
 from collections.abc import Callable, Mapping
@@ -65,14 +66,36 @@ class KnownDefect:
     why: str
     quantities: tuple[str, ...] = ()  # all if empty
     dtypes: tuple[str, ...] = ()  # both if empty
+    cases: tuple[str, ...] = ()  # patterns of names; all if empty
 
-    def covers(self, framework: str, dtype: str, quantity: str) -> bool:
-        """Whether this explains a deviation of `quantity`, computed by `framework` in `dtype`."""
+    def covers(self, framework: str, dtype: str, quantity: str, case: str = "") -> bool:
+        """Whether this explains a deviation of `quantity` in `case`, computed by `framework` in `dtype`."""
         return (
             framework == self.framework
             and (not self.quantities or quantity in self.quantities)
             and (not self.dtypes or dtype in self.dtypes)
+            and (not self.cases or any(fnmatch.fnmatchcase(case, pattern) for pattern in self.cases))
         )
+
+
+@dataclass(frozen=True, eq=False)  # equal as known defects are; options have no hash
+class Convention(KnownDefect):
+    """Where a framework computes another function than refnp, and is judged by that function's own bound.
+
+    `issue` is its name here, such as "a fully masked row gives the mean of the values", and `options` make the layer's
+    equation compute what the framework means; or `equation` does, which takes the same arguments. It excuses nothing
+    but an answer within the bound of that equation: see `bounds`.
+    """
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    equation: Callable | None = None
+
+    def bounds(self, problem: "Problem") -> dict[str, Rounded]:
+        """The values of all quantities by this convention, and what rounding may do to them."""
+        equation = self.equation or problem.case.layer.equation
+        options = {**problem.case.options, **self.options}
+        y, pullback = equation(*map(exact, problem.arrays.values()), **options)
+        return problem.selected(y, lambda: pullback(exact(problem.cotangent)))
 
 
 @dataclass(frozen=True)

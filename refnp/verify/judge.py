@@ -10,7 +10,7 @@ import functools
 import math
 import warnings
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from gradcheck.precision import scaled
 from gradcheck.table import table
 from refnp.autograd import vjp
 from refnp.verify.bounds import unit_roundoff
-from refnp.verify.case import Answer, Case, GradientInputs, NotOfferedError, Problem
+from refnp.verify.case import Answer, Case, Convention, GradientInputs, KnownDefect, NotOfferedError, Problem
 from refnp.verify.frameworks import PACKAGES, Framework, framework_of, installed
 from refnp.verify.layers import cases, gradient_inputs
 from refnp.verify.properties import Property, properties
@@ -30,7 +30,8 @@ from refnp.verify.rounding import WIDE, tolerance
 from refnp.version import __version__
 
 DIGITS = 12.0  # asked of gradients in float64, as gradcheck asks
-WITHIN, KNOWN, DEVIATES, SKIPPED = "within bound", "known defect", "deviates", "skipped"
+WITHIN, CONVENTION, KNOWN = "within bound", "another convention", "known defect"
+DEVIATES, SKIPPED = "deviates", "skipped"
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,19 @@ def deviation(
 
 
 def judged(
-    problem: Problem, answer: Answer, reference: Answer, framework: str, version: str, *, dtype: str = ""
+    problem: Problem,
+    answer: Answer,
+    reference: Answer,
+    framework: str,
+    version: str,
+    *,
+    dtype: str = "",
+    known: Sequence[KnownDefect] = (),
 ) -> list[Judgement]:
-    """Judge the output and each gradient of `answer`, computed in `dtype` (by default the problem's)."""
+    """Judge the output and each gradient of `answer`, computed in `dtype` (by default the problem's).
+
+    What the framework is known for stands in the case, and in `known`.
+    """
     case, dtype, found = problem.case, dtype or problem.dtype, []
     for quantity, rounded in problem.bounds.items():
         given, right = np.asarray(answer[quantity]), np.asarray(reference[quantity])
@@ -98,10 +109,25 @@ def judged(
         if ratio <= 1:
             found.append(Judgement(*common, ratio, ulps, WITHIN))
             continue
-        defect = next((d for d in case.known_defects if d.covers(framework, dtype, quantity)), None)
-        verdict, issue, why = (KNOWN, defect.issue, defect.why) if defect else (DEVIATES, "", "")
+        named = [d for d in (*case.known_defects, *known) if d.covers(framework, dtype, quantity, case.name)]
+        verdict, issue, why = explanation(problem, quantity, given, dtype, named)
         found.append(Judgement(*common, ratio, ulps, verdict, issue, float(given[worst]), float(right[worst]), why))
     return found
+
+
+def explanation(
+    problem: Problem, quantity: str, given: np.ndarray, dtype: str, known: Sequence[KnownDefect]
+) -> tuple[str, str, str]:
+    """Verdict, issue and reason for a deviation: by the first convention that the numbers follow, or a known defect."""
+    for convention in known:
+        if isinstance(convention, Convention):
+            right = convention.bounds(problem)[quantity]
+            if given.shape == right.shape and deviation(given, right.value, tolerance(right, dtype), dtype)[0] <= 1:
+                return CONVENTION, convention.issue, convention.why
+    for defect in known:
+        if not isinstance(defect, Convention):
+            return KNOWN, defect.issue, defect.why
+    return DEVIATES, "", ""
 
 
 def failed(section: str, name: str, framework: str, version: str, dtype: str, failure: Exception) -> Judgement:
@@ -200,7 +226,8 @@ def case_judgements(case: Case, others: list[Framework]) -> list[Judgement]:
             found += judged(problem, reference, textbook, "refnp", __version__, dtype="longdouble")
         for other in others:
             try:
-                found += judged(problem, other.answer(problem), reference, other.name, other.version)
+                answer = other.answer(problem)
+                found += judged(problem, answer, reference, other.name, other.version, known=other.known_defects)
             except NotOfferedError as reason:
                 refused[other.name] = skipped(case, other.name, other.version, str(reason))
             except Exception as failure:  # whatever it is, it is no answer

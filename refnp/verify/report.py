@@ -18,12 +18,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from refnp.verify.frameworks import PACKAGES
-from refnp.verify.judge import DEVIATES, KNOWN, SKIPPED, WITHIN, Check, Judgement, checks, frameworks
+from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN, Check, Judgement, checks, frameworks
 from refnp.verify.record import write_whole
 from refnp.verify.rounding import judging_precision
 from refnp.version import __version__
 
 WIDTH = 52
+WORDS = {WITHIN: "", CONVENTION: " another convention", KNOWN: " known defect", DEVIATES: " DEVIATES"}
 
 
 def verify(options: argparse.Namespace) -> int:
@@ -47,7 +48,12 @@ def verify(options: argparse.Namespace) -> int:
         show_table(rows)
     if options.json is not None:
         write(Path(options.json), as_json(rows))
-    for title, lines in (("known defects", known_defects(rows)), ("DEVIATIONS", deviations(rows))):
+    sections = {
+        "other conventions": known_defects(rows, CONVENTION),
+        "known defects": known_defects(rows),
+        "DEVIATIONS": deviations(rows),
+    }
+    for title, lines in sections.items():
         if lines:
             print(f"\n{title}\n" + "\n".join(f"  {line}" for line in lines))
     print("\n" + "\n".join(summary(rows, judging_precision(), time.perf_counter() - start)))
@@ -135,8 +141,8 @@ def line(check: Check, rows: list[Judgement]) -> str:
     parts = []
     for name in dict.fromkeys(row.framework for row in rows):
         own = [row for row in rows if row.framework == name]
-        worst = max(own, key=lambda row: (row.verdict in (KNOWN, DEVIATES), ratio_of(row)))
-        word = {WITHIN: "", KNOWN: " known defect", DEVIATES: " DEVIATES"}.get(worst.verdict)
+        worst = max(own, key=lambda row: (row.verdict in (CONVENTION, KNOWN, DEVIATES), ratio_of(row)))
+        word = WORDS.get(worst.verdict)
         if word is not None:
             parts.append(f"{name} {number(worst.error_over_bound)}{word}")
     return f"{check.name:{WIDTH}.{WIDTH}}  {'   '.join(parts)}"
@@ -184,12 +190,12 @@ def deviations(rows: Iterable[Judgement]) -> list[str]:
     return found
 
 
-def known_defects(rows: Iterable[Judgement]) -> list[str]:
-    """One paragraph for each known defect that shows: where it was reported, what it is, and an example."""
+def known_defects(rows: Iterable[Judgement], verdict: str = KNOWN) -> list[str]:
+    """One paragraph for each known defect or convention that shows: its name or report, what it is, an example."""
     examples: dict[tuple[str, str], Judgement] = {}
     counts: Counter[tuple[str, str]] = Counter()
     for row in rows:
-        if row.verdict == KNOWN:
+        if row.verdict == verdict:
             key = row.framework, row.issue
             counts[key] += 1
             examples.setdefault(key, row)
@@ -220,7 +226,7 @@ def summary(rows: list[Judgement], precision: str, seconds: float) -> list[str]:
 
 def as_json(rows: Iterable[Judgement]) -> str:
     """{"rows": […]} in strict JSON. A number that is not finite is null: a NaN or infinity where there should be
-    none (verdict "deviates" or "known defect"), or nothing to measure (ulps of gradients, everything of "skipped")."""
+    none (any verdict beyond the bound), or nothing to measure (ulps of gradients, everything of "skipped")."""
     return json.dumps({"rows": [row.as_json() for row in rows]}, indent=1, allow_nan=False)
 
 

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from refnp.verify.case import Case, KnownDefect, Layer
-from refnp.verify.judge import DEVIATES, KNOWN, WITHIN, Judgement, deviation, judged
+from refnp.verify.case import Case, Convention, KnownDefect, Layer
+from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, WITHIN, Judgement, deviation, judged
 from refnp.verify.rounding import exact
 
 
@@ -82,12 +82,46 @@ def test_another_shape_deviates():
         (KnownDefect("Another", "them#1", "bad"), DEVIATES),
         (KnownDefect("Other", "them#1", "bad", ("gradient of x",)), DEVIATES),
         (KnownDefect("Other", "them#1", "bad", (), ("float32",)), DEVIATES),
+        (KnownDefect("Other", "them#1", "bad", cases=("square/*",)), KNOWN),
+        (KnownDefect("Other", "them#1", "bad", cases=("cube/*", "square")), DEVIATES),
     ],
 )
 def test_a_defect_is_known_where_it_is_said_to_be_and_nowhere_else(defect, verdict):
     row = judged_case(lambda right: {"output": right["output"] * 2}, known_defects=(defect,))[0]
     assert row.verdict == verdict
     assert row.issue == ("them#1" if verdict == KNOWN else "")
+
+
+def twice_square(x):
+    y, pullback = square(x)
+    return y * 2, lambda g: tuple(bar * 2 for bar in pullback(g))
+
+
+TWICE = Convention("Other", "twice", "everything is doubled", equation=twice_square)
+
+
+def test_another_convention_is_judged_by_its_own_bound():
+    """Within the bound of its equation it is the convention; a little beyond, it deviates."""
+    rows = judged_case(lambda right: {q: array * 2 for q, array in right.items()}, known_defects=(TWICE,))
+    assert [(row.verdict, row.issue, row.why) for row in rows] == [(CONVENTION, "twice", "everything is doubled")] * 2
+    assert all(row.error_over_bound > 1e4 for row in rows)
+    rows = judged_case(lambda right: {"output": right["output"] * (2 + 1e-14)}, known_defects=(TWICE,))
+    assert [(row.verdict, row.issue) for row in rows] == [(DEVIATES, ""), (WITHIN, "")]
+
+
+def test_a_convention_stands_before_a_defect_that_covers_everything():
+    everything = KnownDefect("Other", "them#1", "bad")
+    rows = judged_case(lambda right: {"output": right["output"] * 2}, known_defects=(everything, TWICE))
+    assert rows[0].verdict == CONVENTION
+    rows = judged_case(lambda right: {"output": right["output"] * 3}, known_defects=(everything, TWICE))
+    assert rows[0].verdict == KNOWN
+
+
+def test_what_a_framework_is_known_for_may_stand_beside_the_case():
+    problem = case().problem("float64")
+    reference = problem.reference()
+    row = judged(problem, reference | {"output": reference["output"] * 2}, reference, "Other", "1", known=(TWICE,))[0]
+    assert row.verdict == CONVENTION
 
 
 def test_a_known_defect_that_no_longer_shows_is_within_the_bound():

@@ -1,4 +1,4 @@
-"""PyTorch live: it agrees where it should, the eight known defects are caught, a wrong adapter is too."""
+"""PyTorch live: it agrees where it should, its known defects and conventions are caught, a wrong adapter is too."""
 
 import dataclasses
 import warnings
@@ -8,24 +8,28 @@ import pytest
 
 from refnp.verify.case import NotOfferedError
 from refnp.verify.frameworks import ask_pytorch, framework_of, installed
-from refnp.verify.judge import DEVIATES, KNOWN, WITHIN, case_judgements
+from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, WITHIN, case_judgements
 from refnp.verify.layers import cases, multi_head
 
 pytest.importorskip("torch")
 
 CASES = {case.name: case for case in cases()}
 LIVE = [case for case in CASES.values() if case.layer.torch is not None]
-EIGHT = {  # defects, and the cases that were made to show them
+SEVEN = {  # defects, and the cases that were made to show them
     "pytorch/pytorch#160064": ["multi_head_with_weights/fully masked row"],
     "pytorch/pytorch#190486": ["encoder_fast_path/a sequence of padding"],
     "pytorch/pytorch#187806": ["gelu/at -5 and -8"],
     "pytorch/pytorch#113708": ["log_softmax/20 and 0", "log_softmax/one component of the gradient"],
     "pytorch/pytorch#195680": ["log_softmax/one component of the gradient"],
     "pytorch/pytorch#188372": ["layer_norm/one element of 1e6"],
-    "pytorch/pytorch#101967": [
+    "logsumexp of -inf: NaN gradient": ["logsumexp/-inf alone"],
+}
+CONVENTIONS = {
+    "NaN behind a mask comes through (pytorch/pytorch#101967)": [
         f"attention/{value} in a masked {name}" for name in ("key", "value") for value in ("nan", "inf")
     ],
-    "logsumexp of -inf: NaN gradient": ["logsumexp/-inf alone"],
+    "softplus is linear above 20": ["softplus/far right"],
+    "an axis whose length stays is copied": ["upsample/1-D, linear, factor 1.125"],
 }
 
 
@@ -54,12 +58,22 @@ def test_pytorch_deviates_only_where_it_is_known_to(rows):
 @pytest.mark.skipif(
     not (installed("PyTorch") and framework_of("PyTorch").version.startswith("2.13")), reason="as seen in 2.13"
 )
-@pytest.mark.parametrize("issue", EIGHT)
-def test_the_eight_defects_are_caught(rows, issue):
-    found = [row for row in rows if row.issue == issue and row.case in EIGHT[issue]]
-    assert {row.case for row in found} == set(EIGHT[issue])
+@pytest.mark.parametrize("issue", SEVEN)
+def test_the_seven_defects_are_caught(rows, issue):
+    found = [row for row in rows if row.issue == issue and row.case in SEVEN[issue]]
+    assert {row.case for row in found} == set(SEVEN[issue])
     assert {row.verdict for row in found} == {KNOWN}
     assert max(row.error_over_bound for row in found) > 1e4
+
+
+@pytest.mark.parametrize("name", CONVENTIONS)
+def test_other_conventions_are_told_apart_from_defects(rows, name):
+    found = [row for row in rows if row.issue == name]
+    assert {row.case for row in found} == set(CONVENTIONS[name])
+    assert {row.verdict for row in found} == {CONVENTION}
+    assert {row.case for row in rows if row.verdict == CONVENTION} == {
+        c for names in CONVENTIONS.values() for c in names
+    }
 
 
 def test_masks_are_inverted():

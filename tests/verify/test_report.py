@@ -7,11 +7,11 @@ import os
 import pytest
 
 from refnp.verify import report
-from refnp.verify.judge import DEVIATES, KNOWN, SKIPPED, WITHIN, Check, Judgement
+from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN, Check, Judgement
 
 
 def row(verdict=WITHIN, ratio=0.5, framework="PyTorch", **fields):
-    known = {"issue": "them#7", "why": "it cancels"} if verdict == KNOWN else {}
+    known = {"issue": "them#7", "why": "it cancels"} if verdict in (KNOWN, CONVENTION) else {}
     return Judgement(
         "frameworks", "softmax/x", framework, "1", "float32", "output", ratio, 2.0, verdict, **known | fields
     )
@@ -54,6 +54,13 @@ def test_known_defects_come_once_for_each_issue():
     assert "PyTorch  them#7" in text
     assert "it cancels" in text
     assert "nan, right is 0.25  (2 rows)" in text
+
+
+def test_other_conventions_have_a_section_of_their_own():
+    rows = [row(KNOWN, 5.0), row(CONVENTION, 7.0, claimed=1.0, right=0.0), row()]
+    (text,) = report.known_defects(rows, CONVENTION)
+    assert "1, right is 0  (1 row)" in text
+    assert report.line(CHECK, rows[1:]).endswith("PyTorch 7 another convention")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
-from refnp.verify.case import Answer, NotOfferedError, Problem
+from refnp.verify.case import Answer, KnownDefect, NotOfferedError, Problem
 from refnp.verify.frameworks.native import NATIVES, Native
 
 PACKAGES = {"PyTorch": "torch", "JAX": "jax"}  # to be imported; also the fields of a `Layer` for their names
@@ -33,6 +33,7 @@ class Framework:
     name: str
     version: str  # with its build: "2.13.0+cpu"
     answer: Callable[[Problem], Answer]
+    known_defects: tuple[KnownDefect, ...] = ()  # beside those that stand in cases
 
 
 def installed(name: str) -> bool:

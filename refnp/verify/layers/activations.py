@@ -9,6 +9,7 @@ from refnp.autograd.special import SQRT_HALF
 from refnp.verify import rounding
 from refnp.verify.case import (
     Case,
+    Convention,
     GradientInputs,
     KnownDefect,
     Layer,
@@ -158,11 +159,11 @@ SILU_VJP = KnownDefect(
 JAX_SILU_VJP = KnownDefect(
     "JAX", "jax-ml/jax#40385", "silu's gradient forms 1 − σ, and multiplies its rounding by x", ("gradient of x",)
 )
-SOFTPLUS_THRESHOLD = KnownDefect(
+SOFTPLUS_THRESHOLD = Convention(
     "PyTorch",
-    "softplus: linear above threshold=20",
-    "softplus is x above 20, as documented; log1p(e^−x) is 2e-9 there",
-    dtypes=("float64",),
+    "softplus is linear above 20",
+    "softplus is x above threshold=20, as documented; log1p(e^−x) is 2e-9 there",
+    options={"threshold": 20.0},
 )
 GELU_TANH_VJP = KnownDefect(
     "PyTorch",

@@ -12,6 +12,7 @@ from refnp.layers.masks import causal, key_padding, window
 from refnp.verify import rounding
 from refnp.verify.case import (
     Case,
+    Convention,
     GradientInputs,
     KnownDefect,
     Layer,
@@ -27,7 +28,19 @@ from refnp.verify.layers.softmax import weights, weights_pullback
 from refnp.verify.rounding import WIDE, constant, contract, exact, where
 
 
-def attention(query, key, value, bias=None, *, mask=None, similarity="scaled_dot", softcap=None, factors=1):
+def attention(
+    query,
+    key,
+    value,
+    bias=None,
+    *,
+    mask=None,
+    similarity="scaled_dot",
+    softcap=None,
+    factors=1,
+    no_keys="zero",
+    hidden="unread",
+):
     """O = A V, A = softmax over the allowed keys of S = Q Kᵀ/√d + bias ("dot": without √d); 0 where no key is allowed.
 
     A softcap c makes s of Q Kᵀ/√d c tanh(s/c), whose slope is 4e/(1 + e)², e = exp(−2|s|/c). `factors` are what dropout
@@ -36,11 +49,19 @@ def attention(query, key, value, bias=None, *, mask=None, similarity="scaled_dot
     V̄ = Aᵀ Ō;   Ā = Ō Vᵀ;   S̄ = A∘(R − Σ_j R A), R = Ā − Ā_L, L the largest of a row of A;   Q̄ = S̄ K/√d,
     K̄ = S̄ᵀ Q/√d; and S̄ for the bias. An element of Ā has M terms more than it needs: Ā_L + Σ_j R A may be Σ_e Ō O.
     Keys and values that no query may attend to are taken for 0, whatever they hold.
+
+    Two options are other frameworks' conventions. `no_keys` is what a query gets that may attend to no key: "zero", the
+    "mean" of all values, "all" (as if it might attend to every key), or "nan". With `hidden` not "unread" what no query
+    may attend to is multiplied by its weight of 0, so that NaN and infinity come through; its score is −∞ if
+    "selected", and NaN where −∞ is "added".
     """
     n, m = query.shape[-2], key.shape[-2]
     mask = np.broadcast_to(True if mask is None else mask, np.broadcast_shapes(np.shape(mask), (n, m)))
-    used = mask.any(-2)[..., None]
-    key, value = where(used, key, 0), where(used, value, 0)
+    nothing = ~mask.any(-1, keepdims=True)
+    mask = mask | nothing if no_keys == "all" else mask
+    if hidden == "unread":
+        used = (mask | nothing if no_keys == "mean" else mask).any(-2)[..., None]
+        key, value = where(used, key, 0), where(used, value, 0)
     root = constant(np.sqrt(WIDE(query.shape[-1])))
     scores = contract("...nd,...md->...nm", query, key)
     if similarity == "scaled_dot":
@@ -48,11 +69,16 @@ def attention(query, key, value, bias=None, *, mask=None, similarity="scaled_dot
     scores, slope = soft_capped(scores, softcap)
     if bias is not None:
         scores = scores + bias
-    a = weights(where(mask, scores, -np.inf))
+    seen = scores + np.where(mask, 0, -np.inf) if hidden == "added" else where(mask, scores, -np.inf)
+    a = weights(seen)
+    if no_keys in ("mean", "nan"):
+        a = where(nothing, constant(1 / WIDE(m)) if no_keys == "mean" else np.nan, a)
 
     def pullback(g):
         a_bar = contract("...nd,...md->...nm", g, value, terms=g.shape[-1] + m) * factors
         s_bar = weights_pullback(a, a_bar)
+        if hidden == "selected" or no_keys == "mean":  # what is not selected has no gradient
+            s_bar = where(mask, s_bar, 0)
         scaled = s_bar if softcap is None else s_bar * slope
         scaled = scaled / root if similarity == "scaled_dot" else scaled
         query_bar = contract("...nm,...md->...nd", scaled, key)
@@ -172,10 +198,12 @@ SOFTCAP = Layer("softcap_attention", layers.similarity_attention, attention, nam
 SOFTCAP_OUTPUT = replace(SOFTCAP, name="softcap_attention_output", torch=torch_softcapped)
 SCORES = Layer("attention_scores", layers.attention_scores, attention_scores)
 
-MASKED_NAN = KnownDefect(
+MASKED_NAN = Convention(
     "PyTorch",
-    "pytorch/pytorch#101967",
-    "scaled_dot_product_attention: NaN or infinity in a masked key or value comes through",
+    "NaN behind a mask comes through (pytorch/pytorch#101967)",
+    "scaled_dot_product_attention adds −∞ to the scores of masked keys, and multiplies their values by 0: NaN and "
+    "infinity stay",
+    options={"hidden": "added"},
 )
 JAX_ATTENTION_DOUBLE = KnownDefect(
     "JAX",
@@ -183,15 +211,17 @@ JAX_ATTENTION_DOUBLE = KnownDefect(
     "dot_product_attention takes its softmax in float32, also of float64",
     dtypes=("float64",),
 )
-JAX_MASKED_ROW = KnownDefect(
+JAX_MASKED_ROW = Convention(
     "JAX",
-    "dot_product_attention: fully masked row",
-    "a query that may attend to nothing gets the mean of all values, not 0",
+    "a fully masked row gives the mean of all values",
+    "dot_product_attention: a query that may attend to nothing gets the mean of all values, not 0",
+    options={"no_keys": "mean"},
 )
-JAX_MASKED_NAN = KnownDefect(
+JAX_MASKED_NAN = Convention(
     "JAX",
-    "dot_product_attention: masked NaN",
-    "dot_product_attention: NaN or infinity in a masked key or value comes through",
+    "NaN behind a mask comes through",
+    "dot_product_attention multiplies masked values by 0: NaN and infinity stay",
+    options={"hidden": "selected"},
 )
 LOST_VJP = KnownDefect(
     "PyTorch",

@@ -9,8 +9,8 @@ import numpy as np
 from refnp import layers
 from refnp.verify.case import (
     Case,
+    Convention,
     GradientInputs,
-    KnownDefect,
     Layer,
     NotOfferedError,
     generator,
@@ -251,10 +251,19 @@ ADAPTIVE_MAXIMUM = Layer(
 )
 UPSAMPLE = Layer("upsample", layers.upsample, upsample, torch=torch_upsample, jax=jax_upsample)
 
-SAME_LENGTH = KnownDefect(
+
+def copied_where_it_stays(x, *, factor, **options):
+    """Upsampling that leaves an axis as it is where the factor leaves its length."""
+    factors = per_axis(factor, len(x.shape) - 2)
+    stays = [math.floor(n * f) == n for n, f in zip(x.shape[2:], factors, strict=True)]
+    return upsample(x, factor=tuple(1 if s else f for s, f in zip(stays, factors, strict=True)), **options)
+
+
+SAME_LENGTH = Convention(
     "PyTorch",
-    "interpolate: an axis whose length stays is copied",
-    "a factor of 1.125 that leaves 5 places at 5 moves them, c = (i + ½)/f − ½; PyTorch copies them",
+    "an axis whose length stays is copied",
+    "interpolate: a factor of 1.125 that leaves 5 places at 5 moves them, c = (i + ½)/f − ½; PyTorch copies them",
+    equation=copied_where_it_stays,
 )
 
 
