@@ -6,7 +6,7 @@ models      the Transformer and the neural processes
 tasks       what models are trained on
 training    optimisers, schedules, checkpoints and the training loop
 symmetry    is a function equivariant? A verdict or a counter-example
-verify      the judge of refnp and of other frameworks
+verify      the judge of refnp and of other frameworks; judge_model, of whole models of theirs
 studies     models trained, evaluated and plotted
 
 Functions and modules take arrays or Tensors; arrays in, arrays out. The chapters from `models` on are imported when
@@ -35,12 +35,16 @@ from refnp.autograd import (
 from refnp.version import __version__
 
 _LATER = ("models", "tasks", "training", "symmetry", "verify", "studies")
-__all__ = [name for name in vars() if not (name[0] == "_" or name in ("version", "importlib", "Any"))] + [*_LATER]
+_FROM = {"judge_model": "refnp.verify.models"}  # functions of those chapters, by the page that has them
+__all__ = [name for name in vars() if not (name[0] == "_" or name in ("version", "importlib", "Any"))]
+__all__ += [*_LATER, *_FROM]
 
 
 def __getattr__(name: str) -> Any:
     if name in _LATER:
         return importlib.import_module(f"refnp.{name}")
+    if name in _FROM:
+        return getattr(importlib.import_module(_FROM[name]), name)
     raise AttributeError(f"module 'refnp' has no attribute {name!r}")
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from refnp import layers
+from refnp.autograd.elementary import tanh as tanh_of
 from refnp.autograd.special import SQRT_HALF
 from refnp.verify import rounding
 from refnp.verify.case import (
@@ -58,6 +59,12 @@ def sigmoid(x):
     return logistic(x), lambda g: (g * (logistic(x) * logistic(-x)),)
 
 
+def tanh(x):
+    """y = tanh x, y′ = 1 − y²."""
+    y = rounding.tanh(x)
+    return y, lambda g: (g * (1 - y * y),)
+
+
 def silu(x):
     """y = x σ(x), y′ = σ(x) + x σ(x) σ(−x)."""
     sigma = logistic(x)
@@ -109,6 +116,7 @@ LEAKY_RELU = Layer(
 )
 ELU = Layer("elu", layers.elu, elu, torch="nn.functional.elu", jax="nn.elu")
 SIGMOID = Layer("sigmoid", layers.sigmoid, sigmoid, torch="nn.functional.sigmoid", jax="nn.sigmoid")
+TANH = Layer("tanh", tanh_of, tanh, torch="tanh", jax="numpy.tanh")
 SILU = Layer("silu", layers.silu, silu, torch="nn.functional.silu", jax="nn.silu")
 SOFTPLUS = Layer("softplus", layers.softplus, softplus, torch="nn.functional.softplus", jax=jax_softplus)
 GELU = Layer(

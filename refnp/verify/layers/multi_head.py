@@ -4,7 +4,10 @@ Parameters come as a flat sequence, four weights and biases in the order of NAME
 biases.
 """
 
+import functools
 import math
+import operator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -64,6 +67,29 @@ def multi_head(query, key, value, *parameters, heads, mask=None, bias=None, per_
 def biased_multi_head(query, key, value, bias, *parameters, **options):
     """The same with the bias among the arguments that have a gradient."""
     return multi_head(query, key, value, *parameters, bias=bias, **options)
+
+
+def repeated(layer, places):
+    """The layer of fewer arguments, of which the i-th argument is number places[i]; what follows them stays as it is.
+
+    Self-attention is attention with places (0, 0, 0): the gradient of its one argument is the sum of three.
+    """
+    count = max(places) + 1
+
+    def in_full(arguments):
+        return *(arguments[place] for place in places), *arguments[count:]
+
+    def equation(*arguments, **options):
+        y, pullback = layer.equation(*in_full(arguments), **options)
+
+        def summed(g):
+            bars = pullback(g)
+            own = [[bar for bar, place in zip(bars, places, strict=False) if place == i] for i in range(count)]
+            return *(functools.reduce(operator.add, parts) for parts in own), *bars[len(places) :]
+
+        return y, summed
+
+    return replace(layer, function=lambda *a, **options: layer.function(*in_full(a), **options), equation=equation)
 
 
 def maps_of(parameters):

@@ -163,13 +163,14 @@ def decoder_layer(
     bias=None,
     memory_bias=None,
     per_head=False,
+    eps=1e-5,
 ):
     """x ← around(self-attention), around(attention to the memory), around(feed-forward), Sivaraya (2023) §1.6."""
     own, norm_1, other, norm_2, maps, norm_3 = parts_of(parameters, *DECODER_PARTS)
     y, pullback = chain(
-        around(attention_to(None, own, heads, mask, bias, per_head), norm_1, norm),
-        around(attention_to(memory, other, heads, memory_mask, memory_bias, per_head), norm_2, norm),
-        around(feed_forward(maps, activation), norm_3, norm),
+        around(attention_to(None, own, heads, mask, bias, per_head), norm_1, norm, eps),
+        around(attention_to(memory, other, heads, memory_mask, memory_bias, per_head), norm_2, norm, eps),
+        around(feed_forward(maps, activation), norm_3, norm, eps),
     )(x)
 
     def memory_second(g):
@@ -209,18 +210,20 @@ def new_layer(
     return kind(FEATURES, HEADS, HIDDEN, norm=norm, activation=ACTIVATIONS[activation], **options, rng=rng)
 
 
-def widths_of(parameters: Sequence, parts: Sequence[int]) -> dict:
-    """The options that say which of these parameters a layer has: its biases, and the width of its heads."""
-    attention = parts_of(parameters, *parts)[0]
+def layer_of(kind: Callable, parameters: Sequence, parts: Sequence[int], heads: int, norm, activation, **options):
+    """An EncoderLayer or DecoderLayer with these parameters, whose shapes say how wide it is."""
+    attention, *_, maps, _ = parts_of(parameters, *parts)
     query, _, value, _ = maps_of(attention)
-    widths = {"head_features": query[0].shape[1] // HEADS, "head_value_features": value[0].shape[1] // HEADS}
-    return {"bias": len(query) > 1} | widths
+    sizes = query[0].shape[0], heads, maps[0].shape[1]
+    widths = {"head_features": query[0].shape[1] // heads, "head_value_features": value[0].shape[1] // heads}
+    options |= {"norm": norm, "activation": ACTIVATIONS[activation], "bias": len(query) > 1, **widths}
+    return bound(kind(*sizes, **options, rng=np.random.default_rng(0)), parameters)
 
 
-def refnp_encoder_layer(x, *parameters, heads, norm="post", activation="relu", **pairs):
+def refnp_encoder_layer(x, *parameters, heads, norm="post", activation="relu", eps=1e-5, **pairs):
     """refnp's EncoderLayer with the given parameters."""
-    layer = new_layer(models.EncoderLayer, norm, activation, **widths_of(parameters, ENCODER_PARTS))
-    return bound(layer, parameters)(x, **pairs)
+    layer = layer_of(models.EncoderLayer, parameters, ENCODER_PARTS, heads, norm, activation, eps=eps)
+    return layer(x, **pairs)
 
 
 def refnp_biased_encoder_layer(x, bias, *parameters, **options):
@@ -228,10 +231,11 @@ def refnp_biased_encoder_layer(x, bias, *parameters, **options):
     return refnp_encoder_layer(x, *parameters, bias=bias, **options)
 
 
-def refnp_decoder_layer(x, memory, *parameters, heads, norm="post", activation="relu", **pairs):
+def refnp_decoder_layer(x, memory, *parameters, heads, norm="post", activation="relu", eps=1e-5, **pairs):
     """refnp's DecoderLayer with the given parameters."""
-    widths = widths_of(parameters, DECODER_PARTS) | {"memory_features": memory.shape[-1]}
-    return bound(new_layer(models.DecoderLayer, norm, activation, **widths), parameters)(x, memory, **pairs)
+    options = {"eps": eps, "memory_features": memory.shape[-1]}
+    layer = layer_of(models.DecoderLayer, parameters, DECODER_PARTS, heads, norm, activation, **options)
+    return layer(x, memory, **pairs)
 
 
 def refnp_biased_decoder_layer(x, memory, bias, memory_bias, *parameters, **options):

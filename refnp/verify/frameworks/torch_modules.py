@@ -1,0 +1,691 @@
+"""What a model of PyTorch does in one run, layer by layer: inputs, parameters, outputs, cotangents and gradients.
+
+    run = recorded(module, (x,), {}, gradients=True, named={})
+    run.calls        one `Call` for every layer that refnp has an equation of, in the order in which they ended
+    run.not_judged   {path: why} of modules that hold parameters or arithmetic of their own and have no equation
+
+A hook before each layer gives it aliases of its inputs and parameters, a hook after it takes the output. The gradient
+of an alias is what this call alone adds to the gradient of the tensor behind it, also where a parameter serves twice.
+`READERS` says for each kind of module of torch.nn which `Layer` of refnp it is, and how its arrays lie there. A class
+that is derived from one of them is read as that one: it claims to compute the same.
+"""
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from refnp.verify.case import Case, Layer, Problem
+from refnp.verify.layers import activations, convolution, linear, multi_head, normalization, pooling, softmax
+from refnp.verify.layers import transformer_layers as transformer
+from refnp.verify.layers.multi_head import repeated
+
+Turned = Callable[[np.ndarray], np.ndarray]  # how an array, or its gradient, is laid out in refnp
+
+
+class NoEquationError(Exception):
+    """The options of a layer are none that refnp has; the message says which."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One argument of a layer: a tensor, or an array that is no parameter, and how refnp lays it out."""
+
+    tensor: Any
+    turned: Turned = lambda array: array
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A call as refnp would make it: which layer, of what, with which options; and how refnp lays the output out."""
+
+    layer: Layer
+    parts: Mapping[str, Part]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    turned: Turned = lambda array: array
+    without_gradient: tuple[str, ...] = ()
+
+
+@dataclass
+class Call:
+    """One layer in one run, all in refnp's layout: what went in, what came out and, where asked for, the way back."""
+
+    path: str  # "layers.2.norm1"
+    kind: str  # "LayerNorm"
+    layer: Layer
+    options: Mapping[str, Any]
+    arrays: dict[str, np.ndarray]
+    dtypes: set[str]  # of everything that went in or came out
+    output: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    cotangent: np.ndarray | None = None
+    gradients: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def problem(self, dtype: str) -> Problem:
+        """The call as a problem in the precision of the model."""
+        named = tuple(self.gradients) if self.cotangent is not None else ()
+        case = Case(self.layer, self.path, self.arrays, self.options, gradients=named, cotangent=self.cotangent)
+        arrays = {name: array.astype(dtype) for name, array in self.arrays.items()}
+        return Problem(case, dtype, arrays, np.random.default_rng(0))
+
+    @property
+    def answer(self) -> dict[str, np.ndarray]:
+        """What the framework answered."""
+        found = {"output": self.output}
+        if self.cotangent is not None:
+            found |= {f"gradient of {name}": array for name, array in self.gradients.items()}
+        return found
+
+
+@dataclass
+class Run:
+    """One run of a model: its calls, what is not judged and why, and the precision of most of its parameters."""
+
+    dtype: str
+    version: str
+    calls: list[Call] = field(default_factory=list)
+    not_judged: dict[str, str] = field(default_factory=dict)
+
+
+# ---- what a module of torch.nn computes, in refnp's words
+
+
+def read_linear(module: Any, x: Any) -> Asked:
+    """The weight is (out, in) there."""
+    return Asked(linear.LINEAR, {"x": Part(x), "weight": Part(module.weight, np.transpose), **bias_of(module)})
+
+
+def bias_of(module: Any, name: str = "bias") -> dict[str, Part]:
+    """The bias, if there is one."""
+    return {} if module.bias is None else {name: Part(module.bias)}
+
+
+def affine(module: Any, count: int, turned: Turned = np.ravel) -> dict[str, Part]:
+    """Gain and shift; 1 and 0 where a module has none."""
+    gain, shift = (getattr(module, name, None) for name in ("weight", "bias"))
+    return {
+        "gain": Part(np.ones(count)) if gain is None else Part(gain, turned),
+        "shift": Part(np.zeros(count)) if shift is None else Part(shift, turned),
+    }
+
+
+def read_layer_norm(module: Any, x: Any) -> Asked:
+    """Over the last axes, which are one axis here."""
+    axes, count = len(module.normalized_shape), math.prod(module.normalized_shape)
+    rows = lambda a: a.reshape(*a.shape[:-axes], count)
+    return Asked(
+        normalization.LAYER_NORM, {"x": Part(x, rows), **affine(module, count)}, {"eps": module.eps}, turned=rows
+    )
+
+
+def read_rms_norm(module: Any, x: Any) -> Asked:
+    """The same; without an ε it is the roundoff of the precision."""
+    import torch
+
+    axes, count = len(module.normalized_shape), math.prod(module.normalized_shape)
+    rows = lambda a: a.reshape(*a.shape[:-axes], count)
+    eps = torch.finfo(x.dtype).eps if module.eps is None else module.eps
+    parts = {"x": Part(x, rows), "gain": affine(module, count)["gain"]}
+    return Asked(normalization.RMS_NORM, parts, {"eps": eps}, turned=rows)
+
+
+def read_group_norm(module: Any, x: Any) -> Asked:
+    """Over groups of channels."""
+    options = {"groups": module.num_groups, "eps": module.eps}
+    return Asked(normalization.GROUP_NORM, {"x": Part(x), **affine(module, module.num_channels)}, options)
+
+
+def read_batch_norm(module: Any, x: Any) -> Asked:
+    """By the statistics of the batch, or by those that were kept."""
+    parts = {"x": Part(x), **affine(module, module.num_features)}
+    if module.training or module.running_mean is None:
+        return Asked(normalization.BATCH_NORM, parts, {"eps": module.eps})
+    parts |= {"mean": Part(module.running_mean), "variance": Part(module.running_var)}
+    return Asked(normalization.WITH_STATISTICS, parts, {"eps": module.eps}, without_gradient=("mean", "variance"))
+
+
+def read_instance_norm(module: Any, x: Any) -> Asked:
+    """By the statistics of the input."""
+    if module.running_mean is not None and not module.training:
+        raise NoEquationError("statistics that were kept (track_running_stats=True)")
+    turned = batched(x, len(x.shape) == spatial(module) + 1)
+    parts = {"x": Part(x, turned), **affine(module, module.num_features)}
+    return Asked(normalization.INSTANCE_NORM, parts, {"eps": module.eps}, turned=turned)
+
+
+def spatial(module: Any) -> int:
+    """The axes of space of a "Conv2d", by its name."""
+    return next(int(kind.__name__[-2]) for kind in type(module).__mro__ if kind.__name__[-1:] == "d")
+
+
+def batched(x: Any, alone: bool) -> Turned:
+    """With an axis of the batch in front, if an item comes alone."""
+    return (lambda a: a[None]) if alone else (lambda a: a)
+
+
+def read_embedding(module: Any, tokens: Any) -> Asked:
+    """The gradient leaves the row of the padding out, and is not judged where there is one."""
+    if module.max_norm is not None or module.scale_grad_by_freq:
+        raise NoEquationError("max_norm or scale_grad_by_freq")
+    without = () if module.padding_idx is None else ("table",)
+    options = {"tokens": tokens.detach().cpu().numpy()}
+    return Asked(linear.EMBEDDING, {"table": Part(module.weight)}, options, without_gradient=without)
+
+
+def elementwise(layer: Layer, **options: str) -> Callable[[Any, Any], Asked]:
+    """An activation whose options, {refnp's name: theirs}, stand in the module."""
+    return lambda module, x: Asked(layer, {"x": Part(x)}, {name: getattr(module, own) for name, own in options.items()})
+
+
+def along_axis(layer: Layer) -> Callable[[Any, Any], Asked]:
+    """A softmax along `dim`."""
+
+    def read(module: Any, x: Any) -> Asked:
+        if module.dim is None:
+            raise NoEquationError("dim=None, an axis that depends on the shape; name it")
+        return Asked(layer, {"x": Part(x)}, {"axis": module.dim})
+
+    return read
+
+
+def read_convolution(module: Any, x: Any) -> Asked:
+    """Weights lie as they do here."""
+    options = {name: getattr(module, name) for name in ("stride", "dilation", "groups", "padding_mode")}
+    options["padding"] = 0 if module.padding == "valid" else module.padding
+    return Asked(convolution.CONVOLUTION, {"x": Part(x), "weight": Part(module.weight), **bias_of(module)}, options)
+
+
+def read_convolution_transpose(module: Any, x: Any, output_size: Any = None) -> Asked:
+    """The adjoint."""
+    if output_size is not None:
+        raise NoEquationError("output_size")
+    names = ("stride", "dilation", "groups", "padding", "output_padding")
+    options = {name: getattr(module, name) for name in names}
+    return Asked(convolution.TRANSPOSED, {"x": Part(x), "weight": Part(module.weight), **bias_of(module)}, options)
+
+
+def windows(layer: Layer, *names: str) -> Callable[[Any, Any], Asked]:
+    """A pooling whose windows are said by these attributes."""
+    refnp_names = {"kernel_size": "size", "output_size": "size"}
+
+    def read(module: Any, x: Any) -> Asked:
+        if getattr(module, "return_indices", False) or getattr(module, "divisor_override", None):
+            raise NoEquationError("return_indices or divisor_override")
+        turned = batched(x, len(x.shape) == spatial(module) + 1)
+        options = {refnp_names.get(name, name): getattr(module, name) for name in names}
+        if isinstance(options["size"], (tuple, list)) and None in options["size"]:
+            raise NoEquationError("output_size with None")
+        return Asked(layer, {"x": Part(x, turned)}, options, turned=turned)
+
+    return read
+
+
+def read_multi_head(
+    module: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    key_padding_mask: Any = None,
+    need_weights: bool = True,
+    attn_mask: Any = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> Asked:
+    """Four linear maps; the same tensor as query, key and value has one gradient."""
+    if module.bias_k is not None or module.add_zero_attn:
+        raise NoEquationError("add_bias_kv or add_zero_attn")
+    across = lambda a: a if module.batch_first or a.ndim == 2 else a.swapaxes(0, 1)
+    n, m = (across(a).shape[-2] for a in (query, key))
+    batch = None if query.ndim == 2 else across(query).shape[0]
+    mask, bias, per_head = pairs(module.num_heads, batch, n, m, attn_mask, key_padding_mask)
+    options = {"heads": module.num_heads, "mask": mask, "per_head": per_head}
+    parts = {"query": Part(query, across), "key": Part(key, across), "value": Part(value, across)}
+    base, without = multi_head.MULTI_HEAD, tuple[str, ...]()
+    if bias is not None:
+        base, parts, without = multi_head.BIASED_MULTI_HEAD, parts | {"bias": Part(bias)}, ("bias",)
+    layer, parts = once(base, parts)
+    return Asked(layer, parts | maps_of(module), options, turned=across, without_gradient=without)
+
+
+def once(layer: Layer, parts: dict[str, Part]) -> tuple[Layer, dict[str, Part]]:
+    """The layer of distinct tensors: those that are given twice are one argument, whose gradient is the sum."""
+    first: dict[int, int] = {}
+    places = [first.setdefault(id(part.tensor), len(first)) for part in parts.values()]
+    if len(first) == len(places):
+        return layer, parts
+    names = [[name for name, place in zip(parts, places, strict=True) if place == i] for i in range(len(first))]
+    distinct = {" = ".join(together): parts[together[0]] for together in names}
+    return repeated(layer, tuple(places)), distinct
+
+
+def pairs(heads: int, batch: int | None, n: int, m: int, attn_mask: Any, padding: Any) -> tuple[Any, Any, bool]:
+    """Who may attend to whom, what is added to scores, and whether it is said of each head.
+
+    PyTorch's masks are True where a query may not attend, or are numbers that are added, −∞ where it may not.
+    """
+    hidden, added = np.zeros((n, m), bool), None  # type: tuple[np.ndarray, np.ndarray | None]
+    for given, turned in ((attn_mask, lambda a: a), (padding, lambda a: a[..., None, :])):
+        if given is None:
+            continue
+        values = turned(given.detach().cpu().numpy())
+        if values.ndim == 3 and batch is not None and len(values) == batch * heads != batch:
+            values = values.reshape(batch, heads, n, m)
+        hidden, values = same_rank(hidden, values)
+        if values.dtype == bool:
+            hidden = hidden | values
+            continue
+        hidden = hidden | np.isneginf(values)
+        numbers = np.where(np.isneginf(values), 0, values)
+        if numbers.any():
+            added = numbers if added is None else np.add(*same_rank(added, numbers))
+    per_head = hidden.ndim == 4 or (added is not None and added.ndim == 4)
+    if per_head and added is not None:
+        hidden, added = same_rank(hidden, added)
+    return ~hidden if hidden.any() else None, added, per_head
+
+
+def same_rank(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(B, N, M) beside (B, H, N, M) is (B, 1, N, M)."""
+    if {first.ndim, second.ndim} == {3, 4}:
+        first, second = (a[:, None] if a.ndim == 3 else a for a in (first, second))
+    return first, second
+
+
+def maps_of(module: Any, prefix: str = "") -> dict[str, Part]:
+    """The four weights and biases of a MultiheadAttention, (W, b) of query, key, value and output."""
+    width, found = module.embed_dim, {}
+    for i, role in enumerate(("query", "key", "value")):
+        if module.in_proj_weight is not None:
+            found[f"weight_{role}"] = Part(module.in_proj_weight, rows_of(i, width, np.transpose))
+        else:
+            found[f"weight_{role}"] = Part(getattr(module, f"{role[0]}_proj_weight"), np.transpose)
+        if module.in_proj_bias is not None:
+            found[f"bias_{role}"] = Part(module.in_proj_bias, rows_of(i, width, np.array))
+    found["weight_output"] = Part(module.out_proj.weight, np.transpose)
+    found |= bias_of(module.out_proj, "bias_output")
+    return {f"{prefix}{name}": part for name, part in found.items()}
+
+
+def rows_of(i: int, width: int, turned: Turned) -> Turned:
+    """The i-th of the maps that lie below each other."""
+    return lambda a: turned(a[i * width : (i + 1) * width])
+
+
+def options_of_layer(module: Any, norms: list) -> dict[str, Any]:
+    """Heads, norm, activation and ε of an encoder or decoder layer."""
+    names = {"relu": "relu", "gelu": "gelu", "ReLU": "relu", "GELU": "gelu"}
+    function = module.activation
+    activation = names.get(getattr(function, "__name__", type(function).__name__))
+    if activation is None or getattr(function, "approximate", "none") != "none":
+        raise NoEquationError(f"activation {function!r}")
+    if len({norm.eps for norm in norms}) > 1:
+        raise NoEquationError("an ε of each LayerNorm")
+    norm = "pre" if module.norm_first else "post"
+    return {"heads": module.self_attn.num_heads, "norm": norm, "activation": activation, "eps": norms[0].eps}
+
+
+def of_norm(module: Any, name: str) -> dict[str, Part]:
+    """Gain, and shift if there is one."""
+    shift = {} if module.bias is None else {f"{name}.shift": Part(module.bias)}
+    return {f"{name}.gain": Part(module.weight)} | shift
+
+
+def of_map(module: Any, name: str) -> dict[str, Part]:
+    """Weight, and bias if there is one."""
+    return {f"{name}.weight": Part(module.weight, np.transpose)} | bias_of(module, f"{name}.bias")
+
+
+def read_encoder_layer(
+    module: Any, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False
+) -> Asked:
+    """An encoder layer as a whole."""
+    across = lambda a: a if module.self_attn.batch_first or a.ndim == 2 else a.swapaxes(0, 1)
+    batch, n = (None if src.ndim == 2 else across(src).shape[0]), across(src).shape[-2]
+    mask, bias, per_head = pairs(module.self_attn.num_heads, batch, n, n, src_mask, src_key_padding_mask)
+    if bias is not None:
+        raise NoEquationError("numbers added to scores")
+    parts = {"x": Part(src, across), **maps_of(module.self_attn, "attention."), **of_norm(module.norm1, "norm1")}
+    parts |= of_map(module.linear1, "linear1") | of_map(module.linear2, "linear2") | of_norm(module.norm2, "norm2")
+    options = options_of_layer(module, [module.norm1, module.norm2]) | {"mask": mask, "per_head": per_head}
+    return Asked(transformer.ENCODER_LAYER, parts, options, turned=across)
+
+
+def read_decoder_layer(
+    module: Any,
+    tgt: Any,
+    memory: Any,
+    tgt_mask: Any = None,
+    memory_mask: Any = None,
+    tgt_key_padding_mask: Any = None,
+    memory_key_padding_mask: Any = None,
+    tgt_is_causal: bool = False,
+    memory_is_causal: bool = False,
+) -> Asked:
+    """A decoder layer as a whole."""
+    across = lambda a: a if module.self_attn.batch_first or a.ndim == 2 else a.swapaxes(0, 1)
+    x, keys, heads = across(tgt), across(memory), module.self_attn.num_heads
+    batch = None if x.ndim == 2 else x.shape[0]
+    own = pairs(heads, batch, x.shape[-2], x.shape[-2], tgt_mask, tgt_key_padding_mask)
+    other = pairs(heads, batch, x.shape[-2], keys.shape[-2], memory_mask, memory_key_padding_mask)
+    if own[1] is not None or other[1] is not None or own[2] != other[2]:
+        raise NoEquationError("numbers added to scores, or masks of each head")
+    norms = [module.norm1, module.norm2, module.norm3]
+    parts = {"x": Part(tgt, across), "memory": Part(memory, across)}
+    parts |= maps_of(module.self_attn, "attention.") | of_norm(norms[0], "norm1")
+    parts |= maps_of(module.multihead_attn, "memory_attention.") | of_norm(norms[1], "norm2")
+    parts |= of_map(module.linear1, "linear1") | of_map(module.linear2, "linear2") | of_norm(norms[2], "norm3")
+    options = options_of_layer(module, norms) | {"mask": own[0], "memory_mask": other[0], "per_head": own[2]}
+    return Asked(transformer.DECODER_LAYER, parts, options, turned=across)
+
+
+READERS: dict[str, Callable[..., Asked]] = {
+    "Linear": read_linear,
+    "LayerNorm": read_layer_norm,
+    "RMSNorm": read_rms_norm,
+    "GroupNorm": read_group_norm,
+    **dict.fromkeys(("BatchNorm1d", "BatchNorm2d", "BatchNorm3d"), read_batch_norm),
+    **dict.fromkeys(("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"), read_instance_norm),
+    "Embedding": read_embedding,
+    "ReLU": elementwise(activations.RELU),
+    "LeakyReLU": elementwise(activations.LEAKY_RELU, slope="negative_slope"),
+    "ELU": elementwise(activations.ELU, alpha="alpha"),
+    "Sigmoid": elementwise(activations.SIGMOID),
+    "SiLU": elementwise(activations.SILU),
+    "Softplus": elementwise(activations.SOFTPLUS, beta="beta", threshold="threshold"),
+    "GELU": elementwise(activations.GELU, approximate="approximate"),
+    "Tanh": elementwise(activations.TANH),
+    "Softmax": along_axis(softmax.SOFTMAX),
+    "LogSoftmax": along_axis(softmax.LOG_SOFTMAX),
+    **dict.fromkeys(("Conv1d", "Conv2d", "Conv3d"), read_convolution),
+    **dict.fromkeys(("ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"), read_convolution_transpose),
+    **dict.fromkeys(
+        ("MaxPool1d", "MaxPool2d", "MaxPool3d"),
+        windows(pooling.MAXIMUM, "kernel_size", "stride", "padding", "dilation", "ceil_mode"),
+    ),
+    **dict.fromkeys(
+        ("AvgPool1d", "AvgPool2d", "AvgPool3d"),
+        windows(pooling.AVERAGE, "kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"),
+    ),
+    **dict.fromkeys(
+        ("AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d"),
+        windows(pooling.ADAPTIVE_AVERAGE, "output_size"),
+    ),
+    **dict.fromkeys(
+        ("AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AdaptiveMaxPool3d"),
+        windows(pooling.ADAPTIVE_MAXIMUM, "output_size"),
+    ),
+    "MultiheadAttention": read_multi_head,
+    "TransformerEncoderLayer": read_encoder_layer,
+    "TransformerDecoderLayer": read_decoder_layer,
+}
+DROPOUTS = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout")
+PASSED = (  # they round nothing themselves
+    *DROPOUTS, "Identity", "Flatten", "Unflatten", "Sequential", "ModuleList", "ModuleDict",
+    "TransformerEncoder", "TransformerDecoder", "Transformer",
+)  # fmt: skip
+
+
+def kind_of(module: Any) -> str | None:
+    """The kind of torch.nn that a module is, or is derived from; None for others."""
+    for kind in type(module).__mro__:
+        if kind.__module__.startswith("torch.nn.") and (kind.__name__ in READERS or kind.__name__ in PASSED):
+            return kind.__name__
+    return None
+
+
+# ---- the run
+
+
+def checked(module: Any) -> list[str]:
+    """The paths of all modules of a model; TypeError for what is none, ValueError where it drops units at random."""
+    import torch
+
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(
+            f"judge_model: module is a {type(module).__name__}, not a torch.nn.Module; give like= for others"
+        )
+    for path, part in module.named_modules():
+        rate = getattr(part, "p", 0) if kind_of(part) in DROPOUTS else getattr(part, "dropout", 0)
+        if part.training and isinstance(rate, float) and rate > 0:
+            raise ValueError(
+                f"judge_model: {path or 'module'} drops units at random ({rate}); call module.eval() first"
+            )
+    return [path for path, _ in module.named_modules()]
+
+
+def arguments_of(module: Any, inputs: Any, gradients: bool) -> tuple[tuple, dict[str, Any]]:
+    """Inputs as a module is called with them: tensors, of floats in its precision; by position or by name."""
+    import torch
+
+    named = isinstance(inputs, Mapping)
+    values = inputs if named else dict(enumerate(inputs if isinstance(inputs, (tuple, list)) else (inputs,)))
+    tensors = {name: tensor_of(value) for name, value in values.items()}
+    dtype = getattr(torch, precision_of(module, tuple(tensors.values())))
+    given = {
+        name: value.detach().to(dtype).requires_grad_(gradients) if is_float(value) else value
+        for name, value in tensors.items()
+    }
+    return ((), {str(name): value for name, value in given.items()}) if named else (tuple(given.values()), {})
+
+
+def tensor_of(value: Any) -> Any:
+    """An array as a tensor; anything else as it is."""
+    import torch
+
+    return torch.from_numpy(value.copy()) if isinstance(value, np.ndarray) else value
+
+
+def is_float(value: Any) -> bool:
+    """True for a tensor of floats."""
+    import torch
+
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def recorded(module: Any, inputs: Any, *, gradients: bool, readers: Mapping[str, Callable | None]) -> Run:
+    """Run a model once, and once back from drawn cotangents, and take down every call of a layer.
+
+    `readers` gives by path another reader than that of READERS, or None for what shall not be judged.
+    """
+    import torch
+
+    given, options = arguments_of(module, inputs, gradients)
+    everything = (*given, *options.values())
+    run = Run(precision_of(module, everything), torch.__version__)
+    backwards: list[Callable[[], None]] = []
+    with contextlib.ExitStack() as hooks, torch.set_grad_enabled(gradients):
+        for path, part in module.named_modules():
+            reader = reader_of(run, path, part, readers)
+            if reader is not None:
+                hooks.enter_context(watched(run, path, part, reader, backwards))
+        output = module(*map(fresh, given), **{name: fresh(value) for name, value in options.items()})
+    if gradients:
+        walk_back(output[0] if kind_of(module) == "MultiheadAttention" else output, [*everything, *module.parameters()])
+        for finish in backwards:
+            finish()
+    return run
+
+
+def reader_of(run: Run, path: str, module: Any, readers: Mapping[str, Callable | None]) -> Callable | None:
+    """How a module is read; None for one without arithmetic, or without equation, which is noted in the run."""
+    if path in readers:
+        if readers[path] is None:
+            run.not_judged[path] = "as asked"
+        return readers[path]
+    kind = kind_of(module)
+    if kind in READERS:
+        return READERS[kind]
+    if kind is None:
+        own = [name for name, parameter in module._parameters.items() if parameter is not None]
+        if own:
+            run.not_judged[path] = f"{type(module).__name__}: parameters of its own ({', '.join(own)})"
+        elif not any(True for _ in module.children()):
+            run.not_judged[path] = f"{type(module).__name__}: arithmetic of its own"
+    return None
+
+
+def fresh(value: Any) -> Any:
+    """A copy of a tensor of floats that layers may change in place; anything else as it is."""
+    return value.clone() if is_float(value) else value
+
+
+@contextlib.contextmanager
+def watched(run: Run, path: str, module: Any, reader: Callable, backwards: list) -> Iterator[None]:
+    """Within this block every call of the module is taken down."""
+    began: list[tuple[Call, Asked] | None] = []
+    originals: list[list[tuple[dict, str, Any]]] = []
+
+    def before(module: Any, inputs: tuple, options: dict) -> tuple[tuple, dict]:
+        copies: dict[int, Any] = {}
+        inputs = tuple(alias(value, copies) for value in inputs)
+        options = {name: alias(value, copies) for name, value in options.items()}
+        originals.append(alias_parameters(module, copies))
+        try:
+            asked = reader(module, *inputs, **options)
+        except NoEquationError as why:
+            run.not_judged[path] = f"{type(module).__name__}: {why}"
+            began.append(None)
+        except TypeError as why:
+            run.not_judged[path] = f"{type(module).__name__}: it is called otherwise than in torch.nn ({why})"
+            began.append(None)
+        else:
+            began.append((begun(run, path, module, asked, backwards), asked))
+        return inputs, options
+
+    def after(module: Any, inputs: tuple, options: dict, output: Any) -> None:
+        for parameters, name, original in originals.pop():
+            parameters[name] = original
+        if (now := began.pop()) is not None:
+            ended(*now, output, backwards)
+            run.calls.append(now[0])
+
+    handles = [
+        module.register_forward_pre_hook(before, with_kwargs=True),
+        module.register_forward_hook(after, with_kwargs=True, always_call=True),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        for parameters, name, original in (entry for entries in originals for entry in entries):
+            parameters[name] = original
+
+
+def alias(value: Any, copies: dict[int, Any]) -> Any:
+    """The same numbers under another name, whose gradient is its own; one alias for each tensor."""
+    import torch
+
+    if not (isinstance(value, torch.Tensor) and value.requires_grad):
+        return value
+    return copies.setdefault(id(value), value.view_as(value))
+
+
+def alias_parameters(module: Any, copies: dict[int, Any]) -> list[tuple[dict, str, Any]]:
+    """Put aliases in place of all parameters of a module; returns where the originals belong."""
+    places = []
+    for part in module.modules():
+        for name, parameter in part._parameters.items():
+            if parameter is not None and parameter.requires_grad:
+                places.append((part._parameters, name, parameter))
+                part._parameters[name] = alias(parameter, copies)
+    return places
+
+
+def begun(run: Run, path: str, module: Any, asked: Asked, backwards: list) -> Call:
+    """A call with its arguments, whose gradients will be taken down."""
+    import torch
+
+    tensors = {name: part.tensor for name, part in asked.parts.items()}
+    arrays = {name: part.turned(array_of(part.tensor)) for name, part in asked.parts.items()}
+    kinds = {dtype_of(t) for t in tensors.values() if isinstance(t, torch.Tensor)}
+    earlier = sum(call.path.partition(", call ")[0] == path for call in run.calls)
+    path = f"{path}, call {earlier + 1}" if earlier else path
+    call = Call(path, type(module).__name__, asked.layer, asked.options, arrays, kinds)
+    watch = [n for n, t in tensors.items() if n not in asked.without_gradient and getattr(t, "requires_grad", False)]
+    came: dict[str, Any] = {}
+    for name in watch:
+        keep(tensors[name], came, name)
+
+    def finish() -> None:
+        for name in watch:
+            if name in came:
+                call.gradients[name] = asked.parts[name].turned(array_of(came[name]))
+
+    backwards.append(finish)
+    return call
+
+
+def ended(call: Call, asked: Asked, output: Any, backwards: list) -> None:
+    """The output, the first of several, and its cotangent, if the others have none."""
+    output, *others = output if isinstance(output, (tuple, list)) else [output]
+    call.output = asked.turned(array_of(output))
+    call.dtypes.add(dtype_of(output))
+    if not output.requires_grad:
+        return
+    came: dict[int, Any] = {}
+    for name, value in enumerate([output, *others]):
+        if getattr(value, "requires_grad", False):
+            keep(value, came, name)
+
+    def finish() -> None:
+        if set(came) == {0}:  # what comes back to attention weights as well is none of the equation's
+            call.cotangent = asked.turned(array_of(came[0]))
+
+    backwards.append(finish)
+
+
+def keep(tensor: Any, found: dict[Any, Any], name: Any) -> None:
+    """Put the gradient of a tensor, as it is now, among `found` on the way back."""
+
+    def hook(gradient: Any) -> None:
+        found[name] = gradient.detach().clone()
+
+    tensor.register_hook(hook)
+
+
+def walk_back(output: Any, leaves: list) -> None:
+    """Gradients of everything from cotangents that are drawn for every output."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    outputs = [value for value in tree_leaves(output) if isinstance(value, torch.Tensor) and value.requires_grad]
+    wanted = [value for value in leaves if isinstance(value, torch.Tensor) and value.requires_grad]
+    if outputs and wanted:
+        cotangents = [drawn_like(value, i) for i, value in enumerate(outputs)]
+        torch.autograd.grad(outputs, wanted, cotangents, allow_unused=True)
+
+
+def drawn_like(tensor: Any, seed: int) -> Any:
+    """Normal numbers of the shape, type and device of a tensor."""
+    import torch
+
+    numbers = np.random.default_rng(seed).standard_normal(tuple(tensor.shape))
+    return torch.as_tensor(numbers).to(tensor)
+
+
+def array_of(value: Any) -> np.ndarray:
+    """A tensor's numbers, copied; bfloat16 and float16 in float32, which is exact."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    value = value.detach().cpu()
+    return np.array(value.float().numpy() if value.element_size() < 4 and value.is_floating_point() else value.numpy())
+
+
+def dtype_of(tensor: Any) -> str:
+    """ "float32", not "torch.float32"."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def precision_of(module: Any, inputs: tuple) -> str:
+    """The precision of most of a model's parameters, or of its inputs if it has none."""
+    counts: dict[str, int] = {}
+    for tensor in module.parameters():
+        if tensor.is_floating_point():
+            counts[dtype_of(tensor)] = counts.get(dtype_of(tensor), 0) + tensor.numel()
+    for tensor in inputs if not counts else ():
+        if getattr(tensor, "is_floating_point", bool)():
+            counts[dtype_of(tensor)] = 1
+    return max(counts, key=lambda name: counts[name], default="float32")

@@ -1,0 +1,249 @@
+"""Whole models of PyTorch, layer by layer: right ones hold, and a defect planted in one layer is found by its name."""
+
+import numpy as np
+import pytest
+
+from refnp import judge_model
+from refnp.verify.judge import DEVIATES
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+FEATURES, HEADS, LAYERS = 16, 4, 8
+both = pytest.mark.parametrize("dtype", ["float32", "float64"])
+
+
+def drawn(*shape):
+    return np.random.default_rng(0).normal(size=shape)
+
+
+def transformer(dtype="float32", layers=LAYERS, **options):
+    """An encoder of PyTorch, with other gains and shifts than 1 and 0."""
+    torch.manual_seed(0)
+    options = {"batch_first": True, "dropout": 0.0, "norm_first": True} | options
+    layer = nn.TransformerEncoderLayer(FEATURES, HEADS, FEATURES, **options)
+    model = nn.TransformerEncoder(layer, layers, nn.LayerNorm(FEATURES), enable_nested_tensor=False)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+    return model.to(getattr(torch, dtype)).eval()
+
+
+@both
+@pytest.mark.parametrize("options", [{}, {"norm_first": False, "activation": "gelu"}, {"bias": False}])
+def test_an_encoder_of_pytorch_holds_with_all_gradients(dtype, options):
+    report = judge_model(transformer(dtype, 3, **options), drawn(2, 5, FEATURES))
+    report.require()
+    assert report.first is None
+    assert report.not_judged == {}
+    assert len(report.answers) == 3 * 6 + 1
+    linear = [row for row in report.rows if row["case"] == "linear/layers.1.linear1"]
+    wanted = ["output", "gradient of x", "gradient of weight"] + ["gradient of bias"] * options.get("bias", True)
+    assert [row["quantity"] for row in linear] == wanted
+    assert {row["dtype"] for row in report.rows} == {dtype}
+
+
+class WithAnotherEpsilon(nn.LayerNorm):
+    """It says ε and takes a hundred times as much."""
+
+    def forward(self, x):
+        return nn.functional.layer_norm(x, self.normalized_shape, self.weight, self.bias, 100 * self.eps)
+
+
+class OfSampleVariance(nn.LayerNorm):
+    """N − 1 in place of N."""
+
+    def forward(self, x):
+        x = x - x.mean(-1, keepdim=True)
+        return x / torch.sqrt(x.var(-1, correction=1, keepdim=True) + self.eps) * self.weight + self.bias
+
+
+class Transposed(nn.Linear):
+    """x W where x Wᵀ is right."""
+
+    def forward(self, x):
+        return x @ self.weight + self.bias
+
+
+class InBfloat16(nn.Linear):
+    """A layer in bfloat16 among others in float32."""
+
+    def forward(self, x):
+        low = (value.bfloat16() for value in (x, self.weight, self.bias))
+        return nn.functional.linear(*low).to(x.dtype)
+
+
+class WithoutRoot(nn.MultiheadAttention):
+    """Scores that are not divided by √d."""
+
+    def forward(self, query, key, value, **options):
+        heads = lambda x: x.unflatten(-1, (self.num_heads, -1)).transpose(-2, -3)
+        joined = nn.functional.linear(query, self.in_proj_weight, self.in_proj_bias)
+        q, k, v = map(heads, joined.chunk(3, -1))
+        mixed = torch.softmax(q @ k.mT, -1) @ v
+        return self.out_proj(mixed.transpose(-2, -3).flatten(-2)), None
+
+
+class Detached(nn.Linear):
+    """Right numbers, and no gradient through the input."""
+
+    def forward(self, x):
+        return super().forward(x.detach()) + 0 * x.sum()
+
+
+def planted(model, path, kind):
+    """The model with the class of one module changed."""
+    model.get_submodule(path).__class__ = kind
+    return model
+
+
+@both
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("layers.2.norm1", WithAnotherEpsilon),
+        ("layers.5.norm2", OfSampleVariance),
+        ("norm", OfSampleVariance),
+        ("layers.3.linear1", Transposed),
+        ("layers.6.linear2", InBfloat16),
+        ("layers.0.self_attn", WithoutRoot),
+    ],
+)
+def test_a_defect_in_one_layer_of_eight_is_found_by_its_name(path, kind, dtype):
+    report = judge_model(planted(transformer(dtype), path, kind), drawn(2, 5, FEATURES), gradients=False)
+    assert not report.holds
+    assert report.first == path
+    beyond = {row["case"].partition("/")[2] for row in report.rows if row["verdict"] == DEVIATES}
+    assert beyond <= {path, path.rpartition(".")[0]}  # it, and perhaps the layer it is a part of
+    assert str(report).splitlines()[1].startswith(f"{path}: the first beyond its bound (")
+    with pytest.raises(AssertionError, match=f"{path}: the first beyond its bound"):
+        report.require()
+
+
+def test_a_gradient_that_is_lost_is_found_by_its_name():
+    report = judge_model(planted(transformer("float64"), "layers.4.linear1", Detached), drawn(2, 5, FEATURES))
+    assert report.first == "layers.4.linear1"
+    (row,) = [r for r in report.rows if r["case"] == "linear/layers.4.linear1" and r["verdict"] == DEVIATES]
+    assert row["quantity"] == "gradient of x"
+
+
+class Scaled(nn.Module):
+    """RMSNorm of one's own, with its parameter under another name."""
+
+    def __init__(self, eps):
+        super().__init__()
+        self.scale, self.eps = nn.Parameter(torch.linspace(0.5, 1.5, FEATURES)), eps
+
+    def forward(self, x):
+        return x / torch.sqrt((x * x).mean(-1, keepdim=True) + self.eps) * self.scale
+
+
+def test_equations_say_what_a_module_of_ones_own_computes():
+    model = nn.Sequential(nn.Linear(FEATURES, FEATURES), Scaled(1e-5), nn.Linear(FEATURES, 3))
+    x = drawn(4, FEATURES)
+    assert judge_model(model, x).not_judged == {"1": "Scaled: parameters of its own (scale)"}
+    said = {"1": ("rms_norm", {"x": 0, "gain": "scale"}, {"eps": 1e-5})}
+    report = judge_model(model, x, equations=said)
+    report.require()
+    assert report.not_judged == {}
+    assert [row["quantity"] for row in report.rows if row["case"] == "rms_norm/1"][1:] == [
+        "gradient of x",
+        "gradient of gain",
+    ]
+    other = judge_model(
+        nn.Sequential(Scaled(1e-3)), x, equations={"?": ("rms_norm", {"x": 0, "gain": "scale"}, {"eps": 1e-5})}
+    )
+    assert other.first == "0"
+    plain = judge_model(nn.Sequential(Scaled(1e-5)), x, equations={"0": "rms_norm"})
+    plain.require()
+    assert judge_model(model, x, equations={"*": None}).rows == []
+
+
+def test_convolutions_norms_of_channels_and_pooling_hold():
+    torch.manual_seed(0)
+    layers = [
+        nn.Conv2d(2, 4, 3, padding="same", padding_mode="circular"),
+        nn.BatchNorm2d(4),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(2),
+        nn.Conv2d(4, 6, 3, stride=2, padding=1, groups=2, bias=False),
+        nn.GroupNorm(2, 6),
+        nn.SiLU(),
+        nn.ConvTranspose2d(6, 3, 3, stride=2, padding=1, output_padding=1),
+        nn.InstanceNorm2d(3, affine=True),
+        nn.ELU(0.5),
+        nn.AvgPool2d(2),
+        nn.AdaptiveAvgPool2d((1, 2)),
+        nn.Flatten(),
+        nn.Dropout(0.5),
+        nn.LeakyReLU(0.2),
+        nn.Linear(6, 6),
+        nn.LogSoftmax(-1),
+    ]
+    for training in (False, True):
+        model = nn.Sequential(*layers).double().train(training)
+        model[13].eval()
+        report = judge_model(model, drawn(2, 2, 8, 8))
+        report.require()
+        assert len(report.run.calls) == 15
+        assert report.not_judged == {}
+
+
+def test_tokens_shared_parameters_and_calls_of_one_layer_twice():
+    """Each call is judged for what it adds itself to a gradient."""
+    torch.manual_seed(0)
+    table, norm = nn.Embedding(7, FEATURES), nn.LayerNorm(FEATURES)
+    output = nn.Linear(FEATURES, 7, bias=False)
+    output.weight = table.weight
+    model = nn.Sequential(table, norm, nn.Tanh(), norm, output).double()
+    report = judge_model(model, np.array([[1, 2, 2], [6, 0, 1]]))
+    report.require()
+    assert [call.path for call in report.run.calls] == ["0", "1", "2", "1, call 2", "4"]
+    assert all("weight" in call.gradients or "gain" in call.gradients for call in report.run.calls[1::2][:1])
+    assert all(isinstance(p, nn.Parameter) for p in model.parameters())  # as they were before
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_masks_of_attention_are_those_of_pytorch():
+    """True hides there, or −∞ is added; of all heads or of each; padding beside it; batches first or second."""
+    torch.manual_seed(0)
+    for first in (True, False):
+        attention = nn.MultiheadAttention(8, 2, batch_first=first, kdim=6, vdim=5).double()
+        across = (lambda a: a) if first else (lambda a: a.swapaxes(0, 1))
+        given = {"query": across(drawn(3, 4, 8)), "key": across(drawn(3, 5, 6)), "value": across(drawn(3, 5, 5))}
+        hidden = torch.tensor(drawn(4, 5) > 0.5)
+        hidden[:, 0] = False
+        padding = torch.zeros(3, 5, dtype=torch.bool)
+        padding[1, 3:] = True
+        of_heads = (torch.tensor(drawn(6, 4, 5)) > 0.5).clone()
+        of_heads[..., 0] = False
+        numbers = torch.tensor(drawn(4, 5)).masked_fill(hidden, -torch.inf)
+        for masks in (
+            {},
+            {"attn_mask": hidden},
+            {"attn_mask": of_heads, "key_padding_mask": padding},
+            {"attn_mask": numbers},
+            {"key_padding_mask": padding, "need_weights": False},
+        ):
+            report = judge_model(attention, given | masks)
+            report.require()
+            assert len(report.rows) == 1 + 3 + 8
+
+
+def test_what_cannot_be_judged_is_said():
+    with pytest.raises(TypeError, match=r"judge_model: module is a function, not a torch\.nn\.Module"):
+        judge_model(lambda x: x, drawn(2))
+    with pytest.raises(ValueError, match=r"judge_model: 0 drops units at random \(0\.5\); call module\.eval\(\)"):
+        judge_model(nn.Sequential(nn.Dropout(0.5)), drawn(2))
+    with pytest.raises(ValueError, match=r"judge_model: module computes in bfloat16; judged are float32 and float64"):
+        judge_model(nn.Linear(2, 2).bfloat16(), drawn(2))
+    with pytest.raises(ValueError, match=r"equations names 'norm', and no module is called so; there are 0"):
+        judge_model(nn.Sequential(nn.Linear(2, 2)), drawn(2), equations={"norm": "layer_norm"})
+    with pytest.raises(ValueError, match=r"equations names 'norm'; refnp has adaptive_average_pool"):
+        judge_model(nn.Sequential(nn.Linear(2, 2)), drawn(2), equations={"0": "norm"})
+    with pytest.raises(ValueError, match=r"equations of Linear name 'gain', neither the number"):
+        judge_model(nn.Linear(2, 2), drawn(2), equations={"": ("rms_norm", {"x": 0, "gain": "gain"})})
+    report = judge_model(nn.Sequential(nn.Softmax(), nn.Hardtanh()), drawn(2, 3))
+    assert report.not_judged == {
+        "0": "Softmax: dim=None, an axis that depends on the shape; name it",
+        "1": "Hardtanh: arithmetic of its own",
+    }
