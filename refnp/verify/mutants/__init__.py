@@ -1,0 +1,37 @@
+"""Known mistakes, a page for each family of layers, and which of them explains answers that deviate.
+
+mutant       what a mutant is, and what all are made of
+search       which mutants fit, and what is said where none does
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from refnp.verify.case import Answer, Layer, Problem
+from refnp.verify.mutants import normalization
+from refnp.verify.mutants.mutant import Mutant
+from refnp.verify.mutants.search import Cause, causes_among
+
+PAGES = (normalization,)
+MUTANTS: list[Mutant] = [mutant for page in PAGES for mutant in page.MUTANTS]
+
+
+def mutants_of(layer: Layer) -> list[Mutant]:
+    """Every mutant of a layer, the simplest first."""
+    return [mutant for mutant in MUTANTS if layer.name in mutant.layers]
+
+
+def causes(answers: Iterable[tuple[Problem, Answer]], rows: Iterable[Any]) -> list[Cause]:
+    """What explains the rows that deviate: known mistakes, each with its rows, and for the rest that none fits.
+
+    `answers` are all that were given, right or wrong; `rows` those of a report, `Judgement`s or the mappings of
+    `--json`, of which the ones that deviate are looked at.
+    """
+    return causes_among(mutants_of, answers, rows)
+
+
+__all__ = ["MUTANTS", "Cause", "Mutant", "causes", "mutants_of"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,391 @@
+"""The cause, named: which mutants give the answers that deviate.
+
+A mutant explains a row (a quantity of a case, in one precision) if its value is there beyond the bound of the right
+one, and the answer within its own; and if in that case every other quantity that it changes is explained as well. Of
+the mutants that explain rows of a layer the one with most rows is named first, of equal ones that which is contradicted
+by fewest cases that are right, then the simplest; then the same again for the rows that are left. What no mutant
+explains, two at once may.
+
+The bound of a mutant's value has two parts. The first is that of the right value, larger where the mutant's is. The
+second covers what the mutant's own formula loses: it is computed in the precision of the case, with inputs moved by
+half a unit in the last place, several times, and SPREAD times the largest difference is allowed.
+"""
+
+import functools
+import itertools
+import math
+import warnings
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd import vjp
+from refnp.verify.case import Answer, Layer, Problem
+from refnp.verify.judge import DEVIATES, deviation
+from refnp.verify.mutants.mutant import Mutant
+from refnp.verify.rounding import WIDE, tolerance
+
+SPREAD, SAMPLES, NARROW_SAMPLES = 8, 3, 8
+NEAR = 0.1  # of the error that is to be explained may be left before the mutant's own rounding is looked at
+FIRST = 4  # cases, the smallest, that every mutant is tried on before any is on all
+
+
+Row = tuple[str, str, str]  # case, dtype, quantity
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What the rows of one layer have in common: the answers are as if `says`. "" if no mutant gives them.
+
+    `before` and `after` are the largest error over bound of these rows, against the right value and the mutant's.
+    `others` are mutants that no row tells from the first. `pattern` says what else is known of the rows.
+    """
+
+    says: str
+    rows: tuple
+    before: float
+    after: float
+    layer: str = ""
+    others: tuple[str, ...] = ()
+    pattern: str = ""
+
+    def __str__(self) -> str:
+        count = f"{len(self.rows)} row{'' if len(self.rows) == 1 else 's'}"
+        where = f", {self.pattern}" if self.pattern else ""
+        if not self.says:
+            return f"{self.layer}: no known mistake fits {count} (error over bound {short(self.before)}){where}"
+        fits = ", or ".join(f"as if {says}" for says in (self.says, *self.others))
+        falls = f"error over bound falls from {short(self.before)} to {short(self.after)}"
+        return f"{self.layer}: {fits} ({falls}; {count}{where})"
+
+
+def short(ratio: float) -> str:
+    """An error over bound in three digits."""
+    return "inf" if math.isinf(ratio) else f"{ratio:.3g}"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A problem with the answer that was given and the right one."""
+
+    problem: Problem
+    answer: Answer
+
+    @functools.cached_property
+    def right(self) -> Answer:
+        """The right answer, in the widest precision, of what was answered."""
+        return self.values(self.problem.case.layer.function, WIDE)
+
+    @functools.cached_property
+    def wide(self) -> list[np.ndarray]:
+        """The inputs in the widest precision."""
+        return [array.astype(WIDE) for array in self.problem.arrays.values()]
+
+    @functools.cached_property
+    def allowed(self) -> dict[str, np.ndarray]:
+        """What rounding may do to the right answer."""
+        return {q: tolerance(rounded, self.problem.dtype) for q, rounded in self.problem.bounds.items()}
+
+    @functools.cached_property
+    def wrong(self) -> dict[str, float]:
+        """Error over bound of the quantities that deviate."""
+        ratios = {q: self.ratio(self.answer[q], right, self.allowed[q]) for q, right in self.right.items()}
+        return {q: ratio for q, ratio in ratios.items() if ratio > 1}
+
+    @functools.cached_property
+    def rows(self) -> set[Row]:
+        """One for each quantity."""
+        return {(self.problem.case.name, self.problem.dtype, q) for q in self.answer}
+
+    @property
+    def size(self) -> int:
+        """How many numbers there are to compute with."""
+        return sum(array.size for array in self.problem.arrays.values())
+
+    def values(self, function: Callable, dtype: Any, arrays: Sequence[np.ndarray] | None = None) -> Answer:
+        """What a function answers of what was answered: often an output without gradients."""
+        found = answer_of(self.problem, function, dtype, arrays, gradients=len(self.answer) > 1)
+        return {q: value for q, value in found.items() if q in self.answer}
+
+    def ratio(self, given: np.ndarray, value: np.ndarray, allowed: np.ndarray) -> float:
+        """The worst error over bound; infinite for another shape."""
+        if np.shape(given) != np.shape(value):
+            return math.inf
+        return deviation(given, value, allowed, self.problem.dtype)[0]
+
+    def explained(self, mutant: Mutant) -> dict[str, float]:
+        """{quantity: error over the mutant's bound} if the mutant gives all that it changes; else nothing."""
+        try:
+            return self._narrowly(mutant) if mutant.narrow else self._widely(mutant)
+        except Exception:  # a mutant that cannot be asked this, for its shapes or its options, explains nothing
+            return {}
+
+    def _widely(self, mutant: Mutant) -> dict[str, float]:
+        output = np.asarray(mutant.function(*self.wide, **self.problem.case.options))
+        if self.ratio(output, self.right["output"], self.allowed["output"]) > 1 and not self._near("output", output):
+            return {}  # without a look at its gradients
+        values = self.values(mutant.function, WIDE)
+        changed = [q for q in values if self.ratio(values[q], self.right[q], self.allowed[q]) > 1]
+        if not changed or not any(q in self.wrong for q in changed):
+            return {}
+        allowed = {q: self._enlarged(q, values[q]) for q in changed}
+        found = {q: self.ratio(self.answer[q], values[q], allowed[q]) for q in changed}
+        if max(found.values()) > 1 and all(self._near(q, values[q]) for q in changed):
+            spread = self._spread(mutant, values, SAMPLES)
+            found = {q: self.ratio(self.answer[q], values[q], allowed[q] + spread[q]) for q in changed}
+            if any(self.ratio(self.right[q], values[q], allowed[q] + spread[q]) <= 1 for q in changed):
+                return {}  # its own rounding hides what it changes
+        return found if max(found.values()) <= 1 else {}
+
+    def _narrowly(self, mutant: Mutant) -> dict[str, float]:
+        values = self.values(mutant.function, self.problem.dtype)
+        changed = [q for q in values if self.ratio(values[q], self.right[q], self.allowed[q]) > 1]
+        changed += [q for q in self.wrong if q not in changed]
+        spread = self._spread(mutant, values, NARROW_SAMPLES)
+        found = {}
+        for q in changed:
+            allowed = self._enlarged(q, values[q]) + spread[q]
+            if np.isfinite(values[q]).all() and (allowed <= self.allowed[q]).all():
+                continue  # no more rounding here than is right
+            found[q] = self.ratio(self.answer[q], values[q], allowed)
+        return found if found and max(found.values()) <= 1 else {}
+
+    def _enlarged(self, quantity: str, value: np.ndarray) -> np.ndarray:
+        """The bound of the right value, times |value|/|right| where that is more than 1; 4 u |value| at least."""
+        allowed, right, size = self.allowed[quantity], np.abs(self.right[quantity]), np.abs(value)
+        least = 2 * np.finfo(self.problem.dtype).eps * size
+        if allowed.shape != size.shape:
+            return least
+        factor = np.where((right > 0) & np.isfinite(size / right), np.maximum(size / right, 1), 1)
+        return np.fmax(allowed * factor, least)
+
+    def _near(self, quantity: str, value: np.ndarray) -> bool:
+        """Whether what the mutant leaves of the error is a small part of it."""
+        given = np.asarray(self.answer[quantity], WIDE)
+        if given.shape != value.shape:
+            return False
+        rest, error = (np.nan_to_num(np.abs(given - v), posinf=0).max(initial=0) for v in (value, self.right[quantity]))
+        return bool(rest <= NEAR * error)
+
+    def _spread(self, mutant: Mutant, values: Answer, samples: int) -> dict[str, np.ndarray]:
+        """SPREAD times the largest difference of values in the precision of the case, for inputs moved by u/2."""
+        dtype = np.dtype(self.problem.dtype)
+        rng = np.random.default_rng(zlib.crc32(self.problem.case.name.encode()))
+        most = {q: np.zeros(np.shape(value), WIDE) for q, value in values.items()}
+        for sample in range(samples):
+            step = np.finfo(dtype).eps / 2 if sample else 0.0
+            moved = [a + a * (step * rng.choice([-1.0, 0.0, 1.0], a.shape)) for a in self.problem.arrays.values()]
+            found = self.values(mutant.function, dtype, [a.astype(dtype) for a in moved])
+            for q, value in values.items():
+                difference = np.abs(found[q].astype(WIDE) - value)
+                most[q] = np.maximum(most[q], np.where(np.isfinite(difference), difference, 0))
+        return {q: SPREAD * difference for q, difference in most.items()}
+
+
+def answer_of(
+    problem: Problem,
+    function: Callable,
+    dtype: Any,
+    arrays: Sequence[np.ndarray] | None = None,
+    *,
+    gradients: bool = True,
+) -> Answer:
+    """Output and gradients of a function of the problem's arrays and options, computed in `dtype`."""
+    arrays = [a.astype(dtype) for a in (problem.arrays.values() if arrays is None else arrays)]
+    applied = lambda *given: function(*given, **problem.case.options)
+    if not gradients or len(problem.case.quantities) == 1:
+        return {"output": np.asarray(applied(*arrays))}
+    output, pullback = vjp(applied, *arrays)
+    output = np.asarray(output)
+    if output.shape != problem.cotangent.shape:  # there is no gradient to compare
+        return {"output": output}
+    return problem.selected(output, lambda: pullback(problem.cotangent.astype(dtype)))
+
+
+def causes_among(
+    mutants_of: Callable[[Layer], list[Mutant]], answers: Iterable[tuple[Problem, Answer]], rows: Iterable[Any]
+) -> list[Cause]:
+    """What explains the rows that deviate: known mistakes, and for the rest that there is none that fits.
+
+    `rows` are those of a report, `Judgement`s or the mappings of `--json`; those that do not deviate are left out.
+    """
+    wrong = {_row_of(row) for row in rows if _get(row, "verdict") == DEVIATES}
+    by_layer: dict[str, list[Asked]] = {}
+    for problem, answer in answers:
+        by_layer.setdefault(problem.case.layer.name, []).append(Asked(problem, answer))
+    found = []
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for asked in by_layer.values():
+            own = wrong & {row for a in asked for row in a.rows}
+            if own:
+                found += _of_layer(asked, own, mutants_of(asked[0].problem.case.layer))
+    return found
+
+
+def _get(row: Any, name: str) -> Any:
+    return row[name] if isinstance(row, dict) else getattr(row, name)
+
+
+def _row_of(row: Any) -> Row:
+    return _get(row, "case"), _get(row, "dtype"), _get(row, "quantity")
+
+
+@dataclass
+class Explanation:
+    """A mutant with the rows that it explains: {row: error over its bound}."""
+
+    mutant: Mutant
+    rows: dict[Row, float]
+    simplicity: int
+    contradictions: int = 0
+
+    def with_rows(self, rows: dict[Row, float]) -> "Explanation":
+        """With what was explained before."""
+        return Explanation(self.mutant, rows | self.rows, self.simplicity)
+
+
+def _of_layer(asked: list[Asked], wrong: set[Row], mutants: list[Mutant]) -> list[Cause]:
+    """Greedy: the mutant that explains most of what is left, until none explains any; then two at once."""
+    deviating = sorted((a for a in asked if a.rows & wrong), key=lambda a: a.size)
+    before = {row: a.wrong.get(row[2], math.inf) for a in deviating for row in a.rows & wrong}
+    right = [a for a in asked if not a.rows & wrong]
+    singles = _singles(mutants, deviating, wrong)
+    chosen, left = _cover(singles, set(before), right)
+    if left:
+        pairs = _pairs(mutants, [a for a in deviating if a.rows & left], deviating, wrong)
+        chosen, left = _cover(pairs + singles, set(before), right)
+    found = [_cause(group, before, asked) for group in chosen if not (left and group[0].mutant.narrow)]
+    rest = set(before) - {row for cause in found for row in cause.rows}
+    if rest:
+        worst = max(before[row] for row in rest)
+        layer = asked[0].problem.case.layer.name
+        found.append(Cause("", _sorted(rest), worst, worst, layer, (), _pattern(rest, asked)))
+    return found
+
+
+def _sorted(rows: Iterable[Row]) -> tuple[Row, ...]:
+    return tuple(sorted(rows))
+
+
+def _singles(mutants: list[Mutant], deviating: list[Asked], wrong: set[Row]) -> list[Explanation]:
+    """What each mutant explains; only those that explain everything, if the smallest cases find such."""
+    first = deviating[:FIRST]
+    own = wrong & {row for a in first for row in a.rows}
+    tried = [_explanation(m, i, first, wrong) for i, m in enumerate(mutants)]
+    promising = [e for e in tried if e.rows.keys() == own]
+    found = [_explanation(e.mutant, e.simplicity, deviating, wrong) for e in promising]
+    all_of_it = [e for e in found if e.rows.keys() == wrong]
+    if all_of_it:
+        return all_of_it
+    found += [
+        _explanation(e.mutant, e.simplicity, deviating[FIRST:], wrong).with_rows(e.rows)
+        for e in tried
+        if e not in promising
+    ]
+    return [e for e in found if e.rows]
+
+
+def _explanation(mutant: Mutant, simplicity: int, deviating: list[Asked], wrong: set[Row]) -> Explanation:
+    rows = {}
+    for a in deviating:
+        for q, after in a.explained(mutant).items():
+            rows[a.problem.case.name, a.problem.dtype, q] = after
+    return Explanation(mutant, {row: after for row, after in rows.items() if row in wrong}, simplicity)
+
+
+def _pairs(mutants: list[Mutant], left: list[Asked], deviating: list[Asked], wrong: set[Row]) -> list[Explanation]:
+    """The pairs that explain something of the smallest case that is left, with all that they explain."""
+    found = []
+    both = [(i, pair) for i, (a, b) in enumerate(itertools.combinations(mutants, 2)) if (pair := a.together(b))]
+    for i, pair in both:
+        if left[0].explained(pair):
+            found.append(_explanation(pair, len(mutants) + i, deviating, wrong))
+    return [e for e in found if e.rows]
+
+
+def _cover(
+    explanations: list[Explanation], rows: set[Row], right: list[Asked]
+) -> tuple[list[list[Explanation]], set[Row]]:
+    """Groups of explanations that no row tells apart, those with most rows first; and the rows that none explains."""
+    left, chosen = set(rows), []
+    while left:
+        most = max((len(left & e.rows.keys()) for e in explanations), default=0)
+        if not most:
+            break
+        best = [e for e in explanations if len(left & e.rows.keys()) == most]
+        if len(best) > 1:
+            for e in best:
+                e.contradictions = sum(bool(_contradicts(a, e.mutant)) for a in right)
+            fewest = min(e.contradictions for e in best)
+            best = [e for e in best if e.contradictions == fewest]
+        best.sort(key=lambda e: (len(e.mutant.switches), e.simplicity))
+        simplest = len(best[0].mutant.switches)
+        own = best[0].rows.keys()
+        group = [e for e in best if e.rows.keys() == own and len(e.mutant.switches) == simplest]
+        chosen.append(group)
+        left -= own
+    return chosen, left
+
+
+def _contradicts(a: Asked, mutant: Mutant) -> bool:
+    """Whether a case that is right would not be with this mutant."""
+    try:
+        values = a.values(mutant.function, a.problem.dtype if mutant.narrow else WIDE)
+        return any(a.ratio(values[q], a.right[q], a.allowed[q]) > 1 for q in values)
+    except Exception:  # it cannot be asked this
+        return False
+
+
+def _cause(group: list[Explanation], before: dict[Row, float], asked: list[Asked]) -> Cause:
+    best, *others = group
+    rows = _sorted(best.rows)
+    return Cause(
+        best.mutant.says,
+        rows,
+        max(before[row] for row in rows),
+        max(best.rows.values()),
+        asked[0].problem.case.layer.name,
+        tuple(dict.fromkeys(e.mutant.says for e in others if e.mutant.says != best.mutant.says)),
+    )
+
+
+def _pattern(rows: set[Row], asked: list[Asked]) -> str:
+    """What sets these rows apart from those that are right: a precision, outputs or gradients, a kind of input."""
+    every = {row for a in asked for row in a.rows}
+    fine = every - rows
+    outputs = lambda chosen: {row[2] == "output" for row in chosen}
+    names = {a.problem.case.name: a.problem for a in asked}
+    found = []
+    if len(types := {row[1] for row in rows}) == 1 < len({row[1] for row in every}):
+        found.append(f"in {next(iter(types))} alone")
+    if outputs(rows) == {True} and False in outputs(every):
+        found.append("outputs alone")
+    if outputs(rows) == {False} and True in outputs(fine):
+        quantities = {row[2] for row in rows}
+        found.append(next(iter(quantities)) + " alone" if len(quantities) == 1 else "gradients alone")
+    for says, holds in PATTERNS:
+        if all(holds(names[row[0]]) for row in rows) and not any(holds(names[row[0]]) for row in fine):
+            found.append(says)
+    if len(cases := {row[0] for row in rows}) == 1 < len(names):
+        found.append(f"in the case {next(iter(cases))} alone")
+    return ", ".join(found)
+
+
+def _hides_a_row(problem: Problem) -> bool:
+    mask = problem.case.options.get("mask")
+    return mask is not None and not np.asarray(mask).any(-1).all()
+
+
+PATTERNS: tuple[tuple[str, Callable[[Problem], bool]], ...] = (
+    ("only where a query may attend to nothing", _hides_a_row),
+    ("only under a mask", lambda p: p.case.options.get("mask") is not None),
+    ("only where an axis is 512 long or more", lambda p: any(n >= 512 for a in p.arrays.values() for n in a.shape)),
+    ("only where an axis has one element", lambda p: any(1 in a.shape for a in p.arrays.values())),
+    ("only where an axis is empty", lambda p: any(0 in a.shape for a in p.arrays.values())),
+    ("only for inputs that are not finite", lambda p: not all(np.isfinite(a).all() for a in p.arrays.values())),
+    ("only for inputs larger than 1000", lambda p: any(np.abs(a).max(initial=0) > 1000 for a in p.arrays.values())),
+)  # fmt: skip

@@ -1,0 +1,178 @@
+"""Every mutant, planted, is named; in pairs, one of both is; what is right or unknown is not given a name."""
+
+import functools
+import itertools
+import os
+
+import numpy as np
+import pytest
+
+from refnp.verify import layers
+from refnp.verify.case import Problem
+from refnp.verify.judge import DEVIATES, judged
+from refnp.verify.mutants import MUTANTS, causes, mutants_of
+from refnp.verify.mutants.mutant import rounded_to
+from refnp.verify.mutants.search import answer_of
+
+CASES: dict = {}
+for case in layers.cases():
+    CASES.setdefault(case.layer.name, []).append(case)
+LAYERS = sorted({layer for mutant in MUTANTS for layer in mutant.layers})
+PLANTED = [(layer, mutant) for layer in LAYERS for mutant in mutants_of(CASES[layer][0].layer)]
+PAIRS = 6 if os.environ.get("HYPOTHESIS_PROFILE") != "thorough" else 1000  # of each layer
+
+
+@pytest.fixture(autouse=True)
+def quietly():
+    with np.errstate(all="ignore"):
+        yield
+
+
+@functools.cache
+def problems(layer: str) -> list[tuple[Problem, dict]]:
+    """Every case of a layer in both precisions, with its reference."""
+    with np.errstate(all="ignore"):
+        return [(p, p.reference()) for c in CASES[layer] for p in (c.problem("float32"), c.problem("float64"))]
+
+
+def judgement(layer, function):
+    """The answers of a function, and the rows."""
+    answers, rows = [], []
+    for problem, right in problems(layer):
+        try:
+            answer = answer_of(problem, function, problem.dtype)
+        except Exception:  # a mistake that does not work for such shapes
+            continue
+        if answer.keys() == right.keys():
+            answers.append((problem, answer))
+            rows += judged(problem, answer, right, "planted", "1")
+    return answers, rows
+
+
+def named(found):
+    return [(cause.says, *cause.others) for cause in found if cause.says]
+
+
+@pytest.mark.parametrize(("layer", "mutant"), PLANTED, ids=lambda x: getattr(x, "says", x))
+def test_a_planted_mutant_is_named(layer, mutant):
+    answers, rows = judgement(layer, mutant.function)
+    deviating = {(row.case, row.dtype, row.quantity) for row in rows if row.verdict == DEVIATES}
+    assert deviating, "no case shows it"
+    found = causes(answers, rows)
+    assert len(found) == 1
+    assert mutant.says in (found[0].says, *found[0].others), found
+    assert set(found[0].rows) == deviating
+    assert found[0].after <= 1 < found[0].before
+    assert mutant.says in str(found[0])
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_template_without_a_mistake_is_right(layer):
+    for template in {id(m.template): m.template for m in mutants_of(CASES[layer][0].layer)}.values():
+        answers, rows = judgement(layer, template)
+        assert len(answers) == len(problems(layer))
+        assert [row for row in rows if row.verdict == DEVIATES] == []
+        assert causes(answers, rows) == []
+
+
+def some_pairs(layer):
+    """Pairs of mutants of a layer that can both be there, drawn by its name."""
+    pairs = [(a, b) for a, b in itertools.combinations(mutants_of(CASES[layer][0].layer), 2) if a.together(b)]
+    order = np.random.default_rng(len(pairs)).permutation(len(pairs))[:PAIRS]
+    return [pairs[i] for i in order]
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_of_two_planted_mutants_one_is_named(layer):
+    for one, other in some_pairs(layer):
+        answers, rows = judgement(layer, one.together(other).function)
+        found = named(causes(answers, rows))
+        words = " ".join(itertools.chain(*found))
+        assert one.says in words or other.says in words, (one.says, other.says, found)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("kind", ["factor", "factor of each element", "shift"])
+def test_an_unknown_mistake_gets_no_name(layer, kind):
+    """0.1 % too much everywhere, up to 0.1 % too much somewhere, 1e-3 too much."""
+    answers, rows = [], []
+    for problem, right in problems(layer):
+        rng = np.random.default_rng(0)
+        wrong = {
+            "factor": lambda a: a * 1.00137,
+            "factor of each element": lambda a, rng=rng: a * (1 + 1e-3 * rng.random(a.shape)),
+            "shift": lambda a: a + 1.137e-3,
+        }[kind]
+        answer = {q: wrong(a).astype(problem.dtype) for q, a in right.items()}
+        answers.append((problem, answer))
+        rows += judged(problem, answer, right, "planted", "1")
+    found = causes(answers, rows)
+    assert named(found) == []
+    assert len(found) == 1
+    assert "no known mistake fits" in str(found[0])
+
+
+def test_rows_may_be_those_of_the_json():
+    mutant = mutants_of(CASES["layer_norm"][0].layer)[0]
+    answers, rows = judgement("layer_norm", mutant.function)
+    assert causes(answers, [row.as_json() for row in rows]) == causes(answers, rows)
+
+
+def test_each_mistake_is_said_once_for_a_layer():
+    for layer in LAYERS:
+        says = [mutant.says for mutant in mutants_of(CASES[layer][0].layer)]
+        assert len(set(says)) == len(says)
+
+
+def test_three_mistakes_in_three_layers_give_three_causes():
+    first = {name: mutants_of(CASES[name][0].layer)[0] for name in ("layer_norm", "rms_norm", "group_norm")}
+    together = [judgement(name, mutant.function) for name, mutant in first.items()]
+    found = causes([a for answers, _ in together for a in answers], [r for _, rows in together for r in rows])
+    assert [(cause.layer, cause.says) for cause in found] == [(name, mutant.says) for name, mutant in first.items()]
+
+
+def sample_variance(x, gain, shift, *, eps=1e-5):
+    """As the Annotated Transformer has it: Bessel's correction and ε outside the root."""
+    centred = x - x.mean(-1, keepdims=True)
+    deviation = np.sqrt((centred * centred).sum(-1, keepdims=True) / max(x.shape[-1] - 1, 1))
+    return gain * centred / (deviation + eps) + shift
+
+
+def in_one_pass(x, gain, shift, *, eps=1e-5):
+    mean = np.add.reduce(x[..., ::-1], -1, keepdims=True) / x.shape[-1]
+    square = np.add.reduce((x * x)[..., ::-1], -1, keepdims=True) / x.shape[-1]
+    return gain * ((x - mean) / np.sqrt(np.maximum(square - mean * mean, 0) + eps)) + shift
+
+
+def epsilon_of_1e_6(x, gain, shift, *, eps=1e-5):
+    centred = x - x.mean(-1, keepdims=True)
+    return gain * centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-6) + shift
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (sample_variance, "ε stood outside the root, and the variance were divided by n − 1"),
+        (in_one_pass, "the variance were taken in one pass, E[x²] − E[x]²"),
+        (epsilon_of_1e_6, "ε were 1e-6"),
+    ],
+)
+def test_what_others_wrote_is_named_by_its_outputs(function, says):
+    """Written without refnp, and without gradients."""
+    answers, rows = [], []
+    for problem, right in problems("layer_norm"):
+        answer = dict(right)
+        answer["output"] = function(*problem.arrays.values(), **problem.case.options)
+        found = judged(problem, answer, right, "mine", "1")[:1]
+        answers.append((problem, {"output": answer["output"]}))
+        rows += found
+    found = causes(answers, rows)
+    assert says in named(found)[0], found
+
+
+def test_rounding_to_fewer_bits_is_that_of_the_hardware():
+    x = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
+    np.testing.assert_array_equal(rounded_to(x, 11), x.astype(np.float16).astype(np.float32))
+    bits = x.view(np.uint32)
+    nearest = ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).view(np.float32)
+    np.testing.assert_array_equal(rounded_to(x, 8), nearest)
