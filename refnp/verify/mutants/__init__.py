@@ -25,7 +25,7 @@ def causes(answers: Iterable[tuple[Problem, Answer]], rows: Iterable[Any]) -> li
     """What explains the rows that deviate: known mistakes, each with its rows, and for the rest that none fits.
 
     `answers` are all that were given, right or wrong; `rows` those of a report, `Judgement`s or the mappings of
-    `--json`, of which the ones that deviate are looked at.
+    `--json`, of which only those that deviate count.
     """
     return causes_among(mutants_of, answers, rows)
 

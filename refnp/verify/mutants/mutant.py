@@ -64,7 +64,7 @@ def held(x: Any) -> Any:
 
 @primitive
 def through(x, *, bar):
-    """x itself, whose gradient is bar(x̄) and not x̄."""
+    """x itself, y = x, with a gradient of another's choice.   VJP: x̄ = bar(ȳ)."""
     return x + 0 * x.real, lambda g: (bar(g),)
 
 
@@ -95,13 +95,13 @@ def rounded_to(x: np.ndarray, bits: int) -> np.ndarray:
 
 @primitive
 def stored(x, *, bits):
-    """x as it comes back from an array of fewer bits, and its gradient likewise."""
+    """x as it comes back from an array of fewer bits.   VJP: x̄ = ȳ as it comes back."""
     return rounded_to(x, bits), lambda g: (rounded_to(g, bits),)
 
 
 @primitive
 def summed_in(x, axis, *, bits):
-    """Σ x over an axis, one term after another, each partial sum with `bits` bits of mantissa; x̄ = ȳ."""
+    """Σ x over an axis, one term after another, each partial sum with `bits` bits of mantissa.   VJP: x̄ = ȳ."""
     total = np.zeros(np.take(x, 0, axis).shape, x.dtype)
     for i in range(x.shape[axis]):
         total = rounded_to(total + np.take(x, i, axis), bits)

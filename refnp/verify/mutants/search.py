@@ -29,7 +29,7 @@ from refnp.verify.mutants.mutant import Mutant
 from refnp.verify.rounding import WIDE, tolerance
 
 SPREAD, SAMPLES, NARROW_SAMPLES = 8, 3, 8
-NEAR = 0.1  # of the error that is to be explained may be left before the mutant's own rounding is looked at
+NEAR = 0.1  # of the error that is to be explained may be left where the mutant's own rounding is worth measuring
 FIRST = 4  # cases, the smallest, that every mutant is tried on before any is on all
 
 
@@ -126,7 +126,7 @@ class Asked:
     def _widely(self, mutant: Mutant) -> dict[str, float]:
         output = np.asarray(mutant.function(*self.wide, **self.problem.case.options))
         if self.ratio(output, self.right["output"], self.allowed["output"]) > 1 and not self._near("output", output):
-            return {}  # without a look at its gradients
+            return {}  # its gradients need not be computed
         values = self.values(mutant.function, WIDE)
         changed = [q for q in values if self.ratio(values[q], self.right[q], self.allowed[q]) > 1]
         if not changed or not any(q in self.wrong for q in changed):
