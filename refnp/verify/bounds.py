@@ -20,7 +20,7 @@ from numpy.typing import DTypeLike
 
 from refnp.autograd.tensor import ArrayLike
 from refnp.layers.set_convolutions.near import reach
-from refnp.verify.rounding import WIDE, exact, tolerance
+from refnp.verify.rounding import WIDE, arithmetic, exact, tolerance
 
 
 def unit_roundoff(dtype: DTypeLike) -> np.longdouble:
@@ -41,8 +41,9 @@ def of(
     Computation in `dtype` (that of the first array unless told), inputs taken for exact. Shapes: those of the results.
     """
     dtype = np.asarray(arrays[0]).dtype if dtype is None else dtype
-    y, pullback = equation(*map(exact, arrays), **options)
-    results = (y,) if cotangent is None else (y, *pullback(exact(cotangent)))
+    judged = arithmetic(dtype)
+    y, pullback = equation(*(exact(array, judged) for array in arrays), **options)
+    results = (y,) if cotangent is None else (y, *pullback(exact(cotangent, judged)))
     return tuple(tolerance(result, dtype) for result in results)
 
 

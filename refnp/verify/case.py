@@ -15,7 +15,7 @@ from gradcheck import Exact
 from refnp.autograd import vjp
 from refnp.layers.module import Module
 from refnp.verify.numbers import Number
-from refnp.verify.rounding import WIDE, Rounded, exact
+from refnp.verify.rounding import WIDE, Arithmetic, Rounded, arithmetic, exact
 
 Draw = Callable[[np.random.Generator], np.ndarray]
 Answer = dict[str, np.ndarray]  # "output", and "gradient of x" for every argument x
@@ -144,7 +144,12 @@ class Problem:
     @cached_property
     def textbook(self) -> tuple[Rounded, Callable]:
         """The equation's value with its error bound, and its pullback."""
-        return self.case.layer.equation(*map(exact, self.arrays.values()), **self.case.options)
+        return self.equation(arithmetic(self.dtype))
+
+    def equation(self, judged: Arithmetic) -> tuple[Rounded, Callable]:
+        """The equation's value and pullback in numbers with the bounds of an arithmetic."""
+        given = (exact(array, judged) for array in self.arrays.values())
+        return self.case.layer.equation(*given, **self.case.options)
 
     @cached_property
     def cotangent(self) -> np.ndarray:
@@ -156,7 +161,17 @@ class Problem:
     @cached_property
     def bounds(self) -> dict[str, Rounded]:
         """The textbook's value of the output and of every gradient and, in units of u, what rounding may do to it."""
-        return self.selected(self.textbook[0], lambda: self.textbook[1](exact(self.cotangent)))
+        return self.bounds_of(arithmetic(self.dtype), *self.textbook)
+
+    @cached_property
+    def blocked_bounds(self) -> dict[str, Rounded]:
+        """The same for implementations that add up the rows of a mean in blocks, as refnp does."""
+        judged = arithmetic(self.dtype, blocked=True)
+        return self.bounds_of(judged, *self.equation(judged))
+
+    def bounds_of(self, judged: Arithmetic, output: Rounded, pullback: Callable) -> dict[str, Rounded]:
+        """Output and gradients by quantity."""
+        return self.selected(output, lambda: pullback(exact(self.cotangent, judged)))
 
     def selected(self, output: Rounded | np.ndarray, gradients: Callable[[], Any]) -> dict[str, Any]:
         """{quantity: …} for what is judged of the case, from the output and, only if any is, from all gradients."""

@@ -96,9 +96,10 @@ def judged(
     """Judge the output and each gradient of `answer`, computed in `dtype` (by default the problem's).
 
     What the framework is known for stands in the case, and in `known`.
+    refnp adds up the rows of its means in blocks, and is judged as such; others may add in any order.
     """
     case, dtype, found = problem.case, dtype or problem.dtype, []
-    for quantity, rounded in problem.bounds.items():
+    for quantity, rounded in (problem.blocked_bounds if framework == "refnp" else problem.bounds).items():
         given, right = np.asarray(answer[quantity]), np.asarray(reference[quantity])
         common = ("frameworks", case.name, framework, version, dtype, quantity)
         if given.shape != right.shape:
@@ -107,7 +108,7 @@ def judged(
             continue
         ratio, ulps, worst = deviation(given, right, tolerance(rounded, dtype), dtype)
         if ratio <= 1:
-            found.append(Judgement(*common, ratio, ulps, WITHIN))
+            found.append(Judgement(*common, ratio, ulps, WITHIN, why=beyond_blocks(problem, quantity, given, right)))
             continue
         named = [d for d in (*case.known_defects, *known) if d.covers(framework, dtype, quantity, case.name)]
         verdict, issue, why = explanation(problem, quantity, given, dtype, named)
@@ -128,6 +129,15 @@ def explanation(
         if not isinstance(defect, Convention):
             return KNOWN, defect.issue, defect.why
     return DEVIATES, "", ""
+
+
+def beyond_blocks(problem: Problem, quantity: str, given: np.ndarray, right: np.ndarray) -> str:
+    """A remark on what is right in some order of summation, and not in refnp's; "" where there is none."""
+    any_order, blocks = (tolerance(b[quantity], problem.dtype) for b in (problem.bounds, problem.blocked_bounds))
+    if np.array_equal(any_order, blocks, equal_nan=True):
+        return ""
+    ratio, _, _ = deviation(given, right, blocks, problem.dtype)
+    return f"right for sums in sequence, {ratio:.3g} times what sums in blocks may be off" if ratio > 1 else ""
 
 
 def failed(section: str, name: str, framework: str, version: str, dtype: str, failure: Exception) -> Judgement:

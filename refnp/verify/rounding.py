@@ -1,25 +1,36 @@
 """Numbers that carry a bound on their rounding error: running error analysis, operation by operation.
 
-A `Rounded` holds the value z of a formula, in the widest precision of the machine, and a bound e with
+A `Rounded` holds the value z of a formula, in the widest precision of the machine, an error e and a loss l with
 
-    |computed z − exact z| ≤ u·e        to first order in u, the unit roundoff of the precision that is judged.
+    |computed z − exact z| ≤ u·e + η·l
 
-Every operation adds the error it inherits (through its derivative) and the one it makes itself:
+where u is the unit roundoff of the precision that is judged and η its smallest normal number: an implementation may
+flush to 0 what is smaller. Every operation adds the error it inherits (through its derivative) and the one it makes
+itself, |fl(z) − z| ≤ u|z| + η, to first order in u:
 
     z = x ± y:  e_z = e_x + e_y + |z|                 z = f(x):  e_z = |f′(x)| e_x + 8|z|
     z = x · y:  e_z = |y| e_x + |x| e_y + |z|         Σ of n:    e_z = Σ e_x + (n − 1) Σ|x|     in any order
     z = x / y:  e_z = (e_x + |z| e_y)/|y| + |z|       √x:        e_z = e_x / 2z + |z|
 
-exp, log, tanh, erfc … are trusted to 4 units in the last place, 8u: what the vector libraries behind NumPy, PyTorch and
-XLA promise. Errors are added up as if they all pointed the same way, so that the bound holds for every input and every
-order of summation; a formula that is evaluated well stays well below it, and one that cancels shows in its e.
+and l likewise: inherited through the same derivatives, plus 1 for each operation on the way.
+
+A number also knows the `Arithmetic` that is judged, and passes it on. With it the bound is not of first order alone:
+x̂ is no farther from x than δ = u·e + η·l, so what is inherited takes the steepest slope within δ of x, the product
+adds δ_x e_y, the quotient divides by |y| − δ_y, and n roundings grow to ((1 + u)ⁿ − 1)/u. Where nothing is known, such
+as beside a divisor that may be 0, the bound is infinite. Without an `Arithmetic` (`exact(x)` without a dtype) it is of
+first order.
+
+exp, log, tanh, erf, erfc … are trusted to 4 units in the last place, 8u: what the vector libraries behind NumPy,
+PyTorch and XLA promise. Sums and products are the usual ones, in any order, fused or not; Winograd, FFT and Strassen
+have other bounds. Errors are added up as if they all pointed the same way: a formula that is evaluated well stays well
+below the bound, and one that cancels shows in its e. Choices between branches are those of the exact value.
 The value may also be of arbitrary precision (`refnp.verify.numbers`), and then there is no error.
-Source: Wilkinson (1963); Higham (2002), §3.3 and §4.2.
+Source: Wilkinson (1963); Higham (2002), §2.8 (underflow), §3.3 and §4.2.
 """
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -41,25 +52,57 @@ def judging_precision() -> str:
     return f"longdouble, {bits} bits"
 
 
-class Rounded:
-    """`value` and `error`, arrays of one shape; made by `exact` or `constant`, or by operations on others."""
+class Arithmetic(NamedTuple):
+    """What is judged: a precision with unit roundoff u and smallest normal number η, and how rows are added up.
 
-    __slots__ = ("error", "value")
+    `blocked` names a class of implementations, those that add up the rows of a mean in blocks (`blocked_depth`), as
+    NumPy and refnp do. Otherwise any order is right.
+    """
+
+    u: np.longdouble
+    smallest: np.longdouble
+    blocked: bool = False
+
+    def growth(self, roundings: Any) -> Any:
+        """((1 + u)ⁿ − 1)/u: n roundings one after the other, in units of u."""
+        return np.expm1(roundings * np.log1p(self.u)) / self.u
+
+
+def arithmetic(dtype: DTypeLike, *, blocked: bool = False) -> Arithmetic:
+    """That of a floating-point type."""
+    info = np.finfo(dtype)
+    return Arithmetic(WIDE(info.eps) / 2, WIDE(info.tiny), blocked)
+
+
+class Rounded:
+    """`value`, `error` and `lost`, arrays of one shape; made by `exact` or `constant`, or by operations on others.
+
+    `arithmetic` is what is judged, or None.
+    """
+
+    __slots__ = ("arithmetic", "error", "lost", "value")
     __array_ufunc__ = None  # array * Rounded asks Rounded
 
-    def __init__(self, value: Any, error: Any):
+    def __init__(self, value: Any, error: Any, lost: Any = 0, arithmetic: Arithmetic | None = None):
         value = np.asarray(value)
         if value.dtype == object:  # numbers of arbitrary precision have no error
-            value, error = as_numbers(value), 0
+            value, error, lost = as_numbers(value), 0, 0
         self.value = value if value.dtype == object else value.astype(WIDE, copy=False)
-        self.error = np.broadcast_to(np.asarray(error, WIDE), self.value.shape)
+        self.error, self.lost = _shaped(error, self.value.shape), _shaped(lost, self.value.shape)
+        self.arithmetic = arithmetic
 
     shape = property(lambda self: self.value.shape)
 
+    @property
+    def off(self) -> Any:
+        """δ = u·e + η·l, how far the computed value may be from the exact one; 0 where no arithmetic is judged."""
+        return _off(self.error, self.lost, self.arithmetic)
+
     def __add__(self, other: Any) -> "Rounded":
         other = _number(other)
-        z = self.value + other.value
-        return Rounded(z, self.error + other.error + np.abs(z))
+        return _computed(
+            self.value + other.value, self.error + other.error, self.lost + other.lost, _judged(self, other)
+        )
 
     def __sub__(self, other: Any) -> "Rounded":
         return self + -_number(other)
@@ -68,18 +111,25 @@ class Rounded:
         return _number(other) + -self
 
     def __neg__(self) -> "Rounded":
-        return Rounded(-self.value, self.error)
+        return Rounded(-self.value, self.error, self.lost, self.arithmetic)
 
     def __mul__(self, other: Any) -> "Rounded":
         other = _number(other)
         z = self.value * other.value
-        inherited = _product(np.abs(other.value), self.error) + _product(np.abs(self.value), other.error)
-        return Rounded(z, inherited + np.abs(z))
+        if _without_error(self, other):
+            return exact(z)
+        x, y = np.abs(self.value) + self.off, np.abs(other.value)  # |x| + δ_x and |y|
+        error = _product(y, self.error) + _product(x, other.error)
+        return _computed(z, error, _product(y, self.lost) + _product(x, other.lost), _judged(self, other))
 
     def __truediv__(self, other: Any) -> "Rounded":
         other = _number(other)
         z = self.value / other.value
-        return Rounded(z, (self.error + np.abs(z) * other.error) / np.abs(other.value) + np.abs(z))
+        if _without_error(self, other):
+            return exact(z)
+        slope, size = _inverse(np.abs(other.value), other.off), np.abs(z)
+        error, lost = self.error + _product(size, other.error), self.lost + _product(size, other.lost)
+        return _computed(z, _product(slope, error), _product(slope, lost), _judged(self, other))
 
     def __rtruediv__(self, other: Any) -> "Rounded":
         return _number(other) / self
@@ -104,20 +154,31 @@ class Rounded:
     ) -> "Rounded":
         """Σ over `axis`, in any order of summation; or with no more than `depth` roundings on the way of any term."""
         axes = tuple(range(self.value.ndim)) if axis is None else axis
-        if depth is None:
-            depth = max(math.prod(np.take(self.shape, axes).reshape(-1).tolist()) - 1, 0)
-        inherited, size = self.error.sum(axes, keepdims=keepdims), np.abs(self.value).sum(axes, keepdims=keepdims)
-        return Rounded(self.value.sum(axes, keepdims=keepdims), inherited + depth * size)
+        value = self.value.sum(axes, keepdims=keepdims)
+        if _without_error(self):
+            return exact(value)
+        additions = max(math.prod(np.take(self.shape, axes).reshape(-1).tolist()) - 1, 0)
+        roundings = _growth(additions if depth is None else depth, self.arithmetic)
+        error = self.error + roundings * (np.abs(self.value) + self.off) if roundings else self.error
+        lost = self.lost.sum(axes, keepdims=keepdims) + (additions if depth != 0 else 0)
+        return Rounded(value, error.sum(axes, keepdims=keepdims), lost, self.arithmetic)
 
     def row_mean(self) -> "Rounded":
-        """The mean over the last axis, kept; added up in `blocked_depth` steps, as every library does for its rows."""
+        """The mean over the last axis, kept; added up in any order, or in blocks where the arithmetic says so."""
         n = self.shape[-1]
-        return self.sum(-1, keepdims=True, depth=blocked_depth(n)) / n
+        blocked = self.arithmetic is not None and self.arithmetic.blocked
+        return self.sum(-1, keepdims=True, depth=blocked_depth(n) if blocked else None) / n
 
 
-def exact(value: ArrayLike) -> Rounded:
-    """A number that is given, like an input: it has no error."""
-    return Rounded(value, 0)
+def exact(value: ArrayLike, arithmetic: Arithmetic | None = None) -> Rounded:
+    """A number that is given, like an input: it has no error, unless it is so small that it may be taken for 0.
+
+    With an `arithmetic` the bounds of what is computed from it are those of that arithmetic, and not of first order.
+    """
+    if arithmetic is None:
+        return Rounded(value, 0)
+    size = np.abs(np.asarray(value, WIDE)) / arithmetic.smallest
+    return Rounded(value, 0, np.where(size < 1, size, 0), arithmetic)
 
 
 def constant(value: ArrayLike) -> Rounded:
@@ -126,29 +187,70 @@ def constant(value: ArrayLike) -> Rounded:
 
 
 def tolerance(rounded: Rounded, dtype: DTypeLike) -> np.ndarray:
-    """The error that is allowed: that of a computation in `dtype`, that of the reference, and underflow.
+    """The error that is allowed: that of a computation in `dtype`, that of the reference, and what underflows.
 
     Twice what the textbook's own sequence of roundings allows: an equal formula may take a few roundings more.
-    Underflow: a result below the smallest normal number may be flushed to 0, as XLA does on CPUs.
+    A result below the smallest normal number may be flushed to 0, as XLA does on CPUs.
     """
     u = (np.finfo(dtype).eps + np.finfo(WIDE).eps) / 2
-    return 2 * u * rounded.error + WIDE(np.finfo(dtype).tiny)
+    return 2 * (u * rounded.error + WIDE(np.finfo(dtype).tiny) * (rounded.lost + 0.5))
 
 
 def arranged(rearrange: Callable, *parts: Rounded) -> Rounded:
     """Several as one: `rearrange` of their arrays concatenates, stacks or selects, and rounds nothing."""
-    return Rounded(rearrange(*(x.value for x in parts)), rearrange(*(x.error for x in parts)))
+    value = rearrange(*(x.value for x in parts))
+    if _without_error(*parts):
+        return exact(value)
+    error, lost = rearrange(*(x.error for x in parts)), rearrange(*(x.lost for x in parts))
+    return Rounded(value, error, lost, _judged(*parts))
 
 
 def _number(value: Any) -> Rounded:
     return value if isinstance(value, Rounded) else exact(value)
 
 
+def _without_error(*parts: Rounded) -> bool:
+    """Whether any of them is of arbitrary precision, and so is what is made of them."""
+    return any(x.value.dtype == object for x in parts)
+
+
+def _shaped(values: Any, shape: tuple[int, ...]) -> np.ndarray:
+    values = np.asarray(values, WIDE)
+    return values if values.shape == shape else np.broadcast_to(values, shape)
+
+
+def _judged(*parts: Rounded) -> Arithmetic | None:
+    """The arithmetic of the first number that has one."""
+    return next((x.arithmetic for x in parts if x.arithmetic is not None), None)
+
+
+def _off(error: Any, lost: Any, judged: Arithmetic | None) -> Any:
+    return 0 if judged is None else judged.u * error + judged.smallest * lost
+
+
+def _growth(roundings: Any, judged: Arithmetic | None) -> Any:
+    return roundings if judged is None else judged.growth(roundings)
+
+
+def _computed(value: np.ndarray, error: Any, lost: Any, judged: Arithmetic | None, units: int = 1) -> Rounded:
+    """The result of an operation: beside what it inherits, an error of its own of `units` u, and one underflow."""
+    if np.asarray(value).dtype == object:
+        return exact(value)
+    return Rounded(value, error + units * (np.abs(value) + _off(error, lost, judged)), lost + 1, judged)
+
+
 def _product(factor: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """factor · error, where no error is no error even beside an infinite factor."""
-    if np.asarray(factor).dtype == object:
-        return np.zeros((), WIDE)
-    return np.where(error == 0, 0, factor * np.where(error == 0, 0, error))
+    """factor · error, where no error is no error even beside an infinite factor; ∞ where nothing is known."""
+    with np.errstate(invalid="ignore"):
+        product = factor * error
+    unknown = np.isnan(product)
+    return np.where(unknown, np.where(error == 0, WIDE(0), WIDE(np.inf)), product) if unknown.any() else product
+
+
+def _inverse(size: np.ndarray, off: Any) -> np.ndarray:
+    """1/(|x| − δ): ∞ where x may be 0."""
+    with np.errstate(divide="ignore"):
+        return 1 / np.maximum(size - off, 0)
 
 
 def blocked_depth(n: int) -> int:
@@ -159,22 +261,28 @@ def blocked_depth(n: int) -> int:
 def contract(subscripts: str, x: Rounded | ArrayLike, y: Rounded | ArrayLike, *, terms: int | None = None) -> Rounded:
     """Σ x·y over the letters that the result lacks (as `einsum` does): e = Σ(e_x|y| + |x|e_y) + N Σ|x||y|.
 
-    N products and N − 1 sums round on the way of no term more than N times, in whatever order (Higham (2002), eq. 3.5).
-    `terms` is N if the sum is part of a longer one.
+    N products and N − 1 sums round on the way of no term more than N times, in whatever order (Higham (2002), eq. 3.5),
+    and each may underflow. `terms` is N if the sum is part of a longer one.
     """
     x, y = _number(x), _number(y)
-    if object in (x.value.dtype, y.value.dtype):
+    if _without_error(x, y):
         return exact(sum_of_products(subscripts, x.value, y.value))
     operands, result = subscripts.split("->")
     sizes: dict[str, int] = {}
     for letters, shape in zip(operands.split(","), (x.shape, y.shape), strict=True):
         sizes |= dict(zip(reversed(letters.replace("...", "")), reversed(shape), strict=False))
     terms = terms or math.prod(n for letter, n in sizes.items() if letter not in result)
-    size_x, size_y = np.abs(x.value), np.abs(y.value)
+    judged = _judged(x, y)
+    size_x, size_y = np.abs(x.value) + x.off, np.abs(y.value) + y.off
 
-    inherited = sum_of_products(subscripts, size_x, y.error)
-    error = sum_of_products(subscripts, x.error + terms * size_x, size_y) + inherited
-    return Rounded(sum_of_products(subscripts, x.value, y.value), error)
+    def inherited(errors_x: np.ndarray, errors_y: np.ndarray) -> np.ndarray:
+        """Σ(e_x|y| + |x|e_y)."""
+        found = sum_of_products(subscripts, errors_x, size_y)
+        return found + sum_of_products(subscripts, size_x, errors_y) if errors_y.any() else found
+
+    error = inherited(x.error + _growth(terms, judged) * size_x, y.error)
+    lost = inherited(x.lost, y.lost) + 2 * terms
+    return Rounded(sum_of_products(subscripts, x.value, y.value), error, lost, judged)
 
 
 def scatter(x: Rounded, places: np.ndarray, length: int, *, depth: int | None = None) -> Rounded:
@@ -182,13 +290,19 @@ def scatter(x: Rounded, places: np.ndarray, length: int, *, depth: int | None = 
 
     Or with no more than `depth` roundings on the way of any term: 0 if x counts those of the whole sum already.
     """
-    value = np.zeros((length, *x.shape[1:]), x.value.dtype)
-    error, size = np.zeros(value.shape, WIDE), np.zeros(value.shape, WIDE)
-    np.add.at(value, places, x.value)
-    np.add.at(error, places, x.error)
-    np.add.at(size, places, np.abs(x.value).astype(WIDE))
+
+    def added(terms: Any) -> np.ndarray:
+        total = np.zeros((length, *x.shape[1:]), terms.dtype)
+        np.add.at(total, places, terms)
+        return total
+
+    value = added(x.value)
+    if _without_error(x):
+        return exact(value)
     repeats = np.bincount(places, minlength=length).reshape(-1, *[1] * (value.ndim - 1))
-    return Rounded(value, error + (np.maximum(repeats - 1, 0) if depth is None else depth) * size)
+    additions = np.maximum(repeats - 1, 0) if depth is None else depth
+    error = added(x.error) + _growth(additions, x.arithmetic) * added(np.abs(x.value) + x.off)
+    return Rounded(value, error, added(x.lost) + additions, x.arithmetic)
 
 
 def where(condition: ArrayLike, x: Rounded | ArrayLike, y: Rounded | ArrayLike) -> Rounded:
@@ -196,61 +310,94 @@ def where(condition: ArrayLike, x: Rounded | ArrayLike, y: Rounded | ArrayLike) 
     return arranged(lambda a, b: np.where(condition, a, b), _number(x), _number(y))
 
 
-def function(value: np.ndarray, slope: np.ndarray, x: Rounded) -> Rounded:
-    """z = f(x) with f′(x) = slope: what is inherited, and 4 units in the last place."""
-    return Rounded(value, _product(np.abs(slope), x.error) + ELEMENTARY * np.abs(value))
+def function(value: np.ndarray, slope: Any, x: Rounded, *, units: int = ELEMENTARY) -> Rounded:
+    """z = f(x), with what is inherited, and an error of its own of `units` u: 4 units in the last place.
+
+    `slope` is the largest |f′| within x.off of x; of first order, f′(x).
+    """
+    if _without_error(x):
+        return exact(value)
+    slope = np.abs(slope)
+    return _computed(value, _product(slope, x.error), _product(slope, x.lost), x.arithmetic, units)
+
+
+def _nearer(x: Rounded) -> np.ndarray:
+    """The number within x.off of x that is nearest to 0: where a slope that falls away from 0 is steepest."""
+    return np.maximum(np.abs(x.value) - x.off, 0)
+
+
+def _exp_slope(x: Rounded, z: np.ndarray) -> np.ndarray:
+    """(e^(x + δ) − eˣ)/δ ≥ |eʸ − eˣ|/|y − x| for all y within δ of x; below z (1 + δ) while δ < 1."""
+    if x.arithmetic is None:
+        return z
+    off = x.off
+    slope = z * (1 + off)
+    if (off > 1).any():
+        slope = np.where(off > 1, (np.exp(x.value + off) - z) / np.where(off > 1, off, 1), slope)
+    return slope
 
 
 def exp(x: Rounded) -> Rounded:
     """eˣ: e_z = z e_x + 8z."""
     z = np.exp(x.value)
-    return function(z, z, Rounded(x.value, np.where(z == 0, 0, x.error)))
+    if _without_error(x):
+        return exact(z)
+    x = where(z == 0, exact(x.value), x)  # e^(−∞) is 0, whatever is known of −∞
+    return function(z, _exp_slope(x, z), x)
 
 
 def expm1(x: Rounded) -> Rounded:
     """eˣ − 1."""
-    return function(np.expm1(x.value), np.exp(x.value), x)
+    z = np.expm1(x.value)
+    return exact(z) if _without_error(x) else function(z, _exp_slope(x, np.exp(x.value)), x)
 
 
 def log(x: Rounded) -> Rounded:
     """log x: e_z = e_x/x + 8|z|."""
-    return function(np.log(x.value), 1 / x.value, x)
+    z = np.log(x.value)
+    return exact(z) if _without_error(x) else function(z, _inverse(x.value, x.off), x)
 
 
 def log1p(x: Rounded) -> Rounded:
     """log(1 + x)."""
-    return function(np.log1p(x.value), 1 / (1 + x.value), x)
+    z = np.log1p(x.value)
+    return exact(z) if _without_error(x) else function(z, _inverse(1 + x.value, x.off), x)
 
 
 def tanh(x: Rounded) -> Rounded:
     """tanh x."""
     z = np.tanh(x.value)
-    return function(z, 1 - z * z, x)
+    return exact(z) if _without_error(x) else function(z, 1 - np.tanh(_nearer(x)) ** 2, x)
 
 
 def sqrt(x: Rounded) -> Rounded:
-    """Rounded correctly everywhere (IEEE 754), and so to 1u."""
+    """Rounded correctly everywhere (IEEE 754), and so to 1u. |√y − √x| is |y − x|/(√y + √x), and at most √|y − x|."""
     z = np.sqrt(x.value)
-    return Rounded(z, x.error / np.where(z == 0, 1, 2 * z) + z)
+    if _without_error(x):
+        return exact(z)
+    least = z + np.sqrt(np.maximum(x.value - x.off, 0))
+    least = np.maximum(least, np.sqrt(x.off))
+    return function(z, 1 / np.where(least == 0, 1, least), x, units=1)
 
 
 def erf(x: Rounded) -> Rounded:
     """erf x."""
-    if x.value.dtype == object:
+    if _without_error(x):
         return exact(each("erf", x.value))
-    return function(special.erf_of(x.value), special.TWO_OVER_SQRT_PI * special.gaussian_of(x.value), x)
+    return function(special.erf_of(x.value), special.TWO_OVER_SQRT_PI * special.gaussian_of(_nearer(x)), x)
 
 
 def erfc(x: Rounded) -> Rounded:
     """erfc x."""
-    if x.value.dtype == object:
+    if _without_error(x):
         return exact(each("erfc", x.value))
-    return function(special.erfc_of(x.value), special.TWO_OVER_SQRT_PI * special.gaussian_of(x.value), x)
+    return function(special.erfc_of(x.value), special.TWO_OVER_SQRT_PI * special.gaussian_of(_nearer(x)), x)
 
 
 def normal_cdf(z: Rounded) -> tuple[Rounded, Rounded]:
-    """Φ(z) and φ(z), the normal distribution and its density."""
-    if z.value.dtype == object:
+    """Φ(z) and φ(z), the normal distribution and its density, whose slope is −z φ(z)."""
+    if _without_error(z):
         return exact(each("ncdf", z.value)), exact(each("npdf", z.value))
     value, density = special.normal_cdf_of(z.value)
-    return function(value, density, z), function(density, -z.value * density, z)
+    _, steepest = special.normal_cdf_of(_nearer(z))
+    return function(value, steepest, z), function(density, (np.abs(z.value) + z.off) * steepest, z)

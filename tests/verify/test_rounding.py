@@ -4,8 +4,22 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from refnp.layers.dot_product_attention import attention
 from refnp.verify import rounding
-from refnp.verify.rounding import Rounded, blocked_depth, constant, contract, exact, scatter, tolerance, where
+from refnp.verify.layers import attention as attention_equation
+from refnp.verify.layers import engine as engine_equation
+from refnp.verify.layers import normalization as normalization_equation
+from refnp.verify.rounding import (
+    Rounded,
+    arithmetic,
+    blocked_depth,
+    constant,
+    contract,
+    exact,
+    scatter,
+    tolerance,
+    where,
+)
 from tests.helpers import assert_within, normal, seeds
 
 # Each program is run twice: by NumPy in the precision judged, and in Rounded numbers, on the same inputs.
@@ -89,6 +103,101 @@ def test_infinite_weights_pass_without_nan():
     e = rounding.exp(Rounded(x.value, [1.0, np.inf]))
     assert e.value.tolist() == [1.0, 0.0]
     assert e.error.tolist() == [9.0, 0.0]
+
+
+# What underflows, and what is more than first order
+
+F32 = arithmetic(np.float32)
+SMALLEST = np.finfo(np.float32).tiny
+
+
+@pytest.mark.parametrize("large", [1.0, 1e37])
+def test_what_underflows_is_carried_through_later_factors(large):
+    """Logits 0 and −100: a weight of 4e-44 is a subnormal number, or 0, and 1e37 times that is 4e-7, or 0."""
+    query, key = np.array([[1.0]], np.float32), np.array([[0.0], [-100.0]], np.float32)
+    value = np.array([[0.0], [large]], np.float32)
+    bound, _ = attention_equation.attention(*(exact(a, F32) for a in (query, key, value)))
+    of_refnp, of_flushing = attention(query, key, value), np.zeros((1, 1), np.float32)
+    for answer in (of_refnp, of_flushing):
+        assert_within(answer, bound.value, tolerance(bound, np.float32))
+    if large > 1:
+        relative, _ = attention_equation.attention(*map(exact, (query, key, value)))
+        alone = tolerance(Rounded(relative.value, relative.error), np.float32)
+        assert np.abs(of_flushing - bound.value) > 1e4 * alone, "relative errors alone do not allow it"
+
+
+def test_subnormal_inputs_may_be_taken_for_0():
+    small = np.array([SMALLEST / 4, SMALLEST, 1.0], np.float32)
+    product = exact(small, F32) * exact(np.float32(1e38), F32)
+    assert (tolerance(product, np.float32) > np.abs(product.value))[:2].tolist() == [True, False]
+    assert exact(small, F32).lost.tolist() == [0.25, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: x * x,
+        lambda x: rounding.sqrt(x * x),
+        lambda x: (x * x) / 1e-38,
+        lambda x: rounding.exp(x * 1e20 - 120) * 1e38,
+        lambda x: contract("i,i->i", x, x) * 1e38,
+        lambda x: (x * 1e-20).sum() * 1e30,
+    ],
+)
+def test_underflow_of_every_operation(program):
+    """Where one operation on the way underflows, 0 is a correct result."""
+    bound = program(exact(np.array([1e-30, 1e-22], np.float32), F32))
+    assert (tolerance(bound, np.float32) >= np.abs(bound.value)).all()
+    assert np.isfinite(bound.lost).all()
+
+
+def test_the_root_of_what_may_underflow_is_off_by_the_root_of_the_smallest_number():
+    root = rounding.sqrt(exact(np.array([0.0, 1e-30], np.float32), F32) * 1)
+    assert_within(root.off, np.sqrt([2.0, 1.0]) * np.sqrt(SMALLEST), np.array([1e-18, 1e-18]))
+
+
+def test_a_row_of_equal_numbers_may_have_a_variance():
+    """1e6 has a mean that is off by 0.1 in float32; the square of that is of second order in u, and far above ε."""
+    x = np.full((1, 23), 1e6 / 3, np.float32)
+    bound, pullback = normalization_equation.layer_norm(*(exact(np.float32(a), F32) for a in (x, 1, 0)))
+    (x_bar, *_) = pullback(exact(np.ones((1, 23), np.float32), F32))
+    total = np.float32(0)
+    for element in x[0]:
+        total += element
+    centred = x - total / np.float32(23)
+    assert 0.004 < np.abs(centred).max() < 0.2
+    sigma = np.sqrt((centred * centred).mean(dtype=np.float32) + np.float32(1e-5))
+    assert_within(centred / sigma, bound.value, tolerance(bound, np.float32))
+    assert not np.isnan(x_bar.error).any()
+    spread, _ = engine_equation.std(exact(x, F32))
+    assert_within(np.sqrt((centred * centred).mean(-1)), spread.value, tolerance(spread, np.float32))
+
+
+@pytest.mark.parametrize("n", [10, 100, 1000])
+def test_many_roundings_of_low_precision_add_up_to_more_than_first_order(n):
+    """u = 2⁻⁹ as in bfloat16: the largest sum, every addition rounded up, is beyond n u Σ|x| and within the bound."""
+    low = rounding.Arithmetic(np.longdouble(2.0**-9), np.longdouble(2.0**-126))
+    total = np.longdouble(1)
+    for _ in range(n - 1):
+        total = (total + 1) * (1 + low.u)
+    of_first_order, bound = exact(np.ones(n)).sum(), exact(np.ones(n), low).sum()
+    assert total - n <= low.u * bound.error
+    assert n < 100 or total - n > low.u * of_first_order.error / 2
+    product = contract("i,i->", exact(np.ones(n), low), exact(np.ones(n), low))
+    assert product.error > bound.error
+
+
+def test_nothing_is_known_beside_a_divisor_that_may_be_0():
+    nearly = (exact(np.float32(1e8), F32) + 1) - np.float32(1e8)
+    assert (1 / nearly).error == np.inf
+    assert (rounding.log(nearly)).error == np.inf
+    assert np.isfinite((nearly / 3).error)
+
+
+def test_means_of_rows_in_blocks_are_a_class_of_their_own():
+    x = np.ones((1, 4096))
+    errors = [exact(x, arithmetic(np.float32, blocked=blocked)).row_mean().error.item() for blocked in (False, True)]
+    assert errors[0] > 4095 > 30 > errors[1] > 24
 
 
 def test_blocked_sums_take_few_roundings():

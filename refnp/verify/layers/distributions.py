@@ -160,29 +160,24 @@ def solve(factor, b, *, transposed=False):
     done: dict[int, Rounded] = {}
     for i in reversed(range(n)) if transposed else range(n):
         row = [factor[..., j, i] if transposed else factor[..., i, j] for j in done]
-        total = b[..., i, :]
-        size = np.abs(total.value)
-        for coefficient, x in zip(row, done.values(), strict=True):
-            product = coefficient[..., None] * x
-            size = size + np.abs(product.value)
-            total = Rounded(total.value - product.value, total.error + product.error)
-        done[i] = Rounded(total.value, total.error + len(row) * size) / factor[..., i, i, None]
+        products = [coefficient[..., None] * x for coefficient, x in zip(row, done.values(), strict=True)]
+        done[i] = less(b[..., i, :], products) / factor[..., i, i, None]
     if not done:
         return b
     return arranged(lambda *rows: np.stack(np.broadcast_arrays(*rows), -2), *(done[i] for i in range(n)))
+
+
+def less(x, products):
+    """x − Σ of the products, in any order."""
+    terms = x, *(-product for product in products)
+    return arranged(lambda *parts: np.stack(np.broadcast_arrays(*parts)), *terms).sum(0)
 
 
 def cholesky(a):
     """L with L Lᵀ = A, column by column; the sum in each element in any order."""
     columns: list[Rounded] = []
     for j in range(a.shape[-1]):
-        rest = a[..., :, j]
-        size = np.abs(rest.value)
-        for column in columns:
-            product = column * column[..., j, None]
-            rest = Rounded(rest.value - product.value, rest.error + product.error)
-            size = size + np.abs(product.value)
-        rest = Rounded(rest.value, rest.error + len(columns) * size)
+        rest = less(a[..., :, j], [column * column[..., j, None] for column in columns])
         below = rest / rounding.sqrt(rest[..., j, None])
         columns.append(below.moved(lambda v, j=j: np.where(np.arange(v.shape[-1]) < j, 0, v)))
     return arranged(lambda *values: np.stack(values, -1), *columns) if columns else a

@@ -1,5 +1,7 @@
 """The engine's own operations: arithmetic, selections, reductions, matrices, shapes, indexing, the error function."""
 
+import math
+
 import numpy as np
 
 import refnp.autograd as ad
@@ -7,7 +9,7 @@ from refnp.autograd.special import erf as refnp_erf
 from refnp.autograd.special import erfc as refnp_erfc
 from refnp.verify import rounding
 from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, generator, gradient_of, normal, uniform
-from refnp.verify.rounding import WIDE, Rounded, arranged, constant, where
+from refnp.verify.rounding import WIDE, arranged, constant, where
 
 
 def erf(x):
@@ -90,10 +92,9 @@ def scatter(x, updates, *, indices, mode="add"):
 
 def _added(x, places, updates):
     """x + Σ updates at the places, in any order."""
-    value, error, size, count = x.value.copy(), x.error.copy(), np.abs(x.value), np.zeros(x.shape)
-    for total, terms in ((value, updates.value), (error, updates.error), (size, np.abs(updates.value)), (count, 1)):
-        np.add.at(total, places, terms)
-    return Rounded(value, error + count * size)
+    flat = np.arange(math.prod(x.shape)).reshape(x.shape)
+    terms = arranged(lambda *parts: np.concatenate([part.ravel() for part in parts]), x, updates)
+    return rounding.scatter(terms, np.concatenate([flat.ravel(), flat[places].ravel()]), flat.size).reshape(*x.shape)
 
 
 def _beside(*columns):

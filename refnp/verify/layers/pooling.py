@@ -85,7 +85,7 @@ def largest(x, table, places):
 
     def pullback(g):
         at_first = np.arange(table.shape[1]) == first
-        bar = Rounded(g.value.reshape(*x.shape[:2], len(table), 1) * at_first, np.zeros(at_first.shape))
+        bar = g.moved(lambda a: np.where(at_first, a.reshape(*x.shape[:2], len(table), 1), 0))
         return (scattered(bar, table, math.prod(x.shape[2:])).reshape(*x.shape),)
 
     return exact(under.max(-1)).reshape(*x.shape[:2], *places), pullback

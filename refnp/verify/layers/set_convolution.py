@@ -21,12 +21,12 @@ from refnp.verify.case import (
     normal,
     uniform,
 )
-from refnp.verify.rounding import Rounded, arranged, constant, contract, exact, where
+from refnp.verify.rounding import arranged, constant, contract, exact, where
 
 
 def eq(s):
     """k = exp(−s/2), and so is −2k′."""
-    k = rounding.exp(Rounded(s.value / -2, s.error / 2))  # to halve a number rounds nothing
+    k = rounding.exp(-s.moved(lambda a: a / 2))  # to halve a number rounds nothing
     return k, k
 
 
@@ -47,8 +47,7 @@ def matern_52(s):
 
 def evaluated(value, slope, a):
     """k(a): what is inherited, 4 units in the last place for exp, 7 roundings for the polynomial and the product."""
-    k = rounding.function(value, slope, a)
-    return Rounded(k.value, k.error + 7 * k.value)
+    return rounding.function(value, slope, a, units=rounding.ELEMENTARY + 7)
 
 
 def set_convolution(
