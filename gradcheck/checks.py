@@ -118,7 +118,8 @@ def compare(
     argnums       the number, or numbers, of the arguments to differentiate, from 0; all by default
     seed          of all that is drawn
     name          of f in the report; its own by default
-    max_elements  of each array are compared one by one; of a larger one, every other element is in a projection
+    max_elements  of each array are compared one by one; of a larger one, every other element is in a projection; with
+                  0 all are, which is enough for a model whose layers are checked by themselves
     projections   along random directions, at most so many for each array
     cotangents    u that are drawn; each comparison is of ⟨u, J v⟩
 
@@ -128,7 +129,8 @@ def compare(
     if order not in (1, 2):
         raise ValueError(f"order is {order!r}; it must be 1 or 2")
     _at_least(0, digits=digits)
-    _at_least(1, max_elements=max_elements, projections=projections, cotangents=cotangents)
+    _at_least(0, max_elements=max_elements)
+    _at_least(1, projections=projections, cotangents=cotangents)
     rng = np.random.default_rng(seed)
     if exact is not None and (order != 1 or not isinstance(exact, Exact)):
         raise ValueError(f"exact is a {type(exact).__name__} at order {order}; it must be gradcheck.Exact, at order 1")

@@ -49,11 +49,13 @@ class Exact:
                 returns, of such numbers; written in loops, or with what NumPy can do with object arrays: + − * /, sum
     number      makes such a number of an integer: mpmath.mpf, decimal.Decimal
     precision   precision(digits) → a context in which numbers have so many digits: mpmath.workdps
+    columns     a dict that keeps derivatives for further checks, of the same f with the same constants; none by default
     """
 
     equation: Callable
     number: Callable[[int], Number]
     precision: Callable[[int], AbstractContextManager]
+    columns: dict[tuple, "Column"] | None = None
 
     def of(self, value: Any) -> Number:
         """A finite NumPy number in such numbers, without rounding where there are digits enough."""
@@ -74,6 +76,7 @@ class ExactFunction:
     def __init__(self, exact: Exact, problem: FlatFunction):
         self.exact, self.problem = exact, problem
         self.arguments: dict[int, dict] = {}  # by the number of digits
+        self.values: dict[int, Array] = {}  # F(x), likewise
         y = np.array([float(number) for number in self.at({}, DIGITS[0])])
         difference = np.abs(y - problem.y)
         if not np.all(difference <= problem.same(problem.y)):
@@ -99,25 +102,44 @@ class ExactFunction:
             raise ValueError(f"exact: the equation gives {y.size} numbers where f gives {self.problem.y.size}")
         return y
 
+    def here(self, digits: int) -> Array:
+        """F (m,) at x itself, which every element needs: computed once for each number of digits."""
+        if digits not in self.values:
+            self.values[digits] = self.at({}, digits)
+        return self.values[digits]
+
     def column(self, j: int, digits: int) -> "Column":
         """∂F/∂xⱼ by central differences with steps h and 2h, h = 10^(−digits/3), or as much smaller as xⱼ is.
 
-        A smaller step needs more digits: two for each by which it is smaller.
+        A smaller step needs more digits: two for each by which it is smaller. What was computed before, for the same
+        numbers in another precision, is not computed again.
         """
+        columns = {} if self.exact.columns is None else self.exact.columns
+        key = (digits, j, *self.problem.x.tolist())
+        if key not in columns:
+            columns[key] = self._column(j, digits)
+        return columns[key]
+
+    def _column(self, j: int, digits: int) -> "Column":
         size = abs(self.problem.x[j])
         smaller = int(np.ceil(-np.log10(min(size, 1)))) if size else 0
         digits, step_digits = digits + 2 * smaller, digits // 3 + smaller
         with self.exact.precision(digits):
             x, h = self.exact.of(self.problem.x[j]), 1 / self.exact.number(10**step_digits)
-            left2, left, middle, right, right2 = (self.at({j: x + k * h}, digits) for k in (-2, -1, 0, 1, 2))
+            left2, left, right, right2 = (self.at({j: x + k * h}, digits) for k in (-2, -1, 1, 2))
+            middle = self.here(digits)
             value, coarse = (right - left) / (2 * h), (right2 - left2) / (4 * h)
             noise = (abs(right2) + abs(left2)) * 10 ** (step_digits + 1) / self.exact.number(10**digits)
             gap, gap2 = (abs(b - 2 * middle + a) / (k * h) for a, b, k in ((left, right, 1), (left2, right2, 2)))
             kink = np.any((gap > 100 * noise) & (2 * gap2 < 3 * gap))  # where F is smooth, gap2 is twice gap
             return Column(value, abs(value - coarse) + noise, bool(kink))
 
-    def parts(self, j: int, cotangents: Array) -> tuple[list["Element"], int]:
-        """x̄ⱼ for every cotangent (K, m), and with how many digits it was computed; nothing at a kink."""
+    def parts(self, j: int, cotangents: Array, claimed: Array) -> tuple[list["Element"], int]:
+        """x̄ⱼ for every cotangent (K, m), and with how many digits it was computed; nothing at a kink.
+
+        More digits are taken until every element is known, or so small, like the claim (K,) of it, that they underflow.
+        """
+        least = self.exact.of(smallest(self.problem.dtype))
         for digits in DIGITS:
             column = self.column(j, digits)
             if column.kink:
@@ -126,7 +148,8 @@ class ExactFunction:
                 sizes = [self.exact.of(np.abs(u) @ self.problem.within / self.problem.size[j]) for u in cotangents]
                 u = self.exact.array(cotangents)
                 parts = [column.contracted(*each) for each in zip(u, sizes, strict=True)]
-                if all(part.is_known for part in parts):
+                claims = [self.exact.of(given) for given in claimed]
+                if all(part.is_settled(given, least) for part, given in zip(parts, claims, strict=True)):
                     break
         return parts, digits
 
@@ -163,6 +186,10 @@ class Element:
         """Whether the error is far below a rounding of the value; if not, the value is 0 as far as can be seen."""
         return 10**SPARE * self.error <= abs(self.value)
 
+    def is_settled(self, claimed: Number, least: Number) -> bool:
+        """Whether more digits cannot change what is said of a claim: the value is known, or all may be flushed to 0."""
+        return self.is_known or abs(claimed) + abs(self.value) + self.error <= least
+
     def digits(self, claimed: Number, least: Number) -> float:
         """The digits of a claim, where a difference up to `least` counts as none."""
         scale = abs(self.value) if self.is_known else self.size
@@ -185,7 +212,7 @@ def element_wise(
     kinks, used = [], DIGITS[0]
     for j in elements:
         place = problem.place_of(j)
-        parts, digits = f.parts(j, cotangents)
+        parts, digits = f.parts(j, cotangents, np.where(np.isfinite(claimed[:, j]), claimed[:, j], 0))
         if not parts:
             kinks.append(Kink(*place))
             continue

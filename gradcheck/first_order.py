@@ -6,11 +6,13 @@ The left side takes f and a numerical derivative, the right side the claim. With
 claimed gradient, and one numerical derivative serves all cotangents. Several seeded random u are drawn, and where f
 has several outputs also one u for each of them alone, so that a small output is not lost next to a large one.
 
-Directions are single elements, and random sums over many. What such a projection can miss: over a group of k elements,
-the error of one is seen only if it exceeds 10^-digits of the sum of sizes over the group, that is, relative errors
-below k·10^-digits pass. (Along a single axis there is no such loss.) Errors of several elements could also cancel in
-the sum, which for random weights has probability 0 in exact arithmetic. A group that fails is halved until one element
-is left.
+Directions are single elements, and random sums over many. A projection covers every element of its group, and a wrong
+one is found: let δ ≠ 0 be the error of the claim there. Whatever the other weights are, at most one value of the weight
+vⱼ at an element with δⱼ ≠ 0 makes ⟨δ, v⟩ = 0, and vⱼ is one of 2²⁰ numbers, equally likely; so in exact arithmetic
+errors cancel with a probability of at most 2⁻²⁰, for each direction and cotangent. What a projection can miss is small
+errors: over a group of k elements, the error of one is seen only if it exceeds 10^-digits of the sum of sizes over the
+group, that is, relative errors below k·10^-digits pass. (Along a single axis there is no such loss.) A group that fails
+is halved until one element is left.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,6 +27,7 @@ from gradcheck.numerical import Method, has_kink
 from gradcheck.precision import Array, DType, dtype_name, roundoff, wider
 from gradcheck.report import Report, Worst
 
+GROUP = 40  # elements in a projection of an array, where `projections` are enough for it
 MOST_KINKS = 64  # after so many single kinks, what else seems to have one is left out without a closer look
 
 
@@ -71,15 +74,16 @@ def covering(
 
     Of each array: a seeded sample of `max_elements` elements one by one (all, where there are no more; fewer where
     there are more than ten arrays, so that a model of many parameters costs no more than ten arrays), and the rest
-    dealt at random into `projections` groups, each with one random direction.
+    dealt at random into `projections` groups, each with one random direction. Where `max_elements` is 0, the array is
+    dealt into groups of up to 40 elements, or into `projections` larger ones.
     """
-    each = max(4, min(max_elements, 10 * max_elements // len(problem.leaves)))
+    each = min(max_elements, max(4, 10 * max_elements // len(problem.leaves)))
     for leaf in problem.leaves:
         shuffled = rng.permutation(np.setdiff1d(np.arange(leaf.start, leaf.stop), excluded))
         for j in np.sort(shuffled[:each]):
             yield Direction(np.array([j]), problem.size[j : j + 1])
         rest = shuffled[each:]
-        groups = min(projections, -(-len(rest) // each))
+        groups = min(projections, -(-len(rest) // (each or GROUP)))
         for group in np.array_split(rest, groups) if groups else []:
             yield along(problem, np.sort(group), rng)
 
@@ -87,8 +91,9 @@ def covering(
 def find_kinks(problem: FlatFunction, precision: DType, rng: np.random.Generator) -> Array:
     """The elements of x at which F has a kink, in order. Every framework picks its own subgradient there.
 
-    Random directions through halves of halves, down to single elements: a smooth function is done after one direction
-    for each array, k kinks among n elements take about 2k log₂ n. A kink that no single axis crosses is not found.
+    Random directions, through all arrays, each array, and halves of halves, down to single elements: a smooth function
+    is done after one direction, k kinks among n elements take about 2k log₂ n. A kink that no single axis crosses is
+    not found.
     """
     x = problem.x.astype(precision)
     found: list[int] = []
@@ -102,9 +107,11 @@ def find_kinks(problem: FlatFunction, precision: DType, rng: np.random.Generator
             for half in direction.halves():
                 search(half)
 
-    for leaf in problem.leaves:
-        if leaf.stop > leaf.start:
-            search(along(problem, np.arange(leaf.start, leaf.stop), rng))
+    filled = [leaf for leaf in problem.leaves if leaf.stop > leaf.start]
+    arrays = [along(problem, np.arange(leaf.start, leaf.stop), rng) for leaf in filled]
+    if len(arrays) < 2 or has_kink(problem, x, np.sum([array.vector(x.size) for array in arrays], axis=0)).any():
+        for array in arrays:
+            search(array)
     return np.array(sorted(found), dtype=np.intp)
 
 

@@ -6,7 +6,9 @@ An operation is any object with the attributes
     analytic: bool   whether it computes with complex numbers, so that the complex step can be taken
     order2: bool     optional, whether to take second derivatives; True if it is not there
     digits: float    optional, a bar of its own
-    model: bool      optional; a whole model, made of operations that have rows of their own: float64, first order only
+    model: bool      optional; a whole model, made of operations that have rows of their own: float64, first order only,
+                     and where it has ten arrays or more by projections of each array alone, which cover every element
+                     (`gradcheck.first_order` says how surely)
     equation: Any    optional; where it is not None, the arguments are hard ones, and every element of the gradient is
                      counted by its own digits, against the `exact` of the operation: an Exact, or None where there are
                      no numbers of arbitrary precision, and then no rows
@@ -15,18 +17,19 @@ and the library's claim is one `vjp(f, *args) → (value, pullback)` for all of 
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from gradcheck.checks import compare
-from gradcheck.exact import EXACT
+from gradcheck.exact import EXACT, Exact
 from gradcheck.flat import leaves_of, replace_leaves
 from gradcheck.precision import dtype_name, wider
 
 Operation = Any  # with the attributes above
+MANY = 10  # arrays of a model whose elements are compared in projections alone
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,16 @@ class Row:
     digits: float
     holds: bool
     note: str = ""
+    projected: int = 0  # derivatives that were compared in projections, beside the `elements` one by one
 
     def public(self) -> dict[str, Any]:
         """What the JSON file says of it."""
         return {key: value for key, value in asdict(self).items() if key not in ("holds", "note")}
+
+    @property
+    def derivatives(self) -> int:
+        """How many derivatives were compared, in whatever way."""
+        return self.elements + self.projected
 
 
 def table(operations: Iterable[Operation], *, vjp: Callable, digits: float = 12.0, seed: int = 0) -> Iterator[Row]:
@@ -58,8 +67,9 @@ def table(operations: Iterable[Operation], *, vjp: Callable, digits: float = 12.
     for operation in operations:
         if getattr(operation, "equation", None) is not None:
             if operation.exact is not None:
-                yield _row(operation, np.float64, 1, vjp, digits, seed)
-                yield _row(operation, np.float32, 1, vjp, digits, seed)
+                exact = replace(operation.exact, columns={})  # where both precisions hold the same numbers
+                yield _row(operation, np.float64, 1, vjp, digits, seed, exact)
+                yield _row(operation, np.float32, 1, vjp, digits, seed, exact)
             continue
         yield _row(operation, np.float64, 1, vjp, digits, seed)
         if getattr(operation, "model", False):
@@ -71,7 +81,15 @@ def table(operations: Iterable[Operation], *, vjp: Callable, digits: float = 12.
             yield _row(operation, np.longdouble, 1, vjp, digits, seed)
 
 
-def _row(operation: Operation, dtype: DTypeLike, order: int, vjp: Callable, digits: float, seed: int) -> Row:
+def _row(
+    operation: Operation,
+    dtype: DTypeLike,
+    order: int,
+    vjp: Callable,
+    digits: float,
+    seed: int,
+    exact: Exact | None = None,
+) -> Row:
     try:
         report = compare(
             operation.function,
@@ -80,9 +98,10 @@ def _row(operation: Operation, dtype: DTypeLike, order: int, vjp: Callable, digi
             order=order,
             digits=getattr(operation, "digits", None) or digits,
             method="complex_step" if operation.analytic else "auto",
-            exact=getattr(operation, "exact", None),
+            exact=exact,
             seed=seed,
             name=operation.name,
+            max_elements=0 if getattr(operation, "model", False) and len([*leaves_of(operation.args)]) >= MANY else 40,
         )
     except Exception as failure:  # one broken operation must not hide the others
         message = f"{type(failure).__name__}: {failure}".splitlines()[0]
@@ -92,7 +111,12 @@ def _row(operation: Operation, dtype: DTypeLike, order: int, vjp: Callable, digi
     if not holds and report.worst is not None:
         notes.insert(0, str(report.worst))
     found = round(report.digits, 2)
-    return Row(operation.name, dtype_name(dtype), order, report.method, report.elements, found, holds, "; ".join(notes))
+    if not report.elements and report.projected:
+        notes.append(f"{report.projected} in projections")
+    return Row(
+        operation.name, dtype_name(dtype), order, report.method, report.elements, found, holds, "; ".join(notes),
+        report.projected,
+    )  # fmt: skip
 
 
 def cast(args: tuple, dtype: DTypeLike) -> tuple:
@@ -130,7 +154,7 @@ def summary(rows: list[Row]) -> str:
     below = sum(not row.holds for row in rows)
     bars = f"{below} below the bar" if below else "every bar holds"
     return (
-        f"{len(rows)} rows, {sum(row.elements for row in rows)} derivatives; least in float64: {least.digits:.1f} "
+        f"{len(rows)} rows, {sum(row.derivatives for row in rows)} derivatives; least in float64: {least.digits:.1f} "
         f"digits ({least.name}, order {least.order}); "
         + (f"element by element {exact.digits:.1f} ({exact.name}); " if exact else "")
         + bars

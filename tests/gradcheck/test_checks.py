@@ -153,7 +153,8 @@ def test_float32_results_of_float64_arguments_are_remarked_on():
 REFUSED = {
     "order is 3; it must be 1 or 2": {"order": 3},
     "digits is -1; it must be a number, at least 0": {"digits": -1},
-    "max_elements is 0; it must be a number, at least 1": {"max_elements": 0},
+    "max_elements is -1; it must be a number, at least 0": {"max_elements": -1},
+    "projections is 0; it must be a number, at least 1": {"projections": 0},
     "method is 'magic'; it must be one of 'auto', 'complex_step'": {"method": "magic"},
     "argnums is 1 but there are 1 arguments": {"argnums": 1},
     "vjp is a NoneType; pass a function": {"vjp": None},

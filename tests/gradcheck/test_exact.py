@@ -107,6 +107,39 @@ def test_what_underflows_may_be_zero():
     assert not compare(softmax, (x,), vjp=claimed(np.nan), exact=exact).agrees
 
 
+def test_what_underflows_takes_no_more_digits_than_it_needs():
+    """A value of 1e-435 is settled by what float64 can hold, beside a claim of 0; beside one of 1e-300 it is not."""
+    used = []
+
+    def precision(digits):
+        used.append(digits)
+        return mpmath.workdps(digits)
+
+    x, exact = np.array([0.0, -1000.0]), Exact(softmax_equation, mpmath.mpf, precision)
+    for claimed, digits, most in ((0.0, 17, 480), (1e-300, 0, 2400)):
+        claim = lambda _, x, claimed=claimed: (softmax(x), lambda u: (np.full(2, claimed),))
+        assert compare(softmax, (x,), vjp=claim, exact=exact).digits == digits
+        assert max(used) == most
+
+
+def test_columns_are_kept_for_the_same_numbers_alone():
+    asked = []
+
+    def equation(x):
+        asked.append(x)
+        return softmax_equation(x)
+
+    def evaluations(x, exact):
+        asked.clear()
+        check(softmax, (x,), vjp=mended_vjp, exact=exact)
+        return len(asked)
+
+    kept, narrow = Exact(equation, mpmath.mpf, mpmath.workdps, columns={}), SATURATED.astype(np.float32)
+    assert evaluations(SATURATED, kept) == evaluations(SATURATED, exactly(equation)) > 8
+    assert evaluations(narrow, kept) == 1  # to see that it is the equation of f
+    assert evaluations(SATURATED + 0.1, kept) > 8
+
+
 def test_arguments_as_small_as_can_be():
     x = np.array([1e-300, 3e-160, -1e-20, 0.0, 1e300])
     square = lambda x: x * x

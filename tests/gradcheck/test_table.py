@@ -1,5 +1,6 @@
 """The table of operations and the command that prints it."""
 
+import functools
 import importlib
 import json
 import sys
@@ -45,7 +46,7 @@ def operation(claim, args, **options):
         return claim(*args)[0]
 
     function.claim = claim
-    return Operation(claim.__name__, function, args, **options)
+    return Operation(options.pop("name", None) or claim.__name__, function, args, **options)
 
 
 RIGHT = [
@@ -79,6 +80,46 @@ def test_a_whole_model_is_checked_once():
     assert (row.dtype, row.order, row.holds) == ("float64", 1, True)
     (row,) = table([operation(wrong(claims.tanh, lambda g, u: [g[0] * (1 + 1e-7)]), (X,), model=True)], vjp=vjp)
     assert not row.holds
+
+
+def product_of_maps(count):
+    """x W₁ W₂ …, with `count` arrays and the gradient of each; `error` is added to the one that is named."""
+
+    def claim(*args, error=None):
+        sums = [args[0]]
+        for w in args[1:]:
+            sums.append(sums[-1] @ w)
+
+        def pullback(u):
+            found = []
+            for before, w in zip(reversed(sums[:-1]), reversed(args[1:]), strict=True):
+                found.append(before.T @ u)
+                u = u @ w.T
+            gradients = [u, *reversed(found)]
+            if error is not None:
+                place, index, size = error
+                gradients[place][index] += size * np.abs(gradients[place]).max()
+            return gradients
+
+        return sums[-1], pullback
+
+    rng = np.random.default_rng(0)
+    return claim, (rng.normal(size=(2, 3)), *rng.normal(size=(count - 1, 3, 3)))
+
+
+def test_a_model_of_many_arrays_is_checked_in_projections_that_cover_every_element():
+    claim, args = product_of_maps(10)
+    (row,) = table([operation(claim, args, model=True)], vjp=vjp)
+    assert (row.elements, row.projected, row.derivatives, row.holds) == (0, 6 + 9 * 9, 87, True)
+    assert row.note == "87 in projections"
+    for place in range(10):
+        for index in np.ndindex(args[place].shape):
+            spoilt = operation(functools.partial(claim, error=(place, index, 1e-9)), args, model=True, name="spoilt")
+            (row,) = table([spoilt], vjp=vjp)
+            assert not row.holds
+            assert f"argument {place} at [{index[0]}, {index[1]}]" in row.note
+    few = operation(*product_of_maps(9), model=True)
+    assert [row.elements for row in table([few], vjp=vjp)] == [6 + 8 * 9]
 
 
 def test_an_operation_with_an_equation_is_counted_element_by_element():
@@ -164,7 +205,7 @@ def test_the_command_prints_the_table_and_writes_it(library, tmp_path, capsys):
     assert len(printed) == len(rows) + 2
     assert len({len(text) for text in printed[:-1]}) == 1
     assert printed[0].split() == ["operation", "dtype", "order", "method", "elements", "digits"]
-    assert all(list(row) == ["name", "dtype", "order", "method", "elements", "digits"] for row in rows)
+    assert all(list(row) == ["name", "dtype", "order", "method", "elements", "digits", "projected"] for row in rows)
     assert "every bar holds" in printed[-1]
     assert [p.name for p in tmp_path.iterdir()] == ["rows.json"]
 
