@@ -120,8 +120,11 @@ def sinusoids(
     the sine is taken. Here an angle is counted in turns, as an integer of 64 bits that overflows where the angle begins
     again: 2⁶⁴ is one turn. Its product with an integer place is exact, and so is the reduction, which is the overflow.
     A second integer holds the 64 bits of ω_k/2π that come after.
-    Error, with u the unit roundoff of that precision and φ the angle brought to (−π, π]: 4u|φ| from the angle, and
-    that of NumPy's sine; no more at p = 2⁶² than at p = 1.
+    Error, with u the unit roundoff of that precision and φ the angle brought to (−π, π]: 4u (|φ| + 21|p|/2⁶⁴) from the
+    angle, and that of NumPy's sine. The first integer is rounded once, the second three times, their sum, 2π and the
+    product once each: in turns t, 4u|t| and 4u|p|/2⁶⁴, for the second is below |p|/2⁶⁴; 8u|p|/2⁶⁴ to bring t to
+    (−½, ½]; and the bits that are left out, |p|/2¹²⁸. So it is about 4πu at any place below 2⁵⁰, and at most
+    (4 + 14)πu; but beside a φ that happens to be near 0 it may be large: |φ| = 3.5e-12 at p = 42 106 686 282, ω = 1.
     Raises TypeError unless places are integers, ValueError for a base below 1 or no features.
     """
     p = integers("sinusoids", "places", places).astype(np.int64)[..., None]  # (..., 1)

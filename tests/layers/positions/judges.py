@@ -19,9 +19,10 @@ HEADS, FEATURES = 2, 8
 WIDTH = FEATURES // HEADS
 
 
-def sinusoid_error(values):
-    """What `sinusoids` may be wrong by, in units of u: 4|φ| ≤ 4π from the angle, 8|y| from the sine (see its page)."""
-    return 4 * np.pi + 8 * np.abs(values)
+def sinusoid_error(values, places=0.0):
+    """What `sinusoids` may be wrong by, in units of u: 4 (|φ| + 21|p|/2⁶⁴) from the angle, 8|y| from the sine (see its
+    page), with |φ| ≤ π. At places below 2⁴⁰ the term with p is nothing beside the others."""
+    return 4 * (np.pi + 21 * np.abs(np.asarray(places, float)) / 2.0**64) + 8 * np.abs(values)
 
 
 def rounded_sinusoids(places, features):

@@ -21,10 +21,11 @@ def reference(places, features, base=10000):
     return both[:, 0::2], both[:, 1::2]
 
 
-def bound(values, dtype):
-    """4u|φ| ≤ 4πu and the sine's own error in the precision of the computation, float64 at least; and the last cast."""
+def bound(values, dtype, places):
+    """That of the angle and of the sine in the precision of the computation, float64 at least; and the last cast."""
     computed, given_dtype = unit_roundoff(np.result_type(dtype, np.float64)), unit_roundoff(dtype)
-    return sinusoid_error(values) * computed + (np.abs(values) * given_dtype if computed < given_dtype else 0)
+    places = np.asarray(places, float)[..., None]
+    return sinusoid_error(values, places) * computed + (np.abs(values) * given_dtype if computed < given_dtype else 0)
 
 
 @given(
@@ -41,7 +42,7 @@ def test_right_at_any_place(places, features, base, dtype):
         sinusoids(places, features, base=base, dtype=dtype), reference(places, features, base), strict=True
     ):
         assert value.dtype == dtype
-        assert_within(value, expected, bound(expected, dtype))
+        assert_within(value, expected, bound(expected, dtype, places))
 
 
 @pytest.mark.parametrize("dtype", REAL)
@@ -56,9 +57,20 @@ def test_a_plain_product_has_lost_digits_at_1e5():
     """sin(p · base^(−2k/D)) in float64 is beyond the bound by a factor of 1000 for some sinusoid at p = 99 999."""
     exponents = -2 * np.arange(32) / 64
     naive, (expected, _) = np.sin(99_999 * 10000.0**exponents), reference([99_999], 64)
-    excess = np.abs(naive - expected[0]) / bound(expected[0], np.float64)
+    excess = np.abs(naive - expected[0]) / bound(expected[0], np.float64, 99_999)
     assert excess.max() > 1000
-    assert_within(sinusoids([99_999], 64)[0], expected, bound(expected, np.float64))
+    assert_within(sinusoids([99_999], 64)[0], expected, bound(expected, np.float64, [99_999]))
+
+
+@pytest.mark.parametrize(("place", "features", "k"), [(42_106_686_282, 2, 0), (2**62, 64, 9), (710, 2, 0)])
+def test_angles_that_are_nearly_whole_turns(place, features, k):
+    """Beside a small angle the error is 4u·21|p|/2⁶⁴, and not 4u|φ|: that would be exceeded 111 times by the first."""
+    sines, (expected, _) = sinusoids([place], features), reference([place], features)
+    y, right = sines[0][0, k], expected[0, k]
+    u = unit_roundoff(np.float64)
+    of_the_angle, of_the_sine = 4 * u * (2 * np.abs(right) + 21 * place / 2.0**64), 8 * u * np.abs(right)
+    assert np.abs(right) < 0.03
+    assert np.abs(y - right) <= of_the_angle + of_the_sine
 
 
 @pytest.mark.parametrize("places", [[], np.zeros((2, 0), int), 5, np.array([[3, 4], [5, 6]], np.uint8)])
