@@ -1,6 +1,7 @@
 """The command `refnp`, also `python -m refnp`: what can be done without writing a program.
 
     refnp verify [--only PATTERN] [--json FILE]        is refnp right, and who else is?
+    refnp cases export DIR [--format npz …]            the cases as files, for programs in any language
     refnp train MODEL --task TASK [--steps N …]        train a neural process beside the exact posterior
     refnp evaluate CHECKPOINT [--json FILE …]          how good it is
     refnp plot CHECKPOINT [--out FILE …]               what it predicts
@@ -63,6 +64,21 @@ def verify(options: argparse.Namespace) -> int:
     from refnp.verify import report
 
     return report.verify(options)
+
+
+def cases(options: argparse.Namespace) -> int:
+    """List the cases, or write them to a folder."""
+    from refnp.verify import exchange
+
+    dtypes = ("float32", "float64") if options.dtype == "both" else (options.dtype,)
+    if options.action == "list":
+        print(*exchange.listing(options.only), sep="\n")
+        return 0
+    if options.folder is None:
+        raise ValueError("export: name the folder to write, such as refnp cases export cases")
+    written = exchange.export(options.folder, options.format, only=options.only, dtypes=dtypes, replace=options.replace)
+    print(f"{options.folder}: {written} cases, {options.format}, and manifest.json; docs/case_format.md describes them")
+    return 0
 
 
 def train(options: argparse.Namespace) -> int:
@@ -290,6 +306,37 @@ are judged (see --live).""",
             ),
         ],
         statuses,
+    ),
+    "cases": Command(
+        cases,
+        "list the cases, or write them as files",
+        """\
+Writes the cases by which frameworks are judged to a new folder, for programs in any language: inputs, options,
+cotangent, the right outputs and gradients, what each element of an answer may be off by, the equation, and why the case
+exists; with a manifest.""",
+        [
+            option("action", "ACTION", "export, or list: a line for each case", choices=("export", "list")),
+            option("folder", "DIR", "the folder to write; it may be there if it is empty", nargs="?"),
+            option(
+                "--format",
+                "FORMAT",
+                "npz (default), safetensors, json, or raw: a folder of plain arrays for each case",
+                choices=("npz", "safetensors", "json", "raw"),
+                default="npz",
+            ),
+            option("--only", "PATTERN", "only cases whose names contain PATTERN, or match it, where it has wildcards"),
+            option(
+                "--dtype",
+                "TYPE",
+                "float32, float64 or both (default)",
+                choices=("float32", "float64", "both"),
+                default="both",
+            ),
+            option("--replace", None, "replace the folder if it holds exported cases", action="store_true"),
+        ],
+        lambda: (
+            "examples:\n  refnp cases list --only attention\n  refnp cases export cases --format json --only softmax"
+        ),
     ),
     "train": Command(
         train,

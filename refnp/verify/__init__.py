@@ -6,6 +6,7 @@ case         what a page is made of
 properties   what must hold for every input
 frameworks   how PyTorch and JAX are asked;  record: what they answered, and the command that asks them
 judge        all that is judged, and the verdict on an array;  report: `refnp verify`
+exchange     cases as files for programs in any language, and the verdicts on their answers
 """
 
 from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer

@@ -122,8 +122,14 @@ def in_window(mask, before, after):
 
 
 def causal_equation(query, key, value):
-    """Attention under a lower triangular mask, top left."""
+    """O = A V, A_i = softmax over the keys j ≤ i of (Q Kᵀ)_i/√d: the mask is lower triangular, aligned top left."""
     return attention(query, key, value, mask=np.tri(query.shape[-2], key.shape[-2], dtype=bool))
+
+
+def window_equation(query, key, value, *, before, after):
+    """O = A V, A_i = softmax over the keys i − before ≤ j ≤ i + after of (Q Kᵀ)_i/√d."""
+    mask = in_window(np.ones((query.shape[-2], key.shape[-2]), bool), before, after)
+    return attention(query, key, value, mask=mask)
 
 
 def with_causal_mask(query, key, value):
@@ -185,9 +191,7 @@ WINDOW = Layer(
     lambda query, key, value, *, before, after: layers.attention(
         query, key, value, mask=window(query.shape[-2], key.shape[-2], before, after)
     ),
-    lambda query, key, value, *, before, after: attention(
-        query, key, value, mask=in_window(np.ones((query.shape[-2], key.shape[-2]), bool), before, after)
-    ),
+    window_equation,
     torch=lambda torch, query, key, value, *, before, after: torch_attention(
         torch, query, key, value, mask=in_window(np.ones((query.shape[-2], key.shape[-2]), bool), before, after)
     ),

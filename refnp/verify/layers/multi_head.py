@@ -8,7 +8,7 @@ import functools
 import math
 import operator
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -64,8 +64,12 @@ def multi_head(query, key, value, *parameters, heads, mask=None, bias=None, per_
     return y, pullback
 
 
+@wraps(multi_head, assigned=(), updated=())  # whose options it has
 def biased_multi_head(query, key, value, bias, *parameters, **options):
-    """The same with the bias among the arguments that have a gradient."""
+    """O = concat_h attention(Q W_q, K W_k, V W_v)_h W_o, the bias (N, M) added to the scores an argument as others.
+
+    One for each head (H, N, M) if `per_head`. Its gradient is Σ of that of the scores over what shares it.
+    """
     return multi_head(query, key, value, *parameters, bias=bias, **options)
 
 

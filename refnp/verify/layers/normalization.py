@@ -41,7 +41,10 @@ def standardized(x, eps):
 
 @along_last
 def layer_norm(x, gain, shift, *, eps=1e-5):
-    """y = γ x̂ + β; x̄ of ŷ = γ ȳ as in `standardized`, γ̄ = Σ ȳ x̂, β̄ = Σ ȳ over rows."""
+    """y = γ x̂ + β, x̂ = (x − μ)/s, s = √(σ² + ε), σ² = Σ (x − μ)²/N, 0 where s is.
+
+    x̄ = (ŷ − mean ŷ − x̂ mean(ŷ x̂))/s with ŷ = γ ȳ, γ̄ = Σ ȳ x̂, β̄ = Σ ȳ over rows.
+    """
     unit, x_bar = standardized(x, eps)
     return unit * gain + shift, lambda g: (x_bar(g * gain), per_feature(g * unit, gain), per_feature(g, shift))
 
@@ -70,17 +73,17 @@ def of_channels(x, gain, shift, axes, eps, groups=None):
 
 
 def group_norm(x, gain, shift, *, groups, eps=1e-5):
-    """Over C/G neighbouring channels and all places of each item."""
+    """y = γ_c x̂ + β_c; x̂ as in LayerNorm, over C/G neighbouring channels and all places of each item."""
     return of_channels(x, gain, shift, (), eps, groups)
 
 
 def instance_norm(x, gain, shift, *, eps=1e-5):
-    """Over the places of each channel of each item."""
+    """y = γ_c x̂ + β_c; x̂ as in LayerNorm, over the places of each channel of each item."""
     return of_channels(x, gain, shift, tuple(range(2, len(x.shape))), eps)
 
 
 def batch_norm(x, gain, shift, *, eps=1e-5):
-    """Over the batch and all places, for each channel."""
+    """y = γ_c x̂ + β_c; x̂ as in LayerNorm, over the batch and all places, for each channel."""
     return of_channels(x, gain, shift, (0, *range(2, len(x.shape))), eps)
 
 

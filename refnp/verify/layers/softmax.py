@@ -1,6 +1,7 @@
 """Softmax, its logarithm, and the logarithm of a sum of exponentials, along one axis."""
 
 from dataclasses import replace
+from functools import update_wrapper
 
 import numpy as np
 
@@ -22,7 +23,7 @@ def along_last(equation):
 
         return y.swapaxes(axis, -1), swapped
 
-    return along
+    return update_wrapper(along, equation, assigned=("__doc__",), updated=())
 
 
 def from_maximum(x):
@@ -53,7 +54,7 @@ def weights_pullback(p, g):
 
 @along_last
 def softmax(x):
-    """p as above, x̄ by `weights_pullback`."""
+    """p_i = exp(x_i − m)/Σ_j exp(x_j − m), m the row maximum; 0 in a row of −∞.   x̄_i = p_i (p̄_i − Σ_j p̄_j p_j)."""
     p = weights(x)
     return p, lambda g: (weights_pullback(p, g),)
 
@@ -97,7 +98,7 @@ def logsumexp_kept(x):
 
 
 def logsumexp(x, *, axis=-1):
-    """The same without the axis that was summed over."""
+    """y = m + log Σ exp(x_i − m), m the maximum; −∞ for a row of −∞.   x̄_i = ȳ p_i. The axis summed over is gone."""
     y, pullback = logsumexp_kept(x, axis=axis)
     return y.moved(lambda a: a.squeeze(axis)), lambda g: pullback(g.moved(lambda a: np.expand_dims(a, axis)))
 

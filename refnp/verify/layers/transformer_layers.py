@@ -6,6 +6,7 @@ LayerNorm gain and shift, of a feed-forward network two weights and biases; with
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -138,7 +139,10 @@ def feed_forward(parameters, activation):
 def encoder_layer(
     x, *parameters, heads, norm="post", activation="relu", eps=1e-5, mask=None, bias=None, per_head=False
 ):
-    """x ← around(self-attention), x ← around(feed-forward), Sivaraya (2023) §1.5."""
+    """x ← around(self-attention), x ← around(feed-forward), Sivaraya (2023) §1.5.
+
+    Around f, post: LayerNorm(x + f(x)); pre: x + f(LayerNorm(x)). Feed-forward: a(x W_0 + b_0) W_1 + b_1.
+    """
     attention, norm_1, maps, norm_2 = parts_of(parameters, *ENCODER_PARTS)
     return chain(
         around(attention_to(None, attention, heads, mask, bias, per_head), norm_1, norm, eps),
@@ -146,8 +150,9 @@ def encoder_layer(
     )(x)
 
 
+@wraps(encoder_layer, assigned=(), updated=())  # whose options it has
 def biased_encoder_layer(x, bias, *parameters, **options):
-    """The same with the bias among the arguments that have a gradient."""
+    """x ← around(self-attention), x ← around(feed-forward), with a bias on the scores among the arguments."""
     return encoder_layer(x, *parameters, bias=bias, **options)
 
 
@@ -165,7 +170,10 @@ def decoder_layer(
     per_head=False,
     eps=1e-5,
 ):
-    """x ← around(self-attention), around(attention to the memory), around(feed-forward), Sivaraya (2023) §1.6."""
+    """x ← around(self-attention), around(attention to the memory), around(feed-forward), Sivaraya (2023) §1.6.
+
+    Around f, post: LayerNorm(x + f(x)); pre: x + f(LayerNorm(x)); ε = 1e-5. Feed-forward: a(x W_0 + b_0) W_1 + b_1.
+    """
     own, norm_1, other, norm_2, maps, norm_3 = parts_of(parameters, *DECODER_PARTS)
     y, pullback = chain(
         around(attention_to(None, own, heads, mask, bias, per_head), norm_1, norm, eps),
@@ -182,8 +190,12 @@ def decoder_layer(
     return y, memory_second
 
 
+@wraps(decoder_layer, assigned=(), updated=())  # whose options it has
 def biased_decoder_layer(x, memory, bias, memory_bias, *parameters, **options):
-    """The same with both biases among the arguments that have a gradient."""
+    """x ← around(self-attention), around(attention to the memory), around(feed-forward), with two biases.
+
+    They are added to the scores of the self-attention and to those of the attention to the memory.
+    """
     return decoder_layer(x, memory, *parameters, bias=bias, memory_bias=memory_bias, **options)
 
 

@@ -1,0 +1,172 @@
+"""The verdicts on a folder of answers, and on a program that is run on each case.
+
+A folder of answers has, for each case of an exported folder, a file of the same name, in any of the four layouts:
+NAME.npz, NAME.safetensors, NAME.json, or a folder NAME of .bin files. The output must be there; of the gradients all or
+none; nothing else. NAME.json may instead say {"skipped": "why"}. refnp judges by its own numbers, not by those of the
+exported files; the manifest tells it which cases were asked, and that they still have the inputs that refnp's have.
+"""
+
+import hashlib
+import json
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from refnp.verify.case import Answer, Case, Problem
+from refnp.verify.exchange.cases import MANIFEST, VERSION, id_of, in_files
+from refnp.verify.exchange.formats import FORMATS, Arrays, Faults, NoAnswerError, UnreadableError, read_plain
+from refnp.verify.judge import DEVIATES, SKIPPED, Judgement, judged, matches
+from refnp.verify.layers import cases as all_cases
+from refnp.verify.record import DTYPES
+
+MANIFEST_LIMIT = 1 << 26
+ANSWERS = "answers"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What an exported folder says of its cases: {id: {"case", "dtype", "inputs", "files"}}."""
+
+    folder: Path
+    cases: Mapping[str, Mapping[str, Any]]
+
+
+def judged_folder(
+    answers: str | Path, cases: str | Path | None = None, *, only: str | None = None
+) -> tuple[list[Judgement], list[tuple[Problem, Answer]]]:
+    """The verdicts on every answer in a folder, each quantity of each case a row; and the answers that were judged.
+
+    `cases` is the exported folder that was answered; by default the folder above, or `answers` is itself one, and the
+    answers lie in its folder answers. `only` chooses cases by name. Raises ValueError where no cases are found.
+    """
+    folder, manifest = found_cases(Path(answers), None if cases is None else Path(cases))
+    chosen = {name: entry for name, entry in manifest.cases.items() if only is None or matches(entry["case"], only)}
+    if not chosen:
+        raise ValueError(f"no case in {manifest.folder} is called {only!r}")
+    rows, given = [], []
+    known = {case.name: case for case in all_cases()}
+    for name, entry in sorted(chosen.items()):
+        problem = problem_of(name, entry, known)
+        judgements, answer = judge_one(folder, name, entry, problem, manifest.folder)
+        rows += judgements
+        if problem is not None and answer is not None:
+            given.append((problem, answer))
+    rows += [row_of(path, "", "", SKIPPED, "no case has this name") for path in extra(folder, manifest)]
+    return rows, given
+
+
+def found_cases(answers: Path, cases: Path | None) -> tuple[Path, Manifest]:
+    """The folder of answers, and the manifest of the cases that they answer."""
+    if not answers.is_dir():
+        raise FileNotFoundError(f"{answers} is no folder")
+    if cases is None and (answers / MANIFEST).exists():
+        return answers / ANSWERS, read_manifest(answers)
+    if cases is None and not (answers.absolute().parent / MANIFEST).exists():
+        raise ValueError(f"{answers} does not say which cases it answers; name the exported folder with --cases")
+    return answers, read_manifest(answers.absolute().parent if cases is None else cases)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of an exported folder; ValueError for one that is none, or of another version."""
+    try:
+        found = json.loads(read_plain(folder / MANIFEST, MANIFEST_LIMIT))
+        if found["format"] != "refnp cases":
+            raise ValueError(f"its format is {found['format']!r}")
+        if found["version"] != VERSION:
+            raise ValueError(f"its version is {found['version']}, not {VERSION}; export the cases again")
+        return Manifest(folder, {entry["id"]: entry for entry in found["cases"] if entry["case"] and entry["files"]})
+    except (ValueError, KeyError, TypeError, RecursionError) as wrong:
+        raise ValueError(f"{folder / MANIFEST} is no manifest of exported cases: {wrong}") from None
+
+
+def problem_of(name: str, entry: Mapping[str, Any], known: Mapping[str, Case]) -> Problem | None:
+    """refnp's own problem of this name, None if there is none with these inputs."""
+    case, dtype = known.get(entry["case"]), entry.get("dtype")
+    if case is None or dtype not in DTYPES or id_of(case, dtype) != name:
+        return None
+    problem = case.problem(dtype)
+    return problem if problem.checksum() == entry.get("inputs") else None
+
+
+def judge_one(
+    folder: Path, name: str, entry: Mapping[str, Any], problem: Problem | None, cases: Path
+) -> tuple[list[Judgement], Answer | None]:
+    """The rows of one case, and its answer where there is one to judge."""
+    case, dtype = str(entry["case"]), str(entry.get("dtype", ""))
+    one_row = lambda verdict, why: ([row_of(case, dtype, "output", verdict, why)], None)
+    if problem is None:
+        return one_row(SKIPPED, "exported from other inputs than this refnp has; export the cases again")
+    if changed := changed_file(cases, entry["files"]):
+        return one_row(SKIPPED, f"{changed} is not as it was exported; export the cases again")
+    try:
+        arrays, faults = read_answer(folder, name, expected_of(problem))
+    except NoAnswerError as reason:
+        return one_row(SKIPPED, str(reason))
+    except UnreadableError as wrong:
+        return one_row(DEVIATES, str(wrong))
+    return judge_arrays(problem, arrays, faults)
+
+
+def changed_file(folder: Path, files: Mapping[str, Any]) -> str:
+    """The first file of a case that has other bytes than the manifest says; one that is gone tells nothing."""
+    for path, stored in files.items():
+        file = folder / path
+        if Path(path).is_absolute() or ".." in Path(path).parts or not file.exists():
+            continue
+        content = file.read_bytes()
+        if len(content) != stored["bytes"] or hashlib.sha256(content).hexdigest() != stored["sha256"]:
+            return path
+    return ""
+
+
+def expected_of(problem: Problem) -> Arrays:
+    """What an answer must have: arrays of the right dtype and shape by name, with numbers of no meaning."""
+    shapes = {"output": problem.textbook[0].shape}
+    for quantity in problem.case.quantities[1:]:
+        shapes[in_files(quantity)] = problem.arrays[quantity.removeprefix("gradient of ")].shape
+    return {name: np.empty(shape, problem.dtype) for name, shape in shapes.items()}
+
+
+def read_answer(folder: Path, name: str, expected: Arrays) -> tuple[Arrays, Faults]:
+    """The arrays of an answer, and what is wrong with others, from the one file that it has."""
+    present = {folder / f"{name}{form.suffix}": form for form in FORMATS.values()}
+    paths = [path for path in present if path.is_symlink() or path.exists()]
+    if not paths:
+        raise UnreadableError("no answer")
+    if len(paths) > 1:
+        raise UnreadableError(f"answered twice: {' and '.join(path.name for path in paths)}")
+    return present[paths[0]].read(paths[0], expected)
+
+
+def judge_arrays(problem: Problem, arrays: Arrays, faults: Faults) -> tuple[list[Judgement], Answer | None]:
+    """The rows of arrays that were read; an array that is wrong or missing deviates, gradients may be left out."""
+    named = {in_files(quantity): quantity for quantity in problem.case.quantities}
+    answer = {named[name]: array for name, array in arrays.items()}
+    instead = {named.get(name, name[:80]): (DEVIATES, why) for name, why in faults.items()}
+    missing = [quantity for quantity in named.values() if quantity not in answer and quantity not in instead]
+    no_gradients = len(named) > 1 and missing == problem.case.quantities[1:]
+    instead |= dict.fromkeys(missing, (SKIPPED, "no gradients") if no_gradients else (DEVIATES, "missing"))
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        reference = problem.reference()
+        rows = judged(problem, {**reference, **answer}, reference, "", "")
+    found = [row for row in rows if row.quantity not in instead]
+    found += [row_of(problem.case.name, problem.dtype, quantity, *what) for quantity, what in instead.items()]
+    return found, answer or None
+
+
+def row_of(case: str, dtype: str, quantity: str, verdict: str, why: str) -> Judgement:
+    """A row without numbers."""
+    size = math.inf if verdict == DEVIATES else math.nan
+    return Judgement("answers", case, "", "", dtype, quantity, size, size, verdict, why=why)
+
+
+def extra(folder: Path, manifest: Manifest) -> list[str]:
+    """Names in a folder of answers that answer no case."""
+    known = {f"{name}{form.suffix}" for name in manifest.cases for form in FORMATS.values()}
+    return sorted(path.name for path in folder.iterdir() if path.name not in known) if folder.is_dir() else []

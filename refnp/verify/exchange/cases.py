@@ -1,0 +1,267 @@
+"""What a case holds when it is a file, and `export`, which writes a folder of cases with a manifest.
+
+    CASES/manifest.json                          what is in the folder, with the SHA-256 of every file
+    CASES/attention.mask.float32.npz             a case in one precision: a header in JSON, and arrays by name
+    CASES/answers/attention.mask.float32.npz     where a program puts its answer
+
+Arrays are called by their role, a point, and their name:
+
+    input.x, option.mask       arguments of the layer, and options that are arrays
+    cotangent                  ȳ, where gradients are asked for
+    reference.output           right, computed in the widest precision and rounded once to that of the case
+    reference.gradient.x       likewise; quantities are "output" and "gradient.x" for each x with a gradient
+    wide.output, …             the same rounded once to float64, where that is wider than the case
+    bound.output, …            what |answer − wide| may be, element by element, in float64
+"""
+
+import contextlib
+import hashlib
+import inspect
+import json
+import re
+import tempfile
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from refnp.verify.case import Case, Problem
+from refnp.verify.exchange.formats import FORMATS, Arrays, as_text, number
+from refnp.verify.judge import matches
+from refnp.verify.layers import cases
+from refnp.verify.record import DTYPES
+from refnp.verify.rounding import WIDE, judging_precision, tolerance
+from refnp.version import __version__
+
+VERSION = 1  # of the layout of folders and files; a program may refuse any other
+MANIFEST = "manifest.json"
+UNWORDED = re.compile(r"[^a-z0-9+-]+")
+Header = dict[str, Any]
+
+
+def export(
+    folder: str | Path,
+    layout: str = "npz",
+    *,
+    only: str | None = None,
+    dtypes: Sequence[str] = DTYPES,
+    replace: bool = False,
+) -> int:
+    """Write the cases whose names contain `only`, or match it, to a new folder, whole or not at all; how many.
+
+    `layout` is one of FORMATS. The same cases give the same bytes. Raises ValueError for a pattern that matches
+    nothing, FileExistsError for a folder that is not empty, unless `replace` says so and it holds exported cases.
+    """
+    if layout not in FORMATS:
+        raise ValueError(f"refnp.verify.exchange.export: layout is {layout!r}; choose one of {', '.join(FORMATS)}")
+    problems = chosen_problems(only, dtypes)
+    with whole_folder(Path(folder), replace=replace) as beside:
+        write_cases(beside, problems, layout)
+    return len(problems)
+
+
+def chosen_problems(only: str | None = None, dtypes: Sequence[str] = DTYPES) -> list[Problem]:
+    """The cases that a pattern chooses, in these precisions; ValueError if there are none."""
+    chosen = [case for case in cases() if only is None or matches(case.name, only)]
+    if not chosen:
+        raise ValueError(f"no case is called {only!r}; refnp cases list shows their names")
+    if unknown := [dtype for dtype in dtypes if dtype not in DTYPES]:
+        raise ValueError(f"there are no cases in {unknown[0]!r}; choose {' or '.join(DTYPES)}")
+    return [case.problem(dtype) for case in chosen for dtype in dtypes]
+
+
+def listing(only: str | None = None) -> Iterator[str]:
+    """A line for each case: its name, and its arguments and options with their shapes."""
+    for problem in chosen_problems(only, DTYPES[:1]):
+        parts = [f"{name} {_shape(array)}" for name, array in problem.arrays.items()]
+        parts += [
+            f"{name}={_shape(value) if isinstance(value, np.ndarray) else value}"
+            for name, value in problem.case.options.items()
+        ]
+        yield f"{problem.case.name:48}  {', '.join(parts)}"
+
+
+def _shape(array: np.ndarray) -> str:
+    return f"({', '.join(map(str, array.shape))})"
+
+
+def id_of(case: Case, dtype: str) -> str:
+    """The name of a case's file, of ASCII letters, digits, "_", "+" and "-": "attention.fully_masked_row.float32"."""
+    words = (UNWORDED.sub("_", part.lower()).strip("_") for part in (case.layer.name, case.variant))
+    return ".".join((*words, dtype))
+
+
+def ids_of(problems: Iterable[Problem]) -> dict[str, Problem]:
+    """Problems by the names of their files; ValueError if two would have one name."""
+    found: dict[str, Problem] = {}
+    for problem in problems:
+        name = id_of(problem.case, problem.dtype)
+        if name in found:
+            raise ValueError(f"{found[name].case.name!r} and {problem.case.name!r} would share the file {name}")
+        found[name] = problem
+    return found
+
+
+def in_files(quantity: str) -> str:
+    """A quantity as arrays are called: "gradient of x" is "gradient.x"."""
+    return quantity.replace("gradient of ", "gradient.", 1)
+
+
+def header_of(problem: Problem) -> Header:
+    """What a case says of itself beside its arrays, in plain values."""
+    case = problem.case
+    return {
+        "format": "refnp case",
+        "version": VERSION,
+        "id": id_of(case, problem.dtype),
+        "case": case.name,
+        "layer": case.layer.name,
+        "dtype": problem.dtype,
+        "equation": equation_of(case),
+        "why": why_of(case),
+        "arguments": list(problem.arrays),
+        "options": {name: plain(value, name) for name, value in (defaults_of(case) | dict(case.options)).items()},
+        "quantities": [in_files(quantity) for quantity in case.quantities],
+    }
+
+
+def equation_of(case: Case) -> str:
+    """The equation of the case's layer, as its function in `Rounded` numbers states it."""
+    function = case.layer.equation
+    while isinstance(function, partial):
+        function = function.func
+    return inspect.getdoc(function) or ""
+
+
+def defaults_of(case: Case) -> dict[str, Any]:
+    """The options that a case leaves as they are, those of its equation; one that is not there is left out."""
+    found: dict[str, Any] = {}
+    function: Any = case.layer.equation
+    while function is not None:
+        for name, parameter in inspect.signature(function, follow_wrapped=False).parameters.items():
+            value = parameter.default
+            if value is not inspect.Parameter.empty and value is not None and name not in case.inputs:
+                found.setdefault(name, value.__name__ if callable(value) else value)
+        function = getattr(function, "__wrapped__", None)
+    return found
+
+
+def why_of(case: Case) -> str:
+    """Why the case exists: its variant, and what frameworks are known to get wrong in it."""
+    known = [f"{defect.framework}: {defect.why} ({defect.issue})." for defect in case.known_defects]
+    return " ".join([f"{case.variant}.", *known])
+
+
+def plain(value: Any, name: str) -> Any:
+    """An option as JSON has it: an array is named, a number that is not finite is a text."""
+    if isinstance(value, np.ndarray):
+        return {"array": f"option.{name}"}
+    if isinstance(value, np.generic):
+        value = value.item()
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        return {key: plain(part, name) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part, name) for part in value]
+    if isinstance(value, float):
+        return number(value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    raise TypeError(f"option {name} is {value!r}, which no file can state; give it as numbers, texts or an array")
+
+
+def arrays_of(problem: Problem) -> Arrays:
+    """All arrays of a case by role and name."""
+    found = {f"input.{name}": array for name, array in problem.arrays.items()}
+    found |= {f"option.{k}": v for k, v in problem.case.options.items() if isinstance(v, np.ndarray)}
+    if len(problem.case.quantities) > 1:
+        found["cotangent"] = problem.cotangent
+    reference = problem.reference()
+    for quantity, rounded in problem.bounds.items():
+        name, right = in_files(quantity), np.asarray(reference[quantity], WIDE)
+        wide = right.astype(np.float64)
+        found[f"reference.{name}"] = right.astype(problem.dtype)
+        if problem.dtype != "float64":
+            found[f"wide.{name}"] = wide
+        found[f"bound.{name}"] = upwards(tolerance(rounded, problem.dtype) + rounding_of(right, wide))
+    return found
+
+
+def rounding_of(right: np.ndarray, wide: np.ndarray) -> np.ndarray:
+    """What was lost when the reference was rounded to `wide`; nothing where it is not finite."""
+    finite = np.isfinite(right) & np.isfinite(wide)
+    return np.where(finite, np.abs(np.where(finite, right, 0) - np.where(finite, wide, 0)), 0)
+
+
+def upwards(bound: np.ndarray) -> np.ndarray:
+    """A bound in float64, never smaller than it was."""
+    near = bound.astype(np.float64)
+    return np.where(near < bound, np.nextafter(near, np.inf), near)
+
+
+def write_cases(folder: Path, problems: Iterable[Problem], layout: str) -> None:
+    """Write cases and their manifest to an empty folder."""
+    entries = []
+    for name, problem in sorted(ids_of(problems).items()):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # some inputs are meant to overflow
+            header, arrays = header_of(problem), arrays_of(problem)
+        stored = {}
+        for path, content in FORMATS[layout].files(name, header, arrays).items():
+            (folder / path).parent.mkdir(exist_ok=True)
+            (folder / path).write_bytes(content)
+            stored[path] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        kept = ("id", "case", "layer", "dtype", "quantities")
+        entries.append({key: header[key] for key in kept} | {"inputs": problem.checksum(), "files": stored})
+    (folder / MANIFEST).write_bytes(as_text(manifest_of(layout, entries)))
+
+
+def manifest_of(layout: str, entries: list[Header]) -> Header:
+    """What an exported folder says of itself."""
+    return {
+        "format": "refnp cases",
+        "version": VERSION,
+        "refnp": __version__,
+        "reference": judging_precision(),
+        "layout": layout,
+        "cases": entries,
+    }
+
+
+def is_export(folder: Path) -> bool:
+    """Whether a folder holds exported cases."""
+    try:
+        found = json.loads((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and found.get("format") == "refnp cases"
+
+
+@contextlib.contextmanager
+def whole_folder(folder: Path, *, replace: bool) -> Iterator[Path]:
+    """A folder to fill beside `folder`, which takes its name when it is complete, and vanishes if it is not."""
+    folder = folder.absolute()
+    taken = folder.is_symlink() or (folder.exists() and not (folder.is_dir() and not any(folder.iterdir())))
+    if taken and not (replace and folder.is_dir() and not folder.is_symlink() and is_export(folder)):
+        remedy = "it holds no exported cases, so name another" if replace else "name another, or say --replace"
+        raise FileExistsError(f"{folder} is there and not an empty folder; {remedy}")
+    if not folder.parent.is_dir():
+        raise FileNotFoundError(f"{folder} cannot be written: there is no folder {folder.parent}")
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as space:
+        beside = Path(space) / "new"
+        beside.mkdir()
+        yield beside
+        old = Path(space) / "old"
+        if folder.exists():
+            folder.rename(old)
+        try:
+            beside.rename(folder)
+        except BaseException:
+            if old.exists():
+                old.rename(folder)
+            raise
