@@ -169,6 +169,56 @@ class Rounded:
         blocked = self.arithmetic is not None and self.arithmetic.blocked
         return self.sum(-1, keepdims=True, depth=blocked_depth(n) if blocked else None) / n
 
+    @staticmethod
+    def arranged(rearrange: Callable, *parts: "Rounded") -> "Rounded":
+        """What the function `arranged` does."""
+        value = rearrange(*(x.value for x in parts))
+        if _without_error(*parts):
+            return exact(value)
+        error, lost = rearrange(*(x.error for x in parts)), rearrange(*(x.lost for x in parts))
+        return Rounded(value, error, lost, _judged(*parts))
+
+    @staticmethod
+    def contracted(subscripts: str, x: "Rounded", y: "Rounded", terms: int | None) -> "Rounded":
+        """What `contract` does."""
+        if _without_error(x, y):
+            return exact(sum_of_products(subscripts, x.value, y.value))
+        terms = terms or terms_of(subscripts, x.shape, y.shape)
+        judged = _judged(x, y)
+        size_x, size_y = np.abs(x.value) + x.off, np.abs(y.value) + y.off
+
+        def inherited(errors_x: np.ndarray, errors_y: np.ndarray) -> np.ndarray:
+            """Σ(e_x|y| + |x|e_y)."""
+            found = sum_of_products(subscripts, errors_x, size_y)
+            return found + sum_of_products(subscripts, size_x, errors_y) if errors_y.any() else found
+
+        error = inherited(x.error + _growth(terms, judged) * size_x, y.error)
+        lost = inherited(x.lost, y.lost) + 2 * terms
+        return Rounded(sum_of_products(subscripts, x.value, y.value), error, lost, judged)
+
+    def scattered(self, places: np.ndarray, length: int, depth: int | None) -> "Rounded":
+        """What `scatter` does."""
+
+        def added(terms: Any) -> np.ndarray:
+            total = np.zeros((length, *self.shape[1:]), terms.dtype)
+            np.add.at(total, places, terms)
+            return total
+
+        value = added(self.value)
+        if _without_error(self):
+            return exact(value)
+        repeats = np.bincount(places, minlength=length).reshape(-1, *[1] * (value.ndim - 1))
+        additions = np.maximum(repeats - 1, 0) if depth is None else depth
+        error = added(self.error) + _growth(additions, self.arithmetic) * added(np.abs(self.value) + self.off)
+        return Rounded(value, error, added(self.lost) + np.maximum(repeats - 1, 0), self.arithmetic)
+
+    def applied(self, value: np.ndarray, slope: Any, units: int) -> "Rounded":
+        """What `function` does."""
+        if _without_error(self):
+            return exact(value)
+        slope = np.abs(slope)
+        return _computed(value, _product(slope, self.error), _product(slope, self.lost), self.arithmetic, units)
+
 
 def exact(value: ArrayLike, arithmetic: Arithmetic | None = None) -> Rounded:
     """A number that is given, like an input: it has no error, unless it is so small that it may be taken for 0.
@@ -177,8 +227,9 @@ def exact(value: ArrayLike, arithmetic: Arithmetic | None = None) -> Rounded:
     """
     if arithmetic is None:
         return Rounded(value, 0)
-    size = np.abs(np.asarray(value, WIDE)) / arithmetic.smallest
-    return Rounded(value, 0, np.where(size < 1, size, 0), arithmetic)
+    size = np.abs(np.asarray(value, WIDE))
+    lost = np.where(size < arithmetic.smallest, size, 0) / arithmetic.smallest
+    return Rounded(value, 0, lost, arithmetic)
 
 
 def constant(value: ArrayLike) -> Rounded:
@@ -198,11 +249,12 @@ def tolerance(rounded: Rounded, dtype: DTypeLike) -> np.ndarray:
 
 def arranged(rearrange: Callable, *parts: Rounded) -> Rounded:
     """Several as one: `rearrange` of their arrays concatenates, stacks or selects, and rounds nothing."""
-    value = rearrange(*(x.value for x in parts))
-    if _without_error(*parts):
-        return exact(value)
-    error, lost = rearrange(*(x.error for x in parts)), rearrange(*(x.lost for x in parts))
-    return Rounded(value, error, lost, _judged(*parts))
+    return _kind(*parts).arranged(rearrange, *parts)
+
+
+def _kind(*parts: Rounded) -> type[Rounded]:
+    """Rounded, or the kind of number that stands among the parts in its place: a class made of it."""
+    return next((type(x) for x in parts if type(x) is not Rounded), Rounded)
 
 
 def _number(value: Any) -> Rounded:
@@ -265,24 +317,16 @@ def contract(subscripts: str, x: Rounded | ArrayLike, y: Rounded | ArrayLike, *,
     and each may underflow. `terms` is N if the sum is part of a longer one.
     """
     x, y = _number(x), _number(y)
-    if _without_error(x, y):
-        return exact(sum_of_products(subscripts, x.value, y.value))
+    return _kind(x, y).contracted(subscripts, x, y, terms)
+
+
+def terms_of(subscripts: str, *shapes: tuple[int, ...]) -> int:
+    """How many products each element of a contraction is the sum of."""
     operands, result = subscripts.split("->")
     sizes: dict[str, int] = {}
-    for letters, shape in zip(operands.split(","), (x.shape, y.shape), strict=True):
+    for letters, shape in zip(operands.split(","), shapes, strict=True):
         sizes |= dict(zip(reversed(letters.replace("...", "")), reversed(shape), strict=False))
-    terms = terms or math.prod(n for letter, n in sizes.items() if letter not in result)
-    judged = _judged(x, y)
-    size_x, size_y = np.abs(x.value) + x.off, np.abs(y.value) + y.off
-
-    def inherited(errors_x: np.ndarray, errors_y: np.ndarray) -> np.ndarray:
-        """Σ(e_x|y| + |x|e_y)."""
-        found = sum_of_products(subscripts, errors_x, size_y)
-        return found + sum_of_products(subscripts, size_x, errors_y) if errors_y.any() else found
-
-    error = inherited(x.error + _growth(terms, judged) * size_x, y.error)
-    lost = inherited(x.lost, y.lost) + 2 * terms
-    return Rounded(sum_of_products(subscripts, x.value, y.value), error, lost, judged)
+    return math.prod(n for letter, n in sizes.items() if letter not in result)
 
 
 def scatter(x: Rounded, places: np.ndarray, length: int, *, depth: int | None = None) -> Rounded:
@@ -290,19 +334,7 @@ def scatter(x: Rounded, places: np.ndarray, length: int, *, depth: int | None = 
 
     Or with no more than `depth` roundings on the way of any term: 0 if x counts those of the whole sum already.
     """
-
-    def added(terms: Any) -> np.ndarray:
-        total = np.zeros((length, *x.shape[1:]), terms.dtype)
-        np.add.at(total, places, terms)
-        return total
-
-    value = added(x.value)
-    if _without_error(x):
-        return exact(value)
-    repeats = np.bincount(places, minlength=length).reshape(-1, *[1] * (value.ndim - 1))
-    additions = np.maximum(repeats - 1, 0) if depth is None else depth
-    error = added(x.error) + _growth(additions, x.arithmetic) * added(np.abs(x.value) + x.off)
-    return Rounded(value, error, added(x.lost) + additions, x.arithmetic)
+    return x.scattered(places, length, depth)
 
 
 def where(condition: ArrayLike, x: Rounded | ArrayLike, y: Rounded | ArrayLike) -> Rounded:
@@ -315,10 +347,7 @@ def function(value: np.ndarray, slope: Any, x: Rounded, *, units: int = ELEMENTA
 
     `slope` is the largest |f′| within x.off of x; of first order, f′(x).
     """
-    if _without_error(x):
-        return exact(value)
-    slope = np.abs(slope)
-    return _computed(value, _product(slope, x.error), _product(slope, x.lost), x.arithmetic, units)
+    return x.applied(value, slope, units)
 
 
 def _nearer(x: Rounded) -> np.ndarray:

@@ -131,6 +131,7 @@ def test_subnormal_inputs_may_be_taken_for_0():
     product = exact(small, F32) * exact(np.float32(1e38), F32)
     assert (tolerance(product, np.float32) > np.abs(product.value))[:2].tolist() == [True, False]
     assert exact(small, F32).lost.tolist() == [0.25, 0, 0]
+    assert exact(np.longdouble(3), arithmetic(np.longdouble)).lost == 0
 
 
 @pytest.mark.parametrize(
