@@ -35,7 +35,8 @@ from refnp.autograd import (
 from refnp.version import __version__
 
 _LATER = ("models", "tasks", "training", "symmetry", "verify", "studies")
-_FROM = {"judge_model": "refnp.verify.models"}  # functions of those chapters, by the page that has them
+# functions of those chapters, by the page that has them
+_FROM = {"judge": "refnp.verify.judging", "judge_model": "refnp.verify.models"}
 __all__ = [name for name in vars() if not (name[0] == "_" or name in ("version", "importlib", "Any"))]
 __all__ += [*_LATER, *_FROM]
 

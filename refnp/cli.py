@@ -2,6 +2,7 @@
 
     refnp verify [--only PATTERN] [--json FILE]        is refnp right, and who else is?
     refnp cases export DIR [--format npz …]            the cases as files, for programs in any language
+    refnp judge MODULE:FUNCTION --as NAME              is a function of yours right, and if not, why?
     refnp train MODEL --task TASK [--steps N …]        train a neural process beside the exact posterior
     refnp evaluate CHECKPOINT [--json FILE …]          how good it is
     refnp plot CHECKPOINT [--out FILE …]               what it predicts
@@ -79,6 +80,13 @@ def cases(options: argparse.Namespace) -> int:
     written = exchange.export(options.folder, options.format, only=options.only, dtypes=dtypes, replace=options.replace)
     print(f"{options.folder}: {written} cases, {options.format}, and manifest.json; docs/case_format.md describes them")
     return 0
+
+
+def judge(options: argparse.Namespace) -> int:
+    """Judge a function that is not refnp's; the exit status is 1 if it deviates."""
+    from refnp.verify import shell
+
+    return shell.run(options)
 
 
 def train(options: argparse.Namespace) -> int:
@@ -252,6 +260,20 @@ verdicts: "within bound", "known defect" (shown with its issue, never hidden), "
 no such function, or was recorded on other inputs). In --json, a number that is not finite is null."""
 
 
+def judging() -> str:
+    """The exit statuses of `refnp judge`, and examples."""
+    return """\
+exit status:
+  0  within bound everywhere, but for known defects that are excused and for other conventions
+  1  something deviates
+  2  wrong usage: a name that does not exist, a function that cannot be imported, or that no case can be asked of
+
+examples:
+  refnp judge --list attention
+  refnp judge mypackage.layers:attention --as attention --gradients
+  refnp judge layers.py:norm --as layer_norm --arguments gain=scale,shift=offset --options eps=1e-6"""
+
+
 def models_and_tasks() -> str:
     """The names that `refnp train` takes."""
     from refnp.studies.registry import listing
@@ -337,6 +359,31 @@ exists; with a manifest.""",
         lambda: (
             "examples:\n  refnp cases list --only attention\n  refnp cases export cases --format json --only softmax"
         ),
+    ),
+    "judge": Command(
+        judge,
+        "judge a function of your own, and name what is wrong with it",
+        """\
+Asks a function every case of the layer that it is meant to be, and holds each number of its answers against a bound
+derived from rounding. What deviates is grouped by its cause. The framework (NumPy, PyTorch, JAX, …) is found out.""",
+        [
+            option("what", "MODULE:FUNCTION", "such as mypackage.layers:attention or layers.py:attention", nargs="?"),
+            option("--as", "NAME", "what it is meant to be, such as attention; see --list", dest="name"),
+            option("--list", "NAME", "all names, or all of one, and stop", nargs="?", const=""),
+            option("--gradients", None, "also judge gradients, by the framework's autodiff", action="store_true"),
+            option("--vjp", "MODULE:FUNCTION", "judge gradients, by vjp(function, *arrays) → (output, pullback)"),
+            option("--framework", "NAME", "of its arrays, where it is not found out: numpy, torch, jax, …"),
+            option("--device", "NAME", "as the framework names it, such as cuda:0"),
+            option("--arguments", "PAIRS", "what it calls its arguments: query=q,key=k"),
+            option("--options", "PAIRS", "what it computes with: eps=1e-6"),
+            option("--mask", "CONVENTION", "true_may_attend (default), true_is_hidden, additive"),
+            option("--layout", "NAMES", "BHND, BNHD, NBD, channels_last, HWIO, out_in; several separated by commas"),
+            option("--excused", "ISSUE", "a known defect that it may have; may be repeated", action="append"),
+            option("--only", "PATTERN", "only cases whose names contain PATTERN, or match it with wildcards"),
+            option("--dtypes", "NAMES", "float32, float64 (default: both)"),
+            option("--json", "FILE", "also write the rows to FILE"),
+        ],
+        judging,
     ),
     "train": Command(
         train,

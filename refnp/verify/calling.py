@@ -1,0 +1,544 @@
+"""How the arguments of a case reach a function that is not refnp's: which of its parameters is which argument, and what
+another convention makes of an array.
+
+An argument goes to the parameter that is called like it, or as frameworks call it (`CALLED`), or as `arguments` says;
+what is left goes by its place. A mask or a layout is turned round before the call, and the gradient is turned back.
+"""
+
+import copy
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd.tensor import sum_to
+from refnp.verify.case import Case, NotOfferedError, Problem
+
+CALLED = {  # what frameworks call refnp's arguments; the first that a function has is taken
+    "x": ("input", "inputs", "X", "a", "hidden_states"),
+    "query": ("q", "Q"),
+    "key": ("k", "K"),
+    "value": ("v", "V"),
+    "bias": ("b", "attn_bias"),
+    "mask": ("attn_mask", "attention_mask"),
+    "causal": ("is_causal",),
+    "key_mask": ("key_padding_mask",),
+    "heads": ("num_heads", "n_heads", "n_head"),
+    "gain": ("weight", "gamma", "scale", "w", "g"),
+    "shift": ("bias", "beta", "b"),
+    "eps": ("epsilon",),
+    "groups": ("num_groups", "feature_group_count"),
+    "mean": ("running_mean",),
+    "variance": ("running_var", "var"),
+    "weight": ("w", "W", "kernel"),
+    "axis": ("dim",),
+    "slope": ("negative_slope",),
+    "ddof": ("correction",),
+    "size": ("kernel_size", "output_size"),
+    "stride": ("strides",),
+    "table": ("weight", "embedding"),
+    "tokens": ("input", "indices", "ids"),
+    "logits": ("input",),
+    "targets": ("target", "labels"),
+    "prediction": ("input",),
+    "class_weights": ("weight",),
+}
+OPTIONS = ("mask", "causal", "eps", "axis", "dropout", "dropout_p", "scale", "training", "return_weights", "enable_gqa")
+CHANGES_NOTHING = {"gain": 1.0, "shift": 0.0}  # a function without these arguments is judged with these values
+USUAL = {"axis": -1}  # where a function takes no such option
+MASKS = ("true_may_attend", "true_is_hidden", "additive")
+
+Axes = tuple[int, ...]
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """ "; did you mean 'softmax'?", or all the names where none is near."""
+    names = sorted(set(known))
+    near = difflib.get_close_matches(name, names, 3, 0.5)
+    if near:
+        return "; did you mean " + " or ".join(map(repr, near)) + "?"
+    return f"; there are {', '.join(names)}" if names else ""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """An array in another convention: `there`, and `back` for what comes in that convention, values and gradients."""
+
+    there: Callable[[np.ndarray], np.ndarray]
+    back: Callable[[np.ndarray], np.ndarray]
+
+
+AS_IT_IS = Turn(lambda x: x, lambda x: x)
+
+
+def transposed(*axes: int) -> Turn:
+    """The axes in this order."""
+    return Turn(lambda x: x.transpose(axes), lambda x: x.transpose(np.argsort(axes)) if x.ndim == len(axes) else x)
+
+
+def four_axes(ndim: int, *, heads_first: bool) -> Turn:
+    """(…, N, d) of `ndim` axes as (B, H, N, d), or as (B, N, H, d), with axes of length 1 in front."""
+
+    def there(x: np.ndarray) -> np.ndarray:
+        x = x.reshape((1,) * (4 - x.ndim) + x.shape)
+        return x if heads_first else x.swapaxes(1, 2)
+
+    def back(x: np.ndarray) -> np.ndarray:
+        x = x if heads_first or x.ndim != 4 else x.swapaxes(1, 2)
+        while x.ndim > ndim and x.shape[0] == 1:
+            x = x[0]
+        return x
+
+    return Turn(there, back)
+
+
+ATTENDING = ("attention", "softcap_attention", "softcap_attention_output", "window_attention", "causal_attention")
+OF_CHANNELS = (
+    "convolution", "convolution_transpose", "average_pool", "max_pool", "adaptive_average_pool", "adaptive_max_pool",
+    "upsample", "group_norm", "instance_norm", "batch_norm", "batch_norm of statistics",
+)  # fmt: skip
+OF_TOKENS = ("query", "key", "value", "x", "memory", "source", "target")
+
+
+def heads_layout(case: Case, ndims: Mapping[str, int], *, heads_first: bool) -> dict[str, Turn]:
+    """Query, key, value and output with the heads where they are asked for; bias and mask (B, H, N, M)."""
+    if case.layer.name not in (*ATTENDING, "linear_attention"):
+        return {}
+    turns = {name: four_axes(ndims[name], heads_first=heads_first) for name in (*OF_TOKENS, "output") if name in ndims}
+    return turns | {name: four_axes(ndims[name], heads_first=True) for name in ("bias", "mask") if name in ndims}
+
+
+def channels_last(case: Case, ndims: Mapping[str, int]) -> dict[str, Turn]:
+    """x and the output as (B, *lengths, C)."""
+    if case.layer.name not in OF_CHANNELS:
+        return {}
+    ndim = ndims["x"]
+    single = "weight" in ndims and ndim < ndims["weight"]  # no axis for the batch
+    front = () if single else (0,)
+    channel = len(front)
+    turn = transposed(*front, *range(channel + 1, ndim), channel)
+    return {"x": turn, "output": turn}
+
+
+def out_in(case: Case, ndims: Mapping[str, int]) -> dict[str, Turn]:
+    """Weights of linear maps as (features out, features in)."""
+    return {name: transposed(1, 0) for name, ndim in ndims.items() if "weight" in name and ndim == 2}
+
+
+def kernel_first(case: Case, ndims: Mapping[str, int]) -> dict[str, Turn]:
+    """Kernels as (*lengths, channels in, channels out)."""
+    if case.layer.name != "convolution":
+        return {}
+    return {"weight": transposed(*range(2, ndims["weight"]), 1, 0)}
+
+
+def sequence_first(case: Case, ndims: Mapping[str, int]) -> dict[str, Turn]:
+    """Tokens (N, B, D)."""
+    names = (*OF_TOKENS, "output")
+    return {name: transposed(1, 0, 2) for name in names if ndims.get(name) == 3}
+
+
+LAYOUTS: dict[str, Callable[[Case, Mapping[str, int]], dict[str, Turn]]] = {
+    "BHND": lambda case, ndims: heads_layout(case, ndims, heads_first=True),
+    "BNHD": lambda case, ndims: heads_layout(case, ndims, heads_first=False),
+    "NBD": sequence_first,
+    "channels_last": channels_last,
+    "out_in": out_in,
+    "HWIO": kernel_first,
+}
+
+
+def chosen_layouts(layout: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The names of layouts; ValueError for one that does not exist."""
+    names = () if layout is None else (layout,) if isinstance(layout, str) else tuple(layout)
+    for name in names:
+        if name not in LAYOUTS:
+            raise ValueError(f"layout={name!r}: there is no such layout{closest(name, LAYOUTS)}")
+    return names
+
+
+def chosen_mask(mask: str | None) -> str:
+    """The convention of masks; ValueError for one that does not exist."""
+    if mask is not None and mask not in MASKS:
+        raise ValueError(f"mask={mask!r}: there is no such convention{closest(mask, MASKS)}")
+    return mask or MASKS[0]
+
+
+# Which parameter of the function is which argument
+
+
+@dataclass
+class Parameters:
+    """What a function takes: its parameters in order (None if it does not say), and what else it takes."""
+
+    names: list[str] | None
+    kinds: dict[str, inspect.Parameter] = field(default_factory=dict)
+    any_array: bool = False  # *arrays
+    any_option: bool = False  # **options
+
+    @classmethod
+    def of(cls, function: Callable) -> "Parameters":
+        """As `inspect` finds them."""
+        try:
+            signature = inspect.signature(function)
+        except (ValueError, TypeError):
+            return cls(None, any_array=True, any_option=True)
+        kinds = {p.name: p for p in signature.parameters.values()}
+        star = {p.kind for p in kinds.values()}
+        plain = [n for n, p in kinds.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        any_array, any_option = inspect.Parameter.VAR_POSITIONAL in star, inspect.Parameter.VAR_KEYWORD in star
+        return cls(plain, kinds, any_array, any_option)
+
+    def takes(self, name: str) -> bool:
+        """Whether it may be given by this name."""
+        return name in (self.names or ()) or (self.any_option and self.names is not None)
+
+    def required(self, name: str) -> bool:
+        """Whether a call must give this one."""
+        return self.kinds[name].default is inspect.Parameter.empty
+
+    def by_place(self, name: str) -> bool:
+        """Whether it may be given by its place."""
+        return self.kinds[name].kind is not inspect.Parameter.KEYWORD_ONLY
+
+    def only_by_place(self, name: str) -> bool:
+        """Whether it may not be given by its name."""
+        return self.kinds[name].kind is inspect.Parameter.POSITIONAL_ONLY
+
+
+class Binding:
+    """Which parameter of a function is which argument of a layer's cases.
+
+    `places` has the function's parameters, `inside` the parameters of a module that an argument replaces, `neutral`
+    the arguments that a function does not take and that can be given a value that changes nothing. A function of
+    `*arrays` gets all arrays by their places. `stated` are options that the function may compute with without taking,
+    `also` more options that it may take.
+    """
+
+    def __init__(
+        self,
+        who: str,
+        function: Callable,
+        cases: Sequence[Case],
+        arguments: Mapping[str, str] | None = None,
+        inside: Mapping[str, tuple[int, ...]] | None = None,
+        stated: Iterable[str] = (),
+        also: Iterable[str] = (),
+    ):
+        self.who, self.cases, self.stated = who, cases, frozenset(stated)
+        self.parameters = Parameters.of(function)
+        self.arrays = list(dict.fromkeys(name for case in cases for name in case.inputs))
+        self.options = list(dict.fromkeys(name for case in cases for name in case.options))
+        self.options += [name for name in also if name not in self.options]
+        self.options += [name for name in defaults(cases[0]) if name not in (*self.options, *self.arrays)]
+        self.places: dict[str, str] = {}
+        self.inside: dict[str, str] = {}
+        self.neutral: dict[str, float] = {}
+        self._rename(dict(arguments or {}), inside or {})
+        self._by_name(inside or {})
+        self._by_place()
+        self._by_shape(inside or {})
+        self._left_over(inside or {})
+
+    def _rename(self, arguments: dict[str, str], inside: Mapping[str, Any]) -> None:
+        for name, theirs in arguments.items():
+            if name not in (*self.arrays, *self.options):
+                known = [*self.arrays, *self.options]
+                layer = self.cases[0].layer.name
+                raise ValueError(f"arguments: {layer} has no argument {name!r}{closest(name, known)}")
+            if theirs in inside:
+                self.inside[name] = theirs
+            elif self._has(theirs):
+                self.places[name] = theirs
+            else:
+                known = [*(self.parameters.names or ()), *inside]
+                raise ValueError(f"arguments: {self.who} has no parameter {theirs!r}{closest(theirs, known)}")
+
+    def _has(self, theirs: str) -> bool:
+        return self.parameters.names is None or self.parameters.any_option or theirs in self.parameters.names
+
+    def _free(self, theirs: str) -> bool:
+        return theirs not in self.places.values() and theirs not in self.inside.values()
+
+    def _by_name(self, inside: Mapping[str, Any]) -> None:
+        """The same names first, of all arguments, then what frameworks call them."""
+        plain = self.parameters.names or []
+        for words in (lambda n: (n,), lambda n: CALLED.get(n, ())):
+            for name in (*self.arrays, *self.options):
+                if name in self.places or name in self.inside:
+                    continue
+                by_place = self.parameters.any_array and name in self.arrays
+                for word in words(name):
+                    if word in plain and self._free(word) and not (by_place and self.parameters.by_place(word)):
+                        self.places[name] = word
+                        break
+                    if word in inside and self._free(word) and name in self.arrays:
+                        self.inside[name] = word
+                        break
+
+    @property
+    def required(self) -> list[str]:
+        """Arrays of every case, and options of every case that are arrays and have no default: targets, tokens."""
+        always = [name for name in self.arrays if all(name in case.inputs for case in self.cases)]
+        given = defaults(self.cases[0])
+        return always + [
+            name
+            for name in self.options
+            if name not in given
+            and all(name in case.options and holds_arrays(case.options[name]) for case in self.cases)
+        ]
+
+    def _by_place(self) -> None:
+        """What no name has found, in the order of refnp: first what every case has, then the rest if it is required."""
+        if self.parameters.any_array:
+            return
+        for name in self.required:
+            if name not in self.places and name not in self.inside:
+                theirs = self._next(lambda n: True)
+                if theirs is not None:
+                    self.places[name] = theirs
+        for name in self.arrays:
+            if name not in self.places and name not in self.inside and name not in self.required:
+                theirs = self._next(self.parameters.required)
+                if theirs is not None:
+                    self.places[name] = theirs
+
+    def _next(self, accepted: Callable[[str], bool]) -> str | None:
+        """The next parameter that may be given by its place and is not known to be an option."""
+        options = {word for name in (*self.options, *OPTIONS) for word in (name, *CALLED.get(name, ()))}
+        for theirs in self.parameters.names or ():
+            is_option = theirs in options and not self.parameters.required(theirs)
+            if self._free(theirs) and self.parameters.by_place(theirs) and accepted(theirs) and not is_option:
+                return theirs
+        return None
+
+    def _by_shape(self, inside: Mapping[str, tuple[int, ...]]) -> None:
+        """The parameters of a module that have the shape of just one argument that is left."""
+        if not inside:
+            return
+        case = self.cases[0]
+        shapes = {name: np.ndim(array) for name, array in case.problem("float64").arrays.items()}
+        for name in self.required:
+            if name in self.places or name in self.inside or name not in shapes:
+                continue
+            fit = [theirs for theirs, shape in inside.items() if self._free(theirs) and len(shape) == shapes[name]]
+            if len(fit) == 1:
+                self.inside[name] = fit[0]
+
+    def _left_over(self, inside: Mapping[str, Any]) -> None:
+        """What has found no place: a value that changes nothing, or a ValueError that says what to write."""
+        if self.parameters.any_array:
+            return
+        layer = self.cases[0].layer.name
+        for name in self.required:
+            if name in self.places or name in self.inside:
+                continue
+            free = [theirs for theirs in inside if self._free(theirs)]
+            if name in CHANGES_NOTHING and not free:
+                self.neutral[name] = CHANGES_NOTHING[name]
+                continue
+            remedy = f'say which it is, arguments={{"{name}": …}}'
+            if free:
+                raise ValueError(f"{self.who}: which of its parameters {', '.join(free)} is {name}? {remedy}")
+            raise ValueError(
+                f"{self.who} takes ({', '.join(self.parameters.names or ())}), and has no place for {name} of "
+                f"{layer}({', '.join(self.required)}); {remedy}, or judge a function of these arguments"
+            )
+        if left := [theirs for theirs in inside if self._free(theirs)]:
+            raise ValueError(
+                f"{self.who}: its parameter {left[0]} is no argument of {layer}({', '.join(self.arrays)}), and would "
+                "keep a value of its own; judge a function of the arguments that calls the module"
+            )
+        for theirs in self.parameters.names or ():
+            if self.parameters.required(theirs) and self._free(theirs):
+                raise ValueError(
+                    f"{self.who} must be given {theirs!r}, which no argument of {layer}({', '.join(self.arrays)}) is; "
+                    f"say which it is, arguments={{…: {theirs!r}}}, or judge a function without it, such as "
+                    f"lambda {', '.join(self.required)}: …"
+                )
+
+    def takes(self, name: str) -> bool:
+        """Whether an array or option reaches the function."""
+        if name in self.places or name in self.inside:
+            return True
+        if name in self.arrays:
+            return self.parameters.any_array
+        return self.parameters.any_option
+
+    def assumed(self) -> list[str]:
+        """What was not asked and may be asked: which argument is which, and what is computed with."""
+        others = {name: theirs for name, theirs in (self.places | self.inside).items() if name != theirs}
+        found = [", ".join(f"{name} is {theirs}" for name, theirs in others.items())] if others else []
+        if self.neutral:
+            values = ", ".join(f"{name} = {value:g}" for name, value in self.neutral.items())
+            found.append(f"{values}, which {self.who} does not take")
+        return found
+
+
+def holds_arrays(value: Any) -> bool:
+    """Whether an option is an array, or a sequence of them."""
+    return isinstance(value, np.ndarray) or (isinstance(value, tuple) and any(map(holds_arrays, value)))
+
+
+def defaults(case: Case) -> dict[str, Any]:
+    """What refnp's function takes for options that a case does not set."""
+    try:
+        found = inspect.signature(case.layer.function).parameters.values()
+    except (ValueError, TypeError):
+        return {}
+    return {p.name: p.default for p in found if p.default is not p.empty and p.name not in case.inputs}
+
+
+def adapted(binding: Binding, case: Case, *, gradients: bool, additive: bool = False) -> Case:
+    """The case as the function can be asked: NotOfferedError if it sets what the function does not take."""
+    for name in case.inputs:
+        carried = additive and name == "bias" and binding.takes("mask")
+        if not (binding.takes(name) or name in binding.neutral or carried):
+            raise NotOfferedError(f"{binding.who} takes no {name}")
+    given = defaults(case)
+    for name, value in case.options.items():
+        usual = USUAL.get(name, given.get(name))
+        if not binding.takes(name) and not same(value, usual) and name not in binding.stated:
+            raise NotOfferedError(f"{binding.who} takes no {name}")
+        if binding.takes(name) and another_kind(binding, name, value) and not same(value, usual):
+            raise NotOfferedError(f"{name} of {binding.who} is of another kind than {value!r}")
+    for name, theirs in binding.inside.items():
+        if name not in case.inputs:
+            raise NotOfferedError(f"{binding.who} has a parameter {theirs}, and the case has no {name}")
+    for name, theirs in binding.places.items():
+        missing = name in binding.arrays and name not in case.inputs
+        if missing and theirs in binding.parameters.kinds and binding.parameters.required(theirs):
+            raise NotOfferedError(f"{binding.who} must be given {theirs}, and there is no {name}")
+    inputs = {
+        name: np.full(case.problem("float64").arrays[name].shape, binding.neutral[name])
+        if name in binding.neutral
+        else drawn
+        for name, drawn in case.inputs.items()
+    }
+    with_gradient = tuple(case.inputs) if case.gradients is None else case.gradients
+    chosen = tuple(name for name in with_gradient if name not in binding.neutral) if gradients else ()
+    return replace(case, inputs=inputs, gradients=chosen)
+
+
+def same(value: Any, usual: Any) -> bool:
+    """Whether an option has its usual value."""
+    return type(value) is type(usual) and not holds_arrays(value) and value == usual
+
+
+def another_kind(binding: Binding, name: str, value: Any) -> bool:
+    """Whether the function's own default is a truth value where refnp's option is none, or the other way round."""
+    parameter = binding.parameters.kinds.get(binding.places.get(name, ""))
+    if parameter is None or parameter.default in (None, inspect.Parameter.empty):
+        return False
+    return isinstance(parameter.default, bool) != isinstance(value, bool)
+
+
+@dataclass
+class Call:
+    """One call of the function: NumPy arrays in its conventions, and how what comes is turned back.
+
+    `names` are those arrays that a gradient may be asked of; `options` are values and NumPy arrays by the names of the
+    function; `output` turns the output.
+    """
+
+    binding: Binding
+    names: list[str]
+    arrays: list[np.ndarray]
+    options: dict[str, Any]
+    turns: dict[str, Turn]
+    output: Turn
+
+    def converted(self, convert: Callable[[np.ndarray], Any]) -> dict[str, Any]:
+        """The options as the framework takes them."""
+        return {name: converted(value, convert) for name, value in self.options.items()}
+
+    def asked(self, function: Callable, convert: Callable[[np.ndarray], Any], module: Callable | None) -> Callable:
+        """A function of the framework's arrays alone; `module(values)` is the module with these parameters."""
+        binding, parameters = self.binding, self.binding.parameters
+        options = self.converted(convert)
+
+        def call(*given: Any) -> Any:
+            by_name, values, in_order = dict(options), {}, []
+            for name, array in zip(self.names, given, strict=True):
+                if name in binding.inside:
+                    values[binding.inside[name]] = array
+                elif name in binding.places:
+                    by_name[binding.places[name]] = array
+                else:
+                    in_order.append(array)
+            first = [by_name.pop(n) for n in parameters.names or () if n in by_name and parameters.only_by_place(n)]
+            return (function if module is None else module(values))(*first, *in_order, **by_name)
+
+        return call
+
+
+def converted(value: Any, convert: Callable[[np.ndarray], Any]) -> Any:
+    """An option as the framework takes it: arrays as its own."""
+    if isinstance(value, np.ndarray):
+        return convert(value)
+    return tuple(converted(v, convert) for v in value) if holds_arrays(value) else value
+
+
+def call_of(
+    binding: Binding, problem: Problem, layouts: Sequence[str] = (), mask: str = MASKS[0], passed: Mapping = {}
+) -> Call:
+    """The call that asks the function for the answer to a problem; `passed` are more options that it is given."""
+    case = problem.case
+    options = dict(case.options) | dict(passed)
+    given = defaults(case)
+    for name in binding.places:  # what a function may take otherwise where nothing is said
+        plain = name in given and name not in options and isinstance(given[name], (int, float, str))
+        if plain and not another_kind(binding, name, given[name]):
+            options[name] = given[name]
+    hidden = {n: v for n, v in options.items() if n.endswith("mask") and isinstance(v, np.ndarray) and v.dtype == bool}
+    ndims = {name: array.ndim for name, array in (problem.arrays | hidden).items()}
+    ndims["output"] = len(problem.textbook[0].shape) if layouts else 0
+    turns: dict[str, Turn] = {}
+    for layout in layouts:
+        turns |= LAYOUTS[layout](case, ndims)
+    arrays = {name: array for name, array in problem.arrays.items() if name not in binding.neutral}
+    if mask == "additive" and "bias" in arrays and not binding.takes("bias"):
+        turns["bias"] = joined(turns.get("bias", AS_IT_IS), arrays["bias"], options.pop("mask", None))
+        binding = placed_like_mask(binding)
+    by_name = {}
+    for name, value in options.items():
+        if binding.takes(name) and not (another_kind(binding, name, value) and name in given):
+            value = in_convention(value, mask, problem.dtype) if name in hidden else value
+            value = turns[name].there(value) if name in turns else value
+            by_name[binding.places.get(name, name)] = value
+    return Call(
+        binding,
+        list(arrays),
+        [np.array(turns.get(name, AS_IT_IS).there(array), order="C") for name, array in arrays.items()],
+        by_name,
+        turns,
+        turns.get("output", AS_IT_IS),
+    )
+
+
+def in_convention(mask: np.ndarray, convention: str, dtype: str) -> np.ndarray:
+    """refnp's mask, True = may attend, in another convention."""
+    if convention == "true_is_hidden":
+        return ~mask
+    return np.where(mask, 0, -np.inf).astype(dtype) if convention == "additive" else mask
+
+
+def joined(turn: Turn, bias: np.ndarray, mask: np.ndarray | None) -> Turn:
+    """A bias and a mask as one array that is added to the scores; the gradient is that of the bias."""
+    allowed = np.asarray(True if mask is None else mask)
+
+    def back(g: np.ndarray) -> np.ndarray:
+        return sum_to(np.where(allowed, turn.back(g), 0).astype(g.dtype), bias.shape)
+
+    return Turn(lambda b: turn.there(np.where(allowed, b, -np.inf).astype(b.dtype)), back)
+
+
+def placed_like_mask(binding: Binding) -> Binding:
+    """The same binding, with the bias where the mask goes."""
+    found = copy.copy(binding)
+    others = {name: theirs for name, theirs in binding.places.items() if name != "mask"}
+    found.places = others | {"bias": binding.places.get("mask", "mask")}
+    return found

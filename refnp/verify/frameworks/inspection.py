@@ -1,0 +1,188 @@
+"""Which framework a function or a module belongs to, found out; and a module with parameters that are given to it.
+
+What is defined in a framework's package is the framework's. Of any other function the code is read: which packages do
+the names stand for that it uses? What remains open is tried: NumPy arrays first, then arrays of each framework that is
+imported; the framework is the one that owns what comes back.
+"""
+
+import dataclasses
+import dis
+import functools
+import importlib.metadata
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from types import CodeType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd import Tensor, vjp
+from refnp.layers.module import Module
+from refnp.verify.frameworks.native import NATIVES, NUMPY, Native
+from refnp.version import __version__
+
+BELONGS_TO = {"jaxlib": "jax", "flax": "jax", "equinox": "jax"}  # packages whose arrays are another's
+DEPTH = 3  # of the functions that are read: the function, those that it calls, those that these call
+
+
+def run_refnp(
+    function: Callable, arrays: Any, cotangent: np.ndarray | None, wanted: Any, device: str | None = None
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """By refnp's own tape; without gradients, on plain arrays."""
+    chosen = list(wanted)
+    if not chosen:
+        return np.asarray(function(*map(np.array, arrays))), []
+
+    def of_chosen(*own: Any) -> Any:
+        given = list(arrays)
+        for index, array in zip(chosen, own, strict=True):
+            given[index] = array
+        return function(*given)
+
+    output, pullback = vjp(of_chosen, *(arrays[index] for index in chosen))
+    return np.asarray(output), [np.asarray(gradient) for gradient in pullback(cotangent)]
+
+
+def array_of(x: np.ndarray, device: str | None = None) -> np.ndarray:
+    """A copy; refnp computes with NumPy's arrays."""
+    return np.array(x)
+
+
+def tensor_of(x: np.ndarray, device: str | None = None) -> Any:
+    """On the tape, if it is of numbers that can have a gradient."""
+    return Tensor(x) if x.dtype.kind in "fc" else x
+
+
+REFNP = Native("refnp", "refnp", array_of, np.asarray, lambda thing: isinstance(thing, (Tensor, Module)), run_refnp)
+TENSORS = dataclasses.replace(REFNP, array=tensor_of)
+
+
+def everyone() -> dict[str, Native]:
+    """All frameworks by name, refnp among them."""
+    return {**NATIVES, REFNP.name: REFNP}
+
+
+def named(name: str) -> Native:
+    """A framework by its name or its package, whatever the capitals; ValueError if there is none."""
+    for native in everyone().values():
+        if name.lower() in (native.name.lower(), native.package.lower()):
+            return native
+    raise ValueError(f"framework={name!r}: there is no such framework; name {', '.join(everyone())}")
+
+
+def version_of(native: Native) -> str:
+    """ "PyTorch 2.13.0+cpu"."""
+    if native is REFNP:
+        return f"refnp {__version__}"
+    try:
+        return f"{native.name} {importlib.metadata.version(native.package)}"
+    except importlib.metadata.PackageNotFoundError:
+        return native.name
+
+
+def found_out(function: Callable, attempt: Callable[[Native], Any]) -> Native:
+    """The framework of a function; `attempt(native)` calls it with arrays of that framework."""
+    candidates = [native for native in everyone().values() if native.package in packages_of(function)]
+    others = [native for native in candidates if native is not NUMPY]
+    if len(others) == 1:
+        return others[0]
+    imported = [native for native in NATIVES.values() if native.package in sys.modules and native is not NUMPY]
+    for native in others or [NUMPY, *imported]:
+        try:
+            output = attempt(native)
+        except Exception:  # it is no function of this framework's arrays
+            continue
+        owners = [other for other in everyone().values() if other.owns(output)]
+        return owners[0] if owners else native
+    return others[0] if others else NUMPY
+
+
+def packages_of(function: Any) -> set[str]:
+    """The packages that a callable comes from, or that its code uses."""
+    return {top(part) for part in parts(function, DEPTH)}
+
+
+def of_object(function: Any) -> Native | None:
+    """The framework whose package defines the class of a module or a compiled function; None for a plain function."""
+    packages = {top(kind.__module__) for kind in type(function).__mro__}
+    return next((native for native in everyone().values() if native.package in packages), None)
+
+
+def top(name: Any) -> str:
+    """ "jax.numpy" → "jax"."""
+    package = str(name).partition(".")[0]
+    return BELONGS_TO.get(package, package)
+
+
+def parts(function: Any, depth: int) -> Iterator[str]:
+    """The modules that stand behind a callable: its own, and those of what its code names."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = getattr(function, "__func__", function)
+    function = getattr(function, "__wrapped__", function)
+    yield from (getattr(function, "__module__", None) or "",)
+    code = getattr(function, "__code__", None) or getattr(vars(type(function)).get("__call__"), "__code__", None)
+    if not isinstance(code, CodeType) or not depth:
+        return
+    for value in values_of(function, code):
+        if isinstance(value, ModuleType):
+            yield value.__name__
+        elif callable(value):
+            yield from parts(value, depth - 1 if top(getattr(value, "__module__", "")) != "refnp" else 0)
+    yield from imported_by(code)
+
+
+def values_of(function: Any, code: CodeType) -> Iterator[Any]:
+    """What the names in a function's code stand for."""
+    known = getattr(function, "__globals__", None) or getattr(vars(type(function)).get("__call__"), "__globals__", {})
+    yield from (known[name] for name in names_in(code) if name in known)
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # not filled yet
+            continue
+
+
+def names_in(code: CodeType) -> Iterator[str]:
+    """The names in a piece of code, and in the functions inside it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from names_in(constant)
+
+
+def imported_by(code: CodeType) -> Iterator[str]:
+    """The modules that a piece of code imports itself."""
+    for step in dis.get_instructions(code):
+        if step.opname == "IMPORT_NAME":
+            yield str(step.argval)
+
+
+# Modules, whose parameters are arguments of a case
+
+
+def parameters_of(native: Native, module: Any) -> dict[str, tuple[int, ...]] | None:
+    """The names and shapes of a module's parameters; None for what is no module of PyTorch or refnp."""
+    if native is REFNP and isinstance(module, Module):
+        return {name: parameter.shape for name, parameter in module.named_parameters()}
+    if native.package == "torch" and hasattr(module, "named_parameters"):
+        return {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
+    return None
+
+
+def forward_of(native: Native, module: Any) -> Callable:
+    """What says which arguments a module takes."""
+    return module.forward if native.package == "torch" else module
+
+
+def with_parameters(native: Native, module: Any) -> Callable[[Mapping[str, Any]], Callable]:
+    """The function that gives the module other parameters, by name, for a call."""
+    if native is REFNP:
+        return lambda values: module.bind(values) if values else module
+
+    def bound(values: Mapping[str, Any]) -> Callable:
+        import torch
+
+        return lambda *given, **options: torch.func.functional_call(module, dict(values), given, options)
+
+    return bound

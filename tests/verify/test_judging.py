@@ -1,0 +1,634 @@
+"""`refnp.judge`: right functions of every framework hold, wrong ones don't; names, conventions, modules, the shell."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import refnp
+from refnp import autograd, cli, layers
+from refnp.verify.calling import LAYOUTS, MASKS
+from refnp.verify.case import NotOfferedError
+from refnp.verify.frameworks.inspection import found_out
+from refnp.verify.judge import DEVIATES, KNOWN, WITHIN
+from refnp.verify.judging import named_cases
+from refnp.verify.layers import cases
+from tests import pages
+
+NAMES = sorted({case.layer.name for case in cases()})
+torch_only = pytest.mark.skipif("not __import__('importlib.util').util.find_spec('torch')", reason="PyTorch is absent")
+
+
+def softmax(x, axis=-1):
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def attention(query, key, value, mask=None, bias=None):
+    """NumPy's, with refnp's conventions for rows and values that are hidden."""
+    scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
+    scores = scores if bias is None else scores + bias
+    if mask is None:
+        return softmax(scores) @ value
+    used = np.broadcast_to(mask, scores.shape).any(-2)[..., None]
+    scores = np.where(mask, np.where(np.isnan(scores), 0, scores), -np.inf)
+    nothing = ~mask.any(-1, keepdims=True)
+    weights = np.where(nothing, 0, softmax(np.where(nothing, 0, scores)))
+    return weights @ np.where(used, value, 0)
+
+
+# Right and wrong functions
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_refnp_holds_by_every_name(name):
+    """refnp's own functions, output and gradients, given by place, as another's would be."""
+    own = named_cases(name)
+    report = refnp.judge(name, own[0].layer.function, gradients=True, framework="refnp")
+    assert report.holds, str(report)
+    assert report.judgements
+    assert not [why for why in report.skipped if "takes no" not in why], report.skipped
+
+
+def test_a_right_function_of_numpy_holds():
+    report = refnp.judge("softmax", softmax)
+    assert report.holds
+    assert report.require() is report
+    assert {row["verdict"] for row in report.rows} == {WITHIN}
+    assert {(row["framework"], row["version"].split()[0]) for row in report.rows} == {("softmax", "NumPy")}
+    assert len(report.rows) == 2 * len(named_cases("softmax"))
+    assert str(report).startswith("softmax holds: 26 rows within bound, the worst ")
+
+
+def test_a_wrong_function_does_not_hold_and_the_report_says_what_came():
+    report = refnp.judge("softmax", lambda x: np.exp(x) / np.exp(x).sum(-1, keepdims=True))
+    assert not report.holds
+    text = str(report)
+    assert text.startswith("softmax does not hold: 5 of 22 rows deviate")
+    assert 'report.problem("softmax/' in text
+    assert "nan where" in text
+    with pytest.raises(AssertionError, match="softmax does not hold"):
+        report.require()
+    assert {row["verdict"] for row in report.rows} == {WITHIN, DEVIATES}
+    problem = report.problem("softmax/mean 1e4", "float32")
+    assert problem.arrays["x"].dtype == np.float32
+    assert np.isnan(softmax(problem.arrays["x"])).sum() == 0
+    with pytest.raises(ValueError, match="did you mean 'softmax/mean 1e4'"):
+        report.problem("softmax/mean 1e5")
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("softmax", lambda x: softmax(x, 0)),
+        ("layer_norm", lambda x, w, b: (x - x.mean(-1, keepdims=True)) / (x.std(-1, keepdims=True) + 1e-5) * w + b),
+        ("attention", lambda query, key, value: softmax(query @ key.swapaxes(-1, -2)) @ value),
+        ("attention", lambda q, k, v, mask=None: attention(q, k, v, None if mask is None else ~mask)),
+        ("linear", lambda x, w: x @ w.T if w.shape[0] == w.shape[1] else x @ w + 1e-3),
+        ("cross_entropy", lambda logits, targets: logits.sum()),
+    ],
+)  # fmt: skip
+def test_planted_defects_are_found(name, function):
+    assert not refnp.judge(name, function).holds
+
+
+def test_attention_of_numpy_holds_and_its_options_reach_it():
+    report = refnp.judge("attention", attention)
+    assert report.holds, str(report)
+    assert not any("mask" in why or "bias" in why for why in report.skipped)
+    assert any("softcap" in why for why in report.skipped)
+
+
+def test_what_a_function_does_not_take_is_skipped_and_said():
+    report = refnp.judge("attention", lambda query, key, value: attention(query, key, value))
+    assert report.holds
+    assert {"the function takes no mask", "the function takes no bias"} <= set(report.skipped)
+    assert "attention/mask" in report.skipped["the function takes no mask"]
+    assert "skipped: " in str(report)
+
+
+def test_the_usual_value_of_an_option_needs_no_parameter():
+    assert refnp.judge("softmax", lambda x: softmax(x)).holds
+    assert refnp.judge("rms_norm", lambda x, gain: layers.rms_norm(x, gain)).holds
+
+
+def test_another_default_is_no_error_where_the_function_takes_the_option():
+    report = refnp.judge("layer_norm", lambda x, gain, shift, eps=1e-3: layers.layer_norm(x, gain, shift, eps=eps))
+    assert report.holds
+
+
+def test_a_function_with_a_value_of_its_own_is_judged_with_it():
+    own = lambda x, gain, shift: layers.layer_norm(x, gain, shift, eps=1e-2)
+    assert not refnp.judge("layer_norm", own).holds
+    assert refnp.judge("layer_norm", own, options={"eps": 1e-2}).holds
+
+
+def test_a_norm_without_parameters_is_judged_with_1_and_0():
+    report = refnp.judge("layer_norm", lambda x: layers.layer_norm(x), gradients=True, framework="refnp")
+    assert report.holds, str(report)
+    assert {row["quantity"] for row in report.rows} == {"output", "gradient of x"}
+    assert "gain = 1, shift = 0, which the function does not take" in report.assumed
+
+
+# Names of layers and of arguments
+
+
+@pytest.mark.parametrize(
+    ("name", "layer"),
+    [
+        ("LayerNorm", "layer_norm"),
+        ("nn.LayerNorm", "layer_norm"),
+        ("torch.nn.functional.gelu", "gelu"),
+        ("scaled_dot_product_attention", "attention"),
+        ("MultiheadAttention", "multi_head"),
+        ("nn.TransformerEncoderLayer", "encoder_layer"),
+        ("GELU", "gelu"),
+        ("huber_loss", "huber"),
+    ],
+)
+def test_other_names(name, layer):
+    assert named_cases(name)[0].layer.name == layer
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("sofmax", "did you mean 'softmax'"), ("Normal", "'normal_log_prob' or 'normal_kl'"), ("zzzz", "there are ")],
+)
+def test_a_wrong_name_is_answered_with_the_closest(name, message):
+    with pytest.raises(ValueError, match=message):
+        refnp.judge(name, softmax)
+
+
+def test_arguments_are_found_by_name_by_what_frameworks_call_them_and_by_place():
+    by_name = lambda value, key, query: attention(query, key, value)
+    by_alias = lambda v, k, q, attn_mask=None: attention(q, k, v, attn_mask)
+    by_place = lambda left, middle, right: attention(left, middle, right)
+    renamed = lambda v1, k1, q1: attention(q1, k1, v1)
+    assert refnp.judge("attention", by_name).holds
+    report = refnp.judge("attention", by_alias)
+    assert report.holds
+    assert "query is q, key is k, value is v, mask is attn_mask" in report.assumed
+    assert refnp.judge("attention", by_place).holds
+    assert not refnp.judge("attention", renamed).holds
+    assert refnp.judge("attention", renamed, arguments={"query": "q1", "key": "k1", "value": "v1"}).holds
+
+
+def test_options_are_renamed_and_data_among_them_goes_by_place():
+    assert refnp.judge("softmax", lambda x, along: softmax(x, along), arguments={"axis": "along"}).holds
+
+    def causal(q, k, v, is_causal=False):
+        return attention(q, k, v, np.tri(q.shape[-2], k.shape[-2], dtype=bool) if is_causal else None)
+
+    report = refnp.judge("attention", causal)
+    assert report.holds
+    assert any(row["case"].startswith("causal_attention/") for row in report.rows)
+    loss = lambda scores, classes: layers.cross_entropy(scores, classes)
+    assert refnp.judge("cross_entropy", loss).holds
+    assert refnp.judge("embedding", lambda rows, numbers: rows[numbers]).holds
+
+
+def test_functions_of_any_arguments():
+    assert refnp.judge("attention", lambda *arrays, **options: layers.similarity_attention(*arrays, **options)).holds
+    assert refnp.judge("layer_norm", lambda x, /, *rest, **options: layers.layer_norm(x, *rest, **options)).holds
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"arguments": {"axes": "axis"}}, "softmax has no argument 'axes'; did you mean 'axis'"),
+        ({"arguments": {"axis": "axs"}}, "softmax has no parameter 'axs'; did you mean 'axis'"),
+        ({"options": {"axxis": 1}}, "softmax has no option 'axxis'; did you mean 'axis'"),
+        ({"mask": "true_is_hiden"}, "did you mean 'true_is_hidden'"),
+        ({"layout": "BNDH"}, "did you mean"),
+        ({"excused": ("pytorch/pytorch#101966",)}, "did you mean 'pytorch/pytorch#1"),
+        ({"excused": "pytorch/pytorch#101967"}, "pass a sequence"),
+        ({"only": "no such case"}, "matches no case; there are softmax/"),
+        ({"dtypes": ("float16",)}, "there is no 'float16'"),
+        ({"framework": "Theano"}, "there is no such framework; name NumPy, PyTorch"),
+        ({"gradients": True}, "softmax computes with NumPy, which differentiates nothing"),
+    ],
+)
+def test_what_is_wrong_in_the_call_is_said(given, message):
+    with pytest.raises(ValueError, match=message):
+        refnp.judge("softmax", softmax, **given)
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "message"),
+    [
+        ("attention", lambda query, key: key, "has no place for value of attention"),
+        ("softmax", lambda x, size: x, "must be given 'size'"),
+        ("set_convolution", lambda target_x, context_x: 0, "has no place for context_y"),
+        ("logsumexp", 3, "3 is no function"),
+        ("softmax", dict, "is a class; pass an instance"),
+    ],
+)
+def test_a_function_that_cannot_be_called_is_refused_with_a_remedy(name, function, message):
+    with pytest.raises(ValueError, match=message):
+        refnp.judge(name, function)
+
+
+def test_nothing_to_judge_is_no_success():
+    with pytest.raises(ValueError, match="can be judged on no case of average_pool: the function takes no size"):
+        refnp.judge("average_pool", lambda x: x)
+
+
+# Conventions
+
+
+@pytest.mark.parametrize("convention", MASKS)
+def test_masks_are_turned_round(convention):
+    """A function with another convention holds with it, gradients included, and does not without it."""
+
+    def theirs(query, key, value, mask=None):
+        if mask is not None:
+            mask = {MASKS[0]: lambda m: m, MASKS[1]: np.logical_not, MASKS[2]: lambda m: m == 0}[convention](mask)
+        return layers.attention(query, key, value, mask=mask)
+
+    def judged(mask):
+        named = {"gradients": True, "framework": "refnp", "only": "attention/mask*"}
+        return refnp.judge("attention", theirs, mask=mask, **named)
+
+    assert judged(convention).holds
+    if convention == MASKS[1]:
+        assert not judged(None).holds
+
+
+def test_an_additive_mask_carries_the_bias_and_its_gradient():
+    def theirs(query, key, value, mask=None):
+        return layers.attention(query, key, value, mask)
+
+    named = {"gradients": True, "framework": "refnp", "only": "attention/*bias*"}
+    report = refnp.judge("attention", theirs, mask="additive", **named)
+    assert report.holds, str(report)
+    judged = {(row["case"], row["quantity"]) for row in report.rows}
+    assert ("attention/bias and mask", "gradient of bias") in judged
+
+
+def attention_of_four(query, key, value, bias=None, *, mask=None, heads_first):
+    """Attention that insists on four axes."""
+    arrays = [query, key, value]
+    assert all(np.ndim(array) == 4 for array in (*arrays, *(a for a in (bias, mask) if a is not None)))
+    turned = arrays if heads_first else [autograd.transpose(array, (0, 2, 1, 3)) for array in arrays]
+    y = layers.attention(*turned, bias, mask=mask)
+    return y if heads_first else autograd.transpose(y, (0, 2, 1, 3))
+
+
+@pytest.mark.parametrize(("layout", "heads_first"), [("BHND", True), ("BNHD", False)])
+def test_heads_stand_where_they_are_asked_for(layout, heads_first):
+    theirs = lambda query, key, value, bias=None, mask=None: attention_of_four(
+        query, key, value, bias, mask=mask, heads_first=heads_first
+    )
+    report = refnp.judge("attention", theirs, gradients=True, layout=layout, framework="refnp")
+    assert report.holds, str(report)
+    assert not refnp.judge("attention", theirs, gradients=True, framework="refnp").holds
+
+
+def channels_last(x, weight, bias=None, *, stride=1, groups=1, hwio=False):
+    front = np.ndim(x) - (np.ndim(weight) - 1)  # 1 with a batch
+    order = [*range(front), np.ndim(x) - 1, *range(front, np.ndim(x) - 1)]
+    if hwio:
+        weight = autograd.transpose(weight, (np.ndim(weight) - 1, np.ndim(weight) - 2, *range(np.ndim(weight) - 2)))
+    y = layers.convolution(autograd.transpose(x, order), weight, bias, stride=stride, groups=groups)
+    return autograd.transpose(y, np.argsort(order))
+
+
+@pytest.mark.parametrize(("layout", "hwio"), [("channels_last", False), (("channels_last", "HWIO"), True)])
+def test_channels_and_kernels_stand_where_they_are_asked_for(layout, hwio):
+    theirs = lambda x, weight, bias=None, stride=1, groups=1: channels_last(
+        x, weight, bias, stride=stride, groups=groups, hwio=hwio
+    )
+    report = refnp.judge("convolution", theirs, gradients=True, layout=layout, framework="refnp")
+    assert report.holds, str(report)
+    assert any("no batch" in row["case"] for row in report.rows) or "no batch" in str(report.skipped)
+
+
+def test_weights_are_transposed():
+    theirs = lambda x, weight, bias=0.0: autograd.linear(x, autograd.transpose(weight, (1, 0))) + bias
+    assert refnp.judge("linear", theirs, gradients=True, layout="out_in", framework="refnp").holds
+    assert not refnp.judge("linear", theirs, gradients=True, framework="refnp").holds
+
+
+def test_tokens_before_the_batch():
+    def theirs(query, key, value, *parameters, heads):
+        swapped = [autograd.transpose(a, (1, 0, 2)) for a in (query, key, value)]
+        return autograd.transpose(function(*swapped, *parameters, heads=heads), (1, 0, 2))
+
+    function = named_cases("multi_head")[0].layer.function
+    report = refnp.judge("multi_head", theirs, gradients=True, layout="NBD", framework="refnp")
+    assert report.holds, str(report)
+
+
+def test_every_layout_changes_something():
+    for name, layout in LAYOUTS.items():
+        assert any(layout(c, {n: a.ndim for n, a in c.problem("float64").arrays.items()}) for c in cases()), name
+
+
+# Gradients
+
+
+def test_a_vjp_written_by_hand_is_given_the_options_it_takes():
+    def by_hand(function, x, axis=-1):
+        p = function(x)
+        return p, lambda g: (p * (g - (g * p).sum(axis, keepdims=True)),)
+
+    def forgetful(function, x, axis=-1):
+        p = function(x)
+        return p, lambda g: (p * g,)
+
+    right = refnp.judge("softmax", softmax, vjp=by_hand, only="*ordinary")
+    assert right.holds, str(right)
+    assert "gradient of x" in {row["quantity"] for row in right.rows}
+    wrong = refnp.judge("softmax", softmax, vjp=forgetful, only="*ordinary")
+    assert {row["quantity"] for row in wrong.rows if row["verdict"] == DEVIATES} == {"gradient of x"}
+
+
+def test_a_vjp_that_gives_too_few_gradients_is_told():
+    short = lambda function, x, y: (function(x, y), lambda g: (g,))
+    report = refnp.judge("matmul", np.matmul, vjp=short)
+    assert "its pullback gives 1 gradients for 2 arguments" in str(report)
+
+
+def test_functions_of_refnp_are_differentiated_by_refnp():
+    own = lambda x, axis: autograd.exp(layers.log_softmax(x, axis=axis))
+    report = refnp.judge("softmax", own, gradients=True, only="*ordinary")
+    assert report.holds, str(report)
+    assert report.rows[0]["version"].startswith("refnp ")
+
+
+# What goes wrong inside the function
+
+
+def test_exceptions_shapes_and_dtypes_are_rows():
+    def strange(x):
+        if x.shape[0] == 50:
+            raise RuntimeError("too long\nwith details")
+        if x.shape[0] == 3:
+            return x[:, 0]
+        return softmax(x.astype(np.float64))
+
+    report = refnp.judge("softmax", strange)
+    text = str(report)
+    assert "RuntimeError: too long: 2 rows of 1 case" in text
+    assert "with details" not in text
+    assert "shape (3,) where (3, 7) is right: 2 rows of 1 case" in text
+    assert "float64 comes back for float32" in text
+    assert all(math.isfinite(row["error_over_bound"] or 0) for row in report.rows)
+
+
+def test_what_is_not_implemented_is_skipped():
+    def partial(x, axis=-1):
+        if axis != -1:
+            raise NotImplementedError("only the last axis")
+        return softmax(x)
+
+    report = refnp.judge("softmax", partial)
+    assert report.holds
+    assert "NotImplementedError: only the last axis" in report.skipped
+
+
+def test_a_function_cannot_change_the_cases():
+    def careless(x, axis=-1):
+        x -= x.max(axis, keepdims=True)
+        np.exp(x, out=x)
+        return x / x.sum(axis, keepdims=True)
+
+    assert refnp.judge("softmax", careless).holds
+
+
+def test_known_defects_are_excused_by_name():
+    def half(x):
+        return x * (1 + autograd.erf(x * 0.5**0.5)) / 2
+
+    report = refnp.judge("gelu", half)
+    assert not report.holds
+    excused = refnp.judge("gelu", half, excused=("pytorch/pytorch#187806",))
+    assert excused.holds
+    assert {row["verdict"] for row in excused.rows} == {WITHIN, KNOWN}
+    assert "known defect" in str(excused)
+
+
+# Frameworks
+
+
+@torch_only
+def test_pytorch_with_gradients():
+    import torch
+
+    def norm(x, weight, bias, eps=1e-5):
+        return torch.nn.functional.layer_norm(x, x.shape[-1:], weight, bias, eps)
+
+    report = refnp.judge("layer_norm", norm, gradients=True, excused=("pytorch/pytorch#188372",))
+    assert report.holds, str(report)
+    assert report.rows[0]["version"].startswith("PyTorch ")
+    assert "gradient of gain" in {row["quantity"] for row in report.rows}
+
+    def detached(x, weight, bias, eps=1e-5):
+        centred = x - x.mean(-1, keepdim=True)
+        return centred / (centred.detach().square().mean(-1, keepdim=True) + eps).sqrt() * weight + bias
+
+    wrong = refnp.judge("layer_norm", detached, gradients=True, only="*ordinary")
+    assert {row["quantity"] for row in wrong.rows if row["verdict"] == DEVIATES} == {"gradient of x"}
+
+
+@torch_only
+def test_masks_and_indices_go_in_as_tensors():
+    import torch
+
+    def theirs(q, k, v, attn_mask=None):
+        assert attn_mask is None or attn_mask.dtype == torch.bool
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask)
+
+    report = refnp.judge("attention", theirs, excused=("pytorch/pytorch#101967",))
+    assert report.holds, str(report)
+    rows = lambda table, tokens: torch.nn.functional.embedding(tokens, table)
+    assert refnp.judge("embedding", rows, gradients=True).holds
+    assert refnp.judge("cross_entropy", torch.nn.functional.cross_entropy, only="cross_entropy/mean").holds
+
+
+@torch_only
+def test_what_is_known_of_a_framework_is_named_but_not_excused():
+    import torch
+
+    report = refnp.judge("gelu", torch.nn.functional.gelu)
+    assert not report.holds
+    assert "known of PyTorch, excused=('pytorch/pytorch#187806',) excuses it" in str(report)
+
+
+@torch_only
+def test_parameters_of_modules_are_set():
+    import torch
+
+    module = torch.nn.LayerNorm(16)
+    before = [parameter.clone() for parameter in module.parameters()]
+    report = refnp.judge("layer_norm", module, gradients=True)
+    assert report.holds, str(report)
+    assert {row["case"] for row in report.rows} > {"layer_norm/ordinary", "layer_norm/mean 1e4", "layer_norm/scale 1e6"}
+    assert any("LayerNorm was made for weight of shape (16,)" in why for why in report.skipped)
+    assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
+    assert refnp.judge("linear", torch.nn.Linear(3, 2), gradients=True, layout="out_in").holds
+    assert not refnp.judge("rms_norm", RMSWithoutRoot(), gradients=True).holds
+
+
+def RMSWithoutRoot():
+    import torch
+
+    class Module(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.factor = torch.nn.Parameter(torch.ones(4))
+
+        def forward(self, x):
+            return x / (x.square().mean(-1, keepdim=True).sqrt() + 1e-5) * self.factor
+
+    return Module()
+
+
+@torch_only
+def test_a_module_that_cannot_be_set_is_refused_with_a_remedy():
+    import torch
+
+    class Two(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.other = torch.nn.Parameter(torch.ones(4)), torch.nn.Parameter(torch.zeros(4))
+
+        def forward(self, x):
+            return torch.nn.functional.layer_norm(x, x.shape[-1:], self.one, self.other)
+
+    with pytest.raises(ValueError, match=r"which of its parameters one, other is gain\? say which it is"):
+        refnp.judge("layer_norm", Two())
+    named = {"gain": "one", "shift": "other"}
+    assert refnp.judge("layer_norm", Two(), arguments=named, gradients=True, only="*ordinary").holds
+    with pytest.raises(ValueError, match="its parameter other is no argument of rms_norm"):
+        refnp.judge("rms_norm", Two(), arguments={"gain": "one"})
+
+
+def test_modules_of_refnp():
+    report = refnp.judge("layer_norm", layers.LayerNorm(16), gradients=True)
+    assert report.holds, str(report)
+    assert report.rows[0]["version"].startswith("refnp ")
+
+
+def test_jax_with_gradients():
+    jnp = pytest.importorskip("jax.numpy")
+
+    def own(x, axis=-1):
+        e = jnp.exp(x - x.max(axis, keepdims=True))
+        return e / e.sum(axis, keepdims=True)
+
+    report = refnp.judge("softmax", own, gradients=True, only="*axis")
+    assert report.holds, str(report)
+    assert report.rows[0]["version"].startswith("JAX ")
+    assert {row["dtype"] for row in report.rows} == {"float32", "float64"}
+    assert not refnp.judge("softmax", lambda x: jnp.exp(x) / jnp.exp(x).sum(-1, keepdims=True), only="*1e4").holds
+
+
+@torch_only
+def test_frameworks_are_found_out():
+    import torch
+
+    import_inside = {}
+    exec("def f(x):\n    import torch\n    return torch.exp(x)", import_inside)
+    helper = lambda x: torch.exp(x)
+    called = lambda x: helper(x)
+    fail = lambda native: pytest.fail("it is known from the code")
+    for function in (import_inside["f"], helper, called, torch.nn.ReLU().forward):
+        assert found_out(function, fail).name == "PyTorch"
+    assert refnp.judge("sinh", lambda x: x.sinh()).rows[0]["version"].startswith("PyTorch")
+
+
+def test_numpy_is_found_out():
+    def attempt(native):
+        if native.name != "NumPy":
+            raise NotOfferedError("no")
+        return np.ones(1)
+
+    assert found_out(softmax, attempt).name == "NumPy"
+
+
+# The shell
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(
+        "import numpy as np\n"
+        "def soft(z, along=-1):\n"
+        "    e = np.exp(z - z.max(along, keepdims=True))\n"
+        "    return e / e.sum(along, keepdims=True)\n"
+        "def wrong(x):\n    return np.exp(x) / np.exp(x).sum(-1, keepdims=True)\n"
+        "def back(function, z, along=-1):\n"
+        "    p = function(z)\n"
+        "    return p, lambda g: (p * (g - (g * p).sum(along, keepdims=True)),)\n"
+    )
+    with pages.inside(tmp_path):
+        yield tmp_path
+
+
+def shell(*words):
+    return cli.main(["judge", *words])
+
+
+def test_the_shell_judges_a_function_of_the_current_folder(here, capsys):
+    assert shell("own:soft", "--as", "softmax", "--arguments", "axis=along", "--json", "rows.json") == 0
+    assert capsys.readouterr().out.startswith("softmax holds: 26 rows")
+    assert {row["verdict"] for row in json.loads((here / "rows.json").read_text())["rows"]} == {WITHIN}
+    assert shell("own.py:wrong", "--as", "softmax") == 1
+    assert shell("own.py:wrong", "--as", "softmax", "--only", "*ordinary", "--dtypes", "float32") == 0
+    words = "own:soft", "--as", "softmax", "--vjp", "own:back", "--arguments", "axis=along", "--only", "*ordinary"
+    assert shell(*words) == 0
+    assert "4 rows within bound" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "name a function"),
+        (("own:soft",), "say what own:soft is: --as NAME"),
+        (("own:soft", "--as", "sofmax"), "did you mean 'softmax'"),
+        (("own:none", "--as", "softmax"), "own has no none"),
+        (("nowhere:soft", "--as", "softmax"), "nowhere cannot be imported: ModuleNotFoundError"),
+        (("nowhere.py:soft", "--as", "softmax"), "nowhere.py"),
+        (("own", "--as", "softmax"), "write MODULE:FUNCTION"),
+        (("own:soft", "--as", "softmax", "--arguments", "axis"), "write NAME=VALUE"),
+        (("own:soft", "--as", "softmax", "--json", "/no/such/folder/x.json"), "No such file"),
+        (("own:soft", "--as", "softmax", "--gradients"), "differentiates nothing"),
+        (("--list", "sofmax"), "did you mean 'softmax'"),
+    ],
+)
+def test_wrong_usage_is_status_2(here, words, message, capsys):
+    assert shell(*words) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_list_has_every_name(capsys):
+    assert shell("--list") == 0
+    listed = capsys.readouterr().out
+    assert all(f"\n{name} " in listed for name in NAMES)
+    for name in NAMES:
+        assert shell("--list", name) == 0
+    assert shell("--list", "attention") == 0
+    text = capsys.readouterr().out
+    for words in ("scaled_dot_product_attention", "True = may attend", "BNHD", "also q, Q", "pytorch/pytorch#101967"):
+        assert words in text
+
+
+def test_as_a_module(tmp_path):
+    (tmp_path / "one.py").write_text("import numpy as np\ndef arc(x):\n    return np.arctan(x)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "refnp", "judge", "one:arc", "--as", "arctan"],
+        capture_output=True, text=True, check=False, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(pages.ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("arctan holds")
+
+
+@pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.name)
+def test_the_commands_of_the_guide_print_what_it_says(page):
+    assert pages.differences(page.read_text(encoding="utf-8"), pages.brought_up_to_date(page)) == []
