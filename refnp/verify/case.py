@@ -25,6 +25,10 @@ class NotOfferedError(Exception):
     """The framework has no function for this case; the message says what it lacks."""
 
 
+class FailedError(Exception):
+    """The framework gave no answer where it should have: it crashed, or took too long; the message says which."""
+
+
 def normal(*shape: int, scale: float = 1.0, shift: float = 0.0) -> Draw:
     """Normal numbers with standard deviation `scale` around `shift`."""
     return lambda rng: rng.standard_normal(shape) * scale + shift
@@ -58,7 +62,7 @@ class KnownDefect:
     """What a framework is known to get wrong, where it was reported, and where it shows.
 
     It is shown with the claimed and the right value, and never hidden. Where it no longer shows, the verdict is
-    "within bound".
+    "within bound". With `computed_in` it excuses only what a computation in that precision may be off by.
     """
 
     framework: str
@@ -67,6 +71,7 @@ class KnownDefect:
     quantities: tuple[str, ...] = ()  # all if empty
     dtypes: tuple[str, ...] = ()  # both if empty
     cases: tuple[str, ...] = ()  # patterns of names; all if empty
+    computed_in: str = ""  # "float32", where a framework computes float64 in it
 
     def covers(self, framework: str, dtype: str, quantity: str, case: str = "") -> bool:
         """Whether this explains a deviation of `quantity` in `case`, computed by `framework` in `dtype`."""
@@ -76,6 +81,14 @@ class KnownDefect:
             and (not self.dtypes or dtype in self.dtypes)
             and (not self.cases or any(fnmatch.fnmatchcase(case, pattern) for pattern in self.cases))
         )
+
+
+def listed(
+    framework: str, issue: str, why: str, cases: str, quantities: str = "", dtypes: str = "", computed_in: str = ""
+) -> KnownDefect:
+    """A known defect as the page of a framework lists it, with names between commas."""
+    of = lambda text: tuple(part.strip() for part in text.split(",") if part)
+    return KnownDefect(framework, issue, why, of(quantities), of(dtypes), of(cases), computed_in)
 
 
 @dataclass(frozen=True, eq=False)  # equal as known defects are; options have no hash

@@ -21,7 +21,16 @@ from gradcheck.precision import scaled
 from gradcheck.table import table
 from refnp.autograd import vjp
 from refnp.verify.bounds import unit_roundoff
-from refnp.verify.case import Answer, Case, Convention, GradientInputs, KnownDefect, NotOfferedError, Problem
+from refnp.verify.case import (
+    Answer,
+    Case,
+    Convention,
+    FailedError,
+    GradientInputs,
+    KnownDefect,
+    NotOfferedError,
+    Problem,
+)
 from refnp.verify.frameworks import PACKAGES, Framework, framework_of, installed
 from refnp.verify.layers import cases, gradient_inputs
 from refnp.verify.properties import Property, properties
@@ -102,15 +111,17 @@ def judged(
     for quantity, rounded in (problem.blocked_bounds if framework == "refnp" else problem.bounds).items():
         given, right = np.asarray(answer[quantity]), np.asarray(reference[quantity])
         common = ("frameworks", case.name, framework, version, dtype, quantity)
+        named = [d for d in (*case.known_defects, *known) if d.covers(framework, dtype, quantity, case.name)]
         if given.shape != right.shape:
             why = f"shape {given.shape} where {right.shape} is right"
-            found.append(Judgement(*common, math.inf, math.inf, DEVIATES, why=why))
+            found.append(Judgement(*common, math.inf, math.inf, *defect_of(named, why)))
+            if quantity == "output":  # no cotangent fits it
+                break
             continue
         ratio, ulps, worst = deviation(given, right, tolerance(rounded, dtype), dtype)
         if ratio <= 1:
             found.append(Judgement(*common, ratio, ulps, WITHIN, why=beyond_blocks(problem, quantity, given, right)))
             continue
-        named = [d for d in (*case.known_defects, *known) if d.covers(framework, dtype, quantity, case.name)]
         verdict, issue, why = explanation(problem, quantity, given, dtype, named)
         found.append(Judgement(*common, ratio, ulps, verdict, issue, float(given[worst]), float(right[worst]), why))
     return found
@@ -125,10 +136,39 @@ def explanation(
             right = convention.bounds(problem)[quantity]
             if given.shape == right.shape and deviation(given, right.value, tolerance(right, dtype), dtype)[0] <= 1:
                 return CONVENTION, convention.issue, convention.why
+    verdict, issue, *_, why = defect_of([d for d in known if excuses(d, problem, quantity, given)])
+    return verdict, issue, why
+
+
+def excuses(defect: KnownDefect, problem: Problem, quantity: str, given: np.ndarray) -> bool:
+    """Whether the answer is within the bound of the precision that the defect says it is computed in, if any."""
+    if not defect.computed_in:
+        return True
+    right = problem.bounds[quantity]
+    return deviation(given, right.value, tolerance(right, defect.computed_in), defect.computed_in)[0] <= 1
+
+
+def defect_of(known: Sequence[KnownDefect], otherwise: str = "") -> tuple[str, str, float, float, str]:
+    """The last fields of a judgement without numbers: by the first known defect that is no convention, if any."""
     for defect in known:
         if not isinstance(defect, Convention):
-            return KNOWN, defect.issue, defect.why
-    return DEVIATES, "", ""
+            return KNOWN, defect.issue, math.nan, math.nan, defect.why
+    return DEVIATES, "", math.nan, math.nan, otherwise
+
+
+def crashed(problem: Problem, other: Framework, failure: FailedError) -> Judgement:
+    """The judgement of a framework that crashed on a problem, or took too long."""
+    case = problem.case
+    covers = lambda defect: defect.covers(other.name, problem.dtype, "output", case.name)
+    known = [defect for defect in (*case.known_defects, *other.known_defects) if covers(defect)]
+    common = ("frameworks", case.name, other.name, other.version, problem.dtype, "output", math.inf, math.inf)
+    return Judgement(*common, *defect_of(known, str(failure)))
+
+
+def asked_as(posed: Callable[[Problem], Problem], problem: Problem, reference: Answer) -> tuple[Problem, Answer]:
+    """The problem as some frameworks are asked it, and its reference: the one given, unless options are others."""
+    asked = posed(problem)
+    return asked, reference if asked.case.options is problem.case.options else asked.reference()
 
 
 def beyond_blocks(problem: Problem, quantity: str, given: np.ndarray, right: np.ndarray) -> str:
@@ -234,12 +274,18 @@ def case_judgements(case: Case, others: list[Framework]) -> list[Judgement]:
         if dtype == "float64":  # the reference against the textbook's equation, both in the widest precision
             textbook = {quantity: rounded.value for quantity, rounded in problem.bounds.items()}
             found += judged(problem, reference, textbook, "refnp", __version__, dtype="longdouble")
+        posed: dict[Callable, tuple[Problem, Answer]] = {}
         for other in others:
             try:
-                answer = other.answer(problem)
-                found += judged(problem, answer, reference, other.name, other.version, known=other.known_defects)
+                if other.posed not in posed:
+                    posed[other.posed] = asked_as(other.posed, problem, reference)
+                asked, right = posed[other.posed]
+                answer = other.answer(asked)
+                found += judged(asked, answer, right, other.name, other.version, known=other.known_defects)
             except NotOfferedError as reason:
                 refused[other.name] = skipped(case, other.name, other.version, str(reason))
+            except FailedError as failure:
+                found.append(crashed(problem, other, failure))
             except Exception as failure:  # whatever it is, it is no answer
                 found.append(failed("frameworks", case.name, other.name, other.version, dtype, failure))
     return found + list(refused.values())

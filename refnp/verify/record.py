@@ -1,7 +1,7 @@
-"""What PyTorch and JAX really answered: `python -m refnp.verify.record` asks them; recordings are judged where they are
-not installed.
+"""What other frameworks really answered: `python -m refnp.verify.record` asks them; recordings are judged where they
+are not installed.
 
-    python -m refnp.verify.record                          both frameworks, the cases that are new or have other inputs
+    python -m refnp.verify.record                          all that are installed, the cases that are new or changed
     python -m refnp.verify.record PyTorch --only gelu      one framework, the cases with "gelu" in their names
     python -m refnp.verify.record --again                  every case again, with the versions that are installed
 
@@ -25,13 +25,13 @@ from typing import Any
 
 import numpy as np
 
-from refnp.verify.case import Answer, Case, NotOfferedError, Problem
-from refnp.verify.frameworks import PACKAGES, Framework, framework_of, installed
+from refnp.verify.case import Answer, Case, FailedError, NotOfferedError, Problem
+from refnp.verify.frameworks import PACKAGES, Framework, framework_of, framework_with, installed
 from refnp.verify.layers import cases
 
 FOLDER = Path(__file__).parent / "recorded"
 DTYPES = ("float32", "float64")
-Entry = dict[str, Any]  # "refused", why there is no answer; or "checksum" and "answer"; perhaps "facts" of its own
+Entry = dict[str, Any]  # "refused", why; or "checksum" and "answer", or "failed", how; perhaps "facts" of its own
 
 
 class Recording:
@@ -47,10 +47,13 @@ class Recording:
     @property
     def framework(self) -> Framework:
         """The framework as it was recorded, which its version says."""
-        return Framework(self.facts["framework"], f"{self.facts['version']} (recorded)", self.answer)
+        return framework_with(self.facts["framework"], f"{self.facts['version']} (recorded)", self.answer)
 
     def answer(self, problem: Problem) -> Answer:
-        """The recorded output and gradients; NotOfferedError if there are none, or they are of other inputs."""
+        """The recorded output and gradients; NotOfferedError if there are none, or they are of other inputs.
+
+        FailedError if the framework crashed then.
+        """
         entry = self._entries.get(key_of(problem))
         if entry is None:
             raise NotOfferedError(f"{self.facts['framework']}: the recording has no such case; make it again")
@@ -58,6 +61,8 @@ class Recording:
             raise NotOfferedError(entry["refused"])
         if entry["checksum"] != problem.checksum():
             raise NotOfferedError(f"{self.facts['framework']}: recorded from other inputs; make the recording again")
+        if "failed" in entry:
+            raise FailedError(entry["failed"])
         return self._arrays(entry)
 
     def entries(self) -> dict[str, Entry]:
@@ -115,14 +120,14 @@ def write_whole(file: Path, content: bytes) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Record the frameworks that are named, all by default; exit status 2 if one is not installed."""
+    """Record the frameworks that are named, all that are installed by default; exit status 2 if one is not."""
     parser = argparse.ArgumentParser(prog="python -m refnp.verify.record", description="Record what frameworks answer.")
-    parser.add_argument("frameworks", nargs="*", metavar="FRAMEWORK", help="PyTorch, JAX (both by default)")
+    parser.add_argument("frameworks", nargs="*", metavar="FRAMEWORK", help=f"{', '.join(PACKAGES)} (what is installed)")
     parser.add_argument("--only", metavar="WORDS", default="", help="only cases with WORDS in their names")
     parser.add_argument("--again", action="store_true", help="also the cases that are recorded already")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where to write (in the package by default)")
     options = parser.parse_args(argv)
-    chosen = options.frameworks or list(PACKAGES)
+    chosen = options.frameworks or [name for name in PACKAGES if installed(name)]
     if unknown := set(chosen) - set(PACKAGES):
         parser.error(f"there is no framework {', '.join(sorted(unknown))}; name {' or '.join(PACKAGES)}")
     if missing := [name for name in chosen if not installed(name)]:
@@ -150,11 +155,11 @@ def record(framework: Framework, file: Path, named: Sequence[Case], *, again: bo
     existing = {key_of(case.problem(dtype)) for case in cases() for dtype in DTYPES}
     kept = {} if old is None else {key: entry for key, entry in old.entries().items() if key in existing}
     new: dict[str, Entry] = {}
-    for problem in (case.problem(dtype) for case in named for dtype in DTYPES):
+    for problem in (framework.posed(case.problem(dtype)) for case in named for dtype in DTYPES):
         before = kept.get(key_of(problem), {})
         if again or before.get("checksum") != problem.checksum():
             entry = asked(framework, problem)
-            if "answer" in entry or entry != before:  # a refusal may be the same as before
+            if "answer" in entry or entry != before:  # a refusal or a failure may be the same as before
                 new[key_of(problem)] = entry
     if old is not None and not new:
         return 0
@@ -180,6 +185,8 @@ def asked(framework: Framework, problem: Problem) -> Entry:
             return {"checksum": problem.checksum(), "answer": framework.answer(problem)}
         except NotOfferedError as reason:
             return {"refused": str(reason)}
+        except FailedError as failure:
+            return {"checksum": problem.checksum(), "failed": str(failure)}
 
 
 def facts_of(framework: Framework) -> dict[str, str]:

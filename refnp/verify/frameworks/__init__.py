@@ -1,9 +1,10 @@
 """How other frameworks are asked for an answer: the only folder that may import them, and only inside functions.
 
-native      frameworks that compute with arrays of their own, and differentiate: PyTorch, JAX
+native      frameworks that compute with arrays of their own, and differentiate
+mlx, …      a page for each framework: FUNCTIONS, what each layer is called there; KNOWN, its defects and conventions
 
-What each layer is called in a framework stands on the page of the layer (`refnp.verify.layers`). Layers that JAX leaves
-to other libraries (multi-head attention, set convolution, …) are not judged there.
+What each layer is called in PyTorch and JAX stands on the page of the layer (`refnp.verify.layers`). Layers that JAX
+leaves to other libraries (multi-head attention, set convolution, …) are not judged there.
 """
 
 import functools
@@ -17,23 +18,34 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
-from refnp.verify.case import Answer, KnownDefect, NotOfferedError, Problem
+from refnp.verify.case import Answer, FailedError, KnownDefect, NotOfferedError, Problem
+from refnp.verify.frameworks import mlx, paddle
 from refnp.verify.frameworks.native import NATIVES, Native
 
-PACKAGES = {"PyTorch": "torch", "JAX": "jax"}  # to be imported; also the fields of a `Layer` for their names
+PACKAGES = {  # to be imported; of PyTorch and JAX also the fields of a `Layer` for their names
+    name: native.package for name, native in NATIVES.items() if name != "NumPy"
+}
+PAGES = {"MLX": mlx, "Paddle": paddle}
+
+
+def unchanged(problem: Problem) -> Problem:
+    """The problem as it is."""
+    return problem
 
 
 @dataclass(frozen=True)
 class Framework:
     """A framework that answers problems with its output and gradients, live or from a recording.
 
-    `answer` raises NotOfferedError if the framework has no such function.
+    `answer` raises NotOfferedError if the framework has no such function, and FailedError if it crashed. It is asked,
+    and judged by, the problem as `posed`: ONNX has no gradients, and stores options in float32.
     """
 
     name: str
     version: str  # with its build: "2.13.0+cpu"
     answer: Callable[[Problem], Answer]
     known_defects: tuple[KnownDefect, ...] = ()  # beside those that stand in cases
+    posed: Callable[[Problem], Problem] = unchanged
 
 
 def installed(name: str) -> bool:
@@ -43,8 +55,20 @@ def installed(name: str) -> bool:
 
 def framework_of(name: str) -> Framework:
     """An installed framework, not imported before its first answer."""
-    answer = functools.partial(ask, NATIVES[name])
-    return Framework(name, importlib.metadata.version(PACKAGES[name]), answer)
+    return framework_with(name, version_of(PACKAGES[name]), functools.partial(ask, NATIVES[name]))
+
+
+def framework_with(name: str, version: str, answer: Callable[[Problem], Answer]) -> Framework:
+    """A framework with what is known of it here, whether it answers live or from a recording."""
+    return Framework(name, version, answer, PAGES[name].KNOWN if name in PAGES else ())
+
+
+def version_of(package: str) -> str:
+    """The version of a package, which may have come under another name: tensorflow in tensorflow-cpu."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return importlib.metadata.version(importlib.metadata.packages_distributions()[package][0])
 
 
 def pytorch_file(path: str | os.PathLike) -> Any:
@@ -66,12 +90,15 @@ def pytorch_file(path: str | os.PathLike) -> Any:
 
 def ask(native: Native, problem: Problem, device: str | None = None) -> Answer:
     """The output and the gradients of a framework, as arrays."""
-    function = counterpart(problem, native.name, importlib.import_module(native.package))
+    function = counterpart(problem, native.name, native.module())
     quantities = problem.case.quantities
     wanted = [index for index, name in enumerate(problem.arrays) if f"gradient of {name}" in quantities]
     cotangent = problem.cotangent if wanted else None
-    output, gradients = native.run(function, list(problem.arrays.values()), cotangent, wanted, device)
-    return dict(zip(quantities, [output, *gradients], strict=True))
+    try:
+        output, gradients = native.run(function, list(problem.arrays.values()), cotangent, wanted, device)
+    except (RuntimeError, ValueError, LookupError) as failure:  # as frameworks refuse what they cannot do
+        raise FailedError(f"{type(failure).__name__}: {failure}".splitlines()[0]) from failure
+    return dict(zip(quantities, [output, *gradients], strict=False))  # one of another shape has no gradients
 
 
 ask_pytorch = functools.partial(ask, NATIVES["PyTorch"])
@@ -84,7 +111,7 @@ def counterpart(problem: Problem, name: str, module: ModuleType) -> Callable:
     NotOfferedError if the framework has no such function, in this version or at all.
     """
     layer, options = problem.case.layer, problem.case.options
-    found = getattr(layer, PACKAGES[name])
+    found = PAGES[name].FUNCTIONS.get(layer.name) if name in PAGES else getattr(layer, PACKAGES[name])
     if found is None:
         raise NotOfferedError(f"{name} has no {layer.name}")
 

@@ -4,11 +4,15 @@ Nothing here knows a layer or a case. `run` calls any function of the framework'
 framework's own automatic differentiation; arrays of NumPy go in and come out.
 """
 
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+
+from refnp.verify.case import NotOfferedError
 
 Run = Callable[
     [Callable, Sequence[np.ndarray], np.ndarray | None, Sequence[int], str | None], tuple[np.ndarray, list[np.ndarray]]
@@ -22,8 +26,8 @@ class Native:
     `array(x, device)` is a NumPy array as the framework's, and `numpy(array)` the way back. `owns(thing)` says whether
     an array or a module is the framework's; False where it is not imported. `run(function, arrays, cotangent, wanted,
     device)` returns the function's output and, for each index in `wanted`, the gradient of Σ output·cotangent with
-    respect to that argument; the cotangent may be None where none is wanted. A device is named as the framework names
-    it ("cuda:0"), and None is the framework's default.
+    respect to that argument; no gradients if the output is not of the shape of the cotangent, which may be None where
+    none is wanted. A device is named as the framework names it ("cuda:0"), and None is the framework's default.
     """
 
     name: str  # "PyTorch"
@@ -32,6 +36,13 @@ class Native:
     numpy: Callable[[Any], np.ndarray]
     owns: Callable[[Any], bool]
     run: Run
+    modules: tuple[str, ...] = ()  # parts of the package that importing it leaves out
+
+    def module(self) -> ModuleType:
+        """The package, imported."""
+        for name in self.modules:
+            importlib.import_module(name)
+        return importlib.import_module(self.package)
 
 
 def made_by(*packages: str) -> Callable[[Any], bool]:
@@ -104,7 +115,7 @@ def run_torch(
             inputs[index].requires_grad_()
         with torch.set_grad_enabled(bool(wanted)):
             output = function(*inputs)
-        if not wanted:
+        if not wanted or output.shape != np.asarray(cotangent).shape:
             return torch_numpy(output), []
         chosen, along = [inputs[index] for index in wanted], torch_array(np.asarray(cotangent), device)
         gradients = torch.autograd.grad(output, chosen, along, materialize_grads=True)
@@ -149,7 +160,7 @@ def run_jax(
         if not chosen:
             return of_chosen(), ()
         output, pullback = jax.vjp(of_chosen, *(given[index] for index in chosen))
-        return output, pullback(along)
+        return output, pullback(along) if output.shape == along.shape else ()
 
     with jax.enable_x64(True):
         given = [jax_array(x, device) for x in arrays]
@@ -161,7 +172,95 @@ def run_jax(
     return np.asarray(output), [np.asarray(gradient) for gradient in gradients]
 
 
+# MLX
+
+
+def mlx_array(x: np.ndarray, device: str | None = None) -> Any:
+    """An array in the precision of `x`; float64 is there on the processor alone, where everything is run."""
+    import mlx.core
+
+    only_the_processor("MLX", device)
+    with mlx.core.stream(mlx.core.cpu):
+        return mlx.core.array(np.array(x, order="C"), dtype=getattr(mlx.core, x.dtype.name))
+
+
+def run_mlx(
+    function: Callable,
+    arrays: Sequence[np.ndarray],
+    cotangent: np.ndarray | None,
+    wanted: Sequence[int],
+    device: str | None = None,
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """On the processor, where float64 is."""
+    import mlx.core
+
+    with mlx.core.stream(mlx.core.cpu):
+        given = [mlx_array(x, device) for x in arrays]
+        if not wanted:
+            return np.array(function(*given)), []
+
+        def of_chosen(*own: Any) -> list:
+            everything = list(given)
+            for index, array in zip(wanted, own, strict=True):
+                everything[index] = array
+            return [function(*everything)]
+
+        along = mlx_array(np.asarray(cotangent), device)
+        if (output := function(*given)).shape != along.shape:
+            return np.array(output), []
+        try:
+            (output,), gradients = mlx.core.vjp(of_chosen, [given[index] for index in wanted], [along])
+            return np.array(output), [np.array(gradient) for gradient in gradients]
+        except ValueError as refusal:
+            if "unsupported data type" in str(refusal):
+                raise NotOfferedError(f"MLX: {refusal}") from None
+            raise
+
+
+# PaddlePaddle
+
+
+def paddle_array(x: np.ndarray, device: str | None = None) -> Any:
+    """A tensor that no gradient is taken of."""
+    import paddle
+
+    return paddle.to_tensor(x, place=device or "cpu")
+
+
+def run_paddle(
+    function: Callable,
+    arrays: Sequence[np.ndarray],
+    cotangent: np.ndarray | None,
+    wanted: Sequence[int],
+    device: str | None = None,
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Eagerly; an argument that the output does not depend on has gradient 0."""
+    import paddle
+
+    before = paddle.device.get_device()
+    paddle.device.set_device(device or "cpu")
+    try:
+        inputs = [paddle_array(x, device) for x in arrays]
+        for index in wanted:
+            inputs[index].stop_gradient = False
+        output = function(*inputs)
+        if not wanted or tuple(output.shape) != np.asarray(cotangent).shape:
+            return output.numpy(), []
+        along = paddle_array(np.asarray(cotangent), device)
+        gradients = paddle.grad([output], [inputs[index] for index in wanted], [along], allow_unused=True)
+        zeros = [np.zeros_like(arrays[index]) for index in wanted]
+        return output.numpy(), [z if g is None else g.numpy() for z, g in zip(zeros, gradients, strict=True)]
+    except RuntimeError as refusal:
+        if "is not registered" in str(refusal):
+            raise NotOfferedError(f"Paddle: {str(refusal).strip().splitlines()[-1]}") from None
+        raise
+    finally:
+        paddle.device.set_device(before)
+
+
 NUMPY = Native("NumPy", "numpy", numpy_array, np.asarray, lambda thing: isinstance(thing, np.ndarray), run_numpy)
 PYTORCH = Native("PyTorch", "torch", torch_array, torch_numpy, made_by("torch"), run_torch)
 JAX = Native("JAX", "jax", jax_array, np.asarray, made_by("jax", "jaxlib", "flax", "equinox"), run_jax)
-NATIVES = {native.name: native for native in (NUMPY, PYTORCH, JAX)}
+MLX = Native("MLX", "mlx", mlx_array, np.array, made_by("mlx"), run_mlx, ("mlx.core", "mlx.nn"))
+PADDLE = Native("Paddle", "paddle", paddle_array, lambda tensor: tensor.numpy(), made_by("paddle"), run_paddle)
+NATIVES = {native.name: native for native in (NUMPY, PYTORCH, JAX, MLX, PADDLE)}

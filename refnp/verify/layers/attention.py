@@ -51,16 +51,16 @@ def attention(
     Keys and values that no query may attend to are taken for 0, whatever they hold.
 
     Two options are other frameworks' conventions. `no_keys` is what a query gets that may attend to no key: "zero", the
-    "mean" of all values, "all" (as if it might attend to every key), or "nan". With `hidden` not "unread" what no query
-    may attend to is multiplied by its weight of 0, so that NaN and infinity come through; its score is −∞ if
-    "selected", and NaN where −∞ is "added".
+    "mean" of all values, or "nan"; or a number, such as −1e9, that a mask adds to scores in place of −∞. With `hidden`
+    not "unread" what no query may attend to is multiplied by its weight of 0, so that NaN and infinity come through;
+    its score is −∞ if "selected", and NaN where −∞ is "added".
     """
     n, m = query.shape[-2], key.shape[-2]
     mask = np.broadcast_to(True if mask is None else mask, np.broadcast_shapes(np.shape(mask), (n, m)))
     nothing = ~mask.any(-1, keepdims=True)
-    mask = mask | nothing if no_keys == "all" else mask
+    finite = isinstance(no_keys, float)
     if hidden == "unread":
-        used = (mask | nothing if no_keys == "mean" else mask).any(-2)[..., None]
+        used = (mask | nothing if no_keys == "mean" or finite else mask).any(-2)[..., None]
         key, value = where(used, key, 0), where(used, value, 0)
     root = constant(np.sqrt(WIDE(query.shape[-1])))
     scores = contract("...nd,...md->...nm", query, key)
@@ -69,7 +69,8 @@ def attention(
     scores, slope = soft_capped(scores, softcap)
     if bias is not None:
         scores = scores + bias
-    seen = scores + np.where(mask, 0, -np.inf) if hidden == "added" else where(mask, scores, -np.inf)
+    lowest = no_keys if finite else -np.inf
+    seen = scores + np.where(mask, 0, lowest) if finite or hidden == "added" else where(mask, scores, -np.inf)
     a = weights(seen)
     if no_keys in ("mean", "nan"):
         a = where(nothing, constant(1 / WIDE(m)) if no_keys == "mean" else np.nan, a)

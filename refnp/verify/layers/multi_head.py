@@ -41,17 +41,18 @@ def join_heads(x):
     return x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])
 
 
-def multi_head(query, key, value, *parameters, heads, mask=None, bias=None, per_head=False):
+def multi_head(query, key, value, *parameters, heads, mask=None, bias=None, per_head=False, **convention):
     """O = concat_h attention(Q W_q, K W_k, V W_v)_h W_o, plus what biases of the maps there are.
 
-    Mask and bias (..., N, M) serve all heads, per_head (..., H, N, M). pullback(ȳ) has the bias after the value.
+    Mask and bias (..., N, M) serve all heads, per_head (..., H, N, M). pullback(ȳ) has the bias after the value. A
+    `convention` is one of attention.
     """
     *maps, output_map = maps_of(parameters)
     projections = [linear(x, *own) for x, own in zip((query, key, value), maps, strict=True)]
     heads_mask = None if mask is None else np.asarray(mask) if per_head else over_heads(np.asarray(mask))
     heads_bias = () if bias is None else (bias if per_head else over_heads(bias),)
     split = (split_heads(y, heads) for y, _ in projections)
-    mixed, attention_pullback = attention(*split, *heads_bias, mask=heads_mask)
+    mixed, attention_pullback = attention(*split, *heads_bias, mask=heads_mask, **convention)
     y, output_pullback = linear(join_heads(mixed), *output_map)
 
     def pullback(g):

@@ -121,15 +121,18 @@ def adaptive_max_pool(x, *, size):
     return largest(x, *adaptive_windows(x.shape[2:], size))
 
 
-def upsample(x, *, factor=None, size=None, mode="nearest", align_corners=False):
-    """y = W x along one axis of space after the other: w_ij = 1 for the nearest j, or 1 − |c_i − j|;   x̄ = Wᵀ ȳ."""
+def upsample(x, *, factor=None, size=None, mode="nearest", align_corners=False, centred=False):
+    """y = W x along one axis of space after the other: w_ij = 1 for the nearest j, or 1 − |c_i − j|;   x̄ = Wᵀ ȳ.
+
+    `centred` is a convention of others: places c_i that lie evenly around the middle, whatever factor leads there.
+    """
     lengths, axes = x.shape[2:], range(2, len(x.shape))
     if size is None:
         factors = per_axis(factor, len(lengths))
         walk = [(n, math.floor(n * f), 1 / WIDE(f)) for n, f in zip(lengths, factors, strict=True)]
     else:
         walk = [(n, p, n / WIDE(p)) for n, p in zip(lengths, per_axis(size, len(lengths)), strict=True)]
-    weights = [interpolation(*one, mode, align_corners) for one in walk]
+    weights = [interpolation(*one, mode, align_corners, centred) for one in walk]
     y = x
     for axis, w in zip(axes, weights, strict=True):
         y = contract("...j,ij->...i", y.swapaxes(axis, -1), w, terms=taps(w, 1)).swapaxes(axis, -1)
@@ -142,7 +145,7 @@ def upsample(x, *, factor=None, size=None, mode="nearest", align_corners=False):
     return y, pullback
 
 
-def interpolation(length, count, step, mode, align_corners) -> Rounded:
+def interpolation(length, count, step, mode, align_corners, centred) -> Rounded:
     """The weights w_ij, (P, L), of `count` places that are `step` apart on an axis of `length`."""
     i, j = np.arange(count)[:, None], np.arange(length)
     if mode != "linear":
@@ -150,6 +153,8 @@ def interpolation(length, count, step, mode, align_corners) -> Rounded:
         return exact(at == j)
     if align_corners:
         c = exact(i) * constant((length - 1) / WIDE(max(count - 1, 1)))
+    elif centred:
+        c = exact(i) * constant(step) - (constant(step) * (count - 1) - (length - 1)) / 2
     else:
         c = exact(i + 0.5) * constant(step) - 0.5
     inside = (c.value > 0) & (c.value < length - 1)

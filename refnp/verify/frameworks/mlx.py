@@ -1,0 +1,413 @@
+"""MLX: what each layer is called there, and what it is known for. Images and signals have their channels last there."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from refnp.verify.case import Convention, KnownDefect, NotOfferedError, listed
+from refnp.verify.layers.convolution import pairs_of, per_axis, same
+from refnp.verify.layers.multi_head import maps_of
+from refnp.verify.layers.pooling import upsample as upsample_equation
+
+
+def last(x: Any) -> Any:
+    """(B, C, *lengths) → (B, *lengths, C)."""
+    return x.moveaxis(1, -1)
+
+
+def first(x: Any) -> Any:
+    """(B, *lengths, C) → (B, C, *lengths)."""
+    return x.moveaxis(-1, 1)
+
+
+def softplus(mlx, x, *, beta=1.0, threshold=None):
+    """nn.softplus has neither; β is in front of x and under the result."""
+    if threshold is not None:
+        raise NotOfferedError("MLX: softplus has no threshold")
+    return mlx.nn.softplus(x) if beta == 1 else mlx.nn.softplus(beta * x) / beta
+
+
+def gelu(mlx, x, *, approximate="none"):
+    """Two functions."""
+    return mlx.nn.gelu_approx(x) if approximate == "tanh" else mlx.nn.gelu(x)
+
+
+def scatter(mlx, x, updates, *, indices, mode="add"):
+    """`x.at[…].add` and put_along_axis."""
+    indices = mlx.core.array(np.array(indices))
+    if mode == "put":
+        return mlx.core.put_along_axis(x, indices, updates, axis=-1)
+    return x.at[mlx.core.arange(len(indices))[:, None], indices].add(updates)
+
+
+def of_module(module: Any, gain: Any, shift: Any) -> Callable:
+    """A normalization with its weight and bias."""
+    module.weight, module.bias = gain, shift
+    return lambda x: first(module(last(x)))
+
+
+def group_norm(mlx, x, gain, shift, *, groups, eps=1e-5):
+    """nn.GroupNorm groups neighbouring channels only if it is asked to be PyTorch's."""
+    return of_module(mlx.nn.GroupNorm(groups, len(gain), eps, pytorch_compatible=True), gain, shift)(x)
+
+
+def instance_norm(mlx, x, gain, shift, *, eps=1e-5):
+    """nn.InstanceNorm."""
+    return of_module(mlx.nn.InstanceNorm(len(gain), eps, affine=True), gain, shift)(x)
+
+
+def batch_norm(mlx, x, gain, shift, mean=None, variance=None, *, eps=1e-5):
+    """nn.BatchNorm in training, or with given statistics in evaluation."""
+    module = mlx.nn.BatchNorm(len(gain), eps)
+    if mean is not None:
+        module.running_mean, module.running_var = mean, variance
+        module.eval()
+    return of_module(module, gain, shift)(x)
+
+
+def linear(mlx, x, weight, bias=None):
+    """nn.Linear, which keeps the transpose."""
+    module = mlx.nn.Linear(*weight.shape, bias=bias is not None)
+    module.weight = weight.T
+    if bias is not None:
+        module.bias = bias
+    return module(x)
+
+
+def embedding(mlx, table, *, tokens, scaled=False):
+    """nn.Embedding knows no factor √D."""
+    module = mlx.nn.Embedding(*table.shape)
+    module.weight = table
+    return module(mlx.core.array(tokens)) * (math.sqrt(table.shape[1]) if scaled else 1)
+
+
+def attention(mlx, query, key, value, bias=None, *, mask=None, similarity="scaled_dot"):
+    """fast.scaled_dot_product_attention takes one mask of (B, H, N, M): a bias with −∞ where the mask hides."""
+    allowed = None if mask is None else mlx.core.array(np.array(mask))
+    if bias is not None:
+        allowed = bias if allowed is None else mlx.core.where(allowed, bias, mlx.core.array(-math.inf, bias.dtype))
+    if max(query.ndim, 3 if allowed is None else allowed.ndim) > 4:
+        raise NotOfferedError("MLX: scaled_dot_product_attention takes four axes")
+    arrays = [a.reshape((1,) * (4 - a.ndim) + a.shape) for a in (query, key, value)]
+    if allowed is not None and query.ndim == 3 and allowed.ndim == 3:
+        allowed = allowed[None]
+    scale = query.shape[-1] ** -0.5 if similarity == "scaled_dot" else 1.0
+    mixed = mlx.core.fast.scaled_dot_product_attention(*arrays, scale=scale, mask=allowed)
+    return mixed.reshape(*query.shape[:-1], value.shape[-1])
+
+
+def causal_attention(mlx, query, key, value):
+    """mask="causal" is aligned bottom right, so with other lengths than refnp's the mask is an array."""
+    n, m = query.shape[-2], key.shape[-2]
+    arrays = [a[None, None] for a in (query, key, value)]
+    mask = "causal" if n == m else mlx.core.array(np.tri(n, m, dtype=bool))
+    return mlx.core.fast.scaled_dot_product_attention(*arrays, scale=query.shape[-1] ** -0.5, mask=mask)[0, 0]
+
+
+def window_attention(mlx, query, key, value, *, before, after):
+    """There is no window but a mask."""
+    ones = np.ones((query.shape[-2], key.shape[-2]), bool)
+    return attention(mlx, query, key, value, mask=np.triu(np.tril(ones, after), -before))
+
+
+def multi_head(mlx, query, key, value, *parameters, heads, mask=None, bias=None, per_head=False):
+    """nn.MultiHeadAttention with refnp's parameters."""
+    maps = maps_of(parameters)
+    (_, inner), (_, values), (_, out) = (maps[i][0].shape for i in (0, 2, 3))
+    widths = [own[0].shape[0] for own in maps[:3]]
+    module = mlx.nn.MultiHeadAttention(inner, heads, *widths, values, out, bias=len(maps[0]) > 1)
+    for part, own in zip(("query_proj", "key_proj", "value_proj", "out_proj"), maps, strict=True):
+        module[part].weight = own[0].T
+        if len(own) > 1:
+            module[part].bias = own[1]
+    allowed = None if mask is None else mlx.core.array(np.array(mask))
+    if bias is not None:
+        allowed = bias if allowed is None else mlx.core.where(allowed, bias, mlx.core.array(-math.inf, bias.dtype))
+    if allowed is not None and allowed.ndim == 3:
+        allowed = allowed[None] if per_head else allowed[:, None]
+    return module(query, key, value, mask=allowed)
+
+
+def biased_multi_head(mlx, query, key, value, bias, *parameters, **options):
+    """The same with an additive mask that has a gradient."""
+    return multi_head(mlx, query, key, value, *parameters, bias=bias, **options)
+
+
+def additive_mask(mlx, query, key, value, *parameters, mask, **options):
+    """The same with −∞ where the mask hides."""
+    bias = mlx.core.array(np.where(mask, 0.0, -np.inf).astype("float32")).astype(query.dtype)
+    return multi_head(mlx, query, key, value, *parameters, bias=bias, **options)
+
+
+def convolution(mlx, x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, padding_mode="zeros"):
+    """conv_general takes the padding before and after; other padding than zeros goes first."""
+    axes, kernel = weight.ndim - 2, weight.shape[2:]
+    if x.ndim == axes + 1:
+        raise NotOfferedError("MLX: conv_general takes a batch")
+    pairs = same(kernel, per_axis(dilation, axes)) if padding == "same" else pairs_of(padding, axes)
+    x = last(x)
+    if padding_mode != "zeros":
+        if padding_mode == "circular":
+            raise NotOfferedError("MLX: pad does not wrap around")
+        mode = {"reflect": "reflect", "replicate": "edge"}[padding_mode]
+        x, pairs = mlx.core.pad(x, [(0, 0), *pairs, (0, 0)], mode=mode), [(0, 0)] * axes
+    edges = tuple(list(side) for side in zip(*pairs, strict=True))
+    walk = {"stride": per_axis(stride, axes), "kernel_dilation": per_axis(dilation, axes), "groups": groups}
+    y = first(mlx.core.conv_general(x, last(weight), padding=edges, **walk))
+    return y if bias is None else y + bias.reshape(-1, *[1] * axes)
+
+
+def convolution_transpose(mlx, x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, output_padding=0):
+    """conv_transpose1d to 3d, whose weight is (C_out, *kernel, C_in)."""
+    axes = weight.ndim - 2
+    if groups > 1 or x.ndim == axes + 1:
+        raise NotOfferedError("MLX: conv_transpose takes a batch, and knows no groups")
+    of_axes = lambda n: n if axes == 1 and not isinstance(n, tuple) else per_axis(n, axes) if axes > 1 else n[0]
+    walk = [of_axes(n) for n in (stride, padding, dilation, output_padding)]
+    function = getattr(mlx.core, f"conv_transpose{axes}d")
+    y = first(function(last(x), weight.swapaxes(0, 1).moveaxis(1, -1), *walk))
+    return y if bias is None else y + bias.reshape(-1, *[1] * axes)
+
+
+def pool(kind: str) -> Callable:
+    """nn.AvgPool1d to MaxPool3d."""
+
+    def pooled(mlx, x, *, size, stride=None, padding=0, dilation=1, ceil_mode=False, count_include_pad=True):
+        if dilation != 1 or ceil_mode or not count_include_pad:
+            raise NotOfferedError("MLX: pooling knows neither dilation nor ceil_mode, and counts all padding")
+        return first(getattr(mlx.nn, f"{kind}Pool{x.ndim - 2}d")(size, stride, padding)(last(x)))
+
+    return pooled
+
+
+def upsample(mlx, x, *, factor=None, size=None, mode="nearest", align_corners=False):
+    """nn.Upsample takes factors, and its nearest place for others than whole ones is neither of refnp's."""
+    if size is not None:
+        if any(p % n for p, n in zip(per_axis(size, x.ndim - 2), x.shape[2:], strict=True)):
+            raise NotOfferedError("MLX: Upsample takes a factor, not a size")
+        factor = tuple(p / n for p, n in zip(per_axis(size, x.ndim - 2), x.shape[2:], strict=True))
+    if mode != "linear" and any(f != int(f) for f in per_axis(factor, x.ndim - 2)):
+        raise NotOfferedError("MLX: Upsample's nearest place for such a factor is one of its own")
+    mode = "linear" if mode == "linear" else "nearest"
+    return first(mlx.nn.Upsample(factor, mode=mode, align_corners=align_corners)(last(x)))
+
+
+def cross_entropy(
+    mlx, logits, *, targets, ignore_index=None, class_weights=None, label_smoothing=0.0, reduction="mean"
+):
+    """nn.losses.cross_entropy has weights for rows, none for classes."""
+    if ignore_index is not None or class_weights is not None:
+        raise NotOfferedError("MLX: cross_entropy ignores no target and has no weights for classes")
+    options = {"label_smoothing": label_smoothing, "reduction": reduction}
+    return mlx.nn.losses.cross_entropy(logits, mlx.core.array(targets), **options)
+
+
+def cross_entropy_of_probabilities(mlx, logits, targets, *, class_weights=None, label_smoothing=0.0, reduction="mean"):
+    """The same function takes both kinds of targets."""
+    if class_weights is not None:
+        raise NotOfferedError("MLX: cross_entropy has no weights for classes")
+    return mlx.nn.losses.cross_entropy(logits, targets, label_smoothing=label_smoothing, reduction=reduction)
+
+
+def binary_cross_entropy(mlx, logits, targets, *, positive_weight=1.0, reduction="mean"):
+    """nn.losses.binary_cross_entropy takes logits unless told otherwise."""
+    if positive_weight != 1:
+        raise NotOfferedError("MLX: binary_cross_entropy has no weight for positive targets")
+    return mlx.nn.losses.binary_cross_entropy(logits, targets, reduction=reduction)
+
+
+def gaussian_nll(mlx, mean, std, y, *, reduction="mean"):
+    """MLX takes the variance, and leaves out ½ log 2π unless asked for the full density."""
+    return mlx.nn.losses.gaussian_nll_loss(mean, y, std * std, full=True, reduction=reduction)
+
+
+FUNCTIONS: dict[str, str | Callable] = {
+    "erf": "core.erf",
+    "sinh": "core.sinh",
+    "cosh": "core.cosh",
+    "arctan": "core.arctan",
+    "var": lambda mlx, x, ddof=0: mlx.core.var(x, axis=-1, ddof=ddof),
+    "std": lambda mlx, x, ddof=0: mlx.core.std(x, axis=-1, ddof=ddof),
+    "cumprod": lambda mlx, x: mlx.core.cumprod(x, axis=-1),
+    "take_along_axis": lambda mlx, x, indices: mlx.core.take_along_axis(x, mlx.core.array(np.array(indices)), axis=-1),
+    "scatter": scatter,
+    "tril": lambda mlx, x, offset=0: mlx.core.tril(x, offset),
+    "triu": lambda mlx, x, offset=0: mlx.core.triu(x, offset),
+    "diagonal": lambda mlx, x, offset=0: mlx.core.diagonal(x, offset),
+    "solve": "core.linalg.solve",
+    "inv": "core.linalg.inv",
+    "det": "core.linalg.det",
+    "slogdet": lambda mlx, a: mlx.core.linalg.slogdet(a)[1],
+    "relu": "nn.relu",
+    "leaky_relu": lambda mlx, x, slope=0.01: mlx.nn.leaky_relu(x, slope),
+    "elu": "nn.elu",
+    "sigmoid": "nn.sigmoid",
+    "silu": "nn.silu",
+    "softplus": softplus,
+    "gelu": gelu,
+    "softmax": "core.softmax",
+    "log_softmax": "nn.log_softmax",
+    "logsumexp": "core.logsumexp",
+    "layer_norm": lambda mlx, x, gain, shift, eps=1e-5: mlx.core.fast.layer_norm(x, gain, shift, eps),
+    "rms_norm": lambda mlx, x, gain, eps: mlx.core.fast.rms_norm(x, gain, eps),
+    "group_norm": group_norm,
+    "instance_norm": instance_norm,
+    "batch_norm": batch_norm,
+    "batch_norm of statistics": batch_norm,
+    "linear": linear,
+    "matmul": "core.matmul",
+    "embedding": embedding,
+    "attention": attention,
+    "causal_attention": causal_attention,
+    "window_attention": window_attention,
+    "multi_head": multi_head,
+    "multi_head_widths": multi_head,
+    "multi_head_biased": biased_multi_head,
+    "multi_head_additive_mask": additive_mask,
+    "convolution": convolution,
+    "convolution_transpose": convolution_transpose,
+    "average_pool": pool("Avg"),
+    "max_pool": pool("Max"),
+    "upsample": upsample,
+    "mse": "nn.losses.mse_loss",
+    "huber": lambda mlx, prediction, target, delta=1.0, reduction="mean": mlx.nn.losses.huber_loss(
+        prediction, target, delta, reduction
+    ),
+    "gaussian_nll": gaussian_nll,
+    "cross_entropy": cross_entropy,
+    "cross_entropy of probabilities": cross_entropy_of_probabilities,
+    "binary_cross_entropy": binary_cross_entropy,
+}
+
+
+def centred(x, *, factor, **options):
+    """Linear interpolation at places that lie evenly around the middle of x: c_i = i/f − ½ ((P − 1)/f − n + 1)."""
+    return upsample_equation(x, factor=factor, centred=True, **options)
+
+
+defect = functools.partial(listed, "MLX")
+OF_EXP = "elu/*, sigmoid/*, silu/*, softplus/*, gelu/*, softmax/*, log_softmax/*, logsumexp/*, erf/*, *cross_entropy*"
+OF_ATTENTION = "attention/*, causal_attention/*, window_attention/*, multi_head*"
+SCORES = "gradient of query, gradient of key"
+KNOWN: tuple[KnownDefect, ...] = (
+    Convention(
+        "MLX",
+        "NaN behind a mask comes through",
+        "fast.scaled_dot_product_attention multiplies masked values by 0: NaN and infinity stay",
+        cases=("attention/*",),
+        dtypes=("float32",),
+        options={"hidden": "selected"},
+    ),
+    Convention(
+        "MLX",
+        "a fully masked row gives the mean of all values",
+        "fast.scaled_dot_product_attention: a query that may attend to nothing gets the mean of all values, not 0",
+        cases=("attention/*",),
+        dtypes=("float32",),
+        options={"no_keys": "mean"},
+    ),
+    Convention(
+        "MLX",
+        "a row with −∞ for every key is NaN",
+        "fast.scaled_dot_product_attention with an additive mask: softmax of a row of −∞ is 0/0",
+        cases=("multi_head_additive_mask/*",),
+        dtypes=("float32",),
+        options={"no_keys": "nan"},
+    ),
+    Convention(
+        "MLX",
+        "linear places lie around the middle",
+        "Upsample by a factor f that leaves n f unwhole takes places that lie evenly around the middle of x, and not "
+        "(i + ½)/f − ½",
+        cases=("upsample/*",),
+        equation=centred,
+    ),
+    defect(
+        "float64: exp, erf and sigmoid in float32",
+        "exp, sin, cos, erf, sigmoid and logaddexp of float64, and softmax and logsumexp, have the digits of float32: "
+        "exp is off by 2e-7",
+        OF_EXP,
+        dtypes="float64",
+    ),
+    defect(
+        "float64: fast.layer_norm and rms_norm in float32",
+        "fast.layer_norm and fast.rms_norm of float64 are computed in float32",
+        "layer_norm/*, rms_norm/*, group_norm/*, instance_norm/*",
+        dtypes="float64",
+    ),
+    defect(
+        "scaled_dot_product_attention: float32 softmax",
+        "fast.scaled_dot_product_attention takes its softmax in float32, also of float64, as documented",
+        OF_ATTENTION,
+        dtypes="float64",
+    ),
+    defect(
+        "float64: convolution in float32",
+        "conv1d to conv3d of float64 with stride 1 are computed in float32; with strides they refuse float64",
+        "convolution/*, convolution_transpose/*",
+        dtypes="float64",
+    ),
+    defect(
+        "float64: Upsample in float32",
+        "Upsample takes the places between which it interpolates in float32, also of float64",
+        "upsample/*linear*",
+        dtypes="float64",
+    ),
+    defect(
+        "erf: 0 near 0",
+        "erf of float32 is 0 for |x| below 1e-8 and has lost half its digits at 1e-4, where 2x/√π is right",
+        "erf/*",
+        "output",
+    ),
+    defect(
+        "exp: 40 ulp far left",
+        "exp of float32 is off by 2e-6 at −60: the rounding of x/log 2 is magnified",
+        "elu/far left, sigmoid/far left, silu/far left, softplus/far left, binary_cross_entropy/none",
+    ),
+    defect("elu: exp(x) - 1", "elu as exp(x) − 1: it cancels near 0", "elu/around zero", "output"),
+    defect("gelu: 1 + erf", "gelu as x/2 (1 + erf): no digit is left in the left tail", "gelu/at -5*, gelu/far left"),
+    defect("gelu tanh: 1 + tanh", "gelu_approx as x/2 (1 + tanh): no digit is left in the left tail", "gelu/tanh*"),
+    defect("sigmoid: gradient by 1 - σ", "its gradient forms 1 − σ with σ rounded to 1", "sigmoid/far right, silu/*"),
+    defect(
+        "softmax: gradient by p (g - sum(g p))",
+        "softmax's VJP p_L (ḡ_L − Σ ḡ p) loses its digits as p_L → 1",
+        "softmax/*",
+        "gradient of x",
+    ),
+    defect("log_softmax: log of the sum", "log_softmax as x − log Σ exp: a log p near 0 becomes 0", "log_softmax/*"),
+    defect("logsumexp of -inf: NaN gradient", "logsumexp of −inf alone: its gradient is NaN", "logsumexp/-inf alone"),
+    defect("std: gradient 0/0", "std's gradient divides by std: NaN where all numbers are equal", "std/equal numbers"),
+    defect("linalg.solve: no gradient", "the VJP of linalg.solve raises: gather_axis has none for indices", "solve/*"),
+    defect("linalg.inv: no gradient", "the VJP of linalg.inv raises: not implemented for Inverse", "inv/*"),
+    defect(
+        "linalg.det: no gradient beyond 3 by 3",
+        "the VJP of linalg.det and slogdet raises for larger matrices: not implemented for LUF",
+        "det/ordinary, slogdet/ordinary",
+    ),
+    defect(
+        "scaled_dot_product_attention: gradient of scores",
+        "the gradient A_L (Ā_L − Σ Ō O) of a score with a weight near 1 loses its digits",
+        "attention/*, multi_head/*",
+        SCORES,
+    ),
+    defect(
+        "binary cross-entropy: logaddexp(0, x) - x t",
+        "where a prediction is sure and right logaddexp(0, x) − x t cancels, and its gradient is σ(x) − t",
+        "binary_cross_entropy/*",
+    ),
+    defect(
+        "cross_entropy: logsumexp - score",
+        "log Σ exp − z_t of the shifted logits: a loss near 0, and its gradient, become 0",
+        "cross_entropy/*",
+    ),
+    defect(
+        "cross_entropy: gradient of probabilities",
+        "log Σ exp − Σ q z takes Σ q for 1, with the maximum subtracted from z as a constant: the gradient of q is "
+        "off by log Σ exp(z − max)",
+        "cross_entropy of probabilities/*",
+        "gradient of targets",
+    ),
+)

@@ -1,0 +1,507 @@
+"""PaddlePaddle: what each layer is called there, and what it is known for. Its names are mostly PyTorch's."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from refnp.verify.case import Convention, KnownDefect, NotOfferedError, listed
+from refnp.verify.layers.convolution import pairs_of, per_axis, same
+from refnp.verify.layers.multi_head import maps_of
+from refnp.verify.layers.pooling import copied_where_it_stays
+from refnp.verify.layers.transformer_layers import DECODER_PARTS, ENCODER_PARTS, parts_of
+
+
+def softplus(paddle, x, *, beta=1.0, threshold=20.0):
+    """Linear above a threshold, as in PyTorch."""
+    return paddle.nn.functional.softplus(x, beta, 20.0 if threshold is None else threshold)
+
+
+def scatter(paddle, x, updates, *, indices, mode="add"):
+    """put_along_axis adds or assigns."""
+    reduce = "add" if mode == "add" else "assign"
+    return paddle.put_along_axis(x, paddle.to_tensor(np.array(indices)), updates, 1, reduce=reduce, broadcast=False)
+
+
+def batch_norm(paddle, x, gain, shift, mean=None, variance=None, *, eps=1e-5):
+    """Statistics of the batch, or given ones."""
+    given = (paddle.zeros_like(gain), paddle.ones_like(gain)) if mean is None else (mean, variance)
+    options = {"training": mean is None, "epsilon": eps, "data_format": "NCL" if x.ndim == 3 else "NCHW"}
+    return paddle.nn.functional.batch_norm(x, *given, gain, shift, **options)
+
+
+def rms_norm(paddle, x, gain, *, eps):
+    """nn.functional.rms_norm, whose second result is 1/√(mean x² + ε)."""
+    return paddle.nn.functional.rms_norm(x, gain.shape, gain, eps)[0]
+
+
+def group_norm(paddle, x, gain, shift, *, groups, eps=1e-5):
+    """The axes of space have a name."""
+    if x.ndim == 2:
+        raise NotOfferedError("Paddle: group_norm wants an axis of space")
+    layout = {3: "NCL", 4: "NCHW", 5: "NCDHW"}[x.ndim]
+    return paddle.nn.functional.group_norm(x, groups, eps, gain, shift, layout)
+
+
+def embedding(paddle, table, *, tokens, scaled=False):
+    """Paddle knows no factor √D."""
+    rows = paddle.nn.functional.embedding(paddle.to_tensor(np.array(tokens)), table)
+    return rows * (math.sqrt(table.shape[1]) if scaled else 1)
+
+
+def attention(paddle, query, key, value, bias=None, *, mask=None, similarity="scaled_dot", is_causal=False):
+    """scaled_dot_product_attention takes the heads before the features: (..., H, N, d) becomes (B, N, H, d)."""
+    if max(query.ndim, 0 if mask is None else np.ndim(mask)) > 4:
+        raise NotOfferedError("Paddle: scaled_dot_product_attention takes four axes")
+    whole = lambda a: a.reshape([1] * (4 - a.ndim) + a.shape)
+    allowed = None if mask is None else paddle.to_tensor(np.array(mask))
+    if bias is not None:
+        hidden = paddle.full([], -math.inf, bias.dtype)
+        allowed = bias if allowed is None else paddle.where(allowed, bias, hidden)
+    arrays = [whole(a).transpose([0, 2, 1, 3]) for a in (query, key, value)]
+    scale = None if similarity == "scaled_dot" else 1.0
+    options = {"is_causal": is_causal, "scale": scale}
+    allowed = None if allowed is None else whole(allowed)
+    mixed = paddle.nn.functional.scaled_dot_product_attention(*arrays, allowed, **options)
+    return mixed.transpose([0, 2, 1, 3]).reshape([*query.shape[:-1], value.shape[-1]])
+
+
+def window_attention(paddle, query, key, value, *, before, after):
+    """There is no window but a mask."""
+    ones = np.ones((query.shape[-2], key.shape[-2]), bool)
+    return attention(paddle, query, key, value, mask=np.triu(np.tril(ones, after), -before))
+
+
+def with_values(module: Any, **values: Any) -> Any:
+    """A layer with tensors in place of its parameters, so that they may have gradients of their own."""
+    for name, value in values.items():
+        module._parameters.pop(name, None)
+        object.__setattr__(module, name, value)
+    return module
+
+
+def linear_with(module: Any, weight: Any, bias: Any = None) -> None:
+    """nn.Linear keeps (in, out), as refnp."""
+    with_values(module, weight=weight, bias=bias)
+
+
+def seen(paddle, mask, bias, dtype, per_head):
+    """What is given to nn.MultiHeadAttention as its mask, (B, H, N, M): True where attention is allowed, or a bias."""
+    allowed = None if mask is None else paddle.to_tensor(np.array(mask))
+    if bias is not None:
+        hidden = paddle.full([], -math.inf, dtype)
+        allowed = bias if allowed is None else paddle.where(allowed, bias, hidden)
+    if allowed is not None and allowed.ndim == 3:
+        allowed = allowed.unsqueeze(0 if per_head else 1)
+    return allowed
+
+
+def fill_heads(module: Any, parameters) -> Any:
+    """nn.MultiHeadAttention with refnp's parameters."""
+    for part, own in zip(("q_proj", "k_proj", "v_proj", "out_proj"), maps_of(parameters), strict=True):
+        linear_with(getattr(module, part), *own)
+    return module
+
+
+def multi_head(paddle, query, key, value, *parameters, heads, mask=None, bias=None, per_head=False, weights=False):
+    """nn.MultiHeadAttention."""
+    maps = maps_of(parameters)
+    features, inner = maps[0][0].shape
+    if any(width != features for width in (inner, maps[2][0].shape[1], maps[3][0].shape[1])):
+        raise NotOfferedError("Paddle: nn.MultiHeadAttention has one width for heads and result")
+    widths = {
+        "kdim": maps[1][0].shape[0],
+        "vdim": maps[2][0].shape[0],
+        "bias_attr": None if len(maps[0]) > 1 else False,
+    }
+    module = paddle.nn.MultiHeadAttention(features, heads, need_weights=weights, **widths)
+    found = fill_heads(module, parameters)(query, key, value, seen(paddle, mask, bias, query.dtype, per_head))
+    return found[0] if weights else found
+
+
+def multi_head_with_weights(paddle, *arrays, **options):
+    """The same, with the weights beside it."""
+    return multi_head(paddle, *arrays, weights=True, **options)
+
+
+def biased_multi_head(paddle, query, key, value, bias, *parameters, **options):
+    """The same with an additive mask that has a gradient."""
+    return multi_head(paddle, query, key, value, *parameters, bias=bias, **options)
+
+
+def additive_mask(paddle, query, key, value, *parameters, mask, **options):
+    """The same with −∞ where the mask hides."""
+    bias = paddle.to_tensor(np.where(mask, 0.0, -np.inf), dtype=query.dtype)
+    return multi_head(paddle, query, key, value, *parameters, bias=bias, **options)
+
+
+def encoder_layer(paddle, x, *parameters, heads, norm="post", activation="relu", mask=None, bias=None, per_head=False):
+    """nn.TransformerEncoderLayer with refnp's parameters."""
+    own, norm_1, maps, norm_2 = parts_of(parameters, *ENCODER_PARTS)
+    if len(maps) < 4:
+        raise NotOfferedError("Paddle: a layer without biases has LayerNorms with shifts")
+    options = {"dropout": 0.0, "activation": activation, "normalize_before": norm == "pre"}
+    layer = paddle.nn.TransformerEncoderLayer(x.shape[-1], heads, maps[0].shape[1], **options)
+    fill_heads(layer.self_attn, own)
+    fill_rest(layer, maps, norm_1, norm_2)
+    return layer(x, seen(paddle, mask, bias, x.dtype, per_head))
+
+
+def fill_rest(layer: Any, maps, *norms) -> None:
+    """The two linear maps and the LayerNorms of a layer."""
+    linear_with(layer.linear1, *maps[:2])
+    linear_with(layer.linear2, *maps[2:])
+    for number, (gain, shift) in enumerate(norms, 1):
+        with_values(getattr(layer, f"norm{number}"), weight=gain, bias=shift)
+
+
+def biased_encoder_layer(paddle, x, bias, *parameters, **options):
+    """The same with an additive mask that has a gradient."""
+    return encoder_layer(paddle, x, *parameters, bias=bias, **options)
+
+
+def decoder_layer(
+    paddle,
+    x,
+    memory,
+    *parameters,
+    heads,
+    norm="post",
+    activation="relu",
+    mask=None,
+    memory_mask=None,
+    bias=None,
+    memory_bias=None,
+    per_head=False,
+):
+    """nn.TransformerDecoderLayer with refnp's parameters."""
+    own, norm_1, other, norm_2, maps, norm_3 = parts_of(parameters, *DECODER_PARTS)
+    if len(maps) < 4:
+        raise NotOfferedError("Paddle: a layer without biases has LayerNorms with shifts")
+    options = {"dropout": 0.0, "activation": activation, "normalize_before": norm == "pre"}
+    layer = paddle.nn.TransformerDecoderLayer(x.shape[-1], heads, maps[0].shape[1], **options)
+    fill_heads(layer.self_attn, own)
+    fill_heads(layer.cross_attn, other)
+    fill_rest(layer, maps, norm_1, norm_2, norm_3)
+    masks = seen(paddle, mask, bias, x.dtype, per_head), seen(paddle, memory_mask, memory_bias, x.dtype, per_head)
+    return layer(x, memory, *masks)
+
+
+def biased_decoder_layer(paddle, x, memory, bias, memory_bias, *parameters, **options):
+    """The same with two additive masks that have gradients."""
+    return decoder_layer(paddle, x, memory, *parameters, bias=bias, memory_bias=memory_bias, **options)
+
+
+def convolution(paddle, x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, padding_mode="zeros"):
+    """nn.functional.conv1d to conv3d; other padding than zeros goes first."""
+    functional, axes = paddle.nn.functional, weight.ndim - 2
+    if x.ndim == axes + 1:
+        raise NotOfferedError("Paddle: convolutions take a batch")
+    pairs = same(weight.shape[2:], per_axis(dilation, axes)) if padding == "same" else pairs_of(padding, axes)
+    if padding_mode != "zeros":
+        flat = [width for pair in reversed(pairs) for width in pair]
+        layout = ("NCL", "NCHW", "NCDHW")[axes - 1]
+        x, pairs = functional.pad(x, flat, padding_mode, data_format=layout), [(0, 0)] * axes
+    edges = [width for pair in pairs for width in pair]
+    options = {"stride": stride, "padding": edges, "dilation": dilation, "groups": groups}
+    return getattr(functional, f"conv{axes}d")(x, weight, bias, **options)
+
+
+def convolution_transpose(paddle, x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, output_padding=0):
+    """nn.functional.conv1d_transpose to conv3d_transpose."""
+    axes = weight.ndim - 2
+    if x.ndim == axes + 1:
+        raise NotOfferedError("Paddle: convolutions take a batch")
+    options = {"stride": stride, "padding": padding, "output_padding": output_padding, "groups": groups}
+    function = getattr(paddle.nn.functional, f"conv{axes}d_transpose")
+    return function(x, weight, bias, dilation=dilation, **options)
+
+
+def average_pool(paddle, x, *, size, count_include_pad=True, **options):
+    """Padding counts unless it is `exclusive`."""
+    function = getattr(paddle.nn.functional, f"avg_pool{x.ndim - 2}d")
+    return function(x, size, exclusive=not count_include_pad, **options)
+
+
+def max_pool(paddle, x, *, size, dilation=1, **options):
+    """nn.functional.max_pool1d to max_pool3d."""
+    if dilation != 1:
+        raise NotOfferedError("Paddle: pooling knows no dilation")
+    return getattr(paddle.nn.functional, f"max_pool{x.ndim - 2}d")(x, size, **options)
+
+
+def adaptive_pool(kind: str) -> Callable:
+    """nn.functional.adaptive_avg_pool1d to adaptive_max_pool3d."""
+    return lambda paddle, x, size: getattr(paddle.nn.functional, f"adaptive_{kind}_pool{x.ndim - 2}d")(x, size)
+
+
+def upsample(paddle, x, *, factor=None, size=None, mode="nearest", align_corners=False):
+    """interpolate, by the number of dimensions."""
+    axes = x.ndim - 2
+    if mode == "nearest-exact" or (mode == "nearest" and axes != 2):
+        raise NotOfferedError("Paddle: interpolate has nearest of images alone, and no nearest-exact")
+    name = ("linear", "bilinear", "trilinear")[axes - 1] if mode == "linear" else mode
+    layout = ("NCW", "NCHW", "NCDHW")[axes - 1]
+    size = None if size is None else list(per_axis(size, axes))
+    factor = None if factor is None else list(per_axis(factor, axes))
+    return paddle.nn.functional.interpolate(x, size, factor, name, align_corners, data_format=layout)
+
+
+def cross_entropy(
+    paddle, logits, *, targets, ignore_index=None, class_weights=None, label_smoothing=0.0, reduction="mean"
+):
+    """In Paddle, -100 is the target to ignore unless another is named."""
+    weight = None if class_weights is None else paddle.to_tensor(class_weights, dtype=logits.dtype)
+    options = {"reduction": reduction, "label_smoothing": label_smoothing, "weight": weight}
+    ignored = -100 if ignore_index is None else ignore_index
+    targets = paddle.to_tensor(np.array(targets))
+    loss = paddle.nn.functional.cross_entropy(logits, targets, ignore_index=ignored, **options)
+    return (
+        loss.squeeze(-1) if loss.ndim == logits.ndim else loss
+    )  # where labels are smoothed, the axis of classes stays
+
+
+def cross_entropy_of_probabilities(
+    paddle, logits, targets, *, class_weights=None, label_smoothing=0.0, reduction="mean"
+):
+    """The same function, told that targets are probabilities."""
+    if class_weights is not None:
+        raise NotOfferedError("Paddle: weights of classes are averaged over otherwise where targets are probabilities")
+    options = {"reduction": reduction, "label_smoothing": label_smoothing, "soft_label": True}
+    loss = paddle.nn.functional.cross_entropy(logits, targets, **options)
+    return loss.squeeze(-1) if loss.ndim == logits.ndim else loss
+
+
+def binary_cross_entropy(paddle, logits, targets, *, positive_weight=1.0, reduction="mean"):
+    """pos_weight is a tensor."""
+    weight = None if positive_weight == 1 else paddle.to_tensor([positive_weight], dtype=logits.dtype)
+    function = paddle.nn.functional.binary_cross_entropy_with_logits
+    return function(logits, targets, reduction=reduction, pos_weight=weight)
+
+
+def gaussian_nll(paddle, mean, std, y, *, reduction="mean"):
+    """Paddle takes the variance, and leaves out ½ log 2π unless asked for the full density."""
+    return paddle.nn.functional.gaussian_nll_loss(mean, y, std * std, full=True, reduction=reduction)
+
+
+def normal(paddle, *parameters):
+    """A distribution of tensors."""
+    return paddle.distribution.Normal(*parameters)
+
+
+FUNCTIONS: dict[str, str | Callable] = {
+    "erf": "erf",
+    "sinh": "sinh",
+    "cosh": "cosh",
+    "arctan": "atan",
+    "var": lambda paddle, x, ddof=0: paddle.var(x, -1, unbiased=bool(ddof)),
+    "std": lambda paddle, x, ddof=0: paddle.std(x, -1, unbiased=bool(ddof)),
+    "cumprod": lambda paddle, x: paddle.cumprod(x, dim=-1),
+    "take_along_axis": lambda paddle, x, indices: paddle.take_along_axis(x, paddle.to_tensor(np.array(indices)), 1),
+    "scatter": scatter,
+    "tril": lambda paddle, x, offset=0: paddle.tril(x, offset),
+    "triu": lambda paddle, x, offset=0: paddle.triu(x, offset),
+    "diagonal": lambda paddle, x, offset=0: paddle.diagonal(x, offset),
+    "solve": "linalg.solve",
+    "inv": "linalg.inv",
+    "det": "linalg.det",
+    "slogdet": lambda paddle, a: paddle.linalg.slogdet(a)[1],
+    "cholesky_solve": lambda paddle, factor, b: paddle.linalg.cholesky_solve(b, paddle.tril(factor)),
+    "relu": "nn.functional.relu",
+    "leaky_relu": lambda paddle, x, slope=0.01: paddle.nn.functional.leaky_relu(x, slope),
+    "elu": "nn.functional.elu",
+    "sigmoid": "nn.functional.sigmoid",
+    "silu": "nn.functional.silu",
+    "softplus": softplus,
+    "gelu": lambda paddle, x, approximate="none": paddle.nn.functional.gelu(x, approximate == "tanh"),
+    "softmax": "nn.functional.softmax",
+    "log_softmax": "nn.functional.log_softmax",
+    "logsumexp": "logsumexp",
+    "layer_norm": lambda paddle, x, gain, shift, eps=1e-5: paddle.nn.functional.layer_norm(
+        x, gain.shape, gain, shift, eps
+    ),
+    "rms_norm": rms_norm,
+    "group_norm": group_norm,
+    "instance_norm": lambda paddle, x, gain, shift, eps=1e-5: paddle.nn.functional.instance_norm(
+        x, weight=gain, bias=shift, eps=eps
+    ),
+    "batch_norm": batch_norm,
+    "batch_norm of statistics": batch_norm,
+    "linear": "nn.functional.linear",
+    "matmul": "matmul",
+    "embedding": embedding,
+    "attention": attention,
+    "causal_attention": lambda paddle, *arrays: attention(paddle, *arrays, is_causal=True),
+    "window_attention": window_attention,
+    "multi_head": multi_head,
+    "multi_head_widths": multi_head,
+    "multi_head_with_weights": multi_head_with_weights,
+    "multi_head_biased": biased_multi_head,
+    "multi_head_additive_mask": additive_mask,
+    "encoder_layer": encoder_layer,
+    "encoder_layer_biased": biased_encoder_layer,
+    "decoder_layer": decoder_layer,
+    "decoder_layer_biased": biased_decoder_layer,
+    "convolution": convolution,
+    "convolution_transpose": convolution_transpose,
+    "average_pool": average_pool,
+    "max_pool": max_pool,
+    "adaptive_average_pool": adaptive_pool("avg"),
+    "adaptive_max_pool": adaptive_pool("max"),
+    "upsample": upsample,
+    "mse": "nn.functional.mse_loss",
+    "huber": "nn.functional.smooth_l1_loss",
+    "gaussian_nll": gaussian_nll,
+    "cross_entropy": cross_entropy,
+    "cross_entropy of probabilities": cross_entropy_of_probabilities,
+    "binary_cross_entropy": binary_cross_entropy,
+    "normal_log_prob": lambda paddle, y, mean, std: normal(paddle, mean, std).log_prob(y),
+    "student_t_log_prob": lambda paddle, y, nu, mean, scale: paddle.distribution.StudentT(nu, mean, scale).log_prob(y),
+    "normal_kl": lambda paddle, mean_p, std_p, mean_q, std_q: paddle.distribution.kl_divergence(
+        normal(paddle, mean_p, std_p), normal(paddle, mean_q, std_q)
+    ),
+    "multivariate_normal_log_prob": lambda paddle, y, mean, factor: paddle.distribution.MultivariateNormal(
+        mean, scale_tril=factor
+    ).log_prob(y),
+    "categorical_entropy": lambda paddle, logits: paddle.distribution.Categorical(logits).entropy(),
+    "categorical_kl": lambda paddle, p, q: paddle.distribution.kl_divergence(
+        paddle.distribution.Categorical(p), paddle.distribution.Categorical(q)
+    ).squeeze(-1),
+}
+
+
+defect = functools.partial(listed, "Paddle")
+OF_SOFTMAX = "softmax/*, log_softmax/*, *attention/*, multi_head*, *coder_layer*, *cross_entropy*/logits 100, "
+OF_SOFTMAX += "cross_entropy of prob*/logits 100, cross_entropy/confident, categorical_*"
+KNOWN: tuple[KnownDefect, ...] = (
+    Convention(
+        "Paddle",
+        "NaN behind a mask comes through",
+        "scaled_dot_product_attention adds −∞ to the scores of masked keys, and multiplies their values by 0",
+        cases=("attention/*",),
+        options={"hidden": "added"},
+    ),
+    Convention(
+        "Paddle",
+        "a row with −∞ for every key is NaN",
+        "a query that may attend to nothing gets NaN: −∞ is added to all its scores, and their softmax is 0/0",
+        cases=("attention/*", "multi_head_additive_mask/*"),
+        options={"no_keys": "nan"},
+    ),
+    Convention(
+        "Paddle",
+        "a mask adds −1e9",
+        "nn.MultiheadAttention adds −1e9 to the scores that a mask of booleans hides: a query that may attend to "
+        "nothing attends to all keys, by scores that float32 rounds to multiples of 64",
+        cases=("multi_head_with_weights/*",),
+        options={"no_keys": -1e9},
+    ),
+    Convention(
+        "Paddle",
+        "softplus is linear above 20",
+        "softplus is x above threshold=20, as documented; log1p(e^−x) is 2e-9 there",
+        cases=("softplus/*",),
+        options={"threshold": 20.0},
+    ),
+    Convention(
+        "Paddle",
+        "an axis whose length stays is copied",
+        "interpolate: a factor of 1.125 that leaves 5 places at 5 moves them, c = (i + ½)/f − ½; Paddle copies them",
+        cases=("upsample/1-D, linear, factor 1.125",),
+        equation=copied_where_it_stays,
+    ),
+    defect(
+        "softmax: no weight below e^-64",
+        "softmax and log_softmax raise x − max to −64: log_softmax([0, −300]) is −64, and a key that is masked by −∞ "
+        "keeps the weight 1.6e-28, so that infinity in its value and gradients come through",
+        OF_SOFTMAX,
+    ),
+    defect(
+        "binary_cross_entropy_with_logits: gradient at 0",
+        "at a logit of exactly 0 the gradient is σ − t − 1, where σ − t is right: −½ in place of ½ for t = 0; and "
+        "where a prediction is sure and right log1p(e^−|x|) is lost",
+        "binary_cross_entropy/tails*",
+        "output, gradient of logits",
+    ),
+    defect(
+        "losses: no gradient of targets",
+        "binary_cross_entropy_with_logits and cross_entropy give their targets the gradient 0, where probabilities "
+        "have one",
+        "binary_cross_entropy/*, cross_entropy of probabilities/*",
+        "gradient of targets",
+    ),
+    defect(
+        "gaussian_nll_loss: no gradient of the variance",
+        "gaussian_nll_loss clips the variance under no_grad, and so its gradient is 0: a model that predicts its "
+        "variance learns nothing",
+        "gaussian_nll/*",
+        "gradient of std",
+    ),
+    defect(
+        "cross_entropy: smoothing with weights",
+        "with label_smoothing and weights of classes every row is multiplied by Σ_c w_c q_c, where the loss is "
+        "−Σ_c w_c q_c log p_c",
+        "cross_entropy/smoothing and weights",
+    ),
+    defect(
+        "float64: constants in float32",
+        "ε of the norms, δ of huber, 1/size of pools, the places of interpolate and label smoothing are rounded to "
+        "float32, also for float64",
+        "*_norm*/*, average_pool/*, adaptive_average_pool/*, upsample/*, huber/*, cross_entropy/*, *coder_layer*",
+        dtypes="float64",
+        computed_in="float32",
+    ),
+    defect(
+        "average_pool, max_pool: ceil_mode",
+        "with ceil_mode and padding the last window may lie in the padding alone: there is one place too many",
+        "average_pool/2-D? ceil mode? padded, max_pool/2-D? ceil mode? padded",
+    ),
+    defect("std: gradient 0/0", "std's gradient divides by std: NaN where all numbers are equal", "std/equal numbers"),
+    defect(
+        "det: gradient 0 if singular",
+        "det's gradient takes det A⁻ᵀ, and 0 for a singular matrix; its cofactors are 0 only below rank N − 1",
+        "det/singular*",
+    ),
+    defect("elu: exp(x) - 1", "elu as exp(x) − 1, and its gradient as y + α: both cancel", "elu/*"),
+    defect(
+        "sigmoid: gradient by 1 - σ",
+        "sigmoid's gradient forms 1 − σ with σ rounded to 1: nothing left in the right tail",
+        "sigmoid/far right",
+    ),
+    defect(
+        "softplus: log(1 + exp)",
+        "softplus as log(1 + exp(βx))/β: nothing is left of eˣ below −16 in float32; log1p keeps it",
+        "softplus/far left, softplus/beta*",
+    ),
+    defect("gelu: 1 + erf", "gelu as x/2 (1 + erf): no digit is left in the left tail", "gelu/at -5*, gelu/far left"),
+    defect(
+        "gelu tanh: 1 + tanh", "gelu(tanh) as x/2 (1 + tanh), and its gradient by 1 − tanh²: both cancel", "gelu/tanh*"
+    ),
+    defect(
+        "logsumexp of -inf: NaN",
+        "logsumexp of −inf alone is NaN, where −inf is right, and so its gradient",
+        "logsumexp/-inf alone",
+    ),
+    defect(
+        "logsumexp: gradient exp(x - y)",
+        "its gradient exp(x − y) takes y rounded: |y| u of relative error",
+        "logsumexp/*",
+    ),
+    defect(
+        "group_norm: one-pass variance",
+        "group_norm takes the variance as E[x²] − E[x]², which cancels where the mean is large",
+        "group_norm/*mean*",
+    ),
+    defect(
+        "StudentT: log Γ((ν + 1)/2) − log Γ(ν/2)",
+        "the density of Student's t forms the difference of two numbers of the size of ν log ν",
+        "student_t_log_prob/*",
+    ),
+    defect(
+        "kl_divergence of normals: r^2 - 1 - log r^2",
+        "r² − 1 with r = σ_p/σ_q rounded cancels where σ_p and σ_q nearly agree",
+        "normal_kl/*",
+    ),
+)
