@@ -72,7 +72,7 @@ def primitive(function: Callable) -> Callable:
         values = [np.asarray(v) for v in value] if several else [np.asarray(value)]
         node = None
         if needs_gradient and is_recording():
-            node = Node(operation, arguments, [(v.shape, v.dtype) for v in values], vjp)
+            node = Node(operation, arguments, options, [(v.shape, v.dtype) for v in values], vjp)
         if several:
             return tuple(Tensor.result(v, node, slot) for slot, v in enumerate(values))
         return Tensor.result(values[0], node)

@@ -39,22 +39,23 @@ def is_recording() -> bool:
 class Node:
     """One step on the tape: which operation, on what, and its VJP.
 
-    `arguments` are the operation's positional arguments as given (Tensors and constants), `outputs` one
-    (shape, dtype) per result, `vjp` takes one gradient per result and returns one per argument.
-    Both are dropped once a gradient has passed through.
+    `arguments` are the operation's positional arguments as given (Tensors and constants), `options` those by name,
+    `outputs` one (shape, dtype) per result, `vjp` takes one gradient per result and returns one per argument.
+    All but the outputs are dropped once a gradient has passed through.
     """
 
-    __slots__ = ("arguments", "operation", "outputs", "step", "vjp")
+    __slots__ = ("arguments", "operation", "options", "outputs", "step", "vjp")
 
-    def __init__(self, operation: Callable, arguments: tuple, outputs: list, vjp: Callable):
+    def __init__(self, operation: Callable, arguments: tuple, options: dict, outputs: list, vjp: Callable):
         self.operation = operation
         self.arguments: tuple | None = arguments
+        self.options: dict | None = options
         self.outputs = outputs
         self.vjp: Callable | None = vjp
         self.step = next(_steps)
 
     def free(self) -> None:
-        self.arguments = self.vjp = None
+        self.arguments = self.options = self.vjp = None
 
 
 class Tensor:

@@ -1,37 +1,55 @@
 """Is a whole model right, and if not, where does it begin to be wrong?   report = judge_model(module, inputs)
 
-Every layer is judged inside its own inputs: by its equation in numbers that carry their rounding error, from the arrays
-that really came in when the model ran, and from the cotangent that really came back. So what a layer inherits is not
-held against it, and the first layer beyond its bound is where the model begins to be wrong.
+layer by layer   every layer inside its own inputs: by its equation in numbers that carry their rounding error, from the
+                 arrays that really came in when the model ran, and from the cotangent that really came back. So what a
+                 layer inherits is not held against it, and the first layer beyond its bound is where it begins.
+end to end       the answer of the whole, beside that of the same model in refnp's operations in the widest precision:
+                 within what the rounding of every operation can do to it (`refnp.verify.propagation`).
 """
 
 import fnmatch
+import importlib.metadata
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from refnp.autograd.tensor import Tensor
+from refnp.layers.module import Module
+from refnp.models.published.renaming import array_of
 from refnp.verify.case import Answer, Layer, Problem
-from refnp.verify.frameworks.torch_modules import Asked, Call, Part, Run, checked, recorded
-from refnp.verify.judge import DEVIATES, Judgement, judged
+from refnp.verify.frameworks.native import NATIVES, Native
+from refnp.verify.frameworks.torch_modules import Asked, Call, Part, Run, checked, is_module, recorded
+from refnp.verify.judge import DEVIATES, WITHIN, Judgement, deviation, judged
 from refnp.verify.layers import cases
+from refnp.verify.propagation import bounded, wide
 from refnp.verify.report import exactly, number
-from refnp.verify.rounding import judging_precision
+from refnp.verify.rounding import WIDE, judging_precision, tolerance
 
+END_TO_END = "end to end"
+PLACES = 64  # elements of an output that are judged end to end: those that are furthest off
+PARTS = {  # what distributions call their parameters, in refnp, PyTorch and JAX's libraries
+    "mean": "mean", "loc": "mean", "std": "std", "stddev": "std", "scale": "std", "factor": "factor",
+    "covariance": "covariance", "covariance_matrix": "covariance",
+}  # fmt: skip
 PRECISIONS = ("float32", "float64")
 
 
 @dataclass
 class ModelReport:
-    """What came of a model: a row for each output and gradient of each layer, in the order in which layers ended."""
+    """What came of a model: a row for each output and gradient of each layer, in the order in which layers ended, and
+    at the end those of the whole."""
 
-    run: Run
+    who: str  # "PyTorch 2.13.0+cpu"
+    dtype: str
     judgements: list[Judgement]
+    calls: list[Call] = field(default_factory=list)
     answers: list[tuple[Problem, Answer]] = field(default_factory=list)
+    not_judged: dict[str, str] = field(default_factory=dict)  # {path: why} of modules without an equation
 
     @property
     def holds(self) -> bool:
@@ -42,11 +60,6 @@ class ModelReport:
     def rows(self) -> list[dict[str, Any]]:
         """A dict for each judgement, as `refnp verify --json` writes them."""
         return [row.as_json() for row in self.judgements]
-
-    @property
-    def not_judged(self) -> dict[str, str]:
-        """{path: why} of modules that hold parameters or arithmetic of their own and have no equation."""
-        return self.run.not_judged
 
     @property
     def first(self) -> str | None:
@@ -62,16 +75,19 @@ class ModelReport:
         return "\n".join([*self._heading(), *self._deviations(), "", *self._table(), *self._not_judged()])
 
     def _heading(self) -> list[str]:
-        kinds = f"{len(self.run.calls)} calls of layers in PyTorch {self.run.version}, {self.run.dtype}"
-        return [f"{kinds}, judged against {judging_precision()}"]
+        layers = f", {len(self.calls)} calls of layers" if self.calls else ""
+        return [f"{self.who}, {self.dtype}{layers}, judged against {judging_precision()}"]
 
     def _deviations(self) -> list[str]:
         beyond = [row for row in self.judgements if row.verdict == DEVIATES]
         if not beyond:
-            return ["every layer is within its bound"]
-        first = beyond[0]
-        named = path_of(first)
-        lines = [f"{named}: the first beyond its bound ({number(worst(beyond, named))}); what follows inherits it"]
+            return ["everything is within its bound"]
+        named = path_of(beyond[0])
+        worst = max(row.error_over_bound for row in beyond if path_of(row) == named)
+        after = "; what follows inherits it"
+        if named == END_TO_END:
+            after = "; no layer is beyond its own, so it is what stands between them" if self.calls else ""
+        lines = [f"{named}: the first beyond its bound ({number(worst)}){after}"]
         for row in beyond:
             text = f"  {path_of(row)}, {row.quantity}: {number(row.error_over_bound)} times its bound"
             if math.isfinite(row.claimed) and math.isfinite(row.right):
@@ -82,7 +98,7 @@ class ModelReport:
 
     def _table(self) -> list[str]:
         paths = dict.fromkeys(map(path_of, self.judgements))
-        kinds = {call.path or "(the model)": call.kind for call in self.run.calls}
+        kinds = {call.path or "(the model)": call.kind for call in self.calls}
         width, kind_width = (max(map(len, names), default=0) for names in (paths, kinds.values()))
         lines = [f"{'layer':{width}}  {'':{kind_width}}  {'output':>8}  {'gradients':>9}"]
         for path in paths:
@@ -104,56 +120,159 @@ def path_of(row: Judgement) -> str:
     return row.case.partition("/")[2] or "(the model)"
 
 
-def worst(rows: list[Judgement], path: str) -> float:
-    """The largest error over bound of a layer."""
-    return max(row.error_over_bound for row in rows if path_of(row) == path)
-
-
 def judge_model(
     module: Any,
     inputs: Any,
     *,
     gradients: bool = True,
     equations: Mapping[str, Any] | None = None,
+    like: Module | None = None,
+    parameters: Mapping[str, Any] | None = None,
 ) -> ModelReport:
-    """Judge a model of PyTorch layer by layer.
+    """Judge a model layer by layer, and end to end.
 
-    module: a torch.nn.Module, in evaluation mode where it has dropout.
+    module: a torch.nn.Module, in evaluation mode where it has dropout; or, with `like`, any function of arrays of any
+        framework that refnp knows.
     inputs: an array or tensor, a tuple of them, or a dict by name; floats in the precision of the module.
     gradients: judge every layer's gradients as well, from drawn cotangents of the outputs.
     equations: what modules of your own compute, by path, or by a pattern such as "blocks.*.norm":
         the name of a layer of refnp, if the module takes its arguments in refnp's order and has its parameters so;
         (name, arguments, options) with arguments {"x": 0, "gain": "scale"}, each the number of an input or the name of
         a parameter, and options {"eps": 1e-6} of the layer; or None for what shall not be judged.
+    like: the model of refnp that computes the same from the same inputs. Its answer in the widest precision is what the
+        module's is judged by. The answer of a neural process is a distribution: an object with `mean` and `std` (or
+        `stddev`), a dict of such names, or (mean, std).
+    parameters: those of `like` by name; its own unless given, as `refnp.models.published` reads them from the module's.
 
     Dropout, containers and reshapings round nothing and are passed through. A module of your own is passed through too,
     and its layers are judged; one with parameters of its own, or without layers, stands in the report as not judged.
     Raises TypeError for what is no torch.nn.Module, ValueError for a model that drops units at random, that computes in
-    another precision than float32 or float64, and for an equation that fits no module or names no layer.
+    another precision than float32 or float64, and for an equation that fits no module or names no layer; for answers
+    that have nothing in common with those of `like`.
     """
-    paths = checked(module)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        run = recorded(module, inputs, gradients=gradients, readers=readers_of(paths, equations or {}))
-        if run.dtype not in PRECISIONS:
-            raise ValueError(f"judge_model: module computes in {run.dtype}; judged are float32 and float64")
-        found: list[Judgement] = []
-        answers = []
-        for call in run.calls:
-            problem, rows = judged_call(call, run)
-            answers.append((problem, call.answer))
-            found += rows
-    return ModelReport(run, found, answers)
+        if like is None or is_module(module):
+            report = by_layers(module, inputs, gradients, equations or {})
+        else:
+            report = ModelReport("", "", [])
+        if like is not None:
+            beside(report, module, inputs, like, parameters)
+    return report
+
+
+def by_layers(module: Any, inputs: Any, gradients: bool, equations: Mapping[str, Any]) -> ModelReport:
+    """Every layer of a module of PyTorch."""
+    readers = readers_of(checked(module), equations)
+    run = recorded(module, inputs, gradients=gradients, readers=readers)
+    if run.dtype not in PRECISIONS:
+        raise ValueError(f"judge_model: module computes in {run.dtype}; judged are float32 and float64")
+    report = ModelReport(f"PyTorch {run.version}", run.dtype, [], run.calls, not_judged=run.not_judged)
+    for call in run.calls:
+        problem, rows = judged_call(call, run)
+        report.answers.append((problem, call.answer))
+        report.judgements += rows
+    return report
 
 
 def judged_call(call: Call, run: Run) -> tuple[Problem, list[Judgement]]:
     """The judgement of one call; a layer that computes in another precision than its model is told so."""
     problem = call.problem(run.dtype)
     rows = judged(problem, call.answer, problem.reference(), "PyTorch", run.version)
-    if other := sorted(name for name in call.dtypes - {run.dtype} if name in PRECISIONS or "float" in name):
+    if other := sorted(name for name in call.dtypes - {run.dtype} if "float" in name):
         why = f"numbers of {', '.join(other)} in a model in {run.dtype}"
         rows = [replace(row, why=row.why or why) if row.verdict == DEVIATES else row for row in rows]
     return problem, rows
+
+
+# ---- end to end, beside a model of refnp
+
+
+def beside(report: ModelReport, function: Any, inputs: Any, like: Module, parameters: Mapping[str, Any] | None) -> None:
+    """Judge what a function of any framework answers by what a model of refnp does, and add the rows to the report."""
+    values = {key: array_of(value) for key, value in by_key(inputs).items()}
+    if report.dtype:  # that of the module
+        values = {k: v.astype(report.dtype) if v.dtype.kind == "f" else v for k, v in values.items()}
+    native = native_of(function, by_key(inputs).values())
+    given = named_parts(called(function, {key: native.array(value, None) for key, value in values.items()}))
+    answers = {name: np.asarray(native.numpy(part) if native.owns(part) else part) for name, part in given.items()}
+    dtype = str(next(iter(answers.values())).dtype)
+    if dtype not in PRECISIONS:
+        raise ValueError(f"judge_model: the answer is in {dtype}; judged are float32 and float64")
+    state = {**like.state_dict(), **{name: array_of(value) for name, value in (parameters or {}).items()}}
+    model = like.bind({name: wide(value.astype(dtype)) for name, value in state.items()})
+    expected = named_parts(called(model, {key: as_leaf(value, dtype) for key, value in values.items()}))
+    common = [name for name in answers if name in expected]
+    if not common:
+        raise ValueError(f"judge_model: the answer has {', '.join(answers)}, that of like {', '.join(expected)}")
+    report.who = report.who or f"{native.name} {version_of(native)}"
+    report.dtype = report.dtype or dtype
+    for name in common:
+        report.judgements.append(end_to_end(type(like).__name__, report, name, answers[name], expected[name], dtype))
+
+
+def end_to_end(what: str, report: ModelReport, quantity: str, given: np.ndarray, right: Any, dtype: str) -> Judgement:
+    """One output of the whole model, at the places where it is furthest off."""
+    framework, _, version = report.who.partition(" ")
+    common = ("frameworks", f"{what}/{END_TO_END}", framework, version, dtype, quantity)
+    if given.shape != right.shape:
+        why = f"shape {given.shape} where {right.shape} is right"
+        return Judgement(*common, math.inf, math.inf, DEVIATES, why=why)
+    error = np.abs(given.astype(WIDE) - right.data).ravel()
+    places = np.argsort(-np.where(np.isnan(error), np.inf, error), kind="stable")[:PLACES]
+    (rounded,) = bounded([right], [places])
+    allowed = tolerance(rounded, dtype).ravel()[places]
+    ratio, ulps, worst = deviation(given.ravel()[places], rounded.value.ravel()[places], allowed, dtype)
+    if ratio <= 1:
+        return Judgement(*common, ratio, ulps, WITHIN)
+    at = places[worst[0]] if worst else 0
+    return Judgement(*common, ratio, ulps, DEVIATES, "", float(given.ravel()[at]), float(rounded.value.ravel()[at]))
+
+
+def by_key(inputs: Any) -> dict[Any, Any]:
+    """Inputs by position or by name."""
+    if isinstance(inputs, Mapping):
+        return dict(inputs)
+    return dict(enumerate(inputs if isinstance(inputs, (tuple, list)) else (inputs,)))
+
+
+def called(function: Callable, values: Mapping[Any, Any]) -> Any:
+    """A function of inputs by position and by name."""
+    return function(
+        *(value for key, value in values.items() if isinstance(key, int)),
+        **{key: value for key, value in values.items() if not isinstance(key, int)},
+    )
+
+
+def as_leaf(value: np.ndarray, dtype: str) -> Any:
+    """An input of the model of refnp: floats as they are in the judged precision, others unchanged."""
+    return wide(value.astype(dtype)) if value.dtype.kind == "f" else value
+
+
+def native_of(function: Any, values: Iterable[Any]) -> Native:
+    """The framework of a module or of its inputs; of a function of NumPy arrays, which JAX takes as well, NumPy."""
+    for thing in (function, *values):
+        for native in NATIVES.values():
+            if native.name != "NumPy" and native.owns(thing):
+                return native
+    return NATIVES["NumPy"]
+
+
+def version_of(native: Native) -> str:
+    """The version of a framework."""
+    return importlib.metadata.version(native.package)
+
+
+def named_parts(answer: Any) -> dict[str, Any]:
+    """The arrays of an answer by name: mean, std and the like of a distribution, a dict as it is, or one output."""
+    if isinstance(answer, Mapping):
+        return dict(answer)
+    if isinstance(answer, (tuple, list)):
+        names = ("mean", "std") if len(answer) == 2 else tuple(f"output {i}" for i in range(len(answer)))
+        return dict(zip(names, answer, strict=True))
+    found = {name: getattr(answer, own) for own, name in PARTS.items() if hasattr(answer, own)}
+    found = {name: part() if callable(part) else part for name, part in found.items()}
+    return found if "mean" in found and not isinstance(answer, Tensor) and len(found) > 1 else {"output": answer}
 
 
 def readers_of(paths: Sequence[str], equations: Mapping[str, Any]) -> dict[str, Callable | None]:

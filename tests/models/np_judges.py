@@ -11,9 +11,10 @@ from refnp.verify.layers.attention import attention
 from refnp.verify.layers.distributions import normal_kl
 from refnp.verify.layers.losses import gaussian_nll
 from refnp.verify.layers.multi_head import join_heads, split_heads
+from refnp.verify.layers.neural_processes import joined
 from refnp.verify.layers.normalization import layer_norm
 from refnp.verify.rounding import WIDE, Rounded, arranged, constant, contract, exact, where
-from tests.models.tnp_judges import joined, mlp, own
+from tests.models.tnp_judges import mlp, own
 
 
 def in_full(array, shape):

@@ -8,6 +8,7 @@ from refnp.verify import rounding
 from refnp.verify.layers.activations import relu
 from refnp.verify.layers.linear import linear
 from refnp.verify.layers.multi_head import join_heads, split_heads
+from refnp.verify.layers.neural_processes import pair_kernel
 from refnp.verify.layers.normalization import layer_norm
 from refnp.verify.layers.softmax import weights
 from refnp.verify.layers.transformer_layers import (
@@ -82,11 +83,6 @@ def mlp(x, parameters):
         x, _ = linear(x, *parameters[i : i + 2])
         x = relu(x)[0] if i + 2 < len(parameters) else x
     return x
-
-
-def joined(*parts):
-    """Side by side along the last axis."""
-    return Rounded(np.concatenate([p.value for p in parts], -1), np.concatenate([p.error for p in parts], -1))
 
 
 def distribution(values, model):
@@ -235,28 +231,6 @@ def pseudo_te_tnp(model, context_x, context_y, target_x, context_mask):
         target = to(target, u, "read", some)
         context = to(context, u, "spread")
     return distribution(mlp(target[0], own(state, "predictor")), model)
-
-
-def pair_kernel(differences, scores, *parameters):
-    """The MLP on [d, s] of every pair: (B, H', N, M), and the gradients of everything."""
-    x = joined(differences, scores.moved(lambda a: a.transpose(0, 2, 3, 1)))
-    pullbacks, dx = [], differences.shape[-1]
-    for i in range(0, len(parameters), 2):
-        x, pull = linear(x, *parameters[i : i + 2])
-        pullbacks.append((pull, None))
-        if i + 2 < len(parameters):
-            x, bend = relu(x)
-            pullbacks[-1] = pull, bend
-
-    def pullback(g):
-        g, bars = g.moved(lambda a: a.transpose(0, 2, 3, 1)), []
-        for pull, bend in reversed(pullbacks):
-            g = g if bend is None else bend(g)[0]
-            g, *own_bars = pull(g)
-            bars = own_bars + bars
-        return g[..., :dx], g[..., dx:].moved(lambda a: a.transpose(0, 3, 1, 2)), *bars
-
-    return x.moved(lambda a: a.transpose(0, 3, 1, 2)), pullback
 
 
 def attention_weights(query, key, differences, state, heads, mask):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from refnp import judge_model
+from refnp.models import CNP, TNPD
 from refnp.verify.judge import DEVIATES
 
 torch = pytest.importorskip("torch")
@@ -184,7 +185,7 @@ def test_convolutions_norms_of_channels_and_pooling_hold():
         model[13].eval()
         report = judge_model(model, drawn(2, 2, 8, 8))
         report.require()
-        assert len(report.run.calls) == 15
+        assert len(report.calls) == 15
         assert report.not_judged == {}
 
 
@@ -197,8 +198,8 @@ def test_tokens_shared_parameters_and_calls_of_one_layer_twice():
     model = nn.Sequential(table, norm, nn.Tanh(), norm, output).double()
     report = judge_model(model, np.array([[1, 2, 2], [6, 0, 1]]))
     report.require()
-    assert [call.path for call in report.run.calls] == ["0", "1", "2", "1, call 2", "4"]
-    assert all("weight" in call.gradients or "gain" in call.gradients for call in report.run.calls[1::2][:1])
+    assert [call.path for call in report.calls] == ["0", "1", "2", "1, call 2", "4"]
+    assert all("weight" in call.gradients or "gain" in call.gradients for call in report.calls[1::2][:1])
     assert all(isinstance(p, nn.Parameter) for p in model.parameters())  # as they were before
     assert all(p.grad is None for p in model.parameters())
 
@@ -247,3 +248,93 @@ def test_what_cannot_be_judged_is_said():
         "0": "Softmax: dim=None, an axis that depends on the shape; name it",
         "1": "Hardtanh: arithmetic of its own",
     }
+
+
+# ---- beside a model of refnp
+
+
+def set_of(seed, *shape):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def task():
+    return {"context_x": set_of(0, 2, 4, 1), "context_y": set_of(1, 2, 4, 1), "target_x": set_of(2, 2, 3, 1)}
+
+
+class TorchCNP(nn.Module):
+    """A CNP as somebody writes it in PyTorch; `of` says what is taken of the context's pairs."""
+
+    def __init__(self, of="mean"):
+        super().__init__()
+        relu = nn.ReLU
+        self.phi = nn.Sequential(nn.Linear(2, 8), relu(), nn.Linear(8, 8))
+        self.decoder = nn.Sequential(nn.Linear(9, 8), relu(), nn.Linear(8, 2))
+        self.of = of
+
+    def forward(self, context_x, context_y, target_x):
+        r = self.phi(torch.cat([context_x, context_y], -1))
+        r = r.mean(-2) if self.of == "mean" else r.sum(-2)
+        r = r[..., None, :].expand(*target_x.shape[:-1], -1)
+        mean, s = self.decoder(torch.cat([r, target_x], -1)).chunk(2, -1)
+        return torch.distributions.Normal(mean, 0.1 + 0.9 * nn.functional.softplus(s))
+
+
+def same_cnp(module):
+    """refnp's, and its parameters from the module's."""
+    model = CNP(hidden=8, before=2, after=0, decoder=2, floor=0.1, rng=np.random.default_rng(0))
+    maps = {f"encoders.0.before.layers.{i}": module.phi[2 * i] for i in range(2)}
+    maps |= {f"decoder.layers.{i}": module.decoder[2 * i] for i in range(2)}
+    parameters = {f"{name}.weight": own.weight.detach().T for name, own in maps.items()}
+    return model, parameters | {f"{name}.bias": own.bias for name, own in maps.items()}
+
+
+@both
+def test_a_neural_process_in_pytorch_is_judged_by_refnps(dtype):
+    torch.manual_seed(0)
+    module = TorchCNP().to(getattr(torch, dtype))
+    model, parameters = same_cnp(module)
+    report = judge_model(module, task(), like=model, parameters=parameters)
+    report.require()
+    assert [(row["case"], row["quantity"]) for row in report.rows[-2:]] == [
+        ("CNP/end to end", "mean"),
+        ("CNP/end to end", "std"),
+    ]
+    assert len(report.calls) == 6  # its layers are judged as well
+    module.of = "sum"
+    report = judge_model(module, task(), like=model, parameters=parameters)
+    assert report.first == "end to end"
+    assert "no layer is beyond its own, so it is what stands between them" in str(report)
+    with pytest.raises(ValueError, match="bind: CNP has parameters"):
+        judge_model(module, task(), like=model, parameters={"weight": np.zeros(2)})
+
+
+@both
+@pytest.mark.parametrize("framework", ["JAX", "NumPy"])
+def test_a_neural_process_in_another_framework_is_judged_by_refnps(framework, dtype):
+    numpy = pytest.importorskip("jax").numpy if framework == "JAX" else np
+    model = TNPD(features=8, heads=2, hidden=8, layers=2, rng=np.random.default_rng(0))
+    state = {name: value.astype(dtype) for name, value in model.state_dict().items()}
+    slipped = {"at": 0.0}
+
+    def function(context_x, context_y, target_x):
+        """refnp's own in NumPy; for JAX what it answers, in an array of JAX."""
+        arrays = [np.asarray(a) for a in (context_x, context_y, target_x)]
+        law = model.bind(state)(*arrays)
+        return {"mean": numpy.asarray(law.mean * (1 + slipped["at"])), "std": numpy.asarray(law.std)}
+
+    given = {name: value.astype(dtype) for name, value in task().items()}
+    if framework == "JAX":
+        with pytest.importorskip("jax").enable_x64(True):
+            given = {name: numpy.asarray(value) for name, value in given.items()}
+            report = judge_model(function, given, like=model, parameters=state)
+    else:
+        report = judge_model(function, given, like=model)
+    report.require()
+    assert report.who.startswith(framework)
+    assert [row["quantity"] for row in report.rows] == ["mean", "std"]
+    if framework == "NumPy":
+        slipped["at"] = 100_000 * np.finfo(dtype).eps
+        report = judge_model(function, given, like=model)
+        assert [row["quantity"] for row in report.rows if row["verdict"] == DEVIATES] == ["mean"]
+        with pytest.raises(ValueError, match="judge_model: the answer has deviation, that of like mean, std"):
+            judge_model(lambda **arrays: {"deviation": arrays["context_x"]}, given, like=model)

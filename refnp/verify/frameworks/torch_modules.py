@@ -12,6 +12,7 @@ that is derived from one of them is read as that one: it claims to compute the s
 
 import contextlib
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -436,6 +437,12 @@ def kind_of(module: Any) -> str | None:
 
 
 # ---- the run
+
+
+def is_module(thing: Any) -> bool:
+    """Whether something is a module of PyTorch, which is imported then."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(thing, torch.nn.Module)
 
 
 def checked(module: Any) -> list[str]:

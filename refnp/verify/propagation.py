@@ -1,0 +1,311 @@
+"""How far a whole model may be from the exact result: the rounding of each operation, as far as the result feels it.
+
+A model is a chain of operations z_k = f_k(…). What operation k rounds, by itself and from exact arguments, is ε_k; its
+own equation in numbers that carry their rounding error says so. To first order the result y is then off by
+
+    e_i = Σ_k Σ_j |∂y_i/∂z_kj| ε_kj
+
+with the derivatives of the whole model, signs and cancellations included. A bound that is carried forward through every
+operation instead, as in the equations of layers, multiplies absolute values layer by layer, and after a few layers says
+nothing any more; this one does not grow with what the model contracts.
+
+The model is run with refnp's own operations in the widest precision of the machine, on a tape. Any model of refnp is
+bounded so, and any that is rewritten in refnp's operations, as `refnp.verify.models` does with those of PyTorch.
+What is given is exact; a number of the formula, such as 1/√d or a table of sines, is rounded once.
+Source: Higham (2002), §1.5 and §3.3.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd.backward import gradients_of, tape_of
+from refnp.autograd.primitives import raw
+from refnp.autograd.tensor import Node, Tensor
+from refnp.layers.set_convolutions.grid import Grid
+from refnp.layers.set_convolutions.kernels import eq, matern_32, matern_52
+from refnp.verify import rounding
+from refnp.verify.layers import activations, convolution, engine, normalization, pooling, softmax
+from refnp.verify.layers.attention import attention, attention_scores
+from refnp.verify.layers.neural_processes import pair_kernel
+from refnp.verify.layers.set_convolution import matern_32 as rounded_matern_32
+from refnp.verify.layers.set_convolution import matern_52 as rounded_matern_52
+from refnp.verify.layers.set_convolution import set_convolution
+from refnp.verify.rounding import ELEMENTARY, WIDE, Rounded, constant, exact
+
+
+class NoBoundError(Exception):
+    """There is no bound on what an operation rounds; the message names it."""
+
+
+def bounded(outputs: Sequence[Tensor], places: Sequence[np.ndarray] | None = None) -> list[Rounded]:
+    """Each output, a Tensor with the tape behind it, with the bound on its error.
+
+    `places` are indices into each flattened output; for the others the bound is NaN. One walk back is made for each.
+    Raises NoBoundError for an operation without an equation.
+    """
+    errors = {node: local_errors(node) for node in tape_of(list(outputs))}
+    found = []
+    for k, output in enumerate(outputs):
+        parts = np.full((2, output.size), np.nan, WIDE)  # relative to u, and what underflow loses
+        for place in range(output.size) if places is None else places[k]:
+            parts[:, place] = error_of(output, int(place), errors)
+        found.append(Rounded(output.data, *(part.reshape(output.shape) for part in parts)))
+    return found
+
+
+def error_of(output: Tensor, place: int, errors: dict[Node, list]) -> np.ndarray:
+    """Σ_k |∂y/∂z_k| ε_k of one element y of an output, and the same of what underflow loses."""
+    if not output.requires_grad:
+        return np.zeros(2, WIDE)
+    one = np.zeros(output.size, output.dtype)
+    one[place] = 1
+    bars: dict[Node, list[np.ndarray]] = {}
+    gradients_of([output], [one.reshape(output.shape)], keep_tape=True, record=bars)
+    total = np.zeros(2, WIDE)
+    for node, own in bars.items():
+        for bar, (error, lost) in zip(own, errors[node], strict=True):
+            size = np.abs(bar)
+            total += [np.where(size == 0, 0, size * part).sum() for part in (error, lost)]
+    return total
+
+
+def wide(value: Any) -> Tensor:
+    """An array that is given, as a leaf of a tape in the widest precision."""
+    return Tensor(np.asarray(raw(value)), dtype=WIDE, requires_grad=True)
+
+
+# ---- what an operation rounds
+
+
+def local_errors(node: Node) -> list[tuple[np.ndarray, np.ndarray]]:
+    """ε of every result of an operation from exact arguments, in units of u, and what underflow loses."""
+    name, options = node.operation.__name__, node.options or {}
+    arguments = node.arguments or ()
+    if name in EXACT:
+        return [(np.zeros(shape, WIDE),) * 2 for shape, _ in node.outputs]
+    if name in BILINEAR:
+        terms, size = BILINEAR[name](arguments, options), magnitude(node)
+        return [(terms * size, np.full(size.shape, WIDE(terms)))]
+    if name not in EQUATIONS:
+        raise NoBoundError(f"refnp.verify has no bound for {name}")
+    results = EQUATIONS[name](*map(argument_of, arguments), **options)
+    return [(result.error, result.lost) for result in (results if isinstance(results, tuple) else (results,))]
+
+
+def argument_of(value: Any) -> Any:
+    """A Tensor is exact, a number of the formula is rounded once when it is written down; other things are as they are.
+
+    Whole numbers are written down exactly.
+    """
+    if isinstance(value, Tensor):
+        return exact(value.data)
+    if isinstance(value, (float, np.ndarray, np.floating)) and np.asarray(value).dtype.kind == "f":
+        numbers = np.asarray(value, WIDE)
+        return Rounded(numbers, np.where(np.isfinite(numbers) & (numbers != np.rint(numbers)), np.abs(numbers), 0))
+    return value
+
+
+def magnitude(node: Node) -> np.ndarray:
+    """The same products and sums of absolute values."""
+    sizes = [np.abs(raw(a)) if is_number(a) else a for a in node.arguments or ()]
+    return np.abs(np.asarray(raw(node.operation(*sizes, **(node.options or {}))), WIDE))
+
+
+def is_number(value: Any) -> bool:
+    """True for what an operation multiplies or adds, and not for an axis."""
+    return isinstance(value, Tensor) or (isinstance(value, (np.ndarray, np.floating)) and value.dtype.kind == "f")
+
+
+def terms_of(arguments: Sequence, options: dict) -> int:
+    """How many numbers a reduction adds."""
+    x = raw(arguments[0])
+    axis = arguments[1] if len(arguments) > 1 else options.get("axis")
+    axes = range(x.ndim) if axis is None else (axis if isinstance(axis, tuple) else (axis,))
+    return int(np.prod([x.shape[i] for i in axes], dtype=int))
+
+
+def products_of(arguments: Sequence, options: dict) -> int:
+    """How many products einsum adds, and how many factors each has: roundings on the way of a term, and one for each
+    number of the formula among the factors."""
+    sizes: dict[str, int] = {}
+    for letters, operand in zip(options["inputs"], arguments, strict=True):
+        for letter, n in zip(letters, np.shape(raw(operand)), strict=True):
+            sizes[letter] = max(n, sizes.get(letter, 1))
+    terms = int(np.prod([n for letter, n in sizes.items() if letter not in options["result"]], dtype=int))
+    return terms + len(arguments) - 2 + sum(not isinstance(a, Tensor) for a in arguments)
+
+
+def inner(arguments: Sequence, _: dict) -> int:
+    """n of x Wᵀ, one more for a bias, and for each number of the formula."""
+    return np.shape(raw(arguments[0]))[-1] + len(arguments) - 2 + sum(not isinstance(a, Tensor) for a in arguments)
+
+
+EXACT = {
+    "reshape", "transpose", "swapaxes", "broadcast_to", "expand_dims", "squeeze", "flip", "roll", "_concatenate",
+    "_stack", "split", "pad", "getitem", "take", "take_along_axis", "diagonal", "tril", "triu", "negative", "absolute",
+    "maximum", "minimum", "max", "min", "where", "clip", "relu", "astype", "max_over_windows", "max_over_runs", "kept",
+    "spoil", "read_diagonals",
+}  # fmt: skip
+BILINEAR: dict[str, Callable[[Sequence, dict], int]] = {  # N, so that ε = N of the same with absolute values
+    "matmul": inner,
+    "linear": inner,
+    "outer": lambda arguments, _: 1,
+    "_einsum": products_of,
+    "sum": lambda arguments, options: max(terms_of(arguments, options) - 1, 0),
+    "mean": terms_of,
+    "trace": lambda arguments, _: min(np.shape(raw(arguments[0]))[-2:]),
+    "cumsum": lambda arguments, options: terms_of(arguments, {"axis": -1} | options),
+}
+
+
+def first(equation: Callable) -> Callable:
+    """The value of an equation, without its pullback."""
+    return lambda *arguments, **options: equation(*arguments, **options)[0]
+
+
+def elementary(function: Callable) -> Callable:
+    """A function that is trusted to 4 units in the last place, or one that IEEE 754 rounds correctly."""
+    return lambda x, **_: function(x)
+
+
+def of_value(operation: Callable) -> Callable:
+    """A function of NumPy that is trusted to 4 units in the last place."""
+
+    def rounded(x: Rounded, **_: Any) -> Rounded:
+        value = operation(x.value)
+        return Rounded(value, ELEMENTARY * np.abs(value))
+
+    return rounded
+
+
+def power(x: Rounded, exponent: Any) -> Rounded:
+    """xᵖ to 4 units in the last place, and what the rounding of p does to it."""
+    p = exponent if isinstance(exponent, Rounded) else exact(exponent)
+    value = np.power(x.value, p.value)
+    with np.errstate(all="ignore"):
+        inherited = np.where(p.error == 0, 0, np.abs(value * np.log(np.abs(x.value))) * p.error)
+    return Rounded(value, ELEMENTARY * np.abs(value) + inherited)
+
+
+def along(equation: Callable) -> Callable:
+    """A function of rows along one axis or several, of which the equation knows one."""
+
+    def rounded(x: Rounded, *parameters: Any, axis: Any = -1, **options: Any) -> Rounded:
+        axes = tuple(i % len(x.shape) for i in (axis if isinstance(axis, tuple) else (axis,)))
+        last = tuple(range(-len(axes), 0))
+        rows = x.moved(lambda a: np.moveaxis(a, axes, last))
+        shape = rows.shape
+        flat = lambda a: a.reshape(*shape[: -len(axes)], -1)
+        given = [p.reshape(-1) if isinstance(p, Rounded) and p.shape else p for p in parameters]
+        y = equation(rows.moved(flat), *map(as_rounded, given), **options)[0]
+        return y.reshape(*shape).moved(lambda a: np.moveaxis(a, last, axes))
+
+    return rounded
+
+
+def as_rounded(value: Any) -> Rounded:
+    """A number of Python is exact: gains of 1, shifts of 0."""
+    return value if isinstance(value, Rounded) else exact(value)
+
+
+def layer_norm(x: Rounded, gain: Any = 1.0, shift: Any = 0.0, **options: Any) -> Rounded:
+    """Gain and shift are 1 and 0 unless given."""
+    return along(normalization.layer_norm)(x, gain, shift, **options)
+
+
+def rms_norm(x: Rounded, gain: Any = 1.0, **options: Any) -> Rounded:
+    """The gain is 1 unless given."""
+    return along(normalization.rms_norm)(x, gain, **options)
+
+
+def scaled_attention(
+    query: Rounded, key: Rounded, value: Rounded, bias: Any = None, *, mask=None, scale=None, softcap=None, **_: Any
+) -> Rounded:
+    """Attention with 1/√d, or with another scale."""
+    similarity = "scaled_dot" if scale is None else "dot"
+    query = query if scale in (None, 1) else query * constant(scale)
+    options = {"mask": mask, "similarity": similarity, "softcap": softcap}
+    return attention(query, key, value, None if bias is None else as_rounded(bias), **options)[0]
+
+
+def attention_with_weights(query: Rounded, key: Rounded, value: Rounded, bias: Any = None, **options: Any) -> tuple:
+    """The output and the weights."""
+    scale = options.get("scale")
+    scaled = query if scale is None else query * constant(scale) * constant(np.sqrt(WIDE(query.shape[-1])))
+    known = {name: options[name] for name in ("mask", "softcap") if name in options}
+    scores = attention_scores(scaled, key, None if bias is None else as_rounded(bias), **known)[0]
+    return scaled_attention(query, key, value, bias, **options), softmax.weights(scores)
+
+
+def cholesky(a: Rounded) -> Rounded:
+    """A + ΔA = L Lᵀ with |ΔA| ≤ (n + 1) u |L||L|ᵀ, and so |ΔL| ≤ |L| tril(|L⁻¹||ΔA||L⁻ᵀ|) (Higham (2002), §10.1)."""
+    factor = np.linalg.cholesky(a.value.astype(float)).astype(WIDE)
+    size, inverse = np.abs(factor), np.abs(np.linalg.inv(factor.astype(float))).astype(WIDE)
+    away = (a.shape[-1] + 1) * size @ size.swapaxes(-1, -2)
+    return Rounded(factor, size @ np.tril(inverse @ away @ inverse.swapaxes(-1, -2)))
+
+
+KERNELS = {eq: None, matern_32: rounded_matern_32, matern_52: rounded_matern_52}
+
+
+def places_of(points: Any, batch: int) -> Any:
+    """Points, or all places of a grid for each task, rounded once."""
+    if not isinstance(points, Grid):
+        return as_rounded(points)
+    steps = np.stack(np.meshgrid(*(np.arange(n) for n in points.lengths), indexing="ij"), -1).reshape(points.size, -1)
+    start = np.broadcast_to(np.asarray(points.start, WIDE), (batch, steps.shape[-1]))
+    return constant((start[:, None] + steps) / WIDE(points.points_per_unit))
+
+
+def set_convolved(
+    targets: Any, points: Any, values: Any, length_scale: Any, *, kernel: Any = eq, mask=None, **options: Any
+) -> Rounded:
+    """A set convolution on a grid or off it, with what may be left out of it: pairs below u/M of the nearest."""
+    if kernel not in KERNELS:
+        raise NoBoundError(f"refnp.verify has no bound for the kernel {getattr(kernel, '__name__', kernel)}")
+    known: dict[str, Any] = {name: options[name] for name in ("density", "divide", "eps") if name in options}
+    known |= {} if KERNELS[kernel] is None else {"kernel": KERNELS[kernel]}
+    values, batch = as_rounded(values), np.shape(raw_value(values))[0]
+    if isinstance(points, Grid):
+        values = values.reshape(*values.shape[:2], points.size).swapaxes(1, 2)
+    size = max(1.0, float(np.abs(values.value).max(initial=0)))
+    at, of = places_of(targets, batch), places_of(points, batch)
+    z = set_convolution(at, of, values, as_rounded(length_scale), mask=mask, **known)[0]
+    z = Rounded(z.value, z.error + 2 * size, z.lost)
+    return z.swapaxes(1, 2).reshape(batch, z.shape[-1], *targets.lengths) if isinstance(targets, Grid) else z
+
+
+def raw_value(value: Any) -> Any:
+    """The array of a Rounded."""
+    return value.value if isinstance(value, Rounded) else value
+
+
+EQUATIONS: dict[str, Callable] = {
+    "add": lambda x, y: as_rounded(x) + y,
+    "subtract": lambda x, y: as_rounded(x) - y,
+    "multiply": lambda x, y: as_rounded(x) * y,
+    "divide": lambda x, y: as_rounded(x) / y,
+    "power": power,
+    "sqrt": rounding.sqrt,
+    **{name: elementary(getattr(rounding, name)) for name in ("exp", "expm1", "log", "log1p", "tanh")},
+    **{name: of_value(getattr(np, name)) for name in ("sin", "cos")},
+    **{name: first(getattr(engine, name)) for name in ("sinh", "cosh", "arctan")},
+    **{
+        name: first(getattr(activations, name)) for name in ("leaky_relu", "elu", "sigmoid", "silu", "softplus", "gelu")
+    },
+    **{name: along(getattr(softmax, name)) for name in ("softmax", "log_softmax")},
+    "layer_norm": layer_norm,
+    "rms_norm": rms_norm,
+    "attention": scaled_attention,
+    "attention_with_weights": attention_with_weights,
+    "convolution": first(convolution.convolution),
+    "convolution_transpose": first(convolution.convolution_transpose),
+    "average_pool": lambda x, size, **options: pooling.average_pool(x, size=size, **options)[0],
+    "adaptive_average_pool": lambda x, size: pooling.adaptive_average_pool(x, size=size)[0],
+    "upsample": lambda x, factor=None, **options: pooling.upsample(x, factor=factor, **options)[0],
+    "cholesky": cholesky,
+    "set_convolution": set_convolved,
+    "pair_kernel": first(pair_kernel),
+}
