@@ -2,6 +2,8 @@
 
 native      frameworks that compute with arrays of their own, and differentiate
 mlx, …      a page for each framework: FUNCTIONS, what each layer is called there; KNOWN, its defects and conventions
+runtimes    runtimes of ONNX models, each in a process of its own, and in runtime_defects what is known of them
+onnx        a case as an ONNX model, and in onnx_operators what each layer is in ONNX
 
 What each layer is called in PyTorch and JAX stands on the page of the layer (`refnp.verify.layers`). Layers that JAX
 leaves to other libraries (multi-head attention, set convolution, …) are not judged there.
@@ -21,10 +23,13 @@ from typing import Any
 from refnp.verify.case import Answer, FailedError, KnownDefect, NotOfferedError, Problem
 from refnp.verify.frameworks import mlx, paddle
 from refnp.verify.frameworks.native import NATIVES, Native
+from refnp.verify.frameworks.onnx import posed
+from refnp.verify.frameworks.runtimes import RUNTIMES
 
 PACKAGES = {  # to be imported; of PyTorch and JAX also the fields of a `Layer` for their names
     name: native.package for name, native in NATIVES.items() if name != "NumPy"
 }
+PACKAGES |= {name: runtime.package for name, runtime in RUNTIMES.items()}
 PAGES = {"MLX": mlx, "Paddle": paddle}
 
 
@@ -50,16 +55,22 @@ class Framework:
 
 def installed(name: str) -> bool:
     """True if the framework can be imported."""
+    if name in RUNTIMES:
+        return RUNTIMES[name].installed
     return importlib.util.find_spec(PACKAGES[name]) is not None
 
 
 def framework_of(name: str) -> Framework:
     """An installed framework, not imported before its first answer."""
+    if name in RUNTIMES:
+        return framework_with(name, RUNTIMES[name].version, RUNTIMES[name].answer)
     return framework_with(name, version_of(PACKAGES[name]), functools.partial(ask, NATIVES[name]))
 
 
 def framework_with(name: str, version: str, answer: Callable[[Problem], Answer]) -> Framework:
     """A framework with what is known of it here, whether it answers live or from a recording."""
+    if name in RUNTIMES:
+        return Framework(name, version, answer, RUNTIMES[name].known_defects, posed)
     return Framework(name, version, answer, PAGES[name].KNOWN if name in PAGES else ())
 
 

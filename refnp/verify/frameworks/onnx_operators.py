@@ -1,0 +1,520 @@
+"""What each layer is in ONNX: an operator, or a small graph of operators.
+
+`OPERATORS` has, under the name of a layer, the name of an operator that takes the same arguments and attributes of the
+same names, or a function of the graph and the arguments that adds nodes and returns what the last one puts out, as the
+adapters on the pages of the layers do for PyTorch and JAX. Float options have their defaults in its signature, for ONNX
+stores attributes in float32: `refnp.verify.frameworks.onnx` rounds them, and the bound is that of the rounded ones.
+Where ONNX has no operator, there is a graph if it is what exporters of models write; a graph that would lose digits by
+itself (erfc as 1 − erf) judges no runtime, and is left out.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from refnp.verify.case import NotOfferedError
+from refnp.verify.layers.convolution import pairs_of, per_axis, same
+from refnp.verify.layers.multi_head import maps_of
+from refnp.verify.layers.transformer import cut_stacks
+from refnp.verify.layers.transformer_layers import DECODER_PARTS, ENCODER_PARTS, parts_of
+
+
+def not_offered(what: str) -> NotOfferedError:
+    """The reason that a case is skipped."""
+    return NotOfferedError(f"ONNX: {what}")
+
+
+# Functions of elements, rows and matrices
+
+
+def silu(graph, x):
+    """x σ(x); Swish stands for it since opset 24, and is this graph where a runtime does not know it."""
+    return graph.Swish(x)
+
+
+def softplus(graph, x, beta=1.0, threshold=None):
+    """Softplus has neither option; β is in front of x and under the result."""
+    if threshold is not None:
+        raise not_offered("Softplus has no threshold")
+    return graph.Softplus(x) if beta == 1 else graph.Softplus(x * beta) / beta
+
+
+def var(graph, x, ddof=0):
+    """Σ (x − mean)²/(n − d)."""
+    centred = x - graph.ReduceMean(x, graph.integers([-1]), keepdims=1, since=18)
+    return graph.ReduceSumSquare(centred, graph.integers([-1]), keepdims=0, since=18) / float(x.shape[-1] - ddof)
+
+
+def std(graph, x, ddof=0):
+    """The root of it."""
+    return graph.Sqrt(var(graph, x, ddof))
+
+
+def along_rows(operator: str) -> Callable:
+    """An operator that takes elements of rows by their places."""
+
+    def adapter(graph, x, updates=None, *, indices, mode=None):
+        places = graph.given("indices", np.array(indices))
+        if updates is None:
+            return graph.add(operator, x, places, axis=-1)
+        return graph.add(operator, x, places, updates, axis=-1, reduction={"add": "add", "put": "none"}[mode or "add"])
+
+    return adapter
+
+
+def triangle(upper: int) -> Callable:
+    """Trilu for either side."""
+    return lambda graph, x, offset=0: graph.Trilu(x, graph.integers(offset), upper=upper)
+
+
+def diagonal(graph, x, offset=0):
+    """The elements by their places."""
+    rows, columns = x.shape
+    first = max(-offset, 0)
+    places = [(i, i + offset) for i in range(first, min(rows, columns - offset))]
+    return graph.GatherND(x, graph.given("indices", np.array(places)))
+
+
+def logsumexp(graph, x, axis=-1):
+    """Without the axis that was summed over."""
+    return graph.ReduceLogSumExp(x, graph.integers([axis]), keepdims=0, since=18)
+
+
+def positive_features(graph, x):
+    """x + 1 for x > 0, else eˣ."""
+    return graph.Where(graph.Greater(x, graph.constant(0.0)), x + 1.0, graph.Exp(graph.Min(x, graph.constant(0.0))))
+
+
+# Norms
+
+
+def layer_norm(graph, x, gain, shift=None, eps=1e-5):
+    """`stash_type` is the precision of the mean and the variance, float32 unless told."""
+    return graph.LayerNormalization(x, gain, shift, axis=-1, epsilon=eps, stash_type=graph.precision)
+
+
+def rms_norm(graph, x, gain, eps=1e-5):
+    """The same without mean and shift."""
+    return graph.RMSNormalization(x, gain, axis=-1, epsilon=eps, stash_type=graph.precision)
+
+
+def with_a_place(graph, operator: Callable, x):
+    """An operator that wants a place, for x (B, C) without one."""
+    if len(x.shape) > 2:
+        return operator(x)
+    return graph.reshaped(operator(graph.reshaped(x, *x.shape, 1)), *x.shape)
+
+
+def group_norm(graph, x, gain, shift, groups, eps=1e-5):
+    """Gain and shift of each channel, since opset 21."""
+    return with_a_place(
+        graph,
+        lambda x: graph.GroupNormalization(
+            x, gain, shift, num_groups=groups, epsilon=eps, stash_type=graph.precision, since=21
+        ),
+        x,
+    )
+
+
+def instance_norm(graph, x, gain, shift, eps=1e-5):
+    """Statistics of the input."""
+    return graph.InstanceNormalization(x, gain, shift, epsilon=eps)
+
+
+def batch_norm(graph, x, gain, shift, mean=None, variance=None, eps=1e-5):
+    """Statistics of the batch in training mode, where those that are given are only updated."""
+    if mean is not None:
+        return graph.BatchNormalization(x, gain, shift, mean, variance, epsilon=eps)
+    zeros, ones = (graph.constant(np.full(gain.shape, value)) for value in (0.0, 1.0))
+    return graph.BatchNormalization(
+        x, gain, shift, zeros, ones, epsilon=eps, training_mode=1, outputs=("y", "mean", "variance")
+    )[0]
+
+
+# Linear maps
+
+
+def linear(graph, x, weight, bias=None):
+    """Gemm of a matrix, MatMul and Add of anything else."""
+    if len(x.shape) == 2 and bias is not None:
+        return graph.Gemm(x, weight, bias)
+    y = graph.MatMul(x, weight)
+    return y if bias is None else y + bias
+
+
+def embedding(graph, table, tokens, scaled=False):
+    """Rows of the table; ONNX knows no factor √D."""
+    rows = graph.Gather(table, graph.given("tokens", tokens), axis=0)
+    return rows * math.sqrt(table.shape[1]) if scaled else rows
+
+
+# Attention
+
+
+def attention(
+    graph, query, key, value, bias=None, *, mask=None, similarity="scaled_dot", softcap=None, window=None, causal=False
+):
+    """Attention of (B, H, N, d): axes in front are added, and taken off again."""
+    four = lambda x: x if len(x.shape) == 4 else graph.reshaped(x, *[1] * (4 - len(x.shape)), *x.shape)
+    added = added_to_scores(graph, bias, mask, lambda shape: (*[1] * (4 - len(shape)), *shape))
+    options = attention_options(similarity, softcap, window, causal)
+    mixed = graph.Attention(*map(four, (query, key, value)), added, **options)
+    shape = (*query.shape[:-1], value.shape[-1])
+    return mixed if len(shape) == 4 else graph.reshaped(mixed, *shape)
+
+
+def attention_options(similarity="scaled_dot", softcap=None, window=None, causal=False):
+    """Since opset 24 softcap comes before the mask, and since opset 25 there are windows."""
+    options: dict[str, Any] = {"since": 24 if window is None else 25, "is_causal": int(causal)}
+    if similarity == "dot":
+        options["scale"] = 1.0
+    if softcap is not None:
+        options["softcap"] = softcap
+    if window is not None:
+        options |= {"left_window_size": window[0], "right_window_size": window[1]}
+    return options
+
+
+def added_to_scores(graph, bias, mask, four):
+    """The mask as it is, True = may attend, as in refnp; a bias; or the bias, −∞ where the mask hides, as in PyTorch.
+
+    `four` makes of their shapes one that broadcasts to (B, H, N, M).
+    """
+    if mask is not None:
+        mask = graph.given("mask", np.asarray(mask).reshape(four(np.shape(mask))))
+    if bias is not None and four(bias.shape) != bias.shape:
+        bias = graph.reshaped(bias, *four(bias.shape))
+    if bias is None or mask is None:
+        return mask if bias is None else bias
+    return graph.Where(mask, bias, graph.constant(-math.inf))
+
+
+def window_attention(graph, query, key, value, before, after):
+    """A window around the query's own place."""
+    return attention(graph, query, key, value, window=(before, after))
+
+
+def causal_attention(graph, query, key, value):
+    """Top left, as there is no cache."""
+    return attention(graph, query, key, value, causal=True)
+
+
+def attention_scores(graph, query, key, bias=None, *, mask=None, softcap=None):
+    """The last output of Attention; in mode 2 the scores after softcap, mask and bias."""
+    shape = (query.shape[-2], key.shape[-2])
+    query, key = (graph.reshaped(x, 1, 1, *x.shape) for x in (query, key))
+    added = added_to_scores(graph, bias, mask, lambda shape: (1, 1, *shape))
+    options = attention_options(softcap=softcap) | {"qk_matmul_output_mode": 2}
+    *_, scores = graph.Attention(query, key, key, added, **options, outputs=("mixed", "", "", "scores"))
+    return graph.reshaped(scores, *shape)
+
+
+def multi_head(graph, query, key, value, *parameters, heads, mask=None, bias=None, per_head=False):
+    """Four linear maps around Attention, which splits the heads of (B, N, H d) by itself."""
+    *maps, output = maps_of(parameters)
+    split = [linear(graph, x, *own) for x, own in zip((query, key, value), maps, strict=True)]
+
+    def of_heads(shape):
+        return shape if len(shape) != 3 else (1, *shape) if per_head else (shape[0], 1, *shape[1:])
+
+    if mask is not None:
+        mask = np.broadcast_to(mask, (*np.shape(mask)[:-2], query.shape[-2], key.shape[-2]))
+    added = added_to_scores(graph, bias, mask, of_heads)
+    mixed = graph.Attention(*split, added, q_num_heads=heads, kv_num_heads=heads, **attention_options())
+    return linear(graph, mixed, *output)
+
+
+def biased_multi_head(graph, query, key, value, bias, *parameters, **options):
+    """The bias comes after the value."""
+    return multi_head(graph, query, key, value, *parameters, bias=bias, **options)
+
+
+def additive_mask(graph, query, key, value, *parameters, mask, heads, per_head=False):
+    """A bias of −∞ in place of a mask."""
+    bias = graph.given("bias", np.where(mask, 0.0, -math.inf).astype(graph.dtype))
+    return multi_head(graph, query, key, value, *parameters, heads=heads, bias=bias, per_head=per_head)
+
+
+# Convolutions, pools, upsampling
+
+
+def edges(pairs) -> list[int]:
+    """Pairs (before, after) as ONNX writes them: all that stand before, then all that stand after."""
+    return [int(before) for before, _ in pairs] + [int(after) for _, after in pairs]
+
+
+def with_a_batch(graph, operator: Callable, x, weight):
+    """An operator for x without a batch: of a batch of one, which is taken off again."""
+    if len(x.shape) == len(weight.shape):
+        return operator(x)
+    return graph.Squeeze(operator(graph.reshaped(x, 1, *x.shape)), graph.integers([0]))
+
+
+def convolution(graph, x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, padding_mode="zeros"):
+    """Conv pads with zeros; other paddings are a Pad in front of it."""
+    axes = len(weight.shape) - 2
+    dilations = per_axis(dilation, axes)
+    pairs = same(weight.shape[2:], dilations) if padding == "same" else pairs_of(padding, axes)
+    options = {"strides": per_axis(stride, axes), "dilations": dilations, "group": groups}
+
+    def of_batch(x):
+        if padding_mode == "zeros":
+            return graph.Conv(x, weight, bias, pads=edges(pairs), **options)
+        mode = {"circular": "wrap", "reflect": "reflect", "replicate": "edge"}[padding_mode]
+        widths = graph.integers(edges([(0, 0), (0, 0), *pairs]))
+        return graph.Conv(graph.Pad(x, widths, mode=mode, since=19), weight, bias, **options)
+
+    return with_a_batch(graph, of_batch, x, weight)
+
+
+def convolution_transpose(graph, x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, output_padding=0):
+    """ConvTranspose names its options as refnp does."""
+    axes = len(weight.shape) - 2
+    options = {
+        "strides": per_axis(stride, axes),
+        "dilations": per_axis(dilation, axes),
+        "group": groups,
+        "pads": edges(pairs_of(padding, axes)),
+        "output_padding": per_axis(output_padding, axes),
+    }
+    return with_a_batch(graph, lambda x: graph.ConvTranspose(x, weight, bias, **options), x, weight)
+
+
+def pool(operator: str) -> Callable:
+    """AveragePool or MaxPool; without a stride, windows stand side by side."""
+
+    def adapter(graph, x, *, size, stride=None, padding=0, dilation=None, ceil_mode=False, count_include_pad=True):
+        axes = len(x.shape) - 2
+        sizes = per_axis(size, axes)
+        options: dict[str, Any] = {
+            "kernel_shape": sizes,
+            "strides": sizes if stride is None else per_axis(stride, axes),
+        }
+        options |= {"pads": edges(pairs_of(padding, axes)), "ceil_mode": int(ceil_mode)}
+        if operator == "AveragePool":
+            options["count_include_pad"] = int(count_include_pad)
+        if dilation is not None:
+            options["dilations"] = per_axis(dilation, axes)
+        return graph.add(operator, x, **options, since=22 if ceil_mode else None)
+
+    return adapter
+
+
+def adaptive_pool(kind: str) -> Callable:
+    """A pool over everything, or over windows of one length side by side."""
+
+    def adapter(graph, x, *, size):
+        lengths = x.shape[2:]
+        sizes = per_axis(size, len(lengths))
+        if set(sizes) == {1}:
+            return graph.add(f"Global{kind}", x)
+        if any(n % p for n, p in zip(lengths, sizes, strict=True)):
+            raise not_offered(f"{kind} has windows of one length, adaptive ones of several")
+        windows = [n // p for n, p in zip(lengths, sizes, strict=True)]
+        return graph.add(kind, x, kernel_shape=windows, strides=windows)
+
+    return adapter
+
+
+def upsample(graph, x, *, factor=None, size=None, mode="nearest", align_corners=False):
+    """Resize, by sizes or by factors, which it stores in float32."""
+    axes = len(x.shape) - 2
+    place, rounding = {
+        "nearest": ("asymmetric", "floor"),
+        "nearest-exact": ("half_pixel", "round_prefer_ceil"),
+        "linear": ("align_corners" if align_corners else "half_pixel", None),
+    }[mode]
+    options = {"mode": mode.partition("-")[0], "coordinate_transformation_mode": place}
+    if rounding is not None:
+        options["nearest_mode"] = rounding
+    if size is None:
+        scales = graph.constant([1, 1, *per_axis(factor, axes)], "float32")
+        return graph.Resize(x, None, scales, **options, since=19)
+    sizes = graph.integers([*x.shape[:2], *per_axis(size, axes)])
+    return graph.Resize(x, None, None, sizes, **options, since=19)
+
+
+def set_convolution(graph, target_x, context_x, context_y, length_scale, *, divide=False, eps=1e-8):
+    """Σ_m [1, y_m] exp(−|x_n − x_m|²/2ℓ²): differences of all pairs, and a sum over the points."""
+    targets, points, axes = target_x.shape[0], context_x.shape[0], target_x.shape[1]
+    steps = graph.reshaped(target_x, targets, 1, axes) - graph.reshaped(context_x, 1, points, axes)
+    square = graph.ReduceSumSquare(steps, graph.integers([-1]), keepdims=1, since=18) / (length_scale * length_scale)
+    kernel = graph.Exp(square * -0.5)  # (N, M, 1), or (N, M, C)
+    ones = graph.constant(np.ones((points, 1)))
+    values = graph.reshaped(graph.Concat(ones, context_y, axis=-1), 1, points, 1 + context_y.shape[1])
+    z = graph.ReduceSum(kernel * values, graph.integers([1]), keepdims=0)
+    if not divide:
+        return z
+    density = graph.Slice(z, graph.integers([0]), graph.integers([1]), graph.integers([-1]))
+    rest = graph.Slice(z, graph.integers([1]), graph.integers([1 + context_y.shape[1]]), graph.integers([-1]))
+    return graph.Concat(density, rest / (density + eps), axis=-1)
+
+
+# Losses
+
+
+def reduced(graph, terms, reduction):
+    """All of them, their sum, or their mean."""
+    if reduction == "none":
+        return terms
+    return graph.add({"sum": "ReduceSum", "mean": "ReduceMean"}[reduction], terms, keepdims=0, since=18)
+
+
+def mse(graph, prediction, target, reduction="mean"):
+    """(p − t)²."""
+    difference = prediction - target
+    return reduced(graph, difference * difference, reduction)
+
+
+def gaussian_nll(graph, mean, std, y, reduction="mean"):
+    """½ z² + log σ + ½ log 2π."""
+    z = (y - mean) / std
+    return reduced(graph, z * z * 0.5 + (graph.Log(std) + 0.5 * math.log(2 * math.pi)), reduction)
+
+
+def normal_log_prob(graph, y, mean, std):
+    """Its negative."""
+    return graph.Neg(gaussian_nll(graph, mean, std, y, "none"))
+
+
+def cross_entropy(
+    graph, logits, *, targets, ignore_index=None, label_smoothing=0.0, class_weights=None, reduction="mean"
+):
+    """SoftmaxCrossEntropyLoss has no label smoothing."""
+    if label_smoothing:
+        raise not_offered("SoftmaxCrossEntropyLoss has no label smoothing")
+    weights = None if class_weights is None else graph.constant(class_weights)
+    ignored = {} if ignore_index is None else {"ignore_index": ignore_index}
+    labels = graph.given("targets", targets)
+    return graph.SoftmaxCrossEntropyLoss(logits, labels, weights, reduction=reduction, **ignored)
+
+
+# Transformers
+
+
+def around(graph, x, sublayer, affine, order):
+    """post: LayerNorm(x + f(x)); pre: x + f(LayerNorm(x))."""
+    normalised = lambda y: layer_norm(graph, y, *affine)
+    return normalised(x + sublayer(x)) if order == "post" else x + sublayer(normalised(x))
+
+
+def feed_forward(graph, parameters, activation) -> Callable:
+    """Two linear maps with an activation between."""
+    first, second = parts_of(parameters, 2, 2)
+    return lambda x: linear(graph, graph.add(activation.capitalize(), linear(graph, x, *first)), *second)
+
+
+def encoder_layer(graph, x, *parameters, heads, norm="post", activation="relu", mask=None, bias=None, per_head=False):
+    """Self-attention and a feed-forward network."""
+    own, norm_1, maps, norm_2 = parts_of(parameters, *ENCODER_PARTS)
+    options = {"heads": heads, "mask": mask, "bias": bias, "per_head": per_head}
+    y = around(graph, x, lambda x: multi_head(graph, x, x, x, *own, **options), norm_1, norm)
+    return around(graph, y, feed_forward(graph, maps, activation), norm_2, norm)
+
+
+def decoder_layer(
+    graph,
+    x,
+    memory,
+    *parameters,
+    heads,
+    norm="post",
+    activation="relu",
+    mask=None,
+    memory_mask=None,
+    bias=None,
+    memory_bias=None,
+    per_head=False,
+):
+    """The same with attention to the memory between."""
+    own, norm_1, other, norm_2, maps, norm_3 = parts_of(parameters, *DECODER_PARTS)
+    first = {"heads": heads, "mask": mask, "bias": bias, "per_head": per_head}
+    second = {"heads": heads, "mask": memory_mask, "bias": memory_bias, "per_head": per_head}
+    y = around(graph, x, lambda x: multi_head(graph, x, x, x, *own, **first), norm_1, norm)
+    y = around(graph, y, lambda x: multi_head(graph, x, memory, memory, *other, **second), norm_2, norm)
+    return around(graph, y, feed_forward(graph, maps, activation), norm_3, norm)
+
+
+def transformer(graph, source, target, *parameters, heads, layers, source_mask=None, causal=True, **options):
+    """Two stacks with a LayerNorm after each."""
+    encoder, encoder_norm, decoder, decoder_norm = cut_stacks(parameters, layers)
+    memory, y = source, target
+    for own in encoder:
+        memory = encoder_layer(graph, memory, *own, heads=heads, mask=source_mask, **options)
+    memory = layer_norm(graph, memory, *encoder_norm)
+    masks = {"mask": np.tri(target.shape[-2], dtype=bool) if causal else None, "memory_mask": source_mask}
+    for own in decoder:
+        y = decoder_layer(graph, y, memory, *own, heads=heads, **masks, **options)
+    return layer_norm(graph, y, *decoder_norm)
+
+
+OPERATORS: dict[str, str | Callable[..., Any]] = {
+    "sinh": "Sinh",
+    "cosh": "Cosh",
+    "arctan": "Atan",
+    "erf": "Erf",
+    "var": var,
+    "std": std,
+    "cumprod": lambda graph, x: graph.CumProd(x, graph.integers(-1)),
+    "take_along_axis": along_rows("GatherElements"),
+    "scatter": along_rows("ScatterElements"),
+    "det": "Det",
+    "tril": triangle(0),
+    "triu": triangle(1),
+    "diagonal": diagonal,
+    "gelu": "Gelu",
+    "relu": "Relu",
+    "leaky_relu": lambda graph, x, slope=0.01: graph.LeakyRelu(x, alpha=slope),
+    "elu": lambda graph, x, alpha=1.0: graph.Elu(x, alpha=alpha),
+    "sigmoid": "Sigmoid",
+    "silu": silu,
+    "softplus": softplus,
+    "softmax": "Softmax",
+    "log_softmax": "LogSoftmax",
+    "logsumexp": logsumexp,
+    "positive_features": positive_features,
+    "layer_norm": layer_norm,
+    "rms_norm": rms_norm,
+    "group_norm": group_norm,
+    "instance_norm": instance_norm,
+    "batch_norm": batch_norm,
+    "batch_norm of statistics": batch_norm,
+    "linear": linear,
+    "matmul": "MatMul",
+    "embedding": embedding,
+    "attention": attention,
+    "softcap_attention": attention,
+    "softcap_attention_output": attention,
+    "window_attention": window_attention,
+    "causal_attention": causal_attention,
+    "attention_scores": attention_scores,
+    "multi_head": multi_head,
+    "multi_head_with_weights": multi_head,
+    "multi_head_widths": multi_head,
+    "multi_head_biased": biased_multi_head,
+    "multi_head_additive_mask": additive_mask,
+    "convolution": convolution,
+    "convolution_transpose": convolution_transpose,
+    "average_pool": pool("AveragePool"),
+    "max_pool": pool("MaxPool"),
+    "adaptive_average_pool": adaptive_pool("AveragePool"),
+    "adaptive_max_pool": adaptive_pool("MaxPool"),
+    "upsample": upsample,
+    "set_convolution": set_convolution,
+    "mse": mse,
+    "gaussian_nll": gaussian_nll,
+    "normal_log_prob": normal_log_prob,
+    "cross_entropy": cross_entropy,
+    "encoder_layer": encoder_layer,
+    "encoder_fast_path": encoder_layer,
+    "encoder_layer_widths": encoder_layer,
+    "encoder_layer_biased": lambda graph, x, bias, *p, **options: encoder_layer(graph, x, *p, bias=bias, **options),
+    "decoder_layer": decoder_layer,
+    "decoder_layer_widths": decoder_layer,
+    "decoder_layer_biased": lambda graph, x, memory, bias, memory_bias, *p, **options: decoder_layer(
+        graph, x, memory, *p, bias=bias, memory_bias=memory_bias, **options
+    ),
+    "transformer": transformer,
+}

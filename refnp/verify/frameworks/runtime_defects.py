@@ -1,0 +1,216 @@
+"""What runtimes of ONNX models are known to get wrong, and where they mean another function; by case, in their order.
+
+Where no report was found, `issue` is a few words. Errors of a function that ONNX itself defines by a graph of operators
+(Attention, GroupNormalization, Gelu) show in every runtime that takes the graph for it.
+"""
+
+from refnp.verify.case import Convention, KnownDefect
+from refnp.verify.layers.pooling import copied_where_it_stays
+
+SINGLE, DOUBLE = ("float32",), ("float64",)
+ATTENTION = ("attention/*", "softcap_attention*", "window_attention/*", "causal_attention/*", "attention_scores/*")
+ATTENTIONS = (*ATTENTION, "multi_head*", "encoder_*", "decoder_*", "transformer/*")
+LOST_LOGARITHMS = ("log_softmax/20 and 0", "log_softmax/one component*", "log_softmax/logits 100")
+SURE_ENTROPY = ("cross_entropy/logits 100", "cross_entropy/confident")
+UNDERFLOWN = ("log_softmax/logits 1*",)
+OVERFLOWN = ("logsumexp/mean 1e4", "logsumexp/logits *")
+SCALAR_ENTROPIES = tuple(f"cross_entropy/{name}" for name in ("[mos]*", "ignored*", "class*", "logits with*"))
+WINDOWS = "the window of Attention is ignored"
+CEILED = "ceil_mode: a window that starts in the padding after x"
+HIDDEN = "NaN behind a mask comes through"
+NOTHING = "a row of −∞ gives NaN"
+NAN_ROW = "scores that a bias makes −∞ for every key give NaN, where ONNX has 0 since 1.23"
+MASKED_ROW = "a query that may attend to nothing gets the mean of all values, where ONNX has 0 since 1.23"
+COPIED = "an axis whose length stays is copied"
+
+GELU_TAIL = "Gelu as x/2 (1 + erf): 1 + erf cancels, no digit is left in the left tail"
+GELU_TANH_TAIL = "Gelu (tanh) as x/2 (1 + tanh): no digit is left in the left tail"
+ELU = "Elu as exp(x) − 1: nothing left of small x"
+LOG_SOFTMAX = "LogSoftmax as x − log Σ exp: a log p near 0 becomes 0; log1p of the rest keeps it"
+ENTROPY = "SoftmaxCrossEntropyLoss by x − log Σ exp: a loss near 0 becomes 0"
+LOG_OF_SOFTMAX = "LogSoftmax as log(softmax): a probability that underflows gives −∞, one near 1 gives 0"
+ONE_PASS = "the variance as E[x²] − E[x]², which cancels where the mean is large"
+WINDOW = "left_window_size and right_window_size (opset 25) have no effect, and no error says so"
+ADDED = "Attention adds −∞ to the scores of masked keys, and multiplies their values by 0: NaN and infinity stay"
+STAYS = "Resize copies an axis whose length a factor of 1.125 leaves at 5, where c = (i + ½)/f − ½ moves its places"
+
+
+def common(framework: str, *, elu: bool = True, sure: bool = True) -> tuple[KnownDefect, ...]:
+    """What nearly all of them write as textbooks do."""
+    return (
+        KnownDefect(framework, "Gelu: 1 + erf cancels", GELU_TAIL, (), SINGLE, ("gelu/at -5*", "gelu/far left")),
+        KnownDefect(framework, "Gelu (tanh): 1 + tanh cancels", GELU_TANH_TAIL, cases=("gelu/tanh, far left",)),
+        *((KnownDefect(framework, "Elu: exp(x) - 1", ELU, cases=("elu/around zero",)),) * elu),
+        KnownDefect(framework, "LogSoftmax: log of the sum", LOG_SOFTMAX, cases=LOST_LOGARITHMS),
+        *((KnownDefect(framework, "SoftmaxCrossEntropyLoss: log of the sum", ENTROPY, cases=SURE_ENTROPY),) * sure),
+    )
+
+
+def hidden(framework: str, how: str, why: str, *cases: str) -> Convention:
+    """NaN and infinity behind a mask come through, as they do where −∞ is added to scores, or selected."""
+    return Convention(framework, HIDDEN, why, cases=cases, options={"hidden": how})
+
+
+ONNX_ATTENTION = "Attention, as ONNX defines it by other operators, rounds √(1/√d) to float32, also in float64"
+ONNX_GELU = "Gelu (tanh), as ONNX defines it by other operators, has its constants in float32, also in float64"
+ONNX_GROUPS = "GroupNormalization, as ONNX defines it by other operators, takes " + ONE_PASS
+MEAN_30 = "*/signals of mean 30"
+
+ONNXRUNTIME = (
+    KnownDefect(
+        "ONNXRuntime",
+        "microsoft/onnxruntime#22557",
+        "Sigmoid clamps its argument near −18 and below: 0 where e^x is right, and so x σ(x)",
+        cases=("sigmoid/far left", "silu/far left"),
+    ),
+    KnownDefect(
+        "ONNXRuntime", "ONNX's Gelu (tanh): float32 constants", ONNX_GELU, (), DOUBLE, ("gelu/tanh*",), "float32"
+    ),
+    *common("ONNXRuntime"),
+    KnownDefect(
+        "ONNXRuntime", "ONNX's GroupNormalization: one pass", ONNX_GROUPS, cases=("group_norm/signals of mean 30",)
+    ),
+    hidden("ONNXRuntime", "added", ADDED, "attention/*in a masked*"),
+    KnownDefect("ONNXRuntime", "ONNX's Attention: scale in float32", ONNX_ATTENTION, (), DOUBLE, ATTENTIONS, "float32"),
+    KnownDefect("ONNXRuntime", HIDDEN, ADDED, (), DOUBLE, ("attention/*in a masked*",)),  # by a scale in float32, too
+    Convention("ONNXRuntime", COPIED, STAYS, cases=("upsample/*factor 1.125",), equation=copied_where_it_stays),
+)
+
+EVALUATOR = (
+    KnownDefect(
+        "ONNX", "Erf in float32", "Erf is taken in float32, also of float64", (), DOUBLE, ("erf/*",), "float32"
+    ),
+    KnownDefect("ONNX", "ONNX's Gelu (tanh): float32 constants", ONNX_GELU, (), DOUBLE, ("gelu/tanh*",), "float32"),
+    KnownDefect("ONNX", "Erf in float32", "Gelu's Erf is taken in float32", (), DOUBLE, ("gelu/[!t]*",), "float32"),
+    *common("ONNX", elu=False),
+    KnownDefect("ONNX", "Gelu: 1 + erf cancels", GELU_TAIL, (), DOUBLE, ("gelu/at -5*", "gelu/far left")),
+    KnownDefect("ONNX", "onnx/onnx#8423", LOG_OF_SOFTMAX, (), SINGLE, (*UNDERFLOWN, "cross_entropy/logits 100")),
+    KnownDefect("ONNX", "onnx/onnx#8423", LOG_OF_SOFTMAX, (), DOUBLE, UNDERFLOWN),
+    KnownDefect(
+        "ONNX", "onnx/onnx#8441", "ReduceLogSumExp of −∞ alone is NaN, not −∞", cases=("logsumexp/-inf alone",)
+    ),
+    KnownDefect("ONNX", "ONNX's GroupNormalization: one pass", ONNX_GROUPS, cases=("group_norm/signals of mean 30",)),
+    hidden("ONNX", "added", ADDED, "attention/*in a masked*"),
+    KnownDefect(
+        "ONNX",
+        "AveragePool: ceil_mode without padding",
+        "the last window, of which one place of three is in x, gets another mean",
+        cases=("average_pool/1-D, ceil mode",),
+    ),
+)
+OPENVINO = (
+    KnownDefect(
+        "OpenVINO",
+        "Erf: absolute error",
+        "Erf has an absolute error of 2e-7: no digit is right near 0",
+        cases=("erf/*",),
+    ),
+    *common("OpenVINO"),
+    KnownDefect(
+        "OpenVINO",
+        "openvinotoolkit/openvino#35931",
+        "SoftPlus of negative numbers has an absolute error of 4e-6, and is 0 or 4e-6 where eˣ is right",
+        cases=("softplus/*",),
+    ),
+    KnownDefect(
+        "OpenVINO",
+        "Attention: NaN behind a mask makes every row 0",
+        "a NaN or infinity in a masked key or value makes all rows 0, whatever else they may attend to",
+        cases=("attention/*in a masked*",),
+    ),
+    KnownDefect("OpenVINO", WINDOWS, WINDOW, cases=("window_attention/*",)),
+    KnownDefect("OpenVINO", "openvinotoolkit/openvino#33369", CEILED, cases=("max_pool/2-D, ceil mode, padded",)),
+    KnownDefect(
+        "OpenVINO",
+        "AveragePool: ceil_mode beyond the padding",
+        "places beyond x and its padding are counted: a sum of 8 numbers is divided by 12",
+        cases=("average_pool/2-D, ceil mode, padded",),
+    ),
+    Convention("OpenVINO", COPIED, STAYS, cases=("upsample/*factor 1.125",), equation=copied_where_it_stays),
+)
+NO_SHIFT = "ReduceLogSumExp takes exp without the maximum subtracted: infinity from logits of 100"
+SCALAR = "an array of OpenCV has one axis at least: a result of shape () comes back as (1,)"
+MEAN_OF_ALL = "a fully masked row gives the mean of all values"
+OPENCV = (
+    KnownDefect("OpenCV", "a scalar has shape (1,)", SCALAR, cases=("det/*", *SCALAR_ENTROPIES)),
+    *common("OpenCV"),
+    KnownDefect(
+        "OpenCV",
+        "Gelu (tanh): approximated",
+        "Gelu (tanh) is off by up to 5e-4 between −4 and 4",
+        cases=("gelu/tanh*",),
+    ),
+    KnownDefect("OpenCV", "LogSoftmax: log(softmax)", LOG_OF_SOFTMAX, cases=UNDERFLOWN),
+    KnownDefect("OpenCV", "ReduceLogSumExp: no maximum", NO_SHIFT, cases=OVERFLOWN),
+    KnownDefect(
+        "OpenCV",
+        "fastNorm: one pass",
+        f"LayerNormalization and its kin take {ONE_PASS}: −493 where −2.1 is right for a mean of 1e4",
+        cases=("layer_norm/mean *", MEAN_30),
+    ),
+    hidden("OpenCV", "selected", "masked values are multiplied by 0: NaN and infinity stay", "attention/*in a masked*"),
+    Convention("OpenCV", MEAN_OF_ALL, MASKED_ROW, cases=("attention/*",), options={"no_keys": "mean"}),
+    KnownDefect(
+        "OpenCV", MEAN_OF_ALL, MASKED_ROW, cases=("multi_head_with_weights/fully*", "encoder_fast_path/a seq*")
+    ),
+    KnownDefect("OpenCV", NOTHING, NAN_ROW, cases=("multi_head_additive_mask/fully*",)),
+    KnownDefect(
+        "OpenCV",
+        "Attention: softcap after the mask",
+        "softcap is taken of scores that are −∞ already, c tanh(−∞/c) = −c: masked keys are seen; right until opset 23",
+        cases=("softcap_attention/bias and mask",),
+    ),
+    KnownDefect("OpenCV", WINDOWS, WINDOW, cases=("window_attention/*",)),
+    KnownDefect("OpenCV", "pools: ceil_mode", CEILED, cases=("*_pool/2-D, ceil mode, padded",)),
+    KnownDefect(
+        "OpenCV",
+        "AveragePool: ceil_mode beyond x",
+        "places beyond x are counted: one number is divided by 3",
+        cases=("average_pool/1-D, ceil mode",),
+    ),
+    KnownDefect(
+        "OpenCV",
+        "Resize: coordinates",
+        "bilinear weights are off by some units of 1e-6",
+        cases=("upsample/2-D, bilinear*",),
+    ),
+)
+ALWAYS_SINGLE = "is computed in float32, also in float64"
+TRACT = (
+    KnownDefect(
+        "tract",
+        "Erf: absolute error",
+        "Erf has an absolute error of 1e-6: no digit is right near 0, and few of Gelu",
+        (),
+        SINGLE,
+        ("erf/*", "gelu/ordinary"),
+    ),
+    *common("tract", sure=False),
+    KnownDefect(
+        "tract",
+        "Sigmoid: clamped",
+        "Sigmoid of anything below −14 is 4.5e-7, and x σ(x) so grows with |x|; of anything above 18 it is 1 − 5e-7",
+        (),
+        SINGLE,
+        ("sigmoid/far*", "silu/far*"),
+    ),
+    KnownDefect(
+        "tract", "Softplus: log(1 + exp(x))", "Softplus as log(1 + eˣ): no digit of eˣ is left", cases=("softplus/*",)
+    ),
+    KnownDefect("tract", "LogSoftmax: log(softmax)", LOG_OF_SOFTMAX, cases=UNDERFLOWN),
+    KnownDefect("tract", "ReduceLogSumExp: no maximum", NO_SHIFT, cases=OVERFLOWN),
+    KnownDefect(
+        "tract",
+        "norms in float32",
+        f"the first part {ALWAYS_SINGLE}; stash_type has no effect",
+        (),
+        DOUBLE,
+        ("*_norm/*",),
+        "float32",
+    ),
+    KnownDefect("tract", WINDOWS, WINDOW, cases=("window_attention/*",)),
+    KnownDefect("tract", "Attention in float32", f"Attention {ALWAYS_SINGLE}", (), DOUBLE, ATTENTIONS, "float32"),
+    KnownDefect("tract", NOTHING, NAN_ROW, cases=("multi_head_additive_mask/fully*",)),
+    KnownDefect("tract", "Resize in float32", f"Resize {ALWAYS_SINGLE}", (), DOUBLE, ("upsample/*",), "float32"),
+    KnownDefect("tract", "ReduceMean in float32", f"ReduceMean {ALWAYS_SINGLE}", (), DOUBLE, ("mse/mean",), "float32"),
+)
