@@ -3,6 +3,7 @@
     refnp verify [--only PATTERN] [--json FILE]        is refnp right, and who else is?
     refnp cases export DIR [--format npz …]            the cases as files, for programs in any language
     refnp judge MODULE:FUNCTION --as NAME              is a function of yours right, and if not, why?
+    refnp judge DIR, refnp judge --run COMMAND         answers in files, or a program, in any language
     refnp train MODEL --task TASK [--steps N …]        train a neural process beside the exact posterior
     refnp evaluate CHECKPOINT [--json FILE …]          how good it is
     refnp plot CHECKPOINT [--out FILE …]               what it predicts
@@ -271,7 +272,9 @@ exit status:
 examples:
   refnp judge --list attention
   refnp judge mypackage.layers:attention --as attention --gradients
-  refnp judge layers.py:norm --as layer_norm --arguments gain=scale,shift=offset --options eps=1e-6"""
+  refnp judge layers.py:norm --as layer_norm --arguments gain=scale,shift=offset --options eps=1e-6
+  refnp judge --run './layers {in} {out}' --as softmax --format raw
+  refnp judge cases/answers"""
 
 
 def models_and_tasks() -> str:
@@ -367,7 +370,13 @@ exists; with a manifest.""",
 Asks a function every case of the layer that it is meant to be, and holds each number of its answers against a bound
 derived from rounding. What deviates is grouped by its cause. The framework (NumPy, PyTorch, JAX, …) is found out.""",
         [
-            option("what", "MODULE:FUNCTION", "such as mypackage.layers:attention or layers.py:attention", nargs="?"),
+            option(
+                "what",
+                "WHAT",
+                "MODULE:FUNCTION, such as mypackage.layers:attention or layers.py:attention; or a folder of answers to "
+                "exported cases, or of cases with answers in it",
+                nargs="?",
+            ),
             option("--as", "NAME", "what it is meant to be, such as attention; see --list", dest="name"),
             option("--list", "NAME", "all names, or all of one, and stop", nargs="?", const=""),
             option("--gradients", None, "also judge gradients, by the framework's autodiff", action="store_true"),
@@ -381,6 +390,11 @@ derived from rounding. What deviates is grouped by its cause. The framework (Num
             option("--excused", "ISSUE", "a known defect that it may have; may be repeated", action="append"),
             option("--only", "PATTERN", "only cases whose names contain PATTERN, or match it with wildcards"),
             option("--dtypes", "NAMES", "float32, float64 (default: both)"),
+            option("--cases", "DIR", "the exported folder that the answers are to (default: the folder above them)"),
+            option("--run", "COMMAND", "judge a program, 'PROGRAM {in} {out}', run on each case", dest="run_program"),
+            option("--format", "FORMAT", "of its cases: npz (default), safetensors, json, raw", default="npz"),
+            option("--limit", "SECONDS", "that a program may take for a case (default: 10)", type=float, default=10.0),
+            option("--jobs", "N", "how many programs run at a time (default: 1)", type=count, default=1),
             option("--json", "FILE", "also write the rows to FILE"),
         ],
         judging,

@@ -545,8 +545,8 @@ def skipped_lines(report: Report) -> list[str]:
     """Why cases were skipped: options that the function does not take in one line, other reasons each in its own."""
     reasons = {why: list(names) for why, names in report.skipped.items()}
     for row in report.judgements:
-        if row.verdict == SKIPPED:
-            reasons.setdefault(row.why, []).append(row.case)
+        if row.verdict == SKIPPED and row.case not in reasons.setdefault(row.why, []):
+            reasons[row.why].append(row.case)
     start = f"{report.who} takes no "
     options = {why.removeprefix(start): len(reasons.pop(why)) for why in list(reasons) if why.startswith(start)}
     lines = [f"skipped: {plural(len(n), 'case')}, {why}: {'; '.join(shortened(n))}" for why, n in reasons.items()]

@@ -1,6 +1,8 @@
 """`refnp judge`: what its words mean, and the list of all that can be judged.
 
 refnp judge mypackage.layers:attention --as attention     a function; also my_layers.py:attention
+refnp judge cases/answers                                 a folder of answers to exported cases
+refnp judge --run './layers {in} {out}' --as attention    a program in any language
 refnp judge --list [NAME]                                 what can be named, or one of them in full
 """
 
@@ -20,6 +22,7 @@ from typing import Any
 
 from refnp.verify.calling import CALLED, LAYOUTS, MASKS, defaults
 from refnp.verify.case import Case, Layer
+from refnp.verify.exchange import judge_folder, judge_program
 from refnp.verify.judging import Report, first_line, judge, named_cases
 from refnp.verify.layers import cases
 from refnp.verify.report import as_json, check_writable, write
@@ -40,7 +43,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def report_of(options: argparse.Namespace) -> Report:
-    """The judgement that is asked for."""
+    """The judgement that is asked for: of a program, of a folder of answers, or of a function."""
+    if options.run_program is not None:
+        return of_program(options)
+    if options.what is not None and (options.cases is not None or Path(options.what).is_dir()):
+        return judge_folder(options.what, options.cases, only=options.only)
     if options.what is None:
         raise ValueError("name a function, such as mypackage.layers:attention --as attention, or see --list")
     if options.name is None:
@@ -57,6 +64,21 @@ def report_of(options: argparse.Namespace) -> Report:
         layout=words(options.layout) or None,
         mask=options.mask,
         excused=[issue.strip() for issue in options.excused or ()],
+        only=options.only,
+        **({"dtypes": words(options.dtypes)} if options.dtypes else {}),
+    )
+
+
+def of_program(options: argparse.Namespace) -> Report:
+    """The judgement of the program of --run."""
+    if options.what is not None:
+        raise ValueError(f"--run runs a program; {options.what} cannot be judged at the same time")
+    return judge_program(
+        options.run_program,
+        options.name,
+        layout=options.format,
+        limit=options.limit,
+        jobs=options.jobs,
         only=options.only,
         **({"dtypes": words(options.dtypes)} if options.dtypes else {}),
     )

@@ -1,4 +1,4 @@
-"""The verdicts on a folder of answers, and on a program that is run on each case.
+"""The verdicts on a folder of answers.
 
 A folder of answers has, for each case of an exported folder, a file of the same name, in any of the four layouts:
 NAME.npz, NAME.safetensors, NAME.json, or a folder NAME of .bin files. The output must be there; of the gradients all or
@@ -6,14 +6,16 @@ none; nothing else. NAME.json may instead say {"skipped": "why"}. refnp judges b
 exported files; the manifest tells it which cases were asked, and that they still have the inputs that refnp's have.
 """
 
+import dataclasses
 import hashlib
 import json
 import math
 import warnings
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +25,10 @@ from refnp.verify.exchange.formats import FORMATS, Arrays, Faults, NoAnswerError
 from refnp.verify.judge import DEVIATES, SKIPPED, Judgement, judged, matches
 from refnp.verify.layers import cases as all_cases
 from refnp.verify.record import DTYPES
+from refnp.verify.rounding import judging_precision
+
+if TYPE_CHECKING:
+    from refnp.verify.judging import Report
 
 MANIFEST_LIMIT = 1 << 26
 ANSWERS = "answers"
@@ -36,14 +42,36 @@ class Manifest:
     cases: Mapping[str, Mapping[str, Any]]
 
 
+def judge_folder(
+    answers: str | Path, cases: str | Path | None = None, *, only: str | None = None, name: str | None = None
+) -> "Report":
+    """The verdicts on every answer in a folder, each quantity of each case a row.
+
+    `cases` is the exported folder that was answered; by default the folder above, or `answers` is itself one, and the
+    answers lie in its folder answers. `only` chooses cases by name, `name` says who answered. Raises ValueError where
+    no cases are found, or none is answered, rightly or wrongly.
+    """
+    rows, given = judged_folder(answers, cases, only=only)
+    return report_of(f"the folder {answers}", name or Path(answers).name, rows, given)
+
+
+def report_of(title: str, who: str, rows: list[Judgement], given: list[tuple[Problem, Answer]]) -> "Report":
+    """A report of these rows; ValueError if all are skipped."""
+    from refnp.verify.judging import Report
+
+    if all(row.verdict == SKIPPED for row in rows):
+        reasons = Counter(row.why for row in rows).items()
+        raise ValueError(f"{title}: nothing to judge, " + "; ".join(f"{why} ({count})" for why, count in reasons))
+    named = [dataclasses.replace(row, framework=who) for row in rows]
+    dtypes = " and ".join(dict.fromkeys(row.dtype for row in rows if row.dtype))
+    about = f"{who}, {dtypes}, against {judging_precision()}"
+    return Report(title, who, named, given, about=about)
+
+
 def judged_folder(
     answers: str | Path, cases: str | Path | None = None, *, only: str | None = None
 ) -> tuple[list[Judgement], list[tuple[Problem, Answer]]]:
-    """The verdicts on every answer in a folder, each quantity of each case a row; and the answers that were judged.
-
-    `cases` is the exported folder that was answered; by default the folder above, or `answers` is itself one, and the
-    answers lie in its folder answers. `only` chooses cases by name. Raises ValueError where no cases are found.
-    """
+    """The rows of a folder of answers, and the answers that were judged."""
     folder, manifest = found_cases(Path(answers), None if cases is None else Path(cases))
     chosen = {name: entry for name, entry in manifest.cases.items() if only is None or matches(entry["case"], only)}
     if not chosen:
@@ -163,7 +191,7 @@ def judge_arrays(problem: Problem, arrays: Arrays, faults: Faults) -> tuple[list
 def row_of(case: str, dtype: str, quantity: str, verdict: str, why: str) -> Judgement:
     """A row without numbers."""
     size = math.inf if verdict == DEVIATES else math.nan
-    return Judgement("answers", case, "", "", dtype, quantity, size, size, verdict, why=why)
+    return Judgement("frameworks", case, "", "", dtype, quantity, size, size, verdict, why=why)
 
 
 def extra(folder: Path, manifest: Manifest) -> list[str]:

@@ -138,13 +138,15 @@ def equation_of(case: Case) -> str:
 
 
 def defaults_of(case: Case) -> dict[str, Any]:
-    """The options that a case leaves as they are, those of its equation; one that is not there is left out."""
+    """The options that a case leaves as they are: those of its equation that refnp's function takes, but for None."""
     found: dict[str, Any] = {}
+    taken = inspect.signature(case.layer.function).parameters
+    any_name = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values())
     function: Any = case.layer.equation
     while function is not None:
         for name, parameter in inspect.signature(function, follow_wrapped=False).parameters.items():
-            value = parameter.default
-            if value is not inspect.Parameter.empty and value is not None and name not in case.inputs:
+            value, is_option = parameter.default, (any_name or name in taken) and name not in case.inputs
+            if is_option and value is not inspect.Parameter.empty and value is not None:
                 found.setdefault(name, value.__name__ if callable(value) else value)
         function = getattr(function, "__wrapped__", None)
     return found

@@ -311,6 +311,8 @@ def read_raw(path: Path, expected: Arrays) -> tuple[Arrays, Faults]:
     if path.is_symlink() or not path.is_dir():
         raise UnreadableError("a symbolic link, which is not followed" if path.is_symlink() else "no folder")
     found = {file.name.removesuffix(".bin"): file for file in sorted(path.iterdir())}
+    if not found:
+        raise UnreadableError("no answer")
     return each(found, expected, lambda file, right: filled(read_plain(file, limit_of({"": right})), right))
 
 

@@ -1,0 +1,179 @@
+"""The verdict on a program, which is run on each case.
+
+    refnp judge --run './attention {in} {out}' --as attention --format raw
+
+For each case the words of the command are the program and its arguments, no shell between, where {in} is the file of
+the case (the folder, in raw) and {out} that of the answer. The program ends with status 0 when it has answered, with 77
+and a line on its standard error when it has no such function; anything else deviates, and so does taking too long.
+"""
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from refnp.verify.case import Answer, Problem
+from refnp.verify.exchange.answers import expected_of, judge_arrays, read_answer, report_of, row_of
+from refnp.verify.exchange.cases import MANIFEST, chosen_problems, ids_of, write_cases
+from refnp.verify.exchange.formats import FORMATS, NoAnswerError, UnreadableError
+from refnp.verify.judge import DEVIATES, SKIPPED, Judgement
+from refnp.verify.record import DTYPES
+
+if TYPE_CHECKING:
+    from refnp.verify.judging import Report
+
+NOT_OFFERED = 77  # the exit status of a program that has no such function, as in GNU's test suites
+KEPT = 4096  # bytes of the standard error, of which the first line is shown
+Outcome = tuple[list[Judgement], Answer | None]
+
+
+def judge_program(
+    command: str,
+    name: str | None = None,
+    *,
+    layout: str = "npz",
+    limit: float = 10.0,
+    jobs: int = 1,
+    only: str | None = None,
+    dtypes: Sequence[str] = DTYPES,
+) -> "Report":
+    """Run a program on every case of the layer `name`, or of all, and judge what it answers.
+
+    `command` has {in} and {out} among its words; a case may take `limit` seconds, and `jobs` run at a time. `layout`
+    is one of FORMATS. Raises ValueError for a command that cannot be run, and where no case is answered.
+    """
+    words = checked(command)
+    if layout not in FORMATS:
+        raise ValueError(f"judge_program: layout is {layout!r}; choose one of {', '.join(FORMATS)}")
+    if not limit > 0:
+        raise ValueError(f"judge_program: limit is {limit}; give the seconds that a case may take, more than 0")
+    problems = ids_of(problems_of(name, only, dtypes))
+    with tempfile.TemporaryDirectory(prefix="refnp-") as space:
+        folder, answers = Path(space, "cases"), Path(space, "answers")
+        folder.mkdir()
+        answers.mkdir()
+        write_cases(folder, problems.values(), layout)
+        (folder / MANIFEST).unlink()
+
+        def outcome(case: str) -> Outcome:
+            return judged_run(words, folder, answers, case, problems[case], layout, limit)
+
+        with ThreadPoolExecutor(jobs) as pool:
+            outcomes = list(pool.map(outcome, problems))
+    given = [(problem, answer) for problem, (_, answer) in zip(problems.values(), outcomes, strict=True) if answer]
+    rows = [row for found, _ in outcomes for row in found]
+    return report_of(name or "all that refnp has", Path(words[0]).name, rows, given)
+
+
+def checked(command: str) -> list[str]:
+    """The words of a command; ValueError for one that is no command."""
+    words = shlex.split(command)
+    for place in ("{in}", "{out}"):
+        if not any(place in word for word in words):
+            raise ValueError(f"--run {command!r}: there is no {place}; write 'PROGRAM {{in}} {{out}}'")
+    if shutil.which(words[0]) is None:
+        raise ValueError(f"--run {command!r}: there is no program {words[0]}")
+    return words
+
+
+def problems_of(name: str | None, only: str | None, dtypes: Sequence[str]) -> list[Problem]:
+    """The cases of a layer, by any of its names, or of all."""
+    problems = chosen_problems(only, dtypes)
+    if name is None:
+        return problems
+    from refnp.verify.judging import named_cases
+
+    names = {case.name for case in named_cases(name)}
+    chosen = [problem for problem in problems if problem.case.name in names]
+    if not chosen:
+        raise ValueError(f"no case of {name} is called {only!r}; refnp cases list shows their names")
+    return chosen
+
+
+def judged_run(
+    words: list[str], folder: Path, answers: Path, name: str, problem: Problem, layout: str, limit: float
+) -> Outcome:
+    """The rows of one case, and its answer if there is one."""
+    suffix = FORMATS[layout].suffix
+    out = answers / f"{name}{suffix}"
+    if not suffix:
+        out.mkdir()
+    places = {"{in}": str(folder / f"{name}{suffix}"), "{out}": str(out)}
+    try:
+        run([_filled(word, places) for word in words], limit)
+        arrays, faults = read_answer(answers, name, expected_of(problem))
+    except NoAnswerError as reason:
+        return [row_of(problem.case.name, problem.dtype, "output", SKIPPED, str(reason))], None
+    except UnreadableError as wrong:
+        return [row_of(problem.case.name, problem.dtype, "output", DEVIATES, str(wrong))], None
+    return judge_arrays(problem, arrays, faults)
+
+
+def _filled(word: str, places: dict[str, str]) -> str:
+    for place, path in places.items():
+        word = word.replace(place, path)
+    return word
+
+
+def run(words: list[str], limit: float) -> None:
+    """Run a program to its end, and end with it whatever it has started; UnreadableError unless it ends well.
+
+    NoAnswerError for status 77.
+    """
+    try:
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+        )
+    except OSError as wrong:
+        raise UnreadableError(f"cannot be run: {wrong.strerror}") from None
+    assert process.stderr is not None
+    said: list[bytes] = []
+    reader = threading.Thread(target=_drain, args=(process.stderr, said), daemon=True)
+    reader.start()
+    try:
+        status: int | None = process.wait(limit)
+    except subprocess.TimeoutExpired:
+        status = None
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # nothing of its group is left
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        reader.join(1)
+    message = first_line(b"".join(said))
+    if status is None:
+        raise UnreadableError(f"no answer within {limit:g} s, and stopped")
+    if status == NOT_OFFERED:
+        raise NoAnswerError(message or "the program says so (status 77)")
+    if status:
+        ended = f"exit status {status}" if status > 0 else f"ended by signal {-status} ({_name_of(-status)})"
+        raise UnreadableError(f"{ended}{': ' if message else ''}{message}")
+
+
+def _drain(pipe: IO[bytes], said: list[bytes]) -> None:
+    """Keep the first bytes of what a program says, and read the rest, so that it never waits."""
+    with pipe:
+        said.append(pipe.read(KEPT))
+        while pipe.read(1 << 16):
+            pass
+
+
+def first_line(text: bytes) -> str:
+    """The first line of what a program said that is not empty, what cannot be printed replaced."""
+    lines = (line.strip() for line in text.decode(errors="replace").splitlines())
+    line = next((line for line in lines if line), "")
+    return "".join(letter if letter.isprintable() else "?" for letter in line)[:200]
+
+
+def _name_of(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "of no name"

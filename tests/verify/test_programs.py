@@ -1,0 +1,224 @@
+"""Programs that are run on each case: right, wrong, failing, hanging, and a page of C."""
+
+import os
+import shutil
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from refnp import cli
+from refnp.verify.exchange import export, judge_folder, judge_program
+from refnp.verify.exchange.programs import first_line
+from refnp.verify.judge import SKIPPED, WITHIN
+
+ROOT = Path(__file__).parents[2]
+ONE = {"layout": "raw", "only": "relu/around zero", "dtypes": ("float32",)}  # also leaky_relu's
+COPY = "cp {in}/reference.output.bin {out}/output.bin"
+
+needs_a_shell = pytest.mark.skipif(shutil.which("sh") is None or shutil.which("cp") is None, reason="no sh or cp")
+pytestmark = needs_a_shell
+
+
+def shell(text):
+    """A program of a line, with {in} and {out}."""
+    return f"sh -c '{text}' sh {{in}} {{out}}"
+
+
+def test_a_right_program_holds():
+    report = judge_program(COPY, "softmax", layout="raw", only="softmax/*", jobs=2)
+    verdicts = Counter(row.verdict for row in report.judgements)
+    assert report.holds
+    assert set(verdicts) == {WITHIN, SKIPPED}  # the gradients are left out
+    assert verdicts[WITHIN] == verdicts[SKIPPED] == len(report.answers)
+    assert {row.framework for row in report.judgements} == {"cp"}
+    assert {row.why for row in report.judgements if row.verdict == SKIPPED} == {"no gradients"}
+
+
+def test_a_wrong_program_does_not():
+    report = judge_program("cp {in}/input.x.bin {out}/output.bin", "softmax", layout="raw", dtypes=("float32",))
+    assert not report.holds
+    assert "softmax/ordinary" in str(report)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("exit 0", "no answer"),
+        ("exit 3", "exit status 3"),
+        ("echo >&2; echo no memory >&2; exit 4", "exit status 4: no memory"),
+        ("kill -SEGV $$", "ended by signal 11 (SIGSEGV)"),
+        ("cp $1/reference.output.bin $2/output.bin; exit 1", "exit status 1"),
+        ("ln -s $1/reference.output.bin $2/output.bin", "a symbolic link, which is not followed"),
+        ("head -c 7 /dev/zero > $2/output.bin", "7 bytes of numbers where 36 are right"),
+        ("head -c 5000000 /dev/zero > $2/output.bin", "5000000 bytes, where 1049152 are more than enough"),
+        ("head -c 5000000 /dev/zero >&2; exit 9", f"exit status 9: {'?' * 200}"),
+    ],
+)
+def test_programs_that_fail(text, why):
+    report = judge_program(shell(text), "relu", **ONE)
+    assert not report.holds
+    (wrong,) = {row.why for row in report.judgements if row.quantity == "output"}
+    assert wrong == why
+    assert why in str(report)
+
+
+def test_a_program_may_refuse():
+    with pytest.raises(ValueError, match=r"relu: nothing to judge, there is no relu \(1\)"):
+        judge_program(shell("echo there is no relu >&2; exit 77"), "relu", **ONE)
+    report = judge_program(
+        shell('case $1 in *far_left*) exit 77;; esac; cp "$1/reference.output.bin" "$2/output.bin"'),
+        "relu",
+        layout="raw",
+        dtypes=("float32",),
+    )
+    assert report.holds
+    refused = [row for row in report.judgements if row.why == "the program says so (status 77)"]
+    assert [row.case for row in refused] == ["relu/far left"]
+
+
+def test_a_program_that_hangs_is_stopped_with_all_it_started(tmp_path):
+    pids = tmp_path / "pids"
+    start = time.monotonic()
+    text = f"sleep 1000 & echo $! >> {pids}; wait"
+    report = judge_program(shell(text), "relu", limit=0.2, **ONE)
+    assert {row.why for row in report.deviations} == {"no answer within 0.2 s, and stopped"}
+    assert time.monotonic() - start < 20
+    for pid in map(int, pids.read_text().split()):
+        assert ended(pid)
+
+
+def test_what_a_program_leaves_behind_is_ended(tmp_path):
+    pids = tmp_path / "pids"
+    text = f"sleep 1000 & echo $! >> {pids}; cp $1/reference.output.bin $2/output.bin"
+    assert judge_program(shell(text), "relu", **ONE).holds
+    for pid in map(int, pids.read_text().split()):
+        assert ended(pid)
+
+
+def ended(pid):
+    """Whether a process is gone, or only waits to be counted."""
+    for _ in range(50):
+        try:
+            os.kill(pid, 0)
+            state = Path(f"/proc/{pid}/stat")
+            if state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_words_go_to_the_program_as_they_are(tmp_path):
+    """No shell is between: what would be a command there is a word."""
+    file = tmp_path / "never"
+    report = judge_program(f"echo {{in}} {{out}} '; touch {file}' `touch {file}` '$(touch {file})'", "relu", **ONE)
+    assert {row.why for row in report.judgements} == {"no answer"}
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "message"),
+    [
+        ("cp {in}", {}, r"there is no \{out\}"),
+        ("cp {out}", {}, r"there is no \{in\}"),
+        ("no-such-program {in} {out}", {}, "there is no program no-such-program"),
+        (COPY, {"layout": "hdf5"}, "layout is 'hdf5'"),
+        (COPY, {"limit": 0}, "limit is 0"),
+        (COPY, {"only": "gelu"}, "no case of relu is called 'gelu'"),
+        (COPY, {"dtypes": ("float16",)}, "no cases in 'float16'"),
+        ("'cp {in} {out}", {}, "No closing quotation"),
+    ],
+)
+def test_wrong_words(command, options, message):
+    with pytest.raises(ValueError, match=message):
+        judge_program(command, "relu", **ONE | options)
+
+
+def test_first_lines_are_printable():
+    assert first_line(b"\n  \x1b[31mred\x1b[0m\nmore") == "?[31mred?[0m"
+    assert first_line(b"\xff" * 500) == "\ufffd" * 200
+    assert first_line(b"") == ""
+
+
+def test_on_the_command_line(tmp_path, capsys):
+    words = ["--as", "relu", "--format", "raw", "--only", "relu/around zero", "--dtypes", "float32"]
+    assert cli.main(["judge", "--run", COPY, *words]) == 0
+    assert "relu holds" in capsys.readouterr().out
+    assert cli.main(["judge", "--run", shell("exit 5"), *words, "--limit", "5", "--jobs", "2"]) == 1
+    assert "exit status 5" in capsys.readouterr().out
+    assert cli.main(["judge", "somewhere", "--run", COPY, *words]) == 2
+    assert "cannot be judged at the same time" in capsys.readouterr().err
+
+
+def test_a_folder_on_the_command_line(tmp_path, capsys):
+    folder = tmp_path / "cases"
+    export(folder, "raw", only="relu/around zero", dtypes=("float32",))
+    name = "relu.around_zero.float32"
+    (folder / "answers" / name).mkdir(parents=True)
+    (folder / "answers" / f"leaky_{name}.json").write_text('{"skipped": "there is none"}')
+    shutil.copy(folder / name / "reference.output.bin", folder / "answers" / name / "output.bin")
+    for place in (folder, folder / "answers"):
+        assert cli.main(["judge", str(place)]) == 0
+        printed = capsys.readouterr().out
+        assert "1 row within bound" in printed
+        assert "skipped: 1 case, there is none: leaky_relu/around zero" in printed
+    shutil.copytree(folder / "answers", tmp_path / "elsewhere")
+    assert cli.main(["judge", str(tmp_path / "elsewhere")]) == 2
+    assert "--cases" in capsys.readouterr().err
+    assert cli.main(["judge", str(tmp_path / "elsewhere"), "--cases", str(folder)]) == 0
+    report = judge_folder(folder, name="my program")
+    assert {row["framework"] for row in report.rows} == {"my program"}
+    assert [problem.case.name for problem, _ in report.answers] == ["relu/around zero"]
+
+
+# A page of C
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """{precision: a program}, compiled as the page says."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    folder = tmp_path_factory.mktemp("c")
+    for dtype, real in (("float32", "float"), ("float64", "double")):
+        words = [compiler, "-std=c99", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-DREAL={real}"]
+        subprocess.run(
+            [*words, str(ROOT / "examples/judge_c/layers.c"), "-o", str(folder / dtype), "-lm"], check=True, timeout=60
+        )
+    return folder
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("name", "count"), [("softmax", 10), ("layer_norm", 10), ("attention", 25)])
+def test_the_c_program_holds(compiled, name, count, dtype):
+    report = judge_program(f"{compiled / dtype} {{in}} {{out}}", name, layout="raw", dtypes=(dtype,))
+    assert report.holds, str(report)
+    assert sum(row.verdict == WITHIN for row in report.judgements) >= count
+    reasons = {row.why for row in report.judgements if row.verdict == SKIPPED}
+    assert "no gradients" in reasons
+    assert all(why == "no gradients" or why.startswith("there is no ") for why in reasons)
+
+
+def test_the_c_program_says_what_it_lacks(compiled):
+    with pytest.raises(ValueError, match=r"compiled for float \(13\)"):
+        judge_program(f"{compiled / 'float32'} {{in}} {{out}}", "softmax", layout="raw", dtypes=("float64",))
+    with pytest.raises(ValueError, match="there is no relu"):
+        judge_program(f"{compiled / 'float32'} {{in}} {{out}}", "relu", **ONE)
+
+
+def test_a_mistake_in_c_is_found(compiled, tmp_path):
+    """Without the maximum, exp overflows; the page is compiled with it left out."""
+    page = (ROOT / "examples/judge_c/layers.c").read_text()
+    assert "exp(x[i * step] - m)" in page
+    (tmp_path / "wrong.c").write_text(page.replace("exp(x[i * step] - m)", "exp(x[i * step])"))
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    words = [compiler, "-std=c99", "-O2", tmp_path / "wrong.c", "-o", tmp_path / "wrong", "-lm"]
+    subprocess.run(list(map(str, words)), check=True, timeout=60)
+    report = judge_program(f"{tmp_path / 'wrong'} {{in}} {{out}}", "softmax", layout="raw", dtypes=("float32",))
+    assert not report.holds
+    assert "softmax/logits 1e4" in {row.case for row in report.deviations}
