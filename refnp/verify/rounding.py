@@ -23,7 +23,8 @@ first order.
 exp, log, tanh, erf, erfc … are trusted to 4 units in the last place, 8u: what the vector libraries behind NumPy,
 PyTorch and XLA promise. Sums and products are the usual ones, in any order, fused or not; Winograd, FFT and Strassen
 have other bounds. Errors are added up as if they all pointed the same way: a formula that is evaluated well stays well
-below the bound, and one that cancels shows in its e. Choices between branches are those of the exact value.
+below the bound, and one that cancels shows in its e. Choices between branches are those of the exact value, and either
+of them where rounding may decide (`where_positive`).
 The value may also be of arbitrary precision (`refnp.verify.numbers`), and then there is no error.
 Source: Wilkinson (1963); Higham (2002), §2.8 (underflow), §3.3 and §4.2.
 """
@@ -337,9 +338,27 @@ def scatter(x: Rounded, places: np.ndarray, length: int, *, depth: int | None = 
     return x.scattered(places, length, depth)
 
 
-def where(condition: ArrayLike, x: Rounded | ArrayLike, y: Rounded | ArrayLike) -> Rounded:
-    """x where the condition holds, else y."""
-    return arranged(lambda a, b: np.where(condition, a, b), _number(x), _number(y))
+def where(
+    condition: ArrayLike, x: Rounded | ArrayLike, y: Rounded | ArrayLike, *, doubtful: ArrayLike = False
+) -> Rounded:
+    """x where the condition holds, else y. Where it is `doubtful`, and rounding may decide, the error covers both."""
+    x, y = _number(x), _number(y)
+    chosen, judged = arranged(lambda a, b: np.where(condition, a, b), x, y), _judged(x, y)
+    if judged is None or not np.any(doubtful):
+        return chosen
+    other = arranged(lambda a, b: np.where(condition, b, a), x, y)
+    error = np.abs(chosen.value - other.value) / judged.u + other.error
+    return Rounded(
+        chosen.value,
+        np.where(doubtful, np.maximum(chosen.error, error), chosen.error),
+        np.where(doubtful, np.maximum(chosen.lost, other.lost), chosen.lost),
+        judged,
+    )
+
+
+def where_positive(x: Rounded, above: Rounded | ArrayLike, below: Rounded | ArrayLike) -> Rounded:
+    """`above` where x > 0, else `below`; either where x may have another sign once it is rounded."""
+    return where(x.value > 0, above, below, doubtful=(x.off > 0) & (np.abs(x.value) <= x.off))
 
 
 def function(value: np.ndarray, slope: Any, x: Rounded, *, units: int = ELEMENTARY) -> Rounded:

@@ -21,7 +21,7 @@ from refnp.verify.case import (
     uniform,
 )
 from refnp.verify.layers.engine import AROUND_ZERO
-from refnp.verify.rounding import WIDE, constant, where
+from refnp.verify.rounding import WIDE, constant, where, where_positive
 
 TWICE_ROOT = constant(2 * np.sqrt(WIDE(2) / (4 * np.arctan(WIDE(1)))))  # 2 √(2/π)
 ROOT_TWO_PI = constant(np.sqrt(8 * np.arctan(WIDE(1))))
@@ -29,13 +29,13 @@ ROOT_TWO_PI = constant(np.sqrt(8 * np.arctan(WIDE(1))))
 
 def relu(x):
     """y = max(x, 0); slope 0 at the kink."""
-    return where(x.value > 0, x, 0), lambda g: (where(x.value > 0, g, 0),)
+    return where_positive(x, x, 0), lambda g: (where_positive(x, g, 0),)
 
 
 def leaky_relu(x, *, slope=0.01):
     """y = x or a x; slope a at the kink."""
     below = constant(slope)
-    return where(x.value > 0, x, x * below), lambda g: (where(x.value > 0, g, g * below),)
+    return where_positive(x, x, x * below), lambda g: (where_positive(x, g, g * below),)
 
 
 def elu(x, *, alpha=1.0):
@@ -43,7 +43,7 @@ def elu(x, *, alpha=1.0):
     below = where(x.value > 0, 0, x)
 
     def pullback(g):
-        return (where(x.value > 0, g, g * rounding.exp(below) * alpha),)
+        return (where_positive(x, g, g * rounding.exp(below) * alpha),)
 
     return where(x.value > 0, x, rounding.expm1(below) * alpha), pullback
 

@@ -51,11 +51,17 @@ def var(x, *, ddof=0):
 
 
 def std(x, *, ddof=0):
-    """y = √var, x̄ = ȳ (x − μ)/((n − d) y), 0 where y is."""
+    """y = √var, x̄ = ȳ (x − μ)/((n − d) y), 0 where y is; up to ȳ/√(n − d) where rounding leaves a little of y."""
     variance, pullback = var(x, ddof=ddof)
     y = rounding.sqrt(variance)
     zero = y.value == 0
-    return y, lambda g: pullback(where(zero, 0, g / (where(zero, 1, y) * 2)))
+
+    def std_pullback(g):
+        (x_bar,) = pullback(where(zero, 0, g / (where(zero, 1, y) * 2)))
+        most = g[:, None] / np.sqrt(x.shape[-1] - ddof)
+        return (where(True, x_bar, most, doubtful=(zero & (y.off > 0))[:, None]),)
+
+    return y, std_pullback
 
 
 def cumprod(x):

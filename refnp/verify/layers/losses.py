@@ -19,7 +19,7 @@ from refnp.verify.case import (
 )
 from refnp.verify.layers.linear import summed_to
 from refnp.verify.layers.softmax import LOG_SOFTMAX_NEAR_ZERO, LOG_SOFTMAX_VJP, SATURATED, log_softmax
-from refnp.verify.rounding import WIDE, constant, exact, where
+from refnp.verify.rounding import WIDE, constant, exact, where, where_positive
 
 HALF_LOG_TWO_PI = constant(np.log(8 * np.arctan(WIDE(1))) / 2)
 
@@ -51,7 +51,7 @@ def huber(prediction, target, *, delta=1.0, mask=None, reduction="mean"):
     mask = np.broadcast_to(True if mask is None else mask, np.broadcast_shapes(prediction.shape, target.shape))
     difference = where(mask, prediction, 0) - where(mask, target, 0)
     size = where(difference.value < 0, -difference, difference)
-    bounded = where(size.value > delta, constant(delta), size)
+    bounded = where_positive(size - delta, constant(delta), size)
     value, share = reduced(bounded * (size - bounded * 0.5), mask, reduction)
 
     def pullback(g):

@@ -80,12 +80,15 @@ def max_pool(x, *, size, stride=None, padding=0, dilation=1, ceil_mode=False):
 def largest(x, table, places):
     """The largest x of each row of a table (P, T) of positions, −1 for none."""
     flat = x.reshape(*x.shape[:2], math.prod(x.shape[2:]))
-    under = np.where(table < 0, -np.inf, gathered(flat, table).value)  # (B, C, P, T)
+    inside = gathered(flat, table)
+    under = np.where(table < 0, -np.inf, inside.value)  # (B, C, P, T)
     first = under.argmax(-1)[..., None]
+    possible = under + inside.off >= (under - inside.off).max(-1, keepdims=True)
+    doubtful = possible & (possible & (inside.off > 0)).any(-1, keepdims=True)
 
     def pullback(g):
         at_first = np.arange(table.shape[1]) == first
-        bar = g.moved(lambda a: np.where(at_first, a.reshape(*x.shape[:2], len(table), 1), 0))
+        bar = where(at_first, g.reshape(*x.shape[:2], len(table), 1), 0, doubtful=doubtful)
         return (scattered(bar, table, math.prod(x.shape[2:])).reshape(*x.shape),)
 
     return exact(under.max(-1)).reshape(*x.shape[:2], *places), pullback

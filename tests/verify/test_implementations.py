@@ -1,0 +1,155 @@
+"""The bounds are bounds: no correct implementation of any layer exceeds them, on random and on nasty inputs.
+
+Implementations: the layer's own equation, computed in float32 and float64 with sums in seven ways, with and without
+fused products, with results flushed to 0, with elementary functions off by 4 units in the last place. Inputs: those of
+the cases of `refnp verify`, drawn anew and spoilt. HYPOTHESIS_PROFILE=thorough tries 10⁵ of them.
+"""
+
+import collections
+import dataclasses
+import os
+import zlib
+
+import numpy as np
+import pytest
+
+from refnp.verify import implementations as ways
+from refnp.verify.implementations import Implementation, compute, implementations
+from refnp.verify.judge import deviation
+from refnp.verify.layers import MODELS, cases
+from refnp.verify.layers import attention as attention_equation
+from refnp.verify.layers import normalization as normalization_equation
+from refnp.verify.rounding import arithmetic, exact, tolerance
+from tests.helpers import normal
+
+DRAWS = {"ci": 1, "thorough": 240}.get(os.environ.get("HYPOTHESIS_PROFILE", "dev"), 1)
+LAYERS = {}
+for _case in cases():
+    LAYERS.setdefault(_case.layer.name, []).append(_case)
+OF_MODELS = {case.layer.name for page in MODELS if hasattr(page, "cases") for case in page.cases()}
+SPOILT = {
+    "as drawn": lambda a, rng: a,
+    "another size": lambda a, rng: a * 10.0 ** rng.integers(-8, 9),
+    "many sizes": lambda a, rng: a * 10.0 ** rng.uniform(-6, 6, a.shape),
+    "far from 0": lambda a, rng: a + 10.0 ** rng.integers(-1, 7),
+    "equal numbers": lambda a, rng: np.full(a.shape, a.flat[0]) if a.size else a,
+    "few values": lambda a, rng: rng.choice(a.ravel(), a.shape) if a.size else a,
+    "some nearly 0": lambda a, rng: np.where(rng.random(a.shape) < 0.4, a * 10.0 ** rng.uniform(-46, -30, a.shape), a),
+    "some 0": lambda a, rng: np.where(rng.random(a.shape) < 0.4, 0, a),
+    "one far out": lambda a, rng: np.where(np.arange(a.size).reshape(a.shape) == rng.integers(a.size + 1), 1e6 * a, a),
+}
+
+
+def nasty(case, dtype, seed):
+    """The problem of a case with other inputs: each array is spoilt in one of the ways, or in none."""
+    rng = np.random.default_rng(zlib.crc32(f"{case.name} {seed}".encode()))
+    problem = dataclasses.replace(case, variant=f"{case.variant} {seed}").problem(dtype)
+    for name, array in problem.arrays.items():
+        way = rng.choice(list(SPOILT)) if rng.random() < 0.7 else "as drawn"
+        spoilt = np.asarray(SPOILT[way](array.astype(float), rng)).astype(dtype)
+        problem.arrays[name] = np.where(np.isfinite(spoilt), spoilt, array)
+    return problem
+
+
+def excess(problem, by):
+    """(the worst error over its bound, how many numbers were judged, how many there are) of one implementation.
+
+    Not judged is where the exact result is no number of the precision, or nothing is known of it.
+    """
+    case, dtype = problem.case, problem.dtype
+    cotangent = problem.cotangent if len(case.quantities) > 1 else None
+    found = compute(case.layer.equation, by, list(problem.arrays.values()), cotangent, **case.options)
+    computed = problem.selected(found[0], lambda: found[1:])
+    worst, judged, count = 0.0, 0, 0
+    for quantity, bound in problem.bounds.items():
+        allowed = tolerance(bound, dtype)
+        known = np.isfinite(allowed) & (np.abs(bound.value) < np.finfo(dtype).max)
+        ratio, _, _ = deviation(computed[quantity][known], bound.value[known], allowed[known], dtype)
+        worst, judged, count = max(worst, ratio), judged + known.sum(), count + known.size
+    return worst, judged, count
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_no_correct_implementation_exceeds_a_bound(layer):
+    judged = count = tried = 0
+    with np.errstate(all="ignore"):
+        for case in LAYERS[layer]:
+            for seed in range(DRAWS):
+                dtype = ("float32", "float64")[(seed + len(case.name)) % 2]
+                problem = nasty(case, dtype, seed)
+                for by in implementations(dtype, np.random.default_rng(seed)):
+                    try:
+                        ratio, some, all_of_them = excess(problem, by)
+                    except FloatingPointError:  # something overflows, which no bound covers
+                        continue
+                    assert ratio <= 1, f"{case.name}, seed {seed}, {dtype}, {by.name}: {ratio:.3g} times its bound"
+                    judged, count, tried = judged + some, count + all_of_them, tried + 1
+    assert tried
+    if layer not in OF_MODELS and len(LAYERS[layer]) > 3:
+        assert judged > 0.5 * count, "most numbers must be judged"
+
+
+def test_there_are_more_than_five_implementations_and_they_differ():
+    x = normal(0, (3, 40), np.float32) + np.float32(10)
+    arrays = [x, np.float32(1), np.float32(0)]
+    found = [
+        compute(normalization_equation.layer_norm, by, arrays, np.ones_like(x))
+        for by in implementations("float32", np.random.default_rng(0))
+    ]
+    assert len({b"".join(array.tobytes() for array in answer) for answer in found}) >= 6
+    assert all(array.dtype == np.float32 for answer in found for array in answer)
+
+
+@pytest.mark.parametrize("order", [ways.in_sequence, ways.backwards, ways.in_pairs, ways.in_lanes, ways.in_blocks])
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 9, 33])
+def test_orders_of_summation_add_up_every_term_once(order, n):
+    terms = 2.0 ** np.arange(n)[:, None] * np.array([1.0, 3.0])
+    np.testing.assert_array_equal(order(terms, np.add), terms.sum(0))
+    np.testing.assert_array_equal(ways.largest_first(terms, np.add), terms.sum(0))
+
+
+def test_what_is_flushed_and_what_is_fused():
+    plain, flushing, fused = (
+        Implementation("", np.float32, ways.in_sequence, fused=fused, flush=flush)
+        for fused, flush in ((False, False), (False, True), (True, False))
+    )
+    half = np.float32(np.finfo(np.float32).tiny / 2)
+    product = lambda x, y: (x * y, None)
+    assert compute(product, plain, [half, np.float32(1)])[0] == half
+    assert compute(product, flushing, [half, np.float32(1)])[0] == 0
+    dot = lambda x, y: (attention_equation.contract("i,i->", x, y), None)
+    x = np.array([1, 1 + 2**-13], np.float32)
+    y = np.array([-1, 1 - 2**-13], np.float32)
+    assert compute(dot, plain, [x, y])[0] == 0
+    assert compute(dot, fused, [x, y])[0] == np.float32(-(2.0**-26))
+
+
+def test_an_overflow_is_told():
+    by = Implementation("", np.float32, ways.in_sequence)
+    with pytest.raises(FloatingPointError):
+        compute(lambda x: (x * x, None), by, [np.float32(1e30)])
+
+
+@pytest.mark.parametrize("n", [64, 16384])
+def test_a_mean_in_sequence_is_right_and_beyond_what_blocks_do(n):
+    """LayerNorm of a row of equal numbers, whose partial sums round the same way a thousand times."""
+    x = np.full((1, n), 0.1, np.float32)
+    (output,) = compute(
+        lambda *given: (normalization_equation.layer_norm(*given)[0], None),
+        Implementation("", np.float32, ways.in_sequence),
+        [x, np.float32(1), np.float32(0)],
+    )
+    ratios = []
+    for blocked in (False, True):
+        given = (exact(a, arithmetic(np.float32, blocked=blocked)) for a in (x, np.float32(1), np.float32(0)))
+        bound, _ = normalization_equation.layer_norm(*given)
+        ratios.append(deviation(output, bound.value, tolerance(bound, np.float32), np.float32)[0])
+    assert ratios[0] <= 1
+    assert n < 16384 or ratios[1] > 1
+
+
+def test_cases_are_spoilt_in_every_way_and_stay_in_their_precision():
+    assert collections.Counter(map(len, SPOILT)).total() >= 9
+    for seed in range(20):
+        problem = nasty(LAYERS["layer_norm"][0], "float32", seed)
+        assert all(array.dtype == np.float32 and np.isfinite(array).all() for array in problem.arrays.values())
