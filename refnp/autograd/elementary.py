@@ -68,8 +68,11 @@ def power(x, exponent):
     Exponents 2 and 3 given as Python numbers are computed as products, which rounds as well and is much faster.
     At x = 0: p̄ is 0 for p ≥ 0, where 0^p does not change (or jumps, at p = 0), and −∞ · ȳ for p < 0, where y is ∞.
     A negative x has real powers for whole p only; others are NaN, with NumPy's warning, and so is p̄.
+    Raises ValueError for an integer p beyond the floating-point numbers.
     """
     x, exponent = in_order(x), in_order(exponent)
+    if type(exponent) is int and abs(exponent) > MOST:
+        raise ValueError(f"power: exponent has {exponent.bit_length()} binary digits; pass a number below 1.8e308")
     y = _whole_power(x, exponent)
     y = np.positive(x) if y is x else y
 
@@ -86,6 +89,9 @@ def power(x, exponent):
             return np.where(y_bar == 0, 0, y_bar * np.where(constant, 1, y) * np.log(np.where(constant, 1, base)))
 
     return y, lambda y_bar: (lambda: x_bar(y_bar), lambda: exponent_bar(y_bar))
+
+
+MOST = int(np.finfo(np.float64).max)
 
 
 def _is_product(exponent: Any) -> bool:
@@ -143,7 +149,7 @@ def log1p_of(x: ArrayLike) -> Array:
 
     log |1 + x| = log1p(a) + ½ log1p(b²/(1 + a)²).
     """
-    x = np.asarray(x, order="C")
+    x = in_order(np.asarray(x))
     if x.dtype.kind != "c":
         return np.log1p(x)
     near = (x.real > -0.5) & (np.abs(x.imag) < 1)

@@ -61,7 +61,7 @@ def take(x, indices, axis=0):
     length = x.shape[axis]
     if indices.size and not (-length <= indices.min() and indices.max() < length):
         bad = indices[(indices < -length) | (indices >= length)].flat[0]
-        raise IndexError(f"take: index {bad} is outside a table of {length} rows; use 0 to {length - 1}")
+        raise IndexError(f"take: index {bad} is outside axis {axis} of length {length}; use 0 to {length - 1}")
 
     def vjp(y_bar):
         rows = y_bar.reshape((*x.shape[:axis], indices.size, *x.shape[axis + 1 :]))
@@ -132,7 +132,7 @@ def _lines(name: str, x: Any, indices: Any, axis: int) -> tuple[Array, Array, tu
         np.broadcast_shapes(others, indices.shape)
     except ValueError:
         raise ValueError(
-            f"{name}: indices have shape {indices.shape}, x {x.shape}; other axes than {axis} must agree"
+            f"{name}: indices have shape {indices.shape}, x {x.shape}; all lengths but that of axis={axis} must agree"
         ) from None
     if indices.size and not (-n <= indices.min() and indices.max() < n):
         bad = indices[(indices < -n) | (indices >= n)].flat[0]

@@ -90,7 +90,7 @@ def squeeze(x, axis=None):
     ones = tuple(i for i, n in enumerate(x.shape) if n == 1)
     axes = ones if axis is None else normalize_axes("squeeze", axis, x.ndim)
     if any(x.shape[i] != 1 for i in axes):
-        raise ValueError(f"squeeze: x has shape {x.shape}; only axes of length 1 can be left out, not {axis}")
+        raise ValueError(f"squeeze: axis is {axis!r} and x has shape {x.shape}; only axes of length 1 can be left out")
     return np.squeeze(x, axes), lambda y_bar: (y_bar.reshape(x.shape),)
 
 
@@ -111,6 +111,8 @@ def roll(x, shift, axis=None):
     shift = integers("roll", "shift", shift)
     if axis is not None:
         axis = normalize_axes("roll", axis, np.ndim(x))
+        if np.ndim(shift) and np.size(shift) != 1 and np.size(shift) != len(axis):
+            raise ValueError(f"roll: shift is {shift} and axis {axis}; pass one shift, or one for each axis")
     return np.roll(x, shift, axis), lambda y_bar: (np.roll(y_bar, np.negative(shift), axis),)
 
 

@@ -271,9 +271,14 @@ def kept(x, places):
     """
     if places.all():
         return x, lambda y_bar: (y_bar, None)
+    return replaced(x, ~places, 0), lambda y_bar: (replaced(y_bar, ~places, 0), None)
+
+
+def replaced(x: Array, places: Array, number: float) -> Array:
+    """x with a number at some places, as x lies in memory."""
     y = copy_in_place_of(x)
-    np.copyto(y, 0, where=~places)
-    return y, lambda y_bar: (np.where(places, y_bar, 0), None)
+    np.copyto(y, number, where=places)
+    return y
 
 
 def copy_in_place_of(x: Array) -> Array:
@@ -295,6 +300,6 @@ def spoil(x, amount):
     """
 
     def vjp(y_bar):
-        return np.where((amount != 0) & (y_bar != 0), np.nan, y_bar), None
+        return replaced(y_bar, (amount != 0) & (y_bar != 0), np.nan), None
 
     return x + amount, vjp

@@ -17,7 +17,7 @@ import numpy as np
 
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.activations import relu
-from refnp.layers.masks import check_mask, combine
+from refnp.layers.masks import check_mask, combine, without_unread
 from refnp.layers.module import Module
 from refnp.layers.normalization import LayerNorm
 from refnp.layers.positions.relative import RelativePositions
@@ -173,6 +173,7 @@ class Decoder(Stack):
         options: dict[str, Any] = {"memory_mask": memory_mask, "bias": bias, "memory_bias": memory_bias}
         options |= {"per_head": per_head, "rng": rng, "weights": weights}
         mask = self._hidden(x, mask, 0, per_head)  # (..., N, N)
+        memory = without_unread(memory_mask, memory, per_head=per_head)  # once: gradients add up in the same order
         for layer in self.layers:
             x = layer(x, memory, mask=mask, **options)
         return self.finished(x)

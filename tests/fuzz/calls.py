@@ -69,9 +69,11 @@ class Call:
 
     def lies_in(self, low: float, high: float) -> bool:
         """Whether all numbers that are not hidden are 0, where they may be, or of a size between low and high."""
-        python = [v for name, v in self.arguments.items() if type(v) is float and self.subject.is_number(name)]
+        python = [
+            v for name, v in self.arguments.items() if type(v) in (float, complex) and self.subject.is_number(name)
+        ]
         if not all(v == 0 or low <= abs(v) <= high for v in python):  # of which NaN is none
-            return False
+            return False  # also for NaN
         return self.wrong is None and all(
             array.dtype != np.float16
             and np.isfinite(shown).all()

@@ -308,7 +308,10 @@ def precision(call: Call) -> np.dtype | None:
         for leaf in leaves_of(value)
         if isinstance(leaf, (np.ndarray, np.generic))
     ]
-    return np.result_type(*dtypes) if dtypes else None
+    python = [
+        value for name, value in call.arguments.items() if type(value) is complex and call.subject.is_number(name)
+    ]
+    return np.result_type(*dtypes, *python) if dtypes else None
 
 
 def documented_shape(call: Call) -> tuple[int, ...] | None:
@@ -336,8 +339,8 @@ def without_hidden(call: Call) -> dict[str, Any] | None:
     for name in call.numbers():
         hidden = call.hidden(name)
         if np.any(hidden):
-            plain = 1 if call.subject.kind(name) == "positive" else 0
-            arguments[name] = np.where(hidden, np.asarray(plain, call.arguments[name].dtype), call.arguments[name])
+            arguments[name] = call.arguments[name].copy(order="K")  # it lies in memory as it did
+            np.copyto(arguments[name], 1 if call.subject.kind(name) == "positive" else 0, where=hidden)
             changed = changed or not same_bits(arguments[name], call.arguments[name])
     return arguments if changed else None
 

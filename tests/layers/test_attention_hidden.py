@@ -15,6 +15,7 @@ from refnp.layers.dot_product_attention import attention
 from refnp.layers.multi_head import MultiHeadAttention, grouped_attention
 from refnp.layers.similarity import SIMILARITIES, similarity_attention
 from refnp.layers.translation_attention import TranslationAttention
+from refnp.models.transformer_stacks import Decoder
 from refnp.verify.rounding import tolerance
 from tests.helpers import assert_same_bits, assert_within, normal, seeds
 from tests.layers.attention_problems import attend, problems, qkv, rounded_output
@@ -304,3 +305,22 @@ def test_what_no_query_may_attend_to_reaches_no_weight_of_a_projection(junk, per
     bar = rng.normal(size=value.shape)
     for ours, theirs in zip(leaves_of(of_value(bar)), leaves_of(of_clean(bar)), strict=True):
         assert_same_bits(ours, theirs)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_hidden_junk_in_a_memory_that_two_layers_read_leaves_the_bits_of_all_gradients(seed):
+    """Sums of gradients are taken in the same order, of arrays that lie alike in memory."""
+    rng = np.random.default_rng(seed)
+    decoder = Decoder(2, 4, 2, 3, rng=rng)
+    x, memory, bias = rng.normal(size=(4, 4)), rng.normal(size=(5, 4)), rng.normal(size=(4, 5))
+    mask = np.broadcast_to(np.arange(5) != 1, (4, 5))
+
+    def gradients(memory, bias):
+        run = lambda x, m, b, state: decoder.bind(state)(x, m, memory_mask=mask, memory_bias=b)
+        _, pullback = ad.vjp(run, x, memory, bias, decoder.state_dict())
+        return leaves_of(pullback(np.cos(np.arange(16.0)).reshape(4, 4)))
+
+    zero = np.where(mask.all(0)[:, None], memory, 0), np.where(mask, bias, 0)
+    junk = np.where(mask.all(0)[:, None], memory, np.nan), np.where(mask, bias, 1e200)
+    for clean, found in zip(gradients(*zero), gradients(*junk), strict=True):
+        assert_same_bits(found, clean)
