@@ -19,7 +19,7 @@ for case in layers.cases():
     CASES.setdefault(case.layer.name, []).append(case)
 LAYERS = sorted({layer for mutant in MUTANTS for layer in mutant.layers})
 PLANTED = [(layer, mutant) for layer in LAYERS for mutant in mutants_of(CASES[layer][0].layer)]
-PAIRS = 6 if os.environ.get("HYPOTHESIS_PROFILE") != "thorough" else 1000  # of each layer
+PAIRS = 2 if os.environ.get("HYPOTHESIS_PROFILE") != "thorough" else 1000  # of each layer
 
 
 @pytest.fixture(autouse=True)

@@ -8,11 +8,21 @@ from collections.abc import Iterable
 from typing import Any
 
 from refnp.verify.case import Answer, Layer, Problem
-from refnp.verify.mutants import normalization
+from refnp.verify.mutants import (
+    activations,
+    attention,
+    convolution,
+    linear,
+    losses,
+    normalization,
+    pooling,
+    set_convolution,
+    softmax,
+)
 from refnp.verify.mutants.mutant import Mutant
 from refnp.verify.mutants.search import Cause, causes_among
 
-PAGES = (normalization,)
+PAGES = (normalization, softmax, attention, activations, linear, losses, convolution, pooling, set_convolution)
 MUTANTS: list[Mutant] = [mutant for page in PAGES for mutant in page.MUTANTS]
 
 

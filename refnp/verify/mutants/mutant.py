@@ -101,8 +101,12 @@ def stored(x, *, bits):
 
 @primitive
 def summed_in(x, axis, *, bits):
-    """Σ x over an axis, one term after another, each partial sum with `bits` bits of mantissa.   VJP: x̄ = ȳ."""
-    total = np.zeros(np.take(x, 0, axis).shape, x.dtype)
-    for i in range(x.shape[axis]):
-        total = rounded_to(total + np.take(x, i, axis), bits)
-    return np.expand_dims(total, axis), lambda g: (g + np.zeros_like(x),)
+    """Σ x over axes, one term after another, each partial sum with `bits` bits of mantissa.   VJP: x̄ = ȳ."""
+    total = x
+    for one in axis if isinstance(axis, tuple) else (axis,):
+        terms = np.moveaxis(total, one, 0)
+        total = np.zeros(terms.shape[1:], x.dtype)
+        for term in terms:
+            total = rounded_to(total + term, bits)
+        total = np.expand_dims(total, one)
+    return total, lambda g: (g + np.zeros_like(x),)

@@ -28,7 +28,7 @@ def standardized(
     if sum_bits is None:
         mean_of = lambda a: ag.mean(a, axes, keepdims=True)
     else:
-        mean_of = lambda a: summed_in(a, -1, bits=sum_bits) / count
+        mean_of = lambda a: summed_in(a, axes, bits=sum_bits) / count
     mean = mean_of(x) if centred else 0.0
     away = x - (held(mean) if "mean" in constant else mean)
     if one_pass:

@@ -17,7 +17,7 @@ import math
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ from refnp.verify.rounding import WIDE, tolerance
 
 SPREAD, SAMPLES, NARROW_SAMPLES = 8, 3, 8
 NEAR = 0.1  # of the error that is to be explained may be left where the mutant's own rounding is worth measuring
+FAR = 100  # times the error that is seen of a mutant's rounding, and it is not worth measuring more often
+GIVEN_UP = 6  # cases that a mutant changes and does not explain, before it explains any
 FIRST = 4  # cases, the smallest, that every mutant is tried on before any is on all
 
 
@@ -98,7 +100,7 @@ class Asked:
     @functools.cached_property
     def rows(self) -> set[Row]:
         """One for each quantity."""
-        return {(self.problem.case.name, self.problem.dtype, q) for q in self.answer}
+        return {self.row(q) for q in self.answer}
 
     @property
     def size(self) -> int:
@@ -116,20 +118,33 @@ class Asked:
             return math.inf
         return deviation(given, value, allowed, self.problem.dtype)[0]
 
-    def explained(self, mutant: Mutant) -> dict[str, float]:
-        """{quantity: error over the mutant's bound} if the mutant gives all that it changes; else nothing."""
+    def explained(self, mutant: Mutant) -> dict[str, float] | None:
+        """{quantity: error over the mutant's bound} if the mutant gives all that it changes, else {}.
+
+        None if it changes nothing here, or cannot be asked this, for its shapes or its options.
+        """
         try:
             return self._narrowly(mutant) if mutant.narrow else self._widely(mutant)
-        except Exception:  # a mutant that cannot be asked this, for its shapes or its options, explains nothing
-            return {}
+        except Exception:
+            return None
 
-    def _widely(self, mutant: Mutant) -> dict[str, float]:
-        output = np.asarray(mutant.function(*self.wide, **self.problem.case.options))
-        if self.ratio(output, self.right["output"], self.allowed["output"]) > 1 and not self._near("output", output):
+    def row(self, quantity: str) -> Row:
+        """The row of a quantity."""
+        return self.problem.case.name, self.problem.dtype, quantity
+
+    def changed(self, values: Answer) -> list[str]:
+        """The quantities of which the right value is not these."""
+        return [q for q in values if self.ratio(values[q], self.right[q], self.allowed[q]) > 1]
+
+    def _widely(self, mutant: Mutant) -> dict[str, float] | None:
+        output = {"output": np.asarray(mutant.function(*self.wide, **self.problem.case.options))}
+        if self.changed(output) and not self._near("output", output["output"]):
             return {}  # its gradients need not be computed
         values = self.values(mutant.function, WIDE)
-        changed = [q for q in values if self.ratio(values[q], self.right[q], self.allowed[q]) > 1]
-        if not changed or not any(q in self.wrong for q in changed):
+        changed = self.changed(values)
+        if not changed:
+            return None
+        if not any(q in self.wrong for q in changed):
             return {}
         allowed = {q: self._enlarged(q, values[q]) for q in changed}
         found = {q: self.ratio(self.answer[q], values[q], allowed[q]) for q in changed}
@@ -140,35 +155,38 @@ class Asked:
                 return {}  # its own rounding hides what it changes
         return found if max(found.values()) <= 1 else {}
 
-    def _narrowly(self, mutant: Mutant) -> dict[str, float]:
+    def _narrowly(self, mutant: Mutant) -> dict[str, float] | None:
         values = self.values(mutant.function, self.problem.dtype)
-        changed = [q for q in values if self.ratio(values[q], self.right[q], self.allowed[q]) > 1]
-        changed += [q for q in self.wrong if q not in changed]
+        changed = set(self.changed(values))
+        if not all(self._large_enough(q, value) for q, value in values.items()):
+            return {} if changed else None
         spread = self._spread(mutant, values, NARROW_SAMPLES)
-        found = {}
-        for q in changed:
-            allowed = self._enlarged(q, values[q]) + spread[q]
-            if np.isfinite(values[q]).all() and (allowed <= self.allowed[q]).all():
-                continue  # no more rounding here than is right
-            found[q] = self.ratio(self.answer[q], values[q], allowed)
-        return found if found and max(found.values()) <= 1 else {}
+        allowed = {q: self._enlarged(q, value) + spread[q] for q, value in values.items()}
+        changed |= {q for q in values if q in self.wrong and not (allowed[q] <= self.allowed[q]).all()}
+        found = {q: self.ratio(self.answer[q], values[q], allowed[q]) for q in changed}
+        return None if not found else found if max(found.values()) <= 1 else {}
 
     def _enlarged(self, quantity: str, value: np.ndarray) -> np.ndarray:
-        """The bound of the right value, times |value|/|right| where that is more than 1; 4 u |value| at least."""
-        allowed, right, size = self.allowed[quantity], np.abs(self.right[quantity]), np.abs(value)
-        least = 2 * np.finfo(self.problem.dtype).eps * size
+        """The bound of the right value, or the same part of the mutant's where that is larger: from 4 to 64 u of it."""
+        allowed, size, u = self.allowed[quantity], np.abs(value), np.finfo(self.problem.dtype).eps / 2
         if allowed.shape != size.shape:
-            return least
-        factor = np.where((right > 0) & np.isfinite(size / right), np.maximum(size / right, 1), 1)
-        return np.fmax(allowed * factor, least)
+            return 4 * u * size
+        part = np.nan_to_num(allowed / np.abs(self.right[quantity]), nan=0, posinf=0)
+        return np.fmax(allowed, np.clip(part, 4 * u, 64 * u) * size)
 
     def _near(self, quantity: str, value: np.ndarray) -> bool:
         """Whether what the mutant leaves of the error is a small part of it."""
         given = np.asarray(self.answer[quantity], WIDE)
         if given.shape != value.shape:
             return False
-        rest, error = (np.nan_to_num(np.abs(given - v), posinf=0).max(initial=0) for v in (value, self.right[quantity]))
-        return bool(rest <= NEAR * error)
+        rest, error = (_furthest(given, v) for v in (value, self.right[quantity]))
+        return rest <= NEAR * error if math.isfinite(error) else math.isfinite(rest)
+
+    def _large_enough(self, quantity: str, value: np.ndarray) -> bool:
+        """Whether rounding of the size that is seen here can explain the error of a quantity."""
+        right, most = self.right[quantity], float(self.allowed[quantity].max(initial=0))
+        error, own = _furthest(np.asarray(self.answer[quantity], WIDE), right), _furthest(value.astype(WIDE), right)
+        return not error > FAR * max(own, most)
 
     def _spread(self, mutant: Mutant, values: Answer, samples: int) -> dict[str, np.ndarray]:
         """SPREAD times the largest difference of values in the precision of the case, for inputs moved by u/2."""
@@ -183,6 +201,14 @@ class Asked:
                 difference = np.abs(found[q].astype(WIDE) - value)
                 most[q] = np.maximum(most[q], np.where(np.isfinite(difference), difference, 0))
         return {q: SPREAD * difference for q, difference in most.items()}
+
+
+def _furthest(x: np.ndarray, y: np.ndarray) -> float:
+    """The largest difference; none between the same infinities or two NaN, an infinite one to what is not finite."""
+    if x.shape != y.shape:
+        return math.inf
+    difference = np.where((x == y) | (np.isnan(x) & np.isnan(y)), 0, np.abs(x - y))
+    return float(np.nan_to_num(difference, nan=np.inf, posinf=np.inf).max(initial=0))
 
 
 def answer_of(
@@ -254,10 +280,11 @@ def _of_layer(asked: list[Asked], wrong: set[Row], mutants: list[Mutant]) -> lis
     before = {row: a.wrong.get(row[2], math.inf) for a in deviating for row in a.rows & wrong}
     right = [a for a in asked if not a.rows & wrong]
     singles = _singles(mutants, deviating, wrong)
-    chosen, left = _cover(singles, set(before), right)
+    chosen, left = _cover(singles, set(before), deviating, right)
     if left:
         pairs = _pairs(mutants, [a for a in deviating if a.rows & left], deviating, wrong)
-        chosen, left = _cover(pairs + singles, set(before), right)
+        with_pairs = _cover(pairs + singles, set(before), deviating, right)
+        chosen, left = with_pairs if len(with_pairs[1]) < len(left) else (chosen, left)
     found = [_cause(group, before, asked) for group in chosen if not (left and group[0].mutant.narrow)]
     rest = set(before) - {row for cause in found for row in cause.rows}
     if rest:
@@ -290,11 +317,15 @@ def _singles(mutants: list[Mutant], deviating: list[Asked], wrong: set[Row]) -> 
 
 
 def _explanation(mutant: Mutant, simplicity: int, deviating: list[Asked], wrong: set[Row]) -> Explanation:
-    rows = {}
+    rows: dict[Row, float] = {}
+    failures = 0
     for a in deviating:
-        for q, after in a.explained(mutant).items():
-            rows[a.problem.case.name, a.problem.dtype, q] = after
-    return Explanation(mutant, {row: after for row, after in rows.items() if row in wrong}, simplicity)
+        found = a.explained(mutant)
+        rows |= {row: after for q, after in (found or {}).items() if (row := a.row(q)) in wrong}
+        failures += found == {}
+        if failures == GIVEN_UP and not rows:
+            break
+    return Explanation(mutant, rows, simplicity)
 
 
 def _pairs(mutants: list[Mutant], left: list[Asked], deviating: list[Asked], wrong: set[Row]) -> list[Explanation]:
@@ -308,7 +339,7 @@ def _pairs(mutants: list[Mutant], left: list[Asked], deviating: list[Asked], wro
 
 
 def _cover(
-    explanations: list[Explanation], rows: set[Row], right: list[Asked]
+    explanations: list[Explanation], rows: set[Row], deviating: list[Asked], right: list[Asked]
 ) -> tuple[list[list[Explanation]], set[Row]]:
     """Groups of explanations that no row tells apart, those with most rows first; and the rows that none explains."""
     left, chosen = set(rows), []
@@ -327,15 +358,26 @@ def _cover(
         own = best[0].rows.keys()
         group = [e for e in best if e.rows.keys() == own and len(e.mutant.switches) == simplest]
         chosen.append(group)
-        left -= own
+        left = _absorbed(group, deviating, left - own)
     return chosen, left
 
 
+def _absorbed(group: list[Explanation], deviating: list[Asked], left: set[Row]) -> set[Row]:
+    """What is left when the rows that the rounding of a chosen mutant explains are counted to it."""
+    narrow = replace(group[0].mutant, narrow=True)
+    for a in deviating:
+        found = a.explained(narrow) if a.rows & left else {}
+        absorbed = {a.row(q): after for q, after in (found or {}).items()}
+        for e in group:
+            e.rows |= {row: after for row, after in absorbed.items() if row in left}
+        left = left - absorbed.keys()
+    return left
+
+
 def _contradicts(a: Asked, mutant: Mutant) -> bool:
-    """Whether a case that is right would not be with this mutant."""
+    """Whether a case that is right would not be so with this mutant."""
     try:
-        values = a.values(mutant.function, a.problem.dtype if mutant.narrow else WIDE)
-        return any(a.ratio(values[q], a.right[q], a.allowed[q]) > 1 for q in values)
+        return bool(a.changed(a.values(mutant.function, a.problem.dtype if mutant.narrow else WIDE)))
     except Exception:  # it cannot be asked this
         return False
 

@@ -1,0 +1,105 @@
+"""Mutants of softmax, its logarithm, and the logarithm of a sum of exponentials."""
+
+import math
+
+import numpy as np
+
+from refnp import autograd as ag
+from refnp import layers
+from refnp.autograd.primitives import raw
+from refnp.verify.mutants.mutant import Mistakes, family, held, summed_in
+
+
+def exponentials(x, axis, *, largest=True, sum_bits=None, more=0.0):
+    """e_i = exp(x_i − m), Σ e_i, and m, the largest x, a constant; 0, 0 and 0 in a row of −∞."""
+    m = np.max(raw(x).real, axis=axis, keepdims=True, initial=-np.inf)
+    m = np.where(np.isfinite(m), m, 0) if largest else np.zeros_like(m)
+    e = ag.exp(x - m)
+    total = ag.sum(e, axis, keepdims=True) if sum_bits is None else summed_in(e, axis, bits=sum_bits)
+    return e, total + more * np.exp(-m) if more else total, m
+
+
+def weights(x, axis=-1, *, temperature=1.0, constant=False, **switches):
+    """p_i = e_i/Σ_j e_j; 0 in a row of −∞."""
+    x = x if temperature == 1 else x / temperature
+    if not switches and not constant:
+        return layers.softmax(x, axis=axis)
+    e, total, _ = exponentials(x, axis, **switches)
+    total = held(total) if constant else total
+    return e / ag.where(raw(total).real == 0, 1.0, total)
+
+
+def axis_of(x, axis, over):
+    """The axis that is asked for, or another."""
+    return {"": axis, "first": 0, "last": -1, "all": tuple(range(x.ndim))}[over]
+
+
+def softmax(x, *, axis=-1, over="", **switches):
+    """p_i = exp(x_i)/Σ_j exp(x_j)."""
+    return weights(x, axis_of(x, axis, over), **switches)
+
+
+def log_softmax(x, *, axis=-1, over="", form="", base=math.e, constant=False, **switches):
+    """y_i = x_i − m − log Σ_j exp(x_j − m)."""
+    axis = axis_of(x, axis, over)
+    if form == "log of p":
+        return ag.log(weights(x, axis))
+    if constant or switches:
+        _, total, m = exponentials(x, axis, **switches)
+        return x - m - ag.log(held(total) if constant else total)
+    y = layers.log_softmax(x, axis=axis)
+    return y if base == math.e else y / math.log(base)
+
+
+def logsumexp(x, *, axis=-1, over="", form="", base=math.e, **switches):
+    """y = m + log Σ_j exp(x_j − m)."""
+    axis = axis_of(x, axis, over)
+    if form == "largest":
+        return ag.max(x, axis)
+    if switches:
+        _, total, m = exponentials(x, axis, **switches)
+        nothing = raw(total) == 0
+        y = ag.squeeze(ag.where(nothing, -np.inf, ag.log(ag.where(nothing, 1.0, total)) + m), axis)
+    else:
+        y = ag.logsumexp(x, axis)
+    return y - math.log(x.shape[axis]) if form == "mean" else y / math.log(base) if base != math.e else y
+
+
+AXES: Mistakes = {
+    "it went along the last axis, whatever is asked for": {"over": "last"},
+    "it went along the first axis": {"over": "first"},
+    "it went over the whole array": {"over": "all"},
+}
+NO_MAXIMUM: Mistakes = {"the maximum were not subtracted": {"largest": False}}
+IN_BFLOAT16: Mistakes = {"the exponentials were added up in bfloat16": {"sum_bits": 8}}
+ONE_MORE: Mistakes = {"1 were added to the sum of exponentials": {"more": 1.0}}
+CONSTANT: Mistakes = {"the sum of exponentials were a constant in the gradient": {"constant": True}}
+BASE: Mistakes = {
+    "the logarithm were that of base 2": {"base": 2.0},
+    "the logarithm were that of base 10": {"base": 10.0},
+}
+MUTANTS = [
+    *family(
+        softmax,
+        ("softmax",),
+        AXES | ONE_MORE | CONSTANT | {"logits were halved": {"temperature": 2.0}},
+        narrow=NO_MAXIMUM | IN_BFLOAT16,
+    ),
+    *family(
+        log_softmax,
+        ("log_softmax",),
+        AXES | ONE_MORE | CONSTANT | BASE,
+        narrow=NO_MAXIMUM | IN_BFLOAT16 | {"it were the logarithm of the softmax": {"form": "log of p"}},
+    ),
+    *family(
+        logsumexp,
+        ("logsumexp",),
+        {
+            "the exponentials were averaged, not summed": {"form": "mean"},
+            "it were the maximum": {"form": "largest"},
+            **ONE_MORE,
+            **BASE,
+        },
+        narrow=NO_MAXIMUM | IN_BFLOAT16,
+    ),
+]
