@@ -389,6 +389,7 @@ derived from rounding. What deviates is grouped by its cause. The framework (Num
             option("--layout", "NAMES", "BHND, BNHD, NBD, channels_last, HWIO, out_in; several separated by commas"),
             option("--excused", "ISSUE", "a known defect that it may have; may be repeated", action="append"),
             option("--only", "PATTERN", "only cases whose names contain PATTERN, or match it with wildcards"),
+            option("--skip", "PATTERN", "none of the cases that PATTERN matches; may be repeated", action="append"),
             option("--dtypes", "NAMES", "float32, float64 (default: both)"),
             option("--cases", "DIR", "the exported folder that the answers are to (default: the folder above them)"),
             option("--run", "COMMAND", "judge a program, 'PROGRAM {in} {out}', run on each case", dest="run_program"),

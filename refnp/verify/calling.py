@@ -5,9 +5,11 @@ An argument goes to the parameter that is called like it, or as frameworks call 
 what is left goes by its place. A mask or a layout is turned round before the call, and the gradient is turned back.
 """
 
+import ast
 import copy
 import difflib
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -47,6 +49,7 @@ CALLED = {  # what frameworks call refnp's arguments; the first that a function 
     "class_weights": ("weight",),
 }
 OPTIONS = ("mask", "causal", "eps", "axis", "dropout", "dropout_p", "scale", "training", "return_weights", "enable_gqa")
+FOLLOWS = {"normalized_shape": lambda x: x.shape[-1:]}  # what frameworks ask for beside the first array
 CHANGES_NOTHING = {"gain": 1.0, "shift": 0.0}  # a function without these arguments is judged with these values
 USUAL = {"axis": -1}  # where a function takes no such option
 MASKS = ("true_may_attend", "true_is_hidden", "additive")
@@ -182,9 +185,8 @@ class Parameters:
     @classmethod
     def of(cls, function: Callable) -> "Parameters":
         """As `inspect` finds them."""
-        try:
-            signature = inspect.signature(function)
-        except (ValueError, TypeError):
+        signature = signature_of(function)
+        if signature is None:
             return cls(None, any_array=True, any_option=True)
         kinds = {p.name: p for p in signature.parameters.values()}
         star = {p.kind for p in kinds.values()}
@@ -207,6 +209,40 @@ class Parameters:
     def only_by_place(self, name: str) -> bool:
         """Whether it may not be given by its name."""
         return self.kinds[name].kind is inspect.Parameter.POSITIONAL_ONLY
+
+
+def signature_of(function: Callable) -> inspect.Signature | None:
+    """What a function takes; of one of C, or one that passes everything on, what its documentation begins with."""
+    try:
+        found = inspect.signature(function)
+    except (ValueError, TypeError):
+        found = None
+    passed_on = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+    if found is not None and {parameter.kind for parameter in found.parameters.values()} != passed_on:
+        return found
+    documented = re.search(r"\A\s*[\w.]+(\([^()]*(?:\([^()]*\)[^()]*)*\))", getattr(function, "__doc__", None) or "")
+    if documented is not None:
+        try:
+            scope: dict[str, Any] = {}
+            tree = ast.parse(f"def documented{documented.group(1)}: ...")
+            for argument in ast.walk(tree):
+                if isinstance(argument, ast.arguments):
+                    argument.defaults = [plain_default(default) for default in argument.defaults]
+                    argument.kw_defaults = [default and plain_default(default) for default in argument.kw_defaults]
+            exec(compile(ast.fix_missing_locations(tree), "<documentation>", "exec"), {}, scope)
+            return inspect.signature(scope["documented"])
+        except SyntaxError:
+            pass
+    return found
+
+
+def plain_default(node: ast.expr) -> ast.expr:
+    """A default of the documentation, if it is a plain value; None for anything that would have to be computed."""
+    try:
+        ast.literal_eval(node)
+    except (ValueError, SyntaxError):
+        return ast.Constant(None)
+    return node
 
 
 class Binding:
@@ -311,7 +347,8 @@ class Binding:
         options = {word for name in (*self.options, *OPTIONS) for word in (name, *CALLED.get(name, ()))}
         for theirs in self.parameters.names or ():
             is_option = theirs in options and not self.parameters.required(theirs)
-            if self._free(theirs) and self.parameters.by_place(theirs) and accepted(theirs) and not is_option:
+            taken = not self._free(theirs) or theirs in FOLLOWS
+            if not taken and self.parameters.by_place(theirs) and accepted(theirs) and not is_option:
                 return theirs
         return None
 
@@ -353,7 +390,7 @@ class Binding:
                 "keep a value of its own; judge a function of the arguments that calls the module"
             )
         for theirs in self.parameters.names or ():
-            if self.parameters.required(theirs) and self._free(theirs):
+            if self.parameters.required(theirs) and self._free(theirs) and theirs not in FOLLOWS:
                 raise ValueError(
                     f"{self.who} must be given {theirs!r}, which no argument of {layer}({', '.join(self.arrays)}) is; "
                     f"say which it is, arguments={{…: {theirs!r}}}, or judge a function without it, such as "
@@ -508,7 +545,10 @@ def call_of(
         if binding.takes(name) and not (another_kind(binding, name, value) and name in given):
             value = in_convention(value, mask, problem.dtype) if name in hidden else value
             value = turns[name].there(value) if name in turns else value
+            value = value.astype(problem.dtype) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else value
             by_name[binding.places.get(name, name)] = value
+    first = next(iter(arrays.values()))
+    by_name |= {name: rule(first) for name, rule in FOLLOWS.items() if name in binding.parameters.kinds}
     return Call(
         binding,
         list(arrays),

@@ -8,6 +8,7 @@ A case whose options the function does not take is skipped, and the report says 
 """
 
 import contextlib
+import copy
 import inspect
 import math
 import re
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from refnp.verify.calling import (
+    LAYOUTS,
     MASKS,
     Binding,
     Call,
@@ -53,15 +55,16 @@ OTHER_NAMES = {  # what a layer is called elsewhere, or as a class of refnp, whe
     "Dense": "linear",
     "swish": "silu",
     "conv": "convolution",
-    "conv1d": "convolution",
-    "conv2d": "convolution",
-    "conv3d": "convolution",
+    "conv_transpose": "convolution_transpose",
+    "avg_pool": "average_pool",
+    "adaptive_avg_pool": "adaptive_average_pool",
     "nll_loss": "cross_entropy",
     "mse_loss": "mse",
     "huber_loss": "huber",
     "interpolate": "upsample",
 }
 SAID_BY_NAME = {"causal_attention": {"causal": True}}  # what a layer's name says, an option of the layer it is kin to
+TRIED = 3  # cases, to see whether another convention makes them right
 KIN = {"attention": ("softcap_attention", "window_attention", "causal_attention")}
 
 
@@ -78,6 +81,7 @@ class Report:
     problems: list[Problem] = field(default_factory=list)  # also those without an answer
     about: str = ""  # who was judged, in which precisions, and against what
     known: dict[tuple[str, str, str], str] = field(default_factory=dict)  # what is known of such rows of the framework
+    hints: list[str] = field(default_factory=list)  # conventions with which it would hold
 
     def __post_init__(self) -> None:
         self.problems = self.problems or [problem for problem, _ in self.answers]
@@ -137,6 +141,7 @@ def judge(
     mask: str | None = None,
     excused: Sequence[str] = (),
     only: str | None = None,
+    skip: Sequence[str] = (),
     dtypes: Sequence[str] = DTYPES,
 ) -> Report:
     """Is `function` right? It is asked on every case of the layer `name`, and each answer is held against its bound.
@@ -152,7 +157,8 @@ def judge(
                 "out_in" (weights), or several of these
     mask        "true_may_attend" (default), "true_is_hidden", "additive"
     excused     known defects by their names, such as "pytorch/pytorch#101967", that the function may have
-    only        a pattern of the names of cases;  dtypes  "float32", "float64"
+    only        a pattern of the names of cases;  skip  patterns of cases that are not asked
+    dtypes      "float32", "float64", or one of them
 
     An argument reaches the parameter that is called like it, or as frameworks call it, else by its place. Cases that
     set what the function does not take are skipped, as are those in which it raises NotImplementedError; the report
@@ -170,6 +176,7 @@ def judge(
         function,
         with_options(named, dict(options or {})),
         only=only,
+        skip=(skip,) if isinstance(skip, str) else skip,
         stated=dict(options or {}),
         excused=excused,
         gradients=gradients or vjp is not None,
@@ -180,14 +187,48 @@ def judge(
         layouts=chosen_layouts(layout),
         mask=chosen_mask(mask),
     )
-    return asked.report(name, dtypes)
+    report = asked.report(name, dtypes)
+    if not report.holds:
+        report.hints = hints(asked, report)
+    return report
 
 
-def chosen(named: list[Case], only: str | None) -> list[Case]:
-    """The cases whose names match a pattern; ValueError if there are none."""
+def hints(asked: "Asked", report: "Report") -> list[str]:
+    """The conventions with which the first cases that deviate would hold, output alone."""
+    deviating = list(dict.fromkeys(row.case for row in report.deviations if row.quantity == "output"))[:TRIED]
+    if not deviating:
+        return []
+    few = [case for case in asked.cases if case.name in deviating]
+    masks = [] if not any(name.endswith("mask") for case in few for name in case.options) else MASKS
+    ways: list[dict[str, Any]] = [
+        {"layouts": (*asked.layouts, layout)} for layout in LAYOUTS if layout not in asked.layouts
+    ]
+    ways += [{"mask": mask} for mask in masks if mask != asked.mask]
+    found = []
+    for way in ways:
+        if "layouts" in way and not all(changes(way["layouts"][-1], case) for case in few):
+            continue
+        if asked.holds_with(few, report.judgements[0].dtype, **way):
+            option = f"layout={way['layouts'][-1]!r}" if "layouts" in way else f"mask={way['mask']!r}"
+            found.append(f"with {option} the output is right in {'; '.join(deviating)}")
+    return found
+
+
+def changes(layout: str, case: Case) -> bool:
+    """Whether a layout changes anything of a case."""
+    return bool(LAYOUTS[layout](case, {name: array.ndim for name, array in case.problem("float64").arrays.items()}))
+
+
+def chosen(named: list[Case], only: str | None, skip: Sequence[str]) -> list[Case]:
+    """The cases whose names match `only` and no pattern of `skip`; ValueError for a pattern that matches none."""
+    for option, pattern in [("only", only), *(("skip", pattern) for pattern in skip)]:
+        if pattern is not None and not any(matches(case.name, pattern) for case in named):
+            there = "; ".join(case.name for case in named)
+            raise ValueError(f"{option}={pattern!r} matches no case; there are {there}")
     found = [case for case in named if only is None or matches(case.name, only)]
+    found = [case for case in found if not any(matches(case.name, pattern) for pattern in skip)]
     if not found:
-        raise ValueError(f"only={only!r} matches no case; there are {', '.join(case.name for case in named)}")
+        raise ValueError(f"only={only!r}, skip={tuple(skip)!r}: no case is left")
     return found
 
 
@@ -225,9 +266,17 @@ def check_excused(excused: Sequence[str]) -> None:
 
 
 def named_cases(name: str) -> list[Case]:
-    """The cases of the layer that is called so by refnp or by a framework; ValueError with the closest names."""
+    """The cases of the layer that is called so by refnp or by a framework; ValueError with the closest names.
+
+    "conv2d", "MaxPool1d" and the like name the cases of that many axes of space.
+    """
     every = cases()
     layers = {case.layer.name: case.layer for case in reversed(every)}
+    if of_space := re.fullmatch(r"(.*?)_?([123])[dD]", name):
+        layer = layers[layer_name(of_space.group(1), layers)]
+        own = [case for case in every if case.layer is layer and axes_of_space(case) == int(of_space.group(2))]
+        if own:
+            return own
     layer = layers[layer_name(name, layers)]
     kin = [other.name for other in layers.values() if are_kin(layer, other, every)]
     return [case for case in every if case.layer.name == layer.name] + [
@@ -258,6 +307,13 @@ def plain(name: str) -> str:
     return "".join(c for c in name.lower() if c.isalnum())
 
 
+def axes_of_space(case: Case) -> int:
+    """Of a convolution, a pool or a norm of channels; a norm without any counts as one of signals."""
+    arrays = case.problem("float64").arrays
+    kernel = arrays.get("weight", arrays.get("x"))
+    return 0 if kernel is None else max(kernel.ndim - 2, 1)
+
+
 def are_kin(layer: Layer, other: Layer, every: Iterable[Case]) -> bool:
     """Whether a function of one layer can be asked the cases of the other: the same function of refnp and arguments."""
     if other.name in KIN.get(layer.name, ()):
@@ -284,6 +340,7 @@ class Asked:
         named: list[Case],
         *,
         only: str | None,
+        skip: Sequence[str],
         stated: Mapping[str, Any],
         excused: Sequence[str],
         gradients: bool,
@@ -311,10 +368,19 @@ class Asked:
             for name in SAID_BY_NAME.get(case.layer.name, ())
         ]
         self.binding = Binding(self.who, taken, named, arguments, inside, stated, also)
-        self.cases = chosen(self.cases, only)
+        self.cases = chosen(self.cases, only, skip)
         self.native = guess or inspection.found_out(function, self.attempt)
+        if device is not None:
+            self.check_device(device)
         if gradients and vjp is None and self.native is NUMPY:
             self.native = self.differentiable()
+
+    def check_device(self, device: str) -> None:
+        """ValueError unless the framework can put arrays on it."""
+        try:
+            self.native.array(np.zeros(1, np.float32), device)
+        except Exception as wrong:  # as each framework says it
+            raise ValueError(f"device={device!r}: {self.native.name}: {first_line(wrong)}") from wrong
 
     def differentiable(self) -> Native:
         """refnp's autodiff, if the function computes with Tensors as well; ValueError otherwise."""
@@ -398,7 +464,9 @@ class Asked:
             except NotOfferedError:
                 raise
             except Exception as failure:  # whatever it is, it is no answer
-                report.judgements.append(failed("frameworks", case.name, self.who, self.version, dtype, failure))
+                if any(isinstance(value, list) for value in case.options.values()):
+                    raise NotOfferedError(f"{self.who} does not take options as refnp writes them") from failure
+                report.judgements += self.without_gradients(problem, reference, failure)
                 report.problems.append(problem)
                 return
             found = judged(problem, answer, reference, self.who, self.version)
@@ -407,6 +475,32 @@ class Asked:
             report.answers.append((problem, answer))
             report.problems.append(problem)
             notes.update(note)
+
+    def without_gradients(self, problem: Problem, reference: Answer, failure: Exception) -> list[Judgement]:
+        """What is said of a call that failed: its failure, and where gradients failed alone, the output by itself."""
+        case = problem.case
+        row = failed("frameworks", case.name, self.who, self.version, problem.dtype, failure)
+        if not case.gradients:
+            return [row]
+        alone = replace(case, gradients=()).problem(problem.dtype)
+        try:
+            answer, _ = self.answer(alone)
+        except Exception:  # it was not the gradients
+            return [row]
+        of_output = judged(alone, answer, reference, self.who, self.version)
+        return of_output if of_output[0].why else [*of_output, replace(row, quantity="gradients")]
+
+    def holds_with(self, few: list[Case], dtype: str, **way: Any) -> bool:
+        """Whether the outputs of these cases would be right in another convention."""
+        other = copy.copy(self)
+        other.__dict__.update(way, gradients=False)
+        try:
+            report = Report("", self.who, [])
+            for case in few:
+                other.judge_one(other.adapted(case), dtype, report, Counter())
+        except NotOfferedError:
+            return False
+        return report.holds
 
     def known_of(self, case: Case, rows: list[Judgement]) -> dict[tuple[str, str, str], str]:
         """What is known of the function's framework where a row deviates."""
@@ -421,7 +515,11 @@ class Asked:
     def answer(self, problem: Problem) -> tuple[Answer, list[str]]:
         """The function's output and gradients in refnp's conventions, and what there is to say about them."""
         call = self.call(problem)
-        module = None if self.inside is None else inspection.with_parameters(self.native, self.function)
+        module = (
+            None
+            if self.inside is None
+            else inspection.with_parameters(self.native, self.function, problem.dtype, self.device)
+        )
         asked = call.asked(self.function, lambda x: self.native.array(x, self.device), module)
         wanted = [i for i, name in enumerate(call.names) if f"gradient of {name}" in problem.case.quantities]
         cotangent = np.array(call.output.there(problem.cotangent), order="C") if wanted else None
@@ -431,7 +529,7 @@ class Asked:
             else:
                 output, gradients = self.by_vjp(call, asked, cotangent, wanted)
         except Exception as failure:
-            if not isinstance(failure, NotOfferedError) and (why := self.misfit(problem, call)):
+            if not isinstance(failure, NotOfferedError) and (why := self.misfit(call, failure)):
                 raise NotOfferedError(why) from failure
             raise
         notes = [f"{output.dtype} comes back for {problem.dtype}"] if output.dtype != problem.dtype else []
@@ -442,8 +540,15 @@ class Asked:
             answer[f"gradient of {name}"] = turned
         return answer, notes
 
-    def misfit(self, problem: Problem, call: Call) -> str:
-        """Why a module cannot be asked: its parameters have other shapes than the case's; "" if they have not."""
+    def misfit(self, call: Call, failure: Exception) -> str:
+        """Why the function cannot be asked this case; "" if there is no reason but its own failure.
+
+        A module has parameters of other shapes than the case's, or a function that does not say what it takes does not
+        take an option.
+        """
+        unexpected = re.search(r"unexpected keyword argument '(\w+)'", str(failure))
+        if self.binding.parameters.names is None and isinstance(failure, TypeError) and unexpected:
+            return f"{self.who} takes no {unexpected.group(1)}"
         for name, theirs in call.binding.inside.items():
             if name in call.names and call.arrays[call.names.index(name)].shape != (self.inside or {})[theirs]:
                 return f"{self.who} was made for {theirs} of shape {(self.inside or {})[theirs]}"
@@ -511,10 +616,15 @@ def causes_of(report: Report) -> list[Cause]:
     rest = []
     for row in report.deviations:
         if says := row.why or report.known.get(key_of(row)):
-            groups.setdefault(says, []).append(row)
+            groups.setdefault(re.sub(r"\d+", "0", says), []).append(row)
         else:
             rest.append(row)
-    known = [Cause(says, tuple(map(key_of, rows)), max(map(ratio_of, rows)), math.nan) for says, rows in groups.items()]
+    known = [
+        Cause(
+            rows[0].why or report.known[key_of(rows[0])], tuple(map(key_of, rows)), max(map(ratio_of, rows)), math.nan
+        )
+        for rows in groups.values()
+    ]
     with quiet():
         found = [replace(c, says=f"as if {c.says}") if c.says else c for c in causes(report.answers, rest)]
     return sorted([*known, *found], key=lambda cause: (not cause.says, -len(cause.rows)))
@@ -531,6 +641,7 @@ def text_of(report: Report) -> str:
     for index, cause in enumerate(report.causes, 1):
         lines += ["", *paragraph(report, index, cause)]
     lines.append("")
+    lines += [f"hint: {hint}" for hint in report.hints]
     lines += [*excused_lines(report), *skipped_lines(report), *(f"assumed: {what}" for what in report.assumed)]
     return "\n".join(lines).rstrip()
 

@@ -23,7 +23,7 @@ from typing import Any
 from refnp.verify.calling import CALLED, LAYOUTS, MASKS, defaults
 from refnp.verify.case import Case, Layer
 from refnp.verify.exchange import judge_folder, judge_program
-from refnp.verify.judging import Report, first_line, judge, named_cases
+from refnp.verify.judging import Report, changes, first_line, judge, named_cases
 from refnp.verify.layers import cases
 from refnp.verify.report import as_json, check_writable, write
 
@@ -65,6 +65,7 @@ def report_of(options: argparse.Namespace) -> Report:
         mask=options.mask,
         excused=[issue.strip() for issue in options.excused or ()],
         only=options.only,
+        skip=options.skip or (),
         **({"dtypes": words(options.dtypes)} if options.dtypes else {}),
     )
 
@@ -187,19 +188,13 @@ def in_full(name: str) -> str:
     lines += ["", "elsewhere:", *elsewhere(layer)]
     if any(option.endswith("mask") for option in options or ()):
         lines.append(f"  masks: True = may attend; mask= turns them round: {', '.join(MASKS)}")
-    if turned := [name for name in LAYOUTS if any(applies(name, case) for case in same)]:
+    if turned := [name for name in LAYOUTS if any(changes(name, case) for case in same)]:
         lines.append(f"  layouts: layout= turns them round: {', '.join(turned)}")
     lines += ["", f"{len(own)} cases:"]
     lines += textwrap.wrap("; ".join(case.name for case in own), 110, initial_indent="  ", subsequent_indent="  ")
     if issues := dict.fromkeys(f"{d.framework}: {d.issue}" for case in own for d in case.known_defects):
         lines += ["", "known defects:", *(f"  {issue}" for issue in issues)]
     return "\n".join(lines)
-
-
-def applies(layout: str, case: Case) -> bool:
-    """Whether a layout changes anything of a case."""
-    ndims = {name: array.ndim for name, array in case.problem("float64").arrays.items()}
-    return bool(LAYOUTS[layout](case, ndims))
 
 
 def described(layer: Layer) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 
 import refnp
 from refnp import autograd, cli, layers
-from refnp.verify.calling import LAYOUTS, MASKS
+from refnp.verify.calling import LAYOUTS, MASKS, signature_of
 from refnp.verify.case import NotOfferedError
 from refnp.verify.frameworks.inspection import found_out
 from refnp.verify.judge import DEVIATES, KNOWN, WITHIN
@@ -134,6 +134,32 @@ def test_a_norm_without_parameters_is_judged_with_1_and_0():
     assert "gain = 1, shift = 0, which the function does not take" in report.assumed
 
 
+def test_a_convention_with_which_it_would_hold_is_named():
+    transposed = lambda x, weight, bias=0.0: x @ weight.T + bias
+    assert "hint: with layout='out_in' the output is right in linear/ordinary" in str(refnp.judge("linear", transposed))
+    hidden = lambda q, k, v, mask=None: attention(q, k, v, None if mask is None else ~mask)
+    report = refnp.judge("attention", hidden, only="attention/mask*")
+    assert report.hints == [
+        "with mask='true_is_hidden' the output is right in attention/mask; attention/mask of padding"
+    ]
+    assert refnp.judge("softmax", lambda x: x).hints == []
+
+
+def test_cases_are_chosen_and_left_out_by_patterns():
+    found = lambda **given: {row["case"] for row in refnp.judge("softmax", softmax, **given).rows}
+    assert found(only="*axis") == {"softmax/first axis", "softmax/middle axis"}
+    assert found(only="*axis", skip="*first*") == {"softmax/middle axis"}
+    assert found() - found(skip=("*axis", "*-inf")) == {
+        "softmax/first axis",
+        "softmax/middle axis",
+        "softmax/some -inf",
+    }
+    with pytest.raises(ValueError, match="no case is left"):
+        refnp.judge("softmax", softmax, only="*axis", skip="softmax*")
+    with pytest.raises(ValueError, match="skip='zzz' matches no case"):
+        refnp.judge("softmax", softmax, skip="zzz")
+
+
 # Names of layers and of arguments
 
 
@@ -148,10 +174,20 @@ def test_a_norm_without_parameters_is_judged_with_1_and_0():
         ("nn.TransformerEncoderLayer", "encoder_layer"),
         ("GELU", "gelu"),
         ("huber_loss", "huber"),
+        ("F.conv2d", "convolution"),
+        ("ConvTranspose1d", "convolution_transpose"),
+        ("max_pool1d", "max_pool"),
+        ("AdaptiveAvgPool3d", "adaptive_average_pool"),
+        ("BatchNorm1d", "batch_norm"),
     ],
 )
 def test_other_names(name, layer):
     assert named_cases(name)[0].layer.name == layer
+
+
+@pytest.mark.parametrize(("name", "axes"), [("conv1d", 1), ("conv2d", 2), ("conv3d", 3)])
+def test_axes_of_space_are_part_of_a_name(name, axes):
+    assert {case.problem("float64").arrays["weight"].ndim for case in named_cases(name)} == {axes + 2}
 
 
 @pytest.mark.parametrize(
@@ -196,6 +232,20 @@ def test_functions_of_any_arguments():
     assert refnp.judge("layer_norm", lambda x, /, *rest, **options: layers.layer_norm(x, *rest, **options)).holds
 
 
+def test_the_documentation_says_what_a_function_of_c_takes():
+    assert refnp.judge("arctan", np.arctan).holds
+    assert list(signature_of(Documented()).parameters) == ["input", "dim"]
+    assert signature_of(Documented()).parameters["dim"].default is None
+    assert signature_of(len) is not None
+
+
+class Documented:
+    """softmax(input, dim=os.remove("here")) -> what is computed in a default is not computed"""
+
+    def __call__(self, *args, **kwargs):
+        return 0
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -209,6 +259,7 @@ def test_functions_of_any_arguments():
         ({"only": "no such case"}, "matches no case; there are softmax/"),
         ({"dtypes": ("float16",)}, "there is no 'float16'"),
         ({"framework": "Theano"}, "there is no such framework; name NumPy, PyTorch"),
+        ({"device": "cuda"}, "device='cuda': NumPy"),
         ({"gradients": True}, "softmax computes with NumPy, which differentiates nothing"),
     ],
 )
@@ -448,6 +499,45 @@ def test_masks_and_indices_go_in_as_tensors():
     rows = lambda table, tokens: torch.nn.functional.embedding(tokens, table)
     assert refnp.judge("embedding", rows, gradients=True).holds
     assert refnp.judge("cross_entropy", torch.nn.functional.cross_entropy, only="cross_entropy/mean").holds
+
+
+@torch_only
+def test_functions_of_pytorch_go_in_as_they_are():
+    import torch
+
+    functional = torch.nn.functional
+    for name, function, given in (
+        ("attention", functional.scaled_dot_product_attention, {"only": "*causal*"}),
+        ("layer_norm", functional.layer_norm, {}),
+        ("linear", functional.linear, {"layout": "out_in", "gradients": True}),
+        ("conv1d", functional.conv1d, {"gradients": True}),
+        ("max_pool2d", functional.max_pool2d, {"gradients": True}),
+        ("softmax", torch.softmax, {}),
+        ("mse", functional.mse_loss, {"gradients": True}),
+    ):
+        report = refnp.judge(name, function, **given)
+        assert report.holds, str(report)
+        assert report.rows[0]["version"].startswith("PyTorch ")
+
+
+@torch_only
+def test_buffers_of_modules_follow_the_precision_and_stay_as_they_are():
+    import torch
+
+    module = torch.nn.BatchNorm1d(4)
+    assert refnp.judge("BatchNorm1d", module, gradients=True).holds
+    assert torch.equal(module.running_mean, torch.zeros(4))
+    assert module.num_batches_tracked == 0
+
+
+@torch_only
+def test_an_output_of_another_shape_is_told_though_gradients_fail_by_it():
+    import torch
+
+    report = refnp.judge("softmax", lambda x: torch.softmax(x, -1)[..., :1], gradients=True, only="*equal*")
+    assert "shape (3, 1) where (3, 7) is right: 2 rows" in str(report)
+    report = refnp.judge("softmax", lambda x: torch.softmax(x.detach(), -1), gradients=True, only="*equal*")
+    assert {row["quantity"]: row["verdict"] for row in report.rows} == {"output": WITHIN, "gradients": DEVIATES}
 
 
 @torch_only

@@ -175,14 +175,21 @@ def forward_of(native: Native, module: Any) -> Callable:
     return module.forward if native.package == "torch" else module
 
 
-def with_parameters(native: Native, module: Any) -> Callable[[Mapping[str, Any]], Callable]:
-    """The function that gives the module other parameters, by name, for a call."""
+def with_parameters(
+    native: Native, module: Any, dtype: str, device: str | None
+) -> Callable[[Mapping[str, Any]], Callable]:
+    """The function that gives the module other parameters, by name, for a call; its buffers follow."""
     if native is REFNP:
         return lambda values: module.bind(values) if values else module
 
     def bound(values: Mapping[str, Any]) -> Callable:
         import torch
 
-        return lambda *given, **options: torch.func.functional_call(module, dict(values), given, options)
+        def copied(buffer: Any) -> Any:
+            kind = getattr(torch, dtype) if buffer.is_floating_point() else buffer.dtype
+            return buffer.to(device or "cpu", kind, copy=True)
+
+        buffers = {name: copied(buffer) for name, buffer in module.named_buffers()}
+        return lambda *given, **options: torch.func.functional_call(module, {**buffers, **values}, given, options)
 
     return bound
