@@ -24,14 +24,15 @@ from refnp.models.published.renaming import array_of
 from refnp.verify.case import Answer, Layer, Problem
 from refnp.verify.frameworks.native import NATIVES, Native
 from refnp.verify.frameworks.torch_modules import Asked, Call, Part, Run, checked, is_module, recorded
+from refnp.verify.frameworks.torch_trace import NotTracedError, traced
 from refnp.verify.judge import DEVIATES, WITHIN, Judgement, deviation, judged
 from refnp.verify.layers import cases
-from refnp.verify.propagation import bounded, wide
+from refnp.verify.propagation import NoBoundError, bounded, wide
 from refnp.verify.report import exactly, number
 from refnp.verify.rounding import WIDE, judging_precision, tolerance
 
 END_TO_END = "end to end"
-PLACES = 64  # elements of an output that are judged end to end: those that are furthest off
+PLACES = 32  # elements of an output that are judged end to end: those that are furthest off
 PARTS = {  # what distributions call their parameters, in refnp, PyTorch and JAX's libraries
     "mean": "mean", "loc": "mean", "std": "std", "stddev": "std", "scale": "std", "factor": "factor",
     "covariance": "covariance", "covariance_matrix": "covariance",
@@ -153,7 +154,11 @@ def judge_model(
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if like is None or is_module(module):
-            report = by_layers(module, inputs, gradients, equations or {})
+            readers = readers_of(checked(module), equations or {})
+            run = recorded(module, inputs, gradients=gradients, readers=readers)
+            report = by_layers(run)
+            if like is None:
+                as_a_whole(report, run, module, inputs, readers)
         else:
             report = ModelReport("", "", [])
         if like is not None:
@@ -161,10 +166,8 @@ def judge_model(
     return report
 
 
-def by_layers(module: Any, inputs: Any, gradients: bool, equations: Mapping[str, Any]) -> ModelReport:
+def by_layers(run: Run) -> ModelReport:
     """Every layer of a module of PyTorch."""
-    readers = readers_of(checked(module), equations)
-    run = recorded(module, inputs, gradients=gradients, readers=readers)
     if run.dtype not in PRECISIONS:
         raise ValueError(f"judge_model: module computes in {run.dtype}; judged are float32 and float64")
     report = ModelReport(f"PyTorch {run.version}", run.dtype, [], run.calls, not_judged=run.not_judged)
@@ -185,7 +188,30 @@ def judged_call(call: Call, run: Run) -> tuple[Problem, list[Judgement]]:
     return problem, rows
 
 
-# ---- end to end, beside a model of refnp
+# ---- end to end
+
+
+def as_a_whole(report: ModelReport, run: Run, module: Any, inputs: Any, readers: Mapping) -> None:
+    """Judge the outputs of a module of PyTorch by the same in refnp's operations, or say why they are not judged.
+
+    Those of the run with hooks, which passes through every layer; and those without gradients, if they are others.
+    """
+    inferred, expected = traced(module, inputs, readers)
+    for i, (right, *both) in enumerate(zip(expected, run.outputs, inferred, strict=True)):
+        name = "output" if len(expected) == 1 else f"output {i}"
+        try:
+            if isinstance(right, str):
+                raise NotTracedError(right)
+            given = {name: both[0]} | ({} if same_bits(*both) else {f"{name} without gradients": both[1]})
+            for quantity, answer in given.items():
+                report.judgements.append(end_to_end(type(module).__name__, report, quantity, answer, right, run.dtype))
+        except (NotTracedError, NoBoundError) as why:
+            report.not_judged[END_TO_END if name == "output" else f"{END_TO_END}, {name}"] = str(why)
+
+
+def same_bits(first: np.ndarray, second: np.ndarray) -> bool:
+    """Equal arrays, NaN for NaN."""
+    return first.shape == second.shape and np.array_equal(first, second, equal_nan=True)
 
 
 def beside(report: ModelReport, function: Any, inputs: Any, like: Module, parameters: Mapping[str, Any] | None) -> None:

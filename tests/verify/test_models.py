@@ -1,5 +1,7 @@
 """Whole models of PyTorch, layer by layer: right ones hold, and a defect planted in one layer is found by its name."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -36,6 +38,7 @@ def test_an_encoder_of_pytorch_holds_with_all_gradients(dtype, options):
     report.require()
     assert report.first is None
     assert report.not_judged == {}
+    assert report.rows[-1]["case"] == "TransformerEncoder/end to end"
     assert len(report.answers) == 3 * 6 + 1
     linear = [row for row in report.rows if row["case"] == "linear/layers.1.linear1"]
     wanted = ["output", "gradient of x", "gradient of weight"] + ["gradient of bias"] * options.get("bias", True)
@@ -114,7 +117,11 @@ def test_a_defect_in_one_layer_of_eight_is_found_by_its_name(path, kind, dtype):
     assert not report.holds
     assert report.first == path
     beyond = {row["case"].partition("/")[2] for row in report.rows if row["verdict"] == DEVIATES}
-    assert beyond <= {path, path.rpartition(".")[0]}  # it, and perhaps the layer it is a part of
+    assert beyond <= {path, path.rpartition(".")[0], "end to end"}  # it, perhaps the layer it is in, and the whole
+    assert "end to end" in beyond or (kind, dtype) == (
+        WithAnotherEpsilon,
+        "float32",
+    )  # where it is small beside rounding
     assert str(report).splitlines()[1].startswith(f"{path}: the first beyond its bound (")
     with pytest.raises(AssertionError, match=f"{path}: the first beyond its bound"):
         report.require()
@@ -156,7 +163,8 @@ def test_equations_say_what_a_module_of_ones_own_computes():
     assert other.first == "0"
     plain = judge_model(nn.Sequential(Scaled(1e-5)), x, equations={"0": "rms_norm"})
     plain.require()
-    assert judge_model(model, x, equations={"*": None}).rows == []
+    left = judge_model(model, x, equations={"*": None})
+    assert [row["case"] for row in left.rows] == ["Sequential/end to end"]
 
 
 def test_convolutions_norms_of_channels_and_pooling_hold():
@@ -227,7 +235,11 @@ def test_masks_of_attention_are_those_of_pytorch():
         ):
             report = judge_model(attention, given | masks)
             report.require()
-            assert len(report.rows) == 1 + 3 + 8
+            assert [row["quantity"] for row in report.rows[:4]] == [
+                "output",
+                *(f"gradient of {name}" for name in given),
+            ]
+            assert report.rows[-1]["case"] == "MultiheadAttention/end to end"
 
 
 def test_what_cannot_be_judged_is_said():
@@ -243,11 +255,138 @@ def test_what_cannot_be_judged_is_said():
         judge_model(nn.Sequential(nn.Linear(2, 2)), drawn(2), equations={"0": "norm"})
     with pytest.raises(ValueError, match=r"equations of Linear name 'gain', neither the number"):
         judge_model(nn.Linear(2, 2), drawn(2), equations={"": ("rms_norm", {"x": 0, "gain": "gain"})})
-    report = judge_model(nn.Sequential(nn.Softmax(), nn.Hardtanh()), drawn(2, 3))
+    report = judge_model(nn.Sequential(nn.Hardtanh(), nn.Softmax()), drawn(2, 3))
     assert report.not_judged == {
-        "0": "Softmax: dim=None, an axis that depends on the shape; name it",
-        "1": "Hardtanh: arithmetic of its own",
+        "0": "Hardtanh: arithmetic of its own",
+        "1": "Softmax: dim=None, an axis that depends on the shape; name it",
+        "end to end": "refnp has no operation for hardtanh of PyTorch",
     }
+
+
+# ---- end to end
+
+
+class Block(nn.Module):
+    """Causal attention and a network as somebody writes them, out of functions."""
+
+    def __init__(self, bend):
+        super().__init__()
+        self.norms = nn.ModuleList(nn.LayerNorm(8) for _ in range(2))
+        self.qkv, self.out = nn.Linear(8, 24, bias=False), nn.Linear(8, 8)
+        self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 8)
+        self.bend = bend
+
+    def forward(self, x):
+        b, n, d = x.shape
+        q, k, v = (y.view(b, n, 2, d // 2).transpose(1, 2) for y in self.qkv(self.norms[0](x)).chunk(3, -1))
+        scores = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(d // 2))
+        scores = scores.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), float("-inf"))
+        x = x + self.out((scores.softmax(-1) @ v).transpose(1, 2).reshape(b, n, d))
+        return x + self.down(self.bend(self.up(self.norms[1](x))))
+
+
+class Language(nn.Module):
+    """From words to logits, with learned and with sinusoidal places and tied embeddings."""
+
+    def __init__(self, layers=2, bend=nn.functional.silu):
+        super().__init__()
+        self.words, self.places = nn.Embedding(7, 8), nn.Embedding(5, 8)
+        self.blocks = nn.ModuleList(Block(bend) for _ in range(layers))
+        self.norm = nn.RMSNorm(8, eps=1e-6)
+
+    def forward(self, words):
+        places = torch.arange(words.shape[1], device=words.device)
+        angles = places[:, None].to(self.words.weight) / 100.0 ** torch.linspace(0, 1, 4).to(self.words.weight)
+        x = self.words(words) + self.places(places) + torch.cat([torch.sin(angles), torch.cos(angles)], -1)
+        for block in self.blocks:
+            x = block(x)
+        return self.norm(x) @ self.words.weight.T
+
+
+class AThousandthMore(nn.RMSNorm):
+    """A norm that is a little too long."""
+
+    def forward(self, x):
+        return super().forward(x) * 1.001
+
+
+@both
+def test_what_stands_between_layers_is_judged_with_the_whole(dtype):
+    torch.manual_seed(0)
+    model, words = Language().to(getattr(torch, dtype)).eval(), np.array([[1, 2, 3, 0], [6, 6, 1, 2]])
+    report = judge_model(model, words)
+    report.require()
+    assert report.not_judged == {}
+    assert report.rows[-1]["case"] == "Language/end to end"
+    assert report.rows[-1]["error_over_bound"] > 0
+    model.norm.__class__ = type(
+        "Rooted", (nn.RMSNorm,), {"forward": lambda self, x: super(type(self), self).forward(x) * 1.001}
+    )
+    assert judge_model(model, words).first == "norm"
+
+
+def test_the_bound_of_the_whole_notices_a_single_rounding_to_bfloat16():
+    """Between layers, where no layer shows it."""
+    torch.manual_seed(0)
+    model = Language(bend=lambda x: nn.functional.silu(x).bfloat16().to(x.dtype)).eval()
+    report = judge_model(model, np.array([[1, 2, 3, 0]]))
+    assert report.first == "end to end"
+
+
+def test_a_model_that_cannot_be_repeated_says_why():
+    class Own(nn.Module):
+        def __init__(self, function):
+            super().__init__()
+            self.map, self.function = nn.Linear(4, 4), function
+
+        def forward(self, x):
+            return self.function(self.map(x))
+
+    def in_place(x):
+        view = x.view(-1)
+        x.add_(1)
+        return view
+
+    for function, why in (
+        (lambda x: torch.special.i0(x) + 1, "refnp has no operation for special_i0 of PyTorch"),
+        (in_place, "a tensor is changed in place where another name of it is used later"),
+    ):
+        report = judge_model(Own(function), drawn(3, 4), gradients=False)
+        report.require()
+        assert why in report.not_judged["end to end"]
+        assert [row["case"] for row in report.rows] == ["linear/map"]
+
+
+def test_outputs_of_every_form_and_layers_in_place():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.map, self.bend = nn.Linear(4, 4), nn.ReLU(inplace=True)
+
+        def forward(self, x):
+            y = self.bend(self.map(x))
+            return {"mean": y, "others": (y.var(-1), x.std(-1, keepdim=True), y.sum((0, 1)), 2 - 1 / (1 + y.square()))}
+
+    report = judge_model(Two(), drawn(3, 4))
+    report.require()
+    assert [row["quantity"] for row in report.rows if row["case"] == "Two/end to end"] == [
+        f"output {i}" for i in range(5)
+    ]
+
+
+def test_the_fast_path_of_pytorch_is_what_is_judged_end_to_end():
+    """Without gradients and hooks an encoder layer is one fused function; with hooks it is not."""
+    torch.manual_seed(0)
+    model = transformer("float32", 2, norm_first=False)
+    seen = []
+    fused = torch._transformer_encoder_layer_fwd
+    torch._transformer_encoder_layer_fwd = lambda *arguments: seen.append(1) or fused(*arguments) * 1.01
+    try:
+        report = judge_model(model, drawn(2, 5, FEATURES), gradients=False)
+    finally:
+        torch._transformer_encoder_layer_fwd = fused
+    assert seen
+    assert report.first == "end to end"
 
 
 # ---- beside a model of refnp

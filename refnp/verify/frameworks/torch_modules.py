@@ -87,6 +87,7 @@ class Run:
     dtype: str
     version: str
     calls: list[Call] = field(default_factory=list)
+    outputs: list[np.ndarray] = field(default_factory=list)  # those of floats
     not_judged: dict[str, str] = field(default_factory=dict)
 
 
@@ -502,17 +503,29 @@ def recorded(module: Any, inputs: Any, *, gradients: bool, readers: Mapping[str,
     everything = (*given, *options.values())
     run = Run(precision_of(module, everything), torch.__version__)
     backwards: list[Callable[[], None]] = []
-    with contextlib.ExitStack() as hooks, torch.set_grad_enabled(gradients):
+    with preserved(module), contextlib.ExitStack() as hooks, torch.set_grad_enabled(gradients):
         for path, part in module.named_modules():
             reader = reader_of(run, path, part, readers)
             if reader is not None:
                 hooks.enter_context(watched(run, path, part, reader, backwards))
         output = module(*map(fresh, given), **{name: fresh(value) for name, value in options.items()})
+    run.outputs = [array_of(tensor) for tensor in tensors_in(output)]
     if gradients:
         walk_back(output[0] if kind_of(module) == "MultiheadAttention" else output, [*everything, *module.parameters()])
         for finish in backwards:
             finish()
     return run
+
+
+@contextlib.contextmanager
+def preserved(module: Any) -> Iterator[None]:
+    """Within this block a model may keep statistics: its buffers are what they were afterwards."""
+    kept = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    try:
+        yield
+    finally:
+        for buffer, value in kept:
+            buffer.data.copy_(value)
 
 
 def reader_of(run: Run, path: str, module: Any, readers: Mapping[str, Callable | None]) -> Callable | None:
@@ -656,13 +669,19 @@ def keep(tensor: Any, found: dict[Any, Any], name: Any) -> None:
 def walk_back(output: Any, leaves: list) -> None:
     """Gradients of everything from cotangents that are drawn for every output."""
     import torch
-    from torch.utils._pytree import tree_leaves
 
-    outputs = [value for value in tree_leaves(output) if isinstance(value, torch.Tensor) and value.requires_grad]
+    outputs = [value for value in tensors_in(output) if value.requires_grad]
     wanted = [value for value in leaves if isinstance(value, torch.Tensor) and value.requires_grad]
     if outputs and wanted:
         cotangents = [drawn_like(value, i) for i, value in enumerate(outputs)]
         torch.autograd.grad(outputs, wanted, cotangents, allow_unused=True)
+
+
+def tensors_in(output: Any) -> list[Any]:
+    """The tensors of floats in an output, in nested lists and dicts too."""
+    from torch.utils._pytree import tree_leaves
+
+    return [value for value in tree_leaves(output) if is_float(value)]
 
 
 def drawn_like(tensor: Any, seed: int) -> Any:
