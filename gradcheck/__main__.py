@@ -8,11 +8,12 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
-from gradcheck.table import Row, heading, line, summary, table
+from gradcheck.table import Operation, Row, heading, line, summary, table
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,18 +30,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="only operations whose name contains PATTERN, or matches it where it has wildcards (*, ?)",
     )
     parser.add_argument("--digits", type=float, default=12.0, help="the bar in float64 (default 12)")
+    parser.add_argument(
+        "--jobs", metavar="N", type=int, help="processes that share the work (default: one for each core, up to 4)"
+    )
     options = parser.parse_args(argv)
     if not 0 < options.digits <= 16:
         parser.error(f"--digits is {options.digits:g}; float64 has between 0 and 16")
+    if options.jobs is not None and options.jobs < 1:
+        parser.error(f"--jobs is {options.jobs}; it must be at least 1")
     if options.json is not None and (options.json.is_dir() or not options.json.absolute().parent.is_dir()):
         parser.error(f"--json: {options.json} cannot be written; name a file in a folder that exists")
     try:
-        from refnp.autograd import vjp
-        from refnp.verify.layers import gradient_inputs
+        prepare(options.only or "")
     except ImportError as missing:
         parser.error(f"refnp cannot be imported ({missing}); this table is of refnp, gradcheck.check needs no refnp")
-    pattern = options.only or ""
-    chosen = [o for o in gradient_inputs() if pattern in o.name or fnmatchcase(o.name, pattern)]
+    chosen = [operation for operation, _ in _chosen]
     if not chosen:
         parser.error(f"--only: no operation is called {options.only!r}")
 
@@ -49,13 +53,50 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{without} operations are left out: their elements are counted one by one, for which mpmath is missing")
     print(heading(width))
     rows = []
-    for row in table(chosen, vjp=vjp, digits=options.digits):
+    for row in rows_of_all(options):
         rows.append(row)
         print(line(row, width), flush=True)
     print(f"{summary(rows)}; {time.perf_counter() - start:.1f} s")
     if options.json is not None:
         write_json(options.json, rows)
     return 0 if all(row.holds for row in rows) else 1
+
+
+_chosen: list[tuple[Operation, Callable]] = []  # with refnp's vjp; of this process, or of one that shares its work
+
+
+def prepare(pattern: str) -> None:
+    """Choose the operations of refnp whose name contains the pattern, or matches it."""
+    from refnp.autograd import vjp
+    from refnp.verify.layers import gradient_inputs
+
+    _chosen[:] = [(o, vjp) for o in gradient_inputs() if pattern in o.name or fnmatchcase(o.name, pattern)]
+
+
+def rows_of(number: int, digits: float) -> list[Row]:
+    """The rows of one of these operations."""
+    operation, vjp = _chosen[number]
+    return list(table([operation], vjp=vjp, digits=digits))
+
+
+def rows_of_all(options: argparse.Namespace) -> Iterator[Row]:
+    """The rows of all of them in their order, computed here or by several processes."""
+    from gradcheck import __main__ as importable  # by other processes; this module may be called "__main__"
+    from refnp.verify.processes import in_order, jobs_for
+
+    numbers, here = range(len(_chosen)), partial(rows_of, digits=options.digits)
+    found: Iterable[list[Row]] = map(here, numbers)
+    if (jobs := jobs_for(len(_chosen), options.jobs)) > 1:
+        start = partial(importable.prepare, options.only or "")
+        there = partial(importable.rows_of, digits=options.digits)
+        found = in_order(there, numbers, jobs, start=start, here=here, lost=died)
+    for rows in found:
+        yield from rows
+
+
+def died(number: int) -> list[Row]:
+    """The row of an operation that ended its process."""
+    return [Row(_chosen[number][0].name, "float64", 1, "none", 0, 0.0, False, "its process died")]
 
 
 def write_json(file: Path, rows: Sequence[Row]) -> None:

@@ -1,6 +1,6 @@
 """The command `refnp`, also `python -m refnp`: what can be done without writing a program.
 
-    refnp verify [--only PATTERN] [--json FILE]        is refnp right, and who else is?
+    refnp verify [--only PATTERN] [--json FILE …]      is refnp right, and who else is?
     refnp cases export DIR [--format npz …]            the cases as files, for programs in any language
     refnp judge MODULE:FUNCTION --as NAME              is a function of yours right, and if not, why?
     refnp judge DIR, refnp judge --run COMMAND         answers in files, or a program, in any language
@@ -329,6 +329,7 @@ are judged (see --live).""",
                 "recorded (default: PyTorch; JAX takes a minute to compile)",
                 default="PyTorch",
             ),
+            option("--jobs", "N", "processes that share the work (default: one for each core, up to 4)", type=count),
         ],
         statuses,
     ),

@@ -200,7 +200,8 @@ def test_without_extended_precision():
     """Where longdouble is float64, that judges, and says so: its own error is part of the bounds."""
     script = (
         "import sys, numpy as np; np.longdouble, np.clongdouble = np.float64, np.complex128; "
-        "from refnp.cli import main; sys.exit(main(['verify', '--only', 'frameworks/*norm*', '--live', 'none']))"
+        "from refnp.cli import main; words = ['--only', 'frameworks/*norm*', '--live', 'none', '--jobs', '1']; "
+        "sys.exit(main(['verify', *words]))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -5,6 +5,7 @@ report has a summary to read, and as JSON a row for each judgement.
 """
 
 import argparse
+import functools
 import importlib.util
 import itertools
 import json
@@ -18,12 +19,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from refnp.verify.frameworks import PACKAGES
-from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN, Check, Judgement, checks, frameworks
+from refnp.verify.judge import (
+    CONVENTION,
+    DEVIATES,
+    KNOWN,
+    SKIPPED,
+    WITHIN,
+    Check,
+    Judgement,
+    checks,
+    failed,
+    frameworks,
+)
+from refnp.verify.processes import in_order, jobs_for
 from refnp.verify.record import write_whole
 from refnp.verify.rounding import judging_precision
 from refnp.version import __version__
 
 WIDTH = 52
+Judged = tuple[Check, list[Judgement]]
 WORDS = {WITHIN: "", CONVENTION: " another convention", KNOWN: " known defect", DEVIATES: " DEVIATES"}
 
 
@@ -43,7 +57,8 @@ def verify(options: argparse.Namespace) -> int:
         print(f"refnp verify: error: {wrong}", file=sys.stderr)
         return 2
     print("other frameworks: " + (", ".join(f"{f.name} {f.version}" for f in others) or "none"), flush=True)
-    rows = list(shown(work))
+    jobs = jobs_for(len(work), options.jobs)
+    rows = list(shown(done(work, jobs, live, options.only), len(work)))
     if on_terminal():
         show_table(rows)
     if options.json is not None:
@@ -76,14 +91,44 @@ def on_terminal() -> bool:
     return sys.stdout.isatty() and importlib.util.find_spec("rich") is not None
 
 
-def shown(work: list[Check]) -> Iterator[Judgement]:
-    """Do the work and show it: with a bar on a terminal, else as a line for each check under its section."""
+def done(work: list[Check], jobs: int, live: tuple[str, ...], only: str | None) -> Iterator[Judged]:
+    """Each check with its rows, in the order of the work, computed here or by `jobs` processes."""
+    if jobs == 1:
+        yield from ((check, check.run()) for check in work)
+        return
+    start = functools.partial(prepare, live, only)
+    found = in_order(
+        rows_of, range(len(work)), jobs, start=start, here=lambda n: work[n].run(), lost=lambda n: died(work[n])
+    )
+    yield from zip(work, found, strict=True)
+
+
+def died(check: Check) -> list[Judgement]:
+    """The judgement where the process did not live to tell: a framework may end it."""
+    why = RuntimeError("the process that judged it died")
+    return [failed(check.section, check.name, "refnp", __version__, "", why)]
+
+
+_prepared: list[Check] = []  # of a process that shares the work
+
+
+def prepare(live: tuple[str, ...], only: str | None) -> None:
+    """Begin in a process that shares the work: make the same list of it."""
+    _prepared[:] = checks(frameworks(live), only)
+
+
+def rows_of(number: int) -> list[Judgement]:
+    """The rows of one check of that list."""
+    return _prepared[number].run()
+
+
+def shown(judged: Iterable[Judged], count: int) -> Iterator[Judgement]:
+    """Show what is judged as it comes: with a bar on a terminal, else as a line for each check under its section."""
     if on_terminal():
-        yield from with_bar(work)
+        yield from with_bar(judged, count)
         return
     section = ""
-    for check in work:
-        rows = check.run()
+    for check, rows in judged:
         if check.section != section:
             section = check.section
             print(f"\n{section}, the worst error over its bound", flush=True)
@@ -91,15 +136,14 @@ def shown(work: list[Check]) -> Iterator[Judgement]:
         yield from rows
 
 
-def with_bar(work: list[Check]) -> Iterator[Judgement]:
+def with_bar(judged: Iterable[Judged], count: int) -> Iterator[Judgement]:
     """A bar that says what is being verified; above it a line for whatever deviates."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = TextColumn("{task.description:60.60}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns) as progress:
-        task = progress.add_task("", total=len(work))
-        for check in work:
-            rows = check.run()
+        task = progress.add_task("", total=count)
+        for check, rows in judged:
             progress.update(task, advance=1, description=f"{check.section}/{check.name}")
             if any(row.verdict == DEVIATES for row in rows):
                 progress.console.print("  " + line(check, rows), style="red", highlight=False, markup=False)
