@@ -62,7 +62,8 @@ class KnownDefect:
     """What a framework is known to get wrong, where it was reported, and where it shows.
 
     It is shown with the claimed and the right value, and never hidden. Where it no longer shows, the verdict is
-    "within bound". With `computed_in` it excuses only what a computation in that precision may be off by.
+    "within bound". With `computed_in` it excuses only what a computation in that precision may be off by, and with
+    `fails` no wrong number at all: then there is a crash or an exception instead.
     """
 
     framework: str
@@ -72,6 +73,7 @@ class KnownDefect:
     dtypes: tuple[str, ...] = ()  # both if empty
     cases: tuple[str, ...] = ()  # patterns of names; all if empty
     computed_in: str = ""  # "float32", where a framework computes float64 in it
+    fails: bool = False
 
     def covers(self, framework: str, dtype: str, quantity: str, case: str = "") -> bool:
         """Whether this explains a deviation of `quantity` in `case`, computed by `framework` in `dtype`."""

@@ -141,7 +141,12 @@ def explanation(
 
 
 def excuses(defect: KnownDefect, problem: Problem, quantity: str, given: np.ndarray) -> bool:
-    """Whether the answer is within the bound of the precision that the defect says it is computed in, if any."""
+    """Whether the answer is within the bound of the precision that the defect says it is computed in, if any.
+
+    No answer is excused by a defect that there is none.
+    """
+    if defect.fails:
+        return False
     if not defect.computed_in:
         return True
     right = problem.bounds[quantity]
@@ -159,7 +164,7 @@ def defect_of(known: Sequence[KnownDefect], otherwise: str = "") -> tuple[str, s
 def crashed(problem: Problem, other: Framework, failure: FailedError) -> Judgement:
     """The judgement of a framework that crashed on a problem, or took too long."""
     case = problem.case
-    covers = lambda defect: defect.covers(other.name, problem.dtype, "output", case.name)
+    covers = lambda d: not d.computed_in and d.covers(other.name, problem.dtype, "output", case.name)
     known = [defect for defect in (*case.known_defects, *other.known_defects) if covers(defect)]
     common = ("frameworks", case.name, other.name, other.version, problem.dtype, "output", math.inf, math.inf)
     return Judgement(*common, *defect_of(known, str(failure)))

@@ -4,8 +4,8 @@
 
 A runtime is a function of a model's file and its inputs. A process answers one problem after the other; when it dies,
 or takes longer than `LIMIT`, the problem is asked once more in a process that has seen no other. If that one dies too,
-this is the verdict on the case (`FailedError`), not the end of the run. A runtime that raises an exception refuses the
-case, with its words.
+this is the verdict on the case (`FailedError`), not the end of the run. So is an exception, unless it says that the
+runtime lacks something (`LACKING`): then it refuses the case, with its words.
 """
 
 import atexit
@@ -31,6 +31,10 @@ from refnp.verify.frameworks.onnx import onnx_model
 from refnp.verify.frameworks.runtime_defects import EVALUATOR, ONNXRUNTIME, OPENCV, OPENVINO, TRACT
 
 LIMIT = 60.0  # seconds for one model
+LACKING = (
+    "not implemented", "not_implemented", "unimplemented", "unconverted_ops", "can't create layer",
+    "not supported", "does not support", "unsupported", "layout is expected",
+)  # fmt: skip
 Inputs = Mapping[str, np.ndarray]
 
 
@@ -143,25 +147,30 @@ class Worker:
         """What the model puts out. NotOfferedError with the runtime's words; FailedError if it dies alone on it."""
         fresh = not self.alive()
         try:
-            return self.asked(model, inputs)
+            found = self.asked(model, inputs)
         except FailedError:
             if fresh:
                 raise
-            return self.asked(model, inputs)  # in a new process, which no other model can have harmed
+            found = self.asked(model, inputs)  # in a new process, which no other model can have harmed
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     def alive(self) -> bool:
         """Whether there is a process, of this one and not of the one that it was forked from."""
         return self.process is not None and self.owner == os.getpid() and self.process.poll() is None
 
-    def asked(self, model: bytes, inputs: Inputs) -> np.ndarray:
-        """One question to the process, which is started if there is none."""
+    def asked(self, model: bytes, inputs: Inputs) -> np.ndarray | Exception:
+        """One question to the process, which is started if there is none. What the runtime raises is an answer."""
         process = self.started()
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "model.onnx").write_bytes(model)
             np.savez(Path(folder, "inputs.npz"), **inputs)  # type: ignore[arg-type]
             reply = self.exchanged(process, folder)
             if "refused" in reply:
-                raise NotOfferedError(reply["refused"])
+                return NotOfferedError(reply["refused"])
+            if "failed" in reply:
+                return FailedError(reply["failed"])
             with np.load(Path(folder, "answer.npz"), allow_pickle=False) as stored:
                 return stored["output"]
 
@@ -234,7 +243,7 @@ def serve(package: str) -> None:
 
 
 def replied(run: Callable[[Path, Inputs], np.ndarray], folder: Path) -> dict[str, str]:
-    """Run the model of a folder and write what it puts out beside it; {"refused": why} if the runtime raises."""
+    """Run the model of a folder, and write what it puts out beside it; {"refused": why} or {"failed": how} if not."""
     with np.load(folder / "inputs.npz", allow_pickle=False) as stored:
         inputs = dict(stored)
     try:
@@ -242,7 +251,8 @@ def replied(run: Callable[[Path, Inputs], np.ndarray], folder: Path) -> dict[str
         if output.dtype == object:
             raise TypeError("it gave no array")
     except Exception as refusal:  # every runtime has classes of its own
-        return {"refused": in_one_line(refusal).replace(f"{folder}{os.sep}", "")}
+        lacks = any(words in str(refusal).lower() for words in LACKING)
+        return {"refused" if lacks else "failed": in_one_line(refusal).replace(f"{folder}{os.sep}", "")}
     np.savez(folder / "answer.npz", output=output)
     return {}
 
