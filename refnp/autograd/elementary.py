@@ -15,7 +15,7 @@ import numpy as np
 
 from refnp.autograd.blocks import elementwise, floating, in_order, result_block
 from refnp.autograd.primitives import primitive, ratio
-from refnp.autograd.tensor import Array, ArrayLike
+from refnp.autograd.tensor import Array
 
 
 @primitive
@@ -144,7 +144,7 @@ def log1p(x):
     return log1p_of(x), lambda y_bar: (ratio(y_bar, 1 + x),)
 
 
-def log1p_of(x: ArrayLike) -> Array:
+def log1p_of(x: Any) -> Array:
     """log(1 + x). NumPy's own, for complex x = a + ib, loses digits near 0, so there
 
     log |1 + x| = log1p(a) + ½ log1p(b²/(1 + a)²).

@@ -15,6 +15,7 @@ from gradcheck import Exact
 from refnp.autograd import vjp
 from refnp.layers.module import Module
 from refnp.verify.numbers import Number
+from refnp.verify.precision import policy
 from refnp.verify.rounding import WIDE, Arithmetic, Rounded, arithmetic, exact
 
 Draw = Callable[[np.random.Generator], np.ndarray]
@@ -141,15 +142,16 @@ class Case:
         return ["output", *(f"gradient of {name}" for name in self.inputs if name in named)]
 
     def problem(self, dtype: str) -> "Problem":
-        """The case in one precision: inputs rounded to it, and exact from there on."""
+        """The case in one precision, a type or a policy: inputs rounded to it, and exact from there on."""
+        form = policy(dtype)
         rng = np.random.default_rng(zlib.crc32(self.name.encode()))
-        arrays = {k: np.asarray(v(rng) if callable(v) else v, float).astype(dtype) for k, v in self.inputs.items()}
+        arrays = {k: form.given(np.asarray(v(rng) if callable(v) else v, float)) for k, v in self.inputs.items()}
         return Problem(self, dtype, arrays, rng)
 
 
 @dataclass
 class Problem:
-    """A case with numbers: `arrays` by name, and the cotangent ȳ, all of one dtype."""
+    """A case with numbers: `arrays` by name, and the cotangent ȳ, all of one dtype, which may be a policy's name."""
 
     case: Case
     dtype: str
@@ -170,8 +172,8 @@ class Problem:
     def cotangent(self) -> np.ndarray:
         """ȳ, of the shape of the output."""
         if self.case.cotangent is not None:
-            return np.asarray(self.case.cotangent, float).astype(self.dtype)
-        return np.asarray(self.rng.standard_normal(self.textbook[0].shape)).astype(self.dtype)
+            return policy(self.dtype).given(np.asarray(self.case.cotangent, float))
+        return policy(self.dtype).given(np.asarray(self.rng.standard_normal(self.textbook[0].shape)))
 
     @cached_property
     def bounds(self) -> dict[str, Rounded]:
@@ -198,7 +200,7 @@ class Problem:
 
     def answer(self, dtype: DTypeLike | None = None) -> Answer:
         """refnp's output and gradients in the precision of the problem, or in another one."""
-        dtype = dtype or self.dtype
+        dtype = dtype or policy(self.dtype).dtype
         arrays = [array.astype(dtype) for array in self.arrays.values()]
         output, pullback = vjp(lambda *given: self.case.layer.function(*given, **self.case.options), *arrays)
         return self.selected(np.asarray(output), lambda: pullback(self.cotangent.astype(dtype)))

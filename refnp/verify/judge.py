@@ -33,6 +33,7 @@ from refnp.verify.case import (
 )
 from refnp.verify.frameworks import PACKAGES, Framework, framework_of, installed
 from refnp.verify.layers import cases, gradient_inputs
+from refnp.verify.precision import policy
 from refnp.verify.properties import Property, properties
 from refnp.verify.record import DTYPES, FOLDER, Recording
 from refnp.verify.rounding import WIDE, tolerance
@@ -73,8 +74,10 @@ def deviation(
 ) -> tuple[float, float, tuple[np.intp, ...] | None]:
     """The worst error over bound, the worst error in units in the last place, and the index of the first.
 
-    NaN for a NaN is right, and so is an infinity for the same one; any other NaN or infinity is infinitely wrong.
+    NaN for a NaN is right, and so is an infinity for the same one; any other NaN or infinity is infinitely wrong. In
+    formats narrower than float32 an infinite bound says that a number left the format's range: then anything is right.
     """
+    form, narrow = policy(dtype).stored, policy(dtype).narrow
     given, right = np.asarray(given, WIDE), np.asarray(right, WIDE)
     if not right.size:
         return 0.0, 0.0, None
@@ -84,9 +87,10 @@ def deviation(
         error = np.where(np.isnan(error), np.inf, error)
         ratio = np.where(error == 0, 0, error / allowed)
         ratio = np.where(np.isnan(ratio), np.inf, ratio)  # inf/inf: the bound is no excuse for an infinity
-        info = np.finfo(dtype)
-        size = np.clip(np.where(np.isfinite(right), np.abs(right), 1), info.tiny, info.max)
-        unit = info.eps * np.exp2(np.floor(np.log2(size)))
+        if narrow:
+            ratio = np.where(np.isinf(allowed), 0, ratio)
+        size = np.clip(np.where(np.isfinite(right), np.abs(right), 1), 2.0**form.least, form.largest)
+        unit = 2 * form.u * np.exp2(np.floor(np.log2(size)))
         ulps = error / unit
     worst = np.unravel_index(ratio.argmax(), ratio.shape)
     return float(ratio[worst]), float(ulps.max()), worst

@@ -34,14 +34,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from refnp.autograd import special
 from refnp.autograd.summation import sum_of_products
 from refnp.autograd.tensor import ArrayLike
 from refnp.verify.numbers import as_numbers, each
+from refnp.verify.precision import WIDE, policy
 
-WIDE = np.longdouble  # the same as float64 on some machines: see `judging_precision`
 ELEMENTARY = 8  # error of exp, log, … in units of u
 
 
@@ -63,16 +62,29 @@ class Arithmetic(NamedTuple):
     u: np.longdouble
     smallest: np.longdouble
     blocked: bool = False
+    stored: np.longdouble = WIDE(0)  # rounding the result of each operation to a narrower format, in units of u
+    products: np.longdouble = WIDE(0)  # rounding the factors of products first, in units of u
+    given: bool = True  # whether factors that are inputs have that narrower format already
+    largest: np.longdouble = WIDE(np.inf)  # beyond it, nothing is known
 
     def growth(self, roundings: Any) -> Any:
         """((1 + u)ⁿ − 1)/u: n roundings one after the other, in units of u."""
         return np.expm1(roundings * np.log1p(self.u)) / self.u
 
 
-def arithmetic(dtype: DTypeLike, *, blocked: bool = False) -> Arithmetic:
-    """That of a floating-point type."""
-    info = np.finfo(dtype)
-    return Arithmetic(WIDE(info.eps) / 2, WIDE(info.tiny), blocked)
+def arithmetic(precision: Any, *, blocked: bool = False) -> Arithmetic:
+    """That of a floating-point type or of a policy (`refnp.verify.precision`)."""
+    form = policy(precision)
+    u, stored, products = form.inside.u, form.stored, form.products
+    return Arithmetic(
+        u,
+        stored.lost if form.every else form.inside.lost,
+        blocked,
+        stored.u / u if form.every else WIDE(0),
+        WIDE(0) if products is None else products.u / u,
+        products is None or products.bits >= stored.bits,
+        WIDE(stored.largest) if form.every else WIDE(np.inf),
+    )
 
 
 class Rounded:
@@ -100,10 +112,8 @@ class Rounded:
         return _off(self.error, self.lost, self.arithmetic)
 
     def __add__(self, other: Any) -> "Rounded":
-        other = _number(other)
-        return _computed(
-            self.value + other.value, self.error + other.error, self.lost + other.lost, _judged(self, other)
-        )
+        x, y, judged = _joined(self, other)
+        return _computed(x.value + y.value, x.error + y.error, x.lost + y.lost, judged)
 
     def __sub__(self, other: Any) -> "Rounded":
         return self + -_number(other)
@@ -115,22 +125,22 @@ class Rounded:
         return Rounded(-self.value, self.error, self.lost, self.arithmetic)
 
     def __mul__(self, other: Any) -> "Rounded":
-        other = _number(other)
-        z = self.value * other.value
-        if _without_error(self, other):
+        x, y, judged = _joined(self, other)
+        z = x.value * y.value
+        if _without_error(x, y):
             return exact(z)
-        x, y = np.abs(self.value) + self.off, np.abs(other.value)  # |x| + δ_x and |y|
-        error = _product(y, self.error) + _product(x, other.error)
-        return _computed(z, error, _product(y, self.lost) + _product(x, other.lost), _judged(self, other))
+        size_x, size_y = np.abs(x.value) + x.off, np.abs(y.value)  # |x| + δ_x and |y|
+        error = _product(size_y, x.error) + _product(size_x, y.error)
+        return _computed(z, error, _product(size_y, x.lost) + _product(size_x, y.lost), judged)
 
     def __truediv__(self, other: Any) -> "Rounded":
-        other = _number(other)
-        z = self.value / other.value
-        if _without_error(self, other):
+        x, y, judged = _joined(self, other)
+        z = x.value / y.value
+        if _without_error(x, y):
             return exact(z)
-        slope, size = _inverse(np.abs(other.value), other.off), np.abs(z)
-        error, lost = self.error + _product(size, other.error), self.lost + _product(size, other.lost)
-        return _computed(z, _product(slope, error), _product(slope, lost), _judged(self, other))
+        slope, size = _inverse(np.abs(y.value), y.off), np.abs(z)
+        error, lost = x.error + _product(size, y.error), x.lost + _product(size, y.lost)
+        return _computed(z, _product(slope, error), _product(slope, lost), judged)
 
     def __rtruediv__(self, other: Any) -> "Rounded":
         return _number(other) / self
@@ -162,7 +172,7 @@ class Rounded:
         roundings = _growth(additions if depth is None else depth, self.arithmetic)
         error = self.error + roundings * (np.abs(self.value) + self.off) if roundings else self.error
         lost = self.lost.sum(axes, keepdims=keepdims) + (additions if depth != 0 else 0)
-        return Rounded(value, error.sum(axes, keepdims=keepdims), lost, self.arithmetic)
+        return _stored(value, error.sum(axes, keepdims=keepdims), lost, self.arithmetic)
 
     def row_mean(self) -> "Rounded":
         """The mean over the last axis, kept; added up in any order, or in blocks where the arithmetic says so."""
@@ -182,10 +192,11 @@ class Rounded:
     @staticmethod
     def contracted(subscripts: str, x: "Rounded", y: "Rounded", terms: int | None) -> "Rounded":
         """What `contract` does."""
+        x, y, judged = _joined(x, y)
         if _without_error(x, y):
             return exact(sum_of_products(subscripts, x.value, y.value))
         terms = terms or terms_of(subscripts, x.shape, y.shape)
-        judged = _judged(x, y)
+        x, y = _factor(x, judged), _factor(y, judged)
         size_x, size_y = np.abs(x.value) + x.off, np.abs(y.value) + y.off
 
         def inherited(errors_x: np.ndarray, errors_y: np.ndarray) -> np.ndarray:
@@ -195,7 +206,7 @@ class Rounded:
 
         error = inherited(x.error + _growth(terms, judged) * size_x, y.error)
         lost = inherited(x.lost, y.lost) + 2 * terms
-        return Rounded(sum_of_products(subscripts, x.value, y.value), error, lost, judged)
+        return _stored(sum_of_products(subscripts, x.value, y.value), error, lost, judged)
 
     def scattered(self, places: np.ndarray, length: int, depth: int | None) -> "Rounded":
         """What `scatter` does."""
@@ -211,7 +222,7 @@ class Rounded:
         repeats = np.bincount(places, minlength=length).reshape(-1, *[1] * (value.ndim - 1))
         additions = np.maximum(repeats - 1, 0) if depth is None else depth
         error = added(self.error) + _growth(additions, self.arithmetic) * added(np.abs(self.value) + self.off)
-        return Rounded(value, error, added(self.lost) + np.maximum(repeats - 1, 0), self.arithmetic)
+        return _stored(value, error, added(self.lost) + np.maximum(repeats - 1, 0), self.arithmetic)
 
     def applied(self, value: np.ndarray, slope: Any, units: int) -> "Rounded":
         """What `function` does."""
@@ -238,14 +249,20 @@ def constant(value: ArrayLike) -> Rounded:
     return Rounded(value, np.abs(np.asarray(value, WIDE)))
 
 
-def tolerance(rounded: Rounded, dtype: DTypeLike) -> np.ndarray:
-    """The error that is allowed: that of a computation in `dtype`, that of the reference, and what underflows.
+def tolerance(rounded: Rounded, precision: Any) -> np.ndarray:
+    """The error that is allowed: that of a computation in `precision`, that of the reference, and what underflows.
 
-    Twice what the textbook's own sequence of roundings allows: an equal formula may take a few roundings more.
-    A result below the smallest normal number may be flushed to 0, as XLA does on CPUs.
+    `precision` is a floating-point type or a policy. Twice what the textbook's own sequence of roundings allows: an
+    equal formula may take a few roundings more. A result below the smallest normal number may be flushed to 0, as XLA
+    does on CPUs. Where only the result is stored in a narrower format, it is rounded once more.
     """
-    u = (np.finfo(dtype).eps + np.finfo(WIDE).eps) / 2
-    return 2 * (u * rounded.error + WIDE(np.finfo(dtype).tiny) * (rounded.lost + 0.5))
+    form, judged = policy(precision), arithmetic(precision)
+    u = judged.u + np.finfo(WIDE).eps / 2
+    allowed = 2 * (u * rounded.error + judged.smallest * (rounded.lost + 0.5))
+    if not form.every and form.stored.bits < form.inside.bits:
+        size = np.abs(rounded.value) + allowed
+        allowed = np.where(size > form.stored.largest, np.inf, allowed + form.stored.u * size + form.stored.lost)
+    return np.where(np.isnan(allowed), np.inf, allowed)  # where nothing is known, nothing is judged
 
 
 def arranged(rearrange: Callable, *parts: Rounded) -> Rounded:
@@ -265,6 +282,16 @@ def _number(value: Any) -> Rounded:
 def _without_error(*parts: Rounded) -> bool:
     """Whether any of them is of arbitrary precision, and so is what is made of them."""
     return any(x.value.dtype == object for x in parts)
+
+
+def _joined(x: Any, y: Any) -> tuple[Rounded, Rounded, Arithmetic | None]:
+    """Two operands and the arithmetic they are computed in, where constants are stored as well."""
+    x, y = _number(x), _number(y)
+    judged = _judged(x, y)
+    if judged is None or not judged.stored:
+        return x, y, judged
+    x, y = (a if a.arithmetic else Rounded(a.value, a.error * (1 + judged.stored), a.lost) for a in (x, y))
+    return x, y, judged
 
 
 def _shaped(values: Any, shape: tuple[int, ...]) -> np.ndarray:
@@ -289,7 +316,24 @@ def _computed(value: np.ndarray, error: Any, lost: Any, judged: Arithmetic | Non
     """The result of an operation: beside what it inherits, an error of its own of `units` u, and one underflow."""
     if np.asarray(value).dtype == object:
         return exact(value)
-    return Rounded(value, error + units * (np.abs(value) + _off(error, lost, judged)), lost + 1, judged)
+    error = error + units * (np.abs(value) + _off(error, lost, judged))
+    return _stored(value, error, lost + 1, judged)
+
+
+def _stored(value: np.ndarray, error: Any, lost: Any, judged: Arithmetic | None) -> Rounded:
+    """What comes of storing a result: nothing, unless the storage is narrower than what an operation computes in."""
+    if judged is not None and judged.stored:
+        size = np.abs(value) + _off(error, lost, judged)
+        error = np.where(size > judged.largest, np.inf, error + judged.stored * size)
+    return Rounded(value, error, lost, judged)
+
+
+def _factor(x: Rounded, judged: Arithmetic | None) -> Rounded:
+    """The factor of a product, which is rounded first where the arithmetic says so."""
+    if judged is None or not judged.products:
+        return x
+    error = x.error + judged.products * (np.abs(x.value) + x.off)
+    return Rounded(x.value, np.where(x.error == 0, 0, error) if judged.given else error, x.lost, judged)
 
 
 def _product(factor: np.ndarray, error: np.ndarray) -> np.ndarray:

@@ -25,6 +25,7 @@ from refnp.verify.frameworks import mlx, paddle
 from refnp.verify.frameworks.native import NATIVES, Native
 from refnp.verify.frameworks.onnx import posed
 from refnp.verify.frameworks.runtimes import RUNTIMES
+from refnp.verify.precision import policy
 
 PACKAGES = {  # to be imported; of PyTorch and JAX also the fields of a `Layer` for their names
     name: native.package for name, native in NATIVES.items() if name != "NumPy"
@@ -104,9 +105,10 @@ def ask(native: Native, problem: Problem, device: str | None = None) -> Answer:
     function = counterpart(problem, native.name, native.module())
     quantities = problem.case.quantities
     wanted = [index for index, name in enumerate(problem.arrays) if f"gradient of {name}" in quantities]
-    cotangent = problem.cotangent if wanted else None
+    typed = policy(problem.dtype).typed
+    cotangent = typed(problem.cotangent) if wanted else None
     try:
-        output, gradients = native.run(function, list(problem.arrays.values()), cotangent, wanted, device)
+        output, gradients = native.run(function, [*map(typed, problem.arrays.values())], cotangent, wanted, device)
     except (RuntimeError, ValueError, LookupError) as failure:  # as frameworks refuse what they cannot do
         raise FailedError(f"{type(failure).__name__}: {failure}".splitlines()[0]) from failure
     return dict(zip(quantities, [output, *gradients], strict=False))  # one of another shape has no gradients

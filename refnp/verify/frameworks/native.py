@@ -86,14 +86,21 @@ def run_numpy(
 
 
 def torch_array(x: np.ndarray, device: str | None = None) -> Any:
-    """A tensor of its own memory."""
+    """A tensor of its own memory, also for types of ml_dtypes."""
     import torch
 
+    if x.dtype.kind == "V":  # bfloat16 and float8: NumPy knows how long they are
+        bits = torch.from_numpy(np.array(x).view(f"i{x.dtype.itemsize}"))
+        return bits.view(getattr(torch, x.dtype.name)).to(device or "cpu")
     return torch.from_numpy(np.array(x)).to(device or "cpu")
 
 
 def torch_numpy(tensor: Any) -> np.ndarray:
-    """The numbers of a tensor on any device, whether or not it is on a tape."""
+    """The numbers of a tensor on any device, whether or not it is on a tape; those NumPy has no type for in float32."""
+    import torch
+
+    if tensor.dtype.is_floating_point and tensor.dtype not in (torch.float16, torch.float32, torch.float64):
+        tensor = tensor.float()
     return tensor.detach().cpu().resolve_conj().resolve_neg().numpy()
 
 
@@ -258,7 +265,8 @@ def run_paddle(
         paddle.device.set_device(before)
 
 
-NUMPY = Native("NumPy", "numpy", numpy_array, np.asarray, lambda thing: isinstance(thing, np.ndarray), run_numpy)
+IS_NUMPY = lambda thing: isinstance(thing, np.ndarray)
+NUMPY = Native("NumPy", "numpy", numpy_array, np.asarray, IS_NUMPY, run_numpy)
 PYTORCH = Native("PyTorch", "torch", torch_array, torch_numpy, made_by("torch"), run_torch)
 JAX = Native("JAX", "jax", jax_array, np.asarray, made_by("jax", "jaxlib", "flax", "equinox"), run_jax)
 MLX = Native("MLX", "mlx", mlx_array, np.array, made_by("mlx"), run_mlx, ("mlx.core", "mlx.nn"))
