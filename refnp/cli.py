@@ -78,7 +78,12 @@ def cases(options: argparse.Namespace) -> int:
         return 0
     if options.folder is None:
         raise ValueError("export: name the folder to write, such as refnp cases export cases")
-    written = exchange.export(options.folder, options.format, only=options.only, dtypes=dtypes, replace=options.replace)
+    try:
+        written = exchange.export(
+            options.folder, options.format, only=options.only, dtypes=dtypes, replace=options.replace
+        )
+    except ImportError as missing:  # of the package that writes this format
+        raise ValueError(str(missing)) from None
     print(f"{options.folder}: {written} cases, {options.format}, and manifest.json; docs/case_format.md describes them")
     return 0
 
@@ -346,8 +351,9 @@ exists; with a manifest.""",
             option(
                 "--format",
                 "FORMAT",
-                "npz (default), safetensors, json, or raw: a folder of plain arrays for each case",
-                choices=("npz", "safetensors", "json", "raw"),
+                "npz (default), safetensors, json, raw: a folder of plain arrays for each case; or onnx: a model "
+                "and its data for each case that ONNX has an operator for",
+                choices=("npz", "safetensors", "json", "raw", "onnx"),
                 default="npz",
             ),
             option("--only", "PATTERN", "only cases whose names contain PATTERN, or match it, where it has wildcards"),

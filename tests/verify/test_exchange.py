@@ -288,3 +288,31 @@ def test_the_answer_on_the_page_is_right(tmp_path):
     (folder / "answers" / "softmax.0_and_-30.float32.json").write_text(answer)
     rows, _ = judged_folder(folder)
     assert [(row.quantity, row.verdict) for row in rows] == [("output", WITHIN), ("gradient of x", WITHIN)]
+
+
+def test_onnx_models_are_exported_with_a_manifest(tmp_path):
+    """In the layout of ONNX's own tests; what runs them answers in any other format, and its answers are judged."""
+    onnx = pytest.importorskip("onnx")
+    folder = tmp_path / "cases"
+    assert cli.main(["cases", "export", str(folder), "--format", "onnx", "--only", "layer_norm/*"]) == 0
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    assert manifest["layout"] == "onnx"
+    assert {tuple(case["quantities"]) for case in manifest["cases"]} == {("output",)}
+    (folder / "answers").mkdir()
+    for case in manifest["cases"]:
+        model = onnx.load(folder / case["id"] / "model.onnx")
+        onnx.checker.check_model(model)
+        data = (folder / case["id"] / "test_data_set_0" / "output_0.pb").read_bytes()
+        output = onnx.numpy_helper.to_array(onnx.load_tensor_from_string(data))
+        np.savez(folder / "answers" / f"{case['id']}.npz", output=output)
+    rows, given = judged_folder(folder)
+    assert {row.verdict for row in rows} == {WITHIN}
+    assert len(given) == len(manifest["cases"]) >= 20
+
+
+def test_a_layout_without_its_package(tmp_path, capsys, monkeypatch):
+    for package, layout in (("onnx", "onnx"), ("safetensors", "safetensors")):
+        monkeypatch.setitem(sys.modules, package, None)
+        assert cli.main(["cases", "export", str(tmp_path / "cases"), "--format", layout, "--only", "relu"]) == 2
+        assert f"pip install 'refnp[{package}]'" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from refnp.verify.case import Answer, Case, Problem
-from refnp.verify.exchange.cases import MANIFEST, VERSION, id_of, in_files
+from refnp.verify.exchange.cases import MANIFEST, ONNX, VERSION, id_of, in_files
 from refnp.verify.exchange.formats import FORMATS, Arrays, Faults, NoAnswerError, UnreadableError, read_plain
+from refnp.verify.frameworks.onnx import posed
 from refnp.verify.judge import DEVIATES, SKIPPED, Judgement, judged, matches
 from refnp.verify.layers import cases as all_cases
 from refnp.verify.record import DTYPES
@@ -39,6 +40,7 @@ class Manifest:
     """What an exported folder says of its cases: {id: {"case", "dtype", "inputs", "files"}}."""
 
     folder: Path
+    layout: str
     cases: Mapping[str, Mapping[str, Any]]
 
 
@@ -79,7 +81,7 @@ def judged_folder(
     rows, given = [], []
     known = {case.name: case for case in all_cases()}
     for name, entry in sorted(chosen.items()):
-        problem = problem_of(name, entry, known)
+        problem = problem_of(name, entry, known, manifest.layout)
         judgements, answer = judge_one(folder, name, entry, problem, manifest.folder)
         rows += judgements
         if problem is not None and answer is not None:
@@ -107,17 +109,21 @@ def read_manifest(folder: Path) -> Manifest:
             raise ValueError(f"its format is {found['format']!r}")
         if found["version"] != VERSION:
             raise ValueError(f"its version is {found['version']}, not {VERSION}; export the cases again")
-        return Manifest(folder, {entry["id"]: entry for entry in found["cases"] if entry["case"] and entry["files"]})
+        return Manifest(
+            folder,
+            str(found["layout"]),
+            {entry["id"]: entry for entry in found["cases"] if entry["case"] and entry["files"]},
+        )
     except (ValueError, KeyError, TypeError, RecursionError) as wrong:
         raise ValueError(f"{folder / MANIFEST} is no manifest of exported cases: {wrong}") from None
 
 
-def problem_of(name: str, entry: Mapping[str, Any], known: Mapping[str, Case]) -> Problem | None:
+def problem_of(name: str, entry: Mapping[str, Any], known: Mapping[str, Case], layout: str) -> Problem | None:
     """refnp's own problem of this name, None if there is none with these inputs."""
     case, dtype = known.get(entry["case"]), entry.get("dtype")
     if case is None or dtype not in DTYPES or id_of(case, dtype) != name:
         return None
-    problem = case.problem(dtype)
+    problem = case.problem(dtype) if layout != ONNX else posed(case.problem(dtype))
     return problem if problem.checksum() == entry.get("inputs") else None
 
 

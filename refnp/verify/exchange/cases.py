@@ -39,6 +39,8 @@ from refnp.version import __version__
 
 VERSION = 1  # of the layout of folders and files; a program may refuse any other
 MANIFEST = "manifest.json"
+ONNX = "onnx"  # the layout of ONNX's own node tests: a model and its data, instead of arrays by name
+LAYOUTS = (*FORMATS, ONNX)
 UNWORDED = re.compile(r"[^a-z0-9+-]+")
 Header = dict[str, Any]
 
@@ -53,15 +55,15 @@ def export(
 ) -> int:
     """Write the cases whose names contain `only`, or match it, to a new folder, whole or not at all; how many.
 
-    `layout` is one of FORMATS. The same cases give the same bytes. Raises ValueError for a pattern that matches
-    nothing, FileExistsError for a folder that is not empty, unless `replace` says so and it holds exported cases.
+    `layout` is one of LAYOUTS. The same cases give the same bytes. Raises ValueError for a pattern that matches
+    nothing, FileExistsError for a folder that is not empty, unless `replace` says so and it holds exported cases,
+    ImportError for a layout whose package is not installed.
     """
-    if layout not in FORMATS:
-        raise ValueError(f"refnp.verify.exchange.export: layout is {layout!r}; choose one of {', '.join(FORMATS)}")
+    if layout not in LAYOUTS:
+        raise ValueError(f"refnp.verify.exchange.export: layout is {layout!r}; choose one of {', '.join(LAYOUTS)}")
     problems = chosen_problems(only, dtypes)
     with whole_folder(Path(folder), replace=replace) as beside:
-        write_cases(beside, problems, layout)
-    return len(problems)
+        return write_cases(beside, problems, layout)
 
 
 def chosen_problems(only: str | None = None, dtypes: Sequence[str] = DTYPES) -> list[Problem]:
@@ -206,21 +208,51 @@ def upwards(bound: np.ndarray) -> np.ndarray:
     return np.where(near < bound, np.nextafter(near, np.inf), near)
 
 
-def write_cases(folder: Path, problems: Iterable[Problem], layout: str) -> None:
-    """Write cases and their manifest to an empty folder."""
+def write_cases(folder: Path, problems: Iterable[Problem], layout: str) -> int:
+    """Write cases and their manifest to an empty folder; how many."""
+    named = dict(sorted(ids_of(problems).items()))
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some inputs are meant to overflow
+        entries = write_models(folder, named) if layout == ONNX else write_arrays(folder, named, layout)
+    (folder / MANIFEST).write_bytes(as_text(manifest_of(layout, entries)))
+    return len(entries)
+
+
+def write_arrays(folder: Path, problems: Mapping[str, Problem], layout: str) -> list[Header]:
+    """Write cases as arrays with a header; what the manifest says of them."""
     entries = []
-    for name, problem in sorted(ids_of(problems).items()):
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # some inputs are meant to overflow
-            header, arrays = header_of(problem), arrays_of(problem)
-        stored = {}
-        for path, content in FORMATS[layout].files(name, header, arrays).items():
+    for name, problem in problems.items():
+        contents = FORMATS[layout].files(name, header_of(problem), arrays_of(problem))
+        for path, content in contents.items():
             (folder / path).parent.mkdir(exist_ok=True)
             (folder / path).write_bytes(content)
-            stored[path] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-        kept = ("id", "case", "layer", "dtype", "quantities")
-        entries.append({key: header[key] for key in kept} | {"inputs": problem.checksum(), "files": stored})
-    (folder / MANIFEST).write_bytes(as_text(manifest_of(layout, entries)))
+        entries.append(entry_of(problem, contents))
+    return entries
+
+
+def write_models(folder: Path, problems: Mapping[str, Problem]) -> list[Header]:
+    """Write cases as ONNX models, those that ONNX has an operator for; what the manifest says of them."""
+    from refnp.verify.frameworks import onnx
+
+    onnx.export(folder, problems)
+    entries = []
+    for name, problem in problems.items():
+        files = sorted(path for path in (folder / name).rglob("*") if path.is_file())
+        if files:
+            contents = {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+            entries.append(entry_of(onnx.posed(problem), contents))
+    return entries
+
+
+def entry_of(problem: Problem, contents: Mapping[str, bytes]) -> Header:
+    """What the manifest says of a case and its files."""
+    header = header_of(problem)
+    files = {
+        path: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        for path, content in contents.items()
+    }
+    kept = ("id", "case", "layer", "dtype", "quantities")
+    return {key: header[key] for key in kept} | {"inputs": problem.checksum(), "files": files}
 
 
 def manifest_of(layout: str, entries: list[Header]) -> Header:
