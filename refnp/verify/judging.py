@@ -40,6 +40,7 @@ from refnp.verify.frameworks.native import NUMPY, Native
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement, failed, judged, matches
 from refnp.verify.layers import cases
 from refnp.verify.mutants import Cause, causes
+from refnp.verify.precision import policy
 from refnp.verify.record import DTYPES
 from refnp.verify.report import exactly, number, ratio_of
 from refnp.verify.rounding import judging_precision
@@ -143,6 +144,7 @@ def judge(
     only: str | None = None,
     skip: Sequence[str] = (),
     dtypes: Sequence[str] = DTYPES,
+    precision: str | None = None,
 ) -> Report:
     """Is `function` right? It is asked on every case of the layer `name`, and each answer is held against its bound.
 
@@ -159,6 +161,8 @@ def judge(
     excused     known defects by their names, such as "pytorch/pytorch#101967", that the function may have
     only        a pattern of the names of cases;  skip  patterns of cases that are not asked
     dtypes      "float32", "float64", or one of them
+    precision   in place of dtypes, where the function rounds: "bfloat16", "bfloat16 in and out, float32 inside", … as
+                in docs/precision.md; it is given arrays of the stored format's type
 
     An argument reaches the parameter that is called like it, or as frameworks call it, else by its place. Cases that
     set what the function does not take are skipped, as are those in which it raises NotImplementedError; the report
@@ -168,8 +172,10 @@ def judge(
         what = "a class; pass an instance" if callable(function) else "no function"
         raise ValueError(f"function: {function!r} is {what}")
     named = named_cases(name)
+    if precision is not None:
+        dtypes = (policy(precision).name,)
     for dtype in dtypes:
-        if dtype not in DTYPES:
+        if precision is None and dtype not in DTYPES:
             raise ValueError(f"dtypes: there is no {dtype!r}; name {', '.join(DTYPES)}")
     check_excused(excused)
     asked = Asked(
@@ -263,6 +269,12 @@ def check_excused(excused: Sequence[str]) -> None:
 
 
 # Names
+
+
+def beyond_range(problem: Problem) -> bool:
+    """Whether a number of the case is infinite in the format that it is stored in, and finite in float64."""
+    wide = problem.case.problem("float64").arrays
+    return any((np.isinf(array) & np.isfinite(wide[name])).any() for name, array in problem.arrays.items())
 
 
 def named_cases(name: str) -> list[Case]:
@@ -452,6 +464,8 @@ class Asked:
         """One case in one precision; NotOfferedError if it cannot be asked."""
         with quiet():
             problem = case.problem(dtype)
+            if policy(dtype).narrow and beyond_range(problem):
+                raise NotOfferedError(f"some of its numbers are beyond the range of {policy(dtype).narrow}")
             try:
                 reference = problem.reference()
                 problem.bounds  # noqa: B018  # computed here, where an option that refnp refuses shows
@@ -514,25 +528,27 @@ class Asked:
 
     def answer(self, problem: Problem) -> tuple[Answer, list[str]]:
         """The function's output and gradients in refnp's conventions, and what there is to say about them."""
-        call = self.call(problem)
+        call, form = self.call(problem), policy(problem.dtype)
         module = (
             None
             if self.inside is None
-            else inspection.with_parameters(self.native, self.function, problem.dtype, self.device)
+            else inspection.with_parameters(self.native, self.function, form.narrow or form.dtype, self.device)
         )
         asked = call.asked(self.function, lambda x: self.native.array(x, self.device), module)
         wanted = [i for i, name in enumerate(call.names) if f"gradient of {name}" in problem.case.quantities]
-        cotangent = np.array(call.output.there(problem.cotangent), order="C") if wanted else None
+        arrays = list(map(form.typed, call.arrays))
+        cotangent = form.typed(np.array(call.output.there(problem.cotangent), order="C")) if wanted else None
         try:
             if self.vjp is None:
-                output, gradients = self.native.run(asked, call.arrays, cotangent, wanted, self.device)
+                output, gradients = self.native.run(asked, arrays, cotangent, wanted, self.device)
             else:
                 output, gradients = self.by_vjp(call, asked, cotangent, wanted)
         except Exception as failure:
             if not isinstance(failure, NotOfferedError) and (why := self.misfit(call, failure)):
                 raise NotOfferedError(why) from failure
             raise
-        notes = [f"{output.dtype} comes back for {problem.dtype}"] if output.dtype != problem.dtype else []
+        another = not form.narrow and output.dtype != form.dtype
+        notes = [f"{output.dtype} comes back for {form.dtype}"] if another else []
         answer = {"output": call.output.back(np.asarray(output))}
         for index, gradient in zip(wanted, gradients, strict=True):
             name = call.names[index]
