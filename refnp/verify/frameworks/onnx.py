@@ -225,9 +225,11 @@ def export(folder: Path, problems: Mapping[str, Problem]) -> int:
     """Write a folder for each problem by name, as those of ONNX's own node tests; returns how many there are.
 
     In each stand model.onnx and, in test_data_set_0, input_0.pb, …, the reference rounded once in output_0.pb, and in
-    bound_0.pb, in float64, what a correct implementation may be off by. Problems without an ONNX model are left out.
+    bound_0.pb, in float64, what a correct implementation may be off by from it. Problems without a model are left out.
     ModuleNotFoundError, with what to install, if the package onnx is missing.
     """
+    from refnp.verify.exchange.cases import rounding_of, upwards
+
     try:
         import onnx
     except ModuleNotFoundError:
@@ -239,13 +241,14 @@ def export(folder: Path, problems: Mapping[str, Problem]) -> int:
             model, inputs = onnx_model(asked)
         except NotOfferedError:
             continue
-        right, bound = asked.reference()["output"], tolerance(asked.bounds["output"], asked.dtype)
+        right = asked.reference()["output"]
+        rounded = right.astype(asked.dtype)
+        bound = tolerance(asked.bounds["output"], asked.dtype) + rounding_of(right, rounded)
         data = folder / name / "test_data_set_0"
         data.mkdir(parents=True)
         (folder / name / "model.onnx").write_bytes(model.SerializeToString(deterministic=True))
         arrays = {f"input_{index}": (key, inputs[key]) for index, key in enumerate(inputs)}
-        arrays["output_0"] = ("output", np.asarray(right).astype(asked.dtype))
-        arrays["bound_0"] = ("bound", np.asarray(bound).astype(float))
+        arrays["output_0"], arrays["bound_0"] = ("output", rounded), ("bound", upwards(bound))
         for file, (key, array) in arrays.items():
             tensor = onnx.numpy_helper.from_array(np.array(array, order="C"), key)
             (data / f"{file}.pb").write_bytes(tensor.SerializeToString(deterministic=True))

@@ -191,6 +191,23 @@ def added_to_scores(graph, bias, mask, four):
     return graph.Where(mask, bias, graph.constant(-math.inf))
 
 
+def linear_attention(graph, query, key, value, *, key_mask=None, causal=False):
+    """A′ V/r, A′ = φ(Q) φ(K)ᵀ where it is allowed, r its sums over the keys."""
+    n, m, zero = query.shape[-2], key.shape[-2], graph.constant(0.0)
+    if key_mask is not None:
+        shown = graph.given("mask", np.asarray(key_mask)[..., None])
+        key, value = graph.Where(shown, key, zero), graph.Where(shown, value, zero)
+    allowed = np.tri(n, m, dtype=bool) if causal else np.ones((n, m), bool)
+    if key_mask is not None:
+        allowed = allowed & np.asarray(key_mask)[..., None, :]
+    axes = range(len(key.shape))
+    turned = graph.Transpose(positive_features(graph, key), perm=[*axes[:-2], axes[-1], axes[-2]])
+    a = graph.MatMul(positive_features(graph, query), turned)
+    if not allowed.all():
+        a = graph.Where(graph.given("allowed", allowed), a, zero)
+    return graph.MatMul(a, value) / graph.ReduceSum(a, graph.integers([-1]), keepdims=1)
+
+
 def window_attention(graph, query, key, value, before, after):
     """A window around the query's own place."""
     return attention(graph, query, key, value, window=(before, after))
@@ -368,6 +385,19 @@ def mse(graph, prediction, target, reduction="mean"):
     return reduced(graph, difference * difference, reduction)
 
 
+def huber(graph, prediction, target, delta=1.0, reduction="mean"):
+    """c (|d| − c/2), c = min(|d|, δ)."""
+    size = graph.Abs(prediction - target)
+    bounded = graph.Min(size, graph.constant(delta))
+    return reduced(graph, bounded * (size - bounded * 0.5), reduction)
+
+
+def binary_cross_entropy(graph, logits, targets, positive_weight=1.0, reduction="mean"):
+    """w t log(1 + e^(−x)) + (1 − t) log(1 + eˣ), by Softplus."""
+    no = (graph.constant(1.0) - targets) * graph.Softplus(logits)
+    return reduced(graph, targets * positive_weight * graph.Softplus(graph.Neg(logits)) + no, reduction)
+
+
 def gaussian_nll(graph, mean, std, y, reduction="mean"):
     """½ z² + log σ + ½ log 2π."""
     z = (y - mean) / std
@@ -389,6 +419,14 @@ def cross_entropy(
     ignored = {} if ignore_index is None else {"ignore_index": ignore_index}
     labels = graph.given("targets", targets)
     return graph.SoftmaxCrossEntropyLoss(logits, labels, weights, reduction=reduction, **ignored)
+
+
+def cross_entropy_of_probabilities(graph, logits, targets, *, label_smoothing=0.0, reduction="mean", **weights):
+    """−Σ q log p by LogSoftmax."""
+    if label_smoothing or weights:
+        raise not_offered("LogSoftmax has neither label smoothing nor class weights")
+    parts = targets * graph.LogSoftmax(logits, axis=-1)
+    return reduced(graph, graph.Neg(graph.ReduceSum(parts, graph.integers([-1]), keepdims=0)), reduction)
 
 
 # Transformers
@@ -475,6 +513,7 @@ OPERATORS: dict[str, str | Callable[..., Any]] = {
     "log_softmax": "LogSoftmax",
     "logsumexp": logsumexp,
     "positive_features": positive_features,
+    "linear_attention": linear_attention,
     "layer_norm": layer_norm,
     "rms_norm": rms_norm,
     "group_norm": group_norm,
@@ -504,6 +543,9 @@ OPERATORS: dict[str, str | Callable[..., Any]] = {
     "upsample": upsample,
     "set_convolution": set_convolution,
     "mse": mse,
+    "huber": huber,
+    "binary_cross_entropy": binary_cross_entropy,
+    "cross_entropy of probabilities": cross_entropy_of_probabilities,
     "gaussian_nll": gaussian_nll,
     "normal_log_prob": normal_log_prob,
     "cross_entropy": cross_entropy,

@@ -14,7 +14,8 @@ ATTENTION = ("attention/*", "softcap_attention*", "window_attention/*", "causal_
 ATTENTIONS = (*ATTENTION, "multi_head*", "encoder_*", "decoder_*", "transformer/*")
 LOST_LOGARITHMS = ("log_softmax/20 and 0", "log_softmax/one component*", "log_softmax/logits 100")
 SURE_ENTROPY = ("cross_entropy/logits 100", "cross_entropy/confident")
-UNDERFLOWN = ("log_softmax/logits 1*",)
+UNDERFLOWN = ("log_softmax/logits 1*", "cross_entropy of probabilities/logits 100")
+TAILS = "binary_cross_entropy/tails*"
 OVERFLOWN = ("logsumexp/mean 1e4", "logsumexp/logits *")
 SCALAR_ENTROPIES = tuple(f"cross_entropy/{name}" for name in ("[mos]*", "ignored*", "class*", "logits with*"))
 WINDOWS = "the window of Attention is ignored"
@@ -32,6 +33,7 @@ LOG_SOFTMAX = "LogSoftmax as x − log Σ exp: a log p near 0 becomes 0; log1p o
 ENTROPY = "SoftmaxCrossEntropyLoss by x − log Σ exp: a loss near 0 becomes 0"
 LOG_OF_SOFTMAX = "LogSoftmax as log(softmax): a probability that underflows gives −∞, one near 1 gives 0"
 ONE_PASS = "the variance as E[x²] − E[x]², which cancels where the mean is large"
+LOG_ONE_PLUS = "Softplus as log(1 + eˣ): no digit of a small eˣ is left, and of a large x it is infinite"
 WINDOW = "left_window_size and right_window_size (opset 25) have no effect, and no error says so"
 ADDED = "Attention adds −∞ to the scores of masked keys, and multiplies their values by 0: NaN and infinity stay"
 STAYS = "Resize copies an axis whose length a factor of 1.125 leaves at 5, where c = (i + ½)/f − ½ moves its places"
@@ -149,7 +151,7 @@ OPENVINO = (
         "OpenVINO",
         "openvinotoolkit/openvino#35931",
         "SoftPlus of negative numbers has an absolute error of 4e-6, and is 0 or 4e-6 where eˣ is right",
-        cases=("softplus/*",),
+        cases=("softplus/*", "binary_cross_entropy/none", TAILS),
     ),
     KnownDefect(
         "OpenVINO",
@@ -179,6 +181,7 @@ OPENCV = (
         "Gelu with approximate='tanh' is the erf form, off by up to 5e-4, and no error says so",
         cases=("gelu/tanh*",),
     ),
+    KnownDefect("OpenCV", "Softplus: overflow", "Softplus as log(1 + eˣ) is infinite where eˣ is", cases=(TAILS,)),
     KnownDefect("OpenCV", "LogSoftmax: log(softmax)", LOG_OF_SOFTMAX, cases=UNDERFLOWN),
     KnownDefect("OpenCV", "ReduceLogSumExp: no maximum", NO_SHIFT, cases=OVERFLOWN),
     KnownDefect(
@@ -257,9 +260,7 @@ TRACT = (
         SINGLE,
         ("sigmoid/far*", "silu/far*"),
     ),
-    KnownDefect(
-        "tract", "Softplus: log(1 + exp(x))", "Softplus as log(1 + eˣ): no digit of eˣ is left", cases=("softplus/*",)
-    ),
+    KnownDefect("tract", "Softplus: log(1 + exp(x))", LOG_ONE_PLUS, cases=("softplus/*", TAILS)),
     KnownDefect("tract", "LogSoftmax: log(softmax)", LOG_OF_SOFTMAX, cases=UNDERFLOWN),
     KnownDefect("tract", "ReduceLogSumExp: no maximum", NO_SHIFT, cases=OVERFLOWN),
     KnownDefect(
