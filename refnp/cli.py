@@ -364,7 +364,12 @@ exists; with a manifest.""",
                 choices=("float32", "float64", "both"),
                 default="both",
             ),
-            option("--replace", None, "replace the folder if it holds exported cases", action="store_true"),
+            option(
+                "--replace",
+                None,
+                "replace the folder, answers and all, if it holds exported cases",
+                action="store_true",
+            ),
         ],
         lambda: (
             "examples:\n  refnp cases list --only attention\n  refnp cases export cases --format json --only softmax"

@@ -1,6 +1,7 @@
 """Programs that are run on each case: right, wrong, failing, hanging, and a page of C."""
 
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -211,14 +212,34 @@ def test_the_c_program_says_what_it_lacks(compiled):
         judge_program(f"{compiled / 'float32'} {{in}} {{out}}", "relu", **ONE)
 
 
-def test_a_mistake_in_c_is_found(compiled, tmp_path):
-    """Without the maximum, exp overflows; the page is compiled with it left out."""
+@pytest.mark.parametrize(
+    ("layer", "right", "wrong", "cause"),
+    [
+        ("layer_norm", "sqrt(variance / n + (real)eps)", "sqrt(variance / (n - 1) + (real)eps)", "divided by n − 1"),
+        (
+            "layer_norm",
+            "sqrt(variance / n + (real)eps)",
+            "(sqrt(variance / n) + (real)eps)",
+            "ε stood outside the root",
+        ),
+        ("softmax", "exp(x[i * step] - m)", "exp(x[i * step])", "the maximum were not subtracted"),
+        ("attention", "scores[j] / root", "scores[j]", "√d were left out"),
+        ("attention", "!mask ||", "!mask || !", "the mask were inverted"),
+    ],
+)
+def test_mistakes_in_c_are_named(compiled, tmp_path, layer, right, wrong, cause):
     page = (ROOT / "examples/judge_c/layers.c").read_text()
-    assert "exp(x[i * step] - m)" in page
-    (tmp_path / "wrong.c").write_text(page.replace("exp(x[i * step] - m)", "exp(x[i * step])"))
+    assert page.count(right) == 1
+    (tmp_path / "wrong.c").write_text(page.replace(right, wrong))
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     words = [compiler, "-std=c99", "-O2", tmp_path / "wrong.c", "-o", tmp_path / "wrong", "-lm"]
     subprocess.run(list(map(str, words)), check=True, timeout=60)
-    report = judge_program(f"{tmp_path / 'wrong'} {{in}} {{out}}", "softmax", layout="raw", dtypes=("float32",))
+    options = {"layout": "raw", "dtypes": ("float32",), "only": f"{layer}/*[mr][ae]*"}  # about half of the cases
+    report = judge_program(f"{tmp_path / 'wrong'} {{in}} {{out}}", layer, **options)
     assert not report.holds
-    assert "softmax/logits 1e4" in {row.case for row in report.deviations}
+    first = report.causes[0]
+    assert cause in first.says
+    assert len(first.rows) > len(report.deviations) / 2
+    if "n - 1" in wrong:
+        (shown,) = re.findall(r"```text a mistake in C\n(.*?)\n```", (ROOT / "docs/case_format.md").read_text(), re.S)
+        assert shown in str(report)
