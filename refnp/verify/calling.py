@@ -379,7 +379,10 @@ class Binding:
                 continue
             remedy = f'say which it is, arguments={{"{name}": …}}'
             if free:
-                raise ValueError(f"{self.who}: which of its parameters {', '.join(free)} is {name}? {remedy}")
+                raise ValueError(
+                    f"{self.who}: which of its parameters {', '.join(free)} is {name}? {remedy}; a module that keeps "
+                    "several arguments in one parameter is judged by refnp.judge_model, or as a function of them"
+                )
             raise ValueError(
                 f"{self.who} takes ({', '.join(self.parameters.names or ())}), and has no place for {name} of "
                 f"{layer}({', '.join(self.required)}); {remedy}, or judge a function of these arguments"
@@ -487,6 +490,7 @@ class Call:
     options: dict[str, Any]
     turns: dict[str, Turn]
     output: Turn
+    results: int = 1  # that the function returned when it was called last
 
     def converted(self, convert: Callable[[np.ndarray], Any]) -> dict[str, Any]:
         """The options as the framework takes them."""
@@ -507,9 +511,17 @@ class Call:
                 else:
                     in_order.append(array)
             first = [by_name.pop(n) for n in parameters.names or () if n in by_name and parameters.only_by_place(n)]
-            return (function if module is None else module(values))(*first, *in_order, **by_name)
+            return self.first_of((function if module is None else module(values))(*first, *in_order, **by_name))
 
         return call
+
+    def first_of(self, result: Any) -> Any:
+        """An output, or the first of several (an attention's, which returns its weights beside it)."""
+        if result is None:
+            raise TypeError(f"{self.binding.who} returns None, and not an array")
+        several = isinstance(result, tuple)
+        self.results = len(result) if several else 1
+        return result[0] if several and result else result
 
 
 def converted(value: Any, convert: Callable[[np.ndarray], Any]) -> Any:

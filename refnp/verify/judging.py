@@ -34,8 +34,8 @@ from refnp.verify.calling import (
     closest,
     defaults,
 )
-from refnp.verify.case import Answer, Case, Convention, Layer, NotOfferedError, Problem
-from refnp.verify.frameworks import inspection
+from refnp.verify.case import Answer, Case, Convention, KnownDefect, Layer, NotOfferedError, Problem
+from refnp.verify.frameworks import PAGES, inspection
 from refnp.verify.frameworks.native import NUMPY, Native
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement, failed, judged, matches
 from refnp.verify.layers import cases
@@ -65,6 +65,7 @@ OTHER_NAMES = {  # what a layer is called elsewhere, or as a class of refnp, whe
     "interpolate": "upsample",
 }
 SAID_BY_NAME = {"causal_attention": {"causal": True}}  # what a layer's name says, an option of the layer it is kin to
+Key = tuple[str, str, str]  # the case, the precision and the quantity of a row
 TRIED = 3  # cases, to see whether another convention makes them right
 KIN = {"attention": ("softcap_attention", "window_attention", "causal_attention")}
 
@@ -81,7 +82,7 @@ class Report:
     assumed: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)  # also those without an answer
     about: str = ""  # who was judged, in which precisions, and against what
-    known: dict[tuple[str, str, str], str] = field(default_factory=dict)  # what is known of such rows of the framework
+    known: dict[Key, str] = field(default_factory=dict)  # what is known of such rows of the framework
     hints: list[str] = field(default_factory=list)  # conventions with which it would hold
 
     def __post_init__(self) -> None:
@@ -247,10 +248,10 @@ def with_options(named: list[Case], options: dict[str, Any]) -> list[Case]:
     return [replace(case, options={**case.options, **options}) for case in named]
 
 
-def excusing(case: Case, excused: Sequence[str], who: str) -> Case:
-    """The case with the known defects that are excused, as those of this function, and with every convention."""
-    own = [d for d in case.known_defects if isinstance(d, Convention) or any(names(e, d.issue) for e in excused)]
-    return replace(case, known_defects=tuple(replace(d, framework=who) for d in own))
+def excusing(known: Sequence[KnownDefect], excused: Sequence[str], who: str) -> tuple[KnownDefect, ...]:
+    """The known defects that are excused, as those of this function, and every convention."""
+    own = [d for d in known if isinstance(d, Convention) or any(names(e, d.issue) for e in excused)]
+    return tuple(replace(d, framework=who) for d in own)
 
 
 def names(issue: str, known: str) -> bool:
@@ -263,6 +264,7 @@ def check_excused(excused: Sequence[str]) -> None:
     if isinstance(excused, str):
         raise ValueError(f"excused: pass a sequence of names, ({excused!r},)")
     known = {defect.issue for case in cases() for defect in case.known_defects}
+    known |= {defect.issue for page in PAGES.values() for defect in page.KNOWN}
     for issue in excused:
         if not any(names(issue, other) for other in known):
             raise ValueError(f"excused: no known defect is called {issue!r}{closest(issue, known)}")
@@ -364,8 +366,7 @@ class Asked:
         mask: str,
     ):
         self.who = name_of(function)
-        self.defects = {case.name: case.known_defects for case in named}
-        named = [excusing(case, excused, self.who) for case in named]
+        self.excused = excused
         self.layer = named[0].layer
         self.function, self.cases, self.vjp, self.device = function, named, vjp, device
         self.gradients, self.layouts, self.mask, self.stated = gradients, layouts, mask, stated
@@ -463,7 +464,7 @@ class Asked:
     def judge_one(self, case: Case, dtype: str, report: Report, notes: Counter) -> None:
         """One case in one precision; NotOfferedError if it cannot be asked."""
         with quiet():
-            problem = case.problem(dtype)
+            problem = replace(case, known_defects=()).problem(dtype)
             if policy(dtype).narrow and beyond_range(problem):
                 raise NotOfferedError(f"some of its numbers are beyond the range of {policy(dtype).narrow}")
             try:
@@ -483,7 +484,8 @@ class Asked:
                 report.judgements += self.without_gradients(problem, reference, failure)
                 report.problems.append(problem)
                 return
-            found = judged(problem, answer, reference, self.who, self.version)
+            known = excusing(self.known(case), self.excused, self.who)
+            found = judged(problem, answer, reference, self.who, self.version, known=known)
             report.judgements += found
             report.known |= self.known_of(case, found)
             report.answers.append((problem, answer))
@@ -516,13 +518,20 @@ class Asked:
             return False
         return report.holds
 
-    def known_of(self, case: Case, rows: list[Judgement]) -> dict[tuple[str, str, str], str]:
+    def known(self, case: Case) -> tuple[KnownDefect, ...]:
+        """What is known of frameworks in a case: what stands in it, and on the page of the function's framework."""
+        page = PAGES.get(self.native.name)
+        return case.known_defects + (() if page is None else page.KNOWN)
+
+    def known_of(self, case: Case, rows: list[Judgement]) -> dict[Key, str]:
         """What is known of the function's framework where a row deviates."""
         found = {}
         for row in rows:
-            for defect in self.defects.get(case.name, ()) if row.verdict == DEVIATES else ():
-                if defect.covers(self.native.name, row.dtype, row.quantity):
-                    says = f"known of {defect.framework}, excused=({defect.issue!r},) excuses it: {defect.why}"
+            for defect in self.known(case) if row.verdict == DEVIATES else ():
+                if not isinstance(defect, Convention) and defect.covers(
+                    self.native.name, row.dtype, row.quantity, case.name
+                ):
+                    says = f"known of {defect.framework}: {defect.why}; excused=({defect.issue!r},) excuses it"
                     found[row.case, row.dtype, row.quantity] = says
         return found
 
@@ -549,6 +558,8 @@ class Asked:
             raise
         another = not form.narrow and output.dtype != form.dtype
         notes = [f"{output.dtype} comes back for {form.dtype}"] if another else []
+        if call.results > 1:
+            notes.append(f"the first of {call.results} results is judged")
         answer = {"output": call.output.back(np.asarray(output))}
         for index, gradient in zip(wanted, gradients, strict=True):
             name = call.names[index]
@@ -627,26 +638,40 @@ def first_line(wrong: BaseException) -> str:
 
 
 def causes_of(report: Report) -> list[Cause]:
-    """The rows that deviate, grouped: by what was wrong before there were numbers, known defects, known mistakes."""
-    groups: dict[str, list[Judgement]] = {}
-    rest = []
-    for row in report.deviations:
-        if says := row.why or report.known.get(key_of(row)):
-            groups.setdefault(re.sub(r"\d+", "0", says), []).append(row)
-        else:
-            rest.append(row)
-    known = [
-        Cause(
-            rows[0].why or report.known[key_of(rows[0])], tuple(map(key_of, rows)), max(map(ratio_of, rows)), math.nan
-        )
-        for rows in groups.values()
-    ]
+    """The rows that deviate, grouped: what was wrong before there were numbers, known mistakes, known defects."""
+    rows = {key_of(row): row for row in report.deviations}
+    failures = grouped({key: row.why for key, row in rows.items() if row.why}, rows)
     with quiet():
-        found = [replace(c, says=f"as if {c.says}") if c.says else c for c in causes(report.answers, rest)]
-    return sorted([*known, *found], key=lambda cause: (not cause.says, -len(cause.rows)))
+        found = causes(report.answers, [row for row in rows.values() if not row.why])
+    left = {key: report.known[key] for cause in found if not cause.says for key in cause.rows if key in report.known}
+    named = []
+    for cause in found:
+        own = tuple(key for key in cause.rows if key not in left)
+        says = f"as if {cause.says}" if cause.says else ""
+        known = {report.known.get(key, "") for key in own}
+        if says and len(known) == 1 and "" not in known:
+            if known & set(left.values()):  # the same elsewhere, where no mistake fits: then it is that
+                left |= {key: report.known[key] for key in own}
+                continue
+            says += f"; {known.pop()}"
+        if own == cause.rows:
+            named.append(replace(cause, says=says))
+        elif own:
+            named.append(Cause("", own, max(ratio_of(rows[key]) for key in own), math.nan))
+    everything = [*failures, *named, *grouped(left, rows)]
+    return sorted(everything, key=lambda cause: (not cause.says, -len(cause.rows)))
 
 
-def key_of(row: Judgement) -> tuple[str, str, str]:
+def grouped(says: Mapping[Key, str], rows: Mapping[Key, Judgement]) -> list[Cause]:
+    """A cause for each thing that is said of rows, whatever numbers are in it."""
+    groups: dict[str, list[Key]] = {}
+    for key, text in says.items():
+        groups.setdefault(re.sub(r"\d+", "0", text), []).append(key)
+    worst = lambda keys: max(ratio_of(rows[key]) for key in keys)
+    return [Cause(says[keys[0]], tuple(keys), worst(keys), math.nan) for keys in groups.values()]
+
+
+def key_of(row: Judgement) -> Key:
     """What names a row in a report."""
     return row.case, row.dtype, row.quantity
 

@@ -25,6 +25,7 @@ from refnp.verify.case import Case, Layer
 from refnp.verify.exchange import judge_folder, judge_program
 from refnp.verify.judging import Report, changes, first_line, judge, named_cases
 from refnp.verify.layers import cases
+from refnp.verify.record import DTYPES
 from refnp.verify.report import as_json, check_writable, write
 
 
@@ -66,7 +67,8 @@ def report_of(options: argparse.Namespace) -> Report:
         excused=[issue.strip() for issue in options.excused or ()],
         only=options.only,
         skip=options.skip or (),
-        **({"dtypes": words(options.dtypes)} if options.dtypes else {}),
+        dtypes=words(options.dtypes) or DTYPES,
+        precision=options.precision,
     )
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import runpy
 import subprocess
 import sys
 
@@ -431,6 +432,13 @@ def test_exceptions_shapes_and_dtypes_are_rows():
     assert all(math.isfinite(row["error_over_bound"] or 0) for row in report.rows)
 
 
+def test_the_first_of_several_results_is_judged_and_none_is_no_result():
+    report = refnp.judge("softmax", lambda x: (softmax(x), 1))
+    assert report.holds
+    assert "assumed: the first of 2 results is judged, 22 times" in str(report)
+    assert "TypeError: the function returns None, and not an array" in str(refnp.judge("softmax", lambda x: None))
+
+
 def test_what_is_not_implemented_is_skipped():
     def partial(x, axis=-1):
         if axis != -1:
@@ -546,7 +554,9 @@ def test_what_is_known_of_a_framework_is_named_but_not_excused():
 
     report = refnp.judge("gelu", torch.nn.functional.gelu)
     assert not report.holds
-    assert "known of PyTorch, excused=('pytorch/pytorch#187806',) excuses it" in str(report)
+    text = str(report)
+    assert "known of PyTorch: gelu as x/2 (1 + erf)" in text
+    assert "excused=('pytorch/pytorch#187806',) excuses it: 4 rows of 2 cases" in text
 
 
 @torch_only
@@ -604,6 +614,26 @@ def test_modules_of_refnp():
     assert report.rows[0]["version"].startswith("refnp ")
 
 
+def of_mlx():
+    nn = pytest.importorskip("mlx.nn")
+    return nn.LayerNorm(16), nn.Linear(7, 4), lambda x: nn.softmax(x, axis=-1)
+
+
+def of_paddle():
+    paddle = pytest.importorskip("paddle")
+    return paddle.nn.LayerNorm(16), paddle.nn.Linear(7, 4), lambda x: paddle.nn.functional.softmax(x, axis=-1)
+
+
+@pytest.mark.parametrize(("framework", "weights"), [(of_mlx, "out_in"), (of_paddle, None)])
+def test_modules_and_functions_of_other_frameworks(framework, weights):
+    norm, linear, function = framework()
+    given = {"gradients": True, "only": "*ordinary", "dtypes": ("float32",)}
+    for name, judged, layout in (("layer_norm", norm, None), ("linear", linear, weights), ("softmax", function, None)):
+        report = refnp.judge(name, judged, layout=layout, **given)
+        assert report.holds, str(report)
+        assert report.rows[0]["version"].startswith(framework.__name__[3:].capitalize()[:3].replace("Mlx", "MLX"))
+
+
 def test_jax_with_gradients():
     jnp = pytest.importorskip("jax.numpy")
 
@@ -626,9 +656,14 @@ def test_frameworks_are_found_out():
     exec("def f(x):\n    import torch\n    return torch.exp(x)", import_inside)
     helper = lambda x: torch.exp(x)
     called = lambda x: helper(x)
-    fail = lambda native: pytest.fail("it is known from the code")
+    within = lambda x: torch.exp(torch.from_numpy(x)).numpy()
+
+    def attempt(function):
+        return lambda native: function(native.array(np.ones(2), None))
+
     for function in (import_inside["f"], helper, called, torch.nn.ReLU().forward):
-        assert found_out(function, fail).name == "PyTorch"
+        assert found_out(function, attempt(function)).name == "PyTorch"
+    assert found_out(within, attempt(within)).name == "NumPy"
     assert refnp.judge("sinh", lambda x: x.sinh()).rows[0]["version"].startswith("PyTorch")
 
 
@@ -717,6 +752,19 @@ def test_as_a_module(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("arctan holds")
+
+
+def test_the_example_names_every_mistake():
+    def causes(function, **given):
+        return {cause.says for cause in refnp.judge("layer_norm", function, **given).causes}
+
+    own = runpy.run_path(str(pages.ROOT / "examples" / "judge_your_own.py"))
+    assert causes(own["right"]) == set()
+    assert causes(own["sample_variance"]) == {"as if the variance were divided by n − 1"}
+    assert causes(own["epsilon_outside"]) == {"as if ε stood outside the root"}
+    assert causes(own["one_pass"]) == {"as if the variance were taken in one pass, E[x²] − E[x]²"}
+    assert causes(own["another_epsilon"]) == {"as if ε were 1e-6"}
+    assert causes(own["right"], vjp=own["forgetful_vjp"]) == {"as if the deviation were a constant in the gradient"}
 
 
 @pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.name)

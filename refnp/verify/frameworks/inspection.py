@@ -8,7 +8,6 @@ imported; the framework is the one that owns what comes back.
 import dataclasses
 import dis
 import functools
-import importlib.metadata
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, ModuleType
@@ -18,6 +17,7 @@ import numpy as np
 
 from refnp.autograd import Tensor, vjp
 from refnp.layers.module import Module
+from refnp.verify.frameworks import version_of as version_of_package
 from refnp.verify.frameworks.native import NATIVES, NUMPY, Native
 from refnp.version import __version__
 
@@ -74,27 +74,27 @@ def version_of(native: Native) -> str:
     """ "PyTorch 2.13.0+cpu"."""
     if native is REFNP:
         return f"refnp {__version__}"
-    try:
-        return f"{native.name} {importlib.metadata.version(native.package)}"
-    except importlib.metadata.PackageNotFoundError:
-        return native.name
+    return f"{native.name} {version_of_package(native.package)}"
 
 
 def found_out(function: Callable, attempt: Callable[[Native], Any]) -> Native:
-    """The framework of a function; `attempt(native)` calls it with arrays of that framework."""
-    candidates = [native for native in everyone().values() if native.package in packages_of(function)]
-    others = [native for native in candidates if native is not NUMPY]
-    if len(others) == 1:
-        return others[0]
+    """The framework of a function; `attempt(native)` calls it with arrays of that framework.
+
+    The first is taken whose arrays go in and come out; if there is none, the owner of what comes out otherwise.
+    """
+    packages = packages_of(function)
+    candidates = [native for native in everyone().values() if native.package in packages and native is not NUMPY]
     imported = [native for native in NATIVES.values() if native.package in sys.modules and native is not NUMPY]
-    for native in others or [NUMPY, *imported]:
+    owners = []
+    for native in [*candidates, NUMPY] if candidates else [NUMPY, *imported]:
         try:
             output = attempt(native)
         except Exception:  # it is no function of this framework's arrays
             continue
-        owners = [other for other in everyone().values() if other.owns(output)]
-        return owners[0] if owners else native
-    return others[0] if others else NUMPY
+        if native.owns(output):
+            return native
+        owners += [other for other in everyone().values() if other.owns(output)] or [native]
+    return [*owners, *candidates, NUMPY][0]
 
 
 def packages_of(function: Any) -> set[str]:
@@ -162,34 +162,79 @@ def imported_by(code: CodeType) -> Iterator[str]:
 
 
 def parameters_of(native: Native, module: Any) -> dict[str, tuple[int, ...]] | None:
-    """The names and shapes of a module's parameters; None for what is no module of PyTorch or refnp."""
-    if native is REFNP and isinstance(module, Module):
-        return {name: parameter.shape for name, parameter in module.named_parameters()}
-    if native.package == "torch" and hasattr(module, "named_parameters"):
+    """The names and shapes of a module's parameters; None for what is no module, ValueError for one of another kind."""
+    if native is REFNP or native.package in ("torch", "paddle"):
+        if not hasattr(module, "named_parameters"):
+            return None
         return {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
+    if native.package == "mlx" and hasattr(module, "parameters"):
+        return {name: tuple(parameter.shape) for name, parameter in flat(module).items()}
+    if next(
+        (name for name in ("trainable_variables", "trainable_weights", "parameters") if hasattr(module, name)), None
+    ):
+        raise ValueError(
+            f"{type(module).__name__}: the parameters of modules of {native.name} cannot be set for a case; judge a "
+            "function of all arguments, parameters among them, that calls the module with these"
+        )
     return None
 
 
 def forward_of(native: Native, module: Any) -> Callable:
     """What says which arguments a module takes."""
-    return module.forward if native.package == "torch" else module
+    return module.forward if native.package in ("torch", "paddle") else module
 
 
 def with_parameters(
     native: Native, module: Any, dtype: str, device: str | None
 ) -> Callable[[Mapping[str, Any]], Callable]:
-    """The function that gives the module other parameters, by name, for a call; its buffers follow."""
+    """The function that gives the module other parameters, by name, for a call; PyTorch's buffers follow."""
     if native is REFNP:
         return lambda values: module.bind(values) if values else module
+    if native.package == "torch":
+        return lambda values: torch_bound(module, values, dtype, device)
+    return lambda values: lambda *given, **options: called_with(native, module, values, given, options)
 
-    def bound(values: Mapping[str, Any]) -> Callable:
-        import torch
 
-        def copied(buffer: Any) -> Any:
-            kind = getattr(torch, dtype) if buffer.is_floating_point() else buffer.dtype
-            return buffer.to(device or "cpu", kind, copy=True)
+def torch_bound(module: Any, values: Mapping[str, Any], dtype: str, device: str | None) -> Callable:
+    """A module of PyTorch with these parameters, and with copies of its buffers in the precision of the case."""
+    import torch
 
-        buffers = {name: copied(buffer) for name, buffer in module.named_buffers()}
-        return lambda *given, **options: torch.func.functional_call(module, {**buffers, **values}, given, options)
+    def copied(buffer: Any) -> Any:
+        kind = getattr(torch, dtype) if buffer.is_floating_point() else buffer.dtype
+        return buffer.to(device or "cpu", kind, copy=True)
 
-    return bound
+    buffers = {name: copied(buffer) for name, buffer in module.named_buffers()}
+    return lambda *given, **options: torch.func.functional_call(module, {**buffers, **values}, given, options)
+
+
+def called_with(native: Native, module: Any, values: Mapping[str, Any], given: Any, options: Any) -> Any:
+    """What a module of MLX or Paddle returns with these parameters, which it has for this call alone."""
+    before = flat(module) if native.package == "mlx" else dict(module.named_parameters())
+    before = {name: before[name] for name in values}
+    put = put_mlx if native.package == "mlx" else put_paddle
+    put(module, values)
+    try:
+        return module(*given, **options)
+    finally:
+        put(module, before)
+
+
+def flat(module: Any) -> dict[str, Any]:
+    """The parameters of a module of MLX by name."""
+    from mlx.utils import tree_flatten
+
+    return dict(tree_flatten(module.parameters()))
+
+
+def put_mlx(module: Any, values: Mapping[str, Any]) -> None:
+    """Put these parameters in."""
+    from mlx.utils import tree_unflatten
+
+    module.update(tree_unflatten(list(values.items())))
+
+
+def put_paddle(module: Any, values: Mapping[str, Any]) -> None:
+    """Put these parameters in, also tensors that are no parameters."""
+    for name, value in values.items():
+        *path, own = name.split(".")
+        functools.reduce(getattr, path, module)._parameters[own] = value
