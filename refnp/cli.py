@@ -242,7 +242,7 @@ class Command(NamedTuple):
     more: Callable[[], str] | None = None  # called when the help is printed, since it imports registries
 
 
-def option(name: str, metavar: str | None, help: str, **settings: Any) -> tuple[str, dict[str, Any]]:
+def option(name: str, metavar: str | tuple[str, ...] | None, help: str, **settings: Any) -> tuple[str, dict[str, Any]]:
     """An option, or a positional argument, as argparse's `add_argument` takes it."""
     return name, {"help": help, **settings} | ({} if metavar is None else {"metavar": metavar})
 
@@ -262,8 +262,9 @@ exit status:
   1  something else deviates: refnp, or a framework where it is not known to
   2  wrong usage: an unknown option, a pattern that matches nothing, a file that cannot be written
 
-verdicts: "within bound", "known defect" (shown with its issue, never hidden), "deviates", "skipped" (the framework has
-no such function, or was recorded on other inputs). In --json, a number that is not finite is null."""
+verdicts: "within bound", "another convention" (right by another definition, which is named), "known defect" (shown with
+its issue, never hidden), "deviates", "skipped" (the framework has no such function, or was recorded on other inputs).
+In --json, a number that is not finite is null."""
 
 
 def judging() -> str:
@@ -335,6 +336,13 @@ are judged (see --live).""",
                 default="PyTorch",
             ),
             option("--jobs", "N", "processes that share the work (default: one for each core, up to 4)", type=count),
+            option(
+                "--reproduce",
+                ("CASE", "FRAMEWORK"),
+                "verify nothing, but print a short script that shows what that framework gets wrong in that case, "
+                "with the framework alone: ready to be filed. The framework has to be installed",
+                nargs=2,
+            ),
         ],
         statuses,
     ),

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from refnp.verify import reproduce
 from refnp.verify.frameworks import PACKAGES
 from refnp.verify.judge import (
     CONVENTION,
@@ -43,6 +44,9 @@ WORDS = {WITHIN: "", CONVENTION: " another convention", KNOWN: " known defect", 
 
 def verify(options: argparse.Namespace) -> int:
     """Judge everything that is asked for; the exit status is 1 if anything deviates unexpectedly."""
+    if options.reproduce is not None:
+        print(reproduce.script(*options.reproduce), end="")
+        return 0
     start = time.perf_counter()
     print(f"refnp {__version__} verify: the reference is {judging_precision()}", flush=True)
     try:

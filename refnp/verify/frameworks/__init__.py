@@ -20,7 +20,7 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
-from refnp.verify.case import Answer, FailedError, KnownDefect, NotOfferedError, Problem
+from refnp.verify.case import Answer, FailedError, KnownDefect, Layer, NotOfferedError, Problem
 from refnp.verify.frameworks import mlx, paddle
 from refnp.verify.frameworks.native import NATIVES, Native
 from refnp.verify.frameworks.onnx import posed
@@ -118,13 +118,18 @@ ask_pytorch = functools.partial(ask, NATIVES["PyTorch"])
 ask_jax = functools.partial(ask, NATIVES["JAX"])
 
 
+def named_function(layer: Layer, name: str) -> str | Callable | None:
+    """What a layer is called in a framework, or the adapter that asks for it; None if there is none."""
+    return PAGES[name].FUNCTIONS.get(layer.name) if name in PAGES else getattr(layer, PACKAGES[name])
+
+
 def counterpart(problem: Problem, name: str, module: ModuleType) -> Callable:
     """The framework's function of the problem's arrays, options included.
 
     NotOfferedError if the framework has no such function, in this version or at all.
     """
     layer, options = problem.case.layer, problem.case.options
-    found = PAGES[name].FUNCTIONS.get(layer.name) if name in PAGES else getattr(layer, PACKAGES[name])
+    found = named_function(layer, name)
     if found is None:
         raise NotOfferedError(f"{name} has no {layer.name}")
 
