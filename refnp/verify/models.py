@@ -14,6 +14,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,15 @@ import numpy as np
 from refnp.autograd.tensor import Tensor
 from refnp.layers.module import Module
 from refnp.models.published.renaming import array_of
-from refnp.verify.case import Answer, Layer, Problem
+from refnp.verify.case import Convention, KnownDefect, Layer
 from refnp.verify.frameworks.native import NATIVES, Native
 from refnp.verify.frameworks.torch_modules import Asked, Call, Part, Run, checked, is_module, recorded
 from refnp.verify.frameworks.torch_trace import NotTracedError, traced
 from refnp.verify.judge import DEVIATES, WITHIN, Judgement, deviation, judged
+from refnp.verify.judging import Report, causes_of, check_excused, excused_lines, name_of, names
 from refnp.verify.layers import cases
+from refnp.verify.mutants import Cause
+from refnp.verify.precision import policy
 from refnp.verify.propagation import NoBoundError, bounded, wide
 from refnp.verify.report import exactly, number
 from refnp.verify.rounding import WIDE, judging_precision, tolerance
@@ -41,60 +45,54 @@ PRECISIONS = ("float32", "float64")
 
 
 @dataclass
-class ModelReport:
+class ModelReport(Report):
     """What came of a model: a row for each output and gradient of each layer, in the order in which layers ended, and
-    at the end those of the whole."""
+    at the end those of the whole. `not_judged` is {path: why} of what has no equation."""
 
-    who: str  # "PyTorch 2.13.0+cpu"
-    dtype: str
-    judgements: list[Judgement]
+    dtype: str = ""
     calls: list[Call] = field(default_factory=list)
-    answers: list[tuple[Problem, Answer]] = field(default_factory=list)
-    not_judged: dict[str, str] = field(default_factory=dict)  # {path: why} of modules without an equation
-
-    @property
-    def holds(self) -> bool:
-        """True if no row is beyond its bound."""
-        return all(row.verdict != DEVIATES for row in self.judgements)
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        """A dict for each judgement, as `refnp verify --json` writes them."""
-        return [row.as_json() for row in self.judgements]
+    not_judged: dict[str, str] = field(default_factory=dict)
 
     @property
     def first(self) -> str | None:
         """The path of the first layer beyond its bound; None if there is none."""
         return next((path_of(row) for row in self.judgements if row.verdict == DEVIATES), None)
 
-    def require(self) -> None:
-        """AssertionError with the text of the report unless it holds."""
-        if not self.holds:
-            raise AssertionError(str(self))
+    @cached_property
+    def causes(self) -> list[Cause]:
+        """The rows of layers that deviate, grouped by cause, the most rows first; a layer inside another says why."""
+        paths = {path_of(row) for row in self.deviations}
+        inner = {path for path in paths if not any(other.startswith(f"{path}.") for other in paths)} - {END_TO_END}
+        answers = [call.spread(*answered) for call, answered in zip(self.calls, self.answers, strict=True)]
+        named = {(problem.case.name, quantity) for problem, answer in answers for quantity in answer}
+        rows = [row for row in self.judgements if path_of(row) in inner and (row.case, row.quantity) in named]
+        return causes_of(Report(self.name, self.who, rows, answers))
 
     def __str__(self) -> str:
         return "\n".join([*self._heading(), *self._deviations(), "", *self._table(), *self._not_judged()])
 
     def _heading(self) -> list[str]:
         layers = f", {len(self.calls)} calls of layers" if self.calls else ""
-        return [f"{self.who}, {self.dtype}{layers}, judged against {judging_precision()}"]
+        return [f"{self.name} in {self.who}, {self.dtype}{layers}, judged against {judging_precision()}"]
 
     def _deviations(self) -> list[str]:
-        beyond = [row for row in self.judgements if row.verdict == DEVIATES]
-        if not beyond:
+        if self.holds:
             return ["everything is within its bound"]
-        named = path_of(beyond[0])
-        worst = max(row.error_over_bound for row in beyond if path_of(row) == named)
+        named = path_of(self.deviations[0])
         after = "; what follows inherits it"
         if named == END_TO_END:
             after = "; no layer is beyond its own, so it is what stands between them" if self.calls else ""
-        lines = [f"{named}: the first beyond its bound ({number(worst)}){after}"]
-        for row in beyond:
+        lines = [f"{named}: the first beyond its bound ({number(self.deviations[0].error_over_bound)}){after}"]
+        for cause in self.causes if self.calls else ():
+            paths = ", ".join(dict.fromkeys(case.partition("/")[2] for case, *_ in cause.rows))
+            falls = "" if math.isnan(cause.after) else f" (error over bound falls to {number(cause.after)})"
+            lines += [f"  {cause.says}{falls}: {paths}"] if cause.says else []
+        for row in self.deviations:
             text = f"  {path_of(row)}, {row.quantity}: {number(row.error_over_bound)} times its bound"
             if math.isfinite(row.claimed) and math.isfinite(row.right):
                 claimed, right = exactly(row.claimed, row.right)
                 text += f", {claimed} where {right} is right"
-            lines.append(text + (f" ({row.why})" if row.why else ""))
+            lines.append(text)
         return lines
 
     def _table(self) -> list[str]:
@@ -104,16 +102,16 @@ class ModelReport:
         lines = [f"{'layer':{width}}  {'':{kind_width}}  {'output':>8}  {'gradients':>9}"]
         for path in paths:
             own = [row for row in self.judgements if path_of(row) == path]
-            output, gradients = (
-                [r for r in own if (r.quantity == "output") == is_output] for is_output in (True, False)
-            )
+            gradients = [row for row in own if row.quantity.startswith("gradient of ")]
+            output = [row for row in own if row not in gradients]
             cells = [number(max(r.error_over_bound for r in rows)) if rows else "" for rows in (output, gradients)]
             beyond = "  beyond its bound" if any(row.verdict == DEVIATES for row in own) else ""
             lines.append(f"{path:{width}}  {kinds.get(path, ''):{kind_width}}  {cells[0]:>8}  {cells[1]:>9}{beyond}")
         return lines
 
     def _not_judged(self) -> list[str]:
-        return [f"not judged: {path or '(the model)'}: {why}" for path, why in self.not_judged.items()]
+        lines = [f"not judged: {path or '(the model)'}: {why}" for path, why in self.not_judged.items()]
+        return [f"hint: {hint}" for hint in self.hints] + excused_lines(self) + lines
 
 
 def path_of(row: Judgement) -> str:
@@ -129,6 +127,8 @@ def judge_model(
     equations: Mapping[str, Any] | None = None,
     like: Module | None = None,
     parameters: Mapping[str, Any] | None = None,
+    precision: str | None = None,
+    excused: Sequence[str] = (),
 ) -> ModelReport:
     """Judge a model layer by layer, and end to end.
 
@@ -144,48 +144,60 @@ def judge_model(
         module's is judged by. The answer of a neural process is a distribution: an object with `mean` and `std` (or
         `stddev`), a dict of such names, or (mean, std).
     parameters: those of `like` by name; its own unless given, as `refnp.models.published` reads them from the module's.
+    precision: where layers round, "bfloat16 in and out, float32 inside" and the like; every operation in the precision
+        of the module's parameters unless given. The whole is judged in float32 and float64 alone.
+    excused: known defects of PyTorch by their names, such as "pytorch/pytorch#187806", that its own layers may have.
 
     Dropout, containers and reshapings round nothing and are passed through. A module of your own is passed through too,
     and its layers are judged; one with parameters of its own, or without layers, stands in the report as not judged.
-    Raises TypeError for what is no torch.nn.Module, ValueError for a model that drops units at random, that computes in
-    another precision than float32 or float64, and for an equation that fits no module or names no layer; for answers
-    that have nothing in common with those of `like`.
+    Raises TypeError for what is no torch.nn.Module; ValueError for a model that drops units at random, a precision or a
+    known defect that there is not, an equation that fits no module or names no layer, and answers that have nothing in
+    common with those of `like`.
     """
+    check_excused(excused)
+    if precision is not None:
+        policy(precision)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if like is None or is_module(module):
             readers = readers_of(checked(module), equations or {})
             run = recorded(module, inputs, gradients=gradients, readers=readers)
-            report = by_layers(run)
+            report = by_layers(run, type(module).__name__, precision or run.dtype, excused)
             if like is None:
                 as_a_whole(report, run, module, inputs, readers)
         else:
-            report = ModelReport("", "", [])
+            report = ModelReport(name_of(module), "", [])
         if like is not None:
             beside(report, module, inputs, like, parameters)
     return report
 
 
-def by_layers(run: Run) -> ModelReport:
+def by_layers(run: Run, name: str, precision: str, excused: Sequence[str]) -> ModelReport:
     """Every layer of a module of PyTorch."""
-    if run.dtype not in PRECISIONS:
-        raise ValueError(f"judge_model: module computes in {run.dtype}; judged are float32 and float64")
-    report = ModelReport(f"PyTorch {run.version}", run.dtype, [], run.calls, not_judged=run.not_judged)
+    report = ModelReport(
+        name, f"PyTorch {run.version}", [], dtype=run.dtype, calls=run.calls, not_judged=run.not_judged
+    )
     for call in run.calls:
-        problem, rows = judged_call(call, run)
+        problem = call.problem(precision)
+        defects = defects_of(call.layer.name) if call.is_of_torch else ()
+        known = [d for d in defects if isinstance(d, Convention) or any(names(e, d.issue) for e in excused)]
+        rows = judged(problem, call.answer, problem.reference(), "PyTorch", run.version, known=known)
+        if other := sorted(name for name in call.dtypes - {run.dtype} if "float" in name):
+            why = f"numbers of {', '.join(other)} in a model in {run.dtype}"
+            rows = [replace(row, why=row.why or why) if row.verdict == DEVIATES else row for row in rows]
+        for defect in defects:
+            if any(row.verdict == DEVIATES and defect.covers("PyTorch", row.dtype, row.quantity) for row in rows):
+                hint = f"PyTorch's {call.layer.name} is known for {defect.issue}: {defect.why}"
+                report.hints += [] if hint in report.hints else [hint]
         report.answers.append((problem, call.answer))
         report.judgements += rows
     return report
 
 
-def judged_call(call: Call, run: Run) -> tuple[Problem, list[Judgement]]:
-    """The judgement of one call; a layer that computes in another precision than its model is told so."""
-    problem = call.problem(run.dtype)
-    rows = judged(problem, call.answer, problem.reference(), "PyTorch", run.version)
-    if other := sorted(name for name in call.dtypes - {run.dtype} if "float" in name):
-        why = f"numbers of {', '.join(other)} in a model in {run.dtype}"
-        rows = [replace(row, why=row.why or why) if row.verdict == DEVIATES else row for row in rows]
-    return problem, rows
+def defects_of(layer: str) -> tuple[KnownDefect, ...]:
+    """What PyTorch is known for in the cases of a layer."""
+    every = [d for case in cases() for d in case.known_defects if case.layer.name == layer and d.framework == "PyTorch"]
+    return tuple(dict.fromkeys(every))
 
 
 # ---- end to end
@@ -196,6 +208,9 @@ def as_a_whole(report: ModelReport, run: Run, module: Any, inputs: Any, readers:
 
     Those of the run with hooks, which passes through every layer; and those without gradients, if they are others.
     """
+    if run.dtype not in PRECISIONS:
+        report.not_judged[END_TO_END] = f"in {run.dtype} what each operation rounds does not add up to first order"
+        return
     inferred, expected = traced(module, inputs, readers)
     for i, (right, *both) in enumerate(zip(expected, run.outputs, inferred, strict=True)):
         name = "output" if len(expected) == 1 else f"output {i}"

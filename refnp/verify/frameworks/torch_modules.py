@@ -14,15 +14,16 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from refnp.verify.case import Case, Layer, Problem
+from refnp.verify.case import Answer, Case, Layer, Problem
 from refnp.verify.layers import activations, convolution, linear, multi_head, normalization, pooling, softmax
 from refnp.verify.layers import transformer_layers as transformer
 from refnp.verify.layers.multi_head import repeated
+from refnp.verify.precision import policy
 
 Turned = Callable[[np.ndarray], np.ndarray]  # how an array, or its gradient, is laid out in refnp
 
@@ -48,6 +49,7 @@ class Asked:
     options: Mapping[str, Any] = field(default_factory=dict)
     turned: Turned = lambda array: array
     without_gradient: tuple[str, ...] = ()
+    first: tuple[Layer, tuple[int, ...]] | None = None  # as in `Call`
 
 
 @dataclass
@@ -60,6 +62,8 @@ class Call:
     options: Mapping[str, Any]
     arrays: dict[str, np.ndarray]
     dtypes: set[str]  # of everything that went in or came out
+    is_of_torch: bool = False  # the module's class is one of torch.nn itself
+    first: tuple[Layer, tuple[int, ...]] | None = None  # the layer of distinct arguments, some of which are one here
     output: np.ndarray = field(default_factory=lambda: np.zeros(0))
     cotangent: np.ndarray | None = None
     gradients: dict[str, np.ndarray] = field(default_factory=dict)
@@ -68,11 +72,25 @@ class Call:
         """The call as a problem in the precision of the model."""
         named = tuple(self.gradients) if self.cotangent is not None else ()
         case = Case(self.layer, self.path, self.arrays, self.options, gradients=named, cotangent=self.cotangent)
-        arrays = {name: array.astype(dtype) for name, array in self.arrays.items()}
+        arrays = {name: policy(dtype).given(array) for name, array in self.arrays.items()}
         return Problem(case, dtype, arrays, np.random.default_rng(0))
 
+    def spread(self, problem: Problem, answer: Answer) -> tuple[Problem, Answer]:
+        """The same with one tensor that serves as query, key and value as three, of which no gradient is known."""
+        if self.first is None:
+            return problem, answer
+        layer, places = self.first
+        names = list(problem.arrays)
+        count = max(places) + 1
+        arrays = {f"{names[place]} {i}": problem.arrays[names[place]] for i, place in enumerate(places)}
+        rest = {name: problem.arrays[name] for name in names[count:]}
+        own = tuple(name for name in self.gradients if name in rest) if self.cotangent is not None else ()
+        case = replace(problem.case, layer=layer, inputs=arrays | rest, gradients=own)
+        spread = Problem(case, problem.dtype, arrays | rest, np.random.default_rng(0))
+        return spread, {quantity: answer[quantity] for quantity in case.quantities}
+
     @property
-    def answer(self) -> dict[str, np.ndarray]:
+    def answer(self) -> Answer:
         """What the framework answered."""
         found = {"output": self.output}
         if self.cotangent is not None:
@@ -247,19 +265,22 @@ def read_multi_head(
     base, without = multi_head.MULTI_HEAD, tuple[str, ...]()
     if bias is not None:
         base, parts, without = multi_head.BIASED_MULTI_HEAD, parts | {"bias": Part(bias)}, ("bias",)
-    layer, parts = once(base, parts)
-    return Asked(layer, parts | maps_of(module), options, turned=across, without_gradient=without)
+    layer, parts, first = once(base, parts)
+    return Asked(layer, parts | maps_of(module), options, across, without, first)
 
 
-def once(layer: Layer, parts: dict[str, Part]) -> tuple[Layer, dict[str, Part]]:
-    """The layer of distinct tensors: those that are given twice are one argument, whose gradient is the sum."""
+def once(layer: Layer, parts: dict[str, Part]) -> tuple[Layer, dict[str, Part], tuple | None]:
+    """The layer of distinct tensors: those that are given twice are one argument, whose gradient is the sum.
+
+    Third what they were: the layer of all, and the places of its arguments among the distinct ones.
+    """
     first: dict[int, int] = {}
     places = [first.setdefault(id(part.tensor), len(first)) for part in parts.values()]
     if len(first) == len(places):
-        return layer, parts
+        return layer, parts, None
     names = [[name for name, place in zip(parts, places, strict=True) if place == i] for i in range(len(first))]
     distinct = {" = ".join(together): parts[together[0]] for together in names}
-    return repeated(layer, tuple(places)), distinct
+    return repeated(layer, tuple(places)), distinct, (layer, tuple(places))
 
 
 def pairs(heads: int, batch: int | None, n: int, m: int, attn_mask: Any, padding: Any) -> tuple[Any, Any, bool]:
@@ -623,7 +644,8 @@ def begun(run: Run, path: str, module: Any, asked: Asked, backwards: list) -> Ca
     kinds = {dtype_of(t) for t in tensors.values() if isinstance(t, torch.Tensor)}
     earlier = sum(call.path.partition(", call ")[0] == path for call in run.calls)
     path = f"{path}, call {earlier + 1}" if earlier else path
-    call = Call(path, type(module).__name__, asked.layer, asked.options, arrays, kinds)
+    of_torch = type(module).__module__.startswith("torch.nn.")
+    call = Call(path, type(module).__name__, asked.layer, asked.options, arrays, kinds, of_torch, asked.first)
     watch = [n for n, t in tensors.items() if n not in asked.without_gradient and getattr(t, "requires_grad", False)]
     came: dict[str, Any] = {}
     for name in watch:
