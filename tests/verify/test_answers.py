@@ -187,7 +187,31 @@ def test_without_a_folder_of_answers_all_are_missing(cases):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"format": "refnp cases", "version": 9, "cases": []}', '{"format": "x"}', "[" * 100000, "\xff"],
+    [
+        "",
+        "[]",
+        "{}",
+        '{"format": "refnp cases", "version": 9, "cases": []}',
+        '{"format": "x"}',
+        "[" * 100000,
+        "\xff",
+        *(
+            json.dumps({"format": "refnp cases", "version": 1, "layout": "npz", "cases": cases})
+            for cases in (
+                1,
+                [1],
+                [{}],
+                [[]],
+                {"id": "x"},
+                [{"id": [], "case": "x", "dtype": "x", "inputs": "x", "files": {}}],
+                [{"id": "x", "case": [], "dtype": "x", "inputs": "x", "files": {}}],
+                [{"id": "x", "case": "x", "dtype": "x", "inputs": "x", "files": 1}],
+                [{"id": "x", "case": "x", "dtype": "x", "inputs": "x", "files": {"a": {"bytes": "1", "sha256": ""}}}],
+                [{"id": "x", "case": "x", "dtype": "x", "inputs": "x", "files": {"\0": {"bytes": 1, "sha256": ""}}}],
+                [{"id": "x", "case": "x", "dtype": "x", "inputs": "x", "files": {}}] * 2,
+            )
+        ),
+    ],
 )
 def test_a_manifest_that_is_none(cases, text):
     (cases / "manifest.json").write_text(text, encoding="latin-1")
@@ -561,3 +585,43 @@ def test_expectations_fit_the_answers(cases):
             k: (a.dtype, a.shape) for k, a in expected.items()
         }
         assert id_of(problem.case, problem.dtype).startswith("multi_head.padding.")
+
+
+def test_floods_and_control_letters_are_kept_from_the_report(cases):
+    """A file of thousands of names makes one row, and what it is called cannot steer a terminal."""
+    array = np.ones(1, np.float32)
+    write(cases / "answers", NAME, {f"x{index}": array for index in range(2000)})
+    assert "there are more than 24" in whole_file(cases)
+    (cases / "answers" / f"{NAME}.npz").unlink()
+    write(cases / "answers", NAME, right_answer(NAME) | {"\x1b[2Jgone\n" * 50: array})
+    quantity = next(quantity for quantity in rows_of(cases) if "gone" in quantity)
+    assert quantity.isprintable()
+    assert len(quantity) <= 300
+    for index in range(200):
+        (cases / "answers" / f"\x1b[2J{index}").touch()
+    rows, _ = judged_folder(cases)
+    extra = [row for row in rows if row.verdict == SKIPPED]
+    assert len(extra) == 51
+    assert extra[-1].why == "and 150 more"
+    assert all(row.case.isprintable() for row in extra)
+
+
+def test_an_answer_twice_in_one_folder(cases):
+    write(cases / "answers", NAME, right_answer(NAME), "raw")
+    (cases / "answers" / NAME / "output").write_bytes(b"")
+    assert whole_file(cases) == "'output' is there twice"
+
+
+def test_a_reader_that_fails_fails_for_its_case_alone(cases, monkeypatch):
+    write(cases / "answers", NAME, right_answer(NAME), "json")
+    monkeypatch.setattr("refnp.verify.exchange.formats.from_numbers", lambda *_: {}[1])
+    assert whole_file(cases) == "cannot be read: KeyError: 1"
+
+
+def test_pipes_among_the_cases_do_not_stop_it(cases):
+    write(cases / "answers", NAME, right_answer(NAME))
+    (cases / f"{NAME}.npz").unlink()
+    os.mkfifo(cases / f"{NAME}.npz")
+    (row,) = rows_of(cases).values()
+    assert row.verdict == SKIPPED
+    assert "is not as it was exported" in row.why

@@ -18,7 +18,7 @@ from refnp.verify.case import Case, Layer
 from refnp.verify.exchange import cases as exchange
 from refnp.verify.exchange import export, formats
 from refnp.verify.exchange.answers import judged_folder
-from refnp.verify.judge import WITHIN
+from refnp.verify.judge import WITHIN, deviation
 from refnp.verify.layers import cases
 from refnp.verify.rounding import tolerance
 
@@ -114,6 +114,27 @@ def test_references_are_rounded_once_and_bounds_hold(tmp_path):
             assert np.all(arrays[f"bound.{name}"] - np.abs(wide - right) >= tolerance(rounded, problem.dtype))
             slack = arrays[f"bound.{name}"] / tolerance(rounded, problem.dtype)
             assert np.all(slack < (1.001 if problem.dtype == "float32" else 1.6))
+
+
+def test_a_program_that_judges_itself_by_the_files_comes_to_the_same_verdict():
+    """|answer − wide|/bound is what the judge says; in float64, but for what rounding the reference has changed."""
+    rng = np.random.default_rng(0)
+    for problem in exchange.chosen_problems("*softmax/*"):
+        arrays, reference = exchange.arrays_of(problem), problem.reference()
+        for quantity, rounded in problem.bounds.items():
+            name, right = exchange.in_files(quantity), reference[quantity]
+            allowed = tolerance(rounded, problem.dtype)
+            answer = (right + allowed * rng.uniform(0, 3, right.shape)).astype(problem.dtype)
+            wide = arrays.get(f"wide.{name}", arrays[f"reference.{name}"])
+            with np.errstate(invalid="ignore"):
+                error = np.where(answer == wide, 0, np.abs(answer.astype(float) - wide))
+            own = float((error / arrays[f"bound.{name}"]).max())
+            judges, _, _ = deviation(answer, right, allowed, problem.dtype)
+            if problem.dtype == "float32":
+                assert own == pytest.approx(judges, rel=1e-5)
+            else:
+                assert own <= max(judges, 1) * 1.001
+                assert judges <= 2 * own + 1
 
 
 def test_every_case_says_what_it_is():

@@ -21,7 +21,7 @@ import numpy as np
 
 from refnp.verify.case import Answer, Case, Problem
 from refnp.verify.exchange.cases import MANIFEST, ONNX, VERSION, id_of, in_files
-from refnp.verify.exchange.formats import FORMATS, Arrays, Faults, NoAnswerError, UnreadableError, read_plain
+from refnp.verify.exchange.formats import FORMATS, Arrays, Faults, NoAnswerError, UnreadableError, printable, read_plain
 from refnp.verify.frameworks.onnx import posed
 from refnp.verify.judge import DEVIATES, SKIPPED, Judgement, judged, matches
 from refnp.verify.layers import cases as all_cases
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 MANIFEST_LIMIT = 1 << 26
 ANSWERS = "answers"
+SHOWN = 50  # names that answer no case
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def judged_folder(
         rows += judgements
         if problem is not None and answer is not None:
             given.append((problem, answer))
-    rows += [row_of(path, "", "", SKIPPED, "no case has this name") for path in extra(folder, manifest)]
+    rows += [row_of(path, "", "", SKIPPED, why) for path, why in extra(folder, manifest)]
     return rows, given
 
 
@@ -109,11 +110,10 @@ def read_manifest(folder: Path) -> Manifest:
             raise ValueError(f"its format is {found['format']!r}")
         if found["version"] != VERSION:
             raise ValueError(f"its version is {found['version']}, not {VERSION}; export the cases again")
-        return Manifest(
-            folder,
-            str(found["layout"]),
-            {entry["id"]: entry for entry in found["cases"] if entry["case"] and entry["files"]},
-        )
+        entries = {entry["id"]: entry for entry in found["cases"] if is_entry(entry)}
+        if len(entries) != len(found["cases"]):
+            raise ValueError("a case in it lacks its id, case, dtype, inputs or files, or is there twice")
+        return Manifest(folder, str(found["layout"]), entries)
     except (ValueError, KeyError, TypeError, RecursionError) as wrong:
         raise ValueError(f"{folder / MANIFEST} is no manifest of exported cases: {wrong}") from None
 
@@ -125,6 +125,15 @@ def problem_of(name: str, entry: Mapping[str, Any], known: Mapping[str, Case], l
         return None
     problem = case.problem(dtype) if layout != ONNX else posed(case.problem(dtype))
     return problem if problem.checksum() == entry.get("inputs") else None
+
+
+def is_entry(entry: Any) -> bool:
+    """Whether something is what a manifest says of a case."""
+    texts = all(isinstance(entry[key], str) for key in ("id", "case", "dtype", "inputs"))
+    return texts and all(
+        isinstance(path, str) and "\0" not in path and type(file["bytes"]) is int and isinstance(file["sha256"], str)
+        for path, file in dict(entry["files"]).items()
+    )
 
 
 def judge_one(
@@ -143,6 +152,8 @@ def judge_one(
         return one_row(SKIPPED, str(reason))
     except UnreadableError as wrong:
         return one_row(DEVIATES, str(wrong))
+    except Exception as failure:  # whatever it is, it is no answer
+        return one_row(DEVIATES, f"cannot be read: {type(failure).__name__}: {failure}")
     return judge_arrays(problem, arrays, faults)
 
 
@@ -152,8 +163,11 @@ def changed_file(folder: Path, files: Mapping[str, Any]) -> str:
         file = folder / path
         if Path(path).is_absolute() or ".." in Path(path).parts or not file.exists():
             continue
-        content = file.read_bytes()
-        if len(content) != stored["bytes"] or hashlib.sha256(content).hexdigest() != stored["sha256"]:
+        try:
+            content = read_plain(file, stored["bytes"])
+        except UnreadableError:
+            return path
+        if hashlib.sha256(content).hexdigest() != stored["sha256"]:
             return path
     return ""
 
@@ -181,7 +195,7 @@ def judge_arrays(problem: Problem, arrays: Arrays, faults: Faults) -> tuple[list
     """The rows of arrays that were read; an array that is wrong or missing deviates, gradients may be left out."""
     named = {in_files(quantity): quantity for quantity in problem.case.quantities}
     answer = {named[name]: array for name, array in arrays.items()}
-    instead = {named.get(name, name[:80]): (DEVIATES, why) for name, why in faults.items()}
+    instead = {named.get(name, name): (DEVIATES, why) for name, why in faults.items()}
     missing = [quantity for quantity in named.values() if quantity not in answer and quantity not in instead]
     no_gradients = len(named) > 1 and missing == problem.case.quantities[1:]
     instead |= dict.fromkeys(missing, (SKIPPED, "no gradients") if no_gradients else (DEVIATES, "missing"))
@@ -195,12 +209,15 @@ def judge_arrays(problem: Problem, arrays: Arrays, faults: Faults) -> tuple[list
 
 
 def row_of(case: str, dtype: str, quantity: str, verdict: str, why: str) -> Judgement:
-    """A row without numbers."""
+    """A row without numbers; its texts may have come from outside."""
     size = math.inf if verdict == DEVIATES else math.nan
-    return Judgement("frameworks", case, "", "", dtype, quantity, size, size, verdict, why=why)
+    names = (printable(case), "", "", printable(dtype), printable(quantity))
+    return Judgement("frameworks", *names, size, size, verdict, why=printable(why))
 
 
-def extra(folder: Path, manifest: Manifest) -> list[str]:
-    """Names in a folder of answers that answer no case."""
+def extra(folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
+    """Names in a folder of answers that answer no case, the first of them, and why they are shown."""
     known = {f"{name}{form.suffix}" for name in manifest.cases for form in FORMATS.values()}
-    return sorted(path.name for path in folder.iterdir() if path.name not in known) if folder.is_dir() else []
+    names = sorted(path.name for path in folder.iterdir() if path.name not in known) if folder.is_dir() else []
+    shown = [(name, "no case has this name") for name in names[:SHOWN]]
+    return shown + ([("…", f"and {len(names) - SHOWN} more")] if len(names) > SHOWN else [])

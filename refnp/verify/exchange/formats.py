@@ -13,6 +13,7 @@ link followed, no name used as a path, and no more is read than the arrays can n
 """
 
 import io
+import itertools
 import json
 import math
 import os
@@ -30,6 +31,7 @@ import numpy as np
 Arrays = dict[str, np.ndarray]
 Faults = dict[str, str]  # {name of an array: what is wrong with it}
 BEYOND = 1 << 20  # bytes that an answer may have beside its numbers, for names and headers
+SURPLUS = 20  # arrays that an answer may have too many, each told by its name
 PER_BYTE = 16  # bytes of text that a byte of numbers may take in JSON
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -135,6 +137,11 @@ def in_lines(header: Mapping[str, Any], arrays: Arrays) -> bytes:
 # Reading what is not trusted
 
 
+def printable(text: str) -> str:
+    """A text that came from outside as it may be shown: a line of at most 300 letters, none of which controls."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:300])
+
+
 def limit_of(expected: Arrays) -> int:
     """More bytes than an answer can need."""
     return BEYOND + PER_BYTE * sum(array.nbytes for array in expected.values())
@@ -183,6 +190,7 @@ def filled(data: bytes, right: np.ndarray) -> np.ndarray:
 
 def each(found: Mapping[str, Any], expected: Arrays, array_of: Callable[[Any, np.ndarray], np.ndarray]) -> Any:
     """(arrays, faults) of what a file holds by name: `array_of(content, right)`, or what its ValueError says."""
+    check_count(len(found), expected)
     arrays: Arrays = {}
     faults: Faults = {}
     for name, content in found.items():
@@ -310,10 +318,18 @@ def read_raw(path: Path, expected: Arrays) -> tuple[Arrays, Faults]:
     """A folder of NAME.bin."""
     if path.is_symlink() or not path.is_dir():
         raise UnreadableError("a symbolic link, which is not followed" if path.is_symlink() else "no folder")
-    found = {file.name.removesuffix(".bin"): file for file in sorted(path.iterdir())}
+    files = list(itertools.islice(path.iterdir(), len(expected) + SURPLUS + 1))
+    found = {file.name.removesuffix(".bin"): file for file in sorted(files)}
+    check_once([file.name.removesuffix(".bin") for file in files])
     if not found:
         raise UnreadableError("no answer")
     return each(found, expected, lambda file, right: filled(read_plain(file, limit_of({"": right})), right))
+
+
+def check_count(count: int, expected: Arrays) -> None:
+    """UnreadableError for a file of many more arrays than the case has: no row for each."""
+    if count > len(expected) + SURPLUS:
+        raise UnreadableError(f"{len(expected)} arrays are right, and there are more than {len(expected) + SURPLUS}")
 
 
 def check_once(names: list[str]) -> None:

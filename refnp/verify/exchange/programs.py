@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING
 from refnp.verify.case import Answer, Problem
 from refnp.verify.exchange.answers import expected_of, judge_arrays, read_answer, report_of, row_of
 from refnp.verify.exchange.cases import MANIFEST, chosen_problems, ids_of, write_cases
-from refnp.verify.exchange.formats import FORMATS, NoAnswerError, UnreadableError
+from refnp.verify.exchange.formats import FORMATS, NoAnswerError, UnreadableError, printable
 from refnp.verify.judge import DEVIATES, SKIPPED, Judgement
 from refnp.verify.record import DTYPES
 
@@ -168,8 +168,7 @@ def _drain(pipe: IO[bytes], said: list[bytes]) -> None:
 def first_line(text: bytes) -> str:
     """The first line of what a program said that is not empty, what cannot be printed replaced."""
     lines = (line.strip() for line in text.decode(errors="replace").splitlines())
-    line = next((line for line in lines if line), "")
-    return "".join(letter if letter.isprintable() else "?" for letter in line)[:200]
+    return printable(next((line for line in lines if line), ""))[:200]
 
 
 def _name_of(number: int) -> str:
