@@ -39,9 +39,14 @@ class Implementation:
     ulps: int = 0
     rng: np.random.Generator | None = None
 
+    @property
+    def kind(self) -> type["Computed"]:
+        """The class of its numbers."""
+        return Computed
+
     def number(self, value: Any) -> "Computed":
         """A number of the precision: an input, or a constant of the formula."""
-        return Computed(self.rounded(np.asarray(value)), self)
+        return self.kind(self.rounded(np.asarray(value)), self)
 
     def rounded(self, value: Any) -> np.ndarray:
         """The nearest number of the precision, or 0 for what is flushed."""
@@ -79,7 +84,7 @@ class Computed(Rounded):
 
     def result(self, value: Any) -> "Computed":
         """The result of an operation, rounded by NumPy, and flushed where the implementation flushes."""
-        return Computed(self.by.rounded(value), self.by)
+        return type(self)(self.by.rounded(value), self.by)
 
     def __add__(self, other: Any) -> "Computed":
         return self.result(self.value + self.like(other))
@@ -91,7 +96,7 @@ class Computed(Rounded):
         return self.result(self.like(other) - self.value)
 
     def __neg__(self) -> "Computed":
-        return Computed(-self.value, self.by)
+        return type(self)(-self.value, self.by)
 
     def __mul__(self, other: Any) -> "Computed":
         return self.result(self.value * self.like(other))
@@ -115,7 +120,7 @@ class Computed(Rounded):
         length = math.prod(self.shape[i] for i in over)
         terms = self.value.transpose([*over, *rest]).reshape(length, *(self.shape[i] for i in rest))
         total = self.by.total(terms)
-        return Computed(np.expand_dims(total, tuple(over)) if keepdims else total, self.by)
+        return type(self)(np.expand_dims(total, tuple(over)) if keepdims else total, self.by)
 
     def row_mean(self) -> "Computed":
         """The mean over the last axis, kept."""
@@ -125,7 +130,7 @@ class Computed(Rounded):
     def arranged(rearrange: Callable, *parts: Rounded) -> "Computed":
         """Moves numbers."""
         one = next(x for x in parts if isinstance(x, Computed))
-        return Computed(rearrange(*map(one.like, parts)), one.by)
+        return type(one)(rearrange(*map(one.like, parts)), one.by)
 
     @staticmethod
     def contracted(subscripts: str, x: Rounded, y: Rounded, terms: int | None) -> "Computed":
@@ -138,16 +143,18 @@ class Computed(Rounded):
         operands, result = subscripts.split("->")
         summed = sorted(set(operands) - set(result) - set(",."))
         products = sum_of_products(f"{operands}->{''.join(summed)}{result}", *factors)
+        if np.isinf(products).any() and all(np.isfinite(factor).all() for factor in factors):
+            raise FloatingPointError("overflow in a product")  # of which einsum does not tell
         shape = products.shape[len(summed) :]
         length = math.prod(products.shape[: len(summed)])
-        return Computed(one.by.total(products.reshape(length, *shape), fused=one.by.fused), one.by)
+        return type(one)(one.by.total(products.reshape(length, *shape), fused=one.by.fused), one.by)
 
     def scattered(self, places: np.ndarray, length: int, depth: int | None) -> "Computed":
         """Adds up the terms of each place in the order of the implementation."""
         total = np.zeros((length, *self.shape[1:]), self.by.dtype)
         for place in np.unique(places):
             total[place] = self.by.total(self.value[places == place])
-        return Computed(total, self.by)
+        return type(self)(total, self.by)
 
     def applied(self, value: np.ndarray, slope: Any, units: int) -> "Computed":
         """An elementary function; a root is rounded correctly."""

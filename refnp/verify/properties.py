@@ -1,4 +1,4 @@
-"""Properties of the layers that hold for every input, each with the bound that rounding leaves it.
+"""Properties of the layers that hold for every input, tried on drawn ones, each with the bound that rounding leaves it.
 
 A property says that two computations give the same, or one gives a known number. Both are refnp's, in the precision
 judged; their difference is formed in the widest precision and divided by the bound.
@@ -6,6 +6,7 @@ judged; their difference is formed in the widest precision and divided by the bo
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,9 @@ from refnp.layers.normalization import layer_norm
 from refnp.layers.set_convolutions import set_convolution
 from refnp.layers.softmaxes import softmax
 from refnp.verify import bounds
+from refnp.verify.layers.attention import attention as attention_equation
 from refnp.verify.layers.convolution import convolution as convolution_equation
+from refnp.verify.layers.normalization import layer_norm as layer_norm_equation
 from refnp.verify.layers.set_convolution import set_convolution as set_convolution_equation
 from refnp.verify.rounding import WIDE
 
@@ -31,10 +34,11 @@ class Property:
 
 
 def rows_sum_to_one(rng, dtype, u):
-    """Σ p̂ − 1: what exp does to x is the same above and below the line; left are n − 1 sums and a division, n u."""
+    """Σ p̂ − 1: what exp does to x is the same above and below the line; left are n − 1 sums and a division, n u, and
+    n weights that may underflow."""
     x = (rng.standard_normal((40, 33)) * np.geomspace(1e-3, 1e3, 40)[:, None]).astype(dtype)
     total = softmax(x).astype(WIDE).sum(-1)
-    return total, np.ones(40), np.full(40, 33 * u)
+    return total, np.ones(40), np.full(40, 33 * (u + np.finfo(dtype).tiny))
 
 
 def attention_weights_sum_to_one(rng, dtype, u):
@@ -43,7 +47,7 @@ def attention_weights_sum_to_one(rng, dtype, u):
     mask = rng.random((9, 9)) < 0.5
     mask[4] = False
     _, weights = attention_with_weights(q, k, v, mask=mask)
-    return weights.astype(WIDE).sum(-1), mask.any(-1).astype(float), 9 * u * mask.any(-1)
+    return weights.astype(WIDE).sum(-1), mask.any(-1).astype(float), 9 * (u + np.finfo(dtype).tiny) * mask.any(-1)
 
 
 def attention_is_equivariant(rng, dtype, u):
@@ -51,19 +55,19 @@ def attention_is_equivariant(rng, dtype, u):
     x = rng.standard_normal((2, 12, 6)).astype(dtype)
     order = rng.permutation(12)
     permuted = x[:, order]
-    allowed = 2 * bounds.attention(permuted, permuted, permuted, u)
-    return attention(permuted, permuted, permuted), attention(x, x, x)[:, order], allowed
+    (bound,) = bounds.of(attention_equation, (permuted, permuted, permuted))
+    return attention(permuted, permuted, permuted), attention(x, x, x)[:, order], 2 * bound
 
 
 def circular_convolution_commutes(rng, dtype, u):
-    """conv(roll x) = roll conv(x) on a ring: the same sums, in whatever order, N u (|w|∗|x| + |b|) on both sides."""
+    """conv(roll x) = roll conv(x) on a ring: the same sums, in whatever order, each within its bound."""
     x, w = rng.standard_normal((2, 3, 17)).astype(dtype), rng.standard_normal((4, 3, 5)).astype(dtype)
     b = rng.standard_normal(4).astype(dtype)
-    options = {"padding": 2, "padding_mode": "circular"}
-    magnitude = convolution(*(np.abs(a).astype(WIDE) for a in (x, w, b)), **options)
+    options: dict[str, Any] = {"padding": 2, "padding_mode": "circular"}
+    (bound,) = bounds.of(convolution_equation, (np.roll(x, 6, -1), w, b), **options)
     given = convolution(np.roll(x, 6, -1), w, b, **options)
     right = np.roll(convolution(x, w, b, **options), 6, -1)
-    return given, right, 2 * bounds.product(np.roll(magnitude, 6, -1), 15, u)
+    return given, right, 2 * bound
 
 
 def convolution_transpose_is_the_adjoint(rng, dtype, u):
@@ -84,7 +88,8 @@ def layer_norm_has_mean_zero(rng, dtype, u):
     """The mean of a row of x̂ is 0, up to the mean of the bounds of its elements."""
     x = (rng.standard_normal((12, 24)) + np.linspace(0, 1e3, 12)[:, None]).astype(dtype)
     given = layer_norm(x).astype(WIDE).mean(-1)
-    return given, np.zeros(12), bounds.layer_norm(x, u).mean(-1)
+    (bound,) = bounds.of(layer_norm_equation, (x, dtype(1), dtype(0)), blocked=True)
+    return given, np.zeros(12), bound.mean(-1)
 
 
 def points(rng, dtype, grid=1024):

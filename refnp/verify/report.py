@@ -34,7 +34,7 @@ from refnp.verify.judge import (
 )
 from refnp.verify.processes import in_order, jobs_for
 from refnp.verify.record import write_whole
-from refnp.verify.rounding import judging_precision
+from refnp.verify.rounding import ASSUMED, judging_precision
 from refnp.version import __version__
 
 WIDTH = 52
@@ -269,7 +269,7 @@ def summary(rows: list[Judgement], precision: str, seconds: float) -> list[str]:
     lines = [f"{judged} rows judged against {precision}, in {seconds:.1f} s"]
     lines += [f"    {count:5} {verdict}" for verdict, count in verdicts.items()]
     lines += [f"    {len(names):5} cases of {who}" for who, names in by.items()]
-    return lines
+    return [*lines, "the bounds assume:", *(f"    {words}" for words in ASSUMED)]
 
 
 def as_json(rows: Iterable[Judgement]) -> str:

@@ -26,7 +26,8 @@ have other bounds. Errors are added up as if they all pointed the same way: a fo
 below the bound, and one that cancels shows in its e. Choices between branches are those of the exact value, and either
 of them where rounding may decide (`where_positive`).
 The value may also be of arbitrary precision (`refnp.verify.numbers`), and then there is no error.
-Source: Wilkinson (1963); Higham (2002), §2.8 (underflow), §3.3 and §4.2.
+Source: Wilkinson (1963); Higham (2002), §2.8 (underflow), §3.3 and §4.2; Hallman & Ipsen (2023), Ipsen & Zhou (2020)
+(sums beyond first order).
 """
 
 import math
@@ -42,6 +43,11 @@ from refnp.verify.numbers import as_numbers, each
 from refnp.verify.precision import WIDE, policy
 
 ELEMENTARY = 8  # error of exp, log, … in units of u
+ASSUMED = (
+    "IEEE arithmetic in the precision judged, sums in any order, fused or not, what is subnormal flushed to 0 or not",
+    "exp, log, tanh, erf and their like within 4 units in the last place; square roots rounded correctly",
+    "no Winograd, FFT or Strassen, no products in TF32, and nothing that overflows on the way",
+)  # what every bound assumes of an implementation, for reports
 
 
 def judging_precision() -> str:
@@ -138,9 +144,11 @@ class Rounded:
         z = x.value / y.value
         if _without_error(x, y):
             return exact(z)
-        slope, size = _inverse(np.abs(y.value), y.off), np.abs(z)
+        off = y.off
+        slope, size = _inverse(np.abs(y.value), off), np.abs(z)
         error, lost = x.error + _product(size, y.error), x.lost + _product(size, y.lost)
-        return _computed(z, _product(slope, error), _product(slope, lost), judged)
+        error = _unknown_where((off > 0) & np.isinf(slope), _product(slope, error))  # 0/0 is NaN
+        return _computed(z, error, _product(slope, lost), judged)
 
     def __rtruediv__(self, other: Any) -> "Rounded":
         return _number(other) / self
@@ -344,6 +352,11 @@ def _product(factor: np.ndarray, error: np.ndarray) -> np.ndarray:
     return np.where(unknown, np.where(error == 0, WIDE(0), WIDE(np.inf)), product) if unknown.any() else product
 
 
+def _unknown_where(condition: Any, error: np.ndarray) -> np.ndarray:
+    """The error, ∞ where the condition holds."""
+    return np.where(condition, WIDE(np.inf), error) if np.any(condition) else error
+
+
 def _inverse(size: np.ndarray, off: Any) -> np.ndarray:
     """1/(|x| − δ): ∞ where x may be 0."""
     with np.errstate(divide="ignore"):
@@ -462,14 +475,20 @@ def tanh(x: Rounded) -> Rounded:
     return exact(z) if _without_error(x) else function(z, 1 - np.tanh(_nearer(x)) ** 2, x)
 
 
-def sqrt(x: Rounded) -> Rounded:
-    """Rounded correctly everywhere (IEEE 754), and so to 1u. |√y − √x| is |y − x|/(√y + √x), and at most √|y − x|."""
+def sqrt(x: Rounded, *, signed: bool = False) -> Rounded:
+    """Rounded correctly everywhere (IEEE 754), and so to 1u. |√y − √x| is |y − x|/(√y + √x), and at most √|y − x|.
+
+    Nothing is known of the root of a difference, which is `signed`, if rounding may make it negative.
+    """
     z = np.sqrt(x.value)
     if _without_error(x):
         return exact(z)
     least = z + np.sqrt(np.maximum(x.value - x.off, 0))
     least = np.maximum(least, np.sqrt(x.off))
-    return function(z, 1 / np.where(least == 0, 1, least), x, units=1)
+    root = function(z, 1 / np.where(least == 0, 1, least), x, units=1)
+    if signed and np.any(x.off > x.value):
+        root.error = _unknown_where(x.off > x.value, root.error)
+    return root
 
 
 def erf(x: Rounded) -> Rounded:

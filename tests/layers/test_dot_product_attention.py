@@ -11,7 +11,6 @@ from refnp.layers import masks
 from refnp.layers.dot_product_attention import attention, attention_with_weights, column_attention
 from refnp.layers.multi_head import grouped_attention
 from refnp.layers.similarity import similarity_attention
-from refnp.verify import bounds
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import (
     COMPLEX,
@@ -89,13 +88,6 @@ def test_gradient_through_weights_and_output_together(problem, seed):
         if i != 2:  # the weights do not depend on the value
             expected, limit = expected + through_weights[i], limit + limits_of_eye[i]
         assert_within(bar, expected, 2 * tolerance(limit, np.float64))
-
-
-@given(st.integers(1, 4), st.integers(1, 40), st.integers(1, 16), real_dtypes, seeds)
-def test_closed_form_of_the_bound(n, m, d, dtype, seed):
-    """2 max dS P|V| + u (2 M + 4) P|V|, dS = u ((d + 3)|Q||K|ᵀ/√d + |S − m|)."""
-    arrays = qkv(n, m, d, 2, dtype=dtype, seed=seed)
-    assert_within(attention(*arrays), printed.attention(*arrays)[0], bounds.attention(*arrays, unit_roundoff(dtype)))
 
 
 @pytest.mark.parametrize("dtype", REAL)

@@ -4,24 +4,21 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given
 
 from refnp.autograd import vjp
 from refnp.layers.dot_product_attention import attention
 from refnp.layers.losses import cross_entropy
 from refnp.layers.masks import causal
 from refnp.layers.normalization import layer_norm
-from refnp.layers.softmaxes import log_softmax, softmax
+from refnp.layers.softmaxes import softmax
 from refnp.verify import bounds
 from refnp.verify.judge import deviation
 from refnp.verify.layers import attention as attention_equation
 from refnp.verify.layers import cases
 from refnp.verify.layers import convolution as convolution_equation
-from refnp.verify.layers import linear as linear_equation
 from refnp.verify.layers import normalization as normalization_equation
-from refnp.verify.layers import softmax as softmax_equation
 from refnp.verify.rounding import tolerance
-from tests.helpers import assert_within, normal, seeds
+from tests.helpers import assert_within, normal
 
 CASES = {case.name: case for case in cases()}
 MAIN = [
@@ -221,51 +218,27 @@ def attention_bars(q, k, v, g):
     return vjp(attention, q, k, v)[1](g)
 
 
-# The closed forms
-
-
-@given(seeds)
-def test_closed_forms_hold_for_refnp_in_float32(seed):
-    u = bounds.unit_roundoff(np.float32)
-    x = normal(seed, (6, 9), np.float32, 3.0)
-    wide = x.astype(np.longdouble)
-    assert_within(softmax(x), softmax(wide), bounds.softmax(x, u))
-    assert_within(log_softmax(x), log_softmax(wide), bounds.log_softmax(x, u))
-    assert_within(layer_norm(x), layer_norm(wide), bounds.layer_norm(x, u))
-    far = x + np.float32(1e4)
-    assert_within(layer_norm(far), layer_norm(far.astype(np.longdouble)), bounds.layer_norm(far, u))
-    q, k, v = x[:3], x[3:], x[3:] * 2
-    wide = (a.astype(np.longdouble) for a in (q, k, v))
-    assert_within(attention(q, k, v), attention(*wide), bounds.attention(q, k, v, u))
-
-
-@given(seeds)
-def test_closed_forms_and_running_error_analysis_agree(seed):
-    """Both are first-order bounds on the same computation: neither is more than ten times the other anywhere."""
-    u = bounds.unit_roundoff(np.float32)
-    x = normal(seed, (6, 9), np.float32, 2.0)
-    w = normal(seed + 1, (9, 4), np.float32)
-    one, nothing = np.float32(1), np.float32(0)
-    pairs = [
-        (bounds.softmax(x, u), bounds.of(softmax_equation.softmax, (x,))[0]),
-        (bounds.layer_norm(x, u), bounds.of(normalization_equation.layer_norm, (x, one, nothing))[0]),
-        (bounds.attention(x, x, x, u), bounds.of(attention_equation.attention, (x, x, x))[0]),
-        (bounds.product(np.abs(x) @ np.abs(w), 9, u), bounds.of(linear_equation.linear, (x, w))[0]),
-    ]
-    for closed, running in pairs:
-        quotient = running / closed
-        assert quotient.min() > 0.1
-        assert quotient.max() < 10
+# The bound on any equation
 
 
 def test_a_mask_that_allows_nothing_leaves_no_error():
     q = normal(0, (4, 3), np.float32)
     mask = np.eye(4, dtype=bool)
     mask[2] = False
-    closed = bounds.attention(q, q, q, bounds.unit_roundoff(np.float32), mask=mask)
-    assert (closed[2] == 0).all()
-    assert (closed[[0, 1, 3]] > 0).all()
-    assert np.isfinite(closed).all()
+    (bound,) = bounds.of(attention_equation.attention, (q, q, q), mask=mask)
+    assert (bound[2] < 100 * np.finfo(np.float32).tiny).all(), "what may underflow"
+    assert (bound[[0, 1, 3]] > 0).all()
+    assert np.isfinite(bound).all()
+
+
+def test_rows_are_added_up_in_any_order_or_in_blocks():
+    x = normal(1, (2, 4096), np.float32)
+    given = x, np.float32(1), np.float32(0)
+    (any_order,), (blocks,) = (
+        bounds.of(normalization_equation.layer_norm, given, blocked=blocked) for blocked in (False, True)
+    )
+    assert_within(layer_norm(x), layer_norm(x.astype(np.longdouble)), blocks)
+    assert (any_order > 20 * blocks).mean() > 0.9
 
 
 def test_bounds_of_gradients_come_with_a_cotangent():
@@ -274,12 +247,3 @@ def test_bounds_of_gradients_come_with_a_cotangent():
     assert (output.shape, x_bar.shape, w_bar.shape) == ((1, 3, 4), x.shape, w.shape)
     (wider,) = bounds.of(convolution_equation.convolution, (x, w), dtype=np.float64)
     np.testing.assert_allclose(np.float64(output / wider), 2.0**29, rtol=1e-3)
-
-
-def test_reordered_sums():
-    x = normal(4, (50,), np.float32, 1e3)
-    u = bounds.unit_roundoff(np.float32)
-    one, other = np.float32(0), np.float32(0)
-    for a, b in zip(x, x[::-1], strict=True):
-        one, other = one + a, other + b
-    assert 0 < abs(one - other) <= bounds.reordered_sum(x, u)

@@ -193,6 +193,9 @@ def test_nothing_is_known_beside_a_divisor_that_may_be_0():
     assert (1 / nearly).error == np.inf
     assert (rounding.log(nearly)).error == np.inf
     assert np.isfinite((nearly / 3).error)
+    assert (0 / nearly).error == np.inf, "0/0 is NaN"
+    assert np.isfinite(rounding.sqrt(nearly).error), "for a sum of squares"
+    assert rounding.sqrt(nearly, signed=True).error == np.inf
 
 
 def test_means_of_rows_in_blocks_are_a_class_of_their_own():

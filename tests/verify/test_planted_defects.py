@@ -1,0 +1,281 @@
+"""Every operation of every equation counts: a wrong one is beyond a bound on refnp's own cases.
+
+A defect is planted at one place of an equation, a sum, a product, a function that is written there, whenever it is
+computed: another sign, a factor or a divisor left out, the last term of a sum left out, a function off by 2⁻¹⁰. The
+rest is computed in float64, correctly. About a thousand are planted in layers; HYPOTHESIS_PROFILE=thorough plants those
+in the layers of models too. Lower precision inside, in sums or everywhere, is planted in every layer.
+"""
+
+import functools
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from refnp.verify import implementations, rounding
+from refnp.verify.implementations import Computed, Implementation, compute, in_sequence
+from refnp.verify.judge import deviation
+from refnp.verify.layers import MODELS, cases
+from refnp.verify.rounding import tolerance
+
+MACHINERY = {Path(module.__file__).name for module in (implementations, rounding)} | {Path(__file__).name}
+LAYERS = {}
+for _case in cases():
+    LAYERS.setdefault(_case.layer.name, []).append(_case)
+BY_NAME = {case.name: case for some in LAYERS.values() for case in some}
+OF_MODELS = {case.layer.name for page in MODELS if hasattr(page, "cases") for case in page.cases()}
+THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+NOTHING_TO_COMPUTE = ("tril", "triu", "diagonal", "relu")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an operation stands: what it is, file and function, line, and instruction."""
+
+    what: str
+    file: str
+    function: str
+    line: int
+    instruction: int
+
+
+def place(what):
+    """The place in an equation that is computed right now."""
+    frame = sys._getframe(1)
+    while Path(frame.f_code.co_filename).name in MACHINERY:
+        frame = frame.f_back
+    return Place(what, Path(frame.f_code.co_filename).name, frame.f_code.co_name, frame.f_lineno, frame.f_lasti)
+
+
+@dataclass(frozen=True)
+class Faulty(Implementation):
+    """An implementation with a defect at one place; it notes the places that it computes."""
+
+    defect: Place | None = None
+    seen: dict = field(default_factory=dict)
+
+    @property
+    def kind(self):
+        return Number
+
+    def planted(self, what):
+        """Whether the operation that is computed right now is the wrong one."""
+        here = place(what)
+        self.seen[here] = True
+        return here == self.defect
+
+
+class Number(Computed):
+    """A number of a faulty implementation."""
+
+    __slots__ = ()
+
+    def __add__(self, other):
+        return Computed.__sub__(self, other) if self.by.planted("+") else Computed.__add__(self, other)
+
+    def __sub__(self, other):
+        return Computed.__add__(self, other) if self.by.planted("−") else Computed.__sub__(self, other)
+
+    def __rsub__(self, other):
+        return Computed.__add__(self, other) if self.by.planted("−") else Computed.__rsub__(self, other)
+
+    def __mul__(self, other):
+        wrong = self.by.planted("×")
+        right = Computed.__mul__(self, other)
+        return self.result(np.broadcast_to(self.value, right.shape)) if wrong else right
+
+    def __truediv__(self, other):
+        wrong = self.by.planted("/")
+        right = Computed.__truediv__(self, other)
+        return self.result(np.broadcast_to(self.value, right.shape)) if wrong else right
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def sum(self, axis=None, keepdims=False, *, depth=None):
+        """Without the last term, if that is the defect."""
+        if not self.by.planted("Σ"):
+            return Computed.sum(self, axis, keepdims, depth=depth)
+        axes = range(len(self.shape)) if axis is None else (axis,) if isinstance(axis, int) else axis
+        last = np.zeros(self.shape, bool)
+        over = {a % len(self.shape) for a in axes}
+        last[tuple(slice(-1, None) if i in over else slice(None) for i in range(len(self.shape)))] = True
+        return Computed.sum(self.result(np.where(last, 0, self.value)), axis, keepdims)
+
+    @staticmethod
+    def contracted(subscripts, x, y, terms):
+        """Without the last of the letters that are summed over, if that is the defect."""
+        one = x if isinstance(x, Computed) else y
+        if one.by.planted("Σ×"):
+            operands, result = subscripts.split("->")
+            letters = operands.split(",")[0]
+            letter = next((i for i in letters if i not in result and i != "."), None)
+            if letter is not None and (one.like(x) != 0).any():
+                left = np.array(one.like(x))
+                left[(Ellipsis, slice(-1, None), *[slice(None)] * (len(letters) - letters.index(letter) - 1))] = 0
+                x = one.result(left)
+        return Computed.contracted(subscripts, x, y, terms)
+
+    def scattered(self, places, length, depth):
+        """Without the last term, if that is the defect."""
+        if not self.by.planted("Σ"):
+            return Computed.scattered(self, places, length, depth)
+        return Computed.scattered(self[:-1], places[:-1], length, depth)
+
+    def applied(self, value, slope, units):
+        """Off by 2⁻¹⁰, if that is the defect."""
+        right = Computed.applied(self, value, slope, units)
+        return self.result(right.value * (1 + 2.0**-10)) if self.by.planted("f") else right
+
+
+@functools.cache
+def problem_of(name, dtype):
+    """A case with its bounds, once."""
+    return BY_NAME[name].problem(dtype)
+
+
+def excess(case, by, dtype="float64"):
+    """The worst error over its bound; infinite if it fails."""
+    problem = problem_of(case.name, dtype)
+    cotangent = problem.cotangent if len(case.quantities) > 1 else None
+    try:
+        found = compute(case.layer.equation, by, list(problem.arrays.values()), cotangent, **case.options)
+    except FloatingPointError:
+        return np.inf
+    computed = problem.selected(found[0], lambda: found[1:])
+    return max(
+        deviation(computed[quantity], bound.value, tolerance(bound, dtype), dtype)[0]
+        if computed[quantity].shape == bound.shape
+        else np.inf
+        for quantity, bound in problem.bounds.items()
+    )
+
+
+@functools.cache
+def places(layer):
+    """{place: the cases in which it is computed}."""
+    found = {}
+    for case in LAYERS[layer]:
+        by = Faulty("", np.float64, in_sequence)
+        with np.errstate(all="ignore"):
+            assert excess(case, by) <= 1
+        for here in by.seen:
+            found.setdefault(here, []).append(case)
+    return found
+
+
+def survivors(layer):
+    """(how far each defect is beyond its bound in the first case that shows it, those that none shows)."""
+    beyond, found = [], []
+    for defect, shown in places(layer).items():
+        by = Faulty("", np.float64, in_sequence, defect=defect)
+        with np.errstate(all="ignore"):
+            worst = next((ratio for ratio in (excess(case, by) for case in shown) if ratio > 1), 0.0)
+        beyond.append(worst)
+        if worst <= 1:
+            found.append(defect)
+    return beyond, found
+
+
+# Places that may be wrong without any harm: {(function, operation): why}
+HARMLESS = {
+    ("from_maximum", "−"): "softmax is the same for any number that is subtracted, if nothing overflows",
+    ("weights", "f"): "a factor of all exponentials cancels",
+    ("weights_pullback", "Σ"): "a constant in the gradient of weights changes nothing",
+    ("weights_pullback", "−"): "a constant in the gradient of weights changes nothing",
+    ("from_likeliest", "−"): "a constant in the gradient of weights changes nothing",
+    ("attention", "×"): "the factors of dropout, which are 1",
+    ("pullback", "×"): "the factors of dropout, which are 1; or the gradient of a variance that is not asked for",
+    ("pullback", "/"): "the gradient of a variance that is not asked for",
+    ("pullback", "Σ"): "the gradient of a variance that is not asked for",
+    ("std_pullback", "/"): "for the bound alone",
+    ("log_ratio", "−"): "a constant in the differences of logits changes nothing",
+}
+UNUSED = {  # what is computed, and not used, in some layers: {function: the layers}
+    "soft_capped": ("softcap_attention_output",),
+    "log_softmax": ("categorical_entropy", "categorical_kl", "cross_entropy of probabilities"),
+}
+CHOSEN = [layer for layer in LAYERS if THOROUGH or layer not in OF_MODELS]
+
+
+@pytest.fixture(scope="module")
+def planted():
+    """What became of the defects of each layer."""
+    return {layer: survivors(layer) for layer in CHOSEN}
+
+
+@pytest.mark.parametrize("layer", CHOSEN)
+def test_a_defect_at_any_place_is_beyond_a_bound(layer, planted):
+    beyond, found = planted[layer]
+    assert beyond or layer in NOTHING_TO_COMPUTE
+    unexplained = [
+        defect
+        for defect in found
+        if (defect.function, defect.what) not in HARMLESS and layer not in UNUSED.get(defect.function, ())
+    ]
+    assert not unexplained
+
+
+def test_hundreds_are_planted_and_they_are_far_beyond(planted):
+    beyond = np.array([worst for found, _ in planted.values() for worst in found])
+    assert (beyond > 1).sum() >= 800
+    assert (beyond > 1).mean() > 0.9
+    assert np.median(beyond[beyond > 1]) > 1e6
+
+
+def test_what_is_said_to_be_harmless_is(planted):
+    """No reason is left over."""
+    found = {(defect.function, defect.what) for _, some in planted.values() for defect in some}
+    assert set(HARMLESS) <= found
+    assert set(UNUSED) <= {function for function, _ in found}
+
+
+# Lower precision inside
+
+
+def to_bfloat16(x):
+    """float32 numbers with 8 bits, rounded to the nearest."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    return ((bits + np.uint32(0x8000)) & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+@dataclass(frozen=True)
+class Lower(Implementation):
+    """An implementation that rounds more than its precision does: every result, or sums."""
+
+    lower: Any = None
+    everywhere: bool = False
+
+    def rounded(self, value):
+        value = np.asarray(value, self.dtype)
+        return self.lower(value).astype(self.dtype).reshape(value.shape) if self.everywhere else value
+
+    def total(self, terms, *, fused=False):
+        lower = lambda x: self.lower(x).astype(self.dtype).reshape(np.shape(x))
+        return lower(in_sequence(lower(terms), lambda a, b: lower(a + b))) if len(terms) else super().total(terms)
+
+
+def to_float32(x):
+    return np.asarray(x).astype(np.float32)
+
+
+LOWER = {
+    "float32 inside float64": Lower("", np.float64, in_sequence, lower=to_float32, everywhere=True),
+    "sums in float32 inside float64": Lower("", np.float64, in_sequence, lower=to_float32),
+    "bfloat16 inside float32": Lower("", np.float32, in_sequence, lower=to_bfloat16, everywhere=True),
+    "sums in bfloat16 inside float32": Lower("", np.float32, in_sequence, lower=to_bfloat16),
+}
+
+
+@pytest.mark.parametrize("name", LOWER)
+@pytest.mark.parametrize("layer", CHOSEN)
+def test_lower_precision_inside_is_beyond_a_bound(layer, name):
+    by = LOWER[name]
+    whats = {here.what for here in places(layer)}
+    if not (whats if by.everywhere else whats & {"Σ", "Σ×"}):
+        pytest.skip("it moves numbers, or has no sums")
+    with np.errstate(all="ignore"):
+        assert any(excess(case, by, np.dtype(by.dtype).name) > 1 for case in LAYERS[layer])
