@@ -432,9 +432,9 @@ def cross_entropy_of_probabilities(graph, logits, targets, *, label_smoothing=0.
 # Transformers
 
 
-def around(graph, x, sublayer, affine, order):
+def around(graph, x, sublayer, affine, order, eps):
     """post: LayerNorm(x + f(x)); pre: x + f(LayerNorm(x))."""
-    normalised = lambda y: layer_norm(graph, y, *affine)
+    normalised = lambda y: layer_norm(graph, y, *affine, eps=eps)
     return normalised(x + sublayer(x)) if order == "post" else x + sublayer(normalised(x))
 
 
@@ -444,12 +444,16 @@ def feed_forward(graph, parameters, activation) -> Callable:
     return lambda x: linear(graph, graph.add(activation.capitalize(), linear(graph, x, *first)), *second)
 
 
-def encoder_layer(graph, x, *parameters, heads, norm="post", activation="relu", mask=None, bias=None, per_head=False):
+def encoder_layer(graph, x, *parameters, norm="post", activation="relu", eps=1e-5, **options):
     """Self-attention and a feed-forward network."""
     own, norm_1, maps, norm_2 = parts_of(parameters, *ENCODER_PARTS)
-    options = {"heads": heads, "mask": mask, "bias": bias, "per_head": per_head}
-    y = around(graph, x, lambda x: multi_head(graph, x, x, x, *own, **options), norm_1, norm)
-    return around(graph, y, feed_forward(graph, maps, activation), norm_2, norm)
+    y = around(graph, x, lambda x: multi_head(graph, x, x, x, *own, **options), norm_1, norm, eps)
+    return around(graph, y, feed_forward(graph, maps, activation), norm_2, norm, eps)
+
+
+def biased_encoder_layer(graph, x, bias, *parameters, eps=1e-5, **options):
+    """The bias comes after the tokens."""
+    return encoder_layer(graph, x, *parameters, bias=bias, eps=eps, **options)
 
 
 def decoder_layer(
@@ -460,6 +464,7 @@ def decoder_layer(
     heads,
     norm="post",
     activation="relu",
+    eps=1e-5,
     mask=None,
     memory_mask=None,
     bias=None,
@@ -470,22 +475,28 @@ def decoder_layer(
     own, norm_1, other, norm_2, maps, norm_3 = parts_of(parameters, *DECODER_PARTS)
     first = {"heads": heads, "mask": mask, "bias": bias, "per_head": per_head}
     second = {"heads": heads, "mask": memory_mask, "bias": memory_bias, "per_head": per_head}
-    y = around(graph, x, lambda x: multi_head(graph, x, x, x, *own, **first), norm_1, norm)
-    y = around(graph, y, lambda x: multi_head(graph, x, memory, memory, *other, **second), norm_2, norm)
-    return around(graph, y, feed_forward(graph, maps, activation), norm_3, norm)
+    y = around(graph, x, lambda x: multi_head(graph, x, x, x, *own, **first), norm_1, norm, eps)
+    y = around(graph, y, lambda x: multi_head(graph, x, memory, memory, *other, **second), norm_2, norm, eps)
+    return around(graph, y, feed_forward(graph, maps, activation), norm_3, norm, eps)
 
 
-def transformer(graph, source, target, *parameters, heads, layers, source_mask=None, causal=True, **options):
+def biased_decoder_layer(graph, x, memory, bias, memory_bias, *parameters, eps=1e-5, **options):
+    """Both biases come after the memory."""
+    return decoder_layer(graph, x, memory, *parameters, bias=bias, memory_bias=memory_bias, eps=eps, **options)
+
+
+def transformer(graph, source, target, *parameters, heads, layers, eps=1e-5, source_mask=None, causal=True, **options):
     """Two stacks with a LayerNorm after each."""
     encoder, encoder_norm, decoder, decoder_norm = cut_stacks(parameters, layers)
+    options |= {"heads": heads, "eps": eps}
     memory, y = source, target
     for own in encoder:
-        memory = encoder_layer(graph, memory, *own, heads=heads, mask=source_mask, **options)
-    memory = layer_norm(graph, memory, *encoder_norm)
+        memory = encoder_layer(graph, memory, *own, mask=source_mask, **options)
+    memory = layer_norm(graph, memory, *encoder_norm, eps=eps)
     masks = {"mask": np.tri(target.shape[-2], dtype=bool) if causal else None, "memory_mask": source_mask}
     for own in decoder:
-        y = decoder_layer(graph, y, memory, *own, heads=heads, **masks, **options)
-    return layer_norm(graph, y, *decoder_norm)
+        y = decoder_layer(graph, y, memory, *own, **masks, **options)
+    return layer_norm(graph, y, *decoder_norm, eps=eps)
 
 
 OPERATORS: dict[str, str | Callable[..., Any]] = {
@@ -552,11 +563,9 @@ OPERATORS: dict[str, str | Callable[..., Any]] = {
     "encoder_layer": encoder_layer,
     "encoder_fast_path": encoder_layer,
     "encoder_layer_widths": encoder_layer,
-    "encoder_layer_biased": lambda graph, x, bias, *p, **options: encoder_layer(graph, x, *p, bias=bias, **options),
+    "encoder_layer_biased": biased_encoder_layer,
     "decoder_layer": decoder_layer,
     "decoder_layer_widths": decoder_layer,
-    "decoder_layer_biased": lambda graph, x, memory, bias, memory_bias, *p, **options: decoder_layer(
-        graph, x, memory, *p, bias=bias, memory_bias=memory_bias, **options
-    ),
+    "decoder_layer_biased": biased_decoder_layer,
     "transformer": transformer,
 }

@@ -31,7 +31,7 @@ from refnp.verify.layers.transformer_layers import (
 
 
 def transformer(
-    source, target, *parameters, heads, layers, norm="post", activation="relu", source_mask=None, causal=True
+    source, target, *parameters, heads, layers, norm="post", activation="relu", eps=1e-5, source_mask=None, causal=True
 ):
     """Encoder and decoder of `layers` layers each, a LayerNorm after either; under the causal mask if `causal`.
 
@@ -41,15 +41,15 @@ def transformer(
     n, m = target.shape[-2], source.shape[-2]
     hidden = None if source_mask is None else np.broadcast_to(source_mask, (len(source_mask), m, m))
     memory_mask = None if source_mask is None else np.broadcast_to(source_mask, (len(source_mask), n, m))
-    options = {"heads": heads, "norm": norm, "activation": activation}
+    options = {"heads": heads, "norm": norm, "activation": activation, "eps": eps}
     masks = {"mask": np.tri(n, dtype=bool) if causal else None, "memory_mask": memory_mask}
     memory, memory_pullback = chain(
         *(lambda x, own=own: encoder_layer(x, *own, **options, mask=hidden) for own in encoder),
-        lambda x: norm_of(x, encoder_norm),
+        lambda x: norm_of(x, encoder_norm, eps),
     )(source)
     y, output_pullback = chain(
         *(lambda x, own=own: decoder_layer(x, memory, *own, **options, **masks) for own in decoder),
-        lambda x: norm_of(x, decoder_norm),
+        lambda x: norm_of(x, decoder_norm, eps),
     )(target)
 
     def pullback(g):
@@ -71,21 +71,26 @@ def cut_stacks(parameters, layers):
 
 
 def new_stacks(
-    count: int = 1, norm: str = "post", activation: str = "relu", causal: bool = True, bias: bool = True
+    count: int = 1,
+    norm: str = "post",
+    activation: str = "relu",
+    causal: bool = True,
+    bias: bool = True,
+    eps: float = 1e-5,
 ) -> models.EncoderDecoder:
     """Two stacks of the cases' size, each with a LayerNorm after it."""
     options: dict[str, Any] = {"norm": norm, "activation": ACTIVATIONS[activation], "final_norm": True, "bias": bias}
-    options["rng"] = np.random.default_rng(0)
+    options |= {"rng": np.random.default_rng(0), "eps": eps}
     sizes = (count, FEATURES, HEADS, HIDDEN)
     return models.EncoderDecoder(models.Encoder(*sizes, **options), models.Decoder(*sizes, causal=causal, **options))
 
 
 def refnp_transformer(
-    source, target, *parameters, heads, layers, norm="post", activation="relu", source_mask=None, causal=True
+    source, target, *parameters, heads, layers, norm="post", activation="relu", eps=1e-5, source_mask=None, causal=True
 ):
     """refnp's EncoderDecoder with the given parameters; padding of the source is hidden from both stacks."""
     biases = 2 * len(parameters) > sum(ENCODER_PARTS + DECODER_PARTS) * layers + 4
-    model = bound(new_stacks(layers, norm, activation, causal, biases), parameters)
+    model = bound(new_stacks(layers, norm, activation, causal, biases, eps), parameters)
     return model(source, target, source_mask=source_mask, memory_mask=source_mask)
 
 
