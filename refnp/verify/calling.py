@@ -449,7 +449,8 @@ def adapted(binding: Binding, case: Case, *, gradients: bool, additive: bool = F
         if name not in case.inputs:
             raise NotOfferedError(f"{binding.who} has a parameter {theirs}, and the case has no {name}")
     for name, theirs in binding.places.items():
-        missing = name in binding.arrays and name not in case.inputs
+        missing = name not in case.inputs if name in binding.arrays else name not in case.options
+        missing = missing and given.get(name) is None
         if missing and theirs in binding.parameters.kinds and binding.parameters.required(theirs):
             raise NotOfferedError(f"{binding.who} must be given {theirs}, and there is no {name}")
     inputs = {

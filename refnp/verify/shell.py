@@ -20,10 +20,13 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from refnp.verify.asking import changes
 from refnp.verify.calling import CALLED, LAYOUTS, MASKS, defaults
 from refnp.verify.case import Case, Layer
 from refnp.verify.exchange import judge_folder, judge_program
-from refnp.verify.judging import Report, changes, first_line, judge, named_cases
+from refnp.verify.findings import Report, first_line
+from refnp.verify.judging import judge
+from refnp.verify.layer_names import named_cases
 from refnp.verify.layers import cases
 from refnp.verify.record import DTYPES
 from refnp.verify.report import as_json, check_writable, write

@@ -14,9 +14,10 @@ import refnp
 from refnp import autograd, cli, layers
 from refnp.verify.calling import LAYOUTS, MASKS, signature_of
 from refnp.verify.case import NotOfferedError
-from refnp.verify.frameworks.inspection import found_out
+from refnp.verify.frameworks.inspection import found_out, parameters_of
+from refnp.verify.frameworks.native import NATIVES
 from refnp.verify.judge import DEVIATES, KNOWN, WITHIN
-from refnp.verify.judging import named_cases
+from refnp.verify.layer_names import named_cases
 from refnp.verify.layers import cases
 from tests import pages
 
@@ -110,6 +111,13 @@ def test_what_a_function_does_not_take_is_skipped_and_said():
     assert {"the function takes no mask", "the function takes no bias"} <= set(report.skipped)
     assert "attention/mask" in report.skipped["the function takes no mask"]
     assert "skipped: " in str(report)
+
+
+def test_cases_without_what_a_function_must_be_given_are_skipped():
+    report = refnp.judge("attention", lambda query, key, value, mask: attention(query, key, value, mask))
+    assert report.holds
+    assert "attention/ordinary" in report.skipped["the function must be given mask, and there is no mask"]
+    assert "attention/mask" in {row["case"] for row in report.rows}
 
 
 def test_the_usual_value_of_an_option_needs_no_parameter():
@@ -606,6 +614,17 @@ def test_a_module_that_cannot_be_set_is_refused_with_a_remedy():
     assert refnp.judge("layer_norm", Two(), arguments=named, gradients=True, only="*ordinary").holds
     with pytest.raises(ValueError, match="its parameter other is no argument of rms_norm"):
         refnp.judge("rms_norm", Two(), arguments={"gain": "one"})
+
+
+def test_modules_whose_parameters_cannot_be_set_are_refused():
+    class Module:
+        trainable_weights = ()
+
+        def __call__(self, x):
+            return x
+
+    with pytest.raises(ValueError, match="the parameters of modules of JAX cannot be set for a case; judge a function"):
+        parameters_of(NATIVES["JAX"], Module())
 
 
 def test_modules_of_refnp():

@@ -29,7 +29,7 @@ from refnp.verify.record import DTYPES
 from refnp.verify.rounding import judging_precision
 
 if TYPE_CHECKING:
-    from refnp.verify.judging import Report
+    from refnp.verify.findings import Report
 
 MANIFEST_LIMIT = 1 << 26
 ANSWERS = "answers"
@@ -60,7 +60,7 @@ def judge_folder(
 
 def report_of(title: str, who: str, rows: list[Judgement], given: list[tuple[Problem, Answer]]) -> "Report":
     """A report of these rows; ValueError if all are skipped."""
-    from refnp.verify.judging import Report
+    from refnp.verify.findings import Report
 
     if all(row.verdict == SKIPPED for row in rows):
         reasons = Counter(row.why for row in rows).items()

@@ -28,7 +28,7 @@ from refnp.verify.judge import DEVIATES, SKIPPED, Judgement
 from refnp.verify.record import DTYPES
 
 if TYPE_CHECKING:
-    from refnp.verify.judging import Report
+    from refnp.verify.findings import Report
 
 NOT_OFFERED = 77  # the exit status of a program that has no such function, as in GNU's test suites
 KEPT = 4096  # bytes of the standard error, of which the first line is shown
@@ -89,7 +89,7 @@ def problems_of(name: str | None, only: str | None, dtypes: Sequence[str]) -> li
     problems = chosen_problems(only, dtypes)
     if name is None:
         return problems
-    from refnp.verify.judging import named_cases
+    from refnp.verify.layer_names import named_cases
 
     names = {case.name for case in named_cases(name)}
     chosen = [problem for problem in problems if problem.case.name in names]

@@ -169,9 +169,8 @@ def parameters_of(native: Native, module: Any) -> dict[str, tuple[int, ...]] | N
         return {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
     if native.package == "mlx" and hasattr(module, "parameters"):
         return {name: tuple(parameter.shape) for name, parameter in flat(module).items()}
-    if next(
-        (name for name in ("trainable_variables", "trainable_weights", "parameters") if hasattr(module, name)), None
-    ):
+    kept = any(hasattr(module, name) for name in ("trainable_variables", "trainable_weights", "parameters"))
+    if kept or any(kind.__module__.partition(".")[0] in ("equinox", "flax") for kind in type(module).__mro__):
         raise ValueError(
             f"{type(module).__name__}: the parameters of modules of {native.name} cannot be set for a case; judge a "
             "function of all arguments, parameters among them, that calls the module with these"

@@ -1,0 +1,362 @@
+"""A function that is not refnp's, asked: its framework, its arguments, and its answers to the cases of a layer."""
+
+import copy
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from refnp.verify.calling import (
+    LAYOUTS,
+    MASKS,
+    Binding,
+    Call,
+    Parameters,
+    adapted,
+    call_of,
+)
+from refnp.verify.case import Answer, Case, Convention, KnownDefect, NotOfferedError, Problem
+from refnp.verify.findings import Key, Report, first_line, quiet
+from refnp.verify.frameworks import PAGES, inspection
+from refnp.verify.frameworks.native import NUMPY, Native
+from refnp.verify.judge import DEVIATES, Judgement, failed, judged, matches
+from refnp.verify.layer_names import SAID_BY_NAME
+from refnp.verify.precision import policy
+from refnp.verify.rounding import judging_precision
+
+TRIED = 3  # cases, to see whether another convention makes them right
+
+
+class Asked:
+    """A function and how it is asked: its framework, which of its parameters is which argument, and conventions."""
+
+    def __init__(
+        self,
+        function: Callable,
+        named: list[Case],
+        *,
+        only: str | None,
+        skip: Sequence[str],
+        stated: Mapping[str, Any],
+        excused: Sequence[str],
+        gradients: bool,
+        vjp: Callable | None,
+        framework: str | None,
+        device: str | None,
+        arguments: Mapping[str, str] | None,
+        layouts: Sequence[str],
+        mask: str,
+    ):
+        self.who = name_of(function)
+        self.excused = excused
+        self.layer = named[0].layer
+        self.function, self.cases, self.vjp, self.device = function, named, vjp, device
+        self.gradients, self.layouts, self.mask, self.stated = gradients, layouts, mask, stated
+        guess = inspection.named(framework) if framework else inspection.of_object(function)
+        inside = None if guess is None else inspection.parameters_of(guess, function)
+        taken = function if inside is None or guess is None else inspection.forward_of(guess, function)
+        self.inside = inside
+        also = [
+            name
+            for case in named
+            if case.layer.name != self.layer.name
+            for name in SAID_BY_NAME.get(case.layer.name, ())
+        ]
+        self.binding = Binding(self.who, taken, named, arguments, inside, stated, also)
+        self.cases = chosen(self.cases, only, skip)
+        self.native = guess or inspection.found_out(function, self.attempt)
+        if device is not None:
+            self.check_device(device)
+        if gradients and vjp is None and self.native is NUMPY:
+            self.native = self.differentiable()
+
+    def check_device(self, device: str) -> None:
+        """ValueError unless the framework can put arrays on it."""
+        try:
+            self.native.array(np.zeros(1, np.float32), device)
+        except Exception as wrong:  # as each framework says it
+            raise ValueError(f"device={device!r}: {self.native.name}: {first_line(wrong)}") from wrong
+
+    def differentiable(self) -> Native:
+        """refnp's autodiff, if the function computes with Tensors as well; ValueError otherwise."""
+        try:
+            if inspection.REFNP.owns(self.attempt(inspection.TENSORS)):
+                return inspection.REFNP
+        except Exception:  # it does not
+            pass
+        raise ValueError(
+            f"gradients: {self.who} computes with NumPy, which differentiates nothing; give its gradient as "
+            "vjp(function, *arrays) → (output, pullback), or write it with operations of refnp.autograd"
+        )
+
+    def attempt(self, native: Native) -> Any:
+        """What the function makes of the first case that it can be asked, as it comes."""
+        for case in self.cases:
+            try:
+                own = self.adapted(case)
+            except NotOfferedError:
+                continue
+            problem = own.problem("float32")
+            call = self.call(problem)
+            with quiet():
+                convert = lambda x: native.array(x, self.device)
+                return call.asked(self.function, convert, None)(*map(convert, call.arrays))
+        raise NotOfferedError("no case")
+
+    def adapted(self, case: Case) -> Case:
+        """The case as this function can be asked; options of another layer only if the function has their names."""
+        passed = self.passed(case)
+        if case.layer.function is not self.layer.function:
+            for name in (*passed, *case.options):
+                if name not in self.binding.places:
+                    raise NotOfferedError(f"{self.who} takes no {name}")
+        return adapted(self.binding, case, gradients=self.gradients, additive=self.mask == "additive")
+
+    def passed(self, case: Case) -> dict[str, Any]:
+        """The options that say what the name of the case's layer says, in a layer of another name."""
+        other = case.layer.name != self.layer.name
+        return SAID_BY_NAME.get(case.layer.name, {}) if other else {}
+
+    def call(self, problem: Problem) -> Call:
+        """The call of the function for a problem."""
+        return call_of(self.binding, problem, self.layouts, self.mask, self.passed(problem.case))
+
+    def report(self, name: str, dtypes: Sequence[str]) -> Report:
+        """Every case in every precision."""
+        self.version = inspection.version_of(self.native)
+        about = f"{self.who}, {self.version}, {' and '.join(dtypes)}, against {judging_precision()}"
+        report = Report(name, self.who, [], assumed=self.assumed(), about=about)
+        notes: Counter[str] = Counter()
+        for case in self.cases:
+            try:
+                own = self.adapted(case)
+                for dtype in dtypes:
+                    self.judge_one(own, dtype, report, notes)
+            except NotOfferedError as reason:
+                report.skipped.setdefault(str(reason), []).append(case.name)
+        if not report.judgements:
+            why = "; ".join(f"{reason} ({len(names)} cases)" for reason, names in report.skipped.items())
+            raise ValueError(
+                f"{self.who} can be judged on no case of {name}: {why}. options={{…: …}} says what it computes with, "
+                "arguments={…: …} what it calls an argument"
+            )
+        report.assumed += [f"{note}, {count} times" for note, count in notes.items()]
+        return report
+
+    def judge_one(self, case: Case, dtype: str, report: Report, notes: Counter) -> None:
+        """One case in one precision; NotOfferedError if it cannot be asked."""
+        with quiet():
+            problem = replace(case, known_defects=()).problem(dtype)
+            if policy(dtype).narrow and beyond_range(problem):
+                raise NotOfferedError(f"some of its numbers are beyond the range of {policy(dtype).narrow}")
+            try:
+                reference = problem.reference()
+                problem.bounds  # noqa: B018  # computed here, where an option that refnp refuses shows
+            except (ValueError, TypeError) as wrong:
+                raise NotOfferedError(f"refnp cannot compute it with these options: {first_line(wrong)}") from wrong
+            try:
+                answer, note = self.answer(problem)
+            except NotImplementedError as reason:
+                raise NotOfferedError(f"NotImplementedError: {first_line(reason)}") from reason
+            except NotOfferedError:
+                raise
+            except Exception as failure:  # whatever it is, it is no answer
+                if any(isinstance(value, list) for value in case.options.values()):
+                    raise NotOfferedError(f"{self.who} does not take options as refnp writes them") from failure
+                report.judgements += self.without_gradients(problem, reference, failure)
+                report.problems.append(problem)
+                return
+            known = excusing(self.known(case), self.excused, self.who)
+            found = judged(problem, answer, reference, self.who, self.version, known=known)
+            report.judgements += found
+            report.known |= self.known_of(case, found)
+            report.answers.append((problem, answer))
+            report.problems.append(problem)
+            notes.update(note)
+
+    def without_gradients(self, problem: Problem, reference: Answer, failure: Exception) -> list[Judgement]:
+        """What is said of a call that failed: its failure, and where gradients failed alone, the output by itself."""
+        case = problem.case
+        row = failed("frameworks", case.name, self.who, self.version, problem.dtype, failure)
+        if not case.gradients:
+            return [row]
+        alone = replace(case, gradients=()).problem(problem.dtype)
+        try:
+            answer, _ = self.answer(alone)
+        except Exception:  # it was not the gradients
+            return [row]
+        of_output = judged(alone, answer, reference, self.who, self.version)
+        return of_output if of_output[0].why else [*of_output, replace(row, quantity="gradients")]
+
+    def holds_with(self, few: list[Case], dtype: str, **way: Any) -> bool:
+        """Whether the outputs of these cases would be right in another convention."""
+        other = copy.copy(self)
+        other.__dict__.update(way, gradients=False)
+        try:
+            report = Report("", self.who, [])
+            for case in few:
+                other.judge_one(other.adapted(case), dtype, report, Counter())
+        except NotOfferedError:
+            return False
+        return report.holds
+
+    def known(self, case: Case) -> tuple[KnownDefect, ...]:
+        """What is known of frameworks in a case: what stands in it, and on the page of the function's framework."""
+        page = PAGES.get(self.native.name)
+        return case.known_defects + (() if page is None else page.KNOWN)
+
+    def known_of(self, case: Case, rows: list[Judgement]) -> dict[Key, str]:
+        """What is known of the function's framework where a row deviates."""
+        found = {}
+        for row in rows:
+            for defect in self.known(case) if row.verdict == DEVIATES else ():
+                if not isinstance(defect, Convention) and defect.covers(
+                    self.native.name, row.dtype, row.quantity, case.name
+                ):
+                    says = f"known of {defect.framework}: {defect.why}; excused=({defect.issue!r},) excuses it"
+                    found[row.case, row.dtype, row.quantity] = says
+        return found
+
+    def answer(self, problem: Problem) -> tuple[Answer, list[str]]:
+        """The function's output and gradients in refnp's conventions, and what there is to say about them."""
+        call, form = self.call(problem), policy(problem.dtype)
+        module = (
+            None
+            if self.inside is None
+            else inspection.with_parameters(self.native, self.function, form.narrow or form.dtype, self.device)
+        )
+        asked = call.asked(self.function, lambda x: self.native.array(x, self.device), module)
+        wanted = [i for i, name in enumerate(call.names) if f"gradient of {name}" in problem.case.quantities]
+        arrays = list(map(form.typed, call.arrays))
+        cotangent = form.typed(np.array(call.output.there(problem.cotangent), order="C")) if wanted else None
+        try:
+            if self.vjp is None:
+                output, gradients = self.native.run(asked, arrays, cotangent, wanted, self.device)
+            else:
+                output, gradients = self.by_vjp(call, asked, cotangent, wanted)
+        except Exception as failure:
+            if not isinstance(failure, NotOfferedError) and (why := self.misfit(call, failure)):
+                raise NotOfferedError(why) from failure
+            raise
+        another = not form.narrow and output.dtype != form.dtype
+        notes = [f"{output.dtype} comes back for {form.dtype}"] if another else []
+        if call.results > 1:
+            notes.append(f"the first of {call.results} results is judged")
+        answer = {"output": call.output.back(np.asarray(output))}
+        for index, gradient in zip(wanted, gradients, strict=True):
+            name = call.names[index]
+            turned = call.turns[name].back(np.asarray(gradient)) if name in call.turns else np.asarray(gradient)
+            answer[f"gradient of {name}"] = turned
+        return answer, notes
+
+    def misfit(self, call: Call, failure: Exception) -> str:
+        """Why the function cannot be asked this case; "" if there is no reason but its own failure.
+
+        A module has parameters of other shapes than the case's, or a function that does not say what it takes does not
+        take an option.
+        """
+        unexpected = re.search(r"unexpected keyword argument '(\w+)'", str(failure))
+        if self.binding.parameters.names is None and isinstance(failure, TypeError) and unexpected:
+            return f"{self.who} takes no {unexpected.group(1)}"
+        for name, theirs in call.binding.inside.items():
+            if name in call.names and call.arrays[call.names.index(name)].shape != (self.inside or {})[theirs]:
+                return f"{self.who} was made for {theirs} of shape {(self.inside or {})[theirs]}"
+        return ""
+
+    def by_vjp(
+        self, call: Call, asked: Callable, cotangent: np.ndarray | None, wanted: Sequence[int]
+    ) -> tuple[np.ndarray, list[np.ndarray]]:
+        """By the function that claims the gradients."""
+        assert self.vjp is not None
+        convert, back = lambda x: self.native.array(x, self.device), self.native.numpy
+        takes = Parameters.of(self.vjp).takes
+        options = {name: value for name, value in call.converted(convert).items() if takes(name)}
+        output, pullback = self.vjp(asked, *map(convert, call.arrays), **options)
+        if cotangent is None:
+            return back(output), []
+        bars = pullback(convert(cotangent))
+        bars = bars if isinstance(bars, (tuple, list)) else (bars,)
+        if len(bars) != len(call.arrays):
+            raise ValueError(f"vjp: its pullback gives {len(bars)} gradients for {len(call.arrays)} arguments")
+        zero = lambda i: np.zeros_like(call.arrays[i])
+        return back(output), [zero(i) if bars[i] is None else back(bars[i]) for i in wanted]
+
+    def assumed(self) -> list[str]:
+        """What the report says of the way the function is asked."""
+        found = self.binding.assumed()
+        if self.stated:
+            found.append(f"computed with {', '.join(f'{name}={value!r}' for name, value in self.stated.items())}")
+        masks = [n for n in self.binding.options if n.endswith("mask") and self.binding.takes(n)]
+        if masks:
+            meaning = {
+                MASKS[0]: "True may attend",
+                MASKS[1]: "True is hidden",
+                MASKS[2]: "0 may attend, -inf is hidden",
+            }[self.mask]
+            found.append(f"{self.binding.places.get(masks[0], masks[0])}: {meaning}")
+        return found
+
+
+def beyond_range(problem: Problem) -> bool:
+    """Whether a number of the case is infinite in the format that it is stored in, and finite in float64."""
+    wide = problem.case.problem("float64").arrays
+    return any((np.isinf(array) & np.isfinite(wide[name])).any() for name, array in problem.arrays.items())
+
+
+def hints(asked: "Asked", report: "Report") -> list[str]:
+    """The conventions with which the first cases that deviate would hold, output alone."""
+    deviating = list(dict.fromkeys(row.case for row in report.deviations if row.quantity == "output"))[:TRIED]
+    if not deviating:
+        return []
+    few = [case for case in asked.cases if case.name in deviating]
+    masks = [] if not any(name.endswith("mask") for case in few for name in case.options) else MASKS
+    ways: list[dict[str, Any]] = [
+        {"layouts": (*asked.layouts, layout)} for layout in LAYOUTS if layout not in asked.layouts
+    ]
+    ways += [{"mask": mask} for mask in masks if mask != asked.mask]
+    found = []
+    for way in ways:
+        if "layouts" in way and not all(changes(way["layouts"][-1], case) for case in few):
+            continue
+        if asked.holds_with(few, report.judgements[0].dtype, **way):
+            option = f"layout={way['layouts'][-1]!r}" if "layouts" in way else f"mask={way['mask']!r}"
+            found.append(f"with {option} the output is right in {'; '.join(deviating)}")
+    return found
+
+
+def changes(layout: str, case: Case) -> bool:
+    """Whether a layout changes anything of a case."""
+    return bool(LAYOUTS[layout](case, {name: array.ndim for name, array in case.problem("float64").arrays.items()}))
+
+
+def chosen(named: list[Case], only: str | None, skip: Sequence[str]) -> list[Case]:
+    """The cases whose names match `only` and no pattern of `skip`; ValueError for a pattern that matches none."""
+    for option, pattern in [("only", only), *(("skip", pattern) for pattern in skip)]:
+        if pattern is not None and not any(matches(case.name, pattern) for case in named):
+            there = "; ".join(case.name for case in named)
+            raise ValueError(f"{option}={pattern!r} matches no case; there are {there}")
+    found = [case for case in named if only is None or matches(case.name, only)]
+    found = [case for case in found if not any(matches(case.name, pattern) for pattern in skip)]
+    if not found:
+        raise ValueError(f"only={only!r}, skip={tuple(skip)!r}: no case is left")
+    return found
+
+
+def excusing(known: Sequence[KnownDefect], excused: Sequence[str], who: str) -> tuple[KnownDefect, ...]:
+    """The known defects that are excused, as those of this function, and every convention."""
+    own = [d for d in known if isinstance(d, Convention) or any(names(e, d.issue) for e in excused)]
+    return tuple(replace(d, framework=who) for d in own)
+
+
+def names(issue: str, known: str) -> bool:
+    """Whether an issue is the known one, or its number: "pytorch/pytorch#101967" in a longer name."""
+    return issue == known or ("#" in issue and re.search(re.escape(issue) + r"(?!\d)", known) is not None)
+
+
+def name_of(function: Any) -> str:
+    """What a function or a module is called."""
+    name = getattr(function, "__name__", "") or getattr(getattr(function, "func", None), "__name__", "")
+    return {"<lambda>": "the function", "": type(function).__name__}.get(name, name)

@@ -1,0 +1,236 @@
+"""What came of a judgement: the report, why rows deviate, and the text."""
+
+import contextlib
+import math
+import re
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from refnp.verify.calling import (
+    closest,
+)
+from refnp.verify.case import Answer, Problem
+from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement
+from refnp.verify.mutants import Cause, causes
+from refnp.verify.report import exactly, number, ratio_of
+
+Key = tuple[str, str, str]  # the case, the precision and the quantity of a row
+
+
+@dataclass
+class Report:
+    """What came of a judgement. `str(report)` is its text; `rows` are those of `refnp verify --json`."""
+
+    name: str
+    who: str
+    judgements: list[Judgement]
+    answers: list[tuple[Problem, Answer]] = field(default_factory=list)
+    skipped: dict[str, list[str]] = field(default_factory=dict)  # why: the cases
+    assumed: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)  # also those without an answer
+    about: str = ""  # who was judged, in which precisions, and against what
+    known: dict[Key, str] = field(default_factory=dict)  # what is known of such rows of the framework
+    hints: list[str] = field(default_factory=list)  # conventions with which it would hold
+
+    def __post_init__(self) -> None:
+        self.problems = self.problems or [problem for problem, _ in self.answers]
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing deviates."""
+        return not self.deviations
+
+    @property
+    def deviations(self) -> list[Judgement]:
+        """The judgements of what deviates."""
+        return [row for row in self.judgements if row.verdict == DEVIATES]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A dictionary for each quantity of each case in each precision, as `refnp verify --json` writes it."""
+        return [row.as_json() for row in self.judgements]
+
+    @cached_property
+    def causes(self) -> list[Cause]:
+        """The rows that deviate, grouped by cause, the most rows first."""
+        return causes_of(self)
+
+    def require(self) -> "Report":
+        """AssertionError with the text of the report unless it holds; the report itself otherwise."""
+        if not self.holds:
+            raise AssertionError(str(self))
+        return self
+
+    def problem(self, case: str, dtype: str | None = None) -> Problem:
+        """The case with its inputs: `arrays` by name, `cotangent`, `reference()`, `bounds`, `case.options`.
+
+        In the precision named, or the first one that was judged. ValueError if there is no such case in this report.
+        """
+        for problem in self.problems:
+            if problem.case.name == case and dtype in (None, problem.dtype):
+                return problem
+        names = {problem.case.name for problem in self.problems}
+        raise ValueError(f"problem: the report has no case {case!r}{closest(case, names)}")
+
+    def __str__(self) -> str:
+        return text_of(self)
+
+
+def causes_of(report: Report) -> list[Cause]:
+    """The rows that deviate, grouped: what was wrong before there were numbers, known mistakes, known defects."""
+    rows = {key_of(row): row for row in report.deviations}
+    failures = grouped({key: row.why for key, row in rows.items() if row.why}, rows)
+    with quiet():
+        found = causes(report.answers, [row for row in rows.values() if not row.why])
+    left = {key: report.known[key] for cause in found if not cause.says for key in cause.rows if key in report.known}
+    named = []
+    for cause in found:
+        own = tuple(key for key in cause.rows if key not in left)
+        says = f"as if {cause.says}" if cause.says else ""
+        known = {report.known.get(key, "") for key in own}
+        if says and len(known) == 1 and "" not in known:
+            if known & set(left.values()):  # the same elsewhere, where no mistake fits: then it is that
+                left |= {key: report.known[key] for key in own}
+                continue
+            says += f"; {known.pop()}"
+        if own == cause.rows:
+            named.append(replace(cause, says=says))
+        elif own:
+            named.append(Cause("", own, max(ratio_of(rows[key]) for key in own), math.nan))
+    everything = [*failures, *named, *grouped(left, rows)]
+    return sorted(everything, key=lambda cause: (not cause.says, -len(cause.rows)))
+
+
+def grouped(says: Mapping[Key, str], rows: Mapping[Key, Judgement]) -> list[Cause]:
+    """A cause for each thing that is said of rows, whatever numbers are in it."""
+    groups: dict[str, list[Key]] = {}
+    for key, text in says.items():
+        groups.setdefault(re.sub(r"\d+", "0", text), []).append(key)
+    worst = lambda keys: max(ratio_of(rows[key]) for key in keys)
+    return [Cause(says[keys[0]], tuple(keys), worst(keys), math.nan) for keys in groups.values()]
+
+
+def key_of(row: Judgement) -> Key:
+    """What names a row in a report."""
+    return row.case, row.dtype, row.quantity
+
+
+def text_of(report: Report) -> str:
+    """The verdict in a line, a paragraph for each cause, then what was skipped and assumed."""
+    lines = [headline(report), f"judged: {report.about}"]
+    for index, cause in enumerate(report.causes, 1):
+        lines += ["", *paragraph(report, index, cause)]
+    lines.append("")
+    lines += [f"hint: {hint}" for hint in report.hints]
+    lines += [*excused_lines(report), *skipped_lines(report), *(f"assumed: {what}" for what in report.assumed)]
+    return "\n".join(lines).rstrip()
+
+
+def excused_lines(report: Report) -> list[str]:
+    """Each known defect that is excused and each convention that another function follows, in a line."""
+    counts = Counter((r.verdict, r.issue, r.why) for r in report.judgements if r.verdict in (KNOWN, CONVENTION))
+    return [f"{verdict}: {issue}, {plural(n, 'row')}: {why}" for (verdict, issue, why), n in counts.items()]
+
+
+def skipped_lines(report: Report) -> list[str]:
+    """Why cases were skipped: options that the function does not take in one line, other reasons each in its own."""
+    reasons = {why: list(names) for why, names in report.skipped.items()}
+    for row in report.judgements:
+        if row.verdict == SKIPPED and row.case not in reasons.setdefault(row.why, []):
+            reasons[row.why].append(row.case)
+    start = f"{report.who} takes no "
+    options = {why.removeprefix(start): len(reasons.pop(why)) for why in list(reasons) if why.startswith(start)}
+    lines = [f"skipped: {plural(len(n), 'case')}, {why}: {'; '.join(shortened(n))}" for why, n in reasons.items()]
+    if options:
+        of_each = ", ".join(f"{name} ({count})" for name, count in options.items())
+        total = plural(sum(options.values()), "case")
+        lines.append(f"skipped: {total} with what {report.who} does not take: {of_each}")
+    return lines
+
+
+def headline(report: Report) -> str:
+    """Whether it holds, and by how much."""
+    verdicts = Counter(row.verdict for row in report.judgements)
+    others = {verdict: n for verdict, n in verdicts.items() if verdict not in (WITHIN, DEVIATES, SKIPPED)}
+    rest = "".join(f", {n} {verdict}" for verdict, n in others.items())
+    if report.holds:
+        worst = max((row.error_over_bound for row in report.judgements if row.verdict == WITHIN), default=0.0)
+        within = plural(verdicts[WITHIN], "row")
+        return f"{report.name} holds: {within} within bound, the worst {number(worst)} of it{rest}"
+    worst = max(map(ratio_of, report.deviations))
+    size = "no number at all" if math.isinf(worst) else f"{number(worst)} times its bound"
+    count = f"{verdicts[DEVIATES]} of {plural(verdicts.total() - verdicts[SKIPPED], 'row')}"
+    deviate = "deviates" if verdicts[DEVIATES] == 1 else "deviate"
+    return f"{report.name} does not hold: {count} {deviate}{rest}, the worst {size}"
+
+
+def paragraph(report: Report, index: int, cause: Cause) -> list[str]:
+    """A cause with one row worked out: what came, what is right, and how to have the inputs."""
+    rows = [row for row in report.deviations if key_of(row) in cause.rows]
+    names = list(dict.fromkeys(row.case for row in rows))
+    says = cause.says or "no known mistake fits"
+    says += "".join(f", or {other}" for other in cause.others)
+    if not math.isnan(cause.after) and cause.says:
+        says += f" (error over bound falls from {number(cause.before)} to {number(cause.after)})"
+    says += f", {cause.pattern}" if cause.pattern else ""
+    row = max(rows, key=ratio_of)
+    example = f"{row.case}, {row.dtype}, {row.quantity}"
+    if not (math.isnan(row.claimed) and math.isnan(row.right)):
+        claimed, right = exactly(row.claimed, row.right)
+        example += f": {claimed} where {right} is right"
+    if math.isfinite(row.error_over_bound):
+        example += f", {number(row.error_over_bound)} times its bound"
+    lines = [f"{index}. {says}: {plural(len(rows), 'row')} of {plural(len(names), 'case')}", f"   {example}"]
+    problem = next((p for p in report.problems if (p.case.name, p.dtype) == (row.case, row.dtype)), None)
+    if problem is not None:
+        lines.append(f'   report.problem("{row.case}", "{row.dtype}").arrays: {summary_of(problem)}')
+    if len(names) > 1:
+        lines.append(f"   also: {'; '.join(shortened([n for n in names if n != row.case]))}")
+    return lines
+
+
+def summary_of(problem: Problem) -> str:
+    """The arrays of a problem by name, shape and range, and its options."""
+    found = [f"{name} {described(array)}" for name, array in list(problem.arrays.items())[:5]]
+    if len(problem.arrays) > 5:
+        found.append(f"{len(problem.arrays) - 5} more")
+    for name, value in problem.case.options.items():
+        found.append(f"{name} {value.shape}" if isinstance(value, np.ndarray) else f"{name}={value!r}")
+    return ", ".join(found)
+
+
+def described(array: np.ndarray) -> str:
+    """Shape and range: "(5, 16) from -2.5 to 3"."""
+    seen = array[np.isfinite(array)]
+    span = f" from {number(float(seen.min()))} to {number(float(seen.max()))}" if seen.size else ""
+    rest = "" if seen.size == array.size else " with NaN or infinity"
+    return f"{array.shape}{span}{rest}"
+
+
+def shortened(names: Sequence[str], most: int = 6) -> list[str]:
+    """The first names, and how many more there are."""
+    return [*names[:most], *([f"{len(names) - most} more"] if len(names) > most else [])]
+
+
+def plural(count: int, word: str) -> str:
+    """ "1 row", "2 rows"."""
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Warnings off: many inputs are meant to overflow."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def first_line(wrong: BaseException) -> str:
+    """The first line of an exception's message."""
+    return (str(wrong).splitlines() or [type(wrong).__name__])[0]

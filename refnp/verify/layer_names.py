@@ -1,0 +1,95 @@
+"""The cases of a layer by any of its names: refnp's own, that of a class, or what a framework calls it."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from refnp.verify.calling import (
+    closest,
+)
+from refnp.verify.case import Case, Layer
+from refnp.verify.layers import cases
+
+OTHER_NAMES = {  # what a layer is called elsewhere, or as a class of refnp, where no rule of spelling finds it
+    "MultiHeadAttention": "multi_head",
+    "EncoderDecoder": "transformer",
+    "similarity_attention": "attention",
+    "scaled_dot_product_attention": "attention",
+    "dot_product_attention": "attention",
+    "TransformerEncoderLayer": "encoder_layer",
+    "TransformerDecoderLayer": "decoder_layer",
+    "Dense": "linear",
+    "swish": "silu",
+    "conv": "convolution",
+    "conv_transpose": "convolution_transpose",
+    "avg_pool": "average_pool",
+    "adaptive_avg_pool": "adaptive_average_pool",
+    "nll_loss": "cross_entropy",
+    "mse_loss": "mse",
+    "huber_loss": "huber",
+    "interpolate": "upsample",
+}
+SAID_BY_NAME = {"causal_attention": {"causal": True}}  # what a layer's name says, an option of the layer it is kin to
+KIN = {"attention": ("softcap_attention", "window_attention", "causal_attention")}
+
+
+def named_cases(name: str) -> list[Case]:
+    """The cases of the layer that is called so by refnp or by a framework; ValueError with the closest names.
+
+    "conv2d", "MaxPool1d" and the like name the cases of that many axes of space.
+    """
+    every = cases()
+    layers = {case.layer.name: case.layer for case in reversed(every)}
+    if of_space := re.fullmatch(r"(.*?)_?([123])[dD]", name):
+        layer = layers[layer_name(of_space.group(1), layers)]
+        own = [case for case in every if case.layer is layer and axes_of_space(case) == int(of_space.group(2))]
+        if own:
+            return own
+    layer = layers[layer_name(name, layers)]
+    kin = [other.name for other in layers.values() if are_kin(layer, other, every)]
+    return [case for case in every if case.layer.name == layer.name] + [
+        case for case in every if case.layer.name in kin and case.layer.name != layer.name
+    ]
+
+
+def layer_name(name: str, layers: Mapping[str, Layer]) -> str:
+    """The layer's own name, from any of its names."""
+    if name in layers:
+        return name
+    spelled = {plain(other): other for other in layers}
+    spelled |= {plain(other): layer for other, layer in OTHER_NAMES.items() if layer in layers}
+    for layer in layers.values():
+        for theirs in (layer.torch, layer.jax):
+            if isinstance(theirs, str):
+                spelled.setdefault(plain(theirs.rpartition(".")[2]), layer.name)
+    word = name.rpartition(".")[2]
+    if plain(word) in spelled:
+        return spelled[plain(word)]
+    if covered := [layer.name for layer in list(layers.values())[::-1] if word in layer.names]:
+        raise ValueError(f"name={name!r} is judged by its parts; name {' or '.join(map(repr, covered))}")
+    raise ValueError(f"name={name!r}: there is no such layer{closest(name, [*layers, *OTHER_NAMES])}")
+
+
+def plain(name: str) -> str:
+    """LayerNorm, layer_norm, layernorm → layernorm."""
+    return "".join(c for c in name.lower() if c.isalnum())
+
+
+def axes_of_space(case: Case) -> int:
+    """Of a convolution, a pool or a norm of channels; a norm without any counts as one of signals."""
+    arrays = case.problem("float64").arrays
+    kernel = arrays.get("weight", arrays.get("x"))
+    return 0 if kernel is None else max(kernel.ndim - 2, 1)
+
+
+def are_kin(layer: Layer, other: Layer, every: Iterable[Case]) -> bool:
+    """Whether a function of one layer can be asked the cases of the other: the same function of refnp and arguments."""
+    if other.name in KIN.get(layer.name, ()):
+        return True
+    first = next(case for case in every if case.layer.name == layer.name)
+    second = next(case for case in every if case.layer.name == other.name)
+    return layer.function is other.function and required_inputs(first) == required_inputs(second)
+
+
+def required_inputs(case: Case) -> list[str]:
+    """The names of the inputs, without an additive bias, which a case may leave out."""
+    return [name for name in case.inputs if name != "bias"]
