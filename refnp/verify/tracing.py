@@ -201,8 +201,9 @@ def literal(array: np.ndarray) -> str:
         return repr(int(array))
     if not np.isfinite(array):
         return written(float(array))
-    text = np.format_float_positional(array[()], trim="-") if 1e-4 <= abs(array) < 1e6 or array == 0 else None
-    return text or np.format_float_scientific(array[()], trim="-")
+    number: np.floating = array[()]
+    text = np.format_float_positional(number, trim="-") if 1e-4 <= abs(array) < 1e6 or array == 0 else None
+    return text or np.format_float_scientific(number, trim="-")
 
 
 def bare(text: str) -> str:

@@ -413,15 +413,15 @@ KNOWN: tuple[KnownDefect, ...] = (
         equation=copied_where_it_stays,
     ),
     defect(
-        "softmax: no weight below e^-64",
+        "PaddlePaddle/Paddle#4366",
         "softmax and log_softmax raise x − max to −64: log_softmax([0, −300]) is −64, and a key that is masked by −∞ "
         "keeps the weight 1.6e-28, so that infinity in its value and gradients come through",
         OF_SOFTMAX,
     ),
     defect(
         "binary_cross_entropy_with_logits: gradient at 0",
-        "at a logit of exactly 0 the gradient is σ − t − 1, where σ − t is right: −½ in place of ½ for t = 0; and "
-        "where a prediction is sure and right log1p(e^−|x|) is lost",
+        "at a logit of exactly 0 the gradient is σ − t − 1, where σ − t is right: −½ in place of ½ for t = 0 (since "
+        "PaddlePaddle/Paddle#64253); and where a prediction is sure and right log1p(e^−|x|) is lost",
         "binary_cross_entropy/tails*",
         "output, gradient of logits",
     ),

@@ -169,7 +169,7 @@ JAX_HYPERBOLIC = KnownDefect(
     "sinh and cosh take exp(x − log 2): the rounding of the exponent is magnified x times",
 )
 JAX_STD_VJP = KnownDefect(
-    "JAX", "std: gradient 0/0", "std's gradient divides by std: NaN where all numbers are equal", ("gradient of x",)
+    "JAX", "jax-ml/jax#11716", "std's gradient divides by std: NaN where all numbers are equal", ("gradient of x",)
 )
 AROUND_ZERO = np.array([-1e-3, -1e-6, -1e-20, -1e-30, 0.0, 1e-30, 1e-20, 1e-6, 1e-3])
 

@@ -210,7 +210,7 @@ OF_PROBABILITIES = Layer(
 )
 BINARY_TAIL = KnownDefect(
     "PyTorch",
-    "binary cross-entropy: (1 − t) x and σ(x) − t",
+    "pytorch/pytorch#195677",
     "binary_cross_entropy_with_logits adds (1 − t) x and max(−x, 0), and its gradient is σ(x) − t: where a "
     "prediction is sure and right both cancel, and a small loss and its gradients are lost",
 )
