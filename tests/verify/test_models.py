@@ -317,7 +317,7 @@ def test_what_cannot_be_judged_is_said():
     assert report.not_judged == {
         "0": "Hardtanh: arithmetic of its own",
         "1": "Softmax: dim=None, an axis that depends on the shape; name it",
-        "end to end": "refnp has no operation for hardtanh of PyTorch",
+        "end to end": "softmax of PyTorch: softmax: axis is None; pass an integer or several",
     }
 
 
@@ -454,6 +454,44 @@ def test_outputs_of_every_form_and_layers_in_place():
     assert [row["quantity"] for row in report.rows if row["case"] == "Two/end to end"] == [
         f"output {i}" for i in range(5)
     ]
+
+
+def test_what_the_fast_path_of_pytorch_leaves_at_padding_is_a_known_defect():
+    """0 where a token is padding; all others are judged."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(FEATURES, HEADS, FEATURES, batch_first=True)
+    model = nn.TransformerEncoder(layer, 2).eval()
+    padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    report = judge_model(model, {"src": drawn(2, 5, FEATURES), "src_key_padding_mask": padding}, gradients=False)
+    report.require()
+    row = report.rows[-1]
+    assert (row["quantity"], row["verdict"]) == ("output without gradients, padding", "known defect")
+    assert row["issue"] == "pytorch/pytorch#190486"
+    assert "known defect: pytorch/pytorch#190486" in str(report)
+
+
+class OfFunctions(nn.Module):
+    """Layers that are functions, with weights of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.kernel, self.matrix = nn.Parameter(torch.randn(4, 2, 3, 3)), nn.Parameter(torch.randn(3, 36))
+
+    def forward(self, x):
+        f = nn.functional
+        y = f.group_norm(f.conv2d(x, self.kernel, stride=2, padding=[1, 1]), 2)
+        y = torch.flatten(f.max_pool2d(f.relu6(y + 1), 2, 1), 1)
+        y = f.normalize(f.layer_norm(f.linear(f.dropout(y, 0.5, self.training), self.matrix), (3,)), dim=-1)
+        return torch.outer(y[0], y[1]), f.hardtanh(y), torch.einsum("bi,bj->ij", y, y).clamp(min=0.1).log()
+
+
+@both
+def test_layers_that_are_functions_are_judged_with_the_whole(dtype):
+    torch.manual_seed(0)
+    report = judge_model(OfFunctions().to(getattr(torch, dtype)).eval(), drawn(2, 2, 7, 7))
+    report.require()
+    assert [row["quantity"] for row in report.rows] == ["output 0", "output 1", "output 2"]
+    assert "not judged by itself: (the model): OfFunctions: parameters of its own (kernel, matrix)" in str(report)
 
 
 def test_the_fast_path_of_pytorch_is_what_is_judged_end_to_end():

@@ -345,6 +345,41 @@ def variance(x: Any, dim: Any = None, unbiased: bool = True, *, correction: Any 
     return ag.sum(away * away, axis=axis, keepdims=keepdim) / float(count - taken)
 
 
+def convolved(
+    x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Any:
+    """A convolution of zeros around x."""
+    options = {"stride": several(stride), "dilation": several(dilation), "groups": groups}
+    return layers.convolution(x, weight, bias, padding=0 if padding == "valid" else several(padding), **options)
+
+
+def several(value: Any) -> Any:
+    """A tuple in place of a list."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def max_pooled(
+    x: Any, size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, _: bool = False
+) -> Any:
+    """The largest number of each window."""
+    walk = {"stride": several(stride) or None, "padding": several(padding), "dilation": several(dilation)}
+    return layers.max_pool(x, several(size), ceil_mode=ceil_mode, **walk)
+
+
+def group_normalised(x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    """Over groups of channels."""
+    return layers.group_norm(
+        x, 1.0 if weight is None else weight, 0.0 if bias is None else bias, groups=groups, eps=eps
+    )
+
+
+def normalised_to_length(x: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Any:
+    """x over its length, or over ε."""
+    if p != 2:
+        raise NotTracedError("normalize with another p than 2")
+    return x / ag.maximum(ag.sqrt(ag.sum(x * x, axis=dim, keepdims=True)), eps)
+
+
 def same(x: Any, *_: Any, **__: Any) -> Any:
     """The numbers as they are: another type rounds, which is an error of the model and not of refnp's."""
     return x
@@ -371,6 +406,7 @@ OPERATIONS: dict[str, Callable] = {
     **dict.fromkeys(("matmul", "bmm", "mm", "mv", "dot"), ag.matmul),
     "addmm": lambda x, y, z: x + ag.matmul(y, z),
     "baddbmm": lambda x, y, z: x + ag.matmul(y, z),
+    "outer": ag.outer,
     "einsum": lambda subscripts, *operands: ag.einsum(
         subscripts, *(operands[0] if isinstance(operands[0], list) else operands)
     ),
@@ -391,6 +427,12 @@ OPERATIONS: dict[str, Callable] = {
     "layer_norm": normalised,
     "rms_norm": root_normalised,
     "scaled_dot_product_attention": attended,
+    "group_norm": group_normalised,
+    "normalize": normalised_to_length,
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), convolved),
+    **dict.fromkeys(("max_pool1d", "max_pool2d", "max_pool3d"), max_pooled),
+    "hardtanh": lambda x, min_val=-1.0, max_val=1.0, inplace=False: ag.clip(x, float(min_val), float(max_val)),
+    "relu6": lambda x, inplace=False: ag.clip(x, 0.0, 6.0),
     "embedding": lambda tokens, weight, padding_idx=None, *_: layers.embedding(tokens, weight),
     "dropout": without_dropout,
     **dict.fromkeys(("to", "type_as", "float", "double", "bfloat16", "half", "cpu", "alias", "requires_grad_"), same),
