@@ -25,13 +25,14 @@ REPORT = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
 HEAD = """\
 # Other frameworks
 
-Made by `python -m refnp.verify.table --write` from the recorded answers; [a test](../tests/verify/test_record.py) holds it to them. How a verdict comes about
-stands in [verify.md](verify.md).
+Made by `python -m refnp.verify.table --write` from the recorded answers;
+[a test](../tests/verify/test_record.py) holds it to them. How a verdict comes about stands in [verify.md](verify.md).
 
 {versions}
 
-A row is one output or gradient of one case in one precision. ✓: all rows are within the bound of rounding; **3 d**: three rows show a known defect; **2 c**: two
-follow another convention; **1 !**: one deviates, and it is not known why; –: the framework has no such function, or it was not recorded.
+A row is one output or gradient of one case in one precision. ✓: all rows are within the bound of rounding; **3 d**:
+three rows show a known defect; **2 c**: two follow another convention; **1 !**: one deviates, and it is not known why;
+–: the framework has no such function, or it was not recorded.
 """
 KNOWN_HEAD = """
 ## {name}
@@ -40,8 +41,8 @@ KNOWN_HEAD = """
 |---|---|---|---|
 """
 SCRIPTS = """
-`refnp verify --reproduce CASE {name}` prints a script of fewer than 25 lines that shows it with {name} alone (it has to be installed), such as
-`refnp verify --reproduce "{case}" {name}`; the case of every row stands in it.
+`refnp verify --reproduce CASE {name}` prints a short script that shows it with {name} alone (it has to be installed),
+such as `refnp verify --reproduce "{case}" {name}`; the case of every row stands in it.
 """
 
 
@@ -108,7 +109,8 @@ def known_line(verdict: str, issue: str, rows: list[Judgement]) -> str:
     texts = [text.replace("|", "\\|") for text in (what or "", example)]
     reports = dict.fromkeys(REPORT.findall(f"{issue} {worst.why}"))
     links = ", ".join(f"[{r}#{n}](https://github.com/{r}/issues/{n})" for r, n in reports)
-    return f"| {kind} | {texts[0]}. {texts[1]} | {len(rows)} | {links or ('–' if verdict == CONVENTION else 'no report found')} |"
+    reported = links or ("–" if verdict == CONVENTION else "no report found")
+    return f"| {kind} | {texts[0]}. {texts[1]} | {len(rows)} | {reported} |"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

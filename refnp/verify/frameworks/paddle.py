@@ -78,7 +78,7 @@ def with_values(module: Any, **values: Any) -> Any:
     """A layer with tensors in place of its parameters, so that they may have gradients of their own."""
     for name, value in values.items():
         module._parameters.pop(name, None)
-        object.__setattr__(module, name, value)
+        setattr(module, name, value)
     return module
 
 
