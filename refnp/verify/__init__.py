@@ -3,7 +3,7 @@
 layers       a page for each family: equations, cases, gradient inputs, names in other frameworks, known defects
 rounding     numbers that carry a bound on their own rounding error;  bounds: the classical closed forms of such bounds
 case         what a page is made of
-properties   what must hold for every input
+properties   what must hold for every input, on drawn ones
 frameworks   how PyTorch and JAX are asked;  record: what they answered, and the command that asks them
 judge        all that is judged, and the verdict on an array;  report: `refnp verify`
 exchange     cases as files for programs in any language, and the verdicts on their answers

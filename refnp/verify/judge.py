@@ -1,7 +1,7 @@
 """What is judged, and the verdict: how far each array is from the reference, in units of what rounding allows.
 
 gradients    every differentiable function against the complex step (gradcheck's table)
-properties   what must hold for every input, within rounding
+properties   what must hold for every input, within rounding, on drawn ones
 frameworks   every case: refnp itself in float32 and float64, its reference against the textbook, PyTorch, JAX
 """
 

@@ -25,7 +25,7 @@ from refnp.verify.case import (
 )
 from refnp.verify.layers.linear import sum_to, summed_to
 from refnp.verify.layers.softmax import weights, weights_pullback
-from refnp.verify.rounding import WIDE, constant, contract, exact, where
+from refnp.verify.rounding import WIDE, constant, contract, exact, where, where_positive
 
 
 def attention(
@@ -256,7 +256,7 @@ def positive_features(x):
     """φ(x) = x + 1 for x > 0, else eˣ; φ′ = 1 or eˣ."""
     positive = x.value > 0
     e = rounding.exp(where(positive, 0, x))
-    return where(positive, x + 1, e), lambda g: (g * e,)
+    return where_positive(x, x + 1, e), lambda g: (g * e,)
 
 
 def linear_attention(query, key, value, *, key_mask=None, causal=False):
