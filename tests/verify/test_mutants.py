@@ -3,6 +3,7 @@
 import functools
 import itertools
 import os
+import pathlib
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from refnp.verify import layers
 from refnp.verify.case import Problem
 from refnp.verify.judge import DEVIATES, judged
-from refnp.verify.mutants import MUTANTS, causes, mutants_of
+from refnp.verify.mutants import MUTANTS, causes, general, mutants_of
+from refnp.verify.mutants.__main__ import page
 from refnp.verify.mutants.mutant import rounded_to
 from refnp.verify.mutants.search import answer_of
 
@@ -18,8 +20,13 @@ CASES: dict = {}
 for case in layers.cases():
     CASES.setdefault(case.layer.name, []).append(case)
 LAYERS = sorted({layer for mutant in MUTANTS for layer in mutant.layers})
-PLANTED = [(layer, mutant) for layer in LAYERS for mutant in mutants_of(CASES[layer][0].layer)]
-PAIRS = 2 if os.environ.get("HYPOTHESIS_PROFILE") != "thorough" else 1000  # of each layer
+OWN = {layer: [mutant for mutant in MUTANTS if layer in mutant.layers] for layer in LAYERS}
+THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+EVERY = [(layer, mutant) for layer in LAYERS for mutant in OWN[layer]]
+PLANTED = EVERY if THOROUGH else list({mutant.says: (layer, mutant) for layer, mutant in EVERY}.values())
+PAIRS = 1000 if THOROUGH else 1  # of each layer
+KINDS = ("factor", "factor of each element", "shift")
+UNKNOWN = [(layer, kind) for i, layer in enumerate(LAYERS) for kind in (KINDS if THOROUGH else (KINDS[i % 3],))]
 
 
 @pytest.fixture(autouse=True)
@@ -66,9 +73,42 @@ def test_a_planted_mutant_is_named(layer, mutant):
     assert mutant.says in str(found[0])
 
 
+ANY = ("layer_norm", "softmax", "linear", "gaussian_nll", "set_convolution")
+
+
+@pytest.mark.parametrize("layer", ANY)
+def test_a_mistake_that_any_layer_may_make_is_named(layer):
+    of = CASES[layer][0].layer
+    names = list(problems(layer)[0][0].arrays)
+    known = [*general.of_precision(of), *general.of_gradients(of, names)]
+    for mutant in known if THOROUGH else known[::2]:
+        answers, rows = judgement(layer, mutant.function)
+        if any(row.verdict == DEVIATES for row in rows):
+            found = causes(answers, rows)
+            assert len(found) == 1
+            assert mutant.says in (found[0].says, *found[0].others), found
+        else:
+            assert mutant.says == general.PRECISIONS[-1], "it shows nowhere"
+
+
+def test_options_in_float32_show_where_options_are_no_fractions_of_two():
+    for layer in ("layer_norm", "leaky_relu", "cross_entropy"):
+        mutant = general.of_precision(CASES[layer][0].layer)[-1]
+        assert mutant.says in named(causes(*judgement(layer, mutant.function)))[0]
+
+
+def test_the_page_of_documentation_lists_them():
+    text = pathlib.Path(__file__).parents[2].joinpath("docs", "mutants.md").read_text(encoding="utf-8")
+    assert text == page(), "python -m refnp.verify.mutants > docs/mutants.md"
+
+
+def test_there_are_at_least_sixty():
+    assert len({mutant.says for mutant in MUTANTS}) >= 60
+
+
 @pytest.mark.parametrize("layer", LAYERS)
 def test_a_template_without_a_mistake_is_right(layer):
-    for template in {id(m.template): m.template for m in mutants_of(CASES[layer][0].layer)}.values():
+    for template in {id(m.template): m.template for m in OWN[layer]}.values():
         answers, rows = judgement(layer, template)
         assert len(answers) == len(problems(layer))
         assert [row for row in rows if row.verdict == DEVIATES] == []
@@ -77,7 +117,7 @@ def test_a_template_without_a_mistake_is_right(layer):
 
 def some_pairs(layer):
     """Pairs of mutants of a layer that can both be there, drawn by its name."""
-    pairs = [(a, b) for a, b in itertools.combinations(mutants_of(CASES[layer][0].layer), 2) if a.together(b)]
+    pairs = [(a, b) for a, b in itertools.combinations(OWN[layer], 2) if a.together(b)]
     order = np.random.default_rng(len(pairs)).permutation(len(pairs))[:PAIRS]
     return [pairs[i] for i in order]
 
@@ -91,8 +131,7 @@ def test_of_two_planted_mutants_one_is_named(layer):
         assert one.says in words or other.says in words, (one.says, other.says, found)
 
 
-@pytest.mark.parametrize("layer", LAYERS)
-@pytest.mark.parametrize("kind", ["factor", "factor of each element", "shift"])
+@pytest.mark.parametrize(("layer", "kind"), UNKNOWN)
 def test_an_unknown_mistake_gets_no_name(layer, kind):
     """0.1 % too much everywhere, up to 0.1 % too much somewhere, 1e-3 too much."""
     answers, rows = [], []
@@ -113,7 +152,7 @@ def test_an_unknown_mistake_gets_no_name(layer, kind):
 
 
 def test_rows_may_be_those_of_the_json():
-    mutant = mutants_of(CASES["layer_norm"][0].layer)[0]
+    mutant = OWN["layer_norm"][0]
     answers, rows = judgement("layer_norm", mutant.function)
     assert causes(answers, [row.as_json() for row in rows]) == causes(answers, rows)
 
@@ -125,7 +164,7 @@ def test_each_mistake_is_said_once_for_a_layer():
 
 
 def test_three_mistakes_in_three_layers_give_three_causes():
-    first = {name: mutants_of(CASES[name][0].layer)[0] for name in ("layer_norm", "rms_norm", "group_norm")}
+    first = {name: OWN[name][0] for name in ("layer_norm", "rms_norm", "group_norm")}
     together = [judgement(name, mutant.function) for name, mutant in first.items()]
     found = causes([a for answers, _ in together for a in answers], [r for _, rows in together for r in rows])
     assert [(cause.layer, cause.says) for cause in found] == [(name, mutant.says) for name, mutant in first.items()]

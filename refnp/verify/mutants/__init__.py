@@ -1,5 +1,6 @@
 """Known mistakes, a page for each family of layers, and which of them explains answers that deviate.
 
+general      mistakes that any layer may make
 mutant       what a mutant is, and what all are made of
 search       which mutants fit, and what is said where none does
 """
@@ -12,23 +13,30 @@ from refnp.verify.mutants import (
     activations,
     attention,
     convolution,
+    distributions,
     linear,
     losses,
+    multi_head,
     normalization,
     pooling,
     set_convolution,
     softmax,
 )
+from refnp.verify.mutants.general import of_precision
 from refnp.verify.mutants.mutant import Mutant
 from refnp.verify.mutants.search import Cause, causes_among
 
-PAGES = (normalization, softmax, attention, activations, linear, losses, convolution, pooling, set_convolution)
+PAGES = (
+    normalization, softmax, attention, multi_head, activations, linear, losses, distributions, convolution, pooling,
+    set_convolution,
+)  # fmt: skip
+
 MUTANTS: list[Mutant] = [mutant for page in PAGES for mutant in page.MUTANTS]
 
 
 def mutants_of(layer: Layer) -> list[Mutant]:
-    """Every mutant of a layer, the simplest first."""
-    return [mutant for mutant in MUTANTS if layer.name in mutant.layers]
+    """Every mutant of a layer, the simplest first; the mistakes of precision that any layer may make come last."""
+    return [mutant for mutant in MUTANTS if layer.name in mutant.layers] + of_precision(layer)
 
 
 def causes(answers: Iterable[tuple[Problem, Answer]], rows: Iterable[Any]) -> list[Cause]:

@@ -7,7 +7,7 @@ import numpy as np
 from refnp import autograd as ag
 from refnp import layers
 from refnp.autograd.primitives import raw
-from refnp.verify.mutants.mutant import Mistakes, family, through
+from refnp.verify.mutants.mutant import Mistakes, family
 
 
 def reduced(terms, reduction, *, own="", mask=None, divisor=None):
@@ -24,17 +24,12 @@ def reduced(terms, reduction, *, own="", mask=None, divisor=None):
     return total if reduction == "sum" else total / (count if divisor is None else divisor)
 
 
-def of_batch(y, *, scaled):
-    """A loss whose gradient is multiplied by a number."""
-    return y if scaled == 1 else through(y, bar=lambda g: g * scaled)
-
-
-def mse(prediction, target, *, reduction="mean", half=False, power=2, root=False, own="", scaled=1.0):
+def mse(prediction, target, *, reduction="mean", half=False, power=2, root=False, own=""):
     """(p − t)²."""
     difference = prediction - target
     terms = ag.absolute(difference) if power == 1 else difference * difference
     y = reduced(terms / 2 if half else terms, reduction, own=own)
-    return of_batch(ag.sqrt(y) if root else y, scaled=scaled)
+    return ag.sqrt(y) if root else y
 
 
 def huber(prediction, target, *, delta=1.0, reduction="mean", own_delta=None, divided=False, doubled=False, own=""):
@@ -105,7 +100,6 @@ def cross_entropy(
     form="log_softmax",
     weighted="classes",
     averaged="weights",
-    scaled=1.0,
 ):
     """−Σ_c w_c q_c log p_c, its mean over Σ w_target of the rows that count."""
     classes, targets = logits.shape[-1], np.asarray(targets)
@@ -119,7 +113,7 @@ def cross_entropy(
         divisor = None
     else:
         divisor = float(np.sum(np.where(mask, weights[np.where(mask, targets, 0)], 0)))
-    return of_batch(reduced(terms, reduction, own=own, mask=mask, divisor=divisor), scaled=scaled)
+    return reduced(terms, reduction, own=own, mask=mask, divisor=divisor)
 
 
 def log_p_of(logits, form, q):
@@ -171,8 +165,6 @@ MSE: Mistakes = {
     "it were half of it, ½ (p − t)²": {"half": True},
     "it were |p − t|": {"power": 1},
     "the root were taken of it": {"root": True},
-    "the gradient were that of half of it": {"scaled": 0.5},
-    "the gradient had the other sign": {"scaled": -1.0},
 }
 HUBER: Mistakes = {
     "δ were 1, whatever is asked for": {"own_delta": 1.0},
@@ -217,7 +209,6 @@ FORMS: Mistakes = {
     "the softmax were taken twice": {"form": "softmax twice"},
     "probabilities below 1e-7 were cut off": {"form": "clipped"},
     "1e-8 were added to probabilities": {"form": "p + 1e-8"},
-    "the gradient had the other sign": {"scaled": -1.0},
 }
 OF_Q: Mistakes = {
     "the likeliest class alone counted": {"form": "hard"},

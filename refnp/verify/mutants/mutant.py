@@ -23,7 +23,8 @@ class Mutant:
 
     `function` takes the arguments and options of the function of refnp in `layers`, and its gradients are those of
     `refnp.vjp`: its own derivative, or for a mistake in the gradient alone the mistaken one. A mistake of rounding is
-    `narrow`: it shows in the precision that is judged, and not in a wider one.
+    `narrow`: it shows in the precision that is judged, and not in a wider one. What computes in a lower precision than
+    that names it, `inside`, and is allowed what that precision is.
     """
 
     says: str
@@ -31,6 +32,7 @@ class Mutant:
     template: Callable
     switches: Mapping[str, Any] = field(default_factory=dict)
     narrow: bool = False
+    inside: str = ""
 
     @property
     def function(self) -> Callable:

@@ -25,7 +25,9 @@ import numpy as np
 from refnp.autograd import vjp
 from refnp.verify.case import Answer, Layer, Problem
 from refnp.verify.judge import DEVIATES, deviation
+from refnp.verify.mutants.general import of_gradients
 from refnp.verify.mutants.mutant import Mutant
+from refnp.verify.precision import Policy, policy
 from refnp.verify.rounding import WIDE, tolerance
 
 SPREAD, SAMPLES, NARROW_SAMPLES = 8, 3, 8
@@ -75,6 +77,11 @@ class Asked:
 
     problem: Problem
     answer: Answer
+
+    @functools.cached_property
+    def policy(self) -> Policy:
+        """Where the answer may round."""
+        return policy(self.problem.dtype)
 
     @functools.cached_property
     def right(self) -> Answer:
@@ -156,19 +163,25 @@ class Asked:
         return found if max(found.values()) <= 1 else {}
 
     def _narrowly(self, mutant: Mutant) -> dict[str, float] | None:
-        values = self.values(mutant.function, self.problem.dtype)
+        if mutant.inside and policy(mutant.inside).stored.u <= self.policy.stored.u:
+            return None
+        values = self.values(mutant.function, self.policy.dtype)
         changed = set(self.changed(values))
-        if not all(self._large_enough(q, value) for q, value in values.items()):
+        if not all(self._large_enough(q, value, self.answer[q]) for q, value in values.items()):
             return {} if changed else None
         spread = self._spread(mutant, values, NARROW_SAMPLES)
         allowed = {q: self._enlarged(q, value) + spread[q] for q, value in values.items()}
+        if mutant.inside:
+            allowed = {q: a + tolerance(self.problem.bounds[q], mutant.inside) for q, a in allowed.items()}
+            if not any(self._large_enough(q, self.answer[q], values[q]) for q in changed):
+                return {}  # so small an error has another cause
         changed |= {q for q in values if q in self.wrong and not (allowed[q] <= self.allowed[q]).all()}
         found = {q: self.ratio(self.answer[q], values[q], allowed[q]) for q in changed}
         return None if not found else found if max(found.values()) <= 1 else {}
 
     def _enlarged(self, quantity: str, value: np.ndarray) -> np.ndarray:
         """The bound of the right value, or the same part of the mutant's where that is larger: from 4 to 64 u of it."""
-        allowed, size, u = self.allowed[quantity], np.abs(value), np.finfo(self.problem.dtype).eps / 2
+        allowed, size, u = self.allowed[quantity], np.abs(value), self.policy.stored.u
         if allowed.shape != size.shape:
             return 4 * u * size
         part = np.nan_to_num(allowed / np.abs(self.right[quantity]), nan=0, posinf=0)
@@ -182,19 +195,19 @@ class Asked:
         rest, error = (_furthest(given, v) for v in (value, self.right[quantity]))
         return rest <= NEAR * error if math.isfinite(error) else math.isfinite(rest)
 
-    def _large_enough(self, quantity: str, value: np.ndarray) -> bool:
-        """Whether rounding of the size that is seen here can explain the error of a quantity."""
+    def _large_enough(self, quantity: str, value: np.ndarray, other: np.ndarray) -> bool:
+        """Whether the error of a value is of the size of another's, or larger: not FAR smaller."""
         right, most = self.right[quantity], float(self.allowed[quantity].max(initial=0))
-        error, own = _furthest(np.asarray(self.answer[quantity], WIDE), right), _furthest(value.astype(WIDE), right)
+        own, error = (_furthest(np.asarray(a, WIDE), right) for a in (value, other))
         return not error > FAR * max(own, most)
 
     def _spread(self, mutant: Mutant, values: Answer, samples: int) -> dict[str, np.ndarray]:
         """SPREAD times the largest difference of values in the precision of the case, for inputs moved by u/2."""
-        dtype = np.dtype(self.problem.dtype)
+        dtype, u = self.policy.dtype, policy(mutant.inside or self.policy).stored.u
         rng = np.random.default_rng(zlib.crc32(self.problem.case.name.encode()))
         most = {q: np.zeros(np.shape(value), WIDE) for q, value in values.items()}
         for sample in range(samples):
-            step = np.finfo(dtype).eps / 2 if sample else 0.0
+            step = float(u) if sample else 0.0
             moved = [a + a * (step * rng.choice([-1.0, 0.0, 1.0], a.shape)) for a in self.problem.arrays.values()]
             found = self.values(mutant.function, dtype, [a.astype(dtype) for a in moved])
             for q, value in values.items():
@@ -279,12 +292,17 @@ def _of_layer(asked: list[Asked], wrong: set[Row], mutants: list[Mutant]) -> lis
     deviating = sorted((a for a in asked if a.rows & wrong), key=lambda a: a.size)
     before = {row: a.wrong.get(row[2], math.inf) for a in deviating for row in a.rows & wrong}
     right = [a for a in asked if not a.rows & wrong]
+    every = set(before)
     singles = _singles(mutants, deviating, wrong)
-    chosen, left = _cover(singles, set(before), deviating, right)
-    if left:
-        pairs = _pairs(mutants, [a for a in deviating if a.rows & left], deviating, wrong)
-        with_pairs = _cover(pairs + singles, set(before), deviating, right)
-        chosen, left = with_pairs if len(with_pairs[1]) < len(left) else (chosen, left)
+    best = chosen, left = _cover(singles, every, deviating, right)
+    if (left or len(chosen) > 1) and any(row[2] != "output" for row in every):
+        most = max((a.problem for a in deviating), key=lambda p: len(p.arrays))
+        singles = singles + _singles(of_gradients(most.case.layer, list(most.arrays)), deviating, wrong)
+        best = min(best, _cover(singles, every, deviating, right), key=_worth)
+    if best[1]:
+        pairs = _pairs(mutants, [a for a in deviating if a.rows & best[1]], deviating, wrong)
+        best = min(best, _cover(pairs + singles, every, deviating, right), key=_worth)
+    chosen, left = best
     found = [_cause(group, before, asked) for group in chosen if not (left and group[0].mutant.narrow)]
     rest = set(before) - {row for cause in found for row in cause.rows}
     if rest:
@@ -292,6 +310,11 @@ def _of_layer(asked: list[Asked], wrong: set[Row], mutants: list[Mutant]) -> lis
         layer = asked[0].problem.case.layer.name
         found.append(Cause("", _sorted(rest), worst, worst, layer, (), _pattern(rest, asked)))
     return found
+
+
+def _worth(covered: tuple[list, set[Row]]) -> tuple[int, int]:
+    """Less left is better, and then fewer mistakes."""
+    return len(covered[1]), len(covered[0])
 
 
 def _sorted(rows: Iterable[Row]) -> tuple[Row, ...]:
@@ -377,7 +400,7 @@ def _absorbed(group: list[Explanation], deviating: list[Asked], left: set[Row]) 
 def _contradicts(a: Asked, mutant: Mutant) -> bool:
     """Whether a case that is right would not be so with this mutant."""
     try:
-        return bool(a.changed(a.values(mutant.function, a.problem.dtype if mutant.narrow else WIDE)))
+        return bool(a.changed(a.values(mutant.function, a.policy.dtype if mutant.narrow else WIDE)))
     except Exception:  # it cannot be asked this
         return False
 

@@ -23,15 +23,13 @@ def set_convolution(
     divided="values",
     flag=1.0,
     normal=False,
-    constant="",
+    held_places=False,
     other_mask=False,
 ):
     """z_n = Σ_m [1, y_m] exp(−½ |x_n − x_m|²/ℓ²), with `divide` all but the density ρ over ρ + ε."""
     eps = eps if own_eps is None else own_eps
-    if constant == "places":
+    if held_places:
         target_x, context_x = held(target_x), held(context_x)
-    if constant == "length scale":
-        length_scale = held(length_scale)
     steps = ag.expand_dims(target_x, -2) - ag.expand_dims(context_x, -3)  # (..., N, M, dx)
     flags = np.full((*context_y.shape[:-1], int(density)), flag)
     v = ag.concatenate([flags.astype(context_y.dtype), context_y], -1) if density else context_y
@@ -72,7 +70,6 @@ DENSITY: Mistakes = {
     "ε were 1e-5": {"own_eps": 1e-5},
     "ε were 1e-3": {"own_eps": 1e-3},
     "the density were a constant in the gradient of what is divided by it": {"divided": "held"},
-    "places were constants in the gradient": {"constant": "places"},
-    "the length scale were a constant in the gradient": {"constant": "length scale"},
+    "places were constants in the gradient": {"held_places": True},
 }
 MUTANTS = family(set_convolution, ("set_convolution",), KERNEL | DENSITY)
