@@ -56,6 +56,11 @@ class ModelReport(Report):
     not_judged: dict[str, str] = field(default_factory=dict)
 
     @property
+    def holds(self) -> bool:
+        """Whether something is judged, and nothing deviates."""
+        return bool(self.judgements) and not self.deviations
+
+    @property
     def first(self) -> str | None:
         """The path of the first layer beyond its bound; None if there is none."""
         return next((path_of(row) for row in self.judgements if row.verdict == DEVIATES), None)
@@ -78,8 +83,8 @@ class ModelReport(Report):
         return [f"{self.name} in {self.who}, {self.dtype}{layers}, judged against {judging_precision()}"]
 
     def _deviations(self) -> list[str]:
-        if self.holds:
-            return ["everything is within its bound"]
+        if not self.deviations:
+            return ["everything that is judged is within its bound" if self.judgements else "nothing is judged"]
         named = path_of(self.deviations[0])
         after = "; what follows inherits it"
         if named == END_TO_END:

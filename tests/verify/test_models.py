@@ -439,6 +439,13 @@ def test_a_model_that_cannot_be_repeated_says_why():
         assert [row["case"] for row in report.rows] == ["linear/map"]
 
 
+def test_a_model_of_which_nothing_is_judged_does_not_hold():
+    report = judge_model(nn.LSTM(2, 3), drawn(4, 2))
+    assert not report.holds
+    assert str(report).splitlines()[1] == "nothing is judged"
+    assert report.not_judged["end to end, output 0"] == "refnp has no operation for lstm of PyTorch"
+
+
 def test_outputs_of_every_form_and_layers_in_place():
     class Two(nn.Module):
         def __init__(self):

@@ -524,7 +524,7 @@ def recorded(module: Any, inputs: Any, *, gradients: bool, readers: Mapping[str,
     everything = (*given, *options.values())
     run = Run(precision_of(module, everything), torch.__version__)
     backwards: list[Callable[[], None]] = []
-    with preserved(module), contextlib.ExitStack() as hooks, torch.set_grad_enabled(gradients):
+    with preserved(module), layer_by_layer(), contextlib.ExitStack() as hooks, torch.set_grad_enabled(gradients):
         for path, part in module.named_modules():
             reader = reader_of(run, path, part, readers)
             if reader is not None:
@@ -536,6 +536,19 @@ def recorded(module: Any, inputs: Any, *, gradients: bool, readers: Mapping[str,
         for finish in backwards:
             finish()
     return run
+
+
+@contextlib.contextmanager
+def layer_by_layer() -> Iterator[None]:
+    """Within this block no fused function of PyTorch takes the place of layers."""
+    import torch
+
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 @contextlib.contextmanager

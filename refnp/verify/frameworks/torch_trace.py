@@ -25,6 +25,7 @@ from refnp.verify.frameworks.torch_modules import (
     array_of,
     fresh,
     kind_of,
+    layer_by_layer,
     preserved,
     tensors_in,
 )
@@ -118,7 +119,7 @@ class Trace:
             return self.moving(function, arguments, options)
         if name in OPERATIONS:
             given = [self.each(value) for value in arguments]
-            named = {key: self.each(value) for key, value in options.items()}
+            named = {key: self.each(value) for key, value in options.items() if value is not None}
             return lambda: OPERATIONS[name](*given, **named)
         return None
 
@@ -226,7 +227,7 @@ def traced(
     run = lambda: tensors_in(module(*map(fresh, given), **{name: fresh(value) for name, value in options.items()}))
     with preserved(module), torch.no_grad():
         answers = [array_of(tensor) for tensor in run()]
-    with preserved(module), contextlib.ExitStack() as hooks, torch.no_grad():
+    with preserved(module), layer_by_layer(), contextlib.ExitStack() as hooks, torch.no_grad():
         for path, part in module.named_modules():
             kind = kind_of(part)
             reader = readers.get(path) or (READERS.get(kind or "") if kind not in WHOLE else None)
@@ -359,7 +360,13 @@ def several(value: Any) -> Any:
 
 
 def max_pooled(
-    x: Any, size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, _: bool = False
+    x: Any,
+    size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
 ) -> Any:
     """The largest number of each window."""
     walk = {"stride": several(stride) or None, "padding": several(padding), "dilation": several(dilation)}
