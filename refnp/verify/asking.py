@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from refnp.verify.calling import (
+    AS_IT_IS,
     LAYOUTS,
     MASKS,
     Binding,
@@ -245,11 +246,10 @@ class Asked:
         notes = [f"{output.dtype} comes back for {form.dtype}"] if another else []
         if call.results > 1:
             notes.append(f"the first of {call.results} results is judged")
-        answer = {"output": call.output.back(np.asarray(output))}
+        answer = {"output": call.output.back(real(output))}
         for index, gradient in zip(wanted, gradients, strict=True):
             name = call.names[index]
-            turned = call.turns[name].back(np.asarray(gradient)) if name in call.turns else np.asarray(gradient)
-            answer[f"gradient of {name}"] = turned
+            answer[f"gradient of {name}"] = call.turns.get(name, AS_IT_IS).back(real(gradient))
         return answer, notes
 
     def misfit(self, call: Call, failure: Exception) -> str:
@@ -347,13 +347,22 @@ def chosen(named: list[Case], only: str | None, skip: Sequence[str]) -> list[Cas
 
 def excusing(known: Sequence[KnownDefect], excused: Sequence[str], who: str) -> tuple[KnownDefect, ...]:
     """The known defects that are excused, as those of this function, and every convention."""
-    own = [d for d in known if isinstance(d, Convention) or any(names(e, d.issue) for e in excused)]
+    own = [d for d in known if isinstance(d, Convention) or any(names(e, d) for e in excused)]
     return tuple(replace(d, framework=who) for d in own)
 
 
-def names(issue: str, known: str) -> bool:
-    """Whether an issue is the known one, or its number: "pytorch/pytorch#101967" in a longer name."""
-    return issue == known or ("#" in issue and re.search(re.escape(issue) + r"(?!\d)", known) is not None)
+def names(issue: str, known: KnownDefect) -> bool:
+    """Whether this is the known defect's name, its number in a longer name, or the framework that has it."""
+    numbered = "#" in issue and re.search(re.escape(issue) + r"(?!\d)", known.issue) is not None
+    return numbered or issue.lower() in (known.issue.lower(), known.framework.lower())
+
+
+def real(result: Any) -> np.ndarray:
+    """A result as an array of real numbers; TypeError for anything else."""
+    array = np.asarray(result)
+    if array.dtype.kind not in "fiubV":  # V: types of ml_dtypes
+        raise TypeError(f"{array.dtype} comes back, and no real numbers")
+    return array
 
 
 def name_of(function: Any) -> str:

@@ -58,7 +58,7 @@ def judge(
     layout      "BHND", "BNHD" (attention, with four axes), "NBD" (tokens), "channels_last", "HWIO" (kernels),
                 "out_in" (weights), or several of these
     mask        "true_may_attend" (default), "true_is_hidden", "additive"
-    excused     known defects by their names, such as "pytorch/pytorch#101967", that the function may have
+    excused     known defects that the function may have, by their names ("pytorch/pytorch#101967") or the framework's
     only        a pattern of the names of cases;  skip  patterns of cases that are not asked
     dtypes      "float32", "float64", or one of them
     precision   in place of dtypes, where the function rounds: "bfloat16", "bfloat16 in and out, float32 inside", … as
@@ -112,8 +112,9 @@ def check_excused(excused: Sequence[str]) -> None:
     """ValueError unless every name is that of a known defect."""
     if isinstance(excused, str):
         raise ValueError(f"excused: pass a sequence of names, ({excused!r},)")
-    known = {defect.issue for case in cases() for defect in case.known_defects}
-    known |= {defect.issue for page in PAGES.values() for defect in page.KNOWN}
+    known = [defect for case in cases() for defect in case.known_defects]
+    known += [defect for page in PAGES.values() for defect in page.KNOWN]
     for issue in excused:
         if not any(names(issue, other) for other in known):
-            raise ValueError(f"excused: no known defect is called {issue!r}{closest(issue, known)}")
+            there = closest(issue, {other.issue for other in known})
+            raise ValueError(f"excused: no known defect is called {issue!r}{there}")

@@ -188,7 +188,7 @@ def by_layers(run: Run, name: str, precision: str, excused: Sequence[str]) -> Mo
     for call in run.calls:
         problem = call.problem(precision)
         defects = defects_of(call.layer.name) if call.is_of_torch else ()
-        known = [d for d in defects if isinstance(d, Convention) or any(names(e, d.issue) for e in excused)]
+        known = [d for d in defects if isinstance(d, Convention) or any(names(e, d) for e in excused)]
         rows = judged(problem, call.answer, problem.reference(), "PyTorch", run.version, known=known)
         if other := sorted(name for name in call.dtypes - {run.dtype} if "float" in name):
             why = f"numbers of {', '.join(other)} in a model in {run.dtype}"

@@ -440,6 +440,13 @@ def test_exceptions_shapes_and_dtypes_are_rows():
     assert all(math.isfinite(row["error_over_bound"] or 0) for row in report.rows)
 
 
+@pytest.mark.parametrize("wrong", [lambda x: x + 1j, lambda x: "no", lambda x: [x, x[:1]], lambda x: print])
+def test_what_are_no_real_numbers_is_told(wrong):
+    report = refnp.judge("sinh", wrong)
+    assert {row["verdict"] for row in report.rows} == {DEVIATES}
+    assert len(report.causes) == 1, str(report)
+
+
 def test_the_first_of_several_results_is_judged_and_none_is_no_result():
     report = refnp.judge("softmax", lambda x: (softmax(x), 1))
     assert report.holds
@@ -477,6 +484,7 @@ def test_known_defects_are_excused_by_name():
     assert excused.holds
     assert {row["verdict"] for row in excused.rows} == {WITHIN, KNOWN}
     assert "known defect" in str(excused)
+    assert refnp.judge("gelu", half, excused=("pytorch",)).holds
 
 
 # Frameworks
