@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from refnp.verify.case import Case, FailedError, NotOfferedError, Problem
-from refnp.verify.frameworks import NATIVES, Framework, framework_of, installed, named_function
+from refnp.verify.frameworks import NATIVES, RUNTIMES, Framework, framework_of, installed, named_function
 from refnp.verify.judge import CONVENTION, WITHIN, Judgement, crashed, deviation, judged
 from refnp.verify.layers import cases
 from refnp.verify.record import DTYPES
@@ -77,6 +77,10 @@ def script(name: str, framework: str) -> str:
     case, framework = case_of(name), framework_named(framework)
     asked = framework_of(framework)
     row = worst(case, asked)
+    if framework in RUNTIMES:
+        from refnp.verify.reproduce_models import model_script
+
+        return model_script(case, asked, row)
     found = ""
     for inputs in inputs_of(case.problem(row.dtype), LANGUAGES[framework]):
         if (shown := shows(inputs.problem, asked, row)) is not None:
@@ -100,9 +104,10 @@ def case_of(name: str) -> Case:
 
 def framework_named(name: str) -> str:
     """The framework of that name, whatever its capitals; ValueError if a script cannot be made of it here."""
-    found = {each.lower(): each for each in LANGUAGES}.get(name.lower())
+    known = (*LANGUAGES, *RUNTIMES)
+    found = {each.lower(): each for each in known}.get(name.lower())
     if found is None:
-        raise ValueError(f"--reproduce: there are no scripts for {name!r}; name {', '.join(LANGUAGES)}")
+        raise ValueError(f"--reproduce: there are no scripts for {name!r}; name {', '.join(known)}")
     if not installed(found):
         raise ValueError(f"--reproduce: {found} is not installed, and a script is tried before it is shown: install it")
     return found
@@ -110,14 +115,16 @@ def framework_named(name: str) -> str:
 
 def worst(case: Case, framework: Framework) -> Judgement:
     """The row that shows most: what is wrong before another convention, the output before gradients."""
-    rows = []
+    rows: list[Judgement] = []
     for dtype in DTYPES:
-        problem = case.problem(dtype)
+        problem = framework.posed(case.problem(dtype))
         try:
             answer = framework.answer(problem)
         except FailedError as failure:
             return crashed(problem, framework, failure)
         except NotOfferedError as reason:
+            if rows:  # it lacks the second precision alone
+                continue
             raise ValueError(f"--reproduce: {reason}") from None
         known = framework.known_defects
         rows += judged(problem, answer, problem.reference(), framework.name, framework.version, known=known)

@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from refnp.verify import reproduce
 from refnp.verify.case import FailedError, NotOfferedError
 from refnp.verify.frameworks import Framework, framework_of, framework_with, installed
 from refnp.verify.frameworks import onnx as models
@@ -110,6 +111,20 @@ def test_live_answers_are_the_recorded_ones(name):
     found = live.answer(problem)["output"]
     bound = tolerance(problem.bounds["output"], "float32")
     assert deviation(found, problem.reference()["output"], bound, "float32")[0] <= 1
+
+
+@pytest.mark.parametrize("name", [name for name in ("ONNXRuntime", "ONNX") if installed(name)])
+def test_defects_of_runtimes_are_reproduced(name):
+    """By a script without refnp, which shows the defect and ends with status 1."""
+    for case in ("gelu/at -5 and -8", "log_softmax/20 and 0", "attention/nan in a masked value"):
+        with np.errstate(all="ignore"):
+            script = reproduce.script(case, name.lower())
+        assert len(script.splitlines()) < 32
+        assert max(map(len, script.splitlines())) <= 120
+        assert "refnp" not in script
+        with np.errstate(all="ignore"), pytest.raises(SystemExit) as stop:
+            exec(compile(script, "<script>", "exec"), {})
+        assert stop.value.code
 
 
 def test_a_runtime_answers_refuses_and_prints():

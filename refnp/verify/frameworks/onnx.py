@@ -8,6 +8,7 @@ model.
 
 import functools
 import inspect
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -89,6 +90,7 @@ class Graph:
         self.nodes: list[Any] = []
         self.inputs: dict[str, np.ndarray] = {}
         self.initializers: dict[str, Any] = {}
+        self.constants: dict[tuple, Value] = {}
 
     def __getattr__(self, operator: str) -> Any:
         if operator.startswith("_"):
@@ -143,7 +145,11 @@ class Graph:
 
     def constant(self, value: ArrayLike, dtype: DTypeLike | None = None) -> Value:
         """A number or an array of the precision of the graph."""
-        return self.stored(f"constant_{len(self.initializers)}", np.array(value, dtype or self.dtype))
+        array = np.array(value, dtype or self.dtype)
+        key = (str(array.dtype), array.shape, array.tobytes())
+        if key not in self.constants:
+            self.constants[key] = self.stored(f"constant_{len(self.constants)}", array)
+        return self.constants[key]
 
     def integers(self, value: ArrayLike) -> Value:
         """Axes, sizes and places."""
@@ -214,6 +220,18 @@ def onnx_model(problem: Problem) -> tuple[Any, dict[str, np.ndarray]]:
         output = found(graph, *arguments, **problem.case.options)
     shape = problem.answer()["output"].shape
     return graph.model(output, shape), graph.inputs
+
+
+def lines_of(model: Any, renamed: Mapping[str, str]) -> list[str]:
+    """The model in ONNX's own text, a line for each node, with other names for some arrays."""
+    import onnx.printer
+
+    text = onnx.printer.to_text(model).replace(',\n   producer_name: "refnp"', "")
+    for name, other in renamed.items():
+        text = text.replace(name, other)
+    head, _, body = text.partition(">\n")
+    without_names = re.sub(r"(?m)^ *\[\w+\] ", "   ", body)
+    return [" ".join(f"{head}>".split()), *(line.rstrip() for line in without_names.splitlines())]
 
 
 def is_parameter(name: str, arrays: Iterable[str]) -> bool:

@@ -434,8 +434,14 @@ def cross_entropy_of_probabilities(graph, logits, targets, *, label_smoothing=0.
 
 def around(graph, x, sublayer, affine, order, eps):
     """post: LayerNorm(x + f(x)); pre: x + f(LayerNorm(x))."""
-    normalised = lambda y: layer_norm(graph, y, *affine, eps=eps)
-    return normalised(x + sublayer(x)) if order == "post" else x + sublayer(normalised(x))
+    if order == "post":
+        return normalised(graph, x + sublayer(x), affine, eps)
+    return x + sublayer(normalised(graph, x, affine, eps))
+
+
+def normalised(graph, x, affine, eps):
+    """LayerNorm with gain and shift, or with a gain alone."""
+    return layer_norm(graph, x, affine[0], affine[1] if len(affine) > 1 else None, eps)
 
 
 def feed_forward(graph, parameters, activation) -> Callable:
@@ -492,11 +498,11 @@ def transformer(graph, source, target, *parameters, heads, layers, eps=1e-5, sou
     memory, y = source, target
     for own in encoder:
         memory = encoder_layer(graph, memory, *own, mask=source_mask, **options)
-    memory = layer_norm(graph, memory, *encoder_norm, eps=eps)
+    memory = normalised(graph, memory, encoder_norm, eps)
     masks = {"mask": np.tri(target.shape[-2], dtype=bool) if causal else None, "memory_mask": source_mask}
     for own in decoder:
         y = decoder_layer(graph, y, memory, *own, **masks, **options)
-    return layer_norm(graph, y, *decoder_norm, eps=eps)
+    return normalised(graph, y, decoder_norm, eps)
 
 
 OPERATORS: dict[str, str | Callable[..., Any]] = {
