@@ -51,7 +51,10 @@ def report_of(options: argparse.Namespace) -> Report:
     if options.run_program is not None:
         return of_program(options)
     if options.what is not None and (options.cases is not None or Path(options.what).is_dir()):
-        return judge_folder(options.what, options.cases, only=options.only)
+        check_of_functions(options, f"the folder {options.what}")
+        return judge_folder(
+            options.what, options.cases, only=options.only, skip=options.skip or (), excused=excused_of(options)
+        )
     if options.what is None:
         raise ValueError("name a function, such as mypackage.layers:attention --as attention, or see --list")
     if options.name is None:
@@ -67,7 +70,7 @@ def report_of(options: argparse.Namespace) -> Report:
         options={name: value_of(text) for name, text in pairs(options.options, "--options").items()},
         layout=words(options.layout) or None,
         mask=options.mask,
-        excused=[issue.strip() for issue in options.excused or ()],
+        excused=excused_of(options),
         only=options.only,
         skip=options.skip or (),
         dtypes=words(options.dtypes) or DTYPES,
@@ -79,6 +82,7 @@ def of_program(options: argparse.Namespace) -> Report:
     """The judgement of the program of --run."""
     if options.what is not None:
         raise ValueError(f"--run runs a program; {options.what} cannot be judged at the same time")
+    check_of_functions(options, "a program")
     return judge_program(
         options.run_program,
         options.name,
@@ -86,8 +90,22 @@ def of_program(options: argparse.Namespace) -> Report:
         limit=options.limit,
         jobs=options.jobs,
         only=options.only,
-        **({"dtypes": words(options.dtypes)} if options.dtypes else {}),
+        skip=options.skip or (),
+        excused=excused_of(options),
+        dtypes=words(options.dtypes) or DTYPES,
     )
+
+
+def check_of_functions(options: argparse.Namespace, judged: str) -> None:
+    """ValueError for an option that says how a function is called, beside what is no function."""
+    for name in ("gradients", "vjp", "framework", "device", "arguments", "options", "mask", "layout", "precision"):
+        if getattr(options, name):
+            raise ValueError(f"--{name} is of functions; {judged} follows docs/case_format.md, gradients if it has any")
+
+
+def excused_of(options: argparse.Namespace) -> list[str]:
+    """The known defects of --excused."""
+    return [issue.strip() for issue in options.excused or ()]
 
 
 def function_of(path: str) -> Callable:

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from refnp.verify.exchange import answers as exchange
-from refnp.verify.exchange import export
+from refnp.verify.exchange import export, judge_folder
 from refnp.verify.exchange.answers import judged_folder
 from refnp.verify.exchange.cases import chosen_problems, id_of, ids_of, in_files
 from refnp.verify.exchange.formats import FORMATS, described, numbers
-from refnp.verify.judge import DEVIATES, SKIPPED, WITHIN
+from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN
 
 NAME = "attention.causal_square.float32"  # whose answer is attacked
 OTHER = "attention.causal_square.float64"  # whose answer is right
@@ -172,8 +172,10 @@ def test_cases_are_found_or_asked_for(cases, tmp_path):
     assert {row.verdict for row in rows} == {WITHIN}
     (elsewhere / "answers").rename(cases / "answers")
     assert judged_folder(cases / "answers")[0] == rows
-    with pytest.raises(ValueError, match="is called 'gelu'"):
+    with pytest.raises(ValueError, match="is left by only='gelu'"):
         judged_folder(cases, only="gelu")
+    with pytest.raises(ValueError, match="is left by only=None, skip="):
+        judged_folder(cases, skip=("attention/*",))
     with pytest.raises(FileNotFoundError, match="no folder"):
         judged_folder(tmp_path / "nowhere")
 
@@ -625,3 +627,33 @@ def test_pipes_among_the_cases_do_not_stop_it(cases):
     (row,) = rows_of(cases).values()
     assert row.verdict == SKIPPED
     assert "is not as it was exported" in row.why
+
+
+def one_case(folder, name):
+    """A case in float32, exported, and refnp's answer to it."""
+    export(folder, only=name, dtypes=("float32",))
+    ((file, problem),) = ids_of(chosen_problems(name, ("float32",))).items()
+    (folder / "answers").mkdir()
+    return file, problem, {in_files(quantity): array for quantity, array in problem.answer().items()}
+
+
+def test_a_known_defect_is_excused_by_its_name(tmp_path):
+    file, _, answer = one_case(tmp_path / "cases", "softmax/0 and -30")
+    write(tmp_path / "cases" / "answers", file, answer | {"gradient.x": np.zeros_like(answer["gradient.x"])})
+    assert not judge_folder(tmp_path / "cases").holds
+    defect = "softmax: gradient by p (g - sum(g p))"
+    report = judge_folder(tmp_path / "cases", excused=(defect,))
+    assert report.holds
+    assert [row.issue for row in report.judgements if row.verdict == KNOWN] == [defect]
+    with pytest.raises(ValueError, match="no known defect is called 'nothing'"):
+        judge_folder(tmp_path / "cases", excused=("nothing",))
+
+
+def test_another_convention_has_its_name(tmp_path):
+    file, problem, answer = one_case(tmp_path / "cases", "attention/fully masked row")
+    hidden = ~problem.case.options["mask"].any(-1)
+    output = np.where(hidden[:, None], problem.arrays["value"].mean(0), answer["output"])
+    write(tmp_path / "cases" / "answers", file, {"output": output})
+    report = judge_folder(tmp_path / "cases")
+    assert (report.judgements[0].verdict, report.holds) == (CONVENTION, True)
+    assert report.judgements[0].issue == "a fully masked row gives the mean of all values"

@@ -129,7 +129,9 @@ def test_words_go_to_the_program_as_they_are(tmp_path):
         ("no-such-program {in} {out}", {}, "there is no program no-such-program"),
         (COPY, {"layout": "hdf5"}, "layout is 'hdf5'"),
         (COPY, {"limit": 0}, "limit is 0"),
-        (COPY, {"only": "gelu"}, "no case of relu is called 'gelu'"),
+        (COPY, {"only": "gelu"}, "no case of relu is left by only='gelu'"),
+        (COPY, {"skip": ("*relu*",)}, r"no case of relu is left by only='relu/around zero', skip=\('\*relu\*',\)"),
+        (COPY, {"excused": ("pytorch#1",)}, "no known defect is called 'pytorch#1'"),
         (COPY, {"dtypes": ("float16",)}, "no cases in 'float16'"),
         ("'cp {in} {out}", {}, "No closing quotation"),
     ],
@@ -153,6 +155,9 @@ def test_on_the_command_line(tmp_path, capsys):
     assert "exit status 5" in capsys.readouterr().out
     assert cli.main(["judge", "somewhere", "--run", COPY, *words]) == 2
     assert "cannot be judged at the same time" in capsys.readouterr().err
+    assert cli.main(["judge", "--run", COPY, *words, "--mask", "additive"]) == 2
+    assert "--mask is of functions; a program follows docs/case_format.md" in capsys.readouterr().err
+    assert cli.main(["judge", "--run", COPY, *words, "--skip", "relu/far*"]) == 0
 
 
 def test_a_folder_on_the_command_line(tmp_path, capsys):

@@ -12,24 +12,24 @@ import json
 import math
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from refnp.verify.asking import excusing
 from refnp.verify.case import Answer, Case, Problem
 from refnp.verify.exchange.cases import MANIFEST, ONNX, VERSION, id_of, in_files
 from refnp.verify.exchange.formats import FORMATS, Arrays, Faults, NoAnswerError, UnreadableError, printable, read_plain
+from refnp.verify.findings import Report
 from refnp.verify.frameworks.onnx import posed
 from refnp.verify.judge import DEVIATES, SKIPPED, Judgement, judged, matches
+from refnp.verify.judging import check_excused
 from refnp.verify.layers import cases as all_cases
 from refnp.verify.record import DTYPES
 from refnp.verify.rounding import judging_precision
-
-if TYPE_CHECKING:
-    from refnp.verify.findings import Report
 
 MANIFEST_LIMIT = 1 << 26
 ANSWERS = "answers"
@@ -46,22 +46,29 @@ class Manifest:
 
 
 def judge_folder(
-    answers: str | Path, cases: str | Path | None = None, *, only: str | None = None, name: str | None = None
-) -> "Report":
+    answers: str | Path,
+    cases: str | Path | None = None,
+    *,
+    only: str | None = None,
+    skip: Sequence[str] = (),
+    excused: Sequence[str] = (),
+    name: str | None = None,
+) -> Report:
     """The verdicts on every answer in a folder, each quantity of each case a row.
 
     `cases` is the exported folder that was answered; by default the folder above, or `answers` is itself one, and the
-    answers lie in its folder answers. `only` chooses cases by name, `name` says who answered. Raises ValueError where
-    no cases are found, or none is answered, rightly or wrongly.
+    answers lie in its folder answers. `only` and `skip` choose cases by name; `excused` are known defects that the
+    answers may show; `name` says who answered. Raises ValueError where no cases are found, or none is answered,
+    rightly or wrongly.
     """
-    rows, given = judged_folder(answers, cases, only=only)
-    return report_of(f"the folder {answers}", name or Path(answers).name, rows, given)
+    check_excused(excused)
+    who = name or Path(answers).name
+    rows, given = judged_folder(answers, cases, only=only, skip=skip, excused=excused, who=who)
+    return report_of(f"the folder {answers}", who, rows, given)
 
 
-def report_of(title: str, who: str, rows: list[Judgement], given: list[tuple[Problem, Answer]]) -> "Report":
+def report_of(title: str, who: str, rows: list[Judgement], given: list[tuple[Problem, Answer]]) -> Report:
     """A report of these rows; ValueError if all are skipped."""
-    from refnp.verify.findings import Report
-
     if all(row.verdict == SKIPPED for row in rows):
         reasons = Counter(row.why for row in rows).items()
         raise ValueError(f"{title}: nothing to judge, " + "; ".join(f"{why} ({count})" for why, count in reasons))
@@ -72,18 +79,25 @@ def report_of(title: str, who: str, rows: list[Judgement], given: list[tuple[Pro
 
 
 def judged_folder(
-    answers: str | Path, cases: str | Path | None = None, *, only: str | None = None
+    answers: str | Path,
+    cases: str | Path | None = None,
+    *,
+    only: str | None = None,
+    skip: Sequence[str] = (),
+    excused: Sequence[str] = (),
+    who: str = "",
 ) -> tuple[list[Judgement], list[tuple[Problem, Answer]]]:
     """The rows of a folder of answers, and the answers that were judged."""
     folder, manifest = found_cases(Path(answers), None if cases is None else Path(cases))
     chosen = {name: entry for name, entry in manifest.cases.items() if only is None or matches(entry["case"], only)}
+    chosen = {name: entry for name, entry in chosen.items() if not any(matches(entry["case"], p) for p in skip)}
     if not chosen:
-        raise ValueError(f"no case in {manifest.folder} is called {only!r}")
+        raise ValueError(f"no case in {manifest.folder} is left by only={only!r}, skip={tuple(skip)!r}")
     rows, given = [], []
     known = {case.name: case for case in all_cases()}
     for name, entry in sorted(chosen.items()):
         problem = problem_of(name, entry, known, manifest.layout)
-        judgements, answer = judge_one(folder, name, entry, problem, manifest.folder)
+        judgements, answer = judge_one(folder, name, entry, problem, manifest.folder, who, excused)
         rows += judgements
         if problem is not None and answer is not None:
             given.append((problem, answer))
@@ -137,7 +151,13 @@ def is_entry(entry: Any) -> bool:
 
 
 def judge_one(
-    folder: Path, name: str, entry: Mapping[str, Any], problem: Problem | None, cases: Path
+    folder: Path,
+    name: str,
+    entry: Mapping[str, Any],
+    problem: Problem | None,
+    cases: Path,
+    who: str,
+    excused: Sequence[str],
 ) -> tuple[list[Judgement], Answer | None]:
     """The rows of one case, and its answer where there is one to judge."""
     case, dtype = str(entry["case"]), str(entry.get("dtype", ""))
@@ -154,7 +174,7 @@ def judge_one(
         return one_row(DEVIATES, str(wrong))
     except Exception as failure:  # whatever it is, it is no answer
         return one_row(DEVIATES, f"cannot be read: {type(failure).__name__}: {failure}")
-    return judge_arrays(problem, arrays, faults)
+    return judge_arrays(problem, arrays, faults, who, excused)
 
 
 def changed_file(folder: Path, files: Mapping[str, Any]) -> str:
@@ -191,7 +211,9 @@ def read_answer(folder: Path, name: str, expected: Arrays) -> tuple[Arrays, Faul
     return present[paths[0]].read(paths[0], expected)
 
 
-def judge_arrays(problem: Problem, arrays: Arrays, faults: Faults) -> tuple[list[Judgement], Answer | None]:
+def judge_arrays(
+    problem: Problem, arrays: Arrays, faults: Faults, who: str, excused: Sequence[str]
+) -> tuple[list[Judgement], Answer | None]:
     """The rows of arrays that were read; an array that is wrong or missing deviates, gradients may be left out."""
     named = {in_files(quantity): quantity for quantity in problem.case.quantities}
     answer = {named[name]: array for name, array in arrays.items()}
@@ -202,10 +224,11 @@ def judge_arrays(problem: Problem, arrays: Arrays, faults: Faults) -> tuple[list
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         reference = problem.reference()
-        rows = judged(problem, {**reference, **answer}, reference, "", "")
+        known = excusing(problem.case.known_defects, excused, who)
+        rows = judged(problem, {**reference, **answer}, reference, who, "", known=known)
     found = [row for row in rows if row.quantity not in instead]
     found += [row_of(problem.case.name, problem.dtype, quantity, *what) for quantity, what in instead.items()]
-    return found, answer or None
+    return found, answer if "output" in answer else None
 
 
 def row_of(case: str, dtype: str, quantity: str, verdict: str, why: str) -> Judgement:

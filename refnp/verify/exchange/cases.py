@@ -34,7 +34,7 @@ from refnp.verify.exchange.formats import FORMATS, Arrays, as_text, number
 from refnp.verify.judge import matches
 from refnp.verify.layers import cases
 from refnp.verify.record import DTYPES
-from refnp.verify.rounding import WIDE, judging_precision, tolerance
+from refnp.verify.rounding import ASSUMED, WIDE, judging_precision, tolerance
 from refnp.version import __version__
 
 VERSION = 1  # of the layout of folders and files; a program may refuse any other
@@ -262,6 +262,7 @@ def manifest_of(layout: str, entries: list[Header]) -> Header:
         "version": VERSION,
         "refnp": __version__,
         "reference": judging_precision(),
+        "assumed": list(ASSUMED),
         "layout": layout,
         "cases": entries,
     }

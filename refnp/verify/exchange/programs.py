@@ -18,17 +18,17 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from refnp.verify.case import Answer, Problem
 from refnp.verify.exchange.answers import expected_of, judge_arrays, read_answer, report_of, row_of
 from refnp.verify.exchange.cases import MANIFEST, chosen_problems, ids_of, write_cases
 from refnp.verify.exchange.formats import FORMATS, NoAnswerError, UnreadableError, printable
-from refnp.verify.judge import DEVIATES, SKIPPED, Judgement
+from refnp.verify.findings import Report
+from refnp.verify.judge import DEVIATES, SKIPPED, Judgement, matches
+from refnp.verify.judging import check_excused
+from refnp.verify.layer_names import named_cases
 from refnp.verify.record import DTYPES
-
-if TYPE_CHECKING:
-    from refnp.verify.findings import Report
 
 NOT_OFFERED = 77  # the exit status of a program that has no such function, as in GNU's test suites
 KEPT = 4096  # bytes of the standard error, of which the first line is shown
@@ -43,19 +43,24 @@ def judge_program(
     limit: float = 10.0,
     jobs: int = 1,
     only: str | None = None,
+    skip: Sequence[str] = (),
+    excused: Sequence[str] = (),
     dtypes: Sequence[str] = DTYPES,
-) -> "Report":
+) -> Report:
     """Run a program on every case of the layer `name`, or of all, and judge what it answers.
 
     `command` has {in} and {out} among its words; a case may take `limit` seconds, and `jobs` run at a time. `layout`
-    is one of FORMATS. Raises ValueError for a command that cannot be run, and where no case is answered.
+    is one of FORMATS. `only` and `skip` choose cases by name, `excused` are known defects that it may have. Raises
+    ValueError for a command that cannot be run, and where no case is answered.
     """
     words = checked(command)
+    check_excused(excused)
     if layout not in FORMATS:
         raise ValueError(f"judge_program: layout is {layout!r}; choose one of {', '.join(FORMATS)}")
     if not limit > 0:
         raise ValueError(f"judge_program: limit is {limit}; give the seconds that a case may take, more than 0")
-    problems = ids_of(problems_of(name, only, dtypes))
+    problems = ids_of(problems_of(name, only, skip, dtypes))
+    who = Path(words[0]).name
     with tempfile.TemporaryDirectory(prefix="refnp-") as space:
         folder, answers = Path(space, "cases"), Path(space, "answers")
         folder.mkdir()
@@ -64,13 +69,13 @@ def judge_program(
         (folder / MANIFEST).unlink()
 
         def outcome(case: str) -> Outcome:
-            return judged_run(words, folder, answers, case, problems[case], layout, limit)
+            return judged_run(words, folder, answers, case, problems[case], layout, limit, who, excused)
 
         with ThreadPoolExecutor(jobs) as pool:
             outcomes = list(pool.map(outcome, problems))
     given = [(problem, answer) for problem, (_, answer) in zip(problems.values(), outcomes, strict=True) if answer]
     rows = [row for found, _ in outcomes for row in found]
-    return report_of(name or "all that refnp has", Path(words[0]).name, rows, given)
+    return report_of(name or "all that refnp has", who, rows, given)
 
 
 def checked(command: str) -> list[str]:
@@ -84,22 +89,29 @@ def checked(command: str) -> list[str]:
     return words
 
 
-def problems_of(name: str | None, only: str | None, dtypes: Sequence[str]) -> list[Problem]:
+def problems_of(name: str | None, only: str | None, skip: Sequence[str], dtypes: Sequence[str]) -> list[Problem]:
     """The cases of a layer, by any of its names, or of all."""
     problems = chosen_problems(only, dtypes)
+    problems = [problem for problem in problems if not any(matches(problem.case.name, pattern) for pattern in skip)]
     if name is None:
         return problems
-    from refnp.verify.layer_names import named_cases
-
     names = {case.name for case in named_cases(name)}
     chosen = [problem for problem in problems if problem.case.name in names]
     if not chosen:
-        raise ValueError(f"no case of {name} is called {only!r}; refnp cases list shows their names")
+        raise ValueError(f"no case of {name} is left by only={only!r}, skip={tuple(skip)!r}; see refnp cases list")
     return chosen
 
 
 def judged_run(
-    words: list[str], folder: Path, answers: Path, name: str, problem: Problem, layout: str, limit: float
+    words: list[str],
+    folder: Path,
+    answers: Path,
+    name: str,
+    problem: Problem,
+    layout: str,
+    limit: float,
+    who: str,
+    excused: Sequence[str],
 ) -> Outcome:
     """The rows of one case, and its answer if there is one."""
     suffix = FORMATS[layout].suffix
@@ -114,7 +126,7 @@ def judged_run(
         return [row_of(problem.case.name, problem.dtype, "output", SKIPPED, str(reason))], None
     except UnreadableError as wrong:
         return [row_of(problem.case.name, problem.dtype, "output", DEVIATES, str(wrong))], None
-    return judge_arrays(problem, arrays, faults)
+    return judge_arrays(problem, arrays, faults, who, excused)
 
 
 def _filled(word: str, places: dict[str, str]) -> str:
