@@ -68,8 +68,7 @@ class ModelReport(Report):
     @cached_property
     def causes(self) -> list[Cause]:
         """The rows of layers that deviate, grouped by cause, the most rows first; a layer inside another says why."""
-        paths = {path_of(row) for row in self.deviations}
-        inner = {path for path in paths if not any(other.startswith(f"{path}.") for other in paths)} - {END_TO_END}
+        inner = innermost({path_of(row) for row in self.deviations}) - {END_TO_END}
         answers = [call.spread(*answered) for call, answered in zip(self.calls, self.answers, strict=True)]
         named = {(problem.case.name, quantity) for problem, answer in answers for quantity in answer}
         rows = [row for row in self.judgements if path_of(row) in inner and (row.case, row.quantity) in named]
@@ -185,6 +184,7 @@ def by_layers(run: Run, name: str, precision: str, excused: Sequence[str]) -> Mo
     report = ModelReport(
         name, f"PyTorch {run.version}", [], dtype=run.dtype, calls=run.calls, not_judged=run.not_judged
     )
+    hints: list[tuple[str, str]] = []
     for call in run.calls:
         problem = call.problem(precision)
         defects = defects_of(call.layer.name) if call.is_of_torch else ()
@@ -193,13 +193,19 @@ def by_layers(run: Run, name: str, precision: str, excused: Sequence[str]) -> Mo
         if other := sorted(name for name in call.dtypes - {run.dtype} if "float" in name):
             why = f"numbers of {', '.join(other)} in a model in {run.dtype}"
             rows = [replace(row, why=row.why or why) if row.verdict == DEVIATES else row for row in rows]
-        for defect in defects:
-            if any(row.verdict == DEVIATES and defect.covers("PyTorch", row.dtype, row.quantity) for row in rows):
-                hint = f"PyTorch's {call.layer.name} is known for {defect.issue}: {defect.why}"
-                report.hints += [] if hint in report.hints else [hint]
+        wrong = [row for row in rows if row.verdict == DEVIATES]
+        seen = [d for d in defects if any(d.covers("PyTorch", row.dtype, row.quantity) for row in wrong)]
+        hints += [(path_of(rows[0]), f"PyTorch's {call.layer.name} is known for {d.issue}: {d.why}") for d in seen]
         report.answers.append((problem, call.answer))
         report.judgements += rows
+    inner = innermost({path_of(row) for row in report.deviations})
+    report.hints = list(dict.fromkeys(hint for path, hint in hints if path in inner))
     return report
+
+
+def innermost(paths: set[str]) -> set[str]:
+    """The paths of layers that contain no other."""
+    return {path for path in paths if not any(other.startswith(f"{path}.") for other in paths)}
 
 
 def defects_of(layer: str) -> tuple[KnownDefect, ...]:

@@ -317,8 +317,9 @@ def test_what_cannot_be_judged_is_said():
     assert report.not_judged == {
         "0": "Hardtanh: arithmetic of its own",
         "1": "Softmax: dim=None, an axis that depends on the shape; name it",
-        "end to end": "softmax of PyTorch: softmax: axis is None; pass an integer or several",
     }
+    report.require()
+    judge_model(nn.Softmax(), drawn(4, 3, 2)).require()
 
 
 @both

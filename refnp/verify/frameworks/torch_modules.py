@@ -492,9 +492,11 @@ def arguments_of(module: Any, inputs: Any, gradients: bool) -> tuple[tuple, dict
     values = inputs if named else dict(enumerate(inputs if isinstance(inputs, (tuple, list)) else (inputs,)))
     tensors = {name: tensor_of(value) for name, value in values.items()}
     dtype = getattr(torch, precision_of(module, tuple(tensors.values())))
+    device = next((parameter.device for parameter in module.parameters()), None)
+    there = {n: t.to(device) if isinstance(t, torch.Tensor) and device else t for n, t in tensors.items()}
     given = {
         name: value.detach().to(dtype).requires_grad_(gradients) if is_float(value) else value
-        for name, value in tensors.items()
+        for name, value in there.items()
     }
     return ((), {str(name): value for name, value in given.items()}) if named else (tuple(given.values()), {})
 

@@ -337,6 +337,11 @@ def scaled(term: Any, alpha: float) -> Any:
     return term if alpha == 1 else term * alpha
 
 
+def implicit(x: Any, dim: int | None) -> int:
+    """The axis of a softmax that is told none: the first of one or three, else the second."""
+    return dim if dim is not None else 0 if x.ndim in (0, 1, 3) else 1
+
+
 def variance(x: Any, dim: Any = None, unbiased: bool = True, *, correction: Any = None, keepdim: bool = False) -> Any:
     """Σ (x − μ)²/(n − correction)."""
     axis = tuple(dim) if isinstance(dim, list) else dim
@@ -422,8 +427,8 @@ OPERATIONS: dict[str, Callable] = {
     "mean": reduced(ag.mean),
     "var": variance,
     "std": lambda x, *dim, **options: ag.sqrt(variance(x, *dim, **options)),
-    "softmax": lambda x, dim=-1, _stacklevel=3, dtype=None: layers.softmax(x, axis=dim),
-    "log_softmax": lambda x, dim=-1, _stacklevel=3, dtype=None: layers.log_softmax(x, axis=dim),
+    "softmax": lambda x, dim=None, _stacklevel=3, dtype=None: layers.softmax(x, axis=implicit(x, dim)),
+    "log_softmax": lambda x, dim=None, _stacklevel=3, dtype=None: layers.log_softmax(x, axis=implicit(x, dim)),
     "relu": lambda x, inplace=False: layers.relu(x),
     "leaky_relu": lambda x, negative_slope=0.01, inplace=False: layers.leaky_relu(x, slope=negative_slope),
     "elu": lambda x, alpha=1.0, inplace=False: layers.elu(x, alpha=alpha),
