@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -36,6 +37,21 @@ def test_a_right_program_holds():
     assert verdicts[WITHIN] == verdicts[SKIPPED] == len(report.answers)
     assert {row.framework for row in report.judgements} == {"cp"}
     assert {row.why for row in report.judgements if row.verdict == SKIPPED} == {"no gradients"}
+
+
+NPZ = "import sys, numpy; f = numpy.load(sys.argv[1]); numpy.savez(sys.argv[2], output=f['reference.output'])"
+JSON = """import json, sys
+case = json.load(open(sys.argv[1]))
+json.dump({'output': case['arrays']['reference.output']}, open(sys.argv[2], 'w'))"""
+
+
+@pytest.mark.parametrize(("layout", "script"), [("npz", NPZ), ("json", JSON)])
+def test_every_layout_is_read_and_written(tmp_path, layout, script):
+    (tmp_path / "program.py").write_text(script)
+    command = f"{sys.executable} {tmp_path / 'program.py'} {{in}} {{out}}"
+    report = judge_program(command, "relu", **ONE | {"layout": layout})
+    assert report.holds
+    assert [row.verdict for row in report.judgements] == [WITHIN, SKIPPED]
 
 
 def test_a_wrong_program_does_not():
