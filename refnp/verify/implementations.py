@@ -50,7 +50,8 @@ class Implementation:
 
     def rounded(self, value: Any) -> np.ndarray:
         """The nearest number of the precision, or 0 for what is flushed."""
-        value = np.asarray(value, self.dtype)
+        if getattr(value, "dtype", None) != self.dtype:
+            value = np.asarray(value, self.dtype)
         return np.where(np.abs(value) < np.finfo(self.dtype).tiny, self.dtype(0), value) if self.flush else value
 
     def total(self, terms: np.ndarray, *, fused: bool = False) -> np.ndarray:
