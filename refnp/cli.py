@@ -322,6 +322,7 @@ PyTorch is run live where it is installed; else, and for JAX, the answers that w
 are judged (see --live).""",
         [
             option("--json", "FILE", "also write the rows to FILE"),
+            option("--html", "FILE", "also write them to FILE as a page to read and to search"),
             option(
                 "--only",
                 "PATTERN",
@@ -418,6 +419,7 @@ derived from rounding. What deviates is grouped by its cause. The framework (Num
             option("--limit", "SECONDS", "that a program may take for a case (default: 10)", type=float, default=10.0),
             option("--jobs", "N", "how many programs run at a time (default: 1)", type=count, default=1),
             option("--json", "FILE", "also write the rows to FILE"),
+            option("--html", "FILE", "also write them to FILE as a page to read and to search"),
         ],
         judging,
     ),

@@ -18,7 +18,9 @@ from refnp.verify.calling import (
 from refnp.verify.case import Answer, Problem
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement
 from refnp.verify.mutants import Cause, causes
+from refnp.verify.record import DTYPES
 from refnp.verify.report import exactly, number, ratio_of
+from refnp.verify.rounding import ASSUMED
 
 Key = tuple[str, str, str]  # the case, the precision and the quantity of a row
 
@@ -129,6 +131,8 @@ def text_of(report: Report) -> str:
     lines.append("")
     lines += [f"hint: {hint}" for hint in report.hints]
     lines += [*excused_lines(report), *skipped_lines(report), *(f"assumed: {what}" for what in report.assumed)]
+    if all(row.dtype in DTYPES for row in report.judgements):  # policies of low precision assume what they say
+        lines += ["", "the bounds assume:", *(f"    {words}" for words in ASSUMED)]
     return "\n".join(lines).rstrip()
 
 

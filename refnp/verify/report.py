@@ -51,8 +51,9 @@ def verify(options: argparse.Namespace) -> int:
     print(f"refnp {__version__} verify: the reference is {judging_precision()}", flush=True)
     try:
         live = chosen_live(options.live)
-        if options.json is not None:
-            check_writable(Path(options.json))
+        for file in (options.json, options.html):
+            if file is not None:
+                check_writable(Path(file))
         others = frameworks(live)
         work = checks(others, options.only)
         if not work:
@@ -72,10 +73,13 @@ def verify(options: argparse.Namespace) -> int:
         "known defects": known_defects(rows),
         "DEVIATIONS": deviations(rows),
     }
-    for title, lines in sections.items():
-        if lines:
-            print(f"\n{title}\n" + "\n".join(f"  {line}" for line in lines))
-    print("\n" + "\n".join(summary(rows, judging_precision(), time.perf_counter() - start)))
+    texts = ["\n".join([title, *(f"  {line}" for line in lines)]) for title, lines in sections.items() if lines]
+    texts.append("\n".join(summary(rows, judging_precision(), time.perf_counter() - start)))
+    print("", *texts, sep="\n\n" if len(texts) > 1 else "\n")
+    if options.html is not None:
+        from refnp.verify.html import page  # which shows rows in the words of this page
+
+        write(Path(options.html), page(rows, title=f"refnp {__version__} verify", summary=["\n\n".join(texts)]))
     return int(any(row.verdict == DEVIATES for row in rows))
 
 

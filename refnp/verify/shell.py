@@ -25,6 +25,7 @@ from refnp.verify.calling import CALLED, LAYOUTS, MASKS, defaults
 from refnp.verify.case import Case, Layer
 from refnp.verify.exchange import judge_folder, judge_program
 from refnp.verify.findings import Report, first_line
+from refnp.verify.html import page
 from refnp.verify.judging import judge
 from refnp.verify.layer_names import named_cases
 from refnp.verify.layers import cases
@@ -37,12 +38,15 @@ def run(options: argparse.Namespace) -> int:
     if options.list is not None:
         print(listing() if not options.list else in_full(options.list))
         return 0
-    if options.json is not None:
-        check_writable(Path(options.json))
+    for file in (options.json, options.html):
+        if file is not None:
+            check_writable(Path(file))
     report = report_of(options)
     print(report)
     if options.json is not None:
         write(Path(options.json), as_json(report.judgements))
+    if options.html is not None:
+        write(Path(options.html), page(report.judgements, title=f"refnp judge: {report.name}", summary=[str(report)]))
     return int(not report.holds)
 
 

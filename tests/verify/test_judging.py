@@ -731,7 +731,11 @@ def test_the_shell_judges_a_function_of_the_current_folder(here, capsys):
     assert shell("own:soft", "--as", "softmax", "--arguments", "axis=along", "--json", "rows.json") == 0
     assert capsys.readouterr().out.startswith("softmax holds: 26 rows")
     assert {row["verdict"] for row in json.loads((here / "rows.json").read_text())["rows"]} == {WITHIN}
-    assert shell("own.py:wrong", "--as", "softmax") == 1
+    assert shell("own.py:wrong", "--as", "softmax", "--html", "rows.html") == 1
+    page = (here / "rows.html").read_text()
+    assert "softmax does not hold" in page
+    assert page.count('<tr class="deviates">') == 5
+    assert page.count("<tr") == 23
     assert shell("own.py:wrong", "--as", "softmax", "--only", "*ordinary", "--dtypes", "float32") == 0
     words = "own:soft", "--as", "softmax", "--vjp", "own:back", "--arguments", "axis=along", "--only", "*ordinary"
     assert shell(*words) == 0
