@@ -8,13 +8,13 @@ end to end       the answer of the whole, beside that of the same model in refnp
 """
 
 import fnmatch
+import functools
 import importlib.metadata
 import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ from refnp.verify.report import exactly, number
 from refnp.verify.rounding import WIDE, judging_precision, tolerance
 
 END_TO_END = "end to end"
-PLACES = 32  # elements of an output that are judged end to end: those that are furthest off
+PLACES = 16  # elements of an output that are judged end to end: those that are furthest off
 PARTS = {  # what distributions call their parameters, in refnp, PyTorch and JAX's libraries
     "mean": "mean", "loc": "mean", "std": "std", "stddev": "std", "scale": "std", "factor": "factor",
     "covariance": "covariance", "covariance_matrix": "covariance",
@@ -65,7 +65,7 @@ class ModelReport(Report):
         """The path of the first layer beyond its bound; None if there is none."""
         return next((path_of(row) for row in self.judgements if row.verdict == DEVIATES), None)
 
-    @cached_property
+    @functools.cached_property
     def causes(self) -> list[Cause]:
         """The rows of layers that deviate, grouped by cause, the most rows first; a layer inside another says why."""
         inner = innermost({path_of(row) for row in self.deviations}) - {END_TO_END}
@@ -208,6 +208,7 @@ def innermost(paths: set[str]) -> set[str]:
     return {path for path in paths if not any(other.startswith(f"{path}.") for other in paths)}
 
 
+@functools.cache
 def defects_of(layer: str) -> tuple[KnownDefect, ...]:
     """What PyTorch is known for in the cases of a layer."""
     every = [d for case in cases() for d in case.known_defects if case.layer.name == layer and d.framework == "PyTorch"]
