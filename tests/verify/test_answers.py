@@ -528,6 +528,7 @@ def test_safetensors_that_lie(cases):
         head.replace('"F32"', '"F99"', 1),
         head.replace("[0,", "[-1,"),
         head + head,
+        head.replace('"output":', f'"output":{json.dumps(json.loads(head)["output"])},"output":', 1),
         "[" * 100_000,
         "",
     ):

@@ -214,7 +214,7 @@ def read_npz(path: Path, expected: Arrays) -> tuple[Arrays, Faults]:
             check_once(names)
             by_name = dict(zip(names, entries, strict=True))
             return each(by_name, expected, lambda entry, right: from_npy(_member(archive, entry, right), right))
-    except (zipfile.BadZipFile, NotImplementedError, struct.error, EOFError, OverflowError) as wrong:
+    except (zipfile.BadZipFile, UnicodeError, NotImplementedError, struct.error, EOFError, OverflowError) as wrong:
         raise UnreadableError(f"no ZIP archive that can be read: {wrong}") from None
 
 
@@ -256,9 +256,9 @@ def read_safetensors(path: Path, expected: Arrays) -> tuple[Arrays, Faults]:
         raise UnreadableError(str(wrong)) from None
     try:
         entries = package.deserialize(content)
-    except (package.SafetensorError, ValueError) as wrong:
+        json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")], object_pairs_hook=_once)
+    except (package.SafetensorError, ValueError, RecursionError) as wrong:
         raise UnreadableError(f"no safetensors file: {wrong}") from None
-    check_once([name for name, _ in entries])
     return each(dict(entries), expected, from_tensor)
 
 
