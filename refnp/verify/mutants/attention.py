@@ -120,7 +120,7 @@ def attention(
         mask = other_mask(mask, masks)
     if mask is not None and hidden == "taken for 0":
         used = mask.any(-2)[..., None]
-        key, value = ag.where(used, key, 0.0), ag.where(used, value, 0.0)
+        key, value = (ag.where(used | np.isfinite(raw(a)), a, 0.0) for a in (key, value))
     if gradient == "of query unscaled":
         query = through(query, bar=lambda g: g * divisor)
     if gradient == "not through the weights":

@@ -1,8 +1,11 @@
 """Mutants of multi-head attention and of the layers of the Transformer: maps, heads, norms, residuals."""
 
+import numpy as np
+
 from refnp import autograd as ag
 from refnp import layers
 from refnp.verify.layers.multi_head import maps_of
+from refnp.verify.layers.transformer import cut_stacks
 from refnp.verify.layers.transformer_layers import DECODER_PARTS, ENCODER_PARTS, parts_of
 from refnp.verify.mutants import attention as of_attention
 from refnp.verify.mutants.activations import gelu
@@ -153,6 +156,24 @@ def biased_decoder_layer(x, memory, bias, memory_bias, *parameters, **options):
     return decoder_layer(x, memory, *parameters, bias=bias, memory_bias=memory_bias, **options)
 
 
+def transformer(
+    source, target, *parameters, heads, layers, norm="post", activation="relu", source_mask=None, causal=True,
+    final=True, masked=True, of_norm=None, early=False, self_first=True, **of_layer
+):  # fmt: skip
+    """Encoder and decoder of `layers` layers each, a LayerNorm after either."""
+    encoder, encoder_norm, decoder, decoder_norm = cut_stacks(parameters, layers)
+    options = {"heads": heads, "norm": norm, "activation": activation, "of_norm": of_norm, **of_layer}
+    hidden = source_mask if masked else None
+    memory, y = source, target
+    for own in encoder:
+        memory = encoder_layer(memory, *own, mask=hidden, **options)
+    memory = normed(memory, encoder_norm, of_norm or {}) if final else memory
+    mask = np.tri(target.shape[-2], dtype=bool) if causal != early else None
+    for own in decoder:
+        y = decoder_layer(y, memory, *own, mask=mask, memory_mask=source_mask, self_first=self_first, **options)
+    return normed(y, decoder_norm, of_norm or {}) if final else y
+
+
 SCALES: Mistakes = {**of_attention.SCALES, **of_attention.HEADS}
 MAPS: Mistakes = {
     "the weights of query, key, value and output were transposed": {"transposed": (0, 1, 2, 3)},
@@ -192,6 +213,11 @@ ORDER: Mistakes = {"attention to the memory came before that to x itself": {"sel
 INVERTED: Mistakes = {
     says: {"of_heads": of_attention.MASKS[says]} for says in ("the mask were inverted", "the mask were left out")
 }
+STACKS: Mistakes = {
+    "the LayerNorms after the stacks were left out": {"final": False},
+    "the causal mask were left out, or there without being asked for": {"early": True},
+    "padding of the source were not hidden from the encoder": {"masked": False},
+}
 DEALT: Mistakes = {"feature f belonged to head f mod H": {"dealt": True}}
 OF_WIDTHS: Mistakes = {
     **{says: switches for says, switches in SCALES.items() if switches.get("scale") != "√M"},
@@ -208,5 +234,6 @@ MUTANTS = [
     *family(encoder_layer, ("encoder_layer",), TANH | INVERTED),
     *family(biased_encoder_layer, ("encoder_layer_biased",), INSIDE),
     *family(decoder_layer, ("decoder_layer",), INSIDE | TANH | ORDER | INVERTED),
+    *family(transformer, ("transformer",), INSIDE | ORDER | STACKS),
     *family(biased_decoder_layer, ("decoder_layer_biased",), INSIDE | ORDER),
 ]

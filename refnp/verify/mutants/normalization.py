@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 
 from refnp import autograd as ag
+from refnp.autograd import primitive
 from refnp.verify.mutants.mutant import Mistakes, family, held, shared, summed_in
 
 
@@ -39,8 +40,22 @@ def standardized(
     if not root:
         return away / (variance + eps)
     if place == "outside":
-        return away / (ag.sqrt(variance) + eps)
+        return away / (root_of(variance) + eps)
+    if eps == 0:
+        return away / root_of(variance)
     return away / ag.sqrt(ag.maximum(variance, eps) if place == "least" else variance + eps)
+
+
+@primitive
+def root_of(x):
+    """y = √x.   VJP: x̄ = ȳ/(2y) as it stands, NaN where both are 0, as automatic differentiation has it."""
+    y = np.sqrt(x)
+
+    def vjp(y_bar):
+        with np.errstate(all="ignore"):
+            return (y_bar / (2 * y),)
+
+    return y, vjp
 
 
 def affine(unit, gain, shift, *, scaled="γ", shifted=True, gradient="sum"):

@@ -71,7 +71,7 @@ def short(ratio: float) -> str:
     return "inf" if math.isinf(ratio) else f"{ratio:.3g}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Asked:
     """A problem with the answer that was given and the right one."""
 
@@ -352,11 +352,12 @@ def _explanation(mutant: Mutant, simplicity: int, deviating: list[Asked], wrong:
 
 
 def _pairs(mutants: list[Mutant], left: list[Asked], deviating: list[Asked], wrong: set[Row]) -> list[Explanation]:
-    """The pairs that explain something of the smallest case that is left, with all that they explain."""
+    """The pairs that explain something of a small case that is left, or of a larger one, with all that they explain."""
     found = []
+    tried = dict.fromkeys((left[0], left[len(left) // 3], left[2 * len(left) // 3]))
     both = [(i, pair) for i, (a, b) in enumerate(itertools.combinations(mutants, 2)) if (pair := a.together(b))]
     for i, pair in both:
-        if left[0].explained(pair):
+        if any(a.explained(pair) for a in tried):
             found.append(_explanation(pair, len(mutants) + i, deviating, wrong))
     return [e for e in found if e.rows]
 
