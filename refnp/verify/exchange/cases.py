@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp import layers
 from refnp.verify.case import Case, Problem
 from refnp.verify.exchange.formats import FORMATS, Arrays, as_text, number
 from refnp.verify.judge import matches
@@ -132,11 +133,12 @@ def header_of(problem: Problem) -> Header:
 
 
 def equation_of(case: Case) -> str:
-    """The equation of the case's layer, as its function in `Rounded` numbers states it."""
-    function = case.layer.equation
-    while isinstance(function, partial):
-        function = function.func
-    return inspect.getdoc(function) or ""
+    """The equation of the case's layer: what its function in `Rounded` numbers says, or else refnp's own."""
+    named = [getattr(layers, name, None) for name in (*case.layer.names, case.layer.name)]
+    functions = [case.layer.equation, *(function for function in named if function is not None)]
+    while isinstance(functions[0], partial):
+        functions[0] = functions[0].func
+    return next(filter(None, map(inspect.getdoc, functions)), "")
 
 
 def defaults_of(case: Case) -> dict[str, Any]:
