@@ -98,7 +98,7 @@ class ModelReport(Report):
             if math.isfinite(row.claimed) and math.isfinite(row.right):
                 claimed, right = exactly(row.claimed, row.right)
                 text += f", {claimed} where {right} is right"
-            lines.append(text)
+            lines.append(text + (f" ({row.why})" if row.why and path_of(row) == END_TO_END else ""))
         return lines
 
     def _table(self) -> list[str]:
@@ -342,12 +342,14 @@ def named_parts(answer: Any) -> dict[str, Any]:
     """The arrays of an answer by name: mean, std and the like of a distribution, a dict as it is, or one output."""
     if isinstance(answer, Mapping):
         return dict(answer)
+    if hasattr(answer, "dtype") and hasattr(answer, "shape"):  # an array, which has methods called mean and std
+        return {"output": answer}
     if isinstance(answer, (tuple, list)):
         names = ("mean", "std") if len(answer) == 2 else tuple(f"output {i}" for i in range(len(answer)))
         return dict(zip(names, answer, strict=True))
     found = {name: getattr(answer, own) for own, name in PARTS.items() if hasattr(answer, own)}
     found = {name: part() if callable(part) else part for name, part in found.items()}
-    return found if "mean" in found and not isinstance(answer, Tensor) and len(found) > 1 else {"output": answer}
+    return found or {"output": answer}
 
 
 def readers_of(paths: Sequence[str], equations: Mapping[str, Any]) -> dict[str, Callable | None]:

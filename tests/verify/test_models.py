@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from refnp import judge_model
-from refnp.models import CNP, TNPD
+from refnp.models import CNP, TNPD, Encoder
 from refnp.verify.judge import DEVIATES, judged
 from refnp.verify.rounding import tolerance
 
@@ -605,3 +605,17 @@ def test_a_neural_process_in_another_framework_is_judged_by_refnps(framework, dt
         assert [row["quantity"] for row in report.rows if row["verdict"] == DEVIATES] == ["mean"]
         with pytest.raises(ValueError, match="judge_model: the answer has deviation, that of like mean, std"):
             judge_model(lambda **arrays: {"deviation": arrays["context_x"]}, given, like=model)
+
+
+@both
+def test_a_model_whose_answer_is_an_array_is_judged_by_refnps(dtype):
+    model = Encoder(2, 8, 2, 8, norm="pre", rng=np.random.default_rng(0))
+    state = {name: value.astype(dtype) for name, value in model.state_dict().items()}
+    x = drawn(2, 3, 8).astype(dtype)
+    report = judge_model(model.bind(state), x, like=model)
+    report.require()
+    assert [(row["case"], row["quantity"], row["dtype"]) for row in report.rows] == [
+        ("Encoder/end to end", "output", dtype)
+    ]
+    wrong = judge_model(lambda x: np.asarray(model.bind(state)(x)).swapaxes(0, 1), x, like=model)
+    assert "(shape (3, 2, 8) where (2, 3, 8) is right)" in str(wrong)
