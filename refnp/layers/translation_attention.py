@@ -22,6 +22,7 @@ from refnp.autograd import matmul, swapaxes, transpose, where
 from refnp.autograd.blocks import BLOCK, run_all, slices
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
+from refnp.layers.dot_product_attention import one_over_root
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.masks import check_mask, moderate, shielded, spoil
 from refnp.layers.module import Module
@@ -71,7 +72,7 @@ class TranslationAttention(Module):
             query, key, *_, (_, lost) = shielded(query, key, key, None, huge)
             differences = where(huge[..., None], differences, 0.0)
         q, k, v = (split_heads(y, self.heads) for y in (self.query(query), self.key(key), self.value(key)))
-        scores = matmul(q, swapaxes(k, -1, -2)) * q.shape[-1] ** -0.5  # (B, H, N, M)
+        scores = matmul(q, swapaxes(k, -1, -2)) * one_over_root(raw(q))  # (B, H, N, M)
         if huge is not None:
             scores = where(over_heads(huge), scores, 0.0)
         logits = pair_kernel(differences, scores, *parameters_of(self.kernel))  # (B, H, N, M)

@@ -44,7 +44,7 @@ def matern_52(s: Array) -> tuple[Array, Callable]:
     """
     a = np.sqrt(5 * s)
     fall = decay(-a)
-    return (1 + a + a * a / 3) * fall, lambda: (1 + a) * fall * (-5 / 6)
+    return (1 + a + a * a / 3) * fall, lambda: (1 + a) * fall * -5 / 6
 
 
 def decay(exponent: Array) -> Array:

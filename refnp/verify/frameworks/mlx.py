@@ -221,6 +221,7 @@ def binary_cross_entropy(mlx, logits, targets, *, positive_weight=1.0, reduction
 
 def gaussian_nll(mlx, mean, std, y, *, reduction="mean"):
     """MLX takes the variance, and leaves out ½ log 2π unless asked for the full density."""
+    mean, std = (mlx.core.broadcast_to(x, y.shape) for x in (mean, std))
     return mlx.nn.losses.gaussian_nll_loss(mean, y, std * std, full=True, reduction=reduction)
 
 

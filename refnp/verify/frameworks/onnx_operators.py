@@ -353,8 +353,10 @@ def upsample(graph, x, *, factor=None, size=None, mode="nearest", align_corners=
     return graph.Resize(x, None, None, sizes, **options, since=19)
 
 
-def set_convolution(graph, target_x, context_x, context_y, length_scale, *, divide=False, eps=1e-8):
+def set_convolution(graph, target_x, context_x, context_y, length_scale, *, divide=False, eps=1e-8, **more):
     """Σ_m [1, y_m] exp(−|x_n − x_m|²/2ℓ²): differences of all pairs, and a sum over the points."""
+    if more or len(target_x.shape) > 2:
+        raise not_offered("the graph of set_convolution is of one set, with its density")
     targets, points, axes = target_x.shape[0], context_x.shape[0], target_x.shape[1]
     steps = graph.reshaped(target_x, targets, 1, axes) - graph.reshaped(context_x, 1, points, axes)
     square = graph.ReduceSumSquare(steps, graph.integers([-1]), keepdims=1, since=18) / (length_scale * length_scale)

@@ -374,7 +374,7 @@ FUNCTIONS: dict[str, str | Callable] = {
 
 defect = functools.partial(listed, "Paddle")
 OF_SOFTMAX = "softmax/*, log_softmax/*, *attention/*, multi_head*, *coder_layer*, *cross_entropy*/logits 100, "
-OF_SOFTMAX += "cross_entropy of prob*/logits 100, cross_entropy/confident, categorical_*"
+OF_SOFTMAX += "cross_entropy of prob*/logits 100, cross_entropy/confident*, cross_entropy/512*, categorical_*"
 KNOWN: tuple[KnownDefect, ...] = (
     Convention(
         "Paddle",

@@ -8,6 +8,8 @@
     WITHOUT = (…)              why a public name has no equation, cases, gradient inputs or transcription
     def gradient_inputs()      small inputs on which gradcheck checks the gradients of functions and modules
 
+`sizes` has more cases of them all, larger ones.
+
 An equation takes `Rounded` numbers and returns (y, pullback), pullback(ȳ) one gradient for each argument, in the form
 in which the textbooks print them and independent of refnp's own code. So each gives two things at once: a second
 opinion on refnp's value, and the bound by which it and every framework is judged (`refnp.verify.rounding`). Where two
@@ -29,11 +31,13 @@ from refnp.verify.layers import (
     losses,
     matrices,
     multi_head,
+    neural_process_parts,
     neural_processes,
     normalization,
     pooling,
     positions,
     set_convolution,
+    sizes,
     softmax,
     transformer,
     transformer_layers,
@@ -42,9 +46,9 @@ from refnp.verify.layers import (
 
 LAYERS: tuple[ModuleType, ...] = (
     engine, matrices, activations, softmax, normalization, linear, attention, multi_head, positions, convolution,
-    pooling, set_convolution, losses, distributions,
+    pooling, set_convolution, losses, distributions, sizes,
 )  # fmt: skip
-MODELS: tuple[ModuleType, ...] = (transformer_layers, transformer, vision, neural_processes)
+MODELS: tuple[ModuleType, ...] = (transformer_layers, transformer, vision, neural_process_parts, neural_processes)
 WITHOUT = [
     Without(what, ("Module",), "the base class of the layers computes nothing")
     for what in ("equation", "gradient inputs", "transcription")
@@ -63,8 +67,8 @@ def without() -> list[Without]:
 
 def gradient_inputs() -> list[GradientInputs]:
     """The gradient inputs of every page; those of models are marked as such."""
-    of_layers = [inputs for page in LAYERS for inputs in page.gradient_inputs()]
-    of_models = [inputs for page in MODELS for inputs in page.gradient_inputs()]
+    of_layers = [inputs for page in LAYERS for inputs in getattr(page, "gradient_inputs", list)()]
+    of_models = [inputs for page in MODELS for inputs in getattr(page, "gradient_inputs", list)()]
     return of_layers + [dataclasses.replace(inputs, model=True) for inputs in of_models]
 
 

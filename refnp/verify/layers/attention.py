@@ -23,7 +23,7 @@ from refnp.verify.case import (
     gradient_of,
     normal,
 )
-from refnp.verify.layers.linear import sum_to, summed_to
+from refnp.verify.layers.linear import linear, sum_to, summed_to
 from refnp.verify.layers.softmax import weights, weights_pullback
 from refnp.verify.rounding import WIDE, constant, contract, exact, where, where_positive
 
@@ -252,6 +252,101 @@ def tensors(*, batch=(), n=5, m=6, d=4, width=None, scale=1.0, shift=0.0) -> dic
     }
 
 
+def cosine_attention(query, key, value, *, mask=None):
+    """O = A V, A = softmax of the cosines q·k/(|q| |k|) over the allowed keys."""
+    turned = [unit_rows(x) for x in (query, key)]
+    output, back = attention(turned[0][0], turned[1][0], value, mask=mask, similarity="dot")
+
+    def pullback(g):
+        *bars, value_bar = back(g)
+        return *(pull(bar) for (_, pull), bar in zip(turned, bars, strict=True)), value_bar
+
+    return output, pullback
+
+
+def unit_rows(x):
+    """u = x/|x|;   x̄ = (ū − u (u·ū))/|x|. A row of zeros stays 0, with a gradient of 0."""
+    squares = (x * x).sum(-1, keepdims=True)
+    zero = squares.value == 0
+    length = rounding.sqrt(where(zero, 1, squares))
+    u = x / length
+    return u, lambda g: where(zero, 0, (g - u * (u * g).sum(-1, keepdims=True)) / length)
+
+
+def general_attention(query, key, value, weight, *, mask=None):
+    """O = A V, A = softmax of q W k over the allowed keys."""
+    changed, pull = linear(query, weight)
+    output, back = attention(changed, key, value, mask=mask, similarity="dot")
+
+    def pullback(g):
+        bar, key_bar, value_bar = back(g)
+        query_bar, weight_bar = pull(bar)
+        return query_bar, key_bar, value_bar, weight_bar
+
+    return output, pullback
+
+
+def additive_attention(query, key, value, query_weight, key_weight, vector, *, mask=None):
+    """O = A V, A = softmax of S = v · tanh(q W_q + k W_k) over the allowed keys.
+
+    With T = tanh(…): T̄ = S̄ v, v̄ = Σ S̄ T, and the slope of tanh as of a softcap.
+    """
+    mask = np.ones((query.shape[-2], key.shape[-2]), bool) if mask is None else mask
+    (q, q_pull), (k, k_pull) = linear(query, query_weight), linear(key, key_weight)
+    t, slope = soft_capped(q[..., :, None, :] + k[..., None, :, :], 1)
+    a = weights(where(mask, contract("...nma,a->...nm", t, vector), -np.inf))
+
+    def pullback(g):
+        a_bar = contract("...nd,...md->...nm", g, value, terms=g.shape[-1] + key.shape[-2])
+        s_bar = weights_pullback(a, a_bar)[..., None]
+        inner_bar = s_bar * vector * slope
+        query_bar, query_weight_bar = q_pull(inner_bar.sum(-2))
+        key_bar, key_weight_bar = k_pull(inner_bar.sum(-3))
+        vector_bar = (s_bar * t).sum(tuple(range(len(t.shape) - 1)))
+        value_bar = contract("...nm,...nd->...md", a, g)
+        return query_bar, key_bar, value_bar, query_weight_bar, key_weight_bar, vector_bar
+
+    return contract("...nm,...md->...nd", a, value), pullback
+
+
+def similar(similarity):
+    """refnp's attention with a similarity whose parameters are arguments."""
+    return lambda query, key, value, *parameters, mask=None: layers.similarity_attention(
+        query, key, value, mask=mask, similarity=similarity, parameters=parameters
+    )
+
+
+COSINE, GENERAL, ADDITIVE = (
+    Layer(f"{name}_attention", similar(name), equation, names=("similarity_attention",))
+    for name, equation in (
+        ("cosine", cosine_attention),
+        ("general", general_attention),
+        ("additive", additive_attention),
+    )
+)
+
+
+def similarity_cases() -> list[Case]:
+    """Cosine, general and additive similarity: batches, masks, long and short rows, saturated ones."""
+    given = tensors(batch=(2,))
+    unlike = tensors() | {"key": normal(6, 3)}
+    weight = {"weight": normal(4, 3)}
+    maps = {"query_weight": normal(4, 5), "key_weight": normal(3, 5), "vector": normal(5)}
+    lengths = np.geomspace(1e-3, 1e3, 6)[:, None]
+    return [
+        Case(COSINE, "ordinary", given),
+        Case(COSINE, "mask", given, {"mask": CHECKERED}),
+        Case(COSINE, "keys of any length", tensors() | {"key": lambda rng: rng.normal(size=(6, 4)) * lengths}),
+        Case(COSINE, "a query of zeros", tensors() | {"query": np.array([[0.0] * 4, [1.0, -2.0, 0.5, 3.0]])}),
+        Case(GENERAL, "ordinary", tensors(batch=(2,)) | {"key": normal(2, 6, 3)} | weight),
+        Case(GENERAL, "mask", unlike | weight, {"mask": CHECKERED}),
+        Case(GENERAL, "large logits", unlike | {"weight": normal(4, 3, scale=20.0)}),
+        Case(ADDITIVE, "ordinary", tensors(batch=(2,)) | {"key": normal(2, 6, 3)} | maps),
+        Case(ADDITIVE, "mask", unlike | maps, {"mask": CHECKERED}),
+        Case(ADDITIVE, "one key", unlike | maps | {"key": normal(1, 3), "value": normal(1, 4)}),
+    ]
+
+
 def positive_features(x):
     """φ(x) = x + 1 for x > 0, else eˣ; φ′ = 1 or eˣ."""
     positive = x.value > 0
@@ -313,6 +408,7 @@ def cases() -> list[Case]:
 
     return [
         *linear_cases(),
+        *similarity_cases(),
         *(poisoned(name, value) for name in ("key", "value") for value in (np.nan, np.inf)),
         case("saturated rows", tensors(batch=(6,), scale=16.0), also=LOST),
         case("saturated rows, mask and bias", tensors(scale=16.0) | {"bias": normal(5, 6)}, mask=CHECKERED, also=LOST),

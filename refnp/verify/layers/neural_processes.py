@@ -67,7 +67,7 @@ WITHOUT = (
     ),
     Without(
         "equation",
-        ("TNPD", "TNPA", "TNPND", "TETNP", "PseudoTNP", "PseudoTETNP", "TranslationAttention"),
+        ("TNPD", "TNPA", "TNPND", "TETNP", "PseudoTNP", "PseudoTETNP"),
         "they are layers that have theirs; tests/models/tnp_judges.py puts their equations together",
     ),
     Without(

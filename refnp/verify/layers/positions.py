@@ -3,21 +3,24 @@
 Tables come with `buckets`, one array (N, M) of row numbers for each table; what a pair has is the sum over the tables.
 """
 
+import decimal
 import math
+from typing import Any
 
 import numpy as np
 
 from refnp import layers
+from refnp.layers.masks import causal
 from refnp.layers.positions import absolute, relative, rotary
 from refnp.layers.positions.biases import ALiBi, T5Bias
 from refnp.layers.positions.images import ImagePositions, image_places
 from refnp.layers.positions.relative import Shaw
 from refnp.layers.positions.rotary import Rotary
-from refnp.verify.case import GradientInputs, Without, generator, gradient_of, module_gradient
-from refnp.verify.layers.attention import attention
+from refnp.verify.case import Case, GradientInputs, Layer, Without, generator, gradient_of, module_gradient, normal
+from refnp.verify.layers.attention import attention, tensors
 from refnp.verify.layers.linear import sum_to
 from refnp.verify.layers.softmax import weights
-from refnp.verify.rounding import WIDE, arranged, constant, contract, scatter, where
+from refnp.verify.rounding import WIDE, Rounded, arranged, constant, contract, scatter, where
 
 
 def with_vectors(query, key, value, *tables, buckets, mask=None):
@@ -111,17 +114,218 @@ def rotate(x, sines, cosines, *, layout="interleaved"):
     return turned(x, sines), lambda g: (turned(g, -sines),)
 
 
+def sinusoids(places, features, base=10000):
+    """sin and cos of p ω_k, ω_k = base^(−2k/d), with an error of 4π from the angle and 8|y| from the function.
+
+    The angles are reduced to (−π, π] with 60 digits. Shapes: places (...) → two of (..., d/2).
+    """
+    with decimal.localcontext(prec=60):
+        frequencies = [decimal.Decimal(base) ** (decimal.Decimal(-2 * k) / features) for k in range(-(-features // 2))]
+        turn = 2 * decimal.Decimal(PI)
+        reduced = [[(int(p) * w).remainder_near(turn) for w in frequencies] for p in np.ravel(places)]
+        angles = np.array([[WIDE(str(angle)) for angle in row] for row in reduced], WIDE)
+    angles = angles.reshape(*np.shape(places), -1)
+    return [Rounded(y, 4 * np.pi + 8 * np.abs(y)) for y in (np.sin(angles), np.cos(angles))]
+
+
+PI = "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803"
+
+
+def sinusoidal_positions(x, *, base=10000):
+    """y_n = x_n + P(n), P(n, 2k) = sin n ω_k, P(n, 2k + 1) = cos n ω_k."""
+    sines, cosines = sinusoids(np.arange(x.shape[-2]), x.shape[-1], base)
+    table = arranged(lambda s, c: np.stack([s, c], -1).reshape(len(s), -1)[:, : x.shape[-1]], sines, cosines)
+    return x + table, lambda g: (g,)
+
+
+def learned_positions(x, weight, *, places):
+    """y_n = x_n + W[p_n];   x̄ = ȳ, W̄_p = Σ ȳ_n over the n with p_n = p."""
+
+    def pullback(g):
+        rows = g.reshape(-1, g.shape[-1])
+        return g, scatter(rows, np.broadcast_to(places, g.shape[:-1]).reshape(-1), weight.shape[0])
+
+    return x + weight[np.asarray(places)], pullback
+
+
+def rotated(x, *, places, layout="interleaved", base=10000, features=None):
+    """`rotate` by the angles of places."""
+    return rotate(x, *sinusoids(places, features or x.shape[-1], base), layout=layout)
+
+
+def rotary_attention(query, key, value, *, mask=None, layout="interleaved"):
+    """Attention of queries and keys that are rotated, each by the angles of its place 0, 1, …"""
+    turned = [rotated(x, places=np.arange(x.shape[-2]), layout=layout) for x in (query, key)]
+    output, back = attention(turned[0][0], turned[1][0], value, mask=mask)
+
+    def pullback(g):
+        *bars, value_bar = back(g)
+        return *(pull(bar)[0] for (_, pull), bar in zip(turned, bars, strict=True)), value_bar
+
+    return output, pullback
+
+
+def offsets(query, key):
+    """m − n for query n and key m."""
+    return np.arange(key.shape[-2]) - np.arange(query.shape[-2])[:, None]
+
+
+def shaw_attention(query, key, value, *tables, distance, mask=None):
+    """`with_vectors`, a_ij and a'_ij the rows clip(j − i, −k, k) + k of two tables."""
+    buckets = np.clip(offsets(query, key), -distance, distance) + distance
+    return with_vectors(query, key, value, *tables, buckets=[buckets], mask=mask)
+
+
+def t5_attention(query, key, value, table, *, bidirectional=True, mask=None):
+    """`with_numbers` without 1/√d: 8 buckets, of distances up to 6."""
+    buckets = T5_BUCKETS[bidirectional][np.clip(offsets(query, key), -7, 7) + 7]
+    return with_numbers(query, key, value, table, buckets=[buckets], mask=mask, similarity="dot")
+
+
+T5_BUCKETS = {  # of offsets −7 … 7; the distances 0, 1, …, half of the buckets have one of their own, then logarithmic
+    True: np.array([3, 3, 3, 3, 2, 2, 1, 0, 5, 6, 6, 7, 7, 7, 7]),
+    False: np.array([7, 7, 6, 4, 3, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0]),
+}
+
+
+def alibi_attention(query, key, value, *, mask=None):
+    """Attention with the bias −2^(−8h/H) |m − n|, h = 1 … H, H a power of two: exact numbers, each rounded once."""
+    heads = query.shape[-3]
+    slopes = np.exp2(-8 * np.arange(1, heads + 1, dtype=WIDE) / heads)
+    bias = constant(-slopes[:, None, None] * np.abs(offsets(query, key)))
+    output, back = attention(query, key, value, bias, mask=mask)
+    return output, lambda g: back(g)[:3]
+
+
+def image_attention(query, key, value, *tables, rows, columns, mode="contextual", method="product"):
+    """iRPE: `with_vectors`, or `with_numbers` times 1/√d, by the buckets of places on a grid."""
+    scheme = ImagePositions(query.shape[-1], mode=mode, method=method, rng=np.random.default_rng(0))
+    buckets = scheme.buckets(*[image_places(rows, columns)] * 2)
+    if mode == "bias":
+        return with_numbers(query, key, value, *tables, buckets=buckets, scaled=True)
+    return with_vectors(query, key, value, *tables, buckets=buckets)
+
+
+def with_scheme(scheme, query, key, value, *tables, mask=None, places=None, similarity="scaled_dot"):
+    """refnp's attention in heads, with a scheme of positions and the tables that it reads."""
+    names = [name for name, _ in scheme.named_parameters()]
+    scheme = scheme.bind(dict(zip(names, tables, strict=True)))
+    at = [np.arange(x.shape[-2]) if places is None else places for x in (query, key)]
+    query, key = (scheme.rotated(x, p) for x, p in zip((query, key), at, strict=True))
+    output, weights = layers.similarity_attention(
+        query, key, value, scheme.scores(query, *at), mask=mask, similarity=similarity, return_weights=True
+    )
+    added = scheme.values(weights, *at)
+    return output if added is None else output + added
+
+
+def refnp_shaw(query, key, value, *tables, distance, mask=None):
+    """refnp's attention with Shaw's vectors, tables of keys and perhaps of values."""
+    scheme = Shaw(query.shape[-1], distance, values=len(tables) > 1, rng=np.random.default_rng(0))
+    return with_scheme(scheme, query, key, value, *tables, mask=mask)
+
+
+def refnp_t5(query, key, value, table, *, bidirectional=True, mask=None):
+    """refnp's attention with T5's biases, distances up to 6."""
+    options = {"buckets": table.shape[1], "max_distance": 6, "bidirectional": bidirectional}
+    scheme = T5Bias(len(table), **options, rng=np.random.default_rng(0))
+    return with_scheme(scheme, query, key, value, table, mask=mask, similarity="dot")
+
+
+def refnp_image(query, key, value, *tables, rows, columns, mode="contextual", method="product"):
+    """refnp's attention with iRPE, tables of keys and perhaps of values."""
+    options = {"mode": mode, "method": method, "rng": np.random.default_rng(0)}
+    places = image_places(rows, columns)
+    if mode == "bias":
+        scheme = ImagePositions(heads=len(tables[0]), **options)
+    else:
+        scheme = ImagePositions(query.shape[-1], values=len(tables) > (2 if method == "cross" else 1), **options)
+    return with_scheme(scheme, query, key, value, *tables, places=places)
+
+
+def torch_learned(torch, x, weight, *, places):
+    """A table is added."""
+    return x + weight[torch.tensor(places)]
+
+
+SINUSOIDAL = Layer(
+    "sinusoidal_positions",
+    lambda x, *, base=10000: absolute.SinusoidalPositions(base=base)(x),
+    sinusoidal_positions,
+    names=("sinusoidal", "SinusoidalPositions"),
+)
+LEARNED = Layer(
+    "learned_positions",
+    lambda x, weight, *, places: learned(len(weight), x.shape[-1]).bind({"weight": weight})(x, places),
+    learned_positions,
+    torch=torch_learned,
+    jax=lambda jax, x, weight, *, places: x + weight[np.asarray(places)],
+    names=("LearnedPositions",),
+)
+ROTATE = Layer("rotate", rotary.rotate, rotated)
+ROTARY = Layer(
+    "rotary_attention",
+    lambda *qkv, mask=None, layout="interleaved": with_scheme(Rotary(layout=layout), *qkv, mask=mask),
+    rotary_attention,
+    names=("Rotary",),
+)
+SHAW = Layer("shaw_attention", refnp_shaw, shaw_attention, names=("Shaw",))
+T5 = Layer("t5_attention", refnp_t5, t5_attention, names=("T5Bias",))
+ALIBI = Layer(
+    "alibi_attention",
+    lambda query, key, value, *, mask=None: with_scheme(ALiBi(query.shape[-3]), query, key, value, mask=mask),
+    alibi_attention,
+    names=("ALiBi",),
+)
+IMAGE = Layer("image_attention", refnp_image, image_attention, names=("ImagePositions",))
+
+
+def learned(length, features):
+    """A table of positions, whatever is in it."""
+    return absolute.LearnedPositions(length, features, rng=np.random.default_rng(0))
+
+
+def cases() -> list[Case]:
+    """Absolute positions, rotations, and attention with every scheme."""
+    heads = tensors(batch=(2, 2), n=5, m=5)
+    of_keys, of_both = {"key_table": normal(5, 4)}, {"key_table": normal(5, 4), "value_table": normal(5, 4)}
+    hidden, numbers = {"mask": causal(5)}, {"table": normal(2, 8)}
+    pixels = tensors(batch=(2, 2), n=6, m=6, d=3)
+    grid: dict[str, Any] = {"rows": 2, "columns": 3}
+    each = {name: normal(7, 3) for name in ("rows_table", "columns_table")}
+    return [
+        Case(SINUSOIDAL, "ordinary", {"x": normal(2, 6, 8)}),
+        Case(SINUSOIDAL, "odd features", {"x": normal(5, 7)}),
+        Case(SINUSOIDAL, "base 100", {"x": normal(9, 4)}, {"base": 100}),
+        Case(LEARNED, "ordinary", {"x": normal(2, 4, 3), "weight": normal(6, 3)}, {"places": (0, 1, 2, 3)}),
+        Case(LEARNED, "places twice", {"x": normal(4, 3), "weight": normal(6, 3)}, {"places": (5, 0, 5, 5)}),
+        Case(ROTATE, "interleaved", {"x": normal(2, 4, 6)}, {"places": (0, 1, 2, 3)}),
+        Case(ROTATE, "half", {"x": normal(2, 4, 6)}, {"places": (0, 1, 2, 3), "layout": "half"}),
+        Case(ROTATE, "some features", {"x": normal(4, 6)}, {"places": (3, 0, 7, 1), "features": 4}),
+        Case(ROTATE, "far places", {"x": normal(3, 8)}, {"places": (99_999, 1_000_000, 123_456_789)}),
+        Case(ROTATE, "base 500000", {"x": normal(5, 8)}, {"places": (0, 10, 100, 1000, 8191), "base": 500_000}),
+        Case(ROTARY, "ordinary", heads),
+        Case(ROTARY, "causal, half", heads, {**hidden, "layout": "half"}),
+        Case(ROTARY, "more keys", tensors(batch=(2,), n=3, m=7)),
+        Case(SHAW, "keys", heads | of_keys, {"distance": 2}),
+        Case(SHAW, "keys and values", heads | of_both, {"distance": 2}),
+        Case(SHAW, "causal", heads | of_both, {"distance": 2, **hidden}),
+        Case(SHAW, "distance 0", heads | {"key_table": normal(1, 4), "value_table": normal(1, 4)}, {"distance": 0}),
+        Case(T5, "both directions", heads | numbers),
+        Case(T5, "causal", heads | numbers, {"bidirectional": False, **hidden}),
+        Case(ALIBI, "two heads", heads),
+        Case(ALIBI, "eight heads, causal", tensors(batch=(8,), n=5, m=5, d=2), hidden),
+        Case(IMAGE, "product", pixels | {"table": normal(49, 3)}, grid),
+        Case(IMAGE, "product, values", pixels | {"table": normal(49, 3), "value_table": normal(49, 3)}, grid),
+        Case(IMAGE, "cross", pixels | each, grid | {"method": "cross"}),
+        Case(IMAGE, "euclidean", pixels | {"table": normal(4, 3)}, grid | {"method": "euclidean"}),
+        Case(
+            IMAGE, "quantised, biases", pixels | {"table": normal(2, 4)}, grid | {"method": "quantised", "mode": "bias"}
+        ),
+    ]
+
+
 WITHOUT = (
-    Without(
-        "cases",
-        ("Shaw", "ImagePositions", "T5Bias", "ALiBi", "Rotary", "rotate"),
-        "neither framework has them; tests/layers/positions holds refnp to the equations above",
-    ),
-    Without(
-        "equation",
-        ("sinusoidal", "SinusoidalPositions", "LearnedPositions"),
-        "a table is added; tests/layers/positions/test_absolute.py holds its sines to the last bit but one",
-    ),
     Without("equation", ("RelativePositions", "image_places"), "the base class of the schemes, and their integers"),
     Without(
         "gradient inputs", ("RelativePositions", "image_places", "sinusoidal"), "a base class, integers and a constant"
