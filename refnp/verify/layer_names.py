@@ -27,6 +27,13 @@ OTHER_NAMES = {  # what a layer is called elsewhere, or as a class of refnp, whe
     "mse_loss": "mse",
     "huber_loss": "huber",
     "interpolate": "upsample",
+    "rope": "rotate",
+    "rotary": "rotate",
+    "rotary_embedding": "rotate",
+    "alibi": "alibi_attention",
+    "positional_encoding": "sinusoidal_positions",
+    "sinusoidal": "sinusoidal_positions",
+    "bahdanau_attention": "additive_attention",
 }
 SAID_BY_NAME = {"causal_attention": {"causal": True}}  # what a layer's name says, an option of the layer it is kin to
 KIN = {"attention": ("softcap_attention", "window_attention", "causal_attention")}
@@ -66,7 +73,8 @@ def layer_name(name: str, layers: Mapping[str, Layer]) -> str:
         return spelled[plain(word)]
     if covered := [layer.name for layer in list(layers.values())[::-1] if word in layer.names]:
         raise ValueError(f"name={name!r} is judged by its parts; name {' or '.join(map(repr, covered))}")
-    raise ValueError(f"name={name!r}: there is no such layer{closest(name, [*layers, *OTHER_NAMES])}")
+    known = [*layers, *(other for other, layer in OTHER_NAMES.items() if layer in layers)]
+    raise ValueError(f"name={name!r}: there is no such layer{closest(name, known)}")
 
 
 def plain(name: str) -> str:
