@@ -142,6 +142,8 @@ def test_a_defect_in_one_layer_of_eight_is_found_by_its_name(path, kind, dtype):
         ("layers.1.norm1", OutsideTheRoot, "as if ε stood outside the root"),
         ("layers.0.norm2", OfSampleVariance, "as if the variance were divided by n − 1"),
         ("layers.1.linear2", Transposed, "as if the weight were transposed"),
+        ("layers.0.self_attn", WithoutRoot, "as if √d were left out"),
+        ("layers.0.linear1", InBfloat16, "as if inputs, output and gradients were stored in bfloat16"),
     ],
 )
 def test_the_cause_is_named_beside_the_layer(path, kind, says):
