@@ -19,6 +19,7 @@ from refnp.verify.mutants import (
     multi_head,
     normalization,
     pooling,
+    positions,
     set_convolution,
     softmax,
 )
@@ -28,7 +29,7 @@ from refnp.verify.mutants.search import Cause, causes_among
 
 PAGES = (
     normalization, softmax, attention, multi_head, activations, linear, losses, distributions, convolution, pooling,
-    set_convolution,
+    set_convolution, positions,
 )  # fmt: skip
 
 MUTANTS: list[Mutant] = [mutant for page in PAGES for mutant in page.MUTANTS]
