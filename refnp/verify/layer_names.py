@@ -45,7 +45,9 @@ def named_cases(name: str) -> list[Case]:
     "conv2d", "MaxPool1d" and the like name the cases of that many axes of space.
     """
     every = cases()
-    layers = {case.layer.name: case.layer for case in reversed(every)}
+    layers: dict[str, Layer] = {}
+    for case in every:
+        layers.setdefault(case.layer.name, case.layer)
     if of_space := re.fullmatch(r"(.*?)_?([123])[dD]", name):
         layer = layers[layer_name(of_space.group(1), layers)]
         own = [case for case in every if case.layer is layer and axes_of_space(case) == int(of_space.group(2))]
@@ -71,7 +73,7 @@ def layer_name(name: str, layers: Mapping[str, Layer]) -> str:
     word = name.rpartition(".")[2]
     if plain(word) in spelled:
         return spelled[plain(word)]
-    if covered := [layer.name for layer in list(layers.values())[::-1] if word in layer.names]:
+    if covered := [layer.name for layer in layers.values() if word in layer.names]:
         raise ValueError(f"name={name!r} is judged by its parts; name {' or '.join(map(repr, covered))}")
     known = [*layers, *(other for other, layer in OTHER_NAMES.items() if layer in layers)]
     raise ValueError(f"name={name!r}: there is no such layer{closest(name, known)}")
