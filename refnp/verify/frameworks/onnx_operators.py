@@ -191,6 +191,46 @@ def added_to_scores(graph, bias, mask, four):
     return graph.Where(mask, bias, graph.constant(-math.inf))
 
 
+def cosine_attention(graph, query, key, value, *, mask=None):
+    """Rows of length 1 by LpNormalization, where a row of zeros stays one since opset 22."""
+    query, key = (graph.LpNormalization(x, axis=-1, p=2, since=22) for x in (query, key))
+    return attention(graph, query, key, value, mask=mask, similarity="dot")
+
+
+def general_attention(graph, query, key, value, weight, *, mask=None):
+    """The queries go through a matrix."""
+    return attention(graph, graph.MatMul(query, weight), key, value, mask=mask, similarity="dot")
+
+
+def rotated(graph, x, *, places, layout="interleaved", base=10000, features=None):
+    """RotaryEmbedding of (B, H, N, D), with tables of cosines and sines for each place."""
+    if graph.dtype != np.float32:
+        raise not_offered("RotaryEmbedding has no float64")
+    shape = (1,) * (4 - len(x.shape)) + x.shape
+    half = (features or shape[-1]) // 2
+    angles = np.asarray(places, np.longdouble)[:, None] * np.longdouble(base) ** (
+        -np.arange(half) / np.longdouble(half)
+    )
+    tables = [
+        graph.given(name, of(angles).astype(graph.dtype)) for name, of in (("cosines", np.cos), ("sines", np.sin))
+    ]
+    order = graph.given("order", np.broadcast_to(np.arange(len(places)), (shape[0], len(places))))
+    options = {"interleaved": int(layout == "interleaved"), "rotary_embedding_dim": 0 if features is None else features}
+    turned = graph.RotaryEmbedding(graph.reshaped(x, *shape), *tables, order, **options)
+    return graph.reshaped(turned, *x.shape)
+
+
+def rotary_attention(graph, query, key, value, *, mask=None, layout="interleaved"):
+    """Attention of queries and keys that are rotated by their places."""
+    query, key = (rotated(graph, x, places=range(x.shape[-2]), layout=layout) for x in (query, key))
+    return attention(graph, query, key, value, mask=mask)
+
+
+def learned_positions(graph, x, weight, *, places):
+    """Rows of a table are added."""
+    return x + graph.Gather(weight, graph.given("places", np.asarray(places)), axis=0)
+
+
 def linear_attention(graph, query, key, value, *, key_mask=None, causal=False):
     """A′ V/r, A′ = φ(Q) φ(K)ᵀ where it is allowed, r its sums over the keys."""
     n, m, zero = query.shape[-2], key.shape[-2], graph.constant(0.0)
@@ -548,6 +588,11 @@ OPERATORS: dict[str, str | Callable[..., Any]] = {
     "window_attention": window_attention,
     "causal_attention": causal_attention,
     "attention_scores": attention_scores,
+    "cosine_attention": cosine_attention,
+    "general_attention": general_attention,
+    "rotate": rotated,
+    "rotary_attention": rotary_attention,
+    "learned_positions": learned_positions,
     "multi_head": multi_head,
     "multi_head_with_weights": multi_head,
     "multi_head_widths": multi_head,
