@@ -227,7 +227,7 @@ def test_the_c_program_holds(compiled, name, count, dtype):
 
 
 def test_the_c_program_says_what_it_lacks(compiled):
-    with pytest.raises(ValueError, match=r"compiled for float \(13\)"):
+    with pytest.raises(ValueError, match=r"compiled for float \(\d+\)"):
         judge_program(f"{compiled / 'float32'} {{in}} {{out}}", "softmax", layout="raw", dtypes=("float64",))
     with pytest.raises(ValueError, match="there is no relu"):
         judge_program(f"{compiled / 'float32'} {{in}} {{out}}", "relu", **ONE)

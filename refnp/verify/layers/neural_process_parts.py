@@ -1,5 +1,6 @@
 """What neural processes are made of: attention under the masks of TNPs, pseudo-tokens, attention on differences."""
 
+import inspect
 import itertools
 from typing import Any
 
@@ -64,10 +65,15 @@ def with_kernel(kernel):
     """A set convolution with another kernel, of refnp and as an equation."""
     name = kernel.__name__
     own = getattr(layers.set_convolutions.kernels, name)
+
+    def equation(*arrays, **options):
+        return set_convolution(*arrays, kernel=kernel, **options)
+
+    equation.__doc__ = f"{inspect.getdoc(set_convolution)}\n\nThe kernel: {inspect.getdoc(kernel)}"
     return Layer(
         f"set_convolution, {name}",
         lambda *arrays, **options: layers.set_convolution(*arrays, kernel=own, **options),
-        lambda *arrays, **options: set_convolution(*arrays, kernel=kernel, **options),
+        equation,
         names=("set_convolution",),
     )
 
