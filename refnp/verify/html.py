@@ -7,19 +7,28 @@ from html import escape
 from itertools import groupby
 
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement
-from refnp.verify.report import exactly, number
+from refnp.verify.report import by_layer, exactly, layer_of, number
 
 COLUMNS = ["case", "framework", "version", "precision", "quantity", "error/bound", "ulps", "verdict"]
 COLUMNS += ["came", "right", "why"]
 CLASSES = {WITHIN: "within", CONVENTION: "convention", KNOWN: "known", DEVIATES: "deviates", SKIPPED: "skipped"}
 STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 90rem; padding: 0 1rem; color: #222 }
-pre { white-space: pre-wrap; background: #f6f6f6; padding: 1rem; border-radius: 4px }
+:root { color-scheme: light dark; --text: #222; --page: #fff; --block: #f6f6f6; --line: #ddd; --quiet: #777;
+  --deviates: #fde2e0; --known: #fdf3d6; --convention: #e4eefb }
+@media (prefers-color-scheme: dark) {
+  :root { --text: #ddd; --page: #16181c; --block: #212429; --line: #3a3e45; --quiet: #8b8f96;
+    --deviates: #5c2320; --known: #4a3d16; --convention: #1f3553 }
+}
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 90rem; padding: 0 1rem;
+  color: var(--text); background: var(--page) }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--block); padding: 1rem; border-radius: 4px }
+.wide { overflow-x: auto }
 table { border-collapse: collapse; width: 100%; font-size: 13px; margin: .5rem 0 1rem }
-th, td { text-align: left; padding: .2rem .6rem; border-bottom: 1px solid #ddd; vertical-align: top }
-td.number { font-variant-numeric: tabular-nums; white-space: nowrap }
-tr.deviates { background: #fde2e0 } tr.known { background: #fdf3d6 } tr.convention { background: #e4eefb }
-tr.skipped { color: #777 } summary { cursor: pointer; padding: .2rem 0 } input { font: inherit; width: 24rem }
+th, td { text-align: left; padding: .2rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top }
+td.number { font-variant-numeric: tabular-nums; white-space: nowrap } a { color: inherit }
+.deviates { background: var(--deviates) } .known { background: var(--known) }
+.convention { background: var(--convention) }
+.skipped { color: var(--quiet) } summary { cursor: pointer; padding: .2rem 0 } input { font: inherit; width: 24rem }
 """
 SCRIPT = """
 document.getElementById('find').addEventListener('input', event => {
@@ -39,7 +48,7 @@ document.getElementById('find').addEventListener('input', event => {
 
 
 def page(rows: Sequence[Judgement], *, title: str, summary: Sequence[str] = ()) -> str:
-    """The whole page: the lines of the summary, how many rows have which verdict, and a table for each layer.
+    """The whole page: the summary, how many rows have which verdict, a table of layers and frameworks, and the rows.
 
     Layers in which something deviates come first, and are open.
     """
@@ -58,15 +67,34 @@ def page(rows: Sequence[Judgement], *, title: str, summary: Sequence[str] = ()) 
             f"<p>{len(rows)} rows: {escape(verdicts)}</p>",
             '<p><input id="find" type="search" placeholder="words in a row: gelu deviates float32" '
             'aria-label="words in a row"></p>',
+            overview(rows),
             *(section(name, own) for name, own in layers),
             f"<script>{SCRIPT}</script></body></html>",
         ]
     )
 
 
-def layer_of(row: Judgement) -> str:
-    """The layer of a row, or its section where it has none."""
-    return row.case.partition("/")[0] if "/" in row.case else row.section
+def overview(rows: Sequence[Judgement]) -> str:
+    """Layers by frameworks: the worst error within its bound, and what is not; a layer's name leads to its rows."""
+    heading, *lines = by_layer(rows)
+    shown = "".join(f"<th>{escape(text)}</th>" for text in heading)
+    body = []
+    for name, count, *cells in lines:
+        own = "".join(f'<td class="{worst_of(cell)}">{escape(cell)}</td>' for cell in cells)
+        body.append(f'<tr><td><a href="#{anchor(name)}">{escape(name)}</a></td><td>{count}</td>{own}</tr>')
+    table = f"<table><thead><tr>{shown}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+    title = "<summary><b>layers and frameworks</b>, the worst error within its bound, and what is beyond it</summary>"
+    return f'<details open data-open="yes">{title}<div class="wide">{table}</div></details>'
+
+
+def worst_of(cell: str) -> str:
+    """The class of a cell by the worst verdict that it names."""
+    return next((CLASSES[verdict] for verdict in (DEVIATES, KNOWN, CONVENTION) if verdict in cell), "")
+
+
+def anchor(layer: str) -> str:
+    """What the rows of a layer are found by in the page."""
+    return "layer-" + escape(layer.replace(" ", "-"))
 
 
 def section(name: str, rows: Sequence[Judgement]) -> str:
@@ -76,8 +104,10 @@ def section(name: str, rows: Sequence[Judgement]) -> str:
     is_open = ' open data-open="yes"' if counts[DEVIATES] else ""
     heading = "".join(f"<th>{escape(column)}</th>" for column in COLUMNS)
     return (
-        f"<details{is_open}><summary><b>{escape(name)}</b> {len(rows)} rows{escape(others)}</summary>"
-        f"<table><thead><tr>{heading}</tr></thead><tbody>{''.join(map(line, rows))}</tbody></table></details>"
+        f'<details id="{anchor(name)}"{is_open}>'
+        f"<summary><b>{escape(name)}</b> {len(rows)} rows{escape(others)}</summary>"
+        f'<div class="wide"><table><thead><tr>{heading}</tr></thead>'
+        f"<tbody>{''.join(map(line, rows))}</tbody></table></div></details>"
     )
 
 
