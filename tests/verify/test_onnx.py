@@ -79,7 +79,8 @@ def test_models_are_valid(dtype):
         assert [one.name for one in model.graph.input] == list(inputs)
         assert inputs, case.name
         offered[case.layer.name] += 1
-    assert offered.keys() == OPERATORS.keys()
+    single_alone = {"rotate", "rotary_attention"} if dtype == "float64" else set()
+    assert offered.keys() == OPERATORS.keys() - single_alone
     assert offered.total() >= 370
 
 
