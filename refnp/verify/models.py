@@ -35,7 +35,7 @@ from refnp.verify.mutants import Cause
 from refnp.verify.precision import policy
 from refnp.verify.propagation import NoBoundError, bounded, wide
 from refnp.verify.report import exactly, number
-from refnp.verify.rounding import WIDE, judging_precision, tolerance
+from refnp.verify.rounding import ASSUMED, WIDE, judging_precision, tolerance
 
 END_TO_END = "end to end"
 PLACES = 16  # elements of an output that are judged end to end: those that are furthest off
@@ -75,7 +75,8 @@ class ModelReport(Report):
         return causes_of(Report(self.name, self.who, rows, answers))
 
     def __str__(self) -> str:
-        return "\n".join([*self._heading(), *self._deviations(), "", *self._table(), *self._not_judged()])
+        assumed = ["the bounds assume:", *(f"    {words}" for words in ASSUMED)]
+        return "\n".join([*self._heading(), *self._deviations(), "", *self._table(), *self._not_judged(), *assumed])
 
     def _heading(self) -> list[str]:
         layers = f", {len(self.calls)} calls of layers" if self.calls else ""

@@ -46,7 +46,7 @@ ELEMENTARY = 8  # error of exp, log, … in units of u
 ASSUMED = (
     "IEEE arithmetic in the precision judged, sums in any order, fused or not, what is subnormal flushed to 0 or not",
     "exp, log, tanh, erf and their like within 4 units in the last place; square roots rounded correctly",
-    "no Winograd, FFT or Strassen, no products in TF32, and nothing that overflows on the way",
+    "no Winograd, FFT or Strassen, no products in TF32 unless that is judged, and nothing that overflows on the way",
 )  # what every bound assumes of an implementation, for reports
 
 
