@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from refnp.verify.case import Answer, FailedError, KnownDefect, Layer, NotOfferedError, Problem
-from refnp.verify.frameworks import mlx, paddle
+from refnp.verify.frameworks import keras, mlx, paddle, tensorflow
 from refnp.verify.frameworks.native import NATIVES, Native
 from refnp.verify.frameworks.onnx import posed
 from refnp.verify.frameworks.runtimes import RUNTIMES
@@ -31,7 +31,7 @@ PACKAGES = {  # to be imported; of PyTorch and JAX also the fields of a `Layer` 
     name: native.package for name, native in NATIVES.items() if name != "NumPy"
 }
 PACKAGES |= {name: runtime.package for name, runtime in RUNTIMES.items()}
-PAGES = {"MLX": mlx, "Paddle": paddle}
+PAGES = {"MLX": mlx, "Paddle": paddle, "TensorFlow": tensorflow, "Keras": keras}
 
 
 def unchanged(problem: Problem) -> Problem:

@@ -266,9 +266,62 @@ def run_paddle(
 
 
 IS_NUMPY = lambda thing: isinstance(thing, np.ndarray)
+# TensorFlow, and Keras on top of it
+
+
+def tensorflow_array(x: np.ndarray, device: str | None = None) -> Any:
+    """A tensor on a device, the processor by default."""
+    import tensorflow
+
+    with tensorflow.device(device or "cpu"):
+        return tensorflow.constant(x)
+
+
+def run_tensorflow(
+    function: Callable,
+    arrays: Sequence[np.ndarray],
+    cotangent: np.ndarray | None,
+    wanted: Sequence[int],
+    device: str | None = None,
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Eagerly, on a tape; an argument that the output does not depend on has gradient 0."""
+    import tensorflow
+
+    try:
+        with tensorflow.device(device or "cpu"), tensorflow.GradientTape() as tape:
+            inputs = [tensorflow_array(x, device) for x in arrays]
+            chosen = [inputs[index] for index in wanted]
+            for tensor in chosen:
+                tape.watch(tensor)
+            output = tensorflow.convert_to_tensor(function(*inputs))
+        if not wanted or tuple(output.shape) != np.asarray(cotangent).shape:
+            return output.numpy(), []
+        along = tensorflow_array(np.asarray(cotangent), device)
+        zero = tensorflow.UnconnectedGradients.ZERO
+        gradients = tape.gradient(output, chosen, along, unconnected_gradients=zero)
+        return output.numpy(), [tensorflow.convert_to_tensor(gradient).numpy() for gradient in gradients]
+    except tensorflow.errors.OpError as failure:
+        if "not in the list of allowed values" in failure.message:
+            raise NotOfferedError(f"TensorFlow: {failure.message}".splitlines()[0]) from None
+        raise RuntimeError(failure.message) from None
+
+
+def run_keras(*arguments: Any) -> tuple[np.ndarray, list[np.ndarray]]:
+    """As TensorFlow, which is Keras' own first choice."""
+    import keras
+
+    if keras.backend.backend() != "tensorflow":
+        raise NotOfferedError(f"Keras: judged with TensorFlow behind it, not with {keras.backend.backend()}")
+    return run_tensorflow(*arguments)
+
+
 NUMPY = Native("NumPy", "numpy", numpy_array, np.asarray, IS_NUMPY, run_numpy)
 PYTORCH = Native("PyTorch", "torch", torch_array, torch_numpy, made_by("torch"), run_torch)
 JAX = Native("JAX", "jax", jax_array, np.asarray, made_by("jax", "jaxlib", "flax", "equinox"), run_jax)
 MLX = Native("MLX", "mlx", mlx_array, np.array, made_by("mlx"), run_mlx, ("mlx.core", "mlx.nn"))
 PADDLE = Native("Paddle", "paddle", paddle_array, lambda tensor: tensor.numpy(), made_by("paddle"), run_paddle)
-NATIVES = {native.name: native for native in (NUMPY, PYTORCH, JAX, MLX, PADDLE)}
+TENSORFLOW = Native(
+    "TensorFlow", "tensorflow", tensorflow_array, lambda tensor: tensor.numpy(), made_by("tensorflow"), run_tensorflow
+)
+KERAS = Native("Keras", "keras", tensorflow_array, lambda tensor: tensor.numpy(), made_by("keras"), run_keras)
+NATIVES = {native.name: native for native in (NUMPY, PYTORCH, JAX, MLX, PADDLE, TENSORFLOW, KERAS)}

@@ -1,0 +1,254 @@
+"""TensorFlow: what each layer is called there, and what it is known for. Images and signals have their channels last."""
+
+import functools
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from refnp.verify.case import KnownDefect, NotOfferedError, listed
+from refnp.verify.layers.convolution import pairs_of, per_axis, same
+
+LAYOUTS = {1: "NWC", 2: "NHWC", 3: "NDHWC"}
+
+
+def last(tf, x):
+    """(B, C, *lengths) → (B, *lengths, C)."""
+    return tf.transpose(x, [0, *range(2, len(x.shape)), 1])
+
+
+def first(tf, x):
+    """(B, *lengths, C) → (B, C, *lengths)."""
+    return tf.transpose(x, [0, len(x.shape) - 1, *range(1, len(x.shape) - 1)])
+
+
+def softplus(tf, x, *, beta=1.0, threshold=None):
+    """math.softplus has neither; β is in front of x and under the result."""
+    if threshold is not None:
+        raise NotOfferedError("TensorFlow: softplus has no threshold")
+    return tf.math.softplus(x) if beta == 1 else tf.math.softplus(beta * x) / beta
+
+
+def elu(tf, x, *, alpha=1.0):
+    """nn.elu knows α = 1 alone."""
+    if alpha != 1:
+        raise NotOfferedError("TensorFlow: nn.elu has no α")
+    return tf.nn.elu(x)
+
+
+def variance(kind: str) -> Callable:
+    """math.reduce_variance and reduce_std divide by N."""
+
+    def reduced(tf, x, *, ddof=0):
+        if ddof:
+            raise NotOfferedError(f"TensorFlow: {kind} divides by N")
+        return getattr(tf.math, kind)(x, -1)
+
+    return reduced
+
+
+def scatter(tf, x, updates, *, indices, mode="add"):
+    """tensor_scatter_nd_add and tensor_scatter_nd_update take places as pairs."""
+    rows = np.broadcast_to(np.arange(len(indices))[:, None], np.shape(indices))
+    places = np.stack([rows, np.array(indices)], -1)
+    return (tf.tensor_scatter_nd_add if mode == "add" else tf.tensor_scatter_nd_update)(x, places, updates)
+
+
+def normalized(axes_of: Callable) -> Callable:
+    """nn.moments over axes and nn.batch_normalization, as tf's own layers put them together."""
+
+    def adapter(tf, x, gain, shift, *, eps=1e-5):
+        mean, variance = tf.nn.moments(x, axes_of(len(x.shape)), keepdims=True)
+        wide = lambda a: tf.reshape(a, [-1, *[1] * (len(x.shape) - 2)])
+        return tf.nn.batch_normalization(x, mean, variance, wide(shift), wide(gain), eps)
+
+    return adapter
+
+
+def layer_norm(tf, x, gain, shift, *, eps=1e-5):
+    """The same over the last axis."""
+    mean, variance = tf.nn.moments(x, [-1], keepdims=True)
+    return tf.nn.batch_normalization(x, mean, variance, shift, gain, eps)
+
+
+def batch_norm_of_statistics(tf, x, gain, shift, mean, variance, *, eps=1e-5):
+    """nn.batch_normalization with given statistics."""
+    wide = lambda a: tf.reshape(a, [-1, *[1] * (len(x.shape) - 2)])
+    return tf.nn.batch_normalization(x, wide(mean), wide(variance), wide(shift), wide(gain), eps)
+
+
+def convolution(tf, x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, padding_mode="zeros"):
+    """nn.convolution with its channels last; whatever padding goes first."""
+    axes = len(weight.shape) - 2
+    if groups > 1 or len(x.shape) == axes + 1:
+        raise NotOfferedError("TensorFlow: nn.convolution takes a batch; groups have no gradient on a processor")
+    if padding_mode in ("circular", "replicate"):
+        raise NotOfferedError(f"TensorFlow: pad knows no mode {padding_mode}")
+    strides, dilations = per_axis(stride, axes), per_axis(dilation, axes)
+    if max(strides) > 1 and max(dilations) > 1:
+        raise NotOfferedError("TensorFlow: nn.convolution has a stride or a dilation, not both")
+    pairs = same(weight.shape[2:], dilations) if padding == "same" else pairs_of(padding, axes)
+    mode = "CONSTANT" if padding_mode == "zeros" else "REFLECT"
+    padded = tf.pad(last(tf, x), [[0, 0], *map(list, pairs), [0, 0]], mode)
+    kernel = tf.transpose(weight, [*range(2, axes + 2), 1, 0])
+    options = {"dilations": list(dilations), "data_format": LAYOUTS[axes]}
+    y = first(tf, tf.nn.convolution(padded, kernel, list(strides), "VALID", **options))
+    return y if bias is None else y + tf.reshape(bias, [-1, *[1] * axes])
+
+
+def pool(kind: str) -> Callable:
+    """nn.avg_pool and nn.max_pool, with no padding or "SAME"."""
+
+    def pooled(tf, x, *, size, stride=None, padding=0, dilation=1, ceil_mode=False, count_include_pad=True):
+        if padding != 0 or dilation != 1 or ceil_mode:
+            raise NotOfferedError(f"TensorFlow: {kind} knows neither padding by numbers, nor dilation, nor ceil_mode")
+        sizes = list(per_axis(size, len(x.shape) - 2))
+        strides = sizes if stride is None else list(per_axis(stride, len(x.shape) - 2))
+        layout = LAYOUTS[len(x.shape) - 2]
+        return first(tf, getattr(tf.nn, kind)(last(tf, x), sizes, strides, "VALID", data_format=layout))
+
+    return pooled
+
+
+def cross_entropy(tf, logits, *, targets, ignore_index=None, class_weights=None, label_smoothing=0.0, reduction="mean"):
+    """nn.sparse_softmax_cross_entropy_with_logits, a number for each row."""
+    if ignore_index is not None or class_weights is not None or label_smoothing:
+        raise NotOfferedError("TensorFlow: sparse_softmax_cross_entropy_with_logits has no such options")
+    rows = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=np.array(targets), logits=logits)
+    return reduced(tf, rows, reduction)
+
+
+def cross_entropy_of_probabilities(tf, logits, targets, *, class_weights=None, label_smoothing=0.0, reduction="mean"):
+    """nn.softmax_cross_entropy_with_logits."""
+    if class_weights is not None or label_smoothing:
+        raise NotOfferedError("TensorFlow: softmax_cross_entropy_with_logits has no such options")
+    return reduced(tf, tf.nn.softmax_cross_entropy_with_logits(labels=targets, logits=logits), reduction)
+
+
+def binary_cross_entropy(tf, logits, targets, *, positive_weight=1.0, reduction="mean"):
+    """nn.sigmoid_cross_entropy_with_logits, or the weighted one."""
+    if positive_weight == 1:
+        rows = tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=logits)
+    else:
+        rows = tf.nn.weighted_cross_entropy_with_logits(labels=targets, logits=logits, pos_weight=positive_weight)
+    return reduced(tf, rows, reduction)
+
+
+def reduced(tf, rows, reduction: str):
+    """The mean, the sum, or every row."""
+    return {"mean": tf.reduce_mean, "sum": tf.reduce_sum, "none": tf.identity}[reduction](rows)
+
+
+def embedding(tf, table, *, tokens, scaled=False):
+    """nn.embedding_lookup."""
+    return tf.nn.embedding_lookup(table, np.array(tokens)) * (math.sqrt(table.shape[1]) if scaled else 1)
+
+
+FUNCTIONS: dict[str, str | Callable] = {
+    "erf": "math.erf",
+    "erfc": "math.erfc",
+    "sinh": "math.sinh",
+    "cosh": "math.cosh",
+    "arctan": "math.atan",
+    "var": variance("reduce_variance"),
+    "std": variance("reduce_std"),
+    "cumprod": lambda tf, x: tf.math.cumprod(x, -1),
+    "take_along_axis": lambda tf, x, indices: tf.gather(x, np.array(indices), axis=-1, batch_dims=1),
+    "scatter": scatter,
+    "solve": "linalg.solve",
+    "inv": "linalg.inv",
+    "det": "linalg.det",
+    "slogdet": lambda tf, a: tf.linalg.slogdet(a)[1],
+    "cholesky_solve": lambda tf, factor, b: tf.linalg.cholesky_solve(tf.linalg.band_part(factor, -1, 0), b),
+    "diagonal": lambda tf, x, offset=0: tf.linalg.diag_part(x, k=offset),
+    "relu": "nn.relu",
+    "leaky_relu": lambda tf, x, slope=0.01: tf.nn.leaky_relu(x, slope),
+    "elu": elu,
+    "sigmoid": "math.sigmoid",
+    "silu": "nn.silu",
+    "softplus": softplus,
+    "gelu": lambda tf, x, approximate="none": tf.nn.gelu(x, approximate == "tanh"),
+    "softmax": "nn.softmax",
+    "log_softmax": "nn.log_softmax",
+    "logsumexp": "math.reduce_logsumexp",
+    "layer_norm": layer_norm,
+    "instance_norm": normalized(lambda axes: list(range(2, axes))),
+    "batch_norm": normalized(lambda axes: [0, *range(2, axes)]),
+    "batch_norm of statistics": batch_norm_of_statistics,
+    "linear": lambda tf, x, weight, bias=None: tf.matmul(x, weight) if bias is None else tf.matmul(x, weight) + bias,
+    "matmul": "matmul",
+    "embedding": embedding,
+    "convolution": convolution,
+    "average_pool": pool("avg_pool"),
+    "max_pool": pool("max_pool"),
+    "binary_cross_entropy": binary_cross_entropy,
+    "cross_entropy": cross_entropy,
+    "cross_entropy of probabilities": cross_entropy_of_probabilities,
+}
+
+
+def known_kernels(framework: str) -> tuple[KnownDefect, ...]:
+    """What TensorFlow's own functions are known for, under the name of whoever calls them."""
+    defect = functools.partial(listed, framework)
+    return (
+        defect(
+            "float64: constants in float32",
+            "√2 of gelu, α of leaky_relu and 1/√d of attention in heads are rounded to float32, also for float64",
+            "gelu/*, leaky_relu/*, multi_head*",
+            dtypes="float64",
+            computed_in="float32",
+        ),
+        defect(
+            "cumprod: gradient at a zero",
+            "cumprod's gradient divides by x, and takes 0 where x is 0, where it is the product of the others",
+            "cumprod/zeros",
+            "gradient of x",
+        ),
+        defect(
+            "det: no gradient if singular",
+            "det's gradient inverts the matrix, and raises for a singular one; its cofactors are 0 only below rank N − 1",
+            "det/singular*",
+        ),
+        defect(
+            "std: gradient 0/0", "std's gradient divides by std: NaN where all numbers are equal", "std/equal numbers"
+        ),
+        defect("elu: exp(x) - 1", "elu as exp(x) − 1, and its gradient as y + 1: both cancel", "elu/*"),
+        defect(
+            "sigmoid: gradient by 1 - σ",
+            "sigmoid's gradient forms 1 − σ with σ rounded to 1: nothing left in the right tail",
+            "sigmoid/far right, silu/far right",
+            "gradient of x",
+        ),
+        defect("gelu tanh: 1 + tanh", "gelu(tanh) as x/2 (1 + tanh), and its gradient: both cancel", "gelu/tanh*"),
+        defect(
+            "softplus: log1p(exp)", "softplus of float64 is off by 2 units more than its parts allow", "softplus/beta*"
+        ),
+        defect(
+            "log_softmax: log of the sum", "x − log Σ exp: a log p near 0, and its gradient, become 0", "log_softmax/*"
+        ),
+        defect(
+            "softmax: gradient by p (g - sum(g p))",
+            "softmax's VJP p_L (ḡ_L − Σ ḡ p) loses its digits as p_L → 1",
+            "softmax/*",
+            "gradient of x",
+        ),
+        defect("logsumexp of -inf: NaN gradient", "its gradient is NaN for −inf alone", "logsumexp/-inf alone"),
+        defect(
+            "batch_normalization: x s + (β - μ s)",
+            "where ε is far above the variance, or x far from 0, x γ/s + (β − μ γ/s) cancels",
+            "layer_norm/*, batch_norm/*, instance_norm/*",
+        ),
+        defect(
+            "cross entropy: log of the sum",
+            "log Σ exp − z_t: a loss near 0, and its gradients, become 0",
+            "cross_entropy/*, cross_entropy of probabilities/*",
+        ),
+        defect(
+            "binary cross-entropy: max(x, 0) - x t",
+            "where a prediction is sure and right its loss and gradient cancel",
+            "binary_cross_entropy/*",
+        ),
+    )
+
+
+KNOWN: tuple[KnownDefect, ...] = known_kernels("TensorFlow")
