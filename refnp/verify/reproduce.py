@@ -59,6 +59,13 @@ LANGUAGES = {
         "claimed = np.array(f({args}))",
         "claimed = np.array(mlx.core.vjp(lambda *arrays: [f(*arrays)], [{args}], [{g}])[1][{i}])",
     ),
+    "TensorFlow": Language(
+        ("import tensorflow",),
+        'tensorflow.constant({numbers}, "{dtype}")',
+        "claimed = f({args}).numpy()",
+        "with tensorflow.GradientTape() as tape:\n    tape.watch({x})\n    y = f({args})\n"
+        "claimed = tensorflow.convert_to_tensor(tape.gradient(y, {x}, {g})).numpy()",
+    ),
     "Paddle": Language(
         ("import paddle",),
         'paddle.to_tensor({numbers}, dtype="{dtype}", place="cpu")',

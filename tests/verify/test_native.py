@@ -18,7 +18,6 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def test_arrays_come_back_as_they_went(native, dtype):
     x = np.array([[1.0, 0.1], [-np.inf, np.nan]], dtype)
     array = native.array(x[:, ::-1], None)
-    assert native.owns(array)
     back = native.numpy(array)
     assert back.dtype == dtype
     np.testing.assert_array_equal(back, x[:, ::-1])
@@ -26,7 +25,8 @@ def test_arrays_come_back_as_they_went(native, dtype):
 
 @pytest.mark.parametrize("native", INSTALLED, ids=by_name)
 def test_nobody_owns_what_is_of_others(native):
-    assert [other.name for other in NATIVES.values() if other.owns(native.array(np.ones(2), None))] == [native.name]
+    owner = "TensorFlow" if native.name == "Keras" else native.name  # whose arrays Keras takes
+    assert [other.name for other in NATIVES.values() if other.owns(native.array(np.ones(2), None))] == [owner]
     assert not native.owns("a string")
 
 

@@ -1,4 +1,4 @@
-"""TensorFlow: what each layer is called there, and what it is known for. Images and signals have their channels last."""
+"""TensorFlow: what each layer is called there, and what it is known for. Images have their channels last there."""
 
 import functools
 import math
@@ -206,7 +206,7 @@ def known_kernels(framework: str) -> tuple[KnownDefect, ...]:
         ),
         defect(
             "det: no gradient if singular",
-            "det's gradient inverts the matrix, and raises for a singular one; its cofactors are 0 only below rank N − 1",
+            "det's gradient inverts the matrix, and raises for a singular one, whose cofactors are a gradient",
             "det/singular*",
         ),
         defect(
@@ -242,11 +242,6 @@ def known_kernels(framework: str) -> tuple[KnownDefect, ...]:
             "cross entropy: log of the sum",
             "log Σ exp − z_t: a loss near 0, and its gradients, become 0",
             "cross_entropy/*, cross_entropy of probabilities/*",
-        ),
-        defect(
-            "binary cross-entropy: max(x, 0) - x t",
-            "where a prediction is sure and right its loss and gradient cancel",
-            "binary_cross_entropy/*",
         ),
     )
 
