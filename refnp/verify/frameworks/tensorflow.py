@@ -194,7 +194,7 @@ def known_kernels(framework: str) -> tuple[KnownDefect, ...]:
         defect(
             "float64: constants in float32",
             "√2 of gelu, α of leaky_relu and 1/√d of attention in heads are rounded to float32, also for float64",
-            "gelu/*, leaky_relu/*, multi_head*",
+            "gelu/*, leaky_relu/*, multi_head*, attention/*",
             dtypes="float64",
             computed_in="float32",
         ),
