@@ -201,7 +201,7 @@ def literal(array: np.ndarray) -> str:
         return repr(int(array))
     if not np.isfinite(array):
         return written(float(array))
-    number: np.floating = array[()]
+    number: Any = array[()]
     text = np.format_float_positional(number, trim="-") if 1e-4 <= abs(array) < 1e6 or array == 0 else None
     return text or np.format_float_scientific(number, trim="-")
 
