@@ -36,7 +36,12 @@ from refnp.version import __version__
 
 _LATER = ("models", "tasks", "training", "symmetry", "verify", "studies")
 # functions of those chapters, by the page that has them
-_FROM = {"judge": "refnp.verify.judging", "judge_model": "refnp.verify.models"}
+_FROM = {
+    "judge": "refnp.verify.judging",
+    "judge_model": "refnp.verify.models",
+    "tolerance": "refnp.verify.tolerances",
+    "assert_close": "refnp.verify.tolerances",
+}
 __all__ = [name for name in vars() if not (name[0] == "_" or name in ("version", "importlib", "Any"))]
 __all__ += [*_LATER, *_FROM]
 

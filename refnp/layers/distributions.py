@@ -55,10 +55,8 @@ class Normal:
 
     def __init__(self, mean: ArrayLike, std: ArrayLike):
         self.mean, self.std = numbers(mean, std)
-        alone = type(mean) in (int, float) and type(std) in (int, float)
-        self._parameters = (
-            (mean, std) if alone else (self.mean, self.std)
-        )  # as functions of y or of another law get them
+        python = type(mean) in (int, float) and type(std) in (int, float)  # Python numbers change no dtype
+        self._parameters = (mean, std) if python else (self.mean, self.std)
         values = raw(self.std)
         check_positive("Normal", "std", np.where(np.isnan(values), 1, values))
         self.shape = broadcast_shape("Normal", mean=self.mean.shape, std=self.std.shape)

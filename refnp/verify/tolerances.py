@@ -1,0 +1,128 @@
+"""For tests of one's own: how far an answer may be from the exact one, element by element, and a test in one line.
+
+    allowed = refnp.tolerance("attention", {"query": q, "key": k, "value": v}, precision="bfloat16")
+    refnp.assert_close("attention", got, {"query": q, "key": k, "value": v}, precision="bfloat16")
+
+The inputs are one's own, and so the tolerance is that of these numbers: no guess has to serve all of them. `precision`
+says where the answer was rounded (`refnp.verify.precision`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd.tensor import Array
+from refnp.verify import rounding
+from refnp.verify.case import Case, Problem
+from refnp.verify.frameworks import NATIVES
+from refnp.verify.judge import WITHIN, Judgement, judged
+from refnp.verify.layer_names import named_cases
+from refnp.verify.precision import policy
+from refnp.verify.report import exactly, number
+
+Inputs = Mapping[str, Any] | Sequence[Any]
+
+
+def tolerance(
+    name: str, inputs: Inputs, *, precision: str = "float32", cotangent: Any = None, **options: Any
+) -> Array | dict[str, Array]:
+    """How far a right answer of the layer `name` may be from the exact one on these inputs, for each element.
+
+    inputs      arrays by refnp's names, {"x": x, "gain": gain, "shift": shift}, or in that order, of NumPy or another
+                framework; in low precision, numbers of the stored format
+    precision   where the answer is rounded, such as "float32" or "bfloat16 in and out, float32 inside"
+    cotangent   ȳ, of the shape of the output: then {"output": …, "gradient of x": …} with the bounds of all gradients
+    options     of the layer, by refnp's names: eps=1e-6
+
+    It is ∞ where a number on the way leaves the range of the stored format. Raises ValueError for a name, inputs or a
+    precision that there is not, and for inputs that the stored format does not hold.
+    """
+    problem = problem_of("tolerance", name, inputs, precision, cotangent, options)
+    allowed = {quantity: rounding.tolerance(bound, precision) for quantity, bound in problem.bounds.items()}
+    return allowed if cotangent is not None else allowed["output"]
+
+
+def assert_close(
+    name: str, got: Any, inputs: Inputs, *, precision: str = "float32", cotangent: Any = None, **options: Any
+) -> None:
+    """AssertionError if `got` is farther from the exact answer of the layer `name` than `tolerance` allows.
+
+    got         the output; with a cotangent {"output": …, "gradient of x": …}, or some of these
+    inputs, precision, cotangent, options   as for `tolerance`
+
+    The message says by how much, where, what is right, and which known mistake gives such numbers.
+    Raises ValueError as `tolerance` does, and for what is no quantity of the layer.
+    """
+    problem = problem_of("assert_close", name, inputs, precision, cotangent, options)
+    given = {"output": got} if cotangent is None or not isinstance(got, Mapping) else dict(got)
+    if unknown := [quantity for quantity in given if quantity not in problem.case.quantities]:
+        known = ", ".join(problem.case.quantities)
+        raise ValueError(f"assert_close: got has {unknown[0]!r}; its quantities are {known}")
+    with np.errstate(all="ignore"):
+        reference = problem.reference()
+        answer = {quantity: numpy_of(given.get(quantity, right)) for quantity, right in reference.items()}
+        rows = judged(problem, answer, reference, "what was got", "")
+    if wrong := [row for row in rows if row.verdict != WITHIN]:
+        raise AssertionError("\n".join(told(problem, answer, wrong)))
+
+
+def told(problem: Problem, answer: dict[str, Array], rows: list[Judgement]) -> list[str]:
+    """What is wrong, a line for each quantity, and the known mistakes that give such numbers."""
+    from refnp.verify.mutants import causes
+
+    found = [f"{problem.case.layer.name} in {problem.dtype}:"]
+    for row in rows:
+        text = f"  {row.quantity}: {number(row.error_over_bound)} times what rounding allows"
+        if row.why:
+            text += f" ({row.why})"
+        else:
+            claimed, right = exactly(row.claimed, row.right)
+            text += f", {claimed} where {right} is right"
+        found.append(text)
+    numbers = [row for row in rows if not row.why]
+    named = causes([(problem, answer)], numbers) if numbers else []
+    return found + [f"  as if {cause.says}" for cause in named if cause.says]
+
+
+def problem_of(
+    function: str, name: str, inputs: Inputs, precision: str, cotangent: Any, options: dict[str, Any]
+) -> Problem:
+    """The inputs as a case of the layer, in one precision; ValueError if they are none."""
+    form, layers = policy(precision), named_cases(name)
+    names = {tuple(case.inputs) for case in layers if case.layer is layers[0].layer}
+    arrays = inputs_by_name(function, layers[0].layer.name, inputs, sorted(names, key=len))
+    for argument, array in arrays.items():
+        if not np.array_equal(form.given(array), array, equal_nan=True):
+            raise ValueError(
+                f"{function}: inputs: {argument} has numbers that {form.stored.name} does not hold; round it first"
+            )
+    gradients = None if cotangent is not None else ()
+    case = Case(layers[0].layer, "given", arrays, options, gradients=gradients, cotangent=numpy_of(cotangent))
+    problem = case.problem(form.name)
+    if cotangent is not None and problem.cotangent.shape != problem.textbook[0].shape:
+        shapes = f"{problem.cotangent.shape}; the output has {problem.textbook[0].shape}"
+        raise ValueError(f"{function}: cotangent has shape {shapes}")
+    return problem
+
+
+def inputs_by_name(function: str, layer: str, inputs: Inputs, known: list[tuple[str, ...]]) -> dict[str, Array]:
+    """The inputs as arrays by refnp's names, in the layer's order."""
+    listed = " or ".join(f"({', '.join(names)})" for names in known)
+    if isinstance(inputs, Mapping):
+        for names in known:
+            if set(names) == set(inputs):
+                return {name: numpy_of(inputs[name]) for name in names}
+        raise ValueError(f"{function}: inputs are ({', '.join(inputs)}); those of {layer} are {listed}")
+    for names in known:
+        if len(names) == len(inputs):
+            return {name: numpy_of(array) for name, array in zip(names, inputs, strict=True)}
+    raise ValueError(f"{function}: there are {len(inputs)} inputs; those of {layer} are {listed}")
+
+
+def numpy_of(x: Any) -> Any:
+    """An array of any framework as NumPy's; None stays None."""
+    for native in NATIVES.values():
+        if native.owns(x):
+            return np.asarray(native.numpy(x))
+    return None if x is None else np.asarray(x)

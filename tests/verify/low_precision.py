@@ -1,0 +1,345 @@
+"""Kernels of low precision as they are written, right ones and ones with a known mistake, each rounded by hand.
+
+    python -m tests.verify.low_precision            judge them all, and the frameworks that are installed
+    python -m tests.verify.low_precision --write    and put the tables into docs/precision.md
+
+A kernel takes NumPy arrays of ml_dtypes' types or float16, computes in float32, and rounds where its code says so.
+"""
+
+import argparse
+import importlib.metadata
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from refnp.autograd.special import normal_cdf_of
+from refnp.verify.asking import beyond_range
+from refnp.verify.frameworks import NATIVES, PACKAGES, ask, installed
+from refnp.verify.judge import WITHIN
+from refnp.verify.judge import judged as verdicts
+from refnp.verify.judging import Report, judge
+from refnp.verify.layers import cases
+from refnp.verify.precision import FORMATS
+from refnp.verify.record import FOLDER, Recording
+from refnp.verify.report import number
+
+PAGE = Path(__file__).parents[2] / "docs/precision.md"
+F32 = np.float32
+BF16 = "bfloat16 in and out, float32 inside"
+BF16_PRODUCTS = "bfloat16 in and out, float32 inside, bfloat16 products"
+F16 = "float16 in and out, float32 inside"
+TF32 = "float32, tf32 products"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A function that is judged as `layer` under `policy`; `mistake` is what is wrong with it, "" if nothing is."""
+
+    layer: str
+    policy: str
+    mistake: str
+    function: Callable
+    only: str | None = None
+
+
+def rounded(x, name):
+    """To a format and back to float32."""
+    with np.errstate(over="ignore"):
+        return FORMATS[name].rounded(x).astype(F32)
+
+
+def bf16(x):
+    """Rounded to bfloat16."""
+    return rounded(x, "bfloat16")
+
+
+def f16(x):
+    """Rounded to float16."""
+    return rounded(x, "float16")
+
+
+def summed(x, store=None):
+    """Σ over the last axis, kept, one term after the other, each partial sum stored."""
+    total = np.zeros((*x.shape[:-1], 1), F32)
+    for i in range(x.shape[-1]):
+        total = total + x[..., i : i + 1]
+        total = total if store is None else store(total)
+    return total
+
+
+def wide(*arrays):
+    """In float32, where kernels compute."""
+    return [np.asarray(a).astype(F32) for a in arrays]
+
+
+def like(y, x):
+    """Stored as x is; what is too large for the format is infinite."""
+    with np.errstate(over="ignore"):
+        return y.astype(np.asarray(x).dtype)
+
+
+# softmax and its kin
+
+
+def softmax(x, axis=-1, *, largest=True, store=None, exponent=lambda s: s):
+    """Along one axis."""
+    (s,) = wide(x)
+    s = np.moveaxis(s, axis, -1)
+    s = s - s.max(-1, keepdims=True) if largest else s
+    e = np.exp(exponent(s))
+    e = f16(e) if not largest else e
+    p = e / summed(e, store)
+    return like(np.moveaxis(p, -1, axis), x)
+
+
+def log_softmax(x, axis=-1, *, logarithm=lambda v: v):
+    """x − m − log Σ exp(x − m), with log1p of what is beside the largest."""
+    (s,) = wide(x)
+    s = np.moveaxis(s, axis, -1)
+    s = s - s.max(-1, keepdims=True)
+    first = np.arange(s.shape[-1]) == s.argmax(-1)[..., None]
+    return like(np.moveaxis(s - logarithm(np.log1p(summed(np.where(first, 0, np.exp(s))))), -1, axis), x)
+
+
+def logsumexp(x, axis=-1, *, store=None):
+    """m + log Σ exp(x − m)."""
+    (s,) = wide(x)
+    s = np.moveaxis(s, axis, -1)
+    m = s.max(-1, keepdims=True)
+    m = np.where(np.isfinite(m), m, 0)
+    return like((m + np.log(summed(np.exp(s - m), store)))[..., 0], x)
+
+
+# norms
+
+
+def layer_norm(x, gain, shift, *, eps=1e-5, store=None, epsilon=lambda e: e, one_pass=None, hat=lambda h: h):
+    """γ (x − μ)/√(σ² + ε) + β over the last axis."""
+    v, g, b = wide(x, gain, shift)
+    n = F32(v.shape[-1])
+    mean = summed(v, store) / n
+    if one_pass is None:
+        variance = summed((v - mean) ** 2, store) / n
+    else:
+        variance = one_pass(one_pass(summed(one_pass(v * v)) / n) - one_pass(mean * mean))
+    return like(hat((v - mean) / np.sqrt(variance + F32(epsilon(eps)))) * g + b, x)
+
+
+def rms_norm(x, gain, *, eps=1e-5, hat=lambda h: h, square=lambda s: s, store=None):
+    """γ x/√(mean x² + ε) over the last axis."""
+    v, g = wide(x, gain)
+    mean = summed(square(v * v), store) / F32(v.shape[-1])
+    return like(hat(v / np.sqrt(mean + F32(eps))) * g, x)
+
+
+# activations
+
+
+def gelu(x, *, step=lambda v: v, tanh=False):
+    """x Φ(x), with Φ from erfc."""
+    (v,) = wide(x)
+    if tanh:
+        return like(v * (F32(0.5) * (1 + np.tanh(F32(0.7978845608) * (v + F32(0.044715) * v**3)))), x)
+    return like(v * step(normal_cdf_of(v)[0]), x)
+
+
+def silu(x, *, step=lambda v: v):
+    """x σ(x)."""
+    (v,) = wide(x)
+    with np.errstate(over="ignore"):
+        return like(v / step(1 + np.exp(-v)), x)
+
+
+# products
+
+
+def matmul(x, y, *, factor=lambda a: a, store=None):
+    """x y, one product after the other, sums in float32."""
+    a, b = (factor(v) for v in wide(x, y))
+    total = np.zeros((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), F32)
+    for k in range(a.shape[-1]):
+        total = total + a[..., :, k, None] * b[..., None, k, :]
+        total = total if store is None else store(total)
+    return like(total, x)
+
+
+def linear(x, weight, bias, *, first=lambda v: v):
+    """x W + b."""
+    v, w, b = wide(x, weight, bias)
+    return like(first(v @ w) + b, x)
+
+
+def attention(query, key, value, *, scores=lambda s: s, weights=lambda p: p, store=None):
+    """softmax(q kᵀ/√d) v as a flash kernel has it: exp(s − m) v divided by Σ exp(s − m) at the end."""
+    q, k, v = wide(query, key, value)
+    s = scores((q / np.sqrt(F32(q.shape[-1]))) @ k.swapaxes(-1, -2))
+    m = s.max(-1, keepdims=True)
+    p = np.exp(s - m)
+    total = summed(p)
+    p = weights(p)
+    if store is None:
+        return like(p @ v / total, query)
+    o = np.zeros((*p.shape[:-1], v.shape[-1]), F32)
+    for i in range(p.shape[-1]):
+        o = store(o + p[..., :, i, None] * v[..., None, i, :])
+    return like(o / total, query)
+
+
+KERNELS = (
+    Kernel("softmax", BF16, "", lambda x, axis=-1: softmax(x, axis)),
+    Kernel("softmax", F16, "", lambda x, axis=-1: softmax(x, axis)),
+    Kernel("log_softmax", BF16, "", lambda x, axis=-1: log_softmax(x, axis)),
+    Kernel("logsumexp", BF16, "", lambda x, axis=-1: logsumexp(x, axis)),
+    Kernel("layer_norm", BF16, "", lambda x, gain, shift, eps=1e-5: layer_norm(x, gain, shift, eps=eps)),
+    Kernel("layer_norm", F16, "", lambda x, gain, shift, eps=1e-5: layer_norm(x, gain, shift, eps=eps)),
+    Kernel("rms_norm", BF16, "", lambda x, gain, eps=1e-5: rms_norm(x, gain, eps=eps)),
+    Kernel("rms_norm", F16, "", lambda x, gain, eps=1e-5: rms_norm(x, gain, eps=eps)),
+    Kernel("gelu", BF16, "", lambda x: gelu(x)),
+    Kernel("silu", BF16, "", lambda x: silu(x)),
+    Kernel("matmul", BF16, "", lambda x, y: matmul(x, y)),
+    Kernel("matmul", F16, "", lambda x, y: matmul(x, y)),
+    Kernel("matmul", TF32, "", lambda x, y: matmul(x, y, factor=lambda a: rounded(a, "tf32"))),
+    Kernel("linear", BF16, "", lambda x, weight, bias: linear(x, weight, bias)),
+    Kernel("attention", BF16, "", lambda query, key, value: attention(query, key, value)),
+    Kernel("attention", BF16_PRODUCTS, "", lambda query, key, value: attention(query, key, value, weights=bf16)),
+    Kernel("softmax", BF16, "partial sums kept in bfloat16", lambda x, axis=-1: softmax(x, axis, store=bf16)),
+    Kernel("softmax", F16, "no maximum subtracted, exp in float16",
+           lambda x, axis=-1: softmax(x, axis, largest=False)),
+    Kernel("softmax", BF16, "x - m rounded to bfloat16 before exp", lambda x, axis=-1: softmax(x, axis, exponent=bf16)),
+    Kernel("log_softmax", BF16, "log of the sum rounded to bfloat16",
+           lambda x, axis=-1: log_softmax(x, axis, logarithm=bf16)),
+    Kernel("logsumexp", BF16, "partial sums kept in bfloat16", lambda x, axis=-1: logsumexp(x, axis, store=bf16)),
+    Kernel("layer_norm", BF16, "partial sums kept in bfloat16",
+           lambda x, gain, shift, eps=1e-5: layer_norm(x, gain, shift, eps=eps, store=bf16)),
+    Kernel("layer_norm", F16, "epsilon lost: 0 in its place",
+           lambda x, gain, shift, eps=1e-5: layer_norm(x, gain, shift, eps=eps, epsilon=lambda e: 0.0)),
+    Kernel("layer_norm", BF16, "variance as mean of squares less squared mean, stored",
+           lambda x, gain, shift, eps=1e-5: layer_norm(x, gain, shift, eps=eps, one_pass=bf16)),
+    Kernel("layer_norm", BF16, "the normalised row rounded before gain and shift",
+           lambda x, gain, shift, eps=1e-5: layer_norm(x, gain, shift, eps=eps, hat=bf16)),
+    Kernel("rms_norm", BF16, "the normalised row rounded before the gain",
+           lambda x, gain, eps=1e-5: rms_norm(x, gain, eps=eps, hat=bf16)),
+    Kernel("rms_norm", F16, "squares in float16, infinite above 256",
+           lambda x, gain, eps=1e-5: rms_norm(x, gain, eps=eps, square=f16)),
+    Kernel("rms_norm", BF16, "partial sums kept in bfloat16",
+           lambda x, gain, eps=1e-5: rms_norm(x, gain, eps=eps, store=bf16)),
+    Kernel("gelu", BF16, "the tanh form", lambda x: gelu(x, tanh=True)),
+    Kernel("gelu", BF16, "Phi rounded to bfloat16", lambda x: gelu(x, step=bf16)),
+    Kernel("silu", BF16, "1 + exp(-x) rounded to bfloat16", lambda x: silu(x, step=bf16)),
+    Kernel("matmul", BF16, "partial sums kept in bfloat16", lambda x, y: matmul(x, y, store=bf16)),
+    Kernel("matmul", F16, "partial sums kept in float16", lambda x, y: matmul(x, y, store=f16)),
+    Kernel("matmul", "float32", "TF32 products where float32 was promised",
+           lambda x, y: matmul(x, y, factor=lambda a: rounded(a, "tf32"))),
+    Kernel("matmul", TF32, "bfloat16 products where TF32 was promised", lambda x, y: matmul(x, y, factor=bf16)),
+    Kernel("linear", BF16, "x W rounded before the bias is added",
+           lambda x, weight, bias: linear(x, weight, bias, first=bf16)),
+    Kernel("attention", BF16, "P rounded to bfloat16 where float32 was promised",
+           lambda query, key, value: attention(query, key, value, weights=bf16)),
+    Kernel("attention", BF16_PRODUCTS, "P rounded to float8",
+           lambda query, key, value: attention(query, key, value, weights=lambda p: rounded(p, "float8_e4m3fn"))),
+    Kernel("attention", BF16_PRODUCTS, "scores kept in bfloat16",
+           lambda query, key, value: attention(query, key, value, scores=bf16)),
+    Kernel("attention", BF16_PRODUCTS, "partial outputs kept in bfloat16",
+           lambda query, key, value: attention(query, key, value, store=bf16)),
+)  # fmt: skip
+RIGHT = [kernel for kernel in KERNELS if not kernel.mistake]
+WRONG = [kernel for kernel in KERNELS if kernel.mistake]
+
+
+def judged(kernel: Kernel) -> Report:
+    """The verdict on a kernel: output alone."""
+    with np.errstate(all="ignore"):
+        return judge(kernel.layer, kernel.function, precision=kernel.policy, framework="NumPy")
+
+
+def worst(report: Report) -> float:
+    """The largest error over its bound; ∞ for a NaN or an infinity where there should be none."""
+    ratios = [row["error_over_bound"] for row in report.rows]
+    return max(np.inf if ratio is None else ratio for ratio in ratios)
+
+
+def passes_for_1_percent(report: Report) -> bool:
+    """Whether np.allclose(…, rtol=1e-2, atol=1e-2) is content with the answers on ordinary numbers."""
+    ordinary = [(p, a) for p, a in report.answers if p.case.variant.startswith(("ordinary", "batch", "2-D", "long"))]
+    return all(np.allclose(a["output"], np.asarray(p.reference()["output"], float), 1e-2, 1e-2) for p, a in ordinary)
+
+
+def kernel_lines() -> list[str]:
+    """The table of all kernels: a line for each."""
+    lines = [
+        "| layer | judged as | what is wrong with it | verdict | error over bound | with 1e-2 |",
+        "|---|---|---|---|---|---|",
+    ]
+    for kernel in KERNELS:
+        report = judged(kernel)
+        verdict, guess = ("holds" if report.holds else "deviates"), passes_for_1_percent(report)
+        cells = kernel.layer, kernel.policy, kernel.mistake or "nothing", verdict, number(worst(report))
+        lines.append(f"| {' | '.join(cells)} | {'passes' if guess else 'fails'} |")
+    return lines
+
+
+def framework_lines(names: Sequence[str]) -> list[str]:
+    """What the frameworks answer, judged as eager code, in both half precisions."""
+    lines = ["| framework | format | layers | hold | deviate: the worst error over bound |", "|---|---|---|---|---|"]
+    for name in names:
+        for form in ("bfloat16", "float16"):
+            found = measured(name, form)
+            beyond = {layer: ratio for layer, ratio in found.items() if ratio > 1}
+            told = ", ".join(f"{layer} {number(ratio)}" for layer, ratio in sorted(beyond.items(), key=lambda p: -p[1]))
+            version = importlib.metadata.version(PACKAGES[name])
+            lines.append(f"| {name} {version} | {form} | {len(found)} | {len(found) - len(beyond)} | {told} |")
+    return lines
+
+
+def measured(name: str, form: str) -> dict[str, float]:
+    """For each layer that the framework has, and answers, the worst error over bound of what is right in float32."""
+    found: dict[str, float] = {}
+    recorded = Recording(FOLDER / f"{name.lower()}.npz")
+    for case in cases():
+        problem = case.problem(form)
+        if beyond_range(problem):
+            continue
+        single = case.problem("float32")
+        try:
+            before, answer = recorded.answer(single), ask(NATIVES[name], problem)
+        except Exception:  # it has no such function, or not for this type
+            continue
+        right = {r.quantity for r in verdicts(single, before, single.reference(), name, "") if r.verdict == WITHIN}
+        rows = verdicts(problem, answer, problem.reference(), name, "")
+        ratios = [row.error_over_bound for row in rows if row.quantity in right]
+        found[case.layer.name] = max([found.get(case.layer.name, 0.0), *ratios])
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the tables, or write them between the markers of the page."""
+    parser = argparse.ArgumentParser(prog="python -m tests.verify.low_precision", description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="write the tables into docs/precision.md")
+    parser.add_argument("--frameworks", default="PyTorch,JAX", help="which to ask, separated by commas (PyTorch,JAX)")
+    options = parser.parse_args(argv)
+    names = [name for name in options.frameworks.split(",") if name and installed(name)]
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tables = {"kernels": kernel_lines(), "frameworks": framework_lines(names)}
+    text = PAGE.read_text(encoding="utf-8")
+    for table, lines in tables.items():
+        print("\n".join(lines), end="\n\n")
+        text = with_table(text, table, lines)
+    if options.write:
+        PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+def with_table(text: str, name: str, lines: Sequence[str]) -> str:
+    """The page with a table between its markers."""
+    start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    before, _, rest = text.partition(start)
+    return before + start + "\n".join(lines) + "\n" + end + rest.partition(end)[2]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

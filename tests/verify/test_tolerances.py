@@ -1,0 +1,84 @@
+"""refnp.tolerance and refnp.assert_close: bounds for the numbers of one's own test."""
+
+import numpy as np
+import pytest
+
+import refnp
+from refnp.layers import layer_norm, softmax
+from refnp.verify.precision import policy
+
+RNG = np.random.default_rng(0)
+X, GAIN, SHIFT = RNG.normal(size=(4, 6)).astype("f4"), RNG.normal(size=6).astype("f4"), RNG.normal(size=6).astype("f4")
+GIVEN = {"x": X, "gain": GAIN, "shift": SHIFT}
+FUSED = "bfloat16 in and out, float32 inside"
+
+
+def test_a_tolerance_for_each_element():
+    allowed = refnp.tolerance("layer_norm", GIVEN)
+    assert allowed.shape == X.shape
+    assert (allowed > 0).all()
+    assert allowed.max() < 1e-4
+    np.testing.assert_array_equal(refnp.tolerance("LayerNorm", [X, GAIN, SHIFT]), allowed)
+    assert (
+        refnp.tolerance("layer_norm", {n: a.astype(float) for n, a in GIVEN.items()}, precision="float64") < 1e-13
+    ).all()
+
+
+def test_options_count():
+    small = {**GIVEN, "x": X * np.float32(1e-3)}
+    answer = layer_norm(small["x"], GAIN, SHIFT, eps=1e-6)
+    refnp.assert_close("layer_norm", answer, small, eps=1e-6)
+    with pytest.raises(
+        AssertionError, match=r"layer_norm in float32:\n  output: .* times what rounding allows, .* is right"
+    ):
+        refnp.assert_close("layer_norm", answer, small)
+
+
+def test_gradients_are_tested_with_a_cotangent():
+    y, pullback = refnp.vjp(layer_norm, X, GAIN, SHIFT)
+    bar = RNG.normal(size=X.shape).astype("f4")
+    got = dict(zip(["output", *(f"gradient of {n}" for n in GIVEN)], [y, *pullback(bar)], strict=True))
+    refnp.assert_close("layer_norm", got, GIVEN, cotangent=bar)
+    assert set(refnp.tolerance("layer_norm", GIVEN, cotangent=bar)) == set(got)
+    with pytest.raises(AssertionError, match="gradient of gain: "):
+        refnp.assert_close(
+            "layer_norm", got | {"gradient of gain": got["gradient of gain"] * 1.001}, GIVEN, cotangent=bar
+        )
+
+
+def test_the_mistake_is_named():
+    centred = X - X.mean(-1, keepdims=True)
+    answer = centred / np.sqrt((centred**2).sum(-1, keepdims=True) / np.float32(5) + np.float32(1e-5)) * GAIN + SHIFT
+    with pytest.raises(AssertionError, match="\n  as if the variance were divided by n − 1"):
+        refnp.assert_close("layer_norm", answer, GIVEN)
+
+
+def test_low_precision():
+    x = policy(FUSED).given(X)
+    right = policy(FUSED).given(softmax(x))
+    refnp.assert_close("softmax", right, [x], precision=FUSED)
+    with pytest.raises(AssertionError, match="softmax in bfloat16 in and out"):
+        refnp.assert_close("softmax", right * np.float32(1 + 2.0**-6), [x], precision=FUSED)
+
+
+def test_arrays_of_a_framework():
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(X).bfloat16()
+    refnp.assert_close("softmax", torch.softmax(x, -1), [x], precision=FUSED)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: refnp.tolerance("layer_nrm", GIVEN), "did you mean 'layer_norm'"),
+        (lambda: refnp.tolerance("layer_norm", [X]), r"there are 1 inputs; those of layer_norm are \(x, gain, shift\)"),
+        (lambda: refnp.tolerance("softmax", {"y": X}), r"inputs are \(y\); those of softmax are \(x\)"),
+        (lambda: refnp.tolerance("softmax", [X], precision="bfloat16"), "x has numbers that bfloat16 does not hold"),
+        (lambda: refnp.tolerance("softmax", [X], precision="bf16"), "precision is 'bf16'; name a format"),
+        (lambda: refnp.tolerance("softmax", [X], cotangent=X[0]), r"cotangent has shape .*; the output has .*"),
+        (lambda: refnp.assert_close("softmax", {"y": X}, [X], cotangent=X), "got has 'y'; its quantities are output"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
