@@ -372,6 +372,7 @@ def _cover(
         if not most:
             break
         best = [e for e in explanations if len(left & e.rows.keys()) == most]
+        best = [e for e in best if not e.mutant.inside] or best  # a value that fits says more than a precision
         if len(best) > 1:
             for e in best:
                 e.contradictions = sum(bool(_contradicts(a, e.mutant)) for a in right)
