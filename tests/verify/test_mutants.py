@@ -19,7 +19,7 @@ from refnp.verify.mutants.search import answer_of
 CASES: dict = {}
 for case in layers.cases():
     CASES.setdefault(case.layer.name, []).append(case)
-LAYERS = sorted({layer for mutant in MUTANTS for layer in mutant.layers}, key=lambda name: -len(CASES[name][0].inputs))
+LAYERS = sorted({layer for mutant in MUTANTS for layer in mutant.layers}, key=lambda n: (-len(CASES[n][0].inputs), n))
 OWN = {layer: [mutant for mutant in MUTANTS if layer in mutant.layers] for layer in LAYERS}
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 EVERY = [(layer, mutant) for layer in LAYERS for mutant in OWN[layer]]
