@@ -132,7 +132,7 @@ def policy(name: Any) -> Policy:
     """
     if isinstance(name, Policy):
         return name
-    text = " ".join(name.split()) if isinstance(name, str) else np.dtype(name).name
+    text = " ".join(name.split()) if isinstance(name, str) else np.zeros((), name).real.dtype.name
     text = "longdouble" if text == np.dtype(WIDE).name != "float64" else text
     found = re.fullmatch(r"(\w+)(?: in and out, (\w+) inside)?(?:, (\w+) products)?", text)
     parts = [] if found is None else [part for part in found.groups() if part is not None]
