@@ -9,6 +9,7 @@ from itertools import groupby
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement
 from refnp.verify.report import by_layer, exactly, layer_of, number
 
+LONG = 60  # lines of text
 COLUMNS = ["case", "framework", "version", "precision", "quantity", "error/bound", "ulps", "verdict"]
 COLUMNS += ["came", "right", "why"]
 CLASSES = {WITHIN: "within", CONVENTION: "convention", KNOWN: "known", DEVIATES: "deviates", SKIPPED: "skipped"}
@@ -63,7 +64,7 @@ def page(rows: Sequence[Judgement], *, title: str, summary: Sequence[str] = ()) 
             '<html lang="en"><head><meta charset="utf-8">',
             f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>",
             f"<h1>{escape(title)}</h1>",
-            *([f"<pre>{escape(chr(10).join(summary))}</pre>"] if summary else []),
+            in_words(summary),
             f"<p>{len(rows)} rows: {escape(verdicts)}</p>",
             '<p><input id="find" type="search" placeholder="words in a row: gelu deviates float32" '
             'aria-label="words in a row"></p>',
@@ -72,6 +73,12 @@ def page(rows: Sequence[Judgement], *, title: str, summary: Sequence[str] = ()) 
             f"<script>{SCRIPT}</script></body></html>",
         ]
     )
+
+
+def in_words(summary: Sequence[str]) -> str:
+    """The text of the report; if it is longer than a screen, behind its heading."""
+    text = f"<pre>{escape(chr(10).join(summary))}</pre>" if summary else ""
+    return f"<details><summary><b>in words</b></summary>{text}</details>" if len(summary) > LONG else text
 
 
 def overview(rows: Sequence[Judgement]) -> str:

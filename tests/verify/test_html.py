@@ -68,3 +68,10 @@ def test_verify_writes_it(tmp_path, capsys):
     assert "rows judged against" in text
     assert "http" not in text.replace("https://github.com", ""), "it needs nothing beside it"
     assert cli.main(["verify", "--html", "/no/such/folder/v.html"]) == 2
+
+
+def test_a_text_longer_than_a_screen_stands_behind_its_heading():
+    short, long = (page(ROWS, title="t", summary=[f"line {i}" for i in range(count)]) for count in (9, 99))
+    assert "in words" not in short
+    assert "<details><summary><b>in words</b></summary><pre>line 0" in long
+    Reader(long)
