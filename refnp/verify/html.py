@@ -77,8 +77,9 @@ def page(rows: Sequence[Judgement], *, title: str, summary: Sequence[str] = ()) 
 
 def in_words(summary: Sequence[str]) -> str:
     """The text of the report; if it is longer than a screen, behind its heading."""
-    text = f"<pre>{escape(chr(10).join(summary))}</pre>" if summary else ""
-    return f"<details><summary><b>in words</b></summary>{text}</details>" if len(summary) > LONG else text
+    text = "\n".join(summary)
+    block = f"<pre>{escape(text)}</pre>" if summary else ""
+    return f"<details><summary><b>in words</b></summary>{block}</details>" if text.count("\n") > LONG else block
 
 
 def overview(rows: Sequence[Judgement]) -> str:

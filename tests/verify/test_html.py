@@ -71,7 +71,9 @@ def test_verify_writes_it(tmp_path, capsys):
 
 
 def test_a_text_longer_than_a_screen_stands_behind_its_heading():
-    short, long = (page(ROWS, title="t", summary=[f"line {i}" for i in range(count)]) for count in (9, 99))
+    short, long = (
+        page(ROWS, title="t", summary=["\n".join(f"line {i}" for i in range(count)), "end"]) for count in (9, 99)
+    )
     assert "in words" not in short
     assert "<details><summary><b>in words</b></summary><pre>line 0" in long
     Reader(long)
