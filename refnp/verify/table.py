@@ -114,17 +114,16 @@ def known_line(verdict: str, issue: str, rows: list[Judgement]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the page, or write it; exit status 1 if --write changed it."""
+    """Print the page, or write it."""
     parser = argparse.ArgumentParser(prog="python -m refnp.verify.table", description="Write docs/frameworks.md.")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.name} and not the terminal")
     options = parser.parse_args(argv)
     text = page(recorded_rows())
     if not options.write:
         print(text, end="")
-        return 0
-    changed = not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text
-    write_whole(PAGE, text.encode())
-    return int(changed)
+    else:
+        write_whole(PAGE, text.encode())
+    return 0
 
 
 if __name__ == "__main__":
