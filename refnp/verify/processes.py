@@ -90,7 +90,7 @@ def _shared(
     except BaseException:
         for process in set(multiprocessing.active_children()) - others:
             process.kill()
-        executor.shutdown(wait=False)
+        executor.shutdown(cancel_futures=True)  # and wait: at exit Python would write to a pipe that is being closed
         raise
     executor.shutdown()
 
