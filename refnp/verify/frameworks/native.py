@@ -60,6 +60,18 @@ def only_the_processor(name: str, device: str | None) -> None:
         raise ValueError(f"device={device!r}: {name} computes on the processor; leave device away")
 
 
+def of_chosen(function: Callable, given: Sequence[Any], wanted: Sequence[int]) -> Callable:
+    """The function of those arguments alone that a gradient is wanted of, at the others as they are given."""
+
+    def call(*own: Any) -> Any:
+        everything = list(given)
+        for index, array in zip(wanted, own, strict=True):
+            everything[index] = array
+        return function(*everything)
+
+    return call
+
+
 # NumPy
 
 
@@ -158,15 +170,9 @@ def run_jax(
     chosen = list(wanted)
 
     def both(given: list, along: Any) -> Any:
-        def of_chosen(*own: Any) -> Any:
-            everything = list(given)
-            for index, array in zip(chosen, own, strict=True):
-                everything[index] = array
-            return function(*everything)
-
         if not chosen:
-            return of_chosen(), ()
-        output, pullback = jax.vjp(of_chosen, *(given[index] for index in chosen))
+            return function(*given), ()
+        output, pullback = jax.vjp(of_chosen(function, given, chosen), *(given[index] for index in chosen))
         return output, pullback(along) if output.shape == along.shape else ()
 
     with jax.enable_x64(True):
@@ -206,17 +212,13 @@ def run_mlx(
         if not wanted:
             return np.array(function(*given)), []
 
-        def of_chosen(*own: Any) -> list:
-            everything = list(given)
-            for index, array in zip(wanted, own, strict=True):
-                everything[index] = array
-            return [function(*everything)]
-
         along = mlx_array(np.asarray(cotangent), device)
         if (output := function(*given)).shape != along.shape:
             return np.array(output), []
         try:
-            (output,), gradients = mlx.core.vjp(of_chosen, [given[index] for index in wanted], [along])
+            inner = of_chosen(function, given, wanted)
+            chosen = [given[index] for index in wanted]
+            (output,), gradients = mlx.core.vjp(lambda *own: [inner(*own)], chosen, [along])
             return np.array(output), [np.array(gradient) for gradient in gradients]
         except ValueError as refusal:
             if "unsupported data type" in str(refusal):
@@ -265,7 +267,6 @@ def run_paddle(
         paddle.device.set_device(before)
 
 
-IS_NUMPY = lambda thing: isinstance(thing, np.ndarray)
 # TensorFlow, and Keras on top of it
 
 
@@ -315,6 +316,7 @@ def run_keras(*arguments: Any) -> tuple[np.ndarray, list[np.ndarray]]:
     return run_tensorflow(*arguments)
 
 
+IS_NUMPY = lambda thing: isinstance(thing, np.ndarray)
 NUMPY = Native("NumPy", "numpy", numpy_array, np.asarray, IS_NUMPY, run_numpy)
 PYTORCH = Native("PyTorch", "torch", torch_array, torch_numpy, made_by("torch"), run_torch)
 JAX = Native("JAX", "jax", jax_array, np.asarray, made_by("jax", "jaxlib", "flax", "equinox"), run_jax)
