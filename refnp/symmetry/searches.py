@@ -39,6 +39,7 @@ def search(
     bound: Bound | None = None,
     digits: float = 9.0,
     count: int = 48,
+    simplify: int = 1000,
     seed: int = 0,
 ) -> Verdict:
     """Look for an input and an element that contradict `claim`; the same call gives the same verdict.
@@ -54,13 +55,16 @@ def search(
     digits    a violation of 10^−digits of the output must be visible in at least half of the pairs, or the verdict is
               "undecided"
     count     how many inputs
+    simplify  how many inputs may be tried to make a counter-example simpler; with 0 it is given as it was found
     seed      of everything that is drawn
 
-    Raises ValueError for no input, or actions that do not fit the arrays; TypeError if `draw` gives no dict of arrays
+    Raises ValueError for no input, a negative `simplify`, or actions that do not fit the arrays; TypeError if `draw` gives no dict of arrays
     or f something that is no array; whatever `draw` and `where` raise.
     """
     if count < 1 or not dtypes:
         raise ValueError(f"search: count is {count} and dtypes {dtypes}; there must be something to try")
+    if simplify < 0:
+        raise ValueError(f"search: simplify is {simplify}; it must be 0, for the counter-example as found, or more")
     types = [np.dtype(dtype) for dtype in dtypes]
     trials = _Trials(claim, Domain(draw, sizes or {}, where), bound, digits, seed)
     violation = None
@@ -68,7 +72,7 @@ def search(
         violation = trials.violation(x)
         if violation or trials.not_repeatable:
             break
-    counterexample = None if violation is None else trials.counterexample(violation)
+    counterexample = None if violation is None else trials.counterexample(violation, simplify)
     return trials.verdict(_scope(sizes or {}, types, scales, seed), counterexample)
 
 
@@ -165,11 +169,11 @@ class _Trials:
         if np.isfinite(relative):
             self.relative[dtype] = max(self.relative.get(dtype, 0.0), relative)
 
-    def counterexample(self, found: Violation) -> CounterExample:
+    def counterexample(self, found: Violation, simplify: int) -> CounterExample:
         """The simplest counter-example near the one that was found, with both sides as f gives them."""
         claim, action = self.claim, self.claim.action
         few = lambda x: self.evaluations(x, FEW_PERTURBATIONS)
-        simple = Shrinker(action, self.domain, self.bound, few, found, self.seed).smallest()
+        simple = Shrinker(action, self.domain, self.bound, few, found, self.seed, simplify).smallest()
         at = self.evaluations(simple.input)
         finding = judge(at, simple.element, self.bound)
         if finding.outcome != "violated":  # with all perturbations it is none

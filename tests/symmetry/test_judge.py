@@ -224,6 +224,7 @@ def test_sizes_scales_and_dtypes_are_as_asked():
     ("options", "error", "message"),
     [
         ({"count": 0}, ValueError, "count is 0"),
+        ({"simplify": -1}, ValueError, "simplify is -1; it must be 0"),
         ({"dtypes": ()}, ValueError, "there must be something to try"),
         (
             {"draw": lambda rng, n: rng.normal(size=n)},

@@ -38,6 +38,14 @@ cumsum is equivariant: permutations of axis -1 of x; on the output permutations 
     )
 
 
+def test_a_counter_example_is_given_as_found_unless_time_is_spent_on_it():
+    sizes = {"n": (5,)}
+    found, simple = (search(CUMULATIVE, f.vector, sizes=sizes, simplify=n).counterexample for n in (0, 1000))
+    assert set(simple.inputs["x"]) <= {0, 1, -1}
+    assert not set(found.inputs["x"]) & {0, 1, -1}
+    assert found.relative["float64"] > 1e-3
+
+
 def test_the_counter_example_can_be_run(refuted):
     there = {}
     exec(refuted.counterexample.code(), there)
