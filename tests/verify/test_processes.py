@@ -72,7 +72,7 @@ def test_two_processes_report_what_one_does(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals are others here")
-def test_ctrl_c_ends_all_of_them():
+def test_ctrl_c_ends_all_of_them(ctrl_c):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(verify("--jobs", "2"), **pipes, start_new_session=True) as running:
         for _ in range(30):
