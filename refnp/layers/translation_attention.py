@@ -5,8 +5,9 @@
     output_n = W_o concat_h(Σ_m α^h_nm v^h_m) + b_o,   α^h = softmax_m(a^h)        Δx_n = mean_m d_nm φ(α¹_nm … α^H_nm)
 
 How well two tokens fit depends on their features and on the difference of their places. Shift all places by the same
-amount, and nothing changes; x_n + Δx_n shift with them. An MLP of d alone makes a convolution with a kernel that is
-learned, one that returns s makes plain attention: this is what unifies the two.
+amount, and nothing changes; x_n + Δx_n shift with them. An MLP that returns s makes plain attention. One of d alone
+makes a set convolution divided by its density, with the kernel exp(a): a weighted mean of the values. It is no
+convolution, for that is a sum: given two sets at once, a set convolution adds up, and a mean does not.
 
 Source: Sivaraya (2023), the title; Ashman et al. (2024), arXiv 2406.12409, §3 and eq. 8; weights of the authors'
 layers: `refnp.models.published.tnp`.

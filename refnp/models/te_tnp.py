@@ -1,4 +1,4 @@
-"""TE-TNP: a Transformer neural process that knows places by their differences alone: attention and convolution in one.
+"""TE-TNP: a Transformer neural process that knows places by their differences alone.
 
     context token  [y_m, 1]        target token  [0, 0]        through an MLP; x enters the attention, as x_n − x_m
 

@@ -126,8 +126,8 @@ def test_who_may_attend_to_nothing_gets_the_bias_and_stays():
     np.testing.assert_array_equal(raw(still), 0)
 
 
-def test_a_kernel_that_looks_at_distance_alone_is_a_convolution():
-    """With nothing of s in it, weights are a function of d only, whatever the tokens hold."""
+def test_a_kernel_that_looks_at_distance_alone_does_not_depend_on_tokens():
+    """With nothing of s in it, weights are a function of the differences alone, whatever the tokens hold."""
     module = layer()
     module.kernel.layers[0].weight.data[1:] = 0
     (query, key, differences), _ = problem(0, (1, 3, 4, 1))

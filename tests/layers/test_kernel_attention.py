@@ -1,0 +1,244 @@
+"""Attention and the set convolution: what is equal, within derived bounds, and where it stops (docs/unification.md)."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refnp.layers import attention, convolution, set_convolution
+from refnp.verify import rounding
+from refnp.verify.layers.attention import attention as attention_equation
+from refnp.verify.layers.convolution import convolution as convolution_equation
+from refnp.verify.layers.set_convolution import set_convolution as set_convolution_equation
+from refnp.verify.rounding import WIDE, Rounded, arithmetic, arranged, constant, exact, tolerance
+from tests.helpers import assert_within, real_dtypes, seeds
+from tests.transcriptions import set_convolution as transcription
+
+sizes = st.tuples(st.integers(1, 4), st.integers(1, 6), st.integers(1, 3))  # N, M, dx
+length_scales = st.sampled_from([0.5, 1.0, 2.0])
+
+
+def problem(seed, size, dtype=np.float64):
+    """Targets (N, dx), context points (M, dx) and values (M, 2)."""
+    rng = np.random.default_rng(seed)
+    n, m, dx = size
+    x, places = (rng.uniform(-2, 2, (k, dx)).astype(dtype) for k in (n, m))
+    return x, places, rng.standard_normal((m, 2)).astype(dtype)
+
+
+# ---- On arrays, and on numbers that carry their rounding error
+
+
+def beside(*parts, axis=-1):
+    """One after the other."""
+    if any(isinstance(part, Rounded) for part in parts):
+        return arranged(lambda *arrays: np.concatenate(arrays, axis), *parts)
+    return np.concatenate(parts, axis)
+
+
+def filled(like, shape, value):
+    """A number everywhere."""
+    return constant(np.full(shape, value)) if isinstance(like, Rounded) else np.full(shape, value, like.dtype)
+
+
+def square(x):
+    """|x|²: (N, dx) → (N, 1)."""
+    return (x * x).sum((-1,), keepdims=True)
+
+
+def features(x, places, scale):
+    """q = [x/ℓ, 1] and k = [x_m/ℓ, −|x_m|²/2ℓ²]: q·k = −|x − x_m|²/2ℓ² + |x|²/2ℓ²."""
+    q, k = x / scale, places / scale
+    return beside(q, filled(x, (x.shape[0], 1), 1)), beside(k, square(k) / -2)
+
+
+def features_with_a_sink(x, places, scale, log_eps):
+    """q·k = −|x − x_m|²/2ℓ² itself, and log ε for one key more."""
+    q, k = features(x, places, scale)
+    q = beside(q, square(x / scale) / -2)
+    k = beside(k, filled(k, (k.shape[0], 1), 1))
+    sink = beside(filled(k, (1, x.shape[-1]), 0), log_eps, filled(k, (1, 1), 0))
+    return q, beside(k, sink, axis=0)
+
+
+def by_attention(of_features, dtype, arrays, values):
+    """Attention with the features of the arrays, and the bound on it, which knows how features are rounded."""
+    judged = arithmetic(dtype)
+    equation, _ = attention_equation(
+        *of_features(*(exact(array, judged) for array in arrays)), exact(values, judged), similarity="dot"
+    )
+    return attention(*of_features(*arrays), values, scale=1), tolerance(equation, dtype)
+
+
+def convolved(x, places, y, scale, **options):
+    """A set convolution, and the bound on it."""
+    dtype = y.dtype
+    judged = arithmetic(dtype)
+    inputs = x, places, y, dtype.type(scale)
+    equation, _ = set_convolution_equation(*(exact(array, judged) for array in inputs), **options)
+    return set_convolution(*inputs, **options), tolerance(equation, dtype)
+
+
+def kernel_attention(x, places, y, scale):
+    return by_attention(features, y.dtype, (x, places, y.dtype.type(scale)), y)
+
+
+# ---- The identity, and the density that is missing
+
+
+@given(seeds, sizes, length_scales, real_dtypes)
+def test_a_divided_set_convolution_is_dot_product_attention(seed, size, scale, dtype):
+    """For ε → 0: with ε they differ by the part ε/(ρ + ε) of the result, and by rounding."""
+    x, places, y = problem(seed, size, dtype)
+    first, limit = kernel_attention(x, places, y, scale)
+    eps = float(np.finfo(np.float32).tiny)
+    second, other = convolved(x, places, y, scale, divide=True, eps=eps)
+    assert_within(first, second[:, 1:], limit + other[:, 1:] + np.abs(y).max() * eps / second[:, :1])
+    assert limit.max() < 1e5 * np.finfo(dtype).eps  # the bound says something
+
+
+def test_it_is_that_of_the_equation_as_printed():
+    """Against index loops, Σ_m k y_m/Σ_m k, and without the feature of |x_m|² it is another function."""
+    x, places, y = problem(0, (9, 7, 2), WIDE)
+    literal = transcription.set_convolution(x[None], places[None], y[None], WIDE(0.5))[0]
+    found, limit = kernel_attention(x, places, y, 0.5)
+    right = literal[:, 1:] / literal[:, :1]
+    assert_within(found, right, 2 * limit)
+    q, k = features(x, places, WIDE(0.5))
+    assert np.abs(attention(q[:, :-1], k[:, :-1], y, scale=1) - right).max() > 0.5
+
+
+@given(seeds, sizes, length_scales, real_dtypes)
+def test_an_undivided_set_convolution_is_attention_times_its_density(seed, size, scale, dtype):
+    """Σ_m k y_m = ρ A: the product is off by what both factors are."""
+    x, places, y = problem(seed, size, dtype)
+    means, limit = kernel_attention(x, places, y, scale)
+    sums, other = convolved(x, places, y, scale)
+    density, values = sums[:, :1].astype(WIDE), sums[:, 1:]
+    assert_within(density * means, values, limit * density + (np.abs(means) + limit) * other[:, :1] + other[:, 1:])
+
+
+epsilons = st.sampled_from([2.0**-27, 2.0**-13, 1.0, 128.0])
+
+
+@given(seeds, sizes, length_scales, epsilons, real_dtypes)
+def test_with_one_key_more_attention_is_the_division_by_density_and_epsilon(seed, size, scale, eps, dtype):
+    """A key with the score log ε and the value 0: S/(ρ + ε) for every ε, and ρ/(ρ + ε) of the value 1.
+
+    |ρ/(ρ + ε) − ρ′/(ρ′ + ε)| ≤ |ρ − ρ′|/(ρ + ε).
+    """
+    x, places, y = problem(seed, size, dtype)
+    values = np.concatenate([np.ones_like(y[:, :1]), y], 1)
+    values = np.concatenate([values, np.zeros_like(values[:1])])
+    inputs = x, places, dtype(scale), np.log(np.full((1, 1), eps, dtype))
+    judged = arithmetic(dtype)
+    q, k = features_with_a_sink(
+        *(exact(a, judged) for a in inputs[:3]), rounding.log(exact(np.full((1, 1), eps), judged))
+    )
+    limit = tolerance(attention_equation(q, k, exact(values, judged), similarity="dot")[0], dtype)
+    found = attention(*features_with_a_sink(*inputs), values, scale=1)
+    right, other = convolved(x, places, y, scale, divide=True, eps=eps)
+    density = right[:, :1].astype(WIDE)
+    assert_within(found[:, 1:], right[:, 1:], limit[:, 1:] + other[:, 1:])
+    assert_within(found[:, :1], density / (density + eps), limit[:, :1] + other[:, :1] / (density + eps))
+
+
+def test_channels_with_length_scales_of_their_own_are_heads():
+    """One head for each length scale; but then the density that divides has one of its own, and means are none."""
+    x, places, y = problem(0, (5, 7, 1))
+    scales = np.array([0.5, 0.5, 2.0])  # of the density and of two channels
+    sums, limit = convolved(x, places, y, 0.5)
+    other, its_limit = convolved(x, places, y, 2.0)
+    found = set_convolution(x, places, y, scales)
+    assert_within(found[:, :2], sums[:, :2], 2 * limit[:, :2])
+    assert_within(found[:, 2], other[:, 2], 2 * its_limit[:, 2])
+    constant_values = set_convolution(x, places, np.ones_like(y), scales, divide=True)
+    assert (np.abs(constant_values[:, 1] - 1) < 1.01e-8 / constant_values[:, 0]).all()  # ε/ρ
+    assert constant_values[:, 2].min() > 1.5  # a mean of ones would be 1
+
+
+# ---- Sums and means
+
+
+@given(seeds, sizes, length_scales, st.integers(1, 5), real_dtypes)
+def test_a_set_convolution_adds_up_and_attention_mixes(seed, size, scale, more, dtype):
+    """S(A ∪ B) = S(A) + S(B), and f(A ∪ B) = (ρ_A f(A) + ρ_B f(B))/(ρ_A + ρ_B), which is no sum.
+
+    A mixture of means with weights w is off by no more than what the means are, and by |f(A) − f(B)| times what w is:
+    the relative errors of the two densities.
+    """
+    x, places, y = problem(seed, (size[0], size[1] + more, size[2]), dtype)
+    parts = [(places[:more], y[:more]), (places[more:], y[more:])]
+    sums = [convolved(x, *part, scale) for part in parts]
+    whole, limit = convolved(x, places, y, scale)
+    assert_within(sums[0][0].astype(WIDE) + sums[1][0], whole, limit + sums[0][1] + sums[1][1])
+    (one, off), (two, its_off) = (kernel_attention(x, *part, scale) for part in parts)
+    mean, mean_off = kernel_attention(x, places, y, scale)
+    first, second = (s[:, :1].astype(WIDE) for s, _ in sums)
+    mixed = (first * one + second * two) / (first + second)
+    of_weights = sum(s[1][:, :1] / s[0][:, :1] for s in sums) + 4 * np.finfo(WIDE).eps
+    slack = np.maximum(off, its_off) + np.abs(one - two) * of_weights * 1.01 + mean_off
+    assert_within(mixed, mean, slack)
+
+
+def test_the_sum_of_two_attentions_is_not_attention_to_both():
+    """And giving every point twice changes nothing, where a set convolution doubles."""
+    x, places, y = problem(0, (5, 6, 1))
+    whole, limit = kernel_attention(x, places, y, 0.5)
+    one, two = (kernel_attention(x, places[part], y[part], 0.5)[0] for part in (slice(0, 3), slice(3, None)))
+    assert np.abs(one + two - whole).max() > 0.3
+    twice, its_limit = kernel_attention(x, np.tile(places, (2, 1)), np.tile(y, (2, 1)), 0.5)
+    assert_within(twice, whole, limit + its_limit)
+    sums, sums_limit = convolved(x, places, y, 0.5)
+    doubled, doubled_limit = convolved(x, np.tile(places, (2, 1)), np.tile(y, (2, 1)), 0.5)
+    assert_within(doubled, 2 * sums, 2 * sums_limit + doubled_limit)
+
+
+@pytest.mark.parametrize("places", [7, 12])
+def test_on_a_full_ring_attention_is_a_convolution(places):
+    """Where every place of a ring has its point, the density is the same everywhere: kernel k/Σk, circular padding."""
+    rng = np.random.default_rng(0)
+    y, reach = rng.standard_normal((places, 2)), places // 2
+    steps = np.arange(places)[:, None] - np.arange(places)
+    around = np.minimum(steps % places, -steps % places)
+    nothing, signal, options = np.zeros((places, 1)), y.T[:, None], {"padding_mode": "circular", "padding": reach}
+    inputs = nothing, nothing, y, -(around**2) / 2.0
+    limit = tolerance(attention_equation(*map(exact, inputs))[0], np.float64)
+    kernel = rounding.exp(exact(-(np.roll(around[0], reach) ** 2) / 2.0))
+    weight = (kernel / kernel.sum((-1,), keepdims=True)).reshape(1, 1, places)
+    bound = tolerance(convolution_equation(exact(signal), weight, **options)[0], np.float64)[..., :places]
+    weight = np.exp(-(np.roll(around[0], reach) ** 2) / 2.0)
+    weight = (weight / weight.sum())[None, None]  # (1, 1, places)
+    right = convolution(signal, weight, **options)[..., :places]
+    assert_within(attention(*inputs), right[:, 0].T, limit + bound[:, 0].T)
+    ends = convolution(signal, weight, padding=reach)[..., :places]  # on the line the density falls at the ends
+    assert np.abs(attention(nothing, nothing, y, -(steps**2) / 2.0) - ends[:, 0].T).max() > 0.1
+
+
+# ---- Nothing near
+
+
+def test_far_from_all_points_attention_gives_the_nearest_value_and_a_set_convolution_nothing():
+    """Of weights w_m/w_1 ≤ exp(−(d_m² − d_1²)/2ℓ²) the nearest remains; ρ falls below ε at ℓ√(2 log(1/ε))."""
+    places, y = np.array([[0.0], [0.5], [1.0]]), np.array([[1.0], [2.0], [3.0]])
+    x = np.array([[31.0]])
+    found, limit = kernel_attention(x, places, y, 1.0)
+    others = sum(np.exp(-((31.0 - p) ** 2 - 30.0**2) / 2) for p in (0.0, 0.5))
+    assert others < 1e-6
+    assert_within(found, np.array([[3.0]]), limit + 2 * others)
+    assert set_convolution(x, places, y, 1.0)[0].max() < 1e-190
+    assert set_convolution(x, places, y, 1.0, divide=True)[0, 1] < 1e-180
+    edge = np.sqrt(2 * np.log(1e8))  # of one point ρ = ε there, and half of its value is left
+    half, bound = convolved(np.array([[edge]]), places[:1], y[:1], 1.0, divide=True)
+    rounded_edge = 4 * edge**2 * np.finfo(float).eps  # of d²/2, d being rounded; a half moves by a quarter of that
+    assert_within(half[:, 1], np.array([0.5]), bound[:, 1] + rounded_edge / 4)
+
+
+def test_without_points_a_set_convolution_says_so_and_attention_cannot():
+    """0 with the density 0, beside 0 with the density of a point at 0: attention gives 0 to both."""
+    x, at, nothing = np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((0, 1))
+    zero = np.zeros((1, 1))
+    assert set_convolution(x, nothing, nothing, 1.0).tolist() == [[0, 0]]
+    assert set_convolution(x, at, zero, 1.0).tolist() == [[1, 0]]
+    for places, y in ((nothing, nothing), (at, zero)):
+        assert attention(*features(x, places, np.float64(1)), y, scale=1).tolist() == [[0]]
