@@ -18,6 +18,7 @@ from refnp.verify.calling import (
     Parameters,
     adapted,
     call_of,
+    changes,
 )
 from refnp.verify.case import Answer, Case, Convention, KnownDefect, NotOfferedError, Problem
 from refnp.verify.findings import Key, Report, first_line, quiet
@@ -327,15 +328,10 @@ def hints(asked: "Asked", report: "Report") -> list[str]:
     return found
 
 
-def changes(layout: str, case: Case) -> bool:
-    """Whether a layout changes anything of a case."""
-    return bool(LAYOUTS[layout](case, {name: array.ndim for name, array in case.problem("float64").arrays.items()}))
-
-
 def chosen(named: list[Case], only: str | None, skip: Sequence[str]) -> list[Case]:
     """The cases whose names match `only` and no pattern of `skip`; ValueError for a pattern that matches none."""
     for option, pattern in [("only", only), *(("skip", pattern) for pattern in skip)]:
-        if pattern is not None and not any(matches(case.name, pattern) for case in named):
+        if pattern is not None and not (isinstance(pattern, str) and any(matches(c.name, pattern) for c in named)):
             there = "; ".join(case.name for case in named)
             raise ValueError(f"{option}={pattern!r} matches no case; there are {there}")
     found = [case for case in named if only is None or matches(case.name, only)]
@@ -361,7 +357,7 @@ def real(result: Any) -> np.ndarray:
     """A result as an array of real numbers; TypeError for anything else."""
     array = np.asarray(result)
     if array.dtype.kind not in "fiubV":  # V: types of ml_dtypes
-        raise TypeError(f"{array.dtype} comes back, and no real numbers")
+        raise TypeError(f"{array.dtype} is no type of real numbers")
     return array
 
 

@@ -60,6 +60,7 @@ Axes = tuple[int, ...]
 def closest(name: str, known: Iterable[str]) -> str:
     """ "; did you mean 'softmax'?", or all the names where none is near."""
     names = sorted(set(known))
+    name = str(name)
     near = difflib.get_close_matches(name, names, 3, 0.5)
     if near:
         return "; did you mean " + " or ".join(map(repr, near)) + "?"
@@ -154,20 +155,34 @@ LAYOUTS: dict[str, Callable[[Case, Mapping[str, int]], dict[str, Turn]]] = {
 }
 
 
-def chosen_layouts(layout: str | Sequence[str] | None) -> tuple[str, ...]:
-    """The names of layouts; ValueError for one that does not exist."""
+def chosen_layouts(layout: str | Sequence[str] | None, cases: Sequence[Case]) -> tuple[str, ...]:
+    """The names of layouts; ValueError for one that does not exist, or changes nothing of the cases."""
+    if not isinstance(layout, str | Sequence | None):
+        raise ValueError(f"layout={layout!r} is no name of a layout; there are {', '.join(LAYOUTS)}")
     names = () if layout is None else (layout,) if isinstance(layout, str) else tuple(layout)
     for name in names:
         if name not in LAYOUTS:
             raise ValueError(f"layout={name!r}: there is no such layout{closest(name, LAYOUTS)}")
+        if not any(changes(name, case) for case in cases):
+            there = ", ".join(other for other in LAYOUTS if any(changes(other, case) for case in cases))
+            raise ValueError(f"layout={name!r} changes nothing of {cases[0].layer.name}; name {there or 'none'}")
     return names
 
 
-def chosen_mask(mask: str | None) -> str:
-    """The convention of masks; ValueError for one that does not exist."""
-    if mask is not None and mask not in MASKS:
+def changes(layout: str, case: Case) -> bool:
+    """Whether a layout changes anything of a case."""
+    return bool(LAYOUTS[layout](case, {name: array.ndim for name, array in case.problem("float64").arrays.items()}))
+
+
+def chosen_mask(mask: str | None, cases: Sequence[Case]) -> str:
+    """The convention of masks; ValueError for one that does not exist, or where there are no masks."""
+    if mask is None:
+        return MASKS[0]
+    if mask not in MASKS:
         raise ValueError(f"mask={mask!r}: there is no such convention{closest(mask, MASKS)}")
-    return mask or MASKS[0]
+    if not any(name.endswith("mask") for case in cases for name in case.options):
+        raise ValueError(f"mask={mask!r}: {cases[0].layer.name} has no mask; leave it out")
+    return mask
 
 
 # Which parameter of the function is which argument
@@ -285,6 +300,9 @@ class Binding:
                 known = [*self.arrays, *self.options]
                 layer = self.cases[0].layer.name
                 raise ValueError(f"arguments: {layer} has no argument {name!r}{closest(name, known)}")
+            if not self._free(theirs):
+                other = next(n for n, taken in (self.places | self.inside).items() if taken == theirs)
+                raise ValueError(f"arguments: both {other} and {name} are {theirs!r}; name another for one of them")
             if theirs in inside:
                 self.inside[name] = theirs
             elif self._has(theirs):
@@ -512,7 +530,11 @@ class Call:
                 else:
                     in_order.append(array)
             first = [by_name.pop(n) for n in parameters.names or () if n in by_name and parameters.only_by_place(n)]
-            return self.first_of((function if module is None else module(values))(*first, *in_order, **by_name))
+            try:
+                result = (function if module is None else module(values))(*first, *in_order, **by_name)
+            except SystemExit as end:  # which would end the judgement, perhaps with status 0
+                raise RuntimeError(f"{binding.who} ends Python: SystemExit({end.code!r})") from end
+            return self.first_of(result)
 
         return call
 

@@ -43,7 +43,7 @@ def judge(
     excused: Sequence[str] = (),
     only: str | None = None,
     skip: Sequence[str] = (),
-    dtypes: Sequence[str] = DTYPES,
+    dtypes: str | Sequence[str] = DTYPES,
     precision: str | None = None,
 ) -> Report:
     """Is `function` right? It is asked on every case of the layer `name`, and each answer is held against its bound.
@@ -71,32 +71,49 @@ def judge(
     if not callable(function) or inspect.isclass(function):
         what = "a class; pass an instance" if callable(function) else "no function"
         raise ValueError(f"function: {function!r} is {what}")
+    if vjp is not None and not callable(vjp):
+        raise ValueError(f"vjp: {vjp!r} is no function; it is vjp(function, *arrays) → (output, pullback)")
     named = named_cases(name)
-    if precision is not None:
-        dtypes = (policy(precision).name,)
-    for dtype in dtypes:
-        if precision is None and dtype not in DTYPES:
-            raise ValueError(f"dtypes: there is no {dtype!r}; name {', '.join(DTYPES)}")
+    dtypes = chosen_dtypes(dtypes) if precision is None else (policy(precision).name,)
+    arguments, options = (mapping_of(*given) for given in (("arguments", arguments), ("options", options)))
     check_excused(excused)
     asked = Asked(
         function,
-        with_options(named, dict(options or {})),
+        with_options(named, options),
         only=only,
         skip=(skip,) if isinstance(skip, str) else skip,
-        stated=dict(options or {}),
+        stated=options,
         excused=excused,
         gradients=gradients or vjp is not None,
         vjp=vjp,
         framework=framework,
         device=device,
         arguments=arguments,
-        layouts=chosen_layouts(layout),
-        mask=chosen_mask(mask),
+        layouts=chosen_layouts(layout, named),
+        mask=chosen_mask(mask, named),
     )
     report = asked.report(name, dtypes)
     if not report.holds:
         report.hints = hints(asked, report)
     return report
+
+
+def chosen_dtypes(dtypes: str | Sequence[str]) -> tuple[str, ...]:
+    """The precisions that are named; ValueError for one that does not exist, or for none."""
+    chosen = (dtypes,) if isinstance(dtypes, str) else tuple(dtypes)
+    if not chosen:
+        raise ValueError(f"dtypes: none is named; name {', '.join(DTYPES)}")
+    for dtype in chosen:
+        if dtype not in DTYPES:
+            raise ValueError(f"dtypes: there is no {dtype!r}; name {', '.join(DTYPES)}, or a precision=")
+    return chosen
+
+
+def mapping_of(option: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What an option maps; ValueError for what is no mapping."""
+    if not isinstance(given, Mapping | None):
+        raise ValueError(f"{option}: {given!r} is no dict; write {{name: …}}")
+    return dict(given or {})
 
 
 def with_options(named: list[Case], options: dict[str, Any]) -> list[Case]:

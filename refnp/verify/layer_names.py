@@ -44,6 +44,8 @@ def named_cases(name: str) -> list[Case]:
 
     "conv2d", "MaxPool1d" and the like name the cases of that many axes of space.
     """
+    if not isinstance(name, str):
+        raise ValueError(f"name={name!r}: write the name of a layer, such as 'attention'; refnp judge --list has all")
     every = cases()
     layers: dict[str, Layer] = {}
     for case in every:

@@ -125,6 +125,14 @@ class Policy:
         return x.astype(getattr(ml_dtypes, self.narrow))
 
 
+def type_name(dtype: Any) -> str:
+    """NumPy's name of a type, that of the parts of a complex one; of what is none, such as None, how it is written."""
+    try:
+        return "None" if dtype is None else np.zeros((), dtype).real.dtype.name
+    except TypeError:
+        return str(dtype)
+
+
 def policy(name: Any) -> Policy:
     """The policy of that name, as in the list above, or of a floating-point type; a Policy itself.
 
@@ -132,7 +140,7 @@ def policy(name: Any) -> Policy:
     """
     if isinstance(name, Policy):
         return name
-    text = " ".join(name.split()) if isinstance(name, str) else np.zeros((), name).real.dtype.name
+    text = " ".join(name.split()) if isinstance(name, str) else type_name(name)
     text = "longdouble" if text == np.dtype(WIDE).name != "float64" else text
     found = re.fullmatch(r"(\w+)(?: in and out, (\w+) inside)?(?:, (\w+) products)?", text)
     parts = [] if found is None else [part for part in found.groups() if part is not None]

@@ -20,8 +20,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from refnp.verify.asking import changes
-from refnp.verify.calling import CALLED, LAYOUTS, MASKS, defaults
+from refnp.verify.calling import CALLED, LAYOUTS, MASKS, changes, defaults
 from refnp.verify.case import Case, Layer
 from refnp.verify.exchange import judge_folder, judge_program
 from refnp.verify.findings import Report, first_line
@@ -121,7 +120,7 @@ def function_of(path: str) -> Callable:
         sys.path.insert(0, os.getcwd())
     try:
         module = from_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
-    except Exception as wrong:  # whatever a user's module stumbles over
+    except (Exception, SystemExit) as wrong:  # whatever a user's module stumbles over
         raise ValueError(f"{place} cannot be imported: {type(wrong).__name__}: {first_line(wrong)}") from wrong
     try:
         return attrgetter(name)(module)

@@ -7,6 +7,7 @@ The inputs are one's own, and so the tolerance is that of these numbers: no gues
 says where the answer was rounded (`refnp.verify.precision`).
 """
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,8 +15,10 @@ import numpy as np
 
 from refnp.autograd.tensor import Array
 from refnp.verify import rounding
-from refnp.verify.case import Case, Problem
-from refnp.verify.frameworks import NATIVES
+from refnp.verify.asking import real
+from refnp.verify.case import Case, Layer, Problem
+from refnp.verify.findings import first_line, quiet
+from refnp.verify.frameworks.native import NATIVES, NUMPY
 from refnp.verify.judge import WITHIN, Judgement, judged
 from refnp.verify.layer_names import named_cases
 from refnp.verify.precision import policy
@@ -36,10 +39,11 @@ def tolerance(
     options     of the layer, by refnp's names: eps=1e-6
 
     It is ∞ where a number on the way leaves the range of the stored format. Raises ValueError for a name, inputs or a
-    precision that there is not, and for inputs that the stored format does not hold.
+    precision that there is not, and for inputs that the stored format does not hold or the layer does not take.
     """
     problem = problem_of("tolerance", name, inputs, precision, cotangent, options)
-    allowed = {quantity: rounding.tolerance(bound, precision) for quantity, bound in problem.bounds.items()}
+    with quiet():
+        allowed = {quantity: rounding.tolerance(bound, precision) for quantity, bound in problem.bounds.items()}
     return allowed if cotangent is not None else allowed["output"]
 
 
@@ -55,13 +59,16 @@ def assert_close(
     Raises ValueError as `tolerance` does, and for what is no quantity of the layer.
     """
     problem = problem_of("assert_close", name, inputs, precision, cotangent, options)
-    given = {"output": got} if cotangent is None or not isinstance(got, Mapping) else dict(got)
+    given = dict(got) if isinstance(got, Mapping) else {"output": got}
+    known = ", ".join(problem.case.quantities)
+    if not given:
+        raise ValueError(f"assert_close: got is empty; its quantities are {known}")
     if unknown := [quantity for quantity in given if quantity not in problem.case.quantities]:
-        known = ", ".join(problem.case.quantities)
         raise ValueError(f"assert_close: got has {unknown[0]!r}; its quantities are {known}")
-    with np.errstate(all="ignore"):
+    numbers = {quantity: real_of("assert_close", f"{quantity} of got", array) for quantity, array in given.items()}
+    with quiet():
         reference = problem.reference()
-        answer = {quantity: numpy_of(given.get(quantity, right)) for quantity, right in reference.items()}
+        answer = {quantity: numbers.get(quantity, right) for quantity, right in reference.items()}
         rows = judged(problem, answer, reference, "what was got", "")
     if wrong := [row for row in rows if row.verdict != WITHIN]:
         raise AssertionError("\n".join(told(problem, answer, wrong)))
@@ -89,40 +96,62 @@ def problem_of(
     function: str, name: str, inputs: Inputs, precision: str, cotangent: Any, options: dict[str, Any]
 ) -> Problem:
     """The inputs as a case of the layer, in one precision; ValueError if they are none."""
-    form, layers = policy(precision), named_cases(name)
-    names = {tuple(case.inputs) for case in layers if case.layer is layers[0].layer}
-    arrays = inputs_by_name(function, layers[0].layer.name, inputs, sorted(names, key=len))
+    form, named = policy(precision), named_cases(name)
+    layer = named[0].layer
+    names = {tuple(case.inputs) for case in named if case.layer is layer} | taken_by(layer)
+    arrays = inputs_by_name(function, layer.name, inputs, sorted(names, key=len))
     for argument, array in arrays.items():
         if not np.array_equal(form.given(array), array, equal_nan=True):
             raise ValueError(
                 f"{function}: inputs: {argument} has numbers that {form.stored.name} does not hold; round it first"
             )
     gradients = None if cotangent is not None else ()
-    case = Case(layers[0].layer, "given", arrays, options, gradients=gradients, cotangent=numpy_of(cotangent))
-    problem = case.problem(form.name)
+    bar = None if cotangent is None else real_of(function, "cotangent", cotangent)
+    problem = Case(layer, "given", arrays, options, gradients=gradients, cotangent=bar).problem(form.name)
+    try:
+        with quiet():
+            layer.function(*arrays.values(), **options)  # which knows what shapes and options there are
+            problem.textbook  # noqa: B018  # computed here, without warnings
+    except (ValueError, TypeError, IndexError) as wrong:
+        shapes = ", ".join(f"{argument} {array.shape}" for argument, array in arrays.items())
+        raise ValueError(f"{function}: {layer.name} of {shapes}: {first_line(wrong)}") from wrong
     if cotangent is not None and problem.cotangent.shape != problem.textbook[0].shape:
         shapes = f"{problem.cotangent.shape}; the output has {problem.textbook[0].shape}"
         raise ValueError(f"{function}: cotangent has shape {shapes}")
     return problem
 
 
+def taken_by(layer: Layer) -> set[tuple[str, ...]]:
+    """The inputs of a layer by its equation, with and without those that may be left out; none if it takes any."""
+    places = inspect.signature(layer.equation).parameters.values()
+    if any(place.kind is place.VAR_POSITIONAL for place in places):
+        return set()
+    arrays = [place for place in places if place.kind is place.POSITIONAL_OR_KEYWORD]
+    least = sum(place.default is place.empty for place in arrays)
+    return {tuple(place.name for place in arrays[:count]) for count in range(max(least, 1), len(arrays) + 1)}
+
+
 def inputs_by_name(function: str, layer: str, inputs: Inputs, known: list[tuple[str, ...]]) -> dict[str, Array]:
     """The inputs as arrays by refnp's names, in the layer's order."""
     listed = " or ".join(f"({', '.join(names)})" for names in known)
+    if not isinstance(inputs, Mapping | list | tuple):
+        raise ValueError(f"{function}: inputs: give a dict or a tuple of arrays; those of {layer} are {listed}")
+    array_of = lambda name, given: real_of(function, f"inputs: {name}", given)
     if isinstance(inputs, Mapping):
         for names in known:
             if set(names) == set(inputs):
-                return {name: numpy_of(inputs[name]) for name in names}
+                return {name: array_of(name, inputs[name]) for name in names}
         raise ValueError(f"{function}: inputs are ({', '.join(inputs)}); those of {layer} are {listed}")
     for names in known:
         if len(names) == len(inputs):
-            return {name: numpy_of(array) for name, array in zip(names, inputs, strict=True)}
+            return {name: array_of(name, array) for name, array in zip(names, inputs, strict=True)}
     raise ValueError(f"{function}: there are {len(inputs)} inputs; those of {layer} are {listed}")
 
 
-def numpy_of(x: Any) -> Any:
-    """An array of any framework as NumPy's; None stays None."""
-    for native in NATIVES.values():
-        if native.owns(x):
-            return np.asarray(native.numpy(x))
-    return None if x is None else np.asarray(x)
+def real_of(function: str, what: str, x: Any) -> Array:
+    """An array of any framework as NumPy's; ValueError for what are no real numbers."""
+    native = next((native for native in NATIVES.values() if native.owns(x)), NUMPY)
+    try:
+        return real(native.numpy(x))
+    except (TypeError, ValueError) as wrong:
+        raise ValueError(f"{function}: {what}: {first_line(wrong)}; give an array of real numbers") from wrong

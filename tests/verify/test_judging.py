@@ -271,7 +271,17 @@ class Documented:
         ({"dtypes": ("float16",)}, "there is no 'float16'"),
         ({"framework": "Theano"}, "there is no such framework; name NumPy, PyTorch"),
         ({"device": "cuda"}, "device='cuda': NumPy"),
+        ({"device": "cuda", "framework": "refnp"}, "device='cuda': refnp"),
         ({"gradients": True}, "softmax computes with NumPy, which differentiates nothing"),
+        ({"arguments": {"x": "x", "axis": "x"}}, "both x and axis are 'x'"),
+        ({"arguments": "x=y"}, "arguments: 'x=y' is no dict"),
+        ({"options": "eps=1"}, "options: 'eps=1' is no dict"),
+        ({"layout": "BNHD"}, "layout='BNHD' changes nothing of softmax; name NBD"),
+        ({"layout": 3}, "is no name of a layout"),
+        ({"mask": "additive"}, "softmax has no mask; leave it out"),
+        ({"only": 3}, "only=3 matches no case"),
+        ({"dtypes": ()}, "dtypes: none is named; name float32, float64"),
+        ({"vjp": 3}, "vjp: 3 is no function"),
     ],
 )
 def test_what_is_wrong_in_the_call_is_said(given, message):
@@ -287,11 +297,22 @@ def test_what_is_wrong_in_the_call_is_said(given, message):
         ("set_convolution", lambda target_x, context_x: 0, "has no place for context_y"),
         ("logsumexp", 3, "3 is no function"),
         ("softmax", dict, "is a class; pass an instance"),
+        (None, softmax, "name=None: write the name of a layer"),
     ],
 )
 def test_a_function_that_cannot_be_called_is_refused_with_a_remedy(name, function, message):
     with pytest.raises(ValueError, match=message):
         refnp.judge(name, function)
+
+
+def test_one_precision_may_be_named_by_itself():
+    assert {row["dtype"] for row in refnp.judge("softmax", softmax, dtypes="float32").rows} == {"float32"}
+
+
+def test_a_function_that_ends_python_is_no_success():
+    report = refnp.judge("softmax", lambda x: sys.exit(0), only="*ordinary")
+    assert not report.holds
+    assert "the function ends Python: SystemExit(0)" in str(report)
 
 
 def test_nothing_to_judge_is_no_success():
@@ -721,6 +742,7 @@ def here(tmp_path, monkeypatch):
         "    p = function(z)\n"
         "    return p, lambda g: (p * (g - (g * p).sum(along, keepdims=True)),)\n"
     )
+    (tmp_path / "ends.py").write_text("raise SystemExit(0)\n")
     with pages.inside(tmp_path):
         yield tmp_path
 
@@ -753,6 +775,7 @@ def test_the_shell_judges_a_function_of_the_current_folder(here, capsys):
         (("own:none", "--as", "softmax"), "own has no none"),
         (("nowhere:soft", "--as", "softmax"), "nowhere cannot be imported: ModuleNotFoundError"),
         (("nowhere.py:soft", "--as", "softmax"), "nowhere.py"),
+        (("ends.py:soft", "--as", "softmax"), "ends.py cannot be imported: SystemExit: 0"),
         (("own", "--as", "softmax"), "write MODULE:FUNCTION"),
         (("own:soft", "--as", "softmax", "--arguments", "axis"), "write NAME=VALUE"),
         (("own:soft", "--as", "softmax", "--json", "/no/such/folder/x.json"), "No such file"),

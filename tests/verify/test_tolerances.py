@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import refnp
-from refnp.layers import layer_norm, softmax
+from refnp.layers import convolution, layer_norm, softmax
 from refnp.verify.precision import policy
 
 RNG = np.random.default_rng(0)
@@ -67,6 +67,17 @@ def test_arrays_of_a_framework():
     refnp.assert_close("softmax", torch.softmax(x, -1), [x], precision=FUSED)
 
 
+def test_what_an_equation_may_do_without_may_be_left_out():
+    x, weight = (RNG.normal(size=shape).astype("f4") for shape in ((1, 2, 5), (3, 2, 3)))
+    refnp.assert_close("conv1d", convolution(x, weight), [x, weight])
+
+
+def test_infinite_inputs_need_no_warnings():
+    """Nor are there any where warnings are errors, as in this suite."""
+    assert np.isfinite(refnp.tolerance("softmax", [np.array([-np.inf, 1], "f4")])).all()
+    assert (refnp.tolerance("softmax", [np.array([np.inf, 1], "f4")]) == np.inf).all()
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -77,6 +88,16 @@ def test_arrays_of_a_framework():
         (lambda: refnp.tolerance("softmax", [X], precision="bf16"), "precision is 'bf16'; name a format"),
         (lambda: refnp.tolerance("softmax", [X], cotangent=X[0]), r"cotangent has shape .*; the output has .*"),
         (lambda: refnp.assert_close("softmax", {"y": X}, [X], cotangent=X), "got has 'y'; its quantities are output"),
+        (lambda: refnp.assert_close("softmax", {"y": X}, [X]), "got has 'y'; its quantities are output"),
+        (lambda: refnp.assert_close("softmax", {}, [X], cotangent=X), "got is empty; its quantities are output, grad"),
+        (lambda: refnp.assert_close("softmax", None, [X]), "output of got: object is no type of real numbers"),
+        (lambda: refnp.assert_close("softmax", X * 1j, [X]), "output of got: complex64 is no type of real numbers"),
+        (lambda: refnp.tolerance("softmax", [X * 1j]), "inputs: x: complex64 is no type of real numbers"),
+        (lambda: refnp.tolerance("softmax", X), r"give a dict or a tuple of arrays; those of softmax are \(x\)"),
+        (lambda: refnp.tolerance("softmax", [X], axis=7), r"softmax of x \(4, 6\): softmax: axis 7 is out of range"),
+        (lambda: refnp.tolerance("softmax", [X], along=1), "unexpected keyword argument 'along'"),
+        (lambda: refnp.tolerance("attention", [X, X, X[:2]]), "key has 4 rows but value has 2"),
+        (lambda: refnp.tolerance("softmax", [X], precision=None), "precision is None; name a format"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_named(call, message):

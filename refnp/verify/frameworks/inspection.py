@@ -18,7 +18,7 @@ import numpy as np
 from refnp.autograd import Tensor, vjp
 from refnp.layers.module import Module
 from refnp.verify.frameworks import version_of as version_of_package
-from refnp.verify.frameworks.native import NATIVES, NUMPY, Native
+from refnp.verify.frameworks.native import NATIVES, NUMPY, Native, of_chosen, only_the_processor
 from refnp.version import __version__
 
 BELONGS_TO = {"jaxlib": "jax", "flax": "jax", "equinox": "jax"}  # packages whose arrays are another's
@@ -32,19 +32,13 @@ def run_refnp(
     chosen = list(wanted)
     if not chosen:
         return np.asarray(function(*map(np.array, arrays))), []
-
-    def of_chosen(*own: Any) -> Any:
-        given = list(arrays)
-        for index, array in zip(chosen, own, strict=True):
-            given[index] = array
-        return function(*given)
-
-    output, pullback = vjp(of_chosen, *(arrays[index] for index in chosen))
+    output, pullback = vjp(of_chosen(function, arrays, chosen), *(arrays[index] for index in chosen))
     return np.asarray(output), [np.asarray(gradient) for gradient in pullback(cotangent)]
 
 
 def array_of(x: np.ndarray, device: str | None = None) -> np.ndarray:
     """A copy; refnp computes with NumPy's arrays."""
+    only_the_processor("refnp", device)
     return np.array(x)
 
 
