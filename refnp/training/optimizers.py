@@ -11,7 +11,8 @@ Transcriptions: tests/transcriptions/optimizers.py, and tests/transcriptions/tra
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,17 +20,29 @@ import numpy as np
 from refnp.autograd import Parameter
 from refnp.autograd.tensor import Array
 
+TOGETHER = 2**15  # numbers that are moved together: few calls for many small parameters, and they stay in the cache
+
+
+@dataclass(frozen=True)
+class Group:
+    """Parameters of one dtype that lie one behind the other in one flat array, and the memory of them likewise."""
+
+    members: dict[int, slice]  # the place of each parameter, by its number
+    memory: dict[str, Array]
+
 
 class Optimizer:
     """What all optimisers have: parameters, the learning rate η, the number of steps, and memory of past gradients.
 
     A subclass names its `memories` and defines `move`. `learning_rate` may be changed between steps, as schedules do.
-    Arrays of parameters are changed in place, without a new array per step; a parameter whose `.grad` is None is left
-    as it is, and its own number of steps too.
+    Arrays of parameters are changed in place; a parameter whose `.grad` is None is left as it is, and its own number
+    of steps too. Where `by_number` is true, `move` gets many small parameters as one flat array, and a large one in
+    parts, which changes no bit of a step that treats each number by itself.
     Raises ValueError without parameters or for a negative rate, TypeError for what is not a Parameter.
     """
 
     memories: tuple[str, ...] = ()  # names of the running means kept for every parameter, zeros at first
+    by_number = False  # whether the step of a number depends on its own gradient and memory alone
 
     def __init__(self, parameters: Iterable[Parameter], learning_rate: float):
         self.parameters = list(parameters)
@@ -44,27 +57,73 @@ class Optimizer:
             raise ValueError(f"{name}: a parameter stands twice and would move twice; pass each once")
         self.learning_rate = not_negative(name, "learning_rate", learning_rate)
         self.steps = [0] * len(self.parameters)
-        self.memory = {key: [np.zeros_like(p.data) for p in self.parameters] for key in self.memories}
+        self.forms = [(parameter.dtype, parameter.shape) for parameter in self.parameters]
+        self.groups = [self.group(numbers) for numbers in moved_together(self.parameters, self.by_number)]
+
+    def group(self, numbers: Sequence[int]) -> Group:
+        """These parameters, one behind the other, with memory of zeros."""
+        ends = np.cumsum([self.parameters[i].size for i in numbers]).tolist()
+        members = {i: slice(end - self.parameters[i].size, end) for i, end in zip(numbers, ends, strict=True)}
+        dtype = self.parameters[numbers[0]].dtype
+        return Group(members, {key: np.zeros(ends[-1], dtype) for key in self.memories})
 
     def step(self) -> None:
         """Move every parameter that has a gradient. RuntimeError if none has: `backward` comes first."""
         name = type(self).__name__
-        moving = [(i, p, p.grad) for i, p in enumerate(self.parameters) if p.grad is not None]
-        if not moving:
+        if all(parameter.grad is None for parameter in self.parameters):
             raise RuntimeError(f"{name}: no parameter has a gradient; call backward() on the loss before step()")
-        for i, parameter, gradient in moving:
-            past = [arrays[i] for arrays in self.memory.values()]
-            if any(array.dtype != parameter.dtype or array.shape != parameter.shape for array in past):
+        for i, (parameter, (dtype, shape)) in enumerate(zip(self.parameters, self.forms, strict=True)):
+            if parameter.dtype != dtype or parameter.shape != shape:
                 raise ValueError(
                     f"{name}: parameters[{i}] is now {parameter.dtype} {parameter.shape}, its memory is "
-                    f"{past[0].dtype} {past[0].shape}; make the optimiser after astype"
+                    f"{dtype} {shape}; make the optimiser after astype"
                 )
-            self.steps[i] += 1
-            self.move(parameter.data, gradient, self.steps[i], past)
+        for group in self.groups:
+            moving = [i for i in group.members if self.parameters[i].grad is not None]
+            for i in moving:
+                self.steps[i] += 1
+            if 1 < len(moving) == len(group.members) and len({self.steps[i] for i in moving}) == 1:
+                self.move_together(group)
+            else:
+                for i in moving:
+                    self.move_alone(group, i)
+
+    def move_together(self, group: Group) -> None:
+        """One step of all parameters of a group, which stand at the same t."""
+        parameters = [self.parameters[i] for i in group.members]
+        theta = np.concatenate([parameter.data for parameter in parameters], axis=None)
+        g = np.concatenate([parameter.grad for parameter in parameters], axis=None)
+        self.move(theta, g, self.steps[next(iter(group.members))], list(group.memory.values()))
+        for parameter, place in zip(parameters, group.members.values(), strict=True):
+            parameter.data[...] = theta[place].reshape(parameter.shape)
+
+    def move_alone(self, group: Group, i: int) -> None:
+        """One step of one parameter, in parts that stay in the cache if each of its numbers moves by itself."""
+        parameter, t = self.parameters[i], self.steps[i]
+        gradient: Any = parameter.grad
+        past = [array[group.members[i]] for array in group.memory.values()]
+        if not self.by_number:
+            self.move(parameter.data, gradient, t, [array.reshape(parameter.shape) for array in past])
+            return
+        theta, g = parameter.data.reshape(-1), gradient.reshape(-1)
+        for start in range(0, theta.size, TOGETHER):
+            part = slice(start, start + TOGETHER)
+            self.move(theta[part], g[part], t, [array[part] for array in past])
+        if not np.may_share_memory(theta, parameter.data):  # reshape had to copy
+            parameter.data[...] = theta.reshape(parameter.shape)
 
     def move(self, theta: Array, g: Array, t: int, past: list[Array]) -> None:
         """Change `theta` in place by its t-th step, along its gradient `g`, which stays as it is; `past` is updated."""
         raise TypeError(f"{type(self).__name__} has no move; an optimiser must define its step")
+
+    def memory(self) -> dict[str, Array]:
+        """The running means as they stand, "mean.0" for that of the first parameter, in its shape."""
+        memory = {}
+        for key in self.memories:
+            for group in self.groups:
+                for i, place in group.members.items():
+                    memory[f"{key}.{i}"] = group.memory[key][place].reshape(self.forms[i][1])
+        return memory
 
     def added_to_root(self, eps: float) -> float:
         """ε; ValueError unless it is a number in every parameter's precision, so that 0/(0 + ε) is 0."""
@@ -82,9 +141,7 @@ class Optimizer:
     def state_dict(self) -> dict[str, Array]:
         """A copy of all that changes during training: the rate, the steps, and the memory, named "mean.0" and so on."""
         state = {"learning_rate": np.array(self.learning_rate), "steps": np.array(self.steps)}
-        for key, arrays in self.memory.items():
-            state |= {f"{key}.{i}": array.copy() for i, array in enumerate(arrays)}
-        return state
+        return state | {name: array.copy() for name, array in self.memory().items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where `state` was taken, to the bit; all of it is loaded, or nothing if anything is wrong.
@@ -104,9 +161,8 @@ class Optimizer:
             raise ValueError(f"load_state_dict: nothing was loaded into {type(self).__name__}: " + "; ".join(wrong))
         self.learning_rate = float(arrays["learning_rate"])
         self.steps = [int(t) for t in arrays["steps"]]
-        for key, memory in self.memory.items():
-            for i, array in enumerate(memory):
-                array[...] = arrays[f"{key}.{i}"]
+        for key, memory in self.memory().items():
+            memory[...] = arrays[key]
 
 
 class SGD(Optimizer):
@@ -120,6 +176,7 @@ class SGD(Optimizer):
     """
 
     memories = ("velocity",)
+    by_number = True
 
     def __init__(self, parameters, *, learning_rate, momentum=0.0, dampening=0.0, nesterov=False, weight_decay=0.0):
         super().__init__(parameters, learning_rate)
@@ -158,6 +215,7 @@ class Adam(Optimizer):
     """
 
     memories: tuple[str, ...] = ("mean", "square")
+    by_number = True
     decoupled = False  # whether weights shrink by themselves, without a part in the gradient
 
     def __init__(
@@ -171,7 +229,7 @@ class Adam(Optimizer):
             raise ValueError(f"{name}: betas {betas} must be two numbers, for the mean and for the square")
         self.eps = self.added_to_root(eps)
         self.weight_decay = not_negative(name, "weight_decay", weight_decay)
-        self.work = {p.dtype: np.empty(max(q.size for q in self.parameters), p.dtype) for p in self.parameters}
+        self.work = {p.dtype: np.empty(TOGETHER, p.dtype) for p in self.parameters}
 
     def move(self, theta, g, t, past):
         if self.decoupled:
@@ -181,7 +239,7 @@ class Adam(Optimizer):
         mean, square, *largest = past  # one array more in all, `work`, so fractions of scalars are taken first
         number: Any = np.longdouble if theta.dtype == np.longdouble else float  # 1 − βᵗ too needs all its digits
         beta1, beta2 = (number(beta) for beta in self.betas)
-        work = self.work[theta.dtype][: theta.size].reshape(theta.shape)
+        work = self.work[theta.dtype][: theta.size]
         mean *= beta1
         mean += np.multiply(g, 1 - beta1, out=work)
         square *= beta2
@@ -229,6 +287,8 @@ class RMSprop(Optimizer):
     and optax add ε under the root; Graves's v is centred and his ε 1e-4 stands there too.
     """
 
+    by_number = True
+
     def __init__(
         self, parameters, *, learning_rate=1e-2, beta=0.99, eps=1e-8, weight_decay=0.0, momentum=0.0, centered=False
     ):
@@ -273,13 +333,14 @@ class Adagrad(Optimizer):
     """
 
     memories = ("sum",)
+    by_number = True
 
     def __init__(self, parameters, *, learning_rate=1e-2, eps=1e-10, weight_decay=0.0, initial=0.0):
         super().__init__(parameters, learning_rate)
         self.eps = self.added_to_root(eps)
         self.weight_decay = not_negative("Adagrad", "weight_decay", weight_decay)
-        for array in self.memory["sum"]:
-            array[...] = not_negative("Adagrad", "initial", initial)
+        for group in self.groups:
+            group.memory["sum"][...] = not_negative("Adagrad", "initial", initial)
 
     def move(self, theta, g, t, past):
         if self.weight_decay:
@@ -287,6 +348,20 @@ class Adagrad(Optimizer):
         (total,) = past
         total += g * g
         theta -= self.learning_rate * (g / (np.sqrt(total) + self.eps))
+
+
+def moved_together(parameters: Sequence[Parameter], together: bool) -> list[list[int]]:
+    """Numbers of parameters: of one dtype and few enough, in turn, to be moved together; else each by itself."""
+    groups: dict[Any, list[list[int]]] = {}
+    sizes: dict[Any, int] = {}
+    for i, parameter in enumerate(parameters):
+        key = parameter.dtype if together else i
+        sizes[key] = sizes.get(key, 0) + parameter.size
+        if key not in groups or sizes[key] > TOGETHER:
+            groups.setdefault(key, []).append([])
+            sizes[key] = parameter.size
+        groups[key][-1].append(i)
+    return [numbers for lists in groups.values() for numbers in lists]
 
 
 def not_negative(name: str, argument: str, value: float) -> float:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.autograd import Parameter
-from refnp.training.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
+from refnp.training.optimizers import SGD, TOGETHER, Adagrad, Adam, AdamW, RMSprop
 from tests.transcriptions import optimizers as transcription
 
 shapes = st.lists(st.integers(0, 3), max_size=2).map(tuple)
@@ -338,3 +338,61 @@ def test_a_parameter_cast_afterwards_is_refused():
     parameter.grad = np.ones(2, np.float32)
     with pytest.raises(ValueError, match="make the optimiser after astype"):
         optimizer.step()
+
+
+class Alone(Adam):
+    """Adam that is given every parameter by itself, in its shape."""
+
+    by_number = False
+
+    def __init__(self, parameters, **options):
+        super().__init__(parameters, **options)
+        self.given = []
+
+    def move(self, theta, g, t, past):
+        self.given.append((theta.shape, t))
+        flat, moved = theta.ravel(), [array.ravel() for array in past]
+        for start in range(0, theta.size, 1000):  # parts that are none of step's
+            part = slice(start, start + 1000)
+            super().move(flat[part], g.ravel()[part], t, [array[part] for array in moved])
+        theta[...] = flat.reshape(theta.shape)
+        for array, new in zip(past, moved, strict=True):
+            array[...] = new.reshape(array.shape)
+
+
+def test_parameters_moved_together_or_in_parts_have_the_bits_of_each_alone():
+    rng = np.random.default_rng(0)
+    shapes = [(3, 4), (), (0, 2), (200, 300), (5,), (TOGETHER,), (2, 2), (TOGETHER // 2, 1), (TOGETHER // 2,)]
+    dtypes = [np.float32, np.float64, np.longdouble]
+    starts = [rng.normal(size=shape).astype(dtypes[i % 3]) for i, shape in enumerate(shapes * 3)]
+    starts[3] = np.asfortranarray(starts[3])  # as a flat array it is a copy
+    sides = []
+    for kind in (Adam, Alone):
+        parameters = [Parameter(start.copy(order="K")) for start in starts]
+        sides.append((parameters, kind(parameters, learning_rate=0.1, weight_decay=0.01)))
+    assert any(len(group.members) > 2 for group in sides[0][1].groups)
+    assert all(len(group.members) == 1 for group in sides[1][1].groups)
+    for step in range(4):
+        gradients = [rng.normal(size=start.shape).astype(start.dtype) for start in starts]
+        for parameters, optimizer in sides:
+            for i, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
+                parameter.grad = None if step == 2 and i % 4 == 0 else gradient
+            optimizer.step()
+    for ours, alone in zip(sides[0][0], sides[1][0], strict=True):
+        assert np.array_equal(ours.data, alone.data)
+    states = [optimizer.state_dict() for _, optimizer in sides]
+    assert states[0].keys() == states[1].keys()
+    assert all(np.array_equal(states[0][key], states[1][key]) for key in states[0])
+    assert {shape for shape, _ in sides[1][1].given} == {start.shape for start in starts}
+
+
+def test_nothing_moves_if_a_parameter_was_cast():
+    parameters = [Parameter(np.ones(2)), Parameter(np.ones(3))]
+    optimizer = Adam(parameters)
+    parameters[1].data = parameters[1].data.astype(np.float32)
+    for parameter in parameters:
+        parameter.grad = np.ones_like(parameter.data)
+    with pytest.raises(ValueError, match=r"parameters\[1\] is now float32 \(3,\), its memory is float64"):
+        optimizer.step()
+    assert np.array_equal(parameters[0].data, [1, 1])
+    assert optimizer.steps == [0, 0]
