@@ -4,6 +4,7 @@
     refnp cases export DIR [--format npz …]            the cases as files, for programs in any language
     refnp judge MODULE:FUNCTION --as NAME              is a function of yours right, and if not, why?
     refnp judge DIR, refnp judge --run COMMAND         answers in files, or a program, in any language
+    refnp claims [--only PATTERN] [--json FILE …]      which symmetries do its layers and models have?
     refnp train MODEL --task TASK [--steps N …]        train a neural process beside the exact posterior
     refnp evaluate CHECKPOINT [--json FILE …]          how good it is
     refnp plot CHECKPOINT [--out FILE …]               what it predicts
@@ -93,6 +94,13 @@ def judge(options: argparse.Namespace) -> int:
     from refnp.verify import shell
 
     return shell.run(options)
+
+
+def claims(options: argparse.Namespace) -> int:
+    """Hold every layer and model against every symmetry; the exit status is 1 if one is not as expected."""
+    from refnp.claims import ledger
+
+    return ledger.claims(options)
 
 
 def train(options: argparse.Namespace) -> int:
@@ -422,6 +430,41 @@ derived from rounding. What deviates is grouped by its cause. The framework (Num
             option("--html", "FILE", "also write them to FILE as a page to read and to search"),
         ],
         judging,
+    ),
+    "claims": Command(
+        claims,
+        "hold every layer and model against every symmetry",
+        """\
+For every layer and model of refnp, and the weights that come with it: is it invariant or equivariant when the context,
+the targets or the tokens are permuted, when everything is translated, rolled, reflected or scaled? What is expected
+was written down first: exact, exact on a subgroup (which), approximate (at which rate), or broken. The search must find
+just that.""",
+        [
+            option("--json", "FILE", "also write the rows to FILE"),
+            option("--html", "FILE", "also write them to FILE as a page, with the counter-examples"),
+            option(
+                "--only",
+                "PATTERN",
+                "only what contains PATTERN in family/subject: symmetry, such as attention, 'targets permuted', "
+                "vision; or matches it, where it has wildcards (*, ?)",
+            ),
+            option("--jobs", "N", "processes that share the work (default: one for each core, up to 4)", type=count),
+            option(
+                "--thorough",
+                None,
+                "more inputs for each row, and smaller counter-examples; takes about twenty times as long",
+                action="store_true",
+            ),
+        ],
+        lambda: (
+            """\
+exit status:
+  0  every row is as expected
+  1  something is not: a symmetry that should be there is not, or one that should not be is
+  2  wrong usage: a pattern that matches nothing, a file that cannot be written
+
+In --json, a number that is not finite is null."""
+        ),
     ),
     "train": Command(
         train,

@@ -19,6 +19,7 @@ CHAPTERS = [
     "symmetry",
     "verify",
     "studies",
+    "claims",
     "cli",
 ]  # imports go left
 FRAMEWORKS = ROOT / "refnp" / "verify" / "frameworks"

@@ -11,6 +11,7 @@ from refnp.symmetry.actions import Action, Permute, Product, Roll, Select, Slide
 from refnp.symmetry.claim import Claim, equivariant, invariant
 from refnp.symmetry.geometry import Negate, Rotate, RotateGrid, Scale, Translate
 from refnp.symmetry.searches import search
+from refnp.symmetry.subgroup import Subgroup, find_subgroup
 from refnp.symmetry.verdict import CounterExample, Counts, SymmetryError, Verdict
 
 __all__ = [name for name, value in vars().items() if not (name[0] == "_" or hasattr(value, "__spec__"))]

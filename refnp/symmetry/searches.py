@@ -58,8 +58,8 @@ def search(
     simplify  how many inputs may be tried to make a counter-example simpler; with 0 it is given as it was found
     seed      of everything that is drawn
 
-    Raises ValueError for no input, a negative `simplify`, or actions that do not fit the arrays; TypeError if `draw` gives no dict of arrays
-    or f something that is no array; whatever `draw` and `where` raise.
+    Raises ValueError for no input, a negative `simplify`, or actions that do not fit the arrays; TypeError if `draw`
+    gives no dict of arrays or f something that is no array; whatever `draw` and `where` raise.
     """
     if count < 1 or not dtypes:
         raise ValueError(f"search: count is {count} and dtypes {dtypes}; there must be something to try")
@@ -199,6 +199,7 @@ class _Trials:
             precision=dtype_name(dtype),
             relative={dtype_name(t): value for t, value in relative.items()},
             reason=finding.reason,
+            ratio=finding.ratio,
         )
 
     def verdict(self, scope: str, counterexample: CounterExample | None) -> Verdict:

@@ -33,6 +33,7 @@ class CounterExample:
     expected       g·f(x), as computed in `precision`
     relative       precision → the discrepancy over the largest number of the output
     reason         what differs, and where
+    ratio          the largest discrepancy over its allowance for rounding errors; infinite where nothing is allowed
     """
 
     sizes: dict[str, int]
@@ -45,6 +46,7 @@ class CounterExample:
     precision: str
     relative: Mapping[str, float]
     reason: str
+    ratio: float = math.inf
 
     def code(self) -> str:
         """The counter-example as Python that can be run: `inputs`, `moved`, `given` and `expected` as dicts of arrays.

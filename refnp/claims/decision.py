@@ -1,0 +1,167 @@
+"""One row decided: the search for the whole group, then for its parts, then what refining does.
+
+the whole group holds                       exact
+it fails, a part holds                      exact on a subgroup: the first part that holds, the largest
+no part holds, the discrepancy falls        approximate: its rate is the slope of log discrepancy against log level
+it does not                                 broken
+the search cannot tell                      undecided, which no row expects
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from refnp.claims.row import APPROXIMATE, BROKEN, EXACT, ON_SUBGROUP, UNDECIDED, Row, Trial
+from refnp.symmetry import Claim, Verdict, search
+from refnp.symmetry.judge import discrepancy
+
+COUNT, THOROUGH_COUNT = 8, 48  # inputs for each claim
+SIMPLIFY, THOROUGH_SIMPLIFY = 60, 1000  # inputs that may be tried to make a counter-example simpler
+REFINED = 4  # inputs at each level, and for each point of a picture
+FALLS = 0.5  # the least rate at which a discrepancy is said to fall
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was expected of a row and what was found; numbers and words only, so that processes can exchange it.
+
+    subject, symmetry, expected, expected_subgroup, reason   as the row has them
+    verdict, subgroup   what was found; "nothing" where no part that is listed is exact
+    discrepancy         the largest |f(g·x) − g·f(x)| over the output, that of the counter-example if there is one
+    bound               what rounding could leave of it, likewise
+    pairs               of an input and an element, for the verdict and for all parts
+    right               whether it is what was expected
+    rate, levels        of a refined claim: the slope, and level → discrepancy
+    shifts              the size of a shift → its discrepancy, for a picture
+    counterexample      the smallest one that was found, in words and as code
+    remark              why it is undecided or could not be tried
+    """
+
+    subject: str
+    symmetry: str
+    expected: str
+    expected_subgroup: str
+    reason: str
+    verdict: str = UNDECIDED
+    subgroup: str = ""
+    discrepancy: float = math.nan
+    bound: float = math.nan
+    pairs: int = 0
+    right: bool = False
+    rate: float = math.nan
+    finer: str = ""
+    levels: Mapping[float, float] = field(default_factory=dict)
+    shifts: Mapping[float, float] = field(default_factory=dict)
+    counterexample: str = ""
+    code: str = ""
+    remark: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.subject}: {self.symmetry}"
+
+    @property
+    def ratio(self) -> float:
+        """The discrepancy over its bound; 0 where there is neither."""
+        if not self.discrepancy or math.isnan(self.discrepancy):
+            return 0.0
+        return self.discrepancy / self.bound if self.bound else math.inf
+
+
+def decide(row: Row, *, thorough: bool = False) -> Found:
+    """What the search finds of a row, beside what is expected. Never raises: what goes wrong is a remark."""
+    about = Found(row.subject, row.symmetry, row.expected, row.subgroup, row.reason)
+    try:
+        found = _decided(about, row.trial(), thorough)
+    except Exception as error:  # a row that cannot be tried is a row that is not as expected
+        return replace(about, remark=f"{type(error).__name__}: {error}")
+    return replace(found, right=as_expected(found, row))
+
+
+def as_expected(found: Found, row: Row) -> bool:
+    """Whether the verdict is the one expected: the same word, the same subgroup, a rate no lower than promised."""
+    if found.verdict != row.expected:
+        return False
+    if row.expected == ON_SUBGROUP:
+        return found.subgroup == row.subgroup
+    return row.expected != APPROXIMATE or found.rate >= row.rate
+
+
+def _decided(about: Found, trial: Trial, thorough: bool) -> Found:
+    options: dict[str, Any] = {
+        "sizes": trial.sizes,
+        "scales": (1.0,),
+        "count": THOROUGH_COUNT if thorough else COUNT,
+        "simplify": THOROUGH_SIMPLIFY if thorough else SIMPLIFY,
+        **trial.options,
+    }
+    whole = search(trial.claim, trial.draw, **options)
+    found = _with_numbers(about, whole)
+    if not whole.fails:
+        return replace(found, verdict=EXACT) if whole.holds else replace(found, remark=whole.reason)
+    pairs, subgroup = whole.counts.pairs, "nothing" if trial.parts else ""
+    for name, claim in trial.parts.items():
+        part = search(claim, trial.draw, **{**options, "simplify": 0})
+        pairs += part.counts.pairs
+        if part.holds:
+            subgroup = name
+            break
+    found = replace(found, subgroup=subgroup, pairs=pairs, shifts=_against_shift(trial))
+    if subgroup not in ("", "nothing"):
+        return replace(found, verdict=ON_SUBGROUP)
+    if trial.refined is None:
+        return replace(found, verdict=BROKEN)
+    levels = {level: _largest(trial.refined.claim(level), trial) for level in trial.refined.levels}
+    rate = slope(levels)
+    verdict = APPROXIMATE if rate >= FALLS else BROKEN
+    return replace(found, verdict=verdict, rate=rate, levels=levels, finer=trial.refined.finer)
+
+
+def _with_numbers(about: Found, verdict: Verdict) -> Found:
+    """The numbers of a verdict: of its counter-example, or else the largest over all pairs."""
+    found = verdict.counterexample
+    if found is None:
+        relative = list(verdict.relative.values())
+        size = relative[-1] if relative else math.nan
+        return replace(about, discrepancy=size, bound=verdict.resolution, pairs=verdict.counts.pairs)
+    size = found.relative.get(found.precision, math.inf)
+    bound = size / found.ratio if math.isfinite(size) and found.ratio else 0.0
+    code = found.code()
+    return replace(
+        about, discrepancy=size, bound=bound, pairs=verdict.counts.pairs, counterexample=str(found), code=code
+    )
+
+
+def _largest(claim: Claim, trial: Trial) -> float:
+    """The largest discrepancy of a claim over a few inputs, each with a few elements, in float64."""
+    worst = 0.0
+    for i in range(REFINED):
+        rng = np.random.default_rng((0, i))
+        x = trial.draw(rng, **{name: max(values) for name, values in trial.sizes.items()})
+        elements = list(trial.shifts.values()) or [claim.action.draw(rng, x) for _ in range(REFINED)]
+        worst = max([worst, *(discrepancy(claim, x, g, np.dtype(np.float64)) for g in elements)])
+    return worst
+
+
+def slope(levels: Mapping[float, float]) -> float:
+    """The rate r of a discrepancy ∝ level^−r, by least squares over the levels; infinite if the finest leaves none."""
+    sizes = list(levels.values())
+    if not all(map(math.isfinite, sizes)) or not sizes[0] > 0:
+        return math.nan
+    if min(sizes) == 0:
+        return math.inf
+    return float(-np.polyfit(np.log(list(levels)), np.log(sizes), 1)[0])
+
+
+def _against_shift(trial: Trial) -> dict[float, float]:
+    """The size of each shift → the largest discrepancy of the whole claim over a few inputs, in float64."""
+    found = dict.fromkeys(trial.shifts, 0.0)
+    for i in range(REFINED if trial.shifts else 0):
+        rng = np.random.default_rng((0, i))
+        x = trial.draw(rng, **{name: max(values) for name, values in trial.sizes.items()})
+        for size, g in trial.shifts.items():
+            found[size] = max(found[size], discrepancy(trial.claim, x, g, np.dtype(np.float64)))
+    return found

@@ -1,0 +1,148 @@
+"""`refnp claims`: every layer and model of refnp against every symmetry, beside what is expected of it.
+
+A row is decided by itself (decision.py), here or in one of several processes. The exit status is 1 if a row is not as
+expected, in either direction.
+"""
+
+import argparse
+import functools
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from refnp.claims import layers
+from refnp.claims.decision import Found, decide
+from refnp.claims.row import EXPECTATIONS, UNDECIDED, Row
+from refnp.verify.judge import matches
+from refnp.verify.processes import in_order, jobs_for
+from refnp.verify.report import check_writable, number, write
+from refnp.version import __version__
+
+FAMILIES: Mapping[str, Sequence[Row]] = {"layers": layers.ROWS}
+
+
+def rows(only: str | None = None) -> list[tuple[str, Row]]:
+    """(family, row) of every row whose "family/subject: symmetry" contains `only`, or matches its wildcards."""
+    every = [(family, row) for family, own in FAMILIES.items() for row in own]
+    return [(family, row) for family, row in every if only is None or matches(f"{family}/{row.name}", only)]
+
+
+def claims(options: argparse.Namespace) -> int:
+    """Decide all that is asked for, print it and write it; 1 if anything is not as expected."""
+    start = time.perf_counter()
+    for file in (options.json, options.html):
+        if file is not None:
+            check_writable(Path(file))
+    work = rows(options.only)
+    if not work:
+        raise ValueError(f"--only: no row is called {options.only!r}; try attention, permuted or layers/*roll")
+    print(f"refnp {__version__} claims: {len(work)} rows", flush=True)
+    found = list(shown(work, decided(work, options.only, options.thorough, options.jobs)))
+    if options.json is not None:
+        write(Path(options.json), as_json(found))
+    for one in found:
+        if not one.right:
+            print(f"\n{explanation(one)}")
+    print("", *summary(found, time.perf_counter() - start), sep="\n")
+    return int(not all(one.right for one in found))
+
+
+def decided(
+    work: Sequence[tuple[str, Row]], only: str | None = None, thorough: bool = False, jobs: int | None = 1
+) -> Iterator[Found]:
+    """What is found of each row, in their order, by `jobs` processes."""
+    jobs = jobs_for(len(work), jobs)
+    here = lambda n: decide(work[n][1], thorough=thorough)
+    if jobs == 1:
+        yield from map(here, range(len(work)))
+        return
+    start = functools.partial(prepare, only, thorough)
+    yield from in_order(decided_row, range(len(work)), jobs, start=start, here=here, lost=lambda n: lost(work[n][1]))
+
+
+_prepared: list[Row] = []  # of a process that shares the work
+_thorough: list[bool] = [False]
+
+
+def prepare(only: str | None, thorough: bool) -> None:
+    """Begin in a process that shares the work: make the same list of it."""
+    _prepared[:] = [row for _, row in rows(only)]
+    _thorough[0] = thorough
+
+
+def decided_row(n: int) -> Found:
+    """What is found of one row of that list."""
+    return decide(_prepared[n], thorough=_thorough[0])
+
+
+def lost(row: Row) -> Found:
+    """Where the process ended before it could tell."""
+    why = "the process that tried it died"
+    return Found(row.subject, row.symmetry, row.expected, row.subgroup, row.reason, remark=why)
+
+
+def shown(work: Sequence[tuple[str, Row]], found: Iterable[Found]) -> Iterator[Found]:
+    """Print a line for each row as it comes, under its family and subject."""
+    family = subject = ""
+    for (own, _), one in zip(work, found, strict=True):
+        if own != family:
+            family = own
+            print(f"\n{family}: discrepancy over the output, what rounding allows, pairs tried", flush=True)
+        if one.subject != subject:
+            subject = one.subject
+            print(f"  {subject}", flush=True)
+        print(f"    {line(one)}", flush=True)
+        yield one
+
+
+def line(one: Found) -> str:
+    """One row: the symmetry, what was found, the numbers, and the reason or what was expected instead."""
+    numbers = f"{number(one.discrepancy):>8} {number(one.bound):>8} {one.pairs:6}"
+    why = one.reason if one.right else f"EXPECTED {in_words(one.expected, one.expected_subgroup)}"
+    return f"{one.symmetry:34.34} {in_words(one.verdict, one.subgroup):42.42} {numbers}  {why}"
+
+
+def in_words(verdict: str, subgroup: str) -> str:
+    """A verdict with its subgroup."""
+    return f"exact on {subgroup}" if verdict == "exact on a subgroup" else verdict
+
+
+def explanation(one: Found) -> str:
+    """A row that is not as expected: both, and the counter-example or the remark."""
+    told = f"{one.name}: expected {in_words(one.expected, one.expected_subgroup)}, "
+    told += f"found {in_words(one.verdict, one.subgroup)}"
+    return "\n".join([told, *(f"  {text}" for text in (one.remark, *one.counterexample.splitlines()) if text)])
+
+
+def summary(found: Sequence[Found], seconds: float) -> list[str]:
+    """How many rows and pairs there were, how it came out, the worst ratio of what is exact, and how long it took."""
+    verdicts = Counter(one.verdict for one in found)
+    wrong = sum(not one.right for one in found)
+    worst = max((one.ratio for one in found if not one.counterexample and math.isfinite(one.ratio)), default=0.0)
+    lines = [f"{len(found)} rows, {sum(one.pairs for one in found)} pairs, in {seconds:.1f} s"]
+    lines += [f"    {verdicts[v]:5} {v}" for v in (*EXPECTATIONS, UNDECIDED) if verdicts[v]]
+    lines.append(f"worst discrepancy over its bound where a symmetry is exact: {number(worst)}")
+    return [*lines, f"{wrong} not as expected" if wrong else "all as expected"]
+
+
+def as_json(found: Iterable[Found]) -> str:
+    """{"rows": […]} in strict JSON; a number that is not finite is null."""
+    finite = lambda value: value if math.isfinite(value) else None
+    told = [
+        {
+            "subject": one.subject,
+            "symmetry": one.symmetry,
+            "expected": one.expected,
+            "verdict": one.verdict,
+            "subgroup": one.subgroup,
+            "discrepancy": finite(one.discrepancy),
+            "bound": finite(one.bound),
+            "pairs": one.pairs,
+            "reason": one.reason,
+        }
+        for one in found
+    ]
+    return json.dumps({"rows": told}, indent=1, allow_nan=False)
