@@ -23,6 +23,7 @@ from refnp.autograd.tensor import Tensor
 from refnp.layers.module import Module
 from refnp.models.published.renaming import array_of
 from refnp.verify.asking import name_of, names
+from refnp.verify.calling import closest
 from refnp.verify.case import Convention, KnownDefect, Layer
 from refnp.verify.findings import Report, causes_of, excused_lines
 from refnp.verify.frameworks.native import NATIVES, Native
@@ -69,7 +70,8 @@ class ModelReport(Report):
     def causes(self) -> list[Cause]:
         """The rows of layers that deviate, grouped by cause, the most rows first; a layer inside another says why."""
         inner = innermost({path_of(row) for row in self.deviations}) - {END_TO_END}
-        answers = [call.spread(*answered) for call, answered in zip(self.calls, self.answers, strict=True)]
+        with_equations = [call for call in self.calls if not of_operations(call.layer)]
+        answers = [call.spread(*answered) for call, answered in zip(with_equations, self.answers, strict=True)]
         named = {(problem.case.name, quantity) for problem, answer in answers for quantity in answer}
         rows = [row for row in self.judgements if path_of(row) in inner and (row.case, row.quantity) in named]
         return causes_of(Report(self.name, self.who, rows, answers))
@@ -146,8 +148,9 @@ def judge_model(
     gradients: judge every layer's gradients as well, from drawn cotangents of the outputs.
     equations: what modules of your own compute, by path, or by a pattern such as "blocks.*.norm":
         the name of a layer of refnp, if the module takes its arguments in refnp's order and has its parameters so;
-        (name, arguments, options) with arguments {"x": 0, "gain": "scale"}, each the number of an input or the name of
-        a parameter, and options {"eps": 1e-6} of the layer; or None for what shall not be judged.
+        a function of the inputs and then the parameters in operations of refnp, whose output alone is judged;
+        (either, arguments, options) with arguments {"x": 0, "gain": "scale"}, each the number of an input or the name
+        of a parameter, and options {"eps": 1e-6}; or None for what shall not be judged.
     like: the model of refnp that computes the same from the same inputs. Its answer in the widest precision is what the
         module's is judged by. The answer of a neural process is a distribution: an object with `mean` and `std` (or
         `stddev`), a dict of such names, or (mean, std).
@@ -187,6 +190,9 @@ def by_layers(run: Run, name: str, precision: str, excused: Sequence[str]) -> Mo
     )
     hints: list[tuple[str, str]] = []
     for call in run.calls:
+        if of_operations(call.layer):
+            by_operations(report, call, precision)
+            continue
         problem = call.problem(precision)
         defects = defects_of(call.layer.name) if call.is_of_torch else ()
         known = [d for d in defects if isinstance(d, Convention) or any(names(e, d) for e in excused)]
@@ -202,6 +208,20 @@ def by_layers(run: Run, name: str, precision: str, excused: Sequence[str]) -> Mo
     inner = innermost({path_of(row) for row in report.deviations})
     report.hints = list(dict.fromkeys(hint for path, hint in hints if path in inner))
     return report
+
+
+def by_operations(report: ModelReport, call: Call, precision: str) -> None:
+    """The output of a module whose user says what it computes in operations of refnp, judged as a whole model is."""
+    if precision not in PRECISIONS:
+        report.not_judged[call.path] = f"operations of refnp are judged in {' and '.join(PRECISIONS)}, not {precision}"
+        return
+    right = call.layer.function(*map(wide, call.arrays.values()), **call.options)
+    try:
+        row = end_to_end(call.layer.name, report, "output", call.output, right, precision)
+    except NoBoundError as why:
+        report.not_judged[call.path] = str(why)
+    else:
+        report.judgements.append(replace(row, case=f"{call.layer.name}/{call.path}"))
 
 
 def innermost(paths: set[str]) -> set[str]:
@@ -355,6 +375,8 @@ def named_parts(answer: Any) -> dict[str, Any]:
 
 def readers_of(paths: Sequence[str], equations: Mapping[str, Any]) -> dict[str, Callable | None]:
     """{path: reader} of the modules that a user says the equations of."""
+    if not isinstance(equations, Mapping):
+        raise ValueError(f"judge_model: equations is {equations!r}; write {{path: equation}}")
     found: dict[str, Callable | None] = {}
     for pattern, equation in equations.items():
         fitting = [path for path in paths if fnmatch.fnmatchcase(path, pattern)]
@@ -366,38 +388,68 @@ def readers_of(paths: Sequence[str], equations: Mapping[str, Any]) -> dict[str, 
 
 
 def reader_of(equation: Any) -> Callable:
-    """A reader of modules that compute by a layer of refnp, from its name, or (name, arguments, options)."""
-    name, arguments, options = (*equation, {}, {})[:3] if isinstance(equation, tuple) else (equation, None, {})
-    layer = layer_called(name)
+    """A reader of modules that compute by a layer or a function: from it, or (it, arguments, options)."""
+    what, arguments, options = (*equation, None, None)[:3] if isinstance(equation, tuple) else (equation, None, None)
+    if isinstance(equation, tuple) and not 1 <= len(equation) <= 3:
+        raise ValueError(f"judge_model: equations has {equation!r}; write (name, arguments, options)")
+    layer = layer_of(what)
+    names = argument_names(layer)
+    check_names(layer, "argument", arguments, names)
+    check_names(layer, "option", options, option_names(layer))
 
     def read(module: Any, *inputs: Any, **given: Any) -> Asked:
+        values = dict(enumerate(inputs)) | given | dict(module.named_parameters())
         if arguments is None:
-            values = dict(enumerate(inputs)) | given | dict(module.named_parameters())
-            return Asked(layer, {argument: Part(value) for argument, value in named_by(layer, values).items()}, options)
-        values = dict(enumerate(inputs)) | given | dict(module.named_parameters()) | dict(module.named_buffers())
+            own = [*names, *map(str, list(values)[len(names) :])][: len(values)]
+            return Asked(layer, dict(zip(own, map(Part, values.values()), strict=True)), options or {})
+        values |= dict(module.named_buffers())
         if missing := [own for own in arguments.values() if own not in values]:
             raise ValueError(
                 f"judge_model: equations of {type(module).__name__} name {missing[0]!r}, neither the number of "
                 f"an input nor a parameter; there are {', '.join(map(repr, values))}"
             )
-        return Asked(layer, {argument: Part(values[own]) for argument, own in arguments.items()}, options)
+        in_order = sorted(arguments, key=lambda name: names.index(name) if name in names else len(names))
+        return Asked(layer, {name: Part(values[arguments[name]]) for name in in_order}, options or {})
 
     return read
 
 
-def named_by(layer: Layer, values: Mapping[Any, Any]) -> dict[str, Any]:
-    """Values under the names of the equation's arguments, in their order; those of *parameters have their own."""
-    places = inspect.signature(layer.equation).parameters.values()
-    names = [place.name for place in places if place.kind is place.POSITIONAL_OR_KEYWORD]
-    own = [*names, *map(str, list(values)[len(names) :])][: len(values)]
-    return dict(zip(own, values.values(), strict=True))
-
-
-def layer_called(name: Any) -> Layer:
-    """The layer of refnp of this name; ValueError that lists all."""
+def layer_of(what: Any) -> Layer:
+    """The layer of refnp of this name or this function; of another function one whose equation is the function."""
     layers = {case.layer.name: case.layer for case in cases()}
-    if isinstance(name, Layer):
-        return name
-    if name not in layers:
-        raise ValueError(f"judge_model: equations names {name!r}; refnp has {', '.join(sorted(layers))}")
-    return layers[name]
+    if isinstance(what, Layer):
+        return what
+    if callable(what):
+        own = [layer for layer in layers.values() if layer.function is what]
+        return own[0] if own else Layer(name_of(what), what, what)
+    if what not in layers:
+        raise ValueError(f"judge_model: equations names {what!r}; refnp has {', '.join(sorted(layers))}")
+    return layers[what]
+
+
+def of_operations(layer: Layer) -> bool:
+    """Whether a user said it in operations of refnp, and there is no equation in numbers that carry their error."""
+    return layer.equation is layer.function
+
+
+def argument_names(layer: Layer) -> list[str]:
+    """The arrays of a layer by its equation, in order; those of *parameters have none."""
+    places = inspect.signature(layer.equation).parameters.values()
+    return [place.name for place in places if place.kind is place.POSITIONAL_OR_KEYWORD]
+
+
+def option_names(layer: Layer) -> list[str]:
+    """The options of a layer by its function."""
+    return [place.name for place in inspect.signature(layer.function).parameters.values()]
+
+
+def check_names(layer: Layer, what: str, given: Any, known: list[str]) -> None:
+    """ValueError for an argument or option that the layer does not have, unless it takes any."""
+    if not isinstance(given, Mapping | None):
+        raise ValueError(f"judge_model: equations: {given!r} is no dict of {what}s of {layer.name}")
+    places = inspect.signature(layer.function).parameters.values()
+    if any(place.kind in (place.VAR_POSITIONAL, place.VAR_KEYWORD) for place in places):
+        return
+    for name in given or ():
+        if name not in known:
+            raise ValueError(f"judge_model: equations: {layer.name} has no {what} {name!r}{closest(name, known)}")

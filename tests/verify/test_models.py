@@ -5,7 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from refnp import autograd as ag
 from refnp import judge_model
+from refnp.layers import gelu
 from refnp.models import CNP, TNPD, Encoder
 from refnp.verify.judge import DEVIATES, judged
 from refnp.verify.rounding import tolerance
@@ -225,8 +227,48 @@ def test_equations_say_what_a_module_of_ones_own_computes():
     assert other.first == "0"
     plain = judge_model(nn.Sequential(Scaled(1e-5)), x, equations={"0": "rms_norm"})
     plain.require()
+    turned = {"?": ("rms_norm", {"gain": "scale", "x": 0}, {"eps": 1e-5})}  # in whatever order
+    judge_model(nn.Sequential(Scaled(1e-5)), x, equations=turned).require()
     left = judge_model(model, x, equations={"*": None})
     assert [row["case"] for row in left.rows] == ["Sequential/end to end"]
+
+
+def test_a_function_in_operations_of_refnp_says_it_too():
+    norm = lambda x, scale, eps=1e-5: x / ag.sqrt(ag.mean(x * x, axis=-1, keepdims=True) + eps) * scale
+    model, x = nn.Sequential(nn.Linear(FEATURES, FEATURES), Scaled(1e-5), nn.GELU()), drawn(4, FEATURES)
+    report = judge_model(model, x, equations={"1": norm, "2": gelu}).require()
+    assert [row["quantity"] for row in report.rows if row["case"].endswith("/1")] == ["output"]
+    assert report.not_judged == {}
+    other = judge_model(model, x, equations={"1": (norm, None, {"eps": 1e-3})})
+    assert other.first == "1"
+    assert "1: the first beyond its bound" in str(other)
+    assert "in bfloat16" not in str(judge_model(model, x, equations={"1": norm}, precision="float64"))
+    low = judge_model(model, x, equations={"1": norm}, precision="bfloat16")
+    assert "judged in float32 and float64, not bfloat16" in low.not_judged["1"]
+    unknown = judge_model(model, x, equations={"1": lambda x, scale: ag.prod(x, axis=-1, keepdims=True) * scale})
+    assert "no bound for" in unknown.not_judged["1"]
+
+
+@pytest.mark.parametrize(
+    ("equations", "message"),
+    [
+        ("gelu", "equations is 'gelu'; write {path: equation}"),
+        ({"1": ("gelu", {"y": 0})}, "gelu has no argument 'y'; there are x"),
+        ({"1": ("gelu", {"x": 0}, {"eps": 1})}, "gelu has no option 'eps'"),
+        ({"1": ("gelu", {"x": 0}, {}, 3)}, r"write \(name, arguments, options\)"),
+        ({"1": ("gelu", "x")}, "'x' is no dict of arguments of gelu"),
+        ({"1": ("gelu", {"x": 7})}, "name 7, neither the number of an input nor a parameter"),
+    ],
+)
+def test_equations_that_fit_no_layer_are_refused(equations, message):
+    with pytest.raises(ValueError, match=message):
+        judge_model(nn.Sequential(nn.Linear(2, 2), nn.GELU()), drawn(3, 2), equations=equations)
+    judge_model(nn.Sequential(nn.Linear(2, 2), nn.GELU()), drawn(3, 2), equations={"1": ("gelu",)}).require()
+
+
+def test_inputs_that_a_layer_cannot_take_fail_as_the_model_says_it():
+    with pytest.raises(TypeError, match="linear"):
+        judge_model(nn.Sequential(nn.Linear(2, 2)), None)
 
 
 def test_convolutions_norms_of_channels_and_pooling_hold():

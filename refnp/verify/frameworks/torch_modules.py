@@ -600,14 +600,13 @@ def watched(run: Run, path: str, module: Any, reader: Callable, backwards: list)
         originals.append(alias_parameters(module, copies))
         try:
             asked = reader(module, *inputs, **options)
+            began.append((begun(run, path, module, asked, backwards), asked))
         except NoEquationError as why:
             run.not_judged[path] = f"{type(module).__name__}: {why}"
             began.append(None)
         except TypeError as why:
             run.not_judged[path] = f"{type(module).__name__}: it is called otherwise than in torch.nn ({why})"
             began.append(None)
-        else:
-            began.append((begun(run, path, module, asked, backwards), asked))
         return inputs, options
 
     def after(module: Any, inputs: tuple, options: dict, output: Any) -> None:
@@ -733,6 +732,8 @@ def array_of(value: Any) -> np.ndarray:
     """A tensor's numbers, copied; bfloat16 and float16 in float32, which is exact."""
     if isinstance(value, np.ndarray):
         return value.copy()
+    if not hasattr(value, "detach"):
+        raise TypeError(f"{value!r} is no tensor")
     value = value.detach().cpu()
     return np.array(value.float().numpy() if value.element_size() < 4 and value.is_floating_point() else value.numpy())
 
