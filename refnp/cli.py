@@ -10,6 +10,7 @@
     refnp plot CHECKPOINT [--out FILE …]               what it predicts
     refnp export CHECKPOINT FILE                       its weights alone
     refnp convert FILE --from SOURCE [--to CHECKPOINT] weights of another code base
+    refnp figure NAME [--out FILE], refnp figure --all pictures of the texts, and the numbers they show
 
 Exit status: 0 all is well, 1 something deviates, 2 the command line is wrong, 130 stopped by Ctrl-C.
 
@@ -213,6 +214,23 @@ def convert(options: argparse.Namespace) -> int:
     return 0
 
 
+def figure(options: argparse.Namespace) -> int:
+    """Draw one figure or all of them and print their numbers; list them if none is named."""
+    from refnp import figures
+
+    if options.name is None and not options.all:
+        print(figures.listing())
+        return 0
+    for name, file in figures.files(options.name, options.out, every=options.all, kind=options.format).items():
+        try:
+            drawn = figures.draw(name)
+        except ModuleNotFoundError as missing:
+            raise ValueError(str(missing)) from None
+        figures.save(drawn, file)
+        print(f"{figures.text(name, drawn)}\n  drawn in {file}", flush=True)
+    return 0
+
+
 def parsed(pairs: Sequence[str]) -> dict[str, Any]:
     """["features=32", "covariance=cholesky"] → {"features": 32, "covariance": "cholesky"}: JSON, or else a word."""
     found: dict[str, Any] = {}
@@ -303,6 +321,13 @@ def weights() -> str:
     from refnp.studies.trained import shipped
 
     return f"weights that come with refnp:\n  {'  '.join(shipped())}"
+
+
+def all_figures() -> str:
+    """The figures that there are."""
+    from refnp.figures import listing
+
+    return f"{listing()}\n\nexample:\n  refnp figure masks --out masks.svg"
 
 
 def sources() -> str:
@@ -567,6 +592,20 @@ and writes a checkpoint for evaluate and plot. Model and sizes are found from th
             ),
         ],
         sources,
+    ),
+    "figure": Command(
+        figure,
+        "draw a figure of the texts",
+        """\
+Draws a figure from what refnp computes, and prints the numbers that it shows; without a name, lists the figures. The
+pictures are 900 pixels wide; the same version of matplotlib writes the same bytes.""",
+        [
+            option("name", "NAME", "of a figure, such as masks; all are below", nargs="?"),
+            option("--all", None, "draw all of them", action="store_true"),
+            option("--out", "FILE", "a .png or .svg (default: NAME.png, here); with --all a folder (default: figures)"),
+            option("--format", "FORMAT", "with --all: png (default) or svg", choices=("png", "svg"), default="png"),
+        ],
+        all_figures,
     ),
 }
 

@@ -31,6 +31,7 @@ PACKAGES = (
     "refnp.symmetry",
     "refnp.verify",
     "refnp.studies",
+    "refnp.figures",
     "gradcheck",
 )
 OURS = ("refnp", "gradcheck")

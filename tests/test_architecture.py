@@ -20,6 +20,7 @@ CHAPTERS = [
     "verify",
     "studies",
     "claims",
+    "figures",
     "cli",
 ]  # imports go left
 FRAMEWORKS = ROOT / "refnp" / "verify" / "frameworks"

@@ -1,0 +1,107 @@
+"""The figures by name: drawing one, writing it, and its numbers as text.
+
+Every page of this package has one figure or a few that belong together; `FIGURES` lists them.
+"""
+
+import importlib.util
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from refnp.figures import masks, positions
+from refnp.figures.canvas import DPI, Drawn, style
+from refnp.studies.registry import named
+from refnp.verify.record import write_whole
+from refnp.verify.report import check_writable
+
+FORMATS = (".png", ".svg")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What a figure shows, in a sentence, and the function that draws it."""
+
+    says: str
+    draw: Callable[[], Drawn]
+
+
+FIGURES: Mapping[str, Figure] = {
+    "masks": Figure("Who may attend to whom: the causal mask, and those of TNP-D, TNP-A and TNP-ND.", masks.draw),
+    "positions": Figure("Sinusoidal positions and their Gram matrix, right and as misprinted.", positions.draw),
+}
+
+
+def draw(name: str) -> Drawn:
+    """The figure of that name, and its numbers.
+
+    Raises ValueError for a name that is not in `FIGURES`, ModuleNotFoundError if matplotlib is not installed.
+    """
+    figure = named("figure", name, FIGURES)
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ModuleNotFoundError("figures need matplotlib; python -m pip install 'refnp[study]'")
+    with style():
+        return figure.draw()
+
+
+def save(drawn: Drawn, file: str | Path) -> None:
+    """Write a picture, .png or .svg, whole or not at all; the same picture is the same bytes.
+
+    Raises ValueError for a file that ends in anything else, OSError if it cannot be written.
+    """
+    file = Path(file)
+    kind = kind_of(file)
+    content = io.BytesIO()
+    with style():
+        drawn.figure.savefig(content, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else None)
+    write_whole(file, content.getvalue())
+
+
+def files(name: str | None, out: str | None, *, every: bool = False, kind: str = "png") -> dict[str, Path]:
+    """The file of each figure that is wanted: `name` in the file `out`, or with `every` all in the folder `out`.
+
+    Everything is checked before anything is drawn; the folder is made if it is not there. Raises ValueError for an
+    unknown name, a name beside `every`, or a file that is neither .png nor .svg, OSError where one cannot be written.
+    """
+    if not every:
+        named("figure", str(name), FIGURES)
+        wanted = {str(name): Path(out or f"{name}.{kind}")}
+    elif name is not None:
+        raise ValueError(f"figure: {name!r} was named, and --all; give one of them")
+    else:
+        folder = Path(out or "figures")
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(f"{folder} is a file; with --all, --out is a folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        wanted = {each: folder / f"{each}.{kind}" for each in FIGURES}
+    for file in wanted.values():
+        kind_of(file)
+        check_writable(file)
+    return wanted
+
+
+def kind_of(file: Path) -> str:
+    """ "png" or "svg"; ValueError for a file that ends in anything else."""
+    if file.suffix.lower() not in FORMATS:
+        raise ValueError(
+            f"figure: {file} ends in {file.suffix or 'nothing'!r}; give a file that ends in {' or '.join(FORMATS)}"
+        )
+    return file.suffix.lower()[1:]
+
+
+def text(name: str, drawn: Drawn) -> str:
+    """The name of a figure, what it shows, and a line for each of its numbers."""
+    width = max(map(len, drawn.numbers), default=0)
+    lines = [f"  {what:{width}}  {shown(value)}" for what, value in drawn.numbers.items()]
+    return "\n".join([f"{name}: {named('figure', name, FIGURES).says}", *lines])
+
+
+def shown(value: float | str) -> str:
+    """A number of a figure with four digits, a whole one with all of them; words as they are."""
+    return value if isinstance(value, str) else f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+def listing() -> str:
+    """A line for each figure."""
+    width = max(map(len, FIGURES))
+    return "\n".join(["figures:", *(f"  {name:{width}}  {figure.says}" for name, figure in FIGURES.items())])
