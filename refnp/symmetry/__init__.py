@@ -7,10 +7,11 @@ Actions of groups, claims about functions of arrays, and a search for counter-ex
 and imports no layer or model. docs/symmetry.md explains what a verdict rests on.
 """
 
-from refnp.symmetry.actions import Action, Permute, Product, Roll, Select, Slide, Trivial
+from refnp.symmetry.actions import Action, Permute, Product, Roll, Select, Shift, Slide, Trivial
 from refnp.symmetry.claim import Claim, equivariant, invariant
+from refnp.symmetry.frameworks import in_jax, in_torch
 from refnp.symmetry.geometry import Negate, Rotate, RotateGrid, Scale, Translate
-from refnp.symmetry.searches import search
+from refnp.symmetry.searches import check, search
 from refnp.symmetry.subgroup import Subgroup, find_subgroup
 from refnp.symmetry.verdict import CounterExample, Counts, SymmetryError, Verdict
 

@@ -10,6 +10,7 @@ at once, and its elements are pairs. This file has what an action is, and those 
     Select    y_i = x_{g(i)},  g any list of indices    some left out, some repeated
     Roll      y_i = x_{(i − k s) mod n}                 k any integer, s the step: circular shifts by multiples of s
     Slide     the same, for those k only by which no entry that is present passes the edge
+    Shift     the same, for functions of a window: what passes the edge is not compared
 
 geometry.py has those that change values. An action of your own is a class with the methods of `Action`.
 """
@@ -82,6 +83,28 @@ class Action(ABC):
         """g changed by a few roundings, where it is made of real numbers; otherwise g itself."""
         return g
 
+    def identity_like(self, g: Element) -> Element:
+        """The identity for the arrays on which g acts, where g tells what it is; otherwise g itself."""
+        return g
+
+    @property
+    def has_edges(self) -> bool:
+        """Whether entries can pass an edge, so that they are not compared: those of `Shift`."""
+        return False
+
+    @property
+    def moves_along_axes(self) -> bool:
+        """Whether `moved_axes` gives axes."""
+        return False
+
+    def moved_axes(self, name: str, array: Array) -> tuple[int, ...]:
+        """The axes of one array along which entries change their places; none if only values change."""
+        return ()
+
+    def moved_masks(self, g: Element, masks: Mapping[str, Array]) -> dict[str, Array]:
+        """Booleans that say something of each entry, moved as the entries are; False for what passed an edge."""
+        return dict(masks)
+
     def describe(self, g: Element) -> str:
         """The element in words."""
         return repr(g)
@@ -151,6 +174,9 @@ class Product(Action):
         return moved
 
     def simpler(self, g: tuple) -> Iterator[tuple]:
+        """One part left out, then one part made simpler."""
+        rest = self.identity_like(g)
+        yield from ((*g[:i], rest[i], *g[i + 1 :]) for i in range(len(g)) if rest[i] != g[i])
         for i, part in enumerate(self.parts):
             for element in part.simpler(g[i]):
                 yield (*g[:i], element, *g[i + 1 :])
@@ -170,6 +196,26 @@ class Product(Action):
 
     def perturbed(self, g: tuple, rng: np.random.Generator) -> tuple:
         return tuple(part.perturbed(element, rng) for part, element in zip(self.parts, g, strict=True))
+
+    def identity_like(self, g: tuple) -> tuple:
+        return tuple(part.identity_like(element) for part, element in zip(self.parts, g, strict=True))
+
+    @property
+    def has_edges(self) -> bool:
+        return any(part.has_edges for part in self.parts)
+
+    @property
+    def moves_along_axes(self) -> bool:
+        return any(part.moves_along_axes for part in self.parts)
+
+    def moved_axes(self, name: str, array: Array) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(axis for part in self.parts for axis in part.moved_axes(name, array)))
+
+    def moved_masks(self, g: tuple, masks: Mapping[str, Array]) -> dict[str, Array]:
+        moved = dict(masks)
+        for part, element in zip(self.parts, g, strict=True):
+            moved = part.moved_masks(element, moved)
+        return moved
 
     def describe(self, g: tuple) -> str:
         return "; ".join(part.describe(element) for part, element in zip(self.parts, g, strict=True))
@@ -201,6 +247,10 @@ class NamedAction(Action):
             if name not in arrays:
                 raise ValueError(f"{type(self).__name__}: there is no array {name!r}; there are {', '.join(arrays)}")
         return [(name, np.asarray(arrays[name])) for name in names if arrays[name] is not None]
+
+    def names(self, name: str) -> bool:
+        """Whether an array of this name moves."""
+        return self.on is None or name in ([self.on] if isinstance(self.on, str) else self.on)
 
     def where(self) -> str:
         """What moves, in words."""
@@ -245,6 +295,12 @@ class AxisAction(NamedAction):
             raise ValueError(f"{type(self).__name__}: arrays that move together must be equally long; {told}")
         return next(iter(lengths.values()))
 
+    def moved_axes(self, name: str, array: Array) -> tuple[int, ...]:
+        return self.axes(name, array) if self.moves_along_axes and self.names(name) else ()
+
+    def moved_masks(self, g: Element, masks: Mapping[str, Array]) -> dict[str, Array]:
+        return self.act(g, masks) if self.moves_along_axes else dict(masks)
+
     def where(self) -> str:
         if isinstance(self.on, Mapping):
             return " and ".join(f"{_axis(axis)} of {name}" for name, axis in self.on.items())
@@ -257,6 +313,8 @@ def _axis(axis: Axes) -> str:
 
 class Reindexing(AxisAction):
     """y_i = x_{g(i)} along an axis: what permutations and selections have in common."""
+
+    moves_along_axes = True
 
     def moved(self, g: Indices, name: str, array: Array) -> Array:
         for axis in self.axes(name, array):
@@ -305,6 +363,9 @@ class Permute(Reindexing):
                 order = list(g)
                 order[order.index(i)], order[i] = order[i], i
                 yield tuple(order)
+
+    def identity_like(self, g: Indices) -> Indices:
+        return tuple(range(len(g)))
 
     def describe(self, g: Indices) -> str:
         return f"order {list(g)}"
@@ -368,6 +429,7 @@ class Roll(AxisAction):
     step: int = 1
 
     group = "shifts"
+    moves_along_axes = True
 
     def moved(self, g: int, name: str, array: Array) -> Array:
         axes = self.axes(name, array)
@@ -381,6 +443,9 @@ class Roll(AxisAction):
         return int(rng.integers(0, self.order(arrays)))
 
     def identity(self, arrays: Arrays) -> int:
+        return 0
+
+    def identity_like(self, g: int) -> int:
         return 0
 
     def compose(self, g: int, h: int) -> int:
@@ -441,3 +506,47 @@ class Slide(Roll):
 
     def domain(self) -> str:
         return f"in the window of {self.present}"
+
+
+@dataclass(frozen=True)
+class Shift(Roll):
+    """Shifts of ℤ, of which n entries are seen: what passes an edge comes in at the other, and is not compared.
+
+    For claims about the interior of an output, `border=`: a function of a window of entries, or of pixels, whose output
+    near the edges depends on what is outside. Allowed are the shifts that leave at least one entry inside.
+    """
+
+    has_edges = True
+
+    def moved_masks(self, g: int, masks: Mapping[str, Array]) -> dict[str, Array]:
+        """What came in at the other edge is False."""
+        moved = self.act(g, masks)
+        for name, mask in self.chosen(moved):
+            mask, by = mask.copy(), g * self.step
+            for axis in self.axes(name, mask):
+                along = np.moveaxis(mask, axis, 0)
+                along[: max(0, by)] = along[len(along) + min(0, by) if -by < len(along) else 0 :] = False
+            moved[name] = mask
+        return moved
+
+    def elements(self, arrays: Arrays) -> list[int] | None:
+        least = min(self.lengths(arrays).values(), default=0)
+        most = max(0, (least - 1) // self.step)
+        return sorted(range(-most, most + 1), key=lambda k: (abs(k), k < 0)) if 2 * most < SMALL else None
+
+    def order(self, arrays: Arrays) -> int:
+        least = min(self.lengths(arrays).values(), default=0)
+        return 1 + 2 * max(0, (least - 1) // self.step)
+
+    def fits(self, g: int, arrays: Arrays) -> bool:
+        return 2 * abs(g) < self.order(arrays)
+
+    def draw(self, rng: np.random.Generator, arrays: Arrays) -> int:
+        most = self.order(arrays) // 2
+        return int(rng.integers(-most, most + 1))
+
+    def generators(self, arrays: Arrays) -> list[int]:
+        return [1, -1] if self.order(arrays) > 1 else []
+
+    def domain(self) -> str:
+        return "in a window"

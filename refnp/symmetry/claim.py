@@ -12,20 +12,23 @@ Where longdouble is no wider than float64 (Windows, some ARM) it is left out.
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from refnp.autograd import Array
-from refnp.symmetry.actions import Action, Arrays, Names, Product, Trivial
+from refnp.symmetry.actions import Action, Arrays, Element, Names, Product, Trivial
+from refnp.symmetry.frameworks import NO_BFLOAT16, in_words
 
 DType = np.dtype[Any]
 Function = Callable[..., Any]  # of arrays by name; `arrays_of` says what it may return
 Read = Callable[[Any], Any] | Sequence[str] | None
 InPrecision = Callable[[DType], Function]
+Border = int | Mapping[int, int] | None
 WIDE = np.dtype(np.longdouble)
 FLOATS: tuple[DType, ...] = (np.dtype(np.float32), np.dtype(np.float64)) + (
     (WIDE,) if np.finfo(WIDE).eps < np.finfo(np.float64).eps else ()
@@ -73,7 +76,7 @@ class Refusal(Exception):
 class Claim:
     """f(g·x) = g·f(x), where g acts on the inputs by `action` and on the output by `action_out`.
 
-    `read`, `in_precision` and `name` are explained at `equivariant`, which makes claims.
+    `read`, `in_precision`, `name` and `border` are explained at `equivariant`, which makes claims.
     """
 
     f: Function
@@ -82,6 +85,7 @@ class Claim:
     read: Read = None
     in_precision: InPrecision | None = None
     name: str = "f"
+    border: Border = None
 
     def at(self, inputs: Arrays, dtype: DTypeLike) -> dict[str, Array]:
         """The arrays that f gives for these inputs in this precision. Raises Refusal where f raises anything."""
@@ -90,9 +94,40 @@ class Claim:
             with np.errstate(all="ignore"):
                 result = f(**cast(inputs, dtype))
         except Exception as error:  # f may be any code, and so raise anything
-            first_line = (str(error).splitlines() or [""])[0]
-            raise Refusal(f"{type(error).__name__}: {first_line}") from error
+            raise Refusal(f"{type(error).__name__}: {in_words(error)}") from error
         return arrays_of(result, self.read)
+
+    def left(self, g: Element, inputs: Arrays, outputs: Arrays, dtype: DTypeLike) -> dict[str, Array]:
+        """f(g·x), with 0 in cells that are not compared. `outputs` are f(x). Raises Refusal where f raises anything."""
+        return _only(self.compared(g, outputs), self.at(self.action.act(g, inputs), dtype))
+
+    def right(self, g: Element, outputs: Arrays) -> dict[str, Array]:
+        """g·f(x) from `outputs`, f(x), with 0 in cells that are not compared."""
+        return _only(self.compared(g, outputs), self.action_out.act(g, outputs))
+
+    def compared(self, g: Element, outputs: Mapping[str, Any]) -> dict[str, Array]:
+        """The cells of g·f(x) that are compared, as booleans by name; without `border` all, and the dict is empty.
+
+        They are those of the interior that g took from the interior.
+        """
+        if self.border is None:
+            return {}
+        before = {name: self._interior(name, np.ones(np.shape(y), bool)) for name, y in outputs.items()}
+        moved = self.action_out.moved_masks(g, before)
+        return {name: self._interior(name, mask) for name, mask in moved.items()}
+
+    def _interior(self, name: str, mask: Array) -> Array:
+        """A mask of one output, with False in its border."""
+        border = self.border
+        if not isinstance(border, Mapping):
+            border = dict.fromkeys(self.action_out.moved_axes(name, mask), border or 0)
+        mask = mask.copy()
+        for axis, cells in border.items():
+            if not -mask.ndim <= axis < mask.ndim:
+                raise ValueError(f"border is {self.border}, but the output {name} has shape {mask.shape}")
+            along = np.moveaxis(mask, axis, 0)
+            along[:cells] = along[max(0, len(along) - cells) :] = False
+        return mask
 
     def precisions(self, inputs: Arrays) -> Precisions:
         """The precisions in which f computes at these inputs: those whose results have the dtype of the input.
@@ -107,7 +142,7 @@ class Claim:
             except Refusal as refusal:
                 refusals.append(refusal)
         if not results:
-            raise refusals[-1]
+            raise refusals[0]
         largest_u = {t: max((roundoff(a.dtype) for a in arrays.values()), default=0.0) for t, arrays in results.items()}
         kept = tuple(
             dtype
@@ -121,9 +156,10 @@ class Claim:
         return Precisions((dtype,), u[dtype])
 
     def __str__(self) -> str:
+        away = f", but for a border of {_cells(self.border)}," if self.border else ""
         if isinstance(self.action_out, Trivial):
-            return f"{self.name} is invariant under {self.action}"
-        return f"{self.name} is equivariant: {self.action}; on the output {self.action_out}"
+            return f"{self.name} is invariant{away} under {self.action}"
+        return f"{self.name} is equivariant{away.rstrip(',')}: {self.action}; on the output {self.action_out}"
 
 
 def equivariant(
@@ -135,6 +171,7 @@ def equivariant(
     read: Read = None,
     in_precision: InPrecision | None = None,
     name: str | None = None,
+    border: Border = None,
 ) -> Claim:
     """The claim f(g·x) = g·f(x) for every element g.
 
@@ -145,19 +182,36 @@ def equivariant(
     read          what to compare of a result that is no array: the names of its attributes, ("mean", "std"), or a
                   function that takes the result and gives arrays
     in_precision  dtype → f in that precision, for functions whose precision is not that of their inputs, such as models
-                  of token ids: `lambda dtype: model.bind({k: v.astype(dtype) for k, v in model.state_dict().items()})`
+                  of token ids: `lambda dtype: model.bind({k: v.astype(dtype) for k, v in model.state_dict().items()})`;
+                  by default `f.in_precision`, where f has it, as what `in_torch` and `in_jax` give
     name          of f in reports; its own by default
+    border        for a claim about the interior of the output: how many cells at each end are not compared, along every
+                  axis that `action_out` moves, or {axis: cells}. A cell is compared if neither it nor the cell that g
+                  took to it is in the border. With `Shift` 0 by default: what passed an edge is never compared
 
-    Raises ValueError if the elements of one action mean nothing to the other.
+    Raises ValueError if the elements of one action mean nothing to the other, for a negative border, and for one
+    without axes if `action_out` moves nothing along an axis.
     """
     if not _same_group(action_in, action_out):
         raise ValueError(
             f"equivariant: the output action ({action_out}) cannot take the elements of the input action ({action_in})"
         )
+    if border is None and action_out.has_edges:
+        border = 0
+    cells = list(border.values()) if isinstance(border, Mapping) else [border or 0]
+    if min(cells, default=0) < 0:
+        raise ValueError(f"equivariant: border is {border}; give a number of cells, 0 or more, or {{axis: cells}}")
+    if isinstance(border, int) and not action_out.moves_along_axes:
+        raise ValueError(
+            f"equivariant: border is {border}, but the output action ({action_out}) moves nothing along an axis; say "
+            "along which axes cells are left out, such as border={-1: 2}"
+        )
     moved = action_in if on is None else action_in.over(on)
     found = str(name or getattr(f, "__name__", type(f).__name__))
+    if in_precision is None:
+        in_precision = getattr(f, "in_precision", None)
     cached = None if in_precision is None else functools.cache(in_precision)
-    return Claim(f, moved, action_out, read, cached, "f" if found == "<lambda>" else found)
+    return Claim(f, moved, action_out, read, cached, "f" if found == "<lambda>" else found, border)
 
 
 def invariant(
@@ -168,14 +222,22 @@ def invariant(
     read: Read = None,
     in_precision: InPrecision | None = None,
     name: str | None = None,
+    border: Border = None,
 ) -> Claim:
     """The claim f(g·x) = f(x) for every element g: equivariance with an output action that moves nothing.
 
     `action` moves the inputs that it names, or those in `on`. `read`: the attributes of a result to compare, or a
     function that gives them. `in_precision`: dtype → f in that precision, where inputs do not set it. `name`: of f in
-    reports.
+    reports. `border`: {axis: cells} of the output that are not compared.
     """
-    return equivariant(f, action, Trivial(), on=on, read=read, in_precision=in_precision, name=name)
+    return equivariant(f, action, Trivial(), on=on, read=read, in_precision=in_precision, name=name, border=border)
+
+
+def _cells(border: Border) -> str:
+    """A border in words."""
+    if isinstance(border, Mapping):
+        return " and ".join(f"{_cells(cells)} on axis {axis}" for axis, cells in border.items())
+    return f"{border} cell{'' if border == 1 else 's'}"
 
 
 def _same_group(a: Action, b: Action) -> bool:
@@ -189,24 +251,58 @@ def _same_group(a: Action, b: Action) -> bool:
 def arrays_of(result: Any, read: Read = None) -> dict[str, Array]:
     """The arrays of a result by name: a single one is "output", dicts keep their keys, tuples and lists are numbered.
 
-    Of other objects, distributions for example, `read` gives what to compare: the names of attributes, ("mean", "std"),
-    or a function that gives arrays. Raises TypeError for what is no array.
+    What they contain may be dicts and lists again: "a.b" is the entry b of a, "a[0]" its first. Lists of plain numbers
+    in them are arrays, None in them is left out. Of other objects, distributions for example, `read` gives what to
+    compare: the names of attributes, ("mean", "std"), or a function that gives arrays.
+    Raises TypeError for what is no array, ValueError for two arrays of one name.
     """
     if callable(read):
         result = read(result)
     elif read is not None:
         result = {name: getattr(result, name) for name in ([read] if isinstance(read, str) else read)}
-    named: Any = [("output", result)]
-    if isinstance(result, Mapping):
-        named = result.items()
-    elif isinstance(result, (tuple, list)):
-        named = zip(getattr(result, "_fields", range(len(result))), result, strict=True)
-    arrays = {}
-    for name, value in named:
-        array = arrays[str(name)] = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
-        if array.dtype.kind not in "biufc":
-            raise TypeError(
-                f"the function returns a {type(value).__name__}; pass read=, the names of the attributes to compare, "
-                'such as read=("mean", "std"), or a function that gives arrays'
-            )
+    arrays: dict[str, Array] = {}
+    for name, value in _leaves("", result):
+        if name in arrays:
+            raise ValueError(f"the function returns two arrays named {name!r}; rename a key of its result")
+        arrays[name] = _array(value)
     return arrays
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """What a nested result has at its ends, with names."""
+    if isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield from _leaves(f"{name}.{key}" if name else str(key), entry)
+    elif isinstance(value, (tuple, list)) and not (name and value and all(isinstance(v, Number) for v in value)):
+        fields = getattr(value, "_fields", None)
+        for i, entry in enumerate(value):
+            if fields:
+                yield from _leaves(f"{name}.{fields[i]}" if name else fields[i], entry)
+            else:
+                yield from _leaves(f"{name}[{i}]" if name else str(i), entry)
+    elif value is not None or not name:
+        yield name or "output", value
+
+
+def _array(value: Any) -> Array:
+    try:
+        array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    except Exception as error:  # of whatever framework it comes from
+        raise TypeError(f"the function returns a {type(value).__name__}: {in_words(error)}") from error
+    if array.dtype.name == "bfloat16":
+        raise TypeError(f"the function returns bfloat16, {NO_BFLOAT16}")
+    if array.dtype.kind not in "biufc":
+        raise TypeError(
+            f"the function returns a {type(value).__name__}; pass read=, the names of the attributes to compare, "
+            'such as read=("mean", "std"), or a function that gives arrays'
+        )
+    return array
+
+
+def _only(masks: Mapping[str, Array], arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays, with 0 where the mask of their name is False. One of another shape than its mask stays as it is."""
+    kept = dict(arrays)
+    for name, mask in masks.items():
+        if name in kept and kept[name].shape == mask.shape:
+            kept[name] = np.where(mask, kept[name], kept[name].dtype.type(0))
+    return kept

@@ -12,7 +12,7 @@ powers of 2 are exact.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
@@ -79,6 +79,9 @@ class Translate(NamedAction):
     def identity(self, arrays: Arrays) -> Translation:
         return (0,) * self.dimension(arrays)
 
+    def identity_like(self, g: Translation) -> Translation:
+        return (0,) * len(g)
+
     def compose(self, g: Translation, h: Translation) -> Translation:
         return tuple(a + b for a, b in zip(g, h, strict=True))
 
@@ -126,6 +129,9 @@ class Rotations(NamedAction):
         return float(np.float32(rng.uniform(-math.pi, math.pi))), mirrored
 
     def identity(self, arrays: Arrays) -> Rotation:
+        return 0, 0
+
+    def identity_like(self, g: Rotation) -> Rotation:
         return 0, 0
 
     def compose(self, g: Rotation, h: Rotation) -> Rotation:
@@ -204,6 +210,14 @@ class RotateGrid(Rotations):
     of: int = 4
     axes: tuple[int, int] = (-2, -1)
 
+    moves_along_axes = True
+
+    def moved_axes(self, name: str, array: Array) -> tuple[int, ...]:
+        return self.axes if self.names(name) else ()
+
+    def moved_masks(self, g: Rotation, masks: Mapping[str, Array]) -> dict[str, Array]:
+        return self.act(g, masks)
+
     def moved(self, g: Rotation, name: str, array: Array) -> Array:
         if self.of != 4:
             raise ValueError(f"RotateGrid: of is {self.of}; a grid of pixels can be turned by quarters only, of=4")
@@ -227,6 +241,9 @@ class Negate(NamedAction):
         return int(rng.choice((1, -1)))
 
     def identity(self, arrays: Arrays) -> int:
+        return 1
+
+    def identity_like(self, g: int) -> int:
         return 1
 
     def compose(self, g: int, h: int) -> int:
@@ -271,6 +288,9 @@ class Scale(NamedAction):
         return float(2.0 ** round(exponent) if self.binary else np.float32(2.0**exponent))
 
     def identity(self, arrays: Arrays) -> float:
+        return 1.0
+
+    def identity_like(self, g: float) -> float:
         return 1.0
 
     def compose(self, g: float, h: float) -> float:

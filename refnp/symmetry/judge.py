@@ -160,8 +160,8 @@ def discrepancy(claim: Claim, inputs: Arrays, g: Element, dtype: DType) -> float
     """|f(g·x) − g·f(x)| over the largest number of the output, computed in one precision; infinite where f refuses."""
     x = cast(inputs, dtype)
     try:
-        left = Vector.of(claim.at(claim.action.act(g, x), dtype))
-        right = Vector.of(claim.action_out.act(g, claim.at(x, dtype)))
+        y = claim.at(x, dtype)
+        left, right = Vector.of(claim.left(g, x, y, dtype)), Vector.of(claim.right(g, y))
     except Refusal:
         return np.inf
     return left.relative(left.minus(right), right) if left.form == right.form else np.inf

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from refnp.autograd import ArrayLike
-from refnp.symmetry.actions import SMALL, Element
+from refnp.symmetry.actions import SMALL, Arrays, Element
 from refnp.symmetry.claim import FLOATS, Claim, DType, Precisions, Refusal, cast, dtype_name, roundoff
 from refnp.symmetry.evaluation import Evaluations
 from refnp.symmetry.inputs import Domain, Draw, Input, Scales, Sizes
@@ -76,6 +76,31 @@ def search(
     return trials.verdict(_scope(sizes or {}, types, scales, seed), counterexample)
 
 
+def check(
+    claim: Claim, inputs: Arrays, g: Element, *, bound: Bound | None = None, digits: float = 9.0, seed: int = 0
+) -> Verdict:
+    """The verdict on `claim` at one place: these inputs and this element, by the same rule as in `search`.
+
+        check(equivariant(f, Permute("x", 0), Permute(axis=0)), {"x": array}, (1, 0, 2)).require()
+
+    `bound` and `digits` are those of `search`, `seed` that of the perturbations from which rounding errors are
+    estimated. Inputs are rounded to the coarser of the two precisions that are compared, so that both have the same
+    numbers: to float32 where f has float32 and float64. The counter-example shows what was computed with.
+
+    Raises ValueError for an element that cannot act on these inputs; TypeError if f gives something that is no array.
+    """
+    if not claim.action.fits(g, inputs):
+        raise ValueError(
+            f"check: {claim.action.describe(g)} cannot act on these inputs; the claim is about {claim.action}"
+        )
+    real = [np.asarray(a).real.dtype for a in inputs.values() if a is not None and np.asarray(a).dtype.kind in "fc"]
+    dtype = np.result_type(*real) if real else np.dtype(np.float64)
+    trials = _Trials(claim, Domain(lambda rng: inputs, {}), bound, digits, seed)
+    violation = trials.violation(Input({}, dtype, {}, cast(inputs, dtype)), [g])
+    counterexample = None if violation is None else trials.counterexample(violation, simplify=0)
+    return trials.verdict(f"one place: {claim.action.describe(g)}; {dtype_name(dtype)}", counterexample)
+
+
 class _Trials:
     """The trials of one claim: what was tried, the extremes, and what prevents a verdict, in words."""
 
@@ -101,8 +126,8 @@ class _Trials:
             self.precisions = precisions  # the same for all further inputs, but an empty result has no precision
         return at
 
-    def violation(self, x: Input) -> Violation | None:
-        """Try one input with many elements; the first violation, if there is one."""
+    def violation(self, x: Input, elements: list[Element] | None = None) -> Violation | None:
+        """Try one input with many elements, by default of the action's choice; the first violation, if there is one."""
         action = self.claim.action
         try:
             at = self.evaluations(x)
@@ -116,7 +141,7 @@ class _Trials:
             return None
         self.counts["inputs"] += 1
         rng = np.random.default_rng((self.seed, self.counts["inputs"]))
-        elements = some_elements(action, x, rng, SMALL)
+        elements = some_elements(action, x, rng, SMALL) if elements is None else elements
         moving = [g for g in elements if not at.is_fixed_by(g)]
         self.counts["idle"] += len(elements) - len(moving)
         insensitivity = at.insensitivity() if self.bound is None else 0.0  # a bound has it included
@@ -239,7 +264,8 @@ class _Trials:
         if not self.counts["inputs"]:
             return f"f took no input; {self.refusal}" if self.refusal else "no input was in the domain"
         if not pairs:
-            return "nothing was tested: no element moved anything, or f gave only zeros"
+            outside = "" if self.claim.border is None else ", or the border left no cell to compare"
+            return f"nothing was tested: no element moved anything, or f gave only zeros{outside}"
         if 2 * unresolved > pairs:
             return (
                 f"at {unresolved} of {pairs} pairs rounding would hide a violation of 1e-{self.digits:g} of the "

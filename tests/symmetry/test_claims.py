@@ -47,10 +47,40 @@ def test_without_read_a_distribution_is_no_array():
         ((np.ones(2), 1), {"0": (2,), "1": ()}),
         (Pair(np.ones(1), np.ones(2)), {"low": (1,), "high": (2,)}),
         ({"a": np.ones(1), 2: Tensor([[1.0]])}, {"a": (1,), "2": (1, 1)}),
+        (
+            {"a": {"b": np.ones(2), "c": None}, "d": [np.ones(1), (3.0, np.ones(2))]},
+            {"a.b": (2,), "d[0]": (1,), "d[1][0]": (), "d[1][1]": (2,)},
+        ),
+        (
+            (np.ones(2), {"state": Pair(np.ones(1), [Tensor([1.0])])}),
+            {"0": (2,), "1.state.low": (1,), "1.state.high[0]": (1,)},
+        ),
+        ({"a": [1.0, 2, True], "none": [], "empty": {}}, {"a": (3,)}),
+        ((np.ones(1), None), {"0": (1,)}),
     ],
 )
 def test_results_of_every_kind_become_named_arrays(result, names):
     assert {name: a.shape for name, a in arrays_of(result).items()} == names
+
+
+@pytest.mark.parametrize(
+    ("result", "error", "message"),
+    [
+        (None, TypeError, "returns a NoneType"),
+        ({"a": {"b": "text"}}, TypeError, "returns a str; pass read="),
+        ({"a.b": np.ones(1), "a": {"b": np.ones(1)}}, ValueError, "two arrays named 'a.b'"),
+    ],
+)
+def test_results_that_are_no_arrays_are_said(result, error, message):
+    with pytest.raises(error, match=message):
+        arrays_of(result)
+
+
+def test_parts_of_a_nested_result_move_by_name():
+    nested = lambda x: {"tokens": [x * x], "pooled": {"mean": x.mean(0)}, "weights": None}
+    search(equivariant(nested, Permute("x", 0), Permute("tokens[0]", 0)), f.rows, sizes=SIZES).require("holds")
+    verdict = search(equivariant(nested, Permute("x", 0), Permute("pooled.mean")), f.rows, sizes={"n": (3,)})
+    assert verdict.counterexample.reason.startswith(("tokens[0][", "pooled.mean["))
 
 
 def test_outputs_may_move_by_name():
