@@ -9,6 +9,15 @@ amount, and nothing changes; x_n + Δx_n shift with them. An MLP that returns s 
 makes a set convolution divided by its density, with the kernel exp(a): a weighted mean of the values. It is no
 convolution, for that is a sum: given two sets at once, a set convolution adds up, and a mean does not.
 
+Weights that do not have sum 1 know how many points there are, and what a set convolution knows more than attention is
+that. So there are other weights than those of the softmax, made of the same logits:
+
+    softmax   exp(a_m)/Σ_j exp(a_j)       sink   exp(a_m)/(exp(b) + Σ_j exp(a_j))       sum   exp(a_m)
+
+A sink is one key more, whose value is 0 and whose logit b is learned. If the MLP is also given the squares of
+differences, `squares`, then a linear map already has both: a = −|d|²/2ℓ² makes the set convolution with the EQ kernel,
+divided by density (softmax), by density + exp(b) (sink) or by nothing (sum), and a = s plain attention (`set_pairs`).
+
 Source: Sivaraya (2023), the title; Ashman et al. (2024), arXiv 2406.12409, §3 and eq. 8; weights of the authors'
 layers: `refnp.models.published.tnp`.
 Transcription: tests/transcriptions/tnp.py.
@@ -16,19 +25,22 @@ Transcription: tests/transcriptions/tnp.py.
 
 import itertools
 from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 
-from refnp.autograd import matmul, swapaxes, transpose, where
+from refnp.autograd import broadcast_to, concatenate, exp, matmul, reshape, swapaxes, transpose, where
 from refnp.autograd.blocks import BLOCK, run_all, slices
 from refnp.autograd.primitives import primitive, raw
-from refnp.autograd.tensor import Array, ArrayLike, Tensor
+from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.dot_product_attention import one_over_root
 from refnp.layers.linear import MLP, Linear
-from refnp.layers.masks import check_mask, moderate, shielded, spoil
+from refnp.layers.masks import check_mask, kept, moderate, shielded, spoil, uses
 from refnp.layers.module import Module
 from refnp.layers.multi_head import merge_heads, over_heads, split_heads
 from refnp.layers.softmaxes import softmax
+
+NORMALIZATIONS = ("softmax", "sink", "sum")
 
 
 class TranslationAttention(Module):
@@ -39,9 +51,13 @@ class TranslationAttention(Module):
     `kernel` and `movement` are the hidden widths of the MLP that weighs pairs and of φ. `length_scale` is the distance,
     in units of x, over which weights vary at first (`pair_kernel_mlp`); training goes on from there. Who may attend to
     nothing gets b_o, and does not move.
+    squares: the MLP of pairs is also given the squares of differences along each axis, [d, d², s].
+    normalization: which weights are made of logits: "softmax", whose sum is 1; "sink", with a learned b for each head,
+        0 at first; "sum", exp(a_m), which overflows where logits are large.
+    bias: the linear maps of queries, keys and values have biases.
     NaN or infinity in a key or difference that the mask hides reaches nothing.
-    Raises ValueError if the heads do not divide the features, or a length scale is not positive and finite; ValueError
-    or TypeError when called with a mask that does not fit.
+    Raises ValueError if the heads do not divide the features, a length scale is not positive and finite, or there is no
+    such normalization; ValueError or TypeError when called with a mask that does not fit.
     """
 
     def __init__(
@@ -52,37 +68,97 @@ class TranslationAttention(Module):
         dx: int = 1,
         kernel: Sequence[int] = (32, 32),
         length_scale: float = 0.1,
+        squares: bool = False,
+        normalization: str = "softmax",
+        bias: bool = False,
         moves: bool = False,
         movement: Sequence[int] = (16,),
         rng: np.random.Generator,
     ):
         if heads < 1 or features % heads:
             raise ValueError(f"TranslationAttention: {heads} heads do not divide {features} features equally")
-        self.query, self.key, self.value = (Linear(features, features, bias=False, rng=rng) for _ in range(3))
-        self.kernel = pair_kernel_mlp(dx, heads, kernel, length_scale, rng)
+        if normalization not in NORMALIZATIONS:
+            raise ValueError(
+                f"TranslationAttention: normalization is {normalization!r}; use one of {', '.join(NORMALIZATIONS)}"
+            )
+        self.query, self.key, self.value = (Linear(features, features, bias=bias, rng=rng) for _ in range(3))
+        self.kernel = pair_kernel_mlp(dx, heads, kernel, length_scale, rng, squares=squares)
         self.output = Linear(features, features, rng=rng)
         self.movement = MLP([heads, *movement, dx], rng=rng) if moves else None
-        self.heads = heads
+        self.sink = Parameter(np.zeros(heads)) if normalization == "sink" else None
+        self.dx, self.heads, self.squares, self.normalization = dx, heads, squares, normalization
 
     def __call__(
         self, query: Array | Tensor, key: Array | Tensor, differences: Array | Tensor, *, mask: ArrayLike | None = None
     ) -> tuple[Array | Tensor, Array | Tensor | None]:
         mask, lost = check_mask("TranslationAttention", mask, differences.shape[:3]), None
+        if mask is not None:  # 0 in rows that have no part, whatever they hold: no bit of a gradient knows of them
+            queries, keys, _ = uses(mask, query, key, key)
+            query, key = kept(query, queries[..., None]), kept(key, keys[..., None])
         huge = None if mask is None or moderate(query, key, differences) else mask
         if huge is not None:
             query, key, *_, (_, lost) = shielded(query, key, key, None, huge)
             differences = where(huge[..., None], differences, 0.0)
         q, k, v = (split_heads(y, self.heads) for y in (self.query(query), self.key(key), self.value(key)))
         scores = matmul(q, swapaxes(k, -1, -2)) * one_over_root(raw(q))  # (B, H, N, M)
-        if huge is not None:
-            scores = where(over_heads(huge), scores, 0.0)
-        logits = pair_kernel(differences, scores, *parameters_of(self.kernel))  # (B, H, N, M)
-        weights = softmax(logits if mask is None else where(over_heads(mask), logits, -np.inf))  # (B, H, N, M)
+        if mask is not None:
+            scores = where(over_heads(mask), scores, 0.0)
+        of_places = concatenate([differences, differences * differences], -1) if self.squares else differences
+        logits = pair_kernel(of_places, scores, *parameters_of(self.kernel))  # (B, H, N, M)
+        logits = logits if mask is None else where(over_heads(mask), logits, -np.inf)
+        weights = pair_weights(logits, self.normalization, self.sink)  # (B, H, N, M)
         output = self.output(merge_heads(matmul(weights, v)))  # (B, N, D)
         step = None if self.movement is None else mean_step(differences, weights, self.movement, mask)  # (B, N, dx)
         if lost is not None:  # NaN for a query that may attend to NaN
             output, step = spoil(output, lost), None if step is None else spoil(step, lost)
         return output, step
+
+    def set_pairs(self, *, content: float = 1.0, length_scale: float = np.inf) -> Self:
+        """Give the MLP of pairs parameters with which a_nm = content · s_nm − |d_nm|²/2ℓ² in every head; returns self.
+
+        content=1 alone is plain attention. content=0 with a length scale ℓ is a set convolution with the EQ kernel:
+        divided by its density with the softmax, by density + exp(b) with a sink, by nothing with the sum.
+        Where there are hidden layers, x passes as relu(x) and relu(−x), which changes none of its bits: 2 units for
+        each of the H scores, if content is not 0, and for each of dx squares, if ℓ is finite.
+        Raises ValueError for fewer units, for a length scale that is not positive, and for a finite one of a layer
+        without `squares`.
+        """
+        if not length_scale > 0:
+            raise ValueError(f"TranslationAttention.set_pairs: length_scale is {length_scale}; it must be positive")
+        if np.isfinite(length_scale) and not self.squares:
+            raise ValueError(
+                f"TranslationAttention.set_pairs: length_scale is {length_scale}, but this layer is not given squares "
+                "of differences; make it with squares=True"
+            )
+        of_squares = np.full((self.squares * self.dx, self.heads), -0.5 / length_scale**2)
+        direct = np.vstack([np.zeros((self.dx, self.heads)), of_squares, content * np.eye(self.heads)])  # of [d, d², s]
+        maps, hidden = [direct], [layer.weight.shape[1] for layer in self.kernel.layers[:-1]]
+        if hidden:
+            used = np.flatnonzero(direct.any(1))
+            passed, width = np.eye(len(direct))[:, used], 2 * len(used)
+            if min(hidden) < width:
+                raise ValueError(
+                    f"TranslationAttention.set_pairs: kernel has hidden widths {hidden}; {width} units are needed in "
+                    "each for this, or no hidden layer"
+                )
+            between = [np.eye(width)] * (len(hidden) - 1)
+            maps = [np.hstack([passed, -passed]), *between, np.vstack([direct[used], -direct[used]])]
+        parameters = parameters_of(self.kernel)
+        for weight, bias, given in zip(parameters[::2], parameters[1::2], maps, strict=True):
+            weight.data[...] = bias.data[...] = 0
+            weight.data[: given.shape[0], : given.shape[1]] = given
+        return self
+
+
+def pair_weights(logits: Array | Tensor, normalization: str, sink: Array | Tensor | None = None) -> Array | Tensor:
+    """Weights of pairs from their logits, both (B, H, N, M): see the first lines of this page. sink: b, (H,)."""
+    if normalization == "sum":
+        return exp(logits)
+    if sink is None:
+        return softmax(logits)
+    b, h, n, _ = logits.shape
+    column = broadcast_to(reshape(sink, (1, h, 1, 1)), (b, h, n, 1))
+    return softmax(concatenate([logits, column], -1))[..., :-1]
 
 
 def mean_step(
@@ -99,10 +175,12 @@ def mean_step(
     return where(mask[..., None], steps, 0.0).sum(2) / count
 
 
-def pair_kernel_mlp(dx: int, heads: int, hidden: Sequence[int], length_scale: float, rng: np.random.Generator) -> MLP:
+def pair_kernel_mlp(
+    dx: int, heads: int, hidden: Sequence[int], length_scale: float, rng: np.random.Generator, *, squares: bool = False
+) -> MLP:
     """The MLP of pairs, as it is before training: weights from U(−√(6/n), √(6/n)), which keep the size of numbers under
-    relu (He et al. (2015), arXiv 1502.01852), those on d divided by `length_scale`, so that logits vary over such
-    distances.
+    relu (He et al. (2015), arXiv 1502.01852), those on d divided by `length_scale`, and those on `squares` by its
+    square, so that logits vary over such distances.
 
     The first biases are divided by 2 `length_scale`: half of the relus bend within ½ a unit of x, whatever the length
     scale. With the weights of a `Linear`, logits hardly vary with d at first, and training is several times slower.
@@ -111,11 +189,12 @@ def pair_kernel_mlp(dx: int, heads: int, hidden: Sequence[int], length_scale: fl
         raise ValueError(
             f"TranslationAttention: length_scale is {length_scale}; it must be positive and finite, in units of x"
         )
-    mlp = MLP([dx + heads, *hidden, heads], rng=rng)
+    mlp = MLP([dx + squares * dx + heads, *hidden, heads], rng=rng)
     for layer in mlp.layers:
         layer.weight.data *= 6**0.5
     weight, bias = parameters_of(mlp)[:2]
     weight.data[:dx] /= length_scale
+    weight.data[dx : dx + squares * dx] /= length_scale**2
     bias.data *= 6**0.5 / (2 * length_scale)
     return mlp
 

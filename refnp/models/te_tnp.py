@@ -45,8 +45,8 @@ class TranslationLayer(Module):
     """Translation equivariant attention and a feed-forward network of `hidden` units, each in a residual connection.
 
     Shapes: x (B, N, D), keys (B, M, D), differences (B, N, M, dx), mask (..., N, M) → (x (B, N, D), Δx (B, N, dx) or
-    None). With norm="pre" keys go through the same LayerNorm as queries. `kernel`, `length_scale` and `moves` are those
-    of `TranslationAttention`; `eps` that of LayerNorm.
+    None). With norm="pre" keys go through the same LayerNorm as queries. `kernel`, `length_scale`, `squares`,
+    `normalization`, `bias` and `moves` are those of `TranslationAttention`; `eps` that of LayerNorm.
     """
 
     def __init__(
@@ -58,14 +58,17 @@ class TranslationLayer(Module):
         dx: int = 1,
         kernel: Sequence[int] = (32, 32),
         length_scale: float = 0.1,
+        squares: bool = False,
+        normalization: str = "softmax",
+        bias: bool = False,
         moves: bool = False,
         norm: str = "pre",
         eps: float = 1e-5,
         rng: np.random.Generator,
     ):
-        self.attention = TranslationAttention(
-            features, heads, dx=dx, kernel=kernel, length_scale=length_scale, moves=moves, rng=rng
-        )
+        of_pairs: dict[str, Any] = {"kernel": kernel, "length_scale": length_scale, "squares": squares}
+        options: dict[str, Any] = {"normalization": normalization, "bias": bias, "moves": moves}
+        self.attention = TranslationAttention(features, heads, dx=dx, **of_pairs, **options, rng=rng)
         self.around_attention = Residual(features, norm=norm, dropout=0.0, eps=eps)
         self.feed_forward = MLP([features, hidden, features], rng=rng)
         self.around_feed_forward = Residual(features, norm=norm, dropout=0.0, eps=eps)
@@ -98,6 +101,9 @@ class TETNP(NeuralProcess):
     layers: the number of layers.
     kernel: the hidden widths of the MLP that weighs pairs.
     length_scale: the distance over which it varies at first.
+    squares: it is also given the squares of differences.
+    normalization: which weights are made of logits: "softmax", "sink" or "sum", as `TranslationAttention` has them.
+    bias: the linear maps of queries, keys and values have biases, as those of a TNP have.
     embedding_depth, predictor_depth: the number of linear maps of the MLPs that embed tokens, and that read off μ and
         σ, relu between them.
     flagged: which tokens have 1 in the place of the flag, those of the "context" or of the "targets".
@@ -125,6 +131,9 @@ class TETNP(NeuralProcess):
         layers: int = 5,
         kernel: Sequence[int] = (32, 32),
         length_scale: float = 0.1,
+        squares: bool = False,
+        normalization: str = "softmax",
+        bias: bool = False,
         embedding_depth: int = 2,
         moves: bool = False,
         norm: str = "pre",
@@ -143,6 +152,7 @@ class TETNP(NeuralProcess):
         check_deviation("TETNP", deviation, ("published", *DEVIATIONS))
         self.embedder = MLP([dy + 1, *[features] * embedding_depth], rng=rng)
         like: dict[str, Any] = {"dx": dx, "kernel": kernel, "length_scale": length_scale, "norm": norm, "rng": rng}
+        like |= {"squares": squares, "normalization": normalization, "bias": bias}
 
         def stack(count, moving):
             return [TranslationLayer(features, heads, hidden, moves=moves and i < moving, **like) for i in range(count)]

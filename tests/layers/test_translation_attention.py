@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.autograd.primitives import raw
-from refnp.layers.translation_attention import TranslationAttention, pair_kernel_mlp
+from refnp.layers.translation_attention import TranslationAttention, pair_kernel, pair_kernel_mlp, parameters_of
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, normal, real_dtypes, seeds
 from tests.models import tnp_judges as judges
@@ -29,20 +29,26 @@ def problem(seed, size, dtype=np.float64):
     return arrays, rng.random((b, n, m)) < 0.6
 
 
-@given(seeds, sizes, real_dtypes, st.booleans())
-def test_value(seed, size, dtype, moves):
+forms = st.sampled_from(["softmax", "sink", "sum"]).flatmap(
+    lambda kind: st.booleans().map(lambda squares: {"normalization": kind, "squares": squares})
+)
+
+
+@given(seeds, sizes, real_dtypes, st.booleans(), st.booleans(), forms)
+def test_value(seed, size, dtype, moves, bias, form):
     """Against a transcription, pair by pair, within the bounds of running error analysis."""
     arrays, mask = problem(seed, size, dtype)
-    module = layer(size[3], moves=moves).astype(dtype)
+    scale = 0.1 if form["normalization"] == "softmax" else 4.0  # the weights of a sum overflow where logits are large
+    module = layer(size[3], moves=moves, bias=bias, length_scale=scale, **form).astype(dtype)
     output, steps = (raw(a) for a in module(*arrays, mask=mask))
-    rounded = judges.translation_attention(*map(exact, arrays), module.state_dict(), 2, mask)
+    rounded = judges.translation_attention(*map(exact, arrays), module.state_dict(), 2, mask, **form)
     assert output.dtype == dtype
     assert_within(output, rounded.value, tolerance(rounded, dtype))
     for b, one in enumerate(zip(*arrays, mask, strict=True)):
-        expected, moved = transcription.translation_attention(*one[:3], module.state_dict(), 2, one[3])
+        expected, moved = transcription.translation_attention(*one[:3], module.state_dict(), 2, one[3], **form)
         assert_within(output[b], expected, tolerance(rounded, dtype)[b])
         if moves:
-            limit = judges.steps(*(exact(a[None]) for a in one[:3]), module.state_dict(), 2, one[3][None])
+            limit = judges.steps(*(exact(a[None]) for a in one[:3]), module.state_dict(), 2, one[3][None], **form)
             assert_within(steps[b], moved, tolerance(limit, dtype)[0])
     assert (steps is None) is not moves
 
@@ -157,6 +163,52 @@ def test_half_of_the_relus_bend_within_half_a_unit_of_x_whatever_the_length_scal
         assert abs((bends[-1] < 0.5).mean() - 0.5) < 5 * 0.5 / 4000**0.5
     for other in bends[1:]:
         np.testing.assert_allclose(other, bends[0], rtol=8 * 2.0**-53)  # products and quotients
+
+
+def test_with_a_sink_weights_have_a_sum_below_one_and_with_a_sum_any():
+    """Values of 1 through maps that keep them: what comes out is the sum of the weights."""
+    for normalization, least, most in (("softmax", 1, 1), ("sink", 0, 1), ("sum", 0, np.inf)):
+        module = TranslationAttention(2, 1, normalization=normalization, length_scale=1.0, rng=np.random.default_rng(0))
+        module.value.weight.data[...] = module.output.weight.data[...] = np.eye(2)
+        module.output.bias.data[...] = 0
+        total, _ = module(normal(0, (1, 5, 2)), np.ones((1, 4, 2)), normal(1, (1, 5, 4, 1)))
+        if least == most:
+            assert_within(raw(total), np.ones((1, 5, 2)), 16 * np.finfo(float).eps)  # 4 products, a sum, a quotient
+        else:
+            assert ((least < raw(total)) & (raw(total) < most)).all()
+
+
+def test_pairs_can_be_set():
+    """A linear map and hidden layers of any width give the same logits, content · s − |d|²/2ℓ², in every head."""
+    scores, differences = normal(0, (2, 2, 3, 4)), normal(1, (2, 3, 4, 2))
+    wanted = 0.5 * scores - 2 * (differences**2).sum(-1)[:, None]
+    slack = 8 * np.finfo(float).eps * (np.abs(scores) + 2 * (differences**2).sum(-1)[:, None])  # 5 roundings a term
+    squared = np.concatenate([differences, differences**2], -1)
+    for kernel in ((), (8,), (9, 30)):
+        module = TranslationAttention(4, 2, dx=2, kernel=kernel, squares=True, rng=np.random.default_rng(0))
+        assert module.set_pairs(content=0.5, length_scale=0.5) is module
+        assert_within(raw(pair_kernel(squared, scores, *parameters_of(module.kernel))), wanted, slack)
+    plain = TranslationAttention(4, 2, dx=2, rng=np.random.default_rng(0)).set_pairs()
+    assert_same_bits(raw(pair_kernel(differences, scores, *parameters_of(plain.kernel))), scores)
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "message"),
+    [
+        ({"squares": True, "kernel": (7,)}, {"length_scale": 1.0}, r"hidden widths \[7\]; 8 units are needed"),
+        ({}, {"length_scale": 1.0}, "not given squares of differences; make it with squares=True"),
+        ({"squares": True}, {"length_scale": 0.0}, "length_scale is 0.0; it must be positive"),
+    ],
+)
+def test_pairs_that_cannot_be_set(options, given, message):
+    module = TranslationAttention(4, 2, dx=2, **options, rng=np.random.default_rng(0))
+    with pytest.raises(ValueError, match=f"TranslationAttention.set_pairs: .*{message}"):
+        module.set_pairs(**given)
+
+
+def test_normalizations_that_do_not_exist():
+    with pytest.raises(ValueError, match="normalization is 'none'; use one of softmax, sink, sum"):
+        layer(normalization="none")
 
 
 @pytest.mark.parametrize("length_scale", [0.0, -1.0, np.nan, np.inf])

@@ -8,9 +8,9 @@ from refnp.verify import rounding
 from refnp.verify.layers.activations import relu
 from refnp.verify.layers.linear import linear
 from refnp.verify.layers.multi_head import join_heads, split_heads
+from refnp.verify.layers.neural_process_parts import pair_weights
 from refnp.verify.layers.neural_processes import pair_kernel
 from refnp.verify.layers.normalization import layer_norm
-from refnp.verify.layers.softmax import weights
 from refnp.verify.layers.transformer_layers import (
     ENCODER_PARTS,
     around,
@@ -233,24 +233,27 @@ def pseudo_te_tnp(model, context_x, context_y, target_x, context_mask):
     return distribution(mlp(target[0], own(state, "predictor")), model)
 
 
-def attention_weights(query, key, differences, state, heads, mask):
+def attention_weights(query, key, differences, state, heads, mask, *, squares=False, normalization="softmax"):
     """α (B, H, N, M) of attention on differences."""
+    if squares:
+        differences = rounding.arranged(lambda *a: np.concatenate(a, -1), differences, differences * differences)
     q, k = (split_heads(linear(a, *own(state, role))[0], heads) for role, a in (("query", query), ("key", key)))
     scores = contract("bhnd,bhmd->bhnm", q, k) * constant(1 / np.sqrt(np.longdouble(q.shape[-1])))
     logits, _ = pair_kernel(differences, scores, *own(state, "kernel"))
-    return weights(where(mask[:, None], logits, -np.inf))
+    sink = [exact(state["sink"])] if "sink" in state else []
+    return pair_weights(where(mask[:, None], logits, -np.inf), normalization, *sink)[0]
 
 
-def translation_attention(query, key, differences, state, heads, mask):
+def translation_attention(query, key, differences, state, heads, mask, **options):
     """Output (B, N, D) of attention on differences, value only."""
-    alpha = attention_weights(query, key, differences, state, heads, mask)
+    alpha = attention_weights(query, key, differences, state, heads, mask, **options)
     v = split_heads(linear(key, *own(state, "value"))[0], heads)
     return linear(join_heads(contract("bhnm,bhmd->bhnd", alpha, v)), *own(state, "output"))[0]
 
 
-def steps(query, key, differences, state, heads, mask):
+def steps(query, key, differences, state, heads, mask, **options):
     """Δx (B, N, dx): the mean over keys that may be attended to of d φ(α)."""
-    alpha = attention_weights(query, key, differences, state, heads, mask)
+    alpha = attention_weights(query, key, differences, state, heads, mask, **options)
     factors = mlp(alpha.moved(lambda a: a.transpose(0, 2, 3, 1)), own(state, "movement"))
     total = where(mask[..., None], differences * factors, 0).sum((2,))
     return total / exact(np.maximum(mask.sum(-1, keepdims=True), 1))

@@ -168,12 +168,13 @@ def pseudo_te_tnp(context_x, context_y, target_x, context_mask, state, heads, la
     return normal(mlp(target[0], part(state, "predictor")))
 
 
-def translation_attention(query, key, differences, state, heads, mask=None):
+def translation_attention(query, key, differences, state, heads, mask=None, *, squares=False, normalization="softmax"):
     """Output (N, D) and Δx (N, dx) for one task, a pair at a time; `differences` (N, M, dx)."""
     query, key = np.asarray(query, WIDE), np.asarray(key, WIDE)
     n, m, width = len(query), len(key), query.shape[1] // heads
     q, k, v = (
-        a @ np.asarray(state[f"{role}.weight"], WIDE) for role, a in (("query", query), ("key", key), ("value", key))
+        a @ np.asarray(state[f"{role}.weight"], WIDE) + np.asarray(state.get(f"{role}.bias", 0), WIDE)
+        for role, a in (("query", query), ("key", key), ("value", key))
     )
     parts = [slice(h * width, (h + 1) * width) for h in range(heads)]
     mixed, steps = np.zeros((n, heads * width), WIDE), np.zeros((n, differences.shape[2]), WIDE)
@@ -184,8 +185,10 @@ def translation_attention(query, key, differences, state, heads, mask=None):
         logits = []
         for j in allowed:
             scores = [sum(q[i, c] * k[j, c]) / np.sqrt(WIDE(width)) for c in parts]
-            logits.append(mlp(np.array([[*differences[i, j], *scores]], WIDE), part(state, "kernel"))[0])
-        weights = softmax(np.array(logits, WIDE).T)  # a row for each head
+            steps_squared = [d * d for d in differences[i, j]] if squares else []
+            pair = np.array([[*differences[i, j], *steps_squared, *scores]], WIDE)
+            logits.append(mlp(pair, part(state, "kernel"))[0])
+        weights = weights_of(np.array(logits, WIDE).T, normalization, state.get("sink"))  # a row for each head
         for h, c in enumerate(parts):
             mixed[i, c] = sum(weights[h, a] * v[j, c] for a, j in enumerate(allowed))
         if part(state, "movement"):
@@ -194,6 +197,16 @@ def translation_attention(query, key, differences, state, heads, mask=None):
                 allowed
             )
     return linear(mixed, state["output.weight"], state["output.bias"]), steps
+
+
+def weights_of(logits, normalization, sink):
+    """e^a over their sum, over e^b and their sum, or over nothing: (H, M)."""
+    if normalization == "softmax":
+        return softmax(logits)
+    weights = np.exp(logits)
+    for h in range(len(logits)):
+        weights[h] /= np.exp(WIDE(sink[h])) + sum(weights[h]) if normalization == "sink" else 1
+    return weights
 
 
 def translation_layer(x, keys, differences, state, heads, norm, mask=None):

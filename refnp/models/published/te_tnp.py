@@ -80,7 +80,15 @@ def without_bias(name: str, linear: Linear) -> list[Entry]:
 
 
 def of_attention(attention: MultiHeadAttention | TranslationAttention) -> list[Entry]:
-    """Of MultiHead[Self, Cross]Attention and MultiHead[Self, Cross]TEAttention."""
+    """Of MultiHead[Self, Cross]Attention and MultiHead[Self, Cross]TEAttention.
+
+    Raises ValueError for weights that are not of a softmax, or an MLP of pairs that is given squares.
+    """
+    if isinstance(attention, TranslationAttention) and (attention.squares or attention.normalization != "softmax"):
+        raise ValueError(
+            f"published.te_tnp: a TranslationAttention has squares={attention.squares} and normalization="
+            f"{attention.normalization!r}; there it has neither, only squares=False and 'softmax' have names there"
+        )
     maps = {"to_q": attention.query, "to_k": attention.key, "to_v": attention.value}
     found = [entry for name, linear in maps.items() for entry in without_bias(f"{name}.weight", linear)]
     output = attention.output

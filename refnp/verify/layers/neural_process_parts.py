@@ -10,35 +10,52 @@ from refnp import layers
 from refnp.layers.translation_attention import TranslationAttention
 from refnp.layers.translation_attention import pair_kernel as refnp_pair_kernel
 from refnp.models.tnp import autoregressive_mask, diagonal_mask, nondiagonal_mask
+from refnp.verify import rounding
 from refnp.verify.case import Case, Layer, normal, uniform
 from refnp.verify.layers.attention import ATTENTION, IN_FLOAT32, MASKED_ROW, tensors
 from refnp.verify.layers.linear import linear
 from refnp.verify.layers.multi_head import MULTI_HEAD, bound, heads_inputs, join_heads, over_heads, split_heads
-from refnp.verify.layers.neural_processes import pair_kernel
+from refnp.verify.layers.neural_processes import joined, pair_kernel
 from refnp.verify.layers.set_convolution import SET_CONVOLUTION, matern_32, matern_52, set_convolution
 from refnp.verify.layers.softmax import weights, weights_pullback
 from refnp.verify.layers.transformer_layers import ENCODER_LAYER, HEADS, encoder_inputs
 from refnp.verify.rounding import WIDE, constant, contract, where
 
 
-def translation_attention(query, key, differences, *parameters, heads, mask=None):
-    """O = concat_h(A V_h) W_o + b_o, A = softmax of MLP([x_n − x_m, q·k/√d of every head]) over the allowed keys.
+def translation_attention(
+    query,
+    key,
+    differences,
+    *parameters,
+    heads,
+    mask=None,
+    squares=False,
+    normalization="softmax",
+    bias=False,
+):
+    """O = concat_h(A V_h) W_o + b_o, A = weights of MLP([x_n − x_m, q·k/√d of every head]) over the allowed keys.
 
-    Parameters: W_q, W_k, W_v, then W and b of each map of the MLP, then W_o and b_o.   S̄ = A∘(Ā − Σ_j Ā A) goes back
-    through the MLP to differences and scores.
+    Parameters: W_q, W_k, W_v, each with its bias if there is one, then W and b of each map of the MLP, then W_o and
+    b_o, and b of a sink. S̄ goes back through the MLP to differences and scores; [d, d²] with `squares` gives d̄ + 2 d s̄.
     """
-    maps = [linear(x, w) for x, w in zip((query, key, key), parameters, strict=False)]
+    count, ends = (6 if bias else 3), len(parameters) - (normalization == "sink")
+    steps = range(0, count, count // 3)
+    maps = [linear(x, *parameters[i : i + count // 3]) for x, i in zip((query, key, key), steps, strict=True)]
     q, k, v = (split_heads(y, heads) for y, _ in maps)
     root = constant(np.sqrt(WIDE(q.shape[-1])))
-    logits, kernel_pullback = pair_kernel(differences, contract("...nd,...md->...nm", q, k) / root, *parameters[3:-2])
-    a = weights(logits if mask is None else where(over_heads(np.asarray(mask)), logits, -np.inf))
-    y, output_pullback = linear(join_heads(contract("...nm,...md->...nd", a, v)), *parameters[-2:])
+    of_places = joined(differences, differences * differences) if squares else differences
+    scores = contract("...nd,...md->...nm", q, k) / root
+    logits, kernel_pullback = pair_kernel(of_places, scores, *parameters[count : ends - 2])
+    logits = logits if mask is None else where(over_heads(np.asarray(mask)), logits, -np.inf)
+    a, a_pullback = pair_weights(logits, normalization, *parameters[ends:])
+    y, output_pullback = linear(join_heads(contract("...nm,...md->...nd", a, v)), *parameters[ends - 2 : ends])
 
     def pullback(g):
         mixed_bar, *of_output = output_pullback(g)
         mixed_bar = split_heads(mixed_bar, heads)
         a_bar = contract("...nd,...md->...nm", mixed_bar, v, terms=v.shape[-1] + k.shape[-2])
-        differences_bar, s_bar, *of_kernel = kernel_pullback(weights_pullback(a, a_bar))
+        logits_bar, *of_sink = a_pullback(a_bar)
+        places_bar, s_bar, *of_kernel = kernel_pullback(logits_bar)
         s_bar = s_bar / root
         of_heads = (
             contract("...nm,...md->...nd", s_bar, k),
@@ -47,17 +64,39 @@ def translation_attention(query, key, differences, *parameters, heads, mask=None
         )
         back = [pull(join_heads(bar)) for (_, pull), bar in zip(maps, of_heads, strict=True)]
         (query_bar, *_), (key_bar, *_), (value_bar, *_) = back
-        return query_bar, key_bar + value_bar, differences_bar, *(w for _, w in back), *of_kernel, *of_output
+        dx, differences_bar = differences.shape[-1], places_bar
+        if squares:
+            differences_bar = places_bar[..., :dx] + places_bar[..., dx:] * differences * 2
+        of_maps = [bar for _, *bars in back for bar in bars]
+        return query_bar, key_bar + value_bar, differences_bar, *of_maps, *of_kernel, *of_output, *of_sink
 
     return y, pullback
 
 
-def refnp_translation_attention(query, key, differences, *parameters, heads, mask=None):
+def pair_weights(logits, normalization, *sink):
+    """e^a over Σ e^a ("softmax"), over e^b + Σ e^a ("sink", b in `sink`), or over nothing ("sum"): (B, H, N, M)."""
+    if normalization == "sum":
+        a = rounding.exp(logits)
+        return a, lambda g: (a * g,)
+    if not sink:
+        a = weights(logits)
+        return a, lambda g: (weights_pullback(a, g),)
+    column = sink[0].moved(lambda b: np.broadcast_to(b[:, None, None], (*logits.shape[:-1], 1)))
+    a = weights(joined(logits, column))
+
+    def pullback(g):
+        bars = weights_pullback(a, joined(g, constant(np.zeros(column.shape))))
+        return bars[..., :-1], bars[..., -1].sum((0, 2))
+
+    return a[..., :-1], pullback
+
+
+def refnp_translation_attention(query, key, differences, *parameters, heads, mask=None, **options):
     """The module with the given parameters, in the order of its names."""
-    hidden = [bias.shape[0] for bias in parameters[4:-4:2]]
-    module = TranslationAttention(
-        query.shape[-1], heads, dx=differences.shape[-1], kernel=hidden, rng=np.random.default_rng(0)
-    )
+    first, last = (6 if options.get("bias") else 3), 2 + (options.get("normalization") == "sink")
+    hidden = [bias.shape[0] for bias in parameters[first + 1 : -last - 2 : 2]]
+    options = {"dx": differences.shape[-1], "kernel": hidden} | options
+    module = TranslationAttention(query.shape[-1], heads, **options, rng=np.random.default_rng(0))
     return bound(module, parameters)(query, key, differences, mask=mask)[0]
 
 
@@ -135,9 +174,12 @@ def on_differences() -> list[Case]:
     def attention(variant, *, heads=2, dx=1, n=3, m=4, features=4, reach=1.0, **options):
         inputs = {"query": normal(2, n, features), "key": normal(2, m, features)}
         inputs |= {"differences": normal(2, n, m, dx, scale=reach)}
-        inputs |= {f"weight_{part}": normal(features, features, scale=0.5) for part in ("query", "key", "value")}
-        inputs |= mlp(dx + heads, 5, heads)
+        for part in ("query", "key", "value"):
+            inputs[f"weight_{part}"] = normal(features, features, scale=0.5)
+            inputs |= {f"bias_{part}": normal(features)} if options.get("bias") else {}
+        inputs |= mlp(dx + options.get("squares", False) * dx + heads, 5, heads)
         inputs |= {"weight_output": normal(features, features, scale=0.5), "bias_output": normal(features)}
+        inputs |= {"sink": normal(heads)} if options.get("normalization") == "sink" else {}
         return Case(TRANSLATION, variant, inputs, {"heads": heads, **options})
 
     pairs: dict[str, Any] = {"differences": normal(2, 3, 4, 2), "scores": normal(2, 2, 3, 4)}
@@ -153,6 +195,9 @@ def on_differences() -> list[Case]:
         attention("ragged contexts", mask=np.broadcast_to(ragged, (2, 3, 4))),
         attention("nothing to read", mask=np.broadcast_to(np.arange(3)[:, None] > 0, (2, 3, 4))),
         attention("far apart", reach=3.0),
+        attention("squares, biases", dx=2, squares=True, bias=True),
+        attention("a sink, ragged contexts", normalization="sink", mask=np.broadcast_to(ragged, (2, 3, 4))),
+        attention("weights that are not divided", normalization="sum", squares=True),
     ]
 
 

@@ -281,7 +281,21 @@ def _attention_on_differences(rng):
     def attended(parameters, *arrays, mask):
         return layer.bind(parameters)(*arrays, mask=mask)
 
+    options: dict[str, Any] = {"dx": 2, "kernel": (3,), "length_scale": 1.0, "rng": rng}
+    forms = {
+        ", squares, biases": TranslationAttention(4, 2, **options, squares=True, bias=True),
+        ", sink": TranslationAttention(4, 2, **options, normalization="sink", moves=True, movement=(3,)),
+        ", sum": TranslationAttention(4, 2, **options, normalization="sum"),
+    }
+
+    def of_form(parameters, *arrays, form):
+        return form.bind(parameters)(*arrays, mask=masks[", mask"])[0]
+
     return [
+        *(
+            gradient_of(f"TranslationAttention{name}", of_form, form.state_dict(), *arrays, form=form)
+            for name, form in forms.items()
+        ),
         gradient_of("pair_kernel", of_pairs, differences, scores, *maps),
         gradient_of("pair_kernel, a linear map", of_pairs, differences, scores, maps[0][:, :3], maps[3]),
         *(

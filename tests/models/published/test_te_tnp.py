@@ -305,6 +305,15 @@ def test_the_flag_of_ours_is_another_model():
         TETNP(flagged="all", rng=np.random.default_rng(0))
 
 
+@pytest.mark.parametrize("options", [{"squares": True}, {"normalization": "sink"}, {"normalization": "sum"}])
+def test_what_their_attention_does_not_have_is_refused(options):
+    """Under the names of another function weights would mean another function."""
+    model = TETNP(features=4, heads=2, hidden=4, layers=2, kernel=(3,), **options, rng=np.random.default_rng(0))
+    for ask in (te_tnp.save, lambda model: te_tnp.load(model, {})):
+        with pytest.raises(ValueError, match="there it has neither"):
+            ask(model)
+
+
 def test_biases_that_are_not_there():
     """0 after loading; others are refused, for they would be lost."""
     _, ours = whole("TNP")
