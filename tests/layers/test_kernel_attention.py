@@ -1,12 +1,19 @@
 """Attention and the set convolution: what is equal, within derived bounds, and where it stops (docs/unification.md)."""
 
+from fractions import Fraction
+
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.layers import attention, convolution, set_convolution
+from refnp.layers.positions import ALiBi, sinusoidal
+from refnp.layers.positions.biases import alibi_slopes
+from refnp.symmetry import Translate, invariant, search
 from refnp.verify import rounding
+from refnp.verify.bounds import unit_roundoff
 from refnp.verify.layers.attention import attention as attention_equation
 from refnp.verify.layers.convolution import convolution as convolution_equation
 from refnp.verify.layers.set_convolution import set_convolution as set_convolution_equation
@@ -242,3 +249,274 @@ def test_without_points_a_set_convolution_says_so_and_attention_cannot():
     assert set_convolution(x, at, zero, 1.0).tolist() == [[1, 0]]
     for places, y in ((nothing, nothing), (at, zero)):
         assert attention(*features(x, places, np.float64(1)), y, scale=1).tolist() == [[0]]
+
+
+# ---- Which kernels have features of finite width
+
+DIGITS = 120
+
+
+def log_eq(d):
+    return -d * d / 2
+
+
+def log_periodic(d):
+    return mpmath.cos(2 * mpmath.pi * d / 3) - 1  # −2 sin²(πd/p), p = 3, ℓ = 1
+
+
+def log_weakly_periodic(d):
+    return log_eq(d) + log_periodic(d)
+
+
+def log_quartic(d):
+    return -(d**4)
+
+
+def log_sinusoidal(d):
+    """The dot product of sinusoidal positions of 8 features."""
+    return sum(mpmath.cos(d * mpmath.mpf(10000) ** (-mpmath.mpf(i) / 4)) for i in range(4))
+
+
+def log_laplace(d):
+    return -abs(d)
+
+
+def log_matern_32(d):
+    a = mpmath.sqrt(3) * abs(d)
+    return mpmath.log(1 + a) - a
+
+
+def log_matern_52(d):
+    a = mpmath.sqrt(5) * abs(d)
+    return mpmath.log(1 + a + a * a / 3) - a
+
+
+def log_rational_quadratic(d):
+    return -mpmath.log(1 + d * d / 2)
+
+
+def pivots(log_kernel, points):
+    """Of the matrix log k(x_i − z_j) − log k(x_i − z_0), i, j = 1 … n, by elimination with the largest pivot."""
+    with mpmath.workdps(DIGITS):
+        x = [mpmath.mpf(i) * 7 / 23 for i in range(points)]
+        z = [mpmath.mpf(j) * 5 / 17 + mpmath.mpf(1) / 10 for j in range(points + 1)]
+        rows = [[log_kernel(a - b) - log_kernel(a - z[0]) for b in z[1:]] for a in x]
+        found = []
+        while rows:
+            i, j = max(
+                ((i, j) for i in range(len(rows)) for j in range(len(rows))), key=lambda at: abs(rows[at[0]][at[1]])
+            )
+            top = rows.pop(i)
+            pivot = top[j]
+            found.append(float(abs(pivot)))
+            if pivot:
+                rows = [[a - row[j] / pivot * b for a, b in zip(row, top, strict=True)] for row in rows]
+            rows = [row[:j] + row[j + 1 :] for row in rows]
+        return found
+
+
+def rank(log_kernel, points):
+    """How many pivots are not 0.
+
+    A step of elimination with the largest pivot at most doubles elements and adds their errors, so that those of all
+    are below 4ⁿ n · 10^(3 − digits): 1e-95 for 12 points of numbers up to 10⁴ in 120 digits. A pivot above proves a
+    minor that is not 0, and so the rank; one below is 0 as far as 120 digits tell.
+    """
+    found = pivots(log_kernel, points)
+    assert all(pivot > 1e-60 or pivot < 1e-95 for pivot in found), "between them nothing would be known"
+    return sum(pivot > 1e-60 for pivot in found)
+
+
+WIDTHS = {log_eq: 2, log_periodic: 2, log_weakly_periodic: 4, log_quartic: 4, log_sinusoidal: 8}
+
+
+@pytest.mark.parametrize("log_kernel", WIDTHS, ids=lambda f: f.__name__)
+def test_exponential_polynomials_have_the_rank_of_their_features(log_kernel):
+    """No fewer features would do, however many points there are."""
+    assert [rank(log_kernel, points) for points in (4, 12)] == [min(4, WIDTHS[log_kernel]), WIDTHS[log_kernel]]
+
+
+@pytest.mark.parametrize("log_kernel", [log_laplace, log_matern_32, log_matern_52, log_rational_quadratic])
+def test_other_kernels_have_the_rank_of_the_number_of_points(log_kernel):
+    """So features of width n − 1 do not suffice for n points, for any n that was tried; the page proves it for all."""
+    assert [rank(log_kernel, points) for points in (1, 2, 4, 8, 12)] == [1, 2, 4, 8, 12]
+
+
+def test_the_rank_in_several_dimensions_is_one_more_than_they_are():
+    """EQ on points of dx numbers: log k(x − z) − log k(x − z_0) = x·(z − z_0) + c(z), of rank dx + 1."""
+    rng = np.random.default_rng(0)
+    for dx in (1, 2, 3):
+        x, z = (rng.integers(-8, 9, (9, dx)) for _ in range(2))  # squares of whole numbers are exact
+        matrix = -((x[:, None] - z) ** 2).sum(-1) + ((x[:, None] - z[:1]) ** 2).sum(-1)
+        assert rank_of_whole_numbers(matrix) == dx + 1
+
+
+def rank_of_whole_numbers(matrix):
+    """The rank of a matrix of whole numbers, by elimination in fractions."""
+    rows, found = [[Fraction(int(a)) for a in row] for row in matrix], 0
+    for j in range(matrix.shape[1]):
+        at = next((i for i in range(found, len(rows)) if rows[i][j]), None)
+        if at is None:
+            continue
+        rows[found], rows[at] = rows[at], rows[found]
+        top = rows[found]
+        rows[found + 1 :] = [
+            [a - row[j] / top[j] * b for a, b in zip(row, top, strict=True)] for row in rows[found + 1 :]
+        ]
+        found += 1
+    return found
+
+
+def cosine(x):
+    """cos of a number that carries its rounding error; its slope is at most 1."""
+    return rounding.function(np.cos(x.value), np.ones(x.shape), x)
+
+
+def sine(x):
+    return rounding.function(np.sin(x.value), np.ones(x.shape), x)
+
+
+def periodic_features(x, places, frequency):
+    """[cos ωx, sin ωx] on both sides, ω = 2π/p: q·k = cos ω(x − x_m) = 1 + log k for k = exp(−2 sin²(π d/p))."""
+    cos, sin = (cosine, sine) if isinstance(x, Rounded) else (np.cos, np.sin)
+    return tuple(beside(cos(a * frequency), sin(a * frequency)) for a in (x, places))
+
+
+def weakly_periodic_features(x, places, frequency):
+    """Those of both factors side by side: logarithms of kernels add up where kernels multiply."""
+    one = exact(np.ones(())) if isinstance(x, Rounded) else x.dtype.type(1)
+    both = zip(features(x, places, one), periodic_features(x, places, frequency), strict=True)
+    return tuple(beside(*parts) for parts in both)
+
+
+def quartic_features(x, places, _):
+    """−(x − z)⁴ + x⁴ = 4x³z − 6x²z² + 4xz³ − z⁴."""
+    x2, z2 = x * x, places * places
+    z3, z4 = z2 * places, z2 * z2
+    return beside(x2 * x, x2, x, filled(x, x.shape, 1)), beside(places * 4, z2 * -6, z3 * 4, -z4)
+
+
+FEATURES = {
+    "periodic": (periodic_features, lambda d, frequency: np.exp(np.cos(frequency * d) - 1)),
+    "weakly periodic": (weakly_periodic_features, lambda d, frequency: np.exp(np.cos(frequency * d) - 1 - d * d / 2)),
+    "quartic": (quartic_features, lambda d, _: np.exp(-(d**4))),
+}
+
+
+@pytest.mark.parametrize("name", FEATURES)
+@given(seed=seeds, size=sizes)
+def test_other_kernels_with_features(name, seed, size):
+    """Σ k y/Σ k in longdouble against attention with those features; −d⁴ is no positive definite kernel, and may be."""
+    x, places, y = problem(seed, (*size[:2], 1))
+    of_features, kernel = FEATURES[name]
+    frequency = np.float64(2 * np.pi / 3)
+    found, limit = by_attention(of_features, np.dtype(float), (x, places, frequency), y)
+    weights = kernel(x.astype(WIDE) - places[:, 0], WIDE(frequency))
+    assert_within(found, weights @ y / weights.sum(1, keepdims=True), limit)
+
+
+def test_the_features_of_log_weights_are_not_those_of_weights():
+    """The EQ kernel itself has no features of finite width: linear attention, whose weights are φ(q)·φ(k), needs more.
+
+    Its matrix of n different points has rank n, that of its logarithm 2 + 1.
+    """
+    assert rank(lambda d: mpmath.exp(log_eq(d)), 12) == 12
+
+
+# ---- Positions as differences
+
+
+def test_alibi_without_content_is_a_divided_set_convolution_with_the_laplace_kernel():
+    """Queries of 0 leave −slope |m − n|: exp(−|d|/ℓ) with ℓ = 1/slope, which has no features, and needs none."""
+    heads, places = 4, np.arange(9.0)[:, None]
+    y = np.random.default_rng(0).standard_normal((9, 2))
+
+    def laplace(s):
+        return np.exp(-np.sqrt(s)), lambda: np.full_like(s, np.nan)  # for values alone
+
+    nothing = np.zeros((heads, 9, 1))
+    bias = ALiBi(heads).scores(nothing, np.arange(9), np.arange(9))
+    inputs = nothing, nothing, np.broadcast_to(y, (heads, 9, 2)), bias
+    limit = tolerance(attention_equation(*map(exact, inputs))[0], np.float64)
+    found = attention(*inputs)
+    for h, slope in enumerate(alibi_slopes(heads).astype(float)):
+        right = set_convolution(places, places, y, 1 / slope, kernel=laplace, divide=True, eps=1e-30)
+        # the weight exp(−√(d²/ℓ²)) of slopes that are powers of 2 rounds as exp(−slope |d|) does, and sums likewise
+        assert_within(found[h], right[:, 1:], 2 * limit[h])
+
+
+def test_sinusoidal_positions_alone_are_a_divided_set_convolution_with_their_own_kernel():
+    """Their dot product is Σ_k cos ω_k d: log k up to a constant. It is no falling function of the distance."""
+    places = sinusoidal(np.arange(40), 8)
+    y = np.random.default_rng(0).standard_normal((40, 2))
+    d = np.arange(40.0).astype(WIDE)[:, None] - np.arange(40)
+    weights = np.exp(sum(np.cos(d * WIDE(10000) ** (-WIDE(k) / 4)) for k in range(4)))
+    found = attention(places, places, y, scale=1)
+    _, bound = by_attention(lambda q, k: (q, k), np.dtype(float), (places, places), y)
+    off = 2 * 8 * rounding.ELEMENTARY * unit_roundoff(float)  # of a score, from 8 sines or cosines on either side
+    assert_within(found, weights @ y / weights.sum(1, keepdims=True), bound + 2 * off * np.abs(y).max())
+    assert np.argmin(weights[0]) < 39
+
+
+def plain(x, places, y):
+    return attention(x, places, y, scale=1)
+
+
+def with_squares(x, places, y):
+    return attention(*features(x, places, x.dtype.type(1)), y, scale=1)
+
+
+def of_differences(x, places, y):
+    bias = -((x[:, None] - places) ** 2).sum(-1) / 2
+    nothing = np.zeros_like(x[:, :1])
+    return attention(nothing, np.zeros_like(places[:, :1]), y, bias)
+
+
+def sets(rng, n, m):
+    return {"x": rng.uniform(-1, 1, (n, 2)), "places": rng.uniform(-1, 1, (m, 2)), "y": rng.standard_normal((m, 1))}
+
+
+@pytest.mark.parametrize(
+    ("function", "outcome"), [(plain, "fails"), (with_squares, "holds"), (of_differences, "holds")]
+)
+def test_weights_are_invariant_where_scores_are_a_function_of_differences_and_one_of_the_query(function, outcome):
+    """x·x_m is not of that form, and a counter-example is found; −|x_m|²/2 beside it makes it one."""
+    claim = invariant(function, Translate(("x", "places")))
+    verdict = search(claim, sets, sizes={"n": range(1, 4), "m": range(1, 5)}, scales=(1.0,), count=16)
+    assert verdict.outcome == outcome, str(verdict)
+    if outcome == "fails":
+        inputs, moved = verdict.counterexample.inputs, verdict.counterexample.moved
+        assert np.abs(plain(**inputs) - plain(**moved)).max() > 1e-3
+
+
+# ---- Content
+
+
+def test_attention_is_linear_in_the_values_and_not_in_content():
+    """With scores of places alone f(y + y′) = f(y) + f(y′), as of a set convolution; with scores of y it is not."""
+    x, places, y = problem(0, (5, 6, 1))
+    other = np.random.default_rng(1).standard_normal(y.shape)
+    parts = [kernel_attention(x, places, values, 1.0) for values in (y, other, y + other)]
+    assert_within(parts[0][0] + parts[1][0], parts[2][0], sum(limit for _, limit in parts))
+    one, two, both = (attention(values, values, values) for values in (y, other, y + other))
+    assert np.abs(one + two - both).max() > 0.3
+
+
+def test_content_and_distance_multiply():
+    """Scores of both side by side: weights ∝ exp(q·k/√d) k(x − x_m), and what is constant in either drops out."""
+    x, places, y = problem(0, (5, 6, 2))
+    rng = np.random.default_rng(1)
+    query, key, root = rng.standard_normal((5, 3)), rng.standard_normal((6, 3)), np.sqrt(3.0)
+
+    def both(query, key, x, places, root):
+        q, k = features(x, places, exact(np.float64(0.5)) if isinstance(x, Rounded) else 0.5)
+        return beside(query / root, q), beside(key, k)
+
+    found, limit = by_attention(both, np.dtype(float), (query, key, x, places, root), y)
+    distance = -2 * ((x.astype(WIDE)[:, None] - places) ** 2).sum(-1)
+    weights = np.exp(query.astype(WIDE) @ key.T / WIDE(root) + distance)
+    assert_within(found, weights @ y / weights.sum(1, keepdims=True), limit)
+    same = np.ones((5, 3)), np.ones((6, 3)), x, places, root
+    alone, limit = by_attention(both, np.dtype(float), same, y)
+    kernel, its_limit = kernel_attention(x, places, y, 0.5)
+    assert_within(alone, kernel, limit + its_limit)
