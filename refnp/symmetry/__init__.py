@@ -11,6 +11,7 @@ from refnp.symmetry.actions import Action, Permute, Product, Roll, Select, Shift
 from refnp.symmetry.claim import Claim, equivariant, invariant
 from refnp.symmetry.frameworks import in_jax, in_torch
 from refnp.symmetry.geometry import Negate, Rotate, RotateGrid, Scale, Translate
+from refnp.symmetry.matrices import MatrixGroup, RotateSpace
 from refnp.symmetry.searches import check, search
 from refnp.symmetry.subgroup import Subgroup, find_subgroup
 from refnp.symmetry.verdict import CounterExample, Counts, SymmetryError, Verdict

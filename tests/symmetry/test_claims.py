@@ -110,6 +110,27 @@ def test_on_names_the_inputs_of_an_action_that_names_none():
     assert search(torus, f.rows, sizes=SIZES).holds
 
 
+def test_two_sets_in_any_order_at_once():
+    draw = lambda rng, n, m: {
+        "x": rng.normal(size=(n, 2)),
+        "y": rng.normal(size=(m, 2)),
+        "mask": rng.random((n, m)) < 0.7,
+    }
+    scores = lambda x, y, mask: np.exp(-f.squared_distances(x, y)) * mask
+    sets = Permute({"x": 0, "mask": 0}) * Permute({"y": 0, "mask": 1})
+    sizes = {"n": range(4), "m": range(5)}
+    rows_and_columns = equivariant(scores, sets, Permute(axis=0) * Permute(axis=1))
+    verdict = search(rows_and_columns, draw, sizes=sizes).require("holds")
+    assert verdict.counts.exhausted > verdict.counts.inputs // 2
+    search(equivariant(scores, sets, Permute(axis=0) * Trivial()), draw, sizes=sizes).require("fails")
+    best = lambda x, y, mask: (scores(x, y, mask) + np.arange(len(y))).max(1)  # prefers later keys
+    found = search(
+        equivariant(best, sets, Permute(axis=0) * Trivial()), draw, sizes={"n": (3,), "m": (3,)}
+    ).counterexample
+    assert found.element[0] == (0, 1, 2)  # the order of the queries is not needed
+    assert found.element[1] != (0, 1, 2)
+
+
 def test_an_argument_may_be_left_out():
     draw = lambda rng, n: {"x": rng.normal(size=(n, 2)), "mask": None if n % 2 else np.tri(n, dtype=bool)}
     claim = equivariant(f.self_attention, Permute({"x": 0, "mask": (0, 1)}), Permute(axis=0))
