@@ -5,9 +5,9 @@
 
 Along several axes of an array the same matrix acts on each: x → A x Aᵀ for two, as covariances move. Turns are given as
 parts of a full turn, so that quarters are exact, and all others are rounded in the precision of the array. Every
-rotation is a product of turns in planes (Givens rotations), n (n − 1)/2 of them at most.
+rotation is a product of turns in planes, n (n − 1)/2 of them at most.
 
-Source: Golub & Van Loan (2013), section 5.1.8, for Givens rotations.
+Source: Givens (1958), for turns in planes.
 """
 
 import functools
