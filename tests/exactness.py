@@ -264,7 +264,7 @@ def write(new):
 
 def functions():
     """The names of the functions that have cases, in the order of the pages."""
-    return list(dict.fromkeys(case.layer.name for case in [*layers.cases(), *hard_cases()]))
+    return list(dict.fromkeys(case.layer.name for case in [*layers.cases_of_layers(), *hard_cases()]))
 
 
 def main(argv=None):

@@ -265,8 +265,8 @@ class Binding:
 
     `places` has the function's parameters, `inside` the parameters of a module that an argument replaces, `neutral`
     the arguments that a function does not take and that can be given a value that changes nothing. A function of
-    `*arrays` gets all arrays by their places. `stated` are options that the function may compute with without taking,
-    `also` more options that it may take.
+    `*arrays` gets all arrays by their places, one of `**parameters` those of a whole model by their names. `stated` are
+    options that the function may compute with without taking, `also` more options that it may take.
     """
 
     def __init__(
@@ -288,6 +288,7 @@ class Binding:
         self.places: dict[str, str] = {}
         self.inside: dict[str, str] = {}
         self.neutral: dict[str, float] = {}
+        self.collects = False  # **parameters gets those of a whole model, and no options
         self._rename(dict(arguments or {}), inside or {})
         self._by_name(inside or {})
         self._by_place()
@@ -392,6 +393,9 @@ class Binding:
             if name in self.places or name in self.inside:
                 continue
             free = [theirs for theirs in inside if self._free(theirs)]
+            if self.parameters.any_option and "." in name:  # a parameter of a whole model, among **parameters
+                self.places[name], self.collects = name, True
+                continue
             if name in CHANGES_NOTHING and not free:
                 self.neutral[name] = CHANGES_NOTHING[name]
                 continue
@@ -424,7 +428,7 @@ class Binding:
             return True
         if name in self.arrays:
             return self.parameters.any_array
-        return self.parameters.any_option
+        return self.parameters.any_option and not self.collects
 
     def assumed(self) -> list[str]:
         """What was not asked and may be asked: which argument is which, and what is computed with."""

@@ -47,7 +47,9 @@ class Layer:
     `torch` and `jax` name a function of theirs that takes the same arguments, such as "nn.functional.relu". Where
     conventions differ they are an adapter instead: a function of the framework's module and the arguments. None where
     the framework has no such function. `names` are the public names of refnp that compute by this equation, if it is
-    not the one that is spelled like `name` ("layer_norm" is LayerNorm as well).
+    not the one that is spelled like `name` ("layer_norm" is LayerNorm as well). A `whole` model
+    is no layer that frameworks have: judged are refnp's and whose `refnp.judge` is given, by their outputs alone
+    (`refnp.verify.layers.whole_models`).
     """
 
     name: str
@@ -56,6 +58,7 @@ class Layer:
     torch: str | Callable | None = None
     jax: str | Callable | None = None
     names: tuple[str, ...] = ()
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -183,6 +186,8 @@ class Problem:
     @cached_property
     def blocked_bounds(self) -> dict[str, Rounded]:
         """The same for implementations that add up the rows of a mean in blocks, as refnp does."""
+        if self.case.layer.whole:  # whose bound knows no classes of implementations
+            return self.bounds
         judged = arithmetic(self.dtype, blocked=True)
         return self.bounds_of(judged, *self.equation(judged))
 

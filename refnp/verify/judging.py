@@ -76,6 +76,8 @@ def judge(
     named = named_cases(name)
     dtypes = chosen_dtypes(dtypes) if precision is None else (policy(precision).name,)
     arguments, options = (mapping_of(*given) for given in (("arguments", arguments), ("options", options)))
+    if (gradients or vjp is not None) and named[0].layer.whole:
+        raise ValueError(f"gradients: those of whole models have no bound; judge the output of {named[0].layer.name}")
     check_excused(excused)
     asked = Asked(
         function,

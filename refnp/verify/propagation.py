@@ -26,7 +26,16 @@ from refnp.autograd.tensor import Node, Tensor
 from refnp.layers.set_convolutions.grid import Grid
 from refnp.layers.set_convolutions.kernels import eq, matern_32, matern_52
 from refnp.verify import rounding
-from refnp.verify.layers import activations, convolution, engine, normalization, pooling, softmax
+from refnp.verify.layers import (
+    activations,
+    convolution,
+    distributions,
+    engine,
+    losses,
+    normalization,
+    pooling,
+    softmax,
+)
 from refnp.verify.layers.attention import attention, attention_scores
 from refnp.verify.layers.neural_processes import pair_kernel
 from refnp.verify.layers.set_convolution import matern_32 as rounded_matern_32
@@ -205,6 +214,22 @@ def along(equation: Callable) -> Callable:
     return rounded
 
 
+def of_numbers(equation: Callable) -> Callable:
+    """An equation whose arguments may be numbers of Python, which are exact."""
+    return lambda *arguments, **options: first(equation)(*map(as_rounded, arguments), **options)
+
+
+def logsumexp(x: Rounded, axis: Any = None, *, keepdims: bool = False) -> Rounded:
+    """Along one axis, several or all, which are gone, or kept."""
+    count = len(x.shape)
+    axes = range(count) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    over = tuple(i % count for i in axes)
+    rest = [i for i in range(count) if i not in over]
+    rows = x.moved(lambda a: a.transpose(*rest, *over).reshape(*(a.shape[i] for i in rest), -1))
+    y = softmax.logsumexp(rows)[0]
+    return y.moved(lambda a: np.expand_dims(a, over)) if keepdims else y
+
+
 def as_rounded(value: Any) -> Rounded:
     """A number of Python is exact: gains of 1, shifts of 0."""
     return value if isinstance(value, Rounded) else exact(value)
@@ -296,6 +321,9 @@ EQUATIONS: dict[str, Callable] = {
         name: first(getattr(activations, name)) for name in ("leaky_relu", "elu", "sigmoid", "silu", "softplus", "gelu")
     },
     **{name: along(getattr(softmax, name)) for name in ("softmax", "log_softmax")},
+    "logsumexp": logsumexp,
+    "gaussian_nll": of_numbers(losses.gaussian_nll),
+    "normal_kl": of_numbers(distributions.normal_kl),
     "layer_norm": layer_norm,
     "rms_norm": rms_norm,
     "attention": scaled_attention,

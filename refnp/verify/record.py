@@ -27,7 +27,7 @@ import numpy as np
 
 from refnp.verify.case import Answer, Case, FailedError, NotOfferedError, Problem
 from refnp.verify.frameworks import PACKAGES, Framework, framework_of, framework_with, installed
-from refnp.verify.layers import cases
+from refnp.verify.layers import cases_of_layers
 
 FOLDER = Path(__file__).parent / "recorded"
 DTYPES = ("float32", "float64")
@@ -132,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"there is no framework {', '.join(sorted(unknown))}; name {' or '.join(PACKAGES)}")
     if missing := [name for name in chosen if not installed(name)]:
         parser.error(f"{', '.join(missing)} is not installed")
-    named = [case for case in cases() if options.only in case.name]
+    named = [case for case in cases_of_layers() if options.only in case.name]
     for framework in map(framework_of, chosen):
         file = options.folder / f"{framework.name.lower()}.npz"
         try:
@@ -152,7 +152,7 @@ def record(framework: Framework, file: Path, named: Sequence[Case], *, again: bo
     """
     facts = facts_of(framework)
     old = Recording(file) if file.exists() else None
-    existing = {key_of(case.problem(dtype)) for case in cases() for dtype in DTYPES}
+    existing = {key_of(case.problem(dtype)) for case in cases_of_layers() for dtype in DTYPES}
     kept = {} if old is None else {key: entry for key, entry in old.entries().items() if key in existing}
     new: dict[str, Entry] = {}
     for problem in (framework.posed(case.problem(dtype)) for case in named for dtype in DTYPES):

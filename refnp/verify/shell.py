@@ -229,6 +229,7 @@ def described(layer: Layer) -> list[str]:
     first = text.split("\n")[0]
     shapes = re.search(r"^Shapes: .*(?:\n(?!\n|[A-Z]).*)*", text, re.M)
     found = [first] if first and "lambda" not in first else []
+    found += [as_one.group()] if (as_one := re.search(r"^As one array: .*", text, re.M)) else []
     return [f"  {line}" for part in [*found, *([shapes.group()] if shapes else [])] for line in part.split("\n")]
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement, case_judgements, frameworks
-from refnp.verify.layers import cases
+from refnp.verify.layers import cases_of_layers
 from refnp.verify.record import write_whole
 from refnp.verify.report import exactly, layer_of, ratio_of
 from refnp.verify.reproduce import LANGUAGES
@@ -51,7 +51,7 @@ def recorded_rows() -> list[Judgement]:
     others = frameworks(live=())
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        rows = [row for case in cases() for row in case_judgements(case, others)]
+        rows = [row for case in cases_of_layers() for row in case_judgements(case, others)]
     return [row for row in rows if row.framework != "refnp"]
 
 

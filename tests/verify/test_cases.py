@@ -24,10 +24,11 @@ def test_there_are_at_least_500_cases_and_400_that_pytorch_offers():
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_refnp_is_right(case):
-    """In float32 and float64 against the reference, and the reference against the textbook."""
+    """In float32 and float64 against the reference, and the reference against the textbook, if it is another one."""
     with np.errstate(all="ignore"):
         rows = case_judgements(case, [])
-    assert [row.dtype for row in rows] == [d for d in ("float32", "float64", "longdouble") for _ in case.quantities]
+    dtypes = ("float32", "float64") if case.layer.whole else ("float32", "float64", "longdouble")
+    assert [row.dtype for row in rows] == [dtype for dtype in dtypes for _ in case.quantities]
     assert {row.verdict for row in rows} == {WITHIN}, [row for row in rows if row.verdict != WITHIN]
 
 
@@ -36,7 +37,8 @@ def test_inputs_are_small_and_outputs_finite(case):
     """Recordings must stay small; and from finite input refnp makes nothing but finite numbers, and scores that a mask
     hides −∞."""
     problem = case.problem("float32")
-    assert sum(array.size for array in problem.arrays.values()) < (3100 if case.name in SIZES else 1500)
+    large = case.name in SIZES or case.layer.whole
+    assert sum(array.size for array in problem.arrays.values()) < (3100 if large else 1500)
     with np.errstate(all="ignore"):
         answer = problem.answer()
     if "scores" in case.layer.name and "mask" in case.options:

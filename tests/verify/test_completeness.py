@@ -84,7 +84,7 @@ def test_what_is_new_is_noticed():
     [
         ("cases", "softmax", ["equation", "cases"]),
         ("gradient_inputs", "gelu", ["gradient inputs"]),
-        ("without", "CNP", ["equation", "cases"]),
+        ("without", "random_orders", ["equation", "cases", "gradient inputs"]),
     ],
 )
 def test_what_is_forgotten_on_a_page_is_noticed(part, name, lacks, monkeypatch):

@@ -16,14 +16,14 @@ import pytest
 from refnp.verify import implementations as ways
 from refnp.verify.implementations import Implementation, compute, implementations
 from refnp.verify.judge import deviation
-from refnp.verify.layers import MODELS, cases
+from refnp.verify.layers import MODELS, cases_of_layers
 from refnp.verify.layers import attention as attention_equation
 from refnp.verify.layers import normalization as normalization_equation
 from refnp.verify.rounding import arithmetic, exact, tolerance
 from tests.helpers import normal
 
 LAYERS = {}
-for _case in cases():
+for _case in cases_of_layers():
     LAYERS.setdefault(_case.layer.name, []).append(_case)
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 DRAWS = -(-100_000 // sum(map(len, LAYERS.values()))) if THOROUGH else 1  # of each case

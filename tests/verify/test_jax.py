@@ -6,12 +6,12 @@ import pytest
 from refnp.verify.case import NotOfferedError
 from refnp.verify.frameworks import ask_jax, framework_of
 from refnp.verify.judge import KNOWN, WITHIN, case_judgements
-from refnp.verify.layers import cases
+from refnp.verify.layers import cases_of_layers
 
 pytest.importorskip("jax")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-CASES = {case.name: case for case in cases()}
+CASES = {case.name: case for case in cases_of_layers()}
 
 
 @pytest.mark.parametrize(

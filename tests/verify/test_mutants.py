@@ -17,7 +17,7 @@ from refnp.verify.mutants.mutant import rounded_to
 from refnp.verify.mutants.search import answer_of
 
 CASES: dict = {}
-for case in layers.cases():
+for case in layers.cases_of_layers():
     CASES.setdefault(case.layer.name, []).append(case)
 LAYERS = sorted({layer for mutant in MUTANTS for layer in mutant.layers}, key=lambda n: (-len(CASES[n][0].inputs), n))
 OWN = {layer: [mutant for mutant in MUTANTS if layer in mutant.layers] for layer in LAYERS}

@@ -14,11 +14,11 @@ from refnp.verify.frameworks import onnx as models
 from refnp.verify.frameworks.onnx_operators import OPERATORS
 from refnp.verify.frameworks.runtimes import RUNTIMES, Worker, replied
 from refnp.verify.judge import DEVIATES, WITHIN, case_judgements, deviation
-from refnp.verify.layers import cases
+from refnp.verify.layers import cases_of_layers
 from refnp.verify.record import Recording, key_of, record, write
 from refnp.verify.rounding import tolerance
 
-CASES = {case.name: case for case in cases()}
+CASES = {case.name: case for case in cases_of_layers()}
 with_onnx = pytest.mark.skipif(importlib.util.find_spec("onnx") is None, reason="onnx is not installed")
 PROGRAM = "import os, signal, time\nimport numpy as np\nfrom refnp.verify.frameworks import runtimes\n"
 SERVE = 'runtimes.RUNTIMES = {"Fake": runtimes.Runtime("Fake", "fake", run, ())}\nruntimes.serve("fake")\n'

@@ -19,12 +19,12 @@ import pytest
 from refnp.verify import implementations, rounding
 from refnp.verify.implementations import Computed, Implementation, compute, in_sequence
 from refnp.verify.judge import deviation
-from refnp.verify.layers import MODELS, cases
+from refnp.verify.layers import MODELS, cases_of_layers
 from refnp.verify.rounding import tolerance
 
 MACHINERY = {implementations.__file__, rounding.__file__, __file__}  # what stands between an equation and its numbers
 LAYERS = {}
-for _case in cases():
+for _case in cases_of_layers():
     LAYERS.setdefault(_case.layer.name, []).append(_case)
 BY_NAME = {case.name: case for some in LAYERS.values() for case in some}
 OF_MODELS = {case.layer.name for page in MODELS if hasattr(page, "cases") for case in page.cases()}

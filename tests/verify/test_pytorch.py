@@ -9,11 +9,11 @@ import pytest
 from refnp.verify.case import NotOfferedError
 from refnp.verify.frameworks import ask_pytorch, framework_of, installed
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, WITHIN, case_judgements
-from refnp.verify.layers import cases, multi_head
+from refnp.verify.layers import cases_of_layers, multi_head
 
 pytest.importorskip("torch")
 
-CASES = {case.name: case for case in cases()}
+CASES = {case.name: case for case in cases_of_layers()}
 LIVE = [case for case in CASES.values() if case.layer.torch is not None]
 SEVEN = {  # defects, and the cases that were made to show them
     "pytorch/pytorch#160064": ["multi_head_with_weights/fully masked row"],

@@ -10,10 +10,10 @@ from refnp.verify import record, table
 from refnp.verify.case import FailedError, NotOfferedError
 from refnp.verify.frameworks import PACKAGES, PAGES, Framework, unchanged
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, case_judgements, frameworks
-from refnp.verify.layers import cases
+from refnp.verify.layers import cases_of_layers
 from refnp.verify.rounding import judging_precision
 
-CASES = {case.name: case for case in cases()}
+CASES = {case.name: case for case in cases_of_layers()}
 KEYS = {"PyTorch": "torch", "JAX": "jax"}  # which CI installs, and records again with every new case
 SHIPPED = [name for name in PACKAGES if (record.FOLDER / f"{name.lower()}.npz").exists()]
 

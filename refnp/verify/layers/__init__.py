@@ -42,13 +42,21 @@ from refnp.verify.layers import (
     transformer,
     transformer_layers,
     vision,
+    whole_models,
 )
 
 LAYERS: tuple[ModuleType, ...] = (
     engine, matrices, activations, softmax, normalization, linear, attention, multi_head, positions, convolution,
     pooling, set_convolution, losses, distributions, sizes,
 )  # fmt: skip
-MODELS: tuple[ModuleType, ...] = (transformer_layers, transformer, vision, neural_process_parts, neural_processes)
+MODELS: tuple[ModuleType, ...] = (
+    transformer_layers,
+    transformer,
+    vision,
+    neural_process_parts,
+    neural_processes,
+    whole_models,
+)
 WITHOUT = [
     Without(what, ("Module",), "the base class of the layers computes nothing")
     for what in ("equation", "gradient inputs", "transcription")
@@ -56,8 +64,13 @@ WITHOUT = [
 
 
 def cases() -> list[Case]:
-    """Every case of every page; names are unique. A page of models without equations has none."""
+    """Every case of every page, those of whole models among them; names are unique."""
     return [case for page in (*LAYERS, *MODELS) if hasattr(page, "cases") for case in page.cases()]
+
+
+def cases_of_layers() -> list[Case]:
+    """The cases of what other frameworks may have as well: all but those of whole models."""
+    return [case for case in cases() if not case.layer.whole]
 
 
 def without() -> list[Without]:
@@ -72,7 +85,7 @@ def gradient_inputs() -> list[GradientInputs]:
     return of_layers + [dataclasses.replace(inputs, model=True) for inputs in of_models]
 
 
-__all__ = ["LAYERS", "MODELS", "cases", "gradient_inputs"]
+__all__ = ["LAYERS", "MODELS", "cases", "cases_of_layers", "gradient_inputs"]
 
 
 def __dir__() -> list[str]:

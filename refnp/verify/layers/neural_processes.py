@@ -60,26 +60,6 @@ def pair_kernel(differences, scores, *parameters):
 
 RAGGED = np.array([[1, 1, 0], [0, 0, 0]], bool), np.array([[1, 0], [1, 1]], bool)  # masks of contexts and targets
 WITHOUT = (
-    Without(
-        "equation",
-        ("CNP", "CANP", "LatentNP", "ANP", "BNP", "BANP", "Autoregressive"),
-        "they are layers that have theirs; tests/models/np_judges.py puts their equations together",
-    ),
-    Without(
-        "equation",
-        ("TNPD", "TNPA", "TNPND", "TETNP", "PseudoTNP", "PseudoTETNP"),
-        "they are layers that have theirs; tests/models/tnp_judges.py puts their equations together",
-    ),
-    Without(
-        "equation",
-        ("ConvCNP", "ConvGNP", "OnGridConvCNP"),
-        "they are layers that have theirs; tests/models/convcnp_bounds.py puts their equations together",
-    ),
-    Without(
-        "equation",
-        ("SetEncoder", "AttentionBlock", "TranslationLayer", "elbo", "importance_weighted_bound"),
-        "they are parts of the models above, and verified with them: layers and distributions that have theirs",
-    ),
     *(
         Without(
             what, ("diagonal_mask", "autoregressive_mask", "nondiagonal_mask"), "booleans, written out in the docstring"

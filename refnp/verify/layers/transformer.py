@@ -1,4 +1,8 @@
-"""The stacks of the Transformer, with biases and without, with the causal mask and without, and the whole model."""
+"""The stacks of the Transformer, with biases and without, with the causal mask and without, the whole model, decoding.
+
+`transformer` is one layer of each stack, which other frameworks have as well, with gradients. Deeper stacks, the model
+from tokens to logits, and what is decoded are whole models (`refnp.verify.layers.whole_models`).
+"""
 
 import functools
 import operator
@@ -6,8 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from refnp import autograd as ag
 from refnp import layers, models
+from refnp.autograd.primitives import raw
 from refnp.layers.masks import key_padding
+from refnp.models.decoding import beam_search, greedy, log_probability
 from refnp.verify.case import Case, GradientInputs, Layer, Without, generator, gradient_of, module_gradient, normal
 from refnp.verify.layers.multi_head import bound, with_values
 from refnp.verify.layers.transformer_layers import (
@@ -28,6 +35,7 @@ from refnp.verify.layers.transformer_layers import (
     parts_of,
     torch_options,
 )
+from refnp.verify.layers.whole_models import Model, begun
 
 
 def transformer(
@@ -130,6 +138,130 @@ def transformer_inputs(layers: int = 1, n: int = 3, m: int = 4, bias: bool = Tru
     return sequences | parameters(new_stacks(layers, bias=bias))
 
 
+# Whole models
+
+
+def new_encoder(heads=HEADS, norm="post", activation="relu", final_norm=False):
+    """Three encoder layers."""
+    options: dict[str, Any] = {"norm": norm, "activation": ACTIVATIONS[activation], "final_norm": final_norm}
+    return models.Encoder(3, FEATURES, heads, HIDDEN, **options, rng=begun())
+
+
+def new_decoder(heads=HEADS, norm="post", activation="relu", final_norm=False, causal=True):
+    """Three decoder layers."""
+    options: dict[str, Any] = {"norm": norm, "activation": ACTIVATIONS[activation], "final_norm": final_norm}
+    return models.Decoder(3, FEATURES, heads, HIDDEN, **options, causal=causal, rng=begun())
+
+
+def new_transformer(heads=2, norm="post", activation="relu", tied="none"):
+    """A Transformer with a layer of each stack, for five words of either language."""
+    sizes: dict[str, Any] = {"features": 4, "hidden": 5, "encoder_layers": 1, "decoder_layers": 1}
+    options: dict[str, Any] = {"norm": norm, "activation": ACTIVATIONS[activation], "tied": tied}
+    return models.Transformer(5, 5, **sizes, heads=heads, **options, rng=begun())
+
+
+def encoded(model, x, *, mask=None):
+    """Y (B, N, D)."""
+    return model(x, mask=mask)
+
+
+def decoded(model, x, memory, *, mask=None, memory_mask=None):
+    """Z (B, N, D)."""
+    return model(x, memory, mask=mask, memory_mask=memory_mask)
+
+
+def logits(model, *, source, target, source_mask=None):
+    """The logits of every next word, (B, N, V), for integers: source (B, M) and target (B, N)."""
+    return model(source, target, source_mask=source_mask)
+
+
+def log_p(model, *, source, target, start, end, source_mask=None):
+    """log p of whole sentences, their end included, (B,); target has the words of each, without start and end."""
+    return log_probability(model, source, target, start=start, end=end, source_mask=source_mask)
+
+
+def log_p_on_tape(model, *, source, target, start, end, source_mask=None):
+    """The same, on the tape."""
+    width = max(map(len, target)) + 1
+    following = np.array([[*words, *[end] * (width - len(words))] for words in target])
+    given = np.concatenate([np.full((len(target), 1), start), following[:, :-1]], 1)
+    log_p = layers.log_softmax(model(source, given, source_mask=source_mask))
+    each = ag.take_along_axis(log_p, following[..., None], -1)[..., 0]
+    counts = np.arange(width) < np.array([[len(words) + 1] for words in target])
+    return ag.sum(ag.where(counts, each, 0.0), -1)
+
+
+def first_words(model, *, source, start, end, longest, source_mask=None):
+    """The words that greedy decoding chooses, (B, `longest`), the end among them; −1 after it."""
+    found = greedy(model, source, start=start, end=end, longest=longest, source_mask=source_mask)
+    return np.array([words_of(sentence, end, longest) for sentence in found], raw(model.target_embedding.weight).dtype)
+
+
+def best_sentences(model, *, source, start, end, longest, beams, length_penalty=0.6, source_mask=None):
+    """The sentences that beam search finds, best first, (B, K, `longest` + 1): their words as above, then log p."""
+    options: dict[str, Any] = {"start": start, "end": end, "longest": longest, "source_mask": source_mask}
+    found = beam_search(model, source, **options, beams=beams, length_penalty=length_penalty)
+    rows = [[[*words_of(s, end, longest), s.log_probability] for s in sentences] for sentences in found]
+    return np.array(rows, raw(model.target_embedding.weight).dtype)
+
+
+def best_sentences_on_tape(model, *, source, start, end, longest, source_mask=None, **options):
+    """The same words, and their log p on the tape."""
+    told: dict[str, Any] = {"source": source, "start": start, "end": end, "source_mask": source_mask}
+    found = best_sentences(model, longest=longest, **told, **options)
+    words, columns = found[..., :-1], []
+    for beam in range(found.shape[1]):
+        target = [[int(word) for word in row if word not in (-1, end)] for row in words[:, beam]]
+        columns.append(log_p_on_tape(model, target=target, **told))
+    return ag.concatenate([words, ag.stack(columns, 1)[..., None]], -1)
+
+
+def words_of(sentence, end, longest):
+    """Words, the end if the sentence has one, and −1 up to `longest` numbers."""
+    words = [*sentence.tokens, *([end] if sentence.ended else [])]
+    return words + [-1] * (longest - len(words))
+
+
+ENCODER = Model("encoder", models.Encoder, new_encoder, ("x",), encoded)
+DECODER = Model("decoder", models.Decoder, new_decoder, ("x", "memory"), decoded)
+LOGITS = Model("transformer_logits", models.Transformer, new_transformer, (), logits)
+LOG_PROBABILITY = Model(
+    "log_probability", models.Transformer, new_transformer, (), log_p, ("log_probability",), log_p_on_tape
+)
+GREEDY = Model("greedy", models.Transformer, new_transformer, (), first_words, ("greedy",))
+BEAM_SEARCH = Model(
+    "beam_search", models.Transformer, new_transformer, (), best_sentences, ("beam_search",), best_sentences_on_tape
+)
+
+
+SPREAD = 1.0  # of parameters, so that words depend on the words before them
+
+
+def whole_cases() -> list[Case]:
+    """Stacks of three layers; the model from words; words chosen from it, and their probabilities."""
+    x, memory, one = {"x": normal(2, 3, FEATURES)}, {"memory": normal(2, 4, FEATURES)}, {"heads": HEADS}
+    pre: dict[str, Any] = one | {"norm": "pre", "final_norm": True}
+    words: dict[str, Any] = {"heads": 2, "source": np.array([[3, 1, 2], [4, 2, 2]])}
+    padded: dict[str, Any] = {"source_mask": np.array([[True, True, True], [True, True, False]])}
+    ends: dict[str, Any] = {"start": 0, "end": 4, "longest": 5}
+    target, sentences = {"target": np.array([[0, 2, 1], [0, 3, 3]])}, {"target": ((2, 1), (3,)), "start": 0, "end": 4}
+    padding = np.broadcast_to(padded["source_mask"][:, None], (2, 3, 3))
+    return [
+        ENCODER.case("three layers", x, **one),
+        ENCODER.case("padding, pre-norm, gelu", x, **pre, activation="gelu", mask=padding),
+        DECODER.case("three layers", x | memory, **one),
+        DECODER.case("pre-norm", x | memory, **pre),
+        LOGITS.case("ordinary", {}, **words | target),
+        LOGITS.case("padded source, pre-norm, tied", {}, **words | target | padded, norm="pre", tied="all"),
+        LOG_PROBABILITY.case("two lengths", {}, **words | sentences),
+        LOG_PROBABILITY.case("padded source, tied", {}, **words | sentences | padded, tied="output"),
+        GREEDY.case("five words", {}, SPREAD, **words | ends),
+        GREEDY.case("padded source, pre-norm", {}, SPREAD, **words | ends | padded, norm="pre"),
+        BEAM_SEARCH.case("three beams", {}, SPREAD, **words | ends, beams=3),
+        BEAM_SEARCH.case("padded source, no penalty", {}, SPREAD, **words | ends | padded, beams=2, length_penalty=0.0),
+    ]
+
+
 def cases() -> list[Case]:
     """Both stacks, with all parameters."""
     one, pre = {"heads": HEADS, "layers": 1}, {"norm": "pre", "activation": "gelu"}
@@ -142,18 +274,11 @@ def cases() -> list[Case]:
         Case(TRANSFORMER, "no biases, pre-norm, gelu", transformer_inputs(bias=False), one | pre),
         Case(TRANSFORMER, "not causal", transformer_inputs(), one | open_),
         Case(TRANSFORMER, "not causal, pre-norm, padded source", transformer_inputs(), one | open_ | pre | source),
+        *whole_cases(),
     ]
 
 
-WITHOUT = (
-    Without("equation", ("Transformer",), "embeddings, the stacks and a linear map; tests/models/test_transformer.py"),
-    Without(
-        "equation",
-        ("greedy", "beam_search", "log_probability"),
-        "they decide by the Transformer's numbers; the last adds",
-    ),
-    Without("gradient inputs", ("greedy", "beam_search", "log_probability"), "words have no gradient"),
-)
+WITHOUT = (Without("gradient inputs", ("greedy", "beam_search", "log_probability"), "words have no gradient"),)
 
 
 def gradient_inputs(seed: int = 0) -> list[GradientInputs]:

@@ -7,13 +7,37 @@ import numpy as np
 from refnp.layers.losses import cross_entropy
 from refnp.layers.positions.images import ImagePositions
 from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens, class_attention
-from refnp.verify.case import GradientInputs, Without, gradient_of
+from refnp.verify.case import Case, GradientInputs, Without, gradient_of, normal
+from refnp.verify.layers.whole_models import Model, begun
 
 CLASSIFIER = ("ImageClassifier", "PatchTokens", "FeatureTokens")
-WITHOUT = (
-    Without("equation", CLASSIFIER, "layers that have theirs; tests/models/test_vision.py puts them together"),
-    Without("transcription", CLASSIFIER, "the Transformer's encoder, transcribed, on rows cut from an image"),
-)
+WITHOUT = (Without("transcription", CLASSIFIER, "the Transformer's encoder, transcribed, on rows cut from an image"),)
+
+
+def new_classifier(tokens="patches", heads=2, positions="learned"):
+    """A classifier of images of 4 × 4 pixels by patches of 2 × 2, or by places of a feature map."""
+    cut: Any = PatchTokens(2, 1, 4, rng=begun()) if tokens == "patches" else FeatureTokens((1, 2), 1, 4, rng=begun())
+    sizes: dict[str, Any] = {"features": 4, "heads": heads, "hidden": 5, "layers": 2}
+    return ImageClassifier(cut, (4, 4), 3, **sizes, positions=positions, rng=begun())
+
+
+def classified(model, images, *, token_mask=None):
+    """The logits of every class, (B, V)."""
+    return model(images, token_mask=token_mask)
+
+
+IMAGES = Model("image_classifier", ImageClassifier, new_classifier, ("images",), classified, CLASSIFIER)
+
+
+def cases() -> list[Case]:
+    """Attention between patches, and between places of a feature map, some of them hidden."""
+    images = {"images": normal(2, 1, 4, 4)}
+    seen = np.array([[True, False, True, True], [True, True, False, False]])
+    return [
+        IMAGES.case("patches", images, heads=2),
+        IMAGES.case("features, without positions", images, heads=2, tokens="features", positions=None),
+        IMAGES.case("some patches hidden", images, heads=2, token_mask=seen),
+    ]
 
 
 def gradient_inputs(seed: int = 0) -> list[GradientInputs]:

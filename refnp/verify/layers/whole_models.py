@@ -1,0 +1,428 @@
+"""Whole models as cases: every neural process as a function of its data and of its parameters, which have names.
+
+A model is made of layers that have equations, and its bound is what the rounding of every operation can do to its
+output (`refnp.verify.propagation`), of first order. The reference is refnp's own in the widest precision; that refnp's
+models are what their texts say is held by tests against transcriptions (tests/models). Judged is the output; gradients
+are those of gradcheck's table. The inputs are numbers of float32, the same in both precisions.
+
+    data         context_x (B, M, dx), context_y (B, M, dy), target_x (B, N, dx), …
+    parameters   by their names in refnp's modules, "decoder.layers.0.weight", in that order
+    options      what the shapes of the parameters do not say: the mask of the context, heads, the floor of σ
+    output       [μ, σ] (…, B, N, 2 dy); where all targets have one law [μ, Σ] (B, N dy, 1 + N dy)
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from refnp import autograd as ag
+from refnp import models
+from refnp.autograd.tensor import Tensor
+from refnp.layers.activations import silu
+from refnp.layers.module import Module
+from refnp.layers.set_convolutions import GridOptions
+from refnp.layers.unet import SimpleCNN
+from refnp.models.convcnp import Encoding
+from refnp.models.neural_process import mean_of_present
+from refnp.verify.case import Case, Draw, Layer, normal
+from refnp.verify.layers.multi_head import bound
+from refnp.verify.propagation import bounded, wide
+from refnp.verify.rounding import Rounded, exact
+
+DX = DY = 2
+SHAKEN = 0.2  # standard deviation of what is added to the parameters that a module starts with
+SETS = ("context_x", "context_y", "target_x")
+RAGGED = np.array([[True, False, True], [False, False, False]])  # one context point is hidden, and one whole context
+ROUNDS_ELSEWHERE = (
+    "a whole model is judged where every operation rounds to one format, float32 or float64, and where only what comes "
+    "out is stored in a narrower one: 'bfloat16 in and out, float32 inside'"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A model of refnp as a function of arrays: `data`, then its parameters.
+
+    Options of a case are those of `answer`, which end the call, and those of `new`, which make the model.
+
+    about     the class of refnp, whose words say what it computes
+    answer    (model, *data, **options) → one array
+    on_tape   the same with every operation on the tape, if `answer` leaves some out
+    """
+
+    name: str
+    about: type
+    new: Callable[..., Module]
+    data: tuple[str, ...]
+    answer: Callable
+    names: tuple[str, ...] = ()
+    on_tape: Callable | None = None
+
+    @property
+    def told(self) -> dict[str, inspect.Parameter]:
+        """The options of the call."""
+        return {p.name: p for p in inspect.signature(self.answer).parameters.values() if p.kind is p.KEYWORD_ONLY}
+
+    def computed(self, *arrays: Any, taped: bool = False, **options: Any) -> Any:
+        """The output, from arrays or Tensors."""
+        call = {name: options.pop(name) for name in self.told if name in options}
+        model, count = bound(made(self, **options), arrays[len(self.data) :]), len(self.data)
+        return (self.on_tape if taped and self.on_tape else self.answer)(model, *arrays[:count], **call)
+
+    def bounded(self, *arrays: Rounded, **options: Any) -> tuple[Rounded, Callable]:
+        """The output, with what the rounding of every operation can do to it."""
+        judged = arrays[0].arithmetic
+        if judged is not None and (judged.stored or judged.products):
+            raise ValueError(f"{self.name}: {ROUNDS_ELSEWHERE}")
+        found = bounded_once(self, Given([x.value for x in arrays], options))
+        return Rounded(found.value, found.error, found.lost, judged), not_judged
+
+    @functools.cached_property
+    def layer(self) -> Layer:
+        """The model as a layer, with its words and its options."""
+
+        def function(*arrays: Any, **options: Any) -> Any:
+            return self.computed(*arrays, **options)
+
+        def equation(*arrays: Rounded, **options: Any) -> tuple[Rounded, Callable]:
+            return self.bounded(*arrays, **options)
+
+        first, _, rest = (inspect.getdoc(self.about) or "").partition("\n")
+        function.__doc__ = f"{first}\n{rest}\n\nAs one array: {inspect.getdoc(self.answer)}"
+        equation.__doc__ = f"{inspect.getdoc(inspect.getmodule(self.about))}\n\n{function.__doc__}"
+        kinds = inspect.Parameter
+        options = [p.replace(kind=kinds.KEYWORD_ONLY) for p in inspect.signature(self.new).parameters.values()]
+        taken = [kinds(name, kinds.POSITIONAL_OR_KEYWORD) for name in self.data]
+        taken += [kinds("parameters", kinds.VAR_POSITIONAL), *self.told.values(), *options]
+        function.__signature__ = equation.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
+        return Layer(self.name, function, equation, names=self.names or (self.about.__name__,), whole=True)
+
+    def case(self, variant: str, data: Mapping[str, Draw], spread: float = SHAKEN, **options: Any) -> Case:
+        """A case with these data, and with parameters that are drawn around those that the module starts with."""
+        module = made(self, **{name: value for name, value in options.items() if name not in self.told})
+        draws = dict(data) | {name: shaken(parameter.data, spread) for name, parameter in module.named_parameters()}
+        inputs = {name: single(draw) for name, draw in draws.items()}
+        return Case(self.layer, variant, inputs, options, gradients=())
+
+
+@functools.lru_cache(maxsize=8)
+def made(model: Model, **options: Any) -> Module:
+    """The module with these options, of which copies compute with other parameters."""
+    return model.new(**options)
+
+
+class Given:
+    """Arrays and options that are equal if their values are."""
+
+    def __init__(self, arrays: list[np.ndarray], options: Mapping[str, Any]):
+        self.arrays, self.options = arrays, options
+        self.key = tuple(map(fingerprint, [*options, *options.values(), *arrays]))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Given) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+def fingerprint(value: Any) -> tuple:
+    """What tells a value from others."""
+    return (value.shape, value.tobytes()) if isinstance(value, np.ndarray) else (repr(value),)
+
+
+@functools.lru_cache(maxsize=4)
+def bounded_once(model: Model, given: Given) -> Rounded:
+    """The output with its bound in units of the roundoff, which is the same for float32 and float64."""
+    output = model.computed(*map(wide, given.arrays), taped=True, **given.options)
+    return bounded([output])[0] if isinstance(output, Tensor) else exact(output)
+
+
+def not_judged(_: Rounded) -> tuple:
+    """Gradients of whole models have no bound here."""
+    raise ValueError("gradients of whole models are not judged here: gradcheck judges refnp's")
+
+
+def single(draw: Draw) -> Draw:
+    """Numbers of float32."""
+    return lambda rng: draw(rng).astype(np.float32).astype(float)
+
+
+def shaken(start: np.ndarray, spread: float) -> Draw:
+    """Other numbers than those a module starts with: gains of 1 and shifts of 0 hide mistakes."""
+    return lambda rng: start + spread * rng.standard_normal(start.shape)
+
+
+# What models answer, as one array
+
+
+def mean_and_deviation(law: Any) -> Any:
+    """[μ, σ]."""
+    return ag.concatenate([law.mean, law.std], -1)
+
+
+def mean_and_covariance(law: Any) -> Any:
+    """[μ, Σ] of laws of all targets together."""
+    return ag.concatenate([law.mean[..., None], law.covariance()], -1)
+
+
+def predicted(model, context_x, context_y, target_x, *, context_mask=None):
+    """[μ, σ] of every target."""
+    return mean_and_deviation(model(context_x, context_y, target_x, context_mask))
+
+
+def predicted_together(model, context_x, context_y, target_x, *, context_mask=None):
+    """[μ, Σ] of all targets."""
+    return mean_and_covariance(model(context_x, context_y, target_x, context_mask))
+
+
+def conditioned(model, context_x, context_y, target_x, target_y, *, context_mask=None):
+    """[μ, σ] of every target, given the targets before it."""
+    return mean_and_deviation(model(context_x, context_y, target_x, context_mask).conditionals(target_y))
+
+
+def drawn(model, context_x, context_y, target_x, noise, *, context_mask=None):
+    """[μ, σ] of every target for each draw z = m + v ε of the noise ε (S, B, L)."""
+    return mean_and_deviation(model(context_x, context_y, target_x, context_mask, epsilon=noise).components)
+
+
+def bound_from_below(
+    model, context_x, context_y, target_x, target_y, noise, *, context_mask=None, target_mask=None, bound="elbo"
+):
+    """The bound on log p of all targets from draws of q(z | C ∪ T) with the noise ε (S, B, L)."""
+    task: Any = SimpleNamespace(
+        context_x=context_x, context_y=context_y, context_mask=context_mask,
+        target_x=target_x, target_y=target_y, target_mask=target_mask,
+    )  # fmt: skip
+    return model.log_likelihood_bound(task, bound=bound, epsilon=noise)
+
+
+def ensemble(model, context_x, context_y, target_x, *, pairs, residuals, context_mask=None):
+    """[μ, σ] of every target by every member, whose pairs and residuals are drawn: integers (S, B, M) each."""
+    law = model(context_x, context_y, target_x, context_mask, draws=(pairs, residuals))
+    return mean_and_deviation(law.components)
+
+
+def ensemble_on_tape(model, *sets, **options):
+    """The same with the adapted contexts on the tape; in training they are constants."""
+    vars(model)["bootstrapped"] = functools.partial(bootstrapped, model)
+    return ensemble(model, *sets, **options)
+
+
+def bootstrapped(model, x, y, mask, draws):
+    """ŷ = μ + σ e of all members, (S·B, M, dy): μ and σ of the pairs drawn, e the residuals drawn less their mean."""
+    (pairs, residuals), (s, b, m) = draws, draws[0].shape
+    there, row = np.tile(mask, (s, 1)), np.arange(b)[None, :, None]
+    some_x, some_y = (ag.reshape(a[row, pairs], (s * b, m, a.shape[-1])) for a in (x, y))
+    places, values = (ag.concatenate([a] * s, 0) for a in (x, y))
+    law = model.plain(some_x, some_y, there, places)
+    e = ((values - law.mean) / law.std)[np.arange(s * b)[:, None], residuals.reshape(s * b, m)]
+    e = e - mean_of_present(e, there)[:, None]
+    return ag.where(there[..., None], law.mean + law.std * e, 0.0)
+
+
+def at_pixels(model, image, *, mask):
+    """[μ, σ] of every pixel, side by side on the axis of colours, given those that the mask shows."""
+    law = model(image, mask)
+    return ag.concatenate([law.mean, law.std], 1)
+
+
+# The models, small
+
+
+def begun() -> np.random.Generator:
+    """What modules draw their first parameters from."""
+    return np.random.default_rng(0)
+
+
+MLPS: dict[str, Any] = {"dx": DX, "dy": DY, "hidden": 4, "after": 1, "decoder": 2}
+BLOCKS: dict[str, Any] = {**MLPS, "heads": 2, "depth": 3, "query_depth": 1}
+TOKENS: dict[str, Any] = {"dx": DX, "dy": DY, "features": 4, "hidden": 4, "layers": 2, "embedding_depth": 1}
+PSEUDO: dict[str, Any] = {**TOKENS, "pseudo_tokens": 2}
+
+
+def new_cnp(floor=0.0, deviation="softplus", pooling="mean"):
+    """A CNP with one encoder."""
+    return models.CNP(**MLPS, before=2, floor=floor, deviation=deviation, pooling=pooling, rng=begun())
+
+
+def new_canp(heads=2, floor=0.0, deviation="softplus"):
+    """A CANP."""
+    return models.CANP(**BLOCKS | {"heads": heads}, floor=floor, deviation=deviation, rng=begun())
+
+
+def new_latent_np(floor=0.0, latent_floor=0.0, deterministic=False):
+    """A latent NP, with a deterministic path or without."""
+    options: dict[str, Any] = {"floor": floor, "latent_floor": latent_floor, "deterministic": deterministic}
+    return models.LatentNP(**MLPS, before=2, latent=2, **options, rng=begun())
+
+
+def new_anp(heads=2, floor=0.0, latent_floor=0.0):
+    """An ANP."""
+    options: dict[str, Any] = {"heads": heads, "floor": floor, "latent_floor": latent_floor}
+    return models.ANP(**BLOCKS | options, latent=2, rng=begun())
+
+
+def new_bnp(floor=0.0):
+    """A BNP."""
+    return models.BNP(**MLPS, before=1, floor=floor, rng=begun())
+
+
+def new_banp(heads=2, floor=0.0):
+    """A BANP."""
+    return models.BANP(**BLOCKS | {"heads": heads}, floor=floor, rng=begun())
+
+
+def new_autoregressive(floor=0.0):
+    """A CNP used target by target."""
+    return models.Autoregressive(models.CNP(**MLPS, before=1, floor=floor, rng=begun()))
+
+
+def new_tnp_d(heads=2, norm="post", floor=0.0, flag=False, untied=False, updated=False):
+    """A TNP-D of two layers."""
+    options: dict[str, Any] = {"heads": heads, "norm": norm, "floor": floor, "flag": flag}
+    return models.TNPD(**TOKENS, **options, untied=untied, updated=updated, rng=begun())
+
+
+def new_tnp_a(heads=2, norm="post", floor=0.0, updated=False):
+    """A TNP-A of two layers."""
+    return models.TNPA(**TOKENS, heads=heads, norm=norm, floor=floor, updated=updated, rng=begun())
+
+
+def new_tnp_nd(heads=2, norm="post", covariance="low_rank"):
+    """A TNP-ND of two layers, and one among the targets."""
+    options: dict[str, Any] = {"heads": heads, "norm": norm, "covariance": covariance}
+    return models.TNPND(**TOKENS, **options, target_layers=1, rank=2, rng=begun())
+
+
+def new_te_tnp(heads=2, norm="pre", floor=0.0, moves=False):
+    """A TE-TNP of two layers."""
+    options: dict[str, Any] = {"heads": heads, "norm": norm, "floor": floor, "moves": moves}
+    return models.TETNP(**TOKENS, **options, kernel=(6,), length_scale=1.0, rng=begun())
+
+
+def new_pseudo_tnp(heads=2, norm="pre", form="induced", floor=0.0):
+    """A TNP of two layers with two pseudo-tokens."""
+    return models.PseudoTNP(**PSEUDO, heads=heads, norm=norm, form=form, floor=floor, rng=begun())
+
+
+def new_pseudo_te_tnp(heads=2, norm="pre", form="induced", moves=True):
+    """A TE-TNP of two layers with two pseudo-tokens."""
+    options: dict[str, Any] = {"heads": heads, "norm": norm, "form": form, "moves": moves}
+    return models.PseudoTETNP(**PSEUDO, **options, kernel=(6,), length_scale=1.0, rng=begun())
+
+
+def new_conv_cnp(points_per_unit=4, divide=True):
+    """A ConvCNP with a CNN on its grid."""
+    return models.ConvCNP(network(), **on_grid(points_per_unit, divide), rng=begun())
+
+
+def new_conv_gnp(points_per_unit=4, rank=2):
+    """A ConvGNP with a CNN on its grid."""
+    return models.ConvGNP(network(), rank=rank, **on_grid(points_per_unit, True), rng=begun())
+
+
+def new_on_grid_conv_cnp(divide=True, floor=0.0):
+    """A ConvCNP of images."""
+    options: dict[str, Any] = {"channels": 2, "activation": silu, "kernel": 3, "divide": divide, "floor": floor}
+    return models.OnGridConvCNP(network(dimensions=2), **options, rng=begun())
+
+
+def network(dimensions=1):
+    """Two layers of convolution."""
+    return SimpleCNN((2, 3), kernel=3, dimensions=dimensions, activation=silu, rng=begun())
+
+
+def on_grid(points_per_unit, divide):
+    """How the data come on the grid."""
+    return {"encoding": Encoding(channels=2, divide=divide), "grid": GridOptions(points_per_unit)}
+
+
+LATENT = (*SETS, "noise")
+GIVEN_TARGETS = (*SETS, "target_y")
+CNP = Model("cnp", models.CNP, new_cnp, SETS, predicted, ("CNP", "SetEncoder"))
+CANP = Model("canp", models.CANP, new_canp, SETS, predicted, ("CANP", "AttentionBlock"))
+LATENT_NP = Model("latent_np", models.LatentNP, new_latent_np, LATENT, drawn)
+LATENT_NP_BOUND = Model(
+    "latent_np_bound", models.LatentNP, new_latent_np, (*GIVEN_TARGETS, "noise"), bound_from_below,
+    ("elbo", "importance_weighted_bound"),
+)  # fmt: skip
+ANP = Model("anp", models.ANP, new_anp, LATENT, drawn)
+BNP = Model("bnp", models.BNP, new_bnp, SETS, ensemble, on_tape=ensemble_on_tape)
+BANP = Model("banp", models.BANP, new_banp, SETS, ensemble, on_tape=ensemble_on_tape)
+AUTOREGRESSIVE = Model("autoregressive", models.Autoregressive, new_autoregressive, GIVEN_TARGETS, conditioned)
+TNP_D = Model("tnp_d", models.TNPD, new_tnp_d, SETS, predicted)
+TNP_A = Model("tnp_a", models.TNPA, new_tnp_a, GIVEN_TARGETS, conditioned)
+TNP_ND = Model("tnp_nd", models.TNPND, new_tnp_nd, SETS, predicted_together)
+TE_TNP = Model("te_tnp", models.TETNP, new_te_tnp, SETS, predicted, ("TETNP", "TranslationLayer"))
+PSEUDO_TNP = Model("pseudo_tnp", models.PseudoTNP, new_pseudo_tnp, SETS, predicted)
+PSEUDO_TE_TNP = Model("pseudo_te_tnp", models.PseudoTETNP, new_pseudo_te_tnp, SETS, predicted)
+CONV_CNP = Model("conv_cnp", models.ConvCNP, new_conv_cnp, SETS, predicted)
+CONV_GNP = Model("conv_gnp", models.ConvGNP, new_conv_gnp, SETS, predicted_together)
+ON_GRID_CONV_CNP = Model("on_grid_conv_cnp", models.OnGridConvCNP, new_on_grid_conv_cnp, ("image",), at_pixels)
+
+
+def sets(*more: str, m: int = 3, n: int = 2, dx: int = DX, dy: int = DY, draws: int = 2) -> dict[str, Draw]:
+    """Two tasks of M context points and N targets, and what else is named: the targets' y, and noise of draws of z."""
+    every = {"context_x": (2, m, dx), "context_y": (2, m, dy), "target_x": (2, n, dx)}
+    every |= {"target_y": (2, n, dy), "noise": (draws, 2, 2)}
+    return {name: normal(*every[name]) for name in (*SETS, *more)}
+
+
+def cases() -> list[Case]:
+    """Every model on whole contexts and on ragged ones, one of which is empty; and its options."""
+    ragged: dict[str, Any] = {"context_mask": RAGGED}
+    members: dict[str, Any] = {
+        "pairs": np.array([[[0, 2, 2], [0, 1, 1]], [[2, 2, 2], [1, 2, 0]]]),
+        "residuals": np.array([[[2, 0, 0], [1, 2, 2]]] * 2),
+    }
+    of_ragged: dict[str, Any] = {
+        "pairs": np.array([[[0, 0, 2], [0, 0, 0]], [[2, 0, 2], [0, 0, 0]]]),
+        "residuals": np.array([[[2, 0, 0], [0, 0, 0]]] * 2),
+    }
+    line = sets(dx=1, dy=1)
+    known = np.array([[[True, False, True], [False, True, True]], [[False, False, False], [True, False, False]]])
+    return [
+        CNP.case("whole contexts", sets()),
+        CNP.case("ragged contexts", sets(), **ragged),
+        CNP.case("sum, floor under the variance", sets(), pooling="sum", deviation="softplus_variance", floor=0.05),
+        CNP.case("exp", sets(m=1, n=1), deviation="exp"),
+        CANP.case("whole contexts", sets(), heads=2),
+        CANP.case("ragged contexts, floor", sets(), heads=2, floor=0.1, **ragged),
+        LATENT_NP.case("two draws", sets("noise")),
+        LATENT_NP.case("ragged contexts, floors", sets("noise"), floor=0.1, latent_floor=0.1, **ragged),
+        LATENT_NP.case("deterministic path", sets("noise", draws=1), deterministic=True),
+        LATENT_NP_BOUND.case("elbo", sets("target_y", "noise")),
+        LATENT_NP_BOUND.case("importance weighted", sets("target_y", "noise", draws=3), bound="importance_weighted"),
+        LATENT_NP_BOUND.case("ragged contexts", sets("target_y", "noise"), **ragged),
+        ANP.case("two draws", sets("noise"), heads=2),
+        ANP.case("ragged contexts", sets("noise"), heads=2, **ragged),
+        BNP.case("two members", sets(), **members),
+        BNP.case("ragged contexts", sets(), **of_ragged, **ragged),
+        BANP.case("two members", sets(), heads=2, **members),
+        AUTOREGRESSIVE.case("three targets", sets("target_y", n=3)),
+        TNP_D.case("whole contexts", sets(), heads=2),
+        TNP_D.case("ragged contexts, pre-norm", sets(), heads=2, norm="pre", **ragged),
+        TNP_D.case("flag and floor", sets(), heads=2, flag=True, floor=0.05),
+        TNP_D.case("layers of their own", sets(), heads=2, untied=True, updated=True),
+        TNP_A.case("three targets", sets("target_y", n=3), heads=2),
+        TNP_A.case("ragged contexts, pre-norm", sets("target_y"), heads=2, norm="pre", **ragged),
+        TNP_ND.case("low rank", sets(), heads=2),
+        TNP_ND.case("cholesky, ragged contexts", sets(), heads=2, covariance="cholesky", **ragged),
+        TE_TNP.case("whole contexts", sets(), heads=2),
+        TE_TNP.case("ragged contexts, post-norm", sets(), heads=2, norm="post", **ragged),
+        TE_TNP.case("moving", sets(), heads=2, moves=True),
+        PSEUDO_TNP.case("induced", sets(), heads=2),
+        PSEUDO_TNP.case("perceiver, ragged contexts", sets(), heads=2, form="perceiver", **ragged),
+        PSEUDO_TE_TNP.case("induced, ragged contexts", sets(), heads=2, **ragged),
+        PSEUDO_TE_TNP.case("perceiver", sets(), heads=2, form="perceiver"),
+        CONV_CNP.case("whole contexts", line),
+        CONV_CNP.case("ragged contexts, not divided", line, divide=False, **ragged),
+        CONV_GNP.case("ragged contexts", line, **ragged),
+        ON_GRID_CONV_CNP.case("images with unknown pixels", {"image": normal(2, 1, 2, 3)}, mask=known),
+        ON_GRID_CONV_CNP.case("not divided, floor", {"image": normal(2, 1, 2, 3)}, mask=known, divide=False, floor=0.1),
+    ]
