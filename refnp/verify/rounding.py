@@ -436,9 +436,10 @@ def _exp_slope(x: Rounded, z: np.ndarray) -> np.ndarray:
     if x.arithmetic is None:
         return z
     off = x.off
-    slope = z * (1 + off)
-    if (off > 1).any():
-        slope = np.where(off > 1, (np.exp(x.value + off) - z) / np.where(off > 1, off, 1), slope)
+    slope = _product(z, 1 + off)
+    large = (off > 1) & np.isfinite(off)
+    if large.any():
+        slope = np.where(large, (np.exp(x.value + np.where(large, off, 0)) - z) / np.where(large, off, 1), slope)
     return slope
 
 
@@ -447,7 +448,7 @@ def exp(x: Rounded) -> Rounded:
     z = np.exp(x.value)
     if _without_error(x):
         return exact(z)
-    x = where(z == 0, exact(x.value), x)  # e^(−∞) is 0, whatever is known of −∞
+    x = where(np.isneginf(x.value), exact(x.value), x)  # −∞ is what a mask adds, and has no error
     return function(z, _exp_slope(x, z), x)
 
 

@@ -101,6 +101,18 @@ def test_no_correct_implementation_exceeds_a_bound(layer):
         assert judged > 0.5 * count, "most numbers must be judged"
 
 
+def test_a_length_scale_whose_square_underflows_is_not_judged():
+    name = "set_convolution/one set hidden, divided by the density"
+    case = next(case for case in LAYERS["set_convolution"] if case.name == name)
+    problem = nasty(case, "float32", 54)
+    with np.errstate(all="ignore"):
+        known, _ = limits(problem)
+        for by in implementations("float32", np.random.default_rng(54)):
+            assert excess(problem, by, known) <= 1
+        assert not known["output"][0].any()
+    assert 0 < problem.arrays["length_scale"] < 1e-40
+
+
 def test_there_are_more_than_five_implementations_and_they_differ():
     x = normal(0, (3, 40), np.float32) + np.float32(10)
     arrays = [x, np.float32(1), np.float32(0)]

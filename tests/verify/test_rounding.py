@@ -198,6 +198,16 @@ def test_nothing_is_known_beside_a_divisor_that_may_be_0():
     assert rounding.sqrt(nearly, signed=True).error == np.inf
 
 
+def test_of_an_exponential_that_vanishes_nothing_is_known_where_its_exponent_may_be_nan():
+    judged = arithmetic(np.float32)
+    smallest = exact(1e-40, judged)
+    exponent = -(exact(np.ones(2), judged) / (smallest * smallest))  # −1e80, or −1/0, and 0/0 for another numerator
+    assert (exponent.value < -1e79).all()
+    assert np.isinf(tolerance(rounding.exp(exponent), np.float32)).all()
+    masked = rounding.exp(exact(np.array([-np.inf, -200.0]), judged))
+    assert (tolerance(masked, np.float32) < 1e-37).all()
+
+
 def test_means_of_rows_in_blocks_are_a_class_of_their_own():
     x = np.ones((1, 4096))
     errors = [exact(x, arithmetic(np.float32, blocked=blocked)).row_mean().error.item() for blocked in (False, True)]
