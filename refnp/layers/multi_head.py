@@ -3,8 +3,12 @@
     H^(i) = Attention(X W_q^(i), Y W_k^(i), Y W_v^(i))        MHA(X, Y) = concat(H^(1), …, H^(h)) W_o
 
 The heads are concatenated along the feature axis, (N, h·d_v); Sivaraya (2023) prints them stacked as rows. The W^(i) of
-all heads stand side by side in one matrix, so that a single product serves them; maps on top of queries, keys and
-values that are already projected, as in Sivaraya (2023), eq. 6, are a product of two matrices, and so one matrix.
+all heads stand side by side in one matrix, so that a single product serves them.
+
+Sivaraya (2023), eq. 6, has maps on top of queries, keys and values that are projected already, Q = X W_q of d_k
+features and Q W_q^(i) with W_q^(i) square. `key_width` and `value_width` are its d_k and d_v. For each head that is one
+matrix, the product W_q W_q^(i), (D, d_k); but those of all heads share W_q, so that side by side they have rank d_k at
+most, where maps of X itself may have rank h·d_k.
 
 Under a causal mask, keys and values of a token depend on nothing that comes after it. Decoding N tokens one by one
 therefore needs N projections, not N²/2, if keys and values are kept: `KeyValueCache`.
@@ -45,10 +49,14 @@ class MultiHeadAttention(Module):
     key_features, value_features: D_k and D_v, D if not given.
     head_features: d, the width of a query and a key in one head; D/heads if not given. head_value_features: d_v, that
         of a value; d if not given. output_features: the width of the result; D if not given.
+    key_width, value_width: d_k and d_v of Sivaraya (2023), eq. 6, as printed. Queries and keys are first mapped to d_k
+        features, values to d_v, by a map that all heads share; each head has square maps of these, and a head of
+        queries and keys is d_k wide, one of values d_v. Any widths, whatever D and the heads are; one may be given
+        alone. If not given there are no such maps.
     key_heads: fewer than heads share keys and values among groups of heads (`grouped_attention`).
     similarity: "scaled_dot", "dot" or "cosine".
     positions: what pairs of places add (rotations, biases, terms of the values).
-    bias: with False the four linear maps have none.
+    bias: with False the linear maps have none.
     softcap: c, which bounds scores before bias and mask, s ← c tanh(s/c); None leaves them.
     dropout: the part of the weights that are dropped where `rng` is given.
 
@@ -75,6 +83,8 @@ class MultiHeadAttention(Module):
         head_features: int | None = None,
         head_value_features: int | None = None,
         output_features: int | None = None,
+        key_width: int | None = None,
+        value_width: int | None = None,
         key_heads: int | None = None,
         similarity: str = "scaled_dot",
         positions: RelativePositions | None = None,
@@ -85,20 +95,24 @@ class MultiHeadAttention(Module):
     ):
         check_options(softcap, dropout, rng)
         key_heads = heads if key_heads is None else key_heads
-        if heads < 1 or (head_features is None and features % heads):
+        if heads < 1 or (head_features is None and key_width is None and features % heads):
             raise ValueError(f"MultiHeadAttention: {heads} heads do not divide {features} features equally")
         if key_heads < 1 or heads % key_heads:
             raise ValueError(f"MultiHeadAttention: key_heads is {key_heads}; it must divide the {heads} heads")
         if similarity not in ("scaled_dot", "dot", "cosine"):
             raise ValueError(f"MultiHeadAttention: similarity is {similarity!r}; use 'scaled_dot', 'dot' or 'cosine'")
-        d = _width("head_features", head_features, features // heads)
-        d_v = _width("head_value_features", head_value_features, d)
         d_key = _width("key_features", key_features, features)
         d_value = _width("value_features", value_features, features)
-        self.query = Linear(features, heads * d, bias=bias, rng=rng)
-        self.key = Linear(d_key, key_heads * d, bias=bias, rng=rng)
-        self.value = Linear(d_value, key_heads * d_v, bias=bias, rng=rng)
+        shared_k, shared_v = _width("key_width", key_width, 0), _width("value_width", value_width, 0)
+        d = _width("head_features", head_features, shared_k or features // heads)
+        d_v = _width("head_value_features", head_value_features, shared_v or d)
+        self.query = Linear(shared_k or features, heads * d, bias=bias, rng=rng)
+        self.key = Linear(shared_k or d_key, key_heads * d, bias=bias, rng=rng)
+        self.value = Linear(shared_v or d_value, key_heads * d_v, bias=bias, rng=rng)
         self.output = Linear(heads * d_v, _width("output_features", output_features, features), bias=bias, rng=rng)
+        self.query_projection = Linear(features, shared_k, bias=bias, rng=rng) if shared_k else None
+        self.key_projection = Linear(d_key, shared_k, bias=bias, rng=rng) if shared_k else None
+        self.value_projection = Linear(d_value, shared_v, bias=bias, rng=rng) if shared_v else None
         self.heads, self.key_heads, self.similarity = heads, key_heads, similarity
         self.softcap, self.dropout = softcap, dropout
         self.positions = RelativePositions() if positions is None else positions
@@ -123,7 +137,8 @@ class MultiHeadAttention(Module):
         if not projected:
             keys, values = (without_unread(mask, a, per_head=per_head) for a in (keys, values))
             keys, values = self.keys_and_values(keys, values, places=key_places)
-        queries = split_heads(self.query(query), self.heads)  # (..., H, N, d)
+        queries = _maps(self.query_projection, self.query, query)  # (..., N, H·d)
+        queries = split_heads(queries, self.heads)  # (..., H, N, d)
         places = _places(queries, query_places), _places(keys, key_places)
         queries = self.positions.rotated(queries, places[0])
         if not per_head and not (mask is None and bias is None):
@@ -158,8 +173,14 @@ class MultiHeadAttention(Module):
 
         They can be kept (`KeyValueCache`), and attended to as often as there are queries.
         """
-        keys, values = split_heads(self.key(key), self.key_heads), split_heads(self.value(value), self.key_heads)
+        keys, values = _maps(self.key_projection, self.key, key), _maps(self.value_projection, self.value, value)
+        keys, values = (split_heads(a, self.key_heads) for a in (keys, values))
         return self.positions.rotated(keys, _places(keys, places)), values
+
+
+def _maps(shared: Linear | None, of_heads: Linear, x: ArrayLike) -> Any:
+    """The maps of all heads side by side, of x (..., N, D) itself or of what the map that they share makes of it."""
+    return of_heads(x if shared is None else shared(x))
 
 
 def _width(name: str, given: int | None, otherwise: int) -> int:

@@ -425,6 +425,8 @@ LAYERS = {
             ".head_features?": (0, 1, 3),
             ".head_value_features?": (1, 2),
             ".output_features?": (1, 3),
+            ".key_width?": (0, 1, 3),
+            ".value_width?": (1, 2),
             ".bias?": BOOLEANS,
             ".rng": generator,
             "per_head?": BOOLEANS,

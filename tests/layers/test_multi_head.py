@@ -152,6 +152,120 @@ def test_maps_of_each_head_on_top_of_projected_queries_are_one_product(seed):
     assert_within(module(x), as_printed, 2 * tolerance(limit, np.float64))
 
 
+# ---- eq. 6 as printed: square maps in each head, of any width
+
+
+def shared(features, heads, key_width, value_width, **options):
+    return MultiHeadAttention(
+        features, heads, key_width=key_width, value_width=value_width, rng=generator(1), **options
+    )
+
+
+@pytest.mark.parametrize(("heads", "d_k", "d_v"), [(1, 4, 5), (3, 4, 5), (3, 8, 1), (4, 1, 7)])
+@pytest.mark.parametrize("dtype", REAL)
+def test_equation_6_as_printed_index_by_index(heads, d_k, d_v, dtype):
+    """Q = X W_q, K = X W_k, V = X W_v; H^(i) = Attention(Q W_q^(i), K W_k^(i), V W_v^(i)) with square W^(i)."""
+    module, x = shared(5, heads, d_k, d_v, bias=False).astype(dtype), normal(0, (4, 5), dtype)
+    state = module.state_dict()
+    assert {name: array.shape for name, array in state.items()} == {
+        "query.weight": (d_k, heads * d_k),
+        "key.weight": (d_k, heads * d_k),
+        "value.weight": (d_v, heads * d_v),
+        "output.weight": (heads * d_v, 5),
+        "query_projection.weight": (5, d_k),
+        "key_projection.weight": (5, d_k),
+        "value_projection.weight": (5, d_v),
+    }
+    q, k, v = (written.linear(x, state[f"{role}_projection.weight"]) for role in ("query", "key", "value"))
+    parts = []
+    for i in range(heads):
+        squares = [state[f"{role}.weight"][:, i * d : (i + 1) * d]
+                   for role, d in (("query", d_k), ("key", d_k), ("value", d_v))]  # fmt: skip
+        assert all(w.shape[0] == w.shape[1] for w in squares)
+        h, _ = written.attention(*(written.linear(a, w) for a, w in zip((q, k, v), squares, strict=True)))
+        assert h.shape == (4, d_v)
+        parts.append(h)
+    by_hand = written.linear(np.concatenate(parts, -1), state["output.weight"])
+    limit, _ = equations.shared_multi_head(*map(exact, (x, x, x, *state.values())), heads=heads)
+    assert_within(module(x), by_hand, tolerance(limit, dtype))
+
+
+@given(
+    st.sampled_from([1, 2, 3]), st.integers(1, 5), st.integers(1, 5), st.booleans(), st.booleans(), real_dtypes, seeds
+)
+def test_equation_6_as_printed_value_and_every_gradient(heads, d_k, d_v, maps, masked, dtype, seed):
+    """Widths that neither D nor the heads divide: within the bound of the equation."""
+    module = shared(6, heads, d_k, d_v, key_features=4, value_features=7, bias=maps).astype(dtype)
+    arrays = [normal(seed + i, (2, n, width), dtype) for i, (n, width) in enumerate([(4, 6), (5, 4), (5, 7)])]
+    mask = generator(seed).random((2, 4, 5)) < 0.7 if masked else None
+    y, pullback = ad.vjp(lambda q, k, v, p: module.bind(p)(q, k, v, mask=mask), *arrays, module.state_dict())
+    state = module.state_dict()
+    limit, rounded_pullback = equations.shared_multi_head(
+        *map(exact, (*arrays, *state.values())), heads=heads, mask=mask
+    )
+    assert (y.dtype, y.shape) == (dtype, (2, 4, 6))
+    assert_within(y, limit.value, tolerance(limit, dtype))
+    bar = normal(seed + 3, y.shape, dtype)
+    *bars, parameter_bars = pullback(bar)
+    found = [*bars, *(parameter_bars[name] for name in state)]
+    for gradient, other in zip(found, rounded_pullback(exact(bar)), strict=True):
+        assert gradient.dtype == dtype
+        assert_within(gradient, other.value, tolerance(other, dtype))
+
+
+def test_shared_maps_side_by_side_have_the_rank_of_the_shared_one():
+    """Each head's W_q W_q^(i) is one matrix (D, d_k); those of h heads have rank d_k, and without sharing h d_k."""
+    module, state = shared(8, 3, 2, 2, bias=False), shared(8, 3, 2, 2, bias=False).state_dict()
+    for role in ("query", "key", "value"):
+        product = state[f"{role}_projection.weight"] @ state[f"{role}.weight"]
+        assert product.shape == (8, 6)
+        assert np.linalg.matrix_rank(product) == 2
+    free = MultiHeadAttention(8, 3, head_features=2, bias=False, rng=generator(1))
+    assert np.linalg.matrix_rank(free.query.weight.data) == 6
+    products = {name: state[f"{name.split('.')[0]}_projection.weight"] @ array if "output" not in name else array
+                for name, array in state.items() if "projection" not in name}  # fmt: skip
+    free.load_state_dict(products)
+    x = normal(0, (4, 8))
+    limit, _ = equations.shared_multi_head(*map(exact, (x, x, x, *state.values())), heads=3)
+    assert_within(free(x), module(x), 2 * tolerance(limit, np.float64))
+
+
+@pytest.mark.parametrize("widths", [{"key_width": 5}, {"value_width": 5}])
+def test_one_width_alone(widths):
+    module, x = MultiHeadAttention(6, 2, **widths, rng=generator()), normal(0, (2, 4, 6))
+    assert module(x).shape == (2, 4, 6)
+    assert (module.query_projection is None) == ("key_width" not in widths)
+    assert (module.value_projection is None) == ("value_width" not in widths)
+    expected = (5, 5) if "key_width" in widths else (3, 5)
+    assert (module.query.weight.shape[1] // 2, module.value.weight.shape[1] // 2) == expected
+
+
+def test_shared_maps_and_every_way_to_call_it():
+    """Positions, grouped heads, weights of heads, and keys and values that are kept."""
+    module = shared(6, 4, 2, 3, key_heads=2, positions=Rotary())
+    x, mask = normal(0, (2, 5, 6)), masks.causal(5)
+    y, weights = module(x, mask=mask, return_weights=True)
+    assert (y.shape, weights.shape) == ((2, 5, 6), (2, 4, 5, 5))
+    kept = module.keys_and_values(x, x)
+    assert [np.shape(array) for array in kept] == [(2, 2, 5, 2), (2, 2, 5, 3)]
+    with ad.no_grad():
+        assert_same_bits(np.asarray(module(x, *kept, projected=True, mask=mask)), module(x, mask=mask))
+    check(lambda x, p: module.bind(p)(x, mask=mask), (x, module.state_dict()))
+
+
+def test_without_the_widths_nothing_has_changed():
+    """The same names, and the same numbers from the same generator."""
+    plain = MultiHeadAttention(6, 2, rng=generator())
+    assert list(plain.state_dict()) == [
+        f"{role}.{part}" for role in ("query", "key", "value", "output") for part in ("weight", "bias")
+    ]
+    with_widths = MultiHeadAttention(6, 2, key_width=6, value_width=6, head_features=3, rng=generator())
+    other = with_widths.state_dict()
+    assert_same_bits(plain.state_dict()["query.weight"], other["query.weight"])
+    with pytest.raises(ValueError, match=r"unexpected query_projection\.weight"):
+        plain.load_state_dict(other)
+
+
 # ---- ways to call it
 
 
@@ -466,6 +580,10 @@ def test_positions_with_values_of_the_width_of_values():
         ((6, 2), {"head_features": 0}, r"MultiHeadAttention: head_features is 0; it must be positive"),
         ((6, 2), {"head_value_features": -1}, r"MultiHeadAttention: head_value_features is -1; it must be positive"),
         ((6, 2), {"output_features": 0}, r"MultiHeadAttention: output_features is 0; it must be positive"),
+        ((6, 2), {"key_width": 0}, r"MultiHeadAttention: key_width is 0; it must be positive"),
+        ((6, 2), {"value_width": -2}, r"MultiHeadAttention: value_width is -2; it must be positive"),
+        ((6, 0), {"key_width": 2}, r"MultiHeadAttention: 0 heads do not divide 6 features equally"),
+        ((6, 4), {"value_width": 2}, r"MultiHeadAttention: 4 heads do not divide 6 features equally"),
         ((6, 2), {"key_features": 0}, r"MultiHeadAttention: key_features is 0; it must be positive"),
         ((6, 2), {"value_features": 0}, r"MultiHeadAttention: value_features is 0; it must be positive"),
         ((6, 2), {"similarity": "general"},

@@ -29,7 +29,7 @@ def test_transformer_neural_processes():
 def test_each_script_is_followed_by_what_it_prints(page):
     text = (GUIDE / page).read_text(encoding="utf-8")
     pairs = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.S)
-    assert len(pairs) == text.count("```python") == 2
+    assert len(pairs) == text.count("```python") >= 2
     for code, expected in pairs:
         output = io.StringIO()
         with contextlib.redirect_stdout(output):

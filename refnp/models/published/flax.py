@@ -38,6 +38,7 @@ from refnp.layers.module import Module
 from refnp.layers.multi_head import MultiHeadAttention
 from refnp.layers.normalization import LayerNorm, RMSNorm
 from refnp.models.published.renaming import Entry, Names, same
+from refnp.models.published.torch import check_maps
 
 
 def of_linear(module: Linear) -> list[Entry]:
@@ -93,6 +94,7 @@ def turned(kernel: np.ndarray) -> np.ndarray:
 
 def of_attention(module: MultiHeadAttention) -> list[Entry]:
     """Of MultiHeadDotProductAttention and MultiHeadAttention: an axis for the heads."""
+    check_maps("published.flax", module)
     maps = {"query": module.query, "key": module.key, "value": module.value}
     found = []
     for name, own in maps.items():

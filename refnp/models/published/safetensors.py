@@ -34,6 +34,7 @@ DTYPES |= {"U64": "<u8", "F16": "<f2", "F32": "<f4", "F64": "<f8", "C64": "<c8"}
 
 def of_attention(module: MultiHeadAttention) -> list[Entry]:
     """Four Linear maps."""
+    torch.check_maps("published.safetensors", module)
     maps = {"q_proj": module.query, "k_proj": module.key, "v_proj": module.value, "out_proj": module.output}
     return [
         entry

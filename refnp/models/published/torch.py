@@ -67,6 +67,7 @@ def of_batch_norm(module: BatchNorm) -> list[Entry]:
 
 def of_attention(module: MultiHeadAttention) -> list[Entry]:
     """Of torch.nn.MultiheadAttention: the input maps in one matrix if all take equally many features."""
+    check_maps("published.torch", module)
     if module.key_heads != module.heads:
         raise ValueError(
             f"published.torch: torch.nn.MultiheadAttention has as many key heads as heads, not {module.key_heads} for "
@@ -82,6 +83,15 @@ def of_attention(module: MultiHeadAttention) -> list[Entry]:
         found.append(below_each_other("in_proj_bias", [own.bias for own in maps], np.asarray))
     output = module.output
     return found + transposed("out_proj.weight", output.weight) + same("out_proj.bias", output.bias)
+
+
+def check_maps(name: str, module: MultiHeadAttention) -> None:
+    """ValueError for maps that heads share before their own, which no other library has."""
+    if module.query_projection is not None or module.value_projection is not None:
+        raise ValueError(
+            f"{name}: MultiHeadAttention with key_width or value_width has maps that this format does not name; "
+            "use state_dict() and load_state_dict()"
+        )
 
 
 def below_each_other(name: str, parameters: list, turned: Any) -> Entry:

@@ -65,6 +65,25 @@ def multi_head(query, key, value, *parameters, heads, mask=None, bias=None, per_
     return y, pullback
 
 
+def shared_multi_head(query, key, value, *parameters, **options):
+    """Sivaraya (2023), eq. 6, as printed: `multi_head` of X W_q, Y W_k, Z W_v, with square maps in each head.
+
+    Parameters in the order of NAMES and SHARED_NAMES, or all weights where there are no biases. X̄ = Q̄ W_qᵀ.
+    """
+    own = len(parameters) * 4 // 7  # four maps of seven
+    shared = [parameters[i : i + own // 4] for i in range(own, len(parameters), own // 4)]
+    projections = [linear(x, *maps) for x, maps in zip((query, key, value), shared, strict=True)]
+    y, heads_pullback = multi_head(*(projected for projected, _ in projections), *parameters[:own], **options)
+
+    def pullback(g):
+        found = heads_pullback(g)
+        bars, of_heads = found[:3], found[3:]
+        back = [pull(bar) for (_, pull), bar in zip(projections, bars, strict=True)]
+        return *(x_bar for x_bar, *_ in back), *of_heads, *(bar for _, *maps in back for bar in maps)
+
+    return y, pullback
+
+
 @wraps(multi_head, assigned=(), updated=())  # whose options it has
 def biased_multi_head(query, key, value, bias, *parameters, **options):
     """O = concat_h attention(Q W_q, K W_k, V W_v)_h W_o, the bias (N, M) added to the scores an argument as others.
@@ -108,6 +127,7 @@ def over_heads(x):
     return x.reshape(*x.shape[:-2], 1, *x.shape[-2:]) if len(x.shape) > 2 else x
 
 
+SHARED_NAMES = tuple(f"{part}_{map_}_projection" for map_ in ("query", "key", "value") for part in ("weight", "bias"))
 NAMES = tuple(f"{part}_{map_}" for map_ in ("query", "key", "value", "output") for part in ("weight", "bias"))
 
 
@@ -131,6 +151,24 @@ def refnp_additive_mask(query, key, value, *parameters, mask, **options):
     """The same with a bias of −∞ in place of a mask."""
     bias = np.where(mask, 0.0, -np.inf).astype(query.dtype)
     return refnp_multi_head(query, key, value, *parameters, bias=bias, **options)
+
+
+def refnp_shared_multi_head(query, key, value, *parameters, heads, **options):
+    """refnp's MultiHeadAttention with key_width and value_width."""
+    own = len(parameters) // 7
+    widths = {"key_width": parameters[0].shape[0], "value_width": parameters[2 * own].shape[0]}
+    first = parameters[4 * own :: own]
+    module = layers.MultiHeadAttention(
+        first[0].shape[0],
+        heads,
+        key_features=first[1].shape[0],
+        value_features=first[2].shape[0],
+        **widths,
+        output_features=parameters[3 * own].shape[1],
+        bias=own > 1,
+        rng=np.random.default_rng(0),
+    )
+    return bound(module, parameters)(query, key, value, **options)
 
 
 def new_multi_head(heads, query, key, value, output):
@@ -253,6 +291,10 @@ WITH_WEIGHTS = Layer(
     names=("MultiHeadAttention",),
 )
 
+SHARED_MAPS = Layer(
+    "multi_head_shared", refnp_shared_multi_head, shared_multi_head, names=("MultiHeadAttention",)
+)  # eq. 6 as printed, which no framework has
+
 BIASED_MULTI_HEAD = Layer(
     "multi_head_biased",
     refnp_biased_multi_head,
@@ -289,6 +331,19 @@ def heads_inputs(*, n=4, m=5, features=6, scale=0.5, biases=True, widths=(None, 
         part, role = name.split("_")
         if part == "weight" or biases:
             found[name] = normal(*(shapes[role] if part == "weight" else shapes[role][1:]), scale=scale)
+    return found
+
+
+def shared_inputs(*, heads=2, d_k=5, d_v=3, biases=True, out=6):
+    """`heads_inputs` of d_k and d_v features, square maps in each head, and what makes them of 6, 4 and 7 features."""
+    found = heads_inputs(features=d_k, widths=(d_k, d_v), inner=(heads * d_k, heads * d_v), out=out, biases=biases)
+    features = {"query": 6, "key": 4, "value": 7}
+    found |= {role: normal(2, n, features[role]) for role, n in (("query", 4), ("key", 5), ("value", 5))}
+    for name in SHARED_NAMES:
+        part, role = name.removesuffix("_projection").split("_")
+        width = d_v if role == "value" else d_k
+        if part == "weight" or biases:
+            found[name] = normal(*((features[role], width) if part == "weight" else (width,)), scale=0.5)
     return found
 
 
@@ -329,6 +384,8 @@ def cases() -> list[Case]:
         ),
         Case(OTHER_WIDTHS, "of heads and of the result", heads_inputs(inner=(10, 4), out=3), {"heads": 2}),
         Case(OTHER_WIDTHS, "wide heads", heads_inputs(inner=(10, 10), out=3), {"heads": 2, **hidden}, IN_FLOAT32),
+        Case(SHARED_MAPS, "three heads", shared_inputs(heads=3), {"heads": 3}),
+        Case(SHARED_MAPS, "no biases of maps, padding", shared_inputs(biases=False), {"heads": 2, **hidden}),
         with_bias("for all", heads_inputs(), (4, 5)),
         with_bias("for each sequence, padding", heads_inputs(), (2, 4, 5), **hidden),
         with_bias("for each head", heads_inputs(), (2, 3, 4, 5), heads=3, per_head=True),
@@ -354,6 +411,7 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     widths: dict[str, Any] = {"key_features": 3, "value_features": 2, "head_features": 3, "head_value_features": 1}
     wide = layers.MultiHeadAttention(4, 2, **widths, output_features=5, bias=False, rng=rng)
     arrays = [rng.normal(size=shape) for shape in ((2, 3, 4), (2, 4, 3), (2, 4, 2))]
+    shared = layers.MultiHeadAttention(4, 3, key_width=2, value_width=3, rng=generator(seed, skip=2100))
     bias, mask = rng.normal(size=(2, 3, 4)), rng.random((2, 2, 3, 4)) < 0.7
     names = ("MultiHeadAttention", "split_heads", "merge_heads")
 
@@ -363,4 +421,5 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     return [
         module_gradient("MultiHeadAttention", heads, rows, names=names),
         gradient_of("MultiHeadAttention, widths, of each head", biased, *arrays, bias, wide.state_dict(), names=names),
+        module_gradient("MultiHeadAttention, maps that heads share", shared, rows, names=names),
     ]

@@ -20,6 +20,7 @@ from refnp.layers import (
     masks,
 )
 from refnp.layers.activations import gelu, relu
+from refnp.models.published import flax, safetensors
 from refnp.models.published import torch as from_torch
 from refnp.models.transformer_layers import DecoderLayer, EncoderLayer
 from refnp.models.transformer_stacks import Decoder, Encoder, EncoderDecoder
@@ -221,6 +222,14 @@ def test_all_that_does_not_fit_is_said_at_once_and_nothing_is_loaded():
 def test_attention_that_torch_has_not():
     with pytest.raises(ValueError, match="has as many key heads as heads, not 1 for 2"):
         from_torch.save(MultiHeadAttention(4, 2, key_heads=1, rng=np.random.default_rng(0)))
+
+
+@pytest.mark.parametrize("save", [from_torch.save, flax.save, safetensors.save], ids=["torch", "flax", "safetensors"])
+@pytest.mark.parametrize("widths", [{"key_width": 3}, {"value_width": 3}])
+def test_maps_that_heads_share_have_no_name_there(save, widths):
+    module = MultiHeadAttention(4, 2, **widths, rng=np.random.default_rng(0))
+    with pytest.raises(ValueError, match=r"key_width or value_width has maps that this format does not name"):
+        save(module)
 
 
 # ---- beside PyTorch
