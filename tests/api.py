@@ -29,6 +29,7 @@ PACKAGES = (
     "refnp.tasks",
     "refnp.training",
     "refnp.symmetry",
+    "refnp.symmetry.testing",
     "refnp.verify",
     "refnp.studies",
     "refnp.figures",
@@ -187,9 +188,9 @@ def page(package_name):
         MADE,
     ]
     for file in sorted(files):
-        own = file.startswith(package_name.replace(".", "/") + "/") and (
-            package_name != "refnp" or file.count("/") == 1
-        )
+        path = package_name.replace(".", "/")
+        inside = file.startswith(f"{path}/") and (package_name != "refnp" or file.count("/") == 1)
+        own = inside or file == f"{path}.py"
         lines += section(package, file, files[file]) if own else elsewhere(file, files[file])
     return "\n".join(lines) + "\n"
 
