@@ -329,7 +329,11 @@ def _computed(value: np.ndarray, error: Any, lost: Any, judged: Arithmetic | Non
 
 
 def _stored(value: np.ndarray, error: Any, lost: Any, judged: Arithmetic | None) -> Rounded:
-    """What comes of storing a result: nothing, unless the storage is narrower than what an operation computes in."""
+    """What comes of storing a result: nothing, unless the storage is narrower than what an operation computes in.
+
+    Beside 0 · ∞, such as a weight of 0 times a number that is not known, nothing is known, and comparisons must see it.
+    """
+    error, lost = _unknown_where(np.isnan(error), error), _unknown_where(np.isnan(lost), lost)
     if judged is not None and judged.stored:
         size = np.abs(value) + _off(error, lost, judged)
         error = np.where(size > judged.largest, np.inf, error + judged.stored * size)
