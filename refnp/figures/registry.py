@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from refnp.figures import masks, positions
+from refnp.figures import masks, positions, unification
 from refnp.figures.canvas import DPI, Drawn, style
 from refnp.studies.registry import named
 from refnp.verify.record import write_whole
@@ -29,6 +29,14 @@ class Figure:
 FIGURES: Mapping[str, Figure] = {
     "masks": Figure("Who may attend to whom: the causal mask, and those of TNP-D, TNP-A and TNP-ND.", masks.draw),
     "positions": Figure("Sinusoidal positions and their Gram matrix, right and as misprinted.", positions.draw),
+    "attention-and-setconv": Figure(
+        "Weights of a set convolution and of attention on the same points, their sums, and what comes of the values.",
+        unification.draw_attention,
+    ),
+    "setconv-pipeline": Figure(
+        "A task on its way through a ConvCNP: set, density and signal on a grid, network, read-out.",
+        unification.draw_pipeline,
+    ),
 }
 
 

@@ -172,7 +172,7 @@ def test_a_convcnp_reads_its_context_by_an_attention_of_te_tnp(normalization):
 
 
 def test_without_squares_a_kernel_of_te_tnp_is_piecewise_exponential():
-    """relu(±d) make exp(−|d|/ℓ) exactly, and any other kernel at K places with an error that falls as 1/K²."""
+    """relu(±d) make exp(−|d|/ℓ) exactly."""
     module = TranslationAttention(2, 1, kernel=(2,), rng=np.random.default_rng(0))
     first, second = module.kernel.layers
     first.weight.data[...], first.bias.data[...] = [[2.0, -2.0], [0, 0]], 0
@@ -186,6 +186,25 @@ def test_without_squares_a_kernel_of_te_tnp_is_piecewise_exponential():
     limit = judges.translation_attention(*map(exact, arrays), module.state_dict(), 1, np.ones((1, 5, 6), bool))
     weights = np.exp(-2 * np.abs(x.astype(WIDE) - places[:, 0]))
     assert_within(found[:, 1], weights @ y[:, 0] / weights.sum(1), 2 * tolerance(limit, np.float64)[0, :, 1])
+
+
+@pytest.mark.parametrize("hinges", [8, 32, 128])
+def test_without_squares_other_kernels_are_approached_by_pieces(hinges):
+    """K relus are the EQ kernel's logarithm −2d² at K + 1 places of [−4, 4]: off by at most h²/2, h = 8/K.
+
+    The error of linear interpolation is h²/8 times the second derivative, 4. Each hinge changes the slope by −4h.
+    """
+    h = 8 / hinges
+    knots = -4 + h * np.arange(hinges)
+    module = TranslationAttention(2, 1, kernel=(hinges + 1,), rng=np.random.default_rng(0))
+    first, second = module.kernel.layers
+    first.weight.data[...], first.bias.data[:-1] = [[1.0] * hinges + [0.0], [0.0] * (hinges + 1)], -knots
+    first.bias.data[-1] = 1.0  # a constant: −2d² at −4
+    second.weight.data[:-1, 0], second.weight.data[-1, 0], second.bias.data[...] = -4 * h, -32.0, 0
+    second.weight.data[0, 0] = 16 - 2 * h  # the slope of the first piece
+    d = np.linspace(-4, 4, 1001)
+    found = raw(module.kernel(np.stack([d, np.zeros(1001)], 1)))[:, 0]
+    assert 0.9 * h * h / 2 < np.abs(found + 2 * d * d).max() < h * h / 2 + 1e-10  # rounding of sums of up to 128 terms
 
 
 # ---- The network on the grid
