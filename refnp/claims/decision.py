@@ -18,10 +18,10 @@ from refnp.claims.row import APPROXIMATE, BROKEN, EXACT, ON_SUBGROUP, UNDECIDED,
 from refnp.symmetry import Claim, Verdict, search
 from refnp.symmetry.judge import discrepancy
 
-COUNT, THOROUGH_COUNT = 8, 48  # inputs for each claim
-SIMPLIFY, THOROUGH_SIMPLIFY = 60, 1000  # inputs that may be tried to make a counter-example simpler
-REFINED = 4  # inputs at each level, and for each point of a picture
-FALLS = 0.5  # the least rate at which a discrepancy is said to fall
+COUNT, THOROUGH_COUNT = 6, 48  # inputs for each claim
+SIMPLIFY, THOROUGH_SIMPLIFY = 25, 1000  # inputs that may be tried to make a counter-example simpler
+REFINED, ELEMENTS = 4, 4  # inputs at each level and for each point of a picture, and elements with each
+FALLS = 0.25  # the least rate at which a discrepancy is said to fall
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,10 @@ def _decided(about: Found, trial: Trial, thorough: bool) -> Found:
     options: dict[str, Any] = {
         "sizes": trial.sizes,
         "scales": (1.0,),
-        "count": THOROUGH_COUNT if thorough else COUNT,
-        "simplify": THOROUGH_SIMPLIFY if thorough else SIMPLIFY,
+        "count": COUNT,
+        "simplify": SIMPLIFY,
         **trial.options,
+        **({"count": THOROUGH_COUNT, "simplify": THOROUGH_SIMPLIFY} if thorough else {}),
     }
     whole = search(trial.claim, trial.draw, **options)
     found = _with_numbers(about, whole)
@@ -141,7 +142,7 @@ def _largest(claim: Claim, trial: Trial) -> float:
     for i in range(REFINED):
         rng = np.random.default_rng((0, i))
         x = trial.draw(rng, **{name: max(values) for name, values in trial.sizes.items()})
-        elements = list(trial.shifts.values()) or [claim.action.draw(rng, x) for _ in range(REFINED)]
+        elements = list(trial.shifts.values()) or [claim.action.draw(rng, x) for _ in range(ELEMENTS)]
         worst = max([worst, *(discrepancy(claim, x, g, np.dtype(np.float64)) for g in elements)])
     return worst
 

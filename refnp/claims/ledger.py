@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from refnp.claims import layers
+from refnp.claims import convolutions, layers, neural_processes, positions, shipped, transformers
 from refnp.claims.decision import Found, decide
 from refnp.claims.row import EXPECTATIONS, UNDECIDED, Row
 from refnp.verify.judge import matches
@@ -21,12 +21,28 @@ from refnp.verify.processes import in_order, jobs_for
 from refnp.verify.report import check_writable, number, write
 from refnp.version import __version__
 
-FAMILIES: Mapping[str, Sequence[Row]] = {"layers": layers.ROWS}
+FAMILIES: Mapping[str, Sequence[Row]] = {
+    "layers": layers.ROWS,
+    "convolutions": convolutions.ROWS,
+    "positions": positions.ROWS,
+    "transformers": transformers.ROWS,
+    "vision": transformers.IMAGES,
+    "neural processes": neural_processes.ROWS,
+    "shipped weights": shipped.ROWS,
+}
+
+
+def by_subject(own: Iterable[Row]) -> list[Row]:
+    """The rows of one subject together, subjects in the order of their first rows."""
+    found: dict[str, list[Row]] = {}
+    for row in own:
+        found.setdefault(row.subject, []).append(row)
+    return [row for rows in found.values() for row in rows]
 
 
 def rows(only: str | None = None) -> list[tuple[str, Row]]:
     """(family, row) of every row whose "family/subject: symmetry" contains `only`, or matches its wildcards."""
-    every = [(family, row) for family, own in FAMILIES.items() for row in own]
+    every = [(family, row) for family, own in FAMILIES.items() for row in by_subject(own)]
     return [(family, row) for family, row in every if only is None or matches(f"{family}/{row.name}", only)]
 
 
@@ -38,7 +54,7 @@ def claims(options: argparse.Namespace) -> int:
             check_writable(Path(file))
     work = rows(options.only)
     if not work:
-        raise ValueError(f"--only: no row is called {options.only!r}; try attention, permuted or layers/*roll")
+        raise ValueError(f"--only: no row is called {options.only!r}; try attention, permuted or convolutions/*roll")
     print(f"refnp {__version__} claims: {len(work)} rows", flush=True)
     found = list(shown(work, decided(work, options.only, options.thorough, options.jobs)))
     if options.json is not None:

@@ -29,7 +29,7 @@ STRIDED = "convolution, circular padding, stride 2: roll"
 
 def test_a_few_rows_as_expected(tmp_path, capsys):
     file = tmp_path / "claims.json"
-    assert cli.main(["claims", "--only", "layers/convolution*roll", "--json", str(file)]) == 0
+    assert cli.main(["claims", "--only", "convolutions/convolution*roll", "--json", str(file)]) == 0
     found = json.loads(file.read_text())["rows"]
     assert all(list(row) == FIELDS for row in found)
     by_name = {f"{row['subject']}: {row['symmetry']}": row for row in found}
