@@ -2,13 +2,14 @@
 
 The k-th perturbation changes every real number by a random part of itself: at most 16 roundings of the coarser
 precision for k = 1 and 2⁻²⁰ for k = 8, in equal ratios between, then 2⁻²⁰ again for as many more. (A point that was
-translated far is rounded so coarsely that smaller changes do not reach f.) k = 0 is x itself. An element made of real
+translated far is rounded so coarsely that smaller changes do not reach f.) Numbers that are equal stay equal, and 0
+stays 0, so that what is wrong with repeated items stays wrong. k = 0 is x itself. An element made of real
 numbers is perturbed as well, by roundings. All inputs are numbers of the coarser precision, so that both precisions
 compute with the same ones. `Evaluations` keeps what belongs to x for all elements, `BothSides` what belongs to one.
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +18,11 @@ import numpy as np
 from refnp.autograd import Array
 from refnp.symmetry.actions import Arrays, Element
 from refnp.symmetry.claim import WIDE, Claim, DType, Precisions, Refusal, cast, roundoff
+from refnp.symmetry.noise import LINES, factors, line, noise
 
 Key = tuple[int, DType]  # the number of a perturbation, and a precision
 LARGEST_PERTURBATION = 2.0**-20  # about 16 roundings of float32
+LARGEST = 2.0**-5  # where f is said to compute in half precision
 
 
 @dataclass(frozen=True)
@@ -104,25 +107,34 @@ class Evaluations:
         self.coarser = precisions.dtypes[-2] if len(precisions.dtypes) > 1 else None
         self.ratio = 1.0 if self.coarser is None else precisions.u / roundoff(self.coarser)
         coarse = self.coarser or self.finest
-        first = 16 * roundoff(coarse)
+        first = min(16 * max(roundoff(coarse), precisions.u), LARGEST)
         last = max(first, LARGEST_PERTURBATION)
         self.sizes = [0.0, *np.geomspace(first, last, perturbations).tolist(), *([last] * perturbations)]
         self.inputs = [cast(inputs, coarse)]
         self.output = functools.cache(lambda k, dtype: claim.at(self.input(k), dtype))
+        self.along = functools.cache(self._along)
         self.output(0, self.finest)
 
     def input(self, k: int) -> dict[str, Any]:
         """x, or its k-th perturbation."""
         while len(self.inputs) <= k:
-            size = self.sizes[len(self.inputs)]
-            self.inputs.append({name: self._perturbed(array, size) for name, array in self.inputs[0].items()})
+            size, x = self.sizes[len(self.inputs)], self.inputs[0]
+            changes = factors(x, lambda n: size * self.rng.uniform(-1, 1, n))
+            with np.errstate(all="ignore"):
+                changed = {name: (x[name] * (1 + change)).astype(x[name].dtype) for name, change in changes.items()}
+            self.inputs.append({**x, **changed})
         return self.inputs[k]
 
-    def _perturbed(self, array: Array | None, size: float) -> Array | None:
-        if array is None or array.dtype.kind not in "fc":
-            return array
-        with np.errstate(all="ignore"):
-            return (array * (1 + size * self.rng.uniform(-1, 1, array.shape))).astype(array.dtype)
+    def _along(self, reach: float, i: int) -> list[dict[str, Array]]:
+        """f at the points of the i-th line through x of this reach. Raises Refusal if f does not take one of them."""
+        return [self.claim.at(x, self.finest) for x in line(cast(self.inputs[0], self.finest), reach, self.rng)]
+
+    def noise_relative(self, reach: float) -> float:
+        """The least noise of f along a few lines through x, over the largest number of its array."""
+        first, least = Vector.of(self.output(0, self.finest)), np.inf
+        for i in range(LINES):
+            least = min(least, first.relative(noise_of(lambda i=i: map(Vector.of, self.along(reach, i)), first), first))
+        return least
 
     def is_fixed_by(self, g: Element) -> bool:
         """Whether g leaves the input and the output as they are, or nothing of the output is compared."""
@@ -190,6 +202,24 @@ class BothSides:
     def _right(self, k: int, dtype: DType) -> Vector:
         return Vector.of(self.at.claim.right(self.element(k), self.at.output(k, dtype)))
 
+    def right_noise(self, reach: float, i: int) -> Array:
+        """The noise of g·f along the i-th line through x."""
+        act = lambda y: Vector.of(self.at.claim.action_out.act(self.elements[0], y))
+        return noise_of(lambda: map(act, self.at.along(reach, i)), self.right(0, self.at.finest))
+
+    def left_noise(self, reach: float) -> Array:
+        """The noise of f along a line through g·x."""
+        at = self.at
+        moved = cast(at.claim.action.act(self.elements[0], cast(at.inputs[0], at.finest)), at.finest)
+        values = lambda: [Vector.of(at.claim.at(x, at.finest)) for x in line(moved, reach, at.rng)]
+        return noise_of(values, self.left(0, at.finest))
+
+    def moves_whole_numbers(self) -> bool:
+        """Whether g changes an array of whole numbers, such as positions, which cannot be perturbed."""
+        x = self.at.inputs[0]
+        moved = self.at.claim.action.act(self.elements[0], x)
+        return any(a is not None and a.dtype.kind in "iu" and not same(a, moved[name]) for name, a in x.items())
+
     def rounding_error_at_other_elements(self) -> Array:
         """The largest rounding error in each array, at elements drawn at random; where perturbations change nothing."""
         at, output, most = self.at, self.right(0, self.at.finest), np.zeros(1, WIDE)
@@ -235,6 +265,17 @@ class BothSides:
         moved = [self.at.claim.action.act(self.elements[0], cast(x, dtype)) for dtype in dtypes]
         keys = [(0, dtype) for dtype in dtypes]
         return equal(*moved) and not any(np.any(change(side, *keys)) for side in (self.left, self.right))
+
+
+def noise_of(values: Callable[[], Iterable[Vector]], first: Vector) -> Array:
+    """The noise of each number of vectors along a line; infinite if f refuses one or they are not of one form."""
+    try:
+        found = list(values())
+    except Refusal:
+        return np.full_like(first.values, np.inf)
+    if any(vector.form != first.form or vector.values.size != first.values.size for vector in found):
+        return np.full_like(first.values, np.inf)
+    return noise([vector.values for vector in found])
 
 
 def change(side: Callable[[int, DType], Vector], one: Key, other: Key) -> Array:

@@ -14,19 +14,21 @@ elements serve instead.) What is still above must be *steady*: from x to half of
 less than a quarter of itself, which a violation does and rounding error does not. Only then does the claim fail.
 
 Code may round more coarsely than its dtypes say: constants that were once float64, a cast on the way. A d that is
-steady, but within the allowance that float64 would have, is "ambiguous", not a violation; a d below 64 roundings of
-float32 must be steady over perturbations of 16 roundings of float32 as well. If both sides have the same bits in both
-precisions, and d is larger than that, nothing was rounded and d needs no further proof.
+steady, but within the allowance that float64 would have, is "ambiguous", not a violation. And a d that is left then must
+stand out by 64 against the noise of f in float32, and in half precision: what f(x) and f(g·x) show when they are
+followed along lines that are long enough for such a rounding to change (noise.py). Otherwise it is ambiguous as well.
+Where nothing can be perturbed (zeros, whole numbers), the noise that f has at other inputs serves, and without such
+inputs the unit roundoff of the precision.
 
-With one precision only, |f(x′) − f(x)| at perturbations x′ of x stands for the rounding error: what a backward stable f
-may do. Where the user gives a bound, nothing of this applies: |f(g·x) − g·f(x)| ≤ bound(inputs, g, dtype) for every
-number of the output, in the dtype of the input.
+With one precision only, 16 times the noise of f along lines of 256 roundings stands for the rounding error, and 16 for
+64: what is compared then are many errors of this precision itself. Where the user gives a bound, nothing of this
+applies: |f(g·x) − g·f(x)| ≤ bound(inputs, g, dtype) for every number of the output, in the dtype of the input.
 
 Source: Higham (2002), chapters 1 and 3, for the first-order model of rounding error and backward stability.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,26 +37,32 @@ from refnp.autograd import Array, ArrayLike
 from refnp.symmetry.actions import Arrays, Element
 from refnp.symmetry.claim import Claim, DType, Refusal, cast, roundoff
 from refnp.symmetry.evaluation import BothSides, Evaluations, Vector, change
+from refnp.symmetry.noise import INSIDE, LINES, UNIT_ROUNDOFFS, span
 
+Levels = Callable[[str], float | None]
 Bound = Callable[[dict[str, Any], Element, DType], ArrayLike | Mapping[str, ArrayLike]]
 
 SAFETY = 64  # the factor on estimated rounding errors
 CLOSE = 0.25  # above this part of its allowance a discrepancy is compared with more estimates
 STEADY = 0.25  # a violation changes by less than this part of itself from x to its perturbations
-SINGLE = SAFETY * roundoff(np.float32)  # relative discrepancies below this may come from a cast to float32 inside f
+SAFETY_OF_NOISE = 16  # the factor on the noise of f in its only precision
+HALF_PRECISION = 2.0**-12  # a noise above this part of the output means that f computes in half precision
 
 
 @dataclass(frozen=True)
 class Finding:
     """What one input and element came to.
 
-    outcome      "agrees"; "violated"; "ambiguous": steady, but no larger than rounding errors of float64 or of a cast
-                 to float32; or "unsteady": more than the allowance, but changing with x as rounding errors do
-    kind         of a violation: "value", "infinite", "shape" or "raises"
+    outcome      "agrees"; "violated"; "ambiguous": steady, but no larger than rounding errors of float64 or of a
+                 coarser precision inside f; or "unsteady": more than the allowance, but changing with x as rounding
+                 errors do
+    kind         of a violation: "value", "infinite", "nan", "shape" or "raises"
     ratio        the largest discrepancy over its allowance
     relative     the largest discrepancy over the largest number of its array
     resolution   the largest relative discrepancy that would have passed for rounding error
     reason       of a violation: what differs, and where
+    inside       of an ambiguous one: the precision inside f that would leave it; "" for constants of float64
+    noise        of a violation: what coarser precisions inside f could have left, relative to the output
     """
 
     outcome: str
@@ -63,10 +71,18 @@ class Finding:
     relative: float = 0.0
     resolution: float = 0.0
     reason: str = ""
+    inside: str = ""
+    noise: float = 0.0
 
 
-def judge(at: Evaluations, g: Element, bound: Bound | None = None) -> Finding:
-    """The finding for one element at one input, by the rounding errors that are estimated or by the user's bound."""
+def judge(
+    at: Evaluations, g: Element, bound: Bound | None = None, levels: Levels | None = None
+) -> Finding:
+    """The finding for one element at one input, by the rounding errors that are estimated or by the user's bound.
+
+    `levels` gives the noise of f at other inputs, relative to the output, for each of INSIDE, or None if it cannot be
+    known; without it no coarser precision inside f is thought of.
+    """
     sides, finest, u = BothSides(at, g), at.finest, at.precisions.u
     try:
         left, right = sides.left(0, finest), sides.right(0, finest)
@@ -87,41 +103,89 @@ def judge(at: Evaluations, g: Element, bound: Bound | None = None) -> Finding:
         return violation(left, right, np.where(beyond, d, 0), ratio)
 
     relative = left.relative(np.where(beyond, d, 0), right)
-    small = bool(np.any(beyond & right.rounded)) and relative < SINGLE
-    changed = sides.change_of_discrepancy(d, 2 * at.perturbations if small else (at.perturbations + 1) // 2)
-    steady = (changed < STEADY * np.abs(d)) | (np.isinf(d) & (changed == 0))
-    steady = beyond & ((sides.is_exact() and not small) | steady)
+    for inside in coarser_than(u) if levels is not None else ():
+        if not np.any(beyond & ~(np.abs(d) <= level_allowance(left, right, levels(inside) or 0.0))):
+            return Finding("ambiguous", "", ratio, relative, inside=inside)
+    changed = sides.change_of_discrepancy(d, (at.perturbations + 1) // 2)
+    steady = beyond & (sides.is_exact() | (changed < STEADY * np.abs(d)) | (np.isinf(d) & (changed == 0)))
     if not steady.any():
         resolution = left.relative(np.where(beyond, changed / STEADY, 0), right)
         return Finding("unsteady", "", ratio, relative, resolution)
+    steadily = left.relative(np.where(steady, d, 0), right)
     violated = steady
     if 0 < u < roundoff(np.float64):  # what constants that were once float64 may leave is no violation
         violated = steady & ~(np.abs(d) <= np.where(right.rounded, allowed * (roundoff(np.float64) / u), 0))
-    cast_inside = small and at.perturbations_differ() and sides.is_insensitive()
-    if cast_inside or not violated.any():
-        return Finding("ambiguous", "", ratio, left.relative(np.where(steady, d, 0), right))
-    return violation(left, right, np.where(violated, d, 0), ratio)
+        if not violated.any():
+            return Finding("ambiguous", "", ratio, steadily)
+    left_by_noise = np.zeros_like(d)
+    for inside in coarser_than(u) if levels is not None else ():
+        left_by_noise = np.maximum(left_by_noise, noise_allowance(sides, violated, d, inside, levels))
+        violated = violated & ~(np.abs(d) <= left_by_noise)
+        if not violated.any():
+            return Finding("ambiguous", "", ratio, steadily, inside=inside)
+    noise = left.relative(np.where(violated & np.isfinite(left_by_noise), left_by_noise, 0), right, empty=0.0)
+    return replace(violation(left, right, np.where(violated, d, 0), ratio), noise=noise)
+
+
+def coarser_than(u: float) -> list[str]:
+    """Those of INSIDE that are coarser than u."""
+    return [inside for inside, reach in INSIDE.items() if reach > span(u)]
+
+
+def level_allowance(left: Vector, right: Vector, level: float) -> Array:
+    """64 times a noise relative to the output, for each number of the output; nothing where f is not finite."""
+    finite = [np.where(np.isfinite(side.values), np.abs(side.values), 0) for side in (left, right)]
+    return SAFETY * level * right.largest_by_array(np.maximum(*finite), right)
+
+
+def noise_allowance(sides: BothSides, violated: Array, d: Array, inside: str, levels: Levels) -> Array:
+    """What a coarser precision inside f may leave of each number of the output: the least of the lines that are tried.
+
+    It ends with the first line that shows a violated number to be more than that. inf − finite and the like can be the
+    overflow of float16, if f computes in half precision elsewhere.
+    """
+    at, reach, level = sides.at, INSIDE[inside], levels(inside)
+    left, right = sides.left(0, at.finest), sides.right(0, at.finest)
+    if np.any(violated & np.isinf(d)) and reach == max(INSIDE.values()) and (level or 0.0) > HALF_PRECISION:
+        return np.full_like(d, np.inf)
+    if not at.perturbations_differ():
+        trusted = at.claim.in_precision is not None  # f is given in several precisions, and so computes in them
+        level = 0.0 if trusted else unit_roundoff(inside) if level is None else level
+        return level_allowance(left, right, level)
+    least = np.full_like(d, np.inf)
+    for i in range(LINES):
+        noise = SAFETY * sides.right_noise(reach, i)
+        if np.any(violated & ~(np.abs(d) <= noise)):
+            noise = np.maximum(noise, SAFETY * sides.left_noise(reach))
+        least = np.minimum(least, noise)
+        if np.any(violated & ~(np.abs(d) <= least)):
+            break
+    if inside == "float32" and at.claim.in_precision is None and sides.moves_whole_numbers():
+        least = np.maximum(least, level_allowance(left, right, unit_roundoff(inside)))
+    return least
+
+
+def unit_roundoff(inside: str) -> float:
+    """That of one of INSIDE, the coarsest where it names several."""
+    return max(u for name, u in UNIT_ROUNDOFFS.items() if name in inside)
 
 
 def rounding_allowance(sides: BothSides, left: Vector, right: Vector, d: Array) -> Array:
     """What rounding may leave of each number of the output, on both sides together.
 
-    The estimates are of g·f(x), of f(g·x), then of both at perturbations of x; with one precision only, the change of
-    each side from x to its first perturbation.
+    The estimates are of g·f(x), of f(g·x), then of both at perturbations of x; with one precision only, the noise of
+    each side.
     """
     at, u = sides.at, sides.at.precisions.u
     size = np.maximum(np.abs(left.values), np.abs(right.values))
     rounds = right.rounded & np.isfinite(size)
     underflow = np.finfo(at.finest).tiny
-    allowed = np.where(rounds, SAFETY * u * np.where(rounds, size, 0) + underflow, 0)
-    compared = [((1, at.finest), (0, at.finest))]
-    if at.coarser is not None:
-        compared = [((k, at.finest), (k, at.coarser)) for k in range(at.perturbations + 1)]
-    for one, other in compared:
-        for side in (sides.right, sides.left):
-            allowed = np.maximum(allowed, SAFETY * at.ratio * change(side, one, other))
-            if np.all(np.abs(d) <= CLOSE * allowed):
-                return allowed
+    safety = SAFETY if at.coarser is not None else SAFETY_OF_NOISE
+    allowed = np.where(rounds, safety * u * np.where(rounds, size, 0) + underflow, 0)
+    for error in estimated_errors(sides):
+        allowed = np.maximum(allowed, safety * error)
+        if np.all(np.abs(d) <= CLOSE * allowed):
+            return allowed
     if np.any(np.abs(d) > allowed) and sides.is_insensitive():
         if at.coarser is not None:
             return np.maximum(allowed, SAFETY * sides.rounding_error_at_other_elements() * right.rounded)
@@ -129,6 +193,19 @@ def rounding_allowance(sides: BothSides, left: Vector, right: Vector, d: Array) 
         finite = np.where(np.isfinite(right.values), right.values, 0)
         return np.maximum(allowed, u**0.5 * right.largest_by_array(finite, right))
     return allowed
+
+
+def estimated_errors(sides: BothSides) -> Iterator[Array]:
+    """Rounding errors of each number of the output, estimated one way after the other, the cheapest first."""
+    at = sides.at
+    if at.coarser is None:
+        reach = span(at.precisions.u)
+        yield sides.right_noise(reach, 0)
+        yield sides.left_noise(reach)
+        return
+    for k in range(at.perturbations + 1):
+        for side in (sides.right, sides.left):
+            yield at.ratio * change(side, (k, at.finest), (k, at.coarser))
 
 
 def by_bound(sides: BothSides, bound: Bound) -> Array:
@@ -148,11 +225,14 @@ def by_bound(sides: BothSides, bound: Bound) -> Array:
 def violation(left: Vector, right: Vector, d: Array, ratio: float) -> Finding:
     """The finding for values that differ by d, with the place of the largest |d| and both values there."""
     kind, reason, at = "infinite" if np.isinf(d).any() else "value", "", int(np.argmax(np.abs(d)))
+    one_nan = np.isnan(left.values[at]) != np.isnan(right.values[at])
+    kind = "nan" if one_nan else kind
     for (name, shape), part in zip(left.form, left.parts, strict=True):
         if part.start <= at < part.stop:
             per = (part.stop - part.start) // max(1, int(np.prod(shape)))  # two for a complex number
             index = list(map(int, np.unravel_index((at - part.start) // per, shape)))
             reason = f"{name}{index if shape else ''}: {left.values[at]:.17g} against {right.values[at]:.17g}"
+            reason += ", NaN on one side only" if one_nan else ""
     return Finding("violated", kind, ratio, left.relative(d, right), 0.0, reason)
 
 

@@ -8,6 +8,8 @@ For every input that is drawn all elements of the group are tried if there are a
 and three that are drawn. The first violation ends the search and is made as simple as possible (shrink.py).
 """
 
+import functools
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
@@ -20,9 +22,13 @@ from refnp.symmetry.claim import FLOATS, Claim, DType, Precisions, Refusal, cast
 from refnp.symmetry.evaluation import Evaluations
 from refnp.symmetry.inputs import Domain, Draw, Input, Scales, Sizes
 from refnp.symmetry.judge import Bound, Finding, discrepancy, judge
+from refnp.symmetry.noise import INSIDE, UNIT_ROUNDOFFS
 from refnp.symmetry.shrink import Shrinker, Violation, some_elements
 from refnp.symmetry.verdict import CounterExample, Counts, Verdict
 
+DIGITS = 9.0  # of the output that a violation must be visible in, where the precision allows it
+REFERENCES = 3  # inputs at which the noise of f is looked up
+NO_NOISE = 2.0**-34  # of the output: less than float32 leaves
 PERTURBATIONS = 8  # of x, at which rounding errors are estimated
 MOST_AMBIGUOUS = 2  # ambiguous findings at one input before the search goes on to the next, because they are slow
 FEW_PERTURBATIONS = 2  # of x while a counter-example is made simpler
@@ -37,7 +43,8 @@ def search(
     scales: Scales = (1.0, 2.0**-10, 2.0**10),
     where: Callable[..., ArrayLike] | None = None,
     bound: Bound | None = None,
-    digits: float = 9.0,
+    inner_precision: str | None = None,
+    digits: float | None = None,
     count: int = 48,
     simplify: int = 1000,
     seed: int = 0,
@@ -52,21 +59,25 @@ def search(
     where     (**inputs) → whether the claim is made about these inputs
     bound     (inputs, g, dtype) → what f(g·x) and g·f(x) may differ by: a number, an array that broadcasts to every
               output, or a mapping of these by output; by default the rounding error is estimated (judge.py)
+    inner_precision  the coarsest precision in which f computes inside, whatever it takes and gives: "float64",
+              "float32", "tfloat32", "float16" or "bfloat16"; its rounding is allowed for, and what is larger is a
+              violation. By default a discrepancy that such a precision could leave is "undecided", unless f is seen
+              not to compute in it
     digits    a violation of 10^−digits of the output must be visible in at least half of the pairs, or the verdict is
-              "undecided"
+              "undecided"; by default 9, or as many as 100 roundings leave: 5.2 in float32
     count     how many inputs
     simplify  how many inputs may be tried to make a counter-example simpler; with 0 it is given as it was found
     seed      of everything that is drawn
 
-    Raises ValueError for no input, a negative `simplify`, or actions that do not fit the arrays; TypeError if `draw`
-    gives no dict of arrays or f something that is no array; whatever `draw` and `where` raise.
+    Raises ValueError for no input, an unknown precision, a negative `simplify`, or actions that do not fit the arrays;
+    TypeError if `draw` gives no dict of arrays or f something that is no array; whatever `draw` and `where` raise.
     """
     if count < 1 or not dtypes:
         raise ValueError(f"search: count is {count} and dtypes {dtypes}; there must be something to try")
     if simplify < 0:
         raise ValueError(f"search: simplify is {simplify}; it must be 0, for the counter-example as found, or more")
     types = [np.dtype(dtype) for dtype in dtypes]
-    trials = _Trials(claim, Domain(draw, sizes or {}, where), bound, digits, seed)
+    trials = _Trials(claim, Domain(draw, sizes or {}, where), bound, inner_precision, digits, seed)
     violation = None
     for x in trials.domain.inputs(types, scales, count, seed):
         violation = trials.violation(x)
@@ -77,13 +88,20 @@ def search(
 
 
 def check(
-    claim: Claim, inputs: Arrays, g: Element, *, bound: Bound | None = None, digits: float = 9.0, seed: int = 0
+    claim: Claim,
+    inputs: Arrays,
+    g: Element,
+    *,
+    bound: Bound | None = None,
+    inner_precision: str | None = None,
+    digits: float | None = None,
+    seed: int = 0,
 ) -> Verdict:
     """The verdict on `claim` at one place: these inputs and this element, by the same rule as in `search`.
 
         check(equivariant(f, Permute("x", 0), Permute(axis=0)), {"x": array}, (1, 0, 2)).require()
 
-    `bound` and `digits` are those of `search`, `seed` that of the perturbations from which rounding errors are
+    `bound`, `inner_precision` and `digits` are those of `search`, `seed` that of the perturbations from which rounding errors are
     estimated. Inputs are rounded to the coarser of the two precisions that are compared, so that both have the same
     numbers: to float32 where f has float32 and float64. The counter-example shows what was computed with.
 
@@ -95,7 +113,7 @@ def check(
         )
     real = [np.asarray(a).real.dtype for a in inputs.values() if a is not None and np.asarray(a).dtype.kind in "fc"]
     dtype = np.result_type(*real) if real else np.dtype(np.float64)
-    trials = _Trials(claim, Domain(lambda rng: inputs, {}), bound, digits, seed)
+    trials = _Trials(claim, Domain(lambda rng: inputs, {}), bound, inner_precision, digits, seed)
     violation = trials.violation(Input({}, dtype, {}, cast(inputs, dtype)), [g])
     counterexample = None if violation is None else trials.counterexample(violation, simplify=0)
     return trials.verdict(f"one place: {claim.action.describe(g)}; {dtype_name(dtype)}", counterexample)
@@ -104,13 +122,26 @@ def check(
 class _Trials:
     """The trials of one claim: what was tried, the extremes, and what prevents a verdict, in words."""
 
-    def __init__(self, claim: Claim, domain: Domain, bound: Bound | None, digits: float, seed: int):
-        self.claim, self.domain, self.bound, self.digits, self.seed = claim, domain, bound, digits, seed
+    def __init__(
+        self,
+        claim: Claim,
+        domain: Domain,
+        bound: Bound | None,
+        inner_precision: str | None,
+        digits: float | None,
+        seed: int,
+    ):
+        self.claim, self.domain, self.bound, self.seed = claim, domain, bound, seed
+        if inner_precision not in (None, *UNIT_ROUNDOFFS):
+            known = ", ".join(UNIT_ROUNDOFFS)
+            raise ValueError(f"search: inner_precision is {inner_precision!r}; it must be one of {known}")
+        self.inner_precision, self.asked = inner_precision, digits
+        self.levels = functools.cache(self._level) if inner_precision is None and bound is None else None
         self.precisions: Precisions | None = None
         self.counts: Counter[str] = Counter()
         self.worst, self.resolution = 0.0, 0.0
         self.relative: dict[DType, float] = {}
-        self.refusal = self.ambiguous = ""
+        self.refusal = self.ambiguous = self.inside = ""
         self.not_repeatable = False
 
     def evaluations(self, x: Input, perturbations: int = PERTURBATIONS, stream: int = 0) -> Evaluations:
@@ -119,12 +150,46 @@ class _Trials:
         if self.bound is not None:
             precisions = Precisions((x.dtype,), roundoff(x.dtype))
         elif precisions is None:
-            precisions = self.claim.precisions(x.arrays)
+            precisions = self._precisions(x)
         rng = np.random.default_rng((self.seed, stream))
         at = Evaluations(self.claim, precisions, x.arrays, rng, perturbations)
         if all(a.size for a in at.output(0, at.finest).values()):
             self.precisions = precisions  # the same for all further inputs, but an empty result has no precision
         return at
+
+    def _precisions(self, x: Input) -> Precisions:
+        """Those of f at x, or the finest of them with the roundoff of the precision that f is said to have inside."""
+        precisions = self.claim.precisions(x.arrays)
+        inner = UNIT_ROUNDOFFS.get(self.inner_precision or "", 0.0)
+        return Precisions(precisions.dtypes[-1:], inner) if inner > precisions.u else precisions
+
+    def _level(self, inside: str) -> float | None:
+        """The least noise of f for one of INSIDE, relative to the output, at a few inputs of middling sizes.
+
+        Kinks of f are met by few lines, rounding by all. None if there is no input that can be perturbed.
+        """
+        sizes = {name: sorted(values)[len(values) // 2] for name, values in self.domain.sizes.items()}
+        least = None
+        for i in range(REFERENCES):
+            drawn = self.domain.drawn(np.random.default_rng((self.seed, i)), sizes, np.dtype(np.float64))
+            try:
+                at = self.evaluations(drawn) if self.domain.contains(drawn.arrays) else None
+            except Refusal:
+                continue
+            if at is not None and at.perturbations_differ() and not at.is_zero():
+                level = at.noise_relative(INSIDE[inside])
+                least = level if least is None else min(least, level)
+                if least < NO_NOISE:
+                    break
+        return least
+
+    @property
+    def digits(self) -> float:
+        """How many digits of the output must be visible."""
+        if self.asked is not None:
+            return self.asked
+        u = self.precisions.u if self.precisions is not None else 0.0
+        return min(DIGITS, -math.log10(100 * u)) if u else DIGITS
 
     def violation(self, x: Input, elements: list[Element] | None = None) -> Violation | None:
         """Try one input with many elements, by default of the action's choice; the first violation, if there is one."""
@@ -148,9 +213,9 @@ class _Trials:
         ambiguous, tried, violation = 0, 0, None
         for g in moving:
             tried += 1
-            finding = judge(at, g, self.bound)
+            finding = judge(at, g, self.bound, self.levels)
             if finding.outcome == "violated":  # to be confirmed at other perturbations and twice as many
-                finding = judge(self.evaluations(x, 2 * PERTURBATIONS, stream=1), g, self.bound)
+                finding = judge(self.evaluations(x, 2 * PERTURBATIONS, stream=1), g, self.bound, self.levels)
             if finding.outcome == "violated":
                 self.counts["pairs"] += 1
                 violation = Violation(x, g, finding)
@@ -180,6 +245,7 @@ class _Trials:
         if finding.outcome == "ambiguous":
             described = self.claim.action.describe(g)
             self.ambiguous = self.ambiguous or f"{finding.relative:.1e} of the output at {described}"
+            self.inside = self.inside or finding.inside
             return
         if finding.outcome == "agrees":
             self.worst = max(self.worst, finding.ratio)
@@ -256,6 +322,12 @@ class _Trials:
         pairs, unresolved = self.counts["pairs"], self.counts["unresolved"]
         if self.not_repeatable:
             return "f gives different results for the same input; give it a generator with a fixed seed"
+        if self.inside:
+            return (
+                f"a discrepancy of {self.ambiguous} is as large as {self.inside} inside f would leave; if f computes in "
+                f'it, pass inner_precision="{self.inside.split(",")[0]}", and what is larger fails; if not, "float64"; '
+                "or bound="
+            )
         if self.ambiguous:
             return (
                 f"there is a steady discrepancy of {self.ambiguous}: no larger than rounding in a coarser precision, "

@@ -82,8 +82,8 @@ class Shrinker:
             if self.action.fits(g, x.arrays) and not at.is_fixed_by(g):
                 finding = judge(at, g, self.bound)
                 same = (finding.outcome, finding.kind) == ("violated", was.kind)
-                if same and finding.relative >= LEAST_VIOLATION * min(was.relative, 1):
-                    self.found = Violation(x, g, finding)
+                if same and finding.relative >= max(LEAST_VIOLATION * min(was.relative, 1), was.noise):
+                    self.found = Violation(x, g, replace(finding, noise=was.noise))
                     return True
         return False
 

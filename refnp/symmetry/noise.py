@@ -1,0 +1,86 @@
+"""How coarsely does f compute inside, whatever the dtypes of its inputs and outputs say?
+
+Along a line x(t) = x (1 + t v), |t| ≤ T, with random v, f is a smooth function of t with rounding errors on top. At n
+Chebyshev points t_j = T cos((j + ½)π/n) it has the coefficients
+
+    c_k = √(2/n) Σ_j f(x(t_j)) cos(k (j + ½)π/n)
+
+Those of what is smooth fall like (T/2R)^k, where R is how far f can be continued; rounding errors have coefficients of
+all orders, equally large. So the root mean square of those with k ≥ n/2 is the *noise* of f. A cast to float32 inside
+leaves noise of 6e-8 of what is cast, however fine the numbers are that come in and go out; a step of T must be longer
+than a rounding for it to show, so each precision has a T of its own. The least noise of three lines counts: a kink of f
+(relu at 0) is met by few lines, rounding by all.
+
+Numbers that are equal stay equal along a line, and 0 stays 0: what f does with repeated items or zeros is seen as well.
+
+Sources: Moré & Wild (2011), who take differences of a function at equal steps; Aurentz & Trefethen (2017) for the level
+at which Chebyshev coefficients no longer fall.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd import Array
+from refnp.symmetry.claim import WIDE, roundoff
+
+UNIT_ROUNDOFFS = {
+    "longdouble": roundoff(np.longdouble),
+    "float64": roundoff(np.float64),
+    "float32": roundoff(np.float32),
+    "tfloat32": 2.0**-11,
+    "float16": 2.0**-11,
+    "bfloat16": 2.0**-8,
+}
+NODES = 24  # Chebyshev points on a line
+LINES = 3  # the least noise of so many counts
+INSIDE = {"float32": 2.0**-16, "float16, tfloat32 or bfloat16": 2.0**-7}  # precisions that f may have inside, and T
+_ANGLES = (np.arange(NODES) + WIDE.type(0.5)) * (4 * np.arctan(WIDE.type(1)) / NODES)
+_STEPS = np.cos(_ANGLES)
+_HIGH_ORDERS = np.sqrt(WIDE.type(2) / NODES) * np.cos(np.arange(NODES // 2, NODES)[:, None] * _ANGLES)
+
+
+def span(u: float) -> float:
+    """T for the noise of computing in unit roundoff u: 256 roundings, between 2⁻⁴⁸ and 2⁻⁷."""
+    return min(max(256 * u, 2.0**-48), 2.0**-7)
+
+
+def factors(arrays: Mapping[str, Any], draw: Callable[[int], Array]) -> dict[str, Array]:
+    """A random factor for each real or complex number, the same for numbers of the same size in any array.
+
+    `draw` gives so many of them.
+    """
+    real = {name: a for name, a in arrays.items() if a is not None and a.dtype.kind in "fc"}
+    sizes = [np.abs(a).ravel().astype(WIDE) for a in real.values()]
+    if not sizes:
+        return {}
+    different, which = np.unique(np.concatenate(sizes), return_inverse=True)
+    each = np.split(draw(len(different))[which.ravel()], np.cumsum([a.size for a in sizes])[:-1])
+    return {name: part.reshape(a.shape) for (name, a), part in zip(real.items(), each, strict=True)}
+
+
+def line(arrays: Mapping[str, Any], reach: float, rng: np.random.Generator) -> list[dict[str, Any]]:
+    """The arrays at the Chebyshev points of a random line through them, in their own dtypes; reach is T."""
+    direction = factors(arrays, lambda n: rng.choice((-1, 1), n) * rng.uniform(0.5, 1, n))
+    with np.errstate(all="ignore"):
+        return [
+            {
+                name: (a * (1 + reach * step * direction[name])).astype(a.dtype) if name in direction else a
+                for name, a in arrays.items()
+            }
+            for step in _STEPS
+        ]
+
+
+def noise(values: list[Array]) -> Array:
+    """The noise of each number, from its values at the points of a line; infinite where some of these are not finite.
+
+    It is 0 where all are infinite or NaN.
+    """
+    table = np.stack(values)
+    finite = np.isfinite(table)
+    with np.errstate(all="ignore"):
+        high = _HIGH_ORDERS @ np.where(finite.all(0), table - table[0], 0)
+    return np.where(finite.all(0), np.sqrt((high * high).mean(0)), np.where(finite.any(0), np.inf, 0))
