@@ -14,7 +14,7 @@ PYTHON = sorted(
 GUIDE = sorted(path for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")] if path != SOURCES)
 CITING = [path for path in [*PYTHON, *GUIDE] if path != THIS]
 
-NAME = r"[A-Z][\w’'-]*[a-z]"
+NAME = r"[A-Z][\w’'-]*[a-zé]"
 WORK = re.compile(rf"({NAME}(?:, {NAME})*(?: & {NAME}| et al\.)?) \((\d{{4}}[a-z]?)\)")
 ARXIV = re.compile(r"arXiv:? ?(\d{4}\.\d{4,5})")
 SOURCE = re.compile(r"\bSources?(?: of the VJPs)?: (.*?)(?=\n\s*\n|\bElsewhere:|\"\"\"|\Z)", re.S)

@@ -18,7 +18,7 @@ import numpy as np
 from refnp.autograd import Array
 from refnp.symmetry.actions import Arrays, Element
 from refnp.symmetry.claim import WIDE, Claim, DType, Precisions, Refusal, cast, roundoff
-from refnp.symmetry.noise import LINES, factors, line, noise
+from refnp.symmetry.noise import INSIDE, LINES, factors, line, noise
 
 Key = tuple[int, DType]  # the number of a perturbation, and a precision
 LARGEST_PERTURBATION = 2.0**-20  # about 16 roundings of float32
@@ -119,9 +119,9 @@ class Evaluations:
         """x, or its k-th perturbation."""
         while len(self.inputs) <= k:
             size, x = self.sizes[len(self.inputs)], self.inputs[0]
-            changes = factors(x, lambda n: size * self.rng.uniform(-1, 1, n))
+            changes = factors(x, lambda n: self.rng.uniform(-1, 1, n))
             with np.errstate(all="ignore"):
-                changed = {name: (x[name] * (1 + change)).astype(x[name].dtype) for name, change in changes.items()}
+                changed = {name: (x[name] * (1 + size * c)).astype(x[name].dtype) for name, c in changes.items()}
             self.inputs.append({**x, **changed})
         return self.inputs[k]
 
@@ -131,10 +131,13 @@ class Evaluations:
 
     def noise_relative(self, reach: float) -> float:
         """The least noise of f along a few lines through x, over the largest number of its array."""
-        first, least = Vector.of(self.output(0, self.finest)), np.inf
-        for i in range(LINES):
-            least = min(least, first.relative(noise_of(lambda i=i: map(Vector.of, self.along(reach, i)), first), first))
-        return least
+        first = Vector.of(self.output(0, self.finest))
+        along = [functools.partial(self.vectors_along, reach, i) for i in range(LINES)]
+        return min(first.relative(noise_of(vectors, first), first) for vectors in along)
+
+    def vectors_along(self, reach: float, i: int) -> list[Vector]:
+        """`along` as vectors."""
+        return [Vector.of(y) for y in self.along(reach, i)]
 
     def is_fixed_by(self, g: Element) -> bool:
         """Whether g leaves the input and the output as they are, or nothing of the output is compared."""
@@ -165,17 +168,23 @@ class Evaluations:
     def insensitivity(self) -> float:
         """The largest relative perturbation of x that leaves f as it is although larger ones do not.
 
-        It is 0 if f changes with the smallest, about 2⁻²⁴ if f rounds to float32 inside, and 0 if f refuses one.
+        It is 0 if f changes with the smallest, about 2⁻²⁴ if f rounds to float32 inside, at least 2⁻²⁰ if it rounds to
+        half precision, and 0 if f refuses one, or never changes.
         """
         try:
             first = Vector.of(self.output(0, self.finest))
             for k in range(1, self.perturbations + 1) if self.perturbations_differ() else ():
-                perturbed = Vector.of(self.output(k, self.finest))
-                if perturbed.form != first.form or np.any(perturbed.minus(first)):
+                if self._changes(first, [self.output(k, self.finest)]):
                     return self.sizes[k - 1]
+            if first.rounded.any() and self.perturbations_differ():
+                return self.sizes[-1] if self._changes(first, self.along(max(INSIDE.values()), 0)) else 0.0
         except Refusal:
             pass
         return 0.0
+
+    def _changes(self, first: Vector, others: Iterable[dict[str, Array]]) -> bool:
+        vectors = map(Vector.of, others)
+        return any(other.form != first.form or bool(np.any(other.minus(first))) for other in vectors)
 
 
 class BothSides:
@@ -204,7 +213,7 @@ class BothSides:
 
     def right_noise(self, reach: float, i: int) -> Array:
         """The noise of g·f along the i-th line through x."""
-        act = lambda y: Vector.of(self.at.claim.action_out.act(self.elements[0], y))
+        act = lambda y: Vector.of(self.at.claim.right(self.elements[0], y))
         return noise_of(lambda: map(act, self.at.along(reach, i)), self.right(0, self.at.finest))
 
     def left_noise(self, reach: float) -> Array:

@@ -14,11 +14,12 @@ elements serve instead.) What is still above must be *steady*: from x to half of
 less than a quarter of itself, which a violation does and rounding error does not. Only then does the claim fail.
 
 Code may round more coarsely than its dtypes say: constants that were once float64, a cast on the way. A d that is
-steady, but within the allowance that float64 would have, is "ambiguous", not a violation. And a d that is left then must
-stand out by 64 against the noise of f in float32, and in half precision: what f(x) and f(g·x) show when they are
-followed along lines that are long enough for such a rounding to change (noise.py). Otherwise it is ambiguous as well.
-Where nothing can be perturbed (zeros, whole numbers), the noise that f has at other inputs serves, and without such
-inputs the unit roundoff of the precision.
+steady, but within the allowance that float64 would have, is "ambiguous", not a violation, if f has not as much noise. A
+d below 64 roundings of float32 must be steady over twice as many perturbations. And the d that is left then must stand
+out by 64 against the noise of f in float32, and in half precision: what f(x) and f(g·x) show when they are followed
+along lines that are long enough for such a rounding to change (noise.py). Otherwise it is ambiguous as well. Where
+nothing can be perturbed (zeros, whole numbers), the noise that f has at other inputs serves, and without such inputs
+the unit roundoff of the precision.
 
 With one precision only, 16 times the noise of f along lines of 256 roundings stands for the rounding error, and 16 for
 64: what is compared then are many errors of this precision itself. Where the user gives a bound, nothing of this
@@ -45,7 +46,10 @@ Bound = Callable[[dict[str, Any], Element, DType], ArrayLike | Mapping[str, Arra
 SAFETY = 64  # the factor on estimated rounding errors
 CLOSE = 0.25  # above this part of its allowance a discrepancy is compared with more estimates
 STEADY = 0.25  # a violation changes by less than this part of itself from x to its perturbations
+SINGLE = SAFETY * roundoff(np.float32)  # relative discrepancies below this are compared at all perturbations
+FINE = span(roundoff(np.float64))  # lines on which rounding to float64 shows
 SAFETY_OF_NOISE = 16  # the factor on the noise of f in its only precision
+NO_NOISE = 2.0**-34  # of the output: less than float32 leaves
 HALF_PRECISION = 2.0**-12  # a noise above this part of the output means that f computes in half precision
 
 
@@ -75,9 +79,7 @@ class Finding:
     noise: float = 0.0
 
 
-def judge(
-    at: Evaluations, g: Element, bound: Bound | None = None, levels: Levels | None = None
-) -> Finding:
+def judge(at: Evaluations, g: Element, bound: Bound | None = None, levels: Levels | None = None) -> Finding:
     """The finding for one element at one input, by the rounding errors that are estimated or by the user's bound.
 
     `levels` gives the noise of f at other inputs, relative to the output, for each of INSIDE, or None if it cannot be
@@ -103,10 +105,13 @@ def judge(
         return violation(left, right, np.where(beyond, d, 0), ratio)
 
     relative = left.relative(np.where(beyond, d, 0), right)
-    for inside in coarser_than(u) if levels is not None else ():
-        if not np.any(beyond & ~(np.abs(d) <= level_allowance(left, right, levels(inside) or 0.0))):
+    coarser, level_of = (coarser_than(u), levels) if levels is not None else ([], no_level)
+    for inside in coarser:
+        level = level_of(inside) or 0.0
+        if level > NO_NOISE and not np.any(beyond & ~(np.abs(d) <= level_allowance(left, right, level))):
             return Finding("ambiguous", "", ratio, relative, inside=inside)
-    changed = sides.change_of_discrepancy(d, (at.perturbations + 1) // 2)
+    small = bool(np.any(beyond & right.rounded)) and relative < SINGLE
+    changed = sides.change_of_discrepancy(d, 2 * at.perturbations if small else (at.perturbations + 1) // 2)
     steady = beyond & (sides.is_exact() | (changed < STEADY * np.abs(d)) | (np.isinf(d) & (changed == 0)))
     if not steady.any():
         resolution = left.relative(np.where(beyond, changed / STEADY, 0), right)
@@ -116,10 +121,13 @@ def judge(
     if 0 < u < roundoff(np.float64):  # what constants that were once float64 may leave is no violation
         violated = steady & ~(np.abs(d) <= np.where(right.rounded, allowed * (roundoff(np.float64) / u), 0))
         if not violated.any():
+            noise = SAFETY * np.maximum(sides.right_noise(FINE, 0), sides.left_noise(FINE))
+            if np.all(np.abs(d) <= np.where(steady, noise, np.inf)):  # not constants, but arithmetic in float64
+                return Finding("unsteady", "", ratio, steadily, left.relative(np.where(steady, noise, 0), right))
             return Finding("ambiguous", "", ratio, steadily)
     left_by_noise = np.zeros_like(d)
-    for inside in coarser_than(u) if levels is not None else ():
-        left_by_noise = np.maximum(left_by_noise, noise_allowance(sides, violated, d, inside, levels))
+    for inside in coarser:
+        left_by_noise = np.maximum(left_by_noise, noise_allowance(sides, violated, d, inside, level_of))
         violated = violated & ~(np.abs(d) <= left_by_noise)
         if not violated.any():
             return Finding("ambiguous", "", ratio, steadily, inside=inside)
@@ -130,6 +138,11 @@ def judge(
 def coarser_than(u: float) -> list[str]:
     """Those of INSIDE that are coarser than u."""
     return [inside for inside, reach in INSIDE.items() if reach > span(u)]
+
+
+def no_level(inside: str) -> float | None:
+    """The noise of an f of which nothing is known."""
+    return None
 
 
 def level_allowance(left: Vector, right: Vector, level: float) -> Array:

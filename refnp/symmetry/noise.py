@@ -18,7 +18,6 @@ at which Chebyshev coefficients no longer fall.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np

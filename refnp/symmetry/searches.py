@@ -21,14 +21,13 @@ from refnp.symmetry.actions import SMALL, Arrays, Element
 from refnp.symmetry.claim import FLOATS, Claim, DType, Precisions, Refusal, cast, dtype_name, roundoff
 from refnp.symmetry.evaluation import Evaluations
 from refnp.symmetry.inputs import Domain, Draw, Input, Scales, Sizes
-from refnp.symmetry.judge import Bound, Finding, discrepancy, judge
+from refnp.symmetry.judge import NO_NOISE, SAFETY, Bound, Finding, discrepancy, judge
 from refnp.symmetry.noise import INSIDE, UNIT_ROUNDOFFS
 from refnp.symmetry.shrink import Shrinker, Violation, some_elements
 from refnp.symmetry.verdict import CounterExample, Counts, Verdict
 
 DIGITS = 9.0  # of the output that a violation must be visible in, where the precision allows it
 REFERENCES = 3  # inputs at which the noise of f is looked up
-NO_NOISE = 2.0**-34  # of the output: less than float32 leaves
 PERTURBATIONS = 8  # of x, at which rounding errors are estimated
 MOST_AMBIGUOUS = 2  # ambiguous findings at one input before the search goes on to the next, because they are slow
 FEW_PERTURBATIONS = 2  # of x while a counter-example is made simpler
@@ -101,9 +100,9 @@ def check(
 
         check(equivariant(f, Permute("x", 0), Permute(axis=0)), {"x": array}, (1, 0, 2)).require()
 
-    `bound`, `inner_precision` and `digits` are those of `search`, `seed` that of the perturbations from which rounding errors are
-    estimated. Inputs are rounded to the coarser of the two precisions that are compared, so that both have the same
-    numbers: to float32 where f has float32 and float64. The counter-example shows what was computed with.
+    `bound`, `inner_precision` and `digits` are those of `search`, `seed` that of the perturbations from which rounding
+    errors are estimated. Inputs are rounded to the coarser of the two precisions that are compared, so that both have
+    the same numbers: to float32 where f has float32 and float64. The counter-example shows what was computed with.
 
     Raises ValueError for an element that cannot act on these inputs; TypeError if f gives something that is no array.
     """
@@ -178,6 +177,10 @@ class _Trials:
                 continue
             if at is not None and at.perturbations_differ() and not at.is_zero():
                 level = at.noise_relative(INSIDE[inside])
+                if (
+                    inside == "float32" and level > NO_NOISE
+                ):  # on shorter lines rounding is the same, what is smooth is less
+                    level = min(level, at.noise_relative(INSIDE[inside] / 4))
                 least = level if least is None else min(least, level)
                 if least < NO_NOISE:
                     break
@@ -300,8 +303,9 @@ class _Trials:
         if self.bound is not None:
             remarks.append("judged by the bound that was given")
         elif self.precisions is not None and len(self.precisions.dtypes) == 1:
+            inside = f"{self.inner_precision} inside" if self.inner_precision else f"{self.precisions} only"
             remarks.append(
-                f"f computes in {self.precisions} only: its rounding is estimated from inputs beside each other"
+                f"f computes in {inside}: its rounding is estimated from its noise at inputs beside each other"
             )
         if self.refusal:
             remarks.append(f"refused, for one, {self.refusal}")
@@ -315,7 +319,14 @@ class _Trials:
             relative={dtype_name(dtype): self.relative[dtype] for dtype in FLOATS if dtype in self.relative},
             resolution=self.resolution,
             counterexample=counterexample,
+            precision=self._coarse_precision(),
         )
+
+    def _coarse_precision(self) -> str:
+        """The precision of the verdict, if it is coarser than float64."""
+        if self.precisions is None or self.precisions.u <= roundoff(np.float64):
+            return ""
+        return self.inner_precision or dtype_name(self.precisions.dtypes[-1])
 
     def _why_undecided(self) -> str:
         """Why nothing can be decided; empty if the claim can be said to hold."""
@@ -324,9 +335,9 @@ class _Trials:
             return "f gives different results for the same input; give it a generator with a fixed seed"
         if self.inside:
             return (
-                f"a discrepancy of {self.ambiguous} is as large as {self.inside} inside f would leave; if f computes in "
-                f'it, pass inner_precision="{self.inside.split(",")[0]}", and what is larger fails; if not, "float64"; '
-                "or bound="
+                f"a discrepancy of {self.ambiguous} is as large as {self.inside} inside f would leave; if f computes "
+                f'so, pass inner_precision="{self.inside.split(",")[0]}", and what is larger fails; if not, "float64"; '
+                "or give a bound"
             )
         if self.ambiguous:
             return (
@@ -342,6 +353,12 @@ class _Trials:
             return (
                 f"at {unresolved} of {pairs} pairs rounding would hide a violation of 1e-{self.digits:g} of the "
                 "output; ask for fewer digits, draw better conditioned inputs, or give a bound"
+            )
+        noise = self.levels("float32") or 0.0 if self.levels is not None and not self._coarse_precision() else 0.0
+        if noise > max(NO_NOISE, 10**-self.digits / SAFETY):
+            return (
+                f"f computes in float32 inside: its noise is {noise:.1e} of the output and would hide a violation of "
+                f'1e-{self.digits:g}; inner_precision="float32" decides as far as that tells'
             )
         return ""
 

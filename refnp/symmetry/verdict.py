@@ -108,6 +108,7 @@ class Verdict:
     resolution      the largest violation, relative to the output, that could have passed for rounding error, unresolved
                     pairs aside
     counterexample  of a claim that fails
+    precision       that of the verdict, "float32" for example, if it is coarser than float64
     """
 
     outcome: str
@@ -119,6 +120,7 @@ class Verdict:
     relative: Mapping[str, float]
     resolution: float
     counterexample: CounterExample | None = None
+    precision: str = ""
 
     @property
     def holds(self) -> bool:
@@ -143,10 +145,16 @@ class Verdict:
             raise SymmetryError(str(self))
         return self
 
+    def _so_far(self) -> str:
+        """How far a precision coarser than float64 lets one say that a claim holds."""
+        if not self.holds or not self.precision:
+            return ""
+        return f", as far as {self.precision} tells, to {self.resolution:.0e} of the output"
+
     def __str__(self) -> str:
         counts = self.counts
         lines = [
-            f"{self.claim}: {self.outcome.upper()}",
+            f"{self.claim}: {self.outcome.upper()}{self._so_far()}",
             f"  tried on {self.sense}",
             f"  {counts.inputs} inputs, for {counts.exhausted} of them every element of the group; "
             f"{counts.pairs} pairs of input and element, {counts.idle} more that moved nothing",
