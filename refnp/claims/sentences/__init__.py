@@ -14,10 +14,10 @@ if" both, "false" failures only. The equations of the texts are in docs/equation
 models in docs/ledger.md; here are the sentences between the equations.
 """
 
-from refnp.claims.sentences import attention
+from refnp.claims.sentences import attention, convcnp, neural_processes, positions, transformer
 from refnp.claims.sentences.register import CONDITION, FALSE, TRUE, Finding, Sentence, control, fails, holds, sentence
 
-PAGES = (attention,)
+PAGES = (attention, positions, transformer, neural_processes, convcnp)
 
 __all__ = [name for name, value in vars().items() if not (name[0] == "_" or hasattr(value, "__spec__"))]
 

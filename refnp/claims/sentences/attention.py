@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from refnp.claims.sentences.measuring import drawn, largest, listed
 from refnp.claims.sentences.register import (
     ATTENTION,
     CONDITION,
@@ -23,17 +24,6 @@ from refnp.layers.masks import window
 from refnp.layers.similarity import unit_rows
 
 KEYS = 64
-
-
-def drawn(*shapes: tuple[int, ...], seed: int = 0) -> list[np.ndarray]:
-    """Standard normal arrays of these shapes."""
-    rng = np.random.default_rng(seed)
-    return [rng.normal(size=shape) for shape in shapes]
-
-
-def largest(x: np.ndarray) -> float:
-    """max |x|."""
-    return float(np.abs(x).max())
 
 
 def entropy(weights: np.ndarray) -> float:
@@ -65,11 +55,6 @@ def scaled_scores():
         control(max(unscaled[1:]) < 1, f"without √d: {listed(unscaled)}"),
         fails(max(trained) < 1, f"with √d, and maps grown so that q·k is 16 times larger: {listed(trained)}"),
     ]
-
-
-def listed(numbers: list[float]) -> str:
-    """Numbers with two decimals, as a list in words."""
-    return ", ".join(f"{number:.2f}" for number in numbers)
 
 
 @sentence(

@@ -92,6 +92,7 @@ EMPTY = {  # sections that make no claim
     (DRAFT_1, "1.4"): "a heading without text",
     (ATTENTION, "10-17"): "a page without text",
     (ATTENTION, "10.3"): "a heading without text",
+    (TRANSFORMER, "Transformers"): "pictures without text",
 }
 NOT_DECIDED = (  # sentences that no experiment decides: where, a few of their words, why
     (
