@@ -19,6 +19,7 @@ after the last addition. What is stored rounds to nearest. Inputs are given in t
 Source: Higham (2002), §2.1; Blanchard, Higham, Lopez, Mary & Pranesh (2020) (rounded factors, wider sums).
 """
 
+import functools
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -140,7 +141,12 @@ def policy(name: Any) -> Policy:
     """
     if isinstance(name, Policy):
         return name
-    text = " ".join(name.split()) if isinstance(name, str) else type_name(name)
+    return _policy(name if isinstance(name, str) else type_name(name))
+
+
+@functools.cache
+def _policy(name: str) -> Policy:
+    text = " ".join(name.split())
     text = "longdouble" if text == np.dtype(WIDE).name != "float64" else text
     found = re.fullmatch(r"(\w+)(?: in and out, (\w+) inside)?(?:, (\w+) products)?", text)
     parts = [] if found is None else [part for part in found.groups() if part is not None]

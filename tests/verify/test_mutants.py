@@ -8,6 +8,7 @@ import pathlib
 import numpy as np
 import pytest
 
+import refnp
 from refnp.verify import layers
 from refnp.verify.case import Problem
 from refnp.verify.judge import DEVIATES, judged
@@ -114,6 +115,107 @@ def test_a_template_without_a_mistake_is_right(layer):
         assert len(answers) == len(problems(layer))
         assert [row for row in rows if row.verdict == DEVIATES] == []
         assert causes(answers, rows) == []
+
+
+def log_of_softmax(x, axis=-1):
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return np.log(e / e.sum(axis, keepdims=True))
+
+
+def less_largest_and_sum(x, axis=-1):
+    away = x - x.max(axis, keepdims=True)
+    return away - np.log(np.exp(away).sum(axis, keepdims=True))
+
+
+def less_sum(x, axis=-1):
+    largest = x.max(axis, keepdims=True)
+    return x - (largest + np.log(np.exp(x - largest).sum(axis, keepdims=True)))
+
+
+def log_of_sum(x, axis=-1):
+    largest = x.max(axis, keepdims=True)
+    return np.squeeze(largest + np.log(np.exp(x - largest).sum(axis, keepdims=True)), axis)
+
+
+def by_powers_of_2(x, axis=-1):
+    y = x * x.dtype.type(np.log2(np.e))
+    e = np.exp2(y - y.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def cross_entropy(logits, targets, reduction="mean"):
+    rows = -np.take_along_axis(less_sum(logits), targets[..., None], -1)[..., 0]
+    return {"mean": np.mean, "sum": np.sum, "none": lambda terms: terms}[reduction](rows)
+
+
+def by_tanh(x):
+    return (np.tanh(x / 2) + 1) / 2
+
+
+def gelu_by_tanh(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi).astype(x.dtype) * (x + 0.044715 * x**3)))
+
+
+def in_sequence(x):
+    total = np.zeros(x.shape[:-1], x.dtype)
+    for i in range(x.shape[-1]):
+        total = total + x[..., i]
+    return (total / x.dtype.type(x.shape[-1]))[..., None]
+
+
+def one_pass_in_sequence(x, gain, shift, eps=1e-5):
+    mean = in_sequence(x)
+    return (x - mean) / np.sqrt(in_sequence(x * x) - mean * mean + eps) * gain + shift
+
+
+def folded(x, gain, shift, eps=1e-5):
+    mean = in_sequence(x)
+    scale = gain / np.sqrt(in_sequence((x - mean) ** 2) + eps)
+    return x * scale + (shift - mean * scale)
+
+
+OTHERS = [
+    ("log_softmax", log_of_softmax, "it were the logarithm of the softmax"),
+    ("log_softmax", less_largest_and_sum, "with the largest term in the sum"),
+    ("log_softmax", less_sum, "m + log Σ exp(x − m) were formed first"),
+    ("logsumexp", log_of_sum, "−∞ were subtracted from −∞"),
+    ("softmax", by_powers_of_2, "x were multiplied by log₂ e"),
+    ("cross_entropy", cross_entropy, "m + log Σ exp(x − m) were formed first"),
+    ("sigmoid", by_tanh, "σ(x) were ½ (1 + tanh(x/2))"),
+    ("silu", lambda x: x * by_tanh(x), "σ(x) were ½ (1 + tanh(x/2))"),
+    ("gelu", gelu_by_tanh, "tanh were in place of erf, or erf in place of tanh, and 1 + erf or 1 + tanh were formed"),
+    ("layer_norm", one_pass_in_sequence, "the variance were taken in one pass, E[x²] − E[x]²"),
+    ("layer_norm", folded, "x γ/σ + (β − μ γ/σ) were formed"),
+]
+
+
+@pytest.mark.parametrize(("name", "function", "says"), OTHERS)
+def test_what_others_write_is_named_whole(name, function, says):
+    """As textbooks have it, without refnp and with sums in another order: one cause for every row."""
+    (cause,) = refnp.judge(name, function).causes
+    assert says in cause.says, cause
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_what_others_write_with_pytorch_is_named_whole(gradients):
+    torch = pytest.importorskip("torch")
+
+    def gelu(x):
+        return 0.5 * x * (1 + torch.erf(x / 2**0.5))
+
+    def softmax(x, axis=-1):
+        e = torch.exp(x - x.amax(axis, keepdim=True))
+        return e / e.sum(axis, keepdim=True)
+
+    def layer_norm(x, gain, shift, eps=1e-5):
+        mean = x.mean(-1, keepdim=True)
+        return (x - mean) / torch.sqrt((x * x).mean(-1, keepdim=True) - mean * mean + eps) * gain + shift
+
+    expected = {gelu: "1 + erf or 1 + tanh were formed", layer_norm: "the variance were taken in one pass"}
+    expected |= {softmax: "the gradient p (p̄ − Σ p p̄) were formed"} if gradients else {}
+    for function, says in expected.items():
+        (cause,) = refnp.judge(function.__name__, function, gradients=gradients).causes
+        assert says in cause.says, cause
 
 
 def some_pairs(layer):
@@ -231,7 +333,7 @@ def test_a_mask_that_is_added_is_named_by_outputs_alone():
     ("function", "says"),
     [
         (sample_variance, "ε stood outside the root, and the variance were divided by n − 1"),
-        (in_one_pass, "the variance were taken in one pass, E[x²] − E[x]²"),
+        (in_one_pass, "the variance were taken in one pass, E[x²] − E[x]², and 0 where that is below 0"),
         (epsilon_of_1e_6, "ε were 1e-6"),
     ],
 )

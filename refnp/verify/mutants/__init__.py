@@ -21,6 +21,7 @@ from refnp.verify.mutants import (
     pooling,
     positions,
     set_convolution,
+    similarities,
     softmax,
 )
 from refnp.verify.mutants.general import of_precision
@@ -29,7 +30,7 @@ from refnp.verify.mutants.search import Cause, causes_among
 
 PAGES = (
     normalization, softmax, attention, multi_head, activations, linear, losses, distributions, convolution, pooling,
-    set_convolution, positions,
+    set_convolution, positions, similarities,
 )  # fmt: skip
 
 MUTANTS: list[Mutant] = [mutant for page in PAGES for mutant in page.MUTANTS]

@@ -11,16 +11,18 @@ from refnp.autograd.primitives import raw
 from refnp.verify.mutants.mutant import Mistakes, family
 
 
-def gelu(x, *, approximate="none", form="", factor=None):
+def gelu(x, *, approximate="none", other=False, cancels=False, form="", factor=None):
     """y = x Φ(x), or its approximation with tanh."""
-    if form == "other":
-        return layers.gelu(x, approximate="none" if approximate == "tanh" else "tanh")
+    if other:
+        approximate = "none" if approximate == "tanh" else "tanh"
+    if cancels:
+        inner = x + 0.044715 * x * x * x
+        last = ag.tanh(math.sqrt(2 / math.pi) * inner) if approximate == "tanh" else ag.erf(x / math.sqrt(2))
+        return x * 0.5 * (1.0 + last)
     if form == "sigmoid":
         return x * layers.sigmoid(1.702 * x)
     if form == "silu":
         return layers.silu(x)
-    if form == "1 + erf":
-        return x * 0.5 * (1.0 + ag.erf(x / math.sqrt(2)))
     if form == "erf of x":
         return x * 0.5 * (1.0 + ag.erf(x))
     if factor is not None:  # in front of x³, 0.044715 in the paper
@@ -73,6 +75,8 @@ def sigmoid(x, *, form="", scale=1.0):
         return e / (1.0 + e)
     if form == "tanh":
         return ag.tanh(x)
+    if form == "1 + tanh":
+        return (1.0 + ag.tanh(x / 2.0)) * 0.5
     if form == "y":
         return gradient_with(x, form="σ")
     return layers.sigmoid(scale * x)
@@ -91,6 +95,8 @@ def silu(x, *, form="", scale=1.0):
         return x * ag.clip(x / 6.0 + 0.5, 0.0, 1.0)
     if form == "gelu":
         return layers.gelu(x)
+    if form == "1 + tanh":
+        return x * sigmoid(x, form=form)
     if form == "constant":
         return x * np.asarray(layers.sigmoid(raw(x)))
     return x * layers.sigmoid(scale * x) if scale != 1 else layers.silu(x)
@@ -110,7 +116,7 @@ def softplus(x, *, beta=1.0, threshold=None, own_beta=None, own_threshold=None, 
 
 
 GELU: Mistakes = {
-    "tanh were in place of erf, or erf in place of tanh": {"form": "other"},
+    "tanh were in place of erf, or erf in place of tanh": {"other": True},
     "it were x σ(1.702 x)": {"form": "sigmoid"},
     "it were x σ(x), the SiLU": {"form": "silu"},
     "it were ½ x (1 + erf(x)), without √2": {"form": "erf of x"},
@@ -153,16 +159,20 @@ SOFTPLUS: Mistakes = {
     "x were compared with the threshold, not βx": {"form": "threshold of x"},
     "there were no threshold": {"own_threshold": math.inf},
 }
-CANCELS: Mistakes = {"it were ½ x (1 + erf(x/√2)), whose 1 + erf cancels": {"form": "1 + erf"}}
+CANCELS: Mistakes = {"1 + erf or 1 + tanh were formed as it stands, and cancelled on the left": {"cancels": True}}
+HALF_OF_TANH: Mistakes = {"σ(x) were ½ (1 + tanh(x/2)), which cancels on the left": {"form": "1 + tanh"}}
 MUTANTS = [
     *family(gelu, ("gelu",), GELU, narrow=CANCELS),
     *family(relu, ("relu",), RELU),
     *family(leaky_relu, ("leaky_relu",), LEAKY),
     *family(elu, ("elu",), ELU, narrow={"eˣ − 1 were formed by subtraction": {"form": "cancels"}}),
     *family(
-        sigmoid, ("sigmoid",), SIGMOID, narrow={"eˣ/(1 + eˣ) were formed, which overflows": {"form": "e^x/(1 + e^x)"}}
+        sigmoid,
+        ("sigmoid",),
+        SIGMOID,
+        narrow=HALF_OF_TANH | {"eˣ/(1 + eˣ) were formed, which overflows": {"form": "e^x/(1 + e^x)"}},
     ),
-    *family(silu, ("silu",), SILU),
+    *family(silu, ("silu",), SILU, narrow=HALF_OF_TANH),
     *family(
         softplus,
         ("softplus",),

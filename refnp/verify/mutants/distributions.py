@@ -8,7 +8,7 @@ from refnp import autograd as ag
 from refnp import layers
 from refnp.autograd.primitives import raw
 from refnp.layers.densities import multivariate_normal_log_prob
-from refnp.layers.distributions import Categorical, Normal, kl_divergence
+from refnp.layers.distributions import Categorical, LowRankNormal, Normal, kl_divergence
 from refnp.layers.student_t import student_t_log_prob
 from refnp.verify.mutants.losses import GAUSSIAN, gaussian_nll
 from refnp.verify.mutants.mutant import Mistakes, family
@@ -44,6 +44,17 @@ def multivariate_normal(y, mean, factor, *, form="", constant=1.0, log=1.0, half
     if constant == log == half == 1:
         return log_p
     return half * square - log * logarithms - constant * constants
+
+
+def low_rank_normal(y, mean, factor, std, *, form="", constant=0.0):
+    """log p(y) of a normal distribution with covariance F Fᵀ + diag σ²."""
+    if form == "variances":
+        std = ag.sqrt(std)
+    if form == "logarithms":
+        std = ag.exp(std)
+    parts = {"no factor": 0.0, "halved": math.sqrt(0.5), "scaled": 1 / math.sqrt(factor.shape[-1])}
+    factor = factor * parts[form] if form in parts else factor
+    return LowRankNormal(mean, factor, std).log_prob(y) + constant * y.shape[-1] / 2 * math.log(2 * math.pi)
 
 
 def normal_kl(mean_p, std_p, mean_q, std_q, *, form=""):
@@ -127,6 +138,14 @@ JOINT: Mistakes = {
     "the logarithms of the diagonal were doubled": {"log": 2.0},
     "½ were left out before |z|²": {"half": 2.0},
 }
+LOW_RANK: Mistakes = {
+    "deviations were taken for variances": {"form": "variances"},
+    "deviations were taken for their logarithms": {"form": "logarithms"},
+    "the factor were left out": {"form": "no factor"},
+    "F Fᵀ were halved": {"form": "halved"},
+    "F Fᵀ were divided by the rank": {"form": "scaled"},
+    "½ log 2π were left out": {"constant": 1.0},
+}
 DIVERGENCE: Mistakes = {"p and q were exchanged": {"form": "reversed"}}
 OF_NORMALS: Mistakes = {
     "deviations were taken for variances": {"form": "variances"},
@@ -148,6 +167,7 @@ MUTANTS = [
     *family(normal_log_prob, ("normal_log_prob",), GAUSSIAN | {"it had the other sign": {"sign": 1.0}}),
     *family(student_t, ("student_t_log_prob",), OF_T),
     *family(multivariate_normal, ("multivariate_normal_log_prob",), JOINT),
+    *family(low_rank_normal, ("low_rank_normal_log_prob",), LOW_RANK),
     *family(normal_kl, ("normal_kl",), DIVERGENCE | OF_NORMALS, narrow=AS_PRINTED),
     *family(categorical_kl, ("categorical_kl",), DIVERGENCE | OF_CLASSES),
     *family(categorical_entropy, ("categorical_entropy",), ENTROPY),

@@ -8,6 +8,8 @@ from refnp import autograd as ag
 from refnp import layers
 from refnp.autograd.primitives import raw
 from refnp.verify.mutants.mutant import Mistakes, family
+from refnp.verify.mutants.softmax import CANCELS
+from refnp.verify.mutants.softmax import log_softmax as naive_log_softmax
 
 
 def reduced(terms, reduction, *, own="", mask=None, divisor=None):
@@ -122,6 +124,8 @@ def log_p_of(logits, form, q):
         log_p = logits
     elif form == "softmax twice":
         log_p = layers.log_softmax(layers.softmax(logits))
+    elif form.startswith("log of the sum"):
+        log_p = naive_log_softmax(logits, form=form)
     elif form == "log of p":
         log_p = ag.log(layers.softmax(logits))
     elif form == "clipped":
@@ -231,7 +235,7 @@ MUTANTS = [
         cross_entropy,
         ("cross_entropy",),
         SMOOTHING | COUNTS | WEIGHTS | FORMS | OTHER,
-        narrow={"it were the logarithm of the softmax": {"form": "log of p"}},
+        narrow=CANCELS | {"it were the logarithm of the softmax": {"form": "log of p"}},
     ),
     *family(of_probabilities, ("cross_entropy of probabilities",), OF_Q | OTHER),
 ]

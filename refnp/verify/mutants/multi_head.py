@@ -90,7 +90,7 @@ def feed_forward(x, maps, activation, *, form="", unbiased=False):
     hidden = linear(x, *first, biased=not unbiased)
     if form == "no":
         return linear(hidden, *second)
-    hidden = layers.relu(hidden) if activation == "relu" else gelu(hidden, form="other" if form == "tanh" else "")
+    hidden = layers.relu(hidden) if activation == "relu" else gelu(hidden, other=form == "tanh")
     return linear(hidden, *second, biased=not unbiased)
 
 

@@ -33,7 +33,8 @@ def standardized(
     mean = mean_of(x) if centred else 0.0
     away = x - (held(mean) if "mean" in constant else mean)
     if one_pass:
-        variance = ag.maximum(mean_of(x * x) - mean * mean, 0.0)
+        variance = mean_of(x * x) - mean * mean
+        variance = variance if one_pass == "below 0 too" else ag.maximum(variance, 0.0)
     else:
         variance = mean_of(away * away) * (count / max(count - ddof, 1))
     variance = held(variance) if "deviation" in constant else variance
@@ -76,10 +77,24 @@ def parted(switches):
     return {k: v for k, v in switches.items() if k in AFFINE}, {k: v for k, v in switches.items() if k not in AFFINE}
 
 
-def layer_norm(x, gain, shift, *, eps=1e-5, over="features", **switches):
+def folded_into(x, scale, shift, mean):
+    """γ x̂ + β as x s + (β − μ s), s = γ/σ."""
+    return x * scale + (shift - mean * scale)
+
+
+def with_folded(x, gain, shift, axes, eps):
+    """The same by the mean and the deviation of x."""
+    mean = ag.mean(x, axes, keepdims=True)
+    away = x - mean
+    return folded_into(x, gain / ag.sqrt(ag.mean(away * away, axes, keepdims=True) + eps), shift, mean)
+
+
+def layer_norm(x, gain, shift, *, eps=1e-5, over="features", folded=False, **switches):
     """γ x̂ + β over the last axis."""
     of_affine, of_unit = parted(switches)
     axes = {"features": (x.ndim - 1,), "rows": (0,), "all": tuple(range(x.ndim)), "item": tuple(range(1, x.ndim))}[over]
+    if folded:
+        return with_folded(x, gain, shift, axes, eps)
     return affine(standardized(x, axes, eps, **of_unit), gain, shift, **of_affine)
 
 
@@ -88,13 +103,15 @@ def rms_norm(x, gain, *, eps=1e-5, centred=False, **switches):
     return layer_norm(x, gain, None, eps=eps, centred=centred, **switches)
 
 
-def of_channels(x, gain, shift, *, over, eps=1e-5, groups=None, own_groups=None, mixed=False, **switches):
+def of_channels(x, gain, shift, *, over, eps=1e-5, groups=None, own_groups=None, mixed=False, folded=False, **switches):
     """γ_c x̂ + β_c of x (B, C, *lengths): over "places", "batch and places", or "groups" of channels and all places."""
     of_affine, of_unit = parted(switches)
     per_channel = [ag.reshape(p, (-1, *[1] * (x.ndim - 2))) for p in (gain, shift)]
     places = tuple(range(2, x.ndim))
     if over != "groups":
         axes = {"places": places, "batch and places": (0, *places), "channels": (1,), "item": (1, *places)}[over]
+        if folded:
+            return with_folded(x, *per_channel, axes, eps)
         return affine(standardized(x, axes, eps, **of_unit), *per_channel, **of_affine)
     groups = {"one": 1, "channels": x.shape[1]}.get(own_groups, groups)
     order = np.arange(x.shape[1])
@@ -112,6 +129,8 @@ def of_statistics(x, gain, shift, mean, variance, *, eps=1e-5, own_eps=None, giv
     if batch:
         return of_channels(x, gain, shift, over="batch and places", eps=eps, **switches)
     eps = eps if own_eps is None else own_eps
+    if given == "folded":
+        return folded_into(x, wide(gain) / ag.sqrt(wide(variance) + eps), wide(shift), wide(mean))
     deviation = {
         "variance": lambda v: ag.sqrt(v + eps),
         "deviation": lambda v: v + eps,
@@ -154,7 +173,11 @@ CENTRE: Mistakes = {
     "mean and deviation were constants in the gradient": {"constant": "mean and deviation"},
 }
 CENTRED: Mistakes = {"the mean were subtracted": {"centred": True}}
-ONE_PASS: Mistakes = {"the variance were taken in one pass, E[x²] − E[x]²": {"one_pass": True}}
+ONE_PASS: Mistakes = {
+    "the variance were taken in one pass, E[x²] − E[x]²": {"one_pass": "below 0 too"},
+    "the variance were taken in one pass, E[x²] − E[x]², and 0 where that is below 0": {"one_pass": True},
+}
+FOLDED: Mistakes = {"x γ/σ + (β − μ γ/σ) were formed, which cancels": {"folded": True}}
 IN_BFLOAT16: Mistakes = {"means were added up in bfloat16": {"sum_bits": 8}}
 OTHER_AXES: Mistakes = {
     "statistics were taken over the first axis": {"over": "rows"},
@@ -192,7 +215,7 @@ MUTANTS = [
         layer_norm,
         ("layer_norm",),
         SIZE | AFFINITY | SHIFT | STATISTICS | CENTRE | OTHER_AXES | OVER_ITEMS,
-        narrow=ONE_PASS | IN_BFLOAT16,
+        narrow=ONE_PASS | FOLDED | IN_BFLOAT16,
     ),
     *family(
         rms_norm,
@@ -200,10 +223,20 @@ MUTANTS = [
         SIZE | AFFINITY | STATISTICS | OTHER_AXES | CENTRED,
         narrow=IN_BFLOAT16,
     ),
-    *(m for name, t in TEMPLATES.items() for m in family(t, (name,), CHANNELS | OF_CHANNELS[name], narrow=ONE_PASS)),
+    *(
+        m
+        for name, template in TEMPLATES.items()
+        for m in family(
+            template,
+            (name,),
+            CHANNELS | OF_CHANNELS[name],
+            narrow=ONE_PASS | ({} if name == "group_norm" else FOLDED),
+        )
+    ),
     *family(
         of_statistics,
         ("batch_norm of statistics",),
         GIVEN | EPSILON | AFFINITY | SHIFT,
+        narrow={says: {"given": "folded"} for says in FOLDED},
     ),
 ]

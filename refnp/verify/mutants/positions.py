@@ -4,10 +4,13 @@ import math
 
 import numpy as np
 
+from refnp import autograd as ag
 from refnp import layers
 from refnp.layers.positions.absolute import sinusoids
-from refnp.layers.positions.biases import alibi_slopes
+from refnp.layers.positions.biases import alibi_slopes, t5_buckets
+from refnp.layers.positions.images import ImagePositions, image_places
 from refnp.layers.positions.rotary import rotate as right_rotation
+from refnp.verify.mutants.attention import attention, mixed
 from refnp.verify.mutants.linear import rows
 from refnp.verify.mutants.mutant import Mistakes, family
 
@@ -86,6 +89,62 @@ def alibi_attention(query, key, value, *, mask=None, sign=-1.0, slope="", scaled
     return layers.attention(query, key, value, np.broadcast_to(bias, bias.shape).astype(query.dtype), mask=mask)
 
 
+def offsets_of(query, key, *, sign=1):
+    """m − n for query n and key m, or the other way round, or without sign."""
+    steps = np.arange(key.shape[-2]) - np.arange(query.shape[-2])[:, None]
+    return np.abs(steps) if sign == "none" else sign * steps
+
+
+def shaw_attention(
+    query, key, value, *tables, distance, mask=None, sign=1, beyond="last", root=True, of_keys=True, of_values=True
+):
+    """S_nm = q_n·(k_m + a_nm)/√d, O_n = Σ_m A_nm (v_m + a'_nm), a_nm the row clip(m − n, −k, k) + k of a table."""
+    steps = offsets_of(query, key, sign=sign)
+    buckets = np.clip(steps, -distance, distance) + distance
+    seen = (np.abs(steps) <= distance)[..., None] if beyond == "nothing" else None
+    pairs = [ag.take(table, buckets, 0) for table in tables]
+    pairs = pairs if seen is None else [ag.where(seen, pair, 0.0) for pair in pairs]
+    d = math.sqrt(query.shape[-1])
+    scores = ag.matmul(query, ag.swapaxes(key, -1, -2)) / d
+    if of_keys:
+        scores = scores + ag.einsum("...nd,nmd->...nm", query, pairs[0]) / (d if root else 1.0)
+    a = mixed(scores, mask)
+    y = ag.matmul(a, value)
+    return y + ag.einsum("...nm,nmd->...nd", a, pairs[1]) if of_values and len(pairs) > 1 else y
+
+
+def t5_attention(
+    query, key, value, table, *, bidirectional=True, mask=None, sign=1, other=False, root=False, part=1.0, last=6
+):
+    """Attention with the bias table[h, bucket(m − n)], of q·k without 1/√d."""
+    both = bidirectional is not other
+    places = t5_buckets(
+        offsets_of(query, key, sign=sign), buckets=table.shape[1], max_distance=last, bidirectional=both
+    )
+    bias = ag.take(table, places, 1) * part
+    return attention(query, key, value, bias, mask=mask, similarity="scaled_dot" if root else "dot")
+
+
+def image_attention(
+    query, key, value, *tables, rows, columns, mode="contextual", method="product", exchanged=False, sign=1, part=1.0
+):
+    """iRPE: vectors, or biases, by the buckets of places on a grid."""
+    places = image_places(rows, columns) * sign
+    scheme = ImagePositions(query.shape[-1], mode=mode, method=method, rng=np.random.default_rng(0))
+    buckets = scheme.buckets(*[places[:, ::-1] if exchanged else places] * 2)
+    d = math.sqrt(query.shape[-1])
+    scores = ag.matmul(query, ag.swapaxes(key, -1, -2))
+    of_keys, of_values = tables[: len(buckets)], tables[len(buckets) :]
+    for table, b in zip(of_keys, buckets, strict=True):
+        pairs = ag.take(table, b, int(mode == "bias")) * part
+        scores = scores + (pairs if mode == "bias" else ag.einsum("...nd,nmd->...nm", query, pairs))
+    a = mixed(scores / d, None)
+    y = ag.matmul(a, value)
+    for table, b in zip(of_values, buckets, strict=False):
+        y = y + ag.einsum("...nm,nmd->...nd", a, ag.take(table, b, 0))
+    return y
+
+
 ROTATIONS: Mistakes = {
     "half-split pairs were interleaved, or interleaved ones half-split": {"other_layout": True},
     "it were rotated in the other direction": {"turned": "back"},
@@ -131,10 +190,36 @@ ALIBI: Mistakes = {
     "heads were counted from the last": {"slope": "the other way round"},
     "the bias were divided by √d too": {"scaled": False},
 }
+OFFSETS: Mistakes = {
+    "offsets were n − m, of a query from its key": {"sign": -1},
+    "offsets had no sign": {"sign": "none"},
+}
+SHAW: Mistakes = {
+    **OFFSETS,
+    "places farther away than k had no vector, and not the last": {"beyond": "nothing"},
+    "q·a were not divided by √d": {"root": False},
+    "the vectors of keys were left out": {"of_keys": False},
+    "the vectors of values were left out": {"of_values": False},
+}
+OF_T5: Mistakes = {
+    **OFFSETS,
+    "scores were divided by √d": {"root": True},
+    "buckets were those of one direction in place of both, or of both in place of one": {"other": True},
+    "the bias were left out": {"part": 0.0},
+    "the last bucket began at a distance of 128": {"last": 128},
+}
+IMAGES: Mistakes = {
+    "rows and columns were exchanged": {"exchanged": True},
+    "offsets were those of a query from its key": {"sign": -1},
+    "vectors and biases of scores were left out": {"part": 0.0},
+}
 MUTANTS = [
     *family(rotate, ("rotate",), ROTATIONS | BASES),
     *family(rotary_attention, ("rotary_attention",), ROTARY),
     *family(sinusoidal_positions, ("sinusoidal_positions",), SINUSOIDS),
     *family(learned_positions, ("learned_positions",), LEARNED),
     *family(alibi_attention, ("alibi_attention",), ALIBI),
+    *family(shaw_attention, ("shaw_attention",), SHAW),
+    *family(t5_attention, ("t5_attention",), OF_T5),
+    *family(image_attention, ("image_attention",), IMAGES),
 ]

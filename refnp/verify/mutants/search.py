@@ -24,7 +24,7 @@ import numpy as np
 
 from refnp.autograd import vjp
 from refnp.verify.case import Answer, Layer, Problem
-from refnp.verify.judge import DEVIATES, deviation
+from refnp.verify.judge import DEVIATES, errors_over_bounds
 from refnp.verify.mutants.general import of_gradients
 from refnp.verify.mutants.mutant import Mutant
 from refnp.verify.precision import Policy, policy
@@ -32,6 +32,7 @@ from refnp.verify.rounding import WIDE, tolerance
 
 SPREAD, SAMPLES, NARROW_SAMPLES = 8, 3, 8
 NEAR = 0.1  # of the error that is to be explained may be left where the mutant's own rounding is worth measuring
+OWN = 4  # times the error that a mutant of rounding makes itself may another way to add up its sums make
 FAR = 100  # times the error that is seen of a mutant's rounding, and it is not worth measuring more often
 GIVEN_UP = 6  # cases that a mutant changes and does not explain, before it explains any
 FIRST = 4  # cases, the smallest, that every mutant is tried on before any is on all
@@ -120,18 +121,23 @@ class Asked:
         return {q: value for q, value in found.items() if q in self.answer}
 
     def ratio(self, given: np.ndarray, value: np.ndarray, allowed: np.ndarray) -> float:
-        """The worst error over bound; infinite for another shape."""
+        """The worst error over bound; infinite for another shape. Where anything is allowed, NaN is right as well."""
         if np.shape(given) != np.shape(value):
             return math.inf
-        return deviation(given, value, allowed, self.problem.dtype)[0]
+        if np.isinf(allowed).any():
+            given = np.where(np.isinf(allowed), value, given)
+        given, value = np.asarray(given, WIDE), np.asarray(value, WIDE)
+        return float(errors_over_bounds(given, value, allowed, self.problem.dtype)[1].max(initial=0))
 
-    def explained(self, mutant: Mutant) -> dict[str, float] | None:
+    def explained(self, mutant: Mutant, *, loosely: bool = False, known: bool = False) -> dict[str, float] | None:
         """{quantity: error over the mutant's bound} if the mutant gives all that it changes, else {}.
 
-        None if it changes nothing here, or cannot be asked this, for its shapes or its options.
+        `loosely`: a mistake of rounding may have been made with sums in another order. `known`: other cases show that
+        it was made, and so it explains numbers of which its rounding leaves nothing. None if it changes nothing here,
+        or cannot be asked this, for its shapes or its options.
         """
         try:
-            return self._narrowly(mutant) if mutant.narrow else self._widely(mutant)
+            return self._narrowly(mutant, loosely, known) if mutant.narrow else self._widely(mutant)
         except Exception:
             return None
 
@@ -162,14 +168,16 @@ class Asked:
                 return {}  # its own rounding hides what it changes
         return found if max(found.values()) <= 1 else {}
 
-    def _narrowly(self, mutant: Mutant) -> dict[str, float] | None:
+    def _narrowly(self, mutant: Mutant, loosely: bool, known: bool) -> dict[str, float] | None:
         if mutant.inside and policy(mutant.inside).stored.u <= self.policy.stored.u:
             return None
         values = self.values(mutant.function, self.policy.dtype)
         changed = set(self.changed(values))
+        if not (changed or known or mutant.inside):
+            return None
         if not all(self._large_enough(q, value, self.answer[q]) for q, value in values.items()):
             return {} if changed else None
-        spread = self._spread(mutant, values, NARROW_SAMPLES)
+        spread = self._spread(mutant, values, NARROW_SAMPLES, unknown=np.inf if loosely else 0)
         allowed = {q: self._enlarged(q, value) + spread[q] for q, value in values.items()}
         if mutant.inside:
             allowed = {q: a + tolerance(self.problem.bounds[q], mutant.inside) for q, a in allowed.items()}
@@ -177,7 +185,19 @@ class Asked:
                 return {}  # so small an error has another cause
         changed |= {q for q in values if q in self.wrong and not (allowed[q] <= self.allowed[q]).all()}
         found = {q: self.ratio(self.answer[q], values[q], allowed[q]) for q in changed}
+        if found and loosely and max(found.values()) > 1:
+            exact = self.values(mutant.function, WIDE)
+            lost = {q: spread[q] + OWN * np.abs(values[q] - exact[q]) for q in changed}
+            allowed |= {q: allowed[q] + _along_rows(lost[q], values[q]) for q in changed}
+            found = {q: self.ratio(self.answer[q], values[q], allowed[q]) for q in changed}
+            if not known and not any(self._tells(q, allowed[q]) for q in found):
+                return None
         return None if not found else found if max(found.values()) <= 1 else {}
+
+    def _tells(self, quantity: str, allowed: np.ndarray) -> bool:
+        """Whether an answer is wrong somewhere where not everything is allowed."""
+        allowed_of_right = np.where(np.isinf(allowed), np.inf, self.allowed[quantity])
+        return self.ratio(self.answer[quantity], self.right[quantity], allowed_of_right) > 1
 
     def _enlarged(self, quantity: str, value: np.ndarray) -> np.ndarray:
         """The bound of the right value, or the same part of the mutant's where that is larger: from 4 to 64 u of it."""
@@ -201,19 +221,32 @@ class Asked:
         own, error = (_furthest(np.asarray(a, WIDE), right) for a in (value, other))
         return not error > FAR * max(own, most)
 
-    def _spread(self, mutant: Mutant, values: Answer, samples: int) -> dict[str, np.ndarray]:
-        """SPREAD times the largest difference of values in the precision of the case, for inputs moved by u/2."""
+    def _spread(self, mutant: Mutant, values: Answer, samples: int, *, unknown: float = 0.0) -> dict[str, np.ndarray]:
+        """SPREAD times the largest difference of values in the precision of the case, for inputs moved by u/2.
+
+        `unknown` where there is none: one of the values is not finite.
+        """
         dtype, u = self.policy.dtype, policy(mutant.inside or self.policy).stored.u
         rng = np.random.default_rng(zlib.crc32(self.problem.case.name.encode()))
         most = {q: np.zeros(np.shape(value), WIDE) for q, value in values.items()}
-        for sample in range(samples):
+        for sample in range(int(mutant.narrow), samples):  # those of a mutant of rounding are of inputs as they are
             step = float(u) if sample else 0.0
             moved = [a + a * (step * rng.choice([-1.0, 0.0, 1.0], a.shape)) for a in self.problem.arrays.values()]
             found = self.values(mutant.function, dtype, [a.astype(dtype) for a in moved])
             for q, value in values.items():
-                difference = np.abs(found[q].astype(WIDE) - value)
-                most[q] = np.maximum(most[q], np.where(np.isfinite(difference), difference, 0))
+                same = (found[q] == value) | (np.isnan(found[q]) & np.isnan(value))
+                difference = np.where(same, 0, np.abs(found[q].astype(WIDE) - value))
+                most[q] = np.maximum(most[q], np.where(np.isfinite(difference), difference, unknown))
         return {q: SPREAD * difference for q, difference in most.items()}
+
+
+def _along_rows(lost: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """The largest of each row; ∞ in a row of which rounding may leave nothing."""
+    if not lost.ndim or not lost.size:
+        return lost
+    most = np.where(np.isnan(lost), np.inf, lost).max(-1, keepdims=True)
+    size = np.abs(np.where(np.isfinite(value), value, 0)).max(-1, keepdims=True)
+    return np.broadcast_to(np.where(most < size, most, np.inf), lost.shape)
 
 
 def _furthest(x: np.ndarray, y: np.ndarray) -> float:
@@ -280,11 +313,8 @@ class Explanation:
     mutant: Mutant
     rows: dict[Row, float]
     simplicity: int
+    loosely: bool = False
     contradictions: int = 0
-
-    def with_rows(self, rows: dict[Row, float]) -> "Explanation":
-        """With what was explained before."""
-        return Explanation(self.mutant, rows | self.rows, self.simplicity)
 
 
 def _of_layer(asked: list[Asked], wrong: set[Row], mutants: list[Mutant]) -> list[Cause]:
@@ -295,6 +325,10 @@ def _of_layer(asked: list[Asked], wrong: set[Row], mutants: list[Mutant]) -> lis
     every = set(before)
     singles = _singles(mutants, deviating, wrong)
     best = chosen, left = _cover(singles, every, deviating, right)
+    if left:
+        narrow = [mutant for mutant in mutants if mutant.narrow and not mutant.inside]
+        singles = singles + _singles(narrow, deviating, wrong, loosely=True)
+        best = chosen, left = min(best, _cover(singles, every, deviating, right), key=_worth)
     if (left or len(chosen) > 1) and any(row[2] != "output" for row in every):
         most = max((a.problem for a in deviating), key=lambda p: len(p.arrays))
         singles = singles + _singles(of_gradients(most.case.layer, list(most.arrays)), deviating, wrong)
@@ -321,44 +355,49 @@ def _sorted(rows: Iterable[Row]) -> tuple[Row, ...]:
     return tuple(sorted(rows))
 
 
-def _singles(mutants: list[Mutant], deviating: list[Asked], wrong: set[Row]) -> list[Explanation]:
+def _singles(
+    mutants: list[Mutant], deviating: list[Asked], wrong: set[Row], *, loosely: bool = False
+) -> list[Explanation]:
     """What each mutant explains; only those that explain everything, if the smallest cases find such."""
-    first = deviating[:FIRST]
+    first, rest = deviating[:FIRST], deviating[FIRST:]
     own = wrong & {row for a in first for row in a.rows}
-    tried = [_explanation(m, i, first, wrong) for i, m in enumerate(mutants)]
-    promising = [e for e in tried if e.rows.keys() == own]
-    found = [_explanation(e.mutant, e.simplicity, deviating, wrong) for e in promising]
-    all_of_it = [e for e in found if e.rows.keys() == wrong]
-    if all_of_it:
+    found = [_explanation(Explanation(m, {}, i, loosely), first, wrong) for i, m in enumerate(mutants)]
+    promising = [e for e in found if e.rows.keys() == own]
+    for e in promising:
+        _explanation(e, rest, wrong)
+    if all_of_it := [e for e in promising if e.rows.keys() == wrong]:
         return all_of_it
-    found += [
-        _explanation(e.mutant, e.simplicity, deviating[FIRST:], wrong).with_rows(e.rows)
-        for e in tried
-        if e not in promising
-    ]
+    for e in found:
+        if e not in promising:
+            _explanation(e, rest, wrong)
     return [e for e in found if e.rows]
 
 
-def _explanation(mutant: Mutant, simplicity: int, deviating: list[Asked], wrong: set[Row]) -> Explanation:
-    rows: dict[Row, float] = {}
+def _explanation(e: Explanation, deviating: list[Asked], wrong: set[Row]) -> Explanation:
+    """The explanation with what its mutant explains of these cases too."""
     failures = 0
     for a in deviating:
-        found = a.explained(mutant)
-        rows |= {row: after for q, after in (found or {}).items() if (row := a.row(q)) in wrong}
+        found = a.explained(e.mutant, loosely=e.loosely)
+        e.rows |= {row: after for q, after in (found or {}).items() if (row := a.row(q)) in wrong}
         failures += found == {}
-        if failures == GIVEN_UP and not rows:
+        if failures == GIVEN_UP and not e.rows:
             break
-    return Explanation(mutant, rows, simplicity)
+    return e
 
 
 def _pairs(mutants: list[Mutant], left: list[Asked], deviating: list[Asked], wrong: set[Row]) -> list[Explanation]:
-    """The pairs that explain something of a small case that is left, or of a larger one, with all that they explain."""
+    """The pairs that explain something of a small case that is left, or of a larger one, with all that they explain.
+
+    Only those of which each alone changes something in that case.
+    """
     found = []
-    tried = dict.fromkeys((left[0], left[len(left) // 3], left[2 * len(left) // 3]))
-    both = [(i, pair) for i, (a, b) in enumerate(itertools.combinations(mutants, 2)) if (pair := a.together(b))]
-    for i, pair in both:
-        if any(a.explained(pair) for a in tried):
-            found.append(_explanation(pair, len(mutants) + i, deviating, wrong))
+    tried = tuple(dict.fromkeys((left[0], left[len(left) // 3], left[2 * len(left) // 3])))
+    changed = {id(mutant): {a for a in tried if _changes(a, mutant)} for mutant in mutants}
+    both = ((i, one, other) for i, (one, other) in enumerate(itertools.combinations(mutants, 2)))
+    for i, one, other in both:
+        in_both, pair = changed[id(one)] & changed[id(other)], one.together(other)
+        if pair is not None and any(a.explained(pair) for a in tried if a in in_both):
+            found.append(_explanation(Explanation(pair, {}, len(mutants) + i), deviating, wrong))
     return [e for e in found if e.rows]
 
 
@@ -375,7 +414,7 @@ def _cover(
         best = [e for e in best if not e.mutant.inside] or best  # a value that fits says more than a precision
         if len(best) > 1:
             for e in best:
-                e.contradictions = sum(bool(_contradicts(a, e.mutant)) for a in right)
+                e.contradictions = sum(_changes(a, e.mutant) for a in right)
             fewest = min(e.contradictions for e in best)
             best = [e for e in best if e.contradictions == fewest]
         best.sort(key=lambda e: (len(e.mutant.switches), e.simplicity))
@@ -389,9 +428,10 @@ def _cover(
 
 def _absorbed(group: list[Explanation], deviating: list[Asked], left: set[Row]) -> set[Row]:
     """What is left when the rows that the rounding of a chosen mutant explains are counted to it."""
-    narrow = replace(group[0].mutant, narrow=True)
+    mutant = group[0].mutant
+    narrow = replace(mutant, narrow=True)
     for a in deviating:
-        found = a.explained(narrow) if a.rows & left else {}
+        found = a.explained(narrow, loosely=mutant.narrow, known=True) if a.rows & left else {}
         absorbed = {a.row(q): after for q, after in (found or {}).items()}
         for e in group:
             e.rows |= {row: after for row, after in absorbed.items() if row in left}
@@ -399,8 +439,8 @@ def _absorbed(group: list[Explanation], deviating: list[Asked], left: set[Row]) 
     return left
 
 
-def _contradicts(a: Asked, mutant: Mutant) -> bool:
-    """Whether a case that is right would not be so with this mutant."""
+def _changes(a: Asked, mutant: Mutant) -> bool:
+    """Whether right answers to a case would not be so with this mutant."""
     try:
         return bool(a.changed(a.values(mutant.function, a.policy.dtype if mutant.narrow else WIDE)))
     except Exception:  # it cannot be asked this

@@ -1,8 +1,11 @@
 """Mutants of set convolution: the kernel, the length scale, the density."""
 
+import functools
+
 import numpy as np
 
 from refnp import autograd as ag
+from refnp.autograd.primitives import raw
 from refnp.verify.mutants.mutant import Mistakes, family, held
 
 
@@ -24,7 +27,9 @@ def set_convolution(
     flag=1.0,
     normal=False,
     held_places=False,
-    other_mask=False,
+    kernel="EQ",
+    root=None,
+    linear=True,
 ):
     """z_n = Σ_m [1, y_m] exp(−½ |x_n − x_m|²/ℓ²), with `divide` all but the density ρ over ρ + ε."""
     eps = eps if own_eps is None else own_eps
@@ -33,7 +38,7 @@ def set_convolution(
     steps = ag.expand_dims(target_x, -2) - ag.expand_dims(context_x, -3)  # (..., N, M, dx)
     flags = np.full((*context_y.shape[:-1], int(density)), flag)
     v = ag.concatenate([flags.astype(context_y.dtype), context_y], -1) if density else context_y
-    if mask is not None and not other_mask:
+    if mask is not None:
         v = ag.where(mask[..., None], v, 0.0)
     square = ag.sum(steps * steps, -1, keepdims=True)
     s = square / (length_scale * length_scale if squared else length_scale)
@@ -41,7 +46,8 @@ def set_convolution(
         s = ag.sum(ag.absolute(steps), -1, keepdims=True) / length_scale
     if distance == "first":
         s = (steps * steps)[..., :1] / (length_scale * length_scale)
-    k = ag.exp(-half * s) + 0.0 * v[..., None, :, :]
+    k = ag.exp(-half * s) if kernel == "EQ" else matern(s, kernel, root, linear)
+    k = k + 0.0 * v[..., None, :, :]
     z = ag.sum(k * v[..., None, :, :], -2)
     if normal:  # a density that integrates to 1
         z = z / (np.sqrt(2 * np.pi) * length_scale) ** target_x.shape[-1]
@@ -53,6 +59,15 @@ def set_convolution(
         / {"values": rho + eps, "without ε": rho, "count": float(context_x.shape[-2]), "held": held(rho) + eps}[divided]
     )
     return ag.concatenate([rho, rest], -1)
+
+
+def matern(s, kernel, root, linear):
+    """(1 + a) e^(−a), or (1 + a + a²/3) e^(−a), with a = √(3s) or √(5s), s = |d|²/ℓ²."""
+    nu = {"3/2": 3.0, "5/2": 5.0}[kernel]
+    zero = raw(s).real == 0
+    a = ag.where(zero, 0.0, ag.sqrt(ag.where(zero, 1.0, s) * (nu if root is None else root)))
+    before = 1.0 + a if linear else 1.0
+    return (before + a * a / 3.0 if kernel == "5/2" and linear != "alone" else before) * ag.exp(-a)
 
 
 KERNEL: Mistakes = {
@@ -72,4 +87,22 @@ DENSITY: Mistakes = {
     "the density were a constant in the gradient of what is divided by it": {"divided": "held"},
     "places were constants in the gradient": {"held_places": True},
 }
-MUTANTS = family(set_convolution, ("set_convolution",), KERNEL | DENSITY)
+ROOTS: dict[str, Mistakes] = {
+    "3/2": {"√3 were left out": {"root": 1.0}, "it were exp(−√3 |d|/ℓ)": {"linear": False}},
+    "5/2": {"√5 were left out": {"root": 1.0}, "a²/3 were left out": {"linear": "alone"}},
+}
+OTHER_KERNELS: Mistakes = {
+    "the kernel were EQ": {"kernel": "EQ"},
+    "the kernel were Matérn-3/2": {"kernel": "3/2"},
+    "the kernel were Matérn-5/2": {"kernel": "5/2"},
+    "the length scale were not squared": {"squared": False},
+}
+MUTANTS = family(set_convolution, ("set_convolution",), KERNEL | DENSITY) + [
+    mutant
+    for kernel, name in (("3/2", "matern_32"), ("5/2", "matern_52"))
+    for mutant in family(
+        functools.partial(set_convolution, kernel=kernel),
+        (f"set_convolution, {name}",),
+        ROOTS[kernel] | {says: own for says, own in OTHER_KERNELS.items() if own.get("kernel") != kernel},
+    )
+]
