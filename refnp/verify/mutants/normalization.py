@@ -111,7 +111,7 @@ def of_channels(x, gain, shift, *, over, eps=1e-5, groups=None, own_groups=None,
     if over != "groups":
         axes = {"places": places, "batch and places": (0, *places), "channels": (1,), "item": (1, *places)}[over]
         if folded:
-            return with_folded(x, *per_channel, axes, eps)
+            return with_folded(x, per_channel[0], per_channel[1], axes, eps)
         return affine(standardized(x, axes, eps, **of_unit), *per_channel, **of_affine)
     groups = {"one": 1, "channels": x.shape[1]}.get(own_groups, groups)
     order = np.arange(x.shape[1])
