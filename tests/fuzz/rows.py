@@ -853,7 +853,17 @@ PARTS = {
     ),
     "TranslationLayer": Row(
         "x (B, N, 4), keys (B, M, 4), differences (B, N, M, p), mask? (B, N, M)",
-        {".features": (4,), ".heads": (2,), ".hidden": (3,), ".dx": of("p"), ".kernel": ((3,),), ".rng": generator},
+        {
+            ".features": (4,),
+            ".heads": (2,),
+            ".hidden": (3,),
+            ".dx": of("p"),
+            ".kernel": ((3,),),
+            ".squares?": BOOLEANS,
+            ".normalization?": ("softmax", "sink"),
+            ".bias?": BOOLEANS,
+            ".rng": generator,
+        },
         least={"p": 1},
         masks={"mask": ("keys", "differences")},
         bits=False,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.layers import attention, convolution, set_convolution
+from refnp.layers import attention, convolution, set_convolution, similarity_attention
 from refnp.layers.positions import ALiBi, sinusoidal
 from refnp.layers.positions.biases import alibi_slopes
 from refnp.symmetry import Translate, invariant, search
@@ -196,6 +196,8 @@ def test_the_sum_of_two_attentions_is_not_attention_to_both():
     assert np.abs(one + two - whole).max() > 0.3
     twice, its_limit = kernel_attention(x, np.tile(places, (2, 1)), np.tile(y, (2, 1)), 0.5)
     assert_within(twice, whole, limit + its_limit)
+    one_more, _ = kernel_attention(x, np.concatenate([places, places[:1]]), np.concatenate([y, y[:1]]), 0.5)
+    assert np.abs(one_more - whole).max() > 0.1  # one of them twice is another distribution of points
     sums, sums_limit = convolved(x, places, y, 0.5)
     doubled, doubled_limit = convolved(x, np.tile(places, (2, 1)), np.tile(y, (2, 1)), 0.5)
     assert_within(doubled, 2 * sums, 2 * sums_limit + doubled_limit)
@@ -413,6 +415,59 @@ def test_other_kernels_with_features(name, seed, size):
     found, limit = by_attention(of_features, np.dtype(float), (x, places, frequency), y)
     weights = kernel(x.astype(WIDE) - places[:, 0], WIDE(frequency))
     assert_within(found, weights @ y / weights.sum(1, keepdims=True), limit)
+
+
+# ---- Similarities
+
+
+def test_scaled_and_general_dot_products_are_dot_products():
+    """√d goes into q; W into a length scale for each axis: (x − z)ᵀ W (x − z) with the feature −zᵀWz/2."""
+    x, places, y = problem(0, (5, 6, 2))
+    right, limit = kernel_attention(x, places, y, 0.5)
+    q, k = features(x, places, 0.5)
+    root = np.sqrt(3.0)
+    scores = np.abs(q) @ np.abs(k).T  # √3, its product with q and the quotient are rounded: three units of each term
+    off = 2 * np.abs(y).max() * 2 * 3 * unit_roundoff(float) * scores.max()
+    assert_within(similarity_attention(q * root, k, y), right, 2 * limit + off)
+    ends = np.ones((5, 1)), -2 * (places * places).sum(1, keepdims=True)
+    query, key = np.concatenate([x, ends[0]], 1), np.concatenate([places, ends[1]], 1)
+    weight = np.diag([4.0, 4.0, 1.0])  # 1/ℓ²
+    found = similarity_attention(query, key, y, similarity="general", parameters=(weight,))
+    assert_within(found, right, 2 * limit + off)
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+def test_the_periodic_kernel_is_cosine_attention_for_long_length_scales(scale):
+    """Unit vectors [cos, sin]/ℓ with √(1 − 1/ℓ²) in two places of their own: their product is cos ωd/ℓ², ℓ ≥ 1."""
+    x, places, y = problem(0, (5, 6, 1))
+    rest = np.sqrt(1 - 1 / scale**2)
+
+    def unit(a, place):
+        apart = np.zeros((len(a), 2))
+        apart[:, place] = rest
+        return np.concatenate([np.cos(a) / scale, np.sin(a) / scale, apart], 1)
+
+    d = x.astype(WIDE) - places[:, 0]
+    weights = np.exp((np.cos(d) - 1) / scale**2)
+    found = similarity_attention(unit(x, 0), unit(places, 1), y, similarity="cosine")
+    off = (4 + 2) * 2 * rounding.ELEMENTARY * unit_roundoff(float)  # 4 products of two rounded features, and two norms
+    right = weights @ y / weights.sum(1, keepdims=True)
+    assert_within(found, right, np.abs(y).max() * 2 * (off + 16 * unit_roundoff(float)))
+
+
+@given(seeds, st.sampled_from([1.0, 1e3]))
+def test_similarities_that_are_bounded_make_no_kernel_that_falls_far(seed, scale):
+    """Cosines lie within 1: no weight is less than e⁻² of another. Additive ones within Σ|v|, whatever q and k are."""
+    rng = np.random.default_rng(seed)
+    q, k, values = rng.standard_normal((4, 3)) * scale, rng.standard_normal((6, 3)) * scale, np.eye(6)
+    parameters = rng.standard_normal((3, 5)), rng.standard_normal((3, 5)), rng.standard_normal(5)
+    bounds = {"cosine": 2.0, "additive": 2 * np.abs(parameters[2]).sum()}
+    for similarity, bound in bounds.items():
+        own = parameters if similarity == "additive" else ()
+        weights = similarity_attention(q, k, values, similarity=similarity, parameters=own)
+        assert (weights.min(1) >= weights.max(1) * np.exp(-bound) * (1 - 64 * bound * unit_roundoff(float))).all()
+    x, places = np.zeros((1, 1)), np.array([[0.0], [9.0]])
+    assert kernel_attention(x, places, np.eye(2), 1.0)[0][0, 1] < 1e-17  # e^(−81/2)
 
 
 def test_the_features_of_log_weights_are_not_those_of_weights():
