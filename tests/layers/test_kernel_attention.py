@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refnp.autograd.primitives import raw
 from refnp.layers import attention, convolution, set_convolution, similarity_attention
-from refnp.layers.positions import ALiBi, sinusoidal
+from refnp.layers.positions import ALiBi, Shaw, T5Bias, rotate, sinusoidal
 from refnp.layers.positions.biases import alibi_slopes
 from refnp.symmetry import Translate, invariant, search
 from refnp.verify import rounding
@@ -511,6 +512,36 @@ def test_sinusoidal_positions_alone_are_a_divided_set_convolution_with_their_own
     off = 2 * 8 * rounding.ELEMENTARY * unit_roundoff(float)  # of a score, from 8 sines or cosines on either side
     assert_within(found, weights @ y / weights.sum(1, keepdims=True), bound + 2 * off * np.abs(y).max())
     assert np.argmin(weights[0]) < 39
+
+
+@pytest.mark.parametrize("scheme", ["T5", "Shaw", "rotary"])
+def test_schemes_of_relative_positions_are_functions_of_the_difference(scheme):
+    """With the same content everywhere, scores are φ(n − m): constant along diagonals, and attention Σ e^φ y/Σ e^φ."""
+    rng, n = np.random.default_rng(0), 9
+    content = np.broadcast_to(rng.standard_normal((2, 1, 4)), (2, n, 4))  # (H, N, d)
+    y = rng.standard_normal((n, 2))
+    if scheme == "rotary":
+        turned = rotate(content, places=np.arange(n))
+        scores = turned @ turned.swapaxes(-1, -2)
+        sizes = np.array(
+            [np.hypot(content[:, 0, 2 * i], content[:, 0, 2 * i + 1]) ** 2 for i in range(2)]
+        )  # |q_i| |k_i|
+        angles = np.arange(n)[:, None] - np.arange(n)
+        phi = sum(size[:, None, None] * np.cos(angles * 10000.0 ** (-i / 2)) for i, size in enumerate(sizes))
+        off = 4 * sizes.sum() * (2 * 2 * rounding.ELEMENTARY + 8) * unit_roundoff(float)  # products of rounded turns
+        assert_within(scores, phi, off)
+    else:
+        own = T5Bias(2, rng=rng) if scheme == "T5" else Shaw(4, 3, rng=rng)
+        scores = raw(own.scores(content, np.arange(n), np.arange(n)))
+        off = 0 if scheme == "T5" else 16 * unit_roundoff(float) * np.abs(scores).max()
+    for k in range(-n + 1, n):
+        diagonal = np.diagonal(scores, k, -2, -1)
+        assert np.ptp(diagonal, axis=-1).max() <= 2 * off
+    nothing = np.zeros((2, n, 1))
+    inputs = nothing, nothing, np.broadcast_to(y, (2, n, 2)), np.array(scores)
+    limit = tolerance(attention_equation(*map(exact, inputs))[0], np.float64)
+    weights = np.exp(scores.astype(WIDE))
+    assert_within(attention(*inputs), weights @ y / weights.sum(-1, keepdims=True), limit)
 
 
 def plain(x, places, y):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from refnp.autograd.primitives import raw
 from refnp.layers import convolution, set_convolution
+from refnp.layers.set_convolutions import GridOptions
 from refnp.layers.translation_attention import TranslationAttention
 from refnp.models import CANP, CNP, TETNP, TNPD, ConvCNP, EncoderLayer, TranslationLayer
 from refnp.tasks import Task
@@ -20,7 +21,7 @@ from refnp.verify.layers.convolution import convolution as convolution_equation
 from refnp.verify.layers.set_convolution import set_convolution as set_convolution_equation
 from refnp.verify.rounding import WIDE, exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, normal, real_dtypes, seeds
-from tests.models import np_judges
+from tests.models import convcnp_bounds, np_judges
 from tests.models import tnp_judges as judges
 from tests.models.tnp_judges import predict
 
@@ -92,13 +93,13 @@ def as_set_convolution(channels, dx, length_scale, normalization, *, eps=None, k
     """A TranslationAttention on tokens [1, y] that is the set convolution with the EQ kernel."""
     module = TranslationAttention(
         channels, 1, dx=dx, kernel=kernel, squares=True, normalization=normalization, rng=np.random.default_rng(0)
-    )
+    ).astype(dtype)
     module.set_pairs(content=0, length_scale=length_scale)
     module.value.weight.data[...] = module.output.weight.data[...] = np.eye(channels)
     module.output.bias.data[...] = 0
     if eps is not None:
-        module.sink.data[...] = np.log(eps)
-    return module.astype(dtype)
+        module.sink.data[...] = np.log(dtype(eps))
+    return module
 
 
 def attended(module, x, places, y):
@@ -210,38 +211,87 @@ def test_without_squares_other_kernels_are_approached_by_pieces(hinges):
 # ---- The network on the grid
 
 
-@pytest.mark.parametrize("taps", [1, 3, 5])
-@given(seed=seeds)
-def test_a_convolution_is_an_attention_with_a_head_for_each_tap(taps, seed):
-    """a^h = −β (d − δ_h)²: head h attends to the place at δ_h alone, and a sink of logit −β/2 to none past the ends.
+def as_convolution(weight, bias, dtype=np.float64):
+    """A TranslationAttention that is the convolution with weight (O, C, T) and bias (O,), zeros beyond the ends.
 
-    For spacing 1 and β = 2000 all other weights are at most e^(−1000), which is 0.
+    a^h = −β (d − δ_h)²: head h attends to the place at δ_h alone, and a sink of logit −β/2 to none past the ends. For
+    spacing 1 and β = 2000 all other weights are at most e^(−1000), which is 0 in float64. Tokens are T max(C, O) wide.
     """
-    places, channels, beta = 7, 2, 2000.0
-    width = channels * taps
-    rng = np.random.default_rng(seed)
-    signal, weight = rng.standard_normal((channels, places)), rng.standard_normal((channels, channels, taps))
-    options = {"squares": True, "kernel": (), "normalization": "sink", "rng": rng}
-    module = TranslationAttention(width, taps, **options)
-    offsets = np.arange(taps) - taps // 2  # δ of x_m − x_n
+    out, channels, taps = weight.shape
+    width, beta, offsets = max(out, channels), 2000.0, np.arange(taps) - taps // 2  # δ of x_m − x_n
+    options = {"squares": True, "kernel": (), "normalization": "sink", "rng": np.random.default_rng(0)}
+    module = TranslationAttention(taps * width, taps, **options).astype(dtype)
     (linear,) = module.kernel.layers
     linear.weight.data[...], module.sink.data[...] = 0, -beta / 2
     linear.weight.data[0], linear.weight.data[1] = -2 * beta * offsets, -beta  # d = x_n − x_m
     linear.bias.data[...] = -beta * offsets**2
-    module.value.weight.data[...], module.output.weight.data[...] = 0, 0
+    module.value.weight.data[...] = module.output.weight.data[...] = module.output.bias.data[...] = 0
     for h in range(taps):
-        part = slice(h * channels, (h + 1) * channels)
+        part = slice(h * width, h * width + channels)
         module.value.weight.data[:channels, part] = np.eye(channels)
-        module.output.weight.data[part, :channels] = weight[:, :, h].T
-    module.output.bias.data[...] = 0
-    keys = np.zeros((1, places, width))
-    keys[0, :, :channels] = signal.T
-    steps = np.arange(places, dtype=float)
-    differences = (steps[:, None] - steps)[None, ..., None]
-    found = raw(module(keys, keys, differences)[0])[0, :, :channels].T
-    right = convolution(signal[None], weight, padding=taps // 2)[0]
-    other = tolerance(convolution_equation(exact(signal[None]), exact(weight), padding=taps // 2)[0], np.float64)[0]
-    assert_within(found, right, 2 * other)  # weights are 0 and 1: the same products and sums
+        module.output.weight.data[part, :out] = weight[:, :, h].T
+    module.output.bias.data[:out] = bias
+    return module
+
+
+def convolved(module, signal, out):
+    """Its output (L, O) at all places of a signal (L, C)."""
+    places = np.arange(len(signal)).astype(signal.dtype)
+    keys = np.zeros((1, len(signal), module.value.weight.shape[0]), signal.dtype)
+    keys[0, :, : signal.shape[1]] = signal
+    return raw(module(keys, keys, (places[:, None] - places)[None, ..., None])[0])[0, :, :out]
+
+
+@pytest.mark.parametrize("taps", [1, 3, 5])
+@given(seed=seeds)
+def test_a_convolution_is_an_attention_with_a_head_for_each_tap(taps, seed):
+    """Weights are 0 and 1: the same products and sums."""
+    rng = np.random.default_rng(seed)
+    inputs = rng.standard_normal((1, 2, 7)), rng.standard_normal((3, 2, taps)), rng.standard_normal(3)
+    right = convolution(*inputs, padding=taps // 2)[0]
+    other = tolerance(convolution_equation(*map(exact, inputs), padding=taps // 2)[0], np.float64)[0]
+    assert_within(convolved(as_convolution(*inputs[1:]), inputs[0][0].T, 3).T, right, 2 * other)
+
+
+@pytest.mark.skipif(np.finfo(WIDE).eps == np.finfo(float).eps, reason="longdouble is float64 here")
+def test_a_whole_convcnp_is_attention_to_differences():
+    """Gordon's model with four layers of convolution: to the grid, on it and from it, maps of single tokens between.
+
+    Both in longdouble, judged by the bound of float64: rounding is 2¹¹ times less, and what the rounded logit log ε of
+    the sink adds is 4 |log ε| = 74 roundings of one step.
+    """
+    options = {"grid": GridOptions(points_per_unit=16), "rng": np.random.default_rng(0)}
+    model = ConvCNP.gordon("simple", **options).astype(WIDE)
+    x, places, y = (a[None] for a in points(0, (5, 7, 1)))
+    y = y[..., :1]
+    grid = model.grid(places, x)
+    k = (grid.start[0] + np.arange(grid.lengths[0])[:, None]) / WIDE(grid.points_per_unit)
+    scales = [
+        model.encoder.length_scale(y.astype(WIDE)),
+        *(d.convolution.length_scale(y.astype(WIDE)) for d in model.decoders),
+    ]
+    assert np.ptp(np.concatenate([raw(scale) for scale in scales])) == 0
+    scale = raw(scales[0])[0]
+
+    def read(normalization, at, keys_at, tokens, **options):
+        module = as_set_convolution(tokens.shape[1], 1, scale, normalization, dtype=WIDE, **options)
+        queries = np.zeros((1, len(at), tokens.shape[1]), WIDE)
+        return raw(module(queries, tokens[None], (at[:, None] - keys_at)[None])[0])[0]
+
+    tokens = np.concatenate([np.ones_like(y[0]), y[0]], 1).astype(WIDE)
+    density = read("sum", k, places[0].astype(WIDE), tokens)[:, :1]
+    signal = read("sink", k, places[0].astype(WIDE), tokens, eps=WIDE(1e-8))[:, 1:]
+    h = raw(model.activation(model.lift(np.concatenate([density, signal], 1))))
+    for i, layer in enumerate(model.network.layers):
+        h = convolved(as_convolution(layer.weight.data, layer.bias.data, WIDE), h, layer.weight.shape[0])
+        h = np.maximum(h, 0) if i < 3 or model.head.rectified else h
+    answers = [raw(decoder.mlp(read("sum", x[0].astype(WIDE), k, h)[None])) for decoder in model.decoders]
+    found = model.head.normal(np.concatenate(answers, -1))
+    right = model(places.astype(WIDE), y.astype(WIDE), x.astype(WIDE))
+    limits = convcnp_bounds.predicted(model.astype(np.float64), grid, places, y, x)
+    for name, limit in zip(("mean", "std"), limits, strict=True):
+        assert_within(raw(getattr(found, name)), raw(getattr(right, name)), limit)
+        assert limit.max() < 1e-8
 
 
 # ---- What means cannot know
@@ -350,9 +400,28 @@ def test_a_point_given_twice_is_a_point_with_half_the_noise(seed, noise_variance
     """A posterior mean is neither a sum nor a mean: two measurements y, y at noise σ² are one at σ²/2."""
     x, places, y = points(seed, (4, 5, 1))
     matrix, onto = kernel_matrices(x, places)
-    first, _, limit = smoothed(np.tile(matrix, (2, 2)), np.tile(onto, 2), noise_variance, np.tile(y, (2, 1)))
-    second, _, other = smoothed(matrix, onto, noise_variance / 2, y)
+    first, weights, limit = smoothed(np.tile(matrix, (2, 2)), np.tile(onto, 2), noise_variance, np.tile(y, (2, 1)))
+    second, single, other = smoothed(matrix, onto, noise_variance / 2, y)
     assert_within(first, second, limit + other)
+    for half in (weights[:, :5], weights[:, 5:]):  # each of the two counts for half
+        for m, one in enumerate(np.eye(5)):
+            _, _, bound = smoothed(matrix, onto, noise_variance / 2, one[:, None])
+            _, _, bound_of_both = smoothed(
+                np.tile(matrix, (2, 2)), np.tile(onto, 2), noise_variance, np.append(one, one)[:, None]
+            )
+            assert_within(2 * half[:, m], single[:, m], 2 * bound_of_both[:, 0] + bound[:, 0])
+
+
+def test_far_from_all_points_the_posterior_mean_is_0_where_attention_has_the_nearest_value():
+    """|m(x)| ≤ |k(x)| |y|/σ², and |k(x)| is at most √M exp(−d²/2ℓ²) for a nearest point d away."""
+    _, places, y = points(0, (1, 5, 1))
+    x = np.array([[8.0]])
+    matrix, onto = kernel_matrices(x, places)
+    mean, _, _ = smoothed(matrix, onto, 0.01, y)
+    nearest = places[:, 0].max()
+    assert np.abs(mean).max() <= np.sqrt(5 * (y * y).sum(0).max()) * np.exp(-((8 - nearest) ** 2) * 2) / 0.01 < 1e-20
+    module = as_set_convolution(3, 1, 0.5, "softmax")
+    assert np.abs(attended(module, x, places, y)[0][0, 1:] - y[places[:, 0].argmax()]).max() < 1e-3
 
 
 @given(seeds)
