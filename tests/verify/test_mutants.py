@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 import os
 import pathlib
 
@@ -216,6 +217,20 @@ def test_what_others_write_with_pytorch_is_named_whole(gradients):
     for function, says in expected.items():
         (cause,) = refnp.judge(function.__name__, function, gradients=gradients).causes
         assert says in cause.says, cause
+
+
+def test_beside_a_known_defect_the_mistake_is_named():
+    """The gradient's lost digits are PyTorch's own; what overflows is not, and is no excuse."""
+    torch = pytest.importorskip("torch")
+
+    def softmax(x, axis=-1):
+        e = torch.exp(x)
+        return e / e.sum(axis, keepdim=True)
+
+    first, *others = refnp.judge("softmax", softmax, gradients=True).causes
+    assert first.says == "as if the maximum were not subtracted"
+    assert first.before == math.inf
+    assert all("loses its digits" in cause.says for cause in others if cause.says)
 
 
 def some_pairs(layer):

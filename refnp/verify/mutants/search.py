@@ -4,7 +4,7 @@ A mutant explains a row (a quantity of a case, in one precision) if its value is
 one, and the answer within its own; and if in that case every other quantity that it changes is explained as well. Of
 the mutants that explain rows of a layer the one with most rows is named first, of equal ones that which is contradicted
 by fewest cases that are right, then the simplest; then the same again for the rows that are left. What no mutant
-explains, two at once may.
+explains, one of rounding may whose sums were added up in another order, or two at once.
 
 The bound of a mutant's value has two parts. The first is that of the right value, larger where the mutant's is. The
 second covers what the mutant's own formula loses: it is computed in the precision of the case, with inputs moved by
@@ -318,32 +318,47 @@ class Explanation:
 
 
 def _of_layer(asked: list[Asked], wrong: set[Row], mutants: list[Mutant]) -> list[Cause]:
-    """Greedy: the mutant that explains most of what is left, until none explains any; then two at once."""
+    """The causes of a layer's rows that deviate, and a cause without a name for those that none explains.
+
+    A mistake of rounding that leaves rows unexplained, and explains no more than half, may fit by chance.
+    """
     deviating = sorted((a for a in asked if a.rows & wrong), key=lambda a: a.size)
     before = {row: a.wrong.get(row[2], math.inf) for a in deviating for row in a.rows & wrong}
-    right = [a for a in asked if not a.rows & wrong]
-    every = set(before)
-    singles = _singles(mutants, deviating, wrong)
-    best = chosen, left = _cover(singles, every, deviating, right)
-    if left:
-        narrow = [mutant for mutant in mutants if mutant.narrow and not mutant.inside]
-        singles = singles + _singles(narrow, deviating, wrong, loosely=True)
-        best = chosen, left = min(best, _cover(singles, every, deviating, right), key=_worth)
-    if (left or len(chosen) > 1) and any(row[2] != "output" for row in every):
-        most = max((a.problem for a in deviating), key=lambda p: len(p.arrays))
-        singles = singles + _singles(of_gradients(most.case.layer, list(most.arrays)), deviating, wrong)
-        best = min(best, _cover(singles, every, deviating, right), key=_worth)
-    if best[1]:
-        pairs = _pairs(mutants, [a for a in deviating if a.rows & best[1]], deviating, wrong)
-        best = min(best, _cover(pairs + singles, every, deviating, right), key=_worth)
-    chosen, left = best
-    found = [_cause(group, before, asked) for group in chosen if not (left and group[0].mutant.narrow)]
+    chosen, left = _best_cover(mutants, deviating, wrong, [a for a in asked if not a.rows & wrong])
+    kept = [e for e in chosen if not (left and e[0].mutant.narrow and 2 * len(e[0].rows) <= len(before))]
+    found = [_cause(group, before, asked) for group in kept]
     rest = set(before) - {row for cause in found for row in cause.rows}
     if rest:
         worst = max(before[row] for row in rest)
         layer = asked[0].problem.case.layer.name
         found.append(Cause("", _sorted(rest), worst, worst, layer, (), _pattern(rest, asked)))
     return found
+
+
+def _best_cover(
+    mutants: list[Mutant], deviating: list[Asked], wrong: set[Row], right: list[Asked]
+) -> tuple[list[list[Explanation]], set[Row]]:
+    """Explanations that cover the rows, and the rows that are left.
+
+    As long as rows are left, more is tried: mistakes of rounding with sums in another order, gradients of a wrong
+    factor, two mistakes at once.
+    """
+    every = {row for a in deviating for row in a.rows & wrong}
+    cover = lambda explanations: _cover(explanations, every, deviating, right)
+    found = _singles(mutants, deviating, wrong)
+    best = cover(found)
+    if best[1]:
+        narrow = [mutant for mutant in mutants if mutant.narrow and not mutant.inside]
+        found = found + _singles(narrow, deviating, wrong, loosely=True)
+        best = min(best, cover(found), key=_worth)
+    if (best[1] or len(best[0]) > 1) and any(row[2] != "output" for row in every):
+        most = max((a.problem for a in deviating), key=lambda p: len(p.arrays))
+        found = found + _singles(of_gradients(most.case.layer, list(most.arrays)), deviating, wrong)
+        best = min(best, cover(found), key=_worth)
+    if best[1]:
+        pairs = _pairs(mutants, [a for a in deviating if a.rows & best[1]], deviating, wrong)
+        best = min(best, cover(pairs + found), key=_worth)
+    return best
 
 
 def _worth(covered: tuple[list, set[Row]]) -> tuple[int, int]:
