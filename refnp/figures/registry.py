@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from refnp.figures import masks, positions, unification
+from refnp.figures import attention, masks, positions, shapes, shift, unification
 from refnp.figures.canvas import DPI, Drawn, style
 from refnp.studies.registry import named
 from refnp.verify.record import write_whole
@@ -27,6 +27,16 @@ class Figure:
 
 
 FIGURES: Mapping[str, Figure] = {
+    "transformer": Figure(
+        "The Transformer, with the shape at each arrow, of the translator on a sentence.", shapes.draw
+    ),
+    "attention-sentence": Figure(
+        'What each word attends to while "I live in Paris" is translated, head by head.', attention.draw_sentence
+    ),
+    "attention-image": Figure(
+        "What the class token attends to in handwritten digits, between pixels, patches and features.",
+        attention.draw_image,
+    ),
     "masks": Figure("Who may attend to whom: the causal mask, and those of TNP-D, TNP-A and TNP-ND.", masks.draw),
     "positions": Figure("Sinusoidal positions and their Gram matrix, right and as misprinted.", positions.draw),
     "attention-and-setconv": Figure(
@@ -36,6 +46,9 @@ FIGURES: Mapping[str, Figure] = {
     "setconv-pipeline": Figure(
         "A task on its way through a ConvCNP: set, density and signal on a grid, network, read-out.",
         unification.draw_pipeline,
+    ),
+    "shift": Figure(
+        "Predictions of TNP-D, ConvCNP and TE-TNP, and how they change when everything is shifted.", shift.draw
     ),
 }
 

@@ -15,13 +15,13 @@ from tests.helpers import assert_within
 from tests.transcriptions import positions as printed
 
 pytest.importorskip("matplotlib")
-DRAWN = {}
+DRAW, DRAWN = figures.draw, {}
 
 
 def drawn(name):
     """A figure; each is drawn once for all tests of this file."""
     if name not in DRAWN:
-        DRAWN[name] = figures.draw(name)
+        DRAWN[name] = DRAW(name)
     return DRAWN[name]
 
 

@@ -1,0 +1,179 @@
+"""Figures of models: shapes, attention and the shift experiment agree with what the models compute."""
+
+import re
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+from refnp import figures
+from refnp.autograd.primitives import raw
+from refnp.figures import attention, shapes, shift, trained
+from refnp.models import Transformer
+from refnp.studies.trained import open_trained
+from tests.helpers import assert_same_bits
+
+
+def generator(seed=0):
+    return np.random.default_rng(seed)
+
+
+# ---- the Transformer with its shapes
+
+
+def model(**options):
+    sizes = {"features": 6, "heads": 2, "hidden": 10, "encoder_layers": 2, "decoder_layers": 3}
+    return Transformer(7, 9, **sizes | options, rng=generator())
+
+
+SOURCE, TARGET = np.arange(8).reshape(2, 4) % 7, np.arange(10).reshape(2, 5) % 9
+
+
+def test_shapes_of_a_post_norm_model():
+    """B = 2, M = 4, N = 5, D = 6, H = 2, d = 3, 10 hidden units, V = 9: the sizes say which axis is which."""
+    found = shapes.shapes_of(model(), SOURCE, TARGET)
+    assert (found.source, found.target, found.layers) == ((2, 4), (2, 5), (2, 3))
+    assert [(box.name, box.shape, box.details) for box in found.encoder] == [
+        ("embedding, times √D", (2, 4, 6), ""),
+        ("add positions", (2, 4, 6), ""),
+        ("multi-head self-attention", (2, 4, 6), "Q, K, V (2, 2, 4, 3)  weights (2, 2, 4, 4)"),
+        ("add, LayerNorm", (2, 4, 6), ""),
+        ("feed-forward", (2, 4, 6), "hidden (2, 4, 10)"),
+        ("add, LayerNorm", (2, 4, 6), ""),
+    ]
+    assert [(box.name, box.shape, box.details) for box in found.decoder] == [
+        ("embedding, times √D", (2, 5, 6), ""),
+        ("add positions", (2, 5, 6), ""),
+        ("masked multi-head self-attention", (2, 5, 6), "Q, K, V (2, 2, 5, 3)  weights (2, 2, 5, 5)"),
+        ("add, LayerNorm", (2, 5, 6), ""),
+        (
+            "multi-head attention to the encoder",
+            (2, 5, 6),
+            "Q (2, 2, 5, 3)  K, V (2, 2, 4, 3)  weights (2, 2, 5, 4)",
+        ),
+        ("add, LayerNorm", (2, 5, 6), ""),
+        ("feed-forward", (2, 5, 6), "hidden (2, 5, 10)"),
+        ("add, LayerNorm", (2, 5, 6), ""),
+        ("linear", (2, 5, 9), ""),
+        ("softmax", (2, 5, 9), "probabilities of each next word"),
+    ]
+
+
+def test_the_order_is_that_of_the_model():
+    """Pre-norm: LayerNorm comes first, and once more after the layers."""
+    names = [box.name for box in shapes.shapes_of(model(norm="pre"), SOURCE, TARGET).encoder]
+    assert names[2:] == ["LayerNorm", "multi-head self-attention, add", "LayerNorm", "feed-forward, add", "LayerNorm"]
+
+
+def test_options_change_what_is_seen():
+    wide = shapes.shapes_of(model(head_features=4, head_value_features=5, causal=False), SOURCE, TARGET)
+    assert wide.encoder[2].details == "Q (2, 2, 4, 4)  K (2, 2, 4, 4)  V (2, 2, 4, 5)  weights (2, 2, 4, 4)"
+    assert wide.decoder[2].name == "multi-head self-attention", "not masked"
+    tied = shapes.shapes_of(model(tied="output"), SOURCE, TARGET)
+    assert [box.name for box in tied.decoder[-2:]] == ["target embedding, transposed", "softmax"]
+    bare = shapes.shapes_of(model(positions=None, encoder_layers=0, decoder_layers=1), SOURCE, TARGET)
+    assert [box.name for box in bare.encoder] == ["embedding, times √D"]
+
+
+def test_a_watched_model_computes_what_it_did():
+    own = model()
+    before = own(SOURCE, TARGET)
+    shapes.shapes_of(own, SOURCE, TARGET)
+    assert_same_bits(own(SOURCE, TARGET), before)
+    assert not any("module" in name for name in own.state_dict())
+
+
+@pytest.mark.parametrize("options", [{}, {"norm": "pre"}, {"tied": "output"}, {"decoder_layers": 1}])
+def test_every_shape_is_written_in_the_picture(options):
+    with figures.style():
+        drawn = shapes.draw(model(**options), SOURCE, TARGET)
+    texts = [text.get_text() for text in drawn.figure.axes[0].texts]
+    found = shapes.shapes_of(model(**options), SOURCE, TARGET)
+    for box in [*found.encoder, *found.decoder]:
+        assert box.name in texts
+        assert not box.details or box.details in texts
+    arrows = [text for text in texts if re.fullmatch(r"\(\d+(, \d+)*\)", text)]
+    boxes = [*found.encoder, *found.decoder]
+    expected = [str(found.source), str(found.target), *(str(box.shape) for box in boxes), str(found.encoder[-1].shape)]
+    assert sorted(arrows) == sorted(expected)
+    printed = list(drawn.numbers.values())
+    assert [str(box.shape) in value for box, value in zip(boxes, printed[3:], strict=True)] == [True] * len(boxes)
+    assert drawn.numbers["parameters"] == sum(p.size for p in model(**options).parameters())
+
+
+# ---- attention
+
+
+def test_attention_on_a_sentence_is_what_the_translator_computes():
+    drawn, seen = figures.draw("attention-sentence"), attention.maps("I live in Paris")
+    assert seen.source == ["i", "live", "in", "paris"]
+    assert seen.target[0] == "<start>"
+    images = [own.images[0].get_array() for own in drawn.figure.axes if own.images]
+    tables = [*seen.encoder, *seen.decoder, *seen.across]
+    for image, table in zip(images, tables, strict=True):
+        assert_same_bits(np.asarray(image), table)
+        np.testing.assert_allclose(table.sum(-1), 1, rtol=0, atol=(table.shape[-1] + 4) * 2.0**-24)  # (M + 4) u
+    for table in seen.decoder:
+        assert (np.triu(table, 1) == 0).all(), "a causal mask"
+    mean = seen.across.mean(0)
+    for word, row in zip([*seen.target[1:], "<end>"], mean, strict=True):
+        said = drawn.numbers[f"before {word!r} the decoder attends most to"]
+        assert said == f"{seen.source[int(row.argmax())]} ({row.max():.2f})"
+
+
+def test_other_sentences_can_be_drawn():
+    with figures.style():
+        drawn = attention.draw_sentence("do your parents see the children?")
+    assert drawn.numbers["translation"].startswith("est-ce que")
+
+
+def test_attention_on_images_is_what_the_classifiers_compute():
+    drawn, known = figures.draw("attention-image"), trained.digits()
+    rows = np.reshape(drawn.figure.axes, (len(known.labels), 4))
+    for row, image, label in zip(rows, known.images, known.labels, strict=True):
+        assert_same_bits(np.asarray(row[0].images[0].get_array()), image[0])
+        ink = image[0] > 0.5
+        for own, (level, model) in zip(row[1:], known.models.items(), strict=True):
+            weights = []
+            said = int(np.asarray(model(image[None], weights=weights)).argmax())
+            assert drawn.numbers[f"digit {label}, {level}: says"] == said == label
+            spread = np.asarray(own.images[0].get_array())
+            by_token = weights[-1][0, :, 0, 1:].mean(0).reshape(model.grid)
+            size = 8 // model.grid[0]
+            assert_same_bits(spread[::size, ::size].argmax(), by_token.argmax())
+            share = drawn.numbers[f"digit {label}, {level}: part of the attention on ink"]
+            assert share == pytest.approx(spread[ink].sum() / spread.sum(), rel=1e-5)
+            assert own.get_xlabel() == f"says {said}, {share:.0%} on ink"
+
+
+def test_weights_come_back_from_their_files(tmp_path):
+    known = trained.digits()
+    sizes = {"features": 64, "heads": 4, "hidden": 128, "layers": 2}
+    levels = {"pixel": 1, "patch": 2, "feature": (1, 2)}
+    trained.save_digits(tmp_path / "d.npz", known.models, known.images, np.array(known.labels), levels=levels, **sizes)
+    again = trained.digits(tmp_path / "d.npz")
+    assert (tmp_path / "d.npz").read_bytes() == (trained.FOLDER / "digits.npz").read_bytes()
+    assert_same_bits(again.images, known.images)
+    sizes = {"heads": 4, "hidden": 192, "layers": 2, "norm": "pre", "steps": 2000}
+    trained.save_translator(tmp_path / "t.npz", trained.translator(), **sizes)
+    assert (tmp_path / "t.npz").read_bytes() == (trained.FOLDER / "translator.npz").read_bytes()
+
+
+# ---- shifts
+
+
+def test_the_shift_experiment():
+    """TE-TNP keeps every bit, ConvCNP for whole blocks, TNP-D for nothing; drawn as computed."""
+    drawn = figures.draw("shift")
+    below = drawn.figure.axes[-1]
+    for line, (name, title) in zip(below.lines, shift.MODELS.items(), strict=True):
+        found = [drawn.numbers[f"{title}, shifted by {by:g}: largest change of a mean"] for by in shift.SHIFTS]
+        assert line.get_label() == title
+        assert_same_bits(line.get_ydata(), np.maximum(found, shift.LEAST))
+        exact = [by for by, change in zip(shift.SHIFTS, found, strict=True) if change == 0]
+        assert exact == {"tnpd": [], "convcnp": [by for by in shift.SHIFTS if by >= 1], "tetnp": shift.SHIFTS}[name]
+    x, y, t = shift.functions()
+    assert (x * shift.FINE == np.round(x * shift.FINE)).all()
+    for own, name in zip(drawn.figure.axes, shift.MODELS, strict=False):
+        answer = open_trained(name, np.float64).model(x + 4, y, t + 4)
+        assert_same_bits(own.lines[1].get_ydata(), raw(answer.mean)[0, :, 0])
