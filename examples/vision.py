@@ -20,11 +20,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from refnp.autograd import no_grad
+from refnp.autograd import Tensor, no_grad
 from refnp.figures.trained import save_digits
 from refnp.layers import cross_entropy
 from refnp.layers.positions.images import METHODS, ImagePositions
 from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens, class_attention
+from refnp.studies.cost import multiply_adds
 from refnp.tasks.images import digits, mnist
 from refnp.training.loop import train
 from refnp.training.optimizers import AdamW
@@ -98,10 +99,11 @@ def accuracy(model: ImageClassifier, images: np.ndarray, labels: np.ndarray) -> 
 
 
 def cost(model: ImageClassifier) -> tuple[str, ...]:
-    """Parameters, tokens, multiply-adds of attention, as columns of the table."""
+    """Parameters, tokens, all multiply-adds and those between tokens (Q Kᵀ, A V), as columns of the table."""
     rows, columns = model.grid
     parameters = sum(p.size for p in model.parameters())
-    return f"{parameters:,}", f"{rows * columns}", f"{model.attention_cost():,}"
+    whole = multiply_adds(model(Tensor(np.zeros((1, 1, *model.size), np.float32), requires_grad=True)))
+    return f"{parameters:,}", f"{rows * columns}", f"{whole:,}", f"{model.attention_cost():,}"
 
 
 def halves(images: np.ndarray, labels: np.ndarray) -> tuple:
@@ -175,7 +177,8 @@ def main() -> None:
     if chosen.weights is not None and chosen.positions != "learned":
         options.error("--weights goes with --positions learned")
 
-    table = Table("images", "attention between", "accuracy", "parameters", "tokens", "multiply-adds", "s per epoch")
+    columns = ("parameters", "tokens", "multiply-adds", "between tokens", "s per epoch")
+    table = Table("images", "attention between", "accuracy", *columns)
     pictured: dict[str, ImageClassifier] = {}
     for name, ((images, labels), test) in data_sets(not chosen.no_mnist).items():
         side = images.shape[-1]
@@ -189,7 +192,7 @@ def main() -> None:
             table.add_row(name, level, f"{accuracy(model, *test):.4f}", *cost(model), f"{seconds:.2f}")
             if side == 8:
                 pictured[level] = model
-    Console(width=110).print(table)
+    Console(width=120).print(table)
     (_, test) = data_sets(with_mnist=False)["digits 8 × 8"]
     draw(pictured, *test, chosen.out)
     if chosen.weights is not None:

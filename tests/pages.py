@@ -16,7 +16,7 @@ import tempfile
 from refnp.cli import main
 
 ROOT = pathlib.Path(__file__).parents[1]
-PAGES = (ROOT / "docs" / "judging.md", ROOT / "docs" / "unification.md")
+PAGES = (ROOT / "docs" / "judging.md", ROOT / "docs" / "unification.md", ROOT / "docs" / "vision.md")
 BLOCK = re.compile(r"^```(python|console|text output)(?: (\S+))?\n(.*?)^```$", re.S | re.M)
 
 

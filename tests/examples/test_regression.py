@@ -1,5 +1,6 @@
 """examples/regression.py trains, compares and draws; trained models can be compared instead."""
 
+import inspect
 import os
 import re
 import sys
@@ -11,8 +12,16 @@ import pytest
 pytest.importorskip("rich")
 pytest.importorskip("matplotlib")
 from examples import regression
+from refnp.layers.distributions import Mixture, MultivariateNormal
+from refnp.models.joint import Autoregressive, ChainRule
+from refnp.models.latent import LatentModel
+from refnp.models.neural_process import NeuralProcess
+from refnp.models.tnp import TNPA
+from refnp.studies import plotting
 from refnp.studies.plotting import Panel
-from refnp.studies.registry import MODELS
+from refnp.studies.registry import MODELS, build
+from refnp.tasks.task import Task
+from tests.studies.tiny import OPTIONS
 
 
 @pytest.fixture
@@ -61,3 +70,53 @@ def test_distance_from_the_exact_posterior():
     shown = Panel(x, x + 1, 2 * ones, np.zeros((0, 3)), x, x, (x - 1, 4 * ones), None)
     assert regression.from_exact(shown) == ("2.000", "0.50")
     assert regression.from_exact(Panel(x, x, ones, np.zeros((0, 3)), x, x, None, x)) == ("", "")
+
+
+# ---- which samples are autoregressive
+
+
+def how_it_draws(name, monkeypatch):
+    """The row of the table in docs/regression.md that describes what `functions` of a model does."""
+    model, made = build(name, OPTIONS[name], rng=np.random.default_rng(0)), []
+    monkeypatch.setattr(Autoregressive, "__init__", recorded(Autoregressive.__init__, made))
+    task = Task(*(np.zeros((1, n, 1), np.float32) for n in (2, 2, 4, 4)))
+    assert model.functions(task, np.random.default_rng(1), 2).shape == (2, 1, 4, 1)
+    joint = model.joint(task)
+    if isinstance(model, LatentModel):
+        assert not made[:-1], "the last is that of `joint` above"
+        assert isinstance(model(*model.inputs(task), samples=2, rng=np.random.default_rng(0)), Mixture)
+        return "one z for each curve", "no"
+    if isinstance(joint, MultivariateNormal):
+        assert not made
+        return "40 values at once", "no"
+    assert isinstance(joint, ChainRule)
+    if isinstance(model, TNPA):
+        assert not made
+        return "40 values in the same way", "yes, by itself"
+    assert made
+    return "40 values one after the other", "yes, by the chain rule"
+
+
+def recorded(method, calls):
+    """The method, and a note of each call."""
+
+    def call(self, *arguments, **options):
+        calls.append(self)
+        return method(self, *arguments, **options)
+
+    return call
+
+
+@pytest.mark.parametrize("name", regression.NAMES)
+def test_the_guide_says_which_samples_are_autoregressive(name, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "regression.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in page.splitlines() if line[:2] == "| "]
+    (row,) = [row for row in rows if name in row[0].split(", ")]
+    how, autoregressive = how_it_draws(name, monkeypatch)
+    assert row[1].startswith(how)
+    assert row[2].startswith(autoregressive)
+
+
+def test_forty_values_are_drawn():
+    assert inspect.signature(NeuralProcess.functions).parameters["places"].default == 40
+    assert plotting.DRAWN == 40

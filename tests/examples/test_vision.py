@@ -26,10 +26,13 @@ def test_runs(few, positions, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["vision.py", *options])
     vision.main()
     printed = capsys.readouterr().out
-    for level, tokens, cost in (("pixel", 64, "1,081,600"), ("patch", 16, "73,984"), ("feature", 16, "73,984")):
+    costs = {"pixel": (64, "5,346,176", "1,081,600"), "patch": (16, "1,192,832", "73,984")}
+    costs["feature"] = (16, "1,502,080", "73,984")
+    for level, (tokens, whole, between) in costs.items():
         (row,) = [line for line in printed.splitlines() if f" {level} " in line]
         assert f" {tokens} " in row
-        assert cost in row
+        assert f" {whole} " in row or positions != "learned"  # what relative positions multiply comes on top
+        assert f" {between} " in row
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
