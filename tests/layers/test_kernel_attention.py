@@ -19,7 +19,7 @@ from refnp.verify.layers.attention import attention as attention_equation
 from refnp.verify.layers.convolution import convolution as convolution_equation
 from refnp.verify.layers.set_convolution import set_convolution as set_convolution_equation
 from refnp.verify.rounding import WIDE, Rounded, arithmetic, arranged, constant, exact, tolerance
-from tests.helpers import assert_within, real_dtypes, seeds
+from tests.helpers import assert_same_bits, assert_within, real_dtypes, seeds
 from tests.transcriptions import set_convolution as transcription
 
 sizes = st.tuples(st.integers(1, 4), st.integers(1, 6), st.integers(1, 3))  # N, M, dx
@@ -163,6 +163,16 @@ def test_channels_with_length_scales_of_their_own_are_heads():
     constant_values = set_convolution(x, places, np.ones_like(y), scales, divide=True)
     assert (np.abs(constant_values[:, 1] - 1) < 1.01e-8 / constant_values[:, 0]).all()  # ε/ρ
     assert constant_values[:, 2].min() > 1.5  # a mean of ones would be 1
+
+
+def test_features_lose_digits_far_from_0_where_differences_do_not():
+    """Everything shifted by 1024, exactly: a set convolution keeps its bits, and scores round by u |x|²/ℓ²."""
+    x, places, y = problem(0, (5, 6, 1))
+    x, places = (np.round(a * 2**30) / 2**30 for a in (x, places))
+    assert_same_bits(set_convolution(x + 1024, places + 1024, y, 0.5), set_convolution(x, places, y, 0.5))
+    (here, limit), (there, its_limit) = (kernel_attention(x + t, places + t, y, 0.5) for t in (0, 1024))
+    assert_within(there, here, limit + its_limit)
+    assert np.abs(there - here).max() > 1e-11 > limit.max()
 
 
 # ---- Sums and means
