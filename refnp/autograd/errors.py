@@ -115,7 +115,8 @@ def fault(annotation: Any, value: Any) -> str:
     kinds = typing.get_args(annotation) if isinstance(annotation, types.UnionType) else (annotation,)
     plain = [typing.get_origin(kind) or kind for kind in kinds]
     if _means_array(annotation):
-        return "" if value is None and types.NoneType in plain else _no_numbers(_plain(value))
+        wrong = None if value is None and types.NoneType in plain else _no_numbers(value)
+        return "" if wrong is None else wrong[2]
     if not all(isinstance(kind, type) or kind is Callable for kind in plain) or Any in plain:
         return ""
     if any(_is(value, kind, inner) for kind, inner in zip(plain, kinds, strict=True)):
@@ -149,14 +150,17 @@ def _is(value: Any, kind: Any, annotation: Any) -> bool:
     return callable(value) if kind is Callable else isinstance(value, kind)
 
 
-def _no_numbers(value: Any) -> str:
-    """What an array must be, if this value is none of numbers."""
+def _no_numbers(value: Any) -> tuple[type[Exception], str, str] | None:
+    """The kind of error, what a value is, and what to pass, if it is no array of numbers."""
     if type(value) is int and abs(value) >= 2**63:
-        return "pass a float, or less than 2**63"
+        return ValueError, f"is an integer of {value.bit_length()} bits", "pass a float, or less than 2**63"
     try:
-        return "" if np.asarray(value).dtype.kind in "biufc" else "pass an array of numbers"
+        dtype = np.asarray(_plain(value)).dtype
     except (TypeError, ValueError):
-        return "pass an array of one shape"
+        return ValueError, "holds lists of different lengths", "pass an array of one shape"
+    return (
+        None if dtype.kind in "biufc" else (TypeError, f"is {dtype} ({type(_plain(value)).__name__})", "pass numbers")
+    )
 
 
 def shown(value: Any) -> str:
@@ -177,16 +181,9 @@ def _plain(value: Any) -> Any:
 
 def _check_numbers(name: str, place: str, argument: Any, error: Exception | None) -> None:
     """TypeError or ValueError if the argument is not an array of numbers."""
-    if type(argument) is int and abs(argument) >= 2**63:
-        bits = argument.bit_length()
-        raise ValueError(f"{name}: {place} is an integer of {bits} bits; pass a float, or less than 2**63") from error
-    argument = _plain(argument)
-    try:
-        dtype = np.asarray(argument).dtype
-    except ValueError:
-        raise ValueError(f"{name}: {place} holds lists of different lengths; pass an array of one shape") from error
-    if dtype.kind not in "biufc":
-        raise TypeError(f"{name}: {place} is {dtype} ({type(argument).__name__}); pass numbers") from error
+    if (wrong := _no_numbers(argument)) is not None:
+        kind, what, remedy = wrong
+        raise kind(f"{name}: {place} {what}; {remedy}") from error
 
 
 def _say_which_are_options(function: Callable, name: str, arguments: tuple, error: Exception) -> None:

@@ -12,9 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.verify.calling import (
-    closest,
-)
+from refnp.verify.calling import closest
 from refnp.verify.case import Answer, Problem
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement
 from refnp.verify.mutants import Cause, causes

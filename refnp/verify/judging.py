@@ -13,12 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from refnp.verify.asking import Asked, hints, names
-from refnp.verify.calling import (
-    chosen_layouts,
-    chosen_mask,
-    closest,
-    defaults,
-)
+from refnp.verify.calling import chosen_layouts, chosen_mask, closest, defaults
 from refnp.verify.case import Case
 from refnp.verify.findings import Report
 from refnp.verify.frameworks import PAGES

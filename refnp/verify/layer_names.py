@@ -3,9 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from refnp.verify.calling import (
-    closest,
-)
+from refnp.verify.calling import closest
 from refnp.verify.case import Case, Layer
 from refnp.verify.layers import cases
 

@@ -60,6 +60,8 @@ def report_of(options: argparse.Namespace) -> Report:
         )
     if options.what is None:
         raise ValueError("name a function, such as mypackage.layers:attention --as attention, or see --list")
+    if options.name is None and ":" not in options.what:
+        raise ValueError(f"there is no folder {options.what}; or name a function, MODULE:FUNCTION, and --as NAME")
     if options.name is None:
         raise ValueError(f"say what {options.what} is: --as NAME, such as --as attention; --list has the names")
     return judge(

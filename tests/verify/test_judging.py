@@ -770,6 +770,8 @@ def test_the_shell_judges_a_function_of_the_current_folder(here, capsys):
     ("words", "message"),
     [
         ((), "name a function"),
+        (("nowhere",), "there is no folder nowhere; or name a function"),
+        (("--run", "'"), """--run "'": No closing quotation"""),
         (("own:soft",), "say what own:soft is: --as NAME"),
         (("own:soft", "--as", "sofmax"), "did you mean 'softmax'"),
         (("own:none", "--as", "softmax"), "own has no none"),

@@ -80,7 +80,10 @@ def judge_program(
 
 def checked(command: str) -> list[str]:
     """The words of a command; ValueError for one that is no command."""
-    words = shlex.split(command)
+    try:
+        words = shlex.split(command)
+    except ValueError as wrong:
+        raise ValueError(f"--run {command!r}: {wrong}") from None
     for place in ("{in}", "{out}"):
         if not any(place in word for word in words):
             raise ValueError(f"--run {command!r}: there is no {place}; write 'PROGRAM {{in}} {{out}}'")

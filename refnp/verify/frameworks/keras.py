@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from refnp.verify.case import Convention, KnownDefect, NotOfferedError, listed
-from refnp.verify.frameworks.tensorflow import known_kernels
+from refnp.verify.frameworks.tensorflow import divided_by_n, known_kernels
 from refnp.verify.layers.convolution import pairs_of, per_axis, same
 from refnp.verify.layers.multi_head import maps_of
 
@@ -17,17 +17,6 @@ def softplus(keras, x, *, beta=1.0, threshold=None):
     if threshold is not None:
         raise NotOfferedError("Keras: softplus has no threshold")
     return keras.ops.softplus(x) if beta == 1 else keras.ops.softplus(beta * x) / beta
-
-
-def variance(kind: str) -> Callable:
-    """ops.var and ops.std divide by N."""
-
-    def reduced(keras, x, *, ddof=0):
-        if ddof:
-            raise NotOfferedError(f"Keras: ops.{kind} divides by N")
-        return getattr(keras.ops, kind)(x, -1)
-
-    return reduced
 
 
 def attention(keras, query, key, value, bias=None, *, mask=None, similarity="scaled_dot", is_causal=False):
@@ -169,8 +158,8 @@ FUNCTIONS: dict[str, str | Callable] = {
     "sinh": "ops.sinh",
     "cosh": "ops.cosh",
     "arctan": "ops.arctan",
-    "var": variance("var"),
-    "std": variance("std"),
+    "var": divided_by_n("Keras", "ops.var"),
+    "std": divided_by_n("Keras", "ops.std"),
     "cumprod": lambda keras, x: keras.ops.cumprod(x, -1),
     "take_along_axis": lambda keras, x, indices: keras.ops.take_along_axis(x, np.array(indices), -1),
     "solve": "ops.solve",

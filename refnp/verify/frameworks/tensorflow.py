@@ -3,6 +3,7 @@
 import functools
 import math
 from collections.abc import Callable
+from operator import attrgetter
 
 import numpy as np
 
@@ -36,13 +37,13 @@ def elu(tf, x, *, alpha=1.0):
     return tf.nn.elu(x)
 
 
-def variance(kind: str) -> Callable:
-    """math.reduce_variance and reduce_std divide by N."""
+def divided_by_n(framework: str, path: str) -> Callable:
+    """A variance or deviation of rows that knows no other divisor than N."""
 
-    def reduced(tf, x, *, ddof=0):
+    def reduced(module, x, *, ddof=0):
         if ddof:
-            raise NotOfferedError(f"TensorFlow: {kind} divides by N")
-        return getattr(tf.math, kind)(x, -1)
+            raise NotOfferedError(f"{framework}: {path} divides by N")
+        return attrgetter(path)(module)(x, -1)
 
     return reduced
 
@@ -150,8 +151,8 @@ FUNCTIONS: dict[str, str | Callable] = {
     "sinh": "math.sinh",
     "cosh": "math.cosh",
     "arctan": "math.atan",
-    "var": variance("reduce_variance"),
-    "std": variance("reduce_std"),
+    "var": divided_by_n("TensorFlow", "math.reduce_variance"),
+    "std": divided_by_n("TensorFlow", "math.reduce_std"),
     "cumprod": lambda tf, x: tf.math.cumprod(x, -1),
     "take_along_axis": lambda tf, x, indices: tf.gather(x, np.array(indices), axis=-1, batch_dims=1),
     "scatter": scatter,

@@ -56,14 +56,10 @@ def convolution(
     bits=None,
 ):
     """y_o[p] = Σ_{c,t} w_oc[t] x_c[p s + t d − a] + b_o."""
-    weight = adapted(weight, flipped=flipped, turned=turned)
+    x, weight = mistaken(x, weight, groups if dealt else 1, flipped=flipped, turned=turned, bits=bits)
     if of_batch == "mean" and x.ndim == weight.ndim:
         count = x.shape[0]
         weight = through(weight, bar=lambda g: g / count)
-    if dealt:
-        x = ag.take(x, dealt_in_turn(weight.shape[1] * groups, groups), x.ndim - weight.ndim + 1)
-    if bits is not None:
-        x, weight = nearest(x, bits=bits), nearest(weight, bits=bits)
     edges = pairs_of(padding, weight, dilation, larger_half=larger_half)
     edges = [pair[::-1] for pair in edges] if exchanged else edges
     other = (modes or {}).get(padding_mode)
@@ -94,12 +90,8 @@ def convolution_transpose(
     bits=None,
 ):
     """y_o[i] = Σ w_co[t] x_c[p] over the p and t with i = p s + t d − a, plus b_o."""
-    weight = adapted(weight, flipped=flipped)
+    x, weight = mistaken(x, weight, groups if dealt else 1, flipped=flipped, bits=bits)
     axes = weight.ndim - 2
-    if dealt:
-        x = ag.take(x, dealt_in_turn(weight.shape[0], groups), x.ndim - weight.ndim + 1)
-    if bits is not None:
-        x, weight = nearest(x, bits=bits), nearest(weight, bits=bits)
     options = {"stride": stride, "dilation": dilation, "groups": groups, "output_padding": output_padding}
     if at_front:
         padding = [(a - e, a + e) for a, e in zip(per_axis(padding, axes), per_axis(output_padding, axes), strict=True)]
@@ -107,16 +99,14 @@ def convolution_transpose(
     return with_bias(y, bias if biased else None, axes, gradient, bits)
 
 
-def adapted(weight, *, flipped, turned=False):
-    """The kernel reversed along its axes of space, or with these axes exchanged."""
-    space = tuple(range(2, weight.ndim))
+def mistaken(x, weight, groups, *, flipped, turned=False, bits=None):
+    """x with channel c in group c mod G, and the kernel reversed along its axes of space, or with these exchanged."""
+    space, channels = tuple(range(2, weight.ndim)), x.ndim - weight.ndim + 1
     weight = ag.flip(weight, space) if flipped else weight
-    return ag.transpose(weight, (0, 1, *space[::-1])) if turned else weight
-
-
-def dealt_in_turn(channels, groups):
-    """The order of channels in which channel c belongs to group c mod G."""
-    return np.arange(channels).reshape(-1, groups).T.reshape(-1)
+    weight = ag.transpose(weight, (0, 1, *space[::-1])) if turned else weight
+    if groups > 1:
+        x = ag.take(x, np.arange(x.shape[channels]).reshape(-1, groups).T.reshape(-1), channels)
+    return (x, weight) if bits is None else (nearest(x, bits=bits), nearest(weight, bits=bits))
 
 
 def with_bias(y, bias, axes, gradient, bits):
