@@ -113,6 +113,15 @@ def test_a_length_scale_whose_square_underflows_is_not_judged():
     assert 0 < problem.arrays["length_scale"] < 1e-40
 
 
+@pytest.mark.parametrize(("name", "seed"), [("matern_32", 66), ("matern_52", 22)])
+def test_what_underflows_in_a_kernel_is_multiplied_by_its_polynomial(name, seed):
+    case = next(case for case in LAYERS[f"set_convolution, {name}"] if case.variant == "1-D")
+    problem = nasty(case, "float32", seed)
+    known, _ = limits(problem)
+    for by in implementations("float32", np.random.default_rng(seed)):
+        assert excess(problem, by, known) <= 1
+
+
 def test_there_are_more_than_five_implementations_and_they_differ():
     x = normal(0, (3, 40), np.float32) + np.float32(10)
     arrays = [x, np.float32(1), np.float32(0)]

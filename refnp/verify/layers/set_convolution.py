@@ -21,7 +21,7 @@ from refnp.verify.case import (
     normal,
     uniform,
 )
-from refnp.verify.rounding import arranged, constant, contract, exact, where
+from refnp.verify.rounding import Rounded, arranged, constant, contract, exact, where
 
 
 def eq(s):
@@ -33,21 +33,26 @@ def eq(s):
 def matern_32(s):
     """k = (1 + a) exp(−a) with a = √(3s): dk/da = −a exp(−a), and −2k′ = 3 exp(−a)."""
     a = rounding.sqrt(s * 3)
-    fall = rounding.exp(-a)
-    return evaluated((1 + a.value) * fall.value, a.value * fall.value, a), fall * 3
+    return evaluated(lambda a: 1 + a, lambda a: a, a), rounding.exp(-a) * 3
 
 
 def matern_52(s):
     """k = (1 + a + a²/3) exp(−a) with a = √(5s): dk/da = −(a/3)(1 + a) exp(−a), and −2k′ = (5/3)(1 + a) exp(−a)."""
     a = rounding.sqrt(s * 5)
-    fall = rounding.exp(-a)
-    slope = a.value * (1 + a.value) / 3 * fall.value
-    return evaluated((1 + a.value + a.value**2 / 3) * fall.value, slope, a), (a + 1) * fall * 5 / 3
+    k = evaluated(lambda a: 1 + a + a**2 / 3, lambda a: a * (1 + a) / 3, a)
+    return k, (a + 1) * rounding.exp(-a) * 5 / 3
 
 
-def evaluated(value, slope, a):
-    """k(a): what is inherited, 4 units in the last place for exp, 7 roundings for the polynomial and the product."""
-    return rounding.function(value, slope, a, units=rounding.ELEMENTARY + 7)
+def evaluated(polynomial, factor, a):
+    """k = polynomial(a) exp(−a), whose slope is −factor(a) exp(−a).
+
+    It rounds 4 units in the last place for exp, and 7 times for the polynomial and the product. Within δ of a the
+    factor is largest at a + δ, and exp(−a) at a − δ. Where exp(−a) underflows, that is multiplied by the polynomial.
+    """
+    value = polynomial(a.value) * rounding.exp(-a).value
+    steepest = factor(a.value + a.off) * rounding.exp(exact(-np.maximum(a.value - a.off, 0))).value
+    k = rounding.function(value, steepest, a, units=rounding.ELEMENTARY + 7)
+    return Rounded(k.value, k.error, k.lost + polynomial(a.value + a.off), k.arithmetic)
 
 
 def set_convolution(
@@ -66,8 +71,10 @@ def set_convolution(
     s = (steps * steps).sum((-1,))[..., None] / square  # (..., N, M, C), or (..., N, M, 1)
     k, fall = (f.moved(lambda a: np.broadcast_to(a, (*a.shape[:-1], v.shape[-1]))) for f in kernel(s))
     z = contract("...nmc,...mc->...nc", k, v)
-    shifted = z[..., :1] + constant(eps)
-    means = z[..., 1:] / shifted if divide else z[..., 1:]
+    means = z[..., 1:]
+    if divide:
+        shifted = z[..., :1] + constant(eps)
+        means = means / shifted
 
     def pullback(g):
         if divide:
