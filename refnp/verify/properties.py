@@ -128,6 +128,35 @@ def set_convolution_under_any_shift(rng, dtype, u):
     return given, set_convolution(x, places, values, scale), 2 * (bound + moved @ carried)
 
 
+def set_convolution_adds_up(rng, dtype, u):
+    """Of two sets it is the sum, of the first four points and the others here; each of three is within its bound.
+
+    A mean of values has not this property (docs/unification.md).
+    """
+    x, places, values, scale = points(rng, dtype)
+    parts = [(x, places[part], values[part], scale) for part in (slice(0, 4), slice(4, None), slice(None))]
+    limits = [bounds.of(set_convolution_equation, part, dtype=dtype)[0] for part in parts]
+    one, two, both = (set_convolution(*part).astype(WIDE) for part in parts)
+    return one + two, both, sum(limits)
+
+
+def set_convolution_divided_is_attention(rng, dtype, u):
+    """Σ k y/Σ k is attention with q = [x/ℓ, 1] and k = [x_m/ℓ, −x_m²/2ℓ²]: with ε it is less by ε/(ρ + ε) of itself.
+
+    ℓ = 1/4 and places on a grid make the features exact; but x_m²/2ℓ² is rounded to u of itself, for it has more bits
+    than float32: a score that is off by δ moves a mean by 2δ of the largest value.
+    """
+    x, places, values, scale = points(rng, dtype)
+    q, k, eps = x / scale, places / scale, float(np.finfo(np.float32).tiny)
+    query, key = np.concatenate([q, np.ones_like(q)], 1), np.concatenate([k, k * k / -2], 1)
+    (bound,) = bounds.of(attention_equation, (query, key, values), similarity="dot")
+    (other,) = bounds.of(set_convolution_equation, (x, places, values, scale), dtype=dtype, divide=True, eps=eps)
+    right = set_convolution(x, places, values, scale, divide=True, eps=eps).astype(WIDE)
+    largest = np.abs(values).max()
+    rounded = 2 * (u * (k * k).max() / 2) * largest + largest * eps / right[:, :1]
+    return attention(query, key, values, scale=1), right[:, 1:], bound + other[:, 1:] + rounded
+
+
 def properties() -> list[Property]:
     """All properties."""
     return [
@@ -140,4 +169,6 @@ def properties() -> list[Property]:
         Property("set_convolution/permutation-invariant", set_convolution_is_invariant),
         Property("set_convolution/translation-equivariant", set_convolution_is_equivariant),
         Property("set_convolution/any shift, up to rounded coordinates", set_convolution_under_any_shift),
+        Property("set_convolution/adds up over sets", set_convolution_adds_up),
+        Property("set_convolution/divided by its density it is attention", set_convolution_divided_is_attention),
     ]

@@ -1,5 +1,7 @@
 """Properties hold within their bounds; where a layer has not the property, the same experiment says so."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -43,6 +45,31 @@ def test_attention_with_positions_is_not_equivariant(monkeypatch):
         return plain(q + places, k + places, v)
 
     assert refuted(monkeypatch, page.attention_is_equivariant, "attention", with_positions) == [DEVIATES] * 2
+
+
+def test_a_divided_set_convolution_does_not_add_up(monkeypatch):
+    plain = page.set_convolution
+    divided = functools.partial(plain, divide=True)
+    assert refuted(monkeypatch, page.set_convolution_adds_up, "set_convolution", divided) == [DEVIATES] * 2
+
+
+def test_an_undivided_set_convolution_is_no_attention(monkeypatch):
+    plain = page.set_convolution
+
+    def undivided(*arrays, **options):
+        return plain(*arrays)
+
+    experiment = page.set_convolution_divided_is_attention
+    assert refuted(monkeypatch, experiment, "set_convolution", undivided) == [DEVIATES] * 2
+
+
+def test_scaled_attention_is_another_kernel(monkeypatch):
+    plain = page.attention
+
+    def scaled(q, k, v, *, scale):
+        return plain(q, k, v)
+
+    assert refuted(monkeypatch, page.set_convolution_divided_is_attention, "attention", scaled) == [DEVIATES] * 2
 
 
 def test_convolution_with_zeros_does_not_commute_with_roll(monkeypatch):
