@@ -170,5 +170,5 @@ def properties() -> list[Property]:
         Property("set_convolution/translation-equivariant", set_convolution_is_equivariant),
         Property("set_convolution/any shift, up to rounded coordinates", set_convolution_under_any_shift),
         Property("set_convolution/adds up over sets", set_convolution_adds_up),
-        Property("set_convolution/divided by its density it is attention", set_convolution_divided_is_attention),
+        Property("set_convolution/divided, it is attention", set_convolution_divided_is_attention),
     ]
