@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from refnp.figures import attention, masks, positions, shapes, shift, unification
+from refnp.figures import attention, heads, masks, positions, shapes, shift, unification
 from refnp.figures.canvas import DPI, Drawn, style
 from refnp.studies.registry import named
 from refnp.verify.record import write_whole
@@ -29,6 +29,9 @@ class Figure:
 FIGURES: Mapping[str, Figure] = {
     "transformer": Figure(
         "The Transformer, with the shape at each arrow, of the translator on a sentence.", shapes.draw
+    ),
+    "multi-head": Figure(
+        "Multi-head attention, with the shape at each arrow, of the translator on a sentence.", heads.draw
     ),
     "attention-sentence": Figure(
         'What each word attends to while "I live in Paris" is translated, head by head.', attention.draw_sentence

@@ -233,10 +233,10 @@ def rectangle(corner: tuple[float, float], width: float, height: float, colour: 
     return Rectangle(corner, width, height, lw=0.8, **line)
 
 
-def arrow(own: Any, x: float, low: float, high: float, shape: str) -> None:
-    """An arrow upwards, and beside it the shape of what passes."""
+def arrow(own: Any, x: float, low: float, high: float, shape: str, at: float | None = None) -> None:
+    """An arrow upwards, and beside it, in the middle or at a height, the shape of what passes."""
     own.annotate("", (x, high), (x, low), arrowprops={"arrowstyle": "->", "lw": 0.9, "shrinkA": 0, "shrinkB": 0})
-    own.text(x + 0.1, (low + high) / 2, shape, va="center", fontsize=9)
+    own.text(x + 0.1, (low + high) / 2 if at is None else at, shape, va="center", fontsize=9)
 
 
 def join(own: Any, found: Shapes, tops: dict[str, float]) -> None:

@@ -8,7 +8,8 @@ import pytest
 pytest.importorskip("matplotlib")
 from refnp import figures
 from refnp.autograd.primitives import raw
-from refnp.figures import attention, shapes, shift, trained
+from refnp.figures import attention, heads, shapes, shift, trained
+from refnp.layers import MultiHeadAttention
 from refnp.models import Transformer
 from refnp.studies.trained import open_trained
 from tests.helpers import assert_same_bits
@@ -99,6 +100,47 @@ def test_every_shape_is_written_in_the_picture(options):
     printed = list(drawn.numbers.values())
     assert [str(box.shape) in value for box, value in zip(boxes, printed[3:], strict=True)] == [True] * len(boxes)
     assert drawn.numbers["parameters"] == sum(p.size for p in model(**options).parameters())
+
+
+# ---- multi-head attention with its shapes
+
+
+@pytest.mark.parametrize(
+    ("options", "q", "k", "v"),
+    [
+        ({}, [(2, 5, 6)], [(2, 4, 6)], [(2, 4, 6)]),
+        ({"key_heads": 1}, [(2, 5, 6)], [(2, 4, 3)], [(2, 4, 3)]),
+        ({"head_features": 4, "head_value_features": 1}, [(2, 5, 8)], [(2, 4, 8)], [(2, 4, 2)]),
+        ({"key_width": 5}, [(2, 5, 5), (2, 5, 10)], [(2, 4, 5), (2, 4, 10)], [(2, 4, 10)]),
+        (
+            {"key_width": 5, "value_width": 7},
+            [(2, 5, 5), (2, 5, 10)],
+            [(2, 4, 5), (2, 4, 10)],
+            [(2, 4, 7), (2, 4, 14)],
+        ),
+    ],
+)
+def test_shapes_of_multi_head_attention(options, q, k, v):
+    """B = 2, N = 5, M = 4, D = 6, H = 2: what the maps give, what goes in and out, and all of it in the picture."""
+    module = MultiHeadAttention(6, 2, **options, rng=generator())
+    x, y = generator(1).normal(size=(2, 5, 6)), generator(2).normal(size=(2, 4, 6))
+    found = heads.shapes_of(module, x, y)
+    for role, expected in (("query", q), ("key", k), ("value", v)):
+        maps = [found[name] for name in (f"{role}_projection map", f"{role} map") if name in found]
+        assert maps == expected
+    width, value_width = q[-1][-1] // 2, v[-1][-1] // module.key_heads
+    assert found["query by head"] == (2, 2, 5, width)
+    assert found["key by head"] == (2, module.key_heads, 4, width)
+    assert found["value by head"] == (2, module.key_heads, 4, value_width)
+    assert (found["weights"], found["result"]) == ((2, 2, 5, 4), (2, 5, 6))
+    assert found["outputs by head"] == (2, 2, 5, value_width)
+    assert found["side by side"] == (2, 5, module.output.weight.shape[0]) == (2, 5, 2 * value_width)
+    with figures.style():
+        drawn = heads.draw(module, x, y)
+    texts = [text.get_text() for text in drawn.figure.axes[0].texts]
+    arrows = [text for text in texts if re.fullmatch(r"\(\d+(, \d+)*\)", text)]
+    assert sorted(arrows) == sorted(map(str, found.values()))
+    assert [drawn.numbers[name] for name in found] == list(map(str, found.values()))
 
 
 # ---- attention
