@@ -6,8 +6,9 @@ are not installed.
     python -m refnp.verify.record --again                  every case again, with the versions that are installed
 
 A recording is one .npz file for each framework, without pickles: the numbers of all answers end to end, one array for
-each precision, and `index`, a JSON text that says where each answer stands, for which inputs (a checksum), and on which
-machine, with which versions, on which day it was given. Nothing is judged here: a wrong answer is recorded as it came.
+each precision, the first bytes of all, then the second ones, …; and `index`, a JSON text in UTF-8 that says where each
+answer stands, for which inputs (a checksum), and on which machine, with which versions, on which day it was given.
+Nothing is judged here: a wrong answer is recorded as it came.
 """
 
 import argparse
@@ -39,8 +40,8 @@ class Recording:
 
     def __init__(self, file: Path):
         with np.load(file, allow_pickle=False) as stored:
-            self._numbers = {dtype: stored[dtype] for dtype in DTYPES}
-            index = json.loads(str(stored["index"]))
+            self._numbers = {dtype: from_planes(stored[dtype], dtype) for dtype in DTYPES}
+            index = json.loads(stored["index"].tobytes())
         self.facts: dict[str, str] = index["facts"]
         self._entries: dict[str, Entry] = index["entries"]
 
@@ -99,11 +100,21 @@ def write(file: Path, facts: Mapping[str, str], entries: Mapping[str, Entry]) ->
                 places[name] = {"dtype": dtype, "start": filled[dtype], "shape": list(array.shape)}
                 numbers[dtype].append(array.ravel())
                 filled[dtype] += array.size
-    index = json.dumps({"facts": dict(facts), "entries": placed}, separators=(",", ":"))
-    arrays = {dtype: np.concatenate([np.empty(0, dtype), *parts]) for dtype, parts in numbers.items()}
+    index = json.dumps({"facts": dict(facts), "entries": placed}, separators=(",", ":"), ensure_ascii=False)
+    arrays = {dtype: planes(np.concatenate([np.empty(0, dtype), *parts])) for dtype, parts in numbers.items()}
     content = io.BytesIO()
-    np.savez_compressed(content, index=np.asarray(index), **arrays)  # type: ignore[arg-type]
+    np.savez_compressed(content, index=np.frombuffer(index.encode(), np.uint8), **arrays)  # type: ignore[arg-type]
     write_whole(file, content.getvalue())
+
+
+def planes(numbers: np.ndarray) -> np.ndarray:
+    """Numbers (n,) as bytes (itemsize, n): signs and exponents stand together, where they repeat and take less room."""
+    return np.ascontiguousarray(numbers.view(np.uint8).reshape(-1, numbers.itemsize).T)
+
+
+def from_planes(stored: np.ndarray, dtype: str) -> np.ndarray:
+    """The numbers again."""
+    return np.ascontiguousarray(stored.T).reshape(-1).view(dtype)
 
 
 def write_whole(file: Path, content: bytes) -> None:

@@ -7,7 +7,6 @@ A kernel takes NumPy arrays of ml_dtypes' types or float16, computes in float32,
 """
 
 import argparse
-import importlib.metadata
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -18,11 +17,11 @@ import numpy as np
 
 from refnp.autograd.special import normal_cdf_of
 from refnp.verify.asking import beyond_range
-from refnp.verify.frameworks import NATIVES, PACKAGES, ask, installed
+from refnp.verify.frameworks import framework_of, installed
 from refnp.verify.judge import WITHIN
 from refnp.verify.judge import judged as verdicts
 from refnp.verify.judging import Report, judge
-from refnp.verify.layers import cases
+from refnp.verify.layers import cases_of_layers
 from refnp.verify.precision import FORMATS
 from refnp.verify.record import FOLDER, Recording
 from refnp.verify.report import number
@@ -33,6 +32,8 @@ BF16 = "bfloat16 in and out, float32 inside"
 BF16_PRODUCTS = "bfloat16 in and out, float32 inside, bfloat16 products"
 F16 = "float16 in and out, float32 inside"
 TF32 = "float32, tf32 products"
+EAGER = ("bfloat16", "float16")
+FRAMEWORKS = {"PyTorch": EAGER, "JAX": EAGER, "ONNXRuntime": (*EAGER, F16)}  # and how what they answer is judged
 
 
 @dataclass(frozen=True)
@@ -283,29 +284,33 @@ def kernel_lines() -> list[str]:
 
 
 def framework_lines(names: Sequence[str]) -> list[str]:
-    """What the frameworks answer, judged as eager code, in both half precisions."""
-    lines = ["| framework | format | layers | hold | deviate: the worst error over bound |", "|---|---|---|---|---|"]
-    for name in names:
-        for form in ("bfloat16", "float16"):
+    """What the frameworks answer, judged as eager code in both half precisions; what others did stays as it is."""
+    lines = ["| framework | judged as | layers | hold | deviate: the worst error over bound |", "|---|---|---|---|---|"]
+    shown = PAGE.read_text(encoding="utf-8").partition("<!-- frameworks -->")[2].splitlines()
+    for name, forms in FRAMEWORKS.items():
+        if name not in names:
+            lines += [line for line in shown if line.startswith(f"| {name} ")]
+            continue
+        for form in forms:
             found = measured(name, form)
             beyond = {layer: ratio for layer, ratio in found.items() if ratio > 1}
             told = ", ".join(f"{layer} {number(ratio)}" for layer, ratio in sorted(beyond.items(), key=lambda p: -p[1]))
-            version = importlib.metadata.version(PACKAGES[name])
-            lines.append(f"| {name} {version} | {form} | {len(found)} | {len(found) - len(beyond)} | {told} |")
+            who, hold = f"{name} {framework_of(name).version}", len(found) - len(beyond)
+            lines.append(f"| {who} | {form} | {len(found)} | {hold} | {told} |")
     return lines
 
 
 def measured(name: str, form: str) -> dict[str, float]:
     """For each layer that the framework has, and answers, the worst error over bound of what is right in float32."""
     found: dict[str, float] = {}
-    recorded = Recording(FOLDER / f"{name.lower()}.npz")
-    for case in cases():
-        problem = case.problem(form)
+    framework, recorded = framework_of(name), Recording(FOLDER / f"{name.lower()}.npz")
+    for case in cases_of_layers():
+        problem = framework.posed(case.problem(form))
         if beyond_range(problem):
             continue
-        single = case.problem("float32")
+        single = framework.posed(case.problem("float32"))
         try:
-            before, answer = recorded.answer(single), ask(NATIVES[name], problem)
+            before, answer = recorded.answer(single), framework.answer(problem)
         except Exception:  # it has no such function, or not for this type
             continue
         right = {r.quantity for r in verdicts(single, before, single.reference(), name, "") if r.verdict == WITHIN}
@@ -319,7 +324,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Print the tables, or write them between the markers of the page."""
     parser = argparse.ArgumentParser(prog="python -m tests.verify.low_precision", description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="write the tables into docs/precision.md")
-    parser.add_argument("--frameworks", default="PyTorch,JAX", help="which to ask, separated by commas (PyTorch,JAX)")
+    parser.add_argument("--frameworks", default=",".join(FRAMEWORKS), help=f"which to ask, of {', '.join(FRAMEWORKS)}")
     options = parser.parse_args(argv)
     names = [name for name in options.frameworks.split(",") if name and installed(name)]
     with np.errstate(all="ignore"), warnings.catch_warnings():

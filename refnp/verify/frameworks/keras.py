@@ -10,6 +10,7 @@ from refnp.verify.case import Convention, KnownDefect, NotOfferedError, listed
 from refnp.verify.frameworks.tensorflow import divided_by_n, known_kernels
 from refnp.verify.layers.convolution import pairs_of, per_axis, same
 from refnp.verify.layers.multi_head import maps_of
+from refnp.verify.layers.positions import t5_buckets
 
 
 def softplus(keras, x, *, beta=1.0, threshold=None):
@@ -30,6 +31,28 @@ def attention(keras, query, key, value, bias=None, *, mask=None, similarity="sca
     scale = None if similarity == "scaled_dot" else 1.0
     mixed = ops.dot_product_attention(*arrays, *masks, scale=scale, is_causal=is_causal)
     return ops.reshape(ops.swapaxes(mixed, 1, 2), (*query.shape[:-1], value.shape[-1]))
+
+
+def general_attention(keras, query, key, value, weight, *, mask=None):
+    """Attention of q W."""
+    return attention(keras, keras.ops.matmul(query, weight), key, value, mask=mask, similarity="dot")
+
+
+def additive_attention(keras, query, key, value, query_weight, key_weight, vector, *, mask=None):
+    """layers.AdditiveAttention has v, and neither W_q nor W_k; its mask is of keys alone."""
+    if mask is not None or len(query.shape) != 3:
+        raise NotOfferedError("Keras: AdditiveAttention takes a batch, and no mask of pairs")
+    q, k = keras.ops.matmul(query, query_weight), keras.ops.matmul(key, key_weight)
+    layer = keras.layers.AdditiveAttention(use_scale=True, dtype=query.dtype)
+    layer.build([q.shape, value.shape, k.shape])
+    layer.scale._value = vector
+    return layer([q, value, k])
+
+
+def t5_attention(keras, query, key, value, table, *, bidirectional=True, mask=None):
+    """The table's numbers are added to the scores, which are not divided by √d."""
+    bias = keras.ops.take(table, t5_buckets(query, key, bidirectional), axis=1)
+    return attention(keras, query, key, value, bias, mask=mask, similarity="dot")
 
 
 def window_attention(keras, query, key, value, *, before, after):
@@ -188,6 +211,10 @@ FUNCTIONS: dict[str, str | Callable] = {
     "matmul": "ops.matmul",
     "embedding": embedding,
     "attention": attention,
+    "general_attention": general_attention,
+    "additive_attention": additive_attention,
+    "learned_positions": lambda keras, x, weight, places: x + embedding(keras, weight, tokens=places),
+    "t5_attention": t5_attention,
     "causal_attention": lambda keras, *arrays: attention(keras, *arrays, is_causal=True),
     "window_attention": window_attention,
     "multi_head": multi_head,
@@ -219,7 +246,7 @@ KNOWN: tuple[KnownDefect, ...] = (
     defect(
         "attention: gradient of scores",
         "the gradient A_L (Ā_L − Σ A Ā) of a score with a weight near 1 loses its digits",
-        "attention/*, multi_head/*",
-        "gradient of query, gradient of key, gradient of bias",
+        "attention/*, general_attention/*, t5_attention/*, multi_head/*",
+        "gradient of query, gradient of key, gradient of bias, gradient of weight",
     ),
 )

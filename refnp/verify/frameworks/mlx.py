@@ -11,6 +11,7 @@ from refnp.verify.case import Convention, KnownDefect, NotOfferedError, listed
 from refnp.verify.layers.convolution import pairs_of, per_axis, same
 from refnp.verify.layers.multi_head import maps_of
 from refnp.verify.layers.pooling import upsample as upsample_equation
+from refnp.verify.layers.positions import t5_buckets
 
 
 def last(x: Any) -> Any:
@@ -111,6 +112,38 @@ def window_attention(mlx, query, key, value, *, before, after):
     """There is no window but a mask."""
     ones = np.ones((query.shape[-2], key.shape[-2]), bool)
     return attention(mlx, query, key, value, mask=np.triu(np.tril(ones, after), -before))
+
+
+def general_attention(mlx, query, key, value, weight, *, mask=None):
+    """Attention of q W."""
+    return attention(mlx, query @ weight, key, value, mask=mask, similarity="dot")
+
+
+def rotate(mlx, x, *, places, layout="interleaved", base=10000, features=None):
+    """fast.rope has places one after the other."""
+    if list(places) != list(range(places[0], places[0] + len(places))):
+        raise NotOfferedError("MLX: rope takes places one after the other")
+    options = {"traditional": layout == "interleaved", "base": base, "scale": 1.0, "offset": int(places[0])}
+    return mlx.core.fast.rope(x, features or x.shape[-1], **options)
+
+
+def rotary_attention(mlx, query, key, value, *, mask=None, layout="interleaved"):
+    """Queries and keys through fast.rope."""
+    query, key = (rotate(mlx, x, places=range(x.shape[-2]), layout=layout) for x in (query, key))
+    return attention(mlx, query, key, value, mask=mask)
+
+
+def alibi_attention(mlx, query, key, value, *, mask=None):
+    """nn.ALiBi's matrix is added to the scores."""
+    sizes = query.shape[-2], key.shape[-2], query.shape[-3]
+    bias = mlx.nn.ALiBi.create_alibi_matrix(*sizes, dtype=query.dtype)
+    return attention(mlx, query, key, value, bias.reshape(bias.shape[4 - query.ndim :]), mask=mask)
+
+
+def t5_attention(mlx, query, key, value, table, *, bidirectional=True, mask=None):
+    """The table's numbers are added to the scores, which are not divided by √d."""
+    bias = table[:, mlx.core.array(t5_buckets(query, key, bidirectional))]
+    return attention(mlx, query, key, value, bias[None], mask=mask, similarity="dot")
 
 
 def multi_head(mlx, query, key, value, *parameters, heads, mask=None, bias=None, per_head=False):
@@ -264,6 +297,12 @@ FUNCTIONS: dict[str, str | Callable] = {
     "attention": attention,
     "causal_attention": causal_attention,
     "window_attention": window_attention,
+    "general_attention": general_attention,
+    "learned_positions": lambda mlx, x, weight, places: x + weight[mlx.core.array(places)],
+    "rotate": rotate,
+    "rotary_attention": rotary_attention,
+    "alibi_attention": alibi_attention,
+    "t5_attention": t5_attention,
     "multi_head": multi_head,
     "multi_head_widths": multi_head,
     "multi_head_biased": biased_multi_head,
@@ -291,7 +330,10 @@ def centred(x, *, factor, **options):
 
 defect = functools.partial(listed, "MLX")
 OF_EXP = "elu/*, sigmoid/*, silu/*, softplus/*, gelu/*, softmax/*, log_softmax/*, logsumexp/*, erf/*, *cross_entropy*"
-OF_ATTENTION = "attention/*, causal_attention/*, window_attention/*, multi_head*"
+OF_ATTENTION = (
+    "attention/*, causal_attention/*, window_attention/*, general_attention/*, rotary_attention/*, alibi_attention/*, "
+    "t5_attention/*, multi_head*"
+)
 SCORES = "gradient of query, gradient of key"
 KNOWN: tuple[KnownDefect, ...] = (
     Convention(
@@ -346,6 +388,13 @@ KNOWN: tuple[KnownDefect, ...] = (
         dtypes="float64",
     ),
     defect(
+        "float64: fast.rope in float32",
+        "fast.rope of float64 is computed in float32",
+        "rotate/*",
+        dtypes="float64",
+        computed_in="float32",
+    ),
+    defect(
         "float64: convolution in float32",
         "conv1d to conv3d of float64 with stride 1 are computed in float32; with strides they refuse float64",
         "convolution/*, convolution_transpose/*",
@@ -391,7 +440,7 @@ KNOWN: tuple[KnownDefect, ...] = (
     defect(
         "scaled_dot_product_attention: gradient of scores",
         "the gradient A_L (Ā_L − Σ Ō O) of a score with a weight near 1 loses its digits",
-        "attention/*, multi_head/*",
+        "attention/*, general_attention/*, t5_attention/*, multi_head/*",
         SCORES,
     ),
     defect(

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from refnp.verify.case import Case, NotOfferedError, Problem
 from refnp.verify.frameworks.onnx_operators import OPERATORS
+from refnp.verify.precision import policy
 from refnp.verify.rounding import tolerance
 
 OLDEST = 17  # the opset of models whose operators are in it
@@ -98,6 +99,11 @@ class Graph:
         return functools.partial(self.add, operator)
 
     @property
+    def beyond_numpy(self) -> bool:
+        """Whether NumPy has no such type by itself, so that runtimes take and give float32 in its place."""
+        return self.dtype.kind == "V"
+
+    @property
     def precision(self) -> int:
         """ONNX's number for the precision of the graph."""
         import onnx
@@ -114,6 +120,8 @@ class Graph:
         import onnx
 
         self.opset = max(self.opset, since or first_version(operator))
+        if self.beyond_numpy:
+            self.opset = max(self.opset, first_version(operator, self.dtype.name))
         number = len(self.nodes)
         names = [name and f"{name}_{number}" for name in outputs or ["y"]]
         given = [argument.name if argument is not None else "" for argument in arguments]
@@ -130,11 +138,14 @@ class Graph:
         return values if outputs else values[0]
 
     def given(self, name: str, array: ArrayLike) -> Value:
-        """An input of the model, with the array that this case gives it."""
+        """An input of the model, with the array that this case gives it; bfloat16 comes as float32 and is cast."""
+        array = np.asarray(array)
         if name in self.inputs:  # two attentions have a mask each
             name = f"{name}_{len(self.inputs)}"
-        self.inputs[name] = np.asarray(array)
-        return Value(self, name, type_of(self.inputs[name]))
+        cast = array.dtype == self.dtype and self.beyond_numpy
+        self.inputs[name] = array.astype(np.float32) if cast else array
+        value = Value(self, name, type_of(self.inputs[name]))
+        return self.Cast(value, to=self.precision) if cast else value
 
     def stored(self, name: str, array: np.ndarray) -> Value:
         """An array that the model has in itself."""
@@ -168,7 +179,10 @@ class Graph:
         """The ONNX model that puts out this value."""
         import onnx
 
-        helper = onnx.helper
+        helper, given = onnx.helper, self.precision
+        if self.beyond_numpy:
+            given = onnx.TensorProto.FLOAT
+            output = self.Cast(output, to=given)
         for node in self.nodes:
             node.output[:] = ["output" if name == output.name else name for name in node.output]
             node.input[:] = ["output" if name == output.name else name for name in node.input]
@@ -176,7 +190,7 @@ class Graph:
             self.nodes,
             "case",
             [helper.make_value_info(name, type_of(array)) for name, array in self.inputs.items()],
-            [helper.make_tensor_value_info("output", self.precision, shape)],
+            [helper.make_tensor_value_info("output", given, shape)],
             list(self.initializers.values()),
         )
         opset = helper.make_opsetid("", self.opset)
@@ -194,11 +208,19 @@ def type_of(array: np.ndarray) -> Any:
 
 
 @functools.cache
-def first_version(operator: str) -> int:
-    """The first opset with an operator, whatever was changed in it since."""
+def first_version(operator: str, kind: str = "") -> int:
+    """The first opset with an operator, for numbers of a kind if one is named, whatever was changed in it since.
+
+    NotOfferedError if it never was for these.
+    """
     import onnx
 
-    return min(s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.name == operator and not s.domain)
+    every = [s for s in onnx.defs.get_all_schemas_with_history() if s.name == operator and not s.domain]
+    takes = lambda schema: any(f"tensor({kind})" in allowed.allowed_type_strs for allowed in schema.type_constraints)
+    found = [schema.since_version for schema in every if not kind or takes(schema)]
+    if not found:
+        raise NotOfferedError(f"ONNX: {operator} takes no {kind}")
+    return min(found)
 
 
 def onnx_model(problem: Problem) -> tuple[Any, dict[str, np.ndarray]]:
@@ -209,10 +231,11 @@ def onnx_model(problem: Problem) -> tuple[Any, dict[str, np.ndarray]]:
     found = OPERATORS.get(problem.case.layer.name)
     if found is None:
         raise NotOfferedError(f"ONNX has no {problem.case.layer.name}")
-    graph = Graph(problem.dtype)
+    arrays = {name: policy(problem.dtype).typed(array) for name, array in problem.arrays.items()}
+    graph = Graph(next(iter(arrays.values())).dtype)
     arguments = [
-        graph.stored(name, array) if is_parameter(name, problem.arrays) else graph.given(name, array)
-        for name, array in problem.arrays.items()
+        graph.stored(name, array) if is_parameter(name, arrays) else graph.given(name, array)
+        for name, array in arrays.items()
     ]
     if isinstance(found, str):
         output = graph.add(found, *arguments, **problem.case.options)

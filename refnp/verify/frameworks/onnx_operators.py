@@ -204,7 +204,7 @@ def general_attention(graph, query, key, value, weight, *, mask=None):
 
 def rotated(graph, x, *, places, layout="interleaved", base=10000, features=None):
     """RotaryEmbedding of (B, H, N, D), with tables of cosines and sines for each place."""
-    if graph.dtype != np.float32:
+    if graph.dtype == np.float64:
         raise not_offered("RotaryEmbedding has no float64")
     shape = (1,) * (4 - len(x.shape)) + x.shape
     half = (features or shape[-1]) // 2

@@ -11,6 +11,7 @@ from refnp.verify.case import Convention, KnownDefect, NotOfferedError, listed
 from refnp.verify.layers.convolution import pairs_of, per_axis, same
 from refnp.verify.layers.multi_head import maps_of
 from refnp.verify.layers.pooling import copied_where_it_stays
+from refnp.verify.layers.positions import t5_buckets
 from refnp.verify.layers.transformer_layers import DECODER_PARTS, ENCODER_PARTS, parts_of
 
 
@@ -66,6 +67,22 @@ def attention(paddle, query, key, value, bias=None, *, mask=None, similarity="sc
     allowed = None if allowed is None else whole(allowed)
     mixed = paddle.nn.functional.scaled_dot_product_attention(*arrays, allowed, **options)
     return mixed.transpose([0, 2, 1, 3]).reshape([*query.shape[:-1], value.shape[-1]])
+
+
+def general_attention(paddle, query, key, value, weight, *, mask=None):
+    """Attention of q W."""
+    return attention(paddle, query @ weight, key, value, mask=mask, similarity="dot")
+
+
+def learned_positions(paddle, x, weight, *, places):
+    """Rows by nn.functional.embedding are added."""
+    return x + embedding(paddle, weight, tokens=places)
+
+
+def t5_attention(paddle, query, key, value, table, *, bidirectional=True, mask=None):
+    """The table's numbers are added to the scores, which are not divided by √d."""
+    bias = table[:, paddle.to_tensor(t5_buckets(query, key, bidirectional))]
+    return attention(paddle, query, key, value, bias, mask=mask, similarity="dot")
 
 
 def window_attention(paddle, query, key, value, *, before, after):
@@ -333,6 +350,9 @@ FUNCTIONS: dict[str, str | Callable] = {
     "matmul": "matmul",
     "embedding": embedding,
     "attention": attention,
+    "general_attention": general_attention,
+    "learned_positions": learned_positions,
+    "t5_attention": t5_attention,
     "causal_attention": lambda paddle, *arrays: attention(paddle, *arrays, is_causal=True),
     "window_attention": window_attention,
     "multi_head": multi_head,
@@ -411,6 +431,12 @@ KNOWN: tuple[KnownDefect, ...] = (
         "interpolate: a factor of 1.125 that leaves 5 places at 5 moves them, c = (i + ½)/f − ½; Paddle copies them",
         cases=("upsample/1-D, linear, factor 1.125",),
         equation=copied_where_it_stays,
+    ),
+    defect(
+        "attention: gradient of scores",
+        "the gradient A_L (Ā_L − Σ A Ā) of a score with a weight near 1 loses its digits",
+        "general_attention/mask",
+        "gradient of query",
     ),
     defect(
         "PaddlePaddle/Paddle#4366",

@@ -179,6 +179,7 @@ FUNCTIONS: dict[str, str | Callable] = {
     "linear": lambda tf, x, weight, bias=None: tf.matmul(x, weight) if bias is None else tf.matmul(x, weight) + bias,
     "matmul": "matmul",
     "embedding": embedding,
+    "learned_positions": lambda tf, x, weight, places: x + embedding(tf, weight, tokens=places),
     "convolution": convolution,
     "average_pool": pool("avg_pool"),
     "max_pool": pool("max_pool"),

@@ -178,8 +178,13 @@ def shaw_attention(query, key, value, *tables, distance, mask=None):
 
 def t5_attention(query, key, value, table, *, bidirectional=True, mask=None):
     """`with_numbers` without 1/√d: 8 buckets, of distances up to 6."""
-    buckets = T5_BUCKETS[bidirectional][np.clip(offsets(query, key), -7, 7) + 7]
+    buckets = t5_buckets(query, key, bidirectional)
     return with_numbers(query, key, value, table, buckets=[buckets], mask=mask, similarity="dot")
+
+
+def t5_buckets(query, key, bidirectional=True):
+    """The columns of T5's table for all pairs, (N, M), from arrays of any framework."""
+    return T5_BUCKETS[bidirectional][np.clip(offsets(query, key), -7, 7) + 7]
 
 
 T5_BUCKETS = {  # of offsets −7 … 7; the distances 0, 1, …, half of the buckets have one of their own, then logarithmic
