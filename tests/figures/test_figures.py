@@ -1,6 +1,7 @@
 """Every figure draws, is a valid file of the promised width and the same bytes each time, and prints its numbers."""
 
 import importlib.util
+import re
 import xml.etree.ElementTree as ElementTree
 import zlib
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 from refnp import cli, figures
 from refnp.figures import masks, positions
 from refnp.layers.masks import causal
+from tests.figures import page
 from tests.helpers import assert_within
+from tests.pages import differences
 from tests.transcriptions import positions as printed
 
 pytest.importorskip("matplotlib")
@@ -152,11 +155,28 @@ def test_without_matplotlib(monkeypatch, capsys):
     assert not Path("masks.png").exists()
 
 
-def test_the_page_of_figures_shows_them_all():
-    page = (Path(__file__).parents[2] / "docs" / "figures.md").read_text(encoding="utf-8")
+def test_the_page_of_figures_lists_them_all():
+    text = page.PAGE.read_text(encoding="utf-8")
     for name, figure in figures.FIGURES.items():
-        assert f"`refnp figure {name}`" in page
-        assert figure.says in page
+        assert f"`refnp figure {name}` | {figure.says} |" in text
+    assert list(page.sections()) == list(figures.FIGURES), "python -m tests.figures.page --write"
+
+
+@pytest.mark.parametrize("name", figures.FIGURES)
+def test_the_page_of_figures_has_what_is_printed(name):
+    """Figures may differ by a tenth, those below 1 by a factor of 3, as on other pages: machines round differently."""
+    assert differences(page.sections()[name], page.section(name, drawn(name))) == [], (
+        "python -m tests.figures.page --write"
+    )
+    width, _ = pixels((page.FOLDER / f"{name}.png").read_bytes())
+    assert width == 900
+
+
+def test_the_program_of_the_page_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", page.PAGE.read_text(encoding="utf-8"), re.S)
+    exec(compile(code, "figures.md", "exec"), {})
+    assert ElementTree.parse(tmp_path / "transformer.svg").getroot().tag.endswith("svg")
 
 
 # what they show
