@@ -19,7 +19,7 @@ from refnp.symmetry import Claim, Verdict, search
 from refnp.symmetry.judge import discrepancy
 
 COUNT, THOROUGH_COUNT = 6, 48  # inputs for each claim
-SIMPLIFY, THOROUGH_SIMPLIFY = 25, 1000  # inputs that may be tried to make a counter-example simpler
+SIMPLIFY, THOROUGH_SIMPLIFY = 60, 1000  # inputs that may be tried to make a counter-example simpler
 REFINED, ELEMENTS = 4, 4  # inputs at each level and for each point of a picture, and elements with each
 FALLS = 0.25  # the least rate at which a discrepancy is said to fall
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from refnp.claims import convolutions, layers, neural_processes, positions, shipped, transformers
+from refnp.claims import convolutions, html, layers, neural_processes, positions, shipped, transformers
 from refnp.claims.decision import Found, decide
 from refnp.claims.row import EXPECTATIONS, UNDECIDED, Row
 from refnp.verify.judge import matches
@@ -62,7 +62,12 @@ def claims(options: argparse.Namespace) -> int:
     for one in found:
         if not one.right:
             print(f"\n{explanation(one)}")
-    print("", *summary(found, time.perf_counter() - start), sep="\n")
+    told = summary(found, time.perf_counter() - start)
+    print("", *told, sep="\n")
+    if options.html is not None:
+        families = [family for family, _ in work]
+        together = list(zip(families, found, strict=True))
+        write(Path(options.html), html.page(together, title=f"refnp {__version__} claims", summary=told))
     return int(not all(one.right for one in found))
 
 
