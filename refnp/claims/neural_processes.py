@@ -19,6 +19,7 @@ from refnp.layers.unet import PooledUNet, SimpleCNN, UNet
 from refnp.models.attentive import ANP, CANP
 from refnp.models.bootstrap import BANP, BNP
 from refnp.models.convcnp import ConvCNP, Encoding, Head
+from refnp.models.convcnp_image import OnGridConvCNP
 from refnp.models.convgnp import ConvGNP
 from refnp.models.joint import Autoregressive, ChainRule
 from refnp.models.latent import LatentNP
@@ -31,8 +32,10 @@ from refnp.symmetry import (
     Claim,
     Negate,
     Permute,
+    Roll,
     Scale,
     Select,
+    Slide,
     Translate,
     Trivial,
     equivariant,
@@ -340,6 +343,131 @@ def refinement(subject: str, symmetry: str) -> Refinement | None:
     return None
 
 
+# ---- grids of other codes, and the model on pixels
+
+
+def from_the_first_point(x: Array) -> Grid:
+    """A grid that begins at the least x − margin, wherever that is: Gordon et al. (2020), §4."""
+    start = x.min() * DENSITY - WIDE * DENSITY
+    places = (x.max() - x.min() + 2 * WIDE) * DENSITY + 1
+    return Grid(np.array([[start]]), (int(-(-places // STRIDE)) * STRIDE,), float(DENSITY))
+
+
+def as_gordon_et_al(x: Array) -> Grid:
+    """The grid of their code, cambridge-mlg/convcnp: from min(x, −2) − .1 to max(x, 2) + .1, so many places that the
+    total stride divides them, and both ends among them."""
+    low, high = min(x.min(), -2.0) - 0.1, max(x.max(), 2.0) + 0.1
+    places = int(-(-int(np.ceil(DENSITY * (high - low))) // STRIDE)) * STRIDE
+    density = (places - 1) / (high - low)
+    return Grid(np.array([[low * density]]), (places,), density)
+
+
+def as_neuralprocesses(x: Array) -> Grid:
+    """The grid of neuralprocesses: around the middle of the data, its first place rounded to one of the spacing."""
+    spacing = 1 / DENSITY
+    low, high = x.min() - WIDE - spacing, x.max() + WIDE + spacing
+    places = (high - low) / spacing + 1
+    whole = int(np.ceil(places / STRIDE)) * STRIDE
+    return Grid(np.array([[np.rint((low - (whole - places) * spacing / 2) / spacing)]]), (whole,), float(DENSITY))
+
+
+GRIDS_OF = {
+    "from the first point": from_the_first_point,
+    "of Gordon et al.'s code": as_gordon_et_al,
+    "of neuralprocesses": as_neuralprocesses,
+}
+BOTH = "the grid moves with the data"
+ON_GRIDS = [
+    ("from the first point", "everything translated", EXACT, BOTH),
+    ("from the first point", "targets left out or repeated", BROKEN, "another first point, another grid"),
+    ("of Gordon et al.'s code", "everything translated on the grid", BROKEN, "the grid has −2 and 2 inside"),
+    ("of Gordon et al.'s code", "everything translated", BROKEN, "the grid has −2 and 2 inside"),
+    ("of neuralprocesses", "everything translated on the grid", EXACT, BOTH),
+    ("of neuralprocesses", "everything translated", BROKEN, "the first place is rounded"),
+    ("of neuralprocesses", "targets left out or repeated", BROKEN, "another middle, another grid"),
+]
+
+
+def with_grid(grid_of: Callable[[Array], Grid], symmetry: str) -> Trial:
+    """The ConvCNP with a U-Net on a grid that another code would make."""
+    moved, of = SYMMETRIES[symmetry], in_precision_of(convolutional("unet"))
+
+    def predict(**arrays: Array) -> Any:
+        task = task_of({**arrays, "target_y": np.zeros_like(arrays["target_x"])})
+        seen = np.concatenate([arrays["context_x"][arrays["mask"]], arrays["target_x"]]).astype(np.float64)
+        bound = of(*arrays.values())
+        found = bound(task.context_x, task.context_y, task.target_x, task.context_mask, grid=grid_of(seen))
+        return {"mean": found.mean[0], "std": found.std[0]}
+
+    def claim(action: Action = moved.action) -> Claim:
+        return equivariant(predict, action, moved.out, name="ConvCNP")
+
+    parts: Mapping[str, Claim] = {}
+    if symmetry == "everything translated on the grid":
+        parts = parts_of(lambda k: claim(Translate(EVERYWHERE, step=k / DENSITY, reach=64)), (2, 4, 8))
+    options = {"count": 3, "simplify": 8, "dtypes": (np.float64,)}
+    return Trial(claim(), drawn, SIZES, parts, options=options)
+
+
+PIXELS = 12
+
+
+def pixels(rng: np.random.Generator) -> dict[str, Any]:
+    """An image of which four pixels are known, in the middle."""
+    known = np.zeros((PIXELS, PIXELS), bool)
+    known[5:7, 5:7] = True
+    return {"image": np.where(known, rng.normal(size=known.shape), 0), "known": known}
+
+
+def on_pixels(network: str, kind: str) -> Trial:
+    """The mean that the model on pixels predicts, less the one without a known pixel, as the known ones move."""
+    rng = generator(1)
+    made: Any = SimpleCNN((4, 3), kernel=3, dimensions=2, rng=rng)
+    if network == "unet":
+        made = UNet(4, (3,), kernel=2, dimensions=2, rng=rng)
+    of = in_precision_of(enlarged(OnGridConvCNP(made, channels=4, kernel=3, rng=rng), 0.3, seed=2))
+
+    def mean(image: Array, known: Array) -> Any:
+        model = of(image)
+        found, empty = (model(image[None, None], k[None]).mean[0, 0] for k in (known, np.zeros_like(known)))
+        return found - empty
+
+    if kind == "roll":
+        return Trial(equivariant(mean, Roll(("image", "known"), -1), Roll(axis=-1)), pixels, options={"count": 2})
+
+    def claim(k: int) -> Claim:
+        moved = Slide(("image", "known", "reach"), -1, step=k, present="reach")
+        return equivariant(lambda image, known, reach: mean(image, known), moved, Roll(axis=-1, step=k))
+
+    def with_reach(rng: np.random.Generator) -> dict[str, Any]:
+        reach = np.zeros((PIXELS, PIXELS), bool)
+        reach[:, 3:9] = True  # what the known pixels may change
+        return {**pixels(rng), "reach": reach}
+
+    return Trial(claim(1), with_reach, {}, parts_of(claim, (2, 3)), options={"count": 2})
+
+
+MOVED = "known pixels moved between the edges"
+ON_PIXELS = [
+    ("plain", MOVED, EXACT, "the same kernel everywhere", ""),
+    ("unet", MOVED, ON_SUBGROUP, "blocks of the total stride", "multiples of 2"),
+    ("plain", "roll", BROKEN, "zeros stand at the edges", ""),
+]
+
+
+def other_rows() -> list[Row]:
+    """The grids of other codes, and the model on pixels."""
+    found = []
+    for name, symmetry, expected, reason in ON_GRIDS:
+        make = lambda name=name, symmetry=symmetry: with_grid(GRIDS_OF[name], symmetry)
+        found.append(Row(f"{U_NET}, grid {name}", symmetry, expected, reason, make))
+    for network, symmetry, expected, reason, subgroup in ON_PIXELS:
+        make = lambda network=network, symmetry=symmetry: on_pixels(network, symmetry)
+        subject = f"ConvCNP on pixels, {'plain stack' if network == 'plain' else 'U-Net'}"
+        found.append(Row(subject, symmetry, expected, reason, make, subgroup=subgroup))
+    return found
+
+
 def rows() -> list[Row]:
     """Every subject with its symmetries."""
     found = []
@@ -351,4 +479,4 @@ def rows() -> list[Row]:
     return found
 
 
-ROWS = rows()
+ROWS = [*rows(), *other_rows()]

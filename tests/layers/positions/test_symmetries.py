@@ -1,10 +1,8 @@
-"""What each scheme of positions keeps inside attention and what it breaks: every yes and no of docs/positions.md.
+"""What each scheme of positions keeps inside attention and what it breaks, by bounds: all of docs/positions.md.
 
 A yes is a property test: two computations of what would be equal in exact arithmetic agree within their bounds. A no is
 a counter-example: inputs are drawn until the two differ by more than the bounds, which must happen soon.
 """
-
-import pathlib
 
 import numpy as np
 import pytest
@@ -268,42 +266,3 @@ def test_cross_tables_that_are_alike_keep_the_exchange_of_rows_and_columns():
     scheme.keys[1].data = scheme.keys[0].data
     claim = "rows and columns exchanged"
     assert not any(differ(lambda s, rng: image_sides(claim, s, rng), scheme, seed) for seed in range(3))
-
-
-# ---- the page
-
-
-def table(heading):
-    """A table of docs/positions.md: {(row, column): cell}, its columns and its rows."""
-    text = (pathlib.Path(__file__).parents[3] / "docs" / "positions.md").read_text(encoding="utf-8")
-    lines = text.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0].splitlines()
-    rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in lines if line.startswith("|")]
-    (_, *columns), _, *body = rows
-    cells = {(name, column): cell for name, *row in body for column, cell in zip(columns, row, strict=True)}
-    return cells, columns, [name for name, *_ in body]
-
-
-def assert_told(cell, sides, scheme, holds):
-    """«yes», or «no» and how far apart the two sides are in the counter-example of seed 0, to two digits."""
-    (left, _), (right, _) = sides(scheme, np.random.default_rng(0))
-    if holds:
-        assert cell == "yes"
-    else:
-        no, distance = cell.split(", ")
-        assert no == "no"
-        assert float(distance) == pytest.approx(np.abs(left - right).max(), rel=0.06)
-
-
-def test_the_first_table_of_the_page():
-    cells, columns, names = table("What each keeps")
-    assert (columns, names) == (list(CLAIMS), list(SCHEMES))
-    for (name, claim), cell in cells.items():
-        assert_told(cell, SIDES[claim], scheme_of(name), name in CLAIMS[claim])
-
-
-def test_the_second_table_of_the_page():
-    cells, columns, names = table("In images")
-    assert (columns, names) == (list(IMAGE_CLAIMS), ["euclidean", "quantised", "cross", "product"])
-    for (method, claim), cell in cells.items():
-        scheme = at_random(image_scheme(method, axes=2), 7)
-        assert_told(cell, lambda s, rng, claim=claim: image_sides(claim, s, rng), scheme, method in IMAGE_CLAIMS[claim])

@@ -1,0 +1,99 @@
+"""docs/ledger.md and the tables of other pages say what is expected, and what a sample of the rows comes to now."""
+
+import math
+import re
+
+import pytest
+
+from refnp.claims import APPROXIMATE, BROKEN, EXACT, ON_SUBGROUP, decide, rows, table
+from refnp.claims.decision import Found
+from refnp.claims.ledger import in_words
+
+EVERY = 9  # one row of so many is decided here; `refnp claims` decides all
+ROWS = [row for _, row in rows()]
+BY_NAME = {(row.subject, row.symmetry): row for row in ROWS}
+WORDS = {EXACT: "yes", BROKEN: "no", APPROXIMATE: "nearly"}
+
+
+def lines_of(text):
+    """The cells of every line of the tables in a text, without the rules under their headings."""
+    found = [[cell.strip() for cell in line[1:-1].split(" | ")] for line in text.splitlines() if line.startswith("|")]
+    return [line for line in found if set("".join(line)) - set("-|")]
+
+
+def ledger_lines():
+    """(subject, symmetry) → (verdict, discrepancy, bound, pairs, reason) as the page has them, in its order."""
+    found, subject = {}, ""
+    for line in lines_of((table.DOCS / table.PAGE).read_text(encoding="utf-8")):
+        if line[0] == "subject":
+            continue
+        subject = line[0] or subject
+        found[subject, line[1]] = line[2:]
+    return found
+
+
+LINES = ledger_lines()
+
+
+def test_the_page_has_every_row_with_what_is_expected_of_it():
+    assert list(LINES) == list(BY_NAME)
+    for name, (verdict, *_, reason) in LINES.items():
+        row = BY_NAME[name]
+        assert verdict.partition(", rate")[0] == in_words(row.expected, row.subgroup)
+        assert reason == row.reason
+
+
+def alike(written, now):
+    """Numbers below 1e-12 are rounding, and differ between machines; others are measured."""
+    if now < 1e-12:
+        return written < 1e-12
+    return math.isclose(written, now, rel_tol=0.2) or written == now
+
+
+@pytest.mark.parametrize("row", ROWS[::EVERY], ids=lambda row: row.name)
+def test_a_sample_of_the_rows_comes_out_as_the_page_says(row):
+    found = decide(row)
+    assert found.right, f"{found.verdict} {found.subgroup} {found.remark}\n{found.counterexample}"
+    _, discrepancy, bound, pairs, _ = LINES[row.subject, row.symmetry]
+    assert alike(float(discrepancy), found.discrepancy)
+    assert alike(float(bound), found.bound)
+    assert int(pairs) > 0
+    assert found.pairs > 0
+
+
+@pytest.mark.parametrize("name", table.TABLES)
+def test_the_tables_of_other_pages_say_what_is_expected(name):
+    own = table.TABLES[name]
+    text = (table.DOCS / own.page).read_text(encoding="utf-8")
+    (block,) = [found[3] for found in table.BLOCK.finditer(text) if found[2] == name]
+    heading, *body = lines_of(block)
+    cells = {(line[0], column): cell for line in body for column, cell in zip(heading[1:], line[1:], strict=True)}
+    assert len(cells) == len(own.subjects) * len(own.symmetries)
+    for label, subject in own.subjects.items():
+        for column, symmetry in own.symmetries.items():
+            cell = cells[(column, label) if own.across else (label, column)]
+            row = BY_NAME.get((subject, symmetry))
+            if row is None:
+                assert cell == "–"
+            else:
+                right = row.subgroup if row.expected == ON_SUBGROUP else WORDS[row.expected]
+                assert cell.partition(",")[0] == right
+                assert cell == right or float(cell.partition(", ")[2]) > 0
+
+
+def test_every_block_of_a_page_is_a_table():
+    for page in table.DOCS.glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        named = re.findall(r"<!-- ledger: (?!end)([\w ]+) -->", text)
+        assert named == [found[2] for found in table.BLOCK.finditer(text)]
+        assert [name for name in named if table.TABLES[name].page != page.name] == []
+
+
+def test_a_page_is_renewed_where_a_verdict_changed():
+    row = BY_NAME["CNP", "context permuted"]
+    changed = Found(row.subject, row.symmetry, row.expected, "", row.reason, verdict=BROKEN, discrepancy=0.25)
+    text = "before\n\n<!-- ledger: neural processes -->\nold\n<!-- ledger: end -->\n\nafter\n"
+    renewed = table.with_tables(text, {(row.subject, row.symmetry): changed})
+    assert "| context permuted | no, 0.25 | – |" in renewed
+    assert "old" not in renewed
+    assert (renewed[:6], renewed[-6:]) == ("before", "after\n")
