@@ -30,8 +30,10 @@ FORMS = [
     {"untied": True, "moves": True},
     {"updated": True, "moves": True},
     {"untied": True, "updated": True, "moves": True, "layers": 3},
+    {"squares": True, "bias": True, "length_scale": 1.0},
+    {"normalization": "sink", "moves": True, "untied": True},
 ]
-NOT_LITERAL = ("flagged", "predictor_depth", "embedding_depth")  # told by flags, and by the state
+NOT_LITERAL = ("flagged", "predictor_depth", "embedding_depth", "bias", "length_scale")  # told by flags, and the state
 every_form = pytest.mark.parametrize("options", FORMS, ids=str)
 
 

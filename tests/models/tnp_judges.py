@@ -264,15 +264,15 @@ def under(state, prefix):
     return {name.removeprefix(f"{prefix}."): array for name, array in state.items() if name.startswith(f"{prefix}.")}
 
 
-def translation_layer(x, keys, differences, state, heads, norm, mask):
-    """A layer's output (B, N, D), and Δx (B, N, dx) or None."""
+def translation_layer(x, keys, differences, state, heads, norm, mask, **options):
+    """A layer's output (B, N, D), and Δx (B, N, dx) or None; `options` are `squares` and `normalization`."""
     first, second = (own(state, f"around_{name}.layer_norm") for name in ("attention", "feed_forward"))
     attention, maps = under(state, "attention"), feed_forward(own(state, "feed_forward"), "relu")
     unit = layer_norm(x, *first)[0] if norm == "pre" else x
     keys = layer_norm(keys, *first)[0] if norm == "pre" else keys
     arguments = unit, keys, differences, attention, heads, mask
-    moved = steps(*arguments) if own(attention, "movement") else None
-    x = x + translation_attention(*arguments)
+    moved = steps(*arguments, **options) if own(attention, "movement") else None
+    x = x + translation_attention(*arguments, **options)
     if norm == "pre":
         return x + maps(layer_norm(x, *second)[0])[0], moved
     x, _ = layer_norm(x, *first)
@@ -290,21 +290,22 @@ def te_tnp(model, context_x, context_y, target_x, context_mask):
     z = mlp(exact(found), own(state, "embedder"))
     layer = (model.reading_layers or model.layers)[0]
     heads, norm = layer.attention.heads, layer.around_attention.norm
+    options = {"squares": layer.attention.squares, "normalization": layer.attention.normalization}
     for i in range(len(model.reading_layers or model.layers)):
         here = under(state, f"layers.{i}")
         if not model.apart:
-            z, moved = translation_layer(z, z[:, :c], differences, here, heads, norm, mask)
+            z, moved = translation_layer(z, z[:, :c], differences, here, heads, norm, mask, **options)
             differences = differences if moved is None else differences + (moved[:, :, None] - moved[:, None, :c])
             continue
         among, toward = differences[:, :c], differences[:, c:]
         known, step, after, after_toward = z[:, :c], None, z[:, :c], toward
         if here:
-            after, step = translation_layer(known, known, among, here, heads, norm, mask[:, :c])
+            after, step = translation_layer(known, known, among, here, heads, norm, mask[:, :c], **options)
         if step is not None:
             among, after_toward = among + (step[:, :, None] - step[:, None]), toward - step[:, None]
         keys, towards = (after, after_toward) if model.updated else (known, toward)
         reader = under(state, f"reading_layers.{i}") if model.reading_layers else here
-        asked, own_step = translation_layer(z[:, c:], keys, towards, reader, heads, norm, mask[:, c:])
+        asked, own_step = translation_layer(z[:, c:], keys, towards, reader, heads, norm, mask[:, c:], **options)
         after_toward = after_toward if own_step is None else after_toward + own_step[:, :, None]
         z, differences = stacked(after, asked), stacked(among, after_toward)
     return distribution(mlp(z[:, c:], own(state, "predictor")), model)

@@ -209,8 +209,8 @@ def weights_of(logits, normalization, sink):
     return weights
 
 
-def translation_layer(x, keys, differences, state, heads, norm, mask=None):
-    """The two sub-layers in their residual connections, and Δx."""
+def translation_layer(x, keys, differences, state, heads, norm, mask=None, **options):
+    """The two sub-layers in their residual connections, and Δx; `options` are those of `translation_attention`."""
     first, second = (
         (state[f"{name}.layer_norm.gain"], state[f"{name}.layer_norm.shift"], 1e-5)
         for name in ("around_attention", "around_feed_forward")
@@ -218,10 +218,10 @@ def translation_layer(x, keys, differences, state, heads, norm, mask=None):
     own, maps = part(state, "attention"), part(state, "feed_forward")
     if norm == "pre":
         query, keys = layer_norm(x, *first), layer_norm(keys, *first)
-        change, steps = translation_attention(query, keys, differences, own, heads, mask)
+        change, steps = translation_attention(query, keys, differences, own, heads, mask, **options)
         x = x + change
         return x + feed_forward(layer_norm(x, *second), maps), steps
-    change, steps = translation_attention(x, keys, differences, own, heads, mask)
+    change, steps = translation_attention(x, keys, differences, own, heads, mask, **options)
     x = layer_norm(x + change, *first)
     return layer_norm(x + feed_forward(x, maps), *second), steps
 
@@ -239,10 +239,12 @@ def te_tnp(
     untied=False,
     updated=False,
     flags=(1, 0),
+    **options,
 ):
     """TE-TNP: all tokens in full through all layers, places and all; mean and standard deviation of every target.
 
     flags: what stands beside the y of the context and beside the 0 of the targets.
+    options: those of `translation_attention`.
     """
     c = len(context_x)
     known = [[*y, flags[0]] for y in context_y] + [[0] * context_y.shape[1] + [flags[1]] for _ in target_x]
@@ -254,7 +256,7 @@ def te_tnp(
         """Some tokens through one layer, and their places after it."""
         differences = np.array([[a - b for b in key_places] for a in places[rows]], WIDE)
         differences = differences.reshape(len(z[rows]), c, places.shape[1])
-        new, steps = translation_layer(z[rows], key_z, differences, own, heads, norm, mask[rows])
+        new, steps = translation_layer(z[rows], key_z, differences, own, heads, norm, mask[rows], **options)
         return new, places[rows] + steps if moves else places[rows]
 
     context, target = slice(0, c), slice(c, None)

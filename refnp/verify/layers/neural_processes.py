@@ -314,6 +314,9 @@ def _tnp_forms(rng):
         "TNPA, updated": TNPA(**small, updated=True),
         "TNPND, untied, updated": TNPND(**small, target_layers=1, rank=2, untied=True, updated=True, norm="pre"),
         "TETNP, moving, untied, updated": TETNP(**small, kernel=(2,), moves=True, untied=True, updated=True),
+        "TETNP, squares, sink, biases": TETNP(
+            **small, kernel=(2,), length_scale=1.0, squares=True, normalization="sink", bias=True
+        ),
     }
     context, targets = sets(rng)
     return [loss_gradient(name, model, context, targets) for name, model in models.items()]
