@@ -9,11 +9,15 @@ places that shifts do not round.
 Source: Sivaraya (2023) §4.1. Weights: refnp/studies/weights, trained on [−2, 2].
 """
 
+from functools import cache
+from typing import Any
+
 import numpy as np
 
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array
 from refnp.figures.canvas import Drawn, canvas
+from refnp.models.neural_process import NeuralProcess
 from refnp.studies.registry import sampler
 from refnp.studies.trained import open_trained
 
@@ -33,10 +37,16 @@ def functions() -> tuple[Array, Array, Array]:
     return x, np.asarray(task.context_y, np.float64)[:, :14], np.linspace(-2, 2, POINTS)[None, :, None]
 
 
+@cache
+def model_of(name: str) -> NeuralProcess:
+    """A shipped model in float64."""
+    return open_trained(name, np.float64).model
+
+
 def predictions(name: str, shift: float) -> tuple[Array, Array]:
     """Mean and standard deviation (N,) of a shipped model, for everything moved by `shift`."""
     x, y, t = functions()
-    answer = open_trained(name, np.float64).model(x + shift, y, t + shift)
+    answer: Any = model_of(name)(x + shift, y, t + shift)
     return raw(answer.mean)[0, :, 0], raw(answer.std)[0, :, 0]
 
 

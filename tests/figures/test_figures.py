@@ -124,6 +124,7 @@ def test_one_figure(tmp_path, monkeypatch, capsys):
 
 def test_all_figures(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(figures, "draw", drawn)
+    monkeypatch.setattr(figures, "save", lambda drawn, file: file.touch())  # files are tested above
     folder = tmp_path / "new" / "folder"
     assert cli.main(["figure", "--all", "--out", str(folder), "--format", "svg"]) == 0
     assert {path.name for path in folder.iterdir()} == {f"{name}.svg" for name in figures.FIGURES}
