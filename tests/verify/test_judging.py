@@ -684,6 +684,14 @@ def test_modules_and_functions_of_other_frameworks(framework, weights):
         assert report.rows[0]["version"].startswith(framework.__name__[3:].capitalize()[:3].replace("Mlx", "MLX"))
 
 
+def test_functions_of_tinygrad():
+    """Which is judged, and not recorded: it compiles every shape."""
+    tinygrad = pytest.importorskip("tinygrad")
+    report = refnp.judge("softmax", tinygrad.Tensor.softmax, gradients=True, only="*ordinary")
+    assert report.holds, str(report)
+    assert report.rows[0]["version"].startswith("tinygrad ")
+
+
 def test_jax_with_gradients():
     jnp = pytest.importorskip("jax.numpy")
 

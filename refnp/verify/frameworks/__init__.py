@@ -28,7 +28,7 @@ from refnp.verify.frameworks.runtimes import RUNTIMES
 from refnp.verify.precision import policy
 
 PACKAGES = {  # to be imported; of PyTorch and JAX also the fields of a `Layer` for their names
-    name: native.package for name, native in NATIVES.items() if name != "NumPy"
+    name: native.package for name, native in NATIVES.items() if name not in ("NumPy", "tinygrad")
 }
 PACKAGES |= {name: runtime.package for name, runtime in RUNTIMES.items()}
 PAGES = {"MLX": mlx, "Paddle": paddle, "TensorFlow": tensorflow, "Keras": keras}

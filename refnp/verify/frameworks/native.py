@@ -316,6 +316,33 @@ def run_keras(*arguments: Any) -> tuple[np.ndarray, list[np.ndarray]]:
     return run_tensorflow(*arguments)
 
 
+# tinygrad
+
+
+def tinygrad_array(x: np.ndarray, device: str | None = None) -> Any:
+    """A tensor on a device, the processor by default."""
+    import tinygrad
+
+    return tinygrad.Tensor(np.array(x, order="C"), device=device or "CPU")
+
+
+def run_tinygrad(
+    function: Callable,
+    arrays: Sequence[np.ndarray],
+    cotangent: np.ndarray | None,
+    wanted: Sequence[int],
+    device: str | None = None,
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Compiled for each shape, about half a second of a processor for an answer with its gradients."""
+    inputs = [tinygrad_array(x, device) for x in arrays]
+    output = function(*inputs)
+    if not wanted or output.shape != np.asarray(cotangent).shape:
+        return output.numpy(), []
+    along = tinygrad_array(np.asarray(cotangent), device)
+    gradients = output.gradient(*(inputs[index] for index in wanted), gradient=along)
+    return output.numpy(), [gradient.numpy() for gradient in gradients]
+
+
 IS_NUMPY = lambda thing: isinstance(thing, np.ndarray)
 NUMPY = Native("NumPy", "numpy", numpy_array, np.asarray, IS_NUMPY, run_numpy)
 PYTORCH = Native("PyTorch", "torch", torch_array, torch_numpy, made_by("torch"), run_torch)
@@ -326,4 +353,7 @@ TENSORFLOW = Native(
     "TensorFlow", "tensorflow", tensorflow_array, lambda tensor: tensor.numpy(), made_by("tensorflow"), run_tensorflow
 )
 KERAS = Native("Keras", "keras", tensorflow_array, lambda tensor: tensor.numpy(), made_by("keras"), run_keras)
-NATIVES = {native.name: native for native in (NUMPY, PYTORCH, JAX, MLX, PADDLE, TENSORFLOW, KERAS)}
+TINYGRAD = Native(
+    "tinygrad", "tinygrad", tinygrad_array, lambda tensor: tensor.numpy(), made_by("tinygrad"), run_tinygrad
+)
+NATIVES = {native.name: native for native in (NUMPY, PYTORCH, JAX, MLX, PADDLE, TENSORFLOW, KERAS, TINYGRAD)}
