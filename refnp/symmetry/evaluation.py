@@ -22,6 +22,7 @@ from refnp.symmetry.noise import INSIDE, LINES, factors, line, noise
 
 Key = tuple[int, DType]  # the number of a perturbation, and a precision
 LARGEST_PERTURBATION = 2.0**-20  # about 16 roundings of float32
+FEW_MORE = 3  # perturbations at which errors and shapes must differ as well
 LARGEST = 2.0**-5  # where f is said to compute in half precision
 
 
@@ -97,11 +98,19 @@ class Evaluations:
     output(k, dtype) is f at the k-th perturbation, as arrays by name.
     `finest` is the precision in which the claim is judged, `coarser` the next one or None if there is only one, `ratio`
     by how much rounding shrinks from `coarser` to `finest`: the ratio of their unit roundoffs, 2⁻¹¹ for x87.
+    With `anchored`, perturbations leave whole numbers as they are: for what is wrong with ones.
     """
 
     def __init__(
-        self, claim: Claim, precisions: Precisions, inputs: Arrays, rng: np.random.Generator, perturbations: int
+        self,
+        claim: Claim,
+        precisions: Precisions,
+        inputs: Arrays,
+        rng: np.random.Generator,
+        perturbations: int,
+        anchored: bool = False,
     ):
+        self.anchored = anchored
         self.claim, self.precisions, self.rng, self.perturbations = claim, precisions, rng, perturbations
         self.finest = precisions.dtypes[-1]
         self.coarser = precisions.dtypes[-2] if len(precisions.dtypes) > 1 else None
@@ -119,7 +128,7 @@ class Evaluations:
         """x, or its k-th perturbation."""
         while len(self.inputs) <= k:
             size, x = self.sizes[len(self.inputs)], self.inputs[0]
-            changes = factors(x, lambda n: self.rng.uniform(-1, 1, n))
+            changes = factors(x, lambda n: self.rng.uniform(-1, 1, n), anchored=self.anchored)
             with np.errstate(all="ignore"):
                 changed = {name: (x[name] * (1 + size * c)).astype(x[name].dtype) for name, c in changes.items()}
             self.inputs.append({**x, **changed})
@@ -127,7 +136,11 @@ class Evaluations:
 
     def _along(self, reach: float, i: int) -> list[dict[str, Array]]:
         """f at the points of the i-th line through x of this reach. Raises Refusal if f does not take one of them."""
-        return [self.claim.at(x, self.finest) for x in line(cast(self.inputs[0], self.finest), reach, self.rng)]
+        return [self.claim.at(x, self.finest) for x in self.line(self.inputs[0], reach)]
+
+    def line(self, inputs: Arrays, reach: float) -> list[dict[str, Any]]:
+        """The inputs at the points of a random line, in the finest precision."""
+        return line(cast(inputs, self.finest), reach, self.rng, anchored=self.anchored)
 
     def noise_relative(self, reach: float) -> float:
         """The least noise of f along a few lines through x, over the largest number of its array."""
@@ -151,6 +164,15 @@ class Evaluations:
         """Whether f gives no finite number but 0 at x."""
         values = Vector.of(self.output(0, self.finest)).values
         return not np.any(np.isfinite(values) & (values != 0))
+
+    def has_whole_numbers(self) -> bool:
+        """Whether there are whole numbers other than 0 among the real ones, which `anchored` would keep."""
+        real = [a for a in self.inputs[0].values() if a is not None and a.dtype.kind in "fc"]
+        return any(np.any((a == np.rint(a)) & (a != 0) & np.isfinite(a)) for a in real)
+
+    def gives_nan(self) -> bool:
+        """Whether f gives NaN somewhere at x."""
+        return bool(np.any(np.isnan(Vector.of(self.output(0, self.finest)).values)))
 
     def is_repeatable(self) -> bool:
         """Whether f, evaluated again at x, gives the same to at least half of the digits."""
@@ -219,9 +241,26 @@ class BothSides:
     def left_noise(self, reach: float) -> Array:
         """The noise of f along a line through g·x."""
         at = self.at
-        moved = cast(at.claim.action.act(self.elements[0], cast(at.inputs[0], at.finest)), at.finest)
-        values = lambda: [Vector.of(at.claim.at(x, at.finest)) for x in line(moved, reach, at.rng)]
+        moved = at.claim.action.act(self.elements[0], cast(at.inputs[0], at.finest))
+        values = lambda: [Vector.of(at.claim.at(x, at.finest)) for x in at.line(moved, reach)]
         return noise_of(values, self.left(0, at.finest))
+
+    def differ_steadily(self, kind: str) -> bool:
+        """Whether at perturbations too f refuses the moved input alone, or the two sides have different shapes."""
+        for k in range(1, FEW_MORE + 1):
+            try:
+                right = self.right(k, self.at.finest)
+            except Refusal:
+                return False
+            try:
+                left = self.left(k, self.at.finest)
+            except Refusal:
+                if kind == "raises":
+                    continue
+                return False
+            if kind == "raises" or left.form == right.form:
+                return False
+        return True
 
     def moves_whole_numbers(self) -> bool:
         """Whether g changes an array of whole numbers, such as positions, which cannot be perturbed."""

@@ -47,7 +47,7 @@ SAFETY = 64  # the factor on estimated rounding errors
 CLOSE = 0.25  # above this part of its allowance a discrepancy is compared with more estimates
 STEADY = 0.25  # a violation changes by less than this part of itself from x to its perturbations
 SINGLE = SAFETY * roundoff(np.float32)  # relative discrepancies below this are compared at all perturbations
-FINE = span(roundoff(np.float64))  # lines on which rounding to float64 shows
+FINE = 2.0**-24  # lines on which rounding to float64 shows
 SAFETY_OF_NOISE = 16  # the factor on the noise of f in its only precision
 NO_NOISE = 2.0**-34  # of the output: less than float32 leaves
 HALF_PRECISION = 2.0**-12  # a noise above this part of the output means that f computes in half precision
@@ -90,10 +90,12 @@ def judge(at: Evaluations, g: Element, bound: Bound | None = None, levels: Level
         left, right = sides.left(0, finest), sides.right(0, finest)
     except Refusal as refusal:
         reason = f"f takes the input, but not moved: {refusal}"
-        return Finding("violated", "raises", np.inf, np.inf, reason=reason)
+        outcome = "violated" if sides.differ_steadily("raises") else "unsteady"
+        return Finding(outcome, "raises", np.inf, np.inf, np.inf, reason=reason)
     if left.form != right.form:
         forms = [", ".join(f"{name} {shape}" for name, shape in side.form) for side in (left, right)]
-        return Finding("violated", "shape", np.inf, np.inf, reason=f"{forms[0]} against {forms[1]}")
+        outcome = "violated" if sides.differ_steadily("shape") else "unsteady"
+        return Finding(outcome, "shape", np.inf, np.inf, np.inf, reason=f"{forms[0]} against {forms[1]}")
     d = left.minus(right)
     allowed = rounding_allowance(sides, left, right, d) if bound is None else by_bound(sides, bound)
     with np.errstate(all="ignore"):
@@ -146,9 +148,9 @@ def no_level(inside: str) -> float | None:
 
 
 def level_allowance(left: Vector, right: Vector, level: float) -> Array:
-    """64 times a noise relative to the output, for each number of the output; nothing where f is not finite."""
+    """64 times a noise relative to the output, for each number of it; 0 for whole numbers, which do not round."""
     finite = [np.where(np.isfinite(side.values), np.abs(side.values), 0) for side in (left, right)]
-    return SAFETY * level * right.largest_by_array(np.maximum(*finite), right)
+    return SAFETY * level * right.rounded * right.largest_by_array(np.maximum(*finite), right)
 
 
 def noise_allowance(sides: BothSides, violated: Array, d: Array, inside: str, levels: Levels) -> Array:

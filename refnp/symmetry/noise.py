@@ -46,23 +46,30 @@ def span(u: float) -> float:
     return min(max(256 * u, 2.0**-48), 2.0**-7)
 
 
-def factors(arrays: Mapping[str, Any], draw: Callable[[int], Array]) -> dict[str, Array]:
+def factors(arrays: Mapping[str, Any], draw: Callable[[int], Array], *, anchored: bool = False) -> dict[str, Array]:
     """A random factor for each real or complex number, the same for numbers of the same size in any array.
 
-    `draw` gives so many of them.
+    `draw` gives so many of them. With `anchored`, whole numbers get 0.
     """
     real = {name: a for name, a in arrays.items() if a is not None and a.dtype.kind in "fc"}
     sizes = [np.abs(a).ravel().astype(WIDE) for a in real.values()]
     if not sizes:
         return {}
     different, which = np.unique(np.concatenate(sizes), return_inverse=True)
-    each = np.split(draw(len(different))[which.ravel()], np.cumsum([a.size for a in sizes])[:-1])
+    drawn = draw(len(different))
+    drawn = np.where(different == np.rint(different), 0, drawn) if anchored else drawn
+    each = np.split(drawn[which.ravel()], np.cumsum([a.size for a in sizes])[:-1])
     return {name: part.reshape(a.shape) for (name, a), part in zip(real.items(), each, strict=True)}
 
 
-def line(arrays: Mapping[str, Any], reach: float, rng: np.random.Generator) -> list[dict[str, Any]]:
-    """The arrays at the Chebyshev points of a random line through them, in their own dtypes; reach is T."""
-    direction = factors(arrays, lambda n: rng.choice((-1, 1), n) * rng.uniform(0.5, 1, n))
+def line(
+    arrays: Mapping[str, Any], reach: float, rng: np.random.Generator, *, anchored: bool = False
+) -> list[dict[str, Any]]:
+    """The arrays at the Chebyshev points of a random line through them, in their own dtypes; reach is T.
+
+    With `anchored`, whole numbers stay as they are.
+    """
+    direction = factors(arrays, lambda n: rng.choice((-1, 1), n) * rng.uniform(0.5, 1, n), anchored=anchored)
     with np.errstate(all="ignore"):
         return [
             {

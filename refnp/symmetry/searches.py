@@ -5,7 +5,8 @@
     verdict.require()               raises unless it holds
 
 For every input that is drawn all elements of the group are tried if there are at most 120, and otherwise its generators
-and three that are drawn. The first violation ends the search and is made as simple as possible (shrink.py).
+and three that are drawn; for those on which structure is imposed (structure.py) a few of them. The first violation ends
+the search and is made as simple as possible (shrink.py).
 """
 
 import functools
@@ -23,12 +24,15 @@ from refnp.symmetry.evaluation import Evaluations
 from refnp.symmetry.inputs import Domain, Draw, Input, Scales, Sizes
 from refnp.symmetry.judge import NO_NOISE, SAFETY, Bound, Finding, discrepancy, judge
 from refnp.symmetry.noise import INSIDE, UNIT_ROUNDOFFS
+from refnp.symmetry.progress import Progress
 from refnp.symmetry.shrink import Shrinker, Violation, some_elements
+from refnp.symmetry.structure import KINDS
 from refnp.symmetry.verdict import CounterExample, Counts, Verdict
 
 DIGITS = 9.0  # of the output that a violation must be visible in, where the precision allows it
 REFERENCES = 3  # inputs at which the noise of f is looked up
 PERTURBATIONS = 8  # of x, at which rounding errors are estimated
+MOST_WITH_STRUCTURE = 8  # elements that are tried on an input with structure
 MOST_AMBIGUOUS = 2  # ambiguous findings at one input before the search goes on to the next, because they are slow
 FEW_PERTURBATIONS = 2  # of x while a counter-example is made simpler
 
@@ -44,7 +48,8 @@ def search(
     bound: Bound | None = None,
     inner_precision: str | None = None,
     digits: float | None = None,
-    count: int = 48,
+    structures: Sequence[str] = KINDS,
+    count: int = 80,
     simplify: int = 1000,
     seed: int = 0,
 ) -> Verdict:
@@ -64,6 +69,8 @@ def search(
               not to compute in it
     digits    a violation of 10^−digits of the output must be visible in at least half of the pairs, or the verdict is
               "undecided"; by default 9, or as many as 100 roundings leave: 5.2 in float32
+    structures  kinds of structure that are imposed on two of three inputs, such as "a repeated item" or "zeros"; all
+              are in `refnp.symmetry.structure.KINDS`. () leaves every input as it is drawn
     count     how many inputs
     simplify  how many inputs may be tried to make a counter-example simpler; with 0 it is given as it was found
     seed      of everything that is drawn
@@ -76,14 +83,19 @@ def search(
     if simplify < 0:
         raise ValueError(f"search: simplify is {simplify}; it must be 0, for the counter-example as found, or more")
     types = [np.dtype(dtype) for dtype in dtypes]
-    trials = _Trials(claim, Domain(draw, sizes or {}, where), bound, inner_precision, digits, seed)
+    if unknown := [kind for kind in structures if kind not in KINDS]:
+        raise ValueError(f"search: there is no structure {unknown[0]!r}; there are {', '.join(KINDS)}")
+    trials = _Trials(claim, Domain(draw, sizes or {}, where, structures), bound, inner_precision, digits, seed)
     violation = None
-    for x in trials.domain.inputs(types, scales, count, seed):
-        violation = trials.violation(x)
-        if violation or trials.not_repeatable:
-            break
-    counterexample = None if violation is None else trials.counterexample(violation, simplify)
-    return trials.verdict(_scope(sizes or {}, types, scales, seed), counterexample)
+    with Progress() as progress:
+        for i, x in enumerate(trials.domain.inputs(types, scales, count, seed)):
+            violation = trials.violation(x)
+            progress.show(f"{i + 1} of {count} inputs, {trials.counts['pairs']} pairs")
+            if violation or trials.not_repeatable:
+                break
+        told = lambda budget: progress.show(f"a counter-example; {budget} more inputs to make it simpler")
+        counterexample = None if violation is None else trials.counterexample(violation, simplify, told)
+    return trials.verdict(_scope(sizes or {}, types, scales, seed, trials.structured), counterexample)
 
 
 def check(
@@ -142,8 +154,11 @@ class _Trials:
         self.relative: dict[DType, float] = {}
         self.refusal = self.ambiguous = self.inside = ""
         self.not_repeatable = False
+        self.structured: Counter[str] = Counter()
 
-    def evaluations(self, x: Input, perturbations: int = PERTURBATIONS, stream: int = 0) -> Evaluations:
+    def evaluations(
+        self, x: Input, perturbations: int = PERTURBATIONS, stream: int = 0, anchored: bool = False
+    ) -> Evaluations:
         """f at this input, with perturbations from one stream of the seed. Raises Refusal if f refuses x."""
         precisions = self.precisions
         if self.bound is not None:
@@ -151,7 +166,7 @@ class _Trials:
         elif precisions is None:
             precisions = self._precisions(x)
         rng = np.random.default_rng((self.seed, stream))
-        at = Evaluations(self.claim, precisions, x.arrays, rng, perturbations)
+        at = Evaluations(self.claim, precisions, x.arrays, rng, perturbations, anchored)
         if all(a.size for a in at.output(0, at.finest).values()):
             self.precisions = precisions  # the same for all further inputs, but an empty result has no precision
         return at
@@ -208,20 +223,21 @@ class _Trials:
             self.not_repeatable = True
             return None
         self.counts["inputs"] += 1
+        self.structured[x.structure] += bool(x.structure)
         rng = np.random.default_rng((self.seed, self.counts["inputs"]))
         elements = some_elements(action, x, rng, SMALL) if elements is None else elements
+        if x.structure and len(elements) > MOST_WITH_STRUCTURE:
+            elements = [elements[i] for i in rng.permutation(len(elements))[:MOST_WITH_STRUCTURE]]
         moving = [g for g in elements if not at.is_fixed_by(g)]
         self.counts["idle"] += len(elements) - len(moving)
         insensitivity = at.insensitivity() if self.bound is None else 0.0  # a bound has it included
         ambiguous, tried, violation = 0, 0, None
         for g in moving:
             tried += 1
-            finding = judge(at, g, self.bound, self.levels)
-            if finding.outcome == "violated":  # to be confirmed at other perturbations and twice as many
-                finding = judge(self.evaluations(x, 2 * PERTURBATIONS, stream=1), g, self.bound, self.levels)
+            finding, anchored = self._judged(at, x, g)
             if finding.outcome == "violated":
                 self.counts["pairs"] += 1
-                violation = Violation(x, g, finding)
+                violation = Violation(x, g, finding, anchored)
                 break
             self._enter(finding, at, g, insensitivity)
             ambiguous += finding.outcome == "ambiguous"
@@ -236,11 +252,26 @@ class _Trials:
                     self._enter_relative(dtype, discrepancy(self.claim, x.arrays, g, dtype))
         return violation
 
+    def _judged(self, at: Evaluations, x: Input, g: Element) -> tuple[Finding, bool]:
+        """The finding for one element, and whether it was found with whole numbers left as they are.
+
+        A violation is confirmed at other perturbations and twice as many.
+        """
+        finding, anchored = judge(at, g, self.bound, self.levels), False
+        if finding.outcome == "unsteady" and at.has_whole_numbers():
+            found = judge(self.evaluations(x, stream=2, anchored=True), g, self.bound, self.levels)
+            finding, anchored = (found, True) if found.outcome == "violated" else (finding, False)
+        if finding.outcome == "violated":
+            again = self.evaluations(x, 2 * PERTURBATIONS, stream=1, anchored=anchored)
+            finding = judge(again, g, self.bound, self.levels)
+        return finding, anchored
+
     def _enter(self, finding: Finding, at: Evaluations, g: Element, insensitivity: float) -> None:
         """Count one more pair, which does not violate the claim.
 
         `insensitivity` is a change of the input that does not change f: a violation of that size would not be seen.
         """
+        self.counts["nan"] += at.gives_nan()
         if finding.relative == 0 and at.is_zero():
             self.counts["idle"] += 1
             return
@@ -263,12 +294,19 @@ class _Trials:
         if np.isfinite(relative):
             self.relative[dtype] = max(self.relative.get(dtype, 0.0), relative)
 
-    def counterexample(self, found: Violation, simplify: int) -> CounterExample:
+    def counterexample(
+        self, found: Violation, simplify: int, told: Callable[[int], None] = lambda budget: None
+    ) -> CounterExample:
         """The simplest counter-example near the one that was found, with both sides as f gives them."""
         claim, action = self.claim, self.claim.action
-        few = lambda x: self.evaluations(x, FEW_PERTURBATIONS)
-        simple = Shrinker(action, self.domain, self.bound, few, found, self.seed, simplify).smallest()
-        at = self.evaluations(simple.input)
+
+        def few(x: Input) -> Evaluations:
+            told(shrinker.budget)
+            return self.evaluations(x, FEW_PERTURBATIONS, anchored=found.anchored)
+
+        shrinker = Shrinker(action, self.domain, self.bound, few, found, self.seed, simplify)
+        simple = shrinker.smallest()
+        at = self.evaluations(simple.input, anchored=found.anchored)
         finding = judge(at, simple.element, self.bound)
         if finding.outcome != "violated":  # with all perturbations it is none
             at, simple, finding = self.evaluations(found.input), found, found.finding
@@ -309,6 +347,8 @@ class _Trials:
             )
         if self.refusal:
             remarks.append(f"refused, for one, {self.refusal}")
+        if self.counts["nan"]:
+            remarks.append(f"f gave NaN at {self.counts['nan']} pairs, on both sides in the same places, which agrees")
         return Verdict(
             outcome="fails" if counterexample else "undecided" if undecided else "holds",
             claim=str(self.claim),
@@ -348,7 +388,8 @@ class _Trials:
             return f"f took no input; {self.refusal}" if self.refusal else "no input was in the domain"
         if not pairs:
             outside = "" if self.claim.border is None else ", or the border left no cell to compare"
-            return f"nothing was tested: no element moved anything, or f gave only zeros{outside}"
+            only = "only NaN" if self.counts["nan"] else "only zeros"
+            return f"nothing was tested: no element moved anything, or f gave {only}{outside}"
         if 2 * unresolved > pairs:
             return (
                 f"at {unresolved} of {pairs} pairs rounding would hide a violation of 1e-{self.digits:g} of the "
@@ -363,12 +404,14 @@ class _Trials:
         return ""
 
 
-def _scope(sizes: Sizes, dtypes: Sequence[DType], scales: Scales, seed: int) -> str:
+def _scope(sizes: Sizes, dtypes: Sequence[DType], scales: Scales, seed: int, structured: Mapping[str, int]) -> str:
     """On what a claim is tried, in words."""
     parts = [f"{name} from {min(values)} to {max(values)}" for name, values in sizes.items()]
     parts.append(", ".join(map(dtype_name, dtypes)))
     for name, values in scales.items() if isinstance(scales, Mapping) else [("inputs", scales)]:
         parts.append(f"{name} times {', '.join(map(_power, values))}")
+    if any(structured.values()):
+        parts.append("with " + ", ".join(kind for kind in KINDS if structured.get(kind)))
     return "; ".join([*parts, f"seed {seed}"])
 
 

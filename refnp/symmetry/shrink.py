@@ -22,18 +22,21 @@ from refnp.symmetry.inputs import Domain, Input
 from refnp.symmetry.judge import Bound, Finding, judge
 
 REDRAWN = 12  # inputs drawn at each smaller size
+REDRAWN_WITH_STRUCTURE = 48  # the same, if the one that was found has structure
 MOST_ELEMENTS = 24  # elements of a group that are tried at each
 READABLE = 64  # arrays with more numbers are simplified only as a whole
+SCALES = (1.0, 2.0**-10, 2.0**10)  # of items of very different scales
 LEAST_VIOLATION = 1e-3  # of the relative discrepancy that was found
 
 
 @dataclass(frozen=True)
 class Violation:
-    """An input, an element, and what the judge found there."""
+    """An input, an element, and what the judge found there; `anchored` if whole numbers must be left as they are."""
 
     input: Input
     element: Element
     finding: Finding
+    anchored: bool = False
 
 
 @dataclass
@@ -83,7 +86,7 @@ class Shrinker:
                 finding = judge(at, g, self.bound)
                 same = (finding.outcome, finding.kind) == ("violated", was.kind)
                 if same and finding.relative >= max(LEAST_VIOLATION * min(was.relative, 1), was.noise):
-                    self.found = Violation(x, g, replace(finding, noise=was.noise))
+                    self.found = replace(self.found, input=x, element=g, finding=replace(finding, noise=was.noise))
                     return True
         return False
 
@@ -91,12 +94,21 @@ class Shrinker:
         """One size, as small as the claim still fails for, the others kept."""
         x = self.found.input
         for n in sorted({n for n in self.domain.sizes[name] if n < x.sizes[name]}):
-            for attempt in range(REDRAWN):
+            for attempt in range(REDRAWN_WITH_STRUCTURE if x.structure else REDRAWN):
                 rng = np.random.default_rng((self.seed, n, attempt))
-                scales = {} if attempt % 2 == 0 else {array: (scale,) for array, scale in x.scales.items()}
-                drawn = self.domain.drawn(rng, {**x.sizes, name: n}, x.dtype, scales)
-                if self._accept(drawn, some_elements(self.action, drawn, rng, MOST_ELEMENTS)):
+                drawn = self._drawn(rng, {**x.sizes, name: n}, attempt)
+                if drawn is not None and self._accept(drawn, some_elements(self.action, drawn, rng, MOST_ELEMENTS)):
                     return
+
+    def _drawn(self, rng: np.random.Generator, sizes: dict[str, int], attempt: int) -> Input | None:
+        """An input of other sizes like the one that was found: with its scales or without, with structure if it has."""
+        x = self.found.input
+        if x.structure and attempt % 4 < 3:
+            others = self.domain.structures
+            kind = x.structure if attempt % 4 < 2 else others[attempt // 4 % len(others)]
+            return self.domain.structured(rng, sizes, x.dtype, SCALES, kind, attempt // 2)
+        scales = {} if attempt % 2 == 0 else {array: (scale,) for array, scale in x.scales.items()}
+        return self.domain.drawn(rng, sizes, x.dtype, scales)
 
     def _simplify_numbers(self, name: str) -> None:
         """Simpler numbers in one array, all of them at once if possible, then one by one."""
@@ -104,6 +116,7 @@ class Shrinker:
         if array is None:
             return
         any(self._replace(name, simpler) for simpler in _simpler(array))
+        self._simplify_equal_numbers(name)
         for index in np.ndindex(array.shape) if array.size <= READABLE else ():
             array = self.found.input.arrays[name]
             for number in _simpler(array[index]):
@@ -111,6 +124,22 @@ class Shrinker:
                 changed[index] = number
                 if self._replace(name, changed):
                     break
+
+    def _simplify_equal_numbers(self, name: str) -> None:
+        """Simpler numbers for all that are equal, so that they stay equal, in this array and in the others."""
+        array = self.found.input.arrays[name]
+        for number in np.unique(array[array == array]) if array.size <= READABLE else ():
+            for simpler in _simpler(number):
+                arrays = self.found.input.arrays
+                changed = {
+                    other: np.where(a == number, simpler, a).astype(a.dtype)
+                    for other, a in arrays.items()
+                    if a is not None and a.dtype == array.dtype and np.any(a == number)
+                }
+                if sum(map(effort, changed.values())) < sum(effort(arrays[other]) for other in changed):
+                    x = self.found.input
+                    if self._accept(replace(x, arrays={**x.arrays, **changed}), [self.found.element]):
+                        break
 
     def _replace(self, name: str, array: Array) -> bool:
         x = self.found.input

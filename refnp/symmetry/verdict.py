@@ -85,6 +85,7 @@ class Counts:
                  gave only zeros
     exhausted    for how many inputs every element of the group was tried
     unresolved   at how many pairs rounding would have hidden a violation of the size that must be seen
+    nan          at how many pairs that agree f gave NaN, on both sides in the same places
     """
 
     inputs: int = 0
@@ -93,6 +94,7 @@ class Counts:
     idle: int = 0
     exhausted: int = 0
     unresolved: int = 0
+    nan: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """How often the search errs, as tables: true claims that it refutes, and false ones that it misses.
 
 python -m tests.symmetry.measure 20              with 20 seeds; docs/symmetry.md quotes the last lines
+python -m tests.symmetry.measure 80 coarser      one of the tables: true, coarser, planted, slight
 """
 
 import sys
@@ -10,25 +11,38 @@ import numpy as np
 
 from refnp.symmetry import Permute, Rotate, Translate, invariant, search
 from tests.symmetry import functions as f
+from tests.symmetry.mixed_precision import installed
+from tests.symmetry.planted import PLANTS, SIZES
 from tests.symmetry.true_claims import HOLD, NOISE, SCALES
 
 OUTCOMES = ("holds", "fails", "undecided")
 
 
-def false_alarms(seeds):
+def false_alarms(seeds, claims, what):
     pairs = refuted = 0
-    print(
-        f"{'true claim':28}{'holds':>7}{'fails':>7}{'undecided':>11}{'pairs':>9}{'seconds':>9}  of what rounding allows"
-    )
-    for name, (claim, draw, sizes) in (HOLD | NOISE).items():
+    print(f"{what:36}{'holds':>7}{'fails':>7}{'undecided':>11}{'pairs':>9}{'seconds':>9}  of what rounding allows")
+    for name, (claim, draw, sizes) in claims.items():
         start = time.process_time()
         verdicts = [search(claim, draw, sizes=sizes, scales=SCALES, seed=seed) for seed in range(seeds)]
         counts = [sum(v.outcome == outcome for v in verdicts) for outcome in OUTCOMES]
         tried, worst = sum(v.counts.pairs for v in verdicts), max(v.worst for v in verdicts)
         seconds = (time.process_time() - start) / seeds
-        print(f"{name:28}{counts[0]:7}{counts[1]:7}{counts[2]:11}{tried:9}{seconds:9.2f}  {worst:.2g}", flush=True)
+        print(f"{name:36}{counts[0]:7}{counts[1]:7}{counts[2]:11}{tried:9}{seconds:9.2f}  {worst:.2g}", flush=True)
         pairs, refuted = pairs + tried, refuted + counts[1]
-    print(f"{refuted} of {seeds * len(HOLD | NOISE)} searches refuted a true claim, at {pairs} pairs\n")
+    print(f"{what}: {refuted} of {seeds * len(claims)} searches refuted it, at {pairs} pairs\n", flush=True)
+
+
+def planted(seeds):
+    print(f"{'wrong only for':36}{'found':>7}{'smallest':>10}{'seconds':>9}")
+    found = smallest = 0
+    for name, plant in PLANTS.items():
+        start = time.process_time()
+        verdicts = [search(plant.claim, plant.draw, sizes=plant.sizes or SIZES, seed=seed) for seed in range(seeds)]
+        least = [v.fails and v.counterexample.sizes == plant.least for v in verdicts]
+        counts = sum(v.fails for v in verdicts), sum(least)
+        print(f"{name:36}{counts[0]:7}{counts[1]:10}{(time.process_time() - start) / seeds:9.2f}", flush=True)
+        found, smallest = found + counts[0], smallest + counts[1]
+    print(f"planted: {found} of {seeds * len(PLANTS)} found, {smallest} at the smallest size\n", flush=True)
 
 
 def false_claims(size):
@@ -65,7 +79,15 @@ def power(seeds):
         print(f"{size:12.0e}" + "".join(f"{cell:>22}" for cell in row), flush=True)
 
 
+TABLES = {
+    "true": lambda seeds: false_alarms(seeds, HOLD | NOISE, "true claim"),
+    "coarser": lambda seeds: false_alarms(seeds, installed(), "true claim, f coarser inside"),
+    "planted": planted,
+    "slight": power,
+}
+
+
 if __name__ == "__main__":
     given = int(sys.argv[1]) if len(sys.argv) > 1 else 1
-    false_alarms(given)
-    power(given)
+    for table in sys.argv[2:] or TABLES:
+        TABLES[table](given)

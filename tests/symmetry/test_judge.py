@@ -22,7 +22,8 @@ def total(x):
 
 def test_discrepancies_of_a_true_claim_shrink_with_the_unit_roundoff():
     """Variance about 1e3: the same number of roundings in every precision, within a factor of 64 each way."""
-    verdict = search(invariant(lambda x: (x + 1e3).var(), PERMUTED), f.vector, sizes={"n": range(3, 7)}, scales=(1,))
+    claim = invariant(lambda x: (x + 1e3).var(), PERMUTED)
+    verdict = search(claim, f.vector, sizes={"n": range(3, 7)}, scales=(1,), structures=(), count=48)
     in_roundoffs = [
         verdict.relative[dtype.name if dtype != WIDE else "longdouble"] / unit_roundoff(dtype) for dtype in FLOATS
     ]
@@ -127,7 +128,7 @@ def test_what_f_refuses_is_counted_and_what_it_says_is_told():
 
     verdict = search(invariant(fussy, PERMUTED), f.vector, sizes={"n": range(6)})
     assert verdict.holds
-    assert verdict.counts.refused >= 5
+    assert verdict.counts.refused >= 3
     assert verdict.reason == "refused, for one, n = 0: ValueError: 0 points are too few"
     verdict = search(invariant(fussy, PERMUTED), f.vector, sizes={"n": range(3)})
     assert verdict.outcome == "undecided"

@@ -25,7 +25,7 @@ def test_the_report_of_a_claim_that_fails(refuted):
         == """\
 cumsum is equivariant: permutations of axis -1 of x; on the output permutations of axis -1: FAILS
   tried on n from 0 to 5; float64, float32; inputs times 1, 2^-10, 2^10; seed 0
-  3 inputs, for 2 of them every element of the group; 1 pairs of input and element, 3 more that moved nothing
+  3 inputs, for 3 of them every element of the group; 1 pairs of input and element, 3 more that moved nothing
   counter-example with n = 2, order [1, 0], computed in float64
       inputs = {
           "x": np.array([0., 1.]),
@@ -59,10 +59,10 @@ def test_the_report_of_a_claim_that_holds():
     verdict = search(claim, f.signal, sizes={"n": range(1, 6)})
     lines = str(verdict).splitlines()
     assert lines[0].endswith("axis -1 of x; on the output shifts on a ring, axis -1: HOLDS")
-    assert lines[2].startswith("  48 inputs, for 48 of them every element of the group; ")
+    assert lines[2].startswith("  80 inputs, for 80 of them every element of the group; ")
     assert lines[3].startswith("  largest discrepancy over the output: ")
     assert "would have been seen" in lines[4]
-    assert verdict.counts.exhausted == verdict.counts.inputs == 48
+    assert verdict.counts.exhausted == verdict.counts.inputs == 80
     assert verdict.digits > 15
 
 
