@@ -108,7 +108,7 @@ def write(file: Path, facts: Mapping[str, str], entries: Mapping[str, Entry]) ->
 
 
 def planes(numbers: np.ndarray) -> np.ndarray:
-    """Numbers (n,) as bytes (itemsize, n): signs and exponents stand together, where they repeat and take less room."""
+    """Numbers (n,) as bytes (itemsize, n): signs and exponents stand together, where they repeat and are compressed."""
     return np.ascontiguousarray(numbers.view(np.uint8).reshape(-1, numbers.itemsize).T)
 
 
