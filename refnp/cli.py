@@ -221,13 +221,16 @@ def figure(options: argparse.Namespace) -> int:
     if options.name is None and not options.all:
         print(figures.listing())
         return 0
+    if options.all and options.option:
+        raise ValueError("figure: --option is one of a single figure; name it instead of --all")
     for name, file in figures.files(options.name, options.out, every=options.all, kind=options.format).items():
+        given = parsed(options.option)
         try:
-            drawn = figures.draw(name)
+            drawn = figures.draw(name, **given)
         except ModuleNotFoundError as missing:
             raise ValueError(str(missing)) from None
         figures.save(drawn, file)
-        print(f"{figures.text(name, drawn)}\n  drawn in {file}", flush=True)
+        print(f"{figures.text(name, drawn, given)}\n  drawn in {file}", flush=True)
     return 0
 
 
@@ -327,7 +330,10 @@ def all_figures() -> str:
     """The figures that there are."""
     from refnp.figures import listing
 
-    return f"{listing()}\n\nexample:\n  refnp figure masks --out masks.svg"
+    return (
+        f"{listing()}\n\nexamples:\n  refnp figure masks --out masks.svg\n"
+        "  refnp figure transformer --option features=64 --option norm=pre"
+    )
 
 
 def sources() -> str:
@@ -603,6 +609,13 @@ pictures are 900 pixels wide; the same version of matplotlib writes the same byt
             option("name", "NAME", "of a figure, such as masks; all are below", nargs="?"),
             option("--all", None, "draw all of them", action="store_true"),
             option("--out", "FILE", "a .png or .svg (default: NAME.png, here); with --all a folder (default: figures)"),
+            option(
+                "--option",
+                "NAME=VALUE",
+                "the same of something else, such as another sentence or other sizes; may be repeated",
+                action="append",
+                default=[],
+            ),
             option("--format", "FORMAT", "with --all: png (default) or svg", choices=("png", "svg"), default="png"),
         ],
         all_figures,

@@ -34,6 +34,8 @@ def maps(sentence: str) -> Maps:
     """The attention of the translator that comes with refnp while it translates a sentence."""
     known = translator()
     words = tokenize(sentence)
+    if not words:
+        raise ValueError(f"attention-sentence: sentence is {sentence!r}; it must have words")
     source = known.source.encode(words)[None]
     with no_grad():
         (found,) = greedy(known.model, source, start=START, end=END, longest=known.longest)
@@ -63,8 +65,9 @@ def draw_sentence(sentence: str = SENTENCE) -> Drawn:
         "across": (seen.across, seen.target, seen.source),
     }
     heads = len(seen.encoder)
-    heights = [len(queries) + 3 for _, queries, _ in rows.values()]
-    figure, axes = canvas(0.29 * sum(heights) + 0.6, len(rows), heads, height_ratios=heights)
+    cells = [min(0.29, 1.4 / len(keys)) for _, _, keys in rows.values()]  # inches
+    heights = [size * len(queries) + 0.9 for size, (_, queries, _) in zip(cells, rows.values(), strict=True)]
+    figure, axes = canvas(sum(heights) + 0.6, len(rows), heads, height_ratios=heights)
     for line, (name, (weights, queries, keys)) in zip(axes, rows.items(), strict=True):
         for head, (own, table) in enumerate(zip(line, weights, strict=True), 1):
             picture = own.imshow(table, vmin=0, vmax=1, cmap="Blues")
@@ -78,8 +81,10 @@ def draw_sentence(sentence: str = SENTENCE) -> Drawn:
     numbers: dict[str, float | str] = {"translation": translation}
     mean = seen.across.mean(0)  # (N, M)   over heads
     following = [*seen.target[1:], "<end>"]
-    for word, row in zip(following, mean, strict=True):
-        numbers[f"before {word!r} the decoder attends most to"] = f"{seen.source[row.argmax()]} ({row.max():.2f})"
+    for i, (word, row) in enumerate(zip(following, mean, strict=True), 1):
+        numbers[f"{i}. before {word!r} the decoder attends most to"] = f"{seen.source[row.argmax()]} ({row.max():.2f})"
+    if new := [word for word in seen.source if word not in translator().source]:
+        numbers["words that it does not know"] = " ".join(new)
     return Drawn(figure, numbers)
 
 

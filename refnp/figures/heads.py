@@ -66,6 +66,36 @@ def draw(
     return Drawn(figure, numbers | {name: str(shape) for name, shape in shapes.items()})
 
 
+def draw_sizes(
+    *,
+    batch: int = 1,
+    queries: int = 5,
+    keys: int = 4,
+    features: int = 96,
+    heads: int = 4,
+    key_heads: int | None = None,
+    head_features: int | None = None,
+    head_value_features: int | None = None,
+    key_width: int | None = None,
+    value_width: int | None = None,
+    similarity: str = "scaled_dot",
+) -> Drawn:
+    """The picture of a `MultiHeadAttention` with these options, and of so many queries and keys."""
+    rng = np.random.default_rng(0)
+    module = MultiHeadAttention(
+        features,
+        heads,
+        key_heads=key_heads,
+        head_features=head_features,
+        head_value_features=head_value_features,
+        key_width=key_width,
+        value_width=value_width,
+        similarity=similarity,
+        rng=rng,
+    )
+    return draw(module, *(rng.normal(size=(batch, count, features)) for count in (queries, keys)))
+
+
 def across() -> tuple[MultiHeadAttention, Array, Array]:
     """The last attention of the translator, and vectors of as many words and features as it is given."""
     known = translator()

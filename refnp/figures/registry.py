@@ -4,14 +4,18 @@ Every page of this package has one figure or a few that belong together; `FIGURE
 """
 
 import importlib.util
+import inspect
 import io
+import json
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from refnp.figures import attention, heads, masks, positions, shapes, shift, unification
 from refnp.figures.canvas import DPI, Drawn, style
-from refnp.studies.registry import named
+from refnp.studies.registry import KINDS, named
 from refnp.verify.record import write_whole
 from refnp.verify.report import check_writable
 
@@ -20,21 +24,37 @@ FORMATS = (".png", ".svg")
 
 @dataclass(frozen=True)
 class Figure:
-    """What a figure shows, in a sentence, and the function that draws it."""
+    """What a figure shows, in a sentence, the function that draws it, and one that draws the same of something else.
+
+    The keyword arguments of the latter, numbers and words with defaults, are the options of the figure.
+    """
 
     says: str
     draw: Callable[[], Drawn]
+    other: Callable[..., Drawn] | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options with their defaults."""
+        given = {} if self.other is None else inspect.signature(self.other).parameters
+        return {name: parameter.default for name, parameter in given.items()}
 
 
 FIGURES: Mapping[str, Figure] = {
     "transformer": Figure(
-        "The Transformer, with the shape at each arrow, of the translator on a sentence.", shapes.draw
+        "The Transformer, with the shape at each arrow, of the translator on a sentence.",
+        shapes.draw,
+        shapes.draw_sizes,
     ),
     "multi-head": Figure(
-        "Multi-head attention, with the shape at each arrow, of the translator on a sentence.", heads.draw
+        "Multi-head attention, with the shape at each arrow, of the translator on a sentence.",
+        heads.draw,
+        heads.draw_sizes,
     ),
     "attention-sentence": Figure(
-        'What each word attends to while "I live in Paris" is translated, head by head.', attention.draw_sentence
+        'What each word attends to while "I live in Paris" is translated, head by head.',
+        attention.draw_sentence,
+        attention.draw_sentence,
     ),
     "attention-image": Figure(
         "What the class token attends to in handwritten digits, between pixels, patches and features.",
@@ -56,16 +76,22 @@ FIGURES: Mapping[str, Figure] = {
 }
 
 
-def draw(name: str) -> Drawn:
-    """The figure of that name, and its numbers.
+def draw(name: str, **options: Any) -> Drawn:
+    """The figure of that name, and its numbers; with options the same of something else, such as another model.
 
-    Raises ValueError for a name that is not in `FIGURES`, ModuleNotFoundError if matplotlib is not installed.
+    Raises ValueError for a name that is not in `FIGURES` and for options that the figure does not have, or of another
+    kind than their defaults; ModuleNotFoundError if matplotlib is not installed.
     """
     figure = named("figure", name, FIGURES)
+    for option, value in options.items():
+        kind, fits = KINDS[type(named(f"option of {name}", option, figure.options))]
+        if not fits(value):
+            default = json.dumps(figure.options[option])
+            raise ValueError(f"{name}: {option} is {value!r}; it must be {kind}, such as {default}")
     if importlib.util.find_spec("matplotlib") is None:
         raise ModuleNotFoundError("figures need matplotlib; python -m pip install 'refnp[study]'")
     with style():
-        return figure.draw()
+        return figure.draw() if figure.other is None or not options else figure.other(**options)
 
 
 def save(drawn: Drawn, file: str | Path) -> None:
@@ -113,11 +139,14 @@ def kind_of(file: Path) -> str:
     return file.suffix.lower()[1:]
 
 
-def text(name: str, drawn: Drawn) -> str:
-    """The name of a figure, what it shows, and a line for each of its numbers."""
+def text(name: str, drawn: Drawn, options: Mapping[str, Any] | None = None) -> str:
+    """The name of a figure, what it shows or with which options, and a line for each of its numbers."""
+    says = named("figure", name, FIGURES).says
+    if options:
+        says = f"with {', '.join(f'{option}={json.dumps(value)}' for option, value in options.items())}"
     width = max(map(len, drawn.numbers), default=0)
     lines = [f"  {what:{width}}  {shown(value)}" for what, value in drawn.numbers.items()]
-    return "\n".join([f"{name}: {named('figure', name, FIGURES).says}", *lines])
+    return "\n".join([f"{name}: {says}", *lines])
 
 
 def shown(value: float | str) -> str:
@@ -126,6 +155,13 @@ def shown(value: float | str) -> str:
 
 
 def listing() -> str:
-    """A line for each figure."""
+    """A line for each figure, and one for the options that it has."""
     width = max(map(len, FIGURES))
-    return "\n".join(["figures:", *(f"  {name:{width}}  {figure.says}" for name, figure in FIGURES.items())])
+    lines = ["figures:"]
+    for name, figure in FIGURES.items():
+        lines.append(f"  {name:{width}}  {figure.says}")
+        if figure.options:
+            words = (f"{option}={json.dumps(default)}" for option, default in figure.options.items())
+            lines += textwrap.wrap(f"--option {', '.join(words)}", 110, initial_indent=(indent := " " * (width + 4)),
+                                   subsequent_indent=indent)  # fmt: skip
+    return "\n".join(lines)

@@ -169,8 +169,16 @@ def hidden_later(weights: Array) -> bool:
 # ---- the picture
 
 
-def draw(model: Transformer | None = None, source: ArrayLike | None = None, target: ArrayLike | None = None) -> Drawn:
+def draw(
+    model: Transformer | None = None,
+    source: ArrayLike | None = None,
+    target: ArrayLike | None = None,
+    *,
+    layers: tuple[int, int] | None = None,
+) -> Drawn:
     """The picture of a model called with integers source (B, M) and target (B, N).
+
+    `layers` are how many there are of each stack if the model has only the first of them.
 
     Without arguments it is the translator that comes with refnp, on "I live in Paris" and its translation.
     """
@@ -180,6 +188,7 @@ def draw(model: Transformer | None = None, source: ArrayLike | None = None, targ
         source = known.source.encode(tokenize(SENTENCE))[None]
         target = np.array([[START, *known.target.encode(tokenize(TRANSLATION))]])
     found = shapes_of(model, source, target)
+    found.layers = found.layers if layers is None else layers
     rows = max(len(found.encoder), len(found.decoder))
     figure, axes = canvas(rows * 0.82 + 0.9)
     own = axes[0, 0]
@@ -191,6 +200,9 @@ def draw(model: Transformer | None = None, source: ArrayLike | None = None, targ
         tops[side] = column(own, left, side, getattr(found, side), given, found.layers[side == "decoder"])
     join(own, found, tops)
     count = sum(parameter.size for parameter in model.parameters())
+    for stack, number in zip((model.encoder, model.decoder), found.layers, strict=True):
+        more = number - len(stack.layers)
+        count += more * sum(parameter.size for layer in stack.layers[:1] for parameter in layer.parameters())
     numbers: dict[str, float | str] = {"parameters": count}
     numbers |= {"source tokens": str(found.source), "target tokens": str(found.target)}
     for side in ("encoder", "decoder"):
@@ -198,6 +210,33 @@ def draw(model: Transformer | None = None, source: ArrayLike | None = None, targ
             details = f"   {box.details}" if box.details else ""
             numbers[f"{side} {i}, {box.name}"] = f"{box.shape}{details}"
     return Drawn(figure, numbers)
+
+
+def draw_sizes(
+    *,
+    batch: int = 1,
+    source_tokens: int = 10,
+    target_tokens: int = 12,
+    vocabulary: int = 37000,
+    features: int = 512,
+    heads: int = 8,
+    hidden: int = 2048,
+    encoder_layers: int = 6,
+    decoder_layers: int = 6,
+    norm: str = "post",
+    tied: str = "all",
+    causal: bool = True,
+) -> Drawn:
+    """The picture of a Transformer of these sizes; those of Vaswani et al. (2017) if not given.
+
+    Layers are alike: one of each stack is made and called, and its parameters are counted as often as there are layers.
+    """
+    sizes: dict[str, Any] = {"features": features, "heads": heads, "hidden": hidden, "norm": norm, "tied": tied}
+    rng, layers = np.random.default_rng(0), (encoder_layers, decoder_layers)
+    one: dict[str, Any] = {"encoder_layers": min(encoder_layers, 1), "decoder_layers": min(decoder_layers, 1)}
+    model = Transformer(vocabulary, vocabulary, **sizes, **one, causal=causal, rng=rng).astype(np.float32)
+    source, target = (np.zeros((batch, count), int) for count in (source_tokens, target_tokens))
+    return draw(model, source, target, layers=layers)
 
 
 def column(own: Any, left: float, side: str, boxes: list[Box], given: tuple[int, ...], layers: int) -> float:

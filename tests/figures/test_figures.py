@@ -122,6 +122,16 @@ def test_one_figure(tmp_path, monkeypatch, capsys):
     assert figures.text("masks", drawn("masks")) in output
 
 
+def test_options(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["figure", "multi-head", "--option", "features=6", "--option", "heads=2"]) == 0
+    output = capsys.readouterr().out
+    assert output.startswith("multi-head: with features=6, heads=2\n")
+    assert re.search(r"query by head +\(1, 2, 5, 3\)", output)
+    assert cli.main(["figure"]) == 0
+    assert '--option sentence="I live in Paris"' in capsys.readouterr().out
+
+
 def test_all_figures(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(figures, "draw", drawn)
     monkeypatch.setattr(figures, "save", lambda drawn, file: file.touch())  # files are tested above
@@ -140,10 +150,18 @@ def test_all_figures(tmp_path, monkeypatch, capsys):
         (("masks", "--out", "/no/such/m.png"), "No such file"),
         (("--all", "--out", __file__), "is a file; with --all, --out is a folder"),
         (("--all", "--format", "pdf"), "invalid choice"),
+        (("--all", "--option", "features=8"), "--option is one of a single figure; name it instead of --all"),
+        (("masks", "--option", "size=3"), "there is no option of masks 'size'. There are none"),
+        (
+            ("transformer", "--option", "featurs=3"),
+            "there is no option of transformer 'featurs'; did you mean features",
+        ),
+        (("transformer", "--option", "features=many"), "features is 'many'; it must be a whole number, such as 512"),
+        (("transformer", "--option", "features"), "write NAME=VALUE"),
     ],
 )
 def test_wrong_usage(words, message, capsys, monkeypatch):
-    monkeypatch.setattr(figures, "draw", lambda name: pytest.fail("work was done"))
+    monkeypatch.setattr(figures, "style", lambda: pytest.fail("work was done"))
     assert cli.main(["figure", *words]) == 2
     assert message in capsys.readouterr().err
 

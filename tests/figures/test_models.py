@@ -102,6 +102,32 @@ def test_every_shape_is_written_in_the_picture(options):
     assert drawn.numbers["parameters"] == sum(p.size for p in model(**options).parameters())
 
 
+def test_a_model_of_given_sizes():
+    """Layers are alike: one is run, all are counted."""
+    sizes = {"features": 8, "heads": 2, "hidden": 12, "encoder_layers": 3, "decoder_layers": 2, "norm": "pre"}
+    drawn = figures.draw("transformer", vocabulary=11, batch=2, source_tokens=3, target_tokens=4, tied="none", **sizes)
+    whole = Transformer(11, 11, **sizes, rng=generator())
+    assert drawn.numbers["parameters"] == sum(p.size for p in whole.parameters())
+    assert drawn.numbers["decoder 11, softmax"].startswith("(2, 4, 11)")
+    texts = {text.get_text() for text in drawn.figure.axes[0].texts}
+    assert {"3 ×", "2 ×", "(2, 3, 8)"} <= texts
+    heads_drawn = figures.draw("multi-head", queries=3, keys=7, key_width=5)
+    assert heads_drawn.numbers["weights"] == "(1, 4, 3, 7)"
+    assert heads_drawn.numbers["query_projection map"] == "(1, 3, 5)"
+
+
+def test_the_default_sizes_are_those_of_the_paper():
+    """Vaswani et al. (2017), table 3, the base model; 37 000 words in one table (§5.1)."""
+    options = figures.FIGURES["transformer"].options
+    assert [options[n] for n in ("features", "heads", "hidden", "encoder_layers", "decoder_layers")] == [
+        512,
+        8,
+        2048,
+        6,
+        6,
+    ]
+
+
 # ---- multi-head attention with its shapes
 
 
@@ -158,15 +184,17 @@ def test_attention_on_a_sentence_is_what_the_translator_computes():
     for table in seen.decoder:
         assert (np.triu(table, 1) == 0).all(), "a causal mask"
     mean = seen.across.mean(0)
-    for word, row in zip([*seen.target[1:], "<end>"], mean, strict=True):
-        said = drawn.numbers[f"before {word!r} the decoder attends most to"]
+    for i, (word, row) in enumerate(zip([*seen.target[1:], "<end>"], mean, strict=True), 1):
+        said = drawn.numbers[f"{i}. before {word!r} the decoder attends most to"]
         assert said == f"{seen.source[int(row.argmax())]} ({row.max():.2f})"
 
 
 def test_other_sentences_can_be_drawn():
-    with figures.style():
-        drawn = attention.draw_sentence("do your parents see the children?")
+    drawn = figures.draw("attention-sentence", sentence="do your parents see the zebra?")
     assert drawn.numbers["translation"].startswith("est-ce que")
+    assert drawn.numbers["words that it does not know"] == "zebra"
+    with pytest.raises(ValueError, match="sentence is ' '; it must have words"):
+        figures.draw("attention-sentence", sentence=" ")
 
 
 def test_attention_on_images_is_what_the_classifiers_compute():
