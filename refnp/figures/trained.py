@@ -4,7 +4,8 @@
     digits.npz       python examples/vision.py --no-mnist --weights refnp/figures/weights/digits.npz
 
 Weights are rounded to float16, which halves the files; the models compute in float32. A file says how its models are
-made and what they know: the words of both languages, or a few images with their labels.
+made and what they know: the words of both languages, or a few images with their labels. The images are five of UCI's
+handwritten digits, Alpaydin & Kaynak (1998), CC BY 4.0, as scikit-learn has them.
 """
 
 from collections.abc import Iterable, Mapping
