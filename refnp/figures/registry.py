@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from refnp.figures import attention, heads, masks, positions, shapes, shift, unification
+from refnp.figures import attention, coherence, heads, masks, positions, shapes, shift, unification
 from refnp.figures.canvas import DPI, Drawn, style
 from refnp.studies.registry import KINDS, named
 from refnp.verify.record import write_whole
@@ -72,6 +72,9 @@ FIGURES: Mapping[str, Figure] = {
     ),
     "shift": Figure(
         "Predictions of TNP-D, ConvCNP and TE-TNP, and how they change when everything is shifted.", shift.draw
+    ),
+    "coherent-samples": Figure(
+        "Draws of all targets: each by itself, with one latent z, and target by target.", coherence.draw
     ),
 }
 

@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from refnp.claims.sentences import PAGES
 from refnp.claims.sentences.register import EMPTY, NOT_DECIDED, Finding, Sentence, consistent
+from refnp.studies import calibration, growth
+from refnp.studies.measured import kept
 from refnp.verify.record import write_whole
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -63,6 +66,7 @@ def page() -> str:
     for one in PAGES:
         title = (one.__doc__ or "").partition("\n")[0].removeprefix("What the texts say of ").rstrip(".")
         parts += [f"## {title[0].upper()}{title[1:]}", table(heading, [cells(row) for row in one.ROWS])]
+    parts += experiments()
     undecided = [[f"{text} §{section}", f'"{words}"', why] for text, section, words, why in NOT_DECIDED]
     parts += ["## What no experiment decides", table(["said in", "words", "why"], undecided)]
     empty = [[f"{text} {section}", why] for (text, section), why in EMPTY.items()]
@@ -70,6 +74,24 @@ def page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def experiments() -> list[str]:
+    """The tables of what takes minutes, with the commands that made them."""
+    parts = ["## Experiments"]
+    for study, words in EXPERIMENTS.items():
+        name = study.__name__.rpartition(".")[2]
+        heading, rows = study.tables(kept(name))[0][1:]
+        made = f"`python -m refnp.studies.{name} --write` measures it ([{name}.py](../refnp/studies/{name}.py))."
+        parts += [f"{words} {made}", table(heading, rows)]
+    return parts
+
+
+EXPERIMENTS: dict[Any, str] = {
+    growth: "**Cost.** M context points, M targets; multiply-adds are counted, and are a polynomial of this degree in "
+    "M, their number that for M = 1000. Times are processor times of one core of one machine.",
+    calibration: "**Calibration.** Shipped weights on new tasks: the part of the targets in central intervals, in per "
+    "cent; RMSE at a task's own context points over the exact posterior's, the median (misfit); the part in the 90 % "
+    "interval on functions that were never trained on.",
+}
 BEGIN = (
     "# Every claim of the texts",
     "Made by `python -m refnp.claims.sentences --write`; do not edit.",
