@@ -65,6 +65,47 @@ def test_only_the_output_is_asked_and_the_equation_is_not_evaluated_again():
 
 
 @with_onnx
+@pytest.mark.parametrize(
+    ("name", "dtype", "opset", "given"),
+    [
+        ("softmax/ordinary", "float16", 17, "float16"),
+        ("softmax/ordinary", "bfloat16", 17, "float32"),
+        ("convolution/1-D", "float16", 17, "float16"),
+        ("convolution/1-D", "bfloat16", 22, "float32"),  # since when Conv takes it
+        ("convolution/1-D", "bfloat16 in and out, float32 inside", 22, "float32"),
+    ],
+)
+def test_models_in_low_precision(name, dtype, opset, given):
+    """NumPy has no bfloat16: numbers go in as float32, are cast, and are cast back, which rounds nothing."""
+    onnx = pytest.importorskip("onnx")
+    model, inputs = models.onnx_model(posed(name, dtype))
+    onnx.checker.check_model(model, full_check=True)
+    assert model.opset_import[0].version == opset
+    assert {array.dtype.name for array in inputs.values()} == {given}
+    kinds = [onnx.helper.tensor_dtype_to_np_dtype(array.data_type).name for array in model.graph.initializer]
+    assert set(kinds) <= {dtype.split()[0]}
+    assert [node.op_type for node in model.graph.node].count("Cast") == (2 if given == "float32" else 0)
+    output = model.graph.output[0].type.tensor_type.elem_type
+    assert onnx.helper.tensor_dtype_to_np_dtype(output).name == given
+
+
+@with_onnx
+def test_an_operator_that_takes_no_bfloat16_is_named():
+    with pytest.raises(NotOfferedError, match="ONNX: BitShift takes no bfloat16"):
+        models.first_version("BitShift", "bfloat16")
+
+
+@pytest.mark.parametrize("name", ["softmax/ordinary", "layer_norm/ordinary", "matmul/ordinary", "gelu/ordinary"])
+def test_half_precision_of_onnxruntime_is_within_the_bound(name):
+    if not installed("ONNXRuntime"):
+        pytest.skip("ONNX Runtime is not installed")
+    asked = posed(name, "float16")
+    output, right = framework_of("ONNXRuntime").answer(asked)["output"], asked.reference()["output"]
+    assert output.dtype == np.float16
+    assert deviation(output, right, tolerance(asked.bounds["output"], "float16"), "float16")[0] <= 1
+
+
+@with_onnx
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_models_are_valid(dtype):
     import onnx
