@@ -10,17 +10,14 @@ from typing import Any
 import numpy as np
 
 from refnp.verify.calling import (
-    AS_IT_IS,
-    LAYOUTS,
-    MASKS,
     Binding,
     Call,
     Parameters,
     adapted,
     call_of,
-    changes,
 )
 from refnp.verify.case import Answer, Case, Convention, KnownDefect, NotOfferedError, Problem
+from refnp.verify.conventions import AS_IT_IS, LAYOUTS, MASKS, changes
 from refnp.verify.findings import Key, Report, first_line, quiet
 from refnp.verify.frameworks import PAGES, inspection
 from refnp.verify.frameworks.native import NUMPY, Native

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from refnp.verify.calling import closest
 from refnp.verify.case import Answer, Problem
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement
+from refnp.verify.layer_names import closest
 from refnp.verify.mutants import Cause, causes
 from refnp.verify.record import DTYPES
 from refnp.verify.report import exactly, number, ratio_of
@@ -93,12 +93,15 @@ def causes_of(report: Report) -> list[Cause]:
     for cause in found:
         own = tuple(key for key in cause.rows if key not in left)
         says = f"as if {cause.says}" if cause.says else ""
-        known = {report.known.get(key, "") for key in own}
-        if says and len(known) == 1 and "" not in known:
-            if known & set(left.values()):  # the same elsewhere, where no mistake fits: then it is that
+        known = [report.known[key] for key in own if key in report.known]
+        finite = all(math.isfinite(ratio_of(rows[key])) for key in own if key not in report.known)
+        if says and finite and 2 * len(known) >= len(own):  # the defect is the mistake, if not NaN says more
+            if len(known) == len(own) and set(known) <= set(
+                left.values()
+            ):  # the same where no mistake fits: it is that
                 left |= {key: report.known[key] for key in own}
                 continue
-            says += f"; {known.pop()}"
+            says += "".join(f"; {what}" for what in dict.fromkeys(known))
         if own == cause.rows:
             named.append(replace(cause, says=says))
         elif own:

@@ -13,11 +13,12 @@ from dataclasses import replace
 from typing import Any
 
 from refnp.verify.asking import Asked, hints, names
-from refnp.verify.calling import chosen_layouts, chosen_mask, closest, defaults
+from refnp.verify.calling import defaults
 from refnp.verify.case import Case
+from refnp.verify.conventions import chosen_layouts, chosen_mask
 from refnp.verify.findings import Report
 from refnp.verify.frameworks import PAGES
-from refnp.verify.layer_names import named_cases
+from refnp.verify.layer_names import closest, named_cases
 from refnp.verify.layers import cases
 from refnp.verify.precision import policy
 from refnp.verify.record import DTYPES

@@ -1,9 +1,9 @@
 """The cases of a layer by any of its names: refnp's own, that of a class, or what a framework calls it."""
 
+import difflib
 import re
 from collections.abc import Iterable, Mapping
 
-from refnp.verify.calling import closest
 from refnp.verify.case import Case, Layer
 from refnp.verify.layers import cases
 
@@ -103,3 +103,13 @@ def are_kin(layer: Layer, other: Layer, every: Iterable[Case]) -> bool:
 def required_inputs(case: Case) -> list[str]:
     """The names of the inputs, without an additive bias, which a case may leave out."""
     return [name for name in case.inputs if name != "bias"]
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """ "; did you mean 'softmax'?", or all the names where none is near."""
+    names = sorted(set(known))
+    name = str(name)
+    near = difflib.get_close_matches(name, names, 3, 0.5)
+    if near:
+        return "; did you mean " + " or ".join(map(repr, near)) + "?"
+    return f"; there are {', '.join(names)}" if names else ""

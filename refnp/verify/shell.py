@@ -20,8 +20,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from refnp.verify.calling import CALLED, LAYOUTS, MASKS, changes, defaults
+from refnp.verify.calling import CALLED, defaults
 from refnp.verify.case import Case, Layer
+from refnp.verify.conventions import LAYOUTS, MASKS, changes
 from refnp.verify.exchange import judge_folder, judge_program
 from refnp.verify.findings import Report, first_line
 from refnp.verify.html import page

@@ -16,19 +16,8 @@ import numpy as np
 from refnp import autograd as ag
 from refnp import layers
 from refnp.autograd.tensor import Tensor
-from refnp.verify.frameworks.torch_modules import (
-    READERS,
-    Asked,
-    NoEquationError,
-    Part,
-    arguments_of,
-    array_of,
-    fresh,
-    kind_of,
-    layer_by_layer,
-    preserved,
-    tensors_in,
-)
+from refnp.verify.frameworks.torch_modules import READERS, Asked, NoEquationError, Part, kind_of
+from refnp.verify.frameworks.torch_run import arguments_of, array_of, fresh, layer_by_layer, preserved, tensors_in
 from refnp.verify.propagation import wide
 
 WHOLE = ("TransformerEncoderLayer", "TransformerDecoderLayer")  # judged as a whole too, but repeated part by part

@@ -11,7 +11,8 @@ BEGIN = (
     "family with switches, one for each mistake.\n"
     "A mistake is named only if its own values, not the right ones, are within the bound in every quantity that it "
     "changes. Where no case tells two apart,\n"
-    "both are named; where none fits, the report says so, and what the deviating rows have in common.\n"
+    "both are named. A mistake of rounding is also named where its sums may have been added up in another order.\n"
+    "Where none fits, the report says so, and what the deviating rows have in common.\n"
     "[A test](../tests/verify/test_mutants.py) plants every one of them, alone and in pairs, and holds that it is "
     "named, and that what is right,\n"
     "or wrong in another way, is not.",

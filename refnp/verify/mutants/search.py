@@ -4,7 +4,7 @@ A mutant explains a row (a quantity of a case, in one precision) if its value is
 one, and the answer within its own; and if in that case every other quantity that it changes is explained as well. Of
 the mutants that explain rows of a layer the one with most rows is named first, of equal ones that which is contradicted
 by fewest cases that are right, then the simplest; then the same again for the rows that are left. What no mutant
-explains, one of rounding may whose sums were added up in another order, or two at once.
+explains, one of rounding may with sums in another order, or two at once.
 
 The bound of a mutant's value has two parts. The first is that of the right value, larger where the mutant's is. The
 second covers what the mutant's own formula loses: it is computed in the precision of the case, with inputs moved by
@@ -32,7 +32,6 @@ from refnp.verify.rounding import WIDE, tolerance
 
 SPREAD, SAMPLES, NARROW_SAMPLES = 8, 3, 8
 NEAR = 0.1  # of the error that is to be explained may be left where the mutant's own rounding is worth measuring
-OWN = 4  # times the error that a mutant of rounding makes itself may another way to add up its sums make
 FAR = 100  # times the error that is seen of a mutant's rounding, and it is not worth measuring more often
 GIVEN_UP = 6  # cases that a mutant changes and does not explain, before it explains any
 FIRST = 4  # cases, the smallest, that every mutant is tried on before any is on all
@@ -132,7 +131,8 @@ class Asked:
     def explained(self, mutant: Mutant, *, loosely: bool = False, known: bool = False) -> dict[str, float] | None:
         """{quantity: error over the mutant's bound} if the mutant gives all that it changes, else {}.
 
-        `loosely`: a mistake of rounding may have been made with sums in another order. `known`: other cases show that
+        `loosely`: a mistake of rounding may have been made with sums in another order, and lose SPREAD times as much in
+        any element of a row. `known`: other cases show that
         it was made, and so it explains numbers of which its rounding leaves nothing. None if it changes nothing here,
         or cannot be asked this, for its shapes or its options.
         """
@@ -187,7 +187,7 @@ class Asked:
         found = {q: self.ratio(self.answer[q], values[q], allowed[q]) for q in changed}
         if found and loosely and max(found.values()) > 1:
             exact = self.values(mutant.function, WIDE)
-            lost = {q: spread[q] + OWN * np.abs(values[q] - exact[q]) for q in changed}
+            lost = {q: spread[q] + SPREAD * np.abs(values[q] - exact[q]) for q in changed}
             allowed |= {q: allowed[q] + _along_rows(lost[q], values[q]) for q in changed}
             found = {q: self.ratio(self.answer[q], values[q], allowed[q]) for q in changed}
             if not known and not any(self._tells(q, allowed[q]) for q in found):
