@@ -108,7 +108,7 @@ def check(
     digits: float | None = None,
     seed: int = 0,
 ) -> Verdict:
-    """The verdict on `claim` at one place: these inputs and this element, by the same rule as in `search`.
+    """The verdict on `claim` at one pair, these inputs and this element, by the same rule as in `search`.
 
         check(equivariant(f, Permute("x", 0), Permute(axis=0)), {"x": array}, (1, 0, 2)).require()
 
@@ -127,7 +127,7 @@ def check(
     trials = _Trials(claim, Domain(lambda rng: inputs, {}), bound, inner_precision, digits, seed)
     violation = trials.violation(Input({}, dtype, {}, cast(inputs, dtype)), [g])
     counterexample = None if violation is None else trials.counterexample(violation, simplify=0)
-    return trials.verdict(f"one place: {claim.action.describe(g)}; {dtype_name(dtype)}", counterexample)
+    return trials.verdict(f"one pair: {claim.action.describe(g)}; {dtype_name(dtype)}", counterexample)
 
 
 class _Trials:

@@ -58,8 +58,10 @@ def assert_equivariant(
     scales: Scales = (1.0, 2.0**-10, 2.0**10),
     where: Callable[..., ArrayLike] | None = None,
     bound: Bound | None = None,
-    digits: float = 9.0,
+    inner_precision: str | None = None,
+    digits: float | None = None,
     count: int = 48,
+    simplify: int = 1000,
     seed: int = 0,
 ) -> Verdict:
     """The verdict that f(g·x) = g·f(x) holds; raises SymmetryError, with the counter-example as code, if it does not.
@@ -68,11 +70,13 @@ def assert_equivariant(
              or one dict of arrays: the claim must not fail there. With `g` for this element; otherwise for all of
              the group, if there are at most 120, or its generators and three that are drawn
     g        an element; only with one dict of arrays
-    sizes, dtypes, scales, where, bound, digits, count, seed    of `search`; bound, digits and seed for one place too
-    on, read, in_precision, name, border                        of the claim
+    on, read, in_precision, name, border               of the claim, as in `equivariant`
+    bound, inner_precision, digits, seed               of `search` and of `check`
+    sizes, dtypes, scales, where, count, simplify      of `search` alone
 
-    At one place the test passes where nothing moves and where rounding is too large to tell: hypothesis finds such
-    places, which say nothing about f. It fails if f raises an error or is random. Raises TypeError for `g` with `draw`.
+    With one dict of arrays the test also passes where nothing moves, and where rounding is too large to tell:
+    hypothesis finds such inputs, and they say nothing about f. It fails if f raises an error or is random.
+    Raises TypeError for `g` with `draw`.
     """
     claim = equivariant(f, action_in, action_out, on=on, read=read, in_precision=in_precision, name=name, border=border)
     if callable(inputs):
@@ -86,16 +90,17 @@ def assert_equivariant(
             scales=scales,
             where=where,
             bound=bound,
+            inner_precision=inner_precision,
             digits=digits,
             count=count,
+            simplify=simplify,
             seed=seed,
         )
         good = verdict.holds
     else:
-        if g is not None:
-            verdict = check(claim, inputs, g, bound=bound, digits=digits, seed=seed)
-        else:
-            verdict = _at(claim, inputs, bound=bound, digits=digits, seed=seed)
+        judging: dict[str, Any] = {"bound": bound, "digits": digits, "seed": seed}
+        judging["inner_precision"] = inner_precision
+        verdict = check(claim, inputs, g, **judging) if g is not None else _at(claim, inputs, judging)
         good = not verdict.fails and verdict.counts.inputs > 0
     if not good:
         raise SymmetryError(f"{verdict}{_as_code(claim, verdict)}")
@@ -118,8 +123,10 @@ def assert_invariant(
     scales: Scales = (1.0, 2.0**-10, 2.0**10),
     where: Callable[..., ArrayLike] | None = None,
     bound: Bound | None = None,
-    digits: float = 9.0,
+    inner_precision: str | None = None,
+    digits: float | None = None,
     count: int = 48,
+    simplify: int = 1000,
     seed: int = 0,
 ) -> Verdict:
     """The verdict that f(g·x) = f(x) holds; all else as in `assert_equivariant`."""
@@ -139,18 +146,19 @@ def assert_invariant(
         scales=scales,
         where=where,
         bound=bound,
+        inner_precision=inner_precision,
         digits=digits,
         count=count,
+        simplify=simplify,
         seed=seed,
     )
 
 
-def _at(claim: Claim, inputs: Arrays, *, bound: Bound | None, digits: float, seed: int) -> Verdict:
+def _at(claim: Claim, inputs: Arrays, judging: dict[str, Any]) -> Verdict:
     """The verdict at one input, for many elements."""
     real = [np.asarray(a).real.dtype for a in inputs.values() if a is not None and np.asarray(a).dtype.kind in "fc"]
     dtype = np.result_type(*real) if real else np.dtype(np.float64)
-    once = {"dtypes": [dtype], "scales": (1.0,), "count": 1, "simplify": 0}
-    return search(claim, lambda rng: inputs, bound=bound, digits=digits, seed=seed, **once)  # type: ignore[arg-type]
+    return search(claim, lambda rng: inputs, dtypes=[dtype], scales=(1.0,), count=1, simplify=0, **judging)
 
 
 def _as_code(claim: Claim, verdict: Verdict) -> str:

@@ -1,4 +1,4 @@
-"""`check`: the verdict at one place is that of the same judge, with the inputs that were given."""
+"""`check`: the verdict at one pair is that of the same judge, with the inputs that were given."""
 
 import numpy as np
 import pytest
@@ -11,20 +11,20 @@ CUMULATIVE = equivariant(lambda x: x.cumsum(), Permute("x"), Permute(), name="cu
 X = np.array([0.3, 1.7, -2.0])
 
 
-def test_a_claim_that_fails_at_a_place():
+def test_a_claim_that_fails_at_a_pair():
     verdict = check(CUMULATIVE, {"x": X}, (1, 0, 2)).require("fails")
     found = verdict.counterexample
     assert_same_bits(found.inputs["x"], X)
     assert found.element == (1, 0, 2)
     assert_same_bits(found.given["output"], np.cumsum(X[[1, 0, 2]]))
     assert_same_bits(found.expected["output"], np.cumsum(X)[[1, 0, 2]])
-    assert "one place: order [1, 0, 2]; float64" in str(verdict)
+    assert "one pair: order [1, 0, 2]; float64" in str(verdict)
     there = {}
     exec(found.code(), there)
     assert_same_bits(there["moved"]["x"], X[[1, 0, 2]])
 
 
-def test_a_false_claim_may_hold_at_a_place():
+def test_a_false_claim_may_hold_at_a_pair():
     even = invariant(lambda x: np.abs(x).cumsum(), Permute("x"))
     verdict = check(even, {"x": np.array([2.0, -2.0, 1.0])}, (1, 0, 2)).require("holds")
     assert verdict.counts.pairs == 1
@@ -45,11 +45,11 @@ def test_inputs_keep_their_dtype(dtype):
 
 def test_every_option_is_used():
     moved = invariant(f.squared_distances, Translate(("x", "y")))
-    place = {"x": np.array([[0.1, 0.2]]), "y": np.array([[1e3, -3.0]])}
-    check(moved, place, (0.7, 5.0)).require("holds")
-    check(moved, place, (0.7, 5.0), bound=lambda inputs, g, dtype: 0.0).require("fails")
-    check(moved, place, (1e9, 5.0)).require("holds")
-    check(moved, place, (1e9, 5.0), digits=17).require("undecided")
+    inputs = {"x": np.array([[0.1, 0.2]]), "y": np.array([[1e3, -3.0]])}
+    check(moved, inputs, (0.7, 5.0)).require("holds")
+    check(moved, inputs, (0.7, 5.0), bound=lambda inputs, g, dtype: 0.0).require("fails")
+    check(moved, inputs, (1e9, 5.0)).require("holds")
+    check(moved, inputs, (1e9, 5.0), digits=17).require("undecided")
     inside = equivariant(lambda x: x - x[..., :1], Shift("x"), Shift(), border=1)
     check(inside, {"x": np.arange(1.0, 6) ** 2}, 1).require("fails")
 
