@@ -88,12 +88,13 @@ def in_torch(
     A copy of the module is made, as it is now, and for each precision one with weights and buffers in it: float32 and
     float64, and float16 where asked. Nothing is recorded for gradients. A bfloat16 result becomes float32. PyTorch's
     switches (TF32 on GPUs, deterministic algorithms) stay as they are.
-    Raises TypeError for longdouble, and for names of which `forward` has some and not others.
+    Raises TypeError for longdouble, and for names of which `forward` has some and not others; ValueError for a module
+    that cannot be copied, or whose lazy parameters are not there yet.
     """
     import torch
 
     is_module = isinstance(module, torch.nn.Module)
-    original = copy.deepcopy(module) if is_module else module
+    original = _copied(module) if isinstance(module, torch.nn.Module) else module
     forward = original.forward if isinstance(original, torch.nn.Module) else original
     if device is None and isinstance(original, torch.nn.Module):
         device = next((p.device for p in [*original.parameters(), *original.buffers()]), None)
@@ -183,6 +184,22 @@ def in_jax(
         return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
 
     return InFramework(_name(function), run, cast)
+
+
+def _copied(module: Any) -> Any:
+    """A copy of a module of PyTorch. Raises ValueError where one cannot be made that computes the same."""
+    from torch.nn.parameter import is_lazy
+
+    name = type(module).__name__
+    if any(map(is_lazy, [*module.parameters(), *module.buffers()])):
+        raise ValueError(f"in_torch: {name} has lazy parameters without values; call it once, so that they are made")
+    try:
+        return copy.deepcopy(module)
+    except RuntimeError as error:
+        raise ValueError(
+            f"in_torch: {name} cannot be copied, because it keeps a tensor that was computed with gradients (an "
+            "attribute that `forward` sets, or old weight norms); delete it, or call the module under torch.no_grad()"
+        ) from error
 
 
 def called(who: str, f: Callable[..., Any], forward: Callable[..., Any], arrays: Mapping[str, Any]) -> Any:

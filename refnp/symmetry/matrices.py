@@ -29,6 +29,7 @@ Word = tuple[Any, ...]  # matrices of a product, by number or as what was drawn
 Matrix = ArrayLike | Callable[[np.dtype], ArrayLike]
 
 MOST_TURNS = 28  # in one element that is drawn: all planes of 8 dimensions
+MOST_PLANES = 8  # in which every search turns
 LONGEST = 6  # product of matrices that is drawn
 SIMPLE_TURNS = (1 / 4, 1 / 2, 1 / 8, 1 / 16)
 
@@ -94,8 +95,10 @@ class RotateSpace(AxisAction):
         return (*g[0], *turns), (g[1] + h[1]) % 2
 
     def generators(self, arrays: Arrays) -> list[Rotation]:
-        """In each plane of neighbouring coordinates a quarter turn and 3/32 of one; the reflection."""
-        planes = itertools.pairwise(range(self.length(arrays)))
+        """In planes of neighbouring coordinates, at most 8 of them, a quarter turn and 3/32 of one; the reflection."""
+        planes = list(itertools.pairwise(range(self.length(arrays))))
+        if len(planes) > MOST_PLANES:
+            planes = [planes[k] for k in np.linspace(0, len(planes) - 1, MOST_PLANES).round().astype(int)]
         turns: list[Rotation] = [(((i, j, t),), 0) for i, j in planes for t in (1 / 4, 3 / 32)]
         return [*turns, ((), 1)] if self.mirror and self.length(arrays) else turns
 

@@ -116,6 +116,29 @@ class TestTorch:
             layer.weight += 1
         assert_same_bits(g(x=np.ones((1, 1))), before)
 
+    def test_a_module_that_cannot_be_copied_is_said(self, torch):
+        layer = torch.nn.Linear(1, 1)
+        layer.kept = layer.weight * 2
+        with pytest.raises(ValueError, match="in_torch: Linear cannot be copied, because it keeps a tensor"):
+            in_torch(layer)
+        del layer.kept
+        assert in_torch(layer)(x=np.ones((1, 1))).shape == (1, 1)
+        lazy = torch.nn.LazyLinear(2)
+        with pytest.raises(ValueError, match="in_torch: LazyLinear has lazy parameters without values; call it once"):
+            in_torch(lazy)
+        lazy(torch.ones(1, 3))
+        assert in_torch(lazy)(x=np.ones((1, 3))).shape == (1, 2)
+
+    def test_float32_inside_gets_a_verdict_of_float32(self, torch):
+        class Single(torch.nn.Module):
+            def forward(self, x):
+                return x.float().exp().sum(0)
+
+        verdict = search(invariant(in_torch(Single()), Permute("x", 0)), tokens, **FEW).require("holds")
+        assert "as far as float32 tells" in str(verdict)
+        slightly = in_torch(Single(), call=lambda m, x: m(x) * (1 + 1e-4 * x[0].float().tanh()))
+        search(invariant(slightly, Permute("x", 0)), tokens, **FEW).require("fails")
+
 
 class TestJax:
     def test_a_function_computes_in_the_precision_of_its_input(self, jax):

@@ -109,6 +109,20 @@ def test_what_depends_on_one_direction_is_found_with_a_quarter_turn(seed):
     assert sorted(map(abs, found.inputs["x"].ravel())) == [0, 1]
 
 
+def test_in_many_dimensions_few_turns_are_tried_and_any_coordinate_is_still_found():
+    many = {"x": np.zeros((1, 40))}
+    planes = {turns[0][:2] for turns, _ in RotateSpace("x").generators(many)}
+    assert len(planes) == 8
+    assert {(0, 1), (38, 39)} <= planes
+    for coordinate in (0, 17, 39):
+        single = lambda x, y, coordinate=coordinate: x[:, coordinate] ** 2
+        found = refuted(invariant(single, SPACE), points, {"n": (1, 2), "d": (40,)}, count=8)
+        assert found.sizes["n"] == 1
+        assert len(found.element[0]) == 1
+    norm = lambda x, y: (x * x).sum(-1)
+    search(invariant(norm, SPACE), points, sizes={"n": (1, 2), "d": (40,)}, count=8).require("holds")
+
+
 def test_what_quarters_do_not_show_is_found_with_another_turn():
     """The sum of fourth powers knows the axes, but not their order or sign."""
     found = refuted(invariant(lambda x, y: (x**4).sum(), SPACE), points, IN_SPACE)
