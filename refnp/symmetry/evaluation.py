@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import Array
-from refnp.symmetry.actions import Arrays, Element
+from refnp.symmetry.actions import Arrays, Element, Trivial
 from refnp.symmetry.claim import WIDE, Claim, DType, Precisions, Refusal, cast, roundoff
 from refnp.symmetry.noise import INSIDE, LINES, factors, line, noise
 
@@ -41,6 +41,13 @@ class Vector:
 
     @staticmethod
     def of(arrays: Mapping[str, Array]) -> "Vector":
+        if len(arrays) == 1:
+            ((name, a),) = arrays.items()
+            if a.dtype.kind != "c":  # the common case, in fewer steps
+                values = a.astype(WIDE).ravel()
+                return Vector(
+                    ((name, a.shape),), (slice(0, a.size),), values, np.full(values.shape, a.dtype.kind == "f")
+                )
         flat = {
             name: np.stack([a.real, a.imag], -1).ravel() if a.dtype.kind == "c" else a.ravel()
             for name, a in sorted(arrays.items())
@@ -122,6 +129,7 @@ class Evaluations:
         self.inputs = [cast(inputs, coarse)]
         self.output = functools.cache(lambda k, dtype: claim.at(self.input(k), dtype))
         self.along = functools.cache(self._along)
+        self.noise = functools.cache(self._noise)
         self.output(0, self.finest)
 
     def input(self, k: int) -> dict[str, Any]:
@@ -145,12 +153,11 @@ class Evaluations:
     def noise_relative(self, reach: float) -> float:
         """The least noise of f along a few lines through x, over the largest number of its array."""
         first = Vector.of(self.output(0, self.finest))
-        along = [functools.partial(self.vectors_along, reach, i) for i in range(LINES)]
-        return min(first.relative(noise_of(vectors, first), first) for vectors in along)
+        return min(first.relative(self.noise(reach, i), first) for i in range(LINES))
 
-    def vectors_along(self, reach: float, i: int) -> list[Vector]:
-        """`along` as vectors."""
-        return [Vector.of(y) for y in self.along(reach, i)]
+    def _noise(self, reach: float, i: int) -> Array:
+        """The noise of each number of f along the i-th line through x."""
+        return noise_of(lambda: map(Vector.of, self.along(reach, i)), Vector.of(self.output(0, self.finest)))
 
     def is_fixed_by(self, g: Element) -> bool:
         """Whether g leaves the input and the output as they are, or nothing of the output is compared."""
@@ -170,6 +177,7 @@ class Evaluations:
         real = [a for a in self.inputs[0].values() if a is not None and a.dtype.kind in "fc"]
         return any(np.any((a == np.rint(a)) & (a != 0) & np.isfinite(a)) for a in real)
 
+    @functools.cached_property
     def gives_nan(self) -> bool:
         """Whether f gives NaN somewhere at x."""
         return bool(np.any(np.isnan(Vector.of(self.output(0, self.finest)).values)))
@@ -184,8 +192,9 @@ class Evaluations:
         return first.form == again.form and first.relative(again.minus(first), again) <= self.precisions.u**0.5
 
     def perturbations_differ(self) -> bool:
-        """Whether the perturbations of x differ from it: there are real numbers other than 0."""
-        return not equal(self.input(self.perturbations), self.inputs[0])
+        """Whether the perturbations of x differ from it: there are real numbers other than 0, or than whole ones."""
+        real = [a[np.isfinite(a)] for a in self.inputs[0].values() if a is not None and a.dtype.kind in "fc"]
+        return any(np.any(a != np.rint(a) if self.anchored else a != 0) for a in real)
 
     def insensitivity(self) -> float:
         """The largest relative perturbation of x that leaves f as it is although larger ones do not.
@@ -235,6 +244,8 @@ class BothSides:
 
     def right_noise(self, reach: float, i: int) -> Array:
         """The noise of g·f along the i-th line through x."""
+        if isinstance(self.at.claim.action_out, Trivial) and self.at.claim.border is None:
+            return self.at.noise(reach, i)
         act = lambda y: Vector.of(self.at.claim.right(self.elements[0], y))
         return noise_of(lambda: map(act, self.at.along(reach, i)), self.right(0, self.at.finest))
 

@@ -50,7 +50,7 @@ SINGLE = SAFETY * roundoff(np.float32)  # relative discrepancies below this are 
 FINE = 2.0**-24  # lines on which rounding to float64 shows
 SAFETY_OF_NOISE = 16  # the factor on the noise of f in its only precision
 NO_NOISE = 2.0**-34  # of the output: less than float32 leaves
-HALF_PRECISION = 2.0**-12  # a noise above this part of the output means that f computes in half precision
+HALF_PRECISION = 2.0**-16  # a noise above this part of the output means that f may compute in half precision
 
 
 @dataclass(frozen=True)

@@ -271,7 +271,7 @@ class _Trials:
 
         `insensitivity` is a change of the input that does not change f: a violation of that size would not be seen.
         """
-        self.counts["nan"] += at.gives_nan()
+        self.counts["nan"] += at.gives_nan
         if finding.relative == 0 and at.is_zero():
             self.counts["idle"] += 1
             return
