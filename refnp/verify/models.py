@@ -26,7 +26,7 @@ from refnp.verify.asking import name_of, names
 from refnp.verify.case import Convention, KnownDefect, Layer
 from refnp.verify.findings import Report, causes_of, excused_lines
 from refnp.verify.frameworks.native import NATIVES, Native
-from refnp.verify.frameworks.torch_modules import Asked, Part
+from refnp.verify.frameworks.torch_modules import Part, Reading
 from refnp.verify.frameworks.torch_run import Call, Run, checked, is_module, recorded
 from refnp.verify.frameworks.torch_trace import NotTracedError, traced
 from refnp.verify.judge import DEVIATES, KNOWN, WITHIN, Judgement, deviation, judged
@@ -398,11 +398,11 @@ def reader_of(equation: Any) -> Callable:
     check_names(layer, "argument", arguments, names)
     check_names(layer, "option", options, option_names(layer))
 
-    def read(module: Any, *inputs: Any, **given: Any) -> Asked:
+    def read(module: Any, *inputs: Any, **given: Any) -> Reading:
         values = dict(enumerate(inputs)) | given | dict(module.named_parameters())
         if arguments is None:
             own = [*names, *map(str, list(values)[len(names) :])][: len(values)]
-            return Asked(layer, dict(zip(own, map(Part, values.values()), strict=True)), options or {})
+            return Reading(layer, dict(zip(own, map(Part, values.values()), strict=True)), options or {})
         values |= dict(module.named_buffers())
         if missing := [own for own in arguments.values() if own not in values]:
             raise ValueError(
@@ -410,7 +410,7 @@ def reader_of(equation: Any) -> Callable:
                 f"an input nor a parameter; there are {', '.join(map(repr, values))}"
             )
         in_order = sorted(arguments, key=lambda name: names.index(name) if name in names else len(names))
-        return Asked(layer, {name: Part(values[arguments[name]]) for name in in_order}, options or {})
+        return Reading(layer, {name: Part(values[arguments[name]]) for name in in_order}, options or {})
 
     return read
 

@@ -32,8 +32,8 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A call as refnp would make it: which layer, of what, with which options; and how refnp lays the output out."""
+class Reading:
+    """A call of a module as refnp would make it: which layer, of what, with which options; how the output is laid out."""
 
     layer: Layer
     parts: Mapping[str, Part]
@@ -43,9 +43,9 @@ class Asked:
     first: tuple[Layer, tuple[int, ...]] | None = None  # as in `Call`
 
 
-def read_linear(module: Any, x: Any) -> Asked:
+def read_linear(module: Any, x: Any) -> Reading:
     """The weight is (out, in) there."""
-    return Asked(linear.LINEAR, {"x": Part(x), "weight": Part(module.weight, np.transpose), **bias_of(module)})
+    return Reading(linear.LINEAR, {"x": Part(x), "weight": Part(module.weight, np.transpose), **bias_of(module)})
 
 
 def bias_of(module: Any, name: str = "bias") -> dict[str, Part]:
@@ -62,16 +62,16 @@ def affine(module: Any, count: int, turned: Turned = np.ravel) -> dict[str, Part
     }
 
 
-def read_layer_norm(module: Any, x: Any) -> Asked:
+def read_layer_norm(module: Any, x: Any) -> Reading:
     """Over the last axes, which are one axis here."""
     axes, count = len(module.normalized_shape), math.prod(module.normalized_shape)
     rows = lambda a: a.reshape(*a.shape[:-axes], count)
-    return Asked(
+    return Reading(
         normalization.LAYER_NORM, {"x": Part(x, rows), **affine(module, count)}, {"eps": module.eps}, turned=rows
     )
 
 
-def read_rms_norm(module: Any, x: Any) -> Asked:
+def read_rms_norm(module: Any, x: Any) -> Reading:
     """The same; without an ε it is the roundoff of the precision."""
     import torch
 
@@ -79,31 +79,31 @@ def read_rms_norm(module: Any, x: Any) -> Asked:
     rows = lambda a: a.reshape(*a.shape[:-axes], count)
     eps = torch.finfo(x.dtype).eps if module.eps is None else module.eps
     parts = {"x": Part(x, rows), "gain": affine(module, count)["gain"]}
-    return Asked(normalization.RMS_NORM, parts, {"eps": eps}, turned=rows)
+    return Reading(normalization.RMS_NORM, parts, {"eps": eps}, turned=rows)
 
 
-def read_group_norm(module: Any, x: Any) -> Asked:
+def read_group_norm(module: Any, x: Any) -> Reading:
     """Over groups of channels."""
     options = {"groups": module.num_groups, "eps": module.eps}
-    return Asked(normalization.GROUP_NORM, {"x": Part(x), **affine(module, module.num_channels)}, options)
+    return Reading(normalization.GROUP_NORM, {"x": Part(x), **affine(module, module.num_channels)}, options)
 
 
-def read_batch_norm(module: Any, x: Any) -> Asked:
+def read_batch_norm(module: Any, x: Any) -> Reading:
     """By the statistics of the batch, or by those that were kept."""
     parts = {"x": Part(x), **affine(module, module.num_features)}
     if module.training or module.running_mean is None:
-        return Asked(normalization.BATCH_NORM, parts, {"eps": module.eps})
+        return Reading(normalization.BATCH_NORM, parts, {"eps": module.eps})
     parts |= {"mean": Part(module.running_mean), "variance": Part(module.running_var)}
-    return Asked(normalization.WITH_STATISTICS, parts, {"eps": module.eps}, without_gradient=("mean", "variance"))
+    return Reading(normalization.WITH_STATISTICS, parts, {"eps": module.eps}, without_gradient=("mean", "variance"))
 
 
-def read_instance_norm(module: Any, x: Any) -> Asked:
+def read_instance_norm(module: Any, x: Any) -> Reading:
     """By the statistics of the input."""
     if module.running_mean is not None and not module.training:
         raise NoEquationError("statistics that were kept (track_running_stats=True)")
     turned = batched(x, len(x.shape) == spatial(module) + 1)
     parts = {"x": Part(x, turned), **affine(module, module.num_features)}
-    return Asked(normalization.INSTANCE_NORM, parts, {"eps": module.eps}, turned=turned)
+    return Reading(normalization.INSTANCE_NORM, parts, {"eps": module.eps}, turned=turned)
 
 
 def spatial(module: Any) -> int:
@@ -116,59 +116,61 @@ def batched(x: Any, alone: bool) -> Turned:
     return (lambda a: a[None]) if alone else (lambda a: a)
 
 
-def read_embedding(module: Any, tokens: Any) -> Asked:
+def read_embedding(module: Any, tokens: Any) -> Reading:
     """The gradient leaves the row of the padding out, and is not judged where there is one."""
     if module.max_norm is not None or module.scale_grad_by_freq:
         raise NoEquationError("max_norm or scale_grad_by_freq")
     without = () if module.padding_idx is None else ("table",)
     options = {"tokens": tokens.detach().cpu().numpy()}
-    return Asked(linear.EMBEDDING, {"table": Part(module.weight)}, options, without_gradient=without)
+    return Reading(linear.EMBEDDING, {"table": Part(module.weight)}, options, without_gradient=without)
 
 
-def elementwise(layer: Layer, **options: str) -> Callable[[Any, Any], Asked]:
+def elementwise(layer: Layer, **options: str) -> Callable[[Any, Any], Reading]:
     """An activation whose options, {refnp's name: theirs}, stand in the module."""
-    return lambda module, x: Asked(layer, {"x": Part(x)}, {name: getattr(module, own) for name, own in options.items()})
+    return lambda module, x: Reading(
+        layer, {"x": Part(x)}, {name: getattr(module, own) for name, own in options.items()}
+    )
 
 
-def along_axis(layer: Layer) -> Callable[[Any, Any], Asked]:
+def along_axis(layer: Layer) -> Callable[[Any, Any], Reading]:
     """A softmax along `dim`."""
 
-    def read(module: Any, x: Any) -> Asked:
+    def read(module: Any, x: Any) -> Reading:
         if module.dim is None:
             raise NoEquationError("dim=None, an axis that depends on the shape; name it")
-        return Asked(layer, {"x": Part(x)}, {"axis": module.dim})
+        return Reading(layer, {"x": Part(x)}, {"axis": module.dim})
 
     return read
 
 
-def read_convolution(module: Any, x: Any) -> Asked:
+def read_convolution(module: Any, x: Any) -> Reading:
     """Weights lie as they do here."""
     options = {name: getattr(module, name) for name in ("stride", "dilation", "groups", "padding_mode")}
     options["padding"] = 0 if module.padding == "valid" else module.padding
-    return Asked(convolution.CONVOLUTION, {"x": Part(x), "weight": Part(module.weight), **bias_of(module)}, options)
+    return Reading(convolution.CONVOLUTION, {"x": Part(x), "weight": Part(module.weight), **bias_of(module)}, options)
 
 
-def read_convolution_transpose(module: Any, x: Any, output_size: Any = None) -> Asked:
+def read_convolution_transpose(module: Any, x: Any, output_size: Any = None) -> Reading:
     """The adjoint."""
     if output_size is not None:
         raise NoEquationError("output_size")
     names = ("stride", "dilation", "groups", "padding", "output_padding")
     options = {name: getattr(module, name) for name in names}
-    return Asked(convolution.TRANSPOSED, {"x": Part(x), "weight": Part(module.weight), **bias_of(module)}, options)
+    return Reading(convolution.TRANSPOSED, {"x": Part(x), "weight": Part(module.weight), **bias_of(module)}, options)
 
 
-def windows(layer: Layer, *names: str) -> Callable[[Any, Any], Asked]:
+def windows(layer: Layer, *names: str) -> Callable[[Any, Any], Reading]:
     """A pooling whose windows are said by these attributes."""
     refnp_names = {"kernel_size": "size", "output_size": "size"}
 
-    def read(module: Any, x: Any) -> Asked:
+    def read(module: Any, x: Any) -> Reading:
         if getattr(module, "return_indices", False) or getattr(module, "divisor_override", None):
             raise NoEquationError("return_indices or divisor_override")
         turned = batched(x, len(x.shape) == spatial(module) + 1)
         options = {refnp_names.get(name, name): getattr(module, name) for name in names}
         if isinstance(options["size"], (tuple, list)) and None in options["size"]:
             raise NoEquationError("output_size with None")
-        return Asked(layer, {"x": Part(x, turned)}, options, turned=turned)
+        return Reading(layer, {"x": Part(x, turned)}, options, turned=turned)
 
     return read
 
@@ -183,7 +185,7 @@ def read_multi_head(
     attn_mask: Any = None,
     average_attn_weights: bool = True,
     is_causal: bool = False,
-) -> Asked:
+) -> Reading:
     """Four linear maps; the same tensor as query, key and value has one gradient."""
     if module.bias_k is not None or module.add_zero_attn:
         raise NoEquationError("add_bias_kv or add_zero_attn")
@@ -197,7 +199,7 @@ def read_multi_head(
     if bias is not None:
         base, parts, without = multi_head.BIASED_MULTI_HEAD, parts | {"bias": Part(bias)}, ("bias",)
     layer, parts, first = once(base, parts)
-    return Asked(layer, parts | maps_of(module), options, across, without, first)
+    return Reading(layer, parts | maps_of(module), options, across, without, first)
 
 
 def once(layer: Layer, parts: dict[str, Part]) -> tuple[Layer, dict[str, Part], tuple | None]:
@@ -293,7 +295,7 @@ def of_map(module: Any, name: str) -> dict[str, Part]:
 
 def read_encoder_layer(
     module: Any, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False
-) -> Asked:
+) -> Reading:
     """An encoder layer as a whole."""
     across = lambda a: a if module.self_attn.batch_first or a.ndim == 2 else a.swapaxes(0, 1)
     batch, n = (None if src.ndim == 2 else across(src).shape[0]), across(src).shape[-2]
@@ -303,7 +305,7 @@ def read_encoder_layer(
     parts = {"x": Part(src, across), **maps_of(module.self_attn, "attention."), **of_norm(module.norm1, "norm1")}
     parts |= of_map(module.linear1, "linear1") | of_map(module.linear2, "linear2") | of_norm(module.norm2, "norm2")
     options = options_of_layer(module, [module.norm1, module.norm2]) | {"mask": mask, "per_head": per_head}
-    return Asked(transformer.ENCODER_LAYER, parts, options, turned=across)
+    return Reading(transformer.ENCODER_LAYER, parts, options, turned=across)
 
 
 def read_decoder_layer(
@@ -316,7 +318,7 @@ def read_decoder_layer(
     memory_key_padding_mask: Any = None,
     tgt_is_causal: bool = False,
     memory_is_causal: bool = False,
-) -> Asked:
+) -> Reading:
     """A decoder layer as a whole."""
     across = lambda a: a if module.self_attn.batch_first or a.ndim == 2 else a.swapaxes(0, 1)
     x, keys, heads = across(tgt), across(memory), module.self_attn.num_heads
@@ -331,10 +333,10 @@ def read_decoder_layer(
     parts |= maps_of(module.multihead_attn, "memory_attention.") | of_norm(norms[1], "norm2")
     parts |= of_map(module.linear1, "linear1") | of_map(module.linear2, "linear2") | of_norm(norms[2], "norm3")
     options = options_of_layer(module, norms) | {"mask": own[0], "memory_mask": other[0], "per_head": own[2]}
-    return Asked(transformer.DECODER_LAYER, parts, options, turned=across)
+    return Reading(transformer.DECODER_LAYER, parts, options, turned=across)
 
 
-READERS: dict[str, Callable[..., Asked]] = {
+READERS: dict[str, Callable[..., Reading]] = {
     "Linear": read_linear,
     "LayerNorm": read_layer_norm,
     "RMSNorm": read_rms_norm,

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from refnp.verify.case import Answer, Case, Layer, Problem
-from refnp.verify.frameworks.torch_modules import DROPOUTS, READERS, Asked, NoEquationError, kind_of
+from refnp.verify.frameworks.torch_modules import DROPOUTS, READERS, NoEquationError, Reading, kind_of
 from refnp.verify.precision import policy
 
 
@@ -208,7 +208,7 @@ def fresh(value: Any) -> Any:
 @contextlib.contextmanager
 def watched(run: Run, path: str, module: Any, reader: Callable, backwards: list) -> Iterator[None]:
     """Within this block every call of the module is taken down."""
-    began: list[tuple[Call, Asked] | None] = []
+    began: list[tuple[Call, Reading] | None] = []
     originals: list[list[tuple[dict, str, Any]]] = []
 
     def before(module: Any, inputs: tuple, options: dict) -> tuple[tuple, dict]:
@@ -217,8 +217,8 @@ def watched(run: Run, path: str, module: Any, reader: Callable, backwards: list)
         options = {name: alias(value, copies) for name, value in options.items()}
         originals.append(alias_parameters(module, copies))
         try:
-            asked = reader(module, *inputs, **options)
-            began.append((begun(run, path, module, asked, backwards), asked))
+            reading = reader(module, *inputs, **options)
+            began.append((begun(run, path, module, reading, backwards), reading))
         except NoEquationError as why:
             run.not_judged[path] = f"{type(module).__name__}: {why}"
             began.append(None)
@@ -267,18 +267,18 @@ def alias_parameters(module: Any, copies: dict[int, Any]) -> list[tuple[dict, st
     return places
 
 
-def begun(run: Run, path: str, module: Any, asked: Asked, backwards: list) -> Call:
+def begun(run: Run, path: str, module: Any, reading: Reading, backwards: list) -> Call:
     """A call with its arguments, whose gradients will be taken down."""
     import torch
 
-    tensors = {name: part.tensor for name, part in asked.parts.items()}
-    arrays = {name: part.turned(array_of(part.tensor)) for name, part in asked.parts.items()}
+    tensors = {name: part.tensor for name, part in reading.parts.items()}
+    arrays = {name: part.turned(array_of(part.tensor)) for name, part in reading.parts.items()}
     kinds = {dtype_of(t) for t in tensors.values() if isinstance(t, torch.Tensor)}
     earlier = sum(call.path.partition(", call ")[0] == path for call in run.calls)
     path = f"{path}, call {earlier + 1}" if earlier else path
     of_torch = type(module).__module__.startswith("torch.nn.")
-    call = Call(path, type(module).__name__, asked.layer, asked.options, arrays, kinds, of_torch, asked.first)
-    watch = [n for n, t in tensors.items() if n not in asked.without_gradient and getattr(t, "requires_grad", False)]
+    call = Call(path, type(module).__name__, reading.layer, reading.options, arrays, kinds, of_torch, reading.first)
+    watch = [n for n, t in tensors.items() if n not in reading.without_gradient and getattr(t, "requires_grad", False)]
     came: dict[str, Any] = {}
     for name in watch:
         keep(tensors[name], came, name)
@@ -286,16 +286,16 @@ def begun(run: Run, path: str, module: Any, asked: Asked, backwards: list) -> Ca
     def finish() -> None:
         for name in watch:
             if name in came:
-                call.gradients[name] = asked.parts[name].turned(array_of(came[name]))
+                call.gradients[name] = reading.parts[name].turned(array_of(came[name]))
 
     backwards.append(finish)
     return call
 
 
-def ended(call: Call, asked: Asked, output: Any, backwards: list) -> None:
+def ended(call: Call, reading: Reading, output: Any, backwards: list) -> None:
     """The output, the first of several, and its cotangent, if the others have none."""
     output, *others = output if isinstance(output, (tuple, list)) else [output]
-    call.output = asked.turned(array_of(output))
+    call.output = reading.turned(array_of(output))
     call.dtypes.add(dtype_of(output))
     if not output.requires_grad:
         return
@@ -306,7 +306,7 @@ def ended(call: Call, asked: Asked, output: Any, backwards: list) -> None:
 
     def finish() -> None:
         if set(came) == {0}:  # what comes back to attention weights as well is none of the equation's
-            call.cotangent = asked.turned(array_of(came[0]))
+            call.cotangent = reading.turned(array_of(came[0]))
 
     backwards.append(finish)
 

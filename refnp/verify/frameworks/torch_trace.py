@@ -16,7 +16,7 @@ import numpy as np
 from refnp import autograd as ag
 from refnp import layers
 from refnp.autograd.tensor import Tensor
-from refnp.verify.frameworks.torch_modules import READERS, Asked, NoEquationError, Part, kind_of
+from refnp.verify.frameworks.torch_modules import READERS, NoEquationError, Part, Reading, kind_of
 from refnp.verify.frameworks.torch_run import arguments_of, array_of, fresh, layer_by_layer, preserved, tensors_in
 from refnp.verify.propagation import wide
 
@@ -139,12 +139,12 @@ class Trace:
 
     # ---- layers as a whole
 
-    def layer(self, asked: Asked, arguments: list, output: Any) -> None:
+    def layer(self, reading: Reading, arguments: list, output: Any) -> None:
         """Repeat a layer by refnp's."""
         output, *others = output if isinstance(output, (tuple, list)) else [output]
         self.lose(others, "refnp repeats the first output of a layer alone, and not its attention weights")
-        found = asked.layer.function(*arguments, **asked.options)
-        order = asked.turned(np.arange(output.numel()).reshape(tuple(output.shape)))
+        found = reading.layer.function(*arguments, **reading.options)
+        order = reading.turned(np.arange(output.numel()).reshape(tuple(output.shape)))
         back = ag.reshape(found, -1)[np.argsort(order, axis=None)]
         self.put(output, ag.reshape(back, tuple(output.shape)))
 
@@ -161,7 +161,7 @@ class Trace:
     @contextlib.contextmanager
     def watched(self, module: Any, reader: Callable) -> Iterator[None]:
         """Within this block every call of a layer is repeated as a whole."""
-        begun: list[tuple[Asked, list] | str | None] = []
+        begun: list[tuple[Reading, list] | str | None] = []
 
         def before(module: Any, inputs: tuple, options: dict) -> None:
             self.inside += 1
@@ -169,8 +169,8 @@ class Trace:
             if self.inside > 1:
                 return
             try:
-                asked = reader(module, *inputs, **options)
-                begun[-1] = asked, list(map(self.part, asked.parts.values()))
+                reading = reader(module, *inputs, **options)
+                begun[-1] = reading, list(map(self.part, reading.parts.values()))
             except NotTracedError as why:
                 begun[-1] = str(why)
             except (NoEquationError, TypeError):  # repeated function by function

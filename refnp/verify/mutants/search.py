@@ -72,7 +72,7 @@ def short(ratio: float) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class Answered:
     """A problem with the answer that was given and the right one."""
 
     problem: Problem
@@ -285,16 +285,16 @@ def causes_among(
     `rows` are those of a report, `Judgement`s or the mappings of `--json`; those that do not deviate are left out.
     """
     wrong = {_row_of(row) for row in rows if _get(row, "verdict") == DEVIATES}
-    by_layer: dict[str, list[Asked]] = {}
+    by_layer: dict[str, list[Answered]] = {}
     for problem, answer in answers:
-        by_layer.setdefault(problem.case.layer.name, []).append(Asked(problem, answer))
+        by_layer.setdefault(problem.case.layer.name, []).append(Answered(problem, answer))
     found = []
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for asked in by_layer.values():
-            own = wrong & {row for a in asked for row in a.rows}
+        for answered in by_layer.values():
+            own = wrong & {row for a in answered for row in a.rows}
             if own:
-                found += _of_layer(asked, own, mutants_of(asked[0].problem.case.layer))
+                found += _of_layer(answered, own, mutants_of(answered[0].problem.case.layer))
     return found
 
 
@@ -317,26 +317,26 @@ class Explanation:
     contradictions: int = 0
 
 
-def _of_layer(asked: list[Asked], wrong: set[Row], mutants: list[Mutant]) -> list[Cause]:
+def _of_layer(answered: list[Answered], wrong: set[Row], mutants: list[Mutant]) -> list[Cause]:
     """The causes of a layer's rows that deviate, and a cause without a name for those that none explains.
 
     A mistake of rounding that leaves rows unexplained, and explains no more than half, may fit by chance.
     """
-    deviating = sorted((a for a in asked if a.rows & wrong), key=lambda a: a.size)
+    deviating = sorted((a for a in answered if a.rows & wrong), key=lambda a: a.size)
     before = {row: a.wrong.get(row[2], math.inf) for a in deviating for row in a.rows & wrong}
-    chosen, left = _best_cover(mutants, deviating, wrong, [a for a in asked if not a.rows & wrong])
+    chosen, left = _best_cover(mutants, deviating, wrong, [a for a in answered if not a.rows & wrong])
     kept = [e for e in chosen if not (left and e[0].mutant.narrow and 2 * len(e[0].rows) <= len(before))]
-    found = [_cause(group, before, asked) for group in kept]
+    found = [_cause(group, before, answered) for group in kept]
     rest = set(before) - {row for cause in found for row in cause.rows}
     if rest:
         worst = max(before[row] for row in rest)
-        layer = asked[0].problem.case.layer.name
-        found.append(Cause("", _sorted(rest), worst, worst, layer, (), _pattern(rest, asked)))
+        layer = answered[0].problem.case.layer.name
+        found.append(Cause("", _sorted(rest), worst, worst, layer, (), _pattern(rest, answered)))
     return found
 
 
 def _best_cover(
-    mutants: list[Mutant], deviating: list[Asked], wrong: set[Row], right: list[Asked]
+    mutants: list[Mutant], deviating: list[Answered], wrong: set[Row], right: list[Answered]
 ) -> tuple[list[list[Explanation]], set[Row]]:
     """Explanations that cover the rows, and the rows that are left.
 
@@ -371,7 +371,7 @@ def _sorted(rows: Iterable[Row]) -> tuple[Row, ...]:
 
 
 def _singles(
-    mutants: list[Mutant], deviating: list[Asked], wrong: set[Row], *, loosely: bool = False
+    mutants: list[Mutant], deviating: list[Answered], wrong: set[Row], *, loosely: bool = False
 ) -> list[Explanation]:
     """What each mutant explains; only those that explain everything, if the smallest cases find such."""
     first, rest = deviating[:FIRST], deviating[FIRST:]
@@ -388,7 +388,7 @@ def _singles(
     return [e for e in found if e.rows]
 
 
-def _explanation(e: Explanation, deviating: list[Asked], wrong: set[Row]) -> Explanation:
+def _explanation(e: Explanation, deviating: list[Answered], wrong: set[Row]) -> Explanation:
     """The explanation with what its mutant explains of these cases too."""
     failures = 0
     for a in deviating:
@@ -400,7 +400,9 @@ def _explanation(e: Explanation, deviating: list[Asked], wrong: set[Row]) -> Exp
     return e
 
 
-def _pairs(mutants: list[Mutant], left: list[Asked], deviating: list[Asked], wrong: set[Row]) -> list[Explanation]:
+def _pairs(
+    mutants: list[Mutant], left: list[Answered], deviating: list[Answered], wrong: set[Row]
+) -> list[Explanation]:
     """The pairs that explain something of a small case that is left, or of a larger one, with all that they explain.
 
     Only those of which each alone changes something in that case.
@@ -417,7 +419,7 @@ def _pairs(mutants: list[Mutant], left: list[Asked], deviating: list[Asked], wro
 
 
 def _cover(
-    explanations: list[Explanation], rows: set[Row], deviating: list[Asked], right: list[Asked]
+    explanations: list[Explanation], rows: set[Row], deviating: list[Answered], right: list[Answered]
 ) -> tuple[list[list[Explanation]], set[Row]]:
     """Groups of explanations that no row tells apart, those with most rows first; and the rows that none explains."""
     left, chosen = set(rows), []
@@ -441,7 +443,7 @@ def _cover(
     return chosen, left
 
 
-def _absorbed(group: list[Explanation], deviating: list[Asked], left: set[Row]) -> set[Row]:
+def _absorbed(group: list[Explanation], deviating: list[Answered], left: set[Row]) -> set[Row]:
     """What is left when the rows that the rounding of a chosen mutant explains are counted to it."""
     mutant = group[0].mutant
     narrow = replace(mutant, narrow=True)
@@ -454,7 +456,7 @@ def _absorbed(group: list[Explanation], deviating: list[Asked], left: set[Row]) 
     return left
 
 
-def _changes(a: Asked, mutant: Mutant) -> bool:
+def _changes(a: Answered, mutant: Mutant) -> bool:
     """Whether right answers to a case would not be so with this mutant."""
     try:
         return bool(a.changed(a.values(mutant.function, a.policy.dtype if mutant.narrow else WIDE)))
@@ -462,7 +464,7 @@ def _changes(a: Asked, mutant: Mutant) -> bool:
         return False
 
 
-def _cause(group: list[Explanation], before: dict[Row, float], asked: list[Asked]) -> Cause:
+def _cause(group: list[Explanation], before: dict[Row, float], answered: list[Answered]) -> Cause:
     best, *others = group
     rows = _sorted(best.rows)
     return Cause(
@@ -470,17 +472,17 @@ def _cause(group: list[Explanation], before: dict[Row, float], asked: list[Asked
         rows,
         max(before[row] for row in rows),
         max(best.rows.values()),
-        asked[0].problem.case.layer.name,
+        answered[0].problem.case.layer.name,
         tuple(dict.fromkeys(e.mutant.says for e in others if e.mutant.says != best.mutant.says)),
     )
 
 
-def _pattern(rows: set[Row], asked: list[Asked]) -> str:
+def _pattern(rows: set[Row], answered: list[Answered]) -> str:
     """What sets these rows apart from those that are right: a precision, outputs or gradients, a kind of input."""
-    every = {row for a in asked for row in a.rows}
+    every = {row for a in answered for row in a.rows}
     fine = every - rows
     outputs = lambda chosen: {row[2] == "output" for row in chosen}
-    names = {a.problem.case.name: a.problem for a in asked}
+    names = {a.problem.case.name: a.problem for a in answered}
     found = []
     if len(types := {row[1] for row in rows}) == 1 < len({row[1] for row in every}):
         found.append(f"in {next(iter(types))} alone")
