@@ -33,7 +33,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Reading:
-    """A call of a module as refnp would make it: which layer, of what, with which options; how the output is laid out."""
+    """A call of a module as refnp makes it: which layer, of what, with which options, how the output is laid out."""
 
     layer: Layer
     parts: Mapping[str, Part]
