@@ -134,6 +134,25 @@ def test_words_are_chosen_by_far_more_than_rounding(name):
         np.testing.assert_array_equal(asked(problem, **near)[..., words], problem.answer()["output"][..., words])
 
 
+def test_a_word_that_rounding_may_choose_is_not_judged():
+    """Two words with the same logits but for parts of 10⁻⁷; the first word is neither of them."""
+    problem = CASES["greedy/padded source, pre-norm"].problem("float64")
+    words = problem.answer()["output"]
+    arrays = {name: array.copy() for name, array in problem.arrays.items()}
+    best = int(words[0, 1])
+    other = next(word for word in range(4) if word not in words)
+    arrays["output.weight"][:, other] = arrays["output.weight"][:, best]
+    arrays["output.bias"][other] = arrays["output.bias"][best] - 1e-7
+    given = whole_models.Given(list(arrays.values()), problem.case.options)
+    bound = whole_models.bounded_once(transformer.GREEDY, given)
+    same = bound.value == words
+    assert same.all()
+    for row, unknown in zip(words, np.isinf(bound.error), strict=True):
+        first = int((row == best).argmax())
+        assert not unknown[:first].any()
+        assert unknown[first:].all() == (best in row)
+
+
 def test_other_words_deviate():
     problem = CASES["greedy/five words"].problem("float32")
     output = problem.answer()["output"]

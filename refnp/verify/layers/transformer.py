@@ -36,6 +36,8 @@ from refnp.verify.layers.transformer_layers import (
     torch_options,
 )
 from refnp.verify.layers.whole_models import Model, begun
+from refnp.verify.propagation import bounded
+from refnp.verify.rounding import Rounded, tolerance
 
 
 def transformer(
@@ -197,6 +199,19 @@ def first_words(model, *, source, start, end, longest, source_mask=None):
     return np.array([words_of(sentence, end, longest) for sentence in found], raw(model.target_embedding.weight).dtype)
 
 
+def first_words_on_tape(model, *, source, start, end, longest, source_mask=None):
+    """The same words. Where rounding in float32 may choose another, nothing is known of it and of those after it."""
+    words = first_words(model, source=source, start=start, end=end, longest=longest, source_mask=source_mask)
+    chosen = np.maximum(words, 0).astype(int)
+    given = np.concatenate([np.full((len(chosen), 1), start), chosen[:, :-1]], 1)
+    (log_p,) = bounded([layers.log_softmax(model(source, given, source_mask=source_mask))])
+    off, is_chosen = tolerance(log_p, "float32"), np.arange(log_p.shape[-1]) == chosen[..., None]
+    least = np.where(is_chosen, log_p.value - off, 0).sum(-1)
+    most = np.where(is_chosen, -np.inf, log_p.value + off).max(-1)
+    open_ = np.logical_or.accumulate((least <= most) & (words >= 0), 1)
+    return Rounded(words, np.where(open_, np.inf, 0))
+
+
 def best_sentences(model, *, source, start, end, longest, beams, length_penalty=0.6, source_mask=None):
     """The sentences that beam search finds, best first, (B, K, `longest` + 1): their words as above, then log p."""
     options: dict[str, Any] = {"start": start, "end": end, "longest": longest, "source_mask": source_mask}
@@ -228,7 +243,7 @@ LOGITS = Model("transformer_logits", models.Transformer, new_transformer, (), lo
 LOG_PROBABILITY = Model(
     "log_probability", models.Transformer, new_transformer, (), log_p, ("log_probability",), log_p_on_tape
 )
-GREEDY = Model("greedy", models.Transformer, new_transformer, (), first_words, ("greedy",))
+GREEDY = Model("greedy", models.Transformer, new_transformer, (), first_words, ("greedy",), first_words_on_tape)
 BEAM_SEARCH = Model(
     "beam_search", models.Transformer, new_transformer, (), best_sentences, ("beam_search",), best_sentences_on_tape
 )

@@ -32,7 +32,7 @@ from refnp.models.neural_process import mean_of_present
 from refnp.verify.case import Case, Draw, Layer, normal
 from refnp.verify.layers.multi_head import bound
 from refnp.verify.propagation import bounded, wide
-from refnp.verify.rounding import Rounded, exact
+from refnp.verify.rounding import Rounded
 
 DX = DY = 2
 SHAKEN = 0.2  # standard deviation of what is added to the parameters that a module starts with
@@ -52,7 +52,7 @@ class Model:
 
     about     the class of refnp, whose words say what it computes
     answer    (model, *data, **options) → one array
-    on_tape   the same with every operation on the tape, if `answer` leaves some out
+    on_tape   the same with every operation on the tape, if `answer` leaves some out; or with its bound, as Rounded
     """
 
     name: str
@@ -139,7 +139,7 @@ def fingerprint(value: Any) -> tuple:
 def bounded_once(model: Model, given: Given) -> Rounded:
     """The output with its bound in units of the roundoff, which is the same for float32 and float64."""
     output = model.computed(*map(wide, given.arrays), taped=True, **given.options)
-    return bounded([output])[0] if isinstance(output, Tensor) else exact(output)
+    return bounded([output])[0] if isinstance(output, Tensor) else output
 
 
 def not_judged(_: Rounded) -> tuple:
