@@ -116,7 +116,9 @@ def in_torch(
         tensors = {name: None if a is None else tensor(a, dtype) for name, a in arrays.items()}
         model = copy.deepcopy(model) if train and is_module else model  # training changes averages
         with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed formats a stack trace for each kind of device
+            if device.type == "cuda":
+                torch.cuda.manual_seed(seed)
             result = called("in_torch", model, forward, tensors) if call is None else call(model, **tensors)
             return _each(result, torch.Tensor, from_torch)
 
