@@ -144,6 +144,11 @@ def by_powers_of_2(x, axis=-1):
     return e / e.sum(axis, keepdims=True)
 
 
+def with_epsilon(x, axis=-1):
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / (e.sum(axis, keepdims=True) + x.dtype.type(1e-8))
+
+
 def cross_entropy(logits, targets, reduction="mean"):
     rows = -np.take_along_axis(less_sum(logits), targets[..., None], -1)[..., 0]
     return {"mean": np.mean, "sum": np.sum, "none": lambda terms: terms}[reduction](rows)
@@ -181,6 +186,7 @@ OTHERS = [
     ("log_softmax", less_sum, "m + log Σ exp(x − m) were formed first"),
     ("logsumexp", log_of_sum, "−∞ were subtracted from −∞"),
     ("softmax", by_powers_of_2, "x were multiplied by log₂ e"),
+    ("softmax", with_epsilon, "1e-8 were added to the sum of exponentials"),
     ("cross_entropy", cross_entropy, "m + log Σ exp(x − m) were formed first"),
     ("sigmoid", by_tanh, "σ(x) were ½ (1 + tanh(x/2))"),
     ("silu", lambda x: x * by_tanh(x), "σ(x) were ½ (1 + tanh(x/2))"),

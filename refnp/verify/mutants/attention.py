@@ -9,7 +9,7 @@ from refnp.autograd import primitive
 from refnp.autograd.primitives import raw
 from refnp.layers.masks import causal
 from refnp.verify.mutants.mutant import Mistakes, family, held, rounded_to, stored, through
-from refnp.verify.mutants.softmax import SHORT, weights
+from refnp.verify.mutants.softmax import EPSILON, SHORT, weights
 
 
 @primitive
@@ -281,7 +281,7 @@ MUTANTS = [
     *family(
         attention,
         ("attention",),
-        ALL | HEADS | ASKED | BIASES | MASKS | EMPTY,
+        ALL | HEADS | ASKED | BIASES | MASKS | EMPTY | EPSILON,
         narrow=NO_MAXIMUM | SHORT | ADDED | ROUNDED,
     ),
     *family(attention, ("softcap_attention",), ALL | BIASES | MASKS | CAPS, narrow=ROUNDED),

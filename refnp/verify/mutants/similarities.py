@@ -8,8 +8,10 @@ from refnp import autograd as ag
 from refnp import layers
 from refnp.autograd.primitives import raw
 from refnp.layers.multi_head import merge_heads, over_heads, split_heads
+from refnp.layers.translation_attention import pair_weights
 from refnp.verify.mutants.attention import attention, mixed
 from refnp.verify.mutants.mutant import Mistakes, family
+from refnp.verify.mutants.softmax import weights
 
 
 def divided_by_length(x, power=1, more=0.0):
@@ -54,15 +56,33 @@ def pair_kernel(differences, scores, *parameters, sign=1.0, of_scores=1.0, bend=
 
 
 def translation_attention(
-    query, key, differences, *parameters, heads, mask=None, rooted=True, added=False, over=-1, **switches
+    query,
+    key,
+    differences,
+    *parameters,
+    heads,
+    mask=None,
+    squares=False,
+    normalization="softmax",
+    bias=False,
+    rooted=True,
+    added=False,
+    own=None,
+    sign=1.0,
+    **switches,
 ):
-    """A = softmax of MLP([x_n − x_m, q·k/√d of every head])."""
-    q, k, v = (split_heads(ag.linear(x, w), heads) for x, w in zip((query, key, key), parameters, strict=False))
+    """A = weights of MLP([x_n − x_m, q·k/√d of every head])."""
+    count, ends = (6 if bias else 3), len(parameters) - (normalization == "sink")
+    maps = [parameters[i : i + count // 3] for i in range(0, count, count // 3)]
+    q, k, v = (split_heads(ag.linear(x, *own_map), heads) for x, own_map in zip((query, key, key), maps, strict=True))
     scores = ag.matmul(q, ag.swapaxes(k, -1, -2)) / (math.sqrt(q.shape[-1]) if rooted else 1.0)
-    logits = pair_kernel(differences, scores, *parameters[3:-2], **switches)
-    allowed = None if mask is None else over_heads(np.asarray(mask))
-    a = mixed(logits + scores if added else logits, allowed, over=over)
-    return ag.linear(merge_heads(ag.matmul(a, v)), *parameters[-2:])
+    steps = differences * sign
+    steps = ag.concatenate([steps, steps * steps], -1) if squares else steps
+    logits = pair_kernel(steps, scores, *parameters[count : ends - 2], **switches)
+    logits = logits + scores if added else logits
+    logits = logits if mask is None else ag.where(over_heads(np.asarray(mask)), logits, -np.inf)
+    a = weights(logits, -2) if own == "queries" else pair_weights(logits, own or normalization, *parameters[ends:])
+    return ag.linear(merge_heads(ag.matmul(a, v)), *parameters[ends - 2 : ends])
 
 
 QUERIES: Mistakes = {"the softmax went over the queries": {"over": -2}}
@@ -92,7 +112,8 @@ KERNEL: Mistakes = {
 TRANSLATION: Mistakes = {
     "scores were not divided by √d": {"rooted": False},
     "the kernel of pairs were added to scores, not put in their place": {"added": True},
-    **QUERIES,
+    "the softmax went over the queries": {"own": "queries"},
+    "weights were not divided by their sum": {"own": "sum"},
 }
 MUTANTS = [
     *family(cosine_attention, ("cosine_attention",), COSINE | QUERIES),

@@ -11,12 +11,13 @@ from refnp.autograd.primitives import raw
 from refnp.verify.mutants.mutant import Mistakes, family, held, summed_in
 
 
-def exponentials(x, axis, *, largest=True, sum_bits=None, more=0.0):
+def exponentials(x, axis, *, largest=True, sum_bits=None, more=0.0, eps=0.0):
     """e_i = exp(x_i − m), Σ e_i, and m, the largest x, a constant; 0, 0 and 0 in a row of −∞."""
     m = np.max(raw(x).real, axis=axis, keepdims=True, initial=-np.inf)
     m = np.where(np.isfinite(m), m, 0) if largest else np.zeros_like(m)
     e = ag.exp(x - m)
     total = ag.sum(e, axis, keepdims=True) if sum_bits is None else summed_in(e, axis, bits=sum_bits)
+    total = total + eps if eps else total
     return e, total + more * np.exp(-m) if more else total, m
 
 
@@ -109,6 +110,10 @@ CANCELS: Mistakes = {  # a log p near 0 is lost
     "m + log Σ exp(x − m) were formed first, and subtracted from x": {"form": "log of the sum first"},
 }
 OF_NOTHING: Mistakes = {"−∞ were subtracted from −∞ where all are −∞": {"form": "−∞ − −∞"}}
+EPSILON: Mistakes = {
+    "1e-8 were added to the sum of exponentials": {"eps": 1e-8},
+    "1e-12 were added to the sum of exponentials": {"eps": 1e-12},
+}
 SHORT: Mistakes = {
     "the gradient p (p̄ − Σ p p̄) were formed as it stands, which cancels where p is nearly 1": {"short": True}
 }
@@ -125,7 +130,7 @@ MUTANTS = [
     *family(
         softmax,
         ("softmax",),
-        AXES | ONE_MORE | CONSTANT | {"logits were halved": {"temperature": 2.0}},
+        AXES | ONE_MORE | EPSILON | CONSTANT | {"logits were halved": {"temperature": 2.0}},
         narrow=NO_MAXIMUM | SHORT | IN_BFLOAT16 | POWERS_OF_2,
     ),
     *family(
