@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from refnp.symmetry import MatrixGroup, RotateSpace, Trivial, equivariant, invariant, search
 from refnp.symmetry.claim import FLOATS
 from tests.helpers import assert_within, seeds, unit_roundoff
+from tests.symmetry.functions import squared_distances
 from tests.symmetry.test_actions import FOUR, boost
 from tests.symmetry.test_false_claims import refuted
+from tests.symmetry.true_claims import SCALES, cosine
 
 DIMENSIONS = {"n": range(1, 4), "d": (1, 2, 3, 5)}
 SPACE, IN_SPACE = RotateSpace("x", mirror=True), {"n": range(1, 4), "d": (3,)}
@@ -89,6 +91,26 @@ def test_a_cross_product_changes_its_sign_in_a_mirror():
     triple = lambda x, y: (np.cross(x, y) * (x + y)[::-1]).sum()
     signed = equivariant(triple, both, RotateSpace(axis=(), pseudo=True))
     search(signed, points, sizes={"n": (2, 3), "d": (3,)}, count=8).require("holds")
+
+
+BOTH = RotateSpace(("x", "y"), mirror=True)
+BOOSTS = MatrixGroup(("x", "y"), matrices=boost, sample=lambda rng: rng.uniform(-2, 2))
+ROUND_BADLY = {  # true claims, of functions that lose digits
+    "distances": (invariant(squared_distances, BOTH), points, DIMENSIONS),
+    "kernel": (invariant(lambda x, y: np.exp(-8 * squared_distances(x, y)), BOTH), points, DIMENSIONS),
+    "singular values": (invariant(lambda x, y: np.linalg.svd(x, compute_uv=False), SPACE), points, DIMENSIONS),
+    "one-pass variance": (invariant(lambda x, y: (x * x).mean() - (x.mean(0) ** 2).mean(), SPACE), points, DIMENSIONS),
+    "cosine": (invariant(cosine, BOTH), points, DIMENSIONS),
+    "cross product": (equivariant(lambda x, y: np.cross(x, y), BOTH, RotateSpace(pseudo=True)), points, IN_SPACE),
+    "interval": (invariant(lambda x, y: (x - y)[:, 0] ** 2 - (x - y)[:, 1] ** 2, BOOSTS), plane, {"n": range(1, 4)}),
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", ROUND_BADLY)
+def test_true_claims_are_not_refuted_however_badly_they_round(name, seed):
+    claim, draw, sizes = ROUND_BADLY[name]
+    search(claim, draw, sizes=sizes, scales=SCALES, count=12, seed=seed).require("holds")
 
 
 def test_a_single_coordinate_has_one_reflection():
