@@ -54,7 +54,7 @@ def multiples(k: int) -> str:
 
 
 def parts_of(claim: Callable[[int], Claim], steps: tuple[int, ...]) -> Mapping[str, Claim]:
-    """The subgroups of multiples of 2, 3 … as the parts of a trial, those with most elements first."""
+    """The subgroups of multiples of these steps, each a multiple of the one before, as the parts of a trial."""
     return {multiples(k): claim(k) for k in steps}
 
 

@@ -1,10 +1,10 @@
 """One row decided: the search for the whole group, then for its parts, then what refining does.
 
-the whole group holds                       exact
-it fails, a part holds                      exact on a subgroup: the first part that holds, the largest
-no part holds, the discrepancy falls        approximate: its rate is the slope of log discrepancy against log level
-it does not                                 broken
-the search cannot tell                      undecided, which no row expects
+the whole group holds                     exact
+it fails, a part holds                    exact on a subgroup: the largest part that holds
+no part holds, the discrepancy falls      approximate: its rate is the slope of log discrepancy against log level
+it does not                               broken
+the search cannot tell                    undecided, which no row expects
 """
 
 import math
@@ -104,12 +104,12 @@ def _decided(about: Found, trial: Trial, thorough: bool) -> Found:
     if not whole.fails:
         return replace(found, verdict=EXACT) if whole.holds else replace(found, remark=whole.reason)
     pairs, subgroup = whole.counts.pairs, "nothing" if trial.parts else ""
-    for name, claim in trial.parts.items():
+    for name, claim in reversed(trial.parts.items()):
         part = search(claim, trial.draw, **{**options, "simplify": 0})
         pairs += part.counts.pairs
-        if part.holds:
-            subgroup = name
+        if not part.holds:
             break
+        subgroup = name
     found = replace(found, subgroup=subgroup, pairs=pairs, shifts=_against_shift(trial))
     if subgroup not in ("", "nothing"):
         return replace(found, verdict=ON_SUBGROUP)

@@ -1,7 +1,7 @@
 """A row of the ledger: a subject, a symmetry, and what is expected of them, written down before anything is tried.
 
     exact                  f(g·x) = g·f(x) for every g of the group, in exact arithmetic
-    exact on a subgroup    for the g of a subgroup that the row names, and of no larger one that it lists
+    exact on a subgroup    for the g of a subgroup that the row names, and of no larger one that its trial lists
     approximate            for no subgroup, but the discrepancy falls as something is refined, at the rate that is named
     broken                 there is an input and a g at which it is wrong, and refining mends nothing
 
@@ -40,7 +40,8 @@ class Trial:
 
     claim        for the whole group
     draw, sizes  how inputs are drawn, as `search` has them
-    parts        name → the claim for that subgroup, from the larger to the smaller; the first that holds is the verdict
+    parts        name → the claim for that subgroup; each has all elements of the next, and the first that holds is the
+                 verdict. (The search begins with the last, and ends where one fails: then those before it fail, too.)
     refined      what makes an approximate symmetry better
     shifts       elements of the group, in order, for a picture of the discrepancy against them, with their sizes
     options      what else `search` takes
