@@ -96,9 +96,12 @@ def _decided(about: Found, trial: Trial, thorough: bool) -> Found:
         "scales": (1.0,),
         "count": COUNT,
         "simplify": SIMPLIFY,
+        "structures": (),  # few inputs, all as they are drawn
         **trial.options,
-        **({"count": THOROUGH_COUNT, "simplify": THOROUGH_SIMPLIFY} if thorough else {}),
     }
+    if thorough:
+        options |= {"count": THOROUGH_COUNT, "simplify": THOROUGH_SIMPLIFY}
+        del options["structures"]
     whole = search(trial.claim, trial.draw, **options)
     found = _with_numbers(about, whole)
     if not whole.fails:

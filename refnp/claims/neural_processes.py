@@ -110,7 +110,7 @@ def drawn(rng: np.random.Generator, n: int, m: int) -> dict[str, Any]:
     """n context points, of which a mask shows some; two more that it hides; m targets. x are multiples of 2⁻¹⁰."""
     x = np.round(rng.uniform(-1, 1, (n + 2 + m, 1)) * 1024) / 1024
     mask = rng.random(n) < 0.8
-    mask[:1] = True
+    mask[:1], mask[1:][-1:] = True, False  # the first is there, the last of several is not
     return {
         "context_x": x[:n],
         "context_y": rng.normal(size=(n, 1)),
