@@ -24,7 +24,7 @@ from refnp.layers.positions.absolute import sinusoidal
 from refnp.models import CNP, TNPA, TNPD, Encoder, LatentNP, autoregressive_mask, diagonal_mask
 from refnp.models.joint import Autoregressive
 from refnp.models.latent import elbo, importance_weighted_bound
-from refnp.studies import calibration, growth, paths
+from refnp.studies import calibration, decisions, growth, paths
 from refnp.studies.measured import kept
 from refnp.studies.paths import few_points
 from refnp.studies.registry import sampler
@@ -351,6 +351,42 @@ def overconfidence():
         control(
             part["cnp"] > part["tnpd"] > part["anp"] + 10,
             f"of TNP-D {part['tnpd']:.0f} %, of CNP without attention {part['cnp']:.0f} %",
+        ),
+    ]
+
+
+@sentence(
+    'attentive NPs have "poor performance on sequential decision-making problems"',
+    (FINAL, "3.1"),
+    verdict=FALSE,
+    says="not reproduced: they come near to TNPs; models with one vector for the context are poor",
+    tests=("tests/studies/test_decisions.py",),
+)
+def sequential_decisions():
+    """Regret in per cent of the range, as kept of 512 functions; of 16 again, by CNP and exact posterior."""
+    figures = kept("decisions")
+    regret = {name: [figures[name][kind][0] for kind in ("optimisation", "bandit")] for name in figures}
+    cnp = open_trained("cnp").model
+    of_cnp, of_exact = (
+        decisions.both(law, 16)["optimisation"][0]
+        for law in (lambda given: decisions.law_of(cnp), lambda given: decisions.exact(given.process))
+    )
+    (anp, anp_bandit), (tnpd, tnpd_bandit) = regret["anp"], regret["tnpd"]
+    chance, exact = regret[decisions.RANDOM], regret[decisions.EXACT]
+    vectors = [regret[name] for name in ("cnp", "np")]
+    return [
+        fails(
+            max(anp, regret["canp"][0]) < 0.4 * chance[0] and anp < 1.3 * max(tnpd, regret["tetnp"][0]),
+            f"optimisation: ANP {anp:.1f}, CANP {regret['canp'][0]:.1f}, TNP-D {tnpd:.1f}, TE-TNP "
+            f"{regret['tetnp'][0]:.1f}, exact posterior {exact[0]:.1f}",
+        ),
+        fails(
+            anp_bandit < 0.4 * chance[1] and anp_bandit < 1.1 * tnpd_bandit,
+            f"bandit: ANP {anp_bandit:.1f}, TNP-D {tnpd_bandit:.1f}, exact posterior {exact[1]:.1f}",
+        ),
+        control(
+            min(v[0] for v in vectors) > chance[0] and of_cnp > of_exact,
+            f"CNP {vectors[0][0]:.1f}, NP {vectors[1][0]:.1f} in optimisation: worse than at random, {chance[0]:.1f}",
         ),
     ]
 
