@@ -199,7 +199,7 @@ def rounding_allowance(sides: BothSides, left: Vector, right: Vector, d: Array) 
     allowed = np.where(rounds, safety * u * np.where(rounds, size, 0) + underflow, 0)
     for error in estimated_errors(sides):
         allowed = np.maximum(allowed, safety * error)
-        if np.all(np.abs(d) <= CLOSE * allowed):
+        if np.all(np.abs(d) <= (CLOSE if at.coarser is not None else 1.0) * allowed):
             return allowed
     if np.any(np.abs(d) > allowed) and sides.is_insensitive():
         if at.coarser is not None:

@@ -155,6 +155,7 @@ class _Trials:
         self.refusal = self.ambiguous = self.inside = ""
         self.not_repeatable = False
         self.structured: Counter[str] = Counter()
+        self.insensitive: list[float] = []
 
     def evaluations(
         self, x: Input, perturbations: int = PERTURBATIONS, stream: int = 0, anchored: bool = False
@@ -219,7 +220,7 @@ class _Trials:
             sizes = ", ".join(f"{name} = {n}" for name, n in x.sizes.items()) or "an input"
             self.refusal = self.refusal or f"{sizes}: {refusal}"
             return None
-        if not at.is_repeatable():
+        if not x.structure and not at.is_repeatable():
             self.not_repeatable = True
             return None
         self.counts["inputs"] += 1
@@ -230,7 +231,7 @@ class _Trials:
             elements = [elements[i] for i in rng.permutation(len(elements))[:MOST_WITH_STRUCTURE]]
         moving = [g for g in elements if not at.is_fixed_by(g)]
         self.counts["idle"] += len(elements) - len(moving)
-        insensitivity = at.insensitivity() if self.bound is None else 0.0  # a bound has it included
+        insensitivity = self._insensitivity(at, x)
         ambiguous, tried, violation = 0, 0, None
         for g in moving:
             tried += 1
@@ -245,12 +246,21 @@ class _Trials:
                 break
         every = action.elements(x.arrays) or ()
         self.counts["exhausted"] += tried == len(moving) and len(every) == len(elements)
-        if violation is None and moving:
+        if violation is None and moving and not x.structure:
             g = moving[int(rng.integers(len(moving)))]
             for dtype in at.precisions.dtypes[:-1]:  # in coarser ones as well: it should grow as the unit roundoff does
                 if dtype.itemsize >= x.dtype.itemsize:  # a float64 number is no float32 number
                     self._enter_relative(dtype, discrepancy(self.claim, x.arrays, g, dtype))
         return violation
+
+    def _insensitivity(self, at: Evaluations, x: Input) -> float:
+        """That of f at x; with structure, where f is often constant, the median of those before; 0 with a bound."""
+        if self.bound is not None:
+            return 0.0
+        if x.structure:
+            return float(np.median(self.insensitive)) if self.insensitive else 0.0
+        self.insensitive.append(at.insensitivity())
+        return self.insensitive[-1]
 
     def _judged(self, at: Evaluations, x: Input, g: Element) -> tuple[Finding, bool]:
         """The finding for one element, and whether it was found with whole numbers left as they are.
