@@ -483,7 +483,7 @@ just that.""",
             option(
                 "--thorough",
                 None,
-                "more inputs for each row, and smaller counter-examples; takes about twenty times as long",
+                "more inputs for each row, some with structure, and smaller counter-examples; takes far longer",
                 action="store_true",
             ),
         ],

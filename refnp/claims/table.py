@@ -25,7 +25,7 @@ HEAD = """\
 # The ledger of symmetries
 
 Made by `python -m refnp.claims.table --write`; [a test](../tests/claims/test_table.py) holds it to what is expected
-and found. `refnp claims` decides the same rows in about a minute on two cores, `--only` some of them, `--json` and
+and found. `refnp claims` decides the same rows, `--only` some of them, `--json` and
 `--html` write them, `--thorough` tries more.
 
 What is expected of a subject was written down first, as data: [layers](../refnp/claims/layers.py),
