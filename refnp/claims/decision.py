@@ -107,7 +107,7 @@ def _decided(about: Found, trial: Trial, thorough: bool) -> Found:
     if not whole.fails:
         return replace(found, verdict=EXACT) if whole.holds else replace(found, remark=whole.reason)
     pairs, subgroup = whole.counts.pairs, "nothing" if trial.parts else ""
-    for name, claim in reversed(trial.parts.items()):
+    for name, claim in reversed(list(trial.parts.items())):
         part = search(claim, trial.draw, **{**options, "simplify": 0})
         pairs += part.counts.pairs
         if not part.holds:
