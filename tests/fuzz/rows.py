@@ -1090,9 +1090,18 @@ def derived(function: Callable) -> Callable:
 
 
 def claimed(x: Any) -> None:
-    """Softmax is equivariant to permutations: searched at one input."""
+    """Softmax is equivariant to permutations: searched at one input, and checked there for the reversed order."""
     claim = symmetry.equivariant(layers.softmax, symmetry.Permute("x", -1), symmetry.Permute(axis=-1))
     symmetry.search(claim, lambda rng: {"x": raw(x)}, count=2).require()
+    symmetry.check(claim, {"x": raw(x)}, tuple(range(raw(x).shape[-1]))[::-1]).require()
+
+
+def exact_shifts(x: Any) -> None:
+    """Softmax is equivariant to shifts of a ring by any multiple of 1, and so the smallest is 1."""
+    found = symmetry.find_subgroup(
+        layers.softmax, symmetry.Roll("x", -1), symmetry.Roll(axis=-1), draw=lambda rng: {"x": raw(x)}, count=2
+    )
+    found.verdicts[1].require()
 
 
 CHECKS = {
@@ -1112,6 +1121,16 @@ CHECKS = {
     "search": Row(
         "x (*, N)",
         call=lambda x: claimed(x),
+        raises=(symmetry.SymmetryError,),
+        names=("softmax",),
+        dtype=False,
+        types=False,
+        gradient=False,
+        often=0.1,
+    ),
+    "find_subgroup": Row(
+        "x (*, N)",
+        call=lambda x: exact_shifts(x),
         raises=(symmetry.SymmetryError,),
         names=("softmax",),
         dtype=False,
@@ -1163,7 +1182,7 @@ WITHOUT = {
         ("Estimate", "GradientError", "Kink", "Report", "Worst", "Exact"), "what gradcheck finds, made by it"
     ),
     **dict.fromkeys(
-        ("CounterExample", "Counts", "SymmetryError", "Verdict", "Claim"), "what a search finds, made by it"
+        ("CounterExample", "Counts", "SymmetryError", "Verdict", "Claim", "Subgroup"), "what a search finds, made by it"
     ),
     **dict.fromkeys(
         (
@@ -1177,6 +1196,9 @@ WITHOUT = {
             "Negate",
             "Rotate",
             "RotateGrid",
+            "RotateSpace",
+            "MatrixGroup",
+            "Shift",
             "Scale",
             "Translate",
             "equivariant",
@@ -1186,4 +1208,5 @@ WITHOUT = {
     ),
     "KeyValueCache": "what attention keeps while it decodes, called by TNPA's draws and by greedy",
     "explain": "the tape as text",
+    **dict.fromkeys(("in_torch", "in_jax"), "of modules and functions of other frameworks"),
 }
