@@ -22,7 +22,7 @@ LETTERS = {"query": "q", "key": "k", "value": "v"}
 
 
 def shapes_of(module: MultiHeadAttention, query: ArrayLike, key: ArrayLike) -> dict[str, tuple[int, ...]]:
-    """What was passed on inside the module while query (..., N, D) attended to key (..., M, D_k), in order."""
+    """What was passed on inside the module while query (..., N, D) attended to key (..., M, D), in order."""
     passed: dict[str, Any] = {"query": query, "key": key, "value": key}
     roles = ("query", "key", "value")
     twin: Any = module.without_tape()
@@ -43,7 +43,7 @@ def shapes_of(module: MultiHeadAttention, query: ArrayLike, key: ArrayLike) -> d
 def draw(
     module: MultiHeadAttention | None = None, query: ArrayLike | None = None, key: ArrayLike | None = None
 ) -> Drawn:
-    """The picture of a module while query (..., N, D) attends to key (..., M, D_k), which are values too.
+    """The picture of a module while query (..., N, D) attends to key (..., M, D), which are values too.
 
     Without arguments it is the attention of the last decoder layer to the encoder, of the translator on "I live in
     Paris".

@@ -322,7 +322,7 @@ def images(
     largest: float = LARGEST,
     dtype: DTypeLike = np.float64,
 ) -> Any:
-    """A strategy of images: {name: (*batch, C, H, W)}; square ones if `width` is None."""
+    """A strategy of images {name: array} with channels, rows and columns last; square ones if `width` is None."""
     st = _strategies()
 
     @st.composite
