@@ -39,10 +39,12 @@ def log_sum_exp(x):
 
 
 def determinant(x):
-    """By elimination without pivots, of the Gram matrix."""
+    """By elimination without pivots, of the Gram matrix, which is singular where a pivot is 0."""
     a, d = x.T @ x, x.dtype.type(1)
     for i in range(len(a)):
         d = d * a[i, i]
+        if d == 0:
+            return d
         a[i + 1 :] = a[i + 1 :] - np.outer(a[i + 1 :, i] / a[i, i], a[i])
     return d
 
