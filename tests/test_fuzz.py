@@ -34,7 +34,7 @@ def double(x):
     try:
         return 2.0 * np.asarray(x), lambda bar: (2.0 * bar,)
     except (TypeError, ValueError) as wrong:
-        raise TypeError(f"double: x is {type(x).__name__}; pass numbers") from wrong
+        raise TypeError(f"double: x is {type(x).__name__}; pass an array of numbers") from wrong
 
 
 def refuses_by_accident(x):

@@ -115,7 +115,10 @@ def fault(annotation: Any, value: Any) -> str:
     kinds = typing.get_args(annotation) if isinstance(annotation, types.UnionType) else (annotation,)
     plain = [typing.get_origin(kind) or kind for kind in kinds]
     if _means_array(annotation):
-        wrong = None if value is None and types.NoneType in plain else _no_numbers(value)
+        try:
+            wrong = None if value is None and types.NoneType in plain else _no_numbers(value)
+        except TypeError:  # of a list of Tensors
+            return "pass an array of one shape"
         return "" if wrong is None else wrong[2]
     if not all(isinstance(kind, type) or kind is Callable for kind in plain) or Any in plain:
         return ""
@@ -154,13 +157,14 @@ def _no_numbers(value: Any) -> tuple[type[Exception], str, str] | None:
     """The kind of error, what a value is, and what to pass, if it is no array of numbers."""
     if type(value) is int and abs(value) >= 2**63:
         return ValueError, f"is an integer of {value.bit_length()} bits", "pass a float, or less than 2**63"
+    value = _plain(value)
     try:
-        dtype = np.asarray(_plain(value)).dtype
-    except (TypeError, ValueError):
+        dtype = np.asarray(value).dtype
+    except ValueError:
         return ValueError, "holds lists of different lengths", "pass an array of one shape"
-    return (
-        None if dtype.kind in "biufc" else (TypeError, f"is {dtype} ({type(_plain(value)).__name__})", "pass numbers")
-    )
+    if dtype.kind in "biufc":
+        return None
+    return TypeError, f"is {dtype} ({type(value).__name__})", "pass an array of numbers"
 
 
 def shown(value: Any) -> str:

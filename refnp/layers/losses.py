@@ -331,7 +331,7 @@ def _shares(smoothing, epsilon, x, pad):
 def _check_targets(x, targets, ignore_index):
     """Targets with 0 in place of what is ignored, and the mask of the others: integers and booleans of one shape."""
     if x.dtype.kind not in "fc":
-        raise TypeError(f"cross_entropy: logits are {x.dtype}; pass numbers")
+        raise TypeError(f"cross_entropy: logits are {x.dtype}; pass an array of numbers")
     targets = integers("cross_entropy", "targets", targets, ", the numbers of the classes")
     if not isinstance(ignore_index, (int, np.integer, type(None))):
         raise TypeError(f"cross_entropy: ignore_index is {ignore_index!r}; pass an integer, or None")

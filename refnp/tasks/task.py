@@ -195,7 +195,7 @@ def _check_arrays(arrays: dict[str, Any]) -> None:
     """The four arrays have one type, three axes, the same B, and dx and dy in common."""
     for name, array in arrays.items():
         if array.dtype.kind not in "fc":
-            raise TypeError(f"Task: {name} is {array.dtype}; pass numbers")
+            raise TypeError(f"Task: {name} is {array.dtype}; pass an array of numbers")
         if array.ndim != 3:
             raise ValueError(f"Task: {name} has shape {array.shape}; it must be (tasks, points, dimensions)")
     types = {name: str(array.dtype) for name, array in arrays.items()}

@@ -47,7 +47,7 @@ rng = np.random.default_rng(0)
         (
             lambda: layers.Normal(0.0, 1.0).log_prob({}),
             TypeError,
-            r"^gaussian_nll: y is object \(dict\); pass numbers$",
+            r"^gaussian_nll: y is object \(dict\); pass an array of numbers$",
         ),
         (lambda: layers.GridOptions("64"), TypeError, r"^GridOptions: points_per_unit is '64'; it must be a number$"),
         (lambda: models.TNPD(layers=1.5, rng=rng), TypeError, r"^TNPD: layers is 1.5; it must be a whole num"),
@@ -66,7 +66,11 @@ rng = np.random.default_rng(0)
             ValueError,
             r"^attention: scale is ''; it must be one finite number, or None for 1/√d$",
         ),
-        (lambda: ag.reshape(np.array(["a", "b"]), (2, 1)), TypeError, r"^reshape: x is <U1 \(ndarray\); pass numbers$"),
+        (
+            lambda: ag.reshape(np.array(["a", "b"]), (2, 1)),
+            TypeError,
+            r"^reshape: x is <U1 \(ndarray\); pass an array of numbers$",
+        ),
         (lambda: layers.Linear(3), TypeError, r"missing 1 required positional argument: 'out_features'"),
         (lambda: layers.Linear(3, 0, rng=rng), ValueError, r"^Linear: features \(3, 0\) must be positive$"),
     ],

@@ -147,7 +147,7 @@ def test_what_masks_hide_may_be_nan():
         ({"target_x": np.zeros((3, 4, 1))}, ValueError, "hold .*'target_x': 3.* tasks; the first axis"),
         ({"context_y": np.full((2, 3, 1), np.nan)}, ValueError, r"context_y\[0, 0, 0\] is nan; where points are pres"),
         ({"target_x": np.full((2, 4, 1), np.inf)}, ValueError, r"target_x\[0, 0, 0\] is inf"),
-        ({"context_x": np.full((2, 3, 1), "a")}, TypeError, "context_x is <U1; pass numbers"),
+        ({"context_x": np.full((2, 3, 1), "a")}, TypeError, "context_x is <U1; pass an array of numbers"),
         ({"context_x": np.zeros((2, 3, 1), np.float32)}, TypeError, "use one type for all"),
         ({"context_mask": np.ones((2, 3))}, TypeError, "context_mask is float64; pass booleans, True = present"),
         ({"context_mask": np.ones((2, 4), bool)}, ValueError, r"mask has shape \(2, 4\); context_x asks for \(2, 3\)"),

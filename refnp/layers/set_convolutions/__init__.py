@@ -321,7 +321,7 @@ def _anywhere(target_x, context_x, context_y, length_scale, mask, kernel, method
     for name, array in zip(("target_x", "context_x", "context_y"), arrays, strict=True):
         last = "channels" if array is y else "dimensions"
         if array.dtype.kind not in "fc":
-            raise TypeError(f"set_convolution: {name} is {array.dtype}; pass numbers")
+            raise TypeError(f"set_convolution: {name} is {array.dtype}; pass an array of numbers")
         if array.ndim < 2:
             raise ValueError(
                 f"set_convolution: {name} has shape {array.shape}; it must be (..., points, {last}): add a last axis"
