@@ -97,6 +97,7 @@ def _decided(about: Found, trial: Trial, thorough: bool) -> Found:
         "count": COUNT,
         "simplify": SIMPLIFY,
         "structures": (),  # few inputs, all as they are drawn
+        "inner_precision": "longdouble",  # what is refnp's own computes in the precision that it is given
         **trial.options,
     }
     if thorough:

@@ -21,7 +21,16 @@ from refnp.studies.trained import open_trained, shipped
 from refnp.symmetry import Claim, Translate, equivariant
 
 DRAWS = 2  # of z: each is a function, and what is asked of one is asked of all
-SUBJECTS = {"cnp": "CNP", "np": "NP", "tnpd": "TNP-D", "tetnp": "TE-TNP", "convcnp": U_NET, "convcnp-sawtooth": U_NET}
+SUBJECTS = {
+    "cnp": "CNP",
+    "np": "NP",
+    "canp": "CANP",
+    "anp": "ANP",
+    "tnpd": "TNP-D",
+    "tetnp": "TE-TNP",
+    "convcnp": U_NET,
+    "convcnp-sawtooth": U_NET,
+}
 ASKED = (
     "context permuted",
     "hidden points changed",

@@ -66,7 +66,8 @@ def search(
     inner_precision  the coarsest precision in which f computes inside, whatever it takes and gives: "float64",
               "float32", "tfloat32", "float16" or "bfloat16"; its rounding is allowed for, and what is larger is a
               violation. By default a discrepancy that such a precision could leave is "undecided", unless f is seen
-              not to compute in it
+              not to compute in it, which takes about half of the time; "longdouble" says that f computes in the
+              precision of its inputs throughout
     digits    a violation of 10^−digits of the output must be visible in at least half of the pairs, or the verdict is
               "undecided"; by default 9, or as many as 100 roundings leave: 5.2 in float32
     structures  kinds of structure that are imposed on two of three inputs, such as "a repeated item" or "zeros"; all
