@@ -199,6 +199,10 @@ def test_a_model_of_ones_own_is_judged():
     assert {row["verdict"] for row in report.rows} == {WITHIN}
     assert len(report.rows) == 4
     assert len(report.skipped) == 2
+
+
+def test_a_model_of_ones_own_is_judged_in_low_precision():
+    pytest.importorskip("ml_dtypes")
     assert refnp.judge("CNP", my_cnp, precision="bfloat16 in and out, float32 inside").holds
 
 
