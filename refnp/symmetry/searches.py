@@ -123,12 +123,17 @@ def check(
         raise ValueError(
             f"check: {claim.action.describe(g)} cannot act on these inputs; the claim is about {claim.action}"
         )
-    real = [np.asarray(a).real.dtype for a in inputs.values() if a is not None and np.asarray(a).dtype.kind in "fc"]
-    dtype = np.result_type(*real) if real else np.dtype(np.float64)
+    dtype = dtype_of(inputs)
     trials = _Trials(claim, Domain(lambda rng: inputs, {}), bound, inner_precision, digits, seed)
     violation = trials.violation(Input({}, dtype, {}, cast(inputs, dtype)), [g])
     counterexample = None if violation is None else trials.counterexample(violation, simplify=0)
     return trials.verdict(f"one pair: {claim.action.describe(g)}; {dtype_name(dtype)}", counterexample)
+
+
+def dtype_of(inputs: Arrays) -> DType:
+    """The precision that real and complex arrays have together; float64 if there are none."""
+    real = [np.asarray(a).real.dtype for a in inputs.values() if a is not None and np.asarray(a).dtype.kind in "fc"]
+    return np.result_type(*real) if real else np.dtype(np.float64)
 
 
 class _Trials:

@@ -12,18 +12,16 @@ A test that fails prints the report and the counter-example as code that can be 
 claims take them, whose real numbers are numbers of float32; hypothesis is imported when one is made, and not before.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from refnp.autograd import ArrayLike
 from refnp.symmetry.actions import SMALL, Action, Arrays, Element, Names, Product, Trivial
 from refnp.symmetry.claim import Border, Claim, Function, InPrecision, Read, equivariant
-from refnp.symmetry.inputs import Draw, Scales, Sizes
-from refnp.symmetry.judge import Bound
-from refnp.symmetry.searches import check, search
+from refnp.symmetry.inputs import Draw
+from refnp.symmetry.searches import check, dtype_of, search
 from refnp.symmetry.verdict import SymmetryError, Verdict
 
 __all__ = [
@@ -39,6 +37,7 @@ __all__ = [
 
 Size = int | tuple[int, int]  # a number, or the smallest and the largest
 LARGEST = 16.0  # number that a strategy gives, unless told
+OF_CHECK = {"bound", "inner_precision", "digits", "seed"}  # options of `check`
 
 
 def assert_equivariant(
@@ -48,59 +47,37 @@ def assert_equivariant(
     inputs: Draw | Arrays,
     g: Element = None,
     *,
-    sizes: Sizes | None = None,
     on: Names = None,
     read: Read = None,
     in_precision: InPrecision | None = None,
     name: str | None = None,
     border: Border = None,
-    dtypes: Sequence[DTypeLike] = (np.float64, np.float32),
-    scales: Scales = (1.0, 2.0**-10, 2.0**10),
-    where: Callable[..., ArrayLike] | None = None,
-    bound: Bound | None = None,
-    inner_precision: str | None = None,
-    digits: float | None = None,
-    count: int = 48,
-    simplify: int = 1000,
-    seed: int = 0,
+    **options: Any,
 ) -> Verdict:
     """The verdict that f(g·x) = g·f(x) holds; raises SymmetryError, with the counter-example as code, if it does not.
 
-    inputs   `draw` of `search`, (rng, **sizes) → dict of arrays: the claim must hold in a search with these options
+    inputs   `draw` of `search`, (rng, **sizes) → dict of arrays: the claim must hold in a search
              or one dict of arrays: the claim must not fail there. With `g` for this element; otherwise for all of
              the group, if there are at most 120, or its generators and three that are drawn
     g        an element; only with one dict of arrays
     on, read, in_precision, name, border               of the claim, as in `equivariant`
-    bound, inner_precision, digits, seed               of `search` and of `check`
-    sizes, dtypes, scales, where, count, simplify      of `search` alone
+    options  of `search`, with its defaults; with one dict of arrays those of `check`: bound, inner_precision, digits
+             and seed
 
     With one dict of arrays the test also passes where nothing moves, and where rounding is too large to tell:
     hypothesis finds such inputs, and they say nothing about f. It fails if f raises an error or is random.
-    Raises TypeError for `g` with `draw`.
+    Raises TypeError for `g` with `draw`, and for options that there are not.
     """
     claim = equivariant(f, action_in, action_out, on=on, read=read, in_precision=in_precision, name=name, border=border)
     if callable(inputs):
         if g is not None:
             raise TypeError(f"assert_equivariant: g is {g!r}, but inputs are drawn; give one dict of arrays with it")
-        verdict = search(
-            claim,
-            inputs,
-            sizes=sizes,
-            dtypes=dtypes,
-            scales=scales,
-            where=where,
-            bound=bound,
-            inner_precision=inner_precision,
-            digits=digits,
-            count=count,
-            simplify=simplify,
-            seed=seed,
-        )
+        verdict = search(claim, inputs, **options)
         good = verdict.holds
     else:
-        judging: dict[str, Any] = {"bound": bound, "digits": digits, "seed": seed}
-        judging["inner_precision"] = inner_precision
-        verdict = check(claim, inputs, g, **judging) if g is not None else _at(claim, inputs, judging)
+        if unknown := sorted(options.keys() - OF_CHECK):
+            raise TypeError(f"assert_equivariant: {', '.join(unknown)} is for a search; give `draw` in place of inputs")
+        verdict = check(claim, inputs, g, **options) if g is not None else _at(claim, inputs, options)
         good = not verdict.fails and verdict.counts.inputs > 0
     if not good:
         raise SymmetryError(f"{verdict}{_as_code(claim, verdict)}")
@@ -113,52 +90,28 @@ def assert_invariant(
     inputs: Draw | Arrays,
     g: Element = None,
     *,
-    sizes: Sizes | None = None,
     on: Names = None,
     read: Read = None,
     in_precision: InPrecision | None = None,
     name: str | None = None,
     border: Border = None,
-    dtypes: Sequence[DTypeLike] = (np.float64, np.float32),
-    scales: Scales = (1.0, 2.0**-10, 2.0**10),
-    where: Callable[..., ArrayLike] | None = None,
-    bound: Bound | None = None,
-    inner_precision: str | None = None,
-    digits: float | None = None,
-    count: int = 48,
-    simplify: int = 1000,
-    seed: int = 0,
+    **options: Any,
 ) -> Verdict:
     """The verdict that f(g·x) = f(x) holds; all else as in `assert_equivariant`."""
-    return assert_equivariant(
-        f,
-        action,
-        Trivial(),
-        inputs,
-        g,
-        sizes=sizes,
-        on=on,
-        read=read,
-        in_precision=in_precision,
-        name=name,
-        border=border,
-        dtypes=dtypes,
-        scales=scales,
-        where=where,
-        bound=bound,
-        inner_precision=inner_precision,
-        digits=digits,
-        count=count,
-        simplify=simplify,
-        seed=seed,
-    )
+    of_claim: dict[str, Any] = {"on": on, "read": read, "in_precision": in_precision, "name": name, "border": border}
+    return assert_equivariant(f, action, Trivial(), inputs, g, **of_claim, **options)
 
 
-def _at(claim: Claim, inputs: Arrays, judging: dict[str, Any]) -> Verdict:
-    """The verdict at one input, for many elements."""
-    real = [np.asarray(a).real.dtype for a in inputs.values() if a is not None and np.asarray(a).dtype.kind in "fc"]
-    dtype = np.result_type(*real) if real else np.dtype(np.float64)
-    return search(claim, lambda rng: inputs, dtypes=[dtype], scales=(1.0,), count=1, simplify=0, **judging)
+def _at(claim: Claim, inputs: Arrays, options: Mapping[str, Any]) -> Verdict:
+    """The verdict at one input as it is, for many elements."""
+    as_it_is: dict[str, Any] = {
+        "dtypes": [dtype_of(inputs)],
+        "scales": (1.0,),
+        "structures": (),
+        "count": 1,
+        "simplify": 0,
+    }
+    return search(claim, lambda rng: inputs, **as_it_is, **options)
 
 
 def _as_code(claim: Claim, verdict: Verdict) -> str:
