@@ -840,3 +840,17 @@ def test_the_example_names_every_mistake():
 @pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.name)
 def test_the_commands_of_the_guide_print_what_it_says(page):
     assert pages.differences(page.read_text(encoding="utf-8"), pages.brought_up_to_date(page)) == []
+
+
+def test_hidden_scores_that_are_filled_with_a_number_are_found():
+    """A number in place of −∞ is hidden only as long as no score is below it."""
+
+    def filled(query, key, value, *, mask=None, bias=0.0):
+        scores = query @ key.swapaxes(-1, -2) / query.dtype.type(np.sqrt(query.shape[-1])) + bias
+        scores = scores if mask is None else np.where(mask, scores, scores.dtype.type(-1e4))
+        e = np.exp(scores - scores.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True) @ value
+
+    report = refnp.judge("attention", filled, only="*bias and mask*")
+    deviating = {row["case"] for row in report.rows if row["verdict"] == "deviates"}
+    assert deviating == {"attention/bias and mask, scores near -2e4"}

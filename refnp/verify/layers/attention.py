@@ -436,6 +436,7 @@ def cases() -> list[Case]:
         ),
         case("bias", tensors() | {"bias": normal(5, 6)}),
         case("bias and mask", tensors() | {"bias": normal(5, 6)}, mask=CHECKERED),
+        case("bias and mask, scores near -2e4", tensors() | {"bias": normal(5, 6, shift=-2e4)}, mask=CHECKERED),
         case("bias for each head", tensors(batch=(2, 3)) | {"bias": normal(3, 5, 6)}),
         case("bias and mask for each head", tensors(batch=(2, 3)) | {"bias": normal(2, 3, 5, 6)}, mask=OF_EACH_HEAD),
         Case(SOFTCAP, "ordinary", tensors(scale=4.0), {"softcap": 2.0}),
