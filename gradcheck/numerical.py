@@ -149,11 +149,11 @@ def best_entry(rows: list[list], noise: list) -> Estimate:
     """
     of_rows = []
     for k in range(1, len(rows)):
-        best = Estimate(rows[k][0], np.full(np.shape(rows[k][0]), np.inf))
-        for j in range(1, k + 1):
-            moved = np.maximum(np.abs(rows[k][j] - rows[k][j - 1]), np.abs(rows[k][j] - rows[k - 1][j - 1]))
-            best = best.or_better(Estimate(rows[k][j], moved + noise[k]))
-        of_rows.append(best)
+        row, above = np.array(rows[k]), np.array(rows[k - 1])  # (k + 1, m...), (k, m...)
+        moved = np.maximum(np.abs(row[1:] - row[:-1]), np.abs(row[1:] - above)) + noise[k]
+        entries = Estimate(row, np.concatenate([np.full_like(moved[:1], np.inf), moved]))
+        least = np.lexsort((entries.error, entries.relative_error), axis=0)[:1]
+        of_rows.append(Estimate(*(np.take_along_axis(part, least, axis=0)[0] for part in entries)))
     value, error, relative = (np.stack(part) for part in zip(*((*e, e.relative_error) for e in of_rows), strict=True))
     order = np.lexsort((error, relative), axis=0)[:3]  # (3, m...)
     value, error = np.take_along_axis(value, order, axis=0), np.take_along_axis(error, order, axis=0)

@@ -10,7 +10,6 @@ modules inside it. In the loss that `refnp.training.train` is given, and in `los
 
 import contextlib
 import contextvars
-import copy
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
@@ -21,7 +20,7 @@ from numpy.typing import DTypeLike
 from refnp.autograd import Parameter, Tensor
 from refnp.autograd.errors import ACCIDENTS, explain, explained
 from refnp.autograd.primitives import raw
-from refnp.autograd.trees import leaves_of, map_leaves
+from refnp.autograd.trees import leaves_of
 
 _on_tape = contextvars.ContextVar("on_tape", default=False)
 
@@ -79,7 +78,7 @@ class Module:
         """
         seen: set[int] = set()
         names: set[str] = set()
-        for name, parameter in _walk("", vars(self)):
+        for name, parameter in _walk("", vars(self), []):
             if id(parameter) in seen:
                 continue
             if name in names:
@@ -151,25 +150,29 @@ class Module:
         return self
 
 
-def _walk(path: str, value: Any) -> Iterator[tuple[str, Parameter]]:
+def _walk(path: str, value: Any, found: list[tuple[str, Parameter]]) -> list[tuple[str, Parameter]]:
+    """`found`, with every Parameter below `value` and its path, in the order of assignment."""
     if isinstance(value, Parameter):
-        yield path, value
-        return
+        found.append((path, value))
+    elif isinstance(value, (dict, list, tuple, Module)):
+        if isinstance(value, Module):
+            value = vars(value)
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            _walk(f"{path}.{key}" if path else str(key), item, found)
+    return found
+
+
+def _substituted(value: Any, new: dict[int, Any]) -> Any:
+    """The same nesting of modules, dicts, lists and tuples with `new[id(parameter)]` in place of each Parameter."""
+    if isinstance(value, Parameter):
+        return new[id(value)]
     if isinstance(value, Module):
-        value = vars(value)
-    elif isinstance(value, (list, tuple)):
-        value = dict(enumerate(value))
+        twin = type(value).__new__(type(value))
+        vars(twin).update({name: _substituted(item, new) for name, item in vars(value).items()}, _is_bound=True)
+        return twin
     if isinstance(value, dict):
-        for key, item in value.items():
-            yield from _walk(f"{path}.{key}" if path else str(key), item)
-
-
-def _substituted(module: Any, new: dict[int, Any]) -> Any:
-    def substitute(leaf: Any) -> Any:
-        if isinstance(leaf, Parameter):
-            return new[id(leaf)]
-        return _substituted(leaf, new) if isinstance(leaf, Module) else leaf
-
-    twin = copy.copy(module)
-    vars(twin).update(map_leaves(substitute, vars(module)), _is_bound=True)
-    return twin
+        return {key: _substituted(item, new) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        items = [_substituted(item, new) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
