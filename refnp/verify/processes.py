@@ -5,14 +5,15 @@
 Processes are started anew ("spawn"), not copied: nothing is inherited of threads that a framework may have started, and
 it is the same on every platform. What they work on is therefore named, and `start()` makes it in each of them. Each
 uses one thread for matrix products, because there are as many processes as cores. While they start, the first items are
-done here. Ctrl-C, or an end before the last item, ends them at once; a process that dies ends the item that it was at,
-not the others.
+done here. Ctrl-C, an end before the last item, and the death of the process that waits for them end them at once; a
+process that dies ends the item that it was at, not the others.
 """
 
 import contextlib
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -101,7 +102,16 @@ def _nothing() -> None:
 
 def _begin(start: Callable[[], None]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits for results gets it, and ends this one
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     start()
+
+
+def _end_with_parent() -> None:
+    """Wait for the process that started this one; without it nobody reads what this one computes."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 @contextlib.contextmanager

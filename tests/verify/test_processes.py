@@ -80,3 +80,24 @@ def test_ctrl_c_ends_all_of_them(ctrl_c):
         os.killpg(running.pid, signal.SIGINT)
         _, said = running.communicate(timeout=60)
     assert (running.returncode, said) == (130, "")
+
+
+SHARING = """
+import operator, os, time
+from refnp.verify.processes import in_order
+
+if __name__ == "__main__":
+    slowly = lambda item: time.sleep(0.02)
+    for process in in_order(operator.call, [os.getpid] * 100_000, 2, start=int, here=slowly, lost=int):
+        print(process, flush=True)
+"""
+
+
+def test_the_death_of_the_one_that_waits_ends_the_others(tmp_path):
+    (tmp_path / "sharing.py").write_text(SHARING)
+    with subprocess.Popen([sys.executable, tmp_path / "sharing.py"], stdout=subprocess.PIPE, text=True) as running:
+        while running.stdout.readline() == "None\n":
+            pass
+        running.kill()
+        running.communicate(timeout=20)  # its end is that of all who have this standard output
+    assert running.returncode == -signal.SIGKILL
