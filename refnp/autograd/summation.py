@@ -61,6 +61,7 @@ def einsum(subscripts: str, *operands: ArrayLike) -> Array | Tensor:
 
 @primitive
 def _einsum(*operands, inputs, result):
+    """z[result] = Σ x[inputs] y[inputs] … over every letter that the result lacks."""
     dtype = np.result_type(*operands)  # Python scalars do not raise it
     arrays = [np.asarray(o, dtype) if isinstance(o, (int, float, complex)) else np.asarray(o) for o in operands]
     sizes = _sizes(inputs, [a.shape for a in arrays])
@@ -84,6 +85,14 @@ def _einsum(*operands, inputs, result):
         return whole
 
     return _by_products(inputs, result, arrays), vjp
+
+
+def einsum_equation(inputs: list[str], result: str) -> str:
+    """What an einsum computes, as "z_ik = Σ_j x_ij y_jk": the result is z, the operands x, y, w, v, u, t, s, r."""
+    summed = "".join(dict.fromkeys(c for letters in inputs for c in letters if c not in result))
+    names = "xywvutsr" if len(inputs) <= 8 else [f"x{k}" for k in range(len(inputs))]
+    factors = " ".join(f"{x}_{letters}" if letters else x for x, letters in zip(names, inputs, strict=False))
+    return f"{f'z_{result}' if result else 'z'} = {f'Σ_{summed} ' if summed else ''}{factors}"
 
 
 def _by_products(inputs: list[str], result: str, operands: list[Array]) -> Array:

@@ -19,6 +19,7 @@ from numpy.typing import DTypeLike
 
 _steps = itertools.count()
 _recording = contextvars.ContextVar("recording", default=True)
+_call = contextvars.ContextVar["Call | None"]("call", default=None)
 
 
 @contextlib.contextmanager
@@ -36,15 +37,32 @@ def is_recording() -> bool:
     return _recording.get()
 
 
+class Call:
+    """A call of a module that writes on the tape, and the call around it: nodes say in which one they were made."""
+
+    __slots__ = ("inside", "module", "token")
+
+    def __init__(self, module: Any):
+        self.module = module
+        self.inside: Call | None = _call.get()
+
+    def __enter__(self) -> None:
+        self.token = _call.set(self)
+
+    def __exit__(self, *error: object) -> None:
+        _call.reset(self.token)
+
+
 class Node:
     """One step on the tape: which operation, on what, and its VJP.
 
     `arguments` are the operation's positional arguments as given (Tensors and constants), `options` those by name,
-    `outputs` one (shape, dtype) per result, `vjp` takes one gradient per result and returns one per argument.
-    All but the outputs are dropped once a gradient has passed through.
+    `outputs` one (shape, dtype) per result, `vjp` takes one gradient per result and returns one per argument, `call`
+    is the innermost call of a module around it. All but the outputs and the call are dropped once a gradient has passed
+    through.
     """
 
-    __slots__ = ("arguments", "operation", "options", "outputs", "step", "vjp")
+    __slots__ = ("arguments", "call", "operation", "options", "outputs", "step", "vjp")
 
     def __init__(self, operation: Callable, arguments: tuple, options: dict, outputs: list, vjp: Callable):
         self.operation = operation
@@ -52,6 +70,7 @@ class Node:
         self.options: dict | None = options
         self.outputs = outputs
         self.vjp: Callable | None = vjp
+        self.call: Call | None = _call.get()
         self.step = next(_steps)
 
     def free(self) -> None:

@@ -1,6 +1,6 @@
 """Chapter 2, the layers: one idea a page, the function with its hand-written gradient, then its module."""
 
-from refnp.layers import masks
+from refnp.layers import masks, steps
 from refnp.layers.activations import *
 from refnp.layers.channel_normalization import (
     BatchNorm,

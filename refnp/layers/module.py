@@ -20,6 +20,7 @@ from numpy.typing import DTypeLike
 from refnp.autograd import Parameter, Tensor
 from refnp.autograd.errors import ACCIDENTS, explain, explained
 from refnp.autograd.primitives import raw
+from refnp.autograd.tensor import Call
 from refnp.autograd.trees import leaves_of
 
 _on_tape = contextvars.ContextVar("on_tape", default=False)
@@ -45,9 +46,10 @@ def arrays_in_arrays_out(method: Callable) -> Callable:
     def call(module: "Module", *arguments: Any, **options: Any) -> Any:
         try:
             if module._is_bound or _on_tape.get():
-                return method(module, *arguments, **options)
+                with Call(module):
+                    return method(module, *arguments, **options)
             if any(isinstance(leaf, Tensor) for leaf in leaves_of([arguments, options])):
-                with on_tape():
+                with on_tape(), Call(module):
                     return method(module, *arguments, **options)
             return method(module.without_tape(), *arguments, **options)
         except ACCIDENTS as error:

@@ -1,0 +1,109 @@
+"""An operation opened into steps: each with its equation, its value and the gradient that reaches it.
+
+The page of an operation computes its gradient in one formula, from which the steps between have vanished. For those
+that are worth opening there is a plain form, a generator of steps in operations of the engine, such as those of
+refnp/layers/steps.py; it runs on the same arrays, and the walk back through it gives the gradient of every step. How
+far its result is from that of the page is shown with it: rounding, or digits that the page saves.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from refnp.autograd.backward import gradients_of
+from refnp.autograd.explanation.lines import place_of
+from refnp.autograd.primitives import raw
+from refnp.autograd.tensor import Array, Node, Tensor
+
+Steps = Generator[tuple[str, Any], None, Any]  # yields (equation, value), returns the result of the operation
+_plain: dict[Callable, Callable[..., Steps]] = {}
+
+
+class Step(NamedTuple):
+    """A step of an operation; `gradient` is None for a constant, or where none is asked for."""
+
+    equation: str
+    value: Array
+    gradient: Array | None
+
+
+class Opened(NamedTuple):
+    """The steps of an operation, the results and gradients by argument of the plain form, and how far it is off."""
+
+    steps: list[Step]
+    results: list[Array]
+    gradients: dict[int, Array]
+    difference: float
+
+
+def steps_of(operation: Callable) -> Callable:
+    """Make a generator of steps the plain form of an operation, whose arguments and options it takes.
+
+    It yields (equation, value) for each step and returns the result, a tuple if there are several. Arguments that need
+    a gradient come as Tensors. A generator that returns None leaves the operation closed.
+    """
+
+    def register(form: Callable[..., Steps]) -> Callable[..., Steps]:
+        _plain[operation] = form
+        return form
+
+    return register
+
+
+def operations_with_steps() -> list[Callable]:
+    """The operations that can be opened."""
+    return list(_plain)
+
+
+def opened(node: Node, values: list[Array | None], bars: list[Array] | None) -> Opened | None:
+    """The steps of a node whose results are `values` and, if asked for, have the gradients `bars`.
+
+    None if there is no plain form, the tape was freed, or random numbers were drawn, which it would draw otherwise.
+    """
+    form = _plain.get(node.operation)
+    options = node.options or {}
+    if form is None or node.arguments is None or any(isinstance(o, np.random.Generator) for o in options.values()):
+        return None
+    arguments = [_leaf(a) if isinstance(a, Tensor) else np.asarray(a) if isinstance(a, list) else a
+                 for a in node.arguments]  # fmt: skip
+    found: list[tuple[str, Any]] = []
+    with np.errstate(all="ignore"):
+        result = _run(form(*arguments, **options), found)
+        if result is None:
+            return None
+        results = list(result) if isinstance(result, tuple) else [result]
+        by_place, gradients = _gradients(results, arguments, bars)
+    steps = [Step(text, np.asarray(raw(v)), by_place.get(place_of(v)) if isinstance(v, Tensor) else None)
+             for text, v in found]  # fmt: skip
+    arrays = [np.asarray(raw(r)) for r in results]
+    pairs = [(a, v) for a, v in zip(arrays, values, strict=True) if v is not None]
+    difference = max((float(np.max(np.abs(a - v), initial=0)) for a, v in pairs), default=0.0)
+    return Opened(steps, arrays, gradients, difference)
+
+
+def _leaf(tensor: Tensor) -> Any:
+    """A leaf of the same numbers, so that the walk back ends there; an array if it needs no gradient."""
+    return Tensor(tensor.data, requires_grad=True) if tensor.requires_grad else tensor.data
+
+
+def _run(steps: Steps, found: list[tuple[str, Any]]) -> Any:
+    """Put the steps into `found`; what the generator returns."""
+    while True:
+        try:
+            found.append(next(steps))
+        except StopIteration as end:
+            return end.value
+
+
+def _gradients(results: list[Any], arguments: list[Any], bars: list[Array] | None) -> tuple[dict, dict[int, Array]]:
+    """The gradient of every value on the tape of the plain form by its place, and that of each argument."""
+    if bars is None:
+        return {}, {}
+    record: dict[Node, list[Array]] = {}
+    needed = [(r, bar) for r, bar in zip(results, bars, strict=True) if isinstance(r, Tensor) and r.requires_grad]
+    leaves = gradients_of([r for r, _ in needed], [bar for _, bar in needed], keep_tape=True, record=record)
+    by_place = {place_of(leaf): gradient for leaf, gradient in leaves}
+    by_place |= {(id(node), slot): bar for node, own in record.items() for slot, bar in enumerate(own)}
+    at = {place_of(a): k for k, a in enumerate(arguments) if isinstance(a, Tensor)}
+    return by_place, {at[place]: gradient for place, gradient in by_place.items() if place in at}

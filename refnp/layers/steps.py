@@ -1,0 +1,295 @@
+"""The layers in steps, as `refnp.explain(…, expand=True)` opens them: the equation of each line, and its value.
+
+Every other page computes its gradient in one formula, by hand. Here stands the same arithmetic once more in operations
+of the engine, which give the gradient of each step; nothing is saved at extreme inputs, and nothing is checked. Values
+and gradients are held against those of the pages within the bounds that judge any framework
+(tests/layers/test_steps.py). A row maximum is a constant, for it changes no weight.
+
+A form yields (equation, value) for each step and returns its result; it returns None for what it does not open.
+"""
+
+from typing import Any
+
+import numpy as np
+
+import refnp.autograd as ad
+from refnp.autograd.blocks import floating
+from refnp.autograd.explanation.opening import Steps, steps_of
+from refnp.autograd.primitives import primitive, raw
+from refnp.autograd.tensor import Array, Tensor
+from refnp.layers import activations, losses, normalization
+from refnp.layers.dot_product_attention import attention, attention_with_weights, scale_of, soft_capped
+from refnp.layers.set_convolutions import Grid, eq, set_convolution
+from refnp.layers.softmaxes import log_softmax, softmax
+
+
+@steps_of(softmax)
+def softmax_steps(x: Any, *, axis: Any = -1) -> Steps:
+    """The row maximum, the exponentials, their sum, and the quotient."""
+    m = _maximum(x, axis)
+    yield "m = max_j x_j, a constant", m
+    e = ad.exp(x - m)
+    yield "e_i = exp(x_i − m)", e
+    total = ad.sum(e, axis, keepdims=True)
+    yield "Z = Σ_j e_j", total
+    p = e / total
+    yield "p_i = e_i / Z", p
+    return p
+
+
+@steps_of(log_softmax)
+def log_softmax_steps(x: Any, *, axis: Any = -1) -> Steps:
+    """The row maximum, the logarithm of the sum of exponentials, and the difference."""
+    m = _maximum(x, axis)
+    yield "m = max_j x_j, a constant", m
+    s = x - m
+    yield "s_i = x_i − m", s
+    log_total = ad.log(ad.sum(ad.exp(s), axis, keepdims=True))
+    yield "log Z = log Σ_j exp(s_j)", log_total
+    y = s - log_total
+    yield "log p_i = s_i − log Z", y
+    return y
+
+
+def _maximum(x: Any, axis: Any) -> Array:
+    """The maximum along the axis, 0 where it is −∞."""
+    m = np.asarray(raw(x)).real.max(axis, keepdims=True)
+    return np.where(m == -np.inf, 0, m)
+
+
+# ---- attention
+
+
+@steps_of(attention)
+def attention_steps(
+    query: Any, key: Any, value: Any, bias: Any = None, *, mask: Any = None, scale: Any = None, softcap: Any = None,
+    dropout: float = 0.0, rng: Any = None, method: str = "auto",
+) -> Steps:  # fmt: skip
+    """Scaled scores, the bias, the mask, the row maximum, weights, and the mean of the values."""
+    output, _ = yield from _attend(query, key, value, bias, mask, scale, softcap)
+    return output
+
+
+@steps_of(attention_with_weights)
+def attention_with_weights_steps(
+    query: Any, key: Any, value: Any, bias: Any = None, *, mask: Any = None, scale: Any = None, softcap: Any = None,
+    dropout: float = 0.0, rng: Any = None,
+) -> Steps:  # fmt: skip
+    """The same, with the weights."""
+    return (yield from _attend(query, key, value, bias, mask, scale, softcap))
+
+
+def _attend(query: Any, key: Any, value: Any, bias: Any, mask: Any, scale: Any, softcap: Any) -> Steps:
+    query, key, value = (a if isinstance(a, Tensor) else floating(a) for a in (query, key, value))
+    factor = scale_of(scale, raw(query))
+    scores = ad.matmul(query, ad.swapaxes(key, -1, -2)) * factor
+    yield f"S = scale · Q Kᵀ, scale = {factor:.4g}", scores
+    if softcap is not None:
+        scores = soft_capped(scores, softcap)
+        yield f"S ← c tanh(S/c), c = {softcap:.4g}", scores
+    if bias is not None:
+        scores = scores + bias
+        yield "S ← S + bias", scores
+    if mask is not None:
+        scores = ad.where(np.asarray(mask), scores, -np.inf)
+        yield "S ← S where the mask allows, else −∞", scores
+    m = _maximum(scores, -1)
+    yield "m_n = max_m S_nm, a constant", m
+    e = ad.exp(scores - m)
+    yield "E_nm = exp(S_nm − m_n)", e
+    total = ad.sum(e, -1, keepdims=True)
+    yield "Z_n = Σ_m E_nm", total
+    if not np.all(raw(total)):  # a query that may attend to nothing
+        total = ad.where(raw(total) == 0, 1, total)
+    a = e / total
+    yield "A = E / Z, the weights", a
+    output = ad.matmul(a, value)
+    yield "O = A V", output
+    return output, a
+
+
+# ---- normalisation
+
+
+@steps_of(normalization.layer_norm)
+def layer_norm_steps(x: Any, gain: Any = 1.0, shift: Any = 0.0, *, axis: Any = -1, eps: float = 1e-5) -> Steps:
+    """μ, x − μ, σ², x̂, and scale and shift."""
+    gain, shift = (_along(a, x, axis) for a in (gain, shift))
+    mean = ad.mean(x, axis, keepdims=True)
+    yield "μ = (1/D) Σᵢ xᵢ", mean
+    centred = x - mean
+    yield "c = x − μ", centred
+    variance = ad.mean(centred * centred, axis, keepdims=True)
+    yield "σ² = (1/D) Σᵢ cᵢ²", variance
+    scale = ad.sqrt(variance + eps)
+    yield f"s = √(σ² + ε), ε = {eps:.4g}", scale
+    unit = centred / scale
+    yield "x̂ = c / s", unit
+    y = unit * gain + shift
+    yield "y = γ x̂ + β", y
+    return y
+
+
+@steps_of(normalization.rms_norm)
+def rms_norm_steps(x: Any, gain: Any = 1.0, *, axis: Any = -1, eps: float = 1e-5) -> Steps:
+    """The mean of the squares, x̂, and the scale."""
+    square = ad.mean(x * x, axis, keepdims=True)
+    yield "q = (1/D) Σᵢ xᵢ²", square
+    scale = ad.sqrt(square + eps)
+    yield f"s = √(q + ε), ε = {eps:.4g}", scale
+    unit = x / scale
+    yield "x̂ = x / s", unit
+    y = unit * _along(gain, x, axis)
+    yield "y = γ x̂", y
+    return y
+
+
+def _along(parameter: Any, x: Any, axis: Any) -> Any:
+    """A gain or shift of the normalised axes in a shape that broadcasts against x."""
+    if not np.ndim(raw(parameter)):
+        return parameter
+    axes = [a % x.ndim for a in ((axis,) if np.ndim(axis) == 0 else axis)]
+    order = sorted(range(len(axes)), key=axes.__getitem__)
+    shape = [x.shape[a] if a in axes else 1 for a in range(x.ndim)]
+    return ad.reshape(ad.transpose(parameter, tuple(order)), tuple(shape))
+
+
+# ---- activations
+
+
+@steps_of(activations.gelu)
+def gelu_steps(x: Any, *, approximate: str = "none") -> Steps:
+    """The weight Φ(x), or its approximation, and the product."""
+    if approximate == "none":
+        weight = 0.5 * ad.erfc(x * -(np.asarray(raw(x)).real.dtype.type(0.5) ** 0.5))
+        yield "Φ(x) = ½ erfc(−x/√2)", weight
+    else:
+        root, cubic = (
+            np.asarray(c).astype(raw(x).real.dtype) for c in (activations.ROOT_EIGHT_OVER_PI / 2, activations.CUBIC)
+        )
+        u = root * (x + cubic * x * x * x)
+        yield "u = √(2/π) (x + 0.044715 x³)", u
+        weight = activations.sigmoid(2 * u)
+        yield "σ(2u) = ½ (1 + tanh u)", weight
+    y = x * weight
+    yield "y = x Φ(x)" if approximate == "none" else "y = x σ(2u)", y
+    return y
+
+
+@steps_of(activations.silu)
+def silu_steps(x: Any) -> Steps:
+    """The sigmoid, and the product."""
+    weight = activations.sigmoid(x)
+    yield "σ(x) = 1/(1 + e^(−x))", weight
+    y = x * weight
+    yield "y = x σ(x)", y
+    return y
+
+
+# ---- losses
+
+
+@steps_of(losses.gaussian_nll)
+def gaussian_nll_steps(mean: Any, std: Any, y: Any, *, mask: Any = None, reduction: str = "mean") -> Steps:
+    """The standardised residual, the loss of each number, and their mean or sum."""
+    z = (y - mean) / std
+    yield "z = (y − μ)/σ", z
+    terms = 0.5 * z * z + ad.log(std) + losses.HALF_LOG_TWO_PI.astype(z.dtype)
+    yield "ℓ = ½ z² + log σ + ½ log 2π", terms
+    return (yield from _reduced(terms, mask, reduction, None))
+
+
+@steps_of(losses.cross_entropy)
+def cross_entropy_steps(
+    logits: Any, targets: Any, *, ignore_index: Any = None, label_smoothing: float = 0.0, smoothing: str = "uniform",
+    class_weights: Any = None, reduction: str = "mean",
+) -> Steps:  # fmt: skip
+    """log p by the steps of log_softmax, the probabilities q of the target, the loss of each row, and their mean."""
+    x = np.asarray(raw(logits))
+    weights = np.ones(x.shape[-1], x.real.dtype) if class_weights is None else np.asarray(class_weights)
+    mask, divisor = None, None
+    q: Any = targets
+    if np.asarray(raw(targets)).dtype.kind in "fc":
+        q = (1 - label_smoothing) * q + label_smoothing / x.shape[-1]
+    else:
+        y = np.asarray(raw(targets))
+        mask = None if ignore_index is None else y != ignore_index
+        y = y if mask is None else np.where(mask, y, 0)
+        own, other = losses._shares(smoothing, label_smoothing, x, ignore_index)
+        q = np.where(y[..., None] == np.arange(x.shape[-1]), own, other)
+        divisor = weights[y].sum() if mask is None else weights[y][mask].sum()
+    log_p = yield from log_softmax_steps(logits)
+    yield "q, the probabilities of the target", q
+    terms = -ad.sum(weights * q * ad.where(raw(q) == 0, 0, log_p), -1)
+    yield f"ℓ = −Σ_c {'' if class_weights is None else 'w_c '}q_c log p_c", terms
+    return (yield from _reduced(terms, mask, reduction, divisor))
+
+
+def _reduced(terms: Any, mask: Any, reduction: str, divisor: Any) -> Steps:
+    if mask is not None:
+        terms = ad.where(np.asarray(mask), terms, 0)
+        yield "ℓ where it counts, else 0", terms
+    if reduction == "none":
+        return terms
+    total = ad.sum(terms)
+    if reduction == "sum":
+        yield "L = Σ ℓ", total
+        return total
+    count = divisor if divisor is not None else terms.size if mask is None else np.broadcast_to(mask, terms.shape).sum()
+    result = total / (count if count > 0 else 1)
+    yield f"L = Σ ℓ / {count:.4g}", result
+    return result
+
+
+# ---- set convolution
+
+
+@steps_of(set_convolution)
+def set_convolution_steps(
+    target_x: Any, context_x: Any, context_y: Any, length_scale: Any, *, mask: Any = None, kernel: Any = eq,
+    density: bool = True, divide: bool = False, eps: float = 1e-8, method: str = "auto",
+) -> Steps:  # fmt: skip
+    """Differences, squared distances, weights, the density and the signal. Grids stay closed."""
+    if isinstance(target_x, Grid) or isinstance(context_x, Grid):
+        return None
+    target_x, context_x, context_y = (
+        a if isinstance(a, Tensor) else floating(a) for a in (target_x, context_x, context_y)
+    )
+    each = np.ndim(raw(length_scale)) > 0  # a length scale for each channel
+    difference = ad.expand_dims(target_x, -2) - ad.expand_dims(context_x, -3)  # (..., N, M, dx)
+    yield "d_nm = x_n − x_m", ad.squeeze(difference, -1) if difference.shape[-1] == 1 else difference
+    square = ad.sum(difference * difference, -1, keepdims=each)  # (..., N, M) or (..., N, M, 1)
+    s = square / (length_scale * length_scale)
+    yield "s_nm = |d_nm|²/ℓ²", s
+    weights = primitive(_of_tensors(kernel))(s)
+    if mask is not None:
+        present = np.asarray(mask)[..., None, :]
+        weights = ad.where(present[..., None] if each else present, weights, 0)
+    yield "k_nm = k(s_nm), the weights", weights
+    flags = int(density)
+    parts = []
+    if density:
+        parts.append(ad.sum(weights[..., 0] if each else weights, -1, keepdims=True))
+        yield "ρ_n = Σ_m k_nm, the density", parts[0]
+    if context_y.shape[-1]:
+        if each:
+            signal = ad.einsum("...nmc,...mc->...nc", weights[..., flags:], context_y)
+        else:
+            signal = ad.matmul(weights, context_y)
+        yield "t_n = Σ_m k_nm y_m, the signal", signal
+        if divide:
+            signal = signal / (parts[0] + eps)
+            yield f"q_n = t_n/(ρ_n + ε), ε = {eps:.4g}", signal
+        parts.append(signal)
+    z = ad.concatenate(parts, -1) if len(parts) > 1 else parts[0]
+    return z
+
+
+def _of_tensors(kernel: Any) -> Any:
+    """A kernel s → (k(s), function for k′(s)) as an operation."""
+
+    def weights(s):
+        k, slope = kernel(s)
+        return k, lambda bar: (bar * slope(),)
+
+    return weights

@@ -1,0 +1,180 @@
+"""Operations in steps: the plain forms agree with the pages, within the bounds by which any framework is judged."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import refnp
+from refnp import Tensor
+from refnp.autograd.explanation.opening import opened, operations_with_steps
+from refnp.layers import attention, layer_norm, losses, set_convolution, softmax
+from refnp.layers.dot_product_attention import attention_with_weights
+from refnp.layers.set_convolutions import Grid, eq, matern_32, matern_52
+from refnp.layers.softmaxes import log_softmax
+
+BY_NAME = {operation.__name__: operation for operation in operations_with_steps()}
+
+
+def drawn(rng, *shape):
+    return rng.normal(size=shape)
+
+
+def spread(rng, *shape):
+    return np.exp(0.5 * rng.normal(size=shape))
+
+
+rng = np.random.default_rng(1)
+CAUSAL = np.tril(np.ones((4, 4), bool))
+HIDDEN = CAUSAL & (np.arange(4) != 2)[:, None]  # the third query may attend to nothing
+TOKENS = {name: drawn(rng, 2, 4, 3) for name in ("query", "key", "value")}
+SETS = {"target_x": drawn(rng, 5, 2), "context_x": drawn(rng, 4, 2), "context_y": drawn(rng, 4, 3)}
+ROWS = {"x": drawn(rng, 3, 5), "gain": spread(rng, 5), "shift": drawn(rng, 5)}
+LOGITS = drawn(rng, 4, 5)
+CLASSES = np.array([0, 4, 2, 2])
+CASES = [
+    ("softmax", {"x": drawn(rng, 3, 4)}, {}),
+    ("softmax", {"x": drawn(rng, 3, 4)}, {"axis": 0}),
+    ("log_softmax", {"x": drawn(rng, 3, 4)}, {}),
+    ("attention", TOKENS, {}),
+    ("attention", TOKENS | {"mask": CAUSAL}, {}),
+    ("attention", TOKENS | {"mask": HIDDEN}, {}),
+    ("attention", TOKENS | {"bias": drawn(rng, 4, 4), "mask": CAUSAL}, {"softcap": 2.0}),
+    ("layer_norm", ROWS, {}),
+    ("layer_norm", ROWS, {"eps": 0.0}),
+    ("rms_norm", {name: ROWS[name] for name in ("x", "gain")}, {}),
+    ("gelu", {"x": drawn(rng, 3, 4)}, {}),
+    ("gelu", {"x": drawn(rng, 3, 4)}, {"approximate": "tanh"}),
+    ("silu", {"x": drawn(rng, 3, 4)}, {}),
+    ("gaussian_nll", {"mean": drawn(rng, 6), "std": spread(rng, 6), "y": drawn(rng, 6)}, {}),
+    ("cross_entropy", {"logits": LOGITS, "targets": CLASSES}, {}),
+    ("cross_entropy", {"logits": LOGITS, "targets": CLASSES}, {"label_smoothing": 0.1, "ignore_index": 2}),
+    ("set_convolution", SETS | {"length_scale": np.array(0.7)}, {}),
+    ("set_convolution", SETS | {"length_scale": np.array(0.7)}, {"divide": True}),
+    ("set_convolution", SETS | {"length_scale": spread(rng, 4)}, {}),
+]
+every_case = pytest.mark.parametrize(("name", "inputs", "options"), CASES, ids=[case[0] for case in CASES])
+
+
+def taken(name, inputs, options):
+    """(node, values, cotangents, arguments) of the operation on Tensors."""
+    operation = BY_NAME[name]
+    parameters = list(inspect.signature(operation).parameters)
+    tensors = {key: Tensor(a, requires_grad=True) if a.dtype.kind == "f" else a for key, a in inputs.items()}
+    result = operation(**tensors, **options)
+    results = result if isinstance(result, tuple) else (result,)
+    seed = np.random.default_rng(2)
+    bars = [seed.normal(size=r.shape) for r in results]
+    return results[0].node, [r.data for r in results], bars, parameters
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "options"), CASES, ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_steps_end_in_the_value_and_the_gradients_of_the_page(name, inputs, options):
+    node, values, bars, parameters = taken(name, inputs, options)
+    found = opened(node, values, bars)
+    got = {"output": found.results[0]}
+    got |= {f"gradient of {parameters[place]}": gradient for place, gradient in found.gradients.items()}
+    assert len(got) == 1 + sum(a.dtype.kind == "f" for a in inputs.values())
+    floats = {key: a for key, a in inputs.items() if a.dtype.kind == "f"}
+    others = {key: a for key, a in inputs.items() if key not in floats}
+    refnp.assert_close(name, got, floats, precision="float64", cotangent=bars[0], **options, **others)
+    assert found.difference == np.abs(found.results[0] - values[0]).max()
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "options"), CASES, ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_the_last_step_is_the_result_and_each_step_has_the_gradient_of_its_value(name, inputs, options):
+    """By the walk back: steps are values on one tape, so that the gradient of a step is the derivative by it."""
+    node, values, bars, _ = taken(name, inputs, options)
+    found = opened(node, values, bars)
+    assert len(found.steps) >= 2
+    last = found.steps[-1]
+    assert last.value.size <= found.results[0].size
+    for step in found.steps:
+        assert step.gradient is None or step.gradient.shape == step.value.shape
+
+
+def test_every_plain_form_has_a_case():
+    assert set(BY_NAME) - {"attention_with_weights"} == {name for name, _, _ in CASES}
+
+
+def test_weights_and_output_of_attention_go_back_together():
+    operation = attention_with_weights
+    tensors = {name: Tensor(a, requires_grad=True) for name, a in TOKENS.items()}
+    output, weights = operation(**tensors, mask=CAUSAL)
+    bars = [np.ones(output.shape), np.arange(weights.size).reshape(weights.shape) / weights.size]
+    found = opened(output.node, [output.data, weights.data], bars)
+    right = refnp.vjp(lambda q, k, v: operation(q, k, v, mask=CAUSAL), *TOKENS.values())[1](tuple(bars))
+    rounding = 64 * np.finfo(float).eps  # sums of at most 4 terms, of numbers below 8
+    for place, gradient in enumerate(right):
+        np.testing.assert_allclose(found.gradients[place], gradient, rtol=0, atol=rounding)
+
+
+@pytest.mark.parametrize("kernel", [eq, matern_32, matern_52])
+def test_a_set_convolution_opens_with_any_kernel_and_mask(kernel):
+    mask = np.array([True, False, True, True])
+    points = SETS["context_x"].copy()
+    tensors = [Tensor(a, requires_grad=True) for a in (SETS["target_x"], points, SETS["context_y"], np.array(0.7))]
+    z = set_convolution(*tensors, kernel=kernel, mask=mask)
+    found = opened(z.node, [z.data], [np.ones(z.shape)])
+    assert found.difference <= 16 * np.finfo(float).eps * np.abs(z.data).max()
+    assert not found.gradients[2][1].any()
+
+
+def test_the_gradient_of_a_step_is_the_derivative_by_its_value():
+    """For the weights A of attention: Ō Vᵀ, and for the scores S, by hand."""
+    tensors = {name: Tensor(a[0], requires_grad=True) for name, a in TOKENS.items()}
+    o = attention(**tensors, mask=CAUSAL)
+    bar = np.random.default_rng(3).normal(size=o.shape)
+    steps = {step.equation.partition(" ")[0]: step for step in opened(o.node, [o.data], [bar]).steps}
+    a, a_bar = steps["A"].value, bar @ TOKENS["value"][0].T
+    np.testing.assert_array_equal(steps["A"].gradient, a_bar)
+    s_bar = a * (a_bar - (a_bar * a).sum(-1, keepdims=True))
+    np.testing.assert_allclose(steps["S"].gradient, s_bar, rtol=0, atol=64 * np.finfo(float).eps)
+    assert steps["m_n"].gradient is None
+
+
+def test_options_of_every_form_are_those_of_its_operation():
+    from refnp.autograd.explanation import opening
+
+    for operation, form in opening._plain.items():
+        own, plain = (inspect.signature(f).parameters for f in (operation, form))
+        assert list(own) == list(plain)
+        assert [p.default for p in own.values()] == [p.default for p in plain.values()]
+
+
+def test_what_extreme_inputs_cost_is_said():
+    x = Tensor(np.array([[0.0, -800.0]]), requires_grad=True)
+    y = log_softmax(x)
+    assert opened(y.node, [y.data], [np.ones(y.shape)]).difference == 0
+    x = Tensor(np.array([[20.0, 0.0]]), requires_grad=True)
+    y = log_softmax(x)  # the page keeps the −2.06e-9 to its last digit
+    assert 0 < opened(y.node, [y.data], None).difference < 1e-15
+
+
+def test_several_axes_scales_soft_targets_and_reductions_open_too():
+    """Sums of fewer than 32 numbers below 8, each rounded: 32 · 8 · 2⁻⁵³ < 1e-13."""
+    rng = np.random.default_rng(4)
+    x = Tensor(rng.normal(size=(2, 3, 4)), requires_grad=True)
+    gain = Tensor(rng.normal(size=(2, 4)), requires_grad=True)
+    y = layer_norm(x, gain, axis=(0, 2))
+    assert opened(y.node, [y.data], [np.ones(y.shape)]).difference < 1e-13
+    z = attention(x, x, x, scale=0.3)
+    assert opened(z.node, [z.data], None).difference < 1e-13
+    q = softmax(rng.normal(size=(2, 3, 4)))
+    for reduction in ("mean", "sum", "none"):
+        loss = losses.cross_entropy(x, q, label_smoothing=0.2, class_weights=np.arange(1.0, 5), reduction=reduction)
+        assert opened(loss.node, [loss.data], None).difference < 1e-13
+        mask = np.array([True, False, True])[:, None]
+        loss = losses.gaussian_nll(x, 2.0, q, mask=mask, reduction=reduction)
+        assert opened(loss.node, [loss.data], None).difference < 1e-13
+
+
+def test_grids_stay_closed():
+    grid = Grid(np.zeros((1, 1)), (4,), 2.0)
+    y = Tensor(np.ones((1, 3, 1)), requires_grad=True)
+    z = set_convolution(grid, np.zeros((1, 3, 1)), y, 0.5)
+    assert opened(z.node, [z.data], None) is None
