@@ -1,0 +1,1 @@
+"""The site: `python -m docs build` makes it, `python -m docs serve` shows it."""

@@ -1,0 +1,41 @@
+"""`python -m docs build` makes the site, `python -m docs serve` shows it."""
+
+import argparse
+import functools
+import http.server
+import sys
+
+from docs.site import build
+
+
+def serve(port):
+    """Shows the site at http://localhost:port until it is interrupted."""
+    if not (build.SITE / "index.html").exists():
+        print("docs/_site is not there: python -m docs build")
+        return 1
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=build.SITE)
+    with http.server.ThreadingHTTPServer(("localhost", port), handler) as server:
+        print(f"http://localhost:{server.server_port}")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            return 0
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m docs", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("build", help="docs/ becomes docs/_site/")
+    command.add_argument("--only", metavar="PAGE", help="build a single page, for example course/softmax")
+    command.add_argument("--draft", action="store_true", help="print warnings, but do not fail")
+    command.add_argument("-j", "--processes", type=int, default=2, help="how many (2)")
+    command = commands.add_parser("serve", help="show docs/_site/")
+    command.add_argument("--port", type=int, default=8000)
+    args = parser.parse_args()
+    if args.command == "serve":
+        return serve(args.port)
+    return build.build(only=args.only, draft=args.draft, processes=args.processes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

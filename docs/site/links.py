@@ -1,0 +1,67 @@
+"""Links of a page to files of the repository lead to their pages on the site; the README becomes a page of it."""
+
+import os
+import posixpath
+import re
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.transforms import SphinxTransform
+from sphinx.util import logging
+
+from docs.site import sources
+from docs.site.build import ROOT
+
+README = "readme"
+logger = logging.getLogger(__name__)
+
+
+class LinksToFiles(SphinxTransform):
+    """../refnp/x.py in a page of docs/ becomes the page of refnp/x.py; ../README.md the page of the README."""
+
+    default_priority = 5
+
+    def apply(self, **options):
+        for node in list(self.document.findall(_is_link)):
+            self._redirect(node)
+
+    def _redirect(self, node):
+        target = node["reftarget"] + (".md" if node.get("refdomain") == "doc" else "")
+        target = target.split("#")[0].removeprefix("/") or "."
+        start = "docs" if node.get("refdomain") == "doc" else posixpath.dirname(f"docs/{self.env.docname}")
+        path = os.path.normpath(posixpath.join(start, target)).replace(os.sep, "/")
+        if not (ROOT / path).exists() or path.startswith("docs/"):
+            return
+        if path == "README.md":
+            link = f"{README}.html"
+        else:
+            try:
+                link = sources.address(path)
+            except ValueError:
+                return  # another file: it is copied, and the link downloads it
+        up = "../" * self.env.docname.count("/")
+        new = nodes.reference("", "", *node.children, internal=True, refuri=up + link)
+        node.replace_self(new)
+
+
+def _is_link(node):
+    if isinstance(node, addnodes.download_reference):
+        return True
+    return isinstance(node, addnodes.pending_xref) and node.get("reftype") == "myst"
+
+
+def readme(app, docname, source):
+    """The page of the README: its text, with the links as they are from docs/."""
+    if docname == README:
+        text = (ROOT / "README.md").read_text(encoding="utf-8")
+        source[0] = re.sub(r"\]\((?!https?:|#)([^)]+)\)", lambda link: f"]({_from_docs(link[1])})", text)
+
+
+def _from_docs(target):
+    return target.removeprefix("docs/") if target.startswith("docs/") else f"../{target}"
+
+
+def setup(app):
+    app.add_transform(LinksToFiles)
+    app.connect("source-read", readme)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
