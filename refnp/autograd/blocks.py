@@ -163,12 +163,24 @@ def one_blas_thread() -> Iterator[None]:
 _block = contextvars.ContextVar[Array | None]("block", default=None)  # what a call of a function of rows computes
 
 
-def result_block() -> Array | None:
+def result_block(dtype: Any = None) -> Array | None:
     """The part of the result that a function of rows computes, as `out=` for its value: this saves copying the value.
 
-    None if there is one block only; then NumPy makes an array, which is the result.
+    In its VJP, the part of the rows' gradient. None if there is one block only, or if the part is not of the `dtype`
+    that is given; then NumPy makes an array, which is the result.
     """
-    return _block.get()
+    block = _block.get()
+    return None if block is None or dtype not in (None, block.dtype) else block
+
+
+@contextlib.contextmanager
+def _writing_to(block: Array | None) -> Iterator[None]:
+    """Within this block `result_block()` is that array."""
+    token = _block.set(block)
+    try:
+        yield
+    finally:
+        _block.reset(token)
 
 
 def rowwise(function: Callable) -> Callable:
@@ -249,14 +261,12 @@ def in_blocks(function: Callable, rows: Array, shared: tuple, options: dict) -> 
 
     def compute(part: Array, block: Array | None) -> tuple:
         """The value and the VJP for some rows, where `block` is their part of the result."""
-        token = _block.set(block)
-        try:
+        with _writing_to(block):
             y, part_vjp = function(part, *shared, **options)
-        finally:
-            _block.reset(token)
 
-        def vjp(y_bar: Array) -> list:
-            x_bar, *bars = part_vjp(y_bar)
+        def vjp(y_bar: Array, block: Array | None = None) -> list:
+            with _writing_to(block):
+                x_bar, *bars = part_vjp(y_bar)
             return [x_bar, *(g if g is None else sum_to(g, np.shape(s)) for g, s in zip(bars, shared, strict=False))]
 
         return y, vjp
@@ -281,7 +291,10 @@ def in_blocks(function: Callable, rows: Array, shared: tuple, options: dict) -> 
         partial: list[Any] = [None] * len(blocks)
 
         def backward(i: int) -> None:
-            x_bar[blocks[i]], *partial[i] = vjps[i](y_bar[blocks[i]])
+            block = x_bar[blocks[i]]
+            found, *partial[i] = vjps[i](y_bar[blocks[i]], block)
+            if found is not block:
+                block[...] = found
 
         run_all(backward, len(blocks))
         totals = (None if parts[0] is None else sum(parts[1:], parts[0]) for parts in zip(*partial, strict=True))

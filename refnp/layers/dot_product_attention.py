@@ -26,7 +26,7 @@ from refnp.autograd.summation import sum_of_products
 from refnp.autograd.tensor import Array, ArrayLike, Tensor, sum_to
 from refnp.layers.masked_reductions import numbers
 from refnp.layers.masks import apart_from_hidden, check_mask, fits, hides_harm, moderate
-from refnp.layers.softmaxes import balance, masked_softmax, masked_weights, softmax_vjp
+from refnp.layers.softmaxes import balance, masked_softmax, softmax_vjp
 
 LONG = 1 << 16  # scores of one head; above this many the blocked form takes less time, and far less memory
 QUERY_BLOCK = 256  # rows of a block of scores
@@ -81,7 +81,7 @@ def attention(
     scores, slope = capped(shown(q @ key.swapaxes(-1, -2), mask, huge), softcap)  # (..., N, M)
     if bias is not None:
         scores = scores + bias
-    a, total = masked_weights(scores, mask)  # (..., N, M), (..., N, 1)
+    a = masked_softmax(scores, mask)  # (..., N, M)
     kept = None if factors is None else all_factors(factors, shape)  # (..., N, M)
     used = a if kept is None else a * kept  # (..., N, M)
     output = used @ value  # (..., N, d_v)
@@ -93,7 +93,7 @@ def attention(
         row_sums = sum_of_products("...e,...e->...", o_bar, output)[..., None]  # (..., N, 1)
         s_bar -= sum_to(row_sums, (*a.shape[:-1], 1))
         s_bar *= a
-        balance(s_bar, a, total)
+        balance(s_bar, a)
         qk_bar = s_bar if slope is None else s_bar * slope
         return (
             lambda: (qk_bar @ key) * scale,  # called if the gradient is needed

@@ -34,22 +34,23 @@ def softmax(x, *, axis=-1):
     """
     if not x.size:
         return x, lambda p_bar: (p_bar,)
-    largest = row_argmax(x)  # where L stands in each row
-    p = np.subtract(x, largest_of(x, largest), out=result_block())  # (R, n)   x − m
+    p = np.subtract(x, largest_of(x, row_argmax(x)), out=result_block())  # (R, n)   x − m
     np.exp(p, out=p)
     total = nonzero(row_sum(p))  # (R, 1)
     p /= total
-    sure = total.real < 2  # (R, 1)   p_L = 1/total
 
     def vjp(p_bar):
-        x_bar = p_bar
-        if sure.any():
-            x_bar = p_bar - np.where(sure, p_bar[largest][:, None], 0)  # (R, n)   r
+        x_bar = p_bar  # (R, n)   r
+        rows, columns = more_than_half(p)
+        if rows.size:
+            largest = np.zeros_like(total, p_bar.dtype)  # p̄_L
+            largest[rows, 0] = p_bar[rows, columns]
+            x_bar = p_bar - largest
         mean = row_dot(x_bar, p)  # (R, 1)   Σ_j r_j p_j
         if not np.isfinite(np.vdot(mean, mean)):  # what has weight 0 has gradient 0, whatever p̄ is
             x_bar = np.where(p == 0, 0, x_bar)
             mean = row_dot(x_bar, p)
-        x_bar = x_bar - mean  # (R, n)
+        x_bar = np.subtract(x_bar, mean, out=result_block(p_bar.dtype))  # (R, n)
         x_bar *= p
         return (x_bar,)
 
@@ -99,32 +100,20 @@ def masked_softmax(scores: Array, mask: Array | None = None) -> Array:
     Shapes: scores (..., N, M), mask boolean, True = may attend → (..., N, M), in place unless the mask has more axes.
     Masked scores may be anything but NaN.
     """
-    return masked_weights(scores, mask)[0]
-
-
-def masked_weights(scores: Array, mask: Array | None) -> tuple[Array, Array]:
-    """`masked_softmax`, and Σ_m exp(s_m − s_L) of each row (..., N, 1), L the largest: its weight is 1 divided by that.
-
-    Of a row that may attend to nothing it is 0.
-    """
-    if mask is None:
-        m = scores.real.max(-1, keepdims=True, initial=-np.inf)  # (..., N, 1)
-        scores -= np.where(m == -np.inf, 0, m)
-        np.exp(scores, out=scores)
-    else:  # arithmetic with a few numbers: np.where would take ten times as long
+    least = scores.real
+    if mask is not None:  # arithmetic with a few numbers: np.where would take ten times as long
         shape = np.broadcast_shapes(scores.shape, mask.shape)
         scores = scores if scores.shape == shape else np.array(np.broadcast_to(scores, shape), order="C")
-        keep = mask.astype(scores.real.dtype)  # 1 or 0
-        scores -= row_max(np.minimum(scores.real, (keep - 0.5) * np.inf))
-        if scores.dtype.kind == "c":
-            np.exp(np.where(mask, scores, 0), out=scores)
-        else:
-            np.minimum(scores, 0, out=scores)  # so that no masked score overflows; the others are ≤ 0 already
-            np.exp(scores, out=scores)
-        scores *= keep
+        bound = (mask.astype(least.dtype) - 0.5) * np.inf  # ∞ where seen, −∞ where hidden
+        least = np.maximum(scores.real, -bound)  # ∞ where hidden
+        np.minimum(scores.real, bound, out=scores.real)  # −∞ where hidden
+    m = shift_of(scores, least)
+    if m is not None:
+        scores -= m
+    np.exp(scores, out=scores)
     total = sum_of_products("...m->...", scores)[..., None]  # (..., N, 1)
     scores /= np.where(total == 0, 1, total)
-    return scores, total
+    return scores
 
 
 def softmax_vjp(p_bar: Array, p: Array) -> Array:
@@ -138,17 +127,38 @@ def softmax_vjp(p_bar: Array, p: Array) -> Array:
     return p_bar
 
 
-def balance(s_bar: Array, a: Array, total: Array) -> None:
+def balance(s_bar: Array, a: Array) -> None:
     """Where a weight A_L is more than ½, take its gradient from the others, in place: S̄_L = −Σ_{m≠L} S̄_m.
 
     The rows of S̄ = A ∘ (Ā − Σ_m Ā_m A_m) sum to 0. As A_L → 1, Ā_L − Σ_m Ā_m A_m becomes a small difference of large
-    numbers, while the other S̄_m keep their digits.   Shapes: (..., N, M), and the totals 1/A_L (..., N, 1).
+    numbers, while the other S̄_m keep their digits.   Shapes: (..., N, M).
     """
-    rows = np.nonzero(((total.real < 2) & (total != 0))[..., 0])
-    if rows[0].size:
-        largest = *rows, a[rows].real.argmax(-1)
+    largest = more_than_half(a)
+    if largest[0].size:
         s_bar[largest] = 0
-        s_bar[largest] = -row_sum(s_bar[rows])[:, 0]
+        s_bar[largest] = -row_sum(s_bar[largest[:-1]])[:, 0]
+
+
+def more_than_half(p: Array) -> tuple[Array, ...]:
+    """Where weights of more than ½ stand, at most one in a row, as an index of p."""
+    return np.unravel_index(np.flatnonzero(p.real > 0.5), p.shape)
+
+
+def shift_of(x: Array, least: Array) -> Array | None:
+    """What to subtract from each row before exp, (..., 1): its maximum m, or 0 if its |x| are small or all x are −∞.
+
+    exp(x)/Σ exp(x) is as accurate without m, if no exponential is near overflow or underflow: Blanchard, Higham &
+    Higham (2021). So maxima of rows are taken, which costs more than the exponentials, only if a number is beyond a
+    quarter of what exp can take; else there is None. The bits of a row depend on that row alone.
+    `least` is x, but ∞ where x is hidden and −∞ for that reason.
+    """
+    real, low = x.real, least.real
+    reach = np.log(np.finfo(real.dtype).max) / 4
+    if not real.size or (-reach <= low.min() and real.max() <= reach):
+        return None
+    m = real.max(-1, keepdims=True)
+    near = (m <= reach) & (-reach <= low.min(-1, keepdims=True))
+    return np.where(near | (m == -np.inf), 0, m)
 
 
 def row_argmax(x: Array) -> tuple[Array, Array]:
@@ -159,12 +169,6 @@ def row_argmax(x: Array) -> tuple[Array, Array]:
 def largest_of(x: Array, largest: tuple) -> Array:
     """x at `row_argmax`, real, (R, 1); 0 in a row of −∞: what a softmax subtracts first."""
     m = x.real[largest][:, None]
-    return np.where(m == -np.inf, 0, m)
-
-
-def row_max(x: Array) -> Array:
-    """The largest real part in each row, 0 for a row of −∞ or of nothing: what a softmax subtracts first."""
-    m = x.real.max(-1, keepdims=True, initial=-np.inf)  # (..., 1)
     return np.where(m == -np.inf, 0, m)
 
 

@@ -266,6 +266,22 @@ def test_masked_softmax_broadcasts_the_mask_and_keeps_the_dtype(dtype):
     assert_same_bits(masked_softmax(scores.copy(), mask[0, :1]), masked_softmax(scores.copy(), mask[0, [0, 0, 0]]))
 
 
+@pytest.mark.parametrize("dtype", [*REAL, *COMPLEX])
+@pytest.mark.parametrize("masked", [False, True])
+def test_masked_softmax_is_the_plain_form_on_both_sides_of_its_reach(dtype, masked):
+    """Rows whose maximum is not subtracted, since all are small, beside rows near and beyond overflow and underflow."""
+    largest = float(np.log(np.finfo(dtype).max))
+    ends = np.array([0, 0.249, -0.249, 0.251, -0.251, 0.9, -0.9, 3, -3])[:, None] * largest
+    scores = (ends + normal(3, (len(ends), 6))).astype(dtype)
+    mask = np.random.default_rng(3).random(scores.shape) < 0.7 if masked else None
+    shown = scores if mask is None else np.where(mask, scores, -np.inf)
+    p = masked_softmax(scores.copy(), mask)
+    bound = 2 * tolerance(equations.softmax(exact(shown.real))[0], dtype)
+    assert_within(p.real, softmax(shown.real), bound)
+    for i, row in enumerate(scores):  # whatever stands in other rows
+        assert_same_bits(p[i], masked_softmax(row[None].copy(), None if mask is None else mask[i : i + 1])[0])
+
+
 # ---- others, and errors
 
 
