@@ -36,6 +36,28 @@ def test_links_lead_somewhere(page):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def rows_of(chapter):
+    """The rows of docs/equations.md that a chapter names in its first line, "[Rows 7, 8 and 16](../equations.md)"."""
+    named = re.search(r"^\[Rows? ([^\]]*)\]\(\.\./equations\.md\)", chapter.read_text(encoding="utf-8"), re.M)
+    runs = re.findall(r"(\d+)(?: to (\d+))?", named[1]) if named else []
+    return {row for first, last in runs for row in range(int(first), int(last or first) + 1)}
+
+
+def test_from_an_equation_to_its_chapter_and_back():
+    """One click each: the chapters that a row links name the row."""
+    table = (ROOT / "docs/equations.md").read_text(encoding="utf-8")
+    linked = {
+        int(row): re.findall(r"\(course/(\w+)\.md\)", rest)
+        for row, rest in re.findall(r"^\| (\d+) \|(.*)$", table, re.M)
+    }
+    assert sorted(linked) == list(range(1, 32))
+    for row, chapters in linked.items():
+        for chapter in chapters:
+            assert row in rows_of(ROOT / f"docs/course/{chapter}.md"), (
+                f"row {row} links {chapter}, which does not name it"
+            )
+
+
 SOURCES = sorted(path for package in ("refnp", "gradcheck") for path in (ROOT / package).rglob("*.py"))
 
 
