@@ -12,10 +12,10 @@ import dataclasses
 import pathlib
 import sys
 
-from benchmarks import machine, report
+from benchmarks import growth, machine, page, report, roofline
 from benchmarks.timing import Work, alternate, disagreement
 from benchmarks.worker import Earlier, Worker
-from benchmarks.works import all_works
+from benchmarks.works import all_works, find
 
 CLOSEST = ("torch", "before")  # peers that are measured more often than the others
 
@@ -28,6 +28,11 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--threads", type=int, default=len(machine.cores()), help="of every framework (all cores)")
     options.add_argument("--quick", action="store_true", help="fewer pairs, float32, no peak of memory")
     options.add_argument("--markdown", action="store_true", help="the table as Markdown")
+    options.add_argument(
+        "--page",
+        action="store_true",
+        help="all of it against PyTorch, roofline and growth too, into docs/benchmarks.md",
+    )
     options.add_argument("--json", metavar="FILE", type=pathlib.Path, help="write the rows to FILE as well")
     return options
 
@@ -38,13 +43,14 @@ def main(arguments: list[str]) -> int:
         parser().error(f"--threads is {options.threads}; this process may use {len(machine.cores())} cores")
     if options.json and not options.json.parent.is_dir():
         parser().error(f"--json: there is no folder {options.json.parent}")
+    options.peers = page.PEER if options.page else options.peers
     peers = machine.installed() if options.peers is None else [name for name in options.peers.split(",") if name]
     if missing := [name for name in peers if name not in machine.installed()]:
         parser().error(
             f"--peers: {', '.join(missing)} not installed; here are {', '.join(machine.installed()) or 'none'}"
         )
-    if options.before and not (options.before / "benchmarks" / "worker.py").is_file():
-        parser().error(f"--before: {options.before} is no checkout of refnp")
+    if options.page and (options.only or options.quick or options.before or options.json or options.peers):
+        parser().error("--page measures everything against PyTorch; --threads and --markdown alone go with it")
     if options.before and not (options.before / "benchmarks" / "worker.py").is_file():
         parser().error(f"--before: {options.before} is no checkout of refnp")
     works = [work for work in all_works() if options.only.lower() in f"{work.name} {work.dtype}".lower()]
@@ -60,6 +66,7 @@ def main(arguments: list[str]) -> int:
 def measure(works: list[Work], peers: list[str], options: argparse.Namespace) -> int:
     """Print a row for each work item and peer as it is done."""
     about = machine.description(options.threads)
+    more = {"roofline": roofline.measured(options.threads)} if options.page else {}
     print(*report.heading(about, markdown=options.markdown), sep="\n", flush=True)
     found: list[report.Row] = []
     failures = []
@@ -80,6 +87,10 @@ def measure(works: list[Work], peers: list[str], options: argparse.Namespace) ->
     print("", *report.summary(found), sep="\n")
     if options.json:
         report.write_json(options.json, about, found)
+    if options.page and found:
+        grown = [growth.measured(one, lambda name: alone(name, options.threads)) for one in growth.series()]
+        report.write_json(page.file_of(about), about, found, **more, growth=[dataclasses.asdict(one) for one in grown])
+        page.write_page()
     for failure in failures:
         print(f"benchmarks: not measured: {failure}", file=sys.stderr)
     return 2 if failures else 0
@@ -99,11 +110,21 @@ def compare(work: Work, ours: Worker, theirs: Worker, options: argparse.Namespac
     return dataclasses.replace(row, refnp_peak_mb=ours_mb, peer_peak_mb=theirs_mb, aim_mb=work.aims.get("memory"))
 
 
+def alone(name: str, threads: int) -> tuple[float, float]:
+    """Seconds and megabytes of a work item of refnp, in a fresh process: of its first run if that is long."""
+    with Worker("refnp", threads) as fresh:
+        fresh.make(find(name, "float32"))
+        megabytes, seconds = fresh.peak()
+        if seconds < 1:
+            seconds = min(fresh.clock(1) for _ in range(3))
+        return seconds, megabytes
+
+
 def peak_of(work: Work, framework: str, threads: int) -> float:
     """Megabytes that the work needs beyond its inputs, in a fresh process."""
     with Worker(framework, threads) as fresh:
         fresh.make(work)
-        return fresh.peak()
+        return fresh.peak()[0]
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks import differentiated
-from benchmarks.timing import Side, Work
+from benchmarks.timing import Needs, Side, Work
 
 HEADS, FEATURES = 8, 64
 LENGTHS = (512, 2048, 8192)
@@ -31,7 +31,12 @@ def works(lengths: tuple[int, ...] = LENGTHS) -> list[Work]:
             },
             terms=2 * FEATURES + 2 * n,
             memory=n == 8192 or (n == 2048 and dtype == "float32"),
-            aims={"memory": 1000} if n == 8192 else {},
+            aims={"torch": 1.0} | ({"memory": 1000} if n == 8192 else {}),
+            needs=Needs(
+                products=14 * HEADS * n * n * FEATURES,  # two products forward, five backward
+                exponentials=2 * HEADS * n * n,  # taken again on the way back
+                passes=8 * HEADS * n * n,
+            ),
         )
         for n in lengths
         for dtype in ("float32", "float64")

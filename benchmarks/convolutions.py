@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import differentiated, networks, training
-from benchmarks.timing import Side, Work
+from benchmarks.timing import Needs, Side, Work
 
 LARGE = {  # shapes of x and of the weight; x has 17 MB in float32, and so has y
     "conv1d": ((16, 32, 8192), (32, 32, 5)),
@@ -26,6 +26,7 @@ NETWORKS = {
     "U-Net step": (networks.unet, networks.unet_weights),
 }
 BATCH, PLACES = 16, 320
+AIMS = {"conv1d": 1.2, "conv2d": 1.2, "CNN step": 1.2, "U-Net step": 1.0}
 
 
 def works(large: dict[str, tuple] | None = None, batch: int = BATCH, places: int = PLACES) -> list[Work]:
@@ -37,7 +38,9 @@ def works(large: dict[str, tuple] | None = None, batch: int = BATCH, places: int
                 for framework in ("refnp", "torch", "jax")
             }
             terms = x[0] * math.prod(x[2:]) + math.prod(weight[1:])
-            found.append(Work(name, dtype, makers, terms))
+            everywhere = x[0] * math.prod(x[2:])
+            needs = Needs(products=6 * everywhere * math.prod(weight), numbers=2 * everywhere * sum(weight[:2]))
+            found.append(Work(name, dtype, makers, terms, aims={"torch": AIMS[name]}, needs=needs))
         for name, (network, draw) in NETWORKS.items():
             makers = {
                 framework: functools.partial(step_side, make, network, draw, batch, places, dtype)
@@ -45,8 +48,21 @@ def works(large: dict[str, tuple] | None = None, batch: int = BATCH, places: int
                 if network is networks.cnn or framework not in ("autograd", "mygrad")
             }
             layers = len(draw(np.random.default_rng(0))) // 2
-            found.append(Work(name, dtype, makers, terms=layers * 64 * networks.KERNEL + batch * places))
+            terms = layers * 64 * networks.KERNEL + batch * places
+            needs = Needs(products=6 * batch * weights_times_places(network, draw, places))
+            found.append(Work(name, dtype, makers, terms, aims={"torch": AIMS[name]}, needs=needs))
     return found
+
+
+def weights_times_places(network: Callable, draw: Callable, places: int) -> int:
+    """Each weight is used at every place of the shorter side of its layer; in a U-Net those have half the length."""
+    total, length = 0, places
+    for name, array in draw(np.random.default_rng(0)).items():
+        if not name.endswith(".bias"):
+            length //= 2 if network is networks.unet and name.startswith("down") else 1
+            total += array.size * length
+            length *= 2 if name.startswith("up") else 1
+    return total
 
 
 def large_side(framework: str, x_shape: tuple, weight_shape: tuple, dtype: str) -> Side:

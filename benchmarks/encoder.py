@@ -44,7 +44,8 @@ def works(sizes: Sizes | None = None) -> list[Work]:
             dtype,
             {framework: functools.partial(side, make, sizes, dtype) for framework, make in makers.items()},
             terms=sizes.layers * (3 * sizes.width + sizes.hidden + sizes.tokens) + sizes.batch * sizes.tokens,
-            aims={"torch": 1.3, "autograd": 1 / 8, "mygrad": 1 / 8},
+            aims={"torch": 1.0, "autograd": 1 / 8, "mygrad": 1 / 8},
+            needs=training.needs_of_layers(sizes.layers, sizes, sizes.tokens),
         )
         for dtype in ("float32", "float64")
     ]

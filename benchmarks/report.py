@@ -8,6 +8,7 @@ import os
 import pathlib
 import statistics
 import tempfile
+from typing import Any
 
 from benchmarks.timing import Pairs, Work
 
@@ -99,11 +100,19 @@ def summary(rows: list[Row]) -> list[str]:
     return [f"{aims - len(missed)} of {aims} aims reached"] + [f"  not: {miss}" for miss in missed] if aims else []
 
 
-def write_json(path: pathlib.Path, machine: dict[str, str], rows: list[Row]) -> None:
-    """All of it at once, or nothing: the file is never there in part."""
-    text = json.dumps({"machine": machine, "rows": [dataclasses.asdict(row) for row in rows]}, indent=1)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=path.name, delete=False) as file:
-        file.write(text + "\n")
+def write_json(path: pathlib.Path, machine: dict[str, str], rows: list[Row], **more: Any) -> None:
+    """All of it at once, or nothing; `more` stands beside."""
+    found = {"machine": machine, **more, "rows": [dataclasses.asdict(row) for row in rows]}
+    write_whole(path, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+
+
+def write_whole(path: pathlib.Path, text: str) -> None:
+    """A file that is never there in part."""
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, prefix=path.name, delete=False, encoding="utf-8", newline="\n"
+    ) as file:
+        file.write(text)
+    os.chmod(file.name, 0o644)
     try:
         os.replace(file.name, path)
     except OSError:

@@ -9,10 +9,17 @@ from typing import Any
 import numpy as np
 
 from benchmarks import differentiated
-from benchmarks.timing import Side, Work
+from benchmarks.timing import Needs, Side, Work
 
 ROWS, FEATURES = 8192, 512  # 17 MB in float32: with its value and both gradients, 67 MB
 NAMES = ("softmax", "LayerNorm", "GELU", "GELU tanh")
+AIMS = {"softmax": 1.5, "LayerNorm": 1.5, "GELU": 2.0, "GELU tanh": 1.2}
+NEEDS = {  # for each number of x; memory: x, y, ȳ and x̄ once, and what is kept for the way back, written and read
+    "softmax": {"exponentials": 1, "passes": 3 + 3, "numbers": 5},  # max, sum, ÷; ȳ·p, sum, difference
+    "LayerNorm": {"passes": 5 + 7, "numbers": 6},  # two sums, −, ×, +; γȳ, three sums, β̄, two steps
+    "GELU": {"exponentials": 1, "passes": 18 + 2, "numbers": 6},  # two polynomials, ÷, tail, density; slope
+    "GELU tanh": {"exponentials": 1, "passes": 13 + 1, "numbers": 6},
+}
 
 
 def works(rows: int = ROWS, features: int = FEATURES) -> list[Work]:
@@ -26,7 +33,8 @@ def works(rows: int = ROWS, features: int = FEATURES) -> list[Work]:
                 if (name, framework) != ("GELU", "mygrad")  # it has no erf
             },
             terms=8 * features + (rows if name == "LayerNorm" else 0),
-            aims={"torch": 1.2},
+            aims={"torch": AIMS[name]},
+            needs=Needs(**{kind: count * rows * features for kind, count in NEEDS[name].items()}),
         )
         for name in NAMES
         for dtype in ("float32", "float64")

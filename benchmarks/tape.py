@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import differentiated
-from benchmarks.timing import Work
+from benchmarks.timing import Needs, Work
 
 OPERATIONS = 1000
 
@@ -30,6 +30,8 @@ def works(operations: int = OPERATIONS) -> list[Work]:
             },
             terms=2 * operations,
             units=operations,
+            aims={"torch": 1.0},
+            needs=Needs(calls=1.5),  # an addition has none on the way back
         )
     ]
 

@@ -44,6 +44,22 @@ class Side:
 
 
 @dataclass(frozen=True)
+class Needs:
+    """What the equations of a work item take at least, for one of its units.
+
+    products: floating-point operations of matrix products. exponentials. passes: other operations on single numbers.
+    numbers: those read from or written to memory. calls: of NumPy.
+    This is for an implementation that goes over arrays operation by operation; see roofline.py.
+    """
+
+    products: float = 0
+    exponentials: float = 0
+    passes: float = 0
+    numbers: float = 0
+    calls: float = 0
+
+
+@dataclass(frozen=True)
 class Work:
     """What is measured: a name, a dtype, and for every framework a function that makes its `Side`.
 
@@ -51,7 +67,7 @@ class Work:
     terms · u of the largest value or gradient (Higham (2002), §3.1).
     `units` says how many of the things that are reported one run does (1000 small operations).
     `memory` asks for the peak of memory as well.
-    `aims` are what refnp wants to reach: ratios by peer, and megabytes for "memory".
+    `aims` are what refnp wants to reach: ratios by peer, and megabytes for "memory". `needs`: what one run takes.
     """
 
     name: str
@@ -61,6 +77,7 @@ class Work:
     units: int = 1
     memory: bool = False
     aims: dict[str, float] = field(default_factory=dict)
+    needs: Needs = Needs()
 
 
 @dataclass(frozen=True)

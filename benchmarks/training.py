@@ -11,10 +11,29 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.timing import Side
+from benchmarks.timing import Needs, Side
 
 Arrays = dict[str, np.ndarray]
 RATE = 1e-4  # small, so that hundreds of steps stay near where they began
+
+
+def needs_of_layers(layers: int, sizes: Any, tokens: int, *, crossing: int = 0, words: int = 0) -> Needs:
+    """What a step of so many Transformer layers takes at least; `crossing` of them attend to the encoder as well.
+
+    Of width D, with a feed-forward of H: products 6 (4 D² + 2 D H) a token and 12 D a pair, one exponential a pair and
+    head; operations on single numbers: LayerNorm 12, its sum 2, biases 4, ReLU 3 a number, softmax and its gradient 6 a
+    pair and head; Adam 10 a parameter. `words`: a last map to so many logits, with their softmax.
+    """
+    many, width = sizes.batch * tokens, sizes.width
+    attentions = layers + crossing
+    parameters = attentions * 4 * width**2 + layers * 2 * width * sizes.hidden + width * words
+    pairs = attentions * many * tokens * sizes.heads
+    numbers = many * width * (18 * (layers + attentions)) + many * sizes.hidden * 4 * layers
+    return Needs(
+        products=6 * many * parameters + 12 * attentions * many * tokens * width,
+        exponentials=pairs + many * words,
+        passes=numbers + 6 * pairs + 6 * many * words + 10 * parameters,
+    )
 
 
 def by_refnp(loss: Callable[[], Any], parameters: list) -> Side:

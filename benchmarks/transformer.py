@@ -47,7 +47,10 @@ def works(sizes: Sizes | None = None) -> list[Work]:
                 "torch": functools.partial(step_in_torch, sizes, dtype),
             },
             terms=terms,
-            aims={"torch": 1.3},
+            aims={"torch": 1.0},
+            needs=training.needs_of_layers(
+                2 * sizes.layers, sizes, sizes.tokens, crossing=sizes.layers, words=sizes.vocabulary
+            ),
         )
         for dtype in ("float32", "float64")
     ]

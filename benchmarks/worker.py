@@ -13,6 +13,7 @@ import pathlib
 import resource
 import subprocess
 import sys
+import time
 from typing import Any
 
 from benchmarks import machine
@@ -63,8 +64,8 @@ class Worker:
         """Run the work so many times; the seconds that took."""
         return self.ask("clock", count)
 
-    def peak(self) -> float:
-        """Run it once; the megabytes by which the peak of memory rose over what was held before.
+    def peak(self) -> tuple[float, float]:
+        """Run it once: the megabytes by which the peak of memory rose over what was held before, and the seconds.
 
         A peak never goes down, so this is for the first run in a fresh process. The stacks of threads and the buffers
         that libraries make at the first call are counted in.
@@ -111,9 +112,10 @@ def serve(line: multiprocessing.connection.Connection, framework: str, threads: 
             elif command == "clock":
                 answer = clock_of(side)(*arguments)
             elif command == "peak":
-                before = held("VmRSS")
+                before, start = held("VmRSS"), time.perf_counter()
                 side.run()
-                answer = (held("VmHWM") - before) / MEGABYTE
+                seconds = time.perf_counter() - start
+                answer = (held("VmHWM") - before) / MEGABYTE, seconds
             line.send(("answer", answer))
         except Exception as error:
             line.send(("error", f"{type(error).__name__}: {error}"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import attention, convcnp, convolutions, encoder, rows, sets, tape, tnp, transformer
+from benchmarks import attention, convcnp, convolutions, encoder, growth, rows, sets, tape, tnp, transformer
 from benchmarks.timing import Work
 
 
@@ -12,5 +12,5 @@ def all_works() -> list[Work]:
 
 
 def find(name: str, dtype: str) -> Work:
-    """The work of that name and dtype."""
-    return next(work for work in all_works() if (work.name, work.dtype) == (name, dtype))
+    """The work of that name and dtype; those of growth.py too."""
+    return next(work for work in [*all_works(), *growth.works()] if (work.name, work.dtype) == (name, dtype))

@@ -1,0 +1,116 @@
+"""What this machine allows a NumPy program: products, exponentials and passes in the cache, memory, one call.
+
+Each is the best of many repetitions, in a process of its own whose BLAS has the given number of threads; what runs on
+threads of Python does so too. `floor` then says how long a work item takes at least: its products, exponentials and
+passes over the cache, its traffic with memory and its calls, each at the best rate, one after the other.
+
+    python -m benchmarks.roofline 2        for two threads, as JSON
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from benchmarks.timing import Needs
+
+DTYPES = ("float32", "float64")
+SIDE = 1024  # of the matrices that are multiplied
+CACHED = 1 << 14  # numbers in an array that stays in the first caches
+LARGE = 1 << 25  # bytes of an array that does not
+SECONDS = 0.15  # spent on each rate
+
+Rates = dict[str, Any]
+
+
+def measured(threads: int) -> dict[str, Rates]:
+    """The rates with one thread and with all: {"1": …, "2": …}."""
+    found = {}
+    for count in dict.fromkeys((1, threads)):
+        names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+        environment = os.environ | dict.fromkeys(names, str(count))
+        command = [sys.executable, "-m", "benchmarks.roofline", str(count)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"benchmarks.roofline {count} failed: {done.stderr.strip()}")
+        found[str(count)] = json.loads(done.stdout)
+    return found
+
+
+def rates(threads: int, seconds: float = SECONDS) -> Rates:
+    """Per second: floating-point operations of products, exponentials and products of numbers in the cache, bytes of
+    memory read or written; and the seconds that a call of NumPy on 8 numbers takes.
+    """
+    with ThreadPoolExecutor(threads) as pool:
+
+        def together(make: Callable[[], Callable[[], Any]]) -> float:
+            """Seconds of one run on each thread, with arrays of its own."""
+            runs = [make() for _ in range(threads)]
+            return best(lambda: list(pool.map(lambda run: run(), runs)), seconds)
+
+        few, out = np.ones(8), np.empty(8)
+        return {
+            "products": {d: 2 * SIDE**3 / best(product(d), seconds) for d in DTYPES},
+            "exponentials": {d: threads * 16 * CACHED / together(lambda d=d: repeated(np.exp, d, 1)) for d in DTYPES},
+            "passes": {d: threads * 16 * CACHED / together(lambda d=d: repeated(np.multiply, d, 2)) for d in DTYPES},
+            "memory": threads * 2 * LARGE / together(copy),
+            "call": best(lambda: [np.multiply(few, few, out=out) for _ in range(100)], seconds) / 100,
+        }
+
+
+def product(dtype: str) -> Callable[[], Any]:
+    a, b = np.random.default_rng(0).normal(size=(2, SIDE, SIDE)).astype(dtype)
+    out = np.empty_like(a)
+    return lambda: np.matmul(a, b, out=out)
+
+
+def repeated(function: np.ufunc, dtype: str, operands: int) -> Callable[[], Any]:
+    """16 calls on arrays in the cache, so that handing over to a thread is little beside them."""
+    arrays = np.random.default_rng(0).normal(size=(operands, CACHED)).astype(dtype)
+    out = np.empty_like(arrays[0])
+
+    def run() -> None:
+        for _ in range(16):
+            function(*arrays, out=out)
+
+    return run
+
+
+def copy() -> Callable[[], Any]:
+    source, target = np.ones((2, LARGE // 8))
+    return lambda: np.copyto(target, source)
+
+
+def best(run: Callable[[], Any], seconds: float) -> float:
+    """The shortest of the runs that fit into so many seconds, three at least."""
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(times) < 3 or time.perf_counter() < end:
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def floor(needs: Needs, dtype: str, rate: Rates) -> dict[str, float]:
+    """Milliseconds that each kind of work takes at least, without those that take none."""
+    found = {
+        "products": needs.products / rate["products"][dtype],
+        "exponentials": needs.exponentials / rate["exponentials"][dtype],
+        "passes in the cache": needs.passes / rate["passes"][dtype],
+        "memory": needs.numbers * np.dtype(dtype).itemsize / rate["memory"],
+        "calls": needs.calls * rate["call"],
+    }
+    return {kind: 1e3 * seconds for kind, seconds in found.items() if seconds}
+
+
+if __name__ == "__main__":
+    print(json.dumps(rates(int(sys.argv[1]))))
