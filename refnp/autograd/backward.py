@@ -73,14 +73,13 @@ class Accumulator:
         """Add each (tensor, gradient) to the sum of its tensor; the rule that made them was `given` some arrays."""
         used = {memory(array) for array in given}
         for tensor, gradient in gradients:
-            place = memory(gradient)
-            own = gradient.flags.writeable and place not in used
+            place = id(gradient if gradient.base is None else gradient.base)  # `memory`, without a call
+            own = place not in used
             used.add(place)
-            sums = self.sums.get(id(tensor) if tensor.node is None else tensor.node) or self.first(tensor)
-            if sums[tensor.slot] is not None:
-                total, total_own = sums[tensor.slot]
-                gradient, own = summed(total, total_own, gradient, own), True
-            sums[tensor.slot] = gradient, own
+            node = tensor.node
+            sums = self.sums.get(id(tensor) if node is None else node) or self.first(tensor)
+            before = sums[tensor.slot]
+            sums[tensor.slot] = (gradient, own) if before is None else (summed(*before, gradient, own), True)
 
     def first(self, tensor: Tensor) -> list:
         """Empty sums for a leaf, or for the results of a node, which is put in the queue."""
@@ -89,7 +88,8 @@ class Accumulator:
             self.leaves[id(tensor)] = tensor
             return self.sums.setdefault(id(tensor), [None])
         heapq.heappush(self.queue, (-node.step, node))
-        return self.sums.setdefault(node, [None] * len(node.outputs))
+        sums = self.sums[node] = [None] * len(node.outputs)
+        return sums
 
     def nodes(self) -> Iterator[Node]:
         """The nodes that were reached, the last one made first, until there is none."""
@@ -104,15 +104,15 @@ class Accumulator:
     def of_leaves(self) -> list[tuple[Tensor, Array]]:
         """(leaf, gradient), copied where the gradient does not own its memory."""
         totals = [(leaf, *self.sums[key][0]) for key, leaf in self.leaves.items()]
-        return [(leaf, total if own else total.copy()) for leaf, total, own in totals]
+        return [(leaf, total if own and total.flags.writeable else total.copy()) for leaf, total, own in totals]
 
 
 def summed(total: Array, total_own: bool, gradient: Array, gradient_own: bool) -> Array:
     """total + gradient, in the memory of the one that owns it; in an array of its own otherwise."""
-    if total_own and total.dtype == gradient.dtype:
+    if total_own and total.dtype == gradient.dtype and total.flags.writeable:
         total += gradient
         return total
-    if gradient_own and total.dtype == gradient.dtype:
+    if gradient_own and total.dtype == gradient.dtype and gradient.flags.writeable:
         gradient += total
         return gradient
     return np.asarray(total + gradient)
@@ -154,22 +154,25 @@ def back_through(node: Node, bars: list[Array]) -> list[tuple[Tensor, Array]]:
 
     All are complete before the first is passed on, which may then be added to in place.
     """
-    name = node.operation.__name__
     if node.vjp is None or node.arguments is None:
         raise RuntimeError(
-            f"backward: the tape behind {name} was used by an earlier backward and freed; "
+            f"backward: the tape behind {node.operation.__name__} was used by an earlier backward and freed; "
             "pass keep_tape=True to that one, or compute the value again"
         )
     gradients = node.vjp(*bars)
     if not isinstance(gradients, tuple):
+        name = node.operation.__name__
         raise TypeError(f"backward: the rule of {name} returned {type(gradients).__name__}; it must return a tuple")
     pairs = []
     for place, argument in enumerate(node.arguments):
         if not (isinstance(argument, Tensor) and argument.requires_grad):
             continue
         if place >= len(gradients):
+            name = node.operation.__name__
             raise TypeError(f"backward: {name} has no gradient for argument {place}; pass it as an array, or detach it")
-        gradient = gradients[place]() if callable(gradients[place]) else gradients[place]
+        gradient = gradients[place]
+        if callable(gradient):
+            gradient = gradient()
         if gradient is not None:
             pairs.append((argument, fitted(gradient, argument)))
     return pairs
@@ -180,6 +183,9 @@ def fitted(gradient: Array, argument: Tensor) -> Array:
 
     A complex gradient of a real argument stays complex: its imaginary part is the complex step's derivative.
     """
+    data = argument.data
+    if gradient.__class__ is np.ndarray and gradient.shape == data.shape and gradient.dtype == data.dtype:
+        return gradient  # nearly always
     gradient = sum_to(gradient, argument.shape)
     if gradient.shape != argument.shape:
         raise ValueError(f"backward: a rule returned shape {gradient.shape} for an argument of {argument.shape}")

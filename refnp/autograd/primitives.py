@@ -64,7 +64,16 @@ def primitive(function: Callable) -> Callable:
         except (AttributeError, OverflowError, TypeError, ValueError) as error:
             refuse(function, arguments, options, error)
             raise
-        if value.dtype.char in NO_NUMBERS if value.__class__ is np.ndarray else not _are_numbers(value):
+        if value.__class__ is np.ndarray:  # nearly always
+            if value.dtype.char in NO_NUMBERS:
+                refuse(function, arguments, options)
+            if not any_tensor:
+                return value
+            node = None
+            if needs_gradient and is_recording():
+                node = Node(operation, arguments, options, [(value.shape, value.dtype)], vjp)
+            return Tensor.result(value, node)
+        if not _are_numbers(value):
             refuse(function, arguments, options)
         if not any_tensor:
             return value

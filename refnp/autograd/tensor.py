@@ -114,7 +114,7 @@ class Tensor:
     def result(cls, value: ArrayLike, node: Node | None = None, slot: int = 0) -> Tensor:
         """A computed value: result number `slot` of `node`, or a constant if there is no node."""
         tensor = cls.__new__(cls)
-        tensor.data = np.asarray(value)
+        tensor.data = value if value.__class__ is np.ndarray else np.asarray(value)
         tensor.grad = None
         tensor.requires_grad = node is not None
         tensor.node = node
