@@ -5,7 +5,7 @@ import functools
 import http.server
 import sys
 
-from docs.site import build
+from docs.site import build, check
 
 
 def serve(port):
@@ -31,7 +31,16 @@ def main():
     command.add_argument("-j", "--processes", type=int, default=2, help="how many (2)")
     command = commands.add_parser("serve", help="show docs/_site/")
     command.add_argument("--port", type=int, default=8000)
+    commands.add_parser("check", help="every link, and every page in Chromium at two widths")
+    command = commands.add_parser("pictures", help="pictures of pages at two widths, light and dark")
+    command.add_argument("folder", metavar="DIR")
+    command.add_argument("pages", nargs="+", metavar="PAGE", help="for example course/softmax")
     args = parser.parse_args()
+    if args.command == "check":
+        return check.check(build.SITE)
+    if args.command == "pictures":
+        print("\n".join(map(str, check.pictures(build.SITE, args.pages, args.folder))))
+        return 0
     if args.command == "serve":
         return serve(args.port)
     return build.build(only=args.only, draft=args.draft, processes=args.processes)

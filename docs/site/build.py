@@ -21,15 +21,16 @@ def build(*, only=None, draft=False, processes=2, into=SITE):
 
     prepare(only)
     started = time.perf_counter()
-    made = into if only else WORK / "html"  # a whole site replaces the one that is there once it is complete
+    shutil.rmtree(WORK / "made", ignore_errors=True)
+    made = WORK / "made" / "html"
     strict = [] if draft or only else ["--fail-on-warning"]
     fresh = ["--fresh-env", "--write-all"]
     places = ["-c", str(DOCS / "site"), "-d", str(WORK / "doctrees"), str(DOCS), str(made)]
     status = build_main(["-q", *strict, *fresh, f"-j{processes}", *places])
     if status == 0:
-        if made != into:
+        if only is None:  # a whole site replaces the one that is there, once it is complete
             shutil.rmtree(into, ignore_errors=True)
-            shutil.move(made, into)
+        shutil.copytree(made, into, dirs_exist_ok=True)
         print(f"{into / (only or 'index')}.html, in {time.perf_counter() - started:.0f} s")
     return status
 

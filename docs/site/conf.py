@@ -20,7 +20,7 @@ extensions = [
     "docs.site.links",
     "docs.site.chapters",
 ]
-exclude_patterns = ["_site", "site", *build.left_out()]
+exclude_patterns = ["_site", "jupyter_execute", "site", *build.left_out()]
 root_doc = "index"
 language = "en"
 

@@ -26,10 +26,11 @@ class LinksToFiles(SphinxTransform):
             self._redirect(node)
 
     def _redirect(self, node):
-        target = node["reftarget"] + (".md" if node.get("refdomain") == "doc" else "")
-        target = target.split("#")[0].removeprefix("/") or "."
-        start = "docs" if node.get("refdomain") == "doc" else posixpath.dirname(f"docs/{self.env.docname}")
-        path = os.path.normpath(posixpath.join(start, target)).replace(os.sep, "/")
+        target = node["reftarget"].split("#")[0]
+        if node.get("refdomain") == "doc":  # a page outside docs/, without its ending
+            path = os.path.relpath(f"{target}.md", ROOT).replace(os.sep, "/")
+        else:
+            path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(self.env.docname), target))
         if not (ROOT / path).exists() or path.startswith("docs/"):
             return
         if path == "README.md":

@@ -1,0 +1,172 @@
+"""Checks the site that was built: every link and anchor, and every page in a real browser, narrow and wide."""
+
+import concurrent.futures
+import dataclasses
+import os
+import pathlib
+import re
+import shutil
+import time
+import urllib.parse
+
+WIDTHS = (390, 1600)
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+LINK = re.compile(r"""<(?:a|link|img|script|source)\b[^>]*?\s(?:href|src)=(?:"([^"]*)"|'([^']*)')""")
+ANCHOR = re.compile(r"""\s(?:id|name)=(?:"([^"]*)"|'([^']*)')""")
+SCRIPT = re.compile(r"<script\b[^>]*>.*?</script>|<!--.*?-->", re.S)
+
+# In the browser: what a reader could see is wrong with a page at its present width.
+WRONG = """() => {
+    document.querySelectorAll('details').forEach(d => d.open = true);
+    const wrong = [], size = e => { const r = e.getBoundingClientRect(); return r.width > 0 && r.height > 0; };
+    const over = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+    if (over > 0) {
+        const edge = document.documentElement.clientWidth;
+        const wide = [...document.body.querySelectorAll('*')].filter(e => e.getBoundingClientRect().right > edge + 1);
+        const last = wide[wide.length - 1];
+        wrong.push(`${over} pixels wider than the window` + (last ? `: ${last.outerHTML.slice(0, 120)}` : ''));
+    }
+    const formulas = [...document.querySelectorAll('math')], pictures = [...document.querySelectorAll('article img')];
+    for (const f of formulas) if (!size(f)) wrong.push(`a formula without size: ${f.textContent.slice(0, 80)}`);
+    for (const f of document.querySelectorAll('merror')) wrong.push(`a formula is wrong: ${f.textContent}`);
+    for (const p of pictures)
+        if (!(p.complete && p.naturalWidth > 0 && size(p))) wrong.push(`a picture is missing: ${p.src}`);
+    return {wrong, formulas: formulas.length, pictures: pictures.length};
+}"""
+
+
+def pages(site):
+    return sorted(path.relative_to(site).as_posix() for path in pathlib.Path(site).rglob("*.html"))
+
+
+# ---- links
+
+
+def broken_links(site):
+    """What each page links to that is not on the site, as sentences; links to other sites are not followed."""
+    site = pathlib.Path(site)
+    anchors, links = {}, {}
+    for page in pages(site):
+        text = SCRIPT.sub("", (site / page).read_text(encoding="utf-8"))
+        anchors[page] = {found[0] or found[1] for found in ANCHOR.findall(text)}
+        links[page] = {found[0] or found[1] for found in LINK.findall(text)}
+    return [wrong for page in links for link in sorted(links[page]) if (wrong := _broken(site, page, link, anchors))]
+
+
+def _broken(site, page, link, anchors):
+    parts = urllib.parse.urlsplit(link.replace("&amp;", "&"))
+    if parts.scheme or parts.netloc:
+        return None
+    path = urllib.parse.unquote(parts.path)
+    target = os.path.normpath(f"{page}/../{path}").replace(os.sep, "/") if path else page
+    if not (site / target).is_file():
+        return f"{page} links to {link}: no such file"
+    anchor = urllib.parse.unquote(parts.fragment)
+    if anchor and target in anchors and anchor not in anchors[target]:
+        return f"{page} links to {link}: {target} has no such place"
+    return None
+
+
+# ---- the browser
+
+
+@dataclasses.dataclass
+class Seen:
+    """What a browser found: sentences on what is wrong, and how much there was to look at."""
+
+    wrong: list
+    pages: int = 0
+    formulas: int = 0
+    pictures: int = 0
+
+
+def browser():
+    """The path of a Chromium that is installed, or None."""
+    return next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+def seen(site, *, processes=2, widths=WIDTHS):
+    """Opens every page of the site at every width in the installed Chromium."""
+    every = pages(site)
+    shares = [every[start::processes] for start in range(processes)]
+    total = Seen([])
+    with concurrent.futures.ProcessPoolExecutor(processes) as pool:
+        for part in pool.map(_look, [str(site)] * processes, shares, [widths] * processes):
+            total.wrong += part.wrong
+            total.pages += part.pages
+            total.formulas += part.formulas
+            total.pictures += part.pictures
+    total.wrong.sort()
+    return total
+
+
+def opened(playwright):
+    """A browser without a window; its sandbox is off for root, who cannot have one."""
+    arguments = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    return playwright.chromium.launch(executable_path=browser(), args=arguments)
+
+
+def _look(site, share, widths):
+    from playwright.sync_api import sync_playwright
+
+    found = Seen([])
+    with sync_playwright() as playwright, opened(playwright) as chromium:
+        tab = chromium.new_page()
+        errors = []
+        tab.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        tab.on("pageerror", lambda error: errors.append(str(error)))
+        tab.on("requestfailed", lambda request: errors.append(f"not loaded: {request.url}"))
+        for page in share:
+            errors.clear()
+            for width in widths:
+                tab.set_viewport_size({"width": width, "height": 900})
+                if width == widths[0]:
+                    tab.goto((pathlib.Path(site) / page).as_uri())
+                state = tab.evaluate(WRONG)
+                found.wrong += [f"{page} at {width} pixels: {wrong}" for wrong in state["wrong"]]
+            found.wrong += [f"{page}: console: {error}" for error in errors]
+            found.pages += 1
+            found.formulas += state["formulas"]
+            found.pictures += state["pictures"]
+    return found
+
+
+def pictures(site, names, folder, *, widths=WIDTHS):
+    """Takes pictures of whole pages, at every width, light and dark, into a folder; returns their paths."""
+    from playwright.sync_api import sync_playwright
+
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    taken = []
+    with sync_playwright() as playwright, opened(playwright) as chromium:
+        for scheme in ("light", "dark"):
+            tab = chromium.new_page(color_scheme=scheme)
+            for name in names:
+                for width in widths:
+                    tab.set_viewport_size({"width": width, "height": 900})
+                    tab.goto((pathlib.Path(site) / f"{name}.html").as_uri())
+                    taken.append(folder / f"{name.replace('/', '-')}-{width}-{scheme}.png")
+                    tab.screenshot(path=taken[-1], full_page=True)
+    return taken
+
+
+def check(site):
+    """Prints what is wrong with the site; returns 0 if nothing is."""
+    if not pages(site):
+        print(f"{site} has no pages: python -m docs build")
+        return 1
+    started = time.perf_counter()
+    wrong = broken_links(site)
+    print(f"links of {len(pages(site))} pages: {len(wrong)} broken, in {time.perf_counter() - started:.0f} s")
+    if browser() is None:
+        print("not opened in a browser: Chromium is not installed (Debian: apt-get install chromium)")
+    else:
+        started = time.perf_counter()
+        look = seen(site)
+        print(
+            f"{look.pages} pages in Chromium at {' and '.join(map(str, WIDTHS))} pixels, {look.formulas} formulas, "
+            f"{look.pictures} pictures: {len(look.wrong)} faults, in {time.perf_counter() - started:.0f} s"
+        )
+        wrong += look.wrong
+    print("\n".join(wrong))
+    return 1 if wrong else 0
