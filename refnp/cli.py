@@ -11,6 +11,7 @@
     refnp export CHECKPOINT FILE                       its weights alone
     refnp convert FILE --from SOURCE [--to CHECKPOINT] weights of another code base
     refnp figure NAME [--out FILE], refnp figure --all pictures of the texts, and the numbers they show
+    refnp study [NAME]                                 a chapter of the course, its worked example run
 
 Exit status: 0 all is well, 1 something deviates, 2 the command line is wrong, 130 stopped by Ctrl-C.
 
@@ -234,6 +235,16 @@ def figure(options: argparse.Namespace) -> int:
     return 0
 
 
+def study(options: argparse.Namespace) -> int:
+    """Show a chapter of the course; list them if none is named."""
+    from refnp import course
+
+    if options.name is None:
+        print(course.listing())
+        return 0
+    return course.study(options.name, sections=options.section, everything=options.all, plain=options.plain)
+
+
 def parsed(pairs: Sequence[str]) -> dict[str, Any]:
     """["features=32", "covariance=cholesky"] → {"features": 32, "covariance": "cholesky"}: JSON, or else a word."""
     found: dict[str, Any] = {}
@@ -334,6 +345,13 @@ def all_figures() -> str:
         f"{listing()}\n\nexamples:\n  refnp figure masks --out masks.svg\n"
         "  refnp figure transformer --option features=64 --option norm=pre"
     )
+
+
+def all_chapters() -> str:
+    """The chapters of the course."""
+    from refnp.course import listing
+
+    return f"{listing()}\n\nexamples:\n  refnp study softmax\n  refnp study attention --section gradient"
 
 
 def sources() -> str:
@@ -619,6 +637,27 @@ pictures are 900 pixels wide; the same version of matplotlib writes the same byt
             option("--format", "FORMAT", "with --all: png (default) or svg", choices=("png", "svg"), default="png"),
         ],
         all_figures,
+    ),
+    "study": Command(
+        study,
+        "read a chapter of the course",
+        """\
+Shows a chapter: its equation, its worked example, which runs, and its code, which is read from the source; without a
+name, lists the chapters. On a terminal page by page, elsewhere as plain text. Formulas are Unicode with pylatexenc and
+text has colours with rich, both of the extra refnp[study]; without them they are LaTeX and plain.""",
+        [
+            option("name", "NAME", "of a chapter, such as softmax; all are below", nargs="?"),
+            option("--all", None, "the whole chapter", action="store_true"),
+            option(
+                "--section",
+                "WORDS",
+                "the section with these words in its heading, such as gradient; may be repeated",
+                action="append",
+                default=[],
+            ),
+            option("--plain", None, "no colours", action="store_true"),
+        ],
+        all_chapters,
     ),
 }
 
