@@ -5,7 +5,7 @@ import functools
 import http.server
 import sys
 
-from docs.site import build, check
+from docs.site import build, check, notebooks
 
 
 def serve(port):
@@ -35,7 +35,12 @@ def main():
     command = commands.add_parser("pictures", help="pictures of pages at two widths, light and dark")
     command.add_argument("folder", metavar="DIR")
     command.add_argument("pages", nargs="+", metavar="PAGE", help="for example course/softmax")
+    command = commands.add_parser("notebooks", help="every chapter as a notebook and as a script")
+    command.add_argument("folder", metavar="DIR", nargs="?", default="notebooks")
     args = parser.parse_args()
+    if args.command == "notebooks":
+        print(f"{len(notebooks.write(args.folder))} chapters, each as .ipynb and .py, in {args.folder}")
+        return 0
     if args.command == "check":
         return check.check(build.SITE)
     if args.command == "pictures":

@@ -75,7 +75,7 @@ def test_the_architecture_names_every_file():
     folders = tuple(re.findall(r"`([\w/]+/)`", plan))  # a folder that is named stands for its pages
     pages = {
         path.relative_to(ROOT).as_posix()
-        for top in ("refnp", "gradcheck", "benchmarks")
+        for top in ("refnp", "gradcheck", "benchmarks", "docs/site")
         for path in (ROOT / top).rglob("*.py")
         if path.name not in ("__init__.py", "__main__.py")
     }

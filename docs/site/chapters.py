@@ -1,37 +1,109 @@
-"""The chapters of the course: a cell that follows a folded solution is folded with it."""
+"""The chapters of the course: their order, what stands in them, and how the site folds their solutions."""
 
-from docutils import nodes
-from sphinx.transforms import SphinxTransform
+import re
+
+from docs.site.build import DOCS
+
+COURSE = DOCS / "course"
+FRONT_MATTER = """---
+jupytext:
+  text_representation: {extension: .md, format_name: myst}
+kernelspec: {display_name: Python 3, language: python, name: python3}
+---
+"""
+SECTIONS = (
+    "Why",
+    "The equation",
+    ("The gradient, step by step", "The theorem, step by step"),
+    "The whole code",
+    "A worked example",
+    "What others do, and what goes wrong",
+    "How it is tested",
+    "Exercises",
+)
+FENCE = re.compile(r"^(`{3,})(?:\{([\w-]+)\})?([^\n]*)\n(.*?)^\1`*[ \t]*$", re.M | re.S)
+OPTIONS = re.compile(r"\A(?:---\n.*?^---\n|(?::[^\n]*\n)+)", re.M | re.S)
 
 
-class FoldedSolutions(SphinxTransform):
+def names():
+    """The names of the chapters, in the order of the course."""
+    index = (COURSE / "index.md").read_text(encoding="utf-8")
+    trees = (body for _, kind, _, body in FENCE.findall(index) if kind == "toctree")
+    return [line.strip() for tree in trees for line in OPTIONS.sub("", tree).splitlines() if line.strip()]
+
+
+def text(name):
+    return (COURSE / f"{name}.md").read_text(encoding="utf-8")
+
+
+def cells(chapter):
+    """The code of the cells of a chapter's text."""
+    return [OPTIONS.sub("", body) for _, kind, _, body in FENCE.findall(chapter) if kind == "code-cell"]
+
+
+def prose(chapter):
+    """A chapter's text without its code."""
+    return FENCE.sub("", chapter)
+
+
+def sections(chapter):
+    """{heading: text} of the sections of a chapter, in order; the text before the first is that of ""."""
+    parts = re.split(r"^## (.*)$", FENCE.sub(lambda fence: fence[0].replace("\n## ", "\n # "), chapter), flags=re.M)
+    return {"": parts[0]} | dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def formulas(chapter):
+    """The formulas of a chapter's text: pairs (LaTeX, whether it stands on lines of its own)."""
+    words = re.sub(r"`[^`\n]*`", "", prose(chapter))
+    shown = re.findall(r"\$\$(.+?)\$\$", words, re.S)
+    inline = re.findall(r"(?<![\\$])\$([^$]+?)\$", re.sub(r"\$\$.+?\$\$", "", words, flags=re.S))
+    return [(latex, True) for latex in shown] + [(latex, False) for latex in inline]
+
+
+def links(chapter):
+    """The targets of a chapter's {source} roles."""
+    from docs.site.sources import parsed
+
+    return [parsed(found)[1] for found in re.findall(r"\{source\}`([^`]+)`", chapter)]
+
+
+def rows(chapter):
+    """The rows of docs/equations.md that a chapter's first paragraph names."""
+    first = sections(chapter)[""].split("# ", 1)[1]
+    found = re.search(r"\[Rows? ([\d, and to]+)\]", first)
+    numbers = set()
+    for low, high in re.findall(r"(\d+)(?: to (\d+))?", found[1] if found else ""):
+        numbers |= set(range(int(low), int(high or low) + 1))
+    return numbers
+
+
+# ---- on the site
+
+
+def is_dropdown(node):
+    return node.tagname == "container" and node.get("design_component") == "dropdown"
+
+
+def fold(app, document):
     """Cells tagged hide-cell right after a dropdown move into it: text and code of a solution unfold together.
 
     A cell inside a directive is not executed; after it, it is, and a notebook has it where it belongs.
     """
 
-    default_priority = 6
-
-    def apply(self, **options):
-        for dropdown in list(self.document.findall(is_dropdown)):
-            while (cell := _next(dropdown)) is not None and cell.get("hide_mode") == "all":
-                cell.parent.remove(cell)
-                del cell["hide_mode"]
-                cell["classes"] = [name for name in cell["classes"] if name != "tag_hide-cell"]
-                dropdown += cell
-
-
-def is_dropdown(node):
-    return isinstance(node, nodes.container) and node.get("design_component") == "dropdown"
+    for dropdown in list(document.findall(is_dropdown)):
+        while (cell := _next(dropdown)) is not None and cell.get("hide_mode") == "all":
+            cell.parent.remove(cell)
+            del cell["hide_mode"]
+            cell["classes"] = [name for name in cell["classes"] if name != "tag_hide-cell"]
+            dropdown += cell
 
 
 def _next(node):
-    siblings = node.parent.children
-    after = siblings.index(node) + 1
-    found = siblings[after] if after < len(siblings) else None
-    return found if isinstance(found, nodes.Element) else None
+    """The element after a node, or None."""
+    found = node.next_node(descend=False, siblings=True)
+    return found if hasattr(found, "attributes") else None
 
 
 def setup(app):
-    app.add_transform(FoldedSolutions)
+    app.connect("doctree-read", fold)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,11 +1,5 @@
 """LaTeX becomes MathML when the site is built, so that no reader needs a network, JavaScript or fonts for it."""
 
-from docutils import nodes
-from sphinx.util import logging
-from sphinx.util.docutils import SphinxTranslator
-
-logger = logging.getLogger(__name__)
-
 
 def mathml(latex, *, display):
     """The MathML of one formula; ValueError where it is not LaTeX, or has a command that is unknown."""
@@ -18,24 +12,26 @@ def mathml(latex, *, display):
         raise ValueError(f"not a formula: {latex!r}: {error}") from None
 
 
-def typeset(node, *, display):
-    try:
-        return mathml(node.astext(), display=display)
-    except ValueError as error:
-        logger.error(str(error), location=node)
-        return ""
-
-
-def inline(translator: SphinxTranslator, node: nodes.math):
-    translator.body.append(typeset(node, display=False))
-    raise nodes.SkipNode
-
-
-def block(translator: SphinxTranslator, node: nodes.math_block):
-    translator.body.append(f'<div class="formula">{typeset(node, display=True)}</div>\n')
-    raise nodes.SkipNode
-
-
 def setup(app):
+    from docutils import nodes
+    from sphinx.util import logging
+
+    logger = logging.getLogger(__name__)
+
+    def typeset(node, *, display):
+        try:
+            return mathml(node.astext(), display=display)
+        except ValueError as error:
+            logger.error(str(error), location=node)
+            return ""
+
+    def inline(translator, node):
+        translator.body.append(typeset(node, display=False))
+        raise nodes.SkipNode
+
+    def block(translator, node):
+        translator.body.append(f'<div class="formula">{typeset(node, display=True)}</div>\n')
+        raise nodes.SkipNode
+
     app.add_html_math_renderer("mathml", (inline, None), (block, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

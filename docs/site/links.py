@@ -1,4 +1,4 @@
-"""Links of a page to files of the repository lead to their pages on the site; the README becomes a page of it."""
+"""{source}`path#name`, and links to files of the repository, lead to pages of the site; the README becomes a page."""
 
 import os
 import posixpath
@@ -8,12 +8,27 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
+from sphinx.util.docutils import SphinxRole
 
 from docs.site import sources
 from docs.site.build import ROOT
 
 README = "readme"
 logger = logging.getLogger(__name__)
+
+
+class Source(SphinxRole):
+    def run(self):
+        shown, target = sources.parsed(self.text)
+        try:
+            link = sources.address(target)
+        except ValueError as error:
+            logger.error("source: %s", error, location=self.get_location())
+            return [nodes.literal(text=target)], []
+        up = "../" * self.env.docname.count("/")
+        node = nodes.reference("", "", internal=True, refuri=up + link, classes=["source"])
+        node += nodes.Text(shown) if shown else nodes.literal(text=target)
+        return [node], []
 
 
 class LinksToFiles(SphinxTransform):
@@ -63,6 +78,7 @@ def _from_docs(target):
 
 
 def setup(app):
+    app.add_role("source", Source())
     app.add_transform(LinksToFiles)
     app.connect("source-read", readme)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,20 +1,15 @@
-"""The repository's files of code as pages of the site, and {source}`path#name`, a link to the line of a name."""
+"""The repository's files of code as pages of the site, and the address of the line where a name is defined."""
 
 import ast
 import functools
 import html
 import re
 
-from docutils import nodes
-from sphinx.util import logging
-from sphinx.util.docutils import SphinxRole
-
 from docs.site.build import ROOT
 
 FOLDERS = ("refnp", "gradcheck", "tests", "examples", "benchmarks")
 SUFFIXES = (".py", ".md", ".c", ".js")
 PAGES = "_source"
-logger = logging.getLogger(__name__)
 
 
 def files():
@@ -69,20 +64,6 @@ def parsed(text):
     """(what is shown, target) of the text of a {source} role: `target` or `shown <target>`."""
     explicit = re.fullmatch(r"(.*\S)\s*<([^<>]+)>", text, re.S)
     return (explicit[1], explicit[2]) if explicit else (None, text)
-
-
-class Source(SphinxRole):
-    def run(self):
-        shown, target = parsed(self.text)
-        try:
-            link = address(target)
-        except ValueError as error:
-            logger.error("source: %s", error, location=self.get_location())
-            return [nodes.literal(text=target)], []
-        up = "../" * self.env.docname.count("/")
-        node = nodes.reference("", "", internal=True, refuri=up + link, classes=["source"])
-        node += nodes.Text(shown) if shown else nodes.literal(text=target)
-        return [node], []
 
 
 # ---- the pages
@@ -152,6 +133,5 @@ def write_pages(app, exception):
 
 
 def setup(app):
-    app.add_role("source", Source())
     app.connect("build-finished", write_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,118 @@
+"""The chapters of the course: their form, their formulas and links, and that every cell of them runs."""
+
+import contextlib
+import io
+import re
+
+import numpy as np
+import pytest
+
+from docs.site import build, chapters, sources
+from docs.site.formulas import mathml
+
+WRITTEN = sorted(path.stem for path in chapters.COURSE.glob("*.md") if path.stem not in ("index", "explain"))
+ORDER = chapters.names()
+EQUATIONS = (build.DOCS / "equations.md").read_text(encoding="utf-8")
+ROWS = re.findall(r"^\| (\d+) \| (.*) \|$", EQUATIONS, re.M)
+
+
+def test_the_index_lists_every_chapter():
+    assert sorted(set(WRITTEN) - set(ORDER)) == []
+    assert len(set(ORDER)) == len(ORDER)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_chapter_has_the_sections_of_all(name):
+    text = chapters.text(name)
+    assert text.startswith(chapters.FRONT_MATTER + "\n# ")
+    found = list(chapters.sections(text))[1:]
+    assert len(found) == len(chapters.SECTIONS)
+    for heading, allowed in zip(found, chapters.SECTIONS, strict=True):
+        assert heading == allowed or heading in allowed
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_chapter_leads_to_its_equation_its_code_and_its_test_in_one_click(name):
+    text = chapters.text(name)
+    parts = chapters.sections(text)
+    assert "](../equations.md)" in parts[""]
+    assert any(target.startswith(("refnp/", "gradcheck/")) for target in chapters.links(parts["The whole code"]))
+    assert any(
+        target.startswith("tests/") and "#test_" in target for target in chapters.links(parts["How it is tested"])
+    )
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_the_lines_that_a_chapter_links_to_exist(name):
+    for target in chapters.links(chapters.text(name)):
+        assert sources.address(target).startswith("_source/")
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_chapter_builds_on_those_before_it(name):
+    head = chapters.sections(chapters.text(name))[""]
+    sentence = re.search(r"Before (?:it|this): (.*?)\.(?:\s|$)", head, re.S)
+    before = re.findall(r"\]\((\w+)\.md\)", sentence[1]) if sentence else []
+    assert before or name == ORDER[0]
+    assert all(ORDER.index(other) < ORDER.index(name) for other in before), before
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_every_formula_becomes_mathml(name):
+    pytest.importorskip("math_core")
+    found = chapters.formulas(chapters.text(name))
+    assert found
+    for latex, display in found:
+        assert "<math" in mathml(latex, display=display)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_included_lines_are_there(name):
+    """literalinclude takes an object by its name and lines of it by their text; so it cannot show others unnoticed."""
+    for _, kind, path, body in chapters.FENCE.findall(chapters.text(name)):
+        if kind == "literalinclude":
+            options = dict(re.findall(r"^:([\w-]+): *(.*)$", body, re.M))
+            assert "lines" not in options, "lines move; give their text"
+            file = (chapters.COURSE / path.strip()).resolve().relative_to(build.ROOT.resolve()).as_posix()
+            text = (build.ROOT / file).read_text(encoding="utf-8")
+            if "pyobject" in options:
+                assert options["pyobject"] in sources.names(file)
+            for key in ("start-at", "end-at", "start-after", "end-before"):
+                assert options.get(key, "").strip("\"'") in text
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_every_cell_runs(name):
+    """All cells of a chapter, one after the other; exercises have at least two tests."""
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("Agg")
+    exercises = chapters.cells(chapters.sections(chapters.text(name))["Exercises"])
+    assert sum(cell.count("assert") for cell in exercises) >= 2
+    space = {"__name__": "__main__"}
+    with contextlib.redirect_stdout(io.StringIO()) as printed, np.printoptions(), np.errstate():
+        try:
+            for number, cell in enumerate(chapters.cells(chapters.text(name))):
+                exec(compile(cell, f"{name}.md, cell {number}", "exec"), space)
+        finally:
+            pyplot.close("all")
+    assert printed.getvalue()
+
+
+@pytest.mark.parametrize(("row", "cells"), ROWS, ids=[row for row, _ in ROWS])
+def test_an_equation_leads_to_its_chapter_and_that_to_it(row, cells):
+    """From the equation's row to its chapter, and from there to a line of the source and to a test."""
+    found = re.findall(r"\]\(course/(\w+)\.md\)", cells)
+    if not found and set(ORDER) != set(WRITTEN):
+        pytest.skip("its chapter is not written yet")
+    assert found, "docs/equations.md: this row has no chapter"
+    for name in found:
+        assert name in WRITTEN
+        targets = chapters.links(chapters.text(name))
+        assert any(target.startswith(("refnp/", "gradcheck/")) for target in targets)
+        assert any(target.startswith("tests/") for target in targets)
+        assert all(sources.address(target) for target in targets)
+    assert any(int(row) in chapters.rows(chapters.text(name)) for name in found), "no chapter names this row"
+
+
+def test_there_are_31_rows():
+    assert [int(row) for row, _ in ROWS] == list(range(1, 32))
