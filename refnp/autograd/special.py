@@ -141,7 +141,9 @@ def _dual(name: str, x: ArrayLike) -> tuple[Array, Array, Callable]:
         return value.reshape(x.shape).astype(dtype, copy=False)
 
     a = np.abs(flat.real)
-    return flat.real, np.clip(a, 0, GAUSSIAN_VANISHES, out=a), result
+    if not (a.size and a.max() <= GAUSSIAN_VANISHES):  # to look takes a fifth of the time of clipping; NaN is clipped
+        np.clip(a, 0, GAUSSIAN_VANISHES, out=a)
+    return flat.real, a, result
 
 
 def in_precision(dtype: np.dtype, constant: np.longdouble) -> float | np.longdouble:
@@ -162,15 +164,20 @@ def _gaussian(a: Array, scale: float = 1.0) -> Array:
     (h² − fl(a²)) + (a − h)(a + h), so small that e^(−δ) = 1 − δ.
     """
     if a.dtype == np.float32:
-        square = a.astype(np.float64)
-        square *= square
+        square = np.multiply(a, a, dtype=np.float64)
         square *= -scale
         return np.exp(square, out=square).astype(np.float32)
     square = a * a
     h = a.astype(np.float32).astype(a.dtype)
-    lacking = (h * h - square) + (a - h) * (a + h)
-    gaussian = np.exp(-scale * square)
-    return gaussian - scale * lacking * gaussian
+    lacking = h * h
+    lacking -= square
+    lacking += (a - h) * (a + h)
+    square *= -scale
+    gaussian = np.exp(square, out=square)
+    lacking *= scale
+    lacking *= gaussian
+    gaussian -= lacking
+    return gaussian
 
 
 def _half_line(a: Array, gaussian: Array) -> Array:

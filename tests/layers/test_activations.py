@@ -25,6 +25,7 @@ from tests.helpers import (
     scales,
     seeds,
     shapes,
+    unit_roundoff,
 )
 from tests.layers.judges import assert_as_derived
 from tests.transcriptions import activations as printed
@@ -363,3 +364,41 @@ def test_whole_numbers_lists_and_numbers_are_taken_for_float64(name):
 def test_gelu_says_which_forms_there_are(wrong):
     with pytest.raises(ValueError, match=rf"^gelu: approximate is {wrong!r}; use 'none' or 'tanh'$"):
         activations.gelu(np.ones(2), approximate=wrong)
+
+
+SHORTER = {
+    "sigmoid": activations.sigmoid,
+    "silu": activations.silu,
+    "gelu": activations.gelu,
+    "gelu, tanh": functools.partial(activations.gelu, approximate="tanh"),
+}
+
+
+@pytest.mark.parametrize("name", SHORTER)
+@pytest.mark.parametrize("dtype", REAL)
+def test_moderate_arguments_take_a_shorter_way_to_the_same(name, dtype, monkeypatch):
+    """The short forms, which are for speed, against the plain ones, which large arguments take."""
+    function = SHORTER[name]
+    wide = np.linspace(-1, 1, 4001) * (0.999 * activations.MODERATE)
+    x = np.concatenate([wide, normal(0, 4000)]).astype(dtype)
+    short, pullback = ad.vjp(function, x)
+    (short_slope,) = pullback(np.ones_like(x))
+    monkeypatch.setattr(activations, "is_moderate", lambda x: False)
+    plain, pullback = ad.vjp(function, x)
+    (plain_slope,) = pullback(np.ones_like(x))
+    unit, tiny = unit_roundoff(dtype), np.finfo(dtype).smallest_normal
+    assert_within(short, plain, 8 * unit * abs(plain) + 8 * tiny)
+    parts = 0 if name == "sigmoid" else abs(plain / np.where(x == 0, 1, x))  # x f + f is a sum of two such terms
+    assert_within(short_slope, plain_slope, 16 * unit * (abs(plain_slope) + parts) + 8 * tiny)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 81.0, -81.0])
+def test_one_immoderate_argument_among_many(value):
+    """It takes its own value and leaves those of the others, in all these functions."""
+    x = np.append(normal(0, 9), value)
+    assert not activations.is_moderate(x)
+    assert activations.is_moderate(x[:9])
+    assert not activations.is_moderate(x.astype(complex))
+    assert not activations.is_moderate(x[:0])
+    for function in SHORTER.values():
+        assert_within(function(x)[:9], function(x[:9]), 4 * unit_roundoff(np.float64) * abs(function(x[:9])))
