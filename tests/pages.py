@@ -16,7 +16,12 @@ import tempfile
 from refnp.cli import main
 
 ROOT = pathlib.Path(__file__).parents[1]
-PAGES = (ROOT / "docs" / "judging.md", ROOT / "docs" / "unification.md", ROOT / "docs" / "vision.md")
+PAGES = (
+    ROOT / "docs" / "explain.md",
+    ROOT / "docs" / "judging.md",
+    ROOT / "docs" / "unification.md",
+    ROOT / "docs" / "vision.md",
+)
 BLOCK = re.compile(r"^```(python|console|text output)(?: (\S+))?\n(.*?)^```$", re.S | re.M)
 
 

@@ -81,6 +81,7 @@ def test_steps_end_in_the_value_and_the_gradients_of_the_page(name, inputs, opti
     others = {key: a for key, a in inputs.items() if key not in floats}
     refnp.assert_close(name, got, floats, precision="float64", cotangent=bars[0], **options, **others)
     assert found.difference == np.abs(found.results[0] - values[0]).max()
+    assert 14 <= found.digits <= np.finfo(float).precision
 
 
 @pytest.mark.parametrize(
@@ -153,6 +154,9 @@ def test_what_extreme_inputs_cost_is_said():
     x = Tensor(np.array([[20.0, 0.0]]), requires_grad=True)
     y = log_softmax(x)  # the page keeps the −2.06e-9 to its last digit
     assert 0 < opened(y.node, [y.data], None).difference < 1e-15
+    x = Tensor(np.array([[1e200, 0.0, 1.0]]), requires_grad=True)
+    y = layer_norm(x)  # the page computes rows whose squares overflow in units of their own size
+    assert opened(y.node, [y.data], None).digits == 0
 
 
 def test_several_axes_scales_soft_targets_and_reductions_open_too():

@@ -168,7 +168,7 @@ def _text(lines: list[Line], steps: dict[str, Opened], gradients: bool, width: i
             for letter, step in zip(_letters(), steps[line.number].steps, strict=False):
                 title, both = f"{step.equation} {_shape(step.value.shape)}", [step.value, step.gradient]
                 table.add(f"{line.number}{letter}", title, [], [], both[:columns])
-            note = f"these steps differ from line {line.number} by at most {steps[line.number].difference:.2g}"
+            note = f"these steps agree with line {line.number} to {steps[line.number].digits} digits"
             table.add("", "", [note], [], [None, None][:columns])
     return table.text(f"line, shape{only}", ["value", "gradient"][:columns])
 

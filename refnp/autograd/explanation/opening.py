@@ -29,12 +29,17 @@ class Step(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """The steps of an operation, the results and gradients by argument of the plain form, and how far it is off."""
+    """The steps of an operation, the results and gradients by argument of the plain form, and how far it is off.
+
+    `digits` are those of the largest number in the result to which it agrees with the page, at most as many as the
+    precision holds.
+    """
 
     steps: list[Step]
     results: list[Array]
     gradients: dict[int, Array]
     difference: float
+    digits: int
 
 
 def steps_of(operation: Callable) -> Callable:
@@ -79,7 +84,15 @@ def opened(node: Node, values: list[Array | None], bars: list[Array] | None) -> 
     arrays = [np.asarray(raw(r)) for r in results]
     pairs = [(a, v) for a, v in zip(arrays, values, strict=True) if v is not None]
     difference = max((float(np.max(np.abs(a - v), initial=0)) for a, v in pairs), default=0.0)
-    return Opened(steps, arrays, gradients, difference)
+    size = max((float(np.max(np.abs(v), initial=0)) for _, v in pairs), default=0.0)
+    return Opened(steps, arrays, gradients, difference, _digits(difference, size, np.finfo(arrays[0].dtype).precision))
+
+
+def _digits(difference: float, size: float, most: int) -> int:
+    """The decimal digits of numbers of this size that a difference leaves; 0 if it is NaN or infinite."""
+    if not np.isfinite(difference):
+        return 0
+    return most if not difference else min(most, max(0, int(np.log10(size) - np.log10(difference)))) if size else 0
 
 
 def _leaf(tensor: Tensor) -> Any:

@@ -1,5 +1,6 @@
 """Arrays as rows of text: small ones whole, wide or long ones by their corners."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ MANY = "…"
 
 
 def array_rows(values: Any, width: int) -> list[str]:
-    """The numbers of an array with four digits, a row of it in a line of at most `width` characters.
+    """The numbers of an array with four digits, or fewer if all fit then, each row in at most `width` characters.
 
     Axes of length 1 in front are left out; of several matrices the first stands there, under its index.
     """
@@ -26,25 +27,31 @@ def array_rows(values: Any, width: int) -> list[str]:
         return [*heading, f"empty, {np.shape(values)}"]
     matrix = array.reshape(-1, array.shape[-1]) if array.ndim else array.reshape(1, 1)
     rows = _ends(len(matrix), ROWS)
-    for count in range(min(matrix.shape[1], width), 0, -1):
+    for count, digits in _ways(matrix.shape[1]):
         columns = _ends(matrix.shape[1], count)
-        cells = [[MANY if None in (i, j) else number(matrix[i, j]) for j in columns] for i in rows]
+        cells = [[MANY if None in (i, j) else number(matrix[i, j], digits) for j in columns] for i in rows]
         lengths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        if sum(lengths) + len(lengths) - 1 <= width or count == 1:
-            lines = [" ".join(c.rjust(n) for c, n in zip(row, lengths, strict=True)) for row in cells]
-            return [*heading, *lines]
-    raise AssertionError("a matrix has at least one column")
+        if sum(lengths) + len(lengths) - 1 <= width:
+            break
+    return heading + [" ".join(c.rjust(n) for c, n in zip(row, lengths, strict=True)) for row in cells]
 
 
-def number(value: Any) -> str:
-    """A number with at most four digits: 0.3333, 1.2e-05, 3; yes and no are 1 and 0."""
+def _ways(columns: int) -> Iterator[tuple[int, int]]:
+    """(columns, digits) to try: all with fewer digits before some are left out, if they are not many."""
+    if columns <= ROWS:
+        yield from ((columns, digits) for digits in (4, 3, 2))
+    yield from ((count, 4) for count in range(min(columns, 4 * ROWS), 0, -1))
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """A number with at most so many digits: 0.3333, 1.2e-05, 3; yes and no are 1 and 0."""
     if isinstance(value, (np.complexfloating, complex)):
-        return f"{number(value.real)}{'' if np.signbit(value.imag) else '+'}{number(value.imag)}i"
+        return f"{number(value.real, digits)}{'' if np.signbit(value.imag) else '+'}{number(value.imag, digits)}i"
     if isinstance(value, (np.bool_, bool)):
         return str(int(value))
     if isinstance(value, (np.integer, int)):
         return str(value)
-    return f"{value + 0:.4g}"  # −0 is 0
+    return f"{value + 0:.{digits}g}"  # −0 is 0
 
 
 def mask_rows(mask: Array, width: int) -> list[str]:
