@@ -1,6 +1,7 @@
 """The chapters of the course: their form, their formulas and links, and that every cell of them runs."""
 
 import contextlib
+import inspect
 import io
 import re
 
@@ -74,11 +75,15 @@ def test_included_lines_are_there(name):
             options = dict(re.findall(r"^:([\w-]+): *(.*)$", body, re.M))
             assert "lines" not in options, "lines move; give their text"
             file = (chapters.COURSE / path.strip()).resolve().relative_to(build.ROOT.resolve()).as_posix()
-            text = (build.ROOT / file).read_text(encoding="utf-8")
+            lines = (build.ROOT / file).read_text(encoding="utf-8").splitlines(keepends=True)
             if "pyobject" in options:
                 assert options["pyobject"] in sources.names(file)
-            for key in ("start-at", "end-at", "start-after", "end-before"):
-                assert options.get(key, "").strip("\"'") in text
+                lines = inspect.getblock(lines[sources.names(file)[options["pyobject"]] - 1 :])
+            for key in ("start-at", "start-after", "end-at", "end-before"):  # each in what the ones before it left
+                wanted = options.get(key, "").strip("\"'")
+                place = next((i for i, line in enumerate(lines) if wanted in line), None)
+                assert place is not None, f"{file}, {options.get('pyobject', 'whole')}: {key} {wanted!r} is not there"
+                lines = lines[: place + 1] if key == "end-at" and wanted else lines[place:] if "start" in key else lines
 
 
 @pytest.mark.parametrize("name", WRITTEN)
