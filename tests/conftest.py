@@ -1,9 +1,14 @@
 """Hypothesis profiles: HYPOTHESIS_PROFILE=dev (the default, seconds), ci (the same examples every time), thorough.
 
-And one fixture, for tests of Ctrl-C.
+One fixture, for tests of Ctrl-C; and two options, by which the tests that were skipped can be run where what they need
+is installed, without all the others:
+
+    python -m pytest --skipped-to FILE        and there:  python -m pytest --skipped-in FILE [FOLDER …]
 """
 
+import json
 import os
+import pathlib
 import signal
 
 import pytest
@@ -26,3 +31,35 @@ def ctrl_c():
     yield
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     signal.signal(signal.SIGINT, before)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--skipped-to", metavar="FILE", help="write the names of the tests and files that were skipped")
+    parser.addoption("--skipped-in", metavar="FILE", help="run those alone that FILE names, as --skipped-to wrote it")
+
+
+def pytest_configure(config):
+    if config.getoption("--skipped-to") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Skipped(pathlib.Path(config.getoption("--skipped-to"))))
+
+
+class Skipped:
+    """The names of the tests that were skipped, and of the files that were skipped whole."""
+
+    def __init__(self, file):
+        self.file, self.names = file, set()
+
+    def pytest_runtest_logreport(self, report):
+        if report.skipped:
+            self.names.add(report.nodeid)
+
+    pytest_collectreport = pytest_runtest_logreport
+
+    def pytest_sessionfinish(self):
+        self.file.write_text(json.dumps(sorted(self.names)), encoding="utf-8")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--skipped-in"):
+        names = set(json.loads(pathlib.Path(config.getoption("--skipped-in")).read_text(encoding="utf-8")))
+        items[:] = [item for item in items if {item.nodeid, item.nodeid.partition("::")[0]} & names]

@@ -1,6 +1,7 @@
 """The rules of the architecture: who may import whom, and that every public thing says what it is."""
 
 import ast
+import functools
 import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -55,10 +56,12 @@ def imports(tree, *, inside_functions):
     return found
 
 
+@functools.cache
 def parsed(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@functools.cache
 def all_imports(path):
     return [name for inside in (False, True) for name in imports(parsed(path), inside_functions=inside)]
 

@@ -1,11 +1,14 @@
 """The cases of a layer by any of its names: refnp's own, that of a class, or what a framework calls it."""
 
 import difflib
+import functools
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
 
 from refnp.verify.case import Case, Layer
-from refnp.verify.layers import cases
+from refnp.verify.layers import LAYERS, MODELS, cases_of
 
 OTHER_NAMES = {  # what a layer is called elsewhere, or as a class of refnp, where no rule of spelling finds it
     "MultiHeadAttention": "multi_head",
@@ -44,20 +47,44 @@ def named_cases(name: str) -> list[Case]:
     """
     if not isinstance(name, str):
         raise ValueError(f"name={name!r}: write the name of a layer, such as 'attention'; refnp judge --list has all")
-    every = cases()
-    layers: dict[str, Layer] = {}
-    for case in every:
-        layers.setdefault(case.layer.name, case.layer)
+    entries = catalogue()
+    layers = {name: entry.layer for name, entry in entries.items()}
     if of_space := re.fullmatch(r"(.*?)_?([123])[dD]", name):
-        layer = layers[layer_name(of_space.group(1), layers)]
-        own = [case for case in every if case.layer is layer and axes_of_space(case) == int(of_space.group(2))]
-        if own:
+        asked = cases_named(layer_name(of_space.group(1), layers))
+        if own := [case for case in asked if axes_of_space(case) == int(of_space.group(2))]:
             return own
-    layer = layers[layer_name(name, layers)]
-    kin = [other.name for other in layers.values() if are_kin(layer, other, every)]
-    return [case for case in every if case.layer.name == layer.name] + [
-        case for case in every if case.layer.name in kin and case.layer.name != layer.name
-    ]
+    own_name = layer_name(name, layers)
+    kin = [other for other in layers if other != own_name and are_kin(entries[own_name], entries[other])]
+    return cases_named(own_name, *kin)
+
+
+@dataclass
+class Entry:
+    """A layer that has cases: what its first case must be given, and the pages that have them."""
+
+    layer: Layer
+    inputs: list[str]
+    pages: list[ModuleType]
+
+
+@functools.cache
+def catalogue() -> dict[str, Entry]:
+    """Every layer that has cases, by name: made once, because a look for a name would make every case anew."""
+    entries: dict[str, Entry] = {}
+    for page in (*LAYERS, *MODELS):
+        for case in cases_of(page):
+            entry = entries.setdefault(case.layer.name, Entry(case.layer, required_inputs(case), []))
+            if page not in entry.pages:
+                entry.pages.append(page)
+    return entries
+
+
+def cases_named(*names: str) -> list[Case]:
+    """The cases of layers by their own names, made anew: those of the first, then those of the others."""
+    pages = [page for page in (*LAYERS, *MODELS) if any(page in catalogue()[name].pages for name in names)]
+    every = [case for page in pages for case in cases_of(page)]
+    first = [case for case in every if case.layer.name == names[0]]
+    return first + [case for case in every if case.layer.name in names[1:]]
 
 
 def layer_name(name: str, layers: Mapping[str, Layer]) -> str:
@@ -91,13 +118,11 @@ def axes_of_space(case: Case) -> int:
     return 0 if kernel is None else max(kernel.ndim - 2, 1)
 
 
-def are_kin(layer: Layer, other: Layer, every: Iterable[Case]) -> bool:
+def are_kin(one: Entry, other: Entry) -> bool:
     """Whether a function of one layer can be asked the cases of the other: the same function of refnp and arguments."""
-    if other.name in KIN.get(layer.name, ()):
+    if other.layer.name in KIN.get(one.layer.name, ()):
         return True
-    first = next(case for case in every if case.layer.name == layer.name)
-    second = next(case for case in every if case.layer.name == other.name)
-    return layer.function is other.function and required_inputs(first) == required_inputs(second)
+    return one.layer.function is other.layer.function and one.inputs == other.inputs
 
 
 def required_inputs(case: Case) -> list[str]:

@@ -65,7 +65,12 @@ WITHOUT = [
 
 def cases() -> list[Case]:
     """Every case of every page, those of whole models among them; names are unique."""
-    return [case for page in (*LAYERS, *MODELS) if hasattr(page, "cases") for case in page.cases()]
+    return [case for page in (*LAYERS, *MODELS) for case in cases_of(page)]
+
+
+def cases_of(page: ModuleType) -> list[Case]:
+    """The cases of a page, made anew; none where it has none."""
+    return page.cases() if hasattr(page, "cases") else []
 
 
 def cases_of_layers() -> list[Case]:
