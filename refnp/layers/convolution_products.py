@@ -94,16 +94,16 @@ def weight_products(x: Array, y: Array, axes: Axes) -> Array:
     y = y.reshape(*y.shape[:3], math.prod(axis.positions for axis in axes))
     pieces = pieces_of(len(x), groups * max(outs, height) * x.itemsize, axes)
     runs = [pieces[i::8] for i in range(min(8, len(pieces)))]  # eight sums, whatever the number of threads
-    sums = np.zeros((len(runs), groups, outs, height), np.result_type(x, y))
+    sums = np.zeros((len(runs), groups, height, outs), np.result_type(x, y))
 
     def work(i: int) -> None:
         for samples, rows, places in runs[i]:
             unfolded = columns(x[samples], axes, rows)  # (G, C·k, b·P)
             across = y[samples, :, :, places].transpose(1, 2, 0, 3).reshape(groups, outs, -1)  # (G, O, b·P)
-            sums[i] += np.matmul(across, unfolded.swapaxes(1, 2))
+            sums[i] += np.matmul(unfolded, across.swapaxes(1, 2))  # the other way round float32 takes 1.3 times as long
 
     run_all(work, len(runs))
-    return sums.sum(0).reshape(groups, outs, ins, *(axis.kernel for axis in axes))
+    return sums.sum(0).swapaxes(1, 2).reshape(groups, outs, ins, *(axis.kernel for axis in axes))
 
 
 def columns(x: Array, axes: Axes, rows: slice) -> Array:
