@@ -21,6 +21,7 @@ SECTIONS = (
     "How it is tested",
     "Exercises",
 )
+NO_CHAPTERS = ("index", "explain")  # pages of the course that have another form
 FENCE = re.compile(r"^(`{3,})(?:\{([\w-]+)\})?([^\n]*)\n(.*?)^\1`*[ \t]*$", re.M | re.S)
 OPTIONS = re.compile(r"\A(?:---\n.*?^---\n|(?::[^\n]*\n)+)", re.M | re.S)
 
@@ -29,7 +30,8 @@ def names():
     """The names of the chapters, in the order of the course."""
     index = (COURSE / "index.md").read_text(encoding="utf-8")
     trees = (body for _, kind, _, body in FENCE.findall(index) if kind == "toctree")
-    return [line.strip() for tree in trees for line in OPTIONS.sub("", tree).splitlines() if line.strip()]
+    lines = [line.strip() for tree in trees for line in OPTIONS.sub("", tree).splitlines()]
+    return [line for line in lines if line and line not in NO_CHAPTERS]
 
 
 def text(name):

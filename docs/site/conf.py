@@ -19,6 +19,7 @@ extensions = [
     "docs.site.sources",
     "docs.site.links",
     "docs.site.chapters",
+    "docs.site.reference",
 ]
 exclude_patterns = ["_site", "jupyter_execute", "site", *build.left_out()]
 root_doc = "index"

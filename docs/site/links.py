@@ -54,6 +54,8 @@ class LinksToFiles(SphinxTransform):
             try:
                 link = sources.address(path)
             except ValueError:
+                if (ROOT / path).is_dir():
+                    node.replace_self(node.children)  # a folder of data, which the site does not have
                 return  # another file: it is copied, and the link downloads it
         up = "../" * self.env.docname.count("/")
         new = nodes.reference("", "", *node.children, internal=True, refuri=up + link)
