@@ -15,10 +15,8 @@ import argparse
 import datetime
 import io
 import json
-import os
 import platform
 import sys
-import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd.files import write_whole
 from refnp.verify.case import Answer, Case, FailedError, NotOfferedError, Problem
 from refnp.verify.frameworks import PACKAGES, Framework, framework_of, framework_with, installed
 from refnp.verify.layers import cases_of_layers
@@ -115,19 +114,6 @@ def planes(numbers: np.ndarray) -> np.ndarray:
 def from_planes(stored: np.ndarray, dtype: str) -> np.ndarray:
     """The numbers again."""
     return np.ascontiguousarray(stored.T).reshape(-1).view(dtype)
-
-
-def write_whole(file: Path, content: bytes) -> None:
-    """Write a file whole or not at all: to one beside it, which then takes its name."""
-    descriptor, beside = tempfile.mkstemp(dir=file.absolute().parent)
-    try:
-        with open(descriptor, "wb") as opened:
-            opened.write(content)
-        os.chmod(beside, 0o644)
-        os.replace(beside, file)
-    except BaseException:
-        os.unlink(beside)
-        raise
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -14,7 +14,8 @@ Numbers in brackets are earlier lines; anything else in them is a constant. A re
 number of its line and its own, 4.0, 4.1. The equation is the one in the operation's docstring, and stands where the
 operation comes first. Numbers have four digits; matrices stand in rows, wide and long ones by their corners.
 
-lines.py makes the lines and folds them by module, opening.py opens one into steps, previews.py shows arrays.
+lines.py makes the lines and folds them by module, opening.py opens one into steps, previews.py shows arrays,
+drawing.py draws the graph.
 """
 
 import itertools
@@ -24,14 +25,17 @@ import sys
 import textwrap
 import unicodedata
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from refnp.autograd.backward import gradients_of, starting_cotangent
+from refnp.autograd.explanation.drawing import page, picture
 from refnp.autograd.explanation.lines import Line, folded, lines_of, place_of
 from refnp.autograd.explanation.opening import Opened, opened, operations_with_steps
 from refnp.autograd.explanation.previews import array_rows, mask_rows
+from refnp.autograd.files import write_whole
 from refnp.autograd.tensor import ArrayLike, Node, Tensor
 
 WIDTH = 100  # characters of a line where there is no terminal
@@ -56,6 +60,8 @@ def explain(
     group: Any = False,
     width: int | None = None,
     file: IO[str] | None = None,
+    html: str | Path | None = None,
+    svg: str | Path | None = None,
 ) -> None:
     """Print the tape behind `tensor`: a numbered line for each operation, its equation, options, masks and values.
 
@@ -67,6 +73,9 @@ def explain(
         a number so many calls deep, or the module by whose attributes calls are named that no other surrounds.
     width: characters of a line; that of the terminal by default, 100 where the output is none.
     file: where to write the text, sys.stdout by default.
+
+    html, svg: a file to draw the graph in instead, operations in boxes, values and gradients on the edges: a page with
+        the text below, or the picture alone, in which steps are not drawn.
 
     The tape is not freed, and no `.grad` changes.
     Raises TypeError for what is not a Tensor. With `gradients` raises RuntimeError if nothing needs a gradient or the
@@ -85,8 +94,13 @@ def explain(
     if group is not False:
         depth = int(group) if isinstance(group, (int, np.integer)) and group is not True else None
         lines = folded(lines, depth, group if hasattr(group, "named_parameters") else None)
-    text = _text(lines, steps, gradients, width or _width_of(file), group is not False)
-    print("\n".join(text), file=file)
+    text = "\n".join(_text(lines, steps, gradients, width or _width_of(file), group is not False))
+    if html is not None:
+        write_whole(Path(html), page(lines, text).encode())
+    if svg is not None:
+        write_whole(Path(svg), picture(lines).encode())
+    if html is None and svg is None:
+        print(text, file=file)
 
 
 def _check_options(expand: Any, group: Any, width: Any) -> None:
