@@ -83,6 +83,8 @@ def study(name: str, *, sections: Sequence[str] = (), everything: bool = False, 
     with np.printoptions():  # which cells may change
         _write(page, found, {found[0].title, *chosen}, found[0] if everything else None, cells)
     _show(page.text(), is_terminal)
+    if importlib.util.find_spec("pylatexenc") is None:
+        print("study: formulas are LaTeX; with python -m pip install 'refnp[study]' Unicode", file=sys.stderr)
     return int(cells.failed)
 
 

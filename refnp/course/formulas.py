@@ -183,10 +183,10 @@ def _script(text: str, small: dict[str, str], mark: str) -> str:
 
 
 def _symbol(name: str, reader: _Reader) -> str:
-    """A letter or sign as pylatexenc knows it; of \\mathbb and \\mathcal with their letter."""
+    """A letter or sign as pylatexenc knows it, of mathbb and mathcal with their letter; else the name, as bmod's."""
     if name in ("mathbb", "mathcal", "mathscr", "mathfrak"):
         return _known(f"\\{name}{{{reader._argument()}}}")
-    return _known(f"\\{name}") or f"\\{name}"
+    return _known(f"\\{name}") or _function(name.removeprefix("b") if name == "bmod" else name)
 
 
 @functools.cache

@@ -13,6 +13,21 @@ from refnp.course.myst import Cells, included, sections_of
 
 ROOT = Path(__file__).parents[2]
 HEADINGS = ["Why", "The equation", "The whole code", "A worked example"]
+SOURCE = """import numpy as np
+
+
+@np.errstate(over="ignore")
+def softmax(x):
+    e = np.exp(x)
+    total = e.sum()
+    p = e / total
+    return p
+
+
+class Norm:
+    def __call__(self, x):
+        return x
+"""
 SMALL = """---
 kernelspec: {display_name: Python 3}
 ---
@@ -48,10 +63,10 @@ $$
 **1.** A step.
 :::
 :::{grid-item}
-```{literalinclude} ../../refnp/layers/softmaxes.py
+```{literalinclude} ../../refnp/layers/page.py
 :pyobject: softmax
-:start-at: "total = nonzero"
-:end-at: "p /= total"
+:start-at: "total = e"
+:end-at: "p = e"
 :dedent:
 ```
 :::
@@ -59,10 +74,10 @@ $$
 
 ## The whole code
 
-{source}`refnp/layers/softmaxes.py#row_max` and {source}`the test <tests/layers/test_softmaxes.py#x>`.
+{source}`refnp/layers/page.py#softmax` and {source}`the test <tests/layers/test_softmaxes.py#x>`.
 
-```{literalinclude} ../../refnp/layers/softmaxes.py
-:pyobject: row_max
+```{literalinclude} ../../refnp/layers/page.py
+:pyobject: Norm
 ```
 
 ## A worked example
@@ -81,7 +96,17 @@ It is *folded*.
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def source(tmp_path, monkeypatch):
+    """A package with one page, whose code chapters include."""
+    page = tmp_path / "refnp" / "layers" / "page.py"
+    page.parent.mkdir(parents=True)
+    page.write_text(SOURCE, encoding="utf-8")
+    monkeypatch.setattr(myst, "PACKAGE", tmp_path / "refnp")
+    return "../../refnp/layers/page.py"
+
+
+@pytest.fixture
+def folder(source, tmp_path, monkeypatch):
     (tmp_path / "small.md").write_text(SMALL, encoding="utf-8")
     (tmp_path / "other.md").write_text("# Another\n", encoding="utf-8")
     (tmp_path / "index.md").write_text("# Course\n\n```{toctree}\nsmall\nother\nmissing\n```\n", encoding="utf-8")
@@ -107,7 +132,9 @@ def test_a_chapter_shows_its_equation_code_and_worked_example(folder, capsys):
     assert shown.startswith("A *small* idea\n==============\n\nRow 1 of the equations.\n\nThe equation\n")
     assert "    y = x\n" in shown
     assert "symbol  what\nx       a number\n" in shown
-    assert '    def row_max(x: Array) -> Array:\n        """The largest real part' in shown
+    assert (
+        "  refnp/layers/page.py Norm:\n    class Norm:\n        def __call__(self, x):\n            return x\n" in shown
+    )
     assert "  | twice: 4\n  | 3\n" in shown
     for absent in ("not shown", "Because", "A step", "folded"):
         assert absent not in shown
@@ -116,7 +143,7 @@ def test_a_chapter_shows_its_equation_code_and_worked_example(folder, capsys):
 def test_sections_and_the_whole_chapter_can_be_asked_for(folder, capsys):
     assert cli.main(["study", "small", "--section", "GRADIENT", "--section", "why"]) == 0
     shown = capsys.readouterr().out
-    assert "  refnp/layers/softmaxes.py softmax:\n    total = nonzero(row_sum(p))  # (R, 1)\n    p /= total\n" in shown
+    assert "  refnp/layers/page.py softmax:\n    total = e.sum()\n    p = e / total\n" in shown
     assert "  | not shown\n" in shown
     assert "twice" not in shown
     assert cli.main(["study", "small", "--all"]) == 0
@@ -204,30 +231,28 @@ def test_every_chapter_of_the_course_can_be_read(name):
     assert not any("```" in block.content for section in sections for block in section.blocks if block.kind == "text")
 
 
-def test_included_code_is_what_the_options_say():
-    path = "../../refnp/layers/softmaxes.py"
-    whole = included(path, {"pyobject": "softmax"}).content.split("\n")
-    assert whole[:3] == ["@primitive", "@rowwise", "def softmax(x, *, axis=-1):"]
-    assert whole[-1] == "    return p, vjp"
-    at = {"pyobject": "softmax", "start-at": "np.exp(p", "end-at": "p /= total"}
-    lines = ["np.exp(p, out=p)", "total = nonzero(row_sum(p))  # (R, 1)", "p /= total"]
-    assert included(path, at).content == "\n".join("    " + line for line in lines)
-    assert included(path, at | {"dedent": ""}).content == "\n".join(lines)
-    inside = {"pyobject": "softmax", "start-after": "np.exp(p", "end-before": "p /= total", "dedent": ""}
-    assert included(path, inside).content == lines[1]
-    same = {"pyobject": "softmax", "start-at": "p /= total", "end-at": "p /= total", "dedent": ""}
-    assert included(path, same).content == lines[2]
-    method = included("../../refnp/layers/normalization.py", {"pyobject": "LayerNorm.__call__", "dedent": ""})
-    assert method.content.startswith("def __call__(self, x: ArrayLike)")
-    assert method.title == "refnp/layers/normalization.py LayerNorm.__call__"
+def test_included_code_is_what_the_options_say(source):
+    whole = included(source, {"pyobject": "softmax"}).content.split("\n")
+    assert whole[:2] == ['@np.errstate(over="ignore")', "def softmax(x):"]
+    assert whole[-1] == "    return p"
+    at = {"pyobject": "softmax", "start-at": "np.exp(", "end-at": "p = e"}
+    lines = ["e = np.exp(x)", "total = e.sum()", "p = e / total"]
+    assert included(source, at).content == "\n".join("    " + line for line in lines)
+    assert included(source, at | {"dedent": ""}).content == "\n".join(lines)
+    inside = {"pyobject": "softmax", "start-after": "np.exp(", "end-before": "p = e", "dedent": ""}
+    assert included(source, inside).content == lines[1]
+    same = {"pyobject": "softmax", "start-at": "p = e", "end-at": "p = e", "dedent": ""}
+    assert included(source, same).content == lines[2]
+    method = included(source, {"pyobject": "Norm.__call__", "dedent": ""})
+    assert method == ("code", "def __call__(self, x):\n    return x", "refnp/layers/page.py Norm.__call__")
+    assert included(source, {}).content == SOURCE.rstrip("\n")
 
 
-def test_code_that_is_gone_is_an_error():
-    path = "../../refnp/layers/softmaxes.py"
-    with pytest.raises(ValueError, match=r"softmaxes\.py has no hardmax, which the chapter shows"):
-        included(path, {"pyobject": "hardmax"})
-    with pytest.raises(ValueError, match=r"'abc', which the chapter shows, is no longer in refnp/layers/softmaxes\.py"):
-        included(path, {"pyobject": "softmax", "start-at": "abc"})
+def test_code_that_is_gone_is_an_error(source):
+    with pytest.raises(ValueError, match=r"page\.py has no hardmax, which the chapter shows"):
+        included(source, {"pyobject": "hardmax"})
+    with pytest.raises(ValueError, match=r"'abc', which the chapter shows, is no longer in refnp/layers/page\.py"):
+        included(source, {"pyobject": "softmax", "start-at": "abc"})
     with pytest.raises(ValueError, match="a code-cell of the chapter is not closed by ```"):
         sections_of("# A\n```{code-cell} python\na = 1\n")
 
@@ -292,6 +317,7 @@ LATEX = [
     (r"\lvert x \rvert \ne \lfloor p \rfloor", "|x | ≠ ⌊p⌋"),
     (r"\text{up-sampling}", "up-sampling"),
     (r"e^{-x}", "e⁻ˣ"),
+    (r"a \bmod b + \unheardof", "a mod b + unheardof"),
 ]
 
 
@@ -315,6 +341,12 @@ def test_no_formula_of_the_course_keeps_a_command():
 def test_without_pylatexenc_formulas_stay(monkeypatch):
     monkeypatch.setattr(formulas.importlib.util, "find_spec", lambda name: None)
     assert formulas.readable(r" \frac{a}{b} ") == r"\frac{a}{b}"
+
+
+def test_without_pylatexenc_it_says_what_would_show_unicode(folder, monkeypatch, capsys):
+    monkeypatch.setattr(course.importlib.util, "find_spec", lambda name: None)
+    assert cli.main(["study", "small"]) == 0
+    assert "python -m pip install 'refnp[study]'" in capsys.readouterr().err
 
 
 def test_brackets_of_fractions_keep_the_value():
