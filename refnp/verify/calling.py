@@ -390,6 +390,9 @@ class Call:
         options = self.converted(convert)
 
         def call(*given: Any) -> Any:
+            if len(given) != len(self.names):
+                wanted = f"{', '.join(self.names)} alone: its options are given already"
+                raise TypeError(f"{binding.who} was called with {len(given)} arguments; call it with {wanted}")
             by_name, values, in_order = dict(options), {}, []
             for name, array in zip(self.names, given, strict=True):
                 if name in binding.inside:

@@ -437,6 +437,14 @@ def test_a_vjp_that_gives_too_few_gradients_is_told():
     assert "its pullback gives 1 gradients for 2 arguments" in str(report)
 
 
+def test_a_vjp_that_passes_the_options_on_is_told_that_they_are_given():
+    def twice(function, x, axis=-1):
+        return function(x, axis), lambda g: (g,)
+
+    report = refnp.judge("softmax", softmax, vjp=twice, only="*ordinary")
+    assert "was called with 2 arguments; call it with x alone: its options are given already" in str(report)
+
+
 def test_functions_of_refnp_are_differentiated_by_refnp():
     own = lambda x, axis: autograd.exp(layers.log_softmax(x, axis=axis))
     report = refnp.judge("softmax", own, gradients=True, only="*ordinary")
