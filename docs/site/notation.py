@@ -8,14 +8,9 @@ import re
 import unicodedata
 
 ACCENTS = {"\u0304": "bar", "\u0302": "hat", "\u0303": "tilde", "\u0307": "dot", "\u0308": "ddot", "\u0305": "bar"}
-GREEK = dict(
-    zip(
-        "αβγδεζηθκλμνξπρστφχψωΓΔΘΛΞΠΣΦΨΩ",
-        "alpha beta gamma delta varepsilon zeta eta theta kappa lambda mu nu xi pi rho sigma tau varphi chi psi omega "
-        "Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega".split(),
-        strict=True,
-    )
-)
+NAMES = """alpha beta gamma delta varepsilon zeta eta theta kappa lambda mu nu xi pi rho sigma tau varphi chi psi omega
+Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega"""
+GREEK = dict(zip("αβγδεζηθκλμνξπρστφχψωΓΔΘΛΞΠΣΦΨΩ", NAMES.split(), strict=True))
 SYMBOLS = {
     "−": "-", "+": "+", "·": r"\cdot", "×": r"\times", "±": r"\pm", "∓": r"\mp", "⊙": r"\odot", "∘": r"\circ",
     "=": "=", "≠": r"\ne", "≤": r"\le", "≥": r"\ge", "<": "<", ">": ">", "≈": r"\approx", "~": r"\sim", "∈": r"\in",
@@ -26,11 +21,10 @@ SYMBOLS = {
 }  # fmt: skip
 RELATIONS = set("=≠≤≥<>≈∈∝↦⇒⇔~")
 BINARY = set("+−·×±∓⊙∘/") | RELATIONS | {"→", "*", "-", "∪", "∩", "⊂"}
-FUNCTIONS = set(
-    "exp log sin cos tan tanh sinh cosh arctan max min argmax argmin det diag tr softmax sigmoid relu erf erfc log1p "
-    "expm1 sign rank cov var mean logsumexp softplus gelu concat vec cumsum round clip mod Im Re KL MLP LN LayerNorm "
-    "RMSNorm FF MHA CNN Linear matmul ReLU".split()
-)
+KNOWN = """exp log sin cos tan tanh sinh cosh arctan max min argmax argmin det diag tr softmax sigmoid relu erf erfc
+log1p expm1 sign rank cov var mean logsumexp softplus gelu concat vec cumsum round clip mod Im Re KL MLP LN
+LayerNorm RMSNorm FF MHA CNN Linear matmul ReLU"""
+FUNCTIONS = set(KNOWN.split())
 BRACKETS = {"(": ")", "[": "]", "{": "}", "⌊": "⌋", "⌈": "⌉", "⟨": "⟩"}
 OPENING = {"(": "(", "[": "[", "{": r"\{", "⌊": r"\lfloor ", "⌈": r"\lceil ", "⟨": r"\langle "}
 CLOSING = {")": ")", "]": "]", "}": r"\}", "⌋": r" \rfloor", "⌉": r" \rceil", "⟩": r" \rangle"}
