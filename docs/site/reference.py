@@ -1,4 +1,4 @@
-"""The pages of the API on the site: the equations of docstrings are typeset, where `notation` is sure of them."""
+"""The API and the table of equations on the site: what they have in Unicode is typeset, where `notation` is sure."""
 
 import re
 
@@ -10,8 +10,8 @@ PROGRAM = re.compile(r"^\s*(?:@|>>> )|\b(?:def|import|return|lambda|print)\b|[\"
 
 
 def typeset(app, document):
-    """Formulas in the text and in the blocks of equations of a page of docs/api; signatures stay code."""
-    if not app.env.docname.startswith("api/"):
+    """Formulas in the text of such a page and in its blocks of equations; signatures stay code."""
+    if not app.env.docname.startswith("api/") and app.env.docname != "equations":
         return
     for text in list(document.findall(nodes.Text)):
         if _is_prose(text):
