@@ -326,6 +326,22 @@ def test_true_folds_as_deep_as_thirty_lines_allow():
     assert lines(model(Tensor(np.ones((1, 2)))).sum(), group=True)[0].startswith("3 Two.parts.0.layers.0: linear(")
 
 
+def test_a_published_tnp_a_is_read_in_thirty_lines():
+    """Its tape has more than a thousand lines of text. All its layers stand there, and the loss."""
+    from refnp.models import TNPA
+    from refnp.tasks import Task
+
+    x = np.linspace(-1, 1, 6).reshape(1, 6, 1)
+    model = TNPA(rng=np.random.default_rng(0))
+    loss = model.loss(Task(context_x=x[:, :3], context_y=x[:, :3], target_x=x[:, 3:], target_y=x[:, 3:]))
+    assert len(lines(loss)) > 1000
+    text = lines(loss, group=model, gradients=True)
+    assert len(text) < 30
+    for k in range(6):
+        assert sum(f"TNPA.layers.{k}(" in line for line in text) == 1
+    assert text[-1].endswith(f"{loss.item():.4g} 1")
+
+
 def test_calls_beside_the_model_are_named_by_it():
     model = model_of_two()
     y = model.parts[1](Tensor(np.ones((1, 2)))).sum()

@@ -32,7 +32,7 @@ import numpy as np
 
 from refnp.autograd.backward import gradients_of, starting_cotangent
 from refnp.autograd.explanation.drawing import page, picture
-from refnp.autograd.explanation.lines import Line, folded, lines_of, place_of
+from refnp.autograd.explanation.lines import Line, depth_of, folded, lines_of, place_of
 from refnp.autograd.explanation.opening import Opened, opened, operations_with_steps
 from refnp.autograd.explanation.previews import array_rows, mask_rows
 from refnp.autograd.files import write_whole
@@ -40,6 +40,7 @@ from refnp.autograd.tensor import ArrayLike, Node, Tensor
 
 WIDTH = 100  # characters of a line where there is no terminal
 NARROWEST = 60
+FEW = 30  # lines of text, in which a model is read at once
 GAP = "   "
 FIXED = "\u00a0"  # a space at which no line ends
 
@@ -91,16 +92,17 @@ def explain(
     if gradients:
         _set_gradients(lines, tensor, cotangent, record)
     steps = _opened(lines, expand, record)
-    if group is not False:
-        depth = int(group) if isinstance(group, (int, np.integer)) and group is not True else None
-        lines = folded(lines, depth, group if hasattr(group, "named_parameters") else None)
-    text = "\n".join(_text(lines, steps, gradients, width or _width_of(file), group is not False))
+    width = width or _width_of(file)
+    if group is False:
+        text = _text(lines, steps, gradients, width)
+    else:
+        lines, text = _folded(lines, group, gradients, width)
     if html is not None:
-        write_whole(Path(html), page(lines, text).encode())
+        write_whole(Path(html), page(lines, "\n".join(text)).encode())
     if svg is not None:
         write_whole(Path(svg), picture(lines).encode())
     if html is None and svg is None:
-        print(text, file=file)
+        print("\n".join(text), file=file)
 
 
 def _check_options(expand: Any, group: Any, width: Any) -> None:
@@ -143,6 +145,21 @@ def _opened(lines: list[Line], expand: bool | str | Sequence[str], record: dict[
     return {number: steps for number, steps in found.items() if steps is not None}
 
 
+def _folded(lines: list[Line], group: Any, gradients: bool, width: int) -> tuple[list[Line], list[str]]:
+    """The lines folded as deep as `group` says, or as FEW lines of text allow, and that text."""
+    root = group if hasattr(group, "named_parameters") else None
+    if root is None and group is not True:
+        found = folded(lines, int(group))
+        return found, _text(found, {}, gradients, width, is_folded=True)
+    for depth in range(1, max(depth_of(lines), 1) + 1):
+        finer = folded(lines, depth, root)
+        text = _text(finer, {}, gradients, width, is_folded=True)
+        if depth > 1 and len(text) > FEW:
+            break
+        best = finer, text
+    return best
+
+
 # ---- the layout
 
 
@@ -152,7 +169,9 @@ def _width_of(file: IO[str] | None) -> int:
     return max(NARROWEST, shutil.get_terminal_size((WIDTH, 24)).columns) if on_terminal else WIDTH
 
 
-def _text(lines: list[Line], steps: dict[str, Opened], gradients: bool, width: int, is_folded: bool) -> list[str]:
+def _text(
+    lines: list[Line], steps: dict[str, Opened], gradients: bool, width: int, *, is_folded: bool = False
+) -> list[str]:
     """The table: what was computed on the left, values and gradients on the right; of folded lines in one row."""
     dtypes = {line.dtype for line in lines}
     only = f" ({next(iter(dtypes))})" if len(dtypes) == 1 else ""

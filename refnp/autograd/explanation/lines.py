@@ -15,7 +15,6 @@ from refnp.autograd.summation import einsum_equation
 from refnp.autograd.tensor import Array, Call, Node, Parameter, Tensor
 
 Place = tuple[int, int]  # the key of a value: the id of its node and which of the node's results it is
-FEW = 29  # lines under the heading, in which a model is read at once
 SEVERAL = 4  # names of operations in one line
 SMALL = 4  # numbers of a constant that stand in the call itself
 
@@ -181,27 +180,20 @@ def _pieces(text: str, ends: Sequence[str], unless: str = "\0") -> list[str]:
 # ---- folding by modules
 
 
-def folded(lines: list[Line], depth: int | None, root: Any = None) -> list[Line]:
+def depth_of(lines: list[Line]) -> int:
+    """How many calls of modules are inside each other, at most."""
+    return max((len(_calls(line.call)) for line in lines), default=0)
+
+
+def folded(lines: list[Line], depth: int, root: Any = None) -> list[Line]:
     """One line for each call of a module, `depth` calls deep, and one for operations that follow each other beside
-    them; by default as deep as FEW lines allow, and at least one.
+    them.
 
     Its numbers are those of its first and last operation, its value is the last one; parameters are left out. Calls
     that no other surrounds are named by their place in the module `root`.
     """
     names = _Names(root)
-    if depth is not None:
-        return _folded_at(lines, depth, names)
-    deepest = max((len(_calls(line.call)) for line in lines), default=0)
-    found = _folded_at(lines, 1, names)
-    for level in range(2, deepest + 1):
-        finer = _folded_at(lines, level, names)
-        if len(finer) > FEW:
-            break
-        found = finer
-    return found
 
-
-def _folded_at(lines: list[Line], depth: int, names: "_Names") -> list[Line]:
     def key(line: Line) -> Any:
         calls = _calls(line.call)
         return tuple(map(id, calls[:depth])), line.is_leaf and (len(calls) < depth or not calls)
