@@ -254,6 +254,6 @@ def _among_words(text):
 
 def line(text):
     """A line of a docstring's equations as pieces, its columns apart; None if it has no formula that is sure."""
-    columns = [pieces(column) for column in re.split(r"\s{2,}", text.strip())]
+    columns = [pieces(column) for column in re.split(r"\s{2,}", text.strip()) if column]
     sure = [column for column in columns if column[0][0] == "formula"]
     return columns if sure else None

@@ -56,6 +56,7 @@ def test_columns_of_a_line():
     columns = notation.line("    A = Q Kᵀ        O = A V      the output")
     assert [column[0][0] for column in columns] == ["formula", "formula", "words"]
     assert notation.line("    only words here") is None
+    assert notation.line("") is None
 
 
 def blocks():
