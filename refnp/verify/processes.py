@@ -107,7 +107,7 @@ def _begin(start: Callable[[], None]) -> None:
 
 
 def _end_with_parent() -> None:
-    """Wait for the process that started this one; without it nobody reads what this one computes."""
+    """End with the process that started this one, which alone reads the results."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
