@@ -17,6 +17,8 @@ from benchmarks.timing import Work, alternate, disagreement
 from benchmarks.worker import Earlier, Worker
 from benchmarks.works import all_works, find
 
+SHORT = 5.0  # seconds; work that takes less is repeated, for its first run warms up
+LONG = 2.0  # seconds; work that takes longer with one thread is not compared with that of several
 CLOSEST = ("torch", "before")  # peers that are measured more often than the others
 
 
@@ -89,6 +91,7 @@ def measure(works: list[Work], peers: list[str], options: argparse.Namespace) ->
         report.write_json(options.json, about, found)
     if options.page and found:
         grown = [growth.measured(one, lambda name: alone(name, options.threads)) for one in growth.series()]
+        more["threads"] = against_one_thread(works, options.threads)
         report.write_json(page.file_of(about), about, found, **more, growth=[dataclasses.asdict(one) for one in grown])
         page.write_page()
     for failure in failures:
@@ -110,13 +113,32 @@ def compare(work: Work, ours: Worker, theirs: Worker, options: argparse.Namespac
     return dataclasses.replace(row, refnp_peak_mb=ours_mb, peer_peak_mb=theirs_mb, aim_mb=work.aims.get("memory"))
 
 
+def against_one_thread(works: list[Work], threads: int) -> list[dict]:
+    """The time with all threads over that with one, of work that is not long."""
+    found: list[dict] = []
+    if threads == 1:
+        return found
+    with Worker("refnp", threads) as several, Worker("refnp", 1) as one:
+        for work in (work for work in works if page.PEER in work.makers):
+            for side in (several, one):
+                side.make(work)
+            if one.clock(1) < LONG:
+                pairs = alternate(several.clock, one.clock, seconds=0.5, least=5)
+                low, middle, high = pairs.quartiles()
+                found.append({"work": work.name, "dtype": work.dtype, "ratio": middle, "low": low, "high": high})
+    return found
+
+
 def alone(name: str, threads: int) -> tuple[float, float]:
-    """Seconds and megabytes of a work item of refnp, in a fresh process: of its first run if that is long."""
+    """Seconds of processors and megabytes of a work item of refnp, in a fresh process: of its first run if it is long.
+
+    Not by the clock, which would count what others do meanwhile.
+    """
     with Worker("refnp", threads) as fresh:
         fresh.make(find(name, "float32"))
         megabytes, seconds = fresh.peak()
-        if seconds < 1:
-            seconds = min(fresh.clock(1) for _ in range(3))
+        if seconds < SHORT:
+            seconds = min(fresh.peak()[1] for _ in range(5))
         return seconds, megabytes
 
 

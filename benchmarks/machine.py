@@ -11,6 +11,7 @@ import platform
 import numpy as np
 
 FRAMEWORKS = ("torch", "jax", "autograd", "mygrad")
+COUNTS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "REFNP_NUM_THREADS")
 PEERS = (*FRAMEWORKS, "plain")  # plain: refnp without the optimisation that is measured
 
 
@@ -27,8 +28,7 @@ def prepare(threads: int) -> None:
     JAX has no setting for its threads but takes as many as it has processors, so these are cut for all; and float64
     must be switched on.
     """
-    counts = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "REFNP_NUM_THREADS")
-    os.environ |= dict.fromkeys(counts, str(threads)) | {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"}
+    os.environ |= dict.fromkeys(COUNTS, str(threads)) | {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"}
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores()[:threads])
 

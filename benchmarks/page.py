@@ -63,8 +63,12 @@ def tables(machines: list[Measured]) -> list[str]:
         "\n### Against PyTorch\n",
         "Milliseconds of refnp and of PyTorch, the median of their ratios, and its quartiles.\n",
         *ratio_table(machines),
+        "\n### All threads against one\n",
+        "The time of refnp with all threads over that with one thread, its own and the BLAS's.\n",
+        *thread_table(machines),
         "\n### Growth\n",
-        "Each size in a fresh process, on float32; p of N^p fitted to the logarithms; memory beyond the inputs.\n",
+        "Each size in a fresh process, on float32; seconds of processors, all threads together; memory beyond the "
+        "inputs; p of N^p fitted to the logarithms.\n",
         *growth_table(machines),
         "\n### Aims that were missed\n",
         *missed(machines),
@@ -77,19 +81,23 @@ def machine_table(machines: list[Measured]) -> list[str]:
         if any(field in m["machine"] for m in machines):
             lines.append(cells([field, *(m["machine"].get(field, "") for m in machines)]))
     lines.append(cells(["source", *(m.get("source", "`python -m benchmarks --page`") for m in machines)]))
-    return lines + [
-        cells([label, *(rates_text(m.get("roofline"), kind, dtype, scale) for m in machines)])
-        for label, kind, dtype, scale in (
-            ("products float32, GFLOP/s", "products", "float32", 1e9),
-            ("products float64, GFLOP/s", "products", "float64", 1e9),
-            ("exponentials float32, 10⁹/s", "exponentials", "float32", 1e9),
-            ("exponentials float64, 10⁹/s", "exponentials", "float64", 1e9),
-            ("multiplications in the cache float32, 10⁹/s", "passes", "float32", 1e9),
-            ("multiplications in the cache float64, 10⁹/s", "passes", "float64", 1e9),
-            ("memory read and written, GB/s", "memory", None, 1e9),
-            ("one call of NumPy, µs", "call", None, 1e-6),
-        )
-    ]
+    return (
+        lines
+        + [
+            cells([label, *(rates_text(m.get("roofline"), kind, dtype, scale) for m in machines)])
+            for label, kind, dtype, scale in (
+                ("products float32, GFLOP/s", "products", "float32", 1e9),
+                ("products float64, GFLOP/s", "products", "float64", 1e9),
+                ("exponentials float32, 10⁹/s", "exponentials", "float32", 1e9),
+                ("exponentials float64, 10⁹/s", "exponentials", "float64", 1e9),
+                ("multiplications in the cache float32, 10⁹/s", "passes", "float32", 1e9),
+                ("multiplications in the cache float64, 10⁹/s", "passes", "float64", 1e9),
+                ("memory read and written, GB/s", "memory", None, 1e9),
+                ("one call of NumPy, µs", "call", None, 1e-6),
+            )
+        ]
+        + [cells(["numbers in an array from which threads pay", *(shortest_text(m.get("roofline")) for m in machines)])]
+    )
 
 
 def rates_text(measured: dict | None, kind: str, dtype: str | None, scale: float) -> str:
@@ -98,6 +106,26 @@ def rates_text(measured: dict | None, kind: str, dtype: str | None, scale: float
         return ""
     values = [rates[kind][dtype] if dtype else rates[kind] for rates in measured.values()]
     return " / ".join(three_digits(value / scale) for value in values[: 1 if kind == "call" else None])
+
+
+def shortest_text(measured: dict | None) -> str:
+    rates = list((measured or {}).values())
+    return "" if not rates or "shortest" not in rates[-1] else str(rates[-1]["shortest"] or "never")
+
+
+def thread_table(machines: list[Measured]) -> list[str]:
+    """The time with all threads over that with one, for all work where it was measured."""
+    machines = [m for m in machines if m.get("threads")]
+    lines = table_head(["work", "dtype", *(title(m) for m in machines)])
+    for work in works_with_peer():
+        rows = [
+            next((r for r in m["threads"] if (r["work"], r["dtype"]) == (work.name, work.dtype)), None)
+            for m in machines
+        ]
+        if any(rows):
+            texts = (f"{r['ratio']:.2f} ({r['low']:.2f}–{r['high']:.2f})" if r else "" for r in rows)
+            lines.append(cells([work.name, work.dtype, *texts]))
+    return lines
 
 
 def ratio_table(machines: list[Measured]) -> list[str]:
@@ -115,8 +143,8 @@ def works_with_peer() -> list[Work]:
     return [work for work in all_works() if PEER in work.makers]
 
 
-def row_of(measured: Measured, work: Work) -> dict | None:
-    return next((r for r in measured["rows"] if (r["work"], r["dtype"]) == (work.name, work.dtype)), None)
+def row_of(measured: Measured, work: Work, table: str = "rows") -> dict | None:
+    return next((r for r in measured[table] if (r["work"], r["dtype"]) == (work.name, work.dtype)), None)
 
 
 def ratio_text(row: dict | None) -> str:

@@ -57,13 +57,43 @@ def rates(threads: int, seconds: float = SECONDS) -> Rates:
             return best(lambda: list(pool.map(lambda run: run(), runs)), seconds)
 
         few, out = np.ones(8), np.empty(8)
-        return {
+        found = {
             "products": {d: 2 * SIDE**3 / best(product(d), seconds) for d in DTYPES},
             "exponentials": {d: threads * 16 * CACHED / together(lambda d=d: repeated(np.exp, d, 1)) for d in DTYPES},
             "passes": {d: threads * 16 * CACHED / together(lambda d=d: repeated(np.multiply, d, 2)) for d in DTYPES},
             "memory": threads * 2 * LARGE / together(copy),
             "call": best(lambda: [np.multiply(few, few, out=out) for _ in range(100)], seconds) / 100,
         }
+    return found if threads == 1 else found | {"shortest": shortest(threads)}
+
+
+def shortest(threads: int, sizes: tuple[int, ...] = tuple(1 << k for k in range(10, 20))) -> int | None:
+    """From how many numbers in an array on several threads take at most 0.95 of the time of one; None if never.
+
+    Each call of NumPy gives the interpreter's lock away and gets it back, which takes the longer the more want it.
+    """
+    longest = None
+    with ThreadPoolExecutor(threads) as pool:
+        for size in reversed(sizes):
+            arrays = np.ones((threads, size), np.float32)
+            calls = max(4, (1 << 20) // size)
+
+            def run(a: np.ndarray, calls: int = calls) -> None:
+                out = np.empty_like(a)
+                for _ in range(calls):
+                    np.multiply(a, a, out=out)
+
+            def together(arrays: np.ndarray = arrays, run: Callable = run) -> None:
+                list(pool.map(run, arrays))
+
+            def alone(arrays: np.ndarray = arrays, run: Callable = run) -> None:
+                for a in arrays:
+                    run(a)
+
+            if best(together, SECONDS) > 0.95 * best(alone, SECONDS):
+                return longest
+            longest = size
+    return longest
 
 
 def product(dtype: str) -> Callable[[], Any]:

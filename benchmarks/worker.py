@@ -31,7 +31,10 @@ class Worker:
         self.framework = framework
         self.line, far_end = context.Pipe()
         self.process = context.Process(target=serve, args=(far_end, framework, threads), daemon=True)
-        self.process.start()
+        before = {name: os.environ.get(name, str(threads)) for name in machine.COUNTS}
+        os.environ |= dict.fromkeys(machine.COUNTS, str(threads))
+        self.process.start()  # which copies the environment
+        os.environ |= before
         far_end.close()
 
     def __enter__(self) -> Worker:
@@ -65,7 +68,8 @@ class Worker:
         return self.ask("clock", count)
 
     def peak(self) -> tuple[float, float]:
-        """Run it once: the megabytes by which the peak of memory rose over what was held before, and the seconds.
+        """Run it once: the megabytes by which the peak of memory rose over what was held before, and the seconds of
+        processors that it took.
 
         A peak never goes down, so this is for the first run in a fresh process. The stacks of threads and the buffers
         that libraries make at the first call are counted in.
@@ -112,9 +116,9 @@ def serve(line: multiprocessing.connection.Connection, framework: str, threads: 
             elif command == "clock":
                 answer = clock_of(side)(*arguments)
             elif command == "peak":
-                before, start = held("VmRSS"), time.perf_counter()
+                before, start = held("VmRSS"), time.process_time()
                 side.run()
-                seconds = time.perf_counter() - start
+                seconds = time.process_time() - start
                 answer = (held("VmHWM") - before) / MEGABYTE, seconds
             line.send(("answer", answer))
         except Exception as error:

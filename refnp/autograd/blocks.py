@@ -26,6 +26,11 @@ from refnp.autograd.summation import sum_of_products
 from refnp.autograd.tensor import Array, ArrayLike, sum_to
 
 BLOCK = 1 << 17  # elements: a few temporaries fit in the caches of a core, and calls cost little beside the work
+# A thread of Python gives the interpreter's lock away for the time of a call of NumPy, and has to get it back for the
+# next. On short arrays two threads spend that time waiting for each other: SetConv of 10 000 points, whose arrays have
+# some 7000 numbers, took 15 ms with two threads and 8 with one on an AMD EPYC, 38 and 20 on an Intel Xeon. From which
+# length on threads pay is measured by `python -m benchmarks --page`.
+SHORTEST = 1 << 15  # numbers
 CHAIN = 1024  # terms that einsum may add up in its eight or more parallel chains
 
 
@@ -80,16 +85,17 @@ if hasattr(os, "register_at_fork"):  # threads do not survive a fork: a child ma
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
-def run_all(work: Callable[[int], None], count: int) -> None:
+def run_all(work: Callable[[int], None], count: int, numbers: float = math.inf) -> None:
     """Call work(0), …, work(count − 1), on several threads; an error in any of them is raised here.
 
+    numbers: in the arrays that NumPy is called on, if those are small; on fewer than SHORTEST one thread does it all.
     Matrix products inside run on one thread each, even where `_threads` is 1, so that the bits are the same.
     """
     if count == 1:
         work(0)
         return
     with one_blas_thread():
-        _share_out(work, count, min(_threads, count) - 1)
+        _share_out(work, count, min(_threads, count) - 1 if numbers >= SHORTEST else 0)
 
 
 def _share_out(work: Callable[[int], None], count: int, helpers: int) -> None:

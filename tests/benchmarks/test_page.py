@@ -107,6 +107,18 @@ def test_rates_are_measured():
     assert 1e-8 < found["call"] < 1e-2
 
 
+def test_a_machine_says_from_which_length_on_threads_pay():
+    assert roofline.shortest(2, sizes=(8, 16)) in (None, 8, 16)
+    assert page.shortest_text({"1": RATE, "2": RATE | {"shortest": 4096}}) == "4096"
+    assert page.shortest_text({"2": RATE | {"shortest": None}}) == "never"
+    assert page.shortest_text(None) == page.shortest_text({"1": RATE}) == ""
+
+
+def test_threads_stand_on_the_page():
+    one = {"work": "GELU", "dtype": "float32", "ratio": 0.6, "low": 0.5, "high": 0.7}
+    assert "| GELU | float32 | 0.60 (0.50–0.70) |" in page.thread_table([measured(threads=[one]), measured()])
+
+
 @pytest.mark.parametrize("power", [0.0, 1.0, 2.0, 1.5])
 def test_an_exponent_is_found_again(power):
     sizes = [10, 100, 5000]

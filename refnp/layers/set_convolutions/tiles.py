@@ -20,9 +20,10 @@ from refnp.autograd.summation import sum_of_products
 from refnp.autograd.tensor import Array
 from refnp.layers.set_convolutions.grid import Grid
 from refnp.layers.set_convolutions.kernels import decay
-from refnp.layers.set_convolutions.near import TILE_BYTES, Block, Portions, half_width
+from refnp.layers.set_convolutions.near import Block, Portions, half_width
 
 MOST_RUNS = 8  # runs that blocks of pairs are dealt into, at most
+TILE_NUMBERS = 1 << 16  # pairs in a tile: a few such arrays stay in the cache of a core
 WINDOW_RUNS = 4  # runs of windows on a grid, each a part of the batch
 WINDOW_NUMBERS = 1 << 17  # numbers in a block of windows: a few such arrays stay in the cache of a core
 
@@ -80,10 +81,12 @@ class Tiles:
 
         def work(i: int) -> None:
             for block in self.runs[i]:
-                for tile in block.tiles(TILE_BYTES // self.pairs.v.itemsize):
+                for tile in block.tiles(TILE_NUMBERS):
                     add(i, tile, self.pairs.part(*tile))
 
-        run_all(work, len(self.runs))
+        blocks = [block.pairs for run in self.runs for block in run]
+        numbers = sum(blocks) / max(len(blocks), 1)
+        run_all(work, len(self.runs), min(numbers, TILE_NUMBERS))
 
 
 def runs_of(blocks: list[Block]) -> list[list[Block]]:
@@ -181,7 +184,7 @@ class Windows:
                 parts *= (v[row.points] * row.outer)[..., None]
                 bars[run] += sum_of_products("bncw,bnw->c", parts, row.squares())
 
-        run_all(work, WINDOW_RUNS)
+        run_all(work, WINDOW_RUNS, self._numbers())
         return f, bars.sum(0) / self.scales**3
 
     def scatter(self, v: Array, h: Array | None = None) -> tuple[Array, Array]:
@@ -206,7 +209,7 @@ class Windows:
                     parts *= view[row.begins]
                     bars[run] += sum_of_products("bncw,bnw->c", parts, row.squares())
 
-        run_all(work, WINDOW_RUNS)
+        run_all(work, WINDOW_RUNS, self._numbers())
         return np.ascontiguousarray(sums[self._inner()].swapaxes(0, 1)), bars.sum(0) / self.scales**3
 
     def pull(self, h: Array, v: Array) -> Array:
@@ -221,8 +224,13 @@ class Windows:
                 for d, step in enumerate(row.steps):
                     x_bar[(*row.points, d)] += (parts * step).sum(-1)
 
-        run_all(work, WINDOW_RUNS)
+        run_all(work, WINDOW_RUNS, self._numbers())
         return x_bar
+
+    def _numbers(self) -> int:
+        """In an array of weights: those of a run, or of a block of it if that has more."""
+        tasks, points, _ = self.x.shape
+        return min(WINDOW_NUMBERS, -(-tasks // WINDOW_RUNS) * points * len(self.scales) * (2 * self.half + 1))
 
     def _inner(self) -> tuple:
         """Where the grid stands in one with `half` more places on every side."""
