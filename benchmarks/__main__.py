@@ -45,14 +45,14 @@ def main(arguments: list[str]) -> int:
         parser().error(f"--threads is {options.threads}; this process may use {len(machine.cores())} cores")
     if options.json and not options.json.parent.is_dir():
         parser().error(f"--json: there is no folder {options.json.parent}")
+    if options.page and (options.only or options.quick or options.before or options.json or options.peers):
+        parser().error("--page measures everything against PyTorch; --threads and --markdown alone go with it")
     options.peers = page.PEER if options.page else options.peers
     peers = machine.installed() if options.peers is None else [name for name in options.peers.split(",") if name]
     if missing := [name for name in peers if name not in machine.installed()]:
         parser().error(
             f"--peers: {', '.join(missing)} not installed; here are {', '.join(machine.installed()) or 'none'}"
         )
-    if options.page and (options.only or options.quick or options.before or options.json or options.peers):
-        parser().error("--page measures everything against PyTorch; --threads and --markdown alone go with it")
     if options.before and not (options.before / "benchmarks" / "worker.py").is_file():
         parser().error(f"--before: {options.before} is no checkout of refnp")
     works = [work for work in all_works() if options.only.lower() in f"{work.name} {work.dtype}".lower()]
