@@ -256,9 +256,9 @@ def set_convolution_steps(
         a if isinstance(a, Tensor) else floating(a) for a in (target_x, context_x, context_y)
     )
     each = np.ndim(raw(length_scale)) > 0  # a length scale for each channel
-    difference = ad.expand_dims(target_x, -2) - ad.expand_dims(context_x, -3)  # (..., N, M, dx)
+    difference = ad.expand_dims(target_x, -2) - ad.expand_dims(context_x, -3)
     yield "d_nm = x_n − x_m", ad.squeeze(difference, -1) if difference.shape[-1] == 1 else difference
-    square = ad.sum(difference * difference, -1, keepdims=each)  # (..., N, M) or (..., N, M, 1)
+    square = ad.sum(difference * difference, -1, keepdims=each)
     s = square / (length_scale * length_scale)
     yield "s_nm = |d_nm|²/ℓ²", s
     weights = primitive(_of_tensors(kernel))(s)
@@ -307,15 +307,14 @@ def convolution_steps(
     if groups != 1 or x.ndim != weight.ndim:
         return None
     kernel, lengths = weight.shape[2:], x.shape[2:]
-    steps = [
-        convolutions.per_axis("convolution", n, a, len(kernel)) for n, a in (("stride", stride), ("dilation", dilation))
-    ]
-    widths = convolutions.paddings("convolution", padding, padding_mode, lengths, kernel, *steps)
+    strides = convolutions.per_axis("convolution", "stride", stride, len(kernel))
+    apart = convolutions.per_axis("convolution", "dilation", dilation, len(kernel))
+    widths = convolutions.paddings("convolution", padding, padding_mode, lengths, kernel, strides, apart)
     padded = any(before or after for before, after in widths)
     if padded:
         x = ad.pad(x, [(0, 0), (0, 0), *widths], mode=padding_mode)
         yield "x̃ = x, padded", x
-    axes = convolutions.axes_of_convolution(x.shape[2:], kernel, *steps, [(0, 0)] * len(kernel))
+    axes = convolutions.axes_of_convolution(x.shape[2:], kernel, strides, apart, [(0, 0)] * len(kernel))
     windows: Any = x  # (B, C, *positions of the axes so far, *lengths of the others, *kernel of the axes so far)
     for i, axis in enumerate(axes):
         places = axis.stride * np.arange(axis.positions)[:, None] + axis.dilation * np.arange(axis.kernel)
@@ -323,8 +322,8 @@ def convolution_steps(
         order = [*range(3 + i), *range(4 + i, windows.ndim), 3 + i]
         windows = ad.transpose(windows, order)
     yield f"X[b,c,p,t] = {'x̃' if padded else 'x'}[b,c, s p + d t], the windows", windows
-    taps, places = "tuv"[: len(axes)], "pqr"[: len(axes)]
-    y = ad.einsum(f"bc{places}{taps},oc{taps}->bo{places}", windows, weight)
+    taps, at = "tuv"[: len(axes)], "pqr"[: len(axes)]
+    y = ad.einsum(f"bc{at}{taps},oc{taps}->bo{at}", windows, weight)
     yield "y[b,o,p] = Σ_{c,t} w[o,c,t] X[b,c,p,t]", y
     if bias is not None:
         y = y + ad.reshape(bias, (-1, *(1 for _ in axes)))
