@@ -73,7 +73,8 @@ class _Parser:
                 if last == "operator" and token not in "−+±∓-~," and not (token == "=" and not parts):
                     self.unsure(token)
                 self.take()
-                sign = {"-": "-", "*": "*", ",": ",\\;", ";": ";\\;", ":": "\\colon "}
+                wide = r"\;" if end is None else ""
+                sign = {"-": "-", "*": "*", ",": f",{wide}", ";": f";{wide}", ":": r"\colon"}
                 parts.append(sign.get(token) or SYMBOLS[token])
                 last = "operator"
             elif token == "/":
@@ -87,11 +88,13 @@ class _Parser:
                 parts.append("|" + self._scripts())
                 last = "bar"
             else:
+                if last == "factor" and self.tokens[self.at - 1].isspace():
+                    parts.append(r"\,")
                 parts.append(self.factor())
                 last = "factor"
         if end is not None and self.take() != end:
             self.unsure(end)
-        if last == "operator" and parts and parts[-1] not in (",\\;", r"\dots"):
+        if last == "operator" and parts and parts[-1] not in (",", r",\;"):
             self.unsure(parts[-1])
         return " ".join(parts)
 

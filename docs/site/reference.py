@@ -23,6 +23,9 @@ def typeset(app, document):
 
 
 def _is_prose(text):
+    """Whether a text is neither code nor a link nor a formula already; shapes are tuples of Python, too."""
+    if text.parent.astext().startswith("Shapes: "):
+        return False
     around = (nodes.literal, nodes.literal_block, nodes.title, nodes.reference, nodes.math, nodes.math_block)
     parent = text.parent
     while parent is not None:

@@ -7,15 +7,15 @@ import pytest
 from docs.site import build, notation
 
 SURE = [
-    ("y = x σ(x)", r"y = x \sigma (x)"),
-    ("½ z²", r"\tfrac12 z^{2}"),
+    ("y = x σ(x)", r"y = x \, \sigma (x)"),
+    ("½ z²", r"\tfrac12 \, z^{2}"),
     ("x̄ = ȳ/s", r"\bar{x} = \frac{\bar{y}}{s}"),
     ("(x − μ)/√(σ² + ε)", r"\frac{x - \mu}{\sqrt{\sigma^{2} + \varepsilon}}"),
-    ("Σ_{c,t} w[o,c,t]", r"\sum_{c ,\; t} w [o ,\; c ,\; t]"),
+    ("Σ_{c,t} w[o,c,t]", r"\sum_{c , t} \, w [o , c , t]"),
     ("e^(−x)", r"e^{- x}"),
-    ("L⁻¹ (y − μ)", r"L^{- 1} (y - \mu)"),
-    ("softmax(Q Kᵀ / √d) V", r"\operatorname{softmax} (Q K^{\top} / \sqrt{d}) V"),
-    ("μ̄_c = −Σ_bl x̄", r"\bar{\mu}_{c} = - \sum_{b l} \bar{x}"),
+    ("L⁻¹ (y − μ)", r"L^{- 1} \, (y - \mu)"),
+    ("softmax(Q Kᵀ / √d) V", r"\operatorname{softmax} (Q \, K^{\top} / \sqrt{d}) \, V"),
+    ("μ̄_c = −Σ_bl x̄", r"\bar{\mu}_{c} = - \sum_{b l} \, \bar{x}"),
     ("(σ²)̄_c", r"\overline{(\sigma^{2})}_{c}"),
     ("∂y_i/∂x_j", None),
     ("1e-3", r"1 \cdot 10^{-3}"),
@@ -39,7 +39,7 @@ def test_a_fraction_needs_single_factors_that_touch():
     """2/3x may be two thirds of x or 2/(3x), and a / b c may be either too: there the stroke stays."""
     assert notation.latex("a/b") == r"\frac{a}{b}"
     assert notation.latex("2/3x") == "2 / 3 x"
-    assert notation.latex("a / b c") == "a / b c"
+    assert notation.latex("a / b c") == r"a / b \, c"
     assert notation.latex("a/b/c") == "a / b / c", "(a/b)/c"
     assert notation.latex("(a + b)/(c)(d)").count(r"\frac") == 0
 
