@@ -82,7 +82,7 @@ def page(path):
         named.setdefault(line, []).append(name)
     rows = []
     for number, line in enumerate(lines, 1):
-        places = "".join(f'<span id="{html.escape(name)}"></span>' for name in named.get(number, ()))
+        places = "".join(f'<span class="name" id="{html.escape(name)}"></span>' for name in named.get(number, ()))
         rows.append(f'{places}<span class="line" id="L{number}"><a href="#L{number}">{number:4}</a> {line}\n</span>')
     return around(path, f'<pre class="highlight">{"".join(rows)}</pre>')
 
