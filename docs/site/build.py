@@ -53,6 +53,7 @@ def prepare(only=None):
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["JUPYTER_PLATFORM_DIRS"] = "1"
+    os.environ.pop("PYTHONWARNINGS", None)  # what it asks for of Jupyter's own packages would stand in the chapters
     if only:
         os.environ[ONLY] = only
 
