@@ -79,7 +79,9 @@ class Accumulator:
             node = tensor.node
             sums = self.sums.get(id(tensor) if node is None else node) or self.first(tensor)
             before = sums[tensor.slot]
-            sums[tensor.slot] = (gradient, own) if before is None else (summed(before[0], before[1], gradient, own), True)
+            if before is not None:
+                gradient, own = summed(before[0], before[1], gradient, own), True
+            sums[tensor.slot] = gradient, own
 
     def first(self, tensor: Tensor) -> list:
         """Empty sums for a leaf, or for the results of a node, which is put in the queue."""

@@ -34,18 +34,17 @@ def softmax(x, *, axis=-1):
     """
     if not x.size:
         return x, lambda p_bar: (p_bar,)
-    p = np.subtract(x, largest_of(x, row_argmax(x)), out=result_block())  # (R, n)   x − m
+    largest = row_argmax(x)  # where L stands in each row
+    p = np.subtract(x, largest_of(x, largest), out=result_block())  # (R, n)   x − m
     np.exp(p, out=p)
     total = nonzero(row_sum(p))  # (R, 1)
     p /= total
+    sure = total.real < 2  # (R, 1)   p_L = 1/total
 
     def vjp(p_bar):
-        x_bar = p_bar  # (R, n)   r
-        rows, columns = more_than_half(p)
-        if rows.size:
-            largest = np.zeros_like(total, p_bar.dtype)  # p̄_L
-            largest[rows, 0] = p_bar[rows, columns]
-            x_bar = p_bar - largest
+        x_bar = p_bar
+        if sure.any():
+            x_bar = p_bar - np.where(sure, p_bar[largest][:, None], 0)  # (R, n)   r
         mean = row_dot(x_bar, p)  # (R, 1)   Σ_j r_j p_j
         if not np.isfinite(np.vdot(mean, mean)):  # what has weight 0 has gradient 0, whatever p̄ is
             x_bar = np.where(p == 0, 0, x_bar)
