@@ -90,7 +90,7 @@ def measure(works: list[Work], peers: list[str], options: argparse.Namespace) ->
     if options.json:
         report.write_json(options.json, about, found)
     if options.page and found:
-        grown = [growth.measured(one, lambda name: alone(name, options.threads)) for one in growth.series()]
+        grown = [growth.measured(one, alone) for one in growth.series()]
         more["threads"] = against_one_thread(works, options.threads)
         report.write_json(page.file_of(about), about, found, **more, growth=[dataclasses.asdict(one) for one in grown])
         page.write_page()
@@ -129,12 +129,12 @@ def against_one_thread(works: list[Work], threads: int) -> list[dict]:
     return found
 
 
-def alone(name: str, threads: int) -> tuple[float, float]:
-    """Seconds of processors and megabytes of a work item of refnp, in a fresh process: of its first run if it is long.
+def alone(name: str) -> tuple[float, float]:
+    """Seconds of one processor and megabytes of a work item of refnp, in a fresh process: its first run if it is long.
 
-    Not by the clock, which would count what others do meanwhile.
+    Not by the clock, which counts what others do meanwhile; with one thread, for threads that wait use processors too.
     """
-    with Worker("refnp", threads) as fresh:
+    with Worker("refnp", 1) as fresh:
         fresh.make(find(name, "float32"))
         megabytes, seconds = fresh.peak()
         if seconds < SHORT:

@@ -67,8 +67,8 @@ def tables(machines: list[Measured]) -> list[str]:
         "The time of refnp with all threads over that with one thread, its own and the BLAS's.\n",
         *thread_table(machines),
         "\n### Growth\n",
-        "Each size in a fresh process, on float32; seconds of processors, all threads together; memory beyond the "
-        "inputs; p of N^p fitted to the logarithms.\n",
+        "Each size in a fresh process with one thread, on float32; seconds of the processor; memory beyond the inputs; "
+        "p of N^p fitted to the logarithms.\n",
         *growth_table(machines),
         "\n### Aims that were missed\n",
         *missed(machines),
