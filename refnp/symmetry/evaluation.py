@@ -8,7 +8,9 @@ numbers is perturbed as well, by roundings. All inputs are numbers of the coarse
 compute with the same ones. `Evaluations` keeps what belongs to x for all elements, `BothSides` what belongs to one.
 """
 
+import contextlib
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +20,7 @@ import numpy as np
 from refnp.autograd import Array
 from refnp.symmetry.actions import Arrays, Element, Trivial
 from refnp.symmetry.claim import WIDE, Claim, DType, Precisions, Refusal, cast, roundoff
-from refnp.symmetry.noise import INSIDE, LINES, factors, line, noise
+from refnp.symmetry.noise import INSIDE, LINES, factors, line, noise, span
 
 Key = tuple[int, DType]  # the number of a perturbation, and a precision
 LARGEST_PERTURBATION = 2.0**-20  # about 16 roundings of float32
@@ -255,6 +257,45 @@ class BothSides:
         moved = at.claim.action.act(self.elements[0], cast(at.inputs[0], at.finest))
         values = lambda: [Vector.of(at.claim.at(x, at.finest)) for x in at.line(moved, reach)]
         return noise_of(values, self.left(0, at.finest))
+
+    def noise_nearby(self) -> Array:
+        """The noise of f near x and near g·x, where whole numbers are changed as well; 0 where f refuses a point.
+
+        It is that of lines that do not go through x: where f jumps at whole numbers, it jumps there alone.
+        """
+        near = line(cast(self.at.inputs[0], self.at.finest), LARGEST_PERTURBATION, self.at.rng)[0]
+        first, most = self.right(0, self.at.finest), np.zeros(1, WIDE)
+        for points in self.near_points(near):
+            if None not in points:
+                found = noise_of(functools.partial(iter, points), first)
+                most = np.maximum(most, np.where(np.isfinite(found), found, 0))
+        return most
+
+    def has_no_digit(self) -> bool:
+        """Whether f changes by more than half of itself between points that some roundings of x lie apart.
+
+        Or takes some of them and refuses others. Whole numbers are changed too. So it is with the inverse of a matrix
+        that is singular but for rounding.
+        """
+        for points in self.near_points(cast(self.at.inputs[0], self.at.finest)):
+            for a, b in itertools.pairwise(points):
+                if a is None or b is None:
+                    if a is not b:
+                        return True
+                elif a.form == b.form and a.relative(a.minus(b), b, empty=0.0) > 0.5:
+                    return True
+        return False
+
+    def near_points(self, x: dict[str, Array]) -> list[list[Vector | None]]:
+        """f along a line of some roundings through x, and along one through g·x; None where f refuses a point."""
+
+        def at(p: dict[str, Array]) -> Vector | None:
+            with contextlib.suppress(Refusal):
+                return Vector.of(self.at.claim.at(p, self.at.finest))
+            return None
+
+        starts = x, self.at.claim.action.act(self.elements[0], x)
+        return [[at(p) for p in line(start, span(self.at.precisions.u), self.at.rng)] for start in starts]
 
     def differ_steadily(self, kind: str) -> bool:
         """Whether at perturbations too f refuses the moved input alone, or the two sides have different shapes."""

@@ -10,8 +10,9 @@ precision. So f is evaluated in the finest precision it computes in, of roundoff
 64 is a safety factor: one error seen in U may be smaller than such errors usually are, and the order of a sum may
 differ between precisions. Where d exceeds a quarter of its allowance, both errors are estimated again at 8
 perturbations of x (evaluation.py), and the largest counts. (Where these change nothing, as with whole numbers, other
-elements serve instead.) What is still above must be *steady*: from x to half of its perturbations it must change by
-less than a quarter of itself, which a violation does and rounding error does not. Only then does the claim fail.
+elements serve instead, and the noise of f nearby.) What is still above must be *steady*: from x to half of its
+perturbations it must change by less than a quarter of itself, which a violation does and rounding error does not. Only
+then does the claim fail.
 
 Code may round more coarsely than its dtypes say: constants that were once float64, a cast on the way. A d that is
 steady, but within the allowance that float64 would have, is "ambiguous", not a violation, if f has not as much noise. A
@@ -90,7 +91,8 @@ def judge(at: Evaluations, g: Element, bound: Bound | None = None, levels: Level
         left, right = sides.left(0, finest), sides.right(0, finest)
     except Refusal as refusal:
         reason = f"f takes the input, but not moved: {refusal}"
-        outcome = "violated" if sides.differ_steadily("raises") else "unsteady"
+        clear = sides.differ_steadily("raises") and not sides.has_no_digit()
+        outcome = "violated" if clear else "unsteady"
         return Finding(outcome, "raises", np.inf, np.inf, np.inf, reason=reason)
     if left.form != right.form:
         forms = [", ".join(f"{name} {shape}" for name, shape in side.form) for side in (left, right)]
@@ -203,7 +205,11 @@ def rounding_allowance(sides: BothSides, left: Vector, right: Vector, d: Array) 
             return allowed
     if np.any(np.abs(d) > allowed) and sides.is_insensitive():
         if at.coarser is not None:
-            return np.maximum(allowed, SAFETY * sides.rounding_error_at_other_elements() * right.rounded)
+            allowed = np.maximum(allowed, SAFETY * sides.rounding_error_at_other_elements() * right.rounded)
+            if np.any(np.abs(d) > allowed):  # f may compute in u whatever it is given, and show no error in U
+                noise = np.inf if sides.has_no_digit() else SAFETY_OF_NOISE * sides.noise_nearby()
+                allowed = np.maximum(allowed, np.where(right.rounded, noise, 0))
+            return allowed
         # With one precision and nothing to perturb no error can be estimated: half of the digits are asked for.
         finite = np.where(np.isfinite(right.values), right.values, 0)
         return np.maximum(allowed, u**0.5 * right.largest_by_array(finite, right))

@@ -1,8 +1,9 @@
 """No true claim is refuted, however badly it rounds; and those of which nothing can be seen are left undecided."""
 
+import numpy as np
 import pytest
 
-from refnp.symmetry import search
+from refnp.symmetry import Permute, check, invariant, search
 from tests.symmetry.true_claims import HOLD, NOISE, SCALES
 
 
@@ -19,3 +20,28 @@ def test_true_claims_hold(name):
 def test_where_there_is_only_noise_nothing_is_decided(name):
     claim, draw, sizes = NOISE[name]
     search(claim, draw, sizes=sizes, scales=SCALES, count=12).require("undecided")
+
+
+SINGULAR = [  # matrices of whole numbers, of which rounding decides whether LAPACK's elimination ends in 0
+    [[0, 1, 0, -1], [0, -1, -1, 0], [2, 2, -1, -1], [1, 2, 1, 0]],
+    [[1, -2, 1, 0], [1, 1, 0, 0], [0, -1, 0, 1], [1, 0, 0, 1]],
+]
+
+
+@pytest.mark.parametrize("matrix", SINGULAR)
+@pytest.mark.parametrize(("name", "argument"), [("determinant (LAPACK)", "x"), ("inverse (LAPACK)", "a")])
+def test_what_only_rounding_decides_refutes_nothing(name, argument, matrix):
+    """NumPy's determinant of float32 is computed in float64: float32 shows nothing of how large its errors are."""
+    claim, _, _ = HOLD[name]
+    draw = lambda rng, n: {argument: np.array(matrix, float)[rng.permutation(4)]}
+    assert not any(search(claim, draw, sizes={"n": (4,)}, structures=(), seed=seed).fails for seed in range(4))
+
+
+def test_an_error_for_equal_numbers_alone_is_a_violation_still():
+    def unless_equal(x):
+        if len(x) > 1 and x[0] == x[1]:
+            raise ValueError("equal")
+        return np.tanh(x).sum()
+
+    verdict = check(invariant(unless_equal, Permute("x")), {"x": np.array([1.0, 2.0, 1.0])}, np.array([0, 2, 1]))
+    verdict.require("fails")
