@@ -50,4 +50,4 @@ html_theme_options = {
 }
 pygments_style = "friendly"
 pygments_dark_style = "github-dark"
-suppress_warnings = ["toc", "myst.xref_missing", "ref.doc"] if os.environ.get(build.ONLY) else ["toc.not_readable"]
+suppress_warnings = ["toc", "myst.xref_missing", "ref.doc"] if os.environ.get(build.ONLY) else []
