@@ -3,7 +3,7 @@
 One fixture, for tests of Ctrl-C; and two options, by which the tests that were skipped can be run where what they need
 is installed, without all the others:
 
-    python -m pytest --skipped-to FILE        and there:  python -m pytest --skipped-in FILE [FOLDER …]
+    python -m pytest --skipped-to=FILE        and there:  python -m pytest --skipped-in=FILE [FOLDER …]
 """
 
 import json
