@@ -24,13 +24,14 @@ Transcription: tests/transcriptions/tnp.py.
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
 
 from refnp.autograd import broadcast_to, concatenate, exp, matmul, reshape, swapaxes, transpose, where
-from refnp.autograd.blocks import BLOCK, run_all, slices
+from refnp.autograd.blocks import run_all, slices
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.dot_product_attention import one_over_root
@@ -40,6 +41,8 @@ from refnp.layers.module import Module
 from refnp.layers.multi_head import merge_heads, over_heads, split_heads
 from refnp.layers.softmaxes import softmax
 
+BLOCK = 1 << 18  # hidden numbers of a block after one map; rows of 4096 and less NumPy's broadcasting takes by detours
+SMALL = 10**6  # OpenBLAS takes .6 to .8 of the time for products of n × k and k × m matrices with n k m up to this
 NORMALIZATIONS = ("softmax", "sink", "sum")
 
 
@@ -213,9 +216,10 @@ def pair_kernel(differences, scores, *parameters):
 
         (a¹ … a^H)_nm = W_k relu(… relu(W_1 [d_nm, s¹_nm … s^H_nm] + b_1) …) + b_k
 
-    There are N·M pairs with W hidden numbers each, far more than anything else in a layer. They are never all in
-    memory: pairs are taken in blocks, features first, so that every linear map is one matrix product and its result is
-    still in cache for the relu; the VJP computes them again, block by block.
+    There are N·M pairs with W hidden numbers each, far more than anything else in a layer. Pairs are taken in blocks,
+    features first, so that every linear map is one matrix product, [W; b]ᵀ [h; 1], whose result is still in cache for
+    the relu. They are never all in memory: the VJP computes them again, block by block, which takes less time than to
+    fetch them from memory.
     Shapes: differences (B, N, M, dx), scores (B, H, N, M), then W_1 (dx + H, W), b_1 (W,), …, W_k (W, H'), b_k (H',)
     → (B, H', N, M).   Raises ValueError for shapes that do not fit.
     VJP, with h_i = relu(g_i) the input of map i + 1 and g_k the result, layer by layer from the last:
@@ -225,31 +229,34 @@ def pair_kernel(differences, scores, *parameters):
     and [d̄, s̄] = h̄_0. Sums over blocks are taken in their order: the bits do not depend on the number of threads.
     """
     check_pairs(differences, scores, parameters)
-    weights, biases = parameters[::2], [bias[:, None] for bias in parameters[1::2]]
     (b, n, m, dx), dtype = differences.shape, np.result_type(differences, scores, *parameters)
-    blocks = blocks_of_pairs(b, n, m, max(w.shape[0] for w in weights))
-    out = np.empty((b, weights[-1].shape[1], n, m), dtype)
+    pairs = zip(parameters[::2], parameters[1::2], strict=True)
+    maps = [np.vstack(both).astype(dtype, copy=False) for both in pairs]  # [W; b]
+    blocks = blocks_of_pairs(b, n, m, max(len(w) - 1 for w in maps))
+    largest = max(w.size for w in maps)
+    out = np.empty((b, maps[-1].shape[1], n, m), dtype)
 
     def inputs(tasks, rows):
-        """[d, s] of a block, features first, and the pairs of the block as one axis."""
-        d, s = differences[tasks, rows].transpose(3, 0, 1, 2), scores[tasks, :, rows].swapaxes(0, 1)
-        return features_by_pairs(np.concatenate([d, s], dtype=dtype))
+        """[d, s, 1] of a block, and 0 for what is no pair."""
+        d, s = differences[tasks, rows], scores[tasks, :, rows]
+        x, pairs = zeros_for_pairs(len(maps[0]), d.shape[:3], largest, dtype)
+        pairs[:dx], pairs[dx:-1], pairs[-1] = d.transpose(3, 0, 1, 2), s.swapaxes(0, 1), 1
+        return x
 
     def hidden(x):
-        """What goes into each linear map."""
-        found = [x]
-        for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
-            h = weight.T @ found[-1]
-            h += bias
-            found.append(np.maximum(h, 0, out=h) if dtype.kind == "f" else h * (h.real > 0))
+        """What goes into each linear map: [d, s, 1], [h_1, 1], …"""
+        found, zeros = [x], np.zeros(x.shape[1:], dtype)  # NumPy's maximum takes twice as long with one 0
+        for w in maps[:-1]:
+            both = np.empty((w.shape[1] + 1, *x.shape[1:]), dtype)
+            h, both[-1] = map_pairs(w.T, found[-1], out=both[:-1]), x[-1]
+            np.maximum(h, zeros, out=h) if dtype.kind == "f" else np.multiply(h, h.real > 0, out=h)
+            found.append(both)
         return found
 
     def forward(i):
         tasks, rows = blocks[i]
-        a = weights[-1].T @ hidden(inputs(tasks, rows))[-1]
-        a += biases[-1]
-        part = out[tasks, :, rows]
-        part[...] = a.reshape(part.swapaxes(0, 1).shape).swapaxes(0, 1)
+        found, part = hidden(inputs(tasks, rows)), out[tasks, :, rows].swapaxes(0, 1)
+        part[...] = of_pairs(map_pairs(maps[-1].T, found[-1]), part.shape[1:])
 
     run_all(forward, len(blocks))
 
@@ -259,27 +266,52 @@ def pair_kernel(differences, scores, *parameters):
 
         def backward(i):
             tasks, rows = blocks[i]
-            found = hidden(inputs(tasks, rows))
-            g = features_by_pairs(bar[tasks, :, rows].swapaxes(0, 1))
-            for weight, h in zip(weights[::-1], found[::-1], strict=True):
-                partial[i] += [g.sum(-1), h @ g.T]
-                g = weight @ g
+            found, part = hidden(inputs(tasks, rows)), bar[tasks, :, rows].swapaxes(0, 1)
+            g, pairs = zeros_for_pairs(len(part), part.shape[1:], largest, dtype)
+            pairs[...] = part
+            for w, h in zip(maps[::-1], found[::-1], strict=True):
+                partial[i].append(sum_over_pairs(h, g))  # [W̄; b̄]
+                g = map_pairs(w[:-1], g)
                 if h is not found[0]:
-                    g *= h.real > 0
-            g = g.reshape(len(g), *d_bar[tasks, rows].shape[:3])
-            d_bar[tasks, rows] = g[:dx].transpose(1, 2, 3, 0)
-            s_bar[tasks, :, rows] = g[dx:].swapaxes(0, 1)
+                    g *= h[:-1].real > 0
+            pairs = of_pairs(g, part.shape[1:])
+            d_bar[tasks, rows] = pairs[:dx].transpose(1, 2, 3, 0)
+            s_bar[tasks, :, rows] = pairs[dx:].swapaxes(0, 1)
 
         run_all(backward, len(blocks))
-        zeros = [np.zeros(p.shape, dtype) for p in parameters[::-1]]
-        return d_bar, s_bar, *[sum(parts, zero) for zero, *parts in zip(zeros, *partial, strict=True)][::-1]
+        bars = [sum(parts, np.zeros(w.shape, dtype)) for w, *parts in zip(maps[::-1], *partial, strict=True)][::-1]
+        return d_bar, s_bar, *[part for both in bars for part in (both[:-1], both[-1])]
 
     return out, vjp
 
 
-def features_by_pairs(array):
-    """(features, tasks, rows, columns) → (features, pairs)."""
-    return array.reshape(array.shape[0], int(np.prod(array.shape[1:], dtype=int)))
+def zeros_for_pairs(features, shape, largest, dtype):
+    """Zeros (features, pieces, length), and those that belong to pairs as (features, tasks, rows, columns).
+
+    There are as many pieces as make products with a matrix of `largest` numbers small, or one if they were too short.
+    """
+    count, length = math.prod(shape), SMALL // max(largest, 1)
+    pieces = max(-(-count // length), 1) if length >= 128 else 1
+    zeros = np.zeros((features, pieces, -(-count // pieces)), dtype)
+    return zeros, of_pairs(zeros, shape)
+
+
+def of_pairs(array, shape):
+    """(features, pieces, length) → (features, tasks, rows, columns), a view."""
+    features, pieces, length = array.shape
+    return array.reshape(features, pieces * length)[:, : math.prod(shape)].reshape(features, *shape)
+
+
+def map_pairs(weight, array, out=None):
+    """W h for every pair, (k, n) and (n, pieces, length) → (k, pieces, length), a product for each piece."""
+    out = np.empty((len(weight), *array.shape[1:]), array.dtype) if out is None else out
+    np.matmul(weight, array.swapaxes(0, 1), out=out.swapaxes(0, 1))
+    return out
+
+
+def sum_over_pairs(h, g):
+    """Σ_nm h gᵀ, (n, pieces, length) and (k, pieces, length) → (n, k)."""
+    return np.matmul(h.swapaxes(0, 1), g.transpose(1, 2, 0)).sum(0)
 
 
 def blocks_of_pairs(tasks, rows, columns, width):
@@ -288,8 +320,15 @@ def blocks_of_pairs(tasks, rows, columns, width):
     height = max(pairs // max(columns, 1), 1)  # rows
     if height >= rows:
         together = max(height // max(rows, 1), 1)  # tasks
-        return [(some, slice(None)) for some in slices(tasks, together)]
-    return [(task, some) for task in slices(tasks, 1) for some in slices(rows, height)]
+        return [(some, slice(None)) for some in even_slices(tasks, together)]
+    return [(task, some) for task in slices(tasks, 1) for some in even_slices(rows, height)]
+
+
+def even_slices(count, height):
+    """Slices of at most `height` of `count` items that differ by 1 at most, an even number of them if several."""
+    several = -(-count // height)
+    several = min(several + several % 2, count) if several > 1 else several
+    return [slice(i * count // several, (i + 1) * count // several) for i in range(several)]
 
 
 def check_pairs(differences, scores, parameters):
