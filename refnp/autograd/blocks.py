@@ -31,7 +31,9 @@ BLOCK = 1 << 17  # elements: a few temporaries fit in the caches of a core, and 
 # some 7000 numbers, took 15 ms with two threads and 8 with one on an AMD EPYC, 38 and 20 on an Intel Xeon. From which
 # length on threads pay is measured by `python -m benchmarks --page`.
 SHORTEST = 1 << 15  # numbers
+PART = 1 << 16  # numbers in a part of a batch, of which there are several at a time
 CHAIN = 1024  # terms that einsum may add up in its eight or more parallel chains
+BLAS_TYPES = "fdFD"  # types of which NumPy gives matrix products to the BLAS
 
 
 def _keep_freed_memory() -> None:
@@ -179,12 +181,11 @@ def result_block(dtype: Any = None) -> Array | None:
     return None if block is None or dtype not in (None, block.dtype) else block
 
 
-@contextlib.contextmanager
-def _writing_to(block: Array | None) -> Iterator[None]:
-    """Within this block `result_block()` is that array."""
+def _writing_to(block: Array | None, function: Callable, *arguments: Any, **options: Any) -> tuple:
+    """What `function` returns, with `block` as its `result_block()`."""
     token = _block.set(block)
     try:
-        yield
+        return function(*arguments, **options)
     finally:
         _block.reset(token)
 
@@ -267,12 +268,10 @@ def in_blocks(function: Callable, rows: Array, shared: tuple, options: dict) -> 
 
     def compute(part: Array, block: Array | None) -> tuple:
         """The value and the VJP for some rows, where `block` is their part of the result."""
-        with _writing_to(block):
-            y, part_vjp = function(part, *shared, **options)
+        y, part_vjp = _writing_to(block, function, part, *shared, **options)
 
         def vjp(y_bar: Array, block: Array | None = None) -> list:
-            with _writing_to(block):
-                x_bar, *bars = part_vjp(y_bar)
+            x_bar, *bars = _writing_to(block, part_vjp, y_bar)
             return [x_bar, *(g if g is None else sum_to(g, np.shape(s)) for g, s in zip(bars, shared, strict=False))]
 
         return y, vjp
@@ -309,13 +308,47 @@ def in_blocks(function: Callable, rows: Array, shared: tuple, options: dict) -> 
     return value, vjp
 
 
+def in_parts(form: Callable, arrays: tuple, optional: tuple, *, size: int) -> tuple:
+    """`form(*arrays, *optional) → (value, vjp)` in parts along the first of the batch axes, on several threads.
+
+    All `arrays` are matrices with the same batch axes; what is optional is None, or has them too, or serves every part.
+    `size` says how many numbers the form computes at once: a part has about PART of them. Where that makes fewer than
+    four parts, or the arrays have no such axis in common, the form computes the whole.
+    The VJP gives gradients along that axis, of what serves every part as well.
+    """
+    lengths = {(x.ndim, len(x)) for x in arrays}
+    count = len(arrays[0])
+    parts = slices(count, max(1, count * PART // max(size, 1)))
+    if len(parts) < 4 or len(lengths) > 1 or arrays[0].ndim < 3:
+        return form(*arrays, *optional)
+    given = [(x, x is not None and (x.ndim, len(x)) in lengths) for x in (*arrays, *optional)]
+    found: list[Any] = [None] * len(parts)
+
+    def forward(i: int) -> None:
+        found[i] = form(*(x[parts[i]] if split else x for x, split in given))
+
+    run_all(forward, len(parts))
+
+    def vjp(bar: Array) -> tuple:
+        bars: list[Any] = [None] * len(parts)
+
+        def backward(i: int) -> None:
+            gradients = zip(given, found[i][1](bar[parts[i]]), strict=False)
+            bars[i] = [None if x is None else gradient() for (x, _), gradient in gradients]
+
+        run_all(backward, len(parts))
+        return tuple(None if of[0] is None else np.concatenate(of) for of in zip(*bars, strict=True))
+
+    return np.concatenate([value for value, _ in found]), vjp
+
+
 def slices(count: int, height: int) -> list[slice]:
     """The slices of `height` items, the last of what is left, that `count` items are cut into."""
     return [slice(start, min(start + height, count)) for start in range(0, count, height)]
 
 
 def row_sum(x: Array) -> Array:
-    """Σ_j x_ij for each row, (R, n) → (R, 1).
+    """Σ_j x_ij for each row, (R, n) → (R, 1), by itself: its bits do not depend on the other rows.
 
     einsum takes half the time of x.sum(-1), but adds in a few long chains; long rows get NumPy's sum in pairs.
     """
@@ -323,8 +356,23 @@ def row_sum(x: Array) -> Array:
 
 
 def row_dot(x: Array, y: Array) -> Array:
-    """Σ_j x_ij y_ij for each row, (R, n) → (R, 1).   Not np.vecdot, which keeps other threads waiting."""
-    return sum_of_products("ij,ij->i", x, y)[:, None] if x.shape[-1] <= CHAIN else (x * y).sum(-1, keepdims=True)
+    """Σ_j x_ij y_ij for each row, (R, n) and (R, n) or (n,) → (R, 1).   Not np.vecdot: it keeps other threads waiting."""
+    if x.shape[-1] > CHAIN:
+        return (x * y).sum(-1, keepdims=True)
+    return sum_of_products("ij,ij->i" if y.ndim > 1 else "ij,j->i", x, y)[:, None]
+
+
+def column_sum(x: Array) -> Array:
+    """Σ_i x_ij for each column, (R, n) → (n,). A product of the BLAS takes a third of the time of einsum."""
+    return ones(len(x), x.dtype) @ x if x.dtype.char in BLAS_TYPES else sum_of_products("ij->j", x)
+
+
+@functools.lru_cache
+def ones(count: int, dtype: np.dtype) -> Array:
+    """So many ones, read-only, to sum by a product of the BLAS."""
+    array = np.ones(count, dtype)
+    array.flags.writeable = False
+    return array
 
 
 def floating(x: ArrayLike) -> Array:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import refnp.autograd as ad
-from refnp.autograd.blocks import floating, run_all, slices
+from refnp.autograd.blocks import floating, in_parts, run_all, slices
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.summation import sum_of_products
@@ -78,31 +78,34 @@ def attention(
     if method == "blocks" or (method == "auto" and shape[-2] * shape[-1] > LONG):
         return attention_in_blocks(q, key, value, bias, mask, scale, softcap, factors)
 
-    scores, slope = capped(shown(q @ key.swapaxes(-1, -2), mask, huge), softcap)  # (..., N, M)
-    if bias is not None:
-        scores = scores + bias
-    a = masked_softmax(scores, mask)  # (..., N, M)
+    def all_scores(q, key, value, bias, mask, kept):
+        scores, slope = capped(shown(q @ key.swapaxes(-1, -2), mask, huge), softcap)  # (..., N, M)
+        if bias is not None:
+            scores = scores + bias
+        a = masked_softmax(scores, mask)  # (..., N, M)
+        used = a if kept is None else a * kept  # (..., N, M)
+        output = used @ value  # (..., N, d_v)
+
+        def vjp(o_bar):
+            a_bar = o_bar @ value.swapaxes(-1, -2)  # (..., N, M)
+            a_bar = sum_to(a_bar if kept is None else a_bar * kept, a.shape)
+            s_bar = shown(a_bar, mask, huge, o_bar)
+            row_sums = sum_of_products("...e,...e->...", o_bar, output)[..., None]  # (..., N, 1)
+            s_bar -= sum_to(row_sums, (*a.shape[:-1], 1))
+            s_bar *= a
+            balance(s_bar, a)
+            qk_bar = s_bar if slope is None else s_bar * slope
+            return (
+                lambda: (qk_bar @ key) * scale,  # called if the gradient is needed
+                lambda: qk_bar.swapaxes(-1, -2) @ q,
+                lambda: used.swapaxes(-1, -2) @ o_bar,
+                lambda: s_bar if mask is None else s_bar + 0,  # a hidden −0 becomes 0
+            )
+
+        return output, vjp
+
     kept = None if factors is None else all_factors(factors, shape)  # (..., N, M)
-    used = a if kept is None else a * kept  # (..., N, M)
-    output = used @ value  # (..., N, d_v)
-
-    def vjp(o_bar):
-        a_bar = o_bar @ value.swapaxes(-1, -2)  # (..., N, M)
-        a_bar = sum_to(a_bar if kept is None else a_bar * kept, a.shape)
-        s_bar = shown(a_bar, mask, huge, o_bar)
-        row_sums = sum_of_products("...e,...e->...", o_bar, output)[..., None]  # (..., N, 1)
-        s_bar -= sum_to(row_sums, (*a.shape[:-1], 1))
-        s_bar *= a
-        balance(s_bar, a)
-        qk_bar = s_bar if slope is None else s_bar * slope
-        return (
-            lambda: (qk_bar @ key) * scale,  # called if the gradient is needed
-            lambda: qk_bar.swapaxes(-1, -2) @ q,
-            lambda: used.swapaxes(-1, -2) @ o_bar,
-            lambda: s_bar if mask is None else s_bar + 0,  # a hidden −0 becomes 0
-        )
-
-    return output, vjp
+    return in_parts(all_scores, (q, key, value), (bias, mask, kept), size=math.prod(shape))
 
 
 def one_over_root(query: Array) -> np.floating:

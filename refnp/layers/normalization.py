@@ -14,9 +14,8 @@ Transcription: tests/transcriptions/rows.py.
 
 import numpy as np
 
-from refnp.autograd.blocks import result_block, row_dot, row_sum, rowwise
+from refnp.autograd.blocks import column_sum, result_block, row_dot, row_sum, rowwise
 from refnp.autograd.primitives import primitive
-from refnp.autograd.summation import sum_of_products
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.module import Module
 
@@ -49,14 +48,16 @@ def layer_norm(x, gain=1.0, shift=0.0, *, axis=-1, eps=1e-5):
     unit, scale = for_any_size_of_rows(standardized, x, eps)  # (R, D), (R, 1)   x̂, s
 
     def vjp(y_bar):
-        u_bar = y_bar * gain  # (R, D)   ŷ
-        x_bar = u_bar - row_mean(u_bar)  # (R, D)
+        along = y_bar * unit  # (R, D)   ȳ x̂
+        gain_bar, shift_bar = sum_of_rows(along, gain), sum_of_rows(y_bar, shift)
+        x_bar = np.multiply(y_bar, gain, out=result_block(along.dtype))  # (R, D)   ŷ
+        x_bar -= row_mean(x_bar)
         if x.shape[-1] == 2:  # there is nothing beside the part along x̂
             x_bar *= left_along_unit(scale, eps)
         else:
-            x_bar -= unit * mean_product(u_bar, unit)
+            x_bar -= np.multiply(unit, mean_product(along, gain), out=along)
         divide_rows(x_bar, scale)
-        return x_bar, sum_of_rows(y_bar, unit, gain), sum_of_rows(y_bar, None, shift)
+        return x_bar, gain_bar, shift_bar
 
     y = np.multiply(unit, gain, out=result_block())
     y += shift
@@ -88,7 +89,7 @@ def rms_norm(x, gain=1.0, *, axis=-1, eps=1e-5):
         if x.shape[-1] == 1:  # there is nothing beside the part along x̂
             x_bar = u_bar * left_along_unit(scale, eps)
         divide_rows(x_bar, scale)
-        return x_bar, sum_of_rows(y_bar, unit, gain)
+        return x_bar, sum_of_rows(y_bar * unit, gain)
 
     return np.multiply(unit, gain, out=result_block()), vjp
 
@@ -190,17 +191,15 @@ def row_mean(x):
 
 
 def mean_product(x, y):
-    """(1/D) Σᵢ xᵢ yᵢ of each row, (R, D) → (R, 1)."""
-    return row_dot(x, y) / x.shape[-1]
+    """(1/D) Σᵢ xᵢ yᵢ of each row, (R, D) and (R, D), (D,) or a scalar → (R, 1)."""
+    return (row_dot(x, y) if np.ndim(y) else row_sum(x * y)) / x.shape[-1]
 
 
-def sum_of_rows(y_bar, factor, parameter):
-    """Σ_rows ȳ · factor in the shape of the parameter, (D,) or (); a Python number is a constant and gets None."""
+def sum_of_rows(bars, parameter):
+    """Σ_rows of the gradients, in the shape of the parameter, (D,) or (); None for a Python number, a constant."""
     if isinstance(parameter, (int, float)):
         return None
-    if not np.ndim(parameter):
-        return y_bar.sum() if factor is None else sum_of_products("rd,rd->", y_bar, factor)
-    return sum_of_products("rd->d", y_bar) if factor is None else sum_of_products("rd,rd->d", y_bar, factor)
+    return column_sum(bars) if np.ndim(parameter) else bars.sum()
 
 
 def last_axes(name: str, features: int | tuple[int, ...]) -> tuple[tuple[int, ...], int | tuple[int, ...]]:
