@@ -21,6 +21,7 @@ import numpy as np
 import refnp.autograd as ad
 from refnp.autograd.blocks import floating, in_parts, run_all, slices
 from refnp.autograd.errors import explained
+from refnp.autograd.linalg import product
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.summation import sum_of_products
 from refnp.autograd.tensor import Array, ArrayLike, Tensor, sum_to
@@ -79,7 +80,7 @@ def attention(
         return attention_in_blocks(q, key, value, bias, mask, scale, softcap, factors)
 
     def all_scores(q, key, value, bias, mask, kept):
-        scores, slope = capped(shown(q @ key.swapaxes(-1, -2), mask, huge), softcap)  # (..., N, M)
+        scores, slope = capped(shown(product(q, key.swapaxes(-1, -2)), mask, huge), softcap)  # (..., N, M)
         if bias is not None:
             scores = scores + bias
         a = masked_softmax(scores, mask)  # (..., N, M)
@@ -87,7 +88,7 @@ def attention(
         output = used @ value  # (..., N, d_v)
 
         def vjp(o_bar):
-            a_bar = o_bar @ value.swapaxes(-1, -2)  # (..., N, M)
+            a_bar = product(o_bar, value.swapaxes(-1, -2))  # (..., N, M)
             a_bar = sum_to(a_bar if kept is None else a_bar * kept, a.shape)
             s_bar = shown(a_bar, mask, huge, o_bar)
             row_sums = sum_of_products("...e,...e->...", o_bar, output)[..., None]  # (..., N, 1)
@@ -274,7 +275,7 @@ def attention_with_weights(query, key, value, bias=None, *, mask=None, scale=Non
         form = partial(attention_with_weights, scale=scale, softcap=softcap, dropout=dropout, rng=rng)
         return _without_hidden(form, query, key, value, bias, mask)
 
-    scores, slope = capped(shown(q @ key.swapaxes(-1, -2), mask, huge), softcap)  # (..., N, M)
+    scores, slope = capped(shown(product(q, key.swapaxes(-1, -2)), mask, huge), softcap)  # (..., N, M)
     if bias is not None:
         scores = scores + bias
     a = masked_softmax(scores, mask)  # (..., N, M)
@@ -283,7 +284,7 @@ def attention_with_weights(query, key, value, bias=None, *, mask=None, scale=Non
     used = a if kept is None else a * kept  # (..., N, M)
 
     def vjp(o_bar, weights_bar):
-        a_bar = sum_to(o_bar @ value.swapaxes(-1, -2), used.shape)  # (..., N, M)
+        a_bar = sum_to(product(o_bar, value.swapaxes(-1, -2)), used.shape)  # (..., N, M)
         a_bar = shown(a_bar, mask, huge, o_bar) + weights_bar
         s_bar = softmax_vjp(a_bar if kept is None else sum_to(a_bar * kept, a.shape), a)  # (..., N, M)
         qk_bar = s_bar if slope is None else s_bar * slope

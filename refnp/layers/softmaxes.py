@@ -140,8 +140,7 @@ def balance(s_bar: Array, a: Array) -> None:
 
 def more_than_half(p: Array) -> tuple[Array, ...]:
     """Where weights of more than ½ stand, at most one in a row, as an index of p."""
-    none = p.real.max(initial=0) <= 0.5  # to look takes half the time of searching; with a NaN it is searched
-    return np.unravel_index(np.flatnonzero(() if none else p.real > 0.5), p.shape)
+    return np.unravel_index(np.flatnonzero(p.real > 0.5), p.shape)
 
 
 def shift_of(x: Array, least: Array) -> Array | None:
