@@ -51,7 +51,7 @@ def matmul(x, y):
 
         return x_bar, y_bar
 
-    return product(x, y), vjp
+    return np.matmul(x, y), vjp  # as @ of arrays: to the bit
 
 
 def product(x: Array, y: Array) -> Array:
