@@ -27,11 +27,11 @@ from refnp.autograd.summation import sum_of_products
 from refnp.autograd.tensor import Array, ArrayLike, Tensor, sum_to
 from refnp.layers.masked_reductions import numbers
 from refnp.layers.masks import apart_from_hidden, check_mask, fits, hides_harm, moderate
-from refnp.layers.softmaxes import balance, masked_softmax, softmax_vjp
+from refnp.layers.softmaxes import balance, masked_softmax, reach_of, softmax_vjp
 
 LONG = 1 << 16  # scores of one head; above this many the blocked form takes less time, and far less memory
-QUERY_BLOCK = 256  # rows of a block of scores
-KEY_BLOCK = 512  # columns: 256 × 512 float32 scores are half a megabyte
+QUERY_BLOCK = 512  # rows of a block of scores
+KEY_BLOCK = 256  # columns: 512 × 256 float32 scores are half a megabyte
 
 
 @primitive
@@ -360,6 +360,9 @@ def attention_in_blocks(q, key, value, bias, mask, scale, softcap=None, factors=
     At the end O = o / ℓ. The VJP computes each block of weights again from m and ℓ, A_nj = exp(s_nj − m_n) / ℓ_n, where
     the row Ō_n is divided by ℓ_n instead. Blocks that the mask hides altogether are left out. Sums over blocks are
     taken in their order: the bits do not depend on the number of threads.
+
+    Where the lengths of queries and keys bound the scores of a block so that no exponential is near overflow, m is 0 in
+    place of the maximum; unless a weight may be more than ½, for the VJP has to know where such a weight stands.
     """
     n, m = q.shape[-2], key.shape[-2]
     batch = np.broadcast_shapes(q.shape[:-2], key.shape[:-2], value.shape[:-2])
@@ -369,6 +372,9 @@ def attention_in_blocks(q, key, value, bias, mask, scale, softcap=None, factors=
     top, total = np.zeros((2, *batch, n, 1), of_scores)  # m and ℓ
     heads = list(np.ndindex(batch))
     blocks = [(head, rows) for head in heads for rows in slices(n, QUERY_BLOCK)]
+    shifted = np.ones(len(blocks), bool)  # by their maximum
+    may_be_small = m > 0 and bias is None and mask is None and softcap is None
+    longest = lengths(k).max(-1, keepdims=True) if may_be_small else None  # (..., 1)
 
     def arrays_of(head, rows):
         pairs = (None if x is None else np.broadcast_to(x, (*batch, n, m))[head][rows] for x in (bias, mask))
@@ -378,7 +384,11 @@ def attention_in_blocks(q, key, value, bias, mask, scale, softcap=None, factors=
         head, rows = blocks[i]
         kept = None if factors is None else factors(i // max(len(blocks) // len(heads), 1), rows)
         queries, keys, values, biases, allowed = arrays_of(head, rows)
-        found = _online_softmax(queries, keys, values, biases, allowed, softcap, kept)
+        found = None
+        if longest is not None and np.all(lengths(queries) * longest[head] <= reach_of(q.dtype)):
+            found = _softmax_of_small(queries, keys, values, kept)
+        shifted[i] = found is None
+        found = found or _online_softmax(queries, keys, values, biases, allowed, softcap, kept)
         output[head][rows], top[head][rows], total[head][rows] = found
 
     run_all(forward, len(blocks))
@@ -392,15 +402,18 @@ def attention_in_blocks(q, key, value, bias, mask, scale, softcap=None, factors=
 
         def backward(i):
             head = heads[i]
-            for rows in slices(n, QUERY_BLOCK):
+            for j in range(i * len(blocks) // len(heads), (i + 1) * len(blocks) // len(heads)):
+                rows = blocks[j][1]
                 queries, keys, values, biases, allowed = arrays_of(head, rows)
                 kept = None if factors is None else factors(i, rows)
-                sure = np.flatnonzero(total[head][rows].real < 1.9)  # where exp(s_L − m) is 1, all others below 0.9
+                # where exp(s_L − m) is 1, all others below 0.9
+                sure = np.flatnonzero(total[head][rows].real < 1.9) if shifted[j] else np.zeros(0, int)
                 largest = np.full(len(sure), -1)  # L
                 others, slopes = np.zeros(len(sure), q_bar.dtype), np.ones(len(sure), q_bar.dtype)  # Σ_{m≠L} S̄_m
                 for columns in _shown(m, allowed):
                     a, slope = _scores(queries, keys, biases, allowed, columns, softcap)
-                    a -= top[head][rows]
+                    if shifted[j]:
+                        a -= top[head][rows]
                     np.exp(a, out=a)  # ℓ A
                     s_bar = o_bar[head][rows] @ values[columns].T
                     used = a
@@ -437,6 +450,23 @@ def attention_in_blocks(q, key, value, bias, mask, scale, softcap=None, factors=
         return q_bar * scale, k_bar, v_bar, bias_bar if bias_bar is None else bias_bar.reshape(bias.shape)
 
     return output, vjp
+
+
+def _softmax_of_small(q, k, v, kept):
+    """Output, m = 0 and ℓ for a block of queries whose scores are small; None if a weight may be more than ½."""
+    largest, total, output = 0, 0, 0
+    for columns in slices(len(k), KEY_BLOCK):
+        scores = q @ k[columns].T
+        np.exp(scores, out=scores)
+        largest = max(largest, scores.real.max())
+        total = total + sum_of_products("nm->n", scores)[:, None]
+        output = output + (scores if kept is None else scores * kept[:, columns]) @ v[columns]
+    return None if 2 * largest > total.real.min() else (output / total, 0, total)
+
+
+def lengths(x):
+    """|x_n| of each row, (..., N, d) → (..., N)."""
+    return np.sqrt(sum_of_products("...d,...d->...", x.real, x.real))
 
 
 def _online_softmax(q, k, v, bias, mask, softcap, kept):

@@ -152,12 +152,17 @@ def shift_of(x: Array, least: Array) -> Array | None:
     `least` is x, but ∞ where x is hidden and −∞ for that reason.
     """
     real, low = x.real, least.real
-    reach = np.log(np.finfo(real.dtype).max) / 4
+    reach = reach_of(real.dtype)
     if not real.size or (-reach <= low.min() and real.max() <= reach):
         return None
     m = real.max(-1, keepdims=True)
     near = (m <= reach) & (-reach <= low.min(-1, keepdims=True))
     return np.where(near | (m == -np.inf), 0, m)
+
+
+def reach_of(dtype: np.dtype) -> float:
+    """Up to which |x| no maximum need be subtracted: a quarter of what exp can take."""
+    return np.log(np.finfo(dtype).max) / 4
 
 
 def row_argmax(x: Array) -> tuple[Array, Array]:
