@@ -308,19 +308,25 @@ def in_blocks(function: Callable, rows: Array, shared: tuple, options: dict) -> 
     return value, vjp
 
 
-def in_parts(form: Callable, arrays: tuple, optional: tuple, *, size: int) -> tuple:
-    """`form(*arrays, *optional) → (value, vjp)` in parts along the first of the batch axes, on several threads.
+def parts_of(size: int, *arrays: Array) -> list[slice]:
+    """Parts of the first batch axis of matrices, for `in_parts`; none if that axis is not one of all of them.
 
-    All `arrays` are matrices with the same batch axes; what is optional is None, or has them too, or serves every part.
-    `size` says how many numbers the form computes at once: a part has about PART of them. Where that makes fewer than
-    four parts, or the arrays have no such axis in common, the form computes the whole.
-    The VJP gives gradients along that axis, of what serves every part as well.
+    `size` says how many numbers are computed at once: a part has about PART of them, and fewer than four are no parts.
+    """
+    if arrays[0].ndim < 3 or len({(x.ndim, len(x)) for x in arrays}) > 1 or size < 3 * PART:
+        return []
+    count = len(arrays[0])
+    parts = slices(count, max(1, count * PART // size))
+    return parts if len(parts) > 3 else []
+
+
+def in_parts(form: Callable, parts: list[slice], arrays: tuple, optional: tuple) -> tuple:
+    """`form(*arrays, *optional) → (value, vjp)` in parts of the arrays' first axis, on several threads.
+
+    What is optional is None, or has that axis too, or serves every part. The VJP gives gradients along that axis, of
+    what serves every part as well.
     """
     lengths = {(x.ndim, len(x)) for x in arrays}
-    count = len(arrays[0])
-    parts = slices(count, max(1, count * PART // max(size, 1)))
-    if len(parts) < 4 or len(lengths) > 1 or arrays[0].ndim < 3:
-        return form(*arrays, *optional)
     given = [(x, x is not None and (x.ndim, len(x)) in lengths) for x in (*arrays, *optional)]
     found: list[Any] = [None] * len(parts)
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import refnp.autograd as ad
-from refnp.autograd.blocks import floating, in_parts, run_all, slices
+from refnp.autograd.blocks import floating, in_parts, parts_of, run_all, slices
 from refnp.autograd.errors import explained
 from refnp.autograd.linalg import product
 from refnp.autograd.primitives import primitive, raw
@@ -27,7 +27,7 @@ from refnp.autograd.summation import sum_of_products
 from refnp.autograd.tensor import Array, ArrayLike, Tensor, sum_to
 from refnp.layers.masked_reductions import numbers
 from refnp.layers.masks import apart_from_hidden, check_mask, fits, hides_harm, moderate
-from refnp.layers.softmaxes import balance, masked_softmax, reach_of, softmax_vjp
+from refnp.layers.softmaxes import REACH, balance, masked_softmax, softmax_vjp
 
 LONG = 1 << 16  # scores of one head; above this many the blocked form takes less time, and far less memory
 QUERY_BLOCK = 512  # rows of a block of scores
@@ -106,7 +106,10 @@ def attention(
         return output, vjp
 
     kept = None if factors is None else all_factors(factors, shape)  # (..., N, M)
-    return in_parts(all_scores, (q, key, value), (bias, mask, kept), size=math.prod(shape))
+    parts = parts_of(math.prod(shape), q, key, value)
+    if parts:
+        return in_parts(all_scores, parts, (q, key, value), (bias, mask, kept))
+    return all_scores(q, key, value, bias, mask, kept)
 
 
 def one_over_root(query: Array) -> np.floating:
@@ -385,7 +388,7 @@ def attention_in_blocks(q, key, value, bias, mask, scale, softcap=None, factors=
         kept = None if factors is None else factors(i // max(len(blocks) // len(heads), 1), rows)
         queries, keys, values, biases, allowed = arrays_of(head, rows)
         found = None
-        if longest is not None and np.all(lengths(queries) * longest[head] <= reach_of(q.dtype)):
+        if longest is not None and np.all(lengths(queries) * longest[head] <= REACH[q.dtype]):
             found = _softmax_of_small(queries, keys, values, kept)
         shifted[i] = found is None
         found = found or _online_softmax(queries, keys, values, biases, allowed, softcap, kept)
@@ -454,7 +457,9 @@ def attention_in_blocks(q, key, value, bias, mask, scale, softcap=None, factors=
 
 def _softmax_of_small(q, k, v, kept):
     """Output, m = 0 and ℓ for a block of queries whose scores are small; None if a weight may be more than ½."""
-    largest, total, output = 0, 0, 0
+    largest: Any = 0
+    total: Any = 0
+    output: Any = 0
     for columns in slices(len(k), KEY_BLOCK):
         scores = q @ k[columns].T
         np.exp(scores, out=scores)

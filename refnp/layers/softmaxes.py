@@ -16,6 +16,9 @@ from refnp.autograd.primitives import primitive
 from refnp.autograd.summation import sum_of_products
 from refnp.autograd.tensor import Array
 
+# Up to which |x| no maximum need be subtracted: a quarter of what exp can take.
+REACH = {np.dtype(dtype): np.log(np.finfo(dtype).max) / 4 for dtype in "efdgFDG"}
+
 
 @primitive
 @rowwise
@@ -152,17 +155,12 @@ def shift_of(x: Array, least: Array) -> Array | None:
     `least` is x, but ∞ where x is hidden and −∞ for that reason.
     """
     real, low = x.real, least.real
-    reach = reach_of(real.dtype)
+    reach = REACH[real.dtype]
     if not real.size or (-reach <= low.min() and real.max() <= reach):
         return None
     m = real.max(-1, keepdims=True)
     near = (m <= reach) & (-reach <= low.min(-1, keepdims=True))
     return np.where(near | (m == -np.inf), 0, m)
-
-
-def reach_of(dtype: np.dtype) -> float:
-    """Up to which |x| no maximum need be subtracted: a quarter of what exp can take."""
-    return np.log(np.finfo(dtype).max) / 4
 
 
 def row_argmax(x: Array) -> tuple[Array, Array]:

@@ -13,7 +13,7 @@ import refnp.autograd as ad
 from refnp.layers import dot_product_attention as page
 from refnp.layers import masks
 from refnp.layers.dot_product_attention import attention
-from refnp.layers.softmaxes import reach_of
+from refnp.layers.softmaxes import REACH
 from refnp.verify.rounding import exact, tolerance
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, seeds
 from tests.layers.attention_problems import equation, problems, rounded_output
@@ -207,7 +207,7 @@ def test_threads_change_no_bit(biased, masked, dtype):
 
 
 @pytest.mark.parametrize("dtype", REAL)
-@pytest.mark.parametrize("size, found", [(0, [True] * 4), (0.8, [False] * 4), (2, [])])
+@pytest.mark.parametrize(("size", "found"), [(0, [True] * 4), (0.8, [False] * 4), (2, [])])
 def test_a_maximum_only_where_it_is_needed(monkeypatch, size, found, dtype):
     """Small scores need none; where a weight is more than ½ it is taken after all, and large scores are not tried.
 
@@ -215,7 +215,7 @@ def test_a_maximum_only_where_it_is_needed(monkeypatch, size, found, dtype):
     """
     q, k, v = qkv(6, 9, batch=(2,), dtype=dtype)
     q, k = q / 100, k / 100
-    q[..., 0] += size * reach_of(dtype) * 3**0.5  # the score of the first key, in units of what is small
+    q[..., 0] += size * REACH[np.dtype(dtype)] * 3**0.5  # the score of the first key, in units of what is small
     k[:, 0, 0] += 1
     tried, real = [], page._softmax_of_small
     monkeypatch.setattr(page, "_softmax_of_small", lambda *a: tried.append(real(*a)) or tried[-1])
