@@ -10,8 +10,9 @@ of the gradients of its uses, complete before it is passed on.
 Source: Griewank & Walther (2008), ch. 3.
 """
 
-import heapq
 from collections.abc import Iterator
+from heapq import heappop, heappush
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -47,13 +48,12 @@ def gradients_of(
     gradients = Accumulator()
     pairs = start(outputs, cotangents)
     gradients.add(pairs, [cotangent for _, cotangent in pairs])
-    for node in gradients.nodes():
-        bars = gradients.take(node)
+    for node, bars in gradients.nodes():
         if record is not None:
             record[node] = bars
         gradients.add(back_through(node, bars), bars)
         if not keep_tape:
-            node.free()
+            node.arguments = node.options = node.vjp = None
     return gradients.of_leaves()
 
 
@@ -71,37 +71,40 @@ class Accumulator:
 
     def add(self, gradients: list[tuple[Tensor, Array]], given: list[Array]) -> None:
         """Add each (tensor, gradient) to the sum of its tensor; the rule that made them was `given` some arrays."""
-        used = {memory(array) for array in given}
+        used = [id(array if array.base is None else array.base) for array in given]  # ids of what owns memory
         for tensor, gradient in gradients:
-            place = id(gradient if gradient.base is None else gradient.base)  # `memory`, without a call
-            own = place not in used
-            used.add(place)
-            node = tensor.node
-            sums = self.sums.get(id(tensor) if node is None else node) or self.first(tensor)
+            owner = id(gradient if gradient.base is None else gradient.base)
+            own = owner not in used
+            used.append(owner)
+            key = tensor.node or id(tensor)
+            sums = self.sums.get(key) or self.first(tensor, key)
             before = sums[tensor.slot]
             if before is not None:
                 gradient, own = summed(before[0], before[1], gradient, own), True
             sums[tensor.slot] = gradient, own
 
-    def first(self, tensor: Tensor) -> list:
+    def first(self, tensor: Tensor, key: Any) -> list:
         """Empty sums for a leaf, or for the results of a node, which is put in the queue."""
         node = tensor.node
         if node is None:
-            self.leaves[id(tensor)] = tensor
-            return self.sums.setdefault(id(tensor), [None])
-        heapq.heappush(self.queue, (-node.step, node))
-        sums = self.sums[node] = [None] * len(node.outputs)
+            self.leaves[key] = tensor
+            sums = self.sums[key] = [None]
+        else:
+            heappush(self.queue, (-node.step, node))
+            sums = self.sums[key] = [None] * len(node.outputs)
         return sums
 
-    def nodes(self) -> Iterator[Node]:
-        """The nodes that were reached, the last one made first, until there is none."""
+    def nodes(self) -> Iterator[tuple[Node, list[Array]]]:
+        """The nodes that were reached, the last one made first, until there is none, each with the gradients of its
+        results, which are complete; 0 for a result that was not used.
+        """
         while self.queue:
-            yield heapq.heappop(self.queue)[1]
-
-    def take(self, node: Node) -> list[Array]:
-        """The gradients of a node's results, which are complete; 0 for a result that was not used."""
-        sums = self.sums.pop(node)
-        return [np.zeros(*node.outputs[k]) if one is None else one[0] for k, one in enumerate(sums)]
+            _, node = heappop(self.queue)
+            sums = self.sums.pop(node)
+            if len(sums) == 1:
+                yield node, [sums[0][0]]
+            else:
+                yield node, [np.zeros(*node.outputs[k]) if one is None else one[0] for k, one in enumerate(sums)]
 
     def of_leaves(self) -> list[tuple[Tensor, Array]]:
         """(leaf, gradient), copied where the gradient does not own its memory."""
@@ -118,11 +121,6 @@ def summed(total: Array, total_own: bool, gradient: Array, gradient_own: bool) -
         gradient += total
         return gradient
     return np.asarray(total + gradient)
-
-
-def memory(array: Array) -> int:
-    """The id of the object that owns an array's memory: the array itself, or the one of which it is a view."""
-    return id(array if array.base is None else array.base)
 
 
 def starting_cotangent(tensor: Tensor, cotangent: ArrayLike | None = None) -> ArrayLike:
@@ -165,19 +163,28 @@ def back_through(node: Node, bars: list[Array]) -> list[tuple[Tensor, Array]]:
     if not isinstance(gradients, tuple):
         name = node.operation.__name__
         raise TypeError(f"backward: the rule of {name} returned {type(gradients).__name__}; it must return a tuple")
+    if len(gradients) < len(node.arguments):
+        _refuse_missing(node, len(gradients))
     pairs = []
-    for place, argument in enumerate(node.arguments):
-        if not (isinstance(argument, Tensor) and argument.requires_grad):
-            continue
-        if place >= len(gradients):
+    for argument, gradient in zip_longest(node.arguments, gradients):
+        if isinstance(argument, Tensor) and argument.requires_grad:
+            if callable(gradient):
+                gradient = gradient()
+            if gradient is None:
+                continue
+            data = argument.data
+            if gradient.__class__ is not np.ndarray or gradient.dtype is not data.dtype or gradient.shape != data.shape:
+                gradient = fitted(gradient, argument)
+            pairs.append((argument, gradient))
+    return pairs
+
+
+def _refuse_missing(node: Node, count: int) -> None:
+    """TypeError if a rule that returned `count` gradients left out that of a Tensor that needs one."""
+    for place, argument in enumerate(node.arguments or ()):
+        if place >= count and isinstance(argument, Tensor) and argument.requires_grad:
             name = node.operation.__name__
             raise TypeError(f"backward: {name} has no gradient for argument {place}; pass it as an array, or detach it")
-        gradient = gradients[place]
-        if callable(gradient):
-            gradient = gradient()
-        if gradient is not None:
-            pairs.append((argument, fitted(gradient, argument)))
-    return pairs
 
 
 def fitted(gradient: Array, argument: Tensor) -> Array:
@@ -185,9 +192,6 @@ def fitted(gradient: Array, argument: Tensor) -> Array:
 
     A complex gradient of a real argument stays complex: its imaginary part is the complex step's derivative.
     """
-    data = argument.data
-    if gradient.__class__ is np.ndarray and gradient.shape == data.shape and gradient.dtype == data.dtype:
-        return gradient  # nearly always
     gradient = sum_to(gradient, argument.shape)
     if gradient.shape != argument.shape:
         raise ValueError(f"backward: a rule returned shape {gradient.shape} for an argument of {argument.shape}")

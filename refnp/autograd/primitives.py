@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.errors import refuse
-from refnp.autograd.tensor import Array, Node, Tensor, is_recording
+from refnp.autograd.tensor import Array, Node, Tensor, is_recording, result
 
 NO_NUMBERS = "OSUVMma"  # dtypes of objects, text, records and dates
 
@@ -55,12 +55,11 @@ def primitive(function: Callable) -> Callable:
             for argument in arguments:
                 if isinstance(argument, Tensor):
                     any_tensor = True
-                    needs_gradient |= argument.requires_grad
-                    argument = argument.data
-                elif isinstance(argument, list):
-                    argument = np.asarray(argument)
-                arrays.append(argument)
-            value, vjp = function(*arrays, **options)
+                    needs_gradient = needs_gradient or argument.requires_grad
+                    arrays.append(argument.data)
+                else:
+                    arrays.append(np.asarray(argument) if isinstance(argument, list) else argument)
+            value, vjp = function(*arrays, **options) if options else function(*arrays)
         except (AttributeError, OverflowError, TypeError, ValueError) as error:
             refuse(function, arguments, options, error)
             raise
@@ -69,10 +68,9 @@ def primitive(function: Callable) -> Callable:
                 refuse(function, arguments, options)
             if not any_tensor:
                 return value
-            node = None
-            if needs_gradient and is_recording():
-                node = Node(operation, arguments, options, [(value.shape, value.dtype)], vjp)
-            return Tensor.result(value, node)
+            if not (needs_gradient and is_recording()):
+                return result(value)
+            return result(value, Node(operation, arguments, options, ((value.shape, value.dtype),), vjp))
         if not _are_numbers(value):
             refuse(function, arguments, options)
         if not any_tensor:
@@ -81,10 +79,10 @@ def primitive(function: Callable) -> Callable:
         values = [np.asarray(v) for v in value] if several else [np.asarray(value)]
         node = None
         if needs_gradient and is_recording():
-            node = Node(operation, arguments, options, [(v.shape, v.dtype) for v in values], vjp)
+            node = Node(operation, arguments, options, tuple((v.shape, v.dtype) for v in values), vjp)
         if several:
-            return tuple(Tensor.result(v, node, slot) for slot, v in enumerate(values))
-        return Tensor.result(values[0], node)
+            return tuple(result(v, node, slot) for slot, v in enumerate(values))
+        return result(values[0], node)
 
     return operation
 

@@ -64,7 +64,7 @@ class Node:
 
     __slots__ = ("arguments", "call", "operation", "options", "outputs", "step", "vjp")
 
-    def __init__(self, operation: Callable, arguments: tuple, options: dict, outputs: list, vjp: Callable):
+    def __init__(self, operation: Callable, arguments: tuple, options: dict, outputs: tuple, vjp: Callable):
         self.operation = operation
         self.arguments: tuple | None = arguments
         self.options: dict | None = options
@@ -72,9 +72,6 @@ class Node:
         self.vjp: Callable | None = vjp
         self.call: Call | None = _call.get()
         self.step = next(_steps)
-
-    def free(self) -> None:
-        self.arguments = self.options = self.vjp = None
 
 
 class Tensor:
@@ -110,17 +107,6 @@ class Tensor:
         self.node: Node | None = None
         self.slot = 0
 
-    @classmethod
-    def result(cls, value: ArrayLike, node: Node | None = None, slot: int = 0) -> Tensor:
-        """A computed value: result number `slot` of `node`, or a constant if there is no node."""
-        tensor = cls.__new__(cls)
-        tensor.data = value if value.__class__ is np.ndarray else np.asarray(value)
-        tensor.grad = None
-        tensor.requires_grad = node is not None
-        tensor.node = node
-        tensor.slot = slot if node else 0
-        return tensor
-
     shape = property(lambda self: self.data.shape, doc="Lengths of the axes.")
     ndim = property(lambda self: self.data.ndim, doc="Number of axes.")
     size = property(lambda self: self.data.size, doc="Number of elements.")
@@ -136,7 +122,7 @@ class Tensor:
 
     def detach(self) -> Tensor:
         """The same values as a constant: no gradient flows through it."""
-        return Tensor.result(self.data)
+        return result(self.data)
 
     def __array__(self, *args: Any, **kwargs: Any) -> Array:
         raise TypeError(
@@ -183,6 +169,18 @@ class Tensor:
         def __getattr__(self, name: str) -> Any: ...
 
 
+def result(value: Any, node: Node | None = None, slot: int = 0) -> Tensor:
+    """A computed value as a Tensor: result number `slot` of `node`, or a constant if there is no node."""
+    tensor = _new(Tensor)
+    tensor.data = value
+    tensor.grad = None
+    tensor.requires_grad = node is not None
+    tensor.node = node
+    tensor.slot = slot if node else 0
+    return tensor
+
+
+_new = object.__new__  # without the checks of Tensor(value)
 Array = np.ndarray  # what functions compute with; they return `Array`, or `Tensor` if they were given one
 ArrayLike = Array | Tensor | np.generic | complex | Sequence  # what functions accept; complex stands for int, float too
 
