@@ -35,6 +35,11 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="all of it against PyTorch, roofline and growth too, into docs/benchmarks.md",
     )
+    options.add_argument(
+        "--again",
+        action="store_true",
+        help="the ratios to PyTorch once more, beside those that --page found, to see whether they stay",
+    )
     options.add_argument("--json", metavar="FILE", type=pathlib.Path, help="write the rows to FILE as well")
     return options
 
@@ -45,9 +50,12 @@ def main(arguments: list[str]) -> int:
         parser().error(f"--threads is {options.threads}; this process may use {len(machine.cores())} cores")
     if options.json and not options.json.parent.is_dir():
         parser().error(f"--json: there is no folder {options.json.parent}")
-    if options.page and (options.only or options.quick or options.before or options.json or options.peers):
-        parser().error("--page measures everything against PyTorch; --threads and --markdown alone go with it")
-    options.peers = page.PEER if options.page else options.peers
+    whole = "--page" if options.page else "--again"
+    if (options.page or options.again) and any(
+        (options.only, options.quick, options.before, options.json, options.peers, options.page and options.again)
+    ):
+        parser().error(f"{whole} measures everything against PyTorch; --threads and --markdown alone go with it")
+    options.peers = page.PEER if options.page or options.again else options.peers
     peers = machine.installed() if options.peers is None else [name for name in options.peers.split(",") if name]
     if missing := [name for name in peers if name not in machine.installed()]:
         parser().error(
@@ -68,6 +76,9 @@ def main(arguments: list[str]) -> int:
 def measure(works: list[Work], peers: list[str], options: argparse.Namespace) -> int:
     """Print a row for each work item and peer as it is done."""
     about = machine.description(options.threads)
+    if options.again and not page.file_of(about).is_file():
+        print("benchmarks: --again comes after --page on the same machine; run that first", file=sys.stderr)
+        return 2
     more = {"roofline": roofline.measured(options.threads)} if options.page else {}
     print(*report.heading(about, markdown=options.markdown), sep="\n", flush=True)
     found: list[report.Row] = []
@@ -94,6 +105,9 @@ def measure(works: list[Work], peers: list[str], options: argparse.Namespace) ->
         more["threads"] = against_one_thread(works, options.threads)
         report.write_json(page.file_of(about), about, found, **more, growth=[dataclasses.asdict(one) for one in grown])
         page.write_page()
+    if options.again and found:
+        page.keep_again(about, found)
+        page.write_page()
     for failure in failures:
         print(f"benchmarks: not measured: {failure}", file=sys.stderr)
     return 2 if failures else 0
@@ -105,7 +119,7 @@ def compare(work: Work, ours: Worker, theirs: Worker, options: argparse.Namespac
         side.make(work)
     differs = disagreement(ours.result(), theirs.result(), work)
     thorough = theirs.framework in CLOSEST and not options.quick
-    pairs = alternate(ours.clock, theirs.clock, seconds=1.2 if thorough else 0.3, least=5 if thorough else 3)
+    pairs = alternate(ours.clock, theirs.clock, seconds=2.0 if thorough else 0.3, least=7 if thorough else 3)
     row = report.row_of(work, theirs.framework, options.threads, pairs, differs)
     if not work.memory or options.quick or isinstance(theirs, Earlier):
         return row

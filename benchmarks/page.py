@@ -5,17 +5,19 @@ which versions they were taken, its roofline, a row for each work item, how time
 "source" then says where its ratios come from. The page puts all machines side by side, and names every aim that was
 missed with what the roofline of the machine allows.
 
+    python -m benchmarks --again    the ratios once more, later: whether two runs agree
     python -m benchmarks.page       writes the page again from the files that are there
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import re
 from typing import Any
 
-from benchmarks import roofline
+from benchmarks import report, roofline
 from benchmarks.growth import Growth
 from benchmarks.report import three_digits, write_whole
 from benchmarks.timing import Work
@@ -27,7 +29,9 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 PEER = "torch"
 BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->"
 
-Measured = dict[str, Any]  # machine, and perhaps source, roofline, rows, growth
+Measured = dict[
+    str, Any
+]  # machine, rows, and perhaps source, roofline, growth, again (the date and rows of a later run)
 
 
 def file_of(machine: dict[str, str]) -> pathlib.Path:
@@ -40,6 +44,14 @@ def all_measured(folder: pathlib.Path = FOLDER) -> list[Measured]:
     """Of every machine, those with a roofline first, then by name."""
     found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
     return sorted(found, key=lambda measured: "roofline" not in measured)
+
+
+def keep_again(machine: dict[str, str], rows: list[report.Row], folder: pathlib.Path = FOLDER) -> None:
+    """Put the rows of a later run beside those of the first."""
+    path = folder / file_of(machine).name
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    kept["again"] = {"machine": machine, "rows": [dataclasses.asdict(row) for row in rows]}
+    write_whole(path, json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
 
 def write_page(page: pathlib.Path = PAGE, folder: pathlib.Path = FOLDER) -> None:
@@ -63,6 +75,7 @@ def tables(machines: list[Measured]) -> list[str]:
         "\n### Against PyTorch\n",
         "Milliseconds of refnp and of PyTorch, the median of their ratios, and its quartiles.\n",
         *ratio_table(machines),
+        *again_table(machines),
         "\n### All threads against one\n",
         "The time of refnp with all threads over that with one thread, its own and the BLAS's.\n",
         *thread_table(machines),
@@ -136,6 +149,26 @@ def ratio_table(machines: list[Measured]) -> list[str]:
             aim = work.aims.get(PEER)
             texts = (ratio_text(row) for row in rows)
             lines.append(cells([work.name, work.dtype, "" if aim is None else f"≤ {aim:.3g}", *texts]))
+    return lines
+
+
+def again_table(machines: list[Measured]) -> list[str]:
+    """The ratios of two runs of one machine, and whether their quartiles meet; nothing if no machine has two."""
+    lines = []
+    for first in (m for m in machines if "again" in m):
+        pairs = [(work, row_of(first, work), row_of(first["again"], work)) for work in works_with_peer()]
+        both = [(work, one, other) for work, one, other in pairs if one and other]
+        meet = [one["low"] <= other["high"] and other["low"] <= one["high"] for _, one, other in both]
+        dates = [m["machine"]["date"] for m in (first, first["again"])]
+        lines += [
+            "\n### The same again\n",
+            f"`python -m benchmarks --again` on {title(first)}, {' and '.join(dates)}: the quartiles of "
+            f"{sum(meet)} of {len(both)} ratios meet.\n",
+            *table_head(["work", "dtype", *dates, "meet"]),
+        ]
+        for (work, *rows), met in zip(both, meet, strict=True):
+            texts = [f"{row['ratio']:.2f} ({row['low']:.2f}–{row['high']:.2f})" for row in rows]
+            lines.append(cells([work.name, work.dtype, *texts, "yes" if met else "no"]))
     return lines
 
 

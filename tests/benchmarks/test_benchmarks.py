@@ -175,6 +175,7 @@ def test_json_replaces_the_file_whole(tmp_path):
         (["--json", "no/such/folder/rows.json"], "there is no folder"),
         (["--before", "no/such/folder"], "no checkout of refnp"),
         (["--page", "--only", "softmax"], "--page measures everything"),
+        (["--again", "--quick"], "--again measures everything"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_before_anything_runs(arguments, message, capsys):

@@ -1,12 +1,13 @@
 """The page of all machines: what stands in it is what was measured; rooflines and growth are what they say."""
 
 import copy
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
-from benchmarks import growth, page, roofline, works
+from benchmarks import growth, page, report, roofline, works
 from benchmarks.growth import Growth, Series, exponent
 from benchmarks.timing import Needs, Work
 
@@ -146,3 +147,26 @@ def test_the_worker_finds_the_works_that_grow():
     for one in growth.series():
         assert works.find(growth.name_of(one, one.sizes[-1]), "float32").makers["refnp"]
         assert list(one.sizes) == sorted(set(one.sizes))
+
+
+def test_a_later_run_stands_beside_the_first(tmp_path):
+    """Its rows are kept in the machine's file, and the page says of which ratios the quartiles meet."""
+    machine = {"date": "today", "processor": "P", "threads": "2 on 2 cores"}
+    first, later = ([row(work, low, low + 0.1) for work in ("softmax", "GELU")] for low in (1.0, 1.05))
+    later[1] = row("GELU", 1.2, 1.3)
+    report.write_json(tmp_path / page.file_of(machine).name, machine, first)
+    page.keep_again(machine | {"date": "tomorrow"}, later, tmp_path)
+    (kept,) = page.all_measured(tmp_path)
+    assert kept["rows"] == [dataclasses.asdict(one) for one in first]
+    lines = page.again_table([kept])
+    assert "today and tomorrow: the quartiles of 1 of 2 ratios meet" in lines[1]
+    assert lines[-2:] == [
+        "| softmax | float32 | 1.05 (1.00–1.10) | 1.10 (1.05–1.15) | yes |",
+        "| GELU | float32 | 1.05 (1.00–1.10) | 1.25 (1.20–1.30) | no |",
+    ]
+    assert page.again_table([{"machine": machine, "rows": []}]) == []
+
+
+def row(work, low, high):
+    """A row of the report with these quartiles."""
+    return report.Row(work, "float32", 2, "torch", 1.0, 1.0, (low + high) / 2, low, high, 5, 0.0, 1.0)
