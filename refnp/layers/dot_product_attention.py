@@ -85,7 +85,7 @@ def attention(
             scores = scores + bias
         a = masked_softmax(scores, mask)  # (..., N, M)
         used = a if kept is None else a * kept  # (..., N, M)
-        output = used @ value  # (..., N, d_v)
+        output = product_like(q, used, value)  # (..., N, d_v)
 
         def vjp(o_bar):
             a_bar = product(o_bar, value.swapaxes(-1, -2))  # (..., N, M)
@@ -97,9 +97,9 @@ def attention(
             balance(s_bar, a)
             qk_bar = s_bar if slope is None else s_bar * slope
             return (
-                lambda: (qk_bar @ key) * scale,  # called if the gradient is needed
-                lambda: qk_bar.swapaxes(-1, -2) @ q,
-                lambda: used.swapaxes(-1, -2) @ o_bar,
+                lambda: product_like(q, qk_bar, key) * scale,  # called if the gradient is needed
+                lambda: product_like(key, qk_bar.swapaxes(-1, -2), q),
+                lambda: product_like(value, used.swapaxes(-1, -2), o_bar),
                 lambda: s_bar if mask is None else s_bar + 0,  # a hidden −0 becomes 0
             )
 
@@ -110,6 +110,12 @@ def attention(
     if parts:
         return in_parts(all_scores, parts, (q, key, value), (bias, mask, kept))
     return all_scores(q, key, value, bias, mask, kept)
+
+
+def product_like(like: Array, x: Array, y: Array) -> Array:
+    """X Y, in the order in memory that `like` has if its shape is the same: then heads are joined without a copy."""
+    same = x.shape[:-2] == y.shape[:-2] == like.shape[:-2] and (x.shape[-2], y.shape[-1]) == like.shape[-2:]
+    return np.matmul(x, y, out=np.empty_like(like, np.result_type(x, y)) if same else None)
 
 
 def one_over_root(query: Array) -> np.floating:
