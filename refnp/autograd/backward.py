@@ -163,14 +163,13 @@ def back_through(node: Node, bars: list[Array]) -> list[tuple[Tensor, Array]]:
     if not isinstance(gradients, tuple):
         name = node.operation.__name__
         raise TypeError(f"backward: the rule of {name} returned {type(gradients).__name__}; it must return a tuple")
-    if len(gradients) < len(node.arguments):
-        _refuse_missing(node, len(gradients))
     pairs = []
     for argument, gradient in zip_longest(node.arguments, gradients):
         if isinstance(argument, Tensor) and argument.requires_grad:
             if callable(gradient):
                 gradient = gradient()
             if gradient is None:
+                _refuse_missing(node, len(gradients))
                 continue
             data = argument.data
             if gradient.__class__ is not np.ndarray or gradient.dtype is not data.dtype or gradient.shape != data.shape:

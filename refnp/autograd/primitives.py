@@ -70,7 +70,7 @@ def primitive(function: Callable) -> Callable:
                 return value
             if not (needs_gradient and is_recording()):
                 return result(value)
-            return result(value, Node(operation, arguments, options, ((value.shape, value.dtype),), vjp))
+            return result(value, Node(operation, arguments, options, vjp))
         if not _are_numbers(value):
             refuse(function, arguments, options)
         if not any_tensor:
@@ -79,7 +79,8 @@ def primitive(function: Callable) -> Callable:
         values = [np.asarray(v) for v in value] if several else [np.asarray(value)]
         node = None
         if needs_gradient and is_recording():
-            node = Node(operation, arguments, options, tuple((v.shape, v.dtype) for v in values), vjp)
+            outputs = tuple((v.shape, v.dtype) for v in values)
+            node = Node(operation, arguments, options, vjp, outputs)
         if several:
             return tuple(result(v, node, slot) for slot, v in enumerate(values))
         return result(values[0], node)

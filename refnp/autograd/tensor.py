@@ -57,14 +57,14 @@ class Node:
     """One step on the tape: which operation, on what, and its VJP.
 
     `arguments` are the operation's positional arguments as given (Tensors and constants), `options` those by name,
-    `outputs` one (shape, dtype) per result, `vjp` takes one gradient per result and returns one per argument, `call`
-    is the innermost call of a module around it. All but the outputs and the call are dropped once a gradient has passed
-    through.
+    `vjp` takes one gradient per result and returns one per argument. `outputs` has a (shape, dtype) for each of several
+    results, and None for a single one, whose Tensor is there wherever the node is met. `call` is the innermost call of
+    a module around it. All but the outputs and the call are dropped once a gradient has passed through.
     """
 
     __slots__ = ("arguments", "call", "operation", "options", "outputs", "step", "vjp")
 
-    def __init__(self, operation: Callable, arguments: tuple, options: dict, outputs: tuple, vjp: Callable):
+    def __init__(self, operation: Callable, arguments: tuple, options: dict, vjp: Callable, outputs: tuple = (None,)):
         self.operation = operation
         self.arguments: tuple | None = arguments
         self.options: dict | None = options

@@ -23,13 +23,16 @@ def multiply_adds(y: Any) -> int:
 
     Raises ValueError for an operation with products that is not known here, such as a set convolution.
     """
-    total = 0
-    for node in tape_of([y]):
+    total, nodes = 0, tape_of([y])
+    shapes = {
+        a.node: a.shape for a in (y, *(a for node in nodes for a in node.arguments or ())) if isinstance(a, Tensor)
+    }
+    for node in nodes:
         name = node.operation.__name__
         if name in NOT_KNOWN:
             raise ValueError(f"multiply_adds: {name} is not counted; there are {', '.join(PRODUCTS)}")
         if name in PRODUCTS:
-            total += PRODUCTS[name]([np.shape(a) for a in node.arguments or ()], node.outputs[0][0])
+            total += PRODUCTS[name]([np.shape(a) for a in node.arguments or ()], shapes[node])
     return total
 
 

@@ -65,10 +65,11 @@ def lines_of(tensor: Tensor) -> list[Line]:
             if isinstance(argument, Tensor) and argument.requires_grad and place_of(argument) not in numbers:
                 add_leaf(argument, node.call)
         first = str(next(count))
-        for slot, (shape, dtype) in enumerate(node.outputs):
+        for slot, output in enumerate(node.outputs):
             place = id(node), slot
             numbers[place] = f"{first}.{slot}" if len(node.outputs) > 1 else first
             value = tensors[place].data if place in tensors else None
+            shape, dtype = output or (tensors[place].shape, tensors[place].dtype)
             line = Line(numbers[place], "", shape, np.dtype(dtype), value, place, call=node.call)
             if slot == 0:
                 line.node, line.title, line.masks = node, *_call(node, numbers)
