@@ -60,6 +60,44 @@ def test_pieces_of_any_size_give_the_same_within_the_bound(function, options, bl
         assert_within(value, right, limit)
 
 
+IN_CHUNKS = [  # shapes of x and of the weight, options
+    ((3, 40, 700), (6, 40, 5), {"padding": 2}),
+    ((3, 40, 700), (6, 20, 4), {"padding": [(3, 0)], "groups": 2, "dilation": 3}),
+    ((2, 3, 701), (5, 3, 5), {"stride": 2, "padding": 1}),
+    ((2, 12, 20, 23), (5, 12, 3, 4), {"padding": [(1, 1), (0, 2)], "dilation": (2, 1)}),
+    ((2, 4, 9, 8, 7), (6, 4, 3, 3, 2), {"padding": 1}),
+]
+
+
+@pytest.mark.parametrize("block", [None, 50_000])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("shape", "weight_shape", "options"), IN_CHUNKS)
+@pytest.mark.parametrize("function", [convolution, convolution_transpose])
+def test_products_by_tap_are_the_plain_ones_within_the_bound(
+    function, shape, weight_shape, options, dtype, block, monkeypatch
+):
+    if function is convolution_transpose:
+        weight_shape = shape[1], weight_shape[0], *weight_shape[2:]
+        options = options | {"padding": 1}
+    bias_length = weight_shape[1] * options.get("groups", 1) if function is convolution_transpose else weight_shape[0]
+    arrays = [normal(i, s, dtype) for i, s in enumerate((shape, weight_shape, (bias_length,)))]
+    monkeypatch.setattr(convolution_products, "MANY", math.inf)
+    plain = everything(function, arrays, options)
+    equation = equations.convolution if function is convolution else equations.convolution_transpose
+    limits = bounds.of(equation, arrays, normal(9, plain[0].shape, dtype), **options)
+    calls = []
+    for name in ("add_taps", "add_outer_products"):
+        kept = getattr(convolution_products, name)
+        monkeypatch.setattr(convolution_products, name, lambda *a, f=kept: (calls.append(f), f(*a))[1])
+    monkeypatch.setattr(convolution_products, "MANY", 1)
+    if block:
+        monkeypatch.setattr(convolution_products, "COLUMN_BYTES", block)
+    for value, right, limit in zip(everything(function, arrays, options), plain, limits, strict=True):
+        assert value.dtype == dtype
+        assert_within(value, right, 2 * limit)  # each of the two is within the bound of what is true
+    assert len(set(calls)) == (1 if options.get("stride", 1) == 2 else 2)
+
+
 @given(st.integers(0, 20), st.integers(0, 9), seeds)
 def test_pieces_cover_everything_once(batch, most, seed):
     axes = tuple(Axis(int(n), int(n), 1) for n in np.random.default_rng(seed).integers(1, 9, 2))
