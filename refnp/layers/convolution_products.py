@@ -167,11 +167,12 @@ def read(x: Array, starts: tuple[int, ...], lengths: tuple[int, ...], fill: floa
 def pieces_of(batch: int, size: int, axes: Axes) -> list[tuple[slice, slice, slice]]:
     """(samples, rows of the first axis, the same as places of the flattened axes): pieces of the work.
 
-    `size` is that of a column in bytes; a piece is about COLUMN_BYTES of them. It depends on shapes and types alone, so
-    results do not depend on the number of threads.
+    `size` is that of a column in bytes; a piece is about COLUMN_BYTES of them, or twice as much of one sample, where
+    neighbouring pieces read some rows twice. It depends on shapes and types alone, so results do not depend on the
+    number of threads.
     """
     most, width = COLUMN_BYTES // max(1, size), math.prod(axis.positions for axis in axes[1:])
-    rows = even(axes[0].positions, most // max(1, width))
+    rows = even(axes[0].positions, 2 * most // max(1, width))
     samples = even(batch, most // max(1, width * axes[0].positions))
     return [(b, r, slice(r.start * width, r.stop * width)) for b in samples for r in rows]
 
