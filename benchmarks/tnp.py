@@ -51,7 +51,9 @@ def works(sizes: Sizes | None = None) -> list[Work]:
             },
             terms=terms,
             aims={"torch": AIMS[name]},
-            needs=training.needs_of_layers(sizes.layers, sizes, sizes.points) if model is tnp_d else Needs(),
+            needs=training.needs_of_layers(sizes.layers, sizes, sizes.points)
+            if model is tnp_d
+            else needs_of_te_tnp(sizes),
         )
         for name, (model, torch_loss) in models.items()
         for dtype in ("float32", "float64")
@@ -67,6 +69,30 @@ def works(sizes: Sizes | None = None) -> list[Work]:
         aims={"plain": 1 / 10},
     )
     return [*steps, sampling]
+
+
+def needs_of_te_tnp(sizes: Sizes) -> Needs:
+    """What a step of TE-TNP takes at least; context tokens alone are keys, and targets alone the last layer's queries.
+
+    A token takes 6 operations a weight, its numbers the passes of `training.needs_of_layers`. A pair takes 6 operations
+    for each weight of the MLP of pairs and 12 D of attention, an exponential, 6 passes of the softmax and 2 of the scale
+    a head, and for each hidden number of the MLP a relu and, on the way back, a comparison and a product.
+    """
+    width, layers, context = sizes.width, sizes.layers - 1, sizes.batch * (sizes.points // 2)
+    targets = sizes.batch * sizes.points - context
+    queries = (layers - 1) * (context + targets) + targets
+    pairs = queries * (sizes.points // 2)
+    of_pairs = (1 + sizes.heads) * sizes.kernel + sizes.kernel**2 + sizes.kernel * sizes.heads
+    of_queries, of_keys = 2 * width**2 + 2 * width * sizes.hidden, 2 * width**2
+    ends = (context + targets) * (2 * width + width**2) + targets * (width * sizes.hidden + 2 * sizes.hidden)
+    parameters = layers * (of_pairs + of_queries + of_keys)
+    return Needs(
+        products=6 * (pairs * of_pairs + queries * of_queries + layers * context * of_keys + ends) + 12 * pairs * width,
+        exponentials=pairs * sizes.heads,
+        passes=pairs * (8 * sizes.heads + 6 * sizes.kernel)
+        + queries * (36 * width + 4 * sizes.hidden)
+        + 10 * parameters,
+    )
 
 
 def tnp_d(sizes: Sizes) -> Any:
