@@ -75,8 +75,8 @@ def needs_of_te_tnp(sizes: Sizes) -> Needs:
     """What a step of TE-TNP takes at least; context tokens alone are keys, and targets alone the last layer's queries.
 
     A token takes 6 operations a weight, its numbers the passes of `training.needs_of_layers`. A pair takes 6 operations
-    for each weight of the MLP of pairs and 12 D of attention, an exponential, 6 passes of the softmax and 2 of the scale
-    a head, and for each hidden number of the MLP a relu and, on the way back, a comparison and a product.
+    for each weight of the MLP of pairs and 12 D of attention; an exponential, 6 passes of softmax and 2 of the scale
+    for each head; for each hidden number of the MLP a relu and, on the way back, a comparison and a product.
     """
     width, layers, context = sizes.width, sizes.layers - 1, sizes.batch * (sizes.points // 2)
     targets = sizes.batch * sizes.points - context

@@ -81,7 +81,7 @@ def test_every_recorded_row_is_of_a_work_that_is_measured():
 
 def test_every_aim_against_pytorch_that_may_be_missed_has_its_needs():
     lacking = {w.name for w in page.works_with_peer() if page.PEER in w.aims and w.needs == Needs()}
-    assert lacking <= {"TE-TNP step", "ConvCNP SimpleConv step", "ConvCNP U-Net XL step"}
+    assert lacking <= {"ConvCNP SimpleConv step", "ConvCNP U-Net XL step"}
 
 
 def test_a_floor_is_the_sum_of_what_is_needed_at_the_best_rates():
