@@ -365,7 +365,7 @@ def row_dot(x: Array, y: Array) -> Array:
     """Σ_j x_ij y_ij for each row, (R, n) and (R, n) or (n,) → (R, 1).   np.vecdot keeps other threads waiting."""
     if x.shape[-1] > CHAIN:
         return (x * y).sum(-1, keepdims=True)
-    return sum_of_products("ij,ij->i" if y.ndim > 1 else "ij,j->i", x, y)[:, None]
+    return sum_of_products("ij,ij->i" if y.ndim > 1 else "ij,j->i", x, in_order(y))[:, None]
 
 
 def column_sum(x: Array) -> Array:
