@@ -31,7 +31,6 @@ BLOCK = 1 << 17  # elements: a few temporaries fit in the caches of a core, and 
 # some 7000 numbers, took 15 ms with two threads and 8 with one on an AMD EPYC, 38 and 20 on an Intel Xeon. From which
 # length on threads pay is measured by `python -m benchmarks --page`.
 SHORTEST = 1 << 15  # numbers
-PART = 1 << 16  # numbers in a part of a batch, of which there are several at a time
 CHAIN = 1024  # terms that einsum may add up in its eight or more parallel chains
 BLAS_TYPES = "fdFD"  # types of which NumPy gives matrix products to the BLAS
 
@@ -306,46 +305,6 @@ def in_blocks(function: Callable, rows: Array, shared: tuple, options: dict) -> 
         return [x_bar, *totals]
 
     return value, vjp
-
-
-def parts_of(size: int, *arrays: Array) -> list[slice]:
-    """Parts of the first batch axis of matrices, for `in_parts`; none if that axis is not one of all of them.
-
-    `size` says how many numbers are computed at once: a part has about PART of them, and fewer than four are no parts.
-    """
-    if arrays[0].ndim < 3 or len({(x.ndim, len(x)) for x in arrays}) > 1 or size < 3 * PART:
-        return []
-    count = len(arrays[0])
-    parts = slices(count, max(1, count * PART // size))
-    return parts if len(parts) > 3 else []
-
-
-def in_parts(form: Callable, parts: list[slice], arrays: tuple, optional: tuple) -> tuple:
-    """`form(*arrays, *optional) → (value, vjp)` in parts of the arrays' first axis, on several threads.
-
-    What is optional is None, or has that axis too, or serves every part. The VJP gives gradients along that axis, of
-    what serves every part as well.
-    """
-    lengths = {(x.ndim, len(x)) for x in arrays}
-    given = [(x, x is not None and (x.ndim, len(x)) in lengths) for x in (*arrays, *optional)]
-    found: list[Any] = [None] * len(parts)
-
-    def forward(i: int) -> None:
-        found[i] = form(*(x[parts[i]] if split else x for x, split in given))
-
-    run_all(forward, len(parts))
-
-    def vjp(bar: Array) -> tuple:
-        bars: list[Any] = [None] * len(parts)
-
-        def backward(i: int) -> None:
-            gradients = zip(given, found[i][1](bar[parts[i]]), strict=False)
-            bars[i] = [None if x is None else gradient() for (x, _), gradient in gradients]
-
-        run_all(backward, len(parts))
-        return tuple(None if of[0] is None else np.concatenate(of) for of in zip(*bars, strict=True))
-
-    return np.concatenate([value for value, _ in found]), vjp
 
 
 def slices(count: int, height: int) -> list[slice]:

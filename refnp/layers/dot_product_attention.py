@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import refnp.autograd as ad
-from refnp.autograd.blocks import floating, in_parts, parts_of, run_all, slices
+from refnp.autograd.blocks import floating, run_all, slices
 from refnp.autograd.errors import explained
 from refnp.autograd.linalg import product
 from refnp.autograd.primitives import primitive, raw
@@ -79,37 +79,31 @@ def attention(
     if method == "blocks" or (method == "auto" and shape[-2] * shape[-1] > LONG):
         return attention_in_blocks(q, key, value, bias, mask, scale, softcap, factors)
 
-    def all_scores(q, key, value, bias, mask, kept):
-        scores, slope = capped(shown(product(q, key.swapaxes(-1, -2)), mask, huge), softcap)  # (..., N, M)
-        if bias is not None:
-            scores = scores + bias
-        a = masked_softmax(scores, mask)  # (..., N, M)
-        used = a if kept is None else a * kept  # (..., N, M)
-        output = product_like(q, used, value)  # (..., N, d_v)
-
-        def vjp(o_bar):
-            a_bar = product(o_bar, value.swapaxes(-1, -2))  # (..., N, M)
-            a_bar = sum_to(a_bar if kept is None else a_bar * kept, a.shape)
-            s_bar = shown(a_bar, mask, huge, o_bar)
-            row_sums = sum_of_products("...e,...e->...", o_bar, output)[..., None]  # (..., N, 1)
-            s_bar -= sum_to(row_sums, (*a.shape[:-1], 1))
-            s_bar *= a
-            balance(s_bar, a)
-            qk_bar = s_bar if slope is None else s_bar * slope
-            return (
-                lambda: product_like(q, qk_bar, key) * scale,  # called if the gradient is needed
-                lambda: product_like(key, qk_bar.swapaxes(-1, -2), q),
-                lambda: product_like(value, used.swapaxes(-1, -2), o_bar),
-                lambda: s_bar if mask is None else s_bar + 0,  # a hidden −0 becomes 0
-            )
-
-        return output, vjp
-
+    scores, slope = capped(shown(product(q, key.swapaxes(-1, -2)), mask, huge), softcap)  # (..., N, M)
+    if bias is not None:
+        scores = scores + bias
+    a = masked_softmax(scores, mask)  # (..., N, M)
     kept = None if factors is None else all_factors(factors, shape)  # (..., N, M)
-    parts = parts_of(math.prod(shape), q, key, value)
-    if parts:
-        return in_parts(all_scores, parts, (q, key, value), (bias, mask, kept))
-    return all_scores(q, key, value, bias, mask, kept)
+    used = a if kept is None else a * kept  # (..., N, M)
+    output = product_like(q, used, value)  # (..., N, d_v)
+
+    def vjp(o_bar):
+        a_bar = product(o_bar, value.swapaxes(-1, -2))  # (..., N, M)
+        a_bar = sum_to(a_bar if kept is None else a_bar * kept, a.shape)
+        s_bar = shown(a_bar, mask, huge, o_bar)
+        row_sums = sum_of_products("...e,...e->...", o_bar, output)[..., None]  # (..., N, 1)
+        s_bar -= sum_to(row_sums, (*a.shape[:-1], 1))
+        s_bar *= a
+        balance(s_bar, a)
+        qk_bar = s_bar if slope is None else s_bar * slope
+        return (
+            lambda: product_like(q, qk_bar, key) * scale,  # called if the gradient is needed
+            lambda: product_like(key, qk_bar.swapaxes(-1, -2), q),
+            lambda: product_like(value, used.swapaxes(-1, -2), o_bar),
+            lambda: s_bar if mask is None else s_bar + 0,  # a hidden −0 becomes 0
+        )
+
+    return output, vjp
 
 
 def product_like(like: Array, x: Array, y: Array) -> Array:

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.autograd import blocks
 from refnp.layers import dot_product_attention as page
 from refnp.layers import masks
 from refnp.layers.dot_product_attention import attention, attention_with_weights, column_attention
@@ -303,35 +302,6 @@ def test_a_number_added_to_all_scores_of_a_query_changes_nothing(seed):
 
 
 # ---- ways to compute
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
-@pytest.mark.parametrize("lead", [(9,), (9, 2), (1, 9, 2)])
-def test_parts_of_a_batch_have_the_bits_of_the_whole(monkeypatch, lead, dtype):
-    """Many scores are taken in parts along the first axis, on any number of threads; mask and bias may serve them all.
-
-    A first axis of length 1 cannot be cut.
-    """
-    rng = np.random.default_rng(0)
-    q, k, v, o_bar = rng.normal(size=(4, *lead, 5, 3)).astype(dtype)
-    shared, own = rng.normal(size=(5, 5)).astype(dtype), rng.normal(size=(*lead, 5, 5)).astype(dtype)
-    seen = rng.random((*lead, 5, 5)) < 0.7
-    cuts, real = [], blocks.run_all
-    monkeypatch.setattr(blocks, "run_all", lambda *given: cuts.append(1) or real(*given))
-    for bias, mask in ((None, None), (shared, None), (own, seen), (shared, seen[..., :1, :])):
-        for dropout in (0.0, 0.3):
-            found = []
-            for part, threads in ((10**9, 1), (30, 1), (30, 2)):
-                monkeypatch.setattr(blocks, "PART", part)
-                monkeypatch.setattr(blocks, "_threads", threads)
-                options = {"mask": mask, "dropout": dropout, "rng": np.random.default_rng(1)}
-                arrays = (q, k, v) if bias is None else (q, k, v, bias)
-                y, pullback = ad.vjp(lambda *a, o=options: attention(*a, method="full", **o), *arrays)
-                found.append([y, *pullback(o_bar)])
-            for other in found[1:]:
-                for one, same in zip(found[0], other, strict=True):
-                    assert_same_bits(one, same)
-    assert len(cuts) == (0 if lead[0] == 1 else 4 * 2 * 2 * 2)  # forward and backward, twice in parts
 
 
 def test_long_sequences_are_taken_in_blocks_on_their_own(monkeypatch):
