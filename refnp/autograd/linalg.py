@@ -12,7 +12,8 @@ from refnp.autograd.blocks import floating, in_order
 from refnp.autograd.primitives import primitive, ratio
 from refnp.autograd.tensor import Array, ArrayLike
 
-SMALL = 10**6  # multiplications up to which OpenBLAS takes its kernels for small matrices
+# Multiplications up to which OpenBLAS takes its kernels for small matrices, which copy nothing: .6 to .8 of the time.
+SMALL = 10**6
 
 
 @primitive

@@ -32,6 +32,7 @@ import numpy as np
 
 from refnp.autograd import broadcast_to, concatenate, exp, matmul, reshape, swapaxes, transpose, where
 from refnp.autograd.blocks import run_all, slices
+from refnp.autograd.linalg import SMALL
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.dot_product_attention import one_over_root
@@ -42,7 +43,6 @@ from refnp.layers.multi_head import merge_heads, over_heads, split_heads
 from refnp.layers.softmaxes import softmax
 
 BLOCK = 1 << 18  # hidden numbers of a block after one map; rows of 4096 and less NumPy's broadcasting takes by detours
-SMALL = 10**6  # OpenBLAS takes .6 to .8 of the time for products of n × k and k × m matrices with n k m up to this
 NORMALIZATIONS = ("softmax", "sink", "sum")
 
 
