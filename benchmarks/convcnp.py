@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks import training
-from benchmarks.timing import Side, Work
+from benchmarks.convolutions import needs_of_network
+from benchmarks.timing import Needs, Side, Work
 
 POINTS_PER_UNIT = 64
 AIMS = {"simple": 0.45, "xl": 0.15}  # what it took when the aims were set; it is to stay so
@@ -45,11 +46,35 @@ def works(sizes: Sizes | None = None) -> list[Work]:
             {framework: functools.partial(side, framework, sizes, architecture, dtype) for framework in STEPS},
             terms=sizes.batch * sizes.targets + 2000,
             aims={"torch": AIMS[architecture]},
+            needs=needs_of(architecture, sizes, dtype),
         )
         for architecture, name in ARCHITECTURES.items()
         for dtype in ("float32", "float64")
     ]
     return [*steps, many_points(sizes)]
+
+
+def needs_of(architecture: str, sizes: Sizes, dtype: str) -> Needs:
+    """What a step takes at least: the layers of the network, and the pairs of a point and a place that count.
+
+    A pair has an exponential for each channel, and 8 operations: 3 for the exponent, its product with the value and the
+    sum, 3 for the gradients of values and length scale. The map to the network's channels has a sigmoid a number.
+    """
+    from refnp.layers.set_convolutions.near import half_width
+
+    model, data = model_of(architecture, dtype), task(sizes, dtype, batch=sizes.batch, contexts=sizes.contexts)
+    length, unit, pairs = model.grid(data.context_x, data.target_x).lengths[0], float(np.finfo(dtype).eps) / 2, 0
+    network = {}
+    for name, parameter in model.named_parameters():
+        if name.endswith("log_length_scale"):
+            points = sizes.contexts if name.startswith("encoder") else sizes.targets
+            half = half_width(float(np.exp(parameter.data).max()), POINTS_PER_UNIT, unit, np.dtype(dtype))
+            pairs += sizes.batch * points * min(2 * half + 1, length) * parameter.size
+        elif name.startswith("network."):
+            network[name.removeprefix("network.")] = parameter.shape
+    needs = needs_of_network(network, sizes.batch, length)
+    lifted = sizes.batch * length * model.lift.weight.shape[1]
+    return Needs(needs.products, pairs + lifted, needs.passes + 8 * pairs + 3 * lifted)
 
 
 def many_points(sizes: Sizes) -> Work:

@@ -7,6 +7,7 @@ arrays they would take seconds a run, so they are left out there too.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -39,7 +40,7 @@ def works(large: dict[str, tuple] | None = None, batch: int = BATCH, places: int
             }
             terms = x[0] * math.prod(x[2:]) + math.prod(weight[1:])
             everywhere = x[0] * math.prod(x[2:])
-            needs = Needs(products=6 * everywhere * math.prod(weight), numbers=2 * everywhere * sum(weight[:2]))
+            needs = dataclasses.replace(needs_of(weight, everywhere), numbers=3 * everywhere * sum(weight[:2]))
             found.append(Work(name, dtype, makers, terms, aims={"torch": AIMS[name]}, needs=needs))
         for name, (network, draw) in NETWORKS.items():
             makers = {
@@ -49,20 +50,45 @@ def works(large: dict[str, tuple] | None = None, batch: int = BATCH, places: int
             }
             layers = len(draw(np.random.default_rng(0))) // 2
             terms = layers * 64 * networks.KERNEL + batch * places
-            needs = Needs(products=6 * batch * weights_times_places(network, draw, places))
+            shapes = {name: array.shape for name, array in draw(np.random.default_rng(0)).items()}
+            needs = needs_of_network(shapes, batch, places)
             found.append(Work(name, dtype, makers, terms, aims={"torch": AIMS[name]}, needs=needs))
     return found
 
 
-def weights_times_places(network: Callable, draw: Callable, places: int) -> int:
-    """Each weight is used at every place of the shorter side of its layer; in a U-Net those have half the length."""
-    total, length = 0, places
-    for name, array in draw(np.random.default_rng(0)).items():
-        if not name.endswith(".bias"):
-            length //= 2 if network is networks.unet and name.startswith("down") else 1
-            total += array.size * length
+def needs_of(weight: tuple[int, ...], places: int) -> Needs:
+    """What a convolution takes at least, with its gradients for x, weight (channels, channels, *kernel) and bias.
+
+    Each weight is used at every place of the shorter side, three times. Matrix products need windows that are laid out:
+    those of all taps; or those of the axes after the first, with a product for each tap of the first, and these are
+    added, which a weight's gradient does without. The bias is added, and its gradient summed.
+    """
+    outs, ins, *kernel = weight
+    taps, others = math.prod(kernel), math.prod(kernel[1:])
+
+    def laid_out(read: int, made: int) -> int:
+        return min(read * taps, read * others + made * (kernel[0] - 1))
+
+    few = min(outs, ins)
+    passes = laid_out(ins, outs) + laid_out(outs, ins) + few * others + 2 * few
+    return Needs(products=6 * places * math.prod(weight), passes=places * passes)
+
+
+def needs_of_network(shapes: dict[str, tuple[int, ...]], batch: int, places: int) -> Needs:
+    """The layers of a CNN or a U-Net, whose weights have these shapes by name.
+
+    2 operations a number for ReLU and its gradient, and 10 a parameter for Adam.
+    """
+    products, passes, length = 0.0, 0.0, places
+    for name, shape in shapes.items():
+        passes += 10 * math.prod(shape)
+        if len(shape) > 1:
+            length //= 2 if name.startswith("down") else 1
+            layer = needs_of(shape, batch * length)
             length *= 2 if name.startswith("up") else 1
-    return total
+            products, passes = products + layer.products, passes + layer.passes
+            passes += 2 * batch * length * shape[1 if name.startswith("up") else 0]
+    return Needs(products=products, passes=passes)
 
 
 def large_side(framework: str, x_shape: tuple, weight_shape: tuple, dtype: str) -> Side:

@@ -68,6 +68,17 @@ def test_all_compute_the_same(work, framework):
         theirs.run()
 
 
+def test_needs_of_convolutions_by_hand():
+    """3 products of 2 · 4 · 3 · 5 operations; windows of x 3 + 4 · 4 or all 15, of ȳ 4 + 3 · 4 or all 20; 3; bias 6."""
+    assert convolutions.needs_of((4, 3, 5), 7) == timing.Needs(products=7 * 360, passes=7 * (15 + 16 + 3 + 6))
+    halved = convolutions.needs_of_network({"down0": (4, 3, 5), "up0": (4, 3, 5)}, 2, 14)
+    assert halved.products == 2 * convolutions.needs_of((4, 3, 5), 2 * 7).products
+    relu = 2 * 2 * (7 * 4 + 14 * 3)
+    assert halved.passes == 2 * convolutions.needs_of((4, 3, 5), 2 * 7).passes + 2 * 10 * 60 + relu
+    for work in convcnp.works(convcnp.Sizes(batch=2, contexts=5, targets=4, half=0.5, many=300))[:4]:
+        assert min(work.needs.products, work.needs.exponentials, work.needs.passes) > 0
+
+
 @pytest.mark.parametrize("framework", ["refnp", "torch", "autograd"])
 def test_a_training_step_moves_downhill(framework):
     pytest.importorskip(framework)
