@@ -14,6 +14,10 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # there is one for each processor; NumPy reads this when it is imported
+    for threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "REFNP_NUM_THREADS"):
+        os.environ.setdefault(threads, "1")
+
 slow_is_fine = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("dev", max_examples=8, **slow_is_fine)
 settings.register_profile("ci", max_examples=25, derandomize=True, database=None, print_blob=True, **slow_is_fine)

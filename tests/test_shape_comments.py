@@ -10,6 +10,8 @@ import pytest
 import refnp.autograd as ad
 from refnp.autograd import no_grad
 from refnp.autograd.trees import map_leaves
+from refnp.layers.convolution_products import HIGH, MANY
+from refnp.layers.convolutions import convolution
 from refnp.layers.dot_product_attention import attention
 from refnp.layers.normalization import layer_norm
 from refnp.models import decoding
@@ -31,7 +33,9 @@ def small_calls():
     return [
         *calls,
         ("a masked key is NaN", lambda q: attention(q, masked_nan, x, mask=mask), (x,)),
+        ("short keys, in blocks", lambda q: attention(q, x, x, method="blocks"), (x,)),
         ("layer_norm, squares overflow", layer_norm, (huge,)),
+        ("a product for each tap", convolution, (np.ones((1, HIGH, MANY + 2)), np.ones((2, HIGH, 3)))),
         ("decoding", decoded, (x,)),
         ("weights from PyTorch", loaded_from_torch, (x,)),
     ]

@@ -113,9 +113,8 @@ def weight_products(x: Array, y: Array, axes: Axes) -> Array:
                 continue
             unfolded = columns(x[samples], axes, rows)  # (G, C·k, b·P)
             across = y[samples, :, :, places].transpose(1, 2, 0, 3).reshape(groups, outs, -1)  # (G, O, b·P)
-            sums[i, :, 0] += np.matmul(
-                unfolded, across.swapaxes(1, 2)
-            )  # float32: the other way round 1.3 times as long
+            # the other way round, float32 takes 1.3 times as long
+            sums[i, :, 0] += np.matmul(unfolded, across.swapaxes(1, 2))
 
     run_all(work, len(runs))
     found = sums.sum(0).reshape(groups, taps, ins, -1, outs)
