@@ -25,12 +25,17 @@ from refnp.autograd.primitives import raw
 from refnp.autograd.summation import sum_of_products
 from refnp.autograd.tensor import Array, ArrayLike, sum_to
 
-BLOCK = 1 << 17  # elements: a few temporaries fit in the caches of a core, and calls cost little beside the work
+# A few arrays of a block fit in the caches of a core, and calls cost little beside the work. With half of it, float32's
+# calls of 20 µs are so short that two threads wait for each other: layer_norm gained nothing, and gains a quarter now.
+BLOCK_BYTES = 1 << 20
 # A thread of Python gives the interpreter's lock away for the time of a call of NumPy, and has to get it back for the
 # next. On short arrays two threads spend that time waiting for each other: SetConv of 10 000 points, whose arrays have
 # some 7000 numbers, took 15 ms with two threads and 8 with one on an AMD EPYC, 38 and 20 on an Intel Xeon. From which
 # length on threads pay is measured by `python -m benchmarks --page`.
 SHORTEST = 1 << 15  # numbers
+# Convolutions of 16 samples, of 128 to 8192 places, took .6 to .8 of the time with two threads where a call of NumPy
+# had 2²⁰ multiplications of a matrix product or more, .6 to 2 with half as many, 1 to 2 with a sixth.
+MULTIPLICATIONS = 32  # of a matrix product; they count as one number, and take about as long as its exponential
 CHAIN = 1024  # terms that einsum may add up in its eight or more parallel chains
 BLAS_TYPES = "fdFD"  # types of which NumPy gives matrix products to the BLAS
 
@@ -90,6 +95,7 @@ def run_all(work: Callable[[int], None], count: int, numbers: float = math.inf) 
     """Call work(0), …, work(count − 1), on several threads; an error in any of them is raised here.
 
     numbers: in the arrays that NumPy is called on, if those are small; on fewer than SHORTEST one thread does it all.
+    For a matrix product, its multiplications / MULTIPLICATIONS.
     Matrix products inside run on one thread each, even where `_threads` is 1, so that the bits are the same.
     """
     if count == 1:
@@ -263,7 +269,7 @@ def _in_float32(function: Callable, x: Array, options: dict) -> tuple:
 def in_blocks(function: Callable, rows: Array, shared: tuple, options: dict) -> tuple:
     """`function` on blocks of `rows` (R, n): its value, and a VJP that goes through the same blocks."""
     count, n = rows.shape
-    height = max(1, BLOCK // max(n, 1))
+    height = max(1, block_numbers(rows.dtype) // max(n, 1))
 
     def compute(part: Array, block: Array | None) -> tuple:
         """The value and the VJP for some rows, where `block` is their part of the result."""
@@ -305,6 +311,11 @@ def in_blocks(function: Callable, rows: Array, shared: tuple, options: dict) -> 
         return [x_bar, *totals]
 
     return value, vjp
+
+
+def block_numbers(dtype: np.dtype) -> int:
+    """How many numbers of that type a block has."""
+    return BLOCK_BYTES // dtype.itemsize
 
 
 def slices(count: int, height: int) -> list[slice]:

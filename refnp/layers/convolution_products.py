@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from refnp.autograd.blocks import run_all
+from refnp.autograd.blocks import MULTIPLICATIONS, run_all
 from refnp.autograd.tensor import Array
 
 COLUMN_BYTES = 1 << 20  # in a block of columns: they stay in a second-level cache, and calls cost little in comparison
@@ -59,6 +59,7 @@ def correlate(x: Array, weight: Array, axes: Axes, bias: Array | None = None) ->
     taps = taps_in_place(weight, axes) if weight.size and y.shape[3] >= MANY else 0
     numbers = matrix.shape[2] // taps + outs if taps else max(outs, matrix.shape[2])  # that a column takes
     pieces = pieces_of(len(x), groups * numbers * x.itemsize, axes)
+    calls = len(x) * -(-y.shape[3] // CHUNK) if taps else len(pieces)
 
     def work(i: int) -> None:
         samples, rows, places = pieces[i]
@@ -70,7 +71,7 @@ def correlate(x: Array, weight: Array, axes: Axes, bias: Array | None = None) ->
         product = product.reshape(groups, outs, len(into), into.shape[3]).transpose(2, 0, 1, 3)  # (b, G, O, P)
         np.add(product, 0 if bias is None else bias[..., None], out=into)
 
-    run_all(work, len(pieces))
+    run_all(work, len(pieces), numbers_of_a_call(matrix.size * y[:, 0, 0].size, calls))
     return y.reshape(len(x), groups, outs, *positions)
 
 
@@ -103,6 +104,7 @@ def weight_products(x: Array, y: Array, axes: Axes) -> Array:
     taps = axes[0].kernel if axes[0].stride == 1 and y.shape[3] >= MANY else 1
     numbers = height // taps + outs if taps > 1 else max(outs, height)  # that a column takes
     pieces = pieces_of(len(x), groups * numbers * x.itemsize, axes)
+    calls = len(x) * -(-y.shape[3] // CHUNK) if taps > 1 else len(pieces)
     runs = [pieces[i::8] for i in range(min(8, len(pieces)))]  # eight sums, whatever the number of threads
     sums = np.zeros((len(runs), groups, taps, height // taps, outs), np.result_type(x, y))
 
@@ -116,7 +118,7 @@ def weight_products(x: Array, y: Array, axes: Axes) -> Array:
             # the other way round, float32 takes 1.3 times as long
             sums[i, :, 0] += np.matmul(unfolded, across.swapaxes(1, 2))
 
-    run_all(work, len(runs))
+    run_all(work, len(runs), numbers_of_a_call(height * y.size, calls))
     found = sums.sum(0).reshape(groups, taps, ins, -1, outs)
     return found.transpose(0, 4, 2, 1, 3).reshape(groups, outs, ins, *kernel)
 
@@ -207,11 +209,18 @@ def phases(axis: Axis) -> Iterator[tuple[slice, slice, Axis]]:
 # Below: the same products for samples of many places, in seven to nine tenths of the time. With stride 1 the
 # windows of one tap of the first axis are those of the next, moved by a row: all taps find their columns in the same
 # matrix, from another place on. So only the taps of the other axes are laid out, and in one dimension nothing is. There
-# is then a product for each tap, and their sum. What follows was measured with OpenBLAS 0.3 on an AMD EPYC.
+# is then a product for each tap, and their sum. What follows was measured with OpenBLAS 0.3 on an AMD EPYC; two threads
+# took .6 to .8 of the time of one where `numbers_of_a_call` lets them, and up to twice the time elsewhere.
 
 SMALL_PRODUCT = 10**6  # multiplications; OpenBLAS does products below that without copying the factors first
 CHUNK = 512  # columns of a product, unless it has too many multiplications: its result stays in the first cache
+MOST_ALONE = 1 << 24  # multiplications that one thread does sooner than a second one wakes to help
 HIGH = 32  # rows of a matrix from which on a product for each tap pays; with fewer, all taps are laid out
+
+
+def numbers_of_a_call(multiplications: int, calls: int) -> float:
+    """What `run_all` decides by whether threads pay, for so many multiplications in so many calls of NumPy."""
+    return multiplications / calls / MULTIPLICATIONS if multiplications > MOST_ALONE else 0
 
 
 def taps_in_place(weight: Array, axes: Axes) -> int:

@@ -15,7 +15,7 @@ Source: Sivaraya (2023) §1.7 (cross-entropy), §3.2 eq. 8 and 9 (Gaussian condi
 
 import numpy as np
 
-from refnp.autograd.blocks import BLOCK, floating, in_order, integers, run_all, slices
+from refnp.autograd.blocks import block_numbers, floating, in_order, integers, run_all, slices
 from refnp.autograd.elementary import log1p_of
 from refnp.autograd.primitives import primitive
 from refnp.autograd.summation import sum_of_products
@@ -285,7 +285,7 @@ def _cross_entropy_rows(x, y, present, own, off, others):
 def _in_blocks(rows, y, present, own, off):
     """`_cross_entropy_rows` block by block on threads: the logits of a block stay in the cache."""
     others = _sum_of_others(off)
-    height = max(1, BLOCK // rows.shape[1])
+    height = max(1, block_numbers(rows.dtype) // rows.shape[1])
     blocks = slices(len(rows), height)
     terms, vjps = np.empty(len(rows), rows.dtype), [None] * len(blocks)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.blocks import BLOCK, floating, in_order, run_all
+from refnp.autograd.blocks import block_numbers, floating, in_order, run_all
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike
@@ -302,7 +302,7 @@ def _pooled(x: Array, outer: tuple, axes: Axes, forward: Callable, backward: Cal
     """
     y = np.empty((*x.shape[:2], *(axis.positions for axis in axes)), x.dtype)
     batch, channels = y.shape[:2]
-    most = BLOCK // max(1, math.prod(y.shape[2:]))
+    most = block_numbers(y.dtype) // max(1, math.prod(y.shape[2:]))
     parts = [(b, c) for b in even(batch, most // max(1, channels)) for c in even(channels, most)]
     padded = [max(axis.before + axis.length, axis.span(axis.positions)) for axis in axes]
     inner: Any = (..., *(slice(axis.before, axis.before + axis.length) for axis in axes))

@@ -29,7 +29,7 @@ from refnp.layers.softmaxes import softmax
 from tests.helpers import REAL, assert_same_bits, assert_within, layouts, normal, scales, seeds, shapes, unit_roundoff
 
 ROOT = Path(__file__).parents[2]
-ROWS = 3 * blocks.BLOCK // 100 + 7  # several blocks of rows of 100, the last one shorter
+ROWS = 3 * blocks.block_numbers(np.dtype(float)) // 100 + 7  # several blocks of rows of 100, the last one shorter
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +84,7 @@ def test_same_bits_for_shared_arguments():
 def test_blocks_of_elements_give_what_the_whole_gives(size, monkeypatch):
     x = normal(0, size)
     whole = with_threads(2, ad.expm1, x)
-    monkeypatch.setattr(blocks, "BLOCK", 4)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 4 * 8)
     for result, expected in zip(with_threads(2, ad.expm1, x), whole, strict=True):
         assert_within(result, expected, unit_roundoff(np.float64) * 4 * abs(expected))  # other SIMD lanes may be used
 
@@ -94,11 +94,11 @@ def test_blocks_of_rows_give_what_the_whole_gives(shape, seed):
     n = shape[-1]
     arguments = normal(seed, shape), normal(seed + 1, n), normal(seed + 2, n)
     whole = with_threads(2, rowwise_affine, *arguments)
-    before, blocks.BLOCK = blocks.BLOCK, 3
+    before, blocks.BLOCK_BYTES = blocks.BLOCK_BYTES, 3 * 8
     try:
         cut = with_threads(2, rowwise_affine, *arguments)
     finally:
-        blocks.BLOCK = before
+        blocks.BLOCK_BYTES = before
     x, gain, _ = arguments
     size = (abs(x).max(initial=0) + 1) * (abs(gain).max(initial=0) + 1) * 4
     for result, expected in zip(cut, whole, strict=True):
@@ -177,7 +177,7 @@ def test_pieces_within_pieces_do_not_wait_for_each_other():
 
 def test_several_threads_may_run_blocks_at_once():
     ad.set_threads(2)
-    x = normal(0, 3 * blocks.BLOCK)
+    x = normal(0, 100 * ROWS)
     expected = np.exp(x)
     results = [None] * 4
 
@@ -197,7 +197,7 @@ def test_several_threads_may_run_blocks_at_once():
 @pytest.mark.parametrize("threads", [1, 3])
 def test_errstate_of_the_caller_holds_in_its_threads(threads):
     ad.set_threads(threads)
-    x = np.full(4 * blocks.BLOCK, 1e4)
+    x = np.full(100 * ROWS, 1e4)
     with np.errstate(over="ignore"):
         assert np.isinf(ad.exp(x)).all()
     with np.errstate(over="raise"), pytest.raises(FloatingPointError, match="overflow"):
@@ -312,7 +312,7 @@ def test_a_function_of_rows_that_calls_another_keeps_its_own_block(monkeypatch):
         inner = ad.exp(x)
         return np.add(inner, 1, out=blocks.result_block()), lambda y_bar: (y_bar * inner,)
 
-    monkeypatch.setattr(blocks, "BLOCK", 4)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 4 * 8)
     x = normal(0, 10)
     value, *gradients = with_threads(2, exp_plus_one, x)
     assert_within(value, np.exp(x) + 1, 8 * unit_roundoff(np.float64) * value)
@@ -339,16 +339,17 @@ def has_idle_cores():
 
 
 @pytest.mark.skipif(not has_idle_cores(), reason="only idle cores say whether two threads are slower than one")
-@pytest.mark.parametrize("name", ["set convolution", "gelu", "softmax", "convolution"])
+@pytest.mark.parametrize("name", ["set convolution", "gelu", "softmax", "narrow convolution", "wide convolution"])
 def test_two_threads_are_not_slower_than_one(name):
     """By more than 5 %: the best of some runs in turns, and of more if that does not say so yet."""
     places, points, values = np.linspace(0, 16, 1024)[:, None], normal(0, (10_000, 1)), normal(1, (10_000, 1))
-    x, weight, rows = normal(2, (8, 16, 4096)), normal(3, (16, 16, 5)), normal(4, (4096, 512), np.float32)
+    narrow, wide, rows = normal(2, (16, 16, 320)), normal(3, (16, 64, 320)), normal(4, (4096, 512), np.float32)
     run = {
         "set convolution": lambda: set_convolution(places, points, values, 0.03),
         "gelu": lambda: gelu(rows),
         "softmax": lambda: softmax(rows),
-        "convolution": lambda: convolution(x, weight, padding=2),
+        "narrow convolution": lambda: convolution(narrow, normal(5, (16, 16, 5)), padding=2),
+        "wide convolution": lambda: convolution(wide, normal(5, (64, 64, 5)), padding=2),
     }[name]
     best = {1: np.inf, 2: np.inf}
     for turn in range(60):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 import refnp.autograd as ad
-from refnp.autograd.blocks import BLOCK
+from refnp.autograd.blocks import block_numbers
 from refnp.layers import activations
 from refnp.verify.layers import activations as equations
 from refnp.verify.layers import engine
@@ -158,7 +158,7 @@ def test_the_slope_at_nan_is_nan(name, dtype):
 @every_form
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_blocks_and_threads_change_no_bit(name, dtype):
-    x = normal(0, (3, BLOCK // 2 + 17), dtype)
+    x = normal(0, (3, block_numbers(np.dtype(dtype)) // 2 + 17), dtype)
     results = []
     threads = ad.get_threads()
     try:

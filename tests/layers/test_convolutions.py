@@ -1,13 +1,14 @@
 """Convolution and its transpose: against index loops, complex steps and PyTorch; adjoints; what shifts do to them."""
 
 import functools
+import unittest.mock
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.autograd import pad, vjp
+from refnp.autograd import blocks, pad, vjp
 from refnp.layers.convolutions import Convolution, ConvolutionTranspose, convolution, convolution_transpose
 from refnp.verify import bounds
 from refnp.verify.layers import convolution as equations
@@ -305,3 +306,25 @@ def test_an_axis_of_length_0_has_gradients(shape, stride):
 def test_a_transpose_needs_a_place():
     with pytest.raises(ValueError, match=r"^convolution_transpose: x has places \(0,\); there must be one on"):
         convolution_transpose(np.ones((2, 2, 0)), np.ones((2, 3, 3)))
+
+
+# ---- threads
+
+
+@pytest.mark.parametrize(
+    ("channels", "places", "pays"), [(8, 2048, False), (64, 16, False), (16, 320, False), (64, 320, True)]
+)
+def test_a_second_thread_helps_where_there_is_much_to_multiply_in_large_products(channels, places, pays):
+    """Not in short calls, during which threads wait for each other, nor for what is done before a thread wakes."""
+    x, weight = normal(0, (16, channels, places), np.float32), normal(1, (channels, channels, 5), np.float32)
+    helpers = []
+    before, share_out = blocks.get_threads(), blocks._share_out
+    try:
+        blocks.set_threads(2)
+        with unittest.mock.patch.object(blocks, "_share_out", lambda *all: (helpers.append(all[2]), share_out(*all))):
+            y, pullback = vjp(lambda x, weight: convolution(x, weight, padding=2), x, weight)
+            pullback(y)
+    finally:
+        blocks.set_threads(before)
+    assert set(helpers) <= {int(pays)}
+    assert bool(helpers) or not pays

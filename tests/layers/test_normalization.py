@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.autograd.blocks import BLOCK
+from refnp.autograd.blocks import BLOCK_BYTES
 from refnp.layers.normalization import LayerNorm, RMSNorm, layer_norm, rms_norm
 from refnp.verify import bounds
 from refnp.verify.layers import normalization as equations
@@ -305,7 +305,7 @@ def test_permuting_features_permutes_the_result(name, seed):
 
 @both
 def test_blocks_and_threads_change_no_bit(name):
-    x = normal(4, (3 * BLOCK // 48 + 5, 48), np.float32)
+    x = normal(4, (BLOCK_BYTES // 64 + 5, 48), np.float32)
     results = []
     threads = ad.get_threads()
     try:

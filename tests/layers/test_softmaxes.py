@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.autograd.blocks import BLOCK
+from refnp.autograd.blocks import BLOCK_BYTES
 from refnp.layers.softmaxes import log_softmax, masked_softmax, softmax
 from refnp.verify.layers import softmax as equations
 from refnp.verify.rounding import exact, tolerance
@@ -90,7 +90,7 @@ def test_complex_numbers_stay_complex(name, dtype):
 @both
 @pytest.mark.parametrize("columns", [7, 1500])
 def test_blocks_and_threads_change_no_bit(name, columns):
-    x = normal(4, (3 * BLOCK // columns + 5, columns))
+    x = normal(4, (BLOCK_BYTES // 3 // columns + 5, columns))
     results = []
     threads = ad.get_threads()
     try:
