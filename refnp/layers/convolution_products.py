@@ -215,6 +215,7 @@ def phases(axis: Axis) -> Iterator[tuple[slice, slice, Axis]]:
 SMALL_PRODUCT = 10**6  # multiplications; OpenBLAS does products below that without copying the factors first
 CHUNK = 512  # columns of a product, unless it has too many multiplications: its result stays in the first cache
 MOST_ALONE = 1 << 24  # multiplications that one thread does sooner than a second one wakes to help
+RESULTS = 1 << 17  # numbers of the products of a call, of several samples if one has fewer: half a megabyte or one
 HIGH = 32  # rows of a matrix from which on a product for each tap pays; with fewer, all taps are laid out
 
 
@@ -237,15 +238,16 @@ def add_taps(x: Array, weight: Array, axes: Axes, rows: slice, taps: int, bias: 
     views = columns_by_tap(x, axes, rows, taps)
     small = SMALL_PRODUCT // (outs * matrices.shape[3])
     chunks = even(into.shape[3], min(CHUNK, small) if small >= CHUNK // 4 else CHUNK)
-    for sample, chunk in itertools.product(range(len(x)), chunks):
-        y, view = into[sample, ..., chunk], views[sample, ..., chunk]
+    few = even(len(x), RESULTS // max(1, groups * taps * outs * min(CHUNK, into.shape[3])))
+    for samples, chunk in itertools.product(few, chunks):
+        y, view = into[samples, ..., chunk], views[samples, ..., chunk]
         if taps == 1:
-            np.matmul(matrices[:, 0], view[:, 0], out=y)
+            np.matmul(matrices[:, 0], view[:, :, 0], out=y)
             continue
-        products = np.matmul(matrices, view)  # (G, taps, O, n)
+        products = np.matmul(matrices, view)  # (b, G, taps, O, n)
         for tap in range(1, taps - 1):
-            products[:, 0] += products[:, tap]
-        np.add(products[:, 0], products[:, -1], out=y)
+            products[:, :, 0] += products[:, :, tap]
+        np.add(products[:, :, 0], products[:, :, -1], out=y)
     if bias is not None:
         into += bias[..., None]
 
@@ -255,8 +257,9 @@ def add_outer_products(x: Array, y: Array, axes: Axes, rows: slice, into: Array)
     views = columns_by_tap(x, axes, rows, into.shape[1])
     across = y[:, :, None].swapaxes(-1, -2)  # (b, G, 1, P, O)
     small = into.shape[2] * into.shape[3] * CHUNK <= SMALL_PRODUCT
-    for sample, chunk in itertools.product(range(len(x)), even(y.shape[3], CHUNK if small else y.shape[3])):
-        into += np.matmul(views[sample, ..., chunk], across[sample, ..., chunk, :])
+    few = even(len(x), RESULTS // max(1, into.size))
+    for samples, chunk in itertools.product(few, even(y.shape[3], CHUNK if small else y.shape[3])):
+        into += np.matmul(views[samples, ..., chunk], across[samples, ..., chunk, :]).sum(0)
 
 
 def columns_by_tap(x: Array, axes: Axes, rows: slice, taps: int) -> Array:
