@@ -1,6 +1,7 @@
 """The repository's files of code as pages of the site, and the address of the line where a name is defined."""
 
 import ast
+import concurrent.futures
 import functools
 import html
 import re
@@ -10,6 +11,7 @@ from docs.site.build import ROOT
 FOLDERS = ("refnp", "gradcheck", "tests", "examples", "benchmarks")
 SUFFIXES = (".py", ".md", ".c", ".js")
 PAGES = "_source"
+PLAIN = re.compile(r'<span class="[npw]">([^<]*)</span>')  # names, punctuation, spaces: in the colour of the text
 
 
 def files():
@@ -76,7 +78,8 @@ def page(path):
     from pygments.lexers import get_lexer_for_filename
 
     text = (ROOT / path).read_text(encoding="utf-8")
-    lines = highlight(text, get_lexer_for_filename(path, stripnl=False), HtmlFormatter(nowrap=True)).splitlines()
+    coloured = highlight(text, get_lexer_for_filename(path, stripnl=False), HtmlFormatter(nowrap=True))
+    lines = PLAIN.sub(r"\1", coloured).splitlines()
     named = {}
     for name, line in names(path).items():
         named.setdefault(line, []).append(name)
@@ -125,10 +128,11 @@ def write_pages(app, exception):
     if exception is not None or app.builder.format != "html":
         return
     folder = app.outdir / PAGES
-    for path in files():
-        target = folder / f"{path}.html"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(page(path), encoding="utf-8")
+    with concurrent.futures.ProcessPoolExecutor(app.parallel) as pool:
+        for path, text in zip(files(), pool.map(page, files(), chunksize=8), strict=True):
+            target = folder / f"{path}.html"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
     (folder / "index.html").write_text(index(), encoding="utf-8")
 
 

@@ -1,6 +1,7 @@
 """The check of the site finds what is wrong with a page: links, anchors, and what a browser shows."""
 
 import base64
+import html
 import itertools
 import re
 
@@ -80,3 +81,11 @@ def test_a_page_of_the_source_has_a_place_for_each_name_and_line():
     assert 'id="__version__"' in page
     assert 'id="L1"' in page
     assert 'href="../../index.html"' in page
+
+
+def test_a_page_of_the_source_has_the_text_of_its_file():
+    pytest.importorskip("pygments")
+    shown = re.search(r"<pre.*?>(.*)</pre>", sources.page("docs/site/sources.py"), re.S)[1]
+    lines = [html.unescape(re.sub(r"<[^>]*>", "", line)) for line in shown.splitlines()]
+    text = (build.ROOT / "docs/site/sources.py").read_text(encoding="utf-8").splitlines()
+    assert [line[5:] for line in lines if line] == text
