@@ -25,8 +25,9 @@ from refnp.autograd.primitives import raw
 from refnp.autograd.summation import sum_of_products
 from refnp.autograd.tensor import Array, ArrayLike, sum_to
 
-# A few arrays of a block fit in the caches of a core, and calls cost little beside the work. With half of it, float32's
-# calls of 20 µs are so short that two threads wait for each other: layer_norm gained nothing, and gains a quarter now.
+# A few arrays of a block fit in the caches of a core, and calls cost little beside the work. With half as many bytes,
+# calls on float32 take 20 µs, so that two threads wait for each other's: layer_norm gains nothing from the second; with
+# this size it gains a quarter.
 BLOCK_BYTES = 1 << 20
 # A thread of Python gives the interpreter's lock away for the time of a call of NumPy, and has to get it back for the
 # next. On short arrays two threads spend that time waiting for each other: SetConv of 10 000 points, whose arrays have

@@ -12,8 +12,9 @@ from refnp.autograd.blocks import floating, in_order
 from refnp.autograd.primitives import primitive, ratio
 from refnp.autograd.tensor import Array, ArrayLike
 
-# Multiplications up to which OpenBLAS takes its kernels for small matrices, which copy nothing: .6 to .8 of the time.
-SMALL = 10**6
+# Multiplications of a product of two matrices up to which OpenBLAS takes its kernels for small matrices, which do not
+# copy the factors first: .6 to .8 of the time with OpenBLAS 0.3.
+SMALL_PRODUCT = 10**6
 
 
 @primitive
@@ -56,11 +57,12 @@ def matmul(x, y):
 
 
 def product(x: Array, y: Array) -> Array:
-    """X Y, as np.matmul; where matrices are small and y is a transposed view, of a copy of y in C order.
+    """X Y, as np.matmul; a batch of small matrices y that are transposed views is copied to C order first.
 
-    The BLAS has kernels of their own for such matrices, in which a transposed right factor costs half as much again.
+    With a transposed right factor the kernels for small matrices take half as much time again.
     """
-    if min(x.ndim, y.ndim - 1) > 1 and y.strides[-1] > y.itemsize and x.shape[-2] * y.shape[-2] * y.shape[-1] <= SMALL:
+    transposed = min(x.ndim, y.ndim - 1) > 1 and y.strides[-1] > y.itemsize  # and y has axes of a batch
+    if transposed and x.shape[-2] * y.shape[-2] * y.shape[-1] <= SMALL_PRODUCT:
         y = np.ascontiguousarray(y)
     return np.matmul(x, y)
 

@@ -10,7 +10,7 @@ the transposed convolution of y with w (`correlate_transposed`), with respect to
 (`weight_products`). So each of the three is a gradient of the others.
 
 How: the windows are laid out as columns, block by block in the cache, and one matrix product per block does the rest.
-For samples of many places `add_taps` and `add_outer_products`, at the end, do the same faster.
+For samples of many places `correlate_by_tap` and `add_weight_products_by_tap`, at the end, do the same faster.
 Source: Dumoulin & Visin (2016), arXiv 1603.07285 (how the two convolutions are related).
 """
 
@@ -23,6 +23,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from refnp.autograd.blocks import MULTIPLICATIONS, run_all
+from refnp.autograd.linalg import SMALL_PRODUCT
 from refnp.autograd.tensor import Array
 
 COLUMN_BYTES = 1 << 20  # in a block of columns: they stay in a second-level cache, and calls cost little in comparison
@@ -65,7 +66,7 @@ def correlate(x: Array, weight: Array, axes: Axes, bias: Array | None = None) ->
         samples, rows, places = pieces[i]
         into = y[samples, :, :, places]  # (b, G, O, P)
         if taps:
-            add_taps(x[samples], weight, axes, rows, taps, bias, into)
+            correlate_by_tap(x[samples], weight, axes, rows, taps, bias, into)
             return
         product = np.matmul(matrix, columns(x[samples], axes, rows))  # (G, O, b·P)
         product = product.reshape(groups, outs, len(into), into.shape[3]).transpose(2, 0, 1, 3)  # (b, G, O, P)
@@ -111,7 +112,7 @@ def weight_products(x: Array, y: Array, axes: Axes) -> Array:
     def work(i: int) -> None:
         for samples, rows, places in runs[i]:
             if taps > 1:
-                add_outer_products(x[samples], y[samples, :, :, places], axes, rows, sums[i])
+                add_weight_products_by_tap(x[samples], y[samples, :, :, places], axes, rows, sums[i])
                 continue
             unfolded = columns(x[samples], axes, rows)  # (G, C·k, b·P)
             across = y[samples, :, :, places].transpose(1, 2, 0, 3).reshape(groups, outs, -1)  # (G, O, b·P)
@@ -212,7 +213,6 @@ def phases(axis: Axis) -> Iterator[tuple[slice, slice, Axis]]:
 # is then a product for each tap, and their sum. What follows was measured with OpenBLAS 0.3 on an AMD EPYC; two threads
 # took .6 to .8 of the time of one where `numbers_of_a_call` lets them, and up to twice the time elsewhere.
 
-SMALL_PRODUCT = 10**6  # multiplications; OpenBLAS does products below that without copying the factors first
 CHUNK = 512  # columns of a product, unless it has too many multiplications: its result stays in the first cache
 MOST_ALONE = 1 << 24  # multiplications that one thread does sooner than a second one wakes to help
 RESULTS = 1 << 17  # numbers of the products of a call, of several samples if one has fewer: half a megabyte or one
@@ -225,13 +225,15 @@ def numbers_of_a_call(multiplications: int, calls: int) -> float:
 
 
 def taps_in_place(weight: Array, axes: Axes) -> int:
-    """How many products `add_taps` is to sum: one for each tap of the first axis, or one for all."""
+    """How many products `correlate_by_tap` is to sum: one for each tap of the first axis, or one for all."""
     rows = weight[0, 0].size // axes[0].kernel
     return axes[0].kernel if axes[0].stride == 1 and rows >= HIGH else 1
 
 
-def add_taps(x: Array, weight: Array, axes: Axes, rows: slice, taps: int, bias: Array | None, into: Array) -> None:
-    """The work of `correlate` on one piece, `into` (b, G, O, P): Σ over taps of a product each, and the bias."""
+def correlate_by_tap(
+    x: Array, weight: Array, axes: Axes, rows: slice, taps: int, bias: Array | None, into: Array
+) -> None:
+    """The work of `correlate` on one piece, written to `into` (b, G, O, P): Σ of a product for each tap, plus bias."""
     groups, outs = weight.shape[:2]
     matrices = weight.reshape(groups, outs, weight.shape[2], taps, -1)  # (G, O, C, taps, other taps)
     matrices = matrices.transpose(0, 3, 1, 2, 4).reshape(groups, taps, outs, -1)
@@ -252,7 +254,7 @@ def add_taps(x: Array, weight: Array, axes: Axes, rows: slice, taps: int, bias: 
         into += bias[..., None]
 
 
-def add_outer_products(x: Array, y: Array, axes: Axes, rows: slice, into: Array) -> None:
+def add_weight_products_by_tap(x: Array, y: Array, axes: Axes, rows: slice, into: Array) -> None:
     """The work of `weight_products` on one piece, added to `into` (G, taps, C·k, O)."""
     views = columns_by_tap(x, axes, rows, into.shape[1])
     across = y[:, :, None].swapaxes(-1, -2)  # (b, G, 1, P, O)

@@ -27,7 +27,7 @@ from refnp.autograd.summation import sum_of_products
 from refnp.autograd.tensor import Array, ArrayLike, Tensor, sum_to
 from refnp.layers.masked_reductions import numbers
 from refnp.layers.masks import apart_from_hidden, check_mask, fits, hides_harm, moderate
-from refnp.layers.softmaxes import REACH, balance, masked_softmax, softmax_vjp
+from refnp.layers.softmaxes import balance, masked_softmax, reach_of, softmax_vjp
 
 LONG = 1 << 16  # scores of one head; above this many the blocked form takes less time, and far less memory
 QUERY_BLOCK = 512  # rows of a block of scores
@@ -79,7 +79,7 @@ def attention(
     if method == "blocks" or (method == "auto" and shape[-2] * shape[-1] > LONG):
         return attention_in_blocks(q, key, value, bias, mask, scale, softcap, factors)
 
-    scores, slope = capped(shown(product(q, key.swapaxes(-1, -2)), mask, huge), softcap)  # (..., N, M)
+    scores, slope = capped(zero_where_hidden(product(q, key.swapaxes(-1, -2)), mask, huge), softcap)  # (..., N, M)
     if bias is not None:
         scores = scores + bias
     a = masked_softmax(scores, mask)  # (..., N, M)
@@ -90,7 +90,7 @@ def attention(
     def vjp(o_bar):
         a_bar = product(o_bar, value.swapaxes(-1, -2))  # (..., N, M)
         a_bar = sum_to(a_bar if kept is None else a_bar * kept, a.shape)
-        s_bar = shown(a_bar, mask, huge, o_bar)
+        s_bar = zero_where_hidden(a_bar, mask, huge, o_bar)
         row_sums = sum_of_products("...e,...e->...", o_bar, output)[..., None]  # (..., N, 1)
         s_bar -= sum_to(row_sums, (*a.shape[:-1], 1))
         s_bar *= a
@@ -181,7 +181,7 @@ def checked_attention(
     return bias, mask, shape
 
 
-def shown(pairs: Array, mask: Array | None, huge: bool, *factors: Array) -> Array:
+def zero_where_hidden(pairs: Array, mask: Array | None, huge: bool, *factors: Array) -> Array:
     """Products for pairs (..., N, M), with 0 for those that the mask hides if factors are so huge that they may be ∞.
 
     Elsewhere what is hidden does no harm: a weight of 0 times a finite number is 0.
@@ -278,7 +278,7 @@ def attention_with_weights(query, key, value, bias=None, *, mask=None, scale=Non
         form = partial(attention_with_weights, scale=scale, softcap=softcap, dropout=dropout, rng=rng)
         return _without_hidden(form, query, key, value, bias, mask)
 
-    scores, slope = capped(shown(product(q, key.swapaxes(-1, -2)), mask, huge), softcap)  # (..., N, M)
+    scores, slope = capped(zero_where_hidden(product(q, key.swapaxes(-1, -2)), mask, huge), softcap)  # (..., N, M)
     if bias is not None:
         scores = scores + bias
     a = masked_softmax(scores, mask)  # (..., N, M)
@@ -288,7 +288,7 @@ def attention_with_weights(query, key, value, bias=None, *, mask=None, scale=Non
 
     def vjp(o_bar, weights_bar):
         a_bar = sum_to(product(o_bar, value.swapaxes(-1, -2)), used.shape)  # (..., N, M)
-        a_bar = shown(a_bar, mask, huge, o_bar) + weights_bar
+        a_bar = zero_where_hidden(a_bar, mask, huge, o_bar) + weights_bar
         s_bar = softmax_vjp(a_bar if kept is None else sum_to(a_bar * kept, a.shape), a)  # (..., N, M)
         qk_bar = s_bar if slope is None else s_bar * slope
         return (
@@ -364,20 +364,21 @@ def attention_in_blocks(q, key, value, bias, mask, scale, softcap=None, factors=
     the row Ō_n is divided by ℓ_n instead. Blocks that the mask hides altogether are left out. Sums over blocks are
     taken in their order: the bits do not depend on the number of threads.
 
-    Where the lengths of queries and keys bound the scores of a block so that no exponential is near overflow, m is 0 in
-    place of the maximum; unless a weight may be more than ½, for the VJP has to know where such a weight stands.
+    Where the norms of queries and keys bound the scores of a block so that no exponential is near overflow, m is 0 in
+    place of the maximum; unless a weight may be more than ½, for the VJP has to know where such a weight stands, or
+    values are so large that their sum might overflow.
     """
     n, m = q.shape[-2], key.shape[-2]
     batch = np.broadcast_shapes(q.shape[:-2], key.shape[:-2], value.shape[:-2])
     q, k, v = (np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (q, key, value))
-    of_scores = np.result_type(q, k, *(() if bias is None else (bias,)))
-    output = np.zeros((*batch, n, v.shape[-1]), np.result_type(of_scores, v))
-    top, total = np.zeros((2, *batch, n, 1), of_scores)  # m and ℓ
+    score_dtype = np.result_type(q, k, *(() if bias is None else (bias,)))
+    output = np.zeros((*batch, n, v.shape[-1]), np.result_type(score_dtype, v))
+    top, total = np.zeros((2, *batch, n, 1), score_dtype)  # m and ℓ
     heads = list(np.ndindex(batch))
     blocks = [(head, rows) for head in heads for rows in slices(n, QUERY_BLOCK)]
     shifted = np.ones(len(blocks), bool)  # by their maximum
     may_be_small = m > 0 and bias is None and mask is None and softcap is None
-    longest = lengths(k).max(-1, keepdims=True) if may_be_small else None  # (..., 1)
+    longest = norms(k).max(-1, keepdims=True) if may_be_small else None  # (..., 1)
 
     def arrays_of(head, rows):
         pairs = (None if x is None else np.broadcast_to(x, (*batch, n, m))[head][rows] for x in (bias, mask))
@@ -388,7 +389,7 @@ def attention_in_blocks(q, key, value, bias, mask, scale, softcap=None, factors=
         kept = None if factors is None else factors(i // max(len(blocks) // len(heads), 1), rows)
         queries, keys, values, biases, allowed = arrays_of(head, rows)
         found = None
-        if longest is not None and np.all(lengths(queries) * longest[head] <= REACH[q.dtype]):
+        if longest is not None and _are_small(norms(queries), longest[head], reach_of(q.dtype, m)):
             found = _softmax_of_small(queries, keys, values, kept)
         shifted[i] = found is None
         found = found or _online_softmax(queries, keys, values, biases, allowed, softcap, kept)
@@ -400,7 +401,7 @@ def attention_in_blocks(q, key, value, bias, mask, scale, softcap=None, factors=
         q_bar, k_bar, v_bar = (np.zeros(x.shape, np.result_type(output, o_bar)) for x in (q, k, v))
         bias_bar = None if bias is None else np.zeros((1,) * (2 - bias.ndim) + bias.shape, q_bar.dtype)
         o_bar = o_bar / total  # (..., N, d_v)
-        huge = mask is not None and not moderate(o_bar, value)  # as in `shown`
+        huge = mask is not None and not moderate(o_bar, value)  # as in `zero_where_hidden`
         row_sums = sum_of_products("...e,...e->...", o_bar, output)[..., None]  # (..., N, 1)
 
         def backward(i):
@@ -413,7 +414,7 @@ def attention_in_blocks(q, key, value, bias, mask, scale, softcap=None, factors=
                 sure = np.flatnonzero(total[head][rows].real < 1.9) if shifted[j] else np.zeros(0, int)
                 largest = np.full(len(sure), -1)  # L
                 others, slopes = np.zeros(len(sure), q_bar.dtype), np.ones(len(sure), q_bar.dtype)  # Σ_{m≠L} S̄_m
-                for columns in _shown(m, allowed):
+                for columns in _blocks_of_keys(m, allowed):
                     a, slope = _scores(queries, keys, biases, allowed, columns, softcap)
                     if shifted[j]:
                         a -= top[head][rows]
@@ -455,8 +456,19 @@ def attention_in_blocks(q, key, value, bias, mask, scale, softcap=None, factors=
     return output, vjp
 
 
+@np.errstate(invalid="ignore")
+def _are_small(of_queries, of_keys, reach):
+    """Whether no score is beyond `reach`, by |q·k| ≤ |q| |k|; not where that is ∞ times 0."""
+    return np.all(of_queries * of_keys <= reach)
+
+
+@np.errstate(over="ignore", invalid="ignore")
 def _softmax_of_small(q, k, v, kept):
-    """Output, m = 0 and ℓ for a block of queries whose scores are small; None if a weight may be more than ½."""
+    """Output, m = 0 and ℓ for a block of queries whose scores are small.
+
+    None if a weight may be more than ½, or if the sum over values, which are multiplied by exp(s) here and not by
+    exp(s − m) ≤ 1, might overflow.
+    """
     largest: Any = 0
     total: Any = 0
     output: Any = 0
@@ -466,10 +478,10 @@ def _softmax_of_small(q, k, v, kept):
         largest = max(largest, scores.real.max())
         total = total + sum_of_products("nm->n", scores)[:, None]
         output = output + (scores if kept is None else scores * kept[:, columns]) @ v[columns]
-    return None if 2 * largest > total.real.min() else (output / total, 0, total)
+    return None if 2 * largest > total.real.min() or not moderate(output) else (output / total, 0, total)
 
 
-def lengths(x):
+def norms(x):
     """|x_n| of each row, (..., N, d) → (..., N)."""
     return np.sqrt(sum_of_products("...d,...d->...", x.real, x.real))
 
@@ -478,7 +490,7 @@ def _online_softmax(q, k, v, bias, mask, softcap, kept):
     """Output, m and ℓ for a block of queries, from all keys block by block; 0, 0 and 1 where none is allowed."""
     top = np.full((len(q), 1), -np.inf, q.real.dtype)
     total, output = np.zeros((2, 1, 1), q.dtype)
-    for columns in _shown(len(k), mask):
+    for columns in _blocks_of_keys(len(k), mask):
         scores, _ = _scores(q, k, bias, mask, columns, softcap)
         new_top = np.maximum(top, scores.real.max(-1, keepdims=True))
         shift = np.where(new_top == -np.inf, 0, new_top)
@@ -544,6 +556,6 @@ def _add_block(bias_bar, block, head, rows, columns):
     at[rows, columns] += block
 
 
-def _shown(length, mask):
+def _blocks_of_keys(length, mask):
     """The blocks of keys of which the mask shows at least one to at least one of these queries."""
     return [columns for columns in slices(length, KEY_BLOCK) if mask is None or mask[:, columns].any()]

@@ -8,6 +8,9 @@ stability: Blanchard, Higham & Higham (2021).
 Transcription: tests/transcriptions/rows.py.
 """
 
+import functools
+import math
+
 import numpy as np
 
 from refnp.autograd.blocks import result_block, row_dot, row_sum, rowwise
@@ -155,12 +158,23 @@ def shift_of(x: Array, least: Array) -> Array | None:
     `least` is x, but ∞ where x is hidden and −∞ for that reason.
     """
     real, low = x.real, least.real
-    reach = REACH[real.dtype]
-    if not real.size or (-reach <= low.min() and real.max() <= reach):
+    if not real.size:
+        return None
+    reach = reach_of(real.dtype, x.shape[-1])
+    if -reach <= low.min() and real.max() <= reach:
         return None
     m = real.max(-1, keepdims=True)
     near = (m <= reach) & (-reach <= low.min(-1, keepdims=True))
     return np.where(near | (m == -np.inf), 0, m)
+
+
+@functools.lru_cache
+def reach_of(dtype: np.dtype, count: int) -> np.floating:
+    """Up to which |x| no maximum need be subtracted in rows of `count`: REACH, or less if the sum might overflow.
+
+    Only float16 has rows so long, of a thousand numbers and more.
+    """
+    return min(REACH[dtype], 4 * REACH[dtype] - math.log(4 * count))
 
 
 def row_argmax(x: Array) -> tuple[Array, Array]:

@@ -32,7 +32,7 @@ import numpy as np
 
 from refnp.autograd import broadcast_to, concatenate, exp, matmul, reshape, swapaxes, transpose, where
 from refnp.autograd.blocks import run_all, slices
-from refnp.autograd.linalg import SMALL
+from refnp.autograd.linalg import SMALL_PRODUCT
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.dot_product_attention import one_over_root
@@ -43,6 +43,7 @@ from refnp.layers.multi_head import merge_heads, over_heads, split_heads
 from refnp.layers.softmaxes import softmax
 
 BLOCK = 1 << 18  # hidden numbers of a block after one map; rows of 4096 and less NumPy's broadcasting takes by detours
+SHORTEST_PIECE = 128  # pairs; where a product of so many is not small, all pairs of a block are one product
 NORMALIZATIONS = ("softmax", "sink", "sum")
 
 
@@ -239,7 +240,7 @@ def pair_kernel(differences, scores, *parameters):
     def inputs(tasks, rows):
         """[d, s, 1] of a block, and 0 for what is no pair."""
         d, s = differences[tasks, rows], scores[tasks, :, rows]
-        x, pairs = zeros_for_pairs(len(maps[0]), d.shape[:3], largest, dtype)
+        x, pairs = zeros_in_pieces(len(maps[0]), d.shape[:3], largest, dtype)
         pairs[:dx], pairs[dx:-1], pairs[-1] = d.transpose(3, 0, 1, 2), s.swapaxes(0, 1), 1
         return x
 
@@ -248,7 +249,7 @@ def pair_kernel(differences, scores, *parameters):
         found, zeros = [x], np.zeros(x.shape[1:], dtype)  # NumPy's maximum takes twice as long with one 0
         for w in maps[:-1]:
             both = np.empty((w.shape[1] + 1, *x.shape[1:]), dtype)
-            h, both[-1] = map_pairs(w.T, found[-1], out=both[:-1]), x[-1]
+            h, both[-1] = product_in_pieces(w.T, found[-1], out=both[:-1]), x[-1]
             np.maximum(h, zeros, out=h) if dtype.kind == "f" else np.multiply(h, h.real > 0, out=h)
             found.append(both)
         return found
@@ -256,7 +257,7 @@ def pair_kernel(differences, scores, *parameters):
     def forward(i):
         tasks, rows = blocks[i]
         found, part = hidden(inputs(tasks, rows)), out[tasks, :, rows].swapaxes(0, 1)
-        part[...] = of_pairs(map_pairs(maps[-1].T, found[-1]), part.shape[1:])
+        part[...] = as_pairs(product_in_pieces(maps[-1].T, found[-1]), part.shape[1:])
 
     run_all(forward, len(blocks))
 
@@ -267,14 +268,14 @@ def pair_kernel(differences, scores, *parameters):
         def backward(i):
             tasks, rows = blocks[i]
             found, part = hidden(inputs(tasks, rows)), bar[tasks, :, rows].swapaxes(0, 1)
-            g, pairs = zeros_for_pairs(len(part), part.shape[1:], largest, dtype)
+            g, pairs = zeros_in_pieces(len(part), part.shape[1:], largest, dtype)
             pairs[...] = part
             for w, h in zip(maps[::-1], found[::-1], strict=True):
                 partial[i].append(sum_over_pairs(h, g))  # [W̄; b̄]
-                g = map_pairs(w[:-1], g)
+                g = product_in_pieces(w[:-1], g)
                 if h is not found[0]:
                     g *= h[:-1].real > 0
-            pairs = of_pairs(g, part.shape[1:])
+            pairs = as_pairs(g, part.shape[1:])
             d_bar[tasks, rows] = pairs[:dx].transpose(1, 2, 3, 0)
             s_bar[tasks, :, rows] = pairs[dx:].swapaxes(0, 1)
 
@@ -285,24 +286,25 @@ def pair_kernel(differences, scores, *parameters):
     return out, vjp
 
 
-def zeros_for_pairs(features, shape, largest, dtype):
+def zeros_in_pieces(features, shape, largest, dtype):
     """Zeros (features, pieces, length), and those that belong to pairs as (features, tasks, rows, columns).
 
-    There are as many pieces as make products with a matrix of `largest` numbers small, or one if they were too short.
+    There are as many pieces as make products with a matrix of `largest` numbers small (`SMALL_PRODUCT`), or one if
+    they were shorter than SHORTEST_PIECE.
     """
-    count, length = math.prod(shape), SMALL // max(largest, 1)
-    pieces = max(-(-count // length), 1) if length >= 128 else 1
+    count, length = math.prod(shape), SMALL_PRODUCT // max(largest, 1)
+    pieces = max(-(-count // length), 1) if length >= SHORTEST_PIECE else 1
     zeros = np.zeros((features, pieces, -(-count // pieces)), dtype)
-    return zeros, of_pairs(zeros, shape)
+    return zeros, as_pairs(zeros, shape)
 
 
-def of_pairs(array, shape):
+def as_pairs(array, shape):
     """(features, pieces, length) → (features, tasks, rows, columns), a view."""
     features, pieces, length = array.shape
     return array.reshape(features, pieces * length)[:, : math.prod(shape)].reshape(features, *shape)
 
 
-def map_pairs(weight, array, out=None):
+def product_in_pieces(weight, array, out=None):
     """W h for every pair, (k, n) and (n, pieces, length) → (k, pieces, length), a product for each piece."""
     out = np.empty((len(weight), *array.shape[1:]), array.dtype) if out is None else out
     np.matmul(weight, array.swapaxes(0, 1), out=out.swapaxes(0, 1))
@@ -320,11 +322,11 @@ def blocks_of_pairs(tasks, rows, columns, width):
     height = max(pairs // max(columns, 1), 1)  # rows
     if height >= rows:
         together = max(height // max(rows, 1), 1)  # tasks
-        return [(some, slice(None)) for some in even_slices(tasks, together)]
-    return [(task, some) for task in slices(tasks, 1) for some in even_slices(rows, height)]
+        return [(some, slice(None)) for some in even_number_of_slices(tasks, together)]
+    return [(task, some) for task in slices(tasks, 1) for some in even_number_of_slices(rows, height)]
 
 
-def even_slices(count, height):
+def even_number_of_slices(count, height):
     """Slices of at most `height` of `count` items that differ by 1 at most, an even number of them if several."""
     several = -(-count // height)
     several = min(several + several % 2, count) if several > 1 else several

@@ -225,6 +225,27 @@ def test_a_maximum_only_where_it_is_needed(monkeypatch, size, found, dtype):
         assert_as_derived(in_blocks, equation(None), [q, k, v], mask=None)
 
 
+@pytest.mark.parametrize("dtype", [*REAL, np.float16])
+def test_sums_of_large_values_do_not_overflow(dtype):
+    """Scores so small that exp(s) needs no maximum, but exp(s) v does. Exact, for all exp(s − m) are 1."""
+    q, k = np.full((3, 1), 0.8 * REACH[np.dtype(dtype)], dtype), np.ones((8, 1), dtype)
+    v = np.full((8, 2), np.ldexp(dtype(1), np.finfo(dtype).maxexp - 5), dtype)
+    with blocks_of(2, 4):
+        np.testing.assert_array_equal(in_blocks(q, k, v, scale=1), v[:3])
+
+
+@pytest.mark.parametrize("form", [in_blocks, in_full])
+def test_sums_of_many_exponentials_do_not_overflow(form):
+    """Exact in float16, for the sum of 8192 equal weights is a power of two."""
+    q, k, v = np.full((3, 1), 2.5, np.float16), np.ones((8192, 1), np.float16), np.ones((8192, 2), np.float16)
+    np.testing.assert_array_equal(form(q, k, v, scale=1), v[:3])
+
+
+def test_queries_whose_squares_overflow_and_keys_of_0():
+    q, k, v = np.full((3, 2), 1e30, np.float32), np.zeros((8, 2), np.float32), np.ones((8, 2), np.float32)
+    np.testing.assert_array_equal(in_blocks(q, k, v), v[:3])
+
+
 def peak(form, n):
     """Bytes that forward and backward of a sequence of n tokens allocate at most, beyond their arguments."""
     arrays = qkv(n, n, 16, 16)

@@ -86,7 +86,7 @@ def test_products_by_tap_are_the_plain_ones_within_the_bound(
     equation = equations.convolution if function is convolution else equations.convolution_transpose
     limits = bounds.of(equation, arrays, normal(9, plain[0].shape, dtype), **options)
     calls = []
-    for name in ("add_taps", "add_outer_products"):
+    for name in ("correlate_by_tap", "add_weight_products_by_tap"):
         kept = getattr(convolution_products, name)
         monkeypatch.setattr(convolution_products, name, lambda *a, f=kept: (calls.append(f), f(*a))[1])
     monkeypatch.setattr(convolution_products, "MANY", 1)

@@ -71,6 +71,18 @@ def test_blocks_of_any_size_give_the_same_to_rounding(seed, size, block):
         page.BLOCK = before
 
 
+@pytest.mark.parametrize(("largest", "pieces"), [(130, 4), (400, 1), (127, 1)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_pieces_of_a_block_give_the_same_to_rounding(largest, pieces, dtype, monkeypatch):
+    """400 pairs in pieces of at most `largest`, or in one: all pairs fit, or pieces were too short."""
+    arrays = problem(0, (1, 20, 20, 1, 2), (5, 4), dtype)
+    monkeypatch.setattr(page, "SMALL_PRODUCT", largest * 24)  # [W; b] of 5 hidden numbers on 4
+    found, real = set(), page.product_in_pieces
+    monkeypatch.setattr(page, "product_in_pieces", lambda w, h, **o: (found.add(h.shape[1]), real(w, h, **o))[1])
+    bounded(arrays, dtype)
+    assert found == {pieces}
+
+
 @pytest.mark.parametrize(
     ("tasks", "rows", "columns", "width"), [(3, 4, 5, 6), (3, 0, 5, 6), (0, 4, 5, 6), (1, 900, 700, 32)]
 )
