@@ -9,7 +9,7 @@ from mpmath import mpf
 
 WIDE = np.longdouble
 DIGITS = 50
-TAIL_DIGITS = 400  # where log p may be as near to 0 as e^−800
+TAIL_DIGITS = 800  # where log p may be as near to 0 as e^−1800, of logits of 6 standard deviations of 300
 TINY = mpf(str(np.finfo(WIDE).tiny))
 NOISE = mpf(10) ** -390
 
