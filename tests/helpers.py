@@ -103,3 +103,22 @@ def assert_same_arrays(found, expected):
     assert sorted(found) == sorted(expected)
     for name, array in expected.items():
         assert_same_bits(found[name], array)
+
+
+def of_every(items):
+    """A test of one item becomes one test of all, which names each that fails: many small tests take time apiece."""
+
+    def decorate(test):
+        def of_all():
+            wrong = {}
+            for item in items:
+                try:
+                    test(item)
+                except AssertionError as error:
+                    wrong[str(item)] = str(error)
+            assert wrong == {}
+
+        of_all.__name__, of_all.__doc__ = test.__name__, test.__doc__
+        return of_all
+
+    return decorate

@@ -101,9 +101,11 @@ def comments_in(source):
     found = {}
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         shapes = shapes_in(token.string) if token.type == tokenize.COMMENT else ()
+        if not shapes:
+            continue
         line = token.start[0]
         around = [node for node in statements if node.lineno <= line <= node.end_lineno]
-        if not shapes or not around:
+        if not around:
             continue
         node = min(around, key=lambda node: node.end_lineno - node.lineno)
         targets = _targets(node)

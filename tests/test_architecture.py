@@ -6,7 +6,7 @@ import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-import pytest
+from tests.helpers import of_every
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted(path for package in ("refnp", "gradcheck") for path in (ROOT / package).rglob("*.py"))
@@ -27,7 +27,7 @@ CHAPTERS = [
 ]  # imports go left
 FRAMEWORKS = ROOT / "refnp" / "verify" / "frameworks"
 CLAIMS_ABOUT_FRAMEWORKS = ROOT / "refnp" / "symmetry" / "frameworks.py"
-every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+every_file = of_every(FILES)
 
 
 def module_name(path):

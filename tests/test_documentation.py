@@ -13,6 +13,7 @@ import pytest
 import refnp
 from refnp.cli import main
 from refnp.layers import layer_norm
+from tests.helpers import of_every
 from tests.structure import Entered
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -61,7 +62,7 @@ def test_from_an_equation_to_its_chapter_and_back():
 SOURCES = sorted(path for package in ("refnp", "gradcheck") for path in (ROOT / package).rglob("*.py"))
 
 
-@pytest.mark.parametrize("path", [*PAGES, *SOURCES], ids=lambda path: path.relative_to(ROOT).as_posix())
+@of_every([*PAGES, *SOURCES])
 def test_names_of_refnp_lead_somewhere(path):
     """refnp.layers.attention, in code, docstrings and pages, is a module or what one of them has."""
     for name in set(re.findall(r"\brefnp(?:\.[A-Za-z_]\w*)+", path.read_text(encoding="utf-8"))):

@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from tests.helpers import of_every
+
 ROOT = pathlib.Path(__file__).parents[1]
 GLOSSARY = ROOT / "docs" / "glossary.md"
 CODE = sorted(path for top in ("refnp", "gradcheck") for path in (ROOT / top).rglob("*.py"))
@@ -68,7 +70,7 @@ def test_terms_are_explained_once():
     assert not occurs("flux capacitor", CODE)
 
 
-@pytest.mark.parametrize("path", CODE, ids=lambda path: path.relative_to(ROOT).as_posix())
+@of_every(CODE)
 def test_plain_words(path):
     """None of the figures of speech that were replaced comes back."""
     pattern = re.compile(rf"\b(?:{'|'.join(BANNED)})\b", re.I)

@@ -4,14 +4,13 @@ import ast
 import pathlib
 import re
 
-import pytest
-
+from tests.helpers import of_every
 from tests.shape_comments import _as_expression, comments_of
 
 ROOT = pathlib.Path(__file__).parents[1]
 CONVENTIONS = (ROOT / "docs" / "conventions.md").read_text(encoding="utf-8")
 PAGES = sorted((ROOT / "refnp").rglob("*.py"))
-every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+every_page = of_every(PAGES)
 
 
 def table(heading):

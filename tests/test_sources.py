@@ -1,9 +1,10 @@
 """Every work that is cited is listed in docs/sources.md under that name, and every listed one is cited."""
 
+import functools
 import pathlib
 import re
 
-import pytest
+from tests.helpers import of_every
 
 ROOT = pathlib.Path(__file__).parents[1]
 SOURCES = ROOT / "docs" / "sources.md"
@@ -25,11 +26,13 @@ def one_line(text):
     return re.sub(r"\s*\n\s*(?:# )?", " ", text)
 
 
+@functools.cache
 def listed():
     """{name of a work: the rest of its line} from docs/sources.md."""
     return dict(re.findall(r"^- \*\*(.*?)\*\*: (.*(?:\n  .*)*)", SOURCES.read_text(encoding="utf-8"), re.M))
 
 
+@functools.cache
 def software():
     (line,) = re.findall(r"^- Frameworks and libraries.*?: (.*)\.$", SOURCES.read_text(encoding="utf-8"), re.M)
     return line.split(", ")
@@ -40,7 +43,7 @@ def cited_works(text):
     return [f"{authors} ({year})" for authors, year in WORK.findall(text) if 1850 < int(year[:4]) < 2100]
 
 
-@pytest.mark.parametrize("path", CITING, ids=lambda path: path.relative_to(ROOT).as_posix())
+@of_every(CITING)
 def test_what_is_cited_is_listed(path):
     text, works = one_line(path.read_text(encoding="utf-8")), listed()
     ends = tuple(f", {name}" for name in works)  # "… is True, Higham (2002)" reads as two authors
@@ -55,7 +58,7 @@ def test_what_is_cited_is_listed(path):
         assert any(name.startswith(author) for name in works), f"{author} et al."
 
 
-@pytest.mark.parametrize("path", CITING, ids=lambda path: path.relative_to(ROOT).as_posix())
+@of_every(CITING)
 def test_every_source_names_a_work(path):
     names = [*listed(), "first two drafts of Sivaraya (2023)", *software()]
     for source in SOURCE.findall(path.read_text(encoding="utf-8")) if path.suffix == ".py" else []:

@@ -56,18 +56,26 @@ def _with_another(of: Callable) -> tuple[Callable, Callable]:
     """x ∘ y, and y ∘ x for a y that is no Number."""
 
     def forward(self: Number, value: Any) -> Any:
+        if type(value) is Number:  # most often
+            return Number(of(self.mpf, value.mpf))
         other = self.other(value)
-        return other if other is NotImplemented else _result(of(self.mpf, other))
+        return other if other is NotImplemented else Number(of(self.mpf, other))
 
     def reflected(self: Number, value: Any) -> Any:
         other = self.other(value)
-        return other if other is NotImplemented else _result(of(other, self.mpf))
+        return other if other is NotImplemented else Number(of(other, self.mpf))
 
     return forward, reflected
 
 
-def _result(value: Any) -> Any:
-    return value if isinstance(value, bool) else Number(value)
+def _comparison(of: Callable) -> Callable:
+    """Whether x is less than y, and the like."""
+
+    def compare(self: Number, value: Any) -> Any:
+        other = self.other(value)
+        return other if other is NotImplemented else of(self.mpf, other)
+
+    return compare
 
 
 def _alone(name: str) -> Callable:
@@ -80,7 +88,7 @@ for _name in ("add", "sub", "mul", "truediv", "pow"):
     setattr(Number, f"__{_name}__", _forward)
     setattr(Number, f"__r{_name}__", _reflected)
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
-    setattr(Number, f"__{_name}__", _with_another(getattr(operator, _name))[0])
+    setattr(Number, f"__{_name}__", _comparison(getattr(operator, _name)))
 for _name in (
     "exp",
     "expm1",

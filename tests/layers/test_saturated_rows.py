@@ -28,7 +28,7 @@ from tests.layers.test_attention_blocks import blocks_of
 from tests.transcriptions import probability
 from tests.transcriptions import rows as printed
 
-ROWS = 2000
+ROWS = 500
 both = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
@@ -58,7 +58,7 @@ def test_two_classes(gap):
 
 @both
 def test_softmax_row_by_row(dtype):
-    """2000 rows of N(0, 20²) and N(0, 1), ties of the largest, −∞ among them."""
+    """500 rows of N(0, 20²) and N(0, 1), ties of the largest, −∞ among them."""
     rng = np.random.default_rng(1)
     x = normal(rng, (ROWS, 6), dtype, 20.0)
     x[::7, 1] = x[::7, 4] = x[::7].max(-1)
@@ -183,7 +183,7 @@ BY_BIAS = {
 
 @pytest.mark.parametrize("form", BY_BIAS)
 def test_every_similarity(form):
-    """2000 rows of scores of N(0, 20²), given as a bias."""
+    """500 rows of scores of N(0, 20²), given as a bias."""
     for seed in range(400):
         arrays, bar, right, bounds = biased_problem(seed)
         for gradient, expected, bound in zip(gradients(BY_BIAS[form], arrays, bar), right, bounds, strict=True):
@@ -226,7 +226,7 @@ def test_cross_entropy(dtype, seed, scale, smoothing):
 
 @both
 def test_categorical_row_by_row(dtype):
-    """Entropy, log p and divergence of 2000 rows of N(0, 20²), some with equal logits."""
+    """Entropy, log p and divergence of 500 rows of N(0, 20²), some with equal logits."""
     rng = np.random.default_rng(3)
     a, b = normal(rng, (ROWS, 5), dtype, 20.0), normal(rng, (ROWS, 5), dtype, 20.0)
     a[::7, 0] = a[::7, 3] = a[::7].max(-1)

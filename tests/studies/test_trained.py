@@ -142,13 +142,13 @@ def sizes(name):
 @pytest.mark.skipif(sys.platform != "linux", reason="the size of the address space is limited")
 @pytest.mark.parametrize("name", MODELS)
 def test_sizes_that_the_file_does_not_have_are_refused_before_there_is_memory_for_them(name, tmp_path):
-    """Each option of each model as large as can be, in a process that may take 256 MiB more."""
+    """Each option of each model as large as can be, in a process that may take 96 MiB more."""
     study = Study(name, "eq", options=OPTIONS[name])
     run = tmp_path / "run.npz"
     files.save(run, slim(Checkpoint(study.new()[0].state_dict(), study.configuration(), 1)))
     open_trained(run)
     refused = set()
-    with address_space(256 * MEGABYTE):
+    with address_space(96 * MEGABYTE):
         for option, value in sizes(name):
             changed = files.load(run).configuration | {"options": OPTIONS[name] | {option: value}}
             try:

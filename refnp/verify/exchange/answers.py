@@ -27,7 +27,7 @@ from refnp.verify.findings import Report
 from refnp.verify.frameworks.onnx import posed
 from refnp.verify.judge import DEVIATES, SKIPPED, Judgement, judged, matches
 from refnp.verify.judging import check_excused
-from refnp.verify.layers import cases as all_cases
+from refnp.verify.layer_names import cases_named, catalogue
 from refnp.verify.record import DTYPES
 from refnp.verify.rounding import judging_precision
 
@@ -94,7 +94,8 @@ def judged_folder(
     if not chosen:
         raise ValueError(f"no case in {manifest.folder} is left by only={only!r}, skip={tuple(skip)!r}")
     rows, given = [], []
-    known = {case.name: case for case in all_cases()}
+    layers = {entry["case"].partition("/")[0] for entry in chosen.values()} & catalogue().keys()
+    known = {case.name: case for case in cases_named(*sorted(layers))} if layers else {}
     for name, entry in sorted(chosen.items()):
         problem = problem_of(name, entry, known, manifest.layout)
         judgements, answer = judge_one(folder, name, entry, problem, manifest.folder, who, excused)
