@@ -12,8 +12,9 @@ Where longdouble is no wider than float64 (Windows, some ARM) it is left out.
 """
 
 import functools
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Number
 from typing import Any
 
@@ -30,6 +31,7 @@ Read = Callable[[Any], Any] | Sequence[str] | None
 InPrecision = Callable[[DType], Function]
 Border = int | Mapping[int, int] | None
 WIDE = np.dtype(np.longdouble)
+RECENT = 32  # results of f that are kept
 FLOATS: tuple[DType, ...] = (np.dtype(np.float32), np.dtype(np.float64)) + (
     (WIDE,) if np.finfo(WIDE).eps < np.finfo(np.float64).eps else ()
 )
@@ -86,9 +88,33 @@ class Claim:
     in_precision: InPrecision | None = None
     name: str = "f"
     border: Border = None
+    recent: OrderedDict[Any, "dict[str, Array] | Refusal"] = field(
+        default_factory=OrderedDict, init=False, repr=False, compare=False
+    )
 
     def at(self, inputs: Arrays, dtype: DTypeLike) -> dict[str, Array]:
-        """The arrays that f gives for these inputs in this precision. Raises Refusal where f raises anything."""
+        """The arrays that f gives for these inputs in this precision. Raises Refusal where f raises anything.
+
+        The same inputs often come again soon: where nothing can be perturbed, and from one element to the next. The
+        last results are kept, so that f is not called for them again; `anew` calls it.
+        """
+        numbers = cast(inputs, dtype)
+        key = np.dtype(dtype), *map(_key, numbers.items())
+        if key not in self.recent:
+            try:
+                self.recent[key] = self.anew(numbers, dtype)
+            except Refusal as refusal:
+                self.recent[key] = refusal
+            if len(self.recent) > RECENT:
+                self.recent.popitem(last=False)
+        self.recent.move_to_end(key)
+        found = self.recent[key]
+        if isinstance(found, Refusal):
+            raise found
+        return found
+
+    def anew(self, inputs: Arrays, dtype: DTypeLike) -> dict[str, Array]:
+        """The arrays that f gives when it is called once more. Raises Refusal where f raises anything."""
         try:
             f = self.f if self.in_precision is None else self.in_precision(np.dtype(dtype))
             with np.errstate(all="ignore"):
@@ -297,6 +323,12 @@ def _array(value: Any) -> Array:
             'such as read=("mean", "std"), or a function that gives arrays'
         )
     return array
+
+
+def _key(item: tuple[str, Array | None]) -> tuple[Any, ...]:
+    """What tells one input from others: its name, dtype, shape and bits."""
+    name, array = item
+    return (name,) if array is None else (name, array.dtype.str, array.shape, array.tobytes())
 
 
 def _only(masks: Mapping[str, Array], arrays: Mapping[str, Array]) -> dict[str, Array]:

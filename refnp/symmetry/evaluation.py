@@ -187,7 +187,7 @@ class Evaluations:
     def is_repeatable(self) -> bool:
         """Whether f, evaluated again at x, gives the same to at least half of the digits."""
         try:
-            again = Vector.of(self.claim.at(self.inputs[0], self.finest))
+            again = Vector.of(self.claim.anew(self.inputs[0], self.finest))
         except Refusal:
             return False
         first = Vector.of(self.output(0, self.finest))

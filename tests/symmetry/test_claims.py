@@ -8,7 +8,7 @@ import pytest
 from refnp.autograd import Tensor
 from refnp.layers.distributions import Normal
 from refnp.symmetry import Negate, Permute, Roll, Rotate, Scale, Translate, Trivial, equivariant, invariant
-from refnp.symmetry.claim import arrays_of
+from refnp.symmetry.claim import RECENT, Refusal, arrays_of
 from refnp.symmetry.evaluation import Vector
 from tests.symmetry import functions as f
 from tests.symmetry.functions import search
@@ -167,3 +167,28 @@ def test_claims_in_words():
         "on the output permutations of axis -1, with nothing"
     )
     assert str(invariant(encoder, Negate("x"), name="the layer")).startswith("the layer is")
+
+
+def test_f_is_not_called_again_for_what_it_was_just_given():
+    calls = []
+
+    def twice(x):
+        calls.append(x.dtype)
+        if x[0] > 8:
+            raise ValueError("too large")
+        return 2 * x
+
+    claim = invariant(twice, Permute("x", 0))
+    x = np.array([1.0, 2.0])
+    for _ in range(2):
+        np.testing.assert_array_equal(claim.at({"x": x}, np.float64)["output"], [2, 4])
+        np.testing.assert_array_equal(claim.at({"x": -x}, np.float64)["output"], [-2, -4])
+        claim.at({"x": x}, np.float32)
+        with pytest.raises(Refusal, match="too large"):
+            claim.at({"x": 9 * x}, np.float64)
+    assert len(calls) == 4
+    claim.anew({"x": x}, np.float64)
+    assert len(calls) == 5
+    for n in range(2 * RECENT):
+        claim.at({"x": x - n}, np.float64)
+    assert len(claim.recent) == RECENT
