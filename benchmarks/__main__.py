@@ -7,16 +7,16 @@ rounding. Exit code 0 if everything asked for was measured, 2 if not.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import pathlib
 import sys
 
 from benchmarks import growth, machine, page, report, roofline
-from benchmarks.timing import Work, alternate, disagreement
+from benchmarks.timing import Pairs, Work, alternate, disagreement
 from benchmarks.worker import Earlier, Worker
 from benchmarks.works import all_works, find
 
+PROCESSES = 3  # of each side, one after the other, that a work item is timed in; with --quick one
 SHORT = 5.0  # seconds; work that takes less is repeated, for its first run warms up
 LONG = 2.0  # seconds; work that takes longer with one thread is not compared with that of several
 CLOSEST = ("torch", "before")  # peers that are measured more often than the others
@@ -83,20 +83,15 @@ def measure(works: list[Work], peers: list[str], options: argparse.Namespace) ->
     print(*report.heading(about, markdown=options.markdown), sep="\n", flush=True)
     found: list[report.Row] = []
     failures = []
-    with contextlib.ExitStack() as stack:
-        workers = {name: stack.enter_context(Worker(name, options.threads)) for name in ("refnp", *peers)}
-        if options.before:
-            workers["before"] = stack.enter_context(Earlier(options.before.resolve(), options.threads))
-        for work, peer in ((work, peer) for work in works for peer in workers if peer in {*work.makers, "before"}):
-            if peer == "refnp":
-                continue
-            try:
-                row = compare(work, workers["refnp"], workers[peer], options)
-            except (RuntimeError, ValueError) as error:  # one failure does not stop the rest of the table
-                failures.append(f"{work.name} {work.dtype} with {peer}: {error}")
-                continue
-            found.append(row)
-            print(report.line(row.cells(), markdown=options.markdown), flush=True)
+    if options.before:
+        peers = [*peers, "before"]
+    for work, peer in ((work, peer) for work in works for peer in peers if peer in {*work.makers, "before"}):
+        try:
+            found.append(compare(work, peer, options))
+        except (RuntimeError, ValueError) as error:  # one failure does not stop the rest of the table
+            failures.append(f"{work.name} {work.dtype} with {peer}: {error}")
+            continue
+        print(report.line(found[-1].cells(), markdown=options.markdown), flush=True)
     print("", *report.summary(found), sep="\n")
     if options.json:
         report.write_json(options.json, about, found)
@@ -113,18 +108,31 @@ def measure(works: list[Work], peers: list[str], options: argparse.Namespace) ->
     return 2 if failures else 0
 
 
-def compare(work: Work, ours: Worker, theirs: Worker, options: argparse.Namespace) -> report.Row:
-    """Both sides made afresh, compared, timed in turns."""
-    for side in (ours, theirs):
-        side.make(work)
-    differs = disagreement(ours.result(), theirs.result(), work)
-    thorough = theirs.framework in CLOSEST and not options.quick
-    pairs = alternate(ours.clock, theirs.clock, seconds=2.0 if thorough else 0.3, least=7 if thorough else 3)
-    row = report.row_of(work, theirs.framework, options.threads, pairs, differs)
-    if not work.memory or options.quick or isinstance(theirs, Earlier):
+def compare(work: Work, peer: str, options: argparse.Namespace) -> report.Row:
+    """Both sides compared, then timed in turns; both again in fresh processes, and all times together."""
+    thorough = peer in CLOSEST and not options.quick
+    first, second = [], []
+    for process in range(1 if options.quick else PROCESSES):
+        with Worker("refnp", options.threads) as ours, start(peer, options) as theirs:
+            for side in (ours, theirs):
+                side.make(work)
+            if process == 0:
+                differs = disagreement(ours.result(), theirs.result(), work)
+            pairs = alternate(ours.clock, theirs.clock, seconds=0.7 if thorough else 0.3, least=3)
+            first += pairs.first
+            second += pairs.second
+    row = report.row_of(work, peer, options.threads, Pairs(first, second), differs)
+    if not work.memory or options.quick or peer == "before":
         return row
-    ours_mb, theirs_mb = (peak_of(work, side.framework, options.threads) for side in (ours, theirs))
+    ours_mb, theirs_mb = (peak_of(work, framework, options.threads) for framework in ("refnp", peer))
     return dataclasses.replace(row, refnp_peak_mb=ours_mb, peer_peak_mb=theirs_mb, aim_mb=work.aims.get("memory"))
+
+
+def start(peer: str, options: argparse.Namespace) -> Worker:
+    """A process for that peer."""
+    if peer == "before":
+        return Earlier(options.before.resolve(), options.threads)
+    return Worker(peer, options.threads)
 
 
 def against_one_thread(works: list[Work], threads: int) -> list[dict]:
