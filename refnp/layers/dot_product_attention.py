@@ -32,6 +32,7 @@ from refnp.layers.softmaxes import balance, masked_softmax, reach_of, softmax_vj
 LONG = 1 << 16  # scores of one head; above this many the blocked form takes less time, and far less memory
 QUERY_BLOCK = 512  # rows of a block of scores
 KEY_BLOCK = 256  # columns: 512 × 256 float32 scores are half a megabyte
+MOST_LARGER = 1024  # times Σ exp(s) may be what Σ exp(s − m) can be; of normal scores of variance σ² it is exp(σ²/2)
 
 
 @primitive
@@ -366,7 +367,7 @@ def attention_in_blocks(q, key, value, bias, mask, scale, softcap=None, factors=
 
     Where the norms of queries and keys bound the scores of a block so that no exponential is near overflow, m is 0 in
     place of the maximum; unless a weight may be more than ½, for the VJP has to know where such a weight stands, or
-    values are so large that their sum might overflow.
+    sums would overflow or underflow that do not with the maximum.
     """
     n, m = q.shape[-2], key.shape[-2]
     batch = np.broadcast_shapes(q.shape[:-2], key.shape[:-2], value.shape[:-2])
@@ -467,7 +468,8 @@ def _softmax_of_small(q, k, v, kept):
     """Output, m = 0 and ℓ for a block of queries whose scores are small.
 
     None if a weight may be more than ½, or if the sum over values, which are multiplied by exp(s) here and not by
-    exp(s − m) ≤ 1, might overflow.
+    exp(s − m) ≤ 1, might overflow. ℓ must be that of exp(s − m), 1 to M, but for the factor MOST_LARGER: else products
+    with values underflow, or those with gradients, which the VJP divides by ℓ.
     """
     largest: Any = 0
     total: Any = 0
@@ -478,7 +480,9 @@ def _softmax_of_small(q, k, v, kept):
         largest = max(largest, scores.real.max())
         total = total + sum_of_products("nm->n", scores)[:, None]
         output = output + (scores if kept is None else scores * kept[:, columns]) @ v[columns]
-    return None if 2 * largest > total.real.min() or not moderate(output) else (output / total, 0, total)
+    if not max(1, 2 * largest) <= total.real.min() <= total.real.max() <= MOST_LARGER * len(k) or not moderate(output):
+        return None
+    return output / total, 0, total
 
 
 def norms(x):

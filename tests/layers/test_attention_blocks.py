@@ -234,6 +234,18 @@ def test_sums_of_large_values_do_not_overflow(dtype):
         np.testing.assert_array_equal(in_blocks(q, k, v, scale=1), v[:3])
 
 
+@pytest.mark.parametrize("score", [-0.8, 0.8])
+@pytest.mark.parametrize("dtype", REAL)
+def test_products_of_tiny_values_and_gradients_do_not_underflow(dtype, score):
+    """exp(s) v of small scores, and the gradient divided by Σ exp(s) of large ones. Exact, for all exp(s − m) are 1."""
+    q, k = np.full((4, 1), score * REACH[np.dtype(dtype)], dtype), np.ones((8, 1), dtype)
+    v = np.full((8, 2), np.ldexp(dtype(1), np.finfo(dtype).minexp + 3), dtype)
+    with blocks_of(2, 4):
+        y, pullback = ad.vjp(lambda v: in_blocks(q, k, v, scale=1), v)
+        np.testing.assert_array_equal(y, v[:4])
+        np.testing.assert_array_equal(pullback(y)[0], v / 2)
+
+
 @pytest.mark.parametrize("form", [in_blocks, in_full])
 def test_sums_of_many_exponentials_do_not_overflow(form):
     """Exact in float16, for the sum of 8192 equal weights is a power of two."""
