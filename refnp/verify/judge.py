@@ -95,11 +95,14 @@ def errors_over_bounds(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The error of each element, and the error over its bound, as `deviation` counts them."""
     with np.errstate(all="ignore"):
-        same = (given == right) | (np.isnan(given) & np.isnan(right))
-        error = np.where(same, 0, np.abs(given - right))
-        error = np.where(np.isnan(error), np.inf, error)
+        error = np.abs(given - right)
+        finite = np.isfinite(error).all()
+        if not finite:
+            same = (given == right) | (np.isnan(given) & np.isnan(right))
+            error = np.where(same, 0, np.where(np.isnan(error), np.inf, error))
         ratio = np.where(error == 0, 0, error / allowed)
-        ratio = np.where(np.isnan(ratio), np.inf, ratio)  # inf/inf: the bound is no excuse for an infinity
+        if not finite:
+            ratio = np.where(np.isnan(ratio), np.inf, ratio)  # inf/inf: the bound is no excuse for an infinity
         return error, np.where(np.isinf(allowed), 0, ratio) if policy(dtype).narrow else ratio
 
 

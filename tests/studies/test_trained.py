@@ -131,24 +131,28 @@ def test_without_parameters(run):
 WIDE = {"hidden", "features", "latent", "rank", "channels", "kernel"}  # no model would be made of 10¹² of these
 
 
+LESS = 1 << 16  # numbers may be asked for in the next test: 16 times fewer
+
+
 def sizes(name):
     """(option, value) for all whole numbers among the options of a model, and lists of them."""
     for option, default in options_of(name).items():
         if type(default) in (int, tuple):
-            for number in (10**6, 10**12):
+            for number in (LESS - 1, 10**12):
                 yield option, number if type(default) is int else [number] * len(default)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the size of the address space is limited")
 @pytest.mark.parametrize("name", MODELS)
-def test_sizes_that_the_file_does_not_have_are_refused_before_there_is_memory_for_them(name, tmp_path):
-    """Each option of each model as large as can be, in a process that may take 96 MiB more."""
+def test_sizes_that_the_file_does_not_have_are_refused_before_there_is_memory_for_them(name, tmp_path, monkeypatch):
+    """Each option of each model as large as can be, in a process that may take 64 MiB more."""
+    monkeypatch.setattr(trained, "FEW", LESS)
     study = Study(name, "eq", options=OPTIONS[name])
     run = tmp_path / "run.npz"
     files.save(run, slim(Checkpoint(study.new()[0].state_dict(), study.configuration(), 1)))
     open_trained(run)
     refused = set()
-    with address_space(96 * MEGABYTE):
+    with address_space(64 * MEGABYTE):
         for option, value in sizes(name):
             changed = files.load(run).configuration | {"options": OPTIONS[name] | {option: value}}
             try:

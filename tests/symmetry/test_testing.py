@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, find, given, settings
+from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
 import refnp.symmetry
@@ -186,7 +186,9 @@ def test_images_on_a_torus(inputs, data):
 
 
 def find_minimal(strategy, condition, examples=500):
-    return find(strategy, condition, settings=settings(max_examples=examples, database=None, derandomize=True))
+    phases = Phase.generate, Phase.shrink  # without Phase.explain, which takes a second and tells no program anything
+    options = settings(max_examples=examples, database=None, derandomize=True, phases=phases)
+    return find(strategy, condition, settings=options)
 
 
 def test_hypothesis_finds_the_smallest_counter_example():

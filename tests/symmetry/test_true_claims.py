@@ -34,7 +34,8 @@ def test_what_only_rounding_decides_refutes_nothing(name, argument, matrix):
     """NumPy's determinant of float32 is computed in float64: float32 shows nothing of how large its errors are."""
     claim, _, _ = HOLD[name]
     draw = lambda rng, n: {argument: np.array(matrix, float)[rng.permutation(4)]}
-    assert not any(search(claim, draw, sizes={"n": (4,)}, structures=(), seed=seed).fails for seed in range(4))
+    verdicts = (search(claim, draw, sizes={"n": (4,)}, structures=(), count=20, seed=seed) for seed in range(2))
+    assert not any(verdict.fails for verdict in verdicts)
 
 
 def test_an_error_for_equal_numbers_alone_is_a_violation_still():
