@@ -103,8 +103,8 @@ def machine_table(machines: list[Measured]) -> list[str]:
                 ("products float64, GFLOP/s", "products", "float64", 1e9),
                 ("exponentials float32, 10⁹/s", "exponentials", "float32", 1e9),
                 ("exponentials float64, 10⁹/s", "exponentials", "float64", 1e9),
-                ("multiplications in the cache float32, 10⁹/s", "passes", "float32", 1e9),
-                ("multiplications in the cache float64, 10⁹/s", "passes", "float64", 1e9),
+                ("simple operations in the cache float32, 10⁹/s", "passes", "float32", 1e9),
+                ("simple operations in the cache float64, 10⁹/s", "passes", "float64", 1e9),
                 ("memory read and written, GB/s", "memory", None, 1e9),
                 ("one call of NumPy, µs", "call", None, 1e-6),
             )

@@ -24,7 +24,8 @@ from benchmarks.timing import Needs
 
 DTYPES = ("float32", "float64")
 SIDE = 1024  # of the matrices that are multiplied
-CACHED = 1 << 14  # numbers in an array that stays in the first caches
+CACHED = 1 << 15  # numbers in an array that stays in the cache of a core, and takes far longer than a call
+CALLS = 1024  # on it, before a thread has to be given more: milliseconds, beside which that is nothing
 LARGE = 1 << 25  # bytes of an array that does not
 SECONDS = 0.15  # spent on each rate
 
@@ -46,8 +47,10 @@ def measured(threads: int) -> dict[str, Rates]:
 
 
 def rates(threads: int, seconds: float = SECONDS) -> Rates:
-    """Per second: floating-point operations of products, exponentials and products of numbers in the cache, bytes of
+    """Per second: floating-point operations of products, exponentials and simple operations in the cache, bytes of
     memory read or written; and the seconds that a call of NumPy on 8 numbers takes.
+
+    The simple operation is the fastest there is: products of two arrays into a third, or in place by a number.
     """
     with ThreadPoolExecutor(threads) as pool:
 
@@ -56,11 +59,17 @@ def rates(threads: int, seconds: float = SECONDS) -> Rates:
             runs = [make() for _ in range(threads)]
             return best(lambda: list(pool.map(lambda run: run(), runs)), seconds)
 
+        def per_second(call: Callable[[np.ndarray, np.ndarray, np.ndarray], Any], dtype: str) -> float:
+            """Numbers per second of a call on arrays in the cache."""
+            return threads * CALLS * CACHED / together(lambda: repeated(call, dtype))
+
+        exponential = lambda a, b, out: np.exp(a, out=out)
+        simple = (lambda a, b, out: np.multiply(a, b, out=out), lambda a, b, out: np.multiply(out, 1.0, out=out))
         few, out = np.ones(8), np.empty(8)
         found = {
             "products": {d: 2 * SIDE**3 / best(product(d), seconds) for d in DTYPES},
-            "exponentials": {d: threads * 16 * CACHED / together(lambda d=d: repeated(np.exp, d, 1)) for d in DTYPES},
-            "passes": {d: threads * 16 * CACHED / together(lambda d=d: repeated(np.multiply, d, 2)) for d in DTYPES},
+            "exponentials": {d: per_second(exponential, d) for d in DTYPES},
+            "passes": {d: max(per_second(call, d) for call in simple) for d in DTYPES},
             "memory": threads * 2 * LARGE / together(copy),
             "call": best(lambda: [np.multiply(few, few, out=out) for _ in range(100)], seconds) / 100,
         }
@@ -102,14 +111,13 @@ def product(dtype: str) -> Callable[[], Any]:
     return lambda: np.matmul(a, b, out=out)
 
 
-def repeated(function: np.ufunc, dtype: str, operands: int) -> Callable[[], Any]:
-    """16 calls on arrays in the cache, so that handing over to a thread is little beside them."""
-    arrays = np.random.default_rng(0).normal(size=(operands, CACHED)).astype(dtype)
-    out = np.empty_like(arrays[0])
+def repeated(call: Callable[[np.ndarray, np.ndarray, np.ndarray], Any], dtype: str) -> Callable[[], Any]:
+    """CALLS calls on two arrays in the cache and a third one for the result."""
+    a, b, out = np.random.default_rng(0).normal(size=(3, CACHED)).astype(dtype)
 
     def run() -> None:
-        for _ in range(16):
-            function(*arrays, out=out)
+        for _ in range(CALLS):
+            call(a, b, out)
 
     return run
 
