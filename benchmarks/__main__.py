@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--again",
         action="store_true",
-        help="the ratios to PyTorch once more, beside those that --page found, to see whether they stay",
+        help="the ratios to PyTorch and to one thread once more, beside those of --page, to see whether they stay",
     )
     options.add_argument("--json", metavar="FILE", type=pathlib.Path, help="write the rows to FILE as well")
     return options
@@ -96,12 +96,12 @@ def measure(works: list[Work], peers: list[str], options: argparse.Namespace) ->
     if options.json:
         report.write_json(options.json, about, found)
     if options.page and found:
-        grown = [growth.measured(one, alone) for one in growth.series()]
         more["threads"] = against_one_thread(works, options.threads)
-        report.write_json(page.file_of(about), about, found, **more, growth=[dataclasses.asdict(one) for one in grown])
+        more["growth"] = [dataclasses.asdict(growth.measured(one, alone)) for one in growth.series()]
+        report.write_json(page.file_of(about), about, found, **more)
         page.write_page()
     if options.again and found:
-        page.keep_again(about, found)
+        page.keep_again(about, found, against_one_thread(works, options.threads))
         page.write_page()
     for failure in failures:
         print(f"benchmarks: not measured: {failure}", file=sys.stderr)
@@ -140,8 +140,8 @@ def against_one_thread(works: list[Work], threads: int) -> list[dict]:
     found: list[dict] = []
     if threads == 1:
         return found
-    with Worker("refnp", threads) as several, Worker("refnp", 1) as one:
-        for work in (work for work in works if page.PEER in work.makers):
+    for work in (work for work in works if page.PEER in work.makers):
+        with Worker("refnp", threads) as several, Worker("refnp", 1) as one:
             for side in (several, one):
                 side.make(work)
             if one.clock(1) < LONG:

@@ -29,9 +29,8 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 PEER = "torch"
 BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->"
 
-Measured = dict[
-    str, Any
-]  # machine, rows, and perhaps source, roofline, growth, again (the date and rows of a later run)
+# machine, rows, and perhaps source, roofline, threads, growth, again (machine, rows and threads of a later run)
+Measured = dict[str, Any]
 
 
 def file_of(machine: dict[str, str]) -> pathlib.Path:
@@ -46,11 +45,13 @@ def all_measured(folder: pathlib.Path = FOLDER) -> list[Measured]:
     return sorted(found, key=lambda measured: "roofline" not in measured)
 
 
-def keep_again(machine: dict[str, str], rows: list[report.Row], folder: pathlib.Path = FOLDER) -> None:
-    """Put the rows of a later run beside those of the first."""
+def keep_again(
+    machine: dict[str, str], rows: list[report.Row], threads: list[dict], folder: pathlib.Path = FOLDER
+) -> None:
+    """Put what a later run found, rows and ratios to one thread, beside the first."""
     path = folder / file_of(machine).name
     kept = json.loads(path.read_text(encoding="utf-8"))
-    kept["again"] = {"machine": machine, "rows": [dataclasses.asdict(row) for row in rows]}
+    kept["again"] = {"machine": machine, "rows": [dataclasses.asdict(row) for row in rows], "threads": threads}
     write_whole(path, json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
 
@@ -127,14 +128,12 @@ def shortest_text(measured: dict | None) -> str:
 
 
 def thread_table(machines: list[Measured]) -> list[str]:
-    """The time with all threads over that with one, for all work where it was measured."""
-    machines = [m for m in machines if m.get("threads")]
-    lines = table_head(["work", "dtype", *(title(m) for m in machines)])
+    """The time with all threads over that with one, for all work where it was measured; a later run has a column."""
+    both = [(title(m) + name, run) for m in machines for name, run in (("", m), (", again", m.get("again", {})))]
+    both = [(name, run) for name, run in both if run.get("threads")]
+    lines = table_head(["work", "dtype", *(name for name, _ in both)])
     for work in works_with_peer():
-        rows = [
-            next((r for r in m["threads"] if (r["work"], r["dtype"]) == (work.name, work.dtype)), None)
-            for m in machines
-        ]
+        rows = [row_of(run, work, "threads") for _, run in both]
         if any(rows):
             texts = (f"{r['ratio']:.2f} ({r['low']:.2f}–{r['high']:.2f})" if r else "" for r in rows)
             lines.append(cells([work.name, work.dtype, *texts]))

@@ -6,6 +6,7 @@ is installed, without all the others:
     python -m pytest --skipped-to=FILE        and there:  python -m pytest --skipped-in=FILE [FOLDER …]
 """
 
+import gc
 import json
 import os
 import pathlib
@@ -61,6 +62,12 @@ class Skipped:
 
     def pytest_sessionfinish(self):
         self.file.write_text(json.dumps(sorted(self.names)), encoding="utf-8")
+
+
+def pytest_collection_finish(session):
+    """What lives until the end is left out of garbage collections, which would go over all of it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config, items):

@@ -155,8 +155,13 @@ def test_a_later_run_stands_beside_the_first(tmp_path):
     first, later = ([row(work, low, low + 0.1) for work in ("softmax", "GELU")] for low in (1.0, 1.05))
     later[1] = row("GELU", 1.2, 1.3)
     report.write_json(tmp_path / page.file_of(machine).name, machine, first)
-    page.keep_again(machine | {"date": "tomorrow"}, later, tmp_path)
+    threads = [{"work": "softmax", "dtype": "float32", "ratio": 0.6, "low": 0.5, "high": 0.7}]
+    page.keep_again(machine | {"date": "tomorrow"}, later, threads, tmp_path)
     (kept,) = page.all_measured(tmp_path)
+    assert page.thread_table([kept])[0] == "| work | dtype | P, again |"
+    assert page.thread_table([kept])[2:] == ["| softmax | float32 | 0.60 (0.50–0.70) |"]
+    lines = page.thread_table([kept | {"threads": [threads[0] | {"ratio": 0.8}]}])
+    assert lines[2:] == ["| softmax | float32 | 0.80 (0.50–0.70) | 0.60 (0.50–0.70) |"]
     assert kept["rows"] == [dataclasses.asdict(one) for one in first]
     lines = page.again_table([kept])
     assert "today and tomorrow: the quartiles of 1 of 2 ratios meet" in lines[1]
