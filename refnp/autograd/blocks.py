@@ -31,12 +31,13 @@ from refnp.autograd.tensor import Array, ArrayLike, sum_to
 BLOCK_BYTES = 1 << 20
 # A thread of Python gives the interpreter's lock away for the time of a call of NumPy, and has to get it back for the
 # next. On short arrays two threads spend that time waiting for each other: SetConv of 10 000 points, whose arrays have
-# some 7000 numbers, took 15 ms with two threads and 8 with one on an AMD EPYC, 38 and 20 on an Intel Xeon. From which
-# length on threads pay is measured by `python -m benchmarks --page`.
-SHORTEST = 1 << 15  # numbers
+# 28 kB, took 15 ms with two threads and 8 with one on an AMD EPYC, 38 and 20 on an Intel Xeon. With arrays of 60 kB two
+# threads took 1.5 times as long, with 120 to 330 kB 1.1 to 1.4, with half a megabyte .7 to .96. From which length on
+# threads pay is measured by `python -m benchmarks --page`.
+SHORTEST = 1 << 19  # bytes
 # Convolutions of 16 samples, of 128 to 8192 places, took .6 to .8 of the time with two threads where a call of NumPy
 # had 2²⁰ multiplications of a matrix product or more, .6 to 2 with half as many, 1 to 2 with a sixth.
-MULTIPLICATIONS = 32  # of a matrix product; they count as one number, and take about as long as its exponential
+MULTIPLICATIONS = 2  # of a matrix product; they count as one byte
 CHAIN = 1024  # terms that einsum may add up in its eight or more parallel chains
 BLAS_TYPES = "fdFD"  # types of which NumPy gives matrix products to the BLAS
 
@@ -92,18 +93,18 @@ if hasattr(os, "register_at_fork"):  # threads do not survive a fork: a child ma
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
-def run_all(work: Callable[[int], None], count: int, numbers: float = math.inf) -> None:
+def run_all(work: Callable[[int], None], count: int, size: float = math.inf) -> None:
     """Call work(0), …, work(count − 1), on several threads; an error in any of them is raised here.
 
-    numbers: in the arrays that NumPy is called on, if those are small; on fewer than SHORTEST one thread does it all.
-    For a matrix product, its multiplications / MULTIPLICATIONS.
+    size: bytes of the arrays that NumPy is called on, if those are small; on fewer than SHORTEST one thread does it
+    all. For a matrix product, its multiplications / MULTIPLICATIONS.
     Matrix products inside run on one thread each, even where `_threads` is 1, so that the bits are the same.
     """
     if count == 1:
         work(0)
         return
     with one_blas_thread():
-        _share_out(work, count, min(_threads, count) - 1 if numbers >= SHORTEST else 0)
+        _share_out(work, count, min(_threads, count) - 1 if size >= SHORTEST else 0)
 
 
 def _share_out(work: Callable[[int], None], count: int, helpers: int) -> None:

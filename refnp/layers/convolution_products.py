@@ -72,7 +72,7 @@ def correlate(x: Array, weight: Array, axes: Axes, bias: Array | None = None) ->
         product = product.reshape(groups, outs, len(into), into.shape[3]).transpose(2, 0, 1, 3)  # (b, G, O, P)
         np.add(product, 0 if bias is None else bias[..., None], out=into)
 
-    run_all(work, len(pieces), numbers_of_a_call(matrix.size * y[:, 0, 0].size, calls))
+    run_all(work, len(pieces), size_of_a_call(matrix.size * y[:, 0, 0].size, calls))
     return y.reshape(len(x), groups, outs, *positions)
 
 
@@ -119,7 +119,7 @@ def weight_products(x: Array, y: Array, axes: Axes) -> Array:
             # the other way round, float32 takes 1.3 times as long
             sums[i, :, 0] += np.matmul(unfolded, across.swapaxes(1, 2))
 
-    run_all(work, len(runs), numbers_of_a_call(height * y.size, calls))
+    run_all(work, len(runs), size_of_a_call(height * y.size, calls))
     found = sums.sum(0).reshape(groups, taps, ins, -1, outs)
     return found.transpose(0, 4, 2, 1, 3).reshape(groups, outs, ins, *kernel)
 
@@ -211,7 +211,7 @@ def phases(axis: Axis) -> Iterator[tuple[slice, slice, Axis]]:
 # windows of one tap of the first axis are those of the next, moved by a row: all taps find their columns in the same
 # matrix, from another place on. So only the taps of the other axes are laid out, and in one dimension nothing is. There
 # is then a product for each tap, and their sum. What follows was measured with OpenBLAS 0.3 on an AMD EPYC; two threads
-# took .6 to .8 of the time of one where `numbers_of_a_call` lets them, and up to twice the time elsewhere.
+# took .6 to .8 of the time of one where `size_of_a_call` lets them, and up to twice the time elsewhere.
 
 CHUNK = 512  # columns of a product, unless it has too many multiplications: its result stays in the first cache
 MOST_ALONE = 1 << 24  # multiplications that one thread does sooner than a second one wakes to help
@@ -219,7 +219,7 @@ RESULTS = 1 << 17  # numbers of the products of a call, of several samples if on
 HIGH = 32  # rows of a matrix from which on a product for each tap pays; with fewer, all taps are laid out
 
 
-def numbers_of_a_call(multiplications: int, calls: int) -> float:
+def size_of_a_call(multiplications: int, calls: int) -> float:
     """What `run_all` decides by whether threads pay, for so many multiplications in so many calls of NumPy."""
     return multiplications / calls / MULTIPLICATIONS if multiplications > MOST_ALONE else 0
 

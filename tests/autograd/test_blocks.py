@@ -339,13 +339,17 @@ def has_idle_cores():
 
 
 @pytest.mark.skipif(not has_idle_cores(), reason="only idle cores say whether two threads are slower than one")
-@pytest.mark.parametrize("name", ["set convolution", "gelu", "softmax", "narrow convolution", "wide convolution"])
+@pytest.mark.parametrize(
+    "name", ["set convolution", "long set convolution", "gelu", "softmax", "narrow convolution", "wide convolution"]
+)
 def test_two_threads_are_not_slower_than_one(name):
     """By more than 5 %: the best of some runs in turns, and of more if that does not say so yet."""
     places, points, values = np.linspace(0, 16, 1024)[:, None], normal(0, (10_000, 1)), normal(1, (10_000, 1))
+    many = np.linspace(0, 16, 150_000, dtype=np.float32)[:, None]
     narrow, wide, rows = normal(2, (16, 16, 320)), normal(3, (16, 64, 320)), normal(4, (4096, 512), np.float32)
     run = {
         "set convolution": lambda: set_convolution(places, points, values, 0.03),
+        "long set convolution": lambda: set_convolution(places.astype(np.float32), many, many, 0.03),
         "gelu": lambda: gelu(rows),
         "softmax": lambda: softmax(rows),
         "narrow convolution": lambda: convolution(narrow, normal(5, (16, 16, 5)), padding=2),

@@ -85,8 +85,8 @@ class Tiles:
                     add(i, tile, self.pairs.part(*tile))
 
         blocks = [block.pairs for run in self.runs for block in run]
-        numbers = sum(blocks) / max(len(blocks), 1)
-        run_all(work, len(self.runs), min(numbers, TILE_NUMBERS))
+        numbers = min(sum(blocks) / max(len(blocks), 1), TILE_NUMBERS)
+        run_all(work, len(self.runs), numbers * self.pairs.x.itemsize)
 
 
 def runs_of(blocks: list[Block]) -> list[list[Block]]:
@@ -184,7 +184,7 @@ class Windows:
                 parts *= (v[row.points] * row.outer)[..., None]
                 bars[run] += sum_of_products("bncw,bnw->c", parts, row.squares())
 
-        run_all(work, WINDOW_RUNS, self._numbers())
+        run_all(work, WINDOW_RUNS, self._size())
         return f, bars.sum(0) / self.scales**3
 
     def scatter(self, v: Array, h: Array | None = None) -> tuple[Array, Array]:
@@ -209,7 +209,7 @@ class Windows:
                     parts *= view[row.begins]
                     bars[run] += sum_of_products("bncw,bnw->c", parts, row.squares())
 
-        run_all(work, WINDOW_RUNS, self._numbers())
+        run_all(work, WINDOW_RUNS, self._size())
         return np.ascontiguousarray(sums[self._inner()].swapaxes(0, 1)), bars.sum(0) / self.scales**3
 
     def pull(self, h: Array, v: Array) -> Array:
@@ -224,13 +224,14 @@ class Windows:
                 for d, step in enumerate(row.steps):
                     x_bar[(*row.points, d)] += (parts * step).sum(-1)
 
-        run_all(work, WINDOW_RUNS, self._numbers())
+        run_all(work, WINDOW_RUNS, self._size())
         return x_bar
 
-    def _numbers(self) -> int:
-        """In an array of weights: those of a run, or of a block of it if that has more."""
+    def _size(self) -> int:
+        """Bytes of an array of weights: of those of a run, or of a block of it if that has more."""
         tasks, points, _ = self.x.shape
-        return min(WINDOW_NUMBERS, -(-tasks // WINDOW_RUNS) * points * len(self.scales) * (2 * self.half + 1))
+        numbers = -(-tasks // WINDOW_RUNS) * points * len(self.scales) * (2 * self.half + 1)
+        return min(WINDOW_NUMBERS, numbers) * self.x.itemsize
 
     def _inner(self) -> tuple:
         """Where the grid stands in one with `half` more places on every side."""
