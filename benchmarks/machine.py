@@ -34,11 +34,15 @@ def prepare(threads: int) -> None:
 
 
 def use_threads(framework: str, threads: int) -> None:
-    """Set the number of threads of a framework that has a setting for it."""
+    """Set the number of threads of a framework that has a setting for it; with refnp's that of its OpenBLAS."""
     if framework in ("refnp", "plain"):
         from refnp.autograd import set_threads
+        from refnp.autograd.blocks import blas_controls
 
         set_threads(threads)
+        if controls := blas_controls():
+            _, set_count = controls
+            set_count(threads)
     if framework == "torch":
         import torch
 

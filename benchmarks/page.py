@@ -78,7 +78,7 @@ def tables(machines: list[Measured]) -> list[str]:
         *ratio_table(machines),
         *again_table(machines),
         "\n### All threads against one\n",
-        "The time of refnp with all threads over that with one thread, its own and the BLAS's.\n",
+        "The time of refnp with all threads over that with one, its own and the BLAS's, in turns in one process.\n",
         *thread_table(machines),
         "\n### Growth\n",
         "Each size in a fresh process with one thread, on float32; seconds of the processor; memory beyond the inputs; "

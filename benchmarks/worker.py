@@ -63,6 +63,10 @@ class Worker:
     def result(self) -> tuple[Arrays, Arrays]:
         return self.ask("result")
 
+    def use_threads(self, threads: int) -> None:
+        """From now on so many, of the framework and of its BLAS."""
+        self.ask("threads", threads)
+
     def clock(self, count: int) -> float:
         """Run the work so many times; the seconds that took."""
         return self.ask("clock", count)
@@ -109,6 +113,8 @@ def serve(line: multiprocessing.connection.Connection, framework: str, threads: 
             if command == "make":
                 side = None  # free the memory first
                 side = find(*arguments).makers[framework]()
+            elif command == "threads":
+                machine.use_threads(framework, *arguments)
             elif side is None:
                 raise ValueError("nothing was made")
             elif command == "result":

@@ -139,7 +139,7 @@ _blas_threads = 0  # threads of the BLAS when the first of them entered
 
 
 @functools.cache
-def _blas_controls() -> tuple[Callable, Callable] | None:
+def blas_controls() -> tuple[Callable, Callable] | None:
     """(get, set) of the number of threads of the OpenBLAS that NumPy was linked with, or None."""
     try:
         core = importlib.import_module("numpy._core._multiarray_umath")
@@ -156,7 +156,7 @@ def _blas_controls() -> tuple[Callable, Callable] | None:
 def one_blas_thread() -> Iterator[None]:
     """Within this block every matrix product runs on the thread that calls it; afterwards as before."""
     global _blas_users, _blas_threads
-    controls = _blas_controls()
+    controls = blas_controls()
     if controls is None:
         yield
         return

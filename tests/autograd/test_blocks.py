@@ -368,7 +368,7 @@ def test_two_threads_are_not_slower_than_one(name):
     raise AssertionError(f"{name}: {best[2]:.2e} seconds with two threads, {best[1]:.2e} with one")
 
 
-controls = blocks._blas_controls()
+controls = blocks.blas_controls()
 needs_openblas = pytest.mark.skipif(controls is None, reason="NumPy's BLAS is not OpenBLAS")
 
 
@@ -407,7 +407,7 @@ def test_several_blocks_have_one_thread_each(two_threads, pieces, seen):
 
 
 def test_another_blas_is_left_alone(monkeypatch):
-    monkeypatch.setattr(blocks, "_blas_controls", lambda: None)
+    monkeypatch.setattr(blocks, "blas_controls", lambda: None)
     with blocks.one_blas_thread():
         pass
     assert blocks._blas_users == 0

@@ -24,8 +24,10 @@ from benchmarks import (
     transformer,
     works,
 )
-from benchmarks.__main__ import main
+from benchmarks.__main__ import against_one_thread, main
 from benchmarks.timing import Pairs, Side, Work
+from refnp import autograd as ad
+from refnp.autograd import blocks
 
 ROOT = pathlib.Path(__file__).parents[2]
 SMALL = [
@@ -210,3 +212,51 @@ def test_from_the_command_line(tmp_path):
     assert 0 < row["low"] <= row["ratio"] <= row["high"]
     assert 0 < row["refnp_ms"] < 10
     assert row["threads"] == len(machine.cores())
+
+
+def test_the_threads_of_refnp_and_of_its_blas_are_set():
+    before, controls = ad.get_threads(), blocks.blas_controls()
+    of_blas = controls[0]() if controls else 1
+    try:
+        for count in (1, 2):
+            machine.use_threads("refnp", count)
+            assert ad.get_threads() == count
+            assert controls is None or controls[0]() == count
+    finally:
+        machine.use_threads("refnp", of_blas)
+        ad.set_threads(before)
+
+
+def test_all_threads_are_compared_with_one_in_one_process(monkeypatch):
+    class Process:
+        """Instead of a worker: work of .03 seconds with one thread and .01 with two, too long if it is attention."""
+
+        made, threads = [], None
+
+        def __init__(self, framework, threads):
+            assert (framework, threads) == ("refnp", 2)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            pass
+
+        def make(self, work):
+            self.made.append(work.name)
+            self.long = work.name.startswith("attention")
+
+        def use_threads(self, threads):
+            self.threads = threads
+
+        def clock(self, count):
+            return count * (3.0 if self.long else {1: 0.03, 2: 0.01}[self.threads])
+
+    monkeypatch.setattr("benchmarks.__main__.Worker", Process)
+    monkeypatch.setattr(timing.time, "sleep", lambda seconds: None)
+    asked = [work for work in SMALL if work.name in ("softmax", "attention N=5", "greedy decoding")]
+    found = against_one_thread(asked, 2)
+    assert [(row["work"], row["dtype"]) for row in found] == [("softmax", "float32"), ("softmax", "float64")]
+    assert all(row["low"] == row["ratio"] == row["high"] == pytest.approx(1 / 3) for row in found)
+    assert set(Process.made) == {"softmax", "attention N=5"}  # decoding has no peer that is asked for
+    assert against_one_thread(asked, 1) == []
