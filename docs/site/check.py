@@ -31,8 +31,10 @@ WRONG = """() => {
     const formulas = [...document.querySelectorAll('math')], pictures = [...document.querySelectorAll('article img')];
     for (const f of formulas) if (!size(f)) wrong.push(`a formula without size: ${f.textContent.slice(0, 80)}`);
     for (const f of document.querySelectorAll('merror')) wrong.push(`a formula is wrong: ${f.textContent}`);
-    for (const p of pictures)
+    for (const p of pictures) {
         if (!(p.complete && p.naturalWidth > 0 && size(p))) wrong.push(`a picture is missing: ${p.src}`);
+        if (!p.alt.includes(' ')) wrong.push(`no words instead of a picture, for those who cannot see it: ${p.src}`);
+    }
     return {wrong, formulas: formulas.length, pictures: pictures.length};
 }"""
 

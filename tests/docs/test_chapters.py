@@ -87,6 +87,14 @@ def test_included_lines_are_there(name):
 
 
 @pytest.mark.parametrize("name", WRITTEN)
+def test_a_picture_has_words_for_those_who_cannot_see_it(name):
+    pictures = [body for _, kind, _, body in chapters.FENCE.findall(chapters.text(name)) if "plt.show()" in body]
+    assert pictures
+    for body in pictures:
+        assert re.search(r'^:mystnb: \{image: \{alt: "[^"]* [^"]*"\}\}$', body, re.M), body
+
+
+@pytest.mark.parametrize("name", WRITTEN)
 def test_every_cell_runs(name):
     """All cells of a chapter, one after the other; exercises have at least two tests."""
     pyplot = pytest.importorskip("matplotlib.pyplot")

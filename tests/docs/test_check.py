@@ -17,7 +17,8 @@ FAULTS = {
     "wide": ('<div style="width: 500px">wide</div>', "at 390 pixels: .* wider than the window"),
     "formula": ('<p style="display: none"><math><mi>x</mi></math></p>', "a formula without size: x"),
     "merror": ("<math><merror><mtext>no</mtext></merror></math>", "a formula is wrong: no"),
-    "picture": ('<img src="gone.png">', "a picture is missing"),
+    "picture": ('<img src="gone.png" alt="a point">', "a picture is missing"),
+    "words": ('<img src="pixel.png" alt="pixel.png">', "no words instead of a picture"),
     "console": ("<script>console.error('spoke')</script>", "console: spoke"),
     "script": ("<script>undefined_name()</script>", "undefined_name is not defined"),
 }
@@ -50,10 +51,10 @@ def test_a_browser_finds_what_is_wrong(tmp_path):
     pytest.importorskip("playwright")
     if check.browser() is None:
         pytest.skip("Chromium is not installed")
-    good = '<details><summary>a</summary><math><mi>x</mi></math></details><img src="pixel.png">'
+    good = '<details><summary>a</summary><math><mi>x</mi></math></details><img src="pixel.png" alt="a point">'
     write(tmp_path, {"good": good} | {name: body for name, (body, _) in FAULTS.items()})
     found = check.seen(tmp_path, processes=1)
-    assert (found.pages, found.pictures) == (len(FAULTS) + 1, 2)
+    assert (found.pages, found.pictures) == (len(FAULTS) + 1, 3)
     assert not [wrong for wrong in found.wrong if wrong.startswith("good")]
     by_page = {page: list(group) for page, group in itertools.groupby(found.wrong, lambda wrong: wrong.split(".")[0])}
     assert by_page.keys() == FAULTS.keys()
