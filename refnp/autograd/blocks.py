@@ -141,15 +141,48 @@ _blas_threads = 0  # threads of the BLAS when the first of them entered
 @functools.cache
 def blas_controls() -> tuple[Callable, Callable] | None:
     """(get, set) of the number of threads of the OpenBLAS that NumPy was linked with, or None."""
-    try:
-        core = importlib.import_module("numpy._core._multiarray_umath")
-        library = ctypes.CDLL(core.__file__)  # a name is also searched in the libraries that it was linked with
-    except (ImportError, OSError):
-        return None
+    library = _libraries_of_numpy()
     for name in OPENBLAS_NAMES:
         with contextlib.suppress(AttributeError):
             return getattr(library, name.format("get")), getattr(library, name.format("set"))
     return None
+
+
+def _libraries_of_numpy() -> ctypes.CDLL | None:
+    """In it a name is searched in the libraries, too, that NumPy was linked with."""
+    try:
+        return ctypes.CDLL(importlib.import_module("numpy._core._multiarray_umath").__file__)
+    except (ImportError, OSError):
+        return None
+
+
+# After a product the threads of OpenBLAS spin for 2²⁶ ticks of the processor's clock, some 25 ms, in case there is
+# another one. They occupy processors that the blocks after it need: on two cores a TE-TNP step took 40 ms, and 32 with
+# 2¹⁸ ticks, a tenth of a millisecond; what is all products, as an encoder's step, took as long as before.
+BLAS_SPINS = "18"
+
+
+def _let_blas_threads_sleep() -> None:
+    """Let the threads of OpenBLAS sleep soon after a product, unless the user has set OPENBLAS_THREAD_TIMEOUT.
+
+    OpenBLAS takes this setting when it starts its threads. So they are ended and started again, as OpenBLAS itself does
+    at a fork; not while there are other threads in Python, which may be multiplying.
+    """
+    name, library = "OPENBLAS_THREAD_TIMEOUT", _libraries_of_numpy()
+    if library is None or name in os.environ or threading.active_count() > 1:
+        return
+    with contextlib.suppress(AttributeError):  # another BLAS, or another OpenBLAS
+        read, end, start = library.openblas_read_env, library.blas_thread_shutdown_, library.blas_thread_init
+        os.environ[name] = BLAS_SPINS
+        try:
+            read()
+            end()
+            start()
+        finally:
+            del os.environ[name]
+
+
+_let_blas_threads_sleep()
 
 
 @contextlib.contextmanager

@@ -391,6 +391,36 @@ def test_one_thread_inside_and_as_before_outside(two_threads):
     assert two_threads() == 2
 
 
+AFTER_A_PRODUCT = """
+import os, threading, time
+import numpy as np
+if {other_thread}:
+    threading.Thread(target=time.sleep, args=(1.5,), daemon=True).start()
+import refnp.autograd
+a = np.ones((800, 800))
+a @ a
+start = time.process_time()
+time.sleep(0.1)
+print(time.process_time() - start, os.environ.get("OPENBLAS_THREAD_TIMEOUT"))
+"""
+
+
+@pytest.mark.skipif(not hasattr(blocks._libraries_of_numpy(), "openblas_read_env"), reason="it cannot be set")
+@pytest.mark.parametrize(("asked", "other_thread"), [(None, False), ("28", False), (None, True)])
+def test_the_threads_of_the_blas_sleep_soon_unless_that_is_set_or_others_may_multiply(asked, other_thread):
+    """Seconds of a processor in a tenth of a second after a product; 2²⁸ ticks are about that."""
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_THREAD_TIMEOUT"}
+    environment |= {"OPENBLAS_NUM_THREADS": "2"} | ({} if asked is None else {"OPENBLAS_THREAD_TIMEOUT": asked})
+    command = [sys.executable, "-c", AFTER_A_PRODUCT.format(other_thread=other_thread)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    seconds, said = done.stdout.split()
+    assert said == str(asked)  # the environment is as before
+    if asked is None and not other_thread:
+        assert float(seconds) < 0.01
+    else:
+        assert float(seconds) > 0.005
+
+
 @needs_openblas
 def test_restored_after_an_error(two_threads):
     with pytest.raises(KeyError), blocks.one_blas_thread():
