@@ -98,9 +98,10 @@ def run_all(work: Callable[[int], None], count: int, size: float = math.inf) -> 
 
     size: bytes of the arrays that NumPy is called on, if those are small; on fewer than SHORTEST one thread does it
     all. For a matrix product, its multiplications / MULTIPLICATIONS.
-    Matrix products inside run on one thread each, even where `_threads` is 1, so that the bits are the same.
+    Matrix products inside run on one thread each, even where `_threads` is 1, so that the bits are the same. One piece
+    alone leaves its products to the threads of the BLAS, unless they are small.
     """
-    if count == 1:
+    if count == 1 and size >= SHORTEST:
         work(0)
         return
     with one_blas_thread():

@@ -429,10 +429,12 @@ def test_restored_after_an_error(two_threads):
 
 
 @needs_openblas
-@pytest.mark.parametrize(("pieces", "seen"), [(1, 2), (2, 1), (5, 1)])
-def test_several_blocks_have_one_thread_each(two_threads, pieces, seen):
+@pytest.mark.parametrize(
+    ("pieces", "size", "seen"), [(1, np.inf, 2), (1, blocks.SHORTEST, 2), (1, 0, 1), (2, np.inf, 1), (5, np.inf, 1)]
+)
+def test_several_blocks_have_one_thread_each_and_so_has_a_small_one(two_threads, pieces, size, seen):
     found = []
-    blocks.run_all(lambda i: found.append(two_threads()), pieces)
+    blocks.run_all(lambda i: found.append(two_threads()), pieces, size)
     assert found == [seen] * pieces
 
 
