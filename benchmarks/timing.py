@@ -9,10 +9,11 @@ of float64 takes 26 to 34 ms in a process that has done nothing else, and 8 ms i
 begins in fresh processes; and since processes differ besides, the pairs come from three of each side.
 
 Threads that wait must be let go to sleep between turns. The workers of OpenBLAS (and OpenMP's, for a shorter time) go
-on spinning for some 25 ms after their work is done, in case there is more, and occupy a processor of the other side:
-on two cores PyTorch's encoder step took twice its time right after a NumPy product, and NumPy 1.7 times its own right
-after a PyTorch step. After 50 ms of rest each took what it takes alone. OMP_WAIT_POLICY is left as it is: PASSIVE makes
-PyTorch half as fast. While other programs use the machine, spinning costs both sides far more than those programs take.
+on spinning for some 25 ms after their work is done, in case there is more, and occupy a processor of the other side
+(refnp has them sleep sooner, see blocks.py): on two cores PyTorch's encoder step took twice its time right after a
+NumPy product, and NumPy 1.7 times its own right after a PyTorch step. After 50 ms of rest each took what it takes
+alone. OMP_WAIT_POLICY is left as it is: PASSIVE makes PyTorch half as fast. While other programs use the machine,
+spinning costs both sides far more than those programs take.
 """
 
 from __future__ import annotations

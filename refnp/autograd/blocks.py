@@ -158,9 +158,10 @@ def _libraries_of_numpy() -> ctypes.CDLL | None:
 
 
 # After a product the threads of OpenBLAS spin for 2²⁶ ticks of the processor's clock, some 25 ms, in case there is
-# another one. They occupy processors that the blocks after it need: on two cores a TE-TNP step took 40 ms, and 32 with
-# 2¹⁸ ticks, a tenth of a millisecond; what is all products, as an encoder's step, took as long as before.
-BLAS_SPINS = "18"
+# another one. They occupy processors that the blocks after it need: on two cores a TE-TNP step took 39 ms, and 33 with
+# 2²⁰ ticks, half a millisecond. With 2¹⁸ they often sleep when the next product comes: an encoder's step took 1.07 of
+# its time.
+BLAS_SPINS = "20"
 
 
 def _let_blas_threads_sleep() -> None:

@@ -392,10 +392,8 @@ def test_one_thread_inside_and_as_before_outside(two_threads):
 
 
 AFTER_A_PRODUCT = """
-import os, threading, time
+import os, time
 import numpy as np
-if {other_thread}:
-    threading.Thread(target=time.sleep, args=(1.5,), daemon=True).start()
 import refnp.autograd
 a = np.ones((800, 800))
 a @ a
@@ -406,19 +404,49 @@ print(time.process_time() - start, os.environ.get("OPENBLAS_THREAD_TIMEOUT"))
 
 
 @pytest.mark.skipif(not hasattr(blocks._libraries_of_numpy(), "openblas_read_env"), reason="it cannot be set")
-@pytest.mark.parametrize(("asked", "other_thread"), [(None, False), ("28", False), (None, True)])
-def test_the_threads_of_the_blas_sleep_soon_unless_that_is_set_or_others_may_multiply(asked, other_thread):
+@pytest.mark.parametrize("asked", [None, "28"])
+def test_the_threads_of_the_blas_sleep_soon_after_a_product_unless_the_user_has_set_when(asked):
     """Seconds of a processor in a tenth of a second after a product; 2²⁸ ticks are about that."""
     environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_THREAD_TIMEOUT"}
     environment |= {"OPENBLAS_NUM_THREADS": "2"} | ({} if asked is None else {"OPENBLAS_THREAD_TIMEOUT": asked})
-    command = [sys.executable, "-c", AFTER_A_PRODUCT.format(other_thread=other_thread)]
+    command = [sys.executable, "-c", AFTER_A_PRODUCT]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
     seconds, said = done.stdout.split()
     assert said == str(asked)  # the environment is as before
-    if asked is None and not other_thread:
-        assert float(seconds) < 0.01
-    else:
-        assert float(seconds) > 0.005
+    assert float(seconds) < 0.01 if asked is None else float(seconds) > 0.012
+
+
+@pytest.mark.parametrize(("asked", "threads", "restarted"), [(None, 1, True), (None, 2, False), ("24", 1, False)])
+def test_the_threads_of_the_blas_are_started_again_if_there_is_no_other_thread(monkeypatch, asked, threads, restarted):
+    said = []
+
+    class Library:
+        def openblas_read_env(self):
+            said.append(os.environ["OPENBLAS_THREAD_TIMEOUT"])
+
+        def blas_thread_shutdown_(self):
+            said.append("end")
+
+        def blas_thread_init(self):
+            said.append("start")
+
+    monkeypatch.delenv("OPENBLAS_THREAD_TIMEOUT", raising=False)
+    if asked is not None:
+        monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", asked)
+    monkeypatch.setattr(blocks, "_libraries_of_numpy", Library)
+    monkeypatch.setattr(blocks.threading, "active_count", lambda: threads)
+    blocks._let_blas_threads_sleep()
+    assert said == ([blocks.BLAS_SPINS, "end", "start"] if restarted else [])
+    assert os.environ.get("OPENBLAS_THREAD_TIMEOUT") == asked
+
+
+@pytest.mark.parametrize("library", [None, object()])
+def test_a_library_without_such_a_setting_is_left_as_it_is(monkeypatch, library):
+    monkeypatch.delenv("OPENBLAS_THREAD_TIMEOUT", raising=False)
+    monkeypatch.setattr(blocks, "_libraries_of_numpy", lambda: library)
+    monkeypatch.setattr(blocks.threading, "active_count", lambda: 1)
+    blocks._let_blas_threads_sleep()
+    assert "OPENBLAS_THREAD_TIMEOUT" not in os.environ
 
 
 @needs_openblas
