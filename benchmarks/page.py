@@ -158,11 +158,13 @@ def again_table(machines: list[Measured]) -> list[str]:
         pairs = [(work, row_of(first, work), row_of(first["again"], work)) for work in works_with_peer()]
         both = [(work, one, other) for work, one, other in pairs if one and other]
         meet = [one["low"] <= other["high"] and other["low"] <= one["high"] for _, one, other in both]
+        apart = [abs(two["ratio"] / one["ratio"] - 1) for (_, one, two), met in zip(both, meet, strict=True) if not met]
         dates = [m["machine"]["date"] for m in (first, first["again"])]
         lines += [
             "\n### The same again\n",
             f"`python -m benchmarks --again` on {title(first)}, {' and '.join(dates)}: the quartiles of "
-            f"{sum(meet)} of {len(both)} ratios meet.\n",
+            f"{sum(meet)} of {len(both)} ratios meet"
+            f"{f'; the others have moved by up to {100 * max(apart):.0f} %' if apart else ''}.\n",
             *table_head(["work", "dtype", *dates, "meet"]),
         ]
         for (work, *rows), met in zip(both, meet, strict=True):

@@ -404,6 +404,7 @@ print(time.process_time() - start, os.environ.get("OPENBLAS_THREAD_TIMEOUT"))
 
 
 @pytest.mark.skipif(not hasattr(blocks._libraries_of_numpy(), "openblas_read_env"), reason="it cannot be set")
+@pytest.mark.skipif(blocks._cores() < 2, reason="on one core the BLAS has no threads that could spin")
 @pytest.mark.parametrize("asked", [None, "28"])
 def test_the_threads_of_the_blas_sleep_soon_after_a_product_unless_the_user_has_set_when(asked):
     """Seconds of a processor in a tenth of a second after a product; 2²⁸ ticks are about that."""
@@ -447,6 +448,16 @@ def test_a_library_without_such_a_setting_is_left_as_it_is(monkeypatch, library)
     monkeypatch.setattr(blocks.threading, "active_count", lambda: 1)
     blocks._let_blas_threads_sleep()
     assert "OPENBLAS_THREAD_TIMEOUT" not in os.environ
+
+
+@needs_openblas
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_their_number_stays_when_they_are_started_again(two_threads, count):
+    _, put = controls
+    put(count)
+    blocks._let_blas_threads_sleep()
+    assert two_threads() == count
+    assert (np.ones((300, 300)) @ np.ones((300, 300)) == 300).all()
 
 
 @needs_openblas

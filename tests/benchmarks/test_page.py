@@ -164,11 +164,15 @@ def test_a_later_run_stands_beside_the_first(tmp_path):
     assert lines[2:] == ["| softmax | float32 | 0.80 (0.50–0.70) | 0.60 (0.50–0.70) |"]
     assert kept["rows"] == [dataclasses.asdict(one) for one in first]
     lines = page.again_table([kept])
-    assert "today and tomorrow: the quartiles of 1 of 2 ratios meet" in lines[1]
+    assert lines[1].endswith(
+        "today and tomorrow: the quartiles of 1 of 2 ratios meet; the others have moved by up to 19 %.\n"
+    )
     assert lines[-2:] == [
         "| softmax | float32 | 1.05 (1.00–1.10) | 1.10 (1.05–1.15) | yes |",
         "| GELU | float32 | 1.05 (1.00–1.10) | 1.25 (1.20–1.30) | no |",
     ]
+    alike = page.again_table([kept | {"again": kept["again"] | {"rows": kept["rows"]}}])
+    assert alike[1].endswith("the quartiles of 2 of 2 ratios meet.\n")
     assert page.again_table([{"machine": machine, "rows": []}]) == []
 
 
