@@ -1,9 +1,13 @@
 """Hypothesis profiles: HYPOTHESIS_PROFILE=dev (the default, seconds), ci (the same examples every time), thorough.
 
-One fixture, for tests of Ctrl-C; and two options, by which the tests that were skipped can be run where what they need
+One fixture, for tests of Ctrl-C; two options, by which the tests that were skipped can be run where what they need
 is installed, without all the others:
 
     python -m pytest --skipped-to=FILE        and there:  python -m pytest --skipped-in=FILE [FOLDER …]
+
+and one that appends to FILE what other packages warn of, with their releases; only what our own code does is an error:
+
+    python -m pytest --warnings-to=FILE
 """
 
 import gc
@@ -11,6 +15,9 @@ import json
 import os
 import pathlib
 import signal
+import sys
+import warnings
+from importlib import metadata
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -41,9 +48,12 @@ def ctrl_c():
 def pytest_addoption(parser):
     parser.addoption("--skipped-to", metavar="FILE", help="write the names of the tests and files that were skipped")
     parser.addoption("--skipped-in", metavar="FILE", help="run those alone that FILE names, as --skipped-to wrote it")
+    parser.addoption("--warnings-to", metavar="FILE", help="append what other packages warn of, with their releases")
 
 
 def pytest_configure(config):
+    if config.getoption("--warnings-to"):
+        config.pluginmanager.register(Warned(pathlib.Path(config.getoption("--warnings-to")).absolute()))
     if config.getoption("--skipped-to") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Skipped(pathlib.Path(config.getoption("--skipped-to"))))
 
@@ -62,6 +72,32 @@ class Skipped:
 
     def pytest_sessionfinish(self):
         self.file.write_text(json.dumps(sorted(self.names)), encoding="utf-8")
+
+
+class Warned:
+    """What other packages warn of: a line "package release: category: text" for each, appended when the tests end.
+
+    A warning is attributed to the line that called a package, so the package is asked for where it warns: by the module
+    that calls `warnings.warn`. Warnings from C have no such module; they are attributed to our line and are in pytest's summary.
+    """
+
+    def __init__(self, file):
+        self.file, self.lines, self.warn = file, set(), warnings.warn
+        warnings.warn = self
+
+    def __call__(self, message, category=None, stacklevel=1, source=None, **options):
+        package = sys._getframe(1).f_globals.get("__name__", "").partition(".")[0]
+        names = metadata.packages_distributions().get(package)
+        if names and "refnp" not in names:
+            kind = type(message) if isinstance(message, Warning) else category or UserWarning
+            text = " ".join(str(message).split())
+            self.lines.add(f"{names[0]} {metadata.version(names[0])}: {kind.__name__}: {text}\n")
+        self.warn(message, category, stacklevel + 1, source, **options)
+
+    def pytest_sessionfinish(self):
+        warnings.warn = self.warn
+        with self.file.open("a", encoding="utf-8") as file:
+            file.writelines(sorted(self.lines))
 
 
 def pytest_collection_finish(session):
