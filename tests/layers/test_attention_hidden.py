@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.autograd.trees import leaves_of
 from refnp.layers import masks
-from refnp.layers.dot_product_attention import attention
+from refnp.layers.dot_product_attention import attention, attention_scores
 from refnp.layers.multi_head import MultiHeadAttention, grouped_attention
 from refnp.layers.similarity import SIMILARITIES, similarity_attention
 from refnp.layers.translation_attention import TranslationAttention
@@ -196,6 +196,7 @@ def in_groups(query, key, value, bias, mask):
 HIDING = {
     "grouped": lambda dtype: in_groups,
     "translation": translation,
+    "scores": lambda dtype: lambda query, key, value, bias, mask: attention_scores(query, key, bias, mask=mask),
     **{name: functools.partial(similar, name) for name in SIMILARITIES},
     **{f"{name}, weights": functools.partial(similar, name, return_weights=True) for name in SIMILARITIES},
     **{f"{name}, blocks": functools.partial(similar, name, method="blocks") for name in SIMILARITIES[:4]},
