@@ -228,7 +228,7 @@ def shielded(
     query: Array | Tensor, key: Array | Tensor, value: Array | Tensor, bias: Array | Tensor | None, mask: Array
 ) -> tuple:
     """(query, key, value, bias, mask, (spoilt, lost)): zeros stand in the first four outside of their `shields`."""
-    places, mask, amounts = shields(*map(raw, (query, key, value, bias)), mask)
+    places, mask, amounts = shields(raw(query), raw(key), raw(value), raw(bias), mask)
     given = zip((query, key, value, bias), places, strict=True)
     return *(None if a is None else kept(a, shown) for a, shown in given), mask, amounts
 
