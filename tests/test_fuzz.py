@@ -106,6 +106,13 @@ def masked_square(x, *, mask):
         return np.where(mask, x * x, 0), lambda bar: (bar * 2 * x,)
 
 
+@primitive
+def lies_elsewhere(x, *, mask):
+    """Right numbers, in another order in memory where something is hidden."""
+    order = "F" if np.where(mask, 0, x).any() else "C"
+    return np.array(np.where(mask, x, 0), order=order), lambda bar: (np.where(mask, bar, 0),)
+
+
 def empty_einsum(x):
     np.einsum("i->", np.zeros(0))
     return double(x)
@@ -139,6 +146,7 @@ PLANTED = [
     ("e", remembers, Row("x (*)")),
     ("f", multiplies_by_mask, MASKED),
     ("f", leaks_in_the_gradient, MASKED),
+    ("f", lambda x, mask: lies_elsewhere(x, mask=mask), MASKED),
     ("g", empty_einsum, Row("x (*)")),
     ("h", makes_nan, Row("x (*)")),
     ("i", always_a_tensor, Row("x (*)")),

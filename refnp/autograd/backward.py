@@ -107,9 +107,12 @@ class Accumulator:
                 yield node, [np.zeros(*node.outputs[k]) if one is None else one[0] for k, one in enumerate(sums)]
 
     def of_leaves(self) -> list[tuple[Tensor, Array]]:
-        """(leaf, gradient), copied where the gradient does not own its memory."""
+        """(leaf, gradient), copied where the gradient does not own its memory, in the order in which it lies there."""
         totals = [(leaf, *self.sums[key][0]) for key, leaf in self.leaves.items()]
-        return [(leaf, total if own and total.flags.writeable else total.copy()) for leaf, total, own in totals]
+        return [
+            (leaf, total if own and total.flags.writeable else total.copy("C" if 0 in total.strides else "K"))
+            for leaf, total, own in totals
+        ]
 
 
 def summed(total: Array, total_own: bool, gradient: Array, gradient_own: bool) -> Array:

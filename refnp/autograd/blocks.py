@@ -39,6 +39,7 @@ SHORTEST = 1 << 19  # bytes
 # had 2²⁰ multiplications of a matrix product or more, .6 to 2 with half as many, 1 to 2 with a sixth.
 MULTIPLICATIONS = 2  # of a matrix product; they count as one byte
 CHAIN = 1024  # terms that einsum may add up in its eight or more parallel chains
+LARGEST_INTEGER = np.iinfo(np.int64).max
 BLAS_TYPES = "fdFD"  # types of which NumPy gives matrix products to the BLAS
 
 
@@ -394,13 +395,20 @@ def floating(x: ArrayLike) -> Array:
     return x.astype(np.float64) if x.dtype.kind in "biu" else x
 
 
-def integers(name: str, argument: str, values: ArrayLike, hint: str = "") -> Array:
-    """As an array of integers, an empty list too, which NumPy takes for floats; TypeError for any other type."""
+def integers(name: str, argument: str, values: ArrayLike, hint: str = "", *, signed: bool = False) -> Array:
+    """As an array of int64, an empty list too, which NumPy takes for floats: −1 and lengths have no place in uint8.
+
+    What int64 cannot hold stays uint64, for a caller that says where its numbers must lie; others ask for `signed`.
+    Raises TypeError for any other type than integers, with `signed` ValueError for a number that int64 cannot hold.
+    """
     array = np.asarray(raw(values))
-    array = array if array.size else array.astype(np.int64)
-    if array.dtype.kind not in "iu":
+    if array.size and array.dtype.kind not in "iu":
         raise TypeError(f"{name}: {argument} are {array.dtype}; pass integers{hint}")
-    return array
+    if array.dtype.kind == "u" and array.max(initial=0) > LARGEST_INTEGER:
+        if not signed:
+            return array
+        raise ValueError(f"{name}: {argument} hold {array.max()}; pass integers up to {LARGEST_INTEGER}")
+    return array.astype(np.int64, copy=False)
 
 
 def in_order(x: Any) -> Any:

@@ -45,6 +45,8 @@ def _place(index: Any) -> Any:
     if index is None or index is Ellipsis or isinstance(index, (slice, int, np.integer)):
         return index
     index = np.asarray(raw(index))
+    if index.dtype == np.uint64:  # beyond int64 NumPy would count from the end
+        return integers("getitem", "index", index, signed=True)
     return index if index.size else index.astype(bool if index.dtype == bool else int)  # [] is an array of floats
 
 

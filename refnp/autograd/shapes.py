@@ -108,7 +108,7 @@ def roll(x, shift, axis=None):
 
     VJP: x̄ = ȳ rolled by −s.
     """
-    shift = integers("roll", "shift", shift)
+    shift = integers("roll", "shift", shift, signed=True)
     if axis is not None:
         axis = normalize_axes("roll", axis, np.ndim(x))
         if np.ndim(shift) and np.size(shift) != 1 and np.size(shift) != len(axis):
@@ -217,7 +217,7 @@ def pad(x, widths, *, mode="zeros", value=0.0):
 
 
 def _pad_widths(widths: Any, ndim: int) -> list[tuple[int, int]]:
-    widths = integers("pad", "widths", widths)
+    widths = integers("pad", "widths", widths, signed=True)
     if widths.shape != (ndim, 2) and widths.size + ndim:
         raise ValueError(f"pad: widths has shape {widths.shape}, not {(ndim, 2)}; give a pair (before, after) per axis")
     pairs = [(int(before), int(after)) for before, after in widths]

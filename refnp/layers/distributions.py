@@ -20,6 +20,7 @@ from typing import Any, cast
 import numpy as np
 
 from refnp import autograd as ag
+from refnp.autograd.blocks import integers
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
@@ -288,10 +289,7 @@ class Categorical:
 
     def log_prob(self, classes: ArrayLike, *, mask: ArrayLike | None = None) -> Array | Tensor:
         """log p of integer classes, which broadcast with `shape`: minus `cross_entropy`; 0 where `mask` is False."""
-        classes = np.asarray(raw(classes))
-        if classes.dtype.kind not in "iu" and classes.size:  # cross_entropy would take floats as probabilities
-            raise TypeError(f"Categorical.log_prob: classes are {classes.dtype}; pass integers, the numbers of classes")
-        classes = classes if classes.size else classes.astype(int)
+        classes = integers("Categorical.log_prob", "classes", classes, ", the numbers of classes", signed=True)
         shape = broadcast_shape("Categorical.log_prob", classes=classes.shape, batch=self.shape)
         logits = ag.broadcast_to(self.logits, (*shape, self.logits.shape[-1]))
         targets = np.broadcast_to(classes, shape)
