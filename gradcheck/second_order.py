@@ -28,6 +28,7 @@ import numpy as np
 from gradcheck.agreement import Comparison, Repeat, judge, remarks_on
 from gradcheck.first_order import Direction, along
 from gradcheck.flat import ClaimedGradient
+from gradcheck.noise import Noise
 from gradcheck.numerical import Estimate, Method, complex_step, richardson
 from gradcheck.precision import Array, DType, complex_of, dtype_name, roundoff, wider, working
 from gradcheck.report import Report, Worst
@@ -98,7 +99,8 @@ class SecondOrder:
         """Hw by Richardson differences of the claimed gradient, in which terms as large as those in f may cancel."""
         size = np.abs(u) @ self.problem.within / self.problem.size
         within = _within(size, self.claim(u, self.x.astype(self.dtype)), self.claim(u, self.x.astype(dtype)))
-        return richardson(lambda x: self.claim(u, x), self.x.astype(dtype), w.astype(dtype), within=within)
+        noise = Noise(roundoff(dtype), roundoff(dtype) * within)
+        return richardson(lambda x: self.claim(u, x), self.x.astype(dtype), w.astype(dtype), noise=noise)
 
     def why_not_analytic(self) -> str | None:
         """None where the complex step through the claimed reverse pass can be trusted, else why it cannot."""
@@ -121,7 +123,8 @@ class SecondOrder:
         slopes = [method(self.problem, self.x, v).value for method in (self.first, first)]
         slope = lambda x: first(self.problem, x, v).value
         within = _within(self.problem.within, *slopes)
-        return richardson(slope, self.x.astype(precision), w.astype(precision), within=within)
+        noise = Noise(roundoff(precision), roundoff(precision) * within)
+        return richardson(slope, self.x.astype(precision), w.astype(precision), noise=noise)
 
     def comparisons(self, dtype: DType) -> dict[str, Comparison]:
         """Hw as claimed, in this precision, in all the ways that the claim allows; a column for each pair.
@@ -204,17 +207,19 @@ def second_order(report: Report, here: SecondOrder) -> Report:
 
     agreements = {name: judge(each, report.asked, partial(repeat, name)) for name, each in compared.items()}
     least = min(agreements, key=lambda name: float(agreements[name].ranked.min()))
-    at, agrees = int(np.argmin(agreements[least].ranked)), all(bool(a.passed.all()) for a in agreements.values())
+    at, agrees = int(np.argmin(agreements[least].ranked)), not any(bool(a.failed.any()) for a in agreements.values())
+    judged = any(bool((~a.unknown).any()) for a in agreements.values())
     claimed, numeric = compared[least].claimed.flat[at], compared[least].numeric.flat[at]
     digits = float(agreements[least].digits.flat[at])
+    reason = agreements[least].reason(*map(int, np.unravel_index(at, agreements[least].digits.shape)))
     if least == "elements":
         place = here.problem.place_of(int(here.kept[at // len(here.pairs)]))
-        worst = Worst(*place, claimed, numeric, digits, "a difference of the gradient")
+        worst = Worst(*place, claimed, numeric, digits, "a difference of the gradient", reason)
     elif least == "projections" and not agrees:
         worst = here.worst_element(at, report.asked)
     else:
         by = "a second difference of f" if least == "projections" else "its symmetric twin ⟨w, Hv⟩"
-        worst = Worst("a random projection, ⟨v, Hw⟩", None, None, claimed, numeric, digits, by)
+        worst = Worst("a random projection, ⟨v, Hw⟩", None, None, claimed, numeric, digits, by, reason)
     by_elements = "elements" in compared
     return replace(
         report,
@@ -222,8 +227,9 @@ def second_order(report: Report, here: SecondOrder) -> Report:
         precision=dtype_name(complex_of(here.dtype) if way.name == "complex step" else here.widest),
         elements=compared["elements"].claimed.size if by_elements else 0,
         projected=0 if by_elements else len(here.kept),
-        digits=float(min(a.digits.min() for a in agreements.values())),
-        agrees=agrees,
+        digits=min(a.least for a in agreements.values()) if judged else 0.0,
+        agrees=agrees and judged,
+        disagrees=not agrees,
         worst=worst,
         remarks=report.remarks + remarks_on(list(agreements.values()), here.dtype) + way.remarks,
     )

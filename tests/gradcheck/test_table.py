@@ -162,7 +162,9 @@ def test_kinks_are_noted():
     x[0, 0] = 0
     row = next(table([operation(claims.relu, (x,))], vjp=vjp))
     assert row.holds
-    assert row.note == "1 kinks left out"
+    assert row.note == "1 kinks"
+    rows = list(table([operation(claims.relu, (x,))], vjp=vjp))
+    assert [r.note for r in rows if r.order == 2] == ["1 kinks; 1 left out"]
 
 
 def test_arguments_are_cast_and_constants_left_alone():
