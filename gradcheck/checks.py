@@ -127,11 +127,12 @@ def compare(
     cotangents    u that are drawn; each comparison is of ⟨u, J v⟩
 
     Where f has a kink, the claim must be finite and lie between the slopes of its two sides (`gradcheck.kinks`);
-    `report.kinks` names these elements. What could not be judged is counted in `report.left_out`.
+    `report.kinks` names these elements. What could not be judged is counted in `report.left_out`. A pullback that
+    writes into its cotangent, the arguments or the value, or returns what a later call changes, disagrees: that is
+    `report.fault`.
 
-    Raises ValueError or TypeError for arguments, functions and claims that cannot be checked; GradientError for a claim
-    of wrong value or shapes, and for a pullback that writes into its cotangent, the arguments or the value, or returns
-    what it changes in a later call.
+    Raises ValueError or TypeError for arguments, functions and claims that cannot be checked, GradientError for a claim
+    of wrong value or shapes.
     """
     if order not in (1, 2):
         raise ValueError(f"order is {order!r}; it must be 1 or 2")
@@ -144,24 +145,27 @@ def compare(
     function, args, vjp = arguments(f, args, vjp)
     problem = FlatFunction(function, args, argnums)
     claim = ClaimedGradient(vjp, problem)
-    claim.hands_off(draw_cotangents(problem, 2, np.random.default_rng(seed))[:2])
-    precision = differences_precision(problem)
-    suspects, left_out = find_kinks(problem, precision, rng) if exact is None else ([], [])
-    smooth = np.setdiff1d(np.arange(problem.x.size), [*suspects, *left_out])
     report = Report(
         name=name or str(getattr(function, "__name__", type(function).__name__)),
         dtype=dtype_name(problem.dtype),
         order=order,
         asked=scaled(digits, problem.dtype if order == 1 else working(problem.dtype)),
         seed=seed,
-        left_out=len(left_out),
-        remarks=(f"{len(left_out)} elements seem to have kinks too and were left out",) if left_out else (),
     )
+    if (fault := claim.fault(draw_cotangents(problem, 2, np.random.default_rng(seed))[:2])) is not None:
+        return replace(report, fault=fault, disagrees=True)
     if exact is not None:
-        singles = [d for d in covering(problem, smooth[:0], max_elements, projections, rng, by_differences=False)
-                   if len(d.support) == 1]  # fmt: skip
+        none = np.zeros(0, np.intp)
+        directions = covering(problem, none, max_elements, projections, rng, by_differences=False)
+        singles = [d for d in directions if len(d.support) == 1]
         u = draw_cotangents(problem, cotangents, rng)
         return element_wise(report, claim, exact, u, [int(d.support[0]) for d in singles])
+    precision = differences_precision(problem)
+    suspects, left_out = find_kinks(problem, precision, rng)
+    if left_out:
+        remark = f"{len(left_out)} elements seem to have kinks too and were left out"
+        report = replace(report, left_out=len(left_out), remarks=(remark,))
+    smooth = np.setdiff1d(np.arange(problem.x.size), [*suspects, *left_out])
     chosen = Method("Richardson differences", precision)
     if smooth.size:
         chosen = choose(problem, method, precision, along(problem, smooth, rng).vector(problem.x.size))

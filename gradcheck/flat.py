@@ -285,9 +285,9 @@ class ClaimedGradient:
                 )
         return self.joined(gradients, "vjp: the pullback")
 
-    def hands_off(self, cotangents: Array) -> None:
-        """Raise GradientError where the pullback writes into its cotangent, into the arguments or into the value, or
-        returns an array that it changes when it is called again; two cotangents (2, m) are given to it."""
+    def fault(self, cotangents: Array) -> str | None:
+        """What is wrong with the pullback but for its numbers: that it writes into its cotangent, into the arguments or
+        into the value, or returns an array that a later call changes; two cotangents (2, m) are given to it."""
         args = self.problem.args()
         value, pullback = self.vjp(self.problem.f, *args)
         first, second = (self.cotangent(value, u) for u in cotangents)
@@ -297,7 +297,7 @@ class ClaimedGradient:
         before = _copies(arrays)
         gradients = pullback(first)
         if changed := _changed(arrays, before):
-            raise GradientError(f"vjp: the pullback writes into {changed}; let it work on a copy")
+            return f"the pullback writes into {changed}; let it work on a copy"
         returned = {f"gradient{_at(path)}": leaf for path, leaf in leaves_of(gradients)}
         before = _copies(returned)
         for call in (lambda: pullback(second), lambda: self.vjp(self.problem.f, *self.problem.args())[1](second)):
@@ -306,7 +306,8 @@ class ClaimedGradient:
             except Exception:  # a pullback may be good for one call only
                 continue
             if changed := _changed(returned, before):
-                raise GradientError(f"vjp: the pullback returns {changed}, which a later call changes; return a copy")
+                return f"the pullback returns {changed}, which a later call changes; return a copy"
+        return None
 
     def computes_in(self, dtype: DType, u: Array) -> bool:
         """Whether the claimed gradient, at arguments of this dtype, comes in it."""

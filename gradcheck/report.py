@@ -85,6 +85,7 @@ class Report:
     seed         of all that was drawn
     worst        the element that agrees least
     kinks        the elements at which f has no derivative, and the claim was compared with the slopes on both sides
+    fault        what is wrong with the pullback, if it writes into what is not its own; then nothing is compared
     left_out     how many elements were not judged; `remarks` say why
     remarks      what else a reader should know
     """
@@ -106,6 +107,7 @@ class Report:
     element_wise: bool = False
     disagrees: bool = False
     left_out: int = 0
+    fault: str | None = None
 
     def __bool__(self) -> bool:
         return self.agrees
@@ -124,6 +126,8 @@ class Report:
     @property
     def verdict(self) -> str:
         """Whether it agrees, and to how many digits of what."""
+        if self.fault is not None:
+            return f"DISAGREES: {self.fault}"
         if not self.agrees:
             to = f"DISAGREES to {self.digits:.1f} digits{self._measure}"
             return to if self.disagrees else "NOT JUDGED"
@@ -155,7 +159,7 @@ class Report:
             return self
         what = "gradient" if self.order == 1 else "Hessian-vector product"
         worst = self.worst
-        message = f"{self.name}: the {what} was not judged"
+        message = f"{self.name}: {self.fault or f'the {what} was not judged'}"
         if worst is not None and self.disagrees:
             message = (
                 f"{self.name}: {what} of {worst.place}: claimed {worst.claimed}, {worst.by} gives {worst.numeric}, "

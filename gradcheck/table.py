@@ -110,8 +110,8 @@ def _row(
     holds = report.agrees and (report.digits >= report.asked or not operation.analytic)
     notes = [f"{len(report.kinks)} kinks"] if report.kinks else []
     notes += [f"{report.left_out} left out"] if report.left_out else []
-    if not holds and report.worst is not None:
-        notes.insert(0, str(report.worst))
+    if not holds:
+        notes[:0] = [str(found) for found in (report.fault, report.worst) if found is not None]
     found = round(report.digits, 2)
     if not report.elements and report.projected:
         notes.append(f"{report.projected} in projections")

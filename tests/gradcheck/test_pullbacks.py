@@ -1,5 +1,7 @@
 """A pullback leaves alone what is not its own, and what it has returned."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -73,8 +75,11 @@ SAID = {
 @given(what=st.sampled_from(sorted(SAID)), how=st.sampled_from([negate, clear_one, add]), order=st.sampled_from([1, 2]))
 def test_what_it_writes_into_is_named(what, how, order):
     """Although its gradients are right: whoever uses them, or the arrays, later finds other numbers there."""
-    with pytest.raises(GradientError, match=f"^vjp: the pullback {SAID[what]}"):
-        compare(f, (X, W), vjp=writing(what, how), order=order)
+    report = compare(f, (X, W), vjp=writing(what, how), order=order)
+    assert (report.agrees, report.disagrees) == (False, True)
+    assert re.search(rf"^f: DISAGREES: the pullback {SAID[what]}", str(report))
+    with pytest.raises(GradientError, match=f"^f: the pullback {SAID[what]}"):
+        report.require()
 
 
 def test_the_usual_slip_of_a_relu():

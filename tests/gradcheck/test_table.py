@@ -157,6 +157,20 @@ def test_calling_analytic_what_is_not_is_below_the_bar():
     assert "method is 'complex_step' but" in row.note
 
 
+def test_a_pullback_that_writes_is_below_the_bar():
+    def writes(x):
+        y, pullback = claims.relu(x)
+
+        def spoiling(u):
+            u *= x > 0
+            return pullback(u)
+
+        return y, spoiling
+
+    row = next(table([operation(writes, (X,))], vjp=vjp))
+    assert (row.holds, row.note) == (False, "the pullback writes into its cotangent; let it work on a copy")
+
+
 def test_kinks_are_noted():
     x = X.copy()
     x[0, 0] = 0
