@@ -156,8 +156,8 @@ def compare(
         return replace(report, fault=fault, disagrees=True)
     if exact is not None:
         none = np.zeros(0, np.intp)
-        directions = covering(problem, none, max_elements, projections, rng, by_differences=False)
-        singles = [d for d in directions if len(d.support) == 1]
+        covered = covering(problem, none, max_elements, projections, rng, by_differences=False)
+        singles = [d for d in covered if len(d.support) == 1]
         u = draw_cotangents(problem, cotangents, rng)
         return element_wise(report, claim, exact, u, [int(d.support[0]) for d in singles])
     precision = differences_precision(problem)

@@ -35,7 +35,9 @@ SMALL = 2.0**-20
 DIVERGES = 30  # slopes that grow by this from the largest step to the smallest have no limit: √x grows by 2¹⁰ at 0
 
 
-def has_kink(f: Callable[[Array], Array], x: Array, v: Array, noise: Noise | None = None) -> Array:
+def has_kink(
+    f: Callable[[Array], Array], x: Array, v: Array, noise: Noise | None = None, *, steps: tuple[float, ...] = STEPS
+) -> Array:
     """Where (m...) the outputs of f have a kink, a jump or an end of their domain at x along v.
 
     A kink is a point with one slope to the left and another to the right, and so without a derivative: relu and |x| at
@@ -44,7 +46,7 @@ def has_kink(f: Callable[[Array], Array], x: Array, v: Array, noise: Noise | Non
     within 1e-9 of the size of v counts as one *at* x.
     """
     found, before = np.asarray(True), np.asarray(np.inf)
-    for step in STEPS:
+    for step in steps:
         with np.errstate(all="ignore"):
             left, right = one_sided(f, x, v, step=step, noise=noise)
             gap, steep = np.abs(right.value - left.value), np.abs(right.value) + np.abs(left.value)
@@ -70,7 +72,9 @@ def find_kinks(problem: FlatFunction, precision: DType, rng: np.random.Generator
     left_out: list[int] = []
 
     def kinked(v: Array) -> bool:
-        return bool(has_kink(problem, x, v).any() and has_kink(problem, x, v, problem.noise(precision)).any())
+        """By the largest steps, and if so by all of them, with the noise that f has."""
+        suspect = has_kink(problem, x, v, steps=STEPS[:1]).any()
+        return bool(suspect and has_kink(problem, x, v, problem.noise(precision)).any())
 
     def search(direction: Direction) -> None:
         if not kinked(direction.vector(x.size)):

@@ -36,7 +36,7 @@ STAYS = 1 / 16  # noise keeps at least so much of its size as points move togeth
 class _Neighbours(NamedTuple):
     """What values at equally spaced points show of each output, all (m...).
 
-    scatter    the fifth largest of |Δ³f|; `moves`, whether f does between most neighbours
+    scatter    the fifth largest of |Δ³f|; `moves`, whether f does between many neighbours
     stair      the height of a stair, 0 where there are none; size, of the largest value
     """
 
@@ -123,7 +123,7 @@ def _points(f: Callable[[Array], Array], x: Array, v: Array, spacing: float) -> 
     largest_step = np.where(np.isfinite(steps), steps, 0).max(axis=0)
     return _Neighbours(
         np.where(some, scatter, 0.0),
-        some & (moving.mean(axis=0) > 0.5),
+        some & (moving.mean(axis=0) > 0.25),  # at a kink it may be flat on one side
         np.where(is_stairs, largest_step, 0.0),
         np.where(np.isfinite(values), np.abs(values), 0).max(axis=0),
     )

@@ -71,6 +71,23 @@ def test_what_lies_between_the_slopes_agrees_and_nothing_else(way, slopes, claim
 
 
 @given(
+    shift=st.floats(0.015625, 1, width=32),
+    slope=st.integers(1, 8),
+    claimed=st.floats(-4, 12).filter(lambda c: c == 0 or abs(c) > 0.1),
+)
+def test_a_kink_is_found_behind_the_noise_of_float32(shift, slope, claimed):
+    """To one side f is flat, to the other its steps are the roundings of x + shift."""
+    b = np.float32(shift)
+    f = lambda x: slope * np.maximum((x.astype(np.float32) + b) - b, 0)
+    x = np.array([0.0, 0.0, 0.5, -1.0])
+    vjp = lambda _, x: (f(x), lambda u: (u * np.where(x == 0, claimed, slope * (x > 0)),))
+    report = compare(f, (x,), vjp=vjp)
+    assert places(report) == [(0, 0), (0, 1)]
+    if not slope < claimed < 1.1 * slope:
+        assert (report.agrees, report.disagrees) == (0 <= claimed <= slope, not 0 <= claimed <= slope), report
+
+
+@given(
     tiny=st.floats(1e-30, 1e-6),
     sign=st.sampled_from([-1.0, 1.0]),
     f=st.sampled_from([lambda x: np.where(x.real > 0, x, 0 * x), lambda x: np.maximum(x, 0), np.abs]),
