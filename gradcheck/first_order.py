@@ -109,6 +109,14 @@ def draw_cotangents(problem: FlatFunction, count: int, rng: np.random.Generator)
     return np.stack(drawn)
 
 
+def noise_beside_f(problem: FlatFunction, method: Method, cotangents: Array) -> Array:
+    """How large the noise of f is beside it, for each cotangent (K,), where differences are taken of it; else 0."""
+    within, u = problem.within, np.abs(cotangents)
+    if method.name == "complex step":
+        return np.zeros(len(u))
+    return u @ (problem.noise(method.precision).relative * within) / np.maximum(u @ within, 1e-300)
+
+
 class FirstOrder:
     """The claimed gradient at one point and numerical derivatives along directions, in one precision.
 
@@ -134,15 +142,8 @@ class FirstOrder:
                 terms = np.maximum(terms, np.abs(products).sum(axis=1))
             rows.append((products.sum(axis=1), u @ value, terms, expected, np.abs(u) @ error))
         columns = [np.array(column) for column in zip(*rows, strict=True)]
-        return Comparison(self.dtype, *columns, self.noise)  # type: ignore[call-arg]
-
-    @property
-    def noise(self) -> Array | float:
-        """How large the noise of f is beside it, for each cotangent (K,), where differences are taken of it."""
-        if self.method.name == "complex step":
-            return 0.0
-        within, u = self.problem.within, np.abs(self.cotangents)
-        return u @ (self.problem.noise(self.method.precision).relative * within) / np.maximum(u @ within, 1e-300)
+        noise = noise_beside_f(self.problem, self.method, self.cotangents)
+        return Comparison(self.dtype, *columns, noise)  # type: ignore[call-arg]
 
     def repeat(self, directions: Sequence[Direction], rows: list[int]) -> tuple[Comparison, Repeat] | None:
         """The `repeat` of `judge`: the directions of these rows, with both sides in the next wider precision.

@@ -182,6 +182,22 @@ def test_a_layer_of_pytorch_as_it_comes(torch, seed):
     assert check(f, (x,), vjp=vjp, order=2, seed=seed)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_second_derivatives_in_float32_are_not_refuted(torch, seed):
+    torch.manual_seed(seed)
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+    x = np.random.default_rng(seed).normal(size=(2, 3)).astype(np.float32)
+
+    def vjp(_, x, factor=1.0):
+        t = torch.as_tensor(x).requires_grad_()
+        y = net(t)
+        return y.detach().numpy(), lambda u: (factor * torch.autograd.grad(y, t, torch.as_tensor(u))[0].numpy(),)
+
+    f = lambda x: net(torch.as_tensor(x)).detach().numpy()
+    assert not compare(f, (x,), vjp=vjp, order=2, seed=seed).disagrees
+    assert compare(f, (x,), vjp=lambda f, x: vjp(f, x, 3.0), order=2, seed=seed).disagrees
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_jax_as_installed(dtype):
     jax = pytest.importorskip("jax")
