@@ -1181,6 +1181,7 @@ WITHOUT = {
     **dict.fromkeys(
         ("Estimate", "GradientError", "Kink", "Report", "Worst", "Exact"), "what gradcheck finds, made by it"
     ),
+    **dict.fromkeys(("forward_backward", "torch"), "a function and its gradient, for gradcheck"),
     **dict.fromkeys(
         ("CounterExample", "Counts", "SymmetryError", "Verdict", "Claim", "Subgroup"), "what a search finds, made by it"
     ),
