@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd.duals import as_array
 from refnp.autograd.primitives import raw
 from refnp.autograd.summation import sum_of_products
 from refnp.autograd.tensor import Array, ArrayLike, sum_to
@@ -282,7 +283,7 @@ def elementwise(function: Callable) -> Callable:
     def on_any_shape(x: Any, **options: Any) -> tuple:
         x = in_order(floating(x))
         if x.dtype.char == "e":
-            return _in_float32(on_any_shape, x, options)
+            return in_float32(on_any_shape, x, options)
         y, rows_vjp = in_blocks(function, x.reshape(-1, 1), (), options)
 
         def vjp(y_bar: Array) -> tuple:
@@ -293,7 +294,7 @@ def elementwise(function: Callable) -> Callable:
     return on_any_shape
 
 
-def _in_float32(function: Callable, x: Array, options: dict) -> tuple:
+def in_float32(function: Callable, x: Array, options: dict) -> tuple:
     """Value and VJP of a function of float16, computed in float32."""
     y, wide_vjp = function(x.astype(np.float32), **options)
 
@@ -390,13 +391,13 @@ def ones(count: int, dtype: np.dtype) -> Array:
 
 def floating(x: ArrayLike) -> Array:
     """As an array of a floating type: integers and booleans become float64, everything else stays."""
-    x = np.asarray(x)
+    x = as_array(x)
     return x.astype(np.float64) if x.dtype.kind in "biu" else x
 
 
 def integers(name: str, argument: str, values: ArrayLike, hint: str = "") -> Array:
     """As an array of integers, an empty list too, which NumPy takes for floats; TypeError for any other type."""
-    array = np.asarray(raw(values))
+    array = as_array(raw(values))
     array = array if array.size else array.astype(np.int64)
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name}: {argument} are {array.dtype}; pass integers{hint}")
@@ -410,7 +411,7 @@ def in_order(x: Any) -> Any:
     """
     if not isinstance(x, (np.ndarray, tuple)):
         return x
-    x = np.asarray(x, order="C")
+    x = as_array(x, order="C")
     return x.copy() if x.size == 1 and min(x.strides, default=0) < 0 else x
 
 

@@ -296,10 +296,6 @@ def copy_in_place_of(x: Array) -> Array:
 def spoil(x, amount):
     """y = x + amount, where amount is 0, or else ∞, −∞ or NaN.
 
-    VJP: x̄ = ȳ where amount is 0; elsewhere NaN, but 0 where ȳ is 0: what does not count has no gradient.
+    VJP: x̄ = ȳ where amount is 0, elsewhere ȳ · NaN: what does not count has ȳ = 0 and no gradient.
     """
-
-    def vjp(y_bar):
-        return replaced(y_bar, (amount != 0) & (y_bar != 0), np.nan), None
-
-    return x + amount, vjp
+    return x + amount, lambda y_bar: (y_bar * np.where(amount != 0, np.nan, 1).astype(y_bar.dtype), None)
