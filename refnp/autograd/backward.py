@@ -12,13 +12,14 @@ Source: Griewank & Walther (2008), ch. 3.
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
 from refnp.autograd import duals
 from refnp.autograd.duals import Cotangent, has_nan, wrapped
-from refnp.autograd.primitives import OWN, raw, read_only
+from refnp.autograd.primitives import OWN, read_only
 from refnp.autograd.tensor import Array, ArrayLike, Node, Tensor, sum_to
 
 
@@ -177,11 +178,22 @@ def back_through(node: Node, bars: list[Array], *, careful: bool = False) -> lis
             f"backward: the tape behind {node.operation.__name__} was used by an earlier backward and freed; "
             "pass keep_tape=True to that one, or compute the value again"
         )
-    wanted = [isinstance(argument, Tensor) and argument.requires_grad for argument in node.arguments]
-    gradients = _careful_gradients(node, bars, wanted) if careful else _gradients(node, bars, wanted)
+    if careful:
+        gradients = _careful(node, bars)
+    elif node.operation in OWN:
+        gradients = node.vjp(*bars)
+    else:
+        gradients = _foreign(node, bars)
+    if not isinstance(gradients, tuple):
+        name = node.operation.__name__
+        raise TypeError(f"backward: the rule of {name} returned {type(gradients).__name__}; it must return a tuple")
     pairs = []
-    for argument, gradient in zip(node.arguments, gradients, strict=False):
-        if gradient is not None:
+    for argument, gradient in zip_longest(node.arguments, gradients):
+        if isinstance(argument, Tensor) and argument.requires_grad:
+            if callable(gradient):
+                gradient = gradient()
+            if gradient is None:
+                _refuse_missing(node, argument)
             data = argument.data
             if gradient.__class__ is not np.ndarray or gradient.dtype is not data.dtype or gradient.shape != data.shape:
                 gradient = fitted(gradient, argument, node.operation.__name__)
@@ -189,49 +201,54 @@ def back_through(node: Node, bars: list[Array], *, careful: bool = False) -> lis
     return pairs
 
 
-def _gradients(node: Node, bars: list[Array], wanted: list[bool]) -> list[Array | None]:
-    """What the rule of a node returns, computed for the arguments that need it, None for the others."""
-    foreign = node.operation not in OWN
-    gradients = node.vjp(*map(read_only, bars)) if foreign else node.vjp(*bars)  # type: ignore[misc]
-    if not isinstance(gradients, tuple):
-        name = node.operation.__name__
-        raise TypeError(f"backward: the rule of {name} returned {type(gradients).__name__}; it must return a tuple")
-    found: list[Array | None] = []
-    for place, needed in enumerate(wanted):
-        gradient = gradients[place] if needed and place < len(gradients) else None
-        if callable(gradient):
-            gradient = gradient()
-        if needed and (gradient is None or foreign):
-            gradient = checked(gradient, place, node, bars)
-        found.append(gradient)
-    return found
+def _refuse_missing(node: Node, argument: Tensor) -> None:
+    """TypeError for a rule that left out the gradient of an argument that needs one."""
+    place = next(k for k, other in enumerate(node.arguments or ()) if other is argument)
+    name = node.operation.__name__
+    raise TypeError(f"backward: {name} has no gradient for argument {place}; pass it as an array, or detach it")
 
 
-def _careful_gradients(node: Node, bars: list[Array], wanted: list[bool]) -> list[Array | None]:
-    """The same, with 0 · anything = 0, which is of the finite part of ȳ, and of ±∞ in it as t times ±1 for t → ∞."""
-    infinite = [duals.infinite_part(bar) for bar in bars]
-    finite = [np.where(signs != 0, 0, bar) if np.any(signs) else bar for signs, bar in zip(infinite, bars, strict=True)]
-    found = _gradients(node, [wrapped(np.asarray(bar), Cotangent) for bar in finite], wanted)
-    if not any(map(np.any, infinite)):
-        return found
-    slopes = _gradients(node, [wrapped(np.asarray(signs), Cotangent) for signs in infinite], wanted)
-    return [None if x is None else x + duals.times_infinity(s) for x, s in zip(found, slopes, strict=True)]
+def _foreign(node: Node, bars: list[Array]) -> Any:
+    """What a rule returns that is not refnp's: it gets read-only gradients, and what it returns is checked and copied.
 
-
-def checked(gradient: Any, place: int, node: Node, bars: list[Array]) -> Array:
-    """A copy of what a rule that is not refnp's returned for an argument that needs a gradient.
-
-    Raises TypeError if it returned none, ValueError for a shape that is neither the argument's nor a result's, to which
-    the argument was broadcast.
+    Raises ValueError for a shape that is neither the argument's nor a result's, to which the argument was broadcast.
     """
-    name, shape = node.operation.__name__, np.shape(raw(node.arguments[place]))  # type: ignore[index]
-    if gradient is None:
-        raise TypeError(f"backward: {name} has no gradient for argument {place}; pass it as an array, or detach it")
-    if np.shape(gradient) not in (shape, *(bar.shape for bar in bars)):
-        raise ValueError(
-            f"backward: the rule of {name} returned shape {np.shape(gradient)} for argument {place}, of shape {shape}"
-        )
-    return np.array(gradient)
+    gradients = node.vjp(*map(read_only, bars))  # type: ignore[misc]
+    if not isinstance(gradients, tuple):
+        return gradients
+    found = []
+    for place, (argument, gradient) in enumerate(zip(node.arguments or (), gradients, strict=False)):
+        if isinstance(argument, Tensor) and argument.requires_grad:
+            gradient = gradient() if callable(gradient) else gradient
+            if gradient is not None and np.shape(gradient) not in (argument.shape, *(bar.shape for bar in bars)):
+                raise ValueError(
+                    f"backward: the rule of {node.operation.__name__} returned shape {np.shape(gradient)} for argument "
+                    f"{place}, of shape {argument.shape}"
+                )
+            found.append(gradient if gradient is None else np.array(gradient))
+        else:
+            found.append(None)
+    return tuple(found)
+
+
+def _careful(node: Node, bars: list[Array]) -> tuple:
+    """The gradients with 0 · anything = 0: of the finite part of ȳ, and of ±∞ in it as t times ±1 for t → ∞."""
+    rule = node.vjp if node.operation in OWN else lambda *bars: _foreign(node, list(bars))
+
+    def computed(parts: list[Array]) -> list:
+        gradients = rule(*(wrapped(np.asarray(part), Cotangent) for part in parts))  # type: ignore[misc]
+        needed = (isinstance(a, Tensor) and a.requires_grad for a in node.arguments or ())
+        pairs = zip(gradients, needed, strict=False)
+        return [g() if wanted and callable(g) else g if wanted else None for g, wanted in pairs]
+
+    infinite = [duals.infinite_part(bar) for bar in bars]
+    found = computed([np.where(signs != 0, 0, bar) for signs, bar in zip(infinite, bars, strict=True)])
+    if not any(map(np.any, infinite)):
+        return tuple(found)
+    slopes = computed(infinite)
+    return tuple(
+        None if x is None else np.asarray(x + duals.times_infinity(s)) for x, s in zip(found, slopes, strict=True)
+    )
 
 
 def fitted(gradient: Array, argument: Tensor, name: str = "cotangent") -> Array:

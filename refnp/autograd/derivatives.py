@@ -148,6 +148,7 @@ def value_and_grad(function: Callable, argnums: int | tuple[int, ...] = 0) -> Ca
 
 
 def unit_of_scalar(name: str, value: Any) -> Array:
+    """1 in the shape of a result; ValueError unless that is one number."""
     if isinstance(value, (dict, list, tuple)) or np.size(value) != 1 or np.asarray(value).dtype.kind not in "biufc":
         shape = f"of shape {np.shape(value)}" if isinstance(value, np.ndarray) else type(value).__name__
         raise ValueError(f"{name}: the result is {shape}, not one number; use vjp or jacobian")

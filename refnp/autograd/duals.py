@@ -1,7 +1,7 @@
 """Arrays in which 0 · anything is 0, and whose complex numbers are dual numbers.
 
-A gradient that is 0 contributes 0, even where the derivative that it meets is infinite; so does a derivative that is 0,
-whatever comes back to it. Floating-point numbers say 0 · ∞ = NaN. The walk back therefore begins with ordinary arrays,
+A gradient that is 0 contributes 0, even where the derivative is infinite; so does a derivative that is 0, whatever
+comes back to it. Floating-point numbers say 0 · ∞ = NaN. The walk back therefore begins with ordinary arrays,
 which are fast; if a NaN arrives, it is done once more with `Cotangent` arrays, in which
 
     0 · x = 0,   0 / x = 0,   x / ±∞ = 0        for every x, ±∞ and NaN too,
@@ -100,11 +100,11 @@ def wrapped(value: Any, kind: type = Dual) -> Any:
     return value
 
 
-def as_array(x: Any, *arguments: Any, **options: Any) -> Array:
+def as_array(x: Any, dtype: Any = None, order: Any = None) -> Array:
     """np.asarray, which leaves a Dual one."""
-    if x.__class__ is np.ndarray and not (arguments or options):
+    if x.__class__ is np.ndarray and dtype is None and (order is None or x.flags.c_contiguous):
         return x
-    array = np.asarray(x, *arguments, **options)
+    array = np.asarray(x, dtype, order)
     return array.view(type(x)) if isinstance(x, Dual) else array
 
 

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from refnp.autograd.duals import as_array
-
 _steps = itertools.count()
 _recording = contextvars.ContextVar("recording", default=True)
 _differentiated = contextvars.ContextVar("differentiated", default=False)
@@ -280,10 +278,10 @@ def sum_to(array: Array, shape: tuple[int, ...]) -> Array:
 
     In C order, since the bits of a NumPy sum depend on how its array lies in memory.
     """
-    array = as_array(array)
+    array = np.asanyarray(array)
     extra = array.ndim - len(shape)
     if array.shape == shape or extra < 0:
         return array
     repeated = tuple(extra + i for i, n in enumerate(shape) if n == 1 != array.shape[extra + i])
-    array = as_array(array, order="C").sum(tuple(range(extra)) + repeated, keepdims=True)
+    array = np.asanyarray(array, order="C").sum(tuple(range(extra)) + repeated, keepdims=True)
     return array.reshape(array.shape[extra:])
