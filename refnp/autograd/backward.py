@@ -19,7 +19,6 @@ import numpy as np
 
 from refnp.autograd import duals
 from refnp.autograd.duals import Cotangent, has_nan, wrapped
-from refnp.autograd.primitives import OWN, read_only
 from refnp.autograd.tensor import Array, ArrayLike, Node, Tensor, sum_to
 
 
@@ -178,12 +177,7 @@ def back_through(node: Node, bars: list[Array], *, careful: bool = False) -> lis
             f"backward: the tape behind {node.operation.__name__} was used by an earlier backward and freed; "
             "pass keep_tape=True to that one, or compute the value again"
         )
-    if careful:
-        gradients = _careful(node, bars)
-    elif node.operation in OWN:
-        gradients = node.vjp(*bars)
-    else:
-        gradients = _foreign(node, bars)
+    gradients = _careful(node, bars) if careful else node.vjp(*bars)
     if not isinstance(gradients, tuple):
         name = node.operation.__name__
         raise TypeError(f"backward: the rule of {name} returned {type(gradients).__name__}; it must return a tuple")
@@ -208,35 +202,11 @@ def _refuse_missing(node: Node, argument: Tensor) -> None:
     raise TypeError(f"backward: {name} has no gradient for argument {place}; pass it as an array, or detach it")
 
 
-def _foreign(node: Node, bars: list[Array]) -> Any:
-    """What a rule returns that is not refnp's: it gets read-only gradients, and what it returns is checked and copied.
-
-    Raises ValueError for a shape that is neither the argument's nor a result's, to which the argument was broadcast.
-    """
-    gradients = node.vjp(*map(read_only, bars))  # type: ignore[misc]
-    if not isinstance(gradients, tuple):
-        return gradients
-    found = []
-    for place, (argument, gradient) in enumerate(zip(node.arguments or (), gradients, strict=False)):
-        if isinstance(argument, Tensor) and argument.requires_grad:
-            gradient = gradient() if callable(gradient) else gradient
-            if gradient is not None and np.shape(gradient) not in (argument.shape, *(bar.shape for bar in bars)):
-                raise ValueError(
-                    f"backward: the rule of {node.operation.__name__} returned shape {np.shape(gradient)} for argument "
-                    f"{place}, of shape {argument.shape}"
-                )
-            found.append(gradient if gradient is None else np.array(gradient))
-        else:
-            found.append(None)
-    return tuple(found)
-
-
 def _careful(node: Node, bars: list[Array]) -> tuple:
     """The gradients with 0 · anything = 0: of the finite part of ȳ, and of ±∞ in it as t times ±1 for t → ∞."""
-    rule = node.vjp if node.operation in OWN else lambda *bars: _foreign(node, list(bars))
 
     def computed(parts: list[Array]) -> list:
-        gradients = rule(*(wrapped(np.asarray(part), Cotangent) for part in parts))  # type: ignore[misc]
+        gradients = node.vjp(*(wrapped(np.asarray(part), Cotangent) for part in parts))  # type: ignore[misc]
         needed = (isinstance(a, Tensor) and a.requires_grad for a in node.arguments or ())
         pairs = zip(gradients, needed, strict=False)
         return [g() if wanted and callable(g) else g if wanted else None for g, wanted in pairs]

@@ -108,16 +108,18 @@ def as_array(x: Any, dtype: Any = None, order: Any = None) -> Array:
     return array.view(type(x)) if isinstance(x, Dual) else array
 
 
-def has_nan(arrays: Any) -> bool:
-    """Whether one of them holds a NaN: a sum of squares is NaN then and only then, and takes one pass at most."""
+def has_nan(arrays: list[Array]) -> bool:
+    """Whether one of them holds a NaN: the sum of all squares is NaN then and only then, and takes one pass."""
     with np.errstate(over="ignore", under="ignore"):
-        return any(np.isnan(_square(array)) for array in arrays) and any(np.isnan(array).any() for array in arrays)
+        return bool(np.isnan(sum(map(_square, arrays)))) and any(np.isnan(array).any() for array in arrays)
 
 
 def _square(array: Array) -> Any:
-    """Σ |x|², or x itself of a type for which the BLAS has no product."""
-    flat = array.reshape(-1)
-    return np.vdot(flat, flat).real if flat.dtype.char in "fdFD" else np.max(flat.real + flat.imag, initial=0)
+    """Σ |x|²; of a type for which the BLAS has no product, a number that is NaN if one of x is."""
+    flat = array.ravel()
+    if flat.dtype.char in "fd":
+        return flat.dot(flat)
+    return np.vdot(flat, flat).real if flat.dtype.char in "FD" else np.max(flat.real + flat.imag, initial=0)
 
 
 def product(x: Any, y: Any) -> Array:

@@ -35,7 +35,7 @@ from refnp.autograd.derivatives import (
     unit_of_scalar,
     values_of,
 )
-from refnp.autograd.primitives import OWN, raw
+from refnp.autograd.primitives import is_own, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor, result, stepping
 from refnp.autograd.trees import is_differentiable, leaves_of, map_leaves, rebuilt
 
@@ -248,7 +248,7 @@ def _near(a: Any, b: Any, size: Any) -> bool:
 
 def _refusal(name: str, tape: Recorded | None) -> TypeError:
     tensors = [y for y in tape.outputs if isinstance(y, Tensor)] if tape else []
-    others = {node.operation.__name__ for node in tape_of(tensors) if node.operation not in OWN}
+    others = {node.operation.__name__ for node in tape_of(tensors) if not is_own(node.operation)}
     where = f"of {', '.join(sorted(others))} " if others else ""
     return TypeError(
         f"{name}: forward and reverse mode disagree: the function {where}is not analytic (np.abs, .real, conj), "

@@ -34,7 +34,7 @@ import numpy as np
 from refnp.autograd import duals
 from refnp.autograd.duals import Dual, as_array
 from refnp.autograd.errors import refuse
-from refnp.autograd.tensor import Node, Tensor, is_recording, off_tape, result
+from refnp.autograd.tensor import Array, Node, Tensor, is_recording, off_tape, result
 
 NO_NUMBERS = "OSUVMma"  # dtypes of objects, text, records and dates
 
@@ -48,7 +48,7 @@ def primitive(function: Callable) -> Callable:
     Raises TypeError if an option is a Tensor, whose gradient would be lost, or an argument no numbers; ValueError for a
     Python integer that no floating type holds.
     """
-    foreign = function.__module__.partition(".")[0] != "refnp"
+    foreign = not is_own(function)
     parameters = inspect.signature(function).parameters.values()
     defaults = {p.name: p.default for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD}
 
@@ -72,6 +72,8 @@ def primitive(function: Callable) -> Callable:
             if foreign:
                 arrays = [read_only(array) for array in arrays]
             value, vjp = function(*arrays, **options) if options else function(*arrays)
+            if foreign:
+                vjp = owning(function.__name__, vjp, arguments)
         except (AttributeError, OverflowError, TypeError, ValueError) as error:
             refuse(function, arguments, options, error)
             raise
@@ -101,12 +103,7 @@ def primitive(function: Callable) -> Callable:
             return tuple(result(v, node, slot) for slot, v in enumerate(values))
         return result(values[0], node)
 
-    if not foreign:
-        OWN.add(operation)
     return operation
-
-
-OWN: set[Callable] = set()  # the operations of refnp, whose rules know who owns an array
 
 
 def _are_numbers(value: Any) -> bool:
@@ -137,6 +134,38 @@ def _by_position(arguments: tuple, options: dict, defaults: dict) -> tuple:
 def raw(value: Any) -> Any:
     """The array of a Tensor; anything else as it is. For code that needs values but no gradient."""
     return value.data if isinstance(value, Tensor) else value
+
+
+def is_own(function: Callable) -> bool:
+    """Whether a function or an operation is refnp's."""
+    return function.__module__.partition(".")[0] == "refnp"
+
+
+def owning(name: str, vjp: Callable, arguments: tuple) -> Callable:
+    """A rule that is not refnp's: it gets read-only gradients, and what it returns is checked and copied.
+
+    Raises ValueError for a shape that is neither the argument's nor a result's, to which the argument was broadcast.
+    """
+
+    def rule(*bars: Array) -> Any:
+        gradients = vjp(*map(read_only, bars))
+        if not isinstance(gradients, tuple):
+            return gradients
+        found: list[Array | None] = []
+        for place, (argument, gradient) in enumerate(zip(arguments, gradients, strict=False)):
+            if not (isinstance(argument, Tensor) and argument.requires_grad):
+                found.append(None)
+                continue
+            gradient = gradient() if callable(gradient) else gradient
+            if gradient is not None and np.shape(gradient) not in (argument.shape, *(bar.shape for bar in bars)):
+                raise ValueError(
+                    f"backward: the rule of {name} returned shape {np.shape(gradient)} for argument {place}, "
+                    f"of shape {argument.shape}"
+                )
+            found.append(gradient if gradient is None else np.array(gradient))
+        return tuple(found)
+
+    return rule
 
 
 def read_only(value: Any) -> Any:
