@@ -415,6 +415,17 @@ def in_order(x: Any) -> Any:
     return x.copy() if x.size == 1 and min(x.strides, default=0) < 0 else x
 
 
+def copy_in_place_of(x: Array) -> Array:
+    """A copy with the same distances between its numbers in memory, unless some of them are one and the same."""
+    steps = [(n - 1) * stride for n, stride in zip(x.shape, x.strides, strict=True)]
+    if 0 in [step for n, step in zip(x.shape, steps, strict=True) if n > 1] or not x.size:
+        return x.copy()
+    memory = np.empty(sum(map(abs, steps)) + x.itemsize, np.uint8)
+    y = np.ndarray(x.shape, x.dtype, memory.data, -sum(step for step in steps if step < 0), x.strides)
+    y[...] = x
+    return y
+
+
 def normalize_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
     """Axes as a tuple of numbers from 0; ValueError if one is out of range or named twice, TypeError for others."""
     if type(axis) is int and -ndim <= axis < ndim:  # nearly always

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.backward import gradients_of, starting_cotangent
+from refnp.autograd.blocks import copy_in_place_of
 from refnp.autograd.duals import Dual
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, Node, Tensor, recorded
@@ -40,7 +41,7 @@ def vjp(function: Callable, *arguments: Any) -> tuple[Any, Callable]:
     Same convention as jax.vjp and torch.func.vjp.
     """
     tape = Recorded("vjp", function, arguments, copied=True)
-    return map_leaves(lambda y: y.data.copy() if isinstance(y, Tensor) else y, tape.result), tape.pullback
+    return map_leaves(lambda y: copy_in_place_of(y.data) if isinstance(y, Tensor) else y, tape.result), tape.pullback
 
 
 class Recorded:
@@ -51,7 +52,7 @@ class Recorded:
             if not is_differentiable(leaf):
                 return leaf
             array = values_of(name, leaf)
-            tensor = Variable(array.copy() if copied else array, requires_grad=True)
+            tensor = Variable(copy_in_place_of(array) if copied else array, requires_grad=True)
             tensor.data = array if isinstance(array, Dual) else tensor.data
             return tensor
 

@@ -32,7 +32,7 @@ class Dual(np.ndarray):
     """An array whose imaginary part is a derivative."""
 
     @property
-    def imag(self) -> Any:  # type: ignore[override]
+    def imag(self) -> Any:
         """The derivative: 0 times anything is 0."""
         return np.asarray(self).imag.view(Cotangent)
 
@@ -55,7 +55,7 @@ class Dual(np.ndarray):
             elif method == "__call__" and ufunc in LINEAR_IN_EACH and (complex_ones or kind is Cotangent):
                 value = _linear_in_each(functools.partial(ufunc, **options), arrays, kind)
             elif method == "__call__" and ufunc is np.divide and (complex_ones or kind is Cotangent):
-                value = _quotient(*arrays, kind)
+                value = _quotient(arrays[0], arrays[1], kind)
             elif method == "__call__" and ufunc in SLOPES and complex_ones:
                 value = _of_slopes(ufunc, arrays)
             elif method in ("reduce", "accumulate") and ufunc is np.multiply and (complex_ones or kind is Cotangent):
@@ -70,7 +70,7 @@ class Dual(np.ndarray):
             value = out[0]
         return wrapped(value, kind)
 
-    def __array_function__(self, function: Any, types: Any, arguments: tuple, options: dict) -> Any:
+    def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
         kind = Cotangent if Cotangent in types else Dual
         if function.__name__ == "einsum":
             subscripts, *operands = arguments

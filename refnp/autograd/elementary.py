@@ -17,7 +17,7 @@ from refnp.autograd.blocks import elementwise, floating, in_order, result_block
 from refnp.autograd.duals import Dual, as_array, joined, product
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import primitive, raw
-from refnp.autograd.tensor import Array, ArrayLike
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
 
 
 @primitive
@@ -235,7 +235,7 @@ def arctan2(y, x):
 
     VJP: ȳ = z̄ x/r², x̄ = −z̄ y/r², r² = x² + y²; and 0 at the origin, where there is no angle (PyTorch, JAX: NaN).
     """
-    y, x = floating(y), floating(x)
+    y, x = in_order(floating(y)), in_order(floating(x))
     length = np.sqrt(x * x + y * y) if "c" in (x.dtype.kind, y.dtype.kind) else np.hypot(x, y)
     flat = (length == 0) | np.isinf(length.real)  # both slopes are 0
     divisor = np.where(flat, 1, length)
@@ -258,15 +258,22 @@ def remainder(x, y):
 
 
 @explained
-def floor(x: ArrayLike) -> Array:
-    """⌊x⌋ (of the real part), an array of floats: a constant, which has no gradient; a.e. its derivative is 0."""
-    return np.floor(floating(raw(x)).real)
+def floor(x: ArrayLike) -> Array | Tensor:
+    """⌊x⌋ (of the real part), in the type of x: a constant, which has no gradient, for between jumps it is 0."""
+    values = floating(raw(x))
+    return _like(np.floor(values.real).astype(values.dtype), x)
 
 
 @explained
-def round(x: ArrayLike, decimals: int = 0) -> Array:
-    """x rounded to so many decimals, halves to even (the real part), an array of floats: a constant, no gradient."""
-    return np.round(floating(raw(x)).real, decimals)
+def round(x: ArrayLike, decimals: int = 0) -> Array | Tensor:
+    """x rounded to so many decimals, halves to even (the real part), in the type of x: a constant, without gradient."""
+    values = floating(raw(x))
+    return _like(np.round(values.real, decimals).astype(values.dtype), x)
+
+
+def _like(value: Any, x: Any) -> Any:
+    """A constant Tensor of a Tensor, an array of an array."""
+    return Tensor(value) if isinstance(x, Tensor) else value
 
 
 @primitive

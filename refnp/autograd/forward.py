@@ -127,9 +127,10 @@ class Gradient:
         pairs = [
             (np.real(b), a) for a, b in zip(leaves_of(self.gradient), leaves_of(gradient), strict=True) if a is not None
         ]
-        same = all(_near(a, b, np.abs(b) + np.finfo(b.dtype).tiny ** 0.5) for a, b in pairs)
+        half = _half([self.tape.value(), self.gradient])
+        same = all(_near(a, b, np.abs(b) + np.finfo(b.dtype).tiny ** 0.5, half) for a, b in pairs)
         terms = _terms(self.gradient, tangents)
-        return same and _near(slope, sum(terms), sum(map(abs, terms)))
+        return same and _near(slope, sum(terms), sum(map(abs, terms)), half)
 
 
 def hessian(function: Callable, argnum: int = 0) -> Callable:
@@ -162,7 +163,7 @@ def _moved(name: str, primals: tuple, tangents: tuple) -> tuple:
 
     def moved(leaf: Any, direction: Any) -> Any:
         if not is_differentiable(leaf) and direction is not None and np.any(raw(direction)):
-            raise TypeError(f"{name}: {leaf!r} is a constant, and has no tangent but None; pass a float")
+            raise TypeError(f"{name}: an argument holds {leaf!r}, a constant, whose tangent is None; pass a float")
         return stepped(leaf, direction)
 
     found = map_leaves(moved, primals, tangents)
@@ -226,7 +227,7 @@ def _agree(tape: Recorded | None, value: Any, found: Any, tangents: tuple, *, ca
     bars, right = product(finite)
     left = [duals.product(bar, np.where(mask, s, 0)).sum() for bar, mask, s in zip(bars, finite, slopes, strict=True)]
     size = sum(np.abs(bar * np.where(mask, s, 0)).sum() for bar, mask, s in zip(bars, finite, slopes, strict=True))
-    if not _near(sum(left), sum(right), size + sum(map(abs, right))):
+    if not _near(sum(left), sum(right), size + sum(map(abs, right)), _half([value, tape.arguments])):
         return False
     return all(mask.all() for mask in finite) or not np.isfinite(sum(product([~mask for mask in finite])[1]))
 
@@ -237,10 +238,15 @@ def _terms(gradients: tuple, tangents: tuple) -> list:
     return [t for g, v in pairs if g is not None and v is not None for t in duals.product(g, np.asarray(raw(v))).flat]
 
 
-def _near(a: Any, b: Any, size: Any) -> bool:
-    """Whether a and b agree in half of the digits of `size`, or are the same ∞ or NaN."""
+def _half(trees: list) -> float:
+    """Half of the digits: √ε of the shortest type among the floats."""
+    types = {np.asarray(raw(leaf)).dtype for leaf in leaves_of(trees) if is_differentiable(leaf)}
+    return max((float(np.finfo(dtype).eps) for dtype in types), default=0.0) ** 0.5
+
+
+def _near(a: Any, b: Any, size: Any, half: float) -> bool:
+    """Whether a and b differ by at most `half` times `size`, or are the same ∞ or NaN."""
     a, b, size = np.asarray(a), np.asarray(b), np.asarray(size)
-    half = np.sqrt(np.finfo(np.result_type(b, np.float16)).eps)
     with np.errstate(invalid="ignore"):
         near = np.abs(a - b) <= half * size
     return bool((near & np.isfinite(b) | (a == b) | (np.isnan(a) & np.isnan(b))).all())

@@ -270,6 +270,7 @@ def cumprod(x, axis: int = -1):
     return y, vjp
 
 
+@explained
 def sort(x: ArrayLike, axis: int | None = -1) -> Array | Tensor:
     """y = x in ascending order along one axis, by real parts, NaN last; `axis` None takes all elements, in C order.
 
@@ -282,6 +283,7 @@ def sort(x: ArrayLike, axis: int | None = -1) -> Array | Tensor:
     return take_along_axis(x, np.argsort(np.asarray(values.real), place, kind="stable"), place)
 
 
+@explained
 def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array | Tensor:
     """The middle element of x in order over `axis`, or the mean of the middle two; NaN if there is one.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import itertools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -73,15 +74,15 @@ class OffTape:
         """Remember which module gave them, as long as they live."""
         for array in arrays:
             if isinstance(array, np.ndarray):
-                key = id(array)
-                self.modules[key] = weakref.ref(array, lambda _, key=key: self.modules.pop(key, None)), module
+                forget = functools.partial(self.modules.pop, id(array))
+                self.modules[id(array)] = weakref.ref(array, forget), module
 
     def refuse(self, name: str, arguments: tuple) -> None:
         """TypeError if an operation on the tape is given one of them, and its module has something to train."""
         for argument in arguments:
-            kept, module = self.modules.get(id(argument), (None, None))
-            if module is not None and kept() is argument and module.parameters():
-                kind = type(module).__name__
+            found = self.modules.get(id(argument))
+            if found is not None and found[0]() is argument and found[1].parameters():
+                kind = type(found[1]).__name__
                 raise TypeError(
                     f"{name}: an array here is what {kind} gave for arrays, and no gradient would reach its "
                     f"parameters; call it as {kind}(…)(Tensor(x)), or inside no_grad() for a constant"

@@ -92,7 +92,7 @@ def test_ties_and_edges():
 def test_floor_and_round_are_constants():
     x = np.array([1.5, -0.5])
     for function in (ad.floor, ad.round):
-        assert isinstance(function(Tensor(x)), np.ndarray)
+        assert not function(Tensor(x, requires_grad=True)).requires_grad
         gradient = ad.grad(lambda x, f=function: ad.sum(x * f(x)))(x)
         assert_same_bits(gradient, function(x))
 

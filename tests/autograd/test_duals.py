@@ -229,6 +229,17 @@ def test_second_derivatives_there(function, at, second):
     assert ad.hessian(function)(np.array(at)) == second
 
 
+@given(seeds, st.sampled_from([np.float16, np.float32, np.float64, np.longdouble]))
+def test_every_precision_is_believed(seed, dtype):
+    """A tangent in another type too; rounding is no disagreement."""
+    x = np.asarray(np.random.default_rng(seed).uniform(0.5, 2, 4), dtype)
+    _, along = ad.jvp(lambda x: ad.sum(ad.tanh(x) * ad.exp(x)), (x,), (np.ones(4),))
+    wide = x.astype(float)
+    expected = (np.exp(wide) * (1 / np.cosh(wide) ** 2 + np.tanh(wide))).sum()
+    assert_within(float(along), expected, 64 * unit_roundoff(dtype) * expected + 64 * U * expected)
+    ad.hvp(lambda x: ad.sum(ad.tanh(x) * ad.exp(x)), (x,), (np.ones(4),))
+
+
 def test_constants_are_constants_in_forward_mode_too():
     x, v = np.array(3.0), np.array(1.0)
     for constant in (lambda x: x.detach(), lambda x: x.numpy()):

@@ -309,7 +309,7 @@ def test_whole_numbers_have_no_derivative(x):
         "jvp": lambda: ad.jvp(lambda x: x**2, (x,), (one,)),
         "hvp": lambda: ad.hvp(lambda x: ad.sum(x**2), (x,), (one,)),
     }.items():
-        with pytest.raises(TypeError, match=f"^{name}: .*(has no floats to differentiate|is a constant, .* pass a fl)"):
+        with pytest.raises(TypeError, match=f"^{name}: .*(has no floats to differentiate|a constant, .* pass a fl)"):
             call()
     y, along = ad.jvp(lambda x, k: x**k, (2.0, 3), (1.0, None))  # beside a float they are constants
     assert (y, along) == (8, 12)
