@@ -210,6 +210,8 @@ ENGINE = {
     "broadcast_to": Row("x (...)", {"shape": lambda draw: (2, *draw.front)}),
     "concatenate": Row(options={"arrays": arrays, "axis?": (0, -1)}, numbers=("arrays",), names=("axis", "argument")),
     "stack": Row(options={"arrays": arrays, "axis?": (0, -1)}, numbers=("arrays",), names=("axis", "argument")),
+    "hstack": Row(options={"arrays": arrays}, numbers=("arrays",), names=("axis", "argument")),
+    "vstack": Row(options={"arrays": arrays}, numbers=("arrays",), names=("axis", "argument")),
     "flip": Row("x (*) -> (*)", {"axis?": some_axes}),
     "getitem": Row("x (*)", {"index": index}, raises=(IndexError,), names=("indices",)),
     "pad": Row(
