@@ -49,17 +49,17 @@ def gradients_of(
     If a NaN arrives, the walk is done again with 0 · anything = 0 (duals.py).
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        found, walked = _walk(outputs, cotangents, record, careful=False)
+        found, walked = walk_back(outputs, cotangents, record, careful=False)
         arrived = [gradient for _, gradient in found]
         if has_nan(arrived) or (record is not None and has_nan([bar for bars in record.values() for bar in bars])):
-            found, walked = _walk(outputs, cotangents, record, careful=True)
+            found, walked = walk_back(outputs, cotangents, record, careful=True)
     if not keep_tape:
         for node in walked:
             node.arguments = node.options = node.vjp = None
     return found
 
 
-def _walk(outputs: list[Tensor], cotangents: list[ArrayLike], record: dict | None, *, careful: bool) -> tuple:
+def walk_back(outputs: list[Tensor], cotangents: list[ArrayLike], record: dict | None, *, careful: bool) -> tuple:
     """The (leaf, gradient) pairs, and the nodes that were passed."""
     walked = []
     gradients = Accumulator()
@@ -177,7 +177,7 @@ def back_through(node: Node, bars: list[Array], *, careful: bool = False) -> lis
             f"backward: the tape behind {node.operation.__name__} was used by an earlier backward and freed; "
             "pass keep_tape=True to that one, or compute the value again"
         )
-    gradients = _careful(node, bars) if careful else node.vjp(*bars)
+    gradients = node.vjp(*bars) if not careful else _careful(node, bars)
     if not isinstance(gradients, tuple):
         name = node.operation.__name__
         raise TypeError(f"backward: the rule of {name} returned {type(gradients).__name__}; it must return a tuple")
@@ -226,7 +226,7 @@ def fitted(gradient: Array, argument: Tensor, name: str = "cotangent") -> Array:
 
     A complex gradient of a real argument stays complex: its imaginary part is the complex step's derivative.
     """
-    gradient = np.asarray(sum_to(gradient, argument.shape))
+    gradient = sum_to(np.asarray(gradient), argument.shape)
     if gradient.shape != argument.shape:
         raise ValueError(
             f"backward: the rule of {name} returned shape {gradient.shape} for an argument of {argument.shape}"

@@ -42,7 +42,10 @@ def relu(x):
 
     def vjp(y_bar):
         slope = y.real > 0
-        return (y_bar * (np.where(np.isnan(y.real), np.nan, slope) if np.isnan(y.real.max(initial=0)) else slope),)
+        if np.isnan(y.real.max(initial=0)):
+            slope = np.where(np.isnan(y.real), np.nan, slope)
+        x_bar = y_bar * slope
+        return (x_bar,)
 
     return y, vjp
 
