@@ -231,7 +231,7 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     rng = np.random.default_rng(seed)
     found = _elements(rng) + _selections(rng) + _reductions(rng) + _matrices(rng) + _shapes(rng) + _indexing(rng)
     rng = generator(seed, skip=9000)
-    return found + _more_functions(rng) + _lines(rng)
+    return found + _more_functions(rng) + _lines(rng) + _as_in_numpy(rng)
 
 
 def _elements(rng):
@@ -358,6 +358,29 @@ def _more_functions(rng):
         gradient_of("std, axis 0", ad.std, x, axis=0, ddof=1, keepdims=True),
         gradient_of("cumprod, axis 1", ad.cumprod, x, axis=1),
         gradient_of("cumprod at zeros", ad.cumprod, with_zeros, axis=1),
+    ]
+
+
+def _as_in_numpy(rng):
+    x, y, v = rng.normal(size=(3, 4)), rng.uniform(0.5, 2, (3, 4)), rng.normal(size=4)
+    both = {
+        "hstack": lambda x, y: ad.hstack([x, y]),
+        "vstack": lambda x, y: ad.vstack([x, y[0]]),
+    }
+    one = {
+        "sort, axis 0": lambda x: ad.sort(x, 0),
+        "median": ad.median,
+        "median, axis 0": lambda x: ad.median(x, 0, keepdims=True),
+        "diag, of a matrix": lambda x: ad.diag(x, 1),
+        "diag, of a vector": lambda x: ad.diag(x[0], -2),
+    }
+    return [
+        gradient_of("arctan2", ad.arctan2, x, y),
+        gradient_of("arctan2, left", ad.arctan2, x, -y),
+        gradient_of("remainder", ad.remainder, 3 * x, y, order2=False),
+        gradient_of("dot", ad.dot, x, v),
+        *(gradient_of(name, function, x, y, order2=False) for name, function in both.items()),
+        *(gradient_of(name, function, x, order2=False) for name, function in one.items()),
     ]
 
 
