@@ -31,7 +31,7 @@ Source: Wilkinson (1963); Higham (2002), §2.8 (underflow), §3.3 and §4.2; Hal
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -216,6 +216,16 @@ class Rounded:
         lost = inherited(x.lost, y.lost) + 2 * terms
         return _stored(sum_of_products(subscripts, x.value, y.value), error, lost, judged)
 
+    @staticmethod
+    def chosen(first: "Rounded", forms: Sequence[Callable[[], "Rounded"]]) -> "Rounded":
+        """What `either` does."""
+        if _without_error(first):
+            return first
+        error, lost = first.error, first.lost
+        for other in (form() for form in forms[1:]):
+            error, lost = np.maximum(error, other.error), np.maximum(lost, other.lost)
+        return Rounded(first.value, error, lost, first.arithmetic)
+
     def scattered(self, places: np.ndarray, length: int, depth: int | None) -> "Rounded":
         """What `scatter` does."""
 
@@ -397,6 +407,15 @@ def scatter(x: Rounded, places: np.ndarray, length: int, *, depth: int | None = 
     Or with no more than `depth` roundings on the way of any term: 0 if x counts those of the whole sum already.
     """
     return x.scattered(places, length, depth)
+
+
+def either(*forms: Callable[[], Rounded]) -> Rounded:
+    """One number in several forms that are equal on paper and all correct: its bound is that of the worst of them.
+
+    The value is that of the first; an implementation computes one of them.
+    """
+    first = forms[0]()
+    return type(first).chosen(first, forms)
 
 
 def where(

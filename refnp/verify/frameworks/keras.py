@@ -243,10 +243,4 @@ KNOWN: tuple[KnownDefect, ...] = (
         options={"no_keys": "mean"},
     ),
     *known_kernels("Keras"),
-    defect(
-        "attention: gradient of scores",
-        "the gradient A_L (Ā_L − Σ A Ā) of a score with a weight near 1 loses its digits",
-        "attention/*, general_attention/*, t5_attention/*, multi_head/*",
-        "gradient of query, gradient of key, gradient of bias, gradient of weight",
-    ),
 )

@@ -334,7 +334,6 @@ OF_ATTENTION = (
     "attention/*, causal_attention/*, window_attention/*, general_attention/*, rotary_attention/*, alibi_attention/*, "
     "t5_attention/*, multi_head*"
 )
-SCORES = "gradient of query, gradient of key"
 KNOWN: tuple[KnownDefect, ...] = (
     Convention(
         "MLX",
@@ -436,12 +435,6 @@ KNOWN: tuple[KnownDefect, ...] = (
         "linalg.det: no gradient beyond 3 by 3",
         "the VJP of linalg.det and slogdet raises for larger matrices: not implemented for LUF",
         "det/ordinary, slogdet/ordinary",
-    ),
-    defect(
-        "scaled_dot_product_attention: gradient of scores",
-        "the gradient A_L (Ā_L − Σ Ō O) of a score with a weight near 1 loses its digits",
-        "attention/*, general_attention/*, t5_attention/*, multi_head/*",
-        SCORES,
     ),
     defect(
         "binary cross-entropy: logaddexp(0, x) - x t",

@@ -433,12 +433,6 @@ KNOWN: tuple[KnownDefect, ...] = (
         equation=copied_where_it_stays,
     ),
     defect(
-        "attention: gradient of scores",
-        "the gradient A_L (Ā_L − Σ A Ā) of a score with a weight near 1 loses its digits",
-        "general_attention/mask",
-        "gradient of query",
-    ),
-    defect(
         "PaddlePaddle/Paddle#4366",
         "softmax and log_softmax raise x − max to −64: log_softmax([0, −300]) is −64, and a key that is masked by −∞ "
         "keeps the weight 1.6e-28, so that infinity in its value and gradients come through",

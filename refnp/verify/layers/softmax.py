@@ -8,7 +8,7 @@ import numpy as np
 from refnp import autograd, layers
 from refnp.verify import rounding
 from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, exact_gradient, generator, gradient_of, normal
-from refnp.verify.rounding import where
+from refnp.verify.rounding import either, where
 
 
 def along_last(equation):
@@ -43,8 +43,18 @@ def weights(x):
 def weights_pullback(p, g):
     """x̄_i = p_i (r_i − Σ_j r_j p_j) with r = ḡ, or ḡ − ḡ_L where the largest weight p_L is more than ½.
 
-    A constant in ḡ changes nothing; but for p_L near 1, ḡ_L − Σ_j ḡ_j p_j loses what −Σ_{j≠L} r_j p_j keeps.
+    A constant in ḡ changes nothing; but for p_L near 1, ḡ_L − Σ_j ḡ_j p_j loses what −Σ_{j≠L} r_j p_j keeps. Of a
+    weight that is alone nothing is to be kept: it is 1 on paper, x̄ is 0, and p (ḡ − ḡ p) is as good a form.
     """
+    alone = (p.value != 0).sum(-1, keepdims=True) == 1
+    if not alone.any():
+        return stable_pullback(p, g)
+    printed = lambda: where(alone, p * (g - (g * p).sum(-1, keepdims=True)), stable_pullback(p, g))
+    return either(lambda: stable_pullback(p, g), printed)
+
+
+def stable_pullback(p, g):
+    """What `weights_pullback` says, in the form that keeps most."""
     largest = np.arange(p.shape[-1]) == p.value.argmax(-1)[..., None] if p.value.size else False
     own = where(largest, g, 0).sum(-1, keepdims=True, depth=0)
     sure = p.value.max(-1, keepdims=True, initial=0) > 0.5
