@@ -40,6 +40,7 @@ from refnp.autograd import special
 from refnp.autograd.summation import sum_of_products
 from refnp.autograd.tensor import ArrayLike
 from refnp.verify.numbers import as_numbers, each
+from refnp.verify.parts import part
 from refnp.verify.precision import WIDE, policy
 
 ELEMENTARY = 8  # error of exp, log, … in units of u
@@ -436,9 +437,28 @@ def where(
     )
 
 
+def overflowing(x: Rounded) -> Rounded:
+    """x as it is stored: ±∞ beyond the largest number of the arithmetic, (2 − 2u)/½η."""
+    judged = x.arithmetic
+    if judged is None:
+        return x
+    beyond = np.abs(x.value) > (2 - 2 * judged.u) * 2 / judged.smallest
+    return where(beyond, np.sign(x.value) * np.inf, x)
+
+
+@part
 def where_positive(x: Rounded, above: Rounded | ArrayLike, below: Rounded | ArrayLike) -> Rounded:
     """`above` where x > 0, else `below`; either where x may have another sign once it is rounded."""
     return where(x.value > 0, above, below, doubtful=(x.off > 0) & (np.abs(x.value) <= x.off))
+
+
+def between(x: Rounded | ArrayLike, y: Rounded | ArrayLike) -> Rounded:
+    """Anything from x to y: the middle, and an error that makes the tolerance half of what lies between them."""
+    x, y = _number(x), _number(y)
+    judged = _judged(x, y)
+    middle, half = (x.value + y.value) / 2, np.abs(x.value - y.value) / 2
+    width = half / (2 * judged.u) if judged is not None else np.where(half == 0, 0, np.inf)
+    return Rounded(middle, np.maximum(x.error, y.error) + width, np.maximum(x.lost, y.lost), judged)
 
 
 def function(value: np.ndarray, slope: Any, x: Rounded, *, units: int = ELEMENTARY) -> Rounded:
@@ -466,6 +486,7 @@ def _exp_slope(x: Rounded, z: np.ndarray) -> np.ndarray:
     return slope
 
 
+@part
 def exp(x: Rounded) -> Rounded:
     """eˣ: e_z = z e_x + 8z."""
     z = np.exp(x.value)

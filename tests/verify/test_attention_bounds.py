@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import refnp
 from refnp.verify import bounds
-from refnp.verify.judge import deviation
+from refnp.verify.bounds import deviation
 from refnp.verify.layers.attention import attention, causal_equation
 from refnp.verify.layers.softmax import softmax
 from refnp.verify.rounding import WIDE, arithmetic, exact

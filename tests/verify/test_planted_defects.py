@@ -16,13 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from refnp.verify import implementations, rounding
+from refnp.verify import implementations, parts, rounding
+from refnp.verify.bounds import deviation
 from refnp.verify.implementations import Computed, Implementation, compute, in_sequence
-from refnp.verify.judge import deviation
 from refnp.verify.layers import MODELS, cases_of_layers
 from refnp.verify.rounding import tolerance
 
-MACHINERY = {implementations.__file__, rounding.__file__, __file__}  # what stands between an equation and its numbers
+MACHINERY = {
+    implementations.__file__,
+    parts.__file__,
+    rounding.__file__,
+    __file__,
+}  # what stands between an equation and its numbers
 LAYERS = {}
 for _case in cases_of_layers():
     LAYERS.setdefault(_case.layer.name, []).append(_case)

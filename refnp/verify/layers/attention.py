@@ -18,6 +18,7 @@ from refnp.verify.case import (
     Layer,
     NotOfferedError,
     Without,
+    beside,
     exact_gradient,
     generator,
     gradient_of,
@@ -25,9 +26,11 @@ from refnp.verify.case import (
 )
 from refnp.verify.layers.linear import linear, sum_to, summed_to
 from refnp.verify.layers.softmax import weights, weights_pullback
+from refnp.verify.parts import part
 from refnp.verify.rounding import WIDE, constant, contract, either, exact, where, where_positive
 
 
+@part
 def attention(
     query,
     key,
@@ -86,10 +89,15 @@ def attention(
         key_bar = contract("...nm,...nd->...md", scaled, query)
         value_bar = contract("...nm,...nd->...md", a * factors, g)
         bars = summed_to((query_bar, key_bar, value_bar), query, key, value)
-        return bars if bias is None else (*bars, sum_to(s_bar, bias.shape))
+        return bars if bias is None else (*bars, sum_to(where(mask, s_bar, 0), bias.shape))
 
     output = contract("...nm,...md->...nd", a * factors, value)
     return output, pullback
+
+
+def attending(**options):
+    """Attention with these options, as a part of whatever layer has it."""
+    return {attention: partial(attention, **options)}
 
 
 def scores_pullback(a, a_bar, g, output):
@@ -143,6 +151,11 @@ def window_equation(query, key, value, *, before, after):
     """O = A V, A_i = softmax over the keys i − before ≤ j ≤ i + after of (Q Kᵀ)_i/√d."""
     mask = in_window(np.ones((query.shape[-2], key.shape[-2]), bool), before, after)
     return attention(query, key, value, mask=mask)
+
+
+def without_window(query, key, value, *, before, after):
+    """Attention to all keys."""
+    return attention(query, key, value)
 
 
 def with_causal_mask(query, key, value):
@@ -220,31 +233,32 @@ MASKED_NAN = Convention(
     "NaN behind a mask comes through (pytorch/pytorch#101967)",
     "scaled_dot_product_attention adds −∞ to the scores of masked keys, and multiplies their values by 0: NaN and "
     "infinity stay",
-    options={"hidden": "added"},
+    parts=attending(hidden="added"),
 )
 JAX_ATTENTION_DOUBLE = KnownDefect(
     "JAX",
     "dot_product_attention: float32 softmax",
     "dot_product_attention takes its softmax in float32, also of float64",
     dtypes=("float64",),
+    computed_in="float32",
 )
 JAX_MASKED_ROW = Convention(
     "JAX",
     "a fully masked row gives the mean of all values",
     "dot_product_attention: a query that may attend to nothing gets the mean of all values, not 0",
-    options={"no_keys": "mean"},
+    parts=attending(no_keys="mean"),
 )
 JAX_MASKED_NAN = Convention(
     "JAX",
     "NaN behind a mask comes through",
     "dot_product_attention multiplies masked values by 0: NaN and infinity stay",
-    options={"hidden": "selected"},
+    parts=attending(hidden="selected"),
 )
 CHECKERED = np.add.outer(np.arange(5), np.arange(6)) % 2 == 0
 OF_EACH_HEAD = np.add.outer(np.arange(6).reshape(2, 3), np.add.outer(np.arange(5), np.arange(6) ** 2)) % 3 != 0
 ONE_ROW_HIDDEN = np.arange(5)[:, None] != np.zeros(6, int) + 2
 LAST_KEY_HIDDEN = np.broadcast_to(np.arange(6) < 5, (5, 6))
-IN_FLOAT32 = (JAX_ATTENTION_DOUBLE,)  # every case of JAX's in float64
+IN_FLOAT32 = (JAX_ATTENTION_DOUBLE, *beside(JAX_ATTENTION_DOUBLE, JAX_MASKED_ROW, JAX_MASKED_NAN))  # JAX's float64
 MASKED_ROW = (JAX_MASKED_ROW,)
 
 
@@ -269,6 +283,7 @@ def cosine_attention(query, key, value, *, mask=None):
     return output, pullback
 
 
+@part
 def unit_rows(x):
     """u = x/|x|;   x̄ = (ū − u (u·ū))/|x|. A row of zeros stays 0, with a gradient of 0."""
     squares = (x * x).sum(-1, keepdims=True)
@@ -276,6 +291,17 @@ def unit_rows(x):
     length = rounding.sqrt(where(zero, 1, squares))
     u = x / length
     return u, lambda g: where(zero, 0, (g - u * (u * g).sum(-1, keepdims=True)) / length)
+
+
+def longer_rows(eps):
+    """u = x/√(|x|² + ε)."""
+
+    def rows(x):
+        length = rounding.sqrt((x * x).sum(-1, keepdims=True) + constant(eps))
+        u = x / length
+        return u, lambda g: (g - u * (u * g).sum(-1, keepdims=True)) / length
+
+    return rows
 
 
 def general_attention(query, key, value, weight, *, mask=None):
@@ -475,7 +501,7 @@ def poisoned(name: str, value: float) -> Case:
         array[-1, 1] = value
         return array
 
-    shown = (MASKED_NAN, JAX_MASKED_NAN, JAX_ATTENTION_DOUBLE)
+    shown = (MASKED_NAN, JAX_MASKED_NAN, *IN_FLOAT32)
     return Case(
         ATTENTION, f"{value} in a masked {name}", tensors() | {name: with_poison}, {"mask": LAST_KEY_HIDDEN}, shown
     )

@@ -26,7 +26,7 @@ from refnp.verify.case import (
     module_gradient,
     normal,
 )
-from refnp.verify.layers.attention import IN_FLOAT32, attention, jax_attention
+from refnp.verify.layers.attention import IN_FLOAT32, attending, attention, jax_attention
 from refnp.verify.layers.linear import linear
 
 
@@ -316,6 +316,7 @@ MHA_MASKED_ROW = KnownDefect(
     "PyTorch",
     "pytorch/pytorch#160064",
     "nn.MultiheadAttention with need_weights=True: NaN where a row may attend to nothing",
+    parts=attending(no_keys="nan"),
 )
 
 

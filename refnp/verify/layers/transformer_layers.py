@@ -24,6 +24,7 @@ from refnp.verify.case import (
     normal,
 )
 from refnp.verify.layers.activations import gelu, relu
+from refnp.verify.layers.attention import attending
 from refnp.verify.layers.linear import linear
 from refnp.verify.layers.multi_head import (
     additive,
@@ -362,6 +363,7 @@ PADDING_IN_FAST_PATH = KnownDefect(
     "PyTorch",
     "pytorch/pytorch#190486",
     "nn.TransformerEncoderLayer's fast path: NaN for a sequence of padding; 0 otherwise",
+    parts=attending(no_keys="nan"),
 )
 
 
