@@ -347,36 +347,6 @@ def test_a_cell_is_preceded_by_the_statements_that_it_needs():
     assert hidden.needed("size") == "size = 4", "bound again where it is not seen"
 
 
-class Copier(course._Plain):
-    """A page from which the cells are copied."""
-
-    def __init__(self):
-        super().__init__(100)
-        self.copied = []
-
-    def block(self, block, output):
-        self.copied += [block.content] if block.kind == "cell" else []
-        super().block(block, output)
-
-
-class Idle(Cells):
-    def run(self, code):
-        return ""
-
-
-@pytest.mark.parametrize("name", course.chapters())
-@pytest.mark.parametrize("words", ["", "A worked example", "Exercises"])
-def test_code_copied_from_a_page_runs(name, words):
-    """Of the whole page, and of sections shown alone."""
-    pytest.importorskip("matplotlib")
-    found = sections_of(course.chapter(name).read_text(encoding="utf-8"))
-    chosen = {words} if words else {section.title for section in found}
-    page, cells = Copier(), Cells()
-    course._write(page, found, chosen, Idle(), solutions=False)
-    for code in page.copied:
-        assert (cells.run(code), cells.failed)[1] is False, cells.run(code)
-
-
 # ---- prose
 
 

@@ -1,0 +1,97 @@
+"""What chapters say of other software, run with the versions that are installed (.ci/constraints.txt has those named)."""
+
+import numpy as np
+import pytest
+
+from refnp.autograd import linear, vjp
+
+
+def wide_jax():
+    jax = pytest.importorskip("jax")
+    return jax, jax.enable_x64() if hasattr(jax, "enable_x64") else jax.experimental.enable_x64()
+
+
+# ---- a function and its transpose, the tape, checking
+
+
+def test_vjp_and_linear():
+    """torch.func.vjp and jax.vjp give value and pullback; nn.Linear keeps Wᵀ; PyTorch alone conjugates."""
+    torch = pytest.importorskip("torch")
+    jax, wide = wide_jax()
+    rng = np.random.default_rng(0)
+    x, weight = rng.normal(size=(4, 3)), rng.normal(size=(3, 2))
+    layer = torch.nn.Linear(3, 2, bias=False, dtype=torch.float64)
+    assert tuple(layer.weight.shape) == (2, 3)
+    layer.load_state_dict({"weight": torch.from_numpy(weight.T.copy())})
+    assert np.allclose(layer(torch.from_numpy(x)).detach().numpy(), linear(x, weight), rtol=1e-13)
+    z, bar = 1.0 + 2.0j, 3.0 - 1.0j
+    by_torch = torch.func.vjp(lambda t: t * t, torch.tensor(z, dtype=torch.complex128))[1](
+        torch.tensor(bar, dtype=torch.complex128)
+    )[0].item()
+    with wide:
+        by_jax = complex(jax.vjp(lambda t: t * t, jax.numpy.asarray(z))[1](jax.numpy.asarray(bar))[0])
+    (by_refnp,) = vjp(lambda t: t * t, np.array(z))[1](np.array(bar))
+    assert by_refnp == by_jax == 2 * z * bar
+    assert by_torch == np.conj(2 * z) * bar != by_refnp
+
+
+def test_tapes():
+    """PyTorch refuses what was changed in place, and a second walk unless retain_graph; it adds to .grad."""
+    torch = pytest.importorskip("torch")
+    t = torch.tensor(3.0, requires_grad=True)
+    inner = t * 1.0
+    square = inner * inner
+    inner.mul_(2.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        square.backward()
+    square = t * t
+    square.backward(retain_graph=True)
+    square.backward()
+    assert t.grad == 12.0
+    with pytest.raises(RuntimeError, match="second time"):
+        square.backward()
+    jax = pytest.importorskip("jax")
+    assert jax.grad(lambda x: x * x)(3.0) == 6.0
+    assert not hasattr(jax.numpy.ones(()), "grad")
+    assert callable(jax.checkpoint)
+    from torch.utils.checkpoint import checkpoint
+
+    assert callable(checkpoint)
+
+
+def test_gradient_checks():
+    """A sigmoid whose gradient is wrong in the fourth digit passes torch's gradcheck, and JAX's in float32 alone."""
+    torch = pytest.importorskip("torch")
+
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return torch.sigmoid(x)
+
+        @staticmethod
+        def backward(ctx, s_bar):
+            s = torch.sigmoid(ctx.saved_tensors[0])
+            return 1.0001 * s_bar * s * (1 - s)
+
+    places = torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(Wrong.apply, (places,), eps=1e-6, atol=1e-5, rtol=1e-3)
+    import inspect
+
+    defaults = inspect.signature(torch.autograd.gradcheck).parameters
+    assert [defaults[name].default for name in ("eps", "atol", "rtol")] == [1e-6, 1e-5, 1e-3]
+
+    jax, wide = wide_jax()
+    from jax.test_util import check_grads
+
+    @jax.custom_vjp
+    def wrong(x):
+        return jax.nn.sigmoid(x)
+
+    def backward(s, s_bar):
+        return (1.0001 * s_bar * s * (1 - s),)
+
+    wrong.defvjp(lambda x: (jax.nn.sigmoid(x), jax.nn.sigmoid(x)), backward)
+    check_grads(wrong, (np.float32([0, 1, 2]),), 1, modes=["rev"])
+    with wide, pytest.raises(AssertionError, match="rtol=1e-05, atol=1e-05"):
+        check_grads(wrong, (np.array([0.0, 1.0, 2.0]),), 1, modes=["rev"])
