@@ -1,9 +1,10 @@
-"""What chapters say of other software, run with the versions that are installed (.ci/constraints.txt has those named)."""
+"""What chapters say of other software. CI runs it with the versions that they name, those of .ci/constraints.txt."""
 
 import numpy as np
 import pytest
 
 from refnp.autograd import linear, vjp
+from refnp.layers import softmax
 
 
 def wide_jax():
@@ -95,3 +96,35 @@ def test_gradient_checks():
     check_grads(wrong, (np.float32([0, 1, 2]),), 1, modes=["rev"])
     with wide, pytest.raises(AssertionError, match="rtol=1e-05, atol=1e-05"):
         check_grads(wrong, (np.array([0.0, 1.0, 2.0]),), 1, modes=["rev"])
+
+
+# ---- softmax
+
+
+def test_softmax():
+    """At a gap of 40 the gradient is 0 in torch and JAX; a row of −∞ is NaN; axes, and ONNX's old softmax."""
+    torch = pytest.importorskip("torch")
+    jax, wide = wide_jax()
+    z, bar = np.array([0.0, -40.0]), np.array([1.0, 0.0])
+    ours = vjp(softmax, z)[1](bar)[0]
+    t = torch.tensor(z, requires_grad=True)
+    torch.softmax(t, -1).backward(torch.from_numpy(bar))
+    with wide:
+        by_jax = np.asarray(jax.vjp(jax.nn.softmax, z)[1](bar)[0])
+    assert t.grad[0] == by_jax[0] == 0 < ours[0]
+    nothing = np.full(3, -np.inf, np.float32)
+    assert torch.softmax(torch.from_numpy(nothing), -1).isnan().all()
+    assert np.isnan(jax.nn.softmax(nothing)).all()
+    assert softmax(nothing).tolist() == [0, 0, 0]
+    table = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert np.allclose(jax.nn.softmax(table).sum(-1), 1)
+    with pytest.warns(UserWarning, match="Implicit dimension choice"):
+        torch.nn.functional.softmax(torch.from_numpy(table))
+
+
+def test_softmax_of_onnx():
+    """Before opset 13 the default axis is 1, and it and all after it are one row."""
+    defs = pytest.importorskip("onnx.defs")
+    old, new = (defs.get_schema("Softmax", version) for version in (11, 13))
+    assert (old.attributes["axis"].default_value.i, new.attributes["axis"].default_value.i) == (1, -1)
+    assert "coerced" in old.doc and "coerced" not in new.doc
