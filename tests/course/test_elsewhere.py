@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from refnp.autograd import linear, vjp
-from refnp.layers import softmax
+from refnp.layers import layer_norm, softmax
 
 
 def wide_jax():
@@ -128,3 +128,19 @@ def test_softmax_of_onnx():
     old, new = (defs.get_schema("Softmax", version) for version in (11, 13))
     assert (old.attributes["axis"].default_value.i, new.attributes["axis"].default_value.i) == (1, -1)
     assert "coerced" in old.doc and "coerced" not in new.doc
+
+
+# ---- LayerNorm
+
+
+def test_layer_norm():
+    """torch's ε is 1e-5; jax.nn.standardize takes the variance in one pass."""
+    torch = pytest.importorskip("torch")
+    jax = pytest.importorskip("jax")
+    assert torch.nn.LayerNorm(4).eps == 1e-5
+    rows = np.float32(1e4) + np.random.default_rng(0).normal(size=(1000, 64)).astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        by_jax = np.asarray(jax.nn.standardize(rows, axis=-1))
+    right = layer_norm(rows.astype(np.float64))
+    off = np.abs(by_jax - right).max(-1)
+    assert np.median(np.where(np.isfinite(off), off, np.inf)) > 0.1 > np.abs(layer_norm(rows) - right).max()
