@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from refnp.autograd import linear, vjp
-from refnp.layers import layer_norm, softmax
+from refnp.layers import gelu, layer_norm, softmax, softplus
 
 
 def wide_jax():
@@ -144,3 +144,32 @@ def test_layer_norm():
     right = layer_norm(rows.astype(np.float64))
     off = np.abs(by_jax - right).max(-1)
     assert np.median(np.where(np.isfinite(off), off, np.inf)) > 0.1 > np.abs(layer_norm(rows) - right).max()
+
+
+# ---- activations
+
+
+def test_activations():
+    """Slopes at a kink, GELU's forms and its tail, the softplus of torch above 20, the slope of its sigmoid."""
+    torch = pytest.importorskip("torch")
+    jax, wide = wide_jax()
+
+    def slope(function, x):
+        t = torch.tensor(x, dtype=torch.float64, requires_grad=True)
+        function(t).backward()
+        return t.grad.item()
+
+    assert slope(torch.relu, 0.0) == jax.grad(jax.nn.relu)(0.0) == 0
+    assert slope(torch.sigmoid, 40.0) == 0 < slope(torch.sigmoid, 36.0)
+    far = torch.tensor(-9.0, dtype=torch.float64)
+    assert torch.nn.functional.gelu(far) == 0 > gelu(-9.0)
+    grid = np.linspace(-4, 4, 81)
+    by_torch = torch.nn.functional.gelu(torch.from_numpy(grid)).numpy()
+    with wide:
+        by_jax = np.asarray(jax.nn.gelu(grid))
+    assert np.allclose(by_torch, gelu(grid), rtol=0, atol=1e-14)
+    assert np.allclose(by_jax, gelu(grid, approximate="tanh"), rtol=0, atol=1e-14)
+    assert np.abs(by_torch - by_jax).max() > 1e-4
+    above = np.linspace(20, 24, 4001)[1:]
+    off = np.abs(torch.nn.functional.softplus(torch.from_numpy(above)).numpy() - softplus(above))
+    assert 2.0e-9 < off.max() < 2.1e-9
