@@ -10,7 +10,7 @@ Each is one primitive with its gradient. `reduction` is "mean" over all that cou
 element or row. What does not count, under a mask or an ignored index, has loss 0 and gradient 0 whatever stands there,
 NaN included; if nothing counts, so has the whole (PyTorch: NaN).
 Transcription: tests/transcriptions/probability.py.
-Source: Sivaraya (2023) §1.7 (cross-entropy), §3.2 eq. 8 and 9 (Gaussian conditionals); Huber (1964).
+Source: Szegedy et al. (2016) (cross-entropy), Sivaraya (2023) §3.2 eq. 8 and 9 (Gaussian conditionals); Huber (1964).
 """
 
 import numpy as np
@@ -86,9 +86,10 @@ def gaussian_nll(mean, std, y, *, mask=None, reduction="mean"):
     shape for reduction="none". "mean" divides by the number of elements that count.
     Raises ValueError for a std that counts and is not positive and finite, for shapes that do not fit or an unknown
     reduction, TypeError for a mask that is not boolean.
-    VJP: ∂ℓ/∂y = z/σ, and ∂ℓ/∂σ = (1 − z²)/σ, written as (1 − z)(1 + z)/σ, which keeps its digits at z = ±1:
+    VJP: ∂ℓ/∂y = z/σ, and ∂ℓ/∂σ = (1 − z²)/σ, with d = |y − μ| written as ((σ − d)/σ) (1 + |z|)/σ: near |z| = 1 the
+    difference σ − d is exact, so as many digits are left as y − μ has.
 
-        ȳ = ℓ̄ z/σ        μ̄ = −ȳ        σ̄ = ℓ̄ (1 − z)(1 + z)/σ
+        ȳ = ℓ̄ z/σ        μ̄ = −ȳ        σ̄ = ℓ̄ ((σ − d)/σ) (1 + |z|)/σ
 
     Source: Sivaraya (2023) §3.2, eq. 9.
     Elsewhere: PyTorch's GaussianNLLLoss takes the variance, not σ, bounds it below by 1e-6, and leaves out ½ log 2π
@@ -98,14 +99,16 @@ def gaussian_nll(mean, std, y, *, mask=None, reduction="mean"):
     mask = full_mask("gaussian_nll", mask, shape)
     mean, std, y = (masked(mask, a, neutral) for a, neutral in zip(numbers(mean, std, y), (0, 1, 0), strict=True))
     check_positive("gaussian_nll", "std", std)
-    z = np.asarray((y - mean) / std)
+    difference = np.asarray(y - mean)
+    z = difference / std
     terms = np.asarray(0.5 * z * z + (np.log(std) + HALF_LOG_TWO_PI.astype(z.real.dtype)))
     value, terms_bar = reduced("gaussian_nll", terms, mask, reduction)
 
     def vjp(loss_bar):
         bar = terms_bar(loss_bar)
         y_bar = product(bar, z / std)
-        return lambda: -y_bar, lambda: product(bar, (1 - z) * (1 + z) / std), y_bar
+        sign = np.where(z.real < 0, -1, 1).astype(z.real.dtype)
+        return lambda: -y_bar, lambda: product(bar, (std - sign * difference) / std * (1 + sign * z) / std), y_bar
 
     return value, vjp
 
@@ -194,7 +197,7 @@ def cross_entropy(
 
     where p_y − 1 = expm1(log p_y) keeps its digits as p_y → 1. Of probabilities, with a_i = w_i q_i: x̄_i =
     ℓ̄ (p_i Σ_{c≠i} a_c − a_i (1 − p_i)), and q̄_i = −ℓ̄ w_i log p_i (times 1 − ε).
-    Source: Sivaraya (2023) §1.7; Szegedy et al. (2016), §7.
+    Source: Szegedy et al. (2016), §7; Vaswani et al. (2017) §5.4.
     """
     x = floating(logits)
     if np.asarray(targets).dtype.kind in "fc" and (np.size(targets) or np.shape(targets) == x.shape):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from refnp.autograd import linear, vjp
-from refnp.layers import gelu, layer_norm, softmax, softplus
+from refnp.layers import cross_entropy, gaussian_nll, gelu, layer_norm, softmax, softplus
 
 
 def wide_jax():
@@ -173,3 +173,34 @@ def test_activations():
     above = np.linspace(20, 24, 4001)[1:]
     off = np.abs(torch.nn.functional.softplus(torch.from_numpy(above)).numpy() - softplus(above))
     assert 2.0e-9 < off.max() < 2.1e-9
+
+
+# ---- losses, likelihoods
+
+
+def test_losses():
+    """torch's cross-entropy: logits, classes second, smoothing over all classes, NaN over nothing, digits that it loses."""
+    torch = pytest.importorskip("torch")
+    entropy = torch.nn.functional.cross_entropy
+    rng = np.random.default_rng(0)
+    z, classes = rng.normal(size=(2, 4, 5)), rng.integers(0, 5, (2, 4))
+    wide, target = torch.from_numpy(z).movedim(-1, 1), torch.from_numpy(classes)
+    for alpha in (0.0, 0.1):
+        ours = cross_entropy(z, classes, label_smoothing=alpha)
+        assert np.isclose(entropy(wide, target, label_smoothing=alpha).item(), ours, rtol=1e-12)
+    assert entropy(torch.zeros(2, 3), torch.tensor([0, 0]), ignore_index=0).isnan()
+    sure = torch.tensor([[40.0, 0.0]], dtype=torch.float64, requires_grad=True)
+    loss = entropy(sure, torch.tensor([0]))
+    loss.backward()
+    assert loss.item() == sure.grad[0, 0].item() == 0 < cross_entropy(sure.detach().numpy(), np.array([0]))
+
+
+def test_gaussian_nll():
+    """torch's takes the variance, bounds it below by 1e-6, and leaves ½ log 2π out unless full=True."""
+    torch = pytest.importorskip("torch")
+    mean, std, y = (torch.tensor([v], dtype=torch.float64) for v in (1.0, 2.0, 4.0))
+    ours = gaussian_nll(mean.numpy(), std.numpy(), y.numpy())
+    loss = torch.nn.functional.gaussian_nll_loss
+    assert np.isclose(loss(mean, y, std**2, full=True).item(), ours, rtol=1e-14)
+    assert np.isclose(loss(mean, y, std**2).item(), ours - 0.5 * np.log(2 * np.pi), rtol=1e-14)
+    assert loss(mean, y, 0 * std) == loss(mean, y, 0 * std + 1e-6) != loss(mean, y, 0 * std + 2e-6)
