@@ -127,7 +127,8 @@ def test_softmax_of_onnx():
     defs = pytest.importorskip("onnx.defs")
     old, new = (defs.get_schema("Softmax", version) for version in (11, 13))
     assert (old.attributes["axis"].default_value.i, new.attributes["axis"].default_value.i) == (1, -1)
-    assert "coerced" in old.doc and "coerced" not in new.doc
+    assert "coerced" in old.doc
+    assert "coerced" not in new.doc
 
 
 # ---- LayerNorm
@@ -179,7 +180,7 @@ def test_activations():
 
 
 def test_losses():
-    """torch's cross-entropy: logits, classes second, smoothing over all classes, NaN over nothing, digits that it loses."""
+    """torch's cross-entropy: logits, classes second, smoothing over all classes, NaN over nothing, lost digits."""
     torch = pytest.importorskip("torch")
     entropy = torch.nn.functional.cross_entropy
     rng = np.random.default_rng(0)
