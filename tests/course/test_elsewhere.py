@@ -205,3 +205,23 @@ def test_gaussian_nll():
     assert np.isclose(loss(mean, y, std**2, full=True).item(), ours, rtol=1e-14)
     assert np.isclose(loss(mean, y, std**2).item(), ours - 0.5 * np.log(2 * np.pi), rtol=1e-14)
     assert loss(mean, y, 0 * std) == loss(mean, y, 0 * std + 1e-6) != loss(mean, y, 0 * std + 2e-6)
+
+
+# ---- training
+
+
+def test_training():
+    """torch's Adam adds ε to √v̂; clip_grad_norm_ takes all together, adds 1e-6, and spreads a NaN."""
+    torch = pytest.importorskip("torch")
+    theta = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    theta.grad = torch.full((1,), 1e-3, dtype=torch.float64)
+    torch.optim.Adam([theta], lr=1.0, betas=(0.9, 0.999), eps=1e-3).step()
+    assert np.isclose(theta.item(), -0.5, rtol=1e-12)  # g/(|g| + ε); with ε before the correction .03
+    both = [torch.nn.Parameter(torch.zeros(1, dtype=torch.float64)) for _ in range(2)]
+    for parameter, g in zip(both, (3.0, 4.0), strict=True):
+        parameter.grad = torch.full((1,), g, dtype=torch.float64)
+    assert torch.nn.utils.clip_grad_norm_(both, 1.0) == 5
+    assert np.isclose(both[0].grad.item(), 3 / (5 + 1e-6), rtol=1e-13)
+    both[0].grad[:] = float("nan")
+    torch.nn.utils.clip_grad_norm_(both, 1.0)
+    assert all(parameter.grad.isnan().all() for parameter in both)
