@@ -178,7 +178,7 @@ def cross_entropy(
         "uniform"       q_y = 1 − ε + ε/V, ε/V elsewhere       PyTorch, Keras, optax
         "off_target"    q_y = 1 − ε, ε/(V − 1) elsewhere       tensor2tensor, fairseq
         "without_pad"   q_y = 1 − ε, ε/(V − 2) elsewhere, 0 for the padding class, which is `ignore_index`
-                                                               OpenNMT, the Annotated Transformer
+                                                               OpenNMT-py 2, the Annotated Transformer
 
     Floating targets (..., V) are q itself, the probabilities of the classes in each row, as a teacher or soft labels
     give them. "uniform" smoothing makes (1 − ε) q + ε/V of them; there is no `ignore_index`.
