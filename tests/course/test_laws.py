@@ -133,15 +133,16 @@ def test_a_letter_without_a_row_or_with_two_is_found(change, trouble):
 
 
 def run(cells, space, name):
+    """What cells print, run in a namespace."""
     pyplot = pytest.importorskip("matplotlib.pyplot")
     pyplot.switch_backend("Agg")
-    with contextlib.redirect_stdout(io.StringIO()), np.printoptions(), np.errstate():
+    with contextlib.redirect_stdout(io.StringIO()) as printed, np.printoptions(), np.errstate():
         try:
             for number, cell in enumerate(cells):
                 exec(compile(cell, f"{name}.md, cell {number}", "exec"), space)
         finally:
             pyplot.close("all")
-    return space
+    return printed.getvalue()
 
 
 def tagged_cells(text):
@@ -152,14 +153,23 @@ def tagged_cells(text):
 
 @functools.cache
 def after(chapter):
-    """The names after all cells of a chapter."""
-    return run([cell for cell, _ in tagged_cells(chapters.text(chapter))], {"__name__": "__main__"}, chapter)
+    """(The names after all cells of a chapter, what they print)."""
+    space = {"__name__": "__main__"}
+    return space, run([cell for cell, _ in tagged_cells(chapters.text(chapter))], space, chapter)
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_every_cell_runs(chapter):
+    """All cells of a chapter, one after the other; exercises have at least two tests."""
+    exercises = chapters.cells(chapters.sections(chapters.text(chapter))["Exercises"])
+    assert sum(cell.count("assert") for cell in exercises) >= 2
+    assert after(chapter)[1]
 
 
 @law("again")
 def test_a_cell_can_be_run_again_after_the_others(chapter):
     """A name has one meaning on a page: else the cell finds another array under it."""
-    space = after(chapter)
+    space, _ = after(chapter)
     for cell, _ in tagged_cells(chapters.text(chapter)):
         run([cell], copy.copy(space), chapter)
 
@@ -197,7 +207,7 @@ def test_code_copied_from_a_page_of_the_terminal_runs(chapter):
 @law("drawn")
 def test_a_solution_holds_for_its_own_data_and_for_ten_that_are_drawn(chapter):
     """A solution's cell draws from `rng`, which the chapter makes before it: with ten others it holds too."""
-    space = after(chapter)
+    space, _ = after(chapter)
     solutions = [cell for cell, is_solution in tagged_cells(chapters.text(chapter)) if is_solution]
     assert solutions
     for cell in solutions:
