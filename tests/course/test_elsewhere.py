@@ -225,3 +225,47 @@ def test_training():
     both[0].grad[:] = float("nan")
     torch.nn.utils.clip_grad_norm_(both, 1.0)
     assert all(parameter.grad.isnan().all() for parameter in both)
+
+
+# ---- conventions, the engine
+
+
+def test_conventions_of_slopes():
+    """At a NaN and at equal numbers; the determinant of a singular matrix."""
+    torch = pytest.importorskip("torch")
+    jax = pytest.importorskip("jax")
+    nan = torch.tensor(float("nan"), requires_grad=True)
+    torch.relu(nan).backward()
+    assert (nan.grad.item(), float(jax.grad(jax.nn.relu)(np.nan))) == (1, 0)
+    equal = torch.ones(3, requires_grad=True)
+    equal.std(correction=0).backward()
+    assert equal.grad.tolist() == [0, 0, 0]
+    assert np.isnan(jax.grad(jax.numpy.std)(np.ones(3))).all()
+    assert torch.var(torch.tensor([0.0, 2.0])) == 2
+    singular = torch.tensor([[1.0, 2, 3], [2, 4, 6], [1, 0, 1]], dtype=torch.float64, requires_grad=True)
+    torch.det(singular).backward()
+    assert singular.grad.abs().max() < 1e-12  # the cofactors are up to 4
+
+
+def test_conventions_of_masks_windows_and_norms():
+    """True means hidden in nn.MultiheadAttention alone; is_causal is top-left; the last NaN; constants of norms."""
+    torch = pytest.importorskip("torch")
+    functional = torch.nn.functional
+    q, k = torch.zeros(1, 1, 1), torch.zeros(1, 2, 1)
+    v = torch.tensor([[[1.0], [3.0]]])
+    seen = torch.tensor([[True, False]])
+    assert functional.scaled_dot_product_attention(q, k, v, attn_mask=seen).item() == 1
+    assert functional.scaled_dot_product_attention(q, k, v, is_causal=True).item() == 1
+    layer = torch.nn.MultiheadAttention(1, 1, bias=False, batch_first=True)
+    layer.in_proj_weight.data[:] = layer.out_proj.weight.data[:] = 1.0
+    assert layer(q, k, v, attn_mask=seen)[0].item() == 3
+    nans = torch.tensor([[[float("nan"), 1.0, float("nan")]]])
+    assert functional.max_pool1d(nans, 3, return_indices=True)[1].item() == 2
+    for norm in (torch.nn.BatchNorm1d(2), torch.nn.InstanceNorm1d(2), torch.nn.GroupNorm(1, 2)):
+        assert norm.eps == 1e-5
+    assert torch.nn.BatchNorm1d(2).momentum == 0.1
+    numbers = torch.arange(5.0)[None, None]
+    windows = [(p * 5 // 3, -(-(p + 1) * 5 // 3)) for p in range(3)]
+    means = [float(np.mean(range(start, stop))) for start, stop in windows]
+    assert np.allclose(functional.adaptive_avg_pool1d(numbers, 3).numpy()[0, 0], means, rtol=1e-6)
+    assert functional.interpolate(numbers, size=3, mode="nearest").tolist() == [[[i * 5 // 3 for i in range(3)]]]
