@@ -209,6 +209,20 @@ def test_on_a_terminal_it_goes_through_the_pager_in_colours(folder, monkeypatch)
     assert "\x1b[" not in plain
 
 
+def test_a_star_of_a_formula_is_no_emphasis(monkeypatch):
+    """In colours Markdown is read once more: p_* and q_* there would lose their stars."""
+    pytest.importorskip("rich")
+    pytest.importorskip("pylatexenc")
+    for page in (course._Coloured(100), course._Plain(100)):
+        page.block(
+            myst.Block("text", "A *word*, $p_* q_*$ and $w^*$; `a * b * c`.\n\n| s |\n|---|\n| $\\lvert x \\rvert$ |"),
+            "",
+        )
+        shown = re.sub(r"\x1b\[[0-9;]*m", "", page.text())
+        assert "A word, p_∗ q_∗ and w∗; " in shown
+        assert "a * b * c" in shown
+
+
 def test_the_help_lists_the_chapters(folder, capsys):
     assert cli.main(["study", "--help"]) == 0
     assert "small  A *small* idea" in capsys.readouterr().out

@@ -1,5 +1,6 @@
 """What holds in every chapter: of the letters of its formulas, of its cells and of its solutions."""
 
+import ast
 import contextlib
 import copy
 import functools
@@ -28,6 +29,7 @@ OPEN = {
         relative_positions resolution set_convolution te_tnp tnp_a tnp_d tnp_nd unification
     """,
     "copied": "transformer",
+    "printed": "attentive",
 }
 
 GREEK = """alpha beta gamma delta epsilon varepsilon zeta eta theta kappa lambda mu nu xi pi rho sigma tau phi varphi
@@ -172,6 +174,23 @@ def test_a_cell_can_be_run_again_after_the_others(chapter):
     space, _ = after(chapter)
     for cell, _ in tagged_cells(chapters.text(chapter)):
         run([cell], copy.copy(space), chapter)
+
+
+def printed_words(cell):
+    """The words of a cell's prints, without what is computed in them."""
+    for node in ast.walk(ast.parse(cell)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
+            for argument in node.args:
+                parts = argument.values if isinstance(argument, ast.JoinedStr) else [argument]
+                yield from (p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str))
+
+
+@law("printed")
+def test_a_number_that_explains_another_is_computed(chapter):
+    """Of another input "that is 1/8" would be false, were it typed."""
+    for cell, _ in tagged_cells(chapters.text(chapter)):
+        for words in printed_words(cell):
+            assert not re.search(r"\b(that|right) is\b[^a-z]*\d", words), words
 
 
 class Copier(course._Plain):
