@@ -30,6 +30,7 @@ OPEN = {
     """,
     "copied": "transformer",
     "printed": "attentive",
+    "pictures": "multi_head relative_positions transformer resolution neural_processes tnp_nd convcnp",
     "changed": """
         relative_positions set_convolution neural_processes latent attentive tnp_a convcnp te_tnp unification
     """,
@@ -216,6 +217,15 @@ def test_a_worked_example_holds_for_other_numbers(chapter):
         space = {"__name__": "__main__"}
         run([cell for cell, _ in tagged_cells(before)], space, chapter)
         run([ast.unparse(change.visit(ast.parse(cell))) for cell in cells], space, chapter)
+
+
+@law("pictures")
+def test_a_picture_of_what_is_random_or_trained_says_so(chapter):
+    """Its words, if its cell draws numbers or trains: else a picture of random weights passes for what models do."""
+    for _, kind, _, body in chapters.FENCE.findall(chapters.text(chapter)):
+        if kind == "code-cell" and "plt.show()" in body and re.search(r"\brng\b|default_rng|\btrain(ed)?\(", body):
+            (words,) = re.findall(r'alt: "([^"]*)"', body)
+            assert re.search(r"\b(random|draws?|drawn|train\w*|untrained)\b", words), words
 
 
 @law("printed")
