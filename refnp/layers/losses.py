@@ -86,10 +86,10 @@ def gaussian_nll(mean, std, y, *, mask=None, reduction="mean"):
     shape for reduction="none". "mean" divides by the number of elements that count.
     Raises ValueError for a std that counts and is not positive and finite, for shapes that do not fit or an unknown
     reduction, TypeError for a mask that is not boolean.
-    VJP: ∂ℓ/∂y = z/σ, and ∂ℓ/∂σ = (1 − z²)/σ, with d = |y − μ| written as ((σ − d)/σ) (1 + |z|)/σ: near |z| = 1 the
-    difference σ − d is exact, so as many digits are left as y − μ has.
+    VJP: ∂ℓ/∂y = z/σ, and ∂ℓ/∂σ = (1 − z²)/σ, written with w = 1 − |z| = (σ − |y − μ|)/σ: near |z| = 1 the difference is
+    exact, so as many digits are left as y − μ has.
 
-        ȳ = ℓ̄ z/σ        μ̄ = −ȳ        σ̄ = ℓ̄ ((σ − d)/σ) (1 + |z|)/σ
+        ȳ = ℓ̄ z/σ        μ̄ = −ȳ        σ̄ = ℓ̄ w (2 − w)/σ
 
     Source: Sivaraya (2023) §3.2, eq. 9.
     Elsewhere: PyTorch's GaussianNLLLoss takes the variance, not σ, bounds it below by 1e-6, and leaves out ½ log 2π
@@ -107,8 +107,17 @@ def gaussian_nll(mean, std, y, *, mask=None, reduction="mean"):
     def vjp(loss_bar):
         bar = terms_bar(loss_bar)
         y_bar = product(bar, z / std)
-        sign = np.where(z.real < 0, -1, 1).astype(z.real.dtype)
-        return lambda: -y_bar, lambda: product(bar, (std - sign * difference) / std * (1 + sign * z) / std), y_bar
+
+        def std_bar():
+            size = np.abs(difference) if z.dtype.kind == "f" else np.where(z.real < 0, -difference, difference)
+            w = std - size
+            w /= std
+            slope = 2 - w
+            slope *= w
+            slope /= std
+            return product(bar, slope)
+
+        return lambda: -y_bar, std_bar, y_bar
 
     return value, vjp
 
