@@ -82,8 +82,9 @@ def symbol_rows(text):
 
 
 def symbols(row):
-    """The symbols that a row explains: those of its first cell."""
-    return [" ".join(latex.split()) for latex in re.findall(r"\$([^$]+)\$", row.split("|")[1])]
+    """The symbols that a row explains, those of its first cell, without indices: v_k of all k is v."""
+    found = [" ".join(latex.split()) for latex in re.findall(r"\$([^$]+)\$", row.split("|")[1])]
+    return [re.sub(r"_(?:[ijkmnt]|\{[ijkmnt]+\})$", "", symbol) for symbol in found]
 
 
 def trouble_with_letters(text):
@@ -127,6 +128,7 @@ $$
         ((r"\hat y^", "y^"), ["y is in no row of the table of symbols", r"\hat y is in the table and in no formula"]),
         ((r"d\mu", r"d\nu"), [r"\nu is in no row of the table of symbols", r"\mu is in the table and in no formula"]),
         (("| $x$, ", "| $x$ | | a number |\n| $x$ | | another |\n| "), ["x is in two rows"]),
+        (("| $x$, ", "| $x_i$ | | a number |\n| $x$ | | another |\n| "), ["x is in two rows"]),
         (("| $x$, ", "| $x$, $e$, "), ["e is in the table and also Euler's number"]),
     ],
 )
