@@ -129,7 +129,7 @@ def gelu(x, *, approximate="none"):
 
     VJP: x̄ = ȳ (Φ(x) + x φ(x)), φ(x) = e^(−x²/2)/√(2π);   for tanh x̄ = ȳ (σ(2u) + 2 x u' σ(2u) σ(−2u)).
     Raises ValueError for another `approximate`.
-    Elsewhere: PyTorch and flax default to the first, jax.nn.gelu to the second. ½ x (1 + erf(x/√2)), as it is often
+    Elsewhere: PyTorch defaults to the first, jax.nn.gelu and flax to the second. ½ x (1 + erf(x/√2)), as it is often
     written, has no correct digit left of x = −6 in float32.
     """
     near = x if is_moderate(x) else np.clip(x, -SIGMOID_VANISHES, SIGMOID_VANISHES)  # beyond, x² may overflow
