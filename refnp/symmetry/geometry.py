@@ -18,7 +18,7 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 
 from refnp.autograd import Array
-from refnp.symmetry.actions import SMALL, Arrays, NamedAction, are_whole, is_real, is_whole
+from refnp.symmetry.actions import SMALL, Arrays, NamedAction, is_real, is_whole
 
 Translation = tuple[float, ...]
 Rotation = tuple[float, int]
@@ -45,7 +45,7 @@ class Translate(NamedAction):
     def is_element(self, g: Translation) -> bool:
         if isinstance(g, np.ndarray):
             return g.ndim == 1 and g.dtype.kind in "iuf" and bool(np.isfinite(g).all())
-        return are_whole(g) or (self.step is None and isinstance(g, (tuple, list)) and all(map(is_real, g)))
+        return isinstance(g, (tuple, list)) and all(map(is_real, g))  # parts of a step, too, for what lies between
 
     def inverse(self, g: Translation) -> Translation:
         return tuple(-t for t in g)

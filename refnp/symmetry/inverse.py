@@ -50,7 +50,7 @@ class Inverse(Action):
     def _undone(self, g: Element) -> Element:
         self.refuse_others(g)
         undone = self.action.inverse(g)
-        if undone is None:
+        if undone is None and g is not None:
             raise ValueError(f"Inverse: {self.action} have no inverse")
         return undone
 

@@ -40,14 +40,17 @@ def powers(action: Action, g: Element, arrays: Arrays) -> list[dict[str, Any]]:
     return found
 
 
-def of_low_order(action: Action, arrays: Arrays, rng: np.random.Generator, order: int) -> Element | None:
-    """An element that moves the arrays, of low order if it is found; turns are of this order. None if nothing moves."""
+def of_low_order(
+    action: Action, arrays: Arrays, rng: np.random.Generator, order: int, *, along_axes: bool = False
+) -> Element | None:
+    """An element that moves the arrays, of low order if it is found; turns are of this order. None if nothing moves.
+
+    Of several actions one moves, one that changes values if it can be, or with `along_axes` one that moves along axes.
+    """
     if isinstance(action, Product):
         found = action.identity(arrays)
-        order_of_parts = sorted(
-            rng.permutation(len(action.parts)).tolist(), key=lambda i: action.parts[i].moves_along_axes
-        )
-        for i in order_of_parts:  # those that change values first
+        parts = rng.permutation(len(action.parts)).tolist()
+        for i in sorted(parts, key=lambda i: action.parts[i].moves_along_axes != along_axes):
             g = of_low_order(action.parts[i], arrays, rng, order)
             if g is not None:
                 return (*found[:i], g, *found[i + 1 :])
@@ -68,7 +71,7 @@ def imposed(kind: str, action: Action, arrays: Arrays, rng: np.random.Generator,
         return _orbit(action, present, arrays, rng, turn)
     if not action.moves_along_axes:
         return {}
-    g = of_low_order(action, arrays, rng, 2)
+    g = of_low_order(action, arrays, rng, 2, along_axes=True)
     if g is None:
         return {}
     each = powers(action, g, arrays)

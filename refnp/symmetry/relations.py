@@ -188,4 +188,6 @@ def _told(arrays: Sequence[Mapping[str, Array]], source: str, name: str, words: 
         lengths = {sample[source].shape[axis] for sample in arrays}
         near = any(s[name].size and 2 * s[name].max() >= s[source].shape[axis] > 1 for s in arrays)
         return len(lengths) > 1 and near and sum(sample[name].size for sample in arrays) >= ENOUGH
-    return sum(sample[name].size for sample in arrays) >= ENOUGH
+    each, other = (np.concatenate([sample[key].ravel() for sample in arrays]) for key in (name, source))
+    share = float(np.searchsorted(np.sort(other), each, "right").mean()) / max(1, other.size)
+    return share**each.size < UNLIKELY

@@ -61,7 +61,8 @@ def orders(arrays: Sequence[Array]) -> Rules:
     for axis in range(arrays[0].ndim):
         steps = [np.diff(a.astype(np.int64) if a.dtype.kind in "bu" else a, axis=axis).ravel() for a in arrays]
         together = np.concatenate(steps)
-        if np.count_nonzero(together) < CHANCE:
+        enough = LEAST_OF_EACH if arrays[0].dtype.kind == "b" else CHANCE  # a mask has a step a row, up or down
+        if together.size < CHANCE or np.count_nonzero(together) < enough:
             continue
         for sign, word in ((1, "ascending"), (-1, "descending")):
             if np.all(sign * together >= 0):

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from refnp.symmetry import Permute, Roll, SymmetryError, equivariant, search
+from refnp.symmetry import Counts, Permute, Roll, Select, SymmetryError, Verdict, equivariant, search
 from refnp.symmetry.claim import FLOATS
 from refnp.symmetry.shrink import effort
-from refnp.symmetry.verdict import array_code
+from refnp.symmetry.verdict import array_code, in_a_row
 from tests.helpers import assert_same_bits
 from tests.symmetry import functions as f
 
@@ -73,6 +73,9 @@ def test_a_verdict_is_required(refuted):
     assert refuted.require("fails") is refuted
     assert refuted.fails
     assert not refuted.holds
+    assert not refuted  # as in `assert search(…)`
+    assert search(equivariant(np.sort, Permute("a"), Permute(), name="sort"), lambda rng, n: {"a": rng.normal(size=n)},
+                  sizes={"n": (1,)}).outcome == "undecided"  # fmt: skip
     with pytest.raises(SymmetryError, match="counter-example with n = 2"):
         refuted.require()
 
@@ -123,3 +126,28 @@ def test_simple_numbers_are_easier_to_read():
     assert len(set(efforts[:5])) == 5
     assert effort(np.array([True])) < effort(np.array([False]))
     assert effort(np.array([0.5, 0.0])) < effort(np.array([0.5, 1.0]))
+
+
+@pytest.mark.parametrize(("outcome", "truth"), [("holds", True), ("fails", False), ("undecided", False)])
+def test_a_verdict_is_true_only_where_the_claim_was_found_to_hold(outcome, truth):
+    assert bool(Verdict(outcome, "f is even", "one pair", "", Counts(), 0.0, {}, 0.0)) is truth
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ([5, 9, 13], "5, 9 and 13"),
+        (range(6), "0 to 5"),
+        ([0, 1, 2], "0, 1 and 2"),
+        ([1, 2, 3, 4, 8, 16, 17], "1 to 4, 8, 16 and 17"),
+        ([7], "7"),
+        ([], ""),
+    ],
+)
+def test_sizes_are_told_as_they_were_tried(numbers, text):
+    assert in_a_row(numbers) == text
+
+
+def test_only_sizes_that_were_tried_are_told():
+    total = equivariant(lambda x: x * x, Select("x"), Select())
+    assert "n = 5, 9 and 13;" in str(search(total, f.vector, sizes={"n": [5, 9, 13]}, count=12, structures=()))
