@@ -8,7 +8,7 @@ and imports no layer or model. docs/symmetry.md explains what a verdict rests on
 """
 
 from refnp.symmetry.actions import Action, Product, Trivial
-from refnp.symmetry.audit import Audit, audit
+from refnp.symmetry.audits import Audit, audit
 from refnp.symmetry.claim import Claim, equivariant, invariant
 from refnp.symmetry.frameworks import in_jax, in_torch
 from refnp.symmetry.geometry import Negate, Rotate, RotateGrid, Scale, Translate
