@@ -124,13 +124,16 @@ def check(
     errors are estimated. Inputs are rounded to the coarser of the two precisions that are compared, so that both have
     the same numbers: to float32 where f has float32 and float64. The counter-example shows what was computed with.
 
-    Raises ValueError for an element that cannot act on these inputs; TypeError if f gives something that is no array.
+    Raises ValueError for what is no element, for one that cannot act on these inputs, and for inputs that the claim is
+    not about; TypeError if f gives something that is no array.
     """
     claim.action.refuse_others(g)
     if not claim.action.fits(g, inputs):
         raise ValueError(
             f"check: {claim.action.describe(g)} cannot act on these inputs; the claim is about {claim.action}"
         )
+    if claim.where is not None and not np.all(claim.where(**inputs)):
+        raise ValueError("check: the claim is not about these inputs; its where= is False for them")
     dtype = dtype_of(inputs)
     trials = Trials(claim, Domain(lambda rng: inputs, {}), bound, inner_precision, digits, seed)
     violation = trials.violation(Input({}, dtype, {}, cast(inputs, dtype)), [g])
