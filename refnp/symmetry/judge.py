@@ -238,9 +238,12 @@ def rounding_allowance(sides: BothSides, left: Vector, right: Vector, d: Array) 
     for part, one, other in zip(right.parts, left.largest, right.largest, strict=True):
         allowed[part] = safety * u * max(one, other) + underflow
     allowed = np.where(right.rounded & np.isfinite(d), allowed, 0)
+    close = CLOSE if at.coarser is not None else 1.0
+    if at.constants >= ENOUGH_CONSTANTS:  # here what those leave is asked for, and no more
+        close *= roundoff(np.float64) / u
     for error in estimated_errors(sides):
         allowed = np.maximum(allowed, safety * error)
-        if np.all(np.abs(d) <= (CLOSE if at.coarser is not None else 1.0) * allowed):
+        if np.all(np.abs(d) <= close * allowed):
             return allowed
     if np.any(np.abs(d) > allowed) and sides.is_insensitive():
         if at.coarser is not None:

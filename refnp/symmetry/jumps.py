@@ -29,7 +29,7 @@ HALVINGS = 60
 KEPT = 0.125  # of the change must be left between neighbours, and of the discrepancy be explained
 SIDES = (2.0**-9, 2.0**-13)  # how far f must be smooth on both sides
 GAP = 2.0**-36  # between the sides, in which other choices may hang on roundings, too
-ENOUGH_FOUND, ENOUGH_MISSED = 8, 12  # after so many jumps, or none in so many places, no more are looked for
+ENOUGH_FOUND, ENOUGH_MISSED = 8, 4  # after so many jumps, or none in so many places, no more are looked for
 SMOOTH = 2.0**-4  # of the jump may be noise there
 
 
@@ -109,7 +109,7 @@ def _on_line(value: Callable[[float], Vector], size: float) -> tuple[str, float,
             if change < KEPT * size:
                 continue
             for _ in range(HALVINGS):
-                if abs(high - low) <= 2.0**-62 + 2.0**-52 * abs(low):
+                if abs(high - low) <= 2.0**-62 + 2.0**-52 * abs(low) or _change(a, b) < KEPT * change:
                     break
                 middle = (low + high) / 2
                 m = value(middle)

@@ -69,7 +69,5 @@ def test_inputs_that_a_claim_is_not_about_are_refused():
     assert check(claim, {"x": np.array([1.0, 2.0])}, (1, 0))
     with pytest.raises(ValueError, match="check: the claim is not about these inputs"):
         check(claim, {"x": np.array([-1.0, 2.0])}, (1, 0))
-    with pytest.raises(
-        ValueError, match=r"Permute: \(0, 0\) is no element of permutations of axis -1 of x; give "
-    ):
+    with pytest.raises(ValueError, match=r"Permute: \(0, 0\) is no element of permutations of axis -1 of x; give "):
         check(claim, {"x": np.array([1.0, 2.0])}, (0, 0))
