@@ -79,9 +79,9 @@ def imposed(kind: str, action: Action, arrays: Arrays, rng: np.random.Generator,
         return {name: _least([x[name] for x in each]) for name, a in present.items() if a.dtype.kind != "c"}
     if len(each) % 2:
         return {}
-    real = {name: a for name, a in present.items() if a.dtype.kind in "fc" and not _equal(a, each[1][name])}
-    signs = (-1) ** np.arange(len(each))
-    return {name: sum(s * x[name] for s, x in zip(signs, each, strict=True)) / len(each) for name in real}
+    half = each[len(each) // 2]  # moved by an element of order 2, so that the opposite is exact
+    real = {name: a for name, a in present.items() if a.dtype.kind in "fc" and not _equal(a, half[name])}
+    return {name: (a - half[name]) / 2 for name, a in real.items()}
 
 
 def _least(arrays: list[Array]) -> Array:
