@@ -23,9 +23,11 @@ from refnp.verify.frameworks import PAGES, inspection
 from refnp.verify.frameworks.native import NUMPY, Native
 from refnp.verify.judge import DEVIATES, Judgement, failed, judged, matches
 from refnp.verify.layer_names import SAID_BY_NAME
-from refnp.verify.precision import policy
+from refnp.verify.precision import Policy, checked_formats, format_of, policy
+from refnp.verify.record import DTYPES
 from refnp.verify.rounding import judging_precision
 
+NO_KERNEL = re.compile(r"(not implemented for|not support\w*|unsupported)\W.*(Half|BFloat16|Float8|float16|precision)")
 TRIED = 3  # cases, to see whether another convention makes them right
 
 
@@ -46,6 +48,7 @@ class Asked:
         framework: str | None,
         device: str | None,
         arguments: Mapping[str, str] | None,
+        formats: Mapping[str, str] | None,
         layouts: Sequence[str],
         mask: str,
     ):
@@ -65,7 +68,8 @@ class Asked:
             for name in SAID_BY_NAME.get(case.layer.name, ())
         ]
         self.binding = Binding(self.who, taken, named, arguments, inside, stated, also)
-        self.cases = chosen(self.cases, only, skip)
+        self.formats = checked_formats("judge", formats, self.layer.name, self.binding.arrays)
+        self.cases = [replace(case, formats=self.formats) for case in chosen(self.cases, only, skip)]
         self.native = guess or inspection.found_out(function, self.attempt)
         if device is not None:
             self.check_device(device)
@@ -78,6 +82,18 @@ class Asked:
             self.native.array(np.zeros(1, np.float32), device)
         except Exception as wrong:  # as each framework says it
             raise ValueError(f"device={device!r}: {self.native.name}: {first_line(wrong)}") from wrong
+
+    def check_formats(self, dtypes: Sequence[str]) -> None:
+        """ValueError unless the framework takes numbers of all formats that it will be given, and gives them back."""
+        for name in (*dtypes, *self.formats.values()):
+            form, given = policy(name), policy(name).typed(np.zeros(1, policy(name).dtype))
+            option = f"dtypes: {name}" if name in DTYPES else f"precision={name!r}"
+            try:
+                came = format_of(self.native.numpy(self.native.array(given, self.device)))
+            except Exception as wrong:  # as each framework says it
+                raise ValueError(f"{option}: {self.native.name}: {first_line(wrong)}; or name another") from wrong
+            if came != form.stored.name:
+                raise ValueError(f"{option}: {self.native.name} makes {came} of {form.stored.name}; name another")
 
     def differentiable(self) -> Native:
         """refnp's autodiff, if the function computes with Tensors as well; ValueError otherwise."""
@@ -125,6 +141,7 @@ class Asked:
 
     def report(self, name: str, dtypes: Sequence[str]) -> Report:
         """Every case in every precision."""
+        self.check_formats(dtypes)
         self.version = inspection.version_of(self.native)
         about = f"{self.who}, {self.version}, {' and '.join(dtypes)}, against {judging_precision()}"
         report = Report(name, self.who, [], assumed=self.assumed(), about=about)
@@ -163,6 +180,8 @@ class Asked:
             except NotOfferedError:
                 raise
             except Exception as failure:  # whatever it is, it is no answer
+                if policy(dtype).narrow and NO_KERNEL.search(str(failure)):
+                    raise NotOfferedError(f"{self.native.name}: {first_line(failure)}") from failure
                 if any(isinstance(value, list) for value in case.options.values()):
                     raise NotOfferedError(f"{self.who} does not take options as refnp writes them") from failure
                 report.judgements += self.without_gradients(problem, reference, failure)
@@ -174,7 +193,7 @@ class Asked:
             report.known |= self.known_of(case, found)
             report.answers.append((problem, answer))
             report.problems.append(problem)
-            notes.update(note)
+            notes.update(dict.fromkeys(note, 1))
 
     def without_gradients(self, problem: Problem, reference: Answer, failure: Exception) -> list[Judgement]:
         """What is said of a call that failed: its failure, and where gradients failed alone, the output by itself."""
@@ -229,25 +248,28 @@ class Asked:
         )
         asked = call.asked(self.function, lambda x: self.native.array(x, self.device), module)
         wanted = [i for i, name in enumerate(call.names) if f"gradient of {name}" in problem.case.quantities]
-        arrays = list(map(form.typed, call.arrays))
+        own_form = {name: problem.case.form(name, problem.dtype) for name in call.names}
+        arrays = [own_form[name].typed(array) for name, array in zip(call.names, call.arrays, strict=True)]
         cotangent = form.typed(np.array(call.output.there(problem.cotangent), order="C")) if wanted else None
         try:
             if self.vjp is None:
                 output, gradients = self.native.run(asked, arrays, cotangent, wanted, self.device)
             else:
-                output, gradients = self.by_vjp(call, asked, cotangent, wanted)
+                output, gradients = self.by_vjp(call, asked, arrays, cotangent, wanted)
         except Exception as failure:
             if not isinstance(failure, NotOfferedError) and (why := self.misfit(call, failure)):
                 raise NotOfferedError(why) from failure
             raise
-        another = not form.narrow and output.dtype != form.dtype
-        notes = [f"{output.dtype} comes back for {form.dtype}"] if another else []
+        output, gradients = real(output), list(map(real, gradients))
+        notes = [another_format(output, form)]
+        notes += [another_format(g, own_form[call.names[i]]) for i, g in zip(wanted, gradients, strict=False)]
+        notes = [note for note in notes if note]
         if call.results > 1:
             notes.append(f"the first of {call.results} results is judged")
-        answer = {"output": call.output.back(real(output))}
+        answer = {"output": call.output.back(output)}
         for index, gradient in zip(wanted, gradients, strict=True):
             name = call.names[index]
-            answer[f"gradient of {name}"] = call.turns.get(name, AS_IT_IS).back(real(gradient))
+            answer[f"gradient of {name}"] = call.turns.get(name, AS_IT_IS).back(gradient)
         return answer, notes
 
     def misfit(self, call: Call, failure: Exception) -> str:
@@ -265,14 +287,19 @@ class Asked:
         return ""
 
     def by_vjp(
-        self, call: Call, asked: Callable, cotangent: np.ndarray | None, wanted: Sequence[int]
+        self,
+        call: Call,
+        asked: Callable,
+        arrays: Sequence[np.ndarray],
+        cotangent: np.ndarray | None,
+        wanted: Sequence[int],
     ) -> tuple[np.ndarray, list[np.ndarray]]:
         """By the function that claims the gradients."""
         assert self.vjp is not None
         convert, back = lambda x: self.native.array(x, self.device), self.native.numpy
         takes = Parameters.of(self.vjp).takes
         options = {name: value for name, value in call.converted(convert).items() if takes(name)}
-        output, pullback = self.vjp(asked, *map(convert, call.arrays), **options)
+        output, pullback = self.vjp(asked, *map(convert, arrays), **options)
         if cotangent is None:
             return back(output), []
         bars = pullback(convert(cotangent))
@@ -352,10 +379,16 @@ def names(issue: str, known: KnownDefect) -> bool:
 
 def real(result: Any) -> np.ndarray:
     """A result as an array of real numbers; TypeError for anything else."""
-    array = np.asarray(result)
+    array = np.asanyarray(result)
     if array.dtype.kind not in "fiubV":  # V: types of ml_dtypes
         raise TypeError(f"{array.dtype} is no type of real numbers")
     return array
+
+
+def another_format(array: np.ndarray, form: Policy) -> str:
+    """ "float64 comes back for float32"; "" for what comes in the format that it was asked for."""
+    came = format_of(array)
+    return "" if came == form.stored.name else f"{came} comes back for {form.stored.name}"
 
 
 def name_of(function: Any) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 from refnp.verify.case import Case, NotOfferedError, Problem
 from refnp.verify.conventions import AS_IT_IS, LAYOUTS, MASKS, Turn, in_convention, joined
 from refnp.verify.layer_names import closest
+from refnp.verify.precision import policy
 
 CALLED = {  # what frameworks call refnp's arguments; the first that a function has is taken
     "x": ("input", "inputs", "X", "a", "hidden_states"),
@@ -108,7 +109,9 @@ def signature_of(function: Callable) -> inspect.Signature | None:
             for argument in ast.walk(tree):
                 if isinstance(argument, ast.arguments):
                     argument.defaults = [plain_default(default) for default in argument.defaults]
-                    argument.kw_defaults = [default and plain_default(default) for default in argument.kw_defaults]
+                    argument.kw_defaults = [plain_default(default) for default in argument.kw_defaults]
+                if isinstance(argument, ast.arg):
+                    argument.annotation = None  # a name that may not be there
             exec(compile(ast.fix_missing_locations(tree), "<documentation>", "exec"), {}, scope)
             return inspect.signature(scope["documented"])
         except SyntaxError:
@@ -116,12 +119,16 @@ def signature_of(function: Callable) -> inspect.Signature | None:
     return found
 
 
-def plain_default(node: ast.expr) -> ast.expr:
-    """A default of the documentation, if it is a plain value; None for anything that would have to be computed."""
+def plain_default(node: ast.expr | None) -> ast.expr:
+    """A default of the documentation, if it is a plain value; None for anything that would have to be computed.
+
+    And for what must be named and has no default there, such as `out: Optional[Tensor]`.
+    """
     try:
-        ast.literal_eval(node)
+        ast.literal_eval(node or "?")
     except (ValueError, SyntaxError):
         return ast.Constant(None)
+    assert node is not None
     return node
 
 
@@ -430,7 +437,7 @@ def call_of(
     binding: Binding, problem: Problem, layouts: Sequence[str] = (), mask: str = MASKS[0], passed: Mapping = {}
 ) -> Call:
     """The call that asks the function for the answer to a problem; `passed` are more options that it is given."""
-    case = problem.case
+    case, form = problem.case, policy(problem.dtype)
     options = dict(case.options) | dict(passed)
     given = defaults(case)
     for name in binding.places:  # what a function may take otherwise where nothing is said
@@ -450,9 +457,10 @@ def call_of(
     by_name = {}
     for name, value in options.items():
         if binding.takes(name) and not (another_kind(binding, name, value) and name in given):
-            value = in_convention(value, mask, problem.dtype) if name in hidden else value
+            value = in_convention(value, mask, form.dtype) if name in hidden else value
             value = turns[name].there(value) if name in turns else value
-            value = value.astype(problem.dtype) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else value
+            if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+                value = form.typed(form.given(value))
             by_name[binding.places.get(name, name)] = value
     first = next(iter(arrays.values()))
     by_name |= {name: rule(first) for name, rule in FOLLOWS.items() if name in binding.parameters.kinds}

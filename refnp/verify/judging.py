@@ -41,6 +41,7 @@ def judge(
     skip: Sequence[str] = (),
     dtypes: str | Sequence[str] = DTYPES,
     precision: str | None = None,
+    formats: Mapping[str, str] | None = None,
 ) -> Report:
     """Is `function` right? It is asked on every case of the layer `name`, and each answer is held against its bound.
 
@@ -59,6 +60,7 @@ def judge(
     dtypes      "float32", "float64", or one of them
     precision   in place of dtypes, where the function rounds: "bfloat16", "bfloat16 in and out, float32 inside", … as
                 in docs/precision.md; it is given arrays of the stored format's type
+    formats     of arguments that are stored in another format than that: {"gain": "float32"}
 
     An argument reaches the parameter that is called like it, or as frameworks call it, else by its place. Cases that
     set what the function does not take are skipped, as are those in which it raises NotImplementedError; the report
@@ -87,6 +89,7 @@ def judge(
         framework=framework,
         device=device,
         arguments=arguments,
+        formats=formats,
         layouts=chosen_layouts(layout, named),
         mask=chosen_mask(mask, named),
     )

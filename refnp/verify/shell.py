@@ -81,6 +81,7 @@ def report_of(options: argparse.Namespace) -> Report:
         skip=options.skip or (),
         dtypes=words(options.dtypes) or DTYPES,
         precision=options.precision,
+        formats=pairs(options.formats, "--formats"),
     )
 
 
@@ -104,7 +105,8 @@ def of_program(options: argparse.Namespace) -> Report:
 
 def check_of_functions(options: argparse.Namespace, judged: str) -> None:
     """ValueError for an option that says how a function is called, beside what is no function."""
-    for name in ("gradients", "vjp", "framework", "device", "arguments", "options", "mask", "layout", "precision"):
+    of_values = ("arguments", "options", "mask", "layout", "precision", "formats")
+    for name in ("gradients", "vjp", "framework", "device", *of_values):
         if getattr(options, name):
             raise ValueError(f"--{name} is of functions; {judged} follows docs/case_format.md, gradients if it has any")
 
