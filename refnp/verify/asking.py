@@ -1,5 +1,6 @@
 """A function that is not refnp's, asked: its framework, its arguments, and its answers to the cases of a layer."""
 
+import contextlib
 import copy
 import re
 from collections import Counter
@@ -15,19 +16,31 @@ from refnp.verify.calling import (
     Parameters,
     adapted,
     call_of,
+    defaults,
 )
 from refnp.verify.case import Answer, Case, Convention, KnownDefect, NotOfferedError, Problem
-from refnp.verify.conventions import AS_IT_IS, LAYOUTS, MASKS, changes
+from refnp.verify.conventions import AS_IT_IS, LAYOUTS, MASKS, Layout, changes
 from refnp.verify.findings import Key, Report, first_line, quiet
 from refnp.verify.frameworks import PAGES, inspection
 from refnp.verify.frameworks.native import NUMPY, Native
 from refnp.verify.judge import DEVIATES, Judgement, failed, judged, matches
 from refnp.verify.layer_names import SAID_BY_NAME
+from refnp.verify.modules import (
+    OF_ROWS,
+    SIZED,
+    check_no_dropout,
+    in_precision,
+    of_own_sizes,
+    rows_of,
+    sizes_of,
+    statistics_of,
+)
 from refnp.verify.precision import Policy, checked_formats, format_of, policy
 from refnp.verify.record import DTYPES
 from refnp.verify.rounding import judging_precision
 
 NO_KERNEL = re.compile(r"(not implemented for|not support\w*|unsupported)\W.*(Half|BFloat16|Float8|float16|precision)")
+REDUCTIONS = ("none", "sum", "mean", "batchmean", "rows")
 TRIED = 3  # cases, to see whether another convention makes them right
 
 
@@ -51,30 +64,75 @@ class Asked:
         formats: Mapping[str, str] | None,
         layouts: Sequence[str],
         mask: str,
+        order: Sequence[str] = (),
+        own: Mapping[str, Any] | None = None,
     ):
         self.who = name_of(function)
         self.excused = excused
         self.layer = named[0].layer
         self.function, self.cases, self.vjp, self.device = function, named, vjp, device
-        self.gradients, self.layouts, self.mask, self.stated = gradients, layouts, mask, stated
+        self.gradients, self.mask, self.stated = gradients, mask, stated
+        self.layouts: Sequence[str | Layout] = layouts
         guess = inspection.named(framework) if framework else inspection.of_object(function)
         inside = None if guess is None else inspection.parameters_of(guess, function)
         taken = function if inside is None or guess is None else inspection.forward_of(guess, function)
-        self.inside = inside
+        if inside is not None:
+            check_no_dropout(self.who, function)
+            inside |= statistics_of(function)
+        self.inside, self.taken, self.own = inside, taken, own
         also = [
             name
             for case in named
             if case.layer.name != self.layer.name
             for name in SAID_BY_NAME.get(case.layer.name, ())
         ]
-        self.binding = Binding(self.who, taken, named, arguments, inside, stated, also)
+        self.binding = Binding(self.who, taken, named, arguments, inside, stated, also, order, own)
+        self.table = self.cases
+        self.cases = self.of_own_sizes(layouts)
         self.formats = checked_formats("judge", formats, self.layer.name, self.binding.arrays)
-        self.cases = [replace(case, formats=self.formats) for case in chosen(self.cases, only, skip)]
+        self.chosen = lambda cases: [replace(case, formats=self.formats) for case in chosen(cases, only, skip)]
+        self.cases = self.chosen(self.cases)
         self.native = guess or inspection.found_out(function, self.attempt)
         if device is not None:
             self.check_device(device)
         if gradients and vjp is None and self.native is NUMPY:
             self.native = self.differentiable()
+
+    def of_own_sizes(self, layouts: Sequence[str | Layout]) -> list[Case]:
+        """The cases with the sizes of the module, if it is one with sizes of its own."""
+        shapes, names = dict(self.inside or {}), dict(self.binding.inside)
+        if self.inside is not None and not names:  # without parameters
+            shapes = {"": size} if (size := sizes_of(self.function)) else {}
+            names = dict.fromkeys([name for name in SIZED if shapes and name in self.binding.arrays], "")
+        several = [shapes[theirs] for theirs in names.values() if len(shapes[theirs]) > 1]
+        self.layouts = (*layouts, rows_of(several[0])) if several and self.layer.name in OF_ROWS else layouts
+        found = of_own_sizes(self.table, names, shapes, self.layouts) if names else []
+        if names and not found and not layouts and self.layer.name == "linear":
+            self.layouts = ("out_in",)  # as PyTorch's modules keep it
+            found = of_own_sizes(self.table, names, shapes, self.layouts)
+        return found or self.table
+
+    def turned(self, layouts: Sequence[str]) -> "Asked":
+        """The same module asked in other layouts."""
+        other = copy.copy(self)
+        other.cases = other.chosen(other.of_own_sizes(layouts))
+        return other
+
+    def offered(self, cases: Sequence[Case]) -> list[Case]:
+        """The first cases of those that the function can be asked."""
+        found = []
+        for case in cases:
+            with contextlib.suppress(NotOfferedError):
+                self.adapted(case)
+                found.append(case)
+        return found[:TRIED]
+
+    def like(self, cases: list[Case], arguments: Mapping[str, str]) -> "Asked":
+        """The same function asked the cases of another layer."""
+        other = copy.copy(self)
+        binding = Binding(self.who, self.taken, cases, arguments, self.inside, self.binding.stated, (), (), self.own)
+        other.layer, other.cases, other.binding = cases[0].layer, cases, binding
+        return other
 
     def check_device(self, device: str) -> None:
         """ValueError unless the framework can put arrays on it."""
@@ -114,7 +172,7 @@ class Asked:
                 own = self.adapted(case)
             except NotOfferedError:
                 continue
-            problem = own.problem("float32")
+            problem = replace(own, options=in_precision(own.options, "float32")).problem("float32")
             call = self.call(problem)
             with quiet():
                 convert = lambda x: native.array(x, self.device)
@@ -165,6 +223,7 @@ class Asked:
     def judge_one(self, case: Case, dtype: str, report: Report, notes: Counter) -> None:
         """One case in one precision; NotOfferedError if it cannot be asked."""
         with quiet():
+            case = replace(case, options=in_precision(case.options, dtype))
             problem = replace(case, known_defects=()).problem(dtype)
             if policy(dtype).narrow and beyond_range(problem):
                 raise NotOfferedError(f"some of its numbers are beyond the range of {policy(dtype).narrow}")
@@ -313,7 +372,12 @@ class Asked:
         """What the report says of the way the function is asked."""
         found = self.binding.assumed()
         if self.stated:
-            found.append(f"computed with {', '.join(f'{name}={value!r}' for name, value in self.stated.items())}")
+            values = in_precision(self.stated, "float32")
+            found.append(f"computed with {', '.join(f'{name}={value!r}' for name, value in values.items())}")
+        if named := [layout for layout in self.layouts if isinstance(layout, str)]:
+            found.append(f"laid out as {', '.join(named)}")
+        if self.inside is not None and not getattr(self.function, "training", True):
+            found.append(f"{self.who} is in evaluation mode")
         masks = [n for n in self.binding.options if n.endswith("mask") and self.binding.takes(n)]
         if masks:
             meaning = {
@@ -349,6 +413,16 @@ def hints(asked: "Asked", report: "Report") -> list[str]:
         if asked.holds_with(few, report.judgements[0].dtype, **way):
             option = f"layout={way['layouts'][-1]!r}" if "layouts" in way else f"mask={way['mask']!r}"
             found.append(f"with {option} the output is right in {'; '.join(deviating)}")
+    reductions = [] if asked.binding.takes("reduction") else REDUCTIONS
+    reductions = [
+        r for r in reductions if "reduction" in defaults(few[0]) and few[0].options.get("reduction", "mean") != r
+    ]
+    for reduction in reductions:
+        others = [replace(case, options={**case.options, "reduction": reduction}) for case in few]
+        binding = copy.copy(asked.binding)
+        binding.stated = binding.stated | {"reduction"}
+        if asked.holds_with(others, report.judgements[0].dtype, binding=binding):
+            found.append(f"with options={{'reduction': {reduction!r}}} the output is right in {'; '.join(deviating)}")
     return found
 
 

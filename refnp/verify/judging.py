@@ -8,20 +8,27 @@ A case whose options the function does not take is skipped, and the report says 
 """
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from refnp.verify.asking import Asked, hints, names
-from refnp.verify.calling import defaults
+import numpy as np
+
+from refnp.verify.asking import Asked, hints, name_of, names
+from refnp.verify.calling import Parameters, defaults
 from refnp.verify.case import Case
-from refnp.verify.conventions import chosen_layouts, chosen_mask
+from refnp.verify.conventions import OF_CHANNELS, chosen_layouts, chosen_mask
 from refnp.verify.findings import Report
-from refnp.verify.frameworks import PAGES
-from refnp.verify.layer_names import closest, named_cases
+from refnp.verify.frameworks import PAGES, inspection
+from refnp.verify.judge import matches
+from refnp.verify.layer_names import axes_of_space, cases_named, closest, meaning, named_cases, with_kin
 from refnp.verify.layers import cases
+from refnp.verify.layers.elsewhere import variants
+from refnp.verify.modules import made_with, of_classes, statistics_of
 from refnp.verify.precision import policy
 from refnp.verify.record import DTYPES
+from refnp.verify.signatures import CALLED, Meant, known, nearest, root
 
 
 def judge(
@@ -71,18 +78,21 @@ def judge(
         raise ValueError(f"function: {function!r} is {what}")
     if vjp is not None and not callable(vjp):
         raise ValueError(f"vjp: {vjp!r} is no function; it is vjp(function, *arrays) → (output, pullback)")
-    named = named_cases(name)
+    named, meant = cases_for(name, function, framework, arguments or {})
     dtypes = chosen_dtypes(dtypes) if precision is None else (policy(precision).name,)
     arguments, options = (mapping_of(*given) for given in (("arguments", arguments), ("options", options)))
     if (gradients or vjp is not None) and named[0].layer.whole:
         raise ValueError(f"gradients: those of whole models have no bound; judge the output of {named[0].layer.name}")
     check_excused(excused)
+    stated, own = split(named, dict(meant.options) | made(named, function, framework) | options, function, framework)
+    if np.ndim(weights := stated.get("class_weights")) == 1:
+        named = of_classes(named, len(weights))
     asked = Asked(
         function,
-        with_options(named, options),
+        with_options(named, stated),
         only=only,
         skip=(skip,) if isinstance(skip, str) else skip,
-        stated=options,
+        stated=stated,
         excused=excused,
         gradients=gradients or vjp is not None,
         vjp=vjp,
@@ -90,13 +100,41 @@ def judge(
         device=device,
         arguments=arguments,
         formats=formats,
-        layouts=chosen_layouts(layout, named),
+        layouts=chosen_layouts(layout, named) if layout is not None else meant.layouts,
         mask=chosen_mask(mask, named),
+        order=meant.order,
+        own=own,
     )
     report = asked.report(name, dtypes)
+    if not report.holds and layout is None and asked.inside and named[0].layer.name == "linear":
+        turned = asked.turned(("out_in",))  # as modules keep it that are written like PyTorch's
+        if (other := turned.report(name, dtypes)).holds:
+            return other
     if not report.holds:
-        report.hints = hints(asked, report)
+        report.hints = hints(asked, report) + of_other_arguments(asked, report)
     return report
+
+
+def of_other_arguments(asked: Asked, report: Report) -> list[str]:
+    """With which other arguments a function would hold that deviates: a variance in place of a deviation."""
+    wrong = [row.dtype for row in report.deviations if row.quantity == "output"]
+    first, *others = family_of(asked.layer.name)
+    own = cases_named(first)[0]
+    found = []
+    for layer in others if wrong else ():
+        every = cases_named(layer)
+        if len(every[0].inputs) != len(own.inputs):
+            continue
+        pairs = zip(own.inputs, every[0].inputs, strict=True)
+        places = {new: asked.binding.places[old] for old, new in pairs if old in asked.binding.places}
+        try:
+            other = asked.like(every, places)
+        except ValueError:
+            continue
+        if (few := other.offered(every)) and other.holds_with(few, wrong[0]):
+            changed = {new: theirs for new, theirs in places.items() if new not in own.inputs}
+            found.append(f"with arguments={changed!r} the output is right in {'; '.join(case.name for case in few)}")
+    return found
 
 
 def chosen_dtypes(dtypes: str | Sequence[str]) -> tuple[str, ...]:
@@ -117,12 +155,102 @@ def mapping_of(option: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
     return dict(given or {})
 
 
-def with_options(named: list[Case], options: dict[str, Any]) -> list[Case]:
-    """The cases with these options; ValueError for an option that the layer does not have."""
-    known = {name for case in named for name in (*case.options, *defaults(case))}
-    for name in options:
-        if name not in known:
+def cases_for(
+    name: str, function: Callable, framework: str | None, arguments: Mapping[str, str]
+) -> tuple[list[Case], Meant]:
+    """The cases that a function of that name is asked, and what its name and its framework say of it.
+
+    A loss of other arguments than refnp's, such as a variance, is found by where the function is, by the names of
+    `arguments`, or by those of its parameters.
+    """
+    found = known(function)
+    try:
+        named, said = named_cases(name), meaning_of(name)
+    except ValueError:
+        if found is None:
+            raise
+        named, said = with_kin(found.layer), found
+    layer = said.layer
+    if found is not None:
+        layer = found.layer if root(found.layer) == root(layer) else layer
+        options = {**said.options, **found.options}
+        without = (*said.without, *found.without)
+        said = Meant(layer, found.order or said.order, found.layouts or said.layouts, options, without)
+    if found is None or layer != found.layer:
+        parameters, inside = parameters_taken(function, framework)
+        family = family_of(layer)
+        layer = nearest(family, [*parameters, *inside], arguments if isinstance(arguments, Mapping) else ())
+    if layer != named[0].layer.name:
+        named = with_kin(layer)
+    named = [case for case in named if not any(matches(case.name, pattern) for pattern in said.without)]
+    if of_space := re.search(r"([123])[dD]$", name_of(function)):
+        axes = int(of_space.group(1))
+        named = [c for c in named if c.layer.name not in OF_CHANNELS or axes_of_space(c) == axes] or named
+    return named, said
+
+
+def meaning_of(name: str) -> Meant:
+    """What a name means, that of a function of so many axes of space as well."""
+    try:
+        return meaning(name)
+    except ValueError:
+        return meaning(re.sub(r"_?[123][dD]$", "", name))
+
+
+def family_of(layer: str) -> dict[str, list[str]]:
+    """{layer: its arguments} of a layer, that one first, and of the same of other arguments."""
+    others = [name for base, found in variants().items() for name in (base, *found) if layer in (base, *found)]
+    names = dict.fromkeys([layer, *(name for name in others if root(name) == root(layer))])
+    return {name: [n for case in cases_named(name) for n in (*case.inputs, *case.options)] for name in names}
+
+
+def parameters_taken(function: Callable, framework: str | None) -> tuple[list[str], list[str]]:
+    """The names of a function's parameters, and of those that stand in a module."""
+    native = inspection.named(framework) if framework else inspection.of_object(function)
+    inside = None if native is None else inspection.parameters_of(native, function)
+    if inside is None or native is None:
+        return Parameters.of(function).names or [], []
+    return Parameters.of(inspection.forward_of(native, function)).names or [], [*inside, *statistics_of(function)]
+
+
+def made(named: list[Case], function: Callable, framework: str | None) -> dict[str, Any]:
+    """The options that a module was made with."""
+    native = inspection.named(framework) if framework else inspection.of_object(function)
+    if native is None or native is inspection.REFNP or inspection.parameters_of(native, function) is None:
+        return {}
+    takes = Parameters.of(inspection.forward_of(native, function)).takes
+    own = [case for case in named if case.layer.name == named[0].layer.name]
+    options = dict.fromkeys(name for case in own for name in (*options_of(case), *case.options))
+    return made_with(function, list(options), takes)
+
+
+def options_of(case: Case) -> list[str]:
+    """The options of a layer's equation."""
+    taken = inspect.signature(case.layer.equation).parameters.values()
+    is_option = lambda p: p.kind is p.KEYWORD_ONLY or p.default not in (p.empty, None)
+    return [p.name for p in taken if is_option(p) and p.name not in case.inputs]
+
+
+def split(
+    named: list[Case], options: dict[str, Any], function: Callable, framework: str | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options of the layer by refnp's names, and values for parameters of the function that are none of these."""
+    known = {name for case in named for name in (*case.options, *defaults(case), *options_of(case))}
+    parameters, _ = parameters_taken(function, framework)
+    stated, own = {}, {}
+    for name, value in options.items():
+        layers = next((option for option in known if name in CALLED.get(option, ())), name)
+        if name in known or (layers in known and layers not in parameters):
+            stated[name if name in known else layers] = value
+        elif name in parameters:
+            own[name] = value
+        else:
             raise ValueError(f"options: {named[0].layer.name} has no option {name!r}{closest(name, known)}")
+    return stated, own
+
+
+def with_options(named: list[Case], options: dict[str, Any]) -> list[Case]:
+    """The cases with these options."""
     return [replace(case, options={**case.options, **options}) for case in named]
 
 

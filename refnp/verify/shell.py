@@ -20,7 +20,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from refnp.verify.calling import CALLED, defaults
+from refnp.verify.calling import defaults
 from refnp.verify.case import Case, Layer
 from refnp.verify.conventions import LAYOUTS, MASKS, changes
 from refnp.verify.exchange import judge_folder, judge_program
@@ -31,6 +31,7 @@ from refnp.verify.layer_names import named_cases
 from refnp.verify.layers import cases
 from refnp.verify.record import DTYPES
 from refnp.verify.report import as_json, check_writable, write
+from refnp.verify.signatures import CALLED
 
 
 def run(options: argparse.Namespace) -> int:
