@@ -121,8 +121,8 @@ class GaussianProcess:
         contexts = context_x.shape[1]
         whitened = solve_lower(factor[:, :contexts, :contexts], context_y.astype(precision))  # (B, M, dy)   L_cc⁻¹ y_c
         mean = factor[:, contexts:, :contexts] @ whitened  # (B, N, dy)
-        own = (array.astype(np.float64) for array in (mean, factor[:, contexts:, contexts:]))
-        return Posterior(*own, task.target_y, task.target_present)
+        mean, own = mean.astype(np.float64), factor[:, contexts:, contexts:].astype(np.float64)
+        return Posterior(mean, own, task.target_y, task.target_present)
 
     def _wide_factor(self, matrix: Array) -> Array:
         """L in the widest precision; ValueError unless every pivot L_nn² is KEPT times what rounding does to it.

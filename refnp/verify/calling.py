@@ -222,7 +222,7 @@ class Binding:
             taken = not self._free(theirs) or theirs in FOLLOWS
             if taken or is_option or not self.parameters.by_place(theirs) or not accepted(theirs):
                 continue
-            if may_be(theirs, argument, others):
+            if len(self.required) == 1 or may_be(theirs, argument, others):
                 return theirs
         return None
 

@@ -7,6 +7,7 @@
 A case whose options the function does not take is skipped, and the report says so.
 """
 
+import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -25,10 +26,10 @@ from refnp.verify.judge import matches
 from refnp.verify.layer_names import axes_of_space, cases_named, closest, meaning, named_cases, with_kin
 from refnp.verify.layers import cases
 from refnp.verify.layers.elsewhere import variants
-from refnp.verify.modules import made_with, of_classes, statistics_of
+from refnp.verify.modules import is_plain, made_with, of_classes, statistics_of
 from refnp.verify.precision import policy
 from refnp.verify.record import DTYPES
-from refnp.verify.signatures import CALLED, Meant, known, nearest, root
+from refnp.verify.signatures import CALLED, Meant, as_refnp_writes, known, nearest, root, words
 
 
 def judge(
@@ -85,7 +86,8 @@ def judge(
         raise ValueError(f"gradients: those of whole models have no bound; judge the output of {named[0].layer.name}")
     check_excused(excused)
     stated, own = split(named, dict(meant.options) | made(named, function, framework) | options, function, framework)
-    if np.ndim(weights := stated.get("class_weights")) == 1:
+    weights = stated.get("class_weights")
+    if weights is not None and np.ndim(weights) == 1:
         named = of_classes(named, len(weights))
     asked = Asked(
         function,
@@ -214,13 +216,16 @@ def parameters_taken(function: Callable, framework: str | None) -> tuple[list[st
 
 
 def made(named: list[Case], function: Callable, framework: str | None) -> dict[str, Any]:
-    """The options that a module was made with."""
+    """The options that a module was made with, or that a partial function has."""
+    own = [case for case in named if case.layer.name == named[0].layer.name]
+    options = dict.fromkeys(name for case in own for name in (*options_of(case), *case.options))
+    if isinstance(function, functools.partial):
+        given = {o: function.keywords[w] for o in options for w in words(o) if w in function.keywords}
+        return {option: as_refnp_writes(option, value) for option, value in given.items() if is_plain(value)}
     native = inspection.named(framework) if framework else inspection.of_object(function)
     if native is None or native is inspection.REFNP or inspection.parameters_of(native, function) is None:
         return {}
     takes = Parameters.of(inspection.forward_of(native, function)).takes
-    own = [case for case in named if case.layer.name == named[0].layer.name]
-    options = dict.fromkeys(name for case in own for name in (*options_of(case), *case.options))
     return made_with(function, list(options), takes)
 
 

@@ -44,9 +44,13 @@ def value_of(option: str, value: Any) -> Any:
     if option in ("class_weights", "positive_weight") and hasattr(value, "detach"):
         array = value.detach().cpu().numpy().astype(float)
         return array if option == "class_weights" else float(array)
-    is_plain = lambda v: isinstance(v, (bool, int, float, str))
-    several = isinstance(value, (tuple, list)) and all(map(is_plain, value))
-    return value if is_plain(value) or several else None
+    return value if is_plain(value) else None
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is a number, a word, a truth value, or several of these."""
+    several = isinstance(value, (tuple, list))
+    return all(map(is_plain, value)) if several else isinstance(value, (bool, int, float, str))
 
 
 def in_precision(options: Mapping[str, Any], dtype: str) -> dict[str, Any]:
@@ -129,7 +133,8 @@ def resized(case: Case, arrays: Mapping[str, np.ndarray], wanted: Mapping[str, t
         for before, after in zip(arrays[name].shape, shape, strict=True):
             if lengths.setdefault(before, after) != after:
                 return None
-    shapes = {name: wanted.get(name, tuple(lengths.get(n, n) for n in a.shape)) for name, a in arrays.items()}
+    sized = lambda array: tuple(lengths.get(n, n) for n in array.shape)
+    shapes: dict[str, tuple[int, ...]] = {name: wanted.get(name, sized(array)) for name, array in arrays.items()}
     if "weight" in wanted and case.layer.name in ("convolution", "convolution_transpose"):
         shapes["x"] = convolved(case, arrays, wanted["weight"])
     options = dict(case.options)

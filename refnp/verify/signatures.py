@@ -27,7 +27,7 @@ CALLED = {  # what frameworks call refnp's arguments; the first that a function 
     "query": ("q", "Q", "queries"),
     "key": ("k", "K", "keys"),
     "value": ("v", "V", "values"),
-    "bias": ("b", "attn_bias", "B", "attention_bias"),
+    "bias": ("b", "attn_bias", "B", "attention_bias", "biases"),
     "mask": ("attn_mask", "attention_mask"),
     "causal": ("is_causal",),
     "key_mask": ("key_padding_mask",),
@@ -42,7 +42,7 @@ CALLED = {  # what frameworks call refnp's arguments; the first that a function 
     "log_std": ("log_sigma", "logstd", "logsigma", "log_scale", "log_stddev", "log_stds"),
     "std": ("sigma", "stddev", "std_dev", "stdev", "scale", "stds", "deviation", "standard_deviation"),
     "y": ("x", "obs", "observed", "value", "values", *TRUTH),
-    "weight": ("w", "W", "kernel", "filters", "B"),
+    "weight": ("w", "W", "kernel", "filters", "weights", "B"),
     "axis": ("dim",),
     "slope": ("negative_slope",),
     "ddof": ("correction",),
@@ -53,11 +53,11 @@ CALLED = {  # what frameworks call refnp's arguments; the first that a function 
     "tokens": ("input", "indices", "ids", "input_ids", "token_ids"),
     "logits": ("input", "inputs", "logit", "scores", *GUESS),
     "log_probabilities": (*LOGARITHMS, "log_y_pred", "input", "inputs", *GUESS),
-    "probabilities": ("probs", "prob", "proba", "y_prob", "p_hat", "q", "input", "inputs", *GUESS),
+    "probabilities": ("probs", "prob", "proba", "y_prob", "p_hat", "q", "p", "input", "inputs", *GUESS),
     "log_targets": ("log_y_true", *TRUTH),
     "dropout": ("dropout_p", "p_drop", "dropout_rate", "attn_dropout", "attention_dropout"),
     "factor": ("scale_factor",),
-    "targets": (*TRUTH, "y", "classes", "p", "t"),
+    "targets": (*TRUTH, "y", "classes", "t"),
     "target": (*TRUTH, "y", "t"),
     "prediction": ("input", "inputs", *GUESS),
     "class_weights": ("weight", "weights"),
@@ -86,6 +86,8 @@ SAYS_SOMETHING = {  # words that say what they mean in any layer: what no argume
     "sigma", "stddev", "mu", "mean", "std", "mask", "attn_mask", "attention_mask", "key_padding_mask", "sink", "sinks",
     "attention_sink", "alibi_slopes", "position_ids", "position_bias", "cu_seqlens", "cu_seqlens_q", "cu_seqlens_k",
     "block_table", "cache", "past_key", "past_value", "kv_cache", "dropout", "dropout_p", "p_drop", "rng", "seed",
+    "scale", "softmax_scale", "sm_scale", "axis", "dim", "heads", "num_heads", "groups", "num_groups", "causal",
+    "is_causal", "training", "momentum", "reduction", "delta", "stride", "padding", "dilation", "kernel_size",
     "gamma", "beta", "bias", "eps", "epsilon", "temperature", "lengths", "seq_lens", "sample_weight", "pos_weight",
     "weights", "class_weights", "residual", "rope", "cos", "sin", "freqs_cis",
 }  # fmt: skip
@@ -172,6 +174,7 @@ NAMES = {  # of other spellings `layer_names.plain` takes care
     "kl_div": meant(KL),
     "kl_div_loss": meant(KL),
     "kullback_leibler_divergence": meant(KL_OF_P, "targets probabilities"),
+    "bce": meant("binary_cross_entropy"),
     "interpolate": meant("upsample"),
     "rope": meant("rotate"),
     "rotary": meant("rotate"),
@@ -273,6 +276,13 @@ def may_be(theirs: str, argument: str, others: Iterable[str]) -> bool:
         return True
     said = any(theirs in words(other) and len(theirs) > 1 for other in others)
     return not said and re.sub(r"_?[0-9]$|_[pq]$", "", theirs) not in SAYS_SOMETHING
+
+
+def as_refnp_writes(option: str, value: Any) -> Any:
+    """The value of an option of a function, in refnp's words."""
+    if isinstance(value, bool):
+        return next((own for own, theirs in VALUES.get(option, {}).items() if theirs is value), value)
+    return value
 
 
 def told(layer: str, takes: Callable[[str], bool]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Arguments by what they are called: frameworks' signatures, words that say something, what is asked for, modules."""
 
+import functools
 import inspect
 
 import numpy as np
@@ -114,7 +115,7 @@ def test_nothing_goes_by_place_against_its_name(data):
     assert not refnp.judge("binary_cross_entropy", exchanged, only="*/mean").holds
 
 
-@pytest.mark.parametrize("word", ["sink", "sinks", "alibi_slopes", "cu_seqlens", "var", "y_true", "past_key"])
+@pytest.mark.parametrize("word", ["sink", "scale", "sinks", "alibi_slopes", "cu_seqlens", "var", "y_true", "past_key"])
 def test_what_a_name_says_and_no_argument_is_is_asked_for(word):
     function = called(lambda q, k, v, extra: attend(q, k, v), "q", "k", "v", word)
     with pytest.raises(
@@ -346,3 +347,20 @@ def test_the_same_losses_of_other_arguments(case):
         assert {row.verdict for row in rows} == {WITHIN}
     moved = {quantity: np.asarray(value * 1.01) for quantity, value in reference.items()}
     assert judged(problem, moved, reference, "own", "")[0].verdict == "deviates"
+
+
+def test_what_a_partial_function_was_given_is_computed_with():
+    for name, function in (
+        ("gelu", functools.partial(F.gelu, approximate="tanh")),
+        ("cross_entropy", functools.partial(F.cross_entropy, reduction="sum")),
+        ("layer_norm", functools.partial(F.layer_norm, eps=1e-3)),
+        ("gaussian_nll", functools.partial(F.gaussian_nll_loss, reduction="none")),
+    ):
+        report = refnp.judge(name, function, excused=("PyTorch",))
+        assert report.holds, str(report)
+        assert any(said.startswith("computed with ") for said in report.assumed)
+
+
+@given(st.sampled_from(["logits", "scores", "z", "labels", "sigma"]))
+def test_the_only_array_goes_to_the_only_parameter(word):
+    assert refnp.judge("log_softmax", called(log_softmax, word), only="*ordinary*").holds

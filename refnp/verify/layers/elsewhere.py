@@ -338,7 +338,7 @@ def cases() -> list[Case]:
     every = losses.cases() + distributions.cases()
     found = []
     for base, layer, changes in _of_deviations():
-        known = ()
+        known: tuple = ()
         if base is losses.GAUSSIAN_NLL:
             why = "the constant ½ log 2π of the density is left out, which no gradient shows"
             known = (Convention("PyTorch", "no ½ log 2π", why, ("output",), equation=without_constant(layer.equation)),)
@@ -354,13 +354,16 @@ def cases() -> list[Case]:
         Case(BINARY, "tails, yes", {"probabilities": tails, "targets": np.ones(4)}, {"reduction": "none"}),
         Case(BINARY, "tails, no", {"probabilities": tails, "targets": np.zeros(4)}, {"reduction": "none"}),
     ]
-    rows = {"targets": losses.TARGETS}
+    rows: dict[str, Any] = {"targets": losses.TARGETS}
     weights = {"class_weights": np.array([0.5, 1.0, 2.0, 0.25, 1.5, 1.0])}
     for layer, name, drawn in (
         (NLL, "log_probabilities", log_of_rows(6, 6)),
         (NLL_OF_P, "probabilities", losses.probabilities(6, 6)),
     ):
-        options = {r: {"reduction": r} for r in SIMPLE} | {"class weights": weights, "ignored": {"ignore_index": 1}}
+        options: dict[str, dict[str, Any]] = {r: {"reduction": r} for r in SIMPLE} | {
+            "class weights": weights,
+            "ignored": {"ignore_index": 1},
+        }
         found += [Case(layer, variant, {name: drawn}, rows | more) for variant, more in options.items()]
     soft = {"targets": losses.probabilities(5, 6)}
     for layer, own in (
