@@ -49,7 +49,8 @@ class Layer:
     the framework has no such function. `names` are the public names of refnp that compute by this equation, if it is
     not the one that is spelled like `name` ("layer_norm" is LayerNorm as well). A `whole` model
     is no layer that frameworks have: judged are refnp's and whose `refnp.judge` is given, by their outputs alone
-    (`refnp.verify.layers.whole_models`).
+    (`refnp.verify.layers.whole_models`). `inner` is the layer whose function this is of other arguments, and what makes
+    a function of that layer's arguments one of these; its mutants are this one's.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Layer:
     jax: str | Callable | None = None
     names: tuple[str, ...] = ()
     whole: bool = False
+    inner: "tuple[Layer, Callable] | None" = None
 
 
 @dataclass(frozen=True)

@@ -199,6 +199,7 @@ def meaning_of(name: str) -> Meant:
         return meaning(re.sub(r"_?[123][dD]$", "", name))
 
 
+@functools.cache
 def family_of(layer: str) -> dict[str, list[str]]:
     """{layer: its arguments} of a layer, that one first, and of the same of other arguments."""
     others = [name for base, found in variants().items() for name in (base, *found) if layer in (base, *found)]

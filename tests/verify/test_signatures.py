@@ -364,3 +364,8 @@ def test_what_a_partial_function_was_given_is_computed_with():
 @given(st.sampled_from(["logits", "scores", "z", "labels", "sigma"]))
 def test_the_only_array_goes_to_the_only_parameter(word):
     assert refnp.judge("log_softmax", called(log_softmax, word), only="*ordinary*").holds
+
+
+def test_mistakes_are_named_in_losses_of_other_arguments():
+    doubled = called(lambda m, v, y: gaussian(m, v, y) + 0.5 * np.log(v).mean(), "mean", "var", "y")
+    assert "as if log σ were doubled" in str(refnp.judge("gaussian_nll", doubled, skip="*small*"))

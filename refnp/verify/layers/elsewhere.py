@@ -67,9 +67,17 @@ def of_other_arguments(layer: Layer, what: str, changes: Mapping[str, Change]) -
     """The layer of other arguments, {refnp's: the change}; what a change makes of them goes into refnp's equation."""
     names = [p.name for p in inspect.signature(layer.equation).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
 
-    def function(*arrays: Any, **options: Any) -> Any:
-        own = [changes[n].function(a) if n in changes else a for n, a in zip(names, arrays, strict=True)]
-        return layer.function(*own, **options)
+    @functools.cache
+    def turned(inner: Callable) -> Callable:
+        """A function of refnp's arguments as one of these."""
+
+        def outer(*arrays: Any, **options: Any) -> Any:
+            own = [changes[n].function(a) if n in changes else a for n, a in zip(names, arrays, strict=True)]
+            return inner(*own, **options)
+
+        return outer
+
+    function = turned(layer.function)
 
     def equation(*arrays: Any, **options: Any) -> Any:
         same = lambda x: (x, lambda g: g)
@@ -82,7 +90,7 @@ def of_other_arguments(layer: Layer, what: str, changes: Mapping[str, Change]) -
     function.__signature__ = signature.replace(parameters=taken)  # type: ignore[attr-defined]
     equation.__signature__ = signature.replace(parameters=taken)  # type: ignore[attr-defined]
     function.__doc__ = layer.function.__doc__
-    return Layer(f"{layer.name} of {what}", function, equation)
+    return Layer(f"{layer.name} of {what}", function, equation, inner=(layer, turned))
 
 
 def of_other_cases(layer: Layer, base: list[Case], changes: Mapping[str, Change], known: tuple = ()) -> list[Case]:
