@@ -8,6 +8,7 @@ says where the answer was rounded (`refnp.verify.precision`).
 """
 
 import inspect
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -71,7 +72,8 @@ def assert_close(
     got         the output; with a cotangent {"output": …, "gradient of x": …}, or some of these
     inputs, precision, formats, cotangent, options   as for `tolerance`
 
-    The message says by how much, where, what is right, and which known mistake gives such numbers.
+    The message says by how much, where, what is right, and which known mistake gives such numbers. A result of another
+    type than the stored format's, where an input has that, is a warning.
     Raises ValueError as `tolerance` does, and for what is no quantity of the layer.
     """
     problem = problem_of("assert_close", name, inputs, precision, cotangent, options, formats)
@@ -86,6 +88,10 @@ def assert_close(
         reference = problem.reference()
         answer = {quantity: numbers.get(quantity, right) for quantity, right in reference.items()}
         rows = judged(problem, answer, reference, "what was got", "")
+    typed = form_is_typed(problem, inputs)
+    for quantity, array in numbers.items() if typed else ():
+        if came := another_format(array, problem.precision(quantity)):
+            warnings.warn(f"assert_close: {quantity}: {came}", stacklevel=2)
     if wrong := [row for row in rows if row.verdict != WITHIN]:
         raise AssertionError("\n".join(told(problem, answer, wrong)))
 
@@ -154,6 +160,12 @@ def formats_of(form: Policy, arrays: Mapping[str, Array]) -> dict[str, str]:
     if form.stored.name not in types.values():
         return {}
     return {name: kind for name, kind in types.items() if kind in FORMATS and kind != form.stored.name}
+
+
+def form_is_typed(problem: Problem, inputs: Inputs) -> bool:
+    """Whether an input has the type of the stored format, and not numbers of it in a wider type."""
+    arrays = inputs.values() if isinstance(inputs, Mapping) else inputs
+    return policy(problem.dtype).stored.name in [format_of(real_of("assert_close", "inputs", x)) for x in arrays]
 
 
 def taken_by(layer: Layer) -> set[tuple[str, ...]]:

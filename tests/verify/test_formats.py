@@ -169,3 +169,13 @@ def test_every_format_has_numbers_of_its_own_for_pytorch():
         tensor = PYTORCH.array(policy(name).typed(policy(name).given(np.array([0.0, 1.0, -2.0]))), None)
         assert tensor.dtype is getattr(torch, name)
         assert PYTORCH.numpy(tensor).tolist() == [0, 1, -2]
+
+
+def test_a_result_of_another_type_than_the_inputs_is_a_warning():
+    torch = pytest.importorskip("torch")
+    x = torch.linspace(-2, 2, 12).reshape(3, 4).bfloat16()
+    right = torch.softmax(x.float(), -1).bfloat16()
+    refnp.assert_close("softmax", right, [x], precision=FUSED)
+    with pytest.warns(UserWarning, match="output: float32 comes back for bfloat16"):
+        refnp.assert_close("softmax", right.float(), [x], precision=FUSED)
+    refnp.assert_close("softmax", right.float(), [x.float()], precision=FUSED)  # numbers of the format in another type
