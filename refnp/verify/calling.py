@@ -23,7 +23,11 @@ from refnp.verify.signatures import AS_ARRAYS, CALLED, LEFT_OPEN, VALUES, may_be
 
 OPTIONS = ("mask", "causal", "eps", "axis", "dropout", "dropout_p", "scale", "training", "return_weights", "enable_gqa")
 FOLLOWS = {"normalized_shape": lambda x: x.shape[-1:]}  # what frameworks ask for beside the first array
-CHANGES_NOTHING = {"gain": 1.0, "shift": 0.0}  # a function without these arguments is judged with these values
+CHANGES_NOTHING = {
+    "gain": 1.0,
+    "shift": 0.0,
+    "bias": 0.0,
+}  # a function without these arguments is judged with these values
 USUAL = {"axis": -1}  # where a function takes no such option
 
 
@@ -171,8 +175,10 @@ class Binding:
         return theirs not in taken
 
     def _by_name(self, inside: Mapping[str, Any]) -> None:
-        """The same names first, of all arguments, then what frameworks call them."""
+        """The same names first, of all arguments, then what frameworks call them; of parts of modules, "fc.weight"."""
         plain = self.parameters.names or []
+        last = [theirs.rpartition(".")[2] for theirs in inside]
+        parts = {own: theirs for own, theirs in zip(last, inside, strict=True) if last.count(own) == 1}
         for called in (lambda n: (n,), lambda n: CALLED.get(n, ())):
             for name in (*self.arrays, *self.options):
                 if name in self.places or name in self.inside:
@@ -182,8 +188,9 @@ class Binding:
                     if word in plain and self._free(word) and not (by_place and self.parameters.by_place(word)):
                         self.places[name] = word
                         break
-                    if word in inside and self._free(word) and name in self.arrays:
-                        self.inside[name] = word
+                    own = word if word in inside else parts.get(word, "")
+                    if own and self._free(own) and name in self.arrays:
+                        self.inside[name] = own
                         break
 
     @property

@@ -369,3 +369,24 @@ def test_the_only_array_goes_to_the_only_parameter(word):
 def test_mistakes_are_named_in_losses_of_other_arguments():
     doubled = called(lambda m, v, y: gaussian(m, v, y) + 0.5 * np.log(v).mean(), "mean", "var", "y")
     assert "as if log σ were doubled" in str(refnp.judge("gaussian_nll", doubled, skip="*small*"))
+
+
+def test_parameters_of_parts_and_what_a_function_has_not():
+    """A part's "fc.weight" is the weight; a convolution without a bias is judged with 0."""
+
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(6, 3)
+
+        def forward(self, x):
+            return self.fc(x)
+
+    report = refnp.judge("linear", Own(), gradients=True)
+    assert report.holds, str(report)
+    assert {"laid out as out_in"} <= set(report.assumed)
+    plain = lambda x, weight: F.conv2d(x, weight)
+    report = refnp.judge("conv2d", plain, framework="torch")
+    assert report.holds, str(report)
+    assert "bias = 0, which the function does not take" in report.assumed
+    assert not refnp.judge("conv2d", lambda x, weight: F.conv2d(x, weight.flip(-1)), framework="torch").holds
