@@ -13,13 +13,11 @@ import numpy as np
 from refnp.verify.calling import (
     Binding,
     Call,
-    Parameters,
     adapted,
     call_of,
-    defaults,
 )
 from refnp.verify.case import Answer, Case, Convention, KnownDefect, NotOfferedError, Problem
-from refnp.verify.conventions import AS_IT_IS, LAYOUTS, MASKS, Layout, changes
+from refnp.verify.conventions import AS_IT_IS, MASKS, Layout
 from refnp.verify.findings import Key, Report, first_line, quiet
 from refnp.verify.frameworks import PAGES, inspection
 from refnp.verify.frameworks.native import NUMPY, Native
@@ -35,12 +33,12 @@ from refnp.verify.modules import (
     sizes_of,
     statistics_of,
 )
+from refnp.verify.parameters import Parameters
 from refnp.verify.precision import Policy, checked_formats, format_of, policy
 from refnp.verify.record import DTYPES
 from refnp.verify.rounding import judging_precision
 
 NO_KERNEL = re.compile(r"(not implemented for|not support\w*|unsupported)\W.*(Half|BFloat16|Float8|float16|precision)")
-REDUCTIONS = ("none", "sum", "mean", "batchmean", "rows")
 TRIED = 3  # cases, to see whether another convention makes them right
 
 
@@ -393,37 +391,6 @@ def beyond_range(problem: Problem) -> bool:
     """Whether a number of the case is infinite in the format that it is stored in, and finite in float64."""
     wide = problem.case.problem("float64").arrays
     return any((np.isinf(array) & np.isfinite(wide[name])).any() for name, array in problem.arrays.items())
-
-
-def hints(asked: "Asked", report: "Report") -> list[str]:
-    """The conventions with which the first cases that deviate would hold, output alone."""
-    deviating = list(dict.fromkeys(row.case for row in report.deviations if row.quantity == "output"))[:TRIED]
-    if not deviating:
-        return []
-    few = [case for case in asked.cases if case.name in deviating]
-    masks = [] if not any(name.endswith("mask") for case in few for name in case.options) else MASKS
-    ways: list[dict[str, Any]] = [
-        {"layouts": (*asked.layouts, layout)} for layout in LAYOUTS if layout not in asked.layouts
-    ]
-    ways += [{"mask": mask} for mask in masks if mask != asked.mask]
-    found = []
-    for way in ways:
-        if "layouts" in way and not all(changes(way["layouts"][-1], case) for case in few):
-            continue
-        if asked.holds_with(few, report.judgements[0].dtype, **way):
-            option = f"layout={way['layouts'][-1]!r}" if "layouts" in way else f"mask={way['mask']!r}"
-            found.append(f"with {option} the output is right in {'; '.join(deviating)}")
-    reductions = [] if asked.binding.takes("reduction") else REDUCTIONS
-    reductions = [
-        r for r in reductions if "reduction" in defaults(few[0]) and few[0].options.get("reduction", "mean") != r
-    ]
-    for reduction in reductions:
-        others = [replace(case, options={**case.options, "reduction": reduction}) for case in few]
-        binding = copy.copy(asked.binding)
-        binding.stated = binding.stated | {"reduction"}
-        if asked.holds_with(others, report.judgements[0].dtype, binding=binding):
-            found.append(f"with options={{'reduction': {reduction!r}}} the output is right in {'; '.join(deviating)}")
-    return found
 
 
 def chosen(named: list[Case], only: str | None, skip: Sequence[str]) -> list[Case]:

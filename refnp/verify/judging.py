@@ -16,17 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from refnp.verify.asking import Asked, hints, name_of, names
-from refnp.verify.calling import Parameters, defaults
+from refnp.verify.asking import Asked, name_of, names
+from refnp.verify.calling import defaults
 from refnp.verify.case import Case
 from refnp.verify.conventions import OF_CHANNELS, chosen_layouts, chosen_mask
 from refnp.verify.findings import Report
 from refnp.verify.frameworks import PAGES, inspection
+from refnp.verify.hints import family_of, hints, of_other_arguments
 from refnp.verify.judge import matches
-from refnp.verify.layer_names import axes_of_space, cases_named, closest, meaning, named_cases, with_kin
+from refnp.verify.layer_names import axes_of_space, closest, meaning, named_cases, with_kin
 from refnp.verify.layers import cases
-from refnp.verify.layers.elsewhere import variants
 from refnp.verify.modules import is_plain, made_with, of_classes, statistics_of
+from refnp.verify.parameters import Parameters
 from refnp.verify.precision import policy
 from refnp.verify.record import DTYPES
 from refnp.verify.signatures import CALLED, Meant, as_refnp_writes, known, nearest, root, words
@@ -117,28 +118,6 @@ def judge(
     return report
 
 
-def of_other_arguments(asked: Asked, report: Report) -> list[str]:
-    """With which other arguments a function would hold that deviates: a variance in place of a deviation."""
-    wrong = [row.dtype for row in report.deviations if row.quantity == "output"]
-    first, *others = family_of(asked.layer.name)
-    own = cases_named(first)[0]
-    found = []
-    for layer in others if wrong else ():
-        every = cases_named(layer)
-        if len(every[0].inputs) != len(own.inputs):
-            continue
-        pairs = zip(own.inputs, every[0].inputs, strict=True)
-        places = {new: asked.binding.places[old] for old, new in pairs if old in asked.binding.places}
-        try:
-            other = asked.like(every, places)
-        except ValueError:
-            continue
-        if (few := other.offered(every)) and other.holds_with(few, wrong[0]):
-            changed = {new: theirs for new, theirs in places.items() if new not in own.inputs}
-            found.append(f"with arguments={changed!r} the output is right in {'; '.join(case.name for case in few)}")
-    return found
-
-
 def chosen_dtypes(dtypes: str | Sequence[str]) -> tuple[str, ...]:
     """The precisions that are named; ValueError for one that does not exist, or for none."""
     chosen = (dtypes,) if isinstance(dtypes, str) else tuple(dtypes)
@@ -197,14 +176,6 @@ def meaning_of(name: str) -> Meant:
         return meaning(name)
     except ValueError:
         return meaning(re.sub(r"_?[123][dD]$", "", name))
-
-
-@functools.cache
-def family_of(layer: str) -> dict[str, list[str]]:
-    """{layer: its arguments} of a layer, that one first, and of the same of other arguments."""
-    others = [name for base, found in variants().items() for name in (base, *found) if layer in (base, *found)]
-    names = dict.fromkeys([layer, *(name for name in others if root(name) == root(layer))])
-    return {name: [n for case in cases_named(name) for n in (*case.inputs, *case.options)] for name in names}
 
 
 def parameters_taken(function: Callable, framework: str | None) -> tuple[list[str], list[str]]:
