@@ -186,7 +186,11 @@ NAMES = {  # of other spellings `layer_names.plain` takes care
 }
 
 EACH = {"reduction": "none"}
-NO_OTHER_WIDTH = ("attention/values of another width", "attention/* width*", "attention/*pseudo*", "attention/TNP*")
+NO_OTHER_WIDTH = (
+    "attention/values of another width",
+    "attention/512 *",
+    "attention/one of 256 *",
+)  # values as wide as keys
 KNOWN = {  # functions and modules by where they are, with what their names do not say
     **{
         f"torch.nn.{name}": found
