@@ -184,6 +184,20 @@ def test_forward_mode_is_reverse_mode_or_refused(case, seed, special):
     np.testing.assert_array_equal(along[infinite], expected[infinite])
 
 
+@pytest.mark.parametrize("x", [300.0, 345.6, 370.0, 740.0])
+def test_a_slope_that_a_step_cannot_carry_is_0(x):
+    """tanh′(345.6) is 4e-300: times the step it is below every number."""
+    slope = ad.jvp(ad.tanh, (np.array(x),), (np.array(1.0),))[1]
+    assert abs(slope - ad.grad(ad.tanh)(np.array(x))) <= 1e-200
+
+
+def test_a_branch_that_overflows_and_is_not_taken_has_no_second_derivative():
+    x = np.array([1.0, 1000.0])
+    for function in (ad.norm, ad.var, ad.erf, layers.gelu):
+        taken = lambda x, f=function: ad.sum(ad.where([True, False], x * x, f(ad.exp(x))))
+        assert np.array_equal(ad.hessian(taken)(x), [[2, 0], [0, 0]])
+
+
 POINTS = {
     "a pole": (lambda x: 1 / x, 0.0, -np.inf),
     "a branch point": (ad.sqrt, 0.0, np.inf),
