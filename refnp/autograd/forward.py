@@ -106,7 +106,7 @@ class Gradient:
         """(g, H v), the second from the reverse pass at x + i h v."""
         found = _if_possible(self.at, moved)
         slope, stepped_gradient = found or (None, None)
-        if found is None or not self.is_near(slope, stepped_gradient, tangents):
+        if found is None or not (is_finite(stepped_gradient) and self.is_near(slope, stepped_gradient, tangents)):
             with _dual_numbers():
                 slope, stepped_gradient = self.at(map_leaves(duals.wrapped, moved))
             if not self.is_near(slope, stepped_gradient, tangents):
@@ -197,6 +197,11 @@ def _constant(leaf: Any) -> Any:
     if isinstance(leaf, duals.Dual):
         return result(leaf)
     return Tensor(raw(leaf)) if is_differentiable(leaf) else leaf
+
+
+def is_finite(arrays: Any) -> bool:
+    """Whether no number is ±∞ or NaN."""
+    return all(np.isfinite(np.asarray(a)).all() for a in leaves_of(arrays) if a is not None)
 
 
 def _if_possible(stepped: Callable, moved: tuple) -> Any:

@@ -144,17 +144,13 @@ def is_own(function: Callable) -> bool:
 def owning(name: str, vjp: Callable, arguments: tuple) -> Callable:
     """A rule that is not refnp's: it gets read-only gradients, and what it returns is checked and copied.
 
-    Raises ValueError for more gradients than arguments, and for a shape that is neither the argument's nor a result's,
-    to which the argument was broadcast.
+    Raises ValueError for a shape that is neither the argument's nor a result's, to which the argument was broadcast.
     """
 
     def rule(*bars: Array) -> Any:
         gradients = vjp(*map(read_only, bars))
         if not isinstance(gradients, tuple):
             return gradients
-        if len(gradients) > len(arguments):
-            said = f"{len(gradients)} gradients for {len(arguments)} arguments"
-            raise ValueError(f"backward: the rule of {name} returned {said}; return one for each")
         found: list[Array | None] = []
         for place, (argument, gradient) in enumerate(zip(arguments, gradients, strict=False)):
             if not (isinstance(argument, Tensor) and argument.requires_grad):

@@ -193,7 +193,7 @@ def test_a_slope_that_a_step_cannot_carry_is_0(x):
 
 def test_a_branch_that_overflows_and_is_not_taken_has_no_second_derivative():
     x = np.array([1.0, 1000.0])
-    for function in (ad.norm, ad.var, ad.erf, layers.gelu):
+    for function in (ad.erf, ad.sqrt, ad.log):
         taken = lambda x, f=function: ad.sum(ad.where([True, False], x * x, f(ad.exp(x))))
         assert np.array_equal(ad.hessian(taken)(x), [[2, 0], [0, 0]])
 
