@@ -105,7 +105,7 @@ class Gradient:
     def with_product(self, moved: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         """(g, H v), the second from the reverse pass at x + i h v."""
         found = _if_possible(self.at, moved)
-        slope, stepped_gradient = found or (None, None)
+        slope, stepped_gradient = found or (None, ())
         if found is None or not (is_finite(stepped_gradient) and self.is_near(slope, stepped_gradient, tangents)):
             with _dual_numbers():
                 slope, stepped_gradient = self.at(map_leaves(duals.wrapped, moved))
