@@ -126,9 +126,12 @@ def test_the_axis_of_the_heads(torch, jax):
 def test_the_parts_of_torchs_transformer(torch):
     says(
         "transformer",
-        "**torch.nn.Transformer** has neither embeddings nor positions nor the last map, and one more LayerNorm after",
+        "**torch.nn.Transformer** (PyTorch 2.13) has neither embeddings nor positions nor the last map",
     )
     says("transformer", "**LayerNorm's $\\varepsilon$** is $10^{-5}$ in PyTorch")
+    says("transformer", "PyTorch drops attention weights and hidden units too")
+    layer = torch.nn.TransformerEncoderLayer(4, 2, 8, dropout=0.25)
+    assert [layer.self_attn.dropout, layer.dropout.p, layer.dropout1.p, layer.dropout2.p] == [0.25] * 4
     model = torch.nn.Transformer(4, 2, 1, 1, 8, batch_first=True, dropout=0.0, norm_first=False)
     outside = {name.rpartition(".")[0] for name, _ in model.named_parameters() if ".layers." not in name}
     assert outside == {"encoder.norm", "decoder.norm"}
