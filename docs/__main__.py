@@ -31,15 +31,19 @@ def main():
     command.add_argument("-j", "--processes", type=int, default=2, help="how many (2)")
     command = commands.add_parser("serve", help="show docs/_site/")
     command.add_argument("--port", type=int, default=8000)
-    commands.add_parser("check", help="every link, and every page in Chromium at two widths")
-    command = commands.add_parser("pictures", help="pictures of pages at two widths, light and dark")
+    commands.add_parser("check", help="every link, and every page in Chromium, narrow to wide")
+    command = commands.add_parser("pictures", help="pictures of pages, narrow to wide, light and dark")
     command.add_argument("folder", metavar="DIR")
     command.add_argument("pages", nargs="+", metavar="PAGE", help="for example course/softmax")
     command = commands.add_parser("notebooks", help="every chapter as a notebook and as a script")
     command.add_argument("folder", metavar="DIR", nargs="?", default="notebooks")
     args = parser.parse_args()
     if args.command == "notebooks":
-        print(f"{len(notebooks.write(args.folder))} chapters, each as .ipynb and .py, in {args.folder}")
+        try:
+            print(f"{len(notebooks.write(args.folder))} chapters, each as .ipynb and .py, in {args.folder}")
+        except ModuleNotFoundError as missing:
+            print(f"notebooks need {missing.name}: python -m pip install -e '.[docs]'", file=sys.stderr)
+            return 1
         return 0
     if args.command == "check":
         return check.check(build.SITE)

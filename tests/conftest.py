@@ -77,8 +77,8 @@ class Skipped:
 class Warned:
     """What other packages warn of: a line "package release: category: text" for each, appended when the tests end.
 
-    A warning is attributed to the line that called a package, so the package is asked for where it warns: by the module
-    that calls `warnings.warn`. Warnings from C have no such module; they are attributed to our line and are in pytest's summary.
+    A warning is attributed to the line that called a package, so the package is found where it warns: by the module
+    that calls `warnings.warn`. Warnings from C have no such module; pytest's own summary has them, with our line.
     """
 
     def __init__(self, file):

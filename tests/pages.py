@@ -17,6 +17,7 @@ from refnp.cli import main
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = (
+    ROOT / "README.md",
     ROOT / "docs" / "explain.md",
     ROOT / "docs" / "judging.md",
     ROOT / "docs" / "unification.md",

@@ -69,11 +69,14 @@ def infinite_slope(x):
     return 2.0 * np.asarray(x), lambda bar: (np.full(np.shape(x), np.inf, bar.dtype),)
 
 
-@primitive
 def modifies(x):
     if x.flags.writeable:
         x *= 2
     return 2.0 * x, lambda bar: (bar,)
+
+
+modifies.__module__ = "refnp"  # what is not refnp's could not write
+modifies = primitive(modifies)
 
 
 @primitive
@@ -104,6 +107,13 @@ def leaks_in_the_gradient(x, mask):
 def masked_square(x, *, mask):
     with np.errstate(all="ignore"):
         return np.where(mask, x * x, 0), lambda bar: (bar * 2 * x,)
+
+
+@primitive
+def lies_elsewhere(x, *, mask):
+    """Right numbers, in another order in memory where something is hidden."""
+    order = "F" if np.where(mask, 0, x).any() else "C"
+    return np.array(np.where(mask, x, 0), order=order), lambda bar: (np.where(mask, bar, 0),)
 
 
 def empty_einsum(x):
@@ -139,6 +149,7 @@ PLANTED = [
     ("e", remembers, Row("x (*)")),
     ("f", multiplies_by_mask, MASKED),
     ("f", leaks_in_the_gradient, MASKED),
+    ("f", lambda x, mask: lies_elsewhere(x, mask=mask), MASKED),
     ("g", empty_einsum, Row("x (*)")),
     ("h", makes_nan, Row("x (*)")),
     ("i", always_a_tensor, Row("x (*)")),

@@ -1,4 +1,4 @@
-"""What our own lines do is an error, what another package says of its next release is shown with its name and release."""
+"""What our own lines do is an error; what a package says of its next release is shown with its name and release."""
 
 import warnings
 from importlib import metadata

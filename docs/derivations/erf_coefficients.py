@@ -30,6 +30,11 @@ def points(ts, end, middle):
     return [middle * (1 + t) / (1 - t) for t in shrunk]
 
 
+def polynomial(coefficients, a):
+    """c_0 + c_1 a + c_2 a² + …"""
+    return sum(c * a**j for j, c in enumerate(coefficients))
+
+
 def fit(slope, n, end, middle):
     """The coefficients of P and Q, constant terms first."""
     size = 2 * n + 2
@@ -48,7 +53,7 @@ def largest_error(slope, p, q, end, middle, count=400):
     """The largest relative error of slope · a + (1 − a P/Q), had we infinitely many digits."""
     worst = mpmath.mpf(0)
     for a in points([mpmath.mpf(2 * i) / count - 1 for i in range(count + 1)], end, middle):
-        value = slope * a + 1 - a * mpmath.polyval(p[::-1], a) / mpmath.polyval(q[::-1], a)
+        value = slope * a + 1 - a * polynomial(p, a) / polynomial(q, a)
         worst = max(worst, abs(value / mills(a) - 1))
     return worst
 

@@ -1,4 +1,4 @@
-"""Checks the site that was built: every link and anchor, and every page in a real browser, narrow and wide."""
+"""Checks the site that was built: every link and anchor, and every page in a real browser, narrow to wide."""
 
 import concurrent.futures
 import dataclasses
@@ -10,33 +10,22 @@ import tempfile
 import time
 import urllib.parse
 
-WIDTHS, HEIGHT = (390, 1600), 900
+WIDTHS, HEIGHT = (390, 768, 1024, 1280, 1920), 900
+SCHEMES = ("light", "dark")
 TOGETHER = 10  # pages that a tab shows at once
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 LINK = re.compile(r"""<(?:a|link|img|script|source)\b[^>]*?\s(?:href|src)=(?:"([^"]*)"|'([^']*)')""")
 ANCHOR = re.compile(r"""\s(?:id|name)=(?:"([^"]*)"|'([^']*)')""")
 SCRIPT = re.compile(r"<script\b[^>]*>.*?</script>|<!--.*?-->", re.S)
 
-# In the browser: what a reader could see is wrong with a page at its present width.
-WRONG = """() => {
-    document.querySelectorAll('details').forEach(d => d.open = true);
-    const wrong = [], size = e => { const r = e.getBoundingClientRect(); return r.width > 0 && r.height > 0; };
-    const over = document.documentElement.scrollWidth - document.documentElement.clientWidth;
-    if (over > 0) {
-        const edge = document.documentElement.clientWidth;
-        const wide = [...document.body.querySelectorAll('*')].filter(e => e.getBoundingClientRect().right > edge + 1);
-        const last = wide[wide.length - 1];
-        wrong.push(`${over} pixels wider than the window` + (last ? `: ${last.outerHTML.slice(0, 120)}` : ''));
-    }
-    const formulas = [...document.querySelectorAll('math')], pictures = [...document.querySelectorAll('article img')];
-    for (const f of formulas) if (!size(f)) wrong.push(`a formula without size: ${f.textContent.slice(0, 80)}`);
-    for (const f of document.querySelectorAll('merror')) wrong.push(`a formula is wrong: ${f.textContent}`);
-    for (const p of pictures) {
-        if (!(p.complete && p.naturalWidth > 0 && size(p))) wrong.push(`a picture is missing: ${p.src}`);
-        if (!p.alt.includes(' ')) wrong.push(`no words instead of a picture, for those who cannot see it: ${p.src}`);
-    }
-    return {wrong, formulas: formulas.length, pictures: pictures.length};
-}"""
+VISIBLE = pathlib.Path(__file__).with_name("visible.js").read_text(encoding="utf-8")
+# In every page before it is looked at: all is unfolded, and nothing is on its way from one place to another.
+UNFOLDED = """addEventListener('DOMContentLoaded', () => {
+    document.querySelectorAll('details').forEach(details => details.open = true);
+    const still = document.createElement('style');
+    still.textContent = '* { transition: none !important; animation: none !important; }';
+    document.head.append(still);
+})"""
 
 
 def pages(site):
@@ -90,7 +79,7 @@ def browser():
 
 
 def seen(site, *, processes=2, widths=WIDTHS):
-    """Opens every page of the site at every width in the installed Chromium."""
+    """Opens every page of the site at every width, light and dark, in the installed Chromium."""
     every = pages(site)
     shares = [every[start::processes] for start in range(processes)]
     total = Seen([])
@@ -105,8 +94,10 @@ def seen(site, *, processes=2, widths=WIDTHS):
 
 
 def opened(playwright):
-    """A browser without a window; its sandbox is off for root, who cannot have one."""
-    arguments = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    """A browser without a window, where files see files; its sandbox is off for root, who cannot have one."""
+    arguments = ["--allow-file-access-from-files"]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        arguments.append("--no-sandbox")
     return playwright.chromium.launch(executable_path=browser(), args=arguments)
 
 
@@ -116,29 +107,34 @@ def _look(site, share, widths):
     found = Seen([], pages=len(share))
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright, opened(playwright) as chromium:
         tab = chromium.new_page(viewport={"width": widths[0], "height": HEIGHT})
+        tab.add_init_script(UNFOLDED)
         errors = []
         tab.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
         tab.on("pageerror", lambda error: errors.append(str(error)))
         tab.on("requestfailed", lambda request: errors.append(f"not loaded: {request.url}"))
 
         def look(together):
-            """What WRONG finds in pages by width, and what the console says."""
+            """What a reader could see is wrong with pages, by width and scheme, and what the console says."""
             errors.clear()
-            frames = _frames(tab, pathlib.Path(folder) / "frames.html", site, together, widths[0])
+            _frames(tab, pathlib.Path(folder) / "frames.html", site, together, widths[0])
             states = {}
-            for width in widths:
-                tab.evaluate("width => document.querySelectorAll('iframe').forEach(f => f.width = width)", width)
-                states[width] = [frame.evaluate(WRONG) for frame in frames]
+            for scheme in SCHEMES:
+                tab.emulate_media(color_scheme=scheme)
+                for width, state in zip(widths, tab.evaluate(VISIBLE, widths), strict=True):
+                    states[f"{width} {scheme}"] = state
             return states, list(errors)
 
         for start in range(0, len(share), TOGETHER):
             together = share[start : start + TOGETHER]
             states, said = look(together)
-            for width in widths:
-                for page, state in zip(together, states[width], strict=True):
-                    found.wrong += [f"{page} at {width} pixels: {wrong}" for wrong in state["wrong"]]
-            found.formulas += sum(state["formulas"] for state in states[widths[0]])
-            found.pictures += sum(state["pictures"] for state in states[widths[0]])
+            for page, *by_state in zip(together, *states.values(), strict=True):
+                where = {}
+                for name, state in zip(states, by_state, strict=True):
+                    for wrong in dict.fromkeys(state["wrong"]):
+                        where.setdefault(wrong, []).append(name)
+                found.wrong += [f"{page}: {wrong} (at {', '.join(at)})" for wrong, at in where.items()]
+                found.formulas += by_state[0]["formulas"]
+                found.pictures += by_state[0]["pictures"]
             if said:  # by which of them?
                 alone = [f"{page}: console: {error}" for page in together for error in look([page])[1]]
                 found.wrong += alone or [f"{' or '.join(together)}: console: {error}" for error in said]
@@ -146,12 +142,11 @@ def _look(site, share, widths):
 
 
 def _frames(tab, file, site, together, width):
-    """Opens pages in frames of one tab, half the work of opening one after the other; returns the frames."""
-    frame = f'<iframe style="display: block" width="{width}" height="{HEIGHT}" src="%s"></iframe>'
+    """Opens pages in frames of one tab, half the work of opening one after the other."""
+    frame = f'<iframe style="display: block; visibility: hidden" width="{width}" height="{HEIGHT}" src="%s"></iframe>'
     addresses = [(pathlib.Path(site) / page).absolute().as_uri() for page in together]
     file.write_text("<!doctype html>" + "".join(frame % address for address in addresses), encoding="utf-8")
     tab.goto(file.as_uri())
-    return tab.main_frame.child_frames
 
 
 def pictures(site, names, folder, *, widths=WIDTHS):
@@ -162,7 +157,7 @@ def pictures(site, names, folder, *, widths=WIDTHS):
     folder.mkdir(parents=True, exist_ok=True)
     taken = []
     with sync_playwright() as playwright, opened(playwright) as chromium:
-        for scheme in ("light", "dark"):
+        for scheme in SCHEMES:
             tab = chromium.new_page(color_scheme=scheme)
             for name in names:
                 for width in widths:
@@ -187,8 +182,9 @@ def check(site):
         started = time.perf_counter()
         look = seen(site)
         print(
-            f"{look.pages} pages in Chromium at {' and '.join(map(str, WIDTHS))} pixels, {look.formulas} formulas, "
-            f"{look.pictures} pictures: {len(look.wrong)} faults, in {time.perf_counter() - started:.0f} s"
+            f"{look.pages} pages in Chromium at {', '.join(map(str, WIDTHS))} pixels, {' and '.join(SCHEMES)}, "
+            f"{look.formulas} formulas, {look.pictures} pictures: {len(look.wrong)} faults, "
+            f"in {time.perf_counter() - started:.0f} s"
         )
         wrong += look.wrong
     print("\n".join(wrong))

@@ -1,8 +1,7 @@
-"""{source}`path#name`, and links to files of the repository, lead to pages of the site; the README becomes a page."""
+"""{source}`path#name`, and links to files of the repository, lead to pages of the site; the README to the first."""
 
 import os
 import posixpath
-import re
 
 from docutils import nodes
 from sphinx import addnodes
@@ -13,7 +12,6 @@ from sphinx.util.docutils import SphinxRole
 from docs.site import sources
 from docs.site.build import ROOT
 
-README = "readme"
 logger = logging.getLogger(__name__)
 
 
@@ -32,7 +30,7 @@ class Source(SphinxRole):
 
 
 class LinksToFiles(SphinxTransform):
-    """../refnp/x.py in a page of docs/ becomes the page of refnp/x.py; ../README.md the page of the README."""
+    """../refnp/x.py in a page of docs/ becomes the page of refnp/x.py; ../README.md the first page."""
 
     default_priority = 5
 
@@ -49,7 +47,7 @@ class LinksToFiles(SphinxTransform):
         if not (ROOT / path).exists() or path.startswith("docs/"):
             return
         if path == "README.md":
-            link = f"{README}.html"
+            link = "index.html"
         else:
             try:
                 link = sources.address(path)
@@ -68,19 +66,7 @@ def _is_link(node):
     return isinstance(node, addnodes.pending_xref) and node.get("reftype") == "myst"
 
 
-def readme(app, docname, source):
-    """The page of the README: its text, with the links as they are from docs/."""
-    if docname == README:
-        text = (ROOT / "README.md").read_text(encoding="utf-8")
-        source[0] = re.sub(r"\]\((?!https?:|#)([^)]+)\)", lambda link: f"]({_from_docs(link[1])})", text)
-
-
-def _from_docs(target):
-    return target.removeprefix("docs/") if target.startswith("docs/") else f"../{target}"
-
-
 def setup(app):
     app.add_role("source", Source())
     app.add_transform(LinksToFiles)
-    app.connect("source-read", readme)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -9,8 +9,12 @@ import math
 import numpy as np
 
 from refnp.autograd.blocks import floating, in_order
-from refnp.autograd.primitives import primitive, ratio
-from refnp.autograd.tensor import Array, ArrayLike
+from refnp.autograd.duals import as_array
+from refnp.autograd.elementary import multiply
+from refnp.autograd.indexing import getitem
+from refnp.autograd.primitives import primitive, raw
+from refnp.autograd.shapes import expand_dims, pad, reshape
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
 
 # Multiplications of a product of two matrices up to which OpenBLAS takes its kernels for small matrices, which do not
 # copy the factors first: .6 to .8 of the time with OpenBLAS 0.3.
@@ -25,7 +29,7 @@ def matmul(x, y):
     VJP: X̄ = Z̄ Yᵀ, Ȳ = Xᵀ Z̄.   A single matrix y is multiplied with all rows of x in one product.
     Raises ValueError if the inner lengths differ or an argument has no axes.
     """
-    x, y = np.asarray(x), np.asarray(y)
+    x, y = as_array(x), as_array(y)
     if not x.ndim or not y.ndim or x.shape[-1] != y.shape[-2 if y.ndim > 1 else 0]:
         raise ValueError(f"matmul: x of shape {x.shape} and y of shape {y.shape} have no matching inner axes")
     if y.ndim <= 2 and x.ndim != 1:
@@ -90,7 +94,7 @@ def linear(x, weight, bias=None):
     Raises ValueError naming the argument whose shape does not fit.
     Elsewhere: torch.nn.Linear stores the transpose, (out, in).   Source: Sivaraya (2023) §1.3.
     """
-    x, weight = np.asarray(x), np.asarray(weight)
+    x, weight = as_array(x), as_array(weight)
     if weight.ndim != 2:
         raise ValueError(f"linear: weight has shape {weight.shape}; it must be a matrix (features in, features out)")
     if not x.ndim or x.shape[-1] != weight.shape[0]:
@@ -117,7 +121,7 @@ def outer(x, y):
     Shapes: x (..., N), y (..., M) → z (..., N, M).   VJP: x̄ = Z̄ y, ȳ = Z̄ᵀ x.
     Raises ValueError if an argument has no axes.
     """
-    x, y = np.asarray(x), np.asarray(y)
+    x, y = as_array(x), as_array(y)
     if not x.ndim or not y.ndim:
         raise ValueError(f"outer: x has shape {x.shape} and y {y.shape}; each needs an axis, the vectors")
 
@@ -125,6 +129,18 @@ def outer(x, y):
         return (z_bar * y[..., None, :]).sum(-1), (z_bar * x[..., :, None]).sum(-2)
 
     return x[..., :, None] * y[..., None, :], vjp
+
+
+def dot(x: ArrayLike, y: ArrayLike) -> Array | Tensor:
+    """x y: of numbers the product, of vectors Σ x_i y_i, of matrices X Y, as numpy.dot.
+
+    Raises ValueError for a batch of matrices y, which NumPy pairs with every row of x.
+    """
+    if not np.ndim(raw(x)) or not np.ndim(raw(y)):
+        return multiply(x, y)
+    if np.ndim(raw(x)) > 1 and np.ndim(raw(y)) > 2:
+        raise ValueError(f"dot: y has shape {np.shape(raw(y))}; use matmul for batches, or einsum for all pairs")
+    return matmul(x, y)
 
 
 @primitive
@@ -156,6 +172,20 @@ def diagonal(x, offset=0):
     return np.diagonal(x, offset, -2, -1).copy(), vjp
 
 
+def diag(x: ArrayLike, offset: int = 0) -> Array | Tensor:
+    """The matrix with x on its k-th diagonal, k = `offset`, and 0 elsewhere; of a matrix that diagonal: numpy.diag.
+
+    Shapes: x (N,) → y (N + |k|, N + |k|); x (..., N, M) → y (..., length).   Raises ValueError for a number.
+    """
+    if np.ndim(raw(x)) != 1:
+        return diagonal(x, offset)
+    n = len(raw(x))
+    longer = pad(expand_dims(x, 1), ((0, 0), (0, n)))  # (n, n + 1)   read in rows of n, x_i stands in column i
+    square = reshape(getitem(reshape(longer, -1), slice(n * n)), (n, n))
+    above, below = max(offset, 0), max(-offset, 0)
+    return pad(square, ((below, above), (above, below)))
+
+
 @primitive
 def tril(x, offset=0):
     """Y_ij = X_ij for j ≤ i + k, else 0, over the last two axes, k = `offset`: the lower triangle.
@@ -177,7 +207,7 @@ def triu(x, offset=0):
 
 
 def _matrices(name: str, x: ArrayLike) -> Array:
-    x = np.asarray(x)
+    x = as_array(x)
     if x.ndim < 2:
         raise ValueError(f"{name}: x has shape {x.shape}; it needs two axes")
     return x
@@ -189,9 +219,11 @@ def cholesky(a):
 
     Shapes: a (..., N, N) → L (..., N, N).
     VJP: Ā = ½ L⁻ᵀ (Φ + Φᵀ) L⁻¹, Φ = the lower triangle of Lᵀ L̄ with its diagonal halved: from dL = L Φ(L⁻¹ dA L⁻ᵀ).
-    Raises ValueError if A is not square or not positive definite, naming the matrix and its smallest eigenvalue.
+    Raises ValueError if A is not square, a triangle (a factor, or half of a covariance, whose other half would be taken
+    for 0), or not positive definite, naming the matrix and its smallest eigenvalue.
     """
     a = _square("cholesky", "a", a)
+    _refuse_triangle(a)
     factor = _cholesky((a + a.swapaxes(-1, -2)) * 0.5)
 
     def vjp(l_bar):
@@ -209,6 +241,30 @@ def _square(name: str, argument: str, matrix: ArrayLike) -> Array:
     if square.ndim < 2 or square.shape[-1] != square.shape[-2]:
         raise ValueError(f"{name}: {argument} has shape {square.shape}; its last two axes must be equal")
     return square
+
+
+def _refuse_triangle(a: Array) -> None:
+    """ValueError for a matrix with numbers below its diagonal and nothing but 0 above."""
+    if not np.triu(a, 1).any() and np.tril(a, -1).any():
+        raise ValueError("cholesky: a is lower triangular, as a factor is; pass the covariance, both of its halves")
+
+
+def refuse_covariance(name: str, argument: str, factor: Array) -> None:
+    """ValueError for a matrix that is symmetric, within the rounding of products, and not diagonal: no factor is.
+
+    What stands above the diagonal of a factor is not read, so that a covariance would be another one in silence.
+    """
+    matrix, n = factor.real, factor.shape[-1]
+    if n < 2 or not (above := matrix != 0)[..., 0, 1:].any():
+        return
+    size = np.sqrt(np.abs(np.diagonal(matrix, axis1=-2, axis2=-1)))
+    rounding = 4 * n * np.finfo(matrix.dtype).eps * size[..., :, None] * size[..., None, :]
+    differ = ~(np.abs(matrix - matrix.swapaxes(-1, -2)) <= rounding)  # NaN differs
+    if (~differ.any((-1, -2)) & np.triu(above, 1).any((-1, -2))).any():
+        raise ValueError(
+            f"{name}: {argument} is symmetric, as a covariance is; pass its Cholesky factor, "
+            "refnp.autograd.cholesky(covariance)"
+        )
 
 
 def _cholesky(a: Array) -> Array:
@@ -275,9 +331,10 @@ def cholesky_solve(factor, b):
 
     Shapes: factor (..., N, N), b (..., N, M) → x (..., N, M).
     VJP: B̄ = A⁻¹ X̄, Ā = −B̄ Xᵀ, and since dA = dL Lᵀ + L dLᵀ,   L̄ = tril((Ā + Āᵀ) L) = −tril((B̄ Xᵀ + X B̄ᵀ) L).
-    Raises ValueError for shapes that do not fit or a zero on the diagonal.
+    Raises ValueError for shapes that do not fit, a zero on the diagonal or a covariance in place of its factor.
     """
     factor, b = _square("cholesky_solve", "factor", factor), in_order(floating(b))
+    refuse_covariance("cholesky_solve", "factor", factor)
     if b.ndim < 2 or b.shape[-2] != factor.shape[-1]:
         raise ValueError(f"cholesky_solve: b of shape {b.shape} must have {factor.shape[-1]} rows, as factor has")
     if (np.diagonal(factor, axis1=-2, axis2=-1) == 0).any():
@@ -308,7 +365,7 @@ def solve_lower(factor: Array, b: Array, *, transposed: bool = False, leaf: int 
         second = solve_lower(factor[..., two, two], b[..., two, :] - corner @ first, transposed=transposed)
         return np.concatenate([second, first] if transposed else [first, second], -2)
     batch = np.broadcast_shapes(factor.shape[:-2], b.shape[:-2])
-    x = np.array(np.broadcast_to(b, batch + b.shape[-2:]), np.result_type(factor, b))
+    x = np.array(np.broadcast_to(b, batch + b.shape[-2:], subok=True), np.result_type(factor, b), subok=True)
     for i in reversed(range(n)) if transposed else range(n):
         known = slice(i + 1, n) if transposed else slice(0, i)
         row = factor[..., known, i] if transposed else factor[..., i, known]
@@ -322,14 +379,12 @@ def log_determinant(factor):
     """log det A = 2 Σ_i log L_ii from the Cholesky factor L of A.
 
     Shapes: factor (..., N, N) → y (...).   VJP: L̄_ii = 2 ȳ / L_ii, 0 elsewhere.
-    Raises ValueError unless the factor is square and its diagonal positive.
+    Raises ValueError unless the factor is square and its diagonal positive, and for a covariance in its place.
     """
     factor = _square("log_determinant", "factor", factor)
+    refuse_covariance("log_determinant", "factor", factor)
     diagonal = np.diagonal(factor, axis1=-2, axis2=-1)
     if not (diagonal.real > 0).all():
         raise ValueError("log_determinant: factor must have a positive diagonal; pass the result of cholesky")
     identity = np.eye(factor.shape[-1], dtype=factor.dtype)
-    return (
-        2 * np.log(diagonal).sum(-1),
-        lambda y_bar: (ratio(2 * y_bar[..., None], diagonal)[..., None, :] * identity,),
-    )
+    return 2 * np.log(diagonal).sum(-1), lambda y_bar: ((2 * y_bar[..., None] / diagonal)[..., None, :] * identity,)

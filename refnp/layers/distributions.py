@@ -20,6 +20,7 @@ from typing import Any, cast
 import numpy as np
 
 from refnp import autograd as ag
+from refnp.autograd.blocks import integers
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
@@ -97,13 +98,15 @@ class MultivariateNormal:
     """N normal numbers with covariance L Lᵀ, given the Cholesky factor L: `cholesky(covariance)` makes it.
 
     Shapes: mean (..., N), cholesky_factor (..., N, N), whose part above the diagonal is not read; `shape` is the batch.
-    Raises ValueError for shapes that do not fit or a diagonal that is zero, negative or infinite.
+    Raises ValueError for shapes that do not fit, a diagonal that is zero, negative or infinite, or a covariance in
+    place of its factor.
     """
 
     def __init__(self, mean: ArrayLike, cholesky_factor: ArrayLike):
         self.mean, self.cholesky_factor = numbers(mean, cholesky_factor)
         factor = raw(self.cholesky_factor)
-        mean_and_factor("MultivariateNormal", raw(self.mean), np.where(np.isnan(factor), 1, factor))
+        unknown = np.isnan(factor) & np.eye(factor.shape[-1], dtype=bool)  # on the diagonal, let in under a mask
+        mean_and_factor("MultivariateNormal", raw(self.mean), np.where(unknown, 1, factor))
         batches = {"mean": self.mean.shape[:-1], "cholesky_factor": factor.shape[:-2]}
         self.shape = broadcast_shape("MultivariateNormal", **batches)
 
@@ -288,10 +291,7 @@ class Categorical:
 
     def log_prob(self, classes: ArrayLike, *, mask: ArrayLike | None = None) -> Array | Tensor:
         """log p of integer classes, which broadcast with `shape`: minus `cross_entropy`; 0 where `mask` is False."""
-        classes = np.asarray(raw(classes))
-        if classes.dtype.kind not in "iu" and classes.size:  # cross_entropy would take floats as probabilities
-            raise TypeError(f"Categorical.log_prob: classes are {classes.dtype}; pass integers, the numbers of classes")
-        classes = classes if classes.size else classes.astype(int)
+        classes = integers("Categorical.log_prob", "classes", classes, ", the numbers of classes", signed=True)
         shape = broadcast_shape("Categorical.log_prob", classes=classes.shape, batch=self.shape)
         logits = ag.broadcast_to(self.logits, (*shape, self.logits.shape[-1]))
         targets = np.broadcast_to(classes, shape)

@@ -13,7 +13,6 @@ Transcription: tests/transcriptions/rows.py.
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,8 +25,8 @@ from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.summation import sum_of_products
 from refnp.autograd.tensor import Array, ArrayLike, Tensor, sum_to
 from refnp.layers.masked_reductions import numbers
-from refnp.layers.masks import apart_from_hidden, check_mask, fits, hides_harm, moderate
-from refnp.layers.softmaxes import balance, masked_softmax, reach_of, softmax_vjp
+from refnp.layers.masks import apart_from_hidden, check_mask, fits, hides_harm, moderate, shielded_form
+from refnp.layers.softmaxes import balance, masked_softmax, reach_of, softmax_vjp, with_axes_of
 
 LONG = 1 << 16  # scores of one head; above this many the blocked form takes less time, and far less memory
 QUERY_BLOCK = 512  # rows of a block of scores
@@ -74,8 +73,8 @@ def attention(
     q = query * scale  # (..., N, d)
     huge = mask is not None and not moderate(q, key, value, bias)
     if huge and hides_harm(query, key, value, bias, mask):
-        form = partial(attention, scale=scale, softcap=softcap, dropout=dropout, rng=rng, method=method)
-        return _without_hidden(form, query, key, value, bias, mask)
+        options = {"scale": scale, "softcap": softcap, "dropout": dropout, "rng": rng, "method": method}
+        return shielded_form(attention, query, key, value, bias, mask, options)
     factors = dropout_factors(dropout, rng, shape, q.real.dtype)
     if method == "blocks" or (method == "auto" and shape[-2] * shape[-1] > LONG):
         return attention_in_blocks(q, key, value, bias, mask, scale, softcap, factors)
@@ -185,9 +184,13 @@ def checked_attention(
 def zero_where_hidden(pairs: Array, mask: Array | None, huge: bool, *factors: Array) -> Array:
     """Products for pairs (..., N, M), with 0 for those that the mask hides if factors are so huge that they may be ∞.
 
-    Elsewhere what is hidden does no harm: a weight of 0 times a finite number is 0.
+    Elsewhere what is hidden does no harm: a weight of 0 times a finite number is 0. In place unless the mask has more
+    axes.
     """
-    return np.where(mask, pairs, 0) if mask is not None and (huge or not moderate(*factors)) else pairs
+    if mask is not None and (huge or not moderate(*factors)):
+        pairs = with_axes_of(mask, pairs)
+        np.copyto(pairs, 0, where=~mask)
+    return pairs
 
 
 def check_options(
@@ -248,12 +251,6 @@ def all_factors(factors: Callable, shape: tuple[int, ...]) -> Array:
     return np.concatenate(blocks).reshape(shape) if blocks else np.ones(shape, bool)
 
 
-def _without_hidden(form, query, key, value, bias, mask):
-    """(value, vjp) of a form of attention where there is a mask and a number that is not finite."""
-    found, pullback = ad.vjp(lambda q, k, v, b: apart_from_hidden(form, q, k, v, b, mask), query, key, value, bias)
-    return found, lambda *bars: pullback(bars if len(bars) > 1 else bars[0])
-
-
 # ---- its weights, and tokens as columns
 
 
@@ -276,8 +273,8 @@ def attention_with_weights(query, key, value, bias=None, *, mask=None, scale=Non
     q = query * scale  # (..., N, d)
     huge = mask is not None and not moderate(q, key, value, bias)
     if huge and hides_harm(query, key, value, bias, mask):
-        form = partial(attention_with_weights, scale=scale, softcap=softcap, dropout=dropout, rng=rng)
-        return _without_hidden(form, query, key, value, bias, mask)
+        options = {"scale": scale, "softcap": softcap, "dropout": dropout, "rng": rng}
+        return shielded_form(attention_with_weights, query, key, value, bias, mask, options)
 
     scores, slope = capped(zero_where_hidden(product(q, key.swapaxes(-1, -2)), mask, huge), softcap)  # (..., N, M)
     if bias is not None:

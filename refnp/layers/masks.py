@@ -11,15 +11,16 @@ torch.nn.MultiheadAttention and nn.Transformer.
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from refnp.autograd.blocks import integers, one_blas_thread
+from refnp.autograd.blocks import copy_in_place_of, integers, one_blas_thread
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import primitive, raw
-from refnp.autograd.tensor import Array, ArrayLike, Tensor
+from refnp.autograd.tensor import Array, ArrayLike, Tensor, sum_to
 
 __all__ = ["blocks", "causal", "combine", "key_padding", "window"]  # what follows them is for the pages of attention
 
@@ -185,6 +186,31 @@ def apart_from_hidden(
     return tuple(map(spoil, found, amounts)) if isinstance(found, tuple) else spoil(found, amounts[0])
 
 
+def shielded_form(
+    form: Callable, query: Array, key: Array, value: Array, bias: Array | None, mask: Array, options: dict
+) -> tuple[Any, Callable]:
+    """(value, vjp) of a primitive, a form of attention, whatever the mask hides: `apart_from_hidden` off the tape.
+
+    The steps are those of the form itself, of arrays that lie in memory as those given: what follows rounds alike.
+    """
+    given = query, key, value, bias
+    places, mask, amounts = shields(*given, mask)
+    finite = (None if a is None else kept(a, at) for a, at in zip(given, places, strict=True))
+    found, vjp = inspect.unwrap(form)(*finite, mask=mask, **options)
+
+    def gradient(bar: Any, argument: Array, at: Array) -> Array:
+        return kept(sum_to(bar() if callable(bar) else bar, argument.shape), at)
+
+    def shielded_vjp(*bars: Array) -> tuple:
+        gradients = vjp(*map(spoilt_gradient, bars, amounts))
+        return tuple(
+            None if argument is None else functools.partial(gradient, bar, argument, at)
+            for bar, argument, at in zip(gradients, given, places, strict=True)
+        )
+
+    return tuple(map(spoil, found, amounts)) if isinstance(found, tuple) else spoil(found, amounts[0]), shielded_vjp
+
+
 def hides_harm(
     query: Array | Tensor, key: Array | Tensor, value: Array | Tensor, bias: Array | Tensor | None, mask: Array
 ) -> bool:
@@ -201,33 +227,38 @@ def hides_harm(
 def shielded(
     query: Array | Tensor, key: Array | Tensor, value: Array | Tensor, bias: Array | Tensor | None, mask: Array
 ) -> tuple:
-    """(query, key, value, bias, mask, (spoilt, lost)): the first four finite, and what to `spoil` results with.
+    """(query, key, value, bias, mask, (spoilt, lost)): zeros stand in the first four outside of their `shields`."""
+    places, mask, amounts = shields(raw(query), raw(key), raw(value), raw(bias), mask)
+    given = zip((query, key, value, bias), places, strict=True)
+    return *(None if a is None else kept(a, shown) for a, shown in given), mask, amounts
 
-    Zeros stand in for rows of query, key and value that nothing depends on, for rows of query and key that are not
-    finite, for such elements of value, and for elements of bias that are hidden or not finite; what has bias −∞, and so
-    weight 0, is hidden by the new mask. `lost` (..., N, 1) is NaN for a query that may attend to something, if itself,
-    a key or a bias there is not finite. `spoilt` (..., N, d_v) is that, and what is not finite among the values it may
-    attend to, added up: ∞, −∞ or NaN.
+
+def shields(query: Array, key: Array, value: Array, bias: Array | None, mask: Array) -> tuple:
+    """(places, mask, (spoilt, lost)): which numbers of query, key, value and bias to keep, and what to `spoil` with.
+
+    Not kept are rows of query, key and value that nothing depends on, rows of query and key that are not finite, such
+    elements of value, and elements of bias that are hidden or not finite; what has bias −∞, and so weight 0, is hidden
+    by the new mask. `lost` (..., N, 1) is NaN for a query that may attend to something, if itself, a key or a bias
+    there is not finite. `spoilt` (..., N, d_v) is that, and what is not finite among the values it may attend to, added
+    up: ∞, −∞ or NaN.
     """
-    bad_query, bad_key = (~np.isfinite(raw(a)).all(-1) for a in (query, key))  # (..., N), (..., M)
+    bad_query, bad_key = (~np.isfinite(a).all(-1) for a in (query, key))  # (..., N), (..., M)
     mask = np.broadcast_to(mask, np.broadcast_shapes(mask.shape, (bad_query.shape[-1], bad_key.shape[-1])))
     bad = bad_query[..., :, None] | bad_key[..., None, :]  # (..., N, M)
-    shown = mask
+    shown, bias_kept = mask, None
     if bias is not None:
-        b = raw(bias).real
+        b = bias.real
         bad, shown = bad | ~(b < np.inf), mask & (b != -np.inf)
-        bias = kept(bias, used_elements(mask, b.shape) & np.isfinite(b))
-    v = raw(value).real  # (..., M, d_v)
+        bias_kept = used_elements(mask, b.shape) & np.isfinite(b)
+    v = value.real  # (..., M, d_v)
     lost = np.where((mask & bad).any(-1, keepdims=True), np.nan, 0).astype(v.dtype)  # (..., N, 1)
     spoilt = lost
     with np.errstate(invalid="ignore"):  # ∞ − ∞
         for amount, found in ((np.inf, v == np.inf), (-np.inf, v == -np.inf), (np.nan, np.isnan(v))):
             spoilt = spoilt + np.where(mask @ found, amount, 0).astype(v.dtype)  # (..., N, d_v)
     query_used, key_used, value_used = (used[..., None] for used in uses(shown, query, key, value))
-    query = kept(query, query_used & ~bad_query[..., None])
-    key = kept(key, key_used & ~bad_key[..., None])
-    value = kept(value, value_used & np.isfinite(v))
-    return query, key, value, bias, shown, (spoilt, lost)
+    places = query_used & ~bad_query[..., None], key_used & ~bad_key[..., None], value_used & np.isfinite(v), bias_kept
+    return places, shown, (spoilt, lost)
 
 
 def uses(mask: Array, query: Any, key: Any, value: Any) -> tuple[Array, Array, Array]:
@@ -281,25 +312,17 @@ def replaced(x: Array, places: Array, number: float) -> Array:
     return y
 
 
-def copy_in_place_of(x: Array) -> Array:
-    """A copy with the same distances between its numbers in memory, unless some of them are one and the same."""
-    steps = [(n - 1) * stride for n, stride in zip(x.shape, x.strides, strict=True)]
-    if 0 in [step for n, step in zip(x.shape, steps, strict=True) if n > 1] or not x.size:
-        return x.copy()
-    memory = np.empty(sum(map(abs, steps)) + x.itemsize, np.uint8)
-    y = np.ndarray(x.shape, x.dtype, memory.data, -sum(step for step in steps if step < 0), x.strides)
-    y[...] = x
-    return y
-
-
 @primitive
 def spoil(x, amount):
-    """y = x + amount, where amount is 0, or else ∞, −∞ or NaN.
+    """y = x + amount, where amount is 0, or else ∞, −∞ or NaN; in the precision of x, and as it lies in memory.
 
-    VJP: x̄ = ȳ where amount is 0; elsewhere NaN, but 0 where ȳ is 0: what does not count has no gradient.
+    VJP: x̄ = ȳ where amount is 0, elsewhere ȳ · NaN: what does not count has ȳ = 0 and no gradient.
     """
+    y = copy_in_place_of(x)
+    np.add(y, amount, out=y, where=amount != 0)
+    return y, lambda y_bar: (spoilt_gradient(y_bar, amount), None)
 
-    def vjp(y_bar):
-        return replaced(y_bar, (amount != 0) & (y_bar != 0), np.nan), None
 
-    return x + amount, vjp
+def spoilt_gradient(y_bar: Array, amount: Array) -> Array:
+    """The gradient x̄ of `spoil`."""
+    return replaced(y_bar, (amount != 0) & (y_bar != 0), np.nan)

@@ -27,7 +27,7 @@ from refnp.layers.dot_product_attention import (
     soft_capped,
 )
 from refnp.layers.masked_reductions import numbers
-from refnp.layers.masks import apart_from_hidden, moderate
+from refnp.layers.masks import apart_from_hidden, kept, moderate, used_elements
 from refnp.layers.regularization import dropout as drop
 from refnp.layers.softmaxes import softmax
 
@@ -127,7 +127,7 @@ def additive_scores(
     k = reshape(k, (*k.shape[:-2], 1, *k.shape[-2:]))
     inner = q + k  # (..., N, M, A)
     if mask is not None and not moderate(query, key):
-        inner = where(mask[..., None], inner, 0.0)
+        inner = kept(inner, used_elements(mask, inner.shape[:-1])[..., None])
     return matmul(tanh(inner), vector)
 
 

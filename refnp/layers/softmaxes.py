@@ -107,8 +107,7 @@ def masked_softmax(scores: Array, mask: Array | None = None) -> Array:
     """
     least = scores.real
     if mask is not None:  # arithmetic with a few numbers: np.where would take ten times as long
-        shape = np.broadcast_shapes(scores.shape, mask.shape)
-        scores = scores if scores.shape == shape else np.array(np.broadcast_to(scores, shape), order="C")
+        scores = with_axes_of(mask, scores)
         bound = (mask.astype(least.dtype) - 0.5) * np.inf  # ∞ where seen, −∞ where hidden
         least = np.maximum(scores.real, -bound)  # ∞ where hidden
         np.minimum(scores.real, bound, out=scores.real)  # −∞ where hidden
@@ -119,6 +118,12 @@ def masked_softmax(scores: Array, mask: Array | None = None) -> Array:
     total = sum_of_products("...m->...", scores)[..., None]  # (..., N, 1)
     scores /= np.where(total == 0, 1, total)
     return scores
+
+
+def with_axes_of(mask: Array, scores: Array) -> Array:
+    """The scores themselves, or in C order repeated along the axes that the mask has and they have not."""
+    shape = np.broadcast_shapes(scores.shape, mask.shape)
+    return scores if scores.shape == shape else np.array(np.broadcast_to(scores, shape), order="C")
 
 
 def softmax_vjp(p_bar: Array, p: Array) -> Array:

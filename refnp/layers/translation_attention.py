@@ -37,7 +37,7 @@ from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.dot_product_attention import one_over_root
 from refnp.layers.linear import MLP, Linear
-from refnp.layers.masks import check_mask, kept, moderate, shielded, spoil, uses
+from refnp.layers.masks import check_mask, kept, moderate, shielded, spoil, used_elements, uses
 from refnp.layers.module import Module
 from refnp.layers.multi_head import merge_heads, over_heads, split_heads
 from refnp.layers.softmaxes import softmax
@@ -102,7 +102,7 @@ class TranslationAttention(Module):
         huge = None if mask is None or moderate(query, key, differences) else mask
         if huge is not None:
             query, key, *_, (_, lost) = shielded(query, key, key, None, huge)
-            differences = where(huge[..., None], differences, 0.0)
+            differences = kept(differences, used_elements(huge, differences.shape[:-1])[..., None])
         q, k, v = (split_heads(y, self.heads) for y in (self.query(query), self.key(key), self.value(key)))
         scores = matmul(q, swapaxes(k, -1, -2)) * one_over_root(raw(q))  # (B, H, N, M)
         if mask is not None:

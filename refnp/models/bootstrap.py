@@ -9,18 +9,20 @@ What the context leaves open shows in how the S predictions differ, as a latent 
 its assumption of a normal z. r is the representation of a CNP (BNP) or of a CANP (BANP), and the decoder has one more
 linear map without bias, the adaptation layer: to the hidden numbers of its first map, of r(C) and x_n, it adds W r(Ĉ).
 Without it the model predicts by itself, `plain`: so in step 1, and in half of the loss. The values that steps 1 to 3
-make are constants for gradients, of parameters and of data.
+make are constants for gradients, of parameters and of data. Their places are x_m itself: in step 4 gradients of x flow
+through Ĉ as through C, unless `constant_places`. Gradients of parameters are the same in both.
 
 Draws come from a generator. They choose points by their number, so a context in another order gets other draws: the
 ensemble changes, its distribution does not. With draws that go along nothing changes.
 
 Source: Lee et al. (2020), arXiv 2008.02956, and their code; TNP-pytorch has the same.
-Elsewhere: neither has masks; here only points that are present are drawn, as many as there are.
+Elsewhere: neither has masks; here only points that are present are drawn, as many as there are. In both the places in Ĉ
+are constants for gradients, `constant_places=True` here.
 Transcription: tests/transcriptions/neural_processes.py.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -49,6 +51,7 @@ class Bootstrapping(NeuralProcess):
 
     samples: S, the number of bootstrap contexts in a call; loss_samples: in the loss.
     objective: what `loss` is, "targets" or "tnp_pytorch".
+    constant_places: no gradients of x flow through the places of adapted contexts.
     """
 
     decoder: MLP
@@ -57,7 +60,14 @@ class Bootstrapping(NeuralProcess):
     deviation: str
 
     def add_adaptation(
-        self, features: int, *, samples: int, loss_samples: int, objective: str, rng: np.random.Generator
+        self,
+        features: int,
+        *,
+        samples: int,
+        loss_samples: int,
+        objective: str,
+        constant_places: bool,
+        rng: np.random.Generator,
     ) -> None:
         """Assign the adaptation layer, from F `features` of a representation, and what the models are asked for.
 
@@ -69,6 +79,7 @@ class Bootstrapping(NeuralProcess):
             raise ValueError(f"{name}: objective is {objective!r}; use 'targets' or 'tnp_pytorch'")
         self.adaptation = Linear(features, self.decoder.layers[0].weight.shape[1], bias=False, rng=rng)
         self.samples, self.loss_samples, self.objective = samples, loss_samples, objective
+        self.constant_places = constant_places
 
     def __call__(
         self,
@@ -129,7 +140,8 @@ class Bootstrapping(NeuralProcess):
         r = self.represent(context_x, context_y, mask, target_x)  # (B, N, F)
         s = len(draws[0])
         there, new_y = np.tile(mask, (s, 1)), self.bootstrapped(context_x, context_y, mask, draws)
-        adapted = self.represent(repeated(context_x, s), new_y, there, repeated(target_x, s))  # (S·B, N, F)
+        places = raw(context_x).real if self.constant_places else context_x
+        adapted = self.represent(repeated(places, s), new_y, there, repeated(target_x, s))  # (S·B, N, F)
         first, *others = self.decoder.layers
         h = first(ag.concatenate([r, target_x], -1))  # (B, N, H)
         more = ag.reshape(self.adaptation(adapted), (s, *h.shape))  # (S, B, N, H)
@@ -209,8 +221,10 @@ class BNP(Bootstrapping, CNP):  # type: ignore[misc]  # a mixture where a CNP ha
     samples: the number of bootstrap contexts in a call.
     loss_samples: the number in the loss.
     objective: what `loss` is, "targets" or "tnp_pytorch".
+    constant_places: no gradients of x flow through the places of adapted contexts.
 
-    BNP(encoders=2, floor=0.1, loss_samples=10, objective="tnp_pytorch") is that of the authors, and of TNP-pytorch.
+    BNP(encoders=2, floor=0.1, loss_samples=10, objective="tnp_pytorch", constant_places=True) is that of the authors,
+    and of TNP-pytorch.
     Raises ValueError for a floor outside [0, 1), counts below 1 (`after` below 0), another pooling, deviation or
     objective; when called, for shapes that disagree, or NaN or infinity in what is present; TypeError for a mask that
     is not boolean.
@@ -233,6 +247,7 @@ class BNP(Bootstrapping, CNP):  # type: ignore[misc]  # a mixture where a CNP ha
         samples: int = 16,
         loss_samples: int = 4,
         objective: str = "targets",
+        constant_places: bool = False,
         rng: np.random.Generator,
     ):
         super().__init__(
@@ -249,7 +264,8 @@ class BNP(Bootstrapping, CNP):  # type: ignore[misc]  # a mixture where a CNP ha
             deviation=deviation,
             rng=rng,
         )
-        self.add_adaptation(encoders * hidden, samples=samples, loss_samples=loss_samples, objective=objective, rng=rng)
+        asked: dict[str, Any] = {"samples": samples, "loss_samples": loss_samples, "objective": objective}
+        self.add_adaptation(encoders * hidden, **asked, constant_places=constant_places, rng=rng)
 
 
 class BANP(Bootstrapping, CANP):  # type: ignore[misc]  # a mixture where a CANP has a Normal
@@ -271,9 +287,10 @@ class BANP(Bootstrapping, CANP):  # type: ignore[misc]  # a mixture where a CANP
     samples: the number of bootstrap contexts in a call.
     loss_samples: the number in the loss.
     objective: what `loss` is, "targets" or "tnp_pytorch".
+    constant_places: no gradients of x flow through the places of adapted contexts.
 
-    BANP(floor=0.1, scaling="features", loss_samples=10, objective="tnp_pytorch") is that of the authors, and of
-    TNP-pytorch.
+    BANP(floor=0.1, scaling="features", loss_samples=10, objective="tnp_pytorch", constant_places=True) is that of the
+    authors, and of TNP-pytorch.
     Raises ValueError for depths below 3, counts below 1, a floor outside [0, 1), another scaling, deviation or
     objective.
     """
@@ -297,6 +314,7 @@ class BANP(Bootstrapping, CANP):  # type: ignore[misc]  # a mixture where a CANP
         samples: int = 16,
         loss_samples: int = 4,
         objective: str = "targets",
+        constant_places: bool = False,
         rng: np.random.Generator,
     ):
         super().__init__(
@@ -315,7 +333,8 @@ class BANP(Bootstrapping, CANP):  # type: ignore[misc]  # a mixture where a CANP
             deviation=deviation,
             rng=rng,
         )
-        self.add_adaptation(2 * hidden, samples=samples, loss_samples=loss_samples, objective=objective, rng=rng)
+        asked: dict[str, Any] = {"samples": samples, "loss_samples": loss_samples, "objective": objective}
+        self.add_adaptation(2 * hidden, **asked, constant_places=constant_places, rng=rng)
 
 
 def resampling(rng: np.random.Generator, mask: np.ndarray, samples: int) -> Draws:

@@ -195,7 +195,7 @@ class CNP(NeuralProcess):
     deviation: how σ comes from s and the floor, "softplus" as above, "exp" or "softplus_variance", see `normal_of`.
 
     CNP(encoders=2, floor=0.1) is the baseline of TNP-pytorch, CNP(after=0, floor=0.1) the model of DeepMind's notebook,
-    and with pooling="sum", after=1, deviation="softplus_variance", floor=1e-3 what neuralprocesses does.
+    and with pooling="sum", after=0, deviation="softplus_variance", floor=1e-3 what neuralprocesses does.
     Raises ValueError for a floor outside [0, 1), counts below 1 (`after` below 0), another pooling or deviation; when
     called, for shapes that disagree, or NaN or infinity in what is present; TypeError for a mask that is not boolean.
     """

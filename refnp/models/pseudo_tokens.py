@@ -173,6 +173,7 @@ class PseudoTETNP(NeuralProcess):
     last_spread: the last layer too has what gives the context back what pseudo-tokens know, which nothing uses; stored
         for the code of TE-TNP, which has it.
     moves: layers move the tokens that attend, as far as their places are of use after it.
+    movement: the hidden widths of the MLP φ that moves them.
     norm: "pre" or "post", LayerNorm before or after a sub-layer.
     floor: the least σ. σ = exp(s) without one, f + (1 − f) log(1 + exp(s)) with floor f.
     deviation: how σ comes from s and the floor; as above ("published"), or "softplus", "exp" or "softplus_variance" as
@@ -199,6 +200,7 @@ class PseudoTETNP(NeuralProcess):
         length_scale: float = 0.1,
         embedding_depth: int = 2,
         moves: bool = True,
+        movement: Sequence[int] = (16,),
         norm: str = "pre",
         floor: float = 0.0,
         deviation: str = "published",
@@ -220,7 +222,7 @@ class PseudoTETNP(NeuralProcess):
         like: dict[str, Any] = {"dx": dx, "kernel": kernel, "length_scale": length_scale, "norm": norm, "rng": rng}
 
         def make(useful):
-            return TranslationLayer(features, heads, hidden, moves=moves and useful, **like)
+            return TranslationLayer(features, heads, hidden, moves=moves and useful, movement=movement, **like)
 
         self.layers = [PseudoLayer(make, form, i == layers - 1, last_spread) for i in range(layers)]
         self.predictor = MLP([features, *[hidden] * (predictor_depth - 1), 2 * dy], rng=rng)

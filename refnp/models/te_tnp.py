@@ -46,7 +46,7 @@ class TranslationLayer(Module):
 
     Shapes: x (B, N, D), keys (B, M, D), differences (B, N, M, dx), mask (..., N, M) → (x (B, N, D), Δx (B, N, dx) or
     None). With norm="pre" keys go through the same LayerNorm as queries. `kernel`, `length_scale`, `squares`,
-    `normalization`, `bias` and `moves` are those of `TranslationAttention`; `eps` that of LayerNorm.
+    `normalization`, `bias`, `moves` and `movement` are those of `TranslationAttention`; `eps` that of LayerNorm.
     """
 
     def __init__(
@@ -62,12 +62,14 @@ class TranslationLayer(Module):
         normalization: str = "softmax",
         bias: bool = False,
         moves: bool = False,
+        movement: Sequence[int] = (16,),
         norm: str = "pre",
         eps: float = 1e-5,
         rng: np.random.Generator,
     ):
         of_pairs: dict[str, Any] = {"kernel": kernel, "length_scale": length_scale, "squares": squares}
         options: dict[str, Any] = {"normalization": normalization, "bias": bias, "moves": moves}
+        options |= {"movement": movement}
         self.attention = TranslationAttention(features, heads, dx=dx, **of_pairs, **options, rng=rng)
         self.around_attention = Residual(features, norm=norm, dropout=0.0, eps=eps)
         self.feed_forward = MLP([features, hidden, features], rng=rng)
@@ -108,6 +110,7 @@ class TETNP(NeuralProcess):
         σ, relu between them.
     flagged: which tokens have 1 in the place of the flag, those of the "context" or of the "targets".
     moves: every layer but the last moves the tokens as well; with `updated` the last one moves the context.
+    movement: the hidden widths of the MLP φ that moves them.
     norm: "pre" or "post", LayerNorm before or after a sub-layer.
     untied: the targets' tokens have layers of their own; else one layer serves all tokens.
     updated: the targets' tokens attend to what a layer has made of the context, where it has moved it; else to what it
@@ -136,6 +139,7 @@ class TETNP(NeuralProcess):
         bias: bool = False,
         embedding_depth: int = 2,
         moves: bool = False,
+        movement: Sequence[int] = (16,),
         norm: str = "pre",
         untied: bool = False,
         updated: bool = False,
@@ -152,7 +156,7 @@ class TETNP(NeuralProcess):
         check_deviation("TETNP", deviation, ("published", *DEVIATIONS))
         self.embedder = MLP([dy + 1, *[features] * embedding_depth], rng=rng)
         like: dict[str, Any] = {"dx": dx, "kernel": kernel, "length_scale": length_scale, "norm": norm, "rng": rng}
-        like |= {"squares": squares, "normalization": normalization, "bias": bias}
+        like |= {"squares": squares, "normalization": normalization, "bias": bias, "movement": movement}
 
         def stack(count, moving):
             return [TranslationLayer(features, heads, hidden, moves=moves and i < moving, **like) for i in range(count)]

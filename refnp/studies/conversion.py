@@ -305,13 +305,19 @@ def of_te_tnp(state: State) -> Recognised:
         widths = [len(state[f"{kernel}.{i}.weight"]) for i in maps(state, kernel)]
         options |= {"heads": widths[-1], "kernel": widths[:-1]}
         dx = state[f"{kernel}.0.weight"].shape[1] - widths[-1]
+        phi = f"{first}.0.attn.phi.net"
+        if any(name.startswith(f"{phi}.") for name in state):  # places are as many numbers as φ gives
+            steps = [len(state[f"{phi}.{i}.weight"]) for i in maps(state, phi)]
+            options |= {"moves": True, "movement": steps[:-1]}
+            options |= {"squares": True} if dx == 2 * steps[-1] else {}
+            dx = steps[-1]
     else:
         options |= {"heads": 8}
     if pseudo:
         latents = state[f"{stack}.latent_tokens" if translated else f"{stack}.latents"]
         induced = any(name.startswith(f"{stack}.mhca_qtoc_layers.") for name in state)
         options |= {"pseudo_tokens": len(latents), "form": "induced" if induced else "perceiver"}
-        options |= {"moves": False} if translated else {}
+        options = {"moves": False} | options if translated else options
         if induced:
             options["last_spread"] = f"{stack}.mhca_qtoc_layers.{layers - 1}.norm1.bias" in state
         return "pseudo-tetnp" if translated else "pseudo-tnp", options, (dx, dy)

@@ -1,10 +1,13 @@
 """The check of the site finds what is wrong with a page: links, anchors, and what a browser shows."""
 
 import base64
+import collections
 import html
 import itertools
+import math
 import re
 
+import numpy as np
 import pytest
 
 from docs.site import build, check, sources
@@ -14,7 +17,9 @@ PIXEL = base64.b64decode(
 )
 HEAD = '<!doctype html><html><head><meta name="viewport" content="width=device-width"></head><body><article>'
 FAULTS = {
-    "wide": ('<div style="width: 500px">wide</div>', "at 390 pixels: .* wider than the window"),
+    "wide": ('<div style="width: 500px">wide</div>', r"1\d\d pixels wider than the window: .*at 390 light, 390 dark"),
+    "left": ('<div style="margin-left: -30px">left</div>', "cut at the left edge"),
+    "low": ('<div style="height: 9px; overflow: hidden">a<br>b<br>c</div>', "pixels cut at the bottom"),
     "formula": ('<p style="display: none"><math><mi>x</mi></math></p>', "a formula without size: x"),
     "merror": ("<math><merror><mtext>no</mtext></merror></math>", "a formula is wrong: no"),
     "picture": ('<img src="gone.png" alt="a point">', "a picture is missing"),
@@ -60,6 +65,40 @@ def test_a_browser_finds_what_is_wrong(tmp_path):
     assert by_page.keys() == FAULTS.keys()
     for name, (_, message) in FAULTS.items():
         assert any(re.search(message, wrong) for wrong in by_page[name]), by_page[name]
+
+
+# Pages with a box, and how wide it may be in a window of some width, in a scheme.
+ROOMS = {
+    "window": ('<div style="width: {}px">', lambda window, scheme: window),
+    "hidden": ('<div style="overflow: hidden"><div style="width: {}px">', lambda window, scheme: window),
+    "clipped": ('<div style="overflow: clip"><p>a</p><div style="width: {}px">', lambda window, scheme: window),
+    "column": (
+        '<div style="display: flex"><div style="flex: 0 0 50%; min-width: 0"><div style="width: {}px">',
+        lambda window, scheme: window / 2,
+    ),
+    "scrolled": ('<div style="overflow: auto"><div style="width: {}px">', lambda window, scheme: math.inf),
+    "dark": (
+        "<style>@media (prefers-color-scheme: dark) {{ div {{ width: {}px }} }}</style><div>",
+        lambda window, scheme: window if scheme == "dark" else math.inf,
+    ),
+}
+
+
+def test_what_is_too_wide_is_found_at_just_the_widths_where_it_is(tmp_path):
+    pytest.importorskip("playwright")
+    if check.browser() is None:
+        pytest.skip("Chromium is not installed")
+    widths = np.random.default_rng(0).integers(150, 2200, (len(ROOMS), 8)).tolist()
+    boxes = {f"{room}-{width}": (room, width) for room, row in zip(ROOMS, widths, strict=True) for width in row}
+    style = "<style>body { margin: 0 }</style>"
+    write(tmp_path, {page: f"{style}{ROOMS[room][0].format(width)}wide" for page, (room, width) in boxes.items()})
+    found = collections.defaultdict(set)
+    for wrong in check.seen(tmp_path, processes=1).wrong:
+        page, states = re.fullmatch(r"(.*)\.html: .* \(at (.*)\)", wrong).groups()
+        found[page] |= set(states.split(", "))
+    for page, (room, width) in boxes.items():
+        states = itertools.product(check.WIDTHS, check.SCHEMES)
+        assert found[page] == {f"{w} {scheme}" for w, scheme in states if width > ROOMS[room][1](w, scheme)}, page
 
 
 def test_names_of_a_file_are_found_at_their_lines():

@@ -24,7 +24,8 @@ SENTENCES = {
     "c": "Gradients have the shapes and the precisions of the arguments, and are finite if those and the value are.",
     "d": "Arguments are never modified.",
     "e": "The same bits come in every memory layout, but for matrix products, and when called again.",
-    "f": "What a mask hides is not looked at: values and gradients have the same bits whatever stands there.",
+    "f": "What a mask hides is not looked at: values and gradients have the same bits whatever stands there, and lie "
+    "in memory in the same order.",
     "g": "np.einsum is never called with an empty operand.",
     "h": "NaN never comes from ordinary numbers.",
     "i": "Arrays in, arrays out; a Tensor in, Tensors out, with the same bits.",
@@ -65,6 +66,9 @@ def _judge_gradients(call: Call, arguments: dict, before: dict, plain: list) -> 
         overflows = not call.is_ordinary and clean is not None and not _all_finite(clean)  # in sight: a known limit
         if clean is None or not (same(clean, found) or overflows or _same_elsewhere(call, zeroed)):
             raise Violation("f", f"what is hidden changes the result: {different(clean, found)}")
+        repeated = "broadcast" in call.layouts.values()  # need not be so any more, see `_same_elsewhere`
+        if not (overflows or repeated or orders(clean) == orders(found)):
+            raise Violation("f", f"what is hidden changes how results lie in memory: {orders(clean)}, {orders(found)}")
     return "kept"
 
 
@@ -368,6 +372,17 @@ def same_bits(x: Any, y: Any) -> bool:
         )
     alike = (x == y) & (np.signbit(x) == np.signbit(y)) if x.dtype.kind == "f" else x == y
     return bool((alike | (np.isnan(x) & np.isnan(y)) if x.dtype.kind == "f" else alike).all())
+
+
+def orders(tree: Any) -> list[list[int] | None]:
+    """The axes of each array in the order in which they lie in memory, without those of length 1 or of no numbers."""
+    arrays = [None if leaf is None else np.asarray(raw(leaf)) for leaf in leaves_of(tree)]
+    return [
+        None
+        if a is None
+        else sorted((i for i in range(a.ndim) if a.size and a.shape[i] > 1), key=lambda i: -abs(a.strides[i]))
+        for a in arrays
+    ]
 
 
 def close(first: Any, second: Any) -> bool:

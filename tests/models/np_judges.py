@@ -224,3 +224,17 @@ def chain(model, context_x, context_y, target_x, y, mask, there, order):
         )
         total = total + log_prob(mean, std, y[:, now], there[:, now])
     return total
+
+
+def with_adapted(model, x, y, mask, draws, *, places):
+    """A BNP or BANP whose adapted contexts have values, and with `places` also places, that are given numbers.
+
+    There are two draws at least.
+    """
+    given = model.without_tape()
+    zeroed = model.sets(x, y, x, mask)[:2]
+    values, copies = model.bootstrapped(*zeroed, mask, draws), np.tile(zeroed[0], (len(draws[0]), 1, 1))
+    represent, given.constant_places = given.represent, False
+    given.bootstrapped = lambda *_: values
+    given.represent = lambda at, *others: represent(copies if places and len(at) > len(x) else at, *others)
+    return given

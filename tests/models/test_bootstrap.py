@@ -5,14 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import refnp.autograd as ad
+from gradcheck import GradientError
 from refnp.autograd.primitives import raw
+from refnp.autograd.trees import leaves_of
 from refnp.layers.distributions import Mixture, Normal
 from refnp.models.attentive import CANP
 from refnp.models.bootstrap import BANP, BNP, resampling, residuals_of
 from refnp.models.neural_process import CNP
 from refnp.tasks.task import Task
 from refnp.verify.rounding import tolerance
-from tests.helpers import assert_same_bits, assert_within, real_dtypes, seeds
+from tests.helpers import assert_same_bits, assert_within, check, normal, real_dtypes, seeds
 from tests.models import np_judges as judges
 from tests.models.tnp_judges import assert_prediction, shaken, sizes
 from tests.models.tnp_judges import task as drawn_task
@@ -233,6 +236,28 @@ def test_adapted_contexts_are_constants_for_gradients(form):
         gradients.append([p.grad for p in model.parameters()])
     for a, b in zip(*gradients, strict=True):
         assert a.any()
+        assert_same_bits(a, b)
+
+
+@every_form
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("seed", range(2))
+def test_gradients_through_the_places_of_adapted_contexts(form, constant, seed):
+    """They flow, or with constant places they do not: the gradients of models whose adapted contexts are given, with
+    places that go along or are numbers. Values and gradients of parameters are the same."""
+    (x, y, target_x, _), (mask, _) = drawn_task(seed, (2, 4, 3, 2, 1))
+    mask[0, 0], draws = True, resampling(generator(seed), mask, 2)
+    model, other = (small(form, 2, 1, constant_places=option) for option in (constant, not constant))
+    means = lambda model: lambda *arrays: model(*arrays, mask, draws=draws).components.mean
+    given = [judges.with_adapted(model, x, y, mask, draws, places=places) for places in (constant, not constant)]
+    check(means(given[0]), (x, y, target_x), vjp=lambda _, *arrays: ad.vjp(means(model), *arrays))
+    with pytest.raises(GradientError):
+        check(means(given[1]), (x, y, target_x), vjp=lambda _, *arrays: ad.vjp(means(model), *arrays))
+    found = [ad.vjp(lambda state, m=m: means(m.bind(state))(x, y, target_x), m.state_dict()) for m in (model, other)]
+    (value, pullback), (same, same_pullback) = found
+    assert_same_bits(value, same)
+    bar = normal(0, value.shape)
+    for a, b in zip(leaves_of(pullback(bar)), leaves_of(same_pullback(bar)), strict=True):
         assert_same_bits(a, b)
 
 

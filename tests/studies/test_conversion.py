@@ -22,6 +22,7 @@ LATENT = {"latent": 5, "latent_floor": 0.1}
 THERE = {"features": 8, "heads": 8, "hidden": 6, "layers": 2, "flagged": "targets", "deviation": "softplus_variance"}
 THERE |= {"embedding_depth": 3, "predictor_depth": 2}
 TRANSLATED = THERE | {"pseudo_tokens": 3, "moves": False, "kernel": [7]}
+MOVED = {"moves": True, "movement": [3, 4]}
 CASES = {  # source, model, its options
     "cnp": ("tnp-pytorch", "cnp", BASELINE | {"encoders": 2}),
     "bnp": ("tnp-pytorch", "bnp", BASELINE | {"encoders": 2}),
@@ -56,6 +57,9 @@ CASES = {  # source, model, its options
     "Perceiver": ("te-tnp", "pseudo-tnp", THERE | {"pseudo_tokens": 5, "form": "perceiver"}),
     "TE-IST": ("te-tnp", "pseudo-tetnp", TRANSLATED | {"form": "induced", "last_spread": True}),
     "TE-Perceiver": ("te-tnp", "pseudo-tetnp", TRANSLATED | {"form": "perceiver"}),
+    "TE-TNP that moves": ("te-tnp", "tetnp", THERE | {"updated": True, "untied": True, "kernel": [5]} | MOVED),
+    "TE-IST that moves": ("te-tnp", "pseudo-tetnp", TRANSLATED | MOVED | {"form": "induced", "last_spread": True}),
+    "squares": ("te-tnp", "tetnp", THERE | {"updated": True, "untied": False, "squares": True, "kernel": [5]} | MOVED),
     "stack of one": ("neuralprocesses", "convcnp-bruinsma", {"channels": [1], "kernel": 7, "architecture": "conv"}),
 }  # fmt: skip
 every_case = pytest.mark.parametrize("case", list(CASES))

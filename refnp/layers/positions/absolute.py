@@ -100,7 +100,7 @@ def _tokens_and_places(name: str, x: ArrayLike, places: ArrayLike | None) -> tup
     if tokens.ndim < 2:
         raise ValueError(f"{name}: x has shape {tokens.shape}; it must be (..., tokens, features)")
     n = tokens.shape[-2]
-    places = np.arange(n) if places is None else integers(name, "places", places).astype(np.int64)
+    places = np.arange(n) if places is None else integers(name, "places", places, signed=True)
     if places.shape[-1:] != (n,) or not fits(places.shape, tokens.shape[:-1]):
         raise ValueError(f"{name}: places have shape {places.shape}; they must be (..., {n}), as x is {tokens.shape}")
     return tokens, places
@@ -127,7 +127,7 @@ def sinusoids(
     (4 + 14)πu; but beside a φ that happens to be near 0 it may be large: |φ| = 3.5e-12 at p = 42 106 686 282, ω = 1.
     Raises TypeError unless places are integers, ValueError for a base below 1 or no features.
     """
-    p = integers("sinusoids", "places", places).astype(np.int64)[..., None]  # (..., 1)
+    p = integers("sinusoids", "places", places, signed=True)[..., None]  # (..., 1)
     if features < 1 or not 1 <= base < np.inf:
         raise ValueError(f"sinusoids: features {features} and base {base} must be at least 1, and finite")
     high, low = _turns_per_step(features, base)

@@ -38,7 +38,7 @@ def t5_buckets(offsets: ArrayLike, *, buckets: int = 32, max_distance: int = 128
             f"t5_buckets: {buckets} buckets up to distance {max_distance}; use at least 2 in each direction, "
             "equally many in both, and a max_distance beyond half of these"
         )
-    offsets = integers("t5_buckets", "offsets", offsets).astype(np.int64)
+    offsets = integers("t5_buckets", "offsets", offsets, signed=True)
     distances = np.abs(offsets) if bidirectional else np.maximum(-offsets, 0)
     starts = [_first_distance(r, count - exact, exact, max_distance) for r in range(1, count - exact)]
     found = np.where(distances < exact, distances, exact + np.searchsorted(starts, distances, side="right"))

@@ -127,7 +127,7 @@ def check_places(name: str, places: ArrayLike, axes: int, tokens: int | None = N
 
     Raises TypeError unless they are integers, ValueError for another shape.
     """
-    places = integers(name, "places", places).astype(np.int64)
+    places = integers(name, "places", places, signed=True)
     if places.shape[1:] != ((axes,) if axes > 1 else ()) or not places.ndim:
         wanted = f"(tokens, {axes}), one row for each token" if axes > 1 else "(tokens,), one number for each token"
         raise ValueError(f"{name}: places have shape {places.shape}; they must be {wanted}")

@@ -102,7 +102,7 @@ def _rotated_features(x: Array, features: Any) -> int:
 
 def _places(name: str, places: ArrayLike) -> Array:
     """Places (N,) or (B, N); TypeError unless they are integers."""
-    places = integers(name, "places", places).astype(np.int64)
+    places = integers(name, "places", places, signed=True)
     if places.ndim not in (1, 2):
         raise ValueError(f"{name}: places have shape {places.shape}; they must be (tokens,) or (sequences, tokens)")
     return places

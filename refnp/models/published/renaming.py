@@ -35,7 +35,10 @@ State = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Entry:
-    """An array there: its name, the parameters here that it holds, `join` to make it of them and `split` to undo it."""
+    """An array there: its name, the parameters here that it holds, `join` to make it of them and `split` to undo it.
+
+    It may hold none: of what nothing uses there the shape alone is checked, if it is given at all.
+    """
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -114,7 +117,7 @@ class Names:
                 f"{self.source}: state is a {type(state).__name__}; pass a mapping of names to arrays, a state_dict"
             )
         entries, given = self.entries(model), flattened(state)
-        missing = [name for name in entries if name not in given]
+        missing = [name for name, entry in entries.items() if name not in given and entry.parameters]
         left_over = [name for name in given if name not in entries]
         wrong = [f"missing {', '.join(missing)}"] if missing else []
         wrong += [f"left over {', '.join(left_over)}"] if left_over else []

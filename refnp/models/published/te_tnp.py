@@ -11,17 +11,21 @@
     TETNP, TETNPTransformerEncoder                               TETNP(updated=True), or with untied=True as above
     TEPTTNP, TEISTEncoder                                        PseudoTETNP(last_spread=True, moves=False)
     TEPTTNP, TEPerceiverEncoder                                  PseudoTETNP(form="perceiver", moves=False)
+    TE layers with phi                                           moves=True, movement: its hidden widths
+    a group_action that gives [d, d²]                            TETNP(squares=True)
 
 norm_first=True is norm="pre"; with False TE layers are neither. A feed-forward network there is as wide as the tokens,
 and so are all MLPs, of three linear maps: hidden=features, kernel=(features, features). Heads together are as wide as
 the tokens. Versions whose ISTEncoder has as many layers toward the context as others need last_spread=True too. A tied
 encoder has every array twice, as mhca_layers and as mhsa_layers. The attention of TNPs has no bias in queries, keys and
-values: it is 0 here after `load`, and `save` refuses another. Pseudo-tokens begin at the mean of the context.
+values: it is 0 here after `load`, and `save` refuses another. Pseudo-tokens begin at the mean of the context. φ of the
+last layer toward the targets moves what nothing uses: `load` leaves it out, in `save` it is 0.
 Source: cambridge-mlg/tnp, github.com/cambridge-mlg/tnp and github.com/cambridge-mlg/tetnp; Ashman et al. (2024).
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -82,12 +86,12 @@ def without_bias(name: str, linear: Linear) -> list[Entry]:
 def of_attention(attention: MultiHeadAttention | TranslationAttention) -> list[Entry]:
     """Of MultiHead[Self, Cross]Attention and MultiHead[Self, Cross]TEAttention.
 
-    Raises ValueError for weights that are not of a softmax, or an MLP of pairs that is given squares.
+    Raises ValueError for weights that are not of a softmax.
     """
-    if isinstance(attention, TranslationAttention) and (attention.squares or attention.normalization != "softmax"):
+    if isinstance(attention, TranslationAttention) and attention.normalization != "softmax":
         raise ValueError(
-            f"published.te_tnp: a TranslationAttention has squares={attention.squares} and normalization="
-            f"{attention.normalization!r}; there it has neither, only squares=False and 'softmax' have names there"
+            f"published.te_tnp: a TranslationAttention has normalization={attention.normalization!r}; there it has "
+            "none but 'softmax'"
         )
     maps = {"to_q": attention.query, "to_k": attention.key, "to_v": attention.value}
     found = [entry for name, linear in maps.items() for entry in without_bias(f"{name}.weight", linear)]
@@ -109,12 +113,31 @@ def of_tokens(embedder: str) -> Callable[[Any], Parts]:
     return parts
 
 
+def of_unused_steps(model: Module, found: Mapping[str, Entry]) -> list[Entry]:
+    """φ of the last layer toward the targets, which no layer comes after: arrays there, of no parameter here.
+
+    Their shapes are those of φ in the first layer that moves anything, in `found`.
+    """
+    if isinstance(model, PseudoTETNP):
+        moving, last = "mhca_ctoq_layers.0", f"mhca_qtot_layers.{len(model.layers) - 1}"
+    elif isinstance(model, TETNP) and model.reading_layers is not None and model.updated:
+        moving, last = "mhsa_layers.0", f"mhca_layers.{len(model.reading_layers) - 1}"
+    else:  # tied layers move the context too, which is used
+        return []
+    steps = {name: entry.array for name, entry in found.items() if name.startswith(f"{ENCODER}.{moving}.attn.phi.")}
+    return [
+        Entry(name.replace(moving, last, 1), (), partial(np.zeros_like, array), lambda array: ())
+        for name, array in steps.items()
+    ]
+
+
 class TiedNames(Names):
     """Names in which tied layers have two, and biases that are not there are refused where they are not 0."""
 
     def entries(self, model: Module) -> dict[str, Entry]:
-        """As `Names.entries`, with the arrays of tied layers a second time."""
+        """As `Names.entries`, with the arrays of tied layers a second time, and of steps that nothing uses."""
         found = super().entries(model)
+        found |= {entry.name: entry for entry in of_unused_steps(model, found)}
         if isinstance(model, (TNP, TETNP)) and model.reading_layers is None:
             for name, entry in list(found.items()):
                 if name.startswith(f"{ENCODER}.mhca_layers."):

@@ -1,6 +1,7 @@
 """The TE-TNP code's attention layers, written again in PyTorch from what is known of them, and their weights here."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -33,13 +34,13 @@ class Network(torch.nn.Module):
 
 
 class Attention(torch.nn.Module):
-    """Logits of every pair by a network of [x_n − x_m, q·k/√d of every head]."""
+    """Logits of every pair by a network of [x_n − x_m, q·k/√d of every head]; with `squares` of [d, d², s]."""
 
-    def __init__(self, features, heads, dx, moves):
+    def __init__(self, features, heads, dx, moves, squares=False):
         super().__init__()
-        self.heads = heads
+        self.heads, self.squares = heads, squares
         self.to_q, self.to_k, self.to_v = (torch.nn.Linear(features, features, bias=False) for _ in range(3))
-        self.kernel = Network(dx + heads, 5, 3, heads)
+        self.kernel = Network(dx + squares * dx + heads, 5, 3, heads)
         self.to_out = torch.nn.Sequential(torch.nn.Linear(features, features), torch.nn.Dropout(0.0))
         self.phi = Network(heads, 3, dx) if moves else None
 
@@ -50,7 +51,8 @@ class Attention(torch.nn.Module):
         )
         difference = query_x[:, :, None] - key_x[:, None]
         products = (q @ k.mT / q.shape[-1] ** 0.5).permute(0, 2, 3, 1)
-        weights = self.kernel(torch.cat([difference, products], -1)).permute(0, 3, 1, 2).softmax(-1)
+        given = [difference, difference**2] if self.squares else [difference]
+        weights = self.kernel(torch.cat([*given, products], -1)).permute(0, 3, 1, 2).softmax(-1)
         mixed = self.to_out((weights @ v).transpose(1, 2).flatten(-2))
         step = (difference * self.phi(weights.permute(0, 2, 3, 1))).mean(2) if self.phi else 0
         return mixed, query_x + step
@@ -161,23 +163,21 @@ class PlainAttention(torch.nn.Module):
         return self.to_out((weights @ v).transpose(1, 2).flatten(-2)), query_x
 
 
-def layers_of(count, translated):
+def layers_of(count, translated, moves=False, squares=False):
     """So many layers of 4 features, 2 heads and places of 2 numbers."""
     found = torch.nn.ModuleList([Layer(4, 2, 4, 2, False) for _ in range(count)])
     for layer in found:
-        layer.attn.kernel = Network(4, 4, 4, 2)
-        if not translated:
-            layer.attn = PlainAttention(4, 2)
+        layer.attn = Attention(4, 2, 2, moves, squares) if translated else PlainAttention(4, 2)
     return found
 
 
 class Tokens(torch.nn.Module):
     """TNPTransformerEncoder and TETNPTransformerEncoder: tied layers are registered twice."""
 
-    def __init__(self, translated, untied):
+    def __init__(self, translated, untied, **options):
         super().__init__()
-        self.mhca_layers = layers_of(2, translated)
-        self.mhsa_layers = layers_of(2, translated) if untied else self.mhca_layers
+        self.mhca_layers = layers_of(2, translated, **options)
+        self.mhsa_layers = layers_of(2, translated, **options) if untied else self.mhca_layers
 
     def forward(self, zc, zt, xc, xt):
         for own, across in zip(self.mhsa_layers, self.mhca_layers, strict=True):
@@ -189,7 +189,7 @@ class Tokens(torch.nn.Module):
 class Pseudo(torch.nn.Module):
     """[TE]ISTEncoder and [TE]PerceiverEncoder; the first, with places, has a layer more than it uses."""
 
-    def __init__(self, translated, induced):
+    def __init__(self, translated, induced, **options):
         super().__init__()
         self.induced, self.translated = induced, translated
         if translated:
@@ -197,11 +197,11 @@ class Pseudo(torch.nn.Module):
             self.latent_inputs = torch.nn.Parameter(torch.randn(3, 2))
         else:
             self.latents = torch.nn.Parameter(torch.randn(3, 4))
-        self.mhca_ctoq_layers, self.mhca_qtot_layers = layers_of(2, translated), layers_of(2, translated)
+        self.mhca_ctoq_layers, self.mhca_qtot_layers = (layers_of(2, translated, **options) for _ in range(2))
         if induced:
-            self.mhca_qtoc_layers = layers_of(2 if translated else 1, translated)
+            self.mhca_qtoc_layers = layers_of(2 if translated else 1, translated, **options)
         else:
-            self.mhsa_layers = layers_of(2, translated)
+            self.mhsa_layers = layers_of(2, translated, **options)
 
     def forward(self, zc, zt, xc, xt):
         b = len(zc)
@@ -241,7 +241,8 @@ class Whole(torch.nn.Module):
 
 SIZES = {"features": 4, "heads": 2, "hidden": 4, "layers": 2}
 PLAIN = SIZES | {"flag": True, "norm": "pre", "updated": True}
-PLACES = SIZES | {"kernel": (4, 4)}
+PLACES = SIZES | {"kernel": (5, 3)}
+MOVED = PLACES | {"moves": True, "movement": (3,)}
 WHOLE = {  # their encoder; ours with its options, and the judge of its rounding
     "TNP, tied": (lambda: Tokens(False, False), False, TNPD, PLAIN, judges.tnp_d),
     "TNP": (lambda: Tokens(False, True), False, TNPD, PLAIN | {"untied": True}, judges.tnp_d),
@@ -269,7 +270,53 @@ WHOLE = {  # their encoder; ours with its options, and the judge of its rounding
         PLACES | {"pseudo_tokens": 3, "moves": False, "form": "perceiver"},
         judges.pseudo_te_tnp,
     ),
+    "TE-TNP that moves, tied": (
+        lambda: Tokens(True, False, moves=True),
+        True,
+        TETNP,
+        MOVED | {"updated": True},
+        judges.te_tnp,
+    ),
+    "TE-TNP that moves": (
+        lambda: Tokens(True, True, moves=True),
+        True,
+        TETNP,
+        MOVED | {"updated": True, "untied": True},
+        judges.te_tnp,
+    ),
+    "TE-IST that moves": (
+        lambda: Pseudo(True, True, moves=True),
+        True,
+        PseudoTETNP,
+        MOVED | {"pseudo_tokens": 3, "last_spread": True},
+        judges.pseudo_te_tnp,
+    ),
+    "TE-Perceiver that moves": (
+        lambda: Pseudo(True, False, moves=True),
+        True,
+        PseudoTETNP,
+        MOVED | {"pseudo_tokens": 3, "form": "perceiver"},
+        judges.pseudo_te_tnp,
+    ),
+    "TE-TNP with squares": (
+        lambda: Tokens(True, True, squares=True),
+        True,
+        TETNP,
+        PLACES | {"updated": True, "untied": True, "squares": True},
+        judges.te_tnp,
+    ),
 }
+UNUSED = {  # φ of the layer that comes last
+    "TE-TNP that moves": r"\.mhca_layers\.1\.attn\.phi\.",
+    "TE-IST that moves": r"\.mhca_qtot_layers\.1\.attn\.phi\.",
+    "TE-Perceiver that moves": r"\.mhca_qtot_layers\.1\.attn\.phi\.",
+}
+
+
+def returned(theirs, name):
+    """What `save` gives back of their state: 0 where nothing uses it."""
+    unused = re.compile(UNUSED.get(name, "^$"))
+    return {name: np.zeros_like(a) if unused.search(name) else a for name, a in arrays(theirs).items()}
 
 
 def whole(name, dy=2):
@@ -285,7 +332,7 @@ def whole(name, dy=2):
 @pytest.mark.parametrize("name", list(WHOLE))
 def test_whole_models(name):
     theirs, ours = whole(name)
-    assert_same_arrays(te_tnp.save(ours), arrays(theirs))
+    assert_same_arrays(te_tnp.save(ours), returned(theirs, name))
     x, y, target_x = normal(0, (2, 5, 2)), normal(1, (2, 5, 2)), normal(2, (2, 3, 2))
     with torch.no_grad():
         expected = theirs(*map(torch.from_numpy, (x, y, target_x)))
@@ -305,12 +352,39 @@ def test_the_flag_of_ours_is_another_model():
         TETNP(flagged="all", rng=np.random.default_rng(0))
 
 
-@pytest.mark.parametrize("options", [{"squares": True}, {"normalization": "sink"}, {"normalization": "sum"}])
-def test_what_their_attention_does_not_have_is_refused(options):
-    """Under the names of another function weights would mean another function."""
-    model = TETNP(features=4, heads=2, hidden=4, layers=2, kernel=(3,), **options, rng=np.random.default_rng(0))
+@pytest.mark.parametrize("name", list(UNUSED))
+def test_a_step_that_nothing_uses(name):
+    """No gradient reaches it there; here it may be left out, but not be of another shape. Others must be there."""
+    theirs, ours = whole(name)
+    x, y, target_x = (torch.from_numpy(normal(i, (2, n, 2))) for i, n in enumerate((5, 5, 3)))
+    sum(part.sum() for part in theirs(x, y, target_x)).backward()
+    unused = [there for there in arrays(theirs) if re.search(UNUSED[name], there)]
+    assert len(unused) == 4
+    apart = {there for there, p in theirs.named_parameters() if p.grad is None}
+    assert apart == {*unused, *(there for there in arrays(theirs) if ".mhca_qtoc_layers.1." in there)}
+    state = arrays(theirs)
+    te_tnp.load(ours, {there: a for there, a in state.items() if there not in unused})
+    with pytest.raises(ValueError, match=rf"{re.escape(unused[0])} has shape \(1,\), not \(3, 2\)"):
+        te_tnp.load(ours, state | {unused[0]: np.ones(1)})
+    first = unused[0].replace("layers.1", "layers.0")
+    with pytest.raises(ValueError, match=f"missing {re.escape(first)}"):
+        te_tnp.load(ours, {there: a for there, a in state.items() if there != first})
+
+
+def test_steps_of_a_model_that_does_not_move_are_left_over():
+    theirs, _ = whole("TE-TNP that moves")
+    ours = TETNP(2, 2, **PLACES, updated=True, untied=True, **te_tnp.AS_THERE, rng=np.random.default_rng(0))
+    with pytest.raises(ValueError, match=r"left over .*mhca_layers\.0\.attn\.phi\.net\.0\.weight"):
+        te_tnp.load(ours, arrays(theirs))
+
+
+@pytest.mark.parametrize("normalization", ["sink", "sum"])
+def test_weights_that_their_attention_does_not_have_are_refused(normalization):
+    """Under the names of another function they would mean another function."""
+    options = {"features": 4, "heads": 2, "hidden": 4, "layers": 2, "kernel": (3,), "normalization": normalization}
+    model = TETNP(**options, rng=np.random.default_rng(0))
     for ask in (te_tnp.save, lambda model: te_tnp.load(model, {})):
-        with pytest.raises(ValueError, match="there it has neither"):
+        with pytest.raises(ValueError, match=f"normalization='{normalization}'; there it has none but 'softmax'"):
             ask(model)
 
 

@@ -1,10 +1,12 @@
 """Weights of TNP-pytorch's baselines: each model written down in PyTorch under its names there, and loaded here."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
 
+import refnp.autograd as ad
 from refnp.autograd.primitives import raw
 from refnp.models.attentive import ANP, CANP
 from refnp.models.bootstrap import BANP, BNP, resampling
@@ -13,7 +15,7 @@ from refnp.models.neural_process import CNP
 from refnp.models.published import tnp as published
 from refnp.tasks.task import Task
 from refnp.verify.rounding import tolerance
-from tests.helpers import assert_same_arrays, assert_within
+from tests.helpers import assert_same_arrays, assert_within, check
 from tests.models import np_judges as judges
 from tests.models.tnp_judges import task as drawn_task
 
@@ -225,8 +227,8 @@ class BootstrapTwin(Twin):
         mean, s = self.dec["mlp"](hidden).chunk(2, -1)
         return torch.distributions.Normal(mean, 0.1 + 0.9 * nn.functional.softplus(s))
 
-    def ensemble(self, x, y, target_x, draws):
-        """The base's prediction, and one for each draw."""
+    def ensemble(self, x, y, target_x, draws, *, places_of=torch.Tensor.detach):
+        """The base's prediction, and one for each draw, at places of the context without gradients, as there."""
         base, found = self.told(x, y, target_x), []
         for pairs, residuals in zip(*draws, strict=True):
             take = lambda a, chosen: torch.gather(a, 1, chosen[..., None].expand(-1, -1, a.shape[-1]))
@@ -234,7 +236,7 @@ class BootstrapTwin(Twin):
                 p = self.decoded(self.told(take(x, pairs), take(y, pairs), x), x)
                 e = take((y - p.mean) / p.scale, residuals)
                 new = p.mean + p.scale * (e - e.mean(1, keepdim=True))
-            found.append(self.decoded(base, target_x, self.told(x, new, target_x)))
+            found.append(self.decoded(base, target_x, self.told(places_of(x), new, target_x)))
         return self.decoded(base, target_x), found
 
 
@@ -272,6 +274,32 @@ def test_bootstrapping(kind):
     count = sum(p.numel() for p in wide.parameters())
     here = kind_here(floor=0.1, **options, rng=generator())
     assert sum(p.data.size for p in here.parameters()) == count == {"BNP": 248_450, "BANP": 364_674}[kind]
+
+
+@pytest.mark.parametrize("kind", list(BOOTSTRAPPED))
+def test_gradients_of_places_where_adapted_ones_are_constant(kind):
+    """PyTorch's gradients of x, y and targets are those here with constant places; without, the twin is another."""
+    torch.manual_seed(0)
+    twin, (kind_here, options, _) = BootstrapTwin(kind, 2, 3, 8), BOOTSTRAPPED[kind]
+    arrays, mask = drawn_task(0, (1, 4, 3, 2, 3))[0][:3], np.ones((1, 4), bool)
+    draws = resampling(generator(), mask, 2)
+
+    def there(_, *a, places_of):
+        given = [torch.tensor(array, requires_grad=True) for array in a]
+        _, members = twin.ensemble(*given, map(torch.tensor, draws), places_of=places_of)
+        means = torch.stack([member.mean for member in members])
+        pullback = lambda bar: torch.autograd.grad(means, given, torch.as_tensor(bar), retain_graph=True)
+        return means.detach().numpy(), lambda bar: [g.numpy() for g in pullback(bar)]
+
+    for constant, places_of in ((True, torch.Tensor.detach), (False, lambda x: x)):
+        model = kind_here(2, 3, hidden=8, floor=0.1, **options, constant_places=constant, rng=generator())
+        published.load(model, dict(twin.named_parameters()))
+        given = judges.with_adapted(model, *arrays[:2], mask, draws, places=constant)
+        here = lambda *a, given=given: given(*a, draws=draws).components.mean
+        check(here, arrays, vjp=partial(there, places_of=places_of))
+        check(
+            here, arrays, vjp=lambda _, *a, model=model: ad.vjp(lambda *a: model(*a, draws=draws).components.mean, *a)
+        )
 
 
 def test_the_depths_of_another_configuration():
