@@ -2,7 +2,8 @@
 
 A copy of the model is made in which embeddings, positions, attentions, feed-forward networks, LayerNorms and the last
 map write down what they return; then it is called. So the boxes stand in the order in which they were entered, a
-LayerNorm before its sub-layer in a pre-norm model and after it in a post-norm one. Of each stack one layer is drawn.
+LayerNorm before its sub-layer in a pre-norm model and after it in a post-norm one. Of each stack one layer is drawn,
+and beside each sub-layer its residual connection, from what it or its LayerNorm was given to the sum ⊕ behind it.
 
 Source: Sivaraya (2023), figures 1.1 to 1.3; Vaswani et al. (2017), figure 1. Code: refnp/models/transformer.py.
 """
@@ -21,7 +22,8 @@ from refnp.models.transformer import Transformer
 from refnp.tasks.words import START, tokenize
 
 SENTENCE, TRANSLATION = "I live in Paris", "je vis à Paris"
-BOX, GAP = 0.62, 0.42  # heights
+BOX, GAP, WIDTH = 0.62, 0.42, 3.4  # heights, and the width of a box
+DECODER = 5.1  # where its boxes begin
 LAYER = {
     "attention": "multi-head self-attention",
     "memory_attention": "multi-head attention to the encoder",
@@ -52,12 +54,16 @@ class Watched(Module):
 
 @dataclass
 class Box:
-    """A part of the model: its name, the shape of what it returns, a second line, and whether it is in a layer."""
+    """A part of the model: its name, the shape of what it returns, a second line, and whether it is in a layer.
+
+    `around` is how many boxes the residual connection that ends behind this one goes around; 0 if none does.
+    """
 
     name: str
     shape: tuple[int, ...]
     details: str = ""
     in_layer: bool = False
+    around: int = 0
 
 
 @dataclass
@@ -136,9 +142,8 @@ def boxes(side: str, events: list[tuple[str, Any]], model: Transformer) -> list[
             found.append(Box(LAYER[part], np.shape(value), "", True))
     pre = any(box.in_layer for box in found) and getattr(model, side).layers[0].around_attention.norm == "pre"
     for box in found:
-        if box.in_layer and (box.name == "LayerNorm") != pre:
-            box.name += ", add" if pre else ""
-            box.name = "add, LayerNorm" if not pre else box.name
+        if box.in_layer and box.name != "LayerNorm":
+            box.around = 2 if pre else 1
     return found
 
 
@@ -196,7 +201,7 @@ def draw(
     own.set_xlim(0, 9)
     own.set_ylim(-0.75, rows * (BOX + GAP) + 0.35)
     tops = {}
-    for side, left, given in (("encoder", 0.55, found.source), ("decoder", 5.0, found.target)):
+    for side, left, given in (("encoder", 0.45, found.source), ("decoder", DECODER, found.target)):
         tops[side] = column(own, left, side, getattr(found, side), given, found.layers[side == "decoder"])
     join(own, found, tops)
     count = sum(parameter.size for parameter in model.parameters())
@@ -208,7 +213,8 @@ def draw(
     for side in ("encoder", "decoder"):
         for i, box in enumerate(getattr(found, side), 1):
             details = f"   {box.details}" if box.details else ""
-            numbers[f"{side} {i}, {box.name}"] = f"{box.shape}{details}"
+            added = f"   ⊕ {side} {i - box.around}" if box.around else ""
+            numbers[f"{side} {i}, {box.name}"] = f"{box.shape}{details}{added}"
     return Drawn(figure, numbers)
 
 
@@ -240,10 +246,10 @@ def draw_sizes(
 
 
 def column(own: Any, left: float, side: str, boxes: list[Box], given: tuple[int, ...], layers: int) -> float:
-    """Boxes from below with the shape at each arrow; the height of the top."""
-    width, middle = 3.55, left + 3.55 / 2
+    """Boxes from below with the shape at each arrow, residual connections on the right; the height of the top."""
+    width, middle = WIDTH, left + WIDTH / 2
     own.text(middle, -0.42, f"{'source' if side == 'encoder' else 'target'} tokens", ha="center", va="top")
-    arrow(own, middle, -0.38, 0, str(given))
+    arrow(own, middle, -0.38, 0, str(given), left=True)
     for i, box in enumerate(boxes):
         bottom = i * (BOX + GAP)
         colour = next((c for words, c in COLOURS.items() if words in box.name), "#eeeeee")
@@ -252,16 +258,28 @@ def column(own: Any, left: float, side: str, boxes: list[Box], given: tuple[int,
         own.text(middle, bottom + BOX * (0.68 if two else 0.5), box.name, ha="center", va="center")
         if two:
             own.text(middle, bottom + BOX * 0.27, box.details, ha="center", va="center", fontsize=8)
-        arrow(own, middle, bottom + BOX, bottom + BOX + GAP, str(box.shape))
+        arrow(own, middle, bottom + BOX, bottom + BOX + GAP, str(box.shape), left=True)
+        if box.around:
+            residual(own, middle, left + width + 0.17, bottom - (box.around - 1) * (BOX + GAP), bottom + BOX)
     inside = [i for i, box in enumerate(boxes) if box.in_layer]
     if inside:
-        low, high = inside[0] * (BOX + GAP) - 0.1, inside[-1] * (BOX + GAP) + BOX + 0.1
-        own.add_patch(rectangle((left - 0.12, low), width + 0.24, high - low, "none", dashed=True))
+        above = 0.25 if boxes[inside[-1]].around else 0.1
+        low, high = inside[0] * (BOX + GAP) - 0.21, inside[-1] * (BOX + GAP) + BOX + above
+        own.add_patch(rectangle((left - 0.12, low), width + 0.42, high - low, "none", dashed=True))
         own.text(left - 0.2, (low + high) / 2, f"{layers} ×", ha="right", va="center")
     top = len(boxes) * (BOX + GAP)
     name = "memory" if side == "encoder" else "p(next word)"
     own.text(middle, top + 0.03, name, ha="center", va="bottom")
     return top
+
+
+def residual(own: Any, middle: float, side: float, low: float, high: float) -> None:
+    """The line around boxes that begin at the height `low` and end at `high`, and the sum above them."""
+    begin, end = low - 0.14, high + 0.13
+    own.plot([middle, side, side, middle], [begin, begin, end, end], color="black", lw=0.9, gid="residual")
+    own.plot([middle], [begin], ".", color="black", ms=4)
+    own.plot([middle], [end], "o", mfc="white", mec="black", mew=0.8, ms=9)
+    own.plot([middle], [end], "+", color="black", mew=0.8, ms=9)
 
 
 def rectangle(corner: tuple[float, float], width: float, height: float, colour: str, dashed: bool = False) -> Any:
@@ -272,10 +290,11 @@ def rectangle(corner: tuple[float, float], width: float, height: float, colour: 
     return Rectangle(corner, width, height, lw=0.8, **line)
 
 
-def arrow(own: Any, x: float, low: float, high: float, shape: str, at: float | None = None) -> None:
+def arrow(own: Any, x: float, low: float, high: float, shape: str, at: float | None = None, left: bool = False) -> None:
     """An arrow upwards, and beside it, in the middle or at a height, the shape of what passes."""
+    beside, end = (x - 0.12, "right") if left else (x + 0.1, "left")
     own.annotate("", (x, high), (x, low), arrowprops={"arrowstyle": "->", "lw": 0.9, "shrinkA": 0, "shrinkB": 0})
-    own.text(x + 0.1, (low + high) / 2 if at is None else at, shape, va="center", fontsize=9)
+    own.text(beside, (low + high) / 2 if at is None else at, shape, ha=end, va="center", fontsize=9)
 
 
 def join(own: Any, found: Shapes, tops: dict[str, float]) -> None:
@@ -283,10 +302,10 @@ def join(own: Any, found: Shapes, tops: dict[str, float]) -> None:
     to = next((i for i, box in enumerate(found.decoder) if LAYER["memory_attention"] in box.name), None)
     if to is None or not found.encoder:
         return
-    middle, height = 4.5, to * (BOX + GAP) + BOX / 2
+    middle, height = 4.42, to * (BOX + GAP) + BOX / 2
     start = tops["encoder"] + 0.13
-    own.plot([2.75, middle, middle], [start, start, height], color="black", lw=0.9)
+    own.plot([2.7, middle, middle], [start, start, height], color="black", lw=0.9)
     own.annotate(
-        "", (5.0, height), (middle, height), arrowprops={"arrowstyle": "->", "lw": 0.9, "shrinkA": 0, "shrinkB": 0}
+        "", (DECODER, height), (middle, height), arrowprops={"arrowstyle": "->", "lw": 0.9, "shrinkA": 0, "shrinkB": 0}
     )
     own.text(3.0, start + 0.06, str(found.encoder[-1].shape), va="bottom", fontsize=9)

@@ -38,23 +38,23 @@ def test_shapes_of_a_post_norm_model():
         ("embedding, times √D", (2, 4, 6), ""),
         ("add positions", (2, 4, 6), ""),
         ("multi-head self-attention", (2, 4, 6), "Q, K, V (2, 2, 4, 3)  weights (2, 2, 4, 4)"),
-        ("add, LayerNorm", (2, 4, 6), ""),
+        ("LayerNorm", (2, 4, 6), ""),
         ("feed-forward", (2, 4, 6), "hidden (2, 4, 10)"),
-        ("add, LayerNorm", (2, 4, 6), ""),
+        ("LayerNorm", (2, 4, 6), ""),
     ]
     assert [(box.name, box.shape, box.details) for box in found.decoder] == [
         ("embedding, times √D", (2, 5, 6), ""),
         ("add positions", (2, 5, 6), ""),
         ("masked multi-head self-attention", (2, 5, 6), "Q, K, V (2, 2, 5, 3)  weights (2, 2, 5, 5)"),
-        ("add, LayerNorm", (2, 5, 6), ""),
+        ("LayerNorm", (2, 5, 6), ""),
         (
             "multi-head attention to the encoder",
             (2, 5, 6),
             "Q (2, 2, 5, 3)  K, V (2, 2, 4, 3)  weights (2, 2, 5, 4)",
         ),
-        ("add, LayerNorm", (2, 5, 6), ""),
+        ("LayerNorm", (2, 5, 6), ""),
         ("feed-forward", (2, 5, 6), "hidden (2, 5, 10)"),
-        ("add, LayerNorm", (2, 5, 6), ""),
+        ("LayerNorm", (2, 5, 6), ""),
         ("linear", (2, 5, 9), ""),
         ("softmax", (2, 5, 9), "probabilities of each next word"),
     ]
@@ -63,7 +63,30 @@ def test_shapes_of_a_post_norm_model():
 def test_the_order_is_that_of_the_model():
     """Pre-norm: LayerNorm comes first, and once more after the layers."""
     names = [box.name for box in shapes.shapes_of(model(norm="pre"), SOURCE, TARGET).encoder]
-    assert names[2:] == ["LayerNorm", "multi-head self-attention, add", "LayerNorm", "feed-forward, add", "LayerNorm"]
+    assert names[2:] == ["LayerNorm", "multi-head self-attention", "LayerNorm", "feed-forward", "LayerNorm"]
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("layers", [(2, 1), (0, 3)])
+def test_residual_connections_are_those_of_the_formula(norm, layers):
+    """post: LayerNorm(x + f(x)), around f alone; pre: x + f(LayerNorm(x)), around both; one for each sub-layer."""
+    own = model(norm=norm, encoder_layers=layers[0], decoder_layers=layers[1])
+    with figures.style():
+        drawn = shapes.draw(own, SOURCE, TARGET)
+    lines = [line for line in drawn.figure.axes[0].lines if line.get_gid() == "residual"]
+    assert len(lines) == (
+        5 if layers[0] else 3
+    )  # of the one layer that is drawn: two in the encoder, three in the decoder
+    rectangles = drawn.figure.axes[0].patches
+    names = {text.get_position(): text.get_text() for text in drawn.figure.axes[0].texts}
+    for line in lines:
+        (middle, *_), (begin, *_, end) = line.get_xdata(), line.get_ydata()
+        inside = [box for box in rectangles if box.get_x() < middle < box.get_x() + box.get_width()]
+        passed = sorted(box.get_y() for box in inside if begin < box.get_y() and box.get_y() + box.get_height() < end)
+        assert len(passed) == (2 if norm == "pre" else 1)
+        around = [names.get((middle, y + shapes.BOX / 2)) for y in passed]
+        assert around[:-1] == ["LayerNorm"] * (norm == "pre")
+        assert around[-1] != "LayerNorm"
 
 
 def test_options_change_what_is_seen():
