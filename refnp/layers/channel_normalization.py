@@ -23,6 +23,7 @@ import numpy as np
 
 import refnp.autograd as ad
 from refnp.autograd.blocks import in_order
+from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
@@ -31,6 +32,11 @@ from refnp.layers.normalization import layer_norm
 
 
 @explained
+@takes(
+    "x (B, groups·c ≥ 1, *L ≥ 1), gain (groups·c) or (), shift (groups·c) or () → (B, groups·c, *L)",
+    groups="whole ≥ 1",
+    eps="≥ 0",
+)
 def group_norm(
     x: ArrayLike, gain: ArrayLike = 1.0, shift: ArrayLike = 0.0, *, groups: int, eps: float = 1e-5
 ) -> Array | Tensor:
@@ -43,17 +49,14 @@ def group_norm(
     VJP: layer_norm's for each group as a row; γ̄_c = Σ_bl ȳ x̂ and β̄_c = Σ_bl ȳ.
     Source: Wu & He (2018), eq. 1 to 7.
     """
-    x = _checked("group_norm", x, gain, shift)
+    x = x if isinstance(x, Tensor) else np.asarray(x)
     shape, (items, channels) = raw(x).shape, raw(x).shape[:2]
-    if isinstance(groups, bool) or not isinstance(groups, (int, np.integer)):
-        raise TypeError(f"group_norm: groups is {groups!r}; pass an integer that divides the {channels} channels")
-    if groups < 1 or channels % groups:
-        raise ValueError(f"group_norm: groups is {groups}; it must divide the {channels} channels of x {shape}")
     rows = ad.reshape(x, (items, groups, channels // groups * math.prod(shape[2:])))  # (B, G, C/G · lengths)
     return _scaled(ad.reshape(layer_norm(rows, eps=eps), shape), gain, shift)
 
 
 @explained
+@takes("x (B, C ≥ 1, L ≥ 1, *Ls ≥ 1), gain (C) or (), shift (C) or () → (B, C, L, *Ls)", eps="≥ 0")
 def instance_norm(x: ArrayLike, gain: ArrayLike = 1.0, shift: ArrayLike = 0.0, *, eps: float = 1e-5) -> Array | Tensor:
     """y = γ x̂ + β, with μ and σ² of each channel of each item over its places: group_norm with C groups.
 
@@ -62,13 +65,16 @@ def instance_norm(x: ArrayLike, gain: ArrayLike = 1.0, shift: ArrayLike = 0.0, *
     VJP: layer_norm's for each channel of an item as a row.
     Source: Ulyanov et al. (2016), arXiv 1607.08022.
     """
-    x = _checked("instance_norm", x, gain, shift)
-    if raw(x).ndim < 3:
-        raise ValueError(f"instance_norm: x has shape {raw(x).shape}; it must be (batch, channels, *lengths)")
-    return group_norm(x, gain, shift, groups=raw(x).shape[1], eps=eps)
+    return group_norm(x, gain, shift, groups=np.shape(raw(x))[1], eps=eps)
 
 
 @explained
+@takes(
+    "x (B, C ≥ 1, *L), gain (C) or (), shift (C) or () → (B, C, *L)",
+    mean="(C) or ()?",
+    variance="nonnegative (C) or ()?",
+    eps="≥ 0",
+)
 def batch_norm(
     x: ArrayLike,
     gain: ArrayLike = 1.0,
@@ -90,17 +96,14 @@ def batch_norm(
 
     Source: Ioffe & Szegedy (2015), algorithm 1.
     """
-    x = _checked("batch_norm", x, gain, shift)
+    x = x if isinstance(x, Tensor) else np.asarray(x)
     if (mean is None) != (variance is None):
         missing = "mean" if mean is None else "variance"
         raise ValueError(f"batch_norm: {missing} is missing; give mean and variance, or neither")
     if mean is None:
         return _scaled(layer_norm(x, axis=(0, *range(2, raw(x).ndim)), eps=eps), gain, shift)
-    for name, statistic in (("mean", mean), ("variance", variance)):
-        _per_channel("batch_norm", name, statistic, raw(x).shape[1])
-    wrong = np.real(raw(variance)) < 0
-    if np.any(wrong) or not (isinstance(eps, (int, float)) and eps >= 0):
-        raise ValueError(f"batch_norm: variance {np.min(np.real(raw(variance)))} or eps {eps} is negative")
+    if np.any(np.real(raw(variance)) < 0):
+        raise ValueError(f"batch_norm: variance holds {np.min(np.real(raw(variance)))}; it must be 0 or positive")
     ndim = raw(x).ndim
     scale = ad.sqrt(_of_channels(variance, ndim) + eps)  # (C, 1, …)
     return _scaled((x - _of_channels(mean, ndim)) / scale, gain, shift)
@@ -112,9 +115,10 @@ class GroupNorm(Module):
     Shapes: x (B, channels, *lengths) → the same. `groups` must divide `channels`; `eps` is the ε ≥ 0 under the root.
     """
 
+    @takes("", channels="whole ≥ 1", groups="whole ≥ 1", eps="≥ 0", affine="True or False")
     def __init__(self, channels: int, groups: int, *, eps: float = 1e-5, affine: bool = True):
-        self.gain, self.shift = _parameters("GroupNorm", channels, affine)
-        if isinstance(groups, bool) or not isinstance(groups, (int, np.integer)) or groups < 1 or channels % groups:
+        self.gain, self.shift = _parameters(channels, affine)
+        if channels % groups:
             raise ValueError(f"GroupNorm: groups is {groups!r}; it must be an integer that divides {channels} channels")
         self.groups, self.eps = groups, eps
 
@@ -129,8 +133,9 @@ class InstanceNorm(Module):
     Elsewhere: PyTorch's InstanceNorm has affine=False unless told otherwise.
     """
 
+    @takes("", channels="whole ≥ 1", eps="≥ 0", affine="True or False")
     def __init__(self, channels: int, *, eps: float = 1e-5, affine: bool = True):
-        self.gain, self.shift = _parameters("InstanceNorm", channels, affine)
+        self.gain, self.shift = _parameters(channels, affine)
         self.eps = eps
 
     def __call__(self, x: ArrayLike) -> Array | Tensor:
@@ -151,10 +156,9 @@ class BatchNorm(Module):
     Elsewhere: PyTorch's momentum is the same; Keras and flax call 1 − m momentum (.99), and keep the biased variance.
     """
 
+    @takes("", channels="whole ≥ 1", eps="≥ 0", momentum="in [0, 1]", affine="True or False")
     def __init__(self, channels: int, *, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True):
-        self.gain, self.shift = _parameters("BatchNorm", channels, affine)
-        if not 0 <= momentum <= 1:
-            raise ValueError(f"BatchNorm: momentum is {momentum}; it must lie in [0, 1]")
+        self.gain, self.shift = _parameters(channels, affine)
         self.running_mean = Parameter(np.zeros(channels), trainable=False)
         self.running_variance = Parameter(np.ones(channels), trainable=False)
         self.eps, self.momentum = eps, momentum
@@ -183,33 +187,9 @@ def _statistics(x: Any) -> tuple[Array, Array]:
     return mean, (centred * centred).sum(-1) / (count - 1)
 
 
-def _parameters(name: str, channels: int, affine: bool) -> tuple[Any, Any]:
-    """γ and β of a module, or the numbers 1 and 0; TypeError or ValueError unless `channels` is a positive integer."""
-    if isinstance(channels, bool) or not isinstance(channels, (int, np.integer)):
-        raise TypeError(f"{name}: channels is {channels!r}; pass an integer")
-    if channels < 1:
-        raise ValueError(f"{name}: channels is {channels}; it must be positive")
+def _parameters(channels: int, affine: bool) -> tuple[Any, Any]:
+    """γ and β of a module, or the numbers 1 and 0."""
     return (Parameter(np.ones(channels)), Parameter(np.zeros(channels))) if affine else (1.0, 0.0)
-
-
-def _checked(name: str, x: ArrayLike, gain: ArrayLike, shift: ArrayLike) -> Any:
-    """x, an array or a Tensor, or ValueError naming what does not fit."""
-    x = x if isinstance(x, Tensor) else np.asarray(x)
-    if x.ndim < 2 or not x.shape[1]:
-        raise ValueError(
-            f"{name}: x has shape {x.shape}; it must be (batch, channels, *lengths) with a channel or more"
-        )
-    _per_channel(name, "gain", gain, x.shape[1])
-    _per_channel(name, "shift", shift, x.shape[1])
-    return x
-
-
-def _per_channel(name: str, argument: str, value: Any, channels: int) -> None:
-    if np.shape(raw(value)) not in ((), (channels,)):
-        raise ValueError(
-            f"{name}: {argument} has shape {np.shape(raw(value))}; x has {channels} channels, so it must be "
-            f"({channels},) or a number"
-        )
 
 
 def _scaled(unit: Any, gain: Any, shift: Any) -> Any:

@@ -19,22 +19,28 @@ import numpy as np
 
 import refnp.autograd as ad
 from refnp.autograd.blocks import floating, run_all, slices
+from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.linalg import product
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.summation import sum_of_products
 from refnp.autograd.tensor import Array, ArrayLike, Tensor, sum_to
 from refnp.layers.masked_reductions import numbers
-from refnp.layers.masks import apart_from_hidden, check_mask, fits, hides_harm, moderate, shielded_form
+from refnp.layers.masks import apart_from_hidden, hides_harm, moderate, shielded_form
 from refnp.layers.softmaxes import balance, masked_softmax, reach_of, softmax_vjp, with_axes_of
 
 LONG = 1 << 16  # scores of one head; above this many the blocked form takes less time, and far less memory
 QUERY_BLOCK = 512  # rows of a block of scores
 KEY_BLOCK = 256  # columns: 512 × 256 float32 scores are half a megabyte
+SHAPES = "query (..., N, d ≥ 1), key (..., M, d), value (..., M, d_v), bias floating to (..., N, M)?"
+MASK = "boolean to (..., N, M)?, True = may attend"
+OPTIONS = {"mask": MASK, "scale": "finite?", "softcap": "positive?", "dropout": "in [0, 1)", "rng": "generator?"}
+METHOD = {"method": "auto | full | blocks"}
 MOST_LARGER = 1024  # times Σ exp(s) may be what Σ exp(s − m) can be; of normal scores of variance σ² it is exp(σ²/2)
 
 
 @primitive
+@takes(f"{SHAPES} → (..., N, d_v)", **OPTIONS, **METHOD)
 def attention(
     query, key, value, bias=None, *, mask=None, scale=None, softcap=None, dropout=0.0, rng=None, method="auto"
 ):
@@ -67,8 +73,7 @@ def attention(
     stand beside A in V̄ = (A ∘ D)ᵀ Ō and beside Ā = (Ō Vᵀ) ∘ D.   Source of the softcap: Riviere et al. (2024).
     """
     query, key, value = map(floating, (query, key, value))
-    check_options(softcap, dropout, rng, scale)
-    bias, mask, shape = checked_attention(query, key, value, bias, mask, method=method)
+    shape = shape_of_scores(query, key, value)
     scale = scale_of(scale, query)
     q = query * scale  # (..., N, d)
     huge = mask is not None and not moderate(q, key, value, bias)
@@ -122,63 +127,10 @@ def scale_of(scale: float | None, query: Array) -> np.number:
     return one_over_root(query) if scale is None else query.real.dtype.type(scale)
 
 
-def checked_attention(
-    query: Array | Tensor,
-    key: Array | Tensor,
-    value: Array | Tensor,
-    bias: ArrayLike | None = None,
-    mask: ArrayLike | None = None,
-    *,
-    method: str = "auto",
-    grouped: bool = False,
-    alike: bool = True,
-) -> tuple[Array | Tensor | None, Array | None, tuple[int, ...]]:
-    """(bias, mask, shape (..., N, M) of the scores), or ValueError or TypeError if what `attention` takes does not fit.
-
-    `grouped`: axis −3 are heads, those of the query a multiple of those of key and value. `alike`: query and key must
-    have equally many features.
-    """
-    axes = 3 if grouped else 2
-    for name, array in (("query", query), ("key", key), ("value", value)):
-        if array.ndim < axes:
-            wanted = "(..., heads, tokens, features)" if grouped else "(..., tokens, features)"
-            raise ValueError(f"attention: {name} has shape {array.shape}; it must be {wanted}")
-    if key.shape[-2] != value.shape[-2]:
-        raise ValueError(f"attention: key has {key.shape[-2]} rows but value has {value.shape[-2]}; they must match")
-    if not query.shape[-1]:
-        raise ValueError("attention: query has 0 features; at least one is needed")
-    if grouped:
-        heads, groups, value_groups = (a.shape[-3] for a in (query, key, value))
-        if groups == 0 or heads % groups or value_groups != groups:
-            raise ValueError(
-                f"attention: {heads} query heads cannot share {groups} key heads and {value_groups} value heads; "
-                "the first must be a multiple of the others"
-            )
-    try:
-        batch = np.broadcast_shapes(query.shape[:-axes], key.shape[:-axes], value.shape[:-axes])
-    except ValueError:
-        raise ValueError(
-            f"attention: the axes in front of query {query.shape}, key {key.shape} and value {value.shape} "
-            "do not broadcast"
-        ) from None
-    if alike and query.shape[-1] != key.shape[-1]:
-        raise ValueError(
-            f"attention: query has {query.shape[-1]} features but key has {key.shape[-1]}; they must match"
-        )
-    shape = (*batch, *query.shape[-axes:-1], key.shape[-2])
-    if mask is not None:
-        mask = check_mask("attention", mask, shape, " (numbers that are added to scores are the bias)")
-    if bias is not None:
-        bias = bias if isinstance(bias, Tensor) else np.asarray(bias)
-        if bias.dtype.kind not in "fc":
-            raise TypeError(f"attention: bias is {bias.dtype}; pass floats (a boolean goes to mask)")
-        if not fits(bias.shape, shape):
-            raise ValueError(
-                f"attention: bias has shape {bias.shape}; it must broadcast to (..., queries, keys) = {shape}"
-            )
-    if method not in ("auto", "full", "blocks"):
-        raise ValueError(f"attention: method is {method!r}; use 'auto', 'full' or 'blocks'")
-    return bias, mask, shape
+def shape_of_scores(query: Any, key: Any, value: Any) -> tuple[int, ...]:
+    """(..., N, M), the axes in front those of all three, broadcast."""
+    batch = np.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
+    return (*batch, query.shape[-2], key.shape[-2])
 
 
 def zero_where_hidden(pairs: Array, mask: Array | None, huge: bool, *factors: Array) -> Array:
@@ -191,23 +143,6 @@ def zero_where_hidden(pairs: Array, mask: Array | None, huge: bool, *factors: Ar
         pairs = with_axes_of(mask, pairs)
         np.copyto(pairs, 0, where=~mask)
     return pairs
-
-
-def check_options(
-    softcap: float | None, dropout: float, rng: np.random.Generator | None, scale: float | None = None
-) -> None:
-    """ValueError for a softcap that is not positive and finite, a dropout outside [0, 1) or a scale that is not one
-    finite number; TypeError for an rng that is no generator."""
-    if scale is not None and (
-        not isinstance(scale, (int, float, np.number, np.ndarray)) or np.ndim(scale) or not np.isfinite(scale)
-    ):
-        raise ValueError(f"attention: scale is {scale!r}; it must be one finite number, or None for 1/√d")
-    if softcap is not None and not 0 < softcap < np.inf:
-        raise ValueError(f"attention: softcap is {softcap}; it must be positive and finite, or None")
-    if not 0 <= dropout < 1:
-        raise ValueError(f"attention: dropout is {dropout}; it must be in [0, 1)")
-    if rng is not None and not isinstance(rng, np.random.Generator):
-        raise TypeError(f"attention: rng is {rng!r}; pass numpy.random.default_rng(seed)")
 
 
 def soft_capped(scores: Array | Tensor, softcap: float | None) -> Array | Tensor:
@@ -255,6 +190,7 @@ def all_factors(factors: Callable, shape: tuple[int, ...]) -> Array:
 
 
 @primitive
+@takes(f"{SHAPES} → (..., N, d_v), (..., N, M)", **OPTIONS)
 def attention_with_weights(query, key, value, bias=None, *, mask=None, scale=None, softcap=None, dropout=0.0, rng=None):
     """(O, A): the output of `attention` and the weights, all scores in memory at once.
 
@@ -267,8 +203,7 @@ def attention_with_weights(query, key, value, bias=None, *, mask=None, scale=Non
     VJP: with a gradient B̄ of the weights, S̄ = A ∘ (Ā + B̄ − Σ_m (Ā + B̄)_nm A_nm); all else as in `attention`.
     """
     query, key, value = map(floating, (query, key, value))
-    check_options(softcap, dropout, rng, scale)
-    bias, mask, shape = checked_attention(query, key, value, bias, mask)
+    shape = shape_of_scores(query, key, value)
     scale = scale_of(scale, query)
     q = query * scale  # (..., N, d)
     huge = mask is not None and not moderate(q, key, value, bias)
@@ -300,6 +235,12 @@ def attention_with_weights(query, key, value, bias=None, *, mask=None, scale=Non
 
 
 @explained
+@takes(
+    "query (..., N, d ≥ 1), key (..., M, d), bias floating to (..., N, M)? → (..., N, M)",
+    mask=MASK,
+    scale="finite?",
+    softcap="positive?",
+)
 def attention_scores(
     query: ArrayLike,
     key: ArrayLike,
@@ -317,10 +258,8 @@ def attention_scores(
     is not boolean or a bias that is not floating.
     VJP: Q̄ = scale · S̄ K, K̄ = scale · S̄ᵀ Q, S̄ for the bias, S̄ 0 where hidden.
     """
-    check_options(softcap, 0.0, None, scale)
     q, k = numbers(query, key)
     nothing = np.zeros((*k.shape[-2:-1], 1), raw(k).dtype)
-    bias, mask, _ = checked_attention(q, k, nothing, bias, mask)
     factor = scale_of(scale, raw(q))
 
     def scores_of(query, key, _, bias, mask):
@@ -328,10 +267,12 @@ def attention_scores(
         scores = scores if bias is None else scores + bias
         return scores if mask is None else ad.where(mask, scores, -np.inf)
 
-    return apart_from_hidden(scores_of, q, k, nothing, bias, mask)
+    pairs: Any = bias, mask
+    return apart_from_hidden(scores_of, q, k, nothing, *pairs)
 
 
 @explained
+@takes("query (..., d ≥ 1, N), key (..., d, M), value (..., d_v, M) → (..., d_v, N)", scaled="True or False")
 def column_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, *, scaled: bool = True) -> Array | Tensor:
     """Attention with tokens as columns: V · softmax(KᵀQ / √d), the softmax running down the columns.
 
@@ -340,10 +281,6 @@ def column_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, *, scal
     Raises ValueError for shapes that do not fit.
     """
     q, k, v = (ad.swapaxes(a, -1, -2) for a in (query, key, value))
-    if k.shape[-2] != v.shape[-2]:
-        raise ValueError(
-            f"column_attention: key has {k.shape[-2]} columns but value has {v.shape[-2]}; they must match"
-        )
     return ad.swapaxes(attention(q, k, v, scale=None if scaled else 1), -1, -2)
 
 

@@ -22,10 +22,10 @@ import numpy as np
 
 import refnp.autograd as ad
 from refnp.autograd.blocks import elementwise
+from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.masks import fits
 
 
 @primitive
@@ -42,6 +42,11 @@ def positive_features(x):
 
 
 @explained
+@takes(
+    "query (..., N, d), key (..., M, d), value (..., M, d_v) → (..., N, d_v)",
+    key_mask="boolean to (..., M)?, True = may be attended to",
+    causal="True or False",
+)
 def linear_attention(
     query: ArrayLike,
     key: ArrayLike,
@@ -67,9 +72,9 @@ def linear_attention(
     q: Any
     k: Any
     v: Any
+    mask: Any = key_mask
     q, k, v = (a if isinstance(a, Tensor) else np.asarray(a) for a in (query, key, value))
-    mask = None if key_mask is None else np.asarray(key_mask)
-    queries, keys = _checked(q, k, v, mask)
+    queries, keys = q.shape[-2], k.shape[-2]
     if causal and queries != keys:
         raise ValueError(f"linear_attention: causal needs as many keys as queries; there are {keys} and {queries}")
     if mask is not None:
@@ -92,27 +97,3 @@ def linear_attention(
 def _least(dtype):
     """The least φ(q)·z that is divided by."""
     return np.finfo(dtype).tiny / np.finfo(dtype).eps
-
-
-def _checked(query, key, value, mask):
-    """(N, M), or ValueError or TypeError naming what does not fit."""
-    shapes = {name: raw(a).shape for name, a in (("query", query), ("key", key), ("value", value))}
-    for name, shape in shapes.items():
-        if len(shape) < 2:
-            raise ValueError(f"linear_attention: {name} has shape {shape}; it must be (..., tokens, features)")
-    (n, d), (m, key_d), rows = shapes["query"][-2:], shapes["key"][-2:], shapes["value"][-2]
-    if d != key_d or m != rows:
-        raise ValueError(
-            f"linear_attention: query {shapes['query']} and key {shapes['key']} need equally many features, key and "
-            f"value {shapes['value']} equally many rows"
-        )
-    try:
-        np.broadcast_shapes(*(shape[:-2] for shape in shapes.values()))
-    except ValueError:
-        raise ValueError(f"linear_attention: the axes in front of {shapes} do not broadcast") from None
-    if mask is not None:
-        if mask.dtype != bool:
-            raise TypeError(f"linear_attention: key_mask is {mask.dtype}; pass booleans, True = may be attended to")
-        if not fits(mask.shape, shapes["key"][:-1]):
-            raise ValueError(f"linear_attention: key_mask has shape {mask.shape}; key {shapes['key']} needs (..., M)")
-    return n, m

@@ -19,6 +19,7 @@ import numpy as np
 
 from refnp.autograd import linear, take
 from refnp.autograd.blocks import floating, integers
+from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
@@ -34,9 +35,8 @@ class Linear(Module):
     Raises ValueError unless both numbers of features are positive.
     """
 
+    @takes("", in_features="whole ≥ 1", out_features="whole ≥ 1", bias="True or False", rng="generator")
     def __init__(self, in_features: int, out_features: int, *, bias: bool = True, rng: np.random.Generator):
-        if in_features < 1 or out_features < 1:
-            raise ValueError(f"Linear: features ({in_features}, {out_features}) must be positive")
         bound = in_features**-0.5
         self.weight = Parameter(rng.uniform(-bound, bound, (in_features, out_features)))
         self.bias = Parameter(rng.uniform(-bound, bound, out_features)) if bias else None
@@ -67,6 +67,7 @@ class MLP(Module):
 
 
 @explained
+@takes("tokens whole < V (...), table (V, D) → (..., D)", scaled="True or False")
 def embedding(tokens: ArrayLike, table: ArrayLike, *, scaled: bool = False) -> Array | Tensor:
     """Rows of `table` at integer `tokens`, times √D if `scaled`.
 
@@ -76,8 +77,6 @@ def embedding(tokens: ArrayLike, table: ArrayLike, *, scaled: bool = False) -> A
     table is a matrix.
     """
     vectors = table if isinstance(table, Tensor) else floating(table)
-    if vectors.ndim != 2:
-        raise ValueError(f"embedding: table has shape {vectors.shape}; it must be (vocabulary, features)")
     numbers = integers("embedding", "tokens", tokens)
     vocabulary, features = vectors.shape
     outside = numbers[(numbers < 0) | (numbers >= vocabulary)]
@@ -91,9 +90,8 @@ def embedding(tokens: ArrayLike, table: ArrayLike, *, scaled: bool = False) -> A
 class Embedding(Module):
     """A table of `vocabulary` vectors with `features` numbers, drawn from N(0, 1), or N(0, 1/D) if `scaled` by √D."""
 
+    @takes("", vocabulary="whole ≥ 1", features="whole ≥ 1", scaled="True or False", rng="generator")
     def __init__(self, vocabulary: int, features: int, *, scaled: bool = False, rng: np.random.Generator):
-        if vocabulary < 1 or features < 1:
-            raise ValueError(f"Embedding: vocabulary {vocabulary} and features {features} must be positive")
         self.weight = Parameter(rng.normal(0, features**-0.5 if scaled else 1, (vocabulary, features)))
         self.scaled = scaled
 

@@ -16,17 +16,21 @@ Source: Szegedy et al. (2016) (cross-entropy), Sivaraya (2023) §3.2 eq. 8 and 9
 import numpy as np
 
 from refnp.autograd.blocks import block_numbers, floating, in_order, integers, run_all, slices
+from refnp.autograd.declaration import takes
 from refnp.autograd.elementary import log1p_of
 from refnp.autograd.primitives import primitive
 from refnp.autograd.summation import sum_of_products
-from refnp.layers.masked_reductions import check_positive, common_shape, full_mask, masked, numbers, product, reduced
+from refnp.layers.masked_reductions import check_positive, counts, masked, numbers, product, reduced
 from refnp.layers.softmaxes import log_softmax
 
 HALF_LOG_TWO_PI = np.longdouble("0.918938533204672741780329736405617639861")
+MASK = "boolean to (*S)?, True = counts"
+REDUCTION = {"reduction": "mean | sum | none"}
 SMOOTHINGS = {"uniform": 1, "off_target": 2, "without_pad": 3}  # and how many classes each needs
 
 
 @primitive
+@takes("prediction to (*S), target to (*S) → () or (*S)", mask=MASK, **REDUCTION)
 def mse(prediction, target, *, mask=None, reduction="mean"):
     """Squared error ℓ = (p − t)².
 
@@ -35,11 +39,10 @@ def mse(prediction, target, *, mask=None, reduction="mean"):
     Raises ValueError for shapes that do not fit or an unknown reduction, TypeError for a mask that is not boolean.
     VJP: p̄ = 2 ℓ̄ (p − t), t̄ = −p̄.
     """
-    shape = common_shape("mse", prediction=prediction, target=target)
-    mask = full_mask("mse", mask, shape)
+    mask = counts(mask, prediction, target)
     prediction, target = (masked(mask, a, 0) for a in numbers(prediction, target))
     difference = np.asarray(prediction - target)
-    value, terms_bar = reduced("mse", difference * difference, mask, reduction)
+    value, terms_bar = reduced(difference * difference, mask, reduction)
 
     def vjp(loss_bar):
         p_bar = product(2 * terms_bar(loss_bar), difference)
@@ -49,6 +52,7 @@ def mse(prediction, target, *, mask=None, reduction="mean"):
 
 
 @primitive
+@takes("prediction to (*S), target to (*S) → () or (*S)", delta="positive", mask=MASK, **REDUCTION)
 def huber(prediction, target, *, delta=1.0, mask=None, reduction="mean"):
     """ℓ = ½ d² for |d| ≤ δ and δ |d| − ½ δ² beyond, d = p − t: squared near 0, proportional to |d| far off.
 
@@ -61,15 +65,14 @@ def huber(prediction, target, *, delta=1.0, mask=None, reduction="mean"):
     Source: Huber (1964).
     Elsewhere: PyTorch's smooth_l1_loss with beta = δ is this divided by δ.
     """
-    check_positive("huber", "delta", delta)
-    shape, delta = common_shape("huber", prediction=prediction, target=target), float(delta)
-    mask = full_mask("huber", mask, shape)
+    delta = float(delta)
+    mask = counts(mask, prediction, target)
     prediction, target = (masked(mask, a, 0) for a in numbers(prediction, target))
     difference = np.asarray(prediction - target)
     sign = np.where(difference.real < 0, -1, 1).astype(difference.real.dtype)
     size = sign * difference  # |d|
     bounded = np.where(size.real > delta, delta, size)  # c, which is NaN where d is
-    value, terms_bar = reduced("huber", bounded * (size - 0.5 * bounded), mask, reduction)
+    value, terms_bar = reduced(bounded * (size - 0.5 * bounded), mask, reduction)
 
     def vjp(loss_bar):
         p_bar = product(terms_bar(loss_bar), sign * bounded)
@@ -79,6 +82,7 @@ def huber(prediction, target, *, delta=1.0, mask=None, reduction="mean"):
 
 
 @primitive
+@takes("mean to (*S), std positive to (*S), y to (*S) → () or (*S)", mask=MASK, **REDUCTION)
 def gaussian_nll(mean, std, y, *, mask=None, reduction="mean"):
     """Minus the log density of a normal distribution, ℓ = ½ z² + log σ + ½ log 2π with z = (y − μ)/σ.
 
@@ -95,14 +99,13 @@ def gaussian_nll(mean, std, y, *, mask=None, reduction="mean"):
     Elsewhere: PyTorch's GaussianNLLLoss takes the variance, not σ, bounds it below by 1e-6, and leaves out ½ log 2π
     unless full=True. TNP-pytorch adds up the axes of y and averages over points.
     """
-    shape = common_shape("gaussian_nll", mean=mean, std=std, y=y)
-    mask = full_mask("gaussian_nll", mask, shape)
+    mask = counts(mask, mean, std, y)
     mean, std, y = (masked(mask, a, neutral) for a, neutral in zip(numbers(mean, std, y), (0, 1, 0), strict=True))
     check_positive("gaussian_nll", "std", std)
     difference = np.asarray(y - mean)
     z = difference / std
     terms = np.asarray(0.5 * z * z + (np.log(std) + HALF_LOG_TWO_PI.astype(z.real.dtype)))
-    value, terms_bar = reduced("gaussian_nll", terms, mask, reduction)
+    value, terms_bar = reduced(terms, mask, reduction)
 
     def vjp(loss_bar):
         bar = terms_bar(loss_bar)
@@ -123,6 +126,7 @@ def gaussian_nll(mean, std, y, *, mask=None, reduction="mean"):
 
 
 @primitive
+@takes("logits to (*S), targets probability to (*S) → () or (*S)", positive_weight="positive", mask=MASK, **REDUCTION)
 def binary_cross_entropy(logits, targets, *, positive_weight=1.0, mask=None, reduction="mean"):
     """ℓ = w t log(1 + e^(−x)) + (1 − t) log(1 + eˣ): σ(x) is the probability of a yes, the target t is 1 for a yes.
 
@@ -139,9 +143,7 @@ def binary_cross_entropy(logits, targets, *, positive_weight=1.0, mask=None, red
     digits, and bounds the logarithms by −100).
     """
     name = "binary_cross_entropy"
-    check_positive(name, "positive_weight", positive_weight)
-    shape = common_shape(name, logits=logits, targets=targets)
-    mask = full_mask(name, mask, shape)
+    mask = counts(mask, logits, targets)
     x, t = (masked(mask, a, 0) for a in numbers(logits, targets))
     _check_probabilities(name, t)
     x, t, weight = np.asarray(x), np.asarray(t), float(positive_weight)
@@ -149,7 +151,7 @@ def binary_cross_entropy(logits, targets, *, positive_weight=1.0, mask=None, red
     e = np.exp(np.where(positive, -x, x))  # e^(−|x|)
     log_sum = log1p_of(e)
     no, yes = log_sum + np.where(positive, x, 0), log_sum - np.where(positive, 0, x)  # log(1 + eˣ), log(1 + e^(−x))
-    value, terms_bar = reduced(name, weight * product(t, yes) + product(1 - t, no), mask, reduction)
+    value, terms_bar = reduced(weight * product(t, yes) + product(1 - t, no), mask, reduction)
 
     def vjp(loss_bar):
         bar = terms_bar(loss_bar)
@@ -169,6 +171,14 @@ def _check_probabilities(name, targets):
 
 
 @primitive
+@takes(
+    "logits (..., V ≥ 1), targets whole < V (...) or probability (..., V) → () or (...)",
+    ignore_index="whole?",
+    label_smoothing="in [0, 1)",
+    smoothing="uniform | off_target | without_pad",
+    class_weights="nonnegative (V)?",
+    **REDUCTION,
+)
 def cross_entropy(
     logits,
     targets,
@@ -221,7 +231,7 @@ def cross_entropy(
     rows = x.reshape(y.size, x.shape[-1])
     terms, rows_vjp = _in_blocks(rows, y, present, own, off)
     divisor = np.where(present, weights[y], 0).sum()
-    value, terms_bar = reduced("cross_entropy", terms.reshape(targets.shape), mask, reduction, divisor)
+    value, terms_bar = reduced(terms.reshape(targets.shape), mask, reduction, divisor)
 
     def vjp(loss_bar):
         bar = np.broadcast_to(terms_bar(loss_bar), targets.shape).reshape(-1)
@@ -250,7 +260,7 @@ def _cross_entropy_of_probabilities(x, q, ignore_index, epsilon, smoothing, clas
     a = kept * q + weights * share  # (..., V)   w q, smoothed
     log_p = log_softmax(x)  # (..., V)
     terms = -product(a, log_p).sum(-1)
-    value, terms_bar = reduced("cross_entropy", terms, np.ones(terms.shape, bool), reduction)
+    value, terms_bar = reduced(terms, np.ones(terms.shape, bool), reduction)
 
     def vjp(loss_bar):
         bar = np.broadcast_to(terms_bar(loss_bar), terms.shape)[..., None]
@@ -322,10 +332,6 @@ def _in_blocks(rows, y, present, own, off):
 def _shares(smoothing, epsilon, x, pad):
     """q of the target, a number, and q (V,) of each class where it is not the target."""
     classes = x.shape[-1]
-    if smoothing not in SMOOTHINGS:
-        raise ValueError(f"cross_entropy: smoothing is {smoothing!r}; use one of {', '.join(map(repr, SMOOTHINGS))}")
-    if not 0 <= epsilon < 1:
-        raise ValueError(f"cross_entropy: label_smoothing is {epsilon}; it must lie in [0, 1)")
     if classes < SMOOTHINGS[smoothing]:
         raise ValueError(f"cross_entropy: {smoothing!r} needs {SMOOTHINGS[smoothing]} classes, logits have {classes}")
     if smoothing == "without_pad" and (pad is None or not 0 <= pad < classes):
@@ -342,13 +348,7 @@ def _shares(smoothing, epsilon, x, pad):
 
 def _check_targets(x, targets, ignore_index):
     """Targets with 0 in place of what is ignored, and the mask of the others: integers and booleans of one shape."""
-    if x.dtype.kind not in "fc":
-        raise TypeError(f"cross_entropy: logits are {x.dtype}; pass an array of numbers")
     targets = integers("cross_entropy", "targets", targets, ", the numbers of the classes")
-    if not isinstance(ignore_index, (int, np.integer, type(None))):
-        raise TypeError(f"cross_entropy: ignore_index is {ignore_index!r}; pass an integer, or None")
-    if not x.ndim or not x.shape[-1]:
-        raise ValueError(f"cross_entropy: logits have shape {x.shape}; the last axis must hold the classes")
     if targets.shape != x.shape[:-1]:
         raise ValueError(f"cross_entropy: targets have shape {targets.shape}, logits {x.shape} need {x.shape[:-1]}")
     mask = np.ones(targets.shape, bool) if ignore_index is None else np.asarray(targets != ignore_index)
@@ -367,11 +367,7 @@ def _check_weights(class_weights, x):
     classes = x.shape[-1]
     if class_weights is None:
         return np.ones(classes, x.real.dtype)
-    weights = np.asarray(class_weights)
-    if weights.dtype.kind not in "biuf":
-        raise TypeError(f"cross_entropy: class_weights are {weights.dtype}; pass real numbers")
-    if weights.shape != (classes,):
-        raise ValueError(f"cross_entropy: class_weights have shape {weights.shape}; logits have {classes} classes")
+    weights = class_weights
     wrong = ~((weights >= 0) & (weights < np.inf))
     if wrong.any():
         raise ValueError(f"cross_entropy: class_weights hold {weights[wrong][0]}; they must be finite and not negative")

@@ -15,14 +15,12 @@ from refnp.autograd.tensor import Array, ArrayLike, Tensor
 
 
 def reduced(
-    name: str, terms: Array, mask: Array, reduction: str, divisor: float | Array | None = None
+    terms: Array, mask: Array, reduction: str, divisor: float | Array | None = None
 ) -> tuple[Array | np.generic, Callable]:
     """The "mean", "sum" or "none" (the array) of the terms under the mask, and the function from ℓ̄ to their gradients.
 
     A mean is divided by `divisor`, the number of terms that count if none is given; the mean of nothing is 0.
     """
-    if reduction not in ("mean", "sum", "none"):
-        raise ValueError(f"{name}: reduction is {reduction!r}; use 'mean', 'sum' or 'none'")
     divisor = int(mask.sum()) if divisor is None else divisor
     divisor = divisor if reduction == "mean" and divisor > 0 else 1
     terms = masked(mask, terms, 0)
@@ -31,6 +29,11 @@ def reduced(
         return masked(mask, loss_bar if reduction == "none" else loss_bar / divisor, 0)
 
     return (terms if reduction == "none" else in_order(terms).sum() / divisor), terms_bar
+
+
+def counts(mask: Array | None, *arrays: ArrayLike) -> Array:
+    """A mask as booleans of the shape that the arrays broadcast to, True everywhere for None."""
+    return np.broadcast_to(True if mask is None else mask, np.broadcast_shapes(*map(np.shape, arrays)))
 
 
 def full_mask(name: str, mask: ArrayLike | None, shape: tuple[int, ...]) -> Array:

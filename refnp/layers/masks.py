@@ -18,16 +18,19 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.blocks import copy_in_place_of, integers, one_blas_thread
+from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor, sum_to
 
 __all__ = ["blocks", "causal", "combine", "key_padding", "window"]  # what follows them is for the pages of attention
 
+ALIGN = {"align": "top_left | bottom_right"}
 SMALL = 1 << 12  # numbers: the BLAS takes an inner product of so many on one thread anyway
 
 
 @explained
+@takes("→ (N, M)", queries="whole ≥ 0", keys="whole ≥ 0?", **ALIGN)
 def causal(queries: int, keys: int | None = None, *, align: str = "top_left") -> Array:
     """Each query attends to keys up to its own place: (N, M) booleans, lower triangular.
 
@@ -38,15 +41,12 @@ def causal(queries: int, keys: int | None = None, *, align: str = "top_left") ->
     Raises ValueError for negative lengths or another `align`.
     """
     keys = queries if keys is None else keys
-    if queries < 0 or keys < 0:
-        raise ValueError(f"causal: lengths ({queries}, {keys}) must not be negative")
-    if align not in ("top_left", "bottom_right"):
-        raise ValueError(f"causal: align is {align!r}; use 'top_left' or 'bottom_right'")
     offset = keys - queries if align == "bottom_right" else 0
     return np.tri(queries, keys, offset, dtype=bool)
 
 
 @explained
+@takes("→ (N, M)", queries="whole ≥ 0", **dict.fromkeys(("keys", "before", "after"), "whole ≥ 0?"), **ALIGN)
 def window(
     queries: int,
     keys: int | None = None,
@@ -65,13 +65,6 @@ def window(
     Elsewhere: flash-attention's window_size and JAX's local_window_size are (before, after).
     """
     keys = queries if keys is None else keys
-    for name, count in (("queries", queries), ("keys", keys), ("before", before), ("after", after)):
-        if count is not None and not isinstance(count, (int, np.integer)):
-            raise TypeError(f"window: {name} is {count!r}; pass an integer")
-        if count is not None and count < 0:
-            raise ValueError(f"window: {name} is {count}; it must not be negative")
-    if align not in ("top_left", "bottom_right"):
-        raise ValueError(f"window: align is {align!r}; use 'top_left' or 'bottom_right'")
     offset = keys - queries if align == "bottom_right" else 0
     own, place = np.arange(queries)[:, None] + offset, np.arange(keys)
     allowed = np.ones((queries, keys), bool)
@@ -83,18 +76,20 @@ def window(
 
 
 @explained
+@takes("lengths whole (...) → (..., 1, M)", keys="whole ≥ 0")
 def key_padding(lengths: ArrayLike, keys: int) -> Array:
     """Sequence b has `lengths[b]` real keys, the rest is padding: (B, 1, M) booleans for every query alike.
 
     Raises TypeError unless lengths are integers, ValueError if one is negative or more than `keys`.
     """
-    lengths = integers("key_padding", "lengths", lengths, ", one per sequence")
+    lengths = integers("key_padding", "lengths", lengths)
     if lengths.size and (lengths.min() < 0 or lengths.max() > keys):
         raise ValueError(f"key_padding: lengths {lengths.min()} … {lengths.max()} must lie in 0 … {keys}")
     return np.arange(keys) < lengths[..., None, None]
 
 
 @explained
+@takes("query_segments (..., N), key_segments (..., M)? → (..., N, M)")
 def blocks(query_segments: ArrayLike, key_segments: ArrayLike | None = None) -> Array:
     """A query attends to the keys of its own segment only, as when several sequences are packed into one.
 
@@ -103,8 +98,6 @@ def blocks(query_segments: ArrayLike, key_segments: ArrayLike | None = None) -> 
     """
     query_segments = np.asarray(query_segments)
     key_segments = query_segments if key_segments is None else np.asarray(key_segments)
-    if not query_segments.ndim or not key_segments.ndim:
-        raise ValueError("blocks: segments are a single number; pass one for each token, (..., N) and (..., M)")
     return query_segments[..., :, None] == key_segments[..., None, :]
 
 

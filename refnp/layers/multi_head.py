@@ -27,16 +27,22 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import is_recording, reshape, swapaxes
+from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.dot_product_attention import check_options, checked_attention
+from refnp.layers.dot_product_attention import MASK, OPTIONS, shape_of_scores
 from refnp.layers.linear import Linear
 from refnp.layers.masked_reductions import numbers
 from refnp.layers.masks import fits, without_unread
 from refnp.layers.module import Module
 from refnp.layers.positions.relative import RelativePositions
-from refnp.layers.similarity import similarity_attention
+from refnp.layers.similarity import OPTIONS_OF_SIMILARITY, similarity_attention
+
+WIDTHS = (
+    "key_features", "value_features", "head_features", "head_value_features", "output_features", "key_width",
+    "value_width", "key_heads",
+)  # fmt: skip
 
 
 class MultiHeadAttention(Module):
@@ -73,6 +79,16 @@ class MultiHeadAttention(Module):
     TypeError for a mask that is not boolean or an rng that is no generator.
     """
 
+    @takes(
+        "",
+        **dict.fromkeys(("features", "heads"), "whole ≥ 1"),
+        **dict.fromkeys(WIDTHS, "whole ≥ 1?"),
+        similarity="scaled_dot | dot | cosine",
+        bias="True or False",
+        softcap=OPTIONS["softcap"],
+        dropout=OPTIONS["dropout"],
+        rng="generator",
+    )
     def __init__(
         self,
         features: int,
@@ -93,23 +109,19 @@ class MultiHeadAttention(Module):
         dropout: float = 0.0,
         rng: np.random.Generator,
     ):
-        check_options(softcap, dropout, rng)
         key_heads = heads if key_heads is None else key_heads
-        if heads < 1 or (head_features is None and key_width is None and features % heads):
+        if head_features is None and key_width is None and features % heads:
             raise ValueError(f"MultiHeadAttention: {heads} heads do not divide {features} features equally")
-        if key_heads < 1 or heads % key_heads:
+        if heads % key_heads:
             raise ValueError(f"MultiHeadAttention: key_heads is {key_heads}; it must divide the {heads} heads")
-        if similarity not in ("scaled_dot", "dot", "cosine"):
-            raise ValueError(f"MultiHeadAttention: similarity is {similarity!r}; use 'scaled_dot', 'dot' or 'cosine'")
-        d_key = _width("key_features", key_features, features)
-        d_value = _width("value_features", value_features, features)
-        shared_k, shared_v = _width("key_width", key_width, 0), _width("value_width", value_width, 0)
-        d = _width("head_features", head_features, shared_k or features // heads)
-        d_v = _width("head_value_features", head_value_features, shared_v or d)
+        d_key, d_value = key_features or features, value_features or features
+        shared_k, shared_v = key_width or 0, value_width or 0
+        d = head_features or shared_k or features // heads
+        d_v = head_value_features or shared_v or d
         self.query = Linear(shared_k or features, heads * d, bias=bias, rng=rng)
         self.key = Linear(shared_k or d_key, key_heads * d, bias=bias, rng=rng)
         self.value = Linear(shared_v or d_value, key_heads * d_v, bias=bias, rng=rng)
-        self.output = Linear(heads * d_v, _width("output_features", output_features, features), bias=bias, rng=rng)
+        self.output = Linear(heads * d_v, output_features or features, bias=bias, rng=rng)
         self.query_projection = Linear(features, shared_k, bias=bias, rng=rng) if shared_k else None
         self.key_projection = Linear(d_key, shared_k, bias=bias, rng=rng) if shared_k else None
         self.value_projection = Linear(d_value, shared_v, bias=bias, rng=rng) if shared_v else None
@@ -142,7 +154,7 @@ class MultiHeadAttention(Module):
         places = _places(queries, query_places), _places(keys, key_places)
         queries = self.positions.rotated(queries, places[0])
         if not per_head and not (mask is None and bias is None):
-            _, _, (*batch, _, n, m) = checked_attention(queries, keys, values, grouped=self.key_heads != self.heads)
+            *batch, _, n, m = shape_of_scores(queries, keys[..., :1, :, :], values[..., :1, :, :])
             mask, bias = (_of_all_heads(name, a, (*batch, n, m)) for name, a in (("mask", mask), ("bias", bias)))
         scores, adds_values = self.positions.scores(queries, *places), self.positions.adds_values
         bias = scores if bias is None else bias if scores is None else bias + scores
@@ -183,13 +195,6 @@ def _maps(shared: Linear | None, of_heads: Linear, x: ArrayLike) -> Any:
     return of_heads(x if shared is None else shared(x))
 
 
-def _width(name: str, given: int | None, otherwise: int) -> int:
-    """A number of features, or ValueError if one is given that is not positive."""
-    if given is not None and given < 1:
-        raise ValueError(f"MultiHeadAttention: {name} is {given}; it must be positive")
-    return otherwise if given is None else given
-
-
 def _sum(output: Array | Tensor, terms: Any) -> Array | Tensor:
     """What positions add to values (..., H, N, d_v); ValueError if their vectors are of another width."""
     if terms.shape[-1] != output.shape[-1]:
@@ -224,20 +229,18 @@ def _first_places(count: int) -> Array:
 
 
 @explained
+@takes("x (..., N, heads·d) → (..., heads, N, d)", heads="whole ≥ 1")
 def split_heads(x: Array | Tensor, heads: int) -> Array | Tensor:
     """(..., N, h·d) → (..., h, N, d): the features of a token, cut into the heads' shares.
 
     Raises ValueError if they do not divide, or if there are no tokens and features.
     """
-    if x.ndim < 2:
-        raise ValueError(f"split_heads: x has shape {x.shape}; it must be (..., tokens, features)")
-    if x.shape[-1] % heads:
-        raise ValueError(f"split_heads: {heads} heads do not divide {x.shape[-1]} features equally")
     x = reshape(x, (*x.shape[:-1], heads, x.shape[-1] // heads))  # (..., N, h, d)
     return swapaxes(x, -3, -2)
 
 
 @explained
+@takes("x (..., heads, N, d) → (..., N, heads·d)")
 def merge_heads(x: Array | Tensor) -> Array | Tensor:
     """(..., h, N, d) → (..., N, h·d): the heads side by side along the features."""
     x = swapaxes(x, -3, -2)  # (..., N, h, d)
@@ -263,6 +266,11 @@ def _of_all_heads(name: str, array: Any, shape: tuple[int, ...]) -> Any:
 
 
 @explained
+@takes(
+    "query (..., G·r, N, d), key (..., G ≥ 1, M, d_k), value (..., G, M, d_v), bias floating to (..., G·r, N, M)? "
+    "→ (..., G·r, N, d_v)",
+    **OPTIONS_OF_SIMILARITY | {"mask": MASK.replace("N, M", "G·r, N, M")},
+)
 def grouped_attention(
     query: ArrayLike,
     key: ArrayLike,
@@ -290,7 +298,6 @@ def grouped_attention(
     TypeError for a mask that is not boolean, a bias that is not floating or an rng that is no generator.
     """
     q, k, v = numbers(query, key, value)
-    bias, mask, _ = checked_attention(q, k, v, bias, mask, method=method, grouped=True, alike=False)
     heads, groups = q.shape[-3], k.shape[-3]
     found = similarity_attention(
         *(_in_groups(a, groups) for a in (q, k, v, bias)),

@@ -15,12 +15,14 @@ Transcription: tests/transcriptions/rows.py.
 import numpy as np
 
 from refnp.autograd.blocks import column_sum, result_block, row_dot, row_sum, rowwise
+from refnp.autograd.declaration import takes
 from refnp.autograd.primitives import primitive
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.module import Module
 
 
 @primitive
+@takes("x (..., *D ≥ 1), gain (*D) or (), shift (*D) or () → (..., *D)", axis="axes of x", eps="≥ 0")
 @rowwise
 def layer_norm(x, gain=1.0, shift=0.0, *, axis=-1, eps=1e-5):
     """y = γ (x − μ)/√(σ² + ε) + β over `axis` (an int or several), γ the `gain`, β the `shift`, ε the `eps`.
@@ -35,7 +37,6 @@ def layer_norm(x, gain=1.0, shift=0.0, *, axis=-1, eps=1e-5):
 
         x̄ = (ŷ − mean(ŷ) − x̂ mean(ŷ x̂)) / s        γ̄ = Σ_rows ȳ x̂        β̄ = Σ_rows ȳ
     """
-    check_rows("layer_norm", x, eps, gain=gain, shift=shift)
 
     def standardized(x, eps):
         centred = x - row_mean(x)  # (R, D)   x − μ
@@ -65,6 +66,7 @@ def layer_norm(x, gain=1.0, shift=0.0, *, axis=-1, eps=1e-5):
 
 
 @primitive
+@takes("x (..., *D ≥ 1), gain (*D) or () → (..., *D)", axis="axes of x", eps="≥ 0")
 @rowwise
 def rms_norm(x, gain=1.0, *, axis=-1, eps=1e-5):
     """y = γ x/s with s = √((1/D) Σᵢ xᵢ² + ε) over `axis` (an int or several), γ the `gain`, ε the `eps`; x̂ = x/s.
@@ -75,7 +77,6 @@ def rms_norm(x, gain=1.0, *, axis=-1, eps=1e-5):
     VJP: layer_norm's without the mean, x̄ = (ŷ − x̂ mean(ŷ x̂)) / s with ŷ = γ ȳ, and γ̄ = Σ_rows ȳ x̂.
     Source: Zhang & Sennrich (2019), eq. 4 (no ε); PyTorch's default ε is the dtype's machine epsilon.
     """
-    check_rows("rms_norm", x, eps, gain=gain)
 
     def standardized(x, eps):
         scale = root(mean_product(x, x) + eps)  # (R, 1)   s
@@ -210,17 +211,3 @@ def last_axes(name: str, features: int | tuple[int, ...]) -> tuple[tuple[int, ..
     if not shape or min(shape) < 1:
         raise ValueError(f"{name}: features is {features!r}; it must be positive, a length for each normalised axis")
     return shape, -1 if len(shape) == 1 else tuple(range(-len(shape), 0))
-
-
-def check_rows(name, x, eps, **parameters):
-    """ValueError unless rows have features, ε ≥ 0, and every parameter is a scalar or one number per feature."""
-    if not x.shape[-1]:
-        raise ValueError(f"{name}: x has no features along the normalised axis; it must not be empty")
-    if not isinstance(eps, (int, float, np.number)) or isinstance(eps, complex) or not eps >= 0:
-        raise ValueError(f"{name}: eps is {eps!r}; it must be 0 or positive")
-    for argument, value in parameters.items():
-        if np.shape(value) not in ((), (x.shape[-1],)):
-            raise ValueError(
-                f"{name}: {argument} has shape {np.shape(value)}, x has {x.shape[-1]} features to normalise; "
-                "pass one number for each, in the shape of the normalised axes"
-            )

@@ -12,12 +12,14 @@ import numpy as np
 
 from refnp.autograd import multiply
 from refnp.autograd.blocks import floating
+from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, Tensor
 
 
 @explained
+@takes("x (...) → (...)", rate="in [0, 1)", rng="generator?")
 def dropout(x: Array | Tensor, rate: float, rng: np.random.Generator | None = None) -> Array | Tensor:
     """x with a random fraction `rate` of its numbers 0, the rest divided by 1 − rate; x itself without a generator.
 
@@ -25,14 +27,10 @@ def dropout(x: Array | Tensor, rate: float, rng: np.random.Generator | None = No
     A generator means training, None evaluation: nothing is switched on or off elsewhere. The draws are the same in
     every precision.   Raises ValueError unless 0 ≤ rate < 1, TypeError for an rng that is no numpy.random.Generator.
     """
-    if not 0 <= rate < 1:
-        raise ValueError(f"dropout: rate is {rate}; it must be in [0, 1)")
     if not isinstance(x, (np.ndarray, Tensor)) or x.dtype.kind not in "biufc":
         x = multiply(x, 1)  # which says so if these are no numbers
     if rng is None or rate == 0:
         return x
-    if not isinstance(rng, np.random.Generator):
-        raise TypeError(f"dropout: rng is {rng!r}; pass numpy.random.default_rng(seed)")
     number = floating(raw(x)).real.dtype.type
     kept = rng.random(np.shape(raw(x)), dtype=np.float32) >= rate
     return multiply(x, np.where(kept, number(1 / (1 - np.longdouble(rate))), number(0)))

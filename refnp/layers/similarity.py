@@ -16,25 +16,28 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import divide, matmul, norm, reshape, tanh, where
+from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.dot_product_attention import (
-    attention,
-    attention_with_weights,
-    check_options,
-    checked_attention,
-    soft_capped,
-)
+from refnp.layers.dot_product_attention import METHOD, OPTIONS, attention, attention_with_weights, soft_capped
 from refnp.layers.masked_reductions import numbers
 from refnp.layers.masks import apart_from_hidden, kept, moderate, used_elements
 from refnp.layers.regularization import dropout as drop
 from refnp.layers.softmaxes import softmax
 
-SIMILARITIES = ("dot", "scaled_dot", "cosine", "general", "additive")
+OPTIONS_OF_SIMILARITY = {
+    "similarity": "dot | scaled_dot | cosine | general | additive",
+    **{name: OPTIONS[name] for name in ("mask", "softcap", "dropout", "rng")},
+    "return_weights": "True or False",
+} | METHOD
 
 
 @explained
+@takes(
+    "query (..., N, d), key (..., M, d_k), value (..., M, d_v), bias floating to (..., N, M)? → (..., N, d_v)",
+    **OPTIONS_OF_SIMILARITY,
+)
 def similarity_attention(
     query: ArrayLike,
     key: ArrayLike,
@@ -84,10 +87,9 @@ def similarity_attention(
     if similarity in ("dot", "scaled_dot") and not (parameters or return_weights):  # attention checks all there is
         return attend(query, key, value, bias, mask)
     q, k, v = numbers(query, key, value)
-    bias, mask, _ = checked_attention(q, k, v, bias, mask, method=method, alike=False)
     check_parameters(similarity, parameters, q, k)
-    check_options(softcap, dropout, rng)
-    return apart_from_hidden(attend, q, k, v, bias, mask)
+    pairs: Any = bias, mask
+    return apart_from_hidden(attend, q, k, v, *pairs)
 
 
 def as_dot(
@@ -132,9 +134,7 @@ def additive_scores(
 
 
 def check_parameters(similarity: str, parameters: Sequence, query: Array | Tensor, key: Array | Tensor) -> None:
-    """ValueError unless the similarity exists and its parameters have shapes that fit query and key."""
-    if similarity not in SIMILARITIES:
-        raise ValueError(f"attention: similarity is {similarity!r}; use one of {', '.join(SIMILARITIES)}")
+    """ValueError unless the parameters of the similarity have shapes that fit query and key."""
     d_q, d_k = query.shape[-1], key.shape[-1]
     shapes = tuple(np.shape(raw(p)) for p in parameters)
     if similarity == "general":

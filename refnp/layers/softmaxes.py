@@ -14,6 +14,7 @@ import math
 import numpy as np
 
 from refnp.autograd.blocks import result_block, row_dot, row_sum, rowwise
+from refnp.autograd.declaration import takes
 from refnp.autograd.elementary import log1p_of
 from refnp.autograd.primitives import primitive
 from refnp.autograd.summation import sum_of_products
@@ -24,6 +25,7 @@ REACH = {np.dtype(dtype): np.log(np.finfo(dtype).max) / 4 for dtype in "efdgFDG"
 
 
 @primitive
+@takes("x (..., *n) → (..., *n)", axis="axes of x")
 @rowwise
 def softmax(x, *, axis=-1):
     """p_i = exp(x_i − m) / Σ_j exp(x_j − m) along `axis` (an int or several), m the row maximum.
@@ -63,6 +65,7 @@ def softmax(x, *, axis=-1):
 
 
 @primitive
+@takes("x (..., *n) → (..., *n)", axis="axes of x")
 @rowwise
 def log_softmax(x, *, axis=-1):
     """log p_i = (x_i − m) − log1p(r) along `axis` (an int or several), m the row maximum, r = Σ_{j≠L} exp(x_j − m).

@@ -64,6 +64,7 @@ class Layer:
     jax: str | Callable | None = None
     names: tuple[str, ...] = ()
     whole: bool = False
+    tried: Mapping[str, tuple] = field(default_factory=dict)
     inner: "tuple[Layer, Callable] | None" = None
 
 

@@ -292,8 +292,9 @@ def test_signatures_are_those_of_the_source(operation):
     assert names == list(signature.parameters)
     assert "out" not in names
     options = {name: p.default for name, p in signature.parameters.items() if p.default is not p.empty}
-    x = normal(0, (2, 3))
-    assert_same_bits(operation(x, **options), operation(x))
+    if len(names) - len(options) == 1 and not hasattr(operation, "takes"):
+        x = normal(0, (2, 3))
+        assert_same_bits(operation(x, **options), operation(x))
 
 
 def test_signatures_name_the_axis_where_there_is_one():

@@ -153,8 +153,8 @@ def test_quotients_and_products_of_numbers():
 def test_forward_mode_is_reverse_mode_or_refused(case, seed, special):
     """J v from the complex step is Σ_j J_ij v_j of the rows that reverse mode gives, at kinks, poles and ±∞ too.
 
-    A wrong slope has no digits; that half of them agree is what forward mode itself asks for. Elements of an inverse may
-    be 0 on paper: then both are rounding of the largest ones.
+    A wrong slope has no digits; that half of them agree is what forward mode itself asks for. Where an element is 0 on
+    paper, as in an inverse, both are rounding of the largest ones.
     """
     rng = np.random.default_rng(seed)
     arguments = drawn(case, rng)

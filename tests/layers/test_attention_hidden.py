@@ -13,7 +13,7 @@ from refnp.autograd.trees import leaves_of
 from refnp.layers import masks
 from refnp.layers.dot_product_attention import attention, attention_scores
 from refnp.layers.multi_head import MultiHeadAttention, grouped_attention
-from refnp.layers.similarity import SIMILARITIES, similarity_attention
+from refnp.layers.similarity import similarity_attention
 from refnp.layers.translation_attention import TranslationAttention
 from refnp.models.transformer_stacks import Decoder, Encoder
 from refnp.verify.rounding import tolerance
@@ -193,13 +193,14 @@ def in_groups(query, key, value, bias, mask):
     return grouped_attention(query, key, value, bias, mask=mask[:, None])
 
 
+SIMILARITIES = similarity_attention.takes.options["similarity"].choices
 HIDING = {
     "grouped": lambda dtype: in_groups,
     "translation": translation,
     "scores": lambda dtype: lambda query, key, value, bias, mask: attention_scores(query, key, bias, mask=mask),
     **{name: functools.partial(similar, name) for name in SIMILARITIES},
     **{f"{name}, weights": functools.partial(similar, name, return_weights=True) for name in SIMILARITIES},
-    **{f"{name}, blocks": functools.partial(similar, name, method="blocks") for name in SIMILARITIES[:4]},
+    **{f"{n}, blocks": functools.partial(similar, n, method="blocks") for n in SIMILARITIES if n != "additive"},
 }
 
 

@@ -111,22 +111,6 @@ def test_window(queries, keys, before, after):
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "options", "error", "message"),
-    [
-        ((-1,), {}, ValueError, r"queries is -1; it must not be negative"),
-        ((3, -2), {}, ValueError, r"keys is -2; it must not be negative"),
-        ((3, 3, -1), {}, ValueError, r"before is -1; it must not be negative"),
-        ((3, 3, 1.5), {}, TypeError, r"before is 1\.5; pass an integer"),
-        ((3, 3, 1, "x"), {}, TypeError, r"after is 'x'; pass an integer"),
-        ((3,), {"align": "left"}, ValueError, r"align is 'left'; use 'top_left' or 'bottom_right'"),
-    ],
-)
-def test_wrong_windows(arguments, options, error, message):
-    with pytest.raises(error, match=rf"^window: {message}$"):
-        masks.window(*arguments, **options)
-
-
 def test_blocks_leave_out_what_a_window_hides():
     """Of 16 blocks the 7 on the diagonal and beside it."""
     arrays, mask = qkv(8, 8), masks.window(8, 8, 1, 0)
@@ -157,8 +141,6 @@ def test_an_additive_mask_is_the_bias(method):
     rounded = equations.attention(*map(exact, arrays), mask=mask)[0]
     y = attention(*arrays, bias=added, method=method)
     assert_within(y, attention(*arrays, mask=mask), 2 * tolerance(rounded, np.float64))
-    with pytest.raises(TypeError, match=r"^attention: mask is float64; pass booleans, True = may attend"):
-        attention(*arrays, mask=added, method=method)
 
 
 @given(lengths, lengths, st.sampled_from([None, 2.0]), real_dtypes, st.booleans(), seeds)
@@ -190,8 +172,6 @@ def test_scores_hide_what_is_hidden():
     expected = ad.vjp(lambda q, k: attention_scores(q, k, mask=mask), query, zeros)[1](bar)
     for a, b in zip(pullback(bar), expected, strict=True):
         np.testing.assert_array_equal(a, b)
-    with pytest.raises(ValueError, match=r"^attention: query has 2 features but key has 3; they must match$"):
-        attention_scores(query, np.ones((4, 3)))
 
 
 # ---- dropout
@@ -312,23 +292,3 @@ def test_grouped_heads_and_multi_head_attention_take_the_options():
     check(lambda x: heads(x, rng=generator()), [x])
     projected = (split_heads(linear(x), 2) for linear in (plain.query, plain.key, plain.value))
     assert_same_bits(plain(x), plain.output(merge_heads(attention(*projected, softcap=1.5))))
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"softcap": 0.0}, ValueError, r"softcap is 0\.0; it must be positive and finite, or None"),
-        ({"softcap": np.inf}, ValueError, r"softcap is inf; it must be positive and finite, or None"),
-        ({"dropout": 1.0}, ValueError, r"dropout is 1\.0; it must be in \[0, 1\)"),
-        ({"dropout": -0.1}, ValueError, r"dropout is -0\.1; it must be in \[0, 1\)"),
-        ({"dropout": 0.5, "rng": 3}, TypeError, r"rng is 3; pass numpy\.random\.default_rng\(seed\)"),
-    ],
-)
-def test_wrong_options(options, error, message):
-    arrays = qkv()
-    for form in (attention, attention_with_weights, functools.partial(similarity_attention, similarity="cosine")):
-        with pytest.raises(error, match=rf"^attention: {message}$"):
-            form(*arrays, **options)
-    if "rng" not in options:
-        with pytest.raises(error, match=rf"^attention: {message}$"):
-            MultiHeadAttention(4, 2, rng=generator(), **options)

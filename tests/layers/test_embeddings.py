@@ -113,20 +113,8 @@ def test_matches_torch():
         ([0, 3], np.ones((3, 2)), IndexError, r"token 3 is not in a vocabulary of 3; use 0 to 2"),
         ([[0, 1], [-1, 2]], np.ones((3, 2)), IndexError, r"token -1 is not in a vocabulary of 3; use 0 to 2"),
         (np.array([2**63], np.uint64), np.ones((3, 2)), IndexError, r"token 9223372036854775808 is not in a .*"),
-        ([0.0, 1.0], np.ones((3, 2)), TypeError, r"tokens are float64; pass integers"),
-        ([True], np.ones((3, 2)), TypeError, r"tokens are bool; pass integers"),
-        (["cat"], np.ones((3, 2)), TypeError, r"tokens are <U3; pass integers"),
-        ([0], np.ones(3), ValueError, r"table has shape \(3,\); it must be \(vocabulary, features\)"),
-        ([0], np.ones((1, 3, 2)), ValueError, r"table has shape \(1, 3, 2\); it must be \(vocabulary, features\)"),
     ],
 )
 def test_errors(tokens, table, error, message):
     with pytest.raises(error, match=rf"^embedding: {message}$"):
         embedding(tokens, table)
-
-
-@pytest.mark.parametrize("sizes", [(0, 3), (3, 0), (-2, 1)])
-def test_module_needs_tokens_and_features(sizes):
-    message = rf"^Embedding: vocabulary {sizes[0]} and features {sizes[1]} must be positive$"
-    with pytest.raises(ValueError, match=message):
-        Embedding(*sizes, rng=np.random.default_rng(0))

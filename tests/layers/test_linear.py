@@ -171,12 +171,6 @@ def test_linear_matches_torch_with_transposed_weights():
         assert_within(gradient, other.numpy(), 2 * tolerance(bound, np.float64))
 
 
-@pytest.mark.parametrize("features", [(0, 3), (3, 0), (-1, 2)])
-def test_linear_needs_features(features):
-    with pytest.raises(ValueError, match=rf"^Linear: features \({features[0]}, {features[1]}\) must be positive$"):
-        Linear(*features, rng=generator())
-
-
 @pytest.mark.parametrize("sizes", [[], [3], (4,)])
 def test_mlp_needs_two_sizes(sizes):
     message = r"^MLP: sizes \(.*\) must name at least the features in and out$"

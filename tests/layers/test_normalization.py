@@ -439,26 +439,14 @@ def test_matches_torch(name, axes):
 @pytest.mark.parametrize(
     ("x", "options", "error", "message"),
     [
-        (np.ones((2, 0)), {}, ValueError, r"x has no features along the normalised axis; it must not be empty"),
-        (np.ones((2, 3)), {"eps": -1e-5}, ValueError, r"eps is -1e-05; it must be 0 or positive"),
-        (np.ones((2, 3)), {"eps": np.nan}, ValueError, r"eps is nan; it must be 0 or positive"),
         (np.ones((2, 3)), {"axis": 2}, ValueError, r"axis 2 is out of range for an array with 2 axes"),
         (np.ones((2, 3)), {"axis": (0, -2)}, ValueError, r"axis \(0, -2\) names an axis twice"),
-        (np.ones((2, 3)), {"gain": np.ones(2)}, ValueError,
-         r"gain has shape \(2,\), x has 3 features to normalise; pass one number for each, in the shape of .*"),
-        (np.ones((2, 3)), {"gain": np.ones((1, 3))}, ValueError, r"gain has shape \(1, 3\), x has 3 features .*"),
-        (np.ones((2, 3)), {"gain": np.ones(3), "axis": (0, 1)}, ValueError, r"gain has shape \(3,\), x has 6 .*"),
         (np.array(1.0), {}, ValueError, r"axis -1 is out of range for an array with 0 axes"),
     ],
 )  # fmt: skip
 def test_errors(name, x, options, error, message):
     with pytest.raises(error, match=rf"^{name}: {message}$"):
         BOTH[name](x, **options)
-
-
-def test_wrong_shift():
-    with pytest.raises(ValueError, match=r"^layer_norm: shift has shape \(4,\), x has 3 features to normalise; "):
-        layer_norm(np.ones((2, 3)), np.ones(3), np.ones(4))
 
 
 @pytest.mark.parametrize("norm", [layer_norm, rms_norm])

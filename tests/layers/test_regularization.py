@@ -70,8 +70,3 @@ def test_gradient():
 def test_rates_out_of_range(rate):
     with pytest.raises(ValueError, match="rate is"):
         dropout(np.ones(3), rate, np.random.default_rng(0))
-
-
-def test_a_seed_is_no_generator():
-    with pytest.raises(TypeError, match=r"^dropout: rng is 0; pass numpy.random.default_rng\(seed\)$"):
-        dropout(np.ones(3), 0.5, 0)

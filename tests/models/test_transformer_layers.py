@@ -340,16 +340,20 @@ def test_bad_sizes(make):
         make(4, 2, 6, norm="before", rng=generator())
     with pytest.raises(ValueError, match="rate is 1"):
         make(4, 2, 6, dropout=1.0, rng=generator())(*x, rng=generator())
-    with pytest.raises(TypeError, match="rng is 0; pass"):
+    with pytest.raises(TypeError, match="rng is 0; it must be"):
         make(4, 2, 6, dropout=0.5, rng=generator())(*x, rng=0)
 
 
 @pytest.mark.parametrize(
     ("x", "options", "error", "message"),
     [
-        ((4,), {}, ValueError, r"split_heads: x has shape \(4,\); it must be \(..., tokens, features\)"),
         ((3, 5), {}, ValueError, r"linear: x of shape \(3, 5\) needs 4 features last, as weight has rows"),
-        ((3, 4), {"mask": np.ones((3, 3))}, TypeError, "attention: mask is float64; pass booleans.*"),
+        (
+            (3, 4),
+            {"mask": np.ones((3, 3))},
+            TypeError,
+            r"similarity_attention: mask is float64 \(.*\); pass booleans.*",
+        ),
         ((3, 4), {"mask": np.ones((2, 3), bool)}, ValueError, r"MultiHeadAttention: mask has shape \(2, 3\); .*"),
         ((3, 4), {"mask": np.ones((2, 3, 3), bool)}, ValueError, r".*mask has shape \(2, 3, 3\); .* = \(3, 3\).*"),
     ],

@@ -25,10 +25,10 @@ from numpy.typing import DTypeLike
 
 from refnp.autograd import take
 from refnp.autograd.blocks import floating, integers
+from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
-from refnp.layers.masks import fits
 from refnp.layers.module import Module
 
 SCALE = 0.02  # standard deviation of learned positions at the start, as in BERT, GPT-2 and ViT
@@ -36,6 +36,7 @@ PI = decimal.Decimal("3.14159265358979323846264338327950288419716939937510582097
 
 
 @explained
+@takes("places whole (...) → (..., D)", features="whole ≥ 1", base="≥ 1")
 def sinusoidal(places: ArrayLike, features: int, *, base: float = 10000, dtype: DTypeLike = np.float64) -> Array:
     """P(p, 2k) = sin(p ω_k), P(p, 2k + 1) = cos(p ω_k), ω_k = base^(−2k/D). If D is odd, the last sine has no cosine.
 
@@ -57,9 +58,11 @@ class SinusoidalPositions(Module):
     Raises TypeError unless places are integers, ValueError for shapes that do not fit.
     """
 
+    @takes("", base="≥ 1")
     def __init__(self, *, base: float = 10000):
         self.base = base
 
+    @takes("x (..., N, D), places whole to (..., N)? → (..., N, D)")
     def __call__(self, x: ArrayLike, places: ArrayLike | None = None) -> Array | Tensor:
         tokens, at = _tokens_and_places("SinusoidalPositions", x, places)
         return tokens + sinusoidal(at, tokens.shape[-1], base=self.base, dtype=raw(tokens).real.dtype)
@@ -73,11 +76,11 @@ class LearnedPositions(Module):
     features, shapes that do not fit, or a table without rows.
     """
 
+    @takes("", length="whole ≥ 1", features="whole ≥ 1", rng="generator")
     def __init__(self, length: int, features: int, *, rng: np.random.Generator):
-        if length < 1 or features < 1:
-            raise ValueError(f"LearnedPositions: length {length} and features {features} must be positive")
         self.weight = Parameter(rng.normal(0, SCALE, (length, features)))
 
+    @takes("x (..., N, D), places whole to (..., N)? → (..., N, D)")
     def __call__(self, x: ArrayLike, places: ArrayLike | None = None) -> Array | Tensor:
         tokens, at = _tokens_and_places("LearnedPositions", x, places)
         length, features = self.weight.shape
@@ -97,18 +100,17 @@ class LearnedPositions(Module):
 def _tokens_and_places(name: str, x: ArrayLike, places: ArrayLike | None) -> tuple[Any, Array]:
     """x (..., N, D), and integers that broadcast to (..., N)."""
     tokens = x if isinstance(x, Tensor) else floating(x)
-    if tokens.ndim < 2:
-        raise ValueError(f"{name}: x has shape {tokens.shape}; it must be (..., tokens, features)")
     n = tokens.shape[-2]
     places = np.arange(n) if places is None else integers(name, "places", places, signed=True)
-    if places.shape[-1:] != (n,) or not fits(places.shape, tokens.shape[:-1]):
-        raise ValueError(f"{name}: places have shape {places.shape}; they must be (..., {n}), as x is {tokens.shape}")
+    if places.shape[-1:] != (n,):
+        raise ValueError(f"{name}: places has shape {places.shape}; its last axis must have the {n} tokens of x")
     return tokens, places
 
 
 # ---- sines and cosines, right to the last digits at any place
 
 
+@takes("places whole (...) → (..., K), (..., K)", features="whole ≥ 1", base="≥ 1")
 def sinusoids(
     places: ArrayLike, features: int, *, base: float = 10000, dtype: DTypeLike = np.float64
 ) -> tuple[Array, Array]:
@@ -128,8 +130,6 @@ def sinusoids(
     Raises TypeError unless places are integers, ValueError for a base below 1 or no features.
     """
     p = integers("sinusoids", "places", places, signed=True)[..., None]  # (..., 1)
-    if features < 1 or not 1 <= base < np.inf:
-        raise ValueError(f"sinusoids: features {features} and base {base} must be at least 1, and finite")
     high, low = _turns_per_step(features, base)
     wide = np.result_type(np.zeros((), dtype).real.dtype, np.float64).type
     turns = (p * high).astype(wide) * wide(2.0**-64)  # (..., K)   from −1/2 to 1/2, as the product overflows

@@ -15,6 +15,7 @@ import numpy as np
 
 from refnp.autograd import broadcast_to, reshape, take
 from refnp.autograd.blocks import integers
+from refnp.autograd.declaration import takes
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.positions.relative import SCALE, RelativePositions, check_heads, is_run, read_diagonals
@@ -65,6 +66,12 @@ class T5Bias(RelativePositions):
     Raises ValueError for no heads or impossible buckets; when called, for places or heads that do not fit.
     """
 
+    @takes(
+        "",
+        **dict.fromkeys(("heads", "buckets", "max_distance"), "whole ≥ 1"),
+        bidirectional="True or False",
+        rng="generator",
+    )
     def __init__(
         self,
         heads: int,
@@ -74,8 +81,6 @@ class T5Bias(RelativePositions):
         bidirectional: bool = True,
         rng: np.random.Generator,
     ):
-        if heads < 1:
-            raise ValueError(f"T5Bias: heads is {heads}; it must be positive")
         self.bucket = functools.partial(
             t5_buckets, buckets=buckets, max_distance=max_distance, bidirectional=bidirectional
         )
@@ -94,6 +99,7 @@ class T5Bias(RelativePositions):
         return read_diagonals(band, shift=len(queries) - 1, keys=len(keys))
 
 
+@takes("→ (H,)", heads="whole ≥ 1")
 def alibi_slopes(heads: int) -> Array:
     """slope_h = 2^(−8h/H), h = 1 … H, if H is a power of two.
 
@@ -101,8 +107,6 @@ def alibi_slopes(heads: int) -> Array:
     formula with that H, which other code takes.)
     Shapes: (H,).   Raises ValueError for no heads.
     """
-    if heads < 1:
-        raise ValueError(f"alibi_slopes: heads is {heads}; it must be positive")
     power = 1 << heads.bit_length() - 1
     exponents = [8 * h / power for h in range(1, power + 1)]
     exponents += [4 * h / power for h in range(1, 2 * (heads - power), 2)]

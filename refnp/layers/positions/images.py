@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import matmul, swapaxes, take
+from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
@@ -97,6 +98,16 @@ class ImagePositions(RelativePositions):
     Raises ValueError for a mode or method that does not exist, a width that is missing, or impossible α, β, γ.
     """
 
+    @takes(
+        "",
+        **dict.fromkeys(("width", "heads"), "whole ≥ 1?"),
+        mode="bias | contextual",
+        method=" | ".join(METHODS),
+        axes="whole ≥ 1",
+        leading="whole ≥ 0",
+        values="True or False",
+        rng="generator",
+    )
     def __init__(
         self,
         width: int | None = None,
@@ -112,15 +123,8 @@ class ImagePositions(RelativePositions):
         values: bool = False,
         rng: np.random.Generator,
     ):
-        if mode not in ("bias", "contextual") or method not in METHODS:
-            raise ValueError(
-                f"ImagePositions: mode {mode!r}, method {method!r}; modes are 'bias' and 'contextual', methods "
-                + ", ".join(METHODS)
-            )
         if width is None and (mode == "contextual" or values):
             raise ValueError("ImagePositions: vectors need a width, that of one head; only biases do without")
-        if axes < 1 or leading < 0:
-            raise ValueError(f"ImagePositions: axes {axes} must be at least 1, leading {leading} at least 0")
         self.mode, self.method, self.axes, self.leading, self.adds_values = mode, method, axes, leading, values
         self.heads, self.beta, self.gamma = heads, beta, gamma
         self._index = functools.partial(piecewise_index, alpha=alpha, beta=beta, gamma=gamma)

@@ -14,6 +14,7 @@ import numpy as np
 
 from refnp.autograd import matmul, reshape, swapaxes, take, vjp
 from refnp.autograd.blocks import integers
+from refnp.autograd.declaration import takes
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.dot_product_attention import one_over_root
@@ -67,11 +68,10 @@ class Shaw(RelativePositions):
     Source: Sivaraya (2023) §1.2; Shaw, Uszkoreit & Vaswani (2018), arXiv 1803.02155, eq. 3 to 5.
     """
 
+    @takes("", width="whole ≥ 1", distance="whole ≥ 0", heads="whole ≥ 1?", values="True or False", rng="generator")
     def __init__(
         self, width: int, distance: int, *, heads: int | None = None, values: bool = True, rng: np.random.Generator
     ):
-        if width < 1 or distance < 0:
-            raise ValueError(f"Shaw: width {width} must be at least 1, distance {distance} at least 0")
         shape = (*(() if heads is None else (heads,)), 2 * distance + 1, width)
         self.key = Parameter(rng.normal(0, SCALE, shape))
         self.value = Parameter(rng.normal(0, SCALE, shape)) if values else None

@@ -19,15 +19,23 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.blocks import in_order, integers
+from refnp.autograd.declaration import takes
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.positions.absolute import sinusoids
 from refnp.layers.positions.relative import RelativePositions
 
-LAYOUTS = ("interleaved", "half")
+LAYOUT = {"layout": "interleaved | half", "base": "≥ 1"}
 
 
 @primitive
+@takes(
+    "x (..., N, D ≥ 1) → (..., N, D)",
+    places="whole (N) or whole (B, N)?",
+    features="whole ≥ 1?",
+    **dict.fromkeys(("sines", "cosines"), "real (*R, K)?"),
+    **LAYOUT,
+)
 def rotate(x, *, places=None, layout="interleaved", base=10000, features=None, sines=None, cosines=None):
     """y = x with each pair of features (a, b) of token n rotated by the angles p_n ω_k.
 
@@ -45,10 +53,6 @@ def rotate(x, *, places=None, layout="interleaved", base=10000, features=None, s
     features = rotary_embedding_dim.
     """
     x = np.asarray(x)
-    if layout not in LAYOUTS:
-        raise ValueError(f"rotate: layout is {layout!r}; use 'interleaved' or 'half'")
-    if x.ndim < 2:
-        raise ValueError(f"rotate: x has shape {x.shape}; it must be (..., tokens, features), features in pairs")
     d = _rotated_features(x, features)
     if (sines is None) != (cosines is None) or (sines is None and places is None):
         raise ValueError("rotate: pass places, or sines and cosines, or all three: places that are rows of the others")
@@ -93,7 +97,7 @@ def _pairs(x: Array, layout: str) -> tuple[Array, Array]:
 def _rotated_features(x: Array, features: Any) -> int:
     """How many features of x are rotated: all, or so many of the first; ValueError unless they are pairs."""
     d = x.shape[-1] if features is None else features
-    if isinstance(d, bool) or not isinstance(d, (int, np.integer)) or not 0 < d <= x.shape[-1] or d % 2:
+    if not 0 < d <= x.shape[-1] or d % 2:
         if features is None:
             raise ValueError(f"rotate: x has shape {x.shape}; it must be (..., tokens, features), features in pairs")
         raise ValueError(f"rotate: features is {features!r}; pass an even number from 2 to {x.shape[-1]}, as x has")
@@ -102,10 +106,7 @@ def _rotated_features(x: Array, features: Any) -> int:
 
 def _places(name: str, places: ArrayLike) -> Array:
     """Places (N,) or (B, N); TypeError unless they are integers."""
-    places = integers(name, "places", places, signed=True)
-    if places.ndim not in (1, 2):
-        raise ValueError(f"{name}: places have shape {places.shape}; they must be (tokens,) or (sequences, tokens)")
-    return places
+    return integers(name, "places", places, signed=True)
 
 
 def _of_tokens(x: Array, rows: Array, columns: int, name: str = "places") -> Array:
@@ -129,10 +130,9 @@ def _of_tokens(x: Array, rows: Array, columns: int, name: str = "places") -> Arr
 def _table_rows(x: Array, name: str, table: Any, at: Array | None, features: int) -> Array:
     """Given sines or cosines for every token: rows of a table at its place, or a row for each token."""
     table = np.asarray(table)
-    if table.dtype.kind != "f" or table.ndim < 2 or table.shape[-1] != features // 2:
+    if table.ndim < 2 or table.shape[-1] != features // 2:
         raise ValueError(
-            f"rotate: {name} are {table.dtype} of shape {table.shape}; pass real numbers in {features // 2} columns, "
-            "one for each pair of features"
+            f"rotate: {name} have shape {table.shape}; pass {features // 2} columns, one for each pair of features"
         )
     table = table.astype(x.real.dtype, copy=False)
     if at is None:
@@ -163,10 +163,9 @@ class Rotary(RelativePositions):
     Raises ValueError for another layout, an odd number of features or, when called, more than a head has.
     """
 
+    @takes("", features="whole ≥ 1?", **LAYOUT)
     def __init__(self, *, layout: str = "interleaved", base: float = 10000, features: int | None = None):
-        if layout not in LAYOUTS:
-            raise ValueError(f"Rotary: layout is {layout!r}; use 'interleaved' or 'half'")
-        if features is not None and (not isinstance(features, int) or features < 2 or features % 2):
+        if features is not None and features % 2:
             raise ValueError(f"Rotary: features is {features!r}; pass an even number, at least 2, or None for all")
         self.layout, self.base, self.features = layout, base, features
 

@@ -195,6 +195,7 @@ def jax_attention(
     return mixed.swapaxes(1, 2).reshape(*query.shape[:-1], value.shape[-1])
 
 
+DOTS = {"similarity": ("scaled_dot", "dot")}
 ATTENTION = Layer(
     "attention",
     layers.similarity_attention,
@@ -202,6 +203,7 @@ ATTENTION = Layer(
     torch=torch_attention,
     jax=jax_attention,
     names=("attention", "similarity_attention"),
+    tried=DOTS,
 )
 CAUSAL = Layer(
     "causal_attention",
@@ -224,7 +226,7 @@ WINDOW = Layer(
     jax=lambda jax, *qkv, before, after: jax_attention(jax, *qkv, window=(before, after)),
     names=("attention",),
 )
-SOFTCAP = Layer("softcap_attention", layers.similarity_attention, attention, names=("attention",))
+SOFTCAP = Layer("softcap_attention", layers.similarity_attention, attention, names=("attention",), tried=DOTS)
 SOFTCAP_OUTPUT = replace(SOFTCAP, name="softcap_attention_output", torch=torch_softcapped)
 SCORES = Layer("attention_scores", layers.attention_scores, attention_scores)
 

@@ -311,20 +311,8 @@ def test_beyond_the_table():
     ("x", "places", "error", "message"),
     [
         (np.zeros((3, 2)), None, ValueError, r"LearnedPositions: x has 2 features, the table 4; they must match"),
-        (np.zeros(4), None, ValueError, r"LearnedPositions: x has shape \(4,\); it must be \(..., tokens, features\)"),
-        (np.zeros((3, 4)), [0, 1], ValueError, r"LearnedPositions: places have shape \(2,\); they must be \(..., 3\)"),
-        (np.zeros((3, 4)), [0], ValueError, r"LearnedPositions: places have shape \(1,\); they must be \(..., 3\)"),
-        (np.zeros((3, 4)), 0, ValueError, r"LearnedPositions: places have shape \(\); they must be \(..., 3\)"),
-        (np.zeros((3, 4)), np.zeros((2, 3), int), ValueError, r"LearnedPositions: places have shape \(2, 3\); they"),
-        (np.zeros((3, 4)), [0.0, 1.0, 2.0], TypeError, r"LearnedPositions: places are float64; pass integers"),
     ],
 )  # fmt: skip
 def test_errors(x, places, error, message):
     with pytest.raises(error, match=f"^{message}"):
         LearnedPositions(5, 4, rng=generator())(x, places)
-
-
-@pytest.mark.parametrize("sizes", [(0, 3), (3, 0)])
-def test_tables_need_rows_and_columns(sizes):
-    with pytest.raises(ValueError, match=f"^LearnedPositions: length {sizes[0]} and features {sizes[1]} must be"):
-        LearnedPositions(*sizes, rng=generator())

@@ -298,10 +298,3 @@ def test_errors(scheme):
         scheme.scores(query, np.arange(2), np.arange(3))
     with pytest.raises(TypeError, match=f"^{name}: places are float64; pass integers$"):
         scheme.scores(query, np.arange(3.0), np.arange(3))
-
-
-def test_there_are_heads():
-    with pytest.raises(ValueError, match=r"^T5Bias: heads is 0; it must be positive$"):
-        T5Bias(0, rng=generator())
-    with pytest.raises(ValueError, match=r"^alibi_slopes: heads is 0; it must be positive$"):
-        ALiBi(0)

@@ -277,15 +277,8 @@ def test_no_tokens():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"mode": "ctx"},
-            r"ImagePositions: mode 'ctx', method 'product'; modes are 'bias' and 'contextual', methods euc",
-        ),
-        ({"method": "polar"}, r"ImagePositions: mode 'contextual', method 'polar'; modes are"),
         ({"width": None}, r"ImagePositions: vectors need a width, that of one head; only biases do without"),
         ({"width": None, "mode": "bias", "values": True}, r"ImagePositions: vectors need a width"),
-        ({"axes": 0}, r"ImagePositions: axes 0 must be at least 1, leading 0 at least 0"),
-        ({"leading": -1}, r"ImagePositions: axes 2 must be at least 1, leading -1 at least 0"),
         ({"alpha": 0}, r"piecewise_index: α 0, β 3.8, γ 15.2; they must be 0 < α ≤ β and α < γ"),
         ({"beta": 1}, r"piecewise_index: α 1.9, β 1, γ 15.2; they must be"),
         ({"gamma": 1.9}, r"piecewise_index: α 1.9, β 3.8, γ 1.9; they must be"),

@@ -243,11 +243,3 @@ def test_errors(query, places, error, message):
 def test_heads_that_do_not_fit():
     with pytest.raises(ValueError, match=r"^Shaw: positions are for 2 heads, but queries \(..., heads, N, d\) are"):
         shaw(heads=2).scores(np.zeros((3, 5, 3)), np.arange(5), np.arange(5))
-
-
-@pytest.mark.parametrize("sizes", [(0, 2), (3, -1)])
-def test_sizes(sizes):
-    with pytest.raises(
-        ValueError, match=f"^Shaw: width {sizes[0]} must be at least 1, distance {sizes[1]} at least 0$"
-    ):
-        Shaw(*sizes, rng=generator())

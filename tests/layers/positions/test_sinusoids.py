@@ -92,18 +92,3 @@ def test_complex_asks_for_the_real_precision():
     sines, _ = sinusoids([1], 2, dtype=np.complex128)
     assert sines.dtype == np.complex128
     assert_same_bits(sines.real, sinusoids([1], 2)[0])
-
-
-@pytest.mark.parametrize(
-    ("places", "features", "base", "error", "message"),
-    [
-        ([0.5], 2, 10000, TypeError, "places are float64; pass integers"),
-        ([True], 2, 10000, TypeError, "places are bool; pass integers"),
-        ([1], 0, 10000, ValueError, "features 0 and base 10000 must be at least 1, and finite"),
-        ([1], 2, 0.5, ValueError, "features 2 and base 0.5 must be at least 1, and finite"),
-        ([1], 2, float("nan"), ValueError, "features 2 and base nan must be at least 1, and finite"),
-    ],
-)
-def test_errors(places, features, base, error, message):
-    with pytest.raises(error, match=f"^sinusoids: {message}$"):
-        sinusoids(places, features, base=base)

@@ -1,0 +1,255 @@
+"""What a function takes, said once: the shapes as a paper writes them, and what each option may be.
+
+    @takes("query (..., N, d ≥ 1), key (..., M, d), value (..., M, e), bias floating to (..., N, M)? → (..., N, e)",
+           mask="boolean to (..., N, M)?, True = may attend", softcap="positive?", method="auto | full | blocks")
+
+notation.py says how it is written. From this line follow the check of every call, with errors that name the function,
+the argument, what came and what would be right; the documents; and the inputs that tests draw.
+"""
+
+import functools
+import inspect
+import math
+import re
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd.blocks import normalize_axes
+from refnp.autograd.errors import shown
+from refnp.autograd.notation import ARGUMENT, KINDS, SHAPE, Argument, Option, Shape
+
+F = typing.TypeVar("F", bound=Callable)
+REMEMBERED = 256  # calls of a function that fitted
+GIVEN = re.compile(rf"(\w+) ({SHAPE}(?: or {SHAPE})*\??)")
+
+
+class Declaration:
+    """What `function` takes: `arguments` and `options` by name, and the `result`, as `takes` has them.
+
+    The option axis="axes of x" says that the run of axes of x (..., *D) are not the last ones, but those given.
+    """
+
+    def __init__(self, function: Callable, text: str, options: Mapping[str, str]):
+        of_class = function.__name__ in ("__init__", "__call__")
+        self.name = function.__qualname__.rpartition(".")[0] if of_class else function.__name__.lstrip("_")
+        given, _, self.result = (part.strip() for part in text.partition("→"))
+        arrays = {name: of for name, of in options.items() if ARGUMENT.fullmatch(of)}
+        self.arguments = {name: Argument.of(name, of) for name, of in (*GIVEN.findall(given), *arrays.items())}
+        self.moved = options.get("axis", "").removeprefix("axes of ")  # the argument whose axes are given
+        plain = {name: of for name, of in options.items() if name not in (*arrays, "axis")}
+        self.options = {name: Option.of(name, of) for name, of in plain.items()}
+        parameters = inspect.signature(function).parameters
+        for name in (*self.arguments, *options):
+            if name not in parameters:
+                raise ValueError(f"takes: {self.name} has no parameter {name}; it has {', '.join(parameters)}")
+        self.places = [p.name for p in parameters.values() if p.kind is not p.KEYWORD_ONLY]
+        self.by_name = [name for name in self.arguments if name not in self.places]
+        self.defaults = {p.name: p.default for p in parameters.values() if p.default is not p.empty}
+        named = [p for p in parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        self.required = {p.name for p in named} - self.defaults.keys()
+        axes = [axis for argument in self.arguments.values() for shape in argument.shapes for axis in shape.axes]
+        factors = {factor for axis in axes for factor in axis.split("·")}
+        self._decide = [name for name in parameters if name in factors or (name == "axis" and self.moved)]
+        self._fitted: dict[Any, dict[str, Any]] = {}
+        free = [[(shape.kind, shape.batch, shape.axes) for shape in a.shapes] for a in self.arguments.values()]
+        self.takes_any_array = free == [[("", True, ())]]  # whose elements are for themselves
+
+    def __str__(self) -> str:
+        arguments = ", ".join(map(str, self.arguments.values()))
+        options = {name: option.text for name, option in self.options.items()}
+        options |= {"axis": f"axes of {self.moved}"} if self.moved else {}
+        return f"{arguments} → {self.result}" + "".join(f"; {name}: {of}" for name, of in options.items())
+
+    def check(self, arguments: tuple, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The lengths of the letters, and of "..."; TypeError or ValueError that names the argument that does not fit.
+
+        Shapes that were found to fit are remembered, so that later calls with them cost little.
+        """
+        given = dict(zip(self.places, arguments, strict=False))
+        given.update(options)
+        if not self.required <= given.keys():
+            return {}  # Python says best which argument is missing
+        for name, option in self.options.items():
+            if name in given:
+                option.check(self.name, given[name])
+        forms = {name: shape_and_kind(given[name]) for name in self.arguments if name in given}
+        key = (*forms.items(), *(repr(given.get(name, self.defaults.get(name))) for name in self._decide))
+        sizes = self._fitted.get(key)
+        if sizes is None:
+            sizes = Fit(self, given).sizes(forms)
+            if len(self._fitted) >= REMEMBERED:
+                self._fitted.clear()
+            self._fitted[key] = sizes
+        return sizes
+
+
+def shape_and_kind(value: Any) -> Any:
+    """Shape of an array and the kind of its numbers; None for what is left out."""
+    if value is None:
+        return None
+    if not hasattr(value, "dtype"):
+        value = np.asarray(value)
+    return value.shape, value.dtype.kind
+
+
+class Fit:
+    """One call held against a declaration: the lengths of letters, and which argument said them first."""
+
+    def __init__(self, declaration: Declaration, given: Mapping[str, Any]):
+        self.of, self.name, self.given = declaration, declaration.name, given
+        self.lengths: dict[str, Any] = {}
+        self.owners: dict[str, str] = {}
+        self.fronts: dict[str, tuple[int, ...]] = {}
+
+    def sizes(self, forms: Mapping[str, Any]) -> dict[str, Any]:
+        """The lengths of all letters, and of the axes in front.
+
+        Axes that are products of letters are compared when all others are known, and last what broadcasts.
+        """
+        arguments = self.of.arguments
+        found = {name: self._shape(arguments[name], form) for name, form in forms.items()}
+        shapes = {name: shape for name, shape in found.items() if shape is not None}
+        for name in sorted(shapes, key=lambda name: arguments[name].has_product):
+            if not arguments[name].broadcast:
+                self._learn(arguments[name], shapes[name])
+        front = self._front()
+        late = [name for name in shapes if arguments[name].broadcast]
+        for run in {axis for name in late for axis in arguments[name].shapes[0].axes if axis[0] == "*"}:
+            if run not in self.lengths:  # the shape of the largest
+                given = [shapes[name] for name in late if name not in self.of.by_name]
+                self.lengths[run] = max(given, key=lambda shape: (len(shape), math.prod(shape)))
+        for name in late:
+            self._broadcasts(arguments[name], shapes[name], front)
+        return self.lengths | {"...": front}
+
+    def _shape(self, argument: Argument, form: tuple[tuple[int, ...], str] | None) -> tuple[int, ...] | None:
+        """The shape of an array that holds what it must; None for what is left out."""
+        if form is None:
+            if argument.optional:
+                return None
+            raise TypeError(f"{self.name}: {argument.name} is None; pass an array of shape {argument.shape}")
+        shape, kind = form
+        kinds = "".join(KINDS[written.kind][0] for written in argument.shapes)
+        if kind not in kinds and not (0 in shape and kind == "f"):  # an empty list is one of floats for NumPy
+            remedy = " or ".join(dict.fromkeys(KINDS[written.kind][1] for written in argument.shapes))
+            value = shown(self.given[argument.name])
+            raise TypeError(f"{self.name}: {argument.name} is {value}; {remedy}{argument.remark}")
+        return shape
+
+    def _learn(self, argument: Argument, shape: tuple[int, ...]) -> None:
+        """Its lengths; ValueError where it has too few axes, an empty one, or others than an argument before it."""
+        moved, run = shape, None
+        if argument.name == self.of.moved:
+            axes = normalize_axes(self.name, self.given.get("axis", self.of.defaults.get("axis")), len(shape))
+            run = len(axes)
+            moved = tuple(n for i, n in enumerate(shape) if i not in axes) + tuple(shape[i] for i in axes)
+        whys = []
+        kind = shape_and_kind(self.given[argument.name])[1]
+        for written in argument.shapes:
+            found = written.split(moved, run) if kind in KINDS[written.kind][0] or 0 in shape else None
+            why = self._why_not(written, *found, alone=len(argument.shapes) == 1) if found else ""
+            if found and not why:
+                break
+            whys.append(why)
+        else:
+            why = next((f", and {why}; make them agree" for why in whys if why), "")
+            raise ValueError(f"{self.name}: {argument.name} has shape {shape}; it must be {argument.shape}{why}")
+        front, lengths = found
+        for axis, length in lengths.items():
+            if np.min(length, initial=1) < written.least.get(axis, 0):
+                raise ValueError(
+                    f"{self.name}: {argument.name} has shape {shape}; its axis {axis.lstrip('*')} must not be empty"
+                )
+            self._keep(axis, length, argument.name)
+        if written.batch:
+            self.fronts[argument.name] = front
+
+    def _value(self, factor: str) -> Any:
+        """What a factor of an axis is: a number, an option, or a letter that is known; None if it is not."""
+        if factor.isdigit():
+            return int(factor)
+        if factor in self.of.options:
+            return self.given.get(factor, self.of.defaults.get(factor))
+        return self.lengths.get(factor)
+
+    def _keep(self, axis: str, length: Any, argument: str) -> None:
+        """The length of the letter, or of the factor of a product, that was not known."""
+        factors = axis.split("·")
+        for factor in factors:
+            if self._value(factor) is None:
+                known = math.prod(self._value(other) for other in factors if other != factor) if len(factors) > 1 else 0
+                self.lengths[factor], self.owners[factor] = (length // known if known else length), argument
+
+    def _why_not(self, written: Shape, front: tuple, lengths: Mapping[str, Any], *, alone: bool) -> str:
+        """What is known already and does not agree; of one of two shapes, the axes in front must be the same too."""
+        for axis, length in lengths.items():
+            known = {factor: self._value(factor) for factor in axis.split("·") if self._value(factor) is not None}
+            whole = len(known) == axis.count("·") + 1
+            product = known.get(axis) if axis in known else math.prod(known.values())
+            if known and (product != length if whole else product == 0 or length % product):
+                return " and ".join(self._said(*one) for one in known.items())
+        others = [(name, other) for name, other in self.fronts.items() if other != front]
+        if others and written.batch and not alone:
+            return f"{others[0][0]} has {others[0][1]} in front"
+        return ""
+
+    def _said(self, factor: str, value: Any) -> str:
+        if factor in self.owners:
+            return f"{self.owners[factor]} has {factor.lstrip('*')} = {value}"
+        return f"{factor} is {value}" if factor in self.of.options else f"{value} is fixed"
+
+    def _front(self) -> tuple[int, ...]:
+        """The axes in front of all arguments, broadcast."""
+        try:
+            return np.broadcast_shapes(*set(self.fronts.values()))
+        except ValueError:
+            *most, last = [f"{name} {shape_and_kind(self.given[name])[0]}" for name in self.fronts]
+            listed = f"{', '.join(most)} and {last}"
+            raise ValueError(f"{self.name}: the axes in front of {listed} do not broadcast; make them agree") from None
+
+    def _broadcasts(self, argument: Argument, shape: tuple[int, ...], front: tuple[int, ...]) -> None:
+        """ValueError unless it broadcasts to the shape that is written."""
+        (written,) = argument.shapes
+        target = front if written.batch else ()
+        for axis in written.axes:
+            target += self.lengths[axis] if axis[0] == "*" else (math.prod(map(self._value, axis.split("·"))),)
+        try:
+            fits = np.broadcast_shapes(shape, target) == target
+        except ValueError:
+            fits = False
+        if not fits:
+            raise ValueError(
+                f"{self.name}: {argument.name} has shape {shape}; it must broadcast to {written} = {target}"
+            )
+
+
+def takes(text: str, **options: str) -> Callable[[F], F]:
+    """Declare what a function takes, and check every call; the function's `takes` is the Declaration.
+
+    An option that holds an array becomes one.   Raises ValueError for a declaration that cannot be read.
+    """
+
+    def declared(function: F) -> F:
+        declaration = Declaration(function, text, options)
+        if declaration.takes_any_array and not options:  # nothing is to be checked
+            function.takes = declaration  # type: ignore[attr-defined]
+            return function
+
+        @functools.wraps(function)
+        def checked(*arguments: Any, **options: Any) -> Any:
+            if list in map(type, arguments):
+                arguments = tuple(np.asarray(a) if type(a) is list else a for a in arguments)
+            for name in declaration.by_name:
+                option = options.get(name)
+                if option is not None and not hasattr(option, "dtype"):
+                    options[name] = np.asarray(option)
+            declaration.check(arguments, options)
+            return function(*arguments, **options)
+
+        checked.takes = declaration  # type: ignore[attr-defined]
+        return typing.cast(F, checked)
+
+    return declared

@@ -1,0 +1,213 @@
+"""How shapes and options are written where a function declares what it takes: `takes`, in declaration.py.
+
+    query (..., N, d ≥ 1), key (..., M, d), bias floating to (..., N, M)?, gain (D) or ()
+
+A letter is the length of an axis. `...` are axes in front, which broadcast between arguments; `*L` is a run of axes,
+none or several; `d ≥ 1` says that an axis may not be empty; `groups·c` is a product of an option and a letter, or of
+two letters. `to (…)` says that an array broadcasts to that shape; where that is all that is said of a run, as in
+`p to (*S), t to (*S)`, it is the shape of one of them. `or` says that an array has one of two shapes, `?` that it may
+be left out. A word in front says what an array holds, a key of KINDS, and `whole < V` that it holds integers from 0 to
+V − 1. What stands behind a comma is said beside it in errors.
+
+An option is written as names between `|`, of which it must be one, or as a key of DOMAINS; `?` means that None is
+allowed.
+"""
+
+import re
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+KINDS = {  # what an array holds: kinds of NumPy's dtypes, and what to pass in place of others
+    "": ("biufc", "pass an array of numbers"),
+    "real": ("biuf", "pass real numbers"),
+    "positive": ("biufc", "pass an array of numbers"),
+    "nonnegative": ("biufc", "pass an array of numbers"),
+    "probability": ("biufc", "pass an array of numbers"),
+    "floating": ("fc", "pass floats"),
+    "boolean": ("b", "pass booleans"),
+    "whole": ("iu", "pass integers"),
+}
+SHAPE = r"[^(),|]*\([^)]*\)"
+ARGUMENT = re.compile(rf"(?P<shapes>{SHAPE}(?: or {SHAPE})*)(?P<optional>\?)?(?P<remark>,.*)?")
+
+
+class Domain(typing.NamedTuple):
+    """What an option may be: its type and its range, as tests, and both in words."""
+
+    kind: Callable[[Any], bool]
+    holds: Callable[[Any], bool]
+    words: str
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is one real number."""
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it is one integer."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def is_generator(value: Any) -> bool:
+    """Whether random numbers can be drawn from it."""
+    return isinstance(value, np.random.Generator)
+
+
+def is_boolean(value: Any) -> bool:
+    """Whether it is True or False."""
+    return isinstance(value, (bool, np.bool_))
+
+
+def anything(value: Any) -> bool:
+    """True."""
+    return True
+
+
+DOMAINS = {
+    "number": Domain(is_number, anything, "a number"),
+    "finite": Domain(is_number, np.isfinite, "a finite number"),
+    "positive": Domain(is_number, lambda value: 0 < value < np.inf, "positive and finite"),
+    "≥ 0": Domain(is_number, lambda value: value >= 0, "0 or positive"),
+    "≥ 1": Domain(is_number, lambda value: 1 <= value < np.inf, "1 or more, and finite"),
+    "in [0, 1)": Domain(is_number, lambda value: 0 <= value < 1, "in [0, 1)"),
+    "in [0, 1]": Domain(is_number, lambda value: 0 <= value <= 1, "in [0, 1]"),
+    "whole": Domain(is_whole, anything, "a whole number"),
+    "whole ≥ 0": Domain(is_whole, lambda value: value >= 0, "a whole number, 0 or more"),
+    "whole ≥ 1": Domain(is_whole, lambda value: value >= 1, "a whole number, 1 or more"),
+    "True or False": Domain(is_boolean, anything, "True or False"),
+    "generator": Domain(is_generator, anything, "a generator, such as np.random.default_rng(0)"),
+    "function": Domain(callable, anything, "a function"),
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A shape as it is written: whether axes stand in front, and the axes, of which one may be a run (`*L`).
+
+    `kind` is what the array holds, integers below the length `below` if that is given; `broadcast` says that it
+    broadcasts to the shape.
+    """
+
+    kind: str
+    below: str
+    broadcast: bool
+    batch: bool
+    axes: tuple[str, ...]
+    least: Mapping[str, int]  # the least length of axes that are written "d ≥ 1"
+
+    @classmethod
+    def of(cls, text: str) -> "Shape":
+        """From the words and the axes in parentheses."""
+        front, _, inside = text.rstrip(")").partition("(")
+        front, _, below = front.partition("<")
+        words = [*front.split(), *below.split()[1:]]
+        kind = " ".join(word for word in words if word != "to")
+        written = [axis.strip() for axis in inside.split(",") if axis.strip()]
+        batch = written[:1] == ["..."]
+        pairs = [[part.strip() for part in axis.split("≥")] for axis in written[batch:]]
+        least = {axis: int(n) for axis, *bounds in pairs for n in bounds}
+        return cls(kind, (below.split() or [""])[0], "to" in words, batch, tuple(axis for axis, *_ in pairs), least)
+
+    def __str__(self) -> str:
+        shown = ", ".join(("...",) * self.batch + self.axes)
+        return f"({shown},)" if len(self.axes) == 1 and not self.batch and shown[0] != "*" else f"({shown})"
+
+    def split(self, shape: tuple[int, ...], run: int | None = None) -> tuple[tuple, dict[str, Any]] | None:
+        """The axes in front and the length of each other axis, a tuple for a run; None for too few axes or too many.
+
+        `run` is how many axes the run has, if it is not all there are.
+        """
+        place = next((i for i, axis in enumerate(self.axes) if axis[0] == "*"), None)
+        fixed = len(self.axes) - (place is not None)
+        if place is None:
+            run = 0
+        elif run is None:
+            run = max(len(shape) - fixed, 0)
+        front = len(shape) - fixed - run
+        if front < 0 or (front and not self.batch):
+            return None
+        lengths: list[Any] = list(shape[front:])
+        if place is not None:
+            lengths[place : place + run] = [tuple(lengths[place : place + run])]
+        return shape[:front], dict(zip(self.axes, lengths, strict=True))
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An array: its shape or shapes, whether it may be left out, and a remark."""
+
+    name: str
+    shapes: tuple[Shape, ...]
+    optional: bool
+    remark: str
+
+    @classmethod
+    def of(cls, name: str, text: str) -> "Argument":
+        """From what is written behind the name; ValueError for what is not written so."""
+        found = ARGUMENT.fullmatch(text.strip())
+        shapes = tuple(map(Shape.of, found["shapes"].split(" or "))) if found else ()
+        if found is None or any(shape.kind not in KINDS for shape in shapes):
+            kinds = ", ".join(filter(None, KINDS))
+            raise ValueError(f"takes: {name} is {text!r}; write a shape in parentheses, in front of it one of {kinds}")
+        return cls(name, shapes, bool(found["optional"]), found["remark"] or "")
+
+    @property
+    def broadcast(self) -> bool:
+        """Whether it broadcasts to its shape."""
+        return self.shapes[0].broadcast
+
+    @property
+    def has_product(self) -> bool:
+        """Whether an axis is a product of letters."""
+        return any("·" in axis for shape in self.shapes for axis in shape.axes)
+
+    @property
+    def shape(self) -> str:
+        """Its shape, or shapes, as they are written."""
+        return " or ".join(map(str, self.shapes))
+
+    def __str__(self) -> str:
+        words = lambda s: (s.kind, f"< {s.below}" if s.below else "", "to" if s.broadcast else "", str(s))
+        shapes = (" ".join(filter(None, words(shape))) for shape in self.shapes)
+        return f"{self.name} {' or '.join(shapes)}{'?' * self.optional}"
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option: the names it may be, or else its domain, and whether it may be None."""
+
+    name: str
+    text: str
+    choices: tuple[str, ...]
+    domain: Domain
+    optional: bool
+
+    @classmethod
+    def of(cls, name: str, text: str) -> "Option":
+        """From what is written; ValueError for what is not written so."""
+        plain = text.removesuffix("?")
+        choices = tuple(choice.strip() for choice in plain.split("|")) if "|" in plain else ()
+        if choices:
+            words = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
+            domain = Domain(lambda value: isinstance(value, str), lambda value: value in choices, words)
+        elif plain in DOMAINS:
+            domain = DOMAINS[plain]
+        else:
+            raise ValueError(f"takes: {name} is {text!r}; write names between |, or one of {', '.join(DOMAINS)}")
+        return cls(name, text, choices, domain, text.endswith("?"))
+
+    def check(self, function: str, value: Any) -> None:
+        """TypeError or ValueError that says what it must be, if it is not."""
+        if value is None and self.optional:
+            return
+        is_kind = self.domain.kind(value)
+        if is_kind and self.domain.holds(value):
+            return
+        error, must = ValueError if is_kind else TypeError, "use" if self.choices else "it must be"
+        otherwise = ", or None" if self.optional else ""
+        raise error(f"{function}: {self.name} is {value!r}; {must} {self.domain.words}{otherwise}")

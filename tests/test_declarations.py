@@ -1,0 +1,113 @@
+"""What a function declares that it takes is what it takes: right arguments are computed, wrong ones refused by name."""
+
+import re
+
+import numpy as np
+import pytest
+
+from refnp.autograd.declaration import takes
+from tests import declared
+
+every = pytest.mark.parametrize("name", declared.every())
+every_class = pytest.mark.parametrize("name", declared.constructors())
+
+
+LENGTHS = {  # what the options that are left at their defaults ask for
+    "similarity_attention": {"d": 3, "d_k": 3},
+    "grouped_attention": {"d": 3, "d_k": 3},
+    "rotate": {"D": 4, "K": 2, "*R": (5,), "N": 5},
+}
+
+
+def calls(name):
+    """Drawn arguments: without axes in front, with some, and without what may be left out."""
+    declaration, rng = declared.every()[name].takes, np.random.default_rng(0)
+    optional = [n for n, argument in declaration.arguments.items() if argument.optional]
+    for front in ((), (2,), (2, 3)):
+        yield declared.Drawn(declaration, rng, front=front, lengths=LENGTHS.get(name))
+    if optional and name != "rotate":  # which needs places or sines and cosines
+        yield declared.Drawn(declaration, rng, left_out=optional, lengths=LENGTHS.get(name))
+
+
+@every
+def test_what_fits_is_computed_and_left_as_it_is(name):
+    function = declared.every()[name]
+    for drawn in calls(name):
+        before = {n: array.copy() for n, array in drawn.arrays.items()}
+        declared.called(function, drawn.arrays, drawn.options)
+        assert all(np.array_equal(before[n], array) for n, array in drawn.arrays.items())
+
+
+@every
+def test_arrays_that_do_not_fit_are_refused_by_name(name):
+    function = declared.every()[name]
+    for drawn in calls(name):
+        for argument, wrong, error in declared.wrong_arrays(drawn):
+            with pytest.raises(error, match=rf"^{name}: ({'|'.join(drawn.arrays)}|the axes in front of) ") as caught:
+                declared.called(function, drawn.arrays | {argument: wrong}, drawn.options)
+            assert argument in str(caught.value) or error is ValueError  # of two that disagree one is named
+
+
+@every
+def test_options_outside_their_domain_are_refused_by_name(name):
+    function = declared.every()[name]
+    drawn = next(calls(name))
+    for option, value, error in declared.wrong_options(function.takes):
+        with pytest.raises(error, match=rf"^{name}: {option} is {re.escape(repr(value)[:20])}"):
+            declared.called(function, drawn.arrays, drawn.options | {option: value})
+
+
+@every_class
+def test_options_of_a_class_are_refused_by_name(name):
+    kind = declared.constructors()[name]
+    for option, value, error in declared.wrong_options(kind.__init__.takes):
+        right = {n: o for n, o in sizes_of(kind).items() if n != option}
+        with pytest.raises(error, match=rf"^{name}: {option} is"):
+            kind(**right, **{option: value})
+
+
+def sizes_of(kind):
+    """Values for what a constructor must be given."""
+    declaration = kind.__init__.takes
+    needed = [n for n in declaration.options if n not in declaration.defaults]
+    return {n: declared.right_value(declaration.options[n]) for n in needed}
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("x (N)", {"scale": "small"}, "takes: scale is 'small'; write names between"),
+        ("x (N)", {"other": "positive"}, "takes: f has no parameter other"),
+        ("x odd (N)", {}, "takes: x is 'odd .*in front of it one of"),
+    ],
+)
+def test_declarations_that_cannot_be_read(text, options, message):
+    with pytest.raises(ValueError, match=message):
+        takes(text, **options)(f)
+
+
+def f(x, scale=1.0):
+    """A function without a declaration."""
+    return x * scale
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "words"),
+    [
+        ("x (N, D)", (2, 3), None),
+        ("x (N, D)", (3,), r"^f: x has shape \(3,\); it must be \(N, D\)$"),
+        ("x (N, N)", (2, 3), None),
+        ("x (..., D ≥ 1)", (2, 0), r"^f: x has shape \(2, 0\); its axis D must not be empty$"),
+        ("x (B, *L, 2)", (4, 5, 6, 2), None),
+        ("x (B, *L, 2)", (4, 5, 6, 3), r"^f: x has shape \(4, 5, 6, 3\); it must be \(B, \*L, 2\)"),
+        ("x (D) or ()", (), None),
+        ("x (D) or ()", (1, 1), r"it must be \(D,\) or \(\)$"),
+    ],
+)
+def test_shapes_as_they_are_written(text, shape, words):
+    checked = takes(text)(f)
+    if words is None:
+        assert checked(np.ones(shape)).shape == shape
+    else:
+        with pytest.raises(ValueError, match=words):
+            checked(np.ones(shape))

@@ -1,0 +1,104 @@
+"""Cases that are made from declarations: what they cover, and that refnp is right on all of them."""
+
+import numpy as np
+import pytest
+
+from refnp.autograd.declaration import takes
+from refnp.verify import rounding
+from refnp.verify.case import Layer
+from refnp.verify.judge import WITHIN, judged
+from refnp.verify.layers import LAYERS, cases_of
+from refnp.verify.made import HIDDEN, LONG, STRUCTURES, made_cases
+from tests.helpers import of_every
+
+LISTED = {}
+for case in (case for page in LAYERS for case in cases_of(page)):
+    LISTED.setdefault(case.layer.name, []).append(case)
+MADE = {name: made_cases(listed[0].layer, listed) for name, listed in LISTED.items()}
+every_layer = pytest.mark.parametrize("name", [name for name, cases in MADE.items() if cases])
+
+
+@every_layer
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_refnp_is_within_its_bounds(name, dtype):
+    for case in MADE[name]:
+        problem = case.problem(dtype)
+        with np.errstate(all="ignore"):
+            rows = judged(problem, problem.answer(), problem.reference(), "refnp", "")
+        assert {row.verdict for row in rows} == {WITHIN}, case.name
+
+
+@every_layer
+def test_names_tell_cases_apart_and_are_the_same_again(name):
+    names = [case.name for case in MADE[name]]
+    assert len(set(names)) == len(names) > 5
+    assert names == [case.name for case in made_cases(LISTED[name][0].layer, LISTED[name])]
+
+
+@takes(
+    "query (..., N, d), key (..., M, d), bias to (..., N, M)? → (..., N, M)",
+    mask="boolean to (..., N, M)?",
+    scale="finite?",
+    form="one | two",
+)
+def scores(query, key, bias=None, *, mask=None, scale=None, form="one"):
+    """A function with everything that a declaration may say."""
+    s = query @ key.swapaxes(-1, -2) * (1 if scale is None else scale)
+    s = s if bias is None else s + bias
+    return np.where(True if mask is None else mask, s if form == "one" else 2 * s, 0)
+
+
+def equation(query, key, bias=None, *, mask=None, scale=None, form="one"):
+    """Its value alone."""
+    s = rounding.contract("...nd,...md->...nm", query, key) * (1 if scale is None else scale)
+    return s if bias is None else s + bias, None
+
+
+SCORES = made_cases(Layer("scores", scores, equation), [])
+
+
+def test_every_length_is_1_2_and_long():
+    shapes = [case.inputs["query"].shape[-2:] + case.inputs["key"].shape[-2:-1] for case in SCORES]
+    for lengths in zip(*shapes, strict=True):
+        assert {1, 2} <= set(lengths)
+        assert set(LONG) & set(lengths)
+    assert any(len(set(shape)) == 3 and min(shape) > 2 for shape in shapes)
+
+
+def test_there_are_none_one_and_two_axes_in_front():
+    assert {case.inputs["query"].ndim for case in SCORES} == {2, 3, 4}
+
+
+def test_every_structure_stands_beside_defaults():
+    plain = [case.variant for case in SCORES if not case.options and "bias" not in case.inputs]
+    assert all(any(structure in variant for variant in plain) for structure in list(STRUCTURES)[1:])
+
+
+def test_every_two_options_stand_together():
+    def values(case):
+        hidden = next((how for how in HIDDEN if how in case.variant), None)
+        return "bias" in case.inputs, hidden, case.options.get("scale"), case.options.get("form", "one")
+
+    found = [values(case) for case in SCORES]
+    kinds = [set(kind) for kind in zip(*found, strict=True)]
+    assert [len(kind) for kind in kinds] == [2, 5, 3, 2]
+    for i in range(4):
+        for j in range(i):
+            assert {(row[i], row[j]) for row in found} == {(a, b) for a in kinds[i] for b in kinds[j]}
+
+
+def test_what_is_refused_or_the_same_everywhere_is_no_case():
+    @takes("x (..., D)", k="whole ≥ 1")
+    def f(x, *, k=1):
+        if k == 2:
+            raise ValueError("f: k is 2")
+        return x * (k - 1)
+
+    cases = made_cases(Layer("f", f, lambda x, *, k=1: (x, None)), [])
+    assert {case.options.get("k", 1) for case in cases if case.inputs["x"].size > 1} == {3}
+
+
+@of_every(sorted(STRUCTURES))
+def test_structures_keep_the_shape(structure):
+    for shape in ((), (3,), (2, 3), (4, 2, 3)):
+        assert np.shape(STRUCTURES[structure](np.ones(shape), 0)) == shape
