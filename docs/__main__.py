@@ -39,7 +39,11 @@ def main():
     command.add_argument("folder", metavar="DIR", nargs="?", default="notebooks")
     args = parser.parse_args()
     if args.command == "notebooks":
-        print(f"{len(notebooks.write(args.folder))} chapters, each as .ipynb and .py, in {args.folder}")
+        try:
+            print(f"{len(notebooks.write(args.folder))} chapters, each as .ipynb and .py, in {args.folder}")
+        except ModuleNotFoundError as missing:
+            print(f"notebooks need {missing.name}: python -m pip install -e '.[docs]'", file=sys.stderr)
+            return 1
         return 0
     if args.command == "check":
         return check.check(build.SITE)

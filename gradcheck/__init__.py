@@ -6,6 +6,9 @@
     check(f, args, vjp=…, exact=Exact(equation, number, precision))
                                every element by its own digits, against f in arbitrary precision
 
+    check(forward_backward(forward, backward), args)
+    check(torch(module), args)  layers written by hand as two functions, and PyTorch's modules and autograd.Functions
+
 It depends on NumPy alone and checks functions of arrays from any library; a claimed gradient has the form of `jax.vjp`
 and `torch.func.vjp`. The numerical derivatives can be used by themselves:
 
@@ -17,6 +20,7 @@ and `torch.func.vjp`. The numerical derivatives can be used by themselves:
 `python -m gradcheck` prints a table of the differentiable operations of refnp.
 """
 
+from gradcheck.adapters import Claim, forward_backward, torch
 from gradcheck.checks import check, compare
 from gradcheck.exact import Exact
 from gradcheck.numerical import Estimate, complex_step, longdouble, one_sided, richardson

@@ -1,6 +1,8 @@
 """`python -m gradcheck`: the digits of every differentiable primitive and layer of refnp, as a table.
 
-Exit status 0 when every bar holds, 1 when one does not, 2 when the table cannot be made as asked.
+`python -m gradcheck mymodule:f` checks one function instead (`gradcheck.named`).
+
+Exit status 0 when every bar holds, 1 when one does not, 2 when it cannot be checked as asked.
 No other module of gradcheck imports refnp.
 """
 
@@ -13,6 +15,8 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
+from gradcheck.named import compare_named
+from gradcheck.report import GradientError
 from gradcheck.table import Operation, Row, heading, line, summary, table
 
 
@@ -23,6 +27,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Check the gradients of refnp, operation "
         "by operation, against numerical derivatives, and print the digits they agree on.",
     )
+    parser.add_argument(
+        "function", metavar="MODULE:NAME", nargs="?", help="check this function, module or class instead of refnp"
+    )
+    parser.add_argument("--shapes", metavar="SHAPE", nargs="+", help="of its arguments: 2,3 3,4 4")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the rows to FILE")
     parser.add_argument(
         "--only",
@@ -40,6 +48,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"--jobs is {options.jobs}; it must be at least 1")
     if options.json is not None and (options.json.is_dir() or not options.json.absolute().parent.is_dir()):
         parser.error(f"--json: {options.json} cannot be written; name a file in a folder that exists")
+    if options.function is not None:
+        return check_one(parser, options)
+    if options.shapes is not None:
+        parser.error("--shapes belong to a function, MODULE:NAME")
     try:
         prepare(options.only or "")
     except ImportError as missing:
@@ -60,6 +72,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.json is not None:
         write_json(options.json, rows)
     return 0 if all(row.holds for row in rows) else 1
+
+
+def check_one(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    """Check MODULE:NAME and print the report."""
+    try:
+        report = compare_named(options.function, options.shapes, options.digits, vjp_of_refnp)
+    except GradientError as wrong:
+        print(f"{options.function}: DISAGREES: {wrong}")
+        return 1
+    except (ValueError, ImportError) as refusal:
+        parser.error(str(refusal))
+    print(report)
+    return 0 if report else 1
+
+
+def vjp_of_refnp() -> Callable:
+    """The gradient of a function that is written with refnp's operations."""
+    from refnp.autograd import vjp
+
+    return vjp
 
 
 _chosen: list[tuple[Operation, Callable]] = []  # with refnp's vjp; of this process, or of one that shares its work

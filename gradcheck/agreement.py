@@ -17,7 +17,9 @@ Nothing can be said of an element that is itself below the rounding error of f i
 for a step as large as x; with an x87 longdouble that is 3e-18 of f. Such elements pass, but any larger one must have
 its own digits. Where nothing is wider than float64 (PyTorch) the same floor, 7e-15 of f, hides differences below it.
 
-Of a numerical derivative with an error estimate (differences) no more digits are asked than that leaves, but 6.
+Of a numerical derivative with an error estimate (differences) no more digits are asked than that leaves, but 6; or
+where f itself has few, because it computes in float32, two. Where even these are not left, nothing is
+said of the element: it is `unknown`. A claim that is further off than some errors disagrees all the same.
 
 Source: Higham (2002), §3.1, for the rounding error of a sum.
 """
@@ -28,9 +30,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gradcheck.precision import Array, DType, dtype_name, roundoff
+from gradcheck.precision import SAFETY, Array, DType, dtype_name, roundoff
 
-SAFETY = 64  # the factor on rounding errors: about as many as the steps of a layer leave in a result
+LARGEST_ERROR_IF_COARSE = 2.0**-6  # of a derivative of an f that has few digits itself: it must keep two
 LARGEST_ERROR = 1e-6  # a numerical derivative with a larger relative error than this is no evidence
 
 
@@ -40,7 +42,8 @@ class Comparison:
 
     All are arrays (V, K), for V elements or directions and K cotangents. `terms` is the sum of the sizes of what was
     added up; `expected` the size of derivative that the sizes of f and of its argument suggest; `error` how far the
-    numerical value may be wrong. `dtype` is the precision of the claim.
+    numerical value may be wrong, and `noise` (K,) how large the noise of f is beside it. `dtype` is the precision of
+    the claim.
     """
 
     dtype: DType
@@ -49,6 +52,7 @@ class Comparison:
     terms: Array
     expected: Array
     error: Array
+    noise: Array | float = 0.0
 
     @property
     def difference(self) -> Array:
@@ -61,10 +65,28 @@ class Comparison:
         """The digits of agreement, measured by the terms."""
         return digits_of(self.difference, self.terms, self.dtype)
 
+    @property
+    def coarse(self) -> Array:
+        """For which cotangents (K,) half the digits of f are fewer than are asked of a usual numerical derivative."""
+        return np.sqrt(self.noise) > LARGEST_ERROR
+
+    @property
+    def is_evidence(self) -> Array:
+        """Where the error of the numerical value is small enough for it to confirm a claim."""
+        usual = self.error <= LARGEST_ERROR * np.maximum(self.terms, self.expected)
+        return np.where(self.coarse, self.error <= LARGEST_ERROR_IF_COARSE * self.terms, usual)
+
+    @property
+    def is_within_error(self) -> Array:
+        """Where claim and numerical value differ by no more than the numerical one may be wrong, and the claim too
+        where it comes from a coarse arithmetic."""
+        allowed = np.where(self.coarse, 2 * self.error + 16 * self.noise * self.terms, 10 * self.error)
+        return np.isfinite(self.claimed) & ((self.difference <= allowed) | np.isposinf(self.error))
+
     def rows(self, chosen: list[int]) -> "Comparison":
         """The comparisons of some of the elements or directions."""
         fields = (self.claimed, self.numeric, self.terms, self.expected, self.error)
-        return Comparison(self.dtype, *(field[chosen] for field in fields))
+        return Comparison(self.dtype, *(field[chosen] for field in fields), self.noise)  # type: ignore[call-arg]
 
 
 Repeat = Callable[[list[int]], "tuple[Comparison, Repeat] | None"]
@@ -72,18 +94,35 @@ Repeat = Callable[[list[int]], "tuple[Comparison, Repeat] | None"]
 
 @dataclass(frozen=True)
 class Agreement:
-    """Digits of agreement and `passed`, both (V, K), and how many passed for a reason other than their digits:
-    by `rounding`, as the wider precision shows, or because differences are `limited` in what they resolve."""
+    """Digits of agreement and what they mean, all (V, K): which comparisons `passed`, which of these for a reason other
+    than their digits, by `rounding`, as the wider precision shows, or because differences are `limited` in what they
+    resolve; and which are `unknown`, because nothing is resolved."""
 
     digits: Array
     passed: Array
-    rounding: int
-    limited: int
+    rounding: Array
+    limited: Array
+    unknown: Array
+
+    @property
+    def failed(self) -> Array:
+        """Which comparisons disagree."""
+        return ~self.passed & ~self.unknown
 
     @property
     def ranked(self) -> Array:
-        """Digits, but whatever failed ranks below all that passed: the argmin is the worst comparison."""
-        return self.digits - 100.0 * ~self.passed
+        """Digits, but whatever failed ranks below all that passed: the argmin is the worst comparison. What is unknown
+        ranks above them."""
+        return np.where(self.unknown, np.inf, self.digits - 100.0 * self.failed)
+
+    @property
+    def least(self) -> float:
+        """The least digits of all comparisons of which something is known."""
+        return float(np.where(self.unknown, np.inf, self.digits).min())
+
+    def reason(self, row: int, column: int) -> str:
+        """Why this comparison passed, if not by its digits: "rounding" or "differences"."""
+        return "rounding" if self.rounding[row, column] else "differences" if self.limited[row, column] else ""
 
 
 def digits_of(difference: Array, scale: Array, dtype: DType) -> Array:
@@ -109,25 +148,28 @@ def judge(narrow: Comparison, asked: float, repeat: Repeat, *, floor: bool = Tru
     difference, largest = narrow.difference, np.maximum(narrow.terms, narrow.expected)
     digits, at_scale = narrow.digits, digits_of(difference, largest, narrow.dtype)
     passed = digits >= asked
-    limited = ~passed & (difference <= 10 * narrow.error) & (narrow.error <= LARGEST_ERROR * largest)
-    digits, passed = np.where(limited, at_scale, digits), passed | limited
+    limited = ~passed & narrow.is_within_error & narrow.is_evidence
+    digits, passed = np.where(limited & ~narrow.coarse, at_scale, digits), passed | limited
 
-    short = ~passed & np.isfinite(narrow.claimed) & np.isfinite(narrow.numeric)
+    short = ~passed & np.isfinite(narrow.claimed) & (np.isfinite(narrow.numeric) | np.isposinf(narrow.error))
+    rounding, unknown = np.zeros_like(short), np.zeros_like(short)
     if not short.any():
-        return Agreement(digits, passed, 0, int(limited.sum()))
+        return Agreement(digits, passed, rounding, limited, unknown)
     rows = [int(row) for row in np.flatnonzero(short.any(axis=1))]
-    repeated = repeat(rows)
-    rounding, better = np.zeros_like(short), at_scale.copy()
+    repeated, better = repeat(rows), at_scale.copy()
     if repeated is None:
-        rounding = short & floor & (difference <= SAFETY * roundoff(narrow.dtype) * narrow.expected)
+        floor_of_f = SAFETY * roundoff(narrow.dtype) * narrow.expected
+        rounding = short & floor & ~narrow.coarse & (difference <= floor_of_f)
+        unknown = short & ~rounding & narrow.is_within_error
     else:
         wide, further = repeated
         at_wide = judge(wide, asked, further, floor=wide.dtype == np.float64)
         is_rounding = _shrank(narrow.rows(rows), wide) | _below_rounding(narrow.rows(rows), wide)
         rounding[rows] = short[rows] & (at_wide.passed | is_rounding)
+        unknown[rows] = short[rows] & ~rounding[rows] & at_wide.unknown & narrow.rows(rows).is_within_error
         better[rows] = np.where(is_rounding, at_scale[rows], at_wide.digits)
     digits = np.where(rounding, np.maximum(better, digits), digits)
-    return Agreement(digits, passed | rounding, int(rounding.sum()), int(limited.sum()))
+    return Agreement(digits, passed | rounding, rounding, limited, unknown)
 
 
 def _shrank(narrow: Comparison, wide: Comparison) -> Array:
@@ -135,7 +177,8 @@ def _shrank(narrow: Comparison, wide: Comparison) -> Array:
 
     One rounding error may be small by chance; the largest of a row, over its cotangents, seldom is.
     """
-    moved = np.abs(narrow.claimed - wide.claimed) + np.abs(narrow.numeric - wide.numeric)
+    with np.errstate(invalid="ignore"):  # inf − inf
+        moved = np.abs(narrow.claimed - wide.claimed) + np.abs(narrow.numeric - wide.numeric)
     shrinks = SAFETY * roundoff(wide.dtype) / roundoff(narrow.dtype)
     return wide.difference <= shrinks * moved.max(axis=1, keepdims=True)
 
@@ -153,13 +196,15 @@ def _below_rounding(narrow: Comparison, wide: Comparison) -> Array:
 def remarks_on(agreements: list[Agreement], dtype: DType) -> tuple[str, ...]:
     """What a reader should know of how the digits came about."""
     remarks = []
-    if rounding := sum(agreement.rounding for agreement in agreements):
+    if rounding := sum(int(agreement.rounding.sum()) for agreement in agreements):
         remarks.append(
             f"{rounding} comparisons have fewer digits in {dtype_name(dtype)}, but only by rounding: terms "
             "cancel, and the difference vanishes in a wider precision or is below a rounding of f"
         )
-    if limited := sum(agreement.limited for agreement in agreements):
+    if limited := sum(int(agreement.limited.sum()) for agreement in agreements):
         remarks.append(
             f"{limited} comparisons agree as far as the numerical derivative can see, which is not as far as was asked"
         )
+    if unknown := sum(int(agreement.unknown.sum()) for agreement in agreements):
+        remarks.append(f"{unknown} comparisons were not judged: too few digits of the differences are left")
     return tuple(remarks)

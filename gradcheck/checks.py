@@ -34,9 +34,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from gradcheck.adapters import Claim, arguments, remedy
 from gradcheck.exact import Exact, element_wise
-from gradcheck.first_order import FirstOrder, along, covering, draw_cotangents, find_kinks, first_order
+from gradcheck.first_order import FirstOrder, along, covering, draw_cotangents, first_order
 from gradcheck.flat import ClaimedGradient, FlatFunction
+from gradcheck.kinks import find_kinks, judge_kinks, slopes_at, with_kinks
 from gradcheck.numerical import Method, choose, differences_precision
 from gradcheck.precision import dtype_name, roundoff, scaled, wider, working
 from gradcheck.report import Kink, Report
@@ -44,10 +46,10 @@ from gradcheck.second_order import SecondOrder, second_order
 
 
 def check(
-    f: Callable,
+    f: Callable | Claim,
     args: tuple,
     *,
-    vjp: Callable,
+    vjp: Callable | None = None,
     order: int = 1,
     digits: float = 12.0,
     method: str = "auto",
@@ -85,10 +87,10 @@ def check(
 
 
 def compare(
-    f: Callable,
+    f: Callable | Claim,
     args: tuple,
     *,
-    vjp: Callable,
+    vjp: Callable | None = None,
     order: int = 1,
     digits: float = 12.0,
     method: str = "auto",
@@ -106,7 +108,8 @@ def compare(
     f(*args) returns an array, or tuples, lists and dicts of arrays; each argument may be nested in the same way.
     Floating arrays are differentiated; integers, booleans, strings and None are constants.
 
-    vjp           the claim: vjp(f, *args) → (value, pullback), pullback(cotangent) → tuple of gradients, None for 0
+    vjp           the claim: vjp(f, *args) → (value, pullback), pullback(cotangent) → tuple of gradients, None for 0;
+                  where f is a `Claim` (`forward_backward`, `torch`), its own by default
     order         1 for the gradient; 2 for the Hessian-vector products that follow from it, which does not repeat
                   order 1
     digits        asked in float64; other dtypes are asked for the same share of theirs (float32: 5.3 for 12)
@@ -123,8 +126,13 @@ def compare(
     projections   along random directions, at most so many for each array
     cotangents    u that are drawn; each comparison is of ⟨u, J v⟩
 
-    Elements at which f has a kink are named in `report.kinks` and not compared. Raises ValueError or TypeError for
-    arguments, functions and claims that cannot be checked, GradientError for a claim of wrong value or shapes.
+    Where f has a kink, the claim must be finite and lie between the slopes of its two sides (`gradcheck.kinks`);
+    `report.kinks` names these elements. What could not be judged is counted in `report.left_out`. A pullback that
+    writes into its cotangent, the arguments or the value, or returns what a later call changes, disagrees: that is
+    `report.fault`.
+
+    Raises ValueError or TypeError for arguments, functions and claims that cannot be checked, GradientError for a claim
+    of wrong value or shapes.
     """
     if order not in (1, 2):
         raise ValueError(f"order is {order!r}; it must be 1 or 2")
@@ -134,40 +142,68 @@ def compare(
     rng = np.random.default_rng(seed)
     if exact is not None and (order != 1 or not isinstance(exact, Exact)):
         raise ValueError(f"exact is a {type(exact).__name__} at order {order}; it must be gradcheck.Exact, at order 1")
-    problem = FlatFunction(f, args, argnums)
+    function, args, vjp = arguments(f, args, vjp)
+    problem = FlatFunction(function, args, argnums)
     claim = ClaimedGradient(vjp, problem)
-    precision = differences_precision(problem)
-    kinks = find_kinks(problem, precision, rng) if exact is None else np.zeros(0, np.intp)
-    smooth = np.setdiff1d(np.arange(problem.x.size), kinks)
     report = Report(
-        name=name or str(getattr(f, "__name__", type(f).__name__)),
+        name=name or str(getattr(function, "__name__", type(function).__name__)),
         dtype=dtype_name(problem.dtype),
         order=order,
         asked=scaled(digits, problem.dtype if order == 1 else working(problem.dtype)),
         seed=seed,
-        kinks=tuple(Kink(*problem.place_of(int(j))) for j in kinks),
     )
-    if not smooth.size:
-        return report
+    if (fault := claim.fault(draw_cotangents(problem, 2, np.random.default_rng(seed))[:2])) is not None:
+        return replace(report, fault=fault, disagrees=True)
     if exact is not None:
-        singles = [d for d in covering(problem, kinks, max_elements, projections, rng) if len(d.support) == 1]
+        none = np.zeros(0, np.intp)
+        covered = covering(problem, none, max_elements, projections, rng, by_differences=False)
+        singles = [d for d in covered if len(d.support) == 1]
         u = draw_cotangents(problem, cotangents, rng)
         return element_wise(report, claim, exact, u, [int(d.support[0]) for d in singles])
-    chosen = choose(problem, method, precision, along(problem, smooth, rng).vector(problem.x.size))
-    report = replace(report, remarks=tuple(_remarks(problem, chosen)))
+    precision = differences_precision(problem)
+    suspects, left_out = find_kinks(problem, precision, rng)
+    if left_out:
+        remark = f"{len(left_out)} elements seem to have kinks too and were left out"
+        report = replace(report, left_out=len(left_out), remarks=(remark,))
+    smooth = np.setdiff1d(np.arange(problem.x.size), [*suspects, *left_out])
+    chosen = Method("Richardson differences", precision)
+    if smooth.size:
+        chosen = choose(problem, method, precision, along(problem, smooth, rng).vector(problem.x.size))
+    slopes = slopes_at(problem, chosen, precision, suspects)
+    kinks = np.array([*[at.element for at in slopes], *left_out], dtype=np.intp)
+    smooth = np.setdiff1d(np.arange(problem.x.size), kinks)
     u = draw_cotangents(problem, cotangents, rng)
-    if order == 1:
-        directions = list(covering(problem, kinks, max_elements, projections, rng))
-        return first_order(report, FirstOrder(claim, chosen, u), directions)
-    return second_order(report, SecondOrder(claim, chosen, u, smooth, rng, hvp, forced=method == "complex_step"))
+    report = replace(
+        report,
+        method=chosen.name,
+        precision=dtype_name(chosen.arithmetic),
+        remarks=report.remarks + tuple(_remarks(problem, claim, chosen)),
+    )
+    if order == 2:
+        left_out_kinks = tuple(Kink(*problem.place_of(at.element)) for at in slopes)
+        report = replace(report, kinks=left_out_kinks, left_out=report.left_out + len(slopes))
+        if not smooth.size:
+            return replace(report, remarks=(*report.remarks, "f has a kink at every element; choose another point"))
+        return second_order(report, SecondOrder(claim, chosen, u, smooth, rng, hvp, forced=method == "complex_step"))
+    here = FirstOrder(claim, chosen, u)
+    by_differences = chosen.name != "complex step"
+    if directions := list(covering(problem, kinks, max_elements, projections, rng, by_differences=by_differences)):
+        report = first_order(report, here, directions)
+    return with_kinks(report, judge_kinks(claim, slopes, u, here.gradients, report.asked))
 
 
-def _remarks(problem: FlatFunction, chosen: Method) -> Iterator[str]:
+def _remarks(problem: FlatFunction, claim: ClaimedGradient, chosen: Method) -> Iterator[str]:
     if chosen.remark:
         yield chosen.remark
-    if roundoff(problem.y.dtype) > roundoff(problem.dtype):
-        given, returned = dtype_name(problem.dtype), dtype_name(problem.y.dtype)
-        yield f"f returns {returned} for {given} arguments, and no gradient can be better than that"
+    if chosen.name != "complex step" and problem.noise(chosen.precision).is_coarse(np.float64):
+        returned = problem(problem.x.astype(chosen.precision)).dtype
+        if roundoff(returned) > roundoff(np.float64):
+            yield f"f computes in {dtype_name(returned)}; make it float64 by {remedy(problem.f, claim.vjp)}"
+        else:
+            yield (
+                "the values of f at neighbouring points scatter more than in float64: terms cancel in it, or it "
+                f"computes in float32; then make it float64 by {remedy(problem.f, claim.vjp)}"
+            )
     if wider(problem.dtype) is None and problem.dtype == np.float64:
         yield "longdouble is float64 on this platform: nothing wider gave a second opinion"
 

@@ -19,7 +19,7 @@ element that 60 digits do not resolve, because it is tiny beside F, is computed 
 What may be left: a difference up to the smallest normal number counts as none, because whatever is below may be flushed
 to 0. Where the exact value is 0, as no number of digits shows anything else, the claim is measured by the sizes of its
 terms and of f, whose rounding error it may be. Where the slopes of the equation to the left and to the right differ
-there is a kink, which is not compared.
+there is a kink, and the exact value is the number between them that is nearest to the claim (`gradcheck.kinks`).
 """
 
 import math
@@ -132,23 +132,25 @@ class ExactFunction:
             noise = (abs(right2) + abs(left2)) * 10 ** (step_digits + 1) / self.exact.number(10**digits)
             gap, gap2 = (abs(b - 2 * middle + a) / (k * h) for a, b, k in ((left, right, 1), (left2, right2, 2)))
             kink = np.any((gap > 100 * noise) & (2 * gap2 < 3 * gap))  # where F is smooth, gap2 is twice gap
-            return Column(value, abs(value - coarse) + noise, bool(kink))
+            if not kink:
+                return Column(value, abs(value - coarse) + noise)
+            slopes = (middle - left) / h, (right - middle) / h
+            bends = abs(left2 - 2 * left + middle) + abs(right2 - 2 * right + middle)
+            return Column(value, bends / h + noise, slopes)
 
     def parts(self, j: int, cotangents: Array, claimed: Array) -> tuple[list["Element"], int]:
-        """x̄ⱼ for every cotangent (K, m), and with how many digits it was computed; nothing at a kink.
+        """x̄ⱼ for every cotangent (K, m), and with how many digits it was computed.
 
         More digits are taken until every element is known, or so small, like the claim (K,) of it, that they underflow.
         """
         least = self.exact.of(smallest(self.problem.dtype))
         for digits in DIGITS:
             column = self.column(j, digits)
-            if column.kink:
-                return [], digits
             with self.exact.precision(digits):
                 sizes = [self.exact.of(np.abs(u) @ self.problem.within / self.problem.size[j]) for u in cotangents]
                 u = self.exact.array(cotangents)
-                parts = [column.contracted(*each) for each in zip(u, sizes, strict=True)]
                 claims = [self.exact.of(given) for given in claimed]
+                parts = [column.contracted(*each) for each in zip(u, sizes, claims, strict=True)]
                 if all(part.is_settled(given, least) for part, given in zip(parts, claims, strict=True)):
                     break
         return parts, digits
@@ -161,25 +163,37 @@ class ExactFunction:
 
 @dataclass(frozen=True)
 class Column:
-    """∂F/∂xⱼ (m,) in exact numbers, how far it may be wrong, and whether F has a kink at xⱼ."""
+    """∂F/∂xⱼ (m,) in exact numbers, and how far it may be wrong; where F has a kink at xⱼ, its slopes to both sides."""
 
     value: Array
     error: Array
-    kink: bool
+    slopes: tuple[Array, Array] | None = None
 
-    def contracted(self, u: Array, size: Number) -> "Element":
-        """x̄ⱼ = Σᵢ uᵢ ∂Fᵢ/∂xⱼ, for a cotangent u (m,), and the size of derivative that f suggests, in exact numbers."""
-        terms = u * self.value
-        return Element(terms.sum(), (abs(u) * self.error).sum(), max(abs(terms).sum(), size))
+    def contracted(self, u: Array, size: Number, claimed: Number) -> "Element":
+        """x̄ⱼ = Σᵢ uᵢ ∂Fᵢ/∂xⱼ, for a cotangent u (m,), and the size of derivative that f suggests, in exact numbers.
+
+        At a kink, it is what is nearest to the claim, of all that may be claimed there.
+        """
+        terms, error = u * self.value, (abs(u) * self.error).sum()
+        size = max(abs(terms).sum(), size)
+        if self.slopes is None:
+            return Element(terms.sum(), error, size)
+        left, right = (u * slope for slope in self.slopes)
+        bounds = np.where(left < right, left, right).sum(), np.where(left < right, right, left).sum()
+        nearest = min(max(claimed, bounds[0]), bounds[1])
+        return Element(nearest, 0 * error if nearest == claimed else error, size, (left.sum(), right.sum()), bounds)
 
 
 @dataclass(frozen=True)
 class Element:
-    """One x̄ⱼ for one cotangent: the exact value, how far it may be wrong, and the size of what adds up to it."""
+    """One x̄ⱼ for one cotangent: the exact value, how far it may be wrong, and the size of what adds up to it; at a kink
+    also the slopes to both sides, and the bounds of what may be claimed."""
 
     value: Number
     error: Number
     size: Number
+    slopes: tuple[Number, Number] | None = None
+    bounds: tuple[Number, Number] | None = None
 
     @property
     def is_known(self) -> bool:
@@ -213,19 +227,21 @@ def element_wise(
     for j in elements:
         place = problem.place_of(j)
         parts, digits = f.parts(j, cotangents, np.where(np.isfinite(claimed[:, j]), claimed[:, j], 0))
-        if not parts:
-            kinks.append(Kink(*place))
-            continue
         used = max(used, digits)
+        of_element = len(found)
         for given, part in zip(claimed[:, j], parts, strict=True):
             with exact.precision(digits):
                 own = part.digits(exact.of(given), exact.of(smallest(problem.dtype))) if np.isfinite(given) else 0.0
             own = min(own, float(most_digits(problem.dtype)))
             found.append((own, Worst(*place, given, float(part.value), own, f"the {EXACT}")))
+        worst = int(np.argmin([own for own, _ in found[of_element:]]))
+        if (at := parts[worst]).slopes is not None and at.bounds is not None:
+            numbers = (*at.slopes, claimed[worst, j], *at.bounds)
+            kinks.append(Kink(*place, *map(float, numbers)))
     report = replace(report, kinks=tuple(kinks), element_wise=True)
     if not found:
         return report
-    least, worst = min(found, key=lambda one: one[0])
+    least, shown = min(found, key=lambda one: one[0])
     left_out = problem.x.size - len(elements)
     remark = f"{left_out} elements were not compared; max_elements compares more of each array"
     return replace(
@@ -235,6 +251,8 @@ def element_wise(
         elements=len(elements) - len(kinks),
         digits=least,
         agrees=least >= report.asked,
-        worst=worst,
+        disagrees=not least >= report.asked,
+        left_out=left_out,
+        worst=shown,
         remarks=report.remarks + ((remark,) if left_out else ()),
     )

@@ -23,12 +23,11 @@ import numpy as np
 
 from gradcheck.agreement import Comparison, Repeat, judge, remarks_on
 from gradcheck.flat import ClaimedGradient, FlatFunction
-from gradcheck.numerical import Method, has_kink
-from gradcheck.precision import Array, DType, dtype_name, roundoff, wider
+from gradcheck.numerical import Method
+from gradcheck.precision import Array, dtype_name, roundoff, wider
 from gradcheck.report import Report, Worst
 
 GROUP = 40  # elements in a projection of an array, where `projections` are enough for it
-MOST_KINKS = 64  # after so many single kinks, what else seems to have one is left out without a closer look
 
 
 def random_weights(count: int, rng: np.random.Generator) -> Array:
@@ -62,20 +61,28 @@ class Direction:
         return Direction(self.support[:n], self.weights[:n]), Direction(self.support[n:], self.weights[n:])
 
 
-def along(problem: FlatFunction, support: Array, rng: np.random.Generator) -> Direction:
-    """A random direction over the elements in `support`."""
-    return Direction(support, random_weights(len(support), rng) * problem.size[support])
+def along(problem: FlatFunction, support: Array, rng: np.random.Generator, size: Array | None = None) -> Direction:
+    """A random direction over the elements in `support`, as long as their arrays, or as `size` (n,) says."""
+    return Direction(support, random_weights(len(support), rng) * (problem.size if size is None else size)[support])
 
 
 def covering(
-    problem: FlatFunction, excluded: Array, max_elements: int, projections: int, rng: np.random.Generator
+    problem: FlatFunction,
+    excluded: Array,
+    max_elements: int,
+    projections: int,
+    rng: np.random.Generator,
+    *,
+    by_differences: bool,
 ) -> Iterator[Direction]:
     """Directions that cover every element of x that is not excluded.
 
     Of each array: a seeded sample of `max_elements` elements one by one (all, where there are no more; fewer where
     there are more than ten arrays, so that a model of many parameters costs no more than ten arrays), and the rest
     dealt at random into `projections` groups, each with one random direction. Where `max_elements` is 0, the array is
-    dealt into groups of up to 40 elements, or into `projections` larger ones.
+    dealt into groups of up to 40 elements, or into `projections` larger ones. `by_differences`, elements far smaller
+    than their array have groups of their own, by their size, and are moved by no more than that: larger steps may cross
+    a kink, or leave the domain of f.
     """
     each = min(max_elements, max(4, 10 * max_elements // len(problem.leaves)))
     for leaf in problem.leaves:
@@ -83,36 +90,12 @@ def covering(
         for j in np.sort(shuffled[:each]):
             yield Direction(np.array([j]), problem.size[j : j + 1])
         rest = shuffled[each:]
-        groups = min(projections, -(-len(rest) // (each or GROUP)))
-        for group in np.array_split(rest, groups) if groups else []:
-            yield along(problem, np.sort(group), rng)
-
-
-def find_kinks(problem: FlatFunction, precision: DType, rng: np.random.Generator) -> Array:
-    """The elements of x at which F has a kink, in order. Every framework picks its own subgradient there.
-
-    Random directions, through all arrays, each array, and halves of halves, down to single elements: a smooth function
-    is done after one direction, k kinks among n elements take about 2k log₂ n. A kink that no single axis crosses is
-    not found.
-    """
-    x = problem.x.astype(precision)
-    found: list[int] = []
-
-    def search(direction: Direction) -> None:
-        if not has_kink(problem, x, direction.vector(x.size)).any():
-            return
-        if len(direction.support) == 1 or len(found) >= MOST_KINKS:
-            found.extend(int(j) for j in direction.support)
-        else:
-            for half in direction.halves():
-                search(half)
-
-    filled = [leaf for leaf in problem.leaves if leaf.stop > leaf.start]
-    arrays = [along(problem, np.arange(leaf.start, leaf.stop), rng) for leaf in filled]
-    if len(arrays) < 2 or has_kink(problem, x, np.sum([array.vector(x.size) for array in arrays], axis=0)).any():
-        for array in arrays:
-            search(array)
-    return np.array(sorted(found), dtype=np.intp)
+        small = rest[problem.own[rest] < problem.size[rest]] if by_differences else rest[:0]
+        of_a_size = small[np.argsort(problem.own[small], kind="stable")]
+        for members, size in ((np.setdiff1d(rest, small) if small.size else rest, None), (of_a_size, problem.own)):
+            groups = min(projections, -(-len(members) // (each or GROUP)))
+            for group in np.array_split(members, groups) if groups else []:
+                yield along(problem, np.sort(group), rng, size)
 
 
 def draw_cotangents(problem: FlatFunction, count: int, rng: np.random.Generator) -> Array:
@@ -124,6 +107,14 @@ def draw_cotangents(problem: FlatFunction, count: int, rng: np.random.Generator)
             alone[part] = random_weights(part.stop - part.start, rng)
             drawn.append(alone)
     return np.stack(drawn)
+
+
+def noise_beside_f(problem: FlatFunction, method: Method, cotangents: Array) -> Array:
+    """How large the noise of f is beside it, for each cotangent (K,), where differences are taken of it; else 0."""
+    within, u = problem.within, np.abs(cotangents)
+    if method.name == "complex step":
+        return np.zeros(len(u))
+    return u @ (problem.noise(method.precision).relative * within) / np.maximum(u @ within, 1e-300)
 
 
 class FirstOrder:
@@ -150,7 +141,9 @@ class FirstOrder:
             if len(d.support) > 1:
                 terms = np.maximum(terms, np.abs(products).sum(axis=1))
             rows.append((products.sum(axis=1), u @ value, terms, expected, np.abs(u) @ error))
-        return Comparison(self.dtype, *(np.array(column) for column in zip(*rows, strict=True)))
+        columns = [np.array(column) for column in zip(*rows, strict=True)]
+        noise = noise_beside_f(self.problem, self.method, self.cotangents)
+        return Comparison(self.dtype, *columns, noise)  # type: ignore[call-arg]
 
     def repeat(self, directions: Sequence[Direction], rows: list[int]) -> tuple[Comparison, Repeat] | None:
         """The `repeat` of `judge`: the directions of these rows, with both sides in the next wider precision.
@@ -168,7 +161,9 @@ class FirstOrder:
         chosen = [directions[row] for row in rows]
         return there.along(chosen), partial(there.repeat, chosen)
 
-    def worst(self, direction: Direction, compared: Comparison, k: int, digits: float, agrees: bool) -> Worst:
+    def worst(
+        self, direction: Direction, compared: Comparison, k: int, digits: float, agrees: bool, reason: str
+    ) -> Worst:
         """A comparison along a direction for cotangent k, as one of a single element; a projection that passed stays
         a projection. A direction that failed is halved, towards the half that agrees less, down to one element."""
         while not agrees and len(direction.support) > 1:
@@ -180,9 +175,9 @@ class FirstOrder:
         if len(direction.support) > 1:
             array = self.problem.leaf_of(int(direction.support[0])).place()
             place = f"{array}, along a random direction through {len(direction.support)} elements"
-            return Worst(place, argument, None, claimed, numeric, digits, self.method.name)
+            return Worst(place, argument, None, claimed, numeric, digits, self.method.name, reason)
         digits = digits if agrees else float(compared.digits[0, k])
-        return Worst(place, argument, index, claimed / scale, numeric / scale, digits, self.method.name)
+        return Worst(place, argument, index, claimed / scale, numeric / scale, digits, self.method.name, reason)
 
 
 def first_order(report: Report, here: FirstOrder, directions: Sequence[Direction]) -> Report:
@@ -190,16 +185,24 @@ def first_order(report: Report, here: FirstOrder, directions: Sequence[Direction
     compared = here.along(directions)
     agreement = judge(compared, report.asked, partial(here.repeat, directions))
     row, k = map(int, np.unravel_index(int(np.argmin(agreement.ranked)), agreement.ranked.shape))
-    agrees, digits = bool(agreement.passed.all()), float(agreement.digits[row, k])
-    single = sum(len(d.support) == 1 for d in directions)
-    return replace(
+    judged, agrees = (agreement.passed | agreement.failed).any(axis=1), not agreement.failed.any()
+    sizes = np.array([len(d.support) for d in directions])
+    report = replace(
         report,
         method=here.method.name,
         precision=dtype_name(here.method.arithmetic),
-        elements=single,
-        projected=sum(len(d.support) for d in directions) - single,
-        digits=float(agreement.digits.min()),
-        agrees=agrees,
-        worst=here.worst(directions[row], compared.rows([row]), k, digits, agrees),
+        elements=int(np.sum(judged & (sizes == 1))),
+        projected=int(np.sum(sizes[judged & (sizes > 1)])),
+        left_out=report.left_out + int(np.sum(sizes[~judged])),
         remarks=report.remarks + remarks_on([agreement], here.dtype),
+    )
+    if not judged.any():
+        return report
+    digits = float(agreement.digits[row, k])
+    return replace(
+        report,
+        digits=agreement.least,
+        agrees=agrees,
+        disagrees=not agrees,
+        worst=here.worst(directions[row], compared.rows([row]), k, digits, agrees, agreement.reason(row, k)),
     )

@@ -22,8 +22,11 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.noise import Noise, noise_of
 from gradcheck.precision import Array, DType, roundoff, wider, working
 from gradcheck.report import GradientError
+
+FAR_SMALLER = 2.0**-7  # than the size of an array: about one in a hundred normal numbers is
 
 Tree = Any  # dicts, lists and tuples to any depth; whatever is none of these is a leaf
 Path = tuple[Any, ...]
@@ -88,7 +91,9 @@ class FlatFunction:
     Attributes: x (n,) in the widest dtype of the arguments; y (m,) the value there; size (n,) the scale on which each
     element may be moved (the root mean square of its array, to a power of two); within (m,) how large the numbers are
     that f adds up, as large as y, or larger where they cancel; dtype, the coarsest of the arguments', which sets what
-    can be asked. Raises TypeError and ValueError for arguments that cannot be differentiated.
+    can be asked; own (n,) the size of the element itself where it is far below that of its array; narrow, whether f
+    takes its arguments in their own dtypes alone, and gets others rounded to them. Raises TypeError and ValueError for
+    arguments that cannot be differentiated.
     """
 
     def __init__(self, f: Callable, args: Iterable, argnums: int | Iterable[int] | None = None):
@@ -101,6 +106,8 @@ class FlatFunction:
         self.x = np.concatenate(parts)
         self.dtype = max((leaf.dtype for leaf in self.leaves), key=roundoff)
         self.size = np.concatenate([np.full(part.size, _scale(part)) for part in parts])
+        self.own = _own_size(self.x, self.size)
+        self.narrow = False
         self.outputs: list[tuple[Path, slice]] = []
         self.y = self._flattened(f(*self.args()))
         if not self.y.size:
@@ -111,7 +118,9 @@ class FlatFunction:
             raise ValueError(f"args: f is not finite there ({bad} among its values); choose a point where it is")
         if not np.all(np.abs(again - self.y) <= self.same(again)):
             raise ValueError("f gives two different values at one point; fix its seed, or drop its state, to check it")
+        self.narrow = not self._takes(working(self.dtype))
         self.within = self._size_within()
+        self._noise: dict[DType, Noise] = {}
 
     def __call__(self, x: Array) -> Array:
         """F(x), all arguments in the dtype of x. A step may leave the domain of f: that is nan, not a warning."""
@@ -127,7 +136,9 @@ class FlatFunction:
 
     def args(self, x: Array | None = None) -> tuple:
         """The arguments with x in place of the differentiated arrays, or as given; copies, for f may write in them."""
-        if x is None:
+        if x is not None and self.narrow and x.dtype.kind == "f":
+            new = {leaf.path: x[leaf.start : leaf.stop].reshape(leaf.shape).astype(leaf.dtype) for leaf in self.leaves}
+        elif x is None:
             new = {leaf.path: np.array(branch_at(self.given, leaf.path), leaf.dtype) for leaf in self.leaves}
         else:
             new = {leaf.path: x[leaf.start : leaf.stop].reshape(leaf.shape).copy() for leaf in self.leaves}
@@ -149,6 +160,15 @@ class FlatFunction:
             return (compute or self)(self.x.astype(dtype)).dtype == dtype
         except Exception:  # it may be any code: whatever it raises on an unusual dtype, it does not compute in it
             return False
+
+    def noise(self, precision: DType) -> Noise:
+        """How far rounding moves F near x, for arguments in this precision: measured once, along a random direction."""
+        if precision not in self._noise:
+            rng = np.random.default_rng(0)
+            v = rng.uniform(0.5, 1, self.x.size) * rng.choice([-1, 1], self.x.size) * self.own
+            relative, absolute = noise_of(self, self.x.astype(precision), v.astype(precision))
+            self._noise[precision] = Noise(relative, np.maximum(roundoff(precision) * self.within, absolute))
+        return self._noise[precision]
 
     def leaf_of(self, element: int) -> Leaf:
         """The array that element `element` of x belongs to."""
@@ -181,6 +201,16 @@ class FlatFunction:
             raise ValueError("args hold no floating number to differentiate; integers and booleans are constants")
         return found
 
+    def _takes(self, dtype: DType) -> bool:
+        """Whether f takes arguments of this dtype: a layer of PyTorch takes those of its weights alone."""
+        if all(leaf.dtype == dtype for leaf in self.leaves):
+            return True
+        try:
+            self(self.x.astype(dtype))
+        except Exception:  # it may be any code; if its reason is another, the next call raises it again
+            return False
+        return True
+
     def _size_within(self) -> Array:
         """|y|, or where it is larger the rounding error of y, which a wider precision shows, over u: what cancelled."""
         size, wide = np.abs(self.y).astype(working(self.y.dtype)), wider(self.y.dtype)
@@ -211,6 +241,13 @@ def _scale(part: Array) -> float:
     return float(2.0 ** np.round(np.log2(largest * np.sqrt(mean_square))))
 
 
+def _own_size(x: Array, size: Array) -> Array:
+    """The size (n,) of each element, to a power of two, where it is far below `size`, that of its array, but not 0."""
+    with np.errstate(divide="ignore"):
+        own = 2.0 ** np.round(np.log2(np.abs(x.astype(np.float64))))
+    return np.where((own > 0) & (own < size * FAR_SMALLER), own, size)
+
+
 def _parameters(f: Callable, count: int) -> list[str | None]:
     """The names of the first positional parameters of f, None where it has no signature or takes *args."""
     try:
@@ -224,7 +261,7 @@ def _parameters(f: Callable, count: int) -> list[str | None]:
 class ClaimedGradient:
     """The gradient to be checked, x̄ = F′(x)ᵀu as a function of u and x, from `vjp(f, *args) → value, pullback`."""
 
-    def __init__(self, vjp: Callable, problem: FlatFunction):
+    def __init__(self, vjp: Callable | None, problem: FlatFunction):
         if not callable(vjp):
             raise TypeError(f"vjp is a {type(vjp).__name__}; pass a function vjp(f, *args) → (value, pullback)")
         self.vjp, self.problem = vjp, problem
@@ -247,6 +284,30 @@ class ClaimedGradient:
                     "another function, or at another point"
                 )
         return self.joined(gradients, "vjp: the pullback")
+
+    def fault(self, cotangents: Array) -> str | None:
+        """What is wrong with the pullback but for its numbers: that it writes into its cotangent, into the arguments or
+        into the value, or returns an array that a later call changes; two cotangents (2, m) are given to it."""
+        args = self.problem.args()
+        value, pullback = self.vjp(self.problem.f, *args)
+        first, second = (self.cotangent(value, u) for u in cotangents)
+        arrays = {f"{leaf.place()}": branch_at(args, leaf.path) for leaf in self.problem.leaves}
+        arrays |= {"its cotangent" + _at(path): leaf for path, leaf in leaves_of(first)}
+        arrays |= {"the value" + _at(path): leaf for path, leaf in leaves_of(value)}
+        before = _copies(arrays)
+        gradients = pullback(first)
+        if changed := _changed(arrays, before):
+            return f"the pullback writes into {changed}; let it work on a copy"
+        returned = {f"gradient{_at(path)}": leaf for path, leaf in leaves_of(gradients)}
+        before = _copies(returned)
+        for call in (lambda: pullback(second), lambda: self.vjp(self.problem.f, *self.problem.args())[1](second)):
+            try:
+                call()
+            except Exception:  # a pullback may be good for one call only
+                continue
+            if changed := _changed(returned, before):
+                return f"the pullback returns {changed}, which a later call changes; return a copy"
+        return None
 
     def computes_in(self, dtype: DType, u: Array) -> bool:
         """Whether the claimed gradient, at arguments of this dtype, comes in it."""
@@ -284,3 +345,19 @@ class ClaimedGradient:
                 )
             parts.append(part.ravel())
         return np.concatenate(parts)
+
+
+def _at(path: Path) -> str:
+    return f" {path_code(path)}" if path else ""
+
+
+def _copies(arrays: dict[str, Any]) -> dict[str, Array]:
+    """Copies of those that hold numbers."""
+    copied = {name: np.array(leaf) for name, leaf in arrays.items() if leaf is not None}
+    return {name: array for name, array in copied.items() if array.dtype.kind in "fciub"}
+
+
+def _changed(arrays: dict[str, Any], before: dict[str, Array]) -> str | None:
+    """The name of the first array that is not what it was."""
+    now = _copies(arrays)
+    return next((name for name, old in before.items() if not np.array_equal(now[name], old, equal_nan=True)), None)

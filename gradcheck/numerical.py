@@ -22,10 +22,13 @@ from typing import NamedTuple
 import numpy as np
 
 from gradcheck.flat import FlatFunction
-from gradcheck.precision import Array, DType, complex_of, roundoff, wider, working
+from gradcheck.noise import Noise, noise_of
+from gradcheck.precision import Array, DType, complex_of, dtype_name, roundoff, wider, working
 
 Function = Callable[[Array], Array]
 STEP = 2.0**-332  # 1.1e-100, and a power of two: multiplying and dividing by it rounds nothing
+FIRST_STEP, FIRST_STEP_IF_COARSE = 0.125, 2.0  # as parts of v; the longer a step, the less noise matters
+FAR_SMALLER = 2.0**-200  # than the size of its array is an element that the complex step must be small beside
 METHODS = ("auto", "complex_step", "richardson", "longdouble")
 
 
@@ -87,10 +90,10 @@ def richardson(
     x: Array,
     v: Array,
     *,
-    step: float = 0.125,
+    step: float = FIRST_STEP,
     levels: int = 7,
     rounds: int = 5,
-    within: Array | float = 0.0,
+    noise: Noise | None = None,
 ) -> Estimate:
     """Directional derivative f′(x)v of a function of one array, by central differences extrapolated to step 0.
 
@@ -109,25 +112,27 @@ def richardson(
     step      the first one, to x ± v/8
     levels    of the table, each with half the step; a table costs 2·levels evaluations
     rounds    how many tables at most; most functions need one
-    within    the size of what cancels inside f, where that is known to be larger than f itself (1 for 1 − tanh²), so
-              that its rounding error is not taken for a value
+    noise     how far rounding moves the values of f; by default they tell it themselves (`gradcheck.noise`)
 
     An error of inf: no entry was finite.
     """
-    u = roundoff(np.asarray(x).dtype)
     start = np.asarray(f(x))
+    u = max(roundoff(np.asarray(x).dtype), roundoff(start.dtype))
+    start = start.astype(np.result_type(start.dtype, np.asarray(x).dtype))
+    enough = min(1e6 * u, u**0.625)  # 1e-10 in float64, 3e-5 in float32
+    relative, absolute = noise_of(f, x, v) if noise is None else noise
     best = Estimate(np.full(start.shape, np.nan, start.dtype), np.full(start.shape, np.inf, start.dtype))
     for _ in range(rounds):
         rows: list[list] = []
-        noise: list = []
+        of_rows: list = []
         for _ in range(levels):
-            plus, minus = np.asarray(f(x + step * v)), np.asarray(f(x - step * v))
+            plus, minus = np.asarray(f(x + step * v), start.dtype), np.asarray(f(x - step * v), start.dtype)
             add_row(rows, (plus - minus) / (2 * step), base=4)
-            noise.append(u * (np.abs(plus) + np.abs(minus) + 2 * within) / step)
+            of_rows.append((relative * (np.abs(plus) + np.abs(minus)) + 2 * absolute) / step)
             step = step / 2
-        best = best.or_closer(best_entry(rows, noise))
+        best = best.or_closer(best_entry(rows, of_rows))
         # Smaller steps help only while the table is limited by truncation and not by rounding.
-        if np.all(best.error <= np.maximum(1e6 * u * np.abs(best.value), 16 * noise[-1])):
+        if np.all(best.error <= np.maximum(enough * np.abs(best.value), 16 * of_rows[-1])):
             break
     return best
 
@@ -192,7 +197,9 @@ def longdouble(f: Function, x: Array, v: Array, *, step: float = 2.0**-12) -> Es
     return Estimate(fine, np.abs(coarse - fine) / 15 + noise)
 
 
-def one_sided(f: Function, x: Array, v: Array, *, step: float = 2.0**-8, levels: int = 5) -> tuple[Estimate, Estimate]:
+def one_sided(
+    f: Function, x: Array, v: Array, *, step: float = 2.0**-8, levels: int = 5, noise: Noise | None = None
+) -> tuple[Estimate, Estimate]:
     """The slopes of f along v to the left and to the right of x, each with its error; 2·levels + 1 evaluations.
 
         f′₋(x)v = lim (f(x) − f(x − hv))/h        f′₊(x)v = lim (f(x + hv) − f(x))/h        (h ↓ 0)
@@ -201,46 +208,27 @@ def one_sided(f: Function, x: Array, v: Array, *, step: float = 2.0**-8, levels:
     jumps, the value is ±inf; where it has no finite values on one side, nan.
 
     Shapes: x and v (...), f: (...) → (m...) → two Estimates of (m...), in the dtype of x. `step` is the first one,
-    `levels` how often it is halved.
+    `levels` how often it is halved, `noise` how far rounding moves f; by default a rounding of the dtype it returns.
     """
-    u, here = roundoff(np.asarray(x).dtype), np.asarray(f(x))
+    here = np.asarray(f(x))
+    u = max(roundoff(np.asarray(x).dtype), roundoff(here.dtype))
+    here = here.astype(np.result_type(here.dtype, np.asarray(x).dtype))
+    relative, absolute = Noise(u, 0.0) if noise is None else noise
+    allowed = np.maximum(relative * np.abs(here), absolute)
     tables: tuple[list, list] = [], []
-    noise, steps = [], [step / 2**k for k in range(levels)]
+    of_rows, steps = [], [step / 2**k for k in range(levels)]
     for h in steps:
         for rows, sign in zip(tables, (-1, 1), strict=True):
-            slope = (np.asarray(f(x + sign * h * v)) - here) / (sign * h)
+            slope = (np.asarray(f(x + sign * h * v), here.dtype) - here) / (sign * h)
             add_row(rows, slope, base=2)
-        noise.append(8 * u * np.abs(here) / h)
+        of_rows.append(8 * allowed / h)
     estimates = []
     for rows in tables:
         rises = np.array([np.abs(row[0]) * h for row, h in zip(rows, steps, strict=True)])
-        jumps = (rises[-1] > 0.5 * rises.max(axis=0)) & (rises[-1] > 1e4 * u * np.abs(here))
-        best = best_entry(rows, noise)
+        jumps = (rises[-1] > 0.5 * rises.max(axis=0)) & (rises[-1] > 1e4 * allowed)
+        best = best_entry(rows, of_rows)
         estimates.append(Estimate(np.where(jumps, np.copysign(np.inf, rows[-1][0]), best.value), best.error))
     return estimates[0], estimates[1]
-
-
-def has_kink(f: Function, x: Array, v: Array) -> Array:
-    """Where (m...) the outputs of f have a kink, a jump or an end of their domain at x along v.
-
-    A kink is a point with one slope to the left and another to the right, and so without a derivative: relu and |x| at
-    0, the maximum of equal numbers. It is found as a difference of the slopes beyond both errors. Because a smooth
-    function may bend sharply, it must be found at three step sizes, each 1000 times smaller than the last: a kink
-    within 1e-9 of the size of x counts as one *at* x.
-    """
-    found, before = np.asarray(True), np.asarray(np.inf)
-    for step in (2.0**-8, 2.0**-18, 2.0**-28):
-        with np.errstate(all="ignore"):
-            left, right = one_sided(f, x, v, step=step)
-            gap, steep = np.abs(right.value - left.value), np.abs(right.value) + np.abs(left.value)
-            usual = np.mean(steep[np.isfinite(steep)]) if np.isfinite(steep).any() else 0.0
-            error = 10 * (left.error + right.error)
-            unresolved = (error > 0.1 * before) & np.isfinite(before)  # steps as small as these show nothing new
-        found = found & ((gap > error + 1e-7 * (steep + usual)) | ~np.isfinite(gap) | unresolved)
-        before = gap
-        if not found.any():
-            break
-    return found
 
 
 @dataclass(frozen=True)
@@ -254,11 +242,31 @@ class Method:
     def __call__(self, f: FlatFunction, x: Array, v: Array) -> Estimate:
         x, v = x.astype(self.precision), v.astype(self.precision)
         if self.name == "complex step":
-            value = complex_step(f, x, v)
+            moved = np.flatnonzero(v)
+            if len(moved) == 1 and (own := f.own[moved[0]]) < f.size[moved[0]] * FAR_SMALLER:
+                h = 2.0**-60 if own > 1e-270 else 2.0**-26  # the usual step is not small beside such an element
+                value = complex_step(f, x, np.sign(v) * own, h=h) / own * np.abs(v).max()
+            else:
+                value = complex_step(f, x, v)
             return Estimate(value, np.zeros_like(value))
         if self.name == "longdouble differences":
             return longdouble(f, x, v)
-        return richardson(f, x, v, within=f.within)
+        return self.by_differences(f, x, v)
+
+    def by_differences(self, f: FlatFunction, x: Array, v: Array) -> Estimate:
+        """Richardson differences with the noise that f has; of an element that is far smaller than its array, also with
+        steps of its own size, because a step as long as the others may leave the domain of f, or cross a kink."""
+        noise = f.noise(self.precision)
+        step = FIRST_STEP_IF_COARSE if noise.is_coarse(np.float64) else FIRST_STEP
+        found = richardson(f, x, v, step=step, noise=noise)
+        moved = np.flatnonzero(v)
+        if len(moved) != 1 or f.own[moved[0]] == f.size[moved[0]]:
+            return found
+        smaller = float(f.own[moved[0]] / f.size[moved[0]])
+        if not smaller:
+            return found
+        closer = richardson(f, x, v * smaller, noise=noise)
+        return found.or_closer(Estimate(closer.value / smaller, closer.error / smaller))
 
     @property
     def arithmetic(self) -> DType:
@@ -307,12 +315,18 @@ def why_not_analytic(problem: FlatFunction, v: Array, precision: DType) -> str |
     except Exception as refusal:  # f may be any code, and so raise anything
         said = (str(refusal).splitlines() or [""])[0]
         return f"f does not take complex arguments ({type(refusal).__name__}: {said})"
+    if roundoff(y.dtype) > roundoff(x.dtype):
+        return f"f computes in {dtype_name(y.dtype)}, which cannot hold a step of 1e-100"
     if not np.all(np.abs(y.real - problem.y) <= problem.same(y)):
         return "the real part of f at x + ihv is not f at x"
     if problem.computes_in(complex_of(precision)):
         x = x.astype(precision)
+    rounding = Noise(roundoff(precision), roundoff(precision) * problem.within)
+    second = richardson(problem, problem.x.astype(precision), v.astype(precision), noise=rounding)
+    if not np.all(np.isfinite(second.error)):  # outside its domain for steps as long as the array's elements are
+        v = v * (problem.own / problem.size)
+        second = richardson(problem, problem.x.astype(precision), v.astype(precision), noise=rounding)
     step = complex_step(problem, x, v)
-    second = richardson(problem, problem.x.astype(precision), v.astype(precision), within=problem.within)
     usual = np.abs(second.value) + np.mean(np.abs(second.value))
     if not np.all(np.abs(step - second.value) <= 100 * second.error + np.sqrt(roundoff(x.dtype)) * usual):
         return "the imaginary part of f at x + ihv is not its derivative: f uses abs, conj, .real or the like"

@@ -15,6 +15,7 @@ from numpy.typing import DTypeLike
 
 Array = np.ndarray
 DType = np.dtype[Any]
+SAFETY = 64  # the factor on rounding errors: about as many as the steps of a layer leave in a result
 
 
 def roundoff(dtype: DTypeLike) -> float:

@@ -26,8 +26,9 @@ from functools import cache, partial
 import numpy as np
 
 from gradcheck.agreement import Comparison, Repeat, judge, remarks_on
-from gradcheck.first_order import Direction, along
+from gradcheck.first_order import Direction, along, noise_beside_f
 from gradcheck.flat import ClaimedGradient
+from gradcheck.noise import Noise, noise_of
 from gradcheck.numerical import Estimate, Method, complex_step, richardson
 from gradcheck.precision import Array, DType, complex_of, dtype_name, roundoff, wider, working
 from gradcheck.report import Report, Worst
@@ -70,6 +71,8 @@ class SecondOrder:
         self.v = along(self.problem, kept, rng)
         self.gradients = np.stack([claim(u, self.x.astype(self.dtype)) for u in cotangents])
         self.size_of_f = np.abs(cotangents) @ self.problem.within  # (K,)
+        self.noise = noise_beside_f(self.problem, first, cotangents)
+        self.coarse = first.name != "complex step" and self.problem.noise(first.precision).is_coarse(np.float64)
         self.expected = np.abs(self.gradients) + self.size_of_f[:, None] / self.problem.size  # (K, n)
         wide = wider(self.dtype)
         self.widest = wide if wide is not None and claim.computes_in(wide, cotangents[0]) else self.dtype
@@ -98,7 +101,10 @@ class SecondOrder:
         """Hw by Richardson differences of the claimed gradient, in which terms as large as those in f may cancel."""
         size = np.abs(u) @ self.problem.within / self.problem.size
         within = _within(size, self.claim(u, self.x.astype(self.dtype)), self.claim(u, self.x.astype(dtype)))
-        return richardson(lambda x: self.claim(u, x), self.x.astype(dtype), w.astype(dtype), within=within)
+        noise = Noise(roundoff(dtype), roundoff(dtype) * within)
+        if self.coarse:
+            noise = noise_of(lambda x: self.claim(u, x), self.x.astype(dtype), w.astype(dtype))
+        return richardson(lambda x: self.claim(u, x), self.x.astype(dtype), w.astype(dtype), noise=noise)
 
     def why_not_analytic(self) -> str | None:
         """None where the complex step through the claimed reverse pass can be trusted, else why it cannot."""
@@ -118,10 +124,13 @@ class SecondOrder:
         if self.first.name == "complex step" and wide is not None and self.problem.computes_in(wide):
             precision = wide  # where the rounding errors of differences are smaller
         first = replace(self.first, precision=precision)
-        slopes = [method(self.problem, self.x, v).value for method in (self.first, first)]
+        slopes, errors = zip(*(method(self.problem, self.x, v) for method in (self.first, first)), strict=True)
         slope = lambda x: first(self.problem, x, v).value
         within = _within(self.problem.within, *slopes)
-        return richardson(slope, self.x.astype(precision), w.astype(precision), within=within)
+        noise = Noise(roundoff(precision), roundoff(precision) * within)
+        if self.coarse:
+            noise = Noise(roundoff(precision), np.maximum(noise.absolute, errors[1]))
+        return richardson(slope, self.x.astype(precision), w.astype(precision), noise=noise)
 
     def comparisons(self, dtype: DType) -> dict[str, Comparison]:
         """Hw as claimed, in this precision, in all the ways that the claim allows; a column for each pair.
@@ -140,14 +149,17 @@ class SecondOrder:
             error = np.stack([difference.error for difference in self.differences], axis=1)
             terms = np.broadcast_to(np.abs(numeric).max(axis=1, keepdims=True), numeric.shape)
             columns = (claimed, numeric, terms, self.expected.T, error)
-            compared["elements"] = Comparison(dtype, *(column[self.kept] for column in columns))
-        compared["projections"] = _row(dtype, [self.projection(k, product, v) for k, product in enumerate(products)])
+            kept = [column[self.kept] for column in columns]
+            compared["elements"] = Comparison(dtype, *kept, self.noise)  # type: ignore[call-arg]
+        compared["projections"] = self.row(
+            dtype, [self.projection(k, product, v) for k, product in enumerate(products)]
+        )
         both = []
         for (u, w), product, gradient, size in zip(self.pairs, products, self.gradients, self.size_of_f, strict=True):
             expected = (np.abs(v) + np.abs(w)) @ np.abs(gradient) + size
             *numbers, noise = _contracted(v, product, w, self.way.of(u, v, dtype), expected)
             both.append((*numbers, noise + 4 * roundoff(self.widest) * expected))
-        compared["symmetry"] = _row(dtype, both)
+        compared["symmetry"] = self.row(dtype, both)
         return compared
 
     def projection(self, k: int, product: Estimate, v: Array) -> tuple[float, ...]:
@@ -155,6 +167,10 @@ class SecondOrder:
         u, w = self.pairs[k]
         expected = np.abs(v) @ np.abs(self.gradients[k]) + self.size_of_f[k]
         return _contracted(v, product, u, self.second_derivative(v, w), expected)
+
+    def row(self, dtype: DType, columns: list[tuple[float, ...]]) -> Comparison:
+        """The comparison of one row, a column for each pair."""
+        return replace(_row(dtype, columns), noise=self.noise)
 
     def worst_element(self, k: int, asked: float) -> Worst:
         """The one element whose part in a failing projection of pair k disagrees, by halving."""
@@ -204,17 +220,19 @@ def second_order(report: Report, here: SecondOrder) -> Report:
 
     agreements = {name: judge(each, report.asked, partial(repeat, name)) for name, each in compared.items()}
     least = min(agreements, key=lambda name: float(agreements[name].ranked.min()))
-    at, agrees = int(np.argmin(agreements[least].ranked)), all(bool(a.passed.all()) for a in agreements.values())
+    at, agrees = int(np.argmin(agreements[least].ranked)), not any(bool(a.failed.any()) for a in agreements.values())
+    judged = any(bool((~a.unknown).any()) for a in agreements.values())
     claimed, numeric = compared[least].claimed.flat[at], compared[least].numeric.flat[at]
     digits = float(agreements[least].digits.flat[at])
+    reason = agreements[least].reason(*map(int, np.unravel_index(at, agreements[least].digits.shape)))
     if least == "elements":
         place = here.problem.place_of(int(here.kept[at // len(here.pairs)]))
-        worst = Worst(*place, claimed, numeric, digits, "a difference of the gradient")
+        worst = Worst(*place, claimed, numeric, digits, "a difference of the gradient", reason)
     elif least == "projections" and not agrees:
         worst = here.worst_element(at, report.asked)
     else:
         by = "a second difference of f" if least == "projections" else "its symmetric twin ⟨w, Hv⟩"
-        worst = Worst("a random projection, ⟨v, Hw⟩", None, None, claimed, numeric, digits, by)
+        worst = Worst("a random projection, ⟨v, Hw⟩", None, None, claimed, numeric, digits, by, reason)
     by_elements = "elements" in compared
     return replace(
         report,
@@ -222,8 +240,9 @@ def second_order(report: Report, here: SecondOrder) -> Report:
         precision=dtype_name(complex_of(here.dtype) if way.name == "complex step" else here.widest),
         elements=compared["elements"].claimed.size if by_elements else 0,
         projected=0 if by_elements else len(here.kept),
-        digits=float(min(a.digits.min() for a in agreements.values())),
-        agrees=agrees,
+        digits=min(a.least for a in agreements.values()) if judged else 0.0,
+        agrees=agrees and judged,
+        disagrees=not agrees,
         worst=worst,
         remarks=report.remarks + remarks_on(list(agreements.values()), here.dtype) + way.remarks,
     )

@@ -34,7 +34,8 @@ MANY = 10  # arrays of a model whose elements are compared in projections alone
 
 @dataclass(frozen=True)
 class Row:
-    """One operation in one dtype and order: whether its bar `holds`, and a `note` on why not or on kinks left out."""
+    """One operation in one dtype and order: whether its bar `holds`, and a `note` on why not, on kinks and what was
+    left out."""
 
     name: str
     dtype: str
@@ -107,9 +108,10 @@ def _row(
         message = f"{type(failure).__name__}: {failure}".splitlines()[0]
         return Row(operation.name, dtype_name(dtype), order, "none", 0, 0.0, False, message)
     holds = report.agrees and (report.digits >= report.asked or not operation.analytic)
-    notes = [f"{len(report.kinks)} kinks left out"] if report.kinks else []
-    if not holds and report.worst is not None:
-        notes.insert(0, str(report.worst))
+    notes = [f"{len(report.kinks)} kinks"] if report.kinks else []
+    notes += [f"{report.left_out} left out"] if report.left_out else []
+    if not holds:
+        notes[:0] = [str(found) for found in (report.fault, report.worst) if found is not None]
     found = round(report.digits, 2)
     if not report.elements and report.projected:
         notes.append(f"{report.projected} in projections")

@@ -23,6 +23,7 @@ from refnp.autograd import (
     explain,
     get_threads,
     grad,
+    gradients,
     hessian,
     hvp,
     jacobian,

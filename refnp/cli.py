@@ -242,7 +242,8 @@ def study(options: argparse.Namespace) -> int:
     if options.name is None:
         print(course.listing())
         return 0
-    return course.study(options.name, sections=options.section, everything=options.all, plain=options.plain)
+    given = {"sections": options.section, "solutions": options.solutions, "pictures": options.pictures}
+    return course.study(options.name, **given, plain=options.plain)
 
 
 def parsed(pairs: Sequence[str]) -> dict[str, Any]:
@@ -642,16 +643,17 @@ pictures are 900 pixels wide; the same version of matplotlib writes the same byt
         study,
         "read a chapter of the course",
         """\
-Shows a chapter: its equation, its worked example, which runs, and its code, which is read from the source; without a
-name, lists the chapters. On a terminal page by page, elsewhere as plain text. Formulas are Unicode with pylatexenc and
-text has colours with rich, both of the extra refnp[study]; without them they are LaTeX and plain.""",
+Shows a chapter: its text, its examples, which run, and its code, which is read from the source; without a name, lists
+the chapters. On a terminal page by page, elsewhere as plain text. Formulas are Unicode with pylatexenc and text has
+colours with rich, both of the extra refnp[study]; without them they are LaTeX and plain.""",
         [
             option("name", "NAME", "of a chapter, such as softmax; all are below", nargs="?"),
-            option("--all", None, "the whole chapter", action="store_true"),
+            option("--solutions", None, "the solutions of the exercises too", action="store_true"),
+            option("--pictures", "DIR", "write the pictures into this folder"),
             option(
                 "--section",
                 "WORDS",
-                "the section with these words in its heading, such as gradient; may be repeated",
+                "only the section with these words in its heading, such as gradient; may be repeated",
                 action="append",
                 default=[],
             ),

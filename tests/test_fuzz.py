@@ -69,11 +69,14 @@ def infinite_slope(x):
     return 2.0 * np.asarray(x), lambda bar: (np.full(np.shape(x), np.inf, bar.dtype),)
 
 
-@primitive
 def modifies(x):
     if x.flags.writeable:
         x *= 2
     return 2.0 * x, lambda bar: (bar,)
+
+
+modifies.__module__ = "refnp"  # what is not refnp's could not write
+modifies = primitive(modifies)
 
 
 @primitive

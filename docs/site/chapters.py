@@ -14,7 +14,7 @@ kernelspec: {display_name: Python 3, language: python, name: python3}
 SECTIONS = (
     "Why",
     "The equation",
-    ("The gradient, step by step", "The theorem, step by step"),
+    ("The gradient, step by step", "The theorem, step by step", "The method, step by step"),
     "The whole code",
     "A worked example",
     "What others do, and what goes wrong",

@@ -2,11 +2,12 @@
 
 from refnp.autograd import operators as _operators  # puts the operators on Tensor
 from refnp.autograd.blocks import elementwise, get_threads, rowwise, set_threads
-from refnp.autograd.derivatives import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
+from refnp.autograd.derivatives import grad, gradients, jacobian, value_and_grad, vjp
 from refnp.autograd.elementary import (
     absolute,
     add,
     arctan,
+    arctan2,
     astype,
     clip,
     cos,
@@ -14,6 +15,7 @@ from refnp.autograd.elementary import (
     divide,
     exp,
     expm1,
+    floor,
     log,
     log1p,
     maximum,
@@ -21,6 +23,8 @@ from refnp.autograd.elementary import (
     multiply,
     negative,
     power,
+    remainder,
+    round,
     sin,
     sinh,
     sqrt,
@@ -29,11 +33,14 @@ from refnp.autograd.elementary import (
     where,
 )
 from refnp.autograd.explanation import explain
+from refnp.autograd.forward import hessian, hvp, jvp
 from refnp.autograd.indexing import getitem, scatter, take, take_along_axis
 from refnp.autograd.linalg import (
     cholesky,
     cholesky_solve,
+    diag,
     diagonal,
+    dot,
     linear,
     log_determinant,
     matmul,
@@ -52,9 +59,11 @@ from refnp.autograd.reductions import (
     logsumexp,
     max,
     mean,
+    median,
     min,
     norm,
     prod,
+    sort,
     std,
     sum,
     var,
@@ -64,6 +73,7 @@ from refnp.autograd.shapes import (
     concatenate,
     expand_dims,
     flip,
+    hstack,
     pad,
     reshape,
     roll,
@@ -72,6 +82,7 @@ from refnp.autograd.shapes import (
     stack,
     swapaxes,
     transpose,
+    vstack,
 )
 from refnp.autograd.special import erf, erfc
 from refnp.autograd.summation import einsum

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd import duals
+from refnp.autograd.duals import Cotangent, has_nan, wrapped
 from refnp.autograd.tensor import Array, ArrayLike, Node, Tensor, sum_to
 
 
@@ -44,17 +46,31 @@ def gradients_of(
 
     Every gradient returned is an array of its own, which the caller may change in place.
     `record`, if given, is filled with the gradient of every result of every node on the way.
+    If a NaN arrives, the walk is done again with 0 · anything = 0 (duals.py).
     """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found, walked = walk_back(outputs, cotangents, record, careful=False)
+        arrived = [gradient for _, gradient in found]
+        if has_nan(arrived) or (record is not None and has_nan([bar for bars in record.values() for bar in bars])):
+            found, walked = walk_back(outputs, cotangents, record, careful=True)
+    if not keep_tape:
+        for node in walked:
+            node.arguments = node.options = node.vjp = None
+    return found
+
+
+def walk_back(outputs: list[Tensor], cotangents: list[ArrayLike], record: dict | None, *, careful: bool) -> tuple:
+    """The (leaf, gradient) pairs, and the nodes that were passed."""
+    walked = []
     gradients = Accumulator()
     pairs = start(outputs, cotangents)
     gradients.add(pairs, [cotangent for _, cotangent in pairs])
     for node, bars in gradients.nodes():
+        walked.append(node)
         if record is not None:
             record[node] = bars
-        gradients.add(back_through(node, bars), bars)
-        if not keep_tape:
-            node.arguments = node.options = node.vjp = None
-    return gradients.of_leaves()
+        gradients.add(back_through(node, bars, careful=careful), bars)
+    return gradients.of_leaves(), walked
 
 
 class Accumulator:
@@ -152,17 +168,19 @@ def start(outputs: list[Tensor], cotangents: list[ArrayLike]) -> list[tuple[Tens
     return pairs
 
 
-def back_through(node: Node, bars: list[Array]) -> list[tuple[Tensor, Array]]:
+def back_through(node: Node, bars: list[Array], *, careful: bool = False) -> list[tuple[Tensor, Array]]:
     """One step back by the node's rule: the arguments that need a gradient, each with its own.
 
-    All are complete before the first is passed on, which may then be added to in place.
+    All are complete before the first is passed on, which may then be added to in place. A `careful` step computes with
+    0 · anything = 0.   Raises TypeError or ValueError that names the operation if its rule returns no gradient for an
+    argument that needs one, or one of another shape.
     """
     if node.vjp is None or node.arguments is None:
         raise RuntimeError(
             f"backward: the tape behind {node.operation.__name__} was used by an earlier backward and freed; "
             "pass keep_tape=True to that one, or compute the value again"
         )
-    gradients = node.vjp(*bars)
+    gradients = node.vjp(*bars) if not careful else _careful(node, bars)
     if not isinstance(gradients, tuple):
         name = node.operation.__name__
         raise TypeError(f"backward: the rule of {name} returned {type(gradients).__name__}; it must return a tuple")
@@ -172,31 +190,50 @@ def back_through(node: Node, bars: list[Array]) -> list[tuple[Tensor, Array]]:
             if callable(gradient):
                 gradient = gradient()
             if gradient is None:
-                _refuse_missing(node, len(gradients))
-                continue
+                _refuse_missing(node, argument)
             data = argument.data
             if gradient.__class__ is not np.ndarray or gradient.dtype is not data.dtype or gradient.shape != data.shape:
-                gradient = fitted(gradient, argument)
+                gradient = fitted(gradient, argument, node.operation.__name__)
             pairs.append((argument, gradient))
     return pairs
 
 
-def _refuse_missing(node: Node, count: int) -> None:
-    """TypeError if a rule that returned `count` gradients left out that of a Tensor that needs one."""
-    for place, argument in enumerate(node.arguments or ()):
-        if place >= count and isinstance(argument, Tensor) and argument.requires_grad:
-            name = node.operation.__name__
-            raise TypeError(f"backward: {name} has no gradient for argument {place}; pass it as an array, or detach it")
+def _refuse_missing(node: Node, argument: Tensor) -> None:
+    """TypeError for a rule that left out the gradient of an argument that needs one."""
+    place = next(k for k, other in enumerate(node.arguments or ()) if other is argument)
+    name = node.operation.__name__
+    raise TypeError(f"backward: {name} has no gradient for argument {place}; pass it as an array, or detach it")
 
 
-def fitted(gradient: Array, argument: Tensor) -> Array:
+def _careful(node: Node, bars: list[Array]) -> tuple:
+    """The gradients with 0 · anything = 0: of the finite part of ȳ, and of ±∞ in it as t times ±1 for t → ∞."""
+
+    def computed(parts: list[Array]) -> list:
+        gradients = node.vjp(*(wrapped(np.asarray(part), Cotangent) for part in parts))  # type: ignore[misc]
+        needed = (isinstance(a, Tensor) and a.requires_grad for a in node.arguments or ())
+        pairs = zip(gradients, needed, strict=False)
+        return [g() if wanted and callable(g) else g if wanted else None for g, wanted in pairs]
+
+    infinite = [duals.infinite_part(bar) for bar in bars]
+    found = computed([np.where(signs != 0, 0, bar) for signs, bar in zip(infinite, bars, strict=True)])
+    if not any(map(np.any, infinite)):
+        return tuple(found)
+    slopes = computed(infinite)
+    return tuple(
+        None if x is None else np.asarray(x + duals.times_infinity(s)) for x, s in zip(found, slopes, strict=True)
+    )
+
+
+def fitted(gradient: Array, argument: Tensor, name: str = "cotangent") -> Array:
     """The gradient in its argument's shape (summed over broadcast axes) and dtype.
 
     A complex gradient of a real argument stays complex: its imaginary part is the complex step's derivative.
     """
-    gradient = sum_to(gradient, argument.shape)
+    gradient = sum_to(np.asarray(gradient), argument.shape)
     if gradient.shape != argument.shape:
-        raise ValueError(f"backward: a rule returned shape {gradient.shape} for an argument of {argument.shape}")
+        raise ValueError(
+            f"backward: the rule of {name} returned shape {gradient.shape} for an argument of {argument.shape}"
+        )
     if gradient.dtype == argument.dtype or gradient.dtype.kind == "c" != argument.dtype.kind:
         return gradient
     return gradient.astype(argument.dtype)

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd.duals import as_array
 from refnp.autograd.primitives import raw
 from refnp.autograd.summation import sum_of_products
 from refnp.autograd.tensor import Array, ArrayLike, sum_to
@@ -283,7 +284,7 @@ def elementwise(function: Callable) -> Callable:
     def on_any_shape(x: Any, **options: Any) -> tuple:
         x = in_order(floating(x))
         if x.dtype.char == "e":
-            return _in_float32(on_any_shape, x, options)
+            return in_float32(on_any_shape, x, options)
         y, rows_vjp = in_blocks(function, x.reshape(-1, 1), (), options)
 
         def vjp(y_bar: Array) -> tuple:
@@ -294,7 +295,7 @@ def elementwise(function: Callable) -> Callable:
     return on_any_shape
 
 
-def _in_float32(function: Callable, x: Array, options: dict) -> tuple:
+def in_float32(function: Callable, x: Array, options: dict) -> tuple:
     """Value and VJP of a function of float16, computed in float32."""
     y, wide_vjp = function(x.astype(np.float32), **options)
 
@@ -391,7 +392,7 @@ def ones(count: int, dtype: np.dtype) -> Array:
 
 def floating(x: ArrayLike) -> Array:
     """As an array of a floating type: integers and booleans become float64, everything else stays."""
-    x = np.asarray(x)
+    x = as_array(x)
     return x.astype(np.float64) if x.dtype.kind in "biu" else x
 
 
@@ -401,7 +402,7 @@ def integers(name: str, argument: str, values: ArrayLike, hint: str = "", *, sig
     What int64 cannot hold stays uint64, for a caller that says where its numbers must lie; others ask for `signed`.
     Raises TypeError for any other type than integers, with `signed` ValueError for a number that int64 cannot hold.
     """
-    array = np.asarray(raw(values))
+    array = as_array(raw(values))
     if array.size and array.dtype.kind not in "iu":
         raise TypeError(f"{name}: {argument} are {array.dtype}; pass integers{hint}")
     if array.dtype.kind == "u" and array.max(initial=0) > LARGEST_INTEGER:
@@ -418,8 +419,19 @@ def in_order(x: Any) -> Any:
     """
     if not isinstance(x, (np.ndarray, tuple)):
         return x
-    x = np.asarray(x, order="C")
+    x = as_array(x, order="C")
     return x.copy() if x.size == 1 and min(x.strides, default=0) < 0 else x
+
+
+def copy_in_place_of(x: Array) -> Array:
+    """A copy with the same distances between its numbers in memory, unless some of them are one and the same."""
+    steps = [(n - 1) * stride for n, stride in zip(x.shape, x.strides, strict=True)]
+    if 0 in [step for n, step in zip(x.shape, steps, strict=True) if n > 1] or not x.size:
+        return x.copy()
+    memory = np.empty(sum(map(abs, steps)) + x.itemsize, np.uint8)
+    y = np.ndarray(x.shape, x.dtype, memory.data, -sum(step for step in steps if step < 0), x.strides)
+    y[...] = x
+    return y
 
 
 def normalize_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:

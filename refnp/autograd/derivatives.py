@@ -1,32 +1,24 @@
-"""Derivatives: gradients, Jacobians and Hessians, and products with them.
+"""Derivatives by the walk back along the tape: gradients, Jacobians, and products with Jᵀ.
 
 A function here takes arrays, or nested dicts, lists and tuples of arrays, and returns the same; what it does inside
-with refnp's operations is differentiated. Integers, booleans, strings and None are constants.
-
-Reverse mode (vjp) follows the tape. Forward mode (jvp) and second order (hvp) need no rules of their own: an analytic
-program evaluated at x + i h v carries the derivative along v in its imaginary part,
-
-    f(x + i h v) = f(x) + i h Df(x) v − ½ h² D²f(x)[v, v] − …,   so   Df(x) v = Im f(x + i h v) / h,
-
-and with h = 10⁻¹⁰⁰ the next term is 10⁻²⁰⁰: no truncation, no cancellation. The same program run backward gives, in the
-imaginary part of its gradient, the Hessian times v. Functions with kinks decide by the real part.
-Source: Squire & Trapp (1998); Martins, Sturdza & Alonso (2003).
+with refnp's operations is differentiated. Integers, booleans, strings and None are constants. The tape is written for
+it, inside `no_grad` too.
 
 One reverse pass inside another would lose gradients, as would a complex step inside another; both are refused. Second
-derivatives are hvp and hessian, or jvp of grad.
+derivatives are hvp and hessian, or jvp of grad: forward.py.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from refnp.autograd.backward import gradients_of, tape_of
+from refnp.autograd.backward import gradients_of, starting_cotangent
+from refnp.autograd.blocks import copy_in_place_of
+from refnp.autograd.duals import Dual
 from refnp.autograd.primitives import raw
-from refnp.autograd.tensor import Array, ArrayLike, Tensor
+from refnp.autograd.tensor import Array, Node, Tensor, recorded
 from refnp.autograd.trees import is_differentiable, leaves_of, map_leaves, rebuilt
-
-STEP = 1e-100
 
 
 class Variable(Tensor):
@@ -35,61 +27,101 @@ class Variable(Tensor):
     __slots__ = ()
 
 
+class Nested(TypeError):
+    """One derivative was asked for inside another."""
+
+
 def vjp(function: Callable, *arguments: Any) -> tuple[Any, Callable]:
     """The value of `function` and its pullback: ȳ ↦ (x̄ for every argument), x̄ = Jᵀ ȳ.
 
-    The pullback may be called any number of times. Constants have gradient None.
+    The pullback may be called any number of times. Constants have gradient None. The arguments and the value are
+    copied: both may be changed afterwards. What the function takes from elsewhere is shared, and must stay as it is.
     Raises TypeError inside another vjp or grad that differentiates the same values; the pullback raises ValueError
     for a cotangent of another nesting or shape than the result.
     Same convention as jax.vjp and torch.func.vjp.
     """
+    tape = Recorded("vjp", function, arguments, copied=True)
+    return map_leaves(lambda y: copy_in_place_of(y.data) if isinstance(y, Tensor) else y, tape.result), tape.pullback
 
-    def variable(leaf: Any) -> Any:
-        return Variable(_values("vjp", leaf), requires_grad=True) if is_differentiable(leaf) else leaf
 
-    tracked = map_leaves(variable, arguments)
-    result = function(*tracked)
-    outputs = leaves_of(result)
-    own = {id(leaf) for leaf in leaves_of(tracked)}
+class Recorded:
+    """One run of a function, and the walk back to its arguments."""
 
-    def pullback(cotangent: Any) -> tuple:
+    def __init__(self, name: str, function: Callable, arguments: tuple, *, copied: bool = False):
+        def variable(leaf: Any) -> Any:
+            if not is_differentiable(leaf):
+                return leaf
+            array = values_of(name, leaf)
+            tensor = Variable(copy_in_place_of(array) if copied else array, requires_grad=True)
+            tensor.data = array if isinstance(array, Dual) else tensor.data
+            return tensor
+
+        self.name = name
+        self.arguments = map_leaves(variable, arguments)
+        self.result = recorded(function, *self.arguments)
+        self.outputs = leaves_of(self.result)
+        self.own = {id(leaf) for leaf in leaves_of(self.arguments) if isinstance(leaf, Variable)}
+        self.reached = not self.own  # whether a walk back came to an argument, or there is none to come to
+
+    def value(self) -> Any:
+        """The result in arrays."""
+        return map_leaves(raw, self.result)
+
+    def pullback(self, cotangent: Any) -> tuple:
+        """x̄ = Jᵀ ȳ of every argument, 0 for one that the result does not depend on."""
         bars = leaves_of(cotangent)
-        if len(bars) != len(outputs):
-            raise ValueError(f"vjp: the cotangent has {len(bars)} leaves, the result has {len(outputs)}")
-        pairs = [(y, bar) for y, bar in zip(outputs, bars, strict=True) if isinstance(y, Tensor)]
+        if len(bars) != len(self.outputs):
+            raise ValueError(f"{self.name}: the cotangent has {len(bars)} leaves, the result has {len(self.outputs)}")
+        pairs = [(y, bar) for y, bar in zip(self.outputs, bars, strict=True) if isinstance(y, Tensor)]
         found = gradients_of([y for y, _ in pairs], [bar for _, bar in pairs], keep_tape=True)
-        _refuse_nesting("vjp", [leaf for leaf, _ in found if id(leaf) not in own])
+        refuse_nesting(self.name, [leaf for leaf, _ in found if id(leaf) not in self.own])
         gradients = {id(leaf): gradient for leaf, gradient in found}
+        self.reached = self.reached or not self.own.isdisjoint(gradients)
 
         def gradient_of(leaf: Any) -> Any:
             if not isinstance(leaf, Variable):
                 return None
             return gradients[id(leaf)] if id(leaf) in gradients else np.zeros(leaf.shape, leaf.dtype)
 
-        return map_leaves(gradient_of, tracked)
+        return map_leaves(gradient_of, self.arguments)
 
-    return map_leaves(raw, result), pullback
+    def refuse_constant(self) -> None:
+        """ValueError if no walk back has reached an argument."""
+        if not self.reached:
+            raise ValueError(
+                f"{self.name}: the result does not depend on what is differentiated, so its derivative is 0; if it "
+                "should, look for .numpy(), .detach(), no_grad, a comparison or a whole number on the way"
+            )
 
 
-def _values(name: str, leaf: Any) -> Array:
+def values_of(name: str, leaf: Any) -> Array:
+    """The array of an argument; TypeError if another derivative is being taken at it."""
     if isinstance(leaf, Tensor):
-        _refuse_nesting(name, [leaf])
-    return np.asarray(raw(leaf))
+        refuse_nesting(name, [leaf])
+        leaf = leaf.data
+    return leaf if isinstance(leaf, Dual) else np.asarray(leaf)
 
 
-def _refuse_nesting(name: str, leaves: list[Tensor]) -> None:
+def refuse_nesting(name: str, leaves: list[Tensor]) -> None:
+    """TypeError if one of them belongs to another derivative."""
     if any(leaf.requires_grad and (leaf.node is not None or isinstance(leaf, Variable)) for leaf in leaves):
-        raise TypeError(
+        raise Nested(
             f"{name}: a value here is already being differentiated, and no gradient would flow back through {name}; "
             "for second derivatives use hvp, hessian or jvp of grad, for a constant pass x.detach()"
         )
 
 
+def refuse_no_floats(name: str, argument: Any, which: Any) -> None:
+    """TypeError if an argument has nothing to differentiate."""
+    if not any(map(is_differentiable, leaves_of(argument))):
+        raise TypeError(f"{name}: argument {which} ({type(argument).__name__}) has no floats to differentiate")
+
+
 def value_and_grad(function: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
     """A function that returns `function`'s scalar value and its gradient with respect to some arguments.
 
-    Raises ValueError when the result is not one number (use vjp or jacobian for those) or argnums are out of range,
-    TypeError when an argument has nothing to differentiate.
+    Raises ValueError when the result is not one number (use vjp or jacobian for those), when it does not depend on
+    what is differentiated, or argnums are out of range; TypeError when an argument has nothing to differentiate.
     """
     single = isinstance(argnums, (int, np.integer))
     chosen: tuple = (argnums,) if isinstance(argnums, (int, np.integer)) else tuple(argnums)
@@ -99,8 +131,7 @@ def value_and_grad(function: Callable, argnums: int | tuple[int, ...] = 0) -> Ca
         if len(set(places)) < len(chosen):
             raise ValueError(f"grad: argnums {argnums} must name different ones of {len(arguments)} arguments")
         for k in places:
-            if not any(map(is_differentiable, leaves_of(arguments[k]))):
-                raise TypeError(f"grad: argument {k} ({type(arguments[k]).__name__}) has no floats to differentiate")
+            refuse_no_floats("grad", arguments[k], k)
 
         def of_chosen(*values: Any) -> Any:
             full = list(arguments)
@@ -108,14 +139,17 @@ def value_and_grad(function: Callable, argnums: int | tuple[int, ...] = 0) -> Ca
                 full[k] = value
             return function(*full)
 
-        value, pullback = vjp(of_chosen, *(arguments[k] for k in places))
-        gradients = pullback(_unit_of_scalar("grad", value))
+        tape = Recorded("grad", of_chosen, tuple(arguments[k] for k in places))
+        value = tape.value()
+        gradients = tape.pullback(unit_of_scalar("grad", value))
+        tape.refuse_constant()
         return value, gradients[0] if single else gradients
 
     return evaluate
 
 
-def _unit_of_scalar(name: str, value: Any) -> Array:
+def unit_of_scalar(name: str, value: Any) -> Array:
+    """1 in the shape of a result; ValueError unless that is one number."""
     if isinstance(value, (dict, list, tuple)) or np.size(value) != 1 or np.asarray(value).dtype.kind not in "biufc":
         shape = f"of shape {np.shape(value)}" if isinstance(value, np.ndarray) else type(value).__name__
         raise ValueError(f"{name}: the result is {shape}, not one number; use vjp or jacobian")
@@ -125,126 +159,73 @@ def _unit_of_scalar(name: str, value: Any) -> Array:
 def grad(function: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
     """A function that returns the gradient of a scalar `function` with respect to some arguments.
 
-    Raises ValueError when the result is not one number (use vjp or jacobian for those) or argnums are out of range,
-    TypeError when an argument has nothing to differentiate.
+    Raises ValueError when the result is not one number (use vjp or jacobian for those), when it does not depend on
+    what is differentiated, or argnums are out of range; TypeError when an argument has nothing to differentiate.
     """
     evaluate = value_and_grad(function, argnums)
     return lambda *arguments: evaluate(*arguments)[1]
-
-
-def stepped(leaf: Any, direction: ArrayLike | None) -> Any:
-    """leaf + i h·direction, in the complex type of the leaf's precision (double for float32); constants stay."""
-    if not is_differentiable(leaf) or direction is None:
-        return leaf
-    leaf, direction = _values("jvp", leaf), np.asarray(raw(direction))
-    if leaf.dtype.kind == "c":
-        raise TypeError("jvp: arguments must be real; the complex step has used up the imaginary part")
-    if leaf.shape != direction.shape:
-        raise ValueError(f"jvp: a tangent has shape {direction.shape}, its argument {leaf.shape}")
-    return np.asarray(leaf + (1j * STEP) * direction.astype(np.result_type(leaf, np.float64)))
-
-
-def imaginary(value: ArrayLike, like: np.dtype | None = None) -> Array | np.generic:
-    """Im(value)/h: the derivative that a complex step left in a result, 0 if it did not depend on the argument."""
-    value = np.asarray(raw(value))
-    derivative = value.imag / STEP if value.dtype.kind == "c" else np.zeros(value.shape, value.dtype)
-    return derivative.astype(like) if like is not None else derivative
-
-
-def jvp(function: Callable, primals: tuple, tangents: tuple) -> tuple[Any, Any]:
-    """The value y = f(x) and its derivative along `tangents`, ẏ = J ẋ, by one complex step.
-
-    Same convention as jax.jvp; nesting of primals and tangents must agree. `function` must be analytic code, as all
-    of refnp is; it gets Tensors, so that operators, methods and abs are refnp's.
-    Raises TypeError for complex primals or results, or inside another derivative of the same values; ValueError where
-    the nesting or the shapes of a primal and its tangent differ.
-    """
-
-    def wrapped(leaf: Any) -> Any:
-        return Tensor(raw(leaf)) if is_differentiable(leaf) else leaf
-
-    moved = map_leaves(wrapped, map_leaves(stepped, tuple(primals), tuple(tangents)))
-    result = function(*map_leaves(wrapped, tuple(primals)))
-    tensors = [leaf for leaf in leaves_of(result) if isinstance(leaf, Tensor)]
-    _refuse_nesting("jvp", [a for node in tape_of(tensors) for a in node.arguments or () if isinstance(a, Variable)])
-    value = map_leaves(raw, result)
-    if any(np.iscomplexobj(leaf) for leaf in leaves_of(value)):
-        raise TypeError("jvp: the result is complex, but only a real function can be stepped")
-    return value, map_leaves(lambda y, m: imaginary(m, np.asarray(y).dtype), value, function(*moved))
-
-
-def hvp(function: Callable, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
-    """The gradient g of a scalar function and the Hessian times a vector, H v, one of each per argument.
-
-    The reverse pass of f at x + i h v: g(x + i h v) = g(x) + i h H v, exact to rounding.
-    Raises ValueError if the result is not one number or a primal and its tangent differ in nesting or shape, TypeError
-    for complex primals or inside another derivative of the same values.
-    """
-    value, pullback = vjp(function, *map_leaves(stepped, tuple(primals), tuple(tangents)))
-    gradients = pullback(_unit_of_scalar("hvp", value))
-
-    def part(of: Callable) -> tuple:
-        def split(primal: Any, gradient: Any) -> Any:
-            return None if gradient is None else np.asarray(of(gradient)).astype(np.asarray(raw(primal)).dtype)
-
-        return map_leaves(split, tuple(primals), gradients)
-
-    return part(np.real), part(imaginary)
 
 
 def jacobian(function: Callable, argnum: int = 0) -> Callable:
     """A function that returns J_ij = ∂y_i/∂x_j, shape y.shape + x.shape, a row per element of y by its pullback.
 
     For nested results and arguments, such a matrix for every pair: the nesting of y, in each leaf that of x.
-    Raises ValueError if argnum is out of range.
+    Raises ValueError if argnum is out of range or the result does not depend on that argument, TypeError if it has
+    nothing to differentiate.
     """
 
     def evaluate(*arguments: Any) -> Any:
-        of_one, x = _alone(function, arguments, argnum)
-        y, pullback = vjp(of_one, x)
+        of_one, x = alone("jacobian", function, arguments, argnum)
+        tape = Recorded("jacobian", of_one, (x,))
+        y = tape.value()
         outputs = [np.asarray(leaf) for leaf in leaves_of(y)]
         zeros = [np.zeros_like(output) for output in outputs]
 
         def rows(k: int) -> Any:
-            return _of_units(lambda unit: pullback([*zeros[:k], unit, *zeros[k + 1 :]])[0], outputs[k], x)
+            return of_units(lambda unit: tape.pullback([*zeros[:k], unit, *zeros[k + 1 :]])[0], outputs[k], x)
 
-        return rebuilt(y, map(rows, range(len(outputs))))
+        matrices = [rows(k) for k in range(len(outputs))]
+        if any(output.size for output in outputs):
+            tape.refuse_constant()
+        return rebuilt(y, matrices)
 
     return evaluate
 
 
-def hessian(function: Callable, argnum: int = 0) -> Callable:
-    """A function that returns H_ij = ∂²y/∂x_i∂x_j of a scalar, shape x.shape + x.shape, a row per element of x by hvp.
+def gradients(result: Tensor, tensors: Sequence[Tensor]) -> list[Array]:
+    """The gradients of a scalar result with respect to intermediate values, or leaves: an array for each Tensor.
 
-    For a nested argument, such a matrix for every pair of its leaves: the nesting of x, in each leaf that of x again.
-    Raises ValueError if argnum is out of range or the result is not one number.
+    `gradients(loss, [logits, hidden])`, of what was computed before; the tape stays, and no `.grad` changes.
+    Raises TypeError for what is no Tensor, ValueError if the result is not one number or does not depend on one of
+    them, RuntimeError if nothing behind it needs a gradient or the tape was freed.
     """
+    for place, tensor in enumerate(tensors):
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"gradients: item {place} is a {type(tensor).__name__}; pass Tensors")
+    if not isinstance(result, Tensor):
+        raise TypeError(f"gradients: result is a {type(result).__name__}; pass a Tensor, computed from Tensors")
+    bars: dict[Node, list[Array]] = {}
+    leaves = gradients_of([result], [starting_cotangent(result)], keep_tape=True, record=bars)
+    of_leaf = {id(leaf): gradient for leaf, gradient in leaves}
+    found = []
+    for place, tensor in enumerate(tensors):
+        bar = bars[tensor.node][tensor.slot] if tensor.node in bars else of_leaf.get(id(tensor))
+        if bar is None:
+            raise ValueError(f"gradients: the result does not depend on item {place}, of shape {tensor.shape}")
+        found.append(bar.copy())
+    return found
 
-    def evaluate(*arguments: Any) -> Any:
-        of_one, x = _alone(function, arguments, argnum)
-        leaves = leaves_of(x)
-        zeros = [np.zeros_like(raw(leaf)) if is_differentiable(leaf) else None for leaf in leaves]
 
-        def rows(k: int) -> Any:
-            def product(unit: Array) -> Any:
-                return hvp(of_one, (x,), (rebuilt(x, [*zeros[:k], unit, *zeros[k + 1 :]]),))[1][0]
-
-            return _of_units(product, raw(leaves[k]), x) if is_differentiable(leaves[k]) else None
-
-        return rebuilt(x, map(rows, range(len(leaves))))
-
-    return evaluate
-
-
-def _alone(function: Callable, arguments: tuple, argnum: int) -> tuple[Callable, Any]:
+def alone(name: str, function: Callable, arguments: tuple, argnum: int) -> tuple[Callable, Any]:
     """The function of one argument, the others held, and that argument."""
     if not -len(arguments) <= argnum < len(arguments):
         raise ValueError(f"argnum {argnum} is out of range for {len(arguments)} arguments")
+    refuse_no_floats(name, arguments[argnum], argnum)
     before, x, after = arguments[:argnum], arguments[argnum], arguments[argnum:][1:]
     return lambda value: function(*before, value, *after), x
 
 
-def _of_units(product: Callable, like: Array, x: Any) -> Any:
+def of_units(product: Callable, like: Array, x: Any) -> Any:
     """product(e_i), nested as x, for every unit vector e_i in the shape of `like`: its axes first, in each leaf."""
     unit, rows = np.zeros_like(like), []
     for i in range(unit.size):

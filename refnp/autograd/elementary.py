@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.blocks import elementwise, floating, in_order, result_block
-from refnp.autograd.primitives import primitive, ratio
-from refnp.autograd.tensor import Array
+from refnp.autograd.duals import Dual, as_array, joined, product
+from refnp.autograd.errors import explained
+from refnp.autograd.primitives import primitive, raw
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
 
 
 @primitive
@@ -38,21 +40,21 @@ def multiply(x, y):
 
 @primitive
 def divide(x, y):
-    """z = x / y.   VJP: x̄ = z̄ / y, ȳ = −z̄ z / y.   Where z̄ = 0 both are 0, even at y = 0."""
+    """z = x / y.   VJP: x̄ = z̄ / y, ȳ = −z̄ z / y."""
     z = np.true_divide(x, y)
-    y = np.asarray(y) if isinstance(y, tuple) else y
+    y = as_array(y) if isinstance(y, tuple) else y
 
     def y_bar(z_bar):
         flags: list[Any] = []  # set by z̄/y if it over- or underflows, which z̄ z may not
         with np.errstate(over="call", under="call", call=lambda *flag: flags.append(flag)):
-            first = ratio(z_bar, y)
-        with np.errstate(over="ignore", invalid="ignore"):
-            bar = -first * np.where(z_bar == 0, 0, z)
+            first = z_bar / y
+        with np.errstate(over="ignore"):
+            bar = -first * z
             if not flags:
                 return bar
-            return np.where(np.isinf(first) | ((first == 0) & (z_bar != 0)), -ratio(z_bar * z, y), bar)
+            return np.where(np.isinf(first) | ((first == 0) & (z_bar != 0)), -z_bar * z / y, bar)
 
-    return z, lambda z_bar: (lambda: ratio(z_bar, y), lambda: y_bar(z_bar))
+    return z, lambda z_bar: (lambda: z_bar / y, lambda: y_bar(z_bar))
 
 
 @primitive
@@ -77,16 +79,15 @@ def power(x, exponent):
     y = np.positive(x) if y is x else y
 
     def x_bar(y_bar):
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            slope = exponent * _whole_power(x, exponent - 1.0)
-            bar = y_bar * np.where((y_bar == 0) | (exponent == 0), 0, slope)
+        with np.errstate(over="ignore"):
+            slope = np.where(exponent == 0, 0, exponent * _whole_power(x, exponent - 1.0))
+            bar = y_bar * slope
             return bar if _is_product(exponent) else _instead(bar, slope, y_bar, x, y, exponent)
 
     def exponent_bar(y_bar):
-        base = np.asarray(x, None if isinstance(x, np.ndarray) else y.dtype)  # log 2 in longdouble, if y is
-        constant = (y_bar == 0) | (y == 0) | ((base == 0) & (np.real(exponent) >= 0))
-        with np.errstate(divide="ignore"):
-            return np.where(y_bar == 0, 0, y_bar * np.where(constant, 1, y) * np.log(np.where(constant, 1, base)))
+        base = as_array(x, None if isinstance(x, np.ndarray) else y.dtype)  # log 2 in longdouble, if y is
+        constant = (y == 0) | ((base == 0) & (np.real(exponent) >= 0))
+        return y_bar * np.where(constant, 1, y) * np.log(np.where(constant, 1, base))
 
     return y, lambda y_bar: (lambda: x_bar(y_bar), lambda: exponent_bar(y_bar))
 
@@ -133,15 +134,15 @@ def expm1(x):
 
 @primitive
 def log(x):
-    """y = log x.   VJP: x̄ = ȳ / x, and 0 where ȳ = 0 (so that `where(x > 0, log(x), 0)` has gradient 0 at 0)."""
+    """y = log x.   VJP: x̄ = ȳ / x."""
     x = in_order(x)
-    return np.log(x), lambda y_bar: (ratio(y_bar, x),)
+    return np.log(x), lambda y_bar: (y_bar / x,)
 
 
 @primitive
 def log1p(x):
     """y = log(1 + x), accurate near 0.   VJP: x̄ = ȳ / (1 + x)."""
-    return log1p_of(x), lambda y_bar: (ratio(y_bar, 1 + x),)
+    return log1p_of(x), lambda y_bar: (y_bar / (1 + x),)
 
 
 def log1p_of(x: Any) -> Array:
@@ -149,8 +150,8 @@ def log1p_of(x: Any) -> Array:
 
     log |1 + x| = log1p(a) + ½ log1p(b²/(1 + a)²).
     """
-    x = in_order(np.asarray(x))
-    if x.dtype.kind != "c":
+    x = in_order(as_array(x))
+    if x.dtype.kind != "c" or isinstance(x, Dual):
         return np.log1p(x)
     near = (x.real > -0.5) & (np.abs(x.imag) < 1)
     a, b = np.where(near, x.real, 0), np.where(near, x.imag, 0)
@@ -162,9 +163,9 @@ def log1p_of(x: Any) -> Array:
 
 @primitive
 def sqrt(x):
-    """y = √x.   VJP: x̄ = ȳ / (2y), and 0 where ȳ = 0 (at x = 0 the derivative is infinite)."""
+    """y = √x.   VJP: x̄ = ȳ / (2y), infinite at x = 0."""
     y = np.sqrt(x)
-    return y, lambda y_bar: (ratio(y_bar, y + y),)
+    return y, lambda y_bar: (y_bar / (y + y),)
 
 
 @primitive
@@ -229,6 +230,53 @@ def arctan(x):
 
 
 @primitive
+def arctan2(y, x):
+    """z = the angle of the point (x, y), in radians, between −π and π: arctan(y/x) where x > 0.
+
+    VJP: ȳ = z̄ x/r², x̄ = −z̄ y/r², r² = x² + y²; and 0 at the origin, where there is no angle (PyTorch, JAX: NaN).
+    """
+    y, x = in_order(floating(y)), in_order(floating(x))
+    length = np.sqrt(x * x + y * y) if "c" in (x.dtype.kind, y.dtype.kind) else np.hypot(x, y)
+    flat = (length == 0) | np.isinf(length.real)  # both slopes are 0
+    divisor = np.where(flat, 1, length)
+    cos, sin = np.where(flat, 0, x / divisor), np.where(flat, 0, y / divisor)
+    z = np.asarray(np.arctan2(np.real(y), np.real(x)))
+    if np.iscomplexobj(length):
+        slope = (cos.real * np.imag(y) - sin.real * np.imag(x)) / divisor.real
+        z = joined(z, slope, length.dtype)
+    return z, lambda z_bar: (lambda: z_bar * (cos / divisor), lambda: -z_bar * (sin / divisor))
+
+
+@primitive
+def remainder(x, y):
+    """z = x − y ⌊x/y⌋, between 0 and y, with the sign of y.   VJP: x̄ = z̄, ȳ = −z̄ ⌊x/y⌋, as between the jumps."""
+    whole = np.floor_divide(np.real(x), np.real(y))
+    z = np.asarray(np.remainder(np.real(x), np.real(y)))
+    if np.iscomplexobj(x) or np.iscomplexobj(y):
+        z = joined(z, np.imag(x) - product(whole, np.imag(y)), np.result_type(x, y))
+    return z, lambda z_bar: (z_bar, lambda: -z_bar * whole)
+
+
+@explained
+def floor(x: ArrayLike) -> Array | Tensor:
+    """⌊x⌋ (of the real part), in the type of x: a constant, which has no gradient, for between jumps it is 0."""
+    values = floating(raw(x))
+    return _like(np.floor(values.real).astype(values.dtype), x)
+
+
+@explained
+def round(x: ArrayLike, decimals: int = 0) -> Array | Tensor:
+    """x rounded to so many decimals, halves to even (the real part), in the type of x: a constant, without gradient."""
+    values = floating(raw(x))
+    return _like(np.round(values.real, decimals).astype(values.dtype), x)
+
+
+def _like(value: Any, x: Any) -> Any:
+    """A constant Tensor of a Tensor, an array of an array."""
+    return Tensor(value) if isinstance(x, Tensor) else value
+
+
+@primitive
 def astype(x, dtype):
     """y = x in another precision, rounded.   VJP: x̄ = ȳ in the precision of x.
 
@@ -238,15 +286,32 @@ def astype(x, dtype):
     dtype = np.dtype(dtype)
     if dtype.kind not in "fc":
         raise TypeError(f"astype: dtype is {dtype}, which has no gradient; pass a floating type, or use x.numpy()")
-    x = np.asarray(x)
+    x = as_array(x)
     if x.dtype.kind == "c" and dtype.kind == "f":
         dtype = np.result_type(np.complex64, dtype)
     return x.astype(dtype), lambda y_bar: (y_bar,)
 
 
+STEPS = 1e-12  # the largest imaginary part that is taken for a step of differentiation
+
+
+def steps_only(name: str, x: Any) -> Any:
+    """x; TypeError if it is complex and no step: |z| has no derivative as a function of a complex number."""
+    if np.iscomplexobj(x) and not isinstance(x, Dual) and np.abs(np.imag(x)).max(initial=0) > STEPS:
+        raise TypeError(
+            f"{name}: x has an imaginary part of size {np.abs(np.imag(x)).max():.3g}; complex x is for "
+            f"differentiation, with parts up to {STEPS}: use NumPy's function of x.numpy(), or one of its parts"
+        )
+    return x
+
+
 @primitive
 def absolute(x):
-    """y = |x|; for complex x the continuation of |x| from the real line, ±x.   VJP: x̄ = ȳ sign x, 0 at the kink 0."""
+    """y = |x|.   VJP: x̄ = ȳ sign x, 0 at the kink 0.
+
+    A complex x is a step of differentiation, continued from the real line, ±x.   Raises TypeError for other complex x.
+    """
+    x = steps_only("absolute", x)
     sign = np.sign(np.real(x))
     return x * sign, lambda y_bar: (y_bar * sign,)
 
@@ -287,7 +352,7 @@ def where(condition, x, y):
 
     Raises TypeError if the condition is not boolean.
     """
-    condition = np.asarray(condition)
+    condition = as_array(condition)
     if condition.dtype != bool:
         raise TypeError(f"where: condition is {condition.dtype}; pass booleans, for example x > 0")
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.blocks import integers, normalize_axes
+from refnp.autograd.duals import as_array
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array
 
@@ -19,7 +20,7 @@ def getitem(x, index):
 
     VJP: x̄ = zeros with ȳ added at `index`; an element that was read k times gets k contributions.
     """
-    x = np.asarray(x)
+    x = as_array(x)
     index = tuple(map(_place, index)) if isinstance(index, tuple) else _place(index)
     places = index if isinstance(index, tuple) else (index,)
     repeats = any(isinstance(p, np.ndarray) and p.dtype != bool for p in places)
@@ -44,7 +45,7 @@ def _place(index: Any) -> Any:
     """One item of an index: slices and the like as they are, nested lists, tuples and Tensors as arrays."""
     if index is None or index is Ellipsis or isinstance(index, (slice, int, np.integer)):
         return index
-    index = np.asarray(raw(index))
+    index = as_array(raw(index))
     if index.dtype == np.uint64:  # beyond int64 NumPy would count from the end
         return integers("getitem", "index", index, signed=True)
     return index if index.size else index.astype(bool if index.dtype == bool else int)  # [] is an array of floats
@@ -58,7 +59,7 @@ def take(x, indices, axis=0):
     VJP: x̄_v = Σ_{n: indices_n = v} ȳ_n.
     Raises TypeError if the indices are not integers, IndexError if one is outside −V … V − 1.
     """
-    x, indices = np.asarray(x), integers("take", "indices", indices)
+    x, indices = as_array(x), integers("take", "indices", indices)
     (axis,) = normalize_axes("take", axis, x.ndim)
     length = x.shape[axis]
     if indices.size and not (-length <= indices.min() and indices.max() < length):
@@ -124,7 +125,7 @@ def scatter(x, indices, updates, axis=-1, *, mode="add"):
 
 def _lines(name: str, x: Any, indices: Any, axis: int) -> tuple[Array, Array, tuple]:
     """x, the indices, and the index of x that reads them line by line."""
-    x, indices = np.asarray(x), integers(name, "indices", indices)
+    x, indices = as_array(x), integers(name, "indices", indices)
     (axis,) = normalize_axes(name, axis, x.ndim)
     n = x.shape[axis]
     if indices.ndim != x.ndim:

@@ -9,8 +9,12 @@ import math
 import numpy as np
 
 from refnp.autograd.blocks import floating, in_order
-from refnp.autograd.primitives import primitive, ratio
-from refnp.autograd.tensor import Array, ArrayLike
+from refnp.autograd.duals import as_array
+from refnp.autograd.elementary import multiply
+from refnp.autograd.indexing import getitem
+from refnp.autograd.primitives import primitive, raw
+from refnp.autograd.shapes import expand_dims, pad, reshape
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
 
 # Multiplications of a product of two matrices up to which OpenBLAS takes its kernels for small matrices, which do not
 # copy the factors first: .6 to .8 of the time with OpenBLAS 0.3.
@@ -25,7 +29,7 @@ def matmul(x, y):
     VJP: X̄ = Z̄ Yᵀ, Ȳ = Xᵀ Z̄.   A single matrix y is multiplied with all rows of x in one product.
     Raises ValueError if the inner lengths differ or an argument has no axes.
     """
-    x, y = np.asarray(x), np.asarray(y)
+    x, y = as_array(x), as_array(y)
     if not x.ndim or not y.ndim or x.shape[-1] != y.shape[-2 if y.ndim > 1 else 0]:
         raise ValueError(f"matmul: x of shape {x.shape} and y of shape {y.shape} have no matching inner axes")
     if y.ndim <= 2 and x.ndim != 1:
@@ -90,7 +94,7 @@ def linear(x, weight, bias=None):
     Raises ValueError naming the argument whose shape does not fit.
     Elsewhere: torch.nn.Linear stores the transpose, (out, in).   Source: Sivaraya (2023) §1.3.
     """
-    x, weight = np.asarray(x), np.asarray(weight)
+    x, weight = as_array(x), as_array(weight)
     if weight.ndim != 2:
         raise ValueError(f"linear: weight has shape {weight.shape}; it must be a matrix (features in, features out)")
     if not x.ndim or x.shape[-1] != weight.shape[0]:
@@ -117,7 +121,7 @@ def outer(x, y):
     Shapes: x (..., N), y (..., M) → z (..., N, M).   VJP: x̄ = Z̄ y, ȳ = Z̄ᵀ x.
     Raises ValueError if an argument has no axes.
     """
-    x, y = np.asarray(x), np.asarray(y)
+    x, y = as_array(x), as_array(y)
     if not x.ndim or not y.ndim:
         raise ValueError(f"outer: x has shape {x.shape} and y {y.shape}; each needs an axis, the vectors")
 
@@ -125,6 +129,18 @@ def outer(x, y):
         return (z_bar * y[..., None, :]).sum(-1), (z_bar * x[..., :, None]).sum(-2)
 
     return x[..., :, None] * y[..., None, :], vjp
+
+
+def dot(x: ArrayLike, y: ArrayLike) -> Array | Tensor:
+    """x y: of numbers the product, of vectors Σ x_i y_i, of matrices X Y, as numpy.dot.
+
+    Raises ValueError for a batch of matrices y, which NumPy pairs with every row of x.
+    """
+    if not np.ndim(raw(x)) or not np.ndim(raw(y)):
+        return multiply(x, y)
+    if np.ndim(raw(x)) > 1 and np.ndim(raw(y)) > 2:
+        raise ValueError(f"dot: y has shape {np.shape(raw(y))}; use matmul for batches, or einsum for all pairs")
+    return matmul(x, y)
 
 
 @primitive
@@ -156,6 +172,20 @@ def diagonal(x, offset=0):
     return np.diagonal(x, offset, -2, -1).copy(), vjp
 
 
+def diag(x: ArrayLike, offset: int = 0) -> Array | Tensor:
+    """The matrix with x on its k-th diagonal, k = `offset`, and 0 elsewhere; of a matrix that diagonal: numpy.diag.
+
+    Shapes: x (N,) → y (N + |k|, N + |k|); x (..., N, M) → y (..., length).   Raises ValueError for a number.
+    """
+    if np.ndim(raw(x)) != 1:
+        return diagonal(x, offset)
+    n = len(raw(x))
+    longer = pad(expand_dims(x, 1), ((0, 0), (0, n)))  # (n, n + 1)   read in rows of n, x_i stands in column i
+    square = reshape(getitem(reshape(longer, -1), slice(n * n)), (n, n))
+    above, below = max(offset, 0), max(-offset, 0)
+    return pad(square, ((below, above), (above, below)))
+
+
 @primitive
 def tril(x, offset=0):
     """Y_ij = X_ij for j ≤ i + k, else 0, over the last two axes, k = `offset`: the lower triangle.
@@ -177,7 +207,7 @@ def triu(x, offset=0):
 
 
 def _matrices(name: str, x: ArrayLike) -> Array:
-    x = np.asarray(x)
+    x = as_array(x)
     if x.ndim < 2:
         raise ValueError(f"{name}: x has shape {x.shape}; it needs two axes")
     return x
@@ -308,7 +338,7 @@ def solve_lower(factor: Array, b: Array, *, transposed: bool = False, leaf: int 
         second = solve_lower(factor[..., two, two], b[..., two, :] - corner @ first, transposed=transposed)
         return np.concatenate([second, first] if transposed else [first, second], -2)
     batch = np.broadcast_shapes(factor.shape[:-2], b.shape[:-2])
-    x = np.array(np.broadcast_to(b, batch + b.shape[-2:]), np.result_type(factor, b))
+    x = np.array(np.broadcast_to(b, batch + b.shape[-2:], subok=True), np.result_type(factor, b), subok=True)
     for i in reversed(range(n)) if transposed else range(n):
         known = slice(i + 1, n) if transposed else slice(0, i)
         row = factor[..., known, i] if transposed else factor[..., i, known]
@@ -329,7 +359,4 @@ def log_determinant(factor):
     if not (diagonal.real > 0).all():
         raise ValueError("log_determinant: factor must have a positive diagonal; pass the result of cholesky")
     identity = np.eye(factor.shape[-1], dtype=factor.dtype)
-    return (
-        2 * np.log(diagonal).sum(-1),
-        lambda y_bar: (ratio(2 * y_bar[..., None], diagonal)[..., None, :] * identity,),
-    )
+    return 2 * np.log(diagonal).sum(-1), lambda y_bar: ((2 * y_bar[..., None] / diagonal)[..., None, :] * identity,)

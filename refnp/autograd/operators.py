@@ -39,6 +39,7 @@ _ARITHMETIC = {
     "truediv": (np.divide, e.divide),
     "pow": (np.power, e.power),
     "matmul": (np.matmul, linalg.matmul),
+    "mod": (np.remainder, e.remainder),
 }
 _COMPARISONS = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
                 "ge": np.greater_equal}  # fmt: skip
@@ -49,24 +50,29 @@ def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **opt
     """What `array − tensor` calls. Raises TypeError for what is no operator, and for results in given arrays."""
     if ufunc in _OF_UFUNC and method == "__call__" and not options:
         return _OF_UFUNC[ufunc](*inputs)
-    raise _refusal(ufunc.__name__)
+    raise _refusal(ufunc)
 
 
 def _array_function(self: Tensor, function: Any, types: Any, arguments: tuple, options: dict) -> Any:
     """What np.sum(tensor) and other functions that are no ufuncs call. Raises TypeError for nearly all."""
     if function in _HARMLESS:
         return function._implementation(*arguments, **options)
-    raise _refusal(function.__name__)
+    raise _refusal(function)
 
 
 PAGES = (e, indexing, linalg, reductions, shapes, special, summation, systems)
 
 
-def _refusal(name: str) -> TypeError:
-    own = {"dot": "matmul", "amax": "max", "amin": "min", "fabs": "absolute"}.get(name, name)
-    exists = any(hasattr(module, own) for module in PAGES)
-    instead = f", or refnp.autograd.{own}(...) to keep it" if exists else ""
-    return TypeError(f"np.{name} got a Tensor, whose history would be lost; use .numpy(){instead}")
+def _refusal(function: Callable) -> TypeError:
+    name = function.__name__
+    own = {"amax": "max", "amin": "min", "fabs": "absolute", "around": "round", "mod": "remainder"}.get(name, name)
+    if any(hasattr(module, own) for module in PAGES):
+        instead = f"use .numpy(), or refnp.autograd.{own}(...) to keep it"
+    elif all(types.endswith("?") for types in getattr(function, "types", [""])):
+        instead = "use .numpy(), for what is true or false has no gradient"
+    else:
+        instead = "refnp has no such operation: make one of it and its gradient, with refnp.autograd.primitive"
+    return TypeError(f"np.{name} got a Tensor, whose history would be lost; {instead}")
 
 
 def _reflected(operation: Callable) -> Callable:
@@ -86,8 +92,8 @@ def _transpose(self: Tensor, *axes: Any) -> Tensor:
 
 _NAMED_ALIKE = (reductions.sum, reductions.mean, reductions.max, reductions.min, reductions.prod, reductions.cumsum,
                 reductions.cumprod, reductions.var, reductions.std, reductions.argmax, reductions.argmin,
-                e.astype, e.clip, e.exp, e.log, e.sqrt, e.tanh, shapes.squeeze, shapes.swapaxes, indexing.take,
-                linalg.diagonal, linalg.trace)  # fmt: skip
+                reductions.median, e.astype, e.round, e.clip, e.exp, e.log, e.sqrt, e.tanh, shapes.squeeze,
+                shapes.swapaxes, indexing.take, linalg.diagonal, linalg.trace)  # fmt: skip
 _METHODS = {operation.__name__: operation for operation in _NAMED_ALIKE} | {
     "backward": backward,
     "__array_ufunc__": _array_ufunc,
@@ -97,6 +103,7 @@ _METHODS = {operation.__name__: operation for operation in _NAMED_ALIKE} | {
     "__abs__": e.absolute,
     "__getitem__": indexing.getitem,
     "reshape": _reshape,
+    "dot": linalg.dot,
     "ravel": lambda self: shapes.reshape(self, -1),
     "transpose": _transpose,
     "T": property(shapes.transpose, doc="The axes in reverse order."),

@@ -10,9 +10,15 @@ A primitive is written as one function of arrays that returns its value and its 
 
 What is common to all is done here and in backward.py: arrays are taken out of Tensors, the node is written, gradients
 are summed over broadcast axes and brought to the argument's dtype. Instead of a gradient a rule may give a function
-without arguments that computes it, which is called only if that gradient is needed. None stands for "no gradient".
-A rule leaves its arguments unchanged, and returns new arrays or views of the gradient it was given, never an array
-that it keeps: the walk back may add to a returned array in place.
+without arguments that computes it, which is called only if that gradient is needed. None stands for "no gradient",
+as an array of integers or booleans has none; for a float that needs one it is an error.
+
+Where ȳ is 0, or a derivative is, their product is 0, whatever the other is: the walk back sees to it (duals.py), so a
+rule is written as the formula stands.
+
+Who owns what: a rule of refnp leaves its arguments unchanged, and returns new arrays or views of the gradient it was
+given, never an array that it keeps: the walk back may add to a returned array in place. A rule that is not refnp's gets
+read-only views, of its arguments and of the gradient, and what it returns is copied.
 
 Arrays in, array out, and no tape; if any argument is a Tensor, so is the result. A primitive with several results
 returns a tuple of values, and its VJP takes one gradient for each.
@@ -25,8 +31,10 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd import duals
+from refnp.autograd.duals import Dual, as_array
 from refnp.autograd.errors import refuse
-from refnp.autograd.tensor import Array, Node, Tensor, is_recording, result
+from refnp.autograd.tensor import Array, Node, Tensor, is_recording, off_tape, result
 
 NO_NUMBERS = "OSUVMma"  # dtypes of objects, text, records and dates
 
@@ -36,9 +44,11 @@ def primitive(function: Callable) -> Callable:
 
     Arrays may be passed by position or by name; lists become arrays, Python scalars stay as they are (so that
     they do not change the dtype), None means absent. What follows `*` in the signature is an option, never an array.
+    A function that is not refnp's gets read-only arrays.
     Raises TypeError if an option is a Tensor, whose gradient would be lost, or an argument no numbers; ValueError for a
     Python integer that no floating type holds.
     """
+    foreign = not is_own(function)
     parameters = inspect.signature(function).parameters.values()
     defaults = {p.name: p.default for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD}
 
@@ -59,10 +69,16 @@ def primitive(function: Callable) -> Callable:
                     arrays.append(argument.data)
                 else:
                     arrays.append(np.asarray(argument) if isinstance(argument, list) else argument)
+            if foreign:
+                arrays = [read_only(array) for array in arrays]
             value, vjp = function(*arrays, **options) if options else function(*arrays)
+            if foreign:
+                vjp = owning(function.__name__, vjp, arguments)
         except (AttributeError, OverflowError, TypeError, ValueError) as error:
             refuse(function, arguments, options, error)
             raise
+        if duals.in_use and any(isinstance(array, Dual) for array in arrays):
+            value = duals.wrapped(value)
         if value.__class__ is np.ndarray:  # nearly always
             if value.dtype.char in NO_NUMBERS:
                 refuse(function, arguments, options)
@@ -70,13 +86,15 @@ def primitive(function: Callable) -> Callable:
                 return value
             if not (needs_gradient and is_recording()):
                 return result(value)
+            if off_tape.modules:
+                off_tape.refuse(function.__name__, arguments)
             return result(value, Node(operation, arguments, options, vjp))
         if not _are_numbers(value):
             refuse(function, arguments, options)
         if not any_tensor:
             return value
         several = isinstance(value, tuple)
-        values = [np.asarray(v) for v in value] if several else [np.asarray(value)]
+        values = [as_array(v) for v in value] if several else [as_array(value)]
         node = None
         if needs_gradient and is_recording():
             outputs = tuple((v.shape, v.dtype) for v in values)
@@ -118,13 +136,41 @@ def raw(value: Any) -> Any:
     return value.data if isinstance(value, Tensor) else value
 
 
-def ratio(numerator: Array, denominator: Array | complex) -> Array:
-    """numerator / denominator, and 0 wherever the numerator is 0.
+def is_own(function: Callable) -> bool:
+    """Whether a function or an operation is refnp's."""
+    return function.__module__.partition(".")[0] == "refnp"
 
-    A branch that `where` did not take gets cotangent 0, and must contribute 0 even where its derivative is infinite.
+
+def owning(name: str, vjp: Callable, arguments: tuple) -> Callable:
+    """A rule that is not refnp's: it gets read-only gradients, and what it returns is checked and copied.
+
+    Raises ValueError for a shape that is neither the argument's nor a result's, to which the argument was broadcast.
     """
-    denominator = np.asarray(denominator) if isinstance(denominator, tuple) else denominator
-    shape = np.broadcast_shapes(np.shape(numerator), np.shape(denominator))
-    out = np.zeros(shape, np.result_type(numerator, denominator))
-    with np.errstate(divide="ignore", invalid="ignore"):  # a gradient that is infinite is infinite
-        return np.divide(numerator, denominator, out=out, where=numerator != 0)
+
+    def rule(*bars: Array) -> Any:
+        gradients = vjp(*map(read_only, bars))
+        if not isinstance(gradients, tuple):
+            return gradients
+        found: list[Array | None] = []
+        for place, (argument, gradient) in enumerate(zip(arguments, gradients, strict=False)):
+            if not (isinstance(argument, Tensor) and argument.requires_grad):
+                found.append(None)
+                continue
+            gradient = gradient() if callable(gradient) else gradient
+            if gradient is not None and np.shape(gradient) not in (argument.shape, *(bar.shape for bar in bars)):
+                raise ValueError(
+                    f"backward: the rule of {name} returned shape {np.shape(gradient)} for argument {place}, "
+                    f"of shape {argument.shape}"
+                )
+            found.append(gradient if gradient is None else np.array(gradient))
+        return tuple(found)
+
+    return rule
+
+
+def read_only(value: Any) -> Any:
+    """A view of an array that cannot be written to; anything else as it is."""
+    if isinstance(value, np.ndarray):
+        value = value.view()
+        value.flags.writeable = False
+    return value

@@ -5,17 +5,21 @@ gradient ȳ is repeated along the reduced axes, since each element took part in 
 Elements are added in C order, however x lies in memory: the same values give the same bits.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from refnp.autograd.blocks import floating, in_order, normalize_axes
-from refnp.autograd.elementary import log1p_of
+from refnp.autograd.blocks import floating, in_float32, in_order, normalize_axes
+from refnp.autograd.duals import as_array
+from refnp.autograd.elementary import log1p_of, steps_only, where
 from refnp.autograd.errors import explained
-from refnp.autograd.primitives import primitive, ratio, raw
-from refnp.autograd.tensor import Array, ArrayLike
+from refnp.autograd.indexing import getitem, take_along_axis
+from refnp.autograd.primitives import primitive, raw
+from refnp.autograd.shapes import reshape, transpose
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
 
 Axis = int | tuple[int, ...] | None
 
@@ -26,7 +30,7 @@ def _axes(name: str, axis: Axis, x: Array) -> tuple[int, ...]:
 
 def _kept(y: Any, axes: tuple[int, ...], x: Array) -> Array:
     """A reduced array with the reduced axes of x as axes of length 1."""
-    return np.asarray(y).reshape([1 if i in axes else n for i, n in enumerate(x.shape)])
+    return as_array(y).reshape([1 if i in axes else n for i, n in enumerate(x.shape)])
 
 
 def _reduced(y: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
@@ -34,10 +38,23 @@ def _reduced(y: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     return y if keepdims else np.squeeze(y, axes)[()]
 
 
+def float16_in_float32(function: Callable) -> Callable:
+    """float16 is computed in float32 and rounded once: a count of 65 520 is ∞ in float16, and a square of 256 too."""
+
+    @functools.wraps(function)
+    def of_any_type(x: Any, *axis: Any, **options: Any) -> tuple:
+        x = as_array(x, order="C")
+        if x.dtype.char != "e":
+            return function(x, *axis, **options)
+        return in_float32(lambda x: function(x, *axis, **options), x, {})
+
+    return of_any_type
+
+
 @primitive
 def sum(x, axis: Axis = None, *, keepdims=False):
     """y = Σ x over `axis`.   VJP: x̄_i = ȳ."""
-    x = np.asarray(x, order="C")
+    x = as_array(x, order="C")
     axes = _axes("sum", axis, x)
     return (
         x.sum(axes, keepdims=keepdims),
@@ -46,9 +63,10 @@ def sum(x, axis: Axis = None, *, keepdims=False):
 
 
 @primitive
+@float16_in_float32
 def mean(x, axis: Axis = None, *, keepdims=False):
     """y = (1/n) Σ x over `axis`.   VJP: x̄_i = ȳ / n.   Raises ValueError for the mean of nothing."""
-    x = np.asarray(x, order="C")
+    x = as_array(x, order="C")
     axes = _axes("mean", axis, x)
     n = _count("mean", axes, x)
     return (
@@ -65,6 +83,7 @@ def _count(name: str, axes: tuple[int, ...], x: Array) -> int:
 
 
 @primitive
+@float16_in_float32
 def var(x, axis: Axis = None, *, ddof=0, keepdims=False):
     """y = (1/(n − d)) Σ (x − μ)² over `axis`, μ the mean and d = `ddof`: 0 for the population, 1 for a sample.
 
@@ -82,6 +101,7 @@ def var(x, axis: Axis = None, *, ddof=0, keepdims=False):
 
 
 @primitive
+@float16_in_float32
 def std(x, axis: Axis = None, *, ddof=0, keepdims=False):
     """y = √var(x), the standard deviation over `axis`; `ddof` as there.
 
@@ -92,13 +112,19 @@ def std(x, axis: Axis = None, *, ddof=0, keepdims=False):
     y = np.sqrt((centred * centred).sum(axes, keepdims=True) / n)
     return (
         _reduced(y * scale, axes, keepdims),
-        lambda y_bar: (_kept(y_bar, axes, centred) * ratio(centred / n, y),),
+        lambda y_bar: (_kept(y_bar, axes, centred) * _direction(centred / n, y),),
     )
+
+
+def _direction(x: Array, length: Array) -> Array:
+    """x / length, and 0 at the kink, where the length is 0."""
+    zero = length == 0
+    return np.where(zero, 0, x / np.where(zero, 1, length))
 
 
 def _centred(name: str, x: Any, axis: Axis, ddof: int) -> tuple:
     """(x − μ)/s, s (a power of two, so that no square over- or underflows), the axes, and n − d."""
-    x = in_order(floating(x))
+    x = steps_only(name, in_order(floating(x)))
     axes = _axes(name, axis, x)
     n = math.prod(x.shape[i] for i in axes)
     if not n > ddof:
@@ -112,6 +138,7 @@ def _centred(name: str, x: Any, axis: Axis, ddof: int) -> tuple:
 
 
 @primitive
+@float16_in_float32
 def max(x, axis: Axis = None, *, keepdims=False):
     """y = max x over `axis` (for complex x, the element with the largest real part).
 
@@ -121,6 +148,7 @@ def max(x, axis: Axis = None, *, keepdims=False):
 
 
 @primitive
+@float16_in_float32
 def min(x, axis: Axis = None, *, keepdims=False):
     """y = min x over `axis` (for complex x, the element with the smallest real part).
 
@@ -130,7 +158,7 @@ def min(x, axis: Axis = None, *, keepdims=False):
 
 
 def _extreme(name: str, x: Any, axis: Axis, keepdims: bool, *, largest: bool) -> tuple:
-    x = np.asarray(x)
+    x = as_array(x)
     axes = _axes(name, axis, x)
     _count(name, axes, x)
     y = (x.real.max if largest else x.real.min)(axes, keepdims=True)
@@ -149,7 +177,7 @@ def prod(x, axis: Axis = None, *, keepdims=False):
     VJP: x̄_i = ȳ Π_{j≠i} x_j, as (product of all before i) · (product of all after i), which is right at zeros,
     where ȳ y / x_i would be 0/0.
     """
-    x = np.asarray(x, order="C")
+    x = as_array(x, order="C")
     axes = _axes("prod", axis, x)
     kept = tuple(i for i in range(x.ndim) if i not in axes)
     order = kept + axes
@@ -167,6 +195,7 @@ def prod(x, axis: Axis = None, *, keepdims=False):
 
 
 @primitive
+@float16_in_float32
 def logsumexp(x, axis: Axis = None, *, keepdims=False):
     """y = log Σ exp(x_i) over `axis`, from the row maximum m: y = m + log Σ exp(x_i − m).
 
@@ -189,28 +218,32 @@ def logsumexp(x, axis: Axis = None, *, keepdims=False):
         e = np.where(infinite, largest & (top > 0), e)
     rest = np.where(infinite, 0, np.where(largest, e - 1, e).sum(axes, keepdims=True))
     y = np.where(infinite, top, top + (np.log(k) + log1p_of(rest / k)))
+    if y.dtype.kind == "c" and infinite.any():
+        y.imag += np.where(infinite, (e.real / k * x.imag).sum(axes, keepdims=True), 0)
     return _reduced(y, axes, keepdims), lambda y_bar: (_kept(y_bar, axes, x) * (e / (k + rest)),)
 
 
 @primitive
+@float16_in_float32
 def norm(x, axis: Axis = None, *, keepdims=False):
     """y = √(Σ x²) over `axis`, scaled by the largest element so that no square over- or underflows.
 
-    VJP: x̄_i = ȳ x_i / y, and 0 at the kink x = 0 (others give NaN there).
+    VJP: x̄_i = ȳ x_i / y, and 0 at the kink x = 0 (others give NaN there).   Raises TypeError for complex x, but for the
+    steps of differentiation; so do `var` and `std`.
     """
-    x = in_order(floating(x))
+    x = steps_only("norm", in_order(floating(x)))
     axes = _axes("norm", axis, x)
     scale = np.abs(x.real).max(axes, keepdims=True, initial=0)
     scale = np.where((scale > 0) & np.isfinite(scale), scale, 1)
     unit = x / scale
     length = np.sqrt((unit * unit).sum(axes, keepdims=True))
-    return _reduced(scale * length, axes, keepdims), lambda y_bar: (_kept(y_bar, axes, x) * ratio(unit, length),)
+    return _reduced(scale * length, axes, keepdims), lambda y_bar: (_kept(y_bar, axes, x) * _direction(unit, length),)
 
 
 @primitive
 def cumsum(x, axis: int = -1):
     """y_i = Σ_{j≤i} x_j along one axis.   VJP: x̄_j = Σ_{i≥j} ȳ_i, the running sum from the other end."""
-    x = np.asarray(x)
+    x = as_array(x)
     (axis,) = normalize_axes("cumsum", axis, x.ndim)
     return np.cumsum(x, axis), lambda y_bar: (np.flip(np.cumsum(np.flip(y_bar, axis), axis), axis),)
 
@@ -222,7 +255,7 @@ def cumprod(x, axis: int = -1):
     VJP: x̄_j = y_{j−1} r_j with r_j = Σ_{i≥j} ȳ_i Π_{j<k≤i} x_k, from the end: r_j = ȳ_j + x_{j+1} r_{j+1}.
     There is no division, so zeros are numbers like all others (ȳ y/x would be 0/0).
     """
-    x = np.asarray(x)
+    x = as_array(x)
     (axis,) = normalize_axes("cumprod", axis, x.ndim)
     y = np.cumprod(x, axis)
 
@@ -232,9 +265,41 @@ def cumprod(x, axis: int = -1):
         before[1:] = np.moveaxis(y, axis, 0)[:-1]
         for j in range(len(rest) - 2, -1, -1):
             rest[j] += factors[j + 1] * rest[j + 1]
-        return (np.moveaxis(np.where(rest == 0, 0, before) * rest, 0, axis),)
+        return (np.moveaxis(before * rest, 0, axis),)
 
     return y, vjp
+
+
+@explained
+def sort(x: ArrayLike, axis: int | None = -1) -> Array | Tensor:
+    """y = x in ascending order along one axis, by real parts, NaN last; `axis` None takes all elements, in C order.
+
+    VJP: each ȳ goes to the element that stands there; of equal ones the order stays.
+    """
+    if axis is None:
+        x, axis = reshape(x, -1), 0
+    values = as_array(raw(x))
+    (place,) = normalize_axes("sort", axis, values.ndim)
+    return take_along_axis(x, np.argsort(np.asarray(values.real), place, kind="stable"), place)
+
+
+@explained
+def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array | Tensor:
+    """The middle element of x in order over `axis`, or the mean of the middle two; NaN if there is one.
+
+    VJP: ȳ goes to the middle element, or half to each of two; of equal ones, to those that come first in order.
+    Raises ValueError for no elements.
+    """
+    values = as_array(raw(x))
+    axes = _axes("median", axis, values)
+    n = _count("median", axes, values)
+    kept = tuple(i for i in range(values.ndim) if i not in axes)
+    lengths = [values.shape[i] for i in kept]
+    ordered = sort(reshape(transpose(x, kept + axes), (*lengths, n)), -1)
+    middle = mean(getitem(ordered, (..., slice((n - 1) // 2, n // 2 + 1))), -1)
+    largest = getitem(ordered, (..., -1))
+    y = where(np.isnan(raw(largest)), largest, middle)
+    return reshape(y, [1 if i in axes else m for i, m in enumerate(values.shape)]) if keepdims else y
 
 
 @explained
@@ -253,7 +318,7 @@ def _place_of(name: str, find: Callable, x: ArrayLike, axis: int | None) -> Arra
     """NumPy's place; ValueError where there is none. `axis` None counts all elements, in C order."""
     if isinstance(axis, (tuple, list, np.ndarray)):
         raise TypeError(f"{name}: axis is {axis!r}; pass an integer, or None for all elements")
-    values = np.asarray(raw(x)).real
+    values = as_array(raw(x)).real
     axes = _axes(name, axis, values)
     _count(name, axes, values)
     return find(values, None if axis is None else axes[0])

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.blocks import integers, normalize_axes
+from refnp.autograd.duals import as_array
 from refnp.autograd.indexing import add_at
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
@@ -21,7 +22,7 @@ def reshape(x, shape):
 
     Raises ValueError if `shape` has not as many elements as x.
     """
-    x = np.asarray(x)
+    x = as_array(x)
     try:
         y = x.reshape(shape)
     except ValueError:
@@ -36,7 +37,7 @@ def transpose(x, axes=None):
 
     Raises ValueError unless every axis is named once.
     """
-    x = np.asarray(x)
+    x = as_array(x)
     axes = tuple(range(x.ndim))[::-1] if axes is None else normalize_axes("transpose", axes, x.ndim)
     if len(axes) != x.ndim:
         raise ValueError(f"transpose: axes {axes} do not name all {x.ndim} axes of x; name each once")
@@ -47,7 +48,7 @@ def transpose(x, axes=None):
 @primitive
 def swapaxes(x, first, second):
     """y = x with two axes exchanged.   VJP: x̄ = ȳ with the same two exchanged."""
-    x = np.asarray(x)
+    x = as_array(x)
     for axis in (first, second):
         normalize_axes("swapaxes", axis, x.ndim)
 
@@ -74,7 +75,7 @@ def expand_dims(x, axis):
 
     Raises ValueError for a place out of range or named twice.
     """
-    x = np.asarray(x)
+    x = as_array(x)
     count = 1 if np.ndim(axis) == 0 else len(axis)
     axes = normalize_axes("expand_dims", axis, x.ndim + count)
     return np.expand_dims(x, axes), lambda y_bar: (y_bar.reshape(x.shape),)
@@ -86,7 +87,7 @@ def squeeze(x, axis=None):
 
     Raises ValueError for a named axis that has another length.
     """
-    x = np.asarray(x)
+    x = as_array(x)
     ones = tuple(i for i, n in enumerate(x.shape) if n == 1)
     axes = ones if axis is None else normalize_axes("squeeze", axis, x.ndim)
     if any(x.shape[i] != 1 for i in axes):
@@ -97,7 +98,7 @@ def squeeze(x, axis=None):
 @primitive
 def flip(x, axis=None):
     """y = x read backwards along `axis` (an int or several; all by default).   VJP: x̄ = ȳ read backwards."""
-    x = np.asarray(x)
+    x = as_array(x)
     axes = tuple(range(x.ndim)) if axis is None else normalize_axes("flip", axis, x.ndim)
     return np.flip(x, axes), lambda y_bar: (np.flip(y_bar, axes),)
 
@@ -137,7 +138,7 @@ def _several(name: str, arrays: Sequence[ArrayLike]) -> int:
 @primitive
 def _concatenate(*arrays, axis):
     """y = arrays joined along `axis`."""
-    arrays = tuple(np.asarray(a) for a in arrays)
+    arrays = tuple(as_array(a) for a in arrays)
     (axis,) = normalize_axes("concatenate", axis, arrays[0].ndim)
     if len({(a.ndim, a.shape[:axis], a.shape[axis + 1 :]) for a in arrays}) > 1:
         shapes = ", ".join(str(a.shape) for a in arrays)
@@ -167,6 +168,19 @@ def _stack(*arrays, axis):
     return y, lambda y_bar: tuple(np.moveaxis(y_bar, axis, 0))
 
 
+def hstack(arrays: Sequence[ArrayLike]) -> Array | Tensor:
+    """y = arrays joined side by side: along axis 1, vectors end to end, as numpy.hstack."""
+    _several("hstack", arrays)
+    parts = [reshape(a, -1) if np.ndim(raw(a)) == 0 else a for a in arrays]
+    return concatenate(parts, 0 if parts and np.ndim(raw(parts[0])) == 1 else 1)
+
+
+def vstack(arrays: Sequence[ArrayLike]) -> Array | Tensor:
+    """y = arrays joined one below the other: along axis 0, vectors as rows, as numpy.vstack."""
+    _several("vstack", arrays)
+    return concatenate([reshape(a, (1, -1)) if np.ndim(raw(a)) < 2 else a for a in arrays], 0)
+
+
 @primitive
 def split(x, sections, axis=-1):
     """y = x cut along `axis` (the last by default) into `sections` equal parts, or at the given places; a tuple.
@@ -174,7 +188,7 @@ def split(x, sections, axis=-1):
     VJP: x̄ = the gradients of the parts, joined.
     Raises ValueError if equal parts do not fit, or if places do not ascend from 0 to the length of the axis.
     """
-    x = np.asarray(x)
+    x = as_array(x)
     (axis,) = normalize_axes("split", axis, x.ndim)
     length = x.shape[axis]
     if isinstance(sections, (int, np.integer)):
@@ -196,7 +210,7 @@ def pad(x, widths, *, mode="zeros", value=0.0):
     Raises TypeError if widths are not integers, ValueError if they are negative or not a pair per axis, for an unknown
     mode, or for more padding than the mode can find elements for.
     """
-    x = np.asarray(x)
+    x = as_array(x)
     widths = _pad_widths(widths, x.ndim)
     if mode == "zeros":
         inner = tuple(slice(before, before + n) for (before, _), n in zip(widths, x.shape, strict=True))

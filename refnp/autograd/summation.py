@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd.duals import as_array
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 
@@ -63,7 +64,7 @@ def einsum(subscripts: str, *operands: ArrayLike) -> Array | Tensor:
 def _einsum(*operands, inputs, result):
     """z[result] = Σ x[inputs] y[inputs] … over every letter that the result lacks."""
     dtype = np.result_type(*operands)  # Python scalars do not raise it
-    arrays = [np.asarray(o, dtype) if isinstance(o, (int, float, complex)) else np.asarray(o) for o in operands]
+    arrays = [as_array(o, dtype) if isinstance(o, (int, float, complex)) else as_array(o) for o in operands]
     sizes = _sizes(inputs, [a.shape for a in arrays])
 
     def vjp(y_bar):

@@ -90,7 +90,8 @@ def slogdet(a):
 
     Shapes: a (..., N, N) → sign (...), y (...).
     VJP: Ā = ȳ A⁻ᵀ; the sign has gradient 0. For complex A, y is the continuation from the real line, log ± det A.
-    Raises ValueError if A is not square, or holds a value that is not finite; for the gradient, if A is singular.
+    Raises ValueError if A is not square, or holds a value that is not finite; for the gradient, if A is singular and
+    ȳ not 0.
     """
     lu = eliminated("slogdet", a)
     diagonal = np.diagonal(lu.upper, axis1=-2, axis2=-1)
@@ -100,7 +101,7 @@ def slogdet(a):
     singular = (signs == 0).any(-1)
 
     def vjp(sign_bar, y_bar):
-        if singular.any():
+        if (singular & (y_bar != 0)).any():
             raise ValueError("slogdet: a is singular, where log |det a| has no gradient; add something to its diagonal")
         inverse = lu.solve_transposed(np.eye(lu.upper.shape[-1], dtype=lu.upper.dtype))
         return (y_bar[..., None, None] * inverse,)

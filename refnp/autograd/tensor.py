@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import itertools
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +21,17 @@ from numpy.typing import DTypeLike
 
 _steps = itertools.count()
 _recording = contextvars.ContextVar("recording", default=True)
+_differentiated = contextvars.ContextVar("differentiated", default=False)
+_stepping = contextvars.ContextVar("stepping", default=False)
 _call = contextvars.ContextVar["Call | None"]("call", default=None)
 
 
 @contextlib.contextmanager
 def no_grad() -> Iterator[None]:
-    """Within this block nothing is recorded on the tape: values only, no memory kept for gradients."""
+    """Within this block nothing is recorded on the tape: values only, no memory kept for gradients.
+
+    A derivative that is asked for inside (grad, vjp and the like) records what it needs by itself.
+    """
     token = _recording.set(False)
     try:
         yield
@@ -32,9 +39,57 @@ def no_grad() -> Iterator[None]:
         _recording.reset(token)
 
 
+def recorded(function: Callable, *arguments: Any) -> Any:
+    """function(*arguments), with the tape written, inside `no_grad` too."""
+    tokens = _recording.set(True), _differentiated.set(True)
+    try:
+        return function(*arguments)
+    finally:
+        _recording.reset(tokens[0])
+        _differentiated.reset(tokens[1])
+
+
+@contextlib.contextmanager
+def stepping() -> Iterator[None]:
+    """Within this block imaginary parts are derivatives, which a constant (.numpy(), .detach()) has not."""
+    token = _stepping.set(True)
+    try:
+        yield
+    finally:
+        _stepping.reset(token)
+
+
 def is_recording() -> bool:
     """True outside `no_grad`."""
     return _recording.get()
+
+
+class OffTape:
+    """Arrays that a module computed from arrays, without a tape: no gradient reaches its parameters through them."""
+
+    def __init__(self) -> None:
+        self.modules: dict[int, tuple[weakref.ref, Any]] = {}  # by id of the array
+
+    def add(self, arrays: list, module: Any) -> None:
+        """Remember which module gave them, as long as they live."""
+        for array in arrays:
+            if isinstance(array, np.ndarray):
+                forget = functools.partial(self.modules.pop, id(array))
+                self.modules[id(array)] = weakref.ref(array, forget), module
+
+    def refuse(self, name: str, arguments: tuple) -> None:
+        """TypeError if an operation on the tape is given one of them, and its module has something to train."""
+        for argument in arguments:
+            found = self.modules.get(id(argument))
+            if found is not None and found[0]() is argument and found[1].parameters():
+                kind = type(found[1]).__name__
+                raise TypeError(
+                    f"{name}: an array here is what {kind} gave for arrays, and no gradient would reach its "
+                    f"parameters; call it as {kind}(…)(Tensor(x)), or inside no_grad() for a constant"
+                )
+
+
+off_tape = OffTape()
 
 
 class Call:
@@ -113,16 +168,30 @@ class Tensor:
     dtype = property(lambda self: self.data.dtype, doc="Type of the elements; every result keeps it.")
 
     def numpy(self) -> Array:
-        """The array itself, without history."""
-        return self.data
+        """The array itself, not a copy, without history: a constant."""
+        return self.data.real if _stepping.get() else self.data
 
     def item(self) -> Any:
-        """The only element, as a Python number."""
-        return self.data.item()
+        """The only element, as a Python number without history; TypeError inside a function that is differentiated.
+
+        float(), int(), complex() and functions of math, which do the same unseen, are refused wherever a gradient is
+        recorded.
+        """
+        return self._number(".item()") if _differentiated.get() else self.data.item()
 
     def detach(self) -> Tensor:
-        """The same values as a constant: no gradient flows through it."""
-        return result(self.data)
+        """The same values, the array shared, as a constant: no gradient flows through it."""
+        return result(self.numpy())
+
+    def _number(self, way: str) -> Any:
+        """The only element; TypeError if its history would be lost: if it is on a tape that was not used yet."""
+        on_tape = self.requires_grad and (self.node is None or self.node.vjp is not None)
+        if on_tape and _recording.get():
+            raise TypeError(
+                f"{way} of a Tensor that a gradient is recorded for gives a number without history; compute with "
+                "refnp's operations, or write .numpy() for a constant"
+            )
+        return self.data.item()
 
     def __array__(self, *args: Any, **kwargs: Any) -> Array:
         raise TypeError(
@@ -136,7 +205,7 @@ class Tensor:
         return f"Tensor({values}, {self.dtype}{made})"
 
     def __format__(self, form: str) -> str:
-        return format(self.item(), form) if form else str(self)
+        return format(self.data.item(), form) if form else str(self)
 
     def __len__(self) -> int:
         if not self.ndim:
@@ -150,13 +219,13 @@ class Tensor:
         return bool(self.data)
 
     def __float__(self) -> float:
-        return float(self.data)
+        return float(self._number("float()"))
 
     def __int__(self) -> int:
-        return int(self.data)
+        return int(self._number("int()"))
 
     def __complex__(self) -> complex:
-        return complex(self.data)
+        return complex(self._number("complex()"))
 
     __hash__ = object.__hash__
 
@@ -210,10 +279,10 @@ def sum_to(array: Array, shape: tuple[int, ...]) -> Array:
 
     In C order, since the bits of a NumPy sum depend on how its array lies in memory.
     """
-    array = np.asarray(array)
+    array = np.asanyarray(array)
     extra = array.ndim - len(shape)
     if array.shape == shape or extra < 0:
         return array
     repeated = tuple(extra + i for i, n in enumerate(shape) if n == 1 != array.shape[extra + i])
-    array = np.asarray(array, order="C").sum(tuple(range(extra)) + repeated, keepdims=True)
+    array = np.asanyarray(array, order="C").sum(tuple(range(extra)) + repeated, keepdims=True)
     return array.reshape(array.shape[extra:])

@@ -23,11 +23,11 @@ import numpy as np
 
 from refnp.course.formulas import readable
 from refnp.course.myst import Block, Cells, Section, sections_of
+from refnp.course.statements import Statements
 
 __all__ = ["chapters", "listing", "study"]
 
 FOLDERS = (Path(__file__).parent / "chapters", Path(__file__).parents[2] / "docs" / "course")
-SHOWN = ("The equation", "A worked example", "The whole code")
 WIDTH, WIDEST = 100, 120
 NO_CHAPTERS = {"index", "explain"}
 
@@ -60,44 +60,59 @@ def _title(text: str) -> str:
     return _inline(found[1], readable) if found else ""
 
 
-def study(name: str, *, sections: Sequence[str] = (), everything: bool = False, plain: bool = False) -> int:
-    """Show a chapter: its equation, worked example and code, or the `sections` named, or everything.
+def study(
+    name: str,
+    *,
+    sections: Sequence[str] = (),
+    solutions: bool = False,
+    plain: bool = False,
+    pictures: str | Path | None = None,
+) -> int:
+    """Show a chapter, or the `sections` named, without the solutions of its exercises unless `solutions`.
 
-    On a terminal page by page, with colours unless `plain`; elsewhere as plain text of 100 columns. Returns 1 if a
-    cell failed, and 0.
+    On a terminal page by page, with colours unless `plain`; elsewhere as plain text of 100 columns. Where `pictures` is
+    a folder, the chapter's pictures are written there. Returns 1 if a cell failed, and 0.
     Raises ValueError for a chapter or section that there is not, with the nearest names.
     """
     file = chapter(name)
     found = sections_of(file.read_text(encoding="utf-8"))
     titles = [section.title for section in found[1:]]
-    if everything:
-        chosen = titles
-    elif sections:
-        chosen = [_named(words, titles, name) for words in sections]
-    else:
-        chosen = [title for title in SHOWN if title in titles]
+    chosen = [_named(words, titles, name) for words in sections] if sections else titles
+    if pictures is not None:
+        Path(pictures).mkdir(parents=True, exist_ok=True)
     is_terminal = sys.stdout.isatty()
     coloured = is_terminal and not plain and importlib.util.find_spec("rich") is not None
     width = min(shutil.get_terminal_size((WIDTH, 24)).columns, WIDEST) if is_terminal else WIDTH
-    page, cells = (_Coloured if coloured else _Plain)(width), Cells()
+    page, cells = (_Coloured if coloured else _Plain)(width), Cells(None if pictures is None else Path(pictures), name)
     with np.printoptions():  # which cells may change
-        _write(page, found, {found[0].title, *chosen}, found[0] if everything else None, cells)
+        _write(page, found, {found[0].title, *chosen}, cells, solutions)
     _show(page.text(), is_terminal)
     if importlib.util.find_spec("pylatexenc") is None:
         print("study: formulas are LaTeX; with python -m pip install 'refnp[study]' Unicode", file=sys.stderr)
     return int(cells.failed)
 
 
-def _write(page: "_Plain", sections: list[Section], chosen: set[str], whole: Section | None, cells: Cells) -> None:
-    """Write the chosen sections; all cells run, for those shown need the others. Of the first its first block alone,
-    unless it is `whole`."""
+def _write(page: "_Plain", sections: list[Section], chosen: set[str], cells: Cells, solutions: bool) -> None:
+    """Write the chosen sections. All cells run, for those shown need the others; of what is not shown, a cell that is
+    shown is preceded by the statements that it needs, so that code copied from the page runs."""
+    hidden = Statements()
     for place, section in enumerate(sections):
-        if section.title in chosen:
+        is_chosen = section.title in chosen
+        if is_chosen:
             page.heading(section.title, 2 if place else 1)
-        for i, block in enumerate(section.blocks):
+        for block in section.blocks:
             output = cells.run(block.content) if block.kind == "cell" else ""
-            if section.title in chosen and (place or not i or section is whole):
+            is_shown = is_chosen and (solutions or not block.is_solution)
+            if block.kind == "cell" and not (is_shown and not block.is_input_hidden):
+                hidden.add(block.content)
+                block = Block("picture", block.title)
+                is_shown = is_shown and bool(block.content or output)
+            elif block.kind == "cell" and (before := hidden.needed(block.content)):
+                page.block(Block("cell", before), "")
+            if is_shown:
                 page.block(block, output)
+        if is_chosen and not solutions and any(block.is_solution for block in section.blocks):
+            page.block(Block("text", "Solutions are shown with --solutions."), "")
 
 
 def chapter(name: str) -> Path:
@@ -133,11 +148,26 @@ def _show(text: str, is_terminal: bool) -> None:
 
 
 def _inline(text: str, formula: Any) -> str:
-    """Markdown with its formulas as text, roles and links by their names."""
-    text = re.sub(r"(?<![\\$])\$([^$]+?)\$", lambda found: formula(found[1].replace("\n", " ")), text)
+    """Markdown with its formulas as text, roles, links and pictures by their names. A stroke of a formula is no border
+    of a table."""
+    is_table = text.lstrip().startswith("|")
+
+    def written(found: re.Match[str]) -> str:
+        line: str = formula(found[1].replace("\n", " "))
+        return line.replace("|", "∣") if is_table else line
+
+    text = re.sub(r"(?<![\\$])\$([^$]+?)\$", written, text)
+    text = re.sub(r"!\[([^]]*)\]\([^)\s]+\)(\{[^}]*\})?", r"[a picture, on the site: \1]", text)
     text = re.sub(r"\{source\}`(?:[^`<]*<([^`>]+)>|([^`]+))`", lambda found: f"`{found[1] or found[2]}`", text)
     text = re.sub(r"\{[\w:-]+\}`([^`]+)`", r"`\1`", text)
     return re.sub(r"\[([^]]+)\]\([^)\s]+\)", r"\1", text)
+
+
+def _without_marks(text: str) -> str:
+    """Without the stars of emphasis; those of code stay."""
+    parts = re.split(r"(`[^`]*`)", text)
+    parts[::2] = [re.sub(r"(\*{1,2})(?=\S)(.+?)(?<=\S)\1", r"\2", part, flags=re.S) for part in parts[::2]]
+    return "".join(parts)
 
 
 class _Plain:
@@ -148,7 +178,7 @@ class _Plain:
         self.lines: list[str] = []
 
     def heading(self, title: str, level: int) -> None:
-        title = _inline(title, readable)
+        title = _without_marks(_inline(title, readable))
         self.lines += ["", title, ("=" if level == 1 else "-") * len(title), ""]
 
     def block(self, block: Block, output: str) -> None:
@@ -157,15 +187,22 @@ class _Plain:
                 self.lines += [*self._paragraph(paragraph), ""]
         elif block.kind == "formula":
             self.lines += [*textwrap.indent(readable(block.content), "    ").split("\n"), ""]
+        elif block.kind == "picture":
+            words = [f"[{block.content}]"] if block.content else []
+            self.lines += [*(line for part in words for line in _wrapped(part, self.width)), ""]
+            self._output(output)
         else:
             if block.kind == "code" and block.title:
                 self.lines.append(f"  {block.title}:")
             self.lines += [*textwrap.indent(block.content, "    ").split("\n"), ""]
-            if output:
-                self.lines += [*textwrap.indent(output, "  | ").split("\n"), ""]
+            self._output(output)
+
+    def _output(self, output: str) -> None:
+        if output:
+            self.lines += [*textwrap.indent(output, "  | ").split("\n"), ""]
 
     def _paragraph(self, text: str) -> list[str]:
-        text = _inline(text, readable)
+        text = _without_marks(_inline(text, readable))
         if text.lstrip().startswith("|"):
             return _table(text, self.width)
         items = re.split(r"\n(?=\s*(?:[-*]|\d+\.) )", text)
@@ -181,11 +218,14 @@ def _wrapped(text: str, width: int) -> list[str]:
                          break_long_words=False, break_on_hyphens=False)  # fmt: skip
 
 
+def _cells(line: str) -> list[str]:
+    """The cells of a row of a Markdown table."""
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
+
+
 def _table(text: str, width: int) -> list[str]:
     """A Markdown table in columns, the last of which is wrapped."""
-    rows = [
-        [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))] for line in text.strip().split("\n")
-    ]
+    rows = [_cells(line) for line in text.strip().split("\n")]
     rows = [row for row in rows if not all(re.fullmatch(r":?-+:?", cell) for cell in row)]
     count = max(map(len, rows))
     rows = [row + [""] * (count - len(row)) for row in rows]
@@ -230,6 +270,11 @@ class _Coloured(_Plain):
             self.console.print(Markdown(_inline(block.content, readable)), "")
         elif block.kind == "formula":
             self.console.print(Padding(Text(readable(block.content), style="bold cyan"), (0, 4)), "")
+        elif block.kind == "picture":
+            if block.content:
+                self.console.print(Text(f"[{block.content}]", style="dim"), "")
+            if output:
+                self.console.print(Padding(Text(output, style="green"), (0, 4)), "")
         else:
             if block.kind == "code" and block.title:
                 self.console.print(Text(f"  {block.title}", style="dim"))

@@ -18,13 +18,14 @@ UPPER = dict(
         "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁼⁽⁾ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻᴬᴮᴰᴱᴳᴴᴵᴶᴷᴸᴹᴺᴼᴾᴿᵀᵁⱽᵂᵀ′",
         strict=True,
     )
-)
+) | {"∗": "∗"}
 ACCENTS = {"bar": "\u0304", "hat": "\u0302", "tilde": "\u0303", "dot": "\u0307", "vec": "\u20d7", "overline": "\u0304"}
 PLAIN = {"text", "operatorname", "mathrm", "mathsf", "mathtt", "textbf", "textit", "mathit", "boldsymbol", "mathbf"}
 SIZES = {"left", "right", "big", "Big", "bigl", "bigr", "Bigl", "Bigr", "bigg", "Bigg", "displaystyle", "textstyle"}
 SIZES |= {"limits", "nolimits", "!", "tag", "biggl", "biggr", "Biggl", "Biggr"}
 SPACES = {",": " ", ";": " ", ":": " ", " ": " ", "quad": "   ", "qquad": "     ", "\\": "\n"}
-OWN = {"lvert": "|", "rvert": "|", "lVert": "‖", "rVert": "‖", "mid": "|", "|": "‖", "{": "{", "}": "}", "_": "_"}
+OWN = {"lvert": "|\ue002", "rvert": "\ue003|", "lVert": "‖\ue002", "rVert": "\ue003‖", "mid": " | ", "|": "‖"}
+OWN |= {"{": "{", "}": "}", "_": "_", "ast": "∗"}
 OWN |= {
     "ne": "≠",
     "neq": "≠",
@@ -37,6 +38,7 @@ OWN |= {
     "blacksquare": "■",
     "varepsilon": "ε",
 }
+SIGNS = {"-": "−", "*": "∗"}  # the letter * would be a mark of Markdown
 BEFORE, AFTER = "\ue000", "\ue001"  # around the name of a function
 FUNCTIONS = {"log", "exp", "max", "min", "sin", "cos", "tanh", "sinh", "cosh", "det", "arg", "argmax", "argmin", "ln"}
 
@@ -54,6 +56,7 @@ def _tidied(line: str) -> str:
     line = re.sub(rf"(?<=[\w)\]]){BEFORE}", " ", line).replace(BEFORE, "")
     line = re.sub(rf" *{AFTER} *(?=[(\[_{''.join(LOWER.values())}{''.join(UPPER.values())}]|$)", "", line)
     line = re.sub(rf" *{AFTER} *", " ", line)
+    line = re.sub(r"\ue002 *| *\ue003", "", line)
     line = re.sub(r"(?<=\S) {2}(?=\S)", " ", line.strip())
     line = re.sub(r" ([,;.)\]⟩⌋⌉])", r"\1", line)
     return re.sub(r"([(\[⟨⌊⌈∂]) ", r"\1", line)
@@ -97,8 +100,8 @@ class _Reader:
             return self.until("}")
         if token == "&":
             return " "
-        if token == "-":
-            return "−"
+        if token in SIGNS:
+            return SIGNS[token]
         if token.isspace():
             return " "
         return self._command(token[1:]) if token[0] == "\\" and len(token) > 1 else token
@@ -118,8 +121,6 @@ class _Reader:
         if name in PLAIN:
             text = self._argument()
             return _function(text) if name == "operatorname" else text.replace("−", "-") if name == "text" else text
-        if name in ("lvert", "lVert"):
-            self._skip_spaces()
         if name in FUNCTIONS:
             return _function(name)
         if name in ("underbrace", "overbrace"):
@@ -144,10 +145,11 @@ class _Reader:
             depth += {"\\begin": 1, "\\end": -1}.get(token, 0)
         inside = "".join(self.tokens[start : self.place - 1])
         self._argument()  # the name after \end
-        rows = [_Reader(row).until(None).strip() for row in re.split(r"\\\\(?:\[[^]]*\])?", inside) if row.strip()]
-        if name.endswith("matrix"):
-            return "[" + "; ".join(re.sub(r"\s+", " ", row) for row in rows) + "]"
-        return "\n".join(rows) if name != "cases" else "{ " + "; ".join(re.sub(r"\s+", " ", row) for row in rows)
+        lines = [line for line in re.split(r"\\\\(?:\[[^]]*\])?", inside) if line.strip()]
+        if not name.endswith("matrix") and name != "cases":
+            return "\n".join(_Reader(line).until(None).strip() for line in lines)
+        rows = "; ".join(", ".join(_tidied(_Reader(part).until(None)) for part in line.split("&")) for line in lines)
+        return f"[{rows}]" if name != "cases" else "{ " + rows
 
 
 FRACTIONS = {("1", "2"): "½", ("1", "3"): "⅓", ("1", "4"): "¼", ("3", "4"): "¾"}

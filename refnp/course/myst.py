@@ -11,6 +11,7 @@ import contextlib
 import io
 import re
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,11 +21,22 @@ OPTION = re.compile(r":(?P<name>[\w-]+):\s*(?P<value>.*)")
 
 
 class Block(NamedTuple):
-    """A part of a chapter. `kind` is "text", "formula", "code" (with `title`, where it comes from) or "cell"."""
+    """A part of a chapter. `kind` is "text", "formula", "code" (with `title`, where it comes from) or "cell" (with
+    `title`, the words of its picture). `tags` are those of a cell, and "solution" of what stands in one.
+    """
 
     kind: str
     content: str
     title: str = ""
+    tags: str = ""
+
+    @property
+    def is_solution(self) -> bool:
+        return "solution" in self.tags or "hide-cell" in self.tags
+
+    @property
+    def is_input_hidden(self) -> bool:
+        return "hide-input" in self.tags
 
 
 class Section(NamedTuple):
@@ -42,13 +54,15 @@ def sections_of(text: str) -> list[Section]:
     lines = iter(re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.S).split("\n"))
     sections = [Section("", [])]
     prose: list[str] = []
+    inside: list[str] = []  # the tags of the fences of colons that are open
 
     def add(block: Block | None) -> None:
+        tags = " ".join(filter(None, inside))
         if any(line.strip() for line in prose):
-            sections[-1].blocks.append(Block("text", "\n".join(prose).strip("\n")))
+            sections[-1].blocks.append(Block("text", "\n".join(prose).strip("\n"), tags=tags))
         prose.clear()
         if block is not None:
-            sections[-1].blocks.append(block)
+            sections[-1].blocks.append(block._replace(tags=f"{block.tags} {tags}".strip()))
 
     for line in lines:
         heading = re.match(r"#{1,2} (.*)", line)
@@ -57,7 +71,13 @@ def sections_of(text: str) -> list[Section]:
             add(None)
             sections.append(Section(heading[1], []))
         elif line.startswith(":::"):
-            title = line.lstrip(":").strip().removeprefix("{dropdown}").strip()
+            add(None)
+            words = line.lstrip(":").strip()
+            title = words.removeprefix("{dropdown}").strip()
+            if words:
+                inside.append("solution" if words.startswith("{dropdown}") else "")
+            elif inside:
+                inside.pop()
             prose += ["", f"**{title}**", ""] if title and "{" not in title else [""]
         elif fence:
             add(_fenced(fence["name"], fence["argument"].strip(), _until(lines, "```", fence["name"])))
@@ -89,7 +109,8 @@ def _fenced(name: str, argument: str, body: list[str]) -> Block | None:
         options[found["name"]] = found["value"].strip().strip('"')
         body = body[1:]
     if name == "code-cell":
-        return Block("cell", "\n".join(body).strip("\n"), options.get("tags", ""))
+        words = re.search(r'alt: "([^"]*)"', options.get("mystnb", ""))
+        return Block("cell", "\n".join(body).strip("\n"), words[1] if words else "", options.get("tags", ""))
     if name == "literalinclude":
         return included(argument, options)
     return Block("text", "\n".join(body)) if body else None
@@ -157,19 +178,21 @@ def _place(lines: list[str], text: str, start: int, file: str) -> int:
 class Cells:
     """Runs the cells of a chapter one after the other, as a notebook does, in one namespace."""
 
-    def __init__(self) -> None:
+    def __init__(self, pictures: Path | None = None, name: str = "picture") -> None:
         self.names: dict[str, Any] = {"__name__": "__main__"}
         self.failed = False
+        self.pictures, self.name, self.drawn = pictures, name, 0
 
     def run(self, code: str) -> str:
-        """What a cell prints, and the value of its last line. Pictures are counted, not drawn; an error is text too.
+        """What a cell prints, and the value of its last line; an error is text too.
 
-        What needs matplotlib is left out where it is not installed.
+        Pictures are written to the folder `pictures`, as NAME-1.png and so on, or only counted. What needs matplotlib
+        is left out where it is not installed.
         """
         written = io.StringIO()
         missing = ""
         tree = ast.parse(code).body
-        with _drawing() as pictures, contextlib.redirect_stdout(written):
+        with _drawing(self._file) as drawn, contextlib.redirect_stdout(written):
             for statement in tree:
                 try:
                     self._execute(statement, last=statement is tree[-1])
@@ -180,10 +203,13 @@ class Cells:
                         self.failed = True
                         print(f"{type(error).__name__}: {error}")
                         break
-        count = pictures()
-        drawn = "a picture, on the site" if count == 1 else f"{count} pictures, on the site" if count else ""
-        note = f"[{missing or drawn}]" if missing or drawn else ""
-        return "\n".join(part for part in (written.getvalue().rstrip(), note) if part)
+        notes = [missing] if missing else drawn()
+        return "\n".join(part for part in (written.getvalue().rstrip(), *(f"[{note}]" for note in notes)) if part)
+
+    def _file(self) -> Path | None:
+        """Where the next picture belongs."""
+        self.drawn += 1
+        return self.pictures and self.pictures / f"{self.name}-{self.drawn}.png"
 
     def _execute(self, statement: ast.stmt, *, last: bool) -> None:
         if last and isinstance(statement, ast.Expr):
@@ -195,25 +221,31 @@ class Cells:
 
 
 @contextlib.contextmanager
-def _drawing() -> Any:
-    """Within this block matplotlib draws nowhere; the function that it gives counts the pictures and closes them."""
+def _drawing(file: Callable[[], Path | None]) -> Any:
+    """Within this block matplotlib draws on no screen. The function that it gives writes the pictures to `file`, where
+    that says one, closes them, and tells of each where it is."""
     try:
         import matplotlib
     except ModuleNotFoundError:
-        yield lambda: 0
+        yield list
         return
     before = matplotlib.get_backend()
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    def count() -> int:
-        numbers = pyplot.get_fignums()
+    def drawn() -> list[str]:
+        notes = []
+        for number in pyplot.get_fignums():
+            place = file()
+            if place is not None:
+                pyplot.figure(number).savefig(place)
+            notes.append(f"a picture: {place}" if place else "a picture, on the site")
         pyplot.close("all")
-        return len(numbers)
+        return notes
 
     show, pyplot.show = pyplot.show, lambda *_, **__: None
     try:
-        yield count
+        yield drawn
     finally:
         pyplot.show = show
         matplotlib.use(before)

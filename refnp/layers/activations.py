@@ -35,12 +35,16 @@ MODERATE = 80.0  # up to here e^x neither over- nor underflows in any precision
 def relu(x):
     """y = max(x, 0).   VJP: x̄ = ȳ where x > 0, else 0 (also at the kink, as everywhere else)."""
     # clip takes a third of the time of np.maximum(x, 0), whose loop for a single number is not vectorised
-    y = x * (x.real > 0) if x.dtype.kind == "c" else np.clip(x, 0, np.inf, out=result_block())
+    if x.dtype.kind == "c":
+        y = np.where(x.real > 0, x, np.where(np.isnan(x.real), np.nan * x, 0))
+    else:
+        y = np.clip(x, 0, np.inf, out=result_block())
 
     def vjp(y_bar):
-        x_bar = y_bar * (y.real > 0)
+        slope = y.real > 0
         if np.isnan(y.real.max(initial=0)):
-            x_bar[np.isnan(y.real)] = np.nan
+            slope = np.where(np.isnan(y.real), np.nan, slope)
+        x_bar = y_bar * slope
         return (x_bar,)
 
     return y, vjp
@@ -125,7 +129,7 @@ def gelu(x, *, approximate="none"):
 
     VJP: x̄ = ȳ (Φ(x) + x φ(x)), φ(x) = e^(−x²/2)/√(2π);   for tanh x̄ = ȳ (σ(2u) + 2 x u' σ(2u) σ(−2u)).
     Raises ValueError for another `approximate`.
-    Elsewhere: PyTorch and flax default to the first, jax.nn.gelu to the second. ½ x (1 + erf(x/√2)), as it is often
+    Elsewhere: PyTorch defaults to the first, jax.nn.gelu and flax to the second. ½ x (1 + erf(x/√2)), as it is often
     written, has no correct digit left of x = −6 in float32.
     """
     near = x if is_moderate(x) else np.clip(x, -SIGMOID_VANISHES, SIGMOID_VANISHES)  # beyond, x² may overflow

@@ -147,7 +147,7 @@ def windows_of(x: Array, axes: Axes, rows: slice) -> Array:
     by_tap = (step * axis.dilation for step, axis in zip(steps, axes, strict=True))
     by_window = (step * axis.stride for step, axis in zip(steps, axes, strict=True))
     shape = (*x.shape[:3], *(axis.kernel for axis in axes), *counts)
-    return as_strided(x, shape, (*x.strides[:3], *by_tap, *by_window))
+    return as_strided(x, shape, (*x.strides[:3], *by_tap, *by_window), subok=True)
 
 
 def read(x: Array, starts: tuple[int, ...], lengths: tuple[int, ...], fill: float = 0.0) -> Array:
@@ -160,7 +160,7 @@ def read(x: Array, starts: tuple[int, ...], lengths: tuple[int, ...], fill: floa
     kept = inside.shape[len(outer) :]
     if kept == lengths:
         return inside
-    box = np.full((*x.shape[: len(outer)], *lengths), fill, x.dtype)
+    box = np.full_like(x, fill, shape=(*x.shape[: len(outer)], *lengths))
     if inside.size:
         box[(*outer, *(slice(b - s, b - s + n) for b, s, n in zip(begins, starts, kept, strict=True)))] = inside
     return box
@@ -275,4 +275,4 @@ def columns_by_tap(x: Array, axes: Axes, rows: slice, taps: int) -> Array:
     matrix = windows_of(x, axes, rows).reshape(*x.shape[:2], height, count * width)
     sample, group, row, place = matrix.strides
     shape = (*x.shape[:2], taps, height, (count - (taps - 1) * first.dilation) * width)
-    return as_strided(matrix, shape, (sample, group, first.dilation * width * place, row, place))
+    return as_strided(matrix, shape, (sample, group, first.dilation * width * place, row, place), subok=True)

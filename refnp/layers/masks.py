@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.blocks import integers, one_blas_thread
+from refnp.autograd.blocks import copy_in_place_of, integers, one_blas_thread
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor, sum_to
@@ -312,22 +312,11 @@ def replaced(x: Array, places: Array, number: float) -> Array:
     return y
 
 
-def copy_in_place_of(x: Array) -> Array:
-    """A copy with the same distances between its numbers in memory, unless some of them are one and the same."""
-    steps = [(n - 1) * stride for n, stride in zip(x.shape, x.strides, strict=True)]
-    if 0 in [step for n, step in zip(x.shape, steps, strict=True) if n > 1] or not x.size:
-        return x.copy()
-    memory = np.empty(sum(map(abs, steps)) + x.itemsize, np.uint8)
-    y = np.ndarray(x.shape, x.dtype, memory.data, -sum(step for step in steps if step < 0), x.strides)
-    y[...] = x
-    return y
-
-
 @primitive
 def spoil(x, amount):
     """y = x + amount, where amount is 0, or else ∞, −∞ or NaN; in the precision of x, and as it lies in memory.
 
-    VJP: x̄ = ȳ where amount is 0; elsewhere NaN, but 0 where ȳ is 0: what does not count has no gradient.
+    VJP: x̄ = ȳ where amount is 0, elsewhere ȳ · NaN: what does not count has ȳ = 0 and no gradient.
     """
     y = copy_in_place_of(x)
     np.add(y, amount, out=y, where=amount != 0)

@@ -20,7 +20,7 @@ from numpy.typing import DTypeLike
 from refnp.autograd import Parameter, Tensor
 from refnp.autograd.errors import ACCIDENTS, explain, explained
 from refnp.autograd.primitives import raw
-from refnp.autograd.tensor import Call
+from refnp.autograd.tensor import Call, is_recording, off_tape
 from refnp.autograd.trees import leaves_of
 
 _on_tape = contextvars.ContextVar("on_tape", default=False)
@@ -51,7 +51,10 @@ def arrays_in_arrays_out(method: Callable) -> Callable:
             if any(isinstance(leaf, Tensor) for leaf in leaves_of([arguments, options])):
                 with on_tape(), Call(module):
                     return method(module, *arguments, **options)
-            return method(module.without_tape(), *arguments, **options)
+            value = method(module.without_tape(), *arguments, **options)
+            if is_recording():
+                off_tape.add(leaves_of(value), module)
+            return value
         except ACCIDENTS as error:
             explain(method, (module, *arguments), options, error)
             raise

@@ -13,7 +13,7 @@ A schedule for `train` is a function of the step alone:
 
     train(…, schedule=lambda step: noam(step, features=512, warmup=4000))
 
-Sources: Vaswani et al. (2017), arXiv 1706.03762, eq. 3, and Sivaraya (2023) §1.7 (noam);
+Sources: Vaswani et al. (2017), arXiv 1706.03762, eq. 3 (noam);
 Loshchilov & Hutter (2017), arXiv 1608.03983, eq. 5 (cosine); Goyal et al. (2017), arXiv 1706.02677, §2.2 (warm-up).
 Transcription: tests/transcriptions/training.py.
 """

@@ -341,7 +341,7 @@ def chosen(named: list[Case], only: str | None, skip: Sequence[str]) -> list[Cas
 def excusing(known: Sequence[KnownDefect], excused: Sequence[str], who: str) -> tuple[KnownDefect, ...]:
     """The known defects that are excused, as those of this function, and every convention."""
     own = [d for d in known if isinstance(d, Convention) or any(names(e, d) for e in excused)]
-    return tuple(replace(d, framework=who) for d in own)
+    return tuple(replace(d, framework=who, of=d.of or d.framework) for d in own)
 
 
 def names(issue: str, known: KnownDefect) -> bool:

@@ -20,6 +20,7 @@ from numpy.typing import DTypeLike
 
 from refnp.autograd.tensor import ArrayLike
 from refnp.layers.set_convolutions.near import reach
+from refnp.verify.precision import policy
 from refnp.verify.rounding import WIDE, arithmetic, exact, tolerance
 
 
@@ -102,3 +103,40 @@ def left_out(
         np.broadcast_to((bars * missing(0)).sum(1, keepdims=True), v.shape),
         (bars * missing(2) * total).sum((0, 1)) / scales,
     )
+
+
+def deviation(
+    given: np.ndarray, right: np.ndarray, allowed: np.ndarray, dtype: DTypeLike
+) -> tuple[float, float, tuple[np.intp, ...] | None]:
+    """The worst error over bound, the worst error in units in the last place, and the index of the first.
+
+    NaN for a NaN is right, and so is an infinity for the same one; any other NaN or infinity is infinitely wrong. In
+    formats narrower than float32 an infinite bound says that a number left the format's range: then anything is right.
+    """
+    form = policy(dtype).stored
+    given, right = np.asarray(given, WIDE), np.asarray(right, WIDE)
+    if not right.size:
+        return 0.0, 0.0, None
+    error, ratio = errors_over_bounds(given, right, allowed, dtype)
+    with np.errstate(all="ignore"):
+        size = np.clip(np.where(np.isfinite(right), np.abs(right), 1), 2.0**form.least, form.largest)
+        unit = 2 * form.u * np.exp2(np.floor(np.log2(size)))
+        ulps = error / unit
+    worst = np.unravel_index(ratio.argmax(), ratio.shape)
+    return float(ratio[worst]), float(ulps.max()), worst
+
+
+def errors_over_bounds(
+    given: np.ndarray, right: np.ndarray, allowed: np.ndarray, dtype: DTypeLike
+) -> tuple[np.ndarray, np.ndarray]:
+    """The error of each element, and the error over its bound, as `deviation` counts them."""
+    with np.errstate(all="ignore"):
+        error = np.abs(given - right)
+        finite = np.isfinite(error).all()
+        if not finite:
+            same = (given == right) | (np.isnan(given) & np.isnan(right))
+            error = np.where(same, 0, np.where(np.isnan(error), np.inf, error))
+        ratio = np.where(error == 0, 0, error / allowed)
+        if not finite:
+            ratio = np.where(np.isnan(ratio), np.inf, ratio)  # inf/inf: the bound is no excuse for an infinity
+        return error, np.where(np.isinf(allowed), 0, ratio) if policy(dtype).narrow else ratio

@@ -1,11 +1,13 @@
 """What is verified of a layer: its equation, cases for every framework, small inputs for gradcheck, known defects."""
 
 import fnmatch
+import functools
 import hashlib
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,10 +17,12 @@ from gradcheck import Exact
 from refnp.autograd import vjp
 from refnp.layers.module import Module
 from refnp.verify.numbers import Number
+from refnp.verify.parts import Parts, with_parts
 from refnp.verify.precision import policy
-from refnp.verify.rounding import WIDE, Arithmetic, Rounded, arithmetic, exact
+from refnp.verify.rounding import WIDE, Arithmetic, Rounded, arithmetic, exact, tolerance
 
 Draw = Callable[[np.random.Generator], np.ndarray]
+NONE: Mapping = MappingProxyType({})
 Answer = dict[str, np.ndarray]  # "output", and "gradient of x" for every argument x
 
 
@@ -61,13 +65,17 @@ class Layer:
     whole: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # equal if it is the same one; options have no hash
 class KnownDefect:
-    """What a framework is known to get wrong, where it was reported, and where it shows.
+    """What a framework is known to get wrong, where it was reported, where it shows, and the formula that makes it.
 
-    It is shown with the claimed and the right value, and never hidden. Where it no longer shows, the verdict is
-    "within bound". With `computed_in` it excuses only what a computation in that precision may be off by, and with
-    `fails` no wrong number at all: then there is a crash or an exception instead.
+    It is shown with the claimed and the right value, and never hidden; where it no longer shows, the verdict is "within
+    bound". It excuses an answer within the bound of its formula, and no number, shape, NaN or infinity that the formula
+    does not give. The formula is an `equation` with the arguments of the layer's, or the layer's own, with other
+    `options`, with other `parts` (`refnp.verify.parts`), in a lower precision (`computed_in`), or with a result that is
+    off by no more than a number that is known (`off_by`). Where no formula is known the defect is seen and not
+    explained: it excuses the very numbers that were seen (`refnp.verify.excuses`). With `fails` it excuses none, but a
+    crash or an exception.
     """
 
     framework: str
@@ -78,43 +86,80 @@ class KnownDefect:
     cases: tuple[str, ...] = ()  # patterns of names; all if empty
     computed_in: str = ""  # "float32", where a framework computes float64 in it
     fails: bool = False
+    options: Mapping[str, Any] = field(default_factory=lambda: NONE)
+    equation: Callable | None = None
+    parts: Parts = field(default_factory=lambda: NONE)
+    off_by: float = 0.0
+    of: str = ""  # the framework that is known for it, if `framework` is another
+
+    @property
+    def has_formula(self) -> bool:
+        """Whether it is known what makes it."""
+        return bool(self.computed_in or self.options or self.equation or self.parts or self.off_by)
 
     def covers(self, framework: str, dtype: str, quantity: str, case: str = "") -> bool:
-        """Whether this explains a deviation of `quantity` in `case`, computed by `framework` in `dtype`."""
+        """Whether this may explain a deviation of `quantity` in `case`, computed by `framework` in `dtype`."""
+        wide = "float32" if policy(dtype).narrow else dtype  # what a framework does in narrower formats is the same
         return (
             framework == self.framework
             and (not self.quantities or quantity in self.quantities)
-            and (not self.dtypes or dtype in self.dtypes)
+            and (not self.dtypes or wide in self.dtypes)
             and (not self.cases or any(fnmatch.fnmatchcase(case, pattern) for pattern in self.cases))
         )
 
+    def bounds(self, problem: "Problem", dtype: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """By its formula, the value of every quantity, and what an answer in `dtype` may be off from it."""
+        precision = self.computed_in or dtype
+        key = (self.equation, id(self.options), id(self.parts), precision, bool(self.computed_in))
+        if key not in problem.formulas:
+            judged = arithmetic(precision)
+            given = functools.partial(narrowed if self.computed_in else exact, arithmetic=judged)
+            equation = with_parts(self.equation or problem.case.layer.equation, self.parts)
+            y, pullback = equation(*map(given, problem.arrays.values()), **{**problem.case.options, **self.options})
+            found = problem.selected(y, lambda: pullback(given(problem.cotangent)))
+            problem.formulas[key] = {q: (r.value, tolerance(r, precision)) for q, r in found.items()}
+        return {q: (value, allowed + self.off_by) for q, (value, allowed) in problem.formulas[key].items()}
+
+
+def narrowed(value: np.ndarray, arithmetic: Arithmetic) -> Rounded:
+    """An input of a computation in a precision that is lower than its own."""
+    given = exact(value, arithmetic)
+    return Rounded(given.value, np.where(np.isfinite(given.value), np.abs(given.value), 0), given.lost, arithmetic)
+
 
 def listed(
-    framework: str, issue: str, why: str, cases: str, quantities: str = "", dtypes: str = "", computed_in: str = ""
+    framework: str, issue: str, why: str, cases: str, quantities: str = "", dtypes: str = "", **formula: Any
 ) -> KnownDefect:
     """A known defect as the page of a framework lists it, with names between commas."""
     of = lambda text: tuple(part.strip() for part in text.split(",") if part)
-    return KnownDefect(framework, issue, why, of(quantities), of(dtypes), of(cases), computed_in)
+    return KnownDefect(framework, issue, why, of(quantities), of(dtypes), of(cases), **formula)
 
 
-@dataclass(frozen=True, eq=False)  # equal as known defects are; options have no hash
+def beside(defect: KnownDefect, *others: KnownDefect) -> tuple[KnownDefect, ...]:
+    """The defect where another one, or a convention, shows in the same numbers: one formula for both."""
+    both = lambda own, more: {**own, **more} if own or more else NONE
+    return tuple(
+        KnownDefect(
+            defect.framework,
+            defect.issue,
+            defect.why,
+            dtypes=defect.dtypes,
+            cases=other.cases or defect.cases,
+            computed_in=defect.computed_in,
+            options=both(other.options, defect.options),
+            equation=other.equation or defect.equation,
+            parts=both(other.parts, defect.parts),
+            off_by=max(other.off_by, defect.off_by),
+        )
+        for other in others
+    )
+
+
 class Convention(KnownDefect):
-    """Where a framework computes another function than refnp, and is judged by that function's own bound.
+    """Where a framework computes another function than refnp, and is right by that function's own bound.
 
-    `issue` is its name here, such as "a fully masked row gives the mean of the values", and `options` make the layer's
-    equation compute what the framework means; or `equation` does, which takes the same arguments. It excuses nothing
-    but an answer within the bound of that equation: see `bounds`.
+    `issue` is its name here, such as "a fully masked row gives the mean of the values".
     """
-
-    options: Mapping[str, Any] = field(default_factory=dict)
-    equation: Callable | None = None
-
-    def bounds(self, problem: "Problem") -> dict[str, Rounded]:
-        """The values of all quantities by this convention, and what rounding may do to them."""
-        equation = self.equation or problem.case.layer.equation
-        options = {**problem.case.options, **self.options}
-        y, pullback = equation(*map(exact, problem.arrays.values()), **options)
-        return problem.selected(y, lambda: pullback(exact(problem.cotangent)))
 
 
 @dataclass(frozen=True)
@@ -160,6 +205,7 @@ class Problem:
     dtype: str
     arrays: dict[str, np.ndarray]
     rng: np.random.Generator
+    formulas: dict[Any, Any] = field(default_factory=dict)  # what known defects would give, once each
 
     @cached_property
     def textbook(self) -> tuple[Rounded, Callable]:

@@ -46,6 +46,9 @@ class Report:
         """Whether nothing deviates."""
         return not self.deviations
 
+    def __bool__(self) -> bool:
+        return self.holds
+
     @property
     def deviations(self) -> list[Judgement]:
         """The judgements of what deviates."""

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from gradcheck.precision import scaled
 from gradcheck.table import table
 from refnp.autograd import vjp
-from refnp.verify.bounds import unit_roundoff
+from refnp.verify.bounds import deviation, unit_roundoff
 from refnp.verify.case import (
     Answer,
     Case,
@@ -31,12 +30,12 @@ from refnp.verify.case import (
     NotOfferedError,
     Problem,
 )
+from refnp.verify.excuses import excused_by
 from refnp.verify.frameworks import PACKAGES, Framework, framework_of, installed
 from refnp.verify.layers import cases, gradient_inputs
-from refnp.verify.precision import policy
 from refnp.verify.properties import Property, properties
 from refnp.verify.record import DTYPES, FOLDER, Recording
-from refnp.verify.rounding import WIDE, tolerance
+from refnp.verify.rounding import tolerance
 from refnp.version import __version__
 
 DIGITS = 12.0  # asked of gradients in float64, as gradcheck asks
@@ -69,43 +68,6 @@ class Judgement:
         return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
 
 
-def deviation(
-    given: np.ndarray, right: np.ndarray, allowed: np.ndarray, dtype: DTypeLike
-) -> tuple[float, float, tuple[np.intp, ...] | None]:
-    """The worst error over bound, the worst error in units in the last place, and the index of the first.
-
-    NaN for a NaN is right, and so is an infinity for the same one; any other NaN or infinity is infinitely wrong. In
-    formats narrower than float32 an infinite bound says that a number left the format's range: then anything is right.
-    """
-    form = policy(dtype).stored
-    given, right = np.asarray(given, WIDE), np.asarray(right, WIDE)
-    if not right.size:
-        return 0.0, 0.0, None
-    error, ratio = errors_over_bounds(given, right, allowed, dtype)
-    with np.errstate(all="ignore"):
-        size = np.clip(np.where(np.isfinite(right), np.abs(right), 1), 2.0**form.least, form.largest)
-        unit = 2 * form.u * np.exp2(np.floor(np.log2(size)))
-        ulps = error / unit
-    worst = np.unravel_index(ratio.argmax(), ratio.shape)
-    return float(ratio[worst]), float(ulps.max()), worst
-
-
-def errors_over_bounds(
-    given: np.ndarray, right: np.ndarray, allowed: np.ndarray, dtype: DTypeLike
-) -> tuple[np.ndarray, np.ndarray]:
-    """The error of each element, and the error over its bound, as `deviation` counts them."""
-    with np.errstate(all="ignore"):
-        error = np.abs(given - right)
-        finite = np.isfinite(error).all()
-        if not finite:
-            same = (given == right) | (np.isnan(given) & np.isnan(right))
-            error = np.where(same, 0, np.where(np.isnan(error), np.inf, error))
-        ratio = np.where(error == 0, 0, error / allowed)
-        if not finite:
-            ratio = np.where(np.isnan(ratio), np.inf, ratio)  # inf/inf: the bound is no excuse for an infinity
-        return error, np.where(np.isinf(allowed), 0, ratio) if policy(dtype).narrow else ratio
-
-
 def judged(
     problem: Problem,
     answer: Answer,
@@ -127,8 +89,9 @@ def judged(
         common = ("frameworks", case.name, framework, version, dtype, quantity)
         named = [d for d in (*case.known_defects, *known) if d.covers(framework, dtype, quantity, case.name)]
         if given.shape != right.shape:
-            why = f"shape {given.shape} where {right.shape} is right"
-            found.append(Judgement(*common, math.inf, math.inf, *defect_of(named, why)))
+            verdict, issue, why = verdict_of(excused_by(named, problem, quantity, given, dtype, version))
+            why = why or f"shape {given.shape} where {right.shape} is right"
+            found.append(Judgement(*common, math.inf, math.inf, verdict, issue, why=why))
             if quantity == "output":  # no cotangent fits it
                 break
             continue
@@ -136,52 +99,26 @@ def judged(
         if ratio <= 1:
             found.append(Judgement(*common, ratio, ulps, WITHIN, why=beyond_blocks(problem, quantity, given, right)))
             continue
-        verdict, issue, why = explanation(problem, quantity, given, dtype, named)
+        verdict, issue, why = verdict_of(excused_by(named, problem, quantity, given, dtype, version))
         found.append(Judgement(*common, ratio, ulps, verdict, issue, float(given[worst]), float(right[worst]), why))
     return found
 
 
-def explanation(
-    problem: Problem, quantity: str, given: np.ndarray, dtype: str, known: Sequence[KnownDefect]
-) -> tuple[str, str, str]:
-    """Verdict, issue and reason for a deviation: by the first convention that the numbers follow, or a known defect."""
-    for convention in known:
-        if isinstance(convention, Convention):
-            right = convention.bounds(problem)[quantity]
-            if given.shape == right.shape and deviation(given, right.value, tolerance(right, dtype), dtype)[0] <= 1:
-                return CONVENTION, convention.issue, convention.why
-    verdict, issue, *_, why = defect_of([d for d in known if excuses(d, problem, quantity, given)])
-    return verdict, issue, why
-
-
-def excuses(defect: KnownDefect, problem: Problem, quantity: str, given: np.ndarray) -> bool:
-    """Whether the answer is within the bound of the precision that the defect says it is computed in, if any.
-
-    No answer is excused by a defect that there is none.
-    """
-    if defect.fails:
-        return False
-    if not defect.computed_in:
-        return True
-    right = problem.bounds[quantity]
-    return deviation(given, right.value, tolerance(right, defect.computed_in), defect.computed_in)[0] <= 1
-
-
-def defect_of(known: Sequence[KnownDefect], otherwise: str = "") -> tuple[str, str, float, float, str]:
-    """The last fields of a judgement without numbers: by the first known defect that is no convention, if any."""
-    for defect in known:
-        if not isinstance(defect, Convention):
-            return KNOWN, defect.issue, math.nan, math.nan, defect.why
-    return DEVIATES, "", math.nan, math.nan, otherwise
+def verdict_of(defect: KnownDefect | None) -> tuple[str, str, str]:
+    """Verdict, issue and reason by what excuses a deviation."""
+    if defect is None:
+        return DEVIATES, "", ""
+    return CONVENTION if isinstance(defect, Convention) else KNOWN, defect.issue, defect.why
 
 
 def crashed(problem: Problem, other: Framework, failure: FailedError) -> Judgement:
     """The judgement of a framework that crashed on a problem, or took too long."""
     case = problem.case
-    covers = lambda d: not d.computed_in and d.covers(other.name, problem.dtype, "output", case.name)
-    known = [defect for defect in (*case.known_defects, *other.known_defects) if covers(defect)]
     common = ("frameworks", case.name, other.name, other.version, problem.dtype, "output", math.inf, math.inf)
-    return Judgement(*common, *defect_of(known, str(failure)))
+    for defect in (*case.known_defects, *other.known_defects):
+        if defect.fails and defect.covers(other.name, problem.dtype, "output", case.name):
+            return Judgement(*common, KNOWN, defect.issue, why=defect.why)
+    return Judgement(*common, DEVIATES, why=str(failure))
 
 
 def asked_as(posed: Callable[[Problem], Problem], problem: Problem, reference: Answer) -> tuple[Problem, Answer]:

@@ -23,13 +23,14 @@ from refnp.autograd.tensor import Tensor
 from refnp.layers.module import Module
 from refnp.models.published.renaming import array_of
 from refnp.verify.asking import name_of, names
+from refnp.verify.bounds import deviation
 from refnp.verify.case import Convention, KnownDefect, Layer
 from refnp.verify.findings import Report, causes_of, excused_lines
 from refnp.verify.frameworks.native import NATIVES, Native
 from refnp.verify.frameworks.torch_modules import Part, Reading
 from refnp.verify.frameworks.torch_run import Call, Run, checked, is_module, recorded
 from refnp.verify.frameworks.torch_trace import NotTracedError, traced
-from refnp.verify.judge import DEVIATES, KNOWN, WITHIN, Judgement, deviation, judged
+from refnp.verify.judge import DEVIATES, KNOWN, WITHIN, Judgement, judged
 from refnp.verify.judging import check_excused
 from refnp.verify.layer_names import closest
 from refnp.verify.layers import cases

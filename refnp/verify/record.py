@@ -30,6 +30,7 @@ from refnp.verify.frameworks import PACKAGES, Framework, framework_of, framework
 from refnp.verify.layers import cases_of_layers
 
 FOLDER = Path(__file__).parent / "recorded"
+RECORDED = "(recorded)"  # how the version of what was recorded ends
 DTYPES = ("float32", "float64")
 Entry = dict[str, Any]  # "refused", why; or "checksum" and "answer", or "failed", how; perhaps "facts" of its own
 
@@ -47,7 +48,7 @@ class Recording:
     @property
     def framework(self) -> Framework:
         """The framework as it was recorded, which its version says."""
-        return framework_with(self.facts["framework"], f"{self.facts['version']} (recorded)", self.answer)
+        return framework_with(self.facts["framework"], f"{self.facts['version']} {RECORDED}", self.answer)
 
     def answer(self, problem: Problem) -> Answer:
         """The recorded output and gradients; NotOfferedError if there are none, or they are of other inputs.

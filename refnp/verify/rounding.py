@@ -31,7 +31,7 @@ Source: Wilkinson (1963); Higham (2002), §2.8 (underflow), §3.3 and §4.2; Hal
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +40,7 @@ from refnp.autograd import special
 from refnp.autograd.summation import sum_of_products
 from refnp.autograd.tensor import ArrayLike
 from refnp.verify.numbers import as_numbers, each
+from refnp.verify.parts import part
 from refnp.verify.precision import WIDE, policy
 
 ELEMENTARY = 8  # error of exp, log, … in units of u
@@ -215,6 +216,16 @@ class Rounded:
         error = inherited(x.error + _growth(terms, judged) * size_x, y.error)
         lost = inherited(x.lost, y.lost) + 2 * terms
         return _stored(sum_of_products(subscripts, x.value, y.value), error, lost, judged)
+
+    @staticmethod
+    def chosen(first: "Rounded", forms: Sequence[Callable[[], "Rounded"]]) -> "Rounded":
+        """What `either` does."""
+        if _without_error(first):
+            return first
+        error, lost = first.error, first.lost
+        for other in (form() for form in forms[1:]):
+            error, lost = np.maximum(error, other.error), np.maximum(lost, other.lost)
+        return Rounded(first.value, error, lost, first.arithmetic)
 
     def scattered(self, places: np.ndarray, length: int, depth: int | None) -> "Rounded":
         """What `scatter` does."""
@@ -399,6 +410,15 @@ def scatter(x: Rounded, places: np.ndarray, length: int, *, depth: int | None = 
     return x.scattered(places, length, depth)
 
 
+def either(*forms: Callable[[], Rounded]) -> Rounded:
+    """One number in several forms that are equal on paper and all correct: its bound is that of the worst of them.
+
+    The value is that of the first; an implementation computes one of them.
+    """
+    first = forms[0]()
+    return type(first).chosen(first, forms)
+
+
 def where(
     condition: ArrayLike, x: Rounded | ArrayLike, y: Rounded | ArrayLike, *, doubtful: ArrayLike = False
 ) -> Rounded:
@@ -417,9 +437,28 @@ def where(
     )
 
 
+def overflowing(x: Rounded) -> Rounded:
+    """x as it is stored: ±∞ beyond the largest number of the arithmetic, (2 − 2u)/½η."""
+    judged = x.arithmetic
+    if judged is None:
+        return x
+    beyond = np.abs(x.value) > (2 - 2 * judged.u) * 2 / judged.smallest
+    return where(beyond, np.sign(x.value) * np.inf, x)
+
+
+@part
 def where_positive(x: Rounded, above: Rounded | ArrayLike, below: Rounded | ArrayLike) -> Rounded:
     """`above` where x > 0, else `below`; either where x may have another sign once it is rounded."""
     return where(x.value > 0, above, below, doubtful=(x.off > 0) & (np.abs(x.value) <= x.off))
+
+
+def between(x: Rounded | ArrayLike, y: Rounded | ArrayLike) -> Rounded:
+    """Anything from x to y: the middle, and an error that makes the tolerance half of what lies between them."""
+    x, y = _number(x), _number(y)
+    judged = _judged(x, y)
+    middle, half = (x.value + y.value) / 2, np.abs(x.value - y.value) / 2
+    width = half / (2 * judged.u) if judged is not None else np.where(half == 0, 0, np.inf)
+    return Rounded(middle, np.maximum(x.error, y.error) + width, np.maximum(x.lost, y.lost), judged)
 
 
 def function(value: np.ndarray, slope: Any, x: Rounded, *, units: int = ELEMENTARY) -> Rounded:
@@ -447,6 +486,7 @@ def _exp_slope(x: Rounded, z: np.ndarray) -> np.ndarray:
     return slope
 
 
+@part
 def exp(x: Rounded) -> Rounded:
     """eˣ: e_z = z e_x + 8z."""
     z = np.exp(x.value)

@@ -65,6 +65,16 @@ def dividend_and_divisor(rng, shape):
     return x, np.copysign(np.abs(y) + 0.1, y)
 
 
+def dividend_and_whole(rng, shape):
+    """Divisors ±1, ±2 or ±4, so that ⌊x/y⌋ is the same in every precision."""
+    x, y = two(rng, shape)
+    return x, np.copysign(2.0 ** rng.integers(0, 3, y.shape), y)
+
+
+def remainders(y, arguments, u):
+    return 4 * u * (np.abs(arguments[0]) + np.abs(arguments[1]))
+
+
 def base_and_exponent(rng, shape):
     x, y = two(rng, shape)
     return np.abs(x) + 0.1, y
@@ -153,6 +163,10 @@ def around(n):
 def matrices(rng, shape):
     *batch, _, k = shape
     return rng.standard_normal(shape), rng.standard_normal((*partner(rng, batch), k, 3))
+
+
+def vectors_or_layer(rng, shape):
+    return rng.standard_normal(shape), rng.standard_normal((shape[-1],) if rng.random() < 0.5 else (shape[-1], 3))
 
 
 def rows_and_layer(rng, shape):
@@ -255,12 +269,14 @@ ELEMENTWISE = [
     Case("sinh", ad.sinh, np.sinh, one, scaled=False),
     Case("cosh", ad.cosh, np.cosh, one, scaled=False),
     Case("arctan", ad.arctan, np.arctan, one),
+    Case("arctan2", ad.arctan2, np.arctan2, two),
     Case("astype", lambda x: ad.astype(ad.astype(x, np.longdouble), x.dtype), lambda x: x, one),
     Case("erf", erf, erf, one, scaled=False),
     Case("erfc", erfc, erfc, one, scaled=False),
 ]
 SELECTIONS = [
     Case("absolute", ad.absolute, np.abs, one, moved),
+    Case("remainder", ad.remainder, np.remainder, dividend_and_whole, remainders, scaled=False),
     Case("maximum", ad.maximum, np.maximum, two, moved),
     Case("minimum", ad.minimum, np.minimum, two, moved),
     Case("where", ad.where, np.where, choice, moved),
@@ -294,6 +310,9 @@ REDUCTIONS = [
         empty=False,
         shortest=2,
     ),
+    Case("sort", ad.sort, last(np.sort), one, moved, axes=(1, 3)),
+    Case("median", ad.median, np.median, one, terms, empty=False),
+    Case("median, last axis", last(ad.median), last(np.median), one, terms, axes=(1, 3), empty=False),
     Case(
         "std, last axis",
         last(ad.std),
@@ -310,6 +329,7 @@ MATRICES = [
         "linear", ad.linear, lambda x, w, b: x @ w + b, rows_and_layer, products_and_bias, axes=(1, 3),
         any_layout=False,
     ),
+    Case("dot", ad.dot, np.dot, vectors_or_layer, products, axes=(1, 2), any_layout=False),
     Case("outer", ad.outer, lambda x, y: x[..., :, None] * y[..., None, :], same, products, axes=(1, 2)),
     Case("trace", ad.trace, lambda x: np.trace(x, axis1=-2, axis2=-1), one, terms, axes=(2, 3)),
     Case(
@@ -365,6 +385,10 @@ SHAPES = [
         axes=(1, 3),
     ),
     Case("stack", lambda x, y: ad.stack([x, y], -1), lambda x, y: np.stack([x, y], -1), same, moved),
+    Case("hstack", lambda x, y: ad.hstack([x, y]), lambda x, y: np.hstack([x, y]), same, moved),
+    Case("vstack", lambda x, y: ad.vstack([x, y]), lambda x, y: np.vstack([x, y]), same, moved),
+    Case("diag", ad.diag, np.diag, one, moved, axes=(1, 2)),
+    Case("diag, −2", lambda x: ad.diag(x, -2), lambda x: np.diag(x, -2), one, moved, axes=(1, 2)),
     Case("split", lambda x: ad.split(x, [1], 0)[1], lambda x: x[1:], one, moved, axes=(1, 3), shortest=1),
     Case("pad", lambda x: ad.pad(x, around(x.ndim)), lambda x: np.pad(x, around(x.ndim)), one, moved, axes=(1, 3)),
     Case(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.autograd.derivatives import STEP
+from refnp.autograd.forward import STEP
 from tests.autograd.cases import CASES, Case, cast
 from tests.helpers import (
     COMPLEX,

@@ -157,7 +157,6 @@ def test_nested_results_take_nested_cotangents():
 def test_what_does_not_depend_has_gradient_zero():
     value, pullback = ad.vjp(lambda x, y: ad.sum(x), np.ones(2), np.ones((2, 3)))
     assert pullback(1.0)[1].tolist() == np.zeros((2, 3)).tolist()
-    assert ad.grad(lambda x: 3.0)(np.ones(2)).tolist() == [0, 0]
     assert ad.jvp(lambda x: 3.0, (np.ones(2),), (np.ones(2),)) == (3, 0)
     assert value == 2
 
@@ -202,7 +201,7 @@ def test_methods_operators_and_abs_are_analytic_in_forward_mode():
 def test_a_derivative_inside_a_reverse_pass_is_refused(name, nested):
     """It would be cut off from the outer one, whose gradient would silently be 0."""
     with pytest.raises(
-        TypeError, match=r"(vjp|jvp): a value here is already being differentiated.* use hvp, hessian or jvp"
+        TypeError, match=r"(grad|vjp|jvp): a value here is already being differentiated.* use hvp, hessian or jvp"
     ):
         nested(np.array([1.0, 2.0, 3.0]))
 

@@ -5,9 +5,9 @@ import pytest
 
 import refnp.autograd as ad
 from refnp.autograd import Tensor, primitive
-from refnp.autograd.primitives import ratio, raw
+from refnp.autograd.primitives import raw
 from refnp.layers import softmax
-from tests.helpers import COMPLEX, REAL, assert_same_bits
+from tests.helpers import COMPLEX, REAL
 
 
 @primitive
@@ -128,15 +128,16 @@ def test_a_lazy_gradient_is_computed_only_if_needed():
     assert calls == ["x", "x", "x", "y"]
 
 
-def test_none_stands_for_no_gradient():
+@pytest.mark.parametrize("rule", [lambda z_bar: (z_bar, None), lambda z_bar: (z_bar,), lambda z_bar: ()])
+def test_no_gradient_for_a_float_that_needs_one_is_an_error_not_a_zero(rule):
     @primitive
     def half(x, y):
-        return x + y, lambda z_bar: (z_bar, None)
+        return x + y, rule
 
-    x, y = leaf(), leaf()
-    half(x, y).backward()
-    assert x.grad == 1
-    assert y.grad is None
+    with pytest.raises(TypeError, match=r"^backward: half has no gradient for argument [01]; pass it as an array, or"):
+        half(leaf(), leaf()).backward()
+    with pytest.raises(TypeError, match=r"^backward: half has no gradient for argument 1"):
+        ad.grad(lambda y: half(2.0, y))(np.array(3.0))
 
 
 def test_an_argument_without_a_rule_is_an_error_not_a_zero():
@@ -161,13 +162,13 @@ def test_a_rule_must_return_a_tuple(given):
         careless(leaf([1.0, 2.0])).sum().backward()
 
 
-@pytest.mark.parametrize("shape", [(2,), (4,), ()])
+@pytest.mark.parametrize("shape", [(2,), (4,), (), (2, 3), (3, 3), (1, 3)])
 def test_a_rule_must_return_the_right_shape(shape):
     @primitive
     def careless(x):
         return x * 1, lambda y_bar: (np.ones(shape),)
 
-    with pytest.raises(ValueError, match=r"a rule returned shape .* for an argument of \(3,\)"):
+    with pytest.raises(ValueError, match=r"the rule of careless returned shape .* for argument 0, of shape \(3,\)"):
         careless(leaf(np.ones(3))).sum().backward()
 
 
@@ -199,17 +200,6 @@ def test_raw():
     assert raw(Tensor(array)) is array
     assert raw(array) is array
     assert raw(3) == 3
-
-
-@pytest.mark.parametrize("dtype", REAL + COMPLEX)
-def test_ratio_is_0_wherever_the_numerator_is(dtype):
-    numerator = np.array([0, 0, 2, 3], dtype)
-    denominator = np.array([0, np.inf, 4, 0], dtype).real
-    expected = np.array([0, 0, 0.5, np.inf], numerator.real.dtype)
-    assert_same_bits(ratio(numerator.real, denominator), expected)
-    assert ratio(numerator, denominator).dtype == dtype
-    assert ratio(numerator, 2.0).dtype == dtype
-    assert ratio(numerator[:1], np.zeros((3, 1), dtype)).tolist() == [[0], [0], [0]]
 
 
 HUGE, RAGGED, WORDS, OBJECTS = 10**400, [[1.0], [1.0, 2.0]], np.array(["a"]), np.array([1.0, None], object)

@@ -1,6 +1,7 @@
 """`refnp study`: chapters read from their files, their code from the source, their cells run."""
 
 import io
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from refnp import cli, course
 from refnp.course import formulas, myst
 from refnp.course.myst import Cells, included, sections_of
+from refnp.course.statements import Statements
 
 ROOT = Path(__file__).parents[2]
 HEADINGS = ["Why", "The equation", "The whole code", "A worked example"]
@@ -42,6 +44,7 @@ Because $x$.
 
 ```{code-cell} python
 :tags: [hide-input]
+:mystnb: {image: {alt: "Two stripes."}}
 a = 2
 print("not shown")
 ```
@@ -92,6 +95,11 @@ a + 1
 :::{dropdown} Solution
 It is *folded*.
 :::
+
+```{code-cell} python
+:tags: [hide-cell]
+assert a == 2
+```
 """
 
 
@@ -126,34 +134,39 @@ def test_chapters_are_listed_in_the_order_of_the_course(folder, capsys):
     ]
 
 
-def test_a_chapter_shows_its_equation_code_and_worked_example(folder, capsys):
+def test_a_chapter_is_shown_without_solutions(folder, capsys):
     assert cli.main(["study", "small"]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("A *small* idea\n==============\n\nRow 1 of the equations.\n\nThe equation\n")
+    assert shown.startswith("A small idea\n============\n\nRow 1 of the equations.\n\nWhy\n")
     assert "    y = x\n" in shown
     assert "symbol  what\nx       a number\n" in shown
     assert (
         "  refnp/layers/page.py Norm:\n    class Norm:\n        def __call__(self, x):\n            return x\n" in shown
     )
     assert "  | twice: 4\n  | 3\n" in shown
-    for absent in ("not shown", "Because", "A step", "folded"):
+    assert "[Two stripes.]\n\n  | not shown\n" in shown, "a picture is its words, and what its cell printed"
+    assert '    a = 2\n\n    print("twice:", a * 2)\n' in shown, "what the example needs of the cell that is hidden"
+    for absent in ("folded", "assert", "**"):
         assert absent not in shown
+    assert "Solutions are shown with --solutions.\n" in shown
 
 
-def test_sections_and_the_whole_chapter_can_be_asked_for(folder, capsys):
+def test_sections_and_solutions_can_be_asked_for(folder, capsys):
     assert cli.main(["study", "small", "--section", "GRADIENT", "--section", "why"]) == 0
     shown = capsys.readouterr().out
     assert "  refnp/layers/page.py softmax:\n    total = e.sum()\n    p = e / total\n" in shown
     assert "  | not shown\n" in shown
     assert "twice" not in shown
-    assert cli.main(["study", "small", "--all"]) == 0
+    assert cli.main(["study", "small", "--solutions"]) == 0
     shown = capsys.readouterr().out
+    assert "--solutions" not in shown
     for part in (
         "Because x.",
-        "**1.** A step.",
+        "1. A step.",
         "twice: 4",
-        "**Solution**",
-        "It is *folded*.",
+        "Solution",
+        "It is folded.",
+        "    assert a == 2\n",
         "`tests/layers/test_so",
     ):
         assert part in shown
@@ -188,12 +201,26 @@ def test_on_a_terminal_it_goes_through_the_pager_in_colours(folder, monkeypatch)
     pages = []
     monkeypatch.setattr(course.pydoc, "pager", pages.append)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    assert course.study("small", everything=True) == 0
+    assert course.study("small", solutions=True) == 0
     assert course.study("small", plain=True) == 0
     coloured, plain = pages
     assert "\x1b[" in coloured
     assert "twice: 4" in coloured
     assert "\x1b[" not in plain
+
+
+def test_a_star_of_a_formula_is_no_emphasis(monkeypatch):
+    """In colours Markdown is read once more: p_* and q_* there would lose their stars."""
+    pytest.importorskip("rich")
+    pytest.importorskip("pylatexenc")
+    for page in (course._Coloured(100), course._Plain(100)):
+        page.block(
+            myst.Block("text", "A *word*, $p_* q_*$ and $w^*$; `a * b * c`.\n\n| s |\n|---|\n| $\\lvert x \\rvert$ |"),
+            "",
+        )
+        shown = re.sub(r"\x1b\[[0-9;]*m", "", page.text())
+        assert "A word, p_∗ q_∗ and w∗; " in shown
+        assert "a * b * c" in shown
 
 
 def test_the_help_lists_the_chapters(folder, capsys):
@@ -244,7 +271,7 @@ def test_included_code_is_what_the_options_say(source):
     same = {"pyobject": "softmax", "start-at": "p = e", "end-at": "p = e", "dedent": ""}
     assert included(source, same).content == lines[2]
     method = included(source, {"pyobject": "Norm.__call__", "dedent": ""})
-    assert method == ("code", "def __call__(self, x):\n    return x", "refnp/layers/page.py Norm.__call__")
+    assert method[:3] == ("code", "def __call__(self, x):\n    return x", "refnp/layers/page.py Norm.__call__")
     assert included(source, {}).content == SOURCE.rstrip("\n")
 
 
@@ -260,7 +287,7 @@ def test_code_that_is_gone_is_an_error(source):
 def test_files_that_are_not_installed_are_named(monkeypatch):
     monkeypatch.setattr(myst, "PACKAGE", Path("/nowhere/refnp"))
     block = included("../../tests/transcriptions/rows.py", {"pyobject": "softmax"})
-    assert block == ("text", "(tests/transcriptions/rows.py stands in the repository)", "")
+    assert block[:2] == ("text", "(tests/transcriptions/rows.py stands in the repository)")
 
 
 # ---- cells
@@ -282,8 +309,98 @@ def test_pictures_are_counted():
     pyplot = pytest.importorskip("matplotlib.pyplot")
     cells = Cells()
     assert cells.run("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()") == "[a picture, on the site]"
-    assert cells.run("for _ in range(2): plt.figure()") == "[2 pictures, on the site]"
+    assert cells.run("for _ in range(2): plt.figure()") == "[a picture, on the site]\n[a picture, on the site]"
     assert pyplot.get_fignums() == []
+
+
+def test_pictures_are_written_into_a_folder(folder, tmp_path, capsys):
+    pytest.importorskip("matplotlib.pyplot")
+    drawn = SMALL.replace("a = 2\n", "a = 2\nimport matplotlib.pyplot as plt\nplt.plot([1, 2])\n")
+    (folder / "small.md").write_text(drawn, encoding="utf-8")
+    assert cli.main(["study", "small", "--pictures", str(tmp_path / "new")]) == 0
+    file = tmp_path / "new" / "small-1.png"
+    assert f"[a picture: {file}]" in capsys.readouterr().out
+    assert file.read_bytes().startswith(b"\x89PNG")
+
+
+# ---- what is copied from a page
+
+
+HIDDEN = """import numpy as np
+size = 3
+def double(x):
+    return size * x / halves() / 3
+def halves():
+    return 0.5
+@staticmethod
+def other(x):
+    return unknown(x)
+np.set_printoptions(precision=2)
+values = [1.0]
+values[0] = 4.0
+values.append(7.0)
+lonely = 5
+"""
+
+
+def test_a_cell_is_preceded_by_the_statements_that_it_needs():
+    """Names bound, names that those need, and changes of their objects; each once, and nothing else."""
+    hidden = Statements()
+    hidden.add(HIDDEN)
+    first = hidden.needed("y = double(4)")
+    assert first == "size = 3\ndef double(x):\n    return size * x / halves() / 3\ndef halves():\n    return 0.5"
+    assert hidden.needed("print(double(size), y)") == ""
+    names = {}
+    exec(hidden.needed("assert values[0] + values[1] == 11"), names)
+    assert names["values"] == [4.0, 7.0]
+    assert hidden.needed("np.ones(3)") == "import numpy as np\nnp.set_printoptions(precision=2)"
+    assert hidden.needed("lonely = 6\nlonely") == hidden.needed("lonely") == "", "a name that the cell binds itself"
+    assert hidden.needed("other") == "@staticmethod\ndef other(x):\n    return unknown(x)"
+    hidden.add("size = 4")
+    assert hidden.needed("double(4)") == "", "what a function used when it was shown"
+    assert hidden.needed("size") == "size = 4", "bound again where it is not seen"
+
+
+# ---- prose
+
+
+REMAINS = {
+    "a command of LaTeX": r"\\[a-zA-Z]+",
+    "a dollar": r"\$",
+    "a star of emphasis": r"(?<![\w\s)(])\*|\*\*|(?<!\S)\*(?=\w)",
+    "a picture's mark": r"!\[|(?m:^!\w)|\]\(",
+    "a fence": r":::|```",
+    "a role": r"\{[a-z:-]+\}`",
+    "a mark of places": "[\ue000-\ue003]",
+    "a superscript star": r"\^[*∗]",
+}
+
+
+@pytest.mark.parametrize("name", course.chapters())
+def test_no_mark_of_the_files_form_remains_in_the_prose(name):
+    pytest.importorskip("pylatexenc")
+    page = course._Plain(100)
+    for section in sections_of(course.chapter(name).read_text(encoding="utf-8")):
+        page.heading(section.title, 2)
+        for block in section.blocks:
+            if block.kind in ("text", "formula"):
+                page.block(block, "")
+    shown = re.sub(r"`[^`]*`", "", page.text())
+    for what, pattern in REMAINS.items():
+        assert not (found := re.search(f".*(?:{pattern}).*", shown)), f"{what}: {found[0]}"
+
+
+@pytest.mark.parametrize("name", course.chapters())
+def test_a_table_has_as_many_columns_as_its_head(name):
+    """A stroke of a formula, |x|, is no border."""
+    pytest.importorskip("pylatexenc")
+    for section in sections_of(course.chapter(name).read_text(encoding="utf-8")):
+        for block in section.blocks:
+            for table in re.findall(r"(?:^\|.*\n?)+", block.content if block.kind == "text" else "", re.M):
+                counts = [
+                    len(course._cells(line)) for line in course._inline(table, formulas.readable).split("\n") if line
+                ]
+                assert len(set(counts)) == 1, table
 
 
 def test_without_matplotlib_the_rest_of_a_cell_runs(monkeypatch):
@@ -309,12 +426,16 @@ LATEX = [
     (r"x \in \mathbb{R}^{B \times N}", "x ∈ ℝ^(B × N)"),
     (r"\operatorname{diag}(p) - p\,p^\top", "diag(p) − p pᵀ"),
     (r"a \log x + \exp(x)", "a log x + exp(x)"),
-    (r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", "[1 2; 3 4]"),
+    (r"\begin{pmatrix} \cos s & -\sin s \\ 3 & 4 \end{pmatrix}", "[cos s, −sin s; 3, 4]"),
+    (r"p(y \mid x)", "p(y | x)"),
+    (r"p(y\mid x)", "p(y | x)"),
+    (r"w^* + w_* * k", "w∗ + w_∗ ∗ k"),
+    (r"\big( x \!+ y \big)^{\!\top}", "(x + y)ᵀ"),
     (r"\begin{aligned} a &= b \\ &= c \end{aligned}", "a = b\n= c"),
-    (r"\begin{cases} x & \text{if seen} \\ 0 & \text{else} \end{cases}", "{ x if seen; 0 else"),
+    (r"\begin{cases} x & \text{if seen} \\ 0 & \text{else} \end{cases}", "{ x, if seen; 0, else"),
     (r"\underbrace{a + b}_{\text{both}}", "a + b [both]"),
     (r"w_{oct} x_{k+1}^2", "w_oct xₖ₊₁²"),
-    (r"\lvert x \rvert \ne \lfloor p \rfloor", "|x | ≠ ⌊p⌋"),
+    (r"\lvert x \rvert \ne \lfloor p \rfloor", "|x| ≠ ⌊p⌋"),
     (r"\text{up-sampling}", "up-sampling"),
     (r"e^{-x}", "e⁻ˣ"),
     (r"a \bmod b + \unheardof", "a mod b + unheardof"),

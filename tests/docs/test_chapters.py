@@ -1,11 +1,8 @@
-"""The chapters of the course: their form, their formulas and links, and that every cell of them runs."""
+"""The chapters of the course: their form, their formulas, links and pictures; tests/course/test_laws.py runs them."""
 
-import contextlib
 import inspect
-import io
 import re
 
-import numpy as np
 import pytest
 
 from docs.site import build, chapters, sources
@@ -92,23 +89,6 @@ def test_a_picture_has_words_for_those_who_cannot_see_it(name):
     assert pictures
     for body in pictures:
         assert re.search(r'^:mystnb: \{image: \{alt: "[^"]* [^"]*"\}\}$', body, re.M), body
-
-
-@pytest.mark.parametrize("name", WRITTEN)
-def test_every_cell_runs(name):
-    """All cells of a chapter, one after the other; exercises have at least two tests."""
-    pyplot = pytest.importorskip("matplotlib.pyplot")
-    pyplot.switch_backend("Agg")
-    exercises = chapters.cells(chapters.sections(chapters.text(name))["Exercises"])
-    assert sum(cell.count("assert") for cell in exercises) >= 2
-    space = {"__name__": "__main__"}
-    with contextlib.redirect_stdout(io.StringIO()) as printed, np.printoptions(), np.errstate():
-        try:
-            for number, cell in enumerate(chapters.cells(chapters.text(name))):
-                exec(compile(cell, f"{name}.md, cell {number}", "exec"), space)
-        finally:
-            pyplot.close("all")
-    assert printed.getvalue()
 
 
 @pytest.mark.parametrize(("row", "cells"), ROWS, ids=[row for row, _ in ROWS])

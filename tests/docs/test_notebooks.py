@@ -1,4 +1,4 @@
-"""Each chapter is a notebook and a script too, with the cells that tests/docs/test_chapters.py runs."""
+"""Each chapter is a notebook and a script too, with the cells that tests/course/test_laws.py runs."""
 
 import runpy
 

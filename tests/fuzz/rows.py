@@ -210,6 +210,8 @@ ENGINE = {
     "broadcast_to": Row("x (...)", {"shape": lambda draw: (2, *draw.front)}),
     "concatenate": Row(options={"arrays": arrays, "axis?": (0, -1)}, numbers=("arrays",), names=("axis", "argument")),
     "stack": Row(options={"arrays": arrays, "axis?": (0, -1)}, numbers=("arrays",), names=("axis", "argument")),
+    "hstack": Row(options={"arrays": arrays}, numbers=("arrays",), names=("axis", "argument")),
+    "vstack": Row(options={"arrays": arrays}, numbers=("arrays",), names=("axis", "argument")),
     "flip": Row("x (*) -> (*)", {"axis?": some_axes}),
     "getitem": Row("x (*)", {"index": index}, raises=(IndexError,), names=("indices",)),
     "pad": Row(
@@ -224,6 +226,9 @@ ENGINE = {
     "split": Row("x (*, N)", {"sections": sections, "axis?": (-1,)}, names=("parts", "places")),
     "astype": Row("x (*) -> (*)", {"dtype": ("float32", "float64", "longdouble")}, dtype=False),
     "argmax": Row("x (*)", {"axis?": axis}, dtype=False),
+    "floor": Row("x (*) -> (*)", gradient=False),
+    "round": Row("x (*) -> (*)", gradient=False),
+    "dot": Row("x (n, k), y (k, m) -> (n, m)", bits=False),
     "argmin": Row("x (*)", {"axis?": axis}, dtype=False),
     "diagonal": Row("x (*, N, M)", {"offset?": (0, 1, -1)}),
     "tril": Row("x (*, N, M) -> (*, N, M)", {"offset?": (0, 1, -1, 5)}),
@@ -264,6 +269,7 @@ ENGINE = {
         gradient=False,
         often=0.3,
         dtype=False,
+        names=("argument",),
     ),
     "hvp": Row(
         "x (*)",
@@ -272,9 +278,24 @@ ENGINE = {
         gradient=False,
         often=0.3,
         dtype=False,
+        names=("argument",),
     ),
-    "jacobian": Row("x (*)", call=lambda x: ag.jacobian(ag.sin)(x), often=0.2, types=False, gradient=False),
-    "hessian": Row("x (*)", call=lambda x: ag.hessian(quadratic)(x), often=0.2, types=False, gradient=False),
+    "jacobian": Row(
+        "x (*)",
+        call=lambda x: ag.jacobian(ag.sin)(x),
+        often=0.2,
+        types=False,
+        gradient=False,
+        names=("argument",),
+    ),
+    "hessian": Row(
+        "x (*)",
+        call=lambda x: ag.hessian(quadratic)(x),
+        often=0.2,
+        types=False,
+        gradient=False,
+        names=("argument",),
+    ),
     "Tensor": Row("value (*) -> (*)", call=lambda value: ag.Tensor(value).data, gradient=False, dtype=False),
     "Parameter": Row("value (*) -> (*)", call=lambda value: ag.Parameter(value).data, gradient=False, dtype=False),
 }
@@ -1173,6 +1194,7 @@ WITHOUT = {
     **dict.fromkeys(
         ("get_threads", "set_threads", "is_recording", "no_grad", "sum_to"), "a switch, or a part of every rule"
     ),
+    "gradients": "of Tensors that were computed before",
     **dict.fromkeys(("Array", "ArrayLike"), "a type"),
     **dict.fromkeys(("Module", "RelativePositions", "NeuralProcess"), "a base class"),
     **dict.fromkeys(
@@ -1181,6 +1203,7 @@ WITHOUT = {
     **dict.fromkeys(
         ("Estimate", "GradientError", "Kink", "Report", "Worst", "Exact"), "what gradcheck finds, made by it"
     ),
+    **dict.fromkeys(("forward_backward", "torch"), "a function and its gradient, for gradcheck"),
     **dict.fromkeys(
         ("CounterExample", "Counts", "SymmetryError", "Verdict", "Claim", "Subgroup"), "what a search finds, made by it"
     ),

@@ -1,5 +1,7 @@
 """The measure of agreement: digits, what they are relative to, and when rounding explains a difference."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -42,12 +44,25 @@ def test_nan_and_infinity_never_pass():
 def test_differences_within_a_small_error_pass_as_far_as_they_go():
     verdict = judge(comparison(1, 1 + 1e-9, error=1e-9), 12, NOTHING_WIDER)
     assert verdict.passed.all()
-    assert verdict.limited == 1
+    assert verdict.limited.sum() == 1
     assert verdict.digits[0, 0] == pytest.approx(9)
 
 
 def test_a_derivative_with_a_large_error_is_no_evidence():
-    assert not judge(comparison(1, 1.1, error=1.0), 12, NOTHING_WIDER).passed.any()
+    verdict = judge(comparison([1, 1, 1], [1.1, 20, 1], error=[1, 1, np.inf]), 12, NOTHING_WIDER)
+    assert verdict.passed.tolist() == [[False, False, True]]
+    assert verdict.unknown.tolist() == [[True, False, False]]
+    assert verdict.failed.tolist() == [[False, True, False]]
+
+
+def test_a_coarse_function_is_asked_for_two_digits_of_the_terms_themselves():
+    noise = float(np.finfo(F32).eps) / 2
+    for size, passes in ((1.0, True), (1e-4, False)):  # an error of 1e-5 is five digits of the one, one of the other
+        given = comparison(size, size + 2e-5, terms=size, error=1e-5)
+        verdict = judge(replace(given, noise=np.array([noise])), 12, NOTHING_WIDER)
+        assert (bool(verdict.passed.all()), bool(verdict.unknown.all())) == (passes, not passes)
+    wrong = replace(comparison(1, 1.1, error=1e-5), noise=np.array([noise]))
+    assert judge(wrong, 12, NOTHING_WIDER).failed.all()
 
 
 def test_without_a_wider_precision_a_rounding_of_f_is_allowed():
@@ -60,7 +75,7 @@ def test_what_vanishes_in_a_wider_precision_was_rounding():
     wide = comparison(1e-17, -1e-17, terms=1e-17)
     verdict = judge(narrow, 5, lambda rows: (wide, NOTHING_WIDER))
     assert verdict.passed.all()
-    assert verdict.rounding == 1
+    assert verdict.rounding.sum() == 1
 
 
 def test_what_stays_in_a_wider_precision_is_an_error():

@@ -150,13 +150,15 @@ def test_arguments_as_small_as_can_be():
     assert check(cubic, (x[:4],), vjp=slope, exact=exactly(cubic)).digits > 15
 
 
-def test_kinks_are_left_out():
+def test_at_a_kink_a_claim_between_the_slopes_is_exact():
     exact = exactly(lambda x: np.array([max(v, 0 * v) for v in x], object))
     report = check(relu, (np.array([0.0, 1.0, -2.0, 0.0]),), vjp=relu_vjp, exact=exact)
     assert [kink.index for kink in report.kinks] == [(0,), (3,)]
     assert report.elements == 2
-    nothing = compare(relu, (np.zeros(2),), vjp=relu_vjp, exact=exact)
-    assert (nothing.agrees, len(nothing.kinks)) == (False, 2)
+    for slope, right in ((0.0, True), (0.25, True), (1.0, True), (1.0 + 1e-9, False), (-0.5, False), (np.nan, False)):
+        vjp = lambda f, x, slope=slope: (f(x), lambda u: (u * slope,))
+        report = compare(relu, (np.zeros(2),), vjp=vjp, exact=exact)
+        assert (report.agrees, report.disagrees, len(report.kinks)) == (right, not right, 2)
 
 
 def test_a_slope_of_zero_is_no_kink():

@@ -1,10 +1,12 @@
-"""Kinks are found, named and left out: neither compared in silence nor counted as agreement."""
+"""Kinks are found and named, and the claim there is compared with both slopes; what is no kink is not called one."""
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gradcheck import GradientError, check, compare
-from gradcheck.numerical import has_kink
+from gradcheck.kinks import has_kink
 from tests.gradcheck import claims
 from tests.gradcheck.claims import value_of, vjp_of, wrong
 
@@ -13,22 +15,152 @@ def places(report):
     return [(kink.argument, *kink.index) for kink in report.kinks]
 
 
-@pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("claim", [claims.relu, claims.absolute])
-def test_the_kink_at_zero_is_named_and_the_rest_compared(claim, order):
+def test_the_kink_at_zero_is_named_and_compared(claim):
     x = np.array([[0.5, 0.0, -1.0], [2.0, -3.0, 0.0]])
-    report = check(value_of(claim), (x,), vjp=vjp_of(claim), order=order)
+    report = check(value_of(claim), (x,), vjp=vjp_of(claim))
     assert places(report) == [(0, 0, 1), (0, 1, 2)]
-    assert report.elements + report.projected == 4 * (order if claim is claims.relu else 1)
-    assert "kink: argument 0 at [0, 1], not compared" in str(report)
+    assert (report.elements, report.left_out) == (4, 0)
+    least = 0.0 if claim is claims.relu else -1.0
+    assert [(kink.left, kink.right, kink.claimed) for kink in report.kinks] == [pytest.approx((least, 1, 0))] * 2
+    assert "4 elements, 2 kinks, " in str(report)
 
 
-@pytest.mark.parametrize("subgradient", [0.0, 0.3, 0.5, 1.0, 7.0, np.nan])
-def test_no_subgradient_is_compared(subgradient):
-    def relu(x):
-        return np.maximum(x, 0), lambda u: (u * np.where(x == 0, subgradient, x > 0),)
+@pytest.mark.parametrize("claim", [claims.relu, claims.absolute])
+def test_at_second_order_kinks_are_left_out_and_counted(claim):
+    x = np.array([[0.5, 0.0, -1.0], [2.0, -3.0, 0.0]])
+    report = check(value_of(claim), (x,), vjp=vjp_of(claim), order=2)
+    assert (places(report), report.left_out) == ([(0, 0, 1), (0, 1, 2)], 2)
+    assert "2 elements LEFT OUT" in str(report)
+    assert "kink: argument 0 at [0, 1], left out" in str(report)
+    nothing = compare(value_of(claim), (np.zeros(3),), vjp=vjp_of(claim), order=2)
+    assert (nothing.agrees, nothing.disagrees) == (False, False)
+    with pytest.raises(GradientError, match="was not judged; f has a kink at every element"):
+        nothing.require()
 
-    assert check(value_of(relu), (np.array([0.0, 1.0]),), vjp=vjp_of(relu)).elements == 1
+
+WAYS = {  # the same function, as analytic code, as code that is not, and in float32
+    "where": lambda x, low, high: np.where(x.real > 0, high * x, low * x),
+    "maximum": lambda x, low, high: low * x + (high - low) * np.maximum(x, 0),
+    "float32": lambda x, low, high: np.where(x > 0, high * x.astype(np.float32), low * x.astype(np.float32)),
+    "in a sum": lambda x, low, high: np.where(x.real > 0, high * x, low * x).sum(),
+}
+
+
+@given(
+    way=st.sampled_from(sorted(WAYS)),
+    slopes=st.tuples(st.integers(-8, 8), st.integers(-8, 8)).filter(lambda both: both[0] != both[1]),
+    claimed=st.one_of(st.integers(-12, 12), st.sampled_from([np.nan, np.inf, -np.inf])),
+    scale=st.sampled_from([1e-12, 1e-3, 1.0, 1e6, 1e12]),
+    beside=st.lists(st.floats(0.1, 2), max_size=3),
+)
+def test_what_lies_between_the_slopes_agrees_and_nothing_else(way, slopes, claimed, scale, beside):
+    """x is 0 at one element; the others, if there are any, are right."""
+    low, high = (float(slope) for slope in slopes)
+    f = lambda x: WAYS[way](x, np.float32(low), np.float32(high))
+    x = np.array([0.0, *beside]) * scale
+    vjp = lambda _, x: (f(x), lambda u: (u * np.where(x == 0, claimed, np.where(x > 0, high, low)),))
+    report = compare(f, (x,), vjp=vjp)
+    between = bool(min(slopes) <= claimed <= max(slopes))
+    assert (report.agrees, report.disagrees) == (between, not between), report
+    assert places(report) == [(0, 0)]
+    if not between:
+        assert report.worst.index == (0,)
+        with pytest.raises(GradientError, match="the slopes at this kink"):
+            report.require()
+
+
+@given(
+    shift=st.floats(0.015625, 1, width=32),
+    slope=st.integers(1, 8),
+    claimed=st.floats(-4, 12).filter(lambda c: c == 0 or abs(c) > 0.1),
+)
+def test_a_kink_is_found_behind_the_noise_of_float32(shift, slope, claimed):
+    """To one side f is flat, to the other its steps are the roundings of x + shift."""
+    b = np.float32(shift)
+    f = lambda x: slope * np.maximum((x.astype(np.float32) + b) - b, 0)
+    x = np.array([0.0, 0.0, 0.5, -1.0])
+    vjp = lambda _, x: (f(x), lambda u: (u * np.where(x == 0, claimed, slope * (x > 0)),))
+    report = compare(f, (x,), vjp=vjp)
+    assert places(report) == [(0, 0), (0, 1)]
+    if not slope < claimed < 1.1 * slope:
+        assert (report.agrees, report.disagrees) == (0 <= claimed <= slope, not 0 <= claimed <= slope), report
+
+
+@given(
+    tiny=st.floats(1e-30, 1e-6),
+    sign=st.sampled_from([-1.0, 1.0]),
+    f=st.sampled_from([lambda x: np.where(x.real > 0, x, 0 * x), lambda x: np.maximum(x, 0), np.abs]),
+    error=st.sampled_from([0.0, 1e-6, 0.5, 1.0, np.nan]),
+)
+def test_beside_a_kink_there_is_one_slope(tiny, sign, f, error):
+    """However small the element is beside the others of its array: steps are of its own size."""
+    x = np.array([sign * tiny, 1.0, -2.0])
+    slope = lambda x: np.where(x > 0, 1.0, -1.0 if f is np.abs else 0.0)
+    vjp = lambda _, x: (f(x), lambda u: (u * (slope(x) + np.array([error, 0, 0])),))
+    report = compare(f, (x,), vjp=vjp)
+    assert report.kinks == ()
+    assert report.agrees == (error == 0), report
+
+
+@given(
+    p=st.lists(st.floats(1e-280, 1.0), min_size=1, max_size=5),
+    f=st.sampled_from(["-log p", "root"]),
+    analytic=st.booleans(),
+    error=st.sampled_from([0.0, 1e-4, -1.0]),
+)
+def test_a_tiny_number_at_the_end_of_a_domain_is_no_kink(p, f, analytic, error):
+    p = np.array([*p, 0.3])
+    functions = {"-log p": (lambda p: -np.log(p), lambda p: -1 / p), "root": (np.sqrt, lambda p: 0.5 / np.sqrt(p))}
+    value, slope = functions[f]
+    g = value if analytic else lambda p: value(np.abs(p)) if p.dtype.kind == "c" else value(p)
+    spoil = np.ones_like(p)
+    spoil[0] += error
+    report = compare(g, (p,), vjp=lambda _, p: (value(p), lambda u: (u * slope(p) * spoil,)))
+    assert report.kinks == ()
+    assert report.agrees == (error == 0), report
+
+
+@pytest.mark.parametrize("sharpness", [1e11, 1e13, 1e15])
+def test_where_the_complex_step_is_trusted_it_decides(sharpness):
+    """Differences take a bend as sharp as that for a jump; beside it, the complex step has the same slope."""
+
+    def bend(x):
+        y = np.tanh(sharpness * x)
+        return y, lambda u: (u * sharpness * (1 - y * y),)
+
+    x = np.array([0.0, 1.0, -0.5])
+    assert has_kink(value_of(bend), x, np.ones(3)).any()
+    report = check(value_of(bend), (x,), vjp=vjp_of(bend))
+    assert (report.kinks, report.elements) == ((), 3)
+    assert not compare(value_of(bend), (x,), vjp=vjp_of(wrong(bend, lambda g, u: [g[0] * (1 + 1e-6)]))).agrees
+
+
+def test_one_convention_for_several_outputs():
+    """Each output alone is asked for: x̄ = s W u with one s from 0 to 1, where the sum over outputs would allow more."""
+    w = np.array([[1.0, -1.0, 2.0]])
+
+    def layer(x, s):
+        return np.where(x.real > 0, x, 0 * x) @ w, lambda u: (s * (u @ w.T),)
+
+    for s, right in ((0.0, True), (0.5, True), (1.0, True), (1.5, False), (-0.2, False)):
+        report = compare(lambda x: layer(x, 0)[0], (np.zeros((1, 1)),), vjp=lambda f, x, s=s: layer(x, s))
+        assert report.agrees == right, s
+
+
+def test_the_end_of_a_domain_has_one_slope():
+    for claimed, right in ((0.0, True), (1.0, False), (np.nan, False)):
+        vjp = lambda f, x, c=claimed: (f(x), lambda u: (u * np.where(x == 0, c, 1.5 * np.sqrt(x)),))
+        report = compare(lambda x: x**1.5, (np.array([0.0, 1.0]),), vjp=vjp)
+        assert report.agrees == right
+
+
+@pytest.mark.parametrize(("claimed", "right"), [(np.inf, True), (-np.inf, False), (np.nan, False)])
+def test_a_slope_without_a_limit_may_be_infinite(claimed, right):
+    with np.errstate(divide="ignore"):
+        vjp = lambda f, x: (f(x), lambda u: (u * np.where(x == 0, claimed, 0.5 / np.sqrt(np.maximum(x, 1e-9))),))
+        report = compare(np.sqrt, (np.array([0.0, 1.0]),), vjp=vjp)
+    assert report.disagrees != right
 
 
 def test_ties_of_a_maximum_are_kinks_of_both_sides():
@@ -46,12 +178,20 @@ def test_a_wrong_gradient_next_to_a_kink_is_still_caught():
         check(value_of(claims.relu), (np.array([0.0, -1.0, 1.0]),), vjp=vjp_of(wrong(claims.relu, spoil)))
 
 
-def test_nothing_but_kinks_is_no_agreement():
+def test_nothing_but_kinks_is_an_agreement_of_its_own():
     report = compare(value_of(claims.relu), (np.zeros(3),), vjp=vjp_of(claims.relu))
-    assert not report.agrees
-    assert report.elements == 0
-    with pytest.raises(GradientError, match="relu: nothing to compare, f has a kink at every element"):
-        report.require()
+    assert (report.agrees, report.elements, len(report.kinks)) == (True, 0, 3)
+    assert str(report).startswith("relu: agrees, 12 asked (float64, order 1, 0 elements, 3 kinks, ")
+
+
+def test_after_many_kinks_the_rest_is_left_out_and_counted():
+    x = np.zeros(200)
+    x[:20] = 1.0
+    report = compare(value_of(claims.relu), (x,), vjp=vjp_of(claims.relu))
+    assert report.agrees
+    assert report.elements + report.projected + len(report.kinks) + report.left_out == 200
+    assert f"{report.left_out} elements seem to have kinks too and were left out" in report.remarks
+    assert report.left_out > 0
 
 
 def test_a_kink_among_many_elements_is_found():
@@ -75,10 +215,6 @@ def test_near_a_kink_there_is_a_derivative(claim, distance):
     report = compare(value_of(claim), (np.array([distance, -distance, 1.0]),), vjp=vjp_of(claim))
     assert report.agrees
     assert not report.kinks
-
-
-def test_closer_than_steps_can_tell_it_counts_as_a_kink():
-    assert places(check(value_of(claims.relu), (np.array([1e-13, 1.0]),), vjp=vjp_of(claims.relu))) == [(0, 0)]
 
 
 def test_a_jump_and_the_edge_of_a_domain_are_kinks():

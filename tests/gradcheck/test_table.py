@@ -157,12 +157,28 @@ def test_calling_analytic_what_is_not_is_below_the_bar():
     assert "method is 'complex_step' but" in row.note
 
 
+def test_a_pullback_that_writes_is_below_the_bar():
+    def writes(x):
+        y, pullback = claims.relu(x)
+
+        def spoiling(u):
+            u *= x > 0
+            return pullback(u)
+
+        return y, spoiling
+
+    row = next(table([operation(writes, (X,))], vjp=vjp))
+    assert (row.holds, row.note) == (False, "the pullback writes into its cotangent; let it work on a copy")
+
+
 def test_kinks_are_noted():
     x = X.copy()
     x[0, 0] = 0
     row = next(table([operation(claims.relu, (x,))], vjp=vjp))
     assert row.holds
-    assert row.note == "1 kinks left out"
+    assert row.note == "1 kinks"
+    rows = list(table([operation(claims.relu, (x,))], vjp=vjp))
+    assert [r.note for r in rows if r.order == 2] == ["1 kinks; 1 left out"]
 
 
 def test_arguments_are_cast_and_constants_left_alone():

@@ -12,7 +12,7 @@ from refnp.layers.masks import causal
 from refnp.layers.normalization import layer_norm
 from refnp.layers.softmaxes import softmax
 from refnp.verify import bounds
-from refnp.verify.judge import deviation
+from refnp.verify.bounds import deviation
 from refnp.verify.layers import attention as attention_equation
 from refnp.verify.layers import cases
 from refnp.verify.layers import convolution as convolution_equation

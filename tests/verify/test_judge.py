@@ -8,9 +8,10 @@ import pytest
 
 from refnp.layers.normalization import layer_norm
 from refnp.verify import implementations
+from refnp.verify.bounds import deviation
 from refnp.verify.case import Case, Convention, KnownDefect, Layer
 from refnp.verify.implementations import Implementation, compute
-from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, WITHIN, Judgement, deviation, judged
+from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, WITHIN, Judgement, judged
 from refnp.verify.layers import normalization
 from refnp.verify.rounding import exact
 
@@ -78,27 +79,36 @@ def test_another_shape_deviates():
     assert "shape (2,)" in rows[0].why
 
 
+def twice_square(x):
+    y, pullback = square(x)
+    return y * 2, lambda g: tuple(bar * 2 for bar in pullback(g))
+
+
+def thrice_square(x):
+    y, pullback = square(x)
+    return y * 3, lambda g: tuple(bar * 3 for bar in pullback(g))
+
+
+def known_for(framework="Other", *where, equation=twice_square, **options):
+    return KnownDefect(framework, "them#1", "bad", *where, equation=equation, **options)
+
+
 @pytest.mark.parametrize(
     ("defect", "verdict"),
     [
-        (KnownDefect("Other", "them#1", "bad"), KNOWN),
-        (KnownDefect("Other", "them#1", "bad", ("output",), ("float64",)), KNOWN),
-        (KnownDefect("Another", "them#1", "bad"), DEVIATES),
-        (KnownDefect("Other", "them#1", "bad", ("gradient of x",)), DEVIATES),
-        (KnownDefect("Other", "them#1", "bad", (), ("float32",)), DEVIATES),
-        (KnownDefect("Other", "them#1", "bad", cases=("square/*",)), KNOWN),
-        (KnownDefect("Other", "them#1", "bad", cases=("cube/*", "square")), DEVIATES),
+        (known_for(), KNOWN),
+        (known_for("Other", ("output",), ("float64",)), KNOWN),
+        (known_for("Another"), DEVIATES),
+        (known_for("Other", ("gradient of x",)), DEVIATES),
+        (known_for("Other", (), ("float32",)), DEVIATES),
+        (known_for("Other", cases=("square/*",)), KNOWN),
+        (known_for("Other", cases=("cube/*", "square")), DEVIATES),
     ],
 )
 def test_a_defect_is_known_where_it_is_said_to_be_and_nowhere_else(defect, verdict):
     row = judged_case(lambda right: {"output": right["output"] * 2}, known_defects=(defect,))[0]
     assert row.verdict == verdict
     assert row.issue == ("them#1" if verdict == KNOWN else "")
-
-
-def twice_square(x):
-    y, pullback = square(x)
-    return y * 2, lambda g: tuple(bar * 2 for bar in pullback(g))
 
 
 TWICE = Convention("Other", "twice", "everything is doubled", equation=twice_square)
@@ -113,12 +123,11 @@ def test_another_convention_is_judged_by_its_own_bound():
     assert [(row.verdict, row.issue) for row in rows] == [(DEVIATES, ""), (WITHIN, "")]
 
 
-def test_a_convention_stands_before_a_defect_that_covers_everything():
-    everything = KnownDefect("Other", "them#1", "bad")
-    rows = judged_case(lambda right: {"output": right["output"] * 2}, known_defects=(everything, TWICE))
-    assert rows[0].verdict == CONVENTION
-    rows = judged_case(lambda right: {"output": right["output"] * 3}, known_defects=(everything, TWICE))
-    assert rows[0].verdict == KNOWN
+def test_a_convention_stands_before_a_defect_and_each_explains_its_own_numbers():
+    both = (known_for(), known_for(equation=thrice_square), TWICE)
+    for factor, verdict in ((2, CONVENTION), (3, KNOWN), (4, DEVIATES)):
+        rows = judged_case(lambda right, factor=factor: {"output": right["output"] * factor}, known_defects=both)
+        assert rows[0].verdict == verdict
 
 
 def test_what_a_framework_is_known_for_may_stand_beside_the_case():

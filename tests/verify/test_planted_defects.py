@@ -16,13 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from refnp.verify import implementations, rounding
+from refnp.verify import implementations, parts, rounding
+from refnp.verify.bounds import deviation
 from refnp.verify.implementations import Computed, Implementation, compute, in_sequence
-from refnp.verify.judge import deviation
 from refnp.verify.layers import MODELS, cases_of_layers
 from refnp.verify.rounding import tolerance
 
-MACHINERY = {implementations.__file__, rounding.__file__, __file__}  # what stands between an equation and its numbers
+MACHINERY = {
+    implementations.__file__,
+    parts.__file__,
+    rounding.__file__,
+    __file__,
+}  # what stands between an equation and its numbers
 LAYERS = {}
 for _case in cases_of_layers():
     LAYERS.setdefault(_case.layer.name, []).append(_case)
@@ -191,7 +196,7 @@ HARMLESS = (
     ("c = where(possible, b - where", "−", "far differences are not used; the other form is off by a second order"),
     ("a * factors, value)", "×", "the factors of dropout, which are 1"),
     ("a * factors, g)", "×", "the factors of dropout, which are 1"),
-    ("+ m) * factors", "×", "the factors of dropout, which are 1"),
+    ("g, value) * factors", "×", "the factors of dropout, which are 1"),
     ("-((x_bar * unit / s).sum(rest) * 0.5)", "Σ×/", "the gradient of a variance, which no case asks for"),
     ("bias = sum(table.moved(", "+", "the 0 that a sum begins with"),
     ("most = g[:, None] /", "/", "for the bound alone"),

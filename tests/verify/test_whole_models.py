@@ -6,7 +6,8 @@ import pytest
 
 import refnp
 from refnp.verify import layers
-from refnp.verify.judge import WITHIN, deviation
+from refnp.verify.bounds import deviation
+from refnp.verify.judge import WITHIN
 from refnp.verify.layers import transformer, vision, whole_models
 from refnp.verify.rounding import tolerance
 from tests.models import np_judges, tnp_judges

@@ -32,6 +32,7 @@ from numpy.typing import DTypeLike
 
 from refnp.autograd import Parameter, exp
 from refnp.autograd.blocks import floating
+from refnp.autograd.duals import as_array
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.summation import sum_of_products
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
@@ -109,7 +110,7 @@ def set_convolution(
 
     def vjp(z_bar):
         h = undivided(z_bar.reshape(z.shape))
-        h = np.ascontiguousarray(h, np.result_type(h, v))
+        h = as_array(h, np.result_type(h, v), order="C")
         channels = functools.cache(lambda: pairs.channel_gradients(h))
         positions = functools.cache(lambda: pairs.position_gradients(h))
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from refnp.verify.case import Convention, KnownDefect, NotOfferedError, listed
 from refnp.verify.frameworks.tensorflow import divided_by_n, known_kernels
+from refnp.verify.layers.attention import attending
 from refnp.verify.layers.convolution import pairs_of, per_axis, same
 from refnp.verify.layers.multi_head import maps_of
 from refnp.verify.layers.positions import t5_buckets
@@ -233,20 +234,14 @@ KNOWN: tuple[KnownDefect, ...] = (
         "NaN behind a mask comes through",
         "dot_product_attention multiplies masked values by 0: NaN and infinity stay",
         cases=("attention/*",),
-        options={"hidden": "selected"},
+        parts=attending(hidden="selected"),
     ),
     Convention(
         "Keras",
         "a fully masked row gives the mean of all values",
         "dot_product_attention: a query that may attend to nothing gets the mean of all values, not 0",
         cases=("attention/*",),
-        options={"no_keys": "mean"},
+        parts=attending(no_keys="mean"),
     ),
     *known_kernels("Keras"),
-    defect(
-        "attention: gradient of scores",
-        "the gradient A_L (Ā_L − Σ A Ā) of a score with a weight near 1 loses its digits",
-        "attention/*, general_attention/*, t5_attention/*, multi_head/*",
-        "gradient of query, gradient of key, gradient of bias, gradient of weight",
-    ),
 )

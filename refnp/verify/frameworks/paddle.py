@@ -7,12 +7,32 @@ from typing import Any
 
 import numpy as np
 
+from refnp.verify import rounding
 from refnp.verify.case import Convention, KnownDefect, NotOfferedError, listed
+from refnp.verify.layers.activations import PRINTED_SIGMOID, printed_elu, printed_gelu, printed_softplus
+from refnp.verify.layers.attention import attending
 from refnp.verify.layers.convolution import pairs_of, per_axis, same
+from refnp.verify.layers.distributions import printed_categorical_kl, printed_normal_kl, printed_student_t
+from refnp.verify.layers.engine import divided_std
+from refnp.verify.layers.linear import without_gradient
+from refnp.verify.layers.losses import BINARY, GAUSSIAN_NLL, OF_PROBABILITIES, printed_binary_cross_entropy
+from refnp.verify.layers.matrices import det_of_singular
 from refnp.verify.layers.multi_head import maps_of
+from refnp.verify.layers.normalization import ONE_PASS
 from refnp.verify.layers.pooling import copied_where_it_stays
 from refnp.verify.layers.positions import t5_buckets
+from refnp.verify.layers.softmax import (
+    along_last,
+    from_maximum,
+    log_softmax,
+    logsumexp_from_maximum,
+    printed_logsumexp,
+    printed_pullback,
+    weights,
+    weights_pullback,
+)
 from refnp.verify.layers.transformer_layers import DECODER_PARTS, ENCODER_PARTS, parts_of
+from refnp.verify.rounding import where
 
 
 def softplus(paddle, x, *, beta=1.0, threshold=20.0):
@@ -392,23 +412,64 @@ FUNCTIONS: dict[str, str | Callable] = {
 }
 
 
+LEAST = -64.0
+
+
+def raised(x):
+    """x − m, at least −64, also where that is −∞."""
+    shifted = from_maximum(x)
+    return where(shifted.value < LEAST, LEAST, shifted)
+
+
+def raised_weights(x):
+    """Softmax of x − m raised to −64."""
+    e = rounding.exp(raised(x))
+    return e / e.sum(-1, keepdims=True)
+
+
+@along_last
+def raised_log_softmax(x):
+    """y = s − log Σ eˢ with s = x − m raised to −64; x̄ = ȳ − e^y Σ ȳ."""
+    shifted = raised(x)
+    y = shifted - rounding.log(rounding.exp(shifted).sum(-1, keepdims=True))
+    return y, lambda g: (g - rounding.exp(y) * g.sum(-1, keepdims=True),)
+
+
+def lost_at_zero(logits, targets, **options):
+    """The gradient of a logit of 0 is σ − t − 1."""
+    y, pullback = printed_binary_cross_entropy(logits, targets, **options)
+
+    def pulled(g):
+        x_bar, t_bar = pullback(g)
+        share = g if options.get("reduction") == "none" else g / logits.value.size
+        return where(logits.value == 0, x_bar - share, x_bar), t_bar
+
+    return y, pulled
+
+
+RAISED = {
+    weights: raised_weights,
+    log_softmax: raised_log_softmax,
+    weights_pullback: printed_pullback,
+    **attending(hidden="added"),
+}
 defect = functools.partial(listed, "Paddle")
 OF_SOFTMAX = "softmax/*, log_softmax/*, *attention/*, multi_head*, *coder_layer*, *cross_entropy*/logits 100, "
-OF_SOFTMAX += "cross_entropy of prob*/logits 100, cross_entropy/confident*, cross_entropy/512*, categorical_*"
+OF_SOFTMAX += "cross_entropy of prob*/logits 100, cross_entropy/confident*, cross_entropy/512*, categorical_entropy/*"
 KNOWN: tuple[KnownDefect, ...] = (
     Convention(
         "Paddle",
         "NaN behind a mask comes through",
         "scaled_dot_product_attention adds −∞ to the scores of masked keys, and multiplies their values by 0",
         cases=("attention/*",),
-        options={"hidden": "added"},
+        parts=attending(hidden="added"),
     ),
     Convention(
         "Paddle",
         "a row with −∞ for every key is NaN",
         "a query that may attend to nothing gets NaN: −∞ is added to all its scores, and their softmax is 0/0",
         cases=("attention/*", "multi_head_additive_mask/*"),
-        options={"no_keys": "nan"},
+        parts=attending(no_keys="nan"),
     ),
     Convention(
         "Paddle",
@@ -416,7 +477,16 @@ KNOWN: tuple[KnownDefect, ...] = (
         "nn.MultiheadAttention adds −1e9 to the scores that a mask of booleans hides: a query that may attend to "
         "nothing attends to all keys, by scores that float32 rounds to multiples of 64",
         cases=("multi_head_with_weights/*",),
-        options={"no_keys": -1e9},
+        parts=attending(no_keys=-1e9),
+    ),
+    Convention(
+        "Paddle",
+        "a mask adds −1e9",
+        "nn.MultiheadAttention adds −1e9 to the scores that a mask of booleans hides: scores below 32 are lost in "
+        "float32, and a query that may attend to nothing gets the mean of all values",
+        cases=("multi_head_with_weights/*",),
+        dtypes=("float32",),
+        parts=attending(no_keys="mean"),
     ),
     Convention(
         "Paddle",
@@ -433,16 +503,11 @@ KNOWN: tuple[KnownDefect, ...] = (
         equation=copied_where_it_stays,
     ),
     defect(
-        "attention: gradient of scores",
-        "the gradient A_L (Ā_L − Σ A Ā) of a score with a weight near 1 loses its digits",
-        "general_attention/mask",
-        "gradient of query",
-    ),
-    defect(
         "PaddlePaddle/Paddle#4366",
         "softmax and log_softmax raise x − max to −64: log_softmax([0, −300]) is −64, and a key that is masked by −∞ "
         "keeps the weight 1.6e-28, so that infinity in its value and gradients come through",
         OF_SOFTMAX,
+        parts=RAISED,
     ),
     defect(
         "binary_cross_entropy_with_logits: gradient at 0",
@@ -450,13 +515,21 @@ KNOWN: tuple[KnownDefect, ...] = (
         "PaddlePaddle/Paddle#64253); and where a prediction is sure and right log1p(e^−|x|) is lost",
         "binary_cross_entropy/tails*",
         "output, gradient of logits",
+        equation=lost_at_zero,
     ),
     defect(
         "losses: no gradient of targets",
-        "binary_cross_entropy_with_logits and cross_entropy give their targets the gradient 0, where probabilities "
-        "have one",
-        "binary_cross_entropy/*, cross_entropy of probabilities/*",
+        "binary_cross_entropy_with_logits gives its targets the gradient 0, where probabilities have one",
+        "binary_cross_entropy/*",
         "gradient of targets",
+        equation=without_gradient(BINARY.equation, 1),
+    ),
+    defect(
+        "losses: no gradient of targets",
+        "cross_entropy gives its targets the gradient 0, where probabilities have one",
+        "cross_entropy of probabilities/*",
+        "gradient of targets",
+        equation=without_gradient(OF_PROBABILITIES.equation, 1),
     ),
     defect(
         "gaussian_nll_loss: no gradient of the variance",
@@ -464,6 +537,7 @@ KNOWN: tuple[KnownDefect, ...] = (
         "variance learns nothing",
         "gaussian_nll/*",
         "gradient of std",
+        equation=without_gradient(GAUSSIAN_NLL.equation, 1),
     ),
     defect(
         "cross_entropy: smoothing with weights",
@@ -484,50 +558,85 @@ KNOWN: tuple[KnownDefect, ...] = (
         "with ceil_mode and padding the last window may lie in the padding alone: there is one place too many",
         "average_pool/2-D? ceil mode? padded, max_pool/2-D? ceil mode? padded",
     ),
-    defect("std: gradient 0/0", "std's gradient divides by std: NaN where all numbers are equal", "std/equal numbers"),
+    defect(
+        "std: gradient 0/0",
+        "std's gradient divides by std: NaN where all numbers are equal",
+        "std/equal numbers",
+        equation=divided_std,
+    ),
     defect(
         "det: gradient 0 if singular",
         "det's gradient takes det A⁻ᵀ, and 0 for a singular matrix; its cofactors are 0 only below rank N − 1",
         "det/singular*",
+        equation=without_gradient(det_of_singular, 0),
     ),
-    defect("elu: exp(x) - 1", "elu as exp(x) − 1, and its gradient as y + α: both cancel", "elu/*"),
+    defect(
+        "elu: exp(x) - 1", "elu as exp(x) − 1, and its gradient as y + α: both cancel", "elu/*", equation=printed_elu
+    ),
     defect(
         "sigmoid: gradient by 1 - σ",
         "sigmoid's gradient forms 1 − σ with σ rounded to 1: nothing left in the right tail",
         "sigmoid/far right",
+        parts=PRINTED_SIGMOID,
     ),
     defect(
         "softplus: log(1 + exp)",
         "softplus as log(1 + exp(βx))/β: nothing is left of eˣ below −16 in float32; log1p keeps it",
         "softplus/far left, softplus/beta*",
+        equation=printed_softplus,
     ),
-    defect("gelu: 1 + erf", "gelu as x/2 (1 + erf): no digit is left in the left tail", "gelu/at -5*, gelu/far left"),
     defect(
-        "gelu tanh: 1 + tanh", "gelu(tanh) as x/2 (1 + tanh), and its gradient by 1 − tanh²: both cancel", "gelu/tanh*"
+        "gelu: 1 + erf",
+        "gelu as x/2 (1 + erf): no digit is left in the left tail",
+        "gelu/at -5*, gelu/far left",
+        equation=printed_gelu,
+    ),
+    defect(
+        "gelu tanh: 1 + tanh",
+        "gelu(tanh) as x/2 (1 + tanh), and its gradient by 1 − tanh²: both cancel",
+        "gelu/tanh*",
+        equation=printed_gelu,
     ),
     defect(
         "logsumexp of -inf: NaN",
         "logsumexp of −inf alone is NaN, where −inf is right, and so its gradient",
         "logsumexp/-inf alone",
+        equation=logsumexp_from_maximum,
     ),
     defect(
         "logsumexp: gradient exp(x - y)",
         "its gradient exp(x − y) takes y rounded: |y| u of relative error",
         "logsumexp/*",
+        equation=printed_logsumexp,
     ),
     defect(
         "group_norm: one-pass variance",
         "group_norm takes the variance as E[x²] − E[x]², which cancels where the mean is large",
         "group_norm/*mean*",
+        parts=ONE_PASS,
     ),
     defect(
         "StudentT: log Γ((ν + 1)/2) − log Γ(ν/2)",
         "the density of Student's t forms the difference of two numbers of the size of ν log ν",
         "student_t_log_prob/*",
+        equation=printed_student_t,
+    ),
+    defect(
+        "PaddlePaddle/Paddle#4366",
+        "kl_divergence of Categorical is NaN or −∞ where a class cannot be",
+        "categorical_kl/classes*",
+        "output",
+    ),
+    defect(
+        "PaddlePaddle/Paddle#4366",
+        "kl_divergence of Categorical takes the logarithms of its own softmax: Σ p (log p − log q) cancels",
+        "categorical_kl/*",
+        equation=printed_categorical_kl,
     ),
     defect(
         "kl_divergence of normals: r^2 - 1 - log r^2",
         "r² − 1 with r = σ_p/σ_q rounded cancels where σ_p and σ_q nearly agree",
         "normal_kl/*",
+        equation=printed_normal_kl,
     ),
 )

@@ -21,7 +21,8 @@ from refnp.verify.case import (
     uniform,
 )
 from refnp.verify.layers.engine import AROUND_ZERO
-from refnp.verify.rounding import WIDE, constant, where, where_positive
+from refnp.verify.parts import part
+from refnp.verify.rounding import WIDE, Rounded, constant, either, overflowing, where, where_positive
 
 TWICE_ROOT = constant(2 * np.sqrt(WIDE(2) / (4 * np.arctan(WIDE(1)))))  # 2 √(2/π)
 ROOT_TWO_PI = constant(np.sqrt(8 * np.arctan(WIDE(1))))
@@ -48,15 +49,22 @@ def elu(x, *, alpha=1.0):
     return where(x.value > 0, x, rounding.expm1(below) * alpha), pullback
 
 
+@part
 def logistic(x):
     """σ(x) = 1/(1 + e^(−x)), or eˣ/(1 + eˣ) for negative x."""
     e = rounding.exp(where(x.value > 0, -x, x))
     return where(x.value > 0, 1, e) / (e + 1)
 
 
+@part
+def logistic_slope(x):
+    """σ′ = σ(x) σ(−x)."""
+    return logistic(x) * logistic(-x)
+
+
 def sigmoid(x):
     """y = σ(x), y′ = σ(x) σ(−x)."""
-    return logistic(x), lambda g: (g * (logistic(x) * logistic(-x)),)
+    return logistic(x), lambda g: (g * logistic_slope(x),)
 
 
 def tanh(x):
@@ -68,7 +76,7 @@ def tanh(x):
 def silu(x):
     """y = x σ(x), y′ = σ(x) + x σ(x) σ(−x)."""
     sigma = logistic(x)
-    return x * sigma, lambda g: (g * (sigma + x * (sigma * logistic(-x))),)
+    return x * sigma, lambda g: (g * (sigma + x * logistic_slope(x)),)
 
 
 def softplus(x, *, beta=1.0, threshold=None):
@@ -97,6 +105,64 @@ def gelu(x, *, approximate="none"):
         weight = rounding.erfc(-(x * constant(SQRT_HALF))) / 2
         slope = weight + x * (rounding.exp(-(x * x) / 2) / ROOT_TWO_PI)
     return x * weight, lambda g: (g * slope,)
+
+
+def printed_gelu(x, *, approximate="none"):
+    """y = x/2 (1 + erf(x/√2)), y′ = ½ (1 + erf) + x φ(x); or with t = tanh u, y′ = ½ (1 + t) + ½ x (1 − t²) u′."""
+    if approximate == "tanh":
+        cube = constant(WIDE("0.044715"))
+        t = rounding.tanh(TWICE_ROOT * (x + cube * (x * x * x)) / 2)
+        slope = TWICE_ROOT * (cube * (x * x) * 3 + 1) / 2
+        weight = (t + 1) / 2
+        return x * weight, lambda g: (g * (weight + x * (1 - t * t) * slope / 2),)
+    weight = (rounding.erf(x * constant(SQRT_HALF)) + 1) / 2
+    density = rounding.exp(-(x * x) / 2) / ROOT_TWO_PI
+    return x * weight, lambda g: (g * (weight + x * density),)
+
+
+def printed_elu(x, *, alpha=1.0):
+    """y = α (eˣ − 1) and y′ = y + α below 0."""
+    below = (rounding.exp(where(x.value > 0, 0, x)) - 1) * alpha
+    return where(x.value > 0, x, below), lambda g: (where(x.value > 0, g, g * (below + alpha)),)
+
+
+def printed_slope(x):
+    """σ′ = σ (1 − σ)."""
+    sigma = logistic(x)
+    return sigma * (1 - sigma)
+
+
+def printed_softplus(x, *, beta=1.0, threshold=None):
+    """y = log(1 + e^(βx))/β, y′ = exp(βx − βy)."""
+    z = x if beta == 1 else x * constant(beta)
+    above = z.value > (np.inf if threshold is None else threshold)
+    z = where(above, 0, z)
+    e = overflowing(rounding.exp(z))
+    inner = either(lambda: rounding.log(e + 1), lambda: rounding.log1p(e))
+    y = where(above, x, inner if beta == 1 else inner / constant(beta))
+    return y, lambda g: (where(above, g, g * rounding.exp(z - inner)),)
+
+
+def coarse_logistic(x, *, absolute, least=-np.inf):
+    """σ(x) with an absolute error, by a quotient of polynomials; and 0 below `least`."""
+    sigma = logistic(x)
+    u = 1 if sigma.arithmetic is None else sigma.arithmetic.u
+    return where(x.value < least, 0, Rounded(sigma.value, sigma.error + absolute / u, sigma.lost, sigma.arithmetic))
+
+
+def logistic_by_complement(x):
+    """1 − σ(−x) to the left of 0."""
+    return where(x.value < 0, 1 - logistic(where(x.value < 0, -x, x)), logistic(x))
+
+
+def logarithm_of_one_more(x):
+    """log(1 + eˣ): ∞ where eˣ overflows."""
+    return rounding.log(overflowing(rounding.exp(x)) + 1)
+
+
+def erf_form(x, *, approximate="none"):
+    """The gelu with erf, whatever is asked for."""
+    return printed_gelu(x)
 
 
 def jax_softplus(jax, x, *, beta=1.0, threshold=None):
@@ -132,12 +198,16 @@ PIECEWISE_LINEAR = (RELU, LEAKY_RELU)  # no second derivatives
 
 
 GELU_TAIL = KnownDefect(
-    "PyTorch", "pytorch/pytorch#187806", "gelu as x/2 (1 + erf): 1 + erf cancels, no digit is left in the left tail"
+    "PyTorch",
+    "pytorch/pytorch#187806",
+    "gelu as x/2 (1 + erf): 1 + erf cancels, no digit is left in the left tail",
+    equation=printed_gelu,
 )
 GELU_TANH_TAIL = KnownDefect(
     "PyTorch",
     "gelu tanh: 1 + tanh cancels",
     "gelu(tanh) as x/2 (1 + tanh): no digit is left in the left tail; x σ(2u) keeps all",
+    equation=printed_gelu,
 )
 JAX_GELU_TANH_TAIL = replace(GELU_TANH_TAIL, framework="JAX")
 JAX_ELU_VJP = KnownDefect(
@@ -145,27 +215,43 @@ JAX_ELU_VJP = KnownDefect(
     "jax-ml/jax#39795",
     "elu's gradient is expm1(x) + 1: it cancels, nothing left in the left tail",
     ("gradient of x",),
+    equation=printed_elu,
 )
 JAX_SOFTPLUS_VJP = KnownDefect(
-    "JAX", "softplus: gradient exp(x - y)", "softplus' gradient exp(x − y) takes y rounded", ("gradient of x",)
+    "JAX",
+    "softplus: gradient exp(x - y)",
+    "softplus' gradient exp(x − y) takes y rounded",
+    ("gradient of x",),
+    equation=printed_softplus,
 )
+PRINTED_SIGMOID = {logistic_slope: printed_slope}
 SIGMOID_VJP = KnownDefect(
     "PyTorch",
     "pytorch/pytorch#195681",
     "sigmoid's gradient forms 1 − σ with σ rounded to 1: nothing left in the right tail",
     ("gradient of x",),
+    parts=PRINTED_SIGMOID,
 )
 JAX_SIGMOID_VJP = KnownDefect(
-    "JAX", "jax-ml/jax#40385", "sigmoid's gradient forms 1 − σ with σ rounded to 1", ("gradient of x",)
+    "JAX",
+    "jax-ml/jax#40385",
+    "sigmoid's gradient forms 1 − σ with σ rounded to 1",
+    ("gradient of x",),
+    parts=PRINTED_SIGMOID,
 )
 SILU_VJP = KnownDefect(
     "PyTorch",
     "silu: gradient by 1 - sigmoid",
     "silu's gradient multiplies the rounding of 1 − σ by x",
     ("gradient of x",),
+    parts=PRINTED_SIGMOID,
 )
 JAX_SILU_VJP = KnownDefect(
-    "JAX", "jax-ml/jax#40385", "silu's gradient forms 1 − σ, and multiplies its rounding by x", ("gradient of x",)
+    "JAX",
+    "jax-ml/jax#40385",
+    "silu's gradient forms 1 − σ, and multiplies its rounding by x",
+    ("gradient of x",),
+    parts=PRINTED_SIGMOID,
 )
 SOFTPLUS_THRESHOLD = Convention(
     "PyTorch",
@@ -178,6 +264,7 @@ GELU_TANH_VJP = KnownDefect(
     "gelu tanh: gradient by 1 - tanh^2",
     "gelu(tanh)'s gradient forms 1 − tanh² by subtraction",
     ("gradient of x",),
+    equation=printed_gelu,
 )
 JAX_GELU_TANH_VJP = replace(GELU_TANH_VJP, framework="JAX")
 AT_FAR_LEFT = {

@@ -1,6 +1,8 @@
 """The engine's own operations: arithmetic, selections, reductions, matrices, shapes, indexing, the error function."""
 
 import math
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -62,6 +64,19 @@ def std(x, *, ddof=0):
         return (where(True, x_bar, most, doubtful=(zero & (y.off > 0))[:, None]),)
 
     return y, std_pullback
+
+
+def divided_std(x, *, ddof=0):
+    """The gradient ȳ (x − μ)/((n − d) y) as it stands: 0/0 where all numbers are equal."""
+    y, pullback = std(x, ddof=ddof)
+    zero = (y.value == 0)[:, None]
+    return y, lambda g: (where(zero, np.nan, *pullback(g)),)
+
+
+def divided_cumprod(x):
+    """x̄ = Σ_{i≥j} ȳ_i y_i/x_j, and 0 where x_j is."""
+    y, pullback = cumprod(x)
+    return y, lambda g: (where(x.value == 0, 0, *pullback(g)),)
 
 
 def cumprod(x):
@@ -160,16 +175,50 @@ SCATTER = Layer(
     torch=torch_scatter,
     jax=jax_scatter,
 )
+
+
+def printed_erfc(x):
+    """exp(−x·x) times a factor, x·x rounded: off by x² u beside."""
+    y = rounding.erfc(x)
+    square = x * x
+    far = rounding.exp(-square)
+    off = rounding.Rounded(
+        y.value,
+        y.error + np.abs(y.value) * (square.error + far.error / np.where(far.value == 0, 1, far.value)),
+        y.lost,
+        y.arithmetic,
+    )
+    return off, lambda g: (-(g * (far * constant(2 / np.sqrt(4 * np.arctan(WIDE(1)))))),)
+
+
+def printed_hyperbolic(x, *, odd):
+    """½ eˣ ± ½ e⁻ˣ as exp(x − log 2) ± exp(−x − log 2), and the other as slope."""
+    half = constant(np.log(WIDE(2)))
+    up, down = rounding.exp(x - half), rounding.exp(-x - half)
+    own, other = (up - down, up + down) if odd else (up + down, up - down)
+    return own, lambda g: (g * other,)
+
+
 JAX_ERFC_TAIL = KnownDefect(
-    "JAX", "erfc: exp(-x*x)", "erfc takes exp(−x·x): the rounding of x² is magnified x² times", ("output",)
+    "JAX",
+    "erfc: exp(-x*x)",
+    "erfc takes exp(−x·x): the rounding of x² is magnified x² times",
+    ("output",),
+    equation=printed_erfc,
 )
-JAX_HYPERBOLIC = KnownDefect(
+JAX_SINH = KnownDefect(
     "JAX",
     "sinh, cosh: exp(x - log 2)",
     "sinh and cosh take exp(x − log 2): the rounding of the exponent is magnified x times",
+    equation=partial(printed_hyperbolic, odd=True),
 )
+JAX_COSH = replace(JAX_SINH, equation=partial(printed_hyperbolic, odd=False))
 JAX_STD_VJP = KnownDefect(
-    "JAX", "jax-ml/jax#11716", "std's gradient divides by std: NaN where all numbers are equal", ("gradient of x",)
+    "JAX",
+    "jax-ml/jax#11716",
+    "std's gradient divides by std: NaN where all numbers are equal",
+    ("gradient of x",),
+    equation=divided_std,
 )
 AROUND_ZERO = np.array([-1e-3, -1e-6, -1e-20, -1e-30, 0.0, 1e-30, 1e-20, 1e-6, 1e-3])
 
@@ -188,8 +237,8 @@ def _of_elements():
         ]
     found += [
         Case(ARCTAN, "far away", {"x": np.concatenate([-np.geomspace(3, 1e12, 12), np.geomspace(3, 1e12, 12)])}),
-        Case(SINH, "far away", {"x": np.linspace(-40, 40, 16)}, known_defects=(JAX_HYPERBOLIC,)),
-        Case(COSH, "far away", {"x": np.linspace(-40, 40, 16)}, known_defects=(JAX_HYPERBOLIC,)),
+        Case(SINH, "far away", {"x": np.linspace(-40, 40, 16)}, known_defects=(JAX_SINH,)),
+        Case(COSH, "far away", {"x": np.linspace(-40, 40, 16)}, known_defects=(JAX_COSH,)),
     ]
     for layer in (ERF, ERFC):
         far = (JAX_ERFC_TAIL,) if layer.name == "erfc" else ()
@@ -231,7 +280,7 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
     rng = np.random.default_rng(seed)
     found = _elements(rng) + _selections(rng) + _reductions(rng) + _matrices(rng) + _shapes(rng) + _indexing(rng)
     rng = generator(seed, skip=9000)
-    return found + _more_functions(rng) + _lines(rng)
+    return found + _more_functions(rng) + _lines(rng) + _as_in_numpy(rng)
 
 
 def _elements(rng):
@@ -358,6 +407,29 @@ def _more_functions(rng):
         gradient_of("std, axis 0", ad.std, x, axis=0, ddof=1, keepdims=True),
         gradient_of("cumprod, axis 1", ad.cumprod, x, axis=1),
         gradient_of("cumprod at zeros", ad.cumprod, with_zeros, axis=1),
+    ]
+
+
+def _as_in_numpy(rng):
+    x, y, v = rng.normal(size=(3, 4)), rng.uniform(0.5, 2, (3, 4)), rng.normal(size=4)
+    both = {
+        "hstack": lambda x, y: ad.hstack([x, y]),
+        "vstack": lambda x, y: ad.vstack([x, y[0]]),
+    }
+    one = {
+        "sort, axis 0": lambda x: ad.sort(x, 0),
+        "median": ad.median,
+        "median, axis 0": lambda x: ad.median(x, 0, keepdims=True),
+        "diag, of a matrix": lambda x: ad.diag(x, 1),
+        "diag, of a vector": lambda x: ad.diag(x[0], -2),
+    }
+    return [
+        gradient_of("arctan2", ad.arctan2, x, y),
+        gradient_of("arctan2, left", ad.arctan2, x, -y),
+        gradient_of("remainder", ad.remainder, 3 * x, y, order2=False),
+        gradient_of("dot", ad.dot, x, v),
+        *(gradient_of(name, function, x, y, order2=False) for name, function in both.items()),
+        *(gradient_of(name, function, x, order2=False) for name, function in one.items()),
     ]
 
 

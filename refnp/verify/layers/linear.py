@@ -7,7 +7,7 @@ import numpy as np
 
 from refnp import autograd, layers
 from refnp.verify.case import Case, GradientInputs, Layer, Without, generator, gradient_of, module_gradient, normal
-from refnp.verify.rounding import WIDE, Rounded, constant, contract, scatter
+from refnp.verify.rounding import WIDE, Rounded, constant, contract, exact, scatter
 
 
 def matmul(x, y):
@@ -46,6 +46,32 @@ def embedding(table, *, tokens, scaled=False):
         return (scatter(g.reshape(-1, features), tokens.reshape(-1), table.shape[0]),)
 
     return x if root is None else x * root, pullback
+
+
+def without_gradient(equation, place):
+    """The equation with a gradient of 0 for the argument number `place`."""
+
+    def lacking(*arguments, **options):
+        y, pullback = equation(*arguments, **options)
+
+        def pulled(g):
+            bars = list(pullback(g))
+            bars[place] = exact(np.zeros(bars[place].shape))
+            return tuple(bars)
+
+        return y, pulled
+
+    return lacking
+
+
+def of_one_axis(equation):
+    """A result of shape () as (1,)."""
+
+    def shaped(*arguments, **options):
+        y, pullback = equation(*arguments, **options)
+        return y.reshape(1), lambda g: pullback(g.reshape())
+
+    return shaped
 
 
 def summed_to(bars: Iterable[Rounded], *arguments: Rounded) -> tuple[Rounded, ...]:

@@ -17,9 +17,16 @@ from refnp.verify.case import (
     normal,
     uniform,
 )
+from refnp.verify.layers.activations import logarithm_of_one_more, logistic
 from refnp.verify.layers.linear import summed_to
-from refnp.verify.layers.softmax import LOG_SOFTMAX_NEAR_ZERO, LOG_SOFTMAX_VJP, SATURATED, log_softmax
-from refnp.verify.rounding import WIDE, constant, exact, where, where_positive
+from refnp.verify.layers.softmax import (
+    LOG_SOFTMAX_NEAR_ZERO,
+    LOG_SOFTMAX_VJP,
+    PRINTED_LOGARITHM,
+    SATURATED,
+    log_softmax,
+)
+from refnp.verify.rounding import WIDE, constant, either, exact, where, where_positive
 
 HALF_LOG_TWO_PI = constant(np.log(8 * np.arctan(WIDE(1))) / 2)
 
@@ -93,6 +100,35 @@ def binary_cross_entropy(logits, targets, *, positive_weight=1.0, mask=None, red
         return summed_to((x_bar, t_bar), logits, targets)
 
     return value, pullback
+
+
+def printed_binary_cross_entropy(logits, targets, *, positive_weight=1.0, mask=None, reduction="mean"):
+    """ℓ = (1 − t) x + (1 + (w − 1) t) (s + max(−x, 0)) or max(x, 0) − x t + s, s = log(1 + e^(−|x|)); x̄ = ℓ̄ (σ − t)."""
+    mask = np.broadcast_to(True if mask is None else mask, np.broadcast_shapes(logits.shape, targets.shape))
+    x, t, weight = where(mask, logits, 0), where(mask, targets, 0), constant(positive_weight)
+    e = rounding.exp(where(x.value > 0, -x, x))
+    soft = either(lambda: rounding.log1p(e), lambda: rounding.log(1 + e))
+    factor = 1 if positive_weight == 1 else (weight - 1) * t + 1
+    of_yes = soft + where(x.value > 0, 0, -x)
+    first = lambda: (1 - t) * x + of_yes * factor
+    second = lambda: (soft + where(x.value > 0, x, 0)) - x * t
+    value, share = reduced(either(first, second) if positive_weight == 1 else first(), mask, reduction)
+
+    def pullback(g):
+        sigma = logistic(x)
+        x_bar = share(g) * (sigma - t if positive_weight == 1 else (1 - t) - (1 - sigma) * factor)
+        t_bar = share(g) * (weight * of_yes - (soft + where(x.value > 0, x, 0)))
+        return summed_to((x_bar, t_bar), logits, targets)
+
+    return value, pullback
+
+
+def sure_of_softplus(logits, targets, *, positive_weight=1.0, reduction="mean"):
+    """w t s(−x) + (1 − t) s(x), s(x) = log(1 + eˣ) as it stands."""
+    yes, no = (logarithm_of_one_more(x) for x in (-logits, logits))
+    terms = constant(positive_weight) * targets * yes + (1 - targets) * no
+    value, _ = reduced(terms, np.ones(terms.shape, bool), reduction)
+    return value, lambda g: (exact(np.zeros(logits.shape)),) * 2
 
 
 def cross_entropy_of_probabilities(logits, targets, *, label_smoothing=0.0, class_weights=None, reduction="mean"):
@@ -213,12 +249,14 @@ BINARY_TAIL = KnownDefect(
     "pytorch/pytorch#195677",
     "binary_cross_entropy_with_logits adds (1 − t) x and max(−x, 0), and its gradient is σ(x) − t: where a "
     "prediction is sure and right both cancel, and a small loss and its gradients are lost",
+    equation=printed_binary_cross_entropy,
 )
 TARGET_OF_SURE = KnownDefect(
     "PyTorch",
     "cross_entropy: gradient of q by log_softmax",
     "log_softmax as x − log Σ exp: a log p near 0, the gradient of its target, becomes 0",
     ("gradient of targets",),
+    parts=PRINTED_LOGARITHM,
 )
 TARGETS = np.array([3, 0, 5, 1, 1, 4])
 

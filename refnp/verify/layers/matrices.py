@@ -8,6 +8,7 @@ import numpy as np
 import refnp.autograd as ad
 from refnp.verify import rounding
 from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, generator, gradient_of, normal
+from refnp.verify.layers.linear import without_gradient
 from refnp.verify.rounding import Rounded, arranged, constant, contract, exact, where
 
 
@@ -228,6 +229,7 @@ DET_VJP = KnownDefect(
     "det: gradient 0 if singular",
     "det's gradient solves with det·I, which is 0 for a singular matrix; its cofactors are 0 only below rank N − 1",
     ("gradient of a",),
+    equation=without_gradient(det_of_singular, 0),
 )
 
 

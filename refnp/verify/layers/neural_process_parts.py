@@ -12,12 +12,12 @@ from refnp.layers.translation_attention import pair_kernel as refnp_pair_kernel
 from refnp.models.tnp import autoregressive_mask, diagonal_mask, nondiagonal_mask
 from refnp.verify import rounding
 from refnp.verify.case import Case, Layer, normal, uniform
-from refnp.verify.layers.attention import ATTENTION, IN_FLOAT32, MASKED_ROW, tensors
+from refnp.verify.layers.attention import ATTENTION, IN_FLOAT32, MASKED_ROW, scores_pullback, tensors
 from refnp.verify.layers.linear import linear
 from refnp.verify.layers.multi_head import MULTI_HEAD, bound, heads_inputs, join_heads, over_heads, split_heads
 from refnp.verify.layers.neural_processes import joined, pair_kernel
 from refnp.verify.layers.set_convolution import SET_CONVOLUTION, matern_32, matern_52, set_convolution
-from refnp.verify.layers.softmax import weights, weights_pullback
+from refnp.verify.layers.softmax import weights
 from refnp.verify.layers.transformer_layers import ENCODER_LAYER, HEADS, encoder_inputs
 from refnp.verify.rounding import WIDE, constant, contract, where
 
@@ -48,13 +48,14 @@ def translation_attention(
     logits, kernel_pullback = pair_kernel(of_places, scores, *parameters[count : ends - 2])
     logits = logits if mask is None else where(over_heads(np.asarray(mask)), logits, -np.inf)
     a, a_pullback = pair_weights(logits, normalization, *parameters[ends:])
-    y, output_pullback = linear(join_heads(contract("...nm,...md->...nd", a, v)), *parameters[ends - 2 : ends])
+    mixed = contract("...nm,...md->...nd", a, v)
+    y, output_pullback = linear(join_heads(mixed), *parameters[ends - 2 : ends])
 
     def pullback(g):
         mixed_bar, *of_output = output_pullback(g)
         mixed_bar = split_heads(mixed_bar, heads)
-        a_bar = contract("...nd,...md->...nm", mixed_bar, v, terms=v.shape[-1] + k.shape[-2])
-        logits_bar, *of_sink = a_pullback(a_bar)
+        a_bar = contract("...nd,...md->...nm", mixed_bar, v)
+        logits_bar, *of_sink = a_pullback(a_bar, mixed_bar, mixed)
         places_bar, s_bar, *of_kernel = kernel_pullback(logits_bar)
         s_bar = s_bar / root
         of_heads = (
@@ -74,18 +75,21 @@ def translation_attention(
 
 
 def pair_weights(logits, normalization, *sink):
-    """e^a over Σ e^a ("softmax"), over e^b + Σ e^a ("sink", b in `sink`), or over nothing ("sum"): (B, H, N, M)."""
+    """e^a over Σ e^a ("softmax"), over e^b + Σ e^a ("sink", b in `sink`), or over nothing ("sum"), (B, H, N, M).
+
+    Its pullback takes Ā, and as attention's the Ō and O of the heads.
+    """
     if normalization == "sum":
         a = rounding.exp(logits)
-        return a, lambda g: (a * g,)
+        return a, lambda a_bar, *_: (a * a_bar,)
     if not sink:
         a = weights(logits)
-        return a, lambda g: (weights_pullback(a, g),)
+        return a, lambda *bars: (scores_pullback(a, *bars),)
     column = sink[0].moved(lambda b: np.broadcast_to(b[:, None, None], (*logits.shape[:-1], 1)))
     a = weights(joined(logits, column))
 
-    def pullback(g):
-        bars = weights_pullback(a, joined(g, constant(np.zeros(column.shape))))
+    def pullback(a_bar, mixed_bar, mixed):
+        bars = scores_pullback(a, joined(a_bar, constant(np.zeros(column.shape))), mixed_bar, mixed)
         return bars[..., :-1], bars[..., -1].sum((0, 2))
 
     return a[..., :-1], pullback

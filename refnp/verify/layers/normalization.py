@@ -19,7 +19,8 @@ from refnp.verify.case import (
     uniform,
 )
 from refnp.verify.layers.softmax import along_last
-from refnp.verify.rounding import constant, where
+from refnp.verify.parts import part
+from refnp.verify.rounding import Rounded, constant, either, where
 
 
 def per_feature(g, parameter):
@@ -27,6 +28,7 @@ def per_feature(g, parameter):
     return g.sum(tuple(range(len(g.shape) - 1)) if parameter.shape else None)
 
 
+@part
 def standardized(x, eps):
     """x̂ = (x − μ)/s, s = √(σ² + ε), and the function from ŷ to x̄ = (ŷ − mean ŷ − x̂ mean(ŷ x̂))/s, along the last axis.
 
@@ -37,6 +39,41 @@ def standardized(x, eps):
     divisor = where(s.value == 0, 1, s)
     unit = where(s.value == 0, 0, centred / divisor)
     return unit, lambda u_bar: (u_bar - u_bar.row_mean() - unit * (u_bar * unit).row_mean()) / divisor
+
+
+def one_pass(x, eps):
+    """x̂ = (x − μ)/s, s² = E[x²] − μ² + ε, or ε where rounding makes that difference negative; and its own pullback:
+    x̄ = (ŷ − mean ŷ)/s − (x − μ) Σ ŷ (x − μ)/(n s³).
+    """
+    n = x.shape[-1]
+    mean = x.row_mean()
+    variance = (x * x).row_mean() - mean * mean
+    r = inverse_root(variance, eps)
+    centred = x - mean
+
+    def pullback(u_bar):
+        share = (u_bar * centred).sum(-1, keepdims=True) * (r * r * r)
+        own = u_bar * r
+        return own - own.row_mean() - centred * share / n
+
+    return centred * r, pullback
+
+
+def inverse_root(variance, eps):
+    """1/√(σ² + ε) of a variance that rounding may have made anything within its error, but 0 where that is below 0."""
+    value, off, u = np.maximum(variance.value, 0), variance.off, variance.arithmetic.u
+    r = 1 / np.sqrt(value + eps)
+    nearest, farthest = 1 / np.sqrt(value + off + eps), 1 / np.sqrt(np.maximum(value - off, 0) + eps)
+    return Rounded(r, np.maximum(r - nearest, farthest - r) / u + 4 * r, 1, variance.arithmetic)
+
+
+def folded(x, eps):
+    """x̂ = x/s − μ/s, which cancels where the mean is far above the deviation."""
+    unit, pullback = standardized(x, eps)
+    mean = x.row_mean()
+    centred = x - mean if x.shape[-1] > 1 else rounding.exact(np.zeros(x.shape))
+    s = rounding.sqrt((centred * centred).row_mean() + constant(eps))
+    return either(lambda: unit, lambda: x / s - mean / s), pullback
 
 
 @along_last
@@ -188,14 +225,20 @@ WITH_STATISTICS = Layer(
     torch=torch_batch_norm,
     names=("batch_norm",),
 )
+FOLDED = {standardized: folded}
 LAYER_NORM_ONE = KnownDefect(
     "PyTorch",
     "pytorch/pytorch#188372",
     "layer_norm over one element: x̂ is 0, and so the weight's gradient; rounding leaves some",
     ("gradient of gain",),
+    parts=FOLDED,
 )
+ONE_PASS = {standardized: one_pass}
 JAX_VARIANCE = KnownDefect(
-    "JAX", "jax-ml/jax#37281", "nn.standardize takes E[x²] − E[x]² unless asked for algorithm='stable': it cancels"
+    "JAX",
+    "jax-ml/jax#37281",
+    "nn.standardize takes E[x²] − E[x]² unless asked for algorithm='stable': it cancels",
+    parts=ONE_PASS,
 )
 
 

@@ -18,7 +18,8 @@ from refnp.verify.case import (
     normal,
 )
 from refnp.verify.layers.convolution import gathered, pairs_of, per_axis, places_of, scattered, sources
-from refnp.verify.rounding import WIDE, Rounded, constant, contract, exact, where
+from refnp.verify.parts import part
+from refnp.verify.rounding import WIDE, Rounded, between, constant, contract, exact, where
 
 
 def windows(x: Rounded, size, stride, padding, dilation=1, ceil_mode=False) -> tuple[np.ndarray, tuple[int, ...]]:
@@ -88,10 +89,22 @@ def largest(x, table, places):
 
     def pullback(g):
         at_first = np.arange(table.shape[1]) == first
-        bar = where(at_first, g.reshape(*x.shape[:2], len(table), 1), 0, doubtful=doubtful)
+        bar = to_the_first(at_first, possible, doubtful, g.reshape(*x.shape[:2], len(table), 1))
         return (scattered(bar, table, math.prod(x.shape[2:])).reshape(*x.shape),)
 
     return exact(under.max(-1)).reshape(*x.shape[:2], *places), pullback
+
+
+@part
+def to_the_first(first, possible, doubtful, g):
+    """The whole gradient to the first of equals, or to any of those between which rounding decides."""
+    return where(first, g, 0, doubtful=doubtful)
+
+
+def shared(first, possible, doubtful, g):
+    """Some of the gradient to each of equals."""
+    equals = possible & (possible.sum(-1, keepdims=True) > 1)
+    return where(equals, between(g, 0 * g), to_the_first(first, possible, doubtful, g))
 
 
 def adaptive_windows(lengths, size) -> tuple[np.ndarray, tuple[int, ...]]:

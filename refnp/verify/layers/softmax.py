@@ -8,7 +8,8 @@ import numpy as np
 from refnp import autograd, layers
 from refnp.verify import rounding
 from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, exact_gradient, generator, gradient_of, normal
-from refnp.verify.rounding import where
+from refnp.verify.parts import part
+from refnp.verify.rounding import either, overflowing, where
 
 
 def along_last(equation):
@@ -33,6 +34,7 @@ def from_maximum(x):
     return where(shifted.value == -np.inf, -np.inf, shifted)
 
 
+@part
 def weights(x):
     """p_i = exp(x_i − m) / Σ_j exp(x_j − m); 0 in a row of −∞."""
     e = rounding.exp(from_maximum(x))
@@ -40,11 +42,22 @@ def weights(x):
     return e / where(total.value == 0, 1, total)
 
 
+@part
 def weights_pullback(p, g):
     """x̄_i = p_i (r_i − Σ_j r_j p_j) with r = ḡ, or ḡ − ḡ_L where the largest weight p_L is more than ½.
 
-    A constant in ḡ changes nothing; but for p_L near 1, ḡ_L − Σ_j ḡ_j p_j loses what −Σ_{j≠L} r_j p_j keeps.
+    A constant in ḡ changes nothing; but for p_L near 1, ḡ_L − Σ_j ḡ_j p_j loses what −Σ_{j≠L} r_j p_j keeps. Of a
+    weight that is alone nothing is to be kept: it is 1 on paper, x̄ is 0, and p (ḡ − ḡ p) is as good a form.
     """
+    alone = (p.value != 0).sum(-1, keepdims=True) == 1
+    if not alone.any():
+        return stable_pullback(p, g)
+    printed = lambda: where(alone, p * (g - (g * p).sum(-1, keepdims=True)), stable_pullback(p, g))
+    return either(lambda: stable_pullback(p, g), printed)
+
+
+def stable_pullback(p, g):
+    """What `weights_pullback` says, in the form that keeps most."""
     largest = np.arange(p.shape[-1]) == p.value.argmax(-1)[..., None] if p.value.size else False
     own = where(largest, g, 0).sum(-1, keepdims=True, depth=0)
     sure = p.value.max(-1, keepdims=True, initial=0) > 0.5
@@ -65,6 +78,7 @@ def rest_of_sum(shifted):
     return where(largest, 0, rounding.exp(shifted)).sum(-1, keepdims=True), largest
 
 
+@part
 @along_last
 def log_softmax(x):
     """y_i = (x_i − m) − log1p(rest).
@@ -103,6 +117,57 @@ def logsumexp(x, *, axis=-1):
     return y.moved(lambda a: a.squeeze(axis)), lambda g: pullback(g.moved(lambda a: np.expand_dims(a, axis)))
 
 
+def printed_pullback(p, g):
+    """x̄ = p (ḡ − Σ ḡ p) as it stands, which cancels where one weight is near 1."""
+    return p * (g - (g * p).sum(-1, keepdims=True))
+
+
+@along_last
+def printed_log_softmax(x):
+    """y = (x − m) − log Σ exp(x − m), or x − (m + log Σ); x̄ = ȳ − p Σ ȳ, p = e^y."""
+    shifted = from_maximum(x)
+    m = x.value.max(-1, keepdims=True, initial=-np.inf)
+    total = rounding.exp(shifted).sum(-1, keepdims=True)
+    nothing = total.value == 0
+    logarithm = rounding.log(where(nothing, 1, total))
+    finite = shifted.value > -np.inf
+    own = lambda a: where(finite, a, 0)
+    y = either(lambda: own(shifted) - logarithm, lambda: own(x) - (logarithm + np.where(nothing, 0, m)))
+    y = where(finite, y, -np.inf)
+    p = rounding.exp(y)
+    return y, lambda g: (where(nothing, 0, g - p * g.sum(-1, keepdims=True)),)
+
+
+def printed_logsumexp(x, *, axis=-1):
+    """The gradient ȳ exp(x − y) takes y rounded, and is NaN where both are −∞."""
+    y, _ = logsumexp_kept(x, axis=axis)
+    pullback = lambda g: (rounding.exp(x - y) * g.moved(lambda a: np.expand_dims(a, axis)),)
+    return y.moved(lambda a: a.squeeze(axis)), pullback
+
+
+def logsumexp_from_maximum(x, *, axis=-1):
+    """m + log Σ exp(x − m) without a word on rows of −∞: −∞ + ∞ is NaN."""
+    y, pullback = printed_logsumexp(x, axis=axis)
+    nothing = np.isneginf(x.value.max(axis))
+    return where(nothing, np.nan, y), lambda g: (where(np.expand_dims(nothing, axis), np.nan, *pullback(g)),)
+
+
+@along_last
+def logarithm_of_softmax(x):
+    """y = log p: −∞ where p underflows to 0, and nothing is known of it where p is subnormal."""
+    p = weights(x)
+    judged = p.arithmetic
+    least = 0 if judged is None else judged.smallest * judged.u  # half the smallest subnormal number
+    gone = p.value < least
+    return where(gone, -np.inf, rounding.log(where(gone, 1, p))), lambda g: (g - p * g.sum(-1, keepdims=True),)
+
+
+def logsumexp_without_maximum(x, *, axis=-1):
+    """y = log Σ eˣ: ∞ where eˣ overflows, and −∞ where all eˣ underflow."""
+    total = overflowing(overflowing(rounding.exp(x)).sum(axis))
+    return rounding.log(total), lambda g: (rounding.exp(x) / total.moved(lambda a: np.expand_dims(a, axis)),)
+
+
 SOFTMAX = Layer("softmax", layers.softmax, softmax, torch=lambda torch, x, axis: x.softmax(axis), jax="nn.softmax")
 LOG_SOFTMAX = Layer(
     "log_softmax",
@@ -115,41 +180,61 @@ LOGSUMEXP = Layer(
     "logsumexp", autograd.logsumexp, logsumexp, torch=lambda torch, x, axis: x.logsumexp(axis), jax="nn.logsumexp"
 )
 
+PRINTED_LOGARITHM = {log_softmax: printed_log_softmax}
+PRINTED_PULLBACK = {weights_pullback: printed_pullback}
 LOG_SOFTMAX_NEAR_ZERO = KnownDefect(
     "PyTorch",
     "pytorch/pytorch#113708",
     "log_softmax as x − log Σ exp: a log p near 0 becomes 0; log1p of the rest keeps it",
     ("output",),
+    parts=PRINTED_LOGARITHM,
 )
 LOG_SOFTMAX_VJP = KnownDefect(
     "PyTorch",
     "pytorch/pytorch#195680",
     "log_softmax's VJP forms 1 − p with p rounded to 1, and drops that component",
     ("gradient of x", "gradient of logits"),
+    parts=PRINTED_LOGARITHM,
 )
 LOGSUMEXP_NOTHING = KnownDefect(
     "PyTorch",
     "logsumexp of -inf: NaN gradient",
     "logsumexp of −inf alone: −inf has no slope, its gradient is 0 (pytorch/pytorch#49724)",
+    equation=printed_logsumexp,
 )
 LOGSUMEXP_VJP = KnownDefect(
     "PyTorch",
     "logsumexp: gradient exp(x - y)",
     "logsumexp's gradient exp(x − y) takes y rounded: |y| u of relative error",
     ("gradient of x",),
+    equation=printed_logsumexp,
 )
 JAX_LOG_SOFTMAX = KnownDefect(
-    "JAX", "log_softmax: log of the sum", "log_softmax as x − log Σ exp: a log p near 0 becomes 0", ("output",)
+    "JAX",
+    "log_softmax: log of the sum",
+    "log_softmax as x − log Σ exp: a log p near 0 becomes 0",
+    ("output",),
+    parts=PRINTED_LOGARITHM,
 )
 JAX_LOG_SOFTMAX_VJP = KnownDefect(
-    "JAX", "log_softmax: gradient by 1 - p", "log_softmax's VJP forms 1 − p with p rounded to 1", ("gradient of x",)
+    "JAX",
+    "log_softmax: gradient by 1 - p",
+    "log_softmax's VJP forms 1 − p with p rounded to 1",
+    ("gradient of x",),
+    parts=PRINTED_LOGARITHM,
 )
-JAX_LOGSUMEXP_NOTHING = KnownDefect("JAX", "jax-ml/jax#6811", "logsumexp of −inf alone: NaN gradient")
+JAX_LOGSUMEXP_NOTHING = KnownDefect(
+    "JAX",
+    "jax-ml/jax#6811",
+    "logsumexp of −inf alone: NaN gradient",
+    equation=printed_logsumexp,
+)
 SOFTMAX_VJP = KnownDefect(
     "PyTorch",
     "softmax: gradient by p (g - sum(g p))",
     "softmax's VJP p_L (ḡ_L − Σ ḡ p) loses its digits as p_L → 1",
     ("gradient of x",),
+    parts=PRINTED_PULLBACK,
 )
 LOST = (SOFTMAX_VJP, replace(SOFTMAX_VJP, framework="JAX"))
 DOMINATED = {  # rows in which one element has all the weight

@@ -30,19 +30,10 @@ def gelu(x, *, approximate="none", other=False, cancels=False, form="", factor=N
     return layers.gelu(x, approximate=approximate)
 
 
-def relu(x, *, at_zero=0.0, ceiling=None, leak=0.0):
+def relu(x, *, ceiling=None, leak=0.0):
     """y = max(x, 0)."""
-    if at_zero:
-        return slope_at_zero(x, slope=at_zero)
     y = layers.relu(x) if not leak else layers.leaky_relu(x, slope=leak)
     return y if ceiling is None else ag.minimum(y, ceiling)
-
-
-@primitive
-def slope_at_zero(x, *, slope):
-    """y = max(x, 0) with the slope of someone else's choice at 0.   VJP: x̄ = ȳ where x > 0, and slope·ȳ at 0."""
-    where = np.where(x.real > 0, 1, np.where(x.real == 0, slope, 0)).astype(x.dtype)
-    return np.where(x.real > 0, x, 0), lambda g: (g * where,)
 
 
 def leaky_relu(x, *, slope=0.01, own_slope=None, added=False):
@@ -123,8 +114,6 @@ GELU: Mistakes = {
     "0.0447 stood in front of x³, not 0.044715": {"factor": 0.0447},
 }
 RELU: Mistakes = {
-    "the slope at 0 were 1": {"at_zero": 1.0},
-    "the slope at 0 were ½": {"at_zero": 0.5},
     "numbers above 6 were cut off": {"ceiling": 6.0},
     "numbers below 0 were multiplied by 0.01": {"leak": 0.01},
 }

@@ -9,7 +9,7 @@ from refnp.autograd import primitive
 from refnp.autograd.primitives import raw
 from refnp.layers.masks import causal
 from refnp.verify.mutants.mutant import Mistakes, family, held, rounded_to, stored, through
-from refnp.verify.mutants.softmax import EPSILON, SHORT, weights
+from refnp.verify.mutants.softmax import EPSILON, weights
 
 
 @primitive
@@ -282,7 +282,7 @@ MUTANTS = [
         attention,
         ("attention",),
         ALL | HEADS | ASKED | BIASES | MASKS | EMPTY | EPSILON,
-        narrow=NO_MAXIMUM | SHORT | ADDED | ROUNDED,
+        narrow=NO_MAXIMUM | ADDED | ROUNDED,
     ),
     *family(attention, ("softcap_attention",), ALL | BIASES | MASKS | CAPS, narrow=ROUNDED),
     *family(attention, ("softcap_attention_output",), SCALES | SOFTMAX | NO_CAP, narrow=ROUNDED),

@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import vjp
+from refnp.verify.bounds import errors_over_bounds
 from refnp.verify.case import Answer, Layer, Problem
-from refnp.verify.judge import DEVIATES, errors_over_bounds
+from refnp.verify.judge import DEVIATES
 from refnp.verify.mutants.general import of_gradients
 from refnp.verify.mutants.mutant import Mutant
 from refnp.verify.precision import Policy, policy

@@ -1,0 +1,219 @@
+"""Gradients as they are written by hand and in PyTorch, in the form that `check` takes.
+
+    check(forward_backward(affine_forward, affine_backward), (x, w, b))
+    check(torch(layer), (x,))                                        # its input and its parameters
+    check(torch(Function), (x, w))                                   # torch.autograd.Function
+
+Each gives a `Claim`, the function of arrays together with its gradient: f, vjp = torch(layer) has both.
+"""
+
+import copy
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradcheck.flat import leaves_of, replace_leaves
+from gradcheck.report import GradientError
+
+REMEDIES = {
+    "torch": "module.double() and float64 tensors, without .float() inside",
+    "jax": 'jax.config.update("jax_enable_x64", True) before the first array is made',
+    "": "casting every constant and weight to np.float64, without .astype(np.float32) inside",
+}
+
+
+class Claim(NamedTuple):
+    """A function of arrays, `f(*args)`, and the gradient that is claimed for it, `vjp(f, *args)`.
+
+    `prepare` makes the arguments of f from those that `check` and `compare` are given.
+    """
+
+    f: Callable
+    vjp: Callable
+    prepare: Callable[[tuple], tuple] = tuple
+
+
+@dataclass(frozen=True)
+class Option:
+    """An argument that is handed over as it is, a copy each time, and not differentiated."""
+
+    value: Any
+
+
+def forward_backward(forward: Callable, backward: Callable) -> Claim:
+    """The claim of a layer written by hand as two functions, as courses teach it.
+
+        forward(*args) → (out, cache)        backward(dout, cache) → gradients
+
+    backward returns a gradient for each argument, or for each floating array, in their order; a single one need not be
+    in a tuple; or a dict, with the gradient of argument x under "dx" or "x". Dicts and Python's own numbers among the
+    arguments are options: they are not differentiated. Raises TypeError and GradientError for what is neither.
+    """
+
+    def f(*args: Any) -> Any:
+        return _out_and_cache(forward, _opened(args))[0]
+
+    def vjp(_: Callable, *args: Any) -> tuple[Any, Callable]:
+        args = _opened(args)
+        out, cache = _out_and_cache(forward, args)
+        return out, lambda u: _in_order(backward(u, cache), forward, args)
+
+    return Claim(_named(f, forward), vjp, lambda args: tuple(Option(a) if _is_option(a) else a for a in args))
+
+
+def _is_option(arg: Any) -> bool:
+    return isinstance(arg, (Mapping, float, int))
+
+
+def _opened(args: tuple) -> tuple:
+    return tuple(copy.deepcopy(arg.value) if isinstance(arg, Option) else arg for arg in args)
+
+
+def _out_and_cache(forward: Callable, args: tuple) -> tuple[Any, Any]:
+    found = forward(*args)
+    if not isinstance(found, tuple) or len(found) != 2:
+        said = f"a tuple of {len(found)}" if isinstance(found, tuple) else f"one {type(found).__name__}"
+        raise TypeError(f"forward returns {said}; it must return (out, cache), where out may be a tuple of arrays")
+    return found
+
+
+def _in_order(gradients: Any, forward: Callable, args: tuple) -> tuple:
+    """One gradient for each argument, None for those that have none."""
+    floating = [i for i, arg in enumerate(args) if _is_floating(arg) and not _is_option(arg)]
+    if isinstance(gradients, Mapping):
+        names = list(inspect.signature(forward).parameters)[: len(args)]
+        given = {name: gradients[key] for name in names for key in (name, f"d{name}") if key in gradients}
+        if missing := [names[i] for i in floating if names[i] not in given]:
+            raise GradientError(f"backward gives no gradient for {missing[0]}; its keys are {', '.join(gradients)}")
+        return tuple(given.get(name) for name in names)
+    found = list(gradients) if isinstance(gradients, (tuple, list)) else [gradients]
+    if len(found) == len(args):
+        return tuple(found)
+    if len(found) != len(floating):
+        raise GradientError(
+            f"backward returns {len(found)} gradients; it must return one for each of the {len(floating)} floating "
+            f"arrays, or of all {len(args)} arguments"
+        )
+    at = dict(zip(floating, found, strict=True))
+    return tuple(at.get(i) for i in range(len(args)))
+
+
+def _is_floating(leaf: Any) -> bool:
+    return isinstance(leaf, (np.ndarray, np.generic, float)) and np.asarray(leaf).dtype.kind in "fc"
+
+
+def torch(function: Any) -> Claim:
+    """The claim of PyTorch's autograd for a module, a torch.autograd.Function, or any function of tensors.
+
+    Arguments are arrays or tensors. A module's parameters are checked too, as further arguments, in the dtype that is
+    asked for; its buffers are copied, so that it is left as it is. A Function may be of the older kind, without
+    `setup_context`, which torch.func refuses. Raises TypeError for what is not callable.
+    """
+    import torch as library
+
+    call: Callable
+    if isinstance(function, type) and issubclass(function, library.autograd.Function):
+        call = function.apply  # type: ignore[attr-defined]
+    elif isinstance(function, library.nn.Module):
+        call = functools.partial(_of_module, function)
+    elif callable(function):
+        call = function
+    else:
+        raise TypeError(f"torch: it is a {type(function).__name__}; pass a module, a Function or a function of tensors")
+
+    def f(*args: Any) -> Any:
+        with library.no_grad():
+            return _arrays(call(*_tensors(args)))
+
+    def vjp(_: Callable, *args: Any) -> tuple[Any, Callable]:
+        tensors = _tensors(args)
+        wanted = [t.requires_grad_() for _, t in leaves_of(tensors) if library.is_tensor(t) and t.is_floating_point()]
+        value = call(*tensors)
+
+        def pullback(cotangent: Any) -> tuple:
+            given = dict(leaves_of(cotangent))
+            pairs = [(y, library.as_tensor(given[path])) for path, y in leaves_of(value)
+                     if library.is_tensor(y) and y.requires_grad and given.get(path) is not None]  # fmt: skip
+            found: list = [None] * len(wanted)
+            if pairs:
+                outputs, cotangents = zip(*pairs, strict=True)
+                found = list(library.autograd.grad(outputs, wanted, cotangents, allow_unused=True, retain_graph=True))
+            gradients: Iterator = iter(found)
+            new = {path: next(gradients) if library.is_tensor(t) and t.is_floating_point() else None
+                   for path, t in leaves_of(tensors)}  # fmt: skip
+            return tuple(_arrays(replace_leaves(tensors, new)))
+
+        return _arrays(value), pullback
+
+    return Claim(_named(f, function), vjp, functools.partial(_with_parameters, function))
+
+
+def _with_parameters(function: Any, args: tuple) -> tuple:
+    """Arrays for tensors; and, for a module, its parameters after them, in the dtype of the floating ones."""
+    args = _arrays(args)
+    if isinstance(function, type) or not hasattr(function, "named_parameters"):
+        return args
+    dtypes = [np.asarray(leaf).dtype for _, leaf in leaves_of(args) if _is_floating(leaf)]
+    parameters = {name: p.detach().cpu().numpy().copy() for name, p in function.named_parameters()}
+    if dtypes:
+        parameters = {name: p.astype(np.result_type(*dtypes)) for name, p in parameters.items()}
+    return (*args, parameters)
+
+
+def _of_module(module: Any, *args: Any) -> Any:
+    """module(*inputs), with the parameters in the last argument, and buffers of their dtype."""
+    import torch as library
+
+    *inputs, parameters = args
+    dtype = next(iter(parameters.values())).dtype if parameters else None
+    buffers = {name: b.clone().to(dtype) if b.is_floating_point() and dtype else b.clone()
+               for name, b in module.named_buffers()}  # fmt: skip
+    return library.func.functional_call(module, (parameters, buffers), tuple(inputs))
+
+
+def _tensors(tree: Any) -> Any:
+    """The same containers with a tensor for each array; it shares the array's memory."""
+    import torch as library
+
+    return replace_leaves(tree, {path: library.as_tensor(leaf) for path, leaf in leaves_of(tree)
+                                 if isinstance(leaf, (np.ndarray, np.generic, float))})  # fmt: skip
+
+
+def _arrays(tree: Any) -> Any:
+    """The same containers with an array for each tensor; it shares the tensor's memory."""
+    return replace_leaves(tree, {path: leaf.detach().cpu().numpy() for path, leaf in leaves_of(tree)
+                                 if hasattr(leaf, "detach")})  # fmt: skip
+
+
+def _named(f: Callable, after: Any) -> Callable:
+    f.__name__ = str(getattr(after, "__name__", type(after).__name__))
+    return functools.wraps(after)(f) if inspect.isfunction(after) else f
+
+
+def arguments(f: Any, args: Any, vjp: Callable | None) -> tuple[Any, Any, Callable | None]:
+    """f, args and vjp as they were given; for a Claim its own function and gradient, and the arguments it prepares."""
+    if not isinstance(f, Claim):
+        return f, args, vjp
+    return f.f, f.prepare(tuple(args)) if isinstance(args, (tuple, list)) else args, vjp or f.vjp
+
+
+def remedy(*functions: Any) -> str:
+    """How to compute in float64, in the library that these functions are of or mention."""
+    roots = {root for function in functions for root in _libraries(function)}
+    return next((how for name, how in REMEDIES.items() if name in roots), REMEDIES[""])
+
+
+def _libraries(function: Any, depth: int = 3) -> Iterator[str]:
+    """The packages that a function is defined in, and those of the objects that it refers to."""
+    yield (getattr(function, "__module__", None) or type(function).__module__).partition(".")[0]
+    yield type(function).__module__.partition(".")[0].removesuffix("lib")  # jaxlib
+    if inspect.ismodule(function):
+        yield function.__name__.partition(".")[0]
+    if inspect.isfunction(function) and depth:
+        names = inspect.getclosurevars(function)
+        for value in (*names.nonlocals.values(), *names.globals.values()):
+            yield from _libraries(value, depth - 1)

@@ -1,0 +1,129 @@
+r"""How irregular the values of f are: what rounding does to them, from the dtype that comes back and from neighbours.
+
+A function of float64 arguments may compute in float32, or form a small difference of large numbers. Its values then
+scatter by more than a rounding of float64, and a difference quotient of step h errs by as much, over h. Values at 17
+equally spaced points show it. In their third differences
+
+    Δ³f(x) = f(x + 3δv) − 3 f(x + 2δv) + 3 f(x + δv) − f(x) = δ³ f‴ + noise of size √20 σ
+
+a smooth function leaves δ³, and noise of standard deviation σ stays. A single kink or jump enlarges up to four of them;
+so the fifth largest of 14 is taken, which is 4σ. What falls as the points move together was the function, what stays is
+noise. Where f does not move at all, because its arithmetic cannot tell such points apart, wider ones show stairs: it
+moves, stands, and moves.
+
+Source: Moré & Wild (2011) for noise from difference tables.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from gradcheck.precision import SAFETY, Array, roundoff
+
+POINTS = np.arange(-8, 9)
+SPACING = 2.0**-18  # of the points at first, as a part of x: δ³ is 6e-17
+OTHER = 1.618  # steps of equal size may all be whole roundings, without scatter; seldom at two spacings
+WIDER = (2.0**-15, 2.0**-12, 2.0**-9, 2.0**-6)  # each shows stairs of one to eight spacings
+FAR = 0.11  # where the noise is measured once more, for values of another size
+CLOSER = 1 / 261.3  # by which points that scatter move together
+CLOSEST = 2.0**-50
+KINK = 4  # third differences that a single kink or jump may enlarge
+STAYS = 1 / 16  # noise keeps at least so much of its size as points move together; a smooth f keeps 6e-8, a kink 4e-3
+
+
+class _Neighbours(NamedTuple):
+    """What values at equally spaced points show of each output, all (m...).
+
+    scatter    the fifth largest of |Δ³f|; `moves`, whether f does between many neighbours
+    stair      the height of a stair, 0 where there are none; size, of the largest value
+    """
+
+    scatter: Array
+    moves: Array
+    stair: Array
+    size: Array
+
+    def or_more(self, other: "_Neighbours") -> "_Neighbours":
+        """What either of them shows."""
+        return _Neighbours(*(np.maximum(*both) for both in zip(self, other, strict=True)))
+
+
+class Noise(NamedTuple):
+    """How far rounding moves a value y of f: `relative` · |y|, and `absolute` at least, where terms cancel; (m...)."""
+
+    relative: Array | float
+    absolute: Array | float
+
+    def is_coarse(self, precision: DTypeLike) -> bool:
+        """Whether it is more than the steps of a computation in this precision leave."""
+        return bool(np.any(np.asarray(self.relative) > SAFETY * roundoff(precision)))
+
+
+def noise_of(f: Callable[[Array], Array], x: Array, v: Array) -> Noise:
+    """The noise of f near x along v: at least a rounding in the dtype that comes back.
+
+    Shapes: x and v (...), f: (...) → (m...) → (m...). v should be as long as x, or as the scale on which f changes.
+    35 evaluations; more where f bends sharply, does not move, or has more noise than its dtype.
+    """
+    here = np.asarray(f(x))
+    u = max(roundoff(here.dtype), roundoff(x.dtype))
+    absolute, size = _noise_at(f, x, v, u)
+    if not np.any(coarse := absolute > SAFETY * u * size):
+        return Noise(u, absolute)
+    there, size = _noise_at(f, x + FAR * v, v, u)
+    return Noise(np.where(coarse & (size > 0), np.maximum(u, there / np.where(size > 0, size, 1)), u), absolute)
+
+
+def _noise_at(f: Callable[[Array], Array], x: Array, v: Array, u: float) -> tuple[Array, Array]:
+    """The noise of f at x, and the size of its values there, both (m...)."""
+    spacing = SPACING
+    near = _neighbours(f, x, v, spacing)
+    size, clean = near.size, near.scatter <= SAFETY * u * near.size
+    noise = np.maximum(u * size, np.maximum(near.stair, np.where(clean, near.scatter, 0)))
+    still = ~near.moves & (near.stair == 0)
+    for wide in WIDER if np.any(still) else ():
+        stair = _neighbours(f, x, v, wide).stair
+        noise, still = np.where(still, np.maximum(noise, stair), noise), still & (stair == 0)
+    pending = near.moves & ~clean
+    while np.any(pending) and spacing > CLOSEST:
+        spacing *= CLOSER
+        closer = _neighbours(f, x, v, spacing)
+        stays = ~closer.moves | (closer.scatter >= STAYS * near.scatter)
+        settled = pending & (stays | (closer.scatter <= SAFETY * u * closer.size))
+        found = np.where(stays, np.maximum(near.scatter, closer.scatter), closer.scatter)
+        noise = np.where(settled, np.maximum(noise, found), noise)
+        near, pending = closer, pending & ~settled
+    noise = np.where(pending, np.maximum(noise, near.scatter), noise)
+    if np.any(told := ~still & (size > 0)) and np.any(still):  # saturated: its arithmetic is that of the others
+        noise = np.where(still, np.maximum(noise, np.median(noise[told] / size[told]) * size), noise)
+    return noise, size
+
+
+def _neighbours(f: Callable[[Array], Array], x: Array, v: Array, spacing: float) -> _Neighbours:
+    """What points at this spacing show, or points a little further apart."""
+    return _points(f, x, v, spacing).or_more(_points(f, x, v, OTHER * spacing))
+
+
+def _points(f: Callable[[Array], Array], x: Array, v: Array, spacing: float) -> _Neighbours:
+    with np.errstate(all="ignore"):
+        values = np.stack([np.asarray(f(x + (j * spacing) * v)) for j in POINTS])
+        values = values.astype(np.result_type(values.dtype, np.float64))
+        steps, third = np.abs(np.diff(values, axis=0)), np.abs(np.diff(values, n=3, axis=0))
+    known = np.isfinite(third)  # not beside a pole, or outside the domain
+    scatter = np.sort(np.where(known, third, np.inf), axis=0)[-1 - KINK]
+    some = np.isfinite(scatter)
+    rough = third != 0
+    places = rough[0] + (rough[1:] & ~rough[:-1]).sum(axis=0)  # one for a kink or jump of a straight line
+    scatter = np.where((scatter == 0) & (places > 1), np.where(known, third, 0).max(axis=0), scatter)
+    moving = steps != 0
+    changes = (moving[1:] != moving[:-1]).sum(axis=0)
+    is_stairs = some & (changes >= 3)  # one for a kink, two for a jump
+    largest_step = np.where(np.isfinite(steps), steps, 0).max(axis=0)
+    return _Neighbours(
+        np.where(some, scatter, 0.0),
+        some & (moving.mean(axis=0) > 0.25),  # at a kink it may be flat on one side
+        np.where(is_stairs, largest_step, 0.0),
+        np.where(np.isfinite(values), np.abs(values), 0).max(axis=0),
+    )

@@ -1,0 +1,150 @@
+"""What explains an answer that is beyond its bound: the formula of a known defect or of another convention.
+
+An excuse explains its own numbers. An answer is excused if it is within the bound of a formula
+(`refnp.verify.case.KnownDefect`), and never by a framework's name alone. `recorded/seen.json` holds the answers whose
+every number has to be the one that was seen, {framework: {"case in dtype: quantity": fingerprint}}: where no formula is
+known, nothing else is excused; and where a formula allows an element a hundredth of itself and more, because all its
+digits are lost, a recorded answer has to be the one that was seen. `python -m refnp.verify.excuses --write` makes
+the file.
+"""
+
+import argparse
+import functools
+import hashlib
+import json
+import sys
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+
+from refnp.autograd.files import write_whole
+from refnp.verify.bounds import deviation
+from refnp.verify.case import Convention, FailedError, KnownDefect, NotOfferedError, Problem
+from refnp.verify.layers.pooling import shared, to_the_first
+from refnp.verify.record import DTYPES, FOLDER, RECORDED, key_of
+from refnp.verify.rounding import Rounded, between, where, where_positive
+
+
+def with_both_slopes(x: Rounded, above: Rounded, below: Rounded) -> Rounded:
+    """`above` or `below`, and anything between them where x is 0."""
+    kink = (x.value == 0) & (x.off == 0)
+    return where(kink, between(above, below), where_positive(x, above, below))
+
+
+SUBGRADIENT = Convention(
+    "",
+    "another subgradient at a kink",
+    "where a function has a kink its gradient may be anything between the slopes at both sides",
+    parts={where_positive: with_both_slopes, to_the_first: shared},
+)
+SEEN = FOLDER / "seen.json"
+CHANGE = 0.01  # of an element of a recorded answer, which is to be found
+
+
+def excused_by(
+    known: Sequence[KnownDefect], problem: Problem, quantity: str, given: np.ndarray, dtype: str, version: str
+) -> KnownDefect | None:
+    """The first convention that the numbers follow, or known defect; None where nothing explains them."""
+    of_all = () if quantity == "output" else (SUBGRADIENT,)
+    first = (*sorted(known, key=lambda defect: not isinstance(defect, Convention)), *of_all)
+    return next((defect for defect in first if excuses(defect, problem, quantity, given, dtype, version)), None)
+
+
+def excuses(
+    defect: KnownDefect, problem: Problem, quantity: str, given: np.ndarray, dtype: str, version: str = ""
+) -> bool:
+    """Whether the answer is what the formula of the defect gives; or what was seen, where the formula does not say."""
+    if defect.fails:
+        return False
+    seen = fingerprints().get(defect.of or defect.framework, {}).get(f"{key_of(problem)}: {quantity}", "")
+    if not defect.has_formula:
+        return seen == fingerprint(given)
+    if seen and version.endswith(RECORDED) and seen != fingerprint(given):
+        return False
+    return by_formula(defect, problem, quantity, given, dtype)
+
+
+def by_formula(defect: KnownDefect, problem: Problem, quantity: str, given: np.ndarray, dtype: str) -> bool:
+    """Whether every element is within the bound of the formula; where that is infinite it says nothing."""
+    value, allowed = defect.bounds(problem, dtype)[quantity]
+    allowed = np.where(np.isfinite(value), allowed, 0)
+    if given.shape != value.shape or not np.isfinite(allowed).all():
+        return False
+    return deviation(given, value, allowed, defect.computed_in or dtype)[0] <= 1
+
+
+@functools.cache
+def fingerprints() -> dict[str, dict[str, str]]:
+    """What stands in the file."""
+    return json.loads(SEEN.read_text(encoding="utf-8")) if SEEN.exists() else {}
+
+
+def fingerprint(given: np.ndarray) -> str:
+    """Of the type, shape and numbers of an array, where a NaN is a NaN and −0 is 0."""
+    given = np.asarray(given)
+    plain = np.where(np.isnan(given), np.nan, given).astype(given.dtype) + given.dtype.type(0)
+    return hashlib.sha256(f"{given.dtype}{given.shape}".encode() + plain.tobytes()).hexdigest()[:16]
+
+
+def says_little(defect: KnownDefect, problem: Problem, quantity: str, given: np.ndarray, dtype: str) -> bool:
+    """Whether the formula would excuse the answer, too, if one of its elements were a hundredth of itself larger."""
+    value, allowed = defect.bounds(problem, dtype)[quantity]
+    changed = (given * (1 + sign * CHANGE) for sign in (-1, 1))
+    return any((np.isfinite(given) & (given != 0) & (np.abs(c - value) <= allowed)).any() for c in changed)
+
+
+def is_to_be_seen(
+    known: Sequence[KnownDefect], framework: str, problem: Problem, quantity: str, given: np.ndarray
+) -> bool:
+    """Whether no formula of what is known explains a recorded answer; or one that says little."""
+    dtype = problem.dtype
+    covering = [d for d in known if d.covers(framework, dtype, quantity, problem.case.name) and not d.fails]
+    formulas = [d for d in covering if d.has_formula and by_formula(d, problem, quantity, given, dtype)]
+    if not formulas:
+        return any(not defect.has_formula for defect in covering)
+    return any(says_little(defect, problem, quantity, given, dtype) for defect in formulas)
+
+
+def to_be_seen() -> dict[str, dict[str, str]]:
+    """The fingerprints of the recorded answers that are to be the ones that were seen."""
+    from refnp.verify.judge import WITHIN, frameworks, judged  # which need this page
+    from refnp.verify.layers import cases_of_layers
+
+    found: dict[str, dict[str, str]] = {}
+    for other in frameworks(live=()):
+        own = found.setdefault(other.name, {})
+        for case in cases_of_layers():
+            for dtype in DTYPES:
+                problem = other.posed(case.problem(dtype))
+                try:
+                    answer = other.answer(problem)
+                except (NotOfferedError, FailedError):
+                    continue
+                for row in judged(problem, answer, problem.reference(), other.name, "", known=other.known_defects):
+                    if row.verdict != WITHIN:
+                        known = (*case.known_defects, *other.known_defects)
+                        given = np.asarray(answer[row.quantity])
+                        if is_to_be_seen(known, other.name, problem, row.quantity, given):
+                            own[f"{key_of(problem)}: {row.quantity}"] = fingerprint(given)
+    return {name: own for name, own in found.items() if own}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the fingerprints, or write them."""
+    parser = argparse.ArgumentParser(prog="python -m refnp.verify.excuses", description="Write what was seen.")
+    parser.add_argument("--write", action="store_true", help=f"write {SEEN.name} and not the terminal")
+    options = parser.parse_args(argv)
+    fingerprints.cache_clear()
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        text = json.dumps(to_be_seen(), indent=1, ensure_ascii=False) + "\n"
+    if options.write:
+        write_whole(SEEN, text.encode())
+    else:
+        print(text, end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""What people know from NumPy: arctan2, remainder, floor, round, sort, median, diag, hstack, vstack, dot."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refnp.autograd as ad
+from refnp.autograd import Tensor
+from tests.helpers import assert_same_bits, assert_within, real_dtypes, seeds, unit_roundoff
+
+U = unit_roundoff(np.float64)
+
+
+@given(dtype=real_dtypes, seed=seeds)
+def test_the_same_as_numpy(dtype, seed):
+    rng = np.random.default_rng(seed)
+    x, y = (np.asarray(rng.choice([-2, -1.5, -0.0, 0, 0.5, 1, np.inf, np.nan], (3, 4)), dtype) for _ in range(2))
+    with np.errstate(all="ignore"):
+        for own, numpys in (
+            (ad.arctan2(x, y), np.arctan2(x, y)),
+            (ad.remainder(x, y), np.remainder(x, y)),
+            (x % Tensor(y), np.remainder(x, y)),
+            (ad.floor(x), np.floor(x)),
+            (ad.round(x * 3, 1), np.round(x * 3, 1)),
+            *((ad.sort(x, axis), np.sort(x, axis)) for axis in (0, -1, None)),
+            *((ad.median(x, axis), np.median(x, axis)) for axis in (0, (1, 0), None)),
+            (ad.median(x, 1, keepdims=True), np.median(x, 1, keepdims=True)),
+            *((ad.diag(x, k), np.diag(x, k)) for k in (-1, 0, 2)),
+            *((ad.diag(x[0], k), np.diag(x[0], k)) for k in (-1, 0, 2)),
+            *((ad.hstack(list(a)), np.hstack(a)) for a in ((x, y), (x[0], y[1]), (x[0, 0], y[0, 0]))),
+            *((ad.vstack(list(a)), np.vstack(a)) for a in ((x, y), (x[0], y[1]), (x, y[0]), (x[0, 0], y[0, 0]))),
+        ):
+            own = own.numpy() if isinstance(own, Tensor) else own
+            np.testing.assert_array_equal(own, numpys)
+            assert np.asarray(own).dtype == dtype
+
+
+@given(seeds, st.sampled_from([((), ()), ((), (3,)), ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((2, 3), (3, 4)),
+                               ((4, 2, 3), (3,)), ((4, 2, 3), (3, 2)), ((3,), (4, 3, 2))]))  # fmt: skip
+def test_dot(seed, shapes):
+    rng = np.random.default_rng(seed)
+    x, y = (rng.standard_normal(shape) for shape in shapes)
+    bound = 8 * U * np.dot(np.abs(x), np.abs(y))
+    assert_within(ad.dot(x, y), np.dot(x, y), bound)
+    assert_within(Tensor(x).dot(y).numpy(), np.dot(x, y), bound)
+
+
+def test_dot_of_batches_is_told_what_to_use():
+    with pytest.raises(ValueError, match=r"dot: y has shape \(4, 3, 2\); use matmul for batches, or einsum"):
+        ad.dot(np.ones((2, 3)), np.ones((4, 3, 2)))
+
+
+@given(seeds)
+def test_gradients_as_printed(seed):
+    """By the formula of each, element by element."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.standard_normal((2, 7))
+    u = rng.standard_normal(7)
+    r = x * x + y * y
+    of_y, of_x = ad.vjp(ad.arctan2, y, x)[1](u)
+    assert_within(of_y, u * x / r, 16 * U * np.abs(u * x / r))
+    assert_within(of_x, -u * y / r, 16 * U * np.abs(u * y / r))
+    of_x, of_y = ad.vjp(ad.remainder, x, y)[1](u)
+    assert_same_bits(of_x, u)
+    assert_within(
+        of_y, [-a * math.floor(b / c) for a, b, c in zip(u, x, y, strict=True)], 2 * U * np.abs(u * (x / y) + 1)
+    )
+    assert_same_bits(ad.vjp(ad.sort, x)[1](u)[0], u[np.argsort(np.argsort(x))])
+    for n in (6, 7):
+        middle = np.argsort(x[:n])[(n - 1) // 2 : n // 2 + 1]
+        assert ad.grad(ad.median)(x[:n]).tolist() == [1 / len(middle) * (i in middle) for i in range(n)]
+
+
+def test_ties_and_edges():
+    assert ad.grad(ad.median)(np.array([2.0, 2, 2])).tolist() == [0, 1, 0]
+    assert ad.vjp(ad.sort, np.array([1.0, 0, 1]))[1](np.array([1.0, 10, 100]))[0].tolist() == [10, 1, 100]
+    assert np.isnan(ad.median(np.array([1.0, np.nan])))
+    assert [g.tolist() for g in ad.vjp(ad.arctan2, np.zeros(1), np.zeros(1))[1](np.ones(1))] == [[0], [0]]
+    assert ad.arctan2(np.array([1e300, -1e-300]), np.array([-1e300, 1e-300])).tolist() == [3 * np.pi / 4, -np.pi / 4]
+    assert_within(ad.grad(lambda y: ad.arctan2(y, 1e200))(np.array(1e200)), 0.5e-200, 8 * U * 0.5e-200)
+    with pytest.raises(ValueError, match="median: x of shape"):
+        ad.median(np.ones((0, 2)), 0)
+    with pytest.raises(TypeError, match="hstack: arrays is a float"):
+        ad.hstack(1.0)
+    with pytest.raises(TypeError, match="vstack: arrays is a float"):
+        ad.vstack(1.0)
+
+
+def test_floor_and_round_are_constants():
+    x = np.array([1.5, -0.5])
+    for function in (ad.floor, ad.round):
+        assert not function(Tensor(x, requires_grad=True)).requires_grad
+        gradient = ad.grad(lambda x, f=function: ad.sum(x * f(x)))(x)
+        assert_same_bits(gradient, function(x))
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+@given(seed=seeds)
+def test_values_and_gradients_as_in_other_frameworks(framework, seed):
+    rng = np.random.default_rng(seed)
+    x, y = rng.standard_normal((2, 3, 5))
+    theirs = gradients_of_torch(x, y) if framework == "torch" else gradients_of_jax(x, y)
+    own = [
+        (ad.arctan2, (x, y)),
+        (ad.remainder, (x, y)),
+        (lambda x: ad.sort(x, -1), (x,)),
+        (lambda x: ad.median(x, -1), (x,)),
+        (lambda x: ad.diag(x[0], 1), (x,)),
+    ]
+    for (function, arguments), (value, gradients) in zip(own, theirs, strict=True):
+        found, pullback = ad.vjp(function, *arguments)
+        weights = np.arange(1.0, found.size + 1).reshape(found.shape)
+        assert_within(found, value, 8 * U * (np.abs(value) + np.abs(x).max()))
+        for one, other in zip(pullback(weights), gradients, strict=True):
+            assert_within(one, other, 32 * U * (np.abs(other) + weights.max()))
+
+
+def gradients_of_torch(x, y):
+    torch = pytest.importorskip("torch")
+    functions = [
+        (torch.arctan2, (x, y)),
+        (torch.remainder, (x, y)),
+        (lambda x: torch.sort(x, -1).values, (x,)),
+        (lambda x: torch.median(x, -1).values, (x,)),
+        (lambda x: torch.diag(x[0], 1), (x,)),
+    ]
+    found = []
+    for function, arguments in functions:
+        leaves = [torch.tensor(a, requires_grad=True) for a in arguments]
+        value = function(*leaves)
+        value.backward(torch.arange(1.0, value.numel() + 1, dtype=value.dtype).reshape(value.shape))
+        found.append((value.detach().numpy(), [leaf.grad.numpy() for leaf in leaves]))
+    return found
+
+
+def gradients_of_jax(x, y):
+    jax = pytest.importorskip("jax")
+    jnp = jax.numpy
+    functions = [
+        (jnp.arctan2, (x, y)),
+        (jnp.remainder, (x, y)),
+        (lambda x: jnp.sort(x, -1), (x,)),
+        (lambda x: jnp.median(x, -1), (x,)),
+        (lambda x: jnp.diag(x[0], 1), (x,)),
+    ]
+    with jax.enable_x64(True):
+        pairs = [jax.vjp(function, *map(jnp.asarray, arguments)) for function, arguments in functions]
+        weights = [jnp.arange(1.0, value.size + 1).reshape(value.shape) for value, _ in pairs]
+        return [
+            (np.asarray(value), [np.asarray(g) for g in pull(w)])
+            for (value, pull), w in zip(pairs, weights, strict=True)
+        ]
