@@ -30,10 +30,10 @@ OPEN = {
     """,
     "copied": "transformer",
     "seeds": "transformer",
-    "printed": "attentive",
-    "pictures": "multi_head relative_positions transformer resolution neural_processes tnp_nd convcnp",
+    "printed": "",
+    "pictures": "multi_head relative_positions transformer resolution ",
     "changed": """
-        relative_positions set_convolution neural_processes latent attentive tnp_a convcnp te_tnp unification
+        relative_positions set_convolution latent attentive tnp_a convcnp te_tnp unification
     """,
 }
 
