@@ -20,20 +20,13 @@ OPEN = {
     "letters": """
         attention convolution decoding equivariance masks multi_head positions relative_positions resolution transformer
     """,
-    "again": """
-        attention attentive convolution multi_head relative_positions set_convolution transformer unification
-    """,
-    "drawn": """
-        attention attentive convcnp convolution decoding equivariance latent masks neural_processes positions
-        relative_positions resolution set_convolution te_tnp tnp_a tnp_d tnp_nd unification
-    """,
+    "again": "attention convolution multi_head relative_positions transformer",
+    "drawn": "attention convolution decoding equivariance masks positions relative_positions resolution",
     "copied": "transformer",
     "seeds": "transformer",
     "printed": "",
     "pictures": "multi_head relative_positions transformer resolution",
-    "changed": """
-        relative_positions set_convolution latent attentive tnp_a convcnp te_tnp unification
-    """,
+    "changed": "relative_positions",
 }
 
 GREEK = """alpha beta gamma delta epsilon varepsilon zeta eta theta kappa lambda mu nu xi pi rho sigma tau phi varphi
