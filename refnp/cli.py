@@ -471,6 +471,7 @@ derived from rounding. What deviates is grouped by its cause. The framework (Num
             option("--skip", "PATTERN", "none of the cases that PATTERN matches; may be repeated", action="append"),
             option("--dtypes", "NAMES", "float32, float64 (default: both)"),
             option("--precision", "NAME", "where it rounds, such as bfloat16, in place of --dtypes"),
+            option("--formats", "NAMES", "of single arguments, where they are others: gain=float32"),
             option("--cases", "DIR", "the exported folder that the answers are to (default: the folder above them)"),
             option("--run", "COMMAND", "judge a program, 'PROGRAM {in} {out}', run on each case", dest="run_program"),
             option("--format", "FORMAT", "of its cases: npz (default), safetensors, json, raw", default="npz"),

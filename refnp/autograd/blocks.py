@@ -431,7 +431,7 @@ def copy_in_place_of(x: Array) -> Array:
     memory = np.empty(sum(map(abs, steps)) + x.itemsize, np.uint8)
     y = np.ndarray(x.shape, x.dtype, memory.data, -sum(step for step in steps if step < 0), x.strides)
     y[...] = x
-    return y
+    return y.view(type(x))
 
 
 def normalize_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:

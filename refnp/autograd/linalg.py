@@ -219,9 +219,11 @@ def cholesky(a):
 
     Shapes: a (..., N, N) → L (..., N, N).
     VJP: Ā = ½ L⁻ᵀ (Φ + Φᵀ) L⁻¹, Φ = the lower triangle of Lᵀ L̄ with its diagonal halved: from dL = L Φ(L⁻¹ dA L⁻ᵀ).
-    Raises ValueError if A is not square or not positive definite, naming the matrix and its smallest eigenvalue.
+    Raises ValueError if A is not square, a triangle (a factor, or half of a covariance, whose other half would be taken
+    for 0), or not positive definite, naming the matrix and its smallest eigenvalue.
     """
     a = _square("cholesky", "a", a)
+    _refuse_triangle(a)
     factor = _cholesky((a + a.swapaxes(-1, -2)) * 0.5)
 
     def vjp(l_bar):
@@ -239,6 +241,30 @@ def _square(name: str, argument: str, matrix: ArrayLike) -> Array:
     if square.ndim < 2 or square.shape[-1] != square.shape[-2]:
         raise ValueError(f"{name}: {argument} has shape {square.shape}; its last two axes must be equal")
     return square
+
+
+def _refuse_triangle(a: Array) -> None:
+    """ValueError for a matrix with numbers below its diagonal and nothing but 0 above."""
+    if not np.triu(a, 1).any() and np.tril(a, -1).any():
+        raise ValueError("cholesky: a is lower triangular, as a factor is; pass the covariance, both of its halves")
+
+
+def refuse_covariance(name: str, argument: str, factor: Array) -> None:
+    """ValueError for a matrix that is symmetric, within the rounding of products, and not diagonal: no factor is.
+
+    What stands above the diagonal of a factor is not read, so that a covariance would be another one in silence.
+    """
+    matrix, n = factor.real, factor.shape[-1]
+    if n < 2 or not (above := matrix != 0)[..., 0, 1:].any():
+        return
+    size = np.sqrt(np.abs(np.diagonal(matrix, axis1=-2, axis2=-1)))
+    rounding = 4 * n * np.finfo(matrix.dtype).eps * size[..., :, None] * size[..., None, :]
+    differ = ~(np.abs(matrix - matrix.swapaxes(-1, -2)) <= rounding)  # NaN differs
+    if (~differ.any((-1, -2)) & np.triu(above, 1).any((-1, -2))).any():
+        raise ValueError(
+            f"{name}: {argument} is symmetric, as a covariance is; pass its Cholesky factor, "
+            "refnp.autograd.cholesky(covariance)"
+        )
 
 
 def _cholesky(a: Array) -> Array:
@@ -305,9 +331,10 @@ def cholesky_solve(factor, b):
 
     Shapes: factor (..., N, N), b (..., N, M) → x (..., N, M).
     VJP: B̄ = A⁻¹ X̄, Ā = −B̄ Xᵀ, and since dA = dL Lᵀ + L dLᵀ,   L̄ = tril((Ā + Āᵀ) L) = −tril((B̄ Xᵀ + X B̄ᵀ) L).
-    Raises ValueError for shapes that do not fit or a zero on the diagonal.
+    Raises ValueError for shapes that do not fit, a zero on the diagonal or a covariance in place of its factor.
     """
     factor, b = _square("cholesky_solve", "factor", factor), in_order(floating(b))
+    refuse_covariance("cholesky_solve", "factor", factor)
     if b.ndim < 2 or b.shape[-2] != factor.shape[-1]:
         raise ValueError(f"cholesky_solve: b of shape {b.shape} must have {factor.shape[-1]} rows, as factor has")
     if (np.diagonal(factor, axis1=-2, axis2=-1) == 0).any():
@@ -352,9 +379,10 @@ def log_determinant(factor):
     """log det A = 2 Σ_i log L_ii from the Cholesky factor L of A.
 
     Shapes: factor (..., N, N) → y (...).   VJP: L̄_ii = 2 ȳ / L_ii, 0 elsewhere.
-    Raises ValueError unless the factor is square and its diagonal positive.
+    Raises ValueError unless the factor is square and its diagonal positive, and for a covariance in its place.
     """
     factor = _square("log_determinant", "factor", factor)
+    refuse_covariance("log_determinant", "factor", factor)
     diagonal = np.diagonal(factor, axis1=-2, axis2=-1)
     if not (diagonal.real > 0).all():
         raise ValueError("log_determinant: factor must have a positive diagonal; pass the result of cholesky")

@@ -22,6 +22,7 @@ from collections.abc import Callable
 import numpy as np
 
 from refnp.autograd.blocks import elementwise, floating
+from refnp.autograd.duals import Dual
 from refnp.autograd.primitives import primitive
 from refnp.autograd.tensor import Array, ArrayLike
 
@@ -128,7 +129,7 @@ def _dual(name: str, x: ArrayLike) -> tuple[Array, Array, Callable]:
     x = x.astype(np.float32) if dtype == np.float16 else x
     is_dual = x.dtype.kind == "c"
     flat = np.atleast_1d(x)  # operations on arrays without axes give scalars, which `out=` cannot take
-    if is_dual and not ((np.abs(flat.imag) <= SMALL) | np.isnan(flat.real)).all():
+    if is_dual and not isinstance(x, Dual) and not ((np.abs(flat.imag) <= SMALL) | np.isnan(flat.real)).all():
         raise ValueError(
             f"{name}: x has an imaginary part of size {np.abs(flat.imag).max()}; complex x is for differentiation, "
             f"with imaginary parts up to {SMALL}: take a smaller step (1e-100), or x.real"

@@ -24,7 +24,7 @@ import numpy as np
 
 from refnp.autograd.blocks import floating, in_order
 from refnp.autograd.elementary import log1p_of
-from refnp.autograd.linalg import cholesky, solve_lower
+from refnp.autograd.linalg import cholesky, refuse_covariance, solve_lower
 from refnp.autograd.primitives import primitive
 from refnp.autograd.special import normal_cdf_of
 from refnp.autograd.tensor import Array, ArrayLike
@@ -324,6 +324,7 @@ def mean_and_factor(name: str, mean: ArrayLike, factor: ArrayLike) -> tuple[Arra
             f"{name}: mean has shape {mean.shape} and the factor {factor.shape}; they must be (..., N) and (..., N, N)"
         )
     check_positive(name, "the diagonal of the factor", diagonal_of(factor))
+    refuse_covariance(name, "the factor", factor)
     return mean, np.tril(factor)
 
 

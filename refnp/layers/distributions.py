@@ -98,13 +98,15 @@ class MultivariateNormal:
     """N normal numbers with covariance L Lᵀ, given the Cholesky factor L: `cholesky(covariance)` makes it.
 
     Shapes: mean (..., N), cholesky_factor (..., N, N), whose part above the diagonal is not read; `shape` is the batch.
-    Raises ValueError for shapes that do not fit or a diagonal that is zero, negative or infinite.
+    Raises ValueError for shapes that do not fit, a diagonal that is zero, negative or infinite, or a covariance in
+    place of its factor.
     """
 
     def __init__(self, mean: ArrayLike, cholesky_factor: ArrayLike):
         self.mean, self.cholesky_factor = numbers(mean, cholesky_factor)
         factor = raw(self.cholesky_factor)
-        mean_and_factor("MultivariateNormal", raw(self.mean), np.where(np.isnan(factor), 1, factor))
+        unknown = np.isnan(factor) & np.eye(factor.shape[-1], dtype=bool)  # on the diagonal, let in under a mask
+        mean_and_factor("MultivariateNormal", raw(self.mean), np.where(unknown, 1, factor))
         batches = {"mean": self.mean.shape[:-1], "cholesky_factor": factor.shape[:-2]}
         self.shape = broadcast_shape("MultivariateNormal", **batches)
 

@@ -28,7 +28,7 @@ from refnp.models.neural_process import NeuralProcess
 from refnp.studies.evaluation import Table
 from refnp.studies.measured import Rows, command, mean_and_error, table
 from refnp.studies.trained import open_trained, shipped
-from refnp.tasks.gaussian_process import GaussianProcess
+from refnp.tasks.gaussian_process import NUGGET, GaussianProcess
 from refnp.tasks.protocols import tnp
 from refnp.tasks.task import Task
 
@@ -52,7 +52,7 @@ def functions(count: int, places: int, seed: int = 0) -> Functions:
     rng = np.random.default_rng(seed)
     process = GaussianProcess(tnp().kernel.drawn(rng, count), 0.02)
     x = np.repeat(np.linspace(-2, 2, places)[None], count, 0)
-    values = GaussianProcess(process.kernel).sample(rng, x[..., None])[..., 0]
+    values = GaussianProcess(process.kernel, nugget=NUGGET).sample(rng, x[..., None])[..., 0]
     return Functions(x, values, process)
 
 

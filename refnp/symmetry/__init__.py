@@ -7,12 +7,16 @@ Actions of groups, claims about functions of arrays, and a search for counter-ex
 and imports no layer or model. docs/symmetry.md explains what a verdict rests on.
 """
 
-from refnp.symmetry.actions import Action, Permute, Product, Roll, Select, Shift, Slide, Trivial
+from refnp.symmetry.actions import Action, Product, Trivial
+from refnp.symmetry.audits import Audit, audit
 from refnp.symmetry.claim import Claim, equivariant, invariant
 from refnp.symmetry.frameworks import in_jax, in_torch
 from refnp.symmetry.geometry import Negate, Rotate, RotateGrid, Scale, Translate
+from refnp.symmetry.inverse import Inverse
 from refnp.symmetry.matrices import MatrixGroup, RotateSpace
+from refnp.symmetry.places import Flip, Permute, Prefix, Repeat, Select
 from refnp.symmetry.searches import check, search
+from refnp.symmetry.shifts import Roll, Shift, Slide
 from refnp.symmetry.subgroup import Subgroup, find_subgroup
 from refnp.symmetry.verdict import CounterExample, Counts, SymmetryError, Verdict
 

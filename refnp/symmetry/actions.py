@@ -4,23 +4,17 @@
 
 An action names the arrays it moves; the others stay. The same element may act on the inputs of a function in one way
 and on its output in another: a claim of equivariance pairs two such actions. `Trivial` moves nothing; `a * b` is both
-at once, and its elements are pairs. This file has what an action is, and those that move entries along an axis:
-
-    Permute   y_i = x_{g(i)},  g a permutation          tokens in another order; with axis=-1 features
-    Select    y_i = x_{g(i)},  g any list of indices    some left out, some repeated
-    Roll      y_i = x_{(i − k s) mod n}                 k any integer, s the step: circular shifts by multiples of s
-    Slide     the same, for those k only by which no entry that is present passes the edge
-    Shift     the same, for functions of a window: what passes the edge is not compared
-
-geometry.py has those that change values. An action of your own is a class with the methods of `Action`.
+at once, and its elements are pairs; `Inverse(a)` moves by g⁻¹. This file says what an action is. Permutations,
+selections, prefixes, copies and flips are in places.py, shifts in shifts.py, those that change values in geometry.py
+and matrices.py. An action of your own is a class with the methods of `Action`.
 """
 
 import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -36,7 +30,9 @@ SMALL = 120  # a search tries every element of groups up to this size, 5!
 
 
 class Action(ABC):
-    """A group and the way it moves arrays. Elements are plain Python values."""
+    """A group and the way it moves arrays. Elements are plain Python values; `an_element` says which, in words."""
+
+    an_element: ClassVar[str] = "one that the action draws"
 
     @property
     @abstractmethod
@@ -75,9 +71,26 @@ class Action(ABC):
         """Every element of the group, or None if there are more than SMALL."""
         return None
 
+    def is_element(self, g: Element) -> bool:
+        """Whether g is of the kind that `an_element` describes; an action of your own need not say."""
+        return True
+
+    def refuse_others(self, g: Element) -> None:
+        """Raises ValueError, with what an element is, for what is none."""
+        if not self.is_element(g):
+            raise ValueError(f"{type(self).__name__}: {g!r} is no element of {self}; give {self.an_element}")
+
     def fits(self, g: Element, arrays: Arrays) -> bool:
         """Whether g can act on these arrays, where that depends on their values."""
         return True
+
+    def of_order(self, order: int, rng: np.random.Generator, arrays: Arrays) -> Element | None:
+        """An element that gives the identity when taken `order` times, where one is known; otherwise None."""
+        return None
+
+    def inverse(self, g: Element) -> Element | None:
+        """The element that undoes g, or None where there is none or it is not known."""
+        return None
 
     def perturbed(self, g: Element, rng: np.random.Generator) -> Element:
         """g changed by a few roundings, where it is made of real numbers; otherwise g itself."""
@@ -119,6 +132,7 @@ class Trivial(Action):
     """Moves nothing, whatever the element: equivariance with a trivial output action is invariance."""
 
     group = None
+    an_element = "anything"
 
     def draw(self, rng: np.random.Generator, arrays: Arrays) -> None:
         return None
@@ -128,6 +142,9 @@ class Trivial(Action):
 
     def compose(self, g: Element, h: Element) -> None:
         return None
+
+    def inverse(self, g: Element) -> Element:
+        return g
 
     def act(self, g: Element, arrays: Arrays) -> dict[str, Any]:
         return dict(arrays)
@@ -152,6 +169,20 @@ class Product(Action):
     parts: tuple[Action, ...]
 
     @property
+    def an_element(self) -> str:  # type: ignore[override]
+        return "a tuple with " + "; ".join(part.an_element for part in self.parts)
+
+    def is_element(self, g: Element) -> bool:
+        if not isinstance(g, (tuple, list)) or len(g) != len(self.parts):
+            return False
+        return all(part.is_element(element) for part, element in zip(self.parts, g, strict=True))
+
+    def inverse(self, g: tuple) -> tuple | None:
+        each = [part.inverse(element) for part, element in zip(self.parts, g, strict=True)]
+        known = all(h is not None or isinstance(part, Trivial) for part, h in zip(self.parts, each, strict=True))
+        return tuple(each) if known else None
+
+    @property
     def group(self) -> tuple:
         return tuple(part.group for part in self.parts)
 
@@ -168,6 +199,8 @@ class Product(Action):
         return tuple(part.compose(a, b) for part, a, b in zip(self.parts, g, h, strict=True))
 
     def act(self, g: tuple, arrays: Arrays) -> dict[str, Any]:
+        if not isinstance(g, (tuple, list)) or len(g) != len(self.parts):
+            self.refuse_others(g)
         moved = dict(arrays)
         for part, element in zip(self.parts, g, strict=True):
             moved = part.act(element, moved)
@@ -238,6 +271,7 @@ class NamedAction(Action):
         """One array, moved."""
 
     def act(self, g: Element, arrays: Arrays) -> dict[str, Any]:
+        self.refuse_others(g)
         return {**arrays, **{name: self.moved(g, name, array) for name, array in self.chosen(arrays)}}
 
     def chosen(self, arrays: Arrays) -> list[tuple[str, Array]]:
@@ -311,242 +345,18 @@ def _axis(axis: Axes) -> str:
     return f"axis {axis}" if isinstance(axis, int) else f"axes {axis}"
 
 
-class Reindexing(AxisAction):
-    """y_i = x_{g(i)} along an axis: what permutations and selections have in common."""
-
-    moves_along_axes = True
-
-    def moved(self, g: Indices, name: str, array: Array) -> Array:
-        for axis in self.axes(name, array):
-            n, needed = array.shape[axis], max(g, default=-1) + 1
-            if n < needed or (isinstance(self, Permute) and n > needed):
-                raise ValueError(
-                    f"{type(self).__name__}: {name} has {n} places along axis {axis}, the element needs {needed}"
-                )
-            array = np.take(array, np.asarray(g, np.intp), axis)
-        return array
-
-    def identity(self, arrays: Arrays) -> Indices:
-        return tuple(range(self.length(arrays)))
-
-    def compose(self, g: Indices, h: Indices) -> Indices:
-        return tuple(h[i] for i in g)
+def is_whole(number: Any) -> bool:
+    """Whether it is a whole number, of Python or NumPy, and no truth value."""
+    return isinstance(number, (int, np.integer)) and not isinstance(number, bool)
 
 
-@dataclass(frozen=True)
-class Permute(Reindexing):
-    """All orders of an axis, the same in every array that is named: Permute({"x": -2, "mask": (-2, -1)})."""
-
-    group = "permutations"
-
-    def draw(self, rng: np.random.Generator, arrays: Arrays) -> Indices:
-        return tuple(rng.permutation(self.length(arrays)).tolist())
-
-    def generators(self, arrays: Arrays) -> list[Indices]:
-        """The exchange of the first two and the cycle, whose products are all orders; and the reversal."""
-        n = self.length(arrays)
-        return [_exchange(n, 0, 1), (*range(1, n), 0), tuple(range(n - 1, -1, -1))] if n >= 2 else []
-
-    def elements(self, arrays: Arrays) -> list[Indices] | None:
-        n = self.length(arrays)
-        return list(itertools.permutations(range(n))) if n < SMALL and math.factorial(n) <= SMALL else None
-
-    def simpler(self, g: Indices) -> Iterator[Indices]:
-        """Exchanges of two entries, those at the front first; then g with one more entry left where it is."""
-        n, displaced = len(g), [i for i, j in enumerate(g) if i != j]
-        pairs = itertools.combinations(range(n), 2) if n <= 6 else itertools.pairwise(range(n))
-        for i, j in sorted(pairs, key=lambda pair: (sum(pair), pair)):
-            if len(displaced) > 2 or (sum(displaced), displaced) > (i + j, [i, j]):
-                yield _exchange(n, i, j)
-        if len(displaced) > 2:
-            for i in displaced:
-                order = list(g)
-                order[order.index(i)], order[i] = order[i], i
-                yield tuple(order)
-
-    def identity_like(self, g: Indices) -> Indices:
-        return tuple(range(len(g)))
-
-    def describe(self, g: Indices) -> str:
-        return f"order {list(g)}"
-
-    def __str__(self) -> str:
-        return f"permutations of {self.where()}"
+def are_whole(numbers: Any) -> bool:
+    """Whether it is a list, tuple or array of whole numbers."""
+    if isinstance(numbers, np.ndarray):
+        return numbers.ndim == 1 and numbers.dtype.kind in "iu"
+    return isinstance(numbers, (tuple, list)) and all(type(n) is int or is_whole(n) for n in numbers)
 
 
-@dataclass(frozen=True)
-class Select(Reindexing):
-    """Lists of indices of an axis, with omissions and repetitions; at least one index, if there are any.
-
-    Selections are no group, because nothing restores what was left out, but they compose. Equivariance under them
-    means that the output at an index depends on the input at that index alone: items of a batch do not interact.
-    """
-
-    group = "selections"
-
-    def draw(self, rng: np.random.Generator, arrays: Arrays) -> Indices:
-        n = self.length(arrays)
-        return tuple(rng.integers(0, n, rng.integers(1, n + 2)).tolist()) if n else ()
-
-    def generators(self, arrays: Arrays) -> list[Indices]:
-        """Leave out each entry, exchange the first two, repeat the first."""
-        n = self.length(arrays)
-        if n < 2:
-            return [(0, 0)] if n else []
-        return [*(tuple(j for j in range(n) if j != i) for i in range(n)), _exchange(n, 0, 1), (0, *range(n))]
-
-    def simpler(self, g: Indices) -> Iterator[Indices]:
-        """One index alone, then one index fewer, then indices in order."""
-        if len(g) > 1:
-            yield from ((i,) for i in sorted(set(g)))
-            yield from (g[:i] + g[i + 1 :] for i in range(len(g)))
-        if list(g) != sorted(g):
-            yield tuple(sorted(g))
-
-    def describe(self, g: Indices) -> str:
-        return f"places {list(g)}"
-
-    def __str__(self) -> str:
-        return f"selections from {self.where()}"
-
-
-def _exchange(n: int, i: int, j: int) -> Indices:
-    """The permutation of n entries that exchanges i and j."""
-    order = list(range(n))
-    order[i], order[j] = j, i
-    return tuple(order)
-
-
-@dataclass(frozen=True)
-class Roll(AxisAction):
-    """Circular shifts by multiples of `step`; the element is the multiple k.
-
-    They are a group with n / gcd(n, step) elements. Input and output may have steps of their own: a convolution with
-    stride 2 takes Roll(step=2) to Roll(step=1).
-    """
-
-    _: KW_ONLY
-    step: int = 1
-
-    group = "shifts"
-    moves_along_axes = True
-
-    def moved(self, g: int, name: str, array: Array) -> Array:
-        axes = self.axes(name, array)
-        return np.roll(array, (g * self.step,) * len(axes), axes)
-
-    def order(self, arrays: Arrays) -> int:
-        """How many different shifts there are, over all arrays together."""
-        return math.lcm(*(n // math.gcd(n, self.step) for n in self.lengths(arrays).values() if n))
-
-    def draw(self, rng: np.random.Generator, arrays: Arrays) -> int:
-        return int(rng.integers(0, self.order(arrays)))
-
-    def identity(self, arrays: Arrays) -> int:
-        return 0
-
-    def identity_like(self, g: int) -> int:
-        return 0
-
-    def compose(self, g: int, h: int) -> int:
-        return g + h
-
-    def generators(self, arrays: Arrays) -> list[int]:
-        return [1] if self.order(arrays) > 1 else []
-
-    def elements(self, arrays: Arrays) -> list[int] | None:
-        order = self.order(arrays)
-        return list(range(order)) if order <= SMALL else None
-
-    def simpler(self, g: int) -> Iterator[int]:
-        nearer = dict.fromkeys((1, -1, g // 2, g - 1 if g > 0 else g + 1))
-        yield from (k for k in nearer if k and (abs(k), k < 0) < (abs(g), g < 0))
-
-    def describe(self, g: int) -> str:
-        return f"shift by {g * self.step}"
-
-    def __str__(self) -> str:
-        return f"shifts {self.domain()}{'' if self.step == 1 else f' by multiples of {self.step}'}, {self.where()}"
-
-    def domain(self) -> str:
-        """On what entries are shifted, in words."""
-        return "on a ring"
-
-
-@dataclass(frozen=True)
-class Slide(Roll):
-    """Shifts of content within a window, together with its mask: what a claim about shifts of ℤ means on n entries.
-
-    `present` names the mask (..., N), True where there is content; it must be among the arrays that move. Allowed are
-    the shifts by which nothing that is present passes the edge; what is behind the mask moves along and goes round.
-    """
-
-    _: KW_ONLY
-    present: str = "mask"
-
-    def elements(self, arrays: Arrays) -> list[int]:
-        """All shifts that keep what is present inside: from first + k s ≥ 0 and last + k s < n."""
-        if self.present not in arrays:
-            raise ValueError(f"Slide: there is no array {self.present!r} that says what is present")
-        mask = np.asarray(arrays[self.present])
-        indices = np.flatnonzero(mask.reshape(-1, mask.shape[-1]).any(0)) if mask.size else np.zeros(0, int)
-        if not len(indices):
-            return [0]
-        first, last = -(int(indices[0]) // self.step), (mask.shape[-1] - 1 - int(indices[-1])) // self.step
-        return sorted(range(first, last + 1), key=lambda k: (abs(k), k < 0))
-
-    def fits(self, g: int, arrays: Arrays) -> bool:
-        return g in self.elements(arrays)
-
-    def draw(self, rng: np.random.Generator, arrays: Arrays) -> int:
-        return int(rng.choice(self.elements(arrays)))
-
-    def generators(self, arrays: Arrays) -> list[int]:
-        return [k for k in self.elements(arrays) if abs(k) == 1]
-
-    def domain(self) -> str:
-        return f"in the window of {self.present}"
-
-
-@dataclass(frozen=True)
-class Shift(Roll):
-    """Shifts of ℤ, of which n entries are seen: what passes an edge comes in at the other, and is not compared.
-
-    For claims about the interior of an output, `border=`: a function of a window of entries, or of pixels, whose output
-    near the edges depends on what is outside. Allowed are the shifts that leave at least one entry inside.
-    """
-
-    has_edges = True
-
-    def moved_masks(self, g: int, masks: Mapping[str, Array]) -> dict[str, Array]:
-        """What came in at the other edge is False."""
-        moved = self.act(g, masks)
-        for name, mask in self.chosen(moved):
-            mask, by = mask.copy(), g * self.step
-            for axis in self.axes(name, mask):
-                along = np.moveaxis(mask, axis, 0)
-                along[: max(0, by)] = along[len(along) + min(0, by) if -by < len(along) else 0 :] = False
-            moved[name] = mask
-        return moved
-
-    def elements(self, arrays: Arrays) -> list[int] | None:
-        least = min(self.lengths(arrays).values(), default=0)
-        most = max(0, (least - 1) // self.step)
-        return sorted(range(-most, most + 1), key=lambda k: (abs(k), k < 0)) if 2 * most < SMALL else None
-
-    def order(self, arrays: Arrays) -> int:
-        least = min(self.lengths(arrays).values(), default=0)
-        return 1 + 2 * max(0, (least - 1) // self.step)
-
-    def fits(self, g: int, arrays: Arrays) -> bool:
-        return 2 * abs(g) < self.order(arrays)
-
-    def draw(self, rng: np.random.Generator, arrays: Arrays) -> int:
-        most = self.order(arrays) // 2
-        return int(rng.integers(-most, most + 1))
-
-    def generators(self, arrays: Arrays) -> list[int]:
-        return [1, -1] if self.order(arrays) > 1 else []
-
-    def domain(self) -> str:
-        return "in a window"
+def is_real(number: Any) -> bool:
+    """Whether it is a finite real number."""
+    return (is_whole(number) or isinstance(number, (float, np.floating))) and bool(np.isfinite(number))

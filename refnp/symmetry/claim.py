@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from refnp.autograd import Array
+from refnp.autograd import Array, ArrayLike
 from refnp.symmetry.actions import Action, Arrays, Element, Names, Product, Trivial
 from refnp.symmetry.frameworks import NO_BFLOAT16, in_words
 
@@ -30,6 +30,7 @@ Function = Callable[..., Any]  # of arrays by name; `arrays_of` says what it may
 Read = Callable[[Any], Any] | Sequence[str] | None
 InPrecision = Callable[[DType], Function]
 Border = int | Mapping[int, int] | None
+Where = Callable[..., ArrayLike] | None
 WIDE = np.dtype(np.longdouble)
 RECENT = 32  # results of f that are kept
 FLOATS: tuple[DType, ...] = (np.dtype(np.float32), np.dtype(np.float64)) + (
@@ -78,7 +79,7 @@ class Refusal(Exception):
 class Claim:
     """f(g·x) = g·f(x), where g acts on the inputs by `action` and on the output by `action_out`.
 
-    `read`, `in_precision`, `name` and `border` are explained at `equivariant`, which makes claims.
+    `read`, `in_precision`, `name`, `border` and `where` are explained at `equivariant`, which makes claims.
     """
 
     f: Function
@@ -88,6 +89,7 @@ class Claim:
     in_precision: InPrecision | None = None
     name: str = "f"
     border: Border = None
+    where: Where = None
     recent: OrderedDict[Any, "dict[str, Array] | Refusal"] = field(
         default_factory=OrderedDict, init=False, repr=False, compare=False
     )
@@ -198,6 +200,7 @@ def equivariant(
     in_precision: InPrecision | None = None,
     name: str | None = None,
     border: Border = None,
+    where: Where = None,
 ) -> Claim:
     """The claim f(g·x) = g·f(x) for every element g.
 
@@ -214,6 +217,9 @@ def equivariant(
     border        for a claim about the interior of the output: how many cells at each end are not compared, along every
                   axis that `action_out` moves, or {axis: cells}. A cell is compared if neither it nor the cell that g
                   took to it is in the border. With `Shift` 0 by default: what passed an edge is never compared
+    where         about which inputs the claim is: called with the arrays by name, as f is, it gives a truth value or an
+                  array of them: `where=lambda x: x > 0`. What all draws have in common need not be said: a search keeps
+                  it (constraints.py)
 
     Raises ValueError if the elements of one action mean nothing to the other, for a negative border, and for one
     without axes if `action_out` moves nothing along an axis.
@@ -237,7 +243,7 @@ def equivariant(
     if in_precision is None:
         in_precision = getattr(f, "in_precision", None)
     cached = None if in_precision is None else functools.cache(in_precision)
-    return Claim(f, moved, action_out, read, cached, "f" if found == "<lambda>" else found, border)
+    return Claim(f, moved, action_out, read, cached, "f" if found == "<lambda>" else found, border, where)
 
 
 def invariant(
@@ -249,14 +255,16 @@ def invariant(
     in_precision: InPrecision | None = None,
     name: str | None = None,
     border: Border = None,
+    where: Where = None,
 ) -> Claim:
     """The claim f(g·x) = f(x) for every element g: equivariance with an output action that moves nothing.
 
     `action` moves the inputs that it names, or those in `on`. `read`: the attributes of a result to compare, or a
     function that gives them. `in_precision`: dtype → f in that precision, where inputs do not set it. `name`: of f in
-    reports. `border`: {axis: cells} of the output that are not compared.
+    reports. `border`: {axis: cells} of the output that are not compared. `where`: about which inputs the claim is.
     """
-    return equivariant(f, action, Trivial(), on=on, read=read, in_precision=in_precision, name=name, border=border)
+    of_claim: Any = {"on": on, "read": read, "in_precision": in_precision, "name": name, "border": border}
+    return equivariant(f, action, Trivial(), **of_claim, where=where)
 
 
 def _cells(border: Border) -> str:

@@ -5,14 +5,15 @@ precision for k = 1 and 2⁻²⁰ for k = 8, in equal ratios between, then 2⁻�
 translated far is rounded so coarsely that smaller changes do not reach f.) Numbers that are equal stay equal, and 0
 stays 0, so that what is wrong with repeated items stays wrong. k = 0 is x itself. An element made of real
 numbers is perturbed as well, by roundings. All inputs are numbers of the coarser precision, so that both precisions
-compute with the same ones. `Evaluations` keeps what belongs to x for all elements, `BothSides` what belongs to one.
+compute with the same ones; but what all draws have in common is restored in each precision (constraints.py), so that
+rows of sum 1 have it in longdouble, too. `Evaluations` keeps what belongs to x for all elements, `BothSides` what
+belongs to one.
 """
 
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -20,85 +21,14 @@ import numpy as np
 from refnp.autograd import Array
 from refnp.symmetry.actions import Arrays, Element, Trivial
 from refnp.symmetry.claim import WIDE, Claim, DType, Precisions, Refusal, cast, roundoff
+from refnp.symmetry.constraints import Constraints
 from refnp.symmetry.noise import INSIDE, LINES, factors, line, noise, span
+from refnp.symmetry.vectors import Vector
 
 Key = tuple[int, DType]  # the number of a perturbation, and a precision
 LARGEST_PERTURBATION = 2.0**-20  # about 16 roundings of float32
 FEW_MORE = 3  # perturbations at which errors and shapes must differ as well
 LARGEST = 2.0**-5  # where f is said to compute in half precision
-
-
-@dataclass(frozen=True)
-class Vector:
-    """Arrays one after the other, in the widest precision, complex numbers as two.
-
-    `form` has the name and shape of each array, `parts` where it lies. `rounded` is True for real and complex numbers,
-    False for whole numbers and booleans, which do not round.
-    """
-
-    form: tuple[tuple[str, tuple[int, ...]], ...]
-    parts: tuple[slice, ...]
-    values: Array
-    rounded: Array
-
-    @staticmethod
-    def of(arrays: Mapping[str, Array]) -> "Vector":
-        if len(arrays) == 1:
-            ((name, a),) = arrays.items()
-            if a.dtype.kind != "c":  # the common case, in fewer steps
-                values = a.astype(WIDE).ravel()
-                return Vector(
-                    ((name, a.shape),), (slice(0, a.size),), values, np.full(values.shape, a.dtype.kind == "f")
-                )
-        flat = {
-            name: np.stack([a.real, a.imag], -1).ravel() if a.dtype.kind == "c" else a.ravel()
-            for name, a in sorted(arrays.items())
-        }
-        values = np.concatenate([np.zeros(0, WIDE), *flat.values()], dtype=WIDE, casting="unsafe")
-        rounded = np.concatenate([np.zeros(0, bool), *(np.full(a.shape, a.dtype.kind == "f") for a in flat.values())])
-        ends = np.cumsum([a.size for a in flat.values()]).tolist()
-        parts = tuple(slice(end - a.size, end) for a, end in zip(flat.values(), map(int, ends), strict=True))
-        return Vector(tuple((name, arrays[name].shape) for name in flat), parts, values, rounded)
-
-    def minus(self, other: "Vector") -> Array:
-        """The differences; 0 for equal infinities and two NaNs, infinite where only one of two numbers is finite."""
-        a, b = self.values, other.values
-        with np.errstate(all="ignore"):
-            d = a - b
-        undefined = ~np.isfinite(d)
-        if undefined.any():
-            same = (a == b) | (np.isnan(a) & np.isnan(b))
-            d = np.where(undefined, np.where(same, 0, np.inf), d)
-        return d
-
-    def relative(self, d: Array, other: "Vector", *, empty: float = np.inf) -> float:
-        """The largest |d| in units of the largest finite number in its array, on either side.
-
-        Where an array has no finite number but 0, that of a d other than 0 is `empty`.
-        """
-        worst = 0.0
-        for part in self.parts:
-            if (size := float(np.max(np.abs(d[part]), initial=0))) > 0:
-                largest = max(_largest(self.values[part]), _largest(other.values[part]))
-                worst = max(worst, size / largest if largest else empty)
-        return worst
-
-    def largest_by_array(self, d: Array, other: "Vector") -> Array:
-        """For every number of this vector the largest |d| in the array of the same name of `other`, to which d belongs.
-
-        Arrays that `other` lacks get 0.
-        """
-        most = {
-            name: np.max(np.abs(d[part]), initial=0) for (name, _), part in zip(other.form, other.parts, strict=True)
-        }
-        found = np.zeros(self.values.shape, WIDE)
-        for (name, _), part in zip(self.form, self.parts, strict=True):
-            found[part] = most.get(name, 0)
-        return found
-
-
-def _largest(values: Array) -> float:
-    return float(np.max(np.abs(values[np.isfinite(values)]), initial=0))
 
 
 class Evaluations:
@@ -107,7 +37,8 @@ class Evaluations:
     output(k, dtype) is f at the k-th perturbation, as arrays by name.
     `finest` is the precision in which the claim is judged, `coarser` the next one or None if there is only one, `ratio`
     by how much rounding shrinks from `coarser` to `finest`: the ratio of their unit roundoffs, 2⁻¹¹ for x87.
-    With `anchored`, perturbations leave whole numbers as they are: for what is wrong with ones.
+    With `anchored`, perturbations leave whole numbers as they are: for what is wrong with ones. `constraints` are what
+    all draws have in common.
     """
 
     def __init__(
@@ -118,8 +49,11 @@ class Evaluations:
         rng: np.random.Generator,
         perturbations: int,
         anchored: bool = False,
+        constraints: Constraints | None = None,
     ):
-        self.anchored = anchored
+        kept = constraints is not None and bool(constraints) and constraints.hold(inputs)
+        self.anchored, self.constraints = anchored, constraints if kept else None
+        self.constants = 0  # at how many pairs constants of float64 in f were seen
         self.claim, self.precisions, self.rng, self.perturbations = claim, precisions, rng, perturbations
         self.finest = precisions.dtypes[-1]
         self.coarser = precisions.dtypes[-2] if len(precisions.dtypes) > 1 else None
@@ -128,8 +62,9 @@ class Evaluations:
         first = min(16 * max(roundoff(coarse), precisions.u), LARGEST)
         last = max(first, LARGEST_PERTURBATION)
         self.sizes = [0.0, *np.geomspace(first, last, perturbations).tolist(), *([last] * perturbations)]
-        self.inputs = [cast(inputs, coarse)]
-        self.output = functools.cache(lambda k, dtype: claim.at(self.input(k), dtype))
+        self.inputs = [self.restored(cast(inputs, coarse))]
+        self.input_in = functools.cache(self._input_in)
+        self.output = functools.cache(lambda k, dtype: claim.at(self.input_in(k, dtype), dtype))
         self.along = functools.cache(self._along)
         self.noise = functools.cache(self._noise)
         self.output(0, self.finest)
@@ -141,16 +76,27 @@ class Evaluations:
             changes = factors(x, lambda n: self.rng.uniform(-1, 1, n), anchored=self.anchored)
             with np.errstate(all="ignore"):
                 changed = {name: (x[name] * (1 + size * c)).astype(x[name].dtype) for name, c in changes.items()}
-            self.inputs.append({**x, **changed})
+            self.inputs.append(self.restored({**x, **changed}))
         return self.inputs[k]
+
+    def _input_in(self, k: int, dtype: DType) -> dict[str, Any]:
+        """x, or its k-th perturbation, in one precision."""
+        return self.input(k) if self.constraints is None else self.restored(cast(self.input(k), dtype))
+
+    def restored(self, arrays: dict[str, Any]) -> dict[str, Any]:
+        """The arrays with what all draws have in common, if x has it."""
+        return arrays if self.constraints is None else self.constraints.restored(arrays)
 
     def _along(self, reach: float, i: int) -> list[dict[str, Array]]:
         """f at the points of the i-th line through x of this reach. Raises Refusal if f does not take one of them."""
-        return [self.claim.at(x, self.finest) for x in self.line(self.inputs[0], reach)]
+        return [self.claim.at(x, self.finest) for x in self.line(self.input_in(0, self.finest), reach)]
 
     def line(self, inputs: Arrays, reach: float) -> list[dict[str, Any]]:
         """The inputs at the points of a random line, in the finest precision."""
-        return line(cast(inputs, self.finest), reach, self.rng, anchored=self.anchored)
+        points = line(cast(inputs, self.finest), reach, self.rng, anchored=self.anchored)
+        if self.constraints is None or not self.constraints.hold(inputs):
+            return points
+        return [self.constraints.restored(point) for point in points]
 
     def noise_relative(self, reach: float) -> float:
         """The least noise of f along a few lines through x, over the largest number of its array."""
@@ -169,10 +115,10 @@ class Evaluations:
             return True
         return equal(self.claim.action.act(g, x), x) and equal(self.claim.action_out.act(g, y), y)
 
+    @functools.cached_property
     def is_zero(self) -> bool:
         """Whether f gives no finite number but 0 at x."""
-        values = Vector.of(self.output(0, self.finest)).values
-        return not np.any(np.isfinite(values) & (values != 0))
+        return not any(Vector.of(self.output(0, self.finest)).largest)
 
     def has_whole_numbers(self) -> bool:
         """Whether there are whole numbers other than 0 among the real ones, which `anchored` would keep."""
@@ -187,7 +133,7 @@ class Evaluations:
     def is_repeatable(self) -> bool:
         """Whether f, evaluated again at x, gives the same to at least half of the digits."""
         try:
-            again = Vector.of(self.claim.anew(self.inputs[0], self.finest))
+            again = Vector.of(self.claim.anew(self.input_in(0, self.finest), self.finest))
         except Refusal:
             return False
         first = Vector.of(self.output(0, self.finest))
@@ -195,6 +141,8 @@ class Evaluations:
 
     def perturbations_differ(self) -> bool:
         """Whether the perturbations of x differ from it: there are real numbers other than 0, or than whole ones."""
+        if self.constraints is not None:
+            return not equal(self.input(self.perturbations), self.inputs[0])
         real = [a[np.isfinite(a)] for a in self.inputs[0].values() if a is not None and a.dtype.kind in "fc"]
         return any(np.any(a != np.rint(a) if self.anchored else a != 0) for a in real)
 
@@ -238,7 +186,7 @@ class BothSides:
         return self.elements[k]
 
     def _left(self, k: int, dtype: DType) -> Vector:
-        x, y = cast(self.at.input(k), dtype), self.at.output(k, dtype)
+        x, y = cast(self.at.input_in(k, dtype), dtype), self.at.output(k, dtype)
         return Vector.of(self.at.claim.left(self.element(k), x, y, dtype))
 
     def _right(self, k: int, dtype: DType) -> Vector:
@@ -254,7 +202,7 @@ class BothSides:
     def left_noise(self, reach: float) -> Array:
         """The noise of f along a line through g·x."""
         at = self.at
-        moved = at.claim.action.act(self.elements[0], cast(at.inputs[0], at.finest))
+        moved = at.claim.action.act(self.elements[0], cast(at.input_in(0, at.finest), at.finest))
         values = lambda: [Vector.of(at.claim.at(x, at.finest)) for x in at.line(moved, reach)]
         return noise_of(values, self.left(0, at.finest))
 
@@ -361,8 +309,9 @@ class BothSides:
         """Whether the moved input and both sides have the same bits in both precisions, so that nothing was rounded."""
         if self.at.coarser is None:
             return self.at.precisions.u == 0
-        x, dtypes = self.at.inputs[0], (self.at.finest, self.at.coarser)
-        moved = [self.at.claim.action.act(self.elements[0], cast(x, dtype)) for dtype in dtypes]
+        dtypes = (self.at.finest, self.at.coarser)
+        inputs = [cast(self.at.input_in(0, dtype), dtype) for dtype in dtypes]
+        moved = [self.at.claim.action.act(self.elements[0], x) for x in inputs]
         keys = [(0, dtype) for dtype in dtypes]
         return equal(*moved) and not any(np.any(change(side, *keys)) for side in (self.left, self.right))
 

@@ -18,7 +18,7 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 
 from refnp.autograd import Array
-from refnp.symmetry.actions import SMALL, Arrays, NamedAction
+from refnp.symmetry.actions import SMALL, Arrays, NamedAction, is_real, is_whole
 
 Translation = tuple[float, ...]
 Rotation = tuple[float, int]
@@ -27,7 +27,7 @@ PERTURBATION = 2.0**-49  # of an angle, as a part of it: a few units in the last
 
 @dataclass(frozen=True)
 class Translate(NamedAction):
-    """Adds a vector t to arrays of coordinates; the element is t, or with `step` the multiples k.
+    """Adds a vector t to arrays of coordinates; an element is t as a tuple, or with `step` the multiples k.
 
     Coordinates are (..., D) with D along `axis`; with axis=None every number is a coordinate on one line, such as
     integer positions (N,). `step`, a number or one for each coordinate, allows its multiples only. `reach` is how far
@@ -39,6 +39,16 @@ class Translate(NamedAction):
     _: KW_ONLY
     step: float | Sequence[float] | None = None
     reach: float = 8.0
+
+    an_element = "a tuple with a number for each coordinate, such as (0.5, -1)"
+
+    def is_element(self, g: Translation) -> bool:
+        if isinstance(g, np.ndarray):
+            return g.ndim == 1 and g.dtype.kind in "iuf" and bool(np.isfinite(g).all())
+        return isinstance(g, (tuple, list)) and all(map(is_real, g))  # parts of a step, too, for what lies between
+
+    def inverse(self, g: Translation) -> Translation:
+        return tuple(-t for t in g)
 
     @property
     def group(self) -> str:
@@ -108,7 +118,7 @@ class Translate(NamedAction):
 
 @dataclass(frozen=True)
 class Rotations(NamedAction):
-    """The elements of Rotate and RotateGrid: (turn, m), with m = 1 where a reflection comes first.
+    """The elements of Rotate and RotateGrid: pairs (turn, m), with m = 1 where a reflection comes first, otherwise 0.
 
     `of` is n for multiples of 1/n turn, whose number is the element's turn, or None for all angles, in radians;
     `mirror` adds reflections. Two elements make R(a) Mᵐ R(b) Mⁿ = R(a + (−1)ᵐ b) Mᵐ⁺ⁿ.
@@ -117,6 +127,22 @@ class Rotations(NamedAction):
     _: KW_ONLY
     of: int | None = None
     mirror: bool = False
+
+    an_element = "a turn, in radians or multiples of 1/of, and 1 after a reflection, otherwise 0, such as (1, 0)"
+
+    def is_element(self, g: Rotation) -> bool:
+        if not isinstance(g, (tuple, list)) or len(g) != 2 or not is_whole(g[1]) or g[1] not in (0, 1):
+            return False
+        return is_real(g[0]) if self.of is None else is_whole(g[0])
+
+    def inverse(self, g: Rotation) -> Rotation:
+        turn = g[0] if g[1] else -g[0]
+        return (turn if self.of is None else int(turn) % self.of), g[1]
+
+    def of_order(self, order: int, rng: np.random.Generator, arrays: Arrays) -> Rotation | None:
+        if self.mirror and rng.integers(2):
+            return 0, 1
+        return (float(2 * math.pi / order), 0) if self.of is None else None
 
     @property
     def group(self) -> tuple[str, int | None]:
@@ -173,8 +199,9 @@ class Rotations(NamedAction):
 class Rotate(Rotations):
     """Rotations about the origin of coordinates (..., 2) along `axis`: any angle, or with `of=n` multiples of 1/n turn.
 
-    `mirror` adds reflections. Quarter turns are exact. Others are rounded: R(θ) in the dtype of the array keeps lengths
-    to rounding only. Raises ValueError unless there are two coordinates.
+    An element is (turn, m): the angle in radians, or with `of` a whole number of n-th turns, and m = 1 where a
+    reflection comes first, otherwise 0. `mirror` adds reflections. Quarter turns are exact. Others are rounded: R(θ) in
+    the dtype of the array keeps lengths to rounding only. Raises ValueError unless there are two coordinates.
     """
 
     _: KW_ONLY
@@ -228,9 +255,16 @@ class RotateGrid(Rotations):
 
 @dataclass(frozen=True)
 class Negate(NamedAction):
-    """The group {1, −1}; the element is the sign. Raises ValueError for booleans, which have none."""
+    """The group {1, −1}; an element is the sign, 1 or −1. Raises ValueError for booleans, which have none."""
 
     group = "signs"
+    an_element = "a sign, 1 or -1"
+
+    def is_element(self, g: int) -> bool:
+        return is_whole(g) and g in (1, -1)
+
+    def inverse(self, g: int) -> int:
+        return g
 
     def moved(self, g: int, name: str, array: Array) -> Array:
         if array.dtype.kind == "b":
@@ -264,7 +298,7 @@ class Negate(NamedAction):
 
 @dataclass(frozen=True)
 class Scale(NamedAction):
-    """Positive numbers s that multiply by sᵖ, p = `power`; tried from 1/reach to reach.
+    """Positive numbers s that multiply by sᵖ, p = `power`; tried from 1/reach to reach. An element is s.
 
     With `binary` s is a power of 2, whose product rounds nothing. Whole numbers cannot be scaled: ValueError.
     """
@@ -273,6 +307,14 @@ class Scale(NamedAction):
     _: KW_ONLY
     reach: float = 1024.0
     binary: bool = False
+
+    an_element = "a positive number, such as 2.0"
+
+    def is_element(self, g: float) -> bool:
+        return is_real(g) and g > 0 and (not self.binary or np.frexp(g)[0] == 0.5)
+
+    def inverse(self, g: float) -> float | None:
+        return 1 / g
 
     @property
     def group(self) -> str:

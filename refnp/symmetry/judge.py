@@ -5,7 +5,7 @@ errors of both sides, to first order u κ with a κ that does not depend on u. A
 precision. So f is evaluated in the finest precision it computes in, of roundoff u, and in the next coarser one, U:
 
     rounding error in u  ≈  (u/U) · |f_U − f_u|        at the same numbers, on both sides of the claim
-    allowance            =  64 · max( that, u |f| )    for each number of the output
+    allowance            =  64 · max( that, u |y| )    for each number of the output, y the largest of its array
 
 64 is a safety factor: one error seen in U may be smaller than such errors usually are, and the order of a sum may
 differ between precisions. Where d exceeds a quarter of its allowance, both errors are estimated again at 8
@@ -15,12 +15,13 @@ perturbations it must change by less than a quarter of itself, which a violation
 then does the claim fail.
 
 Code may round more coarsely than its dtypes say: constants that were once float64, a cast on the way. A d that is
-steady, but within the allowance that float64 would have, is "ambiguous", not a violation, if f has not as much noise. A
-d below 64 roundings of float32 must be steady over twice as many perturbations. And the d that is left then must stand
+steady, but within the allowance that float64 would have, is what "constants" leave, if f has not as much noise. A
+difference of the order of the output is no rounding: where it is not steady, f is asked for a jump (jumps.py). A d
+below 64 roundings of float32 must be steady over twice as many perturbations. And the d that is left then must stand
 out by 64 against the noise of f in float32, and in half precision: what f(x) and f(g·x) show when they are followed
-along lines that are long enough for such a rounding to change (noise.py). Otherwise it is ambiguous as well. Where
-nothing can be perturbed (zeros, whole numbers), the noise that f has at other inputs serves, and without such inputs
-the unit roundoff of the precision.
+along lines that are long enough for such a rounding to change (noise.py). Otherwise it is ambiguous. Where nothing can
+be perturbed (zeros, whole numbers), the noise that f has at other inputs serves, and without such inputs the unit
+roundoff of the precision. A d of the order of the output is not held against noise that f has at no other input.
 
 With one precision only, 16 times the noise of f along lines of 256 roundings stands for the rounding error, and 16 for
 64: what is compared then are many errors of this precision itself. Where the user gives a bound, nothing of this
@@ -37,9 +38,11 @@ import numpy as np
 
 from refnp.autograd import Array, ArrayLike
 from refnp.symmetry.actions import Arrays, Element
-from refnp.symmetry.claim import Claim, DType, Refusal, cast, roundoff
-from refnp.symmetry.evaluation import BothSides, Evaluations, Vector, change
+from refnp.symmetry.claim import WIDE, Claim, DType, Refusal, cast, roundoff
+from refnp.symmetry.evaluation import BothSides, Evaluations, change
+from refnp.symmetry.jumps import OF_ORDER, Jumps
 from refnp.symmetry.noise import INSIDE, LINES, UNIT_ROUNDOFFS, span
+from refnp.symmetry.vectors import Vector
 
 Levels = Callable[[str], float | None]
 Bound = Callable[[dict[str, Any], Element, DType], ArrayLike | Mapping[str, ArrayLike]]
@@ -51,6 +54,7 @@ SINGLE = SAFETY * roundoff(np.float32)  # relative discrepancies below this are 
 FINE = 2.0**-24  # lines on which rounding to float64 shows
 SAFETY_OF_NOISE = 16  # the factor on the noise of f in its only precision
 NO_NOISE = 2.0**-34  # of the output: less than float32 leaves
+ENOUGH_CONSTANTS = 2  # pairs of one input: at others a discrepancy that they would leave is one, too
 HALF_PRECISION = 2.0**-16  # a noise above this part of the output means that f may compute in half precision
 
 
@@ -58,15 +62,16 @@ HALF_PRECISION = 2.0**-16  # a noise above this part of the output means that f 
 class Finding:
     """What one input and element came to.
 
-    outcome      "agrees"; "violated"; "ambiguous": steady, but no larger than rounding errors of float64 or of a
-                 coarser precision inside f; or "unsteady": more than the allowance, but changing with x as rounding
-                 errors do
+    outcome      "agrees"; "violated"; "constants": steady, but no larger than constants of float64 in f would leave;
+                 "ambiguous": steady, but no larger than rounding errors of a coarser precision inside f; "jumps": f
+                 is another on both sides of a rounding; or "unsteady": more than the allowance, but changing with x as
+                 rounding errors do
     kind         of a violation: "value", "infinite", "nan", "shape" or "raises"
     ratio        the largest discrepancy over its allowance
     relative     the largest discrepancy over the largest number of its array
     resolution   the largest relative discrepancy that would have passed for rounding error
-    reason       of a violation: what differs, and where
-    inside       of an ambiguous one: the precision inside f that would leave it; "" for constants of float64
+    reason       of a violation: what differs, and where; of a jump: its two sides
+    inside       of an ambiguous one: the precision inside f that would leave it
     noise        of a violation: what coarser precisions inside f could have left, relative to the output
     """
 
@@ -80,11 +85,17 @@ class Finding:
     noise: float = 0.0
 
 
-def judge(at: Evaluations, g: Element, bound: Bound | None = None, levels: Levels | None = None) -> Finding:
+def judge(
+    at: Evaluations,
+    g: Element,
+    bound: Bound | None = None,
+    levels: Levels | None = None,
+    jumps: Jumps | None = None,
+) -> Finding:
     """The finding for one element at one input, by the rounding errors that are estimated or by the user's bound.
 
     `levels` gives the noise of f at other inputs, relative to the output, for each of INSIDE, or None if it cannot be
-    known; without it no coarser precision inside f is thought of.
+    known; without it no coarser precision inside f is thought of. `jumps` looks for jumps of f, if it is given.
     """
     sides, finest, u = BothSides(at, g), at.finest, at.precisions.u
     try:
@@ -103,12 +114,23 @@ def judge(at: Evaluations, g: Element, bound: Bound | None = None, levels: Level
     with np.errstate(all="ignore"):
         ratio = float(np.max(np.where(d == 0, 0, np.abs(d) / allowed), initial=0))
     beyond = ~(np.abs(d) <= allowed)
-    if not beyond.any():
-        return Finding("agrees", "", ratio, left.relative(d, right), left.relative(allowed, right, empty=0.0))
-    if bound is not None:
+    if bound is not None and beyond.any():
         return violation(left, right, np.where(beyond, d, 0), ratio)
-
+    agrees = Finding("agrees", "", ratio, left.relative(d, right), left.relative(allowed, right, empty=0.0))
+    if jumps is not None and may_jump(sides, agrees, jumps.suspected):
+        unsteady = sides.change_of_discrepancy(d, (at.perturbations + 1) // 2) >= STEADY * np.abs(d)
+        of_order = np.abs(d) >= OF_ORDER * right.largest_by_array(right.values, left)
+        if not np.any(of_order & (d != 0) & ~unsteady):
+            jump = jumps.near(sides, np.where(unsteady, d, 0))
+            if jump is not None:
+                return Finding("jumps", "", ratio, agrees.relative, reason=str(jump))
+    if not beyond.any():
+        return agrees
     relative = left.relative(np.where(beyond, d, 0), right)
+    hidden = np.where(right.rounded, allowed * (roundoff(np.float64) / u), 0) if u else np.zeros_like(d)
+    from_constants = Finding("constants", "", ratio, relative, left.relative(hidden, right, empty=0.0))
+    if at.constants >= ENOUGH_CONSTANTS and np.all(np.abs(d) <= hidden):
+        return from_constants
     coarser, level_of = (coarser_than(u), levels) if levels is not None else ([], no_level)
     for inside in coarser:
         level = level_of(inside) or 0.0
@@ -123,20 +145,36 @@ def judge(at: Evaluations, g: Element, bound: Bound | None = None, levels: Level
     steadily = left.relative(np.where(steady, d, 0), right)
     violated = steady
     if 0 < u < roundoff(np.float64):  # what constants that were once float64 may leave is no violation
-        violated = steady & ~(np.abs(d) <= np.where(right.rounded, allowed * (roundoff(np.float64) / u), 0))
+        violated = steady & ~(np.abs(d) <= hidden)
         if not violated.any():
             noise = SAFETY * np.maximum(sides.right_noise(FINE, 0), sides.left_noise(FINE))
             if np.all(np.abs(d) <= np.where(steady, noise, np.inf)):  # not constants, but arithmetic in float64
                 return Finding("unsteady", "", ratio, steadily, left.relative(np.where(steady, noise, 0), right))
-            return Finding("ambiguous", "", ratio, steadily)
+            at.constants += 1
+            return replace(from_constants, relative=steadily)
     left_by_noise = np.zeros_like(d)
     for inside in coarser:
+        usual = level_of(inside) if steadily >= OF_ORDER else None
+        if usual is not None and usual <= NO_NOISE:  # noise here alone is a choice of f on the line, and no rounding
+            continue
         left_by_noise = np.maximum(left_by_noise, noise_allowance(sides, violated, d, inside, level_of))
         violated = violated & ~(np.abs(d) <= left_by_noise)
         if not violated.any():
             return Finding("ambiguous", "", ratio, steadily, inside=inside)
     noise = left.relative(np.where(violated & np.isfinite(left_by_noise), left_by_noise, 0), right, empty=0.0)
     return replace(violation(left, right, np.where(violated, d, 0), ratio), noise=noise)
+
+
+def may_jump(sides: BothSides, found: Finding, suspected: bool) -> bool:
+    """Whether both sides differ by a part of the output, or float64 from a finer precision on either of them."""
+    at = sides.at
+    apart = OF_ORDER <= found.relative < np.inf
+    if not apart and at.coarser is not None and roundoff(at.coarser) <= roundoff(np.float64):
+        apart = OF_ORDER * SAFETY * at.ratio <= found.resolution < np.inf
+        if not apart and suspected:
+            left = sides.left(0, at.finest)
+            apart = left.relative(change(sides.left, (0, at.finest), (0, at.coarser)), left, empty=0.0) >= OF_ORDER
+    return apart and not sides.is_exact()
 
 
 def coarser_than(u: float) -> list[str]:
@@ -194,14 +232,18 @@ def rounding_allowance(sides: BothSides, left: Vector, right: Vector, d: Array) 
     each side.
     """
     at, u = sides.at, sides.at.precisions.u
-    size = np.maximum(np.abs(left.values), np.abs(right.values))
-    rounds = right.rounded & np.isfinite(size)
     underflow = np.finfo(at.finest).tiny
     safety = SAFETY if at.coarser is not None else SAFETY_OF_NOISE
-    allowed = np.where(rounds, safety * u * np.where(rounds, size, 0) + underflow, 0)
+    allowed = np.zeros(d.shape, WIDE)
+    for part, one, other in zip(right.parts, left.largest, right.largest, strict=True):
+        allowed[part] = safety * u * max(one, other) + underflow
+    allowed = np.where(right.rounded & np.isfinite(d), allowed, 0)
+    close = CLOSE if at.coarser is not None else 1.0
+    if at.constants >= ENOUGH_CONSTANTS:  # here what those leave is asked for, and no more
+        close *= roundoff(np.float64) / u
     for error in estimated_errors(sides):
         allowed = np.maximum(allowed, safety * error)
-        if np.all(np.abs(d) <= (CLOSE if at.coarser is not None else 1.0) * allowed):
+        if np.all(np.abs(d) <= close * allowed):
             return allowed
     if np.any(np.abs(d) > allowed) and sides.is_insensitive():
         if at.coarser is not None:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import Array, ArrayLike
-from refnp.symmetry.actions import SMALL, Arrays, AxisAction
+from refnp.symmetry.actions import SMALL, Arrays, AxisAction, are_whole, is_real, is_whole
 from refnp.symmetry.geometry import PERTURBATION
 
 Turn = tuple[int, int, float]  # from coordinate i towards coordinate j, by this part of a full turn
@@ -38,7 +38,7 @@ SIMPLE_TURNS = (1 / 4, 1 / 2, 1 / 8, 1 / 16)
 class RotateSpace(AxisAction):
     """Rotations about the origin of coordinates (..., n) along `axis`, for any n: SO(n), with `mirror` O(n).
 
-    The element is (turns, m): after m reflections of coordinate 0 the turns (i, j, t), from coordinate i towards j by
+    An element is (turns, m): after m reflections of coordinate 0 the turns (i, j, t), from coordinate i towards j by
     the part t of a full turn, the last of them first. `pseudo` is for what a reflection also changes the sign of, such
     as a cross product: x → det(R) R x; with `axis=()` for numbers that have no coordinates, such as a triple product.
     Quarter turns and reflections are exact. Raises ValueError for whole numbers that are turned otherwise, and for a
@@ -50,6 +50,26 @@ class RotateSpace(AxisAction):
     pseudo: bool = False
 
     group = "rotations of space"
+    an_element = "turns (i, j, part of a turn) and 1 after a reflection, otherwise 0, such as (((0, 1, 0.25),), 0)"
+
+    def is_element(self, g: Rotation) -> bool:
+        if not isinstance(g, (tuple, list)) or len(g) != 2 or not is_whole(g[1]) or g[1] not in (0, 1):
+            return False
+        return isinstance(g[0], (tuple, list)) and all(
+            isinstance(turn, (tuple, list)) and len(turn) == 3 and are_whole(tuple(turn[:2])) and is_real(turn[2])
+            for turn in g[0]
+        )
+
+    def inverse(self, g: Rotation) -> Rotation:
+        turns = tuple((i, j, t if g[1] and 0 in (i, j) else -t) for i, j, t in reversed(g[0]))
+        return turns, g[1]
+
+    def of_order(self, order: int, rng: np.random.Generator, arrays: Arrays) -> Rotation | None:
+        n = self.length(arrays)
+        if n < 2 or (self.mirror and rng.integers(2)):
+            return ((), 1) if self.mirror and n else None
+        i, j = sorted(rng.permutation(n)[:2].tolist())
+        return ((i, j, 1 / order),), 0
 
     def moved(self, g: Rotation, name: str, array: Array) -> Array:
         turns, mirrored = g
@@ -175,7 +195,7 @@ class MatrixGroup(AxisAction):
     sample     rng → what `matrices`, then a function of that and of a dtype, makes a matrix of: a number, or a tuple of
                numbers. A claim's two actions must have the same `sample`
 
-    The element is a tuple: the numbers of the matrices, or what was drawn, the last of them first. All products are
+    An element is a tuple: the numbers of the matrices, or what was drawn, the last of them first. All products are
     tried if there are at most 120 different ones. Inverses are not needed: a claim about A at every x is one about A⁻¹
     at every A x. Give matrices that are no fractions of powers of 2, such as a third of a turn, as functions of the
     dtype: otherwise their own rounding to float64 is seen in longdouble, and the claim is undecided.
@@ -207,6 +227,13 @@ class MatrixGroup(AxisAction):
     @property
     def group(self) -> tuple:
         return ("products of matrices", self.sample or len(self._list))
+
+    an_element = "a tuple with the numbers of the matrices, from 0, the last of them first, or with what was drawn"
+
+    def is_element(self, g: Word) -> bool:
+        if self.sample is not None:
+            return isinstance(g, (tuple, list))
+        return are_whole(g) and all(0 <= letter < len(self._list) for letter in g)
 
     def matrix(self, letter: Any, dtype: np.dtype) -> Array:
         """One of the matrices, in the dtype of an array. Raises ValueError if it cannot be in it."""

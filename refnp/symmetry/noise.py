@@ -37,7 +37,7 @@ NODES = 24  # Chebyshev points on a line
 LINES = 3  # the least noise of so many counts
 INSIDE = {"float32": 2.0**-16, "float16, tfloat32 or bfloat16": 2.0**-7}  # precisions that f may have inside, and T
 _ANGLES = (np.arange(NODES) + WIDE.type(0.5)) * (4 * np.arctan(WIDE.type(1)) / NODES)
-_STEPS = np.cos(_ANGLES)
+STEPS = np.cos(_ANGLES)
 _HIGH_ORDERS = np.sqrt(WIDE.type(2) / NODES) * np.cos(np.arange(NODES // 2, NODES)[:, None] * _ANGLES)
 
 
@@ -46,16 +46,20 @@ def span(u: float) -> float:
     return min(max(256 * u, 2.0**-48), 2.0**-7)
 
 
-def factors(arrays: Mapping[str, Any], draw: Callable[[int], Array], *, anchored: bool = False) -> dict[str, Array]:
+def factors(
+    arrays: Mapping[str, Any], draw: Callable[[int], Array], *, anchored: bool = False, apart: bool = False
+) -> dict[str, Array]:
     """A random factor for each real or complex number, the same for numbers of the same size in any array.
 
-    `draw` gives so many of them. With `anchored`, whole numbers get 0.
+    `draw` gives so many of them. With `anchored`, whole numbers get 0; with `apart`, equal ones get
+    factors of their own.
     """
     real = {name: a for name, a in arrays.items() if a is not None and a.dtype.kind in "fc"}
     sizes = [np.abs(a).ravel().astype(WIDE) for a in real.values()]
     if not sizes:
         return {}
-    different, which = np.unique(np.concatenate(sizes), return_inverse=True)
+    together = np.concatenate(sizes)
+    different, which = (together, np.arange(together.size)) if apart else np.unique(together, return_inverse=True)
     drawn = draw(len(different))
     drawn = np.where(different == np.rint(different), 0, drawn) if anchored else drawn
     each = np.split(drawn[which.ravel()], np.cumsum([a.size for a in sizes])[:-1])
@@ -76,7 +80,7 @@ def line(
                 name: (a * (1 + reach * step * direction[name])).astype(a.dtype) if name in direction else a
                 for name, a in arrays.items()
             }
-            for step in _STEPS
+            for step in STEPS
         ]
 
 

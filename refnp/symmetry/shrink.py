@@ -22,10 +22,11 @@ from refnp.symmetry.inputs import Domain, Input
 from refnp.symmetry.judge import Bound, Finding, judge
 
 REDRAWN = 12  # inputs drawn at each smaller size
-REDRAWN_WITH_STRUCTURE = 48  # the same, if the one that was found has structure
+REDRAWN_WITH_STRUCTURE = 4  # the same for each kind, if the one that was found has structure
 MOST_ELEMENTS = 24  # elements of a group that are tried at each
 READABLE = 64  # arrays with more numbers are simplified only as a whole
 SCALES = (1.0, 2.0**-10, 2.0**10)  # of items of very different scales
+SIMPLIFIED = "simpler numbers"  # the structure of an input as drawn whose numbers were changed
 LEAST_VIOLATION = 1e-3  # of the relative discrepancy that was found
 
 
@@ -73,7 +74,7 @@ class Shrinker:
 
     def _accept(self, x: Input, elements: list[Element]) -> bool:
         """Take the first element at which the claim fails on this input, if there is one."""
-        if self.budget <= 0 or not self.domain.contains(x.arrays):
+        if self.budget <= 0 or not self.domain.contains(x):
             return False
         self.budget -= 1
         try:
@@ -94,7 +95,8 @@ class Shrinker:
         """One size, as small as the claim still fails for, the others kept."""
         x = self.found.input
         for n in sorted({n for n in self.domain.sizes[name] if n < x.sizes[name]}):
-            for attempt in range(REDRAWN_WITH_STRUCTURE if x.structure else REDRAWN):
+            kinds = len(self.domain.structures)
+            for attempt in range(REDRAWN_WITH_STRUCTURE * kinds if x.structure else REDRAWN):
                 rng = np.random.default_rng((self.seed, n, attempt))
                 drawn = self._drawn(rng, {**x.sizes, name: n}, attempt)
                 if drawn is not None and self._accept(drawn, some_elements(self.action, drawn, rng, MOST_ELEMENTS)):
@@ -136,17 +138,26 @@ class Shrinker:
                     for other, a in arrays.items()
                     if a is not None and a.dtype == array.dtype and np.any(a == number)
                 }
-                if sum(map(effort, changed.values())) < sum(effort(arrays[other]) for other in changed):
-                    x = self.found.input
-                    if self._accept(replace(x, arrays={**x.arrays, **changed}), [self.found.element]):
-                        break
+                easier = sum(map(effort, changed.values())) < sum(effort(arrays[other]) for other in changed)
+                if easier and self._accept(self._simplified(changed), [self.found.element]):
+                    break
+
+    def _simplified(self, changed: dict[str, Array]) -> Input:
+        """The input with these arrays, and what all draws have in common, if that is simpler still."""
+        x = self.found.input
+        arrays = {**x.arrays, **changed}
+        restored = self.domain.constraints.restored(arrays) if self.domain.constraints else arrays
+        names = [name for name, a in x.arrays.items() if a is not None]
+        if sum(effort(restored[name]) for name in names) < sum(effort(x.arrays[name]) for name in names):
+            arrays = restored
+        return replace(x, arrays=arrays, structure=x.structure or SIMPLIFIED)
 
     def _replace(self, name: str, array: Array) -> bool:
         x = self.found.input
         if effort(array) >= effort(x.arrays[name]):
             return False
         array = array + 0.0 if array.dtype.kind in "fc" else array  # no −0
-        return self._accept(replace(x, arrays={**x.arrays, name: array}), [self.found.element])
+        return self._accept(self._simplified({name: array}), [self.found.element])
 
 
 def some_elements(action: Action, x: Input, rng: np.random.Generator, most: int) -> list[Element]:

@@ -1,10 +1,11 @@
 """Structure that is imposed on inputs as they are drawn: what random numbers never have, and where code goes wrong.
 
     items     one repeated, all equal, one the opposite of another, one of another array, one of zeros, scaled each
-    numbers   ties, some zeros, all zeros, ones, a constant, whole numbers, one sign
+    numbers   ties, some zeros, all zeros, ones, a constant, whole numbers, equal sizes, one sign
     order     sorted, reversed
 
-The draw stays the user's. Only numbers that differ between two draws are touched, so fixed grids and constants stay as
+What the group itself makes special is in orbits.py. The draw stays the user's: what all draws have in common is kept
+(constraints.py). Only numbers that differ between two draws are touched, so fixed grids and constants stay as
 they are, and so do zeros among other numbers, such as padding. An array in ascending order stays in it. Arrays
 with numbers of one sign keep it, and whole numbers and booleans stay among the values that are drawn. Items are
 repeated in all arrays that have them, along every axis: a mask follows its tokens. What is done to numbers is done to
@@ -17,12 +18,14 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import Array
+from refnp.symmetry.constraints import Constraints
 
 
 class Drawn:
     """Arrays as they were drawn, which of their numbers are free to change, and a random generator for choices.
 
-    `again` is a second draw, `lengths` those of axes that hold items, `turn` how often a kind was imposed before.
+    `again` is a second draw, `lengths` those of axes that hold items, `turn` how often a kind was imposed before,
+    `constraints` what all draws have in common.
     """
 
     def __init__(
@@ -32,7 +35,9 @@ class Drawn:
         rng: np.random.Generator,
         lengths: Sequence[int] = (),
         turn: int = 0,
+        constraints: Constraints | None = None,
     ):
+        self.constraints = constraints
         self.rng, self.lengths, self.turn = rng, lengths, turn
         self.arrays = {name: np.asarray(a) for name, a in arrays.items() if a is not None}
         self.free: dict[str, Array] = {}
@@ -50,7 +55,9 @@ class Drawn:
                 self.free[name] = np.broadcast_to(bool(np.any(free)), a.shape)
 
     def is_ordered(self, name: str) -> bool:
-        """Whether the array ascends along an axis of at least 4, which hardly happens by chance in all its rows."""
+        """Whether the array ascends: in all draws, or along an axis of at least 4, which is hardly chance."""
+        if self.constraints is not None and self.constraints.names(name, "scending along axis"):
+            return True
         a = self.arrays[name]
         if a.dtype.kind not in "iuf":
             return False
@@ -69,6 +76,10 @@ class Drawn:
         """The array with these in place of the numbers that are free."""
         a = self.arrays[name]
         return np.where(self.free[name], numbers, a).astype(a.dtype)
+
+    def different(self, found: Mapping[str, Array]) -> dict[str, Array] | None:
+        """Those of the arrays that differ from what was drawn; None if there are none."""
+        return {name: a for name, a in found.items() if not np.array_equal(a, self.arrays[name])} or None
 
     def one_of(self, name: str) -> Any:
         """One of the free numbers of the array."""
@@ -132,6 +143,13 @@ def _negative(drawn: Drawn, name: str) -> Array | None:
     return -np.abs(a) if a.dtype.kind in "if" and drawn.may_be(name, -float(np.abs(a).max())) else None
 
 
+def _equal_sizes(drawn: Drawn, name: str) -> Array | None:
+    """Every number c or −c: rows of equal norm, which differ."""
+    a = drawn.arrays[name]
+    size = np.abs(drawn.one_of(name))
+    return np.sign(a) * size if a.dtype.kind == "f" and drawn.may_be(name, -size) else None
+
+
 def _in_order(step: int) -> Callable[[Drawn, str], Array | None]:
     def in_order(drawn: Drawn, name: str) -> Array | None:
         if not drawn.arrays[name].ndim:
@@ -150,6 +168,7 @@ NUMBERS: dict[str, Callable[[Drawn, str], Any]] = {
     "ones": _filled(1),
     "a constant": lambda drawn, name: drawn.one_of(name),
     "whole numbers": _whole,
+    "equal sizes": _equal_sizes,
     "positive": _positive,
     "negative": _negative,
     "sorted": _in_order(1),
@@ -175,8 +194,7 @@ def impose(kind: str, drawn: Drawn, scales: Mapping[str, Sequence[float]]) -> di
             numbers = NUMBERS[kind](drawn, name) if kind in NUMBERS else _scaled(drawn, name, scales[name])
             if numbers is not None:
                 found[name] = drawn.replaced(name, numbers)
-    changed = {name: a for name, a in found.items() if not np.array_equal(a, drawn.arrays[name])}
-    return changed or None
+    return drawn.different(found)
 
 
 def _repeated(drawn: Drawn, everywhere: bool) -> dict[str, Array]:

@@ -10,13 +10,14 @@ of the multiples 1, 2, 3, … in turn, and ends at the first that holds: each be
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from refnp.symmetry.actions import Action, Product, Trivial
+from refnp.symmetry.actions import Action, Trivial
 from refnp.symmetry.claim import Claim, Function, InPrecision, Read, equivariant
 from refnp.symmetry.inputs import Draw
 from refnp.symmetry.searches import search
+from refnp.symmetry.shifts import in_steps
 from refnp.symmetry.verdict import Verdict
 
 MOST = 16  # multiples of a step are tried up to this one, unless others are named
@@ -37,6 +38,10 @@ class Subgroup:
     multiple: int | None
     verdicts: Mapping[int, Verdict | None]
     claim: str
+
+    def __bool__(self) -> bool:
+        """Whether a multiple is exact."""
+        return self.multiple is not None
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -111,22 +116,6 @@ def find_subgroup(
             break
     told = claims.get(found) if found is not None else next(iter(claims.values()), None)
     return Subgroup(found, verdicts, str(told) if told is not None else str(name or "f"))
-
-
-def in_steps(action: Action, multiple: int) -> Action:
-    """The same shifts by multiples of `multiple` steps only. Raises ValueError for an action without a step."""
-    if isinstance(action, Trivial):
-        return action
-    if isinstance(action, Product):
-        return Product(tuple(in_steps(part, multiple) for part in action.parts))
-    step = getattr(action, "step", None)
-    if step is None:
-        raise ValueError(
-            f"find_subgroup: {action} has no step; give one whose multiples are asked about, such as "
-            'Roll("x", step=1) or Translate("x", step=1 / 64)'
-        )
-    larger = step * multiple if isinstance(step, (int, float)) else tuple(s * multiple for s in step)
-    return replace(action, step=larger)  # type: ignore[type-var]
 
 
 def _out(out: Out, multiple: int) -> Action | None:

@@ -21,7 +21,8 @@ from numpy.typing import DTypeLike
 from refnp.symmetry.actions import SMALL, Action, Arrays, Element, Names, Product, Trivial
 from refnp.symmetry.claim import Border, Claim, Function, InPrecision, Read, equivariant
 from refnp.symmetry.inputs import Draw
-from refnp.symmetry.searches import check, dtype_of, search
+from refnp.symmetry.searches import check, search
+from refnp.symmetry.trials import dtype_of
 from refnp.symmetry.verdict import SymmetryError, Verdict
 
 __all__ = [

@@ -1,10 +1,11 @@
 """What a search found: a `Verdict` to print or to read, and the `CounterExample` of a claim that fails, as code too."""
 
+import functools
 import math
 import re
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -34,6 +35,7 @@ class CounterExample:
     relative       precision → the discrepancy over the largest number of the output
     reason         what differs, and where
     ratio          the largest discrepancy over its allowance for rounding errors; infinite where nothing is allowed
+    origin         how the input was made at which the claim was first found to fail, before it was made simple
     """
 
     sizes: dict[str, int]
@@ -47,6 +49,7 @@ class CounterExample:
     relative: Mapping[str, float]
     reason: str
     ratio: float = math.inf
+    origin: str = ""
 
     def code(self) -> str:
         """The counter-example as Python that can be run: `inputs`, `moved`, `given` and `expected` as dicts of arrays.
@@ -73,7 +76,8 @@ class CounterExample:
                 output = "" if name == "output" else f", {name}"
                 lines.append(f"    {what}{output}: {_short(_rounded(array, digits), 6 + len(what))}")
         by_precision = ", ".join(f"{name} {value:.1e}" for name, value in self.relative.items())
-        return "\n".join([*lines, f"    {self.reason}", f"    discrepancy over the output: {by_precision}"])
+        lines += [f"    {self.reason}", f"    discrepancy over the output: {by_precision}"]
+        return "\n".join([*lines, *([f"    {self.origin}"] if self.origin else [])])
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,7 @@ class Counts:
     exhausted    for how many inputs every element of the group was tried
     unresolved   at how many pairs rounding would have hidden a violation of the size that must be seen
     nan          at how many pairs that agree f gave NaN, on both sides in the same places
+    jumps        at how many pairs a choice in f hangs on a rounding, so that both sides differ as much as the output
     """
 
     inputs: int = 0
@@ -95,6 +100,7 @@ class Counts:
     exhausted: int = 0
     unresolved: int = 0
     nan: int = 0
+    jumps: int = 0
 
 
 @dataclass(frozen=True)
@@ -110,7 +116,11 @@ class Verdict:
     resolution      the largest violation, relative to the output, that could have passed for rounding error, unresolved
                     pairs aside
     counterexample  of a claim that fails
-    precision       that of the verdict, "float32" for example, if it is coarser than float64
+    precision       that of the verdict, "float32" for example, if it is coarser than float64; "its float64 constants"
+                    where a discrepancy is no larger than these leave
+
+    A verdict is true, as in `assert search(…)`, if the claim was found to hold, and only then: one that is undecided is
+    not. `holds_if` says which claims near one that fails hold.
     """
 
     outcome: str
@@ -123,6 +133,19 @@ class Verdict:
     resolution: float
     counterexample: CounterExample | None = None
     precision: str = ""
+    neighbours: Callable[[], Sequence[str]] | None = field(default=None, repr=False, compare=False)
+
+    def __bool__(self) -> bool:
+        return self.holds
+
+    @functools.cached_property
+    def holds_if(self) -> tuple[str, ...]:
+        """Of a claim that fails: under which conditions near it a short search found it to hold; made when it is read.
+
+        Other arguments that move too, the inverse on the output, results exchanged, no ties, these sizes only, even
+        shifts only, another axis.
+        """
+        return tuple(self.neighbours()) if self.fails and self.neighbours is not None else ()
 
     @property
     def holds(self) -> bool:
@@ -151,7 +174,8 @@ class Verdict:
         """How far a precision coarser than float64 lets one say that a claim holds."""
         if not self.holds or not self.precision:
             return ""
-        return f", as far as {self.precision} tells, to {self.resolution:.0e} of the output"
+        tells = "tell" if self.precision.endswith("s") else "tells"
+        return f", as far as {self.precision} {tells}, to {self.resolution:.0e} of the output"
 
     def __str__(self) -> str:
         counts = self.counts
@@ -177,7 +201,18 @@ class Verdict:
             lines.append(f"  {self.reason}")
         if self.counterexample is not None:
             lines += ["  " + line for line in str(self.counterexample).splitlines()]
+            lines += [f"  holds if {condition}" for condition in self.holds_if]
         return "\n".join(lines)
+
+
+def in_a_row(numbers: Iterable[int]) -> str:
+    """Whole numbers as they are: "5, 9 and 13"; four and more that follow one another as "0 to 3"."""
+    ordered, parts = sorted(numbers), []
+    while ordered:
+        n = next((i for i in range(1, len(ordered)) if ordered[i] != ordered[0] + i), len(ordered))
+        parts += [f"{ordered[0]} to {ordered[n - 1]}"] if n > 3 else [str(k) for k in ordered[:n]]
+        ordered = ordered[n:]
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def _rounded(array: Array, digits: int) -> Array:

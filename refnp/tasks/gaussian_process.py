@@ -2,10 +2,12 @@
 
     y(x) = f(x) + σ ε,   f ~ GP(0, k),   ε ~ N(0, 1)        y(x_1), …, y(x_N) ~ N(0, K + σ² I),   K_ij = k(x_i, x_j)
 
-A sample is L ε with L Lᵀ = K + σ² I. The matrix of a smooth kernel at close places is singular in floating point,
-so a noise variance below NUGGET · k(x, x) is raised to that. Only processes without noise (or almost) are changed:
-it adds a standard deviation of 1e-5 s, L exists for up to 900 points (Higham (2002), th. 10.7: N² u < NUGGET), and the
-posterior, which has the same nugget, keeps its digits. Everything is computed in float64.
+A sample is L ε with L Lᵀ = K + σ² I. The matrix of a smooth kernel at close places is singular in floating point: in
+float64 L exists for up to 900 points where σ² ≥ NUGGET · k(x, x) (Higham (2002), th. 10.7: N² u < NUGGET). With less
+noise than that, samples are V √Λ ε of the eigenvalues Λ, and the posterior is computed in the widest precision of the
+machine; where no digits are left in that either, it is refused, and the message says what would help. Noise is never
+added that was not asked for: `nugget` asks for it. Tasks without noise are drawn with a nugget, a standard deviation of
+1e-5 s, and answered with the same: `process.nugget` of `GaussianProcessTasks.sample_with_process`.
 
 Given the contexts, the targets are y ~ N(μ, Σ), exactly: the best prediction there is. All figures are per target: sums
 over the N targets present and their dy outputs, divided by N; one number for each task, (B,). A task without targets
@@ -26,6 +28,7 @@ ch. 6.
 Transcription: tests/transcriptions/gaussian_process.py.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,31 +42,42 @@ from refnp.layers.distributions import MultivariateNormal, Normal, check_generat
 from refnp.tasks.kernels import Kernel
 from refnp.tasks.task import Places, Task, check_draw, check_hyper_parameter, drawn_number, zeroed
 
-NUGGET = 1e-10  # the least noise variance, as a part of k(x, x)
+NUGGET = 1e-10  # a noise variance, as a part of k(x, x), from which on float64 has digits enough
+KEPT = 1e4  # times its rounding error a pivot must be: four digits of it are right at least
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianProcess:
     """y = f + noise with known hyper-parameters: the kernel's and `noise_std` σ, each one number or (B,), one a task.
 
-    With dy outputs, each is a function of its own with the same kernel.
+    With dy outputs, each is a function of its own with the same kernel. `nugget` is the least noise variance, as a part
+    of k(x, x): a σ² below nugget · k(x, x) is raised to that; 0 raises none.
     """
 
     kernel: Kernel
     noise_std: float | Array = 0.0
+    nugget: float = 0.0
 
     def __post_init__(self):
         check_hyper_parameter("GaussianProcess", "noise_std", self.noise_std, at_least=0)
+        check_hyper_parameter("GaussianProcess", "nugget", self.nugget, at_least=0)
         if isinstance(self.noise_std, tuple):
             raise ValueError(f"GaussianProcess: noise_std is the range {self.noise_std}; draw a number for each task")
 
     def noise_variance(self) -> np.floating | Array:
-        """σ², and at least NUGGET · k(x, x): a number or (B,)."""
-        return np.maximum(np.square(self.noise_std), NUGGET * self.kernel.variance())
+        """σ², and at least nugget · k(x, x): a number or (B,)."""
+        return np.maximum(np.square(self.noise_std), self.nugget * self.kernel.variance())
+
+    def is_noisy(self) -> bool:
+        """Whether σ² ≥ NUGGET · k(x, x) in every task, so that float64 has the digits of K + σ² I."""
+        return bool(np.all(self.noise_variance() >= NUGGET * self.kernel.variance()))
 
     def covariance(self, x: Array) -> Array:
         """K + σ² I of the values at x: (B, N, dx) → (B, N, N). Raises ValueError if B is not that of the kernel."""
-        x = np.asarray(x, np.float64)
+        return self._covariance(np.asarray(x, np.float64))
+
+    def _covariance(self, x: Array) -> Array:
+        """In the precision of the places."""
         if np.shape(self.noise_std) not in ((), (len(x),)):
             raise ValueError(
                 f"GaussianProcess: noise_std has shape {np.shape(self.noise_std)} but x holds {len(x)} tasks; "
@@ -76,7 +90,13 @@ class GaussianProcess:
     def sample(self, rng: np.random.Generator, x: Array, outputs: int = 1) -> Array:
         """y = L ε at x (B, N, dx), noise included: (B, N, dy) with dy = `outputs`."""
         check_generator("GaussianProcess.sample", rng)
-        return cholesky(self.covariance(x)) @ rng.standard_normal((*x.shape[:2], outputs))
+        matrix = self.covariance(x)
+        if self.is_noisy():
+            root = cholesky(matrix)
+        else:  # whose rounding may hide the smallest eigenvalues, so that there is no factor
+            values, vectors = np.linalg.eigh(matrix)
+            root = vectors * np.sqrt(np.maximum(values, 0))[:, None]  # those below 0 are of rounding alone
+        return root @ rng.standard_normal((*x.shape[:2], outputs))
 
     def posterior(self, task: Task) -> "Posterior":
         """The exact distribution of the targets given the contexts, noise included.
@@ -87,19 +107,43 @@ class GaussianProcess:
 
         so the covariance is never the difference K_tt − K_tc K_cc⁻¹ K_ct, and never indefinite. What a mask hides
         becomes a standard normal number, independent of everything, and has no part in the figures.
+        Raises ValueError where there is so little noise between places so near each other that no digits are left.
         """
+        precision = np.float64 if self.is_noisy() else np.longdouble
         task = task.astype(np.float64)
         present = np.concatenate([task.context_present, task.target_present], 1)  # (B, M + N)
         context_x, context_y = zeroed(task.context_mask, task.context_x, task.context_y)
         (target_x,) = zeroed(task.target_mask, task.target_x)
-        matrix = self.covariance(np.concatenate([context_x, target_x], 1))
+        matrix = self._covariance(np.concatenate([context_x, target_x], 1).astype(precision))
         if not present.all():
             matrix = np.where(present[:, :, None] & present[:, None, :], matrix, np.eye(present.shape[1]))
-        factor = cholesky(matrix)  # (B, M + N, M + N)
+        factor = cholesky(matrix) if self.is_noisy() else self._wide_factor(matrix)  # (B, M + N, M + N)
         contexts = context_x.shape[1]
-        whitened = solve_lower(factor[:, :contexts, :contexts], context_y)  # (B, M, dy)   L_cc⁻¹ y_c
+        whitened = solve_lower(factor[:, :contexts, :contexts], context_y.astype(precision))  # (B, M, dy)   L_cc⁻¹ y_c
         mean = factor[:, contexts:, :contexts] @ whitened  # (B, N, dy)
-        return Posterior(mean, factor[:, contexts:, contexts:], task.target_y, task.target_present)
+        mean, own = mean.astype(np.float64), factor[:, contexts:, contexts:].astype(np.float64)
+        return Posterior(mean, own, task.target_y, task.target_present)
+
+    def _wide_factor(self, matrix: Array) -> Array:
+        """L in the widest precision; ValueError unless every pivot L_nn² is KEPT times what rounding does to it.
+
+        A pivot is off by no more than (N + 1) u K_nn (Higham (2002), th. 10.3).
+        """
+        u, n = np.finfo(matrix.dtype).eps / 2, matrix.shape[-1]
+        least = KEPT * (n + 1) * u * np.diagonal(matrix, axis1=-2, axis2=-1)  # (B, N)
+        try:
+            factor = cholesky(matrix)
+        except ValueError:
+            factor = np.zeros_like(matrix)
+        if (diagonal_of(factor) ** 2 < least).any():
+            enough = math.sqrt(float(least.max(initial=0)))
+            raise ValueError(
+                f"GaussianProcess.posterior: noise_std is {self.noise_std}, and of the covariance of {n} places so "
+                f"near each other no digits are left in {np.dtype(matrix.dtype).name}; pass a noise_std of at least "
+                f"{enough:.1g}, fewer places or such that lie farther apart, or nugget={NUGGET:g}, which makes it 1e-5 "
+                "of the kernel's scale"
+            )
+        return factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +151,8 @@ class GaussianProcessTasks:
     """Tasks from Gaussian processes: hyper-parameters that are ranges are drawn anew for each task.
 
     `kernel` and `noise_std` as in `GaussianProcess`, each number possibly a range (low, high); `places` say how many
-    points and where; `outputs` is dy.   Source: Sivaraya (2023) §2.1; Garnelo et al. (2018a), §4.1.
+    points and where; `outputs` is dy. With a noise_std of 0 the processes have a nugget of NUGGET.
+    Source: Sivaraya (2023) §2.1; Garnelo et al. (2018a), §4.1.
     """
 
     kernel: Kernel
@@ -127,7 +172,8 @@ class GaussianProcessTasks:
     def sample_with_process(self, rng: np.random.Generator, batch: int) -> tuple[Task, GaussianProcess]:
         """The tasks that `sample` draws, and the process they came from: process.posterior(task) is the oracle."""
         check_draw("GaussianProcessTasks", rng, batch)
-        process = GaussianProcess(self.kernel.drawn(rng, batch), drawn_number(rng, self.noise_std, batch))
+        nugget = NUGGET if np.ndim(self.noise_std) == 0 and self.noise_std == 0 else 0.0
+        process = GaussianProcess(self.kernel.drawn(rng, batch), drawn_number(rng, self.noise_std, batch), nugget)
         return self.places.task(rng, batch, lambda x: process.sample(rng, x, self.outputs)), process
 
     def sample_with_posterior(self, rng: np.random.Generator, batch: int) -> tuple[Task, "Posterior"]:

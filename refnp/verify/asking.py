@@ -1,5 +1,6 @@
 """A function that is not refnp's, asked: its framework, its arguments, and its answers to the cases of a layer."""
 
+import contextlib
 import copy
 import re
 from collections import Counter
@@ -12,20 +13,32 @@ import numpy as np
 from refnp.verify.calling import (
     Binding,
     Call,
-    Parameters,
     adapted,
     call_of,
 )
 from refnp.verify.case import Answer, Case, Convention, KnownDefect, NotOfferedError, Problem
-from refnp.verify.conventions import AS_IT_IS, LAYOUTS, MASKS, changes
+from refnp.verify.conventions import AS_IT_IS, MASKS, Layout
 from refnp.verify.findings import Key, Report, first_line, quiet
 from refnp.verify.frameworks import PAGES, inspection
 from refnp.verify.frameworks.native import NUMPY, Native
 from refnp.verify.judge import DEVIATES, Judgement, failed, judged, matches
 from refnp.verify.layer_names import SAID_BY_NAME
-from refnp.verify.precision import policy
+from refnp.verify.modules import (
+    OF_ROWS,
+    SIZED,
+    check_no_dropout,
+    in_precision,
+    of_own_sizes,
+    rows_of,
+    sizes_of,
+    statistics_of,
+)
+from refnp.verify.parameters import Parameters
+from refnp.verify.precision import Policy, checked_formats, format_of, policy
+from refnp.verify.record import DTYPES
 from refnp.verify.rounding import judging_precision
 
+NO_KERNEL = re.compile(r"(not implemented for|not support\w*|unsupported)\W.*(Half|BFloat16|Float8|float16|precision)")
 TRIED = 3  # cases, to see whether another convention makes them right
 
 
@@ -46,31 +59,78 @@ class Asked:
         framework: str | None,
         device: str | None,
         arguments: Mapping[str, str] | None,
+        formats: Mapping[str, str] | None,
         layouts: Sequence[str],
         mask: str,
+        order: Sequence[str] = (),
+        own: Mapping[str, Any] | None = None,
     ):
         self.who = name_of(function)
         self.excused = excused
         self.layer = named[0].layer
         self.function, self.cases, self.vjp, self.device = function, named, vjp, device
-        self.gradients, self.layouts, self.mask, self.stated = gradients, layouts, mask, stated
+        self.gradients, self.mask, self.stated = gradients, mask, stated
+        self.layouts: Sequence[str | Layout] = layouts
         guess = inspection.named(framework) if framework else inspection.of_object(function)
         inside = None if guess is None else inspection.parameters_of(guess, function)
         taken = function if inside is None or guess is None else inspection.forward_of(guess, function)
-        self.inside = inside
+        if inside is not None:
+            check_no_dropout(self.who, function)
+            inside |= statistics_of(function)
+        self.inside, self.taken, self.own = inside, taken, own
         also = [
             name
             for case in named
             if case.layer.name != self.layer.name
             for name in SAID_BY_NAME.get(case.layer.name, ())
         ]
-        self.binding = Binding(self.who, taken, named, arguments, inside, stated, also)
-        self.cases = chosen(self.cases, only, skip)
+        self.binding = Binding(self.who, taken, named, arguments, inside, stated, also, order, own)
+        self.table = self.cases
+        self.cases = self.of_own_sizes(layouts)
+        self.formats = checked_formats("judge", formats, self.layer.name, self.binding.arrays)
+        self.chosen = lambda cases: [replace(case, formats=self.formats) for case in chosen(cases, only, skip)]
+        self.cases = self.chosen(self.cases)
         self.native = guess or inspection.found_out(function, self.attempt)
         if device is not None:
             self.check_device(device)
         if gradients and vjp is None and self.native is NUMPY:
             self.native = self.differentiable()
+
+    def of_own_sizes(self, layouts: Sequence[str | Layout]) -> list[Case]:
+        """The cases with the sizes of the module, if it is one with sizes of its own."""
+        shapes, names = dict(self.inside or {}), dict(self.binding.inside)
+        if self.inside is not None and not names:  # without parameters
+            shapes = {"": size} if (size := sizes_of(self.function)) else {}
+            names = dict.fromkeys([name for name in SIZED if shapes and name in self.binding.arrays], "")
+        several = [shapes[theirs] for theirs in names.values() if len(shapes[theirs]) > 1]
+        self.layouts = (*layouts, rows_of(several[0])) if several and self.layer.name in OF_ROWS else layouts
+        found = of_own_sizes(self.table, names, shapes, self.layouts) if names else []
+        if names and not found and not layouts and self.layer.name == "linear":
+            self.layouts = ("out_in",)  # as PyTorch's modules keep it
+            found = of_own_sizes(self.table, names, shapes, self.layouts)
+        return found or self.table
+
+    def turned(self, layouts: Sequence[str]) -> "Asked":
+        """The same module asked in other layouts."""
+        other = copy.copy(self)
+        other.cases = other.chosen(other.of_own_sizes(layouts))
+        return other
+
+    def offered(self, cases: Sequence[Case]) -> list[Case]:
+        """The first cases of those that the function can be asked."""
+        found = []
+        for case in cases:
+            with contextlib.suppress(NotOfferedError):
+                self.adapted(case)
+                found.append(case)
+        return found[:TRIED]
+
+    def like(self, cases: list[Case], arguments: Mapping[str, str]) -> "Asked":
+        """The same function asked the cases of another layer."""
+        other = copy.copy(self)
+        binding = Binding(self.who, self.taken, cases, arguments, self.inside, self.binding.stated, (), (), self.own)
+        other.layer, other.cases, other.binding = cases[0].layer, cases, binding
+        return other
 
     def check_device(self, device: str) -> None:
         """ValueError unless the framework can put arrays on it."""
@@ -78,6 +138,18 @@ class Asked:
             self.native.array(np.zeros(1, np.float32), device)
         except Exception as wrong:  # as each framework says it
             raise ValueError(f"device={device!r}: {self.native.name}: {first_line(wrong)}") from wrong
+
+    def check_formats(self, dtypes: Sequence[str]) -> None:
+        """ValueError unless the framework takes numbers of all formats that it will be given, and gives them back."""
+        for name in (*dtypes, *self.formats.values()):
+            form, given = policy(name), policy(name).typed(np.zeros(1, policy(name).dtype))
+            option = f"dtypes: {name}" if name in DTYPES else f"precision={name!r}"
+            try:
+                came = format_of(self.native.numpy(self.native.array(given, self.device)))
+            except Exception as wrong:  # as each framework says it
+                raise ValueError(f"{option}: {self.native.name}: {first_line(wrong)}; or name another") from wrong
+            if came != form.stored.name:
+                raise ValueError(f"{option}: {self.native.name} makes {came} of {form.stored.name}; name another")
 
     def differentiable(self) -> Native:
         """refnp's autodiff, if the function computes with Tensors as well; ValueError otherwise."""
@@ -98,7 +170,7 @@ class Asked:
                 own = self.adapted(case)
             except NotOfferedError:
                 continue
-            problem = own.problem("float32")
+            problem = replace(own, options=in_precision(own.options, "float32")).problem("float32")
             call = self.call(problem)
             with quiet():
                 convert = lambda x: native.array(x, self.device)
@@ -125,6 +197,7 @@ class Asked:
 
     def report(self, name: str, dtypes: Sequence[str]) -> Report:
         """Every case in every precision."""
+        self.check_formats(dtypes)
         self.version = inspection.version_of(self.native)
         about = f"{self.who}, {self.version}, {' and '.join(dtypes)}, against {judging_precision()}"
         report = Report(name, self.who, [], assumed=self.assumed(), about=about)
@@ -148,6 +221,7 @@ class Asked:
     def judge_one(self, case: Case, dtype: str, report: Report, notes: Counter) -> None:
         """One case in one precision; NotOfferedError if it cannot be asked."""
         with quiet():
+            case = replace(case, options=in_precision(case.options, dtype))
             problem = replace(case, known_defects=()).problem(dtype)
             if policy(dtype).narrow and beyond_range(problem):
                 raise NotOfferedError(f"some of its numbers are beyond the range of {policy(dtype).narrow}")
@@ -163,6 +237,8 @@ class Asked:
             except NotOfferedError:
                 raise
             except Exception as failure:  # whatever it is, it is no answer
+                if policy(dtype).narrow and NO_KERNEL.search(str(failure)):
+                    raise NotOfferedError(f"{self.native.name}: {first_line(failure)}") from failure
                 if any(isinstance(value, list) for value in case.options.values()):
                     raise NotOfferedError(f"{self.who} does not take options as refnp writes them") from failure
                 report.judgements += self.without_gradients(problem, reference, failure)
@@ -174,7 +250,7 @@ class Asked:
             report.known |= self.known_of(case, found)
             report.answers.append((problem, answer))
             report.problems.append(problem)
-            notes.update(note)
+            notes.update(dict.fromkeys(note, 1))
 
     def without_gradients(self, problem: Problem, reference: Answer, failure: Exception) -> list[Judgement]:
         """What is said of a call that failed: its failure, and where gradients failed alone, the output by itself."""
@@ -229,25 +305,28 @@ class Asked:
         )
         asked = call.asked(self.function, lambda x: self.native.array(x, self.device), module)
         wanted = [i for i, name in enumerate(call.names) if f"gradient of {name}" in problem.case.quantities]
-        arrays = list(map(form.typed, call.arrays))
+        own_form = {name: problem.case.form(name, problem.dtype) for name in call.names}
+        arrays = [own_form[name].typed(array) for name, array in zip(call.names, call.arrays, strict=True)]
         cotangent = form.typed(np.array(call.output.there(problem.cotangent), order="C")) if wanted else None
         try:
             if self.vjp is None:
                 output, gradients = self.native.run(asked, arrays, cotangent, wanted, self.device)
             else:
-                output, gradients = self.by_vjp(call, asked, cotangent, wanted)
+                output, gradients = self.by_vjp(call, asked, arrays, cotangent, wanted)
         except Exception as failure:
             if not isinstance(failure, NotOfferedError) and (why := self.misfit(call, failure)):
                 raise NotOfferedError(why) from failure
             raise
-        another = not form.narrow and output.dtype != form.dtype
-        notes = [f"{output.dtype} comes back for {form.dtype}"] if another else []
+        output, gradients = real(output), list(map(real, gradients))
+        notes = [another_format(output, form)]
+        notes += [another_format(g, own_form[call.names[i]]) for i, g in zip(wanted, gradients, strict=False)]
+        notes = [note for note in notes if note]
         if call.results > 1:
             notes.append(f"the first of {call.results} results is judged")
-        answer = {"output": call.output.back(real(output))}
+        answer = {"output": call.output.back(output)}
         for index, gradient in zip(wanted, gradients, strict=True):
             name = call.names[index]
-            answer[f"gradient of {name}"] = call.turns.get(name, AS_IT_IS).back(real(gradient))
+            answer[f"gradient of {name}"] = call.turns.get(name, AS_IT_IS).back(gradient)
         return answer, notes
 
     def misfit(self, call: Call, failure: Exception) -> str:
@@ -265,14 +344,19 @@ class Asked:
         return ""
 
     def by_vjp(
-        self, call: Call, asked: Callable, cotangent: np.ndarray | None, wanted: Sequence[int]
+        self,
+        call: Call,
+        asked: Callable,
+        arrays: Sequence[np.ndarray],
+        cotangent: np.ndarray | None,
+        wanted: Sequence[int],
     ) -> tuple[np.ndarray, list[np.ndarray]]:
         """By the function that claims the gradients."""
         assert self.vjp is not None
         convert, back = lambda x: self.native.array(x, self.device), self.native.numpy
         takes = Parameters.of(self.vjp).takes
         options = {name: value for name, value in call.converted(convert).items() if takes(name)}
-        output, pullback = self.vjp(asked, *map(convert, call.arrays), **options)
+        output, pullback = self.vjp(asked, *map(convert, arrays), **options)
         if cotangent is None:
             return back(output), []
         bars = pullback(convert(cotangent))
@@ -286,7 +370,12 @@ class Asked:
         """What the report says of the way the function is asked."""
         found = self.binding.assumed()
         if self.stated:
-            found.append(f"computed with {', '.join(f'{name}={value!r}' for name, value in self.stated.items())}")
+            values = in_precision(self.stated, "float32")
+            found.append(f"computed with {', '.join(f'{name}={value!r}' for name, value in values.items())}")
+        if named := [layout for layout in self.layouts if isinstance(layout, str)]:
+            found.append(f"laid out as {', '.join(named)}")
+        if self.inside is not None and not getattr(self.function, "training", True):
+            found.append(f"{self.who} is in evaluation mode")
         masks = [n for n in self.binding.options if n.endswith("mask") and self.binding.takes(n)]
         if masks:
             meaning = {
@@ -302,27 +391,6 @@ def beyond_range(problem: Problem) -> bool:
     """Whether a number of the case is infinite in the format that it is stored in, and finite in float64."""
     wide = problem.case.problem("float64").arrays
     return any((np.isinf(array) & np.isfinite(wide[name])).any() for name, array in problem.arrays.items())
-
-
-def hints(asked: "Asked", report: "Report") -> list[str]:
-    """The conventions with which the first cases that deviate would hold, output alone."""
-    deviating = list(dict.fromkeys(row.case for row in report.deviations if row.quantity == "output"))[:TRIED]
-    if not deviating:
-        return []
-    few = [case for case in asked.cases if case.name in deviating]
-    masks = [] if not any(name.endswith("mask") for case in few for name in case.options) else MASKS
-    ways: list[dict[str, Any]] = [
-        {"layouts": (*asked.layouts, layout)} for layout in LAYOUTS if layout not in asked.layouts
-    ]
-    ways += [{"mask": mask} for mask in masks if mask != asked.mask]
-    found = []
-    for way in ways:
-        if "layouts" in way and not all(changes(way["layouts"][-1], case) for case in few):
-            continue
-        if asked.holds_with(few, report.judgements[0].dtype, **way):
-            option = f"layout={way['layouts'][-1]!r}" if "layouts" in way else f"mask={way['mask']!r}"
-            found.append(f"with {option} the output is right in {'; '.join(deviating)}")
-    return found
 
 
 def chosen(named: list[Case], only: str | None, skip: Sequence[str]) -> list[Case]:
@@ -352,10 +420,16 @@ def names(issue: str, known: KnownDefect) -> bool:
 
 def real(result: Any) -> np.ndarray:
     """A result as an array of real numbers; TypeError for anything else."""
-    array = np.asarray(result)
+    array = np.asanyarray(result)
     if array.dtype.kind not in "fiubV":  # V: types of ml_dtypes
         raise TypeError(f"{array.dtype} is no type of real numbers")
     return array
+
+
+def another_format(array: np.ndarray, form: Policy) -> str:
+    """ "float64 comes back for float32"; "" for what comes in the format that it was asked for."""
+    came = format_of(array)
+    return "" if came == form.stored.name else f"{came} comes back for {form.stored.name}"
 
 
 def name_of(function: Any) -> str:

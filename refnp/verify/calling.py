@@ -1,128 +1,33 @@
 """How the arguments of a case reach a function that is not refnp's: which of its parameters is which argument.
 
-An argument goes to the parameter that is called like it, or as frameworks call it (`CALLED`), or as `arguments` says;
-what is left goes by its place. `refnp.verify.conventions` turns masks and layouts round.
+An argument goes to the parameter that is called like it, or as frameworks call it (`refnp.verify.signatures`), or as
+`arguments` says; what is left goes by its place, but never against what a parameter's name says.
+`refnp.verify.conventions` turns masks and layouts round.
 """
 
-import ast
 import copy
 import inspect
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from refnp.verify.case import Case, NotOfferedError, Problem
-from refnp.verify.conventions import AS_IT_IS, LAYOUTS, MASKS, Turn, in_convention, joined
+from refnp.verify.conventions import AS_IT_IS, MASKS, Layout, Turn, in_convention, joined, turns_of
 from refnp.verify.layer_names import closest
+from refnp.verify.parameters import Parameters
+from refnp.verify.precision import policy
+from refnp.verify.signatures import AS_ARRAYS, CALLED, LEFT_OPEN, VALUES, may_be, told, words
 
-CALLED = {  # what frameworks call refnp's arguments; the first that a function has is taken
-    "x": ("input", "inputs", "X", "a", "hidden_states"),
-    "query": ("q", "Q"),
-    "key": ("k", "K"),
-    "value": ("v", "V"),
-    "bias": ("b", "attn_bias"),
-    "mask": ("attn_mask", "attention_mask"),
-    "causal": ("is_causal",),
-    "key_mask": ("key_padding_mask",),
-    "heads": ("num_heads", "n_heads", "n_head"),
-    "gain": ("weight", "gamma", "scale", "w", "g"),
-    "shift": ("bias", "beta", "b"),
-    "eps": ("epsilon",),
-    "groups": ("num_groups", "feature_group_count"),
-    "mean": ("running_mean",),
-    "variance": ("running_var", "var"),
-    "weight": ("w", "W", "kernel"),
-    "axis": ("dim",),
-    "slope": ("negative_slope",),
-    "ddof": ("correction",),
-    "size": ("kernel_size", "output_size"),
-    "stride": ("strides",),
-    "table": ("weight", "embedding"),
-    "tokens": ("input", "indices", "ids"),
-    "logits": ("input",),
-    "targets": ("target", "labels"),
-    "prediction": ("input",),
-    "class_weights": ("weight",),
-}
 OPTIONS = ("mask", "causal", "eps", "axis", "dropout", "dropout_p", "scale", "training", "return_weights", "enable_gqa")
 FOLLOWS = {"normalized_shape": lambda x: x.shape[-1:]}  # what frameworks ask for beside the first array
-CHANGES_NOTHING = {"gain": 1.0, "shift": 0.0}  # a function without these arguments is judged with these values
+CHANGES_NOTHING = {
+    "gain": 1.0,
+    "shift": 0.0,
+    "bias": 0.0,
+}  # a function without these arguments is judged with these values
 USUAL = {"axis": -1}  # where a function takes no such option
-
-
-@dataclass
-class Parameters:
-    """What a function takes: its parameters in order (None if it does not say), and what else it takes."""
-
-    names: list[str] | None
-    kinds: dict[str, inspect.Parameter] = field(default_factory=dict)
-    any_array: bool = False  # *arrays
-    any_option: bool = False  # **options
-
-    @classmethod
-    def of(cls, function: Callable) -> "Parameters":
-        """As `inspect` finds them."""
-        signature = signature_of(function)
-        if signature is None:
-            return cls(None, any_array=True, any_option=True)
-        kinds = {p.name: p for p in signature.parameters.values()}
-        star = {p.kind for p in kinds.values()}
-        plain = [n for n, p in kinds.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-        any_array, any_option = inspect.Parameter.VAR_POSITIONAL in star, inspect.Parameter.VAR_KEYWORD in star
-        return cls(plain, kinds, any_array, any_option)
-
-    def takes(self, name: str) -> bool:
-        """Whether it may be given by this name."""
-        return name in (self.names or ()) or (self.any_option and self.names is not None)
-
-    def required(self, name: str) -> bool:
-        """Whether a call must give this one."""
-        return self.kinds[name].default is inspect.Parameter.empty
-
-    def by_place(self, name: str) -> bool:
-        """Whether it may be given by its place."""
-        return self.kinds[name].kind is not inspect.Parameter.KEYWORD_ONLY
-
-    def only_by_place(self, name: str) -> bool:
-        """Whether it may not be given by its name."""
-        return self.kinds[name].kind is inspect.Parameter.POSITIONAL_ONLY
-
-
-def signature_of(function: Callable) -> inspect.Signature | None:
-    """What a function takes; of one of C, or one that passes everything on, what its documentation begins with."""
-    try:
-        found = inspect.signature(function)
-    except (ValueError, TypeError):
-        found = None
-    passed_on = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
-    if found is not None and {parameter.kind for parameter in found.parameters.values()} != passed_on:
-        return found
-    documented = re.search(r"\A\s*[\w.]+(\([^()]*(?:\([^()]*\)[^()]*)*\))", getattr(function, "__doc__", None) or "")
-    if documented is not None:
-        try:
-            scope: dict[str, Any] = {}
-            tree = ast.parse(f"def documented{documented.group(1)}: ...")
-            for argument in ast.walk(tree):
-                if isinstance(argument, ast.arguments):
-                    argument.defaults = [plain_default(default) for default in argument.defaults]
-                    argument.kw_defaults = [default and plain_default(default) for default in argument.kw_defaults]
-            exec(compile(ast.fix_missing_locations(tree), "<documentation>", "exec"), {}, scope)
-            return inspect.signature(scope["documented"])
-        except SyntaxError:
-            pass
-    return found
-
-
-def plain_default(node: ast.expr) -> ast.expr:
-    """A default of the documentation, if it is a plain value; None for anything that would have to be computed."""
-    try:
-        ast.literal_eval(node)
-    except (ValueError, SyntaxError):
-        return ast.Constant(None)
-    return node
 
 
 class Binding:
@@ -131,7 +36,8 @@ class Binding:
     `places` has the function's parameters, `inside` the parameters of a module that an argument replaces, `neutral`
     the arguments that a function does not take and that can be given a value that changes nothing. A function of
     `*arrays` gets all arrays by their places, one of `**parameters` those of a whole model by their names. `stated` are
-    options that the function may compute with without taking, `also` more options that it may take.
+    options that the function may compute with without taking, `also` more options that it may take, `order` the
+    arguments as they are listed where the layer's name comes from, and `own` values of parameters that are none.
     """
 
     def __init__(
@@ -143,9 +49,14 @@ class Binding:
         inside: Mapping[str, tuple[int, ...]] | None = None,
         stated: Iterable[str] = (),
         also: Iterable[str] = (),
+        order: Sequence[str] = (),
+        own: Mapping[str, Any] | None = None,
     ):
         self.who, self.cases, self.stated = who, cases, frozenset(stated)
         self.parameters = Parameters.of(function)
+        taken = self.parameters.names or ()
+        self.own = told(cases[0].layer.name, lambda name: name in taken) | dict(own or {})
+        self.order = order
         self.arrays = list(dict.fromkeys(name for case in cases for name in case.inputs))
         self.options = list(dict.fromkeys(name for case in cases for name in case.options))
         self.options += [name for name in also if name not in self.options]
@@ -181,22 +92,26 @@ class Binding:
         return self.parameters.names is None or self.parameters.any_option or theirs in self.parameters.names
 
     def _free(self, theirs: str) -> bool:
-        return theirs not in self.places.values() and theirs not in self.inside.values()
+        taken = (*self.places.values(), *self.inside.values(), *self.own)
+        return theirs not in taken
 
     def _by_name(self, inside: Mapping[str, Any]) -> None:
-        """The same names first, of all arguments, then what frameworks call them."""
+        """The same names first, of all arguments, then what frameworks call them; of parts of modules, "fc.weight"."""
         plain = self.parameters.names or []
-        for words in (lambda n: (n,), lambda n: CALLED.get(n, ())):
+        last = [theirs.rpartition(".")[2] for theirs in inside]
+        parts = {own: theirs for own, theirs in zip(last, inside, strict=True) if last.count(own) == 1}
+        for called in (lambda n: (n,), lambda n: CALLED.get(n, ())):
             for name in (*self.arrays, *self.options):
                 if name in self.places or name in self.inside:
                     continue
                 by_place = self.parameters.any_array and name in self.arrays
-                for word in words(name):
+                for word in called(name):
                     if word in plain and self._free(word) and not (by_place and self.parameters.by_place(word)):
                         self.places[name] = word
                         break
-                    if word in inside and self._free(word) and name in self.arrays:
-                        self.inside[name] = word
+                    own = word if word in inside else parts.get(word, "")
+                    if own and self._free(own) and name in self.arrays:
+                        self.inside[name] = own
                         break
 
     @property
@@ -212,27 +127,30 @@ class Binding:
         ]
 
     def _by_place(self) -> None:
-        """What no name has found, in the order of refnp: first what every case has, then the rest if it is required."""
+        """What no name has found, in the listed order: first what every case has, then the rest if it is required."""
         if self.parameters.any_array:
             return
-        for name in self.required:
+        for name in sorted(self.required, key=lambda n: self.order.index(n) if n in self.order else len(self.order)):
             if name not in self.places and name not in self.inside:
-                theirs = self._next(lambda n: True)
+                theirs = self._next(lambda n: True, name)
                 if theirs is not None:
                     self.places[name] = theirs
         for name in self.arrays:
             if name not in self.places and name not in self.inside and name not in self.required:
-                theirs = self._next(self.parameters.required)
+                theirs = self._next(self.parameters.required, name)
                 if theirs is not None:
                     self.places[name] = theirs
 
-    def _next(self, accepted: Callable[[str], bool]) -> str | None:
-        """The next parameter that may be given by its place and is not known to be an option."""
-        options = {word for name in (*self.options, *OPTIONS) for word in (name, *CALLED.get(name, ()))}
+    def _next(self, accepted: Callable[[str], bool], argument: str) -> str | None:
+        """The next parameter that may be given by its place, is not known to be an option, and says nothing else."""
+        options = {word for name in (*self.options, *OPTIONS) for word in words(name)}
+        others = (*self.arrays, *self.options)
         for theirs in self.parameters.names or ():
             is_option = theirs in options and not self.parameters.required(theirs)
             taken = not self._free(theirs) or theirs in FOLLOWS
-            if not taken and self.parameters.by_place(theirs) and accepted(theirs) and not is_option:
+            if taken or is_option or not self.parameters.by_place(theirs) or not accepted(theirs):
+                continue
+            if len(self.required) == 1 or may_be(theirs, argument, others):
                 return theirs
         return None
 
@@ -265,6 +183,8 @@ class Binding:
                 self.neutral[name] = CHANGES_NOTHING[name]
                 continue
             remedy = f'say which it is, arguments={{"{name}": …}}'
+            if unlike := [n for n in self.parameters.names or () if self.parameters.required(n) and self._free(n)]:
+                remedy = f"{' and '.join(unlike)} would be something else by name; {remedy}"
             if free:
                 raise ValueError(
                     f"{self.who}: which of its parameters {', '.join(free)} is {name}? {remedy}; a module that keeps "
@@ -283,8 +203,8 @@ class Binding:
             if self.parameters.required(theirs) and self._free(theirs) and theirs not in FOLLOWS:
                 raise ValueError(
                     f"{self.who} must be given {theirs!r}, which no argument of {layer}({', '.join(self.arrays)}) is; "
-                    f"say which it is, arguments={{…: {theirs!r}}}, or judge a function without it, such as "
-                    f"lambda {', '.join(self.required)}: …"
+                    f"say which it is, arguments={{…: {theirs!r}}}, give it a value, options={{{theirs!r}: …}}, "
+                    f"or judge a function without it, such as lambda {', '.join(self.required)}: …"
                 )
 
     def takes(self, name: str) -> bool:
@@ -302,6 +222,8 @@ class Binding:
         if self.neutral:
             values = ", ".join(f"{name} = {value:g}" for name, value in self.neutral.items())
             found.append(f"{values}, which {self.who} does not take")
+        if self.own:
+            found.append(f"{self.who} is given {', '.join(f'{name}={value!r}' for name, value in self.own.items())}")
         return found
 
 
@@ -356,12 +278,41 @@ def same(value: Any, usual: Any) -> bool:
     return type(value) is type(usual) and not holds_arrays(value) and value == usual
 
 
+def own_default(binding: Binding, name: str) -> Any:
+    """The function's own default of an option; `inspect.Parameter.empty` where it has none."""
+    parameter = binding.parameters.kinds.get(binding.places.get(name, ""))
+    return inspect.Parameter.empty if parameter is None else parameter.default
+
+
 def another_kind(binding: Binding, name: str, value: Any) -> bool:
     """Whether the function's own default is a truth value where refnp's option is none, or the other way round."""
-    parameter = binding.parameters.kinds.get(binding.places.get(name, ""))
-    if parameter is None or parameter.default in (None, inspect.Parameter.empty):
+    default = own_default(binding, name)
+    if default is None or default is inspect.Parameter.empty or as_theirs(binding, name, value) is not value:
         return False
-    return isinstance(parameter.default, bool) != isinstance(value, bool)
+    return isinstance(default, bool) != isinstance(value, bool)
+
+
+def as_theirs(binding: Binding, name: str, value: Any) -> Any:
+    """The value of an option as the function writes it."""
+    if isinstance(own_default(binding, name), bool) and isinstance(value, str):
+        return VALUES.get(name, {}).get(value, value)
+    return np.asarray(float(value)) if name in AS_ARRAYS and own_default(binding, name) is None else value
+
+
+def filled(binding: Binding, name: str, usual: Any) -> bool:
+    """Whether refnp's usual value of an option that a case does not set is handed over.
+
+    It is where the function has a value of its own that may be another, and not where its default is no value, such as
+    `dropout=None`.
+    """
+    default = own_default(binding, name)
+    if not isinstance(usual, (int, float, str)) or another_kind(binding, name, usual):
+        return False
+    return (
+        default is inspect.Parameter.empty
+        or isinstance(default, (int, float, str))
+        or (default is None and name in LEFT_OPEN)
+    )
 
 
 @dataclass
@@ -427,32 +378,31 @@ def converted(value: Any, convert: Callable[[np.ndarray], Any]) -> Any:
 
 
 def call_of(
-    binding: Binding, problem: Problem, layouts: Sequence[str] = (), mask: str = MASKS[0], passed: Mapping = {}
+    binding: Binding, problem: Problem, layouts: Sequence[str | Layout] = (), mask: str = MASKS[0], passed: Mapping = {}
 ) -> Call:
     """The call that asks the function for the answer to a problem; `passed` are more options that it is given."""
-    case = problem.case
+    case, form = problem.case, policy(problem.dtype)
     options = dict(case.options) | dict(passed)
     given = defaults(case)
     for name in binding.places:  # what a function may take otherwise where nothing is said
-        plain = name in given and name not in options and isinstance(given[name], (int, float, str))
-        if plain and not another_kind(binding, name, given[name]):
+        if name in given and name not in options and filled(binding, name, given[name]):
             options[name] = given[name]
     hidden = {n: v for n, v in options.items() if n.endswith("mask") and isinstance(v, np.ndarray) and v.dtype == bool}
     ndims = {name: array.ndim for name, array in (problem.arrays | hidden).items()}
     ndims["output"] = len(problem.textbook[0].shape) if layouts else 0
-    turns: dict[str, Turn] = {}
-    for layout in layouts:
-        turns |= LAYOUTS[layout](case, ndims)
+    turns = turns_of(layouts, case, ndims)
     arrays = {name: array for name, array in problem.arrays.items() if name not in binding.neutral}
     if mask == "additive" and "bias" in arrays and not binding.takes("bias"):
         turns["bias"] = joined(turns.get("bias", AS_IT_IS), arrays["bias"], options.pop("mask", None))
         binding = placed_like_mask(binding)
-    by_name = {}
+    by_name = dict(binding.own)
     for name, value in options.items():
+        value = as_theirs(binding, name, value)
         if binding.takes(name) and not (another_kind(binding, name, value) and name in given):
-            value = in_convention(value, mask, problem.dtype) if name in hidden else value
+            value = in_convention(value, mask, form.dtype) if name in hidden else value
             value = turns[name].there(value) if name in turns else value
-            value = value.astype(problem.dtype) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else value
+            if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+                value = form.typed(form.given(value))
             by_name[binding.places.get(name, name)] = value
     first = next(iter(arrays.values()))
     by_name |= {name: rule(first) for name, rule in FOLLOWS.items() if name in binding.parameters.kinds}

@@ -18,7 +18,7 @@ from refnp.autograd import vjp
 from refnp.layers.module import Module
 from refnp.verify.numbers import Number
 from refnp.verify.parts import Parts, with_parts
-from refnp.verify.precision import policy
+from refnp.verify.precision import Policy, policy
 from refnp.verify.rounding import WIDE, Arithmetic, Rounded, arithmetic, exact, tolerance
 
 Draw = Callable[[np.random.Generator], np.ndarray]
@@ -53,7 +53,8 @@ class Layer:
     the framework has no such function. `names` are the public names of refnp that compute by this equation, if it is
     not the one that is spelled like `name` ("layer_norm" is LayerNorm as well). A `whole` model
     is no layer that frameworks have: judged are refnp's and whose `refnp.judge` is given, by their outputs alone
-    (`refnp.verify.layers.whole_models`).
+    (`refnp.verify.layers.whole_models`). `inner` is the layer whose function this is of other arguments, and what makes
+    a function of that layer's arguments one of these; its mutants are this one's.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Layer:
     jax: str | Callable | None = None
     names: tuple[str, ...] = ()
     whole: bool = False
+    inner: "tuple[Layer, Callable] | None" = None
 
 
 @dataclass(frozen=True, eq=False)  # equal if it is the same one; options have no hash
@@ -167,7 +169,8 @@ class Case:
     """`layer` with inputs drawn by name, and options.
 
     `inputs` are arrays, or functions that draw them from a generator seeded with the name of the case. `cotangent` is
-    drawn if it is not given. `gradients` names the inputs with a gradient (all, unless told otherwise).
+    drawn if it is not given. `gradients` names the inputs with a gradient (all, unless told otherwise). `formats` names
+    those of inputs that are stored in another format than the precision says: {"gain": "float32"}.
     """
 
     layer: Layer
@@ -177,6 +180,7 @@ class Case:
     known_defects: tuple[KnownDefect, ...] = ()
     gradients: tuple[str, ...] | None = None
     cotangent: Any = None
+    formats: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -191,10 +195,13 @@ class Case:
 
     def problem(self, dtype: str) -> "Problem":
         """The case in one precision, a type or a policy: inputs rounded to it, and exact from there on."""
-        form = policy(dtype)
         rng = np.random.default_rng(zlib.crc32(self.name.encode()))
-        arrays = {k: form.given(np.asarray(v(rng) if callable(v) else v, float)) for k, v in self.inputs.items()}
-        return Problem(self, dtype, arrays, rng)
+        drawn = {k: np.asarray(v(rng) if callable(v) else v, float) for k, v in self.inputs.items()}
+        return Problem(self, dtype, {k: self.form(k, dtype).given(v) for k, v in drawn.items()}, rng)
+
+    def form(self, name: str, dtype: str) -> Policy:
+        """Where an input is stored: in a format of its own, or as the precision says."""
+        return policy(self.formats.get(name, dtype))
 
 
 @dataclass
@@ -236,6 +243,11 @@ class Problem:
             return self.bounds
         judged = arithmetic(self.dtype, blocked=True)
         return self.bounds_of(judged, *self.equation(judged))
+
+    def precision(self, quantity: str) -> Policy:
+        """Where a quantity rounds: the gradient of an input with a format of its own is stored in that."""
+        own = self.case.formats.get(quantity.removeprefix("gradient of "))
+        return policy(self.dtype) if own is None else policy(self.dtype).of_gradient(own)
 
     def bounds_of(self, judged: Arithmetic, output: Rounded, pullback: Callable) -> dict[str, Rounded]:
         """Output and gradients by quantity."""

@@ -48,7 +48,14 @@ def four_axes(ndim: int, *, heads_first: bool) -> Turn:
     return Turn(there, back)
 
 
-ATTENDING = ("attention", "softcap_attention", "softcap_attention_output", "window_attention", "causal_attention")
+ATTENDING = (
+    "attention",
+    "grouped_attention",
+    "softcap_attention",
+    "softcap_attention_output",
+    "window_attention",
+    "causal_attention",
+)
 OF_CHANNELS = (
     "convolution", "convolution_transpose", "average_pool", "max_pool", "adaptive_average_pool", "adaptive_max_pool",
     "upsample", "group_norm", "instance_norm", "batch_norm", "batch_norm of statistics",
@@ -94,7 +101,8 @@ def sequence_first(case: Case, ndims: Mapping[str, int]) -> dict[str, Turn]:
     return {name: transposed(1, 0, 2) for name in names if ndims.get(name) == 3}
 
 
-LAYOUTS: dict[str, Callable[[Case, Mapping[str, int]], dict[str, Turn]]] = {
+Layout = Callable[[Case, Mapping[str, int]], dict[str, Turn]]
+LAYOUTS: dict[str, Layout] = {
     "BHND": lambda case, ndims: heads_layout(case, ndims, heads_first=True),
     "BNHD": lambda case, ndims: heads_layout(case, ndims, heads_first=False),
     "NBD": sequence_first,
@@ -102,6 +110,14 @@ LAYOUTS: dict[str, Callable[[Case, Mapping[str, int]], dict[str, Turn]]] = {
     "out_in": out_in,
     "HWIO": kernel_first,
 }
+
+
+def turns_of(layouts: Sequence[str | Layout], case: Case, ndims: Mapping[str, int]) -> dict[str, Turn]:
+    """How the arrays of a case are turned round by several layouts, names of `LAYOUTS` or layouts themselves."""
+    found: dict[str, Turn] = {}
+    for layout in layouts:
+        found |= (LAYOUTS[layout] if isinstance(layout, str) else layout)(case, ndims)
+    return found
 
 
 def chosen_layouts(layout: str | Sequence[str] | None, cases: Sequence[Case]) -> tuple[str, ...]:

@@ -95,7 +95,8 @@ def judged(
             if quantity == "output":  # no cotangent fits it
                 break
             continue
-        ratio, ulps, worst = deviation(given, right, tolerance(rounded, dtype), dtype)
+        allowed = tolerance(rounded, problem.precision(quantity) if case.formats else dtype)
+        ratio, ulps, worst = deviation(given, right, allowed, dtype)
         if ratio <= 1:
             found.append(Judgement(*common, ratio, ulps, WITHIN, why=beyond_blocks(problem, quantity, given, right)))
             continue

@@ -7,21 +7,30 @@
 A case whose options the function does not take is skipped, and the report says so.
 """
 
+import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from refnp.verify.asking import Asked, hints, names
+import numpy as np
+
+from refnp.verify.asking import Asked, name_of, names
 from refnp.verify.calling import defaults
 from refnp.verify.case import Case
-from refnp.verify.conventions import chosen_layouts, chosen_mask
+from refnp.verify.conventions import OF_CHANNELS, chosen_layouts, chosen_mask
 from refnp.verify.findings import Report
-from refnp.verify.frameworks import PAGES
-from refnp.verify.layer_names import closest, named_cases
+from refnp.verify.frameworks import PAGES, inspection
+from refnp.verify.hints import family_of, hints, of_other_arguments
+from refnp.verify.judge import matches
+from refnp.verify.layer_names import axes_of_space, closest, meaning, named_cases, with_kin
 from refnp.verify.layers import cases
+from refnp.verify.modules import is_plain, made_with, of_classes, statistics_of
+from refnp.verify.parameters import Parameters
 from refnp.verify.precision import policy
 from refnp.verify.record import DTYPES
+from refnp.verify.signatures import CALLED, Meant, as_refnp_writes, known, nearest, root, words
 
 
 def judge(
@@ -41,6 +50,7 @@ def judge(
     skip: Sequence[str] = (),
     dtypes: str | Sequence[str] = DTYPES,
     precision: str | None = None,
+    formats: Mapping[str, str] | None = None,
 ) -> Report:
     """Is `function` right? It is asked on every case of the layer `name`, and each answer is held against its bound.
 
@@ -59,6 +69,7 @@ def judge(
     dtypes      "float32", "float64", or one of them
     precision   in place of dtypes, where the function rounds: "bfloat16", "bfloat16 in and out, float32 inside", … as
                 in docs/precision.md; it is given arrays of the stored format's type
+    formats     of arguments that are stored in another format than that: {"gain": "float32"}
 
     An argument reaches the parameter that is called like it, or as frameworks call it, else by its place. Cases that
     set what the function does not take are skipped, as are those in which it raises NotImplementedError; the report
@@ -69,30 +80,41 @@ def judge(
         raise ValueError(f"function: {function!r} is {what}")
     if vjp is not None and not callable(vjp):
         raise ValueError(f"vjp: {vjp!r} is no function; it is vjp(function, *arrays) → (output, pullback)")
-    named = named_cases(name)
+    named, meant = cases_for(name, function, framework, arguments or {})
     dtypes = chosen_dtypes(dtypes) if precision is None else (policy(precision).name,)
     arguments, options = (mapping_of(*given) for given in (("arguments", arguments), ("options", options)))
     if (gradients or vjp is not None) and named[0].layer.whole:
         raise ValueError(f"gradients: those of whole models have no bound; judge the output of {named[0].layer.name}")
     check_excused(excused)
+    stated, own = split(named, dict(meant.options) | made(named, function, framework) | options, function, framework)
+    weights = stated.get("class_weights")
+    if weights is not None and np.ndim(weights) == 1:
+        named = of_classes(named, len(weights))
     asked = Asked(
         function,
-        with_options(named, options),
+        with_options(named, stated),
         only=only,
         skip=(skip,) if isinstance(skip, str) else skip,
-        stated=options,
+        stated=stated,
         excused=excused,
         gradients=gradients or vjp is not None,
         vjp=vjp,
         framework=framework,
         device=device,
         arguments=arguments,
-        layouts=chosen_layouts(layout, named),
+        formats=formats,
+        layouts=chosen_layouts(layout, named) if layout is not None else meant.layouts,
         mask=chosen_mask(mask, named),
+        order=meant.order,
+        own=own,
     )
     report = asked.report(name, dtypes)
+    if not report.holds and layout is None and asked.inside and named[0].layer.name == "linear":
+        turned = asked.turned(("out_in",))  # as modules keep it that are written like PyTorch's
+        if (other := turned.report(name, dtypes)).holds:
+            return other
     if not report.holds:
-        report.hints = hints(asked, report)
+        report.hints = hints(asked, report) + of_other_arguments(asked, report)
     return report
 
 
@@ -114,12 +136,98 @@ def mapping_of(option: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
     return dict(given or {})
 
 
-def with_options(named: list[Case], options: dict[str, Any]) -> list[Case]:
-    """The cases with these options; ValueError for an option that the layer does not have."""
-    known = {name for case in named for name in (*case.options, *defaults(case))}
-    for name in options:
-        if name not in known:
+def cases_for(
+    name: str, function: Callable, framework: str | None, arguments: Mapping[str, str]
+) -> tuple[list[Case], Meant]:
+    """The cases that a function of that name is asked, and what its name and its framework say of it.
+
+    A loss of other arguments than refnp's, such as a variance, is found by where the function is, by the names of
+    `arguments`, or by those of its parameters.
+    """
+    found = known(function)
+    try:
+        named, said = named_cases(name), meaning_of(name)
+    except ValueError:
+        if found is None:
+            raise
+        named, said = with_kin(found.layer), found
+    layer = said.layer
+    if found is not None:
+        layer = found.layer if root(found.layer) == root(layer) else layer
+        options = {**said.options, **found.options}
+        without = (*said.without, *found.without)
+        said = Meant(layer, found.order or said.order, found.layouts or said.layouts, options, without)
+    if found is None or layer != found.layer:
+        parameters, inside = parameters_taken(function, framework)
+        family = family_of(layer)
+        layer = nearest(family, [*parameters, *inside], arguments if isinstance(arguments, Mapping) else ())
+    if layer != named[0].layer.name:
+        named = with_kin(layer)
+    named = [case for case in named if not any(matches(case.name, pattern) for pattern in said.without)]
+    if of_space := re.search(r"([123])[dD]$", name_of(function)):
+        axes = int(of_space.group(1))
+        named = [c for c in named if c.layer.name not in OF_CHANNELS or axes_of_space(c) == axes] or named
+    return named, said
+
+
+def meaning_of(name: str) -> Meant:
+    """What a name means, that of a function of so many axes of space as well."""
+    try:
+        return meaning(name)
+    except ValueError:
+        return meaning(re.sub(r"_?[123][dD]$", "", name))
+
+
+def parameters_taken(function: Callable, framework: str | None) -> tuple[list[str], list[str]]:
+    """The names of a function's parameters, and of those that stand in a module."""
+    native = inspection.named(framework) if framework else inspection.of_object(function)
+    inside = None if native is None else inspection.parameters_of(native, function)
+    if inside is None or native is None:
+        return Parameters.of(function).names or [], []
+    return Parameters.of(inspection.forward_of(native, function)).names or [], [*inside, *statistics_of(function)]
+
+
+def made(named: list[Case], function: Callable, framework: str | None) -> dict[str, Any]:
+    """The options that a module was made with, or that a partial function has."""
+    own = [case for case in named if case.layer.name == named[0].layer.name]
+    options = dict.fromkeys(name for case in own for name in (*options_of(case), *case.options))
+    if isinstance(function, functools.partial):
+        given = {o: function.keywords[w] for o in options for w in words(o) if w in function.keywords}
+        return {option: as_refnp_writes(option, value) for option, value in given.items() if is_plain(value)}
+    native = inspection.named(framework) if framework else inspection.of_object(function)
+    if native is None or native is inspection.REFNP or inspection.parameters_of(native, function) is None:
+        return {}
+    takes = Parameters.of(inspection.forward_of(native, function)).takes
+    return made_with(function, list(options), takes)
+
+
+def options_of(case: Case) -> list[str]:
+    """The options of a layer's equation."""
+    taken = inspect.signature(case.layer.equation).parameters.values()
+    is_option = lambda p: p.kind is p.KEYWORD_ONLY or p.default not in (p.empty, None)
+    return [p.name for p in taken if is_option(p) and p.name not in case.inputs]
+
+
+def split(
+    named: list[Case], options: dict[str, Any], function: Callable, framework: str | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options of the layer by refnp's names, and values for parameters of the function that are none of these."""
+    known = {name for case in named for name in (*case.options, *defaults(case), *options_of(case))}
+    parameters, _ = parameters_taken(function, framework)
+    stated, own = {}, {}
+    for name, value in options.items():
+        layers = next((option for option in known if name in CALLED.get(option, ())), name)
+        if name in known or (layers in known and layers not in parameters):
+            stated[name if name in known else layers] = value
+        elif name in parameters:
+            own[name] = value
+        else:
             raise ValueError(f"options: {named[0].layer.name} has no option {name!r}{closest(name, known)}")
+    return stated, own
+
+
+def with_options(named: list[Case], options: dict[str, Any]) -> list[Case]:
+    """The cases with these options."""
     return [replace(case, options={**case.options, **options}) for case in named]
 
 

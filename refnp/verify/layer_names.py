@@ -8,35 +8,11 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from refnp.verify.case import Case, Layer
-from refnp.verify.layers import LAYERS, MODELS, cases_of
+from refnp.verify.layers import LAYERS, MODELS, cases_of, elsewhere
+from refnp.verify.signatures import NAMES, Meant
 
-OTHER_NAMES = {  # what a layer is called elsewhere, or as a class of refnp, where no rule of spelling finds it
-    "MultiHeadAttention": "multi_head",
-    "EncoderDecoder": "transformer",
-    "similarity_attention": "attention",
-    "scaled_dot_product_attention": "attention",
-    "dot_product_attention": "attention",
-    "TransformerEncoderLayer": "encoder_layer",
-    "TransformerDecoderLayer": "decoder_layer",
-    "Dense": "linear",
-    "swish": "silu",
-    "conv": "convolution",
-    "conv_transpose": "convolution_transpose",
-    "avg_pool": "average_pool",
-    "adaptive_avg_pool": "adaptive_average_pool",
-    "nll_loss": "cross_entropy",
-    "mse_loss": "mse",
-    "huber_loss": "huber",
-    "interpolate": "upsample",
-    "rope": "rotate",
-    "rotary": "rotate",
-    "rotary_embedding": "rotate",
-    "alibi": "alibi_attention",
-    "positional_encoding": "sinusoidal_positions",
-    "sinusoidal": "sinusoidal_positions",
-    "bahdanau_attention": "additive_attention",
-}
 SAID_BY_NAME = {"causal_attention": {"causal": True}}  # what a layer's name says, an option of the layer it is kin to
+PAGES = (*LAYERS, *MODELS, elsewhere)
 KIN = {"attention": ("softcap_attention", "window_attention", "causal_attention")}
 
 
@@ -50,11 +26,16 @@ def named_cases(name: str) -> list[Case]:
     entries = catalogue()
     layers = {name: entry.layer for name, entry in entries.items()}
     if of_space := re.fullmatch(r"(.*?)_?([123])[dD]", name):
-        asked = cases_named(layer_name(of_space.group(1), layers))
+        asked = cases_named(meaning(of_space.group(1), layers).layer)
         if own := [case for case in asked if axes_of_space(case) == int(of_space.group(2))]:
             return own
-    own_name = layer_name(name, layers)
-    kin = [other for other in layers if other != own_name and are_kin(entries[own_name], entries[other])]
+    return with_kin(meaning(name, layers).layer)
+
+
+def with_kin(own_name: str) -> list[Case]:
+    """The cases of a layer by its own name, and of those whose cases a function of it can be asked as well."""
+    entries = catalogue()
+    kin = [other for other in entries if other != own_name and are_kin(entries[own_name], entries[other])]
     return cases_named(own_name, *kin)
 
 
@@ -71,7 +52,7 @@ class Entry:
 def catalogue() -> dict[str, Entry]:
     """Every layer that has cases, by name: made once, because a look for a name would make every case anew."""
     entries: dict[str, Entry] = {}
-    for page in (*LAYERS, *MODELS):
+    for page in PAGES:
         for case in cases_of(page):
             entry = entries.setdefault(case.layer.name, Entry(case.layer, required_inputs(case), []))
             if page not in entry.pages:
@@ -81,28 +62,29 @@ def catalogue() -> dict[str, Entry]:
 
 def cases_named(*names: str) -> list[Case]:
     """The cases of layers by their own names, made anew: those of the first, then those of the others."""
-    pages = [page for page in (*LAYERS, *MODELS) if any(page in catalogue()[name].pages for name in names)]
+    pages = [page for page in PAGES if any(page in catalogue()[name].pages for name in names)]
     every = [case for page in pages for case in cases_of(page)]
     first = [case for case in every if case.layer.name == names[0]]
     return first + [case for case in every if case.layer.name in names[1:]]
 
 
-def layer_name(name: str, layers: Mapping[str, Layer]) -> str:
-    """The layer's own name, from any of its names."""
+def meaning(name: str, layers: Mapping[str, Layer] | None = None) -> Meant:
+    """What a name means: a layer of refnp by any of its names, and what else the name says."""
+    layers = layers or {name: entry.layer for name, entry in catalogue().items()}
     if name in layers:
-        return name
-    spelled = {plain(other): other for other in layers}
-    spelled |= {plain(other): layer for other, layer in OTHER_NAMES.items() if layer in layers}
+        return Meant(name)
+    spelled = {plain(other): Meant(other) for other in layers}
+    spelled |= {plain(other): meant for other, meant in NAMES.items() if meant.layer in layers}
     for layer in layers.values():
         for theirs in (layer.torch, layer.jax):
             if isinstance(theirs, str):
-                spelled.setdefault(plain(theirs.rpartition(".")[2]), layer.name)
+                spelled.setdefault(plain(theirs.rpartition(".")[2]), Meant(layer.name))
     word = name.rpartition(".")[2]
     if plain(word) in spelled:
         return spelled[plain(word)]
     if covered := [layer.name for layer in layers.values() if word in layer.names]:
         raise ValueError(f"name={name!r} is judged by its parts; name {' or '.join(map(repr, covered))}")
-    known = [*layers, *(other for other, layer in OTHER_NAMES.items() if layer in layers)]
+    known = [*layers, *(other for other, meant in NAMES.items() if meant.layer in layers)]
     raise ValueError(f"name={name!r}: there is no such layer{closest(name, known)}")
 
 

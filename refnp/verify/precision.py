@@ -21,12 +21,13 @@ Source: Higham (2002), §2.1; Blanchard, Higham, Lopez, Mary & Pranesh (2020) (r
 
 import functools
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from refnp.autograd.tensor import Array
+from refnp.autograd.tensor import Array, ArrayLike
 
 WIDE = np.longdouble  # the same as float64 on some machines: see `rounding.judging_precision`
 _WIDEST = np.finfo(WIDE)
@@ -113,17 +114,62 @@ class Policy:
         return np.asarray(self.stored.rounded(x) if self.narrow else x).astype(self.dtype)
 
     def typed(self, x: Array) -> Array:
-        """Inputs in the stored format's own type, which frameworks take; that of ml_dtypes where NumPy has none.
-
-        Raises ModuleNotFoundError if ml_dtypes is needed and not installed.
-        """
+        """Inputs in the stored format's own type, or as `Stored` numbers where NumPy has none."""
         if self.narrow in ("", "float16"):
             return x.astype(self.narrow or self.dtype, copy=False)
-        try:
-            import ml_dtypes
-        except ImportError as missing:
-            raise ModuleNotFoundError(f"NumPy has no {self.narrow}; install ml_dtypes") from missing
-        return x.astype(getattr(ml_dtypes, self.narrow))
+        return stored_in(self.narrow, x)
+
+    def of_gradient(self, own: str) -> "Policy":
+        """Where the gradient of an argument rounds that has another format than the policy's."""
+        return self if self.every else replace(self, stored=FORMATS[own])
+
+
+class Stored(np.ndarray):
+    """Numbers of a format for which NumPy has no type, as float32; `format` is its name."""
+
+    format: str = ""
+
+    def __array_finalize__(self, source: Any) -> None:
+        self.format = getattr(source, "format", "")
+
+
+def stored_in(format: str, x: ArrayLike) -> Stored:
+    """Numbers of a format, in float32, that know its name."""
+    found = np.asarray(x, np.float32).view(Stored)
+    found.format = format
+    return found
+
+
+def format_of(x: Array) -> str:
+    """The name of the format that an array's numbers have."""
+    return getattr(x, "format", "") or x.dtype.name
+
+
+def checked_formats(function: str, formats: Any, layer: str, arguments: Iterable[str]) -> dict[str, str]:
+    """The formats of single arguments as they were named; ValueError for an argument or a format that there is not."""
+    if not isinstance(formats, Mapping | None):
+        raise ValueError(f'{function}: formats={formats!r} is no dict; write {{"gain": "float32"}}')
+    for name, kind in (formats or {}).items():
+        if name not in (known := list(arguments)):
+            raise ValueError(f"{function}: formats: {layer} has no argument {name!r}; there are {', '.join(known)}")
+        if kind not in FORMATS or kind in ("tf32", "longdouble"):
+            names = ", ".join(each for each in FORMATS if each not in ("tf32", "longdouble"))
+            raise ValueError(f"{function}: formats: {name} is {kind!r}; name a format, {names}")
+    return dict(formats or {})
+
+
+def in_own_type(x: Array) -> Array:
+    """`Stored` numbers in the type that ml_dtypes has for them; other arrays as they are.
+
+    Raises ModuleNotFoundError if ml_dtypes is needed and not installed.
+    """
+    if not isinstance(x, Stored) or not x.format:
+        return x
+    try:
+        import ml_dtypes
+    except ImportError as missing:
+        raise ModuleNotFoundError(f"NumPy has no {x.format}; install ml_dtypes") from missing
+    return np.asarray(x).astype(getattr(ml_dtypes, x.format))
 
 
 def type_name(dtype: Any) -> str:

@@ -20,7 +20,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from refnp.verify.calling import CALLED, defaults
+from refnp.verify.calling import defaults
 from refnp.verify.case import Case, Layer
 from refnp.verify.conventions import LAYOUTS, MASKS, changes
 from refnp.verify.exchange import judge_folder, judge_program
@@ -31,6 +31,7 @@ from refnp.verify.layer_names import named_cases
 from refnp.verify.layers import cases
 from refnp.verify.record import DTYPES
 from refnp.verify.report import as_json, check_writable, write
+from refnp.verify.signatures import CALLED
 
 
 def run(options: argparse.Namespace) -> int:
@@ -81,6 +82,7 @@ def report_of(options: argparse.Namespace) -> Report:
         skip=options.skip or (),
         dtypes=words(options.dtypes) or DTYPES,
         precision=options.precision,
+        formats=pairs(options.formats, "--formats"),
     )
 
 
@@ -104,7 +106,8 @@ def of_program(options: argparse.Namespace) -> Report:
 
 def check_of_functions(options: argparse.Namespace, judged: str) -> None:
     """ValueError for an option that says how a function is called, beside what is no function."""
-    for name in ("gradients", "vjp", "framework", "device", "arguments", "options", "mask", "layout", "precision"):
+    of_values = ("arguments", "options", "mask", "layout", "precision", "formats")
+    for name in ("gradients", "vjp", "framework", "device", *of_values):
         if getattr(options, name):
             raise ValueError(f"--{name} is of functions; {judged} follows docs/case_format.md, gradients if it has any")
 

@@ -8,6 +8,7 @@ says where the answer was rounded (`refnp.verify.precision`).
 """
 
 import inspect
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,50 +16,67 @@ import numpy as np
 
 from refnp.autograd.tensor import Array
 from refnp.verify import rounding
-from refnp.verify.asking import real
+from refnp.verify.asking import another_format, real
 from refnp.verify.case import Case, Layer, Problem
 from refnp.verify.findings import first_line, quiet
 from refnp.verify.frameworks.native import NATIVES, NUMPY
 from refnp.verify.judge import CONVENTION, WITHIN, Judgement, judged
 from refnp.verify.layer_names import named_cases
-from refnp.verify.precision import policy
+from refnp.verify.precision import FORMATS, Policy, checked_formats, format_of, policy
 from refnp.verify.report import exactly, number
 
 Inputs = Mapping[str, Any] | Sequence[Any]
 
 
 def tolerance(
-    name: str, inputs: Inputs, *, precision: str = "float32", cotangent: Any = None, **options: Any
+    name: str,
+    inputs: Inputs,
+    *,
+    precision: str = "float32",
+    formats: Mapping[str, str] | None = None,
+    cotangent: Any = None,
+    **options: Any,
 ) -> Array | dict[str, Array]:
     """How far a right answer of the layer `name` may be from the exact one on these inputs, for each element.
 
     inputs      arrays by refnp's names, {"x": x, "gain": gain, "shift": shift}, or in that order, of NumPy or another
                 framework; in low precision, numbers of the stored format
     precision   where the answer is rounded, such as "float32" or "bfloat16 in and out, float32 inside"
+    formats     of inputs that are stored in another format than the precision says, {"gain": "float32"}; where some
+                input has the type of the stored format, the types of the others say it
     cotangent   ȳ, of the shape of the output: then {"output": …, "gradient of x": …} with the bounds of all gradients
     options     of the layer, by refnp's names: eps=1e-6
 
     It is ∞ where a number on the way leaves the range of the stored format. Raises ValueError for a name, inputs or a
     precision that there is not, and for inputs that the stored format does not hold or the layer does not take.
     """
-    problem = problem_of("tolerance", name, inputs, precision, cotangent, options)
+    problem = problem_of("tolerance", name, inputs, precision, cotangent, options, formats)
     with quiet():
-        allowed = {quantity: rounding.tolerance(bound, precision) for quantity, bound in problem.bounds.items()}
+        bounds = problem.bounds
+        allowed = {name: rounding.tolerance(bound, problem.precision(name)) for name, bound in bounds.items()}
     return allowed if cotangent is not None else allowed["output"]
 
 
 def assert_close(
-    name: str, got: Any, inputs: Inputs, *, precision: str = "float32", cotangent: Any = None, **options: Any
+    name: str,
+    got: Any,
+    inputs: Inputs,
+    *,
+    precision: str = "float32",
+    formats: Mapping[str, str] | None = None,
+    cotangent: Any = None,
+    **options: Any,
 ) -> None:
     """AssertionError if `got` is farther from the exact answer of the layer `name` than `tolerance` allows.
 
     got         the output; with a cotangent {"output": …, "gradient of x": …}, or some of these
-    inputs, precision, cotangent, options   as for `tolerance`
+    inputs, precision, formats, cotangent, options   as for `tolerance`
 
-    The message says by how much, where, what is right, and which known mistake gives such numbers.
+    The message says by how much, where, what is right, and which known mistake gives such numbers. A result of another
+    type than the stored format's, where an input has that, is a warning.
     Raises ValueError as `tolerance` does, and for what is no quantity of the layer.
     """
-    problem = problem_of("assert_close", name, inputs, precision, cotangent, options)
+    problem = problem_of("assert_close", name, inputs, precision, cotangent, options, formats)
     given = dict(got) if isinstance(got, Mapping) else {"output": got}
     known = ", ".join(problem.case.quantities)
     if not given:
@@ -70,6 +88,10 @@ def assert_close(
         reference = problem.reference()
         answer = {quantity: numbers.get(quantity, right) for quantity, right in reference.items()}
         rows = judged(problem, answer, reference, "what was got", "")
+    typed = form_is_typed(problem, inputs)
+    for quantity, array in numbers.items() if typed else ():
+        if came := another_format(array, problem.precision(quantity)):
+            warnings.warn(f"assert_close: {quantity}: {came}", stacklevel=2)
     if wrong := [row for row in rows if row.verdict not in (WITHIN, CONVENTION)]:  # such as another subgradient
         raise AssertionError("\n".join(told(problem, answer, wrong)))
 
@@ -86,6 +108,8 @@ def told(problem: Problem, answer: dict[str, Array], rows: list[Judgement]) -> l
         else:
             claimed, right = exactly(row.claimed, row.right)
             text += f", {claimed} where {right} is right"
+        if (came := another_format(answer[row.quantity], problem.precision(row.quantity))) and not row.why:
+            text += f"; {came}"
         found.append(text)
     numbers = [row for row in rows if not row.why]
     named = causes([(problem, answer)], numbers) if numbers else []
@@ -93,21 +117,30 @@ def told(problem: Problem, answer: dict[str, Array], rows: list[Judgement]) -> l
 
 
 def problem_of(
-    function: str, name: str, inputs: Inputs, precision: str, cotangent: Any, options: dict[str, Any]
+    function: str,
+    name: str,
+    inputs: Inputs,
+    precision: str,
+    cotangent: Any,
+    options: dict[str, Any],
+    formats: Mapping[str, str] | None = None,
 ) -> Problem:
     """The inputs as a case of the layer, in one precision; ValueError if they are none."""
     form, named = policy(precision), named_cases(name)
     layer = named[0].layer
     names = {tuple(case.inputs) for case in named if case.layer is layer} | taken_by(layer)
     arrays = inputs_by_name(function, layer.name, inputs, sorted(names, key=len))
+    own = formats_of(form, arrays) | checked_formats(function, formats, layer.name, arrays)
     for argument, array in arrays.items():
-        if not np.array_equal(form.given(array), array, equal_nan=True):
+        stored = policy(own.get(argument, form))
+        if not np.array_equal(stored.given(array), array, equal_nan=True):
             raise ValueError(
-                f"{function}: inputs: {argument} has numbers that {form.stored.name} does not hold; round it first"
+                f"{function}: inputs: {argument} has numbers that {stored.stored.name} does not hold; round it first, "
+                f'or name its own format, formats={{"{argument}": "float32"}}'
             )
     gradients = None if cotangent is not None else ()
     bar = None if cotangent is None else real_of(function, "cotangent", cotangent)
-    problem = Case(layer, "given", arrays, options, gradients=gradients, cotangent=bar).problem(form.name)
+    problem = Case(layer, "given", arrays, options, gradients=gradients, cotangent=bar, formats=own).problem(form.name)
     try:
         with quiet():
             layer.function(*arrays.values(), **options)  # which knows what shapes and options there are
@@ -119,6 +152,20 @@ def problem_of(
         shapes = f"{problem.cotangent.shape}; the output has {problem.textbook[0].shape}"
         raise ValueError(f"{function}: cotangent has shape {shapes}")
     return problem
+
+
+def formats_of(form: Policy, arrays: Mapping[str, Array]) -> dict[str, str]:
+    """The formats of inputs by their types, where one of them has the type of the stored format: of the others."""
+    types = {name: format_of(array) for name, array in arrays.items()}
+    if form.stored.name not in types.values():
+        return {}
+    return {name: kind for name, kind in types.items() if kind in FORMATS and kind != form.stored.name}
+
+
+def form_is_typed(problem: Problem, inputs: Inputs) -> bool:
+    """Whether an input has the type of the stored format, and not numbers of it in a wider type."""
+    arrays = inputs.values() if isinstance(inputs, Mapping) else inputs
+    return policy(problem.dtype).stored.name in [format_of(real_of("assert_close", "inputs", x)) for x in arrays]
 
 
 def taken_by(layer: Layer) -> set[tuple[str, ...]]:

@@ -9,10 +9,12 @@ import refnp.autograd as ad
 from refnp.layers.densities import (
     categorical_entropy,
     low_rank_normal_log_prob,
+    multivariate_normal_kl,
     multivariate_normal_log_prob,
     normal_cdf,
     solve_vectors,
 )
+from refnp.layers.distributions import MultivariateNormal
 from refnp.verify.layers import distributions as equations
 from refnp.verify.rounding import tolerance
 from tests.helpers import assert_same_bits, assert_within, check, laid_out, layouts, normal, real_dtypes, seeds, shapes
@@ -165,3 +167,29 @@ def test_entropy_of_impossible_classes():
 def test_refusals(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@given(st.integers(2, 12), st.sampled_from([np.float32, np.float64, np.longdouble]), st.booleans(), seeds)
+def test_a_covariance_in_place_of_its_factor_is_refused_and_no_factor_is(n, dtype, batched, seed):
+    """What stands above the diagonal is not read: a factor may have anything there, but for its own mirror image."""
+    rng = np.random.default_rng(seed)
+    lower = np.tril(rng.normal(size=(*[3] * batched, n, n)), -1) + np.eye(n) * rng.uniform(0.5, 2, n)
+    covariance, factor = (lower @ lower.swapaxes(-1, -2)).astype(dtype), lower.astype(dtype)
+    junk = factor + np.triu(rng.normal(size=(n, n)), 1).astype(dtype)
+    y, side = rng.normal(size=n).astype(dtype), rng.normal(size=(n, 2)).astype(dtype)
+    takers = {
+        "MultivariateNormal": lambda f: MultivariateNormal(y, f).entropy(),
+        "multivariate_normal_log_prob": lambda f: multivariate_normal_log_prob(y, 2 * y, f),
+        "multivariate_normal_kl": lambda f: multivariate_normal_kl(y, factor, y, f),
+        "cholesky_solve": lambda f: ad.cholesky_solve(f, side),
+        "log_determinant": ad.log_determinant,
+    }
+    for name, take in takers.items():
+        with pytest.raises(ValueError, match=rf"{name}: .*factor is symmetric, as a covariance is; pass its Cholesky"):
+            take(covariance)
+        right = take(factor)
+        np.testing.assert_array_equal(take(junk), right)
+        take(np.eye(n, dtype=dtype) * 2)
+    with pytest.raises(ValueError, match="cholesky: a is lower triangular, as a factor is; pass the covariance"):
+        ad.cholesky(factor)
+    np.testing.assert_array_equal(ad.cholesky(np.eye(n, dtype=dtype)), np.eye(n, dtype=dtype))

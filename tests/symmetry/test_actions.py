@@ -8,9 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.symmetry import (
+    Flip,
+    Inverse,
     MatrixGroup,
     Negate,
     Permute,
+    Prefix,
+    Repeat,
     Roll,
     Rotate,
     RotateGrid,
@@ -37,6 +41,10 @@ EXACT = {
     "permute": Permute({"x": 0, "y": -1, "mask": (-2, -1)}),
     "permute features": Permute("x", axis=-1),
     "select": Select({"x": 0, "y": 1}),
+    "prefix": Prefix({"x": 0, "mask": (0, 1)}),
+    "copies": Repeat({"x": 0, "y": 1}),
+    "equal copies": Repeat("x", 0, alike=True),
+    "turned round": Flip({"x": 0, "mask": (0, 1)}),
     "roll": Roll({"ring": 0, "mask": (0, 1)}),
     "roll in steps": Roll("ring", step=2),
     "slide": Slide({"x": 0, "present": -1}, present="present"),
@@ -269,3 +277,61 @@ def test_descriptions_say_what_moves():
 def test_what_cannot_be_moved_is_said(act, message):
     with pytest.raises(ValueError, match=message):
         act({"x": np.zeros((2, 3)), "y": np.zeros(3), "b": np.zeros(3, np.int64)})
+
+
+@pytest.mark.parametrize(
+    ("action", "wrong", "right"),
+    [
+        (Permute("x"), [(0, 0, 1), (0, 1.0), 3, "ab"], (1, 0, 2)),
+        (Select("x"), [(-1,), 2, (0.5,)], (2, 2)),
+        (Repeat("x"), [(1, 0), (0, 2), (0, 1, 3)], (0, 1, 2, 0)),
+        (Repeat("x", alike=True), [(0, 1, 2, 0)], (0, 1, 2, 0, 1, 2)),
+        (Prefix("x"), [-1, 1.5, (0, 1), True], 2),
+        (Flip("x"), [2, -1, None], 1),
+        (Roll("x"), [1.5, (1,), "1"], -2),
+        (Translate("x"), [1.0, (np.nan, 0, 0), "abc"], (0.5, 1, 0)),
+        (Translate("x", step=1), [1, "abc"], (1, 0, 0)),
+        (Rotate("p"), [0.5, (0.5, 2), (0.5,)], (0.5, 1)),
+        (Rotate("p", of=4), [(0.5, 0)], (3, 0)),
+        (Negate("x"), [0, 2, 1.0], -1),
+        (Scale("x"), [0.0, -1, np.inf], 2.5),
+        (Scale("x", binary=True), [3.0], 0.5),
+        (RotateSpace("x"), [0.5, ((0, 1, 0.25), 0), (((0, 1),), 0)], (((0, 1, 0.25),), 0)),
+        (MatrixGroup("p", matrices=FOUR), [0, (2,), (-1,)], (1, 0)),
+        (Permute("x") * Negate("x"), [(1, 0, 2), ((1, 0, 2), 0), (1,)], ((1, 0, 2), -1)),
+    ],
+    ids=lambda value: str(value) if hasattr(value, "act") else "",
+)
+def test_what_is_no_element_is_refused_by_name(action, wrong, right):
+    x = {"x": np.zeros(3), "p": np.zeros((2, 2))}
+    assert action.is_element(right)
+    assert action.act(right, x).keys() == x.keys()
+    for g in wrong:
+        assert not action.is_element(g)
+        with pytest.raises(ValueError, match=r"^\w+: .* is no element of .*; give "):
+            action.refuse_others(g)
+        with pytest.raises(ValueError, match="is no element of"):
+            action.act(g, x)
+
+
+INVERTIBLE = {name: action for name, action in {**EXACT, **ROUNDED}.items() if name not in (
+    "select", "prefix", "copies", "equal copies", "square's group", "SL(2, Z)", "boosts", "slide")}  # fmt: skip
+
+
+@named(INVERTIBLE)
+@given(seeds, sizes)
+def test_an_inverse_undoes_its_element(action, seed, n):
+    rng = np.random.default_rng(seed)
+    x = arrays(rng, n)
+    g = action.draw(rng, x)
+    back = Inverse(action).act(g, action.act(g, x))
+    for name, a in x.items():
+        if a is not None:
+            turns = max(1, len(g[0])) if isinstance(action, RotateSpace) else 1
+            size = np.max(np.abs(a), initial=13)
+            assert_within(back[name], a, 20 * turns * unit_roundoff(float) * size * max(1, n) ** 0.5)
+
+
+def test_what_has_no_inverse_is_said():
+    with pytest.raises(ValueError, match="Inverse: selections from axis 0 of x have no inverse"):
+        Inverse(Select("x", 0)).act((0, 1), {"x": np.zeros(3)})

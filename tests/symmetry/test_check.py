@@ -62,3 +62,12 @@ def test_an_element_that_does_not_fit_is_said():
         check(claim, content, 2)
     with pytest.raises(ValueError, match="x has 3 places along axis -1, the element needs 2"):
         check(CUMULATIVE, {"x": X}, (1, 0))
+
+
+def test_inputs_that_a_claim_is_not_about_are_refused():
+    claim = invariant(lambda x: np.abs(x).sum(), Permute("x"), where=lambda x: x > 0)
+    assert check(claim, {"x": np.array([1.0, 2.0])}, (1, 0))
+    with pytest.raises(ValueError, match="check: the claim is not about these inputs"):
+        check(claim, {"x": np.array([-1.0, 2.0])}, (1, 0))
+    with pytest.raises(ValueError, match=r"Permute: \(0, 0\) is no element of permutations of axis -1 of x; give "):
+        check(claim, {"x": np.array([1.0, 2.0])}, (0, 0))

@@ -9,7 +9,7 @@ from refnp.autograd import Tensor
 from refnp.layers.distributions import Normal
 from refnp.symmetry import Negate, Permute, Roll, Rotate, Scale, Translate, Trivial, equivariant, invariant
 from refnp.symmetry.claim import RECENT, Refusal, arrays_of
-from refnp.symmetry.evaluation import Vector
+from refnp.symmetry.vectors import Vector
 from tests.symmetry import functions as f
 from tests.symmetry.functions import search
 

@@ -138,7 +138,7 @@ def test_every_option_reaches_the_claim_and_the_search():
         **options,
     )
     assert str(verdict).startswith("total is invariant under permutations of axis 0 of x: HOLDS")
-    assert "n from 1 to 4; float32; inputs times 2; seed 3" in str(verdict)
+    assert "; numbers of single precision; inputs times 2; seed 3" in str(verdict)
     padded = lambda border: assert_equivariant(
         f.padded_convolution, Shift("x"), Shift(), f.signal, sizes={"n": (6,)}, border=border, count=4
     )

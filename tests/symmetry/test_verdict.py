@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from refnp.symmetry import Permute, Roll, SymmetryError, equivariant, search
+from refnp.symmetry import Counts, Permute, Roll, Select, SymmetryError, Verdict, equivariant, search
 from refnp.symmetry.claim import FLOATS
 from refnp.symmetry.shrink import effort
-from refnp.symmetry.verdict import array_code
+from refnp.symmetry.verdict import array_code, in_a_row
 from tests.helpers import assert_same_bits
 from tests.symmetry import functions as f
 
@@ -24,7 +24,7 @@ def test_the_report_of_a_claim_that_fails(refuted):
         str(refuted)
         == """\
 cumsum is equivariant: permutations of axis -1 of x; on the output permutations of axis -1: FAILS
-  tried on n from 0 to 5; float64, float32; inputs times 1, 2^-10, 2^10; seed 0
+  tried on n = 0, 1 and 2; numbers of double and single precision; inputs times 1, 2^-10, 2^10; seed 0
   3 inputs, for 3 of them every element of the group; 1 pairs of input and element, 3 more that moved nothing
   counter-example with n = 2, order [1, 0], computed in float64
       inputs = {
@@ -34,7 +34,8 @@ cumsum is equivariant: permutations of axis -1 of x; on the output permutations 
       f(inputs moved): np.array([1., 1.])
       f(inputs) moved: np.array([1., 0.])
       output[1]: 1 against 0
-      discrepancy over the output: float64 1.0e+00, longdouble 1.0e+00"""
+      discrepancy over the output: float64 1.0e+00, longdouble 1.0e+00
+      found at an input as your draw gives it"""
     )
 
 
@@ -59,10 +60,12 @@ def test_the_report_of_a_claim_that_holds():
     verdict = search(claim, f.signal, sizes={"n": range(1, 6)})
     lines = str(verdict).splitlines()
     assert lines[0].endswith("axis -1 of x; on the output shifts on a ring, axis -1: HOLDS")
-    assert lines[2].startswith("  80 inputs, for 80 of them every element of the group; ")
+    assert lines[2].startswith(
+        f"  {verdict.counts.inputs} inputs, for {verdict.counts.inputs} of them every element of "
+    )
     assert lines[3].startswith("  largest discrepancy over the output: ")
     assert "would have been seen" in lines[4]
-    assert verdict.counts.exhausted == verdict.counts.inputs == 80
+    assert verdict.counts.exhausted == verdict.counts.inputs > 80  # those with structure at the smallest sizes besides
     assert verdict.digits > 15
 
 
@@ -70,6 +73,9 @@ def test_a_verdict_is_required(refuted):
     assert refuted.require("fails") is refuted
     assert refuted.fails
     assert not refuted.holds
+    assert not refuted  # as in `assert search(…)`
+    assert search(equivariant(np.sort, Permute("a"), Permute(), name="sort"), lambda rng, n: {"a": rng.normal(size=n)},
+                  sizes={"n": (1,)}).outcome == "undecided"  # fmt: skip
     with pytest.raises(SymmetryError, match="counter-example with n = 2"):
         refuted.require()
 
@@ -108,7 +114,7 @@ def test_large_arrays_are_not_printed():
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.float32, np.complex64])
 def test_numbers_of_every_kind_are_made_simple(dtype):
-    draw = lambda rng, n: {"x": rng.integers(2, 9, n).astype(dtype)}
+    draw = lambda rng, n: {"x": rng.integers(0, 9, n).astype(dtype)}
     found = search(CUMULATIVE, draw, sizes={"n": range(5)}, scales=(1,)).counterexample
     assert_same_bits(found.inputs["x"], np.array([0, 1], found.inputs["x"].dtype))
 
@@ -120,3 +126,28 @@ def test_simple_numbers_are_easier_to_read():
     assert len(set(efforts[:5])) == 5
     assert effort(np.array([True])) < effort(np.array([False]))
     assert effort(np.array([0.5, 0.0])) < effort(np.array([0.5, 1.0]))
+
+
+@pytest.mark.parametrize(("outcome", "truth"), [("holds", True), ("fails", False), ("undecided", False)])
+def test_a_verdict_is_true_only_where_the_claim_was_found_to_hold(outcome, truth):
+    assert bool(Verdict(outcome, "f is even", "one pair", "", Counts(), 0.0, {}, 0.0)) is truth
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ([5, 9, 13], "5, 9 and 13"),
+        (range(6), "0 to 5"),
+        ([0, 1, 2], "0, 1 and 2"),
+        ([1, 2, 3, 4, 8, 16, 17], "1 to 4, 8, 16 and 17"),
+        ([7], "7"),
+        ([], ""),
+    ],
+)
+def test_sizes_are_told_as_they_were_tried(numbers, text):
+    assert in_a_row(numbers) == text
+
+
+def test_only_sizes_that_were_tried_are_told():
+    total = equivariant(lambda x: x * x, Select("x"), Select())
+    assert "n = 5, 9 and 13;" in str(search(total, f.vector, sizes={"n": [5, 9, 13]}, count=12, structures=()))

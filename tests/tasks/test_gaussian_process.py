@@ -78,11 +78,18 @@ def test_outputs_are_independent_functions():
     assert abs(np.corrcoef(y.T)[0, 1]) < 5 / np.sqrt(20_000)
 
 
-def test_noise_stays_as_it_is_and_only_too_little_is_raised():
-    assert GaussianProcess(EQ(0.25, 2.0), 0.02).noise_variance() == 0.02**2
-    assert GaussianProcess(EQ(0.25, 2.0)).noise_variance() == NUGGET * 4.0
-    per_task = GaussianProcess(EQ(0.25, np.array([1.0, 3.0])), np.array([0.1, 0.0]))
+def test_noise_stays_as_it_is_unless_a_nugget_is_asked_for():
+    for noise in (0.02, 1e-6, 0.0):
+        assert GaussianProcess(EQ(0.25, 2.0), noise).noise_variance() == noise**2
+    assert GaussianProcess(EQ(0.25, 2.0), nugget=NUGGET).noise_variance() == NUGGET * 4.0
+    per_task = GaussianProcess(EQ(0.25, np.array([1.0, 3.0])), np.array([0.1, 0.0]), NUGGET)
     assert_same_bits(per_task.noise_variance(), np.array([0.1**2, NUGGET * 9.0]))
+
+
+def test_tasks_without_noise_have_a_nugget_that_their_process_tells_and_no_others():
+    for noise, nugget in ((0.0, NUGGET), (1e-6, 0.0), ((0.0, 0.1), 0.0)):
+        tasks = GaussianProcessTasks(EQ(0.25), noise, Places((2, 2), (2, 2)))
+        assert tasks.sample_with_process(np.random.default_rng(0), 3)[1].nugget == nugget
 
 
 @every_kernel
@@ -96,8 +103,8 @@ def test_without_noise_300_points_have_a_factor_wherever_they_lie(kernel, places
     }
     y = GaussianProcess(kernel).sample(rng, x[places])
     assert np.isfinite(y).all()
-    if places == "equal":  # one value, and noise of √NUGGET k(0, 0)
-        assert y.std() < 2 * np.sqrt(NUGGET * kernel.variance())
+    if places == "equal":  # one value: 300 numbers of rounding, each √(300 u k(0, 0)) at most
+        assert y.std() < 2 * np.sqrt(300 * 2.0**-53 * kernel.variance())
 
 
 def test_places_in_float32_are_no_less_exact():

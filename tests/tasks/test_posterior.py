@@ -1,5 +1,6 @@
 """The oracle: the textbook's posterior to within rounding, and the laws that its figures keep."""
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 
 from refnp.autograd import Tensor
 from refnp.layers.distributions import Categorical, MultivariateNormal, Normal, kl_divergence
-from refnp.tasks.gaussian_process import GaussianProcess, GaussianProcessTasks
+from refnp.tasks.gaussian_process import KEPT, NUGGET, GaussianProcess, GaussianProcessTasks
 from refnp.tasks.kernels import EQ, Matern12, Matern52
 from refnp.tasks.task import Places, Task, padded
 from refnp.verify.rounding import exact, tolerance
@@ -42,7 +43,7 @@ def test_the_posterior_is_the_textbook_s(kind, contexts, targets, dx, outputs, n
     rng = np.random.default_rng(seed)
     length_scale, scale = rng.uniform(0.2, 0.6, 2), rng.uniform(0.3, 1.0, 2)
     x = rng.uniform(-2, 2, (2, contexts + targets, dx))
-    process = GaussianProcess(kind(length_scale, scale), noise_std)
+    process = GaussianProcess(kind(length_scale, scale), noise_std, NUGGET)
     y = process.sample(rng, x, outputs)
     task = Task(x[:, :contexts], y[:, :contexts], x[:, contexts:], y[:, contexts:])
     posterior = process.posterior(task)
@@ -275,3 +276,61 @@ def test_wrong_predictions_are_named():
         posterior.kl(Categorical(np.zeros(3)))
     with pytest.raises(ValueError, match=r"log_prob has shape \(4, 4\); it must be \(4,\)"):
         posterior.kl_estimate(np.zeros((4, 4)))
+
+
+def by_mpmath(kind, parameters, noise_std, x, y, contexts):
+    """(joint log-likelihood, means, deviations) of the targets, with 60 digits."""
+    with mpmath.workdps(60):
+        n = len(x)
+        exactly = lambda v: mpmath.mpf(float(v))
+        formula = FORMULAS[kind]
+        k = mpmath.matrix(n, n)
+        for i in range(n):
+            for j in range(n):
+                places = ([exactly(v) for v in x[i]], [exactly(v) for v in x[j]])
+                k[i, j] = formula(*places, *map(exactly, parameters)) + (i == j) * exactly(noise_std) ** 2
+        factor, z = mpmath.cholesky(k), []
+        for i in range(n):
+            z.append((exactly(y[i]) - sum(factor[i, j] * z[j] for j in range(i))) / factor[i, i])
+        targets = range(contexts, n)
+        terms = [-(z[i] ** 2) / 2 - mpmath.log(factor[i, i]) - mpmath.log(2 * mpmath.pi) / 2 for i in targets]
+        means = [float(sum(factor[i, j] * z[j] for j in range(contexts))) for i in targets]
+        stds = [float(mpmath.sqrt(sum(factor[i, j] ** 2 for j in range(contexts, i + 1)))) for i in targets]
+        return float(sum(terms) / len(terms)), means, stds
+
+
+@pytest.mark.parametrize("kind", FORMULAS, ids=lambda kind: kind.__name__)
+@given(st.integers(0, 12), st.integers(1, 6), st.sampled_from([1e-4, 1e-6, 1e-8, 0.0]), seeds)
+def test_little_noise_is_computed_as_it_is_asked_for_or_refused(kind, contexts, targets, noise_std, seed):
+    """The values are no draws of the process, so that a deviation ten times too large would be seen in all figures."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.uniform(-2, 2, (1, contexts + targets, 1)), rng.normal(size=(1, contexts + targets, 1))
+    parameters = rng.uniform(0.2, 0.6), rng.uniform(0.3, 1.0)
+    process = GaussianProcess(kind(*parameters), noise_std)
+    task = Task(x[:, :contexts], y[:, :contexts], x[:, contexts:], y[:, contexts:])
+    try:
+        posterior = process.posterior(task)
+    except ValueError as refusal:
+        assert "no digits are left" in str(refusal)  # noqa: PT017
+        assert noise_std < 1e-6
+        return
+    figure, means, stds = by_mpmath(kind, parameters, noise_std, x[0], y[0, :, 0], contexts)
+    np.testing.assert_allclose(posterior.joint_log_likelihood()[0], figure, rtol=1 / KEPT)
+    np.testing.assert_allclose(posterior.std[0], stds, rtol=1 / KEPT)
+    np.testing.assert_allclose(posterior.mean[0, :, 0], means, rtol=0, atol=np.abs(means).max() / KEPT)
+
+
+def test_what_cannot_be_computed_says_what_would_help():
+    x = np.linspace(0, 1, 60)[None, :, None]
+    task = Task(x[:, ::2], np.sin(x[:, ::2]), x[:, 1::2], np.sin(x[:, 1::2]))
+    with pytest.raises(ValueError, match=r"noise_std is 0\.0, and of the covariance of 60 places .* nugget=1e-10"):
+        GaussianProcess(EQ(0.5)).posterior(task)
+    assert np.isfinite(GaussianProcess(EQ(0.5), nugget=NUGGET).posterior(task).joint_log_likelihood()).all()
+    assert np.isfinite(GaussianProcess(EQ(0.5), 1e-5).posterior(task).joint_log_likelihood()).all()
+
+
+def test_draws_with_little_noise_have_the_law_that_was_asked_for():
+    """Differences at the same place are noise alone: their deviation is √2 σ, not √2 · 1e-5."""
+    x = np.zeros((2000, 2, 1))
+    y = GaussianProcess(EQ(0.5), 1e-6).sample(np.random.default_rng(0), x)
+    assert (y[:, 0] - y[:, 1]).std() == pytest.approx(np.sqrt(2) * 1e-6, rel=5 / np.sqrt(4000))

@@ -12,7 +12,6 @@ import pytest
 
 import refnp
 from refnp import autograd, cli, layers
-from refnp.verify.calling import signature_of
 from refnp.verify.case import NotOfferedError
 from refnp.verify.conventions import LAYOUTS, MASKS
 from refnp.verify.frameworks.inspection import found_out, parameters_of
@@ -20,6 +19,7 @@ from refnp.verify.frameworks.native import NATIVES
 from refnp.verify.judge import DEVIATES, KNOWN, WITHIN
 from refnp.verify.layer_names import named_cases
 from refnp.verify.layers import cases
+from refnp.verify.parameters import signature_of
 from tests import pages
 
 NAMES = sorted({case.layer.name for case in cases()})

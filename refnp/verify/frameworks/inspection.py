@@ -19,6 +19,7 @@ from refnp.autograd import Tensor, vjp
 from refnp.layers.module import Module
 from refnp.verify.frameworks import version_of as version_of_package
 from refnp.verify.frameworks.native import NATIVES, NUMPY, Native, of_chosen, only_the_processor
+from refnp.verify.precision import in_own_type
 from refnp.version import __version__
 
 BELONGS_TO = {"jaxlib": "jax", "flax": "jax", "equinox": "jax"}  # packages whose arrays are another's
@@ -39,7 +40,7 @@ def run_refnp(
 def array_of(x: np.ndarray, device: str | None = None) -> np.ndarray:
     """A copy; refnp computes with NumPy's arrays."""
     only_the_processor("refnp", device)
-    return np.array(x)
+    return np.array(in_own_type(x))
 
 
 def tensor_of(x: np.ndarray, device: str | None = None) -> Any:
@@ -80,7 +81,7 @@ def found_out(function: Callable, attempt: Callable[[Native], Any]) -> Native:
     candidates = [native for native in everyone().values() if native.package in packages and native is not NUMPY]
     imported = [native for native in NATIVES.values() if native.package in sys.modules and native is not NUMPY]
     owners = []
-    for native in [*candidates, NUMPY] if candidates else [NUMPY, *imported]:
+    for native in dict.fromkeys([*candidates, NUMPY, *imported]):
         try:
             output = attempt(native)
         except Exception:  # it is no function of this framework's arrays

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from refnp.verify.case import NotOfferedError
+from refnp.verify.precision import Stored, format_of, in_own_type, stored_in
 
 Run = Callable[
     [Callable, Sequence[np.ndarray], np.ndarray | None, Sequence[int], str | None], tuple[np.ndarray, list[np.ndarray]]
@@ -78,7 +79,7 @@ def of_chosen(function: Callable, given: Sequence[Any], wanted: Sequence[int]) -
 def numpy_array(x: np.ndarray, device: str | None = None) -> np.ndarray:
     """A copy, so that no function can change the inputs of a case."""
     only_the_processor("NumPy", device)
-    return np.array(x)
+    return np.array(in_own_type(x))
 
 
 def run_numpy(
@@ -98,21 +99,21 @@ def run_numpy(
 
 
 def torch_array(x: np.ndarray, device: str | None = None) -> Any:
-    """A tensor of its own memory, also for types of ml_dtypes."""
+    """A tensor of its own memory, also in formats for which NumPy has no type."""
     import torch
 
-    if x.dtype.kind == "V":  # bfloat16 and float8: NumPy knows how long they are
-        bits = torch.from_numpy(np.array(x).view(f"i{x.dtype.itemsize}"))
-        return bits.view(getattr(torch, x.dtype.name)).to(device or "cpu")
-    return torch.from_numpy(np.array(x)).to(device or "cpu")
+    kind = getattr(torch, x.format) if isinstance(x, Stored) and x.format else None
+    return torch.from_numpy(np.array(x)).to(device or "cpu", kind)
 
 
 def torch_numpy(tensor: Any) -> np.ndarray:
-    """The numbers of a tensor on any device, whether or not it is on a tape; those NumPy has no type for in float32."""
+    """The numbers of a tensor on any device, whether or not it is on a tape; what is none, as NumPy takes it."""
     import torch
 
+    if not isinstance(tensor, torch.Tensor):
+        return np.asarray(tensor)
     if tensor.dtype.is_floating_point and tensor.dtype not in (torch.float16, torch.float32, torch.float64):
-        tensor = tensor.float()
+        return stored_in(str(tensor.dtype).removeprefix("torch."), torch_numpy(tensor.float()))
     return tensor.detach().cpu().resolve_conj().resolve_neg().numpy()
 
 
@@ -134,9 +135,11 @@ def run_torch(
             inputs[index].requires_grad_()
         with torch.set_grad_enabled(bool(wanted)):
             output = function(*inputs)
+        if wanted and not isinstance(output, torch.Tensor):
+            raise TypeError(f"{type(output).__name__} comes back, and no tensor: it has no gradient")
         if not wanted or output.shape != np.asarray(cotangent).shape:
             return torch_numpy(output), []
-        chosen, along = [inputs[index] for index in wanted], torch_array(np.asarray(cotangent), device)
+        chosen, along = [inputs[index] for index in wanted], torch_array(np.asanyarray(cotangent), device)
         gradients = torch.autograd.grad(output, chosen, along, materialize_grads=True)
         return torch_numpy(output), [torch_numpy(gradient) for gradient in gradients]
     finally:
@@ -151,6 +154,7 @@ def jax_array(x: np.ndarray, device: str | None = None) -> Any:
     import jax
 
     with jax.enable_x64(True):
+        x = in_own_type(x)
         if device is None:
             return jax.numpy.asarray(x)
         platform, _, number = device.partition(":")
@@ -177,7 +181,7 @@ def run_jax(
 
     with jax.enable_x64(True):
         given = [jax_array(x, device) for x in arrays]
-        along = jax_array(np.asarray(cotangent), device) if chosen else None
+        along = jax_array(np.asanyarray(cotangent), device) if chosen else None
         try:
             output, gradients = jax.jit(both)(given, along)
         except jax.errors.JAXTypeError:  # its steps depend on values
@@ -194,7 +198,7 @@ def mlx_array(x: np.ndarray, device: str | None = None) -> Any:
 
     only_the_processor("MLX", device)
     with mlx.core.stream(mlx.core.cpu):
-        return mlx.core.array(np.array(x, order="C"), dtype=getattr(mlx.core, x.dtype.name))
+        return mlx.core.array(np.array(x, order="C"), dtype=getattr(mlx.core, format_of(x)))
 
 
 def run_mlx(
@@ -212,7 +216,7 @@ def run_mlx(
         if not wanted:
             return np.array(function(*given)), []
 
-        along = mlx_array(np.asarray(cotangent), device)
+        along = mlx_array(np.asanyarray(cotangent), device)
         if (output := function(*given)).shape != along.shape:
             return np.array(output), []
         try:
@@ -233,7 +237,7 @@ def paddle_array(x: np.ndarray, device: str | None = None) -> Any:
     """A tensor that no gradient is taken of."""
     import paddle
 
-    return paddle.to_tensor(x, place=device or "cpu")
+    return paddle.to_tensor(in_own_type(x), place=device or "cpu")
 
 
 def run_paddle(
@@ -255,7 +259,7 @@ def run_paddle(
         output = function(*inputs)
         if not wanted or tuple(output.shape) != np.asarray(cotangent).shape:
             return output.numpy(), []
-        along = paddle_array(np.asarray(cotangent), device)
+        along = paddle_array(np.asanyarray(cotangent), device)
         gradients = paddle.grad([output], [inputs[index] for index in wanted], [along], allow_unused=True)
         zeros = [np.zeros_like(arrays[index]) for index in wanted]
         return output.numpy(), [z if g is None else g.numpy() for z, g in zip(zeros, gradients, strict=True)]
@@ -275,7 +279,7 @@ def tensorflow_array(x: np.ndarray, device: str | None = None) -> Any:
     import tensorflow
 
     with tensorflow.device(device or "cpu"):
-        return tensorflow.constant(x)
+        return tensorflow.constant(in_own_type(x))
 
 
 def run_tensorflow(
@@ -297,7 +301,7 @@ def run_tensorflow(
             output = tensorflow.convert_to_tensor(function(*inputs))
         if not wanted or tuple(output.shape) != np.asarray(cotangent).shape:
             return output.numpy(), []
-        along = tensorflow_array(np.asarray(cotangent), device)
+        along = tensorflow_array(np.asanyarray(cotangent), device)
         zero = tensorflow.UnconnectedGradients.ZERO
         gradients = tape.gradient(output, chosen, along, unconnected_gradients=zero)
         return output.numpy(), [tensorflow.convert_to_tensor(gradient).numpy() for gradient in gradients]
@@ -323,7 +327,7 @@ def tinygrad_array(x: np.ndarray, device: str | None = None) -> Any:
     """A tensor on a device, the processor by default."""
     import tinygrad
 
-    return tinygrad.Tensor(np.array(x, order="C"), device=device or "CPU")
+    return tinygrad.Tensor(np.array(in_own_type(x), order="C"), device=device or "CPU")
 
 
 def run_tinygrad(
@@ -338,7 +342,7 @@ def run_tinygrad(
     output = function(*inputs)
     if not wanted or output.shape != np.asarray(cotangent).shape:
         return output.numpy(), []
-    along = tinygrad_array(np.asarray(cotangent), device)
+    along = tinygrad_array(np.asanyarray(cotangent), device)
     gradients = output.gradient(*(inputs[index] for index in wanted), gradient=along)
     return output.numpy(), [gradient.numpy() for gradient in gradients]
 

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from refnp.verify.case import Case, NotOfferedError, Problem
 from refnp.verify.frameworks.onnx_operators import OPERATORS
-from refnp.verify.precision import policy
+from refnp.verify.precision import in_own_type, policy
 from refnp.verify.rounding import tolerance
 
 OLDEST = 17  # the opset of models whose operators are in it
@@ -231,7 +231,7 @@ def onnx_model(problem: Problem) -> tuple[Any, dict[str, np.ndarray]]:
     found = OPERATORS.get(problem.case.layer.name)
     if found is None:
         raise NotOfferedError(f"ONNX has no {problem.case.layer.name}")
-    arrays = {name: policy(problem.dtype).typed(array) for name, array in problem.arrays.items()}
+    arrays = {name: in_own_type(policy(problem.dtype).typed(array)) for name, array in problem.arrays.items()}
     graph = Graph(next(iter(arrays.values())).dtype)
     arguments = [
         graph.stored(name, array) if is_parameter(name, arrays) else graph.given(name, array)

@@ -6,6 +6,7 @@ search       which mutants fit, and what is said where none does
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from refnp.verify.case import Answer, Layer, Problem
@@ -38,7 +39,12 @@ MUTANTS: list[Mutant] = [mutant for page in PAGES for mutant in page.MUTANTS]
 
 def mutants_of(layer: Layer) -> list[Mutant]:
     """Every mutant of a layer, the simplest first; the mistakes of precision that any layer may make come last."""
-    return [mutant for mutant in MUTANTS if layer.name in mutant.layers] + of_precision(layer)
+    own = [mutant for mutant in MUTANTS if layer.name in mutant.layers]
+    if layer.inner is not None:
+        base, turned = layer.inner
+        of_base = [mutant for mutant in MUTANTS if base.name in mutant.layers]
+        own += [replace(m, layers=(layer.name,), template=turned(m.template)) for m in of_base]
+    return own + of_precision(layer)
 
 
 def causes(answers: Iterable[tuple[Problem, Answer]], rows: Iterable[Any]) -> list[Cause]:

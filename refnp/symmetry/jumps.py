@@ -1,0 +1,153 @@
+"""Does f jump near x, because a choice in it hangs on a rounding?
+
+Where f sorts, takes the largest or the nearest, or asks for a sign, and two numbers are equal but for rounding, both
+sides of a true claim may choose differently. Their difference is as large as the output, and no rounding error: f has a
+jump there. It is found by its two sides. On a line from x to a point near it, at which f is another, the half with the
+larger change is kept until it is some roundings long:
+
+    a change that stays, between points that lie a few roundings apart, is a jump
+    if f is smooth on both sides of it; rounding in a coarse precision inside f has many steps, on both sides too
+
+The points are changed number by number, whole numbers as well, whatever all draws have in common.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from refnp.autograd import Array
+from refnp.symmetry.claim import Refusal, cast
+from refnp.symmetry.evaluation import BothSides
+from refnp.symmetry.noise import STEPS, factors, noise
+from refnp.symmetry.vectors import Vector
+
+OF_ORDER = 2.0**-10  # of the output: a smaller difference is compared with rounding alone
+NEIGHBOURS = (2.0**-40, 2.0**-28, 2.0**-20)  # how far away another value of f is looked for, as a part of each number
+DIRECTIONS = 3
+HALVINGS = 60
+KEPT = 0.125  # of the change must be left between neighbours, and of the discrepancy be explained
+SIDES = (2.0**-9, 2.0**-13)  # how far f must be smooth on both sides
+GAP = 2.0**-36  # between the sides, in which other choices may hang on roundings, too
+ENOUGH_FOUND, ENOUGH_MISSED = 8, 4  # after so many jumps, or none in so many places, no more are looked for
+SMOOTH = 2.0**-4  # of the jump may be noise there
+
+
+@dataclass(frozen=True)
+class Jump:
+    """The two values of the number that jumps most, where it is, and whether it is near x or near g·x."""
+
+    place: str
+    before: float
+    after: float
+    moved: bool
+
+    def __str__(self) -> str:
+        where = "near the input moved" if self.moved else "near the input"
+        return f"{where}, {self.place} is {self.before:.6g} on one side and {self.after:.6g} on the other"
+
+
+class Jumps:
+    """Looks for jumps, until it has seen enough to know that there are some, or none.
+
+    `suspected` is whether both sides of a pair have been seen to differ by a part of the output in a coarser precision:
+    then they are compared in it at every pair.
+    """
+
+    suspected = False
+
+    def __init__(self) -> None:
+        self.found, self.missed = 0, 0
+        self.last: Jump | None = None
+
+    def near(self, sides: BothSides, d: Array) -> Jump | None:
+        """A jump near x or g·x, or the last that was found elsewhere, once there were enough of them."""
+        if self.found >= ENOUGH_FOUND:
+            return self.last
+        if self.missed >= ENOUGH_MISSED * (1 + self.found):
+            return None
+        jump = jump_near(sides, d)
+        self.found, self.missed = self.found + (jump is not None), self.missed + (jump is None)
+        self.last = jump or self.last
+        return jump
+
+
+def jump_near(sides: BothSides, d: Array) -> Jump | None:
+    """A jump of f near x or g·x as large as the discrepancy d, or nothing."""
+    at = sides.at
+    x = cast(at.input_in(0, at.finest), at.finest)
+    size = float(np.max(np.abs(d[np.isfinite(d)]), initial=0))
+    for moved, start in ((False, x), (True, cast(at.claim.action.act(sides.elements[0], x), at.finest))):
+        for _ in range(DIRECTIONS):
+            direction = factors(start, lambda n: at.rng.choice((-1, 1), n) * at.rng.uniform(0.5, 1, n), apart=True)
+            if not direction:
+                return None
+
+            def value(t: float, start: dict = start, direction: dict = direction) -> Vector:
+                point = {
+                    name: (a * (1 + t * direction[name])).astype(a.dtype) if name in direction else a
+                    for name, a in start.items()
+                }
+                return Vector.of(at.claim.at(point, at.finest))
+
+            try:
+                found = _on_line(value, size)
+            except Refusal:
+                continue
+            if found is not None:
+                return Jump(*found, moved)
+    return None
+
+
+def _on_line(value: Callable[[float], Vector], size: float) -> tuple[str, float, float] | None:
+    """A jump of this size on the line, by its two sides."""
+    first = value(0.0)
+    for reach in NEIGHBOURS:
+        for low, high in ((0.0, reach), (-reach, 0.0)):
+            a, b = value(low), value(high)
+            change = _change(a, b)
+            if change < KEPT * size:
+                continue
+            for _ in range(HALVINGS):
+                if abs(high - low) <= 2.0**-62 + 2.0**-52 * abs(low) or _change(a, b) < KEPT * change:
+                    break
+                middle = (low + high) / 2
+                m = value(middle)
+                if _change(a, m) >= _change(m, b):
+                    high, b = middle, m
+                else:
+                    low, a = middle, m
+            left = _change(a, b)
+            if left < KEPT * change or a.form != first.form:
+                continue
+            ends = ((low - GAP, -1), (high + GAP, 1))
+            if any(all(_smooth(value, t, sign * r, left) for t, sign in ends) for r in SIDES):
+                at = int(np.argmax(np.abs(a.minus(b))))
+                return _place(a, at), float(a.values[at]), float(b.values[at])
+    return None
+
+
+def _change(a: Vector, b: Vector) -> float:
+    """The largest finite difference; 0 where the forms differ."""
+    if a.form != b.form:
+        return 0.0
+    d = a.minus(b)
+    return float(np.max(np.abs(d[np.isfinite(d)]), initial=0))
+
+
+def _smooth(value: Callable[[float], Vector], t: float, reach: float, size: float) -> bool:
+    """Whether f has little noise on one side of t, of this length."""
+    points = [value(t + reach * (1 + float(step)) / 2) for step in STEPS]
+    if any(point.form != points[0].form for point in points):
+        return False
+    return float(np.max(noise([point.values for point in points]), initial=0)) <= SMOOTH * size
+
+
+def _place(vector: Vector, at: int) -> str:
+    """The name and index of one number of a vector."""
+    for (name, shape), part in zip(vector.form, vector.parts, strict=True):
+        if part.start <= at < part.stop:
+            per = max(1, (part.stop - part.start) // max(1, int(np.prod(shape))))
+            index = list(map(int, np.unravel_index((at - part.start) // per, shape)))
+            return f"{name}{index if shape else ''}"
+    return "output"

@@ -1,0 +1,88 @@
+"""The arrays of one result as one vector, in the widest precision."""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from refnp.autograd import Array
+from refnp.symmetry.claim import WIDE
+
+
+@dataclass(frozen=True)
+class Vector:
+    """Arrays one after the other, in the widest precision, complex numbers as two.
+
+    `form` has the name and shape of each array, `parts` where it lies. `rounded` is True for real and complex numbers,
+    False for whole numbers and booleans, which do not round.
+    """
+
+    form: tuple[tuple[str, tuple[int, ...]], ...]
+    parts: tuple[slice, ...]
+    values: Array
+    rounded: Array
+
+    @staticmethod
+    def of(arrays: Mapping[str, Array]) -> "Vector":
+        if len(arrays) == 1:
+            ((name, a),) = arrays.items()
+            if a.dtype.kind != "c":  # the common case, in fewer steps
+                values = a.astype(WIDE).ravel()
+                return Vector(
+                    ((name, a.shape),), (slice(0, a.size),), values, np.full(values.shape, a.dtype.kind == "f")
+                )
+        flat = {
+            name: np.stack([a.real, a.imag], -1).ravel() if a.dtype.kind == "c" else a.ravel()
+            for name, a in sorted(arrays.items())
+        }
+        values = np.concatenate([np.zeros(0, WIDE), *flat.values()], dtype=WIDE, casting="unsafe")
+        rounded = np.concatenate([np.zeros(0, bool), *(np.full(a.shape, a.dtype.kind == "f") for a in flat.values())])
+        ends = np.cumsum([a.size for a in flat.values()]).tolist()
+        parts = tuple(slice(end - a.size, end) for a, end in zip(flat.values(), map(int, ends), strict=True))
+        return Vector(tuple((name, arrays[name].shape) for name in flat), parts, values, rounded)
+
+    def minus(self, other: "Vector") -> Array:
+        """The differences; 0 for equal infinities and two NaNs, infinite where only one of two numbers is finite."""
+        a, b = self.values, other.values
+        with np.errstate(all="ignore"):
+            d = a - b
+        undefined = ~np.isfinite(d)
+        if undefined.any():
+            same = (a == b) | (np.isnan(a) & np.isnan(b))
+            d = np.where(undefined, np.where(same, 0, np.inf), d)
+        return d
+
+    @functools.cached_property
+    def largest(self) -> tuple[float, ...]:
+        """The largest finite |number| of each array."""
+        return tuple(_largest(self.values[part]) for part in self.parts)
+
+    def relative(self, d: Array, other: "Vector", *, empty: float = np.inf) -> float:
+        """The largest |d| in units of the largest finite number in its array, on either side.
+
+        Where an array has no finite number but 0, that of a d other than 0 is `empty`.
+        """
+        worst = 0.0
+        for i, part in enumerate(self.parts):
+            if (size := float(np.max(np.abs(d[part]), initial=0))) > 0:
+                largest = max(self.largest[i], other.largest[i] if i < len(other.parts) else 0.0)
+                worst = max(worst, size / largest if largest else empty)
+        return worst
+
+    def largest_by_array(self, d: Array, other: "Vector") -> Array:
+        """For every number of this vector the largest |d| in the array of the same name of `other`, to which d belongs.
+
+        Arrays that `other` lacks get 0.
+        """
+        most = {
+            name: np.max(np.abs(d[part]), initial=0) for (name, _), part in zip(other.form, other.parts, strict=True)
+        }
+        found = np.zeros(self.values.shape, WIDE)
+        for (name, _), part in zip(self.form, self.parts, strict=True):
+            found[part] = most.get(name, 0)
+        return found
+
+
+def _largest(values: Array) -> float:
+    return float(np.max(np.abs(values[np.isfinite(values)]), initial=0))

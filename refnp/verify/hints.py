@@ -1,0 +1,77 @@
+"""With what a function would hold that deviates: another convention, another reduction, other arguments."""
+
+import copy
+import functools
+from dataclasses import replace
+from typing import Any
+
+from refnp.verify.asking import TRIED, Asked
+from refnp.verify.calling import defaults
+from refnp.verify.conventions import LAYOUTS, MASKS, changes
+from refnp.verify.findings import Report
+from refnp.verify.layer_names import cases_named
+from refnp.verify.layers.elsewhere import variants
+from refnp.verify.signatures import root
+
+REDUCTIONS = ("none", "sum", "mean", "batchmean", "rows")
+
+
+def hints(asked: Asked, report: Report) -> list[str]:
+    """The conventions with which the first cases that deviate would hold, output alone."""
+    deviating = list(dict.fromkeys(row.case for row in report.deviations if row.quantity == "output"))[:TRIED]
+    if not deviating:
+        return []
+    few = [case for case in asked.cases if case.name in deviating]
+    masks = [] if not any(name.endswith("mask") for case in few for name in case.options) else MASKS
+    ways: list[dict[str, Any]] = [
+        {"layouts": (*asked.layouts, layout)} for layout in LAYOUTS if layout not in asked.layouts
+    ]
+    ways += [{"mask": mask} for mask in masks if mask != asked.mask]
+    found = []
+    for way in ways:
+        if "layouts" in way and not all(changes(way["layouts"][-1], case) for case in few):
+            continue
+        if asked.holds_with(few, report.judgements[0].dtype, **way):
+            option = f"layout={way['layouts'][-1]!r}" if "layouts" in way else f"mask={way['mask']!r}"
+            found.append(f"with {option} the output is right in {'; '.join(deviating)}")
+    reductions = [] if asked.binding.takes("reduction") else REDUCTIONS
+    reductions = [
+        r for r in reductions if "reduction" in defaults(few[0]) and few[0].options.get("reduction", "mean") != r
+    ]
+    for reduction in reductions:
+        others = [replace(case, options={**case.options, "reduction": reduction}) for case in few]
+        binding = copy.copy(asked.binding)
+        binding.stated = binding.stated | {"reduction"}
+        if asked.holds_with(others, report.judgements[0].dtype, binding=binding):
+            found.append(f"with options={{'reduction': {reduction!r}}} the output is right in {'; '.join(deviating)}")
+    return found
+
+
+def of_other_arguments(asked: Asked, report: Report) -> list[str]:
+    """With which other arguments a function would hold that deviates: a variance in place of a deviation."""
+    wrong = [row.dtype for row in report.deviations if row.quantity == "output"]
+    first, *others = family_of(asked.layer.name)
+    own = cases_named(first)[0]
+    found = []
+    for layer in others if wrong else ():
+        every = cases_named(layer)
+        if len(every[0].inputs) != len(own.inputs):
+            continue
+        pairs = zip(own.inputs, every[0].inputs, strict=True)
+        places = {new: asked.binding.places[old] for old, new in pairs if old in asked.binding.places}
+        try:
+            other = asked.like(every, places)
+        except ValueError:
+            continue
+        if (few := other.offered(every)) and other.holds_with(few, wrong[0]):
+            changed = {new: theirs for new, theirs in places.items() if new not in own.inputs}
+            found.append(f"with arguments={changed!r} the output is right in {'; '.join(case.name for case in few)}")
+    return found
+
+
+@functools.cache
+def family_of(layer: str) -> dict[str, list[str]]:
+    """{layer: its arguments} of a layer, that one first, and of the same of other arguments."""
+    others = [name for base, found in variants().items() for name in (base, *found) if layer in (base, *found)]
+    names = dict.fromkeys([layer, *(name for name in others if root(name) == root(layer))])
+    return {name: [n for case in cases_named(name) for n in (*case.inputs, *case.options)] for name in names}

@@ -1,0 +1,402 @@
+"""The same losses of other arguments: what frameworks and textbooks take where refnp takes logits and deviations.
+
+    variance, its logarithm, the logarithm of the deviation      in place of a standard deviation
+    probabilities p, log-probabilities log p                      in place of logits
+    log q and p, q and p, log q and log p                         a divergence Σ p (log p − log q), element by element
+    β of smooth L1, ½ (p − t)²                                    Huber's loss over δ, half of a squared error
+
+A function of such arguments is judged by the bound of its own equation. refnp has no public function of them, so they
+are no part of `refnp verify`: `refnp judge` finds them by the names of a function's parameters, or by what the loss is
+called elsewhere (`refnp.verify.signatures`).
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from refnp import autograd as ag
+from refnp import layers
+from refnp.autograd.primitives import raw
+from refnp.verify import rounding
+from refnp.verify.case import Case, Convention, Layer, normal, uniform
+from refnp.verify.layers import attention, distributions, losses
+from refnp.verify.layers.losses import HALF_LOG_TWO_PI
+from refnp.verify.rounding import constant, exact, where
+
+
+@dataclass(frozen=True)
+class Change:
+    """Another argument from which one of a layer's follows: by autodiff, in `Rounded` numbers, and the way back."""
+
+    name: str
+    function: Callable
+    equation: Callable
+    drawn: Callable[[np.ndarray], np.ndarray]
+
+
+def root(v):
+    """σ = √v, v̄ = σ̄/2σ."""
+    s = rounding.sqrt(v)
+    return s, lambda g: g / (s * 2)
+
+
+def half_exponential(v):
+    """σ = e^(v/2), v̄ = ½ σ σ̄."""
+    s = rounding.exp(v * 0.5)
+    return s, lambda g: g * s * 0.5
+
+
+def exponential(v):
+    """σ = eᵛ, v̄ = σ σ̄."""
+    s = rounding.exp(v)
+    return s, lambda g: g * s
+
+
+DEVIATIONS = {
+    "variance": Change("variance", ag.sqrt, root, np.square),
+    "log-variance": Change("log_variance", lambda v: ag.exp(v * 0.5), half_exponential, lambda s: 2 * np.log(s)),
+    "log-deviation": Change("log_std", ag.exp, exponential, np.log),
+}
+
+
+def of_other_arguments(layer: Layer, what: str, changes: Mapping[str, Change]) -> Layer:
+    """The layer of other arguments, {refnp's: the change}; what a change makes of them goes into refnp's equation."""
+    names = [p.name for p in inspect.signature(layer.equation).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+
+    @functools.cache
+    def turned(inner: Callable) -> Callable:
+        """A function of refnp's arguments as one of these."""
+
+        def outer(*arrays: Any, **options: Any) -> Any:
+            own = [changes[n].function(a) if n in changes else a for n, a in zip(names, arrays, strict=True)]
+            return inner(*own, **options)
+
+        return outer
+
+    function = turned(layer.function)
+
+    def equation(*arrays: Any, **options: Any) -> Any:
+        same = lambda x: (x, lambda g: g)
+        own = [(changes[n].equation if n in changes else same)(a) for n, a in zip(names, arrays, strict=True)]
+        value, pullback = layer.equation(*(x for x, _ in own), **options)
+        return value, lambda g: tuple(back(bar) for (_, back), bar in zip(own, pullback(g), strict=True))
+
+    signature = inspect.signature(layer.function)
+    taken = [p.replace(name=changes[p.name].name) if p.name in changes else p for p in signature.parameters.values()]
+    function.__signature__ = signature.replace(parameters=taken)  # type: ignore[attr-defined]
+    equation.__signature__ = signature.replace(parameters=taken)  # type: ignore[attr-defined]
+    function.__doc__ = layer.function.__doc__
+    return Layer(f"{layer.name} of {what}", function, equation, inner=(layer, turned))
+
+
+def of_other_cases(layer: Layer, base: list[Case], changes: Mapping[str, Change], known: tuple = ()) -> list[Case]:
+    """The cases of the layer of refnp's arguments, drawn as these and then changed."""
+
+    def drawn(change: Change, own: Any) -> Callable:
+        return lambda rng: change.drawn(np.asarray(own(rng) if callable(own) else own, float))
+
+    return [
+        replace(
+            case,
+            layer=layer,
+            inputs={
+                changes[n].name if n in changes else n: drawn(changes[n], v) if n in changes else v
+                for n, v in case.inputs.items()
+            },
+            known_defects=(*(d for d in case.known_defects if not isinstance(d, Convention)), *known),
+        )
+        for case in base
+    ]
+
+
+def total(terms: Any, reduction: str) -> Any:
+    """All of the terms, their sum, their mean, that over rows, or the sum of each row."""
+    if reduction == "none":
+        return terms
+    if reduction == "rows":
+        return ag.sum(terms, -1)
+    summed = ag.sum(terms)
+    return summed if reduction == "sum" else summed / count_of(np.shape(raw(terms)), reduction)
+
+
+def count_of(shape: tuple[int, ...], reduction: str) -> int:
+    """What a mean divides by."""
+    return {"mean": int(np.prod(shape)), "batchmean": shape[0]}.get(reduction, 1)
+
+
+def totalled(terms, reduction: str):
+    """The same in `Rounded` numbers, and what the gradient of each term is."""
+    if reduction in ("none", "rows"):
+        value = terms if reduction == "none" else terms.sum(-1)
+        return value, lambda g: g if reduction == "none" else g[..., None]
+    n = exact(count_of(terms.shape, reduction))
+    return terms.sum() / n, lambda g: g / n
+
+
+# Probabilities in place of logits
+
+
+def binary_of_probabilities(probabilities, targets, *, positive_weight=1.0, reduction="mean"):
+    """ℓ = −(w t log p + (1 − t) log(1 − p)), p in (0, 1).   Shapes: (...) and (...) → (...), or () if reduced."""
+    yes = ag.log(probabilities) * (targets * positive_weight)
+    return total(-(yes + (1.0 - targets) * ag.log1p(-probabilities)), reduction)
+
+
+def binary_of_probabilities_equation(probabilities, targets, *, positive_weight=1.0, reduction="mean"):
+    """ℓ = −(w t log p + (1 − t) log(1 − p)), p̄ = ℓ̄ ((1 − t)/(1 − p) − w t/p), t̄ = ℓ̄ (log(1 − p) − w log p)."""
+    p, t, w = probabilities, targets, constant(positive_weight)
+    rest = 1 - p
+    log_yes, log_no = rounding.log(p), rounding.log(rest)
+    value, share = totalled(-(w * t * log_yes + (1 - t) * log_no), reduction)
+    return value, lambda g: (share(g) * ((1 - t) / rest - w * t / p), share(g) * (log_no - w * log_yes))
+
+
+def nll(log_probabilities, targets, *, ignore_index=None, class_weights=None, reduction="mean"):
+    """ℓ = −w_t log p_t of classes t; the mean divides by Σ w_t over the rows that count.
+
+    Shapes: log_probabilities (..., V), targets (...) whole numbers → (...), or () if reduced.
+    """
+    targets = np.asarray(targets)
+    hit, weights = weighted(targets, np.shape(raw(log_probabilities))[-1], ignore_index, class_weights)
+    own = np.asarray(np.where(hit, weights, 0), raw(log_probabilities).dtype)
+    terms = -ag.sum(ag.where(own == 0, 0.0, log_probabilities) * own, -1)
+    return total(terms, reduction) if reduction != "mean" else ag.sum(terms) / (own.sum() or 1)
+
+
+def weighted(targets: np.ndarray, classes: int, ignore_index: Any, class_weights: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Where the target of a row that counts stands, (..., V), and the weights (V,)."""
+    hit = (targets[..., None] == np.arange(classes)) & np.asarray(targets != ignore_index)[..., None]
+    return hit, np.ones(classes) if class_weights is None else np.asarray(class_weights)
+
+
+def nll_equation(log_probabilities, *, targets, ignore_index=None, class_weights=None, reduction="mean"):
+    """ℓ = −w_t log p_t; the gradient of log p_t is −w_t ℓ̄, of the others 0."""
+    hit, weights = weighted(np.asarray(targets), log_probabilities.shape[-1], ignore_index, class_weights)
+    own = where(hit, constant(weights) if class_weights is not None else exact(weights), 0)
+    terms = -(own * where(own.value == 0, 0, log_probabilities)).sum(-1, depth=0)
+    if reduction == "mean":
+        divisor = own.sum()
+        return terms.sum() / divisor, lambda g: (-(own * (g / divisor)),)
+    value, share = totalled(terms, reduction)
+    return value, lambda g: (-(own * share(g)[..., None]),)
+
+
+def of_logarithm(function: Callable, equation: bool) -> Callable:
+    """The same function of probabilities, whose logarithm is taken first."""
+
+    def own(probabilities: Any, *rest: Any, **options: Any) -> Any:
+        """Of probabilities p, whose logarithm it takes."""
+        if not equation:
+            return function(ag.log(probabilities), *rest, **options)
+        value, pullback = function(rounding.log(probabilities), *rest, **options)
+        return value, lambda g: (pullback(g)[0] / probabilities, *pullback(g)[1:])
+
+    parameters = list(inspect.signature(function).parameters.values())
+    first = parameters[0].replace(name="probabilities")
+    own.__signature__ = inspect.Signature([first, *parameters[1:]])  # type: ignore[attr-defined]
+    return own
+
+
+def soft_nll(log_probabilities, targets, *, reduction="mean"):
+    """ℓ = −Σ_c q_c log p_c of rows of target probabilities q.   Shapes: (..., V) and (..., V) → (...), or ()."""
+    return total(-ag.sum(targets * log_probabilities, -1), reduction)
+
+
+def soft_nll_equation(log_probabilities, targets, *, reduction="mean"):
+    """ℓ = −Σ_c q_c log p_c; the gradient of log p_c is −q_c ℓ̄, of q_c −log p_c ℓ̄."""
+    value, share = totalled(-(targets * log_probabilities).sum(-1), reduction)
+    return value, lambda g: (-(share(g)[..., None] * targets), -(share(g)[..., None] * log_probabilities))
+
+
+# Divergences, element by element
+
+
+def kl_div(log_probabilities, targets, *, reduction="mean"):
+    """ℓ = p (log p − log q), 0 where p is 0, of log q and targets p.
+
+    Shapes: (..., V) and (..., V) → (..., V); () for "mean" (over all numbers), "batchmean" (over rows) and "sum"; (...)
+    for "rows", the sum of each.
+    """
+    positive = raw(targets) > 0
+    log_p = ag.log(ag.where(positive, targets, 1.0))
+    return total(ag.where(positive, targets * log_p - targets * log_probabilities, 0.0), reduction)
+
+
+def kl_div_equation(log_probabilities, targets, *, reduction="mean"):
+    """ℓ = p log p − p log q; the gradient of log q is −p ℓ̄, of p ℓ̄ (1 + log p − log q)."""
+    positive = targets.value > 0
+    log_p = rounding.log(where(positive, targets, 1))
+    terms = where(positive, targets * log_p - targets * log_probabilities, 0)
+    value, share = totalled(terms, reduction)
+    return value, lambda g: (-(share(g) * targets), share(g) * (1 + log_p - log_probabilities))
+
+
+def kl_div_of_logarithms(log_probabilities, log_targets, *, reduction="mean"):
+    """ℓ = e^(log p) (log p − log q), of log q and log p; shapes and reductions as `kl_div`."""
+    return total(ag.exp(log_targets) * (log_targets - log_probabilities), reduction)
+
+
+def kl_div_of_logarithms_equation(log_probabilities, log_targets, *, reduction="mean"):
+    """ℓ = p (log p − log q), p = e^(log p); the gradient of log q is −p ℓ̄, of log p p ℓ̄ (1 + log p − log q)."""
+    p, difference = rounding.exp(log_targets), log_targets - log_probabilities
+    value, share = totalled(p * difference, reduction)
+    return value, lambda g: (-(share(g) * p), share(g) * (p * (1 + difference)))
+
+
+# Heads that share keys
+
+
+def grouped_attention(query, key, value, *, mask=None):
+    """Attention in which r consecutive heads of the query read one head of key and value; their gradients are sums."""
+    together = query.shape[-3] // key.shape[-3]
+    wide = [x.moved(lambda v: np.repeat(v, together, -3)) for x in (key, value)]
+    y, pullback = attention.attention(query, *wide, mask=mask)
+    summed = lambda g, x: g.reshape(*x.shape[:-2], together, *x.shape[-2:]).sum(-3)
+
+    def own(g):
+        query_bar, key_bar, value_bar = pullback(g)
+        return query_bar, summed(key_bar, key), summed(value_bar, value)
+
+    return y, own
+
+
+# Other scales
+
+
+def smooth_l1(prediction, target, *, beta=1.0, reduction="mean"):
+    """ℓ = d²/2β where |d| < β, |d| − ½β from there, d = p − t: Huber's loss over δ = β."""
+    return layers.huber(prediction, target, delta=beta, reduction=reduction) / beta
+
+
+def smooth_l1_equation(prediction, target, *, beta=1.0, reduction="mean"):
+    """Huber's loss and its gradients over β."""
+    value, pullback = losses.huber(prediction, target, delta=beta, reduction=reduction)
+    return value / constant(beta), lambda g: pullback(g / constant(beta))
+
+
+def half_squared_error(prediction, target, *, reduction="mean"):
+    """ℓ = ½ (p − t)²."""
+    return layers.mse(prediction, target, reduction=reduction) * 0.5
+
+
+def half_squared_error_equation(prediction, target, *, reduction="mean"):
+    """Half of the squared error, p̄ = ℓ̄ (p − t)."""
+    value, pullback = losses.mse(prediction, target, reduction=reduction)
+    return value * 0.5, lambda g: pullback(g * 0.5)
+
+
+BINARY = Layer("binary_cross_entropy of probabilities", binary_of_probabilities, binary_of_probabilities_equation)
+NLL = Layer("nll of log-probabilities", nll, nll_equation)
+NLL_OF_P = Layer("nll of probabilities", of_logarithm(nll, False), of_logarithm(nll_equation, True))
+SOFT = Layer("cross_entropy of two log-probabilities", soft_nll, soft_nll_equation)
+SOFT_OF_P = Layer(
+    "cross_entropy of two probabilities", of_logarithm(soft_nll, False), of_logarithm(soft_nll_equation, True)
+)
+KL = Layer("kl_div of log-probabilities", kl_div, kl_div_equation, names=("kl_divergence",))
+KL_OF_P = Layer("kl_div of probabilities", of_logarithm(kl_div, False), of_logarithm(kl_div_equation, True))
+KL_OF_LOGARITHMS = Layer("kl_div of two log-probabilities", kl_div_of_logarithms, kl_div_of_logarithms_equation)
+SMOOTH_L1 = Layer("smooth_l1", smooth_l1, smooth_l1_equation)
+GROUPED = Layer("grouped_attention", layers.grouped_attention, grouped_attention)
+HALF = Layer("half_squared_error", half_squared_error, half_squared_error_equation)
+
+
+def without_constant(equation: Callable) -> Callable:
+    """The Gaussian loss without its ½ log 2π, as PyTorch's unless it is asked for the full one."""
+
+    def own(*arrays: Any, mask: Any = None, reduction: str = "mean") -> Any:
+        value, pullback = equation(*arrays, mask=mask, reduction=reduction)
+        n = np.broadcast_shapes(*(a.shape for a in arrays)) if reduction == "sum" else ()
+        return value - HALF_LOG_TWO_PI * int(np.prod(n)), pullback
+
+    return own
+
+
+@functools.cache
+def _of_deviations() -> list[tuple[Layer, Layer, dict[str, Change]]]:
+    """(refnp's layer, the layer of other deviations, what is changed)."""
+    found = []
+    for base in (losses.GAUSSIAN_NLL, distributions.NORMAL, distributions.NORMAL_KL):
+        names = [n for n in inspect.signature(base.equation).parameters if n.startswith("std")]
+        for what, change in DEVIATIONS.items():
+            changes = {n: replace(change, name=change.name + n.removeprefix("std")) for n in names}
+            found.append((base, of_other_arguments(base, what, changes), changes))
+    return found
+
+
+def variants() -> dict[str, tuple[str, ...]]:
+    """{refnp's layer: the same of other arguments}: what a function of that name may take instead."""
+    found = {
+        "binary_cross_entropy": (BINARY.name,),
+        "cross_entropy": (NLL.name, NLL_OF_P.name),
+        "cross_entropy of probabilities": (SOFT.name, SOFT_OF_P.name),
+        KL.name: (KL_OF_P.name, KL_OF_LOGARITHMS.name),
+        "batch_norm": ("batch_norm of statistics",),
+    }
+    for base, layer, _ in _of_deviations():
+        found[base.name] = (*found.get(base.name, ()), layer.name)
+    return found
+
+
+def cases() -> list[Case]:
+    """All cases of this page."""
+    every = losses.cases() + distributions.cases()
+    found = []
+    for base, layer, changes in _of_deviations():
+        known: tuple = ()
+        if base is losses.GAUSSIAN_NLL:
+            why = "the constant ½ log 2π of the density is left out, which no gradient shows"
+            known = (Convention("PyTorch", "no ½ log 2π", why, ("output",), equation=without_constant(layer.equation)),)
+        found += of_other_cases(layer, [case for case in every if case.layer is base], changes, known)
+    p, t = uniform(3, 8, low=0.02, high=0.98), uniform(3, 8, low=0.0, high=1.0)
+    tails = np.array([1e-6, 1e-4, 0.5, 0.999])
+    binary = {"probabilities": p, "targets": t}
+    found += [
+        Case(BINARY, "mean", binary),
+        Case(BINARY, "sum", binary, {"reduction": "sum"}),
+        Case(BINARY, "none", binary, {"reduction": "none"}),
+        Case(BINARY, "positive weight 3", binary, {"positive_weight": 3.0, "reduction": "sum"}),
+        Case(BINARY, "tails, yes", {"probabilities": tails, "targets": np.ones(4)}, {"reduction": "none"}),
+        Case(BINARY, "tails, no", {"probabilities": tails, "targets": np.zeros(4)}, {"reduction": "none"}),
+    ]
+    rows: dict[str, Any] = {"targets": losses.TARGETS}
+    weights = {"class_weights": np.array([0.5, 1.0, 2.0, 0.25, 1.5, 1.0])}
+    for layer, name, drawn in (
+        (NLL, "log_probabilities", log_of_rows(6, 6)),
+        (NLL_OF_P, "probabilities", losses.probabilities(6, 6)),
+    ):
+        options: dict[str, dict[str, Any]] = {r: {"reduction": r} for r in SIMPLE} | {
+            "class weights": weights,
+            "ignored": {"ignore_index": 1},
+        }
+        found += [Case(layer, variant, {name: drawn}, rows | more) for variant, more in options.items()]
+    soft = {"targets": losses.probabilities(5, 6)}
+    for layer, own in (
+        (SOFT, {"log_probabilities": log_of_rows(5, 6)} | soft),
+        (SOFT_OF_P, {"probabilities": losses.probabilities(5, 6)} | soft),
+        (KL, {"log_probabilities": log_of_rows(5, 6)} | soft),
+        (KL_OF_P, {"probabilities": losses.probabilities(5, 6)} | soft),
+        (KL_OF_LOGARITHMS, {"log_probabilities": log_of_rows(5, 6), "log_targets": log_of_rows(5, 6)}),
+    ):
+        found += [Case(layer, r, own, {"reduction": r}) for r in REDUCTIONS if layer.name[:2] == "kl" or r in SIMPLE]
+    heads = lambda h, g, n=4, m=5: {"query": normal(2, h, n, 6), "key": normal(2, g, m, 6), "value": normal(2, g, m, 6)}
+    shared = {"two of four heads share": heads(4, 2), "all heads share": heads(3, 1), "no heads share": heads(3, 3)}
+    found += [Case(GROUPED, variant, own, {}, attention.IN_FLOAT32) for variant, own in shared.items()]
+    ahead = {"mask": np.tri(5, 5, 1, dtype=bool)}
+    found.append(Case(GROUPED, "one key ahead", heads(6, 2, 5, 5), ahead, attention.IN_FLOAT32))
+    pairs = {"prediction": normal(4, 5), "target": normal(4, 5)}
+    found += [Case(HALF, r, pairs, {"reduction": r}) for r in SIMPLE]
+    found += [Case(SMOOTH_L1, r, pairs, {"reduction": r}) for r in SIMPLE]
+    return [*found, Case(SMOOTH_L1, "beta 0.3", pairs, {"beta": 0.3, "reduction": "none"})]
+
+
+SIMPLE = ("mean", "sum", "none")
+REDUCTIONS = (*SIMPLE, "batchmean")
+
+
+def log_of_rows(*shape: int) -> Callable:
+    """Rows of log-probabilities."""
+    return lambda rng: np.log(losses.probabilities(*shape)(rng))
