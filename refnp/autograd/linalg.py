@@ -9,8 +9,10 @@ import math
 import numpy as np
 
 from refnp.autograd.blocks import floating, in_order
+from refnp.autograd.declaration import takes
 from refnp.autograd.duals import as_array
 from refnp.autograd.elementary import multiply
+from refnp.autograd.errors import explained
 from refnp.autograd.indexing import getitem
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.shapes import expand_dims, pad, reshape
@@ -172,6 +174,8 @@ def diagonal(x, offset=0):
     return np.diagonal(x, offset, -2, -1).copy(), vjp
 
 
+@explained
+@takes("x (N) or (..., N, M) → (N + |k|, N + |k|) or (..., length)", offset="whole")
 def diag(x: ArrayLike, offset: int = 0) -> Array | Tensor:
     """The matrix with x on its k-th diagonal, k = `offset`, and 0 elsewhere; of a matrix that diagonal: numpy.diag.
 

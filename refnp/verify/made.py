@@ -1,4 +1,4 @@
-"""Cases that are made from what a function declares that it takes, and written down by nobody.
+"""Cases that are made from what a function declares that it takes, and are written down nowhere.
 
 First options have their defaults, and what may be left out is left out: all lengths differ; all are 1; each is once 1,
 once 2, and once past the blocks of any kernel and no multiple of one; axes in front are none, one and two; and numbers

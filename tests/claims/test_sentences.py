@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from refnp.claims.sentences import CONDITION, FALSE, TRUE, Sentence, control, fails, holds
+from refnp.claims.sentences import CONDITION, FALSE, TRUE, UNSEEN, Sentence, control, fails, holds
 from refnp.claims.sentences.__main__ import ROWS, cells, found, main, page
 from refnp.claims.sentences.register import EMPTY, NOT_DECIDED, SECTIONS, consistent
 from tests.pages import differences
@@ -34,6 +34,7 @@ def test_a_row_that_is_not_met_is_noticed():
             assert a_row(other, *findings) != []
         for i, finding in enumerate(findings):
             assert a_row(verdict, *findings[:i], finding._replace(met=False), *findings[i + 1 :]) != []
+    assert a_row(UNSEEN, no, turned) == [] != a_row(UNSEEN, yes, turned)
     assert a_row(TRUE, yes) == ["it is decided in one direction only"]
 
 

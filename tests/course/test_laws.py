@@ -15,28 +15,6 @@ from refnp import course
 from refnp.course.myst import Cells, sections_of
 
 CHAPTERS = chapters.names()
-# Chapters that do not keep a law yet. A chapter that does and is named here fails: so the list can only get shorter.
-OPEN = {
-    "letters": """
-        attentive convcnp latent neural_processes
-        set_convolution te_tnp tnp_a tnp_d tnp_nd unification
-    """,
-    "again": """
-        attentive set_convolution unification
-    """,
-    "drawn": """
-        attentive convcnp latent neural_processes
-        set_convolution te_tnp tnp_a tnp_d tnp_nd unification
-    """,
-    "copied": "",
-    "seeds": "",
-    "printed": "attentive",
-    "pictures": "neural_processes tnp_nd convcnp",
-    "changed": """
-        set_convolution neural_processes latent attentive tnp_a convcnp te_tnp unification
-    """,
-}
-
 GREEK = """alpha beta gamma delta epsilon varepsilon zeta eta theta kappa lambda mu nu xi pi rho sigma tau phi varphi
 chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega ell"""
 ACCENTS = {"hat", "tilde", "dot", "vec"}  # with them it is another symbol; a bar is the cotangent of the same
@@ -49,12 +27,7 @@ TOKEN = re.compile(
 )
 
 
-def law(name):
-    """The chapters, those that do not keep the law yet as expected failures."""
-    marks = [pytest.mark.xfail(strict=True, reason="this chapter does not keep the law yet")]
-    return pytest.mark.parametrize(
-        "chapter", [pytest.param(c, marks=marks * (c in OPEN[name].split())) for c in CHAPTERS]
-    )
+every_chapter = pytest.mark.parametrize("chapter", CHAPTERS)
 
 
 # ---- letters
@@ -103,7 +76,7 @@ def trouble_with_letters(text):
     return found
 
 
-@law("letters")
+@every_chapter
 def test_every_letter_of_a_formula_is_in_the_table_of_symbols_and_none_in_two_rows(chapter):
     assert trouble_with_letters(chapters.text(chapter)) == []
 
@@ -175,7 +148,7 @@ def test_every_cell_runs(chapter):
     assert after(chapter)[1]
 
 
-@law("again")
+@every_chapter
 def test_a_cell_can_be_run_again_after_the_others(chapter):
     """A name has one meaning on a page: else the cell finds another array under it."""
     space, _ = after(chapter)
@@ -192,7 +165,7 @@ def printed_words(cell):
                 yield from (p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str))
 
 
-@law("seeds")
+@every_chapter
 def test_no_assert_depends_on_the_seeds_that_were_chosen(chapter, monkeypatch):
     """All cells run with other random numbers too: what is asserted of a draw is true of draws, not of one."""
     made = np.random.default_rng
@@ -219,7 +192,7 @@ class Changed(ast.NodeTransformer):
         return ast.Constant(node.value * self.rng.uniform(1, 4 / 3)) if is_number else node
 
 
-@law("changed")
+@every_chapter
 def test_a_worked_example_holds_for_other_numbers(chapter):
     """Its asserts, whose tolerances must not be those of numbers that are exact in binary."""
     before, example = chapters.text(chapter).split("## A worked example\n")
@@ -231,7 +204,7 @@ def test_a_worked_example_holds_for_other_numbers(chapter):
         run([ast.unparse(change.visit(ast.parse(cell))) for cell in cells], space, chapter)
 
 
-@law("pictures")
+@every_chapter
 def test_a_picture_of_what_is_random_or_trained_says_so(chapter):
     """Its words, if its cell draws numbers or trains: else a picture of random weights passes for what models do."""
     for _, kind, _, body in chapters.FENCE.findall(chapters.text(chapter)):
@@ -240,7 +213,7 @@ def test_a_picture_of_what_is_random_or_trained_says_so(chapter):
             assert re.search(r"\b(random|draws?|drawn|train\w*|untrained)\b", words), words
 
 
-@law("printed")
+@every_chapter
 def test_a_number_that_explains_another_is_computed(chapter):
     """Of another input "that is 1/8" would be false, were it typed."""
     for cell, _ in tagged_cells(chapters.text(chapter)):
@@ -265,7 +238,7 @@ class Idle(Cells):
         return ""
 
 
-@law("copied")
+@every_chapter
 def test_code_copied_from_a_page_of_the_terminal_runs(chapter):
     """Of the whole page without solutions, and of the example alone."""
     pytest.importorskip("matplotlib")
@@ -278,7 +251,7 @@ def test_code_copied_from_a_page_of_the_terminal_runs(chapter):
             assert not cells.failed, shown
 
 
-@law("drawn")
+@every_chapter
 def test_a_solution_holds_for_its_own_data_and_for_ten_that_are_drawn(chapter):
     """A solution's cell draws from `rng`, which the chapter makes before it: with ten others it holds too."""
     space, _ = after(chapter)

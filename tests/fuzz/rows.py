@@ -1205,13 +1205,18 @@ WITHOUT = {
     ),
     **dict.fromkeys(("forward_backward", "torch"), "a function and its gradient, for gradcheck"),
     **dict.fromkeys(
-        ("CounterExample", "Counts", "SymmetryError", "Verdict", "Claim", "Subgroup"), "what a search finds, made by it"
+        ("Audit", "CounterExample", "Counts", "SymmetryError", "Verdict", "Claim", "Subgroup"),
+        "what a search finds, made by it",
     ),
     **dict.fromkeys(
         (
             "Action",
+            "Flip",
+            "Inverse",
             "Permute",
+            "Prefix",
             "Product",
+            "Repeat",
             "Roll",
             "Select",
             "Slide",

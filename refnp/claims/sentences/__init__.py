@@ -10,12 +10,24 @@ A row is a function that measures; each of its findings is of one kind:
     control    what makes it true is taken away, or a wrong formula is mended: the finding must turn round
 
 A row is met if every finding is as expected, and its verdict says which kinds there are: "true" has no failure, "true
-if" both, "false" failures only. The equations of the texts are in docs/equations.md, symmetries of all layers and
-models in docs/ledger.md; here are the sentences between the equations.
+if" both, "false" failures only. So has "not reproduced", where a few trained models were asked and others may answer
+otherwise. The equations of the texts are in docs/equations.md, symmetries of all layers and models in docs/ledger.md;
+here are the sentences between the equations.
 """
 
 from refnp.claims.sentences import attention, convcnp, neural_processes, positions, transformer
-from refnp.claims.sentences.register import CONDITION, FALSE, TRUE, Finding, Sentence, control, fails, holds, sentence
+from refnp.claims.sentences.register import (
+    CONDITION,
+    FALSE,
+    TRUE,
+    UNSEEN,
+    Finding,
+    Sentence,
+    control,
+    fails,
+    holds,
+    sentence,
+)
 
 PAGES = (attention, positions, transformer, neural_processes, convcnp)
 

@@ -90,9 +90,11 @@ EXPERIMENTS: dict[Any, str] = {
     "M, their number that for M = 1000. Times are processor times of one core of one machine.",
     calibration: "**Calibration.** Shipped weights on new tasks: the part of the targets in central intervals, in per "
     "cent; RMSE at a task's own context points over the exact posterior's, the median (misfit); the part in the 90 % "
-    "interval on functions that were never trained on.",
+    "interval on functions that were never trained on. ± is the standard error over tasks; models differ in width "
+    "and steps ([results](results.md)), and each was trained once.",
     decisions: "**Decisions.** Regret in Bayesian optimisation and in a bandit, with predictions of shipped weights, "
-    "in per cent of a function's range; the same 512 functions for all.",
+    "in per cent of a function's range; the same 512 functions for all. ± is the standard error over functions; "
+    "models differ in width and steps ([results](results.md)), and each was trained once.",
 }
 BEGIN = (
     "# Every claim of the texts",
@@ -105,7 +107,9 @@ BEGIN = (
     "**holds**: the claim was measured where it should be true. **fails**: it was measured where it is not true.\n"
     "**control**: what makes it true is taken away, or a wrong formula is mended, and the finding turns round.\n"
     'A verdict "true" has no failure, "true if" has both, "false" failures only; each row is decided in two '
-    "directions. Random weights and inputs come from seeds.",
+    "directions. Random weights and inputs come from seeds.\n"
+    '"not reproduced" has failures only as well, but they are of trained models, one training run of each: what was '
+    "asked stands beside it, and other sizes or tasks may answer otherwise.",
 )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 TRUE, CONDITION, FALSE = "true", "true if", "false"  # verdicts
+UNSEEN = "not reproduced"  # a finding about trained models that theirs may still be true of
 DRAFT_1, DRAFT_2 = "first draft", "second draft"
 FINAL, ATTENTION, TRANSFORMER = "Sivaraya (2023)", "Attention Notes", "Transformer Notes"
 
@@ -51,7 +52,7 @@ class Sentence:
 
     claim: what is said, in a few words; in quotation marks those of a text.
     where: sections that say it, as (text, section).
-    verdict: TRUE, CONDITION or FALSE; says: the condition, or what is true instead.
+    verdict: TRUE, CONDITION, FALSE or UNSEEN; says: the condition, or what is true instead, or what was asked.
     measure: gives the findings, all deterministic, within seconds.
     tests: other tests that decide it, as "tests/FILE.py::NAME".
     """
@@ -80,7 +81,7 @@ def consistent(row: Sentence, findings: list[Finding]) -> list[str]:
     """What is wrong with a row, in words: nothing if each finding is as expected and their kinds are the verdict's."""
     kinds = {finding.kind for finding in findings}
     wrong = [f"not as expected: {finding.text}" for finding in findings if not finding.met]
-    asked = {TRUE: {"holds"}, CONDITION: {"holds", "fails"}, FALSE: {"fails"}}[row.verdict]
+    asked = {TRUE: {"holds"}, CONDITION: {"holds", "fails"}, FALSE: {"fails"}, UNSEEN: {"fails"}}[row.verdict]
     if (kinds - {"control"}) != asked:
         wrong.append(f"the verdict {row.verdict!r} needs findings that are {sorted(asked)}, there are {sorted(kinds)}")
     if len(kinds) < 2:
