@@ -1195,6 +1195,7 @@ WITHOUT = {
         ("get_threads", "set_threads", "is_recording", "no_grad", "sum_to"), "a switch, or a part of every rule"
     ),
     "gradients": "of Tensors that were computed before",
+    "audit": "many searches, which are called by themselves",
     **dict.fromkeys(("Array", "ArrayLike"), "a type"),
     **dict.fromkeys(("Module", "RelativePositions", "NeuralProcess"), "a base class"),
     **dict.fromkeys(
