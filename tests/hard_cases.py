@@ -81,7 +81,7 @@ def along(rule):
 
 def elementary():
     """Arithmetic and elementary functions, near 0 and far out."""
-    near_one = np.array([1.0, 0.5, 3.0]) * (1 + 1e-9)
+    near_one, angles = np.array([1.0, 0.5, 3.0]) * (1 + 1e-9), np.array([3e-30, 1.0, -1e-8])
     return [
         operation("add", ad.add, np.add, "cancelling", near_one, -np.array([1.0, 0.5, 3.0])),
         operation("subtract", ad.subtract, np.subtract, "cancelling", near_one, np.array([1.0, 0.5, 3.0])),
@@ -132,6 +132,15 @@ def elementary():
         operation("tanh", ad.tanh, np.tanh, "saturated", np.array([-300.0, -19.0, -1e-9, 3e-300, 0.4, 5.0, 40.0])),
         operation("sin", ad.sin, np.sin, "near 0 and far out", np.array([1e-300, 1e-8, 1.0, 1e5, 3.141592653589793])),
         operation("cos", ad.cos, np.cos, "near 0 and far out", np.array([1e-300, 1e-8, 1.0, 1e5, 1.5707963267948966])),
+        operation("arctan2", ad.arctan2, lambda y, x: np.arctan(y / x), "right of 0", angles, np.array([2, 1e-8, 3])),
+        operation(
+            "arctan2",
+            ad.arctan2,
+            lambda y, x: 2 * np.arctan((np.sqrt(x * x + y * y) - x) / y),  # the tangent of half the angle
+            "left of 0",
+            angles,
+            -np.array([2, 1e-8, 3]),
+        ),
         operation("absolute", ad.absolute, np.abs, "tiny", TINY),
         operation("maximum", ad.maximum, np.maximum, "nearly equal", near_one, np.array([1.0, 0.5, 4.0])),
         operation("minimum", ad.minimum, np.minimum, "nearly equal", near_one, np.array([1.0, 0.5, 4.0])),
@@ -442,11 +451,13 @@ OF_THE_FUNCTION = "a module, or another form, of a function that has a row"
 NO_VALUE = "it computes nothing of its own"
 ELSEWHERE = {  # why public names have no row of their own
     MOVED: "clip negative where max min broadcast_to concatenate flip getitem pad reshape roll split stack swapaxes "
-    "take transpose sum_to dropout argmax argmin expand_dims squeeze astype",
-    COMPOSED: "Mixture TranslationAttention MLP SimpleCNN UNet RelativePositions ALiBi T5Bias ImagePositions Shaw",
-    OF_THE_FUNCTION: "Convolution ConvolutionTranspose attention_with_weights column_attention grouped_attention "
+    "take transpose sum_to dropout argmax argmin expand_dims squeeze astype "
+    "hstack vstack diag sort floor round remainder",
+    COMPOSED: "median Mixture TranslationAttention MLP SimpleCNN UNet RelativePositions ALiBi T5Bias ImagePositions "
+    "Shaw",
+    OF_THE_FUNCTION: "Convolution ConvolutionTranspose attention_with_weights column_attention grouped_attention dot "
     "BatchNorm InstanceNorm GroupNorm Linear Embedding LayerNorm RMSNorm "
     "LearnedPositions SinusoidalPositions sinusoidal Rotary SetConvolution",
-    NO_VALUE: "elementwise get_threads rowwise set_threads grad hessian hvp jacobian jvp value_and_grad vjp explain "
-    "Grid primitive Array Parameter Tensor is_recording no_grad Module KeyValueCache image_places GridOptions",
+    NO_VALUE: "elementwise get_threads rowwise set_threads grad hessian hvp jacobian jvp value_and_grad vjp gradients "
+    "explain Grid primitive Array Parameter Tensor is_recording no_grad Module KeyValueCache image_places GridOptions",
 }

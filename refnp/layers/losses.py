@@ -176,7 +176,7 @@ def _check_probabilities(name, targets):
     ignore_index="whole?",
     label_smoothing="in [0, 1)",
     smoothing="uniform | off_target | without_pad",
-    class_weights="nonnegative (V)?",
+    class_weights="real (V)?",
     **REDUCTION,
 )
 def cross_entropy(

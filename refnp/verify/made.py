@@ -169,7 +169,7 @@ class Maker:
             return mask_of(shape, known[argument.name], rng)
         if written.kind == "whole":
             return np.asarray(rng.integers(0, max(known[written.below], 1) if written.below else 1000, shape))
-        if written.kind in ("positive", "nonnegative"):
+        if written.kind in ("positive", "nonnegative", "real"):  # real: weights, in which no gradient is taken
             return rng.uniform(0.3, 2.0, shape)
         if written.kind == "probability":
             return rng.uniform(0.05, 0.95, shape)

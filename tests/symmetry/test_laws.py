@@ -89,8 +89,10 @@ def test_what_knows_the_order_is_found_with_every_seed(chosen, pooled, broken, s
     function = composed(EACH, chosen, POOLED[pooled])
     wrong = lambda x: {"pooled": function(x), "wrong": np.tanh(x).sum(0) + size * BROKEN[broken](x)}
     verdict = search(invariant(wrong, Permute("x", 0)), rows, sizes=SETS, seed=seed, count=24)
-    assert verdict.fails, str(verdict)
-    assert verdict.counterexample.sizes["n"] <= 3
+    only_rounding = chosen[-1:] == ["centred"] and pooled in ("mean", "sum")  # 0 on paper: its noise hides the rest
+    assert verdict.fails or (only_rounding and not verdict.holds), str(verdict)
+    if verdict.fails:
+        assert verdict.counterexample.sizes["n"] <= 3
 
 
 @few
