@@ -22,7 +22,7 @@ from refnp.autograd import Array
 from refnp.symmetry.actions import Arrays, Element, Trivial
 from refnp.symmetry.claim import WIDE, Claim, DType, Precisions, Refusal, cast, roundoff
 from refnp.symmetry.constraints import Constraints
-from refnp.symmetry.noise import INSIDE, LINES, factors, line, noise, span
+from refnp.symmetry.noise import INSIDE, LINES, factors, least_of, line, noise, span
 from refnp.symmetry.vectors import Vector
 
 Key = tuple[int, DType]  # the number of a perturbation, and a precision
@@ -98,10 +98,10 @@ class Evaluations:
             return points
         return [self.constraints.restored(point) for point in points]
 
-    def noise_relative(self, reach: float) -> float:
-        """The least noise of f along a few lines through x, over the largest number of its array."""
+    def noise_relative(self, reach: float) -> dict[str, float]:
+        """The least noise of f along a few lines through x, over the largest number, for each array of the output."""
         first = Vector.of(self.output(0, self.finest))
-        return min(first.relative(self.noise(reach, i), first) for i in range(LINES))
+        return least_of([first.relative_by_array(self.noise(reach, i), first) for i in range(LINES)])
 
     def _noise(self, reach: float, i: int) -> Array:
         """The noise of each number of f along the i-th line through x."""

@@ -44,7 +44,7 @@ from refnp.symmetry.jumps import OF_ORDER, Jumps
 from refnp.symmetry.noise import INSIDE, LINES, UNIT_ROUNDOFFS, span
 from refnp.symmetry.vectors import Vector
 
-Levels = Callable[[str], float | None]
+Levels = Callable[[str], Mapping[str, float] | None]
 Bound = Callable[[dict[str, Any], Element, DType], ArrayLike | Mapping[str, ArrayLike]]
 
 SAFETY = 64  # the factor on estimated rounding errors
@@ -94,8 +94,9 @@ def judge(
 ) -> Finding:
     """The finding for one element at one input, by the rounding errors that are estimated or by the user's bound.
 
-    `levels` gives the noise of f at other inputs, relative to the output, for each of INSIDE, or None if it cannot be
-    known; without it no coarser precision inside f is thought of. `jumps` looks for jumps of f, if it is given.
+    `levels` gives the noise of each array of f at other inputs, relative to it, for each of INSIDE, or None if it
+    cannot be known; without it no coarser precision inside f is thought of. `jumps` looks for jumps of f, if it is
+    given.
     """
     sides, finest, u = BothSides(at, g), at.finest, at.precisions.u
     try:
@@ -133,8 +134,8 @@ def judge(
         return from_constants
     coarser, level_of = (coarser_than(u), levels) if levels is not None else ([], no_level)
     for inside in coarser:
-        level = level_of(inside) or 0.0
-        if level > NO_NOISE and not np.any(beyond & ~(np.abs(d) <= level_allowance(left, right, level))):
+        level = left.spread(level_of(inside) or {})
+        if np.any(level > NO_NOISE) and not np.any(beyond & ~(np.abs(d) <= level_allowance(left, right, level))):
             return Finding("ambiguous", "", ratio, relative, inside=inside)
     small = bool(np.any(beyond & right.rounded)) and relative < SINGLE
     changed = sides.change_of_discrepancy(d, 2 * at.perturbations if small else (at.perturbations + 1) // 2)
@@ -155,9 +156,12 @@ def judge(
     left_by_noise = np.zeros_like(d)
     for inside in coarser:
         usual = level_of(inside) if steadily >= OF_ORDER else None
-        if usual is not None and usual <= NO_NOISE:  # noise here alone is a choice of f on the line, and no rounding
+        # noise of an array here alone is a choice of f on the line, and no rounding
+        quiet = np.zeros(d.shape, bool) if usual is None else left.spread(usual) <= NO_NOISE
+        if quiet.all():
             continue
-        left_by_noise = np.maximum(left_by_noise, noise_allowance(sides, violated, d, inside, level_of))
+        by_noise = noise_allowance(sides, violated & ~quiet, d, inside, level_of)
+        left_by_noise = np.where(quiet, left_by_noise, np.maximum(left_by_noise, by_noise))
         violated = violated & ~(np.abs(d) <= left_by_noise)
         if not violated.any():
             return Finding("ambiguous", "", ratio, steadily, inside=inside)
@@ -182,12 +186,12 @@ def coarser_than(u: float) -> list[str]:
     return [inside for inside, reach in INSIDE.items() if reach > span(u)]
 
 
-def no_level(inside: str) -> float | None:
+def no_level(inside: str) -> None:
     """The noise of an f of which nothing is known."""
     return None
 
 
-def level_allowance(left: Vector, right: Vector, level: float) -> Array:
+def level_allowance(left: Vector, right: Vector, level: Array | float) -> Array:
     """64 times a noise relative to the output, for each number of it; 0 for whole numbers, which do not round."""
     finite = [np.where(np.isfinite(side.values), np.abs(side.values), 0) for side in (left, right)]
     return SAFETY * level * right.rounded * right.largest_by_array(np.maximum(*finite), right)
@@ -201,12 +205,13 @@ def noise_allowance(sides: BothSides, violated: Array, d: Array, inside: str, le
     """
     at, reach, level = sides.at, INSIDE[inside], levels(inside)
     left, right = sides.left(0, at.finest), sides.right(0, at.finest)
-    if np.any(violated & np.isinf(d)) and reach == max(INSIDE.values()) and (level or 0.0) > HALF_PRECISION:
+    halved = left.spread(level or {}) > HALF_PRECISION
+    if np.any(violated & np.isinf(d) & halved) and reach == max(INSIDE.values()):
         return np.full_like(d, np.inf)
     if not at.perturbations_differ():
         trusted = at.claim.in_precision is not None  # f is given in several precisions, and so computes in them
-        level = 0.0 if trusted else unit_roundoff(inside) if level is None else level
-        return level_allowance(left, right, level)
+        known = unit_roundoff(inside) if level is None else left.spread(level)
+        return level_allowance(left, right, 0.0 if trusted else known)
     least = np.full_like(d, np.inf)
     for i in range(LINES):
         noise = SAFETY * sides.right_noise(reach, i)

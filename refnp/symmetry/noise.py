@@ -17,7 +17,7 @@ Sources: Moré & Wild (2011), who take differences of a function at equal steps;
 at which Chebyshev coefficients no longer fall.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,3 +94,8 @@ def noise(values: list[Array]) -> Array:
     with np.errstate(all="ignore"):
         high = _HIGH_ORDERS @ np.where(finite.all(0), table - table[0], 0)
     return np.where(finite.all(0), np.sqrt((high * high).mean(0)), np.where(finite.any(0), np.inf, 0))
+
+
+def least_of(levels: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The least of what several say of each array."""
+    return {name: min(level.get(name, np.inf) for level in levels) for name in levels[0]}

@@ -13,7 +13,7 @@ from refnp.symmetry.evaluation import Evaluations
 from refnp.symmetry.inputs import KINDS, Domain, Input, Scales
 from refnp.symmetry.judge import NO_NOISE, SAFETY, Bound, Finding, discrepancy, judge
 from refnp.symmetry.jumps import OF_ORDER, Jumps
-from refnp.symmetry.noise import INSIDE, UNIT_ROUNDOFFS
+from refnp.symmetry.noise import INSIDE, UNIT_ROUNDOFFS, least_of
 from refnp.symmetry.orbits import moves
 from refnp.symmetry.shrink import Shrinker, Violation, some_elements
 from refnp.symmetry.verdict import CounterExample, Counts, Verdict, in_a_row
@@ -87,8 +87,8 @@ class Trials:
         inner = UNIT_ROUNDOFFS.get(self.inner_precision or "", 0.0)
         return Precisions(precisions.dtypes[-1:], inner) if inner > precisions.u else precisions
 
-    def _level(self, inside: str) -> float | None:
-        """The least noise of f for one of INSIDE, relative to the output, at a few inputs of middling sizes.
+    def _level(self, inside: str) -> dict[str, float] | None:
+        """The least noise of each array of f for one of INSIDE, relative to it, at a few inputs of middling sizes.
 
         Kinks of f are met by few lines, rounding by all. None if there is no input that can be perturbed.
         """
@@ -102,12 +102,11 @@ class Trials:
                 continue
             if at is not None and at.perturbations_differ() and not at.is_zero:
                 level = at.noise_relative(INSIDE[inside])
-                if (
-                    inside == "float32" and level > NO_NOISE
-                ):  # on shorter lines rounding is the same, what is smooth is less
-                    level = min(level, at.noise_relative(INSIDE[inside] / 4))
-                least = level if least is None else min(least, level)
-                if least < NO_NOISE:
+                if inside == "float32" and max(level.values()) > NO_NOISE:
+                    # on shorter lines rounding is the same, what is smooth is less
+                    level = least_of([level, at.noise_relative(INSIDE[inside] / 4)])
+                least = level if least is None else least_of([least, level])
+                if max(least.values()) < NO_NOISE:
                     break
         return least
 
@@ -379,7 +378,8 @@ class Trials:
                 "output; ask for fewer digits, draw better conditioned inputs, or give a bound"
             )
         asks = self.levels is not None and not self._coarse_precision() and not self.counts["jumps"]
-        noise = self.levels("float32") or 0.0 if asks and self.levels is not None else 0.0
+        level = self.levels("float32") if asks and self.levels is not None else None
+        noise = max(level.values()) if level else 0.0
         if noise > max(NO_NOISE, 10**-self.digits / SAFETY):
             return (
                 f"f computes in float32 inside: its noise is {noise:.1e} of the output and would hide a violation of "

@@ -63,12 +63,23 @@ class Vector:
 
         Where an array has no finite number but 0, that of a d other than 0 is `empty`.
         """
-        worst = 0.0
-        for i, part in enumerate(self.parts):
-            if (size := float(np.max(np.abs(d[part]), initial=0))) > 0:
-                largest = max(self.largest[i], other.largest[i] if i < len(other.parts) else 0.0)
-                worst = max(worst, size / largest if largest else empty)
-        return worst
+        return max(self.relative_by_array(d, other, empty=empty).values(), default=0.0)
+
+    def relative_by_array(self, d: Array, other: "Vector", *, empty: float = np.inf) -> dict[str, float]:
+        """The same for each array, by its name."""
+        found = {}
+        for i, ((name, _), part) in enumerate(zip(self.form, self.parts, strict=True)):
+            size = float(np.max(np.abs(d[part]), initial=0))
+            largest = max(self.largest[i], other.largest[i] if i < len(other.parts) else 0.0)
+            found[name] = 0.0 if not size > 0 else size / largest if largest else empty
+        return found
+
+    def spread(self, of_arrays: Mapping[str, float]) -> Array:
+        """For every number what is given for its array, 0 for an array of which nothing is."""
+        found = np.zeros(self.values.shape, WIDE)
+        for (name, _), part in zip(self.form, self.parts, strict=True):
+            found[part] = of_arrays.get(name, 0)
+        return found
 
     def largest_by_array(self, d: Array, other: "Vector") -> Array:
         """For every number of this vector the largest |d| in the array of the same name of `other`, to which d belongs.
@@ -78,10 +89,7 @@ class Vector:
         most = {
             name: np.max(np.abs(d[part]), initial=0) for (name, _), part in zip(other.form, other.parts, strict=True)
         }
-        found = np.zeros(self.values.shape, WIDE)
-        for (name, _), part in zip(self.form, self.parts, strict=True):
-            found[part] = most.get(name, 0)
-        return found
+        return self.spread(most)
 
 
 def _largest(values: Array) -> float:
