@@ -50,9 +50,11 @@ def divide(x, y):
             first = z_bar / y
         with np.errstate(over="ignore"):
             bar = -first * z
-            if not flags:
-                return bar
-            return np.where(np.isinf(first) | ((first == 0) & (z_bar != 0)), -z_bar * z / y, bar)
+            if flags:
+                bar = np.where(np.isinf(first) | ((first == 0) & (z_bar != 0)), -z_bar * z / y, bar)
+            if np.isinf(y).any():  # z̄/∞ is 0 and no z̄ = 0, which would hide a z that is NaN
+                bar = np.where(np.isinf(y), -z_bar * (z / y), bar)
+            return bar
 
     return z, lambda z_bar: (lambda: z_bar / y, lambda: y_bar(z_bar))
 
@@ -235,6 +237,9 @@ def arctan2(y, x):
 
     VJP: ȳ = z̄ x/r², x̄ = −z̄ y/r², r² = x² + y²; and 0 at the origin, where there is no angle (PyTorch, JAX: NaN).
     """
+    numbers = [isinstance(a, (int, float)) for a in (y, x)]  # Python's have no precision of their own
+    dtype = np.result_type(*(a if number else as_array(a) for a, number in zip((y, x), numbers, strict=True)))
+    y, x = (as_array(a, dtype) if number else a for a, number in zip((y, x), numbers, strict=True))
     y, x = in_order(floating(y)), in_order(floating(x))
     length = np.sqrt(x * x + y * y) if "c" in (x.dtype.kind, y.dtype.kind) else np.hypot(x, y)
     flat = (length == 0) | np.isinf(length.real)  # both slopes are 0
@@ -250,8 +255,9 @@ def arctan2(y, x):
 @primitive
 def remainder(x, y):
     """z = x − y ⌊x/y⌋, between 0 and y, with the sign of y.   VJP: x̄ = z̄, ȳ = −z̄ ⌊x/y⌋, as between the jumps."""
-    whole = np.floor_divide(np.real(x), np.real(y))
-    z = np.asarray(np.remainder(np.real(x), np.real(y)))
+    with np.errstate(divide="ignore", invalid="ignore"):  # by 0: NaN, and 0 of integers
+        whole = np.floor_divide(np.real(x), np.real(y))
+        z = np.asarray(np.remainder(np.real(x), np.real(y)))
     if np.iscomplexobj(x) or np.iscomplexobj(y):
         z = joined(z, np.imag(x) - product(whole, np.imag(y)), np.result_type(x, y))
     return z, lambda z_bar: (z_bar, lambda: -z_bar * whole)

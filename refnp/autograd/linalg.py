@@ -133,6 +133,7 @@ def outer(x, y):
     return x[..., :, None] * y[..., None, :], vjp
 
 
+@explained
 def dot(x: ArrayLike, y: ArrayLike) -> Array | Tensor:
     """x y: of numbers the product, of vectors Σ x_i y_i, of matrices X Y, as numpy.dot.
 

@@ -153,3 +153,12 @@ def gradients_of_jax(x, y):
             (np.asarray(value), [np.asarray(g) for g in pull(w)])
             for (value, pull), w in zip(pairs, weights, strict=True)
         ]
+
+
+def test_a_quotient_that_is_nan_has_no_slope_in_y():
+    """z̄/∞ = 0 is no cotangent of 0, behind which NaN would be hidden."""
+    x = np.array([np.inf, np.inf, 2.0])
+    with np.errstate(invalid="ignore"):
+        x_bar, y_bar = ad.vjp(ad.divide, x, np.full(3, np.inf))[1](np.array([1.0, 0.0, 1.0]))
+    assert x_bar.tolist() == [0, 0, 0]
+    np.testing.assert_array_equal(y_bar, [np.nan, 0, 0])
