@@ -258,8 +258,8 @@ def remainder(x, y):
     with np.errstate(divide="ignore", invalid="ignore"):  # by 0: NaN, and 0 of integers
         whole = np.floor_divide(np.real(x), np.real(y))
         z = np.asarray(np.remainder(np.real(x), np.real(y)))
-    if np.iscomplexobj(x) or np.iscomplexobj(y):
-        z = joined(z, np.imag(x) - product(whole, np.imag(y)), np.result_type(x, y))
+        if np.iscomplexobj(x) or np.iscomplexobj(y):
+            z = joined(z, np.imag(x) - product(whole, np.imag(y)), np.result_type(x, y))
     return z, lambda z_bar: (z_bar, lambda: -z_bar * whole)
 
 

@@ -175,6 +175,7 @@ ENGINE = {
     "subtract": Row("x (*), y (...) -> (*)"),
     "multiply": Row("x (*), y (...) -> (*)"),
     "divide": Row("x (*), y (...) -> (*)", kinds={"y": "nonzero"}),
+    "remainder": Row("x (*), y (...) -> (*)", kinds={"y": "nonzero"}),
     "power": Row("x (*), exponent (...) -> (*)", kinds={"x": "positive", "exponent": "positive"}),
     "maximum": Row("x (*), y (...) -> (*)"),
     "minimum": Row("x (*), y (...) -> (*)"),
