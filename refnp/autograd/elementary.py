@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.blocks import elementwise, floating, in_order, result_block
-from refnp.autograd.duals import Dual, as_array, joined, product
+from refnp.autograd.duals import Cotangent, Dual, as_array, joined, product
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
@@ -52,7 +52,7 @@ def divide(x, y):
             bar = -first * z
             if flags:
                 bar = np.where(np.isinf(first) | ((first == 0) & (z_bar != 0)), -z_bar * z / y, bar)
-            if np.isinf(y).any():  # z̄/∞ is 0 and no z̄ = 0, which would hide a z that is NaN
+            if isinstance(z_bar, Cotangent) and np.isinf(y).any():  # z̄/∞ = 0 is no z̄ = 0, which hides a z that is NaN
                 bar = np.where(np.isinf(y), -z_bar * (z / y), bar)
             return bar
 

@@ -14,7 +14,7 @@ import hashlib
 import json
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -106,14 +106,12 @@ def is_to_be_seen(
     return any(says_little(defect, problem, quantity, given, dtype) for defect in formulas)
 
 
-def to_be_seen() -> dict[str, dict[str, str]]:
-    """The fingerprints of the recorded answers that are to be the ones that were seen."""
-    from refnp.verify.judge import WITHIN, frameworks, judged  # which need this page
+def recorded_answers() -> Iterator[tuple]:
+    """(framework, problem, reference, answer, rows) of every recorded answer to a case of a layer."""
+    from refnp.verify.judge import frameworks, judged  # which need this page
     from refnp.verify.layers import cases_of_layers
 
-    found: dict[str, dict[str, str]] = {}
     for other in frameworks(live=()):
-        own = found.setdefault(other.name, {})
         for case in cases_of_layers():
             for dtype in DTYPES:
                 problem = other.posed(case.problem(dtype))
@@ -121,13 +119,23 @@ def to_be_seen() -> dict[str, dict[str, str]]:
                     answer = other.answer(problem)
                 except (NotOfferedError, FailedError):
                     continue
-                for row in judged(problem, answer, problem.reference(), other.name, "", known=other.known_defects):
-                    if row.verdict != WITHIN:
-                        known = (*case.known_defects, *other.known_defects)
-                        given = np.asarray(answer[row.quantity])
-                        if is_to_be_seen(known, other.name, problem, row.quantity, given):
-                            own[f"{key_of(problem)}: {row.quantity}"] = fingerprint(given)
-    return {name: own for name, own in found.items() if own}
+                reference = problem.reference()
+                rows = judged(problem, answer, reference, other.name, other.version, known=other.known_defects)
+                yield other, problem, reference, answer, rows
+
+
+def to_be_seen() -> dict[str, dict[str, str]]:
+    """The fingerprints of the recorded answers that are to be the ones that were seen."""
+    from refnp.verify.judge import WITHIN
+
+    found: dict[str, dict[str, str]] = {}
+    for other, problem, _, answer, rows in recorded_answers():
+        known = (*problem.case.known_defects, *other.known_defects)
+        for row in rows:
+            given = np.asarray(answer[row.quantity])
+            if row.verdict != WITHIN and is_to_be_seen(known, other.name, problem, row.quantity, given):
+                found.setdefault(other.name, {})[f"{key_of(problem)}: {row.quantity}"] = fingerprint(given)
+    return found
 
 
 def main(argv: Sequence[str] | None = None) -> int:

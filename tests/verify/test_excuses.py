@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 import refnp
 from refnp.verify import excuses, parts, rounding
-from refnp.verify.case import FailedError, KnownDefect, NotOfferedError
-from refnp.verify.excuses import by_formula, excused_by, fingerprint
-from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, WITHIN, frameworks, judged
+from refnp.verify.case import KnownDefect
+from refnp.verify.excuses import by_formula, excused_by, fingerprint, recorded_answers
+from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, WITHIN, judged
 from refnp.verify.layers import cases_of_layers
 from refnp.verify.layers.activations import gelu, printed_gelu
-from refnp.verify.record import DTYPES, key_of
+from refnp.verify.record import key_of
 from refnp.verify.rounding import arithmetic, between, either, exact, tolerance, where, where_positive
 
 BY_FORMULA = {  # layers whose known defects have formulas, and how many recorded rows show them at the least
@@ -39,19 +39,10 @@ def excused():
     """Every recorded answer of which a row is excused: (framework, problem, reference, answer, {quantity: verdict})."""
     found = []
     with np.errstate(all="ignore"):
-        for other in frameworks(live=()):
-            for case in cases_of_layers():
-                for dtype in DTYPES:
-                    problem = other.posed(case.problem(dtype))
-                    try:
-                        answer = other.answer(problem)
-                    except (NotOfferedError, FailedError):
-                        continue
-                    reference = problem.reference()
-                    rows = judged(problem, answer, reference, other.name, other.version, known=other.known_defects)
-                    verdicts = {row.quantity: row.verdict for row in rows if row.verdict in (KNOWN, CONVENTION)}
-                    if verdicts:
-                        found.append((other, problem, reference, answer, verdicts))
+        for other, problem, reference, answer, rows in recorded_answers():
+            verdicts = {row.quantity: row.verdict for row in rows if row.verdict in (KNOWN, CONVENTION)}
+            if verdicts:
+                found.append((other, problem, reference, answer, verdicts))
     return found
 
 
