@@ -211,7 +211,8 @@ def test_masked_joint_is_the_joint_of_the_rest(seed, poison, padded):
     mean, factor, y = joint(seed, 5)
     counts = np.arange(5) < rng.integers(0, 6) if padded else rng.random(5) < 0.5
     poisoned = [np.where(counts, a, poison) for a in (mean, y)]
-    p = MultivariateNormal(poisoned[0], np.where(counts[:, None], factor, 1.0 if poison == 1 else np.nan))
+    hidden = np.arange(1.0, 6) if poison == 1 else np.nan  # numbers, but no symmetric matrix, where no row counts
+    p = MultivariateNormal(poisoned[0], np.where(counts[:, None], factor, hidden))
     value, pullback = ad.vjp(
         lambda m, f, y: MultivariateNormal(m, f).log_prob(y, mask=counts), p.mean, p.cholesky_factor, poisoned[1]
     )
