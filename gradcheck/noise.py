@@ -68,7 +68,7 @@ def noise_of(f: Callable[[Array], Array], x: Array, v: Array) -> Noise:
     35 evaluations; more where f bends sharply, does not move, or has more noise than its dtype.
     """
     here = np.asarray(f(x))
-    u = max(roundoff(here.dtype), roundoff(x.dtype))
+    u = max(roundoff(here.dtype), roundoff(np.asarray(x).dtype))
     absolute, size = _noise_at(f, x, v, u)
     if not np.any(coarse := absolute > SAFETY * u * size):
         return Noise(u, absolute)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from refnp.autograd.declaration import takes
+from refnp.layers import attention
 from tests import declared
 
 every = pytest.mark.parametrize("name", declared.every())
@@ -111,3 +112,11 @@ def test_shapes_as_they_are_written(text, shape, words):
     else:
         with pytest.raises(ValueError, match=words):
             checked(np.ones(shape))
+
+
+def test_a_python_number_for_an_array_keeps_the_precision_of_the_others():
+    query, key, value = (np.ones((n, d), np.float32) for n, d in ((5, 2), (3, 2), (3, 4)))
+    mask = np.ones((5, 3), bool)
+    for bias in (0.5, 1, np.float32(0.5), np.full((), 0.5, np.float32)):
+        for method in ("full", "blocks"):
+            assert attention(query, key, value, bias, mask=mask, method=method).dtype == np.float32

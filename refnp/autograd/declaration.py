@@ -9,6 +9,7 @@ the argument, what came and what would be right; the documents; and the inputs t
 
 import functools
 import inspect
+import itertools
 import math
 import re
 import typing
@@ -22,6 +23,7 @@ from refnp.autograd.errors import shown
 from refnp.autograd.notation import ARGUMENT, KINDS, SHAPE, Argument, Option, Shape
 
 F = typing.TypeVar("F", bound=Callable)
+PLAIN = {list, bool, int, float, complex}  # what is no array yet
 REMEMBERED = 256  # calls of a function that fitted
 GIVEN = re.compile(rf"(\w+) ({SHAPE}(?: or {SHAPE})*\??)")
 
@@ -62,6 +64,15 @@ class Declaration:
         options = {name: option.text for name, option in self.options.items()}
         options |= {"axis": f"axes of {self.moved}"} if self.moved else {}
         return f"{arguments} → {self.result}" + "".join(f"; {name}: {of}" for name, of in options.items())
+
+    def in_arrays(self, given: tuple) -> tuple:
+        """Lists as arrays; Python numbers, which have no precision of their own, as arrays in that of the others."""
+        given = tuple(np.asarray(a) if type(a) is list else a for a in given)
+        dtypes = [a.dtype for a in given if hasattr(a, "dtype")]
+        return tuple(
+            np.asarray(a, np.result_type(a, *dtypes)) if type(a) in PLAIN and name in self.arguments else a
+            for a, name in itertools.zip_longest(given, self.places[: len(given)])
+        )
 
     def check(self, arguments: tuple, options: Mapping[str, Any]) -> dict[str, Any]:
         """The lengths of the letters, and of "..."; TypeError or ValueError that names the argument that does not fit.
@@ -240,8 +251,8 @@ def takes(text: str, **options: str) -> Callable[[F], F]:
 
         @functools.wraps(function)
         def checked(*arguments: Any, **options: Any) -> Any:
-            if list in map(type, arguments):
-                arguments = tuple(np.asarray(a) if type(a) is list else a for a in arguments)
+            if not PLAIN.isdisjoint(map(type, arguments)):
+                arguments = declaration.in_arrays(arguments)
             for name in declaration.by_name:
                 option = options.get(name)
                 if option is not None and not hasattr(option, "dtype"):
