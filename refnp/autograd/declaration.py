@@ -66,11 +66,15 @@ class Declaration:
         return f"{arguments} → {self.result}" + "".join(f"; {name}: {of}" for name, of in options.items())
 
     def in_arrays(self, given: tuple) -> tuple:
-        """Lists as arrays; Python numbers, which have no precision of their own, as arrays in that of the others."""
+        """Lists as arrays; Python numbers, which have no precision of their own, as floats in that of the others.
+
+        Where an argument holds no floats, such as places, they stay what they are.
+        """
         given = tuple(np.asarray(a) if type(a) is list else a for a in given)
         dtypes = [a.dtype for a in given if hasattr(a, "dtype")]
+        floats = {name for name, argument in self.arguments.items() if "f" in argument.kinds}
         return tuple(
-            np.asarray(a, np.result_type(a, *dtypes)) if type(a) in PLAIN and name in self.arguments else a
+            np.asarray(a, np.result_type(a, *dtypes)) if type(a) in PLAIN and name in floats else a
             for a, name in itertools.zip_longest(given, self.places[: len(given)])
         )
 
@@ -143,8 +147,7 @@ class Fit:
                 return None
             raise TypeError(f"{self.name}: {argument.name} is None; pass an array of shape {argument.shape}")
         shape, kind = form
-        kinds = "".join(KINDS[written.kind][0] for written in argument.shapes)
-        if kind not in kinds and not (0 in shape and kind == "f"):  # an empty list is one of floats for NumPy
+        if kind not in argument.kinds and not (0 in shape and kind == "f"):  # an empty list is one of floats for NumPy
             remedy = " or ".join(dict.fromkeys(KINDS[written.kind][1] for written in argument.shapes))
             value = shown(self.given[argument.name])
             raise TypeError(f"{self.name}: {argument.name} is {value}; {remedy}{argument.remark}")

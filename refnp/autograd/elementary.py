@@ -266,15 +266,23 @@ def remainder(x, y):
 @explained
 def floor(x: ArrayLike) -> Array | Tensor:
     """⌊x⌋ (of the real part), in the type of x: a constant, which has no gradient, for between jumps it is 0."""
-    values = floating(raw(x))
+    values = _numbers("floor", x)
     return _like(np.floor(values.real).astype(values.dtype), x)
 
 
 @explained
 def round(x: ArrayLike, decimals: int = 0) -> Array | Tensor:
     """x rounded to so many decimals, halves to even (the real part), in the type of x: a constant, without gradient."""
-    values = floating(raw(x))
+    values = _numbers("round", x)
     return _like(np.round(values.real, decimals).astype(values.dtype), x)
+
+
+def _numbers(name: str, x: Any) -> Array:
+    """The values, of a floating type; TypeError for what is no numbers."""
+    values = floating(raw(x))
+    if values.dtype.kind not in "fc":
+        raise TypeError(f"{name}: x is {values.dtype}; pass an array of numbers")
+    return values
 
 
 def _like(value: Any, x: Any) -> Any:

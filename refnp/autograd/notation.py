@@ -7,7 +7,8 @@ none or several; `d ≥ 1` says that an axis may not be empty; `groups·c` is a 
 two letters. `to (…)` says that an array broadcasts to that shape; where that is all that is said of a run, as in
 `p to (*S), t to (*S)`, it is the shape of one of them. `or` says that an array has one of two shapes, `?` that it may
 be left out. A word in front says what an array holds, a key of KINDS, and `whole < V` that it holds integers from 0 to
-V − 1. What stands behind a comma is said beside it in errors.
+V − 1. `hides (key, value)` behind a mask says that what those hold where nothing is seen of them has no influence,
+NaN neither. What stands behind a comma is said beside it in errors.
 
 An option is written as names between `|`, of which it must be one, or as a key of DOMAINS; `?` means that None is
 allowed.
@@ -32,7 +33,8 @@ KINDS = {  # what an array holds: kinds of NumPy's dtypes, and what to pass in p
     "whole": ("iu", "pass integers"),
 }
 SHAPE = r"[^(),|]*\([^)]*\)"
-ARGUMENT = re.compile(rf"(?P<shapes>{SHAPE}(?: or {SHAPE})*)(?P<optional>\?)?(?P<remark>,.*)?")
+HIDES = r"(?: hides \((?P<hides>[^)]*)\))?"
+ARGUMENT = re.compile(rf"(?P<shapes>{SHAPE}(?: or {SHAPE})*)(?P<optional>\?)?{HIDES}(?P<remark>,.*)?")
 
 
 class Domain(typing.NamedTuple):
@@ -139,12 +141,13 @@ class Shape:
 
 @dataclass(frozen=True)
 class Argument:
-    """An array: its shape or shapes, whether it may be left out, and a remark."""
+    """An array: its shape or shapes, whether it may be left out, a remark, and of a mask what it `hides`."""
 
     name: str
     shapes: tuple[Shape, ...]
     optional: bool
     remark: str
+    hides: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, name: str, text: str) -> "Argument":
@@ -154,12 +157,18 @@ class Argument:
         if found is None or any(shape.kind not in KINDS for shape in shapes):
             kinds = ", ".join(filter(None, KINDS))
             raise ValueError(f"takes: {name} is {text!r}; write a shape in parentheses, in front of it one of {kinds}")
-        return cls(name, shapes, bool(found["optional"]), found["remark"] or "")
+        hides = tuple(re.findall(r"\w+", found["hides"] or ""))
+        return cls(name, shapes, bool(found["optional"]), found["remark"] or "", hides)
 
     @property
     def broadcast(self) -> bool:
         """Whether it broadcasts to its shape."""
         return self.shapes[0].broadcast
+
+    @property
+    def kinds(self) -> str:
+        """The kinds of NumPy's dtypes that it may have."""
+        return "".join(KINDS[shape.kind][0] for shape in self.shapes)
 
     @property
     def has_product(self) -> bool:
@@ -174,7 +183,8 @@ class Argument:
     def __str__(self) -> str:
         words = lambda s: (s.kind, f"< {s.below}" if s.below else "", "to" if s.broadcast else "", str(s))
         shapes = (" ".join(filter(None, words(shape))) for shape in self.shapes)
-        return f"{self.name} {' or '.join(shapes)}{'?' * self.optional}"
+        hides = f" hides ({', '.join(self.hides)})" if self.hides else ""
+        return f"{self.name} {' or '.join(shapes)}{'?' * self.optional}{hides}"
 
 
 @dataclass(frozen=True)

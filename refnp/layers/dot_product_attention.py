@@ -33,7 +33,7 @@ LONG = 1 << 16  # scores of one head; above this many the blocked form takes les
 QUERY_BLOCK = 512  # rows of a block of scores
 KEY_BLOCK = 256  # columns: 512 × 256 float32 scores are half a megabyte
 SHAPES = "query (..., N, d ≥ 1), key (..., M, d), value (..., M, d_v), bias floating to (..., N, M)?"
-MASK = "boolean to (..., N, M)?, True = may attend"
+MASK = "boolean to (..., N, M)? hides (key, value, bias), True = may attend"
 OPTIONS = {"mask": MASK, "scale": "finite?", "softcap": "positive?", "dropout": "in [0, 1)", "rng": "generator?"}
 METHOD = {"method": "auto | full | blocks"}
 MOST_LARGER = 1024  # times Σ exp(s) may be what Σ exp(s − m) can be; of normal scores of variance σ² it is exp(σ²/2)
@@ -237,7 +237,7 @@ def attention_with_weights(query, key, value, bias=None, *, mask=None, scale=Non
 @explained
 @takes(
     "query (..., N, d ≥ 1), key (..., M, d), bias floating to (..., N, M)? → (..., N, M)",
-    mask=MASK,
+    mask=MASK.replace("value, ", ""),
     scale="finite?",
     softcap="positive?",
 )

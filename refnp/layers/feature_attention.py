@@ -44,7 +44,7 @@ def positive_features(x):
 @explained
 @takes(
     "query (..., N, d), key (..., M, d), value (..., M, d_v) → (..., N, d_v)",
-    key_mask="boolean to (..., M)?, True = may be attended to",
+    key_mask="boolean to (..., M)? hides (key, value), True = may be attended to",
     causal="True or False",
 )
 def linear_attention(
