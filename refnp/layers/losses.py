@@ -24,13 +24,17 @@ from refnp.layers.masked_reductions import check_positive, counts, masked, numbe
 from refnp.layers.softmaxes import log_softmax
 
 HALF_LOG_TWO_PI = np.longdouble("0.918938533204672741780329736405617639861")
-MASK = "boolean to (*S)? hides ({}), True = counts"
 REDUCTION = {"reduction": "mean | sum | none"}
 SMOOTHINGS = {"uniform": 1, "off_target": 2, "without_pad": 3}  # and how many classes each needs
 
 
+def counting(arguments: str) -> dict[str, str]:
+    """The options of a loss of elements: a mask of these arguments, and how elements are reduced."""
+    return {"mask": f"boolean to (*S)? hides ({arguments}), True = counts", **REDUCTION}
+
+
 @primitive
-@takes("prediction to (*S), target to (*S) → () or (*S)", mask=MASK.format("prediction, target"), **REDUCTION)
+@takes("prediction to (*S), target to (*S) → () or (*S)", **counting("prediction, target"))
 def mse(prediction, target, *, mask=None, reduction="mean"):
     """Squared error ℓ = (p − t)².
 
@@ -52,7 +56,7 @@ def mse(prediction, target, *, mask=None, reduction="mean"):
 
 
 @primitive
-@takes("prediction to (*S), target to (*S) → () or (*S)", delta="positive", mask=MASK.format("prediction, target"), **REDUCTION)
+@takes("prediction to (*S), target to (*S) → () or (*S)", delta="positive", **counting("prediction, target"))
 def huber(prediction, target, *, delta=1.0, mask=None, reduction="mean"):
     """ℓ = ½ d² for |d| ≤ δ and δ |d| − ½ δ² beyond, d = p − t: squared near 0, proportional to |d| far off.
 
@@ -82,7 +86,7 @@ def huber(prediction, target, *, delta=1.0, mask=None, reduction="mean"):
 
 
 @primitive
-@takes("mean to (*S), std positive to (*S), y to (*S) → () or (*S)", mask=MASK.format("mean, std, y"), **REDUCTION)
+@takes("mean to (*S), std positive to (*S), y to (*S) → () or (*S)", **counting("mean, std, y"))
 def gaussian_nll(mean, std, y, *, mask=None, reduction="mean"):
     """Minus the log density of a normal distribution, ℓ = ½ z² + log σ + ½ log 2π with z = (y − μ)/σ.
 
@@ -126,7 +130,11 @@ def gaussian_nll(mean, std, y, *, mask=None, reduction="mean"):
 
 
 @primitive
-@takes("logits to (*S), targets probability to (*S) → () or (*S)", positive_weight="positive", mask=MASK.format("logits, targets"), **REDUCTION)
+@takes(
+    "logits to (*S), targets probability to (*S) → () or (*S)",
+    positive_weight="positive",
+    **counting("logits, targets"),
+)
 def binary_cross_entropy(logits, targets, *, positive_weight=1.0, mask=None, reduction="mean"):
     """ℓ = w t log(1 + e^(−x)) + (1 − t) log(1 + eˣ): σ(x) is the probability of a yes, the target t is 1 for a yes.
 

@@ -18,7 +18,7 @@ from refnp.verify.calling import (
 )
 from refnp.verify.case import Answer, Case, Convention, KnownDefect, NotOfferedError, Problem
 from refnp.verify.conventions import AS_IT_IS, MASKS, Layout
-from refnp.verify.findings import Key, Report, first_line, quiet
+from refnp.verify.findings import REFUSES, Key, Report, first_line, quiet
 from refnp.verify.frameworks import PAGES, inspection
 from refnp.verify.frameworks.native import NUMPY, Native
 from refnp.verify.judge import DEVIATES, Judgement, failed, judged, matches
@@ -39,6 +39,7 @@ from refnp.verify.record import DTYPES
 from refnp.verify.rounding import judging_precision
 
 NO_KERNEL = re.compile(r"(not implemented for|not support\w*|unsupported)\W.*(Half|BFloat16|Float8|float16|precision)")
+BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, NameError, RecursionError)  # no refusals
 TRIED = 3  # cases, to see whether another convention makes them right
 
 
@@ -50,6 +51,7 @@ class Asked:
         function: Callable,
         named: list[Case],
         *,
+        made: Callable[[Callable[[str], bool]], list[Case]],
         only: str | None,
         skip: Sequence[str],
         stated: Mapping[str, Any],
@@ -85,7 +87,7 @@ class Asked:
             for name in SAID_BY_NAME.get(case.layer.name, ())
         ]
         self.binding = Binding(self.who, taken, named, arguments, inside, stated, also, order, own)
-        self.table = self.cases
+        self.table = [*self.cases, *made(lambda name: self.binding.takes(name) and name not in stated)]
         self.cases = self.of_own_sizes(layouts)
         self.formats = checked_formats("judge", formats, self.layer.name, self.binding.arrays)
         self.chosen = lambda cases: [replace(case, formats=self.formats) for case in chosen(cases, only, skip)]
@@ -239,6 +241,8 @@ class Asked:
             except Exception as failure:  # whatever it is, it is no answer
                 if policy(dtype).narrow and NO_KERNEL.search(str(failure)):
                     raise NotOfferedError(f"{self.native.name}: {first_line(failure)}") from failure
+                if case.made and not isinstance(failure, BROKEN):
+                    raise NotOfferedError(f"{REFUSES} {type(failure).__name__}: {first_line(failure)}") from failure
                 if any(isinstance(value, list) for value in case.options.values()):
                     raise NotOfferedError(f"{self.who} does not take options as refnp writes them") from failure
                 report.judgements += self.without_gradients(problem, reference, failure)

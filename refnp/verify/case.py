@@ -171,7 +171,8 @@ class Case:
 
     `inputs` are arrays, or functions that draw them from a generator seeded with the name of the case. `cotangent` is
     drawn if it is not given. `gradients` names the inputs with a gradient (all, unless told otherwise). `formats` names
-    those of inputs that are stored in another format than the precision says: {"gain": "float32"}.
+    those of inputs that are stored in another format than the precision says: {"gain": "float32"}. A case that is
+    `made` follows from a declaration (refnp.verify.made), and a function may refuse it.
     """
 
     layer: Layer
@@ -182,6 +183,7 @@ class Case:
     gradients: tuple[str, ...] | None = None
     cotangent: Any = None
     formats: Mapping[str, str] = field(default_factory=dict)
+    made: bool = False
 
     @property
     def name(self) -> str:

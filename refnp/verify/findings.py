@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from refnp.verify.case import Answer, Problem
+from refnp.verify.coverage import asked_of
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement
 from refnp.verify.layer_names import closest
 from refnp.verify.mutants import Cause, causes
@@ -20,6 +21,7 @@ from refnp.verify.record import DTYPES
 from refnp.verify.report import exactly, number, ratio_of
 from refnp.verify.rounding import ASSUMED
 
+REFUSES = "it raises"  # in front of what it says of cases that it refuses
 Key = tuple[str, str, str]  # the case, the precision and the quantity of a row
 
 
@@ -129,7 +131,7 @@ def key_of(row: Judgement) -> Key:
 
 def text_of(report: Report) -> str:
     """The verdict in a line, a paragraph for each cause, then what was skipped and assumed."""
-    lines = [headline(report), f"judged: {report.about}"]
+    lines = [headline(report), f"judged: {report.about}", f"asked: {asked_of(report.problems)}"]
     for index, cause in enumerate(report.causes, 1):
         lines += ["", *paragraph(report, index, cause)]
     lines.append("")
@@ -154,7 +156,10 @@ def skipped_lines(report: Report) -> list[str]:
             reasons[row.why].append(row.case)
     start = f"{report.who} takes no "
     options = {why.removeprefix(start): len(reasons.pop(why)) for why in list(reasons) if why.startswith(start)}
-    lines = [f"skipped: {plural(len(n), 'case')}, {why}: {'; '.join(shortened(n))}" for why, n in reasons.items()]
+    alike: dict[str, tuple[str, list[str]]] = {}  # but for numbers in what is said
+    for why, names in reasons.items():
+        alike.setdefault(re.sub(r"\d+", "0", why), (why, []))[1].extend(names)
+    lines = [f"skipped: {plural(len(n), 'case')}, {why}: {'; '.join(shortened(n))}" for why, n in alike.values()]
     if options:
         of_each = ", ".join(f"{name} ({count})" for name, count in options.items())
         total = plural(sum(options.values()), "case")
@@ -170,6 +175,8 @@ def headline(report: Report) -> str:
     if report.holds:
         worst = max((row.error_over_bound for row in report.judgements if row.verdict == WITHIN), default=0.0)
         within = plural(verdicts[WITHIN], "row")
+        refused = sum(len(cases) for why, cases in report.skipped.items() if why.startswith(REFUSES))
+        rest += f"; it refuses {plural(refused, 'case')}" if refused else ""
         return f"{report.name} holds: {within} within bound, the worst {number(worst)} of it{rest}"
     worst = max(map(ratio_of, report.deviations))
     size = "no number at all" if math.isinf(worst) else f"{number(worst)} times its bound"

@@ -7,6 +7,7 @@ from typing import Any
 
 from refnp.verify.asking import TRIED, Asked
 from refnp.verify.calling import defaults
+from refnp.verify.case import Case
 from refnp.verify.conventions import LAYOUTS, MASKS, changes
 from refnp.verify.findings import Report
 from refnp.verify.layer_names import cases_named
@@ -22,17 +23,21 @@ def hints(asked: Asked, report: Report) -> list[str]:
     if not deviating:
         return []
     few = [case for case in asked.cases if case.name in deviating]
-    masks = [] if not any(name.endswith("mask") for case in few for name in case.options) else MASKS
+    masks = MASKS if any(map(has_mask, few)) else []
     ways: list[dict[str, Any]] = [
         {"layouts": (*asked.layouts, layout)} for layout in LAYOUTS if layout not in asked.layouts
     ]
     ways += [{"mask": mask} for mask in masks if mask != asked.mask]
+    right = {row.case for row in report.judgements} - {row.case for row in report.deviations}
     found = []
     for way in ways:
-        if "layouts" in way and not all(changes(way["layouts"][-1], case) for case in few):
+        is_layout = "layouts" in way
+        concerns = functools.partial(changes, way["layouts"][-1]) if is_layout else has_mask
+        if is_layout and not all(map(concerns, few)):
             continue
-        if asked.holds_with(few, report.judgements[0].dtype, **way):
-            option = f"layout={way['layouts'][-1]!r}" if "layouts" in way else f"mask={way['mask']!r}"
+        also = [case for case in asked.cases if case.name in right and concerns(case)][:TRIED]  # are to stay right
+        if asked.holds_with([*few, *also], report.judgements[0].dtype, **way):
+            option = f"layout={way['layouts'][-1]!r}" if is_layout else f"mask={way['mask']!r}"
             found.append(f"with {option} the output is right in {'; '.join(deviating)}")
     reductions = [] if asked.binding.takes("reduction") else REDUCTIONS
     reductions = [
@@ -45,6 +50,11 @@ def hints(asked: Asked, report: Report) -> list[str]:
         if asked.holds_with(others, report.judgements[0].dtype, binding=binding):
             found.append(f"with options={{'reduction': {reduction!r}}} the output is right in {'; '.join(deviating)}")
     return found
+
+
+def has_mask(case: Case) -> bool:
+    """Whether something is hidden, or might be."""
+    return any(name.endswith("mask") for name in case.options)
 
 
 def of_other_arguments(asked: Asked, report: Report) -> list[str]:

@@ -26,6 +26,7 @@ from refnp.verify.hints import family_of, hints, of_other_arguments
 from refnp.verify.judge import matches
 from refnp.verify.layer_names import axes_of_space, closest, meaning, named_cases, with_kin
 from refnp.verify.layers import cases
+from refnp.verify.made import made_cases
 from refnp.verify.modules import is_plain, made_with, of_classes, statistics_of
 from refnp.verify.parameters import Parameters
 from refnp.verify.precision import policy
@@ -87,12 +88,19 @@ def judge(
         raise ValueError(f"gradients: those of whole models have no bound; judge the output of {named[0].layer.name}")
     check_excused(excused)
     stated, own = split(named, dict(meant.options) | made(named, function, framework) | options, function, framework)
-    weights = stated.get("class_weights")
-    if weights is not None and np.ndim(weights) == 1:
-        named = of_classes(named, len(weights))
+    classes = np.shape(stated.get("class_weights", 0))  # a weight for each, if there are any
+
+    def fitted(cases: list[Case]) -> list[Case]:
+        return with_options(of_classes(cases, *classes) if len(classes) == 1 else cases, stated)
+
+    def made_for(takes: Callable[[str], bool]) -> list[Case]:
+        own = [case for case in named if case.layer.name == named[0].layer.name]
+        return fitted(suited(made_cases(own[0].layer, own, takes), meant, function))
+
     asked = Asked(
         function,
-        with_options(named, stated),
+        fitted(named),
+        made=made_for,
         only=only,
         skip=(skip,) if isinstance(skip, str) else skip,
         stated=stated,
@@ -163,11 +171,16 @@ def cases_for(
         layer = nearest(family, [*parameters, *inside], arguments if isinstance(arguments, Mapping) else ())
     if layer != named[0].layer.name:
         named = with_kin(layer)
+    return suited(named, said, function), said
+
+
+def suited(named: list[Case], said: Meant, function: Callable) -> list[Case]:
+    """The cases that a name means, and of them those of so many axes of space, if the function's name says that."""
     named = [case for case in named if not any(matches(case.name, pattern) for pattern in said.without)]
     if of_space := re.search(r"([123])[dD]$", name_of(function)):
         axes = int(of_space.group(1))
         named = [c for c in named if c.layer.name not in OF_CHANNELS or axes_of_space(c) == axes] or named
-    return named, said
+    return named
 
 
 def meaning_of(name: str) -> Meant:

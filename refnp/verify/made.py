@@ -5,29 +5,36 @@ once 2, and once past the blocks of any kernel and no multiple of one; axes in f
 have each of STRUCTURES. Then every two values of options, masks and arrays that may be left out stand together in a
 case. What a mask hides are some, the first and the last ones, and all from one.
 
-refnp itself is held on these cases (tests/verify/test_made.py). Of those who are judged it is not asked yet what no
-convention of theirs says: how many axes in front they take, and where.
+refnp itself is held on these cases (tests/verify/test_made.py). Others may refuse some, with axes in front of theirs
+or lengths that they do not take: what they say is reported, and is no wrong answer.
 """
 
+import contextlib
+import functools
 import inspect
 import itertools
+import math
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from refnp.autograd import vjp
 from refnp.autograd.declaration import Declaration
 from refnp.autograd.notation import Argument, Option, Shape
-from refnp.verify.case import Case, Layer
+from refnp.autograd.primitives import raw
+from refnp.verify.case import Case, Convention, KnownDefect, Layer
+from refnp.verify.covering import Factor, Row, covering
+from refnp.verify.layers import cases_of_layers
 
 DIFFERENT = (7, 5, 11, 6, 13, 9, 3, 4, 8)  # lengths, one for each letter
-LONG = (100, 37)  # past a block of 64, and of 32: of the first letter that is past a block, and of the others
-RUNS = ((7,), (1,), (2,), (100,), (3, 5))
+LONG = (67, 1027)  # past blocks of 64 and of 1024, and multiples of none
+RUNS = ((7,), (1,), (2,), (67,), (1027,), (3, 5))
 MOST = 20_000  # numbers of a case
-TRIES = 60  # rows that are drawn for a value, before it is given up
 FRONTS = ((), (3,), (2, 3))
+OF_ELEMENTS = ((7,), (), (1,), *((n,) for n in LONG), (3, 5))  # where each number is for itself
 TRIED = {  # values of options beside the default
     "≥ 0": (1e-3, 0.1),
     "≥ 1": (2.5, 500.0),
@@ -37,57 +44,67 @@ TRIED = {  # values of options beside the default
     "in [0, 1)": (0.1, 0.5),
     "in [0, 1]": (0.1, 1.0),
     "whole": (0,),
+    "whole ≥ 0": (0, 1, 3),
     "whole ≥ 1": (1, 2, 3),
     "True or False": (True, False),
 }
 HIDDEN = ("some are hidden", "the first two are hidden", "the last ones are hidden", "all are hidden from one")
+HARM = {"NaN is hidden": np.nan, "infinity is hidden": np.inf, "1e30 is hidden": 1e30}
 STRUCTURES = {  # the numbers of the i-th array, from normal ones
     "normal": lambda x, i: x,
     "equal rows": lambda x, i: x[..., :1, :] + 0 * x if x.ndim > 1 else x,
     "a row of zeros": lambda x, i: np.where(np.arange(x.shape[-2])[:, None] == 0, 0, x) if x.ndim > 1 else x,
     "mean 1000": lambda x, i: x + 1000,
     "far apart": lambda x, i: 30 * x,
-    "far below": lambda x, i: 300 * np.abs(x) * (-1) ** i,  # products of two neighbours are large and negative
+    "far below": lambda x, i: 300 * (1 + np.abs(x)) * (-1) ** i,  # products of two neighbours are large and negative
     "tiny": lambda x, i: 1e-3 * x,
 }
 
 
-@dataclass(frozen=True)
-class Factor:
-    """Something that varies from case to case, with its values; an `option` has a default, which comes first."""
-
-    name: str
-    values: tuple
-    option: bool = False
-
-
-def made_cases(layer: Layer, listed: list[Case]) -> list[Case]:
+def made_cases(layer: Layer, listed: list[Case], takes: Callable[[str], bool] = lambda name: True) -> list[Case]:
     """The cases that follow from the declaration of a layer's function; none where it has none.
 
-    What is known of frameworks in the `listed` cases is known in these too.
+    Options vary that the function who is asked `takes`. The name of a case says all of it, its numbers too.
+    What is known of frameworks in the `listed` cases is known in these too, if it is known what makes it.
     """
     declaration = getattr(layer.function, "takes", None)
     if not isinstance(declaration, Declaration) or layer.whole:
         return []
-    known = tuple({id(defect): defect for case in listed for defect in case.known_defects}.values())
-    rng = np.random.default_rng(zlib.crc32(layer.name.encode()))
+    every = {id(defect): defect for case in listed for defect in case.known_defects} | conventions_of_parts()
+    known = tuple(replace(defect, cases=()) for defect in every.values() if defect.has_formula)
+    made = Maker(layer, declaration, takes).cases()
+    floats = lambda inputs: tuple(name for name, x in inputs.items() if x.dtype.kind == "f")
     return [
-        Case(layer, f"made: {said}", inputs, given, known, tuple(n for n, x in inputs.items() if x.dtype.kind == "f"))
-        for said, inputs, given in Maker(layer, declaration).cases(rng)
+        Case(layer, f"made: {said}", inputs, options, known, floats(inputs), made=True)
+        for said, inputs, options in made
     ]
+
+
+@functools.cache
+def conventions_of_parts() -> dict[int, KnownDefect]:
+    """What others mean by a part, such as attention of a query that sees nothing, in every layer that is made of it."""
+    every = (defect for case in cases_of_layers() for defect in case.known_defects)
+    return {id(defect): defect for defect in every if isinstance(defect, Convention) and defect.parts}
 
 
 class Maker:
     """Makes the arguments of a layer's equation: inputs by place, and options, arrays among them, by name."""
 
-    def __init__(self, layer: Layer, declaration: Declaration):
-        self.layer, self.declaration = layer, declaration
+    def __init__(self, layer: Layer, declaration: Declaration, takes: Callable[[str], bool]):
+        self.layer, self.declaration, self.takes = layer, declaration, takes
         parameters = inspect.signature(layer.equation).parameters.values()
         by_name = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
         self.required = {p.name for p in parameters if p.default is p.empty}
         self.inputs = [a for name, a in declaration.arguments.items() if name in {p.name for p in parameters} - by_name]
-        self.arrays = [a for name, a in declaration.arguments.items() if name in by_name]
-        self.options = [o for name, o in declaration.options.items() if name in by_name and tried(o, declaration)]
+        self.arrays = [a for name, a in declaration.arguments.items() if name in by_name and self.may_be(name)]
+        options = [option for name, option in declaration.options.items() if name in by_name and self.may_be(name)]
+        self.options = [option for option in options if tried(option, declaration)]
+        self.tied: dict[str, str] = {}
+        self.tied = self.tied_letters()
+
+    def may_be(self, name: str) -> bool:
+        """Whether an argument stands in cases: the function that is asked takes it, or it may not be left out."""
+        return self.takes(name) or name in self.required
 
     def shape_of(self, argument: Argument) -> Shape:
         """Of shapes that an argument may have, the first one that holds what it is here: inputs differentiate."""
@@ -100,22 +117,41 @@ class Maker:
         axes = [axis for argument in taken for axis in self.shape_of(argument).axes]
         letters = list(dict.fromkeys(factor for axis in axes for factor in axis.split("·")))
         letters = [a for a in letters if not a.isdigit() and a not in self.declaration.options]
-        own, long = iter(DIFFERENT), iter((LONG[0], *[LONG[1]] * len(letters)))
-        for letter in reversed(letters):
+        own = iter(DIFFERENT)
+        for letter in reversed([letter for letter in letters if letter not in self.tied]):
             runs = RUNS[:-1] if self.declaration.moved else RUNS
-            yield Factor(letter, runs if letter[0] == "*" else (next(own), 1, 2, next(long)))
+            yield Factor(letter, runs if letter[0] == "*" else (next(own), 1, 2, *LONG))
         if any(self.shape_of(argument).batch for argument in taken):
-            yield Factor("...", FRONTS)
+            yield Factor("...", self.layer.tried.get("...", FRONTS if letters else OF_ELEMENTS))
         for argument in taken:
-            if argument.optional and argument.name not in self.required:
-                of = HIDDEN if argument.shapes[0].kind == "boolean" else (True,)
+            if argument.optional and argument.name not in self.required and self.takes(argument.name):
+                harm = HARM if argument.hides else ()
+                of = (*HIDDEN, *harm) if argument.shapes[0].kind == "boolean" else (True,)
                 yield Factor(argument.name, (False, *of), option=True)
         for option in self.options:
             values = self.layer.tried.get(option.name, tried(option, self.declaration))
             yield Factor(option.name, values, option=True)
         yield Factor("structure", tuple(STRUCTURES))
 
-    def cases(self, rng: np.random.Generator) -> Iterator[tuple[str, dict, dict]]:
+    def smallest(self, factors: Sequence[Factor]) -> Iterator[Row]:
+        """All lengths but the batch's are 1, with numbers near 0 and far from it."""
+        others = ("...", "structure", "B")
+        ones = [(i, 1) for i, factor in enumerate(factors) if factor.name not in others and not factor.option]
+        for structure in ("normal", "mean 1000"):
+            yield (*ones, (len(factors) - 1, [*STRUCTURES].index(structure)))
+
+    def tied_letters(self) -> dict[str, str]:
+        """{letter: the one whose length it must have}, which functions ask for and declarations do not say."""
+        factors = list(self.factors())
+        base = {factor.name: factor.values[0] for factor in factors}
+        letters = [factor.name for factor in factors if type(factor.values[0]) is int and not factor.option]
+        for tied in ({}, *({one: other} for one, other in itertools.combinations(letters, 2))):
+            self.tied = tied
+            if self.is_taken(*self.drawn(base, np.random.default_rng(0))):
+                return self.tied
+        return {}
+
+    def cases(self) -> Iterator[tuple[str, dict, dict]]:
         """(what is particular, inputs, options) of each case."""
         factors = list(self.factors())
         drawn: dict[str, tuple[dict, dict]] = {}
@@ -125,39 +161,65 @@ class Maker:
             chosen = {factor.name: factor.values[i] for factor, i in zip(factors, row, strict=True)}
             words = [said_of(factor, i) for factor, i in zip(factors, row, strict=True)]
             said = ", ".join(filter(None, words)) or "all lengths differ"
+            if self.size(chosen) > MOST:
+                return False
             if said not in drawn:
+                rng = np.random.default_rng(zlib.crc32(f"{self.layer.name}/{said}".encode()))
                 inputs, options = self.drawn(chosen, rng)
                 if not self.says_something(inputs, options):
                     return False
                 drawn[said] = inputs, options
             return True
 
-        covering(factors, draw, rng)
+        covering(factors, set(self.smallest(factors)), draw, np.random.default_rng(0))
         for said, arguments in drawn.items():
             yield said, *arguments
 
+    def known(self, chosen: Mapping[str, Any]) -> dict[str, Any]:
+        """The lengths of all letters, and the options."""
+        defaults = {n: d for n, d in self.declaration.defaults.items() if n in self.declaration.options}
+        return {**defaults, **chosen, **{letter: chosen[other] for letter, other in self.tied.items()}}
+
+    def size(self, chosen: Mapping[str, Any]) -> int:
+        """How many numbers the inputs of a case hold; infinite if more than one axis is past every block."""
+        longest = [value for value in chosen.values() if value in (LONG[1], RUNS[4])]
+        known = self.known(chosen)
+        count = sum(math.prod(lengths(self.shape_of(argument), known)) for argument in self.inputs)
+        return count if len(longest) < 2 else MOST + count
+
+    def is_taken(self, inputs: dict, options: dict) -> bool:
+        """Whether refnp computes it."""
+        with contextlib.suppress(ValueError, TypeError), np.errstate(all="ignore"):
+            self.layer.function(*inputs.values(), **options)
+            return True
+        return False
+
     def says_something(self, inputs: dict, options: dict) -> bool:
-        """Whether refnp computes it, and not the same number everywhere from more than one."""
-        if sum(array.size for array in inputs.values()) > MOST:
+        """Whether refnp computes it, and not the same number everywhere; of a single one, whether it can change."""
+        if not self.is_taken(inputs, options):
             return False
-        try:
-            with np.errstate(all="ignore"):
-                y = np.asarray(self.layer.function(*inputs.values(), **options))
-        except (ValueError, TypeError):
-            return False
-        return y.size <= MOST and (y.size == 1 or bool((y != y.flat[0]).any()))
+        with np.errstate(all="ignore"):
+            y, pullback = vjp(lambda *arrays: self.layer.function(*arrays, **options), *inputs.values())
+            if y.size == 1:
+                return any(np.any(x_bar) for x_bar in pullback(np.ones(y.shape)))
+        return y.size <= MOST and bool((raw(y) != raw(y).flat[0]).any())
 
     def drawn(self, chosen: Mapping[str, Any], rng: np.random.Generator) -> tuple[dict, dict]:
         """Inputs and options of a case."""
         options = {option.name: chosen[option.name] for option in self.options}
-        of_defaults = {n: d for n, d in self.declaration.defaults.items() if n in self.declaration.options}
-        known = {**of_defaults, **options, **chosen}
+        known = self.known(chosen)
         number = itertools.count()
         found: tuple[dict, dict] = {}, {}
         for place, arguments in zip(found, (self.inputs, self.arrays), strict=True):
             for argument in arguments:
-                if chosen.get(argument.name, True):
+                if chosen.get(argument.name, not argument.optional or argument.name in self.required):
                     place[argument.name] = self.array(argument, known, next(number), rng)
+        for mask in (argument for argument in self.arrays if chosen.get(argument.name) in HARM):
+            for name, array in found[0].items():
+                if name in mask.hides:
+                    written = self.shape_of(self.declaration.arguments[name])
+                    seen = seen_of(written, mask.shapes[0], found[1][mask.name])
+                    found[0][name] = np.where(seen, array, HARM[chosen[mask.name]])
         changed = {n: option for n, option in options.items() if option != self.declaration.defaults.get(n)}
         return found[0], found[1] | changed
 
@@ -168,7 +230,10 @@ class Maker:
         if written.kind == "boolean":
             return mask_of(shape, known[argument.name], rng)
         if written.kind == "whole":
-            return np.asarray(rng.integers(0, max(known[written.below], 1) if written.below else 1000, shape))
+            count = max(known[written.below], 1) if written.below else 1000
+            found = rng.integers(0, count, shape)
+            found.flat[:1], found.flat[1:2] = 0, count - 1  # the first and the last place occur
+            return found
         if written.kind in ("positive", "nonnegative", "real"):  # real: weights, in which no gradient is taken
             return rng.uniform(0.3, 2.0, shape)
         if written.kind == "probability":
@@ -199,13 +264,25 @@ def mask_of(shape: tuple[int, ...], how: str, rng: np.random.Generator) -> np.nd
     mask = rng.random(shape) < 0.7
     if not shape:
         return mask
-    if how == HIDDEN[1]:
+    if how in HARM:
+        mask[..., :2], mask[..., -1] = False, True
+    elif how == HIDDEN[1]:
         mask[..., :2], mask[..., 2:] = False, True
     elif how == HIDDEN[2]:
         mask[..., :], mask[..., -max(shape[-1] // 3, 1) :] = True, False
     elif how == HIDDEN[3] and len(shape) > 1:
         mask[..., shape[-2] // 2, :] = False
     return mask
+
+
+def seen_of(written: Shape, of_mask: Shape, mask: np.ndarray) -> np.ndarray:
+    """Where something is seen of an array of the written shape, under a mask: it broadcasts to the array."""
+    if written.axes == of_mask.axes:
+        return mask
+    gone = tuple(i - len(of_mask.axes) for i, axis in enumerate(of_mask.axes) if axis not in written.axes)
+    seen = np.asarray(mask.any(gone))
+    behind = [i - len(written.axes) for i, axis in enumerate(written.axes) if axis not in of_mask.axes]
+    return np.expand_dims(seen, behind)
 
 
 def said_of(factor: Factor, i: int) -> str:
@@ -215,48 +292,6 @@ def said_of(factor: Factor, i: int) -> str:
         return ""
     if value is True:
         return factor.name
-    if isinstance(value, str) and value in (*HIDDEN, *STRUCTURES):
+    if isinstance(value, str) and value in (*HIDDEN, *HARM, *STRUCTURES):
         return value
     return f"{factor.name.lstrip('*')} = {value!r}" if factor.name != "..." else f"{value} in front"
-
-
-def covering(factors: list[Factor], draw: Callable[[list[int]], bool], rng: np.random.Generator) -> None:
-    """Draw rows of places of values, such that every value stands in one; what is in no row is given up.
-
-    First options have their defaults, and all lengths but the batch's are once 1; then every two values of options
-    stand in a row.
-    """
-    others = ("...", "structure", "B")
-    lengths = [i for i, factor in enumerate(factors) if factor.name not in others and not factor.option]
-    optional = [i for i, factor in enumerate(factors) if factor.option]
-    draw([0] * len(factors))
-    for structure in (0, [*STRUCTURES].index("mean 1000")):
-        draw([structure if f.name == "structure" else int(i in lengths) for i, f in enumerate(factors)])
-    single: set[tuple] = {((i, a),) for i, f in enumerate(factors) if i not in optional for a in range(len(f.values))}
-    cover(single, factors, draw, rng, at_default=optional)
-    wanted: set[tuple] = {((i, a),) for i in optional for a in range(len(factors[i].values))}
-    for i, j in itertools.combinations(optional, 2):
-        places = itertools.product(range(len(factors[i].values)), range(len(factors[j].values)))
-        wanted |= {((i, a), (j, b)) for a, b in places}
-    cover(wanted, factors, draw, rng)
-
-
-def cover(wanted: set, factors: list[Factor], draw: Callable, rng: np.random.Generator, at_default: Any = ()) -> None:
-    """Draw rows until all that is wanted stood in one; of TRIES drawn ones the one in which most of it stands."""
-    wanted -= of_row([0] * len(factors))
-    while wanted:
-        seed = min(wanted, key=lambda one: (-len(one), one))
-        rows = [[int(rng.integers(len(factor.values))) for factor in factors] for _ in range(TRIES)]
-        for row in rows:
-            for i, a in (*((i, 0) for i in at_default), *seed):
-                row[i] = a
-        rows.sort(key=lambda row: -len(wanted & of_row(row)))
-        best = next((row for row in rows if draw(row)), None)
-        wanted -= {seed} if best is None else of_row(best)
-
-
-def of_row(row: list[int]) -> set[tuple]:
-    """The values, and the pairs of values, that stand in a row."""
-    single = list(enumerate(row))
-    found: set[tuple] = {(one,) for one in single}
-    return found | set(itertools.combinations(single, 2))

@@ -437,6 +437,15 @@ def where(
     )
 
 
+def no_farther(x: Rounded, farthest: np.ndarray, roundings: int) -> Rounded:
+    """x where it is known to be no farther off than so, but for so many roundings of a number near 1."""
+    judged = x.arithmetic
+    if judged is None:
+        return x
+    most = farthest / judged.u + roundings * (1 + judged.stored)
+    return Rounded(x.value, np.fmin(x.error, most), x.lost, judged)
+
+
 def overflowing(x: Rounded) -> Rounded:
     """x as it is stored: ±∞ beyond the largest number of the arithmetic, (2 − 2u)/½η."""
     judged = x.arithmetic

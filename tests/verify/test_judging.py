@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import os
 import runpy
 import subprocess
@@ -63,7 +64,10 @@ def test_a_right_function_of_numpy_holds():
     assert report.require() is report
     assert {row["verdict"] for row in report.rows} == {WITHIN}
     assert {(row["framework"], row["version"].split()[0]) for row in report.rows} == {("softmax", "NumPy")}
-    assert len(report.rows) == 2 * len(named_cases("softmax"))
+    asked = {problem.case.name for problem in report.problems}
+    assert asked > {case.name for case in named_cases("softmax") if not case.options}
+    assert len(report.rows) == 2 * len(asked)
+    assert f"asked: {len(asked)} cases, n to 1027, " in str(report)
     assert str(report).startswith(f"softmax holds: {len(report.rows)} rows within bound, the worst ")
 
 
@@ -459,7 +463,7 @@ def test_exceptions_shapes_and_dtypes_are_rows():
     def strange(x):
         if x.shape[0] == 50:
             raise RuntimeError("too long\nwith details")
-        if x.shape[0] == 3:
+        if x.shape == (3, 7):
             return x[:, 0]
         return softmax(x.astype(np.float64))
 
@@ -467,7 +471,7 @@ def test_exceptions_shapes_and_dtypes_are_rows():
     text = str(report)
     assert "RuntimeError: too long: 2 rows of 1 case" in text
     assert "with details" not in text
-    assert "shape (3,) where (3, 7) is right: 2 rows of 1 case" in text
+    assert "shape (3,) where (3, 7) is right" in text
     assert "float64 comes back for float32" in text
     assert all(math.isfinite(row["error_over_bound"] or 0) for row in report.rows)
 
@@ -484,6 +488,29 @@ def test_the_first_of_several_results_is_judged_and_none_is_no_result():
     assert report.holds
     assert f"assumed: the first of 2 results is judged, {len(report.rows)} times" in str(report)
     assert "TypeError: the function returns None, and not an array" in str(refnp.judge("softmax", lambda x: None))
+
+
+def test_a_case_that_is_made_may_be_refused_and_the_report_says_so():
+    def of_rows(x):
+        if x.ndim == 3:
+            raise ValueError(f"x has 3 axes, {x.shape}")
+        return softmax(x)
+
+    report = refnp.judge("softmax", of_rows, skip="softmax/[!m]*")
+    assert report.holds
+    assert re.search(r"of it; it refuses \d+ cases\n", str(report))
+    assert re.search(
+        r"skipped: \d+ cases, it raises ValueError: x has 3 axes, \(2, 3, \d+\): softmax/made", str(report)
+    )
+
+
+def test_a_case_that_breaks_a_function_is_wrong_though_it_is_made():
+    def of_the_first(x):
+        return softmax(x) if x.ndim < 3 else softmax(x[[5]])
+
+    report = refnp.judge("softmax", of_the_first, only="*made*")
+    assert not report.holds
+    assert "IndexError: index 5 is out of bounds" in str(report)
 
 
 def test_what_is_not_implemented_is_skipped():

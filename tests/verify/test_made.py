@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from refnp import autograd as ag
 from refnp.autograd.declaration import takes
 from refnp.verify import rounding
 from refnp.verify.case import Layer
@@ -45,7 +46,7 @@ def scores(query, key, bias=None, *, mask=None, scale=None, form="one"):
     """A function with everything that a declaration may say."""
     s = query @ key.swapaxes(-1, -2) * (1 if scale is None else scale)
     s = s if bias is None else s + bias
-    return np.where(True if mask is None else mask, s if form == "one" else 2 * s, 0)
+    return ag.where(True if mask is None else mask, s if form == "one" else 2 * s, 0)
 
 
 def equation(query, key, bias=None, *, mask=None, scale=None, form="one"):

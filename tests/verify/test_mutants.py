@@ -199,8 +199,12 @@ OTHERS = [
 
 @pytest.mark.parametrize(("name", "function", "says"), OTHERS)
 def test_what_others_write_is_named_whole(name, function, says):
-    """As textbooks have it, without refnp and with sums in another order: one cause for every row."""
-    (cause,) = refnp.judge(name, function).causes
+    """As textbooks have it, without refnp and with sums in another order: one cause for every row.
+
+    But for 1027 numbers, of which sums one after the other lose more than the mistake.
+    """
+    causes = refnp.judge(name, function).causes
+    (cause,) = [cause for cause in causes if not all("1027" in case for case, *_ in cause.rows)]
     assert says in cause.says, cause
 
 

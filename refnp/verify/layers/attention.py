@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from refnp import layers
+from refnp.autograd.declaration import takes
 from refnp.layers.masks import causal, key_padding, window
 from refnp.verify import rounding
 from refnp.verify.case import (
@@ -28,6 +29,9 @@ from refnp.verify.layers.linear import linear, sum_to, summed_to
 from refnp.verify.layers.softmax import weights, weights_pullback
 from refnp.verify.parts import part
 from refnp.verify.rounding import WIDE, constant, contract, either, exact, where, where_positive
+
+TOKENS = "query (..., N, d), key (..., M, d), value (..., M, e) → (..., N, e)"
+TOKENS_HIDDEN = "boolean to (..., N, M)? hides (key, value), True = may attend"
 
 
 @part
@@ -158,6 +162,7 @@ def without_window(query, key, value, *, before, after):
     return attention(query, key, value)
 
 
+@takes(TOKENS)
 def with_causal_mask(query, key, value):
     """Query i attends to keys j ≤ i, aligned top left."""
     return layers.attention(query, key, value, mask=causal(query.shape[-2], key.shape[-2]))
@@ -216,8 +221,10 @@ CAUSAL = Layer(
 
 WINDOW = Layer(
     "window_attention",
-    lambda query, key, value, *, before, after: layers.attention(
-        query, key, value, mask=window(query.shape[-2], key.shape[-2], before, after)
+    takes(TOKENS, before="whole ≥ 0", after="whole ≥ 0")(
+        lambda query, key, value, *, before, after: layers.attention(
+            query, key, value, mask=window(query.shape[-2], key.shape[-2], before, after)
+        )
     ),
     window_equation,
     torch=lambda torch, query, key, value, *, before, after: torch_attention(
@@ -344,19 +351,35 @@ def additive_attention(query, key, value, query_weight, key_weight, vector, *, m
     return output, pullback
 
 
-def similar(similarity):
-    """refnp's attention with a similarity whose parameters are arguments."""
-    return lambda query, key, value, *parameters, mask=None: layers.similarity_attention(
-        query, key, value, mask=mask, similarity=similarity, parameters=parameters
-    )
+@takes(TOKENS, mask=TOKENS_HIDDEN)
+def refnp_cosine(query, key, value, *, mask=None):
+    """refnp's attention by angles."""
+    return layers.similarity_attention(query, key, value, mask=mask, similarity="cosine")
+
+
+@takes(TOKENS.replace("key (..., M, d)", "key (..., M, d_k)").replace(" →", ", weight (d, d_k) →"), mask=TOKENS_HIDDEN)
+def refnp_general(query, key, value, weight, *, mask=None):
+    """refnp's attention by a bilinear form."""
+    return layers.similarity_attention(query, key, value, mask=mask, similarity="general", parameters=(weight,))
+
+
+@takes(
+    "query (..., N, d), key (..., M, d_k), value (..., M, e), query_weight (d, a), key_weight (d_k, a), vector (a) "
+    "→ (..., N, e)",
+    mask=TOKENS_HIDDEN,
+)
+def refnp_additive(query, key, value, query_weight, key_weight, vector, *, mask=None):
+    """refnp's attention by a small network."""
+    parameters = query_weight, key_weight, vector
+    return layers.similarity_attention(query, key, value, mask=mask, similarity="additive", parameters=parameters)
 
 
 COSINE, GENERAL, ADDITIVE = (
-    Layer(f"{name}_attention", similar(name), equation, names=("similarity_attention",))
-    for name, equation in (
-        ("cosine", cosine_attention),
-        ("general", general_attention),
-        ("additive", additive_attention),
+    Layer(f"{name}_attention", function, equation, names=("similarity_attention",))
+    for name, function, equation in (
+        ("cosine", refnp_cosine, cosine_attention),
+        ("general", refnp_general, general_attention),
+        ("additive", refnp_additive, additive_attention),
     )
 )
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from refnp import layers
+from refnp.autograd.declaration import takes
 from refnp.layers import densities, student_t
 from refnp.layers.distributions import Categorical, LowRankNormal, MultivariateNormal, Normal, kl_divergence
 from refnp.verify import rounding
@@ -284,7 +285,7 @@ def series(x, first):
 
 NORMAL = Layer(
     "normal_log_prob",
-    lambda y, mean, std: Normal(mean, std).log_prob(y),
+    takes("y to (*S), mean to (*S), std positive to (*S) → (*S)")(lambda y, mean, std: Normal(mean, std).log_prob(y)),
     normal_log_prob,
     torch=lambda torch, y, mean, std: torch.distributions.Normal(mean, std).log_prob(y),
     jax="scipy.stats.norm.logpdf",
@@ -292,7 +293,10 @@ NORMAL = Layer(
 )
 STUDENT_T = Layer(
     "student_t_log_prob",
-    student_t.student_t_log_prob,
+    takes(
+        "y to (*S), degrees_of_freedom positive to (*S), location to (*S), scale positive to (*S) → (*S)",
+        mask="boolean to (*S)? hides (y, location)",
+    )(student_t.student_t_log_prob),
     student_t_log_prob,
     torch=lambda torch, y, nu, mean, scale: torch.distributions.StudentT(nu, mean, scale).log_prob(y),
     jax="scipy.stats.t.logpdf",
@@ -300,7 +304,9 @@ STUDENT_T = Layer(
 )
 NORMAL_KL = Layer(
     "normal_kl",
-    lambda mean_p, std_p, mean_q, std_q: kl_divergence(Normal(mean_p, std_p), Normal(mean_q, std_q)),
+    takes("mean_p to (*S), std_p positive to (*S), mean_q to (*S), std_q positive to (*S) → (*S)")(
+        lambda mean_p, std_p, mean_q, std_q: kl_divergence(Normal(mean_p, std_p), Normal(mean_q, std_q))
+    ),
     normal_kl,
     torch=lambda torch, mean_p, std_p, mean_q, std_q: torch.distributions.kl_divergence(
         torch.distributions.Normal(mean_p, std_p), torch.distributions.Normal(mean_q, std_q)
@@ -325,7 +331,9 @@ LOW_RANK = Layer(
 )
 CATEGORICAL_KL = Layer(
     "categorical_kl",
-    lambda logits_p, logits_q: kl_divergence(Categorical(logits_p), Categorical(logits_q)),
+    takes("logits_p (..., V), logits_q (..., V) → (...)")(
+        lambda logits_p, logits_q: kl_divergence(Categorical(logits_p), Categorical(logits_q))
+    ),
     categorical_kl,
     torch=lambda torch, logits_p, logits_q: torch.distributions.kl_divergence(
         torch.distributions.Categorical(logits=logits_p), torch.distributions.Categorical(logits=logits_q)
@@ -335,7 +343,7 @@ CATEGORICAL_KL = Layer(
 
 CATEGORICAL_ENTROPY = Layer(
     "categorical_entropy",
-    lambda logits: Categorical(logits).entropy(),
+    takes("logits (..., V) → (...)")(lambda logits: Categorical(logits).entropy()),
     categorical_entropy,
     torch=lambda torch, logits: torch.distributions.Categorical(logits=logits).entropy(),
     names=("Categorical",),

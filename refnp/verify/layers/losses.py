@@ -232,7 +232,8 @@ def torch_cross_entropy_of_probabilities(torch, logits, targets, *, class_weight
 
 MSE = Layer("mse", layers.mse, mse, torch="nn.functional.mse_loss")
 GAUSSIAN_NLL = Layer("gaussian_nll", layers.gaussian_nll, gaussian_nll, torch=torch_gaussian_nll)
-CROSS_ENTROPY = Layer("cross_entropy", layers.cross_entropy, cross_entropy, torch=torch_cross_entropy)
+FRONTS = {"...": ((3,), ())}  # with more axes, frameworks have the classes elsewhere
+CROSS_ENTROPY = Layer("cross_entropy", layers.cross_entropy, cross_entropy, torch=torch_cross_entropy, tried=FRONTS)
 HUBER = Layer("huber", layers.huber, huber, torch="nn.functional.huber_loss")
 BINARY = Layer(
     "binary_cross_entropy", layers.binary_cross_entropy, binary_cross_entropy, torch=torch_binary_cross_entropy

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from refnp import layers
+from refnp.autograd.declaration import takes
 from refnp.layers.masks import causal
 from refnp.layers.positions import absolute, relative, rotary
 from refnp.layers.positions.biases import ALiBi, T5Bias
@@ -193,10 +194,16 @@ T5_BUCKETS = {  # of offsets −7 … 7; the distances 0, 1, …, half of the bu
 }
 
 
+def alibi_slopes(heads):
+    """2^(−8h/H), h = 1 … H, of a power of two; else of the next lower one, then every other of the next higher."""
+    lower = 1 << (heads.bit_length() - 1)
+    of = lambda count: np.exp2(-8 * np.arange(1, count + 1, dtype=WIDE) / count)
+    return np.concatenate([of(lower), of(2 * lower)[::2][: heads - lower]])
+
+
 def alibi_attention(query, key, value, *, mask=None):
-    """Attention with the bias −2^(−8h/H) |m − n|, h = 1 … H, H a power of two: exact numbers, each rounded once."""
-    heads = query.shape[-3]
-    slopes = np.exp2(-8 * np.arange(1, heads + 1, dtype=WIDE) / heads)
+    """Attention with the bias −2^(−8h/H) |m − n|: exact numbers, each rounded once."""
+    slopes = alibi_slopes(query.shape[-3])
     bias = constant(-slopes[:, None, None] * np.abs(offsets(query, key)))
     output, back = attention(query, key, value, bias, mask=mask)
     return output, lambda g: back(g)[:3]
@@ -253,15 +260,19 @@ def torch_learned(torch, x, weight, *, places):
     return x + weight[torch.tensor(places)]
 
 
+IN_HEADS = "query (..., H, N, d), key (..., H, M, d), value (..., H, M, e) → (..., H, N, e)"
+OF_HEADS = "boolean to (..., H, N, M)? hides (key, value)"
 SINUSOIDAL = Layer(
     "sinusoidal_positions",
-    lambda x, *, base=10000: absolute.SinusoidalPositions(base=base)(x),
+    takes("x (..., N, D) → (..., N, D)")(lambda x, *, base=10000: absolute.SinusoidalPositions(base=base)(x)),
     sinusoidal_positions,
     names=("sinusoidal", "SinusoidalPositions"),
 )
 LEARNED = Layer(
     "learned_positions",
-    lambda x, weight, *, places: learned(len(weight), x.shape[-1]).bind({"weight": weight})(x, places),
+    takes("x (..., N, D), weight (V, D) → (..., N, D)", places="whole < V (N)")(
+        lambda x, weight, *, places: learned(len(weight), x.shape[-1]).bind({"weight": weight})(x, places)
+    ),
     learned_positions,
     torch=torch_learned,
     jax=lambda jax, x, weight, *, places: x + weight[np.asarray(places)],
@@ -270,7 +281,11 @@ LEARNED = Layer(
 ROTATE = Layer("rotate", rotary.rotate, rotated)
 ROTARY = Layer(
     "rotary_attention",
-    lambda *qkv, mask=None, layout="interleaved": with_scheme(Rotary(layout=layout), *qkv, mask=mask),
+    takes(IN_HEADS.replace("d)", "2·h)"), mask=OF_HEADS, layout="interleaved | half")(
+        lambda query, key, value, *, mask=None, layout="interleaved": with_scheme(
+            Rotary(layout=layout), query, key, value, mask=mask
+        )
+    ),
     rotary_attention,
     names=("Rotary",),
 )
@@ -278,7 +293,9 @@ SHAW = Layer("shaw_attention", refnp_shaw, shaw_attention, names=("Shaw",))
 T5 = Layer("t5_attention", refnp_t5, t5_attention, names=("T5Bias",))
 ALIBI = Layer(
     "alibi_attention",
-    lambda query, key, value, *, mask=None: with_scheme(ALiBi(query.shape[-3]), query, key, value, mask=mask),
+    takes(IN_HEADS, mask=OF_HEADS)(
+        lambda query, key, value, *, mask=None: with_scheme(ALiBi(query.shape[-3]), query, key, value, mask=mask)
+    ),
     alibi_attention,
     names=("ALiBi",),
 )

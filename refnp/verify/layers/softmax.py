@@ -9,7 +9,7 @@ from refnp import autograd, layers
 from refnp.verify import rounding
 from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, exact_gradient, generator, gradient_of, normal
 from refnp.verify.parts import part
-from refnp.verify.rounding import either, overflowing, where
+from refnp.verify.rounding import either, no_farther, overflowing, where
 
 
 def along_last(equation):
@@ -28,18 +28,27 @@ def along_last(equation):
 
 
 def from_maximum(x):
-    """x − m with m the row maximum (0 if that is −∞). −∞ itself is exact: it stands for weight 0."""
+    """x − m with m the row maximum (0 if that is −∞). Exact: −∞, which stands for weight 0, and 0 of a score alone."""
     m = x.value.max(-1, keepdims=True, initial=-np.inf)
     shifted = x - np.where(m == -np.inf, 0, m)
-    return where(shifted.value == -np.inf, -np.inf, shifted)
+    hidden = x.value == -np.inf
+    alone = ~hidden & ((~hidden).sum(-1, keepdims=True) == 1) & is_known(x)
+    return where(hidden, -np.inf, where(alone, 0, shifted))
+
+
+def is_known(x):
+    """Where a score is −∞ or finite, and its error too."""
+    return np.isfinite(x.off) & (x.value < np.inf)
 
 
 @part
 def weights(x):
-    """p_i = exp(x_i − m) / Σ_j exp(x_j − m); 0 in a row of −∞."""
+    """p_i = exp(x_i − m) / Σ_j exp(x_j − m); 0 in a row of −∞. It is from 0 to 1 for all finite scores."""
     e = rounding.exp(from_maximum(x))
     total = e.sum(-1, keepdims=True)
-    return e / where(total.value == 0, 1, total)
+    p = e / where(total.value == 0, 1, total)
+    farthest = np.where(is_known(x).all(-1, keepdims=True), np.maximum(p.value, 1 - p.value), np.inf)
+    return no_farther(p, farthest, x.shape[-1] + 1)  # roundings of a sum of n terms, and of a quotient
 
 
 @part

@@ -1,0 +1,75 @@
+"""Covering arrays: few rows of values of several factors, in which every value stands, and every two of options."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+TRIES = 60  # rows that are drawn for a value, before it is given up
+FEW = 16  # combinations of options, of which none is left out
+
+Row = tuple[tuple[int, int], ...]  # (factor, place of its value) of some factors
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Something that varies from case to case, with its values; an `option` has a default, which comes first."""
+
+    name: str
+    values: tuple
+    option: bool = False
+
+
+def covering(
+    factors: Sequence[Factor], wanted: set[Row], draw: Callable[[list[int]], bool], rng: np.random.Generator
+) -> None:
+    """Draw rows of places of values, such that every value stands in one; what is in no row is given up.
+
+    First options have their defaults, and the rows that are `wanted` come first. Then every two values of options stand
+    in a row, and all of them where these are few.
+    """
+    optional = [i for i, factor in enumerate(factors) if factor.option]
+    draw([0] * len(factors))
+    cover(wanted, factors, draw, rng)
+    places = {i: [(i, a) for a in range(len(factor.values))] for i, factor in enumerate(factors)}
+    cover({(one,) for i in places if i not in optional for one in places[i]}, factors, draw, rng, at_default=optional)
+    if math.prod(len(places[i]) for i in optional) <= FEW:
+        cover(set(itertools.product(*(places[i] for i in optional))), factors, draw, rng)
+    pairs = itertools.combinations(optional, 2)
+    of_options = {pair for i, j in pairs for pair in itertools.product(places[i], places[j])}
+    cover({(one,) for i in optional for one in places[i]} | of_options, factors, draw, rng)
+
+
+def cover(
+    wanted: set[Row],
+    factors: Sequence[Factor],
+    draw: Callable[[list[int]], bool],
+    rng: np.random.Generator,
+    at_default: Sequence[int] = (),
+) -> None:
+    """Draw rows until all that is wanted stood in one; of TRIES drawn ones the one in which most of it stands.
+
+    Half of the options have their defaults.
+    """
+    wanted -= of_row([0] * len(factors))
+    while wanted:
+        seed = min(wanted, key=lambda one: (-len(one), one))
+        values = [range(len(factor.values)) for factor in factors]
+        rows = [[int(rng.choice(few)) for few in values] for _ in range(TRIES)]
+        for row in rows:
+            usual = [(i, 0) for i, factor in enumerate(factors) if factor.option and rng.random() < 0.5]
+            for i, a in (*usual, *((i, 0) for i in at_default), *seed):
+                row[i] = a
+        rows.sort(key=lambda row: -len(wanted & of_row(row)))
+        rows.append([dict(seed).get(i, 0) for i in range(len(factors))])
+        best = next((row for row in rows if draw(row)), None)
+        wanted -= {seed} | (of_row(best) if best else set())
+
+
+def of_row(row: list[int]) -> set[Row]:
+    """The values, and the pairs of values, that stand in a row."""
+    single = list(enumerate(row))
+    found: set[Row] = {(one,) for one in single}
+    return found | set(itertools.combinations(single, 2))
