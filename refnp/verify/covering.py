@@ -15,11 +15,16 @@ Row = tuple[tuple[int, int], ...]  # (factor, place of its value) of some factor
 
 @dataclass(frozen=True)
 class Factor:
-    """Something that varies from case to case, with its values; an `option` has a default, which comes first."""
+    """Something that varies from case to case, with its values, the default first: an `option`, a `length`, or else.
+
+    Every two values of options stand in a row, and those of others that are `paired` as well.
+    """
 
     name: str
     values: tuple
     option: bool = False
+    length: bool = False
+    paired: bool = False
 
 
 def covering(
@@ -27,19 +32,29 @@ def covering(
 ) -> None:
     """Draw rows of places of values, such that every value stands in one; what is in no row is given up.
 
-    First options have their defaults, and the rows that are `wanted` come first. Then every two values of options stand
-    in a row, and all of them where these are few.
+    First stand the rows that are `wanted`, in which the rest is at its default, if they can be drawn so. Then every
+    value of an option stands alone in one; every other value in one in which options have their defaults; and every
+    two of options in one, all of them together where these are few.
     """
     optional = [i for i, factor in enumerate(factors) if factor.option]
-    draw([0] * len(factors))
-    cover(wanted, factors, draw, rng)
+    paired = [i for i, factor in enumerate(factors) if factor.option or factor.paired]
     places = {i: [(i, a) for a in range(len(factor.values))] for i, factor in enumerate(factors)}
+    alone = {(one,) for i in optional for one in places[i]}
+    for seed in ((), *sorted(wanted | alone)):
+        row = whole(seed, factors)
+        if not draw(row) and seed not in alone:
+            cover({seed}, factors, draw, rng, at_default=optional)
     cover({(one,) for i in places if i not in optional for one in places[i]}, factors, draw, rng, at_default=optional)
     if math.prod(len(places[i]) for i in optional) <= FEW:
         cover(set(itertools.product(*(places[i] for i in optional))), factors, draw, rng)
-    pairs = itertools.combinations(optional, 2)
-    of_options = {pair for i, j in pairs for pair in itertools.product(places[i], places[j])}
-    cover({(one,) for i in optional for one in places[i]} | of_options, factors, draw, rng)
+    pairs = itertools.combinations(paired, 2)
+    cover({pair for i, j in pairs for pair in itertools.product(places[i], places[j])}, factors, draw, rng)
+
+
+def whole(seed: Row, factors: Sequence[Factor], *, small: bool = False) -> list[int]:
+    """The row with these values, and all others at their defaults, or lengths `small`, at the value behind 1."""
+    chosen = dict(seed)
+    return [chosen.get(i, 2 if small and factor.length else 0) for i, factor in enumerate(factors)]
 
 
 def cover(
@@ -51,7 +66,7 @@ def cover(
 ) -> None:
     """Draw rows until all that is wanted stood in one; of TRIES drawn ones the one in which most of it stands.
 
-    Half of the options have their defaults.
+    Half of all values are defaults.
     """
     wanted -= of_row([0] * len(factors))
     while wanted:
@@ -59,11 +74,11 @@ def cover(
         values = [range(len(factor.values)) for factor in factors]
         rows = [[int(rng.choice(few)) for few in values] for _ in range(TRIES)]
         for row in rows:
-            usual = [(i, 0) for i, factor in enumerate(factors) if factor.option and rng.random() < 0.5]
+            usual = [(i, 0) for i in range(len(factors)) if rng.random() < 0.5]
             for i, a in (*usual, *((i, 0) for i in at_default), *seed):
                 row[i] = a
         rows.sort(key=lambda row: -len(wanted & of_row(row)))
-        rows.append([dict(seed).get(i, 0) for i in range(len(factors))])
+        rows += [whole(seed, factors), whole(seed, factors, small=True)]
         best = next((row for row in rows if draw(row)), None)
         wanted -= {seed} | (of_row(best) if best else set())
 

@@ -31,7 +31,8 @@ from refnp.verify.layers import cases_of_layers
 
 DIFFERENT = (7, 5, 11, 6, 13, 9, 3, 4, 8)  # lengths, one for each letter
 LONG = (67, 1027)  # past blocks of 64 and of 1024, and multiples of none
-RUNS = ((7,), (1,), (2,), (67,), (1027,), (3, 5))
+EVEN = 3  # is added to these where a function wants even lengths
+RUNS = ((3, 5), (1,), (2,), (67,), (1027,), (7,))
 MOST = 20_000  # numbers of a case
 FRONTS = ((), (3,), (2, 3))
 OF_ELEMENTS = ((7,), (), (1,), *((n,) for n in LONG), (3, 5))  # where each number is for itself
@@ -44,12 +45,12 @@ TRIED = {  # values of options beside the default
     "in [0, 1)": (0.1, 0.5),
     "in [0, 1]": (0.1, 1.0),
     "whole": (0,),
-    "whole ≥ 0": (0, 1, 3),
+    "whole ≥ 0": (3, 0, 1),
     "whole ≥ 1": (1, 2, 3),
     "True or False": (True, False),
 }
 HIDDEN = ("some are hidden", "the first two are hidden", "the last ones are hidden", "all are hidden from one")
-HARM = {"NaN is hidden": np.nan, "infinity is hidden": np.inf, "1e30 is hidden": 1e30}
+HARM = {"infinity is hidden": np.inf, "1e30 is hidden": 1e30}  # and NaN, in each argument for itself
 STRUCTURES = {  # the numbers of the i-th array, from normal ones
     "normal": lambda x, i: x,
     "equal rows": lambda x, i: x[..., :1, :] + 0 * x if x.ndim > 1 else x,
@@ -100,7 +101,9 @@ class Maker:
         options = [option for name, option in declaration.options.items() if name in by_name and self.may_be(name)]
         self.options = [option for option in options if tried(option, declaration)]
         self.tied: dict[str, str] = {}
+        self.even: set[str] = set()
         self.tied = self.tied_letters()
+        self.even = {letter for letter in self.plain_letters() if not self.is_drawn({letter: LONG[0]})}
 
     def may_be(self, name: str) -> bool:
         """Whether an argument stands in cases: the function that is asked takes it, or it may not be left out."""
@@ -119,35 +122,55 @@ class Maker:
         letters = [a for a in letters if not a.isdigit() and a not in self.declaration.options]
         own = iter(DIFFERENT)
         for letter in reversed([letter for letter in letters if letter not in self.tied]):
-            runs = RUNS[:-1] if self.declaration.moved else RUNS
-            yield Factor(letter, runs if letter[0] == "*" else (next(own), 1, 2, *LONG))
+            runs = (RUNS[-1], *RUNS[1:-1]) if self.declaration.moved else RUNS
+            long = (n + EVEN * (letter in self.even) for n in LONG)
+            yield Factor(letter, runs if letter[0] == "*" else (next(own), 1, 2, *long), length=True)
         if any(self.shape_of(argument).batch for argument in taken):
-            yield Factor("...", self.layer.tried.get("...", FRONTS if letters else OF_ELEMENTS))
+            fronts = self.layer.tried.get("...", FRONTS if letters else OF_ELEMENTS)
+            yield Factor("...", fronts, paired=bool(letters))
         for argument in taken:
             if argument.optional and argument.name not in self.required and self.takes(argument.name):
-                harm = HARM if argument.hides else ()
+                harm = (*(f"NaN is hidden in {name}" for name in argument.hides), *(HARM if argument.hides else ()))
                 of = (*HIDDEN, *harm) if argument.shapes[0].kind == "boolean" else (True,)
                 yield Factor(argument.name, (False, *of), option=True)
         for option in self.options:
             values = self.layer.tried.get(option.name, tried(option, self.declaration))
             yield Factor(option.name, values, option=True)
-        yield Factor("structure", tuple(STRUCTURES))
+        yield Factor("structure", self.layer.tried.get("structure", tuple(STRUCTURES)))
 
-    def smallest(self, factors: Sequence[Factor]) -> Iterator[Row]:
-        """All lengths but the batch's are 1, with numbers near 0 and far from it."""
-        others = ("...", "structure", "B")
-        ones = [(i, 1) for i, factor in enumerate(factors) if factor.name not in others and not factor.option]
-        for structure in ("normal", "mean 1000"):
-            yield (*ones, (len(factors) - 1, [*STRUCTURES].index(structure)))
+    def wanted(self, factors: Sequence[Factor]) -> Iterator[Row]:
+        """Each length past every block, alone and with others; all 1, and all but one, near 0 and far from it.
+
+        Arrays that may be left out stand in two cases of one shape, so that the first is not kept.
+        """
+        lengths = [i for i, factor in enumerate(factors) if factor.length]
+        structure = {name: (len(factors) - 1, i) for i, name in enumerate(factors[-1].values)}
+        front = [(i, 1) for i, factor in enumerate(factors) if factor.name == "..."]
+        for left in (None, *lengths):
+            yield (*((i, 1) for i in lengths if i != left), *front, structure["mean 1000"])
+        yield (*((i, 1) for i in lengths), structure["normal"])
+        yield tuple((i, 3) for i in lengths)
+        for i, factor in enumerate(factors):
+            if i in lengths:
+                yield from (((i, a),) for a in (3, 4)[: len(factor.values) - 3])  # past blocks
+            if factor.values == (False, True):
+                yield (i, 1), structure["tiny"]
+
+    def plain_letters(self) -> list[str]:
+        """Letters of one axis each."""
+        return [factor.name for factor in self.factors() if type(factor.values[0]) is int and not factor.option]
+
+    def is_drawn(self, changed: Mapping[str, Any]) -> bool:
+        """Whether a case is taken that has defaults but for this."""
+        base: dict[str, Any] = {factor.name: factor.values[0] for factor in self.factors()}
+        return self.is_taken(*self.drawn({**base, **changed}, np.random.default_rng(0)))
 
     def tied_letters(self) -> dict[str, str]:
         """{letter: the one whose length it must have}, which functions ask for and declarations do not say."""
-        factors = list(self.factors())
-        base = {factor.name: factor.values[0] for factor in factors}
-        letters = [factor.name for factor in factors if type(factor.values[0]) is int and not factor.option]
-        for tied in ({}, *({one: other} for one, other in itertools.combinations(letters, 2))):
+        pairs = itertools.combinations(self.plain_letters(), 2)
+        for tied in ({}, *({one: other} for one, other in pairs)):
             self.tied = tied
-            if self.is_taken(*self.drawn(base, np.random.default_rng(0))):
+            if self.is_drawn({}):
                 return self.tied
         return {}
 
@@ -171,7 +194,7 @@ class Maker:
                 drawn[said] = inputs, options
             return True
 
-        covering(factors, set(self.smallest(factors)), draw, np.random.default_rng(0))
+        covering(factors, set(self.wanted(factors)), draw, np.random.default_rng(0))
         for said, arguments in drawn.items():
             yield said, *arguments
 
@@ -182,7 +205,7 @@ class Maker:
 
     def size(self, chosen: Mapping[str, Any]) -> int:
         """How many numbers the inputs of a case hold; infinite if more than one axis is past every block."""
-        longest = [value for value in chosen.values() if value in (LONG[1], RUNS[4])]
+        longest = [value for value in chosen.values() if value in (LONG[1], LONG[1] + EVEN, RUNS[4])]
         known = self.known(chosen)
         count = sum(math.prod(lengths(self.shape_of(argument), known)) for argument in self.inputs)
         return count if len(longest) < 2 else MOST + count
@@ -214,12 +237,13 @@ class Maker:
             for argument in arguments:
                 if chosen.get(argument.name, not argument.optional or argument.name in self.required):
                     place[argument.name] = self.array(argument, known, next(number), rng)
-        for mask in (argument for argument in self.arrays if chosen.get(argument.name) in HARM):
+        for mask in (argument for argument in self.arrays if argument.hides and argument.name in found[1]):
             for name, array in found[0].items():
-                if name in mask.hides:
+                harm = harm_of(chosen[mask.name], name) if name in mask.hides else None
+                if harm is not None:
                     written = self.shape_of(self.declaration.arguments[name])
                     seen = seen_of(written, mask.shapes[0], found[1][mask.name])
-                    found[0][name] = np.where(seen, array, HARM[chosen[mask.name]])
+                    found[0][name] = np.where(seen, array, harm)
         changed = {n: option for n, option in options.items() if option != self.declaration.defaults.get(n)}
         return found[0], found[1] | changed
 
@@ -264,7 +288,7 @@ def mask_of(shape: tuple[int, ...], how: str, rng: np.random.Generator) -> np.nd
     mask = rng.random(shape) < 0.7
     if not shape:
         return mask
-    if how in HARM:
+    if how not in HIDDEN:
         mask[..., :2], mask[..., -1] = False, True
     elif how == HIDDEN[1]:
         mask[..., :2], mask[..., 2:] = False, True
@@ -273,6 +297,11 @@ def mask_of(shape: tuple[int, ...], how: str, rng: np.random.Generator) -> np.nd
     elif how == HIDDEN[3] and len(shape) > 1:
         mask[..., shape[-2] // 2, :] = False
     return mask
+
+
+def harm_of(how: str, argument: str) -> float | None:
+    """What is hidden in an argument; None for numbers as they are."""
+    return np.nan if how == f"NaN is hidden in {argument}" else HARM.get(how)
 
 
 def seen_of(written: Shape, of_mask: Shape, mask: np.ndarray) -> np.ndarray:
@@ -292,6 +321,6 @@ def said_of(factor: Factor, i: int) -> str:
         return ""
     if value is True:
         return factor.name
-    if isinstance(value, str) and value in (*HIDDEN, *HARM, *STRUCTURES):
+    if isinstance(value, str) and (" hidden" in value or value in STRUCTURES):
         return value
     return f"{factor.name.lstrip('*')} = {value!r}" if factor.name != "..." else f"{value} in front"
