@@ -99,12 +99,19 @@ class Declaration:
         return arguments
 
     def _in_arrays(self, given: tuple) -> tuple:
-        """Lists as arrays; Python numbers, which have no precision of their own, as arrays in that of the others."""
-        pairs = [(a, name in self.arguments) for a, name in zip(given, self.places, strict=False)]
-        pairs = [(np.asarray(a) if own and type(a) is list else a, own) for a, own in pairs]
-        dtypes = [a.dtype for a, own in pairs if own and hasattr(a, "dtype")]
-        found = (np.asarray(a, np.result_type(a, *dtypes)) if own and type(a) in PLAIN else a for a, own in pairs)
-        return (*found, *given[len(pairs) :])
+        """Lists as arrays; Python numbers, which have no precision of their own, as arrays in that of the others.
+
+        Those that stand for integers or booleans alone are what they are.
+        """
+        found = {i: self.arguments[name] for i, name in enumerate(self.places[: len(given)]) if name in self.arguments}
+        given = tuple(np.asarray(a) if type(a) is list and i in found else a for i, a in enumerate(given))
+        dtypes = [given[i].dtype for i in found if hasattr(given[i], "dtype")]
+        return tuple(
+            np.asarray(a, None if found[i].is_discrete else np.result_type(a, *dtypes))
+            if type(a) in PLAIN and i in found
+            else a
+            for i, a in enumerate(given)
+        )
 
     def check(self, given: Mapping[str, Any]) -> dict[str, tuple]:
         """What options become of which there may be several; TypeError or ValueError that names what does not fit."""

@@ -190,6 +190,11 @@ class Argument:
         return self.shapes[0].broadcast
 
     @property
+    def is_discrete(self) -> bool:
+        """Whether it holds integers or booleans, whatever its shape."""
+        return all(shape.kind in ("whole", "boolean") for shape in self.shapes)
+
+    @property
     def has_product(self) -> bool:
         """Whether an axis is a product of letters."""
         return any("·" in axis for shape in self.shapes for axis in shape.axes)
@@ -296,8 +301,9 @@ class Several(Option):
             if count is None:
                 return value
             given *= count
-        whole = tuple(int(one) if isinstance(one, np.integer) else one for one in given)
-        return tuple(tuple(one) if self._is_pair(one) else (one, one) for one in whole) if self.pair else whole
+        if self.pair:
+            return tuple(tuple(map(int, one if self._is_pair(one) else (one, one))) for one in given)
+        return tuple(int(one) if isinstance(one, np.integer) else one for one in given)
 
     def _is_pair(self, one: Any) -> bool:
         return self.pair and is_listed(one) and len(one) == 2
