@@ -16,9 +16,11 @@ every_class = pytest.mark.parametrize("name", declared.constructors())
 LENGTHS = {  # what the options that are left at their defaults ask for
     "similarity_attention": {"d": 3, "d_k": 3},
     "grouped_attention": {"d": 3, "d_k": 3},
+    "set_convolution": {"dx": 2},
     "rotate": {"D": 4, "K": 2, "*R": (5,), "N": 5},
 }
 OPTIONS = {"upsample": {"factor": 2}}
+OF_CLASSES = {"SetConvolution": {"length_scale": 0.5}}  # what a constructor must be given beside options
 
 
 def calls(name):
@@ -66,7 +68,7 @@ def test_options_of_a_class_are_refused_by_name(name):
     for option, value, error in declared.wrong_options(kind.__init__.takes):
         right = {n: o for n, o in sizes_of(kind).items() if n != option}
         with pytest.raises(error, match=rf"^{name}: {option} is"):
-            kind(**right, **{option: value})
+            kind(**right, **OF_CLASSES.get(name, {}), **{option: value})
 
 
 def sizes_of(kind):

@@ -37,9 +37,11 @@ class Declaration:
     def __init__(self, function: Callable, text: str, options: Mapping[str, str]):
         of_class = function.__name__ in ("__init__", "__call__")
         self.name = function.__qualname__.rpartition(".")[0] if of_class else function.__name__.lstrip("_")
-        given, _, self.result = (part.strip() for part in text.partition("→"))
         arrays = {name: of for name, of in options.items() if ARGUMENT.fullmatch(of)}
-        self.arguments = {name: Argument.of(name, of) for name, of in (*GIVEN.findall(given), *arrays.items())}
+        found = [dict(GIVEN.findall(form.partition("→")[0])) for form in text.split(";")]
+        written = [{**given, **arrays, **given} for given in found]
+        self.forms = [{name: Argument.of(name, of) for name, of in form.items()} for form in written]
+        self.arguments, self.result = self.forms[0], text.split(";")[0].partition("→")[2].strip()
         self.moved = options.get("axis", "").removeprefix("axes of ")  # the argument whose axes are given
         plain = {name: of for name, of in options.items() if name not in (*arrays, "axis")}
         self.options = {name: Option.of(name, of) for name, of in plain.items()}
@@ -49,7 +51,8 @@ class Declaration:
             if name not in parameters:
                 raise ValueError(f"takes: {self.name} has no parameter {name}; it has {', '.join(parameters)}")
         self.places = [p.name for p in parameters.values() if p.kind is not p.KEYWORD_ONLY]
-        self._last = max((i for i, name in enumerate(self.places, 1) if name in self.arguments), default=0)
+        self._arrays = {i: self.arguments[n] for i, n in enumerate(self.places) if n in self.arguments}
+        self._bare = max((i for i, a in self._arrays.items() if not a.may_be_number), default=-1) + 1
         self.by_name = [name for name in self.arguments if name not in self.places]
         self.defaults = {p.name: p.default for p in parameters.values() if p.default is not p.empty}
         named = [p for p in parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
@@ -58,6 +61,7 @@ class Declaration:
         forms = dict.fromkeys(options, form_of_option) | dict.fromkeys(self.arguments, shape_and_kind)
         self._forms: dict[str, Callable] = forms
         self._forms_by_place = [self._forms.get(name) for name in self.places]
+        self.checked: Callable | None = None  # the function with its checks, of which a primitive takes the place
         self._fitted: dict[Any, tuple[list, dict]] = {}
         free = [[(shape.kind, shape.batch, shape.axes) for shape in a.shapes] for a in self.arguments.values()]
         self.takes_any_array = free == [[("", True, ())]]  # whose elements are for themselves
@@ -73,13 +77,17 @@ class Declaration:
 
         What was found to fit is remembered, so that later calls with such shapes and options cost little.
         """
-        if not PLAIN.isdisjoint(map(type, arguments[: self._last])):
+        if not PLAIN.isdisjoint(map(type, arguments[: self._bare])):
             arguments = self._in_arrays(arguments)
         for name in self.by_name:
             option = options.get(name)
             if option is not None and not hasattr(option, "dtype"):
                 options[name] = np.asarray(option)
-        forms = [form(a) for form, a in zip(self._forms_by_place, arguments, strict=False) if form]
+        forms = [
+            (a.shape, a.dtype.kind) if form is shape_and_kind and type(a) is np.ndarray else form(a)
+            for form, a in zip(self._forms_by_place, arguments, strict=False)
+            if form is not None
+        ]
         key = (*forms, *((name, self._forms[name](of)) for name, of in options.items() if name in self._forms))
         fitted = self._fitted.get(key)
         if fitted is None:
@@ -101,17 +109,14 @@ class Declaration:
     def _in_arrays(self, given: tuple) -> tuple:
         """Lists as arrays; Python numbers, which have no precision of their own, as arrays in that of the others.
 
-        Those that stand for integers or booleans alone are what they are.
+        Those that stand for integers or booleans alone are what they are, and so is what may be one number.
         """
-        found = {i: self.arguments[name] for i, name in enumerate(self.places[: len(given)]) if name in self.arguments}
-        given = tuple(np.asarray(a) if type(a) is list and i in found else a for i, a in enumerate(given))
-        dtypes = [given[i].dtype for i in found if hasattr(given[i], "dtype")]
-        return tuple(
-            np.asarray(a, None if found[i].is_discrete else np.result_type(a, *dtypes))
-            if type(a) in PLAIN and i in found
-            else a
-            for i, a in enumerate(given)
-        )
+        found = [np.asarray(a) if type(a) is list and i in self._arrays else a for i, a in enumerate(given)]
+        dtypes = [a.dtype for i, a in enumerate(found) if i in self._arrays and hasattr(a, "dtype")]
+        for i, argument in self._arrays.items():
+            if i < len(found) and type(found[i]) in PLAIN and not argument.may_be_number:
+                found[i] = np.asarray(found[i], None if argument.is_discrete else np.result_type(found[i], *dtypes))
+        return tuple(found)
 
     def check(self, given: Mapping[str, Any]) -> dict[str, tuple]:
         """What options become of which there may be several; TypeError or ValueError that names what does not fit."""
@@ -119,7 +124,8 @@ class Declaration:
             if option.name in given:
                 option.check(self.name, given[option.name])
         forms = {name: shape_and_kind(given[name]) for name in self.arguments if name in given}
-        sizes = Fit(self, given).sizes(forms)
+        fits = lambda form: all(shape is None or shape[1] in form[name].kinds for name, shape in forms.items())
+        sizes = Fit(self, next(filter(fits, self.forms), self.arguments), given).sizes(forms)
         values = {**self.defaults, **given}
         for option in self.several:
             several = sizes.get(option.run) if option.run else values.get(option.along)
@@ -142,10 +148,12 @@ def form_of_option(value: Any) -> Any:
 
 
 def shape_and_kind(value: Any) -> Any:
-    """Shape of an array and the kind of its numbers; None for what is left out."""
+    """Shape of an array and the kind of its numbers, "G" for a Grid of places; None for what is left out."""
     if value is None:
         return None
     if not hasattr(value, "dtype"):
+        if hasattr(value, "lengths"):
+            return value.shape, "G"
         value = np.asarray(value)
     return value.shape, value.dtype.kind
 
@@ -153,8 +161,8 @@ def shape_and_kind(value: Any) -> Any:
 class Fit:
     """One call held against a declaration: the lengths of letters, and which argument said them first."""
 
-    def __init__(self, declaration: Declaration, given: Mapping[str, Any]):
-        self.of, self.name, self.given = declaration, declaration.name, given
+    def __init__(self, declaration: Declaration, arguments: Mapping[str, Argument], given: Mapping[str, Any]):
+        self.of, self.name, self.arguments, self.given = declaration, declaration.name, arguments, given
         self.lengths: dict[str, Any] = {}
         self.owners: dict[str, str] = {}
         self.fronts: dict[str, tuple[int, ...]] = {}
@@ -165,7 +173,7 @@ class Fit:
 
         Axes that are products of letters are compared when all others are known, and last what broadcasts.
         """
-        arguments = self.of.arguments
+        arguments = self.arguments
         found = {name: self._shape(arguments[name], form) for name, form in forms.items()}
         shapes = {name: shape for name, shape in found.items() if shape is not None}
         self._count_axes(shapes)
@@ -189,8 +197,7 @@ class Fit:
                 return None
             raise TypeError(f"{self.name}: {argument.name} is None; pass an array of shape {argument.shape}")
         shape, kind = form
-        kinds = "".join(KINDS[written.kind][0] for written in argument.shapes)
-        if kind not in kinds and not (0 in shape and kind == "f"):  # an empty list is one of floats for NumPy
+        if kind not in argument.kinds and not (0 in shape and kind == "f"):  # an empty list is one of floats for NumPy
             remedy = " or ".join(dict.fromkeys(KINDS[written.kind][1] for written in argument.shapes))
             value = shown(self.given[argument.name])
             raise TypeError(f"{self.name}: {argument.name} is {value}; {remedy}{argument.remark}")
@@ -199,7 +206,7 @@ class Fit:
     def _count_axes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """How many axes runs have, by their letters in small: an array says so, or the first option per axis of it."""
         for name, shape in shapes.items():
-            argument = self.of.arguments[name]
+            argument = self.arguments[name]
             if argument.run:
                 count: int | None = max(len(shape) + 1 - len(argument.shapes[0].axes), 0)
                 self.ranks.setdefault(argument.run.lower(), (count, f"{name} has shape {shape}"))
@@ -318,6 +325,7 @@ def takes(text: str, **options: str) -> Callable[[F], F]:
             return function(*arguments, **options)
 
         checked.takes = declaration  # type: ignore[attr-defined]
+        declaration.checked = checked
         return typing.cast(F, checked)
 
     return declared

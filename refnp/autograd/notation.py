@@ -7,7 +7,8 @@ none or several, and `*l` one of as many; `d ≥ 1` says that an axis may not be
 option and a letter, or of two letters. `to (…)` says that an array broadcasts to that shape; where that is all that is
 said of a run, as in `p to (*S), t to (*S)`, it is the shape of one of them. `or` says that an array has one of two
 shapes, `?` that it may be left out. A word in front says what an array holds, a key of KINDS, and `whole < V` that it
-holds integers from 0 to V − 1. What stands behind a comma is said beside it in errors.
+holds integers from 0 to V − 1. What stands behind a comma is said beside it in errors. Where
+`grid (B, *L, d)` may stand for an array, what holds then follows behind a semicolon, for all arguments once more.
 
 An option is written as names between `|`, of which it must be one, or as a key of DOMAINS; `?` means that None is
 allowed. It may be `a multiple of` another option, and there may be several of it, which come to the function as a
@@ -22,6 +23,7 @@ tuple:
 What names stand in front of it, as in `same | whole ≥ 0 per axis of L`, it may be as a whole.
 """
 
+import functools
 import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -39,6 +41,7 @@ KINDS = {  # what an array holds: kinds of NumPy's dtypes, and what to pass in p
     "floating": ("fc", "pass floats"),
     "boolean": ("b", "pass booleans"),
     "whole": ("iu", "pass integers"),
+    "grid": ("G", "pass a Grid"),
 }
 SHAPE = r"[^(),|]*\([^)]*\)"
 ARGUMENT = re.compile(rf"(?P<shapes>{SHAPE}(?: or {SHAPE})*)(?P<optional>\?)?(?P<remark>,.*)?")
@@ -190,9 +193,19 @@ class Argument:
         return self.shapes[0].broadcast
 
     @property
+    def kinds(self) -> str:
+        """The kinds of numbers that it may hold."""
+        return "".join(KINDS[shape.kind][0] for shape in self.shapes)
+
+    @property
     def is_discrete(self) -> bool:
         """Whether it holds integers or booleans, whatever its shape."""
         return all(shape.kind in ("whole", "boolean") for shape in self.shapes)
+
+    @functools.cached_property
+    def may_be_number(self) -> bool:
+        """Whether one number alone may stand for it."""
+        return any(shape.axes == () and not shape.batch for shape in self.shapes)
 
     @property
     def has_product(self) -> bool:
