@@ -33,7 +33,7 @@ def right_value(option):
     """A value that an option may have; in unequal ones where there may be several."""
     values = (*option.choices, 2, 3, 0.5, False, np.random.default_rng(0), np.sin)
     right = [value for value in values if option.domain.kind(value) and option.domain.holds(value)]
-    return [*right, *right][: option.least] if getattr(option, "least", 0) else right[0]
+    return [*right, *right][: option.least] if getattr(option, "each", "one") == "" else right[0]
 
 
 class Drawn:
@@ -133,7 +133,7 @@ def wrong_options(declaration):
             if not option.domain.kind(value):
                 if not (several and is_listed(value)) and not (option.choices and isinstance(value, str)):
                     yield name, value, TypeError
-            elif several and option.least:
+            elif several and not option.each:
                 yield name, value, TypeError
             elif not option.domain.holds(value):
                 yield name, value, ValueError
@@ -144,7 +144,6 @@ def wrong_options(declaration):
 def wrong_sequences(declaration, option):
     """(a sequence that an option may not be, the kind of error)."""
     one = next(value for value in (2, 3) if option.domain.holds(value))
-    yield (), ValueError
     yield (one, "a"), TypeError
     if not option.gap:
         yield (one, None), TypeError

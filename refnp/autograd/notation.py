@@ -248,7 +248,7 @@ class Option:
             domain, factor = DOMAINS[found["domain"]], found["factor"]
             choices = tuple(choice.strip() for choice in (found["names"] or "").split("|")[:-1])
             if found["each"] or found["least"]:
-                number = found["each"] or "", found["of"] or "", int(found["least"] or 0)
+                number = found["each"] or "", found["of"] or "", int(found["least"] or 1)
                 also = bool(found["pair"]), bool(found["gap"])
                 return Several(name, text, choices, domain, optional, factor, *number, *also)
             if not choices:
@@ -306,9 +306,9 @@ class Several(Option):
         numbers = [number for one in given for number in (one if self._is_pair(one) else (one,))]
         numbers = [number for number in numbers if not (self.gap and listed and number is None)]
         named = isinstance(value, str) and bool(self.choices)
-        is_kind = named or (all(map(self.domain.kind, numbers)) and (listed or not self.least))
+        is_kind = named or (all(map(self.domain.kind, numbers)) and bool(listed or self.each))
         right = is_kind and not named and all(map(self.domain.holds, numbers))
-        if not right or (listed and not max(self.least, 1) <= len(given) == (len(given) if count is None else count)):
+        if not right or (listed and not self.least <= len(given) == (len(given) if count is None else count)):
             raise (ValueError if is_kind else TypeError)(f"{function}: {self.name} is {value!r}; {self._must(count)}")
         if not listed:
             if count is None:
@@ -322,7 +322,7 @@ class Several(Option):
         return self.pair and is_listed(one) and len(one) == 2
 
     def _must(self, count: int | None) -> str:
-        if self.least:
+        if not self.each:
             return f"it must be a sequence of {self.least} or more, each {self.domain.words}"
         one = f"one{' or a pair (before, after)' * self.pair}{' or None' * self.gap} for each {self.each}"
         words = [*map(repr, self.choices), self.domain.words, *(["None"] * self.optional)]

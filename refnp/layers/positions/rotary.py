@@ -163,10 +163,8 @@ class Rotary(RelativePositions):
     Raises ValueError for another layout, an odd number of features or, when called, more than a head has.
     """
 
-    @takes("", features="whole ≥ 1?", **LAYOUT)
+    @takes("", features="even?", **LAYOUT)
     def __init__(self, *, layout: str = "interleaved", base: float = 10000, features: int | None = None):
-        if features is not None and features % 2:
-            raise ValueError(f"Rotary: features is {features!r}; pass an even number, at least 2, or None for all")
         self.layout, self.base, self.features = layout, base, features
 
     def rotated(self, x: Array | Tensor, places: ArrayLike) -> Array | Tensor:

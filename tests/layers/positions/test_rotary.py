@@ -294,9 +294,3 @@ def test_empty_sequences():
 def test_errors(x, at, options, error, message):
     with pytest.raises(error, match=f"^{message}"):
         rotate(x, places=at, **options)
-
-
-@pytest.mark.parametrize("features", [3, 5])
-def test_an_odd_number_of_features_is_noticed_at_once(features):
-    with pytest.raises(ValueError, match=rf"^Rotary: features is {features}; pass an even number, at least 2, or None"):
-        Rotary(features=features)
