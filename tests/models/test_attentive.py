@@ -323,7 +323,7 @@ def test_a_target_looks_where_it_stands():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"heads": 3}, r"AttentionBlock: features is 4; it must be a multiple of heads, 3 equally"),
+        ({"heads": 3}, r"AttentionBlock: 3 heads do not divide 4 features equally"),
         ({"scaling": "128"}, r"AttentionBlock: scaling is '128'; use 'head' or 'features'"),
         ({"query_depth": 0}, r"C?ANP: query_depth is 0; at least 1 is needed"),
         ({"after": 0}, r"C?ANP: after is 0; at least 1 is needed"),
