@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from refnp.autograd.declaration import takes
-from refnp.layers import attention
+from refnp.layers import Normal, attention
 from tests import declared
 
 every = pytest.mark.parametrize("name", declared.every())
@@ -20,7 +20,10 @@ LENGTHS = {  # what the options that are left at their defaults ask for
     "rotate": {"D": 4, "K": 2, "*R": (5,), "N": 5},
 }
 OPTIONS = {"upsample": {"factor": 2}}
-OF_CLASSES = {"SetConvolution": {"length_scale": 0.5}}  # what a constructor must be given beside options
+OF_CLASSES = {
+    "SetConvolution": {"length_scale": 0.5},
+    "Mixture": {"components": Normal(np.zeros(2), 1.0)},
+}  # what a constructor must be given beside options
 
 
 def calls(name):

@@ -572,9 +572,9 @@ def test_positions_with_values_of_the_width_of_values():
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((6, 4), {}, r"MultiHeadAttention: features is 6; it must be a multiple of heads, 4, unless head_features is given"),
+        ((6, 4), {}, r"MultiHeadAttention: features is 6; it must be a multiple of heads, 4, .*"),
         ((6, 2), {"key_heads": 3}, r"MultiHeadAttention: heads is 2; it must be a multiple of key_heads, 3"),
-        ((6, 4), {"value_width": 2}, r"MultiHeadAttention: features is 6; it must be a multiple of heads, 4, unless head_features is given"),
+        ((6, 4), {"value_width": 2}, r"MultiHeadAttention: features is 6; it must be a multiple of heads, 4, .*"),
     ],
 )  # fmt: skip
 def test_errors_of_the_constructor(arguments, options, message):
