@@ -35,10 +35,10 @@ from refnp.autograd.blocks import run_all, slices
 from refnp.autograd.declaration import takes
 from refnp.autograd.linalg import SMALL_PRODUCT
 from refnp.autograd.primitives import primitive, raw
-from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
+from refnp.autograd.tensor import Array, Parameter, Tensor
 from refnp.layers.dot_product_attention import one_over_root
 from refnp.layers.linear import MLP, Linear
-from refnp.layers.masks import check_mask, kept, moderate, shielded, spoil, used_elements, uses
+from refnp.layers.masks import kept, moderate, shielded, spoil, used_elements, uses
 from refnp.layers.module import Module
 from refnp.layers.multi_head import merge_heads, over_heads, split_heads
 from refnp.layers.softmaxes import softmax
@@ -96,10 +96,14 @@ class TranslationAttention(Module):
         self.sink = Parameter(np.zeros(heads)) if normalization == "sink" else None
         self.dx, self.heads, self.squares, self.normalization = dx, heads, squares, normalization
 
+    @takes(
+        "query (B, N, D), key (B, M, D), differences (B, N, M, dx) → (B, N, D), (B, N, dx)",
+        mask="boolean to (B, N, M)?, True = may attend",
+    )
     def __call__(
-        self, query: Array | Tensor, key: Array | Tensor, differences: Array | Tensor, *, mask: ArrayLike | None = None
+        self, query: Array | Tensor, key: Array | Tensor, differences: Array | Tensor, *, mask: Array | None = None
     ) -> tuple[Array | Tensor, Array | Tensor | None]:
-        mask, lost = check_mask("TranslationAttention", mask, differences.shape[:3]), None
+        lost = None
         if mask is not None:  # 0 in rows that have no part, whatever they hold: no bit of a gradient knows of them
             queries, keys, _ = uses(mask, query, key, key)
             query, key = kept(query, queries[..., None]), kept(key, keys[..., None])

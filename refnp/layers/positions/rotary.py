@@ -119,8 +119,6 @@ def _of_tokens(x: Array, rows: Array, columns: int, name: str = "places") -> Arr
         return rows
     if x.ndim > 2 and shape == (len(x), tokens):
         return rows.reshape(len(x), *[1] * (x.ndim - 3), *rows.shape[1:])
-    if len(shape) == 1:
-        raise ValueError(f"rotate: {shape[0]} {name} for {tokens} tokens; there must be one for each")
     raise ValueError(
         f"rotate: {name} have shape {rows.shape} and x {x.shape}; pass one row for each token, (N, …), or (B, N, …) "
         "where x is (B, ..., N, D)"
