@@ -7,6 +7,7 @@ import numpy as np
 
 from refnp import autograd, layers
 from refnp.autograd.declaration import Declaration
+from refnp.autograd.notation import Several, is_listed
 
 PACKAGES = (autograd, layers)
 
@@ -29,9 +30,10 @@ def constructors():
 
 
 def right_value(option):
-    """A value that an option may have."""
-    values = (*option.choices, 2, 0.5, False, np.random.default_rng(0), np.sin)
-    return next(value for value in values if option.domain.kind(value) and option.domain.holds(value))
+    """A value that an option may have; in unequal ones where there may be several."""
+    values = (*option.choices, 2, 3, 0.5, False, np.random.default_rng(0), np.sin)
+    right = [value for value in values if option.domain.kind(value) and option.domain.holds(value)]
+    return [*right, *right][: option.least] if getattr(option, "each", "one") == "" else right[0]
 
 
 class Drawn:
@@ -40,10 +42,10 @@ class Drawn:
     Letters have lengths of their own, no two the same.
     """
 
-    def __init__(self, declaration, rng, *, front=(), left_out=(), lengths=None):
+    def __init__(self, declaration, rng, *, front=(), left_out=(), lengths=None, options=None):
         self.declaration, self.rng, self.front = declaration, rng, front
         needed = {name: option for name, option in declaration.options.items() if name not in declaration.defaults}
-        self.options = {name: right_value(option) for name, option in needed.items()}
+        self.options = {name: right_value(option) for name, option in needed.items()} | (options or {})
         self.lengths, primes = dict(lengths or {}), iter((5, 3, 7, 4, 6, 8, 9, 10))
         for argument in declaration.arguments.values():
             for shape in argument.shapes:
@@ -118,18 +120,39 @@ def wrong_arrays(drawn):
 def wrong_options(declaration):
     """(name, a value that is not in its domain, the kind of error)."""
     for name, option in declaration.options.items():
+        several = isinstance(option, Several)
         yield name, object(), TypeError
         if not option.optional:
             yield name, None, TypeError
         if option.choices:
             yield name, "other", ValueError
+        if option.choices and not several:
             yield name, 3, TypeError
             continue
         for value in (-1, 0, 1, 1.5, math.inf, -math.inf, math.nan, True, "1", np.ones(2), 1j):
             if not option.domain.kind(value):
+                if not (several and is_listed(value)) and not (option.choices and isinstance(value, str)):
+                    yield name, value, TypeError
+            elif several and not option.each:
                 yield name, value, TypeError
             elif not option.domain.holds(value):
                 yield name, value, ValueError
+        if several:
+            yield from ((name, wrong, error) for wrong, error in wrong_sequences(declaration, option))
+
+
+def wrong_sequences(declaration, option):
+    """(a sequence that an option may not be, the kind of error)."""
+    one = next(value for value in (2, 3) if option.domain.holds(value))
+    yield (one, "a"), TypeError
+    if not option.gap:
+        yield (one, None), TypeError
+    yield (one, -1), ValueError
+    yield ((one, one, one),), TypeError
+    if option.least:
+        yield (one,) * (option.least - 1), ValueError
+    if option.along:
+        yield (one,) * 7, ValueError
 
 
 def called(function, arrays, options):

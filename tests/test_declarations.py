@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from refnp.autograd.declaration import takes
-from refnp.layers import attention
+from refnp.layers import Normal, attention
 from tests import declared
 
 every = pytest.mark.parametrize("name", declared.every())
@@ -16,18 +16,25 @@ every_class = pytest.mark.parametrize("name", declared.constructors())
 LENGTHS = {  # what the options that are left at their defaults ask for
     "similarity_attention": {"d": 3, "d_k": 3},
     "grouped_attention": {"d": 3, "d_k": 3},
+    "set_convolution": {"dx": 2},
     "rotate": {"D": 4, "K": 2, "*R": (5,), "N": 5},
 }
+OPTIONS = {"upsample": {"factor": 2}}
+OF_CLASSES = {
+    "SetConvolution": {"length_scale": 0.5},
+    "Mixture": {"components": Normal(np.zeros(2), 1.0)},
+}  # what a constructor must be given beside options
 
 
 def calls(name):
     """Drawn arguments: without axes in front, with some, and without what may be left out."""
     declaration, rng = declared.every()[name].takes, np.random.default_rng(0)
     optional = [n for n, argument in declaration.arguments.items() if argument.optional]
+    exceptions = {"lengths": LENGTHS.get(name), "options": OPTIONS.get(name)}
     for front in ((), (2,), (2, 3)):
-        yield declared.Drawn(declaration, rng, front=front, lengths=LENGTHS.get(name))
+        yield declared.Drawn(declaration, rng, front=front, **exceptions)
     if optional and name != "rotate":  # which needs places or sines and cosines
-        yield declared.Drawn(declaration, rng, left_out=optional, lengths=LENGTHS.get(name))
+        yield declared.Drawn(declaration, rng, left_out=optional, **exceptions)
 
 
 @every
@@ -54,7 +61,7 @@ def test_options_outside_their_domain_are_refused_by_name(name):
     function = declared.every()[name]
     drawn = next(calls(name))
     for option, value, error in declared.wrong_options(function.takes):
-        with pytest.raises(error, match=rf"^{name}: {option} is {re.escape(repr(value)[:20])}"):
+        with pytest.raises(error, match=rf"^{name}: (.* and )?{option} is {re.escape(repr(value)[:20])}"):
             declared.called(function, drawn.arrays, drawn.options | {option: value})
 
 
@@ -64,7 +71,7 @@ def test_options_of_a_class_are_refused_by_name(name):
     for option, value, error in declared.wrong_options(kind.__init__.takes):
         right = {n: o for n, o in sizes_of(kind).items() if n != option}
         with pytest.raises(error, match=rf"^{name}: {option} is"):
-            kind(**right, **{option: value})
+            kind(**right, **OF_CLASSES.get(name, {}), **{option: value})
 
 
 def sizes_of(kind):
@@ -112,6 +119,42 @@ def test_shapes_as_they_are_written(text, shape, words):
     else:
         with pytest.raises(ValueError, match=words):
             checked(np.ones(shape))
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "found"),
+    [
+        ("whole ≥ 1 per axis of L", 2, (2, 2)),
+        ("whole ≥ 1 per axis of L", [2, np.int64(3)], (2, 3)),
+        ("whole ≥ 0 or (before, after) per axis of L", (1, [0, 2]), ((1, 1), (0, 2))),
+        ("whole ≥ 0 or (before, after) per axis of L", 1, ((1, 1), (1, 1))),
+        ("whole ≥ 0 or None per axis of L", (None, 2), (None, 2)),
+        ("same | whole ≥ 0 per axis of L", "same", "same"),
+        ("whole ≥ 1 per axis of L?", None, None),
+        ("whole ≥ 1 per axis", 2, 2),
+        ("odd per axis", [3], (3,)),
+        ("even, 1 or more", range(2, 7, 2), (2, 4, 6)),
+    ],
+)
+def test_an_option_with_one_for_each_axis_comes_as_a_tuple(text, given, found):
+    checked = takes("x (B, *L)", size=text)(lambda x, size=5: size)
+    assert checked.takes.options["size"].run == ("*L" if " of L" in text else "")
+    for _ in range(2):  # the second call is remembered
+        assert checked(np.ones((2, 7, 7)), given) == checked(np.ones((2, 7, 7)), size=given) == found
+
+
+def test_runs_in_large_and_small_letters_have_as_many_axes():
+    checked = takes("x (B, *L) or (*L), kernel (O, *l)")(lambda x, kernel: x.ndim)
+    assert checked(np.ones((2, 5)), np.ones((3, 3))) == checked(np.ones((5, 6)), np.ones((3, 2, 2))) == 2
+    with pytest.raises(ValueError, match=r"x has shape \(5,\); it must be .*, and kernel has shape \(3, 2, 2\); make"):
+        checked(np.ones(5), np.ones((3, 2, 2)))
+
+
+def test_an_option_may_be_a_multiple_of_another():
+    checked = takes("", width="whole ≥ 1, a multiple of heads", heads="whole ≥ 1?")(lambda width, heads=None: width)
+    assert (checked(6, heads=3), checked(5), checked(6, 3), checked(5, heads=5)) == (6, 5, 6, 5)
+    with pytest.raises(ValueError, match=r": width is 5; it must be a multiple of heads, 3"):
+        checked(5, 3)
 
 
 def test_a_python_number_for_an_array_keeps_the_precision_of_the_others():

@@ -9,7 +9,6 @@ the argument, what came and what would be right; the documents; and the inputs t
 
 import functools
 import inspect
-import itertools
 import math
 import re
 import typing
@@ -20,11 +19,12 @@ import numpy as np
 
 from refnp.autograd.blocks import normalize_axes
 from refnp.autograd.errors import shown
-from refnp.autograd.notation import ARGUMENT, KINDS, SHAPE, Argument, Option, Shape
+from refnp.autograd.notation import ARGUMENT, KINDS, SHAPE, Argument, Option, Several, Shape, is_listed
 
 F = typing.TypeVar("F", bound=Callable)
 PLAIN = {list, bool, int, float, complex}  # what is no array yet
-REMEMBERED = 256  # calls of a function that fitted
+REMEMBERED = 256  # calls of a function that fitted, by options of these kinds
+REMEMBERED_KINDS = {type(None), bool, int, float, str}
 GIVEN = re.compile(rf"(\w+) ({SHAPE}(?: or {SHAPE})*\??)")
 
 
@@ -37,25 +37,32 @@ class Declaration:
     def __init__(self, function: Callable, text: str, options: Mapping[str, str]):
         of_class = function.__name__ in ("__init__", "__call__")
         self.name = function.__qualname__.rpartition(".")[0] if of_class else function.__name__.lstrip("_")
-        given, _, self.result = (part.strip() for part in text.partition("→"))
         arrays = {name: of for name, of in options.items() if ARGUMENT.fullmatch(of)}
-        self.arguments = {name: Argument.of(name, of) for name, of in (*GIVEN.findall(given), *arrays.items())}
+        found = [dict(GIVEN.findall(form.partition("→")[0])) for form in text.split(";")]
+        written = [{**given, **arrays, **given} for given in found]
+        self.forms = [{name: Argument.of(name, of) for name, of in form.items()} for form in written]
+        self.arguments, self.result = self.forms[0], text.split(";")[0].partition("→")[2].strip()
         self.moved = options.get("axis", "").removeprefix("axes of ")  # the argument whose axes are given
         plain = {name: of for name, of in options.items() if name not in (*arrays, "axis")}
         self.options = {name: Option.of(name, of) for name, of in plain.items()}
+        self.several = [option for option in self.options.values() if isinstance(option, Several)]
         parameters = inspect.signature(function).parameters
         for name in (*self.arguments, *options):
             if name not in parameters:
                 raise ValueError(f"takes: {self.name} has no parameter {name}; it has {', '.join(parameters)}")
         self.places = [p.name for p in parameters.values() if p.kind is not p.KEYWORD_ONLY]
+        self._arrays = {i: self.arguments[n] for i, n in enumerate(self.places) if n in self.arguments}
+        self._bare = max((i for i, a in self._arrays.items() if not a.may_be_number), default=-1) + 1
         self.by_name = [name for name in self.arguments if name not in self.places]
         self.defaults = {p.name: p.default for p in parameters.values() if p.default is not p.empty}
         named = [p for p in parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
         self.required = {p.name for p in named} - self.defaults.keys()
-        axes = [axis for argument in self.arguments.values() for shape in argument.shapes for axis in shape.axes]
-        factors = {factor for axis in axes for factor in axis.split("·")}
-        self._decide = [name for name in parameters if name in factors or (name == "axis" and self.moved)]
-        self._fitted: dict[Any, dict[str, Any]] = {}
+        self.runs = {option.run.lower() for option in self.several if option.run}
+        forms = dict.fromkeys(options, form_of_option) | dict.fromkeys(self.arguments, shape_and_kind)
+        self._forms: dict[str, Callable] = forms
+        self._forms_by_place = [self._forms.get(name) for name in self.places]
+        self.checked: Callable | None = None  # the function with its checks, of which a primitive takes the place
+        self._fitted: dict[Any, tuple[list, dict]] = {}
         free = [[(shape.kind, shape.batch, shape.axes) for shape in a.shapes] for a in self.arguments.values()]
         self.takes_any_array = free == [[("", True, ())]]  # whose elements are for themselves
 
@@ -65,47 +72,92 @@ class Declaration:
         options |= {"axis": f"axes of {self.moved}"} if self.moved else {}
         return f"{arguments} → {self.result}" + "".join(f"; {name}: {of}" for name, of in options.items())
 
-    def in_arrays(self, given: tuple) -> tuple:
-        """Lists as arrays; Python numbers, which have no precision of their own, as floats in that of the others.
+    def fitted(self, arguments: tuple, options: dict[str, Any]) -> tuple:
+        """The arguments as the function is given them; options are replaced in place. TypeError or ValueError if wrong.
 
-        Where an argument holds no floats, such as places, they stay what they are.
+        What was found to fit is remembered, so that later calls with such shapes and options cost little.
         """
-        given = tuple(np.asarray(a) if type(a) is list else a for a in given)
-        dtypes = [a.dtype for a in given if hasattr(a, "dtype")]
-        floats = {name for name, argument in self.arguments.items() if "f" in argument.kinds}
-        return tuple(
-            np.asarray(a, np.result_type(a, *dtypes)) if type(a) in PLAIN and name in floats else a
-            for a, name in itertools.zip_longest(given, self.places[: len(given)])
-        )
-
-    def check(self, arguments: tuple, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The lengths of the letters, and of "..."; TypeError or ValueError that names the argument that does not fit.
-
-        Shapes that were found to fit are remembered, so that later calls with them cost little.
-        """
-        given = dict(zip(self.places, arguments, strict=False))
-        given.update(options)
-        if not self.required <= given.keys():
-            return {}  # Python says best which argument is missing
-        for name, option in self.options.items():
-            if name in given:
-                option.check(self.name, given[name])
-        forms = {name: shape_and_kind(given[name]) for name in self.arguments if name in given}
-        key = (*forms.items(), *(repr(given.get(name, self.defaults.get(name))) for name in self._decide))
-        sizes = self._fitted.get(key)
-        if sizes is None:
-            sizes = Fit(self, given).sizes(forms)
+        if not PLAIN.isdisjoint(map(type, arguments[: self._bare])):
+            arguments = self._in_arrays(arguments)
+        for name in self.by_name:
+            option = options.get(name)
+            if option is not None and not hasattr(option, "dtype"):
+                options[name] = np.asarray(option)
+        forms = [
+            (a.shape, a.dtype.kind) if form is shape_and_kind and type(a) is np.ndarray else form(a)
+            for form, a in zip(self._forms_by_place, arguments, strict=False)
+            if form is not None
+        ]
+        key = (*forms, *((name, self._forms[name](of)) for name, of in options.items() if name in self._forms))
+        fitted = self._fitted.get(key)
+        if fitted is None:
+            given = {**dict(zip(self.places, arguments, strict=False)), **options}
+            if not self.required <= given.keys():
+                return arguments  # Python says best which argument is missing
+            tuples, by_place = self.check(given), self.places[: len(arguments)]
+            placed = [(i, tuples[name]) for i, name in enumerate(by_place) if name in tuples]
+            fitted = placed, {name: of for name, of in tuples.items() if name not in by_place}
             if len(self._fitted) >= REMEMBERED:
                 self._fitted.clear()
-            self._fitted[key] = sizes
-        return sizes
+            self._fitted[key] = fitted
+        placed, named = fitted
+        options.update(named)
+        for i, value in placed:
+            arguments = (*arguments[:i], value, *arguments[i + 1 :])
+        return arguments
+
+    def _in_arrays(self, given: tuple) -> tuple:
+        """Lists as arrays; Python numbers, which have no precision of their own, as arrays in that of the others.
+
+        Those that stand for integers or booleans alone are what they are, and so is what may be one number.
+        """
+        found = [np.asarray(a) if type(a) is list and i in self._arrays else a for i, a in enumerate(given)]
+        dtypes = [a.dtype for i, a in enumerate(found) if i in self._arrays and hasattr(a, "dtype")]
+        for i, argument in self._arrays.items():
+            if i < len(found) and type(found[i]) in PLAIN and not argument.may_be_number:
+                found[i] = np.asarray(found[i], None if argument.is_discrete else np.result_type(found[i], *dtypes))
+        return tuple(found)
+
+    def check(self, given: Mapping[str, Any]) -> dict[str, tuple]:
+        """What options become of which there may be several; TypeError or ValueError that names what does not fit."""
+        for option in self.options.values():
+            if option.name in given:
+                option.check(self.name, given[option.name])
+        sizes = self.sizes(given)
+        values = {**self.defaults, **given}
+        for option in self.several:
+            several = sizes.get(option.run) if option.run else values.get(option.along)
+            count = None if several is None else len(several)
+            values[option.name] = option.spread(self.name, values[option.name], count)
+        for option in self.options.values():
+            value, factor = values[option.name], values.get(option.factor or "")
+            if value is not None and factor is not None and value % factor:
+                must = f"it must be a multiple of {option.factor}, {factor}"
+                raise ValueError(f"{self.name}: {option.name} is {value}; {must}")
+        return {option.name: values[option.name] for option in self.several}
+
+    def sizes(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The lengths of the letters, and of "..."; TypeError or ValueError that names what does not fit."""
+        forms = {name: shape_and_kind(given[name]) for name in self.arguments if name in given}
+        fits = lambda form: all(shape is None or shape[1] in form[name].kinds for name, shape in forms.items())
+        return Fit(self, next(filter(fits, self.forms), self.arguments), given).sizes(forms)
+
+
+def form_of_option(value: Any) -> Any:
+    """What is remembered of an option: itself, with its type, for True is equal to 1; or what nothing is equal to."""
+    kind = type(value)
+    if kind in REMEMBERED_KINDS:
+        return kind, value
+    return repr(value) if kind in (tuple, list) else object()
 
 
 def shape_and_kind(value: Any) -> Any:
-    """Shape of an array and the kind of its numbers; None for what is left out."""
+    """Shape of an array and the kind of its numbers, "G" for a Grid of places; None for what is left out."""
     if value is None:
         return None
     if not hasattr(value, "dtype"):
+        if hasattr(value, "lengths"):
+            return value.shape, "G"
         value = np.asarray(value)
     return value.shape, value.dtype.kind
 
@@ -113,21 +165,23 @@ def shape_and_kind(value: Any) -> Any:
 class Fit:
     """One call held against a declaration: the lengths of letters, and which argument said them first."""
 
-    def __init__(self, declaration: Declaration, given: Mapping[str, Any]):
-        self.of, self.name, self.given = declaration, declaration.name, given
+    def __init__(self, declaration: Declaration, arguments: Mapping[str, Argument], given: Mapping[str, Any]):
+        self.of, self.name, self.arguments, self.given = declaration, declaration.name, arguments, given
         self.lengths: dict[str, Any] = {}
         self.owners: dict[str, str] = {}
         self.fronts: dict[str, tuple[int, ...]] = {}
+        self.ranks: dict[str, tuple[int | None, str]] = {}
 
     def sizes(self, forms: Mapping[str, Any]) -> dict[str, Any]:
         """The lengths of all letters, and of the axes in front.
 
         Axes that are products of letters are compared when all others are known, and last what broadcasts.
         """
-        arguments = self.of.arguments
+        arguments = self.arguments
         found = {name: self._shape(arguments[name], form) for name, form in forms.items()}
         shapes = {name: shape for name, shape in found.items() if shape is not None}
-        for name in sorted(shapes, key=lambda name: arguments[name].has_product):
+        self._count_axes(shapes)
+        for name in sorted(shapes, key=lambda name: (arguments[name].has_product, not arguments[name].run)):
             if not arguments[name].broadcast:
                 self._learn(arguments[name], shapes[name])
         front = self._front()
@@ -153,23 +207,39 @@ class Fit:
             raise TypeError(f"{self.name}: {argument.name} is {value}; {remedy}{argument.remark}")
         return shape
 
+    def _count_axes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """How many axes runs have, by their letters in small: an array says so, or the first option per axis of it."""
+        for name, shape in shapes.items():
+            argument = self.arguments[name]
+            if argument.run:
+                count: int | None = max(len(shape) + 1 - len(argument.shapes[0].axes), 0)
+                self.ranks.setdefault(argument.run.lower(), (count, f"{name} has shape {shape}"))
+        for option in self.of.several:
+            value: Any = self.given.get(option.name)
+            if option.run and value is not None:
+                count = (len(value) or None) if is_listed(value) else None
+                self.ranks.setdefault(option.run.lower(), (count, f"{option.name} is {value}"))
+
     def _learn(self, argument: Argument, shape: tuple[int, ...]) -> None:
         """Its lengths; ValueError where it has too few axes, an empty one, or others than an argument before it."""
-        moved, run = shape, None
+        moved, (run, said) = shape, self.ranks.get(argument.shapes[0].run.lower(), (None, ""))
         if argument.name == self.of.moved:
             axes = normalize_axes(self.name, self.given.get("axis", self.of.defaults.get("axis")), len(shape))
             run = len(axes)
             moved = tuple(n for i, n in enumerate(shape) if i not in axes) + tuple(shape[i] for i in axes)
-        whys = []
+        whys: list[str] = []
         kind = shape_and_kind(self.given[argument.name])[1]
         for written in argument.shapes:
             found = written.split(moved, run) if kind in KINDS[written.kind][0] or 0 in shape else None
+            if found and written.run.lower() in self.of.runs and (not found[1][written.run] or (run is None and whys)):
+                found = None  # there is one for each axis, and so an axis; where their number is open, it is the first
             why = self._why_not(written, *found, alone=len(argument.shapes) == 1) if found else ""
             if found and not why:
                 break
             whys.append(why)
         else:
-            why = next((f", and {why}; make them agree" for why in whys if why), "")
+            known = [*filter(None, whys), *([said] if said and not argument.run else [])]
+            why = f", and {known[0]}; make them agree" if known else ""
             raise ValueError(f"{self.name}: {argument.name} has shape {shape}; it must be {argument.shape}{why}")
         front, lengths = found
         for axis, length in lengths.items():
@@ -243,7 +313,8 @@ class Fit:
 def takes(text: str, **options: str) -> Callable[[F], F]:
     """Declare what a function takes, and check every call; the function's `takes` is the Declaration.
 
-    An option that holds an array becomes one.   Raises ValueError for a declaration that cannot be read.
+    An option that holds an array becomes one, and one of which there may be several a tuple.
+    Raises ValueError for a declaration that cannot be read.
     """
 
     def declared(function: F) -> F:
@@ -254,16 +325,11 @@ def takes(text: str, **options: str) -> Callable[[F], F]:
 
         @functools.wraps(function)
         def checked(*arguments: Any, **options: Any) -> Any:
-            if not PLAIN.isdisjoint(map(type, arguments)):
-                arguments = declaration.in_arrays(arguments)
-            for name in declaration.by_name:
-                option = options.get(name)
-                if option is not None and not hasattr(option, "dtype"):
-                    options[name] = np.asarray(option)
-            declaration.check(arguments, options)
+            arguments = declaration.fitted(arguments, options)
             return function(*arguments, **options)
 
         checked.takes = declaration  # type: ignore[attr-defined]
+        declaration.checked = checked
         return typing.cast(F, checked)
 
     return declared

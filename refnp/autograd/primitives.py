@@ -44,13 +44,17 @@ def primitive(function: Callable) -> Callable:
 
     Arrays may be passed by position or by name; lists become arrays, Python scalars stay as they are (so that
     they do not change the dtype), None means absent. What follows `*` in the signature is an option, never an array.
-    A function that is not refnp's gets read-only arrays.
+    A function that is not refnp's gets read-only arrays, and one that declares what it takes (`takes`) what fits that.
     Raises TypeError if an option is a Tensor, whose gradient would be lost, or an argument no numbers; ValueError for a
     Python integer that no floating type holds.
     """
     foreign = not is_own(function)
     parameters = inspect.signature(function).parameters.values()
     defaults = {p.name: p.default for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD}
+
+    declaration = getattr(function, "takes", None)
+    declaration = declaration if getattr(declaration, "checked", None) is function else None
+    rule = function if declaration is None else function.__wrapped__  # type: ignore[attr-defined]
 
     @functools.wraps(function)
     def operation(*arguments: Any, **options: Any) -> Any:
@@ -71,7 +75,11 @@ def primitive(function: Callable) -> Callable:
                     arrays.append(np.asarray(argument) if isinstance(argument, list) else argument)
             if foreign:
                 arrays = [read_only(array) for array in arrays]
-            value, vjp = function(*arrays, **options) if options else function(*arrays)
+            given = options
+            if declaration is not None:
+                given = options.copy()
+                arrays = declaration.fitted(tuple(arrays), given)
+            value, vjp = rule(*arrays, **given) if given else rule(*arrays)
             if foreign:
                 vjp = owning(function.__name__, vjp, arguments)
         except (AttributeError, OverflowError, TypeError, ValueError) as error:

@@ -115,11 +115,9 @@ class GroupNorm(Module):
     Shapes: x (B, channels, *lengths) → the same. `groups` must divide `channels`; `eps` is the ε ≥ 0 under the root.
     """
 
-    @takes("", channels="whole ≥ 1", groups="whole ≥ 1", eps="≥ 0", affine="True or False")
+    @takes("", channels="whole ≥ 1, a multiple of groups", groups="whole ≥ 1", eps="≥ 0", affine="True or False")
     def __init__(self, channels: int, groups: int, *, eps: float = 1e-5, affine: bool = True):
         self.gain, self.shift = _parameters(channels, affine)
-        if channels % groups:
-            raise ValueError(f"GroupNorm: groups is {groups!r}; it must be an integer that divides {channels} channels")
         self.groups, self.eps = groups, eps
 
     def __call__(self, x: ArrayLike) -> Array | Tensor:

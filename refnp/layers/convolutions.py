@@ -22,17 +22,31 @@ import numpy as np
 
 from refnp.autograd import pad
 from refnp.autograd.blocks import floating, in_order
+from refnp.autograd.declaration import takes
 from refnp.autograd.primitives import primitive
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.convolution_products import Axes, Axis, correlate, correlate_transposed, weight_products
 from refnp.layers.module import Module
 
 Whole = tuple[int, ...]
+SHAPES = "x (B, groups·c, *L) or (groups·c, *L), weight (groups·o, c ≥ 1, *l ≥ 1), bias (groups·o)? → (B, groups·o, *P)"
+PADDING = "whole ≥ 0 or (before, after) per axis of L"
+OPTIONS = {"stride": "whole ≥ 1 per axis of L", "dilation": "whole ≥ 1 per axis of L", "groups": "whole ≥ 1"}
+MODE = {"padding": f"valid | same | {PADDING}", "padding_mode": "zeros | circular | reflect | replicate"}
+TRANSPOSED = {"padding": PADDING, "output_padding": "whole ≥ 0 per axis of L"}
+MODULE = {  # of those that hold weights
+    **dict.fromkeys(("channels_in", "channels_out"), "whole ≥ 1, a multiple of groups"),
+    "kernel": "whole ≥ 1 per axis",
+    "dimensions": "whole ≥ 1",
+    "bias": "True or False",
+    "rng": "generator",
+}
 
 pad_rule = inspect.unwrap(pad)  # pad as it is written: array → (value, vjp)
 
 
 @primitive
+@takes(SHAPES, **OPTIONS | MODE)
 def convolution(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, padding_mode="zeros"):
     """y[b,o,p] = Σ_{c,t} w[o,c,t] x[b,c, s p + d t − a] + β[o], at every place p where the window fits the padded x.
 
@@ -44,8 +58,9 @@ def convolution(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding
     padding: an integer; a list with an integer or a pair (before, after) for each axis; "valid", none; or "same",
     which keeps the length: d (k − 1) in all, half of it on both sides, and if it is odd one more after x than before it
     (as PyTorch, JAX and TensorFlow). padding_mode: "zeros", "circular", "reflect" or "replicate".
-    Raises ValueError naming the argument that does not fit; if the kernel is longer than the padded x; for "same" if
-    the stride is not 1: there PyTorch refuses too, and JAX and TensorFlow pad so that ⌈length/s⌉ positions come out.
+    Raises TypeError or ValueError naming the argument that does not fit; ValueError if the kernel is longer than the
+    padded x; for "same" if the stride is not 1: there PyTorch refuses too, and JAX and TensorFlow pad so that
+    ⌈length/s⌉ positions come out.
 
     VJP: y is linear in x and in w, so the gradients are the adjoint maps, those of convolution_products.py:
 
@@ -54,11 +69,9 @@ def convolution(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding
 
     and for x then the adjoint of the padding.   Elsewhere: JAX and Keras put channels last unless told otherwise.
     """
-    x, weight, bias, batch = checked_convolution("convolution", x, weight, bias, groups)
+    x, weight, bias, batch = of_one_type(x, weight, bias)
     kernel, given = weight.shape[2:], (*batch, *x.shape[1:])
-    stride = per_axis("convolution", "stride", stride, len(kernel))
-    dilation = per_axis("convolution", "dilation", dilation, len(kernel))
-    widths = paddings("convolution", padding, padding_mode, x.shape[2:], kernel, stride, dilation)
+    widths = widths_of(padding, padding_mode, x.shape[2:], kernel, stride, dilation)
     if padding_mode != "zeros":
         x, unpad = pad_rule(x, [(0, 0), (0, 0), *widths], mode=padding_mode)
         widths = [(0, 0)] * len(kernel)
@@ -85,6 +98,11 @@ def convolution(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding
 
 
 @primitive
+@takes(
+    "x (B, groups·c, *L ≥ 1) or (groups·c, *L ≥ 1), weight (groups·c, o ≥ 1, *l ≥ 1), bias (groups·o)? "
+    "→ (B, groups·o, *P)",
+    **OPTIONS | TRANSPOSED,
+)
 def convolution_transpose(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, output_padding=0):
     """y[b,o,i] = Σ_{c,p,t: s p + d t − a = i} w[c,o,t] x[b,c,p] + β[o]: each x[p] adds w to y, at every s-th place.
 
@@ -94,8 +112,8 @@ def convolution_transpose(x, weight, bias=None, *, stride=1, dilation=1, groups=
 
     Padding makes y shorter, as it made x longer in the convolution. A convolution with stride s gives the same number
     of positions for s lengths; output_padding, from 0 to s − 1, says which of them is meant.
-    Raises ValueError naming the argument that does not fit; if nothing is left of y; for an output_padding that is
-    smaller neither than the stride nor than the dilation (as PyTorch).
+    Raises TypeError or ValueError naming the argument that does not fit; ValueError if nothing is left of y; for an
+    output_padding that is smaller neither than the stride nor than the dilation (as PyTorch).
 
     VJP: the map from x to y is the transpose of a convolution's, so the gradient of x is that convolution of ȳ,
 
@@ -105,7 +123,7 @@ def convolution_transpose(x, weight, bias=None, *, stride=1, dilation=1, groups=
     Where k is not a multiple of s > 1, neighbouring places of y are sums of different numbers of terms, which shows as
     a checkerboard; UNet has an alternative.   Source: Odena, Dumoulin & Olah (2016).
     """
-    x, weight, bias, batch = checked_convolution("convolution_transpose", x, weight, bias, groups, transposed=True)
+    x, weight, bias, batch = of_one_type(x, weight, bias)
     axes = axes_of_transpose(x.shape[2:], weight.shape[2:], stride, dilation, padding, output_padding)
     x_groups = by_group(x, groups)  # (B, G, C/G, *positions)
     w_groups = weight.reshape(groups, -1, *weight.shape[1:])  # (G, C/G, O/G, *kernel)
@@ -134,6 +152,11 @@ def per_channel(y_bar: Array) -> Array:
     return y_bar.reshape(*y_bar.shape[:2], math.prod(y_bar.shape[2:])).sum(-1).sum(0)
 
 
+def of_any_rank(options: dict[str, str]) -> dict[str, str]:
+    """Options per axis of L as a module has them, which does not know L yet."""
+    return {name: text.removesuffix(" of L") for name, text in options.items()}
+
+
 class Convolution(Module):
     """`convolution` with its own weight (channels_out, channels_in/groups, *kernel) and bias (channels_out,).
 
@@ -144,9 +167,10 @@ class Convolution(Module):
     "reflect" or "replicate". x may come without a batch.
     Weight and bias are drawn from U(−a, a), a = 1/√(terms of an output) = 1/√(channels_in/groups · Π kernel), as
     torch.nn.Conv does.
-    Raises ValueError for sizes that are not positive, or channels that `groups` does not divide.
+    Raises TypeError unless sizes are integers, ValueError unless they are positive and `groups` divides the channels.
     """
 
+    @takes("", **MODULE | of_any_rank(OPTIONS | MODE))
     def __init__(
         self,
         channels_in: int,
@@ -162,7 +186,7 @@ class Convolution(Module):
         bias: bool = True,
         rng: np.random.Generator,
     ):
-        lengths = kernel_lengths("Convolution", kernel, dimensions, channels_in, channels_out, groups)
+        lengths = kernel if isinstance(kernel, tuple) else (kernel,) * dimensions
         bound = (channels_in // groups * math.prod(lengths)) ** -0.5
         self.weight = Parameter(rng.uniform(-bound, bound, (channels_out, channels_in // groups, *lengths)))
         self.bias = Parameter(rng.uniform(-bound, bound, channels_out)) if bias else None
@@ -183,9 +207,10 @@ class ConvolutionTranspose(Module):
     below the stride or the dilation. x may come without a batch.
     Weight and bias are drawn from U(−a, a), a = 1/√(channels_out/groups · Π kernel), as torch.nn.ConvTranspose does:
     that counts the terms in an output of the convolution of which this is the transpose.
-    Raises ValueError for sizes that are not positive, or channels that `groups` does not divide.
+    Raises TypeError unless sizes are integers, ValueError unless they are positive and `groups` divides the channels.
     """
 
+    @takes("", **MODULE | of_any_rank(OPTIONS | TRANSPOSED))
     def __init__(
         self,
         channels_in: int,
@@ -201,7 +226,7 @@ class ConvolutionTranspose(Module):
         bias: bool = True,
         rng: np.random.Generator,
     ):
-        lengths = kernel_lengths("ConvolutionTranspose", kernel, dimensions, channels_in, channels_out, groups)
+        lengths = kernel if isinstance(kernel, tuple) else (kernel,) * dimensions
         bound = (channels_out // groups * math.prod(lengths)) ** -0.5
         self.weight = Parameter(rng.uniform(-bound, bound, (channels_in, channels_out // groups, *lengths)))
         self.bias = Parameter(rng.uniform(-bound, bound, channels_out)) if bias else None
@@ -212,99 +237,42 @@ class ConvolutionTranspose(Module):
         return convolution_transpose(x, self.weight, self.bias, **self.options)
 
 
-# Below: what convolutions and pools accept.
+# Below: arrays of one type, and axes.
 
 
-def checked_convolution(
-    name: str, x: ArrayLike, weight: ArrayLike, bias: ArrayLike | None, groups: int, *, transposed: bool = False
-) -> tuple:
-    """x, weight and bias as floating arrays of one type, x with a batch, of 1 if there is none, and the batch's shape.
-
-    weight is (channels out, channels in/groups, *kernel), or `transposed` (channels in, channels out/groups, *kernel);
-    x has as many axes if there is a batch, and one less if not. ValueError if they do not belong together.
-    """
-    x, weight = floating(x), floating(weight)
-    if weight.ndim < 3 or 0 in weight.shape:
-        order = "in, out/groups" if transposed else "out, in/groups"
-        raise ValueError(f"{name}: weight has shape {weight.shape}; it must be ({order}, *kernel), with no axis empty")
-    if x.ndim not in (weight.ndim, weight.ndim - 1):
-        raise ValueError(
-            f"{name}: x has shape {x.shape}, weight {weight.shape}; x needs {weight.ndim} axes too, (B, C, *space), or "
-            "one less without a batch"
-        )
-    shape, batch = x.shape, x.shape[: x.ndim - weight.ndim + 1]
-    x = x if batch else x[None]
-    rows, others = weight.shape[:2]
-    if isinstance(groups, bool) or not isinstance(groups, (int, np.integer)) or groups < 1 or rows % groups:
-        raise ValueError(
-            f"{name}: groups is {groups!r}; it must be a whole number that divides {rows}, weight's length"
-        )
-    ins, outs = (rows, others * groups) if transposed else (others * groups, rows)
-    if x.shape[1] != ins:
-        raise ValueError(
-            f"{name}: x of shape {shape} has {x.shape[1]} channels; weight of shape {weight.shape} takes {ins} "
-            f"with groups={groups}"
-        )
-    bias = None if bias is None else floating(bias)
-    if bias is not None and bias.shape != (outs,):
-        raise ValueError(f"{name}: bias has shape {bias.shape}; it must be ({outs},), a number per output channel")
-    dtype = np.result_type(*(a for a in (x, weight, bias) if a is not None))
-    arrays = [None if a is None else np.asarray(a, dtype, order="C") for a in (x, weight, bias)]
-    return (*arrays, batch)
+def of_one_type(x: ArrayLike, weight: ArrayLike, bias: ArrayLike | None) -> tuple:
+    """x, weight and bias as floats of one type, x with a batch, of 1 if there is none, and the shape of the batch."""
+    given = [None if a is None else floating(a) for a in (x, weight, bias)]
+    dtype = np.result_type(*(a for a in given if a is not None))
+    arrays: Any = [None if a is None else np.asarray(a, dtype, order="C") for a in given]
+    signals, maps, _ = arrays
+    batch = signals.shape[: signals.ndim - maps.ndim + 1]
+    return signals if batch else signals[None], *arrays[1:], batch
 
 
-def per_axis(
-    name: str, argument: str, value: int | Sequence[int] | Array, count: int, least: int = 1, *, of: str = "axes"
-) -> Whole:
-    """One whole number for each axis (or whatever the numbers are `of`), from one for all or a sequence of them."""
-    if isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, (str, bytes)):
-        values = tuple(value)
-    else:
-        values = (value,) * count
-    if len(values) != count or not all(isinstance(v, (int, np.integer)) and v >= least for v in values):
-        raise ValueError(
-            f"{name}: {argument} is {value!r}; pass a whole number ≥ {least}, or one for each of {count} {of}"
-        )
-    return tuple(int(v) for v in values)
-
-
-def pairs(name: str, padding: int | Sequence, count: int) -> list[tuple[int, int]]:
-    """(before, after) for each axis, from a whole number, or a list with a number or a pair for each axis."""
-    values = tuple(padding) if isinstance(padding, (tuple, list)) else (padding,) * count
-    widths = [tuple(v) if isinstance(v, (tuple, list)) else (v, v) for v in values]
-    whole = all(isinstance(w, (int, np.integer)) and w >= 0 for width in widths for w in width)
-    if len(widths) != count or not whole or any(len(width) != 2 for width in widths):
-        raise ValueError(
-            f"{name}: padding is {padding!r}; pass a whole number ≥ 0, or a list with a number or a pair "
-            f"(before, after) for each of {count} axes"
-        )
-    return [(int(before), int(after)) for before, after in widths]
-
-
-def paddings(
-    name: str, padding: str | int | Sequence, mode: str, lengths: Whole, kernel: Whole, stride: Whole, dilation: Whole
-) -> list[tuple[int, int]]:
-    """(before, after) for each axis; `padding` may also be "valid" or "same"; the mode must find its elements in x."""
+def widths_of(padding: Any, mode: str, lengths: Whole, kernel: Whole, stride: Whole, dilation: Whole) -> Any:
+    """The pair (before, after) of each axis; ValueError where the mode does not find its elements in x."""
+    widths = padding
+    if padding == "valid":
+        widths = ((0, 0),) * len(kernel)
     if padding == "same":
-        reach = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
         if any(s != 1 for s in stride):
-            raise ValueError(f"{name}: padding 'same' needs stride 1, stride is {stride}; pass the padding as numbers")
+            raise ValueError(
+                f"convolution: padding 'same' needs stride 1, stride is {stride}; pass the padding as numbers"
+            )
+        reach = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
         widths = [(r // 2, r - r // 2) for r in reach]
-    else:
-        widths = pairs(name, 0 if padding == "valid" else padding, len(kernel))
-    if mode not in ("zeros", "circular", "reflect", "replicate"):
-        raise ValueError(f"{name}: padding_mode {mode!r} is unknown; use 'zeros', 'circular', 'reflect' or 'replicate'")
-    for n, width in zip(lengths, widths, strict=True):
-        most = {"circular": n, "reflect": n - 1, "replicate": max(width) if n else 0}.get(mode, max(width))
+    for n, width in zip(lengths, widths, strict=True) if mode != "zeros" else ():
+        most = {"circular": n, "reflect": n - 1, "replicate": max(width) if n else 0}[mode]
         if max(width) > max(most, 0):
             raise ValueError(
-                f"{name}: {mode} padding {width} takes more than an axis of length {n} has; at most {max(most, 0)}"
+                f"convolution: {mode} padding {width} takes more than an axis of length {n} has; at most {max(most, 0)}"
             )
     return widths
 
 
 def axes_of_convolution(
-    lengths: Whole, kernel: Whole, stride: Whole, dilation: Whole, widths: list, name: str = "convolution"
+    lengths: Whole, kernel: Whole, stride: Whole, dilation: Whole, widths: Any, name: str = "convolution"
 ) -> Axes:
     """Axes with as many windows as fit the padded lengths; ValueError where not even one does."""
     axes, what = [], "size" if name.endswith("pool") else "the kernel"
@@ -320,46 +288,23 @@ def axes_of_convolution(
 
 
 def axes_of_transpose(
-    positions: Whole,
-    kernel: Whole,
-    stride: int | Sequence[int],
-    dilation: int | Sequence[int],
-    padding: int | Sequence,
-    output_padding: int | Sequence[int],
+    positions: Whole, kernel: Whole, stride: Whole, dilation: Whole, padding: Sequence, output_padding: Whole
 ) -> Axes:
     """Axes with the given positions, and the length that a transposed convolution gives; ValueError if it is none."""
-    name, count = "convolution_transpose", len(kernel)
-    strides, dilations = per_axis(name, "stride", stride, count), per_axis(name, "dilation", dilation, count)
-    extras = per_axis(name, "output_padding", output_padding, count, least=0)
     axes = []
     for p, k, s, d, (before, after), extra in zip(
-        positions, kernel, strides, dilations, pairs(name, padding, count), extras, strict=True
+        positions, kernel, stride, dilation, padding, output_padding, strict=True
     ):
         if extra >= max(s, d):
             raise ValueError(
-                f"{name}: output_padding {extras} must be smaller than the stride {strides} or the dilation {dilations}"
+                f"convolution_transpose: output_padding {output_padding} must be smaller than the stride {stride} or "
+                f"the dilation {dilation}"
             )
         length = (p - 1) * s - before - after + d * (k - 1) + 1 + extra
-        if p < 1:
-            raise ValueError(f"{name}: x has places {positions}; there must be one on each axis")
         if length < 1:
             raise ValueError(
-                f"{name}: x with places {positions}, kernel {kernel} and padding {padding} leave an axis of length "
-                f"{length}; pad less, or pass a longer x"
+                f"convolution_transpose: x with places {positions}, kernel {kernel} and padding {padding} leave an "
+                f"axis of length {length}; pad less, or pass a longer x"
             )
         axes.append(Axis(length, p, k, s, d, before))
     return tuple(axes)
-
-
-def kernel_lengths(
-    name: str, kernel: int | Sequence[int], dimensions: int, channels_in: int, channels_out: int, groups: int
-) -> Whole:
-    """The lengths of a module's kernel; ValueError for sizes that make no sense."""
-    count = len(kernel) if isinstance(kernel, (tuple, list)) else dimensions
-    if count < 1:
-        raise ValueError(f"{name}: dimensions is {dimensions} and kernel {kernel!r}; there must be at least one axis")
-    if min(channels_in, channels_out, groups) < 1 or channels_in % groups or channels_out % groups:
-        raise ValueError(
-            f"{name}: channels ({channels_in}, {channels_out}) must be positive and multiples of groups, {groups}"
-        )
-    return per_axis(name, "kernel", kernel, count)

@@ -23,17 +23,19 @@ Transcription: tests/transcriptions/probability.py.
 import numpy as np
 
 from refnp.autograd.blocks import floating, in_order
+from refnp.autograd.declaration import takes
 from refnp.autograd.elementary import log1p_of
 from refnp.autograd.linalg import cholesky, refuse_covariance, solve_lower
 from refnp.autograd.primitives import primitive
 from refnp.autograd.special import normal_cdf_of
 from refnp.autograd.tensor import Array, ArrayLike
 from refnp.layers.losses import HALF_LOG_TWO_PI
-from refnp.layers.masked_reductions import broadcast_shape, check_positive, common_shape, numbers, product
+from refnp.layers.masked_reductions import check_positive, numbers, product
 from refnp.layers.softmaxes import log_softmax, softmax_vjp
 
 
 @primitive
+@takes("y to (*S), mean to (*S), std positive to (*S) → (*S)")
 def normal_cdf(y, mean, std):
     """The probability Φ(z) that a normal number is at most y, z = (y − μ)/σ; it keeps its digits where it is nearly 0.
 
@@ -41,7 +43,6 @@ def normal_cdf(y, mean, std):
     Raises ValueError for shapes that do not fit or a std that is not positive and finite.
     VJP, with φ(z) = exp(−½ z²)/√2π:   ȳ = Φ̄ φ/σ,   μ̄ = −ȳ,   σ̄ = −z ȳ.
     """
-    common_shape("normal_cdf", y=y, mean=mean, std=std)
     y, mean, std = numbers(y, mean, std)
     check_positive("normal_cdf", "std", std)
     z = np.asarray((y - mean) / std)
@@ -55,6 +56,7 @@ def normal_cdf(y, mean, std):
 
 
 @primitive
+@takes("y (..., N), mean (..., N), factor (..., N, N) → (...)")
 def multivariate_normal_log_prob(y, mean, factor):
     """ℓ = −½ |z|² − Σ_i log L_ii − (N/2) log 2π with z = L⁻¹ (y − μ): all N numbers of y at once.
 
@@ -66,7 +68,6 @@ def multivariate_normal_log_prob(y, mean, factor):
     """
     mean, factor = mean_and_factor("multivariate_normal_log_prob", mean, factor)
     y, diagonal = floating(y), diagonal_of(factor)  # (..., N)
-    common_shape("multivariate_normal_log_prob", y=y, mean=mean, diagonal=diagonal)
     z = solve_vectors(factor, y - mean)  # (..., N)
     constant = z.shape[-1] * HALF_LOG_TWO_PI
     value = -0.5 * (z * z).sum(-1) - np.log(diagonal).sum(-1) - constant.astype(z.real.dtype)
@@ -89,6 +90,7 @@ def multivariate_normal_log_prob(y, mean, factor):
 
 
 @primitive
+@takes("y (..., N), mean (..., N), factor (..., N, K), std positive (..., N) → (...)")
 def low_rank_normal_log_prob(y, mean, factor, std):
     """log p(y) of N numbers with covariance F Fᵀ + diag(σ²), by matrices of K × K: K columns of F for N numbers.
 
@@ -110,7 +112,6 @@ def low_rank_normal_log_prob(y, mean, factor, std):
     Elsewhere: torch.distributions.LowRankMultivariateNormal takes σ² for σ, and the difference.
     """
     y, mean, factor, std = parts_of_low_rank("low_rank_normal_log_prob", y, mean, factor, std)
-    common_shape("low_rank_normal_log_prob", y=y, mean=mean, std=std, rows=np.broadcast_to(0.0, factor.shape[:-1]))
     r, a = (y - mean) / std, factor / std[..., None]  # (..., N), (..., N, K)
     a_t = a.swapaxes(-1, -2)  # (..., K, N)
     lower = cholesky(np.eye(a.shape[-1], dtype=a.dtype) + a_t @ a)  # (..., K, K)
@@ -137,6 +138,7 @@ def low_rank_normal_log_prob(y, mean, factor, std):
 
 
 @primitive
+@takes("logits (..., V ≥ 1) → (...)")
 def categorical_entropy(logits):
     """H = −Σ_c p_c log p_c of p = softmax(logits); a class with p_c = 0 adds 0.
 
@@ -158,6 +160,7 @@ def categorical_entropy(logits):
 
 
 @primitive
+@takes("mean_p to (*S), std_p positive to (*S), mean_q to (*S), std_q positive to (*S) → (*S)")
 def normal_kl(mean_p, std_p, mean_q, std_q):
     """Divergence of normal distributions by elements: ½ d² + h(t) with d = (μ_p − μ_q)/σ_q, t = (σ_p − σ_q)/σ_q and
 
@@ -169,7 +172,6 @@ def normal_kl(mean_p, std_p, mean_q, std_q):
 
         μ̄_p = k̄ d/σ_q,   μ̄_q = −μ̄_p,   σ̄_p = k̄ t (2 + t)/σ_p,   σ̄_q = −k̄ (d² + t (2 + t))/σ_q
     """
-    common_shape("normal_kl", mean_p=mean_p, std_p=std_p, mean_q=mean_q, std_q=std_q)
     mean_p, std_p, mean_q, std_q = numbers(mean_p, std_p, mean_q, std_q)
     check_positive("normal_kl", "std of p", std_p)
     check_positive("normal_kl", "std of q", std_q)
@@ -191,6 +193,7 @@ def normal_kl(mean_p, std_p, mean_q, std_q):
 
 
 @primitive
+@takes("mean_p (..., N), factor_p (..., N, N), mean_q (..., N), factor_q (..., N, N) → (...)")
 def multivariate_normal_kl(mean_p, factor_p, mean_q, factor_q):
     """Divergence of multivariate normal distributions, of covariances L_p L_pᵀ and L_q L_qᵀ:
 
@@ -205,8 +208,6 @@ def multivariate_normal_kl(mean_p, factor_p, mean_q, factor_q):
     """
     mean_p, factor_p = mean_and_factor("multivariate_normal_kl", mean_p, factor_p)
     mean_q, factor_q = mean_and_factor("multivariate_normal_kl", mean_q, factor_q)
-    batches = {"mean_p": mean_p, "mean_q": mean_q, "factor_p": diagonal_of(factor_p), "factor_q": diagonal_of(factor_q)}
-    broadcast_shape("multivariate_normal_kl", **{name: np.shape(a) for name, a in batches.items()})
     d = solve_vectors(factor_q, mean_p - mean_q)  # (..., N)
     below = solve_lower(factor_q, factor_p - factor_q)  # (..., N, N)   T
     t, below = diagonal_of(below), np.tril(below, -1)
@@ -227,6 +228,7 @@ def multivariate_normal_kl(mean_p, factor_p, mean_q, factor_q):
 
 
 @primitive
+@takes("logits_p (..., V ≥ 1), logits_q (..., V) → (...)")
 def categorical_kl(logits_p, logits_q):
     """Divergence of categorical distributions, Σ_c p_c (log p_c − log q_c).
 
@@ -239,11 +241,7 @@ def categorical_kl(logits_p, logits_q):
     """
     logits_p, logits_q = check_logits("categorical_kl", logits_p), check_logits("categorical_kl", logits_q)
     log_p, log_q = log_softmax(logits_p), log_softmax(logits_q)
-    if log_p.shape[-1] != log_q.shape[-1]:
-        raise ValueError(
-            f"categorical_kl: logits have {log_p.shape[-1]} and {log_q.shape[-1]} classes; they must agree"
-        )
-    shape = broadcast_shape("categorical_kl", logits_p=log_p.shape, logits_q=log_q.shape)
+    shape = np.broadcast_shapes(log_p.shape, log_q.shape)
     logits_p, logits_q, log_p, log_q = (np.broadcast_to(a, shape) for a in (logits_p, logits_q, log_p, log_q))
     p, q = np.exp(log_p), np.exp(log_q)
     possible = log_p.real != -np.inf  # (..., V)
@@ -317,35 +315,23 @@ def solve_vectors(factor, r, *, transposed=False):
 
 
 def mean_and_factor(name: str, mean: ArrayLike, factor: ArrayLike) -> tuple[Array, Array]:
-    """Mean (..., N) and lower triangular factor (..., N, N) in floating numbers, or ValueError."""
+    """Mean (..., N) and lower triangular factor (..., N, N) in floating numbers; ValueError if that is no factor."""
     mean, factor = floating(mean), floating(factor)
-    if not mean.ndim or factor.shape[-2:] != (mean.shape[-1], mean.shape[-1]):
-        raise ValueError(
-            f"{name}: mean has shape {mean.shape} and the factor {factor.shape}; they must be (..., N) and (..., N, N)"
-        )
     check_positive(name, "the diagonal of the factor", diagonal_of(factor))
     refuse_covariance(name, "the factor", factor)
     return mean, np.tril(factor)
 
 
 def parts_of_low_rank(name: str, y: ArrayLike, mean: ArrayLike, factor: ArrayLike, std: ArrayLike) -> tuple:
-    """y, mean and std (..., N) and factor (..., N, K) in floating numbers, or ValueError."""
+    """y, mean and std (..., N) and factor (..., N, K) in floating numbers; ValueError unless the stds are positive."""
     arrays: list[Array] = [in_order(floating(a)) for a in (y, mean, factor, std)]
-    y, mean, factor, std = arrays
-    if not mean.ndim or factor.shape[-2:-1] != mean.shape[-1:] or std.shape[-1:] != mean.shape[-1:]:
-        raise ValueError(
-            f"{name}: mean has shape {mean.shape}, the factor {factor.shape} and std {std.shape}; they must be "
-            "(..., N), (..., N, K) and (..., N)"
-        )
-    check_positive(name, "std", std)
-    return y, mean, factor, std
+    check_positive(name, "std", arrays[3])
+    return tuple(arrays)
 
 
 def check_logits(name: str, logits: ArrayLike) -> Array:
-    """Logits as an array; ValueError without a class, or for a row in which none is possible."""
+    """Logits as an array; ValueError for a row in which no class is possible."""
     logits = floating(logits)
-    if not logits.ndim or not logits.shape[-1]:
-        raise ValueError(f"{name}: logits have shape {logits.shape}; the last axis must hold the classes")
     nothing = np.isneginf(logits.real).all(-1)
     if nothing.any():
         place = np.argwhere(nothing)[0].tolist()

@@ -21,6 +21,7 @@ import numpy as np
 
 from refnp import autograd as ag
 from refnp.autograd.blocks import integers
+from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
@@ -102,13 +103,13 @@ class MultivariateNormal:
     place of its factor.
     """
 
+    @takes("mean (..., N), cholesky_factor (..., N, N)")
     def __init__(self, mean: ArrayLike, cholesky_factor: ArrayLike):
         self.mean, self.cholesky_factor = numbers(mean, cholesky_factor)
         factor = raw(self.cholesky_factor)
         unknown = np.isnan(factor) & np.eye(factor.shape[-1], dtype=bool)  # on the diagonal, let in under a mask
         mean_and_factor("MultivariateNormal", raw(self.mean), np.where(unknown, 1, factor))
-        batches = {"mean": self.mean.shape[:-1], "cholesky_factor": factor.shape[:-2]}
-        self.shape = broadcast_shape("MultivariateNormal", **batches)
+        self.shape = np.broadcast_shapes(self.mean.shape[:-1], factor.shape[:-2])
 
     def lower(self) -> Array | Tensor:
         """The factor with zeros above its diagonal, (..., N, N)."""
@@ -182,12 +183,12 @@ class LowRankNormal:
     lie under a mask, and refused where it counts.
     """
 
+    @takes("mean (..., N), factor (..., N, K), std positive (..., N)")
     def __init__(self, mean: ArrayLike, factor: ArrayLike, std: ArrayLike):
         self.mean, self.factor, self.std = numbers(mean, factor, std)
         at, columns, own = (raw(a) for a in (self.mean, self.factor, self.std))
         parts_of_low_rank("LowRankNormal", at, at, columns, np.where(np.isnan(own), 1, own))
-        batches = {"mean": self.mean.shape[:-1], "factor": self.factor.shape[:-2], "std": self.std.shape[:-1]}
-        self.shape = broadcast_shape("LowRankNormal", **batches)
+        self.shape = np.broadcast_shapes(self.mean.shape[:-1], self.factor.shape[:-2], self.std.shape[:-1])
 
     def covariance(self) -> Array | Tensor:
         """F Fᵀ + diag(σ²), (..., N, N)."""
@@ -280,6 +281,7 @@ class Categorical:
     Raises ValueError without a class, or for a row of logits that are all −∞.
     """
 
+    @takes("logits (..., V ≥ 1)")
     def __init__(self, logits: ArrayLike):
         (self.logits,) = numbers(logits)
         check_logits("Categorical", raw(self.logits))
@@ -341,12 +343,13 @@ class Mixture:
     Raises ValueError without a component, or with fewer axes than `together`.
     """
 
+    @takes("", together="whole ≥ 0")
     def __init__(self, components: Normal, *, together: int = 0):
         if not components.shape or not components.shape[0]:
             raise ValueError(
                 f"Mixture: components have shape {components.shape}; the first axis must hold at least one"
             )
-        if not 0 <= together < len(components.shape):
+        if together >= len(components.shape):
             raise ValueError(f"Mixture: together is {together}, components have shape {components.shape}")
         self.components, self.together = components, together
         self.elements = components.shape[1:]

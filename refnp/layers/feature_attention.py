@@ -29,6 +29,7 @@ from refnp.autograd.tensor import Array, ArrayLike, Tensor
 
 
 @primitive
+@takes("x (...) → (...)")
 @elementwise
 def positive_features(x):
     """φ(x) = x + 1 for x > 0, else eˣ: elu(x) + 1, which as a sum would lose the digits of small features.

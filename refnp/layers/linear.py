@@ -49,14 +49,13 @@ class MLP(Module):
     """Linear maps between the given `sizes`, with `activation` after all but the last.
 
     Shapes: x (..., sizes[0]) → y (..., sizes[-1]); `bias=False` leaves the biases of all maps out.
-    Raises ValueError for fewer than two sizes.
+    Raises TypeError unless sizes are integers, ValueError for fewer than two.
     """
 
+    @takes("", sizes="whole ≥ 1, 2 or more", activation="function", bias="True or False", rng="generator")
     def __init__(
         self, sizes: Sequence[int], *, activation: Callable = relu, bias: bool = True, rng: np.random.Generator
     ):
-        if len(sizes) < 2:
-            raise ValueError(f"MLP: sizes {tuple(sizes)} must name at least the features in and out")
         self.layers = [Linear(n, m, bias=bias, rng=rng) for n, m in itertools.pairwise(sizes)]
         self.activation = activation
 

@@ -250,11 +250,6 @@ def cross_entropy(
 
 def _cross_entropy_of_probabilities(x, q, ignore_index, epsilon, smoothing, class_weights, reduction):
     """(value, vjp) of `cross_entropy` for targets q (..., V), the probabilities of the classes."""
-    if q.shape != x.shape:
-        raise ValueError(
-            f"cross_entropy: targets are floats of shape {q.shape}, probabilities; logits {x.shape} need the same "
-            f"shape (integers, the numbers of the classes, {x.shape[:-1]})"
-        )
     if ignore_index is not None or smoothing != "uniform":
         raise ValueError(
             "cross_entropy: targets are probabilities, to which neither ignore_index nor smoothing="
@@ -357,8 +352,6 @@ def _shares(smoothing, epsilon, x, pad):
 def _check_targets(x, targets, ignore_index):
     """Targets with 0 in place of what is ignored, and the mask of the others: integers and booleans of one shape."""
     targets = integers("cross_entropy", "targets", targets, ", the numbers of the classes")
-    if targets.shape != x.shape[:-1]:
-        raise ValueError(f"cross_entropy: targets have shape {targets.shape}, logits {x.shape} need {x.shape[:-1]}")
     mask = np.ones(targets.shape, bool) if ignore_index is None else np.asarray(targets != ignore_index)
     wrong = mask & ((targets < 0) | (targets >= x.shape[-1]))
     if wrong.any():

@@ -68,18 +68,6 @@ def broadcast_shape(name: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:
         raise ValueError(f"{name}: the shapes of {_listed(shapes)} do not broadcast; make them agree") from None
 
 
-def common_shape(name: str, **arguments: ArrayLike) -> tuple[int, ...]:
-    """The shape that all arguments broadcast to, which one of them must have.
-
-    Shapes (N, 1) and (N,) would make N × N elements by mistake: ValueError, as for shapes that do not broadcast.
-    """
-    shapes = {argument: np.shape(a) for argument, a in arguments.items()}
-    common = broadcast_shape(name, **shapes)
-    if common not in shapes.values():
-        raise ValueError(f"{name}: the shapes of {_listed(shapes)} make {common}, which none has; reshape one of them")
-    return common
-
-
 def _listed(shapes: dict[str, tuple[int, ...]]) -> str:
     return ", ".join(f"{argument} {shape}" for argument, shape in shapes.items())
 

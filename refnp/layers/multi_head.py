@@ -81,7 +81,8 @@ class MultiHeadAttention(Module):
 
     @takes(
         "",
-        **dict.fromkeys(("features", "heads"), "whole ≥ 1"),
+        features="whole ≥ 1",
+        heads="whole ≥ 1, a multiple of key_heads",
         **dict.fromkeys(WIDTHS, "whole ≥ 1?"),
         similarity="scaled_dot | dot | cosine",
         bias="True or False",
@@ -111,9 +112,8 @@ class MultiHeadAttention(Module):
     ):
         key_heads = heads if key_heads is None else key_heads
         if head_features is None and key_width is None and features % heads:
-            raise ValueError(f"MultiHeadAttention: {heads} heads do not divide {features} features equally")
-        if heads % key_heads:
-            raise ValueError(f"MultiHeadAttention: key_heads is {key_heads}; it must divide the {heads} heads")
+            must = f"it must be a multiple of heads, {heads}, unless head_features is given"
+            raise ValueError(f"MultiHeadAttention: features is {features}; {must}")
         d_key, d_value = key_features or features, value_features or features
         shared_k, shared_v = key_width or 0, value_width or 0
         d = head_features or shared_k or features // heads

@@ -106,8 +106,9 @@ class LayerNorm(Module):
     Raises TypeError unless features are integers, ValueError unless they are positive.
     """
 
+    @takes("", features="whole ≥ 1 per axis", eps="≥ 0", **dict.fromkeys(("affine", "bias"), "True or False"))
     def __init__(self, features: int | tuple[int, ...], *, eps: float = 1e-5, affine: bool = True, bias: bool = True):
-        shape, self.axis = last_axes("LayerNorm", features)
+        shape, self.axis = last_axes(features)
         self.gain = Parameter(np.ones(shape)) if affine else 1.0
         self.shift = Parameter(np.zeros(shape)) if affine and bias else 0.0
         self.eps = eps
@@ -124,8 +125,9 @@ class RMSNorm(Module):
     Raises TypeError unless features are integers, ValueError unless they are positive.
     """
 
+    @takes("", features="whole ≥ 1 per axis", eps="≥ 0")
     def __init__(self, features: int | tuple[int, ...], *, eps: float = 1e-5):
-        shape, self.axis = last_axes("RMSNorm", features)
+        shape, self.axis = last_axes(features)
         self.gain = Parameter(np.ones(shape))
         self.eps = eps
 
@@ -203,11 +205,7 @@ def sum_of_rows(bars, parameter):
     return column_sum(bars) if np.ndim(parameter) else bars.sum()
 
 
-def last_axes(name: str, features: int | tuple[int, ...]) -> tuple[tuple[int, ...], int | tuple[int, ...]]:
-    """The shape of what is normalised together, and its axes, the last ones; TypeError or ValueError."""
-    shape = tuple(features) if isinstance(features, (tuple, list)) else (features,)
-    if not all(isinstance(n, (int, np.integer)) for n in shape):
-        raise TypeError(f"{name}: features is {features!r}; pass an integer or a tuple, the lengths of the last axes")
-    if not shape or min(shape) < 1:
-        raise ValueError(f"{name}: features is {features!r}; it must be positive, a length for each normalised axis")
+def last_axes(features: int | tuple[int, ...]) -> tuple[tuple[int, ...], int | tuple[int, ...]]:
+    """The shape of what is normalised together, and its axes, the last ones."""
+    shape = features if isinstance(features, tuple) else (features,)
     return shape, -1 if len(shape) == 1 else tuple(range(-len(shape), 0))

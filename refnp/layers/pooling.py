@@ -20,16 +20,25 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.blocks import block_numbers, floating, in_order, run_all
+from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike
 from refnp.layers.convolution_products import Axes, Axis, even, read
-from refnp.layers.convolutions import Whole, axes_of_convolution, pairs, per_axis
+from refnp.layers.convolutions import PADDING, Whole, axes_of_convolution
 
+WINDOWS = {"size": "whole ≥ 1 per axis of L", "stride": "whole ≥ 1 per axis of L?", "padding": PADDING}
+COUNT = "whole ≥ 0 or None per axis of L"
 MOST_AXES = 8  # of space: a window of 3 places on each of 18 axes would be a loop over 387 million places
 
 
 @primitive
+@takes(
+    "x (B, C, *L ≥ 1) or (C, *L ≥ 1) → (B, C, *P)",
+    **WINDOWS,
+    ceil_mode="True or False",
+    count_include_pad="True or False",
+)
 def average_pool(x, size, *, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
     """y[p] = (1/k) Σ_t x[s p + t − a], the mean over windows.
 
@@ -42,13 +51,12 @@ def average_pool(x, size, *, stride=None, padding=0, ceil_mode=False, count_incl
     flax have it); with False k is the number of places of x in it (Keras). What a window has beyond the padding, with
     ceil_mode, never counts.
     Raises ValueError for sizes that do not fit x, padding by a whole window or more, or an axis of length 0; TypeError
-    for flags that are not True or False.
+    for sizes that are no integers and flags that are not True or False.
 
     VJP: x̄[i] = Σ_{p,t: s p + t − a = i} ȳ[p]/k[p].
     """
-    check_flags("average_pool", ceil_mode=ceil_mode, count_include_pad=count_include_pad)
-    x, outer, axes, widths = _windows("average_pool", x, size, stride, padding, 1, ceil_mode)
-    count = _number_of_places(axes, widths, ceil_mode, count_include_pad)
+    x, outer, axes = _windows("average_pool", x, size, stride, padding, (1,) * len(size), ceil_mode)
+    count = _number_of_places(axes, padding, ceil_mode, count_include_pad)
     count = count if isinstance(count, int) else count.astype(x.real.dtype)
 
     def forward(x, y):
@@ -65,6 +73,12 @@ def average_pool(x, size, *, stride=None, padding=0, ceil_mode=False, count_incl
     return _pooled(x, outer, axes, forward, backward)
 
 
+@takes(
+    "x (B, C, *L ≥ 1) or (C, *L ≥ 1) → (B, C, *P)",
+    **WINDOWS,
+    dilation="whole ≥ 1 per axis of L",
+    **dict.fromkeys(("ceil_mode", "return_indices"), "True or False"),
+)
 def max_pool(
     x: ArrayLike,
     size: int | Sequence[int],
@@ -86,11 +100,11 @@ def max_pool(
     the place in x[b, c] flattened. Among equals it is the first; if there are NaN, the first NaN (PyTorch: the last).
     For complex x the number with the largest real part.
     Raises ValueError for sizes that do not fit x, padding by a whole window or more, an axis of length 0, or a window
-    that holds no place, as dilation may leave one; TypeError for flags that are not True or False.
+    that holds no place, as dilation may leave one; TypeError for sizes that are no integers and flags that are not True
+    or False.
 
     VJP: ȳ[p] goes to the place that indices[p] says; at the kink, among equals, to the first (as PyTorch; JAX too).
     """
-    check_flags("max_pool", ceil_mode=ceil_mode, return_indices=return_indices)
     options = {"stride": stride, "padding": padding, "dilation": dilation, "ceil_mode": ceil_mode}
     y = max_over_windows(x, size, **options)
     return (y, _max_pool_indices(raw(x), raw(y), size, **options)) if return_indices else y
@@ -99,7 +113,7 @@ def max_pool(
 @primitive
 def max_over_windows(x, size, *, stride, padding, dilation, ceil_mode):
     """y[p] = max_t x[s p + d t − a]: `max_pool`.   VJP: ȳ[p] goes to the first place of the largest number."""
-    x, outer, axes, _ = _windows("max_pool", x, size, stride, padding, dilation, ceil_mode)
+    x, outer, axes = _windows("max_pool", x, size, stride, padding, dilation, ceil_mode)
     _check_no_window_is_empty("max_pool", axes)
 
     def forward(x, y):
@@ -118,12 +132,14 @@ def max_over_windows(x, size, *, stride, padding, dilation, ceil_mode):
 
 
 @primitive
+@takes("x (B, C, *L) or (C, *L) → (B, C, *size)", size=COUNT)
 def adaptive_average_pool(x, size):
     """y[p] = the mean of x[i] over ⌊p n/P⌋ ≤ i < ⌈(p + 1) n/P⌉ on each axis: as many windows as `size` says.
 
     Shapes: x (B, C, *lengths) → y (B, C, *size); also (C, *lengths) → (C, *size), if `size` is a tuple.
     size: a whole number for all axes, or one for each, P; None there keeps a length.
-    Raises ValueError for a size below 0, or an axis without places unless its size is 0.
+    Raises TypeError for a size that is no integer, ValueError for one below 0, or an axis without places unless its
+    size is 0.
 
     VJP: x̄[i] = Σ of ȳ[p]/k[p] over the windows p that hold i, those with ⌊i P/n⌋ ≤ p < ⌈(i + 1) P/n⌉.
     Elsewhere: PyTorch the same.
@@ -136,6 +152,7 @@ def adaptive_average_pool(x, size):
 
 
 @explained
+@takes("x (B, C, *L) or (C, *L) → (B, C, *size)", size=COUNT, return_indices="True or False")
 def adaptive_max_pool(x: ArrayLike, size: int | Sequence[int | None], *, return_indices: bool = False) -> Any:
     """y[p] = the largest x[i] with ⌊p n/P⌋ ≤ i < ⌈(p + 1) n/P⌉ on each axis: as many windows as `size` says.
 
@@ -143,12 +160,12 @@ def adaptive_max_pool(x: ArrayLike, size: int | Sequence[int | None], *, return_
     size: a whole number for all axes, or one for each, P; None there keeps a length. return_indices: return
     (y, indices), as `max_pool` does: the places in x[b, c] flattened, the first among equals. For complex x the number
     with the largest real part.
-    Raises ValueError for a size below 0, or an axis without places unless its size is 0.
+    Raises TypeError for a size that is no integer, ValueError for one below 0, or an axis without places unless its
+    size is 0.
 
     VJP: ȳ[p] goes to the place that indices[p] says.
     Elsewhere: PyTorch the same.
     """
-    check_flags("adaptive_max_pool", return_indices=return_indices)
     y = max_over_runs(x, size)
     return (y, _largest_of_runs(*_adaptive("adaptive_max_pool", raw(x), size))[1]) if return_indices else y
 
@@ -170,48 +187,25 @@ def max_over_runs(x, size):
     return y, vjp
 
 
-def check_flags(name: str, **flags: Any) -> None:
-    """TypeError unless each is True or False."""
-    for flag, value in flags.items():
-        if not isinstance(value, (bool, np.bool_)):
-            raise TypeError(f"{name}: {flag} is {value!r}; pass True or False")
-
-
 # Below: windows of one size.
 
 
-def spatial(name: str, x: Any, size: Any, argument: str = "size") -> tuple[Array, int]:
-    """x, and its number of axes of space: as many as `size` has numbers, or all but two if it is one number."""
-    x = floating(x)
-    axes = len(size) if not isinstance(size, int) and np.ndim(size) else x.ndim - 2
-    if not 0 < axes <= MOST_AXES or x.ndim - axes not in (1, 2):
-        raise ValueError(
-            f"{name}: x has shape {x.shape} and {argument} is {size!r}; x must be (B, C, *space), with one to "
-            f"{MOST_AXES} axes of space, or (C, *space) if {argument} is a tuple with a number for each axis of space"
-        )
-    return x, axes
-
-
 def _windows(
-    name: str, x: Any, size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> tuple[Array, tuple[int, ...], Axes, list[tuple[int, int]]]:
-    """x as (B, C, *lengths), its shape before the axes of space, these axes, and their padding."""
-    x, count = spatial(name, x, size)
-    sizes = per_axis(name, "size", size, count)
-    strides = sizes if stride is None else per_axis(name, "stride", stride, count)
-    dilations = (1,) * count if type(dilation) is int and dilation == 1 else per_axis(name, "dilation", dilation, count)
-    widths = pairs(name, padding, count)
-    if any(max(width) >= k for width, k in zip(widths, sizes, strict=True)):
-        raise ValueError(f"{name}: padding {padding} makes windows of size {sizes} of nothing but padding; pad less")
+    name: str, x: Any, size: Whole, stride: Whole | None, padding: Any, dilation: Whole, ceil_mode: bool
+) -> tuple[Array, tuple[int, ...], Axes]:
+    """x as (B, C, *lengths), its shape before the axes of space, and these axes."""
+    x, count = floating(x), len(size)
     outer, lengths = x.shape[:-count], x.shape[-count:]
+    if count > MOST_AXES:
+        raise ValueError(f"{name}: x has shape {x.shape}, {count} axes of space; it may have {MOST_AXES}")
+    if any(max(width) >= k for width, k in zip(padding, size, strict=True)):
+        raise ValueError(f"{name}: padding {padding} makes windows of size {size} of nothing but padding; pad less")
     x = x if len(outer) == 2 else x[None]
-    if 0 in lengths:
-        raise ValueError(f"{name}: x has lengths {lengths}; an axis of length 0 has no windows, whatever size is")
     make = _axes_in_ceil_mode if ceil_mode else axes_of_convolution
-    return x, outer, make(lengths, sizes, strides, dilations, widths, name), widths
+    return x, outer, make(lengths, size, size if stride is None else stride, dilation, padding, name)
 
 
-def _axes_in_ceil_mode(lengths: Whole, sizes: Whole, strides: Whole, dilations: Whole, widths: list, name: str) -> Axes:
+def _axes_in_ceil_mode(lengths: Whole, sizes: Whole, strides: Whole, dilations: Whole, widths: Any, name: str) -> Axes:
     """⌈(n + padding − d (k − 1) − 1)/s⌉ + 1 windows, less one if the last would start after x and what is before it."""
     axes = []
     for n, k, s, d, (before, after) in zip(lengths, sizes, strides, dilations, widths, strict=True):
@@ -243,7 +237,7 @@ def _check_no_window_is_empty(name: str, axes: Axes) -> None:
             )
 
 
-def _number_of_places(axes: Axes, widths: list, ceil_mode: bool, count_include_pad: bool) -> int | Array:
+def _number_of_places(axes: Axes, widths: Any, ceil_mode: bool, count_include_pad: bool) -> int | Array:
     """k, by which the sum over a window is divided: a number, or (*positions) where windows differ."""
     if count_include_pad and not ceil_mode:
         return math.prod(axis.kernel for axis in axes)
@@ -285,7 +279,7 @@ def _largest(x: Array, y: Array, axes: Axes) -> Iterator[Array]:
 
 def _max_pool_indices(x: Any, y: Array, size: Any, **options: Any) -> Array:
     """Where the largest number of each window stands, as a place in x[b, c] flattened."""
-    x, _, axes, _ = _windows("max_pool", x, size, *options.values())
+    x, _, axes = _windows("max_pool", x, size, **options)
     places = np.arange(math.prod(x.shape[2:])).reshape(1, 1, *x.shape[2:])
     indices = np.zeros((*x.shape[:2], *(axis.positions for axis in axes)), np.int64)
     largest = _largest(x, y.reshape(indices.shape), axes)
@@ -328,13 +322,11 @@ def _pooled(x: Array, outer: tuple, axes: Axes, forward: Callable, backward: Cal
 
 def _adaptive(name: str, x: Any, size: Any) -> tuple[Array, tuple[int, ...]]:
     """x, and the number of windows on each of its axes of space."""
-    x, count = spatial(name, x, size)
-    lengths = x.shape[-count:]
-    if np.ndim(size):
-        size = tuple(n if s is None else s for s, n in zip(size, lengths, strict=True))
-    sizes = per_axis(name, "size", size, count, least=0)
+    x = floating(x)
+    lengths = x.shape[-len(size) :]
+    sizes = tuple(n if s is None else s for s, n in zip(size, lengths, strict=True))
     if any(s and not n for s, n in zip(sizes, lengths, strict=True)):
-        raise ValueError(f"{name}: x has shape {x.shape}; an axis of length 0 has no windows, and size is {size!r}")
+        raise ValueError(f"{name}: x has shape {x.shape}; an axis of length 0 has no windows, and size is {size}")
     return x, sizes
 
 

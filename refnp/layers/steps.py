@@ -14,6 +14,7 @@ import numpy as np
 
 import refnp.autograd as ad
 from refnp.autograd.blocks import floating
+from refnp.autograd.declaration import takes
 from refnp.autograd.explanation.opening import Steps, steps_of
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, Tensor
@@ -299,6 +300,7 @@ def _of_tensors(kernel: Any) -> Any:
 
 
 @steps_of(convolutions.convolution)
+@takes(convolutions.SHAPES, **convolutions.OPTIONS | convolutions.MODE)
 def convolution_steps(
     x: Any, weight: Any, bias: Any = None, *, stride: Any = 1, dilation: Any = 1, groups: int = 1, padding: Any = 0,
     padding_mode: str = "zeros",
@@ -307,14 +309,12 @@ def convolution_steps(
     if groups != 1 or x.ndim != weight.ndim:
         return None
     kernel, lengths = weight.shape[2:], x.shape[2:]
-    strides = convolutions.per_axis("convolution", "stride", stride, len(kernel))
-    apart = convolutions.per_axis("convolution", "dilation", dilation, len(kernel))
-    widths = convolutions.paddings("convolution", padding, padding_mode, lengths, kernel, strides, apart)
+    widths = convolutions.widths_of(padding, padding_mode, lengths, kernel, stride, dilation)
     padded = any(before or after for before, after in widths)
     if padded:
         x = ad.pad(x, [(0, 0), (0, 0), *widths], mode=padding_mode)
         yield "x̃ = x, padded", x
-    axes = convolutions.axes_of_convolution(x.shape[2:], kernel, strides, apart, [(0, 0)] * len(kernel))
+    axes = convolutions.axes_of_convolution(x.shape[2:], kernel, stride, dilation, [(0, 0)] * len(kernel))
     windows: Any = x  # (B, C, *positions of the axes so far, *lengths of the others, *kernel of the axes so far)
     for i, axis in enumerate(axes):
         places = axis.stride * np.arange(axis.positions)[:, None] + axis.dilation * np.arange(axis.kernel)

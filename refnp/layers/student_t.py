@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from refnp import autograd as ag
+from refnp.autograd.declaration import takes
 from refnp.autograd.elementary import log1p_of
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import primitive, raw
@@ -28,8 +29,7 @@ from refnp.layers.losses import HALF_LOG_TWO_PI
 from refnp.layers.masked_reductions import (
     broadcast_shape,
     check_positive,
-    common_shape,
-    full_mask,
+    counts,
     masked,
     numbers,
     product,
@@ -43,6 +43,10 @@ SERIES = (
 
 
 @primitive
+@takes(
+    "y to (*S), degrees_of_freedom positive to (*S), location to (*S), scale positive to (*S) → (*S)",
+    mask="boolean to (*S)? hides (y, location), True = counts",
+)
 def student_t_log_prob(y, degrees_of_freedom, location, scale, *, mask=None):
     """log p(y) = s(ν/2) − ½ log 2π − log σ − ½ (ν + 1) log(1 + z²/ν) of every element, z = (y − μ)/σ.
 
@@ -56,8 +60,7 @@ def student_t_log_prob(y, degrees_of_freedom, location, scale, *, mask=None):
         ν̄ = ½ ℓ̄ (s′(ν/2) − f(t) + (t/ν)/(1 + t))
     """
     name, arguments = "student_t_log_prob", (y, degrees_of_freedom, location, scale)
-    shape = common_shape(name, y=y, degrees_of_freedom=degrees_of_freedom, location=location, scale=scale)
-    mask = full_mask(name, mask, shape)
+    mask = counts(mask, *arguments)
     y, nu, location, scale = (masked(mask, a, n) for a, n in zip(numbers(*arguments), (0, 1, 0, 1), strict=True))
     check_positive(name, "degrees_of_freedom", nu)
     check_positive(name, "scale", scale)
@@ -90,13 +93,13 @@ def student_t_log_prob(y, degrees_of_freedom, location, scale, *, mask=None):
 
 
 @primitive
+@takes("degrees_of_freedom positive (...), scale positive (...) → (...)")
 def student_t_entropy(degrees_of_freedom, scale):
     """H = ½ (ν + 1) (s′(ν/2) + 1/ν) − s(ν/2) + ½ log 2π + log σ.
 
     Shapes: both broadcast → that shape.   Raises ValueError for what is not positive and finite.
     VJP: ν̄ = H̄ (¼ (ν + 1) s″(ν/2) − 1/(2ν²)), σ̄ = H̄/σ.
     """
-    broadcast_shape("student_t_entropy", degrees_of_freedom=np.shape(degrees_of_freedom), scale=np.shape(scale))
     nu, scale = numbers(degrees_of_freedom, scale)
     check_positive("student_t_entropy", "degrees_of_freedom", nu)
     check_positive("student_t_entropy", "scale", scale)

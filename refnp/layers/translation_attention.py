@@ -32,19 +32,19 @@ import numpy as np
 
 from refnp.autograd import broadcast_to, concatenate, exp, matmul, reshape, swapaxes, transpose, where
 from refnp.autograd.blocks import run_all, slices
+from refnp.autograd.declaration import takes
 from refnp.autograd.linalg import SMALL_PRODUCT
 from refnp.autograd.primitives import primitive, raw
-from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
+from refnp.autograd.tensor import Array, Parameter, Tensor
 from refnp.layers.dot_product_attention import one_over_root
 from refnp.layers.linear import MLP, Linear
-from refnp.layers.masks import check_mask, kept, moderate, shielded, spoil, used_elements, uses
+from refnp.layers.masks import kept, moderate, shielded, spoil, used_elements, uses
 from refnp.layers.module import Module
 from refnp.layers.multi_head import merge_heads, over_heads, split_heads
 from refnp.layers.softmaxes import softmax
 
 BLOCK = 1 << 18  # hidden numbers of a block after one map; rows of 4096 and less NumPy's broadcasting takes by detours
 SHORTEST_PIECE = 128  # pairs; where a product of so many is not small, all pairs of a block are one product
-NORMALIZATIONS = ("softmax", "sink", "sum")
 
 
 class TranslationAttention(Module):
@@ -64,6 +64,16 @@ class TranslationAttention(Module):
     such normalization; ValueError or TypeError when called with a mask that does not fit.
     """
 
+    @takes(
+        "",
+        features="whole ≥ 1, a multiple of heads",
+        **dict.fromkeys(("heads", "dx"), "whole ≥ 1"),
+        **dict.fromkeys(("kernel", "movement"), "whole ≥ 1, 0 or more"),
+        length_scale="positive",
+        normalization="softmax | sink | sum",
+        **dict.fromkeys(("squares", "bias", "moves"), "True or False"),
+        rng="generator",
+    )
     def __init__(
         self,
         features: int,
@@ -79,12 +89,6 @@ class TranslationAttention(Module):
         movement: Sequence[int] = (16,),
         rng: np.random.Generator,
     ):
-        if heads < 1 or features % heads:
-            raise ValueError(f"TranslationAttention: {heads} heads do not divide {features} features equally")
-        if normalization not in NORMALIZATIONS:
-            raise ValueError(
-                f"TranslationAttention: normalization is {normalization!r}; use one of {', '.join(NORMALIZATIONS)}"
-            )
         self.query, self.key, self.value = (Linear(features, features, bias=bias, rng=rng) for _ in range(3))
         self.kernel = pair_kernel_mlp(dx, heads, kernel, length_scale, rng, squares=squares)
         self.output = Linear(features, features, rng=rng)
@@ -92,10 +96,14 @@ class TranslationAttention(Module):
         self.sink = Parameter(np.zeros(heads)) if normalization == "sink" else None
         self.dx, self.heads, self.squares, self.normalization = dx, heads, squares, normalization
 
+    @takes(
+        "query (B, N, D), key (B, M, D), differences (B, N, M, dx) → (B, N, D), (B, N, dx)",
+        mask="boolean to (B, N, M)?, True = may attend",
+    )
     def __call__(
-        self, query: Array | Tensor, key: Array | Tensor, differences: Array | Tensor, *, mask: ArrayLike | None = None
+        self, query: Array | Tensor, key: Array | Tensor, differences: Array | Tensor, *, mask: Array | None = None
     ) -> tuple[Array | Tensor, Array | Tensor | None]:
-        mask, lost = check_mask("TranslationAttention", mask, differences.shape[:3]), None
+        lost = None
         if mask is not None:  # 0 in rows that have no part, whatever they hold: no bit of a gradient knows of them
             queries, keys, _ = uses(mask, query, key, key)
             query, key = kept(query, queries[..., None]), kept(key, keys[..., None])
@@ -189,10 +197,6 @@ def pair_kernel_mlp(
     The first biases are divided by 2 `length_scale`: half of the relus bend within ½ a unit of x, whatever the length
     scale. With the weights of a `Linear`, logits hardly vary with d at first, and training is several times slower.
     """
-    if not 0 < length_scale < np.inf:
-        raise ValueError(
-            f"TranslationAttention: length_scale is {length_scale}; it must be positive and finite, in units of x"
-        )
     mlp = MLP([dx + squares * dx + heads, *hidden, heads], rng=rng)
     for layer in mlp.layers:
         layer.weight.data *= 6**0.5
@@ -212,6 +216,7 @@ def parameters_of(mlp: MLP) -> list:
 
 
 @primitive
+@takes("differences (B, N, M, dx), scores (B, H, N, M) → (B, K, N, M)")
 def pair_kernel(differences, scores, *parameters):
     """An MLP with relu on [d_nm, s_nm] for every pair of a query n and a key m.
 
@@ -229,7 +234,7 @@ def pair_kernel(differences, scores, *parameters):
 
     and [d̄, s̄] = h̄_0. Sums over blocks are taken in their order: the bits do not depend on the number of threads.
     """
-    check_pairs(differences, scores, parameters)
+    check_maps(differences, scores, parameters)
     (b, n, m, dx), dtype = differences.shape, np.result_type(differences, scores, *parameters)
     pairs = zip(parameters[::2], parameters[1::2], strict=True)
     maps = [np.vstack(both).astype(dtype, copy=False) for both in pairs]  # [W; b]
@@ -333,14 +338,8 @@ def even_number_of_slices(count, height):
     return [slice(i * count // several, (i + 1) * count // several) for i in range(several)]
 
 
-def check_pairs(differences, scores, parameters):
-    """ValueError unless (B, N, M, dx) and (B, H, N, M) are of the same pairs, and maps begin with dx + H features."""
-    pairs = differences.ndim == scores.ndim == 4 and differences.shape[:3] == (scores.shape[0], *scores.shape[2:])
-    if not pairs:
-        raise ValueError(
-            f"pair_kernel: differences have shape {differences.shape} and scores {scores.shape}; they must be "
-            "(B, N, M, dx) and (B, H, N, M)"
-        )
+def check_maps(differences, scores, parameters):
+    """ValueError unless the parameters are those of maps that begin with dx + H features."""
     widths = [differences.shape[3] + scores.shape[1], *(np.shape(bias)[0] for bias in parameters[1::2])]
     wanted = [shape for n, k in itertools.pairwise(widths) for shape in ((n, k), (k,))]
     if not wanted or [np.shape(p) for p in parameters] != wanted:

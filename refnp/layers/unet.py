@@ -15,28 +15,41 @@ Transcription: tests/transcriptions/convcnp.py.
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import numpy as np
 
 from refnp.autograd import concatenate
+from refnp.autograd.declaration import takes
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, Tensor
 from refnp.layers.activations import relu
-from refnp.layers.convolutions import Convolution, ConvolutionTranspose, per_axis
+from refnp.layers.convolutions import MODE, Convolution, ConvolutionTranspose, Whole
 from refnp.layers.module import Module
 from refnp.layers.pooling import average_pool
 from refnp.layers.upsampling import upsample
+
+UPSAMPLING = "transposed | nearest"
 
 
 class SimpleCNN(Module):
     """Convolutions with padding "same" from channels[0] through channels[1] … to the last, an activation between them.
 
     Shapes: x (B, channels[0], *lengths) → y (B, channels[-1], *lengths). Gordon et al.: (8, 16, 32, 16, 8), kernel 5.
-    Raises ValueError for fewer than two channels, or an even kernel.
+    Raises TypeError unless sizes are integers, ValueError for fewer than two channels, or an even kernel.
     """
 
     total_stride = 1
 
+    @takes(
+        "",
+        channels="whole ≥ 1, 2 or more",
+        kernel="odd",
+        dimensions="whole ≥ 1",
+        activation="function",
+        padding_mode=MODE["padding_mode"],
+        rng="generator",
+    )
     def __init__(
         self,
         channels: Sequence[int],
@@ -47,10 +60,6 @@ class SimpleCNN(Module):
         padding_mode: str = "zeros",
         rng: np.random.Generator,
     ):
-        if len(channels) < 2:
-            raise ValueError(f"SimpleCNN: channels {tuple(channels)} must name at least those in and those out")
-        if kernel % 2 == 0:
-            raise ValueError(f"SimpleCNN: kernel is {kernel}; padding 'same' needs an odd one, such as {kernel + 1}")
         self.layers = [
             Convolution(c, o, kernel, dimensions=dimensions, padding="same", padding_mode=padding_mode, rng=rng)
             for c, o in itertools.pairwise(channels)
@@ -81,9 +90,22 @@ class UNet(Module):
     of the stride; "nearest" repeats every number and then convolves with padding "same" (kernel odd), which does not.
     The U-Net of ConvCNP-XL (Gordon et al.) is UNet(8, (8, 16, 16, 32, 32, 64)): 50 520 parameters, total stride 64.
 
-    Raises ValueError for sizes that do not fit; when called, for lengths that `total_stride` does not divide.
+    Raises TypeError unless sizes are integers, ValueError where they do not fit; when called, for lengths that
+    `total_stride` does not divide.
     """
 
+    @takes(
+        "",
+        channels_in="whole ≥ 1",
+        down="whole ≥ 1, 1 or more",
+        up="whole ≥ 1 per step of down?",
+        **dict.fromkeys(("kernel", "stride"), "whole ≥ 1 per step of down"),
+        dimensions="whole ≥ 1",
+        upsampling=UPSAMPLING,
+        channels_out="whole ≥ 1?",
+        activation="function",
+        rng="generator",
+    )
     def __init__(
         self,
         channels_in: int,
@@ -98,18 +120,10 @@ class UNet(Module):
         activation: Callable = relu,
         rng: np.random.Generator,
     ):
-        down = tuple(down)
-        up = (*down[-2::-1], *down[:1]) if up is None else tuple(up)
-        if not down or len(up) != len(down):
-            raise ValueError(
-                f"UNet: down {down} and up {up} must have a number of channels for each step, equally many"
-            )
-        if upsampling not in ("transposed", "nearest"):
-            raise ValueError(f"UNet: upsampling {upsampling!r} is unknown; use 'transposed' or 'nearest'")
+        up = (*down[-2::-1], *down[:1]) if up is None else up
         self.channels_in, self.dimensions = channels_in, dimensions
         self.upsampling, self.activation = upsampling, activation
-        self.kernels = per_axis("UNet", "kernel", kernel, len(down), of="steps")
-        self.strides = per_axis("UNet", "stride", stride, len(down), of="steps")
+        self.kernels, self.strides = cast(Whole, kernel), cast(Whole, stride)
         for k, s in zip(self.kernels, self.strides, strict=True):
             _check_step(k, s, upsampling)
 
@@ -215,9 +229,18 @@ class PooledUNet(Module):
     Shapes: x (B, channels_in, *lengths) → y (B, channels_out, *lengths), lengths multiples of `total_stride`.
     channels: of the layers, one down and one up for each. kernel: odd, one for all layers or one for each; strides: 1
     or 2, likewise. upsampling: "transposed", transposed convolutions, or "nearest", copies and then a convolution.
-    Raises ValueError for options that do not fit; the convolutions do for lengths that do not.
+    Raises TypeError or ValueError for options that do not fit; the convolutions do for lengths that do not.
     """
 
+    @takes(
+        "",
+        **dict.fromkeys(("channels_in", "channels_out", "dimensions"), "whole ≥ 1"),
+        channels="whole ≥ 1, 1 or more",
+        kernel="odd per layer of channels",
+        strides="1 or 2 per layer of channels",
+        upsampling=UPSAMPLING,
+        rng="generator",
+    )
     def __init__(
         self,
         channels_in: int,
@@ -230,16 +253,7 @@ class PooledUNet(Module):
         upsampling: str = "transposed",
         rng: np.random.Generator,
     ):
-        channels = tuple(channels)
-        kernels = per_axis("PooledUNet", "kernel", kernel, len(channels), of="layers")
-        self.strides = per_axis("PooledUNet", "strides", strides, len(channels), of="layers")
-        if not channels or any(k % 2 == 0 for k in kernels) or any(s not in (1, 2) for s in self.strides):
-            raise ValueError(
-                f"PooledUNet: channels {channels}, kernel {kernels} and strides {self.strides} do not fit; there must "
-                "be a layer, kernels must be odd, strides 1 or 2"
-            )
-        if upsampling not in ("transposed", "nearest"):
-            raise ValueError(f"PooledUNet: upsampling {upsampling!r} is unknown; use 'transposed' or 'nearest'")
+        kernels, self.strides = cast(Whole, kernel), cast(Whole, strides)
         self.upsampling, self.channels_out = upsampling, channels_out
         self.pooled = pooled_steps(kernels, self.strides)
         into = (channels_in, *channels[:-1])

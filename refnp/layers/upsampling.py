@@ -23,20 +23,26 @@ Transcription: tests/transcriptions/upsampling.py.
 
 import functools
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from refnp.autograd.blocks import floating
+from refnp.autograd.declaration import takes
 from refnp.autograd.primitives import primitive
 from refnp.autograd.tensor import Array
-from refnp.layers.convolutions import per_axis
-from refnp.layers.pooling import check_flags, spatial
-
-MODES = ("nearest", "nearest-exact", "linear")
 
 
 @primitive
+@takes(
+    "x (B, C, *L) or (C, *L) → (B, C, *P)",
+    factor="positive per axis of L?",
+    size="whole ≥ 1 per axis of L?",
+    mode="nearest | nearest-exact | linear",
+    align_corners="True or False",
+)
 def upsample(x, factor=None, *, size=None, mode="nearest", align_corners=False):
     """y[i] = x[⌊i/f⌋], every number repeated f times along each axis; or y[i] = (1 − λ) x[j] + λ x[j + 1], between two.
 
@@ -48,20 +54,19 @@ def upsample(x, factor=None, *, size=None, mode="nearest", align_corners=False):
     align_corners: with "linear", whether the first and last places are kept or the outer edges of cells; the equations
     are at the top of this file.
     Raises ValueError unless there is one of factor and size, for one that leaves no place, for another mode, and for
-    align_corners without "linear"; TypeError unless that is True or False.
+    align_corners without "linear"; TypeError for what is no number, or an align_corners that is not True or False.
 
     VJP: x̄[j] = Σ_i w_ij ȳ[i], where y[i] = Σ_j w_ij x[j]: the transpose. For whole factors and "nearest" the sum of ȳ
     over the f places of x[j]; so it undoes average_pool's 1/k, and is its transpose up to that.
     """
-    x, count = spatial("upsample", x, factor if size is None else size, "factor or size")
+    if (factor is None) == (size is None):
+        raise ValueError(f"upsample: factor is {factor} and size {size}; pass one of them")
+    x, count = floating(x), len(size if factor is None else factor)
     lengths = x.shape[x.ndim - count :]
-    if not isinstance(mode, str) or mode not in MODES:
-        raise ValueError(f"upsample: mode is {mode!r}; use 'nearest', 'nearest-exact' or 'linear'")
-    check_flags("upsample", align_corners=align_corners)
     if align_corners and mode != "linear":
         raise ValueError(f"upsample: align_corners is for mode 'linear', and mode is {mode!r}; leave it out")
-    if mode != "linear" and type(factor) is int and factor > 0 and size is None:  # the same, without fractions
-        return _repeated(x, [factor] * count)
+    if mode != "linear" and size is None and all(type(f) is int for f in factor):  # the same, without fractions
+        return _repeated(x, factor)
     positions, steps = _positions(lengths, factor, size)
     if mode != "linear" and all(step.numerator == 1 for step in steps):
         return _repeated(x, [step.denominator for step in steps])
@@ -78,7 +83,7 @@ def upsample(x, factor=None, *, size=None, mode="nearest", align_corners=False):
     return y, vjp
 
 
-def _repeated(x: Array, factors: list[int]) -> tuple[Array, Any]:
+def _repeated(x: Array, factors: Sequence[int]) -> tuple[Array, Any]:
     """Every number repeated by whole factors along the last axes, and the VJP."""
     first = x.ndim - len(factors)
     y = x
@@ -159,19 +164,13 @@ def _by_row(rows: Array, sources: Array, weights: Array, count: int) -> Weights:
 
 def _positions(lengths: tuple[int, ...], factor: Any, size: Any) -> tuple[tuple[int, ...], list[Fraction]]:
     """How many places y has on each axis, and how far apart they are on the axis of x."""
-    if (factor is None) == (size is None):
-        raise ValueError(f"upsample: factor is {factor!r} and size {size!r}; pass one of them")
     if factor is None:
-        positions = per_axis("upsample", "size", size, len(lengths))
         if 0 in lengths:
             raise ValueError(f"upsample: x has lengths {lengths}; an axis of length 0 has nothing to repeat")
-        return positions, [Fraction(n, p) for n, p in zip(lengths, positions, strict=True)]
-    factors = tuple(factor) if np.ndim(factor) else (factor,) * len(lengths)
-    if not all(isinstance(f, (int, float, np.integer, np.floating)) and 0 < f < np.inf for f in factors):
-        raise ValueError(f"upsample: factor is {factor!r}; pass a number > 0, or one for each of {len(lengths)} axes")
-    positions = tuple(math.floor(n * float(str(f))) for n, f in zip(lengths, factors, strict=True))
+        return size, [Fraction(n, p) for n, p in zip(lengths, size, strict=True)]
+    positions = tuple(math.floor(n * float(str(f))) for n, f in zip(lengths, factor, strict=True))
     if any(n and not p for n, p in zip(lengths, positions, strict=True)):
         raise ValueError(
-            f"upsample: factor {factor!r} leaves nothing of x with lengths {lengths}; pass a larger one, or size"
+            f"upsample: factor {factor} leaves nothing of x with lengths {lengths}; pass a larger one, or size"
         )
-    return positions, [1 / Fraction(str(f)) for f in factors]  # 1.4 is meant as 7/5
+    return positions, [1 / Fraction(str(f)) for f in factor]  # 1.4 is meant as 7/5

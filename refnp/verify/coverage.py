@@ -35,14 +35,10 @@ def longest(problems: Sequence[Problem]) -> dict[str, int]:
 def lengths(problem: Problem) -> dict[str, Any]:
     """The lengths of the letters, as the function that is asked declares them."""
     takes = getattr(problem.case.layer.function, "takes", None)
-    arrays = problem.arrays
     if isinstance(takes, Declaration) and not takes.takes_any_array:
-        places = tuple(name for name in takes.places if name in arrays)
-        named = {name: array for name, array in arrays.items() if name not in places}
-        if takes.places[: len(places)] == list(places):
-            found = takes.check(tuple(arrays[name] for name in places), named | dict(problem.case.options))
-            return {letter: n for letter, n in found.items() if letter != "..."}
-    return {"axes": max((n for array in arrays.values() for n in array.shape), default=0)}
+        found = takes.sizes(dict(problem.arrays) | dict(problem.case.options))
+        return {letter: n for letter, n in found.items() if letter != "..."}
+    return {"axes": max((n for array in problem.arrays.values() for n in array.shape), default=0)}
 
 
 def axes_of(problems: Sequence[Problem]) -> str:

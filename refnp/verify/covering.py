@@ -43,7 +43,7 @@ def covering(
     for seed in ((), *sorted(wanted | alone)):
         row = whole(seed, factors)
         if not draw(row) and seed not in alone:
-            cover({seed}, factors, draw, rng, at_default=optional)
+            cover({seed}, factors, draw, rng)
     cover({(one,) for i in places if i not in optional for one in places[i]}, factors, draw, rng, at_default=optional)
     if math.prod(len(places[i]) for i in optional) <= FEW:
         cover(set(itertools.product(*(places[i] for i in optional))), factors, draw, rng)

@@ -23,7 +23,7 @@ import numpy as np
 
 from refnp.autograd import vjp
 from refnp.autograd.declaration import Declaration
-from refnp.autograd.notation import Argument, Option, Shape
+from refnp.autograd.notation import Argument, Option, Several, Shape
 from refnp.autograd.primitives import raw
 from refnp.verify.case import Case, Convention, KnownDefect, Layer
 from refnp.verify.covering import Factor, Row, covering
@@ -32,7 +32,14 @@ from refnp.verify.layers import cases_of_layers
 DIFFERENT = (7, 5, 11, 6, 13, 9, 3, 4, 8)  # lengths, one for each letter
 LONG = (67, 1027)  # past blocks of 64 and of 1024, and multiples of none
 EVEN = 3  # is added to these where a function wants even lengths
-RUNS = ((3, 5), (1,), (2,), (67,), (1027,), (7,))
+RUNS = ((6, 9), (1,), (2,), (67,), (1027,), (7,))
+KERNELS = ((2, 3, 2), (1, 1, 1), (3, 1, 2), (5, 4, 3))  # as many of each as the run beside it has axes
+UNEQUAL = {  # values of options of which there is one per axis
+    "whole ≥ 0": (1, (1, 0, 2)),
+    "whole ≥ 1": (2, (2, 1, 3)),
+    "positive": (2, (2, 3, 1)),
+}
+PAIRS = ((1, 0), (0, 2), (2, 1))
 MOST = 20_000  # numbers of a case
 FRONTS = ((), (3,), (2, 3))
 OF_ELEMENTS = ((7,), (), (1,), *((n,) for n in LONG), (3, 5))  # where each number is for itself
@@ -54,6 +61,7 @@ HARM = {"infinity is hidden": np.inf, "1e30 is hidden": 1e30}  # and NaN, in eac
 STRUCTURES = {  # the numbers of the i-th array, from normal ones
     "normal": lambda x, i: x,
     "equal rows": lambda x, i: x[..., :1, :] + 0 * x if x.ndim > 1 else x,
+    "coincident": lambda x, i: x,  # with rows of the first array of such rows: places of context and targets
     "a row of zeros": lambda x, i: np.where(np.arange(x.shape[-2])[:, None] == 0, 0, x) if x.ndim > 1 else x,
     "mean 1000": lambda x, i: x + 1000,
     "far apart": lambda x, i: 30 * x,
@@ -122,7 +130,8 @@ class Maker:
         letters = [a for a in letters if not a.isdigit() and a not in self.declaration.options]
         own = iter(DIFFERENT)
         for letter in reversed([letter for letter in letters if letter not in self.tied]):
-            runs = (RUNS[-1], *RUNS[1:-1]) if self.declaration.moved else RUNS
+            runs: tuple = (RUNS[-1], *RUNS[1:-1]) if self.declaration.moved else RUNS
+            runs = KERNELS if letter != letter.upper() in letters else runs
             long = (n + EVEN * (letter in self.even) for n in LONG)
             yield Factor(letter, runs if letter[0] == "*" else (next(own), 1, 2, *long), length=True)
         if any(self.shape_of(argument).batch for argument in taken):
@@ -201,7 +210,14 @@ class Maker:
     def known(self, chosen: Mapping[str, Any]) -> dict[str, Any]:
         """The lengths of all letters, and the options."""
         defaults = {n: d for n, d in self.declaration.defaults.items() if n in self.declaration.options}
-        return {**defaults, **chosen, **{letter: chosen[other] for letter, other in self.tied.items()}}
+        found = {**defaults, **chosen, **{letter: chosen[other] for letter, other in self.tied.items()}}
+        for letter, run in found.items():
+            if letter[0] == "*" and letter != letter.upper() in found:
+                found[letter] = run[: len(found[letter.upper()])]
+        for option in self.options:
+            if isinstance(option, Several) and isinstance(found[option.name], tuple) and option.run in found:
+                found[option.name] = found[option.name][: len(found[option.run])]
+        return found
 
     def size(self, chosen: Mapping[str, Any]) -> int:
         """How many numbers the inputs of a case hold; infinite if more than one axis is past every block."""
@@ -225,18 +241,20 @@ class Maker:
             y, pullback = vjp(lambda *arrays: self.layer.function(*arrays, **options), *inputs.values())
             if y.size == 1:
                 return any(np.any(x_bar) for x_bar in pullback(np.ones(y.shape)))
-        return y.size <= MOST and bool((raw(y) != raw(y).flat[0]).any())
+        return 0 < y.size <= MOST and bool((raw(y) != raw(y).flat[0]).any())
 
     def drawn(self, chosen: Mapping[str, Any], rng: np.random.Generator) -> tuple[dict, dict]:
         """Inputs and options of a case."""
-        options = {option.name: chosen[option.name] for option in self.options}
         known = self.known(chosen)
+        options = {option.name: known[option.name] for option in self.options}
         number = itertools.count()
         found: tuple[dict, dict] = {}, {}
         for place, arguments in zip(found, (self.inputs, self.arrays), strict=True):
             for argument in arguments:
                 if chosen.get(argument.name, not argument.optional or argument.name in self.required):
                     place[argument.name] = self.array(argument, known, next(number), rng)
+        if chosen["structure"] == "coincident":
+            coincide([*found[0].values()])
         for mask in (argument for argument in self.arrays if argument.hides and argument.name in found[1]):
             for name, array in found[0].items():
                 harm = harm_of(chosen[mask.name], name) if name in mask.hides else None
@@ -265,10 +283,22 @@ class Maker:
         return np.asarray(STRUCTURES[known["structure"]](rng.normal(size=shape), i))
 
 
+def coincide(arrays: Sequence[np.ndarray]) -> None:
+    """Rows of the first array stand in the others that have such rows."""
+    first, *others = [array for array in arrays if array.ndim > 1] or [np.zeros((1, 1))]
+    for array in others:
+        if (array.shape[:-2], array.shape[-1]) == (first.shape[:-2], first.shape[-1]):
+            n = min(array.shape[-2], first.shape[-2])
+            array[..., :n, :] = first[..., :n, :]
+
+
 def tried(option: Option, declaration: Declaration) -> tuple:
     """The default of an option, and the values that are tried beside it; none for generators and functions."""
     default = (declaration.defaults[option.name],) if option.name in declaration.defaults else ()
     values = option.choices or TRIED.get(option.text.removesuffix("?"), ())
+    if isinstance(option, Several):
+        one = UNEQUAL.get(option.domain.words, UNEQUAL.get(option.text.partition(" per ")[0].split(" or ")[0], ()))
+        values = (*one, *((PAIRS,) if option.pair else ()), *option.choices)
     return tuple(dict.fromkeys((*default, *values))) if values else ()
 
 

@@ -137,7 +137,7 @@ def test_running_statistics_move_in_training_alone():
         (lambda: layers.batch_norm(np.zeros((2, 4)), mean=0.0), ValueError, "variance is missing"),
         (lambda: layers.batch_norm(np.zeros((2, 4)), mean=0.0, variance=-1.0), ValueError, "variance holds -1.0"),
         (lambda: layers.batch_norm(np.zeros((0, 4))), ValueError, "axis"),
-        (lambda: layers.GroupNorm(4, 3), ValueError, "GroupNorm: groups is 3"),
+        (lambda: layers.GroupNorm(4, 3), ValueError, "GroupNorm: channels is 4; it must be a multiple of groups, 3"),
         (lambda: layers.BatchNorm(4)(np.zeros((1, 4)), training=True), ValueError, "needs two numbers or more"),
     ],
 )

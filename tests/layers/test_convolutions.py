@@ -303,11 +303,6 @@ def test_an_axis_of_length_0_has_gradients(shape, stride):
     assert_same_bits(bias_bar, np.full(3, float(y.size / 3)))
 
 
-def test_a_transpose_needs_a_place():
-    with pytest.raises(ValueError, match=r"^convolution_transpose: x has places \(0,\); there must be one on"):
-        convolution_transpose(np.ones((2, 2, 0)), np.ones((2, 3, 3)))
-
-
 # ---- threads
 
 

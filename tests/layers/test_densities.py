@@ -144,9 +144,9 @@ def test_entropy_of_impossible_classes():
     ("call", "message"),
     [
         (lambda: normal_cdf(np.zeros(2), 0.0, np.array([1.0, -3.0])), "std holds -3.0"),
-        (lambda: normal_cdf(np.zeros(2), np.zeros(3), 1.0), r"y \(2,\), mean \(3,\), std \(\) do not broadcast"),
-        (lambda: multivariate_normal_log_prob(np.zeros(2), np.zeros(3), np.eye(3)), r"y \(2,\)"),
-        (lambda: multivariate_normal_log_prob(np.zeros(3), np.zeros(3), np.eye(2)), r"the factor \(2, 2\)"),
+        (lambda: normal_cdf(np.zeros(2), np.zeros(3), 1.0), r"y has shape \(2,\); it must broadcast to"),
+        (lambda: multivariate_normal_log_prob(np.zeros(2), np.zeros(3), np.eye(3)), "y has N = 2"),
+        (lambda: multivariate_normal_log_prob(np.zeros(3), np.zeros(3), np.eye(2)), r"factor has shape \(2, 2\)"),
         (lambda: multivariate_normal_log_prob(np.zeros(3), np.zeros(()), np.eye(2)), r"mean has shape \(\)"),
         (
             lambda: multivariate_normal_log_prob(np.zeros(2), np.zeros(2), np.diag([1.0, 0])),
@@ -154,13 +154,13 @@ def test_entropy_of_impossible_classes():
         ),
         (
             lambda: low_rank_normal_log_prob(np.zeros(2), np.zeros(2), np.ones((3, 1)), np.ones(2)),
-            r"mean has shape \(2,\), the factor \(3, 1\) and std \(2,\)",
+            r"factor has shape \(3, 1\)",
         ),
         (
             lambda: low_rank_normal_log_prob(np.zeros(2), np.zeros(2), np.ones((2, 1)), np.array([1, 0.0])),
             "low_rank_normal_log_prob: std holds 0.0",
         ),
-        (lambda: categorical_entropy(np.zeros((2, 0))), "last axis must hold the classes"),
+        (lambda: categorical_entropy(np.zeros((2, 0))), "its axis V must not be empty"),
         (lambda: categorical_entropy(np.array([[0, 1], [-np.inf, -np.inf]])), r"logits\[1\] are all −∞"),
     ],
 )

@@ -171,13 +171,6 @@ def test_linear_matches_torch_with_transposed_weights():
         assert_within(gradient, other.numpy(), 2 * tolerance(bound, np.float64))
 
 
-@pytest.mark.parametrize("sizes", [[], [3], (4,)])
-def test_mlp_needs_two_sizes(sizes):
-    message = r"^MLP: sizes \(.*\) must name at least the features in and out$"
-    with pytest.raises(ValueError, match=message):
-        MLP(sizes, rng=generator())
-
-
 def test_generator_is_asked_for():
     for make in (functools.partial(Linear, 2, 3), functools.partial(MLP, [2, 3])):
         with pytest.raises(TypeError, match="rng"):

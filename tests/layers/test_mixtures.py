@@ -218,7 +218,6 @@ def test_matches_torch():
         ((), 0, r"components have shape \(\); the first axis must hold at least one"),
         ((0, 2), 0, r"components have shape \(0, 2\); the first axis must hold at least one"),
         ((3, 2), 2, r"together is 2, components have shape \(3, 2\)"),
-        ((3, 2), -1, r"together is -1, components have shape \(3, 2\)"),
     ],
 )
 def test_errors(shape, together, message):

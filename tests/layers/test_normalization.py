@@ -395,22 +395,6 @@ def test_modules_over_several_last_axes(kind, shape):
         assert_same_bits(q.grad, p.grad.reshape(shape))
 
 
-@pytest.mark.parametrize(
-    ("features", "error", "message"),
-    [
-        (2.5, TypeError, "features is 2.5; pass an integer or a tuple, the lengths of the last axes"),
-        ((3, "4"), TypeError, r"features is \(3, '4'\); pass an integer or a tuple, .*"),
-        (0, ValueError, "features is 0; it must be positive, a length for each normalised axis"),
-        ((), ValueError, r"features is \(\); it must be positive, .*"),
-        ((3, -1), ValueError, r"features is \(3, -1\); it must be positive, .*"),
-    ],
-)
-@pytest.mark.parametrize("kind", [LayerNorm, RMSNorm])
-def test_features_that_are_no_lengths_are_refused_at_once(kind, features, error, message):
-    with pytest.raises(error, match=f"^{kind.__name__}: {message}$"):
-        kind(features)
-
-
 # ---- others, and errors
 
 

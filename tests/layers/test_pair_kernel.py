@@ -152,7 +152,7 @@ def test_complex_numbers_have_the_relu_of_their_real_part():
 def test_pairs_that_do_not_fit(which):
     arrays = list(problem(0, (2, 3, 4, 1, 2), (5,)))
     arrays[which] = arrays[which][:, :, :2]
-    with pytest.raises(ValueError, match=r"pair_kernel: differences have shape .* they must be \(B, N, M, dx\)"):
+    with pytest.raises(ValueError, match=r"pair_kernel: scores has shape .* it must be \(B, H, N, M\), and"):
         pair_kernel(*arrays)
 
 

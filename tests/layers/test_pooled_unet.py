@@ -51,18 +51,3 @@ def test_mixed_strides():
     network = PooledUNet(1, (2, 3, 2), 1, kernel=(3, 5, 3), strides=(1, 2, 2), rng=generator())
     assert network.total_stride == 4
     assert network(np.zeros((2, 1, 12))).shape == (2, 1, 12)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"channels": ()}, "there must be a layer"),
-        ({"kernel": 4}, "kernels must be odd"),
-        ({"strides": 3}, "strides 1 or 2"),
-        ({"strides": (2, 2, 2)}, "strides is .* a whole number ≥ 1, or one for each of 2 layers"),
-        ({"upsampling": "cubic"}, "use 'transposed' or 'nearest'"),
-    ],
-)
-def test_errors(options, message):
-    with pytest.raises(ValueError, match=message):
-        PooledUNet(**{"channels_in": 1, "channels": (2, 3), "channels_out": 1, **options, "rng": generator()})

@@ -114,7 +114,7 @@ def test_python_numbers_change_no_dtype():
         (lambda: StudentT(0.0), ValueError, "degrees_of_freedom holds 0.0; it must be positive and finite"),
         (lambda: StudentT(1.0, 0.0, -1.0), ValueError, "scale holds -1.0; it must be positive and finite"),
         (lambda: StudentT(np.ones(2), np.ones(3)), ValueError, "do not broadcast"),
-        (lambda: StudentT(1.0).log_prob(np.ones(2), mask=[1, 0]), TypeError, "mask is int64; pass booleans"),
+        (lambda: StudentT(1.0).log_prob(np.ones(2), mask=[1, 0]), TypeError, "mask is int64 .*; pass booleans"),
         (lambda: StudentT(1.0).sample(3), TypeError, "rng is int"),
     ],
 )

@@ -248,7 +248,7 @@ def test_training_makes_the_loss_smaller(form):
         ({"layers": 0}, "layers is 0; at least 1 is needed"),
         ({"pseudo_tokens": 0}, "pseudo_tokens is 0; at least 1 is needed"),
         ({"form": "other"}, "form is 'other'; use 'induced' or 'perceiver'"),
-        ({"heads": 3}, "3 heads do not divide 4 features"),
+        ({"heads": 3}, "features is 4; it must be a multiple of heads, 3"),
         ({"norm": "both"}, "norm is 'both'"),
         ({"floor": 1.0}, r"floor is 1\.0; it must lie in"),
     ],

@@ -192,7 +192,7 @@ def test_a_layer(norm):
     ("options", "message"),
     [
         ({"layers": 0}, "TETNP: layers is 0; at least 1 is needed"),
-        ({"heads": 3}, "3 heads do not divide 4 features"),
+        ({"heads": 3}, "features is 4; it must be a multiple of heads, 3"),
         ({"norm": "both"}, "norm is 'both'"),
         ({"length_scale": -1.0}, "length_scale is -1.0"),
         ({"floor": -0.1}, "TETNP: floor is -0.1; it must lie in"),

@@ -334,7 +334,7 @@ def test_weights_are_collected_in_the_order_of_the_sublayers():
 @pytest.mark.parametrize("make", [EncoderLayer, DecoderLayer])
 def test_bad_sizes(make):
     x = [np.ones((3, 4))] * (1 + (make is DecoderLayer))
-    with pytest.raises(ValueError, match="3 heads do not divide 4 features"):
+    with pytest.raises(ValueError, match="features is 4; it must be a multiple of heads, 3"):
         make(4, 3, 6, rng=generator())
     with pytest.raises(ValueError, match=r"^Residual: norm is 'before'; use 'post' .* or 'pre'"):
         make(4, 2, 6, norm="before", rng=generator())

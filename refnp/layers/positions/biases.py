@@ -120,6 +120,7 @@ class ALiBi(RelativePositions):
     Shifting all places changes no bit, reversing the order of tokens nothing, to rounding. Permuting them does.
     """
 
+    @takes("", heads="whole ≥ 1")
     def __init__(self, heads: int):
         self.slopes = alibi_slopes(heads)
 

@@ -75,6 +75,7 @@ def ranks(squares: Array, axes: int) -> Array:
 
 
 @explained
+@takes("→ (T, 2)", **dict.fromkeys(("rows", "columns", "leading"), "whole ≥ 0"))
 def image_places(rows: int, columns: int, *, leading: int = 0) -> Array:
     """(row, column) of every patch, row by row, after `leading` tokens without a place, whose rows are 0.
 
@@ -104,6 +105,7 @@ class ImagePositions(RelativePositions):
         mode="bias | contextual",
         method=" | ".join(METHODS),
         axes="whole ≥ 1",
+        **dict.fromkeys(("alpha", "beta", "gamma"), "positive"),
         leading="whole ≥ 0",
         values="True or False",
         rng="generator",

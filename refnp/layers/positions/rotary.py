@@ -119,8 +119,6 @@ def _of_tokens(x: Array, rows: Array, columns: int, name: str = "places") -> Arr
         return rows
     if x.ndim > 2 and shape == (len(x), tokens):
         return rows.reshape(len(x), *[1] * (x.ndim - 3), *rows.shape[1:])
-    if len(shape) == 1:
-        raise ValueError(f"rotate: {shape[0]} {name} for {tokens} tokens; there must be one for each")
     raise ValueError(
         f"rotate: {name} have shape {rows.shape} and x {x.shape}; pass one row for each token, (N, …), or (B, N, …) "
         "where x is (B, ..., N, D)"
@@ -163,10 +161,8 @@ class Rotary(RelativePositions):
     Raises ValueError for another layout, an odd number of features or, when called, more than a head has.
     """
 
-    @takes("", features="whole ≥ 1?", **LAYOUT)
+    @takes("", features="even?", **LAYOUT)
     def __init__(self, *, layout: str = "interleaved", base: float = 10000, features: int | None = None):
-        if features is not None and features % 2:
-            raise ValueError(f"Rotary: features is {features!r}; pass an even number, at least 2, or None for all")
         self.layout, self.base, self.features = layout, base, features
 
     def rotated(self, x: Array | Tensor, places: ArrayLike) -> Array | Tensor:

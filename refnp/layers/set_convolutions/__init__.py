@@ -32,6 +32,7 @@ from numpy.typing import DTypeLike
 
 from refnp.autograd import Parameter, exp
 from refnp.autograd.blocks import floating
+from refnp.autograd.declaration import takes
 from refnp.autograd.duals import as_array
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.summation import sum_of_products
@@ -46,6 +47,18 @@ FARTHEST = 1e9  # length scales beyond which a distance counts as this one, so t
 
 
 @primitive
+@takes(
+    "target_x (..., N, dx ≥ 1), context_x (..., M, dx), context_y (..., M, C), length_scale positive () or (S) "
+    "→ (..., N, S); "
+    "target_x grid (B, *L, dx), context_x (B, M, dx), context_y (B, M, C), length_scale positive () or (S), "
+    "mask boolean (B, M)?; "
+    "target_x (B, N, dx), context_x grid (B, *L, dx), context_y (B, C, *L), length_scale positive () or (S)",
+    mask="boolean (..., M)? hides (context_x, context_y), True where there is a point",
+    kernel="function",
+    **dict.fromkeys(("density", "divide"), "True or False"),
+    eps="positive",
+    method="auto | dense | truncated",
+)
 def set_convolution(
     target_x,
     context_x,
@@ -80,8 +93,8 @@ def set_convolution(
     Both are derived in refnp/layers/set_convolutions/near.py. Memory is O(N + M). float16 is computed in float32.
 
     Raises ValueError for shapes that do not fit, dx over 3, ℓ that is not positive and finite, `divide` without
-    `density`, eps ≤ 0, a `method` that cannot be, and beside a grid for other kernels than `eq`; TypeError for a mask
-    that is not boolean, a kernel not callable, or two grids.
+    `density`, an eps that is not positive and finite, a `method` that cannot be, and beside a grid for other kernels
+    than `eq`; TypeError for a mask that is not boolean, a kernel not callable, or two grids.
 
     VJP, with v_m = [1, y_m] and h the gradient of what is divided:
 
@@ -91,7 +104,8 @@ def set_convolution(
     (each channel with its own ℓ). Division q_c = z_c/(ρ + ε), ρ = z_0: h_c = q̄_c/(ρ + ε),
     h_0 = ρ̄ − Σ_c q̄_c q_c/(ρ + ε).
     """
-    _check_options(kernel, density, divide, eps, method)
+    if divide and not density:
+        raise ValueError("set_convolution: divide=True needs density=True; cut the density channel off afterwards")
     onto, off = isinstance(target_x, Grid), isinstance(context_x, Grid)
     checked = _beside_a_grid if onto or off else _anywhere
     x, points, y, present, batch, dtype = checked(target_x, context_x, context_y, length_scale, mask, kernel, method)
@@ -215,6 +229,13 @@ class SetConvolution(Module):
     Raises ValueError for a length scale that is not positive and finite or has another shape, and without any channel.
     """
 
+    @takes(
+        "",
+        channels="whole ≥ 0",
+        **dict.fromkeys(("learnable", "shared", "density", "divide"), "True or False"),
+        eps="positive",
+        kernel="function",
+    )
     def __init__(
         self,
         channels: int,
@@ -227,7 +248,7 @@ class SetConvolution(Module):
         eps: float = 1e-8,
         kernel: Callable = eq,
     ):
-        if channels < 0 or not channels + density:
+        if not channels + density:
             raise ValueError(f"SetConvolution: channels is {channels}; there must be one, or the density")
         scales = checked_scales("SetConvolution", length_scale, int(density), channels, np.dtype(float))
         if shared and np.ndim(length_scale):
@@ -304,94 +325,37 @@ def _pairs(x, points, v, present, scales, kernel, method, eps) -> Pairs | Tiles 
     return pairs if portions is None else Tiles(pairs, portions)
 
 
-def _check_options(kernel: Any, density: Any, divide: Any, eps: float, method: str) -> None:
-    if not callable(kernel):
-        raise TypeError(f"set_convolution: kernel is {kernel!r}; pass a function like set_convolutions.eq")
-    if divide and not density:
-        raise ValueError("set_convolution: divide=True needs density=True; cut the density channel off afterwards")
-    if divide and not eps > 0:
-        raise ValueError(f"set_convolution: eps is {eps}; it must be positive, for an empty set has density 0")
-    if method not in ("auto", "dense", "truncated"):
-        raise ValueError(f"set_convolution: method is {method!r}; use 'auto', 'dense' or 'truncated'")
-
-
 def _anywhere(target_x, context_x, context_y, length_scale, mask, kernel, method) -> tuple:
     """Targets (B, N, dx), points (B, M, dx), values (B, M, C), mask (B, M) or None, the axes in B, and the dtype."""
-    arrays = [np.asarray(given) for given in (target_x, context_x, context_y)]
-    x, points, y = arrays = [a.astype(float) if a.dtype.kind in "biu" else a for a in arrays]
-    for name, array in zip(("target_x", "context_x", "context_y"), arrays, strict=True):
-        last = "channels" if array is y else "dimensions"
-        if array.dtype.kind not in "fc":
-            raise TypeError(f"set_convolution: {name} is {array.dtype}; pass an array of numbers")
-        if array.ndim < 2:
-            raise ValueError(
-                f"set_convolution: {name} has shape {array.shape}; it must be (..., points, {last}): add a last axis"
-            )
-    if x.shape[-1] != points.shape[-1]:
-        raise ValueError(
-            f"set_convolution: target_x has {x.shape[-1]} dimensions but context_x has {points.shape[-1]}; "
-            "they must match"
-        )
-    if not 1 <= x.shape[-1] <= 3:
-        raise ValueError(
-            f"set_convolution: target_x has shape {x.shape}; the last axis holds 1 to 3 dimensions, not {x.shape[-1]}"
-        )
-    if points.shape[-2] != y.shape[-2]:
-        raise ValueError(
-            f"set_convolution: context_x has {points.shape[-2]} points but context_y has {y.shape[-2]}; they must match"
-        )
-    present = None if mask is None else _presence(mask, points.shape[-2])
-    sets = [a.shape[:-2] for a in arrays] + ([] if present is None else [present.shape[:-1]])
-    try:
-        batch = np.broadcast_shapes(*sets)
-    except ValueError:
-        raise ValueError(
-            f"set_convolution: the leading axes of target_x, context_x, context_y and mask, {sets}, do not broadcast"
-        ) from None
-    count = math.prod(batch)
-    x, points, y = (np.broadcast_to(a, batch + a.shape[-2:]).reshape(count, *a.shape[-2:]) for a in arrays)
-    if present is not None:
-        present = np.broadcast_to(present, batch + present.shape[-1:]).reshape(count, present.shape[-1])
-    return x, points, y, present, batch, np.result_type(x, points, y, length_scale)
+    arrays = [a if a.dtype.kind in "fc" else floating(a) for a in (target_x, context_x, context_y)]
+    dimensions = arrays[0].shape[-1]
+    if dimensions > 3:
+        raise ValueError(f"set_convolution: target_x has {dimensions} dimensions, along its last axis; it may have 3")
+    fronts = {a.shape[:-2] for a in arrays} | (set() if mask is None else {mask.shape[:-1]})
+    batch = fronts.pop() if len(fronts) == 1 else np.broadcast_shapes(*fronts)
+    arrays = [a if a.shape[:-2] == batch else np.broadcast_to(a, batch + a.shape[-2:]) for a in arrays]
+    x, points, y = (a.reshape(math.prod(batch), *a.shape[-2:]) for a in arrays)
+    if mask is not None:
+        mask = np.broadcast_to(mask, batch + mask.shape[-1:]).reshape(len(x), mask.shape[-1])
+    return x, points, y, mask, batch, np.result_type(x, points, y, length_scale)
 
 
 def _beside_a_grid(target_x, context_x, context_y, length_scale, mask, kernel, method) -> tuple:
     """The same where targets or points are a `Grid`, which stays one; positions are distances from its first place."""
     onto = isinstance(target_x, Grid)
-    if onto and isinstance(context_x, Grid):
-        raise TypeError("set_convolution: target_x and context_x are both a Grid; at least one must be points")
     if kernel is not eq or method == "dense":
         raise ValueError(
             "set_convolution: beside a Grid the kernel is eq, and only pairs that count are summed; for all pairs, or "
             "another kernel, pass the places as points"
         )
-    grid, name, given = (target_x, "context_x", context_x) if onto else (context_x, "target_x", target_x)
-    x, y, (tasks, dx) = floating(given), floating(context_y), grid.start.shape
-    if x.ndim != 3 or x.shape[::2] != (tasks, dx):
-        raise ValueError(f"set_convolution: {name} has shape {x.shape}; beside this Grid it must be ({tasks}, …, {dx})")
-    if onto and (y.ndim != 3 or y.shape[:2] != x.shape[:2]):
-        raise ValueError(f"set_convolution: context_y has shape {y.shape}; it must be {x.shape[:2]} and channels")
-    if not onto and (y.shape[:1], y.shape[2:]) != ((tasks,), grid.lengths):
-        raise ValueError(f"set_convolution: context_y has shape {y.shape}; it must be ({tasks}, C, *{grid.lengths})")
     if mask is not None and not onto:
         raise ValueError("set_convolution: mask says which points are there; all places of a Grid are")
-    present = None if mask is None else _presence(mask, x.shape[1])
-    if present is not None and present.shape != x.shape[:2]:
-        raise ValueError(f"set_convolution: mask has shape {present.shape}; it must be {x.shape[:2]}")
-    present = None if present is None or present.all() else present
+    grid, x = (target_x, context_x) if onto else (context_x, target_x)
+    x, y = floating(x), floating(context_y)
     away = grid.distances(x, np.finfo(np.result_type(y, length_scale)).dtype)
+    present = None if mask is None or mask.all() else mask
     x, points = (grid, away) if onto else (away, grid)
-    return x, points, y, present, (tasks,), np.result_type(away, length_scale)
-
-
-def _presence(mask, points: int) -> Array:
-    """The mask as booleans for so many points."""
-    present = np.asarray(mask)
-    if present.dtype != bool:
-        raise TypeError(f"set_convolution: mask is {present.dtype}; it must be boolean, True where there is a point")
-    if present.shape[-1:] != (points,):
-        raise ValueError(f"set_convolution: mask has shape {present.shape}; its last axis must have {points} points")
-    return present
+    return x, points, y, present, away.shape[:1], np.result_type(away, length_scale)
 
 
 def checked_scales(name: str, length_scale: ArrayLike, flags: int, channels: int, dtype: DTypeLike) -> Array:

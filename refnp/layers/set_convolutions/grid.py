@@ -43,6 +43,12 @@ class Grid:
     points_per_unit: float
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """That of an array of its places, (B, *lengths, dx)."""
+        tasks, dimensions = self.start.shape
+        return tasks, *self.lengths, dimensions
+
+    @property
     def size(self) -> int:
         """The number of places of one task."""
         return math.prod(self.lengths)

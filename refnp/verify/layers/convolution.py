@@ -82,7 +82,8 @@ def per_axis(value, axes: int) -> tuple:
 
 
 def pairs_of(padding, axes: int) -> list[tuple[int, int]]:
-    """Padding as a pair (before, after) per axis, from a number, a number per axis, or pairs."""
+    """Padding as a pair (before, after) per axis, from a number, one per axis, pairs, or "valid", which is none."""
+    padding = 0 if padding == "valid" else padding
     return [p if isinstance(p, tuple) else (p, p) for p in per_axis(padding, axes)]
 
 

@@ -293,10 +293,7 @@ NORMAL = Layer(
 )
 STUDENT_T = Layer(
     "student_t_log_prob",
-    takes(
-        "y to (*S), degrees_of_freedom positive to (*S), location to (*S), scale positive to (*S) → (*S)",
-        mask="boolean to (*S)? hides (y, location)",
-    )(student_t.student_t_log_prob),
+    student_t.student_t_log_prob,
     student_t_log_prob,
     torch=lambda torch, y, nu, mean, scale: torch.distributions.StudentT(nu, mean, scale).log_prob(y),
     jax="scipy.stats.t.logpdf",

@@ -62,10 +62,10 @@ def set_convolution(
 
     v̄_m = Σ_n z̄_n k;   x̄_n = −Σ_m w_nm (x_n − x_m)/ℓ² with w = −2 Σ_c z̄_nc v_mc k′, x̄_m = −x̄_n's terms;   ℓ̄ = Σ w s/ℓ.
     """
-    steps = target_x[..., :, None, :] - context_x[..., None, :, :]  # (..., N, M, dx)
+    present = np.ones((), bool) if mask is None else mask[..., None]
+    steps = target_x[..., :, None, :] - where(present, context_x, 0)[..., None, :, :]  # (..., N, M, dx)
     flags = int(density)
     v = joined(exact(np.ones((*context_y.shape[:-1], flags))), context_y)  # (..., M, C)
-    present = np.ones((), bool) if mask is None else mask[..., None]
     v = where(present, v, 0)
     square = length_scale * length_scale  # () or (C,)
     s = (steps * steps).sum((-1,))[..., None] / square  # (..., N, M, C), or (..., N, M, 1)

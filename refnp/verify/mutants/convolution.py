@@ -31,7 +31,7 @@ def pairs_of(padding, weight, dilation, *, larger_half="after"):
     if padding == "same":
         pairs = same(weight.shape[2:], per_axis(dilation, axes))
         return [pair[::-1] for pair in pairs] if larger_half == "before" else pairs
-    return [p if isinstance(p, tuple) else (p, p) for p in per_axis(padding, axes)]
+    return [p if isinstance(p, tuple) else (p, p) for p in per_axis(0 if padding == "valid" else padding, axes)]
 
 
 def convolution(

@@ -279,7 +279,7 @@ def test_no_tokens():
     [
         ({"width": None}, r"ImagePositions: vectors need a width, that of one head; only biases do without"),
         ({"width": None, "mode": "bias", "values": True}, r"ImagePositions: vectors need a width"),
-        ({"alpha": 0}, r"piecewise_index: α 0, β 3.8, γ 15.2; they must be 0 < α ≤ β and α < γ"),
+        ({"alpha": 4}, r"piecewise_index: α 4, β 3.8, γ 15.2; they must be 0 < α ≤ β and α < γ"),
         ({"beta": 1}, r"piecewise_index: α 1.9, β 1, γ 15.2; they must be"),
         ({"gamma": 1.9}, r"piecewise_index: α 1.9, β 3.8, γ 1.9; they must be"),
     ],

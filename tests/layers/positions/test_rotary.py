@@ -286,7 +286,7 @@ def test_empty_sequences():
         (np.zeros((1, 4)), None, {"sines": np.zeros((1, 4)), "cosines": np.zeros((1, 4))}, ValueError,
          r"rotate: sines have shape \(1, 4\); pass 2 columns, one for each pair of features"),
         (np.zeros((1, 4)), None, {"sines": np.zeros((2, 2)), "cosines": np.zeros((2, 2))}, ValueError,
-         r"rotate: 2 sines for 1 tokens; there must be one for each"),
+         r"rotate: sines have shape \(2, 2\) and x \(1, 4\); pass one row for each token, \(N, …\)"),
         (np.zeros((1, 4)), [0], {"sines": np.zeros((1, 1, 2)), "cosines": np.zeros((1, 1, 2))}, ValueError,
          r"rotate: sines have shape \(1, 1, 2\); with places pass a table \(rows, 2\)"),
     ],
@@ -294,9 +294,3 @@ def test_empty_sequences():
 def test_errors(x, at, options, error, message):
     with pytest.raises(error, match=f"^{message}"):
         rotate(x, places=at, **options)
-
-
-@pytest.mark.parametrize("features", [3, 5])
-def test_an_odd_number_of_features_is_noticed_at_once(features):
-    with pytest.raises(ValueError, match=rf"^Rotary: features is {features}; pass an even number, at least 2, or None"):
-        Rotary(features=features)
