@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from refnp.verify.case import Case, Layer
-from refnp.verify.layers import LAYERS, MODELS, cases_of, elsewhere
+from refnp.verify.layers import ASKED, LAYERS, MODELS, cases_of
 from refnp.verify.signatures import NAMES, Meant
 
 SAID_BY_NAME = {"causal_attention": {"causal": True}}  # what a layer's name says, an option of the layer it is kin to
-PAGES = (*LAYERS, *MODELS, elsewhere)
+PAGES = (*LAYERS, *MODELS, *ASKED)
 KIN = {"attention": ("softcap_attention", "window_attention", "causal_attention")}
 
 

@@ -65,6 +65,12 @@ CALLED = {  # what frameworks call refnp's arguments; the first that a function 
     "degrees_of_freedom": ("df", "nu"),
     "location": ("loc", "mu", "mean"),
     "softcap": ("soft_cap", "logit_cap", "logits_soft_cap"),
+    "exponent": ("p", "power", "y"),
+    "ordinate": ("y", "x1", "input"),
+    "abscissa": ("x", "x2", "other"),
+    "low": ("min", "a_min", "lower"),
+    "high": ("max", "a_max", "upper"),
+    "condition": ("cond", "mask"),
 }
 
 
@@ -183,6 +189,18 @@ NAMES = {  # of other spellings `layer_names.plain` takes care
     "positional_encoding": meant("sinusoidal_positions"),
     "sinusoidal": meant("sinusoidal_positions"),
     "bahdanau_attention": meant("additive_attention"),
+    "logistic": meant("sigmoid"),
+    "expit": meant("sigmoid"),
+    "abs": meant("absolute"),
+    "neg": meant("negative"),
+    "sub": meant("subtract"),
+    "mul": meant("multiply"),
+    "div": meant("divide"),
+    "true_divide": meant("divide"),
+    "mod": meant("remainder"),
+    "atan": meant("arctan"),
+    "atan2": meant("arctan2"),
+    "clamp": meant("clip"),
 }
 
 EACH = {"reduction": "none"}

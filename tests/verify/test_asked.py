@@ -1,0 +1,160 @@
+"""What `refnp.judge` alone asks: every case of refnp, PyTorch and JAX, and right and wrong functions by their names."""
+
+import dataclasses
+from operator import attrgetter
+
+import numpy as np
+import pytest
+
+import refnp
+from refnp import cli
+from refnp.verify.case import NotOfferedError
+from refnp.verify.frameworks import framework_of
+from refnp.verify.judge import WITHIN, judged
+from refnp.verify.layers import ASKED, cases_of, cases_to_ask, elsewhere
+
+CASES = [case for page in ASKED if page is not elsewhere for case in cases_of(page)]
+by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+@pytest.fixture(autouse=True)
+def quietly():
+    with np.errstate(all="ignore"):
+        yield
+
+
+def test_names_are_unique():
+    names = [case.name for case in cases_to_ask()]
+    assert len(set(names)) == len(names)
+
+
+def test_the_list_has_them(capsys):
+    assert cli.main(["judge", "--list"]) == 0
+    listed = capsys.readouterr().out
+    assert all(f"\n{case.layer.name} " in listed for case in CASES)
+
+
+@by_case
+def test_refnp_is_right(case):
+    """refnp's own value and gradients are within the bound, and its reference is the equation's value."""
+    for dtype in ("float32", "float64"):
+        problem = case.problem(dtype)
+        reference = problem.reference()
+        textbook = {quantity: rounded.value for quantity, rounded in problem.bounds.items()}
+        rows = judged(problem, problem.answer(), reference, "own", "")
+        rows += judged(problem, reference, textbook, "own", "", dtype="longdouble")
+        assert {row.verdict for row in rows} == {WITHIN}, [row for row in rows if row.verdict != WITHIN]
+
+
+@by_case
+def test_a_hundredth_more_is_not_within_the_bound(case):
+    """Of an output that is not 0 or infinite everywhere: so the bound says something."""
+    problem = case.problem("float64")
+    right = problem.reference()["output"]
+    if not (np.isfinite(right) & (right != 0)).any():
+        return
+    only = dataclasses.replace(problem, case=dataclasses.replace(case, gradients=()))
+    moved = {"output": np.asarray(right * 1.01)}
+    assert judged(only, moved, {"output": right}, "own", "")[0].verdict != WITHIN
+
+
+@pytest.mark.parametrize("name", ["PyTorch", "JAX"])
+@by_case
+def test_frameworks_are_right_where_they_have_it(case, name):
+    """By the name or the adapter that stands in the layer."""
+    pytest.importorskip({"PyTorch": "torch", "JAX": "jax"}[name])
+    framework = framework_of(name)
+    for dtype in ("float32", "float64"):
+        problem = framework.posed(case.problem(dtype))
+        try:
+            answer = framework.answer(problem)
+        except NotOfferedError:
+            return
+        rows = judged(problem, answer, problem.reference(), framework.name, framework.version)
+        assert "deviates" not in {row.verdict for row in rows}, rows
+
+
+@pytest.mark.parametrize("name", sorted({case.layer.name for case in CASES}))
+def test_refnp_holds_by_every_name(name):
+    layer = next(case.layer for case in CASES if case.layer.name == name)
+    differentiable = any(len(case.quantities) > 1 for case in CASES if case.layer.name == name)
+    report = refnp.judge(name, layer.function, gradients=differentiable, framework="refnp", dtypes="float64")
+    assert report.holds, str(report)
+    assert not [why for why in report.skipped if "takes no" not in why], report.skipped
+
+
+RIGHT = {  # a function by what it is called, in PyTorch and in JAX
+    "torch.nn.Tanh": ("nn.functional.tanh", "nn.tanh"),
+    "exp": ("exp", "numpy.exp"),
+    "expm1": ("special.expm1", "numpy.expm1"),
+    "log": ("log", "numpy.log"),
+    "log1p": ("special.log1p", "numpy.log1p"),
+    "sqrt": ("sqrt", "numpy.sqrt"),
+    "sin": ("sin", "numpy.sin"),
+    "cos": ("cos", "numpy.cos"),
+    "abs": ("abs", "numpy.abs"),
+    "neg": ("neg", "numpy.negative"),
+    "add": ("add", "numpy.add"),
+    "sub": ("sub", "numpy.subtract"),
+    "mul": ("mul", "numpy.multiply"),
+    "div": ("div", "numpy.true_divide"),
+    "pow": ("pow", "numpy.power"),
+    "atan2": ("atan2", "numpy.arctan2"),
+    "mod": ("remainder", "numpy.mod"),
+    "maximum": ("maximum", "numpy.maximum"),
+    "minimum": ("minimum", "numpy.minimum"),
+    "clamp": ("clamp", "numpy.clip"),
+    "where": ("where", "numpy.where"),
+    "expit": ("special.expit", "scipy.special.expit"),
+}
+EXCUSED = ("PyTorch", "JAX")
+
+
+@pytest.mark.parametrize("package", ["torch", "jax"])
+@pytest.mark.parametrize("name", RIGHT)
+def test_functions_of_frameworks_are_right_by_the_names_they_have_there(name, package):
+    module = pytest.importorskip(package)
+    function = attrgetter(RIGHT[name][package == "jax"])(module)
+    report = refnp.judge(name, function, gradients=True, framework=package, excused=EXCUSED)
+    assert report.holds, str(report)
+
+
+WRONG = [
+    ("tanh", lambda x: (np.exp(2 * x) - 1) / (np.exp(2 * x) + 1)),
+    ("expm1", lambda x: np.exp(x) - 1),
+    ("log1p", lambda x: np.log(1 + x)),
+    ("log", lambda x: np.log2(x.astype(np.float32)).astype(x.dtype) * x.dtype.type(np.log(2))),
+    ("sqrt", lambda x: np.exp(np.log(x) / 2)),
+    ("exp", lambda x: 1 + x + x * x / 2),
+    ("sin", lambda x: np.sin(np.remainder(x, x.dtype.type(2 * np.pi)))),
+    ("cos", lambda x: np.sqrt(1 - np.sin(x) ** 2)),
+    ("power", lambda x, exponent: np.exp(exponent * np.log(x))),
+    ("arctan2", lambda y, x: np.arctan(y / x)),
+    ("remainder", lambda x, y: np.fmod(x, y)),
+    ("maximum", lambda x, y: np.fmax(x, y)),
+    ("clip", lambda x, low, high: np.fmin(np.fmax(x, low), high)),
+    ("where", lambda condition, x, y: condition * x + (1 - condition) * y),
+    ("subtract", lambda a, b: b - a),
+]
+
+
+@pytest.mark.parametrize(("name", "function"), WRONG, ids=[name for name, _ in WRONG])
+def test_a_plausible_mistake_does_not_hold(name, function):
+    assert not refnp.judge(name, function).holds
+
+
+def test_right_functions_of_numpy_hold():
+    """Written in other ways than refnp's."""
+    assert refnp.judge("tanh", lambda x: np.sinh(x) / np.cosh(x)).holds
+    assert refnp.judge("expit", lambda x: 1 / (1 + np.exp(-x))).holds
+    assert refnp.judge("mod", lambda x, y: x % y).holds
+    assert refnp.judge("where", lambda condition, a, b: np.where(condition, a, b)).holds
+    assert refnp.judge("atan2", lambda y, x: np.angle(x + 1j * y)).holds
+
+
+def test_what_is_known_of_a_framework_is_named_and_may_be_excused():
+    torch = pytest.importorskip("torch")
+    report = refnp.judge("expm1", torch.expm1, gradients=True)
+    assert not report.holds
+    assert "expm1: gradient y + 1" in str(report)
+    assert refnp.judge("expm1", torch.expm1, gradients=True, excused=("expm1: gradient y + 1",)).holds
