@@ -56,7 +56,6 @@ CALLED = {  # what frameworks call refnp's arguments; the first that a function 
     "probabilities": ("probs", "prob", "proba", "y_prob", "p_hat", "q", "p", "input", "inputs", *GUESS),
     "log_targets": ("log_y_true", *TRUTH),
     "dropout": ("dropout_p", "p_drop", "dropout_rate", "attn_dropout", "attention_dropout"),
-    "factor": ("scale_factor",),
     "targets": (*TRUTH, "y", "classes", "t"),
     "target": (*TRUTH, "y", "t"),
     "prediction": ("input", "inputs", *GUESS),
@@ -71,6 +70,8 @@ CALLED = {  # what frameworks call refnp's arguments; the first that a function 
     "low": ("min", "a_min", "lower"),
     "high": ("max", "a_max", "upper"),
     "condition": ("cond", "mask"),
+    "factor": ("scale_factor", "L", "chol"),
+    "subscripts": ("equation", "pattern"),
 }
 
 
@@ -201,6 +202,12 @@ NAMES = {  # of other spellings `layer_names.plain` takes care
     "atan": meant("arctan"),
     "atan2": meant("arctan2"),
     "clamp": meant("clip"),
+    "amax": meant("max"),
+    "amin": meant("min"),
+    "vector_norm": meant("norm"),
+    "inner": meant("dot"),
+    "vdot": meant("dot"),
+    "solve_triangular": meant("triangular_solve"),
 }
 
 EACH = {"reduction": "none"}

@@ -105,6 +105,14 @@ RIGHT = {  # a function by what it is called, in PyTorch and in JAX
     "minimum": ("minimum", "numpy.minimum"),
     "clamp": ("clamp", "numpy.clip"),
     "where": ("where", "numpy.where"),
+    "amax": ("amax", "numpy.max"),
+    "min": ("amin", "numpy.min"),
+    "cumsum": ("cumsum", "numpy.cumsum"),
+    "norm": ("linalg.vector_norm", "numpy.linalg.norm"),
+    "sort": ("sort", "numpy.sort"),
+    "vdot": ("vdot", "numpy.vdot"),
+    "outer": ("outer", "numpy.outer"),
+    "trace": ("trace", "numpy.trace"),
     "expit": ("special.expit", "scipy.special.expit"),
 }
 EXCUSED = ("PyTorch", "JAX")
@@ -134,6 +142,20 @@ WRONG = [
     ("maximum", lambda x, y: np.fmax(x, y)),
     ("clip", lambda x, low, high: np.fmin(np.fmax(x, low), high)),
     ("where", lambda condition, x, y: condition * x + (1 - condition) * y),
+    ("sum", lambda x: x.sum()),
+    ("mean", lambda x: x.sum(-1) / (x.shape[-1] - 1)),
+    ("prod", lambda x: np.exp(np.log(abs(x)).sum(-1))),
+    ("max", lambda x: np.nanmax(x, -1)),
+    ("norm", lambda x: abs(x).sum(-1)),
+    ("cumsum", lambda x: np.cumsum(x, -1) - x),
+    ("median", lambda x: np.sort(x, -1)[..., x.shape[-1] // 2]),
+    ("sort", lambda x: -np.sort(-x, -1)[..., ::-1][..., ::-1]),
+    ("trace", lambda x: x.sum()),
+    ("outer", lambda x, y: np.outer(y, x)),
+    ("einsum", lambda subscripts, x, y: np.einsum(subscripts.split("->")[0], x, y)),
+    ("cholesky", lambda a: np.linalg.cholesky(a).swapaxes(-1, -2)),
+    ("triangular_solve", lambda factor, b, transposed=False: np.linalg.solve(factor, b)),
+    ("log_determinant", lambda factor: np.log(np.diagonal(factor)).sum(dtype=factor.dtype)),
     ("subtract", lambda a, b: b - a),
 ]
 
@@ -146,6 +168,12 @@ def test_a_plausible_mistake_does_not_hold(name, function):
 def test_right_functions_of_numpy_hold():
     """Written in other ways than refnp's."""
     assert refnp.judge("tanh", lambda x: np.sinh(x) / np.cosh(x)).holds
+    assert refnp.judge("sum", np.sum).holds
+    assert refnp.judge("mean", lambda x, axis: np.mean(x, axis)).holds
+    assert refnp.judge("prod", lambda x: np.multiply.reduce(x, -1)).holds
+    assert refnp.judge("einsum", lambda equation, a, b: np.einsum(equation, a, b)).holds
+    assert refnp.judge("triangular_solve", lambda L, b: np.linalg.solve(np.tril(L), b)).holds
+    assert refnp.judge("log_determinant", lambda L: np.log(np.diagonal(L) ** 2).sum(dtype=L.dtype)).holds
     assert refnp.judge("expit", lambda x: 1 / (1 + np.exp(-x))).holds
     assert refnp.judge("mod", lambda x, y: x % y).holds
     assert refnp.judge("where", lambda condition, a, b: np.where(condition, a, b)).holds

@@ -39,6 +39,8 @@ from refnp.verify.layers import (
     normalization,
     pooling,
     positions,
+    products,
+    reductions,
     set_convolution,
     sizes,
     softmax,
@@ -60,7 +62,7 @@ MODELS: tuple[ModuleType, ...] = (
     neural_processes,
     whole_models,
 )
-ASKED: tuple[ModuleType, ...] = (elsewhere, elementary)
+ASKED: tuple[ModuleType, ...] = (elsewhere, elementary, reductions, products)
 WITHOUT = [
     Without(what, ("Module",), "the base class of the layers computes nothing")
     for what in ("equation", "gradient inputs", "transcription")
