@@ -72,6 +72,13 @@ CALLED = {  # what frameworks call refnp's arguments; the first that a function 
     "condition": ("cond", "mask"),
     "factor": ("scale_factor", "L", "chol"),
     "subscripts": ("equation", "pattern"),
+    "scale": ("softmax_scale", "sm_scale"),
+    "sink": ("sinks", "attention_sink", "S"),
+    "keep": ("keep_mask", "dropout_mask"),
+    "cached_key": ("past_key", "key_cache", "k_cache"),
+    "cached_value": ("past_value", "value_cache", "v_cache"),
+    "before": ("window_left",),
+    "after": ("window_right",),
 }
 
 
@@ -190,6 +197,14 @@ NAMES = {  # of other spellings `layer_names.plain` takes care
     "positional_encoding": meant("sinusoidal_positions"),
     "sinusoidal": meant("sinusoidal_positions"),
     "bahdanau_attention": meant("additive_attention"),
+    "sliding_window_attention": meant("window_attention"),
+    "local_attention": meant("window_attention"),
+    "attention_with_sink": meant("sink_attention"),
+    "attention_sink": meant("sink_attention"),
+    "attention_dropout": meant("dropout_attention"),
+    "cached_attention": meant("decoding_attention"),
+    "kv_cache": meant("decoding_attention"),
+    "decode": meant("decoding_attention"),
     "logistic": meant("sigmoid"),
     "expit": meant("sigmoid"),
     "abs": meant("absolute"),

@@ -25,6 +25,7 @@ from refnp.verify.case import Case, GradientInputs, Without
 from refnp.verify.layers import (
     activations,
     attention,
+    attention_forms,
     convolution,
     distributions,
     elementary,
@@ -62,7 +63,7 @@ MODELS: tuple[ModuleType, ...] = (
     neural_processes,
     whole_models,
 )
-ASKED: tuple[ModuleType, ...] = (elsewhere, elementary, reductions, products)
+ASKED: tuple[ModuleType, ...] = (elsewhere, elementary, reductions, products, attention_forms)
 WITHOUT = [
     Without(what, ("Module",), "the base class of the layers computes nothing")
     for what in ("equation", "gradient inputs", "transcription")
