@@ -77,6 +77,8 @@ CALLED = {  # what frameworks call refnp's arguments; the first that a function 
     "keep": ("keep_mask", "dropout_mask"),
     "cached_key": ("past_key", "key_cache", "k_cache"),
     "cached_value": ("past_value", "value_cache", "v_cache"),
+    "padding_index": ("padding_idx", "pad_id"),
+    "by_frequency": ("scale_grad_by_freq",),
     "before": ("window_left",),
     "after": ("window_right",),
 }
@@ -205,6 +207,9 @@ NAMES = {  # of other spellings `layer_names.plain` takes care
     "cached_attention": meant("decoding_attention"),
     "kv_cache": meant("decoding_attention"),
     "decode": meant("decoding_attention"),
+    "running_var": meant("running_variance"),
+    "moving_mean": meant("running_mean"),
+    "moving_variance": meant("running_variance"),
     "logistic": meant("sigmoid"),
     "expit": meant("sigmoid"),
     "abs": meant("absolute"),

@@ -45,6 +45,7 @@ from refnp.verify.layers import (
     set_convolution,
     sizes,
     softmax,
+    training_parts,
     transformer,
     transformer_layers,
     vision,
@@ -63,7 +64,7 @@ MODELS: tuple[ModuleType, ...] = (
     neural_processes,
     whole_models,
 )
-ASKED: tuple[ModuleType, ...] = (elsewhere, elementary, reductions, products, attention_forms)
+ASKED: tuple[ModuleType, ...] = (elsewhere, elementary, reductions, products, attention_forms, training_parts)
 WITHOUT = [
     Without(what, ("Module",), "the base class of the layers computes nothing")
     for what in ("equation", "gradient inputs", "transcription")
