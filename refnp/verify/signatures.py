@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
+from refnp.verify.words import ARGUMENTS, FUNCTIONS
+
 TRUTH = ("target", "targets", "y_true", "labels", "label", "truth", "ground_truth", "gt", "true", "onehot", "one_hot")
 GUESS = ("pred", "preds", "y_pred", "prediction", "predictions", "output", "outputs", "y_hat", "yhat")
 LOGARITHMS = (
@@ -56,6 +58,7 @@ CALLED = {  # what frameworks call refnp's arguments; the first that a function 
     "probabilities": ("probs", "prob", "proba", "y_prob", "p_hat", "q", "p", "input", "inputs", *GUESS),
     "log_targets": ("log_y_true", *TRUTH),
     "dropout": ("dropout_p", "p_drop", "dropout_rate", "attn_dropout", "attention_dropout"),
+    "factor": ("scale_factor",),
     "targets": (*TRUTH, "y", "classes", "t"),
     "target": (*TRUTH, "y", "t"),
     "prediction": ("input", "inputs", *GUESS),
@@ -64,23 +67,6 @@ CALLED = {  # what frameworks call refnp's arguments; the first that a function 
     "degrees_of_freedom": ("df", "nu"),
     "location": ("loc", "mu", "mean"),
     "softcap": ("soft_cap", "logit_cap", "logits_soft_cap"),
-    "exponent": ("p", "power", "y"),
-    "ordinate": ("y", "x1", "input"),
-    "abscissa": ("x", "x2", "other"),
-    "low": ("min", "a_min", "lower"),
-    "high": ("max", "a_max", "upper"),
-    "condition": ("cond", "mask"),
-    "factor": ("scale_factor", "L", "chol"),
-    "subscripts": ("equation", "pattern"),
-    "scale": ("softmax_scale", "sm_scale"),
-    "sink": ("sinks", "attention_sink", "S"),
-    "keep": ("keep_mask", "dropout_mask"),
-    "cached_key": ("past_key", "key_cache", "k_cache"),
-    "cached_value": ("past_value", "value_cache", "v_cache"),
-    "padding_index": ("padding_idx", "pad_id"),
-    "by_frequency": ("scale_grad_by_freq",),
-    "before": ("window_left",),
-    "after": ("window_right",),
 }
 
 
@@ -96,6 +82,7 @@ CALLED |= {
     for one, number in (("p", "1"), ("q", "2"))
     for name in ("mean", "std", "variance", "log_variance", "log_std")
 }
+CALLED |= {name: (*CALLED.get(name, ()), *more) for name, more in ARGUMENTS.items()}
 SAYS_SOMETHING = {  # words that say what they mean in any layer: what no argument of the layer is called is asked for
     *TRUTH, *LOGARITHMS, "y_pred", "logits", "probs", "probabilities",
     *(word for name in ("variance", "log_variance", "log_std") for word in (name, *CALLED[name])),
@@ -199,35 +186,7 @@ NAMES = {  # of other spellings `layer_names.plain` takes care
     "positional_encoding": meant("sinusoidal_positions"),
     "sinusoidal": meant("sinusoidal_positions"),
     "bahdanau_attention": meant("additive_attention"),
-    "sliding_window_attention": meant("window_attention"),
-    "local_attention": meant("window_attention"),
-    "attention_with_sink": meant("sink_attention"),
-    "attention_sink": meant("sink_attention"),
-    "attention_dropout": meant("dropout_attention"),
-    "cached_attention": meant("decoding_attention"),
-    "kv_cache": meant("decoding_attention"),
-    "decode": meant("decoding_attention"),
-    "running_var": meant("running_variance"),
-    "moving_mean": meant("running_mean"),
-    "moving_variance": meant("running_variance"),
-    "logistic": meant("sigmoid"),
-    "expit": meant("sigmoid"),
-    "abs": meant("absolute"),
-    "neg": meant("negative"),
-    "sub": meant("subtract"),
-    "mul": meant("multiply"),
-    "div": meant("divide"),
-    "true_divide": meant("divide"),
-    "mod": meant("remainder"),
-    "atan": meant("arctan"),
-    "atan2": meant("arctan2"),
-    "clamp": meant("clip"),
-    "amax": meant("max"),
-    "amin": meant("min"),
-    "vector_norm": meant("norm"),
-    "inner": meant("dot"),
-    "vdot": meant("dot"),
-    "solve_triangular": meant("triangular_solve"),
+    **{name: meant(layer) for name, layer in FUNCTIONS.items()},
 }
 
 EACH = {"reduction": "none"}

@@ -38,10 +38,12 @@ from refnp.verify.layers import (
     neural_process_parts,
     neural_processes,
     normalization,
+    optimizers,
     pooling,
     positions,
     products,
     reductions,
+    schedules,
     set_convolution,
     sizes,
     softmax,
@@ -64,7 +66,9 @@ MODELS: tuple[ModuleType, ...] = (
     neural_processes,
     whole_models,
 )
-ASKED: tuple[ModuleType, ...] = (elsewhere, elementary, reductions, products, attention_forms, training_parts)
+ASKED: tuple[ModuleType, ...] = (
+    elsewhere, elementary, reductions, products, attention_forms, training_parts, optimizers, schedules,
+)  # fmt: skip
 WITHOUT = [
     Without(what, ("Module",), "the base class of the layers computes nothing")
     for what in ("equation", "gradient inputs", "transcription")
