@@ -31,6 +31,7 @@ from refnp.verify.layers import (
     elementary,
     elsewhere,
     engine,
+    gaussian_processes,
     linear,
     losses,
     matrices,
@@ -41,6 +42,7 @@ from refnp.verify.layers import (
     optimizers,
     pooling,
     positions,
+    probabilities,
     products,
     reductions,
     schedules,
@@ -68,6 +70,7 @@ MODELS: tuple[ModuleType, ...] = (
 )
 ASKED: tuple[ModuleType, ...] = (
     elsewhere, elementary, reductions, products, attention_forms, training_parts, optimizers, schedules,
+    gaussian_processes, probabilities,
 )  # fmt: skip
 WITHOUT = [
     Without(what, ("Module",), "the base class of the layers computes nothing")
