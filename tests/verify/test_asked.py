@@ -8,9 +8,11 @@ import pytest
 
 import refnp
 from refnp import cli
+from refnp.verify import topics
 from refnp.verify.case import NotOfferedError
 from refnp.verify.frameworks import framework_of
 from refnp.verify.judge import WITHIN, judged
+from refnp.verify.layer_names import named_cases
 from refnp.verify.layers import ASKED, cases_of, cases_to_ask, elsewhere
 
 CASES = [case for page in ASKED if page is not elsewhere for case in cases_of(page)]
@@ -186,3 +188,30 @@ def test_what_is_known_of_a_framework_is_named_and_may_be_excused():
     assert not report.holds
     assert "expm1: gradient y + 1" in str(report)
     assert refnp.judge("expm1", torch.expm1, gradients=True, excused=("expm1: gradient y + 1",)).holds
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("optimizer", "'adam'"),
+        ("torch.optim.lr_scheduler.LRScheduler", "'cosine_schedule'"),
+        ("my_loss", "'cross_entropy'"),
+        ("paged_attention_v2", "'decoding_attention'"),
+        ("GaussianProcess", "'gp_posterior_mean'"),
+        ("PowerNorm", "'layer_norm'"),
+        ("equivariance", "refnp.symmetry"),
+        ("gradcheck", "gradcheck.check"),
+        ("LSTM", "no recurrent layers"),
+        ("sofmax", "did you mean 'softmax'"),
+    ],
+)
+def test_a_name_that_does_not_exist_is_answered_with_where_its_topic_lives(name, says):
+    with pytest.raises(ValueError, match="there is no such layer") as error:
+        refnp.judge(name, lambda x: x)
+    assert says in str(error.value)
+
+
+def test_topics_name_layers_that_there_are():
+    for layers in topics.LAYERS.values():
+        for name in layers.split(", "):
+            assert named_cases(name)[0].layer.name == name
