@@ -15,7 +15,7 @@ LAYERS = {  # {words that may stand in a name: layers that are about it}
     "dropout": "dropout_attention",
     "pool": "average_pool, max_pool, adaptive_average_pool, adaptive_max_pool",
     "conv": "convolution, convolution_transpose, set_convolution",
-    "resize, resampl, nearest, bilinear": "upsample",
+    "resiz, resampl, nearest, bilinear, cubic": "upsample, resize",
     "running, moving, statistics": "running_mean, running_variance, batch_norm of statistics",
     "token, vocabulary, lookup": "embedding",
     "divergence, entropy": "categorical_kl, categorical_entropy, normal_kl, cross_entropy",

@@ -96,6 +96,8 @@ FUNCTIONS = {
     "gp_regression": "gp_posterior_mean",
     "gp_covariance": "gp_posterior_covariance",
     "marginal_likelihood": "gp_log_marginal_likelihood",
+    "bicubic": "resize",
+    "antialias": "resize",
     "relative_entropy": "categorical_kl of probabilities",
     "kl_of_probabilities": "categorical_kl of probabilities",
 }

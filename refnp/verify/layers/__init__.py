@@ -45,6 +45,7 @@ from refnp.verify.layers import (
     probabilities,
     products,
     reductions,
+    resizing,
     schedules,
     set_convolution,
     sizes,
@@ -70,7 +71,7 @@ MODELS: tuple[ModuleType, ...] = (
 )
 ASKED: tuple[ModuleType, ...] = (
     elsewhere, elementary, reductions, products, attention_forms, training_parts, optimizers, schedules,
-    gaussian_processes, probabilities,
+    gaussian_processes, probabilities, resizing,
 )  # fmt: skip
 WITHOUT = [
     Without(what, ("Module",), "the base class of the layers computes nothing")
