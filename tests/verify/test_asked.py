@@ -129,6 +129,7 @@ def test_functions_of_frameworks_are_right_by_the_names_they_have_there(name, pa
     assert report.holds, str(report)
 
 
+PADS = {"zeros": "constant", "circular": "wrap", "reflect": "reflect", "replicate": "edge"}
 WRONG = [
     ("tanh", lambda x: (np.exp(2 * x) - 1) / (np.exp(2 * x) + 1)),
     ("expm1", lambda x: np.exp(x) - 1),
@@ -158,6 +159,13 @@ WRONG = [
     ("cholesky", lambda a: np.linalg.cholesky(a).swapaxes(-1, -2)),
     ("triangular_solve", lambda factor, b, transposed=False: np.linalg.solve(factor, b)),
     ("log_determinant", lambda factor: np.log(np.diagonal(factor)).sum(dtype=factor.dtype)),
+    ("floor", np.trunc),
+    ("round", lambda x, decimals=0: np.floor(x + 0.5)),
+    ("roll", lambda x, shift, axis=-1: np.roll(x, -shift, axis)),
+    ("flip", lambda x, axis=-1: np.flip(x)),
+    ("pad", lambda x, widths, mode: np.pad(x, widths, "symmetric" if mode == "reflect" else PADS[mode])),
+    ("take", lambda x, indices, axis=0: x[indices]),
+    ("concatenate", lambda x, y, axis=-1: np.concatenate([y, x], axis)),
     ("subtract", lambda a, b: b - a),
 ]
 
@@ -176,6 +184,9 @@ def test_right_functions_of_numpy_hold():
     assert refnp.judge("einsum", lambda equation, a, b: np.einsum(equation, a, b)).holds
     assert refnp.judge("triangular_solve", lambda L, b: np.linalg.solve(np.tril(L), b)).holds
     assert refnp.judge("log_determinant", lambda L: np.log(np.diagonal(L) ** 2).sum(dtype=L.dtype)).holds
+    assert refnp.judge("pad", lambda x, pad_width, mode: np.pad(x, pad_width, PADS[mode])).holds
+    assert refnp.judge("round", np.round).holds
+    assert refnp.judge("cat", lambda x, y, dim: np.concatenate([x, y], dim)).holds
     assert refnp.judge("expit", lambda x: 1 / (1 + np.exp(-x))).holds
     assert refnp.judge("mod", lambda x, y: x % y).holds
     assert refnp.judge("where", lambda condition, a, b: np.where(condition, a, b)).holds

@@ -58,6 +58,13 @@ def dropped(q, k, v, keep_mask, dropout_p, mask=None):
     return scores.softmax(-1) * keep_mask / (1 - dropout_p) @ v
 
 
+def weights(q, k, mask=None):
+    scores = q @ k.mT * q.shape[-1] ** -0.5
+    return (
+        scores.softmax(-1) if mask is None else scores.masked_fill(~mask, -torch.inf).softmax(-1).masked_fill(~mask, 0)
+    )
+
+
 def before_the_softmax(q, k, v, keep_mask, dropout_p, mask=None):
     scores = q @ k.mT * q.shape[-1] ** -0.5
     allowed = keep_mask if mask is None else keep_mask & mask
@@ -78,7 +85,7 @@ def decoded_top_left(q, k, v, past_key, past_value):
 RIGHT = [
     ("scaled_attention", scaled), ("scaled_attention", lambda q, k, v, softmax_scale: scaled(q, k, v, softmax_scale)),
     ("causal_attention", causal), ("sliding_window_attention", window), ("attention_sink", with_sink),
-    ("dropout_attention", dropped), ("kv_cache", decoded),
+    ("dropout_attention", dropped), ("kv_cache", decoded), ("attention_weights", weights),
 ]  # fmt: skip
 
 
@@ -90,6 +97,7 @@ def test_right_ones_hold_with_their_gradients(name, function):
 
 
 WRONG = [
+    ("attention_weights", lambda q, k: (q @ k.mT).softmax(-1)),
     ("scaled_attention", lambda q, k, v, scale: scaled(q, k, v, scale / q.shape[-1] ** 0.5)),
     ("causal_attention", lambda q, k, v, align="top_left": causal(q, k, v)),
     ("window_attention", lambda q, k, v, before, after, align="top_left": window(q, k, v, before - 1, after, align)),

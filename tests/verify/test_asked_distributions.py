@@ -57,7 +57,14 @@ def posterior_of_refnp(context_x, context_y, target_x, noise_std, length_scale=1
     return posterior.mean[0]
 
 
+def mixture(y, logits, mean, std):
+    """PyTorch's."""
+    parts = torch.distributions.Normal(mean, std)
+    return torch.distributions.MixtureSameFamily(torch.distributions.Categorical(logits=logits), parts).log_prob(y)
+
+
 RIGHT = [
+    ("mixture_log_prob", mixture),
     ("eq_kernel", of_refnp(EQ)), ("rbf_kernel", rbf), ("matern_12_kernel", of_refnp(Matern12)),
     ("matern_32_kernel", of_refnp(Matern32)), ("matern_52_kernel", of_refnp(Matern52)),
     ("gp_posterior_mean", by_inverse), ("gp_posterior_mean", posterior_of_refnp),
@@ -74,6 +81,13 @@ def test_right_ones_hold(name, function):
 
 
 WRONG = [
+    ("mixture_log_prob", lambda y, logits, mean, std: mixture(y, 0 * logits, mean, std)),
+    (
+        "mixture_log_prob",
+        lambda y, logits, mean, std: (
+            torch.distributions.Normal(mean, std).log_prob(y[..., None]).exp().mul(logits.softmax(-1)).sum(-1).log()
+        ),
+    ),
     ("eq_kernel", expanded),
     ("eq_kernel", lambda x, z, length_scale=1.0, scale=1.0: rbf(x, z, length_scale / np.sqrt(2), scale)),
     ("eq_kernel", lambda x, z, length_scale=1.0, scale=1.0: rbf(x, z, length_scale) * scale),

@@ -76,3 +76,13 @@ def test_modules_are_asked_with_what_they_were_made_with(options):
             return self.weight[tokens]
 
     assert refnp.judge("Embedding", Plain(7, 3, **options), gradients=True).holds == (not options)
+
+
+def test_dropout_of_a_mask_that_was_drawn():
+    right = lambda x, mask, p: x * mask / (1 - p)
+    undivided = lambda x, mask, p: x * mask
+    hidden = lambda x, mask, p: x * ~mask / (1 - p)
+    rate = {"dropout": "p"}
+    assert refnp.judge("dropout", right, arguments=rate, framework="torch", gradients=True).holds
+    for wrong in (undivided, hidden):
+        assert not refnp.judge("dropout", wrong, arguments=rate, framework="torch").holds

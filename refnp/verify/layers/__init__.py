@@ -35,6 +35,7 @@ from refnp.verify.layers import (
     linear,
     losses,
     matrices,
+    moves,
     multi_head,
     neural_process_parts,
     neural_processes,
@@ -71,7 +72,7 @@ MODELS: tuple[ModuleType, ...] = (
 )
 ASKED: tuple[ModuleType, ...] = (
     elsewhere, elementary, reductions, products, attention_forms, training_parts, optimizers, schedules,
-    gaussian_processes, probabilities, resizing,
+    gaussian_processes, probabilities, resizing, moves,
 )  # fmt: skip
 WITHOUT = [
     Without(what, ("Module",), "the base class of the layers computes nothing")

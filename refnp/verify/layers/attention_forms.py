@@ -24,8 +24,8 @@ from refnp.verify.layers.attention import (
     tensors,
     torch_attention,
 )
-from refnp.verify.layers.softmax import weights
-from refnp.verify.rounding import WIDE, arranged, constant, contract, where
+from refnp.verify.layers.softmax import printed_pullback, weights, weights_pullback
+from refnp.verify.rounding import WIDE, arranged, constant, contract, either, where
 
 
 def scaled(query, key, value, *, scale, mask=None):
@@ -100,6 +100,27 @@ def dropped_equation(query, key, value, *, keep, dropout, mask=None):
     return attention(query, key, value, mask=mask, factors=factors)
 
 
+def attention_weights(query, key, *, mask=None):
+    """A = softmax of Q Kᵀ/√d over the allowed keys; 0 for a query that may attend to none.
+
+    Shapes: query (..., N, d), key (..., M, d) → (..., N, M).
+    """
+    return layers.softmax(layers.attention_scores(query, key, mask=mask))
+
+
+def weights_equation(query, key, *, mask=None):
+    """S̄ = A ∘ (Ā − Σ Ā A), as it stands or as in softmax; Q̄ = S̄ K/√d, K̄ = S̄ᵀ Q/√d."""
+    root = constant(np.sqrt(WIDE(query.shape[-1])))
+    scores = contract("...nd,...md->...nm", query, key) / root
+    a = weights(where(True if mask is None else mask, scores, -np.inf))
+
+    def pullback(g):
+        own = either(lambda: weights_pullback(a, g), lambda: printed_pullback(a, g)) / root
+        return contract("...nm,...md->...nd", own, key), contract("...nm,...nd->...md", own, query)
+
+    return a, pullback
+
+
 def decoded(query, key, value, cached_key, cached_value):
     """Attention of new tokens to kept keys and values, then to their own up to themselves: bottom right of M kept + N.
 
@@ -147,6 +168,7 @@ SCALED = Layer("scaled_attention", scaled, scaled_equation, torch=torch_scaled, 
 CAUSAL_IN_A_CORNER = replace(CAUSAL, torch=torch_causal, jax=None)
 WINDOW_IN_A_CORNER = replace(WINDOW, torch=torch_window, jax=None)
 SINK = Layer("sink_attention", with_sink, sink_equation)
+WEIGHTS = Layer("attention_weights", attention_weights, weights_equation)
 DROPOUT = Layer("dropout_attention", dropped, dropped_equation)
 DECODING = Layer("decoding_attention", decoded, decoded_equation)
 
@@ -176,9 +198,18 @@ def cases() -> list[Case]:
         sinks("large logits", normal(3), tensors(batch=(2, 3), scale=8.0)),
         sinks("mask", normal(3), mask=CHECKERED),
         sinks("a query that may attend to nothing", normal(3), mask=ONE_ROW_HIDDEN),
+        Case(WEIGHTS, "ordinary", scores_of(batch=(2, 3))),
+        Case(WEIGHTS, "large logits", scores_of(scale=20.0)),
+        Case(WEIGHTS, "mask", scores_of(), {"mask": CHECKERED}),
+        Case(WEIGHTS, "a query that may attend to nothing", scores_of(), {"mask": ONE_ROW_HIDDEN}),
         Case(DROPOUT, "a third dropped", tensors(), {"keep": keep, "dropout": 0.3}),
         Case(DROPOUT, "mask", tensors(), {"keep": keep, "dropout": 0.5, "mask": CHECKERED}),
         Case(DECODING, "one token", new(1) | kept),
         Case(DECODING, "three tokens", new(3) | kept),
         Case(DECODING, "nothing kept", new(3) | {"cached_key": normal(2, 0, 4), "cached_value": normal(2, 0, 4)}),
     ]
+
+
+def scores_of(**sizes):
+    """Query and key alone."""
+    return {name: draw for name, draw in tensors(**sizes).items() if name != "value"}

@@ -1,4 +1,4 @@
-"""What training does beside the forward pass of a layer: running statistics, gradients of padding and frequent tokens.
+"""What training does beside a forward pass: running statistics, gradients of padding and frequent tokens, dropout.
 
 For `refnp.judge` alone.
 """
@@ -10,7 +10,7 @@ from refnp.autograd.primitives import raw
 from refnp.layers import BatchNorm
 from refnp.verify.case import Case, Layer, normal, uniform
 from refnp.verify.layers.linear import EMBEDDING
-from refnp.verify.rounding import constant
+from refnp.verify.rounding import constant, where
 
 
 def running_mean(x, mean, *, momentum=0.1):
@@ -71,6 +71,21 @@ def torch_running(torch, x, momentum, **statistics):
     return kept[name]
 
 
+def dropout(x, *, keep, dropout):
+    """y = x ∘ K/(1 − p), K True where a number is kept, p the part that is not: of a mask that was drawn before.
+
+    Shapes: x (...), keep (...) → (...).
+    """
+    return x * np.where(keep, 1 / (1 - np.asarray(dropout, raw(x).dtype)), 0)
+
+
+def dropout_equation(x, *, keep, dropout):
+    """x̄ = ȳ ∘ K/(1 − p)."""
+    factors = where(keep, 1 / (1 - constant(dropout)), 0)
+    return x * factors, lambda g: (g * factors,)
+
+
+DROPOUT = Layer("dropout", dropout, dropout_equation)
 RUNNING_MEAN = Layer(
     "running_mean",
     running_mean,
@@ -98,6 +113,8 @@ def cases() -> list[Case]:
             tokens | {"padding_index": 5, "by_frequency": True},
         ),
     ]
+    keep = np.add.outer(np.arange(4), np.arange(6) ** 2) % 3 != 0
+    found += [Case(DROPOUT, f"{p} dropped", {"x": normal(4, 6)}, {"keep": keep, "dropout": p}) for p in (0.1, 0.5)]
     kept = {"mean": normal(3), "variance": uniform(3, low=0.5, high=2)}
     for layer, name in ((RUNNING_MEAN, "mean"), (RUNNING_VARIANCE, "variance")):
         own = {name: kept[name]}
