@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import refnp
-from refnp import cli
+from refnp import autograd, cli, layers
 from refnp.verify import topics
 from refnp.verify.case import NotOfferedError
 from refnp.verify.frameworks import framework_of
@@ -223,6 +223,31 @@ def test_a_name_that_does_not_exist_is_answered_with_where_its_topic_lives(name,
 
 
 def test_topics_name_layers_that_there_are():
-    for layers in topics.LAYERS.values():
-        for name in layers.split(", "):
+    for named in topics.LAYERS.values():
+        for name in named.split(", "):
             assert named_cases(name)[0].layer.name == name
+
+
+NOT_ASKED = {  # why a public function of the engine or the layers has no name
+    "it makes functions, or takes them": "elementwise rowwise primitive grad gradients jacobian value_and_grad vjp "
+    "hessian hvp jvp explain no_grad is_recording get_threads set_threads",
+    "it is a class of arrays, of modules or of options": "Array Parameter Tensor Module KeyValueCache "
+    "RelativePositions Grid GridOptions",
+    "it is a network of layers that have names": "MLP SimpleCNN UNet",
+    "it only looks at numbers in another order or shape": "getitem diag broadcast_to expand_dims reshape split "
+    "squeeze stack hstack vstack swapaxes transpose column_attention",
+    "its result is whole numbers, which are equal or not": "argmax argmin image_places",
+    "it is one rounding, or a sum that undoes broadcasting": "astype sum_to",
+}
+
+
+def test_everything_public_that_computes_has_a_name_or_a_reason():
+    public = {n for chapter in (autograd, layers) for n in chapter.__all__ if callable(getattr(chapter, n))}
+    without = set()
+    for name in public:
+        try:
+            named_cases(name)
+        except ValueError as error:
+            if "is judged by its parts" not in str(error):
+                without.add(name)
+    assert without == {name for names in NOT_ASKED.values() for name in names.split()}
