@@ -11,9 +11,11 @@ from refnp import autograd, cli, layers
 from refnp.verify import topics
 from refnp.verify.case import NotOfferedError
 from refnp.verify.frameworks import framework_of
+from refnp.verify.implementations import implementations
 from refnp.verify.judge import WITHIN, judged
 from refnp.verify.layer_names import named_cases
 from refnp.verify.layers import ASKED, cases_of, cases_to_ask, elsewhere
+from tests.verify.test_implementations import excess, limits
 
 CASES = [case for page in ASKED if page is not elsewhere for case in cases_of(page)]
 by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -58,6 +60,16 @@ def test_a_hundredth_more_is_not_within_the_bound(case):
     only = dataclasses.replace(problem, case=dataclasses.replace(case, gradients=()))
     moved = {"output": np.asarray(right * 1.01)}
     assert judged(only, moved, {"output": right}, "own", "")[0].verdict != WITHIN
+
+
+@by_case
+def test_no_correct_implementation_exceeds_a_bound(case):
+    """The equation in a precision: sums in seven orders, fused or not, flushed or not, functions off by 4 units."""
+    for dtype in ("float32", "float64"):
+        problem = dataclasses.replace(case, variant=f"{case.variant}, again").problem(dtype)
+        known, _ = limits(problem)
+        for by in implementations(dtype, np.random.default_rng(0)):
+            assert excess(problem, by, known) <= 1, by.name
 
 
 @pytest.mark.parametrize("name", ["PyTorch", "JAX"])
