@@ -230,8 +230,8 @@ def in_full(name: str) -> str:
 
 
 def described(layer: Layer) -> list[str]:
-    """The first sentence of refnp's function, and its shapes."""
-    text = inspect.getdoc(layer.function) or ""
+    """The first sentence of refnp's function, or of the equation where that has none, and its shapes."""
+    text = inspect.getdoc(layer.function) or inspect.getdoc(layer.equation) or ""
     first = text.split("\n")[0]
     shapes = re.search(r"^Shapes: .*(?:\n(?!\n|[A-Z]).*)*", text, re.M)
     found = [first] if first and "lambda" not in first else []

@@ -15,6 +15,7 @@ from refnp.verify.implementations import implementations
 from refnp.verify.judge import WITHIN, judged
 from refnp.verify.layer_names import named_cases
 from refnp.verify.layers import ASKED, cases_of, cases_to_ask, elsewhere
+from refnp.verify.shell import described
 from tests.verify.test_implementations import excess, limits
 
 CASES = [case for page in ASKED if page is not elsewhere for case in cases_of(page)]
@@ -36,6 +37,8 @@ def test_the_list_has_them(capsys):
     assert cli.main(["judge", "--list"]) == 0
     listed = capsys.readouterr().out
     assert all(f"\n{case.layer.name} " in listed for case in CASES)
+    for layer in {case.layer.name: case.layer for case in CASES}.values():
+        assert described(layer), "the list says what each is"
 
 
 @by_case

@@ -109,7 +109,11 @@ def sum_to(x: Rounded, shape: tuple[int, ...]) -> Rounded:
 
 
 def refnp_embedding(table, tokens, scaled=False, padding_index=None, by_frequency=False):
-    """layers.embedding; refnp has no padding token, so the gradient of the table's rows is changed on its way back."""
+    """Rows of `table` at integer `tokens`, times √D if `scaled`; the table's gradient is 0 at the `padding_index`.
+
+    `by_frequency` divides the gradient of each row by how often its token stands there.
+    Shapes: table (V, D), tokens (...) → (..., D).
+    """
     divisors = counts_of(tokens, len(table)).astype(float) if by_frequency else np.ones((len(table), 1))
     if padding_index is not None:
         divisors[padding_index] = np.inf

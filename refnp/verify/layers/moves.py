@@ -3,6 +3,7 @@
 For `refnp.judge` alone.
 """
 
+from functools import update_wrapper
 from typing import Any
 
 import numpy as np
@@ -33,28 +34,28 @@ def moving(rearrange):
 
         return y, pullback
 
-    return equation
+    return update_wrapper(equation, rearrange, assigned=("__doc__",), updated=())
 
 
 def padded(places, *, widths, mode="zeros"):
-    """The places that each number comes from; −1 for zeros."""
+    """x made longer at the ends of its axes, by `widths`: zeros, a ring, a mirror or the last number again."""
     if mode == "zeros":
         return np.pad(places, widths, constant_values=-1)
     return np.pad(places, widths, mode=IN_NUMPY[mode])
 
 
 def rolled(places, *, shift, axis=-1):
-    """Along one axis, which is a ring."""
+    """y_{i+s} = x_i along one axis, which is a ring."""
     return np.roll(places, shift, axis)
 
 
 def flipped(places, *, axis=-1):
-    """Read backwards."""
+    """y = x read backwards along one axis."""
     return np.flip(places, axis)
 
 
 def taken(places, *, indices, axis=0):
-    """Those at integer indices."""
+    """y = x at integer `indices` along one axis."""
     return np.take(places, np.array(indices), axis)
 
 

@@ -4,6 +4,7 @@ The last axis unless told otherwise. For `refnp.judge` alone, as the functions o
 """
 
 from dataclasses import replace
+from functools import update_wrapper
 from operator import attrgetter
 
 import numpy as np
@@ -26,7 +27,7 @@ def along_last(equation):
         output = y.moved(back) if keeps else y
         return output, lambda g: tuple(bar.moved(back) for bar in pullback(g.moved(there)))
 
-    return turned
+    return update_wrapper(turned, equation, assigned=("__doc__",), updated=())
 
 
 @along_last
