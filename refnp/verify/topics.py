@@ -12,7 +12,7 @@ LAYERS = {  # {words that may stand in a name: layers that are about it}
     "attention, attend, head, qkv": "attention, multi_head, grouped_attention, decoding_attention, sink_attention",
     "mask, causal, window": "attention, causal_attention, window_attention",
     "cache, decod, generat": "decoding_attention, greedy, beam_search",
-    "dropout, dropconnect": "dropout, dropout_attention",
+    "dropout, dropconnect": "dropout_of_mask, dropout_attention",
     "pool": "average_pool, max_pool, adaptive_average_pool, adaptive_max_pool",
     "conv": "convolution, convolution_transpose, set_convolution",
     "resiz, resampl, nearest, bilinear, cubic": "upsample, resize",

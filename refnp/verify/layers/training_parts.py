@@ -85,7 +85,7 @@ def dropout_equation(x, *, keep, dropout):
     return x * factors, lambda g: (g * factors,)
 
 
-DROPOUT = Layer("dropout", dropout, dropout_equation)
+DROPOUT = Layer("dropout_of_mask", dropout, dropout_equation)
 RUNNING_MEAN = Layer(
     "running_mean",
     running_mean,
