@@ -127,9 +127,17 @@ RIGHT = {  # a function by what it is called, in PyTorch and in JAX
     "cumsum": ("cumsum", "numpy.cumsum"),
     "norm": ("linalg.vector_norm", "numpy.linalg.norm"),
     "sort": ("sort", "numpy.sort"),
+    "sum": ("sum", "numpy.sum"),
+    "mean": ("mean", "numpy.mean"),
+    "prod": ("prod", "numpy.prod"),
+    "torch.max": ("max", "numpy.max"),
+    "var": ("var", "numpy.var"),
     "vdot": ("vdot", "numpy.vdot"),
     "outer": ("outer", "numpy.outer"),
     "trace": ("trace", "numpy.trace"),
+    "cholesky": ("linalg.cholesky", "numpy.linalg.cholesky"),
+    "solve": ("linalg.solve", "numpy.linalg.solve"),
+    "det": ("linalg.det", "numpy.linalg.det"),
     "expit": ("special.expit", "scipy.special.expit"),
 }
 EXCUSED = ("PyTorch", "JAX")
@@ -252,6 +260,7 @@ NOT_ASKED = {  # why a public function of the engine or the layers has no name
     "it only looks at numbers in another order or shape": "getitem diag broadcast_to expand_dims reshape split "
     "squeeze stack hstack vstack swapaxes transpose column_attention",
     "its result is whole numbers, which are equal or not": "argmax argmin image_places",
+    "it draws numbers, and dropout_of_mask is given them": "dropout",
     "it is one rounding, or a sum that undoes broadcasting": "astype sum_to",
 }
 

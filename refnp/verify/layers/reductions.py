@@ -4,7 +4,6 @@ The last axis unless told otherwise. For `refnp.judge` alone, as the functions o
 """
 
 from dataclasses import replace
-from functools import update_wrapper
 from operator import attrgetter
 
 import numpy as np
@@ -12,22 +11,8 @@ import numpy as np
 import refnp.autograd as ad
 from refnp.verify import rounding
 from refnp.verify.case import Case, Layer, normal
-from refnp.verify.layers.engine import cumprod
+from refnp.verify.layers.engine import STD, VAR, along_last, cumprod
 from refnp.verify.rounding import arranged, contract, exact, where
-
-
-def along_last(equation):
-    """An equation of rows as one along any axis; the axis is kept if the equation keeps it."""
-
-    def turned(x, *, axis=-1):
-        y, pullback = equation(x.moved(lambda a: np.moveaxis(a, axis, -1)))
-        keeps = len(y.shape) == len(x.shape)
-        there = lambda a: np.moveaxis(a, axis, -1) if keeps else a
-        back = lambda a: np.moveaxis(a, -1, axis)
-        output = y.moved(back) if keeps else y
-        return output, lambda g: tuple(bar.moved(back) for bar in pullback(g.moved(there)))
-
-    return update_wrapper(turned, equation, assigned=("__doc__",), updated=())
 
 
 @along_last
@@ -149,6 +134,7 @@ def cases() -> list[Case]:
     found += [Case(layer, "mean 1e4", {"x": normal(3, 40, shift=1e4)}) for layer in (SUM, MEAN, CUMSUM, NORM, MEDIAN)]
     special = {"x": np.array([[1.0, np.nan, 2.0], [np.inf, 1.0, 2.0], [-np.inf, -1.0, 0.0]])}
     found += [Case(layer, "nan and infinity", special, gradients=()) for layer in (MAX, MIN, SORT, MEDIAN)]
+    found += [Case(layer, "first axis", {"x": normal(5, 2, 3)}, {"axis": 0, "ddof": 1}) for layer in (VAR, STD)]
     return [
         *found,
         Case(SUM, "cancelling terms", {"x": np.array([[1e6, 1.0, -1e6], [1.0, 2.0, -3.0]])}),
