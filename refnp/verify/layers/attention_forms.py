@@ -52,7 +52,7 @@ def with_sink(query, key, value, sink, *, mask=None):
 
     It is one key more, whose value is 0. A query that may attend to no key gets 0.
     Shapes: query (..., H, N, d), key (..., H, M, d), value (..., H, M, e), sink (H,) → (..., H, N, e).
-    Source: Xiao et al. (2024), arXiv 2309.17453; OpenAI (2025), gpt-oss.
+    Source: Xiao et al. (2024), arXiv 2309.17453; a logit for each head as in gpt-oss.
     """
     scores = layers.attention_scores(query, key, mask=mask)
     column = broadcast_to(reshape(sink, (-1, 1, 1)), (*raw(scores).shape[:-1], 1))

@@ -9,7 +9,7 @@ c_i as in `upsample`; κ is the triangle 1 − |t| ("bilinear"), or the cubic of
 
     κ(t) = (a + 2)|t|³ − (a + 3)|t|² + 1 for |t| ≤ 1,    a|t|³ − 5a|t|² + 8a|t| − 4a for |t| < 2,    0 beyond
 
-For `refnp.judge` alone.   Source: Keys (1981), with both a as PyTorch has them; JAX, TensorFlow and Pillow have −½.
+For `refnp.judge` alone.   Source: Keys (1981), with both a as PyTorch has them; JAX has −½ in both.
 """
 
 import functools
