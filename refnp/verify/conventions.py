@@ -55,12 +55,16 @@ ATTENDING = (
     "softcap_attention_output",
     "window_attention",
     "causal_attention",
+    "scaled_attention",
+    "sink_attention",
+    "dropout_attention",
+    "decoding_attention",
 )
 OF_CHANNELS = (
     "convolution", "convolution_transpose", "average_pool", "max_pool", "adaptive_average_pool", "adaptive_max_pool",
     "upsample", "group_norm", "instance_norm", "batch_norm", "batch_norm of statistics",
 )  # fmt: skip
-OF_TOKENS = ("query", "key", "value", "x", "memory", "source", "target")
+OF_TOKENS = ("query", "key", "value", "cached_key", "cached_value", "x", "memory", "source", "target")
 
 
 def heads_layout(case: Case, ndims: Mapping[str, int], *, heads_first: bool) -> dict[str, Turn]:

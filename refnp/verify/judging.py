@@ -25,7 +25,7 @@ from refnp.verify.frameworks import PAGES, inspection
 from refnp.verify.hints import family_of, hints, of_other_arguments
 from refnp.verify.judge import matches
 from refnp.verify.layer_names import axes_of_space, closest, meaning, named_cases, with_kin
-from refnp.verify.layers import cases
+from refnp.verify.layers import cases_to_ask
 from refnp.verify.made import made_cases
 from refnp.verify.modules import is_plain, made_with, of_classes, statistics_of
 from refnp.verify.parameters import Parameters
@@ -250,7 +250,7 @@ def check_excused(excused: Sequence[str]) -> None:
         raise ValueError(f"excused: pass a sequence of names, ({excused!r},)")
     if not excused:  # all cases are many
         return
-    known = [defect for case in cases() for defect in case.known_defects]
+    known = [defect for case in cases_to_ask() for defect in case.known_defects]
     known += [defect for page in PAGES.values() for defect in page.KNOWN]
     for issue in excused:
         if not any(names(issue, other) for other in known):

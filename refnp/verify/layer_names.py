@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from refnp.verify.case import Case, Layer
-from refnp.verify.layers import LAYERS, MODELS, cases_of, elsewhere
+from refnp.verify.layers import ASKED, LAYERS, MODELS, cases_of
 from refnp.verify.signatures import NAMES, Meant
+from refnp.verify.topics import about
 
 SAID_BY_NAME = {"causal_attention": {"causal": True}}  # what a layer's name says, an option of the layer it is kin to
-PAGES = (*LAYERS, *MODELS, elsewhere)
+PAGES = (*LAYERS, *MODELS, *ASKED)
 KIN = {"attention": ("softcap_attention", "window_attention", "causal_attention")}
 
 
@@ -85,7 +86,9 @@ def meaning(name: str, layers: Mapping[str, Layer] | None = None) -> Meant:
     if covered := [layer.name for layer in layers.values() if word in layer.names]:
         raise ValueError(f"name={name!r} is judged by its parts; name {' or '.join(map(repr, covered))}")
     known = [*layers, *(other for other, meant in NAMES.items() if meant.layer in layers)]
-    raise ValueError(f"name={name!r}: there is no such layer{closest(name, known)}")
+    topic = about(plain(word))
+    near = closest(name, known)
+    raise ValueError(f"name={name!r}: there is no such layer{topic}{near if near.endswith('?') or not topic else ''}")
 
 
 def plain(name: str) -> str:

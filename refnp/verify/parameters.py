@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import itertools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -47,7 +48,11 @@ class Parameters:
 
 
 def signature_of(function: Callable) -> inspect.Signature | None:
-    """What a function takes; of one of C, or one that passes everything on, what its documentation begins with."""
+    """What a function takes; of one of C, or one that passes everything on, what its documentation says.
+
+    That begins with it, and may have more of it, such as a sum of everything and then one along an axis: the one that
+    takes most is meant. What must be given goes by its place there, since it may be called otherwise.
+    """
     try:
         found = inspect.signature(function)
     except (ValueError, TypeError):
@@ -55,22 +60,39 @@ def signature_of(function: Callable) -> inspect.Signature | None:
     passed_on = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
     if found is not None and {parameter.kind for parameter in found.parameters.values()} != passed_on:
         return found
-    documented = re.search(r"\A\s*[\w.]+(\([^()]*(?:\([^()]*\)[^()]*)*\))", getattr(function, "__doc__", None) or "")
-    if documented is not None:
-        try:
-            scope: dict[str, Any] = {}
-            tree = ast.parse(f"def documented{documented.group(1)}: ...")
-            for argument in ast.walk(tree):
-                if isinstance(argument, ast.arguments):
-                    argument.defaults = [plain_default(default) for default in argument.defaults]
-                    argument.kw_defaults = [plain_default(default) for default in argument.kw_defaults]
-                if isinstance(argument, ast.arg):
-                    argument.annotation = None  # a name that may not be there
-            exec(compile(ast.fix_missing_locations(tree), "<documentation>", "exec"), {}, scope)
-            return inspect.signature(scope["documented"])
-        except SyntaxError:
-            pass
-    return found
+    text = getattr(function, "__doc__", None) or ""
+    written = [parsed(parameters) for parameters in re.findall(WRITTEN, text, re.M)]
+    documented = [signature for signature in written if signature is not None]
+    return by_place(max(documented, key=lambda signature: len(signature.parameters))) if documented else found
+
+
+WRITTEN = r"(?:\A\s*|^\s*\.\. function:: )[\w.]+(\([^()]*(?:\([^()]*\)[^()]*)*\))"  # (input, dim=-1)
+
+
+def parsed(parameters: str) -> inspect.Signature | None:
+    """The signature that is written so; None for what is none."""
+    try:
+        scope: dict[str, Any] = {}
+        tree = ast.parse(f"def documented{parameters}: ...")
+        for argument in ast.walk(tree):
+            if isinstance(argument, ast.arguments):
+                argument.defaults = [plain_default(default) for default in argument.defaults]
+                argument.kw_defaults = [plain_default(default) for default in argument.kw_defaults]
+            if isinstance(argument, ast.arg):
+                argument.annotation = None  # a name that may not be there
+        exec(compile(ast.fix_missing_locations(tree), "<documentation>", "exec"), {}, scope)
+        return inspect.signature(scope["documented"])
+    except SyntaxError:
+        return None
+
+
+def by_place(signature: inspect.Signature) -> inspect.Signature:
+    """The signature whose first parameters, those without a default, are given by their places alone."""
+    parameters = list(signature.parameters.values())
+    plain = lambda p: p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
+    first = len(list(itertools.takewhile(plain, parameters)))
+    given = [p.replace(kind=p.POSITIONAL_ONLY) for p in parameters[:first]]
+    return signature.replace(parameters=[*given, *parameters[first:]])
 
 
 def plain_default(node: ast.expr | None) -> ast.expr:

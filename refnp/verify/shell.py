@@ -28,7 +28,7 @@ from refnp.verify.findings import Report, first_line
 from refnp.verify.html import page
 from refnp.verify.judging import judge
 from refnp.verify.layer_names import named_cases
-from refnp.verify.layers import cases
+from refnp.verify.layers import cases_to_ask
 from refnp.verify.record import DTYPES
 from refnp.verify.report import as_json, check_writable, write
 from refnp.verify.signatures import CALLED
@@ -186,7 +186,7 @@ def listing() -> str:
 def by_layer() -> dict[str, list[Case]]:
     """The cases of every layer, by its name."""
     found: dict[str, list[Case]] = {}
-    for case in cases():
+    for case in cases_to_ask():
         found.setdefault(case.layer.name, []).append(case)
     return dict(sorted(found.items()))
 
@@ -230,8 +230,8 @@ def in_full(name: str) -> str:
 
 
 def described(layer: Layer) -> list[str]:
-    """The first sentence of refnp's function, and its shapes."""
-    text = inspect.getdoc(layer.function) or ""
+    """The first sentence of refnp's function, or of the equation where that has none, and its shapes."""
+    text = inspect.getdoc(layer.function) or inspect.getdoc(layer.equation) or ""
     first = text.split("\n")[0]
     shapes = re.search(r"^Shapes: .*(?:\n(?!\n|[A-Z]).*)*", text, re.M)
     found = [first] if first and "lambda" not in first else []

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
+from refnp.verify.words import ARGUMENTS, FUNCTIONS
+
 TRUTH = ("target", "targets", "y_true", "labels", "label", "truth", "ground_truth", "gt", "true", "onehot", "one_hot")
 GUESS = ("pred", "preds", "y_pred", "prediction", "predictions", "output", "outputs", "y_hat", "yhat")
 LOGARITHMS = (
@@ -80,6 +82,7 @@ CALLED |= {
     for one, number in (("p", "1"), ("q", "2"))
     for name in ("mean", "std", "variance", "log_variance", "log_std")
 }
+CALLED |= {name: (*CALLED.get(name, ()), *more) for name, more in ARGUMENTS.items()}
 SAYS_SOMETHING = {  # words that say what they mean in any layer: what no argument of the layer is called is asked for
     *TRUTH, *LOGARITHMS, "y_pred", "logits", "probs", "probabilities",
     *(word for name in ("variance", "log_variance", "log_std") for word in (name, *CALLED[name])),
@@ -183,6 +186,7 @@ NAMES = {  # of other spellings `layer_names.plain` takes care
     "positional_encoding": meant("sinusoidal_positions"),
     "sinusoidal": meant("sinusoidal_positions"),
     "bahdanau_attention": meant("additive_attention"),
+    **{name: meant(layer) for name, layer in FUNCTIONS.items()},
 }
 
 EACH = {"reduction": "none"}

@@ -199,7 +199,7 @@ HARMLESS = (
     ("g, value) * factors", "×", "the factors of dropout, which are 1"),
     ("-((x_bar * unit / s).sum(rest) * 0.5)", "Σ×/", "the gradient of a variance, which no case asks for"),
     ("bias = sum(table.moved(", "+", "the 0 that a sum begins with"),
-    ("most = g[:, None] /", "/", "for the bound alone"),
+    ("most = g[..., None] /", "/", "for the bound alone"),
 )
 UNUSED = {  # what is computed in some layers, and not used there, or divided by 1: {function: the layers}
     "soft_capped": ("softcap_attention_output", "additive_attention"),

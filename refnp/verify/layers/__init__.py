@@ -8,7 +8,8 @@
     WITHOUT = (…)              why a public name has no equation, cases, gradient inputs or transcription
     def gradient_inputs()      small inputs on which gradcheck checks the gradients of functions and modules
 
-`sizes` has more cases of them all, larger ones.
+`sizes` has more cases of them all, larger ones. The pages of ASKED are for `refnp.judge` alone: functions of other
+arguments than refnp's public ones, and what is so small a part of a layer that `refnp verify` has no row for it.
 
 An equation takes `Rounded` numbers and returns (y, pullback), pullback(ȳ) one gradient for each argument, in the form
 in which the textbooks print them and independent of refnp's own code. So each gives two things at once: a second
@@ -24,21 +25,33 @@ from refnp.verify.case import Case, GradientInputs, Without
 from refnp.verify.layers import (
     activations,
     attention,
+    attention_forms,
     convolution,
     distributions,
+    elementary,
+    elsewhere,
     engine,
+    gaussian_processes,
     linear,
     losses,
     matrices,
+    moves,
     multi_head,
     neural_process_parts,
     neural_processes,
     normalization,
+    optimizers,
     pooling,
     positions,
+    probabilities,
+    products,
+    reductions,
+    resizing,
+    schedules,
     set_convolution,
     sizes,
     softmax,
+    training_parts,
     transformer,
     transformer_layers,
     vision,
@@ -57,6 +70,10 @@ MODELS: tuple[ModuleType, ...] = (
     neural_processes,
     whole_models,
 )
+ASKED: tuple[ModuleType, ...] = (
+    elsewhere, elementary, reductions, products, attention_forms, training_parts, optimizers, schedules,
+    gaussian_processes, probabilities, resizing, moves,
+)  # fmt: skip
 WITHOUT = [
     Without(what, ("Module",), "the base class of the layers computes nothing")
     for what in ("equation", "gradient inputs", "transcription")
@@ -66,6 +83,11 @@ WITHOUT = [
 def cases() -> list[Case]:
     """Every case of every page, those of whole models among them; names are unique."""
     return [case for page in (*LAYERS, *MODELS) for case in cases_of(page)]
+
+
+def cases_to_ask() -> list[Case]:
+    """All that `refnp.judge` may ask: every case, and those of the pages of ASKED."""
+    return cases() + [case for page in ASKED for case in cases_of(page)]
 
 
 def cases_of(page: ModuleType) -> list[Case]:
@@ -90,7 +112,7 @@ def gradient_inputs() -> list[GradientInputs]:
     return of_layers + [dataclasses.replace(inputs, model=True) for inputs in of_models]
 
 
-__all__ = ["LAYERS", "MODELS", "cases", "cases_of_layers", "gradient_inputs"]
+__all__ = ["ASKED", "LAYERS", "MODELS", "cases", "cases_of_layers", "cases_to_ask", "gradient_inputs"]
 
 
 def __dir__() -> list[str]:

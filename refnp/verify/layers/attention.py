@@ -146,26 +146,40 @@ def in_window(mask, before, after):
     return np.triu(np.tril(mask, after), -before)
 
 
-def causal_equation(query, key, value):
-    """O = A V, A_i = softmax over the keys j ≤ i of (Q Kᵀ)_i/√d: the mask is lower triangular, aligned top left."""
-    return attention(query, key, value, mask=np.tri(query.shape[-2], key.shape[-2], dtype=bool))
+def causal_equation(query, key, value, *, align="top_left"):
+    """O = A V, A_i = softmax over the keys j ≤ i + k of (Q Kᵀ)_i/√d: k = 0 top left, M − N bottom right."""
+    n, m = query.shape[-2], key.shape[-2]
+    return attention(query, key, value, mask=np.tri(n, m, own_key(n, m, align), dtype=bool))
 
 
-def window_equation(query, key, value, *, before, after):
-    """O = A V, A_i = softmax over the keys i − before ≤ j ≤ i + after of (Q Kᵀ)_i/√d."""
-    mask = in_window(np.ones((query.shape[-2], key.shape[-2]), bool), before, after)
-    return attention(query, key, value, mask=mask)
+def window_equation(query, key, value, *, before, after, align="top_left"):
+    """O = A V, A_i = softmax over the keys i + k − before ≤ j ≤ i + k + after of (Q Kᵀ)_i/√d; k as for causal ones."""
+    n, m = query.shape[-2], key.shape[-2]
+    k = own_key(n, m, align)
+    return attention(query, key, value, mask=in_window(np.ones((n, m), bool), before - k, after + k))
 
 
-def without_window(query, key, value, *, before, after):
+def own_key(n, m, align):
+    """Which key is the first query's own place."""
+    return m - n if align == "bottom_right" else 0
+
+
+def without_window(query, key, value, *, before, after, align="top_left"):
     """Attention to all keys."""
     return attention(query, key, value)
 
 
-@takes(TOKENS)
-def with_causal_mask(query, key, value):
-    """Query i attends to keys j ≤ i, aligned top left."""
-    return layers.attention(query, key, value, mask=causal(query.shape[-2], key.shape[-2]))
+@takes(TOKENS, align="top_left | bottom_right")
+def with_causal_mask(query, key, value, *, align="top_left"):
+    """Query i attends to keys j ≤ i, or j ≤ i + M − N where the last query attends to all: align="bottom_right"."""
+    return layers.attention(query, key, value, mask=causal(query.shape[-2], key.shape[-2], align=align))
+
+
+@takes(TOKENS, before="whole ≥ 0", after="whole ≥ 0", align="top_left | bottom_right")
+def with_window(query, key, value, *, before, after, align="top_left"):
+    """Query i attends to keys from i − before to i + after, or all by M − N later: align="bottom_right"."""
+    mask = window(query.shape[-2], key.shape[-2], before, after, align=align)
+    return layers.attention(query, key, value, mask=mask)
 
 
 def torch_attention(torch, query, key, value, bias=None, *, mask=None, similarity="scaled_dot"):
@@ -221,11 +235,7 @@ CAUSAL = Layer(
 
 WINDOW = Layer(
     "window_attention",
-    takes(TOKENS, before="whole ≥ 0", after="whole ≥ 0")(
-        lambda query, key, value, *, before, after: layers.attention(
-            query, key, value, mask=window(query.shape[-2], key.shape[-2], before, after)
-        )
-    ),
+    with_window,
     window_equation,
     torch=lambda torch, query, key, value, *, before, after: torch_attention(
         torch, query, key, value, mask=in_window(np.ones((query.shape[-2], key.shape[-2]), bool), before, after)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from functools import partial
+from functools import partial, update_wrapper
 
 import numpy as np
 
@@ -44,14 +44,30 @@ def arctan(x):
     return y, lambda g: (g / (x * x + 1),)
 
 
+def along_last(equation):
+    """An equation of rows as one along any axis; the axis is kept if the equation keeps it."""
+
+    def turned(x, *, axis=-1, **options):
+        y, pullback = equation(x.moved(lambda a: np.moveaxis(a, axis, -1)), **options)
+        keeps = len(y.shape) == len(x.shape)
+        there = lambda a: np.moveaxis(a, axis, -1) if keeps else a
+        back = lambda a: np.moveaxis(a, -1, axis)
+        output = y.moved(back) if keeps else y
+        return output, lambda g: tuple(bar.moved(back) for bar in pullback(g.moved(there)))
+
+    return update_wrapper(turned, equation, assigned=("__doc__",), updated=())
+
+
+@along_last
 def var(x, *, ddof=0):
-    """y = Σ (x − μ)²/(n − d) of rows (R, N), x̄ = 2 ȳ (x − μ)/(n − d)."""
+    """y = Σ (x − μ)²/(n − d), x̄ = 2 ȳ (x − μ)/(n − d)."""
     n = x.shape[-1]
     centred = x - x.sum(-1, keepdims=True) / n
     y = (centred * centred).sum(-1) / (n - ddof)
-    return y, lambda g: (centred * (g * 2 / (n - ddof))[:, None],)
+    return y, lambda g: (centred * (g * 2 / (n - ddof))[..., None],)
 
 
+@along_last
 def std(x, *, ddof=0):
     """y = √var, x̄ = ȳ (x − μ)/((n − d) y), 0 where y is; up to ȳ/√(n − d) where rounding leaves a little of y."""
     variance, pullback = var(x, ddof=ddof)
@@ -60,8 +76,8 @@ def std(x, *, ddof=0):
 
     def std_pullback(g):
         (x_bar,) = pullback(where(zero, 0, g / (where(zero, 1, y) * 2)))
-        most = g[:, None] / np.sqrt(x.shape[-1] - ddof)
-        return (where(True, x_bar, most, doubtful=(zero & (y.off > 0))[:, None]),)
+        most = g[..., None] / np.sqrt(x.shape[-1] - ddof)
+        return (where(True, x_bar, most, doubtful=(zero & (y.off > 0))[..., None]),)
 
     return y, std_pullback
 
@@ -129,17 +145,17 @@ COSH = Layer("cosh", ad.cosh, cosh, torch="cosh", jax="numpy.cosh")
 ARCTAN = Layer("arctan", ad.arctan, arctan, torch="arctan", jax="numpy.arctan")
 VAR = Layer(
     "var",
-    lambda x, ddof=0: ad.var(x, -1, ddof=ddof),
+    lambda x, ddof=0, axis=-1: ad.var(x, axis, ddof=ddof),
     var,
-    torch=lambda torch, x, ddof=0: torch.var(x, -1, correction=ddof),
-    jax=lambda jax, x, ddof=0: jax.numpy.var(x, -1, ddof=ddof),
+    torch=lambda torch, x, ddof=0, axis=-1: torch.var(x, axis, correction=ddof),
+    jax=lambda jax, x, ddof=0, axis=-1: jax.numpy.var(x, axis, ddof=ddof),
 )
 STD = Layer(
     "std",
-    lambda x, ddof=0: ad.std(x, -1, ddof=ddof),
+    lambda x, ddof=0, axis=-1: ad.std(x, axis, ddof=ddof),
     std,
-    torch=lambda torch, x, ddof=0: torch.std(x, -1, correction=ddof),
-    jax=lambda jax, x, ddof=0: jax.numpy.std(x, -1, ddof=ddof),
+    torch=lambda torch, x, ddof=0, axis=-1: torch.std(x, axis, correction=ddof),
+    jax=lambda jax, x, ddof=0, axis=-1: jax.numpy.std(x, axis, ddof=ddof),
 )
 CUMPROD = Layer(
     "cumprod",

@@ -6,8 +6,19 @@ from collections.abc import Iterable
 import numpy as np
 
 from refnp import autograd, layers
-from refnp.verify.case import Case, GradientInputs, Layer, Without, generator, gradient_of, module_gradient, normal
-from refnp.verify.rounding import WIDE, Rounded, constant, contract, exact, scatter
+from refnp.autograd.primitives import primitive
+from refnp.verify.case import (
+    Case,
+    GradientInputs,
+    Layer,
+    NotOfferedError,
+    Without,
+    generator,
+    gradient_of,
+    module_gradient,
+    normal,
+)
+from refnp.verify.rounding import WIDE, Rounded, constant, contract, exact, scatter, where
 
 
 def matmul(x, y):
@@ -35,17 +46,27 @@ def linear(x, weight, bias=None):
     return y, pullback
 
 
-def embedding(table, *, tokens, scaled=False):
-    """X_n = E[token_n], times √D if `scaled`;   Ē_v = Σ of X̄_n over the n with token_n = v, times √D."""
+def embedding(table, *, tokens, scaled=False, padding_index=None, by_frequency=False):
+    """X_n = E[token_n], times √D if `scaled`;   Ē_v = Σ of X̄_n over the n with token_n = v, times √D.
+
+    A padding token has Ē_v = 0; `by_frequency` divides Ē_v by the number of these n.
+    """
     tokens, features = np.asarray(tokens), table.shape[-1]
     root = constant(np.sqrt(WIDE(features))) if scaled else None
     x = table[tokens]
 
     def pullback(g):
         g = g if root is None else g * root
-        return (scatter(g.reshape(-1, features), tokens.reshape(-1), table.shape[0]),)
+        bar = scatter(g.reshape(-1, features), tokens.reshape(-1), table.shape[0])
+        bar = bar / counts_of(tokens, table.shape[0]) if by_frequency else bar
+        return (bar if padding_index is None else where(np.arange(len(bar.value))[:, None] == padding_index, 0, bar),)
 
     return x if root is None else x * root, pullback
+
+
+def counts_of(tokens, vocabulary):
+    """How often each token stands in a batch, and 1 for those that do not, (V, 1)."""
+    return np.maximum(np.bincount(np.ravel(tokens), minlength=vocabulary), 1)[:, None]
 
 
 def without_gradient(equation, place):
@@ -87,13 +108,36 @@ def sum_to(x: Rounded, shape: tuple[int, ...]) -> Rounded:
     return x.sum(repeated, keepdims=True) if repeated else x
 
 
-def torch_embedding(torch, table, *, tokens, scaled=False):
+def refnp_embedding(table, tokens, scaled=False, padding_index=None, by_frequency=False):
+    """Rows of `table` at integer `tokens`, times √D if `scaled`; the table's gradient is 0 at the `padding_index`.
+
+    `by_frequency` divides the gradient of each row by how often its token stands there.
+    Shapes: table (V, D), tokens (...) → (..., D).
+    """
+    divisors = counts_of(tokens, len(table)).astype(float) if by_frequency else np.ones((len(table), 1))
+    if padding_index is not None:
+        divisors[padding_index] = np.inf
+    plain = padding_index is None and not by_frequency
+    return layers.embedding(tokens, table if plain else with_divided_gradient(table, by=divisors), scaled=scaled)
+
+
+@primitive
+def with_divided_gradient(x, *, by):
+    """y = x.   VJP: x̄ = ȳ divided by the numbers of `by`."""
+    return np.array(x), lambda y_bar: (y_bar / by.astype(y_bar.dtype),)
+
+
+def torch_embedding(torch, table, *, tokens, scaled=False, padding_index=None, by_frequency=False):
     """PyTorch knows no factor √D, nor does JAX."""
-    return torch.nn.functional.embedding(torch.tensor(tokens), table) * (math.sqrt(table.shape[1]) if scaled else 1)
+    options = {"padding_idx": padding_index, "scale_grad_by_freq": by_frequency}
+    rows = torch.nn.functional.embedding(torch.tensor(tokens), table, **options)
+    return rows * (math.sqrt(table.shape[1]) if scaled else 1)
 
 
-def jax_embedding(jax, table, *, tokens, scaled=False):
+def jax_embedding(jax, table, *, tokens, scaled=False, padding_index=None, by_frequency=False):
     """Rows of a table are taken by jax.numpy.take."""
+    if padding_index is not None or by_frequency:
+        raise NotOfferedError("JAX: the gradient of rows that are taken is their sum, for every token")
     return jax.numpy.take(table, np.asarray(tokens), axis=0) * (math.sqrt(table.shape[1]) if scaled else 1)
 
 
@@ -107,7 +151,7 @@ LINEAR = Layer(
 MATMUL = Layer("matmul", autograd.matmul, matmul, torch="matmul", jax="numpy.matmul")
 EMBEDDING = Layer(
     "embedding",
-    lambda table, tokens, scaled=False: layers.embedding(tokens, table, scaled=scaled),
+    refnp_embedding,
     embedding,
     torch=torch_embedding,
     jax=jax_embedding,

@@ -47,9 +47,9 @@ class Eliminated:
         self.u: Elements = {}
         for k in range(self.n):
             for j in range(k, self.n):
-                self.u[k, j] = _sum(rows[k, j], *(-(self.l[k, m] * self.u[m, j]) for m in range(k)))
+                self.u[k, j] = total(rows[k, j], *(-(self.l[k, m] * self.u[m, j]) for m in range(k)))
             for i in range(k + 1, self.n):
-                rest = _sum(rows[i, k], *(-(self.l[i, m] * self.u[m, k]) for m in range(k)))
+                rest = total(rows[i, k], *(-(self.l[i, m] * self.u[m, k]) for m in range(k)))
                 self.l[i, k] = rest / self.u[k, k]
 
     def solve(self, b):
@@ -58,9 +58,9 @@ class Eliminated:
         y: Elements = {}
         x: Elements = {}
         for i in range(n):
-            y[i] = _sum(b[i], *(-(self.l[i, m] * y[m]) for m in range(i)))
+            y[i] = total(b[i], *(-(self.l[i, m] * y[m]) for m in range(i)))
         for i in reversed(range(n)):
-            x[i] = _sum(y[i], *(-(self.u[i, m] * x[m]) for m in range(i + 1, n))) / self.u[i, i]
+            x[i] = total(y[i], *(-(self.u[i, m] * x[m]) for m in range(i + 1, n))) / self.u[i, i]
         return arranged(lambda *rows: np.stack(rows), *(x[i] for i in range(n)))
 
     def solve_transposed(self, c):
@@ -69,9 +69,9 @@ class Eliminated:
         w: Elements = {}
         v: Elements = {}
         for i in range(n):
-            w[i] = _sum(c[i], *(-(self.u[m, i] * w[m]) for m in range(i))) / self.u[i, i]
+            w[i] = total(c[i], *(-(self.u[m, i] * w[m]) for m in range(i))) / self.u[i, i]
         for i in reversed(range(n)):
-            v[i] = _sum(w[i], *(-(self.l[m, i] * v[m]) for m in range(i + 1, n)))
+            v[i] = total(w[i], *(-(self.l[m, i] * v[m]) for m in range(i + 1, n)))
         return arranged(lambda *rows: np.stack(rows), *(v[i] for i in np.argsort(self.order)))
 
     def inverse_transposed(self):
@@ -94,7 +94,7 @@ def _pivots(a):
     return order
 
 
-def _sum(*terms):
+def total(*terms):
     """Σ in any order."""
     return arranged(lambda *parts: np.stack(np.broadcast_arrays(*parts)), *terms).sum(0)
 
@@ -135,7 +135,7 @@ def det_of_singular(a):
         if not rows:
             return constant(1.0)
         expanded = (a[rows[0], c] * minor(rows[1:], [d for d in columns if d != c]) for c in columns)
-        return _sum(*(part * (-1.0) ** k for k, part in enumerate(expanded)))
+        return total(*(part * (-1.0) ** k for k, part in enumerate(expanded)))
 
     def pullback(g):
         others = [[i for i in range(n) if i != k] for k in range(n)]
@@ -148,24 +148,35 @@ def det_of_singular(a):
 def slogdet(a):
     """y = Σ log |U_ii|, Ā = ȳ A⁻ᵀ."""
     lu = Eliminated(a)
-    y = _sum(*(rounding.log(where(pivot.value < 0, -pivot, pivot)) for pivot in lu.pivots()))
+    y = total(*(rounding.log(where(pivot.value < 0, -pivot, pivot)) for pivot in lu.pivots()))
     return y, lambda g: (lu.inverse_transposed() * g,)
+
+
+def solved_lower(lower, b):
+    """L⁻¹ B, from the top."""
+    x: Elements = {}
+    for i in range(len(lower.value)):
+        x[i] = total(b[i], *(-(lower[i, m] * x[m]) for m in range(i))) / lower[i, i]
+    return _stacked(x)
+
+
+def solved_upper(lower, b):
+    """L⁻ᵀ B, from the bottom."""
+    x: Elements = {}
+    for i in reversed(range(len(lower.value))):
+        x[i] = total(b[i], *(-(lower[m, i] * x[m]) for m in range(i + 1, len(lower.value)))) / lower[i, i]
+    return _stacked(x)
+
+
+def _stacked(x):
+    """The rows, in order."""
+    return arranged(lambda *rows: np.stack(rows), *(x[i] for i in range(len(x))))
 
 
 def cholesky_solve(factor, b):
     """X = L⁻ᵀ L⁻¹ B, B̄ = A⁻¹ X̄, L̄ = −tril((B̄ Xᵀ + X B̄ᵀ) L)."""
     lower = factor.moved(np.tril)
-    n = len(lower.value)
-
-    def solved(c):
-        y: Elements = {}
-        x: Elements = {}
-        for i in range(n):
-            y[i] = _sum(c[i], *(-(lower[i, m] * y[m]) for m in range(i))) / lower[i, i]
-        for i in reversed(range(n)):
-            x[i] = _sum(y[i], *(-(lower[m, i] * x[m]) for m in range(i + 1, n))) / lower[i, i]
-        return arranged(lambda *rows: np.stack(rows), *(x[i] for i in range(n)))
-
+    solved = lambda c: solved_upper(lower, solved_lower(lower, c))
     x = solved(b)
 
     def pullback(g):

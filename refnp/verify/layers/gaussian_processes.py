@@ -1,0 +1,212 @@
+"""Kernels of two sets of points, and the exact posterior of a Gaussian process with the EQ kernel.
+
+    y(x) = f(x) + σ ε, f ~ GP(0, k)        A = K + σ² I = L Lᵀ        K_* the kernel of targets and contexts
+
+For `refnp.judge` alone. refnp's own are in `refnp.tasks`, for tasks and in NumPy; here they are differentiated as well.
+"""
+
+import numpy as np
+
+import refnp.autograd as ad
+from refnp.autograd.primitives import raw
+from refnp.verify import rounding
+from refnp.verify.case import Case, Layer, normal
+from refnp.verify.layers.losses import HALF_LOG_TWO_PI
+from refnp.verify.layers.matrices import solved_lower, solved_upper
+from refnp.verify.layers.products import factor_of
+from refnp.verify.rounding import WIDE, constant, contract, where
+
+
+def eq_shape(square):
+    """φ = e^(−r²/2), and −φ′/r = φ."""
+    k = rounding.exp(-(square / 2))
+    return k, k
+
+
+def matern12_shape(square):
+    """φ = e^(−r), and −φ′/r = φ/r; 0 at r = 0, where there is a kink."""
+    r = rounding.sqrt(square)
+    k, zero = rounding.exp(-r), square.value == 0
+    return k, where(zero, 0, k / where(zero, 1, r))
+
+
+def matern32_shape(square):
+    """φ = (1 + a) e^(−a), a = √3 r, and −φ′/r = 3 e^(−a)."""
+    a = rounding.sqrt(square * 3)
+    e = rounding.exp(-a)
+    return (1 + a) * e, e * 3
+
+
+def matern52_shape(square):
+    """φ = (1 + a + a²/3) e^(−a), a = √5 r, and −φ′/r = 5/3 (1 + a) e^(−a)."""
+    a = rounding.sqrt(square * 5)
+    e = rounding.exp(-a)
+    return (1 + a + a * a / 3) * e, (1 + a) * e * 5 / 3
+
+
+def kernel_equation(shape):
+    """k = s² φ(r²), r² = Σ d², d = (x − z)/ℓ;   x̄_n = Σ_m k̄ k′ d/ℓ, z̄_m the same with another sign, k′ = s² φ′/r."""
+
+    def equation(x, z, *, length_scale=1.0, scale=1.0):
+        d = (x[:, None, :] - z[None, :, :]) / constant(length_scale)
+        value, slope = shape((d * d).sum(-1))
+        s_squared = constant(scale) * constant(scale)
+
+        def pullback(g):
+            of_pairs = (g * s_squared * slope)[..., None] * d / constant(length_scale)
+            return -of_pairs.sum(1), of_pairs.sum(0)
+
+        return s_squared * value, pullback
+
+    return equation
+
+
+def square_of(x, z, length_scale):
+    """r² of all pairs, (N, M)."""
+    d = (ad.expand_dims(x, 1) - ad.expand_dims(z, 0)) / length_scale
+    return ad.sum(d * d, -1)
+
+
+def root_of(square):
+    """√ with a slope of 0 at 0."""
+    zero = raw(square) == 0
+    return ad.where(zero, 0.0, ad.sqrt(ad.where(zero, 1.0, square)))
+
+
+def eq(x, z, *, length_scale=1.0, scale=1.0):
+    """k(x, z) = s² exp(−|x − z|²/2ℓ²), ℓ the `length_scale`, s the `scale`, a deviation; also called RBF.
+
+    Shapes: x (N, dx), z (M, dx) → (N, M).
+    """
+    return ad.exp(square_of(x, z, length_scale) * -0.5) * scale**2
+
+
+def matern12(x, z, *, length_scale=1.0, scale=1.0):
+    """k(x, z) = s² e^(−r), r = |x − z|/ℓ, ℓ the `length_scale`, s the `scale`.   Shapes: (N, dx), (M, dx) → (N, M)."""
+    return ad.exp(-root_of(square_of(x, z, length_scale))) * scale**2
+
+
+def matern32(x, z, *, length_scale=1.0, scale=1.0):
+    """k(x, z) = s² (1 + √3 r) e^(−√3 r), r = |x − z|/ℓ, ℓ the `length_scale`, s the `scale`.
+
+    Shapes: x (N, dx), z (M, dx) → (N, M).
+    """
+    a = root_of(square_of(x, z, length_scale) * 3)
+    return (1 + a) * ad.exp(-a) * scale**2
+
+
+def matern52(x, z, *, length_scale=1.0, scale=1.0):
+    """k(x, z) = s² (1 + √5 r + 5 r²/3) e^(−√5 r), r = |x − z|/ℓ, ℓ the `length_scale`, s the `scale`.
+
+    Shapes: x (N, dx), z (M, dx) → (N, M).
+    """
+    a = root_of(square_of(x, z, length_scale) * 5)
+    return (1 + a + a * a / 3) * ad.exp(-a) * scale**2
+
+
+def factor(context_x, length_scale, scale, noise_std):
+    """L of K + σ² I."""
+    covariance = eq(context_x, context_x, length_scale=length_scale, scale=scale)
+    return ad.cholesky(covariance + noise_std**2 * np.eye(len(raw(context_x)), dtype=raw(context_x).dtype))
+
+
+def posterior_mean(context_x, context_y, target_x, *, length_scale=1.0, scale=1.0, noise_std):
+    """μ = K_* (K + σ² I)⁻¹ y: the mean of f at the targets, given noisy contexts; σ the `noise_std`, k the EQ kernel.
+
+    Shapes: context_x (N, dx), context_y (N, dy), target_x (M, dx) → (M, dy).
+    Source: Rasmussen & Williams (2006), eq. 2.23.
+    """
+    lower = factor(context_x, length_scale, scale, noise_std)
+    weights = ad.cholesky_solve(lower, context_y)
+    return ad.matmul(eq(target_x, context_x, length_scale=length_scale, scale=scale), weights)
+
+
+def posterior_covariance(context_x, target_x, *, length_scale=1.0, scale=1.0, noise_std):
+    """Σ = K_** − K_* (K + σ² I)⁻¹ K_*ᵀ: the covariance of f, without noise, at the targets; σ the `noise_std`.
+
+    Shapes: context_x (N, dx), target_x (M, dx) → (M, M).
+    Source: Rasmussen & Williams (2006), eq. 2.24.
+    """
+    lower = factor(context_x, length_scale, scale, noise_std)
+    v = ad.triangular_solve(lower, eq(context_x, target_x, length_scale=length_scale, scale=scale))
+    prior = eq(target_x, target_x, length_scale=length_scale, scale=scale)
+    return prior - ad.matmul(ad.swapaxes(v, 0, 1), v)
+
+
+def log_marginal_likelihood(context_x, context_y, *, length_scale=1.0, scale=1.0, noise_std):
+    """log N(y; 0, K + σ² I) = −½ yᵀ (K + σ² I)⁻¹ y − Σ_i log L_ii − ½ N log 2π; σ the `noise_std`, k the EQ kernel.
+
+    Shapes: context_x (N, dx), context_y (N,) → ().
+    Source: Rasmussen & Williams (2006), eq. 2.30.
+    """
+    lower = factor(context_x, length_scale, scale, noise_std)
+    v = ad.triangular_solve(lower, ad.expand_dims(context_y, 1))
+    half_log = np.log(8 * np.arctan(np.ones((), raw(context_x).dtype))) / 2
+    return -0.5 * ad.sum(v * v) - 0.5 * ad.log_determinant(lower) - half_log * len(raw(context_x))
+
+
+def factor_equation(context_x, noise_std, options):
+    """L, row by row."""
+    covariance, _ = kernel_equation(eq_shape)(context_x, context_x, **options)
+    return factor_of(covariance + constant(noise_std) * constant(noise_std) * np.eye(len(context_x.value)))
+
+
+def mean_equation(context_x, context_y, target_x, *, noise_std, **options):
+    """K_* L⁻ᵀ L⁻¹ y."""
+    lower = factor_equation(context_x, noise_std, options)
+    across, _ = kernel_equation(eq_shape)(target_x, context_x, **options)
+    return contract("mn,nd->md", across, solved_upper(lower, solved_lower(lower, context_y))), None
+
+
+def covariance_equation(context_x, target_x, *, noise_std, **options):
+    """K_** − Vᵀ V, V = L⁻¹ K_*ᵀ."""
+    across, _ = kernel_equation(eq_shape)(context_x, target_x, **options)
+    prior, _ = kernel_equation(eq_shape)(target_x, target_x, **options)
+    v = solved_lower(factor_equation(context_x, noise_std, options), across)
+    return prior - contract("nm,nk->mk", v, v), None
+
+
+def likelihood_equation(context_x, context_y, *, noise_std, **options):
+    """−½ |L⁻¹ y|² − Σ log L_ii − ½ N log 2π."""
+    lower = factor_equation(context_x, noise_std, options)
+    v = solved_lower(lower, context_y)
+    logs = rounding.log(lower.moved(np.diagonal)).sum()
+    return -((v * v).sum() / 2) - logs - HALF_LOG_TWO_PI * WIDE(len(context_x.value)), None
+
+
+EQ = Layer("eq_kernel", eq, kernel_equation(eq_shape))
+MATERN_12 = Layer("matern_12_kernel", matern12, kernel_equation(matern12_shape))
+MATERN_32 = Layer("matern_32_kernel", matern32, kernel_equation(matern32_shape))
+MATERN_52 = Layer("matern_52_kernel", matern52, kernel_equation(matern52_shape))
+MEAN = Layer("gp_posterior_mean", posterior_mean, mean_equation)
+COVARIANCE = Layer("gp_posterior_covariance", posterior_covariance, covariance_equation)
+LIKELIHOOD = Layer("gp_log_marginal_likelihood", log_marginal_likelihood, likelihood_equation)
+
+
+def cases() -> list[Case]:
+    """Points of one and more dimensions, near each other and far from 0, one that stands in both sets; few contexts."""
+    pairs = {"x": normal(4, 2), "z": normal(5, 2)}
+    line = np.array([[-1.2], [-0.5], [0.1], [0.9], [1.4]])
+    shared = {"x": line[:3], "z": line[1:]}
+    near = {"x": 100 + line, "z": 100 + line[::-1] + 0.03}
+    known = {"context_x": line, "context_y": normal(5, 2)}
+    found = []
+    for layer in (EQ, MATERN_12, MATERN_32, MATERN_52):
+        found += [
+            Case(layer, "ordinary", pairs),
+            Case(layer, "length scale 0.4, scale 1.5", pairs, {"length_scale": 0.4, "scale": 1.5}),
+            Case(layer, "near each other, far from 0", near, {"length_scale": 0.5}),
+            Case(layer, "a point in both", shared, gradients=() if layer is MATERN_12 else None),
+        ]
+    targets = {"target_x": np.array([[-2.0], [0.1], [0.5], [3.0]])}
+    for variant, options in (
+        ("noise 0.3", {"noise_std": 0.3}),
+        ("noise 0.5, length scale 0.7, scale 1.5", {"noise_std": 0.5, "length_scale": 0.7, "scale": 1.5}),
+    ):
+        own = {"context_x": line, "context_y": normal(5)}
+        found += [
+            Case(MEAN, variant, known | targets, options, gradients=()),
+            Case(COVARIANCE, variant, {"context_x": line} | targets, options, gradients=()),
+            Case(LIKELIHOOD, variant, own, options, gradients=()),
+        ]
+    return found

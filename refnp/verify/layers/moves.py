@@ -1,0 +1,152 @@
+"""Numbers that are moved, repeated, left out or rounded to whole ones: what is exact, and easily one place off.
+
+For `refnp.judge` alone.
+"""
+
+from functools import update_wrapper
+from typing import Any
+
+import numpy as np
+
+import refnp.autograd as ad
+from refnp.verify import rounding
+from refnp.verify.case import Case, Layer, NotOfferedError, normal
+from refnp.verify.rounding import Rounded, arranged, constant, where
+
+IN_NUMPY: dict[str, Any] = {"zeros": "constant", "circular": "wrap", "reflect": "reflect", "replicate": "edge"}
+
+
+def moving(rearrange):
+    """y_i = x_{source(i)}, x̄_j = Σ_{i: source(i) = j} ȳ_i, by a function of NumPy that moves numbers.
+
+    What comes from nowhere, a source of −1, is 0.
+    """
+
+    def equation(x, **options):
+        sources = rearrange(np.arange(x.value.size).reshape(x.shape), **options)
+        nowhere = sources < 0
+        y = where(nowhere, 0, x.reshape(-1)[np.where(nowhere, 0, sources)])
+
+        def pullback(g):
+            terms = where(nowhere, 0, g).reshape(-1)
+            bar = rounding.scatter(terms, np.where(nowhere, 0, sources).reshape(-1), x.value.size)
+            return (bar.reshape(*x.shape),)
+
+        return y, pullback
+
+    return update_wrapper(equation, rearrange, assigned=("__doc__",), updated=())
+
+
+def padded(places, *, widths, mode="zeros"):
+    """x made longer at the ends of its axes, by `widths`: zeros, a ring, a mirror or the last number again."""
+    if mode == "zeros":
+        return np.pad(places, widths, constant_values=-1)
+    return np.pad(places, widths, mode=IN_NUMPY[mode])
+
+
+def rolled(places, *, shift, axis=-1):
+    """y_{i+s} = x_i along one axis, which is a ring."""
+    return np.roll(places, shift, axis)
+
+
+def flipped(places, *, axis=-1):
+    """y = x read backwards along one axis."""
+    return np.flip(places, axis)
+
+
+def taken(places, *, indices, axis=0):
+    """y = x at integer `indices` along one axis."""
+    return np.take(places, np.array(indices), axis)
+
+
+def concatenate(x, y, *, axis=-1):
+    """z = x, then y, along one axis; each gets its piece of z̄."""
+    at = x.shape[axis]
+
+    def pullback(g):
+        return tuple(g.moved(lambda a, i=i: np.split(a, [at], axis)[i]) for i in (0, 1))
+
+    return arranged(lambda *parts: np.concatenate(parts, axis), x, y), pullback
+
+
+def floor(x):
+    """y = ⌊x⌋."""
+    return Rounded(np.floor(x.value), 0, 0, x.arithmetic), None
+
+
+def whole(x, *, decimals=0):
+    """y = x rounded to so many decimals, halves to even."""
+    y = np.round(x.value, decimals)
+    return (constant(y) if decimals else Rounded(y, 0, 0, x.arithmetic)), None
+
+
+def torch_pad(torch, x, *, widths, mode="zeros"):
+    """From the last axis on, in pairs."""
+    if mode != "zeros":
+        raise NotOfferedError("PyTorch: the other modes pad axes of space alone")
+    return torch.nn.functional.pad(x, [n for pair in reversed(widths) for n in pair])
+
+
+PAD = Layer(
+    "pad",
+    lambda x, *, widths, mode="zeros": ad.pad(x, widths, mode=mode),
+    moving(padded),
+    torch=torch_pad,
+    jax=lambda jax, x, *, widths, mode="zeros": jax.numpy.pad(x, widths, IN_NUMPY[mode]),
+)
+ROLL = Layer(
+    "roll",
+    lambda x, *, shift, axis=-1: ad.roll(x, shift, axis),
+    moving(rolled),
+    torch=lambda torch, x, *, shift, axis=-1: torch.roll(x, shift, axis),
+    jax=lambda jax, x, *, shift, axis=-1: jax.numpy.roll(x, shift, axis),
+)
+FLIP = Layer(
+    "flip",
+    lambda x, *, axis=-1: ad.flip(x, axis),
+    moving(flipped),
+    torch=lambda torch, x, *, axis=-1: torch.flip(x, (axis,)),
+    jax=lambda jax, x, *, axis=-1: jax.numpy.flip(x, axis),
+)
+TAKE = Layer(
+    "take",
+    lambda x, *, indices, axis=0: ad.take(x, np.array(indices), axis),
+    moving(taken),
+    torch=lambda torch, x, *, indices, axis=0: torch.index_select(x, axis, torch.tensor(indices) % x.shape[axis]),
+    jax=lambda jax, x, *, indices, axis=0: jax.numpy.take(x, np.array(indices), axis),
+)
+CONCATENATE = Layer(
+    "concatenate",
+    lambda x, y, *, axis=-1: ad.concatenate([x, y], axis),
+    concatenate,
+    torch=lambda torch, x, y, *, axis=-1: torch.cat([x, y], axis),
+    jax=lambda jax, x, y, *, axis=-1: jax.numpy.concatenate([x, y], axis),
+)
+FLOOR = Layer("floor", ad.floor, floor, torch="floor", jax="numpy.floor")
+ROUND = Layer(
+    "round",
+    lambda x, *, decimals=0: ad.round(x, decimals),
+    whole,
+    torch=lambda torch, x, *, decimals=0: torch.round(x, decimals=decimals),
+    jax=lambda jax, x, *, decimals=0: jax.numpy.round(x, decimals),
+)
+
+
+def cases() -> list[Case]:
+    """Every mode and axis; whole numbers, halves, and what is just beside them."""
+    x, widths = {"x": normal(3, 5)}, ((1, 0), (2, 3))
+    halves = {"x": np.array([-2.5, -1.5, -1.0, -0.5, -0.25, 0.0, 0.5, 1.5, 2.5, 3.0, 4.75])}
+    columns = np.array([4, 0, -1, 0])
+    return [
+        *(Case(PAD, mode, x, {"widths": widths, "mode": mode}) for mode in IN_NUMPY),
+        Case(ROLL, "two to the right", x, {"shift": 2}),
+        Case(ROLL, "one up", x, {"shift": -1, "axis": 0}),
+        Case(FLIP, "last axis", x),
+        Case(FLIP, "first axis", x, {"axis": 0}),
+        Case(TAKE, "rows, one twice", x, {"indices": np.array([2, 0, 2])}),
+        Case(TAKE, "columns, from the end too", x, {"indices": columns, "axis": 1}),
+        Case(CONCATENATE, "last axis", x | {"y": normal(3, 2)}),
+        Case(CONCATENATE, "first axis", x | {"y": normal(1, 5)}, {"axis": 0}),
+        *(Case(layer, "halves and whole numbers", halves, gradients=()) for layer in (FLOOR, ROUND)),
+        *(Case(layer, "ordinary", {"x": normal(4, 5, scale=10)}, gradients=()) for layer in (FLOOR, ROUND)),
+    ]

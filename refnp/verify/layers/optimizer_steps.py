@@ -1,0 +1,78 @@
+"""A step of an optimiser of refnp or PyTorch, which change parameters that they hold, as a function of arrays."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd import Parameter
+from refnp.autograd.primitives import raw
+from refnp.verify.case import Layer
+from refnp.verify.rounding import WIDE
+
+ARRAYS = ("parameter", "gradient", "velocity", "mean", "square", "total")
+
+
+@dataclass(frozen=True)
+class Step:
+    """An optimiser of refnp and of PyTorch, and what each calls what is kept, in the order of the arguments."""
+
+    equation: Callable
+    own: Any
+    kept: tuple[str, ...]
+    torch: str
+    kept_by_torch: tuple[str, ...]
+
+    def layer(self, equation: Callable | None = None, result: int | None = None) -> Layer:
+        """The parameters after a step, or by another equation, what is kept at the place `result`."""
+        equation = equation or self.equation
+        signature = inspect.signature(equation)
+
+        def stepped(*arrays: Any, **options: Any) -> np.ndarray:
+            return self.refnp(signature.bind(*arrays, **options), result)
+
+        def stepped_by_torch(torch: Any, *arrays: Any, **options: Any) -> Any:
+            return self.pytorch(torch, signature.bind(*arrays, **options), result)
+
+        stepped.__signature__, stepped.__doc__ = signature, equation.__doc__  # type: ignore[attr-defined]
+        return Layer(equation.__name__, stepped, equation, torch=stepped_by_torch)
+
+    def refnp(self, given: inspect.BoundArguments, result: int | None) -> np.ndarray:
+        """A step of refnp's optimiser, from what was kept before it."""
+        arrays, step, options = parts_of(given)
+        moved = Parameter(np.array(raw(arrays[0])))
+        moved.grad = np.array(raw(arrays[1]))
+        optimizer = self.own([moved], **options)
+        memory = {f"{name}.0": raw(array) for name, array in zip(self.kept, arrays[2:], strict=False)}
+        optimizer.load_state_dict(optimizer.state_dict() | memory | {"steps": np.array([step - 1])})
+        if moved.dtype == WIDE:  # so that 1 − ηλ has all its digits
+            optimizer.learning_rate = WIDE(optimizer.learning_rate)
+        optimizer.step()
+        return moved.data if result is None else optimizer.memory()[f"{self.kept[result]}.0"]
+
+    def pytorch(self, torch: Any, given: inspect.BoundArguments, result: int | None) -> Any:
+        """A step of PyTorch's."""
+        arrays, step, options = parts_of(given)
+        moved, gradient, *memory = (array.detach().clone() for array in arrays)
+        moved.grad = gradient
+        options["lr"] = options.pop("learning_rate")
+        if "beta" in options:
+            options["alpha"] = options.pop("beta")
+        optimizer = getattr(torch.optim, self.torch)([moved.requires_grad_()], **options)
+        state = optimizer.state[moved]
+        state |= dict(zip(self.kept_by_torch, memory, strict=False))
+        state["step"] = torch.tensor(float(step - 1))
+        optimizer.step()
+        return moved.detach() if result is None else state[self.kept_by_torch[result]]
+
+
+def parts_of(given: inspect.BoundArguments) -> tuple[list, int, dict[str, Any]]:
+    """Arrays, the number of the step, and options as optimisers take them: both β together."""
+    given.apply_defaults()
+    arrays = [value for name, value in given.arguments.items() if name in ARRAYS and value is not None]
+    options = {name: value for name, value in given.arguments.items() if name not in (*ARRAYS, "step")}
+    if "beta1" in options:
+        options["betas"] = options.pop("beta1"), options.pop("beta2")
+    return arrays, given.arguments.get("step", 1), options

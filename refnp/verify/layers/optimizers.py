@@ -1,0 +1,259 @@
+"""One step of an optimiser: parameters, their gradient and what is kept of the past → parameters, or what is kept now.
+
+Of a step that changes several things each is a function of its own: `adam` gives θ, `adam_mean` m and `adam_square` v.
+And gradients that are clipped by their norm. For `refnp.judge` alone; nothing here has a gradient.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd import Parameter
+from refnp.autograd.primitives import raw
+from refnp.training import SGD, Adagrad, Adam, AdamW, RMSprop, clip_gradients
+from refnp.verify import rounding
+from refnp.verify.case import Case, Convention, Layer, normal, uniform
+from refnp.verify.layers.elementary import powered
+from refnp.verify.layers.optimizer_steps import Step
+from refnp.verify.rounding import WIDE, Rounded, constant, exact, where
+
+
+def less(fraction: float) -> Rounded:
+    """1 − β of a number that is written down: rounded once."""
+    return constant(1 - WIDE(fraction))
+
+
+def with_decay(parameter, gradient, weight_decay):
+    """g + λ θ."""
+    return gradient + constant(weight_decay) * parameter if weight_decay else gradient
+
+
+def sgd_velocity(
+    parameter,
+    gradient,
+    velocity=None,
+    *,
+    learning_rate=1e-3,
+    step=1,
+    momentum=0.0,
+    dampening=0.0,
+    nesterov=False,
+    weight_decay=0.0,
+):
+    """v ← μ v + (1 − τ) (g + λ θ), τ the `dampening` (0 at step 1), λ the `weight_decay`: what `sgd` keeps.
+
+    Shapes: all of one shape → the same.
+    """
+    g = with_decay(parameter, gradient, weight_decay)
+    kept = exact(np.zeros(g.shape)) if velocity is None else velocity
+    return constant(momentum) * kept + (less(dampening) * g if dampening and step > 1 else g), None
+
+
+def sgd(
+    parameter,
+    gradient,
+    velocity=None,
+    *,
+    learning_rate=1e-3,
+    step=1,
+    momentum=0.0,
+    dampening=0.0,
+    nesterov=False,
+    weight_decay=0.0,
+):
+    """θ ← θ − η v, v ← μ v + (1 − τ) g, or θ − η (g + μ v) for Nesterov's; first g ← g + λ θ.
+
+    η the `learning_rate`, μ the `momentum`, τ the `dampening` (0 at step 1), λ the `weight_decay`.
+    Shapes: all of one shape → the same.
+    """
+    options = {"step": step, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay}
+    v, _ = sgd_velocity(parameter, gradient, velocity, **options)
+    if nesterov:
+        v = with_decay(parameter, gradient, weight_decay) + constant(momentum) * v
+    return parameter - constant(learning_rate) * v, None
+
+
+def adam_mean(
+    parameter, gradient, mean, square, *, step=1, learning_rate=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0
+):
+    """m ← β₁ m + (1 − β₁) (g + λ θ), λ the `weight_decay`: what `adam` keeps of gradients.
+
+    Shapes: all of one shape → the same.
+    """
+    return constant(beta1) * mean + less(beta1) * with_decay(parameter, gradient, weight_decay), None
+
+
+def adam_square(
+    parameter, gradient, mean, square, *, step=1, learning_rate=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0
+):
+    """v ← β₂ v + (1 − β₂) (g + λ θ)², λ the `weight_decay`: what `adam` keeps of their squares.
+
+    Shapes: all of one shape → the same.
+    """
+    g = with_decay(parameter, gradient, weight_decay)
+    return constant(beta2) * square + less(beta2) * (g * g), None
+
+
+def adam(
+    parameter, gradient, mean, square, *, step=1, learning_rate=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0
+):
+    """θ ← θ − η m̂/(√v̂ + ε), m̂ = m/(1 − β₁ᵗ), v̂ = v/(1 − β₂ᵗ), m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g².
+
+    t is the `step`, from 1, η the `learning_rate`; first g ← g + λ θ, λ the `weight_decay`.
+    Shapes: all of one shape → the same.
+    """
+    arrays = parameter, gradient, mean, square
+    m, _ = adam_mean(*arrays, beta1=beta1, weight_decay=weight_decay)
+    v, _ = adam_square(*arrays, beta2=beta2, weight_decay=weight_decay)
+    of_mean, of_square = (1 - powered(exact(beta), exact(step)) for beta in (beta1, beta2))  # in the arrays' precision
+    taken = m / of_mean / (rounding.sqrt(v / of_square) + constant(eps))
+    return parameter - constant(learning_rate) * taken, None
+
+
+def adamw(
+    parameter,
+    gradient,
+    mean,
+    square,
+    *,
+    step=1,
+    learning_rate=1e-3,
+    beta1=0.9,
+    beta2=0.999,
+    eps=1e-8,
+    weight_decay=0.01,
+):
+    """θ ← θ − η λ θ − η m̂/(√v̂ + ε), all else as `adam`: weights shrink without a part in the gradient.
+
+    Shapes: all of one shape → the same.
+    """
+    options = {"step": step, "learning_rate": learning_rate, "beta1": beta1, "beta2": beta2, "eps": eps}
+    shrunk = constant(learning_rate) * constant(weight_decay) * parameter
+    moved, _ = adam(parameter, gradient, mean, square, **options)
+    return moved - shrunk, None
+
+
+def rmsprop(parameter, gradient, square, *, learning_rate=1e-2, beta=0.99, eps=1e-8, weight_decay=0.0):
+    """θ ← θ − η g/(√v + ε), v ← β v + (1 − β) g²; first g ← g + λ θ.
+
+    η the `learning_rate`, λ the `weight_decay`.   Shapes: all of one shape → the same.
+    """
+    g = with_decay(parameter, gradient, weight_decay)
+    v = constant(beta) * square + less(beta) * (g * g)
+    return parameter - constant(learning_rate) * (g / (rounding.sqrt(v) + constant(eps))), None
+
+
+def adagrad(parameter, gradient, total, *, learning_rate=1e-2, eps=1e-10, weight_decay=0.0):
+    """θ ← θ − η g/(√s + ε), s ← s + g²; first g ← g + λ θ.
+
+    η the `learning_rate`, λ the `weight_decay`.   Shapes: all of one shape → the same.
+    """
+    g = with_decay(parameter, gradient, weight_decay)
+    return parameter - constant(learning_rate) * (g / (rounding.sqrt(total + g * g) + constant(eps))), None
+
+
+def clip_by_norm(gradient, *, norm, added=0.0):
+    """g ← g min(1, c/‖g‖), c the `norm`; either of the two where rounding may decide. PyTorch adds 1e-6 to ‖g‖."""
+    length = rounding.sqrt((gradient * gradient).sum()) + constant(added)
+    clipped = gradient * (constant(norm) / where(length.value == 0, 1, length))
+    close = np.abs(length.value - norm) <= length.off
+    return where(length.value > norm, clipped, gradient, doubtful=close), None
+
+
+def refnp_clipped(gradient, *, norm):
+    """g ← g min(1, c/‖g‖), c the `norm`.   Shapes: any → the same."""
+    parameter = Parameter(np.zeros_like(raw(gradient)))
+    parameter.grad = np.array(raw(gradient))
+    clip_gradients([parameter], norm)
+    return parameter.grad
+
+
+def torch_clipped(torch, gradient, *, norm):
+    """clip_grad_norm_ changes the gradient of a parameter."""
+    parameter = torch.zeros_like(gradient).requires_grad_()
+    parameter.grad = gradient.detach().clone()
+    torch.nn.utils.clip_grad_norm_([parameter], norm)
+    return parameter.grad
+
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+OF_SGD = Step(sgd, SGD, ("velocity",), "SGD", ("momentum_buffer",))
+OF_ADAM = Step(adam, Adam, ("mean", "square"), "Adam", MOMENTS)
+SGD_STEP, SGD_VELOCITY = OF_SGD.layer(), OF_SGD.layer(sgd_velocity, 0)
+ADAM, ADAM_MEAN, ADAM_SQUARE = OF_ADAM.layer(), OF_ADAM.layer(adam_mean, 0), OF_ADAM.layer(adam_square, 1)
+ADAMW = Step(adamw, AdamW, ("mean", "square"), "AdamW", MOMENTS).layer()
+RMSPROP = Step(rmsprop, RMSprop, ("square",), "RMSprop", ("square_avg",)).layer()
+ADAGRAD = Step(adagrad, Adagrad, ("sum",), "Adagrad", ("sum",)).layer()
+CLIP = Layer("clip_by_norm", refnp_clipped, clip_by_norm, torch=torch_clipped)
+LITTLE_MORE = Convention(
+    "PyTorch",
+    "clipped to c/(‖g‖ + 1e-6)",
+    "clip_grad_norm_ divides by ‖g‖ + 1e-6, so that what is clipped is a little shorter than c",
+    options={"added": 1e-6},
+)
+
+
+def cases() -> list[Case]:
+    """First steps and later ones, each option, small gradients and none; gradients longer and shorter than the norm."""
+    given = {"parameter": normal(3, 4), "gradient": normal(3, 4)}
+    sgd_given = given | {"velocity": normal(3, 4)}
+    square = uniform(3, 4, low=0.0, high=2.0)
+    adam_given = given | {"mean": normal(3, 4, scale=0.5), "square": square}
+    first = given | {"mean": np.zeros((3, 4)), "square": np.zeros((3, 4))}
+    small = adam_given | {name: normal(3, 4, scale=1e-6) for name in ("gradient", "mean")} | {"square": square_of(1e-6)}
+    one_is_0 = first | {"gradient": lambda rng: rng.normal(size=(3, 4)) * (np.arange(12).reshape(3, 4) != 5)}
+
+    def case(layer: Layer, variant: str, inputs: dict, **options: Any) -> Case:
+        return Case(layer, variant, inputs, options, gradients=())
+
+    found = [
+        case(SGD_STEP, "plain", given, learning_rate=0.1),
+        case(SGD_STEP, "weight decay", given, learning_rate=0.1, weight_decay=0.05),
+    ]
+    rate = {"learning_rate": 0.1}
+    for layer, options in ((SGD_STEP, rate), (SGD_VELOCITY, {})):
+        found += [
+            case(layer, "momentum", sgd_given, **options, momentum=0.9),
+            case(layer, "dampening", sgd_given, **options, momentum=0.9, step=4, dampening=0.5),
+            case(layer, "momentum, weight decay", sgd_given, **options, momentum=0.9, weight_decay=0.05),
+        ]
+    for layer in (ADAM, ADAMW):
+        found += [
+            case(layer, "step 7", adam_given, **rate, step=7),
+            case(layer, "first step", first, **rate, step=1),
+            case(layer, "betas 0.8 and 0.95", adam_given, **rate, step=3, beta1=0.8, beta2=0.95),
+            case(layer, "weight decay 0.2", adam_given, **rate, step=7, weight_decay=0.2),
+        ]
+    for layer, beta in ((ADAM_MEAN, "beta1"), (ADAM_SQUARE, "beta2")):
+        found += [
+            case(layer, "ordinary", adam_given),
+            case(layer, f"{beta} 0.8", adam_given, **{beta: 0.8}),
+            case(layer, "weight decay 0.2", adam_given, weight_decay=0.2),
+        ]
+    for layer in (ADAM, ADAMW):
+        found += [
+            case(layer, "eps 0.1", adam_given, **rate, step=7, eps=0.1),
+            case(layer, "small gradients", small, **rate, step=7),
+            case(layer, "a gradient of 0", one_is_0, **rate),
+        ]
+    for layer, inputs in ((RMSPROP, given | {"square": square}), (ADAGRAD, given | {"total": square})):
+        found += [
+            case(layer, "ordinary", inputs, **rate),
+            case(layer, "eps 0.1, weight decay", inputs, **rate, eps=0.1, weight_decay=0.05),
+        ]
+    found.append(case(SGD_STEP, "Nesterov", sgd_given, **rate, momentum=0.9, nesterov=True))
+    clipped = {"gradient": normal(4, 5)}
+    return [
+        *found,
+        case(RMSPROP, "beta 0.9", given | {"square": square}, **rate, beta=0.9),
+        Case(CLIP, "longer", clipped, {"norm": 1.0}, (LITTLE_MORE,), gradients=()),
+        Case(CLIP, "much longer", {"gradient": normal(4, 5, scale=1e3)}, {"norm": 0.5}, (LITTLE_MORE,), gradients=()),
+        case(CLIP, "shorter", clipped, norm=100.0),
+        case(CLIP, "zeros", {"gradient": np.zeros(3)}, norm=1.0),
+    ]
+
+
+def square_of(size: float) -> Callable:
+    """Squares of numbers of this size."""
+    return lambda rng: (size * rng.normal(size=(3, 4))) ** 2

@@ -1,0 +1,163 @@
+"""Products of vectors and matrices, and Cholesky factors: for `refnp.judge` alone, as the functions of elements."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+import refnp.autograd as ad
+from refnp.verify import rounding
+from refnp.verify.case import Case, Layer, normal
+from refnp.verify.layers.matrices import Elements, solved_lower, solved_upper, total
+from refnp.verify.rounding import Rounded, arranged, contract
+
+
+def dot(x, y):
+    """z = Σ x_i y_i of vectors, x̄ = z̄ y, ȳ = z̄ x."""
+    return contract("i,i->", x, y), lambda g: (g * y, g * x)
+
+
+def outer(x, y):
+    """Z_ij = x_i y_j, x̄ = Z̄ y, ȳ = Z̄ᵀ x."""
+    return contract("i,j->ij", x, y), lambda g: (contract("ij,j->i", g, y), contract("ij,i->j", g, x))
+
+
+def trace(x):
+    """y = Σ X_ii, X̄ = ȳ I."""
+    return x.moved(np.diagonal).sum(-1), lambda g: (g * np.eye(x.shape[-1]),)
+
+
+def einsum(x, y, *, subscripts):
+    """Z = Σ x y over the letters that the result lacks; each gradient is such a sum of the other one and Z̄."""
+    given, result = subscripts.split("->")
+    first, second = given.split(",")
+
+    def pullback(g):
+        return contract(f"{result},{second}->{first}", g, y), contract(f"{result},{first}->{second}", g, x)
+
+    return contract(subscripts, x, y), pullback
+
+
+def cholesky(a):
+    """L Lᵀ = A of the symmetric part of a; S = L⁻ᵀ Φ(Lᵀ L̄) L⁻¹, Ā = (S + Sᵀ)/2, Φ the lower half of a matrix.
+
+    Φ has half of the diagonal.
+    """
+    lower = factor_of((a + a.swapaxes(0, 1)) / 2)
+
+    def pullback(g):
+        inner = contract("ki,kj->ij", lower, g.moved(np.tril)) * (np.tril(np.ones(a.shape)) - np.eye(len(a.value)) / 2)
+        half = solved_upper(lower, inner)
+        s = solved_upper(lower, half.swapaxes(0, 1)).swapaxes(0, 1)
+        return ((s + s.swapaxes(0, 1)) / 2,)
+
+    return lower, pullback
+
+
+def factor_of(a: Rounded) -> Rounded:
+    """L, row by row: l_ij = (a_ij − Σ_k l_ik l_jk)/l_jj, l_ii = √(a_ii − Σ_k l_ik²)."""
+    n = len(a.value)
+    l: Elements = {}
+    for i in range(n):
+        for j in range(i + 1):
+            rest = total(a[i, j], *(-(l[i, k] * l[j, k]) for k in range(j)))
+            l[i, j] = rounding.sqrt(rest, signed=True) if i == j else rest / l[j, j]
+        for j in range(i + 1, n):
+            l[i, j] = a[i, j] * 0
+    return arranged(lambda *numbers: np.stack(numbers).reshape(n, n), *(l[i, j] for i in range(n) for j in range(n)))
+
+
+def triangular_solve(factor, b, *, transposed=False):
+    """X = L⁻¹ B, B̄ = L⁻ᵀ X̄, L̄ = −tril(B̄ Xᵀ); of Lᵀ the other way round."""
+    lower = factor.moved(np.tril)
+    one, other = (solved_upper, solved_lower) if transposed else (solved_lower, solved_upper)
+    x = one(lower, b)
+
+    def pullback(g):
+        b_bar = other(lower, g)
+        of_factor = (x, b_bar) if transposed else (b_bar, x)
+        return -contract("im,jm->ij", *of_factor).moved(np.tril), b_bar
+
+    return x, pullback
+
+
+def log_determinant(factor):
+    """y = 2 Σ log L_ii, L̄_ii = 2 ȳ/L_ii."""
+    diagonal = factor.moved(np.diagonal)
+    y = rounding.log(diagonal).sum(-1) * 2
+    return y, lambda g: ((g * 2 / diagonal).moved(np.diag),)
+
+
+DOT = Layer("dot", ad.dot, dot, torch="dot", jax="numpy.dot")
+OUTER = Layer("outer", ad.outer, outer, torch="outer", jax="numpy.outer")
+TRACE = Layer("trace", ad.trace, trace, torch="trace", jax="numpy.trace")
+EINSUM = Layer(
+    "einsum",
+    lambda x, y, *, subscripts: ad.einsum(subscripts, x, y),
+    einsum,
+    torch=lambda torch, x, y, *, subscripts: torch.einsum(subscripts, x, y),
+    jax=lambda jax, x, y, *, subscripts: jax.numpy.einsum(subscripts, x, y),
+)
+CHOLESKY = Layer("cholesky", ad.cholesky, cholesky, torch="linalg.cholesky", jax="numpy.linalg.cholesky")
+TRIANGULAR_SOLVE = Layer(
+    "triangular_solve",
+    ad.triangular_solve,
+    triangular_solve,
+    torch=lambda torch, factor, b, *, transposed=False: torch.linalg.solve_triangular(
+        torch.tril(factor).mT if transposed else torch.tril(factor), b, upper=transposed
+    ),
+    jax=lambda jax, factor, b, *, transposed=False: jax.scipy.linalg.solve_triangular(
+        factor, b, trans=int(transposed), lower=True
+    ),
+)
+LOG_DETERMINANT = Layer("log_determinant", ad.log_determinant, log_determinant)
+SHAPES = {  # of what is multiplied, by the sum over which letters
+    "ij,jk->ik": ((4, 5), (5, 3)),
+    "ij,kj->ik": ((4, 5), (3, 5)),
+    "bij,bjk->bik": ((2, 3, 4), (2, 4, 5)),
+    "bhnd,bhmd->bhnm": ((2, 3, 4, 5), (2, 3, 6, 5)),
+    "bnhd,bmhd->bhnm": ((2, 4, 3, 5), (2, 6, 3, 5)),
+    "ij,ij->i": ((4, 5), (4, 5)),
+    "i,j->ij": ((4,), (5,)),
+    "ij,ij->": ((3, 4), (3, 4)),
+}
+
+
+def positive_definite(n: int) -> Callable:
+    """A = B Bᵀ + I."""
+
+    def drawn(rng):
+        b = rng.normal(size=(n, n))
+        return b @ b.T + np.eye(n)
+
+    return drawn
+
+
+def lower_triangular(n: int) -> Callable:
+    """L with a diagonal between 1 and 2."""
+    return lambda rng: np.tril(rng.normal(size=(n, n)), -1) + np.diag(rng.uniform(1, 2, n))
+
+
+def cases() -> list[Case]:
+    """Products of each kind; factors of matrices that are well conditioned, and of one that is scaled unevenly."""
+    system = {"factor": lower_triangular(4), "b": normal(4, 2)}
+    above = {"factor": lambda rng: lower_triangular(4)(rng) + np.triu(np.ones((4, 4)), 1), "b": normal(4, 2)}
+    uneven = np.diag([1e-3, 1.0, 1e3])
+    found = [
+        Case(EINSUM, subscripts, dict(zip("xy", (normal(*shape) for shape in shapes), strict=True)),
+             {"subscripts": subscripts})
+        for subscripts, shapes in SHAPES.items()
+    ]  # fmt: skip
+    return [
+        *found,
+        Case(DOT, "ordinary", {"x": normal(12), "y": normal(12)}),
+        Case(DOT, "cancelling terms", {"x": np.array([1e6, 1.0, -1e6]), "y": np.ones(3)}),
+        Case(OUTER, "ordinary", {"x": normal(4), "y": normal(5)}),
+        Case(TRACE, "ordinary", {"x": normal(5, 5)}),
+        Case(CHOLESKY, "ordinary", {"a": positive_definite(4)}),
+        Case(CHOLESKY, "one number", {"a": np.array([[4.0]])}),
+        Case(CHOLESKY, "scaled unevenly", {"a": uneven @ (np.eye(3) + 0.5) @ uneven}),
+        Case(TRIANGULAR_SOLVE, "ordinary", system),
+        Case(TRIANGULAR_SOLVE, "transposed", system, {"transposed": True}),
+        Case(TRIANGULAR_SOLVE, "numbers above the diagonal", above),
+        Case(LOG_DETERMINANT, "ordinary", {"factor": lower_triangular(4)}),
+    ]
