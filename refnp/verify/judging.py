@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.verify import equations
 from refnp.verify.asking import Asked, name_of, names
 from refnp.verify.calling import defaults
 from refnp.verify.case import Case
@@ -35,8 +36,9 @@ from refnp.verify.signatures import CALLED, Meant, as_refnp_writes, known, neare
 
 
 def judge(
-    name: str,
+    name: Any,
     function: Callable,
+    inputs: Any = None,
     *,
     gradients: bool = False,
     vjp: Callable | None = None,
@@ -56,7 +58,10 @@ def judge(
     """Is `function` right? It is asked on every case of the layer `name`, and each answer is held against its bound.
 
     name        a layer of refnp, "attention", or what others call it, "nn.LayerNorm"; `refnp judge --list` has them all
+                or an equation in its place, a function of refnp's operations: lambda x, w: refnp.autograd.tanh(x @ w)
     function    of arrays of NumPy, PyTorch, JAX or another framework; or a module, whose parameters each case sets
+    inputs      of an equation: a dict or sequence of arrays, a list of these, or a function of a generator; its output
+                is judged, and the report says that gradients are not
     gradients   also those of every argument, by the framework's own automatic differentiation, or by `vjp`
     vjp         vjp(function, *arrays) → (output, pullback), the form of `jax.vjp`; it is given the options it takes
     framework   "PyTorch", "torch", …, where it is not to be found out;  device  as the framework names it, "cuda:0"
@@ -81,10 +86,18 @@ def judge(
         raise ValueError(f"function: {function!r} is {what}")
     if vjp is not None and not callable(vjp):
         raise ValueError(f"vjp: {vjp!r} is no function; it is vjp(function, *arrays) → (output, pullback)")
-    named, meant = cases_for(name, function, framework, arguments or {})
+    if equations.is_equation(name):
+        named, meant = equations.cases_of(name, inputs), Meant("")
+    elif inputs is not None:
+        raise ValueError("inputs: those of a layer are its cases; refnp.assert_close judges an answer to given inputs")
+    else:
+        named, meant = cases_for(name, function, framework, arguments or {})
     dtypes = chosen_dtypes(dtypes) if precision is None else (policy(precision).name,)
     arguments, options = (mapping_of(*given) for given in (("arguments", arguments), ("options", options)))
-    if (gradients or vjp is not None) and named[0].layer.whole:
+    with_gradients = gradients or vjp is not None
+    if equations.is_equation(name):
+        gradients, vjp = False, None
+    elif with_gradients and named[0].layer.whole:
         raise ValueError(f"gradients: those of whole models have no bound; judge the output of {named[0].layer.name}")
     check_excused(excused)
     stated, own = split(named, dict(meant.options) | made(named, function, framework) | options, function, framework)
@@ -116,6 +129,8 @@ def judge(
         order=meant.order,
         own=own,
     )
+    if equations.is_equation(name):
+        return equations.completed(asked.report(named[0].layer.name, dtypes), name, gradients=with_gradients)
     report = asked.report(name, dtypes)
     if not report.holds and layout is None and asked.inside and named[0].layer.name == "linear":
         turned = asked.turned(("out_in",))  # as modules keep it that are written like PyTorch's

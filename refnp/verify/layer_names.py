@@ -23,7 +23,10 @@ def named_cases(name: str) -> list[Case]:
     "conv2d", "MaxPool1d" and the like name the cases of that many axes of space.
     """
     if not isinstance(name, str):
-        raise ValueError(f"name={name!r}: write the name of a layer, such as 'attention'; refnp judge --list has all")
+        raise ValueError(
+            f"name={name!r}: write the name of a layer, such as 'attention', or a function of refnp's operations; "
+            "refnp judge --list has all names"
+        )
     entries = catalogue()
     layers = {name: entry.layer for name, entry in entries.items()}
     if of_space := re.fullmatch(r"(.*?)_?([123])[dD]", name):

@@ -9,13 +9,13 @@ says where the answer was rounded (`refnp.verify.precision`).
 
 import inspect
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from refnp.autograd.tensor import Array
-from refnp.verify import rounding
+from refnp.verify import equations, rounding
 from refnp.verify.asking import another_format, real
 from refnp.verify.case import Case, Layer, Problem
 from refnp.verify.findings import first_line, quiet
@@ -29,7 +29,7 @@ Inputs = Mapping[str, Any] | Sequence[Any]
 
 
 def tolerance(
-    name: str,
+    name: str | Callable,
     inputs: Inputs,
     *,
     precision: str = "float32",
@@ -39,6 +39,7 @@ def tolerance(
 ) -> Array | dict[str, Array]:
     """How far a right answer of the layer `name` may be from the exact one on these inputs, for each element.
 
+    name        of a layer, or a function of refnp's operations, an equation in its place
     inputs      arrays by refnp's names, {"x": x, "gain": gain, "shift": shift}, or in that order, of NumPy or another
                 framework; in low precision, numbers of the stored format
     precision   where the answer is rounded, such as "float32" or "bfloat16 in and out, float32 inside"
@@ -58,7 +59,7 @@ def tolerance(
 
 
 def assert_close(
-    name: str,
+    name: str | Callable,
     got: Any,
     inputs: Inputs,
     *,
@@ -118,7 +119,7 @@ def told(problem: Problem, answer: dict[str, Array], rows: list[Judgement]) -> l
 
 def problem_of(
     function: str,
-    name: str,
+    name: Any,
     inputs: Inputs,
     precision: str,
     cotangent: Any,
@@ -126,8 +127,11 @@ def problem_of(
     formats: Mapping[str, str] | None = None,
 ) -> Problem:
     """The inputs as a case of the layer, in one precision; ValueError if they are none."""
-    form, named = policy(precision), named_cases(name)
-    layer = named[0].layer
+    form, of_equation = policy(precision), equations.is_equation(name)
+    if of_equation and cotangent is not None:
+        raise ValueError(f"{function}: cotangent: {equations.NOT_JUDGED}")
+    named = [] if of_equation else named_cases(name)
+    layer = equations.layer_of(name) if of_equation else named[0].layer
     names = {tuple(case.inputs) for case in named if case.layer is layer} | taken_by(layer)
     arrays = inputs_by_name(function, layer.name, inputs, sorted(names, key=len))
     own = formats_of(form, arrays) | checked_formats(function, formats, layer.name, arrays)

@@ -1,0 +1,130 @@
+"""An equation in place of a layer's name: a function of refnp's operations, judged by the bound of what it computes.
+
+    refnp.judge(lambda x, gain: x / sqrt(mean(x * x, -1, keepdims=True)) * gain, my_norm, {"x": x, "gain": gain})
+
+The equation is run in the widest precision, on a tape, and its bound is what the rounding of every operation can do to
+the output (`refnp.verify.propagation`), of first order. An operation without a bound is refused by its name. Gradients
+have no bound here, and the report says that they are not judged.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd.primitives import raw
+from refnp.autograd.tensor import Tensor
+from refnp.verify.case import Case, Layer
+from refnp.verify.findings import Report, first_line, plural, quiet
+from refnp.verify.propagation import bounded, wide
+from refnp.verify.rounding import Rounded
+
+DRAWN = 3  # cases, where a function draws the inputs
+NOT_JUDGED = "gradients are not judged: those of an equation have no bound here"
+ROUNDS_ELSEWHERE = (
+    "an equation is judged where every operation rounds to one format, float32 or float64, and where only what comes "
+    "out is stored in a narrower one: 'bfloat16 in and out, float32 inside'"
+)
+
+
+def is_equation(name: Any) -> bool:
+    """Whether this is a function that stands in place of a layer's name; a class or a module is neither."""
+    return callable(name) and not inspect.isclass(name)
+
+
+def said(function: Callable) -> str:
+    """What a report calls the equation: "gated", or "of (q, k, v)" where it has no name."""
+    name = getattr(function, "__name__", type(function).__name__)
+    return f"of ({', '.join(inspect.signature(function).parameters)})" if name == "<lambda>" else name
+
+
+def layer_of(function: Callable) -> Layer:
+    """The equation as a layer, whose output alone has a bound."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(place.kind in (place.VAR_POSITIONAL, place.VAR_KEYWORD) for place in parameters):
+        raise ValueError(f"the equation takes {inspect.signature(function)}; name its arguments one by one")
+
+    @functools.wraps(function)
+    def computed(*arrays: Any, **options: Any) -> Any:
+        output = one_result(function, function(*map(as_tensor, arrays), **options))
+        return output if any(isinstance(x, Tensor) for x in arrays) else output.data
+
+    @functools.wraps(function)
+    def equation(*arrays: Rounded, **options: Any) -> tuple[Rounded, Callable]:
+        judged = arrays[0].arithmetic
+        if judged is not None and (judged.stored or judged.products):
+            raise ValueError(ROUNDS_ELSEWHERE)
+        output = one_result(function, function(*(wide(x.value) for x in arrays), **options))
+        (found,) = bounded([output])
+        return Rounded(found.value, found.error, found.lost, judged), not_judged
+
+    name = getattr(function, "__name__", type(function).__name__)
+    return Layer("equation" if name == "<lambda>" else name, computed, equation, whole=True)
+
+
+def as_tensor(x: Any) -> Tensor:
+    """What the equation is given in place of an array."""
+    return x if isinstance(x, Tensor) else Tensor(x)
+
+
+def one_result(function: Callable, output: Any) -> Tensor:
+    """The output; TypeError for anything but one Tensor."""
+    if isinstance(output, Tensor):
+        return output
+    raise TypeError(f"the equation {said(function)} gives {type(output).__name__}; it must give one Tensor")
+
+
+def not_judged(_: Rounded) -> tuple:
+    """Gradients of equations have no bound."""
+    raise ValueError(NOT_JUDGED)
+
+
+def cases_of(function: Callable, inputs: Any) -> list[Case]:
+    """The equation on its inputs: a dict or a sequence of arrays, a list of these, or a function that draws them."""
+    from refnp.verify.tolerances import inputs_by_name, taken_by
+
+    if inputs is None:
+        raise ValueError("inputs: an equation has no cases of its own; give a dict of arrays, or several in a list")
+    layer = layer_of(function)
+    known = sorted(taken_by(layer), key=len)
+    found = []
+    for variant, given in each_of(inputs):
+        arrays = inputs_by_name("judge", said(function), given, known)
+        for name, array in arrays.items():
+            if array.dtype.kind in "iub":
+                raise ValueError(f"inputs: {name} is {array.dtype}; what is no real number belongs inside the equation")
+        try:
+            with quiet():
+                layer.function(*arrays.values())
+        except (ValueError, TypeError, AttributeError, IndexError) as wrong:
+            raise ValueError(
+                f"the equation {said(function)} cannot be computed: {first_line(wrong)}; write it with functions of "
+                "refnp.autograd and refnp.layers"
+            ) from wrong
+        found.append(Case(layer, variant, arrays, gradients=()))
+    return found
+
+
+def each_of(inputs: Any) -> list[tuple[str, Any]]:
+    """(variant, inputs) of each case."""
+    if callable(inputs):
+        return [(f"drawn {k + 1}", inputs(np.random.default_rng(k))) for k in range(DRAWN)]
+    if isinstance(inputs, list) and inputs and all(isinstance(one, Mapping | tuple) for one in inputs):
+        return [(f"given {k + 1}", one) for k, one in enumerate(inputs)]
+    return [("given", inputs)]
+
+
+def completed(report: Report, function: Callable, *, gradients: bool) -> Report:
+    """The report with what it was judged against, and what was not judged."""
+    report.about = report.about.replace(", against ", f", against the equation {said(function)}, in ")
+    names = list(dict.fromkeys(problem.case.name for problem in report.problems))
+    if gradients:
+        report.skipped[NOT_JUDGED] = names
+    for problem in report.problems:
+        bound = problem.bounds["output"]
+        if unknown := int(np.sum(~np.isfinite(bound.error) | ~np.isfinite(bound.lost))):
+            why = f"{plural(unknown, 'number')} of {raw(bound.value).size} without a bound, which are not judged"
+            report.skipped.setdefault(why, []).append(f"{problem.case.name} in {problem.dtype}")
+    return report
