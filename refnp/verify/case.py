@@ -54,7 +54,9 @@ class Layer:
     not the one that is spelled like `name` ("layer_norm" is LayerNorm as well). A `whole` model
     is no layer that frameworks have: judged are refnp's and whose `refnp.judge` is given, by their outputs alone
     (`refnp.verify.layers.whole_models`). `inner` is the layer whose function this is of other arguments, and what makes
-    a function of that layer's arguments one of these; its mutants are this one's.
+    a function of that layer's arguments one of these; its mutants are this one's. `tried` has the values of options,
+    axes in front or structures in cases that are made, where they are others, and `known` is what is known of
+    frameworks in these alone.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Layer:
     whole: bool = False
     tried: Mapping[str, tuple] = field(default_factory=dict)
     inner: "tuple[Layer, Callable] | None" = None
+    known: "tuple[KnownDefect, ...]" = ()
 
 
 @dataclass(frozen=True, eq=False)  # equal if it is the same one; options have no hash

@@ -265,7 +265,7 @@ def check_excused(excused: Sequence[str]) -> None:
         raise ValueError(f"excused: pass a sequence of names, ({excused!r},)")
     if not excused:  # all cases are many
         return
-    known = [defect for case in cases_to_ask() for defect in case.known_defects]
+    known = [defect for case in cases_to_ask() for defect in (*case.known_defects, *case.layer.known)]
     known += [defect for page in PAGES.values() for defect in page.KNOWN]
     for issue in excused:
         if not any(names(issue, other) for other in known):

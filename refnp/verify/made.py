@@ -80,7 +80,7 @@ def made_cases(layer: Layer, listed: list[Case], takes: Callable[[str], bool] = 
     if not isinstance(declaration, Declaration) or layer.whole:
         return []
     every = {id(defect): defect for case in listed for defect in case.known_defects} | conventions_of_parts()
-    known = tuple(replace(defect, cases=()) for defect in every.values() if defect.has_formula)
+    known = layer.known + tuple(replace(defect, cases=()) for defect in every.values() if defect.has_formula)
     made = Maker(layer, declaration, takes).cases()
     floats = lambda inputs: tuple(name for name, x in inputs.items() if x.dtype.kind == "f")
     return [

@@ -393,6 +393,11 @@ def contract(subscripts: str, x: Rounded | ArrayLike, y: Rounded | ArrayLike, *,
     return _kind(x, y).contracted(subscripts, x, y, terms)
 
 
+def begun_with(x: Rounded, terms: int) -> Rounded:
+    """x as a sum of so many terms may begin with it, as products of matrices do with a bias: it rounds with each."""
+    return x[..., None].sum(-1, depth=terms)
+
+
 def terms_of(subscripts: str, *shapes: tuple[int, ...]) -> int:
     """How many products each element of a contraction is the sum of."""
     operands, result = subscripts.split("->")

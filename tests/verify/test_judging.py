@@ -498,9 +498,9 @@ def test_a_case_that_is_made_may_be_refused_and_the_report_says_so():
 
     report = refnp.judge("softmax", of_rows, skip="softmax/[!m]*")
     assert report.holds
-    assert re.search(r"of it; it refuses \d+ cases\n", str(report))
+    assert re.search(r"of it; it refuses \d+ cases?\n", str(report))
     assert re.search(
-        r"skipped: \d+ cases, it raises ValueError: x has 3 axes, \(2, 3, \d+\): softmax/made", str(report)
+        r"skipped: \d+ cases?, it raises ValueError: x has 3 axes, \(2, 3, \d+\): softmax/made", str(report)
     )
 
 

@@ -23,7 +23,7 @@ from refnp.verify.case import (
     module_gradient,
     normal,
 )
-from refnp.verify.rounding import Rounded, contract, scatter
+from refnp.verify.rounding import Rounded, begun_with, contract, scatter
 
 
 def places_of(lengths, kernel, stride, dilation, padding) -> tuple[int, ...]:
@@ -126,7 +126,7 @@ def convolution(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding
     w = weight.reshape(groups, out // groups, weight.shape[1], -1)  # (G, O, C, T)
     y = contract("bgcpt,goct->bgop", under, w).reshape(x.shape[0], out, *places)
     if bias is not None:
-        y = y + bias.reshape(-1, *[1] * axes)
+        y = y + begun_with(bias, math.prod(weight.shape[1:])).reshape(-1, *[1] * axes)
 
     def pullback(g):
         y_bar = g.reshape(x.shape[0], groups, out // groups, len(table))
@@ -157,7 +157,7 @@ def convolution_transpose(x, weight, bias=None, *, stride=1, dilation=1, groups=
     under = contract("bgcp,gcot->bgopt", rows, w, terms=channels // groups * most(table))
     y = scattered(under, table, size, depth=0).reshape(x.shape[0], out, *longer)
     if bias is not None:
-        y = y + bias.reshape(-1, *[1] * axes)
+        y = y + begun_with(bias, channels // groups * most(table)).reshape(-1, *[1] * axes)
 
     def pullback(g):
         y_bar = g.reshape(x.shape[0], groups, weight.shape[1], size)

@@ -18,7 +18,7 @@ from refnp.verify.case import (
     module_gradient,
     normal,
 )
-from refnp.verify.rounding import WIDE, Rounded, constant, contract, exact, scatter, where
+from refnp.verify.rounding import WIDE, Rounded, begun_with, constant, contract, exact, scatter, where
 
 
 def matmul(x, y):
@@ -36,7 +36,7 @@ def linear(x, weight, bias=None):
     """y = x W + b;   x̄ = ȳ Wᵀ, W̄ = xᵀ ȳ and b̄ = Σ ȳ over all rows."""
     y = contract("...i,ij->...j", x, weight)
     if bias is not None:
-        y = y + bias
+        y = y + begun_with(bias, x.shape[-1])
 
     def pullback(g):
         rows, row_bars = x.reshape(-1, x.shape[-1]), g.reshape(-1, g.shape[-1])
