@@ -26,11 +26,11 @@ rng = np.random.default_rng(0)
             TypeError,
             r"^Linear: rng is 5; it must be a generator, such as np.ra",
         ),
-        (lambda: layers.MLP(3, rng=rng), TypeError, r"^MLP: sizes is 3; it must be a sequence$"),
+        (lambda: layers.MLP(3, rng=rng), TypeError, r"^MLP: sizes is 3; it must be a sequence of 2"),
         (
             lambda: layers.MLP([3, None], rng=rng),
             TypeError,
-            r"^Linear: out_features is None; it must be a whole num",
+            r"^MLP: sizes is \[3, None\]; it must be a sequence of 2 or more, each a whole num",
         ),
         (
             lambda: layers.MLP([2, 2], rng=rng)([[1.0], [1.0, 2.0]]),

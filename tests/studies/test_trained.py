@@ -219,7 +219,7 @@ def test_all_weights_are_drawn_from_the_generator_in_ways_that_are_counted(name)
             r"would have shape \(\d, 1000000\), the stored ones are \d+ numbers in all",
         ),
         ({"options": {"before": 10**12}}, "before is 1000000000000"),
-        ({"options": {"hidden": -1}}, r"it must be a whole number.*; use an older copy of the file"),
+        ({"options": {"hidden": -1}}, r"each a whole number.*; use an older copy of the file"),
     ],
 )
 def test_a_configuration_that_does_not_fit(run, change, message):

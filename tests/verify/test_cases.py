@@ -68,7 +68,7 @@ def test_edge_cases_are_there():
 @pytest.mark.parametrize("page", layers.LAYERS + layers.MODELS, ids=lambda page: page.__name__.rpartition(".")[2])
 def test_every_known_defect_is_used_and_says_what_is_wrong(page):
     stated = {value for value in vars(page).values() if isinstance(value, KnownDefect)}
-    assert stated <= {defect for case in CASES for defect in case.known_defects}
+    assert stated <= {defect for case in CASES for defect in (*case.known_defects, *case.layer.known)}
     for defect in stated:
         assert defect.framework in ("PyTorch", "JAX")
         assert defect.issue

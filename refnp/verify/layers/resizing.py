@@ -59,7 +59,7 @@ def matrices(shape, size, options):
 def resize(x, *, size, mode="bicubic", antialias=False, align_corners=False):
     """y = W_h x W_wᵀ, W by a cubic of four places around each, or with `antialias` by a filter of all that are near.
 
-    Shapes: x (B, C, H, W) → (B, C, *size).
+    Shapes: x (B, C, *lengths) → (B, C, *size).
     """
     check(mode, antialias)
     options = {"mode": mode, "antialias": antialias, "align_corners": align_corners}
