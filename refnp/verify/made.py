@@ -40,7 +40,7 @@ UNEQUAL = {  # values of options of which there is one per axis
     "positive": (2, (2, 3, 1)),
 }
 PAIRS = ((1, 0), (0, 2), (2, 1))
-MOST = 20_000  # numbers of a case
+MOST = 32_000  # numbers of a case
 FRONTS = ((), (3,), (2, 3))
 OF_ELEMENTS = ((7,), (), (1,), *((n,) for n in LONG), (3, 5))  # where each number is for itself
 TRIED = {  # values of options beside the default
@@ -133,7 +133,8 @@ class Maker:
             runs: tuple = (RUNS[-1], *RUNS[1:-1]) if self.declaration.moved else RUNS
             runs = KERNELS if letter != letter.upper() in letters else runs
             long = (n + EVEN * (letter in self.even) for n in LONG)
-            yield Factor(letter, runs if letter[0] == "*" else (next(own), 1, 2, *long), length=True)
+            values = runs if letter[0] == "*" else (next(own), 1, 2, *long)
+            yield Factor(letter, self.layer.tried.get(letter, values), length=True)
         if any(self.shape_of(argument).batch for argument in taken):
             fronts = self.layer.tried.get("...", FRONTS if letters else OF_ELEMENTS)
             yield Factor("...", fronts, paired=bool(letters))
@@ -221,7 +222,9 @@ class Maker:
 
     def size(self, chosen: Mapping[str, Any]) -> int:
         """How many numbers the inputs of a case hold; infinite if more than one axis is past every block."""
-        longest = [value for value in chosen.values() if value in (LONG[1], LONG[1] + EVEN, RUNS[4])]
+        usual = {name: values[0] for name, values in self.layer.tried.items()}
+        past = (LONG[1], LONG[1] + EVEN, RUNS[4])
+        longest = [value for name, value in chosen.items() if value in past and value != usual.get(name)]
         known = self.known(chosen)
         count = sum(math.prod(lengths(self.shape_of(argument), known)) for argument in self.inputs)
         return count if len(longest) < 2 else MOST + count
