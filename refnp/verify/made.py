@@ -300,7 +300,9 @@ def tried(option: Option, declaration: Declaration) -> tuple:
     default = (declaration.defaults[option.name],) if option.name in declaration.defaults else ()
     values = option.choices or TRIED.get(option.text.removesuffix("?"), ())
     if isinstance(option, Several):
-        one = UNEQUAL.get(option.domain.words, UNEQUAL.get(option.text.partition(" per ")[0].split(" or ")[0], ()))
+        one = UNEQUAL.get(
+            option.domain.words, UNEQUAL.get(option.text.partition(" per ")[0].rpartition("| ")[2].split(" or ")[0], ())
+        )
         values = (*one, *((PAIRS,) if option.pair else ()), *option.choices)
     return tuple(dict.fromkeys((*default, *values))) if values else ()
 
