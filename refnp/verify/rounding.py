@@ -448,7 +448,8 @@ def no_farther(x: Rounded, farthest: np.ndarray, roundings: int) -> Rounded:
     if judged is None:
         return x
     most = farthest / judged.u + roundings * (1 + judged.stored)
-    return Rounded(x.value, np.fmin(x.error, most), x.lost, judged)
+    beyond = ~(x.off <= most * judged.u)  # also where nothing is known of the error
+    return Rounded(x.value, np.where(beyond, most, x.error), np.where(beyond, 0, x.lost), judged)
 
 
 def overflowing(x: Rounded) -> Rounded:
