@@ -23,7 +23,7 @@ from refnp.verify.bounds import deviation
 from refnp.verify.case import Convention, FailedError, KnownDefect, NotOfferedError, Problem
 from refnp.verify.layers.pooling import shared, to_the_first
 from refnp.verify.record import DTYPES, FOLDER, RECORDED, key_of
-from refnp.verify.rounding import Rounded, between, where, where_positive
+from refnp.verify.rounding import Rounded, between, tolerance, where, where_positive
 
 
 def with_both_slopes(x: Rounded, above: Rounded, below: Rounded) -> Rounded:
@@ -66,10 +66,14 @@ def excuses(
 
 
 def by_formula(defect: KnownDefect, problem: Problem, quantity: str, given: np.ndarray, dtype: str) -> bool:
-    """Whether every element is within the bound of the formula; where that is infinite it says nothing."""
+    """Whether every element is within the bound of the formula; where that is infinite it says nothing.
+
+    An element of which nothing is known without the defect either, such as one that overflows, needs no explanation.
+    """
     value, allowed = defect.bounds(problem, dtype)[quantity]
     allowed = np.where(np.isfinite(value), allowed, 0)
-    if given.shape != value.shape or not np.isfinite(allowed).all():
+    known = np.isfinite(tolerance(problem.bounds[quantity], dtype))
+    if given.shape != value.shape or (known & ~np.isfinite(allowed)).any():
         return False
     return deviation(given, value, allowed, defect.computed_in or dtype)[0] <= 1
 

@@ -40,7 +40,7 @@ UNEQUAL = {  # values of options of which there is one per axis
     "positive": (2, (2, 3, 1)),
 }
 PAIRS = ((1, 0), (0, 2), (2, 1))
-MOST = 20_000  # numbers of a case
+MOST = 32_000  # numbers of a case
 FRONTS = ((), (3,), (2, 3))
 OF_ELEMENTS = ((7,), (), (1,), *((n,) for n in LONG), (3, 5))  # where each number is for itself
 TRIED = {  # values of options beside the default
