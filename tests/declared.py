@@ -13,12 +13,14 @@ PACKAGES = (autograd, layers)
 
 
 def every():
-    """{name: function or class} of all that is public and declares what it takes; of a class its constructor does."""
+    """{name: function} of all that is public and checks what it declares to take."""
     found = {}
     for package in PACKAGES:
         for name in package.__all__:
             thing = getattr(package, name)
-            if isinstance(getattr(thing, "takes", None), Declaration) and not isinstance(thing, type):
+            takes = getattr(thing, "takes", None)
+            checks = isinstance(takes, Declaration) and (takes.checked is not None or takes.takes_any_array)
+            if checks and not isinstance(thing, type):
                 found[name] = thing
     return found
 

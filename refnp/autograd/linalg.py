@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from refnp.autograd.blocks import floating, in_order
-from refnp.autograd.declaration import takes
+from refnp.autograd.declaration import takes, takes_unchecked
 from refnp.autograd.duals import as_array
 from refnp.autograd.elementary import multiply
 from refnp.autograd.errors import explained
@@ -24,6 +24,7 @@ SMALL_PRODUCT = 10**6
 
 
 @primitive
+@takes_unchecked("x (..., N, K), y (..., K, M) → (..., N, M)")
 def matmul(x, y):
     """Z = X Y.
 
@@ -88,6 +89,7 @@ def _rows_times_matrix(x: Array, w: Array) -> tuple:
 
 
 @primitive
+@takes_unchecked("x (..., N, D), weight (D, M), bias (M)? → (..., N, M)")
 def linear(x, weight, bias=None):
     """y = x W + b: every row of x through one affine map.
 

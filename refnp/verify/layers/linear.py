@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from refnp import autograd, layers
+from refnp.autograd.declaration import takes
 from refnp.autograd.primitives import primitive
 from refnp.verify.case import (
     Case,
@@ -108,6 +109,12 @@ def sum_to(x: Rounded, shape: tuple[int, ...]) -> Rounded:
     return x.sum(repeated, keepdims=True) if repeated else x
 
 
+@takes(
+    "table (V, D) → (..., N, D)",
+    tokens="whole < V (..., N)",
+    padding_index="whole?",
+    **dict.fromkeys(("scaled", "by_frequency"), "True or False"),
+)
 def refnp_embedding(table, tokens, scaled=False, padding_index=None, by_frequency=False):
     """Rows of `table` at integer `tokens`, times √D if `scaled`; the table's gradient is 0 at the `padding_index`.
 
