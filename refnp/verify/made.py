@@ -1,9 +1,10 @@
 """Cases that are made from what a function declares that it takes, and are written down nowhere.
 
-First options have their defaults, and what may be left out is left out: all lengths differ; all are 1; each is once 1,
-once 2, and once past the blocks of any kernel and no multiple of one; axes in front are none, one and two; and numbers
-have each of STRUCTURES. Then every two values of options, masks and arrays that may be left out stand together in a
-case. What a mask hides are some, the first and the last ones, and all from one.
+First options have their defaults, and what may be left out is left out: all lengths differ; all are 1, and all but one;
+each is once 1, once 2, and past the blocks of any kernel and no multiple of one; axes in front are none, one and two;
+and numbers have each of STRUCTURES. Then every two values of options, masks and arrays that may be left out stand
+together in a case. What a mask hides are some, the first and the last ones, and all from one; and what is hidden is
+NaN, infinity or large. What no function takes so, or is too large, is left out.
 
 refnp itself is held on these cases (tests/verify/test_made.py). Others may refuse some, with axes in front of theirs
 or lengths that they do not take: what they say is reported, and is no wrong answer.
@@ -24,7 +25,6 @@ import numpy as np
 from refnp.autograd import vjp
 from refnp.autograd.declaration import Declaration
 from refnp.autograd.notation import Argument, Option, Several, Shape
-from refnp.autograd.primitives import raw
 from refnp.verify.case import Case, Convention, KnownDefect, Layer
 from refnp.verify.covering import Factor, Row, covering
 from refnp.verify.layers import cases_of_layers
@@ -171,9 +171,9 @@ class Maker:
         return [factor.name for factor in self.factors() if type(factor.values[0]) is int and not factor.option]
 
     def is_drawn(self, changed: Mapping[str, Any]) -> bool:
-        """Whether a case is taken that has defaults but for this."""
+        """Whether refnp computes a case that has defaults but for this."""
         base: dict[str, Any] = {factor.name: factor.values[0] for factor in self.factors()}
-        return self.is_taken(*self.drawn({**base, **changed}, np.random.default_rng(0)))
+        return self.computed(*self.drawn({**base, **changed}, np.random.default_rng(0))) is not None
 
     def tied_letters(self) -> dict[str, str]:
         """{letter: the one whose length it must have}, which functions ask for and declarations do not say."""
@@ -221,7 +221,7 @@ class Maker:
         return found
 
     def size(self, chosen: Mapping[str, Any]) -> int:
-        """How many numbers the inputs of a case hold; infinite if more than one axis is past every block."""
+        """How many numbers the inputs of a case hold; more than MOST if two axes are past every block."""
         usual = {name: values[0] for name, values in self.layer.tried.items()}
         past = (LONG[1], LONG[1] + EVEN, RUNS[4])
         longest = [value for name, value in chosen.items() if value in past and value != usual.get(name)]
@@ -229,22 +229,22 @@ class Maker:
         count = sum(math.prod(lengths(self.shape_of(argument), known)) for argument in self.inputs)
         return count if len(longest) < 2 else MOST + count
 
-    def is_taken(self, inputs: dict, options: dict) -> bool:
-        """Whether refnp computes it."""
+    def computed(self, inputs: dict, options: dict) -> np.ndarray | None:
+        """What refnp gives; None if it refuses."""
         with contextlib.suppress(ValueError, TypeError), np.errstate(all="ignore"):
-            self.layer.function(*inputs.values(), **options)
-            return True
-        return False
+            return np.asarray(self.layer.function(*inputs.values(), **options))
+        return None
 
     def says_something(self, inputs: dict, options: dict) -> bool:
         """Whether refnp computes it, and not the same number everywhere; of a single one, whether it can change."""
-        if not self.is_taken(inputs, options):
+        y = self.computed(inputs, options)
+        if y is None or not 0 < y.size <= MOST:
             return False
+        if y.size > 1:
+            return bool((y != y.flat[0]).any())
         with np.errstate(all="ignore"):
-            y, pullback = vjp(lambda *arrays: self.layer.function(*arrays, **options), *inputs.values())
-            if y.size == 1:
-                return any(np.any(x_bar) for x_bar in pullback(np.ones(y.shape)))
-        return 0 < y.size <= MOST and bool((raw(y) != raw(y).flat[0]).any())
+            _, pullback = vjp(lambda *arrays: self.layer.function(*arrays, **options), *inputs.values())
+            return any(np.any(x_bar) for x_bar in pullback(np.ones(y.shape)))
 
     def drawn(self, chosen: Mapping[str, Any], rng: np.random.Generator) -> tuple[dict, dict]:
         """Inputs and options of a case."""

@@ -55,9 +55,9 @@ def test_the_bounds_are_not_vacuous(name, dtype):
 
 @pytest.mark.parametrize("name", ["multi_head/two heads", "set_convolution/1-D"])
 def test_nor_are_those_of_long_formulas(name):
-    """Here errors of a dozen steps add up as if they all pointed the same way, which they do not: 0.05 %."""
-    worst = largest_errors(CASES[name], "float32")
-    assert min(worst.values()) > 0.0005, worst
+    """Here errors of a dozen steps add up as if they all pointed the same way, which they do not: 0.1 %."""
+    worst = largest_errors(CASES[name], "float32", draws=30)
+    assert min(worst.values()) > 0.001, worst
     assert max(worst.values()) <= 1, worst
 
 

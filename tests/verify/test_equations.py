@@ -50,6 +50,66 @@ def test_planted_mistakes_fall(wrong):
     assert len(refnp.judge(with_sink, wrong, drawn).deviations) == 6
 
 
+def gated(x, weight, gate):
+    return ag.tanh(x @ weight) * (1 / (1 + ag.exp(-(x @ gate))))
+
+
+def rms_of_1_plus(x, w):
+    return x / ag.sqrt(ag.mean(x * x, -1, keepdims=True) + 1e-5) * (1 + w)
+
+
+def capped_loss(logits, target):
+    s = 5 * ag.tanh(logits / 5)
+    return ag.sum(ag.logsumexp(s, -1) - ag.sum(s * target, -1))
+
+
+def of_sizes(**sizes):
+    return lambda rng: {name: rng.normal(size=size) for name, size in sizes.items()}
+
+
+EQUATIONS = [
+    (gated, of_sizes(x=(7, 33), weight=(33, 5), gate=(33, 5))),
+    (rms_of_1_plus, of_sizes(x=(3, 67), w=(67,))),
+    (capped_loss, of_sizes(logits=(9, 11), target=(9, 11))),
+]
+
+
+def in_torch(torch, name):
+    def rms(x, w):
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5) * (1 + w)
+
+    def loss(logits, target):
+        s = 5 * torch.tanh(logits / 5)
+        return (torch.logsumexp(s, -1) - (s * target).sum(-1)).sum()
+
+    rest = {"rms_of_1_plus": rms, "capped_loss": loss}
+    return rest.get(name, lambda x, weight, gate: torch.tanh(x @ weight) * torch.sigmoid(x @ gate))
+
+
+@pytest.mark.parametrize(("equation", "inputs"), EQUATIONS)
+def test_other_implementations_are_within_the_bound_and_a_thousandth_more_is_not(equation, inputs):
+    torch = pytest.importorskip("torch")
+    right = in_torch(torch, equation.__name__)
+    assert refnp.judge(equation, right, inputs).holds
+    assert not refnp.judge(equation, lambda *xs: 1.001 * right(*xs), inputs, framework="torch").holds
+
+
+def test_inputs_come_in_every_form():
+    given = tuple(drawn(np.random.default_rng(0)).values())
+    by_name = dict(zip(drawn(np.random.default_rng(0)), given, strict=True))
+    for inputs, count in ((given, 1), (by_name, 1), ([given, by_name, given], 3), (drawn, 3)):
+        assert len(refnp.judge(with_sink, attended, inputs).rows) == 2 * count
+
+
+def test_numbers_without_a_bound_are_counted():
+    def root(x):
+        return ag.sqrt(ag.sum(x, -1))
+
+    inputs = {"x": np.array([[0.1, 0.2, -0.1, -0.2], [1.0, 2.0, 3.0, 4.0]])}
+    report = refnp.judge(root, lambda x: np.sqrt(abs(x.sum(-1))), inputs)
+    assert "1 number of 2 without a bound, which are not judged" in str(report)
+
+
 def test_tolerance_and_assert_close_take_an_equation():
     given = {name: np.float32(x) for name, x in drawn(np.random.default_rng(0)).items()}
     assert refnp.tolerance(with_sink, given).shape == (5, 3)
@@ -61,6 +121,10 @@ def test_tolerance_and_assert_close_take_an_equation():
 def test_what_cannot_be_judged_is_refused_by_name():
     with pytest.raises(NoBoundError, match="no bound for cumprod"):
         refnp.judge(lambda x: ag.cumprod(x), np.cumprod, {"x": np.ones((2, 3))})
+    with pytest.raises(ValueError, match="n is int64; what is no real number belongs inside"):
+        refnp.judge(lambda x, n: x * n, lambda x, n: x * n, {"x": np.ones(2), "n": np.array([1, 2])})
+    with pytest.raises(ValueError, match="name its arguments one by one"):
+        refnp.judge(lambda *xs: xs[0], np.sin, {"x": np.ones(2)})
     with pytest.raises(ValueError, match="no cases of its own"):
         refnp.judge(with_sink, attended)
     with pytest.raises(ValueError, match="or a function of refnp's operations"):
