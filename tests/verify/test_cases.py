@@ -13,7 +13,7 @@ SIZES = {case.name for case in sizes.cases()}  # larger ones
 
 
 def test_names_are_unique():
-    names = [case.name for case in CASES]
+    names = [case.name for case in layers.cases_to_ask()]
     assert len(set(names)) == len(names)
 
 
@@ -22,7 +22,7 @@ def test_there_are_at_least_500_cases_and_400_that_pytorch_offers():
     assert sum(case.layer.torch is not None for case in CASES) >= 400
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", layers.cases_to_ask(), ids=lambda case: case.name)
 def test_refnp_is_right(case):
     """In float32 and float64 against the reference, and the reference against the textbook, if it is another one."""
     with np.errstate(all="ignore"):

@@ -336,15 +336,9 @@ def test_a_word_may_be_what_it_says(argument, data):
 
 
 @pytest.mark.parametrize("case", elsewhere.cases(), ids=lambda case: case.name)
-def test_the_same_losses_of_other_arguments(case):
-    """refnp's own value and gradients are within the bound, its reference is the equation's value; 1 % more is not."""
-    for dtype in ("float32", "float64"):
-        problem = case.problem(dtype)
-        reference = problem.reference()
-        textbook = {quantity: rounded.value for quantity, rounded in problem.bounds.items()}
-        rows = judged(problem, problem.answer(), reference, "own", "")
-        rows += judged(problem, reference, textbook, "own", "", dtype="longdouble")
-        assert {row.verdict for row in rows} == {WITHIN}
+def test_the_same_losses_of_other_arguments_are_not_1_percent_more(case):
+    problem = case.problem("float64")
+    reference = problem.reference()
     moved = {quantity: np.asarray(value * 1.01) for quantity, value in reference.items()}
     assert judged(problem, moved, reference, "own", "")[0].verdict == "deviates"
 
