@@ -24,7 +24,7 @@ import numpy as np
 
 from refnp.autograd import vjp
 from refnp.autograd.declaration import Declaration
-from refnp.autograd.notation import Argument, Option, Several, Shape
+from refnp.autograd.notation import DOMAINS, Argument, Option, Several, Shape
 from refnp.verify.case import Case, Convention, KnownDefect, Layer
 from refnp.verify.covering import Factor, Row, covering
 from refnp.verify.layers import cases_of_layers
@@ -35,9 +35,9 @@ EVEN = 3  # is added to these where a function wants even lengths
 RUNS = ((6, 9), (1,), (2,), (67,), (1027,), (7,))
 KERNELS = ((2, 3, 2), (1, 1, 1), (3, 1, 2), (5, 4, 3))  # as many of each as the run beside it has axes
 UNEQUAL = {  # values of options of which there is one per axis
-    "whole ≥ 0": (1, (1, 0, 2)),
-    "whole ≥ 1": (2, (2, 1, 3)),
-    "positive": (2, (2, 3, 1)),
+    DOMAINS["whole ≥ 0"]: (1, (1, 0, 2)),
+    DOMAINS["whole ≥ 1"]: (2, (2, 1, 3)),
+    DOMAINS["positive"]: (2, (2, 3, 1)),
 }
 PAIRS = ((1, 0), (0, 2), (2, 1))
 MOST = 32_000  # numbers of a case
@@ -300,9 +300,7 @@ def tried(option: Option, declaration: Declaration) -> tuple:
     default = (declaration.defaults[option.name],) if option.name in declaration.defaults else ()
     values = option.choices or TRIED.get(option.text.removesuffix("?"), ())
     if isinstance(option, Several):
-        one = UNEQUAL.get(
-            option.domain.words, UNEQUAL.get(option.text.partition(" per ")[0].rpartition("| ")[2].split(" or ")[0], ())
-        )
+        one = UNEQUAL.get(option.domain, ())
         values = (*one, *((PAIRS,) if option.pair else ()), *option.choices)
     return tuple(dict.fromkeys((*default, *values))) if values else ()
 
