@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from refnp.autograd import vjp
-from refnp.autograd.notation import Shape
+from refnp.autograd.notation import Several, Shape
 from refnp.verify.case import Case, Layer, Problem
 from refnp.verify.covering import Factor
 from refnp.verify.layers import LAYERS, cases_of
@@ -136,6 +136,9 @@ def faults(asked: Asked) -> Iterator[Fault]:
         yield Fault(f"{other} is taken for {one} where it is less", exchanged(asked, one, other))
     for option in asked.maker.options:
         yield Fault(f"{option.name} is not looked at", without(option.name))
+    for option in asked.maker.options:
+        if isinstance(option, Several):
+            yield Fault(f"{option.name} of the first axis is taken for all", of_the_first_axis(option.name))
     optional = [option.name for option in asked.maker.options] + [a.name for a in asked.maker.arrays if a.optional]
     varied = [name for name in optional if name not in asked.maker.required]
     for one, other in itertools.permutations(varied, 2):
@@ -190,6 +193,16 @@ def without(name: str, *, beside: str = "", batch: Asked | None = None) -> Calla
         if (beside and beside not in values) or (written and np.ndim(values[first]) <= len(written.axes)):
             return run(values)
         return run({n: value for n, value in values.items() if n != name})
+
+    return wrong
+
+
+def of_the_first_axis(name: str) -> Callable[[Run, Values], np.ndarray]:
+    """An option that is one per axis is the same for all."""
+
+    def wrong(run: Run, values: Values) -> np.ndarray:
+        given = values.get(name)
+        return run({**values, name: given[:1] * len(given)} if isinstance(given, tuple) else values)
 
     return wrong
 
@@ -280,8 +293,34 @@ def table(asked: Asked) -> list[Row]:
         if case or changes_something(fault, asked):
             marks = tuple(fault.says if got is None else np.round(got, 6).tobytes() for got in answers)
             found.append(Row(fault.says, case, marks))
+    found += rows_of_gradients(asked)
     seen = {mutant.says: seen_by(mutant, asked.cases) for mutant in mutants_of(asked.layer)}
     return found + [Row(says, case, (says,)) for says, case in seen.items() if case is not None]
+
+
+def rows_of_gradients(asked: Asked) -> list[Row]:
+    """The fault of a parameter's gradient that what lies behind the last whole block of the first axis is not added."""
+    seen: dict[str, str] = {}
+    for case in asked.cases:
+        problem = case.problem("float64")
+        with np.errstate(all="ignore"):
+            output, pullback = vjp(
+                lambda *xs, case=case: asked.layer.function(*xs, **case.options), *problem.arrays.values()
+            )
+            n = len(output) if output.ndim else 0
+            for b in (b for b in BLOCKS if n > b and n % b):
+                lost = np.where(np.arange(n).reshape(-1, *[1] * (output.ndim - 1)) < n // b * b, problem.cotangent, 0)
+                for name, got in zip(problem.arrays, pullback(lost), strict=True):
+                    written, quantity = asked.written(name), f"gradient of {name}"
+                    if quantity not in problem.bounds or written is None or written.batch or written.kind:
+                        continue
+                    bound = problem.bounds[quantity]
+                    says = f"behind the last whole block of {b} rows nothing is added to the gradient of {name}"
+                    if is_seen(got, np.asarray(bound.value), tolerance(bound, "float64")) and not seen.get(says):
+                        seen[says] = case.name
+                    if np.any(got != np.asarray(bound.value, got.dtype)):
+                        seen.setdefault(says, "")
+    return [Row(says, case, (says,)) for says, case in seen.items()]
 
 
 def seen_by(mutant: Mutant, cases: list[Case]) -> str | None:
