@@ -151,7 +151,7 @@ class Maker:
     def wanted(self, factors: Sequence[Factor]) -> Iterator[Row]:
         """Each length past every block, alone and with others; all 1, and all but one, near 0 and far from it.
 
-        Arrays that may be left out stand in two cases of one shape, so that the first is not kept.
+        Arrays that may be left out stand in two cases of one shape, so that the first is not kept, and are long too.
         """
         lengths = [i for i, factor in enumerate(factors) if factor.length]
         structure = {name: (len(factors) - 1, i) for i, name in enumerate(factors[-1].values)}
@@ -163,8 +163,10 @@ class Maker:
         for i, factor in enumerate(factors):
             if i in lengths:
                 yield from (((i, a),) for a in (3, 4)[: len(factor.values) - 3])  # past blocks
-            if factor.values == (False, True):
+            if factor.name in self.declaration.arguments and factor.values == (False, True):
                 yield (i, 1), structure["tiny"]
+                own = "·".join(self.shape_of(self.declaration.arguments[factor.name]).axes).split("·")
+                yield from (((j, a), (i, 1)) for j in lengths for a in (3, 4) if factors[j].name in own)
 
     def plain_letters(self) -> list[str]:
         """Letters of one axis each."""
