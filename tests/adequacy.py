@@ -358,13 +358,14 @@ def alike(rows: list[Row]) -> list[tuple[str, str]]:
     return found
 
 
-def every() -> list[Asked]:
-    """Every layer that declares what it takes, with all its cases."""
+def every(*names: str) -> Iterator[Asked]:
+    """Every layer that declares what it takes, with all its cases; or those of these names."""
     listed: dict[str, list[Case]] = {}
     for case in (case for page in LAYERS for case in cases_of(page)):
         listed.setdefault(case.layer.name, []).append(case)
-    made = {name: made_cases(cases[0].layer, cases) for name, cases in listed.items()}
-    return [Asked(cases[0].layer, cases + made[name]) for name, cases in listed.items() if made[name]]
+    for name in names or listed:
+        if made := made_cases(listed[name][0].layer, listed[name]):
+            yield Asked(listed[name][0].layer, listed[name] + made)
 
 
 def main() -> int:
@@ -374,9 +375,7 @@ def main() -> int:
     parser.add_argument("--table", action="store_true", help="each fault, and the first case that sees it")
     options = parser.parse_args()
     total = unseen = 0
-    for asked in every():
-        if options.layers and asked.layer.name not in options.layers:
-            continue
+    for asked in every(*options.layers):
         rows = table(asked)
         missed = [row.says for row in rows if not row.case]
         total, unseen = total + len(rows), unseen + len(missed)

@@ -9,14 +9,14 @@ SAMPLE = ("softmax", "layer_norm", "mse", "attention_scores", "causal_attention"
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_every_fault_is_seen(name):
-    (asked,) = (one for one in adequacy.every() if one.layer.name == name)
+    (asked,) = adequacy.every(name)
     rows = adequacy.table(asked)
     assert len(rows) > 30
     assert [row.says for row in rows if not row.case] == []
 
 
 def test_small_cases_alone_do_not_see_them():
-    (asked,) = (one for one in adequacy.every() if one.layer.name == "layer_norm")
+    (asked,) = adequacy.every("layer_norm")
     small = [case for case in asked.cases if "1027" not in case.name and "67" not in case.name and case.made]
     unseen = [row.says for row in adequacy.table(adequacy.Asked(asked.layer, small)) if not row.case]
     assert "behind the last whole block of 32 along *D nothing is read" in unseen
