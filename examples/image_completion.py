@@ -22,13 +22,13 @@ from rich.table import Table
 
 from refnp.autograd import no_grad
 from refnp.autograd.primitives import raw
-from refnp.autograd.summation import sum_of_products
 from refnp.layers import Normal
 from refnp.layers.unet import UNet
 from refnp.models.convcnp_image import OnGridConvCNP, OnPixels
 from refnp.models.neural_process import CNP, NeuralProcess
 from refnp.models.te_tnp import TETNP
 from refnp.models.tnp import TNPD
+from refnp.numbers.summation import sum_of_products
 from refnp.tasks.images import ImageTasks, digits
 from refnp.tasks.task import Task
 from refnp.training.loop import train

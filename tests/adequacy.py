@@ -20,12 +20,12 @@ import numpy as np
 
 from refnp.autograd import vjp
 from refnp.autograd.notation import Several, Shape
+from refnp.numbers.rounding import tolerance
 from refnp.verify.case import Case, Layer, Problem
 from refnp.verify.covering import Factor
 from refnp.verify.layers import LAYERS, cases_of
 from refnp.verify.made import LONG, Maker, made_cases
 from refnp.verify.mutants import Mutant, mutants_of
-from refnp.verify.rounding import tolerance
 
 BLOCKS = tuple(2**k for k in range(1, 11))
 WILD = 60

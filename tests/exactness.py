@@ -5,7 +5,7 @@
     python -m tests.exactness --write --missing   of the functions that the table does not have yet
 
 The cases are those of `refnp verify` and the hard ones of tests/hard_cases.py. Each is computed in float64 and in
-float32, and once more by its equation in arbitrary precision (`refnp.verify.numbers`), value and gradients; every
+float32, and once more by its equation in arbitrary precision (`refnp.numbers.exact`), value and gradients; every
 element is compared by its own relative error. Where that is above 1e-12, or the same share of float32's digits, the
 condition number of the element says what can be had at all:
 
@@ -27,9 +27,10 @@ import numpy as np
 
 from gradcheck.agreement import SAFETY
 from gradcheck.precision import scaled
-from refnp.verify import layers, rounding
+from refnp.numbers import rounding
+from refnp.numbers.exact import Number
+from refnp.verify import layers
 from refnp.verify.bounds import unit_roundoff
-from refnp.verify.numbers import Number
 from tests.hard_cases import hard_cases
 
 PAGE = Path(__file__).parents[1] / "docs" / "exactness.md"

@@ -11,17 +11,17 @@ import numpy as np
 
 import refnp.autograd as ad
 from refnp import layers
-from refnp.autograd import special
 from refnp.autograd.primitives import raw
 from refnp.layers import Mixture, Normal, densities
+from refnp.numbers import special
+from refnp.numbers.exact import Number
+from refnp.numbers.rounding import exact
 from refnp.tasks import GaussianProcess, Task
 from refnp.tasks.kernels import EQ
 from refnp.verify import layers as pages
 from refnp.verify.case import Case, Layer
 from refnp.verify.layers import activations, attention, engine, losses, normalization, set_convolution, softmax
 from refnp.verify.layers.distributions import normal_cdf
-from refnp.verify.numbers import Number
-from refnp.verify.rounding import exact
 from tests.transcriptions import autograd as printed
 
 TINY = np.array([3e-300, -2e-155, 1e-16, -1e-8, 1e-3])

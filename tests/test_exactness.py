@@ -10,10 +10,10 @@ import pytest
 import refnp.autograd
 import refnp.layers
 from refnp.autograd import primitive
+from refnp.numbers.rounding import exact
 from refnp.verify import layers as pages
 from refnp.verify.case import Case, Layer
 from refnp.verify.layers import softmax
-from refnp.verify.rounding import exact
 from tests import exactness
 from tests.hard_cases import ELSEWHERE, formula, hard_cases, operation
 from tests.verify.test_completeness import snake_case

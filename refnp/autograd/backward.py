@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd import duals
-from refnp.autograd.duals import Cotangent, has_nan, wrapped
 from refnp.autograd.tensor import Array, ArrayLike, Node, Tensor, sum_to
+from refnp.numbers import duals
+from refnp.numbers.duals import Cotangent, has_nan, wrapped
 
 
 def backward(tensor: Tensor, cotangent: ArrayLike | None = None, *, keep_tape: bool = False) -> None:

@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.duals import as_array
 from refnp.autograd.primitives import raw
-from refnp.autograd.summation import sum_of_products
 from refnp.autograd.tensor import Array, ArrayLike, sum_to
+from refnp.numbers.duals import as_array, floating
+from refnp.numbers.summation import sum_of_products
 
 # A few arrays of a block fit in the caches of a core, and calls cost little beside the work. With half as many bytes,
 # calls on float32 take 20 µs, so that two threads wait for each other's: layer_norm gains nothing from the second; with
@@ -388,12 +388,6 @@ def ones(count: int, dtype: np.dtype) -> Array:
     array = np.ones(count, dtype)
     array.flags.writeable = False
     return array
-
-
-def floating(x: ArrayLike) -> Array:
-    """As an array of a floating type: integers and booleans become float64, everything else stays."""
-    x = as_array(x)
-    return x.astype(np.float64) if x.dtype.kind in "biu" else x
 
 
 def integers(name: str, argument: str, values: ArrayLike, hint: str = "", *, signed: bool = False) -> Array:

@@ -15,10 +15,10 @@ import numpy as np
 
 from refnp.autograd.backward import gradients_of, starting_cotangent
 from refnp.autograd.blocks import copy_in_place_of
-from refnp.autograd.duals import Dual
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, Node, Tensor, recorded
 from refnp.autograd.trees import is_differentiable, leaves_of, map_leaves, rebuilt
+from refnp.numbers.duals import Dual
 
 
 class Variable(Tensor):

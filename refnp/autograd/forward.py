@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd import duals
 from refnp.autograd.backward import tape_of
 from refnp.autograd.derivatives import (
     Nested,
@@ -38,6 +37,7 @@ from refnp.autograd.derivatives import (
 from refnp.autograd.primitives import is_own, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor, result, stepping
 from refnp.autograd.trees import is_differentiable, leaves_of, map_leaves, rebuilt
+from refnp.numbers import duals
 
 STEP = 1e-100
 LOST = 1e-200  # a derivative below this is less than the smallest number once it is multiplied by the step

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.blocks import integers, normalize_axes
-from refnp.autograd.duals import as_array
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array
+from refnp.numbers.duals import as_array
 
 
 @primitive

@@ -8,15 +8,15 @@ import math
 
 import numpy as np
 
-from refnp.autograd.blocks import floating, in_order
+from refnp.autograd.blocks import in_order
 from refnp.autograd.declaration import takes, takes_unchecked
-from refnp.autograd.duals import as_array
 from refnp.autograd.elementary import multiply
 from refnp.autograd.errors import explained
 from refnp.autograd.indexing import getitem
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.shapes import expand_dims, pad, reshape
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
+from refnp.numbers.duals import as_array, floating
 
 # Multiplications of a product of two matrices up to which OpenBLAS takes its kernels for small matrices, which do not
 # copy the factors first: .6 to .8 of the time with OpenBLAS 0.3.

@@ -31,10 +31,10 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd import duals
-from refnp.autograd.duals import Dual, as_array
 from refnp.autograd.errors import refuse
 from refnp.autograd.tensor import Array, Node, Tensor, is_recording, off_tape, result
+from refnp.numbers import duals
+from refnp.numbers.duals import Dual, as_array
 
 NO_NUMBERS = "OSUVMma"  # dtypes of objects, text, records and dates
 

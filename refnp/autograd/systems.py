@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from refnp.autograd.blocks import floating, in_order
+from refnp.autograd.blocks import in_order
 from refnp.autograd.linalg import solve_lower
 from refnp.autograd.primitives import primitive
 from refnp.autograd.tensor import Array, ArrayLike
+from refnp.numbers.duals import floating
 
 PANEL = 32  # columns that are eliminated one by one, before a matrix product does it for all others
 

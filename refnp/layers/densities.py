@@ -22,16 +22,17 @@ Transcription: tests/transcriptions/probability.py.
 
 import numpy as np
 
-from refnp.autograd.blocks import floating, in_order
+from refnp.autograd.blocks import in_order
 from refnp.autograd.declaration import takes
 from refnp.autograd.elementary import log1p_of
 from refnp.autograd.linalg import cholesky, refuse_covariance, solve_lower
 from refnp.autograd.primitives import primitive
-from refnp.autograd.special import normal_cdf_of
 from refnp.autograd.tensor import Array, ArrayLike
 from refnp.layers.losses import HALF_LOG_TWO_PI
 from refnp.layers.masked_reductions import check_positive, numbers, product
 from refnp.layers.softmaxes import log_softmax, softmax_vjp
+from refnp.numbers.duals import floating
+from refnp.numbers.special import normal_cdf_of
 
 
 @primitive

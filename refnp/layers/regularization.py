@@ -11,11 +11,11 @@ network.
 import numpy as np
 
 from refnp.autograd import multiply
-from refnp.autograd.blocks import floating
 from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, Tensor
+from refnp.numbers.duals import floating
 
 
 @explained

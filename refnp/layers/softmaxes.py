@@ -17,8 +17,8 @@ from refnp.autograd.blocks import result_block, row_dot, row_sum, rowwise
 from refnp.autograd.declaration import takes
 from refnp.autograd.elementary import log1p_of
 from refnp.autograd.primitives import primitive
-from refnp.autograd.summation import sum_of_products
 from refnp.autograd.tensor import Array
+from refnp.numbers.summation import sum_of_products
 
 # Up to which |x| no maximum need be subtracted: a quarter of what exp can take.
 REACH = {np.dtype(dtype): np.log(np.finfo(dtype).max) / 4 for dtype in "efdgFDG"}

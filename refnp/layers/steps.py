@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 import refnp.autograd as ad
-from refnp.autograd.blocks import floating
 from refnp.autograd.declaration import takes
 from refnp.autograd.explanation.opening import Steps, steps_of
 from refnp.autograd.primitives import primitive, raw
@@ -22,6 +21,7 @@ from refnp.layers import activations, convolutions, losses, normalization
 from refnp.layers.dot_product_attention import attention, attention_with_weights, scale_of, soft_capped
 from refnp.layers.set_convolutions import Grid, eq, set_convolution
 from refnp.layers.softmaxes import log_softmax, softmax
+from refnp.numbers.duals import floating
 
 
 @steps_of(softmax)

@@ -29,10 +29,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from refnp.autograd.blocks import floating
 from refnp.autograd.declaration import takes
 from refnp.autograd.primitives import primitive
 from refnp.autograd.tensor import Array
+from refnp.numbers.duals import floating
 
 
 @primitive

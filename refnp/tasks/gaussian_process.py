@@ -35,10 +35,10 @@ import numpy as np
 
 from refnp.autograd.linalg import cholesky, solve_lower
 from refnp.autograd.primitives import raw
-from refnp.autograd.summation import sum_of_products
 from refnp.autograd.tensor import Array, ArrayLike
 from refnp.layers.densities import diagonal_of, multivariate_normal_kl, normal_kl
 from refnp.layers.distributions import MultivariateNormal, Normal, check_generator
+from refnp.numbers.summation import sum_of_products
 from refnp.tasks.kernels import Kernel
 from refnp.tasks.task import Places, Task, check_draw, check_hyper_parameter, drawn_number, zeroed
 

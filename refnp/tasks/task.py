@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from refnp.autograd.blocks import floating
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.distributions import check_generator
+from refnp.numbers.duals import floating
 
 SETS = ("context", "target")
 

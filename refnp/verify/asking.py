@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from refnp.numbers.precision import Policy, checked_formats, format_of, policy
+from refnp.numbers.rounding import judging_precision
 from refnp.verify.calling import (
     Binding,
     Call,
@@ -34,9 +36,7 @@ from refnp.verify.modules import (
     statistics_of,
 )
 from refnp.verify.parameters import Parameters
-from refnp.verify.precision import Policy, checked_formats, format_of, policy
 from refnp.verify.record import DTYPES
-from refnp.verify.rounding import judging_precision
 
 NO_KERNEL = re.compile(r"(not implemented for|not support\w*|unsupported)\W.*(Half|BFloat16|Float8|float16|precision)")
 BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, NameError, RecursionError)  # no refusals

@@ -1,7 +1,7 @@
 """How far a correct implementation may be from the exact result: bounds derived from rounding, none tuned by hand.
 
 `of` gives the bound on the output and on every gradient of any equation in `refnp.verify.layers`, by running error
-analysis (`refnp.verify.rounding`, where it stands what is assumed); it is what `refnp verify` judges by. There are no
+analysis (`refnp.numbers.rounding`, where it stands what is assumed); it is what `refnp verify` judges by. There are no
 closed forms beside it: those in print leave out what correct implementations do, such as exp with an error of 4 units,
 sums in sequence, or what underflows. `left_out` bounds what the truncated form of a set convolution leaves out, which
 adds to rounding.
@@ -20,8 +20,8 @@ from numpy.typing import DTypeLike
 
 from refnp.autograd.tensor import ArrayLike
 from refnp.layers.set_convolutions.near import reach
-from refnp.verify.precision import policy
-from refnp.verify.rounding import WIDE, arithmetic, exact, tolerance
+from refnp.numbers.precision import policy
+from refnp.numbers.rounding import WIDE, arithmetic, exact, tolerance
 
 
 def unit_roundoff(dtype: DTypeLike) -> np.longdouble:

@@ -16,10 +16,10 @@ from numpy.typing import DTypeLike
 from gradcheck import Exact
 from refnp.autograd import vjp
 from refnp.layers.module import Module
-from refnp.verify.numbers import Number
-from refnp.verify.parts import Parts, with_parts
-from refnp.verify.precision import Policy, policy
-from refnp.verify.rounding import WIDE, Arithmetic, Rounded, arithmetic, exact, tolerance
+from refnp.numbers.exact import Number
+from refnp.numbers.parts import Parts, with_parts
+from refnp.numbers.precision import Policy, policy
+from refnp.numbers.rounding import WIDE, Arithmetic, Rounded, arithmetic, exact, tolerance
 
 Draw = Callable[[np.random.Generator], np.ndarray]
 NONE: Mapping = MappingProxyType({})
@@ -75,13 +75,13 @@ class Layer:
 class KnownDefect:
     """What a framework is known to get wrong, where it was reported, where it shows, and the formula that makes it.
 
-    It is shown with the claimed and the right value, and never hidden; where it no longer shows, the verdict is "within
-    bound". It excuses an answer within the bound of its formula, and no number, shape, NaN or infinity that the formula
-    does not give. The formula is an `equation` with the arguments of the layer's, or the layer's own, with other
-    `options`, with other `parts` (`refnp.verify.parts`), in a lower precision (`computed_in`), or with a result that is
-    off by no more than a number that is known (`off_by`). Where no formula is known the defect is seen and not
-    explained: it excuses the very numbers that were seen (`refnp.verify.excuses`). With `fails` it excuses none, but a
-    crash or an exception.
+    It is shown with the claimed and the right value, and never hidden; where it no longer shows, the verdict is
+    "within bound". It excuses an answer within the bound of its formula, and no number, shape, NaN or infinity that
+    the formula does not give. The formula is an `equation` with the arguments of the layer's, or the layer's own,
+    with other `options`, with other `parts` (`refnp.numbers.parts`), in a lower precision (`computed_in`), or with
+    a result that is off by no more than a number that is known (`off_by`). Where no formula is known the defect is
+    seen and not explained: it excuses the very numbers that were seen (`refnp.verify.excuses`). With `fails` it
+    excuses none, but a crash or an exception.
     """
 
     framework: str

@@ -16,10 +16,10 @@ import numpy as np
 
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Tensor
+from refnp.numbers.rounding import Rounded
 from refnp.verify.case import Case, Layer
 from refnp.verify.findings import Report, first_line, plural, quiet
 from refnp.verify.propagation import bounded, wide
-from refnp.verify.rounding import Rounded
 
 DRAWN = 3  # cases, where a function draws the inputs
 NOT_JUDGED = "gradients are not judged: those of an equation have no bound here"

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.numbers.rounding import ASSUMED
 from refnp.verify.case import Answer, Problem
 from refnp.verify.coverage import asked_of
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement
@@ -19,7 +20,6 @@ from refnp.verify.layer_names import closest
 from refnp.verify.mutants import Cause, causes
 from refnp.verify.record import DTYPES
 from refnp.verify.report import exactly, number, ratio_of
-from refnp.verify.rounding import ASSUMED
 
 REFUSES = "it raises"  # in front of what it says of cases that it refuses
 Key = tuple[str, str, str]  # the case, the precision and the quantity of a row

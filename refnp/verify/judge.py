@@ -19,6 +19,7 @@ import numpy as np
 from gradcheck.precision import scaled
 from gradcheck.table import table
 from refnp.autograd import vjp
+from refnp.numbers.rounding import tolerance
 from refnp.verify.bounds import deviation, unit_roundoff
 from refnp.verify.case import (
     Answer,
@@ -35,7 +36,6 @@ from refnp.verify.frameworks import PACKAGES, Framework, framework_of, installed
 from refnp.verify.layers import cases, gradient_inputs
 from refnp.verify.properties import Property, properties
 from refnp.verify.record import DTYPES, FOLDER, Recording
-from refnp.verify.rounding import tolerance
 from refnp.version import __version__
 
 DIGITS = 12.0  # asked of gradients in float64, as gradcheck asks

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.numbers.precision import policy
 from refnp.verify import equations
 from refnp.verify.asking import Asked, name_of, names
 from refnp.verify.calling import defaults
@@ -30,7 +31,6 @@ from refnp.verify.layers import cases_to_ask
 from refnp.verify.made import made_cases
 from refnp.verify.modules import is_plain, made_with, of_classes, statistics_of
 from refnp.verify.parameters import Parameters
-from refnp.verify.precision import policy
 from refnp.verify.record import DTYPES
 from refnp.verify.signatures import CALLED, Meant, as_refnp_writes, known, nearest, root, words
 

@@ -22,6 +22,8 @@ import numpy as np
 from refnp.autograd.tensor import Tensor
 from refnp.layers.module import Module
 from refnp.models.published.renaming import array_of
+from refnp.numbers.precision import policy
+from refnp.numbers.rounding import ASSUMED, WIDE, judging_precision, tolerance
 from refnp.verify.asking import name_of, names
 from refnp.verify.bounds import deviation
 from refnp.verify.case import Convention, KnownDefect, Layer
@@ -35,10 +37,8 @@ from refnp.verify.judging import check_excused
 from refnp.verify.layer_names import closest
 from refnp.verify.layers import cases
 from refnp.verify.mutants import Cause
-from refnp.verify.precision import policy
 from refnp.verify.propagation import NoBoundError, bounded, wide
 from refnp.verify.report import exactly, number
-from refnp.verify.rounding import ASSUMED, WIDE, judging_precision, tolerance
 
 END_TO_END = "end to end"
 PLACES = 16  # elements of an output that are judged end to end: those that are furthest off

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from refnp.numbers.precision import policy
 from refnp.verify.case import Case
 from refnp.verify.conventions import AS_IT_IS, Layout, Turn, turns_of
-from refnp.verify.precision import policy
 from refnp.verify.signatures import words
 
 OF_ANYTHING = ("dim", "size", "beta", "weight", "weights", "mask", "bias")  # attributes with many meanings

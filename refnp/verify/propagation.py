@@ -25,7 +25,8 @@ from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Node, Tensor
 from refnp.layers.set_convolutions.grid import Grid
 from refnp.layers.set_convolutions.kernels import eq, matern_32, matern_52
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.rounding import ELEMENTARY, WIDE, Rounded, constant, exact
 from refnp.verify.layers import (
     activations,
     convolution,
@@ -41,7 +42,6 @@ from refnp.verify.layers.neural_processes import pair_kernel
 from refnp.verify.layers.set_convolution import matern_32 as rounded_matern_32
 from refnp.verify.layers.set_convolution import matern_52 as rounded_matern_52
 from refnp.verify.layers.set_convolution import set_convolution
-from refnp.verify.rounding import ELEMENTARY, WIDE, Rounded, constant, exact
 
 
 class NoBoundError(Exception):

@@ -15,12 +15,12 @@ from refnp.layers.dot_product_attention import attention, attention_with_weights
 from refnp.layers.normalization import layer_norm
 from refnp.layers.set_convolutions import set_convolution
 from refnp.layers.softmaxes import softmax
+from refnp.numbers.rounding import WIDE
 from refnp.verify import bounds
 from refnp.verify.layers.attention import attention as attention_equation
 from refnp.verify.layers.convolution import convolution as convolution_equation
 from refnp.verify.layers.normalization import layer_norm as layer_norm_equation
 from refnp.verify.layers.set_convolution import set_convolution as set_convolution_equation
-from refnp.verify.rounding import WIDE
 
 Measured = tuple[np.ndarray, np.ndarray, np.ndarray]  # what came, what it should be, how far apart they may be
 

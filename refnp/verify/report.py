@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from refnp.numbers.rounding import ASSUMED, judging_precision
 from refnp.verify import reproduce
 from refnp.verify.frameworks import PACKAGES
 from refnp.verify.judge import (
@@ -34,7 +35,6 @@ from refnp.verify.judge import (
 )
 from refnp.verify.processes import in_order, jobs_for
 from refnp.verify.record import write_whole
-from refnp.verify.rounding import ASSUMED, judging_precision
 from refnp.version import __version__
 
 WIDTH = 52

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from refnp.numbers.rounding import tolerance
 from refnp.verify.bounds import deviation
 from refnp.verify.case import Case, FailedError, NotOfferedError, Problem
 from refnp.verify.frameworks import NATIVES, RUNTIMES, Framework, framework_of, installed, named_function
 from refnp.verify.judge import CONVENTION, WITHIN, Judgement, crashed, judged
 from refnp.verify.layers import cases
 from refnp.verify.record import DTYPES
-from refnp.verify.rounding import tolerance
 from refnp.verify.tracing import Trace, literal
 
 FEW = 60  # numbers that are written out

@@ -4,7 +4,7 @@
     refnp.assert_close("attention", got, {"query": q, "key": k, "value": v}, precision="bfloat16")
 
 The inputs are one's own, and so the tolerance is that of these numbers: no guess has to serve all of them. `precision`
-says where the answer was rounded (`refnp.verify.precision`).
+says where the answer was rounded (`refnp.numbers.precision`).
 """
 
 import inspect
@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.tensor import Array
-from refnp.verify import equations, rounding
+from refnp.numbers import rounding
+from refnp.numbers.precision import FORMATS, Policy, checked_formats, format_of, policy
+from refnp.verify import equations
 from refnp.verify.asking import another_format, real
 from refnp.verify.case import Case, Layer, Problem
 from refnp.verify.findings import first_line, quiet
 from refnp.verify.frameworks.native import NATIVES, NUMPY
 from refnp.verify.judge import CONVENTION, WITHIN, Judgement, judged
 from refnp.verify.layer_names import named_cases
-from refnp.verify.precision import FORMATS, Policy, checked_formats, format_of, policy
 from refnp.verify.report import exactly, number
 
 Inputs = Mapping[str, Any] | Sequence[Any]

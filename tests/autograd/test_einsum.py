@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.autograd import einsum
-from refnp.autograd.summation import sum_of_products
+from refnp.numbers.summation import sum_of_products
 from tests.helpers import (
     assert_same_bits,
     assert_within,
@@ -222,7 +222,7 @@ def test_refusals(subscripts, shapes, message):
 
 
 ROOT = Path(__file__).parents[2]
-GUARDED = ROOT / "refnp" / "autograd" / "summation.py"
+GUARDED = ROOT / "refnp" / "numbers" / "summation.py"
 FILES = [f for folder in ("refnp", "gradcheck", "benchmarks", "examples") for f in (ROOT / folder).rglob("*.py")]
 FRAMEWORKS = {"torch", "jnp"}  # whose einsum is another
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from refnp.autograd import Tensor
-from refnp.autograd.special import MILLS, NEAR, erf, erf_of, erfc, erfc_of, gaussian_of, normal_cdf_of
+from refnp.autograd.special import erf, erfc
+from refnp.numbers.special import MILLS, NEAR, erf_of, erfc_of, gaussian_of, normal_cdf_of
 from tests.helpers import assert_same_bits
 
 

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from refnp.layers.dot_product_attention import attention, attention_with_weights
 from refnp.layers.similarity import similarity_attention
+from refnp.numbers.rounding import exact
 from refnp.verify.layers import attention as equations
 from refnp.verify.layers.linear import sum_to
-from refnp.verify.rounding import exact
 from tests.helpers import laid_out, layouts, normal, real_dtypes, scales, seeds, shapes
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 import refnp.autograd as ad
-from refnp.verify.rounding import exact, tolerance
+from refnp.numbers.rounding import exact, tolerance
 from tests.helpers import assert_within, normal
 
 

@@ -9,9 +9,9 @@ from hypothesis import given
 import refnp.autograd as ad
 from refnp.autograd.blocks import block_numbers
 from refnp.layers import activations
+from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import activations as equations
 from refnp.verify.layers import engine
-from refnp.verify.rounding import exact, tolerance
 from tests.helpers import (
     COMPLEX,
     REAL,

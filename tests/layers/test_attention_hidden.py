@@ -16,7 +16,7 @@ from refnp.layers.multi_head import MultiHeadAttention, grouped_attention
 from refnp.layers.similarity import similarity_attention
 from refnp.layers.translation_attention import TranslationAttention
 from refnp.models.transformer_stacks import Decoder, Encoder
-from refnp.verify.rounding import tolerance
+from refnp.numbers.rounding import tolerance
 from tests.helpers import assert_same_bits, assert_within, normal, seeds
 from tests.layers.attention_problems import attend, problems, qkv, rounded_output
 

@@ -14,8 +14,8 @@ from refnp.layers.dot_product_attention import attention, attention_scores, atte
 from refnp.layers.multi_head import grouped_attention, merge_heads, split_heads
 from refnp.layers.similarity import additive_scores, as_dot, similarity_attention
 from refnp.layers.softmaxes import softmax
+from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import attention as equations
-from refnp.verify.rounding import exact, tolerance
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
 from tests.layers.attention_problems import attend, qkv
 from tests.layers.judges import assert_as_derived

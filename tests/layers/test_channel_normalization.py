@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp import layers
 from refnp.layers.module import on_tape
+from refnp.numbers.rounding import tolerance
 from refnp.verify.layers import normalization as equations
-from refnp.verify.rounding import tolerance
 from tests.helpers import assert_same_bits, assert_within, check, laid_out, layouts, normal, real_dtypes, scales, seeds
 from tests.layers.judges import assert_as_derived
 from tests.transcriptions import rows as printed

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.layers.distributions import Categorical, LowRankNormal, MultivariateNormal, Normal, kl_divergence
 from refnp.layers.softmaxes import softmax
+from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import distributions as equations
 from refnp.verify.layers.losses import cross_entropy
-from refnp.verify.rounding import exact, tolerance
 from tests.helpers import REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
 from tests.layers.judges import factors
 from tests.transcriptions import probability as transcription

@@ -15,8 +15,8 @@ from refnp.layers.densities import (
     ratio_excess,
 )
 from refnp.layers.softmaxes import softmax
+from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import distributions as equations
-from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, check, laid_out, layouts, normal, real_dtypes, seeds, shapes
 from tests.layers.judges import assert_as_derived, factors
 from tests.transcriptions import probability as transcription

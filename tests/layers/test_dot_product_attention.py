@@ -11,7 +11,7 @@ from refnp.layers import masks
 from refnp.layers.dot_product_attention import attention, attention_with_weights, column_attention
 from refnp.layers.multi_head import grouped_attention
 from refnp.layers.similarity import similarity_attention
-from refnp.verify.rounding import exact, tolerance
+from refnp.numbers.rounding import exact, tolerance
 from tests.helpers import (
     COMPLEX,
     REAL,

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers.linear import Embedding, embedding
+from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import linear as equations
-from refnp.verify.rounding import exact, tolerance
 from tests.helpers import (
     COMPLEX,
     REAL,

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers import attention, linear_attention, positive_features
+from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import attention as equations
-from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, check, laid_out, layouts, normal, real_dtypes, seeds, shapes
 from tests.layers.judges import assert_as_derived
 from tests.transcriptions import rows as printed

@@ -12,13 +12,13 @@ from refnp.autograd.primitives import raw
 from refnp.layers import attention, convolution, set_convolution, similarity_attention
 from refnp.layers.positions import ALiBi, Shaw, T5Bias, rotate, sinusoidal
 from refnp.layers.positions.biases import alibi_slopes
+from refnp.numbers import rounding
+from refnp.numbers.rounding import WIDE, Rounded, arithmetic, arranged, constant, exact, tolerance
 from refnp.symmetry import Translate, invariant, search
-from refnp.verify import rounding
 from refnp.verify.bounds import unit_roundoff
 from refnp.verify.layers.attention import attention as attention_equation
 from refnp.verify.layers.convolution import convolution as convolution_equation
 from refnp.verify.layers.set_convolution import set_convolution as set_convolution_equation
-from refnp.verify.rounding import WIDE, Rounded, arithmetic, arranged, constant, exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, real_dtypes, seeds
 from tests.transcriptions import set_convolution as transcription
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.layers import masks
 from refnp.layers.multi_head import KeyValueCache, MultiHeadAttention
+from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import multi_head as equations
-from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, normal, real_dtypes, seeds
 from tests.layers.test_multi_head import rounded
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.layers.activations import gelu, relu
 from refnp.layers.linear import MLP, Linear
+from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import activations as activation_equations
 from refnp.verify.layers import linear as equations
-from refnp.verify.rounding import exact, tolerance
 from tests.helpers import (
     COMPLEX,
     REAL,

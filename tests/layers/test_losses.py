@@ -11,8 +11,8 @@ import refnp.autograd as ad
 from refnp.autograd.blocks import block_numbers
 from refnp.layers.losses import binary_cross_entropy, cross_entropy, gaussian_nll, huber, mse
 from refnp.layers.softmaxes import softmax
+from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import losses as equations
-from refnp.verify.rounding import exact, tolerance
 from tests.helpers import (
     assert_same_bits,
     assert_within,

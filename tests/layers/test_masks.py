@@ -9,8 +9,8 @@ import refnp.autograd as ad
 from refnp.layers import masks
 from refnp.layers.masks import all_finite, check_mask, fits, shielded, spoil
 from refnp.layers.softmaxes import softmax
+from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import softmax as equations
-from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_within, check, laid_out, normal, seeds
 from tests.transcriptions import rows as printed
 

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers.distributions import Mixture, Normal, log_mean_exp
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.rounding import WIDE, constant, exact, tolerance
 from refnp.verify.layers.distributions import normal_cdf
 from refnp.verify.layers.losses import gaussian_nll
-from refnp.verify.rounding import WIDE, constant, exact, tolerance
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
 from tests.transcriptions import neural_processes as transcription
 

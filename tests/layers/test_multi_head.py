@@ -13,9 +13,9 @@ from refnp.layers.positions.biases import ALiBi, T5Bias
 from refnp.layers.positions.relative import Shaw
 from refnp.layers.positions.rotary import Rotary
 from refnp.layers.similarity import similarity_attention
+from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import multi_head as equations
 from refnp.verify.layers.multi_head import NAMES
-from refnp.verify.rounding import exact, tolerance
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
 from tests.models.transformer_judges import assert_judged, self_attention
 from tests.transcriptions import rows as written

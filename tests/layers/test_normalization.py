@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.autograd.blocks import BLOCK_BYTES
 from refnp.layers.normalization import LayerNorm, RMSNorm, layer_norm, rms_norm
+from refnp.numbers.rounding import exact, tolerance
 from refnp.verify import bounds
 from refnp.verify.layers import normalization as equations
-from refnp.verify.rounding import exact, tolerance
 from tests.helpers import (
     COMPLEX,
     REAL,

@@ -19,10 +19,10 @@ from refnp.layers.multi_head import grouped_attention
 from refnp.layers.similarity import similarity_attention
 from refnp.layers.softmaxes import softmax
 from refnp.layers.translation_attention import TranslationAttention
+from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import distributions, losses
 from refnp.verify.layers import softmax as equations
 from refnp.verify.layers.attention import attention as attention_equation
-from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_within, normal, seeds
 from tests.layers.test_attention_blocks import blocks_of
 from tests.transcriptions import probability

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from refnp.autograd import vjp
 from refnp.layers.set_convolutions import set_convolution
+from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers.set_convolution import set_convolution as equation
-from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, normal, seeds, unit_roundoff
 from tests.layers.sets import sets, sizes, within
 

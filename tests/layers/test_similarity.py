@@ -14,9 +14,9 @@ from refnp.layers.similarity import (
     similarity_attention,
     unit_rows,
 )
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.rounding import WIDE, constant, contract, exact, tolerance
 from refnp.verify.layers import softmax as equations
-from refnp.verify.rounding import WIDE, constant, contract, exact, tolerance
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, scales, seeds
 from tests.transcriptions import rows as printed
 

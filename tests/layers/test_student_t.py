@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.layers import Normal, StudentT
 from refnp.layers.student_t import FAR, s_of, student_t_entropy, student_t_log_prob
+from refnp.numbers.rounding import tolerance
 from refnp.verify.layers import distributions as equations
-from refnp.verify.rounding import tolerance
 from tests.helpers import assert_same_bits, assert_within, check, laid_out, layouts, normal, real_dtypes, seeds, shapes
 from tests.layers.judges import assert_as_derived
 from tests.transcriptions import probability as transcription

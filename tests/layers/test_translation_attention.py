@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.autograd.primitives import raw
 from refnp.layers.translation_attention import TranslationAttention, pair_kernel, pair_kernel_mlp, parameters_of
-from refnp.verify.rounding import exact, tolerance
+from refnp.numbers.rounding import exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, normal, real_dtypes, seeds
 from tests.models import tnp_judges as judges
 from tests.transcriptions import tnp as transcription

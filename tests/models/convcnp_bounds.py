@@ -3,11 +3,11 @@
 import numpy as np
 
 from refnp.layers.unet import UNet
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.rounding import Rounded, contract, exact, tolerance
 from refnp.verify.layers.activations import relu, sigmoid, softplus
 from refnp.verify.layers.convolution import convolution, convolution_transpose
 from refnp.verify.layers.set_convolution import set_convolution
-from refnp.verify.rounding import Rounded, contract, exact, tolerance
 
 
 def predicted(model, grid, context_x, context_y, target_x, mask=None, *, positions=0.0):

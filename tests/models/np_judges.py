@@ -5,7 +5,8 @@ import numpy as np
 from refnp.models.joint import Autoregressive
 from refnp.models.latent import LatentModel
 from refnp.models.neural_process import CNP
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.rounding import WIDE, Rounded, arranged, constant, contract, exact, where
 from refnp.verify.layers.activations import relu, sigmoid, softplus
 from refnp.verify.layers.attention import attention
 from refnp.verify.layers.distributions import normal_kl
@@ -13,7 +14,6 @@ from refnp.verify.layers.losses import gaussian_nll
 from refnp.verify.layers.multi_head import join_heads, split_heads
 from refnp.verify.layers.neural_processes import joined
 from refnp.verify.layers.normalization import layer_norm
-from refnp.verify.rounding import WIDE, Rounded, arranged, constant, contract, exact, where
 from tests.models.tnp_judges import mlp, own
 
 

@@ -9,9 +9,9 @@ from refnp import autograd as ag
 from refnp.autograd.primitives import raw
 from refnp.models.attentive import ANP, CANP, AttentionBlock
 from refnp.models.neural_process import CNP
+from refnp.numbers.rounding import exact, tolerance
 from refnp.tasks.task import Task
 from refnp.verify.layers.neural_processes import loss_of
-from refnp.verify.rounding import exact, tolerance
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
 from tests.models import np_judges as judges
 from tests.models.tnp_judges import shaken, sizes

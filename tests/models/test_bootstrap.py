@@ -13,8 +13,8 @@ from refnp.layers.distributions import Mixture, Normal
 from refnp.models.attentive import CANP
 from refnp.models.bootstrap import BANP, BNP, resampling, residuals_of
 from refnp.models.neural_process import CNP
+from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
-from refnp.verify.rounding import tolerance
 from tests.helpers import assert_same_bits, assert_within, check, normal, real_dtypes, seeds
 from tests.models import np_judges as judges
 from tests.models.tnp_judges import assert_prediction, shaken, sizes

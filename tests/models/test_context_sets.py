@@ -12,7 +12,7 @@ from refnp.layers.set_convolutions import GridOptions
 from refnp.layers.unet import SimpleCNN, UNet
 from refnp.models.convcnp import ConvCNP, Encoding, Head
 from refnp.models.convgnp import ConvGNP
-from refnp.verify.rounding import tolerance
+from refnp.numbers.rounding import tolerance
 from tests.helpers import assert_same_bits, assert_within, seeds
 from tests.models.convcnp_bounds import joint
 from tests.models.test_convcnp import DENSITY, generator

@@ -13,7 +13,7 @@ from refnp.autograd import no_grad
 from refnp.layers import log_softmax
 from refnp.models.decoding import Search, Sentence, beam_search, greedy, largest, log_probability, next_words
 from refnp.models.transformer import Transformer
-from refnp.verify.rounding import tolerance
+from refnp.numbers.rounding import tolerance
 from tests.helpers import assert_within, seeds
 from tests.models.transformer_judges import rounded_log_probabilities
 from tests.transcriptions import transformer as printed

@@ -11,9 +11,9 @@ from refnp.layers import attention, set_convolution
 from refnp.layers.masks import causal
 from refnp.layers.set_convolutions.grid import Grid
 from refnp.models import TNPA, TNPD, ConvCNP, Transformer, autoregressive_mask
+from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import attention as attentions
 from refnp.verify.layers import set_convolution as set_convolutions
-from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, normal, unit_roundoff
 from tests.models import tnp_judges as judges
 from tests.transcriptions import errata

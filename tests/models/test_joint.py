@@ -18,9 +18,9 @@ from refnp.models.latent import LatentNP
 from refnp.models.neural_process import CNP, NeuralProcess
 from refnp.models.te_tnp import TETNP
 from refnp.models.tnp import TNPA, TNPD, TNPND
+from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
 from refnp.verify.layers.neural_processes import loss_of
-from refnp.verify.rounding import tolerance
 from tests.helpers import assert_same_bits, assert_within, check, normal, real_dtypes, seeds
 from tests.models import np_judges as judges
 from tests.models.tnp_judges import shaken, sizes

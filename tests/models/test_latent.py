@@ -13,9 +13,9 @@ from refnp.autograd.primitives import raw
 from refnp.layers.distributions import Mixture, MultivariateNormal, Normal
 from refnp.models.latent import LatentNP, elbo, importance_weighted_bound
 from refnp.models.neural_process import CNP
+from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
 from refnp.verify.layers.neural_processes import loss_of
-from refnp.verify.rounding import tolerance
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
 from tests.models import np_judges as judges
 from tests.models.tnp_judges import shaken, sizes

@@ -10,9 +10,9 @@ from refnp.models.pseudo_tokens import PseudoTETNP, PseudoTNP
 from refnp.models.te_tnp import TETNP, TranslationLayer
 from refnp.models.tnp import TNPD
 from refnp.models.transformer_layers import EncoderLayer
+from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
 from refnp.training.optimizers import Adam
-from refnp.verify.rounding import tolerance
 from tests.helpers import assert_same_bits, assert_within, real_dtypes, seeds
 from tests.models import tnp_judges as judges
 from tests.models.tnp_judges import assert_prediction, predict

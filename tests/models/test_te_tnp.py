@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from refnp.autograd.primitives import raw
 from refnp.models.te_tnp import TETNP, TranslationLayer
+from refnp.numbers.rounding import exact, tolerance
 from refnp.tasks.task import Task
-from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, normal, real_dtypes, seeds
 from tests.models import tnp_judges as judges
 from tests.models.tnp_judges import assert_prediction, predict

@@ -9,8 +9,8 @@ from refnp.autograd.primitives import raw
 from refnp.models.neural_process import DEVIATIONS
 from refnp.models.te_tnp import TETNP
 from refnp.models.tnp import TNPA, TNPD, TNPND, autoregressive_mask, diagonal_mask, nondiagonal_mask
+from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
-from refnp.verify.rounding import tolerance
 from tests.helpers import assert_same_bits, assert_within, real_dtypes, seeds
 from tests.models import tnp_judges as judges
 from tests.models.tnp_judges import assert_prediction, predict

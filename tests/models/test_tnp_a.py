@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.autograd.primitives import raw
 from refnp.models.tnp import TNPA, TNPD, autoregressive_mask
+from refnp.numbers import rounding
+from refnp.numbers.rounding import exact, tolerance
 from refnp.tasks.task import Task
-from refnp.verify import rounding
-from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, real_dtypes, seeds
 from tests.models import tnp_judges as judges
 from tests.models.tnp_judges import assert_prediction, predict

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from refnp.autograd.primitives import raw
 from refnp.models.tnp import TNPND, diagonal_mask, log_prob, nondiagonal_mask
+from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
-from refnp.verify.rounding import tolerance
 from tests.helpers import assert_same_bits, assert_within, real_dtypes, seeds
 from tests.models import tnp_judges as judges
 from tests.transcriptions import tnp as transcription

@@ -15,9 +15,9 @@ from refnp.layers.positions.rotary import Rotary
 from refnp.models.transformer import Transformer
 from refnp.models.transformer_layers import Residual
 from refnp.models.transformer_stacks import Decoder, Encoder, EncoderDecoder
+from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import transformer_layers as equations
 from refnp.verify.layers.linear import linear
-from refnp.verify.rounding import exact, tolerance
 from tests.helpers import REAL, assert_same_bits, assert_within, normal, real_dtypes, seeds
 from tests.models.transformer_judges import (
     assert_judged,

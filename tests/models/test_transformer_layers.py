@@ -12,8 +12,8 @@ from refnp.layers.positions.relative import Shaw
 from refnp.layers.positions.rotary import Rotary
 from refnp.models.transformer_layers import DecoderLayer, EncoderLayer, Residual
 from refnp.models.transformer_stacks import Encoder
+from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import transformer_layers as equations
-from refnp.verify.rounding import exact, tolerance
 from tests.helpers import (
     COMPLEX,
     REAL,

@@ -13,13 +13,13 @@ from refnp.layers import convolution, set_convolution
 from refnp.layers.set_convolutions import GridOptions
 from refnp.layers.translation_attention import TranslationAttention
 from refnp.models import CANP, CNP, TETNP, TNPD, ConvCNP, EncoderLayer, TranslationLayer
+from refnp.numbers.rounding import WIDE, exact, tolerance
 from refnp.tasks import Task
 from refnp.tasks.gaussian_process import GaussianProcess
 from refnp.tasks.kernels import EQ
 from refnp.verify.bounds import unit_roundoff
 from refnp.verify.layers.convolution import convolution as convolution_equation
 from refnp.verify.layers.set_convolution import set_convolution as set_convolution_equation
-from refnp.verify.rounding import WIDE, exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, normal, real_dtypes, seeds
 from tests.models import convcnp_bounds, np_judges
 from tests.models import tnp_judges as judges

@@ -7,11 +7,11 @@ from refnp.layers.activations import gelu
 from refnp.layers.positions.images import METHODS, ImagePositions, image_places
 from refnp.layers.positions.relative import RelativePositions
 from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens, class_attention, patches
+from refnp.numbers.rounding import Rounded, exact
 from refnp.symmetry import Permute, Roll, RotateGrid, Slide, invariant, search
 from refnp.verify.layers.activations import relu
 from refnp.verify.layers.convolution import convolution
 from refnp.verify.layers.linear import linear
-from refnp.verify.rounding import Rounded, exact
 from tests.helpers import assert_same_bits, normal
 from tests.models.transformer_judges import assert_judged, given, rounded_stack
 

@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from refnp.autograd.primitives import raw
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.rounding import Rounded, constant, contract, exact, tolerance, where
 from refnp.verify.layers.activations import relu
 from refnp.verify.layers.linear import linear
 from refnp.verify.layers.multi_head import join_heads, split_heads
@@ -20,7 +21,6 @@ from refnp.verify.layers.transformer_layers import (
     feed_forward,
     parts_of,
 )
-from refnp.verify.rounding import Rounded, constant, contract, exact, tolerance, where
 from tests.helpers import assert_within, normal
 
 few = st.one_of(st.integers(1, 4), st.integers(0, 4))

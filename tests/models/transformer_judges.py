@@ -4,11 +4,11 @@ import numpy as np
 
 from refnp.layers.activations import gelu, relu
 from refnp.layers.positions.absolute import LearnedPositions
+from refnp.numbers.rounding import Rounded, exact, tolerance
 from refnp.verify.layers import normalization, softmax
 from refnp.verify.layers.linear import embedding, linear
 from refnp.verify.layers.multi_head import join_heads, split_heads
 from refnp.verify.layers.transformer_layers import around, attention_to, feed_forward
-from refnp.verify.rounding import Rounded, exact, tolerance
 from tests.helpers import assert_within
 from tests.layers.positions.judges import rounded_look_up, sinusoid_error
 from tests.transcriptions import positions as written

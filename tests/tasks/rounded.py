@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
+from refnp.numbers import rounding
+from refnp.numbers.rounding import Rounded, constant, contract, exact
 from refnp.tasks.kernels import EQ, Matern12, Matern32, Matern52
-from refnp.verify import rounding
 from refnp.verify.layers import distributions
 from refnp.verify.layers.distributions import cholesky
-from refnp.verify.rounding import Rounded, constant, contract, exact
 
 
 def radial(kind, x, z, length_scale, scale):

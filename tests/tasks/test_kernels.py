@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refnp.numbers.rounding import tolerance
 from refnp.tasks.kernels import EQ, Choice, Kernel, Matern12, Matern32, Matern52, Periodic, Radial, weakly_periodic
-from refnp.verify.rounding import tolerance
 from tests.helpers import assert_same_bits, assert_within, laid_out, layouts, seeds
 from tests.tasks import rounded
 from tests.transcriptions import gaussian_process as transcription

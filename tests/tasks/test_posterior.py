@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from refnp.autograd import Tensor
 from refnp.layers.distributions import Categorical, MultivariateNormal, Normal, kl_divergence
+from refnp.numbers.rounding import exact, tolerance
 from refnp.tasks.gaussian_process import KEPT, NUGGET, GaussianProcess, GaussianProcessTasks
 from refnp.tasks.kernels import EQ, Matern12, Matern52
 from refnp.tasks.task import Places, Task, padded
-from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, seeds
 from tests.tasks import rounded
 from tests.transcriptions import gaussian_process as transcription

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.autograd import Parameter
+from refnp.numbers.rounding import blocked_depth
 from refnp.training.optimizers import clip_gradients
-from refnp.verify.rounding import blocked_depth
 from tests.helpers import assert_same_bits, assert_within, normal, seeds, shapes
 from tests.transcriptions import training as transcription
 

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from refnp.autograd.special import normal_cdf_of
+from refnp.numbers.precision import FORMATS
+from refnp.numbers.special import normal_cdf_of
 from refnp.verify.asking import beyond_range
 from refnp.verify.frameworks import framework_of, installed
 from refnp.verify.judge import WITHIN
 from refnp.verify.judge import judged as verdicts
 from refnp.verify.judging import Report, judge
 from refnp.verify.layers import cases_of_layers
-from refnp.verify.precision import FORMATS
 from refnp.verify.record import FOLDER, Recording
 from refnp.verify.report import number
 

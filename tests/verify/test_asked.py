@@ -8,10 +8,10 @@ import pytest
 
 import refnp
 from refnp import autograd, cli, layers
+from refnp.numbers.implementations import implementations
 from refnp.verify import topics
 from refnp.verify.case import NotOfferedError
 from refnp.verify.frameworks import framework_of
-from refnp.verify.implementations import implementations
 from refnp.verify.judge import WITHIN, judged
 from refnp.verify.layer_names import named_cases
 from refnp.verify.layers import ASKED, cases_of, elsewhere

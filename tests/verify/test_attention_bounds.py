@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp
+from refnp.numbers.rounding import WIDE, arithmetic, exact
 from refnp.verify import bounds
 from refnp.verify.bounds import deviation
 from refnp.verify.layers.attention import attention, causal_equation
 from refnp.verify.layers.softmax import softmax
-from refnp.verify.rounding import WIDE, arithmetic, exact
 
 NAMES = ("output", "gradient of query", "gradient of key", "gradient of value")
 SCALES = (1.0, 4.0, 16.0)  # of queries and keys: from even weights to rows in which one key has all weight

@@ -11,13 +11,13 @@ from refnp.layers.losses import cross_entropy
 from refnp.layers.masks import causal
 from refnp.layers.normalization import layer_norm
 from refnp.layers.softmaxes import softmax
+from refnp.numbers.rounding import tolerance
 from refnp.verify import bounds
 from refnp.verify.bounds import deviation
 from refnp.verify.layers import attention as attention_equation
 from refnp.verify.layers import cases
 from refnp.verify.layers import convolution as convolution_equation
 from refnp.verify.layers import normalization as normalization_equation
-from refnp.verify.rounding import tolerance
 from tests.helpers import assert_within, normal
 
 CASES = {case.name: case for case in cases()}

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from refnp import cli
+from refnp.numbers.rounding import tolerance
 from refnp.verify.case import Case, Layer
 from refnp.verify.exchange import cases as exchange
 from refnp.verify.exchange import export, formats
 from refnp.verify.exchange.answers import judged_folder
 from refnp.verify.judge import WITHIN, deviation
 from refnp.verify.layers import cases
-from refnp.verify.rounding import tolerance
 
 LAYOUTS = list(formats.FORMATS)
 SOME = "attention*"  # with masks, NaN, infinities

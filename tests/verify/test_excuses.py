@@ -13,14 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp
-from refnp.verify import excuses, parts, rounding
+from refnp.numbers import parts, rounding
+from refnp.numbers.rounding import arithmetic, between, either, exact, tolerance, where, where_positive
+from refnp.verify import excuses
 from refnp.verify.case import KnownDefect
 from refnp.verify.excuses import by_formula, excused_by, fingerprint, recorded_answers
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, WITHIN, judged
 from refnp.verify.layers import cases_of_layers
 from refnp.verify.layers.activations import gelu, printed_gelu
 from refnp.verify.record import key_of
-from refnp.verify.rounding import arithmetic, between, either, exact, tolerance, where, where_positive
 
 BY_FORMULA = {  # layers whose known defects have formulas, and how many recorded rows show them at the least
     "gelu": 80, "softmax": 90, "log_softmax": 90, "attention": 400, "layer_norm": 60, "binary_cross_entropy": 30,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import refnp
 from refnp.layers import layer_norm
-from refnp.verify.precision import FORMATS, policy
+from refnp.numbers.precision import FORMATS, policy
 from tests import pages
 
 FUSED = "bfloat16 in and out, float32 inside"

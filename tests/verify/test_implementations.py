@@ -13,13 +13,13 @@ import zlib
 import numpy as np
 import pytest
 
-from refnp.verify import implementations as ways
-from refnp.verify.implementations import Implementation, compute, implementations
+from refnp.numbers import implementations as ways
+from refnp.numbers.implementations import Implementation, compute, implementations
+from refnp.numbers.rounding import arithmetic, exact, tolerance
 from refnp.verify.judge import deviation
 from refnp.verify.layers import MODELS, cases_of_layers
 from refnp.verify.layers import attention as attention_equation
 from refnp.verify.layers import normalization as normalization_equation
-from refnp.verify.rounding import arithmetic, exact, tolerance
 from tests.helpers import normal
 
 LAYERS = {}

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from refnp.layers.normalization import layer_norm
-from refnp.verify import implementations
+from refnp.numbers import implementations
+from refnp.numbers.implementations import Implementation, compute
+from refnp.numbers.rounding import exact
 from refnp.verify.bounds import deviation
 from refnp.verify.case import Case, Convention, KnownDefect, Layer
-from refnp.verify.implementations import Implementation, compute
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, WITHIN, Judgement, judged
 from refnp.verify.layers import normalization
-from refnp.verify.rounding import exact
 
 
 def square(x):

@@ -5,7 +5,7 @@ import pytest
 
 from refnp import autograd as ag
 from refnp.autograd.declaration import takes
-from refnp.verify import rounding
+from refnp.numbers import rounding
 from refnp.verify.case import Layer
 from refnp.verify.judge import WITHIN, judged
 from refnp.verify.layers import LAYERS, cases_of

@@ -9,8 +9,8 @@ from refnp import autograd as ag
 from refnp import judge_model
 from refnp.layers import silu
 from refnp.models import CNP, TNPD, Encoder
+from refnp.numbers.rounding import tolerance
 from refnp.verify.judge import DEVIATES, judged
-from refnp.verify.rounding import tolerance
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

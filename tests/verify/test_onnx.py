@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from refnp.numbers.rounding import tolerance
 from refnp.verify import reproduce
 from refnp.verify.case import FailedError, NotOfferedError
 from refnp.verify.frameworks import Framework, framework_of, framework_with, installed
@@ -16,7 +17,6 @@ from refnp.verify.frameworks.runtimes import RUNTIMES, Worker, replied
 from refnp.verify.judge import DEVIATES, WITHIN, case_judgements, deviation
 from refnp.verify.layers import cases_of_layers
 from refnp.verify.record import Recording, key_of, record, write
-from refnp.verify.rounding import tolerance
 
 CASES = {case.name: case for case in cases_of_layers()}
 with_onnx = pytest.mark.skipif(importlib.util.find_spec("onnx") is None, reason="onnx is not installed")

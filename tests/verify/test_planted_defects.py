@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from refnp.verify import implementations, parts, rounding
+from refnp.numbers import implementations, parts, rounding
+from refnp.numbers.implementations import Computed, Implementation, compute, in_sequence
+from refnp.numbers.rounding import tolerance
 from refnp.verify.bounds import deviation
-from refnp.verify.implementations import Computed, Implementation, compute, in_sequence
 from refnp.verify.layers import MODELS, cases_of_layers
-from refnp.verify.rounding import tolerance
 
 MACHINERY = {
     implementations.__file__,

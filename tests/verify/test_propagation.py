@@ -24,8 +24,8 @@ from refnp.models import (
     Transformer,
 )
 from refnp.models.convcnp import Encoding
+from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.propagation import BILINEAR, EQUATIONS, EXACT, NoBoundError, bounded, local_errors, wide
-from refnp.verify.rounding import exact, tolerance
 from tests.models import np_judges, tnp_judges
 from tests.models.tnp_judges import shaken
 

@@ -6,12 +6,12 @@ import dataclasses
 import numpy as np
 import pytest
 
+from refnp.numbers.rounding import judging_precision
 from refnp.verify import record, table
 from refnp.verify.case import FailedError, NotOfferedError
 from refnp.verify.frameworks import PACKAGES, PAGES, Framework, unchanged
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, case_judgements, frameworks
 from refnp.verify.layers import cases_of_layers
-from refnp.verify.rounding import judging_precision
 
 CASES = {case.name: case for case in cases_of_layers()}
 KEYS = {"PyTorch": "torch", "JAX": "jax"}  # which CI installs, and records again with every new case

@@ -5,7 +5,7 @@ import pytest
 
 import refnp
 from refnp.layers import convolution, layer_norm, softmax
-from refnp.verify.precision import policy
+from refnp.numbers.precision import policy
 
 RNG = np.random.default_rng(0)
 X, GAIN, SHIFT = RNG.normal(size=(4, 6)).astype("f4"), RNG.normal(size=6).astype("f4"), RNG.normal(size=6).astype("f4")

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 import refnp
+from refnp.numbers.rounding import tolerance
 from refnp.verify import layers
 from refnp.verify.bounds import deviation
 from refnp.verify.judge import WITHIN
 from refnp.verify.layers import transformer, vision, whole_models
-from refnp.verify.rounding import tolerance
 from tests.models import np_judges, tnp_judges
 
 CASES = {case.name: case for case in layers.cases() if case.layer.whole}

@@ -31,17 +31,16 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from refnp.autograd import Parameter, exp
-from refnp.autograd.blocks import floating
 from refnp.autograd.declaration import takes
-from refnp.autograd.duals import as_array
 from refnp.autograd.primitives import primitive, raw
-from refnp.autograd.summation import sum_of_products
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.module import Module
 from refnp.layers.set_convolutions.grid import Grid, GridOptions
 from refnp.layers.set_convolutions.kernels import eq, matern_32, matern_52
 from refnp.layers.set_convolutions.near import TILE_BYTES, portions_of
 from refnp.layers.set_convolutions.tiles import Tiles, Windows, ordered
+from refnp.numbers.duals import as_array, floating
+from refnp.numbers.summation import sum_of_products
 
 FARTHEST = 1e9  # length scales beyond which a distance counts as this one, so that its square does not overflow
 

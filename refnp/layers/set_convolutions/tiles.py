@@ -16,11 +16,11 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from refnp.autograd.blocks import run_all
-from refnp.autograd.summation import sum_of_products
 from refnp.autograd.tensor import Array
 from refnp.layers.set_convolutions.grid import Grid
 from refnp.layers.set_convolutions.kernels import decay
 from refnp.layers.set_convolutions.near import Block, Portions, half_width
+from refnp.numbers.summation import sum_of_products
 
 MOST_RUNS = 8  # runs that blocks of pairs are dealt into, at most
 TILE_NUMBERS = 1 << 16  # pairs in a tile: a few such arrays stay in the cache of a core

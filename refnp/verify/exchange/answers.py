@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.numbers.rounding import judging_precision
 from refnp.verify.asking import excusing
 from refnp.verify.case import Answer, Case, Problem
 from refnp.verify.exchange.cases import MANIFEST, ONNX, VERSION, id_of, in_files
@@ -29,7 +30,6 @@ from refnp.verify.judge import DEVIATES, SKIPPED, Judgement, judged, matches
 from refnp.verify.judging import check_excused
 from refnp.verify.layer_names import cases_named, catalogue
 from refnp.verify.record import DTYPES
-from refnp.verify.rounding import judging_precision
 
 MANIFEST_LIMIT = 1 << 26
 ANSWERS = "answers"

@@ -30,12 +30,12 @@ from typing import Any
 import numpy as np
 
 from refnp import layers
+from refnp.numbers.rounding import ASSUMED, WIDE, judging_precision, tolerance
 from refnp.verify.case import Case, Problem
 from refnp.verify.exchange.formats import FORMATS, Arrays, as_text, number
 from refnp.verify.judge import matches
 from refnp.verify.layers import cases
 from refnp.verify.record import DTYPES
-from refnp.verify.rounding import ASSUMED, WIDE, judging_precision, tolerance
 from refnp.version import __version__
 
 VERSION = 1  # of the layout of folders and files; a program may refuse any other

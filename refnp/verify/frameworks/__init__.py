@@ -20,12 +20,12 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
+from refnp.numbers.precision import policy
 from refnp.verify.case import Answer, FailedError, KnownDefect, Layer, NotOfferedError, Problem
 from refnp.verify.frameworks import keras, mlx, paddle, tensorflow
 from refnp.verify.frameworks.native import NATIVES, Native
 from refnp.verify.frameworks.onnx import posed
 from refnp.verify.frameworks.runtimes import RUNTIMES
-from refnp.verify.precision import policy
 
 PACKAGES = {  # to be imported; of PyTorch and JAX also the fields of a `Layer` for their names
     name: native.package for name, native in NATIVES.items() if name not in ("NumPy", "tinygrad")

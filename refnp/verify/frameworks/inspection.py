@@ -17,9 +17,9 @@ import numpy as np
 
 from refnp.autograd import Tensor, vjp
 from refnp.layers.module import Module
+from refnp.numbers.precision import in_own_type
 from refnp.verify.frameworks import version_of as version_of_package
 from refnp.verify.frameworks.native import NATIVES, NUMPY, Native, of_chosen, only_the_processor
-from refnp.verify.precision import in_own_type
 from refnp.version import __version__
 
 BELONGS_TO = {"jaxlib": "jax", "flax": "jax", "equinox": "jax"}  # packages whose arrays are another's

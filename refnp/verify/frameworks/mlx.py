@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.verify import rounding
+from refnp.numbers import rounding
 from refnp.verify.case import Convention, KnownDefect, NotOfferedError, beside, listed
 from refnp.verify.layers.activations import PRINTED_SIGMOID, printed_elu, printed_gelu
 from refnp.verify.layers.attention import attending

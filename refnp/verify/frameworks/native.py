@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from refnp.numbers.precision import Stored, format_of, in_own_type, stored_in
 from refnp.verify.case import NotOfferedError
-from refnp.verify.precision import Stored, format_of, in_own_type, stored_in
 
 Run = Callable[
     [Callable, Sequence[np.ndarray], np.ndarray | None, Sequence[int], str | None], tuple[np.ndarray, list[np.ndarray]]

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from refnp.numbers.precision import in_own_type, policy
+from refnp.numbers.rounding import tolerance
 from refnp.verify.case import Case, NotOfferedError, Problem
 from refnp.verify.frameworks.onnx_operators import OPERATORS
-from refnp.verify.precision import in_own_type, policy
-from refnp.verify.rounding import tolerance
 
 OLDEST = 17  # the opset of models whose operators are in it
 PARAMETERS = {"weight", "bias", "gain", "shift", "mean", "variance", "table"}  # of a layer that has one of MARKS

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.rounding import where
 from refnp.verify.case import Convention, KnownDefect, NotOfferedError, listed
 from refnp.verify.layers.activations import PRINTED_SIGMOID, printed_elu, printed_gelu, printed_softplus
 from refnp.verify.layers.attention import attending
@@ -32,7 +33,6 @@ from refnp.verify.layers.softmax import (
     weights_pullback,
 )
 from refnp.verify.layers.transformer_layers import DECODER_PARTS, ENCODER_PARTS, parts_of
-from refnp.verify.rounding import where
 
 
 def softplus(paddle, x, *, beta=1.0, threshold=20.0):

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from refnp.numbers.precision import policy
 from refnp.verify.case import Answer, Case, Layer, Problem
 from refnp.verify.frameworks.torch_modules import DROPOUTS, READERS, NoEquationError, Reading, kind_of
-from refnp.verify.precision import policy
 
 
 @dataclass

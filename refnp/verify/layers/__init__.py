@@ -13,7 +13,7 @@ arguments than refnp's public ones, and what is so small a part of a layer that 
 
 An equation takes `Rounded` numbers and returns (y, pullback), pullback(ȳ) one gradient for each argument, in the form
 in which the textbooks print them and independent of refnp's own code. So each gives two things at once: a second
-opinion on refnp's value, and the bound by which it and every framework is judged (`refnp.verify.rounding`). Where two
+opinion on refnp's value, and the bound by which it and every framework is judged (`refnp.numbers.rounding`). Where two
 forms of an equation are equal on paper, the one that cancels least is written down: erfc and not 1 + erf, log1p of the
 rest and not log of the sum, σ(−x) and not 1 − σ(x).
 """

@@ -6,8 +6,10 @@ import numpy as np
 
 from refnp import layers
 from refnp.autograd.elementary import tanh as tanh_of
-from refnp.autograd.special import SQRT_HALF
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.parts import part
+from refnp.numbers.rounding import WIDE, Rounded, constant, either, overflowing, where, where_positive
+from refnp.numbers.special import SQRT_HALF
 from refnp.verify.case import (
     Case,
     Convention,
@@ -21,8 +23,6 @@ from refnp.verify.case import (
     uniform,
 )
 from refnp.verify.layers.engine import AROUND_ZERO
-from refnp.verify.parts import part
-from refnp.verify.rounding import WIDE, Rounded, constant, either, overflowing, where, where_positive
 
 TWICE_ROOT = constant(2 * np.sqrt(WIDE(2) / (4 * np.arctan(WIDE(1)))))  # 2 √(2/π)
 ROOT_TWO_PI = constant(np.sqrt(8 * np.arctan(WIDE(1))))

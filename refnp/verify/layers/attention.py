@@ -10,7 +10,9 @@ import numpy as np
 from refnp import layers
 from refnp.autograd.declaration import takes
 from refnp.layers.masks import causal, key_padding, window
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.parts import part
+from refnp.numbers.rounding import WIDE, constant, contract, either, exact, where, where_positive
 from refnp.verify.case import (
     Case,
     Convention,
@@ -27,8 +29,6 @@ from refnp.verify.case import (
 )
 from refnp.verify.layers.linear import linear, sum_to, summed_to
 from refnp.verify.layers.softmax import weights, weights_pullback
-from refnp.verify.parts import part
-from refnp.verify.rounding import WIDE, constant, contract, either, exact, where, where_positive
 
 TOKENS = "query (..., N, d), key (..., M, d), value (..., M, e) → (..., N, e)"
 TOKENS_HIDDEN = "boolean to (..., N, M)? hides (key, value), True = may attend"

@@ -9,6 +9,7 @@ from refnp import layers
 from refnp.autograd import broadcast_to, concatenate, matmul, reshape
 from refnp.autograd.primitives import raw
 from refnp.layers.masks import causal
+from refnp.numbers.rounding import WIDE, arranged, constant, contract, either, where
 from refnp.verify.case import Case, Layer, normal
 from refnp.verify.layers.attention import (
     CAUSAL,
@@ -25,7 +26,6 @@ from refnp.verify.layers.attention import (
     torch_attention,
 )
 from refnp.verify.layers.softmax import printed_pullback, weights, weights_pullback
-from refnp.verify.rounding import WIDE, arranged, constant, contract, either, where
 
 
 def scaled(query, key, value, *, scale, mask=None):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from refnp import layers
+from refnp.numbers.rounding import Rounded, begun_with, contract, scatter
 from refnp.verify.case import (
     Case,
     GradientInputs,
@@ -23,7 +24,6 @@ from refnp.verify.case import (
     module_gradient,
     normal,
 )
-from refnp.verify.rounding import Rounded, begun_with, contract, scatter
 
 
 def places_of(lengths, kernel, stride, dilation, padding) -> tuple[int, ...]:

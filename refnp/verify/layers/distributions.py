@@ -14,7 +14,8 @@ from refnp import layers
 from refnp.autograd.declaration import takes
 from refnp.layers import densities, student_t
 from refnp.layers.distributions import Categorical, LowRankNormal, MultivariateNormal, Normal, kl_divergence
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.rounding import ELEMENTARY, WIDE, Rounded, arranged, constant, contract, where
 from refnp.verify.case import (
     Case,
     GradientInputs,
@@ -31,7 +32,6 @@ from refnp.verify.layers.linear import summed_to
 from refnp.verify.layers.losses import HALF_LOG_TWO_PI, gaussian_nll
 from refnp.verify.layers.softmax import SATURATED, log_softmax, printed_log_softmax, printed_pullback, weights_pullback
 from refnp.verify.layers.softmax import weights as softmax_weights
-from refnp.verify.rounding import ELEMENTARY, WIDE, Rounded, arranged, constant, contract, where
 
 
 def normal_log_prob(y, mean, std):

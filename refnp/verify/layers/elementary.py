@@ -11,12 +11,12 @@ import numpy as np
 
 import refnp.autograd as ad
 from refnp.autograd.primitives import raw
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.rounding import exact, where
 from refnp.verify.case import Case, KnownDefect, Layer, normal, uniform
 from refnp.verify.layers.activations import TANH
 from refnp.verify.layers.engine import AROUND_ZERO
 from refnp.verify.layers.linear import summed_to
-from refnp.verify.rounding import exact, where
 
 
 def exp(x):

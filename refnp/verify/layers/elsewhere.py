@@ -21,11 +21,11 @@ import numpy as np
 from refnp import autograd as ag
 from refnp import layers
 from refnp.autograd.primitives import raw
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.rounding import constant, exact, where
 from refnp.verify.case import Case, Convention, Layer, normal, uniform
 from refnp.verify.layers import attention, distributions, losses
 from refnp.verify.layers.losses import HALF_LOG_TWO_PI
-from refnp.verify.rounding import constant, exact, where
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import numpy as np
 import refnp.autograd as ad
 from refnp.autograd.special import erf as refnp_erf
 from refnp.autograd.special import erfc as refnp_erfc
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.rounding import WIDE, arranged, constant, where
 from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, generator, gradient_of, normal, uniform
-from refnp.verify.rounding import WIDE, arranged, constant, where
 
 
 def erf(x):

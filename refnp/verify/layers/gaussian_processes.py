@@ -9,12 +9,12 @@ import numpy as np
 
 import refnp.autograd as ad
 from refnp.autograd.primitives import raw
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.rounding import WIDE, constant, contract, where
 from refnp.verify.case import Case, Layer, normal
 from refnp.verify.layers.losses import HALF_LOG_TWO_PI
 from refnp.verify.layers.matrices import solved_lower, solved_upper
 from refnp.verify.layers.products import factor_of
-from refnp.verify.rounding import WIDE, constant, contract, where
 
 
 def eq_shape(square):

@@ -8,6 +8,7 @@ import numpy as np
 from refnp import autograd, layers
 from refnp.autograd.declaration import takes
 from refnp.autograd.primitives import primitive
+from refnp.numbers.rounding import WIDE, Rounded, begun_with, constant, contract, exact, scatter, where
 from refnp.verify.case import (
     Case,
     GradientInputs,
@@ -19,7 +20,6 @@ from refnp.verify.case import (
     module_gradient,
     normal,
 )
-from refnp.verify.rounding import WIDE, Rounded, begun_with, constant, contract, exact, scatter, where
 
 
 def matmul(x, y):

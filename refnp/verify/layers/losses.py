@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from refnp import layers
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.rounding import WIDE, constant, either, exact, where, where_positive
 from refnp.verify.case import (
     Case,
     GradientInputs,
@@ -26,7 +27,6 @@ from refnp.verify.layers.softmax import (
     SATURATED,
     log_softmax,
 )
-from refnp.verify.rounding import WIDE, constant, either, exact, where, where_positive
 
 HALF_LOG_TWO_PI = constant(np.log(8 * np.arctan(WIDE(1))) / 2)
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 import refnp.autograd as ad
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.rounding import Rounded, arranged, constant, contract, exact, where
 from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, generator, gradient_of, normal
 from refnp.verify.layers.linear import without_gradient
-from refnp.verify.rounding import Rounded, arranged, constant, contract, exact, where
 
 
 def tril(x, *, offset=0):

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 import refnp.autograd as ad
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.rounding import Rounded, arranged, constant, where
 from refnp.verify.case import Case, Layer, NotOfferedError, normal
-from refnp.verify.rounding import Rounded, arranged, constant, where
 
 IN_NUMPY: dict[str, Any] = {"zeros": "constant", "circular": "wrap", "reflect": "reflect", "replicate": "edge"}
 

@@ -10,7 +10,8 @@ from refnp import layers
 from refnp.layers.translation_attention import TranslationAttention
 from refnp.layers.translation_attention import pair_kernel as refnp_pair_kernel
 from refnp.models.tnp import autoregressive_mask, diagonal_mask, nondiagonal_mask
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.rounding import WIDE, constant, contract, where
 from refnp.verify.case import Case, Layer, normal, uniform
 from refnp.verify.layers.attention import ATTENTION, IN_FLOAT32, MASKED_ROW, scores_pullback, tensors
 from refnp.verify.layers.linear import linear
@@ -19,7 +20,6 @@ from refnp.verify.layers.neural_processes import joined, pair_kernel
 from refnp.verify.layers.set_convolution import SET_CONVOLUTION, matern_32, matern_52, set_convolution
 from refnp.verify.layers.softmax import weights
 from refnp.verify.layers.transformer_layers import ENCODER_LAYER, HEADS, encoder_inputs
-from refnp.verify.rounding import WIDE, constant, contract, where
 
 
 def translation_attention(

@@ -24,10 +24,10 @@ from refnp.models.neural_process import CNP, NeuralProcess, SetEncoder
 from refnp.models.pseudo_tokens import PseudoTETNP, PseudoTNP
 from refnp.models.te_tnp import TETNP, TranslationLayer
 from refnp.models.tnp import TNPA, TNPD, TNPND
+from refnp.numbers.rounding import arranged
 from refnp.verify.case import GradientInputs, Without, gradient_of, module_gradient
 from refnp.verify.layers.activations import relu
 from refnp.verify.layers.linear import linear
-from refnp.verify.rounding import arranged
 
 
 def joined(*parts):

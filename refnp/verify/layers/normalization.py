@@ -5,7 +5,9 @@ from functools import partial
 import numpy as np
 
 from refnp import layers
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.parts import part
+from refnp.numbers.rounding import Rounded, constant, either, where
 from refnp.verify.case import (
     Case,
     GradientInputs,
@@ -19,8 +21,6 @@ from refnp.verify.case import (
     uniform,
 )
 from refnp.verify.layers.softmax import along_last
-from refnp.verify.parts import part
-from refnp.verify.rounding import Rounded, constant, either, where
 
 
 def per_feature(g, parameter):

@@ -9,8 +9,8 @@ import numpy as np
 
 from refnp.autograd import Parameter
 from refnp.autograd.primitives import raw
+from refnp.numbers.rounding import WIDE
 from refnp.verify.case import Layer
-from refnp.verify.rounding import WIDE
 
 ARRAYS = ("parameter", "gradient", "velocity", "mean", "square", "total")
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from refnp.autograd import Parameter
 from refnp.autograd.primitives import raw
+from refnp.numbers import rounding
+from refnp.numbers.rounding import WIDE, Rounded, constant, exact, where
 from refnp.training import SGD, Adagrad, Adam, AdamW, RMSprop, clip_gradients
-from refnp.verify import rounding
 from refnp.verify.case import Case, Convention, Layer, normal, uniform
 from refnp.verify.layers.elementary import powered
 from refnp.verify.layers.optimizer_steps import Step
-from refnp.verify.rounding import WIDE, Rounded, constant, exact, where
 
 
 def less(fraction: float) -> Rounded:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from refnp import layers
+from refnp.numbers.parts import part
+from refnp.numbers.rounding import WIDE, Rounded, between, constant, contract, exact, where
 from refnp.verify.case import (
     Case,
     Convention,
@@ -18,8 +20,6 @@ from refnp.verify.case import (
     normal,
 )
 from refnp.verify.layers.convolution import gathered, pairs_of, per_axis, places_of, scattered, sources
-from refnp.verify.parts import part
-from refnp.verify.rounding import WIDE, Rounded, between, constant, contract, exact, where
 
 
 def windows(x: Rounded, size, stride, padding, dilation=1, ceil_mode=False) -> tuple[np.ndarray, tuple[int, ...]]:

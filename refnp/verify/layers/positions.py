@@ -17,11 +17,11 @@ from refnp.layers.positions.biases import ALiBi, T5Bias
 from refnp.layers.positions.images import ImagePositions, image_places
 from refnp.layers.positions.relative import Shaw
 from refnp.layers.positions.rotary import Rotary
+from refnp.numbers.rounding import WIDE, Rounded, arranged, constant, contract, scatter, where
 from refnp.verify.case import Case, GradientInputs, Layer, Without, generator, gradient_of, module_gradient, normal
 from refnp.verify.layers.attention import attention, tensors
 from refnp.verify.layers.linear import sum_to
 from refnp.verify.layers.softmax import weights
-from refnp.verify.rounding import WIDE, Rounded, arranged, constant, contract, scatter, where
 
 
 def with_vectors(query, key, value, *tables, buckets, mask=None):

@@ -8,12 +8,12 @@ import numpy as np
 from refnp import autograd as ag
 from refnp import layers
 from refnp.autograd.primitives import raw
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.rounding import either, where
 from refnp.verify.case import Case, Layer, normal, uniform
 from refnp.verify.layers.distributions import normal_log_prob
 from refnp.verify.layers.losses import probabilities
 from refnp.verify.layers.softmax import log_softmax, logsumexp
-from refnp.verify.rounding import either, where
 
 
 def kl_of_probabilities(probabilities_p, probabilities_q):

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 
 import refnp.autograd as ad
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.rounding import Rounded, arranged, contract
 from refnp.verify.case import Case, Layer, normal
 from refnp.verify.layers.matrices import Elements, solved_lower, solved_upper, total
-from refnp.verify.rounding import Rounded, arranged, contract
 
 
 def dot(x, y):

@@ -9,10 +9,10 @@ from operator import attrgetter
 import numpy as np
 
 import refnp.autograd as ad
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.rounding import arranged, contract, exact, where
 from refnp.verify.case import Case, Layer, normal
 from refnp.verify.layers.engine import STD, VAR, along_last, cumprod
-from refnp.verify.rounding import arranged, contract, exact, where
 
 
 @along_last

@@ -19,8 +19,8 @@ import numpy as np
 
 from refnp.autograd import einsum
 from refnp.autograd.primitives import raw
+from refnp.numbers.rounding import WIDE, Rounded, contract
 from refnp.verify.case import Case, Layer, NotOfferedError, normal
-from refnp.verify.rounding import WIDE, Rounded, contract
 
 HALF = Fraction(1, 2)
 

@@ -12,10 +12,10 @@ w are the steps of `warmup`, S all `steps`, f the `floor`, D the `width`.
 import numpy as np
 
 from refnp.autograd.primitives import raw
+from refnp.numbers.rounding import WIDE, constant, either, exact
 from refnp.verify.case import Case, Layer
 from refnp.verify.layers.elementary import cosine as cos_of
 from refnp.verify.layers.elementary import sine as sin_of
-from refnp.verify.rounding import WIDE, constant, either, exact
 
 PI = 4 * np.arctan(WIDE(1))
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from refnp import layers
 from refnp.layers.set_convolutions import kernels
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.rounding import Rounded, arranged, constant, contract, exact, where
 from refnp.verify.case import (
     Case,
     GradientInputs,
@@ -21,7 +22,6 @@ from refnp.verify.case import (
     normal,
     uniform,
 )
-from refnp.verify.rounding import Rounded, arranged, constant, contract, exact, where
 
 
 def eq(s):

@@ -6,10 +6,10 @@ from functools import update_wrapper
 import numpy as np
 
 from refnp import autograd, layers
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.parts import part
+from refnp.numbers.rounding import either, no_farther, overflowing, where
 from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, exact_gradient, generator, gradient_of, normal
-from refnp.verify.parts import part
-from refnp.verify.rounding import either, no_farther, overflowing, where
 
 
 def along_last(equation):

@@ -8,9 +8,9 @@ import numpy as np
 from refnp.autograd import Tensor
 from refnp.autograd.primitives import raw
 from refnp.layers import BatchNorm
+from refnp.numbers.rounding import constant, where
 from refnp.verify.case import Case, Layer, normal, uniform
 from refnp.verify.layers.linear import EMBEDDING
-from refnp.verify.rounding import constant, where
 
 
 def running_mean(x, mean, *, momentum=0.1):

@@ -15,6 +15,7 @@ from refnp import layers, models
 from refnp.autograd.primitives import raw
 from refnp.layers.masks import key_padding
 from refnp.models.decoding import beam_search, greedy, log_probability
+from refnp.numbers.rounding import Rounded, tolerance
 from refnp.verify.case import Case, GradientInputs, Layer, Without, generator, gradient_of, module_gradient, normal
 from refnp.verify.layers.multi_head import bound, with_values
 from refnp.verify.layers.transformer_layers import (
@@ -37,7 +38,6 @@ from refnp.verify.layers.transformer_layers import (
 )
 from refnp.verify.layers.whole_models import Model, begun
 from refnp.verify.propagation import bounded
-from refnp.verify.rounding import Rounded, tolerance
 
 
 def transformer(

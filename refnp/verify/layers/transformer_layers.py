@@ -12,6 +12,7 @@ import numpy as np
 
 from refnp import layers, models
 from refnp.layers.masks import causal, key_padding
+from refnp.numbers.rounding import exact
 from refnp.verify.case import (
     Case,
     GradientInputs,
@@ -36,7 +37,6 @@ from refnp.verify.layers.multi_head import (
     with_values,
 )
 from refnp.verify.layers.normalization import layer_norm
-from refnp.verify.rounding import exact
 
 ENCODER_PARTS = 8, 2, 4, 2  # parameters of an encoder layer: attention, LayerNorm, feed-forward network, LayerNorm
 DECODER_PARTS = 8, 2, 8, 2, 4, 2  # of a decoder layer: the same, with attention to the memory between

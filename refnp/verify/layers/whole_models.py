@@ -29,10 +29,10 @@ from refnp.layers.set_convolutions import GridOptions
 from refnp.layers.unet import SimpleCNN
 from refnp.models.convcnp import Encoding
 from refnp.models.neural_process import mean_of_present
+from refnp.numbers.rounding import Rounded
 from refnp.verify.case import Case, Draw, Layer, normal
 from refnp.verify.layers.multi_head import bound
 from refnp.verify.propagation import bounded, wide
-from refnp.verify.rounding import Rounded
 
 DX = DY = 2
 SHAKEN = 0.2  # standard deviation of what is added to the parameters that a module starts with

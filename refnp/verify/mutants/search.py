@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import vjp
+from refnp.numbers.precision import Policy, policy
+from refnp.numbers.rounding import WIDE, tolerance
 from refnp.verify.bounds import errors_over_bounds
 from refnp.verify.case import Answer, Layer, Problem
 from refnp.verify.judge import DEVIATES
 from refnp.verify.mutants.general import of_gradients
 from refnp.verify.mutants.mutant import Mutant
-from refnp.verify.precision import Policy, policy
-from refnp.verify.rounding import WIDE, tolerance
 
 SPREAD, SAMPLES, NARROW_SAMPLES = 8, 3, 8
 NEAR = 0.1  # of the error that is to be explained may be left where the mutant's own rounding is worth measuring

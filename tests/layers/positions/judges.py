@@ -8,10 +8,10 @@ from refnp.layers.positions.images import ImagePositions
 from refnp.layers.positions.relative import RelativePositions, Shaw
 from refnp.layers.positions.rotary import Rotary
 from refnp.layers.similarity import similarity_attention
+from refnp.numbers.rounding import Rounded, contract, exact
 from refnp.verify.layers import attention as attention_equation
 from refnp.verify.layers import multi_head as multi_head_equation
 from refnp.verify.layers import positions as equations
-from refnp.verify.rounding import Rounded, contract, exact
 from tests.helpers import normal
 from tests.transcriptions import positions as written
 

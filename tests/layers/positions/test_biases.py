@@ -12,8 +12,8 @@ from refnp.layers import masks
 from refnp.layers.multi_head import MultiHeadAttention
 from refnp.layers.positions.biases import ALiBi, T5Bias, alibi_slopes, t5_buckets
 from refnp.layers.softmaxes import softmax
+from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import positions as equations
-from refnp.verify.rounding import exact, tolerance
 from tests.helpers import (
     COMPLEX,
     REAL,

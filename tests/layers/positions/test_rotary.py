@@ -11,8 +11,8 @@ from refnp.layers.multi_head import MultiHeadAttention
 from refnp.layers.positions.absolute import sinusoids
 from refnp.layers.positions.relative import Shaw
 from refnp.layers.positions.rotary import Rotary, half_order, rotate
+from refnp.numbers.rounding import contract, exact, tolerance
 from refnp.verify.layers import positions as equations
-from refnp.verify.rounding import contract, exact, tolerance
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
 from tests.layers.positions.judges import looked_up, rounded_look_up, rounded_sinusoids
 from tests.transcriptions import positions as written

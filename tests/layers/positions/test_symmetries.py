@@ -14,7 +14,7 @@ from refnp.layers.positions.biases import ALiBi, T5Bias
 from refnp.layers.positions.images import ImagePositions, image_places
 from refnp.layers.positions.relative import Shaw
 from refnp.layers.positions.rotary import Rotary
-from refnp.verify.rounding import tolerance
+from refnp.numbers.rounding import tolerance
 from tests.helpers import normal, seeds
 from tests.layers.positions.judges import FEATURES, HEADS, WIDTH, at_random, attend, rounded_attend
 

@@ -24,8 +24,8 @@ from refnp.layers import (
 from refnp.models import EncoderLayer
 from refnp.models.published import flax as from_flax
 from refnp.models.published.renaming import flattened, unflattened
+from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import convolution, linear, multi_head, normalization, transformer_layers
-from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, normal
 
 ANSWERS = json.loads(Path(__file__).with_name("flax_answers.json").read_text())["answers"]

@@ -14,7 +14,7 @@ from refnp.models.published import te_tnp
 from refnp.models.published import tnp as published
 from refnp.models.te_tnp import TETNP, TranslationLayer
 from refnp.models.tnp import TNPD
-from refnp.verify.rounding import exact, tolerance
+from refnp.numbers.rounding import exact, tolerance
 from tests.helpers import assert_same_arrays, assert_within, normal
 from tests.models import tnp_judges as judges
 

@@ -8,8 +8,8 @@ import pytest
 from refnp.autograd.primitives import raw
 from refnp.models.published import tnp as published
 from refnp.models.tnp import TNPA, TNPD, TNPND, autoregressive_mask
+from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
-from refnp.verify.rounding import tolerance
 from tests.helpers import assert_same_arrays, assert_within
 from tests.models import tnp_judges as judges
 

@@ -13,8 +13,8 @@ from refnp.models.bootstrap import BANP, BNP, resampling
 from refnp.models.latent import LatentModel, LatentNP
 from refnp.models.neural_process import CNP
 from refnp.models.published import tnp as published
+from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
-from refnp.verify.rounding import tolerance
 from tests.helpers import assert_same_arrays, assert_within, check
 from tests.models import np_judges as judges
 from tests.models.tnp_judges import task as drawn_task

@@ -24,9 +24,9 @@ from refnp.models.published import flax, safetensors
 from refnp.models.published import torch as from_torch
 from refnp.models.transformer_layers import DecoderLayer, EncoderLayer
 from refnp.models.transformer_stacks import Decoder, Encoder, EncoderDecoder
+from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import multi_head as attention_equations
 from refnp.verify.layers import transformer_layers as equations
-from refnp.verify.rounding import exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, normal
 
 ACTIVATIONS = {"relu": relu, "gelu": gelu}

@@ -108,6 +108,12 @@ def as_array(x: Any, dtype: Any = None, order: Any = None) -> Array:
     return array.view(type(x)) if isinstance(x, Dual) else array
 
 
+def floating(x: Any) -> Array:
+    """As an array of a floating type: integers and booleans become float64, everything else stays."""
+    x = as_array(x)
+    return x.astype(np.float64) if x.dtype.kind in "biu" else x
+
+
 def has_nan(arrays: list[Array]) -> bool:
     """Whether one of them holds a NaN: the sum of all squares is NaN then and only then, and takes one pass."""
     with np.errstate(over="ignore", under="ignore"):

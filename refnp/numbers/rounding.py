@@ -25,7 +25,7 @@ PyTorch and XLA promise. Sums and products are the usual ones, in any order, fus
 have other bounds. Errors are added up as if they all pointed the same way: a formula that is evaluated well stays well
 below the bound, and one that cancels shows in its e. Choices between branches are those of the exact value, and either
 of them where rounding may decide (`where_positive`).
-The value may also be of arbitrary precision (`refnp.verify.numbers`), and then there is no error.
+The value may also be of arbitrary precision (`refnp.numbers.exact`), and then there is no error.
 Source: Wilkinson (1963); Higham (2002), §2.8 (underflow), §3.3 and §4.2; Hallman & Ipsen (2023), Ipsen & Zhou (2020)
 (sums beyond first order).
 """
@@ -35,13 +35,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from refnp.autograd import special
-from refnp.autograd.summation import sum_of_products
-from refnp.autograd.tensor import ArrayLike
-from refnp.verify.numbers import as_numbers, each
-from refnp.verify.parts import part
-from refnp.verify.precision import WIDE, policy
+from refnp.numbers import special
+from refnp.numbers.exact import as_numbers, each
+from refnp.numbers.parts import part
+from refnp.numbers.precision import WIDE, policy
+from refnp.numbers.summation import sum_of_products
 
 ELEMENTARY = 8  # error of exp, log, … in units of u
 ASSUMED = (
@@ -80,7 +80,7 @@ class Arithmetic(NamedTuple):
 
 
 def arithmetic(precision: Any, *, blocked: bool = False) -> Arithmetic:
-    """That of a floating-point type or of a policy (`refnp.verify.precision`)."""
+    """That of a floating-point type or of a policy (`refnp.numbers.precision`)."""
     form = policy(precision)
     u, stored, products = form.inside.u, form.stored, form.products
     return Arithmetic(

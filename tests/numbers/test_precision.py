@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.precision import FORMATS, Policy, policy
+from refnp.numbers.rounding import Rounded, arithmetic, contract, exact, tolerance
 from refnp.verify.frameworks import NATIVES, ask, installed
 from refnp.verify.layers import cases
-from refnp.verify.precision import FORMATS, Policy, policy
-from refnp.verify.rounding import Rounded, arithmetic, contract, exact, tolerance
 from tests.helpers import seeds
 
 EAGER = ("bfloat16", "float16", "float8_e4m3fn")

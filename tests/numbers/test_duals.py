@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 import refnp
 import refnp.autograd as ad
 from refnp import layers
-from refnp.autograd.duals import Cotangent, product, quotient
 from refnp.autograd.trees import is_differentiable, leaves_of, map_leaves, rebuilt
+from refnp.numbers.duals import Cotangent, product, quotient
 from refnp.verify.layers import LAYERS
 from tests.autograd.cases import CASES, Case
 from tests.helpers import assert_within, seeds, unit_roundoff

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from refnp.autograd.summation import sum_of_products
-from refnp.verify.rounding import WIDE, Arithmetic, Rounded
+from refnp.numbers.rounding import WIDE, Arithmetic, Rounded
+from refnp.numbers.summation import sum_of_products
 
 Add = Callable[[np.ndarray, np.ndarray], np.ndarray]
 ULPS = 3  # that elementary functions are moved by, beside the one that NumPy's are off by

@@ -5,11 +5,8 @@ import pytest
 from hypothesis import given
 
 from refnp.layers.dot_product_attention import attention
-from refnp.verify import rounding
-from refnp.verify.layers import attention as attention_equation
-from refnp.verify.layers import engine as engine_equation
-from refnp.verify.layers import normalization as normalization_equation
-from refnp.verify.rounding import (
+from refnp.numbers import rounding
+from refnp.numbers.rounding import (
     Rounded,
     arithmetic,
     blocked_depth,
@@ -20,6 +17,9 @@ from refnp.verify.rounding import (
     tolerance,
     where,
 )
+from refnp.verify.layers import attention as attention_equation
+from refnp.verify.layers import engine as engine_equation
+from refnp.verify.layers import normalization as normalization_equation
 from tests.helpers import assert_within, normal, seeds
 
 # Each program is run twice: by NumPy in the precision judged, and in Rounded numbers, on the same inputs.

@@ -26,9 +26,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from refnp.autograd.tensor import Array, ArrayLike
-
+Array = np.ndarray
 WIDE = np.longdouble  # the same as float64 on some machines: see `rounding.judging_precision`
 _WIDEST = np.finfo(WIDE)
 

@@ -9,10 +9,10 @@ import pytest
 import gradcheck
 from refnp import layers
 from refnp.autograd import vjp
-from refnp.verify import rounding
+from refnp.numbers import rounding
+from refnp.numbers.exact import Number, as_numbers
 from refnp.verify.case import exact_gradient, exactly
 from refnp.verify.layers import LAYERS, attention, gradient_inputs, softmax
-from refnp.verify.numbers import Number, as_numbers
 
 HARD = [inputs for inputs in gradient_inputs() if inputs.equation is not None]
 
