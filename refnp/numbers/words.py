@@ -1,0 +1,196 @@
+"""The words that pages use beside NumPy's own, and how arrays of other kinds of numbers answer both.
+
+A page is written with NumPy's functions: `np.exp`, `@`, `.sum`, `np.where`. An array of another kind (`Rounded`, numbers
+of a finite field …) is a `Kind`: NumPy asks it for the function, and it takes its own from a table, or refuses by name.
+NumPy has no function for what stands here; a `word` is asked for in the same way.
+
+    constant, pi, root, logarithm     numbers of the formula: exact until they meet an array, then rounded once
+    peak, largest                     the largest element of each row: as a number to take off, and where it stands
+    nonzero                           x, and 1 in place of 0, for what is divided by
+    added_at                          Σ of the elements that belong to a place: the adjoint of x[places]
+    erf, erfc, normal_cdf             special functions
+
+`x.real` decides between two forms of one function, and is never computed with; a comparison `x > 0` decides between two
+functions.
+"""
+
+import functools
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+
+from refnp.numbers import special
+from refnp.numbers.duals import Array
+
+
+class Kind:
+    """An array of another kind of number: `functions` says what NumPy's functions, and our words, are for it."""
+
+    functions: ClassVar[dict[Callable, Callable]] = {}
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if method != "__call__" or options:
+            raise TypeError(
+                f"{type(self).__name__}: no rule for np.{ufunc.__name__}.{method} with {', '.join(options)}"
+            )
+        return self._own(ufunc)(*inputs)
+
+    def __array_function__(self, function: Callable, types: Any, arguments: tuple, options: dict) -> Any:
+        return self._own(function)(*arguments, **options)
+
+    def _own(self, function: Any) -> Callable:
+        """Its own form of a function; TypeError where it has none."""
+        own = self.functions.get(function)
+        if own is None:
+            raise TypeError(f"{type(self).__name__}: no rule for {function.__name__}")
+        return own
+
+    def constant(self, number: "Constant") -> Any:
+        """A number of the formula, in this kind."""
+        raise NotImplementedError
+
+
+def kind_of(values: Any) -> Kind | None:
+    """The first array of another kind among the arguments of a function, lists of them included; None for arrays."""
+    return next(_kinds(values), None)
+
+
+def _kinds(values: Any) -> Iterator[Kind]:
+    for value in values:
+        if isinstance(value, Kind):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _kinds(value)
+
+
+def word(function: Callable) -> Callable:
+    """A function that NumPy lacks: of arrays, unless an argument is of another kind, which then has its own."""
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        kind = kind_of(arguments)
+        return function(*arguments, **options) if kind is None else kind._own(call)(*arguments, **options)
+
+    return call
+
+
+class Constant:
+    """A number of the formula, such as √(2/π) or ε: exact, until it meets an array, and then rounded once.
+
+    `of(m)` is its value in a mathematics m that has `number`, `pi`, `sqrt`, `log`: `Wide`, or that of another kind.
+    """
+
+    __array_ufunc__ = None  # array * Constant asks Constant
+
+    def __init__(self, of: Callable[[Any], Any]):
+        self.of = of
+
+    def like(self, x: Any) -> Any:
+        """The number as x has it: of its kind and precision."""
+        if isinstance(x, Kind):
+            return x.constant(self)
+        wide = self.of(Wide)
+        return wide if getattr(x, "dtype", np.dtype(float)).char in "gG" else float(wide)
+
+    def __float__(self) -> float:
+        return float(self.of(Wide))
+
+    def __neg__(self) -> "Constant":
+        return Constant(lambda m: -self.of(m))
+
+
+class Wide:
+    """The mathematics of the widest precision of the machine."""
+
+    pi = special.PI
+    number, sqrt, log = np.longdouble, np.sqrt, np.log
+
+
+def constant(number: Any) -> Constant:
+    """An option, such as ε, as a number of the formula; a ratio of integers is constant(1) / 3."""
+    return number if isinstance(number, Constant) else Constant(lambda m: m.number(number))
+
+
+pi = Constant(lambda m: m.pi)
+
+
+def root(number: Any) -> Constant:
+    """√c."""
+    return Constant(lambda m: m.sqrt(constant(number).of(m)))
+
+
+def logarithm(number: Any) -> Constant:
+    """log c."""
+    return Constant(lambda m: m.log(constant(number).of(m)))
+
+
+def _operation(of: Callable, *, reflected: bool = False) -> Callable:
+    """c ∘ x for a constant c: a constant if x is a number, else in the kind of x."""
+
+    def operate(self: Constant, other: Any) -> Any:
+        if isinstance(other, (int, float, Constant)):
+            x, y = (constant(other), self) if reflected else (self, constant(other))
+            return Constant(lambda m: of(x.of(m), y.of(m)))
+        return of(other, self.like(other)) if reflected else of(self.like(other), other)
+
+    return operate
+
+
+for _name in ("add", "sub", "mul", "truediv"):
+    setattr(Constant, f"__{_name}__", _operation(getattr(operator, _name)))
+    setattr(Constant, f"__r{_name}__", _operation(getattr(operator, _name), reflected=True))
+
+
+@word
+def peak(x: Any) -> Any:
+    """The largest of each row, a number to take off: any other would do; 0 for a row of −∞, and for an empty one.
+
+    Complex numbers keep their imaginary part, so that the largest less itself is 0 in both.   Shapes: (..., n) → (..., 1).
+    """
+    if not x.shape[-1]:
+        return np.zeros((*x.shape[:-1], 1), x.dtype)
+    m = np.take_along_axis(x, x.real.argmax(-1)[..., None], -1)
+    return np.where(m.real == -np.inf, 0, m)
+
+
+@word
+def largest(x: Any) -> Array:
+    """Where the largest of each row stands, the first among equals: booleans.   Shapes: (..., n) → (..., n)."""
+    return np.arange(x.shape[-1]) == x.real.argmax(-1)[..., None] if x.shape[-1] else np.zeros(x.shape, bool)
+
+
+def nonzero(x: Any) -> Any:
+    """x, and 1 in place of 0: for what is divided by."""
+    return np.where(x.real == 0, 1, x)
+
+
+@word
+def added_at(x: Any, places: Array, length: int) -> Any:
+    """y_k = Σ of the x_i with places_i = k; what has place −1 belongs nowhere.
+
+    Shapes: x (..., *S), places (*S) of integers → (..., length).
+    """
+    front = x.shape[: x.ndim - places.ndim]
+    y = np.zeros((*front, length + 1), x.dtype)
+    np.add.at(y, (..., places.ravel()), x.reshape(*front, places.size))
+    return y[..., :length]
+
+
+@word
+def erf(x: Any) -> Any:
+    """erf x = 2/√π ∫₀ˣ e^(−t²) dt."""
+    return special.erf_of(x)
+
+
+@word
+def erfc(x: Any) -> Any:
+    """1 − erf x, with all its digits."""
+    return special.erfc_of(x)
+
+
+@word
+def normal_cdf(x: Any) -> tuple[Any, Any]:
+    """Φ(x) and φ(x), the normal distribution and its density."""
+    return special.normal_cdf_of(x)
