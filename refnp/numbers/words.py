@@ -1,8 +1,8 @@
 """The words that pages use beside NumPy's own, and how arrays of other kinds of numbers answer both.
 
-A page is written with NumPy's functions: `np.exp`, `@`, `.sum`, `np.where`. An array of another kind (`Rounded`, numbers
-of a finite field …) is a `Kind`: NumPy asks it for the function, and it takes its own from a table, or refuses by name.
-NumPy has no function for what stands here; a `word` is asked for in the same way.
+A page is written with NumPy's functions: `np.exp`, `@`, `.sum`, `np.where`. An array of another kind (`Rounded`,
+numbers of a finite field …) is a `Kind`: NumPy asks it for the function, and it takes its own from a table, or refuses
+by name. NumPy has no function for what stands here; a `word` is asked for in the same way.
 
     constant, pi, root, logarithm     numbers of the formula: exact until they meet an array, then rounded once
     peak, largest                     the largest element of each row: as a number to take off, and where it stands
@@ -28,6 +28,7 @@ from refnp.numbers.duals import Array
 class Kind:
     """An array of another kind of number: `functions` says what NumPy's functions, and our words, are for it."""
 
+    __slots__ = ()
     functions: ClassVar[dict[Callable, Callable]] = {}
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
@@ -147,7 +148,8 @@ for _name in ("add", "sub", "mul", "truediv"):
 def peak(x: Any) -> Any:
     """The largest of each row, a number to take off: any other would do; 0 for a row of −∞, and for an empty one.
 
-    Complex numbers keep their imaginary part, so that the largest less itself is 0 in both.   Shapes: (..., n) → (..., 1).
+    Complex numbers keep their imaginary part, so that the largest less itself is 0 in both.
+    Shapes: (..., n) → (..., 1).
     """
     if not x.shape[-1]:
         return np.zeros((*x.shape[:-1], 1), x.dtype)
@@ -173,8 +175,8 @@ def added_at(x: Any, places: Array, length: int) -> Any:
     Shapes: x (..., *S), places (*S) of integers → (..., length).
     """
     front = x.shape[: x.ndim - places.ndim]
-    y = np.zeros((*front, length + 1), x.dtype)
-    np.add.at(y, (..., places.ravel()), x.reshape(*front, places.size))
+    y: Any = np.zeros((*front, length + 1), x.dtype)
+    np.add.at(y, (..., places.ravel()), x.reshape(*front, places.size))  # type: ignore[arg-type]
     return y[..., :length]
 
 
