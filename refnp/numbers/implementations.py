@@ -15,8 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from refnp.numbers.rounding import WIDE, Arithmetic, Rounded
+from refnp.numbers.arithmetic import Arithmetic
+from refnp.numbers.precision import WIDE
+from refnp.numbers.rounded import Rounded, number
 from refnp.numbers.summation import sum_of_products
+from refnp.numbers.words import Constant, Wide
 
 Add = Callable[[np.ndarray, np.ndarray], np.ndarray]
 ULPS = 3  # that elementary functions are moved by, beside the one that NumPy's are off by
@@ -80,10 +83,11 @@ class Computed(Rounded):
         self.value, self.by = np.asarray(value), by
         self.error = self.lost = np.zeros((), WIDE)
         self.arithmetic: Arithmetic | None = None
+        self.products = None
 
     def like(self, value: Any) -> np.ndarray:
         """The values of another number, or a plain one, in the precision of this one."""
-        return value.value if isinstance(value, Computed) else self.by.rounded(getattr(value, "value", value))
+        return value.value if isinstance(value, Computed) else self.by.rounded(number(value).value)
 
     def result(self, value: Any) -> "Computed":
         """The result of an operation, rounded by NumPy, and flushed where the implementation flushes."""
@@ -125,9 +129,26 @@ class Computed(Rounded):
         total = self.by.total(terms)
         return type(self)(np.expand_dims(total, tuple(over)) if keepdims else total, self.by)
 
-    def row_mean(self) -> "Computed":
-        """The mean over the last axis, kept."""
-        return self.sum(-1, keepdims=True) / self.shape[-1]
+    def mean(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> "Computed":
+        """The mean over `axis`, the sum over the number of terms."""
+        total = self.sum(axis, keepdims)
+        return total / (self.size // max(total.size, 1))
+
+    def max(self, axis: int = -1, keepdims: bool = False) -> "Computed":
+        """The largest."""
+        return type(self)(self.value.max(axis, keepdims=keepdims), self.by)
+
+    def compared(self, of: Callable, other: Any) -> Any:
+        """The answer of a comparison."""
+        return of(self.value, self.like(other))
+
+    def with_bound(self, error: Any, lost: Any = 0) -> "Computed":
+        """The number itself."""
+        return self
+
+    def constant(self, number: Constant) -> "Computed":
+        """The number of the formula, rounded."""
+        return self.by.number(number.of(Wide))
 
     @staticmethod
     def arranged(rearrange: Callable, *parts: Rounded) -> "Computed":

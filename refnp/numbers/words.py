@@ -6,6 +6,7 @@ by name. NumPy has no function for what stands here; a `word` is asked for in th
 
     constant, pi, root, logarithm     numbers of the formula: exact until they meet an array, then rounded once
     peak, largest                     the largest element of each row: as a number to take off, and where it stands
+    shares                            each element of a row over the sum of the row
     nonzero                           x, and 1 in place of 0, for what is divided by
     added_at                          Σ of the elements that belong to a place: the adjoint of x[places]
     erf, erfc, normal_cdf             special functions
@@ -29,7 +30,7 @@ class Kind:
     """An array of another kind of number: `functions` says what NumPy's functions, and our words, are for it."""
 
     __slots__ = ()
-    functions: ClassVar[dict[Callable, Callable]] = {}
+    functions: ClassVar[dict[Any, Callable]] = {}
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         if method != "__call__" or options:
@@ -166,6 +167,12 @@ def largest(x: Any) -> Array:
 def nonzero(x: Any) -> Any:
     """x, and 1 in place of 0: for what is divided by."""
     return np.where(x.real == 0, 1, x)
+
+
+@word
+def shares(e: Any) -> Any:
+    """e_i / Σ_j e_j for each row of numbers that are not negative: weights with sum 1, or 0 where all are 0."""
+    return e / nonzero(e.sum(-1, keepdims=True))
 
 
 @word
