@@ -32,7 +32,7 @@ def test_training_is_ten_frames_from_the_command_line_to_the_set_convolution():
 def test_one_step_of_training_enters_few_functions():
     step = structure.one_step()
     assert len(step.functions) <= 200
-    assert len(step.files) <= 30  # one of them only passes calls on, so that errors name their arguments
+    assert len(step.files) <= 31  # one of them only passes calls on, so that errors name their arguments
 
 
 def test_ideas_are_files():

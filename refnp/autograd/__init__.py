@@ -1,7 +1,6 @@
 """Chapter 1, the engine: operations with their gradients, a tape of them, and derivatives."""
 
 from refnp.autograd import operators as _operators  # puts the operators on Tensor
-from refnp.autograd.blocks import elementwise, get_threads, rowwise, set_threads
 from refnp.autograd.derivatives import grad, gradients, jacobian, value_and_grad, vjp
 from refnp.autograd.elementary import (
     absolute,
@@ -87,7 +86,9 @@ from refnp.autograd.shapes import (
 from refnp.autograd.special import erf, erfc
 from refnp.autograd.summation import einsum
 from refnp.autograd.systems import det, inv, slogdet, solve
-from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor, is_recording, no_grad, sum_to
+from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor, is_recording, no_grad
+from refnp.kernels.blocks import elementwise, get_threads, rowwise, set_threads
+from refnp.numbers.arrays import sum_to
 
 __all__ = [name for name, value in vars().items() if not (name[0] == "_" or hasattr(value, "__spec__"))]
 

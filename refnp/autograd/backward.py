@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.tensor import Array, ArrayLike, Node, Tensor, sum_to
+from refnp.autograd.tensor import Array, ArrayLike, Node, Tensor
 from refnp.numbers import duals
+from refnp.numbers.arrays import sum_to
 from refnp.numbers.duals import Cotangent, has_nan, wrapped
 
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.blocks import normalize_axes
 from refnp.autograd.errors import shown
 from refnp.autograd.notation import ARGUMENT, KINDS, SHAPE, Argument, Option, Several, Shape, is_listed
+from refnp.numbers.arrays import normalize_axes
 
 F = typing.TypeVar("F", bound=Callable)
 PLAIN = {list, bool, int, float, complex}  # what is no array yet

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.backward import gradients_of, starting_cotangent
-from refnp.autograd.blocks import copy_in_place_of
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, Node, Tensor, recorded
 from refnp.autograd.trees import is_differentiable, leaves_of, map_leaves, rebuilt
+from refnp.numbers.arrays import copy_in_place_of
 from refnp.numbers.duals import Dual
 
 

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.blocks import elementwise, in_order, result_block
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.numbers.duals import Cotangent, Dual, as_array, floating, joined, product
+from refnp.kernels.blocks import elementwise, result_block
+from refnp.numbers.arrays import floating, in_order
+from refnp.numbers.duals import Cotangent, Dual, as_array, joined, product
 
 
 @primitive

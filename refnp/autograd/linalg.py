@@ -8,7 +8,6 @@ import math
 
 import numpy as np
 
-from refnp.autograd.blocks import in_order
 from refnp.autograd.declaration import takes, takes_unchecked
 from refnp.autograd.elementary import multiply
 from refnp.autograd.errors import explained
@@ -16,7 +15,8 @@ from refnp.autograd.indexing import getitem
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.shapes import expand_dims, pad, reshape
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.numbers.duals import as_array, floating
+from refnp.numbers.arrays import floating, in_order
+from refnp.numbers.duals import as_array
 
 # Multiplications of a product of two matrices up to which OpenBLAS takes its kernels for small matrices, which do not
 # copy the factors first: .6 to .8 of the time with OpenBLAS 0.3.

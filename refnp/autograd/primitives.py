@@ -36,6 +36,7 @@ from refnp.autograd.tensor import Array, Node, Tensor, is_recording, off_tape, r
 from refnp.numbers import duals
 from refnp.numbers.duals import Dual, as_array
 
+LARGEST_INTEGER = np.iinfo(np.int64).max
 NO_NUMBERS = "OSUVMma"  # dtypes of objects, text, records and dates
 
 
@@ -142,6 +143,22 @@ def _by_position(arguments: tuple, options: dict, defaults: dict) -> tuple:
 def raw(value: Any) -> Any:
     """The array of a Tensor; anything else as it is. For code that needs values but no gradient."""
     return value.data if isinstance(value, Tensor) else value
+
+
+def integers(name: str, argument: str, values: Any, hint: str = "", *, signed: bool = False) -> Array:
+    """As an array of int64, an empty list too, which NumPy takes for floats: −1 and lengths have no place in uint8.
+
+    What int64 cannot hold stays uint64, for a caller that says where its numbers must lie; others ask for `signed`.
+    Raises TypeError for any other type than integers, with `signed` ValueError for a number that int64 cannot hold.
+    """
+    array = as_array(raw(values))
+    if array.size and array.dtype.kind not in "iu":
+        raise TypeError(f"{name}: {argument} are {array.dtype}; pass integers{hint}")
+    if array.dtype.kind == "u" and array.max(initial=0) > LARGEST_INTEGER:
+        if not signed:
+            return array
+        raise ValueError(f"{name}: {argument} hold {array.max()}; pass integers up to {LARGEST_INTEGER}")
+    return array.astype(np.int64, copy=False)
 
 
 def is_own(function: Callable) -> bool:

@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.blocks import in_float32, in_order, normalize_axes
 from refnp.autograd.elementary import log1p_of, steps_only, where
 from refnp.autograd.errors import explained
 from refnp.autograd.indexing import getitem, take_along_axis
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.shapes import reshape, transpose
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.numbers.duals import as_array, floating
+from refnp.kernels.blocks import in_float32
+from refnp.numbers.arrays import floating, in_order, normalize_axes
+from refnp.numbers.duals import as_array
 
 Axis = int | tuple[int, ...] | None
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.blocks import integers, normalize_axes
 from refnp.autograd.indexing import add_at
-from refnp.autograd.primitives import primitive, raw
+from refnp.autograd.primitives import integers, primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
+from refnp.numbers.arrays import normalize_axes
 from refnp.numbers.duals import as_array
 
 

@@ -1,7 +1,7 @@
 """The error function and its complement as operations; how they are computed stands in refnp/numbers/special.py."""
 
-from refnp.autograd.blocks import elementwise
 from refnp.autograd.primitives import primitive
+from refnp.kernels.blocks import elementwise
 from refnp.numbers.special import erf_of, erfc_of, gaussian_of, two_over_sqrt_pi
 
 

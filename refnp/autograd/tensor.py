@@ -272,17 +272,3 @@ def array_of(name: str, value: Any, dtype: DTypeLike | None) -> Array:
         return np.asarray(value, dtype)
     except (ValueError, OverflowError) as wrong:
         raise ValueError(f"{name}: value is a {type(value).__name__} that is no array of numbers ({wrong})") from wrong
-
-
-def sum_to(array: Array, shape: tuple[int, ...]) -> Array:
-    """Sum over the axes that broadcasting `shape` to `array.shape` repeated: the adjoint of broadcasting.
-
-    In C order, since the bits of a NumPy sum depend on how its array lies in memory.
-    """
-    array = np.asanyarray(array)
-    extra = array.ndim - len(shape)
-    if array.shape == shape or extra < 0:
-        return array
-    repeated = tuple(extra + i for i, n in enumerate(shape) if n == 1 != array.shape[extra + i])
-    array = np.asanyarray(array, order="C").sum(tuple(range(extra)) + repeated, keepdims=True)
-    return array.reshape(array.shape[extra:])

@@ -21,9 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.primitives import raw
-from refnp.autograd.tensor import Array, ArrayLike, sum_to
-from refnp.numbers.duals import as_array, floating
+from refnp.numbers.arrays import Array, axes_last, floating, in_order, normalize_axes, sum_to
 from refnp.numbers.summation import sum_of_products
 
 # A few arrays of a block fit in the caches of a core, and calls cost little beside the work. With half as many bytes,
@@ -40,7 +38,6 @@ SHORTEST = 1 << 19  # bytes
 # had 2²⁰ multiplications of a matrix product or more, .6 to 2 with half as many, 1 to 2 with a sixth.
 MULTIPLICATIONS = 2  # of a matrix product; they count as one byte
 CHAIN = 1024  # terms that einsum may add up in its eight or more parallel chains
-LARGEST_INTEGER = np.iinfo(np.int64).max
 BLAS_TYPES = "fdFD"  # types of which NumPy gives matrix products to the BLAS
 
 
@@ -267,13 +264,6 @@ def rowwise(function: Callable) -> Callable:
     return on_any_shape
 
 
-@functools.cache
-def axes_last(axes: tuple[int, ...], ndim: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The order of `ndim` axes in which `axes` come last, and where each axis stands in it."""
-    order = tuple(i for i in range(ndim) if i not in axes) + axes
-    return order, tuple(sorted(range(ndim), key=order.__getitem__))
-
-
 def elementwise(function: Callable) -> Callable:
     """Apply a function of elements, `function(x, **options) → (value, vjp)`, block by block to arrays of any shape.
 
@@ -388,56 +378,3 @@ def ones(count: int, dtype: np.dtype) -> Array:
     array = np.ones(count, dtype)
     array.flags.writeable = False
     return array
-
-
-def integers(name: str, argument: str, values: ArrayLike, hint: str = "", *, signed: bool = False) -> Array:
-    """As an array of int64, an empty list too, which NumPy takes for floats: −1 and lengths have no place in uint8.
-
-    What int64 cannot hold stays uint64, for a caller that says where its numbers must lie; others ask for `signed`.
-    Raises TypeError for any other type than integers, with `signed` ValueError for a number that int64 cannot hold.
-    """
-    array = as_array(raw(values))
-    if array.size and array.dtype.kind not in "iu":
-        raise TypeError(f"{name}: {argument} are {array.dtype}; pass integers{hint}")
-    if array.dtype.kind == "u" and array.max(initial=0) > LARGEST_INTEGER:
-        if not signed:
-            return array
-        raise ValueError(f"{name}: {argument} hold {array.max()}; pass integers up to {LARGEST_INTEGER}")
-    return array.astype(np.int64, copy=False)
-
-
-def in_order(x: Any) -> Any:
-    """An array in C order, a scalar as it is. In other layouts NumPy's sums, exp, log, … round differently.
-
-    One number with a negative stride is in order for NumPy, and yet its cosh rounds differently.
-    """
-    if not isinstance(x, (np.ndarray, tuple)):
-        return x
-    x = as_array(x, order="C")
-    return x.copy() if x.size == 1 and min(x.strides, default=0) < 0 else x
-
-
-def copy_in_place_of(x: Array) -> Array:
-    """A copy with the same distances between its numbers in memory, unless some of them are one and the same."""
-    steps = [(n - 1) * stride for n, stride in zip(x.shape, x.strides, strict=True)]
-    if 0 in [step for n, step in zip(x.shape, steps, strict=True) if n > 1] or not x.size:
-        return x.copy()
-    memory = np.empty(sum(map(abs, steps)) + x.itemsize, np.uint8)
-    y = np.ndarray(x.shape, x.dtype, memory.data, -sum(step for step in steps if step < 0), x.strides)
-    y[...] = x
-    return y.view(type(x))
-
-
-def normalize_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
-    """Axes as a tuple of numbers from 0; ValueError if one is out of range or named twice, TypeError for others."""
-    if type(axis) is int and -ndim <= axis < ndim:  # nearly always
-        return (axis % ndim,)
-    axes = (axis,) if np.ndim(axis) == 0 else tuple(axis)
-    if not all(isinstance(a, (int, np.integer)) for a in axes):
-        raise TypeError(f"{name}: axis is {axis!r}; pass an integer or several")
-    if any(not -ndim <= a < ndim for a in axes):
-        raise ValueError(f"{name}: axis {axis} is out of range for an array with {ndim} axes")
-    axes = tuple(int(a) % ndim for a in axes)
-    if len(set(axes)) < len(axes):
-        raise ValueError(f"{name}: axis {axis} names an axis twice")
-    return axes

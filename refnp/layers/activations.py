@@ -16,10 +16,10 @@ Transcription: tests/transcriptions/activations.py.
 
 import numpy as np
 
-from refnp.autograd.blocks import elementwise, result_block
 from refnp.autograd.declaration import takes
 from refnp.autograd.elementary import log1p_of
 from refnp.autograd.primitives import primitive
+from refnp.kernels.blocks import elementwise, result_block
 from refnp.numbers.special import in_precision, normal_cdf_of
 
 __all__ = ["elu", "gelu", "leaky_relu", "relu", "sigmoid", "silu", "softplus"]  # these are names of refnp.layers too

@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 
 import refnp.autograd as ad
-from refnp.autograd.blocks import in_order
 from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.module import Module
 from refnp.layers.normalization import layer_norm
+from refnp.numbers.arrays import in_order
 
 
 @explained

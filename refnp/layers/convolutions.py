@@ -21,13 +21,12 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import pad
-from refnp.autograd.blocks import in_order
 from refnp.autograd.declaration import takes
 from refnp.autograd.primitives import primitive
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.convolution_products import Axes, Axis, correlate, correlate_transposed, weight_products
 from refnp.layers.module import Module
-from refnp.numbers.duals import floating
+from refnp.numbers.arrays import floating, in_order
 
 Whole = tuple[int, ...]
 SHAPES = "x (B, groups·c, *L) or (groups·c, *L), weight (groups·o, c ≥ 1, *l ≥ 1), bias (groups·o)? → (B, groups·o, *P)"

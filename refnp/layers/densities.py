@@ -22,7 +22,6 @@ Transcription: tests/transcriptions/probability.py.
 
 import numpy as np
 
-from refnp.autograd.blocks import in_order
 from refnp.autograd.declaration import takes
 from refnp.autograd.elementary import log1p_of
 from refnp.autograd.linalg import cholesky, refuse_covariance, solve_lower
@@ -31,7 +30,7 @@ from refnp.autograd.tensor import Array, ArrayLike
 from refnp.layers.losses import HALF_LOG_TWO_PI
 from refnp.layers.masked_reductions import check_positive, numbers, product
 from refnp.layers.softmaxes import log_softmax, softmax_vjp
-from refnp.numbers.duals import floating
+from refnp.numbers.arrays import floating, in_order
 from refnp.numbers.special import normal_cdf_of
 
 

@@ -20,10 +20,9 @@ from typing import Any, cast
 import numpy as np
 
 from refnp import autograd as ag
-from refnp.autograd.blocks import integers
 from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
-from refnp.autograd.primitives import raw
+from refnp.autograd.primitives import integers, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.densities import (
     categorical_entropy,

@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 
 import refnp.autograd as ad
-from refnp.autograd.blocks import run_all, slices
 from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.linalg import product
 from refnp.autograd.primitives import primitive, raw
-from refnp.autograd.tensor import Array, ArrayLike, Tensor, sum_to
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
+from refnp.kernels.blocks import run_all, slices
 from refnp.layers.masked_reductions import numbers
 from refnp.layers.masks import apart_from_hidden, hides_harm, moderate, shielded_form
 from refnp.layers.softmaxes import balance, masked_softmax, reach_of, softmax_vjp, with_axes_of
-from refnp.numbers.duals import floating
+from refnp.numbers.arrays import floating, sum_to
 from refnp.numbers.summation import sum_of_products
 
 LONG = 1 << 16  # scores of one head; above this many the blocked form takes less time, and far less memory

@@ -18,14 +18,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from refnp.autograd import linear, take
-from refnp.autograd.blocks import integers
 from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
-from refnp.autograd.primitives import raw
+from refnp.autograd.primitives import integers, raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.activations import relu
 from refnp.layers.module import Module
-from refnp.numbers.duals import floating
+from refnp.numbers.arrays import floating
 
 
 class Linear(Module):

@@ -15,13 +15,13 @@ Source: Szegedy et al. (2016) (cross-entropy), Sivaraya (2023) §3.2 eq. 8 and 9
 
 import numpy as np
 
-from refnp.autograd.blocks import block_numbers, in_order, integers, run_all, slices
 from refnp.autograd.declaration import takes
 from refnp.autograd.elementary import log1p_of
-from refnp.autograd.primitives import primitive
+from refnp.autograd.primitives import integers, primitive
+from refnp.kernels.blocks import block_numbers, run_all, slices
 from refnp.layers.masked_reductions import check_positive, counts, masked, numbers, product, reduced
 from refnp.layers.softmaxes import log_softmax
-from refnp.numbers.duals import floating
+from refnp.numbers.arrays import floating, in_order
 from refnp.numbers.summation import sum_of_products
 
 HALF_LOG_TWO_PI = np.longdouble("0.918938533204672741780329736405617639861")

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.blocks import in_order
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.numbers.duals import floating
+from refnp.numbers.arrays import floating, in_order
 
 
 def reduced(

@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.blocks import copy_in_place_of, integers, one_blas_thread
 from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
-from refnp.autograd.primitives import primitive, raw
-from refnp.autograd.tensor import Array, ArrayLike, Tensor, sum_to
+from refnp.autograd.primitives import integers, primitive, raw
+from refnp.autograd.tensor import Array, ArrayLike, Tensor
+from refnp.kernels.blocks import one_blas_thread
+from refnp.numbers.arrays import copy_in_place_of, sum_to
 
 __all__ = ["blocks", "causal", "combine", "key_padding", "window"]  # what follows them is for the pages of attention
 

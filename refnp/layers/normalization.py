@@ -14,10 +14,10 @@ Transcription: tests/transcriptions/rows.py.
 
 import numpy as np
 
-from refnp.autograd.blocks import column_sum, result_block, row_dot, row_sum, rowwise
 from refnp.autograd.declaration import takes
 from refnp.autograd.primitives import primitive
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
+from refnp.kernels.blocks import column_sum, result_block, row_dot, row_sum, rowwise
 from refnp.layers.module import Module
 
 

@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.blocks import block_numbers, in_order, run_all
 from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike
+from refnp.kernels.blocks import block_numbers, run_all
 from refnp.layers.convolution_products import Axes, Axis, even, read
 from refnp.layers.convolutions import PADDING, Whole, axes_of_convolution
-from refnp.numbers.duals import floating
+from refnp.numbers.arrays import floating, in_order
 
 WINDOWS = {"size": "whole ≥ 1 per axis of L", "stride": "whole ≥ 1 per axis of L?", "padding": PADDING}
 COUNT = "whole ≥ 0 or None per axis of L"

@@ -15,7 +15,7 @@ from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, Tensor
-from refnp.numbers.duals import floating
+from refnp.numbers.arrays import floating
 
 
 @explained

@@ -13,11 +13,11 @@ import math
 
 import numpy as np
 
-from refnp.autograd.blocks import result_block, row_dot, row_sum, rowwise
 from refnp.autograd.declaration import takes
 from refnp.autograd.elementary import log1p_of
 from refnp.autograd.primitives import primitive
 from refnp.autograd.tensor import Array
+from refnp.kernels.blocks import result_block, row_dot, row_sum, rowwise
 from refnp.numbers.summation import sum_of_products
 
 # Up to which |x| no maximum need be subtracted: a quarter of what exp can take.

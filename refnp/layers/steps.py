@@ -21,7 +21,7 @@ from refnp.layers import activations, convolutions, losses, normalization
 from refnp.layers.dot_product_attention import attention, attention_with_weights, scale_of, soft_capped
 from refnp.layers.set_convolutions import Grid, eq, set_convolution
 from refnp.layers.softmaxes import log_softmax, softmax
-from refnp.numbers.duals import floating
+from refnp.numbers.arrays import floating
 
 
 @steps_of(softmax)

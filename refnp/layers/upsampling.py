@@ -32,7 +32,7 @@ import numpy as np
 from refnp.autograd.declaration import takes
 from refnp.autograd.primitives import primitive
 from refnp.autograd.tensor import Array
-from refnp.numbers.duals import floating
+from refnp.numbers.arrays import floating
 
 
 @primitive

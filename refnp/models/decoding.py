@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import no_grad
-from refnp.autograd.blocks import one_blas_thread
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import ArrayLike
+from refnp.kernels.blocks import one_blas_thread
 from refnp.layers.softmaxes import log_softmax
 from refnp.models.transformer import DecodingState, Transformer
 

@@ -91,15 +91,6 @@ def plain(x: Any) -> Any:
     return x.view(np.ndarray) if isinstance(x, Dual) else x
 
 
-def wrapped(value: Any, kind: type = Dual) -> Any:
-    """Floating arrays as arrays of that kind, in a list or tuple too; anything else as it is."""
-    if isinstance(value, (tuple, list)):
-        return type(value)(wrapped(v, kind) for v in value)
-    if isinstance(value, (np.ndarray, np.inexact)) and value.dtype.kind in "fc":
-        return np.asarray(value).view(kind)
-    return value
-
-
 def as_array(x: Any, dtype: Any = None, order: Any = None) -> Array:
     """np.asarray, which leaves a Dual one."""
     if x.__class__ is np.ndarray and dtype is None and (order is None or x.flags.c_contiguous):
@@ -108,10 +99,13 @@ def as_array(x: Any, dtype: Any = None, order: Any = None) -> Array:
     return array.view(type(x)) if isinstance(x, Dual) else array
 
 
-def floating(x: Any) -> Array:
-    """As an array of a floating type: integers and booleans become float64, everything else stays."""
-    x = as_array(x)
-    return x.astype(np.float64) if x.dtype.kind in "biu" else x
+def wrapped(value: Any, kind: type = Dual) -> Any:
+    """Floating arrays as arrays of that kind, in a list or tuple too; anything else as it is."""
+    if isinstance(value, (tuple, list)):
+        return type(value)(wrapped(v, kind) for v in value)
+    if isinstance(value, (np.ndarray, np.inexact)) and value.dtype.kind in "fc":
+        return np.asarray(value).view(kind)
+    return value
 
 
 def has_nan(arrays: list[Array]) -> bool:

@@ -339,7 +339,7 @@ FUNCTIONS: dict[Any, Callable] = {
     np.square: lambda x: x * x,
     np.negative: operator.neg,
     np.matmul: matmul,
-    np.einsum: einsum,
+    words.einsum: einsum,
     np.greater: lambda x, y: number(x) > y,
     np.greater_equal: lambda x, y: number(x) >= y,
     np.less: lambda x, y: number(x) < y,

@@ -22,7 +22,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from refnp.numbers.duals import Array, Dual, floating
+from refnp.numbers.arrays import floating
+from refnp.numbers.duals import Array, Dual
 
 PI = np.longdouble("3.14159265358979323846264338327950288")
 SQRT_PI = 1.7724538509055159

@@ -9,6 +9,7 @@ by name. NumPy has no function for what stands here; a `word` is asked for in th
     shares                            each element of a row over the sum of the row
     nonzero                           x, and 1 in place of 0, for what is divided by
     added_at                          Σ of the elements that belong to a place: the adjoint of x[places]
+    einsum                            products summed over letters; in NumPy's an operand must not be empty
     erf, erfc, normal_cdf             special functions
 
 `x.real` decides between two forms of one function, and is never computed with; a comparison `x > 0` decides between two
@@ -24,6 +25,7 @@ import numpy as np
 
 from refnp.numbers import special
 from refnp.numbers.duals import Array
+from refnp.numbers.summation import sum_of_products
 
 
 class Kind:
@@ -185,6 +187,12 @@ def added_at(x: Any, places: Array, length: int) -> Any:
     y: Any = np.zeros((*front, length + 1), x.dtype)
     np.add.at(y, (..., places.ravel()), x.reshape(*front, places.size))  # type: ignore[arg-type]
     return y[..., :length]
+
+
+@word
+def einsum(subscripts: str, *operands: Any) -> Any:
+    """numpy.einsum, whose subscripts and results these are; 0 where an operand is empty."""
+    return sum_of_products(subscripts, *operands)
 
 
 @word

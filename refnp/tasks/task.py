@@ -22,7 +22,7 @@ from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.distributions import check_generator
-from refnp.numbers.duals import floating
+from refnp.numbers.arrays import floating
 
 SETS = ("context", "target")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from refnp.autograd.tensor import sum_to
+from refnp.numbers.arrays import sum_to
 from refnp.verify.case import Case
 from refnp.verify.layer_names import closest
 

@@ -27,7 +27,7 @@ from benchmarks import (
 from benchmarks.__main__ import against_one_thread, main
 from benchmarks.timing import Pairs, Side, Work
 from refnp import autograd as ad
-from refnp.autograd import blocks
+from refnp.kernels import blocks
 
 ROOT = pathlib.Path(__file__).parents[2]
 SMALL = [

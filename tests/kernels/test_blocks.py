@@ -19,8 +19,9 @@ from hypothesis import given
 
 import refnp.autograd as ad
 import refnp.layers
-from refnp.autograd import blocks
+from refnp.autograd.primitives import integers
 from refnp.autograd.special import erf
+from refnp.kernels import blocks
 from refnp.layers.activations import gelu
 from refnp.layers.convolutions import convolution
 from refnp.layers.normalization import layer_norm
@@ -487,7 +488,7 @@ def test_another_blas_is_left_alone(monkeypatch):
 
 @pytest.mark.parametrize("values", [[], (), np.zeros((2, 0)), ad.Tensor([]), [3, 4], np.array([2**63], np.uint64)])
 def test_integers_and_empty_lists_are_integers(values):
-    array = blocks.integers("f", "places", values)
+    array = integers("f", "places", values)
     assert array.dtype.kind in "iu"
     assert array.shape == np.shape(values)
 
@@ -495,7 +496,7 @@ def test_integers_and_empty_lists_are_integers(values):
 @pytest.mark.parametrize("values", [[0.5], [True], "a", [1j]])
 def test_nothing_else_is_an_integer(values):
     with pytest.raises(TypeError, match=rf"^f: places are {np.asarray(values).dtype}; pass integers, one each$"):
-        blocks.integers("f", "places", values, ", one each")
+        integers("f", "places", values, ", one each")
 
 
 @pytest.mark.parametrize(("count", "height"), [(0, 3), (1, 3), (3, 3), (7, 3), (7, 1)])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 import refnp.autograd as ad
-from refnp.autograd.blocks import block_numbers
+from refnp.kernels.blocks import block_numbers
 from refnp.layers import activations
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import activations as equations

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.autograd import Tensor, set_threads, vjp
-from refnp.autograd.blocks import get_threads
+from refnp.kernels.blocks import get_threads
 from refnp.layers import convolution_products, convolutions
 from refnp.layers.convolution_products import Axis, even, phases, pieces_of, read
 from refnp.layers.convolutions import convolution, convolution_transpose

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.autograd import blocks, pad, vjp
+from refnp.autograd import pad, vjp
+from refnp.kernels import blocks
 from refnp.layers.convolutions import Convolution, ConvolutionTranspose, convolution, convolution_transpose
 from refnp.verify import bounds
 from refnp.verify.layers import convolution as equations

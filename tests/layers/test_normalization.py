@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.autograd.blocks import BLOCK_BYTES
+from refnp.kernels.blocks import BLOCK_BYTES
 from refnp.layers.normalization import LayerNorm, RMSNorm, layer_norm, rms_norm
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify import bounds

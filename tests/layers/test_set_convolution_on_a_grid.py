@@ -167,7 +167,7 @@ def test_nan_reaches_its_own_point_only():
 
 
 def test_threads_do_not_change_the_bits():
-    from refnp.autograd.blocks import get_threads, set_threads
+    from refnp.kernels.blocks import get_threads, set_threads
 
     h, v, x, scales = problem(4, 1, np.float32, 0.3, points=500)
     results, before = [], get_threads()

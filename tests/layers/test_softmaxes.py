@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.autograd.blocks import BLOCK_BYTES
+from refnp.kernels.blocks import BLOCK_BYTES
 from refnp.layers.softmaxes import log_softmax, masked_softmax, softmax
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import softmax as equations

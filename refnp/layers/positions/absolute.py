@@ -24,13 +24,12 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from refnp.autograd import take
-from refnp.autograd.blocks import integers
 from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
-from refnp.autograd.primitives import raw
+from refnp.autograd.primitives import integers, raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.module import Module
-from refnp.numbers.duals import floating
+from refnp.numbers.arrays import floating
 
 SCALE = 0.02  # standard deviation of learned positions at the start, as in BERT, GPT-2 and ViT
 PI = decimal.Decimal("3.14159265358979323846264338327950288419716939937510582097494")

@@ -14,9 +14,8 @@ import functools
 import numpy as np
 
 from refnp.autograd import broadcast_to, reshape, take
-from refnp.autograd.blocks import integers
 from refnp.autograd.declaration import takes
-from refnp.autograd.primitives import raw
+from refnp.autograd.primitives import integers, raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.positions.relative import SCALE, RelativePositions, check_heads, is_run, read_diagonals
 

@@ -13,9 +13,8 @@ Transcription: tests/transcriptions/positions.py.
 import numpy as np
 
 from refnp.autograd import matmul, reshape, swapaxes, take, vjp
-from refnp.autograd.blocks import integers
 from refnp.autograd.declaration import takes
-from refnp.autograd.primitives import primitive, raw
+from refnp.autograd.primitives import integers, primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.dot_product_attention import one_over_root
 from refnp.layers.module import Module

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.blocks import in_order, integers
 from refnp.autograd.declaration import takes
-from refnp.autograd.primitives import primitive, raw
+from refnp.autograd.primitives import integers, primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.positions.absolute import sinusoids
 from refnp.layers.positions.relative import RelativePositions
+from refnp.numbers.arrays import in_order
 
 LAYOUT = {"layout": "interleaved | half", "base": "≥ 1"}
 

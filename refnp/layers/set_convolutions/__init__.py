@@ -39,7 +39,8 @@ from refnp.layers.set_convolutions.grid import Grid, GridOptions
 from refnp.layers.set_convolutions.kernels import eq, matern_32, matern_52
 from refnp.layers.set_convolutions.near import TILE_BYTES, portions_of
 from refnp.layers.set_convolutions.tiles import Tiles, Windows, ordered
-from refnp.numbers.duals import as_array, floating
+from refnp.numbers.arrays import floating
+from refnp.numbers.duals import as_array
 from refnp.numbers.summation import sum_of_products
 
 FARTHEST = 1e9  # length scales beyond which a distance counts as this one, so that its square does not overflow

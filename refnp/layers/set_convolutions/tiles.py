@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from refnp.autograd.blocks import run_all
 from refnp.autograd.tensor import Array
+from refnp.kernels.blocks import run_all
 from refnp.layers.set_convolutions.grid import Grid
 from refnp.layers.set_convolutions.kernels import decay
 from refnp.layers.set_convolutions.near import Block, Portions, half_width
