@@ -165,7 +165,7 @@ def decoding_with_cache(sizes: Sizes) -> Side:
 
 def decoding_without_cache(sizes: Sizes) -> Side:
     from refnp.autograd import no_grad
-    from refnp.layers.softmaxes import log_softmax
+    from refnp.layers.softmax import log_softmax
 
     model, source = endless_model(sizes).without_tape(), sentences(sizes, sizes.decoded)[0]
 

@@ -11,9 +11,9 @@ import numpy as np
 
 import refnp.autograd as ad
 from refnp import layers
+from refnp.autograd import special
 from refnp.autograd.primitives import raw
 from refnp.layers import Mixture, Normal, densities
-from refnp.numbers import special
 from refnp.numbers.exact import Number
 from refnp.numbers.rounding import exact
 from refnp.tasks import GaussianProcess, Task

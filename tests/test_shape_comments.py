@@ -2,13 +2,16 @@
 
 import functools
 import importlib.util
+import itertools
 import textwrap
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
 import refnp.autograd as ad
 from refnp.autograd import no_grad
+from refnp.autograd.pages import plain
 from refnp.autograd.trees import map_leaves
 from refnp.layers.convolution_products import HIGH, MANY
 from refnp.layers.convolutions import convolution
@@ -66,12 +69,12 @@ def loaded_from_torch(x):
 
 @functools.cache
 def held():
-    """What was found by running every call forward and backward: {name: what was wrong}, and the lines seen."""
+    """What every call found, forward and backward, with kernels and without: {name: what was wrong}, lines seen."""
     wrong, seen = {}, set()
-    for name, function, arguments in small_calls():
+    for (name, function, arguments), kernels in itertools.product(list(small_calls()), (nullcontext, plain)):
         comments = ShapeComments()
         try:
-            with comments:
+            with comments, kernels():
                 value, pullback = ad.vjp(function, *arguments)
                 pullback(map_leaves(np.ones_like, value))
         except AssertionError as error:
@@ -86,7 +89,7 @@ def test_every_comment_that_is_passed_is_true():
     assert len(seen) > 50
 
 
-@pytest.mark.parametrize("chapter", ["autograd", "layers", "models"])
+@pytest.mark.parametrize("chapter", ["kernels", "autograd", "layers", "models"])
 def test_every_comment_is_passed(chapter):
     """A comment that no call reaches is not checked, and may be false."""
     _, seen = held()
@@ -182,8 +185,8 @@ def test_false_comments_are_noticed(tmp_path, body):
 
 
 def test_a_false_comment_in_a_copy_of_a_real_page_is_noticed(tmp_path):
-    """softmaxes.py with two letters of one comment exchanged."""
-    source = (ROOT / "layers" / "softmaxes.py").read_text(encoding="utf-8")
+    """The kernel softmax.py with two letters of one comment exchanged."""
+    source = (ROOT / "kernels" / "softmax.py").read_text(encoding="utf-8")
     for false, fine in (
         (source, True),
         (source.replace("total = nonzero(row_sum(p))  # (R, 1)", "total = nonzero(row_sum(p))  # (1, R)"), False),

@@ -51,8 +51,8 @@ class Declaration:
             if name not in parameters:
                 raise ValueError(f"takes: {self.name} has no parameter {name}; it has {', '.join(parameters)}")
         self.places = [p.name for p in parameters.values() if p.kind is not p.KEYWORD_ONLY]
-        self._arrays = {i: self.arguments[n] for i, n in enumerate(self.places) if n in self.arguments}
-        self._bare = max((i for i, a in self._arrays.items() if not a.may_be_number), default=-1) + 1
+        self.by_place = {i: self.arguments[n] for i, n in enumerate(self.places) if n in self.arguments}
+        self._bare = max((i for i, a in self.by_place.items() if not a.may_be_number), default=-1) + 1
         self.by_name = [name for name in self.arguments if name not in self.places]
         self.defaults = {p.name: p.default for p in parameters.values() if p.default is not p.empty}
         named = [p for p in parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
@@ -111,9 +111,9 @@ class Declaration:
 
         Those that stand for integers or booleans alone are what they are, and so is what may be one number.
         """
-        found = [np.asarray(a) if type(a) is list and i in self._arrays else a for i, a in enumerate(given)]
-        dtypes = [a.dtype for i, a in enumerate(found) if i in self._arrays and hasattr(a, "dtype")]
-        for i, argument in self._arrays.items():
+        found = [np.asarray(a) if type(a) is list and i in self.by_place else a for i, a in enumerate(given)]
+        dtypes = [a.dtype for i, a in enumerate(found) if i in self.by_place and hasattr(a, "dtype")]
+        for i, argument in self.by_place.items():
             if i < len(found) and type(found[i]) in PLAIN and not argument.may_be_number:
                 found[i] = np.asarray(found[i], None if argument.is_discrete else np.result_type(found[i], *dtypes))
         return tuple(found)

@@ -15,7 +15,7 @@ from refnp.layers.feature_attention import linear_attention
 from refnp.layers.normalization import layer_norm, rms_norm
 from refnp.layers.set_convolutions import set_convolution
 from refnp.layers.similarity import similarity_attention
-from refnp.layers.softmaxes import softmax
+from refnp.layers.softmax import softmax
 from refnp.symmetry import (
     Negate,
     Permute,

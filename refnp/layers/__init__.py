@@ -29,7 +29,7 @@ from refnp.layers.positions import *
 from refnp.layers.regularization import dropout
 from refnp.layers.set_convolutions import Grid, GridOptions, SetConvolution, set_convolution
 from refnp.layers.similarity import similarity_attention
-from refnp.layers.softmaxes import log_softmax, softmax
+from refnp.layers.softmax import log_softmax, softmax
 from refnp.layers.student_t import StudentT
 from refnp.layers.translation_attention import TranslationAttention
 from refnp.layers.unet import SimpleCNN, UNet

@@ -39,7 +39,7 @@ from refnp.layers.densities import (
 from refnp.layers.losses import HALF_LOG_TWO_PI, cross_entropy, gaussian_nll
 from refnp.layers.masked_reductions import broadcast_shape, check_positive, full_mask, numbers
 from refnp.layers.masks import fits
-from refnp.layers.softmaxes import softmax
+from refnp.layers.softmax import softmax
 
 NO_CLASS = np.iinfo(np.int64).min  # stands where a mask is False
 

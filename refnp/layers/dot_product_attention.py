@@ -24,9 +24,9 @@ from refnp.autograd.linalg import product
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.kernels.blocks import run_all, slices
+from refnp.kernels.softmax import balance, masked_softmax, reach_of, softmax_vjp, with_axes_of
 from refnp.layers.masked_reductions import numbers
 from refnp.layers.masks import apart_from_hidden, hides_harm, moderate, shielded_form
-from refnp.layers.softmaxes import balance, masked_softmax, reach_of, softmax_vjp, with_axes_of
 from refnp.numbers.arrays import floating, sum_to
 from refnp.numbers.summation import sum_of_products
 

@@ -20,7 +20,7 @@ from refnp.autograd.elementary import log1p_of
 from refnp.autograd.primitives import integers, primitive
 from refnp.kernels.blocks import block_numbers, run_all, slices
 from refnp.layers.masked_reductions import check_positive, counts, masked, numbers, product, reduced
-from refnp.layers.softmaxes import log_softmax
+from refnp.layers.softmax import log_softmax
 from refnp.numbers.arrays import floating, in_order
 from refnp.numbers.summation import sum_of_products
 

@@ -24,7 +24,7 @@ from refnp.layers.dot_product_attention import METHOD, OPTIONS, attention, atten
 from refnp.layers.masked_reductions import numbers
 from refnp.layers.masks import apart_from_hidden, kept, moderate, used_elements
 from refnp.layers.regularization import dropout as drop
-from refnp.layers.softmaxes import softmax
+from refnp.layers.softmax import softmax
 
 OPTIONS_OF_SIMILARITY = {
     "similarity": "dot | scaled_dot | cosine | general | additive",

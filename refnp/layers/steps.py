@@ -20,7 +20,7 @@ from refnp.autograd.tensor import Array, Tensor
 from refnp.layers import activations, convolutions, losses, normalization
 from refnp.layers.dot_product_attention import attention, attention_with_weights, scale_of, soft_capped
 from refnp.layers.set_convolutions import Grid, eq, set_convolution
-from refnp.layers.softmaxes import log_softmax, softmax
+from refnp.layers.softmax import log_softmax, softmax
 from refnp.numbers.arrays import floating
 
 

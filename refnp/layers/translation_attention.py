@@ -41,7 +41,7 @@ from refnp.layers.linear import MLP, Linear
 from refnp.layers.masks import kept, moderate, shielded, spoil, used_elements, uses
 from refnp.layers.module import Module
 from refnp.layers.multi_head import merge_heads, over_heads, split_heads
-from refnp.layers.softmaxes import softmax
+from refnp.layers.softmax import softmax
 
 BLOCK = 1 << 18  # hidden numbers of a block after one map; rows of 4096 and less NumPy's broadcasting takes by detours
 SHORTEST_PIECE = 128  # pairs; where a product of so many is not small, all pairs of a block are one product

@@ -31,11 +31,14 @@ def part(function: Callable) -> Callable:
     return called
 
 
-def with_parts(equation: Callable, parts: Parts) -> Callable:
-    """The equation with other parts, and its pullback, if it returns one, likewise."""
+def with_parts(equation: Callable, parts: Parts, *, unless_others: bool = False) -> Callable:
+    """The equation with other parts, and its pullback, if it returns one, likewise.
+
+    These parts alone; with `unless_others` those beside, and before, that stand in their place already.
+    """
 
     def call(function: Callable, *arguments: Any, **options: Any) -> Any:
-        token = _others.set(parts)
+        token = _others.set({**parts, **_others.get()} if unless_others else parts)
         try:
             return function(*arguments, **options)
         finally:

@@ -97,10 +97,17 @@ def local_errors(node: Node) -> list[tuple[np.ndarray, np.ndarray]]:
     if name in BILINEAR:
         terms, size = BILINEAR[name](arguments, options), magnitude(node)
         return [(terms * size, np.full(size.shape, WIDE(terms)))]
-    if name not in EQUATIONS:
-        raise NoBoundError(f"refnp.verify has no bound for {name}")
-    results = EQUATIONS[name](*map(argument_of, arguments), **options)
+    results = result_of(node.operation, *map(argument_of, arguments), **options)
     return [(result.error, result.lost) for result in (results if isinstance(results, tuple) else (results,))]
+
+
+def result_of(operation: Callable, *arguments: Any, **options: Any) -> Any:
+    """What an operation gives of rounded numbers: by its page, or by an equation. NoBoundError if it has neither."""
+    if hasattr(operation, "page"):
+        return operation.page(*arguments, **options)[0]
+    if operation.__name__ not in EQUATIONS:
+        raise NoBoundError(f"refnp.verify has no bound for {operation.__name__}")
+    return EQUATIONS[operation.__name__](*arguments, **options)
 
 
 def argument_of(value: Any) -> Any:
@@ -320,7 +327,6 @@ EQUATIONS: dict[str, Callable] = {
     **{
         name: first(getattr(activations, name)) for name in ("leaky_relu", "elu", "sigmoid", "silu", "softplus", "gelu")
     },
-    **{name: along(getattr(softmax, name)) for name in ("softmax", "log_softmax")},
     "logsumexp": logsumexp,
     "gaussian_nll": of_numbers(losses.gaussian_nll),
     "normal_kl": of_numbers(distributions.normal_kl),

@@ -14,7 +14,7 @@ from refnp.layers.convolutions import convolution, convolution_transpose
 from refnp.layers.dot_product_attention import attention, attention_with_weights
 from refnp.layers.normalization import layer_norm
 from refnp.layers.set_convolutions import set_convolution
-from refnp.layers.softmaxes import softmax
+from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import WIDE
 from refnp.verify import bounds
 from refnp.verify.layers.attention import attention as attention_equation

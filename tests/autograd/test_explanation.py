@@ -16,7 +16,7 @@ from refnp.autograd.explanation import explain
 from refnp.autograd.explanation.lines import equation_of, lines_of
 from refnp.autograd.explanation.previews import array_rows, mask_rows
 from refnp.layers import attention, gelu, set_convolution
-from refnp.layers.softmaxes import softmax
+from refnp.layers.softmax import softmax
 
 
 def described(*arguments, **options):

@@ -77,7 +77,7 @@ $$
 
 ## The whole code
 
-{source}`refnp/layers/page.py#softmax` and {source}`the test <tests/layers/test_softmaxes.py#x>`.
+{source}`refnp/layers/page.py#softmax` and {source}`the test <tests/layers/test_softmax.py#x>`.
 
 ```{literalinclude} ../../refnp/layers/page.py
 :pyobject: Norm

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
+from refnp.kernels.softmax import REACH
 from refnp.layers import dot_product_attention as page
 from refnp.layers import masks
 from refnp.layers.dot_product_attention import attention
-from refnp.layers.softmaxes import REACH
 from refnp.numbers.rounding import exact, tolerance
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, seeds
 from tests.layers.attention_problems import equation, problems, rounded_output

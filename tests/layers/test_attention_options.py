@@ -13,7 +13,7 @@ from refnp.layers import dot_product_attention as page
 from refnp.layers.dot_product_attention import attention, attention_scores, attention_with_weights
 from refnp.layers.multi_head import grouped_attention, merge_heads, split_heads
 from refnp.layers.similarity import additive_scores, as_dot, similarity_attention
-from refnp.layers.softmaxes import softmax
+from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import attention as equations
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers.distributions import Categorical, LowRankNormal, MultivariateNormal, Normal, kl_divergence
-from refnp.layers.softmaxes import softmax
+from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import distributions as equations
 from refnp.verify.layers.losses import cross_entropy

@@ -14,7 +14,7 @@ from refnp.layers.densities import (
     normal_kl,
     ratio_excess,
 )
-from refnp.layers.softmaxes import softmax
+from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import distributions as equations
 from tests.helpers import assert_same_bits, assert_within, check, laid_out, layouts, normal, real_dtypes, seeds, shapes

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.kernels.blocks import block_numbers
 from refnp.layers.losses import binary_cross_entropy, cross_entropy, gaussian_nll, huber, mse
-from refnp.layers.softmaxes import softmax
+from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import losses as equations
 from tests.helpers import (

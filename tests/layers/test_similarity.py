@@ -56,7 +56,7 @@ def rounded_scores(name, query, key, given_parameters):
 def rounded_attention(name, query, key, value, given_parameters, bias=0, mask=True):
     """(O, A) likewise: the softmax of scores with their errors, and the mean that it takes."""
     total = rounded_scores(name, query, key, given_parameters) + exact(bias)
-    weights = equations.softmax(rounding.where(mask, total, -np.inf))[0]
+    weights = equations.SOFTMAX.equation(rounding.where(mask, total, -np.inf))[0]
     return contract("nm,me->ne", weights, exact(value)), weights
 
 

@@ -11,7 +11,7 @@ from refnp.autograd.explanation.opening import opened, operations_with_steps
 from refnp.layers import attention, layer_norm, losses, set_convolution, softmax
 from refnp.layers.dot_product_attention import attention_with_weights
 from refnp.layers.set_convolutions import Grid, eq, matern_32, matern_52
-from refnp.layers.softmaxes import log_softmax
+from refnp.layers.softmax import log_softmax
 
 BY_NAME = {operation.__name__: operation for operation in operations_with_steps()}
 

@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from refnp import layers
 from refnp.layers.activations import gelu, relu
 from refnp.layers.positions.absolute import LearnedPositions
 from refnp.numbers.rounding import Rounded, exact, tolerance
-from refnp.verify.layers import normalization, softmax
+from refnp.verify.layers import normalization
 from refnp.verify.layers.linear import embedding, linear
 from refnp.verify.layers.multi_head import join_heads, split_heads
 from refnp.verify.layers.transformer_layers import around, attention_to, feed_forward
@@ -105,4 +106,4 @@ def rounded_logits(model, source, target, source_mask=None, target_mask=None):
 
 def rounded_log_probabilities(model, source, target, source_mask=None):
     """log p of every next word, (B, N, V)."""
-    return softmax.log_softmax(rounded_logits(model, source, target, source_mask))[0]
+    return layers.log_softmax.page(rounded_logits(model, source, target, source_mask))[0]

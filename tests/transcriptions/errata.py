@@ -7,7 +7,7 @@ import numpy as np
 
 from refnp.autograd.primitives import raw
 from refnp.layers import set_convolution
-from refnp.layers.softmaxes import softmax
+from refnp.layers.softmax import softmax
 
 
 def one_source_word_a_step(model, source, target):

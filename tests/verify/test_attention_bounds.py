@@ -14,7 +14,7 @@ from refnp.numbers.rounding import WIDE, arithmetic, exact
 from refnp.verify import bounds
 from refnp.verify.bounds import deviation
 from refnp.verify.layers.attention import attention, causal_equation
-from refnp.verify.layers.softmax import softmax
+from refnp.verify.layers.softmax import SOFTMAX
 
 NAMES = ("output", "gradient of query", "gradient of key", "gradient of value")
 SCALES = (1.0, 4.0, 16.0)  # of queries and keys: from even weights to rows in which one key has all weight
@@ -135,9 +135,9 @@ def test_a_weight_that_is_alone_has_the_bound_of_what_cancels(seed):
     rng = np.random.default_rng(seed)
     x, g = rng.standard_normal((3, 4)), rng.standard_normal((3, 4))
     x[0, 1:] = -np.inf
-    _, pullback = softmax(exact(x, arithmetic("float64")))
+    _, pullback = SOFTMAX.equation(exact(x, arithmetic("float64")))
     (bar,) = pullback(exact(g, arithmetic("float64")))
-    (allowed,) = bounds.of(softmax, [x], g)[1:]
+    (allowed,) = bounds.of(SOFTMAX.equation, [x], g)[1:]
     p = 1 - np.finfo(float).eps / 2
     assert bar.value[0, 0] == 0
     assert abs(p * (g[0, 0] - g[0, 0] * p)) <= allowed[0, 0] <= 64 * np.finfo(float).eps * abs(g[0, 0]) + 1e-300

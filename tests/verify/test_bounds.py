@@ -10,7 +10,7 @@ from refnp.layers.dot_product_attention import attention
 from refnp.layers.losses import cross_entropy
 from refnp.layers.masks import causal
 from refnp.layers.normalization import layer_norm
-from refnp.layers.softmaxes import softmax
+from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import tolerance
 from refnp.verify import bounds
 from refnp.verify.bounds import deviation

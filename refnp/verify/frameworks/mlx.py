@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from refnp.numbers import rounding
+from refnp.numbers.words import peak
 from refnp.verify.case import Convention, KnownDefect, NotOfferedError, beside, listed
 from refnp.verify.layers.activations import PRINTED_SIGMOID, printed_elu, printed_gelu
 from refnp.verify.layers.attention import attending
@@ -17,7 +18,7 @@ from refnp.verify.layers.losses import OF_PROBABILITIES, printed_binary_cross_en
 from refnp.verify.layers.multi_head import maps_of
 from refnp.verify.layers.pooling import upsample as upsample_equation
 from refnp.verify.layers.positions import t5_buckets
-from refnp.verify.layers.softmax import PRINTED_LOGARITHM, PRINTED_PULLBACK, from_maximum, printed_logsumexp
+from refnp.verify.layers.softmax import PRINTED_LOGARITHM, PRINTED_PULLBACK, printed_logsumexp
 
 
 def last(x: Any) -> Any:
@@ -349,7 +350,7 @@ def shifted_targets(logits, targets, **options):
 
     def pulled(g):
         bar = g[..., None] if g.shape else g
-        return pullback(g)[0], -(bar / share * from_maximum(logits))
+        return pullback(g)[0], -(bar / share * (logits - peak(logits)))
 
     return y, pulled
 

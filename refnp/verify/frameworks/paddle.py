@@ -7,8 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from refnp import layers
+from refnp.autograd.pages import along_axes
+from refnp.layers.softmax import softmax_vjp
 from refnp.numbers import rounding
 from refnp.numbers.rounding import where
+from refnp.numbers.words import peak
 from refnp.verify.case import Convention, KnownDefect, NotOfferedError, listed
 from refnp.verify.layers.activations import PRINTED_SIGMOID, printed_elu, printed_gelu, printed_softplus
 from refnp.verify.layers.attention import attending
@@ -23,14 +27,9 @@ from refnp.verify.layers.normalization import ONE_PASS
 from refnp.verify.layers.pooling import copied_where_it_stays
 from refnp.verify.layers.positions import t5_buckets
 from refnp.verify.layers.softmax import (
-    along_last,
-    from_maximum,
-    log_softmax,
     logsumexp_from_maximum,
     printed_logsumexp,
     printed_pullback,
-    weights,
-    weights_pullback,
 )
 from refnp.verify.layers.transformer_layers import DECODER_PARTS, ENCODER_PARTS, parts_of
 
@@ -417,17 +416,19 @@ LEAST = -64.0
 
 def raised(x):
     """x − m, at least −64, also where that is −∞."""
-    shifted = from_maximum(x)
+    shifted = x - peak(x)
     return where(shifted.value < LEAST, LEAST, shifted)
 
 
-def raised_weights(x):
+@along_axes
+def raised_softmax(x):
     """Softmax of x − m raised to −64."""
     e = rounding.exp(raised(x))
-    return e / e.sum(-1, keepdims=True)
+    p = e / e.sum(-1, keepdims=True)
+    return p, lambda g: (softmax_vjp(p, g),)
 
 
-@along_last
+@along_axes
 def raised_log_softmax(x):
     """y = s − log Σ eˢ with s = x − m raised to −64; x̄ = ȳ − e^y Σ ȳ."""
     shifted = raised(x)
@@ -448,9 +449,9 @@ def lost_at_zero(logits, targets, **options):
 
 
 RAISED = {
-    weights: raised_weights,
-    log_softmax: raised_log_softmax,
-    weights_pullback: printed_pullback,
+    layers.softmax.page: raised_softmax,
+    layers.log_softmax.page: raised_log_softmax,
+    softmax_vjp: printed_pullback,
     **attending(hidden="added"),
 }
 defect = functools.partial(listed, "Paddle")

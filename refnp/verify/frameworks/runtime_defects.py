@@ -7,6 +7,7 @@ Where no report was found, `issue` is a few words. Errors of a function that ONN
 from dataclasses import replace
 from functools import partial
 
+from refnp import layers
 from refnp.verify.case import Convention, KnownDefect, beside
 from refnp.verify.layers.activations import (
     coarse_logistic,
@@ -25,14 +26,13 @@ from refnp.verify.layers.normalization import ONE_PASS
 from refnp.verify.layers.pooling import copied_where_it_stays
 from refnp.verify.layers.softmax import (
     PRINTED_LOGARITHM,
-    log_softmax,
     logarithm_of_softmax,
     logsumexp_from_maximum,
     logsumexp_without_maximum,
 )
 
 SINGLE, DOUBLE = ("float32",), ("float64",)
-LOGARITHM_OF_SOFTMAX = {log_softmax: logarithm_of_softmax}
+LOGARITHM_OF_SOFTMAX = {layers.log_softmax.page: logarithm_of_softmax}
 CUT_LOGISTIC = {logistic: partial(coarse_logistic, absolute=2.0**-23, least=-18)}
 COARSE_LOGISTIC = {logistic: partial(coarse_logistic, absolute=6e-7)}
 COMPLEMENT = {logistic: logistic_by_complement}

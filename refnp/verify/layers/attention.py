@@ -10,6 +10,7 @@ import numpy as np
 from refnp import layers
 from refnp.autograd.declaration import takes
 from refnp.layers.masks import causal, key_padding, window
+from refnp.layers.softmax import softmax_vjp
 from refnp.numbers import rounding
 from refnp.numbers.parts import part
 from refnp.numbers.rounding import WIDE, constant, contract, either, exact, where, where_positive
@@ -28,7 +29,7 @@ from refnp.verify.case import (
     normal,
 )
 from refnp.verify.layers.linear import linear, sum_to, summed_to
-from refnp.verify.layers.softmax import weights, weights_pullback
+from refnp.verify.layers.softmax import weights
 
 TOKENS = "query (..., N, d), key (..., M, d), value (..., M, e) → (..., N, e)"
 TOKENS_HIDDEN = "boolean to (..., N, M)? hides (key, value), True = may attend"
@@ -112,7 +113,7 @@ def scores_pullback(a, a_bar, g, output):
     """
     printed = lambda: a * (a_bar - (a_bar * a).sum(-1, keepdims=True))
     of_rows = lambda: a * (a_bar - (g * output).sum(-1, keepdims=True))
-    return either(lambda: weights_pullback(a, a_bar), of_rows, printed)
+    return either(lambda: softmax_vjp(a, a_bar), of_rows, printed)
 
 
 def attention_scores(query, key, bias=None, *, mask=None, softcap=None):

@@ -14,6 +14,7 @@ from refnp import layers
 from refnp.autograd.declaration import takes
 from refnp.layers import densities, student_t
 from refnp.layers.distributions import Categorical, LowRankNormal, MultivariateNormal, Normal, kl_divergence
+from refnp.layers.softmax import softmax_vjp
 from refnp.numbers import rounding
 from refnp.numbers.rounding import ELEMENTARY, WIDE, Rounded, arranged, constant, contract, where
 from refnp.verify.case import (
@@ -30,7 +31,7 @@ from refnp.verify.case import (
 )
 from refnp.verify.layers.linear import summed_to
 from refnp.verify.layers.losses import HALF_LOG_TWO_PI, gaussian_nll
-from refnp.verify.layers.softmax import SATURATED, log_softmax, printed_log_softmax, printed_pullback, weights_pullback
+from refnp.verify.layers.softmax import SATURATED, printed_log_softmax, printed_pullback
 from refnp.verify.layers.softmax import weights as softmax_weights
 
 
@@ -142,11 +143,11 @@ def low_rank_normal_log_prob(y, mean, factor, std):
 
 def categorical_entropy(logits):
     """H = −Σ p log p, x̄ = −H̄ p (log p + H) = −H̄ p (x − Σ p x): the softmax's pullback of x."""
-    log_p, _ = log_softmax(logits)
+    log_p, _ = layers.log_softmax.page(logits)
     p = rounding.exp(log_p)
     log_p = where(p.value == 0, 0, log_p)
     value = -(p * log_p).sum(-1)
-    return value, lambda g: (-(g[..., None] * weights_pullback(p, from_likeliest(logits, p))),)
+    return value, lambda g: (-(g[..., None] * softmax_vjp(p, from_likeliest(logits, p))),)
 
 
 def from_likeliest(x, p):
@@ -233,7 +234,7 @@ def categorical_kl(logits_p, logits_q):
 
     ā is the softmax's pullback of δ, or of b − a, which differs by a constant.
     """
-    (log_p, _), (log_q, _) = log_softmax(logits_p), log_softmax(logits_q)
+    (log_p, _), (log_q, _) = layers.log_softmax.page(logits_p), layers.log_softmax.page(logits_q)
     p, q = rounding.exp(log_p), rounding.exp(log_q)
     delta = log_ratio(logits_p, logits_q, log_p, log_q)
     near = np.abs(delta.value) < 1
@@ -243,7 +244,7 @@ def categorical_kl(logits_p, logits_q):
 
     def pullback(g):
         q_bar = where(near & (log_p.value != -np.inf), p * rounding.expm1(small), q - p) * g[..., None]
-        p_bar = -(weights_pullback(p, from_likeliest(logits_q, p) - from_likeliest(logits_p, p)) * g[..., None])
+        p_bar = -(softmax_vjp(p, from_likeliest(logits_q, p) - from_likeliest(logits_p, p)) * g[..., None])
         return summed_to((p_bar, q_bar), logits_p, logits_q)
 
     return value, pullback

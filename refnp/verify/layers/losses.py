@@ -25,7 +25,6 @@ from refnp.verify.layers.softmax import (
     LOG_SOFTMAX_VJP,
     PRINTED_LOGARITHM,
     SATURATED,
-    log_softmax,
 )
 
 HALF_LOG_TWO_PI = constant(np.log(8 * np.arctan(WIDE(1))) / 2)
@@ -142,7 +141,7 @@ def cross_entropy_of_probabilities(logits, targets, *, label_smoothing=0.0, clas
     if label_smoothing:
         kept, share = 1 - constant(label_smoothing), constant(label_smoothing) / classes
     a = weights * kept * targets + weights * share  # (..., V)
-    log_p, _ = log_softmax(logits)
+    log_p, _ = layers.log_softmax.page(logits)
     terms = -(a * where(a.value == 0, 0, log_p)).sum(-1)
     value, average = reduced(terms, np.ones(terms.shape, bool), reduction)
 
@@ -177,7 +176,7 @@ def cross_entropy(
     if weights is not None:
         own, off = own * weights, off * weights
     q = where(hit, own, off)  # (..., V)   w q
-    log_p, log_p_pullback = log_softmax(where(mask[..., None], logits, 0))
+    log_p, log_p_pullback = layers.log_softmax.page(where(mask[..., None], logits, 0))
     parts = q * where(q.value == 0, 0, log_p)
     terms = -(where(hit, parts, 0).sum(-1, depth=0) + where(hit, 0, parts).sum(-1))
     divisor = None if weights is None else where(mask, weights[targets], 0).sum()

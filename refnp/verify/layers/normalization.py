@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 
 from refnp import layers
+from refnp.autograd.pages import along_axes as along_last
 from refnp.numbers import rounding
 from refnp.numbers.parts import part
 from refnp.numbers.rounding import Rounded, constant, either, where
@@ -20,7 +21,6 @@ from refnp.verify.case import (
     normal,
     uniform,
 )
-from refnp.verify.layers.softmax import along_last
 
 
 def per_feature(g, parameter):

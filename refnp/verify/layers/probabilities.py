@@ -13,7 +13,7 @@ from refnp.numbers.rounding import either, where
 from refnp.verify.case import Case, Layer, normal, uniform
 from refnp.verify.layers.distributions import normal_log_prob
 from refnp.verify.layers.losses import probabilities
-from refnp.verify.layers.softmax import log_softmax, logsumexp
+from refnp.verify.layers.softmax import logsumexp
 
 
 def kl_of_probabilities(probabilities_p, probabilities_q):
@@ -65,7 +65,7 @@ def mixture_log_prob(y, logits, mean, std):
 
 def mixture_equation(y, logits, mean, std):
     """logsumexp of log π + log N, with the pullbacks of the three."""
-    log_weights, of_weights = log_softmax(logits)
+    log_weights, of_weights = layers.log_softmax.page(logits)
     parts, of_parts = normal_log_prob(y[..., None], mean, std)
     value, of_sum = logsumexp(log_weights + parts)
 

@@ -1,120 +1,41 @@
 """Softmax, its logarithm, and the logarithm of a sum of exponentials, along one axis."""
 
 from dataclasses import replace
-from functools import update_wrapper
 
 import numpy as np
 
 from refnp import autograd, layers
+from refnp.autograd.pages import along_axes
+from refnp.layers.softmax import softmax_vjp
 from refnp.numbers import rounding
-from refnp.numbers.parts import part
-from refnp.numbers.rounding import either, no_farther, overflowing, where
+from refnp.numbers.rounding import either, overflowing, where
+from refnp.numbers.words import peak
 from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, exact_gradient, generator, gradient_of, normal
+from refnp.verify.judged_pages import by_page
 
 
-def along_last(equation):
-    """Let an equation about the last axis be asked along any other: `axis`, an int."""
-
-    def along(x, *others, axis=-1, **options):
-        y, pullback = equation(x.swapaxes(axis, -1), *others, **options)
-
-        def swapped(g):
-            x_bar, *bars = pullback(g.swapaxes(axis, -1))
-            return x_bar.swapaxes(axis, -1), *bars
-
-        return y.swapaxes(axis, -1), swapped
-
-    return update_wrapper(along, equation, assigned=("__doc__",), updated=())
-
-
-def from_maximum(x):
-    """x − m with m the row maximum (0 if that is −∞). Exact: −∞, which stands for weight 0, and 0 of a score alone."""
-    m = x.value.max(-1, keepdims=True, initial=-np.inf)
-    shifted = x - np.where(m == -np.inf, 0, m)
-    hidden = x.value == -np.inf
-    alone = ~hidden & ((~hidden).sum(-1, keepdims=True) == 1) & is_known(x)
-    return where(hidden, -np.inf, where(alone, 0, shifted))
-
-
-def is_known(x):
-    """Where a score is −∞ or finite, and its error too."""
-    return np.isfinite(x.off) & (x.value < np.inf)
-
-
-@part
 def weights(x):
-    """p_i = exp(x_i − m) / Σ_j exp(x_j − m); 0 in a row of −∞. It is from 0 to 1 for all finite scores."""
-    e = rounding.exp(from_maximum(x))
-    total = e.sum(-1, keepdims=True)
-    p = e / where(total.value == 0, 1, total)
-    farthest = np.where(is_known(x).all(-1, keepdims=True), np.maximum(p.value, 1 - p.value), np.inf)
-    return no_farther(p, farthest, x.shape[-1] + 1)  # roundings of a sum of n terms, and of a quotient
+    """Softmax along the last axis, as every equation of attention takes it."""
+    return layers.softmax.page(x)[0]
 
 
-@part
-def weights_pullback(p, g):
-    """x̄_i = p_i (r_i − Σ_j r_j p_j) with r = ḡ, or ḡ − ḡ_L where the largest weight p_L is more than ½.
+def printed_pullback(p, g):
+    """x̄ = p (ḡ − Σ ḡ p) as it stands, which cancels where one weight is near 1."""
+    return p * (g - (g * p).sum(-1, keepdims=True))
 
-    A constant in ḡ changes nothing; but for p_L near 1, ḡ_L − Σ_j ḡ_j p_j loses what −Σ_{j≠L} r_j p_j keeps. Of a
-    weight that is alone nothing is to be kept: it is 1 on paper, x̄ is 0, and p (ḡ − ḡ p) is as good a form.
-    """
+
+def or_printed_alone(p, g):
+    """The page's; or, of a weight that is alone, p (ḡ − ḡ p): it is 1 on paper, and nothing is to be kept."""
     alone = (p.value != 0).sum(-1, keepdims=True) == 1
-    if not alone.any():
-        return stable_pullback(p, g)
-    printed = lambda: where(alone, p * (g - (g * p).sum(-1, keepdims=True)), stable_pullback(p, g))
-    return either(lambda: stable_pullback(p, g), printed)
+    of_page = softmax_vjp(p, g)
+    return either(lambda: of_page, lambda: where(alone, printed_pullback(p, g), of_page)) if alone.any() else of_page
 
 
-def stable_pullback(p, g):
-    """What `weights_pullback` says, in the form that keeps most."""
-    largest = np.arange(p.shape[-1]) == p.value.argmax(-1)[..., None] if p.value.size else False
-    own = where(largest, g, 0).sum(-1, keepdims=True, depth=0)
-    sure = p.value.max(-1, keepdims=True, initial=0) > 0.5
-    r = where(sure, where(largest, 0, g - own), g)
-    return p * (r - (r * p).sum(-1, keepdims=True))
-
-
-@along_last
-def softmax(x):
-    """p_i = exp(x_i − m)/Σ_j exp(x_j − m), m the row maximum; 0 in a row of −∞.   x̄_i = p_i (p̄_i − Σ_j p̄_j p_j)."""
-    p = weights(x)
-    return p, lambda g: (weights_pullback(p, g),)
-
-
-def rest_of_sum(shifted):
-    """Σ_j exp(shifted_j) without the first largest term, which is exp(0) = 1; and where that one stands."""
-    largest = np.arange(shifted.shape[-1]) == shifted.value.argmax(-1)[..., None]
-    return where(largest, 0, rounding.exp(shifted)).sum(-1, keepdims=True), largest
-
-
-@part
-@along_last
-def log_softmax(x):
-    """y_i = (x_i − m) − log1p(rest).
-
-    x̄_i = ȳ_i − p_i Σ_j ȳ_j = ȳ_i (1 − p_i) − p_i Σ_{j≠i} ȳ_j, where 1 − p of the largest is rest/(1 + rest).
-    """
-    shifted = from_maximum(x)
-    rest, largest = rest_of_sum(shifted)
-    p = rounding.exp(shifted) / (rest + 1)
-    complement = where(largest, rest / (rest + 1), 1 - p)
-    finite = shifted.value > -np.inf
-    nothing = ~finite.any(-1, keepdims=True)
-    y = where(finite, where(finite, shifted, 0) - rounding.log1p(rest), -np.inf)
-
-    def pullback(g):
-        n = g.shape[-1]
-        others = rounding.contract("...j,ji->...i", g, 1 - np.eye(n)) if n else g
-        return (where(nothing, 0, g * complement - p * others),)
-
-    return y, pullback
-
-
-@along_last
+@along_axes
 def logsumexp_kept(x):
     """y = m + log Σ exp(x_i − m), x̄_i = ȳ exp(x_i − y) = ȳ p_i; −∞ and 0 for a row of −∞."""
     m = x.value.max(-1, keepdims=True, initial=-np.inf)
-    total = rounding.exp(from_maximum(x)).sum(-1, keepdims=True)
+    total = rounding.exp(x - peak(x)).sum(-1, keepdims=True)
     nothing = total.value == 0
     y = where(nothing, -np.inf, rounding.log(where(nothing, 1, total)) + np.where(nothing, 0, m))
     return y, lambda g: (weights(x) * g,)
@@ -126,15 +47,10 @@ def logsumexp(x, *, axis=-1):
     return y.moved(lambda a: a.squeeze(axis)), lambda g: pullback(g.moved(lambda a: np.expand_dims(a, axis)))
 
 
-def printed_pullback(p, g):
-    """x̄ = p (ḡ − Σ ḡ p) as it stands, which cancels where one weight is near 1."""
-    return p * (g - (g * p).sum(-1, keepdims=True))
-
-
-@along_last
+@along_axes
 def printed_log_softmax(x):
     """y = (x − m) − log Σ exp(x − m), or x − (m + log Σ); x̄ = ȳ − p Σ ȳ, p = e^y."""
-    shifted = from_maximum(x)
+    shifted = x - peak(x)
     m = x.value.max(-1, keepdims=True, initial=-np.inf)
     total = rounding.exp(shifted).sum(-1, keepdims=True)
     nothing = total.value == 0
@@ -161,7 +77,7 @@ def logsumexp_from_maximum(x, *, axis=-1):
     return where(nothing, np.nan, y), lambda g: (where(np.expand_dims(nothing, axis), np.nan, *pullback(g)),)
 
 
-@along_last
+@along_axes
 def logarithm_of_softmax(x):
     """y = log p: −∞ where p underflows to 0, and nothing is known of it where p is subnormal."""
     p = weights(x)
@@ -177,11 +93,18 @@ def logsumexp_without_maximum(x, *, axis=-1):
     return rounding.log(total), lambda g: (rounding.exp(x) / total.moved(lambda a: np.expand_dims(a, axis)),)
 
 
-SOFTMAX = Layer("softmax", layers.softmax, softmax, torch=lambda torch, x, axis: x.softmax(axis), jax="nn.softmax")
+OF_ONE = {softmax_vjp: or_printed_alone}
+SOFTMAX = Layer(
+    "softmax",
+    layers.softmax,
+    by_page(layers.softmax, OF_ONE),
+    torch=lambda torch, x, axis: x.softmax(axis),
+    jax="nn.softmax",
+)
 LOG_SOFTMAX = Layer(
     "log_softmax",
     layers.log_softmax,
-    log_softmax,
+    by_page(layers.log_softmax),
     torch=lambda torch, x, axis: x.log_softmax(axis),
     jax="nn.log_softmax",
 )
@@ -189,8 +112,8 @@ LOGSUMEXP = Layer(
     "logsumexp", autograd.logsumexp, logsumexp, torch=lambda torch, x, axis: x.logsumexp(axis), jax="nn.logsumexp"
 )
 
-PRINTED_LOGARITHM = {log_softmax: printed_log_softmax}
-PRINTED_PULLBACK = {weights_pullback: printed_pullback}
+PRINTED_LOGARITHM = {layers.log_softmax.page: printed_log_softmax}
+PRINTED_PULLBACK = {softmax_vjp: printed_pullback}
 LOG_SOFTMAX_NEAR_ZERO = KnownDefect(
     "PyTorch",
     "pytorch/pytorch#113708",
@@ -303,7 +226,7 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
         gradient_of("softmax, axis 0", layers.softmax, x, axis=0),
         gradient_of("log_softmax", layers.log_softmax, x),
         gradient_of("log_softmax, axis (0, 1)", layers.log_softmax, x, axis=(0, 1)),
-        exact_gradient("softmax, saturated", layers.softmax, softmax, SATURATED),
-        exact_gradient("log_softmax, saturated", layers.log_softmax, log_softmax, SATURATED),
+        exact_gradient("softmax, saturated", layers.softmax, SOFTMAX.equation, SATURATED),
+        exact_gradient("log_softmax, saturated", layers.log_softmax, LOG_SOFTMAX.equation, SATURATED),
         exact_gradient("logsumexp, saturated", autograd.logsumexp, logsumexp, SATURATED, axis=-1),
     ]

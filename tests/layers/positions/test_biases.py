@@ -11,7 +11,7 @@ import refnp.autograd as ad
 from refnp.layers import masks
 from refnp.layers.multi_head import MultiHeadAttention
 from refnp.layers.positions.biases import ALiBi, T5Bias, alibi_slopes, t5_buckets
-from refnp.layers.softmaxes import softmax
+from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import positions as equations
 from tests.helpers import (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.layers.multi_head import MultiHeadAttention
 from refnp.layers.positions.images import METHODS, ImagePositions, image_places, piecewise_index, ranks
-from refnp.layers.softmaxes import softmax
+from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import exact, tolerance
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
 from tests.layers.positions.judges import at_random, looked_up, rounded_look_up

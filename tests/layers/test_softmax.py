@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.kernels.blocks import BLOCK_BYTES
-from refnp.layers.softmaxes import log_softmax, masked_softmax, softmax
+from refnp.kernels.softmax import masked_softmax
+from refnp.layers.softmax import log_softmax, softmax
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import softmax as equations
 from tests.helpers import (
@@ -28,7 +29,7 @@ from tests.helpers import (
 from tests.layers.judges import assert_as_derived
 from tests.transcriptions import rows as printed
 
-BOTH = {"softmax": (softmax, equations.softmax), "log_softmax": (log_softmax, equations.log_softmax)}
+BOTH = {"softmax": (softmax, equations.SOFTMAX.equation), "log_softmax": (log_softmax, equations.LOG_SOFTMAX.equation)}
 both = pytest.mark.parametrize("name", BOTH)
 NEARLY_ONE = 37.42994775023705  # exp(−x) is 2⁻⁵⁴, half the distance from 1 to its neighbour below
 
@@ -133,16 +134,16 @@ def test_any_shift_changes_what_rounding_does(dtype, scale, seed):
     """Of x + t, rounded, softmax is right to its bound; and x + t is x + t to u |x + t|, which moves p by that."""
     x = normal(seed, (3, 6), dtype, scale)
     shifted = x + normal(seed + 1, (3, 1), dtype, 10 * scale)
-    bound = tolerance(equations.softmax(exact(x))[0], dtype)
+    bound = tolerance(equations.SOFTMAX.equation(exact(x))[0], dtype)
     moved = exact(x) + exact(shifted.astype(np.longdouble) - x)  # the same number with one rounding
-    assert_within(softmax(shifted), softmax(x), bound + tolerance(equations.softmax(moved)[0], dtype))
+    assert_within(softmax(shifted), softmax(x), bound + tolerance(equations.SOFTMAX.equation(moved)[0], dtype))
 
 
 @given(seeds)
 def test_order_of_a_row_does_not_matter(seed):
     x = normal(seed, (4, 9))
     order = np.random.default_rng(seed).permutation(9)
-    bound = tolerance(equations.softmax(exact(x))[0], np.float64)
+    bound = tolerance(equations.SOFTMAX.equation(exact(x))[0], np.float64)
     assert_within(softmax(x[:, order]), softmax(x)[:, order], 2 * bound[:, order])
 
 
@@ -201,7 +202,7 @@ def test_log_softmax_of_20_and_0():
     y = log_softmax(x)
     right = printed.log_softmax(x)
     assert float(right[0, 0]) == -2.061153620314381e-09
-    bound = tolerance(equations.log_softmax(exact(x))[0], np.float64)
+    bound = tolerance(equations.LOG_SOFTMAX.equation(exact(x))[0], np.float64)
     assert_within(y, right, bound)
     for usual in (np.log(softmax(x)), x - np.log(np.exp(x).sum()), (x - 20) - np.log(np.exp(x - 20).sum())):
         with pytest.raises(AssertionError, match="beyond the bound"):
@@ -214,7 +215,7 @@ def test_log_softmax_gradient_keeps_the_small_component(gap):
     x, bar = np.array([gap, 0.0]), np.array([1.0, 0.0])
     _, pullback = ad.vjp(log_softmax, x)
     (x_bar,) = pullback(bar)
-    (bound,) = equations.log_softmax(exact(x))[1](exact(bar))
+    (bound,) = equations.LOG_SOFTMAX.equation(exact(x))[1](exact(bar))
     assert_within(x_bar, printed.log_softmax_gradient(x, bar), tolerance(bound, np.float64))
     assert x_bar[0] > 0
     usual = bar - softmax(x) * bar.sum()
@@ -226,14 +227,14 @@ def test_log_softmax_gradient_keeps_the_small_component(gap):
 @given(real_dtypes, st.sampled_from([1.0, 5.0, 30.0]), seeds)
 def test_log_softmax_gradient_against_40_digits(dtype, scale, seed):
     x, bar = normal(seed, 5, dtype, scale), normal(seed + 1, 5, dtype)
-    (bound,) = equations.log_softmax(exact(x))[1](exact(bar))
+    (bound,) = equations.LOG_SOFTMAX.equation(exact(x))[1](exact(bar))
     _, pullback = ad.vjp(log_softmax, x)
     assert_within(pullback(bar)[0], printed.log_softmax_gradient(x, bar), tolerance(bound, dtype))
 
 
 def test_log_softmax_of_equal_numbers_is_log_n():
     x = np.full((2, 7), -3.5)
-    bound = tolerance(equations.log_softmax(exact(x))[0], np.float64)
+    bound = tolerance(equations.LOG_SOFTMAX.equation(exact(x))[0], np.float64)
     assert_within(log_softmax(x), np.full((2, 7), -np.log(np.longdouble(7))), bound)
 
 
@@ -245,7 +246,7 @@ def test_masked_softmax_is_softmax_of_what_is_allowed(shape, dtype, scale, seed)
     """The same weights as with −∞ in the hidden places, whatever stands there, even ∞."""
     scores, mask = normal(seed, shape, dtype, scale), np.random.default_rng(seed).random(shape) < 0.6
     shown = np.where(mask, scores, -np.inf)
-    bound = 2 * tolerance(equations.softmax(exact(shown))[0], dtype)
+    bound = 2 * tolerance(equations.SOFTMAX.equation(exact(shown))[0], dtype)
     assert_within(masked_softmax(scores.copy(), mask), softmax(shown), bound)
     for rubbish in (np.inf, -np.inf, np.finfo(dtype).max):
         hidden = np.where(mask, scores, dtype(rubbish))
@@ -276,7 +277,7 @@ def test_masked_softmax_is_the_plain_form_on_both_sides_of_its_reach(dtype, mask
     mask = np.random.default_rng(3).random(scores.shape) < 0.7 if masked else None
     shown = scores if mask is None else np.where(mask, scores, -np.inf)
     p = masked_softmax(scores.copy(), mask)
-    bound = 2 * tolerance(equations.softmax(exact(shown.real))[0], dtype)
+    bound = 2 * tolerance(equations.SOFTMAX.equation(exact(shown.real))[0], dtype)
     assert_within(p.real, softmax(shown.real), bound)
     for i, row in enumerate(scores):  # whatever stands in other rows
         assert_same_bits(p[i], masked_softmax(row[None].copy(), None if mask is None else mask[i : i + 1])[0])

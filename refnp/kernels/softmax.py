@@ -1,11 +1,7 @@
-"""Softmax: any row of numbers becomes a row of weights, positive and with sum 1.
+"""Softmax on arrays of floats: in blocks of rows, and under masks in place.
 
-    p_i = exp(x_i) / Σ_j exp(x_j)            log p_i = x_i − log Σ_j exp(x_j)
-
-Adding a constant to a row changes nothing, so the row maximum m is subtracted first and no exponential overflows.
-Source: Sivaraya (2023), eq. 3, Attention Notes 10-14, Transformer Notes;
-stability: Blanchard, Higham & Higham (2021).
-Transcription: tests/transcriptions/rows.py.
+The pages are refnp/layers/softmax.py and, for what is masked, refnp/layers/dot_product_attention.py.
+Source: Blanchard, Higham & Higham (2021) (when no maximum need be subtracted).
 """
 
 import functools
@@ -13,33 +9,17 @@ import math
 
 import numpy as np
 
-from refnp.autograd.declaration import takes
-from refnp.autograd.elementary import log1p_of
-from refnp.autograd.primitives import primitive
-from refnp.autograd.tensor import Array
 from refnp.kernels.blocks import result_block, row_dot, row_sum, rowwise
+from refnp.numbers.arrays import Array
 from refnp.numbers.summation import sum_of_products
 
 # Up to which |x| no maximum need be subtracted: a quarter of what exp can take.
 REACH = {np.dtype(dtype): np.log(np.finfo(dtype).max) / 4 for dtype in "efdgFDG"}
 
 
-@primitive
-@takes("x (..., *n) → (..., *n)", axis="axes of x")
 @rowwise
-def softmax(x, *, axis=-1):
-    """p_i = exp(x_i − m) / Σ_j exp(x_j − m) along `axis` (an int or several), m the row maximum.
-
-    Shapes: x (..., n, ...) → p of the same shape.
-    A row of nothing but −∞ has no element to choose and gives 0, with gradient 0 (PyTorch and JAX: NaN).
-    A row with NaN or +∞ gives NaN.   Raises ValueError if `axis` is out of range.
-
-    VJP: ∂p_i/∂x_j = p_i δ_ij − p_i p_j, the symmetric matrix diag(p) − p pᵀ, so
-
-        x̄_i = p_i (r_i − Σ_j r_j p_j)        r = p̄, or p̄ − p̄_L where the largest weight p_L is more than ½
-
-    A constant in p̄ changes nothing. But as p_L → 1, p̄_L − Σ_j p̄_j p_j loses the digits that −Σ_{j≠L} r_j p_j keeps.
-    """
+def softmax(x):
+    """p_i = exp(x_i − m) / Σ_j exp(x_j − m) of rows (R, n)."""
     if not x.size:
         return x, lambda p_bar: (p_bar,)
     largest = row_argmax(x)  # where L stands in each row
@@ -47,7 +27,7 @@ def softmax(x, *, axis=-1):
     np.exp(p, out=p)
     total = nonzero(row_sum(p))  # (R, 1)
     p /= total
-    sure = total.real < 2  # (R, 1)   p_L = 1/total
+    sure = total < 2  # (R, 1)   p_L = 1/total
 
     def vjp(p_bar):
         x_bar = p_bar
@@ -64,30 +44,18 @@ def softmax(x, *, axis=-1):
     return p, vjp
 
 
-@primitive
-@takes("x (..., *n) → (..., *n)", axis="axes of x")
 @rowwise
-def log_softmax(x, *, axis=-1):
-    """log p_i = (x_i − m) − log1p(r) along `axis` (an int or several), m the row maximum, r = Σ_{j≠L} exp(x_j − m).
-
-    L is the largest element: its exponential is 1, and log1p(r) keeps the digits of a small r that 1 + r loses, so
-    log_softmax([20, 0]) starts with −2.06e-9, where PyTorch gives 0.
-
-    Shapes: x (..., n, ...) → log p of the same shape.   A row of nothing but −∞ gives −∞, with gradient 0.
-    Raises ValueError if `axis` is out of range.
-
-    VJP: ∂(log p_i)/∂x_j = δ_ij − p_j, so x̄_i = ȳ_i − p_i Σ_j ȳ_j. For L, where p is near 1 and the two terms
-    nearly cancel, the same with 1 − p_L = r/(1 + r): x̄_L = ȳ_L r/(1 + r) − p_L Σ_{j≠L} ȳ_j.
-    """
+def log_softmax(x):
+    """log p_i = (x_i − m) − log1p(r) of rows (R, n), r = Σ_{j≠L} exp(x_j − m)."""
     if not x.size:
         return x, lambda y_bar: (y_bar,)
     largest = row_argmax(x)  # where L stands in each row
     y = np.subtract(x, largest_of(x, largest), out=result_block())  # (R, n)   x − m
     p = np.exp(y)  # (R, n)
-    rest, one = sum_of_others(p, largest)  # (R,), (R,)   r, and 1 (0 in a row of −∞, 1 + ih under the complex step)
+    rest, one = sum_of_others(p, largest)  # (R,), (R,)   r, and 1 (0 in a row of −∞, NaN in one with ∞)
     nothing = one == 0  # (R,)
     one[nothing] = 1
-    y -= log1p_of(rest + (one - 1))[:, None]
+    y -= np.log1p(rest + (one - 1))[:, None]
     total = one + rest  # (R,)
     p /= total[:, None]
 

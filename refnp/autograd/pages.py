@@ -1,0 +1,157 @@
+"""A page: one function of NumPy's words, its value and its VJP, as an operation on everything that calculates.
+
+    @page("x (..., *n) → (..., *n)", axis="axes of x", kernel=kernels.softmax)
+    def softmax(x):
+        p = shares(np.exp(x - peak(x)))
+        def vjp(p_bar):
+            x_bar = softmax_vjp(p, p_bar)
+            return (x_bar,)
+        return p, vjp
+
+The page is what is read, judges others and is proved: it runs on arrays of any precision, and on every kind of number
+(refnp/numbers). On arrays of float16, float32 and float64 the kernel stands in its place, if there is one: the same
+function, written for speed and for extreme inputs. `softmax.page` is the page itself, `softmax.kernel` the kernel, and
+within `plain()` pages run alone. A page uses another as `softmax.page(x)`, which returns value and VJP.
+
+What is common to all is done here: the declaration is checked (`takes`), axes that are named by `axis` are brought to
+the end and made one, float16 is computed in float32, and value and gradients become what the arguments are. The walk
+back sums gradients over broadcast axes.
+"""
+
+import contextlib
+import contextvars
+import functools
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+from refnp.autograd.declaration import Declaration, takes
+from refnp.autograd.primitives import primitive
+from refnp.numbers.arrays import axes_last, normalize_axes
+from refnp.numbers.duals import Array, Dual
+from refnp.numbers.parts import part
+from refnp.numbers.words import kind_of
+
+
+class Page(Protocol):
+    """An operation made of a page: `page` is the page itself, on any kind of number, and returns (value, vjp)."""
+
+    page: Callable
+    kernel: Callable | None
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any: ...
+
+
+_plain = contextvars.ContextVar("plain", default=False)
+WITHOUT_KERNEL = "gFDG"  # longdouble and complex numbers: kernels are written for floats alone
+
+
+@contextlib.contextmanager
+def plain() -> Iterator[None]:
+    """Within this block pages run alone, without kernels: for reading, and for judging a kernel.
+
+    A page computes what is written on it. It does not promise what kernels do: squares that overflow, numbers of which
+    only some rows may know (NaN behind a mask of a few queries), speed and memory.
+    """
+    token = _plain.set(True)
+    try:
+        yield
+    finally:
+        _plain.reset(token)
+
+
+def page(text: str, *, kernel: Callable | None = None, **options: str) -> Callable[[Callable], Page]:
+    """Make a function of arrays, which returns its value and its VJP, an operation; `takes` says how `text` is written.
+
+    With the option axis="axes of x" the page is about the last axis of x, and the operation about any, −1 unless told.
+    `kernel` is called as the operation is, with an axis too.
+    """
+
+    def made(function: Callable) -> Page:
+        form = part(along_axes(function) if "axis" in options else function)
+        declaration = Declaration(form, text, options)
+        discrete = {i for i, argument in declaration.by_place.items() if argument.is_discrete}
+        on_arrays = in_own_types(form, discrete)
+
+        @functools.wraps(form)
+        def rule(*arrays: Any, **given: Any) -> tuple:
+            if kernel is not None and not _plain.get() and all(map(_has_kernel, arrays)):
+                return kernel(*arrays, **given)
+            return on_arrays(*arrays, **given)
+
+        operation: Any = primitive(takes(text, **options)(rule))
+        operation.page, operation.kernel = form, kernel
+        return operation
+
+    return made
+
+
+def _has_kernel(argument: Any) -> bool:
+    """Whether kernels know this kind of argument: not complex numbers, longdouble, and numbers that are no arrays."""
+    dtype = getattr(argument, "dtype", None)
+    return not isinstance(argument, Dual) and (dtype is None or dtype.char not in WITHOUT_KERNEL)
+
+
+def along_axes(function: Callable) -> Callable:
+    """A page about the last axis, for any axis or several, which are brought to the end and made one.
+
+    An argument beside x that has the shape of these axes is made one axis, too, and so are gradients on their way back.
+    """
+
+    @functools.wraps(function)
+    def along(x: Any, *others: Any, axis: int | tuple[int, ...] = -1, **options: Any) -> tuple:
+        if axis == -1:
+            return function(x, *others, **options)
+        axes = normalize_axes(function.__name__, axis, x.ndim)
+        order, before = axes_last(axes, x.ndim)
+        moved = x.transpose(order)
+        front, run = moved.shape[: x.ndim - len(axes)], moved.shape[x.ndim - len(axes) :]
+        length = math.prod(run)
+        as_one = lambda a: a.reshape(*a.shape[: a.ndim - len(run)], length) if len(run) > 1 else a
+        back = lambda a: a.reshape(*a.shape[:-1], *run) if len(run) > 1 and a.shape[-1:] == (length,) else a
+        flat = [as_one(a) if getattr(a, "shape", ()) == run else a for a in others]
+        y, vjp = function(as_one(moved), *flat, **options)
+        kept = y.ndim == len(front) + 1  # a sum over the axis has lost it
+
+        def moved_vjp(y_bar: Any) -> tuple:
+            x_bar, *bars = vjp(as_one(y_bar.transpose(order)) if kept else y_bar)
+            return back(x_bar).transpose(before), *map(back, bars)
+
+        return back(y).transpose(before) if kept else y, moved_vjp
+
+    parameters = inspect.signature(function).parameters.values()
+    axis = inspect.Parameter("axis", inspect.Parameter.KEYWORD_ONLY, default=-1)
+    places = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    along.__signature__ = inspect.Signature([*places, axis, *(p for p in parameters if p.kind is p.KEYWORD_ONLY)])  # type: ignore[attr-defined]
+    return along
+
+
+def in_own_types(form: Callable, discrete: set[int]) -> Callable:
+    """A page on arrays, whose value has the type of the arguments; what is float16 is computed in float32.
+
+    Integers and booleans are floats of 64 bits, but for arguments that are `discrete`, by their places. Other kinds of
+    numbers have no type.
+    """
+
+    @functools.wraps(form)
+    def typed(*arguments: Any, **options: Any) -> tuple:
+        if kind_of(arguments) is not None:
+            return form(*arguments, **options)
+        arrays = [i for i, a in enumerate(arguments) if hasattr(a, "dtype") and i not in discrete]
+        dtype = np.result_type(*(arguments[i].dtype for i in arrays), np.float16)
+        if all(arguments[i].dtype.kind in "biu" for i in arrays):
+            dtype = np.dtype(np.float64)
+        inside = np.dtype(np.float32) if dtype == np.float16 else dtype
+        given = [a.astype(inside, copy=False) if i in arrays else a for i, a in enumerate(arguments)]
+        y, vjp = form(*given, **options)
+
+        def typed_vjp(y_bar: Array) -> tuple:
+            bars = vjp(y_bar.astype(inside, copy=False) if y_bar.dtype.char == "e" else y_bar)
+            return tuple(bar if bar is None else np.asanyarray(bar).astype(dtype, copy=False) for bar in bars)
+
+        return np.asanyarray(y).astype(dtype, copy=False), typed_vjp
+
+    return typed
