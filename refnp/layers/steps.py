@@ -20,25 +20,9 @@ from refnp.autograd.tensor import Array, Tensor
 from refnp.layers import activations, convolutions, losses, normalization
 from refnp.layers.dot_product_attention import attention, attention_with_weights, scale_of, soft_capped
 from refnp.layers.set_convolutions import Grid, eq, set_convolution
-from refnp.layers.softmax import log_softmax, softmax
 from refnp.numbers.arrays import floating
 
 
-@steps_of(softmax)
-def softmax_steps(x: Any, *, axis: Any = -1) -> Steps:
-    """The row maximum, the exponentials, their sum, and the quotient."""
-    m = _maximum(x, axis)
-    yield "m = max_j x_j, a constant", m
-    e = ad.exp(x - m)
-    yield "e_i = exp(x_i − m)", e
-    total = ad.sum(e, axis, keepdims=True)
-    yield "Z = Σ_j e_j", total
-    p = e / total
-    yield "p_i = e_i / Z", p
-    return p
-
-
-@steps_of(log_softmax)
 def log_softmax_steps(x: Any, *, axis: Any = -1) -> Steps:
     """The row maximum, the logarithm of the sum of exponentials, and the difference."""
     m = _maximum(x, axis)

@@ -33,7 +33,7 @@ import numpy as np
 from refnp.autograd.backward import gradients_of, starting_cotangent
 from refnp.autograd.explanation.drawing import page, picture
 from refnp.autograd.explanation.lines import Line, depth_of, folded, lines_of, place_of
-from refnp.autograd.explanation.opening import Opened, opened, operations_with_steps
+from refnp.autograd.explanation.opening import Opened, can_be_opened, opened
 from refnp.autograd.explanation.previews import array_rows, mask_rows
 from refnp.autograd.files import write_whole
 from refnp.autograd.tensor import ArrayLike, Node, Tensor
@@ -67,9 +67,9 @@ def explain(
     """Print the tape behind `tensor`: a numbered line for each operation, its equation, options, masks and values.
 
     gradients: also the gradient of each line if that of the tensor is `cotangent` (1 for a scalar).
-    expand: open operations that have steps of their own, as attention, softmax, layer_norm, gelu, set_convolution or
-        cross_entropy, into these: each with its equation, its value and the gradient through it. True opens all, names
-        ("attention", or several) these alone. What drew random numbers stays closed.
+    expand: open operations into the lines of their pages, each with its code, its comment and its value, forward and,
+        with `gradients`, back; or into steps, where an operation is no page yet. True opens all, names ("attention",
+        or several) these alone. What drew random numbers stays closed.
     group: fold by modules, one line for each call of one, with its numbers in one row: True as deep as 30 lines allow,
         a number so many calls deep, or the module by whose attributes calls are named that no other surrounds.
     width: characters of a line; that of the terminal by default, 100 where the output is none.
@@ -128,13 +128,15 @@ def _opened(lines: list[Line], expand: bool | str | Sequence[str], record: dict[
     if not expand:
         return {}
     names = () if expand is True else (expand,) if isinstance(expand, str) else tuple(expand)
-    with_steps = {operation.__name__ for operation in operations_with_steps()}
+    on_tape = [line.node.operation for line in lines if line.node is not None]
+    with_steps = {operation.__name__ for operation in on_tape if can_be_opened(operation)}
     made = {line.title.partition("(")[0] for line in lines if line.node is not None}
     for name in names:
         if name not in made:
             raise ValueError(f"explain: expand names {name!r}; on this tape are {', '.join(sorted(made))}")
         if name not in with_steps:
-            raise ValueError(f"explain: {name} has no steps; those that have are {', '.join(sorted(with_steps))}")
+            others = ", ".join(sorted(with_steps)) or "none"
+            raise ValueError(f"explain: {name} has no steps; on this tape have some: {others}")
     chosen = [line for line in lines if line.node is not None and (not names or line.title.partition("(")[0] in names)]
     results: dict[int, list[Any]] = {}
     for line in lines:
@@ -199,8 +201,10 @@ def _text(
         )
         if line.number in steps:
             for letter, step in zip(_letters(), steps[line.number].steps, strict=False):
-                title, both = f"{step.equation} {_shape(step.value.shape)}", [step.value, step.gradient]
-                table.add(f"{line.number}{letter}", title, [], [], both[:columns])
+                given = np.asarray(step.gradient if step.value is None else step.value)
+                title, both = f"{step.equation} {_shape(given.shape)}", [step.value, step.gradient]
+                notes = [step.comment] if step.comment else []
+                table.add(f"{line.number}{letter}", title, notes, [], both[:columns])
             note = f"these steps agree with line {line.number} to {steps[line.number].digits} digits"
             table.add("", "", [note], [], [None, None][:columns])
     return table.text(f"line, shape{only}", ["value", "gradient"][:columns])

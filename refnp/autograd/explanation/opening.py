@@ -1,9 +1,9 @@
 """An operation opened into steps: each with its equation, its value and the gradient that reaches it.
 
-The page of an operation computes its gradient in one formula, from which the steps between have vanished. For those
-that are worth opening there is a plain form, a generator of steps in operations of the engine, such as those of
-refnp/layers/steps.py; it runs on the same arrays, and the walk back through it gives the gradient of every step. How
-far its result is from that of the page is shown with it: rounding, or digits that the page saves.
+A page (refnp/autograd/pages.py) is opened line by line: it runs once more on the same arrays, forward and back. What
+is no page may have a plain form, a generator of steps in operations of the engine, such as those of
+refnp/layers/steps.py; the walk back through it gives the gradient of every step. How far the result is from the
+operation's own is shown with it: rounding, or digits that a kernel saves.
 """
 
 from collections.abc import Callable, Generator
@@ -13,19 +13,25 @@ import numpy as np
 
 from refnp.autograd.backward import gradients_of
 from refnp.autograd.explanation.lines import place_of
+from refnp.autograd.explanation.page_lines import lines_of_page
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, Node, Tensor
+from refnp.numbers.arrays import sum_to
 
 Steps = Generator[tuple[str, Any], None, Any]  # yields (equation, value), returns the result of the operation
 _plain: dict[Callable, Callable[..., Steps]] = {}
 
 
 class Step(NamedTuple):
-    """A step of an operation; `gradient` is None for a constant, or where none is asked for."""
+    """A step of an operation; `gradient` is None for a constant, or where none is asked for.
+
+    Of a page a step is a line of its code, with its comment: forward with a value, in the VJP with a gradient.
+    """
 
     equation: str
-    value: Array
+    value: Array | None
     gradient: Array | None
+    comment: str = ""
 
 
 class Opened(NamedTuple):
@@ -57,8 +63,13 @@ def steps_of(operation: Callable) -> Callable:
 
 
 def operations_with_steps() -> list[Callable]:
-    """The operations that can be opened."""
+    """The operations that can be opened though they are no pages."""
     return list(_plain)
+
+
+def can_be_opened(operation: Callable) -> bool:
+    """Whether an operation is a page, or has a plain form."""
+    return hasattr(operation, "page") or operation in _plain
 
 
 def opened(node: Node, values: list[Array | None], bars: list[Array] | None) -> Opened | None:
@@ -68,7 +79,11 @@ def opened(node: Node, values: list[Array | None], bars: list[Array] | None) -> 
     """
     form = _plain.get(node.operation)
     options = node.options or {}
-    if form is None or node.arguments is None or any(isinstance(o, np.random.Generator) for o in options.values()):
+    if node.arguments is None or any(isinstance(o, np.random.Generator) for o in options.values()):
+        return None
+    if hasattr(node.operation, "page"):
+        return _opened_page(node, values, bars)
+    if form is None:
         return None
     arguments = [_leaf(a) if isinstance(a, Tensor) else np.asarray(a) if isinstance(a, list) else a
                  for a in node.arguments]  # fmt: skip
@@ -81,7 +96,35 @@ def opened(node: Node, values: list[Array | None], bars: list[Array] | None) -> 
         by_place, gradients = _gradients(results, arguments, bars)
     steps = [Step(text, np.asarray(raw(v)), by_place.get(place_of(v)) if isinstance(v, Tensor) else None)
              for text, v in found]  # fmt: skip
-    arrays = [np.asarray(raw(r)) for r in results]
+    return _compared(steps, [np.asarray(raw(r)) for r in results], gradients, values)
+
+
+def _opened_page(node: Node, values: list[Array | None], bars: list[Array] | None) -> Opened:
+    """The lines of a page, run once more on the arguments; float16 in float32, as pages compute it."""
+    arguments = tuple(_given(argument) for argument in node.arguments or ())
+    wide_bars = None if bars is None else [_given(bar) for bar in bars]
+    with np.errstate(all="ignore"):
+        page: Callable = node.operation.page  # type: ignore[attr-defined]
+        forward, back, value, found = lines_of_page(page, arguments, node.options or {}, wide_bars)
+    indented = lambda line: "  " * line.depth + line.code
+    steps = [Step(indented(line), line.value, None, line.comment) for line in forward]
+    steps += [Step(indented(line), None, line.value, line.comment) for line in back]
+    results = list(value) if isinstance(value, tuple) else [value]
+    needed = {k for k, a in enumerate(node.arguments or ()) if isinstance(a, Tensor) and a.requires_grad}
+    gradients = {
+        k: sum_to(g() if callable(g) else g, np.shape(arguments[k])) for k, g in enumerate(found or ()) if k in needed
+    }
+    return _compared(steps, results, gradients, values)
+
+
+def _given(argument: Any) -> Any:
+    """The array of a Tensor or a list; numbers and None as they are."""
+    array = np.asarray(argument) if isinstance(argument, list) else raw(argument)
+    return array.astype(np.float32) if getattr(array, "dtype", None) == np.float16 else array
+
+
+def _compared(steps: list[Step], arrays: list[Array], gradients: dict[int, Array], values: list) -> Opened:
+    """What was opened, and how far its results are from the values that stand on the tape."""
     pairs = [(a, v) for a, v in zip(arrays, values, strict=True) if v is not None]
     difference = max((float(np.max(np.abs(a - v), initial=0)) for a, v in pairs), default=0.0)
     size = max((float(np.max(np.abs(v), initial=0)) for _, v in pairs), default=0.0)
