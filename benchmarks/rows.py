@@ -51,7 +51,7 @@ def side(framework: str, name: str, rows: int, features: int, dtype: str) -> Sid
 
 def refnp_functions() -> dict[str, Callable]:
     from refnp.layers.activations import gelu
-    from refnp.layers.normalization import layer_norm
+    from refnp.layers.layer_norm import layer_norm
     from refnp.layers.softmax import softmax
 
     return dict(zip(NAMES, (softmax, layer_norm, gelu, lambda x: gelu(x, approximate="tanh")), strict=True))

@@ -16,7 +16,7 @@ from refnp.autograd.trees import map_leaves
 from refnp.layers.convolution_products import HIGH, MANY
 from refnp.layers.convolutions import convolution
 from refnp.layers.dot_product_attention import attention
-from refnp.layers.normalization import layer_norm
+from refnp.layers.layer_norm import layer_norm
 from refnp.models import decoding
 from refnp.models.published import torch as from_torch
 from refnp.models.transformer import Transformer

@@ -33,7 +33,7 @@ from refnp.autograd.primitives import primitive
 from refnp.numbers.arrays import axes_last, normalize_axes
 from refnp.numbers.duals import Array, Dual
 from refnp.numbers.parts import part
-from refnp.numbers.words import kind_of
+from refnp.numbers.words import Kind, kind_of
 
 
 class Page(Protocol):
@@ -46,6 +46,7 @@ class Page(Protocol):
 
 
 _plain = contextvars.ContextVar("plain", default=False)
+FLOAT = np.dtype(float)
 WITHOUT_KERNEL = "gFDG"  # longdouble and complex numbers: kernels are written for floats alone
 
 
@@ -63,11 +64,14 @@ def plain() -> Iterator[None]:
         _plain.reset(token)
 
 
-def page(text: str, *, kernel: Callable | None = None, **options: str) -> Callable[[Callable], Page]:
+def page(
+    text: str, *, kernel: Callable | None = None, of_every_array: bool = False, **options: str
+) -> Callable[[Callable], Page]:
     """Make a function of arrays, which returns its value and its VJP, an operation; `takes` says how `text` is written.
 
     With the option axis="axes of x" the page is about the last axis of x, and the operation about any, −1 unless told.
-    `kernel` is called as the operation is, with an axis too.
+    `kernel` is called as the operation is, with an axis too; for longdouble and complex numbers if it is a kernel
+    `of_every_array`, which keeps a promise that the page does not make.
     """
 
     def made(function: Callable) -> Page:
@@ -75,10 +79,11 @@ def page(text: str, *, kernel: Callable | None = None, **options: str) -> Callab
         declaration = Declaration(form, text, options)
         discrete = {i for i, argument in declaration.by_place.items() if argument.is_discrete}
         on_arrays = in_own_types(form, discrete)
+        is_known = are_arrays if of_every_array else are_floats  # to the kernel
 
         @functools.wraps(form)
         def rule(*arrays: Any, **given: Any) -> tuple:
-            if kernel is not None and not _plain.get() and all(map(_has_kernel, arrays)):
+            if kernel is not None and not _plain.get() and is_known(arrays):
                 return kernel(*arrays, **given)
             return on_arrays(*arrays, **given)
 
@@ -89,10 +94,17 @@ def page(text: str, *, kernel: Callable | None = None, **options: str) -> Callab
     return made
 
 
-def _has_kernel(argument: Any) -> bool:
-    """Whether kernels know this kind of argument: not complex numbers, longdouble, and numbers that are no arrays."""
-    dtype = getattr(argument, "dtype", None)
-    return not isinstance(argument, Dual) and (dtype is None or dtype.char not in WITHOUT_KERNEL)
+def are_arrays(arguments: tuple) -> bool:
+    """Whether no argument is of another kind of number."""
+    return kind_of(arguments) is None
+
+
+def are_floats(arguments: tuple) -> bool:
+    """Whether no argument is of another kind of number, complex or longdouble."""
+    for argument in arguments:
+        if isinstance(argument, (Dual, Kind)) or getattr(argument, "dtype", FLOAT).char in WITHOUT_KERNEL:
+            return False
+    return True
 
 
 def along_axes(function: Callable) -> Callable:
@@ -146,10 +158,12 @@ def in_own_types(form: Callable, discrete: set[int]) -> Callable:
             dtype = np.dtype(np.float64)
         inside = np.dtype(np.float32) if dtype == np.float16 else dtype
         given = [a.astype(inside, copy=False) if i in arrays else a for i, a in enumerate(arguments)]
-        y, vjp = form(*given, **options)
+        with np.errstate(all="ignore"):  # what overflows is seen in the result
+            y, vjp = form(*given, **options)
 
         def typed_vjp(y_bar: Array) -> tuple:
-            bars = vjp(y_bar.astype(inside, copy=False) if y_bar.dtype.char == "e" else y_bar)
+            with np.errstate(all="ignore"):
+                bars = vjp(y_bar.astype(inside, copy=False) if y_bar.dtype.char == "e" else y_bar)
             return tuple(bar if bar is None else np.asanyarray(bar).astype(dtype, copy=False) for bar in bars)
 
         return np.asanyarray(y).astype(dtype, copy=False), typed_vjp

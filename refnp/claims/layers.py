@@ -12,7 +12,7 @@ from refnp.layers import masks
 from refnp.layers.channel_normalization import batch_norm, group_norm
 from refnp.layers.dot_product_attention import attention, column_attention
 from refnp.layers.feature_attention import linear_attention
-from refnp.layers.normalization import layer_norm, rms_norm
+from refnp.layers.layer_norm import layer_norm, rms_norm
 from refnp.layers.set_convolutions import set_convolution
 from refnp.layers.similarity import similarity_attention
 from refnp.layers.softmax import softmax

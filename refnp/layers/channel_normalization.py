@@ -26,8 +26,8 @@ from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
+from refnp.layers.layer_norm import layer_norm
 from refnp.layers.module import Module
-from refnp.layers.normalization import layer_norm
 from refnp.numbers.arrays import in_order
 
 

@@ -17,7 +17,7 @@ from refnp.autograd.declaration import takes
 from refnp.autograd.explanation.opening import Steps, steps_of
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, Tensor
-from refnp.layers import activations, convolutions, losses, normalization
+from refnp.layers import activations, convolutions, losses
 from refnp.layers.dot_product_attention import attention, attention_with_weights, scale_of, soft_capped
 from refnp.layers.set_convolutions import Grid, eq, set_convolution
 from refnp.numbers.arrays import floating
@@ -91,52 +91,6 @@ def _attend(query: Any, key: Any, value: Any, bias: Any, mask: Any, scale: Any, 
     output = ad.matmul(a, value)
     yield "O = A V", output
     return output, a
-
-
-# ---- normalisation
-
-
-@steps_of(normalization.layer_norm)
-def layer_norm_steps(x: Any, gain: Any = 1.0, shift: Any = 0.0, *, axis: Any = -1, eps: float = 1e-5) -> Steps:
-    """μ, x − μ, σ², x̂, and scale and shift."""
-    gain, shift = (_along(a, x, axis) for a in (gain, shift))
-    mean = ad.mean(x, axis, keepdims=True)
-    yield "μ = (1/D) Σᵢ xᵢ", mean
-    centred = x - mean
-    yield "c = x − μ", centred
-    variance = ad.mean(centred * centred, axis, keepdims=True)
-    yield "σ² = (1/D) Σᵢ cᵢ²", variance
-    scale = ad.sqrt(variance + eps)
-    yield f"s = √(σ² + ε), ε = {eps:.4g}", scale
-    unit = centred / scale
-    yield "x̂ = c / s", unit
-    y = unit * gain + shift
-    yield "y = γ x̂ + β", y
-    return y
-
-
-@steps_of(normalization.rms_norm)
-def rms_norm_steps(x: Any, gain: Any = 1.0, *, axis: Any = -1, eps: float = 1e-5) -> Steps:
-    """The mean of the squares, x̂, and the scale."""
-    square = ad.mean(x * x, axis, keepdims=True)
-    yield "q = (1/D) Σᵢ xᵢ²", square
-    scale = ad.sqrt(square + eps)
-    yield f"s = √(q + ε), ε = {eps:.4g}", scale
-    unit = x / scale
-    yield "x̂ = x / s", unit
-    y = unit * _along(gain, x, axis)
-    yield "y = γ x̂", y
-    return y
-
-
-def _along(parameter: Any, x: Any, axis: Any) -> Any:
-    """A gain or shift of the normalised axes in a shape that broadcasts against x."""
-    if not np.ndim(raw(parameter)):
-        return parameter
-    axes = [a % x.ndim for a in ((axis,) if np.ndim(axis) == 0 else axis)]
-    order = sorted(range(len(axes)), key=axes.__getitem__)
-    shape = [x.shape[a] if a in axes else 1 for a in range(x.ndim)]
-    return ad.reshape(ad.transpose(parameter, tuple(order)), tuple(shape))
 
 
 # ---- activations

@@ -29,11 +29,11 @@ from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.activations import relu
 from refnp.layers.distributions import Normal
 from refnp.layers.dot_product_attention import attention, one_over_root
+from refnp.layers.layer_norm import LayerNorm
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.masks import without_unread
 from refnp.layers.module import Module
 from refnp.layers.multi_head import merge_heads, split_heads
-from refnp.layers.normalization import LayerNorm
 from refnp.models.latent import LatentModel
 from refnp.models.neural_process import (
     NeuralProcess,

@@ -24,11 +24,11 @@ import numpy as np
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.activations import relu
+from refnp.layers.layer_norm import LayerNorm
 from refnp.layers.linear import MLP
 from refnp.layers.masks import causal, without_unread
 from refnp.layers.module import Module
 from refnp.layers.multi_head import KeyValueCache, MultiHeadAttention
-from refnp.layers.normalization import LayerNorm
 from refnp.layers.positions.relative import RelativePositions
 from refnp.layers.regularization import dropout
 

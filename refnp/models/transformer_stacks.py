@@ -17,9 +17,9 @@ import numpy as np
 
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.activations import relu
+from refnp.layers.layer_norm import LayerNorm
 from refnp.layers.masks import check_mask, combine, without_unread
 from refnp.layers.module import Module
-from refnp.layers.normalization import LayerNorm
 from refnp.layers.positions.relative import RelativePositions
 from refnp.models.transformer_layers import DecoderLayer, EncoderLayer, LayerState, causal_after, token_count
 

@@ -33,7 +33,6 @@ from refnp.verify.layers import (
     distributions,
     engine,
     losses,
-    normalization,
     pooling,
     softmax,
 )
@@ -242,16 +241,6 @@ def as_rounded(value: Any) -> Rounded:
     return value if isinstance(value, Rounded) else exact(value)
 
 
-def layer_norm(x: Rounded, gain: Any = 1.0, shift: Any = 0.0, **options: Any) -> Rounded:
-    """Gain and shift are 1 and 0 unless given."""
-    return along(normalization.layer_norm)(x, gain, shift, **options)
-
-
-def rms_norm(x: Rounded, gain: Any = 1.0, **options: Any) -> Rounded:
-    """The gain is 1 unless given."""
-    return along(normalization.rms_norm)(x, gain, **options)
-
-
 def scaled_attention(
     query: Rounded, key: Rounded, value: Rounded, bias: Any = None, *, mask=None, scale=None, softcap=None, **_: Any
 ) -> Rounded:
@@ -330,8 +319,6 @@ EQUATIONS: dict[str, Callable] = {
     "logsumexp": logsumexp,
     "gaussian_nll": of_numbers(losses.gaussian_nll),
     "normal_kl": of_numbers(distributions.normal_kl),
-    "layer_norm": layer_norm,
-    "rms_norm": rms_norm,
     "attention": scaled_attention,
     "attention_with_weights": attention_with_weights,
     "convolution": first(convolution.convolution),

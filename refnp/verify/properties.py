@@ -12,14 +12,14 @@ import numpy as np
 
 from refnp.layers.convolutions import convolution, convolution_transpose
 from refnp.layers.dot_product_attention import attention, attention_with_weights
-from refnp.layers.normalization import layer_norm
+from refnp.layers.layer_norm import layer_norm
 from refnp.layers.set_convolutions import set_convolution
 from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import WIDE
 from refnp.verify import bounds
 from refnp.verify.layers.attention import attention as attention_equation
 from refnp.verify.layers.convolution import convolution as convolution_equation
-from refnp.verify.layers.normalization import layer_norm as layer_norm_equation
+from refnp.verify.layers.normalization import LAYER_NORM
 from refnp.verify.layers.set_convolution import set_convolution as set_convolution_equation
 
 Measured = tuple[np.ndarray, np.ndarray, np.ndarray]  # what came, what it should be, how far apart they may be
@@ -88,7 +88,7 @@ def layer_norm_has_mean_zero(rng, dtype, u):
     """The mean of a row of x̂ is 0, up to the mean of the bounds of its elements."""
     x = (rng.standard_normal((12, 24)) + np.linspace(0, 1e3, 12)[:, None]).astype(dtype)
     given = layer_norm(x).astype(WIDE).mean(-1)
-    (bound,) = bounds.of(layer_norm_equation, (x, dtype(1), dtype(0)), blocked=True)
+    (bound,) = bounds.of(LAYER_NORM.equation, (x, dtype(1), dtype(0)), blocked=True)
     return given, np.zeros(12), bound.mean(-1)
 
 

@@ -28,7 +28,7 @@ def test_value_and_gradients(kind, items, lengths, dtype, scale, mean, layout, s
     lengths = lengths or ((2,) if kind == "instance_norm" else ())
     x = laid_out(normal(seed, (items, 4, *lengths), dtype, scale) + dtype(mean), layout)
     gain, shift = normal(seed + 1, (2, 4), dtype)
-    function, equation = getattr(layers, kind), getattr(equations, kind)
+    function, equation = getattr(layers, kind), getattr(equations, kind.upper()).equation
     options = KINDS[kind] | {"eps": 1e-5}
     y, rounded = assert_as_derived(
         functools.partial(function, **options), functools.partial(equation, **options), [x, gain, shift]

@@ -13,7 +13,7 @@ from refnp.verify.layers.distributions import normal_kl
 from refnp.verify.layers.losses import gaussian_nll
 from refnp.verify.layers.multi_head import join_heads, split_heads
 from refnp.verify.layers.neural_processes import joined
-from refnp.verify.layers.normalization import layer_norm
+from refnp.verify.layers.normalization import LAYER_NORM
 from tests.models.tnp_judges import mlp, own
 
 
@@ -54,9 +54,9 @@ def block(module, query, key, value, mask):
     wanted, kind = (q, "scaled_dot") if module.scaling == "head" else (q / constant(np.sqrt(WIDE(width))), "dot")
     heads = (split_heads(a, module.heads) for a in (wanted, k, v))
     found, _ = attention(*heads, mask=np.repeat(mask[:, None, None, :], query.shape[-2], -2), similarity=kind)
-    u, _ = layer_norm(q + join_heads(found), *own(state, "first_norm"))
+    u, _ = LAYER_NORM.equation(q + join_heads(found), *own(state, "first_norm"))
     bent, _ = relu(contract("...i,ij->...j", u, exact(state["output.weight"])) + exact(state["output.bias"]))
-    return layer_norm(u + bent, *own(state, "second_norm"))[0]
+    return LAYER_NORM.equation(u + bent, *own(state, "second_norm"))[0]
 
 
 def set_encoder(module, pairs, mask):

@@ -11,7 +11,7 @@ from refnp.verify.layers.linear import linear
 from refnp.verify.layers.multi_head import join_heads, split_heads
 from refnp.verify.layers.neural_process_parts import pair_weights
 from refnp.verify.layers.neural_processes import pair_kernel
-from refnp.verify.layers.normalization import layer_norm
+from refnp.verify.layers.normalization import LAYER_NORM
 from refnp.verify.layers.transformer_layers import (
     ENCODER_PARTS,
     around,
@@ -96,7 +96,7 @@ def distribution(values, model):
 def reading_layer(x, keys, parameters, heads, norm, mask):
     """Attention of x (B, N, D) to keys (B, M, D) and a feed-forward network, in their residual connections."""
     attention, norm_1, maps, norm_2 = parts_of(parameters, *ENCODER_PARTS)
-    keys = layer_norm(keys, *norm_1)[0] if norm == "pre" else keys
+    keys = LAYER_NORM.equation(keys, *norm_1)[0] if norm == "pre" else keys
     steps = attention_to(keys, attention, heads, mask), feed_forward(maps, "relu")
     return chain(around(steps[0], norm_1, norm), around(steps[1], norm_2, norm))(x)[0]
 
@@ -268,15 +268,15 @@ def translation_layer(x, keys, differences, state, heads, norm, mask, **options)
     """A layer's output (B, N, D), and Δx (B, N, dx) or None; `options` are `squares` and `normalization`."""
     first, second = (own(state, f"around_{name}.layer_norm") for name in ("attention", "feed_forward"))
     attention, maps = under(state, "attention"), feed_forward(own(state, "feed_forward"), "relu")
-    unit = layer_norm(x, *first)[0] if norm == "pre" else x
-    keys = layer_norm(keys, *first)[0] if norm == "pre" else keys
+    unit = LAYER_NORM.equation(x, *first)[0] if norm == "pre" else x
+    keys = LAYER_NORM.equation(keys, *first)[0] if norm == "pre" else keys
     arguments = unit, keys, differences, attention, heads, mask
     moved = steps(*arguments, **options) if own(attention, "movement") else None
     x = x + translation_attention(*arguments, **options)
     if norm == "pre":
-        return x + maps(layer_norm(x, *second)[0])[0], moved
-    x, _ = layer_norm(x, *first)
-    return layer_norm(x + maps(x)[0], *second)[0], moved
+        return x + maps(LAYER_NORM.equation(x, *second)[0])[0], moved
+    x, _ = LAYER_NORM.equation(x, *first)
+    return LAYER_NORM.equation(x + maps(x)[0], *second)[0], moved
 
 
 def te_tnp(model, context_x, context_y, target_x, context_mask):

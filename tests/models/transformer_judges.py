@@ -69,7 +69,7 @@ def rounded_stack(stack, x, mask, memory=None, memory_mask=None):
         x = rounded_layer(layer, x, mask, memory, memory_mask)
     if stack.final_norm is None:
         return x
-    return normalization.layer_norm(x, *given(stack.final_norm), eps=stack.final_norm.eps)[0]
+    return normalization.LAYER_NORM.equation(x, *given(stack.final_norm), eps=stack.final_norm.eps)[0]
 
 
 def rounded_embedded(model, table, tokens):

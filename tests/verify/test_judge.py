@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from refnp.layers.normalization import layer_norm
+from refnp.layers.layer_norm import layer_norm
 from refnp.numbers import implementations
 from refnp.numbers.implementations import Implementation, compute
 from refnp.numbers.rounding import exact
@@ -188,11 +188,11 @@ def test_the_textbook_is_independent_of_the_function():
 def test_what_is_right_for_sums_in_sequence_alone_says_so():
     """The same answer is beyond the bound of refnp, which adds up rows in blocks, and within that of others."""
     x = np.full((1, 4096), 0.1)
-    layer = Layer("layer_norm", layer_norm, normalization.layer_norm)
+    layer = Layer("layer_norm", layer_norm, normalization.LAYER_NORM.equation)
     problem = Case(layer, "a long row", {"x": x, "gain": 1.0, "shift": 0.0}, gradients=()).problem("float32")
     reference = problem.reference()
     in_sequence = Implementation("", np.float32, implementations.in_sequence)
-    equation = lambda *given: (normalization.layer_norm(*given)[0], None)
+    equation = lambda *given: (normalization.LAYER_NORM.equation(*given)[0], None)
     (output,) = compute(equation, in_sequence, list(problem.arrays.values()))
     (other,) = judged(problem, {"output": output}, reference, "Other", "1")
     (own,) = judged(problem, {"output": output}, reference, "refnp", "1")

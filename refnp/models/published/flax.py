@@ -33,10 +33,10 @@ import numpy as np
 from refnp.autograd.tensor import Parameter
 from refnp.layers.channel_normalization import BatchNorm, GroupNorm
 from refnp.layers.convolutions import Convolution, ConvolutionTranspose
+from refnp.layers.layer_norm import LayerNorm, RMSNorm
 from refnp.layers.linear import MLP, Embedding, Linear
 from refnp.layers.module import Module
 from refnp.layers.multi_head import MultiHeadAttention
-from refnp.layers.normalization import LayerNorm, RMSNorm
 from refnp.models.published.renaming import Entry, Names, same
 from refnp.models.published.torch import check_maps
 

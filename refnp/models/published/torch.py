@@ -35,10 +35,10 @@ import numpy as np
 
 from refnp.autograd.tensor import ArrayLike, Parameter
 from refnp.layers.channel_normalization import BatchNorm, GroupNorm, InstanceNorm
+from refnp.layers.layer_norm import LayerNorm, RMSNorm
 from refnp.layers.linear import Linear
 from refnp.layers.module import Module
 from refnp.layers.multi_head import MultiHeadAttention
-from refnp.layers.normalization import LayerNorm, RMSNorm
 from refnp.models.published.renaming import Entry, Names, Rule, State, array_of, part, renamed, same, transposed
 from refnp.models.transformer_layers import DecoderLayer, EncoderLayer
 from refnp.models.transformer_stacks import Stack

@@ -5,10 +5,9 @@ from functools import partial
 import numpy as np
 
 from refnp import layers
-from refnp.autograd.pages import along_axes as along_last
+from refnp.layers.layer_norm import standardized
 from refnp.numbers import rounding
-from refnp.numbers.parts import part
-from refnp.numbers.rounding import Rounded, constant, either, where
+from refnp.numbers.rounding import Rounded, constant, either
 from refnp.verify.case import (
     Case,
     GradientInputs,
@@ -21,24 +20,7 @@ from refnp.verify.case import (
     normal,
     uniform,
 )
-
-
-def per_feature(g, parameter):
-    """Σ over all axes but the last, for a parameter of one number per feature; over all axes for a single number."""
-    return g.sum(tuple(range(len(g.shape) - 1)) if parameter.shape else None)
-
-
-@part
-def standardized(x, eps):
-    """x̂ = (x − μ)/s, s = √(σ² + ε), and the function from ŷ to x̄ = (ŷ − mean ŷ − x̂ mean(ŷ x̂))/s, along the last axis.
-
-    Means add up in blocks. The mean over one element is that element, and x − μ is 0 without error.
-    """
-    centred = x - x.row_mean() if x.shape[-1] > 1 else rounding.exact(np.zeros(x.shape))
-    s = rounding.sqrt((centred * centred).row_mean() + constant(eps))
-    divisor = where(s.value == 0, 1, s)
-    unit = where(s.value == 0, 0, centred / divisor)
-    return unit, lambda u_bar: (u_bar - u_bar.row_mean() - unit * (u_bar * unit).row_mean()) / divisor
+from refnp.verify.judged_pages import by_page
 
 
 def one_pass(x, eps):
@@ -89,16 +71,6 @@ def folded_both_ways(x, eps):
         return u_bar * r + c * x + (-(c * mean) - total * r / n)
 
     return unit, pullback
-
-
-@along_last
-def layer_norm(x, gain, shift, *, eps=1e-5):
-    """y = γ x̂ + β, x̂ = (x − μ)/s, s = √(σ² + ε), σ² = Σ (x − μ)²/N, 0 where s is.
-
-    x̄ = (ŷ − mean ŷ − x̂ mean(ŷ x̂))/s with ŷ = γ ȳ, γ̄ = Σ ȳ x̂, β̄ = Σ ȳ over rows.
-    """
-    unit, x_bar = standardized(x, eps)
-    return unit * gain + shift, lambda g: (x_bar(g * gain), per_feature(g * unit, gain), per_feature(g, shift))
 
 
 def of_channels(x, gain, shift, axes, eps, groups=None):
@@ -152,19 +124,6 @@ def batch_norm_of_statistics(x, gain, shift, mean, variance, *, eps=1e-5):
     return unit * wide(gain) + wide(shift), pullback
 
 
-@along_last
-def rms_norm(x, gain, *, eps=1e-5):
-    """x̂ = x/s, s = √(mean x² + ε), y = γ x̂;   x̄ = (ŷ − x̂ mean(ŷ x̂))/s with ŷ = γ ȳ, γ̄ = Σ ȳ x̂ over rows."""
-    s = rounding.sqrt((x * x).row_mean() + constant(eps))
-    unit = x / s
-
-    def pullback(g):
-        u_bar = g * gain
-        return (u_bar - unit * (u_bar * unit).row_mean()) / s, per_feature(g * unit, gain)
-
-    return unit * gain, pullback
-
-
 def torch_layer_norm(torch, x, gain, shift, *, eps=1e-5):
     """Over the last axis."""
     return torch.nn.functional.layer_norm(x, gain.shape, gain, shift, eps)
@@ -180,8 +139,10 @@ def torch_rms_norm(torch, x, gain, *, eps):
     return torch.nn.functional.rms_norm(x, gain.shape, gain, eps)
 
 
-LAYER_NORM = Layer("layer_norm", layers.layer_norm, layer_norm, torch=torch_layer_norm, jax=jax_layer_norm)
-RMS_NORM = Layer("rms_norm", layers.rms_norm, rms_norm, torch=torch_rms_norm)
+LAYER_NORM = Layer(
+    "layer_norm", layers.layer_norm, by_page(layers.layer_norm), torch=torch_layer_norm, jax=jax_layer_norm
+)
+RMS_NORM = Layer("rms_norm", layers.rms_norm, by_page(layers.rms_norm), torch=torch_rms_norm)
 
 
 def torch_group_norm(torch, x, gain, shift, *, groups, eps=1e-5):
@@ -378,8 +339,8 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
         gradient_of("layer_norm, ε = 0", layers.layer_norm, x, eps=0.0),
         gradient_of("layer_norm, axis (0, 1)", layers.layer_norm, x, gains, axis=(0, 1)),
         gradient_of("rms_norm", layers.rms_norm, x, gain),
-        exact_gradient("layer_norm, small rows", layers.layer_norm, layer_norm, x * SMALL, gain, shift),
-        exact_gradient("rms_norm, small rows", layers.rms_norm, rms_norm, x * SMALL, gain),
+        exact_gradient("layer_norm, small rows", layers.layer_norm, LAYER_NORM.equation, x * SMALL, gain, shift),
+        exact_gradient("rms_norm, small rows", layers.rms_norm, RMS_NORM.equation, x * SMALL, gain),
         module_gradient("LayerNorm", layers.LayerNorm(4), rows),
         module_gradient("RMSNorm", layers.RMSNorm(4), rows),
         module_gradient("LayerNorm, two axes", layers.LayerNorm((3, 4)), rows),

@@ -36,7 +36,7 @@ from refnp.verify.layers.multi_head import (
     torch_parameters,
     with_values,
 )
-from refnp.verify.layers.normalization import layer_norm
+from refnp.verify.layers.normalization import LAYER_NORM
 
 ENCODER_PARTS = 8, 2, 4, 2  # parameters of an encoder layer: attention, LayerNorm, feed-forward network, LayerNorm
 DECODER_PARTS = 8, 2, 8, 2, 4, 2  # of a decoder layer: the same, with attention to the memory between
@@ -102,8 +102,8 @@ def around(sublayer, affine, norm, eps=1e-5):
 def norm_of(x, affine, eps=1e-5):
     """LayerNorm with gain and shift, or with a gain alone."""
     if len(affine) == 2:
-        return layer_norm(x, *affine, eps=eps)
-    y, pullback = layer_norm(x, *affine, exact(np.zeros(x.shape[-1])), eps=eps)
+        return LAYER_NORM.equation(x, *affine, eps=eps)
+    y, pullback = LAYER_NORM.equation(x, *affine, exact(np.zeros(x.shape[-1])), eps=eps)
     return y, lambda g: pullback(g)[:2]
 
 

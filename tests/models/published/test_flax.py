@@ -81,7 +81,11 @@ OURS = {
     ),
     "LayerNorm": (lambda: LayerNorm(4, eps=1e-6), norm, call),
     "LayerNorm without bias": (lambda: LayerNorm(4, eps=1e-6, bias=False), norm, call),
-    "RMSNorm": (lambda: RMSNorm(4, eps=1e-6), functools.partial(plain, normalization.rms_norm, eps=1e-6), call),
+    "RMSNorm": (
+        lambda: RMSNorm(4, eps=1e-6),
+        functools.partial(plain, normalization.RMS_NORM.equation, eps=1e-6),
+        call,
+    ),
     "GroupNorm": (
         lambda: GroupNorm(4, 2, eps=1e-6),
         functools.partial(last, normalization.group_norm, groups=2, eps=1e-6),

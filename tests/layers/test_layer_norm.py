@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.kernels.blocks import BLOCK_BYTES
-from refnp.layers.normalization import LayerNorm, RMSNorm, layer_norm, rms_norm
+from refnp.layers.layer_norm import LayerNorm, RMSNorm, layer_norm, rms_norm
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify import bounds
 from refnp.verify.layers import normalization as equations
@@ -46,7 +46,7 @@ def parameters(name, features, dtype, seed):
 
 def judged(name, arrays, eps):
     """Value and gradients within the bounds of the running analysis; returns both values."""
-    function, equation = BOTH[name], getattr(equations, name)
+    function, equation = BOTH[name], getattr(equations, name.upper()).equation
     return assert_as_derived(functools.partial(function, eps=eps), lambda *rounded: equation(*rounded, eps=eps), arrays)
 
 
@@ -75,7 +75,7 @@ def test_rows_far_from_0(features, dtype, mean, seed):
     """Within what sums in blocks may be off, whatever the mean is beside the deviation."""
     x = normal(seed, (3, features), dtype) + dtype(mean)
     ones, zeros = np.ones(features), np.zeros(features)
-    (bound,) = bounds.of(equations.layer_norm, (x, ones, zeros), blocked=True)
+    (bound,) = bounds.of(equations.LAYER_NORM.equation, (x, ones, zeros), blocked=True)
     assert_within(layer_norm(x), printed.layer_norm(x, ones, zeros, 1e-5), bound)
 
 
@@ -133,7 +133,7 @@ def test_rows_have_mean_0_and_standard_deviation_1(dtype, features, seed):
     """To n u max|x̂| for the sums, and the rounding of x̂ as the bound has it."""
     x = normal(seed, (4, features), dtype)
     y = layer_norm(x, eps=0.0).astype(np.longdouble)
-    rounded, _ = equations.layer_norm(exact(x), exact(np.ones(features)), exact(np.zeros(features)), eps=0.0)
+    rounded, _ = equations.LAYER_NORM.equation(exact(x), exact(np.ones(features)), exact(np.zeros(features)), eps=0.0)
     bound = tolerance(rounded, dtype)
     assert_within(y.mean(-1), np.zeros(4), bound.mean(-1))
     assert_within((y * y).mean(-1), np.ones(4), (2 * bound * np.abs(y) + bound * bound).mean(-1))
@@ -143,7 +143,7 @@ def test_one_hot_row_of_the_annotated_transformer():
     """[1, 0, 0, 0] → √3; with D − 1 and ε outside the root it would be 1.5."""
     x = np.array([[1.0, 0, 0, 0]])
     y = layer_norm(x, eps=0.0)
-    rounded, _ = equations.layer_norm(exact(x), exact(np.ones(4)), exact(np.zeros(4)), eps=0.0)
+    rounded, _ = equations.LAYER_NORM.equation(exact(x), exact(np.ones(4)), exact(np.zeros(4)), eps=0.0)
     bound = tolerance(rounded, np.float64)
     assert_within(y[:, 0], np.sqrt(np.longdouble([3])), bound[:, 0])
     annotated = (x - x.mean()) / (x.std(ddof=1) + 1e-6)
@@ -156,7 +156,7 @@ def test_variance_as_a_difference_of_means_is_rejected():
     """E[x²] − E[x]² at mean 10⁴ in float32 loses everything, even its sign; here the bound holds."""
     x = normal(7, (8, 16), np.float32) + np.float32(1e4)
     ones, zeros = np.ones(16), np.zeros(16)
-    rounded, _ = equations.layer_norm(exact(x), exact(ones), exact(zeros))
+    rounded, _ = equations.LAYER_NORM.equation(exact(x), exact(ones), exact(zeros))
     reference, bound = printed.layer_norm(x, ones, zeros, 1e-5), tolerance(rounded, np.float32)
     assert_within(layer_norm(x), reference, bound)
     mean = x.mean(-1, keepdims=True)
@@ -266,7 +266,7 @@ def test_rows_of_any_size_side_by_side(name, dtype):
             else:  # x̂ = x/√ε · (1 + …)
                 relative = np.longdouble(eps)
             arrays = [(row * size)[None], *rest]
-            rounded, _ = getattr(equations, name)(*map(exact, arrays), eps=relative)
+            rounded, _ = getattr(equations, name.upper()).equation(*map(exact, arrays), eps=relative)
             assert_within(result, getattr(printed, name)(*arrays, relative)[0], tolerance(rounded, dtype)[0])
 
 
@@ -289,7 +289,7 @@ def test_shift_that_rounds_nothing_moves_only_within_the_bound(exponent, seed):
     x = np.random.default_rng(seed).integers(-(2**20), 2**20, (3, 6)) * 2.0**-18
     shifted = x + 2.0**exponent * np.array([[1.0], [-3.0], [0.5]])
     ones, zeros = exact(np.ones(6)), exact(np.zeros(6))
-    bound = sum(tolerance(equations.layer_norm(exact(a), ones, zeros)[0], np.float64) for a in (x, shifted))
+    bound = sum(tolerance(equations.LAYER_NORM.equation(exact(a), ones, zeros)[0], np.float64) for a in (x, shifted))
     assert_within(layer_norm(shifted), layer_norm(x), bound)
 
 
@@ -298,7 +298,7 @@ def test_shift_that_rounds_nothing_moves_only_within_the_bound(exponent, seed):
 def test_permuting_features_permutes_the_result(name, seed):
     arrays = [normal(seed, (3, 7)), *parameters(name, 7, np.float64, seed + 1)]
     order = np.random.default_rng(seed).permutation(7)
-    rounded, _ = getattr(equations, name)(*map(exact, arrays))
+    rounded, _ = getattr(equations, name.upper()).equation(*map(exact, arrays))
     moved = BOTH[name](*(a[..., order] for a in arrays))
     assert_within(moved, BOTH[name](*arrays)[..., order], 2 * tolerance(rounded, np.float64)[..., order])
 
@@ -410,7 +410,7 @@ def test_matches_torch(name, axes):
     result.backward(torch.tensor(bar))
     y, pullback = ad.vjp(lambda *a: BOTH[name](*a, axis=tuple(range(-axes, 0))), *arrays)
     flat = [x.reshape(-1, int(np.prod(shape))), *(a.reshape(-1) for a in arrays[1:])]
-    rounded, rounded_pullback = getattr(equations, name)(*map(exact, flat))
+    rounded, rounded_pullback = getattr(equations, name.upper()).equation(*map(exact, flat))
     assert_within(
         y.reshape(flat[0].shape), result.detach().numpy().reshape(flat[0].shape), 2 * tolerance(rounded, float)
     )
