@@ -96,7 +96,10 @@ def page(
 
 def are_arrays(arguments: tuple) -> bool:
     """Whether no argument is of another kind of number."""
-    return kind_of(arguments) is None
+    for argument in arguments:
+        if isinstance(argument, Kind):
+            return False
+    return True
 
 
 def are_floats(arguments: tuple) -> bool:
