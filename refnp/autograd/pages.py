@@ -96,10 +96,7 @@ def page(
 
 def are_arrays(arguments: tuple) -> bool:
     """Whether no argument is of another kind of number."""
-    for argument in arguments:
-        if isinstance(argument, Kind):
-            return False
-    return True
+    return all(not isinstance(argument, Kind) for argument in arguments)
 
 
 def are_floats(arguments: tuple) -> bool:

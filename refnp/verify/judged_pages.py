@@ -1,5 +1,6 @@
 """A page as the equation by which its layer is judged."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +25,17 @@ def by_page(operation: Callable, parts: Parts | None = None) -> Callable:
         return y, pullback
 
     equation.__doc__ = operation.__doc__
+    equation.__signature__ = with_arrays(inspect.signature(operation))  # type: ignore[attr-defined]
     return equation
+
+
+def with_arrays(signature: inspect.Signature) -> inspect.Signature:
+    """The signature of an operation whose arguments are arrays in every case: a gain has no default of 1."""
+    given = [
+        p if p.kind is p.KEYWORD_ONLY or p.default is None else p.replace(default=p.empty)
+        for p in signature.parameters.values()
+    ]
+    return signature.replace(parameters=given)
 
 
 def summed_to(bar: Rounded, shape: tuple[int, ...]) -> Rounded:

@@ -16,18 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from refnp.numbers import implementations, parts, rounding
+from refnp.numbers import implementations, parts, rounded, rounding, words
 from refnp.numbers.implementations import Computed, Implementation, compute, in_sequence
 from refnp.numbers.rounding import tolerance
+from refnp.verify import judged_pages
 from refnp.verify.bounds import deviation
 from refnp.verify.layers import MODELS, cases_of_layers
 
-MACHINERY = {
-    implementations.__file__,
-    parts.__file__,
-    rounding.__file__,
-    __file__,
-}  # what stands between an equation and its numbers
+MODULES = (implementations, parts, rounded, rounding, words, judged_pages)
+MACHINERY = {__file__, *(module.__file__ for module in MODULES)}  # what stands between an equation and its numbers
 LAYERS = {}
 for _case in cases_of_layers():
     LAYERS.setdefault(_case.layer.name, []).append(_case)
@@ -187,10 +184,11 @@ def survivors(layer):
 
 # Lines in which an operation may be wrong without any harm, as they begin or as they contain: (words, operations, why)
 HARMLESS = (
-    ("shifted = x - np.where(m ==", "−", "softmax is the same for any number that is subtracted, if nothing overflows"),
-    ("e = rounding.exp(from_maximum(x))", "f", "a factor of all exponentials cancels"),
-    ("own = where(largest, g, 0).sum", "Σ", "a constant in the gradient of weights changes nothing"),
-    ("r = where(sure, where(largest, 0, g - own), g)", "−", "a constant in the gradient of weights changes nothing"),
+    ("e = np.exp(x - peak(x))", "−", "softmax is the same for any number that is subtracted, if nothing overflows"),
+    ("e = np.exp(x - peak(x))", "f", "a factor of all exponentials cancels"),
+    ("own = np.where(sure, p_bar, 0).sum", "Σ", "a constant in the gradient of weights changes nothing"),
+    ("r = np.where(sure, 0, p_bar - own)", "−", "a constant in the gradient of weights changes nothing"),
+    ("rest = np.where(top & ~nothing", "fΣ", "of the largest x − m is 0, and so is its exponential less 1"),
     ("where(p.value == 0, 0, x - x.moved", "−", "a constant in the gradient of weights changes nothing"),
     ("c = c - c.moved(lambda x:", "−", "a constant in the differences of logits changes nothing"),
     ("c = where(possible, b - where", "−", "far differences are not used; the other form is off by a second order"),
