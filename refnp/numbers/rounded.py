@@ -32,9 +32,11 @@ The value may also be of arbitrary precision (`refnp.numbers.exact`), and then t
 Source: Wilkinson (1963); Higham (2002), §2.8 (underflow), §3.3 and §4.2.
 """
 
+import contextlib
+import contextvars
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,7 +84,8 @@ class Rounded(Kind):
     @property
     def is_exact_zero(self) -> Any:
         """Where it is 0 without error: it adds nothing to a sum, and makes a product 0."""
-        return (self.value == 0) & (self.error == 0) & (self.lost == 0)
+        zero = self.value == 0
+        return zero & (self.error == 0) & (self.lost == 0) if zero.any() else zero
 
     def __add__(self, other: Any) -> "Rounded":
         x, y, judged = _joined(self, other)
@@ -214,6 +217,9 @@ class Rounded(Kind):
         n = math.prod(self.shape[i] for i in axes)
         if n == 1:
             return self.moved(lambda a: a.sum(axes, keepdims=keepdims))
+        noted = _long_means.get()
+        if noted is not None and blocked_depth(n) < n - 1:
+            noted.append(n)
         blocked = self.arithmetic is not None and self.arithmetic.blocked
         return self.sum(axes, keepdims, depth=blocked_depth(n) if blocked else None) / n
 
@@ -241,9 +247,10 @@ class Rounded(Kind):
 
     def _without_loss(self, where: Callable[[], Any]) -> "Rounded":
         """The number, with no loss where it is 0 without error and the condition holds."""
-        zero = (self.value == 0) & (self.error == 0)
+        zero = self.value == 0
         if not zero.any():
             return self
+        zero &= self.error == 0
         return Rounded(self.value, self.error, np.where(zero & where(), 0, self.lost), self.arithmetic)
 
     def constant(self, number: Constant) -> "Rounded":
@@ -323,6 +330,20 @@ class Rounded(Kind):
             return exact(value)
         slope = np.abs(slope)
         return _computed(value, times(slope, self.error), times(slope, self.lost), self.arithmetic, units)
+
+
+_long_means = contextvars.ContextVar[list[int] | None]("long_means", default=None)
+
+
+@contextlib.contextmanager
+def noting_long_means() -> Iterator[list[int]]:
+    """Within this block the lengths of means are noted whose bounds depend on the blocks in which they are added up."""
+    found: list[int] = []
+    token = _long_means.set(found)
+    try:
+        yield found
+    finally:
+        _long_means.reset(token)
 
 
 class Doubt(Kind):
@@ -481,15 +502,23 @@ def _shaped(values: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _off(error: Any, lost: Any, judged: Arithmetic | None) -> Any:
-    return 0 if judged is None else judged.u * error + judged.smallest * lost
+    if judged is None:
+        return 0
+    off = judged.u * error
+    off += judged.smallest * lost  # in place: arrays of a million take longer to allocate than to add
+    return off
 
 
 def _computed(value: np.ndarray, error: Any, lost: Any, judged: Arithmetic | None, units: int = 1) -> Rounded:
     """The result of an operation: beside what it inherits, an error of its own of `units` u, and one underflow."""
     if np.asarray(value).dtype == object:
         return exact(value)
-    error = error + units * (np.abs(value) + _off(error, lost, judged))
-    return stored(value, error, lost + 1, judged)
+    own = np.abs(value)
+    own += _off(error, lost, judged)
+    if units != 1:
+        own *= units
+    own += error
+    return stored(value, own, lost + 1, judged)
 
 
 def _factor(x: Rounded, judged: Arithmetic | None) -> Rounded:

@@ -19,6 +19,7 @@ from refnp.layers.module import Module
 from refnp.numbers.exact import Number
 from refnp.numbers.parts import Parts, with_parts
 from refnp.numbers.precision import Policy, policy
+from refnp.numbers.rounded import noting_long_means
 from refnp.numbers.rounding import WIDE, Arithmetic, Rounded, arithmetic, exact, tolerance
 
 Draw = Callable[[np.random.Generator], np.ndarray]
@@ -210,6 +211,10 @@ class Case:
         return policy(self.formats.get(name, dtype))
 
 
+MOST_KEPT = 256
+KEPT: dict[tuple, tuple] = {}  # cotangent, bounds, reference and lengths of means of made cases
+
+
 @dataclass
 class Problem:
     """A case with numbers: `arrays` by name, and the cotangent ȳ, all of one dtype, which may be a policy's name."""
@@ -219,11 +224,15 @@ class Problem:
     arrays: dict[str, np.ndarray]
     rng: np.random.Generator
     formulas: dict[Any, Any] = field(default_factory=dict)  # what known defects would give, once each
+    long_means: list[int] = field(default_factory=list)  # whose bounds depend on blocks, once bounds are known
 
     @cached_property
     def textbook(self) -> tuple[Rounded, Callable]:
         """The equation's value with its error bound, and its pullback."""
-        return self.equation(arithmetic(self.dtype))
+        with noting_long_means() as noted:
+            found = self.equation(arithmetic(self.dtype))
+        self.long_means += noted
+        return found
 
     def equation(self, judged: Arithmetic) -> tuple[Rounded, Callable]:
         """The equation's value and pullback in numbers with the bounds of an arithmetic."""
@@ -239,14 +248,45 @@ class Problem:
 
     @cached_property
     def bounds(self) -> dict[str, Rounded]:
-        """The textbook's value of the output and of every gradient and, in units of u, what rounding may do to it."""
-        return self.bounds_of(arithmetic(self.dtype), *self.textbook)
+        """The textbook's value of the output and of every gradient and, in units of u, what rounding may do to it.
+
+        Those of a case that is made are kept: several functions are asked it in one program, and it may be a long one.
+        """
+        if not self.case.made:
+            return self.bounds_in_any_order
+        key = self.key
+        if key not in KEPT:
+            found = self.bounds_in_any_order
+            del self.textbook  # whose pullback holds what is as long as queries times keys
+            if len(KEPT) >= MOST_KEPT:
+                KEPT.clear()
+            KEPT[key] = self.cotangent, found, self.answer(WIDE), self.long_means
+        self.cotangent, found, _, self.long_means = KEPT[key]
+        return found
+
+    @cached_property
+    def bounds_in_any_order(self) -> dict[str, Rounded]:
+        """The bounds, computed; and whether sums in blocks have others."""
+        textbook = self.textbook
+        with noting_long_means() as noted:
+            found = self.bounds_of(arithmetic(self.dtype), *textbook)
+        self.long_means += noted
+        return found
+
+    @property
+    def key(self) -> tuple:
+        """What the bounds of a case that is made hang on: its name says what its inputs are."""
+        of = lambda value: value.tobytes() if isinstance(value, np.ndarray) else repr(value)
+        options = tuple((name, of(value)) for name, value in sorted(self.case.options.items()))
+        formats = tuple(sorted(self.case.formats.items()))
+        return self.case.layer.equation, self.case.name, self.case.gradients, self.dtype, options, formats
 
     @cached_property
     def blocked_bounds(self) -> dict[str, Rounded]:
         """The same for implementations that add up the rows of a mean in blocks, as refnp does."""
-        if self.case.layer.whole:  # whose bound knows no classes of implementations
-            return self.bounds
+        bounds = self.bounds
+        if self.case.layer.whole or not self.long_means:  # the bound knows no classes of implementations
+            return bounds
         judged = arithmetic(self.dtype, blocked=True)
         return self.bounds_of(judged, *self.equation(judged))
 
@@ -276,7 +316,10 @@ class Problem:
 
     def reference(self) -> Answer:
         """refnp's output and gradients in the widest precision of the machine."""
-        return self.answer(WIDE)
+        if not self.case.made:
+            return self.answer(WIDE)
+        self.bounds  # noqa: B018  # with which it is kept
+        return KEPT[self.key][2]
 
     def checksum(self) -> str:
         """A fingerprint of inputs, cotangent and options: a recording made from others is of no use."""
