@@ -5,6 +5,7 @@
     refnp judge MODULE:FUNCTION --as NAME              is a function of yours right, and if not, why?
     refnp judge DIR, refnp judge --run COMMAND         answers in files, or a program, in any language
     refnp claims [--only PATTERN] [--json FILE …]      which symmetries do its layers and models have?
+    refnp prove [PAGE]                                 is a gradient the derivative of what is computed? a proof
     refnp train MODEL --task TASK [--steps N …]        train a neural process beside the exact posterior
     refnp evaluate CHECKPOINT [--json FILE …]          how good it is
     refnp plot CHECKPOINT [--out FILE …]               what it predicts
@@ -103,6 +104,13 @@ def claims(options: argparse.Namespace) -> int:
     from refnp.claims import ledger
 
     return ledger.claims(options)
+
+
+def prove(options: argparse.Namespace) -> int:
+    """Prove the gradients of pages; the exit status is 1 if one is wrong."""
+    from refnp.verify import proofs
+
+    return proofs.prove(options.page)
 
 
 def train(options: argparse.Namespace) -> int:
@@ -515,6 +523,22 @@ exit status:
   2  wrong usage: a pattern that matches nothing, a file that cannot be written
 
 In --json, a number that is not finite is null."""
+        ),
+    ),
+    "prove": Command(
+        prove,
+        "prove that gradients are derivatives",
+        """\
+For every function of refnp that is a page (refnp/autograd/pages.py), or for one: the gradient that is written on it is
+the derivative of what it computes, as an identity of expressions, at the sizes and on the branches of every case. By
+numbers of a finite field, but for a chance of 1e-20.""",
+        [option("page", "PAGE", "its name, such as softmax; all if none is given", nargs="?")],
+        lambda: (
+            """\
+exit status:
+  0  no gradient is wrong; what could not be proved is listed with its reason
+  1  one is
+  2  wrong usage: a name that is no page"""
         ),
     ),
     "train": Command(

@@ -4,6 +4,8 @@ duals            complex arrays whose imaginary part is a derivative, and arrays
 rounding         numbers that carry a bound on their rounding error;  implementations: seven correct ways to compute
 precision        formats and policies: where a computation rounds
 exact            as many digits as are asked for
+field            numbers of a finite field, by which identities are proved (proving);  objects: arrays of such
+words            what pages take beside NumPy's functions
 special          erf, erfc and the normal distribution of arrays;  summation: NumPy's einsum
 """
 

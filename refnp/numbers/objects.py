@@ -1,0 +1,226 @@
+"""Arrays whose elements are Python objects: numbers of one kind, each of which knows its own functions.
+
+`Objects` answers NumPy's functions and the words of pages by doing the same to the array of its elements. NumPy asks
+an element of an array of objects for a function by its name: np.exp of the array calls `element.exp()`.
+"""
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from refnp.numbers import words
+from refnp.numbers.duals import Array
+from refnp.numbers.summation import sum_of_products
+from refnp.numbers.words import Constant, Kind
+
+
+class Objects(Kind):
+    """`value`, an array of elements of one kind. Whole numbers, floats, arrays and constants that meet it become such.
+
+    A subclass says what an element of a number is (`element`), which float decides for it (`decides`), and in which
+    `mathematics` constants are computed.
+    """
+
+    __slots__ = ("value",)
+    mathematics: Any
+
+    def __init__(self, value: Any):
+        self.value = self.elements(value)
+
+    @classmethod
+    def element(cls, number: Any) -> Any:
+        """An element of this kind."""
+        raise NotImplementedError
+
+    @staticmethod
+    def decides(element: Any) -> float:
+        """The float by which branches are chosen."""
+        raise NotImplementedError
+
+    @classmethod
+    def elements(cls, value: Any) -> Array:
+        """An array of elements."""
+        if isinstance(value, Objects):
+            return value.value
+        if isinstance(value, Constant):
+            value = value.of(cls.mathematics)
+        array = np.asarray(value, object)
+        return np.asarray(np.frompyfunc(cls.element, 1, 1)(array), object) if array.size else array
+
+    def constant(self, number: Constant) -> Any:
+        return type(self)(number)
+
+    shape = property(lambda self: self.value.shape)
+    ndim = property(lambda self: self.value.ndim)
+    size = property(lambda self: self.value.size)
+    mT = property(lambda self: self.made(self.value.swapaxes(-1, -2)))
+
+    @property
+    def real(self) -> Array:
+        """The floats that decide."""
+        found = np.frompyfunc(self.decides, 1, 1)(self.value) if self.size else self.value
+        return np.asarray(found, float)
+
+    def made(self, value: Any) -> Any:
+        """An array of elements as one of this kind; booleans and floats as they are."""
+        value = np.asarray(value)
+        if value.dtype != object:
+            return value
+        found = object.__new__(type(self))
+        found.value = value
+        return found
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.made(np.asarray(self.value[index], object))
+
+    def __neg__(self) -> Any:
+        return self.made(-self.value)
+
+    def __pow__(self, power: int) -> Any:
+        return self.made(np.asarray(self.value**power, object))
+
+    def reshape(self, *shape: Any) -> Any:
+        return self.made(self.value.reshape(*shape))
+
+    def transpose(self, *axes: Any) -> Any:
+        return self.made(self.value.transpose(*axes))
+
+    def swapaxes(self, i: int, j: int) -> Any:
+        return self.made(self.value.swapaxes(i, j))
+
+    def squeeze(self, axis: Any = None) -> Any:
+        return self.made(self.value.squeeze(axis))
+
+    def sum(self, axis: Any = None, keepdims: bool = False) -> Any:
+        return type(self)(self.value.sum(axis, keepdims=keepdims))
+
+    def mean(self, axis: Any = None, keepdims: bool = False) -> Any:
+        total = self.sum(axis, keepdims)
+        return total / (self.size // max(total.size, 1))
+
+    def max(self, axis: int = -1, keepdims: bool = False) -> Any:
+        """The first of the largest, by the floats that decide."""
+        found = np.take_along_axis(self.value, np.expand_dims(self.real.argmax(axis), axis), axis)
+        return self.made(found if keepdims else found.squeeze(axis))
+
+
+def _elementwise(ufunc: np.ufunc) -> Callable:
+    """A function of elements, of one argument or two."""
+
+    def of(*arguments: Any) -> Any:
+        kind = next(a for a in arguments if isinstance(a, Objects))
+        return kind.made(np.asarray(ufunc(*map(kind.elements, arguments)), object))
+
+    return of
+
+
+def _compared(ufunc: np.ufunc) -> Callable:
+    """A comparison, by the floats that decide."""
+    floats = lambda a: a.real if isinstance(a, Objects) else float(a) if isinstance(a, Constant) else a
+    return lambda *arguments: ufunc(*map(floats, arguments))
+
+
+def _moving(rearrange: Callable) -> Callable:
+    """A function that reshapes, transposes or selects."""
+    return lambda x, *places, **options: x.made(np.asarray(rearrange(x.value, *places, **options), object))
+
+
+def _joining(join: Callable) -> Callable:
+    """A function that makes one array of several."""
+
+    def of(parts: Any, axis: int = 0) -> Any:
+        kind = next(a for a in parts if isinstance(a, Objects))
+        return kind.made(join([kind.elements(part) for part in parts], axis))
+
+    return of
+
+
+def where(condition: Any, x: Any, y: Any) -> Any:
+    """x where the condition holds, else y."""
+    kind = x if isinstance(x, Objects) else y
+    return kind.made(np.where(condition, kind.elements(x), kind.elements(y)))
+
+
+def peak(x: Objects) -> Any:
+    """The largest of each row; 0 for a row of −∞."""
+    if not x.shape[-1]:
+        return np.zeros((*x.shape[:-1], 1))
+    m = x.max(-1, keepdims=True)
+    return where(m.real == -np.inf, 0, m)
+
+
+def shares(e: Objects) -> Any:
+    """Each element over the sum of its row; 0 where all are 0."""
+    return e / words.nonzero(e.sum(-1, keepdims=True))
+
+
+def added_at(x: Objects, places: Array, length: int) -> Any:
+    """Σ of the elements of each place; −1 is nowhere."""
+    front = x.shape[: x.ndim - places.ndim]
+    y = type(x).elements(np.zeros((*front, length + 1), int))
+    terms = x.value.reshape(*front, math.prod(places.shape))
+    np.add.at(y, (..., places.ravel()), terms)  # type: ignore[arg-type]
+    return x.made(y[..., :length])
+
+
+def einsum(subscripts: str, *operands: Any) -> Any:
+    """Products of elements, summed."""
+    kind = next(a for a in operands if isinstance(a, Objects))
+    return type(kind)(sum_of_products(subscripts, *map(kind.elements, operands)))
+
+
+def _own(name: str) -> Callable:
+    """A function that each element has as a method."""
+    return lambda x: x.made(np.frompyfunc(operator.methodcaller(name), 1, 1)(x.value))
+
+
+ELEMENTWISE = (np.add, np.subtract, np.multiply, np.true_divide, np.matmul, np.power, np.negative, np.square, np.exp,
+               np.expm1, np.log, np.log1p, np.sqrt, np.tanh, np.sin, np.cos)  # fmt: skip
+COMPARED = (np.greater, np.greater_equal, np.less, np.less_equal, np.equal, np.not_equal)
+MOVING = (np.reshape, np.swapaxes, np.moveaxis, np.transpose, np.expand_dims, np.squeeze, np.flip, np.roll, np.repeat,
+          np.take, np.take_along_axis, np.tril, np.triu, np.diagonal, np.broadcast_to, np.cumsum)  # fmt: skip
+FUNCTIONS: dict[Any, Callable] = {
+    np.where: where,
+    np.maximum: lambda x, y: where(_compared(np.greater)(x, y), x, y),
+    np.minimum: lambda x, y: where(_compared(np.less)(x, y), x, y),
+    np.absolute: lambda x: where(x.real < 0, -x, x),
+    np.sum: lambda x, axis=None, keepdims=False: x.sum(axis, keepdims),
+    np.mean: lambda x, axis=None, keepdims=False: x.mean(axis, keepdims),
+    np.max: lambda x, axis=-1, keepdims=False: x.max(axis, keepdims),
+    np.concatenate: _joining(np.concatenate),
+    np.stack: _joining(np.stack),
+    np.shape: lambda x: x.shape,
+    np.ones_like: lambda x: type(x)(np.ones(x.shape, int)),
+    np.zeros_like: lambda x: type(x)(np.zeros(x.shape, int)),
+    words.peak: peak,
+    words.largest: lambda x: words.largest(x.real),
+    words.shares: shares,
+    words.added_at: added_at,
+    words.einsum: einsum,
+    words.erf: _own("erf"),
+    words.erfc: _own("erfc"),
+}
+FUNCTIONS |= {ufunc: _elementwise(ufunc) for ufunc in ELEMENTWISE}
+FUNCTIONS |= {ufunc: _compared(ufunc) for ufunc in COMPARED}
+FUNCTIONS |= {function: _moving(function) for function in MOVING}
+Objects.functions = FUNCTIONS
+
+
+def _operator(ufunc: np.ufunc, *, reflected: bool = False) -> Callable:
+    """An operator of Python as NumPy's function of it."""
+    of = FUNCTIONS[ufunc]
+    return (lambda x, y: of(y, x)) if reflected else (lambda x, y: of(x, y))
+
+
+_OPERATORS = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "matmul": np.matmul}
+for _name, _ufunc in _OPERATORS.items():
+    setattr(Objects, f"__{_name}__", _operator(_ufunc))
+    setattr(Objects, f"__r{_name}__", _operator(_ufunc, reflected=True))
+for _name, _ufunc in {"gt": np.greater, "ge": np.greater_equal, "lt": np.less, "le": np.less_equal}.items():
+    setattr(Objects, f"__{_name}__", _operator(_ufunc))
