@@ -30,7 +30,7 @@ import numpy as np
 
 from refnp.autograd.declaration import Declaration, takes
 from refnp.autograd.primitives import primitive
-from refnp.numbers.arrays import axes_last, normalize_axes
+from refnp.numbers.arrays import axes_last, in_order, normalize_axes
 from refnp.numbers.duals import Array, Dual
 from refnp.numbers.parts import part
 from refnp.numbers.words import Kind, kind_of
@@ -157,13 +157,13 @@ def in_own_types(form: Callable, discrete: set[int]) -> Callable:
         if all(arguments[i].dtype.kind in "biu" for i in arrays):
             dtype = np.dtype(np.float64)
         inside = np.dtype(np.float32) if dtype == np.float16 else dtype
-        given = [a.astype(inside, copy=False) if i in arrays else a for i, a in enumerate(arguments)]
+        given = [in_order(a.astype(inside, copy=False)) if i in arrays else a for i, a in enumerate(arguments)]
         with np.errstate(all="ignore"):  # what overflows is seen in the result
             y, vjp = form(*given, **options)
 
         def typed_vjp(y_bar: Array) -> tuple:
             with np.errstate(all="ignore"):
-                bars = vjp(y_bar.astype(inside, copy=False) if y_bar.dtype.char == "e" else y_bar)
+                bars = vjp(in_order(y_bar.astype(inside, copy=False) if y_bar.dtype.char == "e" else y_bar))
             return tuple(bar if bar is None else np.asanyarray(bar).astype(dtype, copy=False) for bar in bars)
 
         return np.asanyarray(y).astype(dtype, copy=False), typed_vjp

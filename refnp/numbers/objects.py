@@ -18,7 +18,7 @@ from refnp.numbers.words import Constant, Kind
 
 
 class Objects(Kind):
-    """`value`, an array of elements of one kind. Whole numbers, floats, arrays and constants that meet it become such.
+    """`value`, an array of elements of one kind. Numbers, arrays and constants beside it become such.
 
     A subclass says what an element of a number is (`element`), which float decides for it (`decides`), and in which
     `mathematics` constants are computed.

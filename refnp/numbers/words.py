@@ -4,7 +4,7 @@ A page is written with NumPy's functions: `np.exp`, `@`, `.sum`, `np.where`. An 
 numbers of a finite field …) is a `Kind`: NumPy asks it for the function, and it takes its own from a table, or refuses
 by name. NumPy has no function for what stands here; a `word` is asked for in the same way.
 
-    constant, pi, root, logarithm     numbers of the formula: exact until they meet an array, then rounded once
+    constant, pi, root, logarithm     numbers of the formula: exact until they stand beside an array, then rounded once
     peak, largest                     the largest element of each row: as a number to take off, and where it stands
     shares                            each element of a row over the sum of the row
     nonzero                           x, and 1 in place of 0, for what is divided by
@@ -81,7 +81,7 @@ def word(function: Callable) -> Callable:
 
 
 class Constant:
-    """A number of the formula, such as √(2/π) or ε: exact, until it meets an array, and then rounded once.
+    """A number of the formula, such as √(2/π) or ε: exact, until it stands beside an array, and then rounded once.
 
     `of(m)` is its value in a mathematics m that has `number`, `pi`, `sqrt`, `log`: `Wide`, or that of another kind.
     """

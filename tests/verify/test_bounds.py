@@ -235,7 +235,7 @@ def test_rows_are_added_up_in_any_order_or_in_blocks():
     x = normal(1, (2, 4096), np.float32)
     given = x, np.float32(1), np.float32(0)
     (any_order,), (blocks,) = (
-        bounds.of(normalization_equation.layer_norm, given, blocked=blocked) for blocked in (False, True)
+        bounds.of(normalization_equation.LAYER_NORM.equation, given, blocked=blocked) for blocked in (False, True)
     )
     assert_within(layer_norm(x), layer_norm(x.astype(np.longdouble)), blocks)
     assert (any_order > 20 * blocks).mean() > 0.9

@@ -126,7 +126,7 @@ def test_there_are_more_than_five_implementations_and_they_differ():
     x = normal(0, (3, 40), np.float32) + np.float32(10)
     arrays = [x, np.float32(1), np.float32(0)]
     found = [
-        compute(normalization_equation.layer_norm, by, arrays, np.ones_like(x))
+        compute(normalization_equation.LAYER_NORM.equation, by, arrays, np.ones_like(x))
         for by in implementations("float32", np.random.default_rng(0))
     ]
     assert len({b"".join(array.tobytes() for array in answer) for answer in found}) >= 6
@@ -168,14 +168,14 @@ def test_a_mean_in_sequence_is_right_and_beyond_what_blocks_do(n):
     """LayerNorm of a row of equal numbers, whose partial sums round the same way a thousand times."""
     x = np.full((1, n), 0.1, np.float32)
     (output,) = compute(
-        lambda *given: (normalization_equation.layer_norm(*given)[0], None),
+        lambda *given: (normalization_equation.LAYER_NORM.equation(*given)[0], None),
         Implementation("", np.float32, ways.in_sequence),
         [x, np.float32(1), np.float32(0)],
     )
     ratios = []
     for blocked in (False, True):
         given = (exact(a, arithmetic(np.float32, blocked=blocked)) for a in (x, np.float32(1), np.float32(0)))
-        bound, _ = normalization_equation.layer_norm(*given)
+        bound, _ = normalization_equation.LAYER_NORM.equation(*given)
         ratios.append(deviation(output, bound.value, tolerance(bound, np.float32), np.float32)[0])
     assert ratios[0] <= 1
     assert n < 16384 or ratios[1] > 1
