@@ -5,17 +5,17 @@ A number is (v, w, t, f):
     v   its value mod a prime p          w   its value mod q, for exponents; q is a prime that divides p − 1
     t   a derivative of v, mod p         f   a float, by which branches are decided, and nothing else
 
-Sums, products and quotients are exact. eˣ is g^w mod p with g of order q, so that e^(x + y) = eˣ e^y. √x is a root
-mod p where there is one. log, erf, sin … of a number are unknowns: a random number, the same for the same argument,
-with the right derivative; e^(log a) is a.
+Sums, products and quotients are exact. eˣ is g^w mod p with g of order q, so that e^(x + y) = eˣ e^y. √, log, erf, sin
+… of a number are unknowns: a random number, the same for the same argument, with the right derivative; e^(log a) is a.
 
 If an identity of such expressions does not hold, it holds at a random point with a chance below (its degree)/p, some
 1e-20 (Schwartz (1980), Zippel (1979)). So what is equal here is equal as an expression of real numbers. The reverse may
 fail where an identity needs what an unknown does not know, such as log ab = log a + log b: `noting_unknowns` says which
 were met.
 
-Where x has no root mod p, √x is an unknown as well, with the derivative 1/2√x; what holds for every such unknown holds
-for the root.
+A root mod p would not do for √x: of the two there are neither is the positive one, so that √x² would be −x at every
+other point. What holds for every unknown with the derivative 1/2√x holds for the root. Whole numbers made of 2, 3, 5
+and 7 have roots that multiply as the positive ones do.
 """
 
 import contextlib
@@ -108,9 +108,9 @@ class Element:
         if isinstance(number, Element):
             return number
         if isinstance(number, (float, np.floating)):
-            if not math.isfinite(number):
-                return Element(0, 0, 0, float(number))
-            above, below = float(number).as_integer_ratio()
+            if not np.isfinite(number):
+                return infinite(float(number))
+            above, below = number.as_integer_ratio()
             return Element(above * pow(below, -1, P), above * pow(below, -1, Q), 0, float(number))
         return Element(int(number))
 
@@ -152,6 +152,8 @@ class Element:
         return Element.of(other) * self.inverse()
 
     def __pow__(self, power: int) -> "Element":
+        if not isinstance(power, (int, np.integer)) or power < 0:
+            raise TypeError(f"Element: no rule for a power of {power!r}; write it with products, 1/x or np.sqrt")
         y = Element(1)
         for _ in range(int(power)):
             y = y * self
@@ -181,14 +183,14 @@ class Element:
     def sqrt(self) -> "Element":
         """√x."""
         f = math.sqrt(abs(self.f))
-        v = pow(self.v, (P + 1) // 4, P)
-        if v * v % P != self.v:
+        if not self.v:
+            return Element(0, 0, 0, f)
+        if is_of_small_primes(self.v):
+            v = pow(self.v, (P + 1) // 4, P)
+        else:
             met("sqrt")
             v = unknown("root", self.v)
-        w = pow(self.w, (Q + 1) // 4, Q)
-        has_root = w * w % Q == self.w
-        w = w if has_root else unknown("root mod q", v)
-        return Element(v, w, self.t * pow(2 * v, -1, P) if v else 0, f, None, self.free or not has_root)
+        return Element(v, unknown("root mod q", v), self.t * pow(2 * v, -1, P), f, None, True)
 
     def log(self) -> "Element":
         """log x; −∞ for 0."""
@@ -240,10 +242,24 @@ class Element:
         return 1 - self.erf()
 
 
-class Mathematics:
-    """What a formula may ask of constants: π is an unknown that has a root."""
+def is_of_small_primes(v: int) -> bool:
+    """Whether a number is a product of 2, 3, 5 and 7."""
+    for small in (2, 3, 5, 7):
+        while v % small == 0:
+            v //= small
+    return v == 1
 
-    pi = Element(unknown("root of pi", 0) ** 2, unknown("root of pi", 0) ** 2, 0, math.pi)
+
+def infinite(f: float) -> Element:
+    """±∞ or NaN: an unknown, which is equal to no number."""
+    met("infinity")
+    return Element(unknown("infinity", int(f > 0) - int(f < 0)), None, 0, f, None, True)
+
+
+class Mathematics:
+    """What a formula may ask of constants: π is an unknown."""
+
+    pi = Element(unknown("pi", 0), unknown("pi mod q", 0), 0, math.pi)
     number = staticmethod(Element.of)
     sqrt = staticmethod(Element.sqrt)
     log = staticmethod(Element.log)
@@ -278,7 +294,7 @@ def drawn(rng: np.random.Generator, floats: Array, *, moving: bool = True) -> Fi
 
     def element(f: float) -> Element:
         if not math.isfinite(f):
-            return Element(0, 0, 0, f)
+            return infinite(f)
         v = int(rng.integers(2**62)) * int(rng.integers(2**62))
         return Element(v, None, int(rng.integers(2**62)) * int(rng.integers(2**62)) if moving else 0, f)
 

@@ -83,7 +83,8 @@ class Objects(Kind):
         return self.made(-self.value)
 
     def __pow__(self, power: int) -> Any:
-        return self.made(np.asarray(self.value**power, object))
+        power_of = np.frompyfunc(lambda element: element**power, 1, 1)
+        return self.made(np.asarray(power_of(self.value), object))
 
     def reshape(self, *shape: Any) -> Any:
         return self.made(self.value.reshape(*shape))
@@ -180,13 +181,14 @@ def _own(name: str) -> Callable:
     return lambda x: x.made(np.frompyfunc(operator.methodcaller(name), 1, 1)(x.value))
 
 
-ELEMENTWISE = (np.add, np.subtract, np.multiply, np.true_divide, np.matmul, np.power, np.negative, np.square, np.exp,
+ELEMENTWISE = (np.add, np.subtract, np.multiply, np.true_divide, np.matmul, np.negative, np.square, np.exp,
                np.expm1, np.log, np.log1p, np.sqrt, np.tanh, np.sin, np.cos)  # fmt: skip
 COMPARED = (np.greater, np.greater_equal, np.less, np.less_equal, np.equal, np.not_equal)
 MOVING = (np.reshape, np.swapaxes, np.moveaxis, np.transpose, np.expand_dims, np.squeeze, np.flip, np.roll, np.repeat,
           np.take, np.take_along_axis, np.tril, np.triu, np.diagonal, np.broadcast_to, np.cumsum)  # fmt: skip
 FUNCTIONS: dict[Any, Callable] = {
     np.where: where,
+    np.power: lambda x, power: x**power,
     np.maximum: lambda x, y: where(_compared(np.greater)(x, y), x, y),
     np.minimum: lambda x, y: where(_compared(np.less)(x, y), x, y),
     np.absolute: lambda x: where(x.real < 0, -x, x),

@@ -13,7 +13,7 @@ import numpy as np
 from refnp.numbers.duals import Array
 from refnp.numbers.field import Field, P, drawn, noting_unknowns
 
-TRIES = 40  # random points, until all roots are roots of the field
+TRIES = 3  # random points: a division by 0 mod p needs another one
 
 
 class Proof(NamedTuple):
@@ -70,9 +70,7 @@ def proved(holds: Callable[[np.random.Generator], bool], seed: int) -> Proof:
                 return Proof(None, str(lacking))
         if found or not unknowns:
             return Proof(found)
-        why = f"{', '.join(sorted(unknowns))}: an unknown, of which only the derivative is known"
-        if "sqrt" not in unknowns:  # which may be a root of the field at another point
-            break
+        return Proof(None, f"{', '.join(sorted(unknowns))}: an unknown, of which only the derivative is known")
     return Proof(None, why)
 
 
@@ -80,5 +78,7 @@ def along(bar: Any, x: Any) -> int:
     """x̄·v, where x̄ may stand along axes along which x was broadcast."""
     bar = Field(bar() if callable(bar) else bar)
     shape = np.broadcast_shapes(bar.shape, x.shape)
+    if shape != bar.shape:
+        raise TypeError(f"a gradient has shape {bar.shape}, its argument {x.shape}")
     v, t = (np.broadcast_to(part, shape) for part in (bar.parts("v"), x.parts("t")))
     return (v * t).sum() if v.size else 0
