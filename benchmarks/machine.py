@@ -37,7 +37,7 @@ def use_threads(framework: str, threads: int) -> None:
     """Set the number of threads of a framework that has a setting for it; with refnp's that of its OpenBLAS."""
     if framework in ("refnp", "plain"):
         from refnp.autograd import set_threads
-        from refnp.kernels.blocks import blas_controls
+        from refnp.kernels.process import blas_controls
 
         set_threads(threads)
         if controls := blas_controls():

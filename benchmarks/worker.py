@@ -6,6 +6,8 @@ those of the process that starts it.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -100,7 +102,14 @@ class Earlier(Worker):
 
 
 def serve(line: multiprocessing.connection.Connection, framework: str, threads: int) -> None:
-    """What the process does until its input is closed."""
+    """What the process does until its input is closed; refnp's is tuned as for training."""
+    tuned = importlib.import_module("refnp").tuned if framework == "refnp" else contextlib.nullcontext
+    with tuned():
+        answer_all(line, framework, threads)
+
+
+def answer_all(line: multiprocessing.connection.Connection, framework: str, threads: int) -> None:
+    """Do what `line` asks for and say what came of it, until it is closed."""
     machine.use_threads(framework, threads)
     side: Side | None = None
     while True:

@@ -33,6 +33,7 @@ from refnp.autograd import (
     value_and_grad,
     vjp,
 )
+from refnp.kernels.process import tuned
 from refnp.version import __version__
 
 _LATER = ("models", "tasks", "training", "symmetry", "verify", "studies")

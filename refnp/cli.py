@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from refnp.kernels.process import tuned
 from refnp.version import __version__
 
 WRONG, BROKEN, STOPPED = 2, 1, 130
@@ -48,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         top.print_help(sys.stderr)
         return WRONG
     try:
-        return COMMANDS[options.command].run(options)
+        with tuned():
+            return COMMANDS[options.command].run(options)
     except BrokenPipeError:  # whoever read our lines has gone, and so it was not finished
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return WRONG

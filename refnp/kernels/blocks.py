@@ -7,20 +7,17 @@ How an array is cut depends on its shape alone, and sums over blocks are taken i
 of a result do not depend on the number of threads.
 """
 
-import contextlib
 import contextvars
-import ctypes
 import functools
-import importlib
 import math
 import os
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
+from refnp.kernels.process import POOL, one_blas_thread
 from refnp.numbers.arrays import Array, axes_last, floating, in_order, normalize_axes, sum_to
 from refnp.numbers.summation import sum_of_products
 
@@ -39,21 +36,6 @@ SHORTEST = 1 << 19  # bytes
 MULTIPLICATIONS = 2  # of a matrix product; they count as one byte
 CHAIN = 1024  # terms that einsum may add up in its eight or more parallel chains
 BLAS_TYPES = "fdFD"  # types of which NumPy gives matrix products to the BLAS
-
-
-def _keep_freed_memory() -> None:
-    """Let glibc keep as much as 256 MB of freed memory; with another C library this does nothing.
-
-    As it is, it returns what is above 64 MB to the system, and gets it again page by page: a quarter of the time of a
-    training step. Arrays above 32 MB have memory of their own, which is always returned.
-    """
-    with contextlib.suppress(OSError, AttributeError, TypeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD
-        mallopt(-1, 256 << 20)  # M_TRIM_THRESHOLD
-
-
-_keep_freed_memory()
 
 
 def _cores() -> int:
@@ -85,7 +67,7 @@ def get_threads() -> int:
 
 @functools.cache
 def _pool(helpers: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(helpers, thread_name_prefix="refnp")
+    return ThreadPoolExecutor(helpers, thread_name_prefix=POOL)
 
 
 if hasattr(os, "register_at_fork"):  # threads do not survive a fork: a child makes its own
@@ -127,86 +109,6 @@ def _share_out(work: Callable[[int], None], count: int, helpers: int) -> None:
     for error in errors:
         if error is not None:
             raise error
-
-
-# The matrix products of NumPy run on threads of its BLAS. When several threads here multiply at once, those get in each
-# other's way: two times two threads on two cores are many times slower than two. So while blocks run, the BLAS gets
-# one. NumPy has no call for this; OpenBLAS, which its wheels contain, has. Where the BLAS is another, nothing is done.
-OPENBLAS_NAMES = [prefix + "openblas_{}_num_threads" + suffix for prefix in ("scipy_", "") for suffix in ("64_", "")]
-_blas_lock = threading.Lock()
-_blas_users = 0  # how many threads are within one_blas_thread
-_blas_threads = 0  # threads of the BLAS when the first of them entered
-
-
-@functools.cache
-def blas_controls() -> tuple[Callable, Callable] | None:
-    """(get, set) of the number of threads of the OpenBLAS that NumPy was linked with, or None."""
-    library = _libraries_of_numpy()
-    for name in OPENBLAS_NAMES:
-        with contextlib.suppress(AttributeError):
-            return getattr(library, name.format("get")), getattr(library, name.format("set"))
-    return None
-
-
-def _libraries_of_numpy() -> ctypes.CDLL | None:
-    """In it a name is searched in the libraries, too, that NumPy was linked with."""
-    try:
-        return ctypes.CDLL(importlib.import_module("numpy._core._multiarray_umath").__file__)
-    except (ImportError, OSError):
-        return None
-
-
-# After a product the threads of OpenBLAS spin for 2²⁶ ticks of the processor's clock, some 25 ms, in case there is
-# another one. They occupy processors that the blocks after it need: on two cores a TE-TNP step took 39 ms, and 33 with
-# 2²⁰ ticks, half a millisecond. With 2¹⁸ they often sleep when the next product comes: an encoder's step took 1.07 of
-# its time.
-BLAS_SPINS = "20"
-
-
-def _let_blas_threads_sleep() -> None:
-    """Let the threads of OpenBLAS sleep soon after a product, unless the user has set OPENBLAS_THREAD_TIMEOUT.
-
-    OpenBLAS takes this setting when it starts its threads. So they are ended and started again, as OpenBLAS itself does
-    at a fork; not while there are other threads in Python, which may be multiplying.
-    """
-    name, library = "OPENBLAS_THREAD_TIMEOUT", _libraries_of_numpy()
-    if library is None or name in os.environ or threading.active_count() > 1:
-        return
-    with contextlib.suppress(AttributeError):  # another BLAS, or another OpenBLAS
-        read, end, start = library.openblas_read_env, library.blas_thread_shutdown_, library.blas_thread_init
-        os.environ[name] = BLAS_SPINS
-        try:
-            read()
-            end()
-            start()
-        finally:
-            del os.environ[name]
-
-
-_let_blas_threads_sleep()
-
-
-@contextlib.contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Within this block every matrix product runs on the thread that calls it; afterwards as before."""
-    global _blas_users, _blas_threads
-    controls = blas_controls()
-    if controls is None:
-        yield
-        return
-    get_count, set_count = controls
-    with _blas_lock:
-        if not _blas_users:
-            _blas_threads = get_count()
-            set_count(1)
-        _blas_users += 1
-    try:
-        yield
-    finally:
-        with _blas_lock:
-            _blas_users -= 1
-            if not _blas_users:
-                set_count(_blas_threads)
 
 
 _block = contextvars.ContextVar[Array | None]("block", default=None)  # what a call of a function of rows computes

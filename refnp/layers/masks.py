@@ -21,7 +21,7 @@ from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import integers, primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.kernels.blocks import one_blas_thread
+from refnp.kernels.process import one_blas_thread
 from refnp.numbers.arrays import copy_in_place_of, sum_to
 
 __all__ = ["blocks", "causal", "combine", "key_padding", "window"]  # what follows them is for the pages of attention

@@ -25,7 +25,7 @@ from refnp.autograd import no_grad
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import ArrayLike
-from refnp.kernels.blocks import one_blas_thread
+from refnp.kernels.process import one_blas_thread
 from refnp.layers.softmax import log_softmax
 from refnp.models.transformer import DecodingState, Transformer
 

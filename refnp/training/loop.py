@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import Parameter, Tensor, no_grad
+from refnp.kernels.process import tuned
 from refnp.layers.module import Module, on_tape
 from refnp.training import checkpoint as files
 from refnp.training.checkpoint import Arrays, Checkpoint, state_of
@@ -80,7 +81,7 @@ def train(
     """
     _check(steps, rng, clip, validate, every, patience, save_seconds)
     run = Run(model, optimizer, rng, checkpoint, configuration, resume)
-    with run, interruptible() as interrupted, progress(run.steps, steps, show) as tell:
+    with tuned(), run, interruptible() as interrupted, progress(run.steps, steps, show) as tell:
         while run.steps < steps and not run.out_of(patience) and not interrupted():
             step = run.steps + 1
             if schedule is not None:

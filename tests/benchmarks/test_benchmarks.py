@@ -27,7 +27,7 @@ from benchmarks import (
 from benchmarks.__main__ import against_one_thread, main
 from benchmarks.timing import Pairs, Side, Work
 from refnp import autograd as ad
-from refnp.kernels import blocks
+from refnp.kernels import process
 
 ROOT = pathlib.Path(__file__).parents[2]
 SMALL = [
@@ -215,7 +215,7 @@ def test_from_the_command_line(tmp_path):
 
 
 def test_the_threads_of_refnp_and_of_its_blas_are_set():
-    before, controls = ad.get_threads(), blocks.blas_controls()
+    before, controls = ad.get_threads(), process.blas_controls()
     of_blas = controls[0]() if controls else 1
     try:
         for count in (1, 2):

@@ -6,7 +6,6 @@ While blocks run, the BLAS has one thread; before and after, as many as it had.
 import ast
 import inspect
 import os
-import platform
 import subprocess
 import sys
 import threading
@@ -22,6 +21,7 @@ import refnp.layers
 from refnp.autograd.primitives import integers
 from refnp.autograd.special import erf
 from refnp.kernels import blocks
+from refnp.kernels.process import one_blas_thread
 from refnp.layers.activations import gelu
 from refnp.layers.convolutions import convolution
 from refnp.layers.layer_norm import layer_norm
@@ -363,129 +363,13 @@ def test_two_threads_are_not_slower_than_one(name):
     for turn in range(60):
         for count in best:
             ad.set_threads(count)
-            with blocks.one_blas_thread():
+            with one_blas_thread():
                 start = time.perf_counter()
                 run()
                 best[count] = min(best[count], time.perf_counter() - start)
         if turn >= 9 and best[2] <= 1.05 * best[1]:
             return
     raise AssertionError(f"{name}: {best[2]:.2e} seconds with two threads, {best[1]:.2e} with one")
-
-
-controls = blocks.blas_controls()
-needs_openblas = pytest.mark.skipif(controls is None, reason="NumPy's BLAS is not OpenBLAS")
-
-
-@pytest.fixture
-def two_threads():
-    get, put = controls
-    before = get()
-    put(2)
-    yield get
-    put(before)
-
-
-@needs_openblas
-def test_one_thread_inside_and_as_before_outside(two_threads):
-    with blocks.one_blas_thread():
-        assert two_threads() == 1
-        with blocks.one_blas_thread():
-            assert two_threads() == 1
-        assert two_threads() == 1
-    assert two_threads() == 2
-
-
-AFTER_A_PRODUCT = """
-import os, time
-import numpy as np
-import refnp.autograd
-a = np.ones((800, 800))
-a @ a
-start = time.process_time()
-time.sleep(0.1)
-print(time.process_time() - start, os.environ.get("OPENBLAS_THREAD_TIMEOUT"))
-"""
-
-
-@pytest.mark.skipif(not hasattr(blocks._libraries_of_numpy(), "openblas_read_env"), reason="it cannot be set")
-@pytest.mark.skipif(blocks._cores() < 2, reason="on one core the BLAS has no threads that could spin")
-@pytest.mark.parametrize("asked", [None, "28"])
-def test_the_threads_of_the_blas_sleep_soon_after_a_product_unless_the_user_has_set_when(asked):
-    """Seconds of a processor in a tenth of a second after a product; 2²⁸ ticks are about that."""
-    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_THREAD_TIMEOUT"}
-    environment |= {"OPENBLAS_NUM_THREADS": "2"} | ({} if asked is None else {"OPENBLAS_THREAD_TIMEOUT": asked})
-    command = [sys.executable, "-c", AFTER_A_PRODUCT]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
-    seconds, said = done.stdout.split()
-    assert said == str(asked)  # the environment is as before
-    assert float(seconds) < 0.01 if asked is None else float(seconds) > 0.012
-
-
-@pytest.mark.parametrize(("asked", "threads", "restarted"), [(None, 1, True), (None, 2, False), ("24", 1, False)])
-def test_the_threads_of_the_blas_are_started_again_if_there_is_no_other_thread(monkeypatch, asked, threads, restarted):
-    said = []
-
-    class Library:
-        def openblas_read_env(self):
-            said.append(os.environ["OPENBLAS_THREAD_TIMEOUT"])
-
-        def blas_thread_shutdown_(self):
-            said.append("end")
-
-        def blas_thread_init(self):
-            said.append("start")
-
-    monkeypatch.delenv("OPENBLAS_THREAD_TIMEOUT", raising=False)
-    if asked is not None:
-        monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", asked)
-    monkeypatch.setattr(blocks, "_libraries_of_numpy", Library)
-    monkeypatch.setattr(blocks.threading, "active_count", lambda: threads)
-    blocks._let_blas_threads_sleep()
-    assert said == ([blocks.BLAS_SPINS, "end", "start"] if restarted else [])
-    assert os.environ.get("OPENBLAS_THREAD_TIMEOUT") == asked
-
-
-@pytest.mark.parametrize("library", [None, object()])
-def test_a_library_without_such_a_setting_is_left_as_it_is(monkeypatch, library):
-    monkeypatch.delenv("OPENBLAS_THREAD_TIMEOUT", raising=False)
-    monkeypatch.setattr(blocks, "_libraries_of_numpy", lambda: library)
-    monkeypatch.setattr(blocks.threading, "active_count", lambda: 1)
-    blocks._let_blas_threads_sleep()
-    assert "OPENBLAS_THREAD_TIMEOUT" not in os.environ
-
-
-@needs_openblas
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_their_number_stays_when_they_are_started_again(two_threads, count):
-    _, put = controls
-    put(count)
-    blocks._let_blas_threads_sleep()
-    assert two_threads() == count
-    assert (np.ones((300, 300)) @ np.ones((300, 300)) == 300).all()
-
-
-@needs_openblas
-def test_restored_after_an_error(two_threads):
-    with pytest.raises(KeyError), blocks.one_blas_thread():
-        raise KeyError
-    assert two_threads() == 2
-
-
-@needs_openblas
-@pytest.mark.parametrize(
-    ("pieces", "size", "seen"), [(1, np.inf, 2), (1, blocks.SHORTEST, 2), (1, 0, 1), (2, np.inf, 1), (5, np.inf, 1)]
-)
-def test_several_blocks_have_one_thread_each_and_so_has_a_small_one(two_threads, pieces, size, seen):
-    found = []
-    blocks.run_all(lambda i: found.append(two_threads()), pieces, size)
-    assert found == [seen] * pieces
-
-
-def test_another_blas_is_left_alone(monkeypatch):
-    monkeypatch.setattr(blocks, "blas_controls", lambda: None)
-    with blocks.one_blas_thread():
-        pass
-    assert blocks._blas_users == 0
 
 
 @pytest.mark.parametrize("values", [[], (), np.zeros((2, 0)), ad.Tensor([]), [3, 4], np.array([2**63], np.uint64)])
@@ -506,18 +390,3 @@ def test_cut_takes_everything_once(count, height):
     parts = [np.arange(count)[part] for part in blocks.slices(count, height)]
     assert all(0 < len(part) <= height for part in parts)
     np.testing.assert_array_equal(np.concatenate([np.arange(0), *parts]), np.arange(count))
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library keeps memory in another way")
-def test_freed_memory_is_kept():
-    """Arrays of 24 MB, 120 MB together, freed and made again in a fresh process, get no new pages."""
-    code = """
-import resource, numpy as np, refnp
-def step():
-    return [np.ones(3 << 20) for _ in range(5)] and resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-step()
-first = step()
-print(step() - first)
-"""
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 1000  # pages of 4 kB; there are 30 000
