@@ -15,12 +15,9 @@ from refnp.autograd.indexing import getitem
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.shapes import expand_dims, pad, reshape
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
+from refnp.kernels.products import product
 from refnp.numbers.arrays import floating, in_order
 from refnp.numbers.duals import as_array
-
-# Multiplications of a product of two matrices up to which OpenBLAS takes its kernels for small matrices, which do not
-# copy the factors first: .6 to .8 of the time with OpenBLAS 0.3.
-SMALL_PRODUCT = 10**6
 
 
 @primitive
@@ -61,17 +58,6 @@ def matmul(x, y):
         return x_bar, y_bar
 
     return np.matmul(x, y), vjp  # as @ of arrays: to the bit
-
-
-def product(x: Array, y: Array) -> Array:
-    """X Y, as np.matmul; a batch of small matrices y that are transposed views is copied to C order first.
-
-    With a transposed right factor the kernels for small matrices take half as much time again.
-    """
-    transposed = min(x.ndim, y.ndim - 1) > 1 and y.strides[-1] > y.itemsize  # and y has axes of a batch
-    if transposed and x.shape[-2] * y.shape[-2] * y.shape[-1] <= SMALL_PRODUCT:
-        y = np.ascontiguousarray(y)
-    return np.matmul(x, y)
 
 
 def _rows_times_matrix(x: Array, w: Array) -> tuple:

@@ -22,9 +22,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from refnp.autograd.linalg import SMALL_PRODUCT
 from refnp.autograd.tensor import Array
 from refnp.kernels.blocks import MULTIPLICATIONS, run_all
+from refnp.kernels.products import SMALL_PRODUCT
 
 COLUMN_BYTES = 1 << 20  # in a block of columns: they stay in a second-level cache, and calls cost little in comparison
 MANY = 256  # places of a sample, from which on it is multiplied by itself; fewer are put together with other samples'

@@ -20,10 +20,10 @@ import numpy as np
 import refnp.autograd as ad
 from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
-from refnp.autograd.linalg import product
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.kernels.blocks import run_all, slices
+from refnp.kernels.products import product, product_like
 from refnp.kernels.softmax import balance, masked_softmax, reach_of, softmax_vjp, with_axes_of
 from refnp.layers.masked_reductions import numbers
 from refnp.layers.masks import apart_from_hidden, hides_harm, moderate, shielded_form
@@ -110,12 +110,6 @@ def attention(
         )
 
     return output, vjp
-
-
-def product_like(like: Array, x: Array, y: Array) -> Array:
-    """X Y, in the order in memory that `like` has if its shape is the same: then heads are joined without a copy."""
-    same = x.shape[:-2] == y.shape[:-2] == like.shape[:-2] and (x.shape[-2], y.shape[-1]) == like.shape[-2:]
-    return np.matmul(x, y, out=np.empty_like(like, np.result_type(x, y)) if same else None)
 
 
 def one_over_root(query: Array) -> np.floating:

@@ -32,10 +32,10 @@ import numpy as np
 
 from refnp.autograd import broadcast_to, concatenate, exp, matmul, reshape, swapaxes, transpose, where
 from refnp.autograd.declaration import takes
-from refnp.autograd.linalg import SMALL_PRODUCT
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, Parameter, Tensor
 from refnp.kernels.blocks import run_all, slices
+from refnp.kernels.products import SMALL_PRODUCT
 from refnp.layers.dot_product_attention import one_over_root
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.masks import kept, moderate, shielded, spoil, used_elements, uses
