@@ -39,4 +39,4 @@ def test_ideas_are_files():
     files, _ = structure.size()
     assert (
         files <= 360
-    )  # a new idea may have a page of its own and a kernel; an idea that has one may not have a second
+    )  # a new idea may have a page and a kernel, an idea that has them may not have a second
