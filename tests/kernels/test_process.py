@@ -104,7 +104,7 @@ with refnp.tuned():
     within = min(spun() for _ in range(5))
 print(before, within, max(spun() for _ in range(5)), os.environ.get("OPENBLAS_THREAD_TIMEOUT"))
 """
-LITTLE = 0.01  # seconds of a processor in a tenth of a second
+LITTLE = 0.002  # seconds of a processor in a tenth of a second
 
 
 @pytest.mark.skipif(not hasattr(process._libraries_of_numpy(), "openblas_read_env"), reason="it cannot be set")
