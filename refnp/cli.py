@@ -69,9 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def verify(options: argparse.Namespace) -> int:
     """Judge refnp and other frameworks; the exit status is 1 if anything deviates unexpectedly."""
-    from refnp.verify import report
+    from refnp.verify.command import verify
 
-    return report.verify(options)
+    return verify(options)
 
 
 def cases(options: argparse.Namespace) -> int:

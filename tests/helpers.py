@@ -116,7 +116,7 @@ def of_every(items):
                     test(item)
                 except AssertionError as error:
                     wrong[str(item)] = str(error)
-            assert wrong == {}
+            assert not wrong, "\n".join(f"{item}: {why}" for item, why in wrong.items())
 
         of_all.__name__, of_all.__doc__ = test.__name__, test.__doc__
         return of_all

@@ -18,10 +18,11 @@ from refnp.layers.set_convolutions import Grid, GridOptions
 from refnp.layers.unet import PooledUNet, SimpleCNN, UNet
 from refnp.models.attentive import ANP, CANP
 from refnp.models.bootstrap import BANP, BNP
+from refnp.models.chain_rule import ChainRule
 from refnp.models.convcnp import ConvCNP, Encoding, Head
 from refnp.models.convcnp_image import OnGridConvCNP
 from refnp.models.convgnp import ConvGNP
-from refnp.models.joint import Autoregressive, ChainRule
+from refnp.models.joint import Autoregressive
 from refnp.models.latent import LatentNP
 from refnp.models.neural_process import CNP, NeuralProcess
 from refnp.models.pseudo_tokens import PseudoTETNP, PseudoTNP

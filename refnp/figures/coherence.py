@@ -3,7 +3,7 @@
 A draw is one line. The shaded band is the exact posterior's mean and two deviations, the same in all panels; draws of
 one model have its marginals, whether they are coherent or not.
 
-Source: Sivaraya (2023) §2.2, §2.3. Code: refnp/studies/paths.py, refnp/models/joint.py, refnp/models/latent.py.
+Source: Sivaraya (2023) §2.2, §2.3. Code: refnp/studies/paths.py, refnp/models/chain_rule.py, refnp/models/latent.py.
 """
 
 from typing import NamedTuple

@@ -2,11 +2,12 @@
 
 from refnp.models.attentive import ANP, CANP, AttentionBlock
 from refnp.models.bootstrap import BANP, BNP
+from refnp.models.chain_rule import random_orders
 from refnp.models.convcnp import ConvCNP
 from refnp.models.convcnp_image import OnGridConvCNP
 from refnp.models.convgnp import ConvGNP
 from refnp.models.decoding import beam_search, greedy, log_probability
-from refnp.models.joint import Autoregressive, random_orders
+from refnp.models.joint import Autoregressive
 from refnp.models.latent import LatentNP, elbo, importance_weighted_bound
 from refnp.models.neural_process import CNP, NeuralProcess, SetEncoder
 from refnp.models.pseudo_tokens import PseudoTETNP, PseudoTNP

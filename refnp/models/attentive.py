@@ -34,17 +34,9 @@ from refnp.layers.linear import MLP, Linear
 from refnp.layers.masks import without_unread
 from refnp.layers.module import Module
 from refnp.layers.multi_head import merge_heads, split_heads
+from refnp.models.checks import check_deviation, check_floor, check_positive_counts
 from refnp.models.latent import LatentModel
-from refnp.models.neural_process import (
-    NeuralProcess,
-    SetEncoder,
-    at_every,
-    check_deviation,
-    check_floor,
-    check_positive_counts,
-    for_every_query,
-    normal_of,
-)
+from refnp.models.neural_process import NeuralProcess, SetEncoder, at_every, for_every_query, normal_of
 
 
 class AttentionBlock(Module):

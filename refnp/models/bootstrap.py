@@ -34,9 +34,10 @@ from refnp.layers.distributions import Mixture, Normal
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.module import on_tape
 from refnp.models.attentive import CANP
-from refnp.models.joint import repeated
+from refnp.models.chain_rule import repeated
+from refnp.models.checks import check_positive_counts
 from refnp.models.latent import joined_points
-from refnp.models.neural_process import CNP, NeuralProcess, check_positive_counts, mean_of_present, normal_of
+from refnp.models.neural_process import CNP, NeuralProcess, mean_of_present, normal_of
 
 if TYPE_CHECKING:
     from refnp.tasks import Task

@@ -39,15 +39,8 @@ from refnp.layers.module import Module
 from refnp.layers.set_convolutions import SetConvolution, set_convolution
 from refnp.layers.set_convolutions.grid import Grid, GridOptions, first_present
 from refnp.layers.unet import Network, PooledUNet, SimpleCNN, UNet
-from refnp.models.neural_process import (
-    NeuralProcess,
-    check_deviation,
-    check_finite,
-    check_floor,
-    check_points,
-    check_presence,
-    normal_of,
-)
+from refnp.models.checks import check_deviation, check_finite, check_floor, check_points, check_presence
+from refnp.models.neural_process import NeuralProcess, normal_of
 
 if TYPE_CHECKING:
     from refnp.tasks import Task

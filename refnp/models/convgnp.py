@@ -27,9 +27,9 @@ from refnp.layers.distributions import LowRankNormal, MultivariateNormal, Normal
 from refnp.layers.module import on_tape
 from refnp.layers.set_convolutions.grid import Grid, GridOptions
 from refnp.layers.unet import Network
+from refnp.models.chain_rule import joint_log_prob
+from refnp.models.checks import check_positive_counts, check_presence
 from refnp.models.convcnp import ConvCNP, Encoding, Head, bruinsma_parts, check_context_dy
-from refnp.models.joint import joint_log_prob
-from refnp.models.neural_process import check_positive_counts, check_presence
 
 if TYPE_CHECKING:
     from refnp.tasks import Task

@@ -32,15 +32,8 @@ from refnp.layers.activations import relu, sigmoid
 from refnp.layers.distributions import Mixture, Normal, kl_divergence, log_mean_exp
 from refnp.layers.linear import MLP
 from refnp.layers.module import on_tape
-from refnp.models.neural_process import (
-    NeuralProcess,
-    SetEncoder,
-    at_every,
-    check_deviation,
-    check_floor,
-    check_positive_counts,
-    normal_of,
-)
+from refnp.models.checks import check_deviation, check_floor, check_positive_counts
+from refnp.models.neural_process import NeuralProcess, SetEncoder, at_every, normal_of
 
 if TYPE_CHECKING:
     from refnp.tasks import Task

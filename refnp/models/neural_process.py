@@ -32,11 +32,19 @@ from refnp.layers.distributions import Mixture, MultivariateNormal, Normal
 from refnp.layers.linear import MLP
 from refnp.layers.masked_reductions import numbers
 from refnp.layers.module import Module, on_tape
+from refnp.models.chain_rule import ChainRule, OneByOne
+from refnp.models.checks import (
+    check_deviation,
+    check_finite,
+    check_floor,
+    check_points,
+    check_positive_counts,
+    check_presence,
+    present,
+)
 
 if TYPE_CHECKING:
     from refnp.tasks import Task
-
-DEVIATIONS = ("softplus", "exp", "softplus_variance")
 
 
 class NeuralProcess(Module):
@@ -138,9 +146,11 @@ class NeuralProcess(Module):
 
         Of other models it is made by the chain rule, in the order in which the targets stand.
         """
-        from refnp.models.joint import Autoregressive  # it is a neural process itself
-
-        return (self if self.joint_loss else Autoregressive(self))(*self.inputs(task))
+        context_x, context_y, target_x, mask = self.inputs(task)
+        if self.joint_loss:
+            return self(context_x, context_y, target_x, mask)
+        context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, mask)
+        return ChainRule(OneByOne(self, context_x, context_y, mask), target_x)
 
     def joint_log_prob(self, task: "Task", *, rng: np.random.Generator | None = None) -> Array | Tensor:
         """log q(y_1, …, y_N | C) of the targets that are present, all together: (B,)."""
@@ -324,62 +334,3 @@ def normal_of(values: Array | Tensor, floor: float = 0.0, deviation: str = "soft
     if deviation == "softplus_variance":
         return Normal(mean, ag.sqrt(std + floor**2))
     return Normal(mean, std if floor == 0 else std + floor * (1 - std))
-
-
-# ---- What is checked before anything is computed.
-
-
-def present(mask: np.ndarray, x: Array | Tensor) -> Array | Tensor:
-    """x (B, N, D) with 0 wherever the mask (B, N) is False: what is hidden, NaN included, reaches no arithmetic."""
-    return x if mask.all() else ag.where(mask[..., None], x, 0.0)
-
-
-def check_presence(name: str, argument: str, mask: ArrayLike | None, shape: tuple[int, ...]) -> np.ndarray:
-    """The mask (B, N), all True for None; TypeError unless boolean, ValueError unless of just that shape."""
-    if mask is None:
-        return np.ones(shape, bool)
-    mask = np.asarray(mask)
-    if mask.dtype != bool:
-        raise TypeError(f"{name}: {argument} is {mask.dtype}; pass booleans, True = present")
-    if mask.shape != shape:
-        raise ValueError(f"{name}: {argument} has shape {mask.shape}; it must be {shape}, one for each point")
-    return mask
-
-
-def check_finite(name: str, argument: str, x: Array | Tensor) -> None:
-    """ValueError that says where x holds NaN or infinity."""
-    wrong = ~np.isfinite(raw(x))
-    if wrong.any():
-        place = tuple(int(i) for i in np.argwhere(wrong)[0])
-        raise ValueError(f"{name}: {argument} holds {raw(x)[place]} at {list(place)}; hide what is missing with a mask")
-
-
-def check_floor(name: str, floor: float, argument: str = "floor") -> None:
-    """ValueError unless the least standard deviation lies in [0, 1)."""
-    if not 0 <= floor < 1:
-        raise ValueError(f"{name}: {argument} is {floor}; it must lie in [0, 1)")
-
-
-def check_deviation(name: str, deviation: str, allowed: tuple[str, ...] = DEVIATIONS) -> None:
-    """ValueError unless the name is one of those that say how σ is made."""
-    if deviation not in allowed:
-        raise ValueError(f"{name}: deviation is {deviation!r}; use one of {', '.join(allowed)}")
-
-
-def check_flagged(name: str, flagged: str) -> None:
-    """ValueError unless the tokens that have a flag of 1 are those of the context or of the targets."""
-    if flagged not in ("context", "targets"):
-        raise ValueError(f"{name}: flagged is {flagged!r}; use 'context' or 'targets'")
-
-
-def check_positive_counts(name: str, **counts: int) -> None:
-    """ValueError that names the first of the counts, of layers, samples or the like, that is less than 1."""
-    for argument, count in counts.items():
-        if count < 1:
-            raise ValueError(f"{name}: {argument} is {count}; at least 1 is needed")
-
-
-def check_points(name: str, argument: str, array: Array | Tensor, points: str, features: int) -> None:
-    """ValueError unless the array has the shape (B, points, features)."""
-    if array.ndim != 3 or array.shape[-1] != features:
-        raise ValueError(f"{name}: {argument} has shape {array.shape}; it must be (B, {points}, {features})")

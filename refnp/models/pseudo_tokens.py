@@ -34,16 +34,8 @@ from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP
 from refnp.layers.module import Module
-from refnp.models.neural_process import (
-    DEVIATIONS,
-    NeuralProcess,
-    check_deviation,
-    check_flagged,
-    check_floor,
-    check_positive_counts,
-    for_every_query,
-    mean_of_present,
-)
+from refnp.models.checks import DEVIATIONS, check_deviation, check_flagged, check_floor, check_positive_counts
+from refnp.models.neural_process import NeuralProcess, for_every_query, mean_of_present
 from refnp.models.te_tnp import TranslationLayer, tokens
 from refnp.models.tnp import exponential_normal
 from refnp.models.transformer_layers import EncoderLayer

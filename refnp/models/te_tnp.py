@@ -28,15 +28,8 @@ from refnp.layers.linear import MLP
 from refnp.layers.masks import without_unread
 from refnp.layers.module import Module
 from refnp.layers.translation_attention import TranslationAttention
-from refnp.models.neural_process import (
-    DEVIATIONS,
-    NeuralProcess,
-    check_deviation,
-    check_flagged,
-    check_floor,
-    check_positive_counts,
-    for_every_query,
-)
+from refnp.models.checks import DEVIATIONS, check_deviation, check_flagged, check_floor, check_positive_counts
+from refnp.models.neural_process import NeuralProcess, for_every_query
 from refnp.models.tnp import exponential_normal
 from refnp.models.transformer_layers import Residual
 

@@ -40,19 +40,17 @@ from refnp.layers.distributions import MultivariateNormal, Normal
 from refnp.layers.linear import MLP
 from refnp.layers.module import on_tape
 from refnp.layers.multi_head import KeyValueCache
-from refnp.models.joint import ChainRule, OneByOne, joint_log_prob
-from refnp.models.neural_process import (
+from refnp.models.chain_rule import ChainRule, OneByOne, joint_log_prob
+from refnp.models.checks import (
     DEVIATIONS,
-    NeuralProcess,
     check_deviation,
     check_flagged,
     check_floor,
     check_positive_counts,
     check_presence,
-    for_every_query,
-    normal_of,
     present,
 )
+from refnp.models.neural_process import NeuralProcess, for_every_query, normal_of
 from refnp.models.transformer_layers import EncoderLayer
 
 if TYPE_CHECKING:

@@ -140,3 +140,15 @@ def errors_over_bounds(
         if not finite:
             ratio = np.where(np.isnan(ratio), np.inf, ratio)  # inf/inf: the bound is no excuse for an infinity
         return error, np.where(np.isinf(allowed), 0, ratio) if policy(dtype).narrow else ratio
+
+
+def rounding_of(right: np.ndarray, wide: np.ndarray) -> np.ndarray:
+    """What was lost when the reference was rounded to `wide`; nothing where it is not finite."""
+    finite = np.isfinite(right) & np.isfinite(wide)
+    return np.where(finite, np.abs(np.where(finite, right, 0) - np.where(finite, wide, 0)), 0)
+
+
+def upwards(bound: np.ndarray) -> np.ndarray:
+    """A bound in float64, never smaller than it was."""
+    near = bound.astype(np.float64)
+    return np.where(near < bound, np.nextafter(near, np.inf), near)

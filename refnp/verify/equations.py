@@ -19,6 +19,7 @@ from refnp.autograd.tensor import Tensor
 from refnp.numbers.rounding import Rounded
 from refnp.verify.case import Case, Layer
 from refnp.verify.findings import Report, first_line, plural, quiet
+from refnp.verify.inputs import inputs_by_name, taken_by
 from refnp.verify.propagation import bounded, wide
 
 DRAWN = 3  # cases, where a function draws the inputs
@@ -83,8 +84,6 @@ def not_judged(_: Rounded) -> tuple:
 
 def cases_of(function: Callable, inputs: Any) -> list[Case]:
     """The equation on its inputs: a dict or a sequence of arrays, a list of these, or a function that draws them."""
-    from refnp.verify.tolerances import inputs_by_name, taken_by
-
     if inputs is None:
         raise ValueError("inputs: an equation has no cases of its own; give a dict of arrays, or several in a list")
     layer = layer_of(function)

@@ -8,7 +8,7 @@ from refnp.verify.case import Case
 from refnp.verify.frameworks import Framework
 from refnp.verify.frameworks.onnx import lines_of, onnx_model
 from refnp.verify.judge import Judgement
-from refnp.verify.reproduce import LINES, Inputs, Language, inputs_of, shows, verdict, wrapped
+from refnp.verify.scripts import LINES, Inputs, Language, inputs_of, shows, verdict, wrapped
 from refnp.verify.tracing import literal
 
 NUMPY = Language((), 'np.array({numbers}, "{dtype}")', "", "")

@@ -7,9 +7,8 @@ The inputs are one's own, and so the tolerance is that of these numbers: no gues
 says where the answer was rounded (`refnp.numbers.precision`).
 """
 
-import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,15 +17,13 @@ from refnp.autograd.tensor import Array
 from refnp.numbers import rounding
 from refnp.numbers.precision import FORMATS, Policy, checked_formats, format_of, policy
 from refnp.verify import equations
-from refnp.verify.asking import another_format, real
-from refnp.verify.case import Case, Layer, Problem
+from refnp.verify.asking import another_format
+from refnp.verify.case import Case, Problem
 from refnp.verify.findings import first_line, quiet
-from refnp.verify.frameworks.native import NATIVES, NUMPY
+from refnp.verify.inputs import Inputs, inputs_by_name, real_of, taken_by
 from refnp.verify.judge import CONVENTION, WITHIN, Judgement, judged
 from refnp.verify.layer_names import named_cases
 from refnp.verify.report import exactly, number
-
-Inputs = Mapping[str, Any] | Sequence[Any]
 
 
 def tolerance(
@@ -171,39 +168,3 @@ def form_is_typed(problem: Problem, inputs: Inputs) -> bool:
     """Whether an input has the type of the stored format, and not numbers of it in a wider type."""
     arrays = inputs.values() if isinstance(inputs, Mapping) else inputs
     return policy(problem.dtype).stored.name in [format_of(real_of("assert_close", "inputs", x)) for x in arrays]
-
-
-def taken_by(layer: Layer) -> set[tuple[str, ...]]:
-    """The inputs of a layer by its equation, with and without those that may be left out; none if it takes any."""
-    places = inspect.signature(layer.equation).parameters.values()
-    if any(place.kind is place.VAR_POSITIONAL for place in places):
-        return set()
-    arrays = [place for place in places if place.kind is place.POSITIONAL_OR_KEYWORD]
-    least = sum(place.default is place.empty for place in arrays)
-    return {tuple(place.name for place in arrays[:count]) for count in range(max(least, 1), len(arrays) + 1)}
-
-
-def inputs_by_name(function: str, layer: str, inputs: Inputs, known: list[tuple[str, ...]]) -> dict[str, Array]:
-    """The inputs as arrays by refnp's names, in the layer's order."""
-    listed = " or ".join(f"({', '.join(names)})" for names in known)
-    if not isinstance(inputs, Mapping | list | tuple):
-        raise ValueError(f"{function}: inputs: give a dict or a tuple of arrays; those of {layer} are {listed}")
-    array_of = lambda name, given: real_of(function, f"inputs: {name}", given)
-    if isinstance(inputs, Mapping):
-        for names in known:
-            if set(names) == set(inputs):
-                return {name: array_of(name, inputs[name]) for name in names}
-        raise ValueError(f"{function}: inputs are ({', '.join(inputs)}); those of {layer} are {listed}")
-    for names in known:
-        if len(names) == len(inputs):
-            return {name: array_of(name, array) for name, array in zip(names, inputs, strict=True)}
-    raise ValueError(f"{function}: there are {len(inputs)} inputs; those of {layer} are {listed}")
-
-
-def real_of(function: str, what: str, x: Any) -> Array:
-    """An array of any framework as NumPy's; ValueError for what are no real numbers."""
-    native = next((native for native in NATIVES.values() if native.owns(x)), NUMPY)
-    try:
-        return real(native.numpy(x))
-    except (TypeError, ValueError) as wrong:
-        raise ValueError(f"{function}: {what}: {first_line(wrong)}; give an array of real numbers") from wrong

@@ -13,7 +13,8 @@ pytest.importorskip("rich")
 pytest.importorskip("matplotlib")
 from examples import regression
 from refnp.layers.distributions import Mixture, MultivariateNormal
-from refnp.models.joint import Autoregressive, ChainRule
+from refnp.models.chain_rule import ChainRule
+from refnp.models.joint import Autoregressive
 from refnp.models.latent import LatentModel
 from refnp.models.neural_process import NeuralProcess
 from refnp.models.tnp import TNPA

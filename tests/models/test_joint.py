@@ -12,8 +12,9 @@ from refnp.layers.distributions import MultivariateNormal, Normal
 from refnp.layers.set_convolutions import GridOptions
 from refnp.layers.unet import SimpleCNN
 from refnp.models.attentive import ANP, CANP
+from refnp.models.chain_rule import random_orders
 from refnp.models.convcnp import ConvCNP, Encoding
-from refnp.models.joint import Autoregressive, random_orders
+from refnp.models.joint import Autoregressive
 from refnp.models.latent import LatentNP
 from refnp.models.neural_process import CNP, NeuralProcess
 from refnp.models.te_tnp import TETNP

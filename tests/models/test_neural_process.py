@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from refnp.autograd import Tensor
 from refnp.autograd.primitives import raw
 from refnp.layers.distributions import Normal
-from refnp.models.neural_process import CNP, DEVIATIONS, NeuralProcess, SetEncoder, mean_of_present, normal_of
+from refnp.models.checks import DEVIATIONS
+from refnp.models.neural_process import CNP, NeuralProcess, SetEncoder, mean_of_present, normal_of
 from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
 from refnp.verify.layers.neural_processes import loss_of

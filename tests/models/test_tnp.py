@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.autograd.primitives import raw
-from refnp.models.neural_process import DEVIATIONS
+from refnp.models.checks import DEVIATIONS
 from refnp.models.te_tnp import TETNP
 from refnp.models.tnp import TNPA, TNPD, TNPND, autoregressive_mask, diagonal_mask, nondiagonal_mask
 from refnp.numbers.rounding import tolerance

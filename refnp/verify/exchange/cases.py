@@ -31,8 +31,10 @@ import numpy as np
 
 from refnp import layers
 from refnp.numbers.rounding import ASSUMED, WIDE, judging_precision, tolerance
+from refnp.verify.bounds import rounding_of, upwards
 from refnp.verify.case import Case, Problem
 from refnp.verify.exchange.formats import FORMATS, Arrays, as_text, number
+from refnp.verify.frameworks import onnx
 from refnp.verify.judge import matches
 from refnp.verify.layers import cases
 from refnp.verify.record import DTYPES
@@ -198,18 +200,6 @@ def arrays_of(problem: Problem) -> Arrays:
     return found
 
 
-def rounding_of(right: np.ndarray, wide: np.ndarray) -> np.ndarray:
-    """What was lost when the reference was rounded to `wide`; nothing where it is not finite."""
-    finite = np.isfinite(right) & np.isfinite(wide)
-    return np.where(finite, np.abs(np.where(finite, right, 0) - np.where(finite, wide, 0)), 0)
-
-
-def upwards(bound: np.ndarray) -> np.ndarray:
-    """A bound in float64, never smaller than it was."""
-    near = bound.astype(np.float64)
-    return np.where(near < bound, np.nextafter(near, np.inf), near)
-
-
 def write_cases(folder: Path, problems: Iterable[Problem], layout: str) -> int:
     """Write cases and their manifest to an empty folder; how many."""
     named = dict(sorted(ids_of(problems).items()))
@@ -234,8 +224,6 @@ def write_arrays(folder: Path, problems: Mapping[str, Problem], layout: str) -> 
 
 def write_models(folder: Path, problems: Mapping[str, Problem]) -> list[Header]:
     """Write cases as ONNX models, those that ONNX has an operator for; what the manifest says of them."""
-    from refnp.verify.frameworks import onnx
-
     onnx.export(folder, problems)
     entries = []
     for name, problem in problems.items():

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from refnp.numbers.precision import in_own_type, policy
 from refnp.numbers.rounding import tolerance
+from refnp.verify.bounds import rounding_of, upwards
 from refnp.verify.case import Case, NotOfferedError, Problem
 from refnp.verify.frameworks.onnx_operators import OPERATORS
 
@@ -269,8 +270,6 @@ def export(folder: Path, problems: Mapping[str, Problem]) -> int:
     bound_0.pb, in float64, what a correct implementation may be off by from it. Problems without a model are left out.
     ModuleNotFoundError, with what to install, if the package onnx is missing.
     """
-    from refnp.verify.exchange.cases import rounding_of, upwards
-
     try:
         import onnx
     except ModuleNotFoundError:
