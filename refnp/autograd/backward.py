@@ -230,7 +230,7 @@ def fitted(gradient: Array, argument: Tensor, name: str = "cotangent") -> Array:
 
     A complex gradient of a real argument stays complex: its imaginary part is the complex step's derivative.
     """
-    gradient = sum_to(np.asarray(gradient), argument.shape)
+    gradient = sum_to(gradient, argument.shape)
     if gradient.shape != argument.shape:
         raise ValueError(
             f"backward: the rule of {name} returned shape {gradient.shape} for an argument of {argument.shape}"

@@ -8,17 +8,19 @@ One reverse pass inside another would lose gradients, as would a complex step in
 derivatives are hvp and hessian, or jvp of grad: forward.py.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from refnp.autograd.backward import gradients_of, starting_cotangent
+from refnp.autograd.backward import back_through, gradients_of, starting_cotangent, tape_of
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, Node, Tensor, recorded
 from refnp.autograd.trees import is_differentiable, leaves_of, map_leaves, rebuilt
 from refnp.numbers.arrays import copy_in_place_of
 from refnp.numbers.duals import Dual
+from refnp.numbers.kinds import Kind, kind_of
 
 
 class Variable(Tensor):
@@ -38,10 +40,38 @@ def vjp(function: Callable, *arguments: Any) -> tuple[Any, Callable]:
     copied: both may be changed afterwards. What the function takes from elsewhere is shared, and must stay as it is.
     Raises TypeError inside another vjp or grad that differentiates the same values; the pullback raises ValueError
     for a cotangent of another nesting or shape than the result.
+    Of other kinds of numbers (refnp.numbers) likewise, if all that is differentiated is of one kind.
     Same convention as jax.vjp and torch.func.vjp.
     """
+    if kind_of(arguments) is not None:
+        return vjp_of_numbers(function, *arguments)
     tape = Recorded("vjp", function, arguments, copied=True)
     return map_leaves(lambda y: copy_in_place_of(y.data) if isinstance(y, Tensor) else y, tape.result), tape.pullback
+
+
+def vjp_of_numbers(function: Callable, *arguments: Any) -> tuple[Any, Callable]:
+    """`vjp` of a function of other kinds of numbers, which knows no 0 · ∞ and no nesting."""
+    variable: Any = functools.partial(Variable, requires_grad=True)
+    leaves = [variable(a) if isinstance(a, Kind) else a for a in arguments]
+    y = recorded(function, *leaves)
+
+    def pullback(y_bar: Any) -> tuple:
+        sums: dict[Any, Any] = {}  # by node, or leaf, and which of its results
+
+        def add(x: Tensor, bar: Any) -> None:
+            key = x.node or x, x.slot
+            sums[key] = sums[key] + bar if key in sums else bar
+
+        add(y, y_bar)
+        for node in reversed(tape_of([y])):
+            bars = [sums.pop((node, k), None) for k in range(len(node.outputs))]
+            if any(bar is not None for bar in bars):
+                given = [np.zeros(*node.outputs[k]) if bar is None else bar for k, bar in enumerate(bars)]
+                for x, bar in back_through(node, given):
+                    add(x, bar)
+        return tuple(sums.get((x, 0), np.zeros(x.shape)) if isinstance(x, Variable) else None for x in leaves)
+
+    return raw(y), pullback
 
 
 class Recorded:

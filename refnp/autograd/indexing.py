@@ -4,6 +4,7 @@ What is read from a place goes back to it as a gradient; where a place was read 
 up, in a fixed order. Writing by place is the other way round: `scatter`.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from refnp.autograd.primitives import integers, primitive, raw
 from refnp.autograd.tensor import Array
 from refnp.numbers.arrays import normalize_axes
 from refnp.numbers.duals import as_array
+from refnp.numbers.kinds import Kind
+from refnp.numbers.words import added_at
 
 
 @primitive
@@ -22,23 +25,27 @@ def getitem(x, index):
     """
     x = as_array(x)
     index = tuple(map(_place, index)) if isinstance(index, tuple) else _place(index)
-    places = index if isinstance(index, tuple) else (index,)
-    repeats = any(isinstance(p, np.ndarray) and p.dtype != bool for p in places)
-
     try:
         y = x[index]
     except IndexError as error:
         raise IndexError(f"getitem: {error}") from None
 
-    def vjp(y_bar):
-        x_bar = np.zeros(x.shape, y_bar.dtype)
-        if repeats:
-            np.add.at(x_bar, index, y_bar)
-        else:
-            x_bar[index] = y_bar
-        return (x_bar,)
+    return y, lambda y_bar: (put_back(y_bar, index, x.shape),)
 
-    return y, vjp
+
+def put_back(y_bar: Any, index: Any, shape: tuple[int, ...]) -> Any:
+    """x̄ of that shape with ȳ added at `index`, and 0 elsewhere: what goes back through y = x[index]."""
+    if isinstance(y_bar, Kind):
+        size = math.prod(shape)
+        places = np.arange(size).reshape(shape)[index]
+        return added_at(y_bar, places, size).reshape(shape)
+    x_bar = np.zeros(shape, y_bar.dtype)
+    places = index if isinstance(index, tuple) else (index,)
+    if any(isinstance(place, np.ndarray) and place.dtype != bool for place in places):
+        np.add.at(x_bar, index, y_bar)  # where one was read several times
+    else:
+        x_bar[index] = y_bar
+    return x_bar
 
 
 def _place(index: Any) -> Any:
@@ -82,13 +89,7 @@ def take_along_axis(x, indices, axis=-1):
     Raises TypeError if the indices are not integers, IndexError if one is outside −N … N − 1, ValueError for shapes.
     """
     x, indices, places = _lines("take_along_axis", x, indices, axis)
-
-    def vjp(y_bar):
-        x_bar = np.zeros(x.shape, y_bar.dtype)
-        np.add.at(x_bar, places, y_bar)
-        return (x_bar,)
-
-    return x[places], vjp
+    return x[places], lambda y_bar: (put_back(y_bar, places, x.shape),)
 
 
 @primitive
@@ -109,17 +110,18 @@ def scatter(x, indices, updates, axis=-1, *, mode="add"):
         raise ValueError(f"scatter: mode is {mode!r}; use 'add' or 'put'")
     if not np.broadcast_shapes(np.shape(updates), shape) == shape:
         raise ValueError(f"scatter: updates have shape {np.shape(updates)}; they must broadcast to {shape}")
-    y = np.array(x, np.result_type(x, updates), order="C")
+    updates = np.broadcast_to(as_array(updates, np.result_type(x, updates)), shape)
     if mode == "add":
-        np.add.at(y, places, updates)
-        return y, lambda y_bar: (y_bar, None, lambda: y_bar[places])
-    count = np.zeros(x.shape, int)
-    np.add.at(count, places, 1)
+        own = np.arange(x.size).reshape(x.shape)
+        terms = np.concatenate([x.reshape(x.size), updates.reshape(updates.size)])  # one sum, which begins with x
+        y = added_at(terms, np.concatenate([own.reshape(x.size), own[places].reshape(updates.size)]), x.size)
+        return y.reshape(x.shape), lambda y_bar: (y_bar, None, lambda: y_bar[places])
+    count = put_back(np.ones(shape, int), places, x.shape)
     if (count > 1).any():
         raise ValueError(
             f"scatter: indices name place {np.argwhere(count > 1)[0].tolist()} twice; 'put' takes each once"
         )
-    y[places] = updates
+    y = np.where(count > 0, put_back(updates, places, x.shape), x)
     return y, lambda y_bar: (np.where(count > 0, 0, y_bar), None, lambda: y_bar[places])
 
 
@@ -146,6 +148,8 @@ def _lines(name: str, x: Any, indices: Any, axis: int) -> tuple[Array, Array, tu
 
 def add_at(values: Array, places: Array, length: int, axis: int) -> Array:
     """out[places[n]] += values[n] along an axis of `length`, in a fixed order: sort by place, then sum each run."""
+    if isinstance(values, Kind):
+        return np.moveaxis(added_at(np.moveaxis(values, axis, -1), places, length), -1, axis)
     out = np.zeros((*values.shape[:axis], length, *values.shape[axis + 1 :]), values.dtype)
     if values.size:
         order = np.argsort(places, kind="stable")

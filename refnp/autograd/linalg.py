@@ -5,13 +5,14 @@ the right: y = x W.   Source of the VJPs: Giles (2008); Murray (2016), arXiv 160
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
 from refnp.autograd.declaration import takes, takes_unchecked
 from refnp.autograd.elementary import multiply
 from refnp.autograd.errors import explained
-from refnp.autograd.indexing import getitem
+from refnp.autograd.indexing import getitem, put_back
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.shapes import expand_dims, pad, reshape
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
@@ -69,7 +70,7 @@ def _rows_times_matrix(x: Array, w: Array) -> tuple:
         bars = z_bar.reshape(rows.shape[0], *w.shape[1:])  # one for each row: (R, M) or (R,)
         if w.ndim == 1:
             return lambda: (bars[:, None] * w).reshape(x.shape), lambda: bars @ rows
-        return lambda: (bars @ w.T).reshape(x.shape), lambda: rows.T @ bars
+        return lambda: (bars @ w.mT).reshape(x.shape), lambda: rows.mT @ bars
 
     return z, vjp
 
@@ -93,13 +94,11 @@ def linear(x, weight, bias=None):
         raise ValueError(
             f"linear: bias has shape {np.shape(bias)}; it must be {weight.shape[1:]}, as weight has columns"
         )
-    y, product_vjp = _rows_times_matrix(x, weight)
-    if bias is not None:
-        y = y + bias if np.result_type(y, bias) != y.dtype else np.add(y, bias, out=y)
+    xw, product_vjp = _rows_times_matrix(x, weight)
+    y = xw if bias is None else xw + bias
 
     def vjp(y_bar):
-        rows = y_bar.reshape(math.prod(y_bar.shape[:-1]), weight.shape[1])
-        return *product_vjp(y_bar), lambda: np.ones(len(rows), rows.dtype) @ rows  # the product is faster than sum(0)
+        return *product_vjp(y_bar), y_bar  # which the walk back sums over rows
 
     return y, vjp
 
@@ -142,7 +141,7 @@ def trace(x):
     """
     x = in_order(_matrices("trace", x))
     identity = np.eye(*x.shape[-2:], dtype=x.dtype)
-    return np.trace(x, axis1=-2, axis2=-1), lambda y_bar: (y_bar[..., None, None] * identity,)
+    return np.diagonal(x, 0, -2, -1).sum(-1), lambda y_bar: (y_bar[..., None, None] * identity,)
 
 
 @primitive
@@ -153,14 +152,9 @@ def diagonal(x, offset=0):
     Raises ValueError for fewer than two axes.   Elsewhere: numpy.diagonal takes the first two axes by default.
     """
     x = _matrices("diagonal", x)
-
-    def vjp(y_bar):
-        x_bar = np.zeros(x.shape, y_bar.dtype)
-        i = np.arange(y_bar.shape[-1])
-        x_bar[..., i - min(offset, 0), i + max(offset, 0)] = y_bar
-        return (x_bar,)
-
-    return np.diagonal(x, offset, -2, -1).copy(), vjp
+    i = np.arange(min(x.shape[-2] + min(offset, 0), x.shape[-1] - max(offset, 0)))
+    index = (..., i - min(offset, 0), i + max(offset, 0))
+    return x[index], lambda y_bar: (put_back(y_bar, index, x.shape),)
 
 
 @explained
@@ -199,7 +193,7 @@ def triu(x, offset=0):
     return np.triu(x, offset), lambda y_bar: (np.triu(y_bar, offset),)
 
 
-def _matrices(name: str, x: ArrayLike) -> Array:
+def _matrices(name: str, x: Any) -> Any:
     x = as_array(x)
     if x.ndim < 2:
         raise ValueError(f"{name}: x has shape {x.shape}; it needs two axes")

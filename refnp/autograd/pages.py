@@ -32,8 +32,8 @@ from refnp.autograd.declaration import Declaration, takes
 from refnp.autograd.primitives import primitive
 from refnp.numbers.arrays import axes_last, in_order, normalize_axes
 from refnp.numbers.duals import Array, Dual
+from refnp.numbers.kinds import Kind, kind_of
 from refnp.numbers.parts import part
-from refnp.numbers.words import Kind, kind_of
 
 
 class Page(Protocol):

@@ -35,6 +35,7 @@ from refnp.autograd.errors import refuse
 from refnp.autograd.tensor import Array, Node, Tensor, is_recording, off_tape, result
 from refnp.numbers import duals
 from refnp.numbers.duals import Dual, as_array
+from refnp.numbers.kinds import Kind
 
 LARGEST_INTEGER = np.iinfo(np.int64).max
 NO_NUMBERS = "OSUVMma"  # dtypes of objects, text, records and dates
@@ -119,7 +120,7 @@ def _are_numbers(value: Any) -> bool:
     """Whether a result is a number, an array of them, or several."""
     if isinstance(value, tuple):
         return all(map(_are_numbers, value))
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.ndarray, Kind)):
         return value.dtype.char not in NO_NUMBERS
     return isinstance(value, (np.number, np.bool_, float, complex)) or (isinstance(value, int) and abs(value) < 2**63)
 
@@ -176,7 +177,7 @@ def owning(name: str, vjp: Callable, arguments: tuple) -> Callable:
         gradients = vjp(*map(read_only, bars))
         if not isinstance(gradients, tuple):
             return gradients
-        found: list[Array | None] = []
+        found: list[Any] = []
         for place, (argument, gradient) in enumerate(zip(arguments, gradients, strict=False)):
             if not (isinstance(argument, Tensor) and argument.requires_grad):
                 found.append(None)
@@ -187,7 +188,7 @@ def owning(name: str, vjp: Callable, arguments: tuple) -> Callable:
                     f"backward: the rule of {name} returned shape {np.shape(gradient)} for argument {place}, "
                     f"of shape {argument.shape}"
                 )
-            found.append(gradient if gradient is None else np.array(gradient))
+            found.append(gradient if gradient is None or isinstance(gradient, Kind) else np.array(gradient))
         return tuple(found)
 
     return rule

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.indexing import add_at
+from refnp.autograd.indexing import add_at, put_back
 from refnp.autograd.primitives import integers, primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.numbers.arrays import normalize_axes
@@ -165,7 +165,7 @@ def _stack(*arrays, axis):
     """y = arrays joined along a new axis."""
     (axis,) = normalize_axes("stack", axis, np.ndim(arrays[0]) + 1)
     y = np.stack(arrays, axis)
-    return y, lambda y_bar: tuple(np.moveaxis(y_bar, axis, 0))
+    return y, lambda y_bar: tuple(np.moveaxis(y_bar, axis, 0)[i] for i in range(y.shape[axis]))
 
 
 def hstack(arrays: Sequence[ArrayLike]) -> Array | Tensor:
@@ -214,8 +214,10 @@ def pad(x, widths, *, mode="zeros", value=0.0):
     widths = _pad_widths(widths, x.ndim)
     if mode == "zeros":
         inner = tuple(slice(before, before + n) for (before, _), n in zip(widths, x.shape, strict=True))
-        y = np.full([b + n + a for (b, a), n in zip(widths, x.shape, strict=True)], value, x.dtype)
-        y[inner] = x
+        longer = tuple(b + n + a for (b, a), n in zip(widths, x.shape, strict=True))
+        y = put_back(x, inner, longer)
+        if value:
+            y = np.where(put_back(np.ones(x.shape, bool), inner, longer), y, value)
         return y, lambda y_bar: (y_bar[inner],)
 
     sources = [_pad_source(mode, n, before, after) for (before, after), n in zip(widths, x.shape, strict=True)]

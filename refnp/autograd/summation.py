@@ -7,10 +7,11 @@ from string import ascii_letters
 
 import numpy as np
 
+from refnp.autograd.indexing import put_back
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
+from refnp.numbers import words
 from refnp.numbers.duals import as_array
-from refnp.numbers.summation import sum_of_products
 
 
 def einsum(subscripts: str, *operands: ArrayLike) -> Array | Tensor:
@@ -54,10 +55,8 @@ def _einsum(*operands, inputs, result):
         bar = np.broadcast_to(bar, [sizes[c] for c in mine])
         if mine == inputs[k]:
             return bar
-        whole = np.zeros([sizes[c] for c in inputs[k]], bar.dtype)
         index = np.indices(bar.shape, sparse=True)
-        whole[tuple(index[mine.index(c)] for c in inputs[k])] = bar
-        return whole
+        return put_back(bar, tuple(index[mine.index(c)] for c in inputs[k]), tuple(sizes[c] for c in inputs[k]))
 
     return _by_products(inputs, result, arrays), vjp
 
@@ -72,7 +71,7 @@ def einsum_equation(inputs: list[str], result: str) -> str:
 
 def _by_products(inputs: list[str], result: str, operands: list[Array]) -> Array:
     """By matrix products, unless there is one operand: then `optimize` costs time that it cannot win back."""
-    return sum_of_products(",".join(inputs) + "->" + result, *operands, optimize=len(operands) > 1)
+    return words.einsum(",".join(inputs) + "->" + result, *operands, optimize=len(operands) > 1)
 
 
 def _sizes(inputs: list[str], shapes: list[tuple[int, ...]]) -> dict[str, int]:

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from refnp.numbers.kinds import Kind
+
 _steps = itertools.count()
 _recording = contextvars.ContextVar("recording", default=True)
 _differentiated = contextvars.ContextVar("differentiated", default=False)
@@ -266,9 +268,9 @@ class Parameter(Tensor):
         super().__init__(array_of("Parameter", value, dtype).copy(), requires_grad=trainable)
 
 
-def array_of(name: str, value: Any, dtype: DTypeLike | None) -> Array:
-    """The value as an array; ValueError that names it where NumPy cannot make one."""
+def array_of(name: str, value: Any, dtype: DTypeLike | None) -> Any:
+    """The value as an array, of another kind of number too; ValueError that names it where NumPy cannot make one."""
     try:
-        return np.asarray(value, dtype)
+        return value if isinstance(value, Kind) else np.asarray(value, dtype)
     except (ValueError, OverflowError) as wrong:
         raise ValueError(f"{name}: value is a {type(value).__name__} that is no array of numbers ({wrong})") from wrong

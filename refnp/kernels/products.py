@@ -3,6 +3,7 @@
 import numpy as np
 
 from refnp.numbers.arrays import Array
+from refnp.numbers.kinds import Kind
 
 # Multiplications of a product of two matrices up to which OpenBLAS takes its kernels for small matrices, which do not
 # copy the factors first: .6 to .8 of the time with OpenBLAS 0.3.
@@ -14,6 +15,8 @@ def product(x: Array, y: Array) -> Array:
 
     With a transposed right factor the kernels for small matrices take half as much time again.
     """
+    if isinstance(y, Kind):
+        return x @ y
     transposed = min(x.ndim, y.ndim - 1) > 1 and y.strides[-1] > y.itemsize  # and y has axes of a batch
     if transposed and x.shape[-2] * y.shape[-2] * y.shape[-1] <= SMALL_PRODUCT:
         y = np.ascontiguousarray(y)

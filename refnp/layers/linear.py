@@ -25,6 +25,7 @@ from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.activations import relu
 from refnp.layers.module import Module
 from refnp.numbers.arrays import floating
+from refnp.numbers.words import root
 
 
 class Linear(Module):
@@ -83,7 +84,7 @@ def embedding(tokens: ArrayLike, table: ArrayLike, *, scaled: bool = False) -> A
         bad, last = outside.flat[0], vocabulary - 1
         raise IndexError(f"embedding: token {bad} is not in a vocabulary of {vocabulary}; use 0 to {last}")
     rows = take(vectors, numbers)  # (..., N, D)
-    return rows * np.sqrt(np.asarray(features, raw(vectors).real.dtype)) if scaled else rows
+    return rows * root(features).like(raw(vectors)) if scaled else rows
 
 
 class Embedding(Module):

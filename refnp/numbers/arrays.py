@@ -36,17 +36,17 @@ def copy_in_place_of(x: Array) -> Array:
     return y.view(type(x))
 
 
-def sum_to(array: Array, shape: tuple[int, ...]) -> Array:
+def sum_to(array: Any, shape: tuple[int, ...]) -> Any:
     """Sum over the axes that broadcasting `shape` to `array.shape` repeated: the adjoint of broadcasting.
 
     In C order, since the bits of a NumPy sum depend on how its array lies in memory.
     """
-    array = np.asanyarray(array)
+    array = as_array(array)
     extra = array.ndim - len(shape)
     if array.shape == shape or extra < 0:
         return array
     repeated = tuple(extra + i for i, n in enumerate(shape) if n == 1 != array.shape[extra + i])
-    array = np.asanyarray(array, order="C").sum(tuple(range(extra)) + repeated, keepdims=True)
+    array = as_array(array, order="C").sum(tuple(range(extra)) + repeated, keepdims=True)
     return array.reshape(array.shape[extra:])
 
 

@@ -24,6 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from refnp.numbers.kinds import Kind
+
 Array = np.ndarray
 in_use = 0  # how many programs run with Dual arrays now
 
@@ -91,9 +93,11 @@ def plain(x: Any) -> Any:
     return x.view(np.ndarray) if isinstance(x, Dual) else x
 
 
-def as_array(x: Any, dtype: Any = None, order: Any = None) -> Array:
-    """np.asarray, which leaves a Dual one."""
+def as_array(x: Any, dtype: Any = None, order: Any = None) -> Any:
+    """np.asarray, which leaves a Dual one, and arrays of other kinds of numbers as they are."""
     if x.__class__ is np.ndarray and dtype is None and (order is None or x.flags.c_contiguous):
+        return x
+    if isinstance(x, Kind):
         return x
     array = np.asarray(x, dtype, order)
     return array.view(type(x)) if isinstance(x, Dual) else array

@@ -283,7 +283,7 @@ class Field(Objects):
 
     def parts(self, name: str) -> Array:
         """`v` or `t` of every element, Python integers."""
-        return np.frompyfunc(lambda element: getattr(element, name), 1, 1)(self.value).astype(object)
+        return np.asarray(np.frompyfunc(lambda element: getattr(element, name), 1, 1)(self.value), object)
 
 
 def drawn(rng: np.random.Generator, floats: Array, *, moving: bool = True) -> Field:

@@ -13,8 +13,9 @@ import numpy as np
 
 from refnp.numbers import words
 from refnp.numbers.duals import Array
+from refnp.numbers.kinds import Kind
 from refnp.numbers.summation import sum_of_products
-from refnp.numbers.words import Constant, Kind
+from refnp.numbers.words import Constant
 
 
 class Objects(Kind):
@@ -170,7 +171,7 @@ def added_at(x: Objects, places: Array, length: int) -> Any:
     return x.made(y[..., :length])
 
 
-def einsum(subscripts: str, *operands: Any) -> Any:
+def einsum(subscripts: str, *operands: Any, optimize: bool = False) -> Any:
     """Products of elements, summed."""
     kind = next(a for a in operands if isinstance(a, Objects))
     return type(kind)(sum_of_products(subscripts, *map(kind.elements, operands)))
@@ -197,7 +198,6 @@ FUNCTIONS: dict[Any, Callable] = {
     np.max: lambda x, axis=-1, keepdims=False: x.max(axis, keepdims),
     np.concatenate: _joining(np.concatenate),
     np.stack: _joining(np.stack),
-    np.shape: lambda x: x.shape,
     np.ones_like: lambda x: type(x)(np.ones(x.shape, int)),
     np.zeros_like: lambda x: type(x)(np.zeros(x.shape, int)),
     words.peak: peak,

@@ -14,7 +14,8 @@ itself, |fl(z) − z| ≤ u|z| + η, to first order in u:
 
 and l likewise: inherited through the same derivatives, plus 1 for each operation on the way. What rounds in no
 implementation has no error of its own: an exact 0 in a sum or product, x − x of a given x, −∞ plus what is known, the
-mean of one number. A sum of sums of products is one sum of all their products, in any order.
+mean of one number. A sum of sums of products is one sum of all their products, in any order; and so is a sum of
+products with another number.
 
 A number also knows the `Arithmetic` that is judged, and passes it on. With it the bound is not of first order alone:
 x̂ is no farther from x than δ = u·e + η·l, so what is inherited takes the steepest slope within δ of x, the product
@@ -44,9 +45,10 @@ from numpy.typing import ArrayLike
 
 from refnp.numbers.arithmetic import Arithmetic, blocked_depth
 from refnp.numbers.exact import as_numbers
+from refnp.numbers.kinds import Kind
 from refnp.numbers.precision import WIDE
 from refnp.numbers.summation import sum_of_products
-from refnp.numbers.words import Constant, Kind, Wide
+from refnp.numbers.words import Constant, Wide
 
 
 class Rounded(Kind):
@@ -92,6 +94,9 @@ class Rounded(Kind):
         z = _computed(x.value + y.value, x.error + y.error, x.lost + y.lost, judged)
         if z.value.dtype == object:
             return z
+        for one, other in ((x, y), (y, x)):
+            if one.products is not None and other.products is None:  # one sum of all, which may begin with the other
+                z.error = z.error + times(growth(one.products[1], judged), np.abs(other.value) + other.off)
         infinite = np.isinf(z.value)
         if infinite.any():  # −∞ without error plus a known number
             known = np.where(np.isinf(x.value), np.isfinite(y.off), np.isfinite(x.off))

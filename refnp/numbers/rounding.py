@@ -33,6 +33,7 @@ from refnp.numbers.rounded import (
     unknown_where,
     without_error,
 )
+from refnp.numbers.summation import sum_of_products
 
 __all__ = [
     "ASSUMED",
@@ -304,11 +305,22 @@ def cumulative_sum(x: Rounded, axis: int) -> Rounded:
     return stored(value, error, np.cumsum(x.lost, axis) + count, judged_of(x))
 
 
-def einsum(subscripts: str, *operands: Any) -> Rounded:
-    """Of two operands."""
-    if len(operands) != 2:
-        raise TypeError(f"Rounded: no rule for einsum of {len(operands)} operands; write it with two")
-    return contract(subscripts.replace(" ", ""), *operands)
+def einsum(subscripts: str, *operands: Any, optimize: bool = False) -> Rounded:
+    """Of two operands one sum of products, of one its own sum, of more one after the other."""
+    given, result = subscripts.replace(" ", "").split("->")
+    first, *letters = given.split(",")
+    if not letters:
+        front, once = "..." * ("..." in first), "".join(dict.fromkeys(first.replace("...", "")))
+        rows = operands[0].moved(lambda a: sum_of_products(f"{first}->{front}{once}", a))
+        gone = tuple(i - len(once) for i, letter in enumerate(once) if letter not in result)
+        left = "".join(letter for letter in once if letter in result)
+        return (rows.sum(gone) if gone else rows).moved(lambda a: sum_of_products(f"{front}{left}->{result}", a))
+    total, *rest = operands
+    for k, x in enumerate(rest):
+        needed = result + "".join(letters[k + 1 :])
+        both = result if k == len(rest) - 1 else "".join(c for c in dict.fromkeys(first + letters[k]) if c in needed)
+        total, first = contract(f"{first},{letters[k]}->{both}", total, x), both
+    return total
 
 
 def _of_two(of: Callable, reflected: str) -> Callable:
@@ -365,7 +377,6 @@ FUNCTIONS: dict[Any, Callable] = {
     np.cumsum: cumulative_sum,
     np.concatenate: _joining(np.concatenate),
     np.stack: _joining(np.stack),
-    np.shape: lambda x: x.shape,
     np.ones_like: lambda x: exact(np.ones(x.shape), x.arithmetic),
     np.zeros_like: lambda x: exact(np.zeros(x.shape), x.arithmetic),
     words.peak: peak,

@@ -1,8 +1,8 @@
-"""The words that pages use beside NumPy's own, and how arrays of other kinds of numbers answer both.
+"""The words that pages use beside NumPy's own.
 
 A page is written with NumPy's functions: `np.exp`, `@`, `.sum`, `np.where`. An array of another kind (`Rounded`,
-numbers of a finite field …) is a `Kind`: NumPy asks it for the function, and it takes its own from a table, or refuses
-by name. NumPy has no function for what stands here; a `word` is asked for in the same way.
+numbers of a finite field …) answers them itself: kinds.py. NumPy has no function for what stands here; a `word` is
+asked for in the same way.
 
     constant, pi, root, logarithm     numbers of the formula: exact until they stand beside an array, then rounded once
     peak, largest                     the largest element of each row: as a number to take off, and where it stands
@@ -16,68 +16,16 @@ by name. NumPy has no function for what stands here; a `word` is asked for in th
 functions.
 """
 
-import functools
 import operator
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from refnp.numbers import special
 from refnp.numbers.duals import Array
+from refnp.numbers.kinds import Kind, word
 from refnp.numbers.summation import sum_of_products
-
-
-class Kind:
-    """An array of another kind of number: `functions` says what NumPy's functions, and our words, are for it."""
-
-    __slots__ = ()
-    functions: ClassVar[dict[Any, Callable]] = {}
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        if method != "__call__" or options:
-            raise TypeError(
-                f"{type(self).__name__}: no rule for np.{ufunc.__name__}.{method} with {', '.join(options)}"
-            )
-        return self._own(ufunc)(*inputs)
-
-    def __array_function__(self, function: Callable, types: Any, arguments: tuple, options: dict) -> Any:
-        return self._own(function)(*arguments, **options)
-
-    def _own(self, function: Any) -> Callable:
-        """Its own form of a function; TypeError where it has none."""
-        own = self.functions.get(function)
-        if own is None:
-            raise TypeError(f"{type(self).__name__}: no rule for {function.__name__}")
-        return own
-
-    def constant(self, number: "Constant") -> Any:
-        """A number of the formula, in this kind."""
-        raise NotImplementedError
-
-
-def kind_of(values: Any) -> Kind | None:
-    """The first array of another kind among the arguments of a function, lists of them included; None for arrays."""
-    return next(_kinds(values), None)
-
-
-def _kinds(values: Any) -> Iterator[Kind]:
-    for value in values:
-        if isinstance(value, Kind):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from _kinds(value)
-
-
-def word(function: Callable) -> Callable:
-    """A function that NumPy lacks: of arrays, unless an argument is of another kind, which then has its own."""
-
-    @functools.wraps(function)
-    def call(*arguments: Any, **options: Any) -> Any:
-        kind = kind_of(arguments)
-        return function(*arguments, **options) if kind is None else kind._own(call)(*arguments, **options)
-
-    return call
 
 
 class Constant:
@@ -190,9 +138,12 @@ def added_at(x: Any, places: Array, length: int) -> Any:
 
 
 @word
-def einsum(subscripts: str, *operands: Any) -> Any:
-    """numpy.einsum, whose subscripts and results these are; 0 where an operand is empty."""
-    return sum_of_products(subscripts, *operands)
+def einsum(subscripts: str, *operands: Any, optimize: bool = False) -> Any:
+    """numpy.einsum, whose subscripts and results these are; 0 where an operand is empty.
+
+    `optimize` lets NumPy take matrix products where it can.
+    """
+    return sum_of_products(subscripts, *operands, optimize=optimize)
 
 
 @word

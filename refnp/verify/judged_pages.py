@@ -1,11 +1,12 @@
-"""A page as the equation by which its layer is judged."""
+"""A page, or a function made of pages, as the equation by which its layer is judged."""
 
 import inspect
 from collections.abc import Callable
 from typing import Any
 
+from refnp.autograd.derivatives import vjp
+from refnp.numbers.arrays import sum_to
 from refnp.numbers.parts import Parts, with_parts
-from refnp.numbers.rounding import Rounded
 
 
 def by_page(operation: Callable, parts: Parts | None = None) -> Callable:
@@ -20,12 +21,27 @@ def by_page(operation: Callable, parts: Parts | None = None) -> Callable:
         y, vjp = form(*arguments, **options)
 
         def pullback(y_bar: Any) -> tuple:
-            return tuple(summed_to(bar, x.shape) for bar, x in zip(vjp(y_bar), arguments, strict=False))
+            return tuple(sum_to(bar, x.shape) for bar, x in zip(vjp(y_bar), arguments, strict=False))
 
         return y, pullback
 
     equation.__doc__ = operation.__doc__
     equation.__signature__ = with_arrays(inspect.signature(operation))  # type: ignore[attr-defined]
+    return equation
+
+
+def by_tape(function: Callable, *, other_gradient: tuple[str, ...] = ()) -> Callable:
+    """A function of operations, on a tape of the numbers that it is given: output, and a pullback.
+
+    Options that ask for an `other_gradient` than the derivative have cases that are judged and not proved.
+    """
+
+    def equation(*arguments: Any, **options: Any) -> tuple:
+        return vjp(lambda *given: function(*given, **options), *arguments)
+
+    equation.other_gradient = other_gradient  # type: ignore[attr-defined]
+    equation.__doc__ = function.__doc__
+    equation.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     return equation
 
 
@@ -36,12 +52,3 @@ def with_arrays(signature: inspect.Signature) -> inspect.Signature:
         for p in signature.parameters.values()
     ]
     return signature.replace(parameters=given)
-
-
-def summed_to(bar: Rounded, shape: tuple[int, ...]) -> Rounded:
-    """A gradient summed over all axes along which an argument of this shape was broadcast, in one sum."""
-    extra = bar.ndim - len(shape)
-    repeated = tuple(extra + i for i, n in enumerate(shape) if n == 1 != bar.shape[extra + i])
-    if not extra and not repeated:
-        return bar
-    return bar.sum((*range(extra), *repeated), keepdims=True).reshape(shape)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from refnp.numbers.proving import Proof, vjp_is_derivative
-from refnp.verify.case import Case
+from refnp.verify.case import Case, Layer
 from refnp.verify.layers import cases_of_layers
 from refnp.verify.made import made_cases
 
@@ -28,20 +28,32 @@ class Row(NamedTuple):
 
 
 def pages() -> dict[str, list[Case]]:
-    """The cases, listed and made, of every layer whose function is a page; none above LARGEST."""
+    """The cases, listed and made, of every layer that is a page or made of pages; none above LARGEST."""
     listed: dict[str, list[Case]] = {}
     for case in cases_of_layers():
-        if hasattr(case.layer.function, "page"):
+        if form_of(case.layer) is not None:
             listed.setdefault(case.layer.name, []).append(case)
     every = {name: [*cases, *made_cases(cases[0].layer, cases)] for name, cases in listed.items()}
-    small = lambda case: sum(a.size for a in case.problem("float64").arrays.values()) <= LARGEST
-    return {name: list(filter(small, cases)) for name, cases in every.items()}
+
+    def is_asked(case: Case) -> bool:
+        """Whether it is small enough, and its gradient meant to be the derivative."""
+        other = getattr(case.layer.equation, "other_gradient", ())
+        small = sum(a.size for a in case.problem("float64").arrays.values()) <= LARGEST
+        return small and case.options.keys().isdisjoint(other)
+
+    return {name: list(filter(is_asked, cases)) for name, cases in every.items()}
+
+
+def form_of(layer: Layer) -> Callable | None:
+    """The page that a layer is, or what it computes by pages on a tape; None if neither."""
+    return getattr(layer.function, "page", layer.equation if hasattr(layer.equation, "other_gradient") else None)
 
 
 def proof_of(case: Case, argument: str) -> Proof:
     """The proof of one gradient in one case."""
     arrays = case.problem("float64").arrays
-    form: Callable = case.layer.function.page  # type: ignore[attr-defined]
+    form = form_of(case.layer)
+    assert form is not None
     return vjp_is_derivative(form, list(arrays.values()), among=[list(arrays).index(argument)], **case.options)
 
 

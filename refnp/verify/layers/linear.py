@@ -8,7 +8,8 @@ import numpy as np
 from refnp import autograd, layers
 from refnp.autograd.declaration import takes
 from refnp.autograd.primitives import primitive
-from refnp.numbers.rounding import WIDE, Rounded, begun_with, constant, contract, exact, scatter, where
+from refnp.numbers.arrays import sum_to
+from refnp.numbers.rounding import Rounded, exact
 from refnp.verify.case import (
     Case,
     GradientInputs,
@@ -20,49 +21,9 @@ from refnp.verify.case import (
     module_gradient,
     normal,
 )
+from refnp.verify.judged_pages import by_tape
 
-
-def matmul(x, y):
-    """Z = X Y over the last two axes;   X̄ = Z̄ Yᵀ, Ȳ = Xᵀ Z̄, summed over the axes that were broadcast."""
-    z = contract("...ij,...jk->...ik", x, y)
-
-    def pullback(g):
-        bars = contract("...ik,...jk->...ij", g, y), contract("...ij,...ik->...jk", x, g)
-        return summed_to(bars, x, y)
-
-    return z, pullback
-
-
-def linear(x, weight, bias=None):
-    """y = x W + b;   x̄ = ȳ Wᵀ, W̄ = xᵀ ȳ and b̄ = Σ ȳ over all rows."""
-    y = contract("...i,ij->...j", x, weight)
-    if bias is not None:
-        y = y + begun_with(bias, x.shape[-1])
-
-    def pullback(g):
-        rows, row_bars = x.reshape(-1, x.shape[-1]), g.reshape(-1, g.shape[-1])
-        bars = contract("...j,ij->...i", g, weight), contract("ri,rj->ij", rows, row_bars)
-        return bars if bias is None else (*bars, row_bars.sum((0,)))
-
-    return y, pullback
-
-
-def embedding(table, *, tokens, scaled=False, padding_index=None, by_frequency=False):
-    """X_n = E[token_n], times √D if `scaled`;   Ē_v = Σ of X̄_n over the n with token_n = v, times √D.
-
-    A padding token has Ē_v = 0; `by_frequency` divides Ē_v by the number of these n.
-    """
-    tokens, features = np.asarray(tokens), table.shape[-1]
-    root = constant(np.sqrt(WIDE(features))) if scaled else None
-    x = table[tokens]
-
-    def pullback(g):
-        g = g if root is None else g * root
-        bar = scatter(g.reshape(-1, features), tokens.reshape(-1), table.shape[0])
-        bar = bar / counts_of(tokens, table.shape[0]) if by_frequency else bar
-        return (bar if padding_index is None else where(np.arange(len(bar.value))[:, None] == padding_index, 0, bar),)
-
-    return x if root is None else x * root, pullback
+matmul, linear = by_tape(autograd.matmul), by_tape(autograd.linear)
 
 
 def counts_of(tokens, vocabulary):
@@ -101,21 +62,13 @@ def summed_to(bars: Iterable[Rounded], *arguments: Rounded) -> tuple[Rounded, ..
     return tuple(sum_to(bar, x.shape) for bar, x in zip(bars, arguments, strict=True))
 
 
-def sum_to(x: Rounded, shape: tuple[int, ...]) -> Rounded:
-    """Sum over the axes along which `shape` was broadcast."""
-    extra = len(x.shape) - len(shape)
-    x = x.sum(tuple(range(extra))) if extra else x
-    repeated = tuple(i for i, n in enumerate(shape) if n == 1 != x.shape[i])
-    return x.sum(repeated, keepdims=True) if repeated else x
-
-
 @takes(
     "table (V, D) → (..., N, D)",
     tokens="whole < V (..., N)",
     padding_index="whole?",
     **dict.fromkeys(("scaled", "by_frequency"), "True or False"),
 )
-def refnp_embedding(table, tokens, scaled=False, padding_index=None, by_frequency=False):
+def refnp_embedding(table, *, tokens, scaled=False, padding_index=None, by_frequency=False):
     """Rows of `table` at integer `tokens`, times √D if `scaled`; the table's gradient is 0 at the `padding_index`.
 
     `by_frequency` divides the gradient of each row by how often its token stands there.
@@ -131,7 +84,10 @@ def refnp_embedding(table, tokens, scaled=False, padding_index=None, by_frequenc
 @primitive
 def with_divided_gradient(x, *, by):
     """y = x.   VJP: x̄ = ȳ divided by the numbers of `by`."""
-    return np.array(x), lambda y_bar: (y_bar / by.astype(y_bar.dtype),)
+    return x[...], lambda y_bar: (y_bar / by.astype(y_bar.dtype),)
+
+
+embedding = by_tape(refnp_embedding, other_gradient=("padding_index", "by_frequency"))
 
 
 def torch_embedding(torch, table, *, tokens, scaled=False, padding_index=None, by_frequency=False):

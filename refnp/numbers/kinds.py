@@ -1,0 +1,81 @@
+"""Arrays of other kinds of numbers: each answers NumPy's functions, and the words of pages, in its own way.
+
+`Rounded` numbers carry a bound on their error, `Computed` ones are those of an implementation, numbers of a finite
+field prove. NumPy asks a `Kind` for a function, and it takes its own from a table, or refuses by name.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+
+
+class Kind:
+    """An array of another kind of number: `functions` says what NumPy's functions, and our words, are for it.
+
+    Its numbers have no type; its `dtype` is the widest, so that arrays made to stand beside them lose nothing.
+    """
+
+    __slots__ = ()
+    functions: ClassVar[dict[Any, Callable]] = {}
+    dtype = np.dtype(np.longdouble)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if method != "__call__" or options:
+            raise TypeError(
+                f"{type(self).__name__}: no rule for np.{ufunc.__name__}.{method} with {', '.join(options)}"
+            )
+        return self._own(ufunc)(*inputs)
+
+    def __array_function__(self, function: Callable, types: Any, arguments: tuple, options: dict) -> Any:
+        return self._own(function)(*arguments, **options)
+
+    def _own(self, function: Any) -> Callable:
+        """Its own form of a function; TypeError where it has none."""
+        own = self.functions.get(function) or ABOUT.get(function)
+        if own is None:
+            raise TypeError(f"{type(self).__name__}: no rule for {function.__name__}")
+        return own
+
+    def constant(self, number: Any) -> Any:
+        """A number of the formula, in this kind."""
+        raise NotImplementedError
+
+
+def split(x: Any, sections: Any, axis: int = 0) -> list:
+    """In equal parts, or at the given places."""
+    return [np.take(x, places, axis) for places in np.split(np.arange(x.shape[axis]), sections)]
+
+
+ABOUT: dict[Any, Callable] = {  # which are the same for all
+    np.split: split,
+    np.shape: lambda x: x.shape,
+    np.ndim: lambda x: x.ndim,
+    np.size: lambda x: x.size,
+    np.result_type: lambda *_: Kind.dtype,
+}
+
+
+def kind_of(values: Any) -> Kind | None:
+    """The first array of another kind among the arguments of a function, lists of them included; None for arrays."""
+    return next(_kinds(values), None)
+
+
+def _kinds(values: Any) -> Iterator[Kind]:
+    for value in values:
+        if isinstance(value, Kind):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _kinds(value)
+
+
+def word(function: Callable) -> Callable:
+    """A function that NumPy lacks: of arrays, unless an argument is of another kind, which then has its own."""
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        kind = kind_of(arguments)
+        return function(*arguments, **options) if kind is None else kind._own(call)(*arguments, **options)
+
+    return call
