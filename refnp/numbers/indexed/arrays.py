@@ -1,0 +1,353 @@
+"""Arrays whose sizes are letters: functions from indices to expressions, on which pages are run.
+
+    x = symbol("x", B, D)            an array of unknown real numbers
+    softmax.page(x)[0].at(("b", "i"))    exp(x[b,i]) (Σ_j exp(x[b,j]))^-1
+
+An array knows where its entries are −∞ (`seen` is 1 where they are not); what has no rule for −∞ refuses it. A
+product knows its `factors`, by each of which another array is divided: (a b)^-1 = a^-1 b^-1 is not multiplied out. A
+comparison gives a `Condition`, an array of numbers that are 0 or 1 and otherwise unknown: what is proved holds
+whichever they are. NumPy's functions for these arrays stand in operations.py.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from refnp.numbers.indexed import sizes as axes
+from refnp.numbers.indexed.expressions import (
+    Assumptions,
+    Expression,
+    NoRule,
+    also,
+    assume,
+    assuming,
+    atom,
+    function,
+    number,
+    power,
+    substituted,
+)
+from refnp.numbers.indexed.functions import largest_at
+from refnp.numbers.indexed.sizes import Size, as_number, places, product_of
+from refnp.numbers.indexed.terms import Index, canonical, fresh
+from refnp.numbers.words import Constant, Kind
+
+At = Callable[[tuple], Expression]
+
+
+class Indexed(Kind):
+    """An array: its shape, of sizes and whole numbers, and the expression at given indices."""
+
+    __slots__ = ("_at", "_known", "factors", "seen", "shape")
+    __hash__ = None  # type: ignore[assignment]
+    __add__: Any  # operations.py gives what stands beside an operator
+    __radd__: Any
+    __sub__: Any
+    __rsub__: Any
+    __mul__: Any
+    __rmul__: Any
+    __truediv__: Any
+    __rtruediv__: Any
+    __matmul__: Any
+    __rmatmul__: Any
+
+    def __init__(self, shape: Sequence[Any], at: At, seen: "Condition | None" = None, factors: tuple = ()):
+        self.shape, self._at, self.seen, self.factors = tuple(shape), at, seen, factors
+        self._known: dict[str, tuple[list[str], Expression, Assumptions]] = {}
+
+    ndim = property(lambda self: len(self.shape))
+    size = property(lambda self: product_of(self.shape))
+    mT = property(lambda self: self.swapaxes(-1, -2))
+    T = property(lambda self: self.transpose())
+
+    @property
+    def real(self) -> "Real":
+        """What decides, and is not computed with."""
+        return Real(self)
+
+    def at(self, indices: Sequence[Index]) -> Expression:
+        """The expression at these indices; it is worked out once for letters, which are then replaced."""
+        leaves: list[Index] = []
+
+        def skeleton(i: Index) -> Index:
+            if isinstance(i, tuple) and i[0] in ("pair", "part"):
+                first = 1 if i[0] == "pair" else 2
+                return (*i[:first], *map(skeleton, i[first:]))
+            if isinstance(i, int):
+                return i
+            leaves.append(i)
+            return f"t{len(leaves)}"
+
+        form = tuple(map(skeleton, indices))
+        if repr(form) not in self._known:
+            names = [fresh() for _ in leaves]
+            with assuming() as own:
+                found = self._at(_filled(form, names))
+            self._known[repr(form)] = names, found, own
+        names, found, own = self._known[repr(form)]
+        also(own)
+        return substituted(found, dict(zip(names, leaves, strict=True))) if names else found
+
+    def constant(self, number: Constant) -> Any:
+        return lift(number)
+
+    def __len__(self) -> int:
+        if not isinstance(self.shape[0], int):
+            raise NoRule(f"len of an array of {self.shape[0]} rows; take its shape")
+        return self.shape[0]
+
+    def __neg__(self) -> "Indexed":
+        return self * -1
+
+    def __pow__(self, p: Any) -> "Indexed":
+        if isinstance(p, Indexed):
+            raise NoRule("a power that is an array")
+        if isinstance(p, int) and p >= 1:
+            return Indexed(self.shape, lambda i: power(finite(self).at(i), p), None, (self,) * p)
+        return Indexed(self.shape, lambda i: power(finite(self).at(i), Fraction(p)))
+
+    def swapaxes(self, one: int, other: int) -> "Indexed":
+        order = list(range(self.ndim))
+        order[one], order[other] = order[other], order[one]
+        return self.transpose(order)
+
+    def transpose(self, *axes: Any) -> "Indexed":
+        given = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
+        order = [a % self.ndim for a in given] or list(reversed(range(self.ndim)))
+        return self.moved([self.shape[k] for k in order], lambda i: tuple(i[order.index(k)] for k in range(self.ndim)))
+
+    def moved(self, shape: Sequence[Any], of: Callable[[tuple], tuple]) -> Any:
+        """The array whose entry at i is that of this one at of(i)."""
+        seen = None if self.seen is None else self.seen.moved(shape, of)
+        return type(self)(shape, lambda i: self.at(of(i)), seen)
+
+    def sum(self, axis: Any = None, keepdims: bool = False) -> "Indexed":
+        over = axes.listed(axis, self.ndim)
+        kept = [k for k in range(self.ndim) if keepdims or k not in over]
+        x = finite(self)
+
+        def at(i: tuple) -> Expression:
+            found = Expression()
+            for j, letters in places([self.shape[k] for k in over]):
+                index = dict(zip(kept, i, strict=True)) | dict(zip(over, j, strict=True))
+                found = found + x.at([index[k] for k in range(self.ndim)]).summed(letters)
+            return found
+
+        return Indexed([1 if k in over else self.shape[k] for k in kept], at)
+
+    def mean(self, axis: Any = None, keepdims: bool = False) -> "Indexed":
+        count = product_of([self.shape[k] for k in axes.listed(axis, self.ndim)])
+        return self.sum(axis, keepdims) / count
+
+    def max(self, axis: int = -1, keepdims: bool = False, initial: Any = None) -> "Indexed":
+        """The entry at the place of the largest."""
+        if not isinstance(axis, int) or initial not in (None, -np.inf):
+            raise NoRule("max over several axes, or with a number beside them")
+        last = self.swapaxes(axis, -1)
+        top = place_of(last)
+        front = len(last.shape) - 1
+        found = Indexed((*last.shape[:-1], 1), lambda i: last.at((*i[:front], top(i[:front])))).swapaxes(axis, -1)
+        return found if keepdims else found.squeeze(axis)
+
+    def squeeze(self, axis: Any = None) -> "Indexed":
+        ones = [k for k, n in enumerate(self.shape) if axes.is_one(n)]
+        gone = ones if axis is None else axes.listed(axis, self.ndim)
+        if not set(gone) <= set(ones):
+            raise NoRule("squeeze of an axis that may be longer than 1")
+        kept = [k for k in range(self.ndim) if k not in gone]
+        of = lambda i: tuple(dict(zip(kept, i, strict=True)).get(k, 0) for k in range(self.ndim))
+        return self.moved([self.shape[k] for k in kept], of)
+
+    def reshape(self, *shape: Any) -> "Indexed":
+        """Axes that are products may be split, and axes that stand beside each other made one."""
+        return self.moved(*axes.reshaped(self.shape, shape))
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.moved(*axes.read(self.shape, key))
+
+
+class Condition(Indexed):
+    """An array of numbers that are 0 or 1."""
+
+    __slots__ = ()
+
+    def __and__(self, other: Any) -> "Condition":
+        return condition(self * condition(other))
+
+    def __or__(self, other: Any) -> "Condition":
+        return ~(~self & ~condition(other))
+
+    def __invert__(self) -> "Condition":
+        return condition(1 - self)
+
+    __rand__, __ror__ = __and__, __or__
+
+    def any(self, axis: Any = None, keepdims: bool = False) -> "Condition":
+        """Whether one of them is 1: whether their number is above 0."""
+        return Real(self.sum(axis, keepdims)) > 0
+
+    def all(self, axis: Any = None, keepdims: bool = False) -> "Condition":
+        """Whether none of them is 0."""
+        return ~((~self).any(axis, keepdims))
+
+
+class Real(Kind):
+    """The real part of an array, which decides: it is compared, and its largest is found, but nothing is computed."""
+
+    __slots__ = ("x",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, x: Indexed):
+        self.x = x
+
+    shape = property(lambda self: self.x.shape)
+    ndim = property(lambda self: self.x.ndim)
+    real = property(lambda self: self)
+
+    def max(self, axis: int = -1, keepdims: bool = False, initial: Any = None) -> "Real":
+        return Real(self.x.max(axis, keepdims, initial))
+
+    def __gt__(self, other: Any) -> Condition:
+        return compared(self.x, other)
+
+    def __lt__(self, other: Any) -> Condition:
+        return compared(other, self.x)
+
+    def __ge__(self, other: Any) -> Condition:
+        return ~compared(other, self.x)
+
+    def __le__(self, other: Any) -> Condition:
+        return ~compared(self.x, other)
+
+    def __eq__(self, other: Any) -> Condition:  # type: ignore[override]
+        return equals(self.x, other)
+
+    def __ne__(self, other: Any) -> Condition:  # type: ignore[override]
+        return ~equals(self.x, other)
+
+    def __getattr__(self, name: str) -> Any:
+        raise NoRule(f"{name} of a real part, which only decides")
+
+
+def number_of(x: Any) -> Indexed:
+    """What is compared."""
+    return x.x if isinstance(x, Real) else lift(x)
+
+
+def compared(x: Any, y: Any) -> Condition:
+    """[x > y], where neither is −∞; an unknown 0 or 1 for each entry."""
+    difference = number_of(x) - number_of(y)
+    return Condition(difference.shape, lambda i: function(">0", difference.at(i)))
+
+
+def equals(x: Any, y: Any) -> Condition:
+    """[x = y]: where they are −∞ that is known; else it is taken that they differ, unless they are the same."""
+    x, y = number_of(x), number_of(y)
+    for one, other in ((x, y), (y, x)):
+        if one.seen is not None and one.shape == () and not one.seen.at(()):
+            return ~other.seen if other.seen is not None else condition(finite(other) * 0)
+    difference = finite(x) - finite(y)
+
+    def at(i: tuple) -> Expression:
+        e = difference.at(i)
+        if set(canonical(e)) - {((), ())}:
+            assume("≠ 0", e)
+        return number(int(not e))
+
+    return Condition(difference.shape, at)
+
+
+def condition(x: Any) -> Condition:
+    """An array of which it is known that its numbers are 0 or 1."""
+    x = lift(x)
+    return x if isinstance(x, Condition) else Condition(x.shape, x.at)
+
+
+def finite(x: Indexed) -> Indexed:
+    """The array, of which no entry may be −∞."""
+    if x.seen is not None:
+        raise NoRule("an entry may be −∞")
+    return x
+
+
+def place_of(x: Indexed) -> Callable[[Sequence[Index]], Index]:
+    """Where the largest of each row stands, from the indices of the row; of those that are not −∞."""
+    if not isinstance(x.shape[-1], Size) or x.shape[-1].way != "letter":
+        raise NoRule(f"the largest along an axis of size {x.shape[-1]}")
+    assume("one largest", "each row has one largest element")
+    if x.seen is not None:
+        assume("not all −∞", "no row is nothing but −∞")
+    of = x if x.seen is None else x.seen * Indexed(x.shape, lambda i: function("exp", x.at(i)))
+
+    def top(row: Sequence[Index]) -> Index:
+        letter = fresh()
+        return largest_at(letter, x.shape[-1].name, of.at((*row, letter)))
+
+    return top
+
+
+def spread(x: Indexed, i: tuple) -> Expression:
+    """The entry of an array at the indices of one that it is broadcast to."""
+    own = i[len(i) - x.ndim :]
+    return x.at([0 if axes.is_one(n) else k for n, k in zip(x.shape, own, strict=True)])
+
+
+def symbol(name: str, *shape: Any) -> Indexed:
+    """An array of unknown real numbers."""
+    return Indexed(shape, lambda i: atom("x", name, tuple(i)))
+
+
+def mask(name: str, *shape: Any) -> Condition:
+    """An array of unknown booleans."""
+    return Condition(shape, lambda i: atom("m", name, tuple(i)))
+
+
+def lift(x: Any) -> Indexed:
+    """Numbers, sizes, constants and small arrays as indexed ones."""
+    if isinstance(x, Indexed):
+        return x
+    if isinstance(x, Real):
+        raise NoRule("a real part only decides, and is not computed with")
+    if isinstance(x, Constant):
+        return lift(x.of(Mathematics))
+    if isinstance(x, Size):
+        return Indexed((), lambda i: as_number(x))
+    if isinstance(x, np.ndarray) and x.ndim:
+        made = Condition if x.dtype == bool else Indexed
+        return made(x.shape, lambda i: lift(x[i].item()).at(()))
+    if isinstance(x, (bool, np.bool)):
+        return Condition((), lambda i: number(int(x)))
+    if isinstance(x, float) and x == -math.inf:
+        return Indexed((), lambda i: Expression(), Condition((), lambda i: Expression()))
+    if isinstance(x, (int, float, Fraction, np.generic, np.ndarray)) and math.isfinite(x):
+        value = Fraction(x.item() if isinstance(x, (np.generic, np.ndarray)) else x)
+        return Indexed((), lambda i: number(value))
+    raise NoRule(f"{x!r} is no number of an expression")
+
+
+class Mathematics:
+    """What a formula may ask of constants."""
+
+    pi = Indexed((), lambda i: atom("c", "π"))
+    number = staticmethod(lift)
+
+    @staticmethod
+    def sqrt(x: Indexed) -> Indexed:
+        return x ** Fraction(1, 2)
+
+    @staticmethod
+    def log(x: Indexed) -> Indexed:
+        return Indexed((), lambda i: function("log", x.at(i)))
+
+
+def _filled(form: Any, names: list[str]) -> Any:
+    """The form of indices with names for its letters, in order."""
+    left = iter(names)
+
+    def of(i: Any) -> Any:
+        return tuple(map(of, i)) if isinstance(i, tuple) else next(left) if str(i)[:1] == "t" else i
+
+    return of(form)

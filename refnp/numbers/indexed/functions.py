@@ -1,0 +1,166 @@
+"""Functions of indexed expressions, and derivatives."""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+from refnp.numbers.indexed.expressions import (
+    Expression,
+    NoRule,
+    assume,
+    atom,
+    function,
+    functions,
+    is_positive,
+    number,
+    opened,
+    power,
+    substituted,
+    term,
+    total,
+)
+from refnp.numbers.indexed.indices import abstracted, inverse_of, moved, ways
+from refnp.numbers.indexed.rules import common, primes_of
+from refnp.numbers.indexed.terms import Atom, Index, canonical, frozen
+
+ONE = Fraction(1)
+
+
+def exp(e: Expression) -> Expression:
+    """exp(Σ c_k t_k) = Π exp(t_k)^c_k, and exp(c log a) = a^c."""
+    found = number(1)
+    for (b, f), c in e.items():
+        if not b and len(f) == 1 and f[0][0][:2] == ("f", "log") and f[0][1] == 1:
+            found = found * power(opened(f[0][0][2]), c)
+        else:
+            found = found * term((), ((("f", "exp", frozen({(b, f): ONE})), c),))
+    return found
+
+
+def log(e: Expression) -> Expression:
+    """log(k Π a^p r) = log k + Σ p log a + log r for positive a, with log exp t = t."""
+    if not e:
+        raise NoRule("log 0")
+    if not is_positive(e):
+        assume("> 0", e)
+    k, outside, rest = common(e, signed=False)
+    found = Expression()
+    for n, sign in ((k.numerator, 1), (k.denominator, -1)):
+        for prime in primes_of(n):
+            found = found + atom("f", "log", frozen(number(prime))).times(sign)
+    for a, p in outside:
+        if a[:2] == ("f", "exp"):
+            found = found + opened(a[2]).times(p)
+        elif a[0] == "n":
+            found = found + atom("f", "log", frozen(number(a[1]))).times(p)
+        else:
+            found = found + atom("f", "log", frozen(opened(a[1]) if a[0] == "^" else atom(*a))).times(p)
+    if rest == number(1):
+        return found
+    ((b, f), c), *others = rest.items()
+    if not others and not b and c == 1 and len(f) == 1 and f[0][1] % 2 == 1:  # log aᵖ = p log a for odd p, as a > 0
+        a, p = f[0]
+        return found + atom("f", "log", frozen(opened(a[1]) if a[0] == "^" else atom(*a))).times(p)
+    return found + atom("f", "log", frozen(rest))
+
+
+def tanh(e: Expression) -> Expression:
+    """tanh a = 1 − 2/(1 + exp 2a)."""
+    return number(1) - power(number(1) + function("exp", e.times(2)), -1).times(2)
+
+
+def sin(e: Expression) -> Expression:
+    """sin(a + b) = sin a cos b + cos a sin b, sin(−a) = −sin a."""
+    return _turned(e)[0]
+
+
+def cos(e: Expression) -> Expression:
+    """cos(a + b) = cos a cos b − sin a sin b, cos(−a) = cos a."""
+    return _turned(e)[1]
+
+
+def _turned(e: Expression) -> tuple[Expression, Expression]:
+    s, c = Expression(), number(1)
+    for t, k in e.items():
+        angle = frozen({t: abs(k)})
+        s2, c2 = atom("f", "sin", angle).times(1 if k > 0 else -1), atom("f", "cos", angle)
+        s, c = s * c2 + c * s2, c * c2 - s * s2
+    return s, c
+
+
+def erf(e: Expression) -> Expression:
+    """erf(−a) = −erf a, erf 0 = 0."""
+    if not e:
+        return e
+    sign = _sign(e)
+    return atom("f", "erf", frozen(e.times(sign))).times(sign)
+
+
+def _sign(e: Expression) -> int:
+    """That of the term that is written first; −e has the other."""
+    return 1 if frozen(e).terms[0][1] > 0 else -1
+
+
+def is_above_0(e: Expression) -> Expression:
+    """[a > 0], 1 or 0; [−a > 0] = 1 − [a > 0] where a ≠ 0, and [c a > 0] = [a > 0] for c > 0."""
+    if set(e) <= {((), ())}:
+        return number(int(e.get(((), ()), 0) > 0))
+    if is_positive(e):
+        return number(1)
+    if is_positive(e.times(-1)):
+        return Expression()
+    assume("≠ 0", e)
+    _, _, rest = common(e, signed=False)
+    if _sign(rest) < 0:
+        return number(1) - is_above_0(e.times(-1))
+    name, indices = abstracted("above 0", rest)
+    return atom("m", name, tuple(indices))
+
+
+def largest_at(letter: str, size: str, e: Expression) -> Index:
+    """Where e is largest as the letter runs: an integer that depends on other indices in e; of a_π(j) at π⁻ of it."""
+    under = set().union(*(ways(letter, a) for _, f in e for a, _ in f))
+    if len(under) == 1 and None not in under:
+        back = inverse_of(*under.pop())
+        return moved(*back, largest_at(letter, size, substituted(e, {letter: (*back, letter)})))
+    name, leaves = abstracted(f"argmax {size}", e, letter)
+    return ("at", name, *leaves)
+
+
+functions |= {"exp": exp, "log": log, "tanh": tanh, "sin": sin, "cos": cos, "erf": erf, ">0": is_above_0}
+
+SLOPES: dict[str, Callable[[Expression], Expression]] = {
+    "exp": lambda e: function("exp", e),
+    "log": lambda e: power(e, -1),
+    "sin": lambda e: function("cos", e),
+    "cos": lambda e: function("sin", e).times(-1),
+    "erf": lambda e: (function("exp", (e * e).times(-1)) * power(atom("c", "π"), Fraction(-1, 2))).times(2),
+}
+
+
+def derivative(e: Expression, name: str, at: Sequence[Index]) -> Expression:
+    """∂e/∂(the entry of the array of this name at these indices), term by term."""
+    parts = []
+    for (b, f), c in e.items():
+        for k, (a, p) in enumerate(f):
+            slope = _slope(a, name, at)
+            if slope:
+                left = (*f[:k], *f[k + 1 :], *(((a, p - 1),) if p != 1 else ()))
+                parts.append((term((), left, c * p) * slope).summed(b))
+    return total(parts)
+
+
+def _slope(a: Atom, name: str, at: Sequence[Index]) -> Expression:
+    """The derivative of an atom."""
+    if a[:2] == ("x", name):
+        return term((), ((("δ", i, k), ONE) for i, k in zip(a[2], at, strict=True)))
+    if a[0] == "^":
+        return derivative(opened(a[1]), name, at)
+    if a[0] == "f" and a[1] in SLOPES:
+        inner = derivative(opened(a[2]), name, at)
+        return SLOPES[a[1]](opened(a[2])) * inner if inner else inner
+    return Expression()
+
+
+def is_zero(e: Expression) -> bool:
+    """Whether the rules make 0 of it."""
+    return not canonical(e)

@@ -1,0 +1,309 @@
+"""What NumPy's functions, and the words of pages, are for arrays whose sizes are letters."""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from refnp.numbers import words
+from refnp.numbers.indexed.arrays import (
+    Condition,
+    Indexed,
+    Mathematics,
+    Real,
+    compared,
+    condition,
+    equals,
+    finite,
+    lift,
+    place_of,
+    spread,
+)
+from refnp.numbers.indexed.expressions import Expression, NoRule, function, number, power, term
+from refnp.numbers.indexed.sizes import broadcast, is_alike, listed, places
+from refnp.numbers.indexed.terms import Index
+
+
+def together(of: Callable[..., Expression], *arrays: Any, seen: Condition | None = None) -> Indexed:
+    """A function of entries that stand at the same indices."""
+    every = [lift(x) for x in arrays]
+    shape = broadcast(*(x.shape for x in every))
+    return Indexed(shape, lambda i: of(*(spread(x, i) for x in every)), seen)
+
+
+def _both_seen(x: Indexed, y: Indexed) -> Condition | None:
+    """Where neither is −∞."""
+    if x.seen is None or y.seen is None:
+        found = x.seen if y.seen is None else y.seen
+        return found if found is None else condition(found + (x if x.seen is None else y) * 0)
+    return x.seen & y.seen
+
+
+def add(x: Any, y: Any) -> Indexed:
+    """−∞ and a number is −∞."""
+    x, y = lift(x), lift(y)
+    return together(lambda a, b: a + b, x, y, seen=_both_seen(x, y))
+
+
+def subtract(x: Any, y: Any) -> Indexed:
+    """−∞ less a number is −∞."""
+    return add(x, multiply(y, -1))
+
+
+def multiply(x: Any, y: Any) -> Indexed:
+    """Products of numbers."""
+    x, y = finite(lift(x)), finite(lift(y))
+    found = together(lambda a, b: a * b, x, y)
+    found.factors = (x, y)
+    return found
+
+
+def divide(x: Any, y: Any) -> Indexed:
+    """x y^-1, and x a^-1 b^-1 for y = a b."""
+    x, y = finite(lift(x)), finite(lift(y))
+    if not y.factors:
+        return together(lambda a, b: a * power(b, -1), x, y)
+    for factor in y.factors:
+        x = divide(x, factor)
+    return x
+
+
+def exp(x: Any) -> Indexed:
+    """exp, 0 for −∞."""
+    x = lift(x)
+    found = Indexed(x.shape, lambda i: function("exp", x.at(i)))
+    return found if x.seen is None else x.seen * found
+
+
+def applied(name: str) -> Callable[[Any], Indexed]:
+    """A function of each entry."""
+    return lambda x: together(lambda a: function(name, a), finite(lift(x)))
+
+
+def where(c: Any, x: Any, y: Any) -> Indexed:
+    """c x + (1 − c) y."""
+    if isinstance(c, (bool, np.bool)):
+        return lift(x) if c else lift(y)
+    if not isinstance(c, Condition) and not (isinstance(c, np.ndarray) and c.dtype == bool):
+        raise NoRule("where of what is no condition")
+    c, x, y = condition(c), lift(x), lift(y)
+    made = Condition if isinstance(x, Condition) and isinstance(y, Condition) else Indexed
+    found = together(lambda k, a, b: k * (a - b) + b, c, x, y)
+    if x.seen is None and y.seen is None:
+        return made(found.shape, found.at)
+    seen = condition(where(c, True if x.seen is None else x.seen, True if y.seen is None else y.seen))
+    return Indexed(found.shape, found.at, seen if seen.ndim == found.ndim else condition(seen + found * 0))
+
+
+def matmul(x: Any, y: Any) -> Indexed:
+    """Σ_j x_ij y_jk."""
+    x, y = finite(lift(x)), finite(lift(y))
+    if x.ndim == 1 or y.ndim == 1:
+        raise NoRule("@ of an array of one axis")
+    return einsum("...ij,...jk->...ik", x, y)
+
+
+def einsum(subscripts: str, *operands: Any) -> Indexed:
+    """Products of entries, summed over the letters that the result has not."""
+    inputs, _, output = subscripts.replace(" ", "").partition("->")
+    arrays = [finite(lift(x)) for x in operands]
+    sizes: dict[str, Any] = {}
+    fronts = []
+    for text, x in zip(inputs.split(","), arrays, strict=True):
+        own = text.replace("...", "")
+        fronts.append(x.shape[: x.ndim - len(own)] if "..." in text else ())
+        for letter, size in zip(own, x.shape[x.ndim - len(own) :], strict=True):
+            if not is_alike(sizes.setdefault(letter, size), size):
+                raise NoRule(f"einsum: axes {letter} of sizes {sizes[letter]} and {size} do not fit")
+    front = broadcast(*fronts)
+    kept = output.replace("...", "")
+    summed = [letter for letter in sizes if letter not in kept]
+
+    def at(i: tuple) -> Expression:
+        found = Expression()
+        for j, bound in places([sizes[letter] for letter in summed]):
+            index = dict(zip(kept, i[len(front) :], strict=True)) | dict(zip(summed, j, strict=True))
+            one = number(1)
+            for text, x in zip(inputs.split(","), arrays, strict=True):
+                own = tuple(index[letter] for letter in text.replace("...", ""))
+                lead = i[: len(front)][len(front) - (x.ndim - len(own)) :] if "..." in text else ()
+                one = one * spread(x, (*lead, *own))
+            found = found + one.summed(bound)
+        return found
+
+    return Indexed((*(front if "..." in output else ()), *(sizes[letter] for letter in kept)), at)
+
+
+def peak(x: Indexed) -> Indexed:
+    """The entry at the place of the largest."""
+    return x.max(-1, keepdims=True)
+
+
+def largest(x: Any) -> Condition:
+    """1 at the place of the largest of each row."""
+    x = x.x if isinstance(x, Real) else x
+    top = place_of(x)
+    return Condition(x.shape, lambda i: term((), ((("δ", i[-1], top(i[:-1])), Fraction(1)),)))
+
+
+def shares(e: Indexed) -> Indexed:
+    """Each element over the sum of its row, which must not be 0."""
+    return divide(e, e.sum(-1, keepdims=True))
+
+
+def concatenate(arrays: Sequence[Any], axis: int = 0) -> Indexed:
+    """One behind the other: an axis in pieces."""
+    every = [finite(lift(x)) for x in arrays]
+    k = axis % every[0].ndim
+    size = every[0].shape[k]
+    for x in every[1:]:
+        size = size + x.shape[k]
+    shape = (*every[0].shape[:k], size, *every[0].shape[k + 1 :])
+
+    def at(i: tuple) -> Expression:
+        n, inside = piece(i[k], [x.shape[k] for x in every])
+        return every[n].at((*i[:k], inside, *i[k + 1 :]))
+
+    return Indexed(shape, at)
+
+
+def piece(i: Index, lengths: Sequence[Any]) -> tuple[int, Index]:
+    """Which of several arrays, one behind the other, an index is in, and its index there."""
+    raise NoRule("concatenate")
+
+
+def stack(arrays: Sequence[Any], axis: int = 0) -> Indexed:
+    """Along a new axis, of a length that is a number."""
+    every = [finite(lift(x)) for x in arrays]
+    k = axis % (every[0].ndim + 1)
+    shape = broadcast(*(x.shape for x in every))
+    return Indexed((*shape[:k], len(every), *shape[k:]), lambda i: spread(every[i[k]], (*i[:k], *i[k + 1 :])))
+
+
+def broadcast_to(x: Any, shape: Sequence[Any]) -> Indexed:
+    """The array in a larger shape."""
+    x = lift(x)
+    shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    if repr(broadcast(x.shape, shape)) != repr(shape):
+        raise NoRule(f"broadcast from {x.shape} to {shape}")
+    offset = len(shape) - x.ndim
+    fixed = [isinstance(n, int) and n == 1 for n in x.shape]
+    return x.moved(shape, lambda i: tuple(0 if one else k for one, k in zip(fixed, i[offset:], strict=True)))
+
+
+def moveaxis(x: Indexed, source: Any, to: Any) -> Indexed:
+    """Axes at other places."""
+    sources, targets = ([a % x.ndim for a in np.atleast_1d(v)] for v in (source, to))
+    left = [n for n in range(x.ndim) if n not in sources]
+    for target, origin in sorted(zip(targets, sources, strict=True)):
+        left.insert(target, origin)
+    return x.transpose(left)
+
+
+def expand_dims(x: Indexed, axis: Any) -> Indexed:
+    """Axes of length 1 more."""
+    axes = listed(axis, x.ndim + len(np.atleast_1d(axis)))
+    key = [None if k in axes else slice(None) for k in range(x.ndim + len(axes))]
+    return x[tuple(key)]
+
+
+def absolute(x: Any) -> Indexed:
+    """−x where x < 0."""
+    x = lift(x)
+    return where(Real(x) < 0, -x, x)
+
+
+def normal_cdf(x: Any) -> tuple[Indexed, Indexed]:
+    """Φ(x) = ½ (1 + erf(x/√2)) and φ(x) = exp(−x²/2)/√2π."""
+    root_2, root_2_pi = Mathematics.sqrt(lift(2)), Mathematics.sqrt(lift(2) * Mathematics.pi)
+    return (1 + applied("erf")(x / root_2)) / 2, exp(-(x * x) / 2) / root_2_pi
+
+
+def _first(of: Callable) -> Callable:
+    """A method of the first array."""
+    return lambda x, *places, **options: of(lift(x), *places, **options)
+
+
+UFUNCS: dict[Any, Callable] = {
+    np.add: add,
+    np.subtract: subtract,
+    np.multiply: multiply,
+    np.true_divide: divide,
+    np.negative: lambda x: multiply(x, -1),
+    np.square: lambda x: lift(x) ** 2,
+    np.power: lambda x, p: x**p,
+    np.matmul: matmul,
+    np.exp: exp,
+    np.expm1: lambda x: exp(x) - 1,
+    np.log: applied("log"),
+    np.log1p: lambda x: applied("log")(lift(x) + 1),
+    np.sqrt: lambda x: lift(x) ** Fraction(1, 2),
+    np.tanh: applied("tanh"),
+    np.sin: applied("sin"),
+    np.cos: applied("cos"),
+    np.absolute: absolute,
+    np.greater: compared,
+    np.less: lambda x, y: compared(y, x),
+    np.greater_equal: lambda x, y: ~compared(y, x),
+    np.less_equal: lambda x, y: ~compared(x, y),
+    np.equal: equals,
+    np.not_equal: lambda x, y: ~equals(x, y),
+    np.maximum: lambda x, y: where(compared(x, y), x, y),
+    np.minimum: lambda x, y: where(compared(y, x), x, y),
+    np.logical_and: lambda x, y: condition(x) & y,
+    np.logical_or: lambda x, y: condition(x) | y,
+    np.logical_not: lambda x: ~condition(x),
+    np.bitwise_and: lambda x, y: condition(x) & y,
+    np.bitwise_or: lambda x, y: condition(x) | y,
+    np.invert: lambda x: ~condition(x),
+}
+FUNCTIONS: dict[Any, Callable] = {
+    np.where: where,
+    np.sum: _first(Indexed.sum),
+    np.mean: _first(Indexed.mean),
+    np.max: _first(Indexed.max),
+    np.concatenate: concatenate,
+    np.stack: stack,
+    np.reshape: _first(Indexed.reshape),
+    np.swapaxes: _first(Indexed.swapaxes),
+    np.transpose: _first(Indexed.transpose),
+    np.moveaxis: moveaxis,
+    np.expand_dims: expand_dims,
+    np.squeeze: _first(Indexed.squeeze),
+    np.broadcast_to: broadcast_to,
+    np.shape: lambda x: x.shape,
+    np.ones_like: lambda x: Indexed(x.shape, lambda i: number(1)),
+    np.zeros_like: lambda x: Indexed(x.shape, lambda i: Expression()),
+    words.peak: peak,
+    words.largest: largest,
+    words.shares: shares,
+    words.einsum: einsum,
+    words.erf: applied("erf"),
+    words.erfc: lambda x: 1 - applied("erf")(x),
+    words.normal_cdf: normal_cdf,
+}
+_COMPARED = {
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
+Indexed.functions = UFUNCS | FUNCTIONS
+Real.functions = {words.largest: largest} | {ufunc: UFUNCS[ufunc] for ufunc in _COMPARED.values()}
+
+
+def _operator(ufunc: Any, *, reflected: bool = False) -> Callable:
+    """An operator of Python as NumPy's function of it."""
+    of = UFUNCS[ufunc]
+    return (lambda x, y: of(y, x)) if reflected else (lambda x, y: of(x, y))
+
+
+_OPERATORS = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "matmul": np.matmul}
+for _name, _ufunc in _OPERATORS.items():
+    setattr(Indexed, f"__{_name}__", _operator(_ufunc))
+    setattr(Indexed, f"__r{_name}__", _operator(_ufunc, reflected=True))
+for _name, _ufunc in _COMPARED.items():
+    setattr(Indexed, f"__{_name}__", _operator(_ufunc))

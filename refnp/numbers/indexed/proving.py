@@ -1,0 +1,184 @@
+"""Theorems: that a VJP is the derivative of its page, and that two functions are the same, for every size.
+
+    gradients(softmax.page, {"x": symbol("x", B, D)})["x"]     Theorem(proved=True, assumptions=(), …)
+
+A difference that the rules make 0 is 0 for all numbers and all sizes for which what is assumed holds. A difference that
+they do not make 0 is not proved, and may be 0 all the same.
+"""
+
+import functools
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from refnp.numbers.indexed import operations  # noqa: F401   NumPy's functions for arrays
+from refnp.numbers.indexed.arrays import Indexed, finite, lift, symbol
+from refnp.numbers.indexed.expressions import Assumptions, Expression, NoRule, assuming, total
+from refnp.numbers.indexed.functions import derivative
+from refnp.numbers.indexed.indices import moved
+from refnp.numbers.indexed.sizes import is_alike, is_one, places
+from refnp.numbers.indexed.terms import Atom, Index, Inside, canonical, first_of, frozen
+
+LACKING = (TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)  # NoRule is a TypeError
+LETTERS = re.compile(r"(?<![A-Za-z\d])[ijst]\d+(?:\.\d+)?")
+ALPHABET = "ijklmnopqrst"
+LONGEST = 120  # characters of an assumption, a term
+
+
+class Theorem(NamedTuple):
+    """Whether an identity is `proved` for every size, what it assumes, and what is `missing`: a rule, or terms left."""
+
+    proved: bool
+    assumptions: tuple[str, ...]
+    missing: str
+    seconds: float
+
+    def __bool__(self) -> bool:
+        return self.proved
+
+
+def gradients(page: Callable, arguments: Mapping[str, Indexed], **options: Any) -> dict[str, Theorem]:
+    """For each argument whether what the VJP gives is ∂(Σ ȳ y)/∂x, summed over axes along which x was broadcast."""
+    start, found = time.perf_counter(), {}
+    with assuming() as common:
+        try:
+            y, vjp = page(*arguments.values(), **options)
+            y = finite(lift(y))
+            y_bar = symbol("ȳ", *y.shape)
+            bars = vjp(y_bar)
+            values = [(over, bound, y.at(over)) for over, bound in places(y.shape)]
+        except LACKING as lacking:
+            return dict.fromkeys(arguments, Theorem(False, (), in_words(lacking), time.perf_counter() - start))
+    for (name, x), bar in zip(arguments.items(), bars, strict=False):
+        if bar is not None:
+            found[name] = theorem(functools.partial(_differences, name, x, bar, y_bar, values), common)
+    return found
+
+
+def _differences(name: str, x: Indexed, bar: Any, y_bar: Indexed, values: list) -> Iterable[Expression]:
+    """∂(Σ ȳ y)/∂x less what the VJP gives, at all indices of x."""
+    given = summed_to(lift(bar), x)
+    for at, _ in places(x.shape):
+        parts = ((y_bar.at(over) * derivative(e, name, at)).summed(bound) for over, bound, e in values)
+        yield total(parts) - given.at(at)
+
+
+def summed_to(bar: Indexed, x: Indexed) -> Indexed:
+    """The sum over axes along which x was broadcast; a gradient of a smaller shape than x is refused."""
+    front = bar.ndim - x.ndim
+    wide = [k for k, n in enumerate(x.shape) if front >= 0 and is_one(n) and not is_one(bar.shape[front + k])]
+    fits = front >= 0 and all(is_one(n) or is_alike(n, m) for n, m in zip(x.shape, bar.shape[front:], strict=True))
+    if not fits:
+        raise NoRule(f"a gradient has shape {bar.shape}, its argument {x.shape}")
+    bar = bar.sum(tuple(range(front))) if front else bar
+    return bar.sum(tuple(wide), keepdims=True) if wide else bar
+
+
+def same(f: Callable[[], Any], g: Callable[[], Any]) -> Theorem:
+    """Whether two arrays, made by these functions, are equal: in shape, in every entry, and in where they are −∞."""
+
+    def difference() -> Iterable[Expression]:
+        x, y = lift(f()), lift(g())
+        if len(x.shape) != len(y.shape) or not all(map(is_alike, x.shape, y.shape)):
+            raise NoRule(f"shapes {x.shape} and {y.shape} differ")
+        if x.seen is not None or y.seen is not None:
+            raise NoRule("an entry may be −∞")
+        return zeros(x.shape, lambda at: x.at(at) - y.at(at))
+
+    return theorem(difference, Assumptions())
+
+
+def permuted(x: Any, axis: int, name: str = "π") -> Any:
+    """The array with an axis in any order: its entry at i is that of x at π(i)."""
+    k = axis % x.ndim
+    return x.moved(x.shape, lambda i: (*i[:k], moved("π", name, i[k]), *i[k + 1 :]))
+
+
+def zeros(shape: Any, of: Callable[[tuple], Expression]) -> Iterable[Expression]:
+    """The expressions that must be 0, at all indices."""
+    return (of(at) for at, _ in places(shape))
+
+
+def theorem(differences: Callable[[], Iterable[Expression]], common: Assumptions) -> Theorem:
+    """Whether all of these are 0."""
+    start, missing = time.perf_counter(), ""
+    with assuming() as own:
+        try:
+            for e in differences():
+                left = canonical(e)
+                if left:
+                    missing = f"{len(left)} terms are left, {shortened(text(Expression(left)))}"
+                    break
+        except LACKING as lacking:
+            missing = in_words(lacking)
+    assumptions = () if missing else sentences(common | own)
+    return Theorem(not missing, assumptions, missing, time.perf_counter() - start)
+
+
+def in_words(lacking: Exception) -> str:
+    """What is missing."""
+    return "expressions within expressions, without end" if isinstance(lacking, RecursionError) else str(lacking)
+
+
+def sentences(assumed: Mapping[tuple[str, Any], None]) -> tuple[str, ...]:
+    """Assumptions as a reader sees them: each once, whatever its letters are called."""
+    found = (of if isinstance(of, str) else f"{text(named(of))} {what}" for what, of in assumed)
+    return tuple(sorted(set(map(shortened, found))))
+
+
+def shortened(line: str) -> str:
+    """The line, without its middle if it is long."""
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 20]} … {line[-17:]}"
+
+
+# The text of an expression
+
+
+def named(inside: Inside) -> Expression:
+    """What stands inside of an atom, as an expression."""
+    return Expression(dict(inside.terms))
+
+
+def text(e: Expression) -> str:
+    """An expression as a line: what a page computes, with letters i, j, k …, those that stand free first."""
+    line = " + ".join(map(_term, sorted(e.items(), key=repr))).replace("+ −", "− ") or "0"
+    free = frozen(e).letters
+    words = list(dict.fromkeys(LETTERS.findall(line)))
+    names = sorted(words, key=lambda word: (word not in free, words.index(word)))
+    name = {word: ALPHABET[k % 12] + "′" * (k // 12) for k, word in enumerate(names)}
+    return LETTERS.sub(lambda found: name[found[0]], line)
+
+
+def _term(item: tuple) -> str:
+    (bound, factors), c = item
+    sums = "".join(f"Σ_{letter} " for letter, _ in bound)
+    parts = [_factor(a, p) for a, p in factors]
+    sign, size = ("−" if c < 0 else ""), abs(c)
+    scale = "" if size == 1 and parts else f"{size} "
+    return f"{sign}{scale}{sums}{' '.join(parts)}".strip()
+
+
+def _factor(a: Atom, p: Fraction) -> str:
+    kind = a[0]
+    if kind in ("x", "m"):
+        of = f"{a[1]}[{','.join(map(_index, a[2]))}]" if a[2] else a[1]
+        of = of.replace("above 0", "condition")
+    elif kind == "δ":
+        of = f"[{_index(a[1])} = {_index(a[2])}]"
+    elif kind == "f":
+        of = f"{a[1]}({_inner(a[2])})"
+    else:
+        of = f"({_inner(a[1])})" if kind == "^" else str(a[1])
+    return of if p == 1 else f"{of}^{p if p.denominator == 1 else f'({p})'}"
+
+
+def _inner(inside: Inside) -> str:
+    return " + ".join(map(_term, inside.terms)).replace("+ −", "− ") or "0"
+
+
+def _index(i: Index) -> str:
+    if not isinstance(i, tuple):
+        return str(i)
+    return f"{' '.join(map(str, i[: first_of(i)]))}({','.join(map(_index, i[first_of(i) :]))})"

@@ -1,0 +1,237 @@
+"""The rules of terms and powers: each says what a term is equal to, and is applied wherever it fits.
+
+sums           Σ_j a_π(j) = Σ_j a_j for a bijection π
+roots          (b^½)² = b;  12^½ = 2 · 3^½;  (a b)^n = a^n b^n for a whole n, for other n where a > 0
+turns          cos² = 1 − sin²
+deltas         δ_ik a_i = δ_ik a_k
+denominators   a b^p = b^(p + 1) − r b^p where b = a + r and p < 0: what stands in a denominator is divided out
+"""
+
+import functools
+import itertools
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+from refnp.numbers.indexed.expressions import (
+    Expression,
+    NoRule,
+    assume,
+    is_positive,
+    is_square,
+    is_unit,
+    number,
+    opened,
+    power,
+    powers_of,
+    raised,
+    rules,
+    substituted,
+    term,
+    total,
+)
+from refnp.numbers.indexed.indices import inverse_of, ways
+from refnp.numbers.indexed.terms import INNER, WORDS, Atom, Inside, frozen, letters, letters_of, renamed, thawed
+
+LETTER = re.compile(r"[ijt]\d+")
+Sizes = dict[str, str]
+Powers = dict[Atom, Fraction]
+
+
+def _replaced(sizes: Sizes, powers: Powers, c: Fraction, a: Atom, left: Fraction, by: Expression) -> Expression:
+    """The term with another power of one atom, times an expression."""
+    rest = tuple((b, q) for b, q in powers.items() if b != a) + (((a, left),) if left else ())
+    return (term((), rest, c) * by).summed(sizes.items())
+
+
+def _reordered(sizes: Sizes, powers: Powers, c: Fraction) -> Expression | None:
+    """Σ_j a_π(j) = Σ_j a_j."""
+    for letter in sizes:
+        under = set().union(*(ways(letter, a) for a in powers))
+        if len(under) == 1 and None not in under:
+            back = {letter: (*inverse_of(*under.pop()), letter)}
+            return substituted(Expression({((), tuple(powers.items())): c}), back).summed(sizes.items())
+    return None
+
+
+def _root_squared(sizes: Sizes, powers: Powers, c: Fraction) -> Expression | None:
+    """(b^½)² = b, and (2^½)² = 2."""
+    for a, p in powers.items():
+        if a[0] == "^" and p >= 1:
+            return _replaced(sizes, powers, c, a, p - int(p), power(opened(a[1]), int(p)))
+        if a[0] == "n" and not 0 < p < 1:
+            whole = p.numerator // p.denominator
+            return _replaced(sizes, powers, c, a, p - whole, number(Fraction(a[1]) ** whole))
+    return None
+
+
+def _cosine_squared(sizes: Sizes, powers: Powers, c: Fraction) -> Expression | None:
+    """cos² = 1 − sin²."""
+    for a, p in powers.items():
+        if a[:2] == ("f", "cos") and p >= 2:
+            square = term((), ((("f", "sin", a[2]), Fraction(2)),))
+            return _replaced(sizes, powers, c, a, p - 2, number(1) - square)
+    return None
+
+
+def _same_index(sizes: Sizes, powers: Powers, c: Fraction) -> Expression | None:
+    """δ_ik a_i = δ_ik a_k, the name that comes first for both."""
+    for a in powers:
+        if a[0] == "δ":
+            one, other = (a[2], a[1]) if isinstance(a[2], str) else (a[1], a[2])
+            rest = {b: p for b, p in powers.items() if b != a}
+            if isinstance(one, str) and one not in letters(other) and any(one in letters_of(b) for b in rest):
+                with_other = substituted(Expression({((), tuple(rest.items())): c}), {one: other})
+                return _replaced({}, {a: Fraction(1)}, Fraction(1), a, Fraction(1), with_other).summed(sizes.items())
+    return None
+
+
+def _divided(sizes: Sizes, powers: Powers, c: Fraction) -> Expression | None:
+    """a b^p = b^(p + 1) − r b^p where b = a + r and p < 0: in a numerator a is replaced."""
+    for base, p in powers.items():
+        if base[0] == "^" and p < 0:
+            terms = list(thawed(base[1]))
+            for k in _leads(base[1], powers):
+                found = _quotient(terms[k], sizes, powers, c)
+                if found is None:
+                    continue
+                bound, left, c = found
+                up = term(bound, _not_0({**left, base: p + 1}), c)
+                rest = (term((*bound, *b), (*left.items(), *f), -c * q) for b, f, q in terms[:k] + terms[k + 1 :])
+                return total((up, *rest))
+    return None
+
+
+def _not_0(powers: Powers) -> list[tuple[Atom, Fraction]]:
+    return [(a, p) for a, p in powers.items() if p]
+
+
+def _quotient(lead: tuple, sizes: Sizes, powers: Powers, c: Fraction) -> tuple | None:
+    """What is left of a term when a term of its denominator is taken out of it; None where it does not stand in it."""
+    bound, factors, k = lead
+    tied = [(a, q) for a, q in factors if not letters_of(a).isdisjoint(dict(bound))]
+    free = [(a, q) for a, q in factors if letters_of(a).isdisjoint(dict(bound))]
+    units_count = not tied and all(is_unit(a) for a, _ in free)
+    for names in itertools.permutations(sizes, len(bound)):
+        if any(sizes[name] != size for name, (_, size) in zip(names, bound, strict=True)):
+            continue
+        new = {letter: name for (letter, _), name in zip(bound, names, strict=True)}
+        want = {renamed(a, new): q for a, q in tied}
+        left = {a: q for a, q in powers.items() if want.get(a) != q}
+        if len(left) != len(powers) - len(want) or any(not letters_of(a).isdisjoint(names) for a in left):
+            continue
+        for a, q in free:
+            have = left.get(a, Fraction(0))
+            if (units_count or not is_unit(a)) and not (have >= q > 0 or have <= q < 0):
+                break
+            raised(left, a, have - q)
+        else:
+            return [(b, size) for b, size in sizes.items() if b not in names], left, c / k
+    return None
+
+
+def _leads(inside: Inside, powers: Powers) -> list[int]:
+    """The terms of a denominator by which numerators are divided: one, and a number where only units are beside it."""
+    k, other = leading(inside)
+    if other is None:
+        return [k]
+    below = all(powers.get(a, Fraction(0)) * q < 0 and abs(powers[a]) >= abs(q) for a, q in inside.terms[k][0][1])
+    return [k, other] if below else [k]
+
+
+@functools.lru_cache(maxsize=10_000)
+def leading(inside: Inside) -> tuple[int, int | None]:
+    """The place of the term by which numerators are divided; and of a number, if it is the only other term."""
+    forms = [form for form, _ in inside.terms]
+    rank = lambda k: (
+        not all(is_unit(a) for a, _ in forms[k][1]),
+        len(forms[k][0]),
+        len(forms[k][1]),
+        _blind([f for f in forms[k][1] if not is_unit(f[0])]),
+        _blind(forms[k][1]),
+        repr(forms[k]),
+    )
+    first = max(range(len(forms)), key=rank)
+    numbers = [k for k, form in enumerate(forms) if not form[1]]
+    alone = len(forms) == 2 and numbers and not forms[first][0] and all(is_unit(a) for a, _ in forms[first][1])
+    return first, numbers[0] if alone else None
+
+
+def _blind(factors: Any) -> str:
+    """The words of factors, whatever their letters are called."""
+    return " ".join(
+        sorted("○" if LETTER.fullmatch(w) or INNER.fullmatch(w) else w for w in WORDS.findall(repr(factors)))
+    )
+
+
+# Powers
+
+
+def _inverse_or_root(e: Expression, p: Fraction) -> Expression:
+    """Factors that may be taken out are, and a sum is written in one way of the many that differ by a unit."""
+    if not e:
+        if p > 0:
+            return e
+        raise NoRule("something is divided by 0")
+    if not is_positive(e):
+        assume("≠ 0" if p.denominator == 1 else "> 0" if p < 0 else "≥ 0", e)
+    k, outside, rest = common(e, signed=p.denominator == 1)
+    found = power_of_number(k, p) * term((), ((a, q * p) for a, q in outside))
+    if rest == number(1):
+        return found
+    return found * term((), ((("^", frozen(rest)), p),))
+
+
+def common(e: Expression, *, signed: bool) -> tuple[Fraction, list[tuple[Atom, Fraction]], Expression]:
+    """e = k · outside · rest: a number, factors that do not depend on what is summed, and a sum.
+
+    For roots and logarithms, that is unless `signed`, k and all factors are positive.
+    """
+    takes = lambda a, q: signed or is_unit(a) or (a[0] == "^" and q.denominator > 1)
+    outside: dict[Atom, Fraction] = {}
+    every = [{a: q for a, q in f if takes(a, q) and letters_of(a).isdisjoint(dict(b))} for b, f in e]
+    for a in every[0]:
+        powers = [other.get(a, Fraction(0)) for other in every]
+        if all(q > 0 for q in powers) or all(q < 0 for q in powers):
+            outside[a] = min(powers, key=abs)
+    e = e * Expression({((), tuple((a, -q) for a, q in outside.items())): Fraction(1)})
+    ways = {tuple((a, q) for a, q in f if is_unit(a) and letters_of(a).isdisjoint(dict(b))) for b, f in e}
+    forms = [(way, e * term((), ((a, -q) for a, q in way))) for way in ways]
+    way, rest = min(
+        forms, key=lambda form: (_blind(sorted(form[1].items(), key=repr)), repr(sorted(form[1].items(), key=repr)))
+    )
+    for a, q in way:
+        outside[a] = outside.get(a, Fraction(0)) + q
+    inside = frozen(rest)
+    k = inside.terms[leading(inside)[0]][1]
+    signs = [(c > 0) - (c < 0) for _, c in inside.terms]
+    of_squares = [s for s, (form, _) in zip(signs, inside.terms, strict=True) if is_square(form[1])]
+    sign = sum(of_squares) or sum(signs) or signs[leading(inside)[0]]
+    k = -abs(k) if signed and sign < 0 else abs(k)
+    return k, [(a, q) for a, q in outside.items() if q], rest.times(1 / k)
+
+
+def power_of_number(k: Fraction, p: Fraction) -> Expression:
+    """k^p; of primes for a p that is no whole number."""
+    if p.denominator == 1:
+        return number(k ** int(p))
+    found = number(1)
+    for n, sign in ((k.numerator, 1), (k.denominator, -1)):
+        for prime in primes_of(n):
+            found = found * term((), ((("n", prime), p * sign),))
+    return found
+
+
+def primes_of(n: int) -> Iterator[int]:
+    """The prime factors of a whole number; what has none below 1000 stays as it is."""
+    for small in range(2, 1000):
+        while n % small == 0:
+            yield small
+            n //= small
+    if n > 1:
+        yield n
+
+
+rules += [_reordered, _root_squared, _cosine_squared, _same_index, _divided]
+powers_of.append(_inverse_or_root)

@@ -1,0 +1,244 @@
+"""Sizes that are letters, and axes of such sizes: broadcast, split, joined, and read by slices.
+
+A size is N, a product H·D of an axis that may be split, or a sum N + M of axes one behind the other.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from refnp.numbers.indexed.expressions import Expression, NoRule, assume, atom, number
+from refnp.numbers.indexed.terms import Index, canonical, fresh
+
+Shape = tuple[Any, ...]
+Reader = Callable[[tuple], tuple]  # from the indices of an array to those of the one that it is made of
+
+
+class Size:
+    """The length of an axis: a letter, or a `product` or `sum` of sizes. At least 1, and otherwise any whole number."""
+
+    __slots__ = ("name", "parts", "way")
+
+    def __init__(self, name: str = "", way: str = "letter", parts: Sequence["Size | int"] = ()):
+        self.name, self.way, self.parts = name, way, tuple(parts)
+
+    def number(self) -> Expression:
+        """The size as a number to compute with."""
+        if self.way == "letter":
+            return atom("#", self.name)
+        found = as_number(self.parts[0])
+        for part in self.parts[1:]:
+            found = found * as_number(part) if self.way == "product" else found + as_number(part)
+        return found
+
+    def __mul__(self, other: Any) -> Any:
+        return product_of((self, other)) if isinstance(other, (Size, int)) else NotImplemented
+
+    def __rmul__(self, other: Any) -> Any:
+        return product_of((other, self)) if isinstance(other, (Size, int)) else NotImplemented
+
+    def __add__(self, other: Any) -> Any:
+        return Size("", "sum", (*pieces(self), *pieces(other))) if isinstance(other, (Size, int)) else NotImplemented
+
+    def __floordiv__(self, other: Any) -> Any:
+        """A factor of a product, where the other one divides it."""
+        left, right = list(factors(self)), list(factors(other))
+        for factor in right:
+            if factor not in left:
+                raise NoRule(f"{self} // {other}: not known to be whole")
+            left.remove(factor)
+        return product_of(left)
+
+    def __eq__(self, other: Any) -> bool:
+        if not isinstance(other, (Size, int)) or isinstance(other, bool):
+            return NotImplemented
+        if is_same(self, other):
+            return True
+        if other != 0 if isinstance(other, int) else True:
+            assume("sizes differ", f"{self} ≠ {other}")
+        return False
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __gt__(self, other: Any) -> bool:
+        return self._at_least(other, 0)
+
+    def __ge__(self, other: Any) -> bool:
+        return self._at_least(other, 1)
+
+    def _at_least(self, other: Any, least: int) -> bool:
+        if isinstance(other, int) and other <= least:
+            return True
+        raise NoRule(f"whether {self} is above {other} is not known")
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return self.name or {"product": "·", "sum": "+"}[self.way].join(map(str, self.parts))
+
+
+def as_number(size: Size | int) -> Expression:
+    """A size as a number to compute with."""
+    return size.number() if isinstance(size, Size) else number(size)
+
+
+def factors(size: Size | int) -> tuple:
+    """The sizes of which it is the product, in order."""
+    if isinstance(size, Size) and size.way == "product":
+        return size.parts
+    return () if isinstance(size, int) and size == 1 else (size,)
+
+
+def pieces(size: Size | int) -> tuple:
+    """The sizes of which it is the sum, in order."""
+    return size.parts if isinstance(size, Size) and size.way == "sum" else (size,)
+
+
+def product_of(sizes: Sequence[Any]) -> Any:
+    """The product, 1 of none."""
+    every = [factor for size in sizes for factor in factors(size)]
+    if len(every) < 2:
+        return every[0] if every else 1
+    if all(isinstance(factor, int) for factor in every):
+        return every[0] * product_of(every[1:])
+    return Size("", "product", every)
+
+
+def is_same(one: Size | int, other: Size | int) -> bool:
+    """Whether two sizes are the same whatever the letters stand for."""
+    return not canonical(as_number(one) - as_number(other))
+
+
+def is_alike(one: Any, other: Any) -> bool:
+    """Whether two axes have the same size, split in the same way: the same indices."""
+    return repr(one) == repr(other)
+
+
+def indices(size: Size | int) -> Iterator[tuple[Index, list[tuple[str, str]]]]:
+    """The indices of an axis, with the letters in them: one for a letter, one for each piece of a sum."""
+    if isinstance(size, int):
+        yield from ((k, []) for k in range(size))
+    elif size.way == "letter":
+        letter = fresh()
+        yield letter, [(letter, size.name)]
+    elif size.way == "product":
+        for parts in itertools.product(*(list(indices(part)) for part in size.parts)):
+            yield ("pair", *(i for i, _ in parts)), [pair for _, letters in parts for pair in letters]
+    else:
+        for k, part in enumerate(size.parts):
+            yield from ((("part", k, i), letters) for i, letters in indices(part))
+
+
+def places(shape: Sequence[Size | int]) -> Iterator[tuple[tuple[Index, ...], list[tuple[str, str]]]]:
+    """The indices of an array, with the letters in them: more than one where axes are made of pieces."""
+    for choice in itertools.product(*(list(indices(size)) for size in shape)):
+        yield tuple(i for i, _ in choice), [pair for _, letters in choice for pair in letters]
+
+
+# Axes
+
+
+def is_one(size: Any) -> bool:
+    """Whether an axis has length 1 as a number; a letter may be 1 and is not it."""
+    return isinstance(size, int) and size == 1
+
+
+def listed(axis: Any, ndim: int) -> list[int]:
+    """Axes as a list of numbers from 0; all for None."""
+    given = range(ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
+    return sorted(a % ndim for a in given)
+
+
+def broadcast(*shapes: Shape) -> Shape:
+    """The shape of what is computed of arrays of these shapes; a letter stands beside itself or 1."""
+    found: list[Any] = []
+    for n in range(1, max(map(len, shapes), default=0) + 1):
+        wide = [s[-n] for s in shapes if len(s) >= n and not is_one(s[-n])]
+        if not all(is_alike(size, wide[0]) for size in wide):
+            raise NoRule(f"arrays of shapes {' and '.join(map(str, shapes))} do not fit")
+        found.insert(0, wide[0] if wide else 1)
+    return tuple(found)
+
+
+def reshaped(shape: Shape, given: tuple) -> tuple[Shape, Reader]:
+    """The shape that is asked for, in which the factors of axes stand in the same order."""
+    wanted = list(given[0] if len(given) == 1 and isinstance(given[0], (tuple, list)) else given)
+    own = [factor for size in shape for factor in factors(size)]
+    for k, n in enumerate(wanted):
+        if isinstance(n, int) and n == -1:
+            wanted[k] = product_of(own) // product_of(wanted[:k] + wanted[k + 1 :])
+    other = [factor for size in wanted for factor in factors(size)]
+    if len(own) != len(other) or not all(map(is_alike, own, other)):
+        raise NoRule(f"reshape from {shape} to {tuple(wanted)}: axes are not split as they were joined")
+    return tuple(wanted), lambda i: _joined(_split(i, wanted), shape)
+
+
+def read(shape: Shape, key: Any) -> tuple[Shape, Reader]:
+    """The shape of array[key] for slices and new axes, and the indices in the array of those in the result."""
+    keys = list(key) if isinstance(key, tuple) else [key]
+    if not any(k is Ellipsis for k in keys):
+        keys.append(Ellipsis)
+    dots = next(n for n, k in enumerate(keys) if k is Ellipsis)
+    missing = len(shape) - sum(k is not None and k is not Ellipsis for k in keys)
+    keys[dots : dots + 1] = [slice(None)] * missing
+    kept: list[Any] = []
+    readers: list[Callable[[tuple], Index]] = []
+    for k in keys:
+        if k is None:
+            kept.append(1)
+        elif isinstance(k, int):
+            readers.append(_always(_entry(shape[len(readers)], k)))
+        elif isinstance(k, slice):
+            length, of = _slice(shape[len(readers)], k)
+            readers.append(_along(len(kept), of))
+            kept.append(length)
+        else:
+            raise NoRule(f"an index that is a {type(k).__name__}")
+    return tuple(kept), lambda i: tuple(reader(i) for reader in readers)
+
+
+def _always(k: Index) -> Callable[[tuple], Index]:
+    return lambda i: k
+
+
+def _along(axis: int, of: Callable[[Index], Index]) -> Callable[[tuple], Index]:
+    return lambda i: of(i[axis])
+
+
+def _split(i: Sequence[Index], shape: Sequence[Any]) -> list[Index]:
+    """The indices of the factors of axes."""
+    found: list[Index] = []
+    for k, size in zip(i, shape, strict=True):
+        count = len(factors(size))
+        if count > 1 and not (isinstance(k, tuple) and k[0] == "pair"):
+            raise NoRule("an index of a joined axis that is no pair")
+        found += [] if not count else [k] if count == 1 else list(k[1:])
+    return found
+
+
+def _joined(i: list[Index], shape: Sequence[Any]) -> tuple[Index, ...]:
+    """The indices of axes from those of their factors."""
+    left, found = iter(i), []
+    for size in shape:
+        own = [next(left) for _ in factors(size)]
+        found.append(0 if not own else own[0] if len(own) == 1 else ("pair", *own))
+    return tuple(found)
+
+
+def _entry(size: Any, k: int) -> Index:
+    """One entry of an axis."""
+    if not isinstance(size, int):
+        raise NoRule(f"entry {k} of an axis of size {size}")
+    return k % size
+
+
+def _slice(size: Any, k: slice) -> tuple[Any, Callable[[Index], Index]]:
+    """The length of a slice, and the index in the whole of an index in it."""
+    if k == slice(None):
+        return size, lambda i: i
+    if isinstance(size, int) and all(n is None or isinstance(n, int) for n in (k.start, k.stop, k.step)):
+        inside = range(size)[k]
+        return len(inside), lambda i: inside[i]
+    raise NoRule(f"a slice {k.start}:{k.stop} of an axis of size {size}")
