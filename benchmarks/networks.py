@@ -80,7 +80,7 @@ def unet(f: Functions, w: dict, x: Any) -> Any:
 def refnp_functions() -> Functions:
     from refnp.autograd import concatenate, mean
     from refnp.layers.activations import relu
-    from refnp.layers.convolutions import convolution, convolution_transpose
+    from refnp.layers.convolution import convolution, convolution_transpose
 
     return Functions(
         conv=lambda x, w, b, stride: convolution(x, w, b, stride=stride, padding=w.shape[-1] // 2),

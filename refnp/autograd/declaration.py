@@ -20,6 +20,7 @@ import numpy as np
 from refnp.autograd.errors import shown
 from refnp.autograd.notation import ARGUMENT, KINDS, SHAPE, Argument, Option, Several, Shape, is_listed
 from refnp.numbers.arrays import normalize_axes
+from refnp.numbers.kinds import Kind
 
 F = typing.TypeVar("F", bound=Callable)
 PLAIN = {list, bool, int, float, complex}  # what is no array yet
@@ -158,6 +159,8 @@ def shape_and_kind(value: Any) -> Any:
     if not hasattr(value, "dtype"):
         if hasattr(value, "lengths"):
             return value.shape, "G"
+        if isinstance(value, Kind):
+            return value.shape, "f"  # type: ignore[attr-defined]
         value = np.asarray(value)
     return value.shape, value.dtype.kind
 

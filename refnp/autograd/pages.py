@@ -14,8 +14,9 @@ function, written for speed and for extreme inputs. `softmax.page` is the page i
 within `plain()` pages run alone. A page uses another as `softmax.page(x)`, which returns value and VJP.
 
 What is common to all is done here: the declaration is checked (`takes`), axes that are named by `axis` are brought to
-the end and made one, float16 is computed in float32, and value and gradients become what the arguments are. The walk
-back sums gradients over broadcast axes.
+the end and made one, options come as one for each axis, an x without a batch becomes a batch of one, float16 is
+computed in float32, and value and gradients become what the arguments are. The walk back sums gradients over broadcast
+axes.
 """
 
 import contextlib
@@ -70,21 +71,25 @@ def page(
     """Make a function of arrays, which returns its value and its VJP, an operation; `takes` says how `text` is written.
 
     With the option axis="axes of x" the page is about the last axis of x, and the operation about any, −1 unless told.
+    Where x is written (B, …) or (…), as in `x (B, C, *L) or (C, *L)`, page and kernel are about x with a batch; options
+    of which there is one per axis come to them as tuples.
     `kernel` is called as the operation is, with an axis too; for longdouble and complex numbers if it is a kernel
     `of_every_array`, which keeps a promise that the page does not make.
     """
 
     def made(function: Callable) -> Page:
-        form = part(along_axes(function) if "axis" in options else function)
-        declaration = Declaration(form, text, options)
+        declaration = Declaration(along_axes(function) if "axis" in options else function, text, options)
+        form = part(along_axes(function) if "axis" in options else of_each_axis(function, declaration))
         discrete = {i for i, argument in declaration.by_place.items() if argument.is_discrete}
         on_arrays = in_own_types(form, discrete)
         is_known = are_arrays if of_every_array else are_floats  # to the kernel
 
+        fast = kernel and of_each_axis(kernel, declaration, fitted=True)
+
         @functools.wraps(form)
         def rule(*arrays: Any, **given: Any) -> tuple:
-            if kernel is not None and not _plain.get() and is_known(arrays):
-                return kernel(*arrays, **given)
+            if fast is not None and not _plain.get() and is_known(arrays):
+                return fast(*arrays, **given)
             return on_arrays(*arrays, **given)
 
         operation: Any = primitive(takes(text, **options)(rule))
@@ -139,6 +144,36 @@ def along_axes(function: Callable) -> Callable:
     places = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
     along.__signature__ = inspect.Signature([*places, axis, *(p for p in parameters if p.kind is p.KEYWORD_ONLY)])  # type: ignore[attr-defined]
     return along
+
+
+def of_each_axis(function: Callable, declaration: Declaration, *, fitted: bool = False) -> Callable:
+    """A page or a kernel about x with a batch, and options with one for each axis, for those that are not `fitted` yet.
+
+    A function without options per axis is as it is.
+    """
+    if not any(option.run for option in declaration.several):
+        return function
+    written = [list(shape.axes) for shape in declaration.by_place[0].shapes]
+    batched = len(written) == 2 and written[0][1:] == written[1]
+
+    @functools.wraps(function)
+    def form(*arguments: Any, **options: Any) -> tuple:
+        if not fitted:
+            arguments = declaration.fitted(arguments, options)
+        given = (*arguments[1:], *(options[option.name] for option in declaration.several if option.name in options))
+        count = next(len(several) for several in given if isinstance(several, tuple))
+        x, *others = arguments
+        if not batched or x.ndim - count == len(written[0]) - 1:
+            return function(x, *others, **options)
+        y, vjp = function(x[None], *others, **options)
+
+        def vjp_of_one(y_bar: Any) -> tuple:
+            x_bar, *bars = vjp(y_bar[None])
+            return (lambda: x_bar()[0]) if callable(x_bar) else x_bar[0], *bars
+
+        return y[0], vjp_of_one
+
+    return form
 
 
 def in_own_types(form: Callable, discrete: set[int]) -> Callable:

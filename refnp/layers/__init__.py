@@ -10,7 +10,7 @@ from refnp.layers.channel_normalization import (
     group_norm,
     instance_norm,
 )
-from refnp.layers.convolutions import Convolution, ConvolutionTranspose, convolution, convolution_transpose
+from refnp.layers.convolution import Convolution, ConvolutionTranspose, convolution, convolution_transpose
 from refnp.layers.distributions import Categorical, LowRankNormal, Mixture, MultivariateNormal, Normal, kl_divergence
 from refnp.layers.dot_product_attention import (
     attention,

@@ -24,9 +24,10 @@ from refnp.autograd.errors import explained
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike
 from refnp.kernels.blocks import block_numbers, run_all
-from refnp.layers.convolution_products import Axes, Axis, even, read
-from refnp.layers.convolutions import PADDING, Whole, axes_of_convolution
+from refnp.kernels.convolution_products import even, read
+from refnp.layers.convolution import PADDING
 from refnp.numbers.arrays import floating, in_order
+from refnp.numbers.windows import Axes, Axis, Whole, axes_of_convolution
 
 WINDOWS = {"size": "whole ≥ 1 per axis of L", "stride": "whole ≥ 1 per axis of L?", "padding": PADDING}
 COUNT = "whole ≥ 0 or None per axis of L"

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 import refnp.autograd as ad
-from refnp.autograd.declaration import takes
 from refnp.autograd.explanation.opening import Steps, steps_of
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, Tensor
-from refnp.layers import activations, convolutions, losses
+from refnp.layers import activations, losses
 from refnp.layers.dot_product_attention import attention, attention_with_weights, scale_of, soft_capped
 from refnp.layers.set_convolutions import Grid, eq, set_convolution
 from refnp.numbers.arrays import floating
@@ -232,38 +231,3 @@ def _of_tensors(kernel: Any) -> Any:
         return k, lambda bar: (bar * slope(),)
 
     return weights
-
-
-# ---- convolution
-
-
-@steps_of(convolutions.convolution)
-@takes(convolutions.SHAPES, **convolutions.OPTIONS | convolutions.MODE)
-def convolution_steps(
-    x: Any, weight: Any, bias: Any = None, *, stride: Any = 1, dilation: Any = 1, groups: int = 1, padding: Any = 0,
-    padding_mode: str = "zeros",
-) -> Steps:  # fmt: skip
-    """The padded x, its windows, and their product with the weights. Groups and items without a batch stay closed."""
-    if groups != 1 or x.ndim != weight.ndim:
-        return None
-    kernel, lengths = weight.shape[2:], x.shape[2:]
-    widths = convolutions.widths_of(padding, padding_mode, lengths, kernel, stride, dilation)
-    padded = any(before or after for before, after in widths)
-    if padded:
-        x = ad.pad(x, [(0, 0), (0, 0), *widths], mode=padding_mode)
-        yield "x̃ = x, padded", x
-    axes = convolutions.axes_of_convolution(x.shape[2:], kernel, stride, dilation, [(0, 0)] * len(kernel))
-    windows: Any = x  # (B, C, *positions of the axes so far, *lengths of the others, *kernel of the axes so far)
-    for i, axis in enumerate(axes):
-        places = axis.stride * np.arange(axis.positions)[:, None] + axis.dilation * np.arange(axis.kernel)
-        windows = ad.take(windows, places, 2 + i)  # (…, positions, kernel, …)
-        order = [*range(3 + i), *range(4 + i, windows.ndim), 3 + i]
-        windows = ad.transpose(windows, order)
-    yield f"X[b,c,p,t] = {'x̃' if padded else 'x'}[b,c, s p + d t], the windows", windows
-    taps, at = "tuv"[: len(axes)], "pqr"[: len(axes)]
-    y = ad.einsum(f"bc{at}{taps},oc{taps}->bo{at}", windows, weight)
-    yield "y[b,o,p] = Σ_{c,t} w[o,c,t] X[b,c,p,t]", y
-    if bias is not None:
-        y = y + ad.reshape(bias, (-1, *(1 for _ in axes)))
-        yield "y ← y + β[o]", y
-    return y

@@ -24,10 +24,11 @@ from refnp.autograd.declaration import takes
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, Tensor
 from refnp.layers.activations import relu
-from refnp.layers.convolutions import MODE, Convolution, ConvolutionTranspose, Whole
+from refnp.layers.convolution import MODE, Convolution, ConvolutionTranspose
 from refnp.layers.module import Module
 from refnp.layers.pooling import average_pool
 from refnp.layers.upsampling import upsample
+from refnp.numbers.windows import Whole
 
 UPSAMPLING = "transposed | nearest"
 

@@ -24,7 +24,7 @@ from refnp.autograd import Parameter
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.activations import relu
-from refnp.layers.convolutions import convolution
+from refnp.layers.convolution import convolution
 from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.masked_reductions import numbers

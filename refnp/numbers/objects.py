@@ -162,12 +162,18 @@ def shares(e: Objects) -> Any:
     return e / words.nonzero(e.sum(-1, keepdims=True))
 
 
+def read_at(x: Objects, places: Array) -> Any:
+    """The elements at these places; 0 at a negative one."""
+    zero = type(x).elements(np.zeros((*x.shape[:-1], 1), int))
+    return x.made(np.concatenate([x.value, zero], -1)[..., np.maximum(places, -1)])
+
+
 def added_at(x: Objects, places: Array, length: int) -> Any:
-    """Σ of the elements of each place; −1 is nowhere."""
+    """Σ of the elements of each place; a negative one is nowhere."""
     front = x.shape[: x.ndim - places.ndim]
     y = type(x).elements(np.zeros((*front, length + 1), int))
     terms = x.value.reshape(*front, math.prod(places.shape))
-    np.add.at(y, (..., places.ravel()), terms)  # type: ignore[arg-type]
+    np.add.at(y, (..., np.maximum(places, -1).ravel()), terms)  # type: ignore[arg-type]
     return x.made(y[..., :length])
 
 
@@ -203,6 +209,7 @@ FUNCTIONS: dict[Any, Callable] = {
     words.peak: peak,
     words.largest: lambda x: words.largest(x.real),
     words.shares: shares,
+    words.read_at: read_at,
     words.added_at: added_at,
     words.einsum: einsum,
     words.erf: _own("erf"),

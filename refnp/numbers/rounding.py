@@ -288,10 +288,10 @@ def shares(e: Rounded) -> Rounded:
 
 
 def added_at(x: Rounded, places: np.ndarray, length: int) -> Rounded:
-    """Σ of the elements of each place; −1 is nowhere."""
+    """Σ of the elements of each place; a negative one is nowhere."""
     front = x.shape[: x.ndim - places.ndim]
     rows = x.reshape(math.prod(front), places.size).transpose()
-    found = scatter(rows, places.ravel() % (length + 1), length + 1)[:length]
+    found = scatter(rows, np.maximum(places, -1).ravel() % (length + 1), length + 1)[:length]
     return found.transpose().reshape(*front, length)
 
 
@@ -382,6 +382,7 @@ FUNCTIONS: dict[Any, Callable] = {
     words.peak: peak,
     words.largest: largest,
     words.shares: shares,
+    words.read_at: lambda x, places: x.moved(lambda a: words.read_at(a, places)),
     words.added_at: added_at,
     words.erf: erf,
     words.erfc: erfc,

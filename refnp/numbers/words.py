@@ -8,7 +8,7 @@ asked for in the same way.
     peak, largest                     the largest element of each row: as a number to take off, and where it stands
     shares                            each element of a row over the sum of the row
     nonzero                           x, and 1 in place of 0, for what is divided by
-    added_at                          Σ of the elements that belong to a place: the adjoint of x[places]
+    read_at, added_at                 the elements at given places, 0 at none; the adjoint, Σ of those of a place
     einsum                            products summed over letters; in NumPy's an operand must not be empty
     erf, erfc, normal_cdf             special functions
 
@@ -126,14 +126,24 @@ def shares(e: Any) -> Any:
 
 
 @word
+def read_at(x: Any, places: Array) -> Any:
+    """y_i = x_k with k = places_i; 0 where that is negative, which is no place.
+
+    Shapes: x (..., n), places (*S) of integers → (..., *S).
+    """
+    zero = np.zeros((*x.shape[:-1], 1), x.dtype)
+    return np.concatenate([x, zero], -1)[..., np.maximum(places, -1)]
+
+
+@word
 def added_at(x: Any, places: Array, length: int) -> Any:
-    """y_k = Σ of the x_i with places_i = k; what has place −1 belongs nowhere.
+    """y_k = Σ of the x_i with places_i = k, the adjoint of `read_at`; what has a negative place belongs nowhere.
 
     Shapes: x (..., *S), places (*S) of integers → (..., length).
     """
     front = x.shape[: x.ndim - places.ndim]
     y: Any = np.zeros((*front, length + 1), x.dtype)
-    np.add.at(y, (..., places.ravel()), x.reshape(*front, places.size))  # type: ignore[arg-type]
+    np.add.at(y, (..., np.maximum(places, -1).ravel()), x.reshape(*front, places.size))  # type: ignore[arg-type]
     return y[..., :length]
 
 

@@ -29,7 +29,6 @@ from refnp.numbers import rounding
 from refnp.numbers.rounding import ELEMENTARY, WIDE, Rounded, constant, exact
 from refnp.verify.layers import (
     activations,
-    convolution,
     distributions,
     engine,
     losses,
@@ -272,8 +271,6 @@ EQUATIONS: dict[str, Callable] = {
     "normal_kl": of_numbers(distributions.normal_kl),
     "attention": scaled_attention,
     "attention_with_weights": attention_with_weights,
-    "convolution": first(convolution.convolution),
-    "convolution_transpose": first(convolution.convolution_transpose),
     "average_pool": lambda x, size, **options: pooling.average_pool(x, size=size, **options)[0],
     "adaptive_average_pool": lambda x, size: pooling.adaptive_average_pool(x, size=size)[0],
     "upsample": lambda x, factor=None, **options: pooling.upsample(x, factor=factor, **options)[0],

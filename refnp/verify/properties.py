@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.layers.convolutions import convolution, convolution_transpose
+from refnp.layers.convolution import convolution, convolution_transpose
 from refnp.layers.dot_product_attention import attention, attention_with_weights
 from refnp.layers.layer_norm import layer_norm
 from refnp.layers.set_convolutions import set_convolution
@@ -18,7 +18,7 @@ from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import WIDE
 from refnp.verify import bounds
 from refnp.verify.layers.attention import attention as attention_equation
-from refnp.verify.layers.convolution import convolution as convolution_equation
+from refnp.verify.layers.convolution import CONVOLUTION
 from refnp.verify.layers.normalization import LAYER_NORM
 from refnp.verify.layers.set_convolution import set_convolution as set_convolution_equation
 
@@ -64,7 +64,7 @@ def circular_convolution_commutes(rng, dtype, u):
     x, w = rng.standard_normal((2, 3, 17)).astype(dtype), rng.standard_normal((4, 3, 5)).astype(dtype)
     b = rng.standard_normal(4).astype(dtype)
     options: dict[str, Any] = {"padding": 2, "padding_mode": "circular"}
-    (bound,) = bounds.of(convolution_equation, (np.roll(x, 6, -1), w, b), **options)
+    (bound,) = bounds.of(CONVOLUTION.equation, (np.roll(x, 6, -1), w, b), **options)
     given = convolution(np.roll(x, 6, -1), w, b, **options)
     right = np.roll(convolution(x, w, b, **options), 6, -1)
     return given, right, 2 * bound
@@ -78,7 +78,7 @@ def convolution_transpose_is_the_adjoint(rng, dtype, u):
     back = convolution_transpose(y, w, stride=2, padding=1, output_padding=1)
     left = (forward.astype(WIDE) * y).sum()
     right = (x.astype(WIDE) * back).sum()
-    (bound,) = bounds.of(convolution_equation, (x, w), stride=2, padding=1)
+    (bound,) = bounds.of(CONVOLUTION.equation, (x, w), stride=2, padding=1)
     sizes = np.abs(x).astype(WIDE), np.abs(w).astype(WIDE)
     magnitude = (convolution(*sizes, stride=2, padding=1) * np.abs(y)).sum()
     return left, right, (bound * np.abs(y)).sum() + 12 * u * magnitude

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from refnp.layers.convolutions import Convolution, ConvolutionTranspose, convolution, convolution_transpose
+from refnp.layers.convolution import Convolution, ConvolutionTranspose, convolution, convolution_transpose
 
 X, W = np.ones((1, 2, 5)), np.ones((4, 2, 3))
 IMAGE, KERNEL = np.ones((1, 2, 5, 5)), np.ones((4, 2, 3, 2))

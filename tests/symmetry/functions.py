@@ -7,7 +7,7 @@ import numpy as np
 import refnp.symmetry
 from refnp.autograd import concatenate
 from refnp.layers import relu, upsample
-from refnp.layers.convolutions import convolution
+from refnp.layers.convolution import convolution
 from refnp.layers.dot_product_attention import attention
 
 search = functools.partial(refnp.symmetry.search, count=16)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from refnp.layers import UNet
-from refnp.layers.convolutions import convolution
+from refnp.layers.convolution import convolution
 from refnp.symmetry import Permute, Roll, RotateGrid, Shift, Translate, Trivial, equivariant, invariant
 from tests.symmetry import functions as f
 from tests.symmetry.functions import search

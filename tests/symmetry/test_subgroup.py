@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from refnp.layers.convolutions import convolution
+from refnp.layers.convolution import convolution
 from refnp.layers.pooling import max_pool
 from refnp.layers.set_convolutions import GridOptions, set_convolution
 from refnp.layers.unet import UNet

@@ -98,7 +98,7 @@ def is_number(value: Any) -> bool:
 def is_of_a_page(code: CodeType) -> bool:
     """Whether code stands in a chapter with pages, and not in what is around all of them."""
     file = code.co_filename.replace("\\", "/")
-    around = ("pages.py", "primitives.py", "declaration.py")
+    around = ("pages.py", "primitives.py", "declaration.py", "notation.py")
     return ("refnp/layers/" in file or "refnp/autograd/" in file) and not file.endswith(around)
 
 

@@ -5,14 +5,13 @@
 p runs over the places of the kernel and t over its taps, both over all spatial axes at once.
 """
 
-import functools
 import math
 from typing import Any
 
 import numpy as np
 
 from refnp import layers
-from refnp.numbers.rounding import Rounded, begun_with, contract, scatter
+from refnp.numbers.rounding import Rounded, scatter
 from refnp.verify.case import (
     Case,
     GradientInputs,
@@ -24,6 +23,7 @@ from refnp.verify.case import (
     module_gradient,
     normal,
 )
+from refnp.verify.judged_pages import by_page
 
 
 def places_of(lengths, kernel, stride, dilation, padding) -> tuple[int, ...]:
@@ -71,11 +71,6 @@ def scattered(x: Rounded, table: np.ndarray, length: int, *, depth: int | None =
     return y[:-1].moved(np.transpose).reshape(*x.shape[:-2], length)
 
 
-def most(table: np.ndarray) -> int:
-    """How many pairs of a place and a tap read the same element, at most."""
-    return int(np.bincount(table[table >= 0], minlength=1).max())
-
-
 def per_axis(value, axes: int) -> tuple:
     """One number for each axis."""
     return tuple(value) if isinstance(value, (tuple, list)) else (value,) * axes
@@ -90,85 +85,6 @@ def pairs_of(padding, axes: int) -> list[tuple[int, int]]:
 def same(kernel, dilation) -> list[tuple[int, int]]:
     """The padding "same": d (k − 1) in all, the larger half after x."""
     return [(d * (k - 1) // 2, -(-d * (k - 1) // 2)) for k, d in zip(kernel, dilation, strict=True)]
-
-
-def with_batch(equation):
-    """The equation for x without a batch: for a batch of one, which is taken off again."""
-
-    @functools.wraps(equation)
-    def of_any(x, weight, *rest, **options):
-        if len(x.shape) == len(weight.shape):
-            return equation(x, weight, *rest, **options)
-        y, pullback = equation(x.moved(lambda a: a[None]), weight, *rest, **options)
-
-        def unbatched(g):
-            x_bar, *bars = pullback(g.moved(lambda a: a[None]))
-            return x_bar.moved(lambda a: a[0]), *bars
-
-        return y.moved(lambda a: a[0]), unbatched
-
-    return of_any
-
-
-@with_batch
-def convolution(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, padding_mode="zeros"):
-    """y_o[p] = Σ_{c,t} w_oc[t] x_c[source(p, t)] + b_o, within groups of channels (a cross-correlation, as everywhere).
-
-    x̄_c[i] = Σ_{o,p,t: source(p,t) = i} w_oc[t] ȳ_o[p];   w̄_oc[t] = Σ_p ȳ_o[p] x_c[source(p, t)];   b̄_o = Σ_p ȳ_o[p].
-    """
-    lengths, kernel = x.shape[2:], weight.shape[2:]
-    axes, size, out = len(lengths), math.prod(lengths), weight.shape[0]
-    edges = same(kernel, per_axis(dilation, axes)) if padding == "same" else pairs_of(padding, axes)
-    walk = kernel, per_axis(stride, axes), per_axis(dilation, axes), edges
-    places = places_of(lengths, *walk)
-    table = sources(padding_mode, lengths, places, *walk)
-    under = gathered(x.reshape(x.shape[0], groups, weight.shape[1], size), table)  # (B, G, C, P, T)
-    w = weight.reshape(groups, out // groups, weight.shape[1], -1)  # (G, O, C, T)
-    y = contract("bgcpt,goct->bgop", under, w).reshape(x.shape[0], out, *places)
-    if bias is not None:
-        y = y + begun_with(bias, math.prod(weight.shape[1:])).reshape(-1, *[1] * axes)
-
-    def pullback(g):
-        y_bar = g.reshape(x.shape[0], groups, out // groups, len(table))
-        under_bar = contract("bgop,goct->bgcpt", y_bar, w, terms=out // groups * most(table))
-        x_bar = scattered(under_bar, table, size, depth=0).reshape(*x.shape)
-        bars = x_bar, contract("bgcpt,bgop->goct", under, y_bar).reshape(*weight.shape)
-        return bars if bias is None else (*bars, y_bar.sum((0, 3)).reshape(out))
-
-    return y, pullback
-
-
-@with_batch
-def convolution_transpose(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, output_padding=0):
-    """The adjoint of convolution in x: y_o[i] = Σ_{c,p,t: source(p,t) = i} w_co[t] x_c[p] + b_o, of length
-    (n − 1)·stride − 2·padding + dilation·(k − 1) + output_padding + 1."""
-    lengths, kernel = x.shape[2:], weight.shape[2:]
-    axes, channels, out = len(lengths), x.shape[1], weight.shape[1] * groups
-    stride, dilation, extra = per_axis(stride, axes), per_axis(dilation, axes), per_axis(output_padding, axes)
-    edges = pairs_of(padding, axes)
-    longer = tuple(
-        (n - 1) * s - before - after + d * (k - 1) + e + 1
-        for n, k, s, d, e, (before, after) in zip(lengths, kernel, stride, dilation, extra, edges, strict=True)
-    )
-    size = math.prod(longer)
-    table = sources("zeros", longer, lengths, kernel, stride, dilation, edges)
-    rows = x.reshape(x.shape[0], groups, channels // groups, len(table))  # (B, G, C, P)
-    w = weight.reshape(groups, channels // groups, weight.shape[1], -1)  # (G, C, O, T)
-    under = contract("bgcp,gcot->bgopt", rows, w, terms=channels // groups * most(table))
-    y = scattered(under, table, size, depth=0).reshape(x.shape[0], out, *longer)
-    if bias is not None:
-        y = y + begun_with(bias, channels // groups * most(table)).reshape(-1, *[1] * axes)
-
-    def pullback(g):
-        y_bar = g.reshape(x.shape[0], groups, weight.shape[1], size)
-        above = gathered(y_bar, table)  # (B, G, O, P, T)
-        bars = (
-            contract("bgopt,gcot->bgcp", above, w).reshape(*x.shape),
-            contract("bgcp,bgopt->gcot", rows, above).reshape(*weight.shape),
-        )
-        return bars if bias is None else (*bars, y_bar.sum((0, 3)).reshape(out))
-
-    return y, pullback
 
 
 def torch_convolution(torch, x, weight, bias=None, *, padding=0, padding_mode="zeros", **options):
@@ -226,14 +142,14 @@ def jax_convolution_transpose(
 CONVOLUTION = Layer(
     "convolution",
     layers.convolution,
-    convolution,
+    by_page(layers.convolution),
     torch=torch_convolution,
     jax=jax_convolution,
 )
 TRANSPOSED = Layer(
     "convolution_transpose",
     layers.convolution_transpose,
-    convolution_transpose,
+    by_page(layers.convolution_transpose),
     torch=torch_convolution_transpose,
     jax=jax_convolution_transpose,
 )

@@ -99,12 +99,12 @@ OURS = {
     "Embed": (lambda: Embedding(5, 3, rng=generator()), lambda module, tokens: exact(module.weight.data[tokens]), call),
     "Conv": (
         lambda: Convolution(2, 4, 3, rng=generator()),
-        functools.partial(last, convolution.convolution),
+        functools.partial(last, convolution.CONVOLUTION.equation),
         with_channels_last,
     ),
     "Conv, two axes, groups": (
         lambda: Convolution(2, 4, (3, 2), dimensions=2, groups=2, rng=generator()),
-        functools.partial(last, convolution.convolution, groups=2),
+        functools.partial(last, convolution.CONVOLUTION.equation, groups=2),
         with_channels_last,
     ),
     "ConvTranspose": (

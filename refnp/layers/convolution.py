@@ -10,30 +10,35 @@ Without its bias, y is linear in x. The transposed convolution is the transpose 
 gradient of y into that of x, and short signals into long ones. Each is the gradient of the other.
 Source: Sivaraya (2023) §4.2-4.3 (the CNN of eq. 11); LeCun et al. (1998); Dumoulin & Visin (2016), arXiv 1603.07285,
 ch. 4.
-Transcription: tests/transcriptions/convolution.py.
+Transcription: tests/transcriptions/convolution.py.   On arrays of floats: refnp/kernels/convolution.py.
 """
 
-import inspect
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from refnp.autograd import pad
 from refnp.autograd.declaration import takes
-from refnp.autograd.primitives import primitive
+from refnp.autograd.pages import page
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
-from refnp.layers.convolution_products import Axes, Axis, correlate, correlate_transposed, weight_products
+from refnp.kernels import convolution as kernels
 from refnp.layers.module import Module
-from refnp.numbers.arrays import floating, in_order
+from refnp.numbers.parts import part
+from refnp.numbers.windows import axes_of_convolution, axes_of_transpose, pairs_of, windows
+from refnp.numbers.words import added_at, einsum, read_at
 
-Whole = tuple[int, ...]
 SHAPES = "x (B, groups·c, *L) or (groups·c, *L), weight (groups·o, c ≥ 1, *l ≥ 1), bias (groups·o)? → (B, groups·o, *P)"
 PADDING = "whole ≥ 0 or (before, after) per axis of L"
-OPTIONS = {"stride": "whole ≥ 1 per axis of L", "dilation": "whole ≥ 1 per axis of L", "groups": "whole ≥ 1"}
-MODE = {"padding": f"valid | same | {PADDING}", "padding_mode": "zeros | circular | reflect | replicate"}
-TRANSPOSED = {"padding": PADDING, "output_padding": "whole ≥ 0 per axis of L"}
+OPTIONS: dict[str, Any] = {
+    "stride": "whole ≥ 1 per axis of L",
+    "dilation": "whole ≥ 1 per axis of L",
+    "groups": "whole ≥ 1",
+}
+MODE: dict[str, Any] = {
+    "padding": f"valid | same | {PADDING}",
+    "padding_mode": "zeros | circular | reflect | replicate",
+}
+TRANSPOSED: dict[str, Any] = {"padding": PADDING, "output_padding": "whole ≥ 0 per axis of L"}
 MODULE = {  # of those that hold weights
     **dict.fromkeys(("channels_in", "channels_out"), "whole ≥ 1, a multiple of groups"),
     "kernel": "whole ≥ 1 per axis",
@@ -42,11 +47,8 @@ MODULE = {  # of those that hold weights
     "rng": "generator",
 }
 
-pad_rule = inspect.unwrap(pad)  # pad as it is written: array → (value, vjp)
 
-
-@primitive
-@takes(SHAPES, **OPTIONS | MODE)
+@page(SHAPES, **OPTIONS | MODE, kernel=kernels.convolution)
 def convolution(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, padding_mode="zeros"):
     """y[b,o,p] = Σ_{c,t} w[o,c,t] x[b,c, s p + d t − a] + β[o], at every place p where the window fits the padded x.
 
@@ -62,46 +64,39 @@ def convolution(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding
     padded x; for "same" if the stride is not 1: there PyTorch refuses too, and JAX and TensorFlow pad so that
     ⌈length/s⌉ positions come out.
 
-    VJP: y is linear in x and in w, so the gradients are the adjoint maps, those of convolution_products.py:
+    VJP: y is linear in x and in w, so the gradients are the adjoint maps:
 
         x̄[b,c,i] = Σ_{o,p,t: s p + d t − a = i} w[o,c,t] ȳ[b,o,p]        the transposed convolution of ȳ
         w̄[o,c,t] = Σ_{b,p} ȳ[b,o,p] x[b,c, s p + d t − a]                β̄[o] = Σ_{b,p} ȳ[b,o,p]
 
     and for x then the adjoint of the padding.   Elsewhere: JAX and Keras put channels last unless told otherwise.
     """
-    x, weight, bias, batch = of_one_type(x, weight, bias)
-    kernel, given = weight.shape[2:], (*batch, *x.shape[1:])
-    widths = widths_of(padding, padding_mode, x.shape[2:], kernel, stride, dilation)
-    if padding_mode != "zeros":
-        x, unpad = pad_rule(x, [(0, 0), (0, 0), *widths], mode=padding_mode)
-        widths = [(0, 0)] * len(kernel)
-    axes = axes_of_convolution(x.shape[2:], kernel, stride, dilation, widths)
-    x_groups = by_group(x, groups)  # (B, G, C/G, *lengths)
-    w_groups = weight.reshape(groups, -1, *weight.shape[1:])  # (G, O/G, C/G, *kernel)
-    y = correlate(x_groups, w_groups, axes, None if bias is None else bias.reshape(groups, -1))
+    (batch, _, *lengths), (outs, ins, *kernel) = x.shape, weight.shape
+    pairs = pairs_of(padding, lengths, kernel, stride, dilation, padding_mode)
+    axes = axes_of_convolution(lengths, kernel, stride, dilation, pairs)
+    places, n = windows(axes, padding_mode), math.prod(lengths)  # (P, T), ()
+    seen = read_at(x.reshape(batch, groups, ins, n), places)  # (B, G, C, P, T)   x[b, c, s p + d t − a]
+    w = weight.reshape(groups, outs // groups, ins, places.shape[1])  # (G, O, C, T)
+    y = einsum("bgcpt,goct->bgop", seen, w).reshape(batch, outs, *(axis.positions for axis in axes))
+    if bias is not None:
+        y = y + by_channel(bias, y)
 
     def vjp(y_bar):
-        y_bar = in_order(y_bar).reshape(len(x), len(weight), *y.shape[3:])
-        y_groups = by_group(y_bar, groups)  # (B, G, O/G, *positions)
+        rows = y_bar.reshape(batch, groups, outs // groups, len(places))  # (B, G, O, P)
+        seen_bar = einsum("bgop,goct->bgcpt", rows, w)  # (B, G, C, P, T)
+        x_bar = added_at(seen_bar, places, n).reshape(x.shape)
+        w_bar = einsum("bgop,bgcpt->goct", rows, seen).reshape(weight.shape)
+        bias_bar = rows.sum((0, 3)).reshape(outs)
+        return x_bar, w_bar, bias_bar
 
-        def x_bar():
-            bar = correlate_transposed(y_groups, w_groups, axes).reshape(x.shape)
-            return (bar if padding_mode == "zeros" else unpad(bar)[0]).reshape(given)
-
-        return (
-            x_bar,
-            lambda: weight_products(x_groups, y_groups, axes).reshape(weight.shape),
-            lambda: per_channel(y_bar),
-        )
-
-    return y.reshape(*batch, len(weight), *y.shape[3:]), vjp
+    return y, vjp
 
 
-@primitive
-@takes(
+@page(
     "x (B, groups·c, *L ≥ 1) or (groups·c, *L ≥ 1), weight (groups·c, o ≥ 1, *l ≥ 1), bias (groups·o)? "
     "→ (B, groups·o, *P)",
     **OPTIONS | TRANSPOSED,
+    kernel=kernels.convolution_transpose,
 )
 def convolution_transpose(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding=0, output_padding=0):
     """y[b,o,i] = Σ_{c,p,t: s p + d t − a = i} w[c,o,t] x[b,c,p] + β[o]: each x[p] adds w to y, at every s-th place.
@@ -123,33 +118,30 @@ def convolution_transpose(x, weight, bias=None, *, stride=1, dilation=1, groups=
     Where k is not a multiple of s > 1, neighbouring places of y are sums of different numbers of terms, which shows as
     a checkerboard; UNet has an alternative.   Source: Odena, Dumoulin & Olah (2016).
     """
-    x, weight, bias, batch = of_one_type(x, weight, bias)
-    axes = axes_of_transpose(x.shape[2:], weight.shape[2:], stride, dilation, padding, output_padding)
-    x_groups = by_group(x, groups)  # (B, G, C/G, *positions)
-    w_groups = weight.reshape(groups, -1, *weight.shape[1:])  # (G, C/G, O/G, *kernel)
-    y = correlate_transposed(x_groups, w_groups, axes, None if bias is None else bias.reshape(groups, -1))
-    outs = groups * weight.shape[1]
+    (batch, ins, *positions), (_, outs, *kernel) = x.shape, weight.shape
+    axes = axes_of_transpose(positions, kernel, stride, dilation, padding, output_padding)
+    lengths = [axis.length for axis in axes]
+    places, n = windows(axes), math.prod(lengths)  # (P, T), ()
+    rows = x.reshape(batch, groups, ins // groups, len(places))  # (B, G, C, P)
+    w = weight.reshape(groups, ins // groups, outs, places.shape[1])  # (G, C, O, T)
+    y = added_at(einsum("bgcp,gcot->bgopt", rows, w), places, n).reshape(batch, groups * outs, *lengths)
+    if bias is not None:
+        y = y + by_channel(bias, y)
 
     def vjp(y_bar):
-        y_bar = in_order(y_bar).reshape(len(x), outs, *y.shape[3:])
-        y_groups = by_group(y_bar, groups)  # (B, G, O/G, *lengths)
-        return (
-            lambda: correlate(y_groups, w_groups, axes).reshape(*batch, *x.shape[1:]),
-            lambda: weight_products(y_groups, x_groups, axes).reshape(weight.shape),
-            lambda: per_channel(y_bar),
-        )
+        seen_bar = read_at(y_bar.reshape(batch, groups, outs, n), places)  # (B, G, O, P, T)   ȳ[b, o, s p + d t − a]
+        x_bar = einsum("bgopt,gcot->bgcp", seen_bar, w).reshape(x.shape)
+        w_bar = einsum("bgcp,bgopt->gcot", rows, seen_bar).reshape(weight.shape)
+        bias_bar = y_bar.sum((0, *range(2, y_bar.ndim)))
+        return x_bar, w_bar, bias_bar
 
-    return y.reshape(*batch, outs, *y.shape[3:]), vjp
+    return y, vjp
 
 
-def by_group(x: Array, groups: int) -> Array:
-    """(B, C, *lengths) seen as (B, G, C/G, *lengths)."""
-    return x.reshape(len(x), groups, x.shape[1] // groups, *x.shape[2:])
-
-
-def per_channel(y_bar: Array) -> Array:
-    """Σ over samples and places, (B, O, *positions) → (O,)."""
-    return y_bar.reshape(*y_bar.shape[:2], math.prod(y_bar.shape[2:])).sum(-1).sum(0)
+@part
+def by_channel(b, y):
+    """b (C) beside y (B, C, *lengths): (C, 1, …)."""
+    return b.reshape(len(b), *[1] * (y.ndim - 2))
 
 
 def of_any_rank(options: dict[str, str]) -> dict[str, str]:
@@ -235,76 +227,3 @@ class ConvolutionTranspose(Module):
 
     def __call__(self, x: ArrayLike) -> Array | Tensor:
         return convolution_transpose(x, self.weight, self.bias, **self.options)
-
-
-# Below: arrays of one type, and axes.
-
-
-def of_one_type(x: ArrayLike, weight: ArrayLike, bias: ArrayLike | None) -> tuple:
-    """x, weight and bias as floats of one type, x with a batch, of 1 if there is none, and the shape of the batch."""
-    given = [None if a is None else floating(a) for a in (x, weight, bias)]
-    dtype = np.result_type(*(a for a in given if a is not None))
-    arrays: Any = [None if a is None else np.asarray(a, dtype, order="C") for a in given]
-    signals, maps, _ = arrays
-    batch = signals.shape[: signals.ndim - maps.ndim + 1]
-    return signals if batch else signals[None], *arrays[1:], batch
-
-
-def widths_of(padding: Any, mode: str, lengths: Whole, kernel: Whole, stride: Whole, dilation: Whole) -> Any:
-    """The pair (before, after) of each axis; ValueError where the mode does not find its elements in x."""
-    widths = padding
-    if padding == "valid":
-        widths = ((0, 0),) * len(kernel)
-    if padding == "same":
-        if any(s != 1 for s in stride):
-            raise ValueError(
-                f"convolution: padding 'same' needs stride 1, stride is {stride}; pass the padding as numbers"
-            )
-        reach = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
-        widths = [(r // 2, r - r // 2) for r in reach]
-    for n, width in zip(lengths, widths, strict=True) if mode != "zeros" else ():
-        most = {"circular": n, "reflect": n - 1, "replicate": max(width) if n else 0}[mode]
-        if max(width) > max(most, 0):
-            raise ValueError(
-                f"convolution: {mode} padding {width} takes more than an axis of length {n} has; at most {max(most, 0)}"
-            )
-    return widths
-
-
-def axes_of_convolution(
-    lengths: Whole, kernel: Whole, stride: Whole, dilation: Whole, widths: Any, name: str = "convolution"
-) -> Axes:
-    """Axes with as many windows as fit the padded lengths; ValueError where not even one does."""
-    axes, what = [], "size" if name.endswith("pool") else "the kernel"
-    for n, k, s, d, (before, after) in zip(lengths, kernel, stride, dilation, widths, strict=True):
-        reach = d * (k - 1) + 1
-        if reach > n + before + after:
-            raise ValueError(
-                f"{name}: {what} {kernel} with dilation {dilation} reaches over {reach} places, but x has lengths "
-                f"{lengths}, {n + before + after} there with padding; pad more, or use a shorter kernel"
-            )
-        axes.append(Axis(n, (n + before + after - reach) // s + 1, k, s, d, before))
-    return tuple(axes)
-
-
-def axes_of_transpose(
-    positions: Whole, kernel: Whole, stride: Whole, dilation: Whole, padding: Sequence, output_padding: Whole
-) -> Axes:
-    """Axes with the given positions, and the length that a transposed convolution gives; ValueError if it is none."""
-    axes = []
-    for p, k, s, d, (before, after), extra in zip(
-        positions, kernel, stride, dilation, padding, output_padding, strict=True
-    ):
-        if extra >= max(s, d):
-            raise ValueError(
-                f"convolution_transpose: output_padding {output_padding} must be smaller than the stride {stride} or "
-                f"the dilation {dilation}"
-            )
-        length = (p - 1) * s - before - after + d * (k - 1) + 1 + extra
-        if length < 1:
-            raise ValueError(
-                f"convolution_transpose: x with places {positions}, kernel {kernel} and padding {padding} leave an "
-                f"axis of length {length}; pad less, or pass a longer x"
-            )
-        axes.append(Axis(length, p, k, s, d, before))
-    return tuple(axes)

@@ -1,7 +1,8 @@
-"""Windows that slide along an axis: where they lie, what they read, and the three products that convolutions are.
+"""The three products that convolutions are, on arrays of floats, block by block in the cache.
 
 On an axis, window p reads the places s p + d t − a for its taps t = 0 … k − 1: stride s, dilation d, and `before` = a
-zeros in front. With samples b, groups g, channels c and o, one number that is linear in each of x, w and y
+zeros in front (refnp/numbers/windows.py). With samples b, groups g, channels c and o, one number that is linear in each
+of x, w and y
 
     T = Σ y[b,g,o,p] · w[g,o,c,t] · x[b,g,c, s p + d t − a]        (x is 0 outside its length)
 
@@ -17,35 +18,17 @@ Source: Dumoulin & Visin (2016), arXiv 1603.07285 (how the two convolutions are 
 import itertools
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from refnp.autograd.tensor import Array
 from refnp.kernels.blocks import MULTIPLICATIONS, run_all
 from refnp.kernels.products import SMALL_PRODUCT
+from refnp.numbers.arrays import Array
+from refnp.numbers.windows import Axes, Axis
 
 COLUMN_BYTES = 1 << 20  # in a block of columns: they stay in a second-level cache, and calls cost little in comparison
 MANY = 256  # places of a sample, from which on it is multiplied by itself; fewer are put together with other samples'
-
-
-class Axis(NamedTuple):
-    """One axis: windows at `positions` places of an input of `length`."""
-
-    length: int
-    positions: int
-    kernel: int
-    stride: int = 1
-    dilation: int = 1
-    before: int = 0  # zeros in front of the input; negative: so many places are left out
-
-    def span(self, windows: int) -> int:
-        """How many places that many neighbouring windows reach over."""
-        return (windows - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
-
-
-Axes = tuple[Axis, ...]
 
 
 def correlate(x: Array, weight: Array, axes: Axes, bias: Array | None = None) -> Array:

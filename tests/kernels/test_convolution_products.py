@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.autograd import Tensor, set_threads, vjp
+from refnp.kernels import convolution as convolutions
+from refnp.kernels import convolution_products
 from refnp.kernels.blocks import get_threads
-from refnp.layers import convolution_products, convolutions
-from refnp.layers.convolution_products import Axis, even, phases, pieces_of, read
-from refnp.layers.convolutions import convolution, convolution_transpose
+from refnp.kernels.convolution_products import even, phases, pieces_of, read
+from refnp.layers.convolution import convolution, convolution_transpose
+from refnp.numbers.windows import Axis
 from refnp.verify import bounds
 from refnp.verify.layers import convolution as equations
 from tests.helpers import assert_same_bits, assert_within, normal, seeds
@@ -53,7 +55,7 @@ def test_the_same_bits_on_any_number_of_threads(function, options, space, dtype,
 def test_pieces_of_any_size_give_the_same_within_the_bound(function, options, block, monkeypatch):
     arrays = [normal(i, shape) for i, shape in enumerate(((5, 4, 7, 6), (4, 4, 5, 5), (4,)))]
     whole = everything(function, arrays, options)
-    equation = equations.convolution if function is convolution else equations.convolution_transpose
+    equation = equations.CONVOLUTION.equation if function is convolution else equations.TRANSPOSED.equation
     limits = bounds.of(equation, arrays, normal(9, whole[0].shape), **options)
     monkeypatch.setattr(convolution_products, "COLUMN_BYTES", block)
     for value, right, limit in zip(everything(function, arrays, options), whole, limits, strict=True):
@@ -83,7 +85,7 @@ def test_products_by_tap_are_the_plain_ones_within_the_bound(
     arrays = [normal(i, s, dtype) for i, s in enumerate((shape, weight_shape, (bias_length,)))]
     monkeypatch.setattr(convolution_products, "MANY", math.inf)
     plain = everything(function, arrays, options)
-    equation = equations.convolution if function is convolution else equations.convolution_transpose
+    equation = equations.CONVOLUTION.equation if function is convolution else equations.TRANSPOSED.equation
     limits = bounds.of(equation, arrays, normal(9, plain[0].shape, dtype), **options)
     calls = []
     for name in ("correlate_by_tap", "add_weight_products_by_tap"):
