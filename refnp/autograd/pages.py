@@ -24,7 +24,7 @@ import contextvars
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,7 +34,7 @@ from refnp.autograd.primitives import primitive
 from refnp.numbers.arrays import axes_last, in_order, normalize_axes
 from refnp.numbers.duals import Array, Dual
 from refnp.numbers.kinds import Kind, kind_of
-from refnp.numbers.parts import part
+from refnp.numbers.parts import Parts, part, with_parts
 
 
 class Page(Protocol):
@@ -66,15 +66,21 @@ def plain() -> Iterator[None]:
 
 
 def page(
-    text: str, *, kernel: Callable | None = None, of_every_array: bool = False, **options: str
+    text: str,
+    *,
+    kernel: Callable | Parts | None = None,
+    of_every_array: bool = False,
+    check: Callable | None = None,
+    **options: str,
 ) -> Callable[[Callable], Page]:
     """Make a function of arrays, which returns its value and its VJP, an operation; `takes` says how `text` is written.
 
     With the option axis="axes of x" the page is about the last axis of x, and the operation about any, −1 unless told.
     Where x is written (B, …) or (…), as in `x (B, C, *L) or (C, *L)`, page and kernel are about x with a batch; options
     of which there is one per axis come to them as tuples.
-    `kernel` is called as the operation is, with an axis too; for longdouble and complex numbers if it is a kernel
-    `of_every_array`, which keeps a promise that the page does not make.
+    `kernel` is called as the operation is, with an axis too, or it is {part: kernel} of parts of the page; for
+    longdouble and complex numbers if it is a kernel `of_every_array`, which keeps a promise that the page does not
+    make. `check`, called as the operation is, refuses what a declaration cannot say.
     """
 
     def made(function: Callable) -> Page:
@@ -83,17 +89,22 @@ def page(
         discrete = {i for i, argument in declaration.by_place.items() if argument.is_discrete}
         on_arrays = in_own_types(form, discrete)
         is_known = are_arrays if of_every_array else are_floats  # to the kernel
-
-        fast = kernel and of_each_axis(kernel, declaration, fitted=True)
+        fast: Callable | None
+        if isinstance(kernel, Mapping):
+            fast = in_own_types(with_parts(form, kernel), discrete)
+        else:
+            fast = kernel and of_each_axis(kernel, declaration, fitted=True)
 
         @functools.wraps(form)
         def rule(*arrays: Any, **given: Any) -> tuple:
+            if check is not None:
+                check(*arrays, **given)
             if fast is not None and not _plain.get() and is_known(arrays):
                 return fast(*arrays, **given)
             return on_arrays(*arrays, **given)
 
         operation: Any = primitive(takes(text, **options)(rule))
-        operation.page, operation.kernel = form, kernel
+        operation.page, operation.kernel = form, fast
         return operation
 
     return made
@@ -193,6 +204,9 @@ def in_own_types(form: Callable, discrete: set[int]) -> Callable:
             dtype = np.dtype(np.float64)
         inside = np.dtype(np.float32) if dtype == np.float16 else dtype
         given = [in_order(a.astype(inside, copy=False)) if i in arrays else a for i, a in enumerate(arguments)]
+        given = [
+            np.asarray(a, inside) if type(a) in (int, float) and i not in discrete else a for i, a in enumerate(given)
+        ]
         with np.errstate(all="ignore"):  # what overflows is seen in the result
             y, vjp = form(*given, **options)
 

@@ -1,7 +1,8 @@
 """LayerNorm and RMSNorm on arrays of floats: in blocks of rows, for rows of any size.
 
 Rows whose squares overflow or underflow are computed in units of their own size, and what rounding leaves of the mean
-is taken off once more; in longdouble and for the complex step too. The pages are refnp/layers/layer_norm.py.
+is taken off once more; in longdouble and for the complex step too. The pages are refnp/layers/layer_norm.py, and
+refnp/layers/group_norm.py, which has `standardized` from here.
 """
 
 import numpy as np
@@ -38,6 +39,12 @@ def layer_norm(x, gain=1.0, shift=0.0, *, eps=1e-5):
     y = np.multiply(unit, gain, out=result_block())
     y += shift
     return y, vjp
+
+
+def standardized(x, eps, axes=-1):
+    """x̂ = (x − μ)/√(σ² + ε) over `axes`, and the function from ŷ to x̄: the part of that name of pages."""
+    unit, vjp = layer_norm(x, axis=axes, eps=eps)
+    return unit, lambda u_bar: vjp(u_bar)[0]
 
 
 @rowwise

@@ -2,14 +2,6 @@
 
 from refnp.layers import masks, steps
 from refnp.layers.activations import *
-from refnp.layers.channel_normalization import (
-    BatchNorm,
-    GroupNorm,
-    InstanceNorm,
-    batch_norm,
-    group_norm,
-    instance_norm,
-)
 from refnp.layers.convolution import Convolution, ConvolutionTranspose, convolution, convolution_transpose
 from refnp.layers.distributions import Categorical, LowRankNormal, Mixture, MultivariateNormal, Normal, kl_divergence
 from refnp.layers.dot_product_attention import (
@@ -19,6 +11,14 @@ from refnp.layers.dot_product_attention import (
     column_attention,
 )
 from refnp.layers.feature_attention import linear_attention, positive_features
+from refnp.layers.group_norm import (
+    BatchNorm,
+    GroupNorm,
+    InstanceNorm,
+    batch_norm,
+    group_norm,
+    instance_norm,
+)
 from refnp.layers.layer_norm import LayerNorm, RMSNorm, layer_norm, rms_norm
 from refnp.layers.linear import MLP, Embedding, Linear, embedding
 from refnp.layers.losses import binary_cross_entropy, cross_entropy, gaussian_nll, huber, mse

@@ -54,15 +54,15 @@ def layer_norm(x, gain=1.0, shift=0.0, *, eps=1e-5):
 
 
 @part
-def standardized(x, eps):
-    """x̂ = (x − μ)/s with s = √(σ² + ε) along the last axis, 0 where s is; and the function from ŷ to x̄."""
-    centred = x - x.mean(-1, keepdims=True)  # (..., D)   x − μ
-    scale = np.sqrt((centred**2).mean(-1, keepdims=True) + constant(eps))  # (..., 1)   s
+def standardized(x, eps, axes=-1):
+    """x̂ = (x − μ)/s with s = √(σ² + ε) over `axes`, the last one or several, 0 where s is; and the function ŷ → x̄."""
+    centred = x - x.mean(axes, keepdims=True)  # (..., D)   x − μ
+    scale = np.sqrt((centred**2).mean(axes, keepdims=True) + constant(eps))  # (..., 1)   s
     unit = centred / nonzero(scale)  # (..., D)   x̂
 
     def vjp(u_bar):
-        along = (u_bar * unit).mean(-1, keepdims=True)  # (..., 1)
-        x_bar = (u_bar - u_bar.mean(-1, keepdims=True) - unit * along) / nonzero(scale)  # (..., D)
+        along = (u_bar * unit).mean(axes, keepdims=True)  # (..., 1)
+        x_bar = (u_bar - u_bar.mean(axes, keepdims=True) - unit * along) / nonzero(scale)  # (..., D)
         return np.where(scale.real == 0, 0, x_bar)
 
     return unit, vjp

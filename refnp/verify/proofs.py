@@ -77,9 +77,9 @@ def prove(name: str | None = None) -> int:
     if name is not None and name not in names:
         raise ValueError(f"{name} is no page; those that are: {', '.join(names)}")
     wrong = 0
-    print(f"{'page':24s}{'gradient of':14s}proved in cases     time")
+    print(f"{'page':26s}{'gradient of':14s}proved in cases     time")
     for row in rows(name):
-        print(f"{row.page:24s}{row.argument:14s}{row.proved:6d} of {row.cases:<6d}{row.milliseconds:8.0f} ms")
+        print(f"{row.page:26s}{row.argument:14s}{row.proved:6d} of {row.cases:<6d}{row.milliseconds:8.0f} ms")
         for case, why in row.not_proved.items():
             print(f"    {case}: {why}")
         wrong += "wrong" in row.not_proved.values()

@@ -195,7 +195,7 @@ HARMLESS = (
     ("a * factors, value)", "×", "the factors of dropout, which are 1"),
     ("a * factors, g)", "×", "the factors of dropout, which are 1"),
     ("g, value) * factors", "×", "the factors of dropout, which are 1"),
-    ("-((x_bar * unit / s).sum(rest) * 0.5)", "Σ×/", "the gradient of a variance, which no case asks for"),
+    ("mean_bar, variance_bar = -x_bar.sum", "Σ×/", "the gradients of statistics, which no case asks for"),
     ("bias = sum(table.moved(", "+", "the 0 that a sum begins with"),
     ("most = g[..., None] /", "/", "for the bound alone"),
 )

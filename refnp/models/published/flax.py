@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.tensor import Parameter
-from refnp.layers.channel_normalization import BatchNorm, GroupNorm
 from refnp.layers.convolution import Convolution, ConvolutionTranspose
+from refnp.layers.group_norm import BatchNorm, GroupNorm
 from refnp.layers.layer_norm import LayerNorm, RMSNorm
 from refnp.layers.linear import MLP, Embedding, Linear
 from refnp.layers.module import Module

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.tensor import ArrayLike, Parameter
-from refnp.layers.channel_normalization import BatchNorm, GroupNorm, InstanceNorm
+from refnp.layers.group_norm import BatchNorm, GroupNorm, InstanceNorm
 from refnp.layers.layer_norm import LayerNorm, RMSNorm
 from refnp.layers.linear import Linear
 from refnp.layers.module import Module

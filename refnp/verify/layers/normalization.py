@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 
 from refnp import layers
+from refnp.layers.group_norm import per_channel
 from refnp.layers.layer_norm import standardized
 from refnp.numbers import rounding
 from refnp.numbers.rounding import Rounded, constant, either
@@ -23,20 +24,20 @@ from refnp.verify.case import (
 from refnp.verify.judged_pages import by_page
 
 
-def one_pass(x, eps):
+def one_pass(x, eps, axes=-1):
     """x̂ = (x − μ)/s, s² = E[x²] − μ² + ε, or ε where rounding makes that difference negative; and its own pullback:
     x̄ = (ŷ − mean ŷ)/s − (x − μ) Σ ŷ (x − μ)/(n s³).
     """
-    n = x.shape[-1]
-    mean = x.row_mean()
-    variance = (x * x).row_mean() - mean * mean
+    mean = x.mean(axes, keepdims=True)
+    n = x.size // mean.size
+    variance = (x * x).mean(axes, keepdims=True) - mean * mean
     r = inverse_root(variance, eps)
     centred = x - mean
 
     def pullback(u_bar):
-        share = (u_bar * centred).sum(-1, keepdims=True) * (r * r * r)
+        share = (u_bar * centred).sum(axes, keepdims=True) * (r * r * r)
         own = u_bar * r
-        return own - own.row_mean() - centred * share / n
+        return own - own.mean(axes, keepdims=True) - centred * share / n
 
     return centred * r, pullback
 
@@ -49,79 +50,33 @@ def inverse_root(variance, eps):
     return Rounded(r, np.maximum(r - nearest, farthest - r) / u + 4 * r, 1, variance.arithmetic)
 
 
-def folded(x, eps):
+def mean_and_deviation(x, eps, axes):
+    """μ, s and how many numbers they are of."""
+    mean = x.mean(axes, keepdims=True)
+    n = x.size // mean.size
+    centred = x - mean if n > 1 else rounding.exact(np.zeros(x.shape))
+    return mean, rounding.sqrt((centred * centred).mean(axes, keepdims=True) + constant(eps)), n
+
+
+def folded(x, eps, axes=-1):
     """x̂ = x/s − μ/s, which cancels where the mean is far above the deviation."""
-    unit, pullback = standardized(x, eps)
-    mean = x.row_mean()
-    centred = x - mean if x.shape[-1] > 1 else rounding.exact(np.zeros(x.shape))
-    s = rounding.sqrt((centred * centred).row_mean() + constant(eps))
+    unit, pullback = standardized(x, eps, axes)
+    mean, s, _ = mean_and_deviation(x, eps, axes)
     return either(lambda: unit, lambda: x / s - mean / s), pullback
 
 
-def folded_both_ways(x, eps):
+def folded_both_ways(x, eps, axes=-1):
     """`folded`, and x̄ = ŷ/s + c x + (−c μ − Σ ŷ/(n s)) with c = (μ Σ ŷ − Σ ŷ x)/(n s³), which cancels likewise."""
-    unit, _ = folded(x, eps)
-    n, mean = x.shape[-1], x.row_mean()
-    centred = x - mean if n > 1 else rounding.exact(np.zeros(x.shape))
-    r = 1 / rounding.sqrt((centred * centred).row_mean() + constant(eps))
+    unit, _ = folded(x, eps, axes)
+    mean, s, n = mean_and_deviation(x, eps, axes)
+    r = 1 / s
 
     def pullback(u_bar):
-        total, along = u_bar.sum(-1, keepdims=True), (u_bar * x).sum(-1, keepdims=True)
+        total, along = u_bar.sum(axes, keepdims=True), (u_bar * x).sum(axes, keepdims=True)
         c = (total * mean - along) * (r * r * r) / n
         return u_bar * r + c * x + (-(c * mean) - total * r / n)
 
     return unit, pullback
-
-
-def of_channels(x, gain, shift, axes, eps, groups=None):
-    """γ_c x̂ + β_c of x (B, C, *lengths): x̂ over `axes`, or over neighbouring channels in `groups` and all places."""
-    count = len(x.shape)
-    if groups:
-        to_rows = lambda a: a.reshape(x.shape[0] * groups, -1)
-        back = lambda a: a.reshape(x.shape)
-    else:
-        order = [*(i for i in range(count) if i not in axes), *axes]
-        shape = [x.shape[i] for i in order]
-        to_rows = lambda a: a.transpose(order).reshape(*shape[: count - len(axes)], -1)
-        back = lambda a: a.reshape(shape).transpose(np.argsort(order))
-    unit, rows_bar = standardized(x.moved(to_rows), eps)
-    unit = unit.moved(back)
-    wide = lambda a: a.moved(lambda v: v.reshape(-1, *[1] * (count - 2)))
-    rest = tuple(i for i in range(count) if i != 1)
-
-    def pullback(g):
-        x_bar = rows_bar((g * wide(gain)).moved(to_rows)).moved(back)
-        return x_bar, (g * unit).sum(rest), g.sum(rest)
-
-    return unit * wide(gain) + wide(shift), pullback
-
-
-def group_norm(x, gain, shift, *, groups, eps=1e-5):
-    """y = γ_c x̂ + β_c; x̂ as in LayerNorm, over C/G neighbouring channels and all places of each item."""
-    return of_channels(x, gain, shift, (), eps, groups)
-
-
-def instance_norm(x, gain, shift, *, eps=1e-5):
-    """y = γ_c x̂ + β_c; x̂ as in LayerNorm, over the places of each channel of each item."""
-    return of_channels(x, gain, shift, tuple(range(2, len(x.shape))), eps)
-
-
-def batch_norm(x, gain, shift, *, eps=1e-5):
-    """y = γ_c x̂ + β_c; x̂ as in LayerNorm, over the batch and all places, for each channel."""
-    return of_channels(x, gain, shift, (0, *range(2, len(x.shape))), eps)
-
-
-def batch_norm_of_statistics(x, gain, shift, mean, variance, *, eps=1e-5):
-    """y = γ (x − μ)/s + β, s = √(σ² + ε); x̄ = γ ȳ/s, μ̄ = −Σ x̄, (σ²)̄ = −½ Σ x̄ x̂/s."""
-    wide = lambda a: a.moved(lambda v: v.reshape(-1, *[1] * (len(x.shape) - 2)))
-    s = wide(rounding.sqrt(variance + constant(eps)))
-    unit, rest = (x - wide(mean)) / s, tuple(i for i in range(len(x.shape)) if i != 1)
-
-    def pullback(g):
-        x_bar = g * wide(gain) / s
-        return x_bar, (g * unit).sum(rest), g.sum(rest), -x_bar.sum(rest), -((x_bar * unit / s).sum(rest) * 0.5)
-
-    return unit * wide(gain) + wide(shift), pullback
 
 
 def torch_layer_norm(torch, x, gain, shift, *, eps=1e-5):
@@ -143,6 +98,27 @@ LAYER_NORM = Layer(
     "layer_norm", layers.layer_norm, by_page(layers.layer_norm), torch=torch_layer_norm, jax=jax_layer_norm
 )
 RMS_NORM = Layer("rms_norm", layers.rms_norm, by_page(layers.rms_norm), torch=torch_rms_norm)
+
+
+OF_BOTH = by_page(layers.batch_norm)
+
+
+def batch_norm(x, gain, shift, *, eps=1e-5):
+    """By the statistics of x."""
+    return OF_BOTH(x, gain, shift, eps=eps)
+
+
+def batch_norm_of_statistics(x, gain, shift, mean, variance, *, eps=1e-5):
+    """By statistics that are given."""
+    return OF_BOTH(x, gain, shift, mean, variance, eps=eps)
+
+
+def folded_statistics(x, gain, shift, mean, variance, *, eps=1e-5):
+    """x γ/s + (β − μ γ/s), which cancels where the mean is far above the deviation; the page's gradients."""
+    _, pullback = batch_norm_of_statistics(x, gain, shift, mean, variance, eps=eps)
+    wide = lambda p: per_channel(p, x)
+    scale = wide(gain / rounding.sqrt(variance + constant(eps)))
+    return x * scale + (wide(shift) - wide(mean) * scale), pullback
 
 
 def torch_group_norm(torch, x, gain, shift, *, groups, eps=1e-5):
@@ -184,10 +160,17 @@ GROUP_NORM_FOLDED = KnownDefect(
     "rounding is left, where x̂ and its gradients are 0",
     parts={standardized: folded_both_ways},
 )
+STATISTICS_FOLDED = KnownDefect(
+    "PyTorch",
+    "batch_norm: x γ/s + (β − μ γ/s)",
+    "batch_norm of given statistics forms x γ/s + (β − μ γ/s), which cancels where the mean is far above the deviation",
+    ("output",),
+    equation=folded_statistics,
+)
 GROUP_NORM = Layer(
     "group_norm",
     layers.group_norm,
-    group_norm,
+    by_page(layers.group_norm),
     torch=torch_group_norm,
     jax=jax_group_norm,
     known=(GROUP_NORM_FOLDED,),
@@ -195,7 +178,7 @@ GROUP_NORM = Layer(
 INSTANCE_NORM = Layer(
     "instance_norm",
     layers.instance_norm,
-    instance_norm,
+    by_page(layers.instance_norm),
     torch=torch_instance_norm,
     jax=jax_over_channels(lambda axes: tuple(range(2, axes))),
 )
@@ -208,12 +191,11 @@ BATCH_NORM = Layer(
 )
 WITH_STATISTICS = Layer(
     "batch_norm of statistics",
-    lambda x, gain, shift, mean, variance, **options: layers.batch_norm(
-        x, gain, shift, mean=mean, variance=variance, **options
-    ),
+    layers.batch_norm,
     batch_norm_of_statistics,
     torch=torch_batch_norm,
     names=("batch_norm",),
+    known=(STATISTICS_FOLDED,),
 )
 FOLDED = {standardized: folded}
 LAYER_NORM_ONE = KnownDefect(

@@ -88,12 +88,12 @@ OURS = {
     ),
     "GroupNorm": (
         lambda: GroupNorm(4, 2, eps=1e-6),
-        functools.partial(last, normalization.group_norm, groups=2, eps=1e-6),
+        functools.partial(last, normalization.GROUP_NORM.equation, groups=2, eps=1e-6),
         with_channels_last,
     ),
     "BatchNorm": (
         lambda: BatchNorm(4),
-        functools.partial(last, normalization.batch_norm_of_statistics),
+        functools.partial(last, normalization.WITH_STATISTICS.equation),
         with_channels_last,
     ),
     "Embed": (lambda: Embedding(5, 3, rng=generator()), lambda module, tokens: exact(module.weight.data[tokens]), call),

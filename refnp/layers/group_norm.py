@@ -1,4 +1,4 @@
-"""Normalisation of channels: BatchNorm, InstanceNorm and GroupNorm bring channels to mean 0 and standard deviation 1.
+"""Norms of channels: BatchNorm, InstanceNorm and GroupNorm bring channels to mean 0 and standard deviation 1.
 
     x̂ = (x − μ)/√(σ² + ε)        y_bcl = γ_c x̂_bcl + β_c
 
@@ -13,7 +13,7 @@ With one group, group_norm takes everything of an item together; with C groups i
 items of a batch see each other, so that a set or a task in it changes the prediction for another one.
 
 Source: Ioffe & Szegedy (2015); Ulyanov et al. (2016); Wu & He (2018).
-Transcription: tests/transcriptions/rows.py.
+Transcription: tests/transcriptions/rows.py.   On arrays of floats x̂ is that of refnp/kernels/layer_norm.py.
 """
 
 import math
@@ -21,25 +21,28 @@ from typing import Any
 
 import numpy as np
 
-import refnp.autograd as ad
 from refnp.autograd.declaration import takes
-from refnp.autograd.errors import explained
+from refnp.autograd.pages import page
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
-from refnp.layers.layer_norm import layer_norm
+from refnp.kernels import layer_norm as kernels
+from refnp.layers.layer_norm import standardized
 from refnp.layers.module import Module
 from refnp.numbers.arrays import in_order
+from refnp.numbers.parts import part
+from refnp.numbers.words import constant
+
+OF_ANY_SIZE = {standardized: kernels.standardized}
 
 
-@explained
-@takes(
+@page(
     "x (B, groups·c ≥ 1, *L ≥ 1), gain (groups·c) or (), shift (groups·c) or () → (B, groups·c, *L)",
     groups="whole ≥ 1",
     eps="≥ 0",
+    kernel=OF_ANY_SIZE,
+    of_every_array=True,
 )
-def group_norm(
-    x: ArrayLike, gain: ArrayLike = 1.0, shift: ArrayLike = 0.0, *, groups: int, eps: float = 1e-5
-) -> Array | Tensor:
+def group_norm(x, gain=1.0, shift=0.0, *, groups, eps=1e-5):
     """y = γ x̂ + β, with μ and σ² of each item over C/G neighbouring channels and all places, G = `groups`.
 
     Shapes: x (B, C, *lengths), gain and shift (C,) or scalars → y like x.
@@ -49,15 +52,26 @@ def group_norm(
     VJP: layer_norm's for each group as a row; γ̄_c = Σ_bl ȳ x̂ and β̄_c = Σ_bl ȳ.
     Source: Wu & He (2018), eq. 1 to 7.
     """
-    x = x if isinstance(x, Tensor) else np.asarray(x)
-    shape, (items, channels) = raw(x).shape, raw(x).shape[:2]
-    rows = ad.reshape(x, (items, groups, channels // groups * math.prod(shape[2:])))  # (B, G, C/G · lengths)
-    return _scaled(ad.reshape(layer_norm(rows, eps=eps), shape), gain, shift)
+    items, channels, *lengths = x.shape
+    rows = x.reshape(items, groups, channels // groups * math.prod(lengths))  # (B, G, C/G · lengths)
+    unit, unit_vjp = standardized(rows, eps)  # x̂
+    y, y_vjp = scaled(unit.reshape(x.shape), gain, shift)  # (B, C, *lengths)
+
+    def vjp(y_bar):
+        u_bar, gain_bar, shift_bar = y_vjp(y_bar)
+        x_bar = unit_vjp(u_bar.reshape(rows.shape)).reshape(x.shape)  # (B, C, *lengths)
+        return x_bar, gain_bar, shift_bar
+
+    return y, vjp
 
 
-@explained
-@takes("x (B, C ≥ 1, L ≥ 1, *Ls ≥ 1), gain (C) or (), shift (C) or () → (B, C, L, *Ls)", eps="≥ 0")
-def instance_norm(x: ArrayLike, gain: ArrayLike = 1.0, shift: ArrayLike = 0.0, *, eps: float = 1e-5) -> Array | Tensor:
+@page(
+    "x (B, C ≥ 1, L ≥ 1, *Ls ≥ 1), gain (C) or (), shift (C) or () → (B, C, L, *Ls)",
+    eps="≥ 0",
+    kernel=OF_ANY_SIZE,
+    of_every_array=True,
+)
+def instance_norm(x, gain=1.0, shift=0.0, *, eps=1e-5):
     """y = γ x̂ + β, with μ and σ² of each channel of each item over its places: group_norm with C groups.
 
     Shapes: x (B, C, *lengths), gain and shift (C,) or scalars → y like x. One place alone gives y = β.
@@ -65,25 +79,29 @@ def instance_norm(x: ArrayLike, gain: ArrayLike = 1.0, shift: ArrayLike = 0.0, *
     VJP: layer_norm's for each channel of an item as a row.
     Source: Ulyanov et al. (2016), arXiv 1607.08022.
     """
-    return group_norm(x, gain, shift, groups=np.shape(raw(x))[1], eps=eps)
+    y, vjp = group_norm.page(x, gain, shift, groups=x.shape[1], eps=eps)
+    return y, vjp
 
 
-@explained
-@takes(
-    "x (B, C ≥ 1, *L), gain (C) or (), shift (C) or () → (B, C, *L)",
-    mean="(C) or ()?",
-    variance="nonnegative (C) or ()?",
+def check_statistics(x, gain=1.0, shift=0.0, mean=None, variance=None, *, eps=1e-5):
+    """ValueError unless there are both statistics or neither, something to take them of, and no variance below 0."""
+    if (mean is None) != (variance is None):
+        missing = "mean" if mean is None else "variance"
+        raise ValueError(f"batch_norm: {missing} is missing; give mean and variance, or neither")
+    if mean is None and not x.size:
+        raise ValueError(f"batch_norm: x has shape {x.shape}; an empty axis has no mean and no variance")
+    if variance is not None and np.any(np.real(variance) < 0):
+        raise ValueError(f"batch_norm: variance holds {np.min(np.real(variance))}; it must be 0 or positive")
+
+
+@page(
+    "x (B, C ≥ 1, *L), gain (C) or (), shift (C) or (), mean (C) or ()?, variance nonnegative (C) or ()? → (B, C, *L)",
     eps="≥ 0",
+    kernel=OF_ANY_SIZE,
+    of_every_array=True,
+    check=check_statistics,
 )
-def batch_norm(
-    x: ArrayLike,
-    gain: ArrayLike = 1.0,
-    shift: ArrayLike = 0.0,
-    *,
-    mean: ArrayLike | None = None,
-    variance: ArrayLike | None = None,
-    eps: float = 1e-5,
-) -> Array | Tensor:
+def batch_norm(x, gain=1.0, shift=0.0, mean=None, variance=None, *, eps=1e-5):
     """y = γ (x − μ)/√(σ² + ε) + β, with μ and σ² of each channel over the batch and all places, or those given.
 
     Shapes: x (B, C, *lengths), gain, shift, `mean` μ and `variance` σ² (C,) or scalars → y like x. Give both statistics
@@ -96,17 +114,40 @@ def batch_norm(
 
     Source: Ioffe & Szegedy (2015), algorithm 1.
     """
-    x = x if isinstance(x, Tensor) else np.asarray(x)
-    if (mean is None) != (variance is None):
-        missing = "mean" if mean is None else "variance"
-        raise ValueError(f"batch_norm: {missing} is missing; give mean and variance, or neither")
+    places = (0, *range(2, x.ndim))  # the batch's axis, and those of space
     if mean is None:
-        return _scaled(layer_norm(x, axis=(0, *range(2, raw(x).ndim)), eps=eps), gain, shift)
-    if np.any(np.real(raw(variance)) < 0):
-        raise ValueError(f"batch_norm: variance holds {np.min(np.real(raw(variance)))}; it must be 0 or positive")
-    ndim = raw(x).ndim
-    scale = ad.sqrt(_of_channels(variance, ndim) + eps)  # (C, 1, …)
-    return _scaled((x - _of_channels(mean, ndim)) / scale, gain, shift)
+        unit, unit_vjp = standardized(x, eps, places)  # (B, C, *lengths)   x̂
+    else:
+        scale = per_channel(np.sqrt(variance + constant(eps)), x)  # (C, 1, …)   s
+        unit = (x - per_channel(mean, x)) / scale  # (B, C, *lengths)
+    y, y_vjp = scaled(unit, gain, shift)
+
+    def vjp(y_bar):
+        u_bar, gain_bar, shift_bar = y_vjp(y_bar)
+        if mean is None:
+            return unit_vjp(u_bar), gain_bar, shift_bar
+        x_bar = u_bar / scale  # (B, C, *lengths)
+        mean_bar, variance_bar = -x_bar.sum(places), -(x_bar * unit / scale).sum(places) / 2  # (C,), (C,)
+        return x_bar, gain_bar, shift_bar, mean_bar, variance_bar
+
+    return y, vjp
+
+
+@part
+def scaled(unit, gain, shift):
+    """γ_c x̂ + β_c of x̂ (B, C, *lengths), and the function from ȳ to ŷ, γ̄ and β̄."""
+    y = per_channel(gain, unit) * unit + per_channel(shift, unit)  # (B, C, *lengths)
+
+    def vjp(y_bar):
+        places = (0, *range(2, unit.ndim))
+        return per_channel(gain, unit) * y_bar, (y_bar * unit).sum(places), y_bar.sum(places)
+
+    return y, vjp
+
+
+def per_channel(p, x):
+    """(C,) → (C, 1, …), beside x (B, C, *lengths); a number is what it is."""
+    return np.expand_dims(p, tuple(range(1, x.ndim - 1))) if np.shape(p) else p
 
 
 class GroupNorm(Module):
@@ -188,18 +229,3 @@ def _statistics(x: Any) -> tuple[Array, Array]:
 def _parameters(channels: int, affine: bool) -> tuple[Any, Any]:
     """γ and β of a module, or the numbers 1 and 0."""
     return (Parameter(np.ones(channels)), Parameter(np.zeros(channels))) if affine else (1.0, 0.0)
-
-
-def _scaled(unit: Any, gain: Any, shift: Any) -> Any:
-    """γ x̂ + β, a number of each for every channel, axis 1; the numbers 1 and 0 are left out."""
-    ndim = raw(unit).ndim
-    y = unit if type(gain) is float and gain == 1 else unit * _of_channels(gain, ndim)
-    return y if type(shift) is float and shift == 0 else y + _of_channels(shift, ndim)
-
-
-def _of_channels(value: Any, ndim: int) -> Any:
-    """(C,) → (C, 1, …) with as many axes as x has from its channels on; a Python number stays one."""
-    if isinstance(value, (int, float)):
-        return value
-    value = value if isinstance(value, Tensor) else np.asarray(value)
-    return ad.reshape(value, (*value.shape, *(1,) * (ndim - 2))) if value.ndim else value

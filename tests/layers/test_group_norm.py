@@ -59,7 +59,7 @@ def test_given_statistics_are_its_equation(dtype, layout, seed):
     x = laid_out(normal(seed, (3, 4, 2), dtype), layout)
     gain, shift, mean = normal(seed + 1, (3, 4), dtype)
     function = lambda x, gain, shift, mean, variance: layers.batch_norm(x, gain, shift, mean=mean, variance=variance)
-    assert_as_derived(function, equations.batch_norm_of_statistics, [x, gain, shift, mean, np.exp(mean)])
+    assert_as_derived(function, equations.WITH_STATISTICS.equation, [x, gain, shift, mean, np.exp(mean)])
 
 
 @given(seeds)
