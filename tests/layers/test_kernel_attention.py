@@ -17,7 +17,7 @@ from refnp.numbers.rounding import WIDE, Rounded, arithmetic, arranged, constant
 from refnp.symmetry import Translate, invariant, search
 from refnp.verify.bounds import unit_roundoff
 from refnp.verify.layers.attention import attention as attention_equation
-from refnp.verify.layers.convolution import convolution as convolution_equation
+from refnp.verify.layers.convolution import CONVOLUTION
 from refnp.verify.layers.set_convolution import set_convolution as set_convolution_equation
 from tests.helpers import assert_same_bits, assert_within, real_dtypes, seeds
 from tests.transcriptions import set_convolution as transcription
@@ -226,7 +226,7 @@ def test_on_a_full_ring_attention_is_a_convolution(places):
     limit = tolerance(attention_equation(*map(exact, inputs))[0], np.float64)
     kernel = rounding.exp(exact(-(np.roll(around[0], reach) ** 2) / 2.0))
     weight = (kernel / kernel.sum((-1,), keepdims=True)).reshape(1, 1, places)
-    bound = tolerance(convolution_equation(exact(signal), weight, **options)[0], np.float64)[..., :places]
+    bound = tolerance(CONVOLUTION.equation(exact(signal), weight, **options)[0], np.float64)[..., :places]
     weight = np.exp(-(np.roll(around[0], reach) ** 2) / 2.0)
     weight = (weight / weight.sum())[None, None]  # (1, 1, places)
     right = convolution(signal, weight, **options)[..., :places]

@@ -6,7 +6,7 @@ from refnp.layers.unet import UNet
 from refnp.numbers import rounding
 from refnp.numbers.rounding import Rounded, contract, exact, tolerance
 from refnp.verify.layers.activations import relu, sigmoid, softplus
-from refnp.verify.layers.convolution import convolution, convolution_transpose
+from refnp.verify.layers.convolution import CONVOLUTION, TRANSPOSED
 from refnp.verify.layers.set_convolution import set_convolution
 
 
@@ -82,7 +82,7 @@ def mapped(x, weight, bias):
 def _plain(network, state, h):
     for i in range(len(network.layers)):
         name = f"network.layers.{i}"
-        h, _ = convolution(h, state[f"{name}.weight"], state[f"{name}.bias"], padding=network.kernel // 2)
+        h, _ = CONVOLUTION.equation(h, state[f"{name}.weight"], state[f"{name}.bias"], padding=network.kernel // 2)
         h = relu(h)[0] if i + 1 < len(network.layers) else h
     return h
 
@@ -92,12 +92,14 @@ def _unet(network, state, h):
     for i, (k, s) in enumerate(zip(network.kernels, network.strides, strict=True)):
         seen.append(h)
         name = f"network.down.{i}"
-        h, _ = convolution(h, state[f"{name}.weight"], state[f"{name}.bias"], stride=s, padding=-(-(k - s) // 2))
+        h, _ = CONVOLUTION.equation(
+            h, state[f"{name}.weight"], state[f"{name}.bias"], stride=s, padding=-(-(k - s) // 2)
+        )
         h, _ = relu(h)
     for i, (k, s) in enumerate(zip(reversed(network.kernels), reversed(network.strides), strict=True)):
         name, a = f"network.up.{i}", -(-(k - s) // 2)
-        h, _ = convolution_transpose(h, state[f"{name}.weight"], state[f"{name}.bias"], stride=s, padding=a,
-                                     output_padding=s + 2 * a - k)  # fmt: skip
+        h, _ = TRANSPOSED.equation(h, state[f"{name}.weight"], state[f"{name}.bias"], stride=s, padding=a,
+                                output_padding=s + 2 * a - k)  # fmt: skip
         h, below = relu(h)[0], seen.pop()
         h = Rounded(np.concatenate([below.value, h.value], 1), np.concatenate([below.error, h.error], 1))
     return h

@@ -18,7 +18,7 @@ from refnp.tasks import Task
 from refnp.tasks.gaussian_process import GaussianProcess
 from refnp.tasks.kernels import EQ
 from refnp.verify.bounds import unit_roundoff
-from refnp.verify.layers.convolution import convolution as convolution_equation
+from refnp.verify.layers.convolution import CONVOLUTION
 from refnp.verify.layers.set_convolution import set_convolution as set_convolution_equation
 from tests.helpers import assert_same_bits, assert_within, normal, real_dtypes, seeds
 from tests.models import convcnp_bounds, np_judges
@@ -249,7 +249,7 @@ def test_a_convolution_is_an_attention_with_a_head_for_each_tap(taps, seed):
     rng = np.random.default_rng(seed)
     inputs = rng.standard_normal((1, 2, 7)), rng.standard_normal((3, 2, taps)), rng.standard_normal(3)
     right = convolution(*inputs, padding=taps // 2)[0]
-    other = tolerance(convolution_equation(*map(exact, inputs), padding=taps // 2)[0], np.float64)[0]
+    other = tolerance(CONVOLUTION.equation(*map(exact, inputs), padding=taps // 2)[0], np.float64)[0]
     assert_within(convolved(as_convolution(*inputs[1:]), inputs[0][0].T, 3).T, right, 2 * other)
 
 

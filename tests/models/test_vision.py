@@ -10,7 +10,7 @@ from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens, cla
 from refnp.numbers.rounding import Rounded, exact
 from refnp.symmetry import Permute, Roll, RotateGrid, Slide, invariant, search
 from refnp.verify.layers.activations import relu
-from refnp.verify.layers.convolution import convolution
+from refnp.verify.layers.convolution import CONVOLUTION
 from refnp.verify.layers.linear import linear
 from tests.helpers import assert_same_bits, normal
 from tests.models.transformer_judges import assert_judged, given, rounded_stack
@@ -118,7 +118,7 @@ def rounded_tokens(tokens, images):
         return linear(exact(cut), *given(tokens.map))[0]
     x = exact(images)
     for layer in tokens.layers:
-        x = relu(convolution(x, *given(layer), stride=layer.options["stride"], padding=1)[0])[0]
+        x = relu(CONVOLUTION.equation(x, *given(layer), stride=layer.options["stride"], padding=1)[0])[0]
     return x.reshape(*x.shape[:2], -1).swapaxes(-1, -2)
 
 

@@ -16,8 +16,8 @@ from refnp.verify import bounds
 from refnp.verify.bounds import deviation
 from refnp.verify.layers import attention as attention_equation
 from refnp.verify.layers import cases
-from refnp.verify.layers import convolution as convolution_equation
 from refnp.verify.layers import normalization as normalization_equation
+from refnp.verify.layers.convolution import CONVOLUTION
 from tests.helpers import assert_within, normal
 
 CASES = {case.name: case for case in cases()}
@@ -243,7 +243,7 @@ def test_rows_are_added_up_in_any_order_or_in_blocks():
 
 def test_bounds_of_gradients_come_with_a_cotangent():
     x, w = normal(1, (1, 2, 6), np.float32), normal(2, (3, 2, 3), np.float32)
-    output, x_bar, w_bar = bounds.of(convolution_equation.convolution, (x, w), normal(3, (1, 3, 4)), padding=0)
+    output, x_bar, w_bar = bounds.of(CONVOLUTION.equation, (x, w), normal(3, (1, 3, 4)), padding=0)
     assert (output.shape, x_bar.shape, w_bar.shape) == ((1, 3, 4), x.shape, w.shape)
-    (wider,) = bounds.of(convolution_equation.convolution, (x, w), dtype=np.float64)
+    (wider,) = bounds.of(CONVOLUTION.equation, (x, w), dtype=np.float64)
     np.testing.assert_allclose(np.float64(output / wider), 2.0**29, rtol=1e-3)

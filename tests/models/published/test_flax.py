@@ -109,12 +109,12 @@ OURS = {
     ),
     "ConvTranspose": (
         lambda: ConvolutionTranspose(3, 4, 3, stride=2, rng=generator()),
-        functools.partial(last, convolution.convolution_transpose, stride=2),
+        functools.partial(last, convolution.TRANSPOSED.equation, stride=2),
         with_channels_last,
     ),
     "ConvTranspose, two axes": (
         lambda: ConvolutionTranspose(3, 2, (3, 2), dimensions=2, bias=False, rng=generator()),
-        functools.partial(last, convolution.convolution_transpose),
+        functools.partial(last, convolution.TRANSPOSED.equation),
         with_channels_last,
     ),
     "Attention": (lambda: MultiHeadAttention(4, 2, rng=generator()), attention, attend),
