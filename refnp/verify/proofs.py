@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from refnp.numbers.proving import Proof, vjp_is_derivative
 from refnp.verify.case import Case, Layer
-from refnp.verify.layers import cases_of_layers
+from refnp.verify.layers import cases_to_ask
 from refnp.verify.made import made_cases
 
 LARGEST = 4_000  # numbers of a case
@@ -30,8 +30,8 @@ class Row(NamedTuple):
 def pages() -> dict[str, list[Case]]:
     """The cases, listed and made, of every layer that is a page or made of pages; none above LARGEST."""
     listed: dict[str, list[Case]] = {}
-    for case in cases_of_layers():
-        if form_of(case.layer) is not None:
+    for case in cases_to_ask():
+        if form_of(case.layer) is not None and not case.layer.whole:
             listed.setdefault(case.layer.name, []).append(case)
     every = {name: [*cases, *made_cases(cases[0].layer, cases)] for name, cases in listed.items()}
 

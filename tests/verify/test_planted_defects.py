@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from refnp.numbers import implementations, parts, rounded, rounding, words
+from refnp.numbers import implementations, kinds, parts, rounded, rounding, words
 from refnp.numbers.implementations import Computed, Implementation, compute, in_sequence
 from refnp.numbers.rounding import tolerance
 from refnp.verify import judged_pages
 from refnp.verify.bounds import deviation
 from refnp.verify.layers import MODELS, cases_of_layers
 
-MODULES = (implementations, parts, rounded, rounding, words, judged_pages)
+MODULES = (implementations, kinds, parts, rounded, rounding, words, judged_pages)
 MACHINERY = {__file__, *(module.__file__ for module in MODULES)}  # what stands between an equation and its numbers
 LAYERS = {}
 for _case in cases_of_layers():

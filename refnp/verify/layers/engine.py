@@ -1,6 +1,5 @@
 """The engine's own operations: arithmetic, selections, reductions, matrices, shapes, indexing, the error function."""
 
-import math
 from dataclasses import replace
 from functools import partial, update_wrapper
 
@@ -12,6 +11,7 @@ from refnp.autograd.special import erfc as refnp_erfc
 from refnp.numbers import rounding
 from refnp.numbers.rounding import WIDE, arranged, constant, where
 from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, generator, gradient_of, normal, uniform
+from refnp.verify.judged_pages import by_tape
 
 
 def erf(x):
@@ -112,26 +112,13 @@ def cumprod(x):
 
 
 def take_along_axis(x, *, indices):
-    """y_rk = x_{r, i_rk} of rows (R, N); x̄ = ȳ added up at the places."""
-    places = (np.arange(len(indices))[:, None], np.array(indices))
-    return x[places], lambda g: (_added(x * 0, places, g),)
+    """y_rk = x_{r, i_rk}."""
+    return ad.take_along_axis(x, np.array(indices))
 
 
 def scatter(x, updates, *, indices, mode="add"):
-    """y = x with u added, or put, at places i_rk of rows; ū = ȳ there, x̄ = ȳ, or 0 where something else was put."""
-    places = (np.arange(len(indices))[:, None], np.array(indices))
-    if mode == "add":
-        return _added(x, places, updates), lambda g: (g, g[places])
-    free = np.ones(x.shape, bool)
-    free[places] = False
-    return _added(where(free, x, 0), places, updates), lambda g: (where(free, g, 0), g[places])
-
-
-def _added(x, places, updates):
-    """x + Σ updates at the places, in any order."""
-    flat = np.arange(math.prod(x.shape)).reshape(x.shape)
-    terms = arranged(lambda *parts: np.concatenate([part.ravel() for part in parts]), x, updates)
-    return rounding.scatter(terms, np.concatenate([flat.ravel(), flat[places].ravel()]), flat.size).reshape(*x.shape)
+    """y = x with u added, or put, at places i_rk of rows."""
+    return ad.scatter(x, np.array(indices), updates, mode=mode)
 
 
 def _beside(*columns):
@@ -166,8 +153,8 @@ CUMPROD = Layer(
 )
 TAKE_ALONG_AXIS = Layer(
     "take_along_axis",
-    lambda x, indices: ad.take_along_axis(x, np.array(indices)),
     take_along_axis,
+    by_tape(take_along_axis),
     torch=lambda torch, x, indices: torch.take_along_dim(x, torch.tensor(indices), -1),
     jax=lambda jax, x, indices: jax.numpy.take_along_axis(x, jax.numpy.array(indices), -1),
 )
@@ -186,8 +173,8 @@ def jax_scatter(jax, x, updates, indices, mode="add"):
 
 SCATTER = Layer(
     "scatter",
-    lambda x, updates, indices, mode="add": ad.scatter(x, np.array(indices), updates, mode=mode),
     scatter,
+    by_tape(scatter),
     torch=torch_scatter,
     jax=jax_scatter,
 )

@@ -3,70 +3,41 @@
 For `refnp.judge` alone.
 """
 
-from functools import update_wrapper
 from typing import Any
 
 import numpy as np
 
 import refnp.autograd as ad
-from refnp.numbers import rounding
-from refnp.numbers.rounding import Rounded, arranged, constant, where
+from refnp.numbers.rounding import Rounded, constant
 from refnp.verify.case import Case, Layer, NotOfferedError, normal
+from refnp.verify.judged_pages import by_tape
 
 IN_NUMPY: dict[str, Any] = {"zeros": "constant", "circular": "wrap", "reflect": "reflect", "replicate": "edge"}
 
 
-def moving(rearrange):
-    """y_i = x_{source(i)}, x̄_j = Σ_{i: source(i) = j} ȳ_i, by a function of NumPy that moves numbers.
-
-    What comes from nowhere, a source of −1, is 0.
-    """
-
-    def equation(x, **options):
-        sources = rearrange(np.arange(x.value.size).reshape(x.shape), **options)
-        nowhere = sources < 0
-        y = where(nowhere, 0, x.reshape(-1)[np.where(nowhere, 0, sources)])
-
-        def pullback(g):
-            terms = where(nowhere, 0, g).reshape(-1)
-            bar = rounding.scatter(terms, np.where(nowhere, 0, sources).reshape(-1), x.value.size)
-            return (bar.reshape(*x.shape),)
-
-        return y, pullback
-
-    return update_wrapper(equation, rearrange, assigned=("__doc__",), updated=())
-
-
-def padded(places, *, widths, mode="zeros"):
+def pad(x, *, widths, mode="zeros"):
     """x made longer at the ends of its axes, by `widths`: zeros, a ring, a mirror or the last number again."""
-    if mode == "zeros":
-        return np.pad(places, widths, constant_values=-1)
-    return np.pad(places, widths, mode=IN_NUMPY[mode])
+    return ad.pad(x, widths, mode=mode)
 
 
-def rolled(places, *, shift, axis=-1):
+def roll(x, *, shift, axis=-1):
     """y_{i+s} = x_i along one axis, which is a ring."""
-    return np.roll(places, shift, axis)
+    return ad.roll(x, shift, axis)
 
 
-def flipped(places, *, axis=-1):
+def flip(x, *, axis=-1):
     """y = x read backwards along one axis."""
-    return np.flip(places, axis)
+    return ad.flip(x, axis)
 
 
-def taken(places, *, indices, axis=0):
+def take(x, *, indices, axis=0):
     """y = x at integer `indices` along one axis."""
-    return np.take(places, np.array(indices), axis)
+    return ad.take(x, np.array(indices), axis)
 
 
 def concatenate(x, y, *, axis=-1):
-    """z = x, then y, along one axis; each gets its piece of z̄."""
-    at = x.shape[axis]
-
-    def pullback(g):
-        return tuple(g.moved(lambda a, i=i: np.split(a, [at], axis)[i]) for i in (0, 1))
-
-    return arranged(lambda *parts: np.concatenate(parts, axis), x, y), pullback
+    """z = x, then y, along one axis."""
+    return ad.concatenate([x, y], axis)
 
 
 def floor(x):
@@ -89,36 +60,36 @@ def torch_pad(torch, x, *, widths, mode="zeros"):
 
 PAD = Layer(
     "pad",
-    lambda x, *, widths, mode="zeros": ad.pad(x, widths, mode=mode),
-    moving(padded),
+    pad,
+    by_tape(pad),
     torch=torch_pad,
     jax=lambda jax, x, *, widths, mode="zeros": jax.numpy.pad(x, widths, IN_NUMPY[mode]),
 )
 ROLL = Layer(
     "roll",
-    lambda x, *, shift, axis=-1: ad.roll(x, shift, axis),
-    moving(rolled),
+    roll,
+    by_tape(roll),
     torch=lambda torch, x, *, shift, axis=-1: torch.roll(x, shift, axis),
     jax=lambda jax, x, *, shift, axis=-1: jax.numpy.roll(x, shift, axis),
 )
 FLIP = Layer(
     "flip",
-    lambda x, *, axis=-1: ad.flip(x, axis),
-    moving(flipped),
+    flip,
+    by_tape(flip),
     torch=lambda torch, x, *, axis=-1: torch.flip(x, (axis,)),
     jax=lambda jax, x, *, axis=-1: jax.numpy.flip(x, axis),
 )
 TAKE = Layer(
     "take",
-    lambda x, *, indices, axis=0: ad.take(x, np.array(indices), axis),
-    moving(taken),
+    take,
+    by_tape(take),
     torch=lambda torch, x, *, indices, axis=0: torch.index_select(x, axis, torch.tensor(indices) % x.shape[axis]),
     jax=lambda jax, x, *, indices, axis=0: jax.numpy.take(x, np.array(indices), axis),
 )
 CONCATENATE = Layer(
     "concatenate",
-    lambda x, y, *, axis=-1: ad.concatenate([x, y], axis),
     concatenate,
+    by_tape(concatenate),
     torch=lambda torch, x, y, *, axis=-1: torch.cat([x, y], axis),
     jax=lambda jax, x, y, *, axis=-1: jax.numpy.concatenate([x, y], axis),
 )

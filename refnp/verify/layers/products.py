@@ -8,33 +8,8 @@ import refnp.autograd as ad
 from refnp.numbers import rounding
 from refnp.numbers.rounding import Rounded, arranged, contract
 from refnp.verify.case import Case, Layer, normal
+from refnp.verify.judged_pages import by_tape
 from refnp.verify.layers.matrices import Elements, solved_lower, solved_upper, total
-
-
-def dot(x, y):
-    """z = Σ x_i y_i of vectors, x̄ = z̄ y, ȳ = z̄ x."""
-    return contract("i,i->", x, y), lambda g: (g * y, g * x)
-
-
-def outer(x, y):
-    """Z_ij = x_i y_j, x̄ = Z̄ y, ȳ = Z̄ᵀ x."""
-    return contract("i,j->ij", x, y), lambda g: (contract("ij,j->i", g, y), contract("ij,i->j", g, x))
-
-
-def trace(x):
-    """y = Σ X_ii, X̄ = ȳ I."""
-    return x.moved(np.diagonal).sum(-1), lambda g: (g * np.eye(x.shape[-1]),)
-
-
-def einsum(x, y, *, subscripts):
-    """Z = Σ x y over the letters that the result lacks; each gradient is such a sum of the other one and Z̄."""
-    given, result = subscripts.split("->")
-    first, second = given.split(",")
-
-    def pullback(g):
-        return contract(f"{result},{second}->{first}", g, y), contract(f"{result},{first}->{second}", g, x)
-
-    return contract(subscripts, x, y), pullback
 
 
 def cholesky(a):
@@ -87,13 +62,18 @@ def log_determinant(factor):
     return y, lambda g: ((g * 2 / diagonal).moved(np.diag),)
 
 
-DOT = Layer("dot", ad.dot, dot, torch="dot", jax="numpy.dot")
-OUTER = Layer("outer", ad.outer, outer, torch="outer", jax="numpy.outer")
-TRACE = Layer("trace", ad.trace, trace, torch="trace", jax="numpy.trace")
+def einsum(x, y, *, subscripts):
+    """Of two operands."""
+    return ad.einsum(subscripts, x, y)
+
+
+DOT = Layer("dot", ad.dot, by_tape(ad.dot), torch="dot", jax="numpy.dot")
+OUTER = Layer("outer", ad.outer, by_tape(ad.outer), torch="outer", jax="numpy.outer")
+TRACE = Layer("trace", ad.trace, by_tape(ad.trace), torch="trace", jax="numpy.trace")
 EINSUM = Layer(
     "einsum",
-    lambda x, y, *, subscripts: ad.einsum(subscripts, x, y),
     einsum,
+    by_tape(einsum),
     torch=lambda torch, x, y, *, subscripts: torch.einsum(subscripts, x, y),
     jax=lambda jax, x, y, *, subscripts: jax.numpy.einsum(subscripts, x, y),
 )
