@@ -74,7 +74,7 @@ def problem(sizes: Sizes, dtype: str) -> tuple[dict[str, np.ndarray], np.ndarray
 
 def in_refnp(sizes: Sizes, arrays: dict, x: np.ndarray, target: np.ndarray) -> Side:
     from refnp.autograd import mean
-    from refnp.layers.activations import relu
+    from refnp.layers.activation import relu
     from refnp.layers.layer_norm import LayerNorm
     from refnp.layers.linear import Linear
     from refnp.layers.module import Module

@@ -79,7 +79,7 @@ def unet(f: Functions, w: dict, x: Any) -> Any:
 
 def refnp_functions() -> Functions:
     from refnp.autograd import concatenate, mean
-    from refnp.layers.activations import relu
+    from refnp.layers.activation import relu
     from refnp.layers.convolution import convolution, convolution_transpose
 
     return Functions(

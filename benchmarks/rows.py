@@ -50,7 +50,7 @@ def side(framework: str, name: str, rows: int, features: int, dtype: str) -> Sid
 
 
 def refnp_functions() -> dict[str, Callable]:
-    from refnp.layers.activations import gelu
+    from refnp.layers.activation import gelu
     from refnp.layers.layer_norm import layer_norm
     from refnp.layers.softmax import softmax
 

@@ -1,7 +1,7 @@
 """Chapter 2, the layers: one idea a page, the function with its hand-written gradient, then its module."""
 
 from refnp.layers import masks, steps
-from refnp.layers.activations import *
+from refnp.layers.activation import *
 from refnp.layers.convolution import Convolution, ConvolutionTranspose, convolution, convolution_transpose
 from refnp.layers.distributions import Categorical, LowRankNormal, Mixture, MultivariateNormal, Normal, kl_divergence
 from refnp.layers.dot_product_attention import (

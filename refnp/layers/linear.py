@@ -22,7 +22,7 @@ from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import integers, raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
-from refnp.layers.activations import relu
+from refnp.layers.activation import relu
 from refnp.layers.module import Module
 from refnp.numbers.arrays import floating
 from refnp.numbers.words import root

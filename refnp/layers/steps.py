@@ -16,7 +16,7 @@ import refnp.autograd as ad
 from refnp.autograd.explanation.opening import Steps, steps_of
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, Tensor
-from refnp.layers import activations, losses
+from refnp.layers import losses
 from refnp.layers.dot_product_attention import attention, attention_with_weights, scale_of, soft_capped
 from refnp.layers.set_convolutions import Grid, eq, set_convolution
 from refnp.numbers.arrays import floating
@@ -90,38 +90,6 @@ def _attend(query: Any, key: Any, value: Any, bias: Any, mask: Any, scale: Any, 
     output = ad.matmul(a, value)
     yield "O = A V", output
     return output, a
-
-
-# ---- activations
-
-
-@steps_of(activations.gelu)
-def gelu_steps(x: Any, *, approximate: str = "none") -> Steps:
-    """The weight Φ(x), or its approximation, and the product."""
-    if approximate == "none":
-        weight = 0.5 * ad.erfc(x * -(np.asarray(raw(x)).real.dtype.type(0.5) ** 0.5))
-        yield "Φ(x) = ½ erfc(−x/√2)", weight
-    else:
-        root, cubic = (
-            np.asarray(c).astype(raw(x).real.dtype) for c in (activations.ROOT_EIGHT_OVER_PI / 2, activations.CUBIC)
-        )
-        u = root * (x + cubic * x * x * x)
-        yield "u = √(2/π) (x + 0.044715 x³)", u
-        weight = activations.sigmoid(2 * u)
-        yield "σ(2u) = ½ (1 + tanh u)", weight
-    y = x * weight
-    yield "y = x Φ(x)" if approximate == "none" else "y = x σ(2u)", y
-    return y
-
-
-@steps_of(activations.silu)
-def silu_steps(x: Any) -> Steps:
-    """The sigmoid, and the product."""
-    weight = activations.sigmoid(x)
-    yield "σ(x) = 1/(1 + e^(−x))", weight
-    y = x * weight
-    yield "y = x σ(x)", y
-    return y
 
 
 # ---- losses

@@ -23,7 +23,7 @@ from refnp.autograd import concatenate
 from refnp.autograd.declaration import takes
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, Tensor
-from refnp.layers.activations import relu
+from refnp.layers.activation import relu
 from refnp.layers.convolution import MODE, Convolution, ConvolutionTranspose
 from refnp.layers.module import Module
 from refnp.layers.pooling import average_pool

@@ -26,7 +26,7 @@ import numpy as np
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.activations import relu
+from refnp.layers.activation import relu
 from refnp.layers.distributions import Normal
 from refnp.layers.dot_product_attention import attention, one_over_root
 from refnp.layers.layer_norm import LayerNorm

@@ -29,7 +29,7 @@ import numpy as np
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.activations import relu
+from refnp.layers.activation import relu
 from refnp.layers.distributions import Mixture, Normal
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.module import on_tape

@@ -30,7 +30,7 @@ import numpy as np
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.activations import relu, sigmoid
+from refnp.layers.activation import relu, sigmoid
 from refnp.layers.convolution import convolution
 from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP, Linear

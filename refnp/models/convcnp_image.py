@@ -23,7 +23,7 @@ from refnp import autograd as ag
 from refnp.autograd import Parameter
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.activations import relu
+from refnp.layers.activation import relu
 from refnp.layers.convolution import convolution
 from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP, Linear

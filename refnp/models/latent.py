@@ -28,7 +28,7 @@ from refnp import autograd as ag
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.activations import relu, sigmoid
+from refnp.layers.activation import relu, sigmoid
 from refnp.layers.distributions import Mixture, Normal, kl_divergence, log_mean_exp
 from refnp.layers.linear import MLP
 from refnp.layers.module import on_tape

@@ -27,7 +27,7 @@ import numpy as np
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.activations import relu, softplus
+from refnp.layers.activation import relu, softplus
 from refnp.layers.distributions import Mixture, MultivariateNormal, Normal
 from refnp.layers.linear import MLP
 from refnp.layers.masked_reductions import numbers

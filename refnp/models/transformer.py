@@ -20,7 +20,7 @@ import numpy as np
 
 from refnp.autograd import matmul, swapaxes
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.activations import relu
+from refnp.layers.activation import relu
 from refnp.layers.linear import Embedding, Linear
 from refnp.layers.masks import combine
 from refnp.layers.module import Module

@@ -23,7 +23,7 @@ import numpy as np
 
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.activations import relu
+from refnp.layers.activation import relu
 from refnp.layers.layer_norm import LayerNorm
 from refnp.layers.linear import MLP
 from refnp.layers.masks import causal, without_unread

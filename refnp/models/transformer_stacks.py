@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.activations import relu
+from refnp.layers.activation import relu
 from refnp.layers.layer_norm import LayerNorm
 from refnp.layers.masks import check_mask, combine, without_unread
 from refnp.layers.module import Module

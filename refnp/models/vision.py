@@ -18,7 +18,7 @@ import numpy as np
 
 from refnp.autograd import Parameter, broadcast_to, concatenate, reshape, swapaxes, transpose
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.activations import gelu, relu
+from refnp.layers.activation import gelu, relu
 from refnp.layers.convolution import Convolution
 from refnp.layers.linear import Linear
 from refnp.layers.module import Module

@@ -14,8 +14,8 @@ fail where an identity needs what an unknown does not know, such as log ab = log
 were met.
 
 A root mod p would not do for √x: of the two there are neither is the positive one, so that √x² would be −x at every
-other point. What holds for every unknown with the derivative 1/2√x holds for the root. Whole numbers made of 2, 3, 5
-and 7 have roots that multiply as the positive ones do.
+other point. What holds for every unknown with the derivative 1/2√x holds for the root. Products of 2, 3, 5, 7 and π,
+and one over such, have roots that multiply as the positive ones do.
 """
 
 import contextlib
@@ -185,12 +185,13 @@ class Element:
         f = math.sqrt(abs(self.f))
         if not self.v:
             return Element(0, 0, 0, f)
-        if is_of_small_primes(self.v):
-            v = pow(self.v, (P + 1) // 4, P)
-        else:
+        v = known_root(self.v)
+        if v is None:
             met("sqrt")
             v = unknown("root", self.v)
-        return Element(v, unknown("root mod q", v), self.t * pow(2 * v, -1, P), f, None, True)
+        w = pow(self.w, (Q + 1) // 4, Q)
+        free = self.free or w * w % Q != self.w
+        return Element(v, unknown("root mod q", v) if free else w, self.t * pow(2 * v, -1, P), f, None, free)
 
     def log(self) -> "Element":
         """log x; −∞ for 0."""
@@ -242,6 +243,16 @@ class Element:
         return 1 - self.erf()
 
 
+def known_root(v: int) -> int | None:
+    """The root of a product of 2, 3, 5, 7 and π, or of one over such, as positive roots multiply; None of others."""
+    for power, pi in ((1, 1), (1, PI_ROOT), (-1, PI_ROOT)):
+        ratio = v * pow(pi, -2 * power, P) % P
+        for way in (1, -1):
+            if is_of_small_primes(pow(ratio, way, P)):
+                return pow(ratio, (P + 1) // 4, P) * pow(pi, power, P) % P
+    return None
+
+
 def is_of_small_primes(v: int) -> bool:
     """Whether a number is a product of 2, 3, 5 and 7."""
     for small in (2, 3, 5, 7):
@@ -256,10 +267,13 @@ def infinite(f: float) -> Element:
     return Element(unknown("infinity", int(f > 0) - int(f < 0)), None, 0, f, None, True)
 
 
+PI_ROOT = unknown("root of pi", 0)
+
+
 class Mathematics:
     """What a formula may ask of constants: π is an unknown."""
 
-    pi = Element(unknown("pi", 0), unknown("pi mod q", 0), 0, math.pi)
+    pi = Element(PI_ROOT**2, unknown("pi mod q", 0), 0, math.pi)
     number = staticmethod(Element.of)
     sqrt = staticmethod(Element.sqrt)
     log = staticmethod(Element.log)

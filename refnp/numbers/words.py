@@ -60,20 +60,20 @@ class Wide:
     number, sqrt, log = np.longdouble, np.sqrt, np.log
 
 
-def constant(number: Any) -> Constant:
+def constant(number: Any) -> Any:
     """An option, such as ε, as a number of the formula; a ratio of integers is constant(1) / 3."""
     return number if isinstance(number, Constant) else Constant(lambda m: m.number(number))
 
 
-pi = Constant(lambda m: m.pi)
+pi: Any = Constant(lambda m: m.pi)
 
 
-def root(number: Any) -> Constant:
+def root(number: Any) -> Any:
     """√c."""
     return Constant(lambda m: m.sqrt(constant(number).of(m)))
 
 
-def logarithm(number: Any) -> Constant:
+def logarithm(number: Any) -> Any:
     """log c."""
     return Constant(lambda m: m.log(constant(number).of(m)))
 

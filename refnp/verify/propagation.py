@@ -28,7 +28,6 @@ from refnp.layers.set_convolutions.kernels import eq, matern_32, matern_52
 from refnp.numbers import rounding
 from refnp.numbers.rounding import ELEMENTARY, WIDE, Rounded, constant, exact
 from refnp.verify.layers import (
-    activations,
     distributions,
     engine,
     losses,
@@ -120,7 +119,7 @@ def argument_of(value: Any) -> Any:
 
 
 EXACT = {  # whose rules are not written for all kinds of numbers yet
-    "absolute", "maximum", "minimum", "max", "min", "clip", "relu", "astype", "max_over_windows", "max_over_runs",
+    "absolute", "maximum", "minimum", "max", "min", "clip", "astype", "max_over_windows", "max_over_runs",
     "kept", "spoil", "read_diagonals",
 }  # fmt: skip
 
@@ -263,9 +262,6 @@ EQUATIONS: dict[str, Callable] = {
     **{name: elementary(getattr(rounding, name)) for name in ("exp", "expm1", "log", "log1p", "tanh")},
     **{name: of_value(getattr(np, name)) for name in ("sin", "cos")},
     **{name: first(getattr(engine, name)) for name in ("sinh", "cosh", "arctan")},
-    **{
-        name: first(getattr(activations, name)) for name in ("leaky_relu", "elu", "sigmoid", "silu", "softplus", "gelu")
-    },
     "logsumexp": logsumexp,
     "gaussian_nll": of_numbers(losses.gaussian_nll),
     "normal_kl": of_numbers(distributions.normal_kl),

@@ -22,7 +22,7 @@ from refnp.autograd.primitives import integers
 from refnp.autograd.special import erf
 from refnp.kernels import blocks
 from refnp.kernels.process import one_blas_thread
-from refnp.layers.activations import gelu
+from refnp.layers.activation import gelu
 from refnp.layers.convolution import convolution
 from refnp.layers.layer_norm import layer_norm
 from refnp.layers.set_convolutions import set_convolution

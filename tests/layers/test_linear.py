@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.layers.activations import gelu, relu
+from refnp.layers.activation import gelu, relu
 from refnp.layers.linear import MLP, Linear
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import activations as activation_equations

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from refnp.layers.activation import relu, sigmoid, softplus
 from refnp.layers.unet import UNet
 from refnp.numbers import rounding
 from refnp.numbers.rounding import Rounded, contract, exact, tolerance
-from refnp.verify.layers.activations import relu, sigmoid, softplus
 from refnp.verify.layers.convolution import CONVOLUTION, TRANSPOSED
 from refnp.verify.layers.set_convolution import set_convolution
 
@@ -16,7 +16,7 @@ def predicted(model, grid, context_x, context_y, target_x, mask=None, *, positio
     `positions` is an error of the given positions, in units of the roundoff.
     """
     found = answered(model, grid, [(context_x, context_y, mask)], target_x, positions=positions)
-    return tolerance(found[0], context_y.dtype), tolerance(softplus(found[1])[0], context_y.dtype)
+    return tolerance(found[0], context_y.dtype), tolerance(softplus.page(found[1])[0], context_y.dtype)
 
 
 def joint(model, grid, contexts, target_x):
@@ -25,7 +25,7 @@ def joint(model, grid, contexts, target_x):
     (b, n, _), dy, k = values.shape, model.dy, model.rank
     mean, s = values[..., :dy], values[..., dy + k * dy :]
     factor = values[..., dy : dy + k * dy].reshape(b, n, k, dy).swapaxes(-1, -2).reshape(b, n * dy, k) / k
-    std = rounding.sqrt(softplus(s)[0] + rounding.constant(np.longdouble(model.head.floor) ** 2))
+    std = rounding.sqrt(softplus.page(s)[0] + rounding.constant(np.longdouble(model.head.floor) ** 2))
     return mean.reshape(b, n * dy), factor, std.reshape(b, n * dy)
 
 
@@ -47,10 +47,10 @@ def answered(model, grid, contexts, target_x, *, positions=0.0):
         z, _ = set_convolution(places, x, values, scales, mask=mask, divide=divide, eps=eps)
         encoded.append(left_out(z, 2 * np.abs(values.value).max(initial=1)))  # pairs below u ε/N, divided by ρ + ε ≥ ε
     z = side_by_side(encoded)
-    h, _ = sigmoid(mapped(z, state["lift.weight"], state["lift.bias"]))
+    h, _ = sigmoid.page(mapped(z, state["lift.weight"], state["lift.bias"]))
     h = h.swapaxes(1, 2).reshape(len(target_x), h.shape[-1], *grid.lengths)
     h = (_unet if isinstance(model.network, UNet) else _plain)(model.network, state, h)
-    rows = (relu(h)[0] if model.head.rectified else h).reshape(*h.shape[:2], grid.size).swapaxes(1, 2)
+    rows = (relu.page(h)[0] if model.head.rectified else h).reshape(*h.shape[:2], grid.size).swapaxes(1, 2)
     found = []
     for i in range(len(model.decoders)):
         scales = rounding.exp(state[f"decoders.{i}.convolution.log_length_scale"])
@@ -83,7 +83,7 @@ def _plain(network, state, h):
     for i in range(len(network.layers)):
         name = f"network.layers.{i}"
         h, _ = CONVOLUTION.equation(h, state[f"{name}.weight"], state[f"{name}.bias"], padding=network.kernel // 2)
-        h = relu(h)[0] if i + 1 < len(network.layers) else h
+        h = relu.page(h)[0] if i + 1 < len(network.layers) else h
     return h
 
 
@@ -95,11 +95,11 @@ def _unet(network, state, h):
         h, _ = CONVOLUTION.equation(
             h, state[f"{name}.weight"], state[f"{name}.bias"], stride=s, padding=-(-(k - s) // 2)
         )
-        h, _ = relu(h)
+        h, _ = relu.page(h)
     for i, (k, s) in enumerate(zip(reversed(network.kernels), reversed(network.strides), strict=True)):
         name, a = f"network.up.{i}", -(-(k - s) // 2)
         h, _ = TRANSPOSED.equation(h, state[f"{name}.weight"], state[f"{name}.bias"], stride=s, padding=a,
                                 output_padding=s + 2 * a - k)  # fmt: skip
-        h, below = relu(h)[0], seen.pop()
+        h, below = relu.page(h)[0], seen.pop()
         h = Rounded(np.concatenate([below.value, h.value], 1), np.concatenate([below.error, h.error], 1))
     return h

@@ -2,12 +2,12 @@
 
 import numpy as np
 
+from refnp.layers.activation import relu, sigmoid, softplus
 from refnp.models.joint import Autoregressive
 from refnp.models.latent import LatentModel
 from refnp.models.neural_process import CNP
 from refnp.numbers import rounding
 from refnp.numbers.rounding import WIDE, Rounded, arranged, constant, contract, exact, where
-from refnp.verify.layers.activations import relu, sigmoid, softplus
 from refnp.verify.layers.attention import attention
 from refnp.verify.layers.distributions import normal_kl
 from refnp.verify.layers.losses import gaussian_nll
@@ -34,7 +34,7 @@ def deviated(s, floor, deviation):
     """σ of s: the floored softplus, floor + eˢ, or the root of floor² + softplus."""
     if deviation == "exp":
         return rounding.exp(s) + floor
-    positive = softplus(s)[0]
+    positive = softplus.page(s)[0]
     return rounding.sqrt(positive + floor**2) if deviation == "softplus_variance" else bounded(positive, floor)
 
 
@@ -55,7 +55,7 @@ def block(module, query, key, value, mask):
     heads = (split_heads(a, module.heads) for a in (wanted, k, v))
     found, _ = attention(*heads, mask=np.repeat(mask[:, None, None, :], query.shape[-2], -2), similarity=kind)
     u, _ = LAYER_NORM.equation(q + join_heads(found), *own(state, "first_norm"))
-    bent, _ = relu(contract("...i,ij->...j", u, exact(state["output.weight"])) + exact(state["output.bias"]))
+    bent, _ = relu.page(contract("...i,ij->...j", u, exact(state["output.weight"])) + exact(state["output.bias"]))
     return LAYER_NORM.equation(u + bent, *own(state, "second_norm"))[0]
 
 
@@ -64,7 +64,7 @@ def set_encoder(module, pairs, mask):
     state = module.state_dict()
     tokens = mlp(pairs, own(state, "before"))
     if module.attention is not None:
-        tokens = relu(tokens)[0]
+        tokens = relu.page(tokens)[0]
         tokens = block(module.attention, tokens, tokens, tokens, mask)
     counts = 1 if module.pooling == "sum" else np.maximum(mask.sum(-1, keepdims=True), 1)
     weights = mask / np.asarray(counts, WIDE)
@@ -84,7 +84,7 @@ def latent(model, x, y, mask):
     """m and v of q(z | S)."""
     values = set_encoder(model.latent_encoder, joined(x, y), mask)
     half = values.shape[-1] // 2
-    return values[..., :half], bounded(sigmoid(values[..., half:])[0], model.latent_floor)
+    return values[..., :half], bounded(sigmoid.page(values[..., half:])[0], model.latent_floor)
 
 
 def predict(model, context_x, context_y, target_x, mask, z=None):
@@ -126,7 +126,7 @@ def ensemble(model, context_x, context_y, target_x, mask, draws):
         more = conditional_path(model, x, joined(x, adapted), mask, t)
         first = contract("bni,ij->bnj", joined(told, t), decoder[0]) + decoder[1]
         h = first + contract("bni,ij->bnj", more, exact(state["adaptation.weight"]))
-        h = mlp(relu(h)[0], decoder[2:]) if decoder[2:] else h
+        h = mlp(relu.page(h)[0], decoder[2:]) if decoder[2:] else h
         found.append(normal(h, model.floor, model.deviation))
     stacked = lambda parts: arranged(lambda *values: np.stack(values), *parts)
     return stacked([mean for mean, _ in found]), stacked([std for _, std in found])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers import MLP, LayerNorm, Module, cross_entropy
-from refnp.layers.activations import gelu, relu
+from refnp.layers.activation import gelu, relu
 from refnp.layers.positions.absolute import LearnedPositions, SinusoidalPositions
 from refnp.layers.positions.biases import ALiBi, T5Bias
 from refnp.layers.positions.relative import RelativePositions, Shaw

@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 
-from refnp.layers.activations import gelu
+from refnp.layers.activation import gelu, relu
 from refnp.layers.positions.images import METHODS, ImagePositions, image_places
 from refnp.layers.positions.relative import RelativePositions
 from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens, class_attention, patches
 from refnp.numbers.rounding import Rounded, exact
 from refnp.symmetry import Permute, Roll, RotateGrid, Slide, invariant, search
-from refnp.verify.layers.activations import relu
 from refnp.verify.layers.convolution import CONVOLUTION
 from refnp.verify.layers.linear import linear
 from tests.helpers import assert_same_bits, normal
@@ -118,7 +117,7 @@ def rounded_tokens(tokens, images):
         return linear(exact(cut), *given(tokens.map))[0]
     x = exact(images)
     for layer in tokens.layers:
-        x = relu(CONVOLUTION.equation(x, *given(layer), stride=layer.options["stride"], padding=1)[0])[0]
+        x = relu.page(CONVOLUTION.equation(x, *given(layer), stride=layer.options["stride"], padding=1)[0])[0]
     return x.reshape(*x.shape[:2], -1).swapaxes(-1, -2)
 
 

@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from refnp.autograd.primitives import raw
+from refnp.layers.activation import relu
 from refnp.numbers import rounding
 from refnp.numbers.rounding import Rounded, constant, contract, exact, tolerance, where
-from refnp.verify.layers.activations import relu
 from refnp.verify.layers.linear import linear
 from refnp.verify.layers.multi_head import join_heads, split_heads
 from refnp.verify.layers.neural_process_parts import pair_weights
@@ -81,7 +81,7 @@ def mlp(x, parameters):
     """Linear maps with relu between them."""
     for i in range(0, len(parameters), 2):
         x, _ = linear(x, *parameters[i : i + 2])
-        x = relu(x)[0] if i + 2 < len(parameters) else x
+        x = relu.page(x)[0] if i + 2 < len(parameters) else x
     return x
 
 

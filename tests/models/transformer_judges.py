@@ -3,7 +3,7 @@
 import numpy as np
 
 from refnp import layers
-from refnp.layers.activations import gelu, relu
+from refnp.layers.activation import gelu, relu
 from refnp.layers.positions.absolute import LearnedPositions
 from refnp.numbers.rounding import Rounded, exact, tolerance
 from refnp.verify.layers import normalization

@@ -6,10 +6,10 @@ import numpy as np
 
 from refnp import layers
 from refnp.autograd.elementary import tanh as tanh_of
+from refnp.layers.activation import logistic, logistic_slope
 from refnp.numbers import rounding
-from refnp.numbers.parts import part
-from refnp.numbers.rounding import WIDE, Rounded, constant, either, overflowing, where, where_positive
-from refnp.numbers.special import SQRT_HALF
+from refnp.numbers.rounding import Rounded, either, overflowing, where
+from refnp.numbers.words import constant, pi, root
 from refnp.verify.case import (
     Case,
     Convention,
@@ -22,49 +22,11 @@ from refnp.verify.case import (
     gradient_of,
     uniform,
 )
+from refnp.verify.judged_pages import by_page
 from refnp.verify.layers.engine import AROUND_ZERO
 
-TWICE_ROOT = constant(2 * np.sqrt(WIDE(2) / (4 * np.arctan(WIDE(1)))))  # 2 √(2/π)
-ROOT_TWO_PI = constant(np.sqrt(8 * np.arctan(WIDE(1))))
-
-
-def relu(x):
-    """y = max(x, 0); slope 0 at the kink."""
-    return where_positive(x, x, 0), lambda g: (where_positive(x, g, 0),)
-
-
-def leaky_relu(x, *, slope=0.01):
-    """y = x or a x; slope a at the kink."""
-    below = constant(slope)
-    return where_positive(x, x, x * below), lambda g: (where_positive(x, g, g * below),)
-
-
-def elu(x, *, alpha=1.0):
-    """y = x or α (eˣ − 1)."""
-    below = where(x.value > 0, 0, x)
-
-    def pullback(g):
-        return (where_positive(x, g, g * rounding.exp(below) * alpha),)
-
-    return where(x.value > 0, x, rounding.expm1(below) * alpha), pullback
-
-
-@part
-def logistic(x):
-    """σ(x) = 1/(1 + e^(−x)), or eˣ/(1 + eˣ) for negative x."""
-    e = rounding.exp(where(x.value > 0, -x, x))
-    return where(x.value > 0, 1, e) / (e + 1)
-
-
-@part
-def logistic_slope(x):
-    """σ′ = σ(x) σ(−x)."""
-    return logistic(x) * logistic(-x)
-
-
-def sigmoid(x):
-    """y = σ(x), y′ = σ(x) σ(−x)."""
-    return logistic(x), lambda g: (g * logistic_slope(x),)
+TWICE_ROOT = 2 * root(2 / pi)
+CUBE = constant(44_715) / 1_000_000
 
 
 def tanh(x):
@@ -73,50 +35,15 @@ def tanh(x):
     return y, lambda g: (g * (1 - y * y),)
 
 
-def silu(x):
-    """y = x σ(x), y′ = σ(x) + x σ(x) σ(−x)."""
-    sigma = logistic(x)
-    return x * sigma, lambda g: (g * (sigma + x * logistic_slope(x)),)
-
-
-def softplus(x, *, beta=1.0, threshold=None):
-    """y = max(x, 0) + log1p(e^(−β|x|))/β, y′ = σ(βx); or y = x, y′ = 1 where βx is above the threshold."""
-    z = x if beta == 1 else x * constant(beta)
-    e = rounding.exp(where(z.value > 0, -z, z))
-    small = rounding.log1p(e)
-    y, slope = where(x.value > 0, x, 0) + (small if beta == 1 else small / constant(beta)), logistic(z)
-    if threshold is not None:
-        y, slope = where(z.value > threshold, x, y), where(z.value > threshold, 1, slope)
-    return y, lambda g: (g * slope,)
-
-
-def gelu(x, *, approximate="none"):
-    """y = x Φ(x), Φ(x) = ½ erfc(−x/√2), y′ = Φ(x) + x e^(−x²/2)/√(2π).
-
-    tanh: y = x σ(2v), v = √(2/π)(x + 0.044715 x³), y′ = σ(2v) + 2 x v′ σ(2v) σ(−2v).
-    """
-    if approximate == "tanh":
-        cube = constant(WIDE("0.044715"))
-        twice_v = TWICE_ROOT * (x + cube * (x * x * x))
-        twice_slope = TWICE_ROOT * (cube * (x * x) * 3 + 1)
-        weight = logistic(twice_v)
-        slope = weight + x * twice_slope * (weight * logistic(-twice_v))
-    else:
-        weight = rounding.erfc(-(x * constant(SQRT_HALF))) / 2
-        slope = weight + x * (rounding.exp(-(x * x) / 2) / ROOT_TWO_PI)
-    return x * weight, lambda g: (g * slope,)
-
-
 def printed_gelu(x, *, approximate="none"):
     """y = x/2 (1 + erf(x/√2)), y′ = ½ (1 + erf) + x φ(x); or with t = tanh u, y′ = ½ (1 + t) + ½ x (1 − t²) u′."""
     if approximate == "tanh":
-        cube = constant(WIDE("0.044715"))
-        t = rounding.tanh(TWICE_ROOT * (x + cube * (x * x * x)) / 2)
-        slope = TWICE_ROOT * (cube * (x * x) * 3 + 1) / 2
+        t = rounding.tanh(TWICE_ROOT * (x + CUBE * (x * x * x)) / 2)
+        slope = TWICE_ROOT * (CUBE * (x * x) * 3 + 1) / 2
         weight = (t + 1) / 2
         return x * weight, lambda g: (g * (weight + x * (1 - t * t) * slope / 2),)
-    weight = (rounding.erf(x * constant(SQRT_HALF)) + 1) / 2
-    density = rounding.exp(-(x * x) / 2) / ROOT_TWO_PI
+    weight = (rounding.erf(x * root(constant(1) / 2)) + 1) / 2
+    density = rounding.exp(-(x * x) / 2) / root(2 * pi)
     return x * weight, lambda g: (g * (weight + x * density),)
 
 
@@ -172,23 +99,25 @@ def jax_softplus(jax, x, *, beta=1.0, threshold=None):
     return jax.nn.softplus(x) if beta == 1 else jax.nn.softplus(beta * x) / beta
 
 
-RELU = Layer("relu", layers.relu, relu, torch="nn.functional.relu", jax="nn.relu")
+RELU = Layer("relu", layers.relu, by_page(layers.relu), torch="nn.functional.relu", jax="nn.relu")
 LEAKY_RELU = Layer(
     "leaky_relu",
     layers.leaky_relu,
-    leaky_relu,
+    by_page(layers.leaky_relu),
     torch=lambda torch, x, slope=0.01: torch.nn.functional.leaky_relu(x, negative_slope=slope),
     jax=lambda jax, x, slope=0.01: jax.nn.leaky_relu(x, negative_slope=slope),
 )
-ELU = Layer("elu", layers.elu, elu, torch="nn.functional.elu", jax="nn.elu")
-SIGMOID = Layer("sigmoid", layers.sigmoid, sigmoid, torch="nn.functional.sigmoid", jax="nn.sigmoid")
+ELU = Layer("elu", layers.elu, by_page(layers.elu), torch="nn.functional.elu", jax="nn.elu")
+SIGMOID = Layer("sigmoid", layers.sigmoid, by_page(layers.sigmoid), torch="nn.functional.sigmoid", jax="nn.sigmoid")
 TANH = Layer("tanh", tanh_of, tanh, torch="tanh", jax="numpy.tanh")
-SILU = Layer("silu", layers.silu, silu, torch="nn.functional.silu", jax="nn.silu")
-SOFTPLUS = Layer("softplus", layers.softplus, softplus, torch="nn.functional.softplus", jax=jax_softplus)
+SILU = Layer("silu", layers.silu, by_page(layers.silu), torch="nn.functional.silu", jax="nn.silu")
+SOFTPLUS = Layer(
+    "softplus", layers.softplus, by_page(layers.softplus), torch="nn.functional.softplus", jax=jax_softplus
+)
 GELU = Layer(
     "gelu",
     layers.gelu,
-    gelu,
+    by_page(layers.gelu),
     torch="nn.functional.gelu",
     jax=lambda jax, x, approximate="none": jax.nn.gelu(x, approximate=approximate == "tanh"),  # tanh unless told
 )
@@ -325,5 +254,5 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
         gradient_of("softplus, β = 2, threshold 1", layers.softplus, x, beta=2.0, threshold=1.0),
         gradient_of("gelu, tanh", layers.gelu, x, approximate="tanh"),
         *(exact_gradient(f"{l.name}, tails", l.function, l.equation, TAILS) for l in LAYERS),
-        exact_gradient("gelu, tanh, tails", layers.gelu, gelu, TAILS, approximate="tanh"),
+        exact_gradient("gelu, tanh, tails", layers.gelu, by_page(layers.gelu), TAILS, approximate="tanh"),
     ]

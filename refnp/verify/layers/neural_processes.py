@@ -7,7 +7,7 @@ import numpy as np
 
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
-from refnp.layers.activations import silu
+from refnp.layers.activation import relu, silu
 from refnp.layers.distributions import Mixture, Normal
 from refnp.layers.set_convolutions import Grid, GridOptions, set_convolution
 from refnp.layers.translation_attention import TranslationAttention
@@ -26,7 +26,6 @@ from refnp.models.te_tnp import TETNP, TranslationLayer
 from refnp.models.tnp import TNPA, TNPD, TNPND
 from refnp.numbers.rounding import arranged
 from refnp.verify.case import GradientInputs, Without, gradient_of, module_gradient
-from refnp.verify.layers.activations import relu
 from refnp.verify.layers.linear import linear
 
 
@@ -43,7 +42,7 @@ def pair_kernel(differences, scores, *parameters):
         x, pull = linear(x, *parameters[i : i + 2])
         pullbacks.append((pull, None))
         if i + 2 < len(parameters):
-            x, bend = relu(x)
+            x, bend = relu.page(x)
             pullbacks[-1] = pull, bend
 
     def pullback(g):

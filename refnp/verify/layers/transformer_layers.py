@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from refnp import layers, models
+from refnp.autograd.pages import Page
 from refnp.layers.masks import causal, key_padding
 from refnp.numbers.rounding import exact
 from refnp.verify.case import (
@@ -24,7 +25,6 @@ from refnp.verify.case import (
     module_gradient,
     normal,
 )
-from refnp.verify.layers.activations import gelu, relu
 from refnp.verify.layers.attention import attending
 from refnp.verify.layers.linear import linear
 from refnp.verify.layers.multi_head import (
@@ -129,10 +129,13 @@ def attention_to(memory, parameters, heads, mask, bias=None, per_head=False):
     return sublayer
 
 
+ACTIVATIONS: dict[str, Page] = {"relu": layers.relu, "gelu": layers.gelu}
+
+
 def feed_forward(parameters, activation):
     """x ↦ f(x W + b) W' + b'."""
     first, second = parts_of(parameters, 2, 2)
-    return chain(lambda x: linear(x, *first), {"relu": relu, "gelu": gelu}[activation], lambda x: linear(x, *second))
+    return chain(lambda x: linear(x, *first), ACTIVATIONS[activation].page, lambda x: linear(x, *second))
 
 
 def encoder_layer(
@@ -210,7 +213,6 @@ def parts_of(parameters, *lengths):
 
 FEATURES, HEADS, HIDDEN = 6, 2, 8
 SCALE = 0.2  # of parameters: worst-case bounds grow a hundredfold a layer, with 0.5 ten times faster
-ACTIVATIONS: dict[str, Callable] = {"relu": layers.relu, "gelu": layers.gelu}
 
 
 def new_layer(

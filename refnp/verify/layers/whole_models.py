@@ -23,7 +23,7 @@ import numpy as np
 from refnp import autograd as ag
 from refnp import models
 from refnp.autograd.tensor import Tensor
-from refnp.layers.activations import silu
+from refnp.layers.activation import silu
 from refnp.layers.module import Module
 from refnp.layers.set_convolutions import GridOptions
 from refnp.layers.unet import SimpleCNN

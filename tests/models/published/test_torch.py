@@ -19,7 +19,7 @@ from refnp.layers import (
     RMSNorm,
     masks,
 )
-from refnp.layers.activations import gelu, relu
+from refnp.layers.activation import gelu, relu
 from refnp.models.published import flax, safetensors
 from refnp.models.published import torch as from_torch
 from refnp.models.transformer_layers import DecoderLayer, EncoderLayer
