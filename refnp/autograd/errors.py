@@ -111,7 +111,9 @@ def _means_array(annotation: Any) -> bool:
 
 
 def fault(annotation: Any, value: Any) -> str:
-    """What a value of this annotation must be, if this one is not; else nothing."""
+    """What a value of this annotation must be, if this one is not; else nothing, as of an argument without one."""
+    if annotation is inspect.Parameter.empty:
+        return ""
     kinds = typing.get_args(annotation) if isinstance(annotation, types.UnionType) else (annotation,)
     plain = [typing.get_origin(kind) or kind for kind in kinds]
     if _means_array(annotation):

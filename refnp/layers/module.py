@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike
 
 from refnp.autograd import Parameter, Tensor
 from refnp.autograd.errors import ACCIDENTS, explain, explained
-from refnp.autograd.primitives import raw
+from refnp.autograd.primitives import is_own, raw
 from refnp.autograd.tensor import Call, is_recording, off_tape
 from refnp.autograd.trees import leaves_of
 
@@ -39,7 +39,7 @@ def on_tape() -> Iterator[None]:
 def arrays_in_arrays_out(method: Callable) -> Callable:
     """A method of a module that uses the tape only if an argument is a Tensor, or inside a call that uses it.
 
-    Its errors name the argument that is wrong.
+    Errors of refnp's modules name the argument that is wrong; those of other modules stay what they are.
     """
 
     @functools.wraps(method)
@@ -56,7 +56,8 @@ def arrays_in_arrays_out(method: Callable) -> Callable:
                 off_tape.add(leaves_of(value), module)
             return value
         except ACCIDENTS as error:
-            explain(method, (module, *arguments), options, error)
+            if is_own(method):
+                explain(method, (module, *arguments), options, error)
             raise
 
     return call
@@ -68,7 +69,7 @@ class Module:
     _is_bound = False  # True in copies that compute with other values, arrays or Tensors, than their own parameters
 
     def __init_subclass__(cls) -> None:
-        if "__init__" in vars(cls):
+        if "__init__" in vars(cls) and is_own(cls):
             cls.__init__ = explained(cls.__init__)  # type: ignore[method-assign]
         if "__call__" in vars(cls):
             cls.__call__ = arrays_in_arrays_out(cls.__call__)  # type: ignore[method-assign]

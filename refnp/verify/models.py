@@ -163,6 +163,8 @@ def judge_model(
 
     Dropout, containers and reshapings round nothing and are passed through. A module of your own is passed through too,
     and its layers are judged; one with parameters of its own, or without layers, stands in the report as not judged.
+    The function is called twice: where its answers differ the report says so. A model of refnp that draws needs its
+    noise among the inputs.
     Raises TypeError for what is no torch.nn.Module; ValueError for a model that drops units at random, a precision or a
     known defect that there is not, an equation that fits no module or names no layer, and answers that have nothing in
     common with those of `like`.
@@ -287,9 +289,10 @@ def beside(report: ModelReport, function: Any, inputs: Any, like: Module, parame
     values = {key: array_of(value) for key, value in by_key(inputs).items()}
     if report.dtype:  # that of the module
         values = {k: v.astype(report.dtype) if v.dtype.kind == "f" else v for k, v in values.items()}
+    check_draws_nothing(like, values)
     native = native_of(function, by_key(inputs).values())
-    given = named_parts(called(function, {key: native.array(value, None) for key, value in values.items()}))
-    answers = {name: np.asarray(native.numpy(part) if native.owns(part) else part) for name, part in given.items()}
+    native, answers = answers_of(function, native, values)
+    _, again = answers_of(function, native, values)
     dtype = str(next(iter(answers.values())).dtype)
     if dtype not in PRECISIONS:
         raise ValueError(f"judge_model: the answer is in {dtype}; judged are float32 and float64")
@@ -302,7 +305,38 @@ def beside(report: ModelReport, function: Any, inputs: Any, like: Module, parame
     report.who = report.who or f"{native.name} {version_of(native)}"
     report.dtype = report.dtype or dtype
     for name in common:
-        report.judgements.append(end_to_end(type(like).__name__, report, name, answers[name], expected[name], dtype))
+        row = end_to_end(type(like).__name__, report, name, answers[name], expected[name], dtype)
+        if why := two_calls_differ(answers[name], again[name]):
+            report.hints += [f"{name}: {why}"] if row.verdict == WITHIN else []
+            row = replace(row, why=why)
+        report.judgements.append(row)
+
+
+def answers_of(function: Any, native: Native, values: Mapping[Any, np.ndarray]) -> tuple[Native, dict[str, np.ndarray]]:
+    """The answers of a function by name, as arrays, and the framework that they came in."""
+    given = named_parts(called(function, {key: native.array(value, None) for key, value in values.items()}))
+    for part in given.values():
+        native = next((other for other in NATIVES.values() if other.name != "NumPy" and other.owns(part)), native)
+    return native, {name: np.asarray(native.numpy(part) if native.owns(part) else part) for name, part in given.items()}
+
+
+def two_calls_differ(first: np.ndarray, second: np.ndarray) -> str:
+    """What is said of a function that is none of its inputs; "" if two calls give the same bits."""
+    if same_bits(first, second):
+        return ""
+    by = f" by up to {number(float(np.abs(first - second).max()))}" if first.shape == second.shape else " in shape"
+    return f"not a function of its inputs: two calls differ{by}; is something dropped, drawn or not initialised?"
+
+
+def check_draws_nothing(like: Module, values: Mapping[Any, Any]) -> None:
+    """ValueError if the model of refnp draws numbers in its call, unless their noise is among the inputs."""
+    parameters = list(inspect.signature(type(like).__call__).parameters)[1:]
+    if "epsilon" in parameters and "epsilon" not in values and parameters.index("epsilon") >= len(values):
+        kind = type(like).__name__
+        raise ValueError(
+            f"judge_model: like is a {kind}, which draws at random; two draws differ, so give both the same noise: "
+            f"inputs={{…, 'epsilon': array}}, whose shape {kind}.__call__ says"
+        )
 
 
 def end_to_end(

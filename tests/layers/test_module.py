@@ -261,3 +261,20 @@ def test_without_tape_there_is_none_and_bind_decides_by_its_values(house):
     assert_same_bits(house.without_tape()(x), house(x))
     assert type(house.bind(state)(x)) is np.ndarray
     assert isinstance(house.bind({name: ad.Tensor(a) for name, a in state.items()})(x), ad.Tensor)
+
+
+class Mistaken(Module):
+    """A module that is not refnp's, with a mistake of its own."""
+
+    def __init__(self, width=None):
+        self.width = width + 1 if width is not None else 0
+
+    def __call__(self, x):
+        return x + self.missing
+
+
+def test_errors_of_modules_that_are_not_refnps_stay_what_they_are():
+    with pytest.raises(AttributeError, match="'Mistaken' object has no attribute 'missing'"):
+        Mistaken()(np.ones(3))
+    with pytest.raises(TypeError, match=r"^can only concatenate str"):
+        Mistaken("3")

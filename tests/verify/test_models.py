@@ -7,10 +7,11 @@ import pytest
 
 from refnp import autograd as ag
 from refnp import judge_model
-from refnp.layers import silu
-from refnp.models import CNP, TNPD, Encoder
+from refnp.layers import Linear, silu
+from refnp.models import CNP, TNPD, Encoder, LatentNP
 from refnp.numbers.rounding import tolerance
 from refnp.verify.judge import DEVIATES, judged
+from tests.helpers import normal
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -665,3 +666,38 @@ def test_a_model_whose_answer_is_an_array_is_judged_by_refnps(dtype):
     ]
     wrong = judge_model(lambda x: np.asarray(model.bind(state)(x)).swapaxes(0, 1), x, like=model)
     assert "(shape (3, 2, 8) where (2, 3, 8) is right)" in str(wrong)
+
+
+def test_a_function_whose_calls_differ_is_told_so():
+    """With the deviation, or as a hint where both answers happen to be within the bound."""
+    model, x = Linear(3, 4, rng=np.random.default_rng(0)), normal(0, (2, 3))
+    factors = iter((2.0, 3.0, 1.0, 1 + 2.3e-16))
+    function = lambda x: model(x) * next(factors)
+    said = "not a function of its inputs: two calls differ by up to"
+    report = judge_model(function, x, like=model)
+    assert not report.holds
+    assert said in str(report)
+    report = judge_model(function, x, like=model)
+    assert report.holds
+    assert said in str(report)
+    assert "two calls" not in str(judge_model(model, x, like=model))
+
+
+def test_a_model_that_draws_needs_its_noise():
+    model, sets = LatentNP(rng=np.random.default_rng(0)), (np.ones((1, 3, 1)), np.ones((1, 3, 1)), np.zeros((1, 2, 1)))
+    with pytest.raises(ValueError, match="LatentNP, which draws at random; two draws differ, so give both the same"):
+        judge_model(model, sets, like=model)
+    given = dict(zip(("context_x", "context_y", "target_x"), sets, strict=True))
+    noise = normal(1, model.draws(model.latent(*sets[:2], np.ones((1, 3), bool)), 2, None).shape)
+    report = judge_model(model, given | {"epsilon": noise}, like=model)
+    assert report.holds, str(report)
+
+
+def test_tensors_with_gradients_are_read():
+    torch = pytest.importorskip("torch")
+    model, x = Linear(4, 3, rng=np.random.default_rng(0)), normal(1, (2, 4))
+    there = torch.nn.Linear(4, 3, dtype=torch.float64)
+    there.load_state_dict({name: torch.tensor(array.T.copy()) for name, array in model.state_dict().items()})
+    report = judge_model(lambda x: there(torch.as_tensor(x)), (x,), like=model)
+    assert report.holds, str(report)
+    assert report.who.startswith("PyTorch")
