@@ -90,8 +90,8 @@ def check_statistics(x, gain=1.0, shift=0.0, mean=None, variance=None, *, eps=1e
         raise ValueError(f"batch_norm: {missing} is missing; give mean and variance, or neither")
     if mean is None and not x.size:
         raise ValueError(f"batch_norm: x has shape {x.shape}; an empty axis has no mean and no variance")
-    if variance is not None and np.any(np.real(variance) < 0):
-        raise ValueError(f"batch_norm: variance holds {np.min(np.real(variance))}; it must be 0 or positive")
+    if variance is not None and np.any(variance.real < 0):
+        raise ValueError(f"batch_norm: variance holds {np.min(variance.real)}; it must be 0 or positive")
 
 
 @page(
