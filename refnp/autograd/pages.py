@@ -178,17 +178,17 @@ def of_each_axis(function: Callable, declaration: Declaration, *, fitted: bool =
             return function(x, *others, **options)
         y, vjp = function(x[None], *others, **options)
 
-        def vjp_of_one(y_bar: Any) -> tuple:
-            x_bar, *bars = vjp(y_bar[None])
+        def vjp_of_one(*y_bars: Any) -> tuple:
+            x_bar, *bars = vjp(*(y_bar[None] for y_bar in y_bars))
             return (lambda: x_bar()[0]) if callable(x_bar) else x_bar[0], *bars
 
-        return y[0], vjp_of_one
+        return tuple(one[0] for one in y) if isinstance(y, tuple) else y[0], vjp_of_one
 
     return form
 
 
 def in_own_types(form: Callable, discrete: set[int]) -> Callable:
-    """A page on arrays, whose value has the type of the arguments; what is float16 is computed in float32.
+    """A page on arrays, whose values have the type of the arguments; what is float16 is computed in float32.
 
     Integers and booleans are floats of 64 bits, but for arguments that are `discrete`, by their places. Other kinds of
     numbers have no type.
@@ -210,11 +210,16 @@ def in_own_types(form: Callable, discrete: set[int]) -> Callable:
         with np.errstate(all="ignore"):  # what overflows is seen in the result
             y, vjp = form(*given, **options)
 
-        def typed_vjp(y_bar: Array) -> tuple:
-            with np.errstate(all="ignore"):
-                bars = vjp(in_order(y_bar.astype(inside, copy=False) if y_bar.dtype.char == "e" else y_bar))
-            return tuple(bar if bar is None else np.asanyarray(bar).astype(dtype, copy=False) for bar in bars)
+        def in_type(y: Any) -> Any:
+            y = y if y is None else np.asanyarray(y)
+            return y if y is None or y.dtype.kind in "iu" else y.astype(dtype, copy=False)  # places are integers
 
-        return np.asanyarray(y).astype(dtype, copy=False), typed_vjp
+        def typed_vjp(*y_bars: Array) -> tuple:
+            wide = (in_order(bar.astype(inside, copy=False) if bar.dtype.char == "e" else bar) for bar in y_bars)
+            with np.errstate(all="ignore"):
+                bars = vjp(*wide)
+            return tuple(map(in_type, bars))
+
+        return tuple(map(in_type, y)) if isinstance(y, tuple) else in_type(y), typed_vjp
 
     return typed

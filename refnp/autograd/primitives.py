@@ -21,7 +21,7 @@ given, never an array that it keeps: the walk back may add to a returned array i
 read-only views, of its arguments and of the gradient, and what it returns is copied.
 
 Arrays in, array out, and no tape; if any argument is a Tensor, so is the result. A primitive with several results
-returns a tuple of values, and its VJP takes one gradient for each.
+returns a tuple of values, and its VJP takes one gradient for each; of integers, such as places, there is none.
 """
 
 import functools
@@ -110,7 +110,7 @@ def primitive(function: Callable) -> Callable:
             outputs = tuple((v.shape, v.dtype) for v in values)
             node = Node(operation, arguments, options, vjp, outputs)
         if several:
-            return tuple(result(v, node, slot) for slot, v in enumerate(values))
+            return tuple(v if v.dtype.kind in "iu" else result(v, node, slot) for slot, v in enumerate(values))
         return result(values[0], node)
 
     return operation

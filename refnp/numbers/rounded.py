@@ -324,10 +324,10 @@ class Rounded(Kind):
             return exact(added(self.value))
         if depth is None and self.products is not None:
             return self.summed(added)
-        repeats = np.bincount(places, minlength=length).reshape(-1, *[1] * (self.ndim - 1))
-        additions = np.maximum(repeats - 1, 0) if depth is None else depth
-        error = added(self.error) + growth(additions, self.arithmetic) * added(np.abs(self.value) + self.off)
-        return stored(added(self.value), error, added(self.lost) + np.maximum(repeats - 1, 0), self.arithmetic)
+        additions = np.maximum(added(np.where(self.is_exact_zero, 0, 1)) - 1, 0)
+        roundings = growth(additions if depth is None else depth, self.arithmetic)
+        error = added(self.error) + roundings * added(np.abs(self.value) + self.off)
+        return stored(added(self.value), error, added(self.lost) + additions, self.arithmetic)
 
     def applied(self, value: np.ndarray, slope: Any, units: int) -> "Rounded":
         """What `function` does."""

@@ -6,6 +6,7 @@ places of padding in front. Several axes make a window of Π k taps at each of �
     places = windows(axes)                   (P, T) integers: which number of the flattened signal stands under a tap
     read_at(x, places)                       (..., n) → (..., P, T): what the windows see, 0 in the padding
     added_at(under, places, n)               (..., P, T) → (..., n): the adjoint, which adds up what one number gave
+    places = runs(lengths, sizes)            likewise, for as many windows as are wanted, of neighbouring places
 
 `read_at` and `added_at` are words of pages (refnp/numbers/words.py).
 Source: Dumoulin & Visin (2016), arXiv 1603.07285.
@@ -20,6 +21,7 @@ from refnp.numbers.duals import Array
 
 Whole = Sequence[int]
 Pairs = Sequence[tuple[int, int]]
+MOST_AXES = 8  # of space in pooling: a window of 3 places on each of 18 axes would read 387 million places
 PADDING, BEYOND = -1, -2  # no place of the signal: one of the padding on both sides of it, or one farther out
 
 
@@ -58,6 +60,25 @@ def windows(axes: Axes, mode: str = "zeros") -> Array:
         found = (found[:, None, :, None] * n + repeated(at, n, mode)[:, None, :]).reshape(counts)
         outside = np.minimum(outside[:, None, :, None], none[:, None, :]).reshape(counts)
     return np.where(outside < 0, outside, found)
+
+
+def runs(lengths: Whole, sizes: Whole) -> Array:
+    """(P, T): the places ⌊p n/P⌋ ≤ i < ⌈(p + 1) n/P⌉ of the flattened signal for window p; BEYOND to fill up."""
+    found = np.zeros((1, 1), np.intp)
+    for n, count in zip(lengths, sizes, strict=True):
+        p = np.arange(count)[:, None]
+        starts, ends = (p * n // count, -(-(p + 1) * n // count)) if count else (p, p)
+        at = starts + np.arange(np.max(ends - starts, initial=1))
+        at = np.where(at < ends, at, BEYOND)
+        above, shape = found[:, None, :, None], (len(found) * count, found.shape[1] * at.shape[1])
+        found = np.where((above < 0) | (at[:, None, :] < 0), BEYOND, above * n + at[:, None, :]).reshape(shape)
+    return found
+
+
+def filled(places: Array) -> Array:
+    """Windows (P, T) in which the first place stands where there is none: their largest number stays the same."""
+    beyond = np.iinfo(places.dtype).max
+    return np.where(places < 0, np.where(places < 0, beyond, places).min(-1, keepdims=True), places)
 
 
 def repeated(at: Array, n: int, mode: str) -> Array:
@@ -127,3 +148,61 @@ def axes_of_transpose(
             )
         axes.append(Axis(length, p, k, s, d, before, after))
     return tuple(axes)
+
+
+def axes_of_pool(
+    name: str,
+    lengths: Whole,
+    size: Whole,
+    stride: Whole | None,
+    padding: Pairs,
+    dilation: Whole | None = None,
+    *,
+    ceil_mode: bool,
+) -> Axes:
+    """Axes with as many windows as fit, or in ceil mode as many as start in x or in the padding before it.
+
+    ValueError where not even one fits, and for windows of nothing but padding.
+    """
+    count, stride, dilation = len(size), stride or size, dilation or (1,) * len(size)
+    if count > MOST_AXES:
+        raise ValueError(f"{name}: x has lengths {tuple(lengths)}, {count} axes of space; it may have {MOST_AXES}")
+    if any(max(width) >= k for width, k in zip(padding, size, strict=True)):
+        raise ValueError(f"{name}: padding {padding} makes windows of size {size} of nothing but padding; pad less")
+    make = axes_in_ceil_mode if ceil_mode else axes_of_convolution
+    axes = make(lengths, size, stride, dilation, padding, name)
+    for axis in axes:
+        if axis.dilation > 1 and (windows((axis,)) < 0).all(-1).any():
+            raise ValueError(
+                f"{name}: a window of size {axis.kernel} with dilation {axis.dilation} reads nothing but padding on an "
+                f"axis of length {axis.length}; pad less, or pass a longer x"
+            )
+    return axes
+
+
+def axes_in_ceil_mode(
+    lengths: Whole, sizes: Whole, strides: Whole, dilations: Whole, padding: Pairs, name: str
+) -> Axes:
+    """⌈(n + padding − d (k − 1) − 1)/s⌉ + 1 windows, less one if the last would start after x and what is before it."""
+    axes = []
+    for n, k, s, d, (before, after) in zip(lengths, sizes, strides, dilations, padding, strict=True):
+        reach = d * (k - 1) + 1
+        count = -(-(n + before + after - reach) // s) + 1
+        if count < 1:
+            raise ValueError(
+                f"{name}: size {sizes} with dilation {dilations} reaches over {reach} places, but x has lengths "
+                f"{tuple(lengths)}, {n + before + after} there with padding, and stride {strides} lets ceil_mode add "
+                "fewer; pad more, or use a smaller size"
+            )
+        axes.append(Axis(n, count - ((count - 1) * s >= n + before), k, s, d, before, after))
+    return tuple(axes)
+
+
+def sizes_of(name: str, lengths: Whole, size: Sequence[int | None]) -> tuple[int, ...]:
+    """How many windows there are to be on each axis; ValueError where there is nothing that they could hold."""
+    sizes = tuple(n if s is None else s for s, n in zip(size, lengths, strict=True))
+    if any(s and not n for s, n in zip(sizes, lengths, strict=True)):
+        raise ValueError(
+            f"{name}: x has lengths {tuple(lengths)}; an axis of length 0 has no windows, and size is {size}"
+        )
+    return sizes

@@ -19,10 +19,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from refnp.autograd.files import write_whole
+from refnp.layers.pooling import to_the_first
 from refnp.numbers.rounding import Rounded, between, tolerance, where, where_positive
 from refnp.verify.bounds import deviation
 from refnp.verify.case import Convention, FailedError, KnownDefect, NotOfferedError, Problem
-from refnp.verify.layers.pooling import shared, to_the_first
+from refnp.verify.layers.pooling import shared
 from refnp.verify.record import DTYPES, FOLDER, RECORDED, key_of
 
 

@@ -9,11 +9,12 @@ from refnp.numbers.arrays import sum_to
 from refnp.numbers.parts import Parts, with_parts
 
 
-def by_page(operation: Callable, parts: Parts | None = None) -> Callable:
+def by_page(operation: Callable, parts: Parts | None = None, *, without: tuple[str, ...] = ()) -> Callable:
     """The page of an operation: output, and a pullback with gradients of the shapes of the arguments.
 
     `parts` stand in place of parts of the page: forms that give the same on paper and are as good, whose bound is the
-    wider one (`either`). A page is never written for its bound.
+    wider one (`either`). A page is never written for its bound. `without` are options that no case has, for other
+    results than the first.
     """
     form = operation.page if parts is None else with_parts(operation.page, parts, unless_others=True)  # type: ignore[attr-defined]
 
@@ -26,7 +27,7 @@ def by_page(operation: Callable, parts: Parts | None = None) -> Callable:
         return y, pullback
 
     equation.__doc__ = operation.__doc__
-    equation.__signature__ = with_arrays(inspect.signature(operation))  # type: ignore[attr-defined]
+    equation.__signature__ = with_arrays(operation, without)  # type: ignore[attr-defined]
     return equation
 
 
@@ -45,10 +46,16 @@ def by_tape(function: Callable, *, other_gradient: tuple[str, ...] = ()) -> Call
     return equation
 
 
-def with_arrays(signature: inspect.Signature) -> inspect.Signature:
-    """The signature of an operation whose arguments are arrays in every case: a gain has no default of 1."""
-    given = [
-        p if p.kind is p.KEYWORD_ONLY or p.default is None else p.replace(default=p.empty)
-        for p in signature.parameters.values()
-    ]
-    return signature.replace(parameters=given)
+def with_arrays(operation: Callable, without: tuple[str, ...]) -> inspect.Signature:
+    """The signature of an operation whose arguments are arrays in every case: a gain has no default of 1.
+
+    What is declared to be an option has a name, whether it may be given by place or not.
+    """
+    options, given = operation.takes.options, []  # type: ignore[attr-defined]
+    for p in inspect.signature(operation).parameters.values():
+        if p.name in options:
+            p = p.replace(kind=p.KEYWORD_ONLY)
+        elif p.kind is not p.KEYWORD_ONLY and p.default is not None:
+            p = p.replace(default=p.empty)
+        given.append(p)
+    return inspect.Signature([p for p in sorted(given, key=lambda p: p.kind) if p.name not in without])

@@ -119,7 +119,7 @@ def argument_of(value: Any) -> Any:
 
 
 EXACT = {  # whose rules are not written for all kinds of numbers yet
-    "absolute", "maximum", "minimum", "max", "min", "clip", "astype", "max_over_windows", "max_over_runs",
+    "absolute", "maximum", "minimum", "max", "min", "clip", "astype",
     "kept", "spoil", "read_diagonals",
 }  # fmt: skip
 
@@ -267,8 +267,6 @@ EQUATIONS: dict[str, Callable] = {
     "normal_kl": of_numbers(distributions.normal_kl),
     "attention": scaled_attention,
     "attention_with_weights": attention_with_weights,
-    "average_pool": lambda x, size, **options: pooling.average_pool(x, size=size, **options)[0],
-    "adaptive_average_pool": lambda x, size: pooling.adaptive_average_pool(x, size=size)[0],
     "upsample": lambda x, factor=None, **options: pooling.upsample(x, factor=factor, **options)[0],
     "cholesky": cholesky,
     "set_convolution": set_convolved,

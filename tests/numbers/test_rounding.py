@@ -82,6 +82,8 @@ def test_contraction_and_scatter(seed):
     bound = scatter(exact(x), places, 4)
     assert_within(total, bound.value, tolerance(bound, np.float32) / 2)
     assert (bound.error[[0, 1, 2]] == 0).all(), "moving numbers rounds nothing"
+    alone = scatter(exact(np.where(np.arange(5)[:, None] == 2, x, 0)), places, 4)
+    assert (alone.error + alone.lost == 0).all(), "what is 0 adds nothing"
 
 
 def test_what_is_exact_has_no_error():

@@ -1,17 +1,8 @@
-"""Convolution and its relatives, from one table: which input element stands under which tap at which place.
+"""Convolution and its transpose: what frameworks call them, and cases."""
 
-    source[p, t] = the element at p·stride + t·dilation − padding, or a zero outside
-
-p runs over the places of the kernel and t over its taps, both over all spatial axes at once.
-"""
-
-import math
 from typing import Any
 
-import numpy as np
-
 from refnp import layers
-from refnp.numbers.rounding import Rounded, scatter
 from refnp.verify.case import (
     Case,
     GradientInputs,
@@ -24,51 +15,6 @@ from refnp.verify.case import (
     normal,
 )
 from refnp.verify.judged_pages import by_page
-
-
-def places_of(lengths, kernel, stride, dilation, padding) -> tuple[int, ...]:
-    """How many places a kernel has along each axis of an input."""
-    axes = zip(lengths, kernel, stride, dilation, padding, strict=True)
-    return tuple((n + before + after - d * (k - 1) - 1) // s + 1 for n, k, s, d, (before, after) in axes)
-
-
-def sources(mode: str, lengths, places, kernel, stride, dilation, padding) -> np.ndarray:
-    """The table (P, T) of positions in the flattened input, −1 for a zero outside."""
-    along = []
-    for n, count, k, s, d, (before, _) in zip(lengths, places, kernel, stride, dilation, padding, strict=True):
-        at = np.arange(count)[:, None] * s + np.arange(k) * d - before  # (p, t)
-        along.append(np.vectorize(lambda i, n=n: position(mode, i, n), otypes=[int])(at) if at.size else at)
-    table = np.zeros((1, 1), int)
-    outside = np.zeros((1, 1), bool)
-    for n, at in zip(lengths, along, strict=True):
-        table = (table[:, None, :, None] * n + at[None, :, None, :]).reshape(len(table) * len(at), -1)
-        outside = (outside[:, None, :, None] | (at < 0)[None, :, None, :]).reshape(table.shape)
-    return np.where(outside, -1, table)
-
-
-def position(mode: str, i: int, n: int) -> int:
-    """Where element i of an axis of length n, i from −before to n + after − 1, is taken from; −1 for a zero."""
-    if mode == "circular":
-        return i % n
-    if mode == "replicate":
-        return min(max(i, 0), n - 1)
-    if mode == "reflect":
-        while not 0 <= i < n:
-            i = -i if i < 0 else 2 * (n - 1) - i
-        return i
-    return i if 0 <= i < n else -1
-
-
-def gathered(x: Rounded, table: np.ndarray) -> Rounded:
-    """x (..., n) → (..., P, T), with 0 where the table says −1."""
-    return x.moved(lambda a: np.concatenate([a, np.zeros((*a.shape[:-1], 1), a.dtype)], -1)[..., table])
-
-
-def scattered(x: Rounded, table: np.ndarray, length: int, *, depth: int | None = None) -> Rounded:
-    """The adjoint: x (..., P, T) → (..., n), elements that stood under several taps added up."""
-    front = x.reshape(math.prod(x.shape[:-2]), table.size).moved(np.transpose)
-    y = scatter(front, table.ravel() % (length + 1), length + 1, depth=depth)
-    return y[:-1].moved(np.transpose).reshape(*x.shape[:-2], length)
 
 
 def per_axis(value, axes: int) -> tuple:

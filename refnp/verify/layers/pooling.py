@@ -1,14 +1,14 @@
-"""Pooling and upsampling, from the table of windows that convolution uses."""
+"""Pooling and upsampling."""
 
-import itertools
 import math
 from typing import Any
 
 import numpy as np
 
 from refnp import layers
-from refnp.numbers.parts import part
+from refnp.layers.pooling import to_the_first
 from refnp.numbers.rounding import WIDE, Rounded, between, constant, contract, exact, where
+from refnp.numbers.windows import axes_in_ceil_mode
 from refnp.verify.case import (
     Case,
     Convention,
@@ -19,122 +19,16 @@ from refnp.verify.case import (
     gradient_of,
     normal,
 )
-from refnp.verify.layers.convolution import gathered, pairs_of, per_axis, places_of, scattered, sources
+from refnp.verify.judged_pages import by_page
+from refnp.verify.layers.convolution import pairs_of, per_axis
 
 
-def windows(x: Rounded, size, stride, padding, dilation=1, ceil_mode=False) -> tuple[np.ndarray, tuple[int, ...]]:
-    """The table (P, T) of positions in the flattened input, −1 outside, and the number of windows per axis."""
-    axes = len(x.shape) - 2
-    sizes = per_axis(size, axes)
-    strides = sizes if stride is None else per_axis(stride, axes)
-    walk = sizes, strides, per_axis(dilation, axes), pairs_of(padding, axes)
-    places = ceiled(x.shape[2:], *walk) if ceil_mode else places_of(x.shape[2:], *walk)
-    return sources("zeros", x.shape[2:], places, *walk), places
-
-
-def ceiled(lengths, sizes, strides, dilations, padding) -> tuple[int, ...]:
-    """⌈(n + padding − d (k − 1) − 1)/s⌉ + 1 windows, less one if the last would start after x and what is before it."""
-    found = []
-    for n, k, s, d, (before, after) in zip(lengths, sizes, strides, dilations, padding, strict=True):
-        count = math.ceil((n + before + after - d * (k - 1) - 1) / s) + 1
-        found.append(count - 1 if (count - 1) * s >= n + before else count)
-    return tuple(found)
-
-
-def divisors(table, lengths, places, size, stride, padding, ceil_mode, count_include_pad):
-    """k for each window: all its places, those in x and its padding, or those in x."""
-    if not count_include_pad:
-        return (table >= 0).sum(1)
-    if not ceil_mode:
-        return np.full(len(table), table.shape[1])
-    axes = len(lengths)
-    sizes, padding = per_axis(size, axes), pairs_of(padding, axes)
-    strides = sizes if stride is None else per_axis(stride, axes)
-    counts = np.ones(1, int)
-    for n, count, k, s, (before, after) in zip(lengths, places, sizes, strides, padding, strict=True):
-        inside = [sum(p * s + t < before + n + after for t in range(k)) for p in range(count)]
-        counts = (counts[:, None] * inside).reshape(-1)
-    return counts
-
-
-def average_pool(x, *, size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
-    """y[p] = (1/k) Σ_t x[source(p, t)], zeros outside;   x̄[i] = Σ of ȳ[p]/k over the windows of i."""
-    table, places = windows(x, size, stride, padding, 1, ceil_mode)
-    flat = x.reshape(*x.shape[:2], math.prod(x.shape[2:]))
-    count = divisors(table, x.shape[2:], places, size, stride, padding, ceil_mode, count_include_pad)
-    y = (gathered(flat, table).sum((-1,)) / count).reshape(*x.shape[:2], *places)
-
-    def pullback(g):
-        share = g.reshape(*x.shape[:2], len(table)) / count
-        share = share.moved(lambda a: np.repeat(a[..., None], table.shape[1], -1))
-        return (scattered(share, table, math.prod(x.shape[2:])).reshape(*x.shape),)
-
-    return y, pullback
-
-
-def max_pool(x, *, size, stride=None, padding=0, dilation=1, ceil_mode=False):
-    """y[p] = the largest x of window p;   ȳ[p] goes to it, the first among equals."""
-    table, places = windows(x, size, stride, padding, dilation, ceil_mode)
-    return largest(x, table, places)
-
-
-def largest(x, table, places):
-    """The largest x of each row of a table (P, T) of positions, −1 for none."""
-    flat = x.reshape(*x.shape[:2], math.prod(x.shape[2:]))
-    inside = gathered(flat, table)
-    under = np.where(table < 0, -np.inf, inside.value)  # (B, C, P, T)
-    first = under.argmax(-1)[..., None]
-    possible = under + inside.off >= (under - inside.off).max(-1, keepdims=True)
-    doubtful = possible & (possible & (inside.off > 0)).any(-1, keepdims=True)
-
-    def pullback(g):
-        at_first = np.arange(table.shape[1]) == first
-        bar = to_the_first(at_first, possible, doubtful, g.reshape(*x.shape[:2], len(table), 1))
-        return (scattered(bar, table, math.prod(x.shape[2:])).reshape(*x.shape),)
-
-    return exact(under.max(-1)).reshape(*x.shape[:2], *places), pullback
-
-
-@part
-def to_the_first(first, possible, doubtful, g):
-    """The whole gradient to the first of equals, or to any of those between which rounding decides."""
-    return where(first, g, 0, doubtful=doubtful)
-
-
-def shared(first, possible, doubtful, g):
+def shared(seen, y_bar):
     """Some of the gradient to each of equals."""
+    off = seen.off
+    possible = seen.value + off >= (seen.value - off).max(-1, keepdims=True)
     equals = possible & (possible.sum(-1, keepdims=True) > 1)
-    return where(equals, between(g, 0 * g), to_the_first(first, possible, doubtful, g))
-
-
-def adaptive_windows(lengths, size) -> tuple[np.ndarray, tuple[int, ...]]:
-    """The table (P, T) of the places ⌊p n/P⌋ ≤ i < ⌈(p + 1) n/P⌉ in the flattened input, −1 to fill up."""
-    sizes = per_axis(size, len(lengths))
-    rows = []
-    for p in np.ndindex(*sizes):
-        runs = [range(q * n // m, -(-(q + 1) * n // m)) for q, n, m in zip(p, lengths, sizes, strict=True)]
-        rows.append([int(np.ravel_multi_index(place, lengths)) for place in itertools.product(*runs)])
-    longest = max(map(len, rows))
-    return np.array([row + [-1] * (longest - len(row)) for row in rows]), sizes
-
-
-def adaptive_average_pool(x, *, size):
-    """y[p] = the mean over ⌊p n/P⌋ ≤ i < ⌈(p + 1) n/P⌉;   x̄[i] = Σ of ȳ[p]/k[p] over the windows of i."""
-    table, places = adaptive_windows(x.shape[2:], size)
-    flat, count = x.reshape(*x.shape[:2], math.prod(x.shape[2:])), (table >= 0).sum(1)
-    y = (gathered(flat, table).sum((-1,)) / count).reshape(*x.shape[:2], *places)
-
-    def pullback(g):
-        share = g.reshape(*x.shape[:2], len(table)) / count
-        share = share.moved(lambda a: np.repeat(a[..., None], table.shape[1], -1))
-        return (scattered(share, table, math.prod(x.shape[2:])).reshape(*x.shape),)
-
-    return y, pullback
-
-
-def adaptive_max_pool(x, *, size):
-    """y[p] = the largest x[i] with ⌊p n/P⌋ ≤ i < ⌈(p + 1) n/P⌉;   ȳ[p] goes to the first of them."""
-    return largest(x, *adaptive_windows(x.shape[2:], size))
+    return where(equals, between(y_bar, 0 * y_bar), to_the_first(seen, y_bar))
 
 
 def upsample(x, *, factor=None, size=None, mode="nearest", align_corners=False, centred=False):
@@ -228,7 +122,8 @@ def window_reduction(jax, x, start, combine, size, stride, padding, dilation=1, 
     strides = sizes if stride is None else per_axis(stride, axes)
     dilations, widths = per_axis(dilation, axes), pairs_of(padding, axes)
     if ceil_mode:
-        places = ceiled(x.shape[2:], sizes, strides, dilations, widths)
+        found = axes_in_ceil_mode(x.shape[2:], sizes, strides, dilations, widths, "max_pool")
+        places = [axis.positions for axis in found]
     if places is not None:
         walk = zip(x.shape[2:], places, sizes, strides, dilations, widths, strict=True)
         widths = [(before, (p - 1) * s + d * (k - 1) + 1 - n - before) for n, p, k, s, d, (before, _) in walk]
@@ -262,13 +157,32 @@ def jax_upsample(jax, x, *, factor=None, size=None, mode="nearest", align_corner
     return jax.image.scale_and_translate(x, shape, range(2, x.ndim), scale, move, "linear", antialias=False)
 
 
-AVERAGE = Layer("average_pool", layers.average_pool, average_pool, torch=torch_pool("avg"), jax=jax_average_pool)
-MAXIMUM = Layer("max_pool", layers.max_pool, max_pool, torch=torch_pool("max"), jax=jax_max_pool)
+PLACES = ("return_indices",)
+AVERAGE = Layer(
+    "average_pool",
+    layers.average_pool,
+    by_page(layers.average_pool),
+    torch=torch_pool("avg"),
+    jax=jax_average_pool,
+)
+MAXIMUM = Layer(
+    "max_pool",
+    layers.max_pool,
+    by_page(layers.max_pool, without=PLACES),
+    torch=torch_pool("max"),
+    jax=jax_max_pool,
+)
 ADAPTIVE_AVERAGE = Layer(
-    "adaptive_average_pool", layers.adaptive_average_pool, adaptive_average_pool, torch=torch_pool("adaptive_avg")
+    "adaptive_average_pool",
+    layers.adaptive_average_pool,
+    by_page(layers.adaptive_average_pool),
+    torch=torch_pool("adaptive_avg"),
 )
 ADAPTIVE_MAXIMUM = Layer(
-    "adaptive_max_pool", layers.adaptive_max_pool, adaptive_max_pool, torch=torch_pool("adaptive_max")
+    "adaptive_max_pool",
+    layers.adaptive_max_pool,
+    by_page(layers.adaptive_max_pool, without=PLACES),
+    torch=torch_pool("adaptive_max"),
 )
 UPSAMPLE = Layer("upsample", layers.upsample, upsample, torch=torch_upsample, jax=jax_upsample)
 
