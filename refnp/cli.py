@@ -112,7 +112,7 @@ def prove(options: argparse.Namespace) -> int:
     """Prove the gradients of pages; the exit status is 1 if one is wrong."""
     from refnp.verify import proofs
 
-    return proofs.prove(options.page)
+    return proofs.prove(options.page, assumptions=options.assumptions)
 
 
 def train(options: argparse.Namespace) -> int:
@@ -532,9 +532,13 @@ In --json, a number that is not finite is null."""
         "prove that gradients are derivatives",
         """\
 For every function of refnp that is a page (refnp/autograd/pages.py), or for one: the gradient that is written on it is
-the derivative of what it computes, as an identity of expressions, at the sizes and on the branches of every case. By
-numbers of a finite field, but for a chance of 1e-20.""",
-        [option("page", "PAGE", "its name, such as softmax; all if none is given", nargs="?")],
+the derivative of what it computes, as an identity of expressions. For every size, by expressions of which it is proved
+that their difference is 0; and at the sizes and on the branches of every case, by numbers of a finite field, but for a
+chance of 1e-20.""",
+        [
+            option("page", "PAGE", "its name, such as softmax; all if none is given", nargs="?"),
+            option("--assumptions", None, "what each theorem for every size assumes", action="store_true"),
+        ],
         lambda: (
             """\
 exit status:

@@ -19,7 +19,7 @@ import numpy as np
 
 from refnp.autograd.errors import shown
 from refnp.autograd.notation import ARGUMENT, KINDS, SHAPE, Argument, Option, Several, Shape, is_listed
-from refnp.numbers.arrays import normalize_axes
+from refnp.numbers.arrays import broadcast_shapes, normalize_axes
 from refnp.numbers.kinds import Kind
 
 F = typing.TypeVar("F", bound=Callable)
@@ -246,7 +246,8 @@ class Fit:
             raise ValueError(f"{self.name}: {argument.name} has shape {shape}; it must be {argument.shape}{why}")
         front, lengths = found
         for axis, length in lengths.items():
-            if np.min(length, initial=1) < written.least.get(axis, 0):
+            least = written.least.get(axis, 0)
+            if any(n < least for n in (length if isinstance(length, tuple) else (length,))):
                 raise ValueError(
                     f"{self.name}: {argument.name} has shape {shape}; its axis {axis.lstrip('*')} must not be empty"
                 )
@@ -291,7 +292,7 @@ class Fit:
     def _front(self) -> tuple[int, ...]:
         """The axes in front of all arguments, broadcast."""
         try:
-            return np.broadcast_shapes(*set(self.fronts.values()))
+            return broadcast_shapes(*set(self.fronts.values()))
         except ValueError:
             *most, last = [f"{name} {shape_and_kind(self.given[name])[0]}" for name in self.fronts]
             listed = f"{', '.join(most)} and {last}"
@@ -304,7 +305,7 @@ class Fit:
         for axis in written.axes:
             target += self.lengths[axis] if axis[0] == "*" else (math.prod(map(self._value, axis.split("·"))),)
         try:
-            fits = np.broadcast_shapes(shape, target) == target
+            fits = broadcast_shapes(shape, target) == target
         except ValueError:
             fits = False
         if not fits:

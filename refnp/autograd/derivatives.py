@@ -69,7 +69,8 @@ def vjp_of_numbers(function: Callable, *arguments: Any) -> tuple[Any, Callable]:
                 given = [np.zeros(*node.outputs[k]) if bar is None else bar for k, bar in enumerate(bars)]
                 for x, bar in back_through(node, given):
                     add(x, bar)
-        return tuple(sums.get((x, 0), np.zeros(x.shape)) if isinstance(x, Variable) else None for x in leaves)
+        found = lambda x: sums[x, 0] if (x, 0) in sums else np.zeros(x.shape)
+        return tuple(found(x) if isinstance(x, Variable) else None for x in leaves)
 
     return raw(y), pullback
 

@@ -17,7 +17,7 @@ from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.shapes import expand_dims, pad, reshape
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.kernels.products import product
-from refnp.numbers.arrays import floating, in_order
+from refnp.numbers.arrays import broadcast_shapes, floating, in_order
 from refnp.numbers.duals import as_array
 
 
@@ -36,7 +36,7 @@ def matmul(x, y):
     if y.ndim <= 2 and x.ndim != 1:
         return _rows_times_matrix(x, y)
     try:
-        np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+        broadcast_shapes(x.shape[:-2], y.shape[:-2])
     except ValueError:
         raise ValueError(f"matmul: the batch axes of x {x.shape} and y {y.shape} do not broadcast") from None
     left = x[None, :] if x.ndim == 1 else x

@@ -82,7 +82,7 @@ def convolution(x, weight, bias=None, *, stride=1, dilation=1, groups=1, padding
         y = y + by_channel(bias, y)
 
     def vjp(y_bar):
-        rows = y_bar.reshape(batch, groups, outs // groups, len(places))  # (B, G, O, P)
+        rows = y_bar.reshape(batch, groups, outs // groups, places.shape[0])  # (B, G, O, P)
         seen_bar = einsum("bgop,goct->bgcpt", rows, w)  # (B, G, C, P, T)
         x_bar = added_at(seen_bar, places, n).reshape(x.shape)
         w_bar = einsum("bgop,bgcpt->goct", rows, seen).reshape(weight.shape)
@@ -122,7 +122,7 @@ def convolution_transpose(x, weight, bias=None, *, stride=1, dilation=1, groups=
     axes = axes_of_transpose(positions, kernel, stride, dilation, padding, output_padding)
     lengths = [axis.length for axis in axes]
     places, n = windows(axes), math.prod(lengths)  # (P, T), ()
-    rows = x.reshape(batch, groups, ins // groups, len(places))  # (B, G, C, P)
+    rows = x.reshape(batch, groups, ins // groups, places.shape[0])  # (B, G, C, P)
     w = weight.reshape(groups, ins // groups, outs, places.shape[1])  # (G, C, O, T)
     y = added_at(einsum("bgcp,gcot->bgopt", rows, w), places, n).reshape(batch, groups * outs, *lengths)
     if bias is not None:
@@ -141,7 +141,7 @@ def convolution_transpose(x, weight, bias=None, *, stride=1, dilation=1, groups=
 @part
 def by_channel(b, y):
     """b (C) beside y (B, C, *lengths): (C, 1, …)."""
-    return b.reshape(len(b), *[1] * (y.ndim - 2))
+    return b.reshape(b.shape[0], *[1] * (y.ndim - 2))
 
 
 def of_any_rank(options: dict[str, str]) -> dict[str, str]:

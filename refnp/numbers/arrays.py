@@ -1,6 +1,7 @@
 """Arrays as rules need them: of a floating type, in C order, summed to a shape, with axes as numbers from 0."""
 
 import functools
+import itertools
 from typing import Any
 
 import numpy as np
@@ -45,9 +46,22 @@ def sum_to(array: Any, shape: tuple[int, ...]) -> Any:
     extra = array.ndim - len(shape)
     if array.shape == shape or extra < 0:
         return array
-    repeated = tuple(extra + i for i, n in enumerate(shape) if n == 1 != array.shape[extra + i])
+    repeated = tuple(extra + i for i, n in enumerate(shape) if n != array.shape[extra + i] and n == 1)
     array = as_array(array, order="C").sum(tuple(range(extra)) + repeated, keepdims=True)
     return array.reshape(array.shape[extra:])
+
+
+def broadcast_shapes(*shapes: tuple) -> tuple:
+    """As numpy.broadcast_shapes; lengths may also be letters, each of which stands beside itself or 1."""
+    if all(isinstance(n, (int, np.integer)) for shape in shapes for n in shape):
+        return np.broadcast_shapes(*shapes)
+    found: list[Any] = []
+    for lengths in itertools.zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1):
+        wide = [n for n in lengths if not (isinstance(n, int) and n == 1)] or [1]
+        if any(n != wide[0] for n in wide):
+            raise ValueError(f"shapes {' and '.join(map(str, shapes))} do not broadcast")
+        found.insert(0, wide[0])
+    return tuple(found)
 
 
 def normalize_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:

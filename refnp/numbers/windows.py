@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from refnp.numbers.duals import Array
+from refnp.numbers.kinds import word
 
 Whole = Sequence[int]
 Pairs = Sequence[tuple[int, int]]
@@ -44,6 +45,7 @@ class Axis(NamedTuple):
 Axes = tuple[Axis, ...]
 
 
+@word
 def windows(axes: Axes, mode: str = "zeros") -> Array:
     """(P, T): the place of the flattened signal that each window reads at each tap; PADDING or BEYOND if there is none.
 

@@ -1,14 +1,17 @@
-"""`refnp prove`: that the gradient on each page is the derivative of its value, at the sizes of every case.
+"""`refnp prove`: that the gradient on each page is the derivative of its value, for every size or at those of cases.
 
-A proof is one by numbers of a finite field (refnp/numbers/proving.py): of real arithmetic, at the sizes of a case and
-on the branches that its numbers take, but for a chance of 1e-20. Rounding is another matter, which bounds are for.
+A theorem is about arrays whose sizes are letters (theorems.py). A proof in a case is one by numbers of a finite field
+(refnp/numbers/proving.py), at the sizes of the case and on the branches that its numbers take, but for a chance of
+1e-20. Both are of real arithmetic; rounding is another matter, which bounds are for.
 """
 
 import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from refnp.numbers.indexed.proving import Theorem
 from refnp.numbers.proving import Proof, vjp_is_derivative
+from refnp.verify import theorems
 from refnp.verify.case import Case, Layer
 from refnp.verify.layers import cases_to_ask
 from refnp.verify.made import made_cases
@@ -17,7 +20,10 @@ LARGEST = 4_000  # numbers of a case
 
 
 class Row(NamedTuple):
-    """What is known of one gradient: in how many cases it is proved, what is not, and the milliseconds it took."""
+    """What is known of one gradient: in how many cases it is proved, what is not, and the milliseconds it took.
+
+    `theorems` are those for every size, by the form in which the page is called.
+    """
 
     page: str
     argument: str
@@ -25,6 +31,20 @@ class Row(NamedTuple):
     cases: int
     not_proved: dict[str, str]  # the case, and why
     milliseconds: float
+    theorems: dict[str, Theorem]
+
+    @property
+    def forms_proved(self) -> int:
+        """In how many forms it is proved for every size."""
+        return sum(theorem.proved for theorem in self.theorems.values())
+
+    @property
+    def for_every_size(self) -> str:
+        """In how many forms it is proved for every size, and in what time."""
+        if not self.theorems:
+            return "no rule"
+        took = 1e3 * sum(theorem.seconds for theorem in self.theorems.values())
+        return f"{self.forms_proved:d} of {len(self.theorems):<3d}{took:7.0f} ms"
 
 
 def pages() -> dict[str, list[Case]]:
@@ -62,27 +82,41 @@ def rows(name: str | None = None) -> Iterator[Row]:
     for page, cases in pages().items():
         if name not in (None, page):
             continue
+        layer = cases[0].layer
+        form = form_of(layer)
+        assert form is not None
+        known = theorems.proofs(form, layer.function)
         for argument in dict.fromkeys(name for case in cases for name in case.inputs):
             asked = [c for c in cases if f"gradient of {argument}" in c.quantities]
             start = time.perf_counter()
             found = {case.name: proof_of(case, argument) for case in asked}
             lacking = {case: proof.why or "wrong" for case, proof in found.items() if not proof.holds}
             took = 1e3 * (time.perf_counter() - start)
-            yield Row(page, argument, len(found) - len(lacking), len(found), lacking, took)
+            yield Row(page, argument, len(found) - len(lacking), len(found), lacking, took, known.get(argument, {}))
 
 
-def prove(name: str | None = None) -> int:
-    """Print the table; 1 if a gradient is not the derivative. ValueError for a name that is no page."""
+def prove(name: str | None = None, *, assumptions: bool = False) -> int:
+    """Print the table, with what theorems assume if that is asked; 1 if a gradient is not the derivative.
+
+    ValueError for a name that is no page.
+    """
     names = list(pages())
     if name is not None and name not in names:
         raise ValueError(f"{name} is no page; those that are: {', '.join(names)}")
     wrong = 0
-    print(f"{'page':26s}{'gradient of':14s}proved in cases     time")
+    print(f"{'page':26s}{'gradient of':14s}for every size: forms      in a field: cases")
     for row in rows(name):
-        print(f"{row.page:26s}{row.argument:14s}{row.proved:6d} of {row.cases:<6d}{row.milliseconds:8.0f} ms")
+        cases = f"{row.proved:4d} of {row.cases:<4d}{row.milliseconds:6.0f} ms"
+        print(f"{row.page:26s}{row.argument:14s}{row.for_every_size:>20s}    {cases}")
+        for form, theorem in row.theorems.items():
+            if not theorem.proved:
+                print(f"    for every size, {form}: not proved: {theorem.missing}")
+            elif assumptions:
+                assumed = "; ".join(theorem.assumptions) or "sizes are at least 1"
+                print(f"    for every size, {form}: proved if {assumed}")
         for case, why in row.not_proved.items():
             print(f"    {case}: {why}")
         wrong += "wrong" in row.not_proved.values()
-    print("of real arithmetic, at the sizes of each case and on the branches that its numbers take,")
-    print("but for a chance of 1e-20 that a false identity holds at a random point of a finite field")
+    print("of real arithmetic; for every size of at least 1, under what --assumptions shows; in a field at the sizes")
+    print("of each case and on the branches that its numbers take, but for a chance of 1e-20")
     return int(wrong > 0)

@@ -31,7 +31,8 @@ from refnp.numbers.indexed.expressions import (
     substituted,
 )
 from refnp.numbers.indexed.functions import largest_at
-from refnp.numbers.indexed.sizes import Size, as_number, places, product_of
+from refnp.numbers.indexed.indices import index
+from refnp.numbers.indexed.sizes import Size, as_number, indices, places, product_of
 from refnp.numbers.indexed.terms import Index, canonical, fresh
 from refnp.numbers.words import Constant, Kind
 
@@ -98,6 +99,13 @@ class Indexed(Kind):
         if not isinstance(self.shape[0], int):
             raise NoRule(f"len of an array of {self.shape[0]} rows; take its shape")
         return self.shape[0]
+
+    def __bool__(self) -> bool:
+        """Of a number that is known; a branch that hangs on another is refused."""
+        known = self.at(()) if self.shape == () and self.seen is None else None
+        if known is None or set(known) - {((), ())}:
+            raise NoRule("a branch that hangs on the value of an array")
+        return bool(known)
 
     def __neg__(self) -> "Indexed":
         return self * -1
@@ -232,13 +240,54 @@ class Real(Kind):
         raise NoRule(f"{name} of a real part, which only decides")
 
 
+class Places(Kind):
+    """Integers: places on an axis of `length`, as tokens are; some of them may be none, where windows reach beyond it.
+
+    `at` is the place at given indices, `seen` 1 where there is one. Of the rest nothing is known.
+    """
+
+    __slots__ = ("_of", "length", "name", "shape", "some")
+
+    def __init__(self, name: str, shape: Sequence[Any], length: Any, *, some: bool = False, of: Any = None):
+        self.name, self.shape, self.length, self.some = name, tuple(shape), length, some
+        self._of = of or (lambda i: i)
+
+    ndim = property(lambda self: len(self.shape))
+
+    def at(self, i: Sequence[Index]) -> Index:
+        """The place at these indices."""
+        (axis, letters), *others = indices(self.length)
+        if others:
+            raise NoRule(f"places on an axis of size {self.length}")
+        return index(
+            axis, {letter: ("at", f"{self.name} {k}", *self._of(tuple(i))) for k, (letter, _) in enumerate(letters)}
+        )
+
+    def seen(self, i: Sequence[Index]) -> Expression:
+        """1 where there is a place."""
+        return atom("m", f"{self.name} is one", tuple(self._of(tuple(i)))) if self.some else number(1)
+
+    def moved(self, shape: Sequence[Any], of: Callable[[tuple], tuple]) -> "Places":
+        """The places that stand at of(i)."""
+        return Places(self.name, shape, self.length, some=self.some, of=lambda i: self._of(of(i)))
+
+    def __getitem__(self, key: Any) -> "Places":
+        return self.moved(*axes.read(self.shape, key))
+
+    def reshape(self, *shape: Any) -> "Places":
+        return self.moved(*axes.reshaped(self.shape, shape))
+
+
 def number_of(x: Any) -> Indexed:
     """What is compared."""
     return x.x if isinstance(x, Real) else lift(x)
 
 
 def compared(x: Any, y: Any) -> Condition:
-    """[x > y], where neither is −∞; an unknown 0 or 1 for each entry."""
+    """[x > y], where neither is −∞; an unknown 0 or 1 for each entry. Every number is between −∞ and ∞."""
+    for one, other, sign in ((x, y, 1), (y, x, -1)):
+        if isinstance(one, float) and math.isinf(one):
+            return condition(finite(number_of(other)) * 0 + int(one * sign > 0))
     difference = number_of(x) - number_of(y)
     return Condition(difference.shape, lambda i: function(">0", difference.at(i)))
 
@@ -275,7 +324,7 @@ def finite(x: Indexed) -> Indexed:
 
 def place_of(x: Indexed) -> Callable[[Sequence[Index]], Index]:
     """Where the largest of each row stands, from the indices of the row; of those that are not −∞."""
-    if not isinstance(x.shape[-1], Size) or x.shape[-1].way != "letter":
+    if not isinstance(x.shape[-1], Size) or "+" in str(x.shape[-1]):
         raise NoRule(f"the largest along an axis of size {x.shape[-1]}")
     assume("one largest", "each row has one largest element")
     if x.seen is not None:
@@ -283,8 +332,8 @@ def place_of(x: Indexed) -> Callable[[Sequence[Index]], Index]:
     of = x if x.seen is None else x.seen * Indexed(x.shape, lambda i: function("exp", x.at(i)))
 
     def top(row: Sequence[Index]) -> Index:
-        letter = fresh()
-        return largest_at(letter, x.shape[-1].name, of.at((*row, letter)))
+        (axis, letters), *_ = indices(x.shape[-1])
+        return largest_at(axis, letters, of.at((*row, axis)))
 
     return top
 

@@ -18,7 +18,7 @@ from refnp.numbers.indexed.expressions import (
     term,
     total,
 )
-from refnp.numbers.indexed.indices import abstracted, inverse_of, moved, ways
+from refnp.numbers.indexed.indices import abstracted, index, inverse_of, moved, ways
 from refnp.numbers.indexed.rules import common, primes_of
 from refnp.numbers.indexed.terms import Atom, Index, canonical, frozen
 
@@ -116,14 +116,19 @@ def is_above_0(e: Expression) -> Expression:
     return atom("m", name, tuple(indices))
 
 
-def largest_at(letter: str, size: str, e: Expression) -> Index:
-    """Where e is largest as the letter runs: an integer that depends on other indices in e; of a_π(j) at π⁻ of it."""
-    under = set().union(*(ways(letter, a) for _, f in e for a, _ in f))
-    if len(under) == 1 and None not in under:
+def largest_at(axis: Index, sizes: Sequence[tuple[str, str]], e: Expression) -> Index:
+    """Where e is largest along an axis with these letters: an integer that depends on the other indices in e.
+
+    Of a_π(j) it is π⁻ of where a_j is largest. Along an axis that is a product it is a pair.
+    """
+    own = [letter for letter, _ in sizes]
+    under = set().union(*(ways(own[0], a) for _, f in e for a, _ in f))
+    if len(own) == 1 and len(under) == 1 and None not in under:
         back = inverse_of(*under.pop())
-        return moved(*back, largest_at(letter, size, substituted(e, {letter: (*back, letter)})))
-    name, leaves = abstracted(f"argmax {size}", e, letter)
-    return ("at", name, *leaves)
+        return moved(*back, largest_at(axis, sizes, substituted(e, {own[0]: (*back, own[0])})))
+    name, leaves = abstracted("argmax " + "·".join(size for _, size in sizes), e, own)
+    found = {letter: ("at", f"{name} {k}" if len(own) > 1 else name, *leaves) for k, letter in enumerate(own)}
+    return index(axis, found)
 
 
 functions |= {"exp": exp, "log": log, "tanh": tanh, "sin": sin, "cos": cos, "erf": erf, ">0": is_above_0}

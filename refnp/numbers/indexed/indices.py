@@ -1,6 +1,6 @@
 """Indices: letters, numbers, bijections of an axis, and integers that depend on other indices."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refnp.numbers.indexed.terms import Atom, Index, Inside, first_of, frozen, indices_of, letters, letters_of
@@ -79,15 +79,15 @@ _names: dict[str, str] = {}  # of expressions, by what they are
 meaning: dict[str, Inside] = {}  # of names
 
 
-def abstracted(kind: str, e: Mapping, own: str = "") -> tuple[str, list[Index]]:
+def abstracted(kind: str, e: Mapping, own: Sequence[str] = ()) -> tuple[str, list[Index]]:
     """A name for a function of the indices that stand free in e, and these: the same name for the same function."""
     leaves: list[Index] = []
-    new: dict[Any, str] = {own: "t0"}
+    new: dict[Any, str] = {letter: f"t0{k or ''}" for k, letter in enumerate(own)}
 
     def leaf(i: Index, bound: Mapping[str, str]) -> Index:
         if isinstance(i, int) or (isinstance(i, str) and i in bound):
             return i
-        if i not in new and (isinstance(i, str) or letters(i).isdisjoint((own, *bound))):
+        if i not in new and (isinstance(i, str) or letters(i).isdisjoint((*own, *bound))):
             leaves.append(i)
             new[i] = f"t{len(leaves)}"
         return new[i] if i in new else (*i[: first_of(i)], *(leaf(k, bound) for k in i[first_of(i) :]))

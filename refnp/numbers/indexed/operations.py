@@ -1,5 +1,6 @@
 """What NumPy's functions, and the words of pages, are for arrays whose sizes are letters."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
@@ -11,6 +12,7 @@ from refnp.numbers.indexed.arrays import (
     Condition,
     Indexed,
     Mathematics,
+    Places,
     Real,
     compared,
     condition,
@@ -20,9 +22,10 @@ from refnp.numbers.indexed.arrays import (
     place_of,
     spread,
 )
-from refnp.numbers.indexed.expressions import Expression, NoRule, function, number, power, term
-from refnp.numbers.indexed.sizes import broadcast, is_alike, listed, places
-from refnp.numbers.indexed.terms import Index
+from refnp.numbers.indexed.expressions import Expression, NoRule, function, number, power, term, total
+from refnp.numbers.indexed.sizes import Size, broadcast, is_alike, listed, pieces, product_of, sum_of
+from refnp.numbers.indexed.sizes import places as axis_places
+from refnp.numbers.windows import windows
 
 
 def together(of: Callable[..., Expression], *arrays: Any, seen: Condition | None = None) -> Indexed:
@@ -122,7 +125,7 @@ def einsum(subscripts: str, *operands: Any) -> Indexed:
 
     def at(i: tuple) -> Expression:
         found = Expression()
-        for j, bound in places([sizes[letter] for letter in summed]):
+        for j, bound in axis_places([sizes[letter] for letter in summed]):
             index = dict(zip(kept, i[len(front) :], strict=True)) | dict(zip(summed, j, strict=True))
             one = number(1)
             for text, x in zip(inputs.split(","), arrays, strict=True):
@@ -156,21 +159,52 @@ def concatenate(arrays: Sequence[Any], axis: int = 0) -> Indexed:
     """One behind the other: an axis in pieces."""
     every = [finite(lift(x)) for x in arrays]
     k = axis % every[0].ndim
-    size = every[0].shape[k]
-    for x in every[1:]:
-        size = size + x.shape[k]
-    shape = (*every[0].shape[:k], size, *every[0].shape[k + 1 :])
+    shape = (*every[0].shape[:k], sum_of([x.shape[k] for x in every]), *every[0].shape[k + 1 :])
+    starts = list(itertools.accumulate((len(pieces(x.shape[k])) for x in every), initial=0))
 
     def at(i: tuple) -> Expression:
-        n, inside = piece(i[k], [x.shape[k] for x in every])
+        if isinstance(shape[k], int):
+            raise NoRule("concatenate of axes that have no letter")
+        n = max(m for m, start in enumerate(starts) if start <= i[k][1])
+        inside = i[k][2] if len(pieces(every[n].shape[k])) == 1 else ("part", i[k][1] - starts[n], i[k][2])
         return every[n].at((*i[:k], inside, *i[k + 1 :]))
 
     return Indexed(shape, at)
 
 
-def piece(i: Index, lengths: Sequence[Any]) -> tuple[int, Index]:
-    """Which of several arrays, one behind the other, an index is in, and its index there."""
-    raise NoRule("concatenate")
+def read_at(x: Indexed, places: Any) -> Indexed:
+    """x_k at the place k of each; 0 where there is none."""
+    k = x.ndim - 1
+    known = of_places(places, x.shape[-1])
+    return Indexed((*x.shape[:-1], *places.shape), lambda i: known.seen(i[k:]) * x.at((*i[:k], known.at(i[k:]))))
+
+
+def added_at(x: Indexed, places: Any, length: Any) -> Indexed:
+    """Σ of the entries with each place: the adjoint of `read_at`."""
+    k = x.ndim - places.ndim
+    known = of_places(places, length)
+
+    def at(i: tuple) -> Expression:
+        parts = []
+        for j, letters in axis_places(places.shape):
+            there = term((), ((("δ", i[-1], known.at(j)), Fraction(1)),))
+            parts.append((known.seen(j) * there * x.at((*i[:k], *j))).summed(letters))
+        return total(parts)
+
+    return Indexed((*x.shape[:k], length), at)
+
+
+def of_places(places: Any, length: Any) -> Places:
+    """The places, which must be those of an axis of that length."""
+    if not isinstance(places, Places) or not is_alike(places.length, length):
+        raise NoRule(f"places that are a {type(places).__name__}, of an axis of size {length}")
+    return places
+
+
+def windows_of(axes: Any, mode: str = "zeros") -> Places:
+    """Some place of the signal for each window and tap, or none: what is proved holds wherever they lie."""
+    shape = product_of([axis.positions for axis in axes]), product_of([axis.kernel for axis in axes])
+    return Places(f"place({axes}, {mode})", shape, product_of([axis.length for axis in axes]), some=mode == "zeros")
 
 
 def stack(arrays: Sequence[Any], axis: int = 0) -> Indexed:
@@ -279,6 +313,8 @@ FUNCTIONS: dict[Any, Callable] = {
     words.largest: largest,
     words.shares: shares,
     words.einsum: einsum,
+    words.read_at: read_at,
+    words.added_at: added_at,
     words.erf: applied("erf"),
     words.erfc: lambda x: 1 - applied("erf")(x),
     words.normal_cdf: normal_cdf,
@@ -292,7 +328,18 @@ _COMPARED = {
     "ne": np.not_equal,
 }
 Indexed.functions = UFUNCS | FUNCTIONS
+Size.functions = Indexed.functions | {windows: windows_of}
 Real.functions = {words.largest: largest} | {ufunc: UFUNCS[ufunc] for ufunc in _COMPARED.values()}
+
+
+def _of_size(ufunc: Any, *, reflected: bool = False) -> Callable:
+    """Division of or by a size that is a number among numbers."""
+    return lambda x, y: UFUNCS[ufunc](y, lift(x)) if reflected else UFUNCS[ufunc](lift(x), y)
+
+
+_DIVIDED = {"__truediv__": _of_size(np.true_divide), "__rtruediv__": _of_size(np.true_divide, reflected=True)}
+for _name, _by in _DIVIDED.items():
+    setattr(Size, _name, _by)
 
 
 def _operator(ufunc: Any, *, reflected: bool = False) -> Callable:

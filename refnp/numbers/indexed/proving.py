@@ -39,29 +39,38 @@ class Theorem(NamedTuple):
         return self.proved
 
 
-def gradients(page: Callable, arguments: Mapping[str, Indexed], **options: Any) -> dict[str, Theorem]:
-    """For each argument whether what the VJP gives is ∂(Σ ȳ y)/∂x, summed over axes along which x was broadcast."""
+def gradients(page: Callable, arguments: Mapping[str, Indexed | None], **options: Any) -> dict[str, Theorem]:
+    """For each argument whether what the VJP gives is ∂(Σ ȳ y)/∂x, summed over axes along which x was broadcast.
+
+    None stands for an argument that is left out. A page may return several arrays, and takes a gradient of each back.
+    """
     start, found = time.perf_counter(), {}
     with assuming() as common:
         try:
-            y, vjp = page(*arguments.values(), **options)
-            y = finite(lift(y))
-            y_bar = symbol("ȳ", *y.shape)
-            bars = vjp(y_bar)
-            values = [(over, bound, y.at(over)) for over, bound in places(y.shape)]
+            results, vjp = page(*arguments.values(), **options)
+            several = results if isinstance(results, tuple) else (results,)
+            ys = [finite(lift(y)) for y in several]
+            y_bars = [symbol("ȳ" + "′" * k, *y.shape) for k, y in enumerate(ys)]
+            bars = vjp(*y_bars)
+            values = [
+                (y_bar.at(over), bound, y.at(over))
+                for y, y_bar in zip(ys, y_bars, strict=True)
+                for over, bound in places(y.shape)
+            ]
         except LACKING as lacking:
-            return dict.fromkeys(arguments, Theorem(False, (), in_words(lacking), time.perf_counter() - start))
+            missing = Theorem(False, (), in_words(lacking), time.perf_counter() - start)
+            return {name: missing for name, x in arguments.items() if x is not None}
     for (name, x), bar in zip(arguments.items(), bars, strict=False):
-        if bar is not None:
-            found[name] = theorem(functools.partial(_differences, name, x, bar, y_bar, values), common)
+        if x is not None and bar is not None:
+            found[name] = theorem(functools.partial(_differences, name, x, bar, values), common)
     return found
 
 
-def _differences(name: str, x: Indexed, bar: Any, y_bar: Indexed, values: list) -> Iterable[Expression]:
+def _differences(name: str, x: Indexed, bar: Any, values: list) -> Iterable[Expression]:
     """∂(Σ ȳ y)/∂x less what the VJP gives, at all indices of x."""
-    given = summed_to(lift(bar), x)
+    given = summed_to(lift(bar() if callable(bar) else bar), x)
     for at, _ in places(x.shape):
-        parts = ((y_bar.at(over) * derivative(e, name, at)).summed(bound) for over, bound, e in values)
+        parts = ((y_bar * derivative(y, name, at)).summed(bound) for y_bar, bound, y in values)
         yield total(parts) - given.at(at)
 
 
@@ -118,7 +127,12 @@ def theorem(differences: Callable[[], Iterable[Expression]], common: Assumptions
 
 
 def in_words(lacking: Exception) -> str:
-    """What is missing."""
+    """What is missing: the rule that was, where another error followed from it."""
+    cause: BaseException | None = lacking
+    while cause is not None and not isinstance(cause, NoRule):
+        cause = cause.__cause__
+    if cause is not None:
+        return str(cause)
     return "expressions within expressions, without end" if isinstance(lacking, RecursionError) else str(lacking)
 
 

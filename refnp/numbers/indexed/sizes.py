@@ -9,15 +9,21 @@ from typing import Any
 
 from refnp.numbers.indexed.expressions import Expression, NoRule, assume, atom, number
 from refnp.numbers.indexed.terms import Index, canonical, fresh
+from refnp.numbers.kinds import Kind
 
 Shape = tuple[Any, ...]
 Reader = Callable[[tuple], tuple]  # from the indices of an array to those of the one that it is made of
 
 
-class Size:
-    """The length of an axis: a letter, or a `product` or `sum` of sizes. At least 1, and otherwise any whole number."""
+class Size(Kind):
+    """The length of an axis: a letter, or a `product` or `sum` of sizes. At least 1, and otherwise any whole number.
+
+    What is computed of sizes, such as the number of windows, is a letter of its own, whose name says how it came to be.
+    """
 
     __slots__ = ("name", "parts", "way")
+    shape: tuple = ()
+    ndim = 0
 
     def __init__(self, name: str = "", way: str = "letter", parts: Sequence["Size | int"] = ()):
         self.name, self.way, self.parts = name, way, tuple(parts)
@@ -37,46 +43,85 @@ class Size:
     def __rmul__(self, other: Any) -> Any:
         return product_of((other, self)) if isinstance(other, (Size, int)) else NotImplemented
 
-    def __add__(self, other: Any) -> Any:
-        return Size("", "sum", (*pieces(self), *pieces(other))) if isinstance(other, (Size, int)) else NotImplemented
-
     def __floordiv__(self, other: Any) -> Any:
-        """A factor of a product, where the other one divides it."""
-        left, right = list(factors(self)), list(factors(other))
-        for factor in right:
-            if factor not in left:
-                raise NoRule(f"{self} // {other}: not known to be whole")
-            left.remove(factor)
+        """A factor of a product, where the other one is the rest of it."""
+        left = list(factors(self))
+        for factor in factors(other):
+            if not any(is_alike(factor, own) for own in left):
+                return Size(f"⌊{self}/{other}⌋")
+            left.remove(next(own for own in left if is_alike(factor, own)))
         return product_of(left)
+
+    def __mod__(self, other: Any) -> Any:
+        """0 for a factor of a product."""
+        return 0 if "⌊" not in str(self // other) else Size(f"{self} mod {other}")
+
+    def __add__(self, other: Any) -> Any:
+        return _computed(self, "+", other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _computed(other, "+", self)
+
+    def __sub__(self, other: Any) -> Any:
+        return _computed(self, "−", other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _computed(other, "−", self)
+
+    def __neg__(self) -> "Size":
+        return Size(f"−({self})")
 
     def __eq__(self, other: Any) -> bool:
         if not isinstance(other, (Size, int)) or isinstance(other, bool):
             return NotImplemented
         if is_same(self, other):
             return True
-        if other != 0 if isinstance(other, int) else True:
-            assume("sizes differ", f"{self} ≠ {other}")
+        if isinstance(other, Size) or other > 0:
+            assume("of sizes", f"{self} ≠ {other}")
         return False
 
     def __hash__(self) -> int:
         return hash(repr(self))
 
     def __gt__(self, other: Any) -> bool:
-        return self._at_least(other, 0)
+        return self._is(other, 0, ">")
 
     def __ge__(self, other: Any) -> bool:
-        return self._at_least(other, 1)
+        return self._is(other, 1, "≥")
 
-    def _at_least(self, other: Any, least: int) -> bool:
+    def __lt__(self, other: Any) -> bool:
+        return (not self >= other) if isinstance(other, int) and other <= 1 else self._is(other, -1, "<")
+
+    def __le__(self, other: Any) -> bool:
+        return (not self > other) if isinstance(other, int) and other <= 0 else self._is(other, -1, "≤")
+
+    def _is(self, other: Any, least: int, sign: str) -> bool:
+        """What is known of a size that is at least 1; else it is taken not to be so, as an assumption."""
         if isinstance(other, int) and other <= least:
             return True
-        raise NoRule(f"whether {self} is above {other} is not known")
+        assume("of sizes", f"not {self} {sign} {other}")
+        return False
 
     def __bool__(self) -> bool:
         return True
 
     def __repr__(self) -> str:
         return self.name or {"product": "·", "sum": "+"}[self.way].join(map(str, self.parts))
+
+
+def _computed(one: Any, sign: str, other: Any) -> Any:
+    """A size of which no more is known than how it is computed."""
+    if not all(isinstance(n, (Size, int)) for n in (one, other)):
+        return NotImplemented
+    if isinstance(other, int) and other == 0:
+        return one
+    return other if isinstance(one, int) and one == 0 and sign == "+" else Size(f"{one} {sign} {other}")
+
+
+def sum_of(sizes: Sequence[Any]) -> Any:
+    """The length of axes one behind the other."""
+    every = [piece for size in sizes for piece in pieces(size)]
+    return sum(every) if all(isinstance(piece, int) for piece in every) else Size("", "sum", every)
 
 
 def as_number(size: Size | int) -> Expression:

@@ -1,0 +1,210 @@
+"""The gradients on pages proved for every size: arrays of unknown numbers are made from what a function declares.
+
+A letter of a declaration is a size, an option that is a number a number, and a mask an array of unknown 0s and 1s. A
+page is proved in several `forms`: with what may be left out and without it, for every choice of every option, along
+one axis and several. What is proved for every size is also computed at drawn sizes in a finite field, where it would
+be found out if it were not so.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from refnp.autograd.declaration import Declaration
+from refnp.autograd.notation import Argument, Option, Shape
+from refnp.numbers.indexed.arrays import Condition, Indexed, mask, symbol
+from refnp.numbers.indexed.proving import Theorem, gradients
+from refnp.numbers.indexed.sizes import Size, product_of
+from refnp.numbers.proving import vjp_is_derivative
+
+NUMBERS = ("≥ 0", "≥ 1", "positive", "finite", "number", "in [0, 1)", "in [0, 1]")
+DRAWS = 2  # of sizes and numbers, at which a theorem is computed in the field
+
+
+class Form(NamedTuple):
+    """One way to call a page: arguments by place, None for what is left out, and options."""
+
+    name: str
+    arguments: dict[str, Indexed | None]
+    options: dict[str, Any]
+    positive: frozenset[str] = frozenset()  # the names of those whose numbers are positive
+
+
+class Maker:
+    """Makes the forms of a function from its declaration."""
+
+    def __init__(self, declaration: Declaration):
+        self.of = declaration
+        self.sizes: dict[str, Size] = {}
+        defaults, options = declaration.defaults, declaration.options
+        self.usual = {name: self.value(option, defaults.get(name)) for name, option in options.items()}
+
+    def forms(self) -> Iterator[Form]:
+        """The usual form, and every other that differs from it in one thing."""
+        optional = [name for name, argument in self.of.arguments.items() if argument.optional]
+        yield self.form("usual")
+        for name in optional:
+            yield self.form(f"with {name}", given=(name,))
+        if len(optional) > 1:
+            yield self.form("with all", given=tuple(optional))
+        for name, argument in self.of.arguments.items():
+            for k in range(1, len(argument.shapes)):
+                yield self.form(f"{name} {argument.shapes[k]}", shapes={name: k})
+        if self.of.moved:
+            yield self.form("along the first axis", options={"axis": 0})
+            yield self.form("along two axes", options={"axis": (-2, -1)}, rank=2)
+        elif any(shape.run for argument in self.of.arguments.values() for shape in argument.shapes):
+            yield self.form("of one axis more", rank=2)
+        for name, option in self.of.options.items():
+            for value in self.others(option, self.usual[name]):
+                shown = name if isinstance(value, Indexed) else f"{name}={value}"
+                yield self.form(shown, options={name: value})
+
+    def value(self, option: Option, default: Any) -> Any:
+        """The value of an option in the usual form: a number of its own for a number, a size for a whole one."""
+        if type(default) is float and option.text.removesuffix("?") in NUMBERS:
+            return symbol(option.name)
+        if default is None and not option.optional and option.text == "whole ≥ 1":
+            return self.size(option.name)
+        return default
+
+    def others(self, option: Option, usual: Any) -> Iterator[Any]:
+        """The other values that are tried."""
+        if usual is None and option.text.removesuffix("?") in NUMBERS:
+            yield symbol(option.name)
+        elif option.text == "True or False":
+            yield not usual
+        elif option.choices:
+            yield from (choice for choice in option.choices if choice != usual)
+
+    def form(self, name: str, *, given: tuple = (), shapes: Any = None, options: Any = None, rank: int = 1) -> Form:
+        """One form: what is given of what may be left out, which of its shapes an argument has, options."""
+        chosen = self.usual | (options or {})
+        arrays: dict[str, Any] = {}
+        for argument in self.of.arguments.values():
+            left_out = argument.optional and argument.name not in given
+            written = argument.shapes[(shapes or {}).get(argument.name, 0)]
+            arrays[argument.name] = None if left_out else self.array(argument, written, rank, chosen)
+        by_place = {name: arrays.get(name) for name in self.of.places if name in self.of.arguments}
+        by_name = {name: array for name, array in arrays.items() if name not in by_place and array is not None}
+        kinds = {name: argument.shapes[0].kind for name, argument in self.of.arguments.items()}
+        positive = (name for name, kind in kinds.items() if kind in ("positive", "nonnegative", "probability"))
+        return Form(name, by_place, chosen | by_name, frozenset(positive))
+
+    def array(self, argument: Argument, written: Shape, rank: int, options: Mapping[str, Any]) -> Indexed:
+        """An array of unknown numbers of this shape."""
+        axes = [self.size("B")] if written.batch else []
+        for axis in written.axes:
+            if axis[0] == "*":
+                axes += [self.size(f"{axis[1:]}{'′' * k}") for k in range(rank)]
+            else:
+                axes.append(product_of([self.factor(name, options) for name in axis.split("·")]))
+        if argument.name == self.of.moved and options.get("axis") == 0:
+            axes = axes[1:] + axes[:1]
+        if written.kind == "boolean":
+            return mask(argument.name, *axes)
+        if written.kind in ("whole", "grid"):
+            raise TypeError(f"{argument.name}: no rule for an argument of {written.kind} numbers")
+        return symbol(argument.name, *axes)
+
+    def factor(self, name: str, options: Mapping[str, Any]) -> Any:
+        """What a factor of an axis is: a number, an option or a letter."""
+        return int(name) if name.isdigit() else options[name] if name in options else self.size(name)
+
+    def size(self, name: str) -> Size:
+        """The letter of this name."""
+        return self.sizes.setdefault(name, Size(name))
+
+
+def forms_of(declaration: Any) -> list[Form]:
+    """The forms of a function with this declaration; none where it has none, or takes what has no rule."""
+    if not isinstance(declaration, Declaration):
+        return []
+    try:
+        return list(Maker(declaration).forms())
+    except TypeError:
+        return []
+
+
+def is_taken(function: Callable, form: Form) -> bool:
+    """Whether the function takes a call of this form at some drawn sizes."""
+    for seed in range(4):
+        arguments, options = numbers_of(form, seed, longest=3 + seed)
+        try:
+            function(*arguments.values(), **options)
+        except (TypeError, ValueError):
+            continue
+        return True
+    return False
+
+
+def proofs(page: Callable, function: Callable) -> dict[str, dict[str, Theorem]]:
+    """{argument: {form: what is known of its gradient}} of the page of a function, each theorem computed in the field.
+
+    Forms that the function refuses are left out. Raises AssertionError where the field finds a theorem to be false.
+    """
+    found: dict[str, dict[str, Theorem]] = {}
+    for form in forms_of(getattr(function, "takes", None)):
+        if not is_taken(function, form):
+            continue
+        known = gradients(page, form.arguments, **form.options)
+        for name, theorem in known.items():
+            found.setdefault(name, {})[form.name] = theorem
+        proved = [name for name, theorem in known.items() if theorem.proved]
+        if proved:
+            refuse_false(page, form, proved)
+    return found
+
+
+def refuse_false(page: Callable, form: Form, proved: list[str]) -> None:
+    """AssertionError if a gradient that is proved for every size is not the derivative at drawn sizes.
+
+    Sizes that a page refuses, such as a kernel longer than its signal, are drawn anew.
+    """
+    draws = 0
+    for seed in range(10):
+        arrays, options = numbers_of(form, seed, longest=3 + seed)
+        among = [list(arrays).index(name) for name in proved]
+        try:
+            found = vjp_is_derivative(page, list(arrays.values()), among=among, seed=seed, **options).holds
+        except ValueError:
+            continue
+        draws += 1
+        if found is False:
+            shapes = {name: x.shape for name, x in arrays.items() if x is not None}
+            raise AssertionError(f"{form.name}: proved for every size and false at {shapes}, options {options}")
+        if draws == DRAWS:
+            return
+
+
+def numbers_of(form: Form, seed: int, longest: int = 3) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Drawn numbers in place of the unknown ones of a form: its arguments and its options."""
+    rng = np.random.default_rng(seed)
+    sizes = cache(lambda name: int(rng.integers(1, longest + 1)))
+
+    def drawn(name: str, x: Any) -> Any:
+        if isinstance(x, Size):
+            return number_of(x, sizes)
+        if not isinstance(x, Indexed):
+            return x
+        shape = [number_of(n, sizes) for n in x.shape]
+        if isinstance(x, Condition):
+            return (rng.random(shape) < 0.7) | (np.arange(shape[-1]) == 0)  # no row is all 0
+        if not shape and name in form.options:
+            return 0.5
+        return rng.random(shape) + 0.2 if name in form.positive else rng.normal(size=shape)
+
+    arguments = {name: drawn(name, x) for name, x in form.arguments.items()}
+    return arguments, {name: drawn(name, x) for name, x in form.options.items()}
+
+
+def number_of(size: Any, sizes: Callable[[str], int]) -> int:
+    """The number that a size is, from those of its letters."""
+    if isinstance(size, int):
+        return size
+    if size.way == "letter":
+        return sizes(size.name)
+    parts = [number_of(part, sizes) for part in size.parts]
+    return int(np.prod(parts)) if size.way == "product" else sum(parts)
