@@ -274,6 +274,7 @@ class Mathematics:
     """What a formula may ask of constants: π is an unknown."""
 
     pi = Element(PI_ROOT**2, unknown("pi mod q", 0), 0, math.pi)
+    dtype = object
     number = staticmethod(Element.of)
     sqrt = staticmethod(Element.sqrt)
     log = staticmethod(Element.log)

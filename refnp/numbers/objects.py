@@ -14,6 +14,7 @@ import numpy as np
 from refnp.numbers import words
 from refnp.numbers.duals import Array
 from refnp.numbers.kinds import Kind
+from refnp.numbers.sinusoids import sinusoids_of
 from refnp.numbers.summation import sum_of_products
 from refnp.numbers.words import Constant
 
@@ -212,6 +213,7 @@ FUNCTIONS: dict[Any, Callable] = {
     words.read_at: read_at,
     words.added_at: added_at,
     words.einsum: einsum,
+    words.sinusoids: lambda x, places, features, base: tuple(map(type(x), sinusoids_of(places, features, base, float))),
     words.erf: _own("erf"),
     words.erfc: _own("erfc"),
 }

@@ -33,6 +33,7 @@ from refnp.numbers.rounded import (
     unknown_where,
     without_error,
 )
+from refnp.numbers.sinusoids import sinusoids_of
 from refnp.numbers.summation import sum_of_products
 
 __all__ = [
@@ -295,6 +296,12 @@ def added_at(x: Rounded, places: np.ndarray, length: int) -> Rounded:
     return found.transpose().reshape(*front, length)
 
 
+def sinusoids(x: Rounded, places: np.ndarray, features: int, base: float) -> tuple[Rounded, Rounded]:
+    """sin and cos of p ω_k: 4π from the angle, brought to (−π, π], and 8|y| from the function."""
+    sines, cosines = (Rounded(y, 4 * np.pi + 8 * np.abs(y)) for y in sinusoids_of(places, features, base, WIDE))
+    return sines, cosines
+
+
 def cumulative_sum(x: Rounded, axis: int) -> Rounded:
     """Σ of all up to each place: i additions on the way to place i."""
     value = np.cumsum(x.value, axis)
@@ -384,6 +391,7 @@ FUNCTIONS: dict[Any, Callable] = {
     words.shares: shares,
     words.read_at: lambda x, places: x.moved(lambda a: words.read_at(a, places)),
     words.added_at: added_at,
+    words.sinusoids: sinusoids,
     words.erf: erf,
     words.erfc: erfc,
     words.normal_cdf: normal_cdf,

@@ -11,6 +11,7 @@ asked for in the same way.
     read_at, added_at                 the elements at given places, 0 at none; the adjoint, Σ of those of a place
     einsum                            products summed over letters; in NumPy's an operand must not be empty
     erf, erfc, normal_cdf             special functions
+    sinusoids                         sines and cosines at whole places, however far
 
 `x.real` decides between two forms of one function, and is never computed with; a comparison `x > 0` decides between two
 functions.
@@ -25,6 +26,7 @@ import numpy as np
 from refnp.numbers import special
 from refnp.numbers.duals import Array
 from refnp.numbers.kinds import Kind, word
+from refnp.numbers.sinusoids import sinusoids_of
 from refnp.numbers.summation import sum_of_products
 
 
@@ -44,6 +46,8 @@ class Constant:
         if isinstance(x, Kind):
             return x.constant(self)
         wide = self.of(Wide)
+        if np.ndim(wide):
+            return wide.astype(x.real.dtype)
         return wide if getattr(x, "dtype", np.dtype(float)).char in "gG" else float(wide)
 
     def __float__(self) -> float:
@@ -57,11 +61,14 @@ class Wide:
     """The mathematics of the widest precision of the machine."""
 
     pi = special.PI
+    dtype = np.longdouble
     number, sqrt, log = np.longdouble, np.sqrt, np.log
 
 
 def constant(number: Any) -> Any:
-    """An option, such as ε, as a number of the formula; a ratio of integers is constant(1) / 3."""
+    """An option, such as ε, as a number of the formula, or an array of such; a ratio of integers is constant(1) / 3."""
+    if isinstance(number, np.ndarray):
+        return Constant(lambda m: np.asarray(np.frompyfunc(m.number, 1, 1)(number)).astype(m.dtype))
     return number if isinstance(number, Constant) else Constant(lambda m: m.number(number))
 
 
@@ -172,3 +179,12 @@ def erfc(x: Any) -> Any:
 def normal_cdf(x: Any) -> tuple[Any, Any]:
     """Φ(x) and φ(x), the normal distribution and its density."""
     return special.normal_cdf_of(x)
+
+
+@word
+def sinusoids(x: Any, places: Array, features: int, base: float) -> tuple[Any, Any]:
+    """sin p ω_k and cos p ω_k at whole places p, ω_k = base^(−2k/D), numbers of the formula as x has them.
+
+    Shapes: places (...) → two (..., ⌈D/2⌉).
+    """
+    return sinusoids_of(places, features, base, x.real.dtype)

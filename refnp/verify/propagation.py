@@ -119,8 +119,7 @@ def argument_of(value: Any) -> Any:
 
 
 EXACT = {  # whose rules are not written for all kinds of numbers yet
-    "absolute", "maximum", "minimum", "max", "min", "clip", "astype",
-    "kept", "spoil", "read_diagonals",
+    "absolute", "maximum", "minimum", "max", "min", "clip", "astype", "kept", "spoil",
 }  # fmt: skip
 
 

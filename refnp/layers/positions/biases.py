@@ -18,6 +18,7 @@ from refnp.autograd.declaration import takes
 from refnp.autograd.primitives import integers, raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.positions.relative import SCALE, RelativePositions, check_heads, is_run, read_diagonals
+from refnp.numbers.words import constant
 
 
 def t5_buckets(offsets: ArrayLike, *, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True) -> Array:
@@ -126,5 +127,5 @@ class ALiBi(RelativePositions):
     def scores(self, query: Array | Tensor, query_places: ArrayLike, key_places: ArrayLike) -> Array:
         check_heads("ALiBi", query, len(self.slopes))
         queries, keys = self.checked(query_places, key_places, query.shape[-2])
-        slopes = self.slopes.astype(raw(query).real.dtype)[:, None, None]  # (H, 1, 1)
-        return -slopes * np.abs(keys - queries[:, None]).astype(slopes.dtype)  # (H, N, M)
+        slopes = constant(-self.slopes[:, None, None]).like(raw(query))  # (H, 1, 1)
+        return slopes * np.abs(keys - queries[:, None]).astype(slopes.dtype)  # (H, N, M)

@@ -34,14 +34,13 @@ import numpy as np
 from refnp.autograd import matmul, swapaxes, take
 from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
-from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
-from refnp.layers.dot_product_attention import one_over_root
 from refnp.layers.positions.relative import (
     SCALE,
     RelativePositions,
     check_heads,
     check_width,
+    one_over_root,
     read_buckets,
     sum_buckets,
 )
@@ -149,10 +148,10 @@ class ImagePositions(RelativePositions):
         return _added(self._scores(query, table, b) for table, b in zip(self.keys, buckets, strict=True))
 
     def _scores(self, query: Any, table: Any, buckets: Array) -> Any:
-        scale = one_over_root(raw(query))
+        scale = one_over_root(query)
         if self.mode == "bias":
             return take(table * scale, buckets, axis=-1)  # (..., N, M)
-        return read_buckets(matmul(query, swapaxes(table, -1, -2)) * scale, buckets)  # (..., N, M)
+        return read_buckets(matmul(query, swapaxes(table, -1, -2)) * scale, buckets=buckets)  # (..., N, M)
 
     def values(self, weights: Array | Tensor, query_places: ArrayLike, key_places: ArrayLike) -> Array | Tensor | None:
         if not self.adds_values:

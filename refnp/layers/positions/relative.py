@@ -10,15 +10,19 @@ Source: Sivaraya (2023) §1.2, "to achieve translation equivariance": in which s
 Transcription: tests/transcriptions/positions.py.
 """
 
+from typing import Any
+
 import numpy as np
 
-from refnp.autograd import matmul, reshape, swapaxes, take, vjp
+from refnp.autograd import matmul, swapaxes
 from refnp.autograd.declaration import takes
-from refnp.autograd.primitives import integers, primitive, raw
+from refnp.autograd.pages import page
+from refnp.autograd.primitives import integers, raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
-from refnp.layers.dot_product_attention import one_over_root
+from refnp.kernels import diagonals as kernels
 from refnp.layers.module import Module
 from refnp.layers.positions.absolute import SCALE
+from refnp.numbers.words import added_at, root
 
 
 class RelativePositions(Module):
@@ -79,10 +83,10 @@ class Shaw(RelativePositions):
     def scores(self, query: Array | Tensor, query_places: ArrayLike, key_places: ArrayLike) -> Array | Tensor:
         check_width("Shaw", query, self.key)
         queries, keys = self.checked(query_places, key_places, query.shape[-2])
-        x = matmul(query, swapaxes(self.key, -1, -2)) * one_over_root(raw(query))  # (..., N, 2k+1)
+        x = matmul(query, swapaxes(self.key, -1, -2)) * one_over_root(query)  # (..., N, 2k+1)
         if is_run(queries) and is_run(keys):
             return read_diagonals(x, shift=self._shift(queries, keys), keys=len(keys))
-        return read_buckets(x, self.offsets(queries, keys))
+        return read_buckets(x, buckets=self.offsets(queries, keys))
 
     def values(self, weights: Array | Tensor, query_places: ArrayLike, key_places: ArrayLike) -> Array | Tensor | None:
         if self.value is None:
@@ -140,78 +144,91 @@ def check_places(name: str, places: ArrayLike, axes: int, tokens: int | None = N
 # Vectors of buckets are multiplied before, or after, so that there is never a vector for each pair, an array (N, M, D).
 
 
-def read_buckets(x: Array | Tensor, buckets: Array) -> Array | Tensor:
+@page("x (..., N, L) → (..., N, M)", buckets="whole (N, M)")
+def read_buckets(x, *, buckets):
     """y_nm = x_{n, b(n, m)}.
 
     Shapes: x (..., N, L), integers buckets (N, M) from 0 to L − 1 → (..., N, M).
     VJP: x̄_nr = Σ_{m: b(n, m) = r} ȳ_nm, which is `sum_buckets`.
     """
-    *batch, queries, count = x.shape
-    flat = np.arange(queries)[:, None] * count + buckets  # (N, M)   the place among the N·L numbers of all rows
-    return take(reshape(x, (*batch, queries * count)), flat, axis=-1)
+    y = read(x, buckets)  # (..., N, M)
+
+    def vjp(y_bar):
+        x_bar = added(y_bar, buckets, x.shape[-1])  # (..., N, L)
+        return (x_bar,)
+
+    return y, vjp
 
 
-@primitive
+@page("y (..., N, M) → (..., N, L)", buckets="whole (N, M)", count="whole ≥ 0")
 def sum_buckets(y, *, buckets, count):
-    """x_nr = Σ_{m: b(n, m) = r} y_nm: the gradient of `read_buckets`, in the order of the keys.
+    """x_nr = Σ_{m: b(n, m) = r} y_nm: the gradient of `read_buckets`.
 
     Shapes: y (..., N, M), integers buckets (N, M) from 0 to L − 1, count = L → (..., N, L).
     VJP: ȳ_nm = x̄_{n, b(n, m)}, which is `read_buckets`.
     """
-    _, pullback = vjp(lambda x: read_buckets(x, buckets), np.zeros((*y.shape[:-1], count), y.dtype))
-    return pullback(y)[0], lambda x_bar: (read_buckets(x_bar, buckets),)
+    x = added(y, buckets, count)  # (..., N, L)
+
+    def vjp(x_bar):
+        y_bar = read(x_bar, buckets)  # (..., N, M)
+        return (y_bar,)
+
+    return x, vjp
 
 
-@primitive
+@page("x (..., N, L) → (..., N, M)", shift="whole", keys="whole ≥ 0", kernel=kernels.read_diagonals)
 def read_diagonals(x, *, shift, keys):
     """y_nm = x_{n, r} with r = m − n + shift, and the first or the last number of the row where r is beyond its ends.
 
-    `read_buckets` if places follow one another and a bucket is an offset m − n, clipped at the ends of the table: x is
-    read along its diagonals, which are views, for in a matrix whose rows are W long, the element W − 1 further on is
-    the one below and to the left. That is the skewing of Huang et al. (2018), arXiv 1809.04281 §3.4, with
-    clipping.
+    `read_buckets` if places follow one another and a bucket is an offset m − n, clipped at the ends of the table.
     Shapes: x (..., N, L), keys = M → (..., N, M).
     VJP: x̄_nr = Σ_m ȳ_nm over the m with that r, which is `sum_diagonals`.
     """
-    *batch, queries, count = x.shape
-    band = np.empty((*batch, queries, queries + keys - 1), x.dtype)  # (..., N, W)
-    begin, end, inside = _parts(band, shift, count)
-    band[..., :begin], band[..., begin:end], band[..., end:] = x[..., :1], x[..., inside], x[..., -1:]
-    return _diagonals(band, keys), lambda y_bar: (sum_diagonals(y_bar, shift=shift, count=count),)
+    buckets = clipped(x.shape[-2], keys, x.shape[-1], shift)  # (N, M)
+    y = read(x, buckets)  # (..., N, M)
+
+    def vjp(y_bar):
+        x_bar = added(y_bar, buckets, x.shape[-1])  # (..., N, L)
+        return (x_bar,)
+
+    return y, vjp
 
 
-@primitive
+@page("y (..., N, M) → (..., N, L)", shift="whole", count="whole ≥ 1", kernel=kernels.sum_diagonals)
 def sum_diagonals(y, *, shift, count):
     """x_nr = Σ_m y_nm over the m with m − n + shift = r; all that is beyond the ends is added to the ends' sums.
 
     Shapes: y (..., N, M), count = L → (..., N, L).   VJP: `read_diagonals`.
     """
-    *batch, queries, keys = y.shape
-    band = np.zeros((*batch, queries, queries + keys - 1), y.dtype)  # (..., N, W)
-    _diagonals(band, keys)[...] = y
-    begin, end, inside = _parts(band, shift, count)
-    x = np.zeros((*batch, queries, count), y.dtype)
-    x[..., inside] = band[..., begin:end]
-    x[..., 0] += band[..., :begin].sum(-1)
-    x[..., -1] += band[..., end:].sum(-1)
-    return x, lambda x_bar: (read_diagonals(x_bar, shift=shift, keys=keys),)
+    buckets = clipped(y.shape[-2], y.shape[-1], count, shift)  # (N, M)
+    x = added(y, buckets, count)  # (..., N, L)
+
+    def vjp(x_bar):
+        y_bar = read(x_bar, buckets)  # (..., N, M)
+        return (y_bar,)
+
+    return x, vjp
 
 
-def _parts(band: Array, shift: int, count: int) -> tuple[int, int, slice]:
-    """Column c of a band is r = c + first: where r reaches 0, where it reaches `count`, and which r stand between."""
-    *_, queries, width = band.shape
-    first = shift - (queries - 1)
-    begin, end = (min(max(r - first, 0), width) for r in (0, count))
-    return begin, end, slice(begin + first, end + first) if begin < end else slice(0, 0)
+def read(x, buckets):
+    """y_nm = x_{n, b(n, m)}."""
+    return x[..., np.arange(len(buckets))[:, None], buckets]
 
 
-def _diagonals(band: Array, keys: int) -> Array:
-    """The view y_nm = band_{n, m − n + N − 1}: a row down is a column back."""
-    *_, queries, _ = band.shape
-    *steps, down, right = band.strides
-    start = band[..., queries - 1 :]
-    shape = (*band.shape[:-2], queries, keys)
-    return np.lib.stride_tricks.as_strided(start, shape, (*steps, down - right, right))
+def added(y, buckets, count):
+    """x_nr = Σ_{m: b(n, m) = r} y_nm."""
+    places = buckets + count * np.arange(len(buckets))[:, None]  # (N, M)   among the N·L numbers of all rows
+    return added_at(y, places, len(buckets) * count).reshape(*y.shape[:-1], count)
+
+
+def clipped(queries, keys, count, shift):
+    """clip(m − n + shift, 0, L − 1), (N, M)."""
+    return np.clip(np.arange(keys) - np.arange(queries)[:, None] + shift, 0, count - 1)
+
+
+def one_over_root(query: Array | Tensor) -> Any:
+    """1/√d, of queries (..., d), as they have it."""
+    return (1 / root(query.shape[-1])).like(raw(query))
 
 
 def is_run(places: Array) -> bool:

@@ -11,7 +11,7 @@ features permuted: `half_order`. GPT-J and GPT-NeoX rotate the first features of
 they are: then d above is the number of those that are rotated.
 
 Source: Su et al. (2021), arXiv 2104.09864, eq. 34; a form of the relative positions of Sivaraya (2023) §1.2.
-Transcription: tests/transcriptions/positions.py.
+Transcription: tests/transcriptions/positions.py.   On arrays of floats: refnp/kernels/rotary.py.
 """
 
 from typing import Any
@@ -19,16 +19,19 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd.declaration import takes
-from refnp.autograd.primitives import integers, primitive, raw
+from refnp.autograd.pages import page
+from refnp.autograd.primitives import integers, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.positions.absolute import sinusoids
+from refnp.kernels import rotary as kernels
 from refnp.layers.positions.relative import RelativePositions
-from refnp.numbers.arrays import in_order
+from refnp.numbers import words
+from refnp.numbers.arrays import floating
+from refnp.numbers.duals import as_array
+from refnp.numbers.parts import part
 
 LAYOUT = {"layout": "interleaved | half", "base": "≥ 1"}
 
 
-@primitive
 @takes(
     "x (..., N, D ≥ 1) → (..., N, D)",
     places="whole (N) or whole (B, N)?",
@@ -52,46 +55,48 @@ def rotate(x, *, places=None, layout="interleaved", base=10000, features=None, s
     Elsewhere: ONNX's RotaryEmbedding is `rotate` with its caches as tables, layout "half" where interleaved = 0 and
     features = rotary_embedding_dim.
     """
-    x = np.asarray(x)
-    d = _rotated_features(x, features)
+    tokens = raw(x if isinstance(x, Tensor) else floating(x))
+    d = _rotated_features(tokens, features)
     if (sines is None) != (cosines is None) or (sines is None and places is None):
         raise ValueError("rotate: pass places, or sines and cosines, or all three: places that are rows of the others")
-    at = None if places is None else _of_tokens(x, _places("rotate", places), 0)  # (..., N)
+    at = None if places is None else _of_tokens(tokens, _places("rotate", places), 0)  # (..., N)
     if at is not None and sines is None:
-        sin, cos = sinusoids(at, d, base=base, dtype=x.real.dtype)  # (..., N, K), (..., N, K)
+        sin, cos = words.sinusoids(tokens, at, d, base)  # (..., N, K), (..., N, K)
     else:
-        sin, cos = (_table_rows(x, name, t, at, d) for name, t in (("sines", sines), ("cosines", cosines)))
-    return _first_rotated(x, sin, cos, layout), lambda y_bar: (_first_rotated(y_bar, -sin, cos, layout),)
+        sin, cos = (_table_rows(tokens, name, t, at, d) for name, t in (("sines", sines), ("cosines", cosines)))
+    return turned(x, sines=sin, cosines=cos, layout=layout)
 
 
-def _first_rotated(x, sin, cos, layout):
-    """x with its first features rotated, as many as sines and cosines are for."""
-    d = 2 * sin.shape[-1]
-    if d == x.shape[-1]:
-        return _rotated(x, sin, cos, layout)
-    y = np.array(x, order="C")
-    y[..., :d] = _rotated(x[..., :d], sin, cos, layout)
-    return y
+@page(
+    "x (..., N, D) → (..., N, D)",
+    sines="real (*R, K)",
+    cosines="real (*R, K)",
+    layout=LAYOUT["layout"],
+    kernel=kernels.turned,
+)
+def turned(x, *, sines, cosines, layout="interleaved"):
+    """Every pair of the first 2K features of x, a and b, becomes a cos − b sin and a sin + b cos.
+
+    Shapes: x (..., N, D), sines and cosines (N, K) or for each sequence → (..., N, D).
+    VJP: the transpose of each rotation, and so x̄ = ȳ rotated back, with −sin.
+    """
+    y = turned_by(x, sines, cosines, layout)  # (..., N, D)
+
+    def vjp(y_bar):
+        x_bar = turned_by(y_bar, -sines, cosines, layout)
+        return (x_bar,)
+
+    return y, vjp
 
 
-def _rotated(x, sin, cos, layout):
-    """x ∘ (cos, cos) + x' ∘ (−sin, sin), where x' has the two features of each pair exchanged: long rows are fast."""
-    x = in_order(x)
-    partner, cosines, sines = np.empty_like(x), *np.empty((2, *sin.shape[:-1], x.shape[-1]), sin.dtype)  # (..., N, d)
-    (a, b), (at_a, at_b) = _pairs(x, layout), _pairs(partner, layout)  # (..., N, K)
-    at_a[...], at_b[...] = b, a
-    for whole, parts in ((cosines, (cos, cos)), (sines, (-sin, sin))):
-        for half, part in zip(_pairs(whole, layout), parts, strict=True):
-            half[...] = part
-    partner *= sines
-    partner += x * cosines
-    return partner
-
-
-def _pairs(x: Array, layout: str) -> tuple[Array, Array]:
-    """The first and the second features of all pairs, as views."""
-    half = x.shape[-1] // 2
-    return (x[..., :half], x[..., half:]) if layout == "half" else (x[..., 0::2], x[..., 1::2])
+@part
+def turned_by(x, sin, cos, layout):
+    """The two features of each pair, turned, each at its place, and the features after the first 2K as they are."""
+    k = sin.shape[-1]
+    pairs = (slice(k), slice(k, 2 * k)) if layout == "half" else (slice(0, 2 * k, 2), slice(1, 2 * k, 2))
+    a, b = (x[..., features] for features in pairs)  # (..., N, K), (..., N, K)
+    both = np.stack([a * cos - b * sin, a * sin + b * cos], -2 if layout == "half" else -1)
+    return np.concatenate([both.reshape(*x.shape[:-1], 2 * k), x[..., 2 * k :]], -1)
 
 
 def _rotated_features(x: Array, features: Any) -> int:
@@ -127,7 +132,7 @@ def _of_tokens(x: Array, rows: Array, columns: int, name: str = "places") -> Arr
 
 def _table_rows(x: Array, name: str, table: Any, at: Array | None, features: int) -> Array:
     """Given sines or cosines for every token: rows of a table at its place, or a row for each token."""
-    table = np.asarray(table)
+    table = as_array(table)
     if table.ndim < 2 or table.shape[-1] != features // 2:
         raise ValueError(
             f"rotate: {name} have shape {table.shape}; pass {features // 2} columns, one for each pair of features"

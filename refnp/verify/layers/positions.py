@@ -3,7 +3,6 @@
 Tables come with `buckets`, one array (N, M) of row numbers for each table; what a pair has is the sum over the tables.
 """
 
-import decimal
 import math
 from typing import Any
 
@@ -17,8 +16,9 @@ from refnp.layers.positions.biases import ALiBi, T5Bias
 from refnp.layers.positions.images import ImagePositions, image_places
 from refnp.layers.positions.relative import Shaw
 from refnp.layers.positions.rotary import Rotary
-from refnp.numbers.rounding import WIDE, Rounded, arranged, constant, contract, scatter, where
+from refnp.numbers.rounding import WIDE, constant, contract, scatter, where
 from refnp.verify.case import Case, GradientInputs, Layer, Without, generator, gradient_of, module_gradient, normal
+from refnp.verify.judged_pages import by_tape
 from refnp.verify.layers.attention import attention, tensors
 from refnp.verify.layers.linear import sum_to
 from refnp.verify.layers.softmax import weights
@@ -95,63 +95,20 @@ def with_numbers(query, key, value, *tables, buckets, mask=None, scaled=False, s
     return output, pullback
 
 
-def rotate(x, sines, cosines, *, layout="interleaved"):
-    """(a, b) → (a cos − b sin, a sin + b cos) for every pair of the first d features; back, with −sin.
-
-    Shapes: x (..., N, D), sines and cosines (..., N, d/2), with their own errors.   Of these, no gradient.
-    """
-    half = sines.shape[-1]
-
-    def turned(x, sines):
-        first, rest = x[..., : 2 * half], x[..., 2 * half :]
-        a, b = (first[..., :half], first[..., half:]) if layout == "half" else (first[..., 0::2], first[..., 1::2])
-        y = arranged(lay_out, a * cosines - b * sines, a * sines + b * cosines)
-        return arranged(lambda y, rest: np.concatenate([y, rest], -1), y, rest)
-
-    def lay_out(a, b):
-        """The first and second features of all pairs as one row."""
-        return np.concatenate([a, b], -1) if layout == "half" else np.stack([a, b], -1).reshape(*a.shape[:-1], -1)
-
-    return turned(x, sines), lambda g: (turned(g, -sines),)
+@takes("x (..., N, D) → (..., N, D)")
+def refnp_sinusoidal(x, *, base=10000):
+    """y_n = x_n + P(n)."""
+    return absolute.SinusoidalPositions(base=base)(x)
 
 
-def sinusoids(places, features, base=10000):
-    """sin and cos of p ω_k, ω_k = base^(−2k/d), with an error of 4π from the angle and 8|y| from the function.
-
-    The angles are reduced to (−π, π] with 60 digits. Shapes: places (...) → two of (..., d/2).
-    """
-    with decimal.localcontext(prec=60):
-        frequencies = [decimal.Decimal(base) ** (decimal.Decimal(-2 * k) / features) for k in range(-(-features // 2))]
-        turn = 2 * decimal.Decimal(PI)
-        reduced = [[(int(p) * w).remainder_near(turn) for w in frequencies] for p in np.ravel(places)]
-        angles = np.array([[WIDE(str(angle)) for angle in row] for row in reduced], WIDE)
-    angles = angles.reshape(*np.shape(places), -1)
-    return [Rounded(y, 4 * np.pi + 8 * np.abs(y)) for y in (np.sin(angles), np.cos(angles))]
+@takes("x (..., N, D), weight (V, D) → (..., N, D)", places="whole < V (N)")
+def refnp_learned(x, weight, *, places):
+    """y_n = x_n + W[p_n]."""
+    scheme = absolute.LearnedPositions(*weight.shape, rng=np.random.default_rng(0))
+    return scheme.bind({"weight": weight})(x, places)
 
 
-PI = "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803"
-
-
-def sinusoidal_positions(x, *, base=10000):
-    """y_n = x_n + P(n), P(n, 2k) = sin n ω_k, P(n, 2k + 1) = cos n ω_k."""
-    sines, cosines = sinusoids(np.arange(x.shape[-2]), x.shape[-1], base)
-    table = arranged(lambda s, c: np.stack([s, c], -1).reshape(len(s), -1)[:, : x.shape[-1]], sines, cosines)
-    return x + table, lambda g: (g,)
-
-
-def learned_positions(x, weight, *, places):
-    """y_n = x_n + W[p_n];   x̄ = ȳ, W̄_p = Σ ȳ_n over the n with p_n = p."""
-
-    def pullback(g):
-        rows = g.reshape(-1, g.shape[-1])
-        return g, scatter(rows, np.broadcast_to(places, g.shape[:-1]).reshape(-1), weight.shape[0])
-
-    return x + weight[np.asarray(places)], pullback
-
-
-def rotated(x, *, places, layout="interleaved", base=10000, features=None):
-    """`rotate` by the angles of places."""
-    return rotate(x, *sinusoids(places, features or x.shape[-1], base), layout=layout)
+rotated = by_tape(rotary.rotate)
 
 
 def rotary_attention(query, key, value, *, mask=None, layout="interleaved"):
@@ -264,16 +221,14 @@ IN_HEADS = "query (..., H, N, d), key (..., H, M, d), value (..., H, M, e) → (
 OF_HEADS = "boolean to (..., H, N, M)? hides (key, value)"
 SINUSOIDAL = Layer(
     "sinusoidal_positions",
-    takes("x (..., N, D) → (..., N, D)")(lambda x, *, base=10000: absolute.SinusoidalPositions(base=base)(x)),
-    sinusoidal_positions,
+    refnp_sinusoidal,
+    by_tape(refnp_sinusoidal),
     names=("sinusoidal", "SinusoidalPositions"),
 )
 LEARNED = Layer(
     "learned_positions",
-    takes("x (..., N, D), weight (V, D) → (..., N, D)", places="whole < V (N)")(
-        lambda x, weight, *, places: learned(len(weight), x.shape[-1]).bind({"weight": weight})(x, places)
-    ),
-    learned_positions,
+    refnp_learned,
+    by_tape(refnp_learned),
     torch=torch_learned,
     jax=lambda jax, x, weight, *, places: x + weight[np.asarray(places)],
     names=("LearnedPositions",),
@@ -300,11 +255,6 @@ ALIBI = Layer(
     names=("ALiBi",),
 )
 IMAGE = Layer("image_attention", refnp_image, image_attention, names=("ImagePositions",))
-
-
-def learned(length, features):
-    """A table of positions, whatever is in it."""
-    return absolute.LearnedPositions(length, features, rng=np.random.default_rng(0))
 
 
 def cases() -> list[Case]:

@@ -6,7 +6,7 @@ from refnp.layers.multi_head import merge_heads, split_heads
 from refnp.layers.positions.biases import ALiBi, T5Bias
 from refnp.layers.positions.images import ImagePositions
 from refnp.layers.positions.relative import RelativePositions, Shaw
-from refnp.layers.positions.rotary import Rotary
+from refnp.layers.positions.rotary import Rotary, turned
 from refnp.layers.similarity import similarity_attention
 from refnp.numbers.rounding import Rounded, contract, exact
 from refnp.verify.layers import attention as attention_equation
@@ -28,6 +28,11 @@ def sinusoid_error(values, places=0.0):
 def rounded_sinusoids(places, features):
     """sin and cos of the angles of rotary positions, (N, d/2), with their errors."""
     return [Rounded(values, sinusoid_error(values)) for values in written.angles(places, features)]
+
+
+def rounded_rotation(x, sines, cosines, layout="interleaved"):
+    """(output, pullback) of a rotation by these numbers."""
+    return turned.page(x, sines=sines, cosines=cosines, layout=layout)
 
 
 def at_random(scheme, seed=0):
@@ -60,7 +65,7 @@ def rounded_look_up(scheme, query, key, value, query_places, key_places, mask=No
     tables = [exact(np.atleast_2d(parameter.data)) for parameter in scheme.parameters()]
     if isinstance(scheme, Rotary):
         sinusoids = [rounded_sinusoids(places, query.shape[-1]) for places in (query_places, key_places)]
-        turned = [equations.rotate(x, *s, layout=scheme.layout) for x, s in zip((query, key), sinusoids, strict=True)]
+        turned = [rounded_rotation(x, *s, layout=scheme.layout) for x, s in zip((query, key), sinusoids, strict=True)]
         y, back = attention_equation.attention(turned[0][0], turned[1][0], value, mask=mask)
 
         def pullback(g):

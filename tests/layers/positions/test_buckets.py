@@ -63,7 +63,7 @@ def test_any_buckets(batch, n, m, count, dtype, layout, seed):
         laid_out(normal(seed, (*batch, n, count), dtype), layout),
         laid_out(normal(seed, (*batch, n, m), dtype), layout),
     )
-    assert_same_bits(read_buckets(x, buckets), read(x, buckets))
+    assert_same_bits(read_buckets(x, buckets=buckets), read(x, buckets))
     value = sum_buckets(y, buckets=buckets, count=count)
     assert value.dtype == dtype
     assert_within(value, *added(y, buckets, count))
@@ -88,7 +88,7 @@ def test_derivatives(shift):
     n, m, count = 3, 4, 3
     buckets = diagonal_buckets(n, m, count, shift)
     x, y = normal(0, (2, n, count)), normal(1, (2, n, m))
-    check(lambda x: read_buckets(x, buckets), (x,))
+    check(lambda x: read_buckets(x, buckets=buckets), (x,))
     check(lambda y: sum_buckets(y, buckets=buckets, count=count), (y,))
     check(lambda x: read_diagonals(x, shift=shift, keys=m), (x,))
     check(lambda y: sum_diagonals(y, shift=shift, count=count), (y,))
@@ -114,7 +114,7 @@ def test_memory_is_that_of_the_scores():
         lambda: read_diagonals(x, shift=16, keys=n),
         lambda: sum_diagonals(y, shift=16, count=33),
         lambda: sum_buckets(y, buckets=buckets, count=33),
-        lambda: read_buckets(x, buckets),
+        lambda: read_buckets(x, buckets=buckets),
     ):
         tracemalloc.start()
         work()

@@ -12,9 +12,8 @@ from refnp.layers.positions.absolute import sinusoids
 from refnp.layers.positions.relative import Shaw
 from refnp.layers.positions.rotary import Rotary, half_order, rotate
 from refnp.numbers.rounding import contract, exact, tolerance
-from refnp.verify.layers import positions as equations
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
-from tests.layers.positions.judges import looked_up, rounded_look_up, rounded_sinusoids
+from tests.layers.positions.judges import looked_up, rounded_look_up, rounded_rotation, rounded_sinusoids
 from tests.transcriptions import positions as written
 
 both_layouts = pytest.mark.parametrize("layout", ["interleaved", "half"])
@@ -23,7 +22,7 @@ places = st.lists(st.integers(-100_000, 100_000), min_size=1, max_size=3).map(np
 
 
 def rounded(x, at, layout):
-    return equations.rotate(exact(x), *rounded_sinusoids(at, x.shape[-1]), layout=layout)
+    return rounded_rotation(exact(x), *rounded_sinusoids(at, x.shape[-1]), layout=layout)
 
 
 @given(places, st.integers(1, 4).map(lambda k: 2 * k), layouts, real_dtypes, seeds)
@@ -47,7 +46,7 @@ def test_the_first_features_only(at, features, others, layout, dtype, seed):
     x = normal(seed, (2, len(at), features + others), dtype)
     y, pullback = ad.vjp(lambda x: rotate(x, places=at, layout=layout, features=features), x)
     sines = rounded_sinusoids(at, features)
-    limit, rounded_pullback = equations.rotate(exact(x), *sines, layout=layout)
+    limit, rounded_pullback = rounded_rotation(exact(x), *sines, layout=layout)
     for b in range(2):
         assert_within(y[b], written.rotate(x[b], at, layout, features=features), tolerance(limit, dtype)[b])
     bar = normal(seed + 1, y.shape, dtype)
@@ -80,7 +79,7 @@ def test_given_sines_and_cosines(layout, dtype, per_sequence):
     x = normal(0, (2, 3, 5), dtype)
     sines, cosines = normal(1, (2, 2, 3, 2) if per_sequence else (2, 3, 2), dtype)
     y, pullback = ad.vjp(lambda x: rotate(x, sines=sines, cosines=cosines, features=4, layout=layout), x)
-    limit, rounded_pullback = equations.rotate(exact(x), exact(sines), exact(cosines), layout=layout)
+    limit, rounded_pullback = rounded_rotation(exact(x), exact(sines), exact(cosines), layout=layout)
     for b in range(2):
         rows = (sines[b], cosines[b]) if per_sequence else (sines, cosines)
         assert_within(y[b], written.rotate_by(x[b], *rows, layout), tolerance(limit, dtype)[b])
@@ -108,7 +107,7 @@ def test_is_rotary_embedding_of_onnx(interleaved, dim, with_places):
     y = rotate(x, places=at, sines=sines, cosines=cosines, layout=layout, features=dim or None)
     right = written.onnx_rotary_embedding(x, cosines, sines, at, interleaved=interleaved, rotary_embedding_dim=dim)
     rows = [t[at][:, None] if with_places else t[:, None] for t in (sines, cosines)]
-    limit, _ = equations.rotate(exact(x), *map(exact, rows), layout=layout)
+    limit, _ = rounded_rotation(exact(x), *map(exact, rows), layout=layout)
     assert_within(y, right, tolerance(limit, np.float64))
 
 
@@ -169,7 +168,7 @@ def test_a_rotation_keeps_lengths_and_turns_back(at, layout, seed):
     limit = rounded(x, at, layout)[0]
     squares = (limit * limit).sum(-1)
     assert_within((y * y).sum(-1), (x.astype(np.longdouble) ** 2).sum(-1), tolerance(squares, np.float64))
-    back = equations.rotate(limit, *rounded_sinusoids(-at, 6), layout=layout)[0]
+    back = rounded_rotation(limit, *rounded_sinusoids(-at, 6), layout=layout)[0]
     assert_within(rotate(y, places=-at, layout=layout), x, tolerance(back, np.float64))
 
 
@@ -237,7 +236,7 @@ def test_matches_torch_in_the_form_of_gpt_neox():
     y = torch.cat([turned, rest], -1)
     y.backward(torch.tensor(bar))
     ours, pullback = ad.vjp(lambda x: rotate(x, places=at, layout="half", features=d), x)
-    limit, rounded_pullback = equations.rotate(exact(x), *rounded_sinusoids(at, d), layout="half")
+    limit, rounded_pullback = rounded_rotation(exact(x), *rounded_sinusoids(at, d), layout="half")
     assert_within(ours, y.detach().numpy(), 2 * tolerance(limit, np.float64))
     (bound,) = rounded_pullback(exact(bar))
     assert_within(pullback(bar)[0], leaf.grad.numpy(), 2 * tolerance(bound, np.float64))
