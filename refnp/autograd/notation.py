@@ -206,6 +206,11 @@ class Argument:
         """Whether it holds integers or booleans, whatever its shape."""
         return all(shape.kind in ("whole", "boolean") for shape in self.shapes)
 
+    @property
+    def may_be_discrete(self) -> bool:
+        """Whether it may hold integers or booleans, which are no other numbers."""
+        return any(shape.kind in ("whole", "boolean") for shape in self.shapes)
+
     @functools.cached_property
     def may_be_number(self) -> bool:
         """Whether one number alone may stand for it."""

@@ -13,10 +13,10 @@ The page is what is read, judges others and is proved: it runs on arrays of any 
 function, written for speed and for extreme inputs. `softmax.page` is the page itself, `softmax.kernel` the kernel, and
 within `plain()` pages run alone. A page uses another as `softmax.page(x)`, which returns value and VJP.
 
-What is common to all is done here: the declaration is checked (`takes`), axes that are named by `axis` are brought to
-the end and made one, options come as one for each axis, an x without a batch becomes a batch of one, float16 is
-computed in float32, and value and gradients become what the arguments are. The walk back sums gradients over broadcast
-axes.
+What is common to all is done here: the declaration is checked (`takes`), and what arrays hold; axes that are named by
+`axis` are brought to the end and made one, options come as one for each axis, an x without a batch becomes a batch of
+one, float16 is computed in float32, and value and gradients become what the arguments are. The walk back sums gradients
+over broadcast axes.
 """
 
 import contextlib
@@ -48,6 +48,11 @@ class Page(Protocol):
 
 _plain = contextvars.ContextVar("plain", default=False)
 FLOAT = np.dtype(float)
+HOLDS = {  # what is held against every number of an argument, and what it must be
+    "positive": (lambda x: (x > 0) & (x < np.inf), "it must be positive and finite"),
+    "nonnegative": (lambda x: (x >= 0) & (x < np.inf), "it must be finite and not negative"),
+    "probability": (lambda x: (x >= 0) & (x <= 1), "a probability lies in [0, 1]"),
+}
 WITHOUT_KERNEL = "gFDG"  # longdouble and complex numbers: kernels are written for floats alone
 
 
@@ -80,15 +85,19 @@ def page(
     of which there is one per axis come to them as tuples.
     `kernel` is called as the operation is, with an axis too, or it is {part: kernel} of parts of the page; for
     longdouble and complex numbers if it is a kernel `of_every_array`, which keeps a promise that the page does not
-    make. `check`, called as the operation is, refuses what a declaration cannot say.
+    make. A kernel that returns None leaves these arguments to the page.
+    What is declared to be positive, not negative or a probability is held to it, number by number but for what a mask
+    hides. `check`, called as the operation is, refuses what a declaration cannot say.
     """
 
     def made(function: Callable) -> Page:
         declaration = Declaration(along_axes(function) if "axis" in options else function, text, options)
         form = part(along_axes(function) if "axis" in options else of_each_axis(function, declaration))
-        discrete = {i for i, argument in declaration.by_place.items() if argument.is_discrete}
+        discrete = {i for i, argument in declaration.by_place.items() if argument.may_be_discrete}
         on_arrays = in_own_types(form, discrete)
         is_known = are_arrays if of_every_array else are_floats  # to the kernel
+        kinds = {name: argument.shapes[-1].kind for name, argument in declaration.arguments.items()}
+        held = {name: HOLDS[kind] for name, kind in kinds.items() if kind in HOLDS}
         fast: Callable | None
         if isinstance(kernel, Mapping):
             fast = in_own_types(with_parts(form, kernel), discrete)
@@ -97,17 +106,34 @@ def page(
 
         @functools.wraps(form)
         def rule(*arrays: Any, **given: Any) -> tuple:
+            if held and are_arrays(arrays):
+                refuse_numbers(declaration, held, arrays, given)
             if check is not None:
                 check(*arrays, **given)
-            if fast is not None and not _plain.get() and is_known(arrays):
-                return fast(*arrays, **given)
-            return on_arrays(*arrays, **given)
+            found = fast(*arrays, **given) if fast is not None and not _plain.get() and is_known(arrays) else None
+            return on_arrays(*arrays, **given) if found is None else found
 
         operation: Any = primitive(takes(text, **options)(rule))
         operation.page, operation.kernel = form, fast
         return operation
 
     return made
+
+
+def refuse_numbers(declaration: Declaration, held: dict, arrays: tuple, options: dict) -> None:
+    """ValueError naming the first number of an array that is not what it is declared to be, and that no mask hides."""
+    given = dict(zip(declaration.places, arrays, strict=False)) | options
+    masks = [(given.get(name), a.hides) for name, a in declaration.arguments.items() if a.hides]
+    for name, (holds, must) in held.items():
+        x = np.real(given.get(name, 1))
+        if given.get(name) is None or (x.dtype.kind != "f" and declaration.arguments[name].may_be_discrete):
+            continue
+        wrong = ~holds(x)
+        if wrong.any():
+            for mask in (mask for mask, hidden in masks if mask is not None and name in hidden):
+                wrong, x, _ = np.broadcast_arrays(wrong & mask, x, mask)
+            if wrong.any():
+                raise ValueError(f"{declaration.name}: {name} holds {x[wrong].flat[0]}; {must}")
 
 
 def are_arrays(arguments: tuple) -> bool:
@@ -190,15 +216,16 @@ def of_each_axis(function: Callable, declaration: Declaration, *, fitted: bool =
 def in_own_types(form: Callable, discrete: set[int]) -> Callable:
     """A page on arrays, whose values have the type of the arguments; what is float16 is computed in float32.
 
-    Integers and booleans are floats of 64 bits, but for arguments that are `discrete`, by their places. Other kinds of
-    numbers have no type.
+    Integers and booleans are floats of 64 bits, but for arguments that may be `discrete`, by their places. Other kinds
+    of numbers have no type.
     """
 
     @functools.wraps(form)
     def typed(*arguments: Any, **options: Any) -> tuple:
         if kind_of(arguments) is not None:
             return form(*arguments, **options)
-        arrays = [i for i, a in enumerate(arguments) if hasattr(a, "dtype") and i not in discrete]
+        is_float = lambda i, a: hasattr(a, "dtype") and not (i in discrete and a.dtype.kind in "biu")
+        arrays = [i for i, a in enumerate(arguments) if is_float(i, a)]
         dtype = np.result_type(*(arguments[i].dtype for i in arrays), np.float16)
         if all(arguments[i].dtype.kind in "biu" for i in arrays):
             dtype = np.dtype(np.float64)

@@ -21,7 +21,7 @@ from refnp.layers.group_norm import (
 )
 from refnp.layers.layer_norm import LayerNorm, RMSNorm, layer_norm, rms_norm
 from refnp.layers.linear import MLP, Embedding, Linear, embedding
-from refnp.layers.losses import binary_cross_entropy, cross_entropy, gaussian_nll, huber, mse
+from refnp.layers.loss import binary_cross_entropy, cross_entropy, gaussian_nll, huber, mse
 from refnp.layers.module import Module
 from refnp.layers.multi_head import KeyValueCache, MultiHeadAttention, grouped_attention, merge_heads, split_heads
 from refnp.layers.pooling import adaptive_average_pool, adaptive_max_pool, average_pool, max_pool

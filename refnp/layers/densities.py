@@ -28,8 +28,7 @@ from refnp.autograd.linalg import cholesky, refuse_covariance, solve_lower
 from refnp.autograd.primitives import primitive
 from refnp.autograd.tensor import Array, ArrayLike
 from refnp.kernels.softmax import softmax_vjp
-from refnp.layers.losses import HALF_LOG_TWO_PI
-from refnp.layers.masked_reductions import check_positive, numbers, product
+from refnp.layers.masked_reductions import HALF_LOG_TWO_PI, check_positive, numbers, product
 from refnp.layers.softmax import log_softmax
 from refnp.numbers.arrays import floating, in_order
 from refnp.numbers.special import normal_cdf_of

@@ -36,8 +36,8 @@ from refnp.layers.densities import (
     normal_kl,
     parts_of_low_rank,
 )
-from refnp.layers.losses import HALF_LOG_TWO_PI, cross_entropy, gaussian_nll
-from refnp.layers.masked_reductions import broadcast_shape, check_positive, full_mask, numbers
+from refnp.layers.loss import cross_entropy, gaussian_nll
+from refnp.layers.masked_reductions import HALF_LOG_TWO_PI, broadcast_shape, check_positive, full_mask, numbers
 from refnp.layers.masks import fits
 from refnp.layers.softmax import softmax
 

@@ -4,7 +4,6 @@ In a batch of ragged sets some elements are padding. A mask says which are real:
 value 0 and gradient 0 whatever stands there, NaN included: they are replaced before anything is computed.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,22 +12,7 @@ from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.numbers.arrays import floating, in_order
 
-
-def reduced(
-    terms: Array, mask: Array, reduction: str, divisor: float | Array | None = None
-) -> tuple[Array | np.generic, Callable]:
-    """The "mean", "sum" or "none" (the array) of the terms under the mask, and the function from ℓ̄ to their gradients.
-
-    A mean is divided by `divisor`, the number of terms that count if none is given; the mean of nothing is 0.
-    """
-    divisor = int(mask.sum()) if divisor is None else divisor
-    divisor = divisor if reduction == "mean" and divisor > 0 else 1
-    terms = masked(mask, terms, 0)
-
-    def terms_bar(loss_bar):
-        return masked(mask, loss_bar if reduction == "none" else loss_bar / divisor, 0)
-
-    return (terms if reduction == "none" else in_order(terms).sum() / divisor), terms_bar
+HALF_LOG_TWO_PI = np.longdouble("0.918938533204672741780329736405617639861")
 
 
 def counts(mask: Array | None, *arrays: ArrayLike) -> Array:

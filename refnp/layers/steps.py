@@ -16,7 +16,6 @@ import refnp.autograd as ad
 from refnp.autograd.explanation.opening import Steps, steps_of
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, Tensor
-from refnp.layers import losses
 from refnp.layers.dot_product_attention import attention, attention_with_weights, scale_of, soft_capped
 from refnp.layers.set_convolutions import Grid, eq, set_convolution
 from refnp.numbers.arrays import floating
@@ -90,61 +89,6 @@ def _attend(query: Any, key: Any, value: Any, bias: Any, mask: Any, scale: Any, 
     output = ad.matmul(a, value)
     yield "O = A V", output
     return output, a
-
-
-# ---- losses
-
-
-@steps_of(losses.gaussian_nll)
-def gaussian_nll_steps(mean: Any, std: Any, y: Any, *, mask: Any = None, reduction: str = "mean") -> Steps:
-    """The standardised residual, the loss of each number, and their mean or sum."""
-    z = (y - mean) / std
-    yield "z = (y − μ)/σ", z
-    terms = 0.5 * z * z + ad.log(std) + losses.HALF_LOG_TWO_PI.astype(z.dtype)
-    yield "ℓ = ½ z² + log σ + ½ log 2π", terms
-    return (yield from _reduced(terms, mask, reduction, None))
-
-
-@steps_of(losses.cross_entropy)
-def cross_entropy_steps(
-    logits: Any, targets: Any, *, ignore_index: Any = None, label_smoothing: float = 0.0, smoothing: str = "uniform",
-    class_weights: Any = None, reduction: str = "mean",
-) -> Steps:  # fmt: skip
-    """log p by the steps of log_softmax, the probabilities q of the target, the loss of each row, and their mean."""
-    x = np.asarray(raw(logits))
-    weights = np.ones(x.shape[-1], x.real.dtype) if class_weights is None else np.asarray(class_weights)
-    mask, divisor = None, None
-    q: Any = targets
-    if np.asarray(raw(targets)).dtype.kind in "fc":
-        q = (1 - label_smoothing) * q + label_smoothing / x.shape[-1]
-    else:
-        y = np.asarray(raw(targets))
-        mask = None if ignore_index is None else y != ignore_index
-        y = y if mask is None else np.where(mask, y, 0)
-        own, other = losses._shares(smoothing, label_smoothing, x, ignore_index)
-        q = np.where(y[..., None] == np.arange(x.shape[-1]), own, other)
-        divisor = weights[y].sum() if mask is None else weights[y][mask].sum()
-    log_p = yield from log_softmax_steps(logits)
-    yield "q, the probabilities of the target", q
-    terms = -ad.sum(weights * q * ad.where(raw(q) == 0, 0, log_p), -1)
-    yield f"ℓ = −Σ_c {'' if class_weights is None else 'w_c '}q_c log p_c", terms
-    return (yield from _reduced(terms, mask, reduction, divisor))
-
-
-def _reduced(terms: Any, mask: Any, reduction: str, divisor: Any) -> Steps:
-    if mask is not None:
-        terms = ad.where(np.asarray(mask), terms, 0)
-        yield "ℓ where it counts, else 0", terms
-    if reduction == "none":
-        return terms
-    total = ad.sum(terms)
-    if reduction == "sum":
-        yield "L = Σ ℓ", total
-        return total
-    count = divisor if divisor is not None else terms.size if mask is None else np.broadcast_to(mask, terms.shape).sum()
-    result = total / (count if count > 0 else 1)
-    yield f"L = Σ ℓ / {count:.4g}", result
-    return result
 
 
 # ---- set convolution

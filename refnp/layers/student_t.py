@@ -25,8 +25,8 @@ from refnp.autograd.errors import explained
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.distributions import check_generator
-from refnp.layers.losses import HALF_LOG_TWO_PI
 from refnp.layers.masked_reductions import (
+    HALF_LOG_TWO_PI,
     broadcast_shape,
     check_positive,
     counts,

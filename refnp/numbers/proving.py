@@ -39,7 +39,7 @@ def vjp_is_derivative(
         y = Field(y)
         y_bar = drawn(rng, y.real, moving=False)
         bars = list(vjp(y_bar))
-        forward = np.sum(y_bar.parts("v") * y.parts("t")) if y.size else 0
+        forward = int(np.sum(y_bar.parts("v") * y.parts("t"))) if y.size else 0
         return forward - sum(along(bars[i], at[i]) for i in moving)
 
     return proved(lambda rng: difference(rng) % P == 0, seed)
@@ -81,4 +81,4 @@ def along(bar: Any, x: Any) -> int:
     if shape != bar.shape:
         raise TypeError(f"a gradient has shape {bar.shape}, its argument {x.shape}")
     v, t = (np.broadcast_to(part, shape) for part in (bar.parts("v"), x.parts("t")))
-    return np.sum(v * t) if v.size else 0
+    return int(np.sum(v * t)) if v.size else 0

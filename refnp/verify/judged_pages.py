@@ -4,14 +4,24 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from refnp.autograd.derivatives import vjp
 from refnp.numbers.arrays import sum_to
 from refnp.numbers.parts import Parts, with_parts
+from refnp.numbers.rounding import constant
 
 
-def by_page(operation: Callable, parts: Parts | None = None, *, without: tuple[str, ...] = ()) -> Callable:
+def by_page(
+    operation: Callable,
+    parts: Parts | None = None,
+    *,
+    without: tuple[str, ...] = (),
+    by_name: tuple[str, ...] = (),
+) -> Callable:
     """The page of an operation: output, and a pullback with gradients of the shapes of the arguments.
 
+    Arguments that have no gradient stand `by_name` among the options; floats in arrays there are rounded once.
     `parts` stand in place of parts of the page: forms that give the same on paper and are as good, whose bound is the
     wider one (`either`). A page is never written for its bound. `without` are options that no case has, for other
     results than the first.
@@ -19,7 +29,9 @@ def by_page(operation: Callable, parts: Parts | None = None, *, without: tuple[s
     form = operation.page if parts is None else with_parts(operation.page, parts, unless_others=True)  # type: ignore[attr-defined]
 
     def equation(*arguments: Any, **options: Any) -> tuple:
-        y, vjp = form(*arguments, **options)
+        is_float = lambda value: isinstance(value, np.ndarray) and value.dtype.kind == "f"
+        given = {name: constant(value) if is_float(value) else value for name, value in options.items()}
+        y, vjp = form(*arguments, **given)
 
         def pullback(y_bar: Any) -> tuple:
             return tuple(sum_to(bar, x.shape) for bar, x in zip(vjp(y_bar), arguments, strict=False))
@@ -27,7 +39,7 @@ def by_page(operation: Callable, parts: Parts | None = None, *, without: tuple[s
         return y, pullback
 
     equation.__doc__ = operation.__doc__
-    equation.__signature__ = with_arrays(operation, without)  # type: ignore[attr-defined]
+    equation.__signature__ = with_arrays(operation, without, by_name)  # type: ignore[attr-defined]
     return equation
 
 
@@ -46,12 +58,12 @@ def by_tape(function: Callable, *, other_gradient: tuple[str, ...] = ()) -> Call
     return equation
 
 
-def with_arrays(operation: Callable, without: tuple[str, ...]) -> inspect.Signature:
+def with_arrays(operation: Callable, without: tuple[str, ...], by_name: tuple[str, ...]) -> inspect.Signature:
     """The signature of an operation whose arguments are arrays in every case: a gain has no default of 1.
 
     What is declared to be an option has a name, whether it may be given by place or not.
     """
-    options, given = operation.takes.options, []  # type: ignore[attr-defined]
+    options, given = {*operation.takes.options, *by_name}, []  # type: ignore[attr-defined]
     for p in inspect.signature(operation).parameters.values():
         if p.name in options:
             p = p.replace(kind=p.KEYWORD_ONLY)

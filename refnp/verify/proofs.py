@@ -104,10 +104,10 @@ def prove(name: str | None = None, *, assumptions: bool = False) -> int:
     if name is not None and name not in names:
         raise ValueError(f"{name} is no page; those that are: {', '.join(names)}")
     wrong = 0
-    print(f"{'page':26s}{'gradient of':14s}for every size: forms      in a field: cases")
+    print(f"{'page':32s}{'gradient of':14s}for every size: forms      in a field: cases")
     for row in rows(name):
         cases = f"{row.proved:4d} of {row.cases:<4d}{row.milliseconds:6.0f} ms"
-        print(f"{row.page:26s}{row.argument:14s}{row.for_every_size:>20s}    {cases}")
+        print(f"{row.page:32s}{row.argument:14s}{row.for_every_size:>20s}    {cases}")
         for form, theorem in row.theorems.items():
             if not theorem.proved:
                 print(f"    for every size, {form}: not proved: {theorem.missing}")

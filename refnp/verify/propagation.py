@@ -30,7 +30,6 @@ from refnp.numbers.rounding import ELEMENTARY, WIDE, Rounded, constant, exact
 from refnp.verify.layers import (
     distributions,
     engine,
-    losses,
     pooling,
     softmax,
 )
@@ -262,7 +261,6 @@ EQUATIONS: dict[str, Callable] = {
     **{name: of_value(getattr(np, name)) for name in ("sin", "cos")},
     **{name: first(getattr(engine, name)) for name in ("sinh", "cosh", "arctan")},
     "logsumexp": logsumexp,
-    "gaussian_nll": of_numbers(losses.gaussian_nll),
     "normal_kl": of_numbers(distributions.normal_kl),
     "attention": scaled_attention,
     "attention_with_weights": attention_with_weights,

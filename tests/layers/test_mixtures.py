@@ -10,7 +10,7 @@ from refnp.layers.distributions import Mixture, Normal, log_mean_exp
 from refnp.numbers import rounding
 from refnp.numbers.rounding import WIDE, constant, exact, tolerance
 from refnp.verify.layers.distributions import normal_cdf
-from refnp.verify.layers.losses import gaussian_nll
+from refnp.verify.layers.losses import GAUSSIAN_NLL
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
 from tests.transcriptions import neural_processes as transcription
 
@@ -30,7 +30,9 @@ def rounded_mean(x):
 
 
 def rounded_log_prob(mean, std, y, mask, together):
-    terms, _ = gaussian_nll(exact(mean), exact(std), exact(y), mask=np.broadcast_to(mask, mean.shape), reduction="none")
+    terms, _ = GAUSSIAN_NLL.equation(
+        exact(mean), exact(std), exact(y), mask=np.broadcast_to(mask, mean.shape), reduction="none"
+    )
     log_p = -terms.sum(tuple(range(mean.ndim - together, mean.ndim)))
     largest = log_p.value.max(0)
     return rounding.log(rounding.exp(log_p - largest).sum((0,))) + largest - constant(np.log(WIDE(len(mean))))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.layers.distributions import Categorical, kl_divergence, log_mean_exp
 from refnp.layers.dot_product_attention import attention, attention_with_weights, column_attention
-from refnp.layers.losses import SMOOTHINGS, cross_entropy
+from refnp.layers.loss import cross_entropy
 from refnp.layers.multi_head import grouped_attention
 from refnp.layers.similarity import similarity_attention
 from refnp.layers.softmax import softmax
@@ -203,7 +203,7 @@ def biased_problem(seed):
 
 
 @both
-@given(seed=seeds, scale=st.sampled_from([1.0, 20.0, 100.0]), smoothing=st.sampled_from(sorted(SMOOTHINGS)))
+@given(seeds, st.sampled_from([1.0, 20.0, 100.0]), st.sampled_from(["uniform", "off_target", "without_pad"]))
 def test_cross_entropy(dtype, seed, scale, smoothing):
     """Every target, with and without smoothing: off-target gradients are small, and have all their digits."""
     x = normal(seed, (5, 5), dtype, scale)
@@ -214,7 +214,7 @@ def test_cross_entropy(dtype, seed, scale, smoothing):
         rows = [y for y in range(5) if y != options["ignore_index"]]
         y, bar = np.array(rows), normal(seed + 1, len(rows), dtype)
         (x_bar,) = gradients(lambda x, y=y, options=options: cross_entropy(x, y, **options), [x[: len(y)]], bar)
-        (limit,) = losses.cross_entropy(exact(x[: len(y)]), targets=y, **options)[1](exact(bar))
+        (limit,) = losses.CROSS_ENTROPY.equation(exact(x[: len(y)]), targets=y, **options)[1](exact(bar))
         for i, target in enumerate(rows):
             right = probability.cross_entropy_gradient(
                 x[i], target, epsilon=dtype(epsilon), smoothing=smoothing, pad=0, weights=weights

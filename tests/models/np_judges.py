@@ -10,7 +10,7 @@ from refnp.numbers import rounding
 from refnp.numbers.rounding import WIDE, Rounded, arranged, constant, contract, exact, where
 from refnp.verify.layers.attention import attention
 from refnp.verify.layers.distributions import normal_kl
-from refnp.verify.layers.losses import gaussian_nll
+from refnp.verify.layers.losses import GAUSSIAN_NLL
 from refnp.verify.layers.multi_head import join_heads, split_heads
 from refnp.verify.layers.neural_processes import joined
 from refnp.verify.layers.normalization import LAYER_NORM
@@ -160,7 +160,7 @@ def answer(model, context_x, context_y, target_x, mask):
 def log_prob(mean, std, y, mask):
     """Σ log p over targets that are there and outputs: (..., B)."""
     counts = np.broadcast_to(mask[..., None], mean.shape)
-    terms, _ = gaussian_nll(mean, std, exact(y), mask=counts, reduction="none")
+    terms, _ = GAUSSIAN_NLL.equation(mean, std, exact(y), mask=counts, reduction="none")
     return -terms.sum((-2, -1))
 
 
@@ -204,7 +204,7 @@ def bound(model, task, noise, *, points=None, kind=None):
     if (kind or model.bound) == "elbo":
         return log_p.sum((0,)) / len(noise) - divergence(posterior, prior, task.dtype).sum((-1,))
     prior_z, posterior_z = (
-        gaussian_nll(*(in_full(a, z.shape) for a in q), z, reduction="none")[0] for q in (prior, posterior)
+        GAUSSIAN_NLL.equation(*(in_full(a, z.shape) for a in q), z, reduction="none")[0] for q in (prior, posterior)
     )
     return log_mean_exp(log_p + (posterior_z - prior_z).sum((-1,)))
 

@@ -47,7 +47,7 @@ class Place(NamedTuple):
 def place(what):
     """The place in an equation that is computed right now."""
     frame = sys._getframe(1)
-    while frame.f_code.co_filename in MACHINERY:
+    while frame.f_code.co_filename in MACHINERY and frame.f_code is not excess.__code__:
         frame = frame.f_back
     code = frame.f_code
     return Place(what, code.co_filename, code.co_name, frame.f_lineno, frame.f_lasti)
@@ -189,6 +189,7 @@ HARMLESS = (
     ("own = np.where(sure, p_bar, 0).sum", "Σ", "a constant in the gradient of weights changes nothing"),
     ("r = np.where(sure, 0, p_bar - own)", "−", "a constant in the gradient of weights changes nothing"),
     ("rest = np.where(top & ~nothing", "fΣ", "of the largest x − m is 0, and so is its exponential less 1"),
+    ("w = (std - magnitude(difference))", "−", "w (2 − w) is the same for w = 1 + |z|, but for its digits"),
     ("where(p.value == 0, 0, x - x.moved", "−", "a constant in the gradient of weights changes nothing"),
     ("c = c - c.moved(lambda x:", "−", "a constant in the differences of logits changes nothing"),
     ("c = where(possible, b - where", "−", "far differences are not used; the other form is off by a second order"),

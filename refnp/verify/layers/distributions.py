@@ -14,6 +14,7 @@ from refnp import layers
 from refnp.autograd.declaration import takes
 from refnp.layers import densities, student_t
 from refnp.layers.distributions import Categorical, LowRankNormal, MultivariateNormal, Normal, kl_divergence
+from refnp.layers.loss import HALF_LOG_TWO_PI
 from refnp.layers.softmax import softmax_vjp
 from refnp.numbers import rounding
 from refnp.numbers.rounding import ELEMENTARY, WIDE, Rounded, arranged, constant, contract, where
@@ -30,14 +31,14 @@ from refnp.verify.case import (
     uniform,
 )
 from refnp.verify.layers.linear import summed_to
-from refnp.verify.layers.losses import HALF_LOG_TWO_PI, gaussian_nll
+from refnp.verify.layers.losses import GAUSSIAN_NLL
 from refnp.verify.layers.softmax import SATURATED, printed_log_softmax, printed_pullback
 from refnp.verify.layers.softmax import weights as softmax_weights
 
 
 def normal_log_prob(y, mean, std):
     """log p(y) = −½ z² − log σ − ½ log 2π, z = (y − μ)/σ."""
-    value, pullback = gaussian_nll(mean, std, y, reduction="none")
+    value, pullback = GAUSSIAN_NLL.equation(mean, std, y, reduction="none")
 
     def negated(g):
         mean_bar, std_bar, y_bar = pullback(-g)
@@ -105,7 +106,7 @@ def multivariate_normal_log_prob(y, mean, factor):
     n = y.shape[-1]
     diagonal = factor.moved(diagonal_of)
     z = solve(factor, (y - mean)[..., None])[..., 0]
-    value = (z * z * -0.5).sum(-1) - rounding.log(diagonal).sum(-1) - constant(n * HALF_LOG_TWO_PI.value)
+    value = (z * z * -0.5).sum(-1) - rounding.log(diagonal).sum(-1) - n * HALF_LOG_TWO_PI
 
     def pullback(g):
         w = solve(factor, z[..., None], transposed=True)[..., 0] * g[..., None]
@@ -129,7 +130,7 @@ def low_rank_normal_log_prob(y, mean, factor, std):
     w = solve(lower, contract("...kn,...n->...k", h, r)[..., None], transposed=True)[..., 0]
     e = r - contract("...nk,...k->...n", a, w)
     logarithms = rounding.log(lower.moved(diagonal_of)).sum(-1) + rounding.log(std).sum(-1)
-    value = ((e * e).sum(-1) + (w * w).sum(-1)) * -0.5 - logarithms - constant(n * HALF_LOG_TWO_PI.value)
+    value = ((e * e).sum(-1) + (w * w).sum(-1)) * -0.5 - logarithms - n * HALF_LOG_TWO_PI
 
     def pullback(g):
         y_bar = -(e / std * g[..., None])

@@ -21,11 +21,11 @@ import numpy as np
 from refnp import autograd as ag
 from refnp import layers
 from refnp.autograd.primitives import raw
+from refnp.layers.loss import HALF_LOG_TWO_PI
 from refnp.numbers import rounding
 from refnp.numbers.rounding import constant, exact, where
 from refnp.verify.case import Case, Convention, Layer, normal, uniform
 from refnp.verify.layers import attention, distributions, losses
-from refnp.verify.layers.losses import HALF_LOG_TWO_PI
 
 
 @dataclass(frozen=True)
@@ -274,7 +274,7 @@ def smooth_l1(prediction, target, *, beta=1.0, reduction="mean"):
 
 def smooth_l1_equation(prediction, target, *, beta=1.0, reduction="mean"):
     """Huber's loss and its gradients over β."""
-    value, pullback = losses.huber(prediction, target, delta=beta, reduction=reduction)
+    value, pullback = losses.HUBER.equation(prediction, target, delta=beta, reduction=reduction)
     return value / constant(beta), lambda g: pullback(g / constant(beta))
 
 
@@ -285,7 +285,7 @@ def half_squared_error(prediction, target, *, reduction="mean"):
 
 def half_squared_error_equation(prediction, target, *, reduction="mean"):
     """Half of the squared error, p̄ = ℓ̄ (p − t)."""
-    value, pullback = losses.mse(prediction, target, reduction=reduction)
+    value, pullback = losses.MSE.equation(prediction, target, reduction=reduction)
     return value * 0.5, lambda g: pullback(g * 0.5)
 
 

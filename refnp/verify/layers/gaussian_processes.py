@@ -9,10 +9,10 @@ import numpy as np
 
 import refnp.autograd as ad
 from refnp.autograd.primitives import raw
+from refnp.layers.loss import HALF_LOG_TWO_PI
 from refnp.numbers import rounding
-from refnp.numbers.rounding import WIDE, constant, contract, where
+from refnp.numbers.rounding import constant, contract, where
 from refnp.verify.case import Case, Layer, normal
-from refnp.verify.layers.losses import HALF_LOG_TWO_PI
 from refnp.verify.layers.matrices import solved_lower, solved_upper
 from refnp.verify.layers.products import factor_of
 
@@ -171,7 +171,7 @@ def likelihood_equation(context_x, context_y, *, noise_std, **options):
     lower = factor_equation(context_x, noise_std, options)
     v = solved_lower(lower, context_y)
     logs = rounding.log(lower.moved(np.diagonal)).sum()
-    return -((v * v).sum() / 2) - logs - HALF_LOG_TWO_PI * WIDE(len(context_x.value)), None
+    return -((v * v).sum() / 2) - logs - HALF_LOG_TWO_PI * len(context_x.value), None
 
 
 EQ = Layer("eq_kernel", eq, kernel_equation(eq_shape))

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from refnp import layers
+from refnp.layers.loss import counts, reduced
 from refnp.numbers import rounding
-from refnp.numbers.rounding import WIDE, constant, either, exact, where, where_positive
+from refnp.numbers.rounding import constant, either, exact, where
 from refnp.verify.case import (
     Case,
     GradientInputs,
@@ -18,6 +19,7 @@ from refnp.verify.case import (
     normal,
     uniform,
 )
+from refnp.verify.judged_pages import by_page
 from refnp.verify.layers.activations import logarithm_of_one_more, logistic
 from refnp.verify.layers.linear import summed_to
 from refnp.verify.layers.softmax import (
@@ -27,83 +29,10 @@ from refnp.verify.layers.softmax import (
     SATURATED,
 )
 
-HALF_LOG_TWO_PI = constant(np.log(8 * np.arctan(WIDE(1))) / 2)
-
-
-def reduced(terms, mask, reduction, divisor=None):
-    """All of the terms that count, their sum, or that divided by their number; and what the gradient of each is."""
-    divisor = exact(mask.sum()) if divisor is None else divisor
-    divisor = divisor if reduction == "mean" and divisor.value > 0 else exact(1)
-    terms = where(mask, terms, 0)
-    value = terms if reduction == "none" else terms.sum() / divisor
-    return value, lambda g: where(mask, g if reduction == "none" else g / divisor, 0)
-
-
-def mse(prediction, target, *, mask=None, reduction="mean"):
-    """ℓ = (p − t)², p̄ = 2 ℓ̄ (p − t), t̄ = −p̄."""
-    mask = np.broadcast_to(True if mask is None else mask, np.broadcast_shapes(prediction.shape, target.shape))
-    difference = where(mask, prediction, 0) - where(mask, target, 0)
-    value, share = reduced(difference * difference, mask, reduction)
-
-    def pullback(g):
-        bar = share(g) * difference * 2
-        return summed_to((bar, -bar), prediction, target)
-
-    return value, pullback
-
-
-def huber(prediction, target, *, delta=1.0, mask=None, reduction="mean"):
-    """ℓ = c (|d| − ½ c), c = min(|d|, δ), d = p − t; p̄ = ℓ̄ sign(d) c, t̄ = −p̄."""
-    mask = np.broadcast_to(True if mask is None else mask, np.broadcast_shapes(prediction.shape, target.shape))
-    difference = where(mask, prediction, 0) - where(mask, target, 0)
-    size = where(difference.value < 0, -difference, difference)
-    bounded = where_positive(size - delta, constant(delta), size)
-    value, share = reduced(bounded * (size - bounded * 0.5), mask, reduction)
-
-    def pullback(g):
-        bar = share(g) * where(difference.value < 0, -bounded, bounded)
-        return summed_to((bar, -bar), prediction, target)
-
-    return value, pullback
-
-
-def gaussian_nll(mean, std, y, *, mask=None, reduction="mean"):
-    """ℓ = ½ z² + log σ + ½ log 2π, ȳ = ℓ̄ z/σ, μ̄ = −ȳ, σ̄ = ℓ̄ (1 − z)(1 + z)/σ."""
-    arguments = mean, std, y
-    mask = np.broadcast_to(True if mask is None else mask, np.broadcast_shapes(mean.shape, std.shape, y.shape))
-    mean, std, y = where(mask, mean, 0), where(mask, std, 1), where(mask, y, 0)
-    z = (y - mean) / std
-    value, share = reduced(z * z * 0.5 + (rounding.log(std) + HALF_LOG_TWO_PI), mask, reduction)
-
-    def pullback(g):
-        y_bar = share(g) * (z / std)
-        std_bar = share(g) * ((1 - z) * (1 + z) / std)
-        return summed_to((-y_bar, std_bar, y_bar), *arguments)
-
-    return value, pullback
-
-
-def binary_cross_entropy(logits, targets, *, positive_weight=1.0, mask=None, reduction="mean"):
-    """ℓ = w t log(1 + e^(−x)) + (1 − t) log(1 + eˣ), x̄ = ℓ̄ ((1 − t) σ(x) − w t σ(−x)), t̄ = ℓ̄ ((w − 1) yes − x)."""
-    mask = np.broadcast_to(True if mask is None else mask, np.broadcast_shapes(logits.shape, targets.shape))
-    x, t, weight = where(mask, logits, 0), where(mask, targets, 0), constant(positive_weight)
-    e = rounding.exp(where(x.value > 0, -x, x))
-    no = rounding.log1p(e) + where(x.value > 0, x, 0)
-    yes = rounding.log1p(e) + where(x.value > 0, 0, -x)
-    value, share = reduced(weight * t * yes + (1 - t) * no, mask, reduction)
-
-    def pullback(g):
-        sigma = [where(side, exact(1), e) / (1 + e) for side in (x.value > 0, x.value <= 0)]
-        x_bar = share(g) * ((1 - t) * sigma[0] - weight * t * sigma[1])
-        t_bar = share(g) * (-x if positive_weight == 1 else (weight - 1) * yes - x)
-        return summed_to((x_bar, t_bar), logits, targets)
-
-    return value, pullback
-
 
 def printed_binary_cross_entropy(logits, targets, *, positive_weight=1.0, mask=None, reduction="mean"):
     """ℓ = (1 − t) x + (1 + (w − 1) t) (s + max(−x, 0)) or max(x, 0) − x t + s, s = log(1 + e^(−|x|)); x̄ = ℓ̄ (σ − t)."""
-    mask = np.broadcast_to(True if mask is None else mask, np.broadcast_shapes(logits.shape, targets.shape))
+    mask = counts(mask, logits, targets)
     x, t, weight = where(mask, logits, 0), where(mask, targets, 0), constant(positive_weight)
     e = rounding.exp(where(x.value > 0, -x, x))
     soft = either(lambda: rounding.log1p(e), lambda: rounding.log(1 + e))
@@ -130,81 +59,6 @@ def sure_of_softplus(logits, targets, *, positive_weight=1.0, reduction="mean"):
     return value, lambda g: (exact(np.zeros(logits.shape)),) * 2
 
 
-def cross_entropy_of_probabilities(logits, targets, *, label_smoothing=0.0, class_weights=None, reduction="mean"):
-    """ℓ = −Σ_c a_c log p_c, a = w ((1 − ε) q + ε/V).
-
-    x̄_i = ℓ̄ (p_i Σ_{c≠i} a_c + a_i (p_i − 1)), q̄_i = −ℓ̄ w_i (1 − ε) log p_i.
-    """
-    classes = logits.shape[-1]
-    weights = exact(np.ones(classes)) if class_weights is None else constant(class_weights)
-    kept, share = exact(1), exact(0)
-    if label_smoothing:
-        kept, share = 1 - constant(label_smoothing), constant(label_smoothing) / classes
-    a = weights * kept * targets + weights * share  # (..., V)
-    log_p, _ = layers.log_softmax.page(logits)
-    terms = -(a * where(a.value == 0, 0, log_p)).sum(-1)
-    value, average = reduced(terms, np.ones(terms.shape, bool), reduction)
-
-    def pullback(g):
-        bar = average(g)[..., None]
-        others = rounding.contract("...c,ci->...i", a, 1 - np.eye(classes))
-        x_bar = bar * (rounding.exp(log_p) * others + a * rounding.expm1(log_p))
-        return x_bar, -(bar * (weights * kept) * log_p)
-
-    return value, pullback
-
-
-def cross_entropy(
-    logits,
-    *,
-    targets,
-    ignore_index=None,
-    label_smoothing=0.0,
-    smoothing="uniform",
-    class_weights=None,
-    reduction="mean",
-):
-    """ℓ = −Σ_c w_c q_c log p_c, q smoothed or not; x̄ by the pullback of log p, and where q is smoothed ℓ̄ (Q p − w q).
-
-    Q = Σ_c w_c q_c. The mean divides by Σ w_target over the rows that count.
-    """
-    classes, mask = logits.shape[-1], np.asarray(targets != ignore_index)
-    targets = np.where(mask, targets, 0)
-    hit = targets[..., None] == np.arange(classes)  # (..., V)
-    own, off = shares(classes, label_smoothing, smoothing, ignore_index)
-    weights = None if class_weights is None else constant(class_weights)
-    if weights is not None:
-        own, off = own * weights, off * weights
-    q = where(hit, own, off)  # (..., V)   w q
-    log_p, log_p_pullback = layers.log_softmax.page(where(mask[..., None], logits, 0))
-    parts = q * where(q.value == 0, 0, log_p)
-    terms = -(where(hit, parts, 0).sum(-1, depth=0) + where(hit, 0, parts).sum(-1))
-    divisor = None if weights is None else where(mask, weights[targets], 0).sum()
-    value, share = reduced(terms, mask, reduction, divisor)
-
-    def pullback(g):
-        bar = share(g)[..., None]
-        (x_bar,) = log_p_pullback(-(q * bar))
-        smoothed = bar * (q.sum(-1, keepdims=True) * rounding.exp(log_p) - q)
-        return (where(hit | (q.value == 0), x_bar, smoothed),)
-
-    return value, pullback
-
-
-def shares(classes, epsilon, smoothing, padding):
-    """(V,) twice: the part q_c of every class if it is the target, and if it is not."""
-    if not epsilon:
-        return exact(np.ones(classes)), exact(np.zeros(classes))
-    epsilon = constant(epsilon)
-    if smoothing == "uniform":
-        each = epsilon / classes
-        return 1 - epsilon + each + np.zeros(classes), each + np.zeros(classes)
-    without_pad = smoothing == "without_pad"
-    each = epsilon / (classes - 2 if without_pad else classes - 1)
-    gets_none = (np.arange(classes) == padding) & without_pad
-    return 1 - epsilon + np.zeros(classes), where(gets_none, 0, each)
-
-
 def torch_gaussian_nll(torch, mean, std, y, *, reduction="mean"):
     """PyTorch takes the variance, and leaves out ½ log 2π unless asked for the full density."""
     return torch.nn.functional.gaussian_nll_loss(mean, y, std * std, full=True, reduction=reduction)
@@ -229,18 +83,27 @@ def torch_cross_entropy_of_probabilities(torch, logits, targets, *, class_weight
     return torch.nn.functional.cross_entropy(logits, targets, weight, **options)
 
 
-MSE = Layer("mse", layers.mse, mse, torch="nn.functional.mse_loss")
-GAUSSIAN_NLL = Layer("gaussian_nll", layers.gaussian_nll, gaussian_nll, torch=torch_gaussian_nll)
+MSE = Layer("mse", layers.mse, by_page(layers.mse), torch="nn.functional.mse_loss")
+GAUSSIAN_NLL = Layer("gaussian_nll", layers.gaussian_nll, by_page(layers.gaussian_nll), torch=torch_gaussian_nll)
 FRONTS = {"...": ((3,), ())}  # with more axes, frameworks have the classes elsewhere
-CROSS_ENTROPY = Layer("cross_entropy", layers.cross_entropy, cross_entropy, torch=torch_cross_entropy, tried=FRONTS)
-HUBER = Layer("huber", layers.huber, huber, torch="nn.functional.huber_loss")
+CROSS_ENTROPY = Layer(
+    "cross_entropy",
+    layers.cross_entropy,
+    by_page(layers.cross_entropy, by_name=("targets",)),
+    torch=torch_cross_entropy,
+    tried=FRONTS,
+)
+HUBER = Layer("huber", layers.huber, by_page(layers.huber), torch="nn.functional.huber_loss")
 BINARY = Layer(
-    "binary_cross_entropy", layers.binary_cross_entropy, binary_cross_entropy, torch=torch_binary_cross_entropy
+    "binary_cross_entropy",
+    layers.binary_cross_entropy,
+    by_page(layers.binary_cross_entropy),
+    torch=torch_binary_cross_entropy,
 )
 OF_PROBABILITIES = Layer(
     "cross_entropy of probabilities",
     layers.cross_entropy,
-    cross_entropy_of_probabilities,
+    by_page(layers.cross_entropy),
     torch=torch_cross_entropy_of_probabilities,
     names=("cross_entropy",),
 )
@@ -376,12 +239,16 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
         gradient_of("gaussian_nll, mask", layers.gaussian_nll, mean, std, y, mask=mask),
         gradient_of("gaussian_nll, none", layers.gaussian_nll, mean, std[0], y, reduction="none"),
         *(gradient_of(name, layers.cross_entropy, logits, targets=targets, **o) for name, o in entropies.items()),
-        exact_gradient("gaussian_nll, far off", layers.gaussian_nll, gaussian_nll, 0 * far, 0 * far + 1.25, far),
-        exact_gradient("cross_entropy, saturated", layers.cross_entropy, cross_entropy, SATURATED, targets=classes),
+        exact_gradient(
+            "gaussian_nll, far off", layers.gaussian_nll, GAUSSIAN_NLL.equation, 0 * far, 0 * far + 1.25, far
+        ),
+        exact_gradient(
+            "cross_entropy, saturated", layers.cross_entropy, CROSS_ENTROPY.equation, SATURATED, targets=classes
+        ),
         exact_gradient(
             "cross_entropy, saturated, smoothed",
             layers.cross_entropy,
-            cross_entropy,
+            CROSS_ENTROPY.equation,
             SATURATED,
             targets=classes,
             **smooth,

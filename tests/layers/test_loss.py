@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.kernels.blocks import block_numbers
-from refnp.layers.losses import binary_cross_entropy, cross_entropy, gaussian_nll, huber, mse
+from refnp.layers.loss import binary_cross_entropy, cross_entropy, gaussian_nll, huber, mse
 from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import losses as equations
@@ -50,7 +50,7 @@ def test_mse_is_its_equation(shape, dtype, scale, layout, seed, reduction):
     mask = rng.random(shape) < 0.7
     value, rounded = assert_as_derived(
         mse,
-        lambda *a: equations.mse(*a, mask=mask, reduction=reduction),
+        lambda *a: equations.MSE.equation(*a, mask=mask, reduction=reduction),
         [prediction, target],
         mask=mask,
         reduction=reduction,
@@ -67,7 +67,7 @@ def test_gaussian_nll_is_its_equation(shape, dtype, scale, layout, seed, reducti
     mask = rng.random(shape) < 0.7
     options = {"mask": mask, "reduction": reduction}
     value, rounded = assert_as_derived(
-        gaussian_nll, lambda *a: equations.gaussian_nll(*a, **options), [mean, std, y], **options
+        gaussian_nll, lambda *a: equations.GAUSSIAN_NLL.equation(*a, **options), [mean, std, y], **options
     )
     terms = np.where(mask, transcription.gaussian_nll(mean, std, y), 0)
     assert_within(value, summed(terms, mask, reduction), tolerance(rounded, dtype))
@@ -80,7 +80,7 @@ def test_huber_is_its_equation(shape, dtype, scale, layout, seed, reduction, del
     mask = rng.random(shape) < 0.7
     options = {"mask": mask, "reduction": reduction, "delta": delta}
     value, rounded = assert_as_derived(
-        huber, lambda *a: equations.huber(*a, **options), [prediction, target], **options
+        huber, lambda *a: equations.HUBER.equation(*a, **options), [prediction, target], **options
     )
     terms = np.where(mask, transcription.huber(prediction, target, delta), 0)
     assert_within(value, summed(terms, mask, reduction), tolerance(rounded, dtype))
@@ -101,7 +101,7 @@ def test_binary_cross_entropy_is_its_equation(shape, dtype, scale, layout, seed,
     mask, weight = rng.random(shape) < 0.7, float(rng.choice([1.0, 2.5]))
     options = {"mask": mask, "reduction": reduction, "positive_weight": weight}
     value, rounded = assert_as_derived(
-        binary_cross_entropy, lambda *a: equations.binary_cross_entropy(*a, **options), [logits, targets], **options
+        binary_cross_entropy, lambda *a: equations.BINARY.equation(*a, **options), [logits, targets], **options
     )
     terms = np.where(mask, transcription.binary_cross_entropy(logits, targets, weight), 0)
     assert_within(value, summed(terms, mask, reduction), tolerance(rounded, dtype))
@@ -202,8 +202,8 @@ def test_no_nan_where_squares_overflow():
         (lambda: gaussian_nll(0.0, -2.5, np.zeros(2)), ValueError, "std holds -2.5"),
         (lambda: gaussian_nll(0.0, np.nan, np.zeros(2)), ValueError, "std holds nan"),
         (lambda: gaussian_nll(0.0, np.inf, np.zeros(2)), ValueError, "std holds inf"),
-        (lambda: binary_cross_entropy(np.zeros(2), [0, 2]), ValueError, "targets hold 2.0; a probability lies in"),
-        (lambda: binary_cross_entropy(np.zeros(2), [0, np.nan]), ValueError, "targets hold nan; a probability"),
+        (lambda: binary_cross_entropy(np.zeros(2), [0, 2]), ValueError, "targets holds 2; a probability lies in"),
+        (lambda: binary_cross_entropy(np.zeros(2), [0, np.nan]), ValueError, "targets holds nan; a probability"),
     ],
 )
 def test_elementwise_refusals(call, error, message):
@@ -239,7 +239,7 @@ def test_cross_entropy_is_its_equation(drawn):
     logits, targets, options = drawn
     value, rounded = assert_as_derived(
         lambda x: cross_entropy(x, targets, **options),
-        lambda x: equations.cross_entropy(x, targets=targets, **options),
+        lambda x: equations.CROSS_ENTROPY.equation(x, targets=targets, **options),
         [logits],
     )
     losses, counted = transcription.cross_entropy(
@@ -261,7 +261,7 @@ def test_cross_entropy_of_probabilities_is_its_equation(shape, classes, dtype, s
     options = {"label_smoothing": epsilon, "class_weights": weights, "reduction": reduction}
     value, rounded = assert_as_derived(
         cross_entropy,
-        lambda *a: equations.cross_entropy_of_probabilities(*a, **options),
+        lambda *a: equations.OF_PROBABILITIES.equation(*a, **options),
         [logits, laid_out(q.astype(dtype), layout)],
         **options,
     )
@@ -284,7 +284,7 @@ def test_a_certain_class_is_its_number(seed, epsilon, reduction):
     options = {"label_smoothing": epsilon, "reduction": reduction}
     soft, rounded = assert_as_derived(
         lambda x: cross_entropy(x, np.eye(5)[classes], **options),
-        lambda x: equations.cross_entropy(x, targets=classes, **options),
+        lambda x: equations.CROSS_ENTROPY.equation(x, targets=classes, **options),
         [logits],
     )
     assert_within(soft, cross_entropy(logits, classes, **options), 2 * tolerance(rounded, np.float64))
@@ -361,7 +361,7 @@ def test_classes_may_be_named_in_another_order(seed):
     options = {"label_smoothing": 0.2, "reduction": "none"}
     first = cross_entropy(logits, targets, class_weights=weights, **options)
     second = cross_entropy(logits[:, order], np.argsort(order)[targets], class_weights=weights[order], **options)
-    rounded, _ = equations.cross_entropy(exact(logits), targets=targets, class_weights=weights, **options)
+    rounded, _ = equations.CROSS_ENTROPY.equation(exact(logits), targets=targets, class_weights=weights, **options)
     assert_within(first, second, 2 * tolerance(rounded, np.float64))
 
 
@@ -451,7 +451,7 @@ LOGITS, TARGETS = np.zeros((2, 5)), np.array([0, 1])
     [
         (lambda: cross_entropy(LOGITS, np.array([0, 7])), ValueError, r"class 7 at \[1\], logits have 5 classes"),
         (lambda: cross_entropy(LOGITS, np.array([0, -1])), ValueError, r"class -1 at \[1\]"),
-        (lambda: cross_entropy(LOGITS, LOGITS - 1), ValueError, "targets hold -1.0; a probability lies in"),
+        (lambda: cross_entropy(LOGITS, LOGITS - 1), ValueError, "targets holds -1.0; a probability lies in"),
         (lambda: cross_entropy(LOGITS, LOGITS + 0.5, ignore_index=1), ValueError, "neither ignore_index nor"),
         (lambda: cross_entropy(LOGITS, LOGITS + 0.5, smoothing="off_target"), ValueError, "smoothing='off_target' app"),
         (lambda: cross_entropy(LOGITS[:, :1], 0 * TARGETS, smoothing="off_target"), ValueError, "needs 2 classes"),
@@ -466,8 +466,8 @@ LOGITS, TARGETS = np.zeros((2, 5)), np.array([0, 1])
             ValueError,
             "below 5, not -100",
         ),
-        (lambda: cross_entropy(LOGITS, TARGETS, class_weights=[1, 1, -1, 1, 1]), ValueError, "hold -1"),
-        (lambda: cross_entropy(LOGITS, TARGETS, class_weights=[1, 1, np.nan, 1, 1]), ValueError, "hold nan"),
+        (lambda: cross_entropy(LOGITS, TARGETS, class_weights=[1, 1, -1, 1, 1]), ValueError, "holds -1"),
+        (lambda: cross_entropy(LOGITS, TARGETS, class_weights=[1, 1, np.nan, 1, 1]), ValueError, "holds nan"),
     ],
 )
 def test_cross_entropy_refusals(call, error, message):
@@ -490,7 +490,7 @@ def test_cross_entropy_is_that_of_torch(reduction, epsilon, weighted):
     weights = rng.random(6) if weighted else None
     options = {"ignore_index": -100, "label_smoothing": epsilon, "reduction": reduction}
     value, pullback = ad.vjp(lambda x: cross_entropy(x, targets, class_weights=weights, **options), logits)
-    rounded, rounded_pullback = equations.cross_entropy(
+    rounded, rounded_pullback = equations.CROSS_ENTROPY.equation(
         exact(logits), targets=targets, class_weights=weights, **options
     )
     x = torch.tensor(logits, requires_grad=True)
@@ -521,7 +521,7 @@ def test_elementwise_losses_are_those_of_torch(reduction):
             functional.gaussian_nll_loss(theirs[0], theirs[2], theirs[1] ** 2, full=True, reduction=reduction),
         ),
     ]):  # fmt: skip
-        equation = equations.mse if index == 0 else equations.gaussian_nll
+        equation = equations.MSE.equation if index == 0 else equations.GAUSSIAN_NLL.equation
         arguments = [exact(a) for a in ((mean, y) if index == 0 else (mean, std, y))]
         rounded, pullback = equation(*arguments, reduction=reduction)
         assert_within(value.data, expected.detach().numpy(), 2 * tolerance(rounded, np.float64))
