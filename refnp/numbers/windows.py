@@ -12,7 +12,9 @@ places of padding in front. Several axes make a window of Î  k taps at each of Î
 Source: Dumoulin & Visin (2016), arXiv 1603.07285.
 """
 
+import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -208,3 +210,21 @@ def sizes_of(name: str, lengths: Whole, size: Sequence[int | None]) -> tuple[int
             f"{name}: x has lengths {tuple(lengths)}; an axis of length 0 has no windows, and size is {size}"
         )
     return sizes
+
+
+def resampled(lengths: Whole, factor: Sequence[float] | None, size: Whole | None) -> tuple[Whole, list[Fraction]]:
+    """How many places there are to be on each axis, and how far apart they are on that of the signal.
+
+    ValueError unless there are some, and something to take them from. A factor is meant as it is written, 1.4 as 7/5.
+    """
+    if factor is None:
+        assert size is not None
+        if 0 in lengths:
+            raise ValueError(f"upsample: x has lengths {tuple(lengths)}; an axis of length 0 has nothing to repeat")
+        return size, [Fraction(n, p) for n, p in zip(lengths, size, strict=True)]
+    positions = tuple(math.floor(n * float(str(f))) for n, f in zip(lengths, factor, strict=True))
+    if any(n and not p for n, p in zip(lengths, positions, strict=True)):
+        raise ValueError(
+            f"upsample: factor {factor} leaves nothing of x with lengths {tuple(lengths)}; pass a larger one, or size"
+        )
+    return positions, [1 / Fraction(str(f)) for f in factor]

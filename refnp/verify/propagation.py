@@ -30,7 +30,6 @@ from refnp.numbers.rounding import ELEMENTARY, WIDE, Rounded, constant, exact
 from refnp.verify.layers import (
     distributions,
     engine,
-    pooling,
     softmax,
 )
 from refnp.verify.layers.attention import attention, attention_scores
@@ -264,7 +263,6 @@ EQUATIONS: dict[str, Callable] = {
     "normal_kl": of_numbers(distributions.normal_kl),
     "attention": scaled_attention,
     "attention_with_weights": attention_with_weights,
-    "upsample": lambda x, factor=None, **options: pooling.upsample(x, factor=factor, **options)[0],
     "cholesky": cholesky,
     "set_convolution": set_convolved,
     "pair_kernel": first(pair_kernel),

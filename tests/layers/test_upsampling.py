@@ -47,7 +47,7 @@ def test_value_and_gradient(seed, dimensions, form, by_factor, dtype, scale, lay
     y, pullback = vjp(lambda a: upsample(a, **options), x)
     y_bar = laid_out(normal([seed, 1], y.shape, dtype), layout)
     right = transcriptions.upsample(x, y_bar, positions=positions, steps=steps, mode=mode, align_corners=corners)
-    limits = bounds.of(equations.upsample, (x,), y_bar, **options)
+    limits = bounds.of(equations.UPSAMPLE.equation, (x,), y_bar, **options)
     for value, exact, limit in zip((y, pullback(y_bar)[0]), right, limits, strict=True):
         assert value.dtype == dtype
         assert_within(value, exact, limit)
@@ -69,7 +69,7 @@ def test_as_pytorch(dimensions, mode, corners):
         leaf, y_bar = torch.tensor(x, requires_grad=True), normal([seed, 1], y.shape)
         theirs = functional.interpolate(leaf, size, mode=name, align_corners=corners if mode == "linear" else None)
         theirs.backward(torch.tensor(y_bar))
-        limits = bounds.of(equations.upsample, (x,), y_bar, **options)
+        limits = bounds.of(equations.UPSAMPLE.equation, (x,), y_bar, **options)
         for value, other, limit in zip((y, pullback(y_bar)[0]), (theirs.detach(), leaf.grad), limits, strict=True):
             assert_within(value, other.numpy(), 2 * limit)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.layers.upsampling import coordinates
 from refnp.numbers import rounding
 from refnp.numbers.words import peak
 from refnp.verify.case import Convention, KnownDefect, NotOfferedError, beside, listed
@@ -16,7 +17,7 @@ from refnp.verify.layers.convolution import pairs_of, per_axis, same
 from refnp.verify.layers.engine import divided_std
 from refnp.verify.layers.losses import OF_PROBABILITIES, printed_binary_cross_entropy
 from refnp.verify.layers.multi_head import maps_of
-from refnp.verify.layers.pooling import upsample as upsample_equation
+from refnp.verify.layers.pooling import centred
 from refnp.verify.layers.positions import t5_buckets
 from refnp.verify.layers.softmax import PRINTED_LOGARITHM, PRINTED_PULLBACK, printed_logsumexp
 
@@ -330,11 +331,6 @@ FUNCTIONS: dict[str, str | Callable] = {
 }
 
 
-def centred(x, *, factor, **options):
-    """Linear interpolation at places that lie evenly around the middle of x: c_i = i/f − ½ ((P − 1)/f − n + 1)."""
-    return upsample_equation(x, factor=factor, centred=True, **options)
-
-
 def exp_by_powers(x):
     """2^(x log₂ e), the product rounded: off by |x| u beside."""
     z = rounding.exp(x)
@@ -402,7 +398,7 @@ OWN: tuple[KnownDefect, ...] = (
         "Upsample by a factor f that leaves n f unwhole takes places that lie evenly around the middle of x, and not "
         "(i + ½)/f − ½",
         cases=("upsample/*",),
-        equation=centred,
+        parts={coordinates: centred},
     ),
     defect(
         "ml-explore/mlx#3047",

@@ -3,12 +3,12 @@
 import math
 from typing import Any
 
-import numpy as np
-
 from refnp import layers
 from refnp.layers.pooling import to_the_first
-from refnp.numbers.rounding import WIDE, Rounded, between, constant, contract, exact, where
+from refnp.layers.upsampling import coordinates
+from refnp.numbers.rounding import between, where
 from refnp.numbers.windows import axes_in_ceil_mode
+from refnp.numbers.words import constant
 from refnp.verify.case import (
     Case,
     Convention,
@@ -31,51 +31,12 @@ def shared(seen, y_bar):
     return where(equals, between(y_bar, 0 * y_bar), to_the_first(seen, y_bar))
 
 
-def upsample(x, *, factor=None, size=None, mode="nearest", align_corners=False, centred=False):
-    """y = W x along one axis of space after the other: w_ij = 1 for the nearest j, or 1 − |c_i − j|;   x̄ = Wᵀ ȳ.
-
-    `centred` is a convention of others: places c_i that lie evenly around the middle, whatever factor leads there.
-    """
-    lengths, axes = x.shape[2:], range(2, len(x.shape))
-    if size is None:
-        factors = per_axis(factor, len(lengths))
-        walk = [(n, math.floor(n * f), 1 / WIDE(f)) for n, f in zip(lengths, factors, strict=True)]
-    else:
-        walk = [(n, p, n / WIDE(p)) for n, p in zip(lengths, per_axis(size, len(lengths)), strict=True)]
-    weights = [interpolation(*one, mode, align_corners, centred) for one in walk]
-    y = x
-    for axis, w in zip(axes, weights, strict=True):
-        y = contract("...j,ij->...i", y.swapaxes(axis, -1), w, terms=taps(w, 1)).swapaxes(axis, -1)
-
-    def pullback(g):
-        for axis, w in zip(axes, weights, strict=True):
-            g = contract("...i,ij->...j", g.swapaxes(axis, -1), w, terms=taps(w, 0)).swapaxes(axis, -1)
-        return (g,)
-
-    return y, pullback
-
-
-def interpolation(length, count, step, mode, align_corners, centred) -> Rounded:
-    """The weights w_ij, (P, L), of `count` places that are `step` apart on an axis of `length`."""
-    i, j = np.arange(count)[:, None], np.arange(length)
-    if mode != "linear":
-        at = np.floor((i + (0.5 if mode == "nearest-exact" else 0)) * step)
-        return exact(at == j)
+def centred(x, i, length, step, align_corners):
+    """Places c_i that lie evenly around the middle, whatever factor leads there."""
     if align_corners:
-        c = exact(i) * constant((length - 1) / WIDE(max(count - 1, 1)))
-    elif centred:
-        c = exact(i) * constant(step) - (constant(step) * (count - 1) - (length - 1)) / 2
-    else:
-        c = exact(i + 0.5) * constant(step) - 0.5
-    inside = (c.value > 0) & (c.value < length - 1)
-    c = where(inside, c, np.clip(c.value, 0, length - 1))
-    away = c - exact(j)
-    return where(np.abs(away.value) > 1, 0, 1 - where(away.value < 0, -away, away))
-
-
-def taps(weights: Rounded, axis: int) -> int:
-    """How many numbers of a row or a column are not 0, at most: so many roundings are on the way of none of them."""
-    return int((weights.value != 0).sum(axis).max(initial=1))
+        return coordinates(x, i, length, step, align_corners)
+    apart = (constant(step.numerator) / step.denominator).like(x)
+    return i * apart - (apart * (len(i) - 1) - (length - 1)) / 2
 
 
 def torch_pool(kind):
@@ -184,14 +145,14 @@ ADAPTIVE_MAXIMUM = Layer(
     by_page(layers.adaptive_max_pool, without=PLACES),
     torch=torch_pool("adaptive_max"),
 )
-UPSAMPLE = Layer("upsample", layers.upsample, upsample, torch=torch_upsample, jax=jax_upsample)
+UPSAMPLE = Layer("upsample", layers.upsample, by_page(layers.upsample), torch=torch_upsample, jax=jax_upsample)
 
 
 def copied_where_it_stays(x, *, factor, **options):
     """Upsampling that leaves an axis as it is where the factor leaves its length."""
     factors = per_axis(factor, len(x.shape) - 2)
     stays = [math.floor(n * f) == n for n, f in zip(x.shape[2:], factors, strict=True)]
-    return upsample(x, factor=tuple(1 if s else f for s, f in zip(stays, factors, strict=True)), **options)
+    return UPSAMPLE.equation(x, factor=tuple(1 if s else f for s, f in zip(stays, factors, strict=True)), **options)
 
 
 SAME_LENGTH = Convention(
