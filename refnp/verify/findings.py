@@ -14,10 +14,10 @@ import numpy as np
 
 from refnp.numbers.rounding import ASSUMED
 from refnp.verify.case import Answer, Problem
+from refnp.verify.causes import Cause, causes
 from refnp.verify.coverage import asked_of
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN, Judgement
 from refnp.verify.layer_names import closest
-from refnp.verify.mutants import Cause, causes
 from refnp.verify.record import DTYPES
 from refnp.verify.report import exactly, number, ratio_of
 
@@ -87,12 +87,15 @@ class Report:
         return text_of(self)
 
 
-def causes_of(report: Report) -> list[Cause]:
-    """The rows that deviate, grouped: what was wrong before there were numbers, known mistakes, known defects."""
+def causes_of(report: Report, *, of_one: bool = True) -> list[Cause]:
+    """The rows that deviate, grouped: what was wrong before there were numbers, mistakes, known defects.
+
+    In a whole model the rows are not `of_one` function.
+    """
     rows = {key_of(row): row for row in report.deviations}
     failures = grouped({key: row.why for key, row in rows.items() if row.why}, rows)
     with quiet():
-        found = causes(report.answers, [row for row in rows.values() if not row.why])
+        found = causes(report.answers, [row for row in rows.values() if not row.why], report.known, of_one=of_one)
     left = {key: report.known[key] for cause in found if not cause.says for key in cause.rows if key in report.known}
     named = []
     for cause in found:
@@ -201,7 +204,9 @@ def paragraph(report: Report, index: int, cause: Cause) -> list[str]:
         example += f": {claimed} where {right} is right"
     if math.isfinite(row.error_over_bound):
         example += f", {number(row.error_over_bound)} times its bound"
-    lines = [f"{index}. {says}: {plural(len(rows), 'row')} of {plural(len(names), 'case')}", f"   {example}"]
+    lines = [f"{index}. {says}: {plural(len(rows), 'row')} of {plural(len(names), 'case')}"]
+    lines += [f"   {cause.where}"] if cause.where else []
+    lines.append(f"   {example}")
     problem = next((p for p in report.problems if (p.case.name, p.dtype) == (row.case, row.dtype)), None)
     if problem is not None:
         lines.append(f'   report.problem("{row.case}", "{row.dtype}").arrays: {summary_of(problem)}')

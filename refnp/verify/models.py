@@ -27,6 +27,7 @@ from refnp.numbers.rounding import ASSUMED, WIDE, judging_precision, tolerance
 from refnp.verify.asking import name_of, names
 from refnp.verify.bounds import deviation
 from refnp.verify.case import Convention, KnownDefect, Layer
+from refnp.verify.causes import Cause
 from refnp.verify.findings import Report, causes_of, excused_lines
 from refnp.verify.frameworks.native import NATIVES, Native
 from refnp.verify.frameworks.torch_modules import Part, Reading
@@ -36,7 +37,6 @@ from refnp.verify.judge import DEVIATES, KNOWN, WITHIN, Judgement, judged
 from refnp.verify.judging import check_excused
 from refnp.verify.layer_names import closest
 from refnp.verify.layers import cases
-from refnp.verify.mutants import Cause
 from refnp.verify.propagation import NoBoundError, bounded, wide
 from refnp.verify.report import exactly, number
 
@@ -76,7 +76,7 @@ class ModelReport(Report):
         answers = [call.spread(*answered) for call, answered in zip(with_equations, self.answers, strict=True)]
         named = {(problem.case.name, quantity) for problem, answer in answers for quantity in answer}
         rows = [row for row in self.judgements if path_of(row) in inner and (row.case, row.quantity) in named]
-        return causes_of(Report(self.name, self.who, rows, answers))
+        return causes_of(Report(self.name, self.who, rows, answers), of_one=False)
 
     def __str__(self) -> str:
         assumed = ["the bounds assume:", *(f"    {words}" for words in ASSUMED)]

@@ -97,7 +97,7 @@ def assert_close(
 
 def told(problem: Problem, answer: dict[str, Array], rows: list[Judgement]) -> list[str]:
     """What is wrong, a line for each quantity, and the known mistakes that give such numbers."""
-    from refnp.verify.mutants import causes
+    from refnp.verify.causes import causes
 
     found = [f"{problem.case.layer.name} in {problem.dtype}:"]
     for row in rows:

@@ -7,12 +7,13 @@ BEGIN = (
     "Made by `python -m refnp.verify.mutants`; do not edit.",
     "When answers deviate, the report says as if what: which of these mistakes, or which two of them, gives the same "
     "answers within rounding.\n"
-    "Each is a few lines of code ([refnp/verify/mutants](../refnp/verify/mutants/__init__.py)): the equation of a "
-    "family with switches, one for each mistake.\n"
+    "Each is an edit of a line of refnp's page, which the report shows, or where there is no page yet a switch of an "
+    "equation\n([refnp/verify/mutants](../refnp/verify/mutants/__init__.py)). What is not in this list is looked for "
+    "as well, without a sentence of its own: options at other values, one number,\nany edit of the page, a narrower "
+    "precision at one line ([judging.md](judging.md#what-may-deviate)).\n"
     "A mistake is named only if its own values, not the right ones, are within the bound in every quantity that it "
     "changes. Where no case tells two apart,\n"
     "both are named. A mistake of rounding is also named where its sums may have been added up in another order.\n"
-    "Where none fits, the report says so, and what the deviating rows have in common.\n"
     "[A test](../tests/verify/test_mutants.py) plants every one of them, alone and in pairs, and holds that it is "
     "named, and that what is right,\n"
     "or wrong in another way, is not.",

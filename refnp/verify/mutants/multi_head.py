@@ -11,7 +11,8 @@ from refnp.verify.mutants import attention as of_attention
 from refnp.verify.mutants.activations import gelu
 from refnp.verify.mutants.linear import linear
 from refnp.verify.mutants.mutant import Mistakes, family
-from refnp.verify.mutants.normalization import layer_norm
+from refnp.verify.mutants.normalization import affine as scaled
+from refnp.verify.mutants.normalization import standardized
 
 
 def split(x, heads, dealt=False):
@@ -69,7 +70,8 @@ def biased_multi_head(query, key, value, bias, *parameters, **options):
 
 def normed(x, affine, of_norm):
     """LayerNorm with gain and shift, or with a gain alone."""
-    return layer_norm(x, *affine, *(() if len(affine) == 2 else (None,)), **of_norm)
+    unit = standardized(x, (x.ndim - 1,), 1e-5, **of_norm)
+    return scaled(unit, *affine, *(() if len(affine) == 2 else (None,)))
 
 
 def around(x, sublayer, affine, norm, *, of_norm, residual=True, swapped=False):

@@ -24,7 +24,9 @@ class Mutant:
     `function` takes the arguments and options of the function of refnp in `layers`, and its gradients are those of
     `refnp.vjp`: its own derivative, or for a mistake in the gradient alone the mistaken one. A mistake of rounding is
     `narrow`: it shows in the precision that is judged, and not in a wider one. What computes in a lower precision than
-    that names it, `inside`, and is allowed what that precision is.
+    that names it, `inside`, and is allowed what that precision is. What is `rounded` to a format at one place is to
+    agree to the bit. A walk back of which it is not known how it is formed may be one that `cancels`, and lose what is
+    small beside ȳ. `where` is the line of a page, and what stands there in its place.
     """
 
     says: str
@@ -33,6 +35,9 @@ class Mutant:
     switches: Mapping[str, Any] = field(default_factory=dict)
     narrow: bool = False
     inside: str = ""
+    where: str = ""
+    rounded: str = ""
+    cancels: bool = False
 
     @property
     def function(self) -> Callable:
@@ -42,6 +47,9 @@ class Mutant:
     def together(self, other: "Mutant") -> "Mutant | None":
         """Both mistakes in one function; None where they are not of one family, or set the same switch."""
         if self.template is not other.template or self.switches.keys() & other.switches.keys():
+            return None
+        allows = getattr(self.template, "allows", None)  # what edits a page, whether both edits can be made
+        if allows is not None and not allows((*self.switches, *other.switches)):
             return None
         shared = tuple(name for name in self.layers if name in other.layers)
         says, switches = f"{self.says}, and {other.says}", {**self.switches, **other.switches}
@@ -112,3 +120,15 @@ def summed_in(x, axis, *, bits):
             total = rounded_to(total + term, bits)
         total = np.expand_dims(total, one)
     return total, lambda g: (g + np.zeros_like(x),)
+
+
+@primitive
+def root_of(x):
+    """y = √x.   VJP: x̄ = ȳ/(2y) as it stands, NaN where both are 0, as automatic differentiation has it."""
+    y = np.sqrt(x)
+
+    def vjp(y_bar):
+        with np.errstate(all="ignore"):
+            return (y_bar / (2 * y),)
+
+    return y, vjp

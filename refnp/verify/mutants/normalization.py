@@ -1,12 +1,14 @@
-"""Mutants of LayerNorm, RMSNorm and the norms of channels."""
-
-from functools import partial
+"""Mutants of the norms of channels, and LayerNorm as mistaken layers around it take it."""
 
 import numpy as np
 
 from refnp import autograd as ag
-from refnp.autograd import primitive
-from refnp.verify.mutants.mutant import Mistakes, family, held, shared, summed_in
+from refnp import layers
+from refnp.layers.group_norm import per_channel
+from refnp.numbers.words import constant
+from refnp.verify.edits.edited import Named, named_edits
+from refnp.verify.mutants.layer_norm import AVERAGED, CENTRE, EPSILON, FOLDED, IN_ONE_PASS, LAST, SIZE
+from refnp.verify.mutants.mutant import root_of, shared
 
 
 def standardized(
@@ -19,25 +21,13 @@ def standardized(
     own_eps=None,
     place="inside",
     root=True,
-    one_pass=False,
-    constant="",
-    sum_bits=None,
 ):
     """x̂ = (x − μ)/√(σ² + ε) over `axes`."""
     eps = eps if own_eps is None else own_eps
     count = int(np.prod([x.shape[a] for a in axes]))
-    if sum_bits is None:
-        mean_of = lambda a: ag.mean(a, axes, keepdims=True)
-    else:
-        mean_of = lambda a: summed_in(a, axes, bits=sum_bits) / count
-    mean = mean_of(x) if centred else 0.0
-    away = x - (held(mean) if "mean" in constant else mean)
-    if one_pass:
-        variance = mean_of(x * x) - mean * mean
-        variance = variance if one_pass == "below 0 too" else ag.maximum(variance, 0.0)
-    else:
-        variance = mean_of(away * away) * (count / max(count - ddof, 1))
-    variance = held(variance) if "deviation" in constant else variance
+    mean_of = lambda a: ag.mean(a, axes, keepdims=True)
+    away = x - (mean_of(x) if centred else 0.0)
+    variance = mean_of(away * away) * (count / max(count - ddof, 1))
     if not root:
         return away / (variance + eps)
     if place == "outside":
@@ -45,18 +35,6 @@ def standardized(
     if eps == 0:
         return away / root_of(variance)
     return away / ag.sqrt(ag.maximum(variance, eps) if place == "least" else variance + eps)
-
-
-@primitive
-def root_of(x):
-    """y = √x.   VJP: x̄ = ȳ/(2y) as it stands, NaN where both are 0, as automatic differentiation has it."""
-    y = np.sqrt(x)
-
-    def vjp(y_bar):
-        with np.errstate(all="ignore"):
-            return (y_bar / (2 * y),)
-
-    return y, vjp
 
 
 def affine(unit, gain, shift, *, scaled="γ", shifted=True, gradient="sum"):
@@ -69,174 +47,110 @@ def affine(unit, gain, shift, *, scaled="γ", shifted=True, gradient="sum"):
     return unit * scale if shift is None else unit * scale + shift
 
 
-AFFINE = ("scaled", "shifted", "gradient")
-
-
-def parted(switches):
-    """Those of `affine`, and those of `standardized`."""
-    return {k: v for k, v in switches.items() if k in AFFINE}, {k: v for k, v in switches.items() if k not in AFFINE}
-
-
-def folded_into(x, scale, shift, mean):
+def folded(x, gain, shift, eps, axes):
     """γ x̂ + β as x s + (β − μ s), s = γ/σ."""
+    mean = x.mean(axes, keepdims=True)
+    scale = gain / np.sqrt(((x - mean) ** 2).mean(axes, keepdims=True) + constant(eps))
     return x * scale + (shift - mean * scale)
 
 
-def with_folded(x, gain, shift, axes, eps):
-    """The same by the mean and the deviation of x."""
-    mean = ag.mean(x, axes, keepdims=True)
-    away = x - mean
-    return folded_into(x, gain / ag.sqrt(ag.mean(away * away, axes, keepdims=True) + eps), shift, mean)
+def of_given(x, gain, shift, mean, scale):
+    """The same with statistics that are given."""
+    factor = per_channel(gain, x) / scale
+    return x * factor + (per_channel(shift, x) - per_channel(mean, x) * factor)
 
 
-def layer_norm(x, gain, shift, *, eps=1e-5, over="features", folded=False, **switches):
-    """γ x̂ + β over the last axis."""
-    of_affine, of_unit = parted(switches)
-    axes = {"features": (x.ndim - 1,), "rows": (0,), "all": tuple(range(x.ndim)), "item": tuple(range(1, x.ndim))}[over]
-    if folded:
-        return with_folded(x, gain, shift, axes, eps)
-    return affine(standardized(x, axes, eps, **of_unit), gain, shift, **of_affine)
+def dealt(groups, channels):
+    """The channels by groups, if channel c belongs to group c mod G."""
+    return np.arange(channels).reshape(-1, groups).T.reshape(-1)
 
 
-def rms_norm(x, gain, *, eps=1e-5, centred=False, **switches):
-    """γ x/√(mean x² + ε) over the last axis."""
-    return layer_norm(x, gain, None, eps=eps, centred=centred, **switches)
+def last(bar):
+    """That of the last place of the last item."""
+    return bar[(-1, slice(None), *(-1,) * (bar.ndim - 2))]
 
 
-def of_channels(x, gain, shift, *, over, eps=1e-5, groups=None, own_groups=None, mixed=False, folded=False, **switches):
-    """γ_c x̂ + β_c of x (B, C, *lengths): over "places", "batch and places", or "groups" of channels and all places."""
-    of_affine, of_unit = parted(switches)
-    per_channel = [ag.reshape(p, (-1, *[1] * (x.ndim - 2))) for p in (gain, shift)]
-    places = tuple(range(2, x.ndim))
-    if over != "groups":
-        axes = {"places": places, "batch and places": (0, *places), "channels": (1,), "item": (1, *places)}[over]
-        if folded:
-            return with_folded(x, per_channel[0], per_channel[1], axes, eps)
-        return affine(standardized(x, axes, eps, **of_unit), *per_channel, **of_affine)
-    groups = {"one": 1, "channels": x.shape[1]}.get(own_groups, groups)
-    order = np.arange(x.shape[1])
-    if mixed:  # channel c belongs to group c mod G
-        order = order.reshape(-1, groups).T.reshape(-1)
-    rows = ag.reshape(ag.take(x, order, 1), (x.shape[0], groups, -1))
-    unit = ag.reshape(standardized(rows, (2,), eps, **of_unit), x.shape)
-    return affine(ag.take(unit, np.argsort(order), 1), *per_channel, **of_affine)
-
-
-def of_statistics(x, gain, shift, mean, variance, *, eps=1e-5, own_eps=None, given="variance", batch=False, **switches):
-    """γ_c (x − μ_c)/√(σ²_c + ε) + β_c with statistics that are given."""
-    of_affine, _ = parted(switches)
-    wide = lambda p: ag.reshape(p, (-1, *[1] * (x.ndim - 2)))
-    if batch:
-        return of_channels(x, gain, shift, over="batch and places", eps=eps, **switches)
-    eps = eps if own_eps is None else own_eps
-    if given == "folded":
-        return folded_into(x, wide(gain) / ag.sqrt(wide(variance) + eps), wide(shift), wide(mean))
-    deviation = {
-        "variance": lambda v: ag.sqrt(v + eps),
-        "deviation": lambda v: v + eps,
-        "outside": lambda v: ag.sqrt(v) + eps,
-    }
-    return affine((x - wide(mean)) / deviation[given](wide(variance)), wide(gain), wide(shift), **of_affine)
-
-
-EPSILON: Mistakes = {
-    "ε were 0": {"own_eps": 0.0},
-    "ε were 1e-12": {"own_eps": 1e-12},
-    "ε were 1e-8": {"own_eps": 1e-8},
-    "ε were 1e-6": {"own_eps": 1e-6},
-    "ε were 1e-5, whatever is asked for": {"own_eps": 1e-5},
-    "ε were 1e-3": {"own_eps": 1e-3},
+GAIN, SHIFT = "per_channel(gain, unit)", "per_channel(shift, unit)"
+AFFINE: Named = {
+    "the gain were left out": (f"{GAIN} * unit + _s", "unit + _s"),
+    "the gain were 1 + γ": (f"{GAIN} * unit + _s", f"(1 + {GAIN}) * unit + _s"),
+    "the shift were left out": (f"_y + {SHIFT}", "_y"),
+    "the gain multiplied the shift too, γ (x̂ + β)": (f"{GAIN} * unit + {SHIFT}", f"{GAIN} * (unit + {SHIFT})"),
 }
-SIZE: Mistakes = {
-    "ε stood outside the root": {"place": "outside"},
-    "the variance were at least ε, and not ε added to it": {"place": "least"},
-    "the root were left out, and x − μ divided by the variance": {"root": False},
-    **EPSILON,
+SUMS = "(y_bar * unit).sum(places)", "y_bar.sum(places)"
+OF_VJP: Named = {
+    AVERAGED: [(SUMS[0], "(y_bar * unit).mean(places)"), (SUMS[1], "y_bar.mean(places)")],
+    LAST: [(SUMS[0], "last(y_bar * unit)"), (SUMS[1], "last(y_bar)")],
 }
-AFFINITY: Mistakes = {
-    "the gain were left out": {"scaled": "no"},
-    "the gain were 1 + γ": {"scaled": "1 + γ"},
-    "the gradient of gain and shift were averaged over rows, not summed": {"gradient": "mean"},
-    "the gradient of gain and shift were that of the last row alone": {"gradient": "last"},
-}
-SHIFT: Mistakes = {
-    "the shift were left out": {"shifted": False},
-    "the gain multiplied the shift too, γ (x̂ + β)": {"scaled": "after"},
-}
-STATISTICS: Mistakes = {
-    "the variance were divided by n − 1": {"ddof": 1},
-    "the deviation were a constant in the gradient": {"constant": "deviation"},
-}
-CENTRE: Mistakes = {
-    "the mean were not subtracted": {"centred": False},
-    "the mean were a constant in the gradient": {"constant": "mean"},
-    "mean and deviation were constants in the gradient": {"constant": "mean and deviation"},
-}
-CENTRED: Mistakes = {"the mean were subtracted": {"centred": True}}
-ONE_PASS: Mistakes = {
-    "the variance were taken in one pass, E[x²] − E[x]²": {"one_pass": "below 0 too"},
-    "the variance were taken in one pass, E[x²] − E[x]², and 0 where that is below 0": {"one_pass": True},
-}
-FOLDED: Mistakes = {"x γ/σ + (β − μ γ/σ) were formed, which cancels": {"folded": True}}
-IN_BFLOAT16: Mistakes = {"means were added up in bfloat16": {"sum_bits": 8}}
-OTHER_AXES: Mistakes = {
-    "statistics were taken over the first axis": {"over": "rows"},
-    "statistics were taken over the whole array": {"over": "all"},
-}
-OVER_ITEMS: Mistakes = {"statistics were taken over all but the first axis": {"over": "item"}}
-CHANNELS: Mistakes = SIZE | AFFINITY | SHIFT | STATISTICS | CENTRE
-OF_CHANNELS: dict[str, Mistakes] = {
-    "group_norm": {
-        "there were one group": {"own_groups": "one"},
-        "every channel were a group": {"own_groups": "channels"},
-        "channel c belonged to group c mod G": {"mixed": True},
-    },
-    "instance_norm": {
-        "statistics were taken over the batch too": {"over": "batch and places"},
-        "statistics were taken over the channels too": {"over": "item"},
-    },
-    "batch_norm": {
-        "statistics were taken for each item": {"over": "places"},
-        "statistics were taken over the channels": {"over": "channels"},
-    },
-}
-GIVEN: Mistakes = {
-    "ε stood outside the root": {"given": "outside"},
-    "the variance were taken for the deviation": {"given": "deviation"},
-    "the statistics of the batch were taken, not those given": {"batch": True},
-}
-TEMPLATES = {
-    "group_norm": partial(of_channels, over="groups"),
-    "instance_norm": partial(of_channels, over="places"),
-    "batch_norm": partial(of_channels, over="batch and places"),
-}
+ROWS, IN_GROUPS = "x.reshape(items, groups, _n)", "group_norm.page(x, gain, shift, groups=x.shape[1], eps=eps)"
+OVER_BATCH, GIVEN = "standardized(x, eps, places)", "variance + constant(eps)"
+OF_PLACES = "(folded(x, per_channel(gain, x), per_channel(shift, x), eps, {}), None)"
+WORDS = {"folded": folded, "of_given": of_given, "dealt": dealt, "last": last}
 MUTANTS = [
-    *family(
-        layer_norm,
-        ("layer_norm",),
-        SIZE | AFFINITY | SHIFT | STATISTICS | CENTRE | OTHER_AXES | OVER_ITEMS,
-        narrow=ONE_PASS | FOLDED | IN_BFLOAT16,
+    *named_edits(
+        layers.group_norm,
+        ("group_norm",),
+        {
+            **SIZE,
+            **CENTRE,
+            **AFFINE,
+            "there were one group": (ROWS, "x.reshape(items, 1, x.size // items)"),
+            "every channel were a group": (ROWS, "x.reshape(items, channels, x.size // items // channels)"),
+            "channel c belonged to group c mod G": [
+                (ROWS, "np.take(x, dealt(groups, channels), 1).reshape(items, groups, _n)"),
+                ("unit.reshape(x.shape)", "np.take(unit.reshape(x.shape), np.argsort(dealt(groups, channels)), 1)"),
+            ],
+        },
+        of_vjp=OF_VJP,
+        narrow=IN_ONE_PASS,
+        words=WORDS,
     ),
-    *family(
-        rms_norm,
-        ("rms_norm",),
-        SIZE | AFFINITY | STATISTICS | OTHER_AXES | CENTRED,
-        narrow=IN_BFLOAT16,
+    *named_edits(
+        layers.instance_norm,
+        ("instance_norm",),
+        {
+            **SIZE,
+            **CENTRE,
+            **AFFINE,
+            "statistics were taken over the batch too": (IN_GROUPS, "batch_norm.page(x, gain, shift, eps=eps)"),
+            "statistics were taken over the channels too": (
+                IN_GROUPS,
+                "group_norm.page(x, gain, shift, groups=1, eps=eps)",
+            ),
+        },
+        of_vjp=OF_VJP,
+        narrow={**IN_ONE_PASS, FOLDED: (IN_GROUPS, OF_PLACES.format("tuple(range(2, x.ndim))"))},
+        words=WORDS,
     ),
-    *(
-        m
-        for name, template in TEMPLATES.items()
-        for m in family(
-            template,
-            (name,),
-            CHANNELS | OF_CHANNELS[name],
-            narrow=ONE_PASS | ({} if name == "group_norm" else FOLDED),
-        )
+    *named_edits(
+        layers.batch_norm,
+        ("batch_norm",),
+        {
+            **SIZE,
+            **CENTRE,
+            **AFFINE,
+            "statistics were taken for each item": (OVER_BATCH, "standardized(x, eps, tuple(range(2, x.ndim)))"),
+            "statistics were taken over the channels": (OVER_BATCH, "standardized(x, eps, 1)"),
+        },
+        of_vjp=OF_VJP,
+        narrow={**IN_ONE_PASS, FOLDED: ("scaled(unit, gain, shift)", OF_PLACES.format("places"))},
+        words=WORDS,
     ),
-    *family(
-        of_statistics,
+    *named_edits(
+        layers.batch_norm,
         ("batch_norm of statistics",),
-        GIVEN | EPSILON | AFFINITY | SHIFT,
-        narrow={says: {"given": "folded"} for says in FOLDED},
+        {
+            "ε stood outside the root": ("np.sqrt(variance + constant(eps))", "np.sqrt(variance) + constant(eps)"),
+            "the variance were taken for the deviation": ("np.sqrt(variance + constant(eps))", GIVEN),
+            "the statistics of the batch were taken, not those given": (
+                "(x - per_channel(mean, x)) / scale",
+                "standardized(x, eps, places)[0]",
+            ),
+            **{f"ε were {eps}": (GIVEN, f"variance + constant({eps})") for eps in (*EPSILON, "1e-5")},
+            **AFFINE,
+        },
+        of_vjp=OF_VJP,
+        narrow={FOLDED: ("scaled(unit, gain, shift)", "(of_given(x, gain, shift, mean, scale), None)")},
+        words=WORDS,
     ),
 ]

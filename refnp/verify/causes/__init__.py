@@ -1,0 +1,17 @@
+"""Why answers deviate: which mistake gives the same answers, and in which of them.
+
+answered     what was answered to a case, and whether a mistake explains it
+cause        what is said of rows
+search       which mistakes fit, source by source, and what is said where none does
+options      the layer's own options and arguments, at other values
+numbers      one number that is off
+"""
+
+from refnp.verify.causes.cause import Cause
+from refnp.verify.causes.search import causes
+
+__all__ = ["Cause", "causes"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,101 @@
+"""A narrower precision at one place: arguments, results, or one line of the page rounded to another format.
+
+A rounding is deterministic: the answer agrees to the bit, or within a unit of the format where both were near a tie.
+"""
+
+import ast
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from refnp.autograd import primitive
+from refnp.numbers.precision import FORMATS, Format
+from refnp.verify.case import Layer
+from refnp.verify.causes.answered import Answered
+from refnp.verify.causes.numbers import best_probe
+from refnp.verify.edits.edited import Form, form_of, on_tape
+from refnp.verify.edits.opened import Opened
+from refnp.verify.edits.traced import lifted
+from refnp.verify.edits.variants import call, edited, statements
+from refnp.verify.mutants.mutant import Mutant
+
+NARROWER = ("bfloat16", "float16", "tf32", "float8_e4m3fn", "float8_e5m2", "float32")
+WHICH = {
+    "inputs, output and gradients": (True, True),
+    "output and gradients": (False, True),
+    "inputs and gradients": (True, False),
+}
+
+
+@primitive
+def rounded_in(x, *, form):
+    """x as it is stored in a format.   VJP: x̄ = ȳ as it is stored."""
+    return form.rounded(x).astype(x.dtype), lambda y_bar: (form.rounded(y_bar).astype(y_bar.dtype),)
+
+
+@primitive
+def rounded_forward(x, *, form):
+    """x as it is stored in a format.   VJP: x̄ = ȳ."""
+    return form.rounded(x).astype(x.dtype), lambda y_bar: (y_bar,)
+
+
+def formats_below(answered: Sequence[Answered]) -> list[Format]:
+    """The formats that are narrower than that of some case that deviates."""
+    most = max(a.policy.stored.bits if not a.policy.narrow else a.policy.inside.bits for a in answered)
+    return [FORMATS[name] for name in NARROWER if FORMATS[name].bits < most]
+
+
+def of_storage(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
+    """The layer with arguments, results or both in a narrower format."""
+    for form in formats_below(answered):
+        if all(form.bits >= a.policy.stored.bits for a in answered):
+            continue  # they are stored so
+        for which, (inputs, results) in WHICH.items():
+            function = stored_function(layer, form, inputs=inputs, results=results)
+            yield Mutant(f"{which} were stored in {form.name}", (layer.name,), function, rounded=form.name)
+
+
+def stored_function(layer: Layer, form: Format, *, inputs: bool, results: bool) -> Callable:
+    """The layer's function with arguments, results or both rounded."""
+
+    def function(*arrays: Any, **options: Any) -> Any:
+        given = [rounded_in(x, form=form) if inputs else x for x in arrays]
+        y = layer.function(*given, **options)
+        return rounded_in(y, form=form) if results else y
+
+    return function
+
+
+def of_lines(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
+    """The page with one line rounded."""
+    if not hasattr(layer.function, "page") or best_probe(answered) is None:
+        return
+    for form in formats_below(answered):
+        for says, where, page in rounded_lines(layer.function, form.name):
+            yield Mutant(says, (layer.name,), on_tape(page), rounded=form.name, where=where)
+
+
+@functools.cache
+def rounded_lines(operation: Callable, name: str) -> list[tuple[str, str, Form]]:
+    """What is said, the line, and the page, for each line that assigns a number."""
+    opened, found = Opened.of(operation), []
+    words = {f"in_{name}": functools.partial(lifted(rounded_forward), form=FORMATS[name])}
+    for one in opened.all():
+        for statement, of_pullback in statements(one.tree):
+            if of_pullback or not is_one_number(statement):
+                continue
+            value = statement.value  # type: ignore[attr-defined]
+            edit = edited(one, statement, (("value", None),), call(f"in_{name}", value), of_pullback=False)
+            target = ast.unparse(statement.targets[0]) if isinstance(statement, ast.Assign) else ast.unparse(value)
+            page = form_of(operation, opened.compiled({one.function: edit.tree}, words))
+            found.append((f"{target} were rounded to {name}", edit.where, page))
+    return found
+
+
+def is_one_number(statement: ast.stmt) -> bool:
+    """Whether a line computes one array that rounding may change: no tuple and no condition."""
+    value = getattr(statement, "value", None)
+    targets = getattr(statement, "targets", [])
+    return not any(isinstance(t, ast.Tuple) for t in targets) and not isinstance(
+        value, (ast.Tuple, ast.Compare, ast.BoolOp, ast.Constant)
+    )

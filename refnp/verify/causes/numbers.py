@@ -1,0 +1,247 @@
+"""One number that is off: what is right times c, or plus c; an argument, or an option, times c.
+
+c is found from one element, given its closed form if it has one, and holds if it explains all others.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from refnp.numbers.rounding import WIDE
+from refnp.verify.case import Layer
+from refnp.verify.causes.answered import Answered
+from refnp.verify.causes.closed_forms import closed_form, is_closed, with_digits
+from refnp.verify.causes.options import SYMBOLS, defaults_of
+from refnp.verify.causes.pullbacks import of_pullbacks, scaled_gradients
+from refnp.verify.mutants.mutant import Mutant
+
+STARTS = ((1.0, 1.01), (0.5, 0.51), (2.0, 2.02), (-1.0, -1.01), (0.0, 1e-3))
+STEPS = 14
+TWICE = "2 times what is right"
+LEAST = 4  # elements that a number without a closed form is to explain
+
+
+def of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
+    """The output times c, or plus c; an argument times c or plus c; an option that is c."""
+    probe = best_probe(answered)
+    if probe is None:
+        return
+    enough = enough_of(answered)
+    for says, c in quotients(probe, "output", enough):
+        yield Mutant(f"the output were {says}", (layer.name,), times(layer, c))
+    found = difference(probe)
+    if found is not None and (enough or is_closed(found[0])):
+        yield Mutant(f"{with_digits(found[0])} were added to the output", (layer.name,), plus(layer, found[1]))
+    for name, default in defaults_of(layer).items():
+        value = probe.problem.case.options.get(name, default)
+        if isinstance(value, float):
+            for form, verb in (
+                (scaled_option(layer, name, default), "multiplied by {}"),
+                (given_option(layer, name), "{}"),
+            ):
+                for says, number in solved(probe, form, enough, near=value if verb == "{}" else 1.0):
+                    yield Mutant(f"{SYMBOLS.get(name, name)} were {verb.format(says)}", (layer.name,), form(number))
+    for i, name in enumerate(probe.problem.arrays):
+        if probe.problem.arrays[name].dtype.kind != "f" or not is_differentiable(probe, name):
+            continue
+        for form, verb in ((scaled_argument(layer, i), "multiplied by {}"), (shifted_argument(layer, i), "{} more")):
+            for says, number in solved(probe, form, enough):
+                words = "of the other sign" if (says, verb) == ("−1", "multiplied by {}") else verb.format(says)
+                yield Mutant(f"{name} were {words}", (layer.name,), form(number))
+
+
+def of_gradients(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
+    """Gradients times c; those of another incoming gradient, of the Jacobian's diagonal, of another argument."""
+    probe = best_probe(answered)
+    if probe is None:
+        return
+    quantities = list(dict.fromkeys(q for a in answered for q in a.answer if q in a.wrong))
+    which = quantities[0] if len(quantities) == 1 else "gradients"
+    names = {q.removeprefix("gradient of ") for q in quantities}
+    for says, c in quotients(probe, max(probe.wrong, key=lambda q: probe.answer[q].size), enough=True):
+        words = "doubled" if says == TWICE else says
+        yield Mutant(f"the {which} were {words}", (layer.name,), scaled_gradients(layer, names, c))
+    yield from of_pullbacks(layer, which, sorted(names))
+
+
+def enough_of(answered: Sequence[Answered]) -> bool:
+    """Whether there are elements enough to believe a number without a closed form."""
+    return sum(int(beyond(a, q).sum()) for a in answered for q in a.answer) >= LEAST
+
+
+def is_differentiable(a: Answered, name: str) -> bool:
+    """Whether an argument is one of real numbers, and not a target or an index."""
+    case = a.problem.case
+    return case.gradients is None or name in case.gradients or not case.gradients
+
+
+def best_probe(answered: Sequence[Answered]) -> Answered | None:
+    """A small case with several finite elements that deviate, in the widest precision."""
+    usable = [a for a in answered if any(beyond(a, q).any() for q in a.wrong)]
+    several = [a for a in usable if max(int(beyond(a, q).sum()) for q in a.wrong) > 2] or usable
+    return min(several, key=lambda a: (-a.policy.stored.bits, a.size), default=None)
+
+
+def beyond(a: Answered, quantity: str) -> np.ndarray:
+    """Where a quantity is finite, and beyond the bound of the right one."""
+    given, right = np.asarray(a.answer[quantity], WIDE), a.right.get(quantity)
+    if right is None or given.shape != right.shape:
+        return np.zeros(0, bool)
+    finite = np.isfinite(given) & np.isfinite(right)
+    return finite & (np.abs(given - right) > a.allowed[quantity])
+
+
+def sharpest(a: Answered, quantity: str) -> tuple[Any, Any, Any] | None:
+    """Answer, right value and bound of the element that deviates whose bound is the smallest beside it."""
+    where = beyond(a, quantity)
+    given, right, allowed = np.asarray(a.answer[quantity], WIDE), a.right[quantity], a.allowed[quantity]
+    where = where & (right != 0) if where.size else where
+    if not where.any():
+        return None
+    part = np.where(where, allowed / np.abs(right), np.inf)
+    k = np.unravel_index(np.argmin(part), part.shape)
+    return given[k], right[k], allowed[k]
+
+
+OfCase = Callable[[Sequence[np.ndarray]], float]
+
+
+def quotients(a: Answered, quantity: str, enough: bool) -> Iterator[tuple[str, OfCase]]:
+    """What the right value is multiplied by, as it is said, and as a function of the arrays of a case."""
+    found = sharpest(a, quantity)
+    if found is None:
+        return
+    given, right, allowed = found
+    c, within = float(given / right), 4 * float(allowed / abs(right)) * max(1.0, abs(right / given) if given else 1.0)
+    says, value = closed_form(c, within)
+    if is_closed(says):
+        yield times_in_words(says), lambda arrays: value
+    for name, i, axis, n in lengths(a):
+        for words, of in OF_LENGTH.items():
+            if n > 1 and abs(of(n) - c) <= within * abs(c):
+                where = f"the length of axis {axis} of {name}"
+                yield words.format(where), functools.partial(of_length, i=i, axis=axis, of=of)
+    if not is_closed(says) and enough:
+        yield f"{says} times what is right", lambda arrays: c
+
+
+def times_in_words(says: str) -> str:
+    """ "2 times what is right", "0", "of the other sign"."""
+    plain = {"0": "left out, 0", "−1": "of the other sign", "½": "halved"}
+    return plain.get(says, f"{with_digits(says)} times what is right")
+
+
+OF_LENGTH: dict[str, Callable[[int], float]] = {
+    "divided by {}": lambda n: 1 / n,
+    "multiplied by {}": lambda n: n,
+    "divided by the root of {}": lambda n: 1 / math.sqrt(n),
+    "multiplied by the root of {}": lambda n: math.sqrt(n),
+    "n/(n − 1) times what is right, n {}": lambda n: n / (n - 1),
+    "(n − 1)/n times what is right, n {}": lambda n: (n - 1) / n,
+    "√(n/(n − 1)) times what is right, n {}": lambda n: math.sqrt(n / (n - 1)),
+    "√((n − 1)/n) times what is right, n {}": lambda n: math.sqrt((n - 1) / n),
+}
+
+
+def of_length(arrays: Sequence[np.ndarray], *, i: int, axis: int, of: Callable[[int], float]) -> float:
+    """A function of the length of an axis."""
+    return of(arrays[i].shape[axis])
+
+
+def lengths(a: Answered) -> Iterator[tuple[str, int, int, int]]:
+    """Name and place of each argument, and each of its axes from the end with its length."""
+    for i, (name, array) in enumerate(a.problem.arrays.items()):
+        for axis in range(-1, -array.ndim - 1, -1):
+            yield name, i, axis, array.shape[axis]
+
+
+def difference(a: Answered) -> tuple[str, float] | None:
+    """What is added to the right output, if it is one number."""
+    where = beyond(a, "output")
+    if not where.any():
+        return None
+    given, right, allowed = (np.asarray(x, WIDE) for x in (a.answer["output"], a.right["output"], a.allowed["output"]))
+    k = np.unravel_index(np.argmin(np.where(where, allowed, np.inf)), where.shape)
+    c = float(given[k] - right[k])
+    return closed_form(c, 2 * float(allowed[k]) / abs(c))
+
+
+def times(layer: Layer, c: OfCase) -> Callable:
+    """The layer's function, times c."""
+    return lambda *arrays, **options: layer.function(*arrays, **options) * c(arrays)
+
+
+def plus(layer: Layer, c: float) -> Callable:
+    """The layer's function, plus c."""
+    return lambda *arrays, **options: layer.function(*arrays, **options) + c
+
+
+def scaled_argument(layer: Layer, i: int) -> Callable[[Any], Callable]:
+    """The layer's function of c times an argument."""
+    return lambda c: lambda *x, **o: layer.function(*x[:i], x[i] * c, *x[i + 1 :], **o)
+
+
+def shifted_argument(layer: Layer, i: int) -> Callable[[Any], Callable]:
+    """The layer's function of an argument plus c."""
+    return lambda c: lambda *x, **o: layer.function(*x[:i], x[i] + c, *x[i + 1 :], **o)
+
+
+def scaled_option(layer: Layer, name: str, default: float) -> Callable[[Any], Callable]:
+    """The layer's function with c times an option."""
+    return lambda c: lambda *x, **o: layer.function(*x, **{**o, name: float(c) * o.get(name, default)})
+
+
+def given_option(layer: Layer, name: str) -> Callable[[Any], Callable]:
+    """The layer's function with an option that is c."""
+    return lambda c: lambda *x, **o: layer.function(*x, **{**o, name: float(c)})
+
+
+def solved(
+    a: Answered, form: Callable[[Any], Callable], enough: bool, near: float = 1.0
+) -> Iterator[tuple[str, float]]:
+    """The c for which form(c) gives what is answered in one element, by secants from several starts."""
+    where = beyond(a, "output")
+    if not where.any():
+        return
+    given, right, allowed = (np.asarray(x, WIDE) for x in (a.answer["output"], a.right["output"], a.allowed["output"]))
+    ratio = np.where(where, np.abs(given - right) / np.maximum(allowed, 1e-300), 0)
+    k = np.unravel_index(np.argmax(ratio), ratio.shape)
+    options = a.problem.case.options
+    seen: list[float] = []
+    at = lambda c: np.asarray(form(c)(*a.wide, **options), WIDE)[k] - given[k]
+    for start in STARTS:
+        try:
+            found = root_of(at, start[0] * (near or 1.0), start[1] * (near or 1.0))
+        except (ValueError, TypeError, ArithmeticError):
+            continue
+        if found is None or any(abs(found[0] - other) <= 1e-6 * abs(other) for other in seen):
+            continue
+        c, slope = found
+        seen.append(c)
+        within = 4 * float(allowed[k]) / max(abs(slope * c), 1e-300)
+        if within > 0.01:
+            continue  # one element does not tell it
+        says, value = closed_form(c, within)
+        if is_closed(says) or enough:
+            yield with_digits(says), value
+
+
+def root_of(at: Callable[[Any], Any], c: float, other: float) -> tuple[float, float] | None:
+    """Where a function is 0, and its slope there, by secants; None if none is found."""
+    last, value = at(WIDE(other)), at(WIDE(c))
+    x, y, slope = WIDE(other), WIDE(c), WIDE(0)
+    for _ in range(STEPS):
+        if y == x or value == last:
+            break
+        slope = (value - last) / (y - x)
+        if not np.isfinite(slope) or slope == 0:
+            return None
+        x, last, y = y, value, y - value / slope
+        value = at(y)
+        if not np.isfinite(value) or abs(y) > 1e6:
+            return None
+    settled = abs(value) <= 1e-12 * abs(float(slope * y)) or y == x or value == last
+    return (float(y), float(slope)) if settled and slope != 0 else None

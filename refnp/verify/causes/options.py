@@ -1,0 +1,148 @@
+"""The layer's own options and arguments, at other values than were asked for.
+
+An option that is a name is each of the others, one that is true is false, a number is another one of those that
+are usual, a whole number one more or less; whatever is asked for, it is what it is unless told. Two options, or two
+arguments of one shape, are exchanged.
+"""
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd.notation import DOMAINS, Option, is_boolean, is_number, is_whole
+from refnp.verify.case import Layer
+from refnp.verify.causes.answered import Answered
+from refnp.verify.mutants.mutant import Mutant
+
+SMALL = (0.0, 1e-12, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)  # ε of the field
+SYMBOLS = {"eps": "ε", "alpha": "α", "delta": "δ"}
+LEFT_OUT = object()
+AXES: dict[str, Callable[[Any], Any]] = {
+    "it went along the last axis, whatever is asked for": lambda _: -1,
+    "it went along the first axis": lambda _: 0,
+    "it went over the whole array": lambda _: "all",
+}
+
+
+def of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
+    """The layer with an option at another value, two options exchanged, or two arguments."""
+    defaults = defaults_of(layer)
+    names = list(dict.fromkeys((*defaults, *(n for a in answered for n in a.problem.case.options))))
+    for name in names:
+        values = [a.problem.case.options.get(name, defaults.get(name)) for a in answered]
+        for says, change in changes_of(layer, name, values, defaults.get(name, LEFT_OUT)):
+            yield Mutant(says, (layer.name,), with_option(layer, name, change, defaults))
+    floats = {name for name, value in defaults.items() if isinstance(value, float)}
+    if floats:
+        yield Mutant(
+            "options such as ε were rounded to float32", (layer.name,), with_options_in_float32(layer, defaults)
+        )
+    for one, other in itertools.combinations(names, 2):
+        if any(one in a.problem.case.options and other in a.problem.case.options for a in answered):
+            says = f"{one} and {other} were exchanged"
+            yield Mutant(says, (layer.name,), with_exchanged_options(layer, one, other, defaults))
+    arguments = list(answered[0].problem.arrays)
+    for i, j in itertools.combinations(range(len(arguments)), 2):
+        if all(same_shape(a, i, j) for a in answered):
+            says = f"{arguments[i]} and {arguments[j]} were exchanged"
+            yield Mutant(says, (layer.name,), with_exchanged_arguments(layer, i, j))
+
+
+def defaults_of(layer: Layer) -> dict[str, Any]:
+    """The options of a layer's function, and what they are unless told."""
+    try:
+        parameters = inspect.signature(layer.function).parameters.values()
+    except ValueError:
+        return {}
+    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}
+
+
+def changes_of(layer: Layer, name: str, values: list[Any], default: Any) -> Iterator[tuple[str, Callable[[Any], Any]]]:
+    """What an option might have been in place of its values: what it says, and the function from one to the other."""
+    symbol, declared = SYMBOLS.get(name, name), getattr(layer.function, "takes", None)
+    option: Option | None = declared.options.get(name) if declared is not None else None
+    constant = lambda value: lambda _: value
+    if name == "axis":
+        yield from AXES.items()
+        return
+    if default is not LEFT_OUT and any(not equal(value, default) for value in values):
+        yield f"{symbol} were {brief(default)}, whatever is asked for", constant(default)
+    if option is not None:
+        for choice in option.choices:
+            yield f"{symbol} were {choice!r}", constant(choice)
+    if any(map(is_boolean, values)):
+        yield f"{symbol} were the opposite", lambda value: not value if is_boolean(value) else value
+    if any(is_whole(value) for value in values):
+        for step, words in ((1, "one more"), (-1, "one less")):
+            yield f"{symbol} were {words}, {symbol} {'+' if step > 0 else '−'} 1", shifted(step)
+    elif any(is_number(value) for value in values) and (option is None or option.domain is DOMAINS["≥ 0"]):
+        for small in SMALL:
+            yield f"{symbol} were {brief(small)}", constant(small)
+    if any(isinstance(value, tuple) for value in values):
+        yield f"{symbol} were in the other order", lambda value: value[::-1] if isinstance(value, tuple) else value
+
+
+def brief(value: Any) -> str:
+    """1e-6, and not 1e-06; what is no float as it is written."""
+    return f"{value:g}".replace("e-0", "e-") if isinstance(value, float) else repr(value)
+
+
+def shifted(step: int) -> Callable[[Any], Any]:
+    """A whole number one more or less; None stays."""
+    return lambda value: value + step if is_whole(value) else value
+
+
+def equal(value: Any, other: Any) -> bool:
+    """Whether two values of an option are the same."""
+    return bool(np.array_equal(value, other)) if value is not None and other is not None else value is other
+
+
+def same_shape(a: Answered, i: int, j: int) -> bool:
+    """Whether two arguments of a case have one shape."""
+    arrays = list(a.problem.arrays.values())
+    return j < len(arrays) and arrays[i].shape == arrays[j].shape
+
+
+def with_option(layer: Layer, name: str, change: Callable[[Any], Any], defaults: dict[str, Any]) -> Callable:
+    """The layer's function with an option changed."""
+
+    def changed(*arrays: Any, **given: Any) -> Any:
+        value = change(given.get(name, defaults.get(name)))
+        value = tuple(range(arrays[0].ndim)) if name == "axis" and value == "all" else value
+        return layer.function(*arrays, **{**given, name: value})
+
+    return changed
+
+
+def with_options_in_float32(layer: Layer, defaults: dict[str, Any]) -> Callable:
+    """The layer's function with options, such as ε, that went through float32."""
+    rounded = lambda value: float(np.float32(value)) if isinstance(value, float) else value
+
+    def changed(*arrays: Any, **given: Any) -> Any:
+        return layer.function(*arrays, **{name: rounded(value) for name, value in {**defaults, **given}.items()})
+
+    return changed
+
+
+def with_exchanged_options(layer: Layer, one: str, other: str, defaults: dict[str, Any]) -> Callable:
+    """The layer's function with two options exchanged."""
+
+    def exchanged(*arrays: Any, **given: Any) -> Any:
+        first, second = (given.get(name, defaults.get(name)) for name in (one, other))
+        return layer.function(*arrays, **{**given, one: second, other: first})
+
+    return exchanged
+
+
+def with_exchanged_arguments(layer: Layer, i: int, j: int) -> Callable:
+    """The layer's function with two arguments exchanged."""
+
+    def exchanged(*arrays: Any, **given: Any) -> Any:
+        order = list(arrays)
+        order[i], order[j] = order[j], order[i]
+        return layer.function(*order, **given)
+
+    return exchanged

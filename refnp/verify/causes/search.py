@@ -1,0 +1,336 @@
+"""Which mistakes give the answers that deviate: sources in their order, the most certain first.
+
+    known mistakes of the layer           each explains every row, alone
+    its own options at other values       `options`
+    one number                            `numbers`
+    known mistakes of rounding            also with sums in another order; two mistakes at once;
+                                          everything inside in a lower precision
+
+A hypothesis explains a kind of row (outputs, gradients, or both), and then every row of that kind that deviates, in
+every precision, and contradicts no row that is right. Of known mistakes one may explain some rows and others the rest,
+or say how many of how many it explains; what changes a row that is left, and does not explain it, is not said.
+NaN and infinity explain nothing by themselves: a row of nothing else is explained where others are.
+"""
+
+import itertools
+import math
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from refnp.verify.case import Answer, Layer, Problem
+from refnp.verify.causes import narrower, numbers, options, page_edits
+from refnp.verify.causes.answered import Answered, Row
+from refnp.verify.causes.cause import Cause, fits_some, pattern
+from refnp.verify.edits.edited import line_of
+from refnp.verify.mutants import general, mutants_of
+from refnp.verify.mutants.mutant import Mutant
+
+DEVIATES = "deviates"
+GIVEN_UP = 6  # cases that a mistake changes and does not explain, before it explains any
+FIRST = 4  # cases, the smallest, that every mistake is tried on before any is on all
+NAMED = 3  # hypotheses that no row tells apart
+MISSED = 0.25  # of the rows of a kind may be off for another reason, and the report says which
+NEARLY = 8  # times its bound a mistake of rounding may be off where sums are in another order
+
+Source = Callable[[Layer, Sequence[Answered]], Iterable[Mutant]]
+OF_OUTPUTS: tuple[Source, ...] = (
+    options.of_outputs,
+    numbers.of_outputs,
+    page_edits.of_outputs,
+    page_edits.numbers_of_outputs,
+    narrower.of_storage,
+    narrower.of_lines,
+)
+OF_GRADIENTS: tuple[Source, ...] = (numbers.of_gradients, page_edits.of_gradients, narrower.of_storage)
+
+
+def causes(
+    answers: Iterable[tuple[Problem, Answer]], rows: Iterable[Any], known: Iterable[Row] = (), *, of_one: bool = True
+) -> list[Cause]:
+    """What explains the rows that deviate: mistakes, each with its rows, and for the rest that none fits.
+
+    `answers` are all that were given, right or wrong; `rows` those of a report, `Judgement`s or the mappings of
+    `--json`, of which only those that deviate count. Rows that are `known` for another reason need no explanation.
+    Where the answers are not `of_one` function, what is right in one says nothing of another.
+    """
+    wrong = {_row_of(row) for row in rows if _get(row, "verdict") == DEVIATES}
+    by_layer: dict[str, list[Answered]] = {}
+    for problem, answer in answers:
+        by_layer.setdefault(problem.case.layer.name, []).append(Answered(problem, answer))
+    found = []
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for answered in by_layer.values():
+            own = wrong & {row for a in answered for row in a.rows}
+            if own:
+                found += Search(answered, own, set(known), of_one).causes()
+    return found
+
+
+def _get(row: Any, name: str) -> Any:
+    return row[name] if isinstance(row, dict) else getattr(row, name)
+
+
+def _row_of(row: Any) -> Row:
+    return _get(row, "case"), _get(row, "dtype"), _get(row, "quantity")
+
+
+@dataclass
+class Explanation:
+    """A mistake with the rows that it explains: {row: error over its bound}; and with the cases that it does not."""
+
+    mutant: Mutant
+    rows: dict[Row, float]
+    simplicity: int
+    loosely: bool = False
+    contradictions: int = 0
+    failed: tuple[Answered, ...] = ()
+    where: str = ""
+
+
+class Search:
+    """The rows of one layer that deviate, and what explains them."""
+
+    def __init__(self, answered: list[Answered], wrong: set[Row], known: set[Row], of_one: bool):
+        self.answered, self.wrong, self.known = answered, wrong, known
+        self.layer = answered[0].problem.case.layer
+        self.deviating = sorted((a for a in answered if a.rows & wrong), key=lambda a: a.size)
+        self.right = [a for a in answered if of_one and not a.rows & wrong]
+        self.before = {row: a.wrong.get(row[2], math.inf) for a in self.deviating for row in a.rows & wrong}
+        self.every = set(self.before)
+        self.telling = {a.row(q) for a in self.deviating for q in a.answer if a.row(q) in wrong and a.tells(q)}
+
+    def causes(self) -> list[Cause]:
+        """The causes, and one without a name for the rows that are left."""
+        chosen, left = self.best()
+        kept = self._kept(chosen, left)
+        explained = {row for group in kept for row in group[0].rows}
+        found = [self._cause(group, self.every - explained - self.known) for group in kept]
+        rest = self.every - {row for cause in found for row in cause.rows}
+        if rest:
+            worst = max(self.before[row] for row in rest)
+            found.append(Cause("", _sorted(rest), worst, worst, self.layer.name, (), pattern(rest, self.answered)))
+        return found
+
+    def best(self) -> tuple[list[list[Explanation]], set[Row]]:
+        """Explanations that cover the rows, and the rows that are left: the first source that leaves none."""
+        mutants = mutants_of(self.layer)
+        found = self._singles(mutants)
+        best = self._cover(found)
+        if best[1] or len(best[0]) > 1:
+            best = min(best, self._whole(), key=self._worth)
+        if best[1]:
+            narrow = [mutant for mutant in mutants if mutant.narrow]
+            found = found + self._singles(narrow, loosely=True)
+            best = min(best, self._cover(found), key=self._worth)
+        if best[1]:
+            found = found + self._singles(general.of_precision(self.layer))
+            best = min(best, self._cover(found), key=self._worth)
+        if best[1]:
+            pairs = self._pairs(mutants, [a for a in self.deviating if a.rows & best[1]])
+            best = min(best, self._cover(pairs + found), key=self._worth)
+        return best
+
+    def _worth(self, covered: tuple[list, set[Row]]) -> tuple[int, int, int]:
+        """Less left is better, and then fewer mistakes."""
+        return len(covered[1] - self.known), len(covered[1]), len(covered[0])
+
+    def _whole(self) -> tuple[list[list[Explanation]], set[Row]]:
+        """Hypotheses that explain all outputs that deviate, and their gradients; then those of gradients alone."""
+        groups: list[list[Explanation]] = []
+        left = set(self.every)
+        outputs = {row for row in left if row[2] == "output"}
+        if outputs:
+            for source in OF_OUTPUTS:
+                fitting = self._fitting(source, outputs, {"output"})
+                both = (
+                    [e for e in (self._complete(e.mutant, left, None) for e in fitting) if e] if left > outputs else []
+                )
+                if group := (both or fitting)[:NAMED]:
+                    group[0].where = line_of(group[0].mutant) or self._line(outputs)
+                    groups.append(group)
+                    left -= group[0].rows.keys()
+                    break
+        for quantities in self._sets_of_gradients(left):
+            rows = {row for row in left if row[2] in quantities}
+            for source in OF_GRADIENTS:
+                if rows and (group := self._fitting(source, rows, quantities)[:NAMED]):
+                    groups.append(group)
+                    left -= group[0].rows.keys()
+                    break
+        return groups, left
+
+    def _line(self, outputs: set[Row]) -> str:
+        """The line of a page, edited, that gives the same as a number or an option."""
+        fitting = self._fitting(page_edits.of_outputs, outputs, {"output"})
+        return fitting[0].mutant.where if fitting else ""
+
+    def _sets_of_gradients(self, left: set[Row]) -> list[set[str]]:
+        """All gradients that deviate, and each by itself."""
+        quantities = dict.fromkeys(row[2] for row in sorted(left) if row[2] != "output")
+        return [set(quantities), *({q} for q in quantities)] if len(quantities) > 1 else [{q} for q in quantities]
+
+    def _fitting(self, source: Source, rows: set[Row], quantities: set[str]) -> list[Explanation]:
+        """The hypotheses of a source that explain these rows."""
+        own = [a.only(quantities) for a in self.deviating if a.rows & rows]
+        telling = [a for a in own if a.rows & self.telling]
+        if not telling:
+            return []
+        found: list[Explanation] = []
+        for mutant in source(self.layer, telling):
+            if mutant.says not in [e.mutant.says for e in found] and (e := self._complete(mutant, rows, quantities)):
+                found.append(e)
+                if len(found) == NAMED:
+                    break
+        return found
+
+    def _complete(self, mutant: Mutant, rows: set[Row], quantities: set[str] | None) -> Explanation | None:
+        """What a hypothesis explains, if that is all of these rows, and it contradicts no row that is right."""
+        part = lambda a: a if quantities is None else a.only(quantities)
+        explained: dict[Row, float] = {}
+        missed: set[Row] = set()
+        for a in self.deviating:
+            if not (own := a.rows & rows):
+                continue
+            found = part(a).explained(mutant) or {}
+            explained |= {a.row(q): after for q, after in found.items() if a.row(q) in rows}
+            missed |= own - explained.keys() - self.known
+            few = len(missed) <= MISSED * len(rows) and not mutant.rounded and not mutant.narrow
+            if missed and not (few and part(a).is_nearer(mutant)):
+                return None
+        if not explained.keys() & self.telling:
+            return None
+        if mutant.cancels and not any(part(a).tells_from_right(mutant) for a in self.deviating if a.rows & rows):
+            return None
+        others = [part(a) for a in (*self.deviating, *self.right) if not a.rows & rows]
+        if not all(a.agrees(mutant) for a in others if a.answer):
+            return None
+        return Explanation(mutant, explained, 0)
+
+    def _kept(self, chosen: list[list[Explanation]], left: set[Row]) -> list[list[Explanation]]:
+        """Explanations without those that rows which are left contradict; a mistake of rounding may be off by more."""
+        left = (left - self.known) & self.telling
+        if not left:
+            return chosen
+        kept = []
+        for group in chosen:
+            best = group[0]
+            against = [a for a in best.failed if a.rows & left and not (best.mutant.narrow and self._nearly(a, best))]
+            few = best.mutant.narrow and 2 * len(best.rows) <= len(self.every)  # which may fit by chance
+            if not against and not few:
+                kept.append(group)
+        return kept
+
+    def _nearly(self, a: Answered, e: Explanation) -> bool:
+        """Whether an answer is not much farther off than a mistake's own rounding, or its sums are in another order."""
+        found = a.ratios(e.mutant)
+        return found is not None and max(found.values(), default=0.0) <= NEARLY
+
+    def _cause(self, group: list[Explanation], left: set[Row]) -> Cause:
+        best, *others = group
+        rows = _sorted(best.rows)
+        quantities = {row[2] for row in rows}
+        return Cause(
+            best.mutant.says,
+            rows,
+            max(self.before[row] for row in rows),
+            max(best.rows.values()),
+            self.layer.name,
+            tuple(dict.fromkeys(e.mutant.says for e in others if e.mutant.says != best.mutant.says)),
+            fits_some(rows, {row for row in left if row[2] in quantities}),
+            best.where or line_of(best.mutant),
+        )
+
+    def _singles(self, mutants: list[Mutant], *, loosely: bool = False) -> list[Explanation]:
+        """What each mistake explains; only those that explain everything, if the smallest cases find such."""
+        first, rest = self.deviating[:FIRST], self.deviating[FIRST:]
+        own = self.wrong & {row for a in first for row in a.rows}
+        found = [self._explanation(Explanation(m, {}, i, loosely), first) for i, m in enumerate(mutants)]
+        promising = [e for e in found if e.rows.keys() == own]
+        for e in promising:
+            self._explanation(e, rest)
+        if all_of_it := [e for e in promising if e.rows.keys() == self.every]:
+            return all_of_it
+        for e in found:
+            if e not in promising:
+                self._explanation(e, rest)
+        return [e for e in found if e.rows.keys() & self.telling]
+
+    def _explanation(self, e: Explanation, deviating: list[Answered]) -> Explanation:
+        """The explanation with what its mistake explains of these cases too."""
+        for a in deviating:
+            found = a.explained(e.mutant, loosely=e.loosely)
+            e.rows |= {row: after for q, after in (found or {}).items() if (row := a.row(q)) in self.wrong}
+            if found == {}:
+                e.failed = (*e.failed, a)
+                if len(e.failed) == GIVEN_UP and not e.rows:
+                    break
+        return e
+
+    def _pairs(self, mutants: list[Mutant], left: list[Answered]) -> list[Explanation]:
+        """The pairs that explain something of a small case that is left, or of a larger one, with all they explain.
+
+        Only those of which each alone changes something in that case.
+        """
+        found = []
+        tried = tuple(dict.fromkeys((left[0], left[len(left) // 3], left[2 * len(left) // 3])))
+        changed = {id(mutant): {a for a in tried if a.is_changed_by(mutant)} for mutant in mutants}
+        both = ((i, one, other) for i, (one, other) in enumerate(itertools.combinations(mutants, 2)))
+        for i, one, other in both:
+            in_both, pair = changed[id(one)] & changed[id(other)], one.together(other)
+            if pair is not None and any(a.explained(pair) for a in tried if a in in_both):
+                found.append(self._explanation(Explanation(pair, {}, len(mutants) + i), self.deviating))
+        return [e for e in found if e.rows.keys() & self.telling]
+
+    def _cover(self, explanations: list[Explanation]) -> tuple[list[list[Explanation]], set[Row]]:
+        """Groups of explanations that no row tells apart, those with most rows first; and the rows that none explains.
+
+        What changes a row that is right, and would not be right there, is no explanation.
+        """
+        left, chosen, usable = set(self.every), [], list(explanations)
+        while left:
+            most = max((len(left & e.rows.keys()) for e in usable), default=0)
+            if not most:
+                break
+            best = [e for e in usable if len(left & e.rows.keys()) == most]
+            contradicted = [e for e in best if not all(a.agrees(e.mutant) for a in self.against(e.mutant))]
+            if contradicted:
+                usable = [e for e in usable if e not in contradicted]
+                continue
+            best = [e for e in best if not e.mutant.inside] or best  # a value that fits says more than a precision
+            if len(best) > 1:
+                for e in best:
+                    e.contradictions = sum(a.is_changed_by(e.mutant) for a in self.right)
+                fewest = min(e.contradictions for e in best)
+                best = [e for e in best if e.contradictions == fewest]
+            best.sort(key=lambda e: (len(e.mutant.switches), e.simplicity))
+            simplest = len(best[0].mutant.switches)
+            own = best[0].rows.keys()
+            group = [e for e in best if e.rows.keys() == own and len(e.mutant.switches) == simplest]
+            chosen.append(group)
+            left = self._absorbed(group, left - own)
+        return chosen, left
+
+    def against(self, mutant: Mutant) -> list[Answered]:
+        """What may contradict a mistake: rows that are right, of one of rounding also those that are not."""
+        return [*self.deviating, *self.right] if mutant.narrow else self.right
+
+    def _absorbed(self, group: list[Explanation], left: set[Row]) -> set[Row]:
+        """What is left when the rows that the rounding of a chosen mistake explains are counted to it."""
+        mutant = group[0].mutant
+        narrow = replace(mutant, narrow=True)
+        for a in self.deviating:
+            found = a.explained(narrow, loosely=mutant.narrow, known=True) if a.rows & left else {}
+            absorbed = {a.row(q): after for q, after in (found or {}).items()}
+            for e in group:
+                e.rows |= {row: after for row, after in absorbed.items() if row in left}
+            left = left - absorbed.keys()
+        return left
+
+
+def _sorted(rows: Iterable[Row]) -> tuple[Row, ...]:
+    return tuple(sorted(rows))

@@ -1,0 +1,149 @@
+"""A page on the tape: numbers that the engine differentiates, whatever a page, or an edit of one, computes with them.
+
+So the gradient of an edited page is that of what it computes, not of the VJP that stands on the page.
+"""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from refnp import autograd as ag
+from refnp.autograd.primitives import raw
+from refnp.numbers import words
+from refnp.numbers.kinds import Kind, kind_of
+from refnp.verify.mutants.mutant import root_of
+
+
+class Traced(Kind):
+    """A Tensor, or an array, that answers NumPy's functions by the engine's."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Any):
+        self.tensor = tensor
+
+    real = property(lambda self: np.asarray(raw(self.tensor)).real)
+    shape = property(lambda self: self.real.shape)
+    ndim = property(lambda self: self.real.ndim)
+    size = property(lambda self: self.real.size)
+    dtype = property(lambda self: self.real.dtype)
+    mT = property(lambda self: self.swapaxes(-1, -2))
+
+    def __len__(self) -> int:
+        return len(self.real)
+
+    def constant(self, number: Any) -> Any:
+        return number.of(words.Wide).astype(self.dtype)
+
+    def __getitem__(self, index: Any) -> "Traced":
+        return Traced(self.tensor[index])
+
+    def sum(self, axis: Any = None, keepdims: bool = False) -> "Traced":
+        return Traced(ag.sum(self.tensor, axis, keepdims=keepdims))
+
+    def mean(self, axis: Any = None, keepdims: bool = False) -> "Traced":
+        return Traced(ag.mean(self.tensor, axis, keepdims=keepdims))
+
+    def max(self, axis: Any = None, keepdims: bool = False) -> "Traced":
+        return Traced(ag.max(self.tensor, axis, keepdims=keepdims))
+
+    def reshape(self, *shape: Any) -> "Traced":
+        return Traced(ag.reshape(self.tensor, shape[0] if isinstance(shape[0], tuple) else shape))
+
+    def swapaxes(self, i: int, j: int) -> "Traced":
+        return Traced(ag.swapaxes(self.tensor, i, j))
+
+    def transpose(self, *axes: Any) -> "Traced":
+        order = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes or None
+        return Traced(ag.transpose(self.tensor, order))
+
+    def squeeze(self, axis: Any = None) -> "Traced":
+        return Traced(ag.squeeze(self.tensor, axis))
+
+
+def tensor_of(value: Any) -> Any:
+    """What the engine computes with: the Tensor of a Traced, those in a list, and anything else as it is."""
+    if isinstance(value, (list, tuple)) and any(isinstance(v, Traced) for v in value):
+        return [tensor_of(v) for v in value]
+    return value.tensor if isinstance(value, Traced) else value
+
+
+def lifted(function: Callable) -> Callable:
+    """A function of the engine, of Traced numbers; of arrays as it is."""
+
+    def of_traced(*arguments: Any, **options: Any) -> Any:
+        value = function(*map(tensor_of, arguments), **options)
+        return Traced(value) if kind_of(arguments) is not None else value
+
+    return of_traced
+
+
+def deciding(function: Callable) -> Callable:
+    """A function whose result decides, or is a constant: an array, of the values."""
+    plain = lambda value: value.real if isinstance(value, Traced) else value
+    return lambda *arguments, **options: function(*map(plain, arguments), **options)
+
+
+def held(x: Any) -> Any:
+    """x as a constant: no gradient flows through it."""
+    return Traced(x.real) if isinstance(x, Traced) else x
+
+
+def normal_cdf(x: Any) -> tuple[Any, Any]:
+    """Φ(x) and φ(x)."""
+    density: Any = np.exp(-(x * x) / 2) * words.root(0.5) / words.root(words.pi)
+    return 0.5 * words.erfc(-x / words.root(2)), density
+
+
+SAME = """exp expm1 log log1p sqrt tanh sin cos sinh cosh arctan absolute maximum minimum where concatenate stack
+take take_along_axis expand_dims squeeze swapaxes transpose reshape flip roll broadcast_to tril triu diagonal
+cumsum cumprod sum mean max pad""".split()  # noqa: SIM905  # the same in both
+BINARY = {
+    "add": (np.add, ag.add),
+    "sub": (np.subtract, ag.subtract),
+    "mul": (np.multiply, ag.multiply),
+    "truediv": (np.true_divide, ag.divide),
+    "pow": (np.power, ag.power),
+    "matmul": (np.matmul, ag.matmul),
+}
+Traced.functions = {
+    **{getattr(np, name): lifted(getattr(ag, name)) for name in SAME},
+    **{own: lifted(ours) for own, ours in BINARY.values()},
+    **{getattr(np, name): deciding(getattr(np, name)) for name in ("greater", "greater_equal", "less", "less_equal")},
+    np.negative: lifted(ag.negative),
+    np.sqrt: lifted(root_of),  # as automatic differentiation has it
+    np.square: lambda x: x * x,
+    np.shape: lambda x: x.shape,
+    np.ones_like: lambda x: np.ones(x.shape, x.dtype),
+    np.zeros_like: lambda x: np.zeros(x.shape, x.dtype),
+    np.isfinite: deciding(np.isfinite),
+    words.peak: deciding(words.peak),
+    words.largest: deciding(words.largest),
+    words.shares: lambda e: e / words.nonzero(e.sum(-1, keepdims=True)),
+    words.einsum: lifted(ag.einsum),
+    words.erf: lifted(ag.erf),
+    words.erfc: lifted(ag.erfc),
+    words.normal_cdf: normal_cdf,
+}
+
+
+def _number(value: Any, beside: Traced) -> Any:
+    return beside.constant(value) if isinstance(value, words.Constant) else tensor_of(value)
+
+
+def _operators() -> None:
+    """Arithmetic and comparisons by the engine's operations."""
+    for name, (_, ours) in BINARY.items():
+        setattr(Traced, f"__{name}__", lambda x, y, of=ours: Traced(of(x.tensor, _number(y, x))))
+        setattr(Traced, f"__r{name}__", lambda x, y, of=ours: Traced(of(_number(y, x), x.tensor)))
+    for name in ("gt", "ge", "lt", "le"):
+        of = getattr(operator, name)
+        plain = lambda value: value.real if isinstance(value, Traced) else value
+        setattr(Traced, f"__{name}__", lambda x, y, of=of, plain=plain: of(x.real, plain(y)))
+    Traced.__neg__ = lambda x: Traced(ag.negative(x.tensor))  # type: ignore[operator]
+    Traced.__abs__ = lambda x: Traced(ag.absolute(x.tensor))  # type: ignore[attr-defined]
+
+
+_operators()

@@ -1,0 +1,282 @@
+"""Every edit of one place of a page: what each line might have been.
+
+An operator is another, an operand is left out, doubled, squared, rooted or reciprocal; a mean is a sum or divides by
+n − 1; a reduction goes along another axis; what stands inside a root or a logarithm stands outside; the argument of a
+function stands alone; a condition is inverted, or not strict; a number is held constant for the gradient; a name is
+another one; a line is left out.
+"""
+
+import ast
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from refnp.verify.edits.opened import Opened
+from refnp.verify.edits.patterns import rewritten
+
+OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
+FUNCTIONS = {  # what is taken for what
+    "np.exp": ("np.expm1",),
+    "np.expm1": ("np.exp",),
+    "np.log": ("np.log1p",),
+    "np.log1p": ("np.log",),
+    "np.tanh": ("np.arctan",),
+    "np.maximum": ("np.minimum",),
+    "np.minimum": ("np.maximum",),
+    "np.sin": ("np.cos",),
+    "np.cos": ("np.sin",),
+    "np.tril": ("np.triu",),
+    "np.triu": ("np.tril",),
+}
+COMPARED = {
+    ast.Gt: (ast.GtE, ast.Lt),
+    ast.GtE: (ast.Gt, ast.LtE),
+    ast.Lt: (ast.LtE, ast.Gt),
+    ast.LtE: (ast.Lt, ast.GtE),
+}
+SAME_ON_PAPER = {  # function: the form of it that loses digits
+    "np.expm1(_x)": "np.exp(_x) - 1",
+    "np.log1p(_x)": "np.log(1 + _x)",
+}
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One line of a page, and what it might have been; `tree` is that of the function in which it stands.
+
+    `of_pullback` is an edit in its VJP.
+    """
+
+    opened: Opened
+    tree: ast.FunctionDef
+    line: int
+    before: str
+    after: str
+    of_pullback: bool
+    narrow: bool = False
+
+    @property
+    def where(self) -> str:
+        """ "layer_norm.py:64  y = gain * unit + shift → y = gain * unit - shift"."""
+        return f"{self.opened.file}:{self.line}  {self.before} → {self.after}"
+
+    @property
+    def says(self) -> str:
+        """ "y were gain * unit - shift"."""
+        target, equals, value = self.after.partition(" = ")
+        return f"{target} were {value}" if equals else f"{self.after.removeprefix('return ')} were returned"
+
+
+def edits_of(opened: Opened) -> Iterator[Edit]:
+    """Every edit of a function."""
+    for statement, of_pullback in statements(opened.tree):
+        names = names_before(opened.tree, statement)
+        for path, node in places(statement):
+            for new, narrow in variants(node, names):
+                yield edited(opened, statement, path, new, of_pullback=of_pullback, narrow=narrow)
+
+
+def statements(tree: ast.FunctionDef) -> list[tuple[ast.stmt, bool]]:
+    """The lines of a function that compute something, with whether each belongs to its VJP."""
+    found: list[tuple[ast.stmt, bool]] = []
+
+    def visit(body: list[ast.stmt], inside: bool) -> None:
+        for one in body:
+            if isinstance(one, ast.FunctionDef):
+                visit(one.body, True)
+            elif isinstance(one, (ast.For, ast.If, ast.While)):
+                visit([*one.body, *one.orelse], inside)
+            elif isinstance(one, ast.Assign) or (isinstance(one, ast.Return) and (inside or not _names_a_vjp(one))):
+                found.append((one, inside))
+
+    visit(tree.body, False)
+    return found
+
+
+def _names_a_vjp(node: ast.Return) -> bool:
+    """Whether it is `return y, vjp`, where y is a name."""
+    value = node.value
+    return isinstance(value, ast.Tuple) and all(isinstance(part, ast.Name) for part in value.elts)
+
+
+def places(statement: ast.stmt) -> Iterator[tuple[tuple, ast.expr]]:
+    """The expressions of a statement, each with the way to it."""
+
+    def visit(node: ast.AST, path: tuple) -> Iterator[tuple[tuple, ast.expr]]:
+        for field, value in ast.iter_fields(node):
+            if field in ("targets", "ctx", "op", "ops", "keywords", "slice"):
+                continue
+            for i, child in enumerate(value) if isinstance(value, list) else ((None, value),):
+                if isinstance(child, ast.expr):
+                    yield (*path, (field, i)), child
+                    yield from visit(child, (*path, (field, i)))
+
+    yield from visit(statement, ())
+
+
+def edited(
+    opened: Opened, statement: ast.stmt, path: tuple, new: ast.expr, *, of_pullback: bool, narrow: bool = False
+) -> Edit:
+    """The function with another expression at one place."""
+    trees = {id(statement): replaced(statement, path, new)}
+    tree: Any = Exchanged(trees).visit(copy.deepcopy(opened.tree, {id(statement): statement}))
+    after = ast.unparse(trees[id(statement)])
+    return Edit(opened, tree, opened.line(statement), ast.unparse(statement), after, of_pullback, narrow)
+
+
+class Exchanged(ast.NodeTransformer):
+    """A tree in which some statements are others."""
+
+    def __init__(self, others: dict[int, ast.stmt]):
+        self.others = others
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        return self.others.get(id(node)) or super().generic_visit(node)
+
+
+def replaced(statement: ast.stmt, path: tuple, new: ast.expr) -> ast.stmt:
+    """A copy of a statement with another expression at the end of a path."""
+    found = copy.deepcopy(statement)
+    at: ast.AST = found
+    for field, i in path[:-1]:
+        at = getattr(at, field) if i is None else getattr(at, field)[i]
+    field, i = path[-1]
+    if i is None:
+        setattr(at, field, copy.deepcopy(new))
+    else:
+        getattr(at, field)[i] = copy.deepcopy(new)
+    return ast.fix_missing_locations(found)
+
+
+def names_before(tree: ast.FunctionDef, statement: ast.stmt) -> list[str]:
+    """The names that are known where a statement stands: arguments, and what lines before it assign."""
+    arguments = [a.arg for a in (*tree.args.args, *tree.args.kwonlyargs)]
+    assigned = [
+        name.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and node.lineno < statement.lineno
+        for target in node.targets
+        for name in ast.walk(target)
+        if isinstance(name, ast.Name)
+    ]
+    inside = [
+        a.arg
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node is not tree
+        for a in node.args.args
+    ]
+    return list(dict.fromkeys((*arguments, *assigned, *inside)))
+
+
+def variants(node: ast.expr, names: list[str]) -> Iterator[tuple[ast.expr, bool]]:
+    """What an expression might have been; and whether that is the same on paper."""
+    for one in (_of_operation, _of_call, _of_reduction, _of_rest):
+        for new in one(node):
+            yield new, False
+    if isinstance(node, ast.Name) and node.id in names:
+        for other in names:
+            if other != node.id and other not in ("eps", "axis") and node.id != "eps":
+                yield ast.Name(other, ast.Load()), False
+    for pattern, form in SAME_ON_PAPER.items():
+        same = rewritten(node, pattern, form)
+        if same is not None:
+            yield same, True
+
+
+def _of_operation(node: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(node, ast.BinOp):
+        if isinstance(node.op, OPERATORS):
+            for op in OPERATORS:
+                if not isinstance(node.op, op):
+                    yield ast.BinOp(node.left, op(), node.right)
+            if isinstance(node.op, (ast.Sub, ast.Div)):
+                yield ast.BinOp(node.right, node.op, node.left)
+            if isinstance(node.op, (ast.Mult, ast.Div)):
+                yield ast.BinOp(node.left, node.op, ast.BinOp(node.right, ast.Pow(), ast.Constant(2)))
+                yield ast.BinOp(node.left, node.op, call("np.sqrt", node.right))
+            if isinstance(node.op, (ast.Mult, ast.Add)):
+                yield ast.BinOp(node.left, node.op, plus(node.right, 1))
+                yield ast.BinOp(plus(node.left, 1), node.op, node.right)
+            if isinstance(node.op, (ast.Add, ast.Sub)):
+                for factor in (0.5, 2):
+                    yield ast.BinOp(node.left, node.op, ast.BinOp(ast.Constant(factor), ast.Mult(), node.right))
+        if not isinstance(node.op, ast.MatMult):
+            yield node.left
+            if not isinstance(node.op, ast.Pow):
+                yield node.right
+        if isinstance(node.op, ast.MatMult):
+            yield ast.BinOp(node.left, node.op, ast.Attribute(node.right, "mT", ast.Load()))
+            yield ast.BinOp(ast.Attribute(node.left, "mT", ast.Load()), node.op, node.right)
+        for inner in (node.left, node.right):  # a (b + c) for a b + c, and the reverse
+            if isinstance(node.op, ast.Add) and isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult):
+                other = node.right if inner is node.left else node.left
+                yield ast.BinOp(inner.left, ast.Mult(), ast.BinOp(inner.right, ast.Add(), other))
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        yield node.operand
+
+
+def _of_call(node: ast.expr) -> Iterator[ast.expr]:
+    if not isinstance(node, ast.Call) or not node.args:
+        return
+    name, first = ast.unparse(node.func), node.args[0]
+    for taken in FUNCTIONS.get(name, ()):
+        yield ast.Call(ast.parse(taken, mode="eval").body, node.args, node.keywords)
+    if (
+        name in ("np.sqrt", "np.log", "np.exp")
+        and isinstance(first, ast.BinOp)
+        and isinstance(first.op, (ast.Add, ast.Sub))
+    ):
+        yield ast.BinOp(call(name, first.left), first.op, first.right)
+    if name == "np.where" and len(node.args) == 3:
+        condition, one, other = node.args
+        yield ast.Call(node.func, [condition, other, one], node.keywords)
+        yield one
+        yield other
+    elif (name.startswith("np.") and name not in ("np.where",)) or name in ("nonzero", "root"):
+        yield first
+
+
+def _of_reduction(node: ast.expr) -> Iterator[ast.expr]:
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return
+    value, kind = node.func.value, node.func.attr
+    if kind not in ("mean", "sum", "max"):
+        return
+    again = lambda of, args: ast.Call(ast.Attribute(value, of, ast.Load()), args, node.keywords)
+    for other in ("mean", "sum", "max"):
+        if other != kind:
+            yield again(other, node.args)
+    if node.args:
+        for axis in (-2, 0):
+            yield again(kind, [ast.Constant(axis)])
+        yield again(kind, [ast.Constant(None)])
+        yield again(kind, [ast.parse("tuple(range(1, x.ndim))", mode="eval").body])
+    count = call("count_of", value, *node.args[:1])
+    if kind == "mean":
+        less = ast.BinOp(count, ast.Div(), call("max", ast.BinOp(count, ast.Sub(), ast.Constant(1)), ast.Constant(1)))
+        yield ast.BinOp(node, ast.Mult(), less)
+        yield ast.BinOp(ast.Constant(0), ast.Mult(), node)
+    yield call("held", node)
+
+
+def _of_rest(node: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(node, ast.Compare) and type(node.ops[0]) in COMPARED:
+        for op in COMPARED[type(node.ops[0])]:
+            yield ast.Compare(node.left, [op()], node.comparators)
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
+        for value in dict.fromkeys((0, 0.5, 1, 2, -node.value, node.value + 1, node.value - 1)):
+            if value != node.value:
+                yield ast.Constant(value)
+    if isinstance(node, ast.Subscript) and ast.unparse(node).endswith(("shape[-1]", "shape[-2]")):
+        yield ast.parse(ast.unparse(node)[:-2] + ("2]" if ast.unparse(node)[-2] == "1" else "1]"), mode="eval").body
+
+
+def call(name: str, *arguments: ast.expr) -> ast.Call:
+    """A call by its name."""
+    return ast.Call(ast.parse(name, mode="eval").body, list(arguments), [])
+
+
+def plus(node: ast.expr, number: int) -> ast.BinOp:
+    """number + node."""
+    return ast.BinOp(ast.Constant(number), ast.Add(), node)
