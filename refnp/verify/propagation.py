@@ -1,7 +1,7 @@
 """How far a whole model may be from the exact result: the rounding of each operation, as far as the result feels it.
 
-A model is a chain of operations z_k = f_k(…). What operation k rounds, by itself and from exact arguments, is ε_k; its
-own equation in numbers that carry their rounding error says so. To first order the result y is then off by
+A model is a chain of operations z_k = f_k(…). What operation k rounds, by itself and from exact arguments, is ε_k: it
+is run on numbers that carry their rounding error. To first order the result y is then off by
 
     e_i = Σ_k Σ_j |∂y_i/∂z_kj| ε_kj
 

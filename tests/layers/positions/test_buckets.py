@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
+from refnp.autograd.pages import plain
 from refnp.layers.positions.relative import (
     check_places,
     is_run,
@@ -81,6 +82,17 @@ def test_diagonals_are_buckets(batch, n, m, count, shift, dtype, layout, seed):
     value = sum_diagonals(y, shift=shift, count=count)
     assert value.dtype == dtype
     assert_within(value, *added(y, buckets, count))
+
+
+@given(batches, lengths, lengths, lengths, st.integers(-12, 12), seeds)
+def test_page_and_kernel_of_diagonals(batch, n, m, count, shift, seed):
+    """Whole numbers, whose sums are exact: the same bits."""
+    x, y = (np.rint(9 * normal(seed + i, (*batch, n, length))) for i, length in enumerate((count, m)))
+    found = [read_diagonals(x, shift=shift, keys=m), sum_diagonals(y, shift=shift, count=count)]
+    with plain():
+        of_page = [read_diagonals(x, shift=shift, keys=m), sum_diagonals(y, shift=shift, count=count)]
+    for one, other in zip(found, of_page, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("shift", [-4, -1, 0, 2, 5])

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
+from refnp.autograd.pages import plain
 from refnp.layers import masks
 from refnp.layers.multi_head import MultiHeadAttention
 from refnp.layers.positions.absolute import sinusoids
@@ -87,6 +88,19 @@ def test_given_sines_and_cosines(layout, dtype, per_sequence):
     (bound,) = rounded_pullback(exact(bar))
     assert_within(pullback(bar)[0], bound.value, tolerance(bound, dtype))
     check(lambda x: rotate(x, sines=sines, cosines=cosines, features=4, layout=layout), (x,))
+
+
+@given(places, st.integers(1, 4).map(lambda k: 2 * k), layouts, st.sampled_from([np.float32, np.float64]), seeds)
+def test_page_and_kernel(at, features, layout, dtype, seed):
+    """To the bound of both, where the last feature is left as it is."""
+    x = normal(seed, (2, len(at), features + 1), dtype)
+    y, pullback = ad.vjp(lambda x: rotate(x, places=at, layout=layout, features=features), x)
+    with plain():
+        of_page, page_pullback = ad.vjp(lambda x: rotate(x, places=at, layout=layout, features=features), x)
+    limit, back = ad.vjp(lambda x: rotate(x, places=at, layout=layout, features=features), exact(x))
+    assert y.dtype == of_page.dtype == dtype
+    assert_within(y, of_page, 2 * tolerance(limit, dtype))
+    assert_within(pullback(x)[0], page_pullback(x)[0], 2 * tolerance(back(exact(x))[0], dtype))
 
 
 def test_tables_are_brought_to_the_dtype():
