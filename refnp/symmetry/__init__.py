@@ -15,6 +15,7 @@ from refnp.symmetry.geometry import Negate, Rotate, RotateGrid, Scale, Translate
 from refnp.symmetry.inverse import Inverse
 from refnp.symmetry.matrices import MatrixGroup, RotateSpace
 from refnp.symmetry.places import Flip, Permute, Prefix, Repeat, Select
+from refnp.symmetry.proving import Proof, prove, prove_equal, prove_independent
 from refnp.symmetry.searches import check, search
 from refnp.symmetry.shifts import Roll, Shift, Slide
 from refnp.symmetry.subgroup import Subgroup, find_subgroup

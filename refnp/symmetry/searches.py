@@ -21,8 +21,9 @@ from refnp.symmetry.inputs import KINDS, Domain, Draw, Input, Scales, Sizes
 from refnp.symmetry.judge import Bound
 from refnp.symmetry.neighbours import Neighbours
 from refnp.symmetry.progress import Progress
+from refnp.symmetry.proving import prove
 from refnp.symmetry.trials import SCALES, Trials, dtype_of, scope
-from refnp.symmetry.verdict import Verdict
+from refnp.symmetry.verdict import Counts, Verdict
 
 
 def search(
@@ -40,6 +41,7 @@ def search(
     count: int = 80,
     simplify: int = 1000,
     seed: int = 0,
+    shapes: str | None = None,
 ) -> Verdict:
     """Look for an input and an element that contradict `claim`; the same call gives the same verdict.
 
@@ -64,6 +66,8 @@ def search(
     count     how many inputs, besides those with each kind of structure at the two smallest sizes
     simplify  how many inputs may be tried to make a counter-example simpler; with 0 it is given as it was found
     seed      of everything that is drawn
+    shapes    of the arguments, "x (n, d)": with them a proof for every size is tried first (`prove`), and only a claim
+              that is not proved is searched; its verdict says what is missing
 
     Raises ValueError for no input, an unknown precision, a negative `simplify`, or actions that do not fit the arrays;
     TypeError if `draw` gives no dict of arrays or f something that is no array; whatever `draw` and `where` raise.
@@ -72,6 +76,10 @@ def search(
         raise ValueError(f"search: count is {count} and dtypes {dtypes}; there must be something to try")
     if simplify < 0:
         raise ValueError(f"search: simplify is {simplify}; it must be 0, for the counter-example as found, or more")
+    proof = None if shapes is None else prove(claim, shapes)
+    if proof:
+        assumed = "; ".join(proof.assumptions)
+        return Verdict("proved", str(claim), f"every size, {shapes}", assumed, Counts(), 0.0, {}, 0.0)
     types = [np.dtype(dtype) for dtype in dtypes]
     if unknown := [kind for kind in structures if kind not in KINDS]:
         raise ValueError(f"search: there is no structure {unknown[0]!r}; there are {', '.join(KINDS)}")
@@ -89,7 +97,7 @@ def search(
                 break
         told = lambda budget: progress.show(f"a counter-example; {budget} more inputs to make it simpler")
         counterexample = None if violation is None else trials.counterexample(violation, simplify, told)
-    sense = scope(trials, types, scaled, seed)
+    sense = scope(trials, types, scaled, seed) + ("" if proof is None else f"; not proved: {proof.missing}")
     if violation is None or counterexample is None:
         return trials.verdict(sense, counterexample)
     options = {"bound": bound, "inner_precision": inner_precision, "digits": digits, "seed": seed}

@@ -107,7 +107,8 @@ class Counts:
 class Verdict:
     """What a search found about one claim.
 
-    outcome         "holds": no counter-example; "fails": here is one; "undecided": `reason` says why
+    outcome         "proved": for every size, if what `reason` says; "holds": no counter-example; "fails": here is one;
+                    "undecided": `reason` says why
     claim, sense    the claim in words, and on what it was tried: sizes, dtypes, scales, seed
     reason          why it is undecided, or what else a reader should know
     counts          of inputs, elements and pairs that were tried
@@ -149,8 +150,8 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether the search ended without a counter-example, and tried enough to say so."""
-        return self.outcome == "holds"
+        """Whether it is proved, or the search ended without a counter-example and tried enough to say so."""
+        return self.outcome in ("holds", "proved")
 
     @property
     def fails(self) -> bool:
@@ -166,7 +167,7 @@ class Verdict:
 
     def require(self, outcome: str = "holds") -> Self:
         """The verdict itself; raises SymmetryError, with the report, if the outcome is another."""
-        if self.outcome != outcome:
+        if self.outcome != outcome and not (outcome == "holds" and self.holds):
             raise SymmetryError(str(self))
         return self
 
@@ -178,6 +179,9 @@ class Verdict:
         return f", as far as {self.precision} {tells}, to {self.resolution:.0e} of the output"
 
     def __str__(self) -> str:
+        if self.outcome == "proved":
+            lines = [f"{self.claim}: PROVED for {self.sense}", *([f"  if {self.reason}"] if self.reason else [])]
+            return "\n".join([*lines, "  of real arithmetic, for sizes of at least 1"])
         counts = self.counts
         lines = [
             f"{self.claim}: {self.outcome.upper()}{self._so_far()}",

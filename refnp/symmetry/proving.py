@@ -1,0 +1,280 @@
+"""Claims proved: for every size, and for all inputs at once, from the shapes of the arguments alone.
+
+    claim = equivariant(attend, Permute("x", -2), Permute(axis=-2))
+    print(prove(claim, "x (n, d)"))                        PROVED for every n and d, and what that assumes
+
+f is run on arrays of unknown numbers whose sizes are letters (refnp/numbers/indexed), as they are and moved by an
+unknown element of the group; it is proved if the rules make the same expressions of f(g·x) and g·f(x). f may use
+NumPy's and refnp's functions. What has no rule is said, and what is left of the difference, as a hint where a
+counter-example may be; a claim that is not proved may hold all the same.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from refnp.autograd.notation import ARGUMENT, SHAPE, Argument
+from refnp.numbers.indexed.arrays import Indexed, mask, symbol
+from refnp.numbers.indexed.expressions import NoRule, atom
+from refnp.numbers.indexed.proving import Theorem, permuted, same
+from refnp.numbers.indexed.sizes import Size, product_of
+from refnp.symmetry.actions import Action, NamedAction, Product, Trivial
+from refnp.symmetry.claim import Claim
+from refnp.symmetry.geometry import Negate, Scale, Translate
+from refnp.symmetry.inverse import Inverse
+from refnp.symmetry.places import Flip, Permute, Repeat, Select
+from refnp.symmetry.shifts import Roll
+
+GIVEN = re.compile(rf"(\w+) ({SHAPE})")
+Arrays = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What is known of a claim for every size.
+
+    claim        in words, and the `shapes` it is about
+    proved       whether it is; a proof is true, as in `assert prove(…)`, if it is
+    assumptions  under which it holds: denominators that are not 0, and the like
+    missing      of a claim that is not proved: the rule that is missing, or what is left of the difference
+    seconds      that it took
+    """
+
+    claim: str
+    shapes: str
+    proved: bool
+    assumptions: tuple[str, ...]
+    missing: str
+    seconds: float
+
+    def __bool__(self) -> bool:
+        return self.proved
+
+    def __str__(self) -> str:
+        lines = [f"{self.claim}: {'PROVED for every size' if self.proved else 'NOT PROVED'}, {self.shapes}"]
+        if self.proved:
+            lines += [f"  if {assumption}" for assumption in self.assumptions]
+            return "\n".join([*lines, "  of real arithmetic, for sizes of at least 1"])
+        return "\n".join([*lines, f"  {self.missing}"])
+
+
+def prove(claim: Claim, shapes: str, **options: Any) -> Proof:
+    """Prove f(g·x) = g·f(x) for every input, every element of the group and every size: see docs/symmetry.md.
+
+    shapes    of the arguments of f, as declarations write them: "query (b, n, d), key (b, m, d), mask boolean (n, m)".
+              A letter is a size, the same wherever it stands; a number stands for itself, n·m for an axis that is split
+    options   f is called with besides; a string names a number that may be any: scale="s"
+
+    Permutations, flips and rolls (for any bijection of the axis), translations, changes of sign, scalings, selections
+    and copies that are alike can be proved; rotations, prefixes and windows have no rule yet.
+    Raises ValueError for shapes that cannot be read, or an action on an array that is not there.
+    """
+    known = unknown_arrays(shapes)
+    given = {name: symbol(value) if isinstance(value, str) else value for name, value in options.items()}
+
+    try:
+        elsewhere = move(claim.action, known)
+    except NoRule as lacking:
+        return Proof(str(claim), shapes, False, (), str(lacking), 0.0)
+
+    def left() -> dict[str, Any]:
+        return leaves(claim.f(**elsewhere, **given), claim.read)
+
+    def right() -> dict[str, Any]:
+        return move(claim.action_out, leaves(claim.f(**known, **given), claim.read))
+
+    return equal_leaves(str(claim), shapes, left, right)
+
+
+def prove_equal(f: Callable, g: Callable, shapes: str, **options: Any) -> Proof:
+    """Prove that f and g give the same for every input and every size: two layers, or "rows sum to 1".
+
+    prove_equal(lambda x: softmax(x).sum(-1), lambda x: 1 + 0 * x.sum(-1), "x (n, d)"). `shapes` and `options` are those
+    of `prove`.
+    """
+    known = unknown_arrays(shapes)
+    given = {name: symbol(value) if isinstance(value, str) else value for name, value in options.items()}
+    names = [getattr(h, "__name__", type(h).__name__) for h in (f, g)]
+    return equal_leaves(
+        f"{names[0]} is {names[1]}",
+        shapes,
+        lambda: leaves(f(**known, **given), None),
+        lambda: leaves(g(**known, **given), None),
+    )
+
+
+def prove_independent(f: Callable, names: str, shapes: str, **options: Any) -> Proof:
+    """Prove that f does not depend on an argument, or on several, "x, y": with any other in their place it is the same.
+
+    `shapes` and `options` are those of `prove`. Raises ValueError for an argument that has no shape.
+    """
+    known = unknown_arrays(shapes)
+    given = {name: symbol(value) if isinstance(value, str) else value for name, value in options.items()}
+    replaced = [name.strip() for name in names.split(",")]
+    if absent := [name for name in replaced if name not in known]:
+        raise ValueError(f"prove_independent: there is no array {absent[0]!r}; there are {', '.join(known)}")
+    others = {name: symbol(f"{name}′", *known[name].shape) for name in replaced}
+    name = getattr(f, "__name__", type(f).__name__)
+    return equal_leaves(
+        f"{name} does not depend on {names}",
+        shapes,
+        lambda: leaves(f(**{**known, **others}, **given), None),
+        lambda: leaves(f(**known, **given), None),
+    )
+
+
+def equal_leaves(claim: str, shapes: str, left: Callable[[], dict], right: Callable[[], dict]) -> Proof:
+    """The proof that two functions give the same arrays, by name."""
+    found: list[Theorem] = []
+    names: list[str] = []
+    one = same(lambda: _named(names, left()), lambda: _named(names, right()))
+    found.append(one)
+    for k in range(1, len(names)):
+        if found[-1].proved:
+            found.append(same(lambda k=k: list(left().values())[k], lambda k=k: list(right().values())[k]))  # type: ignore[misc]
+    assumptions = tuple(sorted({assumption for theorem in found for assumption in theorem.assumptions}))
+    proved = all(theorem.proved for theorem in found)
+    missing = next((theorem.missing for theorem in found if not theorem.proved), "")
+    seconds = sum(theorem.seconds for theorem in found)
+    return Proof(claim, shapes, proved, assumptions if proved else (), missing, seconds)
+
+
+def _named(names: list[str], arrays: dict[str, Any]) -> Any:
+    """The first array; the names of all are kept, and must be the same on both sides."""
+    if names and names != list(arrays):
+        raise NoRule(f"results {', '.join(names)} and {', '.join(arrays)}")
+    names[:] = list(arrays)
+    return next(iter(arrays.values()))
+
+
+def unknown_arrays(shapes: str) -> dict[str, Indexed]:
+    """Arrays of unknown numbers of the shapes that are written. ValueError for what cannot be read."""
+    sizes: dict[str, Size] = {}
+    size = lambda name: int(name) if name.isdigit() else sizes.setdefault(name, Size(name))
+    found: dict[str, Indexed] = {}
+    for name, text in GIVEN.findall(shapes):
+        argument = Argument.of(name, text) if ARGUMENT.fullmatch(text) else None
+        written = argument.shapes[0] if argument else None
+        if written is None or written.run or written.kind not in ("", "boolean", "positive", "real", "floating"):
+            raise ValueError(
+                f"prove: {name} is {text!r}; write a shape such as (b, n, d), boolean before that of a mask"
+            )
+        axes = [size("B")] if written.batch else []
+        axes += [product_of([size(factor) for factor in axis.split("·")]) for axis in written.axes]
+        found[name] = (mask if written.kind == "boolean" else symbol)(name, *axes)
+    if not found:
+        raise ValueError(f"prove: shapes is {shapes!r}; write the shape of each argument: 'x (n, d), y (n, d)'")
+    return found
+
+
+def leaves(result: Any, read: Any) -> dict[str, Any]:
+    """The arrays of a result by name, as `arrays_of` has those of numbers."""
+    if callable(read):
+        result = read(result)
+    elif read is not None:
+        result = {name: getattr(result, name) for name in ([read] if isinstance(read, str) else read)}
+
+    def each(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+        if isinstance(value, Mapping):
+            for key, entry in value.items():
+                yield from each(f"{name}.{key}" if name else str(key), entry)
+        elif isinstance(value, (tuple, list)):
+            for k, entry in enumerate(value):
+                yield from each(f"{name}[{k}]" if name else str(k), entry)
+        elif value is not None:
+            yield name or "output", value
+
+    return dict(each("", result))
+
+
+def move(action: Action, arrays: Arrays, way: str = "π", part: str = "") -> dict[str, Any]:
+    """All arrays, those that the action names moved by an unknown element. NoRule for an action that has none."""
+    if isinstance(action, Trivial):
+        return dict(arrays)
+    if isinstance(action, Inverse):
+        return move(action.action, arrays, {"π": "π⁻", "π⁻": "π"}[way], part)
+    if isinstance(action, Product):
+        found = dict(arrays)
+        for k, one in enumerate(action.parts):
+            found = move(one, found, way, f"{part}{k}")
+        return found
+    rule = RULES.get(type(action))
+    if rule is None or not isinstance(action, NamedAction):
+        raise NoRule(f"no rule for {action}")
+    names = list(arrays) if action.on is None else [action.on] if isinstance(action.on, str) else list(action.on)
+    if absent := [name for name in names if name not in arrays]:
+        raise ValueError(f"{type(action).__name__}: there is no array {absent[0]!r}; there are {', '.join(arrays)}")
+    lengths = {repr(arrays[name].shape[axis]) for name in names for axis in _axes(action, name)}
+    if len(lengths) > 1:
+        raise NoRule(f"arrays that move together must be equally long; there are {', '.join(sorted(lengths))}")
+    return {**arrays, **{name: rule(action, name, arrays[name], way, part) for name in names}}
+
+
+def _reordered(action: Any, name: str, x: Any, way: str, part: str) -> Any:
+    """Entries in another order: any at all, of which those of the group are some."""
+    if getattr(action, "step", 1) != 1:
+        raise NoRule(f"{action}: rolls by a step")
+    for axis in _axes(action, name):
+        x = permuted(x, axis, f"π{part}") if way == "π" else _back(x, axis, f"π{part}")
+    return x
+
+
+def _back(x: Any, axis: int, name: str) -> Any:
+    k = axis % x.ndim
+    return x.moved(x.shape, lambda i: (*i[:k], ("π⁻", name, i[k]), *i[k + 1 :]))
+
+
+def _axes(action: Any, name: str) -> tuple[int, ...]:
+    """The axes of an array along which an action moves it; none for one that knows no axis."""
+    axis = action.on[name] if isinstance(action.on, Mapping) else getattr(action, "axis", None)
+    return () if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+
+
+def _selected(action: Any, name: str, x: Any, way: str, part: str) -> Any:
+    """Entries at places of which nothing is known, any number of them."""
+    for axis in _axes(action, name):
+        k = axis % x.ndim
+        shape = (*x.shape[:k], Size(f"selected {part}"), *x.shape[k + 1 :])
+        x = x.moved(shape, lambda i, k=k: (*i[:k], ("at", f"place {part}", i[k]), *i[k + 1 :]))
+    return x
+
+
+def _repeated(action: Any, name: str, x: Any, way: str, part: str) -> Any:
+    """Every entry several times."""
+    if not action.alike:
+        raise NoRule(f"{action}: copies of some entries")
+    for axis in _axes(action, name):
+        k = axis % x.ndim
+        shape = (*x.shape[:k], product_of([Size(f"copies {part}"), x.shape[k]]), *x.shape[k + 1 :])
+        x = x.moved(shape, lambda i, k=k: (*i[:k], i[k][2], *i[k + 1 :]))
+    return x
+
+
+def _translated(action: Translate, name: str, x: Any, way: str, part: str) -> Any:
+    """A vector of unknown numbers added."""
+    sign = 1 if way == "π" else -1
+    if action.axis is None:
+        return x + sign * symbol(f"t{part}")
+    k = action.axis % x.ndim
+    shape = [size if n == k else 1 for n, size in enumerate(x.shape)]
+    return x + sign * Indexed(shape, lambda i: atom("x", f"t{part}", (i[k],)))
+
+
+def _scaled(action: Scale, name: str, x: Any, way: str, part: str) -> Any:
+    """A positive unknown number times it, to a power."""
+    power = Fraction(action.power) * (1 if way == "π" else -1)
+    return x * Indexed((), lambda i: atom("c", f"s{part}")) ** power
+
+
+RULES: dict[type, Callable] = {
+    Permute: _reordered,
+    Flip: _reordered,
+    Roll: _reordered,
+    Select: _selected,
+    Repeat: _repeated,
+    Negate: lambda action, name, x, way, part: -x,
+    Translate: _translated,
+    Scale: _scaled,
+}

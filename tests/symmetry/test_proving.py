@@ -1,0 +1,160 @@
+"""Claims proved for every size: true ones are, false ones are not, and what has no rule is said."""
+
+import numpy as np
+import pytest
+
+from refnp.layers import layer_norm, log_softmax, softmax
+from refnp.symmetry import (
+    Flip,
+    Inverse,
+    Negate,
+    Permute,
+    Prefix,
+    Repeat,
+    Roll,
+    Scale,
+    Select,
+    SymmetryError,
+    Translate,
+    equivariant,
+    invariant,
+    prove,
+    prove_equal,
+    prove_independent,
+    search,
+)
+
+WEIGHTS = "x (b, n, d), query (d, e), key (d, e), value (d, e)"
+MASKED = WEIGHTS + ", mask boolean (n, n)"
+
+
+def attention(x, query, key, value, mask=None):
+    scores = (x @ query) @ (x @ key).mT / np.sqrt(query.shape[-1])
+    return softmax(scores if mask is None else np.where(mask, scores, -np.inf)) @ (x @ value)
+
+
+def deep_set(x, weight):
+    return np.tanh(x @ weight).mean(0)
+
+
+def distances(x, z):
+    return ((x[:, None] - z) ** 2).sum(-1)
+
+
+def unit(x):
+    return x / np.sqrt((x * x).sum(-1, keepdims=True))
+
+
+def normed(x):
+    return layer_norm(x, eps=0.0)
+
+
+def positions(x):
+    return x + np.arange(3)[:, None]
+
+
+CLAIMS = [  # a claim, shapes, and whether it is true
+    (equivariant(attention, Permute("x", -2), Permute(axis=-2)), WEIGHTS, True),
+    (invariant(attention, Permute("x", -2)), WEIGHTS, False),
+    (equivariant(attention, Select("x", 0), Select(axis=0)), WEIGHTS, True),
+    (equivariant(attention, Select("x", 1), Select(axis=1)), WEIGHTS, False),
+    (
+        equivariant(attention, Permute({"x": -2, "mask": (-2, -1)}), Permute(axis=-2)),
+        MASKED,
+        True,
+    ),
+    (
+        equivariant(attention, Permute({"x": -2, "mask": -1}), Permute(axis=-2)),
+        MASKED,
+        False,
+    ),
+    (equivariant(attention, Permute("x", -2), Permute(axis=-2)), MASKED, False),
+    (invariant(deep_set, Permute("x", 0)), "x (n, d), weight (d, e)", True),
+    (invariant(deep_set, Flip("x", 0)), "x (n, d), weight (d, e)", True),
+    (invariant(deep_set, Roll("x", 0)), "x (n, d), weight (d, e)", True),
+    (invariant(deep_set, Select("x", 0)), "x (n, d), weight (d, e)", False),
+    (invariant(deep_set, Repeat("x", 0, alike=True)), "x (n, d), weight (d, e)", True),
+    (invariant(lambda x: x.sum(0), Repeat("x", 0, alike=True)), "x (n, d)", False),
+    (invariant(lambda x: x.max(0), Permute("x", 0)), "x (n, d)", True),
+    (equivariant(lambda x: x.max(0), Negate("x"), Negate()), "x (n, d)", False),
+    (invariant(distances, Translate(("x", "z"))), "x (n, d), z (m, d)", True),
+    (invariant(distances, Translate("x")), "x (n, d), z (m, d)", False),
+    (equivariant(distances, Permute("x", 0), Permute(axis=0)), "x (n, d), z (m, d)", True),
+    (equivariant(distances, Permute("x", 0), Permute(axis=1)), "x (n, d), z (n, d)", False),
+    (equivariant(distances, Scale(("x", "z")), Scale(power=2)), "x (n, d), z (m, d)", True),
+    (equivariant(distances, Scale(("x", "z")), Scale()), "x (n, d), z (m, d)", False),
+    (invariant(unit, Scale("x")), "x (n, d)", True),
+    (equivariant(unit, Negate("x"), Negate()), "x (n, d)", True),
+    (invariant(unit, Negate("x")), "x (n, d)", False),
+    (invariant(normed, Translate("x", axis=None)), "x (n, d)", True),
+    (invariant(normed, Scale("x")), "x (n, d)", True),
+    (invariant(softmax, Translate("x", axis=None)), "x (n, d)", True),
+    (equivariant(softmax, Permute("x", -1), Permute(axis=-1)), "x (n, d)", True),
+    (equivariant(softmax, Permute("x", -1), Inverse(Permute(axis=-1))), "x (n, d)", False),
+    (equivariant(softmax, Permute("x", 0) * Permute("x", 1), Permute(axis=0) * Permute(axis=1)), "x (n, d)", True),
+    (equivariant(softmax, Permute("x", 0) * Permute("x", 1), Permute(axis=1) * Permute(axis=0)), "x (n, n)", False),
+    (invariant(softmax, Scale("x")), "x (n, d)", False),
+]
+
+
+@pytest.mark.parametrize(("claim", "shapes", "true"), CLAIMS, ids=[f"{c}-{s}" for c, s, _ in CLAIMS])
+def test_true_claims_are_proved_and_false_ones_are_not(claim, shapes, true):
+    proof = prove(claim, shapes)
+    assert proof.proved == true, str(proof)
+    assert bool(proof) == proof.proved
+    assert proof.missing or proof.proved
+
+
+def test_what_has_no_rule_is_said_and_not_guessed():
+    assert "prefixes" in prove(equivariant(lambda x: x, Prefix("x", 0), Prefix(axis=0)), "x (n, d)").missing
+    assert "by a step" in prove(equivariant(lambda x: x, Roll("x", 0, step=2), Roll(axis=0)), "x (n, d)").missing
+    assert "arcsinh" in prove(invariant(lambda x: np.arcsinh(x), Permute("x", 0)), "x (n)").missing
+    assert "fit" in prove(equivariant(positions, Permute("x", 0), Permute(axis=0)), "x (n, d)").missing
+    assert "equally long" in prove(invariant(distances, Permute(("x", "z"), 0)), "x (n, d), z (m, d)").missing
+    with pytest.raises(ValueError, match="there is no array 'y'"):
+        prove(invariant(lambda x: x, Permute("y", 0)), "x (n)")
+    with pytest.raises(ValueError, match="write the shape of each argument"):
+        prove(invariant(lambda x: x, Permute("x", 0)), "x of n")
+    with pytest.raises(ValueError, match="write a shape such as"):
+        prove(invariant(lambda x: x, Permute("x", 0)), "x (*n)")
+
+
+def test_two_functions_are_the_same():
+    def ones(x):
+        return 1 + 0 * x.sum(-1)
+
+    assert prove_equal(lambda x: softmax(x).sum(-1), ones, "x (n, d)")
+    assert prove_equal(lambda x: np.exp(log_softmax(x)), softmax, "x (n, d)")
+    assert not prove_equal(lambda x: softmax(x).sum(0), ones, "x (n, n)")
+    assert not prove_equal(lambda x: (x, x), lambda x: x, "x (n)")
+    assert prove_equal(lambda x: {"a": x, "b": x + x}, lambda x: {"a": x, "b": 2 * x}, "x (n)")
+    assert not prove_equal(lambda x: {"a": x, "b": x + x}, lambda x: {"a": x, "b": 3 * x}, "x (n)")
+    assert prove_equal(lambda x, s: s * x, lambda x, s: x * s, "x (n)", s="s")
+
+
+def test_a_function_does_not_depend_on_an_argument():
+    assert prove_independent(lambda x, y: x + y - y, "y", "x (n), y (n)")
+    assert not prove_independent(lambda x, y: x + y, "y", "x (n), y (n)")
+    assert not prove_independent(lambda x, y: (x, x * y), "y", "x (n), y (n)")
+    with pytest.raises(ValueError, match="no array 'z'"):
+        prove_independent(lambda x: x, "z", "x (n)")
+
+
+def test_a_search_tries_a_proof_first():
+    """And says with what it finds what was missing for one."""
+    draw = lambda rng, n: {"x": rng.normal(size=(n, 2))}
+    sizes = {"n": range(1, 4)}
+    proved = search(equivariant(unit, Permute("x", 0), Permute(axis=0)), draw, sizes=sizes, shapes="x (n, d)")
+    assert proved.outcome == "proved"
+    assert proved.holds
+    assert proved.require() is proved
+    assert "PROVED for every size" in str(proved)
+    failed = search(invariant(unit, Negate("x")), draw, sizes=sizes, shapes="x (n, d)", count=4)
+    assert failed.fails
+    assert "not proved: 1 terms are left" in failed.sense
+    with pytest.raises(SymmetryError):
+        failed.require()
+    searched = search(
+        invariant(lambda x: np.arcsinh(x).sum(0), Permute("x", 0)), draw, sizes=sizes, shapes="x (n, d)", count=4
+    )
+    assert "no rule for arcsinh" in searched.sense
