@@ -11,6 +11,7 @@ from refnp.claims.row import BROKEN, EXACT, ON_SUBGROUP, Row, Trial
 from refnp.layers.positions.absolute import SinusoidalPositions
 from refnp.layers.positions.images import METHODS, ImagePositions
 from refnp.layers.positions.relative import Shaw
+from refnp.models.decoder_only import GPT, DecoderOnly, LLaMA
 from refnp.models.transformer import Transformer
 from refnp.models.transformer_stacks import Decoder, Encoder
 from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens
@@ -151,13 +152,15 @@ def translator(**options: Any) -> Callable[[], tuple[Callable[..., Any], Any]]:
     return made
 
 
-def of_words(made: Callable[[], tuple[Callable[..., Any], Any]], action: Action, out: Action | None = None) -> Any:
+def of_words(
+    made: Callable[[], tuple[Callable[..., Any], Any]], action: Action, out: Action | None = None, drawn: Any = words
+) -> Any:
     """A trial of a Transformer, whose precision is that of its weights."""
 
     def trial() -> Trial:
         f, of = made()
         claim = equivariant(f, action, out or Trivial(), in_precision=of, name="logits")
-        return Trial(claim, words, FEW, options=QUICK)
+        return Trial(claim, drawn, FEW, options=QUICK)
 
     return trial
 
@@ -175,7 +178,40 @@ TRANSFORMERS = tuple(
     )
 )
 
-ROWS = (*STACKS, *TRANSFORMERS)
+
+# ---- from the words so far to the next
+
+
+def beginnings(rng: np.random.Generator, n: int, m: int) -> dict[str, Any]:
+    """Token numbers, and later ones."""
+    return {"tokens": rng.integers(0, 7, n), "later": rng.integers(0, 7, m)}
+
+
+def continuing(model: DecoderOnly) -> Callable[[], tuple[Callable[..., Any], Any]]:
+    """(function of token numbers, dtype → the same in that precision): what the model says after each of the tokens."""
+    bound = bound_in(enlarged(model, 0.3, seed=11))
+
+    def of(dtype: Any) -> Callable[..., Any]:
+        return lambda tokens, later: bound(dtype)(np.concatenate([tokens, later]))[: len(tokens)]
+
+    return lambda: (of(np.float64), of)
+
+
+SMALL: dict[str, Any] = {"features": D, "heads": 2, "hidden": 6, "layers": 2}
+CONTINUING = {
+    "GPT": continuing(GPT(7, 8, **SMALL, rng=generator(12))),
+    "LLaMA": continuing(LLaMA(7, **SMALL, key_heads=1, rng=generator(12))),
+}
+DECODERS = tuple(
+    Row(name, symmetry, expected, reason, of_words(made, action, out, drawn=beginnings))
+    for name, made in CONTINUING.items()
+    for symmetry, action, out, expected, reason in (
+        ("later tokens permuted", Permute("later"), None, EXACT, "the mask hides later tokens"),
+        ("tokens permuted", Permute("tokens"), ORDER, BROKEN, CAUSE),
+    )
+)
+
+ROWS = (*STACKS, *TRANSFORMERS, *DECODERS)
 
 # ---- image classifiers
 

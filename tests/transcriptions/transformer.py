@@ -1,9 +1,10 @@
-"""Encoder layer, decoder layer and the whole model of Sivaraya (2023) §1.2 to §1.6, token by token, in longdouble."""
+"""Encoder layer, decoder layer and the whole model of Sivaraya (2023) §1.2 to §1.6; GPT and LLaMA. Token by token, in
+longdouble."""
 
 import numpy as np
 
-from tests.transcriptions.positions import sinusoidal
-from tests.transcriptions.rows import WIDE, layer_norm, linear, multi_head
+from tests.transcriptions.positions import rotate, sinusoidal
+from tests.transcriptions.rows import WIDE, attention, layer_norm, linear, multi_head, rms_norm
 
 
 def part(state, prefix):
@@ -106,3 +107,59 @@ def beam_search(next_log_p, beams, end, longest, alpha):
     cut = [(words, log_p, log_p / ((5 + len(words)) / 6) ** alpha, False) for words, log_p in alive]
     best = [sorted(found, key=lambda sentence: -sentence[2]) for found in (ended, cut)]
     return [*best[0], *best[1]][:beams]
+
+
+# ---- decoder-only models
+
+
+def gpt_logits(tokens, state, heads, layers, activation, eps=1e-5):
+    """One sequence: rows of two tables, pre-norm layers under the causal mask, LayerNorm, and the first table again."""
+    table, places = state["embedding.weight"], state["positions.weight"]
+    n, d = len(tokens), table.shape[1]
+    x = np.array([[WIDE(table[tokens[i], j]) + WIDE(places[i, j]) for j in range(d)] for i in range(n)], WIDE)
+    before = np.array([[j <= i for j in range(n)] for i in range(n)])
+    for i in range(layers):
+        own = part(state, f"layers.{i}")
+        gain, shift = own["around_attention.layer_norm.gain"], own["around_attention.layer_norm.shift"]
+        u = layer_norm(x, gain, shift, eps)
+        x = x + multi_head(u, u, part(own, "attention"), heads, before)
+        gain, shift = own["around_feed_forward.layer_norm.gain"], own["around_feed_forward.layer_norm.shift"]
+        maps = part(own, "feed_forward.layers")
+        hidden = linear(layer_norm(x, gain, shift, eps), maps["0.weight"], maps["0.bias"])
+        hidden = np.array([activation(h) for h in hidden.reshape(-1)], WIDE).reshape(hidden.shape)
+        x = x + linear(hidden, maps["1.weight"], maps["1.bias"])
+    x = layer_norm(x, state["final_norm.gain"], state["final_norm.shift"], eps)
+    return linear(x, state.get("output.weight", table.T))
+
+
+def gelu_by_tanh(x):
+    """½ x (1 + tanh(√(2/π) (x + 0.044715 x³)))."""
+    return x / 2 * (1 + np.tanh(np.sqrt(1 / np.arctan(WIDE(1)) / 2) * (x + WIDE("0.044715") * x**3)))
+
+
+def silu(x):
+    return x / (1 + np.exp(-x))
+
+
+def llama_logits(tokens, state, heads, key_heads, layers, layout="half", base=10000, eps=1e-5):
+    """One sequence: RMSNorm, rotated queries and keys, each head of keys for several of queries, gated networks."""
+    table = state["embedding.weight"]
+    x = np.array([[WIDE(number) for number in table[token]] for token in tokens], WIDE)
+    before = np.array([[j <= i for j in range(len(tokens))] for i in range(len(tokens))])
+    for i in range(layers):
+        own = part(state, f"layers.{i}")
+        n = rms_norm(x, own["attention_norm.gain"], eps)
+        q, k, v = (linear(n, own[f"attention.{name}.weight"]) for name in ("query", "key", "value"))
+        parts, width = [], q.shape[1] // heads
+        for h in range(heads):
+            g = h // (heads // key_heads)
+            turned = [
+                rotate(a[:, j * width : (j + 1) * width], range(len(tokens)), layout, base) for a, j in ((q, h), (k, g))
+            ]
+            parts.append(attention(*turned, v[:, g * width : (g + 1) * width], before)[0])
+        x = x + linear(np.concatenate(parts, -1), own["attention.output.weight"])
+        n, maps = rms_norm(x, own["feed_forward_norm.gain"], eps), part(own, "feed_forward")
+        gate, up = linear(n, maps["gate.weight"]), linear(n, maps["up.weight"])
+        gate = np.array([silu(g) for g in gate.reshape(-1)], WIDE).reshape(gate.shape)
+        x = x + linear(gate * up, maps["down.weight"])
+    return linear(rms_norm(x, state["final_norm.gain"], eps), state.get("output.weight", table.T))
