@@ -26,7 +26,7 @@ import numpy as np
 from refnp.autograd import is_recording, matmul, no_grad, swapaxes
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.activations import gelu, silu
+from refnp.layers.activation import gelu, silu
 from refnp.layers.layer_norm import LayerNorm, RMSNorm
 from refnp.layers.linear import Embedding, Linear
 from refnp.layers.masks import combine

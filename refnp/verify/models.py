@@ -41,6 +41,7 @@ from refnp.verify.propagation import NoBoundError, bounded, wide
 from refnp.verify.report import exactly, number
 
 END_TO_END = "end to end"
+HOLDS, NOT_JUDGED = "holds", "not judged"
 PLACES = 16  # elements of an output that are judged end to end: those that are furthest off
 PARTS = {  # what distributions call their parameters, in refnp, PyTorch and JAX's libraries
     "mean": "mean", "loc": "mean", "std": "std", "stddev": "std", "scale": "std", "factor": "factor",
@@ -52,16 +53,29 @@ PRECISIONS = ("float32", "float64")
 @dataclass
 class ModelReport(Report):
     """What came of a model: a row for each output and gradient of each layer, in the order in which layers ended, and
-    at the end those of the whole. `not_judged` is {path: why} of what has no equation."""
+    at the end those of the whole. `not_judged` is {path: why} of what has no equation, `waived` what of it is accepted.
+    """
 
     dtype: str = ""
     calls: list[Call] = field(default_factory=list)
     not_judged: dict[str, str] = field(default_factory=dict)
+    waived: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """ "holds", "deviates", or "not judged": nothing is beyond its bound, and the whole was not judged.
+
+        A layer that is not judged by itself is judged with the whole.
+        """
+        if self.deviations:
+            return DEVIATES
+        open_ends = [path for path in self.not_judged if path.startswith(END_TO_END) and path not in self.waived]
+        return NOT_JUDGED if open_ends or not self.judgements else HOLDS
 
     @property
     def holds(self) -> bool:
-        """Whether something is judged, and nothing deviates."""
-        return bool(self.judgements) and not self.deviations
+        """Whether the whole is judged, unless that is waived, and nothing deviates."""
+        return self.verdict == HOLDS
 
     @property
     def first(self) -> str | None:
@@ -88,7 +102,8 @@ class ModelReport(Report):
 
     def _deviations(self) -> list[str]:
         if not self.deviations:
-            return ["everything that is judged is within its bound" if self.judgements else "nothing is judged"]
+            within = "everything that is judged is within its bound" if self.judgements else "nothing is judged"
+            return [within, *([] if self.verdict == HOLDS else ["the whole is not judged: nothing says that it holds"])]
         named = path_of(self.deviations[0])
         after = "; what follows inherits it"
         if named == END_TO_END:
@@ -141,6 +156,7 @@ def judge_model(
     parameters: Mapping[str, Any] | None = None,
     precision: str | None = None,
     excused: Sequence[str] = (),
+    waived: Sequence[str] = (),
 ) -> ModelReport:
     """Judge a model layer by layer, and end to end.
 
@@ -160,6 +176,7 @@ def judge_model(
     precision: where layers round, "bfloat16 in and out, float32 inside" and the like; every operation in the precision
         of the module's parameters unless given. The whole is judged in float32 and float64 alone.
     excused: known defects of PyTorch by their names, such as "pytorch/pytorch#187806", that its own layers may have.
+    waived: what may stay without a verdict, such as "end to end" in bfloat16, and the model still holds.
 
     Dropout, containers and reshapings round nothing and are passed through. A module of your own is passed through too,
     and its layers are judged; one with parameters of its own, or without layers, stands in the report as not judged.
@@ -182,9 +199,19 @@ def judge_model(
                 as_a_whole(report, run, module, inputs, readers)
         else:
             report = ModelReport(name_of(module), "", [])
+        report.waived = tuple(waived)
         if like is not None:
             beside(report, module, inputs, like, parameters)
+    check_waived(report)
     return report
+
+
+def check_waived(report: ModelReport) -> None:
+    """ValueError for a name in `waived` of which there is a verdict, or nothing at all."""
+    for name in report.waived:
+        if name not in report.not_judged:
+            known = ", ".join(map(repr, report.not_judged)) or "nothing"
+            raise ValueError(f"judge_model: waived names {name!r}; not judged is {known}")
 
 
 def by_layers(run: Run, name: str, precision: str, excused: Sequence[str]) -> ModelReport:
@@ -305,7 +332,11 @@ def beside(report: ModelReport, function: Any, inputs: Any, like: Module, parame
     report.who = report.who or f"{native.name} {version_of(native)}"
     report.dtype = report.dtype or dtype
     for name in common:
-        row = end_to_end(type(like).__name__, report, name, answers[name], expected[name], dtype)
+        try:
+            row = end_to_end(type(like).__name__, report, name, answers[name], expected[name], dtype)
+        except NoBoundError as why:
+            report.not_judged[END_TO_END if len(common) == 1 else f"{END_TO_END}, {name}"] = str(why)
+            continue
         if why := two_calls_differ(answers[name], again[name]):
             report.hints += [f"{name}: {why}"] if row.verdict == WITHIN else []
             row = replace(row, why=why)

@@ -1,6 +1,7 @@
 """Whole models of PyTorch, layer by layer: right ones hold, and a defect planted in one layer is found by its name."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -179,11 +180,12 @@ def test_layers_in_bfloat16_are_judged_in_it():
     """Stored after every operation, or inside in float32: as a policy says; float32's bound is not theirs."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(FEATURES, 8), nn.LayerNorm(8), nn.Linear(8, 4)).bfloat16()
-    report = judge_model(model, drawn(5, FEATURES))
+    report = judge_model(model, drawn(5, FEATURES), waived=("end to end",))
     report.require()
     assert {row["dtype"] for row in report.rows} == {"bfloat16"}
     assert report.not_judged == {"end to end": "in bfloat16 what each operation rounds does not add up to first order"}
-    judge_model(model, drawn(5, FEATURES), precision="bfloat16 in and out, float32 inside", gradients=False).require()
+    inside = {"precision": "bfloat16 in and out, float32 inside", "waived": ("end to end",)}
+    judge_model(model, drawn(5, FEATURES), **inside, gradients=False).require()
     assert not judge_model(model, drawn(5, FEATURES), precision="float32").holds
     model[1].__class__ = WithAnotherEpsilon
     model[1].eps = 0.01
@@ -340,7 +342,8 @@ def test_masks_of_attention_are_those_of_pytorch():
             {"attn_mask": numbers},
             {"key_padding_mask": padding, "need_weights": False},
         ):
-            report = judge_model(attention, given | masks)
+            weights = ("end to end, output 1",) if masks.get("need_weights", True) else ()  # which nothing repeats
+            report = judge_model(attention, given | masks, waived=weights)
             report.require()
             assert [row["quantity"] for row in report.rows[:4]] == [
                 "output",
@@ -482,14 +485,19 @@ def test_a_model_that_cannot_be_repeated_says_why():
         (in_place, "a tensor is changed in place where another name of it is used later"),
     ):
         report = judge_model(Own(function), drawn(3, 4), gradients=False)
-        report.require()
-        assert why in report.not_judged["end to end"]
+        assert report.verdict == "not judged"
+        assert not report.holds
+        assert "the whole is not judged: nothing says that it holds" in str(report)
+        with pytest.raises(AssertionError, match=re.escape(why)):
+            report.require()
+        judge_model(Own(function), drawn(3, 4), gradients=False, waived=("end to end",)).require()
         assert [row["case"] for row in report.rows] == ["linear/map"]
 
 
 def test_a_model_of_which_nothing_is_judged_does_not_hold():
     report = judge_model(nn.LSTM(2, 3), drawn(4, 2))
     assert not report.holds
+    assert report.verdict == "not judged"
     assert str(report).splitlines()[1] == "nothing is judged"
     assert report.not_judged["end to end, output 0"] == "refnp has no operation for lstm of PyTorch"
 
@@ -701,3 +709,8 @@ def test_tensors_with_gradients_are_read():
     report = judge_model(lambda x: there(torch.as_tensor(x)), (x,), like=model)
     assert report.holds, str(report)
     assert report.who.startswith("PyTorch")
+
+
+def test_only_what_is_not_judged_can_be_waived():
+    with pytest.raises(ValueError, match="waived names 'end to end'; not judged is nothing"):
+        judge_model(nn.Linear(4, 3).double(), drawn(2, 4), waived=("end to end",))
