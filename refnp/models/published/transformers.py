@@ -12,8 +12,8 @@
 Also without "transformer." and "lm_head.weight", as files of GPT-2 have it, and with its buffers, the causal mask.
 What a state does not say must be right as well: heads, ε, the base of the rotations (`rope_theta`), and that these are
 not scaled (`rope_scaling`, LLaMA 3.1).
-Elsewhere: transformers forms the angles of LLaMA's rotations in float32, also in a model of float64, which then agrees
-to some 7 digits.
+Elsewhere: transformers computes LLaMA's rotations and RMSNorms in float32, also in a model of float64, which then
+agrees to some 7 digits.
 Source: github.com/huggingface/transformers, models/gpt2 and models/llama.
 """
 

@@ -2,8 +2,8 @@
 
     python tests/models/published/record_transformers.py        where transformers is installed; refnp need not be
 
-Weights are drawn in the order of their names, so that they need not be kept. LLaMA's rotations are formed in float64;
-as they stand, in float32, their part in the answer is what `float32 rotations` says.
+Weights are drawn in the order of their names, so that they need not be kept. LLaMA's rotations and norms are formed in
+float64; as they stand, in float32 whatever the model is, the answer is `float32 inside`.
 """
 
 import json
@@ -42,7 +42,7 @@ def main():
     for name, options in CONFIGURATIONS.items():
         torch.set_default_dtype(torch.float64)
         kind = "GPT2" if name.startswith("GPT") else "Llama"
-        configuration = getattr(transformers, f"{kind}Config")(**SMALL, **options, attn_implementation="eager")
+        configuration = getattr(transformers, f"{kind}Config")(**SMALL, **options, attn_implementation="sdpa")
         model = getattr(transformers, f"{kind}{'LMHeadModel' if kind == 'GPT2' else 'ForCausalLM'}")(configuration)
         model = model.double().eval()
         shapes = {key: tuple(value.shape) for key, value in model.state_dict().items()}
@@ -56,8 +56,9 @@ def main():
         with torch.no_grad():
             entry = {"shapes": shapes, "logits": model(tokens).logits.tolist()}
             if kind == "Llama":
-                entry["float32 rotations"] = entry["logits"]
+                entry["float32 inside"] = entry["logits"]
                 model.model.rotary_emb.forward = in_float64(configuration)
+                type(model.model.norm).forward = normalised
                 entry["logits"] = model(tokens).logits.tolist()
             model.generation_config.eos_token_id = None  # no token ends the sequence
             given = {"attention_mask": torch.ones(2, 4, dtype=int), "pad_token_id": 0}
@@ -65,6 +66,11 @@ def main():
         answers[name] = entry
     versions = {"transformers": transformers.__version__, "torch": torch.__version__}
     FILE.write_text(json.dumps(versions | {"answers": answers}) + "\n")
+
+
+def normalised(self, x):
+    """RMSNorm in the precision of x."""
+    return self.weight * x / (x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon).sqrt()
 
 
 def in_float64(configuration):

@@ -39,15 +39,15 @@ def loaded(name):
 
 @every_model
 def test_their_logits_are_within_what_rounding_allows(name):
-    """Of the model's exact logits; with LLaMA's rotations in float32, as transformers has them, they are not."""
+    """Of the model's exact logits; with LLaMA's rotations and norms in float32, as they are there, they are not."""
     model, found = loaded(name), ANSWERS[name]
     with on_tape():
         (limit,) = bounded([model.astype(WIDE)(np.array(TOKENS))])
     assert_within(np.array(found["logits"]), limit.value, tolerance(limit, np.float64))
-    if "float32 rotations" in found:
-        off = np.abs(np.array(found["float32 rotations"]) - limit.value)
+    if "float32 inside" in found:
+        off = np.abs(np.array(found["float32 inside"]) - limit.value)
         assert (off > tolerance(limit, np.float64)).any()
-        assert_within(np.array(found["float32 rotations"]), limit.value, tolerance(limit, np.float32))
+        assert_within(np.array(found["float32 inside"]), limit.value, tolerance(limit, np.float32))
 
 
 @every_model
