@@ -52,7 +52,7 @@ def side(framework: str, n: int, dtype: str) -> Side:
 
 
 def refnp_function() -> Callable:
-    from refnp.layers.dot_product_attention import attention
+    from refnp.layers.attention import attention
 
     return attention
 

@@ -14,8 +14,8 @@ from refnp.autograd import no_grad
 from refnp.autograd.pages import plain
 from refnp.autograd.trees import map_leaves
 from refnp.kernels.convolution_products import HIGH, MANY
+from refnp.layers.attention import attention
 from refnp.layers.convolution import convolution
-from refnp.layers.dot_product_attention import attention
 from refnp.layers.layer_norm import layer_norm
 from refnp.models import decoding
 from refnp.models.published import torch as from_torch

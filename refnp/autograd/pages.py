@@ -60,8 +60,8 @@ WITHOUT_KERNEL = "gFDG"  # longdouble and complex numbers: kernels are written f
 def plain() -> Iterator[None]:
     """Within this block pages run alone, without kernels: for reading, and for judging a kernel.
 
-    A page computes what is written on it. It does not promise what kernels do: squares that overflow, numbers of which
-    only some rows may know (NaN behind a mask of a few queries), speed and memory.
+    A page computes what is written on it. It does not promise what kernels, and what stands around both, do: squares
+    that overflow, numbers of which only some rows may know (NaN behind a mask of a few queries), speed and memory.
     """
     token = _plain.set(True)
     try:
@@ -76,6 +76,7 @@ def page(
     kernel: Callable | Parts | None = None,
     of_every_array: bool = False,
     check: Callable | None = None,
+    around: Callable | None = None,
     **options: str,
 ) -> Callable[[Callable], Page]:
     """Make a function of arrays, which returns its value and its VJP, an operation; `takes` says how `text` is written.
@@ -105,13 +106,19 @@ def page(
             fast = kernel and of_each_axis(kernel, declaration, fitted=True)
 
         @functools.wraps(form)
+        def chosen(*arrays: Any, **given: Any) -> tuple:
+            found = fast(*arrays, **given) if fast is not None and not _plain.get() and is_known(arrays) else None
+            return on_arrays(*arrays, **given) if found is None else found
+
+        apart = chosen if around is None else around(chosen)
+
+        @functools.wraps(form)
         def rule(*arrays: Any, **given: Any) -> tuple:
             if held and are_arrays(arrays):
                 refuse_numbers(declaration, held, arrays, given)
             if check is not None:
                 check(*arrays, **given)
-            found = fast(*arrays, **given) if fast is not None and not _plain.get() and is_known(arrays) else None
-            return on_arrays(*arrays, **given) if found is None else found
+            return (chosen if _plain.get() or not are_arrays(arrays) else apart)(*arrays, **given)
 
         operation: Any = primitive(takes(text, **options)(rule))
         operation.page, operation.kernel = form, fast

@@ -9,7 +9,7 @@ from refnp.autograd import Array
 from refnp.claims.common import Repeat, tried
 from refnp.claims.row import APPROXIMATE, BROKEN, EXACT, Refinement, Row, Trial
 from refnp.layers import masks
-from refnp.layers.dot_product_attention import attention, column_attention
+from refnp.layers.attention import attention, column_attention
 from refnp.layers.feature_attention import linear_attention
 from refnp.layers.group_norm import batch_norm, group_norm
 from refnp.layers.layer_norm import layer_norm, rms_norm

@@ -5,7 +5,7 @@
 docs/unification.md derives what both pictures show.
 
 Source: Sivaraya (2023), eq. 10 to 12, §4.2; Gordon et al. (2020). Code: refnp/layers/set_convolutions,
-refnp/models/convcnp.py, refnp/layers/dot_product_attention.py.
+refnp/models/convcnp.py, refnp/layers/attention.py.
 """
 
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from refnp.autograd import no_grad
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array
 from refnp.figures.canvas import Drawn, canvas
-from refnp.layers.dot_product_attention import attention
+from refnp.layers.attention import attention
 from refnp.layers.set_convolutions import set_convolution
 from refnp.models.convcnp import ConvCNP
 from refnp.studies.trained import open_trained

@@ -1,6 +1,6 @@
 """Softmax on arrays of floats: in blocks of rows, and under masks in place.
 
-The pages are refnp/layers/softmax.py and, for what is masked, refnp/layers/dot_product_attention.py.
+The pages are refnp/layers/softmax.py and, for what is masked, refnp/layers/attention.py.
 Source: Blanchard, Higham & Higham (2021) (when no maximum need be subtracted).
 """
 
@@ -14,7 +14,7 @@ from refnp.numbers.arrays import Array
 from refnp.numbers.summation import sum_of_products
 
 # Up to which |x| no maximum need be subtracted: a quarter of what exp can take.
-REACH = {np.dtype(dtype): np.log(np.finfo(dtype).max) / 4 for dtype in "efdgFDG"}
+REACH = {np.dtype(dtype): np.log(np.finfo(dtype).max) / 4 for dtype in "efd"}
 
 
 @rowwise
@@ -76,12 +76,12 @@ def masked_softmax(scores: Array, mask: Array | None = None) -> Array:
     Shapes: scores (..., N, M), mask boolean, True = may attend → (..., N, M), in place unless the mask has more axes.
     Masked scores may be anything but NaN.
     """
-    least = scores.real
+    least = scores
     if mask is not None:  # arithmetic with a few numbers: np.where would take ten times as long
         scores = with_axes_of(mask, scores)
         bound = (mask.astype(least.dtype) - 0.5) * np.inf  # ∞ where seen, −∞ where hidden
-        least = np.maximum(scores.real, -bound)  # ∞ where hidden
-        np.minimum(scores.real, bound, out=scores.real)  # −∞ where hidden
+        least = np.maximum(scores, -bound)  # ∞ where hidden
+        np.minimum(scores, bound, out=scores)  # −∞ where hidden
     m = shift_of(scores, least)
     if m is not None:
         scores -= m
@@ -100,8 +100,8 @@ def with_axes_of(mask: Array, scores: Array) -> Array:
 def softmax_vjp(p_bar: Array, p: Array) -> Array:
     """x̄ of `softmax` along the last axis, in place of p̄."""
     if p.size:
-        largest = p.real.argmax(-1)[..., None]
-        sure, own = (np.take_along_axis(array, largest, -1) for array in (p.real > 0.5, p_bar))
+        largest = p.argmax(-1)[..., None]
+        sure, own = (np.take_along_axis(array, largest, -1) for array in (p > 0.5, p_bar))
         p_bar -= np.where(sure, own, 0)
     p_bar -= sum_of_products("...m,...m->...", p_bar, p)[..., None]
     p_bar *= p
@@ -122,7 +122,7 @@ def balance(s_bar: Array, a: Array) -> None:
 
 def more_than_half(p: Array) -> tuple[Array, ...]:
     """Where weights of more than ½ stand, at most one in a row, as an index of p."""
-    return np.unravel_index(np.flatnonzero(p.real > 0.5), p.shape)
+    return np.unravel_index(np.flatnonzero(p > 0.5), p.shape)
 
 
 def shift_of(x: Array, least: Array) -> Array | None:
@@ -133,14 +133,13 @@ def shift_of(x: Array, least: Array) -> Array | None:
     quarter of what exp can take; else there is None. The bits of a row depend on that row alone.
     `least` is x, but ∞ where x is hidden and −∞ for that reason.
     """
-    real, low = x.real, least.real
-    if not real.size:
+    if not x.size:
         return None
-    reach = reach_of(real.dtype, x.shape[-1])
-    if -reach <= low.min() and real.max() <= reach:
+    reach = reach_of(x.dtype, x.shape[-1])
+    if -reach <= least.min() and x.max() <= reach:
         return None
-    m = real.max(-1, keepdims=True)
-    near = (m <= reach) & (-reach <= low.min(-1, keepdims=True))
+    m = x.max(-1, keepdims=True)
+    near = (m <= reach) & (-reach <= least.min(-1, keepdims=True))
     return np.where(near | (m == -np.inf), 0, m)
 
 
@@ -154,13 +153,13 @@ def reach_of(dtype: np.dtype, count: int) -> np.floating:
 
 
 def row_argmax(x: Array) -> tuple[Array, Array]:
-    """Where the largest real part of each row (R, n) stands, as an index of x."""
-    return np.arange(len(x)), x.real.argmax(-1)
+    """Where the largest of each row (R, n) stands, as an index of x."""
+    return np.arange(len(x)), x.argmax(-1)
 
 
 def largest_of(x: Array, largest: tuple) -> Array:
-    """x at `row_argmax`, real, (R, 1); 0 in a row of −∞: what a softmax subtracts first."""
-    m = x.real[largest][:, None]
+    """x at `row_argmax`, (R, 1); 0 in a row of −∞: what a softmax subtracts first."""
+    m = x[largest][:, None]
     return np.where(m == -np.inf, 0, m)
 
 

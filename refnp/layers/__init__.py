@@ -2,14 +2,9 @@
 
 from refnp.layers import masks, steps
 from refnp.layers.activation import *
+from refnp.layers.attention import attention, attention_scores, attention_with_weights, column_attention
 from refnp.layers.convolution import Convolution, ConvolutionTranspose, convolution, convolution_transpose
 from refnp.layers.distributions import Categorical, LowRankNormal, Mixture, MultivariateNormal, Normal, kl_divergence
-from refnp.layers.dot_product_attention import (
-    attention,
-    attention_scores,
-    attention_with_weights,
-    column_attention,
-)
 from refnp.layers.feature_attention import linear_attention, positive_features
 from refnp.layers.group_norm import (
     BatchNorm,

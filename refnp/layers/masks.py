@@ -9,9 +9,7 @@ Elsewhere: True = may attend in PyTorch's scaled_dot_product_attention, ONNX, fl
 torch.nn.MultiheadAttention and nn.Transformer.
 """
 
-import contextlib
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -21,13 +19,11 @@ from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import integers, primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.kernels.process import one_blas_thread
-from refnp.numbers.arrays import copy_in_place_of, sum_to
+from refnp.kernels.hidden import hides_harm, moderate, only, shields, spoilt, spoilt_gradient, used_elements
 
 __all__ = ["blocks", "causal", "combine", "key_padding", "window"]  # what follows them is for the pages of attention
 
 ALIGN = {"align": "top_left | bottom_right"}
-SMALL = 1 << 12  # numbers: the BLAS takes an inner product of so many on one thread anyway
 
 
 @explained
@@ -142,23 +138,6 @@ def fits(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
 # ---- what a mask hides
 
 
-def all_finite(*arrays: ArrayLike | None) -> bool:
-    """True if no array holds NaN or infinity; None is no array."""
-    return all(np.isfinite(raw(a)).all() for a in arrays if a is not None)
-
-
-def moderate(*arrays: ArrayLike | None) -> bool:
-    """True if Σ |x|² is finite for every array: no NaN, no infinity, and no inner product of two rows that overflows.
-
-    For |x·y| ≤ |x| |y| (Cauchy and Schwarz). It costs less than `all_finite`. On one thread, for those of the BLAS,
-    which large arrays wake, go on taking time from the blocks that are computed next.
-    """
-    given = [raw(a) for a in arrays if a is not None]
-    large = any(x.size > SMALL for x in given)
-    with one_blas_thread() if large else contextlib.nullcontext():
-        return all(np.isfinite(np.vdot(x, x)) for x in given)
-
-
 def apart_from_hidden(
     attend: Callable,
     query: Array | Tensor,
@@ -173,49 +152,12 @@ def apart_from_hidden(
     NaN, and so is 0 times a product that overflows, forward and backward. So `attend` gets 0 in its place, and NaN or
     infinity are added to the rows of the results that depend on it.
     """
-    if mask is None or moderate(query, key, value, bias) or not hides_harm(query, key, value, bias, mask):
+    q, k, v, b = (raw(a) for a in (query, key, value, bias))
+    if mask is None or moderate(q, k, v, b) or not hides_harm(q, k, v, b, mask):
         return attend(query, key, value, bias, mask=mask)
     *arrays, mask, amounts = shielded(query, key, value, bias, mask)
     found = attend(*arrays, mask=mask)
     return tuple(map(spoil, found, amounts)) if isinstance(found, tuple) else spoil(found, amounts[0])
-
-
-def shielded_form(
-    form: Callable, query: Array, key: Array, value: Array, bias: Array | None, mask: Array, options: dict
-) -> tuple[Any, Callable]:
-    """(value, vjp) of a primitive, a form of attention, whatever the mask hides: `apart_from_hidden` off the tape.
-
-    The steps are those of the form itself, of arrays that lie in memory as those given: what follows rounds alike.
-    """
-    given = query, key, value, bias
-    places, mask, amounts = shields(*given, mask)
-    finite = (None if a is None else kept(a, at) for a, at in zip(given, places, strict=True))
-    found, vjp = inspect.unwrap(form)(*finite, mask=mask, **options)
-
-    def gradient(bar: Any, argument: Array, at: Array) -> Array:
-        return kept(sum_to(bar() if callable(bar) else bar, argument.shape), at)
-
-    def shielded_vjp(*bars: Array) -> tuple:
-        gradients = vjp(*map(spoilt_gradient, bars, amounts))
-        return tuple(
-            None if argument is None else functools.partial(gradient, bar, argument, at)
-            for bar, argument, at in zip(gradients, given, places, strict=True)
-        )
-
-    return tuple(map(spoil, found, amounts)) if isinstance(found, tuple) else spoil(found, amounts[0]), shielded_vjp
-
-
-def hides_harm(
-    query: Array | Tensor, key: Array | Tensor, value: Array | Tensor, bias: Array | Tensor | None, mask: Array
-) -> bool:
-    """True if anything is not finite, or if what no query may attend to is not 0: asked where not all is `moderate`."""
-    if not all_finite(query, key, value, bias):
-        return True
-    used = uses(mask, query, key, value)
-    hidden = [(raw(a), ~np.broadcast_to(u, a.shape[:-1])) for a, u in zip((query, key, value), used, strict=True)]
-    if bias is not None:
-        hidden.append((raw(bias), ~np.broadcast_to(used_elements(mask, bias.shape), bias.shape)))
-    return any((array[where_hidden] != 0).any() for array, where_hidden in hidden)
 
 
 def shielded(
@@ -227,52 +169,13 @@ def shielded(
     return *(None if a is None else kept(a, shown) for a, shown in given), mask, amounts
 
 
-def shields(query: Array, key: Array, value: Array, bias: Array | None, mask: Array) -> tuple:
-    """(places, mask, (spoilt, lost)): which numbers of query, key, value and bias to keep, and what to `spoil` with.
-
-    Not kept are rows of query, key and value that nothing depends on, rows of query and key that are not finite, such
-    elements of value, and elements of bias that are hidden or not finite; what has bias −∞, and so weight 0, is hidden
-    by the new mask. `lost` (..., N, 1) is NaN for a query that may attend to something, if itself, a key or a bias
-    there is not finite. `spoilt` (..., N, d_v) is that, and what is not finite among the values it may attend to, added
-    up: ∞, −∞ or NaN.
-    """
-    bad_query, bad_key = (~np.isfinite(a).all(-1) for a in (query, key))  # (..., N), (..., M)
-    mask = np.broadcast_to(mask, np.broadcast_shapes(mask.shape, (bad_query.shape[-1], bad_key.shape[-1])))
-    bad = bad_query[..., :, None] | bad_key[..., None, :]  # (..., N, M)
-    shown, bias_kept = mask, None
-    if bias is not None:
-        b = bias.real
-        bad, shown = bad | ~(b < np.inf), mask & (b != -np.inf)
-        bias_kept = used_elements(mask, b.shape) & np.isfinite(b)
-    v = value.real  # (..., M, d_v)
-    lost = np.where((mask & bad).any(-1, keepdims=True), np.nan, 0).astype(v.dtype)  # (..., N, 1)
-    spoilt = lost
-    with np.errstate(invalid="ignore"):  # ∞ − ∞
-        for amount, found in ((np.inf, v == np.inf), (-np.inf, v == -np.inf), (np.nan, np.isnan(v))):
-            spoilt = spoilt + np.where(mask @ found, amount, 0).astype(v.dtype)  # (..., N, d_v)
-    query_used, key_used, value_used = (used[..., None] for used in uses(shown, query, key, value))
-    places = query_used & ~bad_query[..., None], key_used & ~bad_key[..., None], value_used & np.isfinite(v), bias_kept
-    return places, shown, (spoilt, lost)
-
-
-def uses(mask: Array, query: Any, key: Any, value: Any) -> tuple[Array, Array, Array]:
-    """Which rows of query, key and value the mask lets take part in anything: (..., N), (..., M), (..., M)."""
-    mask = np.broadcast_to(mask, np.broadcast_shapes(mask.shape, (query.shape[-2], key.shape[-2])))
-    queries, keys = np.asarray(mask.any(-1)), np.asarray(mask.any(-2))
-    return (
-        used_elements(queries, query.shape[:-1]),
-        used_elements(keys, key.shape[:-1]),
-        used_elements(keys, value.shape[:-1]),
-    )
-
-
 def without_unread(mask: ArrayLike | None, x: Any, *, per_head: bool = False) -> Any:
     """Tokens x (..., M, D) with 0 in rows that no query may attend to under the mask (..., N, M), or (..., H, N, M).
 
     For what is computed of keys and values before there are scores, projections and norms: the gradient of a weight is
     a sum over all rows, and 0 times NaN is NaN. It acts if x is not `moderate`. What is no mask of x is left to checks.
     """
-    if mask is None or not isinstance(x, (np.ndarray, Tensor)) or x.dtype.kind not in "fc" or moderate(x):
+    if mask is None or not isinstance(x, (np.ndarray, Tensor)) or x.dtype.kind not in "fc" or moderate(raw(x)):
         return x
     mask = np.atleast_2d(mask)
     if mask.dtype != bool or x.ndim < 2 or mask.shape[-1] not in (1, x.shape[-2]):
@@ -281,29 +184,10 @@ def without_unread(mask: ArrayLike | None, x: Any, *, per_head: bool = False) ->
     return kept(x, used_elements(read, x.shape[:-1])[..., None])
 
 
-def used_elements(mask: Array, shape: tuple[int, ...]) -> Array:
-    """Which elements of an array of `shape`, which broadcasts against the mask, the mask shows anywhere."""
-    used = np.asarray(mask.any(tuple(range(max(mask.ndim - len(shape), 0)))))
-    shared = tuple(i for i in range(-used.ndim, 0) if shape[i] == 1)
-    return np.asarray(used.any(shared, keepdims=True)) if shared else used
-
-
 @primitive
 def kept(x, places):
-    """x where `places` are True, 0 elsewhere, as it lies in memory: matrix products round differently in other layouts.
-
-    VJP: x̄ = ȳ there, 0 elsewhere.
-    """
-    if places.all():
-        return x, lambda y_bar: (y_bar, None)
-    return replaced(x, ~places, 0), lambda y_bar: (replaced(y_bar, ~places, 0), None)
-
-
-def replaced(x: Array, places: Array, number: float) -> Array:
-    """x with a number at some places, as x lies in memory."""
-    y = copy_in_place_of(x)
-    np.copyto(y, number, where=places)
-    return y
+    """x where `places` are True, 0 elsewhere, as it lies in memory.   VJP: x̄ = ȳ there, 0 elsewhere."""
+    return only(x, places), lambda y_bar: (only(y_bar, places), None)
 
 
 @primitive
@@ -312,11 +196,4 @@ def spoil(x, amount):
 
     VJP: x̄ = ȳ where amount is 0, elsewhere ȳ · NaN: what does not count has ȳ = 0 and no gradient.
     """
-    y = copy_in_place_of(x)
-    np.add(y, amount, out=y, where=amount != 0)
-    return y, lambda y_bar: (spoilt_gradient(y_bar, amount), None)
-
-
-def spoilt_gradient(y_bar: Array, amount: Array) -> Array:
-    """The gradient x̄ of `spoil`."""
-    return replaced(y_bar, (amount != 0) & (y_bar != 0), np.nan)
+    return spoilt(x, amount), lambda y_bar: (spoilt_gradient(y_bar, amount), None)

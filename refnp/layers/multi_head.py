@@ -31,7 +31,8 @@ from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.dot_product_attention import MASK, OPTIONS, shape_of_scores
+from refnp.kernels.attention import shape_of_scores
+from refnp.layers.attention import MASK, OPTIONS
 from refnp.layers.linear import Linear
 from refnp.layers.masked_reductions import numbers
 from refnp.layers.masks import fits, without_unread

@@ -20,9 +20,10 @@ from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.dot_product_attention import METHOD, OPTIONS, attention, attention_with_weights, soft_capped
+from refnp.kernels.hidden import moderate, used_elements
+from refnp.layers.attention import METHOD, OPTIONS, attention, attention_with_weights
 from refnp.layers.masked_reductions import numbers
-from refnp.layers.masks import apart_from_hidden, kept, moderate, used_elements
+from refnp.layers.masks import apart_from_hidden, kept
 from refnp.layers.regularization import dropout as drop
 from refnp.layers.softmax import softmax
 
@@ -72,7 +73,9 @@ def similarity_attention(
     def attend(query, key, value, bias, mask):
         if similarity == "additive":
             scores = additive_scores(query, key, parameters, mask)  # (..., N, M)
-            scores = soft_capped(scores, softcap)
+            if softcap is not None:
+                c = raw(scores).real.dtype.type(softcap)
+                scores = c * tanh(scores / c)
             scores = scores if bias is None else scores + bias
             weights = softmax(scores if mask is None else where(mask, scores, -np.inf))
             weights = drop(weights, dropout, rng)
@@ -128,7 +131,7 @@ def additive_scores(
     q = reshape(q, (*q.shape[:-1], 1, q.shape[-1]))
     k = reshape(k, (*k.shape[:-2], 1, *k.shape[-2:]))
     inner = q + k  # (..., N, M, A)
-    if mask is not None and not moderate(query, key):
+    if mask is not None and not moderate(raw(query), raw(key)):
         inner = kept(inner, used_elements(mask, inner.shape[:-1])[..., None])
     return matmul(tanh(inner), vector)
 

@@ -15,81 +15,9 @@ import numpy as np
 import refnp.autograd as ad
 from refnp.autograd.explanation.opening import Steps, steps_of
 from refnp.autograd.primitives import primitive, raw
-from refnp.autograd.tensor import Array, Tensor
-from refnp.layers.dot_product_attention import attention, attention_with_weights, scale_of, soft_capped
+from refnp.autograd.tensor import Tensor
 from refnp.layers.set_convolutions import Grid, eq, set_convolution
 from refnp.numbers.arrays import floating
-
-
-def log_softmax_steps(x: Any, *, axis: Any = -1) -> Steps:
-    """The row maximum, the logarithm of the sum of exponentials, and the difference."""
-    m = _maximum(x, axis)
-    yield "m = max_j x_j, a constant", m
-    s = x - m
-    yield "s_i = x_i − m", s
-    log_total = ad.log(ad.sum(ad.exp(s), axis, keepdims=True))
-    yield "log Z = log Σ_j exp(s_j)", log_total
-    y = s - log_total
-    yield "log p_i = s_i − log Z", y
-    return y
-
-
-def _maximum(x: Any, axis: Any) -> Array:
-    """The maximum along the axis, 0 where it is −∞."""
-    m = np.asarray(raw(x)).real.max(axis, keepdims=True)
-    return np.where(m == -np.inf, 0, m)
-
-
-# ---- attention
-
-
-@steps_of(attention)
-def attention_steps(
-    query: Any, key: Any, value: Any, bias: Any = None, *, mask: Any = None, scale: Any = None, softcap: Any = None,
-    dropout: float = 0.0, rng: Any = None, method: str = "auto",
-) -> Steps:  # fmt: skip
-    """Scaled scores, the bias, the mask, the row maximum, weights, and the mean of the values."""
-    output, _ = yield from _attend(query, key, value, bias, mask, scale, softcap)
-    return output
-
-
-@steps_of(attention_with_weights)
-def attention_with_weights_steps(
-    query: Any, key: Any, value: Any, bias: Any = None, *, mask: Any = None, scale: Any = None, softcap: Any = None,
-    dropout: float = 0.0, rng: Any = None,
-) -> Steps:  # fmt: skip
-    """The same, with the weights."""
-    return (yield from _attend(query, key, value, bias, mask, scale, softcap))
-
-
-def _attend(query: Any, key: Any, value: Any, bias: Any, mask: Any, scale: Any, softcap: Any) -> Steps:
-    query, key, value = (a if isinstance(a, Tensor) else floating(a) for a in (query, key, value))
-    factor = scale_of(scale, raw(query))
-    scores = ad.matmul(query, ad.swapaxes(key, -1, -2)) * factor
-    yield f"S = scale · Q Kᵀ, scale = {factor:.4g}", scores
-    if softcap is not None:
-        scores = soft_capped(scores, softcap)
-        yield f"S ← c tanh(S/c), c = {softcap:.4g}", scores
-    if bias is not None:
-        scores = scores + bias
-        yield "S ← S + bias", scores
-    if mask is not None:
-        scores = ad.where(np.asarray(mask), scores, -np.inf)
-        yield "S ← S where the mask allows, else −∞", scores
-    m = _maximum(scores, -1)
-    yield "m_n = max_m S_nm, a constant", m
-    e = ad.exp(scores - m)
-    yield "E_nm = exp(S_nm − m_n)", e
-    total = ad.sum(e, -1, keepdims=True)
-    yield "Z_n = Σ_m E_nm", total
-    if not np.all(raw(total)):  # a query that may attend to nothing
-        total = ad.where(raw(total) == 0, 1, total)
-    a = e / total
-    yield "A = E / Z, the weights", a
-    output = ad.matmul(a, value)
-    yield "O = A V", output
-    return output, a
-
 
 # ---- set convolution
 

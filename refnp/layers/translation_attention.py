@@ -34,11 +34,12 @@ from refnp.autograd import broadcast_to, concatenate, exp, matmul, reshape, swap
 from refnp.autograd.declaration import takes
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.tensor import Array, Parameter, Tensor
+from refnp.kernels.attention import one_over_root
 from refnp.kernels.blocks import run_all, slices
+from refnp.kernels.hidden import moderate, used_elements, uses
 from refnp.kernels.products import SMALL_PRODUCT
-from refnp.layers.dot_product_attention import one_over_root
 from refnp.layers.linear import MLP, Linear
-from refnp.layers.masks import kept, moderate, shielded, spoil, used_elements, uses
+from refnp.layers.masks import kept, shielded, spoil
 from refnp.layers.module import Module
 from refnp.layers.multi_head import merge_heads, over_heads, split_heads
 from refnp.layers.softmax import softmax
@@ -107,7 +108,7 @@ class TranslationAttention(Module):
         if mask is not None:  # 0 in rows that have no part, whatever they hold: no bit of a gradient knows of them
             queries, keys, _ = uses(mask, query, key, key)
             query, key = kept(query, queries[..., None]), kept(key, keys[..., None])
-        huge = None if mask is None or moderate(query, key, differences) else mask
+        huge = None if mask is None or moderate(*map(raw, (query, key, differences))) else mask
         if huge is not None:
             query, key, *_, (_, lost) = shielded(query, key, key, None, huge)
             differences = kept(differences, used_elements(huge, differences.shape[:-1])[..., None])

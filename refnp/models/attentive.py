@@ -26,9 +26,10 @@ import numpy as np
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
+from refnp.kernels.attention import one_over_root
 from refnp.layers.activation import relu
+from refnp.layers.attention import attention
 from refnp.layers.distributions import Normal
-from refnp.layers.dot_product_attention import attention, one_over_root
 from refnp.layers.layer_norm import LayerNorm
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.masks import without_unread

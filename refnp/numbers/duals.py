@@ -55,9 +55,10 @@ class Dual(np.ndarray):
                 arrays = [a.real if np.iscomplexobj(a) else a for a in arrays]
                 value = getattr(ufunc, method)(*arrays, **options)
             elif method == "__call__" and ufunc in LINEAR_IN_EACH and (complex_ones or kind is Cotangent):
-                value = _linear_in_each(functools.partial(ufunc, **options), arrays, kind)
+                value = _linear_in_each(functools.partial(ufunc, **options), in_one_type(arrays), kind)
             elif method == "__call__" and ufunc is np.divide and (complex_ones or kind is Cotangent):
-                value = _quotient(arrays[0], arrays[1], kind)
+                x, y = in_one_type(arrays)
+                value = _quotient(x, y, kind)
             elif method == "__call__" and ufunc in SLOPES and complex_ones:
                 value = _of_slopes(ufunc, arrays)
             elif method in ("reduce", "accumulate") and ufunc is np.multiply and (complex_ones or kind is Cotangent):
@@ -86,6 +87,14 @@ class Dual(np.ndarray):
 
 class Cotangent(Dual):
     """A gradient on its way back: 0 times anything is 0."""
+
+
+def in_one_type(factors: list) -> list:
+    """Python's numbers as arrays in the precision of what stands beside them: they have none of their own."""
+    if not any(type(x) in (int, float) for x in factors):
+        return factors
+    dtype = np.zeros(0, np.result_type(*factors)).real.dtype
+    return [np.asarray(x, dtype) if type(x) in (int, float) else x for x in factors]
 
 
 def plain(x: Any) -> Any:

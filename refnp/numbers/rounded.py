@@ -13,9 +13,9 @@ itself, |fl(z) − z| ≤ u|z| + η, to first order in u:
     z = x / y:  e_z = (e_x + |z| e_y)/|y| + |z|       √x:        e_z = e_x / 2z + |z|
 
 and l likewise: inherited through the same derivatives, plus 1 for each operation on the way. What rounds in no
-implementation has no error of its own: an exact 0 in a sum or product, x − x of a given x, −∞ plus what is known, the
-mean of one number. A sum of sums of products is one sum of all their products, in any order; and so is a sum of
-products with another number.
+implementation has no error of its own: an exact 0 in a sum or product, 1 · x, x − x of a given x, −∞ plus what is
+known, the mean of one number. A sum of sums of products is one sum of all their products, in any order; and so is a
+sum of products with another number.
 
 A number also knows the `Arithmetic` that is judged, and passes it on. With it the bound is not of first order alone:
 x̂ is no farther from x than δ = u·e + η·l, so what is inherited takes the steepest slope within δ of x, the product
@@ -89,6 +89,11 @@ class Rounded(Kind):
         zero = self.value == 0
         return zero & (self.error == 0) & (self.lost == 0) if zero.any() else zero
 
+    @property
+    def is_exact_one(self) -> bool:
+        """Whether it is the number 1 or −1 without error: a product with it rounds nothing."""
+        return self.size == 1 and bool((np.abs(self.value) == 1) & (self.error == 0) & (self.lost == 0))
+
     def __add__(self, other: Any) -> "Rounded":
         x, y, judged = _joined(self, other)
         z = _computed(x.value + y.value, x.error + y.error, x.lost + y.lost, judged)
@@ -118,6 +123,9 @@ class Rounded(Kind):
         z = x.value * y.value
         if without_error(x, y):
             return exact(z)
+        for one, other in ((x, y), (y, x)):
+            if one.is_exact_one:
+                return Rounded(z, other.error, other.lost, judged)
         size_x, size_y = np.abs(x.value) + x.off, np.abs(y.value)  # |x| + δ_x and |y|
         error = times(size_y, x.error) + times(size_x, y.error)
         product = _computed(z, error, times(size_y, x.lost) + times(size_x, y.lost), judged)

@@ -1,5 +1,6 @@
 """A page, or a function made of pages, as the equation by which its layer is judged."""
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -19,14 +20,15 @@ def by_page(
     without: tuple[str, ...] = (),
     by_name: tuple[str, ...] = (),
 ) -> Callable:
-    """The page of an operation: output, and a pullback with gradients of the shapes of the arguments.
+    """The page of an operation, or a function of pages: output, and a pullback with gradients of the arguments' shapes.
 
     Arguments that have no gradient stand `by_name` among the options; floats in arrays there are rounded once.
     `parts` stand in place of parts of the page: forms that give the same on paper and are as good, whose bound is the
     wider one (`either`). A page is never written for its bound. `without` are options that no case has, for other
     results than the first.
     """
-    form = operation.page if parts is None else with_parts(operation.page, parts, unless_others=True)  # type: ignore[attr-defined]
+    page: Callable = getattr(operation, "page", operation)
+    form = page if parts is None else with_parts(page, parts, unless_others=True)
 
     def equation(*arguments: Any, **options: Any) -> tuple:
         is_float = lambda value: isinstance(value, np.ndarray) and value.dtype.kind == "f"
@@ -34,27 +36,30 @@ def by_page(
         y, vjp = form(*arguments, **given)
 
         def pullback(y_bar: Any) -> tuple:
-            return tuple(sum_to(bar, x.shape) for bar, x in zip(vjp(y_bar), arguments, strict=False))
+            bars = zip(vjp(y_bar), arguments, strict=False)
+            return tuple(sum_to(bar, x.shape) for bar, x in bars if x is not None)
 
         return y, pullback
 
+    equation.page = page  # type: ignore[attr-defined]
     equation.__doc__ = operation.__doc__
     equation.__signature__ = with_arrays(operation, without, by_name)  # type: ignore[attr-defined]
     return equation
 
 
-def by_tape(function: Callable, *, other_gradient: tuple[str, ...] = ()) -> Callable:
+def by_tape(function: Callable, parts: Parts | None = None, *, other_gradient: tuple[str, ...] = ()) -> Callable:
     """A function of operations, on a tape of the numbers that it is given: output, and a pullback.
 
-    Options that ask for an `other_gradient` than the derivative have cases that are judged and not proved.
+    `parts` as in `by_page`. Options that ask for an `other_gradient` than the derivative have cases that are judged and
+    not proved.
     """
 
-    def equation(*arguments: Any, **options: Any) -> tuple:
+    def on_tape(*arguments: Any, **options: Any) -> tuple:
         return vjp(lambda *given: function(*given, **options), *arguments)
 
-    equation.other_gradient = other_gradient  # type: ignore[attr-defined]
-    equation.__doc__ = function.__doc__
-    equation.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    equation: Any = functools.wraps(function)(lambda *arguments, **options: form(*arguments, **options))
+    form = on_tape if parts is None else with_parts(on_tape, parts, unless_others=True)
+    equation.page, equation.other_gradient = on_tape, other_gradient
     return equation
 
 
@@ -63,7 +68,7 @@ def with_arrays(operation: Callable, without: tuple[str, ...], by_name: tuple[st
 
     What is declared to be an option has a name, whether it may be given by place or not.
     """
-    options, given = {*operation.takes.options, *by_name}, []  # type: ignore[attr-defined]
+    options, given = {*(operation.takes.options if hasattr(operation, "takes") else ()), *by_name}, []
     for p in inspect.signature(operation).parameters.values():
         if p.name in options:
             p = p.replace(kind=p.KEYWORD_ONLY)

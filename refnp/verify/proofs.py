@@ -65,34 +65,39 @@ def pages() -> dict[str, list[Case]]:
 
 
 def form_of(layer: Layer) -> Callable | None:
-    """The page that a layer is, or what it computes by pages on a tape; None if neither."""
-    return getattr(layer.function, "page", layer.equation if hasattr(layer.equation, "other_gradient") else None)
+    """The page that a layer is, or what it computes by pages, on a tape or not; None if neither."""
+    return getattr(layer.function, "page", getattr(layer.equation, "page", None))
 
 
-def proof_of(case: Case, argument: str) -> Proof:
-    """The proof of one gradient in one case."""
+def proofs_of(case: Case) -> dict[str, Proof]:
+    """The proof of each gradient that is asked of a case: of all at once, by one identity; one by one if it fails."""
     arrays = case.problem("float64").arrays
-    form = form_of(case.layer)
+    form, places = form_of(case.layer), {name: i for i, name in enumerate(arrays)}
     assert form is not None
-    return vjp_is_derivative(form, list(arrays.values()), among=[list(arrays).index(argument)], **case.options)
+    of = lambda names: vjp_is_derivative(
+        form, list(arrays.values()), among=[places[name] for name in names], **case.options
+    )
+    asked = [name for name in arrays if f"gradient of {name}" in case.quantities]
+    together = of(asked) if len(asked) > 1 else Proof(None)
+    return {name: together if together.holds else of([name]) for name in asked}
 
 
 def rows(name: str | None = None) -> Iterator[Row]:
-    """A row for every gradient of every page, or of the page of that name."""
+    """A row for every gradient of every page, or of the page of that name; the time is the page's, shared out."""
     for page, cases in pages().items():
         if name not in (None, page):
             continue
-        layer = cases[0].layer
-        form = form_of(layer)
+        form = form_of(cases[0].layer)
         assert form is not None
-        known = theorems.proofs(form, layer.function)
-        for argument in dict.fromkeys(name for case in cases for name in case.inputs):
-            asked = [c for c in cases if f"gradient of {argument}" in c.quantities]
-            start = time.perf_counter()
-            found = {case.name: proof_of(case, argument) for case in asked}
-            lacking = {case: proof.why or "wrong" for case, proof in found.items() if not proof.holds}
-            took = 1e3 * (time.perf_counter() - start)
-            yield Row(page, argument, len(found) - len(lacking), len(found), lacking, took, known.get(argument, {}))
+        known = theorems.proofs(form, cases[0].layer.function)
+        start = time.perf_counter()
+        found = {case.name: proofs_of(case) for case in cases}
+        arguments = dict.fromkeys(argument for proofs in found.values() for argument in proofs)
+        took = 1e3 * (time.perf_counter() - start) / max(len(arguments), 1)
+        for argument in arguments:
+            own = {case: proofs[argument] for case, proofs in found.items() if argument in proofs}
+            lacking = {case: proof.why or "wrong" for case, proof in own.items() if not proof.holds}
+            yield Row(page, argument, len(own) - len(lacking), len(own), lacking, took, known.get(argument, {}))
 
 
 def prove(name: str | None = None, *, assumptions: bool = False) -> int:

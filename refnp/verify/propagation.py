@@ -32,7 +32,6 @@ from refnp.verify.layers import (
     engine,
     softmax,
 )
-from refnp.verify.layers.attention import attention, attention_scores
 from refnp.verify.layers.neural_processes import pair_kernel
 from refnp.verify.layers.set_convolution import matern_32 as rounded_matern_32
 from refnp.verify.layers.set_convolution import matern_52 as rounded_matern_52
@@ -187,25 +186,6 @@ def as_rounded(value: Any) -> Rounded:
     return value if isinstance(value, Rounded) else exact(value)
 
 
-def scaled_attention(
-    query: Rounded, key: Rounded, value: Rounded, bias: Any = None, *, mask=None, scale=None, softcap=None, **_: Any
-) -> Rounded:
-    """Attention with 1/√d, or with another scale."""
-    similarity = "scaled_dot" if scale is None else "dot"
-    query = query if scale in (None, 1) else query * constant(scale)
-    options = {"mask": mask, "similarity": similarity, "softcap": softcap}
-    return attention(query, key, value, None if bias is None else as_rounded(bias), **options)[0]
-
-
-def attention_with_weights(query: Rounded, key: Rounded, value: Rounded, bias: Any = None, **options: Any) -> tuple:
-    """The output and the weights."""
-    scale = options.get("scale")
-    scaled = query if scale is None else query * constant(scale) * constant(np.sqrt(WIDE(query.shape[-1])))
-    known = {name: options[name] for name in ("mask", "softcap") if name in options}
-    scores = attention_scores(scaled, key, None if bias is None else as_rounded(bias), **known)[0]
-    return scaled_attention(query, key, value, bias, **options), softmax.weights(scores)
-
-
 def cholesky(a: Rounded) -> Rounded:
     """A + ΔA = L Lᵀ with |ΔA| ≤ (n + 1) u |L||L|ᵀ, and so |ΔL| ≤ |L| tril(|L⁻¹||ΔA||L⁻ᵀ|) (Higham (2002), §10.1)."""
     factor = np.linalg.cholesky(a.value.astype(float)).astype(WIDE)
@@ -261,8 +241,6 @@ EQUATIONS: dict[str, Callable] = {
     **{name: first(getattr(engine, name)) for name in ("sinh", "cosh", "arctan")},
     "logsumexp": logsumexp,
     "normal_kl": of_numbers(distributions.normal_kl),
-    "attention": scaled_attention,
-    "attention_with_weights": attention_with_weights,
     "cholesky": cholesky,
     "set_convolution": set_convolved,
     "pair_kernel": first(pair_kernel),

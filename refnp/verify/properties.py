@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from refnp.layers.attention import attention, attention_with_weights
 from refnp.layers.convolution import convolution, convolution_transpose
-from refnp.layers.dot_product_attention import attention, attention_with_weights
 from refnp.layers.layer_norm import layer_norm
 from refnp.layers.set_convolutions import set_convolution
 from refnp.layers.softmax import softmax

@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from refnp.layers.dot_product_attention import attention, attention_with_weights
+from refnp.layers.attention import attention, attention_with_weights
 from refnp.layers.similarity import similarity_attention
 from refnp.numbers.rounding import exact
 from refnp.verify.layers import attention as equations

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.autograd.trees import leaves_of
 from refnp.layers import masks
-from refnp.layers.dot_product_attention import attention, attention_scores
+from refnp.layers.attention import attention, attention_scores
 from refnp.layers.multi_head import MultiHeadAttention, grouped_attention
 from refnp.layers.similarity import similarity_attention
 from refnp.layers.translation_attention import TranslationAttention

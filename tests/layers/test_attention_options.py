@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
+from refnp.kernels import attention_blocks as page
 from refnp.layers import MultiHeadAttention, masks
-from refnp.layers import dot_product_attention as page
-from refnp.layers.dot_product_attention import attention, attention_scores, attention_with_weights
+from refnp.layers.attention import attention, attention_scores, attention_with_weights, dropout_map
 from refnp.layers.multi_head import grouped_attention, merge_heads, split_heads
 from refnp.layers.similarity import additive_scores, as_dot, similarity_attention
 from refnp.layers.softmax import softmax
+from refnp.numbers.parts import with_parts
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import attention as equations
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
@@ -150,7 +151,7 @@ def test_scores_are_what_enters_the_softmax(n, m, softcap, dtype, masked, seed):
     mask = rng.random((n, m)) < 0.6 if masked else None
     options = {"mask": mask, "softcap": softcap}
     scores, _ = assert_as_derived(
-        attention_scores, functools.partial(equations.attention_scores, **options), [query, key, bias], **options
+        attention_scores, functools.partial(equations.SCORES.equation, **options), [query, key, bias], **options
     )
     weights = attention_with_weights(query, key, value, bias, **options)[1]
     eye = np.eye(m, dtype=dtype)
@@ -187,7 +188,8 @@ def test_dropout(batch, method, n, m, dtype, masked, seed):
     with blocks_of(2, 3):
         shape = (*batch, n, m)
         factors = page.all_factors(page.dropout_factors(0.4, generator(), shape, np.dtype(dtype)), shape)
-        equation = functools.partial(equations.attention, mask=mask, factors=factors)
+        drop = {dropout_map: lambda *_: lambda weights: weights * factors}
+        equation = functools.partial(with_parts(equations.attention, drop), mask=mask)
         options = {"mask": mask, "dropout": 0.4}
         y, rounded = assert_as_derived(attend, equation, arrays, rng=generator(), method=method, **options)
         other, weights = attention_with_weights(*arrays, rng=generator(), **options)

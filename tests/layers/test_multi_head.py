@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers import masks
-from refnp.layers.dot_product_attention import attention
+from refnp.layers.attention import attention
 from refnp.layers.multi_head import MultiHeadAttention, merge_heads, split_heads
 from refnp.layers.positions.biases import ALiBi, T5Bias
 from refnp.layers.positions.relative import Shaw

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.layers.dot_product_attention import attention, one_over_root
+from refnp.kernels.attention import one_over_root
+from refnp.layers.attention import attention
 from refnp.layers.similarity import (
     additive_scores,
     as_dot,

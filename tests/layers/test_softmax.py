@@ -241,7 +241,7 @@ def test_log_softmax_of_equal_numbers_is_log_n():
 # ---- the masked form
 
 
-@given(shapes(axes=(2, 3)), real_dtypes, scales, seeds)
+@given(shapes(axes=(2, 3)), st.sampled_from([np.float32, np.float64]), scales, seeds)
 def test_masked_softmax_is_softmax_of_what_is_allowed(shape, dtype, scale, seed):
     """The same weights as with −∞ in the hidden places, whatever stands there, even ∞."""
     scores, mask = normal(seed, shape, dtype, scale), np.random.default_rng(seed).random(shape) < 0.6
@@ -256,7 +256,7 @@ def test_masked_softmax_is_softmax_of_what_is_allowed(shape, dtype, scale, seed)
     assert_same_bits(masked_softmax(scores.copy()), masked_softmax(scores.copy(), np.ones(shape, bool)))
 
 
-@pytest.mark.parametrize("dtype", [*REAL, *COMPLEX])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_masked_softmax_broadcasts_the_mask_and_keeps_the_dtype(dtype):
     scores, mask = normal(1, (3, 4), dtype), np.random.default_rng(1).random((2, 3, 4)) < 0.5
     p = masked_softmax(scores.copy(), mask)
@@ -267,7 +267,7 @@ def test_masked_softmax_broadcasts_the_mask_and_keeps_the_dtype(dtype):
     assert_same_bits(masked_softmax(scores.copy(), mask[0, :1]), masked_softmax(scores.copy(), mask[0, [0, 0, 0]]))
 
 
-@pytest.mark.parametrize("dtype", [*REAL, *COMPLEX])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("masked", [False, True])
 def test_masked_softmax_is_the_plain_form_on_both_sides_of_its_reach(dtype, masked):
     """Rows whose maximum is not subtracted, since all are small, beside rows near and beyond overflow and underflow."""
@@ -277,8 +277,8 @@ def test_masked_softmax_is_the_plain_form_on_both_sides_of_its_reach(dtype, mask
     mask = np.random.default_rng(3).random(scores.shape) < 0.7 if masked else None
     shown = scores if mask is None else np.where(mask, scores, -np.inf)
     p = masked_softmax(scores.copy(), mask)
-    bound = 2 * tolerance(equations.SOFTMAX.equation(exact(shown.real))[0], dtype)
-    assert_within(p.real, softmax(shown.real), bound)
+    bound = 2 * tolerance(equations.SOFTMAX.equation(exact(shown))[0], dtype)
+    assert_within(p, softmax(shown), bound)
     for i, row in enumerate(scores):  # whatever stands in other rows
         assert_same_bits(p[i], masked_softmax(row[None].copy(), None if mask is None else mask[i : i + 1])[0])
 

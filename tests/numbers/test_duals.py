@@ -9,10 +9,10 @@ import refnp
 import refnp.autograd as ad
 from refnp import layers
 from refnp.autograd.trees import is_differentiable, leaves_of, map_leaves, rebuilt
-from refnp.numbers.duals import Cotangent, product, quotient
+from refnp.numbers.duals import Cotangent, Dual, product, quotient
 from refnp.verify.layers import LAYERS
 from tests.autograd.cases import CASES, Case
-from tests.helpers import assert_within, seeds, unit_roundoff
+from tests.helpers import assert_within, normal, seeds, unit_roundoff
 
 U = unit_roundoff(np.float64)
 WILD = st.sampled_from([np.inf, -np.inf, np.nan, 1e308, -1e308, 0.0])
@@ -323,3 +323,16 @@ def test_analytic_operations_of_others_are_taken(seed):
     x, v = rng.standard_normal((2, 4))
     assert_within(ad.jvp(cubed, (x,), (v,))[1], 3 * x**2 * v, 16 * U * np.abs(3 * x**2 * v))
     assert_within(ad.hvp(lambda x: ad.sum(cubed(x)), (x,), (v,))[1][0], 6 * x * v, 16 * U * np.abs(6 * x * v))
+
+
+@pytest.mark.parametrize("kind", [Cotangent, Dual])
+@pytest.mark.parametrize("of", [lambda x: 0.3 * x, lambda x: x / 3, lambda x: 2 * x, lambda x: 1 / x])
+def test_a_number_of_python_has_no_precision_of_its_own(of, kind):
+    """float32 stays float32 and rounds as ever, whatever the array is."""
+    x = normal(0, (5,), np.float32) + np.float32(4)
+    found = of(x.view(kind))
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(np.asarray(found), of(x))
+    step = of((x + 1j * x).astype(np.complex64).view(kind))
+    assert step.dtype == np.complex64
+    np.testing.assert_array_equal(np.asarray(step).real, of(x))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from refnp.layers.dot_product_attention import attention
-from refnp.numbers import rounding
+from refnp.layers.attention import attention
+from refnp.numbers import rounding, words
 from refnp.numbers.rounding import (
     Rounded,
     arithmetic,
@@ -238,3 +238,15 @@ def test_contraction_counts_its_terms(subscripts):
     ones = exact(np.ones((3, 7))), exact(np.ones((7, 2)))
     assert (contract(subscripts, *ones).error == 7 * 7).all()
     assert (contract(subscripts, *ones, terms=21).error == 21 * 7).all()
+
+
+def test_a_product_with_1_rounds_nothing():
+    """And one with any other number does."""
+    x = rounding.exact(normal(0, (4,)), F32) * 3
+    for one in (1, -1, words.constant(1), np.ones(())):
+        y = one * x
+        np.testing.assert_array_equal(y.error, x.error)
+        np.testing.assert_array_equal(y.lost, x.lost)
+    assert ((2 * x).error > 2 * x.error).all()
+    almost = rounding.Rounded(np.ones(()), 1, 0, F32)  # not without error
+    assert ((almost * x).error > x.error).all()

@@ -7,8 +7,8 @@ import numpy as np
 import refnp.symmetry
 from refnp.autograd import concatenate
 from refnp.layers import relu, upsample
+from refnp.layers.attention import attention
 from refnp.layers.convolution import convolution
-from refnp.layers.dot_product_attention import attention
 
 search = functools.partial(refnp.symmetry.search, count=16)
 RNG = np.random.default_rng(20)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from refnp.layers import UNet, layer_norm, max_pool
+from refnp.layers.attention import attention
 from refnp.layers.convolution import convolution
-from refnp.layers.dot_product_attention import attention
 from refnp.layers.set_convolutions import set_convolution
 from refnp.symmetry import (
     Negate,

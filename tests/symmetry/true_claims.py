@@ -7,7 +7,7 @@ polynomial minus itself): there the verdict must be "undecided", as for a functi
 import numpy as np
 
 from refnp.layers import layer_norm, log_softmax, softmax
-from refnp.layers.dot_product_attention import attention
+from refnp.layers.attention import attention
 from refnp.layers.multi_head import MultiHeadAttention
 from refnp.layers.set_convolutions import set_convolution
 from refnp.symmetry import Negate, Permute, Roll, Rotate, Scale, Translate, equivariant, invariant

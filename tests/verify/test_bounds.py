@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from refnp.autograd import vjp
-from refnp.layers.dot_product_attention import attention
+from refnp.layers.attention import attention
 from refnp.layers.layer_norm import layer_norm
 from refnp.layers.loss import cross_entropy
 from refnp.layers.masks import causal

@@ -61,7 +61,8 @@ def run_traced(function: Callable, arguments: tuple, options: dict) -> tuple[lis
             return
         if not statement.is_return:
             values = [frame.f_locals[name] for name in statement.names if name in frame.f_locals]
-            value = values[0] if len(values) == 1 else None
+            numbers = [one for one in values if is_number(one)]  # and not the function of a gradient beside it
+            value = numbers[0] if len(numbers) == 1 else None
         if is_number(value):
             found.pop((frame, line), None)  # in a loop the last turn counts
             found[frame, line] = PageLine(statement.code, statement.comment, np.asarray(value), running.index(frame))

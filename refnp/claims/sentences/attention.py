@@ -19,7 +19,7 @@ from refnp.claims.sentences.register import (
     sentence,
 )
 from refnp.layers import MultiHeadAttention, attention, column_attention, softmax
-from refnp.layers.dot_product_attention import attention_scores, attention_with_weights
+from refnp.layers.attention import attention_scores, attention_with_weights
 from refnp.layers.masks import window
 from refnp.layers.similarity import unit_rows
 
@@ -194,7 +194,7 @@ def cosine_is_bounded():
     (TRANSFORMER, "Self-Attention"),
     verdict=FALSE,
     says="the printed forms lack √d: they are the same for d = 1 only",
-    tests=("tests/layers/test_dot_product_attention.py",),
+    tests=("tests/layers/test_attention.py",),
 )
 def missing_root():
     """The printed form against the stated one."""

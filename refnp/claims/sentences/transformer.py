@@ -32,7 +32,7 @@ from refnp.layers import (
     log_softmax,
     softmax,
 )
-from refnp.layers.dot_product_attention import attention_with_weights
+from refnp.layers.attention import attention_with_weights
 from refnp.layers.masks import causal
 from refnp.layers.module import on_tape
 from refnp.models import Encoder, Transformer

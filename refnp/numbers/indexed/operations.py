@@ -235,6 +235,13 @@ def moveaxis(x: Indexed, source: Any, to: Any) -> Indexed:
     return x.transpose(left)
 
 
+def at_least_two_axes(x: Indexed) -> Indexed:
+    """np.atleast_2d of what has two axes already."""
+    if x.ndim < 2:
+        raise TypeError("Indexed: no rule for atleast_2d of one axis")
+    return x
+
+
 def expand_dims(x: Indexed, axis: Any) -> Indexed:
     """Axes of length 1 more."""
     axes = listed(axis, x.ndim + len(np.atleast_1d(axis)))
@@ -304,6 +311,7 @@ FUNCTIONS: dict[Any, Callable] = {
     np.transpose: _first(Indexed.transpose),
     np.moveaxis: moveaxis,
     np.expand_dims: expand_dims,
+    np.atleast_2d: at_least_two_axes,
     np.squeeze: _first(Indexed.squeeze),
     np.broadcast_to: broadcast_to,
     np.shape: lambda x: x.shape,

@@ -9,11 +9,12 @@ import numpy as np
 
 from refnp import layers
 from refnp.autograd.declaration import takes
+from refnp.layers.attention import as_read, masked, soft_capped, weights_vjp
 from refnp.layers.masks import causal, key_padding, window
 from refnp.layers.softmax import softmax_vjp
 from refnp.numbers import rounding
 from refnp.numbers.parts import part
-from refnp.numbers.rounding import WIDE, constant, contract, either, exact, where, where_positive
+from refnp.numbers.rounding import WIDE, constant, contract, either, where, where_positive
 from refnp.verify.case import (
     Case,
     Convention,
@@ -28,136 +29,88 @@ from refnp.verify.case import (
     gradient_of,
     normal,
 )
-from refnp.verify.layers.linear import linear, sum_to, summed_to
-from refnp.verify.layers.softmax import weights
+from refnp.verify.judged_pages import by_page, by_tape
+from refnp.verify.layers.linear import linear
+from refnp.verify.layers.softmax import printed_pullback, weights
 
 TOKENS = "query (..., N, d), key (..., M, d), value (..., M, e) → (..., N, e)"
 TOKENS_HIDDEN = "boolean to (..., N, M)? hides (key, value), True = may attend"
 
 
-@part
-def attention(
-    query,
-    key,
-    value,
-    bias=None,
-    *,
-    mask=None,
-    similarity="scaled_dot",
-    softcap=None,
-    factors=1,
-    no_keys="zero",
-    hidden="unread",
-):
-    """O = A V, A = softmax over the allowed keys of S = Q Kᵀ/√d + bias ("dot": without √d); 0 where no key is allowed.
-
-    A softcap c makes s of Q Kᵀ/√d c tanh(s/c), whose slope is 4e/(1 + e)², e = exp(−2|s|/c). `factors` are what dropout
-    multiplies weights with.
-
-    V̄ = Aᵀ Ō;   Ā = Ō Vᵀ;   S̄ = A∘(R − Σ_j R A), R = Ā − Ā_L, L the largest of a row of A;   Q̄ = S̄ K/√d,
-    K̄ = S̄ᵀ Q/√d; and S̄ for the bias. S̄ is bounded in three forms (`scores_pullback`).
-    Keys and values that no query may attend to are taken for 0, whatever they hold.
-
-    Two options are other frameworks' conventions. `no_keys` is what a query gets that may attend to no key: "zero", the
-    "mean" of all values, or "nan"; or a number, such as −1e9, that a mask adds to scores in place of −∞. With `hidden`
-    not "unread" what no query may attend to is multiplied by its weight of 0, so that NaN and infinity come through;
-    its score is −∞ if "selected", and NaN where −∞ is "added".
-    """
-    n, m = query.shape[-2], key.shape[-2]
-    mask = np.broadcast_to(True if mask is None else mask, np.broadcast_shapes(np.shape(mask), (n, m)))
-    nothing = ~mask.any(-1, keepdims=True)
-    finite = isinstance(no_keys, float)
-    if hidden == "unread":
-        used = (mask | nothing if no_keys == "mean" or finite else mask).any(-2)[..., None]
-        key, value = where(used, key, 0), where(used, value, 0)
-    root = constant(np.sqrt(WIDE(query.shape[-1])))
-    scores = contract("...nd,...md->...nm", query, key)
-    if similarity == "scaled_dot":
-        scores = scores / root
-    scores, slope = soft_capped(scores, softcap)
-    if bias is not None:
-        scores = scores + bias
-    lowest = no_keys if finite else -np.inf
-    seen = scores + np.where(mask, 0, lowest) if finite or hidden == "added" else where(mask, scores, -np.inf)
-    a = weights(seen)
-    if no_keys in ("mean", "nan"):
-        a = where(nothing, constant(1 / WIDE(m)) if no_keys == "mean" else np.nan, a)
-
-    def pullback(g):
-        a_bar = contract("...nd,...md->...nm", g, value) * factors
-        s_bar = scores_pullback(a, a_bar, g, output)
-        if hidden == "selected" or no_keys == "mean":  # what is not selected has no gradient
-            s_bar = where(mask, s_bar, 0)
-        scaled = s_bar if softcap is None else s_bar * slope
-        scaled = scaled / root if similarity == "scaled_dot" else scaled
-        query_bar = contract("...nm,...md->...nd", scaled, key)
-        key_bar = contract("...nm,...nd->...md", scaled, query)
-        value_bar = contract("...nm,...nd->...md", a * factors, g)
-        bars = summed_to((query_bar, key_bar, value_bar), query, key, value)
-        return bars if bias is None else (*bars, sum_to(where(mask, s_bar, 0), bias.shape))
-
-    output = contract("...nm,...md->...nd", a * factors, value)
-    return output, pullback
-
-
-def attending(**options):
-    """Attention with these options, as a part of whatever layer has it."""
-    return {attention: partial(attention, **options)}
-
-
-def scores_pullback(a, a_bar, g, output):
-    """S̄ = A∘(Ā − D), D = Σ_j Ā A or Σ_e Ō O, which are one number on paper (Dao et al. (2022), §B.2); or as in softmax.
+def in_any_form(weights, weights_bar, output, output_bar):
+    """S̄ = A ∘ (Ā − D), D = Σ_j Ā A or Σ_e Ō O, one number on paper (Dao et al. (2022), §B.2); or as in softmax.
 
     Where one weight is near 1, Ā_L − D cancels; where one key is alone S̄ is 0, and kernels leave of it what rounding
     leaves of two sums in different orders.
     """
-    printed = lambda: a * (a_bar - (a_bar * a).sum(-1, keepdims=True))
-    of_rows = lambda: a * (a_bar - (g * output).sum(-1, keepdims=True))
-    return either(lambda: softmax_vjp(a, a_bar), of_rows, printed)
+    of_rows = lambda: weights * (weights_bar - (output_bar * output).sum(-1, keepdims=True))
+    return either(lambda: softmax_vjp(weights, weights_bar), of_rows, lambda: printed_pullback(weights, weights_bar))
 
 
-def attention_scores(query, key, bias=None, *, mask=None, softcap=None):
-    """S = Q Kᵀ/√d + bias, under a softcap c of c tanh(s/c); −∞ where the mask hides. Q̄ = S̄ K/√d, K̄ = S̄ᵀ Q/√d."""
-    root = constant(np.sqrt(WIDE(query.shape[-1])))
-    mask = np.ones((query.shape[-2], key.shape[-2]), bool) if mask is None else mask
-    capped, slope = soft_capped(contract("...nd,...md->...nm", query, key) / root, softcap)
-    scores = capped if bias is None else capped + bias
-
-    def pullback(g):
-        g = where(mask, g, 0)
-        own = g * slope / root
-        products = contract("...nm,...md->...nd", own, key), contract("...nm,...nd->...md", own, query)
-        bars = summed_to(products, query, key)
-        return bars if bias is None else (*bars, sum_to(g, bias.shape))
-
-    return where(mask, scores, -np.inf), pullback
+IN_ANY_FORM = {weights_vjp: in_any_form}
 
 
-def soft_capped(scores, softcap):
-    """c tanh(s/c) and its slope 4e/(1 + e)², e = exp(−2|s|/c); s and 1 without a softcap c."""
-    if softcap is None:
-        return scores, exact(1)
-    u = scores / softcap
-    e = rounding.exp(where(u.value < 0, u, -u) * 2)
-    return rounding.tanh(u) * softcap, e * 4 / ((e + 1) * (e + 1))
+def of_similarity(query, key, value, bias=None, *, mask=None, similarity="scaled_dot", softcap=None):
+    """refnp's attention, with the options that are judged."""
+    return layers.similarity_attention(query, key, value, bias, mask=mask, similarity=similarity, softcap=softcap)
+
+
+attention = by_tape(of_similarity, IN_ANY_FORM)
+
+
+def attending(*, no_keys="zero", hidden="unread"):
+    """Parts of attention by which other frameworks have other conventions.
+
+    `no_keys` is what a query gets that may attend to no key: the "mean" of all values, or "nan"; or a number, such as
+    −1e9, that a mask adds to scores in place of −∞. With `hidden` not "unread" what no query may attend to is
+    multiplied by its weight of 0, so that NaN and infinity come through; its score is −∞ if "selected", and NaN where
+    −∞ is "added".
+    """
+    if hidden != "unread":
+        own = {masked: added_where_hidden(-np.inf)} if hidden == "added" else {}
+        return own | {as_read: lambda x, mask: x}
+    if isinstance(no_keys, float):
+        return {masked: added_where_hidden(no_keys), as_read: read_by_all}
+    if no_keys == "mean":
+        return {layers.softmax.page: partial(softmax_of_nothing, to_all=True), as_read: read_by_all}
+    return (
+        {layers.softmax.page: partial(softmax_of_nothing, to_all=False), masked: selected} if no_keys == "nan" else {}
+    )
+
+
+def added_where_hidden(number):
+    """A mask that adds a number to the scores that it hides, whose gradient they have; that of the bias is 0 there."""
+
+    def added(capped, bias, mask):
+        shown = True if mask is None else mask
+        scores = (capped if bias is None else capped + bias) + np.where(shown, 0, number)
+        return scores, lambda bar: (bar, where(shown, bar, 0))
+
+    return added
+
+
+def selected(capped, bias, mask):
+    """A mask that selects −∞; scores that it hides have a gradient, which is 0 unless it is NaN."""
+    scores, vjp = masked(capped, bias, mask)
+    return scores, lambda bar: (bar, vjp(bar)[1])
+
+
+def read_by_all(x, mask):
+    """Keys or values, which a query that may attend to none reads all."""
+    return x if mask is None else as_read(x, np.atleast_2d(mask) | ~np.atleast_2d(mask).any(-1, keepdims=True))
+
+
+def softmax_of_nothing(x, *, to_all):
+    """Softmax, of which a row of −∞ gives equal weights, or NaN."""
+    nothing = (x.value == -np.inf).all(-1, keepdims=True)
+    p, vjp = layers.softmax.page(x)
+    a = where(nothing, constant(1 / WIDE(x.shape[-1])) if to_all else np.nan, p)
+    return a, (lambda bar: (softmax_vjp(a, bar),)) if nothing.any() else vjp
 
 
 def in_window(mask, before, after):
     """The diagonals of a mask from −before to after."""
     return np.triu(np.tril(mask, after), -before)
-
-
-def causal_equation(query, key, value, *, align="top_left"):
-    """O = A V, A_i = softmax over the keys j ≤ i + k of (Q Kᵀ)_i/√d: k = 0 top left, M − N bottom right."""
-    n, m = query.shape[-2], key.shape[-2]
-    return attention(query, key, value, mask=np.tri(n, m, own_key(n, m, align), dtype=bool))
-
-
-def window_equation(query, key, value, *, before, after, align="top_left"):
-    """O = A V, A_i = softmax over the keys i + k − before ≤ j ≤ i + k + after of (Q Kᵀ)_i/√d; k as for causal ones."""
-    n, m = query.shape[-2], key.shape[-2]
-    k = own_key(n, m, align)
-    return attention(query, key, value, mask=in_window(np.ones((n, m), bool), before - k, after + k))
 
 
 def own_key(n, m, align):
@@ -181,6 +134,9 @@ def with_window(query, key, value, *, before, after, align="top_left"):
     """Query i attends to keys from i − before to i + after, or all by M − N later: align="bottom_right"."""
     mask = window(query.shape[-2], key.shape[-2], before, after, align=align)
     return layers.attention(query, key, value, mask=mask)
+
+
+causal_equation, window_equation = by_tape(with_causal_mask, IN_ANY_FORM), by_tape(with_window, IN_ANY_FORM)
 
 
 def torch_attention(torch, query, key, value, bias=None, *, mask=None, similarity="scaled_dot"):
@@ -249,7 +205,7 @@ WINDOW = Layer(
 )
 SOFTCAP = Layer("softcap_attention", layers.similarity_attention, attention, names=("attention",), tried=DOTS)
 SOFTCAP_OUTPUT = replace(SOFTCAP, name="softcap_attention_output", torch=torch_softcapped)
-SCORES = Layer("attention_scores", layers.attention_scores, attention_scores)
+SCORES = Layer("attention_scores", layers.attention_scores, by_page(layers.attention_scores))
 
 MASKED_NAN = Convention(
     "PyTorch",
@@ -356,7 +312,7 @@ def additive_attention(query, key, value, query_weight, key_weight, vector, *, m
 
     def pullback(g):
         a_bar = contract("...nd,...md->...nm", g, value)
-        s_bar = scores_pullback(a, a_bar, g, output)[..., None]
+        s_bar = in_any_form(a, a_bar, output, g)[..., None]
         inner_bar = s_bar * vector * slope
         query_bar, query_weight_bar = q_pull(inner_bar.sum(-2))
         key_bar, key_weight_bar = k_pull(inner_bar.sum(-3))

@@ -8,25 +8,27 @@ import numpy as np
 from refnp import layers
 from refnp.autograd import broadcast_to, concatenate, matmul, reshape
 from refnp.autograd.primitives import raw
+from refnp.layers.attention import dropout_map, weights_vjp
 from refnp.layers.masks import causal
 from refnp.layers.softmax import softmax_vjp
-from refnp.numbers.rounding import WIDE, arranged, constant, contract, either, where
+from refnp.numbers.parts import with_parts
+from refnp.numbers.rounding import constant, either, where
 from refnp.verify.case import Case, Layer, normal
+from refnp.verify.judged_pages import by_page, by_tape
 from refnp.verify.layers.attention import (
     CAUSAL,
     CHECKERED,
+    IN_ANY_FORM,
     IN_FLOAT32,
     ONE_ROW_HIDDEN,
     WINDOW,
     attention,
-    causal_equation,
     in_window,
     own_key,
-    scores_pullback,
     tensors,
     torch_attention,
 )
-from refnp.verify.layers.softmax import printed_pullback, weights
+from refnp.verify.layers.softmax import printed_pullback
 
 
 def scaled(query, key, value, *, scale, mask=None):
@@ -35,17 +37,6 @@ def scaled(query, key, value, *, scale, mask=None):
     Shapes: query (..., N, d), key (..., M, d), value (..., M, e) → (..., N, e).
     """
     return layers.attention(query, key, value, mask=mask, scale=scale)
-
-
-def scaled_equation(query, key, value, *, scale, mask=None):
-    """Attention without √d, of s Q; Q̄ is s times that of s Q."""
-    y, pullback = attention(query * constant(scale), key, value, mask=mask, similarity="dot")
-
-    def own(g):
-        query_bar, *others = pullback(g)
-        return query_bar * constant(scale), *others
-
-    return y, own
 
 
 def with_sink(query, key, value, sink, *, mask=None):
@@ -61,29 +52,21 @@ def with_sink(query, key, value, sink, *, mask=None):
     return matmul(a[..., :-1], value)
 
 
-def sink_equation(query, key, value, sink, *, mask=None):
-    """The softmax with one logit more, b, of which no value is read; b̄ is the sum of its S̄ over all queries."""
-    root = constant(np.sqrt(WIDE(query.shape[-1])))
-    scores = contract("...nd,...md->...nm", query, key) / root
-    seen = where(True if mask is None else mask, scores, -np.inf)
-    column = sink.moved(lambda b: np.broadcast_to(b[:, None, None], (*scores.shape[:-1], 1)))
-    a = weights(arranged(lambda *parts: np.concatenate(parts, -1), seen, column))
-    output = contract("...nm,...md->...nd", a[..., :-1], value)
+def beside_sink(query, key, value, sink, *, mask=None):
+    """The same by pages, for the part of attention that kernels have in another form."""
+    scores, scores_vjp = layers.attention_scores.page(query, key, mask=mask)
+    column = np.broadcast_to(sink[:, None, None], (*scores.shape[:-1], 1))
+    weights, _ = layers.softmax.page(np.concatenate([scores, column], -1))  # (..., H, N, M + 1)
+    output = weights[..., :-1] @ value
 
-    def pullback(g):
-        a_bar = contract("...nd,...md->...nm", g, value)
-        of_all = a_bar.moved(lambda b: np.concatenate([b, np.zeros_like(b[..., :1])], -1))
-        s_bar = scores_pullback(a, of_all, g, output)
-        own = s_bar[..., :-1] / root
-        others = tuple(i for i in range(len(s_bar.shape) - 1) if i != len(s_bar.shape) - 3)
-        return (
-            contract("...nm,...md->...nd", own, key),
-            contract("...nm,...nd->...md", own, query),
-            contract("...nm,...nd->...md", a[..., :-1], g),
-            s_bar[..., -1].sum(others),
-        )
+    def vjp(output_bar):
+        weights_bar, value_bar = output_bar @ value.mT, weights[..., :-1].mT @ output_bar
+        of_all = np.concatenate([weights_bar, np.zeros_like(weights_bar[..., :1])], -1)
+        logits_bar = weights_vjp(weights, of_all, output, output_bar)
+        query_bar, key_bar, _ = scores_vjp(logits_bar[..., :-1])
+        return query_bar, key_bar, value_bar, logits_bar[..., -1].sum(-1)
 
-    return output, pullback
+    return output, vjp
 
 
 def dropped(query, key, value, *, keep, dropout, mask=None):
@@ -95,10 +78,12 @@ def dropped(query, key, value, *, keep, dropout, mask=None):
     return matmul(a * np.where(keep, 1 / (1 - np.asarray(dropout, raw(a).real.dtype)), 0), value)
 
 
-def dropped_equation(query, key, value, *, keep, dropout, mask=None):
+def with_kept(query, key, value, *, keep, dropout, mask=None):
     """Attention whose weights are multiplied by 0 or 1/(1 − p) after the softmax."""
     factors = where(keep, 1 / (1 - constant(dropout)), 0)
-    return attention(query, key, value, mask=mask, factors=factors)
+    return with_parts(attention, {dropout_map: lambda *_: lambda weights: weights * factors})(
+        query, key, value, mask=mask
+    )
 
 
 def attention_weights(query, key, *, mask=None):
@@ -109,17 +94,9 @@ def attention_weights(query, key, *, mask=None):
     return layers.softmax(layers.attention_scores(query, key, mask=mask))
 
 
-def weights_equation(query, key, *, mask=None):
-    """S̄ = A ∘ (Ā − Σ Ā A), as it stands or as in softmax; Q̄ = S̄ K/√d, K̄ = S̄ᵀ Q/√d."""
-    root = constant(np.sqrt(WIDE(query.shape[-1])))
-    scores = contract("...nd,...md->...nm", query, key) / root
-    a = weights(where(True if mask is None else mask, scores, -np.inf))
-
-    def pullback(g):
-        own = either(lambda: softmax_vjp(a, g), lambda: printed_pullback(a, g)) / root
-        return contract("...nm,...md->...nd", own, key), contract("...nm,...nd->...md", own, query)
-
-    return a, pullback
+def or_printed(p, p_bar):
+    """x̄ of softmax, as on its page or as it is printed."""
+    return either(lambda: softmax_vjp(p, p_bar), lambda: printed_pullback(p, p_bar))
 
 
 def decoded(query, key, value, cached_key, cached_value):
@@ -130,20 +107,6 @@ def decoded(query, key, value, cached_key, cached_value):
     keys, values = concatenate([cached_key, key], axis=-2), concatenate([cached_value, value], axis=-2)
     mask = causal(raw(query).shape[-2], raw(keys).shape[-2], align="bottom_right")
     return layers.attention(query, keys, values, mask=mask)
-
-
-def decoded_equation(query, key, value, cached_key, cached_value):
-    """Causal attention, aligned bottom right, to what is kept and what is new."""
-    m = cached_key.shape[-2]
-    both = lambda kept, new: arranged(lambda *parts: np.concatenate(parts, -2), kept, new)
-    y, pullback = causal_equation(query, both(cached_key, key), both(cached_value, value), align="bottom_right")
-
-    def own(g):
-        query_bar, keys_bar, values_bar = pullback(g)
-        new, kept = np.s_[..., m:, :], np.s_[..., :m, :]
-        return query_bar, keys_bar[new], values_bar[new], keys_bar[kept], values_bar[kept]
-
-    return y, own
 
 
 def torch_causal(torch, query, key, value, *, align="top_left"):
@@ -165,13 +128,14 @@ def torch_scaled(torch, query, key, value, *, scale, mask=None):
     return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=allowed, scale=scale)
 
 
-SCALED = Layer("scaled_attention", scaled, scaled_equation, torch=torch_scaled, names=("attention",))
+OR_PRINTED = {softmax_vjp: or_printed}
+SCALED = Layer("scaled_attention", scaled, by_tape(scaled, IN_ANY_FORM), torch=torch_scaled, names=("attention",))
 CAUSAL_IN_A_CORNER = replace(CAUSAL, torch=torch_causal, jax=None)
 WINDOW_IN_A_CORNER = replace(WINDOW, torch=torch_window, jax=None)
-SINK = Layer("sink_attention", with_sink, sink_equation)
-WEIGHTS = Layer("attention_weights", attention_weights, weights_equation)
-DROPOUT = Layer("dropout_attention", dropped, dropped_equation)
-DECODING = Layer("decoding_attention", decoded, decoded_equation)
+SINK = Layer("sink_attention", with_sink, by_page(beside_sink, IN_ANY_FORM))
+WEIGHTS = Layer("attention_weights", attention_weights, by_tape(attention_weights, OR_PRINTED))
+DROPOUT = Layer("dropout_attention", dropped, with_kept)
+DECODING = Layer("decoding_attention", decoded, by_tape(decoded, IN_ANY_FORM))
 
 
 def cases() -> list[Case]:

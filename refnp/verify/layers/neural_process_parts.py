@@ -13,7 +13,7 @@ from refnp.models.tnp import autoregressive_mask, diagonal_mask, nondiagonal_mas
 from refnp.numbers import rounding
 from refnp.numbers.rounding import WIDE, constant, contract, where
 from refnp.verify.case import Case, Layer, normal, uniform
-from refnp.verify.layers.attention import ATTENTION, IN_FLOAT32, MASKED_ROW, scores_pullback, tensors
+from refnp.verify.layers.attention import ATTENTION, IN_FLOAT32, MASKED_ROW, in_any_form, tensors
 from refnp.verify.layers.linear import linear
 from refnp.verify.layers.multi_head import MULTI_HEAD, bound, heads_inputs, join_heads, over_heads, split_heads
 from refnp.verify.layers.neural_processes import joined, pair_kernel
@@ -84,12 +84,12 @@ def pair_weights(logits, normalization, *sink):
         return a, lambda a_bar, *_: (a * a_bar,)
     if not sink:
         a = weights(logits)
-        return a, lambda *bars: (scores_pullback(a, *bars),)
+        return a, lambda *bars: (in_any_form(a, *bars),)
     column = sink[0].moved(lambda b: np.broadcast_to(b[:, None, None], (*logits.shape[:-1], 1)))
     a = weights(joined(logits, column))
 
     def pullback(a_bar, mixed_bar, mixed):
-        bars = scores_pullback(a, joined(a_bar, constant(np.zeros(column.shape))), mixed_bar, mixed)
+        bars = in_any_form(a, joined(a_bar, constant(np.zeros(column.shape))), mixed_bar, mixed)
         return bars[..., :-1], bars[..., -1].sum((0, 2))
 
     return a[..., :-1], pullback

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.layers import dot_product_attention as page
+from refnp.kernels import attention as page
 from refnp.layers import masks
-from refnp.layers.dot_product_attention import attention, attention_with_weights, column_attention
+from refnp.layers.attention import attention, attention_with_weights, column_attention
 from refnp.layers.multi_head import grouped_attention
 from refnp.layers.similarity import similarity_attention
 from refnp.numbers.rounding import exact, tolerance
