@@ -147,7 +147,8 @@ def scaled(unit, gain, shift):
 
 def per_channel(p, x):
     """(C,) → (C, 1, …), beside x (B, C, *lengths); a number is what it is."""
-    return np.expand_dims(p, tuple(range(1, x.ndim - 1))) if np.shape(p) else p
+    wide = np.expand_dims(p, tuple(range(1, x.ndim - 1))) if np.shape(p) else p
+    return wide
 
 
 class GroupNorm(Module):

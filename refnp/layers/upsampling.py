@@ -67,6 +67,13 @@ def upsample(x, factor=None, *, size=None, mode="nearest", align_corners=False):
     weights = [
         interpolation(x, n, count, step, mode, align_corners) for n, count, step in axes
     ]  # W, P × n, of each axis
+    y, vjp = combined(x, weights)
+    return y, vjp
+
+
+@part
+def combined(x, weights):
+    """y = W x along one axis of space after the other, with weights W (P, n) for each; and the VJP, with Wᵀ."""
     y = x
     for axis, w in enumerate(weights, start=2):
         y = (y.swapaxes(axis, -1) @ w.swapaxes(-1, -2)).swapaxes(axis, -1)
@@ -87,17 +94,21 @@ def interpolation(x, length, count, step, mode, align_corners):
     if mode != "linear":
         half = 1 if mode == "nearest-exact" else 0
         nearest = (2 * i + half) * step.numerator // (2 * step.denominator)  # (P, 1)   ⌊i n/P⌋ or ⌊(i + ½) n/P⌋
-        return 1.0 * (np.minimum(nearest, length - 1) == j)
+        w = 1.0 * (np.minimum(nearest, length - 1) == j)
+        return w
     c = coordinates(x, i, length, step, align_corners)  # (P, 1)
     inside = (c.real > 0) & (c.real < length - 1)
     c = np.where(inside, c, np.clip(c.real, 0, length - 1))
     away = np.where(c.real < j, j - c, c - j)  # (P, n)   |c_i − j|
-    return np.where(away.real > 1, 0, 1 - away)
+    w = np.where(away.real > 1, 0, 1 - away)
+    return w
 
 
 @part
 def coordinates(x, i, length, step, align_corners):
     """c_i, where on the axis of x the places i (P, 1) of y are."""
     if align_corners:
-        return i * (constant(length - 1) / max(len(i) - 1, 1)).like(x)
-    return (i + 0.5) * (constant(step.numerator) / step.denominator).like(x) - 0.5
+        c = i * (constant(length - 1) / max(len(i) - 1, 1)).like(x)
+    else:
+        c = (i + 0.5) * (constant(step.numerator) / step.denominator).like(x) - 0.5
+    return c

@@ -17,10 +17,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from refnp.autograd import einsum
-from refnp.autograd.primitives import raw
-from refnp.numbers.rounding import WIDE, Rounded, contract
-from refnp.verify.case import Case, Layer, NotOfferedError, normal
+from refnp.autograd.pages import page
+from refnp.layers.upsampling import combined
+from refnp.numbers.parts import part
+from refnp.numbers.rounding import WIDE, Rounded
+from refnp.verify.case import Case, KnownDefect, Layer, NotOfferedError, normal
+from refnp.verify.judged_pages import by_page
 
 HALF = Fraction(1, 2)
 
@@ -51,41 +53,57 @@ def filter_matrix(n: int, p: int, mode: str, antialias: bool, align_corners: boo
     return np.vectorize(lambda w: WIDE(w.numerator) / WIDE(w.denominator), otypes=[WIDE])(rows)
 
 
-def matrices(shape, size, options):
-    """W of both axes."""
-    return [filter_matrix(n, p, **options) for n, p in zip(shape[-2:], size, strict=True)]
-
-
-def resize(x, *, size, mode="bicubic", antialias=False, align_corners=False):
-    """y = W_h x W_wᵀ, W by a cubic of four places around each, or with `antialias` by a filter of all that are near.
-
-    Shapes: x (B, C, *lengths) → (B, C, *size).
-    """
-    check(mode, antialias)
-    options = {"mode": mode, "antialias": antialias, "align_corners": align_corners}
-    rows, columns = (w.astype(raw(x).dtype) for w in matrices(raw(x).shape, size, options))
-    return einsum("ph,bchw,qw->bcpq", rows, x, columns)
-
-
-def equation(x, *, size, mode="bicubic", antialias=False, align_corners=False):
-    """The same; x̄ = W_hᵀ ȳ W_w. Weights are off as far as the places are, which are of the size of the axis."""
-    check(mode, antialias)
-    options = {"mode": mode, "antialias": antialias, "align_corners": align_corners}
-    rows, columns = (Rounded(w, 8 * np.abs(w) + 8 * (w != 0) * w.shape[1]) for w in matrices(x.shape, size, options))
-    y = contract("ph,bchw->bcpw", rows, x)
-
-    def pullback(g):
-        return (contract("ph,bcpw->bchw", rows, contract("bcpq,qw->bcpw", g, columns)),)
-
-    return contract("bcpw,qw->bcpq", y, columns), pullback
-
-
-def check(mode, antialias):
+def check_filter(x, *, size, mode="bicubic", antialias=False, align_corners=False):
     """ValueError for a filter that `upsample` has, or that there is not."""
-    if mode not in ("bicubic", "bilinear") or (mode == "bilinear" and not antialias):
+    if mode == "bilinear" and not antialias:
         raise ValueError(
-            f"resize: mode is {mode!r}; use 'bicubic', or 'bilinear' with antialias; upsample has the rest"
+            "resize: mode is 'bilinear'; use 'bicubic', or 'bilinear' with antialias; upsample has the rest"
         )
+    if antialias and align_corners:
+        raise ValueError("resize: antialias has no align_corners; leave one out")
+
+
+@page(
+    "x (B, C, *L ≥ 1) → (B, C, *P)",
+    size="whole ≥ 1 per axis of L",
+    mode="bicubic | bilinear",
+    antialias="True or False",
+    align_corners="True or False",
+    check=check_filter,
+)
+def resize(x, *, size, mode="bicubic", antialias=False, align_corners=False):
+    """y = W x along each axis, W by a cubic of four places around each, or with `antialias` a filter of all near ones.
+
+    Shapes: x (B, C, *lengths) → (B, C, *size).   VJP: x̄ = Wᵀ ȳ.
+    """
+    axes = zip(x.shape[2:], size, strict=True)
+    weights = [weights_of(n, p, mode, antialias, align_corners) for n, p in axes]
+    y, vjp = combined(x, weights)
+    return y, vjp
+
+
+@part
+def weights_of(n, p, mode, antialias, align_corners):
+    """W (P, n) of an axis."""
+    return filter_matrix(n, p, mode, antialias, align_corners)
+
+
+def with_error(*filtered):
+    """Weights are off as far as the places are, which are of the size of the axis; rounding may bring one more in."""
+    w = filter_matrix(*filtered)
+    padded = np.pad(w != 0, [(0, 0), (1, 1)])
+    near = padded[:, :-2] | padded[:, 1:-1] | padded[:, 2:]
+    return Rounded(w, 8 * np.abs(w) + 8 * near * w.shape[1])
+
+
+OF_PAGE = by_page(resize, {weights_of: with_error})
+
+
+def repeating_the_first_row(x, *, size, antialias=False, **options):
+    """With antialias, where one column is left every row of the result is the first one; the gradient is right."""
+    y, pullback = OF_PAGE(x, size=size, antialias=antialias, **options)
+    alone = antialias and y.shape[-1] == 1
+    return (y[..., :1, :].moved(lambda a: np.broadcast_to(a, y.shape)) if alone else y), pullback
 
 
 def jax_resize(jax, x, *, size, mode="bicubic", antialias=False, align_corners=False):
@@ -95,14 +113,22 @@ def jax_resize(jax, x, *, size, mode="bicubic", antialias=False, align_corners=F
     return jax.image.resize(x, (*x.shape[:2], *size), method=mode.removeprefix("bi"), antialias=True)
 
 
+ONE_COLUMN = KnownDefect(
+    "PyTorch",
+    "interpolate with antialias: one column",
+    "interpolate with antialias to a width of 1 gives the first row of the result in every row; its gradient is right",
+    ("output",),
+    equation=repeating_the_first_row,
+)
 RESIZE = Layer(
     "resize",
     resize,
-    equation,
+    OF_PAGE,
     torch=lambda torch, x, *, size, mode="bicubic", antialias=False, align_corners=False: (
         torch.nn.functional.interpolate(x, size, mode=mode, antialias=antialias, align_corners=align_corners)
     ),
     jax=jax_resize,
+    known=(ONE_COLUMN,),
 )
 
 
