@@ -21,7 +21,7 @@ from refnp.autograd.pages import page
 from refnp.kernels import cross_entropy as kernels
 from refnp.layers.softmax import log_softmax
 from refnp.numbers.parts import part
-from refnp.numbers.words import constant, logarithm, pi
+from refnp.numbers.words import constant, everywhere, logarithm, pi
 
 HALF_LOG_TWO_PI = logarithm(2 * pi) / 2
 REDUCTION: Any = {"reduction": "mean | sum | none"}
@@ -262,7 +262,7 @@ def shares(classes, epsilon, smoothing):
 
 def counts(mask, *arrays):
     """A mask as booleans of the shape that the arrays broadcast to, True everywhere for None."""
-    return np.broadcast_to(True if mask is None else mask, np.broadcast_shapes(*map(np.shape, arrays)))
+    return everywhere(True if mask is None else mask, *arrays)
 
 
 @part

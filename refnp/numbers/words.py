@@ -6,6 +6,7 @@ asked for in the same way.
 
     constant, pi, root, logarithm     numbers of the formula: exact until they stand beside an array, then rounded once
     peak, largest                     the largest element of each row: as a number to take off, and where it stands
+    everywhere                        in the shape that others broadcast to
     shares                            each element of a row over the sum of the row
     nonzero                           x, and 1 in place of 0, for what is divided by
     read_at, added_at                 the elements at given places, 0 at none; the adjoint, Σ of those of a place
@@ -25,7 +26,7 @@ import numpy as np
 
 from refnp.numbers import special
 from refnp.numbers.duals import Array
-from refnp.numbers.kinds import Kind, word
+from refnp.numbers.kinds import ABOUT, Kind, word
 from refnp.numbers.sinusoids import sinusoids_of
 from refnp.numbers.summation import sum_of_products
 
@@ -124,6 +125,15 @@ def largest(x: Any) -> Array:
 def nonzero(x: Any) -> Any:
     """x, and 1 in place of 0: for what is divided by."""
     return np.where(x.real == 0, 1, x)
+
+
+@word
+def everywhere(x: Any, *arrays: Any) -> Any:
+    """x in the shape that the arrays broadcast to."""
+    return np.broadcast_to(x, np.broadcast_shapes(*map(np.shape, arrays)))
+
+
+ABOUT[everywhere] = everywhere.__wrapped__  # type: ignore[attr-defined]
 
 
 @word

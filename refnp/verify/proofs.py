@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from refnp import layers
 from refnp.numbers.indexed.proving import Theorem
 from refnp.numbers.proving import Proof, vjp_is_derivative
 from refnp.verify import theorems
@@ -82,14 +83,21 @@ def proofs_of(case: Case) -> dict[str, Proof]:
     return {name: together if together.holds else of([name]) for name in asked}
 
 
+def theorems_of(layer: Layer) -> dict[str, dict[str, Theorem]]:
+    """What is known for every size: of the page of this name in refnp.layers, or else of what the layer computes."""
+    own = getattr(layers, layer.name, None)
+    if hasattr(own, "page"):
+        return theorems.proofs(own.page, own)
+    form = form_of(layer)
+    return {} if form is None else theorems.proofs(form, layer.function)
+
+
 def rows(name: str | None = None) -> Iterator[Row]:
     """A row for every gradient of every page, or of the page of that name; the time is the page's, shared out."""
     for page, cases in pages().items():
         if name not in (None, page):
             continue
-        form = form_of(cases[0].layer)
-        assert form is not None
-        known = theorems.proofs(form, cases[0].layer.function)
+        known = theorems_of(cases[0].layer)
         start = time.perf_counter()
         found = {case.name: proofs_of(case) for case in cases}
         arguments = dict.fromkeys(argument for proofs in found.values() for argument in proofs)

@@ -6,6 +6,8 @@ one axis and several. What is proved for every size is also computed at drawn si
 be found out if it were not so.
 """
 
+import inspect
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
@@ -118,14 +120,27 @@ class Maker:
         return self.sizes.setdefault(name, Size(name))
 
 
-def forms_of(declaration: Any) -> list[Form]:
-    """The forms of a function with this declaration; none where it has none, or takes what has no rule."""
+def forms_of(function: Callable) -> list[Form]:
+    """The forms in which a function is called; none where it declares nothing, or takes what has no rule.
+
+    Forms that it refuses are left out. Where it wants two letters of its declaration to be one, they are.
+    """
+    declaration = getattr(function, "takes", None)
     if not isinstance(declaration, Declaration):
         return []
     try:
-        return list(Maker(declaration).forms())
+        maker = Maker(declaration)
+        forms = list(maker.forms())
     except TypeError:
         return []
+    if not is_taken(function, forms[0]):
+        for one, other in itertools.combinations(list(maker.sizes), 2):
+            alike = Maker(declaration)
+            alike.sizes[other] = alike.size(one)
+            if is_taken(function, alike.form("usual")):
+                forms = list(alike.forms())
+                break
+    return [form for form in forms if is_taken(function, form)]
 
 
 def is_taken(function: Callable, form: Form) -> bool:
@@ -140,15 +155,26 @@ def is_taken(function: Callable, form: Form) -> bool:
     return False
 
 
+def of_page(page: Callable, forms: list[Form]) -> Iterator[Form]:
+    """The forms that the page knows, where the function around it takes options that the page has not."""
+    parameters = inspect.signature(page).parameters.values()
+    names = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        yield from forms
+        return
+    for form in forms:
+        left_out = {name: value for name, value in form.options.items() if name not in names}
+        if all(isinstance(value, Indexed) or value == forms[0].options.get(name) for name, value in left_out.items()):
+            yield form._replace(options={name: value for name, value in form.options.items() if name in names})
+
+
 def proofs(page: Callable, function: Callable) -> dict[str, dict[str, Theorem]]:
     """{argument: {form: what is known of its gradient}} of the page of a function, each theorem computed in the field.
 
-    Forms that the function refuses are left out. Raises AssertionError where the field finds a theorem to be false.
+    Raises AssertionError where the field finds a theorem to be false.
     """
     found: dict[str, dict[str, Theorem]] = {}
-    for form in forms_of(getattr(function, "takes", None)):
-        if not is_taken(function, form):
-            continue
+    for form in of_page(page, forms_of(function)):
         known = gradients(page, form.arguments, **form.options)
         for name, theorem in known.items():
             found.setdefault(name, {})[form.name] = theorem

@@ -25,13 +25,13 @@ OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 
 
 def pages():
-    """{name: (module, name of the function, declaration)} of every layer that is a page."""
+    """{name: (module, name of the function, operation)} of every layer that is a page."""
     found = {}
     for case in cases_of_layers():
         operation = case.layer.function
-        if hasattr(operation, "page") and theorems.forms_of(getattr(operation, "takes", None)):
+        if hasattr(operation, "page") and theorems.forms_of(operation):
             function = inspect.unwrap(operation.page)
-            found[case.layer.name] = sys.modules[function.__module__], function.__name__, operation.takes
+            found[case.layer.name] = sys.modules[function.__module__], function.__name__, operation
     return found
 
 
@@ -166,13 +166,13 @@ def difference(page, arrays, options, argument, seed):
     return abs(forward - back) / max(1e-3, abs(forward), abs(back))
 
 
-def tried(name, module, function, declaration, count=None, seed=0):
+def tried(name, module, function, operation, count=None, seed=0):
     """Counter of verdicts on the edits of a page, or on so many that are drawn; and those that are wrong and proved."""
     counts, unsound = collections.Counter(), []
     every = list(variants(module, function))
     if count is not None and count < len(every):
         every = random.Random(f"{name} {seed}").sample(every, count)
-    forms = theorems.forms_of(declaration)
+    forms = list(theorems.of_page(operation.page, theorems.forms_of(operation)))
     forms = [form for form in forms if form.name in ("usual", "with all")] or forms[:1]
     for what, tree in every:
         page = made(module, tree, function)
@@ -196,11 +196,11 @@ def tried(name, module, function, declaration, count=None, seed=0):
 def main(names):
     """All edits of the pages named, or of all."""
     total = collections.Counter()
-    for name, (module, function, declaration) in pages().items():
+    for name, (module, function, operation) in pages().items():
         if names and name not in names:
             continue
         start = time.perf_counter()
-        counts, unsound = tried(name, importlib.import_module(module.__name__), function, declaration)
+        counts, unsound = tried(name, importlib.import_module(module.__name__), function, operation)
         total += counts
         print(f"{name:24s}{dict(counts)}  {time.perf_counter() - start:.0f} s", flush=True)
         for line in unsound:

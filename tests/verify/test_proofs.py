@@ -66,10 +66,29 @@ def test_a_theorem_that_is_false_at_some_size_is_an_error(monkeypatch):
 
 
 def test_forms_are_with_and_without_what_may_be_left_out_and_each_choice():
-    declaration = Declaration(
-        lambda x, *, bias=None, mask=None, eps=1e-5, kind="a": None,
-        "x (..., D), bias (D) or ()? → (..., D)",
-        {"mask": "boolean (..., D)?", "eps": "≥ 0", "kind": "a | b"},
-    )
-    names = [form.name for form in theorems.forms_of(declaration)]
+    function = lambda x, bias=None, *, mask=None, eps=1e-5, kind="a": x
+    options = {"mask": "boolean (..., D)?", "eps": "≥ 0", "kind": "a | b"}
+    function.takes = Declaration(function, "x (..., D), bias (D) or ()? → (..., D)", options)
+    names = [form.name for form in theorems.forms_of(function)]
     assert names == ["usual", "with bias", "with mask", "with all", "bias ()", "kind=b"]
+    page = lambda x, bias=None, *, mask=None, eps=1e-5: (x, lambda x_bar: (x_bar, None))
+    assert "kind=b" not in theorems.proofs(page, function)["x"]  # which the page does not know
+
+
+def test_letters_that_a_function_wants_to_be_one_are():
+    def function(x, y):
+        return x + y
+
+    function.takes = Declaration(function, "x (N, D), y (N, E) → (N, D)", {})
+    assert repr(theorems.forms_of(function)[0].arguments["y"].shape) in ("(N, D)", "(N, E)")
+    assert theorems.forms_of(function)[0].arguments["x"].shape == theorems.forms_of(function)[0].arguments["y"].shape
+
+
+def test_forms_that_a_function_refuses_are_left_out():
+    def function(x, y=None):
+        if y is not None:
+            raise ValueError("y")
+        return x
+
+    function.takes = Declaration(function, "x (N), y (N)? → (N)", {})
+    assert [form.name for form in theorems.forms_of(function)] == ["usual"]

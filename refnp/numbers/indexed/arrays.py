@@ -33,7 +33,7 @@ from refnp.numbers.indexed.expressions import (
 from refnp.numbers.indexed.functions import largest_at
 from refnp.numbers.indexed.indices import index
 from refnp.numbers.indexed.sizes import Size, as_number, indices, places, product_of
-from refnp.numbers.indexed.terms import Index, canonical, fresh
+from refnp.numbers.indexed.terms import Index, fresh
 from refnp.numbers.words import Constant, Kind
 
 At = Callable[[tuple], Expression]
@@ -101,8 +101,11 @@ class Indexed(Kind):
         return self.shape[0]
 
     def __bool__(self) -> bool:
-        """Of a number that is known; a branch that hangs on another is refused."""
+        """Of a number that is known. Of one condition it is taken that it holds, or that its opposite does not."""
         known = self.at(()) if self.shape == () and self.seen is None else None
+        if known is not None and isinstance(self, Condition) and len(known - number(len(known) - 1)) == 1:
+            assume("= 1", known if len(known) == 1 else number(1) - known)
+            return len(known) == 1
         if known is None or set(known) - {((), ())}:
             raise NoRule("a branch that hangs on the value of an array")
         return bool(known)
@@ -294,19 +297,15 @@ def compared(x: Any, y: Any) -> Condition:
 
 def equals(x: Any, y: Any) -> Condition:
     """[x = y]: where they are −∞ that is known; else it is taken that they differ, unless they are the same."""
+    for one, other in ((x, y), (y, x)):
+        if isinstance(one, float) and one == math.inf:
+            return condition(finite(number_of(other)) * 0)
     x, y = number_of(x), number_of(y)
     for one, other in ((x, y), (y, x)):
         if one.seen is not None and one.shape == () and not one.seen.at(()):
             return ~other.seen if other.seen is not None else condition(finite(other) * 0)
     difference = finite(x) - finite(y)
-
-    def at(i: tuple) -> Expression:
-        e = difference.at(i)
-        if set(canonical(e)) - {((), ())}:
-            assume("≠ 0", e)
-        return number(int(not e))
-
-    return Condition(difference.shape, at)
+    return Condition(difference.shape, lambda i: function("=0", difference.at(i)))
 
 
 def condition(x: Any) -> Condition:

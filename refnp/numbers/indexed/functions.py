@@ -131,7 +131,16 @@ def largest_at(axis: Index, sizes: Sequence[tuple[str, str]], e: Expression) -> 
     return index(axis, found)
 
 
-functions |= {"exp": exp, "log": log, "tanh": tanh, "sin": sin, "cos": cos, "erf": erf, ">0": is_above_0}
+def is_0(e: Expression) -> Expression:
+    """[a = 0], which is taken not to be so where nothing is known of a."""
+    if not e:
+        return number(1)
+    if set(e) != {((), ())} and not is_positive(e) and not is_positive(e.times(-1)):
+        assume("≠ 0", e)
+    return Expression()
+
+
+functions |= {"exp": exp, "log": log, "tanh": tanh, "sin": sin, "cos": cos, "erf": erf, ">0": is_above_0, "=0": is_0}
 
 SLOPES: dict[str, Callable[[Expression], Expression]] = {
     "exp": lambda e: function("exp", e),

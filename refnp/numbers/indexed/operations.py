@@ -23,7 +23,7 @@ from refnp.numbers.indexed.arrays import (
     spread,
 )
 from refnp.numbers.indexed.expressions import Expression, NoRule, function, number, power, term, total
-from refnp.numbers.indexed.sizes import Size, broadcast, is_alike, listed, pieces, product_of, sum_of
+from refnp.numbers.indexed.sizes import Size, broadcast, is_alike, is_one, listed, pieces, product_of, sum_of
 from refnp.numbers.indexed.sizes import places as axis_places
 from refnp.numbers.windows import windows
 
@@ -235,13 +235,6 @@ def moveaxis(x: Indexed, source: Any, to: Any) -> Indexed:
     return x.transpose(left)
 
 
-def at_least_two_axes(x: Indexed) -> Indexed:
-    """np.atleast_2d of what has two axes already."""
-    if x.ndim < 2:
-        raise TypeError("Indexed: no rule for atleast_2d of one axis")
-    return x
-
-
 def expand_dims(x: Indexed, axis: Any) -> Indexed:
     """Axes of length 1 more."""
     axes = listed(axis, x.ndim + len(np.atleast_1d(axis)))
@@ -253,6 +246,31 @@ def absolute(x: Any) -> Indexed:
     """−x where x < 0."""
     x = lift(x)
     return where(Real(x) < 0, -x, x)
+
+
+def everywhere(x: Any, *arrays: Any) -> Any:
+    """In the shape that the arrays broadcast to."""
+    return broadcast_to(x, broadcast(*(a.shape for a in arrays)))
+
+
+def at_least_2d(x: Any) -> Any:
+    """With axes of length 1 in front."""
+    return x[(None,) * max(0, 2 - x.ndim)] if x.ndim < 2 else x
+
+
+def is_infinite(x: Any) -> Condition:
+    """Whether an entry is −∞; unknown numbers are finite."""
+    x = x.x if isinstance(x, Real) else lift(x)
+    return condition(finite(x) * 0) if x.seen is None else ~x.seen
+
+
+def summed_to(x: Any, shape: Sequence[Any]) -> Indexed:
+    """The sum over axes along which the shape was broadcast."""
+    x = lift(x)
+    front = x.ndim - len(shape)
+    x = x.sum(tuple(range(front))) if front > 0 else x
+    wide = tuple(k for k, n in enumerate(shape) if is_one(n) and not is_one(x.shape[k]))
+    return x.sum(wide, keepdims=True) if wide else x
 
 
 def normal_cdf(x: Any) -> tuple[Indexed, Indexed]:
@@ -294,6 +312,10 @@ UFUNCS: dict[Any, Callable] = {
     np.minimum: lambda x, y: where(compared(y, x), x, y),
     np.logical_and: lambda x, y: condition(x) & y,
     np.logical_or: lambda x, y: condition(x) | y,
+    np.isinf: is_infinite,
+    np.isneginf: is_infinite,
+    np.isfinite: lambda x: ~is_infinite(x),
+    np.isnan: lambda x: is_infinite(x) & False,
     np.logical_not: lambda x: ~condition(x),
     np.bitwise_and: lambda x, y: condition(x) & y,
     np.bitwise_or: lambda x, y: condition(x) | y,
@@ -311,9 +333,10 @@ FUNCTIONS: dict[Any, Callable] = {
     np.transpose: _first(Indexed.transpose),
     np.moveaxis: moveaxis,
     np.expand_dims: expand_dims,
-    np.atleast_2d: at_least_two_axes,
     np.squeeze: _first(Indexed.squeeze),
     np.broadcast_to: broadcast_to,
+    np.atleast_2d: at_least_2d,
+    words.everywhere: everywhere,
     np.shape: lambda x: x.shape,
     np.ones_like: lambda x: Indexed(x.shape, lambda i: number(1)),
     np.zeros_like: lambda x: Indexed(x.shape, lambda i: Expression()),
@@ -337,7 +360,11 @@ _COMPARED = {
 }
 Indexed.functions = UFUNCS | FUNCTIONS
 Size.functions = Indexed.functions | {windows: windows_of}
-Real.functions = {words.largest: largest} | {ufunc: UFUNCS[ufunc] for ufunc in _COMPARED.values()}
+if hasattr(words, "summed_to"):
+    Indexed.functions[words.summed_to] = summed_to
+_TESTS = (np.isinf, np.isneginf, np.isfinite, np.isnan)
+Real.functions = {ufunc: UFUNCS[ufunc] for ufunc in (*_COMPARED.values(), *_TESTS)}
+Real.functions |= {words.largest: largest, np.absolute: lambda x: Real(absolute(x.x))}
 
 
 def _of_size(ufunc: Any, *, reflected: bool = False) -> Callable:

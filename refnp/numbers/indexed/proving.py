@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from refnp.numbers.indexed import operations  # noqa: F401   NumPy's functions for arrays
-from refnp.numbers.indexed.arrays import Indexed, finite, lift, symbol
+from refnp.numbers.indexed.arrays import Indexed, lift, symbol
 from refnp.numbers.indexed.expressions import Assumptions, Expression, NoRule, assuming, total
 from refnp.numbers.indexed.functions import derivative
 from refnp.numbers.indexed.indices import moved
@@ -49,7 +49,7 @@ def gradients(page: Callable, arguments: Mapping[str, Indexed | None], **options
         try:
             results, vjp = page(*arguments.values(), **options)
             several = results if isinstance(results, tuple) else (results,)
-            ys = [finite(lift(y)) for y in several]
+            ys = [numbers_alone(lift(y)) for y in several]
             y_bars = [symbol("ȳ" + "′" * k, *y.shape) for k, y in enumerate(ys)]
             bars = vjp(*y_bars)
             values = [
@@ -72,6 +72,11 @@ def _differences(name: str, x: Indexed, bar: Any, values: list) -> Iterable[Expr
     for at, _ in places(x.shape):
         parts = ((y_bar * derivative(y, name, at)).summed(bound) for y_bar, bound, y in values)
         yield total(parts) - given.at(at)
+
+
+def numbers_alone(y: Indexed) -> Indexed:
+    """The array with 0 where it is −∞: what is −∞ whatever the numbers are has no gradient, and its ȳ no effect."""
+    return y if y.seen is None else y.seen * Indexed(y.shape, y.at)
 
 
 def summed_to(bar: Indexed, x: Indexed) -> Indexed:

@@ -31,7 +31,7 @@ from refnp.numbers.indexed.expressions import (
     term,
     total,
 )
-from refnp.numbers.indexed.indices import inverse_of, ways
+from refnp.numbers.indexed.indices import inverse_of, meaning, ways
 from refnp.numbers.indexed.terms import INNER, WORDS, Atom, Inside, frozen, letters, letters_of, renamed, thawed
 
 LETTER = re.compile(r"[ijt]\d+")
@@ -84,6 +84,24 @@ def _same_index(sizes: Sizes, powers: Powers, c: Fraction) -> Expression | None:
             if isinstance(one, str) and one not in letters(other) and any(one in letters_of(b) for b in rest):
                 with_other = substituted(Expression({((), tuple(rest.items())): c}), {one: other})
                 return _replaced({}, {a: Fraction(1)}, Fraction(1), a, Fraction(1), with_other).summed(sizes.items())
+    return None
+
+
+def _one_of_them(sizes: Sizes, powers: Powers, c: Fraction) -> Expression | None:
+    """m_j [Σ_i m_i > 0] = m_j for a mask m: where one is 1, their number is above 0."""
+    for a in powers:
+        inside = meaning.get(a[1]) if a[0] == "m" else None
+        if inside is None or len(inside.terms) != 1:
+            continue
+        ((bound, factors), k) = inside.terms[0]
+        if k > 0 and len(factors) == 1 and factors[0][0][0] == "m":
+            known = {f"t{n}": i for n, i in enumerate(a[2], start=1)}
+            of = factors[0][0]
+            for other in powers:
+                if other[:2] == of[:2] and all(
+                    i in dict(bound) or known.get(i) == j for i, j in zip(of[2], other[2], strict=True)
+                ):
+                    return _replaced(sizes, powers, c, a, Fraction(0), number(1))
     return None
 
 
@@ -233,5 +251,5 @@ def primes_of(n: int) -> Iterator[int]:
         yield n
 
 
-rules += [_reordered, _root_squared, _cosine_squared, _same_index, _divided]
+rules += [_reordered, _root_squared, _cosine_squared, _same_index, _one_of_them, _divided]
 powers_of.append(_inverse_or_root)
