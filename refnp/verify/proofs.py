@@ -7,7 +7,7 @@ A theorem is about arrays whose sizes are letters (theorems.py). A proof in a ca
 
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from refnp import layers
 from refnp.numbers.indexed.proving import Theorem
@@ -85,11 +85,11 @@ def proofs_of(case: Case) -> dict[str, Proof]:
 
 def theorems_of(layer: Layer) -> dict[str, dict[str, Theorem]]:
     """What is known for every size: of the page of this name in refnp.layers, or else of what the layer computes."""
-    own = getattr(layers, layer.name, None)
-    if hasattr(own, "page"):
+    own: Any = getattr(layers, layer.name, None)
+    if own is not None and hasattr(own, "page"):
         return theorems.proofs(own.page, own)
-    form = form_of(layer)
-    return {} if form is None else theorems.proofs(form, layer.function)
+    form, function = form_of(layer), layer.function
+    return {} if form is None or function is None else theorems.proofs(form, function)
 
 
 def rows(name: str | None = None) -> Iterator[Row]:

@@ -145,8 +145,8 @@ def forms_of(function: Callable) -> list[Form]:
 
 def is_taken(function: Callable, form: Form) -> bool:
     """Whether the function takes a call of this form at some drawn sizes."""
-    for seed in range(4):
-        arguments, options = numbers_of(form, seed, longest=3 + seed)
+    for seed in range(12):
+        arguments, options = numbers_of(form, seed, longest=3 + seed, least=2)
         try:
             function(*arguments.values(), **options)
         except (TypeError, ValueError):
@@ -205,10 +205,11 @@ def refuse_false(page: Callable, form: Form, proved: list[str]) -> None:
             return
 
 
-def numbers_of(form: Form, seed: int, longest: int = 3) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Drawn numbers in place of the unknown ones of a form: its arguments and its options."""
+def numbers_of(form: Form, seed: int, longest: int = 3, least: int = 1) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Drawn numbers in place of the unknown ones of a form: its arguments and its options. All sizes differ."""
     rng = np.random.default_rng(seed)
-    sizes = cache(lambda name: int(rng.integers(1, longest + 1)))
+    lengths = iter(rng.permutation(np.arange(least, longest + 6)))
+    sizes = cache(lambda name: int(next(lengths)))
 
     def drawn(name: str, x: Any) -> Any:
         if isinstance(x, Size):
