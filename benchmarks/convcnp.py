@@ -60,7 +60,7 @@ def needs_of(architecture: str, sizes: Sizes, dtype: str) -> Needs:
     A pair has an exponential for each channel, and 8 operations: 3 for the exponent, its product with the value and the
     sum, 3 for the gradients of values and length scale. The map to the network's channels has a sigmoid a number.
     """
-    from refnp.layers.set_convolutions.near import half_width
+    from refnp.kernels.set_convolution_near import half_width
 
     model, data = model_of(architecture, dtype), task(sizes, dtype, batch=sizes.batch, contexts=sizes.contexts)
     length, unit, pairs = model.grid(data.context_x, data.target_x).lengths[0], float(np.finfo(dtype).eps) / 2, 0
@@ -106,7 +106,7 @@ def task(sizes: Sizes, dtype: str, *, batch: int, contexts: int) -> SimpleNamesp
 
 def model_of(architecture: str, dtype: str) -> Any:
     """With length scales that differ, as after a few steps of training."""
-    from refnp.layers.set_convolutions import GridOptions
+    from refnp.layers.set_convolution import GridOptions
     from refnp.models.convcnp import ConvCNP
 
     rng = np.random.default_rng(0)

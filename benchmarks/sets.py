@@ -44,7 +44,7 @@ def side(framework: str, n: int, places: int, dtype: str) -> Side:
 
 
 def refnp_function(grid: np.ndarray, points: np.ndarray) -> Callable:
-    from refnp.layers.set_convolutions import set_convolution
+    from refnp.layers.set_convolution import set_convolution
 
     return lambda values, scale: set_convolution(grid, points, values, scale)
 

@@ -10,7 +10,7 @@ on, or a counter-example. The last function was made symmetric by construction, 
 import numpy as np
 
 from refnp.layers import MultiHeadAttention, SinusoidalPositions, convolution, upsample
-from refnp.layers.set_convolutions import set_convolution
+from refnp.layers.set_convolution import set_convolution
 from refnp.symmetry import Permute, Roll, Rotate, Translate, equivariant, invariant, search
 
 RNG = np.random.default_rng(0)

@@ -23,7 +23,7 @@ from rich.table import Table
 
 from refnp.autograd import no_grad
 from refnp.layers.distributions import Normal
-from refnp.layers.set_convolutions import GridOptions
+from refnp.layers.set_convolution import GridOptions
 from refnp.models.convcnp import ConvCNP
 from refnp.models.joint import Autoregressive
 from refnp.tasks.predator_prey import PredatorPreyTasks, lynx_hare

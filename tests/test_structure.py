@@ -14,20 +14,20 @@ def test_attention_is_eight_deep():
     assert structure.call(lambda: attention(q, q, q)).deepest <= 8
 
 
-def test_a_set_convolution_of_two_points_stands_in_four_files():
-    """The machinery, the check, the page and its kernels."""
+def test_a_set_convolution_of_two_points_stands_in_seven_files():
+    """The machinery and what is around every page, the check, arrays, the kernel and its weights."""
     x, y = np.array([[0.0], [1.0]]), np.ones((2, 1))
     set_convolution(x, x, y, 0.5)
     entered = structure.call(lambda: set_convolution(x, x, y, 0.5))
-    assert len(entered.functions) <= 11
-    assert len(entered.files) <= 4
+    assert len(entered.functions) <= 19
+    assert len(entered.files) <= 7
 
 
-def test_training_is_ten_frames_from_the_command_line_to_the_set_convolution():
+def test_training_is_twelve_frames_from_the_command_line_to_the_set_convolution():
     names = [code.co_name for code in structure.training(1).stack]
     assert names[0] == "main"
     assert names[-1] == "set_convolution"
-    assert len(names) <= 10
+    assert len(names) <= 12  # two are what is around every page
 
 
 def test_one_step_of_training_enters_few_functions():

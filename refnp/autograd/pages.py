@@ -72,6 +72,8 @@ def plain() -> Iterator[None]:
 
 def page(
     text: str,
+    named: Mapping[str, str] | None = None,
+    /,
     *,
     kernel: Callable | Parts | None = None,
     of_every_array: bool = False,
@@ -89,7 +91,9 @@ def page(
     make. A kernel that returns None leaves these arguments to the page.
     What is declared to be positive, not negative or a probability is held to it, number by number but for what a mask
     hides. `check`, called as the operation is, refuses what a declaration cannot say.
+    Options that are called as these are stand in `named`.
     """
+    options = {**(named or {}), **options}
 
     def made(function: Callable) -> Page:
         declaration = Declaration(along_axes(function) if "axis" in options else function, text, options)

@@ -14,7 +14,7 @@ import numpy as np
 from refnp.autograd import Array
 from refnp.claims.common import Repeat, enlarged, generator, in_precision_of, parts_of
 from refnp.claims.row import APPROXIMATE, BROKEN, EXACT, ON_SUBGROUP, Refinement, Row, Trial
-from refnp.layers.set_convolutions import Grid, GridOptions
+from refnp.layers.set_convolution import Grid, GridOptions
 from refnp.layers.unet import PooledUNet, SimpleCNN, UNet
 from refnp.models.attentive import ANP, CANP
 from refnp.models.bootstrap import BANP, BNP

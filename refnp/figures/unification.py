@@ -4,7 +4,7 @@
 
 docs/unification.md derives what both pictures show.
 
-Source: Sivaraya (2023), eq. 10 to 12, §4.2; Gordon et al. (2020). Code: refnp/layers/set_convolutions,
+Source: Sivaraya (2023), eq. 10 to 12, §4.2; Gordon et al. (2020). Code: refnp/layers/set_convolution.py,
 refnp/models/convcnp.py, refnp/layers/attention.py.
 """
 
@@ -17,7 +17,7 @@ from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array
 from refnp.figures.canvas import Drawn, canvas
 from refnp.layers.attention import attention
-from refnp.layers.set_convolutions import set_convolution
+from refnp.layers.set_convolution import set_convolution
 from refnp.models.convcnp import ConvCNP
 from refnp.studies.trained import open_trained
 from refnp.tasks.gaussian_process import GaussianProcess

@@ -1,6 +1,6 @@
 """Chapter 2, the layers: one idea a page, the function with its hand-written gradient, then its module."""
 
-from refnp.layers import masks, steps
+from refnp.layers import masks
 from refnp.layers.activation import *
 from refnp.layers.attention import attention, attention_scores, attention_with_weights, column_attention
 from refnp.layers.convolution import Convolution, ConvolutionTranspose, convolution, convolution_transpose
@@ -22,7 +22,7 @@ from refnp.layers.multi_head import KeyValueCache, MultiHeadAttention, grouped_a
 from refnp.layers.pooling import adaptive_average_pool, adaptive_max_pool, average_pool, max_pool
 from refnp.layers.positions import *
 from refnp.layers.regularization import dropout
-from refnp.layers.set_convolutions import Grid, GridOptions, SetConvolution, set_convolution
+from refnp.layers.set_convolution import Grid, GridOptions, SetConvolution, set_convolution
 from refnp.layers.similarity import similarity_attention
 from refnp.layers.softmax import log_softmax, softmax
 from refnp.layers.student_t import StudentT

@@ -33,11 +33,11 @@ from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.activation import relu, sigmoid
 from refnp.layers.convolution import convolution
 from refnp.layers.distributions import Normal
+from refnp.layers.grid import Grid, GridOptions, first_present
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.masked_reductions import numbers
 from refnp.layers.module import Module
-from refnp.layers.set_convolutions import SetConvolution, set_convolution
-from refnp.layers.set_convolutions.grid import Grid, GridOptions, first_present
+from refnp.layers.set_convolution import SetConvolution, set_convolution
 from refnp.layers.unet import Network, PooledUNet, SimpleCNN, UNet
 from refnp.models.checks import check_deviation, check_finite, check_floor, check_points, check_presence
 from refnp.models.neural_process import NeuralProcess, normal_of

@@ -24,8 +24,8 @@ from refnp import autograd as ag
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.distributions import LowRankNormal, MultivariateNormal, Normal
+from refnp.layers.grid import Grid, GridOptions
 from refnp.layers.module import on_tape
-from refnp.layers.set_convolutions.grid import Grid, GridOptions
 from refnp.layers.unet import Network
 from refnp.models.chain_rule import joint_log_prob
 from refnp.models.checks import check_positive_counts, check_presence

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from refnp.layers.set_convolutions import GridOptions
+from refnp.layers.set_convolution import GridOptions
 from refnp.models.attentive import ANP, CANP
 from refnp.models.bootstrap import BANP, BNP
 from refnp.models.convcnp import ConvCNP

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from refnp.autograd.tensor import ArrayLike
-from refnp.layers.set_convolutions.near import reach
+from refnp.kernels.set_convolution_near import reach
 from refnp.numbers.precision import policy
 from refnp.numbers.rounding import WIDE, arithmetic, exact, tolerance
 

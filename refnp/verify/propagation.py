@@ -23,19 +23,15 @@ import numpy as np
 from refnp.autograd.backward import gradients_of, tape_of
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Node, Tensor
-from refnp.layers.set_convolutions.grid import Grid
-from refnp.layers.set_convolutions.kernels import eq, matern_32, matern_52
+from refnp.layers.set_convolution import set_convolution
 from refnp.numbers import rounding
-from refnp.numbers.rounding import ELEMENTARY, WIDE, Rounded, constant, exact
+from refnp.numbers.rounding import ELEMENTARY, WIDE, Rounded, exact
 from refnp.verify.layers import (
     distributions,
     engine,
     softmax,
 )
 from refnp.verify.layers.neural_processes import pair_kernel
-from refnp.verify.layers.set_convolution import matern_32 as rounded_matern_32
-from refnp.verify.layers.set_convolution import matern_52 as rounded_matern_52
-from refnp.verify.layers.set_convolution import set_convolution
 
 
 class NoBoundError(Exception):
@@ -94,10 +90,8 @@ def local_errors(node: Node) -> list[tuple[np.ndarray, np.ndarray]]:
 
 def result_of(operation: Callable, *arguments: Any, **options: Any) -> Any:
     """What an operation gives of rounded numbers: by its page, or by an equation. NoBoundError if it has neither."""
-    if operation.__name__ in EQUATIONS:
-        return EQUATIONS[operation.__name__](*arguments, **options)
     try:
-        return operation(*arguments, **options)
+        return EQUATIONS.get(operation.__name__, operation)(*arguments, **options)
     except TypeError as lacking:
         raise NoBoundError(f"refnp.verify has no bound for {operation.__name__}") from lacking
 
@@ -194,39 +188,10 @@ def cholesky(a: Rounded) -> Rounded:
     return Rounded(factor, size @ np.tril(inverse @ away @ inverse.swapaxes(-1, -2)))
 
 
-KERNELS = {eq: None, matern_32: rounded_matern_32, matern_52: rounded_matern_52}
-
-
-def places_of(points: Any, batch: int) -> Any:
-    """Points, or all places of a grid for each task, rounded once."""
-    if not isinstance(points, Grid):
-        return as_rounded(points)
-    steps = np.stack(np.meshgrid(*(np.arange(n) for n in points.lengths), indexing="ij"), -1).reshape(points.size, -1)
-    start = np.broadcast_to(np.asarray(points.start, WIDE), (batch, steps.shape[-1]))
-    return constant((start[:, None] + steps) / WIDE(points.points_per_unit))
-
-
-def set_convolved(
-    targets: Any, points: Any, values: Any, length_scale: Any, *, kernel: Any = eq, mask=None, **options: Any
-) -> Rounded:
+def set_convolved(targets: Any, points: Any, values: Any, length_scale: Any, **options: Any) -> Rounded:
     """A set convolution on a grid or off it, with what may be left out of it: pairs below u/M of the nearest."""
-    if kernel not in KERNELS:
-        raise NoBoundError(f"refnp.verify has no bound for the kernel {getattr(kernel, '__name__', kernel)}")
-    known: dict[str, Any] = {name: options[name] for name in ("density", "divide", "eps") if name in options}
-    known |= {} if KERNELS[kernel] is None else {"kernel": KERNELS[kernel]}
-    values, batch = as_rounded(values), np.shape(raw_value(values))[0]
-    if isinstance(points, Grid):
-        values = values.reshape(*values.shape[:2], points.size).swapaxes(1, 2)
-    size = max(1.0, float(np.abs(values.value).max(initial=0)))
-    at, of = places_of(targets, batch), places_of(points, batch)
-    z = set_convolution(at, of, values, as_rounded(length_scale), mask=mask, **known)[0]
-    z = Rounded(z.value, z.error + 2 * size, z.lost)
-    return z.swapaxes(1, 2).reshape(batch, z.shape[-1], *targets.lengths) if isinstance(targets, Grid) else z
-
-
-def raw_value(value: Any) -> Any:
-    """The array of a Rounded."""
-    return value.value if isinstance(value, Rounded) else value
+    z = set_convolution.page(targets, points, values, length_scale, **options)[0]
+    return z.with_bound(z.error + 2 * max(1.0, float(np.abs(as_rounded(values).value).max(initial=0))), z.lost)
 
 
 EQUATIONS: dict[str, Callable] = {

@@ -13,14 +13,14 @@ import numpy as np
 from refnp.layers.attention import attention, attention_with_weights
 from refnp.layers.convolution import convolution, convolution_transpose
 from refnp.layers.layer_norm import layer_norm
-from refnp.layers.set_convolutions import set_convolution
+from refnp.layers.set_convolution import set_convolution
 from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import WIDE
 from refnp.verify import bounds
 from refnp.verify.layers.attention import attention as attention_equation
 from refnp.verify.layers.convolution import CONVOLUTION
 from refnp.verify.layers.normalization import LAYER_NORM
-from refnp.verify.layers.set_convolution import set_convolution as set_convolution_equation
+from refnp.verify.layers.set_convolution import SET_CONVOLUTION
 
 Measured = tuple[np.ndarray, np.ndarray, np.ndarray]  # what came, what it should be, how far apart they may be
 
@@ -102,7 +102,7 @@ def set_convolution_is_invariant(rng, dtype, u):
     """The order of the points does not matter: both sums are within the bound of the exact one."""
     x, places, values, scale = points(rng, dtype)
     order = rng.permutation(11)
-    (bound,) = bounds.of(set_convolution_equation, (x, places, values, scale), dtype=dtype)
+    (bound,) = bounds.of(SET_CONVOLUTION.equation, (x, places, values, scale), dtype=dtype)
     return set_convolution(x, places[order], values[order], scale), set_convolution(x, places, values, scale), 2 * bound
 
 
@@ -110,7 +110,7 @@ def set_convolution_is_equivariant(rng, dtype, u):
     """Shifting targets and points by 37.125, exactly representable, changes no difference of theirs."""
     x, places, values, scale = points(rng, dtype)
     shift = dtype(37.125)
-    (bound,) = bounds.of(set_convolution_equation, (x, places, values, scale), dtype=dtype)
+    (bound,) = bounds.of(SET_CONVOLUTION.equation, (x, places, values, scale), dtype=dtype)
     given = set_convolution(x + shift, places + shift, values, scale)
     return given, set_convolution(x, places, values, scale), 2 * bound
 
@@ -119,7 +119,7 @@ def set_convolution_under_any_shift(rng, dtype, u):
     """A shift t that is not exact rounds coordinates by u|x + t| each, and so a weight k by k |d|/ℓ² times both."""
     x, places, values, scale = points(rng, dtype, grid=1e5)
     shift = dtype(100 / 3)
-    (bound,) = bounds.of(set_convolution_equation, (x, places, values, scale), dtype=dtype)
+    (bound,) = bounds.of(SET_CONVOLUTION.equation, (x, places, values, scale), dtype=dtype)
     given = set_convolution(x + shift, places + shift, values, scale)
     d = np.abs(x - places.T).astype(WIDE)
     rounded = u * (np.abs(x + shift) + np.abs(places + shift).T)
@@ -135,7 +135,7 @@ def set_convolution_adds_up(rng, dtype, u):
     """
     x, places, values, scale = points(rng, dtype)
     parts = [(x, places[part], values[part], scale) for part in (slice(0, 4), slice(4, None), slice(None))]
-    limits = [bounds.of(set_convolution_equation, part, dtype=dtype)[0] for part in parts]
+    limits = [bounds.of(SET_CONVOLUTION.equation, part, dtype=dtype)[0] for part in parts]
     one, two, both = (set_convolution(*part).astype(WIDE) for part in parts)
     return one + two, both, sum(limits)
 
@@ -150,7 +150,7 @@ def set_convolution_divided_is_attention(rng, dtype, u):
     q, k, eps = x / scale, places / scale, float(np.finfo(np.float32).tiny)
     query, key = np.concatenate([q, np.ones_like(q)], 1), np.concatenate([k, k * k / -2], 1)
     (bound,) = bounds.of(attention_equation, (query, key, values), similarity="dot")
-    (other,) = bounds.of(set_convolution_equation, (x, places, values, scale), dtype=dtype, divide=True, eps=eps)
+    (other,) = bounds.of(SET_CONVOLUTION.equation, (x, places, values, scale), dtype=dtype, divide=True, eps=eps)
     right = set_convolution(x, places, values, scale, divide=True, eps=eps).astype(WIDE)
     largest = np.abs(values).max()
     rounded = 2 * (u * (k * k).max() / 2) * largest + largest * eps / right[:, :1]

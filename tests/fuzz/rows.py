@@ -13,7 +13,7 @@ from refnp import autograd as ag
 from refnp import layers, models, symmetry
 from refnp.autograd.primitives import raw
 from refnp.layers.distributions import Normal
-from refnp.layers.set_convolutions import eq, matern_32, matern_52
+from refnp.layers.set_convolution import eq, matern_32, matern_52
 from refnp.tasks import Task
 from tests.fuzz.calls import Fresh
 from tests.fuzz.drawing import Draw

@@ -25,7 +25,7 @@ from refnp.kernels.process import one_blas_thread
 from refnp.layers.activation import gelu
 from refnp.layers.convolution import convolution
 from refnp.layers.layer_norm import layer_norm
-from refnp.layers.set_convolutions import set_convolution
+from refnp.layers.set_convolution import set_convolution
 from refnp.layers.softmax import softmax
 from tests.helpers import REAL, assert_same_bits, assert_within, layouts, normal, scales, seeds, shapes, unit_roundoff
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from refnp.verify import bounds
-from refnp.verify.layers.set_convolution import set_convolution as equation
+from refnp.verify.layers.set_convolution import SET_CONVOLUTION
 from tests.helpers import normal
 
 lengths = st.one_of(st.integers(2, 6), st.integers(0, 6))
@@ -27,7 +27,7 @@ def scales_of(seed, count, dtype=np.float64, *, scale=1.0):
 
 def within(x, points, y, length_scale, **options):
     """The bound on the rounding error of a set convolution of these, in the dtype of x."""
-    (bound,) = bounds.of(equation, (x, points, y, length_scale), **options)
+    (bound,) = bounds.of(SET_CONVOLUTION.equation, (x, points, y, length_scale), **options)
     return bound
 
 

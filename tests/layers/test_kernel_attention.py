@@ -18,7 +18,7 @@ from refnp.symmetry import Translate, invariant, search
 from refnp.verify.bounds import unit_roundoff
 from refnp.verify.layers.attention import attention as attention_equation
 from refnp.verify.layers.convolution import CONVOLUTION
-from refnp.verify.layers.set_convolution import set_convolution as set_convolution_equation
+from refnp.verify.layers.set_convolution import SET_CONVOLUTION
 from tests.helpers import assert_same_bits, assert_within, real_dtypes, seeds
 from tests.transcriptions import set_convolution as transcription
 
@@ -83,7 +83,7 @@ def convolved(x, places, y, scale, **options):
     dtype = y.dtype
     judged = arithmetic(dtype)
     inputs = x, places, y, dtype.type(scale)
-    equation, _ = set_convolution_equation(*(exact(array, judged) for array in inputs), **options)
+    equation, _ = SET_CONVOLUTION.equation(*(exact(array, judged) for array in inputs), **options)
     return set_convolution(*inputs, **options), tolerance(equation, dtype)
 
 

@@ -8,20 +8,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refnp.autograd import vjp
-from refnp.layers.set_convolutions import SetConvolution, set_convolution
-from refnp.layers.set_convolutions.kernels import eq, matern_32, matern_52
+from refnp.layers.set_convolution import Grid, SetConvolution, eq, matern_32, matern_52, set_convolution
+from refnp.numbers.proving import vjp_is_derivative
+from refnp.numbers.rounding import arithmetic, tolerance
 from refnp.verify import bounds
-from refnp.verify.layers import set_convolution as kernels
-from refnp.verify.layers.set_convolution import set_convolution as equation
+from refnp.verify.layers.set_convolution import SET_CONVOLUTION
 from tests.helpers import assert_within, check, laid_out, layouts, normal, scales, seeds
 from tests.layers.sets import one, scales_of, sets, sizes, within
 from tests.transcriptions import set_convolution as transcriptions
 
-KERNELS = {  # the layer's, as printed, and with its rounding error
-    eq: (transcriptions.eq, kernels.eq),
-    matern_32: (transcriptions.matern_32, kernels.matern_32),
-    matern_52: (transcriptions.matern_52, kernels.matern_52),
-}
+KERNELS = {eq: transcriptions.eq, matern_32: transcriptions.matern_32, matern_52: transcriptions.matern_52}
 REAL = (np.float32, np.float64, np.longdouble)
 
 
@@ -34,11 +30,11 @@ def test_value(seed, size, dtype, scale, layout, kernel, masked, density):
     x, points, y = (laid_out(a, layout) for a in sets(seed, size, dtype, scale=scale))
     mask = np.random.default_rng(seed).random(points.shape[:2]) < 0.6 if masked else None
     length_scale = scales_of(seed, size[3] + density, dtype, scale=scale)
-    options, (printed, rounded) = {"mask": mask, "density": density}, KERNELS[kernel]
+    options = {"mask": mask, "density": density}
     z = set_convolution(x, points, y, length_scale, kernel=kernel, **options)
-    right = transcriptions.set_convolution(x, points, y, length_scale, kernel=printed, **options)
+    right = transcriptions.set_convolution(x, points, y, length_scale, kernel=KERNELS[kernel], **options)
     assert z.dtype == dtype
-    assert_within(z, right, within(x, points, y, length_scale, kernel=rounded, **options))
+    assert_within(z, right, within(x, points, y, length_scale, kernel=kernel, **options))
 
 
 def test_by_hand():
@@ -60,8 +56,8 @@ def test_value_and_gradients_within_the_bounds_of_running_error_analysis(seed, s
 
 def textbook(arrays, cotangent, dtype, **options):
     """Value and gradients of one set in longdouble, and the bounds on them in `dtype`."""
-    limits = bounds.of(equation, arrays, cotangent, dtype=dtype, **options)
-    y, pullback = equation(*map(bounds.exact, arrays), **options)
+    limits = bounds.of(SET_CONVOLUTION.equation, arrays, cotangent, dtype=dtype, **options)
+    y, pullback = SET_CONVOLUTION.equation(*map(bounds.exact, arrays), **options)
     return [r.value for r in (y, *pullback(bounds.exact(cotangent)))], limits
 
 
@@ -108,7 +104,7 @@ def test_matches_torch(axes, divide):
         theirs = torch.cat([theirs[:, :1], theirs[:, 1:] / (theirs[:, :1] + 1e-8)], 1)
     theirs.backward(torch.tensor(z_bar))
     given = theirs.detach(), x.grad, points.grad, y.grad, scale.grad
-    limits = bounds.of(equation, arrays, z_bar, divide=divide)
+    limits = bounds.of(SET_CONVOLUTION.equation, arrays, z_bar, divide=divide)
     for ours, other, limit in zip((z, *pullback(z_bar)), given, limits, strict=True):
         assert_within(ours, other.numpy(), 2 * limit)
 
@@ -149,3 +145,39 @@ def test_module_with_a_constant_length_scale():
     layer = SetConvolution(2, [0.5, 0.25, 0.125], learnable=False)
     assert layer.parameters() == []
     assert layer(*single).dtype == np.float32
+
+
+GRID = Grid(np.array([[-3], [4]]), (6,), 2.0)
+PLACES = np.random.default_rng(4).uniform(-1, 4, (2, 3, 1))
+VALUES = np.random.default_rng(5).normal(size=(2, 3, 2))
+ON_GRIDS = {
+    "to a grid": (lambda of: lambda x, y, scale: of(GRID, x, y, scale, divide=True), VALUES),
+    "to a grid, from some": (lambda of: lambda x, y, scale: of(GRID, x, y, scale, mask=MASK[:, :3]), VALUES),
+    "from a grid": (lambda of: lambda x, y, scale: of(x, GRID, y, scale), np.ones((2, 2, 6)) * np.arange(6)),
+}
+
+
+@pytest.mark.parametrize("name", ON_GRIDS)
+def test_the_page_on_a_grid_is_proved_and_is_what_its_kernel_computes(name):
+    made, values = ON_GRIDS[name]
+    arrays = PLACES, values, np.array([0.4, 0.6, 0.5])
+
+    def page(*arguments, **options):
+        """Without a gradient of the grid."""
+        z, pullback = set_convolution.page(*arguments, **options)
+        return z, lambda bar: [g for a, g in zip(arguments, pullback(bar), strict=True) if a is not GRID]
+
+    assert vjp_is_derivative(made(page), arrays).holds
+    z, pullback = vjp(made(set_convolution), *arrays)
+    right, right_pullback = vjp(made(set_convolution), *(bounds.exact(a, arithmetic(float)) for a in arrays))
+    left_out = 1e-13  # a hundred times what the places beyond the window weigh
+    for value, bound in zip(
+        (z, *pullback(np.ones(z.shape))), (right, *right_pullback(bounds.exact(np.ones(z.shape)))), strict=True
+    ):
+        assert_within(value, bound.value, tolerance(bound, float) + left_out)
+
+
+@pytest.mark.parametrize("kernel", list(KERNELS))
+def test_gradients_with_any_kernel_are_proved(kernel):
+    page = functools.partial(set_convolution.page, kernel=kernel, divide=True)
+    assert vjp_is_derivative(page, (PLACES[0], PLACES[1], VALUES[0], np.array(0.7))).holds

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.autograd import Tensor, get_threads, set_threads, vjp
-from refnp.layers.set_convolutions import SetConvolution, set_convolution
-from refnp.layers.set_convolutions.kernels import matern_32
+from refnp.layers.set_convolution import SetConvolution, matern_32, set_convolution
 from refnp.verify import bounds
-from refnp.verify.layers.set_convolution import set_convolution as equation
+from refnp.verify.layers.set_convolution import SET_CONVOLUTION
 from tests.helpers import assert_same_bits, assert_within, normal, seeds
 from tests.layers.sets import one, sets, sizes
 
@@ -26,7 +25,7 @@ def test_a_mask_is_a_shorter_set(seed, size, divide):
     kept = mask[0]
     short, short_pullback = vjp(lambda *a: set_convolution(*a, 0.6, divide=divide), x, points[:, kept], y[:, kept])
     arrays = one(x), one(points)[kept], one(y)[kept], np.array(0.6)
-    limits = [2 * limit for limit in bounds.of(equation, arrays, one(z_bar), divide=divide)]
+    limits = [2 * limit for limit in bounds.of(SET_CONVOLUTION.equation, arrays, one(z_bar), divide=divide)]
     assert_within(one(z), one(short), limits[0])
     for ours, other, limit, chosen in zip(
         pullback(z_bar), short_pullback(z_bar), limits[1:4], (slice(None), kept, kept), strict=True

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.layers.set_convolutions.grid import Grid, GridOptions, extent, first_present
+from refnp.layers.grid import Grid, GridOptions, extent, first_present
 from tests.helpers import assert_same_bits, seeds
 from tests.transcriptions.convcnp import grid_of
 

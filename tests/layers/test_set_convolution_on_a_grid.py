@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.autograd.primitives import primitive
-from refnp.layers.set_convolutions import Grid, eq, matern_32, set_convolution
-from refnp.layers.set_convolutions.near import half_width
-from refnp.layers.set_convolutions.tiles import Windows
+from refnp.kernels.set_convolution_near import half_width
+from refnp.kernels.set_convolution_tiles import Windows
+from refnp.layers.set_convolution import Grid, eq, matern_32, set_convolution
 from refnp.verify import bounds
-from refnp.verify.layers.set_convolution import set_convolution as equation
+from refnp.verify.layers.set_convolution import SET_CONVOLUTION
 from tests.helpers import assert_same_bits, assert_within, normal, seeds, unit_roundoff
 from tests.transcriptions import convcnp as transcriptions
 
@@ -73,7 +73,7 @@ def limits(h, v, x, scales, cut):
     """
     axes, dtype = x.shape[-1], v.dtype
     grid = np.broadcast_to(places(h.shape[2:], dtype), (len(x), h[0, 0].size, axes))
-    f, x_bar, _, z, scales_bar = bounds.of(equation, (x, grid, rows(h), scales), v, density=False)
+    f, x_bar, _, z, scales_bar = bounds.of(SET_CONVOLUTION.equation, (x, grid, rows(h), scales), v, density=False)
     wide = np.longdouble
     squares = ((x[:, :, None].astype(wide) - grid[:, None]) ** 2).sum(-1)[..., None]  # (B, N, K, 1)
     w = np.exp(-squares / (2 * scales.astype(wide) ** 2))  # (B, N, K, C)
@@ -137,7 +137,7 @@ def test_a_window_that_were_narrower_would_be_noticed(monkeypatch):
     h, v, x, scales = problem(0, 1, np.float64, 0.3)
     right = transcriptions.from_grid(h, x, scales, np.zeros((2, 1)), DENSITY)
     limit = limits(h, v, x, scales, below_the_nearest)[0]
-    monkeypatch.setattr("refnp.layers.set_convolutions.tiles.half_width", lambda *arguments: 5)
+    monkeypatch.setattr("refnp.kernels.set_convolution_tiles.half_width", lambda *arguments: 5)
     with pytest.raises(AssertionError, match="beyond the bound"):
         assert_within(from_grid(h, x, scales), right, limit)
 
@@ -229,7 +229,7 @@ def test_a_grid_is_the_same_as_its_places(seed, axes, dtype, onto, divide):
         x_bar, h_bar, scale_bar = pullback(bar)
         found = z, x_bar, rows(h_bar), scale_bar
         pairs = x, np.broadcast_to(points, (2, *points.shape)), rows(h), scale
-    z_limit, *limits_of_bars = bounds.of(equation, pairs, right_bar, mask=mask, **options)
+    z_limit, *limits_of_bars = bounds.of(SET_CONVOLUTION.equation, pairs, right_bar, mask=mask, **options)
     limits_of_bars = limits_of_bars[1:] if onto else [limits_of_bars[i] for i in (0, 2, 3)]
     most = max(np.abs(a).max(initial=0) for a in (pairs[2], right_bar))
     left_out = 2**8 / 30 * unit_roundoff(dtype) * len(points) * max(1, most) ** 2

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.autograd import vjp
-from refnp.layers.set_convolutions import set_convolution
+from refnp.layers.set_convolution import set_convolution
 from refnp.numbers.rounding import exact, tolerance
-from refnp.verify.layers.set_convolution import set_convolution as equation
+from refnp.verify.layers.set_convolution import SET_CONVOLUTION
 from tests.helpers import assert_same_bits, assert_within, normal, seeds, unit_roundoff
 from tests.layers.sets import sets, sizes, within
 
@@ -40,7 +40,7 @@ def test_any_shift_changes_no_more_than_the_rounding_of_positions_does(seed, siz
     """The first order by running error analysis; the second, δ²/ℓ² in s and |k′| ≤ ½, is all there is where d is 0."""
     t, u = dtype(shift), unit_roundoff(dtype)
     moved, moved_points = exact(x) + t, exact(points) + t  # each rounds
-    bound = tolerance(equation(moved, moved_points, exact(y), exact(0.6))[0], dtype)
+    bound = tolerance(SET_CONVOLUTION.equation(moved, moved_points, exact(y), exact(0.6))[0], dtype)
     delta = u * (moved.error[:, :, None] + moved_points.error[:, None])  # (B, N, M, dx)
     carried = np.concatenate([np.ones_like(y[..., :1], shape=(*y.shape[:-1], 1)), np.abs(y)], -1)
     second = (delta**2).sum(-1) / 0.6**2 / 2 @ carried

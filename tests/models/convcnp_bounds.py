@@ -7,7 +7,7 @@ from refnp.layers.unet import UNet
 from refnp.numbers import rounding
 from refnp.numbers.rounding import Rounded, contract, exact, tolerance
 from refnp.verify.layers.convolution import CONVOLUTION, TRANSPOSED
-from refnp.verify.layers.set_convolution import set_convolution
+from refnp.verify.layers.set_convolution import SET_CONVOLUTION
 
 
 def predicted(model, grid, context_x, context_y, target_x, mask=None, *, positions=0.0):
@@ -44,7 +44,7 @@ def answered(model, grid, contexts, target_x, *, positions=0.0):
         scales = rounding.exp(state[f"{name}.log_length_scale"])
         values = exact(np.where(mask[..., None], context_y, 0))
         divide, eps = (model.encoder.options[option] for option in ("divide", "eps"))
-        z, _ = set_convolution(places, x, values, scales, mask=mask, divide=divide, eps=eps)
+        z, _ = SET_CONVOLUTION.equation(places, x, values, scales, mask=mask, divide=divide, eps=eps)
         encoded.append(left_out(z, 2 * np.abs(values.value).max(initial=1)))  # pairs below u ε/N, divided by ρ + ε ≥ ε
     z = side_by_side(encoded)
     h, _ = sigmoid.page(mapped(z, state["lift.weight"], state["lift.bias"]))
@@ -54,7 +54,7 @@ def answered(model, grid, contexts, target_x, *, positions=0.0):
     found = []
     for i in range(len(model.decoders)):
         scales = rounding.exp(state[f"decoders.{i}.convolution.log_length_scale"])
-        f, _ = set_convolution(t, places, rows, scales, density=False)
+        f, _ = SET_CONVOLUTION.equation(t, places, rows, scales, density=False)
         f = left_out(f, np.abs(rows.value).max(initial=0))  # places below u/K of the nearest
         found.append(mapped(f, state[f"decoders.{i}.mlp.layers.0.weight"], state[f"decoders.{i}.mlp.layers.0.bias"]))
     return found

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.autograd.primitives import raw
 from refnp.layers.activation import silu
-from refnp.layers.set_convolutions import Grid, GridOptions, set_convolution
+from refnp.layers.set_convolution import Grid, GridOptions, set_convolution
 from refnp.layers.unet import SimpleCNN, UNet
 from refnp.models.convcnp import ConvCNP, Encoding, Head
 from refnp.symmetry import Translate, invariant, search

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.autograd.primitives import raw
-from refnp.layers.set_convolutions import GridOptions
+from refnp.layers.set_convolution import GridOptions
 from refnp.layers.unet import SimpleCNN, UNet
 from refnp.models.convcnp import ConvCNP, Encoding, Head
 from refnp.models.convgnp import ConvGNP

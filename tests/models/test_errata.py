@@ -8,12 +8,12 @@ import pytest
 
 from refnp.autograd.primitives import raw
 from refnp.layers import attention, set_convolution
+from refnp.layers.grid import Grid
 from refnp.layers.masks import causal
-from refnp.layers.set_convolutions.grid import Grid
 from refnp.models import TNPA, TNPD, ConvCNP, Transformer, autoregressive_mask
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import attention as attentions
-from refnp.verify.layers import set_convolution as set_convolutions
+from refnp.verify.layers.set_convolution import SET_CONVOLUTION
 from tests.helpers import assert_same_bits, assert_within, normal, unit_roundoff
 from tests.models import tnp_judges as judges
 from tests.transcriptions import errata
@@ -152,7 +152,7 @@ def points():
 
 def summed(x, y, t, **options):
     """A set convolution, and twice its bound."""
-    limit, _ = set_convolutions.set_convolution(*map(exact, (t, x, y, np.full(2, 0.5))), **options)
+    limit, _ = SET_CONVOLUTION.equation(*map(exact, (t, x, y, np.full(2, 0.5))), **options)
     return set_convolution(t, x, y, 0.5, **options), either(limit)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from refnp.autograd.primitives import raw
 from refnp.layers.distributions import MultivariateNormal, Normal
-from refnp.layers.set_convolutions import GridOptions
+from refnp.layers.set_convolution import GridOptions
 from refnp.layers.unet import SimpleCNN
 from refnp.models.attentive import ANP, CANP
 from refnp.models.chain_rule import random_orders

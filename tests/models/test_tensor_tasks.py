@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from refnp.autograd import Tensor, grad
-from refnp.layers.set_convolutions import GridOptions
+from refnp.layers.set_convolution import GridOptions
 from refnp.models.attentive import ANP, CANP
 from refnp.models.bootstrap import BANP, BNP
 from refnp.models.convgnp import ConvGNP

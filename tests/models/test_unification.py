@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from refnp.autograd.primitives import raw
 from refnp.layers import convolution, set_convolution
-from refnp.layers.set_convolutions import GridOptions
+from refnp.layers.set_convolution import GridOptions
 from refnp.layers.translation_attention import TranslationAttention
 from refnp.models import CANP, CNP, TETNP, TNPD, ConvCNP, EncoderLayer, TranslationLayer
 from refnp.numbers.rounding import WIDE, exact, tolerance
@@ -19,7 +19,7 @@ from refnp.tasks.gaussian_process import GaussianProcess
 from refnp.tasks.kernels import EQ
 from refnp.verify.bounds import unit_roundoff
 from refnp.verify.layers.convolution import CONVOLUTION
-from refnp.verify.layers.set_convolution import set_convolution as set_convolution_equation
+from refnp.verify.layers.set_convolution import SET_CONVOLUTION
 from tests.helpers import assert_same_bits, assert_within, normal, real_dtypes, seeds
 from tests.models import convcnp_bounds, np_judges
 from tests.models import tnp_judges as judges
@@ -140,7 +140,7 @@ def test_the_set_convolution_is_an_attention_of_te_tnp(normalization, seed, size
     options = {} if normalization == "sum" else {"divide": True, "eps": eps}
     inputs = x, places, y, dtype(scale)
     right = set_convolution(*inputs, **options).astype(WIDE)
-    other = tolerance(set_convolution_equation(*map(exact, inputs), **options)[0], dtype)
+    other = tolerance(SET_CONVOLUTION.equation(*map(exact, inputs), **options)[0], dtype)
     density = right[:, :1].copy()
     if normalization != "sum":
         right[:, :1] = density / (density + eps)  # |ρ/(ρ + ε) − ρ′/(ρ′ + ε)| ≤ |ρ − ρ′|/(ρ + ε)
@@ -166,7 +166,7 @@ def test_a_convcnp_reads_its_context_by_an_attention_of_te_tnp(normalization):
     chosen = slice(0, 1) if normalization == "sum" else slice(1, 2)
     inputs = k, places[0], y[0, :, :1], raw(scale)
     options = {name: value for name, value in model.encoder.options.items() if name != "kernel"}
-    other = tolerance(set_convolution_equation(*map(exact, inputs), **options)[0], np.float64)
+    other = tolerance(SET_CONVOLUTION.equation(*map(exact, inputs), **options)[0], np.float64)
     # near.py leaves out less than u (ρ + ε) of all weights; the logit log ε is rounded as above
     left_out = unit_roundoff(float) * np.abs(y).max() * (2 + 4 * abs(np.log(1e-8)))
     assert_within(found[:, chosen], encoded[:, chosen], limit[:, chosen] + other[:, chosen] + left_out)
@@ -431,7 +431,7 @@ def test_for_much_noise_the_posterior_mean_is_the_set_convolution(seed):
     matrix, onto = kernel_matrices(x, places)
     inputs = x, places, y, np.asarray(0.5)
     sums = set_convolution(*inputs, density=False)
-    of_sums = tolerance(set_convolution_equation(*map(exact, inputs), density=False)[0], np.float64)
+    of_sums = tolerance(SET_CONVOLUTION.equation(*map(exact, inputs), density=False)[0], np.float64)
     sizes = np.sqrt((onto * onto).sum(1, keepdims=True)) * np.abs(matrix).sum(1).max() * np.sqrt((y * y).sum(0))
     for noise_variance in (2.0**7, 2.0**14, 2.0**21):
         mean, _, limit = smoothed(matrix, onto, noise_variance, y)

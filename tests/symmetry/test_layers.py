@@ -6,7 +6,7 @@ import pytest
 from refnp.layers import UNet, layer_norm, max_pool
 from refnp.layers.attention import attention
 from refnp.layers.convolution import convolution
-from refnp.layers.set_convolutions import set_convolution
+from refnp.layers.set_convolution import set_convolution
 from refnp.symmetry import (
     Negate,
     Permute,

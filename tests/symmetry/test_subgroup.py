@@ -5,7 +5,7 @@ import pytest
 
 from refnp.layers.convolution import convolution
 from refnp.layers.pooling import max_pool
-from refnp.layers.set_convolutions import GridOptions, set_convolution
+from refnp.layers.set_convolution import GridOptions, set_convolution
 from refnp.layers.unet import UNet
 from refnp.models.vision import PatchTokens
 from refnp.symmetry import Permute, Roll, Rotate, Slide, Translate, Trivial, find_subgroup

@@ -9,7 +9,7 @@ import numpy as np
 from refnp.layers import layer_norm, log_softmax, softmax
 from refnp.layers.attention import attention
 from refnp.layers.multi_head import MultiHeadAttention
-from refnp.layers.set_convolutions import set_convolution
+from refnp.layers.set_convolution import set_convolution
 from refnp.symmetry import Negate, Permute, Roll, Rotate, Scale, Translate, equivariant, invariant
 from tests.symmetry import functions as f
 

@@ -6,7 +6,7 @@ import pytest
 from refnp import autograd as ag
 from refnp import layers
 from refnp.autograd.primitives import raw
-from refnp.layers.set_convolutions import GridOptions
+from refnp.layers.set_convolution import GridOptions
 from refnp.layers.unet import SimpleCNN
 from refnp.models import (
     ANP,

@@ -17,7 +17,7 @@ from refnp.claims.sentences.register import (
     sentence,
 )
 from refnp.layers import MLP, Linear, convolution, set_convolution, softplus
-from refnp.layers.set_convolutions import Grid, GridOptions
+from refnp.layers.set_convolution import Grid, GridOptions
 from refnp.models import CNP, ConvCNP
 from refnp.studies.trained import open_trained
 from refnp.tasks.gaussian_process import GaussianProcess

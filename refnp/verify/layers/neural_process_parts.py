@@ -1,5 +1,6 @@
 """What neural processes are made of: attention under the masks of TNPs, pseudo-tokens, attention on differences."""
 
+import functools
 import inspect
 import itertools
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from refnp import layers
+from refnp.layers.set_convolution import matern_32, matern_52
 from refnp.layers.translation_attention import TranslationAttention
 from refnp.layers.translation_attention import pair_kernel as refnp_pair_kernel
 from refnp.models.tnp import autoregressive_mask, diagonal_mask, nondiagonal_mask
@@ -17,7 +19,7 @@ from refnp.verify.layers.attention import ATTENTION, IN_FLOAT32, MASKED_ROW, in_
 from refnp.verify.layers.linear import linear
 from refnp.verify.layers.multi_head import MULTI_HEAD, bound, heads_inputs, join_heads, over_heads, split_heads
 from refnp.verify.layers.neural_processes import joined, pair_kernel
-from refnp.verify.layers.set_convolution import SET_CONVOLUTION, matern_32, matern_52, set_convolution
+from refnp.verify.layers.set_convolution import SET_CONVOLUTION
 from refnp.verify.layers.softmax import weights
 from refnp.verify.layers.transformer_layers import ENCODER_LAYER, HEADS, encoder_inputs
 
@@ -105,20 +107,14 @@ def refnp_translation_attention(query, key, differences, *parameters, heads, mas
 
 
 def with_kernel(kernel):
-    """A set convolution with another kernel, of refnp and as an equation."""
-    name = kernel.__name__
-    own = getattr(layers.set_convolutions.kernels, name)
+    """A set convolution with another kernel."""
+    function = functools.partial(layers.set_convolution, kernel=kernel)
 
     def equation(*arrays, **options):
-        return set_convolution(*arrays, kernel=kernel, **options)
+        return SET_CONVOLUTION.equation(*arrays, kernel=kernel, **options)
 
-    equation.__doc__ = f"{inspect.getdoc(set_convolution)}\n\nThe kernel: {inspect.getdoc(kernel)}"
-    return Layer(
-        f"set_convolution, {name}",
-        lambda *arrays, **options: layers.set_convolution(*arrays, kernel=own, **options),
-        equation,
-        names=("set_convolution",),
-    )
+    equation.__doc__ = f"{inspect.getdoc(layers.set_convolution)}\n\nThe kernel: {inspect.getdoc(kernel)}"
+    return Layer(f"set_convolution, {kernel.__name__}", function, equation, names=("set_convolution",))
 
 
 PAIR_KERNEL = Layer("pair_kernel", refnp_pair_kernel, pair_kernel)

@@ -9,7 +9,7 @@ from refnp import autograd as ag
 from refnp.autograd.primitives import raw
 from refnp.layers.activation import relu, silu
 from refnp.layers.distributions import Mixture, Normal
-from refnp.layers.set_convolutions import Grid, GridOptions, set_convolution
+from refnp.layers.set_convolution import Grid, GridOptions, set_convolution
 from refnp.layers.translation_attention import TranslationAttention
 from refnp.layers.translation_attention import pair_kernel as of_pairs
 from refnp.layers.unet import PooledUNet, SimpleCNN, UNet

@@ -25,7 +25,7 @@ from refnp import models
 from refnp.autograd.tensor import Tensor
 from refnp.layers.activation import silu
 from refnp.layers.module import Module
-from refnp.layers.set_convolutions import GridOptions
+from refnp.layers.set_convolution import GridOptions
 from refnp.layers.unet import SimpleCNN
 from refnp.models.convcnp import Encoding
 from refnp.models.neural_process import mean_of_present

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from refnp.layers.set_convolutions import Grid, GridOptions
+from refnp.layers.set_convolution import Grid, GridOptions
 from refnp.models.convcnp import ConvCNP
 from refnp.models.convgnp import ConvGNP
 from refnp.models.published import convcnp as published

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.autograd import vjp
-from refnp.layers.set_convolutions import near as near_pairs
-from refnp.layers.set_convolutions import set_convolution
-from refnp.layers.set_convolutions.kernels import eq, least_exponent
-from refnp.layers.set_convolutions.near import all_pairs, neighbours, portions_of, reach, windows
+from refnp.kernels import set_convolution_near as near_pairs
+from refnp.kernels.radial import eq, least_exponent
+from refnp.kernels.set_convolution_near import all_pairs, neighbours, portions_of, reach, windows
+from refnp.layers.set_convolution import set_convolution
 from refnp.verify import bounds
 from refnp.verify.bounds import left_out
-from refnp.verify.layers.set_convolution import set_convolution as equation
+from refnp.verify.layers.set_convolution import SET_CONVOLUTION
 from tests.helpers import assert_same_bits, assert_within, check, normal, seeds, unit_roundoff
 from tests.layers.sets import within
 
@@ -53,9 +53,9 @@ def compared(seed, kinds, size, dtype, scale, *, masked=False, mask_seed=0):
     z, pullback = vjp(f, x, points, y, length_scale)
     z_bar = normal(seed, z.shape, dtype)
     arrays = x[0], points[0, kept], y[0, kept], length_scale
-    exact, exact_pullback = equation(*map(bounds.exact, arrays))
+    exact, exact_pullback = SET_CONVOLUTION.equation(*map(bounds.exact, arrays))
     right = [r.value for r in (exact, *exact_pullback(bounds.exact(z_bar[0])))]
-    limits = bounds.of(equation, arrays, z_bar[0])
+    limits = bounds.of(SET_CONVOLUTION.equation, arrays, z_bar[0])
     v = np.concatenate([np.ones_like(y[..., :1]), y], -1) * kept[:, None]
     missing = left_out(x, points, v, length_scale, z_bar, present=kept[None], dtype=dtype, truncated=True)
     target_bar, point_bar, y_bar, scale_bar = pullback(z_bar)

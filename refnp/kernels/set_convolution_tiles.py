@@ -5,8 +5,8 @@ exponentials. Work is cut into runs, each done by one thread from beginning to e
 positions alone. Each target belongs to one run; the context points have a sum for each run, and those are added up in
 the order of the runs: the bits do not depend on the number of threads.
 
-`Tiles` has the three sums of `Pairs` (refnp/layers/set_convolutions/__init__.py) for points anywhere, `Windows` where
-the targets or the context are the places of a `Grid`. Which pairs count: near.py.
+`Tiles` has the three sums of `Pairs` (set_convolution.py) for points anywhere, `Windows` where targets or context
+are places of a `Grid` (refnp/layers/grid.py). Which pairs count: set_convolution_near.py.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from refnp.autograd.tensor import Array
 from refnp.kernels.blocks import run_all
-from refnp.layers.set_convolutions.grid import Grid
-from refnp.layers.set_convolutions.kernels import decay
-from refnp.layers.set_convolutions.near import Block, Portions, half_width
+from refnp.kernels.radial import decay
+from refnp.kernels.set_convolution_near import Block, Portions, half_width
+from refnp.numbers.arrays import Array
 from refnp.numbers.summation import sum_of_products
 
 MOST_RUNS = 8  # runs that blocks of pairs are dealt into, at most
@@ -146,13 +145,13 @@ class Windows:
     ∂T/∂x_n = Σ_kc v_nc w_nkc h_kc (g_k − x_n)/ℓ_c².
     """
 
-    def __init__(self, x: Array, v: Array, scales: Array, grid: Grid, onto: bool, eps: float):
+    def __init__(self, x: Array, v: Array, scales: Array, grid: Any, onto: bool, eps: float):
         dtype = np.result_type(x, scales)
         self.x, self.scales, self.v, self.onto = x.astype(dtype, copy=False), scales.astype(dtype, copy=False), v, onto
         self.lengths, self.points_per_unit = grid.lengths, grid.points_per_unit
         unit = np.finfo(np.result_type(v, dtype)).eps / 2
         least = unit * min(eps, 1.0) / max(1, x.shape[1]) if onto else unit / max(1, grid.size)
-        half = half_width(float(scales.real.max(initial=0)), grid.points_per_unit, float(least), dtype)
+        half = half_width(float(scales.max(initial=0)), grid.points_per_unit, float(least), dtype)
         self.half = min(half, max(grid.lengths))
 
     def convolved(self) -> Array:
@@ -268,8 +267,8 @@ class Windows:
         """On one axis, for points x (b, n): where the padded window begins, (b, n), the steps d from x to its places,
         (b, n, W), and the weights exp(−d²/2ℓ²), (b, n, C, W).
         """
-        taps = (np.arange(-self.half, self.half + 1) / self.points_per_unit).astype(x.real.dtype)  # (W,)
-        nearest = np.rint(x.real * self.points_per_unit)  # (b, n)
+        taps = (np.arange(-self.half, self.half + 1) / self.points_per_unit).astype(x.dtype)  # (W,)
+        nearest = np.rint(x * self.points_per_unit)  # (b, n)
         nearest = np.fmin(np.fmax(nearest, 0), self.lengths[axis] - 1)  # NaN, which stands for no place, becomes 0
         offset = x - (nearest / self.points_per_unit).astype(taps.dtype)  # (b, n)
         steps = taps - offset[..., None]  # (b, n, W)

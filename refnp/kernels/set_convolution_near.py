@@ -39,8 +39,8 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from refnp.autograd.tensor import Array
-from refnp.layers.set_convolutions.kernels import eq, least_exponent
+from refnp.kernels.radial import eq, least_exponent
+from refnp.numbers.arrays import Array
 
 TILE_BYTES = 1 << 16  # for a number per pair of a tile: the system takes larger arrays back each time they are freed
 TILE_PAIRS = TILE_BYTES // 8  # pairs in a tile of float64
@@ -99,7 +99,7 @@ def portions_of(
         raise ValueError(f"set_convolution: method='truncated' {obstacle}; use method='dense'")
     if method == "dense" or obstacle:
         return all_pairs(targets, points)
-    x, y, scale = targets[..., 0].real, points[..., 0].real, np.max(scales.real, initial=0)
+    x, y, scale = targets[..., 0], points[..., 0], np.max(scales, initial=0)
     if method == "auto" and not is_wide(x, y, scale, scales.dtype):
         return all_pairs(targets, points)
     near = neighbours(x, y, present, scale, scales.dtype)
@@ -124,7 +124,7 @@ def all_pairs(targets: Array, points: Array) -> Portions:
 
 def is_moderate(positions: Array) -> bool:
     """Whether positions are finite, and sums of a few of them too."""
-    return bool(np.abs(positions.real).max(initial=0) < np.finfo(positions.dtype).max / 8)
+    return bool(np.abs(positions).max(initial=0) < np.finfo(positions.dtype).max / 8)
 
 
 def is_wide(targets: Array, points: Array, scale: np.floating, dtype: np.dtype | type) -> bool:
@@ -147,7 +147,7 @@ def neighbours(
 ) -> Portions:
     """Which pairs of targets (B, N) and points (B, M) count, for weights in `dtype`; `scale` is the largest ℓ.
 
-    Positions are real and finite; `present` (B, M) says which points are there, or is None.
+    Positions are finite; `present` (B, M) says which points are there, or is None.
     Everything is decided by distances from the first target: a shift of all positions without rounding changes nothing.
     """
     wide = np.result_type(np.finfo(dtype).dtype, np.float64)

@@ -26,6 +26,7 @@ from numpy.typing import DTypeLike
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array
+from refnp.numbers.words import constant
 
 FARTHEST_CELL = 2.0**52  # cells from 0, beyond which whole numbers in float64 cannot tell neighbours apart
 
@@ -71,6 +72,15 @@ class Grid:
                 "give a longer one, or GridOptions, which make it around the data"
             )
         return Grid(np.repeat(np.asarray(self.start), len(low), 0), self.lengths, self.points_per_unit)
+
+    def steps(self, x: Any) -> Any:
+        """How many steps of the grid a point x (B, N, dx) is from the first place of its task: p x − s.
+
+        Those of the grid itself are whole numbers, (L, dx) for L places.
+        """
+        if x is self:
+            return np.stack(np.meshgrid(*map(np.arange, self.lengths), indexing="ij"), -1).reshape(self.size, -1)
+        return x * constant(self.points_per_unit) - np.asarray(self.start)[:, None]
 
     def distances(self, x: Array, dtype: DTypeLike) -> Array:
         """x (B, N, dx) as distances from the first place of its task, x − s/p.
