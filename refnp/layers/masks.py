@@ -20,6 +20,7 @@ from refnp.autograd.errors import explained
 from refnp.autograd.primitives import integers, primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.kernels.hidden import hides_harm, moderate, only, shields, spoilt, spoilt_gradient, used_elements
+from refnp.numbers.kinds import kind_of
 
 __all__ = ["blocks", "causal", "combine", "key_padding", "window"]  # what follows them is for the pages of attention
 
@@ -153,7 +154,7 @@ def apart_from_hidden(
     infinity are added to the rows of the results that depend on it.
     """
     q, k, v, b = (raw(a) for a in (query, key, value, bias))
-    if mask is None or moderate(q, k, v, b) or not hides_harm(q, k, v, b, mask):
+    if mask is None or kind_of((q, k, v)) is not None or moderate(q, k, v, b) or not hides_harm(q, k, v, b, mask):
         return attend(query, key, value, bias, mask=mask)
     *arrays, mask, amounts = shielded(query, key, value, bias, mask)
     found = attend(*arrays, mask=mask)

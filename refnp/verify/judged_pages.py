@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from refnp.autograd.derivatives import vjp
 from refnp.numbers.arrays import sum_to
 from refnp.numbers.parts import Parts, with_parts
-from refnp.numbers.rounding import constant
+from refnp.numbers.rounding import Rounded, constant, either
 
 
 def by_page(
@@ -61,6 +61,27 @@ def by_tape(function: Callable, parts: Parts | None = None, *, other_gradient: t
     form = on_tape if parts is None else with_parts(on_tape, parts, unless_others=True)
     equation.page, equation.other_gradient = on_tape, other_gradient
     return equation
+
+
+def worst_of(*equations: Callable) -> Callable:
+    """The first of equations that are equal on paper, all correct: the bound of each number is that of the worst."""
+
+    def equation(*arguments: Any, **options: Any) -> tuple:
+        runs = [functools.cache(functools.partial(of, *arguments, **options)) for of in equations]
+
+        def pullback(y_bar: Any) -> tuple:
+            bars = [functools.cache(lambda run=run: run()[1](y_bar)) for run in runs]
+            return tuple(worst([lambda of=of, i=i: of()[i] for of in bars]) for i in range(len(arguments)))
+
+        return worst([lambda run=run: run()[0] for run in runs]), pullback
+
+    return functools.update_wrapper(equation, equations[0])
+
+
+def worst(forms: Sequence[Callable]) -> Any:
+    """`either` of these; the first, of other kinds of numbers."""
+    first = forms[0]()
+    return either(*forms) if isinstance(first, Rounded) else first
 
 
 def with_arrays(operation: Callable, without: tuple[str, ...], by_name: tuple[str, ...]) -> inspect.Signature:

@@ -1,13 +1,11 @@
-"""Positions: absolute ones, and attention with vectors, numbers and rotations that belong to pairs of places.
+"""Positions: absolute ones, and attention with vectors, numbers and rotations that belong to pairs of places."""
 
-Tables come with `buckets`, one array (N, M) of row numbers for each table; what a pair has is the sum over the tables.
-"""
-
-import math
+import functools
 from typing import Any
 
 import numpy as np
 
+import refnp.autograd as ad
 from refnp import layers
 from refnp.autograd.declaration import takes
 from refnp.layers.masks import causal
@@ -16,83 +14,42 @@ from refnp.layers.positions.biases import ALiBi, T5Bias
 from refnp.layers.positions.images import ImagePositions, image_places
 from refnp.layers.positions.relative import Shaw
 from refnp.layers.positions.rotary import Rotary
-from refnp.numbers.rounding import WIDE, constant, contract, scatter, where
 from refnp.verify.case import Case, GradientInputs, Layer, Without, generator, gradient_of, module_gradient, normal
-from refnp.verify.judged_pages import by_tape
-from refnp.verify.layers.attention import attention, tensors
-from refnp.verify.layers.linear import sum_to
-from refnp.verify.layers.softmax import weights
+from refnp.verify.judged_pages import by_tape, worst_of
+from refnp.verify.layers.attention import IN_ANY_FORM, tensors
+from refnp.verify.layers.attention_forms import OR_PRINTED
 
 
-def with_vectors(query, key, value, *tables, buckets, mask=None):
-    """Shaw's attention and iRPE's: every pair has vectors a_ij and a'_ij, rows b(i, j) of tables for keys and values.
+def gathered(query, key, value, *tables, buckets, mask=None):
+    """Shaw's attention and iRPE's as most write it: every pair takes its vectors, and then they are multiplied.
 
         S_ij = (q_i·k_j + q_i·a_ij)/√d        A = softmax of S over the allowed keys        O_i = Σ_j A_ij (v_j + a'_ij)
 
     Shapes: query (..., N, d), key and value (..., M, d), tables (L, d), buckets and mask (N, M). There are as many
     tables as buckets, or twice as many: then those for values come after those for keys.
-    Ā_ij = Ō_i·(v_j + a'_ij), S̄ = A∘(Ā − Σ_j Ā A); to q_i goes Σ_j S̄_ij (k_j + a_ij)/√d, to k_j Σ_i S̄_ij q_i/√d, to a_ij
-    S̄_ij q_i/√d, to v_j Σ_i A_ij Ō_i, to a'_ij A_ij Ō_i; a row of a table adds up those of its pairs.
+    refnp multiplies by the rows of a table first. A row of a table adds up here what all pairs bring, in any order.
     """
-    root = constant(np.sqrt(WIDE(query.shape[-1])))
-    pairs = [table[b] for table, b in zip(tables, [*buckets, *buckets], strict=False)]  # each (N, M, d)
-    of_keys, of_values = pairs[: len(buckets)], pairs[len(buckets) :]
-    n_and_m = sum(buckets[0].shape)  # roundings on the way of a weight: added up by bucket, then multiplied
-    scores = contract("...nd,...md->...nm", query, key) / root
-    for a_ij in of_keys:
-        scores = scores + contract("...nd,nmd->...nm", query, a_ij) / root
-    a = weights(where(True if mask is None else mask, scores, -np.inf))
-    output = contract("...nm,...md->...nd", a, value)
-    for a_ij in of_values:
-        output = output + contract("...nm,nmd->...nd", a, a_ij, terms=n_and_m)
-
-    def pullback(g):
-        a_bar = contract("...nd,...md->...nm", g, value)
-        for a_ij in of_values:
-            a_bar = a_bar + contract("...nd,nmd->...nm", g, a_ij)
-        s_bar = a * (a_bar - (a_bar * a).sum(-1, keepdims=True)) / root
-        to_query = contract("...nm,...md->...nd", s_bar, key)
-        for a_ij in of_keys:
-            to_query = to_query + contract("...nm,nmd->...nd", s_bar, a_ij, terms=n_and_m)
-        return [
-            to_query,
-            sum_to(contract("...nm,...nd->...md", s_bar, query), key.shape),
-            sum_to(contract("...nm,...nd->...md", a, g), value.shape),
-            *(of_table(s_bar, query, b, table) for b, table in zip(buckets, tables, strict=False)),
-            *(of_table(a, g, b, table) for b, table in zip(buckets, tables[len(buckets) :], strict=False)),
-        ]
-
-    return output, pullback
+    vectors = [ad.take(table, b) for table, b in zip(tables, [*buckets, *buckets], strict=False)]  # each (N, M, d)
+    of_keys, of_values = vectors[: len(buckets)], vectors[len(buckets) :]
+    bias = sum(ad.einsum("...nd,nmd->...nm", query, a) for a in of_keys) * relative.one_over_root(query)
+    if not of_values:
+        return layers.attention(query, key, value, bias, mask=mask)
+    output, weights = layers.attention_with_weights(query, key, value, bias, mask=mask)
+    return output + sum(ad.einsum("...nm,nmd->...nd", weights, a) for a in of_values)
 
 
-def of_table(pairs, rows, buckets, table):
-    """Row r of a table gets Σ p_ij x_i over the pairs with b(i, j) = r, of all batches, in any order."""
-    terms = math.prod(pairs.shape)
-    pairs, rows = (x.reshape(-1, *x.shape[-2:]) for x in (pairs, rows))
-    bars = contract("bnm,bnd->nmd", pairs, rows, terms=terms)
-    return scatter(bars.reshape(-1, rows.shape[-1]), buckets.reshape(-1), table.shape[0], depth=0)
+def gathered_shaw(query, key, value, *tables, distance, mask=None):
+    """`gathered`, the rows clip(j − i, −k, k) + k of two tables."""
+    buckets = np.clip(offsets(query, key), -distance, distance) + distance
+    return gathered(query, key, value, *tables, buckets=[buckets], mask=mask)
 
 
-def with_numbers(query, key, value, *tables, buckets, mask=None, scaled=False, similarity="scaled_dot"):
-    """T5's attention ("dot") and iRPE's biases: every pair has the number table[h, b(i, j)], times 1/√d if `scaled`.
-
-    Shapes: query (..., H, N, d), key and value (..., H, M, d), tables (H, L), buckets and mask (N, M).
-    Row h of a table gets, in bucket r, Σ S̄_ij over the pairs with b(i, j) = r, of all batches.
-    """
-    root = constant(np.sqrt(WIDE(query.shape[-1])))
-    bias = sum(table.moved(lambda a, b=b: a[:, b]) for table, b in zip(tables, buckets, strict=True))
-    output, attention_pullback = attention(
-        query, key, value, bias / root if scaled else bias, mask=mask, similarity=similarity
-    )
-
-    def pullback(g):
-        *bars, bias_bar = attention_pullback(g)
-        by_pair = (bias_bar / root if scaled else bias_bar).moved(lambda a: a.reshape(len(a), -1).T)
-        for table, b in zip(tables, buckets, strict=True):
-            bars.append(scatter(by_pair, b.reshape(-1), table.shape[1]).moved(np.transpose))
-        return bars
-
-    return output, pullback
+def gathered_image(query, key, value, *tables, rows, columns, mode="contextual", method="product"):
+    """`gathered`, by the buckets of places on a grid; of biases, which are taken in one way only, refnp's."""
+    if mode == "bias":
+        return refnp_image(query, key, value, *tables, rows=rows, columns=columns, mode=mode, method=method)
+    scheme = ImagePositions(query.shape[-1], mode=mode, method=method, rng=np.random.default_rng(0))
+    return gathered(query, key, value, *tables, buckets=scheme.buckets(*[image_places(rows, columns)] * 2))
 
 
 @takes("x (..., N, D) → (..., N, D)")
@@ -108,36 +65,9 @@ def refnp_learned(x, weight, *, places):
     return scheme.bind({"weight": weight})(x, places)
 
 
-rotated = by_tape(rotary.rotate)
-
-
-def rotary_attention(query, key, value, *, mask=None, layout="interleaved"):
-    """Attention of queries and keys that are rotated, each by the angles of its place 0, 1, …"""
-    turned = [rotated(x, places=np.arange(x.shape[-2]), layout=layout) for x in (query, key)]
-    output, back = attention(turned[0][0], turned[1][0], value, mask=mask)
-
-    def pullback(g):
-        *bars, value_bar = back(g)
-        return *(pull(bar)[0] for (_, pull), bar in zip(turned, bars, strict=True)), value_bar
-
-    return output, pullback
-
-
 def offsets(query, key):
     """m − n for query n and key m."""
     return np.arange(key.shape[-2]) - np.arange(query.shape[-2])[:, None]
-
-
-def shaw_attention(query, key, value, *tables, distance, mask=None):
-    """`with_vectors`, a_ij and a'_ij the rows clip(j − i, −k, k) + k of two tables."""
-    buckets = np.clip(offsets(query, key), -distance, distance) + distance
-    return with_vectors(query, key, value, *tables, buckets=[buckets], mask=mask)
-
-
-def t5_attention(query, key, value, table, *, bidirectional=True, mask=None):
-    """`with_numbers` without 1/√d: 8 buckets, of distances up to 6."""
-    buckets = t5_buckets(query, key, bidirectional)
-    return with_numbers(query, key, value, table, buckets=[buckets], mask=mask, similarity="dot")
 
 
 def t5_buckets(query, key, bidirectional=True):
@@ -151,41 +81,35 @@ T5_BUCKETS = {  # of offsets −7 … 7; the distances 0, 1, …, half of the bu
 }
 
 
-def alibi_slopes(heads):
-    """2^(−8h/H), h = 1 … H, of a power of two; else of the next lower one, then every other of the next higher."""
-    lower = 1 << (heads.bit_length() - 1)
-    of = lambda count: np.exp2(-8 * np.arange(1, count + 1, dtype=WIDE) / count)
-    return np.concatenate([of(lower), of(2 * lower)[::2][: heads - lower]])
-
-
-def alibi_attention(query, key, value, *, mask=None):
-    """Attention with the bias −2^(−8h/H) |m − n|: exact numbers, each rounded once."""
-    slopes = alibi_slopes(query.shape[-3])
-    bias = constant(-slopes[:, None, None] * np.abs(offsets(query, key)))
-    output, back = attention(query, key, value, bias, mask=mask)
-    return output, lambda g: back(g)[:3]
-
-
-def image_attention(query, key, value, *tables, rows, columns, mode="contextual", method="product"):
-    """iRPE: `with_vectors`, or `with_numbers` times 1/√d, by the buckets of places on a grid."""
-    scheme = ImagePositions(query.shape[-1], mode=mode, method=method, rng=np.random.default_rng(0))
-    buckets = scheme.buckets(*[image_places(rows, columns)] * 2)
-    if mode == "bias":
-        return with_numbers(query, key, value, *tables, buckets=buckets, scaled=True)
-    return with_vectors(query, key, value, *tables, buckets=buckets)
-
-
 def with_scheme(scheme, query, key, value, *tables, mask=None, places=None, similarity="scaled_dot"):
     """refnp's attention in heads, with a scheme of positions and the tables that it reads."""
     names = [name for name, _ in scheme.named_parameters()]
     scheme = scheme.bind(dict(zip(names, tables, strict=True)))
     at = [np.arange(x.shape[-2]) if places is None else places for x in (query, key)]
     query, key = (scheme.rotated(x, p) for x, p in zip((query, key), at, strict=True))
-    output, weights = layers.similarity_attention(
-        query, key, value, scheme.scores(query, *at), mask=mask, similarity=similarity, return_weights=True
+    attend = functools.partial(
+        layers.similarity_attention, query, key, value, scheme.scores(query, *at), mask=mask, similarity=similarity
     )
-    added = scheme.values(weights, *at)
-    return output if added is None else output + added
+    if not scheme.adds_values:
+        return attend()
+    output, weights = attend(return_weights=True)
+    return output + scheme.values(weights, *at)
+
+
+IN_HEADS = "query (..., H, N, d), key (..., H, M, d), value (..., H, M, e) → (..., H, N, e)"
+OF_HEADS = "boolean to (..., H, N, M)? hides (key, value)"
+
+
+@takes(IN_HEADS.replace("d)", "2·h)"), mask=OF_HEADS, layout="interleaved | half")
+def refnp_rotary(query, key, value, *, mask=None, layout="interleaved"):
+    """refnp's attention of queries and keys that are rotated, each by the angles of its place 0, 1, …"""
+    return with_scheme(Rotary(layout=layout), query, key, value, mask=mask)
+
+
+@takes(IN_HEADS, mask=OF_HEADS)
+def refnp_alibi(query, key, value, *, mask=None):
+    """refnp's attention with the bias −2^(−8h/H) |m − n|."""
+    return with_scheme(ALiBi(query.shape[-3]), query, key, value, mask=mask)
 
 
 def refnp_shaw(query, key, value, *tables, distance, mask=None):
@@ -217,8 +141,7 @@ def torch_learned(torch, x, weight, *, places):
     return x + weight[torch.tensor(places)]
 
 
-IN_HEADS = "query (..., H, N, d), key (..., H, M, d), value (..., H, M, e) → (..., H, N, e)"
-OF_HEADS = "boolean to (..., H, N, M)? hides (key, value)"
+attending = functools.partial(by_tape, parts=IN_ANY_FORM | OR_PRINTED)
 SINUSOIDAL = Layer(
     "sinusoidal_positions",
     refnp_sinusoidal,
@@ -233,28 +156,17 @@ LEARNED = Layer(
     jax=lambda jax, x, weight, *, places: x + weight[np.asarray(places)],
     names=("LearnedPositions",),
 )
-ROTATE = Layer("rotate", rotary.rotate, rotated)
-ROTARY = Layer(
-    "rotary_attention",
-    takes(IN_HEADS.replace("d)", "2·h)"), mask=OF_HEADS, layout="interleaved | half")(
-        lambda query, key, value, *, mask=None, layout="interleaved": with_scheme(
-            Rotary(layout=layout), query, key, value, mask=mask
-        )
-    ),
-    rotary_attention,
-    names=("Rotary",),
+ROTATE = Layer("rotate", rotary.rotate, by_tape(rotary.rotate))
+ROTARY = Layer("rotary_attention", refnp_rotary, attending(refnp_rotary), names=("Rotary",))
+SHAW = Layer("shaw_attention", refnp_shaw, worst_of(attending(refnp_shaw), attending(gathered_shaw)), names=("Shaw",))
+T5 = Layer("t5_attention", refnp_t5, attending(refnp_t5), names=("T5Bias",))
+ALIBI = Layer("alibi_attention", refnp_alibi, attending(refnp_alibi), names=("ALiBi",))
+IMAGE = Layer(
+    "image_attention",
+    refnp_image,
+    worst_of(attending(refnp_image), attending(gathered_image)),
+    names=("ImagePositions",),
 )
-SHAW = Layer("shaw_attention", refnp_shaw, shaw_attention, names=("Shaw",))
-T5 = Layer("t5_attention", refnp_t5, t5_attention, names=("T5Bias",))
-ALIBI = Layer(
-    "alibi_attention",
-    takes(IN_HEADS, mask=OF_HEADS)(
-        lambda query, key, value, *, mask=None: with_scheme(ALiBi(query.shape[-3]), query, key, value, mask=mask)
-    ),
-    alibi_attention,
-    names=("ALiBi",),
-)
-IMAGE = Layer("image_attention", refnp_image, image_attention, names=("ImagePositions",))
 
 
 def cases() -> list[Case]:

@@ -3,15 +3,14 @@
 import numpy as np
 
 from refnp.layers.multi_head import merge_heads, split_heads
-from refnp.layers.positions.biases import ALiBi, T5Bias
-from refnp.layers.positions.images import ImagePositions
-from refnp.layers.positions.relative import RelativePositions, Shaw
-from refnp.layers.positions.rotary import Rotary, turned
+from refnp.layers.positions.relative import RelativePositions
+from refnp.layers.positions.rotary import turned
 from refnp.layers.similarity import similarity_attention
 from refnp.numbers.rounding import Rounded, contract, exact
-from refnp.verify.layers import attention as attention_equation
+from refnp.verify.judged_pages import by_tape
 from refnp.verify.layers import multi_head as multi_head_equation
-from refnp.verify.layers import positions as equations
+from refnp.verify.layers.attention import IN_ANY_FORM
+from refnp.verify.layers.attention_forms import OR_PRINTED
 from tests.helpers import normal
 from tests.transcriptions import positions as written
 
@@ -53,36 +52,14 @@ def looked_up(scheme, query, key, value, query_places, key_places, mask=None, si
     return output if added is None else output + added
 
 
-def rounded_look_up(scheme, query, key, value, query_places, key_places, mask=None):
+def rounded_look_up(scheme, query, key, value, query_places, key_places, mask=None, similarity="scaled_dot"):
     """(output, pullback) of the same; the pullback gives bars of query, key, value and the scheme's parameters."""
-    pairs = query_places[:, None], key_places
-    if isinstance(scheme, Shaw):
-        buckets = [np.clip(pairs[1] - pairs[0], -scheme.distance, scheme.distance) + scheme.distance]
-    elif isinstance(scheme, T5Bias):
-        buckets = [scheme.bucket(pairs[1] - pairs[0])]
-    elif isinstance(scheme, ImagePositions):
-        buckets = scheme.buckets(query_places, key_places)
-    tables = [exact(np.atleast_2d(parameter.data)) for parameter in scheme.parameters()]
-    if isinstance(scheme, Rotary):
-        sinusoids = [rounded_sinusoids(places, query.shape[-1]) for places in (query_places, key_places)]
-        turned = [rounded_rotation(x, *s, layout=scheme.layout) for x, s in zip((query, key), sinusoids, strict=True)]
-        y, back = attention_equation.attention(turned[0][0], turned[1][0], value, mask=mask)
-
-        def pullback(g):
-            query_bar, key_bar, value_bar = back(g)
-            return turned[0][1](query_bar)[0], turned[1][1](key_bar)[0], value_bar
-
-        return y, pullback
-    if isinstance(scheme, ALiBi):
-        bias = written.alibi(len(scheme.slopes), query_places, key_places)
-        return attention_equation.attention(query, key, value, Rounded(bias, 2 * np.abs(bias)), mask=mask)
-    if isinstance(scheme, T5Bias):
-        return equations.with_numbers(query, key, value, *tables, buckets=buckets, mask=mask)
-    if isinstance(scheme, ImagePositions) and scheme.mode == "bias":
-        return equations.with_numbers(query, key, value, *tables, buckets=buckets, mask=mask, scaled=True)
-    if tables:
-        return equations.with_vectors(query, key, value, *tables, buckets=buckets, mask=mask)
-    return attention_equation.attention(query, key, value, mask=mask)
+    state = scheme.state_dict()
+    function = lambda query, key, value, *parameters: looked_up(
+        scheme.bind(dict(zip(state, parameters, strict=True))),
+        query, key, value, query_places, key_places, mask, similarity,
+    )  # fmt: skip
+    return by_tape(function, IN_ANY_FORM | OR_PRINTED)(query, key, value, *map(exact, state.values()))
 
 
 def projections(seed=0):

@@ -13,7 +13,6 @@ from refnp.layers.multi_head import MultiHeadAttention
 from refnp.layers.positions.biases import ALiBi, T5Bias, alibi_slopes, t5_buckets
 from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import exact, tolerance
-from refnp.verify.layers import positions as equations
 from tests.helpers import (
     COMPLEX,
     REAL,
@@ -172,9 +171,7 @@ def test_t5_matches_torch_without_the_root():
         *arrays,
         scheme.state_dict(),
     )
-    limit, rounded_pullback = equations.with_numbers(
-        *map(exact, (*arrays, scheme.table.data)), buckets=[buckets], similarity="dot"
-    )
+    limit, rounded_pullback = rounded_look_up(scheme, *map(exact, arrays), run, run, similarity="dot")
     assert_within(ours, y.detach().numpy(), 2 * tolerance(limit, np.float64))
     *bars, state_bar = pullback(bar)
     for gradient, leaf, other in zip([*bars, state_bar["table"]], leaves, rounded_pullback(exact(bar)), strict=True):
