@@ -25,6 +25,7 @@ What names stand in front of it, as in `same | whole ≥ 0 per axis of L`, it ma
 """
 
 import functools
+import math
 import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -149,6 +150,16 @@ class Shape:
     def __str__(self) -> str:
         shown = ", ".join(("...",) * self.batch + self.axes)
         return f"({shown},)" if len(self.axes) == 1 and not self.batch and shown[0] != "*" else f"({shown})"
+
+    def lengths(self, known: Mapping[str, Any]) -> tuple[int, ...]:
+        """The shape of an array, where the letters, "..." and runs have known lengths."""
+        found = tuple(known["..."]) if self.batch else ()
+        for axis in self.axes:
+            if axis[0] == "*":
+                found += known[axis]
+            else:
+                found += (math.prod(int(known.get(factor, factor)) for factor in axis.split("·")),)
+        return found
 
     def split(self, shape: tuple[int, ...], run: int | None = None) -> tuple[tuple, dict[str, Any]] | None:
         """The axes in front and the length of each other axis, a tuple for a run; None for too few axes or too many.

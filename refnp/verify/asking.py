@@ -2,7 +2,11 @@
 
 import contextlib
 import copy
+import inspect
+import math
+import os
 import re
+import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -203,6 +207,7 @@ class Asked:
         self.version = inspection.version_of(self.native)
         about = f"{self.who}, {self.version}, {' and '.join(dtypes)}, against {judging_precision()}"
         report = Report(name, self.who, [], assumed=self.assumed(), about=about)
+        self.raised: dict[str, Exception] = {}  # by the names of cases
         notes: Counter[str] = Counter()
         for case in self.cases:
             try:
@@ -211,6 +216,8 @@ class Asked:
                     self.judge_one(own, dtype, report, notes)
             except NotOfferedError as reason:
                 report.skipped.setdefault(str(reason), []).append(case.name)
+        if not report.answers and self.raised:
+            self.could_not_be_judged(report)
         if not report.judgements:
             why = "; ".join(f"{reason} ({len(names)} cases)" for reason, names in report.skipped.items())
             raise ValueError(
@@ -218,6 +225,8 @@ class Asked:
                 "arguments={…: …} what it calls an argument"
             )
         report.assumed += [f"{note}, {count} times" for note, count in notes.items()]
+        given = self.binding.completed.items()
+        report.assumed += [f"cases without {name} are asked with {value}" for name, value in given]
         return report
 
     def judge_one(self, case: Case, dtype: str, report: Report, notes: Counter) -> None:
@@ -245,6 +254,7 @@ class Asked:
                     raise NotOfferedError(f"{REFUSES} {type(failure).__name__}: {first_line(failure)}") from failure
                 if any(isinstance(value, list) for value in case.options.values()):
                     raise NotOfferedError(f"{self.who} does not take options as refnp writes them") from failure
+                self.raised[case.name] = failure
                 report.judgements += self.without_gradients(problem, reference, failure)
                 report.problems.append(problem)
                 return
@@ -255,6 +265,16 @@ class Asked:
             report.answers.append((problem, answer))
             report.problems.append(problem)
             notes.update(dict.fromkeys(note, 1))
+
+    def could_not_be_judged(self, report: Report) -> None:
+        """ValueError if every call raised the same, with where it did."""
+        kinds = {(type(failure), re.sub(r"\d+", "0", first_line(failure))) for failure in self.raised.values()}
+        if len(kinds) == 1 and all(row.why and math.isinf(row.error_over_bound) for row in report.judgements):
+            failure = next(iter(self.raised.values()))
+            raise ValueError(
+                f"{self.who} could not be judged: every call ends in {type(failure).__name__}: {first_line(failure)}"
+                f"{place_of(failure, self.function)}"
+            ) from failure
 
     def without_gradients(self, problem: Problem, reference: Answer, failure: Exception) -> list[Judgement]:
         """What is said of a call that failed: its failure, and where gradients failed alone, the output by itself."""
@@ -273,7 +293,7 @@ class Asked:
     def holds_with(self, few: list[Case], dtype: str, **way: Any) -> bool:
         """Whether the outputs of these cases would be right in another convention."""
         other = copy.copy(self)
-        other.__dict__.update(way, gradients=False)
+        other.__dict__.update(way, gradients=False, raised={})
         try:
             report = Report("", self.who, [])
             for case in few:
@@ -389,6 +409,17 @@ class Asked:
             }[self.mask]
             found.append(f"{self.binding.places.get(masks[0], masks[0])}: {meaning}")
         return found
+
+
+def place_of(failure: Exception, function: Any) -> str:
+    """ " (line 4 of own.py, in softmax: return y.foo)": the innermost line in the file of the function, if any is."""
+    frames = traceback.extract_tb(failure.__traceback__)
+    code = getattr(inspect.unwrap(function), "__code__", None) or getattr(type(function).__call__, "__code__", None)
+    own = [frame for frame in frames if code is not None and frame.filename == code.co_filename]
+    if not own:
+        return ""
+    line = f": {own[-1].line}" if own[-1].line else ""
+    return f" (line {own[-1].lineno} of {os.path.basename(own[-1].filename)}, in {own[-1].name}{line})"
 
 
 def beyond_range(problem: Problem) -> bool:

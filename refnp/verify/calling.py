@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp.autograd.declaration import Declaration
 from refnp.numbers.precision import policy
 from refnp.verify.case import Case, NotOfferedError, Problem
 from refnp.verify.conventions import AS_IT_IS, MASKS, Layout, Turn, in_convention, joined, turns_of
@@ -64,6 +65,7 @@ class Binding:
         self.places: dict[str, str] = {}
         self.inside: dict[str, str] = {}
         self.neutral: dict[str, float] = {}
+        self.completed: dict[str, str] = {}  # what cases leave out and the function must be given, and with what
         self.collects = False  # **parameters gets those of a whole model, and no options
         self._rename(dict(arguments or {}), inside or {})
         self._by_name(inside or {})
@@ -261,16 +263,37 @@ def adapted(binding: Binding, case: Case, *, gradients: bool, additive: bool = F
         missing = name not in case.inputs if name in binding.arrays else name not in case.options
         missing = missing and given.get(name) is None
         if missing and theirs in binding.parameters.kinds and binding.parameters.required(theirs):
-            raise NotOfferedError(f"{binding.who} must be given {theirs}, and there is no {name}")
+            if (value := changing_nothing(case, name)) is None:
+                raise NotOfferedError(f"{binding.who} must be given {theirs}, and there is no {name}")
+            binding.completed[name] = "True everywhere" if value.dtype == bool else "zeros"
+            if name in binding.arrays:
+                case = replace(case, inputs={**case.inputs, name: value}, gradients=gradients_of(case))
+            else:
+                case = replace(case, options={**case.options, name: value})
     inputs = {
         name: np.full(case.problem("float64").arrays[name].shape, binding.neutral[name])
         if name in binding.neutral
         else drawn
         for name, drawn in case.inputs.items()
     }
-    with_gradient = tuple(case.inputs) if case.gradients is None else case.gradients
-    chosen = tuple(name for name in with_gradient if name not in binding.neutral) if gradients else ()
+    chosen = tuple(name for name in gradients_of(case) if name not in binding.neutral) if gradients else ()
     return replace(case, inputs=inputs, gradients=chosen)
+
+
+def gradients_of(case: Case) -> tuple[str, ...]:
+    """The arguments whose gradients are judged."""
+    return tuple(case.inputs) if case.gradients is None else case.gradients
+
+
+def changing_nothing(case: Case, name: str) -> np.ndarray | None:
+    """A mask that hides nothing or a bias of zeros, in the shape that the layer declares; None of anything else."""
+    declaration = getattr(case.layer.function, "takes", None)
+    argument = declaration.arguments.get(name) if isinstance(declaration, Declaration) else None
+    if argument is None or name not in ("mask", "bias"):
+        return None
+    sizes = declaration.sizes({**case.problem("float64").arrays, **case.options})  # type: ignore[union-attr]
+    shape = argument.shapes[0].lengths(sizes)
+    return np.ones(shape, bool) if name == "mask" else np.zeros(shape)
 
 
 def same(value: Any, usual: Any) -> bool:

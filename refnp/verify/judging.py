@@ -31,6 +31,7 @@ from refnp.verify.layers import cases_to_ask
 from refnp.verify.made import made_cases
 from refnp.verify.modules import is_plain, made_with, of_classes, statistics_of
 from refnp.verify.parameters import Parameters
+from refnp.verify.ranks import of_axes_taken
 from refnp.verify.record import DTYPES
 from refnp.verify.signatures import CALLED, Meant, as_refnp_writes, known, nearest, root, words
 
@@ -136,6 +137,8 @@ def judge(
         turned = asked.turned(("out_in",))  # as modules keep it that are written like PyTorch's
         if (other := turned.report(name, dtypes)).holds:
             return other
+    if not report.holds and layout is None:
+        report = of_axes_taken(asked, report, name, dtypes)
     if not report.holds:
         report.hints = hints(asked, report) + of_other_arguments(asked, report)
     return report

@@ -228,7 +228,7 @@ class Maker:
         past = (LONG[1], LONG[1] + EVEN, RUNS[4])
         longest = [value for name, value in chosen.items() if value in past and value != usual.get(name)]
         known = self.known(chosen)
-        count = sum(math.prod(lengths(self.shape_of(argument), known)) for argument in self.inputs)
+        count = sum(math.prod(self.shape_of(argument).lengths(known)) for argument in self.inputs)
         return count if len(longest) < 2 else MOST + count
 
     def computed(self, inputs: dict, options: dict) -> np.ndarray | None:
@@ -273,7 +273,7 @@ class Maker:
     def array(self, argument: Argument, known: Mapping[str, Any], i: int, rng: np.random.Generator) -> np.ndarray:
         """Numbers as an argument holds them, of the structure that was chosen."""
         written = self.shape_of(argument)
-        shape = lengths(written, known)
+        shape = written.lengths(known)
         if written.kind == "boolean":
             return mask_of(shape, known[argument.name], rng)
         if written.kind == "whole":
@@ -305,17 +305,6 @@ def tried(option: Option, declaration: Declaration) -> tuple:
         one = UNEQUAL.get(option.domain, ())
         values = (*one, *((PAIRS,) if option.pair else ()), *option.choices)
     return tuple(dict.fromkeys((*default, *values))) if values else ()
-
-
-def lengths(written: Shape, known: Mapping[str, Any]) -> tuple[int, ...]:
-    """The shape, with the lengths that were chosen."""
-    found = tuple(known["..."]) if written.batch else ()
-    for axis in written.axes:
-        if axis[0] == "*":
-            found += known[axis]
-        else:
-            found += (int(np.prod([int(known.get(factor, factor)) for factor in axis.split("·")])),)
-    return found
 
 
 def mask_of(shape: tuple[int, ...], how: str, rng: np.random.Generator) -> np.ndarray:

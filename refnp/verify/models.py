@@ -334,8 +334,8 @@ def beside(report: ModelReport, function: Any, inputs: Any, like: Module, parame
     for name in common:
         try:
             row = end_to_end(type(like).__name__, report, name, answers[name], expected[name], dtype)
-        except NoBoundError as why:
-            report.not_judged[END_TO_END if len(common) == 1 else f"{END_TO_END}, {name}"] = str(why)
+        except NoBoundError as lacking:
+            report.not_judged[END_TO_END if len(common) == 1 else f"{END_TO_END}, {name}"] = str(lacking)
             continue
         if why := two_calls_differ(answers[name], again[name]):
             report.hints += [f"{name}: {why}"] if row.verdict == WITHIN else []
