@@ -13,15 +13,15 @@ import refnp.autograd as ad
 from refnp import layers
 from refnp.autograd import special
 from refnp.autograd.primitives import raw
-from refnp.layers import Mixture, Normal, densities
+from refnp.layers import Mixture, Normal, density
 from refnp.numbers.exact import Number
 from refnp.numbers.rounding import exact
 from refnp.tasks import GaussianProcess, Task
 from refnp.tasks.kernels import EQ
 from refnp.verify import layers as pages
 from refnp.verify.case import Case, Layer
+from refnp.verify.judged_pages import by_page
 from refnp.verify.layers import activations, attention, engine, losses, normalization, set_convolution, softmax
-from refnp.verify.layers.distributions import normal_cdf
 from tests.transcriptions import autograd as printed
 
 TINY = np.array([3e-300, -2e-155, 1e-16, -1e-8, 1e-3])
@@ -150,7 +150,7 @@ def elementary():
 
 
 ERF, ERFC = Layer("erf", special.erf, engine.erf), Layer("erfc", special.erfc, engine.erfc)
-NORMAL_CDF = Layer("normal_cdf", densities.normal_cdf, normal_cdf)
+NORMAL_CDF = Layer("normal_cdf", density.normal_cdf, by_page(density.normal_cdf))
 
 
 def power(x, exponent):

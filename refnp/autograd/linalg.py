@@ -17,6 +17,7 @@ from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.shapes import expand_dims, pad, reshape
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.kernels.products import product
+from refnp.kernels.triangular import solve_lower
 from refnp.numbers.arrays import broadcast_shapes, floating, in_order
 from refnp.numbers.duals import as_array
 
@@ -338,27 +339,6 @@ def cholesky_solve(factor, b):
         return lambda: -np.tril((a_bar + a_bar.swapaxes(-1, -2)) @ np.tril(factor)), b_bar
 
     return x, vjp
-
-
-def solve_lower(factor: Array, b: Array, *, transposed: bool = False, leaf: int = 32) -> Array:
-    """Substitution in halves: solve the first half, move it to the right side in one product, solve the second."""
-    n = factor.shape[-1]
-    if n > leaf:
-        one, two = slice(0, n // 2), slice(n // 2, n)
-        corner = factor[..., two, one]
-        if transposed:
-            one, two, corner = two, one, corner.swapaxes(-1, -2)
-        first = solve_lower(factor[..., one, one], b[..., one, :], transposed=transposed)
-        second = solve_lower(factor[..., two, two], b[..., two, :] - corner @ first, transposed=transposed)
-        return np.concatenate([second, first] if transposed else [first, second], -2)
-    batch = np.broadcast_shapes(factor.shape[:-2], b.shape[:-2])
-    x = np.array(np.broadcast_to(b, batch + b.shape[-2:], subok=True), np.result_type(factor, b), subok=True)
-    for i in reversed(range(n)) if transposed else range(n):
-        known = slice(i + 1, n) if transposed else slice(0, i)
-        row = factor[..., known, i] if transposed else factor[..., i, known]
-        x[..., i, :] -= (row[..., None, :] @ x[..., known, :])[..., 0, :]
-        x[..., i, :] /= factor[..., i, i, None]
-    return x
 
 
 @primitive

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from refnp.autograd.linalg import solve_lower
 from refnp.autograd.primitives import primitive
 from refnp.autograd.tensor import Array, ArrayLike
+from refnp.kernels.triangular import solve_lower
 from refnp.numbers.arrays import floating, in_order
 
 PANEL = 32  # columns that are eliminated one by one, before a matrix product does it for all others

@@ -24,20 +24,19 @@ from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import integers, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.densities import (
+from refnp.layers.density import (
     categorical_entropy,
     categorical_kl,
-    check_logits,
     low_rank_normal_log_prob,
-    mean_and_factor,
     multivariate_normal_kl,
     multivariate_normal_log_prob,
     normal_cdf,
     normal_kl,
-    parts_of_low_rank,
+    refuse_factors,
+    refuse_impossible,
 )
-from refnp.layers.loss import cross_entropy, gaussian_nll
-from refnp.layers.masked_reductions import HALF_LOG_TWO_PI, broadcast_shape, check_positive, full_mask, numbers
+from refnp.layers.loss import HALF_LOG_TWO_PI, cross_entropy, gaussian_nll
+from refnp.layers.masked_reductions import broadcast_shape, check_positive, full_mask, numbers
 from refnp.layers.masks import fits
 from refnp.layers.softmax import softmax
 
@@ -75,7 +74,7 @@ class Normal:
 
     def entropy(self) -> Array | Tensor:
         """log σ + ½ log 2πe, of `shape`."""
-        return ag.broadcast_to(ag.log(self.std) + _constant(HALF_LOG_TWO_PI + 0.5, self.std), self.shape)
+        return ag.broadcast_to(ag.log(self.std) + (HALF_LOG_TWO_PI + 0.5).like(raw(self.std)), self.shape)
 
     def sample(
         self,
@@ -107,7 +106,7 @@ class MultivariateNormal:
         self.mean, self.cholesky_factor = numbers(mean, cholesky_factor)
         factor = raw(self.cholesky_factor)
         unknown = np.isnan(factor) & np.eye(factor.shape[-1], dtype=bool)  # on the diagonal, let in under a mask
-        mean_and_factor("MultivariateNormal", raw(self.mean), np.where(unknown, 1, factor))
+        refuse_factors("MultivariateNormal", np.where(unknown, 1, factor))
         self.shape = np.broadcast_shapes(self.mean.shape[:-1], factor.shape[:-2])
 
     def lower(self) -> Array | Tensor:
@@ -128,7 +127,7 @@ class MultivariateNormal:
         name, (values,) = "MultivariateNormal.log_prob", numbers(y)
         present = full_mask(name, mask, broadcast_shape(name, y=values.shape, mean=self.mean.shape))
         mean, values = ag.where(present, self.mean, 0.0), ag.where(present, values, 0.0)
-        hidden = (~present).sum(-1) * _constant(HALF_LOG_TWO_PI, mean)  # each adds the density of N(0, 1) at 0
+        hidden = (~present).sum(-1) * HALF_LOG_TWO_PI.like(raw(mean))  # each adds the density of N(0, 1) at 0
         return multivariate_normal_log_prob(values, mean, self._factor_of(present)) + hidden.astype(
             raw(mean).real.dtype
         )
@@ -152,7 +151,7 @@ class MultivariateNormal:
 
     def entropy(self) -> Array | Tensor:
         """½ log det(L Lᵀ) + (N/2) log 2πe, of `shape`."""
-        constant = _constant(self.mean.shape[-1] * (HALF_LOG_TWO_PI + 0.5), self.cholesky_factor)
+        constant = (self.mean.shape[-1] * (HALF_LOG_TWO_PI + 0.5)).like(raw(self.cholesky_factor))
         return ag.broadcast_to(0.5 * ag.log_determinant(self.cholesky_factor) + constant, self.shape)
 
     def sample(
@@ -185,8 +184,8 @@ class LowRankNormal:
     @takes("mean (..., N), factor (..., N, K), std positive (..., N)")
     def __init__(self, mean: ArrayLike, factor: ArrayLike, std: ArrayLike):
         self.mean, self.factor, self.std = numbers(mean, factor, std)
-        at, columns, own = (raw(a) for a in (self.mean, self.factor, self.std))
-        parts_of_low_rank("LowRankNormal", at, at, columns, np.where(np.isnan(own), 1, own))
+        own = raw(self.std)
+        check_positive("LowRankNormal", "std", np.where(np.isnan(own), 1, own))
         self.shape = np.broadcast_shapes(self.mean.shape[:-1], self.factor.shape[:-2], self.std.shape[:-1])
 
     def covariance(self) -> Array | Tensor:
@@ -210,7 +209,7 @@ class LowRankNormal:
         mean, values, std = (
             ag.where(present, a, other) for a, other in ((self.mean, 0.0), (values, 0.0), (self.std, 1.0))
         )
-        hidden = (~present).sum(-1) * HALF_LOG_TWO_PI  # each adds the density of N(0, 1) at 0
+        hidden = (~present).sum(-1) * HALF_LOG_TWO_PI.like(raw(mean))  # each adds the density of N(0, 1) at 0
         factor = ag.where(present[..., None], self.factor, 0.0)  # (..., N, K)
         return low_rank_normal_log_prob(values, mean, factor, std) + hidden.astype(raw(mean).real.dtype)
 
@@ -283,7 +282,7 @@ class Categorical:
     @takes("logits (..., V ≥ 1)")
     def __init__(self, logits: ArrayLike):
         (self.logits,) = numbers(logits)
-        check_logits("Categorical", raw(self.logits))
+        refuse_impossible("Categorical", raw(self.logits))
         self.shape = self.logits.shape[:-1]
 
     def probabilities(self) -> Array | Tensor:
@@ -448,10 +447,6 @@ def kl_divergence(
 
 def _axes(shape: int | tuple[int, ...]) -> tuple[int, ...]:
     return (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-
-
-def _constant(value: np.longdouble, like: Any) -> Any:
-    return value.astype(raw(like).real.dtype)
 
 
 def _noise(name: str, rng: Any, shape: tuple[int, ...], *parameters: Any, epsilon: Any = None) -> Array | Tensor:

@@ -12,13 +12,6 @@ from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.numbers.arrays import floating, in_order
 
-HALF_LOG_TWO_PI = np.longdouble("0.918938533204672741780329736405617639861")
-
-
-def counts(mask: Array | None, *arrays: ArrayLike) -> Array:
-    """A mask as booleans of the shape that the arrays broadcast to, True everywhere for None."""
-    return np.broadcast_to(True if mask is None else mask, np.broadcast_shapes(*map(np.shape, arrays)))
-
 
 def full_mask(name: str, mask: ArrayLike | None, shape: tuple[int, ...]) -> Array:
     """A mask as booleans of `shape`, True for None; TypeError unless boolean, ValueError unless it broadcasts."""
@@ -31,17 +24,6 @@ def full_mask(name: str, mask: ArrayLike | None, shape: tuple[int, ...]) -> Arra
         return np.broadcast_to(mask, shape)
     except ValueError:
         raise ValueError(f"{name}: mask has shape {mask.shape}; it must broadcast to {shape}") from None
-
-
-def masked(mask: Array, value: Array, neutral: float) -> Array:
-    """The value, with a neutral one where the mask is False."""
-    return value if mask.all() else np.where(mask, value, neutral)
-
-
-def product(bar: ArrayLike, slope: ArrayLike) -> Array:
-    """bar · slope, and 0 wherever bar is 0, even if the slope is infinite: what does not count has no gradient."""
-    out = np.zeros(np.broadcast_shapes(np.shape(bar), np.shape(slope)), np.result_type(bar, slope))
-    return np.multiply(bar, slope, out=out, where=np.not_equal(bar, 0))
 
 
 def broadcast_shape(name: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:

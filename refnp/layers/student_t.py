@@ -19,21 +19,15 @@ from typing import Any
 import numpy as np
 
 from refnp import autograd as ag
-from refnp.autograd.declaration import takes
-from refnp.autograd.elementary import log1p_of
 from refnp.autograd.errors import explained
-from refnp.autograd.primitives import primitive, raw
+from refnp.autograd.pages import page
+from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.distributions import check_generator
-from refnp.layers.masked_reductions import (
-    HALF_LOG_TWO_PI,
-    broadcast_shape,
-    check_positive,
-    counts,
-    masked,
-    numbers,
-    product,
-)
+from refnp.layers.loss import HALF_LOG_TWO_PI, counts, magnitude
+from refnp.layers.masked_reductions import broadcast_shape, check_positive, numbers
+from refnp.numbers.parts import part
+from refnp.numbers.words import constant, less_log1p
 
 FAR = 24  # where the series begins: eight terms of it leave 1e-24
 # (2^(−k) − 2) B_(k+1) / (k (k + 1)) for k = 1, 3, …, 15, with Bernoulli's numbers B, as numerator and denominator
@@ -42,10 +36,9 @@ SERIES = (
 )  # fmt: skip
 
 
-@primitive
-@takes(
+@page(
     "y to (*S), degrees_of_freedom positive to (*S), location to (*S), scale positive to (*S) → (*S)",
-    mask="boolean to (*S)? hides (y, location), True = counts",
+    mask="boolean to (*S)? hides (y, degrees_of_freedom, location, scale), True = counts",
 )
 def student_t_log_prob(y, degrees_of_freedom, location, scale, *, mask=None):
     """log p(y) = s(ν/2) − ½ log 2π − log σ − ½ (ν + 1) log(1 + z²/ν) of every element, z = (y − μ)/σ.
@@ -59,58 +52,81 @@ def student_t_log_prob(y, degrees_of_freedom, location, scale, *, mask=None):
         ȳ = −ℓ̄ (ν + 1) z/((ν + z²) σ)     μ̄ = −ȳ     σ̄ = ℓ̄ ν (z − 1)(z + 1)/((ν + z²) σ)
         ν̄ = ½ ℓ̄ (s′(ν/2) − f(t) + (t/ν)/(1 + t))
     """
-    name, arguments = "student_t_log_prob", (y, degrees_of_freedom, location, scale)
-    mask = counts(mask, *arguments)
-    y, nu, location, scale = (masked(mask, a, n) for a, n in zip(numbers(*arguments), (0, 1, 0, 1), strict=True))
-    check_positive(name, "degrees_of_freedom", nu)
-    check_positive(name, "scale", scale)
-    z = np.asarray((y - location) / scale)
-    root = np.sqrt(nu)
-    r = z / root
-    far = np.abs(r.real) > 1
-    inner, outer = np.where(far, 0, r), np.where(far, r, 1)
-    outer = np.where(outer.real < 0, -outer, outer)  # |r|
-    log_sum = np.where(far, 2 * np.log(outer) + log1p_of(1 / outer / outer), log1p_of(inner * inner))  # log(1 + t)
-    constant = HALF_LOG_TWO_PI.astype(z.real.dtype)
-    value = s_of(0.5 * nu)[0] - constant - np.log(scale) - 0.5 * (nu + 1) * log_sum
-    share = np.where(far, 1 / (1 + 1 / outer / outer), inner * inner / (1 + inner * inner))  # t/(1 + t)
-    rest = np.where(far, 1 / outer / outer / (1 + 1 / outer / outer), 1 / (1 + inner * inner))  # 1/(1 + t)
+    present = counts(mask, y, degrees_of_freedom, location, scale)  # (*S)
+    nu, scale = np.where(present, degrees_of_freedom, 1), np.where(present, scale, 1)  # (*S)
+    z = np.where(present, y - location, 0) / scale  # (*S)
+    far = (z * z).real > nu.real
+    at = np.where(far, z, 1)  # (*S)   z where it is far
+    small = np.where(far, nu / at / at, z / nu * z)  # (*S)   t = z²/ν, or 1/t where it is above 1
+    tiny = far & (small.real < 1e-30)
+    log_small = np.where(tiny, np.log(nu) - 2 * np.log(magnitude(at)), np.log(np.where(far & ~tiny, small, 1)))
+    log_sum = np.log1p(small) - np.where(far, log_small, 0)  # (*S)   log(1 + t)
+    s, slope, _ = gamma_ratio(nu / 2)
+    value = s - HALF_LOG_TWO_PI - np.log(scale) - (nu + 1) / 2 * log_sum  # (*S)
 
     def vjp(bar):
-        bar = masked(mask, bar, 0)
-        over = np.where(far, share / np.where(far, r, 1), r * rest)  # r/(1 + t)
-        y_bar = -product(bar, (nu + 1) / root * over / scale)
-        minus = np.where(far, share - rest / nu, rest * (z - 1) * (z + 1) / nu)  # (t − 1/ν)/(1 + t)
-        small = _log_less_share(share, log_sum)
-        return (
-            y_bar,
-            lambda: product(bar, 0.5 * (s_of(0.5 * nu)[1] - small + share / nu)),
-            lambda: -y_bar,
-            lambda: product(bar, nu * minus / scale),
-        )
+        bar = np.where(present, bar, 0)
+        below = 1 + small
+        share = np.where(far, 1, small) / below  # (*S)   t/(1 + t)
+        over = np.where(far, 1 / at, z / nu) / below  # (*S)   z/(ν + z²)
+        y_bar = -(bar * ((nu + 1) * over / scale))  # (*S)
+        minus = ((z - 1) / at) * ((z + 1) / np.where(far, z, nu)) / below  # (*S)   (z² − 1)/(ν + z²)
+        t = np.where(far, 0, small)
+        f = np.where(far, log_sum - share, t * share - less_log1p(t))  # (*S)   f(t)
+        nu_bar = bar * (slope - f + share / nu) / 2  # (*S)
+        return y_bar, nu_bar, -y_bar, bar * (nu * minus / scale)
 
-    return masked(mask, np.asarray(value), 0), vjp
+    return np.where(present, value, 0), vjp
 
 
-@primitive
-@takes("degrees_of_freedom positive (...), scale positive (...) → (...)")
+@page("degrees_of_freedom positive (...), scale positive (...) → (...)")
 def student_t_entropy(degrees_of_freedom, scale):
     """H = ½ (ν + 1) (s′(ν/2) + 1/ν) − s(ν/2) + ½ log 2π + log σ.
 
     Shapes: both broadcast → that shape.   Raises ValueError for what is not positive and finite.
     VJP: ν̄ = H̄ (¼ (ν + 1) s″(ν/2) − 1/(2ν²)), σ̄ = H̄/σ.
     """
-    nu, scale = numbers(degrees_of_freedom, scale)
-    check_positive("student_t_entropy", "degrees_of_freedom", nu)
-    check_positive("student_t_entropy", "scale", scale)
-    s, slope, curvature = s_of(0.5 * nu)
-    constant = HALF_LOG_TWO_PI.astype(np.result_type(nu, scale).type(0).real.dtype)
-    value = np.asarray(0.5 * (nu + 1) * (slope + 1 / nu) - s + constant + np.log(scale))
+    nu = degrees_of_freedom
+    s, slope, curvature = gamma_ratio(nu / 2)
+    value = (nu + 1) / 2 * (slope + 1 / nu) - s + HALF_LOG_TWO_PI + np.log(scale)  # (...)
 
     def vjp(bar):
-        return product(bar, 0.25 * (nu + 1) * curvature - 0.5 / nu / nu), product(bar, 1 / scale)
+        nu_bar = bar * ((nu + 1) / 4 * curvature - 1 / (2 * nu * nu))  # (...)
+        return nu_bar, bar / scale
 
     return value, vjp
+
+
+@part
+def gamma_ratio(a):
+    """s(a), s′(a) and s″(a): the first terms of the sum, and the series from there on; none of them cancels.
+
+    s = s(a + n) + ½ Σ_{j<n} log(1 − ¼/(a_j + ½)²)        a_j = a + j
+    s′ = s′(a + n) + ¼ Σ 1/(a_j (a_j + ½)(a_j + 1))        s″ = s″(a + n) − ¼ Σ (3 a_j (a_j + 1) + ½)/(…)²
+    """
+    inverse = 1 / (a + FAR)
+    square = inverse * inverse
+    s = slope = curvature = 0
+    for order, (above, below) in reversed([*zip(range(1, 16, 2), SERIES, strict=True)]):
+        c = (constant(above) / below).like(a)
+        s, slope, curvature = s * square + c, slope * square - order * c, curvature * square + order * (order + 1) * c
+    s, slope, curvature = s * inverse, slope * square, curvature * square * inverse
+    for j in range(FAR):
+        b = a + j
+        half = b + 0.5
+        cube = b * half * (b + 1)
+        s = s + log_of_term(b, half) / 2
+        slope = slope + 0.25 / cube
+        curvature = curvature - (3 * b * (b + 1) + 0.5) / 4 / cube / cube
+    return s, slope, curvature
+
+
+@part
+def log_of_term(b, half):
+    """log(1 − ¼/(b + ½)²) = log(b (b + 1)/(b + ½)²), the second where the first is of nearly 0."""
+    near = half.real < 0.75
+    apart = np.log(np.where(near, b, 1)) + np.log1p(b) - 2 * np.log(half)
+    return np.where(near, apart, np.log1p(-0.25 / np.where(near, 1, half * half)))
 
 
 @explained
@@ -162,44 +178,3 @@ class StudentT:
         dtype = np.result_type(nu, raw(self.location), raw(self.scale)).type(0).real.dtype
         draws = np.asarray(rng.standard_t(np.asarray(nu.real, np.float64), axes + self.shape)).astype(dtype)
         return self.location + self.scale * draws
-
-
-def s_of(a: Any) -> tuple[Any, Any, Any]:
-    """s(a), s′(a) and s″(a): the series from FAR on, below it FAR terms of the sum before; none of them cancels.
-
-    s = s(a + n) + ½ Σ_{j<n} log(1 − ¼/(a_j + ½)²)        a_j = a + j
-    s′ = s′(a + n) + ¼ Σ 1/(a_j (a_j + ½)(a_j + 1))        s″ = s″(a + n) − ¼ Σ (3a_j² + 3a_j + ½)/(…)²
-    """
-    a = np.asarray(a)
-    near = a.real < FAR
-    x = np.where(near, a + FAR, a)
-    inverse = 1 / x
-    square = inverse * inverse
-    s = slope = curvature = np.zeros_like(x)
-    for order, (above, below) in reversed([*zip(range(1, 16, 2), SERIES, strict=True)]):
-        c = a.real.dtype.type(above) / below
-        s, slope, curvature = s * square + c, slope * square - order * c, curvature * square + order * (order + 1) * c
-    s, slope, curvature = s * inverse, slope * square, curvature * square * inverse
-    if near.any():
-        start = np.where(near, a, 1)
-        for j in range(FAR):
-            b = start + j
-            half = b + 0.5
-            term = 0.5 * log1p_of(np.where(half.real > 0.75, -0.25 / (half * half), 0))
-            if j == 0:  # near a = 0 the logarithm is of nearly 0
-                term = np.where(half.real > 0.75, term, 0.5 * (np.log(b) + log1p_of(b)) - np.log(half))
-            cube = b * half * (b + 1)
-            s = s + np.where(near, term, 0)
-            slope = slope + np.where(near, 0.25 / cube, 0)
-            curvature = curvature - np.where(near, 0.25 * (3 * b * (b + 1) + 0.5) / cube / cube, 0)
-    return s, slope, curvature
-
-
-def _log_less_share(share: Any, log_sum: Any) -> Any:
-    """f = log(1 + t) − t/(1 + t) from u = t/(1 + t): Σ_{k≥2} u^k/k for u < 0.1, where the difference would cancel."""
-    small = share.real < 0.1
-    u = np.where(small, share, 0)
-    total = np.zeros_like(u)
-    for k in range(20, 1, -1):
-        total = total * u + u.real.dtype.type(1) / k
-    return np.where(small, total * u * u, log_sum - share)

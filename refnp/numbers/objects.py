@@ -184,6 +184,12 @@ def einsum(subscripts: str, *operands: Any, optimize: bool = False) -> Any:
     return type(kind)(sum_of_products(subscripts, *map(kind.elements, operands)))
 
 
+def normal_cdf(x: Objects) -> tuple[Any, Any]:
+    """Φ(x) and φ(x)."""
+    density = np.exp(-np.square(x) / 2) / (words.root(2) * words.root(words.pi))
+    return words.erfc(-x / words.root(2)) / 2, density
+
+
 def _own(name: str) -> Callable:
     """A function that each element has as a method."""
     return lambda x: x.made(np.frompyfunc(operator.methodcaller(name), 1, 1)(x.value))
@@ -216,6 +222,9 @@ FUNCTIONS: dict[Any, Callable] = {
     words.sinusoids: lambda x, places, features, base: tuple(map(type(x), sinusoids_of(places, features, base, float))),
     words.erf: _own("erf"),
     words.erfc: _own("erfc"),
+    words.normal_cdf: normal_cdf,
+    words.less_log1p: lambda x: x - np.log1p(x),
+    words.expm1_less: lambda x: np.expm1(x) - x,
 }
 FUNCTIONS |= {ufunc: _elementwise(ufunc) for ufunc in ELEMENTWISE}
 FUNCTIONS |= {ufunc: _compared(ufunc) for ufunc in COMPARED}

@@ -247,6 +247,24 @@ def normal_cdf(z: Rounded) -> tuple[Rounded, Rounded]:
     return function(value, steepest, z), function(density, (np.abs(z.value) + z.off) * steepest, z)
 
 
+def less_log1p(x: Rounded) -> Rounded:
+    """x − log(1 + x), whose slope is x/(1 + x)."""
+    if without_error(x):
+        return exact(x.value - np.log1p(x.value))
+    ends = (np.maximum(x.value - x.off, 0 * x.value - 1), x.value + x.off)
+    with np.errstate(all="ignore"):
+        slopes = [np.abs(end / (1 + end)) for end in ends]
+    return function(special.less_log1p_of(x.value), np.maximum(*slopes), x)
+
+
+def expm1_less(x: Rounded) -> Rounded:
+    """e^x − 1 − x, whose slope is e^x − 1."""
+    if without_error(x):
+        return exact(np.expm1(x.value) - x.value)
+    slope = np.maximum(np.abs(np.expm1(x.value + x.off)), np.abs(np.expm1(x.value - x.off)))
+    return function(special.expm1_less_of(x.value), slope, x)
+
+
 def smooth(name: str, slope: Callable[[Rounded], Any]) -> Callable[[Rounded], Rounded]:
     """A function of NumPy, with its largest slope within x.off of x."""
 
@@ -395,6 +413,8 @@ FUNCTIONS: dict[Any, Callable] = {
     words.erf: erf,
     words.erfc: erfc,
     words.normal_cdf: normal_cdf,
+    words.less_log1p: less_log1p,
+    words.expm1_less: expm1_less,
 }
 FUNCTIONS |= {function: _moving(function) for function in MOVING}
 Rounded.functions, Doubt.functions = FUNCTIONS, {np.where: where}

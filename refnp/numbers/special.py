@@ -217,3 +217,26 @@ def _trapezoid(a: Array) -> Array:
     total += 0.5 / (a * a)
     b = np.minimum(a, reach)
     return 2 * h / PI * a * total - 2 * np.exp(b * b) / np.expm1(2 * PI / h * b)
+
+
+def less_log1p_of(x: ArrayLike) -> Array:
+    """x − log(1 + x): with s = x/(2 + x), log(1 + x) = 2 artanh s, so it is x s − 2 s³ (⅓ + s²/5 + …) near 0."""
+    x = np.asarray(x)
+    near = np.abs(x.real) < 0.5
+    small = np.where(near, x, 0)
+    s = small / (2 + small)  # |s| ≤ 1/3
+    series = np.zeros_like(s)
+    for k in range(41, 1, -2):  # 3⁻⁴¹ is below the last place of every precision
+        series = series * (s * s) + 1 / s.real.dtype.type(k)
+    return np.where(near, small * s - 2 * s * s * s * series, x - np.log1p(np.where(near, 0, x)))
+
+
+def expm1_less_of(x: ArrayLike) -> Array:
+    """e^x − 1 − x: x²/2! + x³/3! + … near 0."""
+    x = np.asarray(x)
+    near = np.abs(x.real) < 1
+    small = np.where(near, x, 0)
+    series = np.zeros_like(small)
+    for k in range(22, 1, -1):  # 1/23! is below the last place of every precision
+        series = (series * small + 1) / k
+    return np.where(near, series * small * small, np.expm1(np.where(near, 0, x)) - x)

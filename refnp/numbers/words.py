@@ -12,6 +12,7 @@ asked for in the same way.
     read_at, added_at                 the elements at given places, 0 at none; the adjoint, Σ of those of a place
     einsum                            products summed over letters; in NumPy's an operand must not be empty
     erf, erfc, normal_cdf             special functions
+    less_log1p, expm1_less            x − log(1 + x) and e^x − 1 − x, with all their digits
     sinusoids                         sines and cosines at whole places, however far
 
 `x.real` decides between two forms of one function, and is never computed with; a comparison `x > 0` decides between two
@@ -198,3 +199,15 @@ def sinusoids(x: Any, places: Array, features: int, base: float) -> tuple[Any, A
     Shapes: places (...) → two (..., ⌈D/2⌉).
     """
     return sinusoids_of(places, features, base, x.real.dtype)
+
+
+@word
+def less_log1p(x: Any) -> Any:
+    """x − log(1 + x) ≥ 0, with all its digits near 0."""
+    return special.less_log1p_of(x)
+
+
+@word
+def expm1_less(x: Any) -> Any:
+    """e^x − 1 − x ≥ 0, with all its digits near 0."""
+    return special.expm1_less_of(x)

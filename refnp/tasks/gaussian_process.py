@@ -33,10 +33,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from refnp.autograd.linalg import cholesky, solve_lower
+from refnp.autograd.linalg import cholesky
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike
-from refnp.layers.densities import diagonal_of, multivariate_normal_kl, normal_kl
+from refnp.kernels.triangular import solve_lower
+from refnp.layers.density import multivariate_normal_kl, normal_kl
 from refnp.layers.distributions import MultivariateNormal, Normal, check_generator
 from refnp.numbers.summation import sum_of_products
 from refnp.tasks.kernels import Kernel
@@ -135,7 +136,7 @@ class GaussianProcess:
             factor = cholesky(matrix)
         except ValueError:
             factor = np.zeros_like(matrix)
-        if (diagonal_of(factor) ** 2 < least).any():
+        if (np.diagonal(factor, axis1=-2, axis2=-1) ** 2 < least).any():
             enough = math.sqrt(float(least.max(initial=0)))
             raise ValueError(
                 f"GaussianProcess.posterior: noise_std is {self.noise_std}, and of the covariance of {n} places so "
@@ -227,7 +228,7 @@ class Posterior:
 
         Σ_nn = Σ_j L_nj² is never less than L_nn², so no term is negative.
         """
-        ratio = np.tril(self.factor, -1) / diagonal_of(self.factor)[..., None]  # (B, N, N)
+        ratio = np.tril(self.factor, -1) / np.diagonal(self.factor, axis1=-2, axis2=-1)[..., None]  # (B, N, N)
         lost = 0.5 * np.log1p((ratio * ratio).sum(-1))  # (B, N)
         return self.mean.shape[-1] * np.where(self.present, lost, 0).sum(-1) / self.targets
 

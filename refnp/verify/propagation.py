@@ -27,7 +27,6 @@ from refnp.layers.set_convolution import set_convolution
 from refnp.numbers import rounding
 from refnp.numbers.rounding import ELEMENTARY, WIDE, Rounded, exact
 from refnp.verify.layers import (
-    distributions,
     engine,
     softmax,
 )
@@ -159,11 +158,6 @@ def along(equation: Callable) -> Callable:
     return rounded
 
 
-def of_numbers(equation: Callable) -> Callable:
-    """An equation whose arguments may be numbers of Python, which are exact."""
-    return lambda *arguments, **options: first(equation)(*map(as_rounded, arguments), **options)
-
-
 def logsumexp(x: Rounded, axis: Any = None, *, keepdims: bool = False) -> Rounded:
     """Along one axis, several or all, which are gone, or kept."""
     count = len(x.shape)
@@ -205,7 +199,6 @@ EQUATIONS: dict[str, Callable] = {
     **{name: of_value(getattr(np, name)) for name in ("sin", "cos")},
     **{name: first(getattr(engine, name)) for name in ("sinh", "cosh", "arctan")},
     "logsumexp": logsumexp,
-    "normal_kl": of_numbers(distributions.normal_kl),
     "cholesky": cholesky,
     "set_convolution": set_convolved,
     "pair_kernel": first(pair_kernel),

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.autograd import cholesky, linear, log_determinant, matmul, outer, trace, triangular_solve
-from refnp.autograd.linalg import solve_lower
 from refnp.kernels import products
+from refnp.kernels.triangular import solve_lower
 from tests.helpers import (
     REAL,
     assert_same_bits,

@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
+from refnp.layers import density
 from refnp.layers.distributions import Categorical, LowRankNormal, MultivariateNormal, Normal, kl_divergence
 from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import exact, tolerance
-from refnp.verify.layers import distributions as equations
+from refnp.verify.judged_pages import by_page
 from refnp.verify.layers.losses import CROSS_ENTROPY
 from tests.helpers import REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
 from tests.layers.judges import factors
@@ -160,9 +161,9 @@ def test_means_of_many_latent_samples_share_one_target():
 def test_multivariate_normal_by_its_formula(seed, dtype, n):
     mean, factor, y = (a.astype(dtype) for a in joint(seed, n, (2,)))
     p = MultivariateNormal(mean, factor)
-    rounded, _ = equations.multivariate_normal_log_prob(*map(exact, (y, mean, factor)))
+    rounded, _ = by_page(density.multivariate_normal_log_prob)(*map(exact, (y, mean, factor)))
     assert_within(p.log_prob(y), transcription.multivariate_normal_log_prob(y, mean, factor), tolerance(rounded, dtype))
-    at_mean = equations.multivariate_normal_log_prob(*map(exact, (mean, mean, factor)))[0]
+    at_mean = by_page(density.multivariate_normal_log_prob)(*map(exact, (mean, mean, factor)))[0]
     entropy = n / 2 - transcription.multivariate_normal_log_prob(mean, mean, factor)  # −log p(μ) + N/2
     assert_within(p.entropy(), entropy, tolerance(at_mean + n / 2, dtype))
     assert p.shape == (2,)
@@ -276,9 +277,9 @@ def test_low_rank_normal_by_its_formula(seed, dtype, n, rank):
     mean, factor, std, y = (a.astype(dtype) for a in low_rank(seed, n, rank, (2,)))
     p = LowRankNormal(mean, factor, std)
     arguments = y, mean, factor, std
-    rounded, _ = equations.low_rank_normal_log_prob(*map(exact, arguments))
+    rounded, _ = by_page(density.low_rank_normal_log_prob)(*map(exact, arguments))
     assert_within(p.log_prob(y), transcription.low_rank_normal_log_prob(*arguments), tolerance(rounded, dtype))
-    at_mean = equations.low_rank_normal_log_prob(*map(exact, (mean, mean, factor, std)))[0]
+    at_mean = by_page(density.low_rank_normal_log_prob)(*map(exact, (mean, mean, factor, std)))[0]
     entropy = n / 2 - transcription.low_rank_normal_log_prob(mean, mean, factor, std)
     assert_within(p.entropy(), entropy, tolerance(at_mean + n / 2, dtype))
     assert p.shape == (2,)
@@ -310,7 +311,7 @@ def test_masked_low_rank_is_that_of_the_rest(seed, poison):
         lambda m, f, s, y: LowRankNormal(m, f, s).log_prob(y, mask=counts), hidden[0], *rows, hidden[1]
     )
     rest = [a[counts] for a in (y, mean, factor, std)]
-    rounded, _ = equations.low_rank_normal_log_prob(*map(exact, rest))
+    rounded, _ = by_page(density.low_rank_normal_log_prob)(*map(exact, rest))
     # the struck rows add sums of 0 and 5/2 log 2π taken away again
     assert_within(value, rounded.value, 2 * tolerance(rounded, np.float64) + 64 * np.finfo(float).eps)
     for gradient in pullback(np.ones(())):

@@ -231,11 +231,11 @@ def test_categorical_row_by_row(dtype):
     b[::3] = a[::3] + normal(rng, b[::3].shape, dtype, 1e-3)
     bar = normal(rng, ROWS, dtype)
     (h_bar,) = gradients(lambda x: Categorical(x).entropy(), [a], bar)
-    (bound,) = distributions.categorical_entropy(exact(a))[1](exact(bar))
+    (bound,) = distributions.CATEGORICAL_ENTROPY.equation(exact(a))[1](exact(bar))
     right = np.array([probability.categorical_entropy_gradient(x) for x in a])
     assert_within(h_bar, bar[:, None] * right, tolerance(bound, dtype))
     found = gradients(lambda a, b: kl_divergence(Categorical(a), Categorical(b)), [a, b], bar)
-    limits = distributions.categorical_kl(exact(a), exact(b))[1](exact(bar))
+    limits = distributions.CATEGORICAL_KL.equation(exact(a), exact(b))[1](exact(bar))
     expected = zip(*(probability.categorical_kl_gradients(*pair) for pair in zip(a, b, strict=True)), strict=True)
     for gradient, right, limit in zip(found, expected, limits, strict=True):
         assert_within(gradient, bar[:, None] * np.array(right), tolerance(limit, dtype))

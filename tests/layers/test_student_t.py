@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers import Normal, StudentT
-from refnp.layers.student_t import FAR, s_of, student_t_entropy, student_t_log_prob
+from refnp.layers.student_t import FAR, gamma_ratio, student_t_entropy, student_t_log_prob
 from refnp.numbers.rounding import tolerance
-from refnp.verify.layers import distributions as equations
+from refnp.verify.judged_pages import by_page
 from tests.helpers import assert_same_bits, assert_within, check, laid_out, layouts, normal, real_dtypes, seeds, shapes
 from tests.layers.judges import assert_as_derived
 from tests.transcriptions import probability as transcription
@@ -24,7 +24,7 @@ def test_value_and_gradients(shape, dtype, scale, freedom, layout, seed):
     nu = laid_out((freedom * rng.uniform(0.5, 2, shape)).astype(dtype), layout)
     sigma = laid_out(rng.uniform(0.3, 3, shape).astype(dtype), layout)
     arguments = [y, nu, location, sigma]
-    value, rounded = assert_as_derived(student_t_log_prob, equations.student_t_log_prob, arguments)
+    value, rounded = assert_as_derived(student_t_log_prob, by_page(student_t_log_prob), arguments)
     assert_within(value, transcription.student_t_log_prob(*arguments), tolerance(rounded, dtype))
 
 
@@ -49,7 +49,7 @@ def test_the_ratio_of_gammas_keeps_its_digits(a):
             mpmath.digamma(half) - mpmath.digamma(b) - 1 / (2 * b),
             mpmath.psi(1, half) - mpmath.psi(1, b) + 1 / (2 * b**2),
         )
-        for found, right in zip(s_of(np.float64(a)), expected, strict=True):
+        for found, right in zip(gamma_ratio(np.float64(a)), expected, strict=True):
             assert abs(mpmath.mpf(float(found)) / right - 1) < 64 * np.finfo(float).eps
 
 

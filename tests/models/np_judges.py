@@ -9,7 +9,7 @@ from refnp.models.neural_process import CNP
 from refnp.numbers import rounding
 from refnp.numbers.rounding import WIDE, Rounded, arranged, constant, contract, exact, where
 from refnp.verify.layers.attention import attention
-from refnp.verify.layers.distributions import normal_kl
+from refnp.verify.layers.distributions import NORMAL_KL
 from refnp.verify.layers.losses import GAUSSIAN_NLL
 from refnp.verify.layers.multi_head import join_heads, split_heads
 from refnp.verify.layers.neural_processes import joined
@@ -173,7 +173,7 @@ def log_mean_exp(x):
 
 def divergence(p, q, dtype):
     """KL(p ‖ q). Near p = q its first derivatives vanish, and the bound needs the second: (u e/σ)² for μ and for σ."""
-    kl, _ = normal_kl(*p, *q)
+    kl, _ = NORMAL_KL.equation(*p, *q)
     away = [(a.error + b.error) / q[1].value for a, b in zip(p, q, strict=True)]
     return Rounded(kl.value, kl.error + np.finfo(dtype).eps * sum(a * a for a in away))
 

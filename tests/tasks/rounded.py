@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
+from refnp.autograd.triangular import factor_of, solved
 from refnp.numbers import rounding
 from refnp.numbers.rounding import Rounded, constant, contract, exact
 from refnp.tasks.kernels import EQ, Matern12, Matern32, Matern52
 from refnp.verify.layers import distributions
-from refnp.verify.layers.distributions import cholesky
 
 
 def radial(kind, x, z, length_scale, scale):
@@ -33,8 +33,8 @@ def periodic(x, z, period, length_scale, scale):
 
 def posterior(covariance, context_y, contexts):
     """Mean (T, dy) and factor (T, T) of the targets, from the covariance of contexts and targets, noise included."""
-    factor = cholesky(covariance)
-    whitened = distributions.solve(factor[:contexts, :contexts], exact(context_y))
+    factor = factor_of(covariance)
+    whitened = solved(factor[:contexts, :contexts], exact(context_y))
     return contract("tc,co->to", factor[contexts:, :contexts], whitened), factor[contexts:, contexts:]
 
 
@@ -50,9 +50,9 @@ def figures(mean, factor, y, prediction_mean, prediction_std):
     total = [exact(0.0)] * 4
     for o in range(outputs):
         value, own = exact(y[:, o]), mean[:, o]
-        marginal, _ = distributions.normal_log_prob(value, own, std)
-        joint, _ = distributions.multivariate_normal_log_prob(value, own, factor)
-        kl, _ = distributions.normal_kl(own, std, exact(prediction_mean[:, o]), exact(prediction_std[:, o]))
+        marginal, _ = distributions.NORMAL.equation(value, own, std)
+        joint, _ = distributions.JOINT.equation(value, own, factor)
+        kl, _ = distributions.NORMAL_KL.equation(own, std, exact(prediction_mean[:, o]), exact(prediction_std[:, o]))
         total = [a + b.sum() for a, b in zip(total, (marginal, joint, lost, kl), strict=True)]
     total[3] = total[3] + total[2]
     return [figure / targets for figure in total]

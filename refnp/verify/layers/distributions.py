@@ -1,8 +1,8 @@
 """Log densities, a distribution function, entropies and divergences.
 
-Densities stand in the form in which textbooks print them. Divergences stand as sums of terms that are never negative,
-so that nearly equal distributions keep their digits: as textbooks print them, log(σ_q/σ_p) + … − ½ or
-Σ p (log p − log q), they are of the order δ² and lost below u.
+The pages judge (refnp/layers/density.py, student_t.py). As textbooks print divergences, log(σ_q/σ_p) + … − ½ or
+Σ p (log p − log q), they are of the order δ² and lost below u, where distributions are nearly equal: some frameworks
+compute them so.
 """
 
 import math
@@ -12,12 +12,10 @@ import numpy as np
 
 from refnp import layers
 from refnp.autograd.declaration import takes
-from refnp.layers import densities, student_t
-from refnp.layers.distributions import Categorical, LowRankNormal, MultivariateNormal, Normal, kl_divergence
-from refnp.layers.loss import HALF_LOG_TWO_PI
-from refnp.layers.softmax import softmax_vjp
+from refnp.layers import density, student_t
+from refnp.layers.distributions import Categorical, LowRankNormal, MultivariateNormal, Normal
 from refnp.numbers import rounding
-from refnp.numbers.rounding import ELEMENTARY, WIDE, Rounded, arranged, constant, contract, where
+from refnp.numbers.rounding import ELEMENTARY, Rounded, where
 from refnp.verify.case import (
     Case,
     GradientInputs,
@@ -30,6 +28,7 @@ from refnp.verify.case import (
     normal,
     uniform,
 )
+from refnp.verify.judged_pages import by_page
 from refnp.verify.layers.linear import summed_to
 from refnp.verify.layers.losses import GAUSSIAN_NLL
 from refnp.verify.layers.softmax import SATURATED, printed_log_softmax, printed_pullback
@@ -47,244 +46,6 @@ def normal_log_prob(y, mean, std):
     return -value, negated
 
 
-def normal_cdf(y, mean, std):
-    """Φ(z), ȳ = Φ̄ φ/σ, μ̄ = −ȳ, σ̄ = −z ȳ."""
-    z = (y - mean) / std
-    value, density = rounding.normal_cdf(z)
-
-    def pullback(g):
-        y_bar = g * (density / std)
-        return summed_to((y_bar, -y_bar, -(y_bar * z)), y, mean, std)
-
-    return value, pullback
-
-
-def gamma_ratio(a):
-    """s(a) = log Γ(a+½) − log Γ(a) − ½ log a = ½ Σ_{j≥0} log(1 − ¼/(a_j+½)²), s′(a) = Σ ¼/(a_j (a_j+½)(a_j+1)).
-
-    Thirty terms, and then the first of −1/8a + 1/192a³ − ….
-    """
-    coefficients = ((-1, 8), (1, 192), (-1, 640), (17, 14336), (-31, 18432), (691, 180224), (-5461, 425984))
-    s = rounding.log(a) * 0.5 + rounding.log1p(a) * 0.5 - rounding.log(a + 0.5)
-    slope = 0.25 / (a * (a + 0.5) * (a + 1))
-    for j in range(1, 30):
-        half = a + (j + 0.5)
-        s = s + rounding.log1p(-(0.25 / (half * half))) * 0.5
-        slope = slope + 0.25 / ((a + j) * half * (a + (j + 1)))
-    inverse = 1 / (a + 30)
-    power = inverse
-    for k, (above, below) in zip(range(1, 15, 2), coefficients, strict=True):
-        s = s + power * constant(WIDE(above) / below)
-        slope = slope - power * inverse * constant(WIDE(k * above) / below)
-        power = power * inverse * inverse
-    return s, slope
-
-
-def student_t_log_prob(y, degrees_of_freedom, location, scale):
-    """s(ν/2) − ½ log 2π − log σ − ½ (ν + 1) log(1 + z²/ν), z = (y − μ)/σ.
-
-    ȳ = −ℓ̄ (ν + 1) z/((ν + z²) σ), μ̄ = −ȳ, σ̄ = ℓ̄ ν (z − 1)(z + 1)/((ν + z²) σ),
-    ν̄ = ½ ℓ̄ (s′(ν/2) − log(1 + t) + t/(1 + t) + t/(ν (1 + t))), t = z²/ν.
-    """
-    nu, sigma = degrees_of_freedom, scale
-    z = (y - location) / sigma
-    t = z * z / nu
-    s, slope = gamma_ratio(nu * 0.5)
-    value = s - HALF_LOG_TWO_PI - rounding.log(sigma) - (nu + 1) * 0.5 * rounding.log1p(t)
-
-    def pullback(g):
-        y_bar = -(g * ((nu + 1) * z / ((nu + z * z) * sigma)))
-        scale_bar = g * (nu * ((z - 1) * (z + 1)) / ((nu + z * z) * sigma))
-        nu_bar = g * (slope - (rounding.log1p(t) - t / (1 + t)) + t / (1 + t) / nu) * 0.5
-        return summed_to((y_bar, nu_bar, -y_bar, scale_bar), y, nu, location, sigma)
-
-    return value, pullback
-
-
-def multivariate_normal_log_prob(y, mean, factor):
-    """ℓ = −½ |z|² − Σ log L_ii − (N/2) log 2π, ȳ = −ℓ̄ w, μ̄ = ℓ̄ w, L̄ = ℓ̄ (tril(w zᵀ) − diag(1/L_ii)), w = L⁻ᵀ z."""
-    n = y.shape[-1]
-    diagonal = factor.moved(diagonal_of)
-    z = solve(factor, (y - mean)[..., None])[..., 0]
-    value = (z * z * -0.5).sum(-1) - rounding.log(diagonal).sum(-1) - n * HALF_LOG_TWO_PI
-
-    def pullback(g):
-        w = solve(factor, z[..., None], transposed=True)[..., 0] * g[..., None]
-        outer = (w[..., :, None] * z[..., None, :]).moved(np.tril)
-        factor_bar = outer - where(np.eye(n, dtype=bool), (g[..., None] / diagonal)[..., None], 0)
-        return summed_to((-w, w, factor_bar), y, mean, factor)
-
-    return value, pullback
-
-
-def low_rank_normal_log_prob(y, mean, factor, std):
-    """ℓ = −½ (|e|² + |w|²) − Σ log L_kk − Σ log σ_n − (N/2) log 2π, with r = (y − μ)/σ, A = F/σ, L Lᵀ = I + AᵀA,
-    w = L⁻ᵀ L⁻¹ Aᵀ r, e = r − A w;  with H = L⁻¹ Aᵀ
-    ȳ = −ℓ̄ e/σ, μ̄ = −ȳ, F̄ = ℓ̄ (e wᵀ − Hᵀ L⁻¹)/σ, σ̄ = ℓ̄ (e² − (1 − Σ_k H_k²))/σ.
-    """
-    n, k = factor.shape[-2:]
-    r, a = (y - mean) / std, factor / std[..., None]
-    a_t = a.moved(lambda v: np.swapaxes(v, -1, -2))
-    lower = cholesky(contract("...kn,...nj->...kj", a_t, a) + np.eye(k))
-    h = solve(lower, a_t)
-    w = solve(lower, contract("...kn,...n->...k", h, r)[..., None], transposed=True)[..., 0]
-    e = r - contract("...nk,...k->...n", a, w)
-    logarithms = rounding.log(lower.moved(diagonal_of)).sum(-1) + rounding.log(std).sum(-1)
-    value = ((e * e).sum(-1) + (w * w).sum(-1)) * -0.5 - logarithms - n * HALF_LOG_TWO_PI
-
-    def pullback(g):
-        y_bar = -(e / std * g[..., None])
-        of_h = solve(lower, h, transposed=True).moved(lambda v: np.swapaxes(v, -1, -2))
-        factor_bar = (e[..., :, None] * w[..., None, :] - of_h) / std[..., None] * g[..., None, None]
-        std_bar = (e * e - (1 - (h * h).sum(-2))) / std * g[..., None]
-        return summed_to((y_bar, -y_bar, factor_bar, std_bar), y, mean, factor, std)
-
-    return value, pullback
-
-
-def categorical_entropy(logits):
-    """H = −Σ p log p, x̄ = −H̄ p (log p + H) = −H̄ p (x − Σ p x): the softmax's pullback of x."""
-    log_p, _ = layers.log_softmax.page(logits)
-    p = rounding.exp(log_p)
-    log_p = where(p.value == 0, 0, log_p)
-    value = -(p * log_p).sum(-1)
-    return value, lambda g: (-(g[..., None] * softmax_vjp(p, from_likeliest(logits, p))),)
-
-
-def from_likeliest(x, p):
-    """x less its value at the largest p of the row; 0 where p = 0."""
-    if not x.value.size:
-        return x
-    likeliest = p.value.argmax(-1)[..., None]
-    return where(p.value == 0, 0, x - x.moved(lambda a: np.take_along_axis(a, likeliest, -1)))
-
-
-def solve(factor, b, *, transposed=False):
-    """L⁻¹ B or L⁻ᵀ B by substitution; the sum in each row in any order."""
-    n = factor.shape[-1]
-    done: dict[int, Rounded] = {}
-    for i in reversed(range(n)) if transposed else range(n):
-        row = [factor[..., j, i] if transposed else factor[..., i, j] for j in done]
-        products = [coefficient[..., None] * x for coefficient, x in zip(row, done.values(), strict=True)]
-        done[i] = less(b[..., i, :], products) / factor[..., i, i, None]
-    if not done:
-        return b
-    return arranged(lambda *rows: np.stack(np.broadcast_arrays(*rows), -2), *(done[i] for i in range(n)))
-
-
-def less(x, products):
-    """x − Σ of the products, in any order."""
-    terms = x, *(-product for product in products)
-    return arranged(lambda *parts: np.stack(np.broadcast_arrays(*parts)), *terms).sum(0)
-
-
-def cholesky(a):
-    """L with L Lᵀ = A, column by column; the sum in each element in any order."""
-    columns: list[Rounded] = []
-    for j in range(a.shape[-1]):
-        rest = less(a[..., :, j], [column * column[..., j, None] for column in columns])
-        below = rest / rounding.sqrt(rest[..., j, None], signed=True)
-        columns.append(below.moved(lambda v, j=j: np.where(np.arange(v.shape[-1]) < j, 0, v)))
-    return arranged(lambda *values: np.stack(values, -1), *columns) if columns else a
-
-
-def diagonal_of(matrices):
-    """(..., N, N) → (..., N)."""
-    return np.diagonal(matrices, axis1=-2, axis2=-1)
-
-
-def normal_kl(mean_p, std_p, mean_q, std_q):
-    """½ d² + h(t), d = (μ_p − μ_q)/σ_q, t = (σ_p − σ_q)/σ_q;  d/σ_q, t (2 + t)/σ_p, −d/σ_q, −(d² + t (2 + t))/σ_q."""
-    d = (mean_p - mean_q) / std_q
-    t = (std_p - std_q) / std_q
-    value = d * d * 0.5 + ratio_excess(t, std_p / std_q)
-
-    def pullback(g):
-        mean_bar, growth = g * (d / std_q), t * (t + 2)
-        bars = mean_bar, g * (growth / std_p), -mean_bar, -(g * ((d * d + growth) / std_q))
-        return summed_to(bars, mean_p, std_p, mean_q, std_q)
-
-    return value, pullback
-
-
-def multivariate_normal_kl(mean_p, factor_p, mean_q, factor_q):
-    """½ |d|² + ½ Σ_{i>j} T_ij² + Σ h(T_ii), d = L_q⁻¹ (μ_p − μ_q), T = L_q⁻¹ (L_p − L_q)."""
-    n = mean_p.shape[-1]
-    identity = np.eye(n, dtype=bool)
-    factor_p, factor_q = factor_p.moved(np.tril), factor_q.moved(np.tril)
-    d = solve(factor_q, (mean_p - mean_q)[..., None])[..., 0]
-    moved = solve(factor_q, factor_p - factor_q)
-    t, below = moved.moved(diagonal_of), moved.moved(lambda a: np.tril(a, -1))
-    ratio = factor_p.moved(diagonal_of) / factor_q.moved(diagonal_of)
-    squares = (d * d).sum(-1) + (below * below).sum((-2, -1))
-    value = squares * 0.5 + ratio_excess(t, ratio).sum(-1)
-
-    def pullback(g):
-        slope = where(identity, (t + t / ratio)[..., None], below)
-        w = solve(factor_q, d[..., None], transposed=True)[..., 0] * g[..., None]
-        p_bar = solve(factor_q, slope * g[..., None, None], transposed=True)
-        q_bar = contract("...ij,...kj->...ik", p_bar, where(identity, ratio[..., None], below))
-        q_bar = q_bar + w[..., :, None] * d[..., None, :]
-        return summed_to((w, p_bar.moved(np.tril), -w, -q_bar.moved(np.tril)), mean_p, factor_p, mean_q, factor_q)
-
-    return value, pullback
-
-
-def categorical_kl(logits_p, logits_q):
-    """Σ p φ(δ), δ = log q − log p;  ā = −k̄ p (δ + KL), b̄ = k̄ (q − p) = k̄ p (e^δ − 1).
-
-    ā is the softmax's pullback of δ, or of b − a, which differs by a constant.
-    """
-    (log_p, _), (log_q, _) = layers.log_softmax.page(logits_p), layers.log_softmax.page(logits_q)
-    p, q = rounding.exp(log_p), rounding.exp(log_q)
-    delta = log_ratio(logits_p, logits_q, log_p, log_q)
-    near = np.abs(delta.value) < 1
-    small = where(near, delta, 0)
-    phi = rounding.function(series(small.value, 2), np.expm1(small.value), small)
-    value = where(near, p * phi, q - p - p * delta).sum(-1) + where(log_p.value == -np.inf, q, 0).sum(-1)
-
-    def pullback(g):
-        q_bar = where(near & (log_p.value != -np.inf), p * rounding.expm1(small), q - p) * g[..., None]
-        p_bar = -(softmax_vjp(p, from_likeliest(logits_q, p) - from_likeliest(logits_p, p)) * g[..., None])
-        return summed_to((p_bar, q_bar), logits_p, logits_q)
-
-    return value, pullback
-
-
-def log_ratio(a, b, log_p, log_q):
-    """δ = log q − log p, or c − log(1 + Σ p (e^c − 1)) with c = b − a less a constant, whichever is less in error."""
-    possible = log_p.value != -np.inf
-    delta = where(possible, log_q - where(possible, log_p, 0), 0)
-    c = where(possible, b - where(possible, a, 0), 0)
-    likeliest = np.broadcast_to(log_p.value.argmax(-1)[..., None], (*c.shape[:-1], 1))
-    c = c - c.moved(lambda x: np.take_along_axis(x, likeliest, -1))
-    near = (np.abs(c.value) < 1).all(-1, keepdims=True) & (possible | (log_q.value == -np.inf)).all(-1, keepdims=True)
-    c = where(near, c, 0)
-    return where(
-        near & possible, c - rounding.log1p((rounding.exp(log_p) * rounding.expm1(c)).sum(-1, keepdims=True)), delta
-    )
-
-
-def ratio_excess(t, ratio):
-    """h(t) = ½ t² + t − log(1 + t), 1 + t = ratio: a series for |t| < ½, trusted to 4 units in the last place."""
-    near = np.abs(t.value) < 0.5
-    small = where(near, t, 0)
-    x = small.value
-    powers = sum((-x) ** k / k for k in range(120, 1, -1))  # t − log(1 + t) = t²/2 − t³/3 + …
-    series_near = rounding.function(x * x / 2 + powers, x + x / (1 + x), small)
-    far = t * t * 0.5 + (t - rounding.log(where(near, 1, ratio)))
-    return where(near, series_near, far)
-
-
-def series(x, first):
-    """Σ_{k ≥ first} x^k / k!, for |x| < 1."""
-    total, term = np.zeros_like(x), np.ones_like(x)
-    for k in range(1, 26):
-        term = term * x / k
-        total = total + (term if k >= first else 0)
-    return total
-
-
 NORMAL = Layer(
     "normal_log_prob",
     takes("y to (*S), mean to (*S), std positive to (*S) → (*S)")(lambda y, mean, std: Normal(mean, std).log_prob(y)),
@@ -296,17 +57,15 @@ NORMAL = Layer(
 STUDENT_T = Layer(
     "student_t_log_prob",
     student_t.student_t_log_prob,
-    student_t_log_prob,
+    by_page(student_t.student_t_log_prob),
     torch=lambda torch, y, nu, mean, scale: torch.distributions.StudentT(nu, mean, scale).log_prob(y),
     jax="scipy.stats.t.logpdf",
     names=("StudentT",),
 )
 NORMAL_KL = Layer(
     "normal_kl",
-    takes("mean_p to (*S), std_p positive to (*S), mean_q to (*S), std_q positive to (*S) → (*S)")(
-        lambda mean_p, std_p, mean_q, std_q: kl_divergence(Normal(mean_p, std_p), Normal(mean_q, std_q))
-    ),
-    normal_kl,
+    density.normal_kl,
+    by_page(density.normal_kl),
     torch=lambda torch, mean_p, std_p, mean_q, std_q: torch.distributions.kl_divergence(
         torch.distributions.Normal(mean_p, std_p), torch.distributions.Normal(mean_q, std_q)
     ),
@@ -314,15 +73,15 @@ NORMAL_KL = Layer(
 )
 JOINT = Layer(
     "multivariate_normal_log_prob",
-    lambda y, mean, factor: MultivariateNormal(mean, factor).log_prob(y),
-    multivariate_normal_log_prob,
+    density.multivariate_normal_log_prob,
+    by_page(density.multivariate_normal_log_prob),
     torch=lambda torch, y, mean, factor: torch.distributions.MultivariateNormal(mean, scale_tril=factor).log_prob(y),
     names=("MultivariateNormal",),
 )
 LOW_RANK = Layer(
     "low_rank_normal_log_prob",
-    lambda y, mean, factor, std: LowRankNormal(mean, factor, std).log_prob(y),
-    low_rank_normal_log_prob,
+    density.low_rank_normal_log_prob,
+    by_page(density.low_rank_normal_log_prob),
     torch=lambda torch, y, mean, factor, std: torch.distributions.LowRankMultivariateNormal(
         mean, factor, std * std
     ).log_prob(y),
@@ -330,10 +89,8 @@ LOW_RANK = Layer(
 )
 CATEGORICAL_KL = Layer(
     "categorical_kl",
-    takes("logits_p (..., V), logits_q (..., V) → (...)")(
-        lambda logits_p, logits_q: kl_divergence(Categorical(logits_p), Categorical(logits_q))
-    ),
-    categorical_kl,
+    density.categorical_kl,
+    by_page(density.categorical_kl),
     torch=lambda torch, logits_p, logits_q: torch.distributions.kl_divergence(
         torch.distributions.Categorical(logits=logits_p), torch.distributions.Categorical(logits=logits_q)
     ),
@@ -342,8 +99,8 @@ CATEGORICAL_KL = Layer(
 
 CATEGORICAL_ENTROPY = Layer(
     "categorical_entropy",
-    takes("logits (..., V) → (...)")(lambda logits: Categorical(logits).entropy()),
-    categorical_entropy,
+    density.categorical_entropy,
+    by_page(density.categorical_entropy),
     torch=lambda torch, logits: torch.distributions.Categorical(logits=logits).entropy(),
     names=("Categorical",),
 )
@@ -354,7 +111,7 @@ def printed_student_t(y, degrees_of_freedom, location, scale):
 
     Each log Γ(a) is off by 8u of itself, and a ψ(a) u by a rounded; each ψ by 8u of itself, and a ψ′(a) u.
     """
-    value, pullback = student_t_log_prob(y, degrees_of_freedom, location, scale)
+    value, pullback = STUDENT_T.equation(y, degrees_of_freedom, location, scale)
     nu = degrees_of_freedom.value
     size = lambda a: np.abs(np.vectorize(math.lgamma, otypes=[float])(np.asarray(a, float)))
     slope = lambda a: np.abs(np.log(a)) + 1 / a  # |ψ(a)| is less
@@ -566,18 +323,22 @@ def _densities(rng):
 
     return [
         gradient_of("Normal.log_prob", lambda y, m, s: Normal(m, s).log_prob(y), y, mean, std),
-        gradient_of("Normal.cdf", densities.normal_cdf, y, mean, std),
-        exact_gradient("Normal.cdf, far off", densities.normal_cdf, normal_cdf, FAR, np.zeros(4), np.array(0.75)),
+        gradient_of("Normal.cdf", density.normal_cdf, y, mean, std),
+        exact_gradient(
+            "Normal.cdf, far off", density.normal_cdf, by_page(density.normal_cdf), FAR, np.zeros(4), np.array(0.75)
+        ),
         gradient_of("Normal.entropy", lambda s: Normal(mean, s).entropy(), std),
         gradient_of("Normal.sample", lambda m, s: Normal(m, s).sample(draw(0), 2), mean, std, order2=False),
-        joint("log_prob", densities.multivariate_normal_log_prob, y, mean, factor),
+        joint("log_prob", density.multivariate_normal_log_prob, y, mean, factor),
         joint("log_prob, mask", lambda y, m, f: MultivariateNormal(m, f).log_prob(y, mask=mask), y, mean, factor),
         joint("marginals", lambda y, m, f: MultivariateNormal(m, f).marginals().log_prob(y), y, mean, factor),
         joint("entropy", lambda f: MultivariateNormal(mean, f).entropy(), factor),
         joint("sample", lambda m, f: MultivariateNormal(m, f).sample(draw(0), 2), mean, factor, order2=False),
         gradient_of("Categorical.log_prob", lambda x: Categorical(x).log_prob(classes), logits),
-        gradient_of("Categorical.entropy", densities.categorical_entropy, logits),
-        exact_gradient("Categorical.entropy, saturated", densities.categorical_entropy, categorical_entropy, SATURATED),
+        gradient_of("Categorical.entropy", density.categorical_entropy, logits),
+        exact_gradient(
+            "Categorical.entropy, saturated", density.categorical_entropy, CATEGORICAL_ENTROPY.equation, SATURATED
+        ),
     ]
 
 
@@ -594,7 +355,7 @@ def _low_rank(rng):
         return gradient_of(f"LowRankNormal.{name}", answer, *args, order2=order2)
 
     return [
-        row("log_prob", densities.low_rank_normal_log_prob, y, mean, factor, std),
+        row("log_prob", density.low_rank_normal_log_prob, y, mean, factor, std),
         row("log_prob, mask", lambda y, m, f, s: LowRankNormal(m, f, s).log_prob(y, mask=mask), y, mean, factor, std),
         row("marginals", lambda y, m, f, s: LowRankNormal(m, f, s).marginals().log_prob(y), y, mean, factor, std),
         row("entropy", lambda f, s: LowRankNormal(mean, f, s).entropy(), factor, std),
@@ -609,15 +370,22 @@ def _divergences(rng):
     logits = rng.normal(size=(2, 3, 5))
     near, close = (means[0], stds[0], means[0] + 1e-4, stds[0] * 1.0001), (logits[0], logits[0] + 1e-4 * logits[1])
     functions = {
-        "KL, Normal": (densities.normal_kl, (means[0], stds[0], means[1], stds[1])),
-        "KL, Normal, nearly equal": (densities.normal_kl, near),
-        "KL, MultivariateNormal": (densities.multivariate_normal_kl, (joint[0], p, joint[1], q)),
-        "KL, Categorical": (densities.categorical_kl, (logits[0], logits[1])),
-        "KL, Categorical, nearly equal": (densities.categorical_kl, close),
+        "KL, Normal": (density.normal_kl, (means[0], stds[0], means[1], stds[1])),
+        "KL, Normal, nearly equal": (density.normal_kl, near),
+        "KL, MultivariateNormal": (density.multivariate_normal_kl, (joint[0], p, joint[1], q)),
+        "KL, Categorical": (density.categorical_kl, (logits[0], logits[1])),
+        "KL, Categorical, nearly equal": (density.categorical_kl, close),
     }
     names = ("kl_divergence",)
     classes = exact_gradient(
-        "KL, Categorical, saturated", densities.categorical_kl, categorical_kl, SATURATED, SATURATED[::-1], names=names
+        "KL, Categorical, saturated",
+        density.categorical_kl,
+        CATEGORICAL_KL.equation,
+        SATURATED,
+        SATURATED[::-1],
+        names=names,
     )
-    exactly = exact_gradient("KL, Normal, element by element", densities.normal_kl, normal_kl, *near, names=names)
+    exactly = exact_gradient(
+        "KL, Normal, element by element", density.normal_kl, NORMAL_KL.equation, *near, names=names
+    )
     return [*(gradient_of(name, f, *args, names=names) for name, (f, args) in functions.items()), classes, exactly]

@@ -7,7 +7,7 @@ import numpy as np
 from refnp import autograd as ag
 from refnp import layers
 from refnp.autograd.primitives import raw
-from refnp.layers.densities import multivariate_normal_log_prob
+from refnp.layers.density import multivariate_normal_log_prob
 from refnp.layers.distributions import Categorical, LowRankNormal, Normal, kl_divergence
 from refnp.layers.student_t import student_t_log_prob
 from refnp.verify.mutants.losses import GAUSSIAN, gaussian_nll

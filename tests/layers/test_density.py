@@ -6,17 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.layers.densities import (
+from refnp.kernels.triangular import solved
+from refnp.layers import density
+from refnp.layers.density import (
     categorical_entropy,
     low_rank_normal_log_prob,
     multivariate_normal_kl,
     multivariate_normal_log_prob,
     normal_cdf,
-    solve_vectors,
 )
 from refnp.layers.distributions import MultivariateNormal
 from refnp.numbers.rounding import tolerance
-from refnp.verify.layers import distributions as equations
+from refnp.verify.judged_pages import by_page
 from tests.helpers import assert_same_bits, assert_within, check, laid_out, layouts, normal, real_dtypes, seeds, shapes
 from tests.layers.judges import assert_as_derived, factors
 from tests.transcriptions import probability as transcription
@@ -27,7 +28,7 @@ def test_normal_cdf_is_its_equation(shape, dtype, layout, seed, scale):
     rng = np.random.default_rng(seed)
     y, mean = (laid_out(normal(rng, shape, dtype, scale), layout) for _ in range(2))
     std = laid_out(np.exp(normal(rng, shape, dtype)), layout)
-    value, rounded = assert_as_derived(normal_cdf, equations.normal_cdf, [y, mean, std])
+    value, rounded = assert_as_derived(normal_cdf, by_page(density.normal_cdf), [y, mean, std])
     assert_within(value, transcription.normal_cdf(y, mean, std), tolerance(rounded, dtype))
 
 
@@ -53,7 +54,7 @@ def test_multivariate_log_prob_is_its_equation(batches, n, dtype, seed, scale):
     mean, factor = normal(rng, (*of_factor, n), dtype), factors(rng, of_factor, n, dtype, scale)
     y = normal(rng, (*np.broadcast_shapes(of_y, of_factor), n), dtype)
     value, rounded = assert_as_derived(
-        multivariate_normal_log_prob, equations.multivariate_normal_log_prob, [y, mean, factor]
+        multivariate_normal_log_prob, by_page(density.multivariate_normal_log_prob), [y, mean, factor]
     )
     assert_within(value, transcription.multivariate_normal_log_prob(y, mean, factor), tolerance(rounded, dtype))
 
@@ -74,7 +75,7 @@ def test_low_rank_log_prob_is_its_equation(batches, n, rank, dtype, seed, noise)
     y = normal(rng, (*np.broadcast_shapes(of_y, of_factor), n), dtype)
     std = (noise * np.exp(normal(rng, (n,)))).astype(dtype)
     arguments = [y, mean, factor, std]
-    value, rounded = assert_as_derived(low_rank_normal_log_prob, equations.low_rank_normal_log_prob, arguments)
+    value, rounded = assert_as_derived(low_rank_normal_log_prob, by_page(density.low_rank_normal_log_prob), arguments)
     assert_within(value, transcription.low_rank_normal_log_prob(*arguments), tolerance(rounded, dtype))
 
 
@@ -84,7 +85,7 @@ def test_little_noise_costs_no_digits_of_the_square():
     factor, std, mean = rng.standard_normal((8, 2)), np.full(8, 1e-6), np.zeros(8)
     y = factor @ np.array([0.3, -0.5])
     value, rounded = assert_as_derived(
-        low_rank_normal_log_prob, equations.low_rank_normal_log_prob, [y, mean, factor, std]
+        low_rank_normal_log_prob, by_page(density.low_rank_normal_log_prob), [y, mean, factor, std]
     )
     reference = transcription.low_rank_normal_log_prob(y, mean, factor, std)
     assert_within(value, reference, tolerance(rounded, np.float64))
@@ -111,8 +112,8 @@ def test_many_vectors_with_one_factor(seed):
     rng = np.random.default_rng(seed)
     factor, r = np.tril(factors(rng, (), 5)), normal(rng, (3, 2, 5))
     for transposed in (False, True):
-        together = solve_vectors(factor, r, transposed=transposed)
-        alone = solve_vectors(np.broadcast_to(factor, (3, 2, 5, 5)), r, transposed=transposed)
+        together = solved(factor, r[..., None], transposed=transposed)[..., 0]
+        alone = solved(np.broadcast_to(factor, (3, 2, 5, 5)), r[..., None], transposed=transposed)[..., 0]
         size = np.abs(np.linalg.inv(factor)) @ np.abs(factor) @ np.abs(np.linalg.inv(factor))
         size = (size.T if transposed else size) @ np.abs(r)[..., None]
         assert_within(together, alone, 2 * 5 * np.finfo(float).eps * size[..., 0])
@@ -128,7 +129,7 @@ def test_nothing_above_the_diagonal_is_read():
 @given(shapes(axes=(0, 2)), st.integers(1, 6), real_dtypes, layouts, seeds, st.sampled_from([1e-6, 1.0, 100.0]))
 def test_entropy_is_its_equation(shape, classes, dtype, layout, seed, scale):
     logits = laid_out(normal(seed, (*shape, classes), dtype, scale), layout)
-    value, rounded = assert_as_derived(categorical_entropy, equations.categorical_entropy, [logits])
+    value, rounded = assert_as_derived(categorical_entropy, by_page(density.categorical_entropy), [logits])
     assert_within(value, transcription.categorical_entropy(logits), tolerance(rounded, dtype))
 
 
