@@ -206,7 +206,7 @@ class Asked:
         self.check_formats(dtypes)
         self.version = inspection.version_of(self.native)
         about = f"{self.who}, {self.version}, {' and '.join(dtypes)}, against {judging_precision()}"
-        report = Report(name, self.who, [], assumed=self.assumed(), about=about)
+        report = Report(name, self.who, [], assumed=self.assumed(), about=about, ask=self.output)
         self.raised: dict[str, Exception] = {}  # by the names of cases
         notes: Counter[str] = Counter()
         for case in self.cases:
@@ -352,6 +352,13 @@ class Asked:
             name = call.names[index]
             answer[f"gradient of {name}"] = call.turns.get(name, AS_IT_IS).back(gradient)
         return answer, notes
+
+    def output(self, problem: Problem) -> Answer:
+        """The function's output alone to a problem that is none of its cases."""
+        other = copy.copy(self)
+        other.gradients, other.vjp = False, None
+        with quiet():
+            return other.answer(problem)[0]
 
     def misfit(self, call: Call, failure: Exception) -> str:
         """Why the function cannot be asked this case; "" if there is no reason but its own failure.

@@ -5,7 +5,7 @@ import math
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -39,6 +39,7 @@ class Report:
     about: str = ""  # who was judged, in which precisions, and against what
     known: dict[Key, str] = field(default_factory=dict)  # what is known of such rows of the framework
     hints: list[str] = field(default_factory=list)  # conventions with which it would hold
+    ask: Callable[[Problem], Answer] | None = None  # the function, asked another problem
 
     def __post_init__(self) -> None:
         self.problems = self.problems or [problem for problem, _ in self.answers]
@@ -95,7 +96,9 @@ def causes_of(report: Report, *, of_one: bool = True) -> list[Cause]:
     rows = {key_of(row): row for row in report.deviations}
     failures = grouped({key: row.why for key, row in rows.items() if row.why}, rows)
     with quiet():
-        found = causes(report.answers, [row for row in rows.values() if not row.why], report.known, of_one=of_one)
+        found = causes(
+            report.answers, [row for row in rows.values() if not row.why], report.known, of_one=of_one, ask=report.ask
+        )
     left = {key: report.known[key] for cause in found if not cause.says for key in cause.rows if key in report.known}
     named = []
     for cause in found:

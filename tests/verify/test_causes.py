@@ -140,6 +140,31 @@ def test_what_explains_some_rows_says_so():
     assert first.pattern.startswith("fits ")
 
 
+def padded(query, key, value):
+    """Zeros up to a multiple of 16 keys count."""
+    more = lambda x: np.pad(x, [(0, 0)] * (x.ndim - 2) + [(0, -x.shape[-2] % 16), (0, 0)])
+    return softmax_of(scores_of(query, more(key))) @ more(value)
+
+
+def of_one_key_more(query, key, value, *, before, after):
+    step = np.arange(key.shape[-2]) - np.arange(query.shape[-2])[:, None]
+    scores = np.where((-before <= step) & (step <= after) | (step == 3), scores_of(query, key), -1e30)
+    return softmax_of(scores) @ value
+
+
+@pytest.mark.parametrize(
+    ("layer", "function", "says"),
+    [
+        ("attention", padded, "weights do not sum to 1 but to 0.3, as if there were more keys"),
+        ("window_attention", of_one_key_more, "(offset 3), which is hidden"),
+    ],
+)
+def test_attention_tells_its_weights(layer, function, says):
+    (cause,) = refnp.judge(layer, function, only="*/[a-l]*", dtypes="float64").causes
+    assert cause.says == ""
+    assert says.partition(" 0.3")[0] in cause.pattern
+
+
 @pytest.mark.parametrize(
     ("number", "says"),
     [

@@ -4,7 +4,11 @@ answered     what was answered to a case, and whether a mistake explains it
 cause        what is said of rows
 search       which mistakes fit, source by source, and what is said where none does
 options      the layer's own options and arguments, at other values
-numbers      one number that is off
+numbers      one number that is off, and `closed_forms` of it
+page_edits   a line of the page that is another
+narrower     a narrower precision at one place
+pullbacks    mistaken walks back
+seen         what the function is seen to do, where nothing fits
 """
 
 from refnp.verify.causes.cause import Cause

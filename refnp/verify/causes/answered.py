@@ -146,8 +146,8 @@ class Answered:
             values = self.values(mutant.function, WIDE)
         except Exception:  # it cannot be asked this
             return False
-        given = {q: np.asarray(self.answer[q], WIDE) for q in self.wrong}
-        return all(furthest(given[q], values[q]) <= furthest(given[q], self.right[q]) for q in given)
+        ratios = {q: self.ratio(self.answer[q], values[q], self.allowed[q]) for q in self.wrong if q in values}
+        return all(ratio <= self.wrong[q] for q, ratio in ratios.items())
 
     def tells_from_right(self, mutant: Mutant) -> bool:
         """Whether what a mistake gives is far from what is right, beside ȳ."""

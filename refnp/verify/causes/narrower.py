@@ -16,7 +16,7 @@ from refnp.verify.causes.numbers import best_probe
 from refnp.verify.edits.edited import Form, form_of, on_tape
 from refnp.verify.edits.opened import Opened
 from refnp.verify.edits.traced import lifted
-from refnp.verify.edits.variants import call, edited, statements
+from refnp.verify.edits.variants import call, edited, is_one_number, statements
 from refnp.verify.mutants.mutant import Mutant
 
 NARROWER = ("bfloat16", "float16", "tf32", "float8_e4m3fn", "float8_e5m2", "float32")
@@ -90,12 +90,3 @@ def rounded_lines(operation: Callable, name: str) -> list[tuple[str, str, Form]]
             page = form_of(operation, opened.compiled({one.function: edit.tree}, words))
             found.append((f"{target} were rounded to {name}", edit.where, page))
     return found
-
-
-def is_one_number(statement: ast.stmt) -> bool:
-    """Whether a line computes one array that rounding may change: no tuple and no condition."""
-    value = getattr(statement, "value", None)
-    targets = getattr(statement, "targets", [])
-    return not any(isinstance(t, ast.Tuple) for t in targets) and not isinstance(
-        value, (ast.Tuple, ast.Compare, ast.BoolOp, ast.Constant)
-    )

@@ -63,7 +63,7 @@ def of_gradients(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]
     names = {q.removeprefix("gradient of ") for q in quantities}
     for says, c in quotients(probe, max(probe.wrong, key=lambda q: probe.answer[q].size), enough=True):
         words = "doubled" if says == TWICE else says
-        yield Mutant(f"the {which} were {words}", (layer.name,), scaled_gradients(layer, names, c))
+        yield Mutant(f"the {which} were {words}", (layer.name,), scaled_gradients(layer, names, c), cancels=True)
     yield from of_pullbacks(layer, which, sorted(names))
 
 
@@ -122,7 +122,7 @@ def quotients(a: Answered, quantity: str, enough: bool) -> Iterator[tuple[str, O
     for name, i, axis, n in lengths(a):
         for words, of in OF_LENGTH.items():
             if n > 1 and abs(of(n) - c) <= within * abs(c):
-                where = f"the length of axis {axis} of {name}"
+                where = f"the length of axis {axis} of {name}" if axis else "the number of rows"
                 yield words.format(where), functools.partial(of_length, i=i, axis=axis, of=of)
     if not is_closed(says) and enough:
         yield f"{says} times what is right", lambda arrays: c
@@ -147,12 +147,19 @@ OF_LENGTH: dict[str, Callable[[int], float]] = {
 
 
 def of_length(arrays: Sequence[np.ndarray], *, i: int, axis: int, of: Callable[[int], float]) -> float:
-    """A function of the length of an axis."""
-    return of(arrays[i].shape[axis])
+    """A function of the length of an axis, or of how many rows an argument stands beside."""
+    return of(arrays[i].shape[axis] if axis else rows_beside(arrays, i))
+
+
+def rows_beside(arrays: Sequence[np.ndarray], i: int) -> int:
+    """How often an argument is repeated beside the largest."""
+    return max(array.size for array in arrays) // max(arrays[i].size, 1)
 
 
 def lengths(a: Answered) -> Iterator[tuple[str, int, int, int]]:
-    """Name and place of each argument, and each of its axes from the end with its length."""
+    """Name and place of each argument, and each of its axes from the end with its length; 0 is how often it repeats."""
+    arrays = list(a.problem.arrays.values())
+    yield from ((name, i, 0, rows_beside(arrays, i)) for i, name in enumerate(a.problem.arrays))
     for i, (name, array) in enumerate(a.problem.arrays.items()):
         for axis in range(-1, -array.ndim - 1, -1):
             yield name, i, axis, array.shape[axis]

@@ -12,7 +12,7 @@ from refnp.verify.causes.answered import Answered
 from refnp.verify.causes.numbers import best_probe, enough_of, solved
 from refnp.verify.edits.edited import KNOWN_WORDS, Form, form_of, on_tape, with_its_vjp
 from refnp.verify.edits.opened import Opened
-from refnp.verify.edits.variants import Edit, edited, edits_of, places, statements
+from refnp.verify.edits.variants import Edit, edited, edits_of, is_one_number, places, statements
 from refnp.verify.mutants.mutant import Mutant
 
 BESIDE = ("np.sqrt", "np.log", "np.log1p")  # what c may be added to the argument of
@@ -58,10 +58,10 @@ def numbers_of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[M
 def compiled_edits(operation: Callable, *, of_pullback: bool) -> list[tuple[Edit, Form]]:
     """Every edit of a page, or of its VJP, that can be compiled."""
     opened = Opened.of(operation)
-    found = []
+    found, only_back = [], opened.only_back()
     for one in opened.all():
         for edit in edits_of(one):
-            if edit.of_pullback == of_pullback:
+            if (edit.of_pullback or one.function in only_back) == of_pullback:
                 form = opened.compiled({one.function: edit.tree}, KNOWN_WORDS)
                 found.append((edit, form_of(operation, form)))
     return found
@@ -72,7 +72,7 @@ def with_number(operation: Callable) -> Iterator[tuple[str, str, Callable[[float
     opened, letter = Opened.of(operation), ast.Name("_c", ast.Load())
     for one in opened.all():
         for statement, of_pullback in statements(one.tree):
-            for path, node in () if of_pullback else places(statement):
+            for path, node in () if of_pullback or not is_one_number(statement) else places(statement):
                 name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
                 if name in BESIDE:
                     spot, into = (*path, ("args", 0)), node.args[0]  # type: ignore[attr-defined]
@@ -80,6 +80,8 @@ def with_number(operation: Callable) -> Iterator[tuple[str, str, Callable[[float
                     spot, into = path, node
                 elif name == "nonzero" and isinstance(node.args[0], ast.Name):  # type: ignore[attr-defined]
                     spot, into = (*path, ("args", 0)), node.args[0]  # type: ignore[attr-defined]
+                elif len(path) == 1:  # all that the line computes
+                    spot, into = path, node
                 else:
                     continue
                 for op, says in ((ast.Add(), "{} were added to"), (ast.Mult(), "{} were multiplied by")):

@@ -25,6 +25,7 @@ from refnp.verify.case import Answer, Layer, Problem
 from refnp.verify.causes import narrower, numbers, options, page_edits
 from refnp.verify.causes.answered import Answered, Row
 from refnp.verify.causes.cause import Cause, fits_some, pattern
+from refnp.verify.causes.seen import Ask, seen
 from refnp.verify.edits.edited import line_of
 from refnp.verify.mutants import general, mutants_of
 from refnp.verify.mutants.mutant import Mutant
@@ -49,13 +50,19 @@ OF_GRADIENTS: tuple[Source, ...] = (numbers.of_gradients, page_edits.of_gradient
 
 
 def causes(
-    answers: Iterable[tuple[Problem, Answer]], rows: Iterable[Any], known: Iterable[Row] = (), *, of_one: bool = True
+    answers: Iterable[tuple[Problem, Answer]],
+    rows: Iterable[Any],
+    known: Iterable[Row] = (),
+    *,
+    of_one: bool = True,
+    ask: Ask | None = None,
 ) -> list[Cause]:
     """What explains the rows that deviate: mistakes, each with its rows, and for the rest that none fits.
 
     `answers` are all that were given, right or wrong; `rows` those of a report, `Judgement`s or the mappings of
     `--json`, of which only those that deviate count. Rows that are `known` for another reason need no explanation.
-    Where the answers are not `of_one` function, what is right in one says nothing of another.
+    Where the answers are not `of_one` function, what is right in one says nothing of another. `ask` has the function
+    answer another problem, to see what it does where nothing fits.
     """
     wrong = {_row_of(row) for row in rows if _get(row, "verdict") == DEVIATES}
     by_layer: dict[str, list[Answered]] = {}
@@ -67,7 +74,7 @@ def causes(
         for answered in by_layer.values():
             own = wrong & {row for a in answered for row in a.rows}
             if own:
-                found += Search(answered, own, set(known), of_one).causes()
+                found += Search(answered, own, set(known), of_one).causes(ask)
     return found
 
 
@@ -104,8 +111,8 @@ class Search:
         self.every = set(self.before)
         self.telling = {a.row(q) for a in self.deviating for q in a.answer if a.row(q) in wrong and a.tells(q)}
 
-    def causes(self) -> list[Cause]:
-        """The causes, and one without a name for the rows that are left."""
+    def causes(self, ask: Ask | None) -> list[Cause]:
+        """The causes, and one without a name for the rows that are left, with what is seen there."""
         chosen, left = self.best()
         kept = self._kept(chosen, left)
         explained = {row for group in kept for row in group[0].rows}
@@ -113,7 +120,11 @@ class Search:
         rest = self.every - {row for cause in found for row in cause.rows}
         if rest:
             worst = max(self.before[row] for row in rest)
-            found.append(Cause("", _sorted(rest), worst, worst, self.layer.name, (), pattern(rest, self.answered)))
+            said = [pattern(rest, self.answered)]
+            if ask is not None and not found:
+                said.append(seen(self.layer, self.deviating, ask))
+            says = ", ".join(filter(None, said))
+            found.append(Cause("", _sorted(rest), worst, worst, self.layer.name, (), says))
         return found
 
     def best(self) -> tuple[list[list[Explanation]], set[Row]]:

@@ -42,7 +42,7 @@ def on_tape(form: Form) -> Callable:
     """The value of an edited page, which the engine differentiates."""
 
     def function(*arrays: Any, **options: Any) -> Any:
-        if all(isinstance(a, np.ndarray) for a in arrays):
+        if all(isinstance(a, np.ndarray) and a.ndim for a in arrays):  # what has no axes becomes a Python number
             return form(*arrays, **options)[0]
         return tensor_of(form(*map(Traced, arrays), **options)[0])
 

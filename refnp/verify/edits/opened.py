@@ -36,6 +36,22 @@ class Opened:
         """The page of an operation."""
         return cls(operation.page)  # type: ignore[attr-defined]
 
+    def only_back(self) -> set[Callable]:
+        """The functions that the VJP alone uses."""
+        forward: set[Callable] = set()
+        waiting = [self]
+        while waiting:
+            one = waiting.pop()
+            if one.function not in forward:
+                forward.add(one.function)
+                inner = [
+                    node for node in ast.walk(one.tree) if isinstance(node, ast.FunctionDef) and node is not one.tree
+                ]
+                back = {id(node) for each in inner for node in ast.walk(each)}
+                names = {n.id for n in ast.walk(one.tree) if isinstance(n, ast.Name) and id(n) not in back}
+                waiting += [used for name, used in one.used.items() if name in names]
+        return {one.function for one in self.all()} - forward
+
     def line(self, node: ast.AST) -> int:
         """The line of its file in which a piece of it stands."""
         return self.first + node.lineno - 1  # type: ignore[attr-defined]

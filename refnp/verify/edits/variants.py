@@ -15,6 +15,7 @@ from typing import Any
 from refnp.verify.edits.opened import Opened
 from refnp.verify.edits.patterns import rewritten
 
+NO_ARRAYS = ("eps", "axis", "axes", "groups", "items", "channels")  # names of options and lengths
 OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 FUNCTIONS = {  # what is taken for what
     "np.exp": ("np.expm1",),
@@ -38,6 +39,8 @@ COMPARED = {
 SAME_ON_PAPER = {  # function: the form of it that loses digits
     "np.expm1(_x)": "np.exp(_x) - 1",
     "np.log1p(_x)": "np.log(1 + _x)",
+    "erfc(_x)": "1 - erf(_x)",
+    "logistic(-_x)": "1 - logistic(_x)",
 }
 
 
@@ -98,6 +101,15 @@ def _names_a_vjp(node: ast.Return) -> bool:
     """Whether it is `return y, vjp`, where y is a name."""
     value = node.value
     return isinstance(value, ast.Tuple) and all(isinstance(part, ast.Name) for part in value.elts)
+
+
+def is_one_number(statement: ast.stmt) -> bool:
+    """Whether a line computes one array that rounding may change: no tuple and no condition."""
+    value = getattr(statement, "value", None)
+    targets = getattr(statement, "targets", [])
+    return not any(isinstance(t, ast.Tuple) for t in targets) and not isinstance(
+        value, (ast.Tuple, ast.Compare, ast.BoolOp, ast.Constant)
+    )
 
 
 def places(statement: ast.stmt) -> Iterator[tuple[tuple, ast.expr]]:
@@ -176,8 +188,10 @@ def variants(node: ast.expr, names: list[str]) -> Iterator[tuple[ast.expr, bool]
             yield new, False
     if isinstance(node, ast.Name) and node.id in names:
         for other in names:
-            if other != node.id and other not in ("eps", "axis") and node.id != "eps":
+            if other != node.id and other not in NO_ARRAYS and node.id not in NO_ARRAYS:
                 yield ast.Name(other, ast.Load()), False
+                yield ast.BinOp(node, ast.Mult(), ast.Name(other, ast.Load())), False
+        yield ast.BinOp(node, ast.Pow(), ast.Constant(2)), False
     for pattern, form in SAME_ON_PAPER.items():
         same = rewritten(node, pattern, form)
         if same is not None:

@@ -1,171 +1,124 @@
 """Mutants of activations: other forms and other constants."""
 
-import math
-
 import numpy as np
 
-from refnp import autograd as ag
 from refnp import layers
-from refnp.autograd import primitive
-from refnp.autograd.primitives import raw
-from refnp.verify.mutants.mutant import Mistakes, family
+from refnp.numbers.words import erf, pi, root
+from refnp.verify.edits.edited import named_edits
+
+HARD, HALF_OF_TANH = "np.minimum(np.maximum(x / 6 + 0.5, 0), 1)", "(1 + np.tanh(x / 2)) / 2"
+BELOW, POSITIVE = "a * np.expm1(below)", "np.where(x > 0, x, {})"
 
 
-def gelu(x, *, approximate="none", other=False, cancels=False, form="", factor=None):
-    """y = x Φ(x), or its approximation with tanh."""
-    if other:
-        approximate = "none" if approximate == "tanh" else "tanh"
-    if cancels:
-        inner = x + 0.044715 * x * x * x
-        last = ag.tanh(math.sqrt(2 / math.pi) * inner) if approximate == "tanh" else ag.erf(x / math.sqrt(2))
-        return x * 0.5 * (1.0 + last)
-    if form == "sigmoid":
-        return x * layers.sigmoid(1.702 * x)
-    if form == "silu":
-        return layers.silu(x)
-    if form == "erf of x":
-        return x * 0.5 * (1.0 + ag.erf(x))
-    if factor is not None:  # in front of x³, 0.044715 in the paper
-        return x * layers.sigmoid(2 * math.sqrt(2 / math.pi) * (x + factor * x * x * x))
-    return layers.gelu(x, approximate=approximate)
+def one_plus_erf(x):
+    """½ (1 + erf(x/√2)), which is Φ(x)."""
+    return 0.5 * (1 + erf(x / root(2)))
 
 
-def relu(x, *, ceiling=None, leak=0.0):
-    """y = max(x, 0)."""
-    y = layers.relu(x) if not leak else layers.leaky_relu(x, slope=leak)
-    return y if ceiling is None else ag.minimum(y, ceiling)
+def one_plus_tanh(x):
+    """½ (1 + tanh u), which is σ(2u)."""
+    return 0.5 * (1 + np.tanh(root(2 / pi) * (x + 0.044715 * x * x * x)))
 
 
-def leaky_relu(x, *, slope=0.01, own_slope=None, added=False):
-    """y = x or a x."""
-    slope = slope if own_slope is None else own_slope
-    return layers.relu(x) + slope * x if added else layers.leaky_relu(x, slope=slope)
-
-
-def elu(x, *, alpha=1.0, own_alpha=None, form=""):
-    """y = x or α (eˣ − 1)."""
-    alpha = alpha if own_alpha is None else own_alpha
-    below = ag.minimum(x, 0.0)
-    if form == "scaled":  # SELU
-        return 1.0507009873554805 * layers.elu(x, alpha=1.6732632423543772)
-    if form == "celu":
-        return ag.where(raw(x).real > 0, x, alpha * ag.expm1(below / alpha))
-    if form == "exp":
-        return ag.where(raw(x).real > 0, x, alpha * ag.exp(below))
-    if form == "cancels":
-        return ag.where(raw(x).real > 0, x, alpha * (ag.exp(below) - 1.0))
-    return layers.elu(x, alpha=alpha)
-
-
-def sigmoid(x, *, form="", scale=1.0):
-    """y = 1/(1 + e^(−x))."""
-    if form == "hard":
-        return ag.clip(x / 6.0 + 0.5, 0.0, 1.0)
-    if form == "e^x/(1 + e^x)":
-        e = ag.exp(x)
-        return e / (1.0 + e)
-    if form == "tanh":
-        return ag.tanh(x)
-    if form == "1 + tanh":
-        return (1.0 + ag.tanh(x / 2.0)) * 0.5
-    if form == "y":
-        return gradient_with(x, form="σ")
-    return layers.sigmoid(scale * x)
-
-
-@primitive
-def gradient_with(x, *, form):
-    """y = σ(x) with a gradient that forgets a factor.   VJP: x̄ = ȳ σ(x)."""
-    y = layers.sigmoid(x)
-    return y, lambda g: (g * y,)
-
-
-def silu(x, *, form="", scale=1.0):
-    """y = x σ(x)."""
-    if form == "hard":
-        return x * ag.clip(x / 6.0 + 0.5, 0.0, 1.0)
-    if form == "gelu":
-        return layers.gelu(x)
-    if form == "1 + tanh":
-        return x * sigmoid(x, form=form)
-    if form == "constant":
-        return x * np.asarray(layers.sigmoid(raw(x)))
-    return x * layers.sigmoid(scale * x) if scale != 1 else layers.silu(x)
-
-
-def softplus(x, *, beta=1.0, threshold=None, own_beta=None, own_threshold=None, form=""):
-    """y = log(1 + e^(βx))/β."""
-    beta = beta if own_beta is None else own_beta
-    threshold = threshold if own_threshold is None else own_threshold
-    if form == "not divided":
-        return beta * layers.softplus(x, beta=beta, threshold=threshold)
-    if form == "log of 1 + exp":
-        return ag.log(1.0 + ag.exp(beta * x)) / beta
-    if form == "threshold of x":
-        return ag.where(raw(x).real > (math.inf if threshold is None else threshold), x, layers.softplus(x, beta=beta))
-    return layers.softplus(x, beta=beta, threshold=threshold)
-
-
-GELU: Mistakes = {
-    "tanh were in place of erf, or erf in place of tanh": {"other": True},
-    "it were x σ(1.702 x)": {"form": "sigmoid"},
-    "it were x σ(x), the SiLU": {"form": "silu"},
-    "it were ½ x (1 + erf(x)), without √2": {"form": "erf of x"},
-    "0.0447 stood in front of x³, not 0.044715": {"factor": 0.0447},
-}
-RELU: Mistakes = {
-    "numbers above 6 were cut off": {"ceiling": 6.0},
-    "numbers below 0 were multiplied by 0.01": {"leak": 0.01},
-}
-LEAKY: Mistakes = {
-    "the slope were 0.01, whatever is asked for": {"own_slope": 0.01},
-    "the slope were 0.2": {"own_slope": 0.2},
-    "the slope were 0.3": {"own_slope": 0.3},
-    "it were max(x, 0) + a x": {"added": True},
-}
-ELU: Mistakes = {
-    "α were 1, whatever is asked for": {"own_alpha": 1.0},
-    "it were SELU": {"form": "scaled"},
-    "it were CELU, α (e^(x/α) − 1)": {"form": "celu"},
-    "it were α eˣ below 0": {"form": "exp"},
-}
-SIGMOID: Mistakes = {
-    "it were the hard sigmoid, x/6 + ½ between 0 and 1": {"form": "hard"},
-    "it were tanh x": {"form": "tanh"},
-    "the gradient lacked the factor 1 − σ": {"form": "y"},
-    "it were σ(1.702 x)": {"scale": 1.702},
-}
-SILU: Mistakes = {
-    "it were x times the hard sigmoid": {"form": "hard"},
-    "it were the GELU": {"form": "gelu"},
-    "σ(x) were a constant in the gradient": {"form": "constant"},
-    "it were x σ(1.702 x)": {"scale": 1.702},
-}
-SOFTPLUS: Mistakes = {
-    "β were 1, whatever is asked for": {"own_beta": 1.0},
-    "the result were not divided by β": {"form": "not divided"},
-    "it were x above 20, without being asked for": {"own_threshold": 20.0},
-    "x were compared with the threshold, not βx": {"form": "threshold of x"},
-    "there were no threshold": {"own_threshold": math.inf},
-}
-CANCELS: Mistakes = {"1 + erf or 1 + tanh were formed as it stands, and cancelled on the left": {"cancels": True}}
-HALF_OF_TANH: Mistakes = {"σ(x) were ½ (1 + tanh(x/2)), which cancels on the left": {"form": "1 + tanh"}}
 MUTANTS = [
-    *family(gelu, ("gelu",), GELU, narrow=CANCELS),
-    *family(relu, ("relu",), RELU),
-    *family(leaky_relu, ("leaky_relu",), LEAKY),
-    *family(elu, ("elu",), ELU, narrow={"eˣ − 1 were formed by subtraction": {"form": "cancels"}}),
-    *family(
-        sigmoid,
-        ("sigmoid",),
-        SIGMOID,
-        narrow=HALF_OF_TANH | {"eˣ/(1 + eˣ) were formed, which overflows": {"form": "e^x/(1 + e^x)"}},
+    *named_edits(
+        layers.gelu,
+        ("gelu",),
+        {
+            "tanh were in place of erf, or erf in place of tanh": ("_t if _is else _n", "_n if _is else _t"),
+            "it were x σ(1.702 x)": ("x * weight", "x * logistic(1.702 * x)"),
+            "it were x σ(x), the SiLU": ("x * weight", "x * logistic(x)"),
+            "it were ½ x (1 + erf(x)), without √2": ("x * weight", "x * (1 + erf(x)) / 2"),
+            "0.0447 stood in front of x³, not 0.044715": ("constant(44715) / 1000000", "constant(447) / 10000"),
+        },
+        narrow={
+            "1 + erf or 1 + tanh were formed as it stands, and cancelled on the left": [
+                ("of_tanh(x)", "(one_plus_tanh(x), 0)"),
+                ("of_normal(x)", "(one_plus_erf(x), 0)"),
+            ]
+        },
+        words={"erf": erf, "one_plus_erf": one_plus_erf, "one_plus_tanh": one_plus_tanh},
     ),
-    *family(silu, ("silu",), SILU, narrow=HALF_OF_TANH),
-    *family(
-        softplus,
+    *named_edits(
+        layers.relu,
+        ("relu",),
+        {
+            "numbers above 6 were cut off": ("np.where(x <= 0, 0, x)", "np.minimum(np.where(x <= 0, 0, x), 6)"),
+            "numbers below 0 were multiplied by 0.01": ("np.where(x <= 0, 0, x)", "np.where(x <= 0, 0.01 * x, x)"),
+        },
+    ),
+    *named_edits(
+        layers.leaky_relu,
+        ("leaky_relu",),
+        {
+            "the slope were 0.01, whatever is asked for": ("constant(slope)", "constant(0.01)"),
+            "the slope were 0.2": ("constant(slope)", "constant(0.2)"),
+            "the slope were 0.3": ("constant(slope)", "constant(0.3)"),
+            "it were max(x, 0) + a x": (POSITIVE.format("a * x"), POSITIVE.format("0") + " + a * x"),
+        },
+    ),
+    *named_edits(
+        layers.elu,
+        ("elu",),
+        {
+            "α were 1, whatever is asked for": ("constant(alpha)", "constant(1)"),
+            "it were SELU": (POSITIVE.format(BELOW), f"selu * {POSITIVE.format('alpha_of_selu * np.expm1(below)')}"),
+            "it were CELU, α (e^(x/α) − 1)": (BELOW, "a * np.expm1(below / a)"),
+            "it were α eˣ below 0": (BELOW, "a * np.exp(below)"),
+        },
+        narrow={"eˣ − 1 were formed by subtraction": ("np.expm1(below)", "np.exp(below) - 1")},
+        words={"selu": 1.0507009873554805, "alpha_of_selu": 1.6732632423543772},
+    ),
+    *named_edits(
+        layers.sigmoid,
+        ("sigmoid",),
+        {
+            "it were the hard sigmoid, x/6 + ½ between 0 and 1": ("logistic(x)", HARD),
+            "it were tanh x": ("logistic(x)", "np.tanh(x)"),
+            "it were σ(1.702 x)": ("logistic(x)", "logistic(1.702 * x)"),
+        },
+        of_vjp={"the gradient lacked the factor 1 − σ": ("logistic_slope(x)", "y")},
+        narrow={
+            "σ(x) were ½ (1 + tanh(x/2)), which cancels on the left": ("logistic(x)", HALF_OF_TANH),
+            "eˣ/(1 + eˣ) were formed, which overflows": ("logistic(x)", "np.exp(x) / (1 + np.exp(x))"),
+        },
+        narrow_of_vjp={
+            "σ (1 − σ) were formed in the gradient, which cancels where σ is nearly 1": (
+                "logistic_slope(x)",
+                "y * (1 - y)",
+            )
+        },
+    ),
+    *named_edits(
+        layers.silu,
+        ("silu",),
+        {
+            "it were x times the hard sigmoid": ("logistic(x)", HARD),
+            "it were the GELU": ("x * weight", "x * erfc(-x / root(2)) / 2"),
+            "σ(x) were a constant in the gradient": ("x * weight", "x * held(weight)"),
+            "it were x σ(1.702 x)": ("logistic(x)", "logistic(1.702 * x)"),
+        },
+        narrow={"σ(x) were ½ (1 + tanh(x/2)), which cancels on the left": ("logistic(x)", HALF_OF_TANH)},
+    ),
+    *named_edits(
+        layers.softplus,
         ("softplus",),
-        SOFTPLUS,
-        narrow={"log(1 + e^(βx)) were formed as it stands": {"form": "log of 1 + exp"}},
+        {
+            "β were 1, whatever is asked for": ("constant(beta)", "constant(1)"),
+            "the result were not divided by β": [
+                ("rest if _one else rest / b", "rest"),
+                ("np.where(x.real > 0, x, 0)", "np.where(x.real > 0, scaled, 0)"),
+                ("np.where(scaled > limit, x, y)", "np.where(scaled > limit, scaled, y)"),
+            ],
+            "it were x above 20, without being asked for": ("np.inf if threshold is None else threshold", "20.0"),
+            "x were compared with the threshold, not βx": ("scaled > limit", "x > limit"),
+            "there were no threshold": ("np.inf if threshold is None else threshold", "np.inf"),
+        },
+        narrow={
+            "log(1 + e^(βx)) were formed as it stands": (
+                "np.where(scaled > limit, x, y)",
+                "np.log(1 + np.exp(scaled)) / b",
+            )
+        },
     ),
 ]

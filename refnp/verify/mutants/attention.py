@@ -70,7 +70,7 @@ def scores_of(
     if bias is None or of_bias == "left out":
         return cap(scores)
     bias = {"added": bias, "scaled": bias / divisor, "subtracted": -bias}[of_bias]
-    return cap(scores + bias) if capped == "bias too" else cap(scores) + bias
+    return cap(scores + bias) if capped in ("bias too", "last") else cap(scores) + bias
 
 
 def mixed(scores, mask, *, masking="before", empty=0.0, over=-1, p_bits=None, **switches):
@@ -128,6 +128,9 @@ def attention(
     if gradient == "of key unscaled":
         key = through(key, bar=lambda g: g * divisor)
     own = {k: v for k, v in switches.items() if k in OF_SCORES}
+    if own.get("capped") == "last" and mask is not None:
+        scores = scores_of(query, key, divisor=divisor, softcap=softcap, bias=bias, bits=bits, **own)
+        return product(mixed(ag.where(mask, scores, -softcap), None), value, bits)
     rest = {k: v for k, v in switches.items() if k not in OF_SCORES}
     a = mixed(scores_of(query, key, divisor=divisor, softcap=softcap, bias=bias, bits=bits, **own), mask, **rest)
     return product(a, value, bits)
@@ -231,6 +234,7 @@ NO_CAP: Mistakes = {"the softcap were left out": {"capped": "no"}}
 CAPS: Mistakes = {
     **NO_CAP,
     "the softcap went over the bias too": {"capped": "bias too"},
+    "the softcap came after the mask, so that what is hidden has the score −c": {"capped": "last"},
 }
 GRADIENTS: Mistakes = {
     "the weights were constants in the gradient": {"gradient": "not through the weights"},

@@ -8,7 +8,6 @@ from refnp.verify.layers.multi_head import maps_of
 from refnp.verify.layers.transformer import cut_stacks
 from refnp.verify.layers.transformer_layers import DECODER_PARTS, ENCODER_PARTS, parts_of
 from refnp.verify.mutants import attention as of_attention
-from refnp.verify.mutants.activations import gelu
 from refnp.verify.mutants.linear import linear
 from refnp.verify.mutants.mutant import Mistakes, family
 from refnp.verify.mutants.normalization import affine as scaled
@@ -92,7 +91,8 @@ def feed_forward(x, maps, activation, *, form="", unbiased=False):
     hidden = linear(x, *first, biased=not unbiased)
     if form == "no":
         return linear(hidden, *second)
-    hidden = layers.relu(hidden) if activation == "relu" else gelu(hidden, other=form == "tanh")
+    bend = layers.relu if activation == "relu" else layers.gelu
+    hidden = layers.gelu(hidden, approximate="tanh") if form == "tanh" else bend(hidden)
     return linear(hidden, *second, biased=not unbiased)
 
 
