@@ -23,8 +23,6 @@ layers: `refnp.models.published.tnp`.
 Transcription: tests/transcriptions/tnp.py.
 """
 
-import itertools
-import math
 from collections.abc import Sequence
 from typing import Self
 
@@ -32,20 +30,18 @@ import numpy as np
 
 from refnp.autograd import broadcast_to, concatenate, exp, matmul, reshape, swapaxes, transpose, where
 from refnp.autograd.declaration import takes
-from refnp.autograd.primitives import primitive, raw
+from refnp.autograd.pages import page
+from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, Parameter, Tensor
+from refnp.kernels import pair_kernel as kernels
 from refnp.kernels.attention import one_over_root
-from refnp.kernels.blocks import run_all, slices
 from refnp.kernels.hidden import moderate, used_elements, uses
-from refnp.kernels.products import SMALL_PRODUCT
 from refnp.layers.linear import MLP, Linear
 from refnp.layers.masks import kept, shielded, spoil
 from refnp.layers.module import Module
 from refnp.layers.multi_head import merge_heads, over_heads, split_heads
 from refnp.layers.softmax import softmax
-
-BLOCK = 1 << 18  # hidden numbers of a block after one map; rows of 4096 and less NumPy's broadcasting takes by detours
-SHORTEST_PIECE = 128  # pairs; where a product of so many is not small, all pairs of a block are one product
+from refnp.numbers.words import einsum
 
 
 class TranslationAttention(Module):
@@ -213,138 +209,45 @@ def parameters_of(mlp: MLP) -> list:
     return [parameter for layer in mlp.layers for parameter in (layer.weight, layer.bias)]
 
 
-# ---- the MLP of pairs, in blocks
+# ---- the MLP of pairs
 
 
-@primitive
-@takes("differences (B, N, M, dx), scores (B, H, N, M) → (B, K, N, M)")
+@page(
+    "differences (B, N, M, dx), scores (B, H, N, M) → (B, K, N, M)",
+    kernel=kernels.pair_kernel,
+    check=kernels.check_maps,
+)
 def pair_kernel(differences, scores, *parameters):
     """An MLP with relu on [d_nm, s_nm] for every pair of a query n and a key m.
 
         (a¹ … a^H)_nm = W_k relu(… relu(W_1 [d_nm, s¹_nm … s^H_nm] + b_1) …) + b_k
 
-    There are N·M pairs with W hidden numbers each, far more than anything else in a layer. Pairs are taken in blocks,
-    features first, so that every linear map is one matrix product, [W; b]ᵀ [h; 1], whose result is still in cache for
-    the relu. They are never all in memory: the VJP computes them again, block by block, which takes less time than to
-    fetch them from memory.
     Shapes: differences (B, N, M, dx), scores (B, H, N, M), then W_1 (dx + H, W), b_1 (W,), …, W_k (W, H'), b_k (H',)
     → (B, H', N, M).   Raises ValueError for shapes that do not fit.
     VJP, with h_i = relu(g_i) the input of map i + 1 and g_k the result, layer by layer from the last:
 
         W̄_i = Σ_nm h_{i−1} ḡ_iᵀ     b̄_i = Σ_nm ḡ_i     h̄_{i−1} = W_i ḡ_i     ḡ_{i−1} = h̄_{i−1} where g_{i−1} > 0, else 0
 
-    and [d̄, s̄] = h̄_0. Sums over blocks are taken in their order: the bits do not depend on the number of threads.
+    and [d̄, s̄] = h̄_0.
     """
-    check_maps(differences, scores, parameters)
-    (b, n, m, dx), dtype = differences.shape, np.result_type(differences, scores, *parameters)
-    pairs = zip(parameters[::2], parameters[1::2], strict=True)
-    maps = [np.vstack(both).astype(dtype, copy=False) for both in pairs]  # [W; b]
-    blocks = blocks_of_pairs(b, n, m, max(len(w) - 1 for w in maps))
-    largest = max(w.size for w in maps)
-    out = np.empty((b, maps[-1].shape[1], n, m), dtype)
+    maps, inputs = [*zip(parameters[::2], parameters[1::2], strict=True)], []
+    h = np.concatenate([differences, np.moveaxis(scores, 1, -1)], -1)  # (B, N, M, I)   [d, s], I = dx + H
+    for w, b in maps:
+        inputs.append(h)
+        g = h @ w + b
+        h = np.where(g > 0, g, 0)
+    a = np.moveaxis(g, -1, 1)  # (B, K, N, M)
 
-    def inputs(tasks, rows):
-        """[d, s, 1] of a block, and 0 for what is no pair."""
-        d, s = differences[tasks, rows], scores[tasks, :, rows]
-        x, pairs = zeros_in_pieces(len(maps[0]), d.shape[:3], largest, dtype)
-        pairs[:dx], pairs[dx:-1], pairs[-1] = d.transpose(3, 0, 1, 2), s.swapaxes(0, 1), 1
-        return x
+    def vjp(a_bar):
+        bars: list = []
+        g_bar = np.moveaxis(a_bar, 1, -1)  # (B, N, M, K)
+        for h, (w, _) in zip(reversed(inputs), reversed(maps), strict=True):
+            w_bar = einsum("bnmi,bnmk->ik", h, g_bar)
+            b_bar = g_bar.sum((0, 1, 2))
+            bars = [w_bar, b_bar, *bars]
+            h_bar = g_bar @ w.mT
+            g_bar = np.where(h > 0, h_bar, 0)
+        d_bar, s_bar = h_bar[..., : differences.shape[-1]], h_bar[..., differences.shape[-1] :]
+        return d_bar, np.moveaxis(s_bar, -1, 1), *bars
 
-    def hidden(x):
-        """What goes into each linear map: [d, s, 1], [h_1, 1], …"""
-        found, zeros = [x], np.zeros(x.shape[1:], dtype)  # NumPy's maximum takes twice as long with one 0
-        for w in maps[:-1]:
-            both = np.empty((w.shape[1] + 1, *x.shape[1:]), dtype)
-            h, both[-1] = product_in_pieces(w.T, found[-1], out=both[:-1]), x[-1]
-            np.maximum(h, zeros, out=h) if dtype.kind == "f" else np.multiply(h, h.real > 0, out=h)
-            found.append(both)
-        return found
-
-    def forward(i):
-        tasks, rows = blocks[i]
-        found, part = hidden(inputs(tasks, rows)), out[tasks, :, rows].swapaxes(0, 1)
-        part[...] = as_pairs(product_in_pieces(maps[-1].T, found[-1]), part.shape[1:])
-
-    run_all(forward, len(blocks))
-
-    def vjp(bar):
-        d_bar, s_bar = np.empty(differences.shape, dtype), np.empty(scores.shape, dtype)
-        partial: list[list] = [[] for _ in blocks]
-
-        def backward(i):
-            tasks, rows = blocks[i]
-            found, part = hidden(inputs(tasks, rows)), bar[tasks, :, rows].swapaxes(0, 1)
-            g, pairs = zeros_in_pieces(len(part), part.shape[1:], largest, dtype)
-            pairs[...] = part
-            for w, h in zip(maps[::-1], found[::-1], strict=True):
-                partial[i].append(sum_over_pairs(h, g))  # [W̄; b̄]
-                g = product_in_pieces(w[:-1], g)
-                if h is not found[0]:
-                    g *= h[:-1].real > 0
-            pairs = as_pairs(g, part.shape[1:])
-            d_bar[tasks, rows] = pairs[:dx].transpose(1, 2, 3, 0)
-            s_bar[tasks, :, rows] = pairs[dx:].swapaxes(0, 1)
-
-        run_all(backward, len(blocks))
-        bars = [sum(parts, np.zeros(w.shape, dtype)) for w, *parts in zip(maps[::-1], *partial, strict=True)][::-1]
-        return d_bar, s_bar, *[part for both in bars for part in (both[:-1], both[-1])]
-
-    return out, vjp
-
-
-def zeros_in_pieces(features, shape, largest, dtype):
-    """Zeros (features, pieces, length), and those that belong to pairs as (features, tasks, rows, columns).
-
-    There are as many pieces as make products with a matrix of `largest` numbers small (`SMALL_PRODUCT`), or one if
-    they were shorter than SHORTEST_PIECE.
-    """
-    count, length = math.prod(shape), SMALL_PRODUCT // max(largest, 1)
-    pieces = max(-(-count // length), 1) if length >= SHORTEST_PIECE else 1
-    zeros = np.zeros((features, pieces, -(-count // pieces)), dtype)
-    return zeros, as_pairs(zeros, shape)
-
-
-def as_pairs(array, shape):
-    """(features, pieces, length) → (features, tasks, rows, columns), a view."""
-    features, pieces, length = array.shape
-    return array.reshape(features, pieces * length)[:, : math.prod(shape)].reshape(features, *shape)
-
-
-def product_in_pieces(weight, array, out=None):
-    """W h for every pair, (k, n) and (n, pieces, length) → (k, pieces, length), a product for each piece."""
-    out = np.empty((len(weight), *array.shape[1:]), array.dtype) if out is None else out
-    np.matmul(weight, array.swapaxes(0, 1), out=out.swapaxes(0, 1))
-    return out
-
-
-def sum_over_pairs(h, g):
-    """Σ_nm h gᵀ, (n, pieces, length) and (k, pieces, length) → (n, k)."""
-    return np.matmul(h.swapaxes(0, 1), g.transpose(1, 2, 0)).sum(0)
-
-
-def blocks_of_pairs(tasks, rows, columns, width):
-    """Blocks (tasks, rows) of rows × columns pairs each, of about BLOCK numbers if each pair has `width` of them."""
-    pairs = max(BLOCK // max(width, 1), 1)
-    height = max(pairs // max(columns, 1), 1)  # rows
-    if height >= rows:
-        together = max(height // max(rows, 1), 1)  # tasks
-        return [(some, slice(None)) for some in even_number_of_slices(tasks, together)]
-    return [(task, some) for task in slices(tasks, 1) for some in even_number_of_slices(rows, height)]
-
-
-def even_number_of_slices(count, height):
-    """Slices of at most `height` of `count` items that differ by 1 at most, an even number of them if several."""
-    several = -(-count // height)
-    several = min(several + several % 2, count) if several > 1 else several
-    return [slice(i * count // several, (i + 1) * count // several) for i in range(several)]
-
-
-def check_maps(differences, scores, parameters):
-    """ValueError unless the parameters are those of maps that begin with dx + H features."""
-    widths = [differences.shape[3] + scores.shape[1], *(np.shape(bias)[0] for bias in parameters[1::2])]
-    wanted = [shape for n, k in itertools.pairwise(widths) for shape in ((n, k), (k,))]
-    if not wanted or [np.shape(p) for p in parameters] != wanted:
-        raise ValueError(
-            f"pair_kernel: parameters have shapes {[np.shape(p) for p in parameters]}; they must be W, b of linear "
-            f"maps one after the other, from {widths[0]} features: {wanted}"
-        )
+    return a, vjp

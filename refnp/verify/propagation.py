@@ -30,7 +30,6 @@ from refnp.verify.layers import (
     engine,
     softmax,
 )
-from refnp.verify.layers.neural_processes import pair_kernel
 
 
 class NoBoundError(Exception):
@@ -201,5 +200,4 @@ EQUATIONS: dict[str, Callable] = {
     "logsumexp": logsumexp,
     "cholesky": cholesky,
     "set_convolution": set_convolved,
-    "pair_kernel": first(pair_kernel),
 }

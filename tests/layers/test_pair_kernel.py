@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.layers import translation_attention as page
-from refnp.layers.translation_attention import blocks_of_pairs, pair_kernel
+from refnp.kernels import pair_kernel as kernels
+from refnp.kernels.pair_kernel import blocks_of_pairs
+from refnp.layers.translation_attention import pair_kernel
 from refnp.verify import bounds
 from tests.helpers import assert_same_bits, assert_within, check, dtypes, laid_out, layouts, normal, scales, seeds
 from tests.models import tnp_judges as judges
@@ -36,8 +37,8 @@ def bounded(arrays, dtype):
     value, pullback = ad.vjp(pair_kernel, *arrays)
     bar = normal(1, value.shape, dtype)
     found = (value, *pullback(bar))
-    limits = bounds.of(judges.pair_kernel, arrays, bar)
-    expected, back = judges.pair_kernel(*map(judges.exact, arrays))
+    limits = bounds.of(judges.PAIR_KERNEL.equation, arrays, bar)
+    expected, back = judges.PAIR_KERNEL.equation(*map(judges.exact, arrays))
     for a, reference, limit in zip(found, (expected, *back(judges.exact(bar))), limits, strict=True):
         assert a.dtype == dtype
         assert_within(a, reference.value, limit)
@@ -54,7 +55,7 @@ def test_pair_by_pair(seed, size, widths):
     arrays = problem(seed, size, widths)
     differences, scores, *parameters = arrays
     names = [f"layers.{i}.{kind}" for i in range(len(parameters) // 2) for kind in ("weight", "bias")]
-    found, limit = pair_kernel(*arrays), bounds.of(judges.pair_kernel, arrays)[0]
+    found, limit = pair_kernel(*arrays), bounds.of(judges.PAIR_KERNEL.equation, arrays)[0]
     state = dict(zip(names, parameters, strict=True))
     for b, n, m in np.ndindex(differences.shape[:3]):
         pair = np.concatenate([differences[b, n, m], scores[b, :, n, m]])[None]
@@ -64,11 +65,11 @@ def test_pair_by_pair(seed, size, widths):
 @given(seeds, sizes, st.sampled_from([1, 7, 40]))
 def test_blocks_of_any_size_give_the_same_to_rounding(seed, size, block):
     arrays = problem(seed, size, (3, 4))
-    before, page.BLOCK = page.BLOCK, block
+    before, kernels.BLOCK = kernels.BLOCK, block
     try:
         bounded(arrays, np.float64)
     finally:
-        page.BLOCK = before
+        kernels.BLOCK = before
 
 
 @pytest.mark.parametrize(("largest", "pieces"), [(130, 4), (400, 1), (127, 1)])
@@ -76,9 +77,9 @@ def test_blocks_of_any_size_give_the_same_to_rounding(seed, size, block):
 def test_pieces_of_a_block_give_the_same_to_rounding(largest, pieces, dtype, monkeypatch):
     """400 pairs in pieces of at most `largest`, or in one: all pairs fit, or pieces were too short."""
     arrays = problem(0, (1, 20, 20, 1, 2), (5, 4), dtype)
-    monkeypatch.setattr(page, "SMALL_PRODUCT", largest * 24)  # [W; b] of 5 hidden numbers on 4
-    found, real = set(), page.product_in_pieces
-    monkeypatch.setattr(page, "product_in_pieces", lambda w, h, **o: (found.add(h.shape[1]), real(w, h, **o))[1])
+    monkeypatch.setattr(kernels, "SMALL_PRODUCT", largest * 24)  # [W; b] of 5 hidden numbers on 4
+    found, real = set(), kernels.product_in_pieces
+    monkeypatch.setattr(kernels, "product_in_pieces", lambda w, h, **o: (found.add(h.shape[1]), real(w, h, **o))[1])
     bounded(arrays, dtype)
     assert found == {pieces}
 
@@ -88,7 +89,7 @@ def test_pieces_of_a_block_give_the_same_to_rounding(largest, pieces, dtype, mon
 )
 @pytest.mark.parametrize("block", [1, 100, 1000, 1 << 17])
 def test_every_pair_is_in_one_block(tasks, rows, columns, width, block, monkeypatch):
-    monkeypatch.setattr(page, "BLOCK", block)
+    monkeypatch.setattr(kernels, "BLOCK", block)
     count = np.zeros((tasks, rows, columns), int)
     for some, these in blocks_of_pairs(tasks, rows, columns, width):
         count[some, these] += 1
@@ -105,7 +106,7 @@ def test_any_layout_and_dtype(seed, layout, dtype):
 
 
 def test_bits_do_not_depend_on_threads(monkeypatch):
-    monkeypatch.setattr(page, "BLOCK", 100)
+    monkeypatch.setattr(kernels, "BLOCK", 100)
     arrays, threads, found = problem(0, (3, 6, 7, 1, 2), (4, 4), np.float32), ad.get_threads(), []
     try:
         for count in (1, 2, 5):
@@ -142,7 +143,7 @@ def test_complex_numbers_have_the_relu_of_their_real_part():
     wide = [a.astype(complex) for a in arrays]
     bar = normal(1, (2, 2, 3, 4))
     (value, pullback), (same, back) = ad.vjp(pair_kernel, *arrays), ad.vjp(pair_kernel, *wide)
-    limits = bounds.of(judges.pair_kernel, arrays, bar)
+    limits = bounds.of(judges.PAIR_KERNEL.equation, arrays, bar)
     for a, b, limit in zip((value, *pullback(bar)), (same, *back(bar.astype(complex))), limits, strict=True):
         assert (b.imag == 0).all()
         assert_within(b.real, a, 2 * limit)

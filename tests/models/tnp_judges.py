@@ -9,8 +9,7 @@ from refnp.numbers import rounding
 from refnp.numbers.rounding import Rounded, constant, contract, exact, tolerance, where
 from refnp.verify.layers.linear import linear
 from refnp.verify.layers.multi_head import join_heads, split_heads
-from refnp.verify.layers.neural_process_parts import pair_weights
-from refnp.verify.layers.neural_processes import pair_kernel
+from refnp.verify.layers.neural_process_parts import PAIR_KERNEL, pair_weights
 from refnp.verify.layers.normalization import LAYER_NORM
 from refnp.verify.layers.transformer_layers import (
     ENCODER_PARTS,
@@ -239,7 +238,7 @@ def attention_weights(query, key, differences, state, heads, mask, *, squares=Fa
         differences = rounding.arranged(lambda *a: np.concatenate(a, -1), differences, differences * differences)
     q, k = (split_heads(linear(a, *own(state, role))[0], heads) for role, a in (("query", query), ("key", key)))
     scores = contract("bhnd,bhmd->bhnm", q, k) * constant(1 / np.sqrt(np.longdouble(q.shape[-1])))
-    logits, _ = pair_kernel(differences, scores, *own(state, "kernel"))
+    logits, _ = PAIR_KERNEL.equation(differences, scores, *own(state, "kernel"))
     sink = [exact(state["sink"])] if "sink" in state else []
     return pair_weights(where(mask[:, None], logits, -np.inf), normalization, *sink)[0]
 

@@ -9,16 +9,16 @@ import numpy as np
 
 from refnp import layers
 from refnp.layers.set_convolution import matern_32, matern_52
-from refnp.layers.translation_attention import TranslationAttention
-from refnp.layers.translation_attention import pair_kernel as refnp_pair_kernel
+from refnp.layers.translation_attention import TranslationAttention, pair_kernel
 from refnp.models.tnp import autoregressive_mask, diagonal_mask, nondiagonal_mask
 from refnp.numbers import rounding
 from refnp.numbers.rounding import WIDE, constant, contract, where
 from refnp.verify.case import Case, Layer, normal, uniform
+from refnp.verify.judged_pages import by_page
 from refnp.verify.layers.attention import ATTENTION, IN_FLOAT32, MASKED_ROW, in_any_form, tensors
 from refnp.verify.layers.linear import linear
 from refnp.verify.layers.multi_head import MULTI_HEAD, bound, heads_inputs, join_heads, over_heads, split_heads
-from refnp.verify.layers.neural_processes import joined, pair_kernel
+from refnp.verify.layers.neural_processes import joined
 from refnp.verify.layers.set_convolution import SET_CONVOLUTION
 from refnp.verify.layers.softmax import weights
 from refnp.verify.layers.transformer_layers import ENCODER_LAYER, HEADS, encoder_inputs
@@ -47,7 +47,7 @@ def translation_attention(
     root = constant(np.sqrt(WIDE(q.shape[-1])))
     of_places = joined(differences, differences * differences) if squares else differences
     scores = contract("...nd,...md->...nm", q, k) / root
-    logits, kernel_pullback = pair_kernel(of_places, scores, *parameters[count : ends - 2])
+    logits, kernel_pullback = PAIR_KERNEL.equation(of_places, scores, *parameters[count : ends - 2])
     logits = logits if mask is None else where(over_heads(np.asarray(mask)), logits, -np.inf)
     a, a_pullback = pair_weights(logits, normalization, *parameters[ends:])
     mixed = contract("...nm,...md->...nd", a, v)
@@ -117,7 +117,7 @@ def with_kernel(kernel):
     return Layer(f"set_convolution, {kernel.__name__}", function, equation, names=("set_convolution",))
 
 
-PAIR_KERNEL = Layer("pair_kernel", refnp_pair_kernel, pair_kernel)
+PAIR_KERNEL = Layer("pair_kernel", pair_kernel, by_page(pair_kernel))
 TRANSLATION = Layer(
     "translation_attention", refnp_translation_attention, translation_attention, names=("TranslationAttention",)
 )

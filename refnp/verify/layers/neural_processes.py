@@ -7,11 +7,10 @@ import numpy as np
 
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
-from refnp.layers.activation import relu, silu
+from refnp.layers.activation import silu
 from refnp.layers.distributions import Mixture, Normal
 from refnp.layers.set_convolution import Grid, GridOptions, set_convolution
-from refnp.layers.translation_attention import TranslationAttention
-from refnp.layers.translation_attention import pair_kernel as of_pairs
+from refnp.layers.translation_attention import TranslationAttention, pair_kernel
 from refnp.layers.unet import PooledUNet, SimpleCNN, UNet
 from refnp.models.attentive import ANP, CANP, AttentionBlock
 from refnp.models.bootstrap import BANP, BNP
@@ -26,35 +25,11 @@ from refnp.models.te_tnp import TETNP, TranslationLayer
 from refnp.models.tnp import TNPA, TNPD, TNPND
 from refnp.numbers.rounding import arranged
 from refnp.verify.case import GradientInputs, Without, gradient_of, module_gradient
-from refnp.verify.layers.linear import linear
 
 
 def joined(*parts):
     """Side by side along the last axis."""
     return arranged(lambda *arrays: np.concatenate(arrays, -1), *parts)
-
-
-def pair_kernel(differences, scores, *parameters):
-    """The MLP on [d, s] of every pair: differences (B, N, M, dx), scores (B, H, N, M)."""
-    x = joined(differences, scores.moved(lambda a: a.transpose(0, 2, 3, 1)))
-    pullbacks, dx = [], differences.shape[-1]
-    for i in range(0, len(parameters), 2):
-        x, pull = linear(x, *parameters[i : i + 2])
-        pullbacks.append((pull, None))
-        if i + 2 < len(parameters):
-            x, bend = relu.page(x)
-            pullbacks[-1] = pull, bend
-
-    def pullback(g):
-        bars: list[Any] = []
-        g = g.moved(lambda a: a.transpose(0, 2, 3, 1))
-        for pull, bend in reversed(pullbacks):
-            g = g if bend is None else bend(g)[0]
-            g, *own_bars = pull(g)
-            bars = own_bars + bars
-        return g[..., :dx], g[..., dx:].moved(lambda a: a.transpose(0, 3, 1, 2)), *bars
-
-    return x.moved(lambda a: a.transpose(0, 3, 1, 2)), pullback
 
 
 RAGGED = np.array([[1, 1, 0], [0, 0, 0]], bool), np.array([[1, 0], [1, 1]], bool)  # masks of contexts and targets
@@ -275,8 +250,8 @@ def _attention_on_differences(rng):
             gradient_of(f"TranslationAttention{name}", of_form, form.state_dict(), *arrays, form=form)
             for name, form in forms.items()
         ),
-        gradient_of("pair_kernel", of_pairs, differences, scores, *maps),
-        gradient_of("pair_kernel, a linear map", of_pairs, differences, scores, maps[0][:, :3], maps[3]),
+        gradient_of("pair_kernel", pair_kernel, differences, scores, *maps),
+        gradient_of("pair_kernel, a linear map", pair_kernel, differences, scores, maps[0][:, :3], maps[3]),
         *(
             gradient_of(f"TranslationAttention{name}", attended, layer.state_dict(), *arrays, mask=mask)
             for name, mask in masks.items()
