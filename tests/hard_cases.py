@@ -11,7 +11,6 @@ import numpy as np
 
 import refnp.autograd as ad
 from refnp import layers
-from refnp.autograd import special
 from refnp.autograd.primitives import raw
 from refnp.layers import Mixture, Normal, density
 from refnp.numbers.exact import Number
@@ -149,7 +148,7 @@ def elementary():
     ]
 
 
-ERF, ERFC = Layer("erf", special.erf, engine.erf), Layer("erfc", special.erfc, engine.erfc)
+ERF, ERFC = engine.ERF, engine.ERFC
 NORMAL_CDF = Layer("normal_cdf", density.normal_cdf, by_page(density.normal_cdf))
 
 

@@ -19,6 +19,9 @@ from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.kernels.blocks import elementwise, result_block
 from refnp.numbers.arrays import floating, in_order
 from refnp.numbers.duals import Cotangent, Dual, as_array, joined, product
+from refnp.numbers.kinds import is_kind, kind_of
+from refnp.numbers.parts import part
+from refnp.numbers.words import nonzero
 
 
 @primitive
@@ -51,13 +54,18 @@ def divide(x, y):
             first = z_bar / y
         with np.errstate(over="ignore"):
             bar = -first * z
-            if flags:
-                bar = np.where(np.isinf(first) | ((first == 0) & (z_bar != 0)), -z_bar * z / y, bar)
-            if isinstance(z_bar, Cotangent) and np.isinf(y).any():  # z̄/∞ = 0 is no z̄ = 0, which hides a z that is NaN
-                bar = np.where(np.isinf(y), -z_bar * (z / y), bar)
-            return bar
+            return bar if is_kind(bar) else _quotient_instead(bar, first, z_bar, y, z, flags)
 
     return z, lambda z_bar: (lambda: z_bar / y, lambda: y_bar(z_bar))
+
+
+def _quotient_instead(bar: Any, first: Any, z_bar: Any, y: Any, z: Any, flags: list) -> Any:
+    """ȳ = −z̄ z/y by other quotients, where z̄/y over- or underflows, or y is infinite."""
+    if flags:
+        bar = np.where(np.isinf(first) | ((first == 0) & (z_bar != 0)), -z_bar * z / y, bar)
+    if isinstance(z_bar, Cotangent) and np.isinf(y).any():  # z̄/∞ = 0 is no z̄ = 0, which hides a z that is NaN
+        bar = np.where(np.isinf(y), -z_bar * (z / y), bar)
+    return bar
 
 
 @primitive
@@ -83,16 +91,21 @@ def power(x, exponent):
 
     def x_bar(y_bar):
         with np.errstate(over="ignore"):
-            slope = np.where(exponent == 0, 0, exponent * _whole_power(x, exponent - 1.0))
+            slope = np.where(np.real(exponent) == 0, 0, exponent * _whole_power(x, exponent - 1.0))
             bar = y_bar * slope
-            return bar if _is_product(exponent) else _instead(bar, slope, y_bar, x, y, exponent)
+            plain = _is_product(exponent) or is_kind(bar)
+            return bar if plain else _instead(bar, slope, y_bar, x, y, exponent)
 
     def exponent_bar(y_bar):
         base = as_array(x, None if isinstance(x, np.ndarray) else y.dtype)  # log 2 in longdouble, if y is
-        constant = (y == 0) | ((base == 0) & (np.real(exponent) >= 0))
+        constant = _is_zero(y) | (_is_zero(base) & (np.real(exponent) >= 0))
         return y_bar * np.where(constant, 1, y) * np.log(np.where(constant, 1, base))
 
     return y, lambda y_bar: (lambda: x_bar(y_bar), lambda: exponent_bar(y_bar))
+
+
+def _is_zero(x: Any) -> Any:
+    return np.equal(x.real if is_kind(x) else x, 0)
 
 
 MOST = int(np.finfo(np.float64).max)
@@ -179,15 +192,19 @@ def tanh(x):
     The second form keeps all digits in the tails, where y rounds to ±1 and 1 − y² to 0.
     """
 
-    def vjp(y_bar):
-        e = np.exp(-2 * (np.where(x.real < 0, -x, x) if x.dtype.kind == "c" else np.abs(x)))
-        bottom = 1 + e
-        e /= bottom
-        e /= bottom
-        e *= 4
-        return (y_bar * e,)
+    y = np.tanh(x, out=result_block())
+    return y, lambda y_bar: (y_bar * tanh_slope(x, y),)
 
-    return np.tanh(x, out=result_block()), vjp
+
+@part
+def tanh_slope(x: Any, y: Any) -> Any:
+    """4e/(1 + e)², e = exp(−2|x|), of y = tanh x."""
+    e = np.exp(-2 * (np.where(x.real < 0, -x, x) if x.dtype.kind == "c" else np.abs(x)))
+    bottom = 1 + e
+    e /= bottom
+    e /= bottom
+    e *= 4
+    return e
 
 
 @primitive
@@ -238,6 +255,9 @@ def arctan2(y, x):
 
     VJP: ȳ = z̄ x/r², x̄ = −z̄ y/r², r² = x² + y²; and 0 at the origin, where there is no angle (PyTorch, JAX: NaN).
     """
+    if kind_of((y, x)) is not None:
+        square = x * x + y * y
+        return np.arctan2(y, x), lambda z_bar: (z_bar * x / nonzero(square), -(z_bar * y / nonzero(square)))
     numbers = [isinstance(a, (int, float)) for a in (y, x)]  # Python's have no precision of their own
     dtype = np.result_type(*(a if number else as_array(a) for a, number in zip((y, x), numbers, strict=True)))
     y, x = (as_array(a, dtype) if number else a for a, number in zip((y, x), numbers, strict=True))
@@ -258,8 +278,9 @@ def remainder(x, y):
     """z = x − y ⌊x/y⌋, between 0 and y, with the sign of y.   VJP: x̄ = z̄, ȳ = −z̄ ⌊x/y⌋, as between the jumps."""
     with np.errstate(divide="ignore", invalid="ignore"):  # by 0: NaN, and 0 of integers
         whole = np.floor_divide(np.real(x), np.real(y))
-        z = np.asarray(np.remainder(np.real(x), np.real(y)))
-        if np.iscomplexobj(x) or np.iscomplexobj(y):
+        is_complex = np.iscomplexobj(x) or np.iscomplexobj(y)
+        z = as_array(np.remainder(np.real(x) if is_complex else x, np.real(y) if is_complex else y))
+        if is_complex:
             z = joined(z, np.imag(x) - product(whole, np.imag(y)), np.result_type(x, y))
     return z, lambda z_bar: (z_bar, lambda: -z_bar * whole)
 
@@ -302,6 +323,8 @@ def astype(x, dtype):
     if dtype.kind not in "fc":
         raise TypeError(f"astype: dtype is {dtype}, which has no gradient; pass a floating type, or use x.numpy()")
     x = as_array(x)
+    if is_kind(x):
+        return x, lambda y_bar: (y_bar,)
     if x.dtype.kind == "c" and dtype.kind == "f":
         dtype = np.result_type(np.complex64, dtype)
     return x.astype(dtype), lambda y_bar: (y_bar,)
@@ -334,19 +357,19 @@ def absolute(x):
 @primitive
 def maximum(x, y):
     """z = max(x, y), NaN if either is.   VJP: z̄ goes to the larger; at a tie, the kink, half to each."""
-    return _pick(x, y, np.greater(np.real(x), np.real(y)))
+    return _pick(x, y, np.greater(x, y))
 
 
 @primitive
 def minimum(x, y):
     """z = min(x, y), NaN if either is.   VJP: z̄ goes to the smaller; at a tie, the kink, half to each."""
-    return _pick(x, y, np.less(np.real(x), np.real(y)))
+    return _pick(x, y, np.less(x, y))
 
 
 def _pick(x: Any, y: Any, first: Array) -> tuple:
     """x where `first` holds, else y; a NaN in either is kept."""
     tie = np.equal(np.real(x), np.real(y))
-    first = first | np.isnan(x)
+    first = first | np.isnan(np.real(x))
     z = np.where(first, x, y)
     if z.dtype.kind == "c":  # the complex step, too, takes half of each at a tie
         z.imag = np.where(tie, np.imag(x) * 0.5 + np.imag(y) * 0.5, z.imag)
@@ -389,10 +412,10 @@ def clip(x, low=None, high=None):
     below = above = np.False_
     y = x
     if low is not None:
-        below = np.less(np.real(x), np.real(low)) | np.isnan(low)
+        below = np.less(x, low) | np.isnan(np.real(low))
         y = np.where(below, low, x)
     if high is not None:
-        above = np.greater(np.real(y), np.real(high)) | np.isnan(high)
+        above = np.greater(y, high) | np.isnan(np.real(high))
         y = np.where(above, high, y)
         below = below & ~above
 

@@ -19,8 +19,10 @@ from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.shapes import reshape, transpose
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.kernels.blocks import in_float32
-from refnp.numbers.arrays import floating, in_order, normalize_axes
+from refnp.numbers.arrays import axes_last, floating, in_order, normalize_axes
 from refnp.numbers.duals import as_array
+from refnp.numbers.kinds import is_kind
+from refnp.numbers.parts import part
 
 Axis = int | tuple[int, ...] | None
 
@@ -113,14 +115,15 @@ def std(x, axis: Axis = None, *, ddof=0, keepdims=False):
     y = np.sqrt((centred * centred).sum(axes, keepdims=True) / n)
     return (
         _reduced(y * scale, axes, keepdims),
-        lambda y_bar: (_kept(y_bar, axes, centred) * _direction(centred / n, y),),
+        lambda y_bar: (_kept(y_bar, axes, centred) * direction(centred, y, n),),
     )
 
 
-def _direction(x: Array, length: Array) -> Array:
-    """x / length, and 0 at the kink, where the length is 0."""
-    zero = length == 0
-    return np.where(zero, 0, x / np.where(zero, 1, length))
+@part
+def direction(x: Any, length: Any, n: int = 1) -> Any:
+    """x/(n length), and 0 at the kink, where the length is 0."""
+    zero = length.real == 0 if is_kind(length) else length == 0
+    return np.where(zero, 0, (x / n if n != 1 else x) / np.where(zero, 1, length))
 
 
 def _centred(name: str, x: Any, axis: Axis, ddof: int) -> tuple:
@@ -130,6 +133,8 @@ def _centred(name: str, x: Any, axis: Axis, ddof: int) -> tuple:
     n = math.prod(x.shape[i] for i in axes)
     if not n > ddof:
         raise ValueError(f"{name}: x of shape {x.shape} has {n} numbers along axis {axes}, with ddof {ddof}; pass more")
+    if is_kind(x):
+        return x - x.sum(axes, keepdims=True) / n, 1, axes, n - ddof
     size = np.abs(x.real).max(axes, keepdims=True, initial=0)
     scale = np.ldexp(np.ones_like(size), np.frexp(np.where(np.isfinite(size), size, 1))[1] - 1)
     centred = x / scale
@@ -162,8 +167,11 @@ def _extreme(name: str, x: Any, axis: Axis, keepdims: bool, *, largest: bool) ->
     x = as_array(x)
     axes = _axes(name, axis, x)
     _count(name, axes, x)
-    y = (x.real.max if largest else x.real.min)(axes, keepdims=True)
-    chosen = (x.real == y) | np.isnan(x.real)  # a NaN is the largest and the smallest
+    if is_kind(x):
+        y = x.max(axes, keepdims=True) if largest else -(-x).max(axes, keepdims=True)
+    else:
+        y = (x.real.max if largest else x.real.min)(axes, keepdims=True)
+    chosen = (x.real == y.real) | (x.real != x.real)  # a NaN is the largest and the smallest
     ties = chosen.sum(axes, keepdims=True).astype(x.real.dtype)
     if x.dtype.kind == "c":  # the real part is exact, the imaginary one shared like the gradient
         real, y = y, np.empty(y.shape, x.dtype)
@@ -180,19 +188,19 @@ def prod(x, axis: Axis = None, *, keepdims=False):
     """
     x = as_array(x, order="C")
     axes = _axes("prod", axis, x)
-    kept = tuple(i for i in range(x.ndim) if i not in axes)
-    order = kept + axes
+    order, place = axes_last(axes, x.ndim)
 
     def vjp(y_bar):
+        moved = x.transpose(order)
         n = math.prod(x.shape[i] for i in axes)
-        rows = x.transpose(order).reshape([*(x.shape[i] for i in kept), n])  # (..., n)
-        before, after = np.ones_like(rows), np.ones_like(rows)
-        np.cumprod(rows[..., :-1], -1, out=before[..., 1:])
-        after[..., :-1] = np.cumprod(rows[..., :0:-1], -1)[..., ::-1]
-        others = (before * after).reshape([x.shape[i] for i in order]).transpose(np.argsort(order))
+        rows = moved.reshape(*moved.shape[: x.ndim - len(axes)], n)  # (..., n)
+        one = np.ones_like(rows[..., :1])
+        before = np.cumprod(np.concatenate([one, rows[..., :-1]], -1), -1)[..., :n]  # (..., n)
+        after = np.flip(np.cumprod(np.concatenate([one, np.flip(rows[..., 1:], -1)], -1), -1)[..., :n], -1)  # (..., n)
+        others = (before * after).reshape(moved.shape).transpose(place)
         return (_kept(y_bar, axes, x) * others,)
 
-    return x.prod(axes, keepdims=keepdims), vjp
+    return np.prod(x, axes, keepdims=keepdims), vjp
 
 
 @primitive
@@ -211,17 +219,24 @@ def logsumexp(x, axis: Axis = None, *, keepdims=False):
     axes = _axes("logsumexp", axis, x)
     top = x.real.max(axes, keepdims=True, initial=-np.inf)
     largest = x.real == top
-    k = np.maximum(largest.sum(axes, keepdims=True), 1).astype(top.dtype)
-    infinite = np.isinf(top)
+    infinite = np.abs(top) == np.inf
     with np.errstate(over="ignore", invalid="ignore"):
         e = np.exp(x - np.where(infinite, 0, top))
     if infinite.any():  # all the weight is on +∞, or there is none
         e = np.where(infinite, largest & (top > 0), e)
-    rest = np.where(infinite, 0, np.where(largest, e - 1, e).sum(axes, keepdims=True))
-    y = np.where(infinite, top, top + (np.log(k) + log1p_of(rest / k)))
+    logarithm, total = log_of_total(e, largest & (top > -np.inf), axes)
+    y = np.where(infinite, top, top + logarithm)
     if y.dtype.kind == "c" and infinite.any():
-        y.imag += np.where(infinite, (e.real / k * x.imag).sum(axes, keepdims=True), 0)
-    return _reduced(y, axes, keepdims), lambda y_bar: (_kept(y_bar, axes, x) * (e / (k + rest)),)
+        y.imag += np.where(infinite, (e.real / total.real * x.imag).sum(axes, keepdims=True), 0)
+    return _reduced(y, axes, keepdims), lambda y_bar: (_kept(y_bar, axes, x) * (e / total),)
+
+
+@part
+def log_of_total(e: Any, ones: Array, axes: tuple[int, ...]) -> tuple:
+    """log Σ e and Σ e over `axes`, from the rest beside the k that are 1; 0 and 1 where all e are 0."""
+    k = np.maximum(ones.sum(axes, keepdims=True), 1).astype(e.dtype if is_kind(e) else e.real.dtype)
+    rest = np.where(ones, e - 1, e).sum(axes, keepdims=True)
+    return np.log(k) + log1p_of(rest / k), k + rest
 
 
 @primitive
@@ -234,11 +249,13 @@ def norm(x, axis: Axis = None, *, keepdims=False):
     """
     x = steps_only("norm", in_order(floating(x)))
     axes = _axes("norm", axis, x)
-    scale = np.abs(x.real).max(axes, keepdims=True, initial=0)
-    scale = np.where((scale > 0) & np.isfinite(scale), scale, 1)
+    scale: Any = 1
+    if not is_kind(x):
+        scale = np.abs(x.real).max(axes, keepdims=True, initial=0)
+        scale = np.where((scale > 0) & np.isfinite(scale), scale, 1)
     unit = x / scale
     length = np.sqrt((unit * unit).sum(axes, keepdims=True))
-    return _reduced(scale * length, axes, keepdims), lambda y_bar: (_kept(y_bar, axes, x) * _direction(unit, length),)
+    return _reduced(scale * length, axes, keepdims), lambda y_bar: (_kept(y_bar, axes, x) * direction(unit, length),)
 
 
 @primitive
@@ -261,12 +278,12 @@ def cumprod(x, axis: int = -1):
     y = np.cumprod(x, axis)
 
     def vjp(y_bar):
-        factors, rest = np.moveaxis(x, axis, 0), np.moveaxis(y_bar, axis, 0).copy()  # (N, ...)   rest becomes r
-        before = np.ones_like(factors)
-        before[1:] = np.moveaxis(y, axis, 0)[:-1]
-        for j in range(len(rest) - 2, -1, -1):
-            rest[j] += factors[j + 1] * rest[j + 1]
-        return (np.moveaxis(before * rest, 0, axis),)
+        factors, bars = np.moveaxis(x, axis, 0), np.moveaxis(y_bar, axis, 0)  # (N, ...), (N, ...)
+        before = np.concatenate([np.ones_like(factors[:1]), np.moveaxis(y, axis, 0)[:-1]])[: len(factors)]  # (N, ...)
+        rest = [bars[-1:]]  # of r, from the end
+        for j in range(len(factors) - 2, -1, -1):
+            rest.append(bars[j : j + 1] + factors[j + 1 : j + 2] * rest[-1])
+        return (np.moveaxis(before * np.concatenate(rest[::-1]), 0, axis),)
 
     return y, vjp
 
@@ -299,7 +316,7 @@ def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array 
     ordered = sort(reshape(transpose(x, kept + axes), (*lengths, n)), -1)
     middle = mean(getitem(ordered, (..., slice((n - 1) // 2, n // 2 + 1))), -1)
     largest = getitem(ordered, (..., -1))
-    y = where(np.isnan(raw(largest)), largest, middle)
+    y = where(np.isnan(raw(largest).real), largest, middle)
     return reshape(y, [1 if i in axes else m for i, m in enumerate(values.shape)]) if keepdims else y
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from refnp.kernels.process import POOL, one_blas_thread
 from refnp.numbers.arrays import Array, axes_last, floating, in_order, normalize_axes, sum_to
+from refnp.numbers.kinds import is_kind
 from refnp.numbers.summation import sum_of_products
 
 # A few arrays of a block fit in the caches of a core, and calls cost little beside the work. With half as many bytes,
@@ -169,11 +170,14 @@ def rowwise(function: Callable) -> Callable:
 def elementwise(function: Callable) -> Callable:
     """Apply a function of elements, `function(x, **options) → (value, vjp)`, block by block to arrays of any shape.
 
-    It gets x as a column (R, 1). float16 is computed in float32; value and gradient are then rounded, once.
+    It gets x as a column (R, 1), and numbers of another kind as they are. float16 is computed in float32; value and
+    gradient are then rounded, once.
     """
 
     @functools.wraps(function)
     def on_any_shape(x: Any, **options: Any) -> tuple:
+        if is_kind(x):
+            return function(x, **options)
         x = in_order(floating(x))
         if x.dtype.char == "e":
             return in_float32(on_any_shape, x, options)

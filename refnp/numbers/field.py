@@ -151,13 +151,25 @@ class Element:
     def __rtruediv__(self, other: Any) -> "Element":
         return Element.of(other) * self.inverse()
 
-    def __pow__(self, power: int) -> "Element":
-        if not isinstance(power, (int, np.integer)) or power < 0:
-            raise TypeError(f"Element: no rule for a power of {power!r}; write it with products, 1/x or np.sqrt")
-        y = Element(1)
-        for _ in range(int(power)):
-            y = y * self
+    def __pow__(self, power: Any) -> "Element":
+        """x^p: the power of p − ⌊p⌋ is an unknown, times ⌊p⌋ products or quotients."""
+        p = Element.of(power)
+        whole = math.floor(p.f)
+        rest = p - whole
+        y = Element(1) if not rest.v and not rest.t else self.power_of(rest)
+        for _ in range(abs(whole)):
+            y = y * self if whole > 0 else y / self
         return y
+
+    def power_of(self, p: "Element") -> "Element":
+        """x^p as an unknown, of which the derivative is x^p (p ẋ/x + ṗ log x)."""
+        met("power")
+        v, logarithm = unknown(f"power {p.v}", self.v), self.log()
+        t = v * (p.v * logarithm.t + p.t * logarithm.v)
+        return Element(v, unknown("power mod q", v), t, abs(self.f) ** p.f, None, True)
+
+    def __rpow__(self, base: Any) -> "Element":
+        return Element.of(base) ** self
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -233,6 +245,25 @@ class Element:
     def cos(self) -> "Element":
         """cos x."""
         return self.turned()[1]
+
+    def sinh(self) -> "Element":
+        """½ (e^x − e^−x)."""
+        return (self.exp() - (-self).exp()) / 2
+
+    def cosh(self) -> "Element":
+        """½ (e^x + e^−x)."""
+        return (self.exp() + (-self).exp()) / 2
+
+    def arctan(self) -> "Element":
+        """arctan x, whose derivative is 1/(1 + x²)."""
+        return self.function("arctan", (1 + self * self).inverse(), math.atan(self.f))
+
+    def arctan2(self, x: Any) -> "Element":
+        """The angle of (x, self), whose derivative is (x ẏ − y ẋ)/(x² + y²)."""
+        met("arctan2")
+        x = Element.of(x)
+        slope = (x * self.t - self * x.t) / (x * x + self * self)
+        return Element(unknown(f"arctan2 {self.v}", x.v), None, slope.v, math.atan2(self.f, x.f), None, True)
 
     def erf(self) -> "Element":
         """erf x, whose derivative is 2/√π e^(−x²)."""

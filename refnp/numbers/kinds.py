@@ -53,8 +53,15 @@ ABOUT: dict[Any, Callable] = {  # which are the same for all
     np.shape: lambda x: x.shape,
     np.ndim: lambda x: x.ndim,
     np.size: lambda x: x.size,
+    np.real: lambda x: x.real,
+    np.iscomplexobj: lambda _: False,
     np.result_type: lambda *_: Kind.dtype,
 }
+
+
+def is_kind(x: Any) -> bool:
+    """Whether x is an array of another kind of number."""
+    return isinstance(x, Kind)
 
 
 def kind_of(values: Any) -> Kind | None:

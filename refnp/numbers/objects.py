@@ -107,9 +107,12 @@ class Objects(Kind):
         total = self.sum(axis, keepdims)
         return total / (self.size // max(total.size, 1))
 
-    def max(self, axis: int = -1, keepdims: bool = False) -> Any:
-        """The first of the largest, by the floats that decide."""
-        found = np.take_along_axis(self.value, np.expand_dims(self.real.argmax(axis), axis), axis)
+    def max(self, axis: Any = -1, keepdims: bool = False) -> Any:
+        """The first of the largest, by the floats that decide, along an axis or several."""
+        found = self.value
+        for a in (axis,) if isinstance(axis, int) else axis:
+            decides = np.asarray(np.frompyfunc(self.decides, 1, 1)(found), float)
+            found = np.take_along_axis(found, np.expand_dims(decides.argmax(a), a), a)
         return self.made(found if keepdims else found.squeeze(axis))
 
 
@@ -190,19 +193,29 @@ def normal_cdf(x: Objects) -> tuple[Any, Any]:
     return words.erfc(-x / words.root(2)) / 2, density
 
 
+def remainder(x: Any, y: Any) -> Any:
+    """x − y ⌊x/y⌋, with the whole number that the floats give."""
+    kind = x if isinstance(x, Objects) else y
+    floats = lambda a: a.real if isinstance(a, Objects) else a
+    return x - kind.made(kind.elements(np.floor_divide(floats(x), floats(y)))) * y
+
+
 def _own(name: str) -> Callable:
     """A function that each element has as a method."""
     return lambda x: x.made(np.frompyfunc(operator.methodcaller(name), 1, 1)(x.value))
 
 
 ELEMENTWISE = (np.add, np.subtract, np.multiply, np.true_divide, np.matmul, np.negative, np.square, np.exp,
-               np.expm1, np.log, np.log1p, np.sqrt, np.tanh, np.sin, np.cos)  # fmt: skip
+               np.expm1, np.log, np.log1p, np.sqrt, np.tanh, np.sin, np.cos, np.sinh, np.cosh, np.arctan, np.arctan2,
+               np.power)  # fmt: skip
 COMPARED = (np.greater, np.greater_equal, np.less, np.less_equal, np.equal, np.not_equal)
 MOVING = (np.reshape, np.swapaxes, np.moveaxis, np.transpose, np.expand_dims, np.squeeze, np.flip, np.roll, np.repeat,
-          np.take, np.take_along_axis, np.tril, np.triu, np.diagonal, np.broadcast_to, np.cumsum)  # fmt: skip
+          np.take, np.take_along_axis, np.tril, np.triu, np.diagonal, np.broadcast_to, np.cumsum,
+          np.cumprod)  # fmt: skip
 FUNCTIONS: dict[Any, Callable] = {
     np.where: where,
-    np.power: lambda x, power: x**power,
+    np.remainder: remainder,
+    np.prod: lambda x, axis=None, keepdims=False: x.made(np.asarray(x.value.prod(axis, keepdims=keepdims), object)),
     np.maximum: lambda x, y: where(_compared(np.greater)(x, y), x, y),
     np.minimum: lambda x, y: where(_compared(np.less)(x, y), x, y),
     np.absolute: lambda x: where(x.real < 0, -x, x),

@@ -3,6 +3,7 @@
 `refnp.numbers.rounded` says what a Rounded is. Equations take everything from here.
 """
 
+import itertools
 import math
 import operator
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from refnp.numbers.rounded import (
     growth,
     inverse,
     judged_of,
+    kind,
     matmul,
     number,
     stored,
@@ -321,13 +323,75 @@ def sinusoids(x: Rounded, places: np.ndarray, features: int, base: float) -> tup
 
 
 def cumulative_sum(x: Rounded, axis: int) -> Rounded:
-    """Σ of all up to each place: i additions on the way to place i."""
+    """Σ of all up to each place, in any order: i additions on the way to place i."""
+    if type(x) is not Rounded:
+        return one_after_the_other(operator.add, x, axis)
     value = np.cumsum(x.value, axis)
     if without_error(x):
         return exact(value)
     count = np.arange(x.shape[axis]).reshape([-1 if i == axis % x.ndim else 1 for i in range(x.ndim)])
     error = np.cumsum(x.error, axis) + growth(count, x.arithmetic) * np.cumsum(np.abs(x.value) + x.off, axis)
     return stored(value, error, np.cumsum(x.lost, axis) + count, judged_of(x))
+
+
+def cumulative_product(x: Rounded, axis: int) -> Rounded:
+    """Π of all up to each place."""
+    return one_after_the_other(operator.mul, x, axis)
+
+
+def one_after_the_other(of: Callable, x: Rounded, axis: int) -> Rounded:
+    """The first along an axis, the first with the second, that with the third …"""
+    lines = x.moved(lambda a: np.moveaxis(a, axis, 0))
+    found = [*itertools.accumulate((lines[i : i + 1] for i in range(len(lines))), of)] or [lines]
+    return arranged(lambda *parts: np.moveaxis(np.concatenate(parts), 0, axis), *found)
+
+
+def product_over(x: Rounded, axis: Any = None, keepdims: bool = False) -> Rounded:
+    """Π over axes."""
+    axes = x._axes(axis)
+    rest = [i for i in range(x.ndim) if i not in axes]
+    front = [x.shape[i] for i in rest]
+    rows = x.transpose(*rest, *axes).reshape(*front, math.prod(x.shape[i] for i in axes))
+    found = cumulative_product(rows, -1)[..., -1] if rows.shape[-1] else exact(np.ones(front), x.arithmetic)
+    return found.reshape([1 if i in axes else n for i, n in enumerate(x.shape)]) if keepdims else found
+
+
+def power(x: Any, exponent: Any) -> Rounded:
+    """xᵖ: products if p is a whole number of the formula, else a function of both."""
+    if isinstance(exponent, int) and exponent > 0:
+        return x**exponent
+    x, p = number(x), number(exponent)
+    z = x.value**p.value
+    if without_error(x, p):
+        return exact(z)
+    size = np.abs(z)
+    rate = np.abs(np.log(np.where(x.value == 0, 1, np.abs(x.value))))
+    slope = times(np.abs(p.value) * size, inverse(np.abs(x.value), x.off))
+    return function_of_two(z, x, slope, p, size * rate * np.exp(rate * p.off))
+
+
+def arctan2(y: Any, x: Any) -> Rounded:
+    """The angle of (x, y), with slopes x/r² and y/r²."""
+    y, x = number(y), number(x)
+    z = np.arctan2(y.value, x.value)
+    nearest = inverse(np.sqrt(x.value * x.value + y.value * y.value), y.off + x.off)
+    of_y, of_x = (times(np.abs(a.value) + a.off, nearest * nearest) for a in (x, y))
+    return function_of_two(z, y, of_y, x, of_x)
+
+
+def remainder(x: Any, y: Any) -> Rounded:
+    """x − y ⌊x/y⌋, rounded once."""
+    x, y = number(x), number(y)
+    z, whole = np.remainder(x.value, y.value), np.floor_divide(x.value, y.value)
+    return function_of_two(z, x, 1, y, np.abs(whole), units=1)
+
+
+def function_of_two(value: Any, x: Rounded, of_x: Any, y: Rounded, of_y: Any, *, units: int = ELEMENTARY) -> Rounded:
+    """z = f(x, y), with the largest |∂f/∂x| and |∂f/∂y|."""
+    if kind(x, y) is not Rounded:
+        return (x if type(x) is not Rounded else y).applied(value, 1, units)
+    error, lost = (times(of_x, a) + times(of_y, b) for a, b in ((x.error, y.error), (x.lost, y.lost)))
+    return function(value, 1, Rounded(value, error, lost, judged_of(x, y)), units=units)
 
 
 def einsum(subscripts: str, *operands: Any, optimize: bool = False) -> Rounded:
@@ -372,7 +436,9 @@ FUNCTIONS: dict[Any, Callable] = {
     np.subtract: _of_two(operator.sub, "__rsub__"),
     np.multiply: _of_two(operator.mul, "__rmul__"),
     np.true_divide: _of_two(operator.truediv, "__rtruediv__"),
-    np.power: lambda x, power: x**power,
+    np.power: power,
+    np.arctan2: arctan2,
+    np.remainder: remainder,
     np.square: lambda x: x * x,
     np.negative: operator.neg,
     np.matmul: matmul,
@@ -391,8 +457,8 @@ FUNCTIONS: dict[Any, Callable] = {
     np.log1p: log1p,
     np.sqrt: sqrt,
     np.tanh: tanh,
-    np.sin: smooth("sin", lambda x: 1),
-    np.cos: smooth("cos", lambda x: 1),
+    np.sin: smooth("sin", lambda x: np.minimum(np.abs(np.cos(x.value)) + x.off, 1)),
+    np.cos: smooth("cos", lambda x: np.minimum(np.abs(np.sin(x.value)) + x.off, 1)),
     np.sinh: smooth("sinh", lambda x: np.cosh(np.abs(x.value) + x.off)),
     np.cosh: smooth("cosh", lambda x: np.sinh(np.abs(x.value) + x.off)),
     np.arctan: smooth("arctan", lambda x: 1 / (1 + _nearer(x) ** 2)),
@@ -400,6 +466,8 @@ FUNCTIONS: dict[Any, Callable] = {
     np.mean: lambda x, axis=None, keepdims=False: x.mean(axis, keepdims),
     np.max: lambda x, axis=-1, keepdims=False: x.max(axis, keepdims),
     np.cumsum: cumulative_sum,
+    np.cumprod: cumulative_product,
+    np.prod: product_over,
     np.concatenate: _joining(np.concatenate),
     np.stack: _joining(np.stack),
     np.ones_like: lambda x: exact(np.ones(x.shape), x.arithmetic),

@@ -24,12 +24,7 @@ from refnp.autograd.backward import gradients_of, tape_of
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Node, Tensor
 from refnp.layers.set_convolution import set_convolution
-from refnp.numbers import rounding
-from refnp.numbers.rounding import ELEMENTARY, WIDE, Rounded, exact
-from refnp.verify.layers import (
-    engine,
-    softmax,
-)
+from refnp.numbers.rounding import WIDE, Rounded, exact
 
 
 class NoBoundError(Exception):
@@ -107,65 +102,7 @@ def argument_of(value: Any) -> Any:
     return value
 
 
-EXACT = {  # whose rules are not written for all kinds of numbers yet
-    "absolute", "maximum", "minimum", "max", "min", "clip", "astype", "kept", "spoil",
-}  # fmt: skip
-
-
-def first(equation: Callable) -> Callable:
-    """The value of an equation, without its pullback."""
-    return lambda *arguments, **options: equation(*arguments, **options)[0]
-
-
-def elementary(function: Callable) -> Callable:
-    """A function that is trusted to 4 units in the last place, or one that IEEE 754 rounds correctly."""
-    return lambda x, **_: function(x)
-
-
-def of_value(operation: Callable) -> Callable:
-    """A function of NumPy that is trusted to 4 units in the last place."""
-
-    def rounded(x: Rounded, **_: Any) -> Rounded:
-        value = operation(x.value)
-        return Rounded(value, ELEMENTARY * np.abs(value))
-
-    return rounded
-
-
-def power(x: Rounded, exponent: Any) -> Rounded:
-    """xᵖ to 4 units in the last place, and what the rounding of p does to it."""
-    p = exponent if isinstance(exponent, Rounded) else exact(exponent)
-    value = np.power(x.value, p.value)
-    with np.errstate(all="ignore"):
-        inherited = np.where(p.error == 0, 0, np.abs(value * np.log(np.abs(x.value))) * p.error)
-    return Rounded(value, ELEMENTARY * np.abs(value) + inherited)
-
-
-def along(equation: Callable) -> Callable:
-    """A function of rows along one axis or several, of which the equation knows one."""
-
-    def rounded(x: Rounded, *parameters: Any, axis: Any = -1, **options: Any) -> Rounded:
-        axes = tuple(i % len(x.shape) for i in (axis if isinstance(axis, tuple) else (axis,)))
-        last = tuple(range(-len(axes), 0))
-        rows = x.moved(lambda a: np.moveaxis(a, axes, last))
-        shape = rows.shape
-        flat = lambda a: a.reshape(*shape[: -len(axes)], -1)
-        given = [p.reshape(-1) if isinstance(p, Rounded) and p.shape else p for p in parameters]
-        y = equation(rows.moved(flat), *map(as_rounded, given), **options)[0]
-        return y.reshape(*shape).moved(lambda a: np.moveaxis(a, last, axes))
-
-    return rounded
-
-
-def logsumexp(x: Rounded, axis: Any = None, *, keepdims: bool = False) -> Rounded:
-    """Along one axis, several or all, which are gone, or kept."""
-    count = len(x.shape)
-    axes = range(count) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    over = tuple(i % count for i in axes)
-    rest = [i for i in range(count) if i not in over]
-    rows = x.moved(lambda a: a.transpose(*rest, *over).reshape(*(a.shape[i] for i in rest), -1))
-    y = softmax.logsumexp(rows)[0]
-    return y.moved(lambda a: np.expand_dims(a, over)) if keepdims else y
+EXACT = {"kept", "spoil"}  # whose rules are not written for all kinds of numbers yet
 
 
 def as_rounded(value: Any) -> Rounded:
@@ -188,16 +125,6 @@ def set_convolved(targets: Any, points: Any, values: Any, length_scale: Any, **o
 
 
 EQUATIONS: dict[str, Callable] = {
-    "add": lambda x, y: as_rounded(x) + y,
-    "subtract": lambda x, y: as_rounded(x) - y,
-    "multiply": lambda x, y: as_rounded(x) * y,
-    "divide": lambda x, y: as_rounded(x) / y,
-    "power": power,
-    "sqrt": rounding.sqrt,
-    **{name: elementary(getattr(rounding, name)) for name in ("exp", "expm1", "log", "log1p", "tanh")},
-    **{name: of_value(getattr(np, name)) for name in ("sin", "cos")},
-    **{name: first(getattr(engine, name)) for name in ("sinh", "cosh", "arctan")},
-    "logsumexp": logsumexp,
     "cholesky": cholesky,
     "set_convolution": set_convolved,
 }

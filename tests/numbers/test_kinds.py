@@ -28,6 +28,15 @@ FUNCTIONS = {
     "pads": lambda x: ag.pad(x, ((1, 2), (0, 3)), mode="reflect") @ ag.pad(x, ((0, 3), (1, 1)), value=2.0),
     "joins": lambda x: ag.concatenate([ag.stack([x, ag.flip(x)])[1], ag.roll(x, 1, 0)], 1),
     "split": lambda x: ag.split(x, [1, 3], 0)[1],
+    "elementary": lambda x: ag.exp(ag.sin(x)) + ag.log1p(x * x) * ag.arctan(ag.expm1(x)) - ag.tanh(ag.sinh(ag.cos(x))),
+    "roots and quotients": lambda x: ag.sqrt(x * x + 1) / ag.cosh(x) + ag.log(ag.absolute(x)) * ag.erf(x) * ag.erfc(-x),
+    "powers": lambda x: ag.power(ag.absolute(x), x) + x**3 - ag.power(x, -2) + ag.power(ag.absolute(x), 2.5),
+    "angles and remainders": lambda x: ag.arctan2(x, x[0]) + ag.remainder(x, ag.absolute(x[1])),
+    "choices": lambda x: ag.maximum(x, x[0] + 0.1) * ag.clip(x, -0.5, 0.7) + ag.minimum(x, 0.2) * ag.astype(x, float),
+    "sums": lambda x: ag.sum(x, 0) + ag.mean(x, -1) * ag.var(x, 1, ddof=1) + ag.std(x) * ag.norm(x, 0, keepdims=True),
+    "products": lambda x: ag.prod(x, (0, 1)) * ag.cumprod(x, 0) + ag.cumsum(x * x, 1),
+    "extremes": lambda x: ag.max(x, (0, 1)) * ag.min(x, 0) + ag.median(x, 1) + ag.sort(x, 0),
+    "logsumexp": lambda x: ag.logsumexp(x * x, -1) + ag.logsumexp(x, None, keepdims=True),
     "shapes": lambda x: ag.squeeze(ag.expand_dims(ag.swapaxes(ag.reshape(x, (2, 8)), 0, 1), 0)),
 }
 

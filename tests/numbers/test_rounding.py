@@ -172,7 +172,7 @@ def test_a_row_of_equal_numbers_may_have_a_variance():
     sigma = np.sqrt((centred * centred).mean(dtype=np.float32) + np.float32(1e-5))
     assert_within(centred / sigma, bound.value, tolerance(bound, np.float32))
     assert not np.isnan(x_bar.error).any()
-    spread, _ = engine_equation.std(exact(x, F32))
+    spread, _ = engine_equation.STD.equation(exact(x, F32))
     assert_within(np.sqrt((centred * centred).mean(-1)), spread.value, tolerance(spread, np.float32))
 
 

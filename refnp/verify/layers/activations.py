@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from refnp import layers
-from refnp.autograd.elementary import tanh as tanh_of
+from refnp.autograd.elementary import tanh, tanh_slope
 from refnp.layers.activation import logistic, logistic_slope
 from refnp.numbers import rounding
 from refnp.numbers.rounding import Rounded, either, overflowing, where
@@ -22,17 +22,16 @@ from refnp.verify.case import (
     gradient_of,
     uniform,
 )
-from refnp.verify.judged_pages import by_page
+from refnp.verify.judged_pages import by_page, by_tape
 from refnp.verify.layers.engine import AROUND_ZERO
 
 TWICE_ROOT = 2 * root(2 / pi)
 CUBE = constant(44_715) / 1_000_000
 
 
-def tanh(x):
-    """y = tanh x, y′ = 1 − y²."""
-    y = rounding.tanh(x)
-    return y, lambda g: (g * (1 - y * y),)
+def slope_or_printed(x, y):
+    """Of tanh: 4e/(1 + e)², or 1 − y², which cancels where y is near 1."""
+    return either(lambda: tanh_slope(x, y), lambda: 1 - y * y)
 
 
 def printed_gelu(x, *, approximate="none"):
@@ -109,7 +108,7 @@ LEAKY_RELU = Layer(
 )
 ELU = Layer("elu", layers.elu, by_page(layers.elu), torch="nn.functional.elu", jax="nn.elu")
 SIGMOID = Layer("sigmoid", layers.sigmoid, by_page(layers.sigmoid), torch="nn.functional.sigmoid", jax="nn.sigmoid")
-TANH = Layer("tanh", tanh_of, tanh, torch="tanh", jax="numpy.tanh")
+TANH = Layer("tanh", tanh, by_tape(tanh, {tanh_slope: slope_or_printed}), torch="tanh", jax="numpy.tanh")
 SILU = Layer("silu", layers.silu, by_page(layers.silu), torch="nn.functional.silu", jax="nn.silu")
 SOFTPLUS = Layer(
     "softplus", layers.softplus, by_page(layers.softplus), torch="nn.functional.softplus", jax=jax_softplus

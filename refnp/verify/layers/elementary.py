@@ -12,22 +12,10 @@ import numpy as np
 import refnp.autograd as ad
 from refnp.autograd.primitives import raw
 from refnp.numbers import rounding
-from refnp.numbers.rounding import exact, where
 from refnp.verify.case import Case, KnownDefect, Layer, normal, uniform
+from refnp.verify.judged_pages import by_tape
 from refnp.verify.layers.activations import TANH
 from refnp.verify.layers.engine import AROUND_ZERO
-from refnp.verify.layers.linear import summed_to
-
-
-def exp(x):
-    """y = eˣ, x̄ = ȳ y."""
-    y = rounding.exp(x)
-    return y, lambda g: (g * y,)
-
-
-def expm1(x):
-    """y = eˣ − 1, x̄ = ȳ eˣ."""
-    return rounding.expm1(x), lambda g: (g * rounding.exp(x),)
 
 
 def printed_expm1(x):
@@ -36,171 +24,55 @@ def printed_expm1(x):
     return y, lambda g: (g * (y + 1),)
 
 
-def log(x):
-    """y = log x, x̄ = ȳ/x."""
-    return rounding.log(x), lambda g: (g / x,)
-
-
-def log1p(x):
-    """y = log(1 + x), x̄ = ȳ/(1 + x)."""
-    return rounding.log1p(x), lambda g: (g / (x + 1),)
-
-
-def sqrt(x):
-    """y = √x, x̄ = ȳ/2y."""
-    y = rounding.sqrt(x)
-    return y, lambda g: (g / (y * 2),)
-
-
-def sin(x):
-    """y = sin x, x̄ = ȳ cos x."""
-    return sine(x), lambda g: (g * cosine(x),)
-
-
-def cos(x):
-    """y = cos x, x̄ = −ȳ sin x."""
-    return cosine(x), lambda g: (-(g * sine(x)),)
-
-
-def sine(x):
-    """sin x, whose slope is no steeper than |cos x| + δ."""
-    return rounding.function(np.sin(x.value), np.minimum(np.abs(np.cos(x.value)) + x.off, 1), x)
-
-
-def cosine(x):
-    """cos x, whose slope is no steeper than |sin x| + δ."""
-    return rounding.function(np.cos(x.value), np.minimum(np.abs(np.sin(x.value)) + x.off, 1), x)
-
-
-def absolute(x):
-    """y = |x|, x̄ = ȳ sign x, 0 at 0."""
-    sign = exact(np.sign(x.value))
-    return x.moved(np.abs), lambda g: (g * sign,)
-
-
-def negative(x):
-    """y = −x, x̄ = −ȳ."""
-    return -x, lambda g: (-g,)
-
-
-def add(x, y):
-    """z = x + y, x̄ = ȳ = z̄."""
-    return x + y, lambda g: summed_to((g, g), x, y)
-
-
-def subtract(x, y):
-    """z = x − y, x̄ = z̄, ȳ = −z̄."""
-    return x - y, lambda g: summed_to((g, -g), x, y)
-
-
-def multiply(x, y):
-    """z = x y, x̄ = z̄ y, ȳ = z̄ x."""
-    return x * y, lambda g: summed_to((g * y, g * x), x, y)
-
-
-def divide(x, y):
-    """z = x/y, x̄ = z̄/y, ȳ = −z̄ z/y."""
-    z = x / y
-    return z, lambda g: summed_to((g / y, -(g * z / y)), x, y)
-
-
-def power(x, exponent):
-    """z = xᵖ, x̄ = z̄ p xᵖ⁻¹ (0 where p = 0), p̄ = z̄ z log x."""
-    z = powered(x, exponent)
-
-    def pullback(g):
-        slope = where(exponent.value == 0, 0, exponent * powered(x, exponent - 1))
-        positive = where(x.value > 0, x, 1)
-        return summed_to((g * slope, g * z * rounding.log(positive)), x, exponent)
-
-    return z, pullback
-
-
-def powered(x, exponent):
-    """xᵖ of a number that is given; what p is off goes on through xᵖ log x."""
-    with np.errstate(all="ignore"):
-        z = x.value**exponent.value
-        size = np.abs(np.log(np.where(x.value == 0, 1, np.abs(x.value))))
-    return rounding.function(z, np.abs(z) * size * np.exp(size * exponent.off), exponent)
+def same(name: str, function, torch: str | None = None) -> Layer:
+    """A function that PyTorch and JAX have by the same name, or PyTorch by another."""
+    return Layer(name, function, by_tape(function), torch=torch or name, jax=f"numpy.{name}")
 
 
 def arctan2(ordinate, abscissa):
-    """z = the angle of (x, y), ȳ = z̄ x/r², x̄ = −z̄ y/r², r² = x² + y²."""
-    y, x = ordinate, abscissa
-    square = x * x + y * y
-    z = rounding.function(np.arctan2(y.value, x.value), np.abs(x.value) / square.value, y)
-    return z, lambda g: summed_to((g * x / square, -(g * y / square)), y, x)
-
-
-def remainder(x, y):
-    """z = x − y ⌊x/y⌋, x̄ = z̄, ȳ = −z̄ ⌊x/y⌋: exact but for one rounding where the signs differ."""
-    whole = exact(np.floor_divide(x.value, y.value))
-    z = rounding.function(np.remainder(x.value, y.value), 1, x, units=1)
-    return z, lambda g: summed_to((g, -(g * whole)), x, y)
-
-
-def maximum(x, y):
-    """z = max(x, y), NaN if either is; z̄ goes to the larger."""
-    return larger(x, y, np.maximum, x.value > y.value)
-
-
-def minimum(x, y):
-    """z = min(x, y), NaN if either is; z̄ goes to the smaller."""
-    return larger(x, y, np.minimum, x.value < y.value)
-
-
-def larger(x, y, choose, first):
-    """The one that is chosen, x where it is `first`; half of z̄ for each where they are equal."""
-    share = exact(np.where(x.value == y.value, 0.5, first))
-    return rounding.arranged(choose, x, y), lambda g: summed_to((g * share, g * (1 - share)), x, y)
+    """z = the angle of the point (x, y)."""
+    return ad.arctan2(ordinate, abscissa)
 
 
 def clip(x, *, low, high):
-    """y = min(max(x, low), high), x̄ = ȳ between the bounds, else 0."""
-    inside = (x.value >= low) & (x.value <= high)
-    return where(inside, x, np.clip(x.value, low, high)), lambda g: (where(inside, g, 0),)
+    """y = min(max(x, low), high)."""
+    return ad.clip(x, low, high)
 
 
-def where_equation(x, y, *, condition):
-    """z = x where the condition holds, else y; z̄ goes to the one that was taken."""
-    condition = np.asarray(condition, bool)
-    return where(condition, x, y), lambda g: summed_to((where(condition, g, 0), where(condition, 0, g)), x, y)
+def chosen(x, y, *, condition):
+    """z = x where the condition holds, else y."""
+    return ad.where(raw(condition), x, y)
 
 
-def same(name: str, function, equation, torch: str | None = None) -> Layer:
-    """A function that PyTorch and JAX have by the same name, or PyTorch by another."""
-    return Layer(name, function, equation, torch=torch or name, jax=f"numpy.{name}")
-
-
-EXP = same("exp", ad.exp, exp)
-EXPM1 = same("expm1", ad.expm1, expm1)
-LOG = same("log", ad.log, log)
-LOG1P = same("log1p", ad.log1p, log1p)
-SQRT = same("sqrt", ad.sqrt, sqrt)
-SIN = same("sin", ad.sin, sin)
-COS = same("cos", ad.cos, cos)
-ABSOLUTE = same("absolute", ad.absolute, absolute)
-NEGATIVE = same("negative", ad.negative, negative)
-ADD = same("add", ad.add, add)
-SUBTRACT = same("subtract", ad.subtract, subtract)
-MULTIPLY = same("multiply", ad.multiply, multiply)
-DIVIDE = same("divide", ad.divide, divide)
-POWER = same("power", ad.power, power, torch="pow")
-ARCTAN2 = same("arctan2", ad.arctan2, arctan2)
-REMAINDER = same("remainder", ad.remainder, remainder)
-MAXIMUM = same("maximum", ad.maximum, maximum)
-MINIMUM = same("minimum", ad.minimum, minimum)
+EXP = same("exp", ad.exp)
+EXPM1 = same("expm1", ad.expm1)
+LOG = same("log", ad.log)
+LOG1P = same("log1p", ad.log1p)
+SQRT = same("sqrt", ad.sqrt)
+SIN = same("sin", ad.sin)
+COS = same("cos", ad.cos)
+ABSOLUTE = same("absolute", ad.absolute)
+NEGATIVE = same("negative", ad.negative)
+ADD = same("add", ad.add)
+SUBTRACT = same("subtract", ad.subtract)
+MULTIPLY = same("multiply", ad.multiply)
+DIVIDE = same("divide", ad.divide)
+POWER = same("power", ad.power, torch="pow")
+ARCTAN2 = same("arctan2", arctan2)
+REMAINDER = same("remainder", ad.remainder)
+MAXIMUM = same("maximum", ad.maximum)
+MINIMUM = same("minimum", ad.minimum)
 CLIP = Layer(
     "clip",
-    lambda x, *, low, high: ad.clip(x, low, high),
     clip,
+    by_tape(clip),
     torch=lambda torch, x, *, low, high: torch.clamp(x, low, high),
     jax=lambda jax, x, *, low, high: jax.numpy.clip(x, low, high),
 )
 WHERE = Layer(
     "where",
-    lambda x, y, *, condition: ad.where(raw(condition), x, y),
-    where_equation,
+    chosen,
+    by_tape(chosen),
     torch=lambda torch, x, y, *, condition: torch.where(torch.tensor(condition), x, y),
     jax=lambda jax, x, y, *, condition: jax.numpy.where(condition, x, y),
 )

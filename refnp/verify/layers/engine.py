@@ -1,114 +1,35 @@
 """The engine's own operations: arithmetic, selections, reductions, matrices, shapes, indexing, the error function."""
 
 from dataclasses import replace
-from functools import partial, update_wrapper
+from functools import partial
 
 import numpy as np
 
 import refnp.autograd as ad
-from refnp.autograd.special import erf as refnp_erf
-from refnp.autograd.special import erfc as refnp_erfc
+from refnp.autograd.reductions import direction
+from refnp.autograd.special import erf, erfc
 from refnp.numbers import rounding
-from refnp.numbers.rounding import WIDE, arranged, constant, where
+from refnp.numbers.rounding import WIDE, constant, where
 from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, generator, gradient_of, normal, uniform
 from refnp.verify.judged_pages import by_tape
 
 
-def erf(x):
-    """y = erf x, y′ = 2/√π e^(−x²)."""
-    slope = constant(2 / np.sqrt(4 * np.arctan(WIDE(1)))) * rounding.exp(-(x * x))
-    return rounding.erf(x), lambda g: (g * slope,)
-
-
-def erfc(x):
-    """y = erfc x, y′ = −2/√π e^(−x²)."""
-    slope = constant(-2 / np.sqrt(4 * np.arctan(WIDE(1)))) * rounding.exp(-(x * x))
-    return rounding.erfc(x), lambda g: (g * slope,)
-
-
-def sinh(x):
-    """y = sinh x, y′ = cosh x."""
-    s, c = np.sinh(x.value), np.cosh(x.value)
-    return rounding.function(s, c, x), lambda g: (g * rounding.function(c, s, x),)
-
-
-def cosh(x):
-    """y = cosh x, y′ = sinh x."""
-    s, c = np.sinh(x.value), np.cosh(x.value)
-    return rounding.function(c, s, x), lambda g: (g * rounding.function(s, c, x),)
-
-
-def arctan(x):
-    """y = arctan x, y′ = 1/(1 + x²)."""
-    y = rounding.function(np.arctan(x.value), 1 / (1 + x.value * x.value), x)
-    return y, lambda g: (g / (x * x + 1),)
-
-
-def along_last(equation):
-    """An equation of rows as one along any axis; the axis is kept if the equation keeps it."""
-
-    def turned(x, *, axis=-1, **options):
-        y, pullback = equation(x.moved(lambda a: np.moveaxis(a, axis, -1)), **options)
-        keeps = len(y.shape) == len(x.shape)
-        there = lambda a: np.moveaxis(a, axis, -1) if keeps else a
-        back = lambda a: np.moveaxis(a, -1, axis)
-        output = y.moved(back) if keeps else y
-        return output, lambda g: tuple(bar.moved(back) for bar in pullback(g.moved(there)))
-
-    return update_wrapper(turned, equation, assigned=("__doc__",), updated=())
-
-
-@along_last
-def var(x, *, ddof=0):
-    """y = Σ (x − μ)²/(n − d), x̄ = 2 ȳ (x − μ)/(n − d)."""
-    n = x.shape[-1]
-    centred = x - x.sum(-1, keepdims=True) / n
-    y = (centred * centred).sum(-1) / (n - ddof)
-    return y, lambda g: (centred * (g * 2 / (n - ddof))[..., None],)
-
-
-@along_last
-def std(x, *, ddof=0):
-    """y = √var, x̄ = ȳ (x − μ)/((n − d) y), 0 where y is; up to ȳ/√(n − d) where rounding leaves a little of y."""
-    variance, pullback = var(x, ddof=ddof)
-    y = rounding.sqrt(variance)
-    zero = y.value == 0
-
-    def std_pullback(g):
-        (x_bar,) = pullback(where(zero, 0, g / (where(zero, 1, y) * 2)))
-        most = g[..., None] / np.sqrt(x.shape[-1] - ddof)
-        return (where(True, x_bar, most, doubtful=(zero & (y.off > 0))[..., None]),)
-
-    return y, std_pullback
+def direction_or_any(x, length, n=1):
+    """Of any direction, where rounding leaves a little of a length that is 0: up to 1/√n for each number."""
+    return where(True, direction(x, length, n), 1 / np.sqrt(n), doubtful=(length.value == 0) & (length.off > 0))
 
 
 def divided_std(x, *, ddof=0):
     """The gradient ȳ (x − μ)/((n − d) y) as it stands: 0/0 where all numbers are equal."""
-    y, pullback = std(x, ddof=ddof)
+    y, pullback = STD.equation(x, ddof=ddof)
     zero = (y.value == 0)[:, None]
     return y, lambda g: (where(zero, np.nan, *pullback(g)),)
 
 
 def divided_cumprod(x):
     """x̄ = Σ_{i≥j} ȳ_i y_i/x_j, and 0 where x_j is."""
-    y, pullback = cumprod(x)
+    y, pullback = CUMPROD.equation(x)
     return y, lambda g: (where(x.value == 0, 0, *pullback(g)),)
-
-
-def cumprod(x):
-    """y_i = Π_{j≤i} x_j along rows (R, N), x̄_j = y_{j−1} r_j, r_j = ȳ_j + x_{j+1} r_{j+1}."""
-    columns = [x[:, j] for j in range(x.shape[1])]
-    before = [constant(np.ones(x.shape[0]))]
-    for column in columns:
-        before.append(before[-1] * column)
-
-    def pullback(g):
-        rest = [g[:, -1]]
-        for j in range(len(columns) - 2, -1, -1):
-            rest.insert(0, g[:, j] + columns[j + 1] * rest[0])
-        return (arranged(_beside, *(b * r for b, r in zip(before, rest, strict=False))),)
-
-    return arranged(_beside, *before[1:]), pullback
 
 
 def take_along_axis(x, *, indices):
@@ -121,33 +42,44 @@ def scatter(x, updates, *, indices, mode="add"):
     return ad.scatter(x, np.array(indices), updates, mode=mode)
 
 
-def _beside(*columns):
-    return np.stack(columns, -1)
+def var(x, *, ddof=0, axis=-1):
+    """y = Σ (x − μ)²/(n − d), along the last axis unless told otherwise."""
+    return ad.var(x, axis, ddof=ddof)
 
 
-ERF = Layer("erf", refnp_erf, erf, torch="special.erf", jax="scipy.special.erf")
-ERFC = Layer("erfc", refnp_erfc, erfc, torch="special.erfc", jax="scipy.special.erfc")
-SINH = Layer("sinh", ad.sinh, sinh, torch="sinh", jax="numpy.sinh")
-COSH = Layer("cosh", ad.cosh, cosh, torch="cosh", jax="numpy.cosh")
-ARCTAN = Layer("arctan", ad.arctan, arctan, torch="arctan", jax="numpy.arctan")
+def std(x, *, ddof=0, axis=-1):
+    """y = √var, along the last axis unless told otherwise."""
+    return ad.std(x, axis, ddof=ddof)
+
+
+def cumprod(x):
+    """y_i = Π_{j≤i} x_j, along the last axis."""
+    return ad.cumprod(x)
+
+
+ERF = Layer("erf", erf, by_tape(erf), torch="special.erf", jax="scipy.special.erf")
+ERFC = Layer("erfc", erfc, by_tape(erfc), torch="special.erfc", jax="scipy.special.erfc")
+SINH = Layer("sinh", ad.sinh, by_tape(ad.sinh), torch="sinh", jax="numpy.sinh")
+COSH = Layer("cosh", ad.cosh, by_tape(ad.cosh), torch="cosh", jax="numpy.cosh")
+ARCTAN = Layer("arctan", ad.arctan, by_tape(ad.arctan), torch="arctan", jax="numpy.arctan")
 VAR = Layer(
     "var",
-    lambda x, ddof=0, axis=-1: ad.var(x, axis, ddof=ddof),
     var,
+    by_tape(var),
     torch=lambda torch, x, ddof=0, axis=-1: torch.var(x, axis, correction=ddof),
     jax=lambda jax, x, ddof=0, axis=-1: jax.numpy.var(x, axis, ddof=ddof),
 )
 STD = Layer(
     "std",
-    lambda x, ddof=0, axis=-1: ad.std(x, axis, ddof=ddof),
     std,
+    by_tape(std, {direction: direction_or_any}),
     torch=lambda torch, x, ddof=0, axis=-1: torch.std(x, axis, correction=ddof),
     jax=lambda jax, x, ddof=0, axis=-1: jax.numpy.std(x, axis, ddof=ddof),
 )
 CUMPROD = Layer(
     "cumprod",
-    ad.cumprod,
     cumprod,
+    by_tape(cumprod),
     torch=lambda torch, x: torch.cumprod(x, -1),
     jax=lambda jax, x: jax.numpy.cumprod(x, -1),
 )
@@ -307,8 +239,8 @@ def _elements(rng):
         gradient_of("tanh", ad.tanh, 3 * x),
         gradient_of("sin", ad.sin, x),
         gradient_of("cos", ad.cos, x),
-        gradient_of("erf", refnp_erf, x),
-        gradient_of("erfc", refnp_erfc, x),
+        gradient_of("erf", erf, x),
+        gradient_of("erfc", erfc, x),
     ]
 
 

@@ -15,7 +15,6 @@ from refnp.numbers import rounding
 from refnp.numbers.rounding import WIDE, Rounded, constant, exact, where
 from refnp.training import SGD, Adagrad, Adam, AdamW, RMSprop, clip_gradients
 from refnp.verify.case import Case, Convention, Layer, normal, uniform
-from refnp.verify.layers.elementary import powered
 from refnp.verify.layers.optimizer_steps import Step
 
 
@@ -106,7 +105,9 @@ def adam(
     arrays = parameter, gradient, mean, square
     m, _ = adam_mean(*arrays, beta1=beta1, weight_decay=weight_decay)
     v, _ = adam_square(*arrays, beta2=beta2, weight_decay=weight_decay)
-    of_mean, of_square = (1 - powered(exact(beta), exact(step)) for beta in (beta1, beta2))  # in the arrays' precision
+    of_mean, of_square = (
+        1 - rounding.power(exact(beta), exact(step)) for beta in (beta1, beta2)
+    )  # in the arrays' precision
     taken = m / of_mean / (rounding.sqrt(v / of_square) + constant(eps))
     return parameter - constant(learning_rate) * taken, None
 

@@ -14,8 +14,6 @@ import numpy as np
 from refnp.autograd.primitives import raw
 from refnp.numbers.rounding import WIDE, constant, either, exact
 from refnp.verify.case import Case, Layer
-from refnp.verify.layers.elementary import cosine as cos_of
-from refnp.verify.layers.elementary import sine as sin_of
 
 PI = 4 * np.arctan(WIDE(1))
 
@@ -49,8 +47,8 @@ def cosine_equation(rate, *, step, steps, warmup=0, floor=0.0):
         return rate * float(step) / float(warmup), None
     remaining = exact(max(steps + 1 - step, 0)) / exact(steps - warmup)
     angle = constant(PI / 2) * remaining
-    squared = lambda: sin_of(angle) * sin_of(angle)
-    printed = lambda: (cos_of(constant(PI) * (1 - remaining)) + 1) / 2
+    squared = lambda: np.sin(angle) * np.sin(angle)
+    printed = lambda: (np.cos(constant(PI) * (1 - remaining)) + 1) / 2
     return constant(floor) + (rate - constant(floor)) * either(squared, printed), None
 
 

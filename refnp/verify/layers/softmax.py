@@ -6,12 +6,13 @@ import numpy as np
 
 from refnp import autograd, layers
 from refnp.autograd.pages import along_axes
+from refnp.autograd.reductions import log_of_total
 from refnp.layers.softmax import softmax_vjp
 from refnp.numbers import rounding
 from refnp.numbers.rounding import either, overflowing, where
 from refnp.numbers.words import peak
 from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, exact_gradient, generator, gradient_of, normal
-from refnp.verify.judged_pages import by_page
+from refnp.verify.judged_pages import by_page, by_tape
 
 
 def weights(x):
@@ -31,20 +32,20 @@ def or_printed_alone(p, g):
     return either(lambda: of_page, lambda: where(alone, printed_pullback(p, g), of_page)) if alone.any() else of_page
 
 
-@along_axes
-def logsumexp_kept(x):
-    """y = m + log Σ exp(x_i − m), x̄_i = ȳ exp(x_i − y) = ȳ p_i; −∞ and 0 for a row of −∞."""
-    m = x.value.max(-1, keepdims=True, initial=-np.inf)
-    total = rounding.exp(x - peak(x)).sum(-1, keepdims=True)
-    nothing = total.value == 0
-    y = where(nothing, -np.inf, rounding.log(where(nothing, 1, total)) + np.where(nothing, 0, m))
-    return y, lambda g: (weights(x) * g,)
+def sum_in_log(x, *, axis=-1):
+    """y = log Σ exp(x_i), along the last axis unless told otherwise."""
+    return autograd.logsumexp(x, axis)
 
 
-def logsumexp(x, *, axis=-1):
-    """y = m + log Σ exp(x_i − m), m the maximum; −∞ for a row of −∞.   x̄_i = ȳ p_i. The axis summed over is gone."""
-    y, pullback = logsumexp_kept(x, axis=axis)
-    return y.moved(lambda a: a.squeeze(axis)), lambda g: pullback(g.moved(lambda a: np.expand_dims(a, axis)))
+def log_of_total_or_printed(e, ones, axes):
+    """From the rest beside the largest, or as it stands."""
+    logarithm, total = log_of_total(e, ones, axes)
+    printed = e.sum(axes, keepdims=True)
+    printed = where(printed.value == 0, 1, printed)
+    return either(lambda: logarithm, lambda: rounding.log(printed)), either(lambda: total, lambda: printed)
+
+
+logsumexp = by_tape(sum_in_log, {log_of_total: log_of_total_or_printed})
 
 
 @along_axes
@@ -65,9 +66,9 @@ def printed_log_softmax(x):
 
 def printed_logsumexp(x, *, axis=-1):
     """The gradient ȳ exp(x − y) takes y rounded, and is NaN where both are −∞."""
-    y, _ = logsumexp_kept(x, axis=axis)
-    pullback = lambda g: (rounding.exp(x - y) * g.moved(lambda a: np.expand_dims(a, axis)),)
-    return y.moved(lambda a: a.squeeze(axis)), pullback
+    y, _ = logsumexp(x, axis=axis)
+    kept = lambda a: np.expand_dims(a, axis)
+    return y, lambda g: (rounding.exp(x - kept(y)) * kept(g),)
 
 
 def logsumexp_from_maximum(x, *, axis=-1):
@@ -109,7 +110,7 @@ LOG_SOFTMAX = Layer(
     jax="nn.log_softmax",
 )
 LOGSUMEXP = Layer(
-    "logsumexp", autograd.logsumexp, logsumexp, torch=lambda torch, x, axis: x.logsumexp(axis), jax="nn.logsumexp"
+    "logsumexp", sum_in_log, logsumexp, torch=lambda torch, x, axis: x.logsumexp(axis), jax="nn.logsumexp"
 )
 
 PRINTED_LOGARITHM = {layers.log_softmax.page: printed_log_softmax}
