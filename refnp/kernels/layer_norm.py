@@ -8,6 +8,7 @@ refnp/layers/group_norm.py, which has `standardized` from here.
 import numpy as np
 
 from refnp.kernels.blocks import column_sum, result_block, row_dot, row_sum, rowwise
+from refnp.numbers.arrays import floating
 
 
 @rowwise
@@ -66,6 +67,24 @@ def rms_norm(x, gain=1.0, *, eps=1e-5):
         return x_bar, sum_of_rows(y_bar * unit, gain)
 
     return np.multiply(unit, gain, out=result_block()), vjp
+
+
+def unit_rows(x):
+    """u = x/|x| of rows (..., d), in units of a power of two, so that no square overflows or vanishes."""
+    x = floating(x)
+    _, power = np.frexp(np.abs(x).max(-1, keepdims=True, initial=0))  # (..., 1)
+    unit = np.ldexp(x, -power)  # (..., d)
+    length = np.sqrt((unit * unit).sum(-1, keepdims=True))  # (..., 1)
+    zero = length == 0
+    length[zero] = 1
+    unit /= length
+
+    def vjp(unit_bar):
+        along = (unit * unit_bar).sum(-1, keepdims=True)  # (..., 1)
+        x_bar = np.ldexp((unit_bar - unit * along) / length, -power)  # (..., d)
+        return (np.where(zero, 0, x_bar),)
+
+    return unit, vjp
 
 
 @np.errstate(over="ignore", invalid="ignore")

@@ -15,17 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd import divide, matmul, norm, reshape, tanh, where
+from refnp.autograd import matmul, tanh, where
 from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
+from refnp.autograd.pages import page
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.kernels.hidden import moderate, used_elements
-from refnp.layers.attention import METHOD, OPTIONS, attention, attention_with_weights
+from refnp.kernels import layer_norm as kernels
+from refnp.layers.attention import METHOD, OPTIONS, attention, attention_with_weights, soft_capped
 from refnp.layers.masked_reductions import numbers
-from refnp.layers.masks import apart_from_hidden, kept
+from refnp.layers.masks import apart_from_hidden
 from refnp.layers.regularization import dropout as drop
 from refnp.layers.softmax import softmax
+from refnp.numbers.words import nonzero
 
 OPTIONS_OF_SIMILARITY = {
     "similarity": "dot | scaled_dot | cosine | general | additive",
@@ -72,7 +74,10 @@ def similarity_attention(
 
     def attend(query, key, value, bias, mask):
         if similarity == "additive":
-            scores = additive_scores(query, key, parameters, mask)  # (..., N, M)
+            if mask is not None:  # what no query may attend to is not read
+                read = np.expand_dims(np.atleast_2d(mask).any(-2), -1)  # (..., M, 1)
+                key, value = where(read, key, 0), where(read, value, 0)
+            scores = additive_scores(query, key, *parameters, mask=mask)  # (..., N, M)
             if softcap is not None:
                 c = raw(scores).real.dtype.type(softcap)
                 scores = c * tanh(scores / c)
@@ -110,30 +115,53 @@ def as_dot(
     return query, key, None if similarity == "scaled_dot" else 1
 
 
-def unit_rows(x: Array | Tensor) -> Array | Tensor:
-    """Rows divided by their length; a row of zeros stays 0, as is its cosine with anything, and has gradient 0."""
-    length = norm(x, -1, keepdims=True)  # (..., N, 1)
-    return divide(x, where(raw(length).real == 0, np.inf, length))
+@page("x (..., d) → (..., d)", kernel=kernels.unit_rows)
+def unit_rows(x):
+    """u = x/|x|, rows divided by their length; a row of zeros stays 0, as is its cosine with anything.
+
+    Shapes: x (..., d) → the same.   VJP: x̄ = (ū − u Σ_i ū_i u_i)/|x|, and 0 for a row of zeros.
+    """
+    square = (x * x).sum(-1, keepdims=True)  # (..., 1)   |x|²
+    length = np.sqrt(nonzero(square))  # (..., 1)
+    unit = x / length  # (..., d)   u
+
+    def vjp(unit_bar):
+        along = (unit * unit_bar).sum(-1, keepdims=True)  # (..., 1)
+        x_bar = np.where(square.real == 0, 0, (unit_bar - unit * along) / length)  # (..., d)
+        return (x_bar,)
+
+    return unit, vjp
 
 
-def additive_scores(
-    query: Array | Tensor, key: Array | Tensor, parameters: Sequence, mask: Array | None = None
-) -> Array | Tensor:
-    """S_nm = Σ_a v_a tanh((q_n W_q)_a + (k_m W_k)_a).
-
-    Where sums of huge numbers may overflow, what the mask hides is tanh 0.
+@page(
+    "query (..., N, d), key (..., M, d_k), query_weight (d, A), key_weight (d_k, A), vector (A) → (..., N, M)",
+    mask="boolean to (..., N, M)?, True = may attend",
+)
+def additive_scores(query, key, query_weight, key_weight, vector, *, mask=None):
+    """S_nm = Σ_a v_a tanh((q_n W_q)_a + (k_m W_k)_a); tanh 0 where the mask hides, for sums may overflow there.
 
     Shapes: query (..., N, d_q), key (..., M, d_k), W_q (d_q, A), W_k (d_k, A), v (A,) → (..., N, M).
+    VJP: with T_nma = tanh(…), Z̄_nma = S̄_nm v_a (1 − T²_nma):
+
+        Q̄ = (Σ_m Z̄) W_qᵀ        K̄ = (Σ_n Z̄) W_kᵀ        W̄_q = Qᵀ Σ_m Z̄        W̄_k = Kᵀ Σ_n Z̄        v̄ = Σ_nm S̄ T
     """
-    query_weight, key_weight, vector = parameters
-    q = matmul(query, query_weight)  # (..., N, A)
-    k = matmul(key, key_weight)  # (..., M, A)
-    q = reshape(q, (*q.shape[:-1], 1, q.shape[-1]))
-    k = reshape(k, (*k.shape[:-2], 1, *k.shape[-2:]))
-    inner = q + k  # (..., N, M, A)
-    if mask is not None and not moderate(raw(query), raw(key)):
-        inner = kept(inner, used_elements(mask, inner.shape[:-1])[..., None])
-    return matmul(tanh(inner), vector)
+    inner = (query @ query_weight)[..., :, None, :] + (key @ key_weight)[..., None, :, :]  # (..., N, M, A)
+    inner = inner if mask is None else np.where(mask[..., None], inner, 0)
+    activation, slope = soft_capped(inner, 1)  # (..., N, M, A)   T, 1 − T²
+    scores = activation @ vector  # (..., N, M)
+
+    def vjp(scores_bar):
+        inner_bar = scores_bar[..., None] * vector * slope  # (..., N, M, A)   Z̄
+        of_queries, of_keys = inner_bar.sum(-2), inner_bar.sum(-3)  # (..., N, A), (..., M, A)
+        query_bar, key_bar = of_queries @ query_weight.swapaxes(-1, -2), of_keys @ key_weight.swapaxes(-1, -2)
+        query_weight_bar, key_weight_bar = (
+            query.swapaxes(-1, -2) @ of_queries,
+            key.swapaxes(-1, -2) @ of_keys,
+        )  # (..., d, A), (..., d_k, A)
+        vector_bar = scores_bar[..., None] * activation  # (..., N, M, A)
+        return query_bar, key_bar, query_weight_bar, key_weight_bar, vector_bar
+
+    return scores, vjp
 
 
 def check_parameters(similarity: str, parameters: Sequence, query: Array | Tensor, key: Array | Tensor) -> None:

@@ -263,7 +263,7 @@ def test_similarities_take_the_options(similarity):
     parameters = tuple(normal(i, s) for i, s in enumerate([(2, 3), (2, 3), (3,)])) if similarity == "additive" else ()
     options = {"similarity": similarity, "parameters": parameters, "return_weights": True}
     if similarity == "additive":
-        right = softmax(0.5 * np.tanh(additive_scores(query, key, parameters) / 0.5)) @ value
+        right = softmax(0.5 * np.tanh(additive_scores(query, key, *parameters) / 0.5)) @ value
     else:
         query, key, scale = as_dot(query, key, similarity, parameters)
         right = attention(query, key, value, scale=scale, softcap=0.5)

@@ -33,7 +33,7 @@ def parameters(name, d_query, d_key, dtype=np.float64, seed=9, hidden=4):
 def scores(name, query, key, given_parameters):
     """S (N, M) as refnp computes it."""
     if name == "additive":
-        return additive_scores(query, key, given_parameters)
+        return additive_scores(query, key, *given_parameters)
     q, k, scale = as_dot(query, key, name, given_parameters)
     return ad.matmul(q * (one_over_root(query) if scale is None else scale), ad.swapaxes(k, -1, -2))
 
@@ -198,7 +198,7 @@ def test_additive_scores_are_bounded_by_the_sum_of_v():
     query, key = 1e3 * normal(0, (3, 2)), 1e3 * normal(1, (4, 2))
     given_parameters = parameters("additive", 2, 2)
     vector = given_parameters[2]
-    assert (np.abs(additive_scores(query, key, given_parameters)) <= np.abs(vector).sum() * (1 + 2.0**-50)).all()
+    assert (np.abs(additive_scores(query, key, *given_parameters)) <= np.abs(vector).sum() * (1 + 2.0**-50)).all()
 
 
 # ---- errors

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from refnp import layers
+from refnp.layers.similarity import unit_rows
 from refnp.verify.case import Convention, KnownDefect, beside
 from refnp.verify.layers.activations import (
     coarse_logistic,
@@ -18,7 +19,7 @@ from refnp.verify.layers.activations import (
     printed_gelu,
     printed_softplus,
 )
-from refnp.verify.layers.attention import attending, longer_rows, unit_rows, without_window
+from refnp.verify.layers.attention import attending, longer_rows, without_window
 from refnp.verify.layers.linear import of_one_axis
 from refnp.verify.layers.losses import CROSS_ENTROPY, sure_of_softplus
 from refnp.verify.layers.matrices import DET, det_of_singular
@@ -38,8 +39,8 @@ COARSE_LOGISTIC = {logistic: partial(coarse_logistic, absolute=6e-7)}
 COMPLEMENT = {logistic: logistic_by_complement}
 MEAN_OF_ALL_VALUES = attending(no_keys="mean")
 NAN_FOR_NO_KEYS = attending(no_keys="nan")
-OPENVINO_ROWS = {unit_rows: longer_rows(2.0**-23)}
-OPENCV_ROWS = {unit_rows: longer_rows(1e-10)}
+OPENVINO_ROWS = {unit_rows.page: longer_rows(2.0**-23)}
+OPENCV_ROWS = {unit_rows.page: longer_rows(1e-10)}
 ATTENTION = ("attention/*", "softcap_attention*", "window_attention/*", "causal_attention/*", "attention_scores/*")
 ATTENTIONS = (
     *ATTENTION,

@@ -9,11 +9,10 @@ import numpy as np
 
 from refnp import layers
 from refnp.autograd.declaration import takes
-from refnp.layers.attention import as_read, masked, soft_capped, weights_vjp
+from refnp.layers.attention import as_read, masked, weights_vjp
 from refnp.layers.masks import causal, key_padding, window
 from refnp.layers.softmax import softmax_vjp
 from refnp.numbers import rounding
-from refnp.numbers.parts import part
 from refnp.numbers.rounding import WIDE, constant, contract, either, where, where_positive
 from refnp.verify.case import (
     Case,
@@ -30,8 +29,7 @@ from refnp.verify.case import (
     normal,
 )
 from refnp.verify.judged_pages import by_page, by_tape
-from refnp.verify.layers.linear import linear
-from refnp.verify.layers.softmax import printed_pullback, weights
+from refnp.verify.layers.softmax import printed_pullback
 
 TOKENS = "query (..., N, d), key (..., M, d), value (..., M, e) → (..., N, e)"
 TOKENS_HIDDEN = "boolean to (..., N, M)? hides (key, value), True = may attend"
@@ -47,7 +45,13 @@ def in_any_form(weights, weights_bar, output, output_bar):
     return either(lambda: softmax_vjp(weights, weights_bar), of_rows, lambda: printed_pullback(weights, weights_bar))
 
 
+def or_printed(p, p_bar):
+    """x̄ of softmax, as on its page or as it is printed."""
+    return either(lambda: softmax_vjp(p, p_bar), lambda: printed_pullback(p, p_bar))
+
+
 IN_ANY_FORM = {weights_vjp: in_any_form}
+OR_PRINTED = {softmax_vjp: or_printed}
 
 
 def of_similarity(query, key, value, bias=None, *, mask=None, similarity="scaled_dot", softcap=None):
@@ -250,77 +254,15 @@ def tensors(*, batch=(), n=5, m=6, d=4, width=None, scale=1.0, shift=0.0) -> dic
     }
 
 
-def cosine_attention(query, key, value, *, mask=None):
-    """O = A V, A = softmax of the cosines q·k/(|q| |k|) over the allowed keys."""
-    turned = [unit_rows(x) for x in (query, key)]
-    output, back = attention(turned[0][0], turned[1][0], value, mask=mask, similarity="dot")
-
-    def pullback(g):
-        *bars, value_bar = back(g)
-        return *(pull(bar) for (_, pull), bar in zip(turned, bars, strict=True)), value_bar
-
-    return output, pullback
-
-
-@part
-def unit_rows(x):
-    """u = x/|x|;   x̄ = (ū − u (u·ū))/|x|. A row of zeros stays 0, with a gradient of 0."""
-    squares = (x * x).sum(-1, keepdims=True)
-    zero = squares.value == 0
-    length = rounding.sqrt(where(zero, 1, squares))
-    u = x / length
-    return u, lambda g: where(zero, 0, (g - u * (u * g).sum(-1, keepdims=True)) / length)
-
-
 def longer_rows(eps):
     """u = x/√(|x|² + ε)."""
 
     def rows(x):
         length = rounding.sqrt((x * x).sum(-1, keepdims=True) + constant(eps))
         u = x / length
-        return u, lambda g: (g - u * (u * g).sum(-1, keepdims=True)) / length
+        return u, lambda g: ((g - u * (u * g).sum(-1, keepdims=True)) / length,)
 
     return rows
-
-
-def general_attention(query, key, value, weight, *, mask=None):
-    """O = A V, A = softmax of q W k over the allowed keys."""
-    changed, pull = linear(query, weight)
-    output, back = attention(changed, key, value, mask=mask, similarity="dot")
-
-    def pullback(g):
-        bar, key_bar, value_bar = back(g)
-        query_bar, weight_bar = pull(bar)
-        return query_bar, key_bar, value_bar, weight_bar
-
-    return output, pullback
-
-
-def additive_attention(query, key, value, query_weight, key_weight, vector, *, mask=None):
-    """O = A V, A = softmax of S = v · tanh(q W_q + k W_k) over the allowed keys.
-
-    With T = tanh(…): T̄ = S̄ v, v̄ = Σ S̄ T, and the slope of tanh as of a softcap.
-    """
-    mask = np.ones((query.shape[-2], key.shape[-2]), bool) if mask is None else mask
-    used = mask.any(-2)[..., None]
-    key, value = where(used, key, 0), where(used, value, 0)
-    (q, q_pull), (k, k_pull) = linear(query, query_weight), linear(key, key_weight)
-    t, slope = soft_capped(q[..., :, None, :] + k[..., None, :, :], 1)
-    a = weights(where(mask, contract("...nma,a->...nm", t, vector), -np.inf))
-
-    output = contract("...nm,...md->...nd", a, value)
-
-    def pullback(g):
-        a_bar = contract("...nd,...md->...nm", g, value)
-        s_bar = in_any_form(a, a_bar, output, g)[..., None]
-        inner_bar = s_bar * vector * slope
-        query_bar, query_weight_bar = q_pull(inner_bar.sum(-2))
-        key_bar, key_weight_bar = k_pull(inner_bar.sum(-3))
-        vector_bar = (s_bar * t).sum(tuple(range(len(t.shape) - 1)))
-        value_bar = contract("...nm,...nd->...md", a, g)
-        return query_bar, key_bar, value_bar, query_weight_bar, key_weight_bar, vector_bar
-
-    return output, pullback
 
 
 @takes(TOKENS, mask=TOKENS_HIDDEN)
@@ -349,9 +291,9 @@ def refnp_additive(query, key, value, query_weight, key_weight, vector, *, mask=
 COSINE, GENERAL, ADDITIVE = (
     Layer(f"{name}_attention", function, equation, names=("similarity_attention",))
     for name, function, equation in (
-        ("cosine", refnp_cosine, cosine_attention),
-        ("general", refnp_general, general_attention),
-        ("additive", refnp_additive, additive_attention),
+        ("cosine", refnp_cosine, by_tape(refnp_cosine, IN_ANY_FORM)),
+        ("general", refnp_general, by_tape(refnp_general, IN_ANY_FORM)),
+        ("additive", refnp_additive, by_tape(refnp_additive, OR_PRINTED)),
     )
 )
 

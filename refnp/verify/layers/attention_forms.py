@@ -10,9 +10,8 @@ from refnp.autograd import broadcast_to, concatenate, matmul, reshape
 from refnp.autograd.primitives import raw
 from refnp.layers.attention import dropout_map, weights_vjp
 from refnp.layers.masks import causal
-from refnp.layers.softmax import softmax_vjp
 from refnp.numbers.parts import with_parts
-from refnp.numbers.rounding import constant, either, where
+from refnp.numbers.rounding import constant, where
 from refnp.verify.case import Case, Layer, normal
 from refnp.verify.judged_pages import by_page, by_tape
 from refnp.verify.layers.attention import (
@@ -21,6 +20,7 @@ from refnp.verify.layers.attention import (
     IN_ANY_FORM,
     IN_FLOAT32,
     ONE_ROW_HIDDEN,
+    OR_PRINTED,
     WINDOW,
     attention,
     in_window,
@@ -28,7 +28,6 @@ from refnp.verify.layers.attention import (
     tensors,
     torch_attention,
 )
-from refnp.verify.layers.softmax import printed_pullback
 
 
 def scaled(query, key, value, *, scale, mask=None):
@@ -94,11 +93,6 @@ def attention_weights(query, key, *, mask=None):
     return layers.softmax(layers.attention_scores(query, key, mask=mask))
 
 
-def or_printed(p, p_bar):
-    """x̄ of softmax, as on its page or as it is printed."""
-    return either(lambda: softmax_vjp(p, p_bar), lambda: printed_pullback(p, p_bar))
-
-
 def decoded(query, key, value, cached_key, cached_value):
     """Attention of new tokens to kept keys and values, then to their own up to themselves: bottom right of M kept + N.
 
@@ -128,7 +122,6 @@ def torch_scaled(torch, query, key, value, *, scale, mask=None):
     return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=allowed, scale=scale)
 
 
-OR_PRINTED = {softmax_vjp: or_printed}
 SCALED = Layer("scaled_attention", scaled, by_tape(scaled, IN_ANY_FORM), torch=torch_scaled, names=("attention",))
 CAUSAL_IN_A_CORNER = replace(CAUSAL, torch=torch_causal, jax=None)
 WINDOW_IN_A_CORNER = replace(WINDOW, torch=torch_window, jax=None)
