@@ -19,9 +19,12 @@ class Kind:
 
     __slots__ = ()
     functions: ClassVar[dict[Any, Callable]] = {}
+    of_others = False  # whether it is made of arrays of another kind, and answers in their place
     dtype = np.dtype(np.longdouble)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if not self.of_others and any(getattr(x, "of_others", False) for x in inputs):
+            return NotImplemented
         if method != "__call__" or options:
             raise TypeError(
                 f"{type(self).__name__}: no rule for np.{ufunc.__name__}.{method} with {', '.join(options)}"
@@ -29,6 +32,8 @@ class Kind:
         return self._own(ufunc)(*inputs)
 
     def __array_function__(self, function: Callable, types: Any, arguments: tuple, options: dict) -> Any:
+        if not self.of_others and any(getattr(kind, "of_others", False) for kind in types):
+            return NotImplemented
         return self._own(function)(*arguments, **options)
 
     def _own(self, function: Any) -> Callable:
@@ -65,8 +70,16 @@ def is_kind(x: Any) -> bool:
 
 
 def kind_of(values: Any) -> Kind | None:
-    """The first array of another kind among the arguments of a function, lists of them included; None for arrays."""
-    return next(_kinds(values), None)
+    """The first array of another kind among the arguments of a function, lists of them included; None for arrays.
+
+    One that is made of others before them.
+    """
+    found = None
+    for kind in _kinds(values):
+        if kind.of_others:
+            return kind
+        found = kind if found is None else found
+    return found
 
 
 def _kinds(values: Any) -> Iterator[Kind]:

@@ -10,20 +10,22 @@ counter-example may be; a claim that is not proved may hold all the same.
 """
 
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from refnp.autograd.notation import ARGUMENT, SHAPE, Argument
 from refnp.numbers.indexed.arrays import Indexed, mask, symbol
-from refnp.numbers.indexed.expressions import NoRule, atom
-from refnp.numbers.indexed.proving import Theorem, permuted, same
+from refnp.numbers.indexed.expressions import NoRule, assuming, atom
+from refnp.numbers.indexed.proving import LACKING, Theorem, in_words, permuted, same, sentences
 from refnp.numbers.indexed.sizes import Size, product_of
 from refnp.symmetry.actions import Action, NamedAction, Product, Trivial
 from refnp.symmetry.claim import Claim
 from refnp.symmetry.geometry import Negate, Scale, Translate
 from refnp.symmetry.inverse import Inverse
+from refnp.symmetry.lockstep import Both
 from refnp.symmetry.places import Flip, Permute, Repeat, Select
 from refnp.symmetry.shifts import Roll
 
@@ -60,11 +62,12 @@ class Proof:
         return "\n".join([*lines, f"  {self.missing}"])
 
 
-def prove(claim: Claim, shapes: str, **options: Any) -> Proof:
+def prove(claim: Claim, shapes: str, *, in_steps: bool = False, **options: Any) -> Proof:
     """Prove f(g·x) = g·f(x) for every input, every element of the group and every size: see docs/symmetry.md.
 
     shapes    of the arguments of f, as declarations write them: "query (b, n, d), key (b, m, d), mask boolean (n, m)".
               A letter is a size, the same wherever it stands; a number stands for itself, n·m for an axis that is split
+    in_steps  step by step (lockstep.py): for models of any depth, whose expressions would be too long; of `Permute`
     options   f is called with besides; a string names a number that may be any: scale="s"
 
     Permutations, flips and rolls (for any bijection of the axis), translations, changes of sign, scalings, selections
@@ -79,6 +82,9 @@ def prove(claim: Claim, shapes: str, **options: Any) -> Proof:
     except NoRule as lacking:
         return Proof(str(claim), shapes, False, (), str(lacking), 0.0)
 
+    if in_steps:
+        return in_lockstep(claim, shapes, known, elsewhere, given)
+
     def left() -> dict[str, Any]:
         return leaves(claim.f(**elsewhere, **given), claim.read)
 
@@ -86,6 +92,30 @@ def prove(claim: Claim, shapes: str, **options: Any) -> Proof:
         return move(claim.action_out, leaves(claim.f(**known, **given), claim.read))
 
     return equal_leaves(str(claim), shapes, left, right)
+
+
+def in_lockstep(claim: Claim, shapes: str, known: Arrays, elsewhere: Arrays, given: Arrays) -> Proof:
+    """The proof of a claim about permutations by steps, each of which is proved."""
+    action, start = claim.action, time.perf_counter()
+    if not isinstance(action, Permute) or not isinstance(claim.action_out, (Permute, Trivial)):
+        return Proof(str(claim), shapes, False, (), f"in steps: no rule for {action}", 0.0)
+    moved = [name for name in known if elsewhere[name] is not known[name]]
+    size = repr(known[moved[0]].shape[_axes(action, moved[0])[0]])
+    both = {name: Both(x, elsewhere[name], size) if name in moved else x for name, x in known.items()}
+    with assuming() as steps:
+        try:
+            found = leaves(claim.f(**both, **given), claim.read)
+        except LACKING as lacking:
+            return Proof(str(claim), shapes, False, (), in_words(lacking), time.perf_counter() - start)
+    plain = {name: getattr(y, "plain", y) for name, y in found.items()}
+    proof = equal_leaves(
+        str(claim),
+        shapes,
+        lambda: {name: getattr(y, "moved", y) for name, y in found.items()},
+        lambda: move(claim.action_out, plain),
+    )
+    assumptions = tuple(sorted({*proof.assumptions, *sentences(steps)})) if proof else ()
+    return replace(proof, assumptions=assumptions, seconds=time.perf_counter() - start)
 
 
 def prove_equal(f: Callable, g: Callable, shapes: str, **options: Any) -> Proof:

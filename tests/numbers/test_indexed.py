@@ -250,6 +250,15 @@ def test_assumptions_are_told_with_a_theorem_and_kept_for_its_next_use():
     assert "N ≠ D" in same(lambda: X * (X.shape[0] == X.shape[1]), lambda: 0 * X).assumptions
 
 
+def test_a_branch_that_hangs_on_a_number_is_taken_as_it_is_asked():
+    """Whichever sign the condition is kept with; and what hangs on an array is refused."""
+    for sign in (1, -1):
+        proof = same(lambda sign=sign: X if sign * X.sum() > 0 else Y, lambda: X)
+        assert proof
+        assert any("> 0] = 1" in assumption or "+ 1 = 1" in assumption for assumption in proof.assumptions)
+    assert "hangs on the value" in same(lambda: X if X.sum(0) > 0 else Y, lambda: X).missing
+
+
 def test_a_size_that_may_be_1_stands_beside_itself_alone():
     assert not same(lambda: X + symbol("z", B, D), lambda: X + symbol("z", B, D))
     assert same(lambda: X + symbol("z", 1, D), lambda: symbol("z", 1, D) + X)

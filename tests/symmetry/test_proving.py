@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from refnp.layers import layer_norm, log_softmax, softmax
+from refnp.layers import attention as attend
+from refnp.layers import layer_norm, log_softmax, relu, softmax
 from refnp.symmetry import (
     Flip,
     Inverse,
@@ -158,3 +159,35 @@ def test_a_search_tries_a_proof_first():
         invariant(lambda x: np.arcsinh(x).sum(0), Permute("x", 0)), draw, sizes=sizes, shapes="x (n, d)", count=4
     )
     assert "no rule for arcsinh" in searched.sense
+
+
+def encoder(x, depth=4, **w):
+    """Layers of attention and feed-forward networks, with the same weights."""
+    for _ in range(depth):
+        h = layer_norm(x)
+        x = x + attend(h @ w["query"], h @ w["key"], h @ w["value"])
+        x = x + relu(layer_norm(x) @ w["up"]) @ w["down"]
+    return x
+
+
+def summed(x, **w):
+    return encoder(x, **w).sum(-2)
+
+
+ENCODER = "x (b, n, d), query (d, d), key (d, d), value (d, d), up (d, f), down (f, d)"
+
+
+def test_an_encoder_of_any_depth_is_proved_step_by_step():
+    claim = equivariant(encoder, Permute("x", -2), Permute(axis=-2))
+    proof = prove(claim, ENCODER, in_steps=True)
+    assert proof, str(proof)
+    assert "each row has one largest element" in proof.assumptions
+    assert any("h" in assumption for assumption in proof.assumptions)
+    assert prove(claim, ENCODER, in_steps=True, depth=8)
+    assert prove(invariant(summed, Permute("x", -2)), ENCODER, in_steps=True, depth=2)
+
+
+def test_what_is_false_of_an_encoder_is_not_proved_in_steps():
+    assert not prove(invariant(encoder, Permute("x", -2)), ENCODER, in_steps=True, depth=1)
+    assert not prove(equivariant(summed, Permute("x", -2), Permute(axis=-1)), ENCODER, in_steps=True, depth=1)
+    assert "no rule for" in prove(invariant(encoder, Negate("x")), ENCODER, in_steps=True).missing

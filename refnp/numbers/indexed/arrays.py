@@ -101,11 +101,11 @@ class Indexed(Kind):
         return self.shape[0]
 
     def __bool__(self) -> bool:
-        """Of a number that is known. Of one condition it is taken that it holds, or that its opposite does not."""
+        """Of a number that is known. Of one condition, or its opposite, it is taken that it holds, as an assumption."""
         known = self.at(()) if self.shape == () and self.seen is None else None
         if known is not None and isinstance(self, Condition) and len(known - number(len(known) - 1)) == 1:
-            assume("= 1", known if len(known) == 1 else number(1) - known)
-            return len(known) == 1
+            assume("= 1", known)
+            return True
         if known is None or set(known) - {((), ())}:
             raise NoRule("a branch that hangs on the value of an array")
         return bool(known)

@@ -378,9 +378,15 @@ for _name, _by in _DIVIDED.items():
 
 
 def _operator(ufunc: Any, *, reflected: bool = False) -> Callable:
-    """An operator of Python as NumPy's function of it."""
+    """An operator of Python as NumPy's function of it; what is made of these arrays answers in their place."""
     of = UFUNCS[ufunc]
-    return (lambda x, y: of(y, x)) if reflected else (lambda x, y: of(x, y))
+
+    def operate(x: Any, y: Any) -> Any:
+        if getattr(y, "of_others", False):
+            return NotImplemented
+        return of(y, x) if reflected else of(x, y)
+
+    return operate
 
 
 _OPERATORS = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "matmul": np.matmul}

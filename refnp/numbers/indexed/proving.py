@@ -17,11 +17,11 @@ from refnp.numbers.indexed import operations  # noqa: F401   NumPy's functions f
 from refnp.numbers.indexed.arrays import Indexed, lift, symbol
 from refnp.numbers.indexed.expressions import Assumptions, Expression, NoRule, assuming, total
 from refnp.numbers.indexed.functions import derivative
-from refnp.numbers.indexed.indices import moved
+from refnp.numbers.indexed.indices import meaning, moved
 from refnp.numbers.indexed.sizes import is_alike, is_one, places
 from refnp.numbers.indexed.terms import Atom, Index, Inside, canonical, first_of, frozen
 
-LACKING = (TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)  # NoRule is a TypeError
+LACKING = (TypeError, LookupError, ValueError, AttributeError, ArithmeticError, RecursionError)  # NoRule is a TypeError
 LETTERS = re.compile(r"(?<![A-Za-z\d])[ijst]\d+(?:\.\d+)?")
 ALPHABET = "ijklmnopqrst"
 LONGEST = 120  # characters of an assumption, a term
@@ -183,7 +183,9 @@ def _factor(a: Atom, p: Fraction) -> str:
     kind = a[0]
     if kind in ("x", "m"):
         of = f"{a[1]}[{','.join(map(_index, a[2]))}]" if a[2] else a[1]
-        of = of.replace("above 0", "condition")
+        if a[1] in meaning:
+            own = {f"t{k}": _index(i) for k, i in enumerate(a[2], start=1)}
+            of = f"[{LETTERS.sub(lambda found: own.get(found[0], found[0]), _inner(meaning[a[1]]))} > 0]"
     elif kind == "δ":
         of = f"[{_index(a[1])} = {_index(a[2])}]"
     elif kind == "f":

@@ -4,8 +4,11 @@ A size is N, a product H·D of an axis that may be split, or a sum N + M of axes
 """
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+import numpy as np
 
 from refnp.numbers.indexed.expressions import Expression, NoRule, assume, atom, number
 from refnp.numbers.indexed.terms import Index, canonical, fresh
@@ -193,6 +196,8 @@ def is_one(size: Any) -> bool:
 def listed(axis: Any, ndim: int) -> list[int]:
     """Axes as a list of numbers from 0; all for None."""
     given = range(ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
+    if any(not -ndim <= a < ndim for a in given) or len({a % ndim for a in given}) < len(given):
+        raise NoRule(f"axes {axis} of an array of {ndim} axes")
     return sorted(a % ndim for a in given)
 
 
@@ -215,9 +220,49 @@ def reshaped(shape: Shape, given: tuple) -> tuple[Shape, Reader]:
         if isinstance(n, int) and n == -1:
             wanted[k] = product_of(own) // product_of(wanted[:k] + wanted[k + 1 :])
     other = [factor for size in wanted for factor in factors(size)]
-    if len(own) != len(other) or not all(map(is_alike, own, other)):
+    runs = _matched(own, other)
+    if runs is None:
         raise NoRule(f"reshape from {shape} to {tuple(wanted)}: axes are not split as they were joined")
-    return tuple(wanted), lambda i: _joined(_split(i, wanted), shape)
+    return tuple(wanted), lambda i: _joined(_renumbered(_split(i, wanted), runs), shape)
+
+
+Run = tuple[list, list]  # factors of one shape, and those of another that are as many numbers
+
+
+def _matched(own: list, other: list) -> list[Run] | None:
+    """Factors that stand for each other: the same letter, or numbers with the same product."""
+    runs: list[Run] = []
+    left, right = list(own), list(other)
+    while left and right:
+        if is_alike(left[0], right[0]):
+            runs.append(([left.pop(0)], [right.pop(0)]))
+            continue
+        one, two = [left.pop(0)], [right.pop(0)]
+        while all(isinstance(n, int) for n in one + two) and math.prod(one) != math.prod(two) and (left or right):
+            short, more = (one, left) if math.prod(one) < math.prod(two) else (two, right)
+            if not more:
+                return None
+            short.append(more.pop(0))
+        if not all(isinstance(n, int) for n in one + two) or math.prod(one) != math.prod(two):
+            return None
+        runs.append((one, two))
+    return None if left or right else runs
+
+
+def _renumbered(i: list[Index], runs: list[Run]) -> list[Index]:
+    """Indices of the first shape's factors from those of the second's."""
+    found: list[Index] = []
+    rest = list(i)
+    for own, other in runs:
+        given, rest = rest[: len(other)], rest[len(other) :]
+        if len(own) == len(other) == 1:
+            found += given
+            continue
+        place = 0
+        for k, n in zip(given, other, strict=True):
+            place = place * n + k
+        found += [int(k) for k in np.unravel_index(place, own)]
+    return found
 
 
 def read(shape: Shape, key: Any) -> tuple[Shape, Reader]:
