@@ -12,7 +12,7 @@ import numpy as np
 from refnp.autograd.primitives import integers, primitive, raw
 from refnp.autograd.tensor import Array
 from refnp.numbers.arrays import normalize_axes
-from refnp.numbers.duals import as_array
+from refnp.numbers.duals import as_array, plain
 from refnp.numbers.kinds import Kind
 from refnp.numbers.words import added_at
 
@@ -42,7 +42,7 @@ def put_back(y_bar: Any, index: Any, shape: tuple[int, ...]) -> Any:
     x_bar = np.zeros(shape, y_bar.dtype)
     places = index if isinstance(index, tuple) else (index,)
     if any(isinstance(place, np.ndarray) and place.dtype != bool for place in places):
-        np.add.at(x_bar, index, y_bar)  # where one was read several times
+        np.add.at(x_bar, index, plain(y_bar))  # where one was read several times
     else:
         x_bar[index] = y_bar
     return x_bar

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from refnp.numbers import special
-from refnp.numbers.duals import Array
+from refnp.numbers.duals import Array, plain
 from refnp.numbers.kinds import ABOUT, Kind, word
 from refnp.numbers.sinusoids import sinusoids_of
 from refnp.numbers.summation import sum_of_products
@@ -161,7 +161,7 @@ def added_at(x: Any, places: Array, length: int) -> Any:
     """
     front = x.shape[: x.ndim - places.ndim]
     y: Any = np.zeros((*front, length + 1), x.dtype)
-    np.add.at(y, (..., np.maximum(places, -1).ravel()), x.reshape(*front, places.size))  # type: ignore[arg-type]
+    np.add.at(y, (..., np.maximum(places, -1).ravel()), plain(x).reshape(*front, places.size))  # type: ignore[arg-type]
     return y[..., :length]
 
 
