@@ -72,11 +72,6 @@ def tolerance(rounded: Rounded, precision: Any) -> np.ndarray:
     return np.where(np.isnan(allowed), np.inf, allowed)  # where nothing is known, nothing is judged
 
 
-def begun_with(x: Rounded, terms: int) -> Rounded:
-    """x as a sum of so many terms may begin with it, as products of matrices do with a bias: it rounds with each."""
-    return x[..., None].sum(-1, depth=terms)
-
-
 def scatter(x: Rounded, places: np.ndarray, length: int, *, depth: int | None = None) -> Rounded:
     """y_k = Σ x_i over the i with places_i = k, along the first axis: adds up repeats, in any order.
 
