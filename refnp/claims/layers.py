@@ -10,9 +10,9 @@ from refnp.claims.common import Repeat, tried
 from refnp.claims.row import APPROXIMATE, BROKEN, EXACT, Refinement, Row, Trial
 from refnp.layers import masks
 from refnp.layers.attention import attention, column_attention
-from refnp.layers.feature_attention import linear_attention
 from refnp.layers.group_norm import batch_norm, group_norm
 from refnp.layers.layer_norm import layer_norm, rms_norm
+from refnp.layers.linear_attention import linear_attention
 from refnp.layers.set_convolution import set_convolution
 from refnp.layers.similarity import similarity_attention
 from refnp.layers.softmax import softmax

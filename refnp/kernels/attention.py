@@ -86,6 +86,11 @@ def scale_of(scale: float | None, query: Array) -> np.floating:
     return one_over_root(query) if scale is None else query.dtype.type(scale)
 
 
+def vanishes(below: Array) -> Array:
+    """Where φ(q)·z of linear attention is so small that gradients, divided by it, would overflow."""
+    return np.abs(below) < np.finfo(below.dtype).tiny / np.finfo(below.dtype).eps
+
+
 def shape_of_scores(query: Any, key: Any, value: Any) -> tuple[int, ...]:
     """(..., N, M), the axes in front those of all three, broadcast."""
     batch = np.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])

@@ -5,7 +5,6 @@ from refnp.layers.activation import *
 from refnp.layers.attention import attention, attention_scores, attention_with_weights, column_attention
 from refnp.layers.convolution import Convolution, ConvolutionTranspose, convolution, convolution_transpose
 from refnp.layers.distributions import Categorical, LowRankNormal, Mixture, MultivariateNormal, Normal, kl_divergence
-from refnp.layers.feature_attention import linear_attention, positive_features
 from refnp.layers.group_norm import (
     BatchNorm,
     GroupNorm,
@@ -16,6 +15,7 @@ from refnp.layers.group_norm import (
 )
 from refnp.layers.layer_norm import LayerNorm, RMSNorm, layer_norm, rms_norm
 from refnp.layers.linear import MLP, Embedding, Linear, embedding
+from refnp.layers.linear_attention import linear_attention, positive_features
 from refnp.layers.loss import binary_cross_entropy, cross_entropy, gaussian_nll, huber, mse
 from refnp.layers.module import Module
 from refnp.layers.multi_head import KeyValueCache, MultiHeadAttention, grouped_attention, merge_heads, split_heads

@@ -190,6 +190,7 @@ HARMLESS = (
     ("r = np.where(sure, 0, p_bar - own)", "−", "a constant in the gradient of weights changes nothing"),
     ("rest = np.where(top & ~nothing", "fΣ", "of the largest x − m is 0, and so is its exponential less 1"),
     ("w = (std - magnitude(difference))", "−", "w (2 − w) is the same for w = 1 + |z|, but for its digits"),
+    ("once = np.ones_like(value.sum", "Σ", "a sum of which the shape alone is used"),
     ("scaled_bar = slope * capped_bar", "×", "the slope without a softcap, which is 1"),
     ("ahead = logits - peak(logits)", "−", "a constant in the gradient of weights changes nothing"),
     ("c = c - at_likeliest(c, log_p)", "−", "a constant in the differences of logits changes nothing"),

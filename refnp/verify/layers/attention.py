@@ -13,7 +13,7 @@ from refnp.layers.attention import as_read, masked, weights_vjp
 from refnp.layers.masks import causal, key_padding, window
 from refnp.layers.softmax import softmax_vjp
 from refnp.numbers import rounding
-from refnp.numbers.rounding import WIDE, constant, contract, either, where, where_positive
+from refnp.numbers.rounding import WIDE, constant, either, where
 from refnp.verify.case import (
     Case,
     Convention,
@@ -319,47 +319,11 @@ def similarity_cases() -> list[Case]:
     ]
 
 
-def positive_features(x):
-    """φ(x) = x + 1 for x > 0, else eˣ; φ′ = 1 or eˣ."""
-    positive = x.value > 0
-    e = rounding.exp(where(positive, 0, x))
-    return where_positive(x, x + 1, e), lambda g: (g * e,)
-
-
-def linear_attention(query, key, value, *, key_mask=None, causal=False):
-    """O = A′ V/r, A′ = φ(Q) φ(K)ᵀ where it is allowed, r = Σ_m A′_nm.
-
-    Ō′ = Ō/r, r̄ = −Ō·O/r, Ā′ = Ō′ Vᵀ + r̄, φ̄(Q) = Ā′ φ(K), φ̄(K) = Ā′ᵀ φ(Q), V̄ = A′ᵀ Ō′. The sums over m may be taken
-    first, so every term of Ā′ may be rounded M times more.
-    """
-    n, m = query.shape[-2], key.shape[-2]
-    allowed = np.tri(n, m, dtype=bool) if causal else np.ones((n, m), bool)
-    if key_mask is not None:
-        allowed = allowed & key_mask[..., None, :]
-        key, value = where(key_mask[..., None], key, 0), where(key_mask[..., None], value, 0)
-    (q, q_pullback), (k, k_pullback) = positive_features(query), positive_features(key)
-    a = where(allowed, contract("...nd,...md->...nm", q, k), 0)
-    total = a.sum(-1, keepdims=True)
-    r = where(total.value == 0, 1, total)
-    y = contract("...nm,...me->...ne", a, value) / r
-
-    def pullback(g):
-        above = g / r
-        below = -((g * y).sum(-1, keepdims=True, depth=m + y.shape[-1]) / r)
-        a_bar = contract("...ne,...me->...nm", above, value, terms=m + y.shape[-1]) + below
-        a_bar = where(allowed, a_bar, 0)
-        (query_bar,) = q_pullback(contract("...nm,...md->...nd", a_bar, k))
-        (key_bar,) = k_pullback(contract("...nm,...nd->...md", a_bar, q))
-        return query_bar, key_bar, contract("...nm,...ne->...me", a, above)
-
-    return y, pullback
-
-
-FEATURES = Layer("positive_features", layers.positive_features, positive_features)
+FEATURES = Layer("positive_features", layers.positive_features, by_page(layers.positive_features))
 LINEAR = Layer(
     "linear_attention",
     layers.linear_attention,
-    linear_attention,
+    by_page(layers.linear_attention),
     tried={"structure": ("normal", "equal rows", "a row of zeros", "mean 1000", "tiny")},  # no sum is below 1e-31
 )
 

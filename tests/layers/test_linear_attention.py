@@ -19,7 +19,7 @@ scales = st.sampled_from([1e-3, 1.0, 10.0])
 @given(shapes(), real_dtypes, st.sampled_from([1e-3, 1.0, 30.0]), layouts, seeds)
 def test_features_are_elu_plus_one(shape, dtype, scale, layout, seed):
     x = laid_out(normal(seed, shape, dtype, scale), layout)
-    y, _ = assert_as_derived(positive_features, equations.positive_features, [x])
+    y, _ = assert_as_derived(positive_features, equations.FEATURES.equation, [x])
     assert_same_bits(y, np.where(x > 0, x + 1, np.exp(np.minimum(x, 0))))
     assert (y > 0).all()
 
@@ -35,7 +35,7 @@ def test_value_and_gradients(queries, keys, dtype, scale, layout, seed, causal, 
     mask = rng.random((2, keys)) < 0.6 if masked else None
     options = {"key_mask": mask, "causal": causal}
     y, rounded = assert_as_derived(
-        lambda *a: linear_attention(*a, **options), lambda *a: equations.linear_attention(*a, **options), arrays
+        lambda *a: linear_attention(*a, **options), lambda *a: equations.LINEAR.equation(*a, **options), arrays
     )
     allowed = np.tri(queries, keys, dtype=bool) if causal else np.ones((queries, keys), bool)
     for b in range(2):
@@ -72,7 +72,7 @@ def test_axes_in_front_broadcast_and_tensors_stay_tensors():
     q, k, v = normal(0, (5, 2, 3, 4)), normal(1, (2, 6, 4)), normal(2, (6, 1))
     together = linear_attention(q, k, v)
     assert together.shape == (5, 2, 3, 1)
-    rounded, _ = equations.linear_attention(*map(exact, (q, k, v)))
+    rounded, _ = equations.LINEAR.equation(*map(exact, (q, k, v)))
     assert_within(linear_attention(q[3, 1], k[1], v), together[3, 1], 2 * tolerance(rounded[3, 1], np.float64))
     assert isinstance(linear_attention(ad.Tensor(q), k, v), ad.Tensor)
     assert linear_attention(q, k, v, key_mask=np.zeros(6, bool)).max() == 0
