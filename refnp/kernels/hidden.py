@@ -14,6 +14,7 @@ import numpy as np
 
 from refnp.kernels.process import one_blas_thread
 from refnp.numbers.arrays import Array, copy_in_place_of, floating, sum_to
+from refnp.numbers.words import Kind
 
 SMALL = 1 << 12  # numbers: the BLAS takes an inner product of so many on one thread anyway
 
@@ -81,13 +82,15 @@ def all_finite(*arrays: Array | None) -> bool:
     return all(np.isfinite(a).all() for a in arrays if a is not None)
 
 
-def moderate(*arrays: Array | None) -> bool:
+def moderate(*arrays: Any) -> bool:
     """True if Σ |x|² is finite for every array: no NaN, no infinity, and no inner product of two rows that overflows.
+
+    Of other kinds of numbers nothing is set apart: they are all moderate.
 
     For |x·y| ≤ |x| |y| (Cauchy and Schwarz). It costs less than `all_finite`. On one thread, for those of the BLAS,
     which large arrays wake, go on taking time from the blocks that are computed next.
     """
-    given = [a for a in arrays if a is not None]
+    given = [a for a in arrays if a is not None and not isinstance(a, Kind)]
     large = any(x.size > SMALL for x in given)
     with one_blas_thread() if large else contextlib.nullcontext():
         return all(np.isfinite(np.vdot(x, x)) for x in given)

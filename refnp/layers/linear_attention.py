@@ -75,7 +75,7 @@ def linear_attention(query, key, value, *, key_mask=None, causal=False):
         Ō' = Ō/r     r̄ = −Ō·O/r     φ̄(q) = S Ō' + r̄ z     S̄ = Σ_n φ(q_n) Ō'_nᵀ     z̄ = Σ_n r̄_n φ(q_n)
         φ̄(k_m) = S̄ v_m + z̄     v̄_m = S̄ᵀ φ(k_m)
     """
-    seen = True if key_mask is None else np.expand_dims(key_mask, -1)  # (..., M, 1)
+    seen = True if key_mask is None else np.expand_dims(key_mask, -1)
     key, value = np.where(seen, key, 0), np.where(seen, value, 0)
     (q, q_vjp), (k, k_vjp) = positive_features.page(query), positive_features.page(key)
     k = np.where(seen, k, 0)  # (..., M, d)

@@ -30,9 +30,9 @@ def rounded(module, query, key, value, mask=None, bias=None, per_head=False):
     """The equation in numbers that carry their rounding: (y, pullback), pullback in the order of `in_order`."""
     state = module.state_dict()
     parameters = [state[name] for name in parameter_names(module)]
-    arrays = [*map(exact, (query, key, value, *parameters))]
-    bias = None if bias is None else exact(bias)
-    return equations.multi_head(*arrays, heads=module.heads, mask=mask, bias=bias, per_head=per_head)
+    given = (query, key, value, *(() if bias is None else (bias,)), *parameters)
+    equation = equations.multi_head if bias is None else equations.biased_multi_head
+    return equation(*map(exact, given), heads=module.heads, mask=mask, per_head=per_head)
 
 
 def parameter_names(module):

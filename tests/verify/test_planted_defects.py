@@ -205,12 +205,9 @@ HARMLESS = (
     ("s, slope, curvature = s", "×+", "the curvature is for the entropy alone"),
     ("curvature = curvature - (3 * b", "×+/−", "the curvature is for the entropy alone"),
     ("mean_bar, variance_bar = -x_bar.sum", "Σ×/", "the gradients of statistics, which no case asks for"),
-    ("bias = sum(table.moved(", "+", "the 0 that a sum begins with"),
-    ("most = g[..., None] /", "/", "for the bound alone"),
 )
 UNUSED = {  # what is computed in some layers, and not used there, or divided by 1: {function: the layers}
     "soft_capped": ("softcap_attention_output", "additive_attention"),
-    "sum_to": ("alibi_attention",),
     "log_softmax": ("categorical_entropy", "categorical_kl", "cross_entropy of probabilities"),
 }
 

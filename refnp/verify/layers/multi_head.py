@@ -8,7 +8,7 @@ import functools
 import math
 import operator
 from dataclasses import replace
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,8 @@ from refnp.verify.case import (
     module_gradient,
     normal,
 )
-from refnp.verify.layers.attention import IN_FLOAT32, attending, attention, jax_attention
-from refnp.verify.layers.linear import linear
+from refnp.verify.judged_pages import by_tape
+from refnp.verify.layers.attention import IN_ANY_FORM, IN_FLOAT32, attending, jax_attention
 
 
 def split_heads(x, heads):
@@ -39,58 +39,6 @@ def join_heads(x):
     """(..., H, N, d) → (..., N, H d)."""
     x = x.swapaxes(-2, -3)
     return x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])
-
-
-def multi_head(query, key, value, *parameters, heads, mask=None, bias=None, per_head=False, **convention):
-    """O = concat_h attention(Q W_q, K W_k, V W_v)_h W_o, plus what biases of the maps there are.
-
-    Mask and bias (..., N, M) serve all heads, per_head (..., H, N, M). pullback(ȳ) has the bias after the value. A
-    `convention` is one of attention.
-    """
-    *maps, output_map = maps_of(parameters)
-    projections = [linear(x, *own) for x, own in zip((query, key, value), maps, strict=True)]
-    heads_mask = None if mask is None else np.asarray(mask) if per_head else over_heads(np.asarray(mask))
-    heads_bias = () if bias is None else (bias if per_head else over_heads(bias),)
-    split = (split_heads(y, heads) for y, _ in projections)
-    mixed, attention_pullback = attention(*split, *heads_bias, mask=heads_mask, **convention)
-    y, output_pullback = linear(join_heads(mixed), *output_map)
-
-    def pullback(g):
-        mixed_bar, *of_output = output_pullback(g)
-        *bars, bias_bar = attention_pullback(split_heads(mixed_bar, heads)) + (() if heads_bias else (None,))
-        back = [pull(join_heads(bar)) for (_, pull), bar in zip(projections, bars, strict=True)]
-        of_bias = () if bias is None else (bias_bar if per_head else without_heads(bias_bar),)
-        return *(x_bar for x_bar, *_ in back), *of_bias, *(bar for _, *own in back for bar in own), *of_output
-
-    return y, pullback
-
-
-def shared_multi_head(query, key, value, *parameters, **options):
-    """Sivaraya (2023), eq. 6, as printed: `multi_head` of X W_q, Y W_k, Z W_v, with square maps in each head.
-
-    Parameters in the order of NAMES and SHARED_NAMES, or all weights where there are no biases. X̄ = Q̄ W_qᵀ.
-    """
-    own = len(parameters) * 4 // 7  # four maps of seven
-    shared = [parameters[i : i + own // 4] for i in range(own, len(parameters), own // 4)]
-    projections = [linear(x, *maps) for x, maps in zip((query, key, value), shared, strict=True)]
-    y, heads_pullback = multi_head(*(projected for projected, _ in projections), *parameters[:own], **options)
-
-    def pullback(g):
-        found = heads_pullback(g)
-        bars, of_heads = found[:3], found[3:]
-        back = [pull(bar) for (_, pull), bar in zip(projections, bars, strict=True)]
-        return *(x_bar for x_bar, *_ in back), *of_heads, *(bar for _, *maps in back for bar in maps)
-
-    return y, pullback
-
-
-@wraps(multi_head, assigned=(), updated=())  # whose options it has
-def biased_multi_head(query, key, value, bias, *parameters, **options):
-    """O = concat_h attention(Q W_q, K W_k, V W_v)_h W_o, the bias (N, M) added to the scores an argument as others.
-
-    One for each head (H, N, M) if `per_head`. Its gradient is Σ of that of the scores over what shares it.
-    """
-    return multi_head(query, key, value, *parameters, bias=bias, **options)
 
 
 def repeated(layer, places):
@@ -131,20 +79,22 @@ SHARED_NAMES = tuple(f"{part}_{map_}_projection" for map_ in ("query", "key", "v
 NAMES = tuple(f"{part}_{map_}" for map_ in ("query", "key", "value", "output") for part in ("weight", "bias"))
 
 
-def without_heads(x):
-    """(..., 1, N, M) → (..., N, M)."""
-    return x.reshape(*x.shape[:-3], *x.shape[-2:]) if len(x.shape) > 2 else x
-
-
 def refnp_multi_head(query, key, value, *parameters, heads, mask=None, bias=None, per_head=False):
-    """refnp's MultiHeadAttention with the given weights and biases, in the order of NAMES."""
+    """O = concat_h attention(Q W_q, K W_k, V W_v)_h W_o, plus what biases of the maps there are: MultiHeadAttention.
+
+    Weights and biases come in the order of NAMES. Mask and bias (..., N, M) serve all heads, per_head (..., H, N, M).
+    """
     module = new_multi_head(heads, *maps_of(parameters))
     return bound(module, parameters)(query, key, value, mask=mask, bias=bias, per_head=per_head)
 
 
-def refnp_biased_multi_head(query, key, value, bias, *parameters, **options):
+def refnp_biased_multi_head(query, key, value, bias, *parameters, heads, mask=None, per_head=False):
     """The same with a bias that has a gradient."""
-    return refnp_multi_head(query, key, value, *parameters, bias=bias, **options)
+    return refnp_multi_head(query, key, value, *parameters, heads=heads, mask=mask, bias=bias, per_head=per_head)
+
+
+multi_head = by_tape(refnp_multi_head, IN_ANY_FORM)
+biased_multi_head = by_tape(refnp_biased_multi_head, IN_ANY_FORM)
 
 
 def refnp_additive_mask(query, key, value, *parameters, mask, **options):
@@ -169,6 +119,9 @@ def refnp_shared_multi_head(query, key, value, *parameters, heads, **options):
         rng=np.random.default_rng(0),
     )
     return bound(module, parameters)(query, key, value, **options)
+
+
+shared_multi_head = by_tape(refnp_shared_multi_head, IN_ANY_FORM)
 
 
 def new_multi_head(heads, query, key, value, output):

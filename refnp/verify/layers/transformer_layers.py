@@ -29,6 +29,7 @@ from refnp.verify.layers.attention import attending
 from refnp.verify.layers.linear import linear
 from refnp.verify.layers.multi_head import (
     additive,
+    biased_multi_head,
     bound,
     forbidden,
     maps_of,
@@ -115,8 +116,8 @@ def attention_to(memory, parameters, heads, mask, bias=None, per_head=False):
 
     def sublayer(x):
         keys = x if memory is None else memory
-        options = {"heads": heads, "mask": mask, "bias": bias, "per_head": per_head}
-        y, pullback = multi_head(x, keys, keys, *parameters, **options)
+        equation, given = (multi_head, ()) if bias is None else (biased_multi_head, (bias,))
+        y, pullback = equation(x, keys, keys, *given, *parameters, heads=heads, mask=mask, per_head=per_head)
 
         def summed(g):
             query_bar, key_bar, value_bar, *bars = pullback(g)
