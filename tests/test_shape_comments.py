@@ -17,7 +17,7 @@ from refnp.kernels.convolution_products import HIGH, MANY
 from refnp.layers.attention import attention
 from refnp.layers.convolution import convolution
 from refnp.layers.layer_norm import layer_norm
-from refnp.models import decoding
+from refnp.models import GPT, decoding
 from refnp.models.published import torch as from_torch
 from refnp.models.transformer import Transformer
 from refnp.verify.layers import gradient_inputs
@@ -55,6 +55,7 @@ def decoded(x):
         source, mask = np.array([[2, 3, 4]]), np.array([[True, True, False]])
         state = model.start(source, source_mask=mask, source_bias=np.zeros((2, 3, 3)), per_head=True)
         model.extend(np.array([[0, 1]]), state, memory_bias=np.zeros((2, 2, 3)), per_head=True)
+    GPT(7, 5, features=4, heads=2, layers=1, rng=np.random.default_rng(0)).continued([[1, 2]], 2)
     return x * 1.0
 
 

@@ -320,4 +320,22 @@ def gradient_inputs(seed: int = 0) -> list[GradientInputs]:
         module_gradient("Encoder", stacks.encoder, source),
         loss("Transformer, tied none, loss", "none"),
         loss("Transformer, tied all, loss", "all"),
+        *continuing(),
+    ]
+
+
+def continuing() -> list[GradientInputs]:
+    """The loss of decoder-only models, of tokens of which the last is padding."""
+    sizes: dict[str, Any] = {"features": 4, "heads": 2, "hidden": 5, "layers": 1, "rng": np.random.default_rng(0)}
+    tokens, mask = np.array([[3, 1, 2, 0]]), np.array([[True, True, True, False]])
+
+    def loss(name: str, model: models.DecoderOnly, *names: str) -> GradientInputs:
+        def function(parameters: Any) -> Any:
+            return layers.cross_entropy(model.bind(parameters)(tokens, mask=mask)[:, :-1], tokens[:, 1:])
+
+        return gradient_of(name, function, model.state_dict(), names=names)
+
+    return [
+        loss("GPT, loss", models.GPT(5, 4, **sizes), "GPT"),
+        loss("LLaMA, loss", models.LLaMA(5, **sizes, key_heads=1), "LLaMA", "GatedMLP"),
     ]
