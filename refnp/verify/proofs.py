@@ -121,12 +121,15 @@ def prove(name: str | None = None, *, assumptions: bool = False) -> int:
     for row in rows(name):
         cases = f"{row.proved:4d} of {row.cases:<4d}{row.milliseconds:6.0f} ms"
         print(f"{row.page:32s}{row.argument:14s}{row.for_every_size:>20s}    {cases}")
+        lacking: dict[str, list[str]] = {}
         for form, theorem in row.theorems.items():
             if not theorem.proved:
-                print(f"    for every size, {form}: not proved: {theorem.missing}")
+                lacking.setdefault(theorem.missing, []).append(form)
             elif assumptions:
                 assumed = "; ".join(theorem.assumptions) or "sizes are at least 1"
                 print(f"    for every size, {form}: proved if {assumed}")
+        for missing, forms in lacking.items():
+            print(f"    for every size, {', '.join(forms)}: not proved: {missing}")
         for case, why in row.not_proved.items():
             print(f"    {case}: {why}")
         wrong += "wrong" in row.not_proved.values()

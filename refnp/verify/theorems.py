@@ -126,8 +126,8 @@ def forms_of(function: Callable) -> list[Form]:
     Forms that it refuses are left out. Where it wants two letters of its declaration to be one, they are.
     """
     declaration = getattr(function, "takes", None)
-    if not isinstance(declaration, Declaration):
-        return []
+    if not isinstance(declaration, Declaration) or not declaration.arguments:
+        return list(filter(lambda form: is_taken(function, form), undeclared(function)))
     try:
         maker = Maker(declaration)
         forms = list(maker.forms())
@@ -141,6 +141,15 @@ def forms_of(function: Callable) -> list[Form]:
                 forms = list(alike.forms())
                 break
     return [form for form in forms if is_taken(function, form)]
+
+
+def undeclared(function: Callable) -> Iterator[Form]:
+    """Of a function that declares nothing: arrays of two axes, all of one shape, of positive numbers."""
+    parameters = inspect.signature(function).parameters.values()
+    names = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty]
+    if names:
+        arrays: dict[str, Indexed | None] = {name: symbol(name, Size("B"), Size("D")) for name in names}
+        yield Form("of two axes", arrays, {}, frozenset(names))
 
 
 def is_taken(function: Callable, form: Form) -> bool:

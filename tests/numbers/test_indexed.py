@@ -256,6 +256,9 @@ def test_a_branch_that_hangs_on_a_number_is_taken_as_it_is_asked():
         proof = same(lambda sign=sign: X if sign * X.sum() > 0 else Y, lambda: X)
         assert proof
         assert any("> 0] = 1" in assumption or "+ 1 = 1" in assumption for assumption in proof.assumptions)
+    assert same(lambda: X if X.sum() * 0 > 1 else Y, lambda: Y).assumptions == ()
+    assert same(lambda: X if (X * 0).sum() + 2 > 1 else Y, lambda: X).assumptions == ()
+    assert same(lambda: X if symbol("w") == 1 else Y, lambda: Y).assumptions == ("w − 1 ≠ 0",)
     assert "hangs on the value" in same(lambda: X if X.sum(0) > 0 else Y, lambda: X).missing
 
 

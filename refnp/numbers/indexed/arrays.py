@@ -103,12 +103,12 @@ class Indexed(Kind):
     def __bool__(self) -> bool:
         """Of a number that is known. Of one condition, or its opposite, it is taken that it holds, as an assumption."""
         known = self.at(()) if self.shape == () and self.seen is None else None
+        if known is not None and set(known) <= {((), ())}:
+            return bool(known)
         if known is not None and isinstance(self, Condition) and len(known - number(len(known) - 1)) == 1:
             assume("= 1", known)
             return True
-        if known is None or set(known) - {((), ())}:
-            raise NoRule("a branch that hangs on the value of an array")
-        return bool(known)
+        raise NoRule("a branch that hangs on the value of an array")
 
     def __neg__(self) -> "Indexed":
         return self * -1

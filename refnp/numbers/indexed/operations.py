@@ -301,6 +301,8 @@ UFUNCS: dict[Any, Callable] = {
     np.tanh: applied("tanh"),
     np.sin: applied("sin"),
     np.cos: applied("cos"),
+    np.sinh: lambda x: (exp(x) - exp(-lift(x))) / 2,
+    np.cosh: lambda x: (exp(x) + exp(-lift(x))) / 2,
     np.absolute: absolute,
     np.greater: compared,
     np.less: lambda x, y: compared(y, x),
