@@ -36,7 +36,6 @@ from refnp.autograd.forward import hessian, hvp, jvp
 from refnp.autograd.indexing import getitem, scatter, take, take_along_axis
 from refnp.autograd.linalg import (
     cholesky,
-    cholesky_solve,
     diag,
     diagonal,
     dot,
@@ -45,7 +44,6 @@ from refnp.autograd.linalg import (
     matmul,
     outer,
     trace,
-    triangular_solve,
     tril,
     triu,
 )
@@ -87,6 +85,7 @@ from refnp.autograd.special import erf, erfc
 from refnp.autograd.summation import einsum
 from refnp.autograd.systems import det, inv, slogdet, solve
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor, is_recording, no_grad
+from refnp.autograd.triangular import cholesky_solve, triangular_solve
 from refnp.kernels.blocks import elementwise, get_threads, rowwise, set_threads
 from refnp.numbers.arrays import sum_to
 

@@ -16,6 +16,7 @@ from refnp.autograd.indexing import getitem, put_back
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.shapes import expand_dims, pad, reshape
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
+from refnp.autograd.triangular import refuse_covariance
 from refnp.kernels.products import product
 from refnp.kernels.triangular import solve_lower
 from refnp.numbers.arrays import broadcast_shapes, floating, in_order
@@ -237,24 +238,6 @@ def _refuse_triangle(a: Array) -> None:
         raise ValueError("cholesky: a is lower triangular, as a factor is; pass the covariance, both of its halves")
 
 
-def refuse_covariance(name: str, argument: str, factor: Array) -> None:
-    """ValueError for a matrix that is symmetric, within the rounding of products, and not diagonal: no factor is.
-
-    What stands above the diagonal of a factor is not read, so that a covariance would be another one in silence.
-    """
-    matrix, n = factor.real, factor.shape[-1]
-    if n < 2 or not (above := matrix != 0)[..., 0, 1:].any():
-        return
-    size = np.sqrt(np.abs(np.diagonal(matrix, axis1=-2, axis2=-1)))
-    rounding = 4 * n * np.finfo(matrix.dtype).eps * size[..., :, None] * size[..., None, :]
-    differ = ~(np.abs(matrix - matrix.swapaxes(-1, -2)) <= rounding)  # NaN differs
-    if (~differ.any((-1, -2)) & np.triu(above, 1).any((-1, -2))).any():
-        raise ValueError(
-            f"{name}: {argument} is symmetric, as a covariance is; pass its Cholesky factor, "
-            "refnp.autograd.cholesky(covariance)"
-        )
-
-
 def _cholesky(a: Array) -> Array:
     """LAPACK's where it has the type; column by column where it has not (longdouble), or would conjugate (complex)."""
     if a.dtype in (np.float32, np.float64):
@@ -288,57 +271,6 @@ def _not_positive_definite(a: Array) -> ValueError:
         f"cholesky: a{list(where) or ''} is not positive definite, its smallest eigenvalue is {smallest[where]:.3g}; "
         "add something to its diagonal"
     )
-
-
-@primitive
-def triangular_solve(factor, b, *, transposed=False):
-    """X with L X = B, or Lᵀ X = B if `transposed`, for a lower triangular L (what is above the diagonal is not read).
-
-    Shapes: factor (..., N, N), b (..., N, M) → x (..., N, M).
-    VJP: B̄ = L⁻ᵀ X̄ (L⁻¹ X̄ if transposed), L̄ = −tril(B̄ Xᵀ) (−tril(X B̄ᵀ) if transposed).
-    Raises ValueError for shapes that do not fit or a zero on the diagonal.
-    """
-    factor, b = _square("triangular_solve", "factor", factor), in_order(floating(b))
-    if b.ndim < 2 or b.shape[-2] != factor.shape[-1]:
-        raise ValueError(f"triangular_solve: b of shape {b.shape} must have {factor.shape[-1]} rows, as factor has")
-    if (np.diagonal(factor, axis1=-2, axis2=-1) == 0).any():
-        raise ValueError("triangular_solve: factor has a zero on its diagonal; the system has no unique solution")
-    x = solve_lower(factor, b, transposed=transposed)
-
-    def vjp(x_bar):
-        b_bar = solve_lower(factor, in_order(x_bar), transposed=not transposed)
-        first, second = (x, b_bar) if transposed else (b_bar, x)
-        return lambda: -np.tril(first @ second.swapaxes(-1, -2)), b_bar
-
-    return x, vjp
-
-
-@primitive
-def cholesky_solve(factor, b):
-    """X with A X = B for A = L Lᵀ, given its Cholesky factor L: X = L⁻ᵀ L⁻¹ B. What is above the diagonal is not read.
-
-    Shapes: factor (..., N, N), b (..., N, M) → x (..., N, M).
-    VJP: B̄ = A⁻¹ X̄, Ā = −B̄ Xᵀ, and since dA = dL Lᵀ + L dLᵀ,   L̄ = tril((Ā + Āᵀ) L) = −tril((B̄ Xᵀ + X B̄ᵀ) L).
-    Raises ValueError for shapes that do not fit, a zero on the diagonal or a covariance in place of its factor.
-    """
-    factor, b = _square("cholesky_solve", "factor", factor), in_order(floating(b))
-    refuse_covariance("cholesky_solve", "factor", factor)
-    if b.ndim < 2 or b.shape[-2] != factor.shape[-1]:
-        raise ValueError(f"cholesky_solve: b of shape {b.shape} must have {factor.shape[-1]} rows, as factor has")
-    if (np.diagonal(factor, axis1=-2, axis2=-1) == 0).any():
-        raise ValueError("cholesky_solve: factor has a zero on its diagonal; the system has no unique solution")
-
-    def solved(sides):
-        return solve_lower(factor, solve_lower(factor, sides), transposed=True)
-
-    x = solved(b)
-
-    def vjp(x_bar):
-        b_bar = solved(in_order(x_bar))
-        a_bar = b_bar @ x.swapaxes(-1, -2)  # −Ā
-        return lambda: -np.tril((a_bar + a_bar.swapaxes(-1, -2)) @ np.tril(factor)), b_bar
-
-    return x, vjp
 
 
 @primitive

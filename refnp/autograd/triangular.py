@@ -10,6 +10,7 @@ Transcription: tests/transcriptions/linalg.py.   On arrays of floats: refnp/kern
 
 import numpy as np
 
+from refnp.autograd.pages import page
 from refnp.kernels import triangular as kernels
 from refnp.numbers.arrays import Array
 from refnp.numbers.parts import Parts, part
@@ -48,7 +49,75 @@ def joined(x, y, axis):
 KERNELS: Parts = {solved: kernels.solved, factor_of: kernels.factor_of}
 
 
-def refuse_triangle(a: Array) -> None:
-    """ValueError for a matrix with numbers below its diagonal and nothing but 0 above: half of a covariance."""
-    if not np.triu(a, 1).any() and np.tril(a, -1).any():
-        raise ValueError("cholesky: a is lower triangular, as a factor is; pass the covariance, both of its halves")
+def refuse_covariance(name: str, argument: str, factor: Array) -> None:
+    """ValueError for a matrix that is symmetric, within the rounding of products, and not diagonal: no factor is.
+
+    What stands above the diagonal of a factor is not read, so that a covariance would be another one in silence.
+    """
+    matrix, n = factor.real, factor.shape[-1]
+    if n < 2 or not (above := matrix != 0)[..., 0, 1:].any():
+        return
+    size = np.sqrt(np.abs(np.diagonal(matrix, axis1=-2, axis2=-1)))
+    rounding = 4 * n * np.finfo(matrix.dtype).eps * size[..., :, None] * size[..., None, :]
+    differ = ~(np.abs(matrix - matrix.swapaxes(-1, -2)) <= rounding)  # NaN differs
+    if (~differ.any((-1, -2)) & np.triu(above, 1).any((-1, -2))).any():
+        raise ValueError(
+            f"{name}: {argument} is symmetric, as a covariance is; pass its Cholesky factor, "
+            "refnp.autograd.cholesky(covariance)"
+        )
+
+
+def refuse_singular(name):
+    """The check of a function of a factor: ValueError for a zero on its diagonal, or for a covariance in its place."""
+
+    def check(factor, *_, **__):
+        if factor.shape[-1] != factor.shape[-2]:
+            raise ValueError(f"{name}: factor has shape {factor.shape}; its last two axes must be equal")
+        if name != "triangular_solve":
+            refuse_covariance(name, "factor", factor)
+        diagonal = np.diagonal(np.real(factor), axis1=-2, axis2=-1)
+        if (diagonal == 0).any():
+            raise ValueError(f"{name}: factor has a zero on its diagonal; the system has no unique solution")
+
+    return check
+
+
+@page(
+    "factor (..., N, N), b (..., N, M) → (..., N, M)",
+    transposed="True or False",
+    kernel=KERNELS,
+    check=refuse_singular("triangular_solve"),
+)
+def triangular_solve(factor, b, *, transposed=False):
+    """X with L X = B, or Lᵀ X = B if `transposed`, for a lower triangular L (what is above the diagonal is not read).
+
+    Shapes: factor (..., N, N), b (..., N, M) → x (..., N, M).
+    VJP: B̄ = L⁻ᵀ X̄ (L⁻¹ X̄ if transposed), L̄ = −tril(B̄ Xᵀ) (−tril(X B̄ᵀ) if transposed).
+    Raises ValueError for shapes that do not fit or a zero on the diagonal.
+    """
+    x = solved(factor, b, transposed=transposed)  # (..., N, M)
+
+    def vjp(x_bar):
+        b_bar = solved(factor, x_bar, transposed=not transposed)  # (..., N, M)
+        product = x @ b_bar.mT if transposed else b_bar @ x.mT  # (..., N, N)
+        return -np.tril(product), b_bar
+
+    return x, vjp
+
+
+@page("factor (..., N, N), b (..., N, M) → (..., N, M)", kernel=KERNELS, check=refuse_singular("cholesky_solve"))
+def cholesky_solve(factor, b):
+    """X with A X = B for A = L Lᵀ, given its Cholesky factor L: X = L⁻ᵀ L⁻¹ B. What is above the diagonal is not read.
+
+    Shapes: factor (..., N, N), b (..., N, M) → x (..., N, M).
+    VJP: B̄ = A⁻¹ X̄, Ā = −B̄ Xᵀ, and since dA = dL Lᵀ + L dLᵀ,   L̄ = tril((Ā + Āᵀ) L) = −tril((B̄ Xᵀ + X B̄ᵀ) L).
+    Raises ValueError for shapes that do not fit, a zero on the diagonal or a covariance in place of its factor.
+    """
+    x = solved(factor, solved(factor, b), transposed=True)  # (..., N, M)
+
+    def vjp(x_bar):
+        b_bar = solved(factor, solved(factor, x_bar), transposed=True)  # (..., N, M)
+        product = b_bar @ x.mT  # (..., N, N)   −Ā
+        return -np.tril((product + product.mT) @ np.tril(factor)), b_bar
+
+    return x, vjp

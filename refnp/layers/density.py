@@ -24,9 +24,8 @@ import functools
 
 import numpy as np
 
-from refnp.autograd.linalg import refuse_covariance
 from refnp.autograd.pages import page
-from refnp.autograd.triangular import KERNELS, factor_of, solved
+from refnp.autograd.triangular import KERNELS, factor_of, refuse_covariance, solved
 from refnp.layers.loss import HALF_LOG_TWO_PI, times
 from refnp.layers.masked_reductions import check_positive
 from refnp.layers.softmax import log_softmax, softmax_vjp

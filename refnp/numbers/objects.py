@@ -210,10 +210,12 @@ ELEMENTWISE = (np.add, np.subtract, np.multiply, np.true_divide, np.matmul, np.n
                np.power)  # fmt: skip
 COMPARED = (np.greater, np.greater_equal, np.less, np.less_equal, np.equal, np.not_equal)
 MOVING = (np.reshape, np.swapaxes, np.moveaxis, np.transpose, np.expand_dims, np.squeeze, np.flip, np.roll, np.repeat,
-          np.take, np.take_along_axis, np.tril, np.triu, np.diagonal, np.broadcast_to, np.cumsum,
+          np.take, np.take_along_axis, np.diagonal, np.broadcast_to, np.cumsum,
           np.cumprod)  # fmt: skip
 FUNCTIONS: dict[Any, Callable] = {
     np.where: where,
+    np.tril: lambda x, k=0: type(x)(np.tril(x.value, k)),  # whose zeros are to be elements
+    np.triu: lambda x, k=0: type(x)(np.triu(x.value, k)),
     np.remainder: remainder,
     np.prod: lambda x, axis=None, keepdims=False: x.made(np.asarray(x.value.prod(axis, keepdims=keepdims), object)),
     np.maximum: lambda x, y: where(_compared(np.greater)(x, y), x, y),

@@ -165,7 +165,7 @@ def test_nothing_at_all():
         (lambda: ad.vjp(lambda a: ad.slogdet(a)[1], np.zeros((2, 2)))[1](np.ones(())),
          r"slogdet: a is singular, where log \|det a\| has no gradient; add something to its diagonal"),
         (lambda: ad.cholesky_solve(np.zeros((2, 2)), np.ones((2, 1))), "cholesky_solve: factor has a zero on its .*"),
-        (lambda: ad.cholesky_solve(np.eye(2), np.ones((3, 1))), r"cholesky_solve: b of shape \(3, 1\) must have 2 .*"),
+        (lambda: ad.cholesky_solve(np.eye(2), np.ones((3, 1))), r"cholesky_solve: b has shape \(3, 1\).*"),
     ],
 )  # fmt: skip
 def test_errors(call, message):

@@ -9,6 +9,7 @@ import refnp.autograd as ad
 from refnp.numbers import rounding
 from refnp.numbers.rounding import Rounded, arranged, constant, contract, exact, where
 from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, generator, gradient_of, normal
+from refnp.verify.judged_pages import by_page
 from refnp.verify.layers.linear import without_gradient
 
 
@@ -173,20 +174,6 @@ def _stacked(x):
     return arranged(lambda *rows: np.stack(rows), *(x[i] for i in range(len(x))))
 
 
-def cholesky_solve(factor, b):
-    """X = L⁻ᵀ L⁻¹ B, B̄ = A⁻¹ X̄, L̄ = −tril((B̄ Xᵀ + X B̄ᵀ) L)."""
-    lower = factor.moved(np.tril)
-    solved = lambda c: solved_upper(lower, solved_lower(lower, c))
-    x = solved(b)
-
-    def pullback(g):
-        b_bar = solved(g)
-        a_bar = contract("im,jm->ij", b_bar, x)
-        return -contract("ik,kj->ij", a_bar + a_bar.swapaxes(0, 1), lower).moved(np.tril), b_bar
-
-    return x, pullback
-
-
 TRIL = Layer(
     "tril",
     ad.tril,
@@ -230,7 +217,7 @@ SLOGDET = Layer(
 CHOLESKY_SOLVE = Layer(
     "cholesky_solve",
     ad.cholesky_solve,
-    cholesky_solve,
+    by_page(ad.cholesky_solve),
     torch=lambda torch, factor, b: torch.cholesky_solve(b, torch.tril(factor)),
     jax=lambda jax, factor, b: jax.scipy.linalg.cho_solve((jax.numpy.tril(factor), True), b),
 )

@@ -8,8 +8,8 @@ import refnp.autograd as ad
 from refnp.numbers import rounding
 from refnp.numbers.rounding import Rounded, arranged, contract
 from refnp.verify.case import Case, Layer, normal
-from refnp.verify.judged_pages import by_tape
-from refnp.verify.layers.matrices import Elements, solved_lower, solved_upper, total
+from refnp.verify.judged_pages import by_page, by_tape
+from refnp.verify.layers.matrices import Elements, solved_upper, total
 
 
 def cholesky(a):
@@ -41,20 +41,6 @@ def factor_of(a: Rounded) -> Rounded:
     return arranged(lambda *numbers: np.stack(numbers).reshape(n, n), *(l[i, j] for i in range(n) for j in range(n)))
 
 
-def triangular_solve(factor, b, *, transposed=False):
-    """X = L⁻¹ B, B̄ = L⁻ᵀ X̄, L̄ = −tril(B̄ Xᵀ); of Lᵀ the other way round."""
-    lower = factor.moved(np.tril)
-    one, other = (solved_upper, solved_lower) if transposed else (solved_lower, solved_upper)
-    x = one(lower, b)
-
-    def pullback(g):
-        b_bar = other(lower, g)
-        of_factor = (x, b_bar) if transposed else (b_bar, x)
-        return -contract("im,jm->ij", *of_factor).moved(np.tril), b_bar
-
-    return x, pullback
-
-
 def log_determinant(factor):
     """y = 2 Σ log L_ii, L̄_ii = 2 ȳ/L_ii."""
     diagonal = factor.moved(np.diagonal)
@@ -81,7 +67,7 @@ CHOLESKY = Layer("cholesky", ad.cholesky, cholesky, torch="linalg.cholesky", jax
 TRIANGULAR_SOLVE = Layer(
     "triangular_solve",
     ad.triangular_solve,
-    triangular_solve,
+    by_page(ad.triangular_solve),
     torch=lambda torch, factor, b, *, transposed=False: torch.linalg.solve_triangular(
         torch.tril(factor).mT if transposed else torch.tril(factor), b, upper=transposed
     ),
