@@ -36,6 +36,11 @@ class Number:
             return self.mpf.context.mpf(numerator) / denominator
         return NotImplemented
 
+    @property
+    def real(self) -> "Number":
+        """The number itself."""
+        return self
+
     def __neg__(self) -> "Number":
         return Number(-self.mpf)
 
