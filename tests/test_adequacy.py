@@ -11,7 +11,7 @@ SAMPLE = ("softmax", "layer_norm", "mse", "attention_scores", "cross_entropy", "
 def test_every_fault_is_seen(name):
     (asked,) = adequacy.every(name)
     rows = adequacy.table(asked)
-    assert len(rows) > 30
+    assert len(rows) >= 30
     assert [row.says for row in rows if not row.case] == []
 
 

@@ -156,8 +156,12 @@ def binary_cross_entropy(logits, targets, *, positive_weight=1.0, mask=None, red
     return loss, vjp
 
 
-def refuse_targets(logits, targets, *, ignore_index=None, smoothing="uniform", **_):
-    """ValueError for classes that there are not, and for options that these targets do not have."""
+def refuse_targets(logits, targets, *, ignore_index=None, smoothing="uniform", class_weights=None, **_):
+    """ValueError for classes that there are not, and for options that these targets do not have; TypeError for weights
+    that are complex."""
+    if np.iscomplexobj(class_weights):
+        what = f"{class_weights.dtype} {class_weights.shape}"  # type: ignore[union-attr]
+        raise TypeError(f"cross_entropy: class_weights is {what}; pass real numbers")
     classes, of_classes = logits.shape[-1], targets.ndim < logits.ndim
     least = {"uniform": 1, "off_target": 2, "without_pad": 3}[smoothing]
     wrong = (targets != ignore_index) & ((targets < 0) | (targets >= classes)) if of_classes else np.array(False)

@@ -231,16 +231,16 @@ def pair_kernel(differences, scores, *parameters):
     and [d̄, s̄] = h̄_0.
     """
     maps, inputs = [*zip(parameters[::2], parameters[1::2], strict=True)], []
-    h = np.concatenate([differences, np.moveaxis(scores, 1, -1)], -1)  # (B, N, M, I)   [d, s], I = dx + H
+    h = np.concatenate([differences, np.moveaxis(scores, 1, -1)], -1)  # (B, N, M, dx + H)   [d, s]
     for w, b in maps:
         inputs.append(h)
         g = h @ w + b
         h = np.where(g > 0, g, 0)
-    a = np.moveaxis(g, -1, 1)  # (B, K, N, M)
+    a = np.moveaxis(g, -1, 1)  # (B, H', N, M)
 
     def vjp(a_bar):
         bars: list = []
-        g_bar = np.moveaxis(a_bar, 1, -1)  # (B, N, M, K)
+        g_bar = np.moveaxis(a_bar, 1, -1)  # (B, N, M, H')
         for h, (w, _) in zip(reversed(inputs), reversed(maps), strict=True):
             w_bar = einsum("bnmi,bnmk->ik", h, g_bar)
             b_bar = g_bar.sum((0, 1, 2))

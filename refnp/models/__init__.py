@@ -6,7 +6,7 @@ from refnp.models.chain_rule import random_orders
 from refnp.models.convcnp import ConvCNP
 from refnp.models.convcnp_image import OnGridConvCNP
 from refnp.models.convgnp import ConvGNP
-from refnp.models.decoder_only import GPT, DecoderOnly, GatedMLP, LLaMA
+from refnp.models.decoder_only import GPT, GatedMLP, LLaMA
 from refnp.models.decoding import beam_search, greedy, log_probability
 from refnp.models.joint import Autoregressive
 from refnp.models.latent import LatentNP, elbo, importance_weighted_bound

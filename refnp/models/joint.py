@@ -1,6 +1,7 @@
 """Any neural process target by target: each target is a context point for the next (refnp/models/chain_rule.py).
 
 Source: Sivaraya (2023) §3.2, eq. 8 and 9; Bruinsma et al. (2023), arXiv 2303.14468.
+Transcription: tests/transcriptions/neural_processes.py.
 """
 
 from typing import TYPE_CHECKING

@@ -129,7 +129,7 @@ def test_a_page_is_whole_and_needs_nothing_beside_it(tmp_path, capsys):
     assert page.elsewhere == []
     assert "<script" not in text
     assert "prefers-color-scheme: dark" in text
-    assert "E_nm = exp(S_nm − m_n)" in text  # the steps, in the text below
+    assert "weights, _ = softmax.page(scores)" in text  # the steps, in the text below
     assert [path.name for path in tmp_path.iterdir()] == ["tape.html"]
 
 

@@ -479,6 +479,13 @@ LAYERS = {
         bits=False,
         names=("pair_kernel", "linear"),
     ),
+    "GatedMLP": Row(
+        "x (*, D)",
+        {".features": lambda draw: draw.length("D"), ".hidden": lambda draw: 3, ".rng": generator},
+        least={"D": 1},
+        bits=False,
+        names=("linear",),
+    ),
     "MLP": Row(
         "x (*, D)",
         {".sizes": lambda draw: (draw.length("D"), 3, 2), ".rng": generator},
@@ -956,13 +963,29 @@ def transformer(source: Any, target: Any) -> Any:
     )
 
 
+def continuing(name: str) -> Any:
+    """A small decoder-only model of a vocabulary of 5."""
+    sizes: dict[str, Any] = {"features": 4, "heads": 2, "hidden": 4, "layers": 1, "rng": np.random.default_rng(0)}
+    return models.GPT(5, 30, **sizes) if name == "GPT" else models.LLaMA(5, **sizes)
+
+
 DECODING: dict[str, Any] = {
     "dtype": False,
     "often": 0.2,
     "bits": False,
-    "names": ("Transformer", "token", "embedding", "decoding"),
+    "names": ("Transformer", "token", "embedding", "decoding", "LearnedPositions"),
 }
 TEXTS = {
+    **{
+        name: Row(
+            "tokens (B, N)",
+            least={"V": 5},
+            call=lambda tokens, name=name: continuing(name)(tokens),
+            raises=(IndexError,),
+            **DECODING,
+        )
+        for name in ("GPT", "LLaMA")
+    },
     "Transformer": Row(
         "source (B, N), target (B, M), source_mask? (B, N), target_mask? (B, M)",
         least={"V": 5},
@@ -1197,11 +1220,12 @@ WITHOUT = {
     ),
     "gradients": "of Tensors that were computed before",
     "audit": "many searches, which are called by themselves",
+    **dict.fromkeys(
+        ("Proof", "prove", "prove_equal", "prove_independent"), "proofs, of functions of arrays whose sizes are letters"
+    ),
     **dict.fromkeys(("Array", "ArrayLike"), "a type"),
     **dict.fromkeys(("Module", "RelativePositions", "NeuralProcess"), "a base class"),
-    **dict.fromkeys(
-        ("fits", "all_finite", "apart_from_hidden", "shielded", "spoil"), "a part of attention, called by it"
-    ),
+    **dict.fromkeys(("fits", "apart_from_hidden", "shielded", "spoil"), "a part of attention, called by it"),
     **dict.fromkeys(
         ("Estimate", "GradientError", "Kink", "Report", "Worst", "Exact"), "what gradcheck finds, made by it"
     ),

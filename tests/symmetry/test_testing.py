@@ -121,8 +121,8 @@ def test_a_pair_that_says_nothing_passes_and_a_function_that_refuses_fails():
         assert_equivariant(running_sum, *ORDER, f.rows, (1, 0), sizes=SIZES)
     with pytest.raises(TypeError, match="assert_equivariant: count, sizes is for a search"):
         assert_equivariant(running_sum, *ORDER, {"x": np.eye(2)}, sizes=SIZES, count=3)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'shapes'"):
-        assert_invariant(running_sum, ORDER[0], f.rows, shapes=SIZES)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'forms'"):
+        assert_invariant(running_sum, ORDER[0], f.rows, forms=SIZES)
 
 
 def test_every_option_reaches_the_claim_and_the_search():

@@ -204,6 +204,10 @@ HARMLESS = (
     ("apart = np.log(np.where(near, b, 1))", "f+×−", "used where ν is below ½, as in no case"),
     ("s, slope, curvature = s", "×+", "the curvature is for the entropy alone"),
     ("curvature = curvature - (3 * b", "×+/−", "the curvature is for the entropy alone"),
+    ("_reduced(y * scale", "×", "what keeps squares of floats in range is 1 for other numbers"),
+    ("_kept(2 * y_bar / n, axes, centred) * (centred * scale)", "×", "what keeps squares in range is 1, as above"),
+    ("return np.log(k) + log1p_of(rest / k), k + rest", "/", "k is 1 but where several are the largest"),
+    ("printed = e.sum(axes", "Σ", "of two forms of one sum the wider bound counts"),
     ("mean_bar, variance_bar = -x_bar.sum", "Σ×/", "the gradients of statistics, which no case asks for"),
 )
 UNUSED = {  # what is computed in some layers, and not used there, or divided by 1: {function: the layers}
