@@ -154,6 +154,8 @@ def diagonal(x, offset=0):
     Raises ValueError for fewer than two axes.   Elsewhere: numpy.diagonal takes the first two axes by default.
     """
     x = _matrices("diagonal", x)
+    if not isinstance(offset, (int, np.integer)) or isinstance(offset, bool):
+        raise TypeError(f"diagonal: offset is {offset!r}; it must be a whole number")
     i = np.arange(min(x.shape[-2] + min(offset, 0), x.shape[-1] - max(offset, 0)))
     index = (..., i - min(offset, 0), i + max(offset, 0))
     return x[index], lambda y_bar: (put_back(y_bar, index, x.shape),)

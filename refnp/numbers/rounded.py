@@ -175,7 +175,8 @@ class Rounded(Kind):
         """The answer of a comparison, in doubt where rounding may decide."""
         other = number(other)
         off = self.off + other.off
-        return Doubt(of(self.value, other.value), (off > 0) & (np.abs(self.value - other.value) <= off))
+        same = (self.value == other.value) & (off == 0)
+        return Doubt(of(self.value, other.value), (off > 0) & (np.abs(self.value - other.value) <= off), same)
 
     def __getitem__(self, index: Any) -> "Rounded":
         return self.moved(lambda a: a[index])
@@ -360,24 +361,27 @@ def noting_long_means() -> Iterator[list[int]]:
 
 
 class Doubt(Kind):
-    """Booleans, and where rounding may decide otherwise: `np.where` of them covers both sides there."""
+    """Booleans, where rounding may decide otherwise, and where equal numbers were compared.
 
-    __slots__ = ("doubtful", "value")
+    `np.where` covers both sides where there is doubt. Equal numbers, at a kink, are `at_kink` of rounding.py.
+    """
 
-    def __init__(self, value: Any, doubtful: Any):
+    __slots__ = ("doubtful", "same", "value")
+
+    def __init__(self, value: Any, doubtful: Any, same: Any = False):
         self.value = np.asarray(value)
-        self.doubtful = np.broadcast_to(doubtful, self.value.shape)
+        self.doubtful, self.same = (np.broadcast_to(a, self.value.shape) for a in (doubtful, same))
 
     shape = property(lambda self: self.value.shape)
     ndim = property(lambda self: self.value.ndim)
 
     def __invert__(self) -> "Doubt":
-        return Doubt(~self.value, self.doubtful)
+        return Doubt(~self.value, self.doubtful, self.same)
 
     def __and__(self, other: Any) -> "Doubt":
         other = other if isinstance(other, Doubt) else Doubt(other, False)
         sure = (~self.value & ~self.doubtful) | (~other.value & ~other.doubtful)
-        return Doubt(self.value & other.value, (self.doubtful | other.doubtful) & ~sure)
+        return Doubt(self.value & other.value, (self.doubtful | other.doubtful) & ~sure, self.same | other.same)
 
     def __or__(self, other: Any) -> "Doubt":
         return ~(~self & ~(other if isinstance(other, Doubt) else Doubt(other, False)))
@@ -385,7 +389,7 @@ class Doubt(Kind):
     __rand__, __ror__ = __and__, __or__
 
     def __getitem__(self, index: Any) -> "Doubt":
-        return Doubt(self.value[index], self.doubtful[index])
+        return Doubt(self.value[index], self.doubtful[index], self.same[index])
 
 
 def exact(value: ArrayLike, arithmetic: Arithmetic | None = None) -> Rounded:

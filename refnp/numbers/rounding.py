@@ -94,7 +94,8 @@ def where(
 ) -> Rounded:
     """x where the condition holds, else y. Where it is `doubtful`, and rounding may decide, the error covers both."""
     if isinstance(condition, Doubt):
-        condition, doubtful = condition.value, condition.doubtful
+        chosen = where(condition.value, x, y, doubtful=condition.doubtful)
+        return at_kink(chosen, number(x), number(y), condition.same) if condition.same.any() else chosen
     x, y = number(x), number(y)
     chosen, judged = arranged(lambda a, b: np.where(condition, a, b), x, y), judged_of(x, y)
     if judged is None or not np.any(doubtful):
@@ -129,9 +130,9 @@ def overflowing(x: Rounded) -> Rounded:
 
 
 @part
-def where_positive(x: Rounded, above: Rounded | ArrayLike, below: Rounded | ArrayLike) -> Rounded:
-    """`above` where x > 0, else `below`; either where x may have another sign once it is rounded."""
-    return where(x.value > 0, above, below, doubtful=(x.off > 0) & (np.abs(x.value) <= x.off))
+def at_kink(chosen: Rounded, x: Rounded, y: Rounded, same: np.ndarray) -> Rounded:
+    """What was chosen of x and y, by a comparison of equal numbers where these are the `same`."""
+    return chosen
 
 
 def between(x: Rounded | ArrayLike, y: Rounded | ArrayLike) -> Rounded:

@@ -20,24 +20,23 @@ import numpy as np
 
 from refnp.autograd.files import write_whole
 from refnp.layers.pooling import to_the_first
-from refnp.numbers.rounding import Rounded, between, tolerance, where, where_positive
+from refnp.numbers.rounding import Rounded, at_kink, between, tolerance, where
 from refnp.verify.bounds import deviation
 from refnp.verify.case import Convention, FailedError, KnownDefect, NotOfferedError, Problem
 from refnp.verify.layers.pooling import shared
 from refnp.verify.record import DTYPES, FOLDER, RECORDED, key_of
 
 
-def with_both_slopes(x: Rounded, above: Rounded, below: Rounded) -> Rounded:
-    """`above` or `below`, and anything between them where x is 0."""
-    kink = (x.value == 0) & (x.off == 0)
-    return where(kink, between(above, below), where_positive(x, above, below))
+def with_both_slopes(chosen: Rounded, x: Rounded, y: Rounded, same: np.ndarray) -> Rounded:
+    """Anything between x and y where a comparison was of equal numbers."""
+    return where(same, between(x, y), chosen)
 
 
 SUBGRADIENT = Convention(
     "",
     "another subgradient at a kink",
     "where a function has a kink its gradient may be anything between the slopes at both sides",
-    parts={where_positive: with_both_slopes, to_the_first: shared},
+    parts={at_kink: with_both_slopes, to_the_first: shared},
 )
 SEEN = FOLDER / "seen.json"
 CHANGE = 0.01  # of an element of a recorded answer, which is to be found

@@ -89,7 +89,7 @@ def refnp_multi_head(query, key, value, *parameters, heads, mask=None, bias=None
 
 
 def refnp_biased_multi_head(query, key, value, bias, *parameters, heads, mask=None, per_head=False):
-    """The same with a bias that has a gradient."""
+    """Multi-head attention with a bias that is added to the scores and has a gradient."""
     return refnp_multi_head(query, key, value, *parameters, heads=heads, mask=mask, bias=bias, per_head=per_head)
 
 
@@ -216,7 +216,7 @@ def jax_multi_head(jax, query, key, value, *parameters, heads, mask=None, bias=N
 
 
 def jax_biased_multi_head(jax, query, key, value, bias, *parameters, **options):
-    """The same with a bias that has a gradient."""
+    """Multi-head attention with a bias that is added to the scores and has a gradient."""
     return jax_multi_head(jax, query, key, value, *parameters, bias=bias, **options)
 
 
