@@ -15,10 +15,9 @@ import pytest
 
 from refnp.numbers import implementations as ways
 from refnp.numbers.implementations import Implementation, compute, implementations
-from refnp.numbers.rounding import arithmetic, exact, tolerance
+from refnp.numbers.rounding import arithmetic, contract, exact, tolerance
 from refnp.verify.judge import deviation
 from refnp.verify.layers import MODELS, cases_of_layers
-from refnp.verify.layers import attention as attention_equation
 from refnp.verify.layers import normalization as normalization_equation
 from tests.helpers import normal
 
@@ -150,7 +149,7 @@ def test_what_is_flushed_and_what_is_fused():
     product = lambda x, y: (x * y, None)
     assert compute(product, plain, [half, np.float32(1)])[0] == half
     assert compute(product, flushing, [half, np.float32(1)])[0] == 0
-    dot = lambda x, y: (attention_equation.contract("i,i->", x, y), None)
+    dot = lambda x, y: (contract("i,i->", x, y), None)
     x = np.array([1, 1 + 2**-13], np.float32)
     y = np.array([-1, 1 - 2**-13], np.float32)
     assert compute(dot, plain, [x, y])[0] == 0

@@ -212,7 +212,9 @@ class Answered:
             found = {q: self.ratio(self.answer[q], values[q], allowed[q] + spread[q]) for q in changed}
             if any(self.ratio(self.right[q], values[q], allowed[q] + spread[q]) <= 1 for q in changed):
                 return {}  # its own rounding hides what it changes
-        return found if max(found.values()) <= 1 else {}
+        if max(found.values()) > 1:
+            return {}
+        return found if any(self._tells(q, allowed[q]) for q in changed) else None
 
     def _to_the_bit(self, mutant: Mutant, *, wrong_or_right: bool = False) -> dict[str, float] | None:
         """Of a rounding: the answer is what it gives, but for a few elements, which are a unit of its format off.
@@ -279,12 +281,15 @@ class Answered:
         return all(not distances(np.asarray(value, WIDE), form.rounded(value)).any() for value in self.answer.values())
 
     def _enlarged(self, quantity: str, value: np.ndarray) -> np.ndarray:
-        """The bound of the right value, or the same part of the mutant's where that is larger: from 4 to 64 u of it."""
+        """The bound of the right value, or the same part of the mutant's where that is larger: from 4 to 64 u of it.
+
+        What is not finite by a mistake is no evidence, for or against it.
+        """
         allowed, size, u = self.allowed[quantity], np.abs(value), self.policy.stored.u
         if allowed.shape != size.shape:
             return 4 * u * size
         part = np.nan_to_num(allowed / np.abs(self.right[quantity]), nan=0, posinf=0)
-        return np.fmax(allowed, np.clip(part, 4 * u, 64 * u) * size)
+        return np.where(np.isfinite(value), np.fmax(allowed, np.clip(part, 4 * u, 64 * u) * size), np.inf)
 
     def is_near(self, quantity: str, value: np.ndarray) -> bool:
         """Whether what the mutant leaves of the error is a small part of it."""
