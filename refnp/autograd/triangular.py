@@ -21,7 +21,7 @@ def solved(factor, b, *, transposed=False):
     """L⁻¹ B by substitution, or L⁻ᵀ B, from the last row; b (..., N, M). What is above the diagonal is not read."""
     if transposed:
         return np.flip(solved(np.flip(factor.mT, (-2, -1)), np.flip(b, -2)), -2)
-    x = b[..., :0, :]  # the rows that are known
+    x = joined(factor[..., :0, :0], b[..., :0, :], -1)  # (..., 0, M)   the rows that are known
     for i in range(factor.shape[-1]):
         row = factor[..., i : i + 1, :i]
         x_i = (b[..., i : i + 1, :] - row @ x) / factor[..., i : i + 1, i : i + 1]  # (..., 1, M)

@@ -122,7 +122,7 @@ def shields(query: Array, key: Array, value: Array, bias: Array | None, mask: Ar
     shown, bias_kept = mask, None
     if bias is not None:
         b = bias.real
-        bad, shown = bad | ~(b < np.inf), mask & (b != -np.inf)
+        bad, shown = bad | ~(b < np.inf), laid_as(mask, mask & (b != -np.inf))
         bias_kept = used_elements(mask, b.shape) & np.isfinite(b)
     v = value.real  # (..., M, d_v)
     lost = np.where((mask & bad).any(-1, keepdims=True), np.nan, 0).astype(v.dtype)  # (..., N, 1)
@@ -133,6 +133,15 @@ def shields(query: Array, key: Array, value: Array, bias: Array | None, mask: Ar
     query_used, key_used, value_used = (used[..., None] for used in uses(shown, query, key, value))
     places = query_used & ~bad_query[..., None], key_used & ~bad_key[..., None], value_used & np.isfinite(v), bias_kept
     return places, shown, (spoilt, lost)
+
+
+def laid_as(mask: Array, other: Array) -> Array:
+    """Another mask, with its numbers in memory as those of `mask` lie: NumPy's choice follows the arrays it gets."""
+    if other.shape != mask.shape:
+        return other
+    copy = copy_in_place_of(mask)
+    copy[...] = other
+    return copy
 
 
 def uses(mask: Array, query: Any, key: Any, value: Any) -> tuple[Array, Array, Array]:

@@ -49,7 +49,7 @@ def test_a_wrong_gradient_is_noticed():
         check(careless_tanh, (np.array([0.3, -1.0]),))
 
 
-PAGES = ["elementary", "indexing", "linalg", "reductions", "shapes", "special", "summation", "systems"]
+PAGES = ["elementary", "indexing", "linalg", "reductions", "shapes", "special", "summation", "systems", "triangular"]
 
 
 def primitives():

@@ -283,13 +283,14 @@ class Answered:
     def _enlarged(self, quantity: str, value: np.ndarray) -> np.ndarray:
         """The bound of the right value, or the same part of the mutant's where that is larger: from 4 to 64 u of it.
 
-        What is not finite by a mistake is no evidence, for or against it.
+        What is not finite by a mistake, and something else in the answer, is no evidence against it.
         """
         allowed, size, u = self.allowed[quantity], np.abs(value), self.policy.stored.u
         if allowed.shape != size.shape:
             return 4 * u * size
         part = np.nan_to_num(allowed / np.abs(self.right[quantity]), nan=0, posinf=0)
-        return np.where(np.isfinite(value), np.fmax(allowed, np.clip(part, 4 * u, 64 * u) * size), np.inf)
+        other = ~np.isfinite(value) & (distances(np.asarray(self.answer[quantity], WIDE), value) > 0)
+        return np.where(other, np.inf, np.fmax(allowed, np.clip(part, 4 * u, 64 * u) * size))
 
     def is_near(self, quantity: str, value: np.ndarray) -> bool:
         """Whether what the mutant leaves of the error is a small part of it."""
