@@ -98,7 +98,9 @@ def explain(function: Callable, arguments: tuple, options: dict, error: Exceptio
         parameter = signature.parameters[argument]
         several = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         must = "" if several or value is parameter.default else fault(parameter.annotation, value)
-        if isinstance(error, AttributeError) and _means_array(parameter.annotation):
+        if isinstance(error, AttributeError) and (
+            parameter.annotation is parameter.empty or _means_array(parameter.annotation)
+        ):
             must = must or ("" if value is None or isinstance(value, (np.ndarray, Tensor)) else "pass an array")
         if must:
             raise TypeError(f"{name}: {argument} is {shown(value)}; {must}") from error
