@@ -235,7 +235,8 @@ def in_own_types(form: Callable, discrete: set[int]) -> Callable:
     def typed(*arguments: Any, **options: Any) -> tuple:
         if kind_of(arguments) is not None:
             return form(*arguments, **options)
-        arguments = tuple(np.asarray(a) if isinstance(a, tuple) else a for a in arguments)
+        if isinstance(arguments[0], tuple):  # those behind it may be sizes
+            arguments = (np.asarray(arguments[0]), *arguments[1:])
         is_float = lambda i, a: hasattr(a, "dtype") and not (i in discrete and a.dtype.kind in "biu")
         arrays = [i for i, a in enumerate(arguments) if is_float(i, a)]
         dtype = np.result_type(*(arguments[i].dtype for i in arrays), np.float16)

@@ -160,7 +160,7 @@ def refuse_targets(logits, targets, *, ignore_index=None, smoothing="uniform", c
     """ValueError for classes that there are not, and for options that these targets do not have; TypeError for weights
     that are complex."""
     if np.iscomplexobj(class_weights):
-        what = f"{class_weights.dtype} {class_weights.shape}"  # type: ignore[union-attr]
+        what = f"{class_weights.dtype} {class_weights.shape}"
         raise TypeError(f"cross_entropy: class_weights is {what}; pass real numbers")
     classes, of_classes = logits.shape[-1], targets.ndim < logits.ndim
     least = {"uniform": 1, "off_target": 2, "without_pad": 3}[smoothing]
