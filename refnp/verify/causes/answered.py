@@ -283,13 +283,15 @@ class Answered:
     def _enlarged(self, quantity: str, value: np.ndarray) -> np.ndarray:
         """The bound of the right value, or the same part of the mutant's where that is larger: from 4 to 64 u of it.
 
-        What is not finite by a mistake, and something else in the answer, is no evidence against it.
+        Of inputs that hold NaN or infinity, what is not finite by a mistake is no evidence against it.
         """
         allowed, size, u = self.allowed[quantity], np.abs(value), self.policy.stored.u
         if allowed.shape != size.shape:
             return 4 * u * size
         part = np.nan_to_num(allowed / np.abs(self.right[quantity]), nan=0, posinf=0)
         other = ~np.isfinite(value) & (distances(np.asarray(self.answer[quantity], WIDE), value) > 0)
+        if all(np.isfinite(array).all() for array in self.problem.arrays.values()):
+            other = np.zeros_like(other)
         return np.where(other, np.inf, np.fmax(allowed, np.clip(part, 4 * u, 64 * u) * size))
 
     def is_near(self, quantity: str, value: np.ndarray) -> bool:
