@@ -61,14 +61,7 @@ class Drawn:
 
     def shape(self, written):
         """The lengths of a shape as it is written."""
-        found = self.front if written.batch else ()
-        known = self.declaration.defaults | self.options | self.lengths
-        for axis in written.axes:
-            if axis[0] == "*":
-                found += self.lengths[axis]
-            else:
-                found += (math.prod(int(known.get(factor, factor)) for factor in axis.split("·")),)
-        return found
+        return written.lengths(self.declaration.defaults | self.options | self.lengths | {"...": self.front})
 
     def array(self, argument, shape=None):
         """Numbers of the kind that an argument holds."""
