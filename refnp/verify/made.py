@@ -68,6 +68,7 @@ STRUCTURES = {  # the numbers of the i-th array, from normal ones
     "far below": lambda x, i: 300 * (1 + np.abs(x)) * (-1) ** i,  # products of two neighbours are large and negative
     "tiny": lambda x, i: 1e-3 * x,
 }
+LARGE = float(np.sqrt(np.finfo(np.float32).max))  # whose square float32 holds
 
 
 def made_cases(layer: Layer, listed: list[Case], takes: Callable[[str], bool] = lambda name: True) -> list[Case]:
@@ -238,9 +239,12 @@ class Maker:
         return None
 
     def says_something(self, inputs: dict, options: dict) -> bool:
-        """Whether refnp computes it, and not the same number everywhere; of a single one, whether it can change."""
+        """Whether refnp computes it, and not the same number everywhere; of a single one, whether it can change.
+
+        Not of what is so large that float32 overflows on the way back, as of an ill-conditioned system.
+        """
         y = self.computed(inputs, options)
-        if y is None or not 0 < y.size <= MOST:
+        if y is None or not 0 < y.size <= MOST or np.abs(y[np.isfinite(y)]).max(initial=0) > LARGE:
             return False
         if y.size > 1:
             return bool((y != y.flat[0]).any())
