@@ -40,6 +40,7 @@ KINDS = {  # what an array holds: kinds of NumPy's dtypes, and what to pass in p
     "positive": ("biufc", "pass an array of numbers"),
     "nonnegative": ("biufc", "pass an array of numbers"),
     "probability": ("biufc", "pass an array of numbers"),
+    "triangular": ("biufc", "pass an array of numbers"),  # what is above the diagonal is not read
     "floating": ("fc", "pass floats"),
     "boolean": ("b", "pass booleans"),
     "whole": ("iu", "pass integers"),

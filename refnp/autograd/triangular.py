@@ -83,7 +83,7 @@ def refuse_singular(name):
 
 
 @page(
-    "factor (..., N, N), b (..., N, M) → (..., N, M)",
+    "factor triangular (..., N, N), b (..., N, M) → (..., N, M)",
     transposed="True or False",
     kernel=KERNELS,
     check=refuse_singular("triangular_solve"),
@@ -105,7 +105,11 @@ def triangular_solve(factor, b, *, transposed=False):
     return x, vjp
 
 
-@page("factor (..., N, N), b (..., N, M) → (..., N, M)", kernel=KERNELS, check=refuse_singular("cholesky_solve"))
+@page(
+    "factor triangular (..., N, N), b (..., N, M) → (..., N, M)",
+    kernel=KERNELS,
+    check=refuse_singular("cholesky_solve"),
+)
 def cholesky_solve(factor, b):
     """X with A X = B for A = L Lᵀ, given its Cholesky factor L: X = L⁻ᵀ L⁻¹ B. What is above the diagonal is not read.
 

@@ -69,7 +69,7 @@ def refuse_impossible(name, *rows):
 
 
 @page(
-    "y (..., N), mean (..., N), factor (..., N, N) → (...)",
+    "y (..., N), mean (..., N), factor triangular (..., N, N) → (...)",
     kernel=KERNELS,
     check=lambda y, mean, factor: refuse_factors("multivariate_normal_log_prob", factor),
 )
@@ -185,7 +185,7 @@ def normal_kl(mean_p, std_p, mean_q, std_q):
 
 
 @page(
-    "mean_p (..., N), factor_p (..., N, N), mean_q (..., N), factor_q (..., N, N) → (...)",
+    "mean_p (..., N), factor_p triangular (..., N, N), mean_q (..., N), factor_q triangular (..., N, N) → (...)",
     kernel=KERNELS,
     check=lambda mean_p, factor_p, mean_q, factor_q: refuse_factors("multivariate_normal_kl", factor_p, factor_q),
 )

@@ -101,7 +101,7 @@ class MultivariateNormal:
     place of its factor.
     """
 
-    @takes("mean (..., N), cholesky_factor (..., N, N)")
+    @takes("mean (..., N), cholesky_factor triangular (..., N, N)")
     def __init__(self, mean: ArrayLike, cholesky_factor: ArrayLike):
         self.mean, self.cholesky_factor = numbers(mean, cholesky_factor)
         factor = raw(self.cholesky_factor)
