@@ -23,13 +23,16 @@ import contextvars
 import hashlib
 import itertools
 import math
+import operator
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from refnp.numbers import words
 from refnp.numbers.duals import Array
 from refnp.numbers.objects import Objects
+from refnp.numbers.summation import sum_of_products
 
 Q = 2**61 - 1
 
@@ -328,8 +331,33 @@ class Field(Objects):
         return element.f
 
     def parts(self, name: str) -> Array:
-        """`v` or `t` of every element, Python integers."""
-        return np.asarray(np.frompyfunc(lambda element: getattr(element, name), 1, 1)(self.value), object)
+        """`v`, `t` or another part of every element."""
+        return np.asarray(np.frompyfunc(operator.attrgetter(name), 1, 1)(self.value), object)
+
+    def __matmul__(self, other: Any) -> "Field":
+        if min(self.ndim, np.ndim(other)) < 2:
+            return Objects.functions[np.matmul](self, other)
+        return einsum("...ij,...jk->...ik", self, other)
+
+    def __rmatmul__(self, other: Any) -> "Field":
+        return Field(other) @ self
+
+
+def einsum(subscripts: str, *operands: Any, optimize: bool = False) -> Any:
+    """Products of numbers, summed: those of two arrays without logarithms part by part, which takes a tenth."""
+    arrays = [Field(x) for x in operands]
+    if len(arrays) != 2 or any(logs for x in arrays for logs in x.parts("logs").flat):
+        return Objects.functions[words.einsum](subscripts, *arrays)
+    of = lambda a, b: np.asarray(sum_of_products(subscripts, a, b))
+    v, w, t, f, free = ([x.parts(name) for x in arrays] for name in ("v", "w", "t", "f", "free"))
+    one, other = (np.asarray(part, float) for part in free)
+    is_free = of(one, np.ones(other.shape)) + of(np.ones(one.shape), other) > 0
+    parts = of(*v), of(*w), of(t[0], v[1]) + of(v[0], t[1]), of(*(np.asarray(part, float) for part in f)), is_free
+    make = np.frompyfunc(lambda v, w, t, f, free: Element(v, w, t, f, None, bool(free)), 5, 1)
+    return Field(make(*parts)) if parts[0].size else Field(parts[0])
+
+
+Field.functions = Objects.functions | {words.einsum: einsum}
 
 
 def drawn(rng: np.random.Generator, floats: Array, *, moving: bool = True) -> Field:

@@ -5,6 +5,7 @@ A theorem is about arrays whose sizes are letters (theorems.py). A proof in a ca
 1e-20. Both are of real arithmetic; rounding is another matter, which bounds are for.
 """
 
+import functools
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from refnp.verify.layers import cases_to_ask
 from refnp.verify.made import made_cases
 
 LARGEST = 4_000  # numbers of a case
+LONGEST = 64  # an axis of a made case; longer ones are past the blocks of kernels, of which a page has none
 
 
 class Row(NamedTuple):
@@ -48,8 +50,9 @@ class Row(NamedTuple):
         return f"{self.forms_proved:d} of {len(self.theorems):<3d}{took:7.0f} ms"
 
 
+@functools.cache
 def pages() -> dict[str, list[Case]]:
-    """The cases, listed and made, of every layer that is a page or made of pages; none above LARGEST."""
+    """The cases, listed and made, of every layer that is a page or made of pages; none larger than need be."""
     listed: dict[str, list[Case]] = {}
     for case in cases_to_ask():
         if form_of(case.layer) is not None and not case.layer.whole:
@@ -59,7 +62,9 @@ def pages() -> dict[str, list[Case]]:
     def is_asked(case: Case) -> bool:
         """Whether it is small enough, and its gradient meant to be the derivative."""
         other = getattr(case.layer.equation, "other_gradient", ())
-        small = sum(a.size for a in case.problem("float64").arrays.values()) <= LARGEST
+        arrays = case.problem("float64").arrays.values()
+        longest = max((n for a in arrays for n in a.shape), default=0)
+        small = sum(a.size for a in arrays) <= LARGEST and not (case.made and longest > LONGEST)
         return small and case.options.keys().isdisjoint(other)
 
     return {name: list(filter(is_asked, cases)) for name, cases in every.items()}
