@@ -417,7 +417,7 @@ def clip(x, low=None, high=None):
     if high is not None:
         above = np.greater(y, high) | np.isnan(np.real(high))
         y = np.where(above, high, y)
-        below = below & ~above
+        below = ~above & below
 
     def vjp(y_bar):
         return (

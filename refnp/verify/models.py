@@ -220,20 +220,29 @@ def by_layers(run: Run, name: str, precision: str, excused: Sequence[str]) -> Mo
         name, f"PyTorch {run.version}", [], dtype=run.dtype, calls=run.calls, not_judged=run.not_judged
     )
     hints: list[tuple[str, str]] = []
-    for call in run.calls:
+    for call in list(run.calls):
         if of_operations(call.layer):
             by_operations(report, call, precision)
             continue
-        problem = call.problem(precision)
+        try:
+            problem = call.problem(precision)
+            right = problem.reference()
+        except (TypeError, ValueError, IndexError) as refused:
+            report.not_judged[call.path] = f"{call.kind}: it is given what {call.layer.name} does not take ({refused})"
+            report.calls.remove(call)
+            continue
         defects = defects_of(call.layer.name) if call.is_of_torch else ()
         known = [d for d in defects if isinstance(d, Convention) or any(names(e, d) for e in excused)]
-        rows = judged(problem, call.answer, problem.reference(), "PyTorch", run.version, known=known)
+        rows = judged(problem, call.answer, right, "PyTorch", run.version, known=known)
         if other := sorted(name for name in call.dtypes - {run.dtype} if "float" in name):
             why = f"numbers of {', '.join(other)} in a model in {run.dtype}"
             rows = [replace(row, why=row.why or why) if row.verdict == DEVIATES else row for row in rows]
         wrong = [row for row in rows if row.verdict == DEVIATES]
         seen = [d for d in defects if any(d.covers("PyTorch", row.dtype, row.quantity) for row in wrong)]
         hints += [(path_of(rows[0]), f"PyTorch's {call.layer.name} is known for {d.issue}: {d.why}") for d in seen]
+        if wrong and not call.is_of_torch:
+            meant = f"{call.kind} is judged as {call.layer.name}; if it means something else, say so in equations="
+            hints.append((path_of(rows[0]), f"{call.path}: {meant}"))
         report.answers.append((problem, call.answer))
         report.judgements += rows
     inner = innermost({path_of(row) for row in report.deviations})
@@ -278,7 +287,7 @@ def as_a_whole(report: ModelReport, run: Run, module: Any, inputs: Any, readers:
     if run.dtype not in PRECISIONS:
         report.not_judged[END_TO_END] = f"in {run.dtype} what each operation rounds does not add up to first order"
         return
-    inferred, expected = traced(module, inputs, readers)
+    inferred, expected, lower = traced(module, inputs, readers)
     for i, (right, *both) in enumerate(zip(expected, run.outputs, inferred, strict=True)):
         name = "output" if len(expected) == 1 else f"output {i}"
         try:
@@ -286,7 +295,10 @@ def as_a_whole(report: ModelReport, run: Run, module: Any, inputs: Any, readers:
                 raise NotTracedError(right)
             given = {name: both[0]} | ({} if same_bits(*both) else {f"{name} without gradients": both[1]})
             for quantity, answer in given.items():
-                report.judgements += whole(type(module).__name__, report, quantity, answer, right)
+                rows = whole(type(module).__name__, report, quantity, answer, right)
+                report.judgements += [
+                    replace(row, why=row.why or lower) if row.verdict == DEVIATES else row for row in rows
+                ]
         except (NotTracedError, NoBoundError) as why:
             report.not_judged[END_TO_END if name == "output" else f"{END_TO_END}, {name}"] = str(why)
 

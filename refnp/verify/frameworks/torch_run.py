@@ -173,8 +173,9 @@ def layer_by_layer() -> Iterator[None]:
 
 @contextlib.contextmanager
 def preserved(module: Any) -> Iterator[None]:
-    """Within this block a model may keep statistics: its buffers are what they were afterwards."""
-    kept = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    """Within this block a model may keep statistics: its buffers are what they were afterwards, but for caches."""
+    state = module.state_dict(keep_vars=True)
+    kept = [(buffer, buffer.clone()) for name, buffer in module.named_buffers() if name in state]
     try:
         yield
     finally:
@@ -272,7 +273,10 @@ def begun(run: Run, path: str, module: Any, reading: Reading, backwards: list) -
     import torch
 
     tensors = {name: part.tensor for name, part in reading.parts.items()}
-    arrays = {name: part.turned(array_of(part.tensor)) for name, part in reading.parts.items()}
+    try:
+        arrays = {name: part.turned(array_of(part.tensor)) for name, part in reading.parts.items()}
+    except ValueError as why:
+        raise NoEquationError(f"it is given what {reading.layer.name} does not take ({why})") from why
     kinds = {dtype_of(t) for t in tensors.values() if isinstance(t, torch.Tensor)}
     earlier = sum(call.path.partition(", call ")[0] == path for call in run.calls)
     path = f"{path}, call {earlier + 1}" if earlier else path
