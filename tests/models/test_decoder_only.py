@@ -12,7 +12,7 @@ from refnp.layers.module import on_tape
 from refnp.models import GPT, LLaMA
 from refnp.models.decoder_only import drawn
 from refnp.numbers.rounding import WIDE, tolerance
-from refnp.verify.models import bounded
+from refnp.verify.propagation import bounded
 from tests.helpers import assert_same_bits, assert_within
 from tests.transcriptions import transformer as printed
 

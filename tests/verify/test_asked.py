@@ -9,7 +9,7 @@ import pytest
 import refnp
 from refnp import autograd, cli, layers
 from refnp.numbers.implementations import implementations
-from refnp.verify import topics
+from refnp.verify import layer_names
 from refnp.verify.case import NotOfferedError
 from refnp.verify.frameworks import framework_of
 from refnp.verify.judge import WITHIN, judged
@@ -231,7 +231,7 @@ def test_a_name_that_does_not_exist_is_answered_with_where_its_topic_lives(name,
 
 
 def test_topics_name_layers_that_there_are():
-    for named in topics.LAYERS.values():
+    for named in layer_names.TOPICS.values():
         for name in named.split(", "):
             assert named_cases(name)[0].layer.name == name
 

@@ -5,7 +5,7 @@ import pytest
 
 import refnp
 from refnp import autograd as ag
-from refnp.verify.models import NoBoundError
+from refnp.verify.propagation import NoBoundError
 
 
 def with_sink(q, k, v, sink):

@@ -14,7 +14,7 @@ from refnp.layers.positions.absolute import sinusoids
 from refnp.layers.positions.relative import Shaw
 from refnp.layers.positions.rotary import Rotary, half_order, rotate
 from refnp.numbers.rounding import WIDE, contract, exact, tolerance
-from refnp.verify.models import bounded
+from refnp.verify.propagation import bounded
 from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
 from tests.layers.positions.judges import looked_up, rounded_look_up, rounded_rotation, rounded_sinusoids
 from tests.transcriptions import positions as written

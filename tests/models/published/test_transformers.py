@@ -13,7 +13,7 @@ from refnp.layers.module import on_tape
 from refnp.models import GPT, LLaMA
 from refnp.models.published import transformers as published
 from refnp.numbers.rounding import WIDE, tolerance
-from refnp.verify.models import bounded
+from refnp.verify.propagation import bounded
 from tests.helpers import assert_same_bits, assert_within
 from tests.models.published.record_transformers import TOKENS, drawn
 

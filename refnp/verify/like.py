@@ -1,0 +1,238 @@
+"""A function of any framework beside a model of refnp: its answer, its gradients, its parameters after a step."""
+
+import importlib.metadata
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from refnp.layers.module import Module
+from refnp.models.published.renaming import array_of
+from refnp.numbers.rounding import Rounded, exact
+from refnp.verify.frameworks.native import NATIVES, Native
+from refnp.verify.judge import WITHIN
+from refnp.verify.layer_names import closest, named_cases
+from refnp.verify.model_report import END_TO_END, ModelReport, end_to_end, furthest, same_bits
+from refnp.verify.propagation import Loss, NoBoundError, wide
+from refnp.verify.report import number
+
+PARTS = {  # what distributions call their parameters, in refnp, PyTorch and JAX's libraries
+    "mean": "mean", "loc": "mean", "std": "std", "stddev": "std", "scale": "std", "factor": "factor",
+    "covariance": "covariance", "covariance_matrix": "covariance",
+}  # fmt: skip
+PRECISIONS = ("float32", "float64")
+ELEMENTS = 4  # of a gradient that are judged: those that are furthest off; each needs a run of the model
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a program says of a step of training, by the names of the parameters of a model of refnp."""
+
+    gradients: Mapping[str, Any]
+    loss: Callable | None
+    updated: Mapping[str, Any]
+    optimizer: Any
+
+
+def beside(
+    report: ModelReport,
+    function: Any,
+    inputs: Any,
+    like: Module,
+    parameters: Mapping[str, Any] | None,
+    training: Training,
+) -> None:
+    """Judge what a function of any framework answers by what a model of refnp does, and add the rows to the report."""
+    values = {key: array_of(value) for key, value in by_key(inputs).items()}
+    if report.dtype:  # that of the module
+        values = {k: v.astype(report.dtype) if v.dtype.kind == "f" else v for k, v in values.items()}
+    check_draws_nothing(like, values)
+    native = native_of(function, by_key(inputs).values())
+    native, answers = answers_of(function, native, values)
+    _, again = answers_of(function, native, values)
+    answers, training = apart(answers, training)
+    dtype = str(next(iter([*answers.values(), *map(array_of, training.gradients.values())])).dtype)
+    if dtype not in PRECISIONS:
+        raise ValueError(f"judge_model: the answer is in {dtype}; judged are float32 and float64")
+    state = {**like.state_dict(), **{name: array_of(value) for name, value in (parameters or {}).items()}}
+    run = Run(like, {name: value.astype(dtype) for name, value in state.items()}, values, dtype)
+    expected = named_parts(run.answer(run.arrays(wide)))
+    if training.loss is not None and any(part.shape == () for part in answers.values()):
+        expected = {"output": training.loss(run.answer(run.arrays(wide)))}
+    common = [name for name in answers if name in expected]
+    if not common and not training.gradients:
+        raise ValueError(f"judge_model: the answer has {', '.join(answers)}, that of like {', '.join(expected)}")
+    report.who = report.who or f"{native.name} {version_of(native)}"
+    report.dtype = report.dtype or dtype
+    for name in common:
+        try:
+            row = end_to_end(type(like).__name__, report, name, answers[name], expected[name], dtype)
+        except NoBoundError as lacking:
+            report.not_judged[END_TO_END if len(common) == 1 else f"{END_TO_END}, {name}"] = str(lacking)
+            continue
+        if why := two_calls_differ(answers[name], again[name]):
+            report.hints += [f"{name}: {why}"] if row.verdict == WITHIN else []
+            row = replace(row, why=why)
+        report.judgements.append(row)
+    if training.gradients or training.updated:
+        trained(report, run, training)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A model of refnp with its parameters and inputs."""
+
+    like: Module
+    state: Mapping[str, np.ndarray]
+    inputs: Mapping[Any, np.ndarray]
+    dtype: str
+
+    def arrays(self, made: Callable) -> dict[Any, Any]:
+        """Parameters and inputs of floats, as they are in the judged precision."""
+        floats = {key: value.astype(self.dtype) for key, value in self.inputs.items() if value.dtype.kind == "f"}
+        return {key: made(value) for key, value in {**self.state, **floats}.items()}
+
+    def answer(self, arrays: Mapping[Any, Any]) -> Any:
+        """The answer for parameters and inputs."""
+        model = self.like.bind({name: arrays[name] for name in self.state})
+        return called(model, {key: arrays.get(key, value) for key, value in self.inputs.items()})
+
+    def loss(self, arrays: Mapping[Any, Any], loss: Callable | None) -> Any:
+        """One number of the answer."""
+        answer = self.answer(arrays)
+        found = answer if loss is None else loss(answer)
+        if getattr(found, "shape", None) != ():
+            raise ValueError(
+                f"judge_model: gradients of {'like' if loss is None else 'loss'} need one number, and it answers with "
+                f"shape {getattr(found, 'shape', type(found).__name__)}; write loss=lambda answer: …"
+            )
+        return found
+
+
+def apart(answers: dict[str, np.ndarray], training: Training) -> tuple[dict[str, np.ndarray], Training]:
+    """What a program answers beside its output: "gradient.NAME" and "updated.NAME", as in files."""
+    found: dict[str, dict[str, Any]] = {"gradient": {}, "updated": {}}
+    for key in [key for key in answers if key.partition(".")[0] in found]:
+        what, _, name = key.partition(".")
+        found[what][name] = answers.pop(key)
+    gradients, updated = {**found["gradient"], **training.gradients}, {**found["updated"], **training.updated}
+    return answers, replace(training, gradients=gradients, updated=updated)
+
+
+def trained(report: ModelReport, run: Run, training: Training) -> None:
+    """Judge gradients, and parameters after a step, where they are furthest off."""
+    arrays = run.arrays(np.asarray)
+    for name in (*training.gradients, *training.updated):
+        if name not in arrays:
+            raise ValueError(f"judge_model: gradients name {name!r}{closest(name, list(map(str, arrays)))}")
+    what, loss = type(run.like).__name__, Loss(lambda leaves: run.loss(leaves, training.loss), arrays)
+    step = stepped(training.optimizer)
+    asked = [
+        (f"gradient of {name}", name, array, lambda _, gradient: gradient) for name, array in training.gradients.items()
+    ]
+    asked += [(f"updated {name}", name, array, step) for name, array in training.updated.items()]
+    for quantity, name, array, then in asked:
+        if array is None:
+            continue
+        right = then(arrays[name], exact(loss.gradients[name])).value
+        bound = partial(bounded_after, loss, name, arrays[name], then)
+        try:
+            row = furthest(what, report, quantity, array_of(array), right, run.dtype, bound, count=ELEMENTS)
+        except NoBoundError as lacking:
+            report.not_judged[f"{END_TO_END}, {quantity}"] = str(lacking)
+        else:
+            report.judgements.append(row)
+    told = {*training.gradients, *training.updated}
+    left = [name for name in run.state if name not in told] if told & {*run.state} else []
+    report.not_judged |= {f"gradient of {name}": "it is not given" for name in left}
+
+
+def bounded_after(loss: Loss, name: Any, parameter: np.ndarray, then: Callable, places: np.ndarray) -> Rounded:
+    """The gradient, or the parameter after a step, with its bound at some places."""
+    return then(parameter, loss.bounded(name, places))
+
+
+def stepped(optimizer: Any) -> Callable[[np.ndarray, Rounded], Rounded]:
+    """The first step of an optimiser, by its name or (name, options), from a parameter and its gradient."""
+    name, options = optimizer if isinstance(optimizer, tuple) else (optimizer, {})
+    equation = named_cases(name)[0].layer.equation
+    places = inspect.signature(equation).parameters.values()
+    kept = sum(place.default is place.empty for place in places) - 2  # of the past, which is 0 at first
+
+    def step(parameter: np.ndarray, gradient: Rounded) -> Rounded:
+        return equation(exact(parameter), gradient, *[exact(np.zeros(gradient.shape))] * kept, **options)[0]
+
+    return step
+
+
+def answers_of(function: Any, native: Native, values: Mapping[Any, np.ndarray]) -> tuple[Native, dict[str, np.ndarray]]:
+    """The answers of a function by name, as arrays, and the framework that they came in."""
+    given = named_parts(called(function, {key: native.array(value, None) for key, value in values.items()}))
+    for part in given.values():
+        native = next((other for other in NATIVES.values() if other.name != "NumPy" and other.owns(part)), native)
+    return native, {name: np.asarray(native.numpy(part) if native.owns(part) else part) for name, part in given.items()}
+
+
+def two_calls_differ(first: np.ndarray, second: np.ndarray) -> str:
+    """What is said of a function that is none of its inputs; "" if two calls give the same bits."""
+    if same_bits(first, second):
+        return ""
+    by = f" by up to {number(float(np.abs(first - second).max()))}" if first.shape == second.shape else " in shape"
+    return f"not a function of its inputs: two calls differ{by}; is something dropped, drawn or not initialised?"
+
+
+def check_draws_nothing(like: Module, values: Mapping[Any, Any]) -> None:
+    """ValueError if the model of refnp draws numbers in its call, unless their noise is among the inputs."""
+    parameters = list(inspect.signature(type(like).__call__).parameters)[1:]
+    if "epsilon" in parameters and "epsilon" not in values and parameters.index("epsilon") >= len(values):
+        kind = type(like).__name__
+        raise ValueError(
+            f"judge_model: like is a {kind}, which draws at random; two draws differ, so give both the same noise: "
+            f"inputs={{…, 'epsilon': array}}, whose shape {kind}.__call__ says"
+        )
+
+
+def by_key(inputs: Any) -> dict[Any, Any]:
+    """Inputs by position or by name."""
+    if isinstance(inputs, Mapping):
+        return dict(inputs)
+    return dict(enumerate(inputs if isinstance(inputs, (tuple, list)) else (inputs,)))
+
+
+def called(function: Callable, values: Mapping[Any, Any]) -> Any:
+    """A function of inputs by position and by name."""
+    return function(
+        *(value for key, value in values.items() if isinstance(key, int)),
+        **{key: value for key, value in values.items() if not isinstance(key, int)},
+    )
+
+
+def native_of(function: Any, values: Iterable[Any]) -> Native:
+    """The framework of a module or of its inputs; of a function of NumPy arrays, which JAX takes as well, NumPy."""
+    for thing in (function, *values):
+        for native in NATIVES.values():
+            if native.name != "NumPy" and native.owns(thing):
+                return native
+    return NATIVES["NumPy"]
+
+
+def version_of(native: Native) -> str:
+    """The version of a framework."""
+    return importlib.metadata.version(native.package)
+
+
+def named_parts(answer: Any) -> dict[str, Any]:
+    """The arrays of an answer by name: mean, std and the like of a distribution, a dict as it is, or one output."""
+    if isinstance(answer, Mapping):
+        return dict(answer)
+    if hasattr(answer, "dtype") and hasattr(answer, "shape"):  # an array, which has methods called mean and std
+        return {"output": answer}
+    if isinstance(answer, (tuple, list)):
+        names = ("mean", "std") if len(answer) == 2 else tuple(f"output {i}" for i in range(len(answer)))
+        return dict(zip(names, answer, strict=True))
+    found = {name: getattr(answer, own) for own, name in PARTS.items() if hasattr(answer, own)}
+    found = {name: part() if callable(part) else part for name, part in found.items()}
+    return found or {"output": answer}

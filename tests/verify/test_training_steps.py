@@ -1,0 +1,133 @@
+"""Gradients of whole models and parameters after a step: right ones hold, mistakes of a training loop are seen."""
+
+import numpy as np
+import pytest
+
+from refnp import autograd as ag
+from refnp import judge_model
+from refnp.layers import MLP, cross_entropy, mse
+from refnp.models import CNP, GPT
+from refnp.verify.judge import DEVIATES
+
+torch = pytest.importorskip("torch")
+both = pytest.mark.parametrize("dtype", ["float32", "float64"])
+TARGETS = np.array([2, 0, 1, 1, 2])
+
+
+def network(dtype):
+    """refnp's network of two layers, PyTorch's with the same numbers, and an input."""
+    rng = np.random.default_rng(0)
+    model = MLP([4, 6, 3], rng=rng)
+    theirs = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 3)).to(
+        getattr(torch, dtype)
+    )
+    theirs.load_state_dict(
+        {
+            f"{2 * i}.{kind}": torch.tensor(model.state_dict()[f"layers.{i}.{kind}"].T)
+            for i in range(2)
+            for kind in PARTS
+        }
+    )
+    return model, theirs, rng.normal(size=(5, 4)).astype(dtype)
+
+
+PARTS = ("weight", "bias")
+
+
+def named(module, of):
+    """{refnp's name: an array} of parameters of PyTorch's."""
+    layers = (module[0], module[2])
+    return {f"layers.{i}.{k}": of(getattr(layer, k)).detach().t() for i, layer in enumerate(layers) for k in PARTS}
+
+
+def step_of_pytorch(theirs, x, reduction="mean", **options):
+    """The loss, the gradients, and the parameters after a step."""
+    loss = torch.nn.functional.cross_entropy(theirs(torch.tensor(x)), torch.tensor(TARGETS), reduction=reduction)
+    loss.backward()
+    gradients = named(theirs, lambda p: p.grad.clone())
+    torch.optim.AdamW(theirs.parameters(), lr=1e-2, **options).step()
+    return loss.detach().numpy(), gradients, named(theirs, lambda p: p)
+
+
+@both
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ({"weight_decay": 0.1}, ""),
+        ({"weight_decay": 0.1, "reduction": "sum"}, "output gradient"),
+        ({"weight_decay": 0.0}, "updated"),
+        ({"weight_decay": 0.1, "eps": 1e-4}, "updated"),
+    ],
+)
+def test_a_training_step_of_pytorch_is_judged_and_its_mistakes_are_seen(dtype, options, wrong):
+    model, theirs, x = network(dtype)
+    parameters = {name: value.clone() for name, value in named(theirs, lambda p: p).items()}
+    loss, gradients, updated = step_of_pytorch(theirs, x, **options)
+    report = judge_model(
+        lambda x: loss,
+        x,
+        like=model,
+        parameters=parameters,
+        loss=lambda logits: cross_entropy(logits, TARGETS),
+        gradients=gradients,
+        updated=updated,
+        optimizer=("adamw", {"learning_rate": 1e-2, "weight_decay": 0.1}),
+    )
+    assert [row["quantity"] for row in report.rows][:2] == ["output", "gradient of layers.0.weight"]
+    assert len(report.rows) == 9
+    found = {row["quantity"].partition(" ")[0] for row in report.rows if row["verdict"] == DEVIATES}
+    if options.get("reduction") == "sum":  # in float64 ε beside a larger gradient shows, too
+        found -= {"updated"}
+    assert found == set(wrong.split())
+
+
+@both
+def test_gradients_of_a_gpt_hold_and_hardly_more(dtype):
+    """The embedding is tied, and so has two terms; a gradient with one of them alone, or without the mean, is seen."""
+    rng = np.random.default_rng(0)
+    model = GPT(7, 4, features=4, heads=2, hidden=8, layers=1, rng=rng)
+    tokens, targets = rng.integers(0, 7, (2, 2, 4))
+    state = {name: value.astype(dtype) for name, value in model.state_dict().items()}
+    leaves = {name: ag.Tensor(value, requires_grad=True) for name, value in state.items()}
+    found = cross_entropy(model.bind(leaves)(tokens), targets)
+    gradients = dict(zip(leaves, ag.gradients(found, list(leaves.values())), strict=True))
+    asked = {"like": model, "parameters": state, "loss": lambda logits: cross_entropy(logits, targets)}
+    report = judge_model(lambda tokens: found.data, tokens, gradients=gradients, **asked).require()
+    assert len(report.rows) == 1 + len(state)
+    slip = 3e4 * np.finfo(dtype).eps  # of the largest element of each
+    off = {n: g + dtype_of(g)(slip * np.abs(g).max()) for n, g in gradients.items() if "key.bias" not in n}
+    report = judge_model(lambda tokens: found.data, tokens, gradients=off, **asked)
+    assert {row["quantity"] for row in report.rows if row["verdict"] != DEVIATES} == {"output"}
+    assert report.not_judged == {"gradient of layers.0.attention.key.bias": "it is not given"}
+
+
+def dtype_of(array):
+    return array.dtype.type
+
+
+def test_a_program_may_answer_with_its_gradients_and_inputs_have_gradients_too():
+    rng = np.random.default_rng(0)
+    model = CNP(hidden=4, before=1, after=1, decoder=1, rng=rng)
+    sets = {"context_x": rng.normal(size=(1, 3, 1)), "context_y": rng.normal(size=(1, 3, 1))}
+    given = sets | {"target_x": rng.normal(size=(1, 2, 1))}
+    loss = lambda law: mse(law.mean, np.ones((1, 2, 1)))
+
+    def program(context_y, **others):
+        value, pullback = ag.vjp(lambda y: loss(model(context_y=y, **others)), context_y)
+        return {"output": value, "gradient.context_y": 1.001 * pullback(np.ones(()))[0]}
+
+    report = judge_model(program, given, like=model, loss=loss)
+    assert [row["quantity"] for row in report.rows if row["verdict"] == DEVIATES] == ["gradient of context_y"]
+
+
+def test_what_cannot_be_meant_is_refused():
+    model, _, x = network("float64")
+    given = {"like": model, "gradients": {"layers.0.weight": np.zeros((4, 6))}}
+    with pytest.raises(ValueError, match=r"gradients of like need one number, and it answers with shape \(5, 3\)"):
+        judge_model(model, x, **given)
+    with pytest.raises(ValueError, match=r"gradients name 'layers\.0\.wait'"):
+        judge_model(model, x, like=model, gradients={"layers.0.wait": x}, loss=lambda y: ag.sum(y))
+    report = judge_model(model, x, **given | {"gradients": {"layers.0.weight": x}}, loss=lambda y: ag.sum(y))
+    assert "shape (5, 4) where (4, 6) is right" in str(report)
+    report = judge_model(model, x, like=model, gradients={"layers.0.weight": None}, loss=lambda y: ag.sum(y))
+    assert [row["quantity"] for row in report.rows] == ["output"]
