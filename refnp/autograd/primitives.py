@@ -113,6 +113,7 @@ def primitive(function: Callable) -> Callable:
             return tuple(v if v.dtype.kind in "iu" else result(v, node, slot) for slot, v in enumerate(values))
         return result(values[0], node)
 
+    operation.rule = function  # type: ignore[attr-defined]
     return operation
 
 

@@ -16,7 +16,7 @@ from refnp.verify.case import Problem
 from refnp.verify.causes import causes, narrower, options, pullbacks
 from refnp.verify.causes.values import answer_of
 from refnp.verify.judge import DEVIATES, judged
-from refnp.verify.mutants import MUTANTS, general, mutants_of
+from refnp.verify.mutants import MUTANTS, mutants_of
 from refnp.verify.mutants.__main__ import page
 from refnp.verify.mutants.mutant import Mutant, rounded_to
 
@@ -85,7 +85,7 @@ ANY = ("layer_norm", "softmax", "linear", "gaussian_nll", "set_convolution")
 def of_any(layer, names):
     """Mistakes of precision and of gradients that any layer may make."""
     stored = lambda form: narrower.stored_function(layer, FORMATS[form], inputs=True, results=True)
-    yield from general.of_precision(layer)[:1]
+    yield from narrower.of_precision(layer)[:1]
     for form in ("bfloat16", "float16"):
         yield Mutant(f"inputs, output and gradients were stored in {form}", (layer.name,), stored(form))
     for says, factor in (("left out, 0", 0), ("of the other sign", -1), ("doubled", 2), ("halved", 0.5)):
@@ -120,15 +120,6 @@ def test_the_page_of_documentation_lists_them():
 
 def test_there_are_at_least_sixty():
     assert len({mutant.says for mutant in MUTANTS}) >= 60
-
-
-@pytest.mark.parametrize("layer", LAYERS)
-def test_a_template_without_a_mistake_is_right(layer):
-    for template in {id(m.template): m.template for m in OWN[layer]}.values():
-        answers, rows = judgement(layer, template)
-        assert len(answers) == len(problems(layer))
-        assert [row for row in rows if row.verdict == DEVIATES] == []
-        assert causes(answers, rows) == []
 
 
 def log_of_softmax(x, axis=-1):
@@ -258,9 +249,9 @@ def test_beside_a_known_defect_the_mistake_is_named():
 
 def some_pairs(layer):
     """Pairs of mutants of a layer that can both be there, drawn by its name."""
-    pairs = [(a, b) for a, b in itertools.combinations(OWN[layer], 2) if a.together(b)]
-    order = np.random.default_rng(len(pairs)).permutation(len(pairs))[:PAIRS]
-    return [pairs[i] for i in order]
+    pairs = list(itertools.combinations(OWN[layer], 2))
+    order = np.random.default_rng(len(pairs)).permutation(len(pairs))
+    return list(itertools.islice((pairs[i] for i in order if pairs[i][0].together(pairs[i][1])), PAIRS))
 
 
 @pytest.mark.parametrize("layer", SOME)

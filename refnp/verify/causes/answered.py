@@ -80,6 +80,16 @@ class Answered:
         found = answer_of(self.problem, function, dtype, arrays, gradients=any(q != "output" for q in self.answer))
         return {q: value for q, value in found.items() if q in self.answer}
 
+    def wide_values(self, mutant: Mutant) -> Answer:
+        """What a mistake gives in the widest precision; asked for one after another, of each several times."""
+        if self._last.get("of") is not mutant:
+            self._last.update({"of": mutant, "values": self.values(mutant.function, WIDE)})
+        return self._last["values"]
+
+    @functools.cached_property
+    def _last(self) -> dict[str, Any]:
+        return {}
+
     def ratio(self, given: np.ndarray, value: np.ndarray, allowed: np.ndarray) -> float:
         """The worst error over bound; infinite for another shape. Where anything is allowed, NaN is right as well."""
         if np.shape(given) != np.shape(value):
@@ -111,7 +121,7 @@ class Answered:
                 return self._to_the_bit(mutant, wrong_or_right=True) != {}
             if mutant.narrow:
                 return not self._overflows(mutant)
-            values = self.values(mutant.function, WIDE)
+            values = self.wide_values(mutant)
             changed = [q for q in self.changed(values) if q not in self.wrong]
             allowed = {q: self._enlarged(q, values[q]) for q in changed}
             beyond = lambda: max((self.ratio(self.answer[q], values[q], allowed[q]) for q in changed), default=0.0)
@@ -143,7 +153,7 @@ class Answered:
     def is_nearer(self, mutant: Mutant) -> bool:
         """Whether the answer is no farther from what a mistake gives than from what is right."""
         try:
-            values = self.values(mutant.function, WIDE)
+            values = self.wide_values(mutant)
         except Exception:  # it cannot be asked this
             return False
         ratios = {q: self.ratio(self.answer[q], values[q], self.allowed[q]) for q in self.wrong if q in values}
@@ -152,7 +162,7 @@ class Answered:
     def tells_from_right(self, mutant: Mutant) -> bool:
         """Whether what a mistake gives is far from what is right, beside ȳ."""
         try:
-            values = self.values(mutant.function, WIDE)
+            values = self.wide_values(mutant)
         except Exception:  # it cannot be asked this
             return False
         least = 10 * FAR * self.policy.stored.u * np.abs(self.problem.cotangent).max(initial=0)
@@ -195,7 +205,7 @@ class Answered:
             output = {"output": np.asarray(mutant.function(*self.wide, **self.problem.case.options))}
             if self.changed(output) and not self.is_near("output", output["output"]):
                 return {}  # its gradients need not be computed
-        values = self.values(mutant.function, WIDE)
+        values = self.wide_values(mutant)
         changed = self.changed(values)
         if not changed:
             return None

@@ -222,7 +222,7 @@ def solved(
     for start in STARTS:
         try:
             found = root_of(at, start[0] * (near or 1.0), start[1] * (near or 1.0))
-        except (ValueError, TypeError, ArithmeticError):
+        except Exception:  # it cannot be computed with such a number
             continue
         if found is None or any(abs(found[0] - other) <= 1e-6 * abs(other) for other in seen):
             continue

@@ -28,7 +28,8 @@ def of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
     probe = best_probe(answered)
     if not has_page(layer) or probe is None:
         return
-    for edit, form in compiled_edits(layer.function, of_pullback=False):
+    for edit in edits(layer.function, of_pullback=False):
+        form = form_with(layer.function, edit)
         if edit.narrow or is_near(probe, form):
             yield Mutant(edit.says, (layer.name,), on_tape(form), narrow=edit.narrow, where=edit.where)
 
@@ -37,11 +38,12 @@ def of_gradients(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]
     """The page with an edit of a line of its VJP; then with a number that is held constant."""
     if not has_page(layer):
         return
-    for edit, form in compiled_edits(layer.function, of_pullback=True):
-        yield Mutant(edit.says, (layer.name,), with_its_vjp(form), narrow=edit.narrow, where=edit.where)
-    for edit, form in compiled_edits(layer.function, of_pullback=False):
+    for edit in edits(layer.function, of_pullback=True):
+        function = with_its_vjp(form_with(layer.function, edit))
+        yield Mutant(edit.says, (layer.name,), function, narrow=edit.narrow, where=edit.where)
+    for edit in edits(layer.function, of_pullback=False):
         if "held(" in edit.after:
-            yield Mutant(edit.says, (layer.name,), on_tape(form), where=edit.where)
+            yield Mutant(edit.says, (layer.name,), on_tape(form_with(layer.function, edit)), where=edit.where)
 
 
 def numbers_of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
@@ -55,16 +57,19 @@ def numbers_of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[M
 
 
 @functools.cache
-def compiled_edits(operation: Callable, *, of_pullback: bool) -> list[tuple[Edit, Form]]:
-    """Every edit of a page, or of its VJP, that can be compiled."""
+def edits(operation: Callable, *, of_pullback: bool) -> list[Edit]:
+    """Every edit of a page, or of its VJP."""
     opened = Opened.of(operation)
-    found, only_back = [], opened.only_back()
-    for one in opened.all():
-        for edit in edits_of(one):
-            if (edit.of_pullback or one.function in only_back) == of_pullback:
-                form = opened.compiled({one.function: edit.tree}, KNOWN_WORDS)
-                found.append((edit, form_of(operation, form)))
-    return found
+    only_back = opened.only_back()
+    every = (edit for one in opened.all() for edit in edits_of(one))
+    return [edit for edit in every if (edit.of_pullback or edit.opened.function in only_back) == of_pullback]
+
+
+@functools.cache
+def form_with(operation: Callable, edit: Edit) -> Form:
+    """The page with an edit."""
+    form = Opened.of(operation).compiled({edit.opened.function: edit.tree}, KNOWN_WORDS)
+    return form_of(operation, form)
 
 
 def with_number(operation: Callable) -> Iterator[tuple[str, str, Callable[[float], Form]]]:

@@ -27,7 +27,7 @@ from refnp.verify.causes.answered import Answered, Row
 from refnp.verify.causes.cause import Cause, fits_some, pattern
 from refnp.verify.causes.seen import Ask, seen
 from refnp.verify.edits.edited import line_of
-from refnp.verify.mutants import general, mutants_of
+from refnp.verify.mutants import mutants_of
 from refnp.verify.mutants.mutant import Mutant
 
 DEVIATES = "deviates"
@@ -139,7 +139,7 @@ class Search:
             found = found + self._singles(narrow, loosely=True)
             best = min(best, self._cover(found), key=self._worth)
         if best[1]:
-            found = found + self._singles(general.of_precision(self.layer))
+            found = found + self._singles(narrower.of_precision(self.layer))
             best = min(best, self._cover(found), key=self._worth)
         if best[1]:
             pairs = self._pairs(mutants, [a for a in self.deviating if a.rows & best[1]])
@@ -292,7 +292,8 @@ class Search:
         changed = {id(mutant): {a for a in tried if a.is_changed_by(mutant)} for mutant in mutants}
         both = ((i, one, other) for i, (one, other) in enumerate(itertools.combinations(mutants, 2)))
         for i, one, other in both:
-            in_both, pair = changed[id(one)] & changed[id(other)], one.together(other)
+            in_both = changed[id(one)] & changed[id(other)]
+            pair = one.together(other) if in_both else None
             if pair is not None and any(a.explained(pair) for a in tried if a in in_both):
                 found.append(self._explanation(Explanation(pair, {}, len(mutants) + i), self.deviating))
         return [e for e in found if e.rows.keys() & self.telling]

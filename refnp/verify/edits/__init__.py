@@ -1,8 +1,9 @@
-"""Pages with a line that is another: their source as syntax, its edits, and the edited page as a function.
+"""Functions with a line that is another: their source as syntax, its edits, and the edited function.
 
-opened       the source of a page and of all that it uses, and any of it compiled again
+opened       the source of a page, or of a function that uses some, and of all that it uses; any of it compiled again
 patterns     an expression in place of another, as a table of known mistakes writes it
 variants     every edit of one place of a page
+methods      modules of which a method is another
 traced       numbers that the engine differentiates, whatever a page does with them
 edited       an edited page as an operation: with the derivative of what it computes, or with the VJP that stands on it
 """

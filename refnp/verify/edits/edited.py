@@ -5,18 +5,26 @@ named_edits(layers.layer_norm, ("layer_norm",), {"ε stood outside the root": ou
 """
 
 import ast
+import contextlib
 import copy
+import functools
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from refnp.autograd import primitive
-from refnp.autograd.pages import along_axes
+from refnp import autograd as ag
+from refnp.autograd import primitive, vjp
+from refnp.autograd.declaration import Declaration
+from refnp.autograd.pages import along_axes, of_each_axis, plain
+from refnp.numbers.parts import with_parts
+from refnp.verify.edits.methods import Methods, bound_with, class_and, class_named
 from refnp.verify.edits.opened import Opened
-from refnp.verify.edits.patterns import Rewriting
-from refnp.verify.edits.traced import Traced, held, tensor_of
+from refnp.verify.edits.patterns import Rewriting, argument_of, stands_in
+from refnp.verify.edits.traced import held, tensor_of, traced
+from refnp.verify.layers.multi_head import bound
 from refnp.verify.mutants.mutant import Mutant
 
 Form = Callable[..., tuple]
@@ -30,12 +38,20 @@ def count_of(x: Any, axes: Any = -1) -> int:
     return math.prod(x.shape[axis] for axis in axes)
 
 
-KNOWN_WORDS = {"held": held, "count_of": count_of}
+KNOWN_WORDS = {"held": held, "count_of": count_of, "ag": ag}
+
+
+def is_operation(function: Callable) -> bool:
+    """Whether a function is an operation, made of a page or of another rule."""
+    return hasattr(function, "rule")
 
 
 def form_of(operation: Callable, function: Callable) -> Callable:
     """A function in place of an operation's page, about the axes that it is asked for."""
-    return along_axes(function) if operation.takes.moved else function  # type: ignore[attr-defined]
+    if not hasattr(operation, "page"):
+        return function
+    declaration: Declaration = operation.takes  # type: ignore[attr-defined]
+    return along_axes(function) if declaration.moved else of_each_axis(function, declaration)
 
 
 def on_tape(form: Form) -> Callable:
@@ -44,7 +60,7 @@ def on_tape(form: Form) -> Callable:
     def function(*arrays: Any, **options: Any) -> Any:
         if all(isinstance(a, np.ndarray) and a.ndim for a in arrays):  # what has no axes becomes a Python number
             return form(*arrays, **options)[0]
-        return tensor_of(form(*map(Traced, arrays), **options)[0])
+        return tensor_of(form(*map(traced, arrays), **options)[0])
 
     return function
 
@@ -59,18 +75,43 @@ def with_its_vjp(form: Form) -> Callable:
     return function
 
 
-class EditedPage:
-    """The page of an operation, of which some edits of a table are made: template(*arrays, **edits, **options)."""
+def with_its_derivative(form: Form) -> Form:
+    """An edited page with the derivative of what it computes."""
+    return lambda *arrays, **options: vjp(functools.partial(on_tape(form), **options), *arrays)
 
-    def __init__(self, operation: Callable, words: Mapping[str, Any]):
-        self.operation, self.words = operation, {**KNOWN_WORDS, **words}
+
+def using(function: Callable, forms: Mapping[Callable, Form], methods: Methods) -> Callable:
+    """A function that computes with other pages of some operations, and with modules of other methods."""
+    parts = {operation.page: form for operation, form in forms.items()}  # type: ignore[attr-defined]
+    own = with_parts(function, {**parts, bound: functools.partial(bound_with, methods)})
+
+    def plainly(*arrays: Any, **options: Any) -> Any:
+        with plain() if forms else contextlib.nullcontext():
+            return own(*arrays, **options)
+
+    return plainly
+
+
+class EditedPage:
+    """A function of which some edits of a table are made: template(*arrays, **edits, **options).
+
+    It is an operation, whose page is edited, or one that uses such, and others that are called on the way are `pages`.
+    Before the colon of "Residual: x + _y" stands a class, in whose methods it is looked for.
+    """
+
+    def __init__(self, operation: Callable, words: Mapping[str, Any], pages: tuple[Callable, ...] = ()):
+        self.given = operation.keywords if isinstance(operation, functools.partial) else {}
+        self.operation = operation.func if isinstance(operation, functools.partial) else operation
+        self.words, self.pages = {**KNOWN_WORDS, **words}, pages
         self.made: dict[tuple[str, ...], Callable] = {}
         self.edits: dict[str, tuple[list[Rewrite], bool]] = {}
         self.lines: dict[str, str] = {}
+        self.owners: dict[Callable, type] = {}  # of methods that are edited
+        self.places: dict[tuple[str, str], list[Opened]] = {}  # of patterns
 
     def __call__(self, *arrays: Any, **options: Any) -> Any:
         chosen = tuple(name for name in self.edits if name in options)
-        given = {name: value for name, value in options.items() if name not in chosen}
+        given = {**self.given, **{name: value for name, value in options.items() if name not in chosen}}
         if chosen not in self.made:
             self.made[chosen] = self.function(chosen)
         return self.made[chosen](*arrays, **given)
@@ -79,9 +120,41 @@ class EditedPage:
         """The page with these edits."""
         if not chosen:
             return self.operation
-        form = form_of(self.operation, Opened.of(self.operation).compiled(self.trees(chosen), self.words))
-        of_pullback = [self.edits[name][1] for name in chosen]
-        return with_its_vjp(form) if all(of_pullback) else on_tape(form)
+        trees, back = self.trees(chosen), all(self.edits[name][1] for name in chosen)
+        if is_operation(self.operation):
+            form = form_of(self.operation, Opened.of(self.operation).compiled(trees, self.words))
+            return with_its_vjp(form) if back else on_tape(form)
+        forms = {}
+        for page in (page for page in self.pages if Opened.of(page).reaches(trees)):
+            form = form_of(page, Opened.of(page).compiled(trees, self.words))
+            forms[page] = form if back else with_its_derivative(form)
+        opened = Opened.of(self.operation)
+        function = opened.compiled(trees, self.words) if opened.reaches(trees) else self.operation
+        methods: Methods = {}
+        for method, owner in self.owners.items():
+            if method in trees:
+                methods.setdefault(owner, {})[method.__name__] = Opened.of(method).compiled(trees, self.words)
+        return using(function, forms, methods) if forms or methods else function
+
+    @functools.cached_property
+    def functions(self) -> list[Opened]:
+        """Where an edit may be, in the order in which its pattern is looked for."""
+        return [one for function in (self.operation, *self.pages) for one in Opened.of(function).all()]
+
+    def places_of(self, of_class: str, pattern: str) -> list[Opened]:
+        """The functions in which something may be what a pattern stands for."""
+        if (of_class, pattern) not in self.places:
+            where = self.methods_of(of_class) if of_class else self.functions
+            self.places[of_class, pattern] = [one for one in where if stands_in(pattern, one.tree)]
+        return self.places[of_class, pattern]
+
+    def methods_of(self, name: str) -> list[Opened]:
+        """The methods of a class of refnp's, by its name."""
+        owner = class_named(name)
+        functions = [inspect.unwrap(m) for m in vars(owner).values() if inspect.isfunction(m)]
+        found = [Opened.of(f) for f in functions if not f.__code__.co_freevars]
+        self.owners |= {one.function: owner for one in found}
+        return found
 
     def allows(self, chosen: tuple[str, ...]) -> bool:
         """Whether these edits can be made at once."""
@@ -97,15 +170,18 @@ class EditedPage:
             rewrites, of_pullback = self.edits[name]
             for pattern, form in rewrites:
                 done = False
-                for one in Opened.of(self.operation).all():
+                of_class, pattern = class_and(pattern)
+                for one in self.places_of(of_class, pattern):
                     edit = Rewriting(pattern, form, of_pullback=of_pullback)
-                    tree: Any = edit.visit(copy.deepcopy(trees.get(one.function, one.tree)))
+                    tree: Any = copy.deepcopy(trees.get(one.function, one.tree))
+                    tree = edit.of_argument(tree) if argument_of(pattern) else edit.visit(tree)
                     if edit.count:
-                        trees[one.function], done = tree, True
+                        trees[one.function], done = ast.fix_missing_locations(tree), True
                         before, after = edit.lines[0]
                         line = f"{one.file}:{one.line(before)}  {ast.unparse(before)} → {ast.unparse(after)}"
                         self.lines.setdefault(name, line)
-                        break
+                        if not of_class:
+                            break
                 if not done:
                     raise ValueError(f"{self.operation.__name__}: {name}: nothing on the page is {pattern}")
         return trees
@@ -121,13 +197,14 @@ def named_edits(
     narrow_of_vjp: Named | None = None,
     in_bfloat16: Named | None = None,
     words: Mapping[str, Any] | None = None,
+    pages: tuple[Callable, ...] = (),
 ) -> list[Mutant]:
     """Known mistakes of a page, as edits of its lines.
 
     Those `of_vjp` stand in the VJP; `narrow` are those of rounding, `in_bfloat16` those whose sums are. `words` are
-    what edits may use beside what the page does.
+    what edits may use beside what the page does, and `pages` operations that the function calls.
     """
-    template, found = EditedPage(operation, words or {}), []
+    template, found = EditedPage(operation, words or {}, pages), []
     kinds: tuple[tuple[Named | None, bool, dict[str, Any]], ...] = (
         (edits, False, {}),
         (of_vjp, True, {}),

@@ -1,4 +1,4 @@
-"""A page as syntax: its source and that of every page, part and word that it uses, and any of them compiled again.
+"""A function as syntax: its source and that of every page, part and word that it uses, and any of them compiled again.
 
 opened = Opened.of(layer_norm)                       the page, and `standardized`, which it uses
 opened.compiled({standardized: tree})                the page that uses another `standardized`
@@ -10,10 +10,10 @@ import inspect
 import pathlib
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from types import SimpleNamespace
 from typing import Any
 
 OPENED_WORDS = ("shares",)  # what has lines of its own to be wrong in
+OPENED = ("refnp.layers", "refnp.models", "refnp.autograd", "refnp.verify.layers")
 
 
 class Opened:
@@ -27,14 +27,15 @@ class Opened:
         (tree,) = ast.parse(textwrap.dedent("".join(lines))).body
         assert isinstance(tree, ast.FunctionDef)
         tree.decorator_list = []
+        tree.body = tree.body[ast.get_docstring(tree, clean=False) is not None :]
         self.tree = tree
         self.used = {name: Opened(of, self.path) for name, of in used_by(self.function, tree, self.path)}
 
     @classmethod
     @functools.cache
-    def of(cls, operation: Callable) -> "Opened":
-        """The page of an operation."""
-        return cls(operation.page)  # type: ignore[attr-defined]
+    def of(cls, function: Callable) -> "Opened":
+        """The page of an operation, or a function that uses such."""
+        return cls(getattr(function, "page", function))
 
     def only_back(self) -> set[Callable]:
         """The functions that the VJP alone uses."""
@@ -44,9 +45,7 @@ class Opened:
             one = waiting.pop()
             if one.function not in forward:
                 forward.add(one.function)
-                inner = [
-                    node for node in ast.walk(one.tree) if isinstance(node, ast.FunctionDef) and node is not one.tree
-                ]
+                inner = [node for node in ast.walk(one.tree) if node is not one.tree and is_pullback(node)]
                 back = {id(node) for each in inner for node in ast.walk(each)}
                 names = {n.id for n in ast.walk(one.tree) if isinstance(n, ast.Name) and id(n) not in back}
                 waiting += [used for name, used in one.used.items() if name in names]
@@ -55,6 +54,10 @@ class Opened:
     def line(self, node: ast.AST) -> int:
         """The line of its file in which a piece of it stands."""
         return self.first + node.lineno - 1  # type: ignore[attr-defined]
+
+    def reaches(self, functions: Mapping[Callable, Any]) -> bool:
+        """Whether one of these functions is this, or is used by it."""
+        return any(one.function in functions for one in self.all())
 
     def all(self) -> Iterator["Opened"]:
         """This function, and all that it uses, each once."""
@@ -70,24 +73,62 @@ class Opened:
         """The function with other trees for some of those that it uses; `words` are what these may also say."""
         scope = {**self.function.__globals__, **words}
         for name, one in self.used.items():
-            if any(each.function in trees for each in one.all()):
+            if one.reaches(trees):
                 built = one.compiled(trees, words)
-                is_page = hasattr(self.function.__globals__[name], "page")
-                scope[name] = SimpleNamespace(page=built) if is_page else built
+                module, dot, own = name.rpartition(".")
+                known = valued(self.function, name)
+                value: Any = WithPage(known, built) if hasattr(known, "page") else built
+                scope[module or own] = Beside(scope[module], {own: value}) if dot else value
         tree = trees.get(self.function, self.tree)
         exec(code_of(tree, self.file), scope)  # its own source, or an edit of it
         return scope[self.name]
 
 
+def is_pullback(node: ast.AST) -> bool:
+    """Whether a function within a page is given gradients: vjp(y_bar)."""
+    if not isinstance(node, ast.FunctionDef):
+        return False
+    names = [a.arg for a in (*node.args.args, *filter(None, [node.args.vararg]))]
+    return bool(names) and names[0].endswith(("bar", "bars"))
+
+
 def code_of(tree: ast.FunctionDef, file: str) -> Any:
     """A function as code."""
-    return compile(ast.fix_missing_locations(ast.Module([tree], [])), file, "exec")
+    return compile(ast.Module([tree], []), file, "exec")
+
+
+class WithPage:
+    """An operation of which another page is used by others; called by itself it has its own."""
+
+    def __init__(self, operation: Callable, page: Callable):
+        self.operation, self.page = operation, page
+
+    def __call__(self, *arrays: Any, **options: Any) -> Any:
+        return self.operation(*arrays, **options)
+
+
+class Beside:
+    """A module in which some names are others."""
+
+    def __init__(self, module: Any, others: dict[str, Any]):
+        self.__dict__.update(others)
+        self.module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.module, name)
+
+
+def valued(function: Callable, name: str) -> Any:
+    """What a name, or a name of a module of refnp's, is in a function; None where it is unknown."""
+    module, _, own = name.rpartition(".")
+    value = function.__globals__.get(module or own)
+    return getattr(value, own, None) if module and inspect.ismodule(value) else None if module else value
 
 
 def used_by(function: Callable, tree: ast.AST, path: tuple[str, ...]) -> Iterator[tuple[str, Callable]]:
     """The pages, parts and words that a function uses, by the names it has for them."""
-    for name in dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name)):
-        value: Any = function.__globals__.get(name)
+    for name in dict.fromkeys(ast.unparse(node) for node in ast.walk(tree) if is_name(node)):
+        value: Any = valued(function, name)
         if hasattr(value, "page"):
             value = value.page
         elif not is_part(value):
@@ -96,11 +137,14 @@ def used_by(function: Callable, tree: ast.AST, path: tuple[str, ...]) -> Iterato
             yield name, value
 
 
+def is_name(node: ast.AST) -> bool:
+    """Whether it is a name, or one of a module: layers.attention."""
+    return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name))
+
+
 def is_part(value: Any) -> bool:
     """Whether a value is a part of refnp's pages, or a word with lines of its own."""
     if not inspect.isfunction(value) or not value.__module__.startswith("refnp."):
         return False
     in_words = value.__module__ == "refnp.numbers.words"
-    return (
-        value.__name__ in OPENED_WORDS if in_words else value.__module__.startswith(("refnp.layers", "refnp.autograd"))
-    )
+    return value.__name__ in OPENED_WORDS if in_words else value.__module__.startswith(OPENED)

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 
 from refnp import autograd as ag
+from refnp.autograd import primitive
 from refnp.autograd.primitives import raw
 from refnp.numbers import words
 from refnp.numbers.kinds import Kind, kind_of
 from refnp.verify.mutants.mutant import root_of
+
+NO_DTYPE = np.dtype(bool)
 
 
 class Traced(Kind):
@@ -88,7 +91,12 @@ def deciding(function: Callable) -> Callable:
 
 def held(x: Any) -> Any:
     """x as a constant: no gradient flows through it."""
-    return Traced(x.real) if isinstance(x, Traced) else x
+    return Traced(x.real) if isinstance(x, Traced) else x.detach() if isinstance(x, ag.Tensor) else x
+
+
+def traced(x: Any) -> Any:
+    """An argument of a page as a number that the engine differentiates; integers and what is absent as they are."""
+    return Traced(x) if getattr(x, "dtype", NO_DTYPE).kind in "fc" or isinstance(x, float) else x
 
 
 def normal_cdf(x: Any) -> tuple[Any, Any]:
@@ -97,8 +105,33 @@ def normal_cdf(x: Any) -> tuple[Any, Any]:
     return 0.5 * words.erfc(-x / words.root(2)), density
 
 
+@primitive
+def added_at(x, *, places, length):
+    """y_k = Σ of the x_i with places_i = k.   VJP: x̄_i = ȳ_k."""
+    return words.added_at(x, places, length), lambda y_bar: (words.read_at(y_bar, places),)
+
+
+@primitive
+def less_log1p(x):
+    """x − log(1 + x).   VJP: x̄ = ȳ x/(1 + x)."""
+    return words.less_log1p(x), lambda y_bar: (y_bar * x / (1 + x),)
+
+
+@primitive
+def expm1_less(x):
+    """e^x − 1 − x.   VJP: x̄ = ȳ (e^x − 1)."""
+    return words.expm1_less(x), lambda y_bar: (y_bar * np.expm1(x),)
+
+
+def moved(x: Traced, source: int, to: int) -> Traced:
+    """x with one axis at another place."""
+    order = list(range(x.ndim))
+    order.insert(to % x.ndim, order.pop(source))
+    return x.transpose(*order)
+
+
 SAME = """exp expm1 log log1p sqrt tanh sin cos sinh cosh arctan absolute maximum minimum where concatenate stack
-take take_along_axis expand_dims squeeze swapaxes transpose reshape flip roll broadcast_to tril triu diagonal
+take take_along_axis expand_dims squeeze swapaxes transpose reshape flip roll broadcast_to tril triu
 cumsum cumprod sum mean max pad""".split()  # noqa: SIM905  # the same in both
 BINARY = {
     "add": (np.add, ag.add),
@@ -115,6 +148,8 @@ Traced.functions = {
     np.negative: lifted(ag.negative),
     np.sqrt: lifted(root_of),  # as automatic differentiation has it
     np.square: lambda x: x * x,
+    np.moveaxis: moved,
+    np.diagonal: lambda x, axis1, axis2: Traced(ag.diagonal(x.tensor)),  # of the last two axes
     np.shape: lambda x: x.shape,
     np.ones_like: lambda x: np.ones(x.shape, x.dtype),
     np.zeros_like: lambda x: np.zeros(x.shape, x.dtype),
@@ -123,6 +158,10 @@ Traced.functions = {
     words.largest: deciding(words.largest),
     words.shares: lambda e: e / words.nonzero(e.sum(-1, keepdims=True)),
     words.einsum: lifted(ag.einsum),
+    words.read_at: words.read_at.__wrapped__,  # type: ignore[attr-defined]
+    words.added_at: lambda x, places, length: Traced(added_at(x.tensor, places=places, length=length)),
+    words.less_log1p: lifted(less_log1p),
+    words.expm1_less: lifted(expm1_less),
     words.erf: lifted(ag.erf),
     words.erfc: lifted(ag.erfc),
     words.normal_cdf: normal_cdf,

@@ -8,11 +8,12 @@ another one; a line is left out.
 
 import ast
 import copy
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from refnp.verify.edits.opened import Opened
+from refnp.verify.edits.opened import Opened, is_pullback
 from refnp.verify.edits.patterns import rewritten
 
 NO_ARRAYS = ("eps", "axis", "axes", "groups", "items", "channels")  # names of options and lengths
@@ -44,25 +45,33 @@ SAME_ON_PAPER = {  # function: the form of it that loses digits
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Edit:
-    """One line of a page, and what it might have been; `tree` is that of the function in which it stands.
+    """One line of a page, a statement of the function that is `opened`, and what it might have been.
 
-    `of_pullback` is an edit in its VJP.
+    `of_pullback` is an edit in its VJP, `narrow` one that is the same on paper.
     """
 
     opened: Opened
-    tree: ast.FunctionDef
-    line: int
-    before: str
-    after: str
+    line: ast.stmt
+    other: ast.stmt
     of_pullback: bool
     narrow: bool = False
 
     @property
+    def tree(self) -> ast.FunctionDef:
+        """The function with the other line."""
+        return exchanged(self.opened.tree, self.line, ast.fix_missing_locations(self.other))
+
+    @functools.cached_property
+    def after(self) -> str:
+        """The other line."""
+        return ast.unparse(self.other)
+
+    @property
     def where(self) -> str:
         """ "layer_norm.py:64  y = gain * unit + shift → y = gain * unit - shift"."""
-        return f"{self.opened.file}:{self.line}  {self.before} → {self.after}"
+        return f"{self.opened.file}:{self.opened.line(self.line)}  {ast.unparse(self.line)} → {self.after}"
 
     @property
     def says(self) -> str:
@@ -87,7 +96,7 @@ def statements(tree: ast.FunctionDef) -> list[tuple[ast.stmt, bool]]:
     def visit(body: list[ast.stmt], inside: bool) -> None:
         for one in body:
             if isinstance(one, ast.FunctionDef):
-                visit(one.body, True)
+                visit(one.body, inside or is_pullback(one))
             elif isinstance(one, (ast.For, ast.If, ast.While)):
                 visit([*one.body, *one.orelse], inside)
             elif isinstance(one, ast.Assign) or (isinstance(one, ast.Return) and (inside or not _names_a_vjp(one))):
@@ -131,34 +140,31 @@ def edited(
     opened: Opened, statement: ast.stmt, path: tuple, new: ast.expr, *, of_pullback: bool, narrow: bool = False
 ) -> Edit:
     """The function with another expression at one place."""
-    trees = {id(statement): replaced(statement, path, new)}
-    tree: Any = Exchanged(trees).visit(copy.deepcopy(opened.tree, {id(statement): statement}))
-    after = ast.unparse(trees[id(statement)])
-    return Edit(opened, tree, opened.line(statement), ast.unparse(statement), after, of_pullback, narrow)
+    return Edit(opened, statement, replaced(statement, path, new), of_pullback, narrow)
 
 
-class Exchanged(ast.NodeTransformer):
-    """A tree in which some statements are others."""
+def exchanged(node: Any, line: ast.stmt, other: ast.stmt) -> Any:
+    """A function in which a line is another; what does not change is shared."""
+    for field in ("body", "orelse"):
+        lines = getattr(node, field, [])
+        for i, one in enumerate(lines if isinstance(lines, list) else []):
+            new = other if one is line else exchanged(one, line, other)
+            if new is not one:
+                found = copy.copy(node)
+                setattr(found, field, [*lines[:i], new, *lines[i + 1 :]])
+                return found
+    return node
 
-    def __init__(self, others: dict[int, ast.stmt]):
-        self.others = others
 
-    def visit(self, node: ast.AST) -> ast.AST:
-        return self.others.get(id(node)) or super().generic_visit(node)
-
-
-def replaced(statement: ast.stmt, path: tuple, new: ast.expr) -> ast.stmt:
-    """A copy of a statement with another expression at the end of a path."""
-    found = copy.deepcopy(statement)
-    at: ast.AST = found
-    for field, i in path[:-1]:
-        at = getattr(at, field) if i is None else getattr(at, field)[i]
-    field, i = path[-1]
-    if i is None:
-        setattr(at, field, copy.deepcopy(new))
-    else:
-        getattr(at, field)[i] = copy.deepcopy(new)
-    return ast.fix_missing_locations(found)
+def replaced(node: Any, path: tuple, new: ast.expr) -> Any:
+    """A piece of syntax with another expression at the end of a path; what does not change is shared."""
+    if not path:
+        return new
+    (field, i), *rest = path
+    value, found = getattr(node, field), copy.copy(node)
+    one = replaced(value if i is None else value[i], tuple(rest), new)
+    setattr(found, field, one if i is None else [*value[:i], one, *value[i + 1 :]])
+    return found
 
 
 def names_before(tree: ast.FunctionDef, statement: ast.stmt) -> list[str]:

@@ -46,9 +46,15 @@ def normal_log_prob(y, mean, std):
     return -value, negated
 
 
+@takes("y to (*S), mean to (*S), std positive to (*S) → (*S)")
+def refnp_normal_log_prob(y, mean, std):
+    """log p(y) of a normal distribution, by refnp's Normal."""
+    return Normal(mean, std).log_prob(y)
+
+
 NORMAL = Layer(
     "normal_log_prob",
-    takes("y to (*S), mean to (*S), std positive to (*S) → (*S)")(lambda y, mean, std: Normal(mean, std).log_prob(y)),
+    refnp_normal_log_prob,
     normal_log_prob,
     torch=lambda torch, y, mean, std: torch.distributions.Normal(mean, std).log_prob(y),
     jax="scipy.stats.norm.logpdf",

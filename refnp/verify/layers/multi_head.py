@@ -15,6 +15,7 @@ import numpy as np
 
 from refnp import layers
 from refnp.layers.masks import causal, key_padding
+from refnp.numbers.parts import part
 from refnp.verify.case import (
     Case,
     GradientInputs,
@@ -139,6 +140,7 @@ def new_multi_head(heads, query, key, value, output):
     )
 
 
+@part
 def bound(module, parameters):
     """The module with `parameters` in the order of its names."""
     names = [name for name, _ in module.named_parameters()]

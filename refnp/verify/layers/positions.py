@@ -18,6 +18,7 @@ from refnp.verify.case import Case, GradientInputs, Layer, Without, generator, g
 from refnp.verify.judged_pages import by_tape, worst_of
 from refnp.verify.layers.attention import IN_ANY_FORM, tensors
 from refnp.verify.layers.attention_forms import OR_PRINTED
+from refnp.verify.layers.multi_head import bound
 
 
 def gathered(query, key, value, *tables, buckets, mask=None):
@@ -55,14 +56,14 @@ def gathered_image(query, key, value, *tables, rows, columns, mode="contextual",
 @takes("x (..., N, D) → (..., N, D)")
 def refnp_sinusoidal(x, *, base=10000):
     """y_n = x_n + P(n)."""
-    return absolute.SinusoidalPositions(base=base)(x)
+    return bound(absolute.SinusoidalPositions(base=base), ())(x)
 
 
 @takes("x (..., N, D), weight (V, D) → (..., N, D)", places="whole < V (N)")
 def refnp_learned(x, weight, *, places):
     """y_n = x_n + W[p_n]."""
     scheme = absolute.LearnedPositions(*weight.shape, rng=np.random.default_rng(0))
-    return scheme.bind({"weight": weight})(x, places)
+    return bound(scheme, (weight,))(x, places)
 
 
 def offsets(query, key):
@@ -83,8 +84,7 @@ T5_BUCKETS = {  # of offsets −7 … 7; the distances 0, 1, …, half of the bu
 
 def with_scheme(scheme, query, key, value, *tables, mask=None, places=None, similarity="scaled_dot"):
     """refnp's attention in heads, with a scheme of positions and the tables that it reads."""
-    names = [name for name, _ in scheme.named_parameters()]
-    scheme = scheme.bind(dict(zip(names, tables, strict=True)))
+    scheme = bound(scheme, tables)
     at = [np.arange(x.shape[-2]) if places is None else places for x in (query, key)]
     query, key = (scheme.rotated(x, p) for x, p in zip((query, key), at, strict=True))
     attend = functools.partial(

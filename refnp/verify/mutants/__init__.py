@@ -1,6 +1,5 @@
 """Known mistakes, a page for each family of layers.
 
-general      mistakes that any layer may make
 mutant       what a mutant is, and what all are made of
 """
 

@@ -1,14 +1,15 @@
 """`python -m refnp.verify.mutants`: every mistake that is known, family by family, as docs/mutants.md has it."""
 
-from refnp.verify.mutants import MUTANTS, PAGES, general
+from refnp.verify.causes import narrower
+from refnp.verify.mutants import MUTANTS, PAGES
 
 BEGIN = (
     "# Known mistakes",
     "Made by `python -m refnp.verify.mutants`; do not edit.",
     "When answers deviate, the report says as if what: which of these mistakes, or which two of them, gives the same "
     "answers within rounding.\n"
-    "Each is an edit of a line of refnp's page, which the report shows, or where there is no page yet a switch of an "
-    "equation\n([refnp/verify/mutants](../refnp/verify/mutants/__init__.py)). What is not in this list is looked for "
+    "Each is an edit of a line of refnp's, which the report shows "
+    "([refnp/verify/mutants](../refnp/verify/mutants/__init__.py)). What is not in this list is looked for "
     "as well, without a sentence of its own: options at other values, one number,\nany edit of the page, a narrower "
     "precision at one line ([judging.md](judging.md#what-may-deviate)).\n"
     "A mistake is named only if its own values, not the right ones, are within the bound in every quantity that it "
@@ -31,7 +32,7 @@ def page() -> str:
         title = (one.__doc__ or "").splitlines()[0].removeprefix("Mutants of ").rstrip(".")
         rows = [f"| {escaped(says)} | {', '.join(dict.fromkeys(names))} |" for says, names in layers.items()]
         found.append("\n".join([f"## {title[0].upper()}{title[1:]}", "", "| as if | in |", "|---|---|", *rows]))
-    rows = [f"| {says} | any layer |" for says in general.NAMES]
+    rows = [f"| {says} | any layer |" for says in narrower.NAMES]
     found.append("\n".join(["## Any layer", "", "| as if | in |", "|---|---|", *rows]))
     return "\n\n".join(found) + "\n"
 

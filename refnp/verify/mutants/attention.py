@@ -1,15 +1,18 @@
 """Mutants of attention: scale, masks, softmax, heads, and what rounds inside."""
 
-import math
-
 import numpy as np
 
 from refnp import autograd as ag
+from refnp import layers
 from refnp.autograd import primitive
 from refnp.autograd.primitives import raw
-from refnp.layers.masks import causal
-from refnp.verify.mutants.mutant import Mistakes, family, held, rounded_to, stored, through
-from refnp.verify.mutants.softmax import EPSILON, weights
+from refnp.numbers.words import nonzero
+from refnp.verify.edits.edited import Named, named_edits
+from refnp.verify.edits.traced import lifted
+from refnp.verify.layers.attention import with_causal_mask, with_window
+from refnp.verify.mutants.mutant import rounded_to, stored
+from refnp.verify.mutants.softmax import OF_SOFTMAX, SUM
+from refnp.verify.mutants.softmax import WORDS as OF_SUMS
 
 
 @primitive
@@ -24,274 +27,265 @@ def product_in(x, y, *, bits):
     return x @ y, vjp
 
 
-def product(x, y, bits=None):
-    """X Y, exactly or with factors of fewer bits."""
-    return ag.matmul(x, y) if bits is None else product_in(x, y, bits=bits)
+def in_full(mask, query, key):
+    """A mask of every query and every key."""
+    return None if mask is None else np.broadcast_to(mask, np.broadcast_shapes(np.shape(mask), one_of(query, key)))
 
 
-def divisor_of(query, key, value, scale):
-    """What scores are divided by."""
-    d = query.shape[-1]
-    return {
-        "√d": math.sqrt(d),
-        "1": 1.0,
-        "d": float(d),
-        "√(H d)": math.sqrt(d * (query.shape[-3] if query.ndim > 2 else 1)),
-        "√M": math.sqrt(key.shape[-2]),
-        "√d_v": math.sqrt(value.shape[-1]),
-        "1/√d": 1 / math.sqrt(d),
-        "√d, asked for or not": math.sqrt(d),
-    }[scale]
+def one_of(query, key):
+    """The shape of the scores of one head."""
+    return query.shape[-2], key.shape[-2]
 
 
-def other_mask(mask, change):
-    """A mask that is read as another: True may attend."""
-    if change == "inverted":
-        return ~mask
-    if change == "one key further":
-        return np.concatenate([mask[..., :1], mask[..., :-1]], -1)
-    if change == "one key less":
-        return np.concatenate([mask[..., 1:], np.zeros_like(mask[..., :1])], -1)
-    if change == "of keys alone":
-        return np.broadcast_to(mask[..., :1, :], mask.shape)
-    return None if change == "left out" else mask
+def next_key(mask):
+    """The mask of each key for the next."""
+    return None if mask is None else np.concatenate([mask[..., :1], mask[..., :-1]], -1)
 
 
-def scores_of(
-    query, key, *, divisor, softcap=None, bias=None, one_head=False, of_bias="added", capped="scores", bits=None
-):
-    """S = Q Kᵀ/√d, under a softcap c of c tanh(s/c), plus bias."""
-    scores = product(query, ag.swapaxes(key, -1, -2), bits) / divisor
-    if one_head:
-        heads = np.ones((scores.shape[-3], 1, 1))
-        heads[0] = divisor
-        scores = scores * heads
-    cap = (lambda s: softcap * ag.tanh(s / softcap)) if softcap is not None and capped != "no" else lambda s: s
-    if bias is None or of_bias == "left out":
-        return cap(scores)
-    bias = {"added": bias, "scaled": bias / divisor, "subtracted": -bias}[of_bias]
-    return cap(scores + bias) if capped in ("bias too", "last") else cap(scores) + bias
+def without_last(mask):
+    """The mask of the key behind each, and the last is hidden."""
+    return None if mask is None else np.concatenate([mask[..., 1:], np.zeros_like(mask[..., :1])], -1)
 
 
-def mixed(scores, mask, *, masking="before", empty=0.0, over=-1, p_bits=None, **switches):
-    """A = softmax of the scores over the allowed keys; `empty` where there are none."""
+def of_first_query(mask):
+    """The mask of the first query for all."""
+    return None if mask is None else np.broadcast_to(mask[..., :1, :], mask.shape)
+
+
+def heads_of(query):
+    """How many heads there are."""
+    return query.shape[-3] if query.ndim > 2 else 1
+
+
+def of_first_head(query):
+    """√d for the first head, and 1 for others."""
+    heads = np.ones((heads_of(query), 1, 1))
+    heads[0] = query.shape[-1] ** 0.5
+    return heads[0] if query.ndim == 2 else heads
+
+
+def where_nothing(weights, mask, what):
+    """The weights, and others for a query that may attend to nothing: the "mean", the "first", or a number."""
     if mask is None:
-        a = weights(scores, over, **switches)
-    elif masking == "after":
-        a = weights(scores, over, **switches) * mask
-    elif masking == "to 0":
-        a = weights(scores * mask, over, **switches)
-    elif masking != "before":
-        a = weights(scores + np.where(mask, 0, masking).astype(raw(scores).dtype), over, **switches)
-    else:
-        a = weights(ag.where(mask, scores, -np.inf), over, **switches)
-        if empty == "mean":
-            a = ag.where(mask.any(-1, keepdims=True), a, 1 / mask.shape[-1])
-        elif empty == "first":
-            a = ag.where(mask.any(-1, keepdims=True), a, np.eye(mask.shape[-1])[0])
-        elif empty:
-            a = ag.where(mask.any(-1, keepdims=True), a, empty)
-    return a if p_bits is None else stored(a, bits=p_bits)
+        return weights
+    keys = weights.shape[-1]
+    other = {"mean": 1 / keys, "first": np.eye(keys)[0]}.get(what, what)
+    return ag.where(mask.any(-1, keepdims=True), weights, other)
 
 
-OF_SCORES = ("one_head", "of_bias", "capped")
+def of_keys(mask):
+    """What is multiplied by a mask; by 1 without one."""
+    return 1 if mask is None else mask
 
 
-def attention(
-    query,
-    key,
-    value,
-    bias=None,
-    *,
-    mask=None,
-    similarity="scaled_dot",
-    softcap=None,
-    scale="√d",
-    masks="",
-    hidden="taken for 0",
-    gradient="",
-    bits=None,
-    **switches,
-):
-    """O = A V, A = softmax over the allowed keys of Q Kᵀ/√d + bias."""
-    divisor = divisor_of(query, key, value, scale if similarity == "scaled_dot" or scale != "√d" else "1")
-    if mask is not None:
-        mask = np.broadcast_to(mask, np.broadcast_shapes(np.shape(mask), (query.shape[-2], key.shape[-2])))
-        mask = other_mask(mask, masks)
-    if mask is not None and hidden == "taken for 0":
-        used = mask.any(-2)[..., None]
-        key, value = (ag.where(used | np.isfinite(raw(a)), a, 0.0) for a in (key, value))
-    if gradient == "of query unscaled":
-        query = through(query, bar=lambda g: g * divisor)
-    if gradient == "not through the weights":
-        query, key, bias = held(query), held(key), held(bias)
-    if gradient == "of key unscaled":
-        key = through(key, bar=lambda g: g * divisor)
-    own = {k: v for k, v in switches.items() if k in OF_SCORES}
-    if own.get("capped") == "last" and mask is not None:
-        scores = scores_of(query, key, divisor=divisor, softcap=softcap, bias=bias, bits=bits, **own)
-        return product(mixed(ag.where(mask, scores, -softcap), None), value, bits)
-    rest = {k: v for k, v in switches.items() if k not in OF_SCORES}
-    a = mixed(scores_of(query, key, divisor=divisor, softcap=softcap, bias=bias, bits=bits, **own), mask, **rest)
-    return product(a, value, bits)
-
-
-def causal_attention(query, key, value, *, align="top_left", offset=0, flipped=False, masked=True, **switches):
-    """Query i attends to keys j ≤ i, aligned top left."""
-    mask = causal(query.shape[-2], key.shape[-2], align=align)
-    if offset:
-        mask = np.tri(query.shape[-2], key.shape[-2], offset, dtype=bool)
-    if flipped:
-        mask = ~np.tri(query.shape[-2], key.shape[-2], -1, dtype=bool)
-    return attention(query, key, value, mask=mask if masked else None, **switches)
-
-
-def window_attention(query, key, value, *, before, after, wider=0, swapped=False, masked=True, **switches):
-    """Query i attends to keys i − before ≤ j ≤ i + after."""
-    if swapped:
-        before, after = after, before
-    n, m = query.shape[-2], key.shape[-2]
-    step = np.arange(m) - np.arange(n)[:, None]
-    mask = (-before - wider <= step) & (step <= after + wider)
-    return attention(query, key, value, mask=mask if masked else None, **switches)
-
-
-def attention_scores(query, key, bias=None, *, mask=None, softcap=None, scale="√d", masks="", fill=-np.inf, **switches):
-    """S = Q Kᵀ/√d + bias, −∞ where the mask hides."""
-    mask = None if mask is None else other_mask(np.asarray(mask), masks)
-    divisor = divisor_of(query, key, key, scale)
-    scores = scores_of(query, key, divisor=divisor, softcap=softcap, bias=bias, **switches)
-    return scores if mask is None else ag.where(mask, scores, fill)
-
-
-def linear_attention(
-    query, key, value, *, key_mask=None, causal=False, features="elu + 1", divided=True, masked=True, corner=0
-):
-    """O = A′ V/r, A′ = φ(Q) φ(K)ᵀ where it is allowed, r = Σ_m A′_nm, φ(x) = elu(x) + 1."""
-    n, m = query.shape[-2], key.shape[-2]
-    allowed = np.tri(n, m, corner, dtype=bool) if causal else np.ones((n, m), bool)
-    if key_mask is not None and masked:
-        allowed = allowed & key_mask[..., None, :]
-        key, value = (ag.where(key_mask[..., None], a, 0.0) for a in (key, value))
-    q, k = FEATURES[features](query), FEATURES[features](key)
-    a = ag.where(allowed, ag.matmul(q, ag.swapaxes(k, -1, -2)), 0.0)
-    r = ag.sum(a, -1, keepdims=True)
-    y = ag.matmul(a, value)
-    return y / ag.where(raw(r).real == 0, 1.0, r) if divided else y
-
-
-def positive(x):
-    """elu(x) + 1, which is eˣ to the left of 0."""
-    return ag.where(raw(x).real > 0, x + 1.0, ag.exp(ag.minimum(x, 0.0)))
-
-
-FEATURES = {
-    "elu + 1": positive,
-    "relu": lambda x: ag.maximum(x, 0.0),
-    "exp": ag.exp,
-    "elu": lambda x: positive(x) - 1.0,
+WORDS = {
+    **OF_SUMS,
+    **{of.__name__: of for of in (next_key, without_last, of_first_query, heads_of, of_first_head, of_keys, in_full)},
+    **{of.__name__: lifted(of) for of in (product_in, stored, where_nothing)},
+    "rounded_to": rounded_to,
+    "raw": raw,
+    "nonzero": nonzero,
 }
+SCALE, PRODUCT, MIXED = "1 / root(query.shape[-1])", "query @ key.mT", "drop(weights) @ value"
+WEIGHTS, MASKED, CAPPED = "softmax.page(scores)", "masked(capped, bias, mask)", "soft_capped(_s, softcap)"
+SHOWN = "np.where(shown, _s, -np.inf)"
 
 
-SCALES: Mistakes = {
-    "√d were left out": {"scale": "1"},
-    "scores were divided by d, √d twice": {"scale": "d"},
-    "scores were multiplied by √d": {"scale": "1/√d"},
-    "scores were divided by the root of the number of keys": {"scale": "√M"},
+def weights_as(form: str) -> tuple[str, str]:
+    """Other weights than A."""
+    return WEIGHTS, f"({form.replace('_A', WEIGHTS + '[0]')}, None)"
+
+
+SCALES: Named = {
+    "√d were left out": (SCALE, "1"),
+    "scores were divided by d, √d twice": (SCALE, "1 / constant(query.shape[-1])"),
+    "scores were multiplied by √d": (SCALE, "root(query.shape[-1])"),
+    "scores were divided by the root of the number of keys": (SCALE, "1 / root(key.shape[-2])"),
 }
-HEADS: Mistakes = {
-    "scores were divided by the root of the width of all heads": {"scale": "√(H d)"},
-    "the first head were not divided by √d": {"one_head": True},
+HEADS: Named = {
+    "scores were divided by the root of the width of all heads": (
+        SCALE,
+        "1 / root(query.shape[-1] * heads_of(query))",
+    ),
+    "the first head were not divided by √d": (f"scale * ({PRODUCT})", f"of_first_head(query) * (scale * ({PRODUCT}))"),
 }
-ASKED: Mistakes = {"scores were divided by √d, asked for or not": {"scale": "√d, asked for or not"}}
-MASKS: Mistakes = {
-    "the mask were inverted": {"masks": "inverted"},
-    "the mask were left out": {"masks": "left out"},
-    "the mask let one key more be seen, the next": {"masks": "one key further"},
-    "the mask hid one key more, the last": {"masks": "one key less"},
-    "the mask of the first query were that of all": {"masks": "of keys alone"},
-    "the mask were applied after the softmax, and weights not divided by their sum again": {"masking": "after"},
-    "scores were multiplied by the mask, so that what is hidden has score 0": {"masking": "to 0"},
+ASKED: Named = {"scores were divided by √d, asked for or not": ("constant(scale)", SCALE)}
+MASKS: Named = {
+    "the mask were inverted": ("mask =", "None if mask is None else ~mask"),
+    "the mask were left out": ("mask =", "None if mask is None else np.ones_like(mask)"),
+    "the mask let one key more be seen, the next": ("mask =", "next_key(in_full(mask, query, key))"),
+    "the mask hid one key more, the last": ("mask =", "without_last(in_full(mask, query, key))"),
+    "the mask of the first query were that of all": ("mask =", "of_first_query(in_full(mask, query, key))"),
 }
-EMPTY: Mistakes = {
-    "a query that may attend to nothing had the mean of all values": {"empty": "mean"},
-    "a query that may attend to nothing had the first value": {"empty": "first"},
-    "a query that may attend to nothing had NaN": {"empty": np.nan},
-    "hidden keys and values were multiplied by 0, and NaN or infinity in them came through": {"hidden": "kept"},
+AFTER: Named = {
+    "the mask were applied after the softmax, and weights not divided by their sum again": [
+        weights_as("_A * of_keys(mask)"),
+        (MASKED, "masked(capped, bias, None)"),
+    ],
+    "scores were multiplied by the mask, so that what is hidden has score 0": (SHOWN, "_s * shown"),
 }
-ADDED: Mistakes = {
-    "the mask were added to scores as −1e4": {"masking": -1e4},
-    "the mask were added to scores as −1e9": {"masking": -1e9},
-    "the mask were added to scores as −100": {"masking": -100.0},
-    "the mask were added to scores as −1": {"masking": -1.0},
+UNREAD = "np.where(read, x, 0)", "np.where(read | np.isfinite(x.real), x, 0)"  # values that no query may see are read
+WITH_WEIGHTS: Named = {
+    f"a query that may attend to nothing had {says}": [UNREAD, weights_as(f"where_nothing(_A, mask, {what})")]
+    for says, what in {"the mean of all values": "'mean'", "the first value": "'first'", "NaN": "np.nan"}.items()
 }
-BIASES: Mistakes = {
-    "the bias were left out": {"of_bias": "left out"},
-    "the bias were divided by √d too": {"of_bias": "scaled"},
-    "the bias were subtracted": {"of_bias": "subtracted"},
+EMPTY: Named = {
+    **WITH_WEIGHTS,
+    "hidden keys and values were multiplied by 0, and NaN or infinity in them came through": [
+        ("value =", "value"),
+        ("as_read(value, mask)", "value"),
+        ("as_read(key, mask)", "key"),
+    ],
 }
-NO_CAP: Mistakes = {"the softcap were left out": {"capped": "no"}}
-CAPS: Mistakes = {
+ADDED: Named = {
+    f"the mask were added to scores as −{n}": [UNREAD, (SHOWN, f"np.where(shown, _s, _s - {n})")]
+    for n in ("1e4", "1e9", "100", "1")
+}
+BIASES: Named = {
+    "the bias were left out": ("capped if bias is None else capped + bias", "capped"),
+    "the bias were divided by √d too": (MASKED, "masked(capped, None if bias is None else scale * bias, mask)"),
+    "the bias were subtracted": ("capped + bias", "capped - bias"),
+}
+NO_CAP: Named = {"the softcap were left out": (CAPPED, "(_s, 1)")}
+OVER_BIAS = CAPPED, "soft_capped(_s if bias is None else _s + bias, softcap)"
+CAPS: Named = {
     **NO_CAP,
-    "the softcap went over the bias too": {"capped": "bias too"},
-    "the softcap came after the mask, so that what is hidden has the score −c": {"capped": "last"},
+    "the softcap went over the bias too": [OVER_BIAS, (MASKED, "masked(capped, None, mask)")],
+    "the softcap came after the mask, so that what is hidden has the score −c": [
+        OVER_BIAS,
+        (MASKED, "(capped if mask is None else np.where(mask, capped, -softcap), None)"),
+    ],
 }
-GRADIENTS: Mistakes = {
-    "the weights were constants in the gradient": {"gradient": "not through the weights"},
-    "the sums of exponentials were constants in the gradient": {"constant": True},
-    "√d were left out in the gradient of query": {"gradient": "of query unscaled"},
-    "√d were left out in the gradient of key": {"gradient": "of key unscaled"},
+SOFTMAX: Named = {
+    "the softmax went over the queries": (WEIGHTS, "(softmax.page(scores.mT)[0].mT, None)"),
+    "1 were added to the sum of exponentials": OF_SOFTMAX["1 were added to the sum of exponentials"],
 }
-SOFTMAX: Mistakes = {
-    "the softmax went over the queries": {"over": -2},
-    "1 were added to the sum of exponentials": {"more": 1.0},
+GRADIENTS: Named = {
+    "the weights were constants in the gradient": weights_as("held(_A)"),
+    "the sums of exponentials were constants in the gradient": (SUM, f"held({SUM})"),
 }
-NO_MAXIMUM: Mistakes = {"the maximum were not subtracted": {"largest": False}}
-ROUNDED: Mistakes = {
-    "the exponentials were added up in bfloat16": {"sum_bits": 8},
-    "products were taken in TF32": {"bits": 11},
-    "products were taken of bfloat16": {"bits": 8},
-    "the weights were stored in bfloat16": {"p_bits": 8},
-    "the weights were stored in float16": {"p_bits": 11},
+OF_VJP: Named = {
+    "√d were left out in the gradient of query": ("products_bar @ key", "scaled_bar @ key"),
+    "√d were left out in the gradient of key": ("products_bar.mT @ query", "scaled_bar.mT @ query"),
 }
-CORNERS: Mistakes = {
-    "the mask were aligned at the other corner, bottom right": {"align": "bottom_right"},
-    "the causal mask hid the query's own place": {"offset": -1},
-    "the causal mask let the next place be seen": {"offset": 1},
-    "the causal mask hid the past and not the future": {"flipped": True},
-    "the causal mask were left out": {"masked": False},
+NO_MAXIMUM: Named = {"the maximum were not subtracted": ("x - peak(x)", "x")}
+
+
+def products_of(bits: int) -> list[tuple[str, str]]:
+    """Both products with factors of fewer bits."""
+    return [
+        (PRODUCT, f"product_in(query, key.mT, bits={bits})"),
+        (MIXED, f"product_in(drop(weights), value, bits={bits})"),
+    ]
+
+
+ROUNDED: Named = {
+    "the exponentials were added up in bfloat16": (SUM, "summed_in(e, -1, bits=8)"),
+    "products were taken in TF32": products_of(11),
+    "products were taken of bfloat16": products_of(8),
+    "the weights were stored in bfloat16": weights_as("stored(_A, bits=8)"),
+    "the weights were stored in float16": weights_as("stored(_A, bits=11)"),
 }
-WINDOWS: Mistakes = {
-    "the window were left out": {"masked": False},
-    "the window were one place wider at both ends": {"wider": 1},
-    "the window were one place narrower at both ends": {"wider": -1},
-    "the window's two ends were exchanged": {"swapped": True},
+EPSILON: Named = {
+    says: OF_SOFTMAX[says] for says in OF_SOFTMAX if says.startswith(("1e-8 were added", "1e-12 were added"))
 }
-OF_SCORES_ALONE: Mistakes = {
-    **{says: switches for says, switches in MASKS.items() if "masks" in switches},
-    "what the mask hides had −1e9, not −∞": {"fill": -1e9},
+TRI = "np.tri(query.shape[-2], key.shape[-2], {}, dtype=bool)"
+CORNER = "causal(query.shape[-2], key.shape[-2], align=align)"
+CORNERS: Named = {
+    "the mask were aligned at the other corner, bottom right": ("align =", "'bottom_right'"),
+    "the causal mask hid the query's own place": (CORNER, TRI.format(-1)),
+    "the causal mask let the next place be seen": (CORNER, TRI.format(1)),
+    "the causal mask hid the past and not the future": (CORNER, f"~{TRI.format(-1)}"),
+    "the causal mask were left out": (CORNER, "None"),
 }
+WINDOW = "window(_n, _m, before, after, align=align)"
+WINDOWS: Named = {
+    "the window were left out": (WINDOW, "None"),
+    "the window were one place wider at both ends": (WINDOW, "window(_n, _m, before + 1, after + 1, align=align)"),
+    "the window were one place narrower at both ends": (
+        WINDOW,
+        "in_window(_n, _m, before - 1, after - 1)",
+    ),
+    "the window's two ends were exchanged": (WINDOW, "window(_n, _m, after, before, align=align)"),
+}
+
+
+def in_window(n, m, before, after):
+    """The keys from i − before to i + after of query i, also for fewer than none."""
+    step = np.arange(m) - np.arange(n)[:, None]
+    return (-before <= step) & (step <= after)
+
+
+FILL: Named = {"what the mask hides had −1e9, not −∞": (SHOWN, "np.where(shown, _s, -1e9)")}
 ALL = SCALES | SOFTMAX | GRADIENTS
-OF_LINEAR: Mistakes = {
-    "weights were not divided by their sum": {"divided": False},
-    "the mask were left out": {"masked": False},
-    "the causal mask let the next place be seen": {"corner": 1},
-    "the causal mask hid the query's own place": {"corner": -1},
-    "the features were relu(x)": {"features": "relu"},
-    "the features were eˣ": {"features": "exp"},
-    "the features were elu(x), without 1": {"features": "elu"},
+PAGES = (layers.attention,)
+BELOW_0 = "np.where(x > 0, x + 1, e)"
+CAUSAL_SUMS = "np.cumsum(k[..., :, None] * values[..., None, :], -3)"
+LINEAR: Named = {
+    "weights were not divided by their sum": ("np.where(nothing, 0, above) / r", "above"),
+    "the mask were left out": ("key_mask =", "None"),
+    "the causal mask let the next place be seen": (
+        CAUSAL_SUMS,
+        f"np.take({CAUSAL_SUMS}, np.minimum(np.arange(k.shape[-2]) + 1, k.shape[-2] - 1), -3)",
+    ),
+    "the causal mask hid the query's own place": (
+        CAUSAL_SUMS,
+        f"{CAUSAL_SUMS} - k[..., :, None] * values[..., None, :]",
+    ),
+    "the features were relu(x)": (BELOW_0, "np.where(x > 0, x, 0)"),
+    "the features were eˣ": (BELOW_0, "np.exp(x)"),
+    "the features were elu(x), without 1": (BELOW_0, "np.where(x > 0, x, e - 1)"),
 }
 MUTANTS = [
-    *family(
-        attention,
+    *named_edits(
+        layers.similarity_attention,
         ("attention",),
-        ALL | HEADS | ASKED | BIASES | MASKS | EMPTY | EPSILON,
+        ALL | HEADS | ASKED | BIASES | MASKS | AFTER | EMPTY | EPSILON,
+        of_vjp=OF_VJP,
         narrow=NO_MAXIMUM | ADDED | ROUNDED,
+        words=WORDS,
+        pages=PAGES,
     ),
-    *family(attention, ("softcap_attention",), ALL | BIASES | MASKS | CAPS, narrow=ROUNDED),
-    *family(attention, ("softcap_attention_output",), SCALES | SOFTMAX | NO_CAP, narrow=ROUNDED),
-    *family(causal_attention, ("causal_attention",), CORNERS | ALL, narrow=ROUNDED),
-    *family(window_attention, ("window_attention",), WINDOWS | ALL, narrow=ROUNDED),
-    *family(attention_scores, ("attention_scores",), SCALES | BIASES | CAPS | OF_SCORES_ALONE),
-    *family(linear_attention, ("linear_attention",), OF_LINEAR),
+    *named_edits(
+        layers.similarity_attention,
+        ("softcap_attention",),
+        ALL | BIASES | MASKS | AFTER | CAPS,
+        of_vjp=OF_VJP,
+        narrow=ROUNDED,
+        words=WORDS,
+        pages=PAGES,
+    ),
+    *named_edits(
+        layers.similarity_attention,
+        ("softcap_attention_output",),
+        SCALES | SOFTMAX | NO_CAP,
+        narrow=ROUNDED,
+        words=WORDS,
+        pages=PAGES,
+    ),
+    *named_edits(
+        with_causal_mask,
+        ("causal_attention",),
+        CORNERS | ALL,
+        of_vjp=OF_VJP,
+        narrow=ROUNDED,
+        words=WORDS,
+        pages=PAGES,
+    ),
+    *named_edits(
+        with_window,
+        ("window_attention",),
+        WINDOWS | ALL,
+        of_vjp=OF_VJP,
+        narrow=ROUNDED,
+        words=WORDS | {"in_window": in_window},
+        pages=PAGES,
+    ),
+    *named_edits(
+        layers.attention_scores,
+        ("attention_scores",),
+        SCALES | BIASES | CAPS | MASKS | FILL,
+        words=WORDS,
+    ),
+    *named_edits(layers.linear_attention, ("linear_attention",), LINEAR),
 ]

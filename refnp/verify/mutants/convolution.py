@@ -1,145 +1,123 @@
 """Mutants of convolution and its transpose: kernels, padding, groups."""
 
+import math
+
 import numpy as np
 
-from refnp import autograd as ag
 from refnp import layers
 from refnp.autograd import primitive
-from refnp.verify.layers.convolution import per_axis, same
-from refnp.verify.mutants.mutant import Mistakes, family, rounded_to, shared, through
-
-NUMPY_MODES = {"zeros": "constant", "circular": "wrap", "reflect": "reflect", "replicate": "edge"}
+from refnp.numbers.windows import windows
+from refnp.verify.edits.edited import Named, named_edits
+from refnp.verify.edits.traced import lifted
+from refnp.verify.mutants.mutant import rounded_to
+from refnp.verify.mutants.normalization import dealt, last
 
 
 @primitive
 def nearest(x, *, bits):
     """x with fewer bits of mantissa.   VJP: x̄ = ȳ, as if nothing had been rounded."""
-    return rounded_to(x, bits), lambda g: (g,)
+    return rounded_to(x, bits), lambda y_bar: (y_bar,)
 
 
-def padded_as(x, edges, mode, taps):
-    """x with its edges, by the mode of numpy.pad, also one that refnp has not."""
-    for axis, (before, after) in enumerate(edges, x.ndim - taps):
-        places = np.pad(np.arange(x.shape[axis]), (before, after), mode=mode)
-        x = ag.take(x, places, axis)
-    return x
+@primitive
+def nearest_back(y, *, bits):
+    """y itself.   VJP: ȳ with fewer bits of mantissa."""
+    return +y, lambda y_bar: (rounded_to(y_bar, bits),)
 
 
-def pairs_of(padding, weight, dilation, *, larger_half="after"):
-    """Padding as a pair for each axis."""
-    axes = weight.ndim - 2
-    if padding == "same":
-        pairs = same(weight.shape[2:], per_axis(dilation, axes))
-        return [pair[::-1] for pair in pairs] if larger_half == "before" else pairs
-    return [p if isinstance(p, tuple) else (p, p) for p in per_axis(0 if padding == "valid" else padding, axes)]
+def windows_padded(axes, mode, **others):
+    """The places that windows read, where the padding of some modes is another one of numpy.pad's."""
+    if mode not in others:
+        return windows(axes, mode)
+    lengths, edges = [axis.length for axis in axes], [(axis.before, axis.after) for axis in axes]
+    places = np.pad(np.arange(math.prod(lengths)).reshape(lengths), edges, mode=others[mode])
+    inside = [axis._replace(length=n, before=0, after=0) for axis, n in zip(axes, places.shape, strict=True)]
+    return places.reshape(-1)[windows(tuple(inside))]
 
 
-def convolution(
-    x,
-    weight,
-    bias=None,
-    *,
-    stride=1,
-    dilation=1,
-    groups=1,
-    padding=0,
-    padding_mode="zeros",
-    flipped=False,
-    turned=False,
-    modes=None,
-    larger_half="after",
-    exchanged=False,
-    dealt=False,
-    biased=True,
-    gradient="sum",
-    of_batch="sum",
-    bits=None,
-):
-    """y_o[p] = Σ_{c,t} w_oc[t] x_c[p s + t d − a] + b_o."""
-    x, weight = mistaken(x, weight, groups if dealt else 1, flipped=flipped, turned=turned, bits=bits)
-    if of_batch == "mean" and x.ndim == weight.ndim:
-        count = x.shape[0]
-        weight = through(weight, bar=lambda g: g / count)
-    edges = pairs_of(padding, weight, dilation, larger_half=larger_half)
-    edges = [pair[::-1] for pair in edges] if exchanged else edges
-    other = (modes or {}).get(padding_mode)
-    options = {"stride": stride, "dilation": dilation, "groups": groups}
-    if other and other != "constant":
-        y = layers.convolution(padded_as(x, edges, other, weight.ndim - 2), weight, **options)
-    else:
-        mode = "zeros" if other else padding_mode
-        y = layers.convolution(x, weight, padding=edges, padding_mode=mode, **options)
-    return with_bias(y, bias if biased else None, weight.ndim - 2, gradient, bits)
-
-
-def convolution_transpose(
-    x,
-    weight,
-    bias=None,
-    *,
-    stride=1,
-    dilation=1,
-    groups=1,
-    padding=0,
-    output_padding=0,
-    flipped=False,
-    dealt=False,
-    biased=True,
-    gradient="sum",
-    at_front=False,
-    bits=None,
-):
-    """y_o[i] = Σ w_co[t] x_c[p] over the p and t with i = p s + t d − a, plus b_o."""
-    x, weight = mistaken(x, weight, groups if dealt else 1, flipped=flipped, bits=bits)
-    axes = weight.ndim - 2
-    options = {"stride": stride, "dilation": dilation, "groups": groups, "output_padding": output_padding}
-    if at_front:
-        padding = [(a - e, a + e) for a, e in zip(per_axis(padding, axes), per_axis(output_padding, axes), strict=True)]
-    y = layers.convolution_transpose(x, weight, padding=padding, **options)
-    return with_bias(y, bias if biased else None, axes, gradient, bits)
-
-
-def mistaken(x, weight, groups, *, flipped, turned=False, bits=None):
-    """x with channel c in group c mod G, and the kernel reversed along its axes of space, or with these exchanged."""
-    space, channels = tuple(range(2, weight.ndim)), x.ndim - weight.ndim + 1
-    weight = ag.flip(weight, space) if flipped else weight
-    weight = ag.transpose(weight, (0, 1, *space[::-1])) if turned else weight
-    if groups > 1:
-        x = ag.take(x, np.arange(x.shape[channels]).reshape(-1, groups).T.reshape(-1), channels)
-    return (x, weight) if bits is None else (nearest(x, bits=bits), nearest(weight, bits=bits))
-
-
-def with_bias(y, bias, axes, gradient, bits):
-    """y plus one number for each channel."""
-    if bits is not None:
-        y = through(y, bar=lambda g: rounded_to(g, bits))
-    return y if bias is None else y + shared(ag.reshape(bias, (-1, *[1] * axes)), y.shape, gradient)
-
-
-KERNELS: Mistakes = {
-    "the kernel were flipped": {"flipped": True},
-    "channel c belonged to group c mod G": {"dealt": True},
-    "the bias were left out": {"biased": False},
-    "the gradient of the bias were averaged, not summed": {"gradient": "mean"},
-    "the gradient of the bias were that of the last place of the last item alone": {"gradient": "last"},
+SPACE, TURNED = "tuple(range(2, weight.ndim))", "weight.transpose(0, 1, *range(2, weight.ndim)[::-1])"
+Y, W_BAR = 'einsum("bgcpt,goct->bgop", seen, w)', 'einsum("bgop,bgcpt->goct", rows, seen)'
+PADDED, PAIRS = "windows(axes, padding_mode)", "pairs_of(padding, lengths, kernel, stride, dilation, padding_mode)"
+KERNELS: Named = {
+    "the kernel were flipped": ("weight =", f"np.flip(weight, {SPACE})"),
+    "channel c belonged to group c mod G": ("x =", "np.take(x, dealt(groups, x.shape[1]), 1)"),
+    "the bias were left out": ("y + by_channel(bias, y)", "y"),
 }
-PADDING: Mistakes = {
-    "the axes of the kernel were exchanged": {"turned": True},
-    "padding were zeros, whatever is asked for": {"modes": dict.fromkeys(NUMPY_MODES, "constant")},
-    "reflection repeated the edge": {"modes": {"reflect": "symmetric"}},
-    "the edge were repeated, and not reflected": {"modes": {"reflect": "edge"}},
-    "x were reflected, and the edge not repeated": {"modes": {"replicate": "reflect"}},
-    "the edge were repeated, and x not continued from its other end": {"modes": {"circular": "edge"}},
-    "the larger half of the padding came before x": {"larger_half": "before"},
-    "the padding before and after x were exchanged": {"exchanged": True},
-    "the gradient of the weight were averaged over the batch": {"of_batch": "mean"},
+AVERAGED, LAST = (
+    "the gradient of the bias were averaged, not summed",
+    "the gradient of the bias were that of the last place of the last item alone",
+)
+
+
+def in_fewer_bits(y: str) -> Named:
+    """Products with factors of fewer bits, forward and back."""
+    edits = {"products were taken in TF32": 11, "products were taken of bfloat16": 8}
+    return {
+        says: [
+            ("x =", f"nearest(x, bits={bits})"),
+            ("weight =", f"nearest(weight, bits={bits})"),
+            (y, f"nearest_back({y}, bits={bits})"),
+        ]
+        for says, bits in edits.items()
+    }
+
+
+WORDS = {
+    "dealt": dealt,
+    "last": last,
+    "windows_padded": windows_padded,
+    "nearest": lifted(nearest),
+    "nearest_back": lifted(nearest_back),
 }
-ENDS: Mistakes = {"what output_padding adds came first": {"at_front": True}}
-IN_TF32: Mistakes = {
-    "products were taken in TF32": {"bits": 11},
-    "products were taken of bfloat16": {"bits": 8},
-}
+SUM, SUM_OF_TRANSPOSE = "rows.sum((0, 3))", "y_bar.sum((0, *range(2, y_bar.ndim)))"
+ADDED = 'added_at(einsum("bgcp,gcot->bgopt", rows, w), places, n)'
 MUTANTS = [
-    *family(convolution, ("convolution",), KERNELS | PADDING, narrow=IN_TF32),
-    *family(convolution_transpose, ("convolution_transpose",), KERNELS | ENDS, narrow=IN_TF32),
+    *named_edits(
+        layers.convolution,
+        ("convolution",),
+        {
+            **KERNELS,
+            "the axes of the kernel were exchanged": ("weight =", TURNED),
+            "padding were zeros, whatever is asked for": (PADDED, "windows(axes)"),
+            "reflection repeated the edge": (PADDED, "windows_padded(axes, padding_mode, reflect='symmetric')"),
+            "the edge were repeated, and not reflected": (PADDED, "windows_padded(axes, padding_mode, reflect='edge')"),
+            "x were reflected, and the edge not repeated": (
+                PADDED,
+                "windows_padded(axes, padding_mode, replicate='reflect')",
+            ),
+            "the edge were repeated, and x not continued from its other end": (
+                PADDED,
+                "windows_padded(axes, padding_mode, circular='edge')",
+            ),
+            "the larger half of the padding came before x": (
+                PAIRS,
+                f"[pair[::-1] for pair in {PAIRS}] if padding == 'same' else {PAIRS}",
+            ),
+            "the padding before and after x were exchanged": (PAIRS, f"[pair[::-1] for pair in {PAIRS}]"),
+        },
+        of_vjp={
+            AVERAGED: (SUM, "rows.mean((0, 3))"),
+            LAST: (SUM, "last(y_bar)"),
+            "the gradient of the weight were averaged over the batch": (W_BAR, f"({W_BAR} / batch)"),
+        },
+        narrow=in_fewer_bits(Y),
+        words=WORDS,
+    ),
+    *named_edits(
+        layers.convolution_transpose,
+        ("convolution_transpose",),
+        {
+            **KERNELS,
+            "what output_padding adds came first": (
+                "padding =",
+                "tuple((a - e, b + e) for (a, b), e in zip(padding, output_padding, strict=True))",
+            ),
+        },
+        of_vjp={
+            AVERAGED: (SUM_OF_TRANSPOSE, "y_bar.mean((0, *range(2, y_bar.ndim)))"),
+            LAST: (SUM_OF_TRANSPOSE, "last(y_bar)"),
+        },
+        narrow=in_fewer_bits(ADDED),
+        words=WORDS,
+    ),
 ]

@@ -1,241 +1,164 @@
 """Mutants of multi-head attention and of the layers of the Transformer: maps, heads, norms, residuals."""
 
+import functools
+from typing import Any
+
 import numpy as np
 
 from refnp import autograd as ag
 from refnp import layers
-from refnp.verify.layers.multi_head import maps_of
-from refnp.verify.layers.transformer import cut_stacks
-from refnp.verify.layers.transformer_layers import DECODER_PARTS, ENCODER_PARTS, parts_of
+from refnp.verify.edits.edited import Named, named_edits
+from refnp.verify.layers.multi_head import refnp_biased_multi_head, refnp_multi_head
+from refnp.verify.layers.transformer import refnp_transformer
+from refnp.verify.layers.transformer_layers import (
+    refnp_biased_decoder_layer,
+    refnp_biased_encoder_layer,
+    refnp_decoder_layer,
+    refnp_encoder_layer,
+)
 from refnp.verify.mutants import attention as of_attention
-from refnp.verify.mutants.linear import linear
-from refnp.verify.mutants.mutant import Mistakes, family
-from refnp.verify.mutants.normalization import affine as scaled
-from refnp.verify.mutants.normalization import standardized
+from refnp.verify.mutants.layer_norm import SIZE
+from refnp.verify.mutants.mutant import averaged
 
 
-def split(x, heads, dealt=False):
-    """(..., N, H d) → (..., H, N, d); `dealt`: feature f belongs to head f mod H."""
-    if dealt:
-        return ag.swapaxes(ag.swapaxes(ag.reshape(x, (*x.shape[:-1], -1, heads)), -1, -2), -2, -3)
-    return ag.swapaxes(ag.reshape(x, (*x.shape[:-1], heads, -1)), -2, -3)
+def dealt(x: Any, heads: int) -> Any:
+    """x with feature f at head f mod H."""
+    return ag.take(x, np.arange(x.shape[-1]).reshape(-1, heads).T.reshape(-1), -1)
 
 
-def joined(x, ordered=True):
-    """(..., H, N, d) → (..., N, H d); without the exchange of H and N if not `ordered`."""
-    x = ag.swapaxes(x, -2, -3) if ordered else x
-    shape = (*x.shape[:-2], -1) if ordered else (*x.shape[:-3], x.shape[-2], -1)
-    return ag.reshape(x, shape)
+def averaged_over_rows(bias: Any, x: Any) -> Any:
+    """The bias, whose gradient is averaged over the rows of x."""
+    return averaged(bias, count=max(int(np.prod(x.shape[:-1])), 1))
 
 
-def over_heads(array, per_head):
-    """A mask or bias (..., N, M) for all heads → (..., 1, N, M)."""
-    return array if array is None or per_head or array.ndim < 3 else array[..., None, :, :]
+def masks_as(pairs: dict, how: str) -> dict:
+    """Options with every mask "inverted", or "left out"."""
+    is_mask = lambda name, value: "mask" in name and value is not None
+    return {k: (~v if how == "inverted" else None) if is_mask(k, v) else v for k, v in pairs.items()}
 
 
-def multi_head(
-    query,
-    key,
-    value,
-    *parameters,
-    heads,
-    mask=None,
-    bias=None,
-    per_head=False,
-    exchanged=(),
-    transposed=(),
-    unbiased=(),
-    dealt=False,
-    ordered=True,
-    gradient="sum",
-    **switches,
-):
-    """O = concat_h attention(Q W_q, K W_k, V W_v)_h W_o, plus biases."""
-    maps = maps_of(parameters)
-    if exchanged:
-        first, other = exchanged
-        maps[first], maps[other] = maps[other], maps[first]
-    project = lambda x, i: linear(x, *maps[i], transposed=i in transposed, biased=i not in unbiased, gradient=gradient)
-    projected = [split(project(x, i), heads, dealt) for i, x in enumerate((query, key, value))]
-    mask, bias = over_heads(mask, per_head), over_heads(bias, per_head)
-    query, key, value = projected
-    return project(joined(of_attention.attention(query, key, value, bias, mask=mask, **switches), ordered), 3)
-
-
-def biased_multi_head(query, key, value, bias, *parameters, **options):
-    """The same with the bias among the arguments."""
-    return multi_head(query, key, value, *parameters, bias=bias, **options)
-
-
-def normed(x, affine, of_norm):
-    """LayerNorm with gain and shift, or with a gain alone."""
-    unit = standardized(x, (x.ndim - 1,), 1e-5, **of_norm)
-    return scaled(unit, *affine, *(() if len(affine) == 2 else (None,)))
-
-
-def around(x, sublayer, affine, norm, *, of_norm, residual=True, swapped=False):
-    """post: LayerNorm(x + f(x)); pre: x + f(LayerNorm(x))."""
-    norm = {"post": "pre", "pre": "post"}[norm] if swapped else norm
-    if norm == "pre":
-        y = sublayer(normed(x, affine, of_norm))
-        return x + y if residual else y
-    y = sublayer(x)
-    return normed(x + y if residual else y, affine, of_norm)
-
-
-def feed_forward(x, maps, activation, *, form="", unbiased=False):
-    """f(x W + b) W' + b'."""
-    first, second = parts_of(maps, 2, 2)
-    if form == "other":
-        activation = {"relu": "gelu", "gelu": "relu"}[activation]
-    hidden = linear(x, *first, biased=not unbiased)
-    if form == "no":
-        return linear(hidden, *second)
-    bend = layers.relu if activation == "relu" else layers.gelu
-    hidden = layers.gelu(hidden, approximate="tanh") if form == "tanh" else bend(hidden)
-    return linear(hidden, *second, biased=not unbiased)
-
-
-def encoder_layer(
-    x,
-    *parameters,
-    heads,
-    norm="post",
-    activation="relu",
-    mask=None,
-    bias=None,
-    per_head=False,
-    of_heads=None,
-    of_norm=None,
-    of_hidden=None,
-    **of_layer,
-):
-    """x ← around(self-attention), x ← around(feed-forward)."""
-    attention, norm_1, maps, norm_2 = parts_of(parameters, *ENCODER_PARTS)
-    options = {"heads": heads, "mask": mask, "bias": bias, "per_head": per_head, **(of_heads or {})}
-    of_layer = {"of_norm": of_norm or {}, **of_layer}
-    x = around(x, lambda x: multi_head(x, x, x, *attention, **options), norm_1, norm, **of_layer)
-    return around(x, lambda x: feed_forward(x, maps, activation, **(of_hidden or {})), norm_2, norm, **of_layer)
-
-
-def biased_encoder_layer(x, bias, *parameters, **options):
-    """The same with the bias among the arguments."""
-    return encoder_layer(x, *parameters, bias=bias, **options)
-
-
-def decoder_layer(
-    x,
-    memory,
-    *parameters,
-    heads,
-    norm="post",
-    activation="relu",
-    mask=None,
-    memory_mask=None,
-    bias=None,
-    memory_bias=None,
-    per_head=False,
-    of_heads=None,
-    of_norm=None,
-    of_hidden=None,
-    self_first=True,
-    **of_layer,
-):
-    """x ← around(self-attention), around(attention to the memory), around(feed-forward)."""
-    own, norm_1, other, norm_2, maps, norm_3 = parts_of(parameters, *DECODER_PARTS)
-    options = {"heads": heads, "per_head": per_head, **(of_heads or {})}
-    of_layer = {"of_norm": of_norm or {}, **of_layer}
-    to_itself = lambda x: multi_head(x, x, x, *own, mask=mask, bias=bias, **options)
-    to_memory = lambda x: multi_head(x, memory, memory, *other, mask=memory_mask, bias=memory_bias, **options)
-    steps = [(to_itself, norm_1), (to_memory, norm_2)]
-    for sublayer, affine in steps if self_first else steps[::-1]:
-        x = around(x, sublayer, affine, norm, **of_layer)
-    return around(x, lambda x: feed_forward(x, maps, activation, **(of_hidden or {})), norm_3, norm, **of_layer)
-
-
-def biased_decoder_layer(x, memory, bias, memory_bias, *parameters, **options):
-    """The same with both biases among the arguments."""
-    return decoder_layer(x, memory, *parameters, bias=bias, memory_bias=memory_bias, **options)
-
-
-def transformer(
-    source, target, *parameters, heads, layers, norm="post", activation="relu", source_mask=None, causal=True,
-    final=True, masked=True, of_norm=None, early=False, self_first=True, **of_layer
-):  # fmt: skip
-    """Encoder and decoder of `layers` layers each, a LayerNorm after either."""
-    encoder, encoder_norm, decoder, decoder_norm = cut_stacks(parameters, layers)
-    options = {"heads": heads, "norm": norm, "activation": activation, "of_norm": of_norm, **of_layer}
-    hidden = source_mask if masked else None
-    memory, y = source, target
-    for own in encoder:
-        memory = encoder_layer(memory, *own, mask=hidden, **options)
-    memory = normed(memory, encoder_norm, of_norm or {}) if final else memory
-    mask = np.tri(target.shape[-2], dtype=bool) if causal != early else None
-    for own in decoder:
-        y = decoder_layer(y, memory, *own, mask=mask, memory_mask=source_mask, self_first=self_first, **options)
-    return normed(y, decoder_norm, of_norm or {}) if final else y
-
-
-SCALES: Mistakes = {**of_attention.SCALES, **of_attention.HEADS}
-MAPS: Mistakes = {
-    "the weights of query, key, value and output were transposed": {"transposed": (0, 1, 2, 3)},
-    "the weight of the output were transposed": {"transposed": (3,)},
-    "the maps of query and key were exchanged": {"exchanged": (0, 1)},
-    "the maps of key and value were exchanged": {"exchanged": (1, 2)},
-    "feature f belonged to head f mod H": {"dealt": True},
-    "heads and places were not exchanged before heads were joined": {"ordered": False},
+HEADS_OF = "MultiHeadAttention: "
+OUTPUT, JOINED = "self.output(merge_heads(output))", "merge_heads(output)"
+OUTPUT_TRANSPOSED = HEADS_OF + OUTPUT, f"ag.linear({JOINED}, ag.transpose(self.output.weight), self.output.bias)"
+TRANSPOSED: Named = {
+    "the weights of query, key, value and output were transposed": [
+        (
+            f"{HEADS_OF}_maps(_p, self.{name}, _x)",
+            f"ag.linear(_x, ag.transpose(self.{name}.weight), self.{name}.bias)",
+        )
+        for name in ("query", "key", "value")
+    ]
+    + [OUTPUT_TRANSPOSED],
+    "the weight of the output were transposed": OUTPUT_TRANSPOSED,
 }
-BIASES: Mistakes = {
-    "the biases of the maps were left out": {"unbiased": (0, 1, 2, 3)},
-    "the bias of the output were left out": {"unbiased": (3,)},
-    "the gradients of the maps' biases were averaged over rows, not summed": {"gradient": "mean"},
+DEALT: Named = {
+    "feature f belonged to head f mod H": [
+        (HEADS_OF + "split_heads(queries, self.heads)", "split_heads(dealt(queries, self.heads), self.heads)"),
+        (HEADS_OF + "split_heads(a, self.key_heads)", "split_heads(dealt(a, self.key_heads), self.key_heads)"),
+    ]
 }
-MASKS: Mistakes = {
-    says: switches for says, switches in of_attention.MASKS.items() if "masks" in switches or "masking" in switches
+MAPS: Named = {
+    **TRANSPOSED,
+    "the maps of query and key were exchanged": [
+        (f"{HEADS_OF}_maps(_p, self.{a}, {x})", f"_maps(_p, self.{b}, {x})")
+        for a, b, x in (("query", "key", "query"), ("key", "query", "key"))
+    ],
+    "the maps of key and value were exchanged": [
+        (f"{HEADS_OF}_maps(_p, self.{a}, {x})", f"_maps(_p, self.{b}, {x})")
+        for a, b, x in (("key", "value", "key"), ("value", "key", "value"))
+    ],
+    **DEALT,
+    "heads and places were not exchanged before heads were joined": (
+        HEADS_OF + JOINED,
+        "ag.reshape(output, (*output.shape[:-3], output.shape[-2], -1))",
+    ),
 }
+MAP = "Linear: linear(x, self.weight, self.bias)"
+BIASES: Named = {
+    "the biases of the maps were left out": (MAP, "linear(x, self.weight)"),
+    "the bias of the output were left out": (HEADS_OF + OUTPUT, f"ag.linear({JOINED}, self.output.weight)"),
+    "the gradients of the maps' biases were averaged over rows, not summed": (
+        MAP,
+        "linear(x, self.weight, averaged_over_rows(self.bias, x))",
+    ),
+}
+SCALES: Named = {**of_attention.SCALES, **of_attention.HEADS}
+MASKS: Named = {**of_attention.MASKS, **of_attention.AFTER}
 OF_HEADS = SCALES | of_attention.SOFTMAX | MAPS | BIASES | MASKS
-WITH_WEIGHTS: Mistakes = {
-    says: of_attention.EMPTY[says] for says in of_attention.EMPTY if says.startswith("a query that may attend")
+ACTIVATION = "ACTIVATIONS[activation]"
+RESIDUAL: Named = {"the residuals were left out": ("Residual: x + _y", "_y")}
+OF_NORMS = {
+    "the LayerNorms' ε were 1e-6": "ε were 1e-6",
+    "the LayerNorms' ε were 1e-12": "ε were 1e-12",
+    "the LayerNorms' ε stood outside the root": "ε stood outside the root",
+    "the LayerNorms divided the variance by n − 1": "the variance were divided by n − 1",
 }
-BIASED = SCALES | MAPS | of_attention.BIASES
-INSIDE: Mistakes = {
-    **{says: {"of_heads": SCALES[says]} for says in SCALES},
-    **{says: {"of_heads": MAPS[says]} for says in MAPS if "transposed" in says or "feature" in says},
-    "the LayerNorms' ε were 1e-6": {"of_norm": {"own_eps": 1e-6}},
-    "the LayerNorms' ε were 1e-12": {"of_norm": {"own_eps": 1e-12}},
-    "the LayerNorms' ε stood outside the root": {"of_norm": {"place": "outside"}},
-    "the LayerNorms divided the variance by n − 1": {"of_norm": {"ddof": 1}},
-    "the LayerNorms were before the sublayers, or after them, where they should be the other": {"swapped": True},
-    "the residuals were left out": {"residual": False},
-    "the other activation were taken, relu or gelu": {"of_hidden": {"form": "other"}},
-    "there were no activation": {"of_hidden": {"form": "no"}},
+INSIDE: Named = {
+    **SCALES,
+    **TRANSPOSED,
+    **DEALT,
+    **{says: SIZE[own] for says, own in OF_NORMS.items()},
+    "the LayerNorms were before the sublayers, or after them, where they should be the other": (
+        "norm =",
+        "{'post': 'pre', 'pre': 'post'}[norm]",
+    ),
+    **RESIDUAL,
+    "the other activation were taken, relu or gelu": ("activation =", "{'relu': 'gelu', 'gelu': 'relu'}[activation]"),
+    "there were no activation": (ACTIVATION, "unchanged"),
 }
-TANH: Mistakes = {"gelu were that of tanh": {"of_hidden": {"form": "tanh"}}}
-ORDER: Mistakes = {"attention to the memory came before that to x itself": {"self_first": False}}
-INVERTED: Mistakes = {
-    says: {"of_heads": of_attention.MASKS[says]} for says in ("the mask were inverted", "the mask were left out")
+TANH: Named = {
+    "gelu were that of tanh": (ACTIVATION, f"gelu_of_tanh if activation == 'gelu' else {ACTIVATION}"),
 }
-STACKS: Mistakes = {
-    "the LayerNorms after the stacks were left out": {"final": False},
-    "the causal mask were left out, or there without being asked for": {"early": True},
-    "padding of the source were not hidden from the encoder": {"masked": False},
+ATTEND, ATTEND_TO_MEMORY = "self.around_attention({})", "self.around_memory_attention({})"
+ORDER: Named = {
+    "attention to the memory came before that to x itself": [
+        ("DecoderLayer: " + ATTEND.format("attend, x, rng"), ATTEND_TO_MEMORY.format("attend_to_memory, x, rng=rng")),
+        ("DecoderLayer: " + ATTEND_TO_MEMORY.format("attend_to_memory, x, rng"), ATTEND.format("attend, x, rng=rng")),
+    ]
 }
-DEALT: Mistakes = {"feature f belonged to head f mod H": {"dealt": True}}
-OF_WIDTHS: Mistakes = {
-    **{says: switches for says, switches in SCALES.items() if switches.get("scale") != "√M"},
+STACKS: Named = {
+    "the LayerNorms after the stacks were left out": ("Stack: self.final_norm(x)", "x"),
+    "the causal mask were left out, or there without being asked for": ("causal =", "not causal"),
+    "padding of the source were not hidden from the encoder": (
+        "model(source, target, source_mask=source_mask, memory_mask=source_mask)",
+        "model(source, target, memory_mask=source_mask)",
+    ),
+}
+
+
+def of_masks(call: str) -> Named:
+    """Mistakes in all masks of a layer that is called with them."""
+    how = {"the mask were inverted": "inverted", "the mask were left out": "left out"}
+    return {
+        says: (f"layer({call}, **pairs)", f"layer({call}, **masks_as(pairs, '{name}'))") for says, name in how.items()
+    }
+
+
+OF_WIDTHS: Named = {
+    **{says: edit for says, edit in SCALES.items() if "number of keys" not in says},
     **BIASES,
     **DEALT,
 }
+WORDS = {
+    **of_attention.WORDS,
+    "dealt": dealt,
+    "averaged_over_rows": averaged_over_rows,
+    "masks_as": masks_as,
+    "unchanged": lambda x: x,
+    "gelu_of_tanh": functools.partial(layers.gelu, approximate="tanh"),
+}
+edits_of_heads: Any = functools.partial(named_edits, words=WORDS, pages=(layers.attention,))
+edits: Any = functools.partial(named_edits, words=WORDS, pages=(layers.attention, layers.layer_norm))
 MUTANTS = [
-    *family(multi_head, ("multi_head",), OF_HEADS, narrow=of_attention.ROUNDED),
-    *family(multi_head, ("multi_head_with_weights",), OF_HEADS | WITH_WEIGHTS),
-    *family(multi_head, ("multi_head_additive_mask",), SCALES | MASKS | WITH_WEIGHTS),
-    *family(multi_head, ("multi_head_widths",), OF_WIDTHS),
-    *family(biased_multi_head, ("multi_head_biased",), BIASED),
-    *family(encoder_layer, ("encoder_layer", "encoder_fast_path"), INSIDE),
-    *family(encoder_layer, ("encoder_layer",), TANH | INVERTED),
-    *family(biased_encoder_layer, ("encoder_layer_biased",), INSIDE),
-    *family(decoder_layer, ("decoder_layer",), INSIDE | TANH | ORDER | INVERTED),
-    *family(transformer, ("transformer",), INSIDE | ORDER | STACKS),
-    *family(biased_decoder_layer, ("decoder_layer_biased",), INSIDE | ORDER),
+    *edits_of_heads(refnp_multi_head, ("multi_head",), OF_HEADS, narrow=of_attention.ROUNDED),
+    *edits_of_heads(refnp_multi_head, ("multi_head_with_weights",), OF_HEADS | of_attention.WITH_WEIGHTS),
+    *edits_of_heads(refnp_multi_head, ("multi_head_additive_mask",), SCALES | MASKS | of_attention.WITH_WEIGHTS),
+    *edits_of_heads(refnp_multi_head, ("multi_head_widths",), OF_WIDTHS),
+    *edits_of_heads(refnp_biased_multi_head, ("multi_head_biased",), SCALES | MAPS | of_attention.BIASES),
+    *edits(refnp_encoder_layer, ("encoder_layer",), INSIDE | TANH | of_masks("x")),
+    *edits(refnp_encoder_layer, ("encoder_fast_path",), INSIDE),
+    *edits(refnp_biased_encoder_layer, ("encoder_layer_biased",), INSIDE),
+    *edits(refnp_decoder_layer, ("decoder_layer",), INSIDE | TANH | ORDER | of_masks("x, memory")),
+    *edits(refnp_transformer, ("transformer",), INSIDE | ORDER | STACKS),
+    *edits(refnp_biased_decoder_layer, ("decoder_layer_biased",), INSIDE | ORDER),
 ]

@@ -1,8 +1,6 @@
-"""What a mutant is, and the pieces that the mutants of all families are made of.
+"""What a mutant is, and what edits use beside what pages do: roundings, and gradients that are averaged.
 
-A family is one equation, written with switches: `layer_norm(x, gain, shift, *, eps=1e-5, ddof=0, outside=False, …)`.
-With every switch as it stands there the equation is right; a mutant sets one of them. So two mutants of a family are
-a mutant again, which makes both mistakes.
+A mutant is a function with a line that is another (refnp/verify/edits), and two of one function are a mutant again.
 """
 
 import functools
@@ -12,9 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp import autograd as ag
 from refnp.autograd import primitive
-from refnp.autograd.primitives import raw
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +28,7 @@ class Mutant:
     says: str
     layers: tuple[str, ...]
     template: Callable
-    switches: Mapping[str, Any] = field(default_factory=dict)
+    switches: Mapping[str, Any] = field(default_factory=dict)  # which edits of the template are made
     narrow: bool = False
     inside: str = ""
     where: str = ""
@@ -56,45 +52,10 @@ class Mutant:
         return Mutant(says, shared, self.template, switches, self.narrow or other.narrow)
 
 
-Mistakes = dict[str, dict[str, Any]]  # what each says, and the switches that it sets
-
-
-def family(
-    template: Callable, layers: tuple[str, ...], mistakes: Mistakes, *, narrow: Mistakes | None = None
-) -> list[Mutant]:
-    """The mutants of one template; `narrow` are those of rounding."""
-    wide = [Mutant(says, layers, template, switches) for says, switches in mistakes.items()]
-    return wide + [Mutant(says, layers, template, switches, narrow=True) for says, switches in (narrow or {}).items()]
-
-
-def held(x: Any) -> Any:
-    """x as a constant: no gradient flows through it."""
-    return x.detach() if isinstance(x, ag.Tensor) else x
-
-
 @primitive
-def through(x, *, bar):
-    """x itself, y = x, with a gradient of another's choice.   VJP: x̄ = bar(ȳ)."""
-    return x + 0 * x.real, lambda g: (bar(g),)
-
-
-def shared(parameter: Any, shape: tuple[int, ...], gradient: str = "sum") -> Any:
-    """A parameter, broadcast. Its gradient is the sum over what it was broadcast to, or the mean, or the last alone."""
-    wide = ag.broadcast_to(parameter, shape)
-    if gradient == "sum":
-        return wide
-    count = max(np.size(raw(wide)) // max(np.size(raw(parameter)), 1), 1)
-    if gradient == "mean":
-        return through(wide, bar=lambda g: g / count)
-    kept = np.zeros(shape, bool)
-    kept[tuple(slice(-1, None) if was != now else slice(None) for was, now in _lengths(parameter, shape))] = True
-    return through(wide, bar=lambda g: np.where(kept, g, 0))
-
-
-def _lengths(parameter: Any, shape: tuple[int, ...]) -> list[tuple[int, int]]:
-    """The length of each axis before and after broadcasting."""
-    own = np.shape(raw(parameter))
-    return list(zip((0,) * (len(shape) - len(own)) + own, shape, strict=True))
+def averaged(x, *, count):
+    """x itself, y = x, with a part of its gradient.   VJP: x̄ = ȳ/count."""
+    return +x, lambda y_bar: (y_bar / count,)
 
 
 def rounded_to(x: np.ndarray, bits: int) -> np.ndarray:

@@ -1,50 +1,12 @@
-"""Mutants of the norms of channels, and LayerNorm as mistaken layers around it take it."""
+"""Mutants of the norms of channels."""
 
 import numpy as np
 
-from refnp import autograd as ag
 from refnp import layers
 from refnp.layers.group_norm import per_channel
 from refnp.numbers.words import constant
 from refnp.verify.edits.edited import Named, named_edits
 from refnp.verify.mutants.layer_norm import AVERAGED, CENTRE, EPSILON, FOLDED, IN_ONE_PASS, LAST, SIZE
-from refnp.verify.mutants.mutant import root_of, shared
-
-
-def standardized(
-    x,
-    axes,
-    eps,
-    *,
-    centred=True,
-    ddof=0,
-    own_eps=None,
-    place="inside",
-    root=True,
-):
-    """x̂ = (x − μ)/√(σ² + ε) over `axes`."""
-    eps = eps if own_eps is None else own_eps
-    count = int(np.prod([x.shape[a] for a in axes]))
-    mean_of = lambda a: ag.mean(a, axes, keepdims=True)
-    away = x - (mean_of(x) if centred else 0.0)
-    variance = mean_of(away * away) * (count / max(count - ddof, 1))
-    if not root:
-        return away / (variance + eps)
-    if place == "outside":
-        return away / (root_of(variance) + eps)
-    if eps == 0:
-        return away / root_of(variance)
-    return away / ag.sqrt(ag.maximum(variance, eps) if place == "least" else variance + eps)
-
-
-def affine(unit, gain, shift, *, scaled="γ", shifted=True, gradient="sum"):
-    """γ x̂ + β."""
-    gain, shift = (None if p is None else shared(p, unit.shape, gradient) for p in (gain, shift))
-    shift = shift if shifted else None
-    if scaled == "after":
-        return (unit + shift) * gain
-    scale = {"γ": gain, "no": 1.0, "1 + γ": gain + 1.0}[scaled]
-    return unit * scale if shift is None else unit * scale + shift
 
 
 def folded(x, gain, shift, eps, axes):

@@ -4,110 +4,96 @@ import math
 
 import numpy as np
 
-from refnp import autograd as ag
 from refnp import layers
-from refnp.verify.layers.convolution import per_axis
-from refnp.verify.mutants.mutant import Mistakes, family
+from refnp.numbers.windows import BEYOND
+from refnp.verify.edits.edited import Named, named_edits
 
 
-def average_pool(x, *, size, count_include_pad=True, own_count=None, summed=False, largest=False, **options):
-    """The mean of each window."""
-    if largest:
-        return layers.max_pool(x, size, **options)
-    own = count_include_pad if own_count is None else own_count
-    y = layers.average_pool(x, size, count_include_pad=own, **options)
-    return y * math.prod(per_axis(size, x.ndim - 2)) if summed else y
+def runs_of(lengths, sizes, ends):
+    """The places (P, T) of windows that do not overlap, or are of one length."""
+    places = np.zeros((1, 1), int)
+    for n, count in zip(lengths, sizes, strict=True):
+        own = [np.arange(*ends(p, n, count)) for p in range(count)]
+        wide = np.full((count, max(map(len, own), default=0)), BEYOND)
+        for row, at in zip(wide, own, strict=True):
+            row[: len(at)] = at
+        both = places[:, None, :, None] * n + wide[:, None, :]
+        both = np.where((places[:, None, :, None] < 0) | (wide[:, None, :] < 0), BEYOND, both)
+        places = both.reshape(len(places) * count, math.prod(both.shape[2:]))
+    return places
 
 
-def max_pool(x, *, size, padding=0, dilation=1, zeros=False, average=False, smallest=False, dilated=True, **options):
-    """The largest number of each window."""
-    if average:
-        return layers.average_pool(x, size, padding=padding, **options)
-    options |= {"dilation": dilation if dilated else 1}
-    if smallest:
-        return -layers.max_pool(-x, size, padding=padding, **options)
-    if zeros:
-        widths = [(a, a) for a in per_axis(padding, x.ndim - 2)]
-        return layers.max_pool(ag.pad(x, [(0, 0), (0, 0), *widths]), size, **options)
-    return layers.max_pool(x, size, padding=padding, **options)
+def apart(p, n, count):
+    """Window p from ⌊p n/P⌋ to ⌊(p + 1) n/P⌋."""
+    first = p * n // count
+    return first, max((p + 1) * n // count, first + 1)
 
 
-def adaptive(x, *, size, largest, windows="", other=False):
-    """The mean or the largest of P windows that cover each axis."""
-    reduce = ag.max if largest != other else ag.mean
-    for axis, count in zip(range(2, x.ndim), per_axis(size, x.ndim - 2), strict=True):
-        n = x.shape[axis]
-        x = ag.concatenate(
-            [
-                reduce(ag.take(x, np.arange(*window_of(p, n, count, windows)), axis), axis, keepdims=True)
-                for p in range(count)
-            ],
-            axis=axis,
-        )
-    return x
+def alike(p, n, count):
+    """Window p of as many places as every other, ⌊n/P⌋ from the one before."""
+    step = n // count or 1
+    first = min(p * step, n - 1)
+    return first, min(first + n - (count - 1) * step if n >= count else first + 1, n)
 
 
-def window_of(p, n, count, windows):
-    """The first place of window p and the one after its last."""
-    first, last = p * n // count, -(-(p + 1) * n // count)
-    if windows == "without overlap":
-        last = max((p + 1) * n // count, first + 1)
-    if windows == "of one length":
-        step = n // count or 1
-        first = min(p * step, n - 1)
-        last = min(first + n - (count - 1) * step if n >= count else first + 1, n)
-    return first, last
-
-
-def adaptive_average_pool(x, *, size, windows="", other=False):
-    """The mean of each window."""
-    if windows or other:
-        return adaptive(x, size=size, largest=False, windows=windows, other=other)
-    return layers.adaptive_average_pool(x, size)
-
-
-def adaptive_max_pool(x, *, size, windows="", other=False):
-    """The largest number of each window."""
-    if windows or other:
-        return adaptive(x, size=size, largest=True, windows=windows, other=other)
-    return layers.adaptive_max_pool(x, size)
-
-
-def upsample(x, *, mode="nearest", align_corners=False, corners="asked", modes=None, **size):
-    """Numbers at more places."""
-    align_corners = {"asked": align_corners, "other": not align_corners}[corners]
-    mode = (modes or {}).get(mode, mode)
-    return layers.upsample(x, mode=mode, align_corners=align_corners and mode == "linear", **size)
-
-
-AVERAGE: Mistakes = {
-    "the padding were counted, asked for or not": {"own_count": True},
-    "the padding were not counted, asked for or not": {"own_count": False},
-    "the sum were taken, and not the mean": {"summed": True},
-    "the largest number were taken": {"largest": True},
+MEAN, MEAN_OF_PLACES = "seen.sum(-1) / count", "seen.sum(-1) / (places >= 0).sum(-1)"
+LARGEST = MEAN, "np.where(places >= 0, seen, -np.inf).max(-1)"
+RUNS = "runs(x.shape[2:], sizes)"
+ADAPTIVE: Named = {
+    "windows did not overlap, from ⌊p n/P⌋ to ⌊(p + 1) n/P⌋": (RUNS, "runs_of(x.shape[2:], sizes, apart)"),
+    "all windows had one length, and began ⌊n/P⌋ places apart": (RUNS, "runs_of(x.shape[2:], sizes, alike)"),
 }
-MAXIMUM: Mistakes = {
-    "padding were 0, and not −∞": {"zeros": True},
-    "the mean were taken": {"average": True},
-    "the smallest number were taken": {"smallest": True},
-}
-ADAPTIVE: Mistakes = {
-    "windows did not overlap, from ⌊p n/P⌋ to ⌊(p + 1) n/P⌋": {"windows": "without overlap"},
-    "all windows had one length, and began ⌊n/P⌋ places apart": {"windows": "of one length"},
-}
-TAKES_LARGEST: Mistakes = {"the largest number were taken": {"other": True}}
-TAKES_MEAN: Mistakes = {"the mean were taken": {"other": True}}
-UPSAMPLE: Mistakes = {
-    "corners were aligned where they should not be, and not where they should": {"corners": "other"},
-    "nearest took the place nearest to the middle": {"modes": {"nearest": "nearest-exact"}},
-    "nearest-exact took the place below": {"modes": {"nearest-exact": "nearest"}},
-    "linear were nearest": {"modes": {"linear": "nearest"}},
-    "nearest were linear": {"modes": {"nearest": "linear"}},
-}
+WORDS = {"runs_of": runs_of, "apart": apart, "alike": alike}
 MUTANTS = [
-    *family(average_pool, ("average_pool",), AVERAGE),
-    *family(max_pool, ("max_pool",), MAXIMUM),
-    *family(adaptive_average_pool, ("adaptive_average_pool",), ADAPTIVE | TAKES_LARGEST),
-    *family(adaptive_max_pool, ("adaptive_max_pool",), ADAPTIVE | TAKES_MEAN),
-    *family(upsample, ("upsample",), UPSAMPLE),
+    *named_edits(
+        layers.average_pool,
+        ("average_pool",),
+        {
+            "the padding were counted, asked for or not": ("count_include_pad =", "True"),
+            "the padding were not counted, asked for or not": ("count_include_pad =", "False"),
+            "the sum were taken, and not the mean": (MEAN, "seen.sum(-1)"),
+            "the largest number were taken": LARGEST,
+        },
+    ),
+    *named_edits(
+        layers.max_pool,
+        ("max_pool",),
+        {
+            "padding were 0, and not −∞": ("filled(places)", "np.where(places == BEYOND, filled(places), places)"),
+            "the mean were taken": [("filled(places)", "places"), ("seen.max(-1)", "seen.mean(-1)")],
+            "the smallest number were taken": ("seen.max(-1)", "-(-seen).max(-1)"),
+        },
+        words={"BEYOND": BEYOND},
+    ),
+    *named_edits(
+        layers.adaptive_average_pool,
+        ("adaptive_average_pool",),
+        {**ADAPTIVE, "the largest number were taken": LARGEST},
+        words=WORDS,
+    ),
+    *named_edits(
+        layers.adaptive_max_pool,
+        ("adaptive_max_pool",),
+        {**ADAPTIVE, "the mean were taken": [("filled(places)", "places"), ("seen.max(-1)", MEAN_OF_PLACES)]},
+        words=WORDS,
+    ),
+    *named_edits(
+        layers.upsample,
+        ("upsample",),
+        {
+            "corners were aligned where they should not be, and not where they should": (
+                "align_corners =",
+                "not align_corners",
+            ),
+            **{
+                says: ("mode =", f"{others}.get(mode, mode)")
+                for says, others in {
+                    "nearest took the place nearest to the middle": {"nearest": "nearest-exact"},
+                    "nearest-exact took the place below": {"nearest-exact": "nearest"},
+                    "linear were nearest": {"linear": "nearest"},
+                    "nearest were linear": {"nearest": "linear"},
+                }.items()
+            },
+        },
+    ),
 ]

@@ -10,76 +10,30 @@ from refnp.autograd.primitives import raw
 from refnp.numbers.words import logarithm, nonzero
 from refnp.verify.edits.edited import Named, named_edits
 from refnp.verify.edits.traced import lifted
-from refnp.verify.mutants.mutant import Mistakes, family, held, summed_in
+from refnp.verify.layers.softmax import sum_in_log
+from refnp.verify.mutants.mutant import summed_in
 
 
-def exponentials(x, axis, *, largest=True, sum_bits=None, more=0.0, eps=0.0):
-    """e_i = exp(x_i − m), Σ e_i, and m, the largest x, a constant; 0, 0 and 0 in a row of −∞."""
+def log_of_sum(x, axis, *, largest=True, bits=None, more=0.0, guarded=True):
+    """m + log Σ exp(x_i − m), m the largest x, a constant; −∞ in a row of −∞ if that is `guarded`."""
     m = np.max(raw(x).real, axis=axis, keepdims=True, initial=-np.inf)
-    m = np.where(np.isfinite(m), m, 0) if largest else np.zeros_like(m)
+    m = np.where(np.isfinite(m) | (not guarded), m, 0) if largest else np.zeros_like(m)
     e = ag.exp(x - m)
-    total = ag.sum(e, axis, keepdims=True) if sum_bits is None else summed_in(e, axis, bits=sum_bits)
-    total = total + eps if eps else total
-    return e, total + more * np.exp(-m) if more else total, m
+    total = ag.sum(e, axis, keepdims=True) if bits is None else summed_in(e, axis, bits=bits)
+    total = total + more * np.exp(-m) if more else total
+    nothing = (raw(total) == 0) & guarded
+    y = ag.log(ag.where(nothing, 1.0, total)) + m
+    return ag.squeeze(ag.where(nothing, -np.inf, y), axis)
 
 
-def weights(x, axis=-1, *, constant=False, **switches):
-    """p_i = e_i/Σ_j e_j; 0 in a row of −∞."""
-    if not switches and not constant:
-        return layers.softmax(x, axis=axis)
-    e, total, _ = exponentials(x, axis, **switches)
-    total = held(total) if constant else total
-    return e / ag.where(raw(total).real == 0, 1.0, total)
-
-
-def axis_of(x, axis, over):
-    """The axis that is asked for, or another."""
-    return {"": axis, "first": 0, "last": -1, "all": tuple(range(x.ndim))}[over]
-
-
-def log_softmax(x, *, axis=-1, form="log of the sum"):
-    """y_i = x_i − m − log Σ_j exp(x_j − m), as others form it."""
-    if form == "log of p":
-        return ag.log(weights(x, axis))
-    _, total, m = exponentials(x, axis)
-    return x - (m + ag.log(total)) if form.endswith("first") else (x - m) - ag.log(total)
-
-
-def logsumexp(x, *, axis=-1, over="", form="", base=math.e, **switches):
-    """y = m + log Σ_j exp(x_j − m)."""
-    axis = axis_of(x, axis, over)
-    if form == "largest":
-        return ag.max(x, axis)
-    if form == "−∞ − −∞":
-        m = np.max(raw(x).real, axis=axis, keepdims=True)
-        return ag.squeeze(ag.log(ag.sum(ag.exp(x - m), axis, keepdims=True)) + m, axis)
-    if switches:
-        _, total, m = exponentials(x, axis, **switches)
-        nothing = raw(total) == 0
-        y = ag.squeeze(ag.where(nothing, -np.inf, ag.log(ag.where(nothing, 1.0, total)) + m), axis)
-    else:
-        y = ag.logsumexp(x, axis)
-    return y - math.log(x.shape[axis]) if form == "mean" else y / math.log(base) if base != math.e else y
-
-
-NO_MAXIMUM: Mistakes = {"the maximum were not subtracted": {"largest": False}}
-IN_BFLOAT16: Mistakes = {"the exponentials were added up in bfloat16": {"sum_bits": 8}}
-CANCELS: Mistakes = {  # a log p near 0 is lost
-    "log Σ exp(x − m) were formed as it stands, with the largest term in the sum": {"form": "log of the sum"},
-    "m + log Σ exp(x − m) were formed first, and subtracted from x": {"form": "log of the sum first"},
-}
-EPSILON: Mistakes = {
-    "1e-8 were added to the sum of exponentials": {"eps": 1e-8},
-    "1e-12 were added to the sum of exponentials": {"eps": 1e-12},
-}
-ONE_MORE: Mistakes = {"1 were added to the sum of exponentials": {"more": 1.0}}
-OF_LOGSUMEXP: Mistakes = {
-    "the exponentials were averaged, not summed": {"form": "mean"},
-    "it were the maximum": {"form": "largest"},
-    **ONE_MORE,
-    "the logarithm were that of base 2": {"base": 2.0},
-    "the logarithm were that of base 10": {"base": 10.0},
-    "−∞ were subtracted from −∞ where all are −∞": {"form": "−∞ − −∞"},
+LOG_SUM = "autograd.logsumexp(x, axis)"
+OF_LOGSUMEXP: Named = {
+    "the exponentials were averaged, not summed": (LOG_SUM, f"{LOG_SUM} - np.log(x.shape[axis])"),
+    "it were the maximum": (LOG_SUM, "autograd.max(x, axis)"),
+    "1 were added to the sum of exponentials": (LOG_SUM, "log_of_sum(x, axis, more=1.0)"),
+    "the logarithm were that of base 2": (LOG_SUM, f"{LOG_SUM} / np.log(2)"),
+    "the logarithm were that of base 10": (LOG_SUM, f"{LOG_SUM} / np.log(10)"),
+    "−∞ were subtracted from −∞ where all are −∞": (LOG_SUM, "log_of_sum(x, axis, guarded=False)"),
 }
 SUM, SHARES, LOG_P = "e.sum(-1, keepdims=True)", "shares(e)", "shifted - np.log1p(rest)"
 WORDS = {"summed_in": lifted(summed_in), "logarithm": logarithm}
@@ -95,6 +49,11 @@ OF_LOG_SOFTMAX: Named = {
     "the sum of exponentials were a constant in the gradient": ("np.log1p(rest)", "held(np.log1p(rest))"),
     "the logarithm were that of base 2": (LOG_P, f"({LOG_P}) / logarithm(2)"),
     "the logarithm were that of base 10": (LOG_P, f"({LOG_P}) / logarithm(10)"),
+}
+OF_LOGARITHM: Named = {  # a log p near 0 is lost
+    "log Σ exp(x − m) were formed as it stands, with the largest term in the sum": (LOG_P, f"shifted - np.log({SUM})"),
+    "m + log Σ exp(x − m) were formed first, and subtracted from x": (LOG_P, f"x - (peak(x) + np.log({SUM}))"),
+    "it were the logarithm of the softmax": (LOG_P, f"np.log(e / {SUM})"),
 }
 MUTANTS = [
     *named_edits(
@@ -123,12 +82,7 @@ MUTANTS = [
         OF_LOG_SOFTMAX,
         narrow={
             "the maximum were not subtracted": (LOG_P, "x - np.log(np.exp(x).sum(-1, keepdims=True))"),
-            "log Σ exp(x − m) were formed as it stands, with the largest term in the sum": (
-                LOG_P,
-                f"shifted - np.log({SUM})",
-            ),
-            "m + log Σ exp(x − m) were formed first, and subtracted from x": (LOG_P, f"x - (peak(x) + np.log({SUM}))"),
-            "it were the logarithm of the softmax": (LOG_P, f"np.log(e / {SUM})"),
+            **OF_LOGARITHM,
         },
         narrow_of_vjp={
             "the gradient ȳ − p Σ ȳ were formed as it stands, which cancels where p is nearly 1": (
@@ -141,5 +95,14 @@ MUTANTS = [
         },
         words=WORDS,
     ),
-    *family(logsumexp, ("logsumexp",), OF_LOGSUMEXP, narrow=NO_MAXIMUM | IN_BFLOAT16),
+    *named_edits(
+        sum_in_log,
+        ("logsumexp",),
+        OF_LOGSUMEXP,
+        narrow={
+            "the maximum were not subtracted": (LOG_SUM, "log_of_sum(x, axis, largest=False)"),
+            "the exponentials were added up in bfloat16": (LOG_SUM, "log_of_sum(x, axis, bits=8)"),
+        },
+        words={"log_of_sum": log_of_sum},
+    ),
 ]
