@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import refnp.autograd as ad
+from gradcheck.table import table
 from refnp.autograd.backward import tape_of
 from refnp.autograd.trees import is_differentiable, leaves_of, map_leaves
+from refnp.kernels import blocks
 from refnp.verify.layers import gradient_inputs
 from tests.helpers import COMPLEX, REAL, assert_same_bits, laid_out
 
@@ -113,3 +115,25 @@ def test_no_tape_without_need(operation):
     leaves = map_leaves(lambda a: ad.Tensor(a, requires_grad=True) if is_differentiable(a) else a, operation.args)
     with ad.no_grad():
         assert not any(isinstance(y, ad.Tensor) and y.requires_grad for y in leaves_of(operation.function(*leaves)))
+
+
+@pytest.mark.parametrize("operation", [o for o in gradient_inputs() if not o.model], ids=lambda o: o.name)
+def test_gradients_are_derivatives(operation):
+    """By the complex step, first and second order, in every precision, or by an equation to any number of digits."""
+    for row in table([operation], vjp=ad.vjp):
+        assert row.holds, row
+
+
+@every_operation
+def test_threads_change_no_bit(operation, monkeypatch):
+    """In blocks of four numbers, each on whichever thread is free."""
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 32)
+    monkeypatch.setattr(blocks, "SHORTEST", 0)
+
+    def found(threads):
+        monkeypatch.setattr(blocks, "_threads", threads)
+        value, pullback = ad.vjp(operation.function, *operation.args)
+        return leaves_of([value, pullback(cotangents(value))])
+
+    for one, other in zip(found(1), found(3), strict=True):
+        assert one is other is None or assert_same_bits(other, one) is None

@@ -14,7 +14,6 @@ from refnp.numbers.summation import sum_of_products
 from tests.helpers import (
     assert_same_bits,
     assert_within,
-    check,
     dtypes,
     laid_out,
     layouts,
@@ -115,15 +114,6 @@ def assert_right(subscripts, operands):
 def test_value(subscripts, shapes, dtype, layout, seed):
     rng = np.random.default_rng(seed)
     assert_right(subscripts, [laid_out(normal(rng, shape, dtype), layout) for shape in shapes])
-
-
-@pytest.mark.parametrize(("subscripts", "shapes"), [case for case in GRID if all(map(all, case[1]))], ids=str)
-@pytest.mark.parametrize("order", [1, 2])
-def test_gradient_by_complex_step(subscripts, shapes, order):
-    rng = np.random.default_rng(0)
-    operands = tuple(normal(rng, shape) for shape in shapes)
-    if order == 1 or len(operands) > 1:  # of one operand it is linear, with no second derivative to compare
-        check(lambda *o: einsum(subscripts, *o), operands, order=order)
 
 
 @st.composite

@@ -13,30 +13,6 @@ from refnp.verify.layers import engine, matrices
 from tests.helpers import check
 
 OPERATIONS = engine.gradient_inputs() + matrices.gradient_inputs()
-every_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-
-
-@every_operation
-def test_gradient(operation):
-    report = check(operation.function, operation.args, name=operation.name)
-    assert report.digits >= 12
-    assert not report.kinks
-
-
-@every_operation
-def test_second_derivatives(operation):
-    if operation.order2:
-        assert check(operation.function, operation.args, order=2, name=operation.name).digits >= 12
-    else:  # piecewise linear, so the Hessian of ⟨ȳ, f⟩ is 0
-        arguments = operation.args
-        tangents = tuple(np.ones_like(a) if trees.is_differentiable(a) else None for a in arguments)
-
-        def weighted(*a):
-            results = trees.leaves_of(operation.function(*a))
-            return sum((ad.sum(y * (k + 1.5)) for k, y in enumerate(results)), 0.0)
-
-        for product in ad.hvp(weighted, arguments, tangents)[1]:
-            assert product is None or not np.any(product)
 
 
 def test_a_wrong_gradient_is_noticed():

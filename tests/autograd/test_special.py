@@ -10,8 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from refnp.autograd import Tensor
-from refnp.autograd.special import erf, erfc
 from refnp.numbers.special import MILLS, NEAR, erf_of, erfc_of, gaussian_of, normal_cdf_of
 from tests.helpers import assert_same_bits
 
@@ -26,13 +24,6 @@ FUNCTIONS = {  # name: the function, the same in mpmath
     "gaussian": (gaussian_of, lambda x: mpmath.exp(-x * x)),
     "cdf": (lambda x: normal_cdf_of(x)[0], lambda x: true_erfc(-x / mpmath.sqrt(2)) / 2),
     "density": (lambda x: normal_cdf_of(x)[1], lambda x: mpmath.exp(-x * x / 2) / mpmath.sqrt(2 * mpmath.pi)),
-}
-DERIVATIVES = {
-    "erf": lambda x: 2 / mpmath.sqrt(mpmath.pi) * mpmath.exp(-x * x),
-    "erfc": lambda x: -2 / mpmath.sqrt(mpmath.pi) * mpmath.exp(-x * x),
-    "gaussian": lambda x: -2 * x * mpmath.exp(-x * x),
-    "cdf": FUNCTIONS["density"][1],
-    "density": lambda x: -x * mpmath.exp(-x * x / 2) / mpmath.sqrt(2 * mpmath.pi),
 }
 REAL = [np.float32, np.float64, np.longdouble]
 COMPLEX = [np.complex64, np.complex128, np.clongdouble]
@@ -157,24 +148,6 @@ def test_nothing_is_nan_or_warns_at_any_finite_number(name):
         assert np.isfinite(function(np.concatenate([sizes, -sizes]))).all()
 
 
-@every_function
-@pytest.mark.parametrize("dtype", REAL + COMPLEX)
-def test_layout_of_the_argument_does_not_matter(name, dtype):
-    function, _ = FUNCTIONS[name]
-    x = np.linspace(-3, 3, 24).astype(dtype).reshape(4, 6)
-    y = function(x)
-    assert (y.shape, y.dtype) == (x.shape, x.dtype)
-    swapped = x.astype(x.dtype.newbyteorder())
-    frozen = x.copy()
-    frozen.flags.writeable = False
-    for same in (np.asfortranarray(x), frozen, np.repeat(x, 2, axis=1)[:, ::2], swapped):
-        np.testing.assert_array_equal(function(same), y)
-    assert function(x[:0]).shape == (0, 6)
-    for i in np.ndindex(x.shape):
-        assert function(x[i]) == y[i]
-        assert function(x[i]).shape == ()
-
-
 def test_integers_and_python_numbers_become_float64():
     np.testing.assert_array_equal(erfc_of([0, 1, 2]), erfc_of([0.0, 1.0, 2.0]))
     assert erf_of(1).dtype == erf_of(True).dtype == erf_of(1.0).dtype == np.float64
@@ -200,44 +173,3 @@ def test_float16_is_float32_rounded(function):
 def test_imaginary_part_that_is_not_small_is_refused(imaginary):
     with pytest.raises(ValueError, match=r"erf: x has an imaginary part of size .* take a smaller step"):
         erf_of(np.array([0, complex(1, imaginary)]))
-
-
-@every_function
-@pytest.mark.parametrize(
-    ("real", "step"), [(np.float32, 2.0**-60), (np.float64, 2.0**-300), (np.longdouble, 2.0**-300)]
-)
-def test_complex_step_gives_value_and_derivative(name, real, step):
-    function, _ = FUNCTIONS[name]
-    dtype = np.result_type(real, np.complex64).type
-    a = points(real)
-    a = a[(a == 0) | (np.abs(a) > 1e-8) & (np.abs(a) < 5)]  # elsewhere step · slope may be subnormal
-    y = function(a + dtype(1j * step))
-    np.testing.assert_array_equal(y.real, function(a))
-    assert error_in_ulps(y.imag / real(step), DERIVATIVES[name], a).max() <= 4
-
-
-@pytest.mark.parametrize(("operation", "name"), [(erf, "erf"), (erfc, "erfc")])
-@real_types
-def test_gradient(operation, name, dtype):
-    x = Tensor(points(dtype)[:500], requires_grad=True)
-    seed = np.random.default_rng(2).standard_normal(x.shape).astype(dtype)
-    y = operation(x)
-    y.backward(seed)
-    np.testing.assert_array_equal(y.data, FUNCTIONS[name][0](x.data))
-    assert x.grad.dtype == dtype
-    assert error_in_ulps(x.grad, lambda s, v: s * DERIVATIVES[name](v), seed, x.data).max() <= 4
-
-
-@pytest.mark.parametrize(("operation", "sign"), [(erf, 1), (erfc, -1)])
-def test_second_derivative_by_complex_step_through_the_gradient(operation, sign):
-    a = np.linspace(-5, 5, 41)
-    x = Tensor(a + 1e-100j, requires_grad=True)
-    operation(x).backward(np.ones_like(x.data))
-    second = -2 * a * sign * 2 / np.sqrt(np.pi) * gaussian_of(a)
-    np.testing.assert_allclose(x.grad.imag / 1e-100, second, rtol=4e-15)
-
-
-def test_operations_take_arrays_of_many_blocks():
-    x = np.random.default_rng(3).standard_normal((300, 500))
-    np.testing.assert_array_equal(erf(x), erf_of(x))
-    np.testing.assert_array_equal(erfc(x), erfc_of(x))

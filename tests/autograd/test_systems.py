@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.autograd.systems import PANEL, cofactors_of_triangle, eliminated
-from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, dtypes, normal, seeds, unit_roundoff
+from tests.helpers import assert_same_bits, assert_within, check, dtypes, normal, seeds, unit_roundoff
 from tests.transcriptions import autograd as transcriptions
 from tests.transcriptions import linalg as exact
 
@@ -123,15 +123,6 @@ def test_a_pivot_is_needed():
     assert ad.det(np.array([[0.0, 2], [1, 0]])) == -2
 
 
-@pytest.mark.parametrize("dtype", REAL + COMPLEX)
-def test_dtypes_and_whole_numbers(dtype):
-    a, b = normal(0, (3, 3), dtype), normal(1, (3, 2), dtype)
-    for value in (ad.solve(a, b), ad.inv(a), ad.det(a), *ad.slogdet(a)):
-        assert value.dtype == dtype
-    assert ad.det([[1, 2], [3, 4]]).dtype == ad.inv([[1, 2], [3, 4]]).dtype == np.float64
-    assert_within(ad.det([[1, 2], [3, 4]]), -2.0, 4e-16)
-
-
 def test_vectors_and_batches():
     a, b = normal(0, (4, 1, 3, 3)), normal(1, (2, 3, 5))
     assert ad.solve(a, b).shape == (4, 2, 3, 5)
@@ -165,7 +156,6 @@ def test_nothing_at_all():
         (lambda: ad.vjp(lambda a: ad.slogdet(a)[1], np.zeros((2, 2)))[1](np.ones(())),
          r"slogdet: a is singular, where log \|det a\| has no gradient; add something to its diagonal"),
         (lambda: ad.cholesky_solve(np.zeros((2, 2)), np.ones((2, 1))), "cholesky_solve: factor has a zero on its .*"),
-        (lambda: ad.cholesky_solve(np.eye(2), np.ones((3, 1))), r"cholesky_solve: b has shape \(3, 1\).*"),
     ],
 )  # fmt: skip
 def test_errors(call, message):

@@ -8,27 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.autograd import pad, vjp
+from refnp.autograd import vjp
 from refnp.kernels import blocks
 from refnp.layers.convolution import Convolution, ConvolutionTranspose, convolution, convolution_transpose
 from refnp.verify import bounds
 from refnp.verify.layers import convolution as equations
 from refnp.verify.layers import pooling as pooling
 from tests.helpers import (
-    REAL,
     assert_same_bits,
     assert_within,
-    check,
-    laid_out,
-    layouts,
     normal,
-    scales,
     seeds,
 )
-from tests.transcriptions import convolution as transcriptions
 
 DIMENSIONS = st.integers(1, 3)
-MODES = st.sampled_from(["zeros", "circular", "reflect", "replicate"])
 
 
 def draw_convolution(seed, dimensions, mode="zeros"):
@@ -56,80 +49,11 @@ def draw_transpose(seed, dimensions):
     return (shape[0], rows, *places), (rows, others, *kernel), options
 
 
-def literal(options):
-    """The options as the transcriptions call them."""
-    names = {"padding": "widths", "padding_mode": "mode", "output_padding": "extra"}
-    return {names.get(name, name): value for name, value in options.items()}
-
-
-def judge(function, transcription, equation, shapes, options, dtype, *, scale=1.0, layout="C", seed=0):
-    """Value and gradients of a (transposed) convolution within the bound of index loops in longdouble."""
-    x, weight = (laid_out(normal([seed, i], shape, dtype, scale), layout) for i, shape in enumerate(shapes))
-    outs = len(weight) if function is convolution else options["groups"] * weight.shape[1]
-    bias = laid_out(normal([seed, 2], (outs,), dtype, scale * scale), layout)
-    y, pullback = vjp(lambda *a: function(*a, **options), x, weight, bias)
-    y_bar = laid_out(normal([seed, 3], y.shape, dtype), layout)
-    computed = (y, *pullback(y_bar))
-    exact = transcription(x, weight, bias, y_bar, **literal(options))
-    limits = bounds.of(equation, (x, weight, bias), y_bar, **options)
-    for value, right, limit in zip(computed, exact, limits, strict=True):
-        assert value.dtype == dtype
-        assert_within(value, right, limit)
-
-
-@given(seeds, DIMENSIONS, MODES, st.sampled_from(REAL), scales, layouts)
-def test_convolution_is_its_equation(seed, dimensions, mode, dtype, scale, layout):
-    *shapes, options = draw_convolution(seed, dimensions, mode)
-    judge(convolution, transcriptions.convolution, equations.CONVOLUTION.equation, shapes, options, dtype,
-          scale=scale, layout=layout, seed=seed)  # fmt: skip
-
-
-@given(seeds, DIMENSIONS, st.sampled_from(REAL), scales, layouts)
-def test_transpose_is_its_equation(seed, dimensions, dtype, scale, layout):
-    *shapes, options = draw_transpose(seed, dimensions)
-    judge(convolution_transpose, transcriptions.convolution_transpose, equations.TRANSPOSED.equation, shapes,
-          options, dtype, scale=scale, layout=layout, seed=seed)  # fmt: skip
-
-
 def test_by_hand():
     x, w = np.array([[[1.0, 2.0, 3.0]]]), np.array([[[10.0, 1.0]]])
     assert convolution(x, w).tolist() == [[[12, 23]]]  # not turned round: 10·1 + 1·2
     assert convolution(x, w, [0.5], padding=[(1, 0)]).tolist() == [[[1.5, 12.5, 23.5]]]
     assert convolution_transpose(x, w, stride=2).tolist() == [[[10, 1, 20, 2, 30, 3]]]
-
-
-@pytest.mark.parametrize("order", [1, 2])
-@pytest.mark.parametrize(
-    "operation",
-    [*equations.gradient_inputs(seed=3), *pooling.gradient_inputs(seed=3)],
-    ids=lambda operation: operation.name,
-)
-def test_gradients_by_the_complex_step(operation, order):
-    if order == 1 or operation.order2:
-        check(operation.function, operation.args, order=order, name=operation.name)
-
-
-@given(seeds, DIMENSIONS)
-def test_as_pytorch(seed, dimensions):
-    torch = pytest.importorskip("torch")
-    functional, name = torch.nn.functional, f"{dimensions}d"
-    shape, weight_shape, options = draw_convolution(seed, dimensions)
-    shape = (*shape[:2], *(max(n, 1) for n in shape[2:]))  # PyTorch refuses an axis of length 0
-    options["padding"] = tuple(max(w) for w in options["padding"])
-    del options["padding_mode"]
-    against(
-        torch,
-        convolution,
-        getattr(functional, "conv" + name),
-        equations.CONVOLUTION.equation,
-        shape,
-        weight_shape,
-        options,
-    )
-    *shapes, options = draw_transpose(seed, dimensions)
-    options["padding"] = tuple(w[0] for w in options["padding"])
-    against(torch, convolution_transpose, getattr(functional, "conv_transpose" + name), equations.TRANSPOSED.equation,
-            *shapes, options)  # fmt: skip
 
 
 def against(torch, function, peer, equation, shape, weight_shape, options):
@@ -144,83 +68,6 @@ def against(torch, function, peer, equation, shape, weight_shape, options):
     limits = bounds.of(equation, (x, weight, bias), y_bar, **options)
     for mine, other, limit in zip((y, *pullback(y_bar)), (theirs, *(a.grad for a in leaves)), limits, strict=True):
         assert_within(mine, other.detach().numpy(), limit)
-
-
-@given(seeds, DIMENSIONS, st.sampled_from(["circular", "reflect", "replicate"]))
-def test_a_padding_mode_is_pad_and_then_a_convolution(seed, dimensions, mode):
-    shape, weight_shape, options = draw_convolution(seed, dimensions, mode)
-    x, weight, widths = normal(1, shape), normal(2, weight_shape), options["padding"]
-    y, pullback = vjp(lambda x: convolution(x, weight, **options), x)
-    without = options | {"padding": "valid", "padding_mode": "zeros"}
-    other, other_pullback = vjp(
-        lambda x: convolution(pad(x, [(0, 0), (0, 0), *widths], mode=mode), weight, **without), x
-    )
-    assert_same_bits(y, other)
-    y_bar = np.ones_like(y)
-    _, limit, _ = bounds.of(equations.CONVOLUTION.equation, (x, weight), y_bar, **options)
-    assert_within(pullback(y_bar)[0], other_pullback(y_bar)[0], limit)
-
-
-@pytest.mark.parametrize(("dilation", "n"), [(1, 9), (2, 9), (1, 2)])  # the last: a kernel longer than x
-def test_same_is_half_the_reach_on_both_sides(dilation, n):
-    x, weight = normal(1, (2, 3, n)), normal(2, (4, 3, 5))
-    y = convolution(x, weight, padding="same", dilation=dilation)
-    assert y.shape == (2, 4, n)
-    assert_same_bits(y, convolution(x, weight, padding=2 * dilation, dilation=dilation))
-    if n >= 5:
-        assert_same_bits(convolution(x, weight, padding="valid"), convolution(x, weight))
-
-
-@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel:UserWarning")  # PyTorch's, of its speed
-@pytest.mark.parametrize("mode", ["zeros", "circular", "reflect", "replicate"])
-@pytest.mark.parametrize(
-    ("kernel", "dilation"), [((2, 3), (1, 1)), ((4, 2), (1, 3)), ((1, 4), (2, 1)), ((2, 2), (2, 1))]
-)
-def test_same_of_an_even_kernel_has_one_more_place_after_x(kernel, dilation, mode):
-    """Against index loops, and PyTorch's own padding="same", functions and modules."""
-    x, weight, bias = normal(1, (2, 3, 5, 6)), normal(2, (4, 3, *kernel)), normal(3, (4,))
-    reach = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
-    widths = [(r // 2, r - r // 2) for r in reach]
-    options = {"dilation": dilation, "padding_mode": mode}
-    y = convolution(x, weight, bias, padding="same", **options)
-    assert y.shape == (2, 4, 5, 6)
-    assert_same_bits(y, convolution(x, weight, bias, padding=widths, **options))
-    walk = {"stride": (1, 1), "dilation": dilation, "groups": 1, "widths": widths, "mode": mode}
-    (limit,) = bounds.of(equations.CONVOLUTION.equation, (x, weight, bias), padding="same", **options)
-    assert_within(y, transcriptions.convolution(x, weight, bias, **walk), limit)
-    torch = pytest.importorskip("torch")
-    theirs = torch.nn.Conv2d(3, 4, kernel, dilation=dilation, padding="same", padding_mode=mode).double()
-    ours = Convolution(3, 4, kernel, padding="same", **options, rng=np.random.default_rng(0))
-    ours.weight.data, ours.bias.data = theirs.weight.detach().numpy(), theirs.bias.detach().numpy()
-    arrays = x, ours.weight.data, ours.bias.data
-    (limit,) = bounds.of(equations.CONVOLUTION.equation, arrays, padding="same", **options)
-    assert_within(ours(x), theirs(torch.tensor(x)).detach().numpy(), 2 * limit)
-
-
-@given(seeds, DIMENSIONS, MODES, st.booleans(), layouts)
-def test_without_a_batch(seed, dimensions, mode, transposed, layout):
-    """(C, *lengths), one axis less than the weight has: what a batch of one gives, to the last bit, gradients too."""
-    function = convolution_transpose if transposed else convolution
-    shape, weight_shape, options = (
-        draw_transpose(seed, dimensions) if transposed else (draw_convolution(seed, dimensions, mode))
-    )
-    x, weight = laid_out(normal(seed, shape[1:]), layout), normal([seed, 1], weight_shape)
-    bias = normal([seed, 2], (options["groups"] * weight_shape[1] if transposed else weight_shape[0],))
-    y, pullback = vjp(lambda *a: function(*a, **options), x, weight, bias)
-    batched, batched_pullback = vjp(lambda *a: function(*a, **options), x[None], weight, bias)
-    assert_same_bits(y, batched[0])
-    y_bar = normal([seed, 3], y.shape)
-    x_bar, *bars = pullback(y_bar)
-    batched_bar, *others = batched_pullback(y_bar[None])
-    assert_same_bits(x_bar, batched_bar[0])
-    for bar, other in zip(bars, others, strict=True):
-        assert_same_bits(bar, other)
-
-
-@pytest.mark.parametrize("module", [Convolution, ConvolutionTranspose])
-def test_modules_without_a_batch(module):
-    layer, x = module(2, 3, 3, dimensions=2, rng=np.random.default_rng(0)), normal(0, (2, 5, 6))
-    assert_same_bits(layer(x), layer(x[None])[0])
 
 
 # ---- one is the gradient of the other
@@ -298,20 +145,6 @@ def test_modules_begin_as_in_pytorch(module, name):
         assert mine.shape == tuple(theirs.shape)
         assert np.abs(mine.data).max() <= fan_in**-0.5
     assert np.abs(layer.weight.data).max() > 0.99 * fan_in**-0.5  # of 720 uniform numbers
-
-
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("shape", [(2, 2, 0), (0, 2, 0), (2, 2, 0, 3), (2, 2, 3, 0), (2, 2, 0, 0)])
-def test_an_axis_of_length_0_has_gradients(shape, stride):
-    """Padded with zeros it gives the bias at every place; its own gradient is empty, and the weights' is 0."""
-    x, weight, bias = normal(0, shape), normal(1, (3, 2, *[2] * (len(shape) - 2))), normal(2, 3)
-    y, pullback = vjp(functools.partial(convolution, padding=1, stride=stride), x, weight, bias)
-    assert_same_bits(y, np.broadcast_to(bias.reshape(3, *[1] * (len(shape) - 2)), y.shape))
-    y_bar = np.ones_like(y)
-    x_bar, weight_bar, bias_bar = pullback(y_bar)
-    assert_same_bits(x_bar, np.zeros(shape))
-    assert_same_bits(weight_bar, np.zeros_like(weight))
-    assert_same_bits(bias_bar, np.full(3, float(y.size / 3)))
 
 
 # ---- threads

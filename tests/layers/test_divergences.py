@@ -18,11 +18,9 @@ from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import exact, tolerance
 from refnp.numbers.words import expm1_less
 from refnp.verify.judged_pages import by_page
-from tests.helpers import assert_same_bits, assert_within, check, laid_out, layouts, normal, real_dtypes, seeds, shapes
+from tests.helpers import assert_same_bits, assert_within, normal, real_dtypes, seeds
 from tests.layers.judges import assert_as_derived, factors
 from tests.transcriptions import probability as transcription
-
-apart = st.sampled_from([1e-9, 1e-4, 0.1, 1.0, 5.0])  # how far q is from p
 
 
 def normals(rng, shape, dtype, distance):
@@ -31,14 +29,6 @@ def normals(rng, shape, dtype, distance):
     near = distance * normal(rng, shape), distance * normal(rng, shape)
     arrays = mean, np.exp(log_std), mean + near[0], np.exp(log_std) * np.exp(near[1])
     return [np.asarray(a, dtype) for a in arrays]
-
-
-@given(shapes(), real_dtypes, layouts, seeds, apart)
-def test_normal_kl_is_its_equation(shape, dtype, layout, seed, distance):
-    arguments = [laid_out(a, layout) for a in normals(np.random.default_rng(seed), shape, dtype, distance)]
-    value, rounded = assert_as_derived(normal_kl, by_page(density.normal_kl), arguments)
-    assert_within(value, transcription.normal_kl(*arguments), tolerance(rounded, dtype))
-    assert (value >= 0).all()
 
 
 @given(
@@ -53,32 +43,6 @@ def test_multivariate_normal_kl_is_its_equation(batch, n, dtype, seed, distance)
     value, rounded = assert_as_derived(multivariate_normal_kl, by_page(density.multivariate_normal_kl), arguments)
     assert_within(value, transcription.multivariate_normal_kl(*arguments), tolerance(rounded, dtype))
     assert (value >= 0).all()
-
-
-@given(shapes(axes=(0, 2)), st.integers(1, 5), real_dtypes, layouts, seeds, apart, st.sampled_from([1e-3, 1.0, 50.0]))
-def test_categorical_kl_is_its_equation(shape, classes, dtype, layout, seed, distance, scale):
-    rng = np.random.default_rng(seed)
-    p = normal(rng, (*shape, classes), np.float64, scale)
-    q = p + distance * normal(rng, (*shape, classes))
-    arguments = [laid_out(np.asarray(x, dtype), layout) for x in (p, q)]
-    value, rounded = assert_as_derived(categorical_kl, by_page(density.categorical_kl), arguments)
-    assert_within(value, transcription.categorical_kl(*arguments), tolerance(rounded, dtype))
-    assert (value >= 0).all()
-
-
-@pytest.mark.parametrize("order", [1, 2])
-@pytest.mark.parametrize("distance", [1e-3, 1.0])
-def test_gradients_by_complex_step(order, distance):
-    rng = np.random.default_rng(8)
-    mean, std = normal(rng, (2, 3)), rng.uniform(1, 1.5, (2, 3))  # all σ alike: differences must not step over 0
-    check(normal_kl, (mean, std, mean + distance, std * (1 + 0.3 * distance)), order=order)
-    check(lambda m, s: normal_kl(m, s, 0.0, 1.0), (mean, std), order=order)
-    factor, mean = np.tril(normal(rng, (2, 3, 3)), -1) + np.eye(3), normal(rng, (2, 3))
-    near = factor * (1 + 0.3 * distance * rng.uniform(0, 1, factor.shape))
-    check(multivariate_normal_kl, (mean, factor, mean + distance, near), order=order)
-    check(multivariate_normal_kl, (mean, factor, mean[0], near[0]), order=order)
-    logits = normal(rng, (2, 4))
-    check(categorical_kl, (logits, logits + distance * normal(rng, (2, 4))), order=order)
 
 
 @pytest.mark.parametrize("kl", [normal_kl, multivariate_normal_kl, categorical_kl])
@@ -198,18 +162,10 @@ def test_nothing_above_the_diagonal_is_read():
     [
         (lambda: normal_kl(0.0, 0.0, 0.0, 1.0), "std_p holds 0"),
         (lambda: normal_kl(0.0, 1.0, 0.0, -1.0), "std_q holds -1"),
-        (lambda: normal_kl(np.zeros(2), 1.0, np.zeros(3), 1.0), r"mean_p has shape \(2,\); it must broadcast to"),
         (
             lambda: multivariate_normal_kl(np.zeros(2), np.eye(2), np.zeros(2), -np.eye(2)),
             "diagonal of the factor holds -1",
         ),
-        (lambda: multivariate_normal_kl(np.zeros(2), np.eye(2), np.zeros(3), np.eye(3)), "mean_p has N = 2"),
-        (
-            lambda: multivariate_normal_kl(np.zeros(2), np.eye(3), np.zeros(2), np.eye(2)),
-            r"factor_p has shape .3, 3",
-        ),
-        (lambda: categorical_kl(np.zeros(2), np.zeros(1)), "logits_p has V = 2"),
-        (lambda: categorical_kl(np.zeros((2, 3)), np.zeros((4, 3))), "do not broadcast"),
         (lambda: categorical_kl(np.zeros(2), np.full(2, -np.inf)), "are all −∞"),
     ],
 )

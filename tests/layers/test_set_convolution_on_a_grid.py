@@ -181,26 +181,6 @@ def test_threads_do_not_change_the_bits():
         assert_same_bits(one, three)
 
 
-def test_matches_torch():
-    torch = pytest.importorskip("torch")
-    h, v, x, scales = problem(6, 1, np.float64, 0.3)
-    leaves = [torch.tensor(a, requires_grad=True) for a in (h, x, scales)]
-    grid = torch.tensor(places(LENGTHS[1], np.float64))[:, 0]
-    away = (grid - leaves[1])[..., None, :] / leaves[2][:, None]  # (B, N, C, K)
-    y = (torch.exp(-0.5 * away**2) * leaves[0][:, None]).sum(-1)
-    y.backward(torch.tensor(v))
-    f, pullback = ad.vjp(from_grid, h, x, scales)
-    h_bar, x_bar, scales_bar = pullback(v)
-    of_torch = [y.detach(), *(leaf.grad for leaf in leaves)]
-    f_bound, x_bound, h_bound, scales_bound = limits(h, v, x, scales, below_the_nearest)
-    for ours, theirs, bound in zip(
-        (f, h_bar, x_bar, scales_bar), of_torch, (f_bound, h_bound, x_bound, scales_bound), strict=True
-    ):
-        shape = bound.shape
-        assert_within(rows(ours).reshape(shape) if ours is h_bar else ours,
-                      rows(theirs.numpy()).reshape(shape) if ours is h_bar else theirs.numpy(), 2 * bound)  # fmt: skip
-
-
 # ---- one function, to a grid and from it
 
 

@@ -17,8 +17,7 @@ from refnp.layers.similarity import (
 )
 from refnp.numbers import rounding
 from refnp.numbers.rounding import WIDE, constant, contract, exact, tolerance
-from refnp.verify.layers import softmax as equations
-from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, scales, seeds
+from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, normal, real_dtypes, scales, seeds
 from tests.transcriptions import rows as printed
 
 SIMILARITIES = similarity_attention.takes.options["similarity"].choices
@@ -54,13 +53,6 @@ def rounded_scores(name, query, key, given_parameters):
     return s / constant(np.sqrt(WIDE(query.shape[-1]))) if name == "scaled_dot" else s
 
 
-def rounded_attention(name, query, key, value, given_parameters, bias=0, mask=True):
-    """(O, A) likewise: the softmax of scores with their errors, and the mean that it takes."""
-    total = rounded_scores(name, query, key, given_parameters) + exact(bias)
-    weights = equations.SOFTMAX.equation(rounding.where(mask, total, -np.inf))[0]
-    return contract("nm,me->ne", weights, exact(value)), weights
-
-
 @every
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 5), st.integers(1, 5), real_dtypes, scales, seeds)
 def test_every_similarity_is_its_equation(name, n, m, d_query, d_key, dtype, scale, seed):
@@ -72,72 +64,6 @@ def test_every_similarity_is_its_equation(name, n, m, d_query, d_key, dtype, sca
     wide = [a.astype(WIDE) for a in (query, key, *given_parameters)]
     right = [[printed.similarity(q, k, name, wide[2:]) for k in wide[1]] for q in wide[0]]
     assert_within(s, np.array(right, WIDE), tolerance(rounded_scores(name, query, key, given_parameters), dtype))
-
-
-@every
-@given(st.integers(1, 4), st.integers(1, 5), real_dtypes, seeds)
-def test_attention_with_every_similarity(name, n, m, dtype, seed):
-    """Weights and output against the transcription."""
-    query, key, value = normal(seed, (n, 3), dtype), normal(seed + 1, (m, 3), dtype), normal(seed + 2, (m, 2), dtype)
-    mask, bias = np.random.default_rng(seed).random((n, m)) < 0.7, normal(seed + 3, (n, m), dtype)
-    given_parameters = parameters(name, 3, 3, dtype, seed + 4)
-    options = {"mask": mask, "bias": bias, "similarity": name, "parameters": given_parameters}
-    output, weights = similarity_attention(query, key, value, return_weights=True, **options)
-    right, right_weights = printed.attention(query, key, value, mask, bias, name, given_parameters)
-    o, a = rounded_attention(name, query, key, value, given_parameters, bias, mask)
-    assert_within(weights, right_weights, tolerance(a, dtype))
-    assert_within(output, right, tolerance(o, dtype))
-    assert_within(similarity_attention(query, key, value, **options), right, tolerance(o, dtype))
-
-
-@every
-@pytest.mark.parametrize("dtype", REAL)
-def test_first_derivatives(name, dtype):
-    """Of output and weights, for query, key, value, bias and the parameters."""
-    arrays = [normal(i, s, dtype) for i, s in enumerate([(3, 2), (4, 2), (4, 3), (3, 4)])]
-    mask = np.random.default_rng(0).random((3, 4)) < 0.6
-
-    def f(query, key, value, bias, *given_parameters):
-        options = {"mask": mask, "bias": bias, "similarity": name, "parameters": given_parameters}
-        return similarity_attention(query, key, value, return_weights=True, **options)
-
-    check(f, (*arrays, *parameters(name, 2, 2, dtype)))
-
-
-@every
-def test_second_derivatives(name):
-    arrays = [normal(i, s) for i, s in enumerate([(2, 2), (3, 2), (3, 1)])]
-
-    def f(query, key, value, *given_parameters):
-        return similarity_attention(query, key, value, similarity=name, parameters=given_parameters)
-
-    assert check(f, (*arrays, *parameters(name, 2, 2)), order=2).method == "complex step"
-
-
-@every
-@pytest.mark.parametrize("dtype", [*REAL, *COMPLEX])
-def test_dtype_is_kept(name, dtype):
-    arrays = [normal(i, s, dtype) for i, s in enumerate([(2, 3), (4, 3), (4, 3)])]
-    given_parameters = parameters(name, 3, 3, dtype)
-    if np.dtype(dtype).kind == "c":  # real numbers, as the complex step has them
-        arrays, given_parameters = ([a.real.astype(dtype) for a in x] for x in (arrays, given_parameters))
-    y, pullback = ad.vjp(
-        lambda *a: similarity_attention(*a[:3], similarity=name, parameters=a[3:]), *arrays, *given_parameters
-    )
-    assert y.dtype == dtype
-    assert {bar.dtype for bar in pullback(np.ones_like(y))} == {np.dtype(dtype)}
-
-
-@every
-def test_batches_broadcast(name):
-    query, key, value = normal(0, (2, 1, 3, 2)), normal(1, (4, 5, 2)), normal(2, (4, 5, 1))
-    options = {"similarity": name, "parameters": parameters(name, 2, 2)}
-    output = similarity_attention(query, key, value, **options)
-    assert output.shape == (2, 4, 3, 1)
-    for b, h in np.ndindex(2, 4):
-        alone = similarity_attention(query[b, 0], key[h], value[h], **options)
-        o, _ = rounded_attention(name, query[b, 0], key[h], value[h], options["parameters"])
-        assert_within(output[b, h], alone, 2 * tolerance(o, np.float64))
 
 
 # ---- one by one

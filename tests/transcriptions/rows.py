@@ -28,6 +28,9 @@ def log_softmax(x):
         with mpmath.workdps(_digits(x[row])):
             values = [_exactly(v) for v in x[row]]
             for i, v in enumerate(values):
+                if mpmath.isinf(v):
+                    y[row][i] = v
+                    continue
                 total = mpmath.fsum(mpmath.exp(other - v) for other in values)
                 y[row][i] = _rounded(-mpmath.log(total))
     return y
@@ -48,7 +51,9 @@ def _exactly(number):
 
 
 def _rounded(number):
-    """A number of mpmath in the widest precision."""
+    """A number of mpmath in the widest precision; 0 if it is too small for that."""
+    if mpmath.isfinite(number) and abs(number) < mpmath.mpf(str(np.finfo(WIDE).tiny)):
+        return WIDE(0)
     with mpmath.workdps(30):
         return WIDE(mpmath.nstr(+number, 30))
 

@@ -8,11 +8,8 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.layers.positions.absolute import LearnedPositions, SinusoidalPositions, sinusoidal
 from tests.helpers import (
-    COMPLEX,
-    REAL,
     assert_same_bits,
     assert_within,
-    check,
     normal,
     real_dtypes,
     seeds,
@@ -253,43 +250,11 @@ def test_a_cache_goes_on_where_it_was():
         assert_same_bits(one, whole[:, 17:18])
 
 
-def test_arrays_and_tensors():
-    x, module = normal(0, (3, 4)), SinusoidalPositions()
-    assert isinstance(module(x), np.ndarray)
-    assert isinstance(module(ad.Tensor(x)), ad.Tensor)
-    assert module.parameters() == []
-    assert_same_bits(module(np.zeros((2, 3), int)), sinusoidal(range(2), 3))
-    assert_same_bits(module(x, ad.Tensor([4, 5, 6])).reshape(-1), (x + sinusoidal([4, 5, 6], 4)).reshape(-1))
-
-
-@pytest.mark.parametrize("dtype", REAL)
-def test_derivatives(dtype):
-    module, x = LearnedPositions(4, 3, rng=generator()), normal(0, (2, 3, 3), dtype)
-    places = np.array([[0, 2, 2], [3, 2, 0]])
-    parameters = {"weight": module.weight.data.astype(dtype)}
-    check(lambda x, p: module.bind(p)(x), (x, parameters))
-    check(lambda x, p: module.bind(p)(x, places), (x, parameters))
-    check(SinusoidalPositions(), (x,))
-
-
 def test_a_place_that_comes_twice_gets_two_gradients_and_others_none():
     module = LearnedPositions(5, 2, rng=generator())
     _, pullback = ad.vjp(lambda p: module.bind(p)(np.zeros((3, 2)), [2, 0, 2]), module.state_dict())
     bar = np.arange(6.0).reshape(3, 2)
     np.testing.assert_array_equal(pullback(bar)[0]["weight"], [bar[1], [0, 0], bar[0] + bar[2], [0, 0], [0, 0]])
-
-
-@pytest.mark.parametrize("dtype", COMPLEX)
-def test_complex_tokens_stay_complex(dtype):
-    assert SinusoidalPositions()(np.ones((2, 3), dtype)).dtype == dtype
-
-
-@pytest.mark.parametrize("shape", [(0, 4), (2, 0, 4)])
-def test_empty_sentences(shape):
-    x = np.zeros(shape)
-    assert SinusoidalPositions()(x).shape == shape
-    assert LearnedPositions(3, 4, rng=generator())(x).shape == shape
-    assert LearnedPositions(3, 4, rng=generator())(x, []).shape == shape
 
 
 def test_learned_positions_start_small():

@@ -20,7 +20,6 @@ from refnp.layers.positions.relative import (
 from tests.helpers import (
     assert_same_bits,
     assert_within,
-    check,
     dtypes,
     laid_out,
     layouts,
@@ -93,17 +92,6 @@ def test_page_and_kernel_of_diagonals(batch, n, m, count, shift, seed):
         of_page = [read_diagonals(x, shift=shift, keys=m), sum_diagonals(y, shift=shift, count=count)]
     for one, other in zip(found, of_page, strict=True):
         np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.parametrize("shift", [-4, -1, 0, 2, 5])
-def test_derivatives(shift):
-    n, m, count = 3, 4, 3
-    buckets = diagonal_buckets(n, m, count, shift)
-    x, y = normal(0, (2, n, count)), normal(1, (2, n, m))
-    check(lambda x: read_buckets(x, buckets=buckets), (x,))
-    check(lambda y: sum_buckets(y, buckets=buckets, count=count), (y,))
-    check(lambda x: read_diagonals(x, shift=shift, keys=m), (x,))
-    check(lambda y: sum_diagonals(y, shift=shift, count=count), (y,))
 
 
 @given(lengths, lengths, lengths, st.integers(-6, 6), seeds)

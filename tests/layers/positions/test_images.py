@@ -7,19 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import refnp.autograd as ad
 from refnp.layers.multi_head import MultiHeadAttention
 from refnp.layers.positions.images import METHODS, ImagePositions, image_places, piecewise_index, ranks
 from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import exact, tolerance
-from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
+from tests.helpers import assert_same_bits, assert_within, check, normal
 from tests.layers.positions.judges import at_random, looked_up, rounded_look_up
 from tests.transcriptions import positions as written
 
 USUAL = {"alpha": 1.9, "beta": 3.8, "gamma": 15.2}
 WIDER = {"alpha": 3.0, "beta": 6.0, "gamma": 24.0}
-methods = st.sampled_from(METHODS)
-modes = st.sampled_from(["bias", "contextual"])
 every_method = pytest.mark.parametrize("method", METHODS)
 every_mode = pytest.mark.parametrize("mode", ["bias", "contextual"])
 
@@ -115,40 +112,6 @@ def test_how_many_buckets(method, count):
 # ---- attention
 
 
-@given(
-    methods,
-    modes,
-    st.booleans(),
-    st.booleans(),
-    st.integers(1, 2),
-    st.integers(0, 1),
-    st.booleans(),
-    real_dtypes,
-    seeds,
-)
-def test_value_and_every_gradient(method, mode, values, masked, axes, leading, per_head, dtype, seed):
-    """Tables shared by heads or, for biases, of each head; within the bound of a vector or number for every pair."""
-    rng = generator(seed)
-    n, m = rng.integers(1, 5, 2)
-    places = [rng.integers(-5, 5, (length, axes) if axes > 1 else length) for length in (n, m)]
-    mask = rng.random((n, m)) < 0.7 if masked else None
-    values = values and mode == "contextual"
-    heads = 2 if per_head and mode == "bias" else None
-    scheme = scheme_of(mode, method, 3, dtype, seed, values=values, axes=axes, leading=leading, heads=heads)
-    arrays = problem(n, m, 3, dtype, seed + 9)
-    rounded, rounded_pullback = rounded_look_up(scheme, *map(exact, arrays), *places, mask)
-    y, pullback = ad.vjp(
-        lambda q, k, v, state: looked_up(scheme.bind(state), q, k, v, *places, mask), *arrays, scheme.state_dict()
-    )
-    assert y.dtype == dtype
-    assert_within(y, rounded.value, tolerance(rounded, dtype))
-    bar = normal(seed + 20, y.shape, dtype)
-    *bars, state_bar = pullback(bar)
-    for gradient, other in zip([*bars, *state_bar.values()], rounded_pullback(exact(bar)), strict=True):
-        assert gradient.dtype == dtype
-        assert_within(gradient, other.value.reshape(gradient.shape), tolerance(other, dtype).reshape(gradient.shape))
-
-
 @every_method
 @every_mode
 def test_index_by_index(method, mode):
@@ -170,29 +133,6 @@ def test_index_by_index(method, mode):
     # biases have no axis of heads here, and the equation has
     bound = tolerance(rounded, np.float64)
     assert_within(y, expected, bound.reshape(y.shape))
-
-
-@every_method
-@pytest.mark.parametrize("order", [1, 2])
-def test_derivatives(method, order):
-    arrays, grid = problem(4, 4, batch=(2,)), image_places(1, 3, leading=1)
-    for mode, values in (("bias", False), ("contextual", True)):
-        scheme = scheme_of(mode, method, values=values, leading=1)
-
-        def f(query, key, value, state, scheme=scheme):
-            return looked_up(scheme.bind(state), query, key, value, grid, grid)
-
-        check(f, (*arrays, scheme.state_dict()), order=order)
-
-
-@every_mode
-@pytest.mark.parametrize("dtype", [*REAL, *COMPLEX])
-def test_dtype_is_kept(mode, dtype):
-    scheme, arrays = scheme_of(mode, values=mode == "contextual").astype(dtype), problem(4, 4, dtype=dtype)
-    leaf = ad.Tensor(arrays[0], requires_grad=True)
-    y = looked_up(scheme, leaf, *arrays[1:], image_places(2, 2), image_places(2, 2))
-    y.backward(np.ones(y.shape, dtype))
-    assert {y.dtype, leaf.grad.dtype, *(p.grad.dtype for p in scheme.parameters())} == {np.dtype(dtype)}
 
 
 def test_tables_for_each_head():
@@ -262,13 +202,6 @@ def test_in_multi_head_attention():
         ValueError, match=r"^ImagePositions: places have shape \(5,\); they must be \(tokens, 2\), one row"
     ):
         module(x)
-
-
-def test_no_tokens():
-    scheme = scheme_of()
-    for n, m in ((0, 4), (4, 0)):
-        y = looked_up(scheme, *problem(n, m, batch=()), np.zeros((n, 2), int), np.zeros((m, 2), int))
-        np.testing.assert_array_equal(y.numpy(), np.zeros((n, 3)))
 
 
 # ---- errors

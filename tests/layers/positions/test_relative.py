@@ -12,7 +12,7 @@ from refnp.layers import masks
 from refnp.layers.multi_head import MultiHeadAttention
 from refnp.layers.positions.relative import RelativePositions, Shaw
 from refnp.numbers.rounding import exact, tolerance
-from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
+from tests.helpers import assert_same_bits, assert_within, check, normal, real_dtypes, seeds
 from tests.layers.positions.judges import at_random, looked_up, rounded_look_up
 from tests.transcriptions import positions as written
 
@@ -122,27 +122,6 @@ def test_memory_is_that_of_scores_not_of_vectors_for_pairs():
     assert peak < 12 * n * n * 8
 
 
-@pytest.mark.parametrize("options", [{}, {"values": False}, {"heads": 2}])
-@pytest.mark.parametrize("order", [1, 2])
-def test_derivatives(options, order):
-    scheme, arrays = shaw(3, 1, **options), problem(3, 4, batch=(2,))
-    run = np.arange(3), np.arange(4)
-
-    def f(query, key, value, state):
-        return looked_up(scheme.bind(state), query, key, value, *run, masks.causal(3, 4))
-
-    check(f, (*arrays, scheme.state_dict()), order=order)
-
-
-@pytest.mark.parametrize("dtype", [*REAL, *COMPLEX])
-def test_dtype_is_kept(dtype):
-    scheme, arrays = shaw(3, 1).astype(dtype), problem(3, 4, dtype=dtype)
-    leaf = ad.Tensor(arrays[0], requires_grad=True)
-    y = looked_up(scheme, leaf, *arrays[1:], np.arange(3), np.arange(4))
-    y.backward(np.ones(y.shape, dtype))
-    assert {y.dtype, leaf.grad.dtype, scheme.key.grad.dtype, scheme.value.grad.dtype} == {np.dtype(dtype)}
-
-
 def test_tables_for_each_head():
     """With `heads`, head h computes with its own table, as a scheme of one head would."""
     scheme, query = shaw(3, 2, heads=2), normal(0, (4, 2, 5, 3))
@@ -161,13 +140,6 @@ def test_without_values_there_is_no_second_table():
     assert [name for name, _ in scheme.named_parameters()] == ["key"]
     assert not scheme.adds_values
     assert scheme.values(np.ones((2, 2)), np.arange(2), np.arange(2)) is None
-
-
-def test_empty_sequences():
-    scheme = shaw()
-    for n, m in ((0, 3), (3, 0), (0, 0)):
-        y = looked_up(scheme, *problem(n, m), np.arange(n), np.arange(m))
-        np.testing.assert_array_equal(y.numpy(), np.zeros((n, 3)))
 
 
 def test_the_base_adds_nothing():
@@ -191,27 +163,6 @@ def test_in_multi_head_attention(masked):
     by_hand = looked_up(scheme, *heads, run, run, mask).numpy().swapaxes(1, 2).reshape(2, 5, 6)
     assert_same_bits(module(x, mask=mask), module.output(by_hand))
     check(lambda x, p: module.bind(p)(x, mask=mask), (x, module.state_dict()))
-
-
-def test_matches_torch():
-    """The paper's direct form in torch, value and all gradients, each within the bound of the exact result."""
-    torch = pytest.importorskip("torch")
-    scheme, arrays = shaw(4, 2), problem(5, 5, 4, batch=(2,))
-    run, bar = np.arange(5), normal(7, (2, 5, 4))
-    leaves = [torch.tensor(a, requires_grad=True) for a in (*arrays, scheme.key.data, scheme.value.data)]
-    query, key, value, key_table, value_table = leaves
-    which = torch.tensor(scheme.offsets(run, run))
-    scores = torch.einsum("bnd,bnmd->bnm", query, key[:, None] + key_table[which]) / 2
-    z = torch.einsum("bnm,bnmd->bnd", torch.softmax(scores, -1), value[:, None] + value_table[which])
-    z.backward(torch.tensor(bar))
-    y, pullback = ad.vjp(
-        lambda q, k, v, state: looked_up(scheme.bind(state), q, k, v, run, run), *arrays, scheme.state_dict()
-    )
-    rounded, rounded_pullback = rounded_look_up(scheme, *map(exact, arrays), run, run)
-    assert_within(y, z.detach().numpy(), 2 * tolerance(rounded, np.float64))
-    *bars, state_bar = pullback(bar)
-    for gradient, leaf, other in zip([*bars, *state_bar.values()], leaves, rounded_pullback(exact(bar)), strict=True):
-        assert_within(gradient, leaf.grad.numpy(), 2 * tolerance(other, np.float64))
 
 
 # ---- errors

@@ -15,7 +15,7 @@ from refnp.layers.positions.relative import Shaw
 from refnp.layers.positions.rotary import Rotary, half_order, rotate
 from refnp.numbers.rounding import WIDE, contract, exact, tolerance
 from refnp.verify.propagation import bounded
-from tests.helpers import COMPLEX, REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
+from tests.helpers import REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
 from tests.layers.positions.judges import looked_up, rounded_look_up, rounded_rotation, rounded_sinusoids
 from tests.transcriptions import positions as written
 
@@ -26,21 +26,6 @@ places = st.lists(st.integers(-100_000, 100_000), min_size=1, max_size=3).map(np
 
 def rounded(x, at, layout):
     return rounded_rotation(exact(x), *rounded_sinusoids(at, x.shape[-1]), layout=layout)
-
-
-@given(places, st.integers(1, 4).map(lambda k: 2 * k), layouts, real_dtypes, seeds)
-def test_value_and_gradient(at, width, layout, dtype, seed):
-    x = normal(seed, (2, len(at), width), dtype)
-    y, pullback = ad.vjp(lambda x: rotate(x, places=at, layout=layout), x)
-    limit, rounded_pullback = rounded(x, at, layout)
-    assert y.dtype == dtype
-    assert_within(y, limit.value, tolerance(limit, dtype))
-    for b in range(2):
-        assert_within(y[b], written.rotate(x[b], at, layout), tolerance(limit, dtype)[b])
-    bar = normal(seed + 1, y.shape, dtype)
-    (x_bar,), (bound,) = pullback(bar), rounded_pullback(exact(bar))
-    assert x_bar.dtype == dtype
-    assert_within(x_bar, bound.value, tolerance(bound, dtype))
 
 
 @given(places, st.integers(1, 3).map(lambda k: 2 * k), st.integers(0, 3), layouts, real_dtypes, seeds)
@@ -195,14 +180,6 @@ def test_place_0_is_not_turned(layout):
 
 
 @both_layouts
-@pytest.mark.parametrize("order", [1, 2])
-def test_derivatives(layout, order):
-    arrays, run = [normal(i, (2, 2, n, 4)) for i, n in enumerate([3, 4, 4])], (np.arange(3) + 5, np.arange(4))
-    check(lambda x: rotate(x, places=run[0], layout=layout), (arrays[0],))
-    check(lambda *a: looked_up(Rotary(layout=layout), *a, *run), arrays, order=order)
-
-
-@both_layouts
 def test_keys_are_turned_at_their_own_place_so_that_a_cache_works(layout):
     """Keys turned one at a time, when they come, are those of the whole, to the last bit; and so is the last row."""
     scheme, (query, key, value), run = Rotary(layout=layout), [normal(i, (2, 18, 4)) for i in range(3)], np.arange(18)
@@ -243,52 +220,6 @@ def test_partial_in_multi_head_attention_with_places_for_each_sequence():
     other = MultiHeadAttention(8, 2, positions=Shaw(4, 2, rng=np.random.default_rng(0)), rng=np.random.default_rng(0))
     with pytest.raises(ValueError, match=r"Shaw: places have shape \(2, 5\); they must be \(tokens,\)"):
         other(x, query_places=at, key_places=at)
-
-
-def test_matches_torch_in_the_form_of_gpt_neox():
-    """A quarter of the features, rotate_half: x cos + (−second half, first half) sin, and the rest behind."""
-    torch = pytest.importorskip("torch")
-    x, at, bar, d = normal(0, (2, 5, 16)), np.arange(5), normal(1, (2, 5, 16)), 4
-    leaf = torch.tensor(x, requires_grad=True)
-    angles = torch.outer(torch.tensor(at, dtype=torch.float64), 10000.0 ** (-torch.arange(0, d, 2) / d).double())
-    cos, sin = (torch.cat([f(angles), f(angles)], -1) for f in (torch.cos, torch.sin))
-    first, rest = leaf[..., :d], leaf[..., d:]
-    turned = first * cos + torch.cat([-first[..., d // 2 :], first[..., : d // 2]], -1) * sin
-    y = torch.cat([turned, rest], -1)
-    y.backward(torch.tensor(bar))
-    ours, pullback = ad.vjp(lambda x: rotate(x, places=at, layout="half", features=d), x)
-    limit, rounded_pullback = rounded_rotation(exact(x), *rounded_sinusoids(at, d), layout="half")
-    assert_within(ours, y.detach().numpy(), 2 * tolerance(limit, np.float64))
-    (bound,) = rounded_pullback(exact(bar))
-    assert_within(pullback(bar)[0], leaf.grad.numpy(), 2 * tolerance(bound, np.float64))
-
-
-def test_matches_torch_by_complex_numbers():
-    """LLaMA's form: pairs as complex numbers times e^{i p ω}, angles in float64, where small places need no more."""
-    torch = pytest.importorskip("torch")
-    x, at, bar = normal(0, (2, 5, 8)), np.arange(5), normal(1, (2, 5, 8))
-    leaf = torch.tensor(x, requires_grad=True)
-    angles = torch.outer(torch.tensor(at, dtype=torch.float64), 10000.0 ** (-torch.arange(0, 8, 2) / 8.0).double())
-    turned = torch.view_as_complex(leaf.reshape(2, 5, 4, 2)) * torch.polar(torch.ones_like(angles), angles)
-    y = torch.view_as_real(turned).reshape(2, 5, 8)
-    y.backward(torch.tensor(bar))
-    ours, pullback = ad.vjp(lambda x: rotate(x, places=at), x)
-    limit, rounded_pullback = rounded(x, at, "interleaved")
-    assert_within(ours, y.detach().numpy(), 2 * tolerance(limit, np.float64))
-    (bound,) = rounded_pullback(exact(bar))
-    assert_within(pullback(bar)[0], leaf.grad.numpy(), 2 * tolerance(bound, np.float64))
-
-
-@pytest.mark.parametrize("dtype", [*REAL, *COMPLEX])
-def test_dtype_is_kept(dtype):
-    y, pullback = ad.vjp(lambda x: rotate(x, places=[0, 7]), normal(0, (2, 4), dtype))
-    assert y.dtype == pullback(y)[0].dtype == dtype
-
-
-def test_empty_sequences():
-    assert rotate(np.zeros((2, 0, 4)), places=[]).shape == (2, 0, 4)
-    assert rotate(np.zeros((2, 3, 0, 4)), places=np.zeros((2, 0), int), features=2).shape == (2, 3, 0, 4)
-    assert rotate(np.zeros((0, 3, 4)), places=np.zeros((0, 3), int)).shape == (0, 3, 4)
 
 
 @pytest.mark.parametrize(
