@@ -12,6 +12,7 @@ import numpy as np
 from refnp.layers.module import Module
 from refnp.models.published.renaming import array_of
 from refnp.numbers.rounding import Rounded, exact
+from refnp.verify.causes.whole import Model
 from refnp.verify.frameworks.native import NATIVES, Native
 from refnp.verify.judge import WITHIN
 from refnp.verify.layer_names import closest, named_cases
@@ -59,14 +60,17 @@ def beside(
         raise ValueError(f"judge_model: the answer is in {dtype}; judged are float32 and float64")
     state = {**like.state_dict(), **{name: array_of(value) for name, value in (parameters or {}).items()}}
     run = Run(like, {name: value.astype(dtype) for name, value in state.items()}, values, dtype)
-    expected = named_parts(run.answer(run.arrays(wide)))
-    if training.loss is not None and any(part.shape == () for part in answers.values()):
-        expected = {"output": training.loss(run.answer(run.arrays(wide)))}
+    arrays, loss = run.arrays(np.asarray), training.loss if any(a.shape == () for a in answers.values()) else None
+    parts = lambda arrays: named_parts(run.loss(arrays, loss) if loss else run.answer(arrays))
+    expected = on_tape(parts, arrays)
     common = [name for name in answers if name in expected]
     if not common and not training.gradients:
         raise ValueError(f"judge_model: the answer has {', '.join(answers)}, that of like {', '.join(expected)}")
     report.who = report.who or f"{native.name} {version_of(native)}"
     report.dtype = report.dtype or dtype
+    if common:
+        of = lambda arrays: {name: part for name, part in on_tape(parts, arrays).items() if name in common}
+        report.beside = Model(like, [*run.state], of, dtype), arrays, answers
     for name in common:
         try:
             row = end_to_end(type(like).__name__, report, name, answers[name], expected[name], dtype)
@@ -110,6 +114,11 @@ class Run:
                 f"shape {getattr(found, 'shape', type(found).__name__)}; write loss=lambda answer: …"
             )
         return found
+
+
+def on_tape(parts: Callable, arrays: Mapping[Any, np.ndarray]) -> dict[str, Any]:
+    """The answers for arrays, on a tape in the widest precision."""
+    return parts({key: wide(value) for key, value in arrays.items()})
 
 
 def apart(answers: dict[str, np.ndarray], training: Training) -> tuple[dict[str, np.ndarray], Training]:

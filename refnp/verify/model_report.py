@@ -13,6 +13,7 @@ from refnp.numbers.rounding import ASSUMED, WIDE, Rounded, judging_precision, to
 from refnp.verify.bounds import deviation
 from refnp.verify.case import Layer
 from refnp.verify.causes import Cause
+from refnp.verify.causes.whole import Answers, Arrays, Fit, Model, Unseen, fitting, unseen
 from refnp.verify.findings import Report, causes_of, excused_lines
 from refnp.verify.frameworks.torch_run import Call
 from refnp.verify.judge import DEVIATES, WITHIN, Judgement
@@ -34,6 +35,18 @@ class ModelReport(Report):
     calls: list[Call] = field(default_factory=list)
     not_judged: dict[str, str] = field(default_factory=dict)
     waived: tuple[str, ...] = ()
+    beside: tuple[Model, Arrays, Answers] | None = None  # `like`, its arrays, and what was answered
+
+    @functools.cached_property
+    def edits(self) -> list[Fit]:
+        """The edits of `like` that give what was answered, where the whole deviates."""
+        deviates = self.beside is not None and any(path_of(row) == END_TO_END for row in self.deviations)
+        return fitting(*self.beside) if deviates and self.beside else []
+
+    @functools.cached_property
+    def unseen(self) -> list[Unseen]:
+        """The edits of `like` that these inputs do not tell from it, where all that is judged holds."""
+        return unseen(*self.beside[:2]) if self.beside and not self.deviations else []
 
     @property
     def verdict(self) -> str:
@@ -68,7 +81,9 @@ class ModelReport(Report):
 
     def __str__(self) -> str:
         assumed = ["the bounds assume:", *(f"    {words}" for words in ASSUMED)]
-        return "\n".join([*self._heading(), *self._deviations(), "", *self._table(), *self._not_judged(), *assumed])
+        return "\n".join(
+            [*self._heading(), *self._deviations(), "", *self._table(), *self._unseen(), *self._not_judged(), *assumed]
+        )
 
     def _heading(self) -> list[str]:
         layers = f", {len(self.calls)} calls of layers" if self.calls else ""
@@ -87,6 +102,8 @@ class ModelReport(Report):
             paths = ", ".join(dict.fromkeys(case.partition("/")[2] for case, *_ in cause.rows))
             falls = "" if math.isnan(cause.after) else f" (error over bound falls to {number(cause.after)})"
             lines += [f"  {cause.says}{falls}: {paths}"] if cause.says else []
+        for edit in self.edits:
+            lines.append(f"  as if {edit.says} (error over bound falls to {number(edit.after)})")
         for row in self.deviations:
             text = f"  {path_of(row)}, {row.quantity}: {number(row.error_over_bound)} times its bound"
             if math.isfinite(row.claimed) and math.isfinite(row.right):
@@ -108,6 +125,10 @@ class ModelReport(Report):
             beyond = "  beyond its bound" if any(row.verdict == DEVIATES for row in own) else ""
             lines.append(f"{path:{width}}  {kinds.get(path, ''):{kind_width}}  {cells[0]:>8}  {cells[1]:>9}{beyond}")
         return lines
+
+    def _unseen(self) -> list[str]:
+        lines = [f"    {edit}" for edit in self.unseen]
+        return ["these inputs do not tell from right, as if", *lines] if lines else []
 
     def _not_judged(self) -> list[str]:
         alone = lambda path: "not judged" if path.startswith(END_TO_END) else "not judged by itself"

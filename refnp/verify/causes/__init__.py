@@ -9,6 +9,7 @@ page_edits   a line of the page that is another
 narrower     a narrower precision at one place
 pullbacks    mistaken walks back
 seen         what the function is seen to do, where nothing fits
+whole        a whole model with one edit
 """
 
 from refnp.verify.causes.cause import Cause
