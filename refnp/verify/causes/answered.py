@@ -12,7 +12,7 @@ import functools
 import math
 import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from refnp.verify.mutants.mutant import Mutant
 SPREAD, SAMPLES, NARROW_SAMPLES = 8, 3, 8
 NEAR = 0.1  # of the error that is to be explained may be left where the mistake's own rounding is worth measuring
 EXACT = 0.85  # of the elements a rounding is to give exactly; others were near a tie
+KEPT = 1000  # numbers in the arguments of a case of which what mistakes give is kept
 FAR = 100  # times the error that is seen of a mistake's rounding, and it is not worth measuring more often
 
 Row = tuple[str, str, str]  # case, dtype, quantity
@@ -38,6 +39,7 @@ class Answered:
 
     problem: Problem
     answer: Answer
+    known: dict[tuple[Mutant, bool], Answer] = field(default_factory=dict, repr=False)  # what mistakes give
 
     @functools.cached_property
     def policy(self) -> Policy:
@@ -81,14 +83,13 @@ class Answered:
         return {q: value for q, value in found.items() if q in self.answer}
 
     def wide_values(self, mutant: Mutant) -> Answer:
-        """What a mistake gives in the widest precision; asked for one after another, of each several times."""
-        if self._last.get("of") is not mutant:
-            self._last.update({"of": mutant, "values": self.values(mutant.function, WIDE)})
-        return self._last["values"]
-
-    @functools.cached_property
-    def _last(self) -> dict[str, Any]:
-        return {}
+        """What a mistake gives in the widest precision, which is kept of small cases."""
+        key = mutant, any(q != "output" for q in self.answer)
+        if key not in self.known:
+            if self.size > KEPT:
+                self.known.clear()
+            self.known[key] = answer_of(self.problem, mutant.function, WIDE, gradients=key[1])
+        return {q: value for q, value in self.known[key].items() if q in self.answer}
 
     def ratio(self, given: np.ndarray, value: np.ndarray, allowed: np.ndarray) -> float:
         """The worst error over bound; infinite for another shape. Where anything is allowed, NaN is right as well."""
@@ -103,7 +104,7 @@ class Answered:
         """The same of these quantities alone."""
         kept = tuple(q for q in self.answer if q in quantities)
         if kept not in self._parts:
-            self._parts[kept] = Answered(self.problem, {q: self.answer[q] for q in kept})
+            self._parts[kept] = Answered(self.problem, {q: self.answer[q] for q in kept}, self.known)
         return self._parts[kept]
 
     @functools.cached_property

@@ -29,9 +29,8 @@ def of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
     if not has_page(layer) or probe is None:
         return
     for edit in edits(layer.function, of_pullback=False):
-        form = form_with(layer.function, edit)
-        if edit.narrow or is_near(probe, form):
-            yield Mutant(edit.says, (layer.name,), on_tape(form), narrow=edit.narrow, where=edit.where)
+        if edit.narrow or is_near(probe, form_with(layer.function, edit)):
+            yield mutant_with(layer.name, layer.function, edit)
 
 
 def of_gradients(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
@@ -39,11 +38,10 @@ def of_gradients(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]
     if not has_page(layer):
         return
     for edit in edits(layer.function, of_pullback=True):
-        function = with_its_vjp(form_with(layer.function, edit))
-        yield Mutant(edit.says, (layer.name,), function, narrow=edit.narrow, where=edit.where)
+        yield mutant_with(layer.name, layer.function, edit, back=True)
     for edit in edits(layer.function, of_pullback=False):
         if "held(" in edit.after:
-            yield Mutant(edit.says, (layer.name,), on_tape(form_with(layer.function, edit)), where=edit.where)
+            yield mutant_with(layer.name, layer.function, edit)
 
 
 def numbers_of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
@@ -70,6 +68,13 @@ def form_with(operation: Callable, edit: Edit) -> Form:
     """The page with an edit."""
     form = Opened.of(operation).compiled({edit.opened.function: edit.tree}, KNOWN_WORDS)
     return form_of(operation, form)
+
+
+@functools.cache
+def mutant_with(name: str, operation: Callable, edit: Edit, *, back: bool = False) -> Mutant:
+    """The page with an edit as a mistake of a layer, always the same one."""
+    form = form_with(operation, edit)
+    return Mutant(edit.says, (name,), (with_its_vjp if back else on_tape)(form), narrow=edit.narrow, where=edit.where)
 
 
 def with_number(operation: Callable) -> Iterator[tuple[str, str, Callable[[float], Form]]]:
