@@ -41,6 +41,7 @@ _LATER = ("models", "tasks", "training", "symmetry", "verify", "studies")
 _FROM = {
     "judge": "refnp.verify.judging",
     "judge_model": "refnp.verify.models",
+    "program": "refnp.verify.exchange.programs",
     "tolerance": "refnp.verify.tolerances",
     "assert_close": "refnp.verify.tolerances",
 }

@@ -154,9 +154,24 @@ def trained(report: ModelReport, run: Run, training: Training) -> None:
             report.not_judged[f"{END_TO_END}, {quantity}"] = str(lacking)
         else:
             report.judgements.append(row)
+    report.hints += times_the_right(training.gradients, loss)
     told = {*training.gradients, *training.updated}
     left = [name for name in run.state if name not in told] if told & {*run.state} else []
     report.not_judged |= {f"gradient of {name}": "it is not given" for name in left}
+
+
+def times_the_right(gradients: Mapping[str, Any], loss: Loss) -> list[str]:
+    """What is said where all gradients are the right ones times one number: of a sum in place of a mean, say."""
+    known = [name for name in gradients if gradients[name] is not None]
+    given = [np.asarray(array_of(gradients[name]), float) for name in known]
+    right = [loss.gradients[name].astype(float) for name in known]
+    if len(known) < 2 or any(a.shape != b.shape for a, b in zip(given, right, strict=True)):
+        return []
+    one, other = (np.concatenate([a.ravel() for a in arrays]) for arrays in (given, right))
+    factor = one @ other / max(other @ other, np.finfo(float).tiny)
+    away = np.abs(one - factor * other).max() / max(np.abs(factor * other).max(), np.finfo(float).tiny)
+    alike = away < 1e-4 < abs(factor - 1)
+    return [f"all gradients together are {factor:.5g} times the right ones"] if alike else []
 
 
 def bounded_after(loss: Loss, name: Any, parameter: np.ndarray, then: Callable, places: np.ndarray) -> Rounded:

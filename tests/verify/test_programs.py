@@ -9,8 +9,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import refnp
 from refnp import cli
 from refnp.verify.exchange import export, judge_folder, judge_program
 from refnp.verify.exchange.programs import first_line
@@ -264,3 +266,50 @@ def test_mistakes_in_c_are_named(compiled, tmp_path, layer, right, wrong, cause)
     if "n - 1" in wrong:
         (shown,) = re.findall(r"```text a mistake in C\n(.*?)\n```", (ROOT / "docs/case_format.md").read_text(), re.S)
         assert shown in str(report)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "says"),
+    [
+        ("", "", "everything that is judged is within its bound"),
+        ("(c == targets[n])) / N;", "(c == targets[n]));", "hint: all gradients together are 5 times the right ones"),
+        ("+= w2[j][c] * p[n][c]", "+= w2[j][c] * p[n][0]", "gradient of layers.0.weight: "),
+        ("(m / (1 - beta1))", "m", "updated layers.0.weight: "),
+        ("h[n][j] > 0 ? h[n][j] : 0", "h[n][j]", "as if relu were the identity (error over bound falls to"),
+    ],
+)
+def test_a_training_step_in_c_is_judged(tmp_path, right, wrong, says):
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    page = (ROOT / "examples/judge_c/step.c").read_text()
+    assert right in page
+    (tmp_path / "step.c").write_text(page.replace(right, wrong, 1) if right else page)
+    words = [
+        compiler,
+        "-std=c99",
+        "-O2",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        tmp_path / "step.c",
+        "-o",
+        tmp_path / "step",
+        "-lm",
+    ]
+    subprocess.run(list(map(str, words)), check=True, timeout=60)
+    asked = [sys.executable, ROOT / "examples/judge_c/judge_step.py", tmp_path / "step"]
+    found = subprocess.run(list(map(str, asked)), capture_output=True, text=True, timeout=60, check=False)
+    assert says in found.stdout, found.stdout + found.stderr
+    assert found.returncode == bool(right)
+
+
+def test_what_a_program_lacks_is_said():
+    with pytest.raises(ValueError, match=r"there is no \{in\}"):
+        refnp.program("true", {"output": ()})
+    with pytest.raises(ValueError, match="layout is 'xml'"):
+        refnp.program("true {in} {out}", {"output": ()}, layout="xml")
+    with pytest.raises(ValueError, match="no answer"):
+        refnp.program("true {in} {out}", {"output": ()})(np.zeros(3))
+    with pytest.raises(ValueError, match="exit status 1"):
+        refnp.program("false {in} {out}", {"output": ()})(np.zeros(3))

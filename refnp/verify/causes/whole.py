@@ -290,7 +290,7 @@ def fitting(model: Model, arrays: Arrays, given: Answers) -> list[Fit]:
     """The edits that give what was answered, the nearest first; those of one operation alone where no other does."""
     found: list[Fit] = []
     ratio, right = model.ratio(arrays), model(arrays)
-    if any(given[name].shape != output.shape for name, output in right.items()):
+    if any(given[name].shape != output.shape for name, output in right.items()) or ratio(given, values_of(right)) <= 1:
         return []
     for edit in edits_of(model, arrays):
         if found and edit.alone:

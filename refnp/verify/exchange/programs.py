@@ -15,11 +15,14 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+import numpy as np
+
+from refnp.models.published.renaming import array_of
 from refnp.verify.case import Answer, Problem
 from refnp.verify.exchange.answers import expected_of, judge_arrays, read_answer, report_of, row_of
 from refnp.verify.exchange.cases import MANIFEST, chosen_problems, ids_of, write_cases
@@ -76,6 +79,63 @@ def judge_program(
     given = [(problem, answer) for problem, (_, answer) in zip(problems.values(), outcomes, strict=True) if answer]
     rows = [row for found, _ in outcomes for row in found]
     return report_of(name or "all that refnp has", who, rows, given)
+
+
+def program(
+    command: str,
+    answers: Mapping[str, tuple[int, ...]],
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    also: Mapping[str, Any] | None = None,
+    layout: str = "npz",
+    limit: float = 60.0,
+) -> Callable[..., dict[str, np.ndarray]]:
+    """A program as a function of arrays, for `judge_model(function, inputs, like=model)`: it is run on every call.
+
+    command: the words, among them {in}, the file of the arrays (the folder, in raw), and {out}, that of the answer.
+    answers: the shape of each array that it answers with: "output", and where it has them "gradient.NAME" and
+        "updated.NAME" of parameters.
+    parameters, also: arrays that it is given beside the inputs: "parameter.NAME", and "input.NAME" as inputs are.
+    layout: one of FORMATS. limit: the seconds that a call may take.
+    Answers have the precision of the parameters, or of the inputs where there are none. Raises ValueError for a command
+    or layout that there is not; when called, for a program that fails, or an array that is missing or another.
+    """
+    words = checked(command)
+    if layout not in FORMATS:
+        raise ValueError(f"program: layout is {layout!r}; choose one of {', '.join(FORMATS)}")
+    form = FORMATS[layout]
+
+    def function(*inputs: Any, **named: Any) -> dict[str, np.ndarray]:
+        values = {str(i): value for i, value in enumerate(inputs)} | named | dict(also or {})
+        arrays = {f"input.{name}": array_of(value) for name, value in values.items()}
+        arrays |= {f"parameter.{name}": array_of(value) for name, value in (parameters or {}).items()}
+        dtype = next((a.dtype for a in reversed(arrays.values()) if a.dtype.kind == "f"), np.dtype("float32"))
+        header = {
+            "version": 1,
+            "id": "call",
+            "layer": "model",
+            "dtype": str(dtype),
+            "quantities": [*answers],
+            "options": {},
+        }
+        with tempfile.TemporaryDirectory(prefix="refnp-") as space:
+            given, out = Path(space, "given"), Path(space, "answer")
+            for path, content in form.files("call", header, arrays).items():
+                (given / path).parent.mkdir(parents=True, exist_ok=True)
+                (given / path).write_bytes(content)
+            out.mkdir()
+            answer = out / f"call{form.suffix}"
+            if not form.suffix:
+                answer.mkdir()
+            places = {"{in}": str(given / f"call{form.suffix}"), "{out}": str(answer)}
+            run([_filled(word, places) for word in words], limit)
+            found, faults = read_answer(out, "call", {name: np.empty(shape, dtype) for name, shape in answers.items()})
+        if faults:
+            raise UnreadableError("; ".join(f"{name}: {why}" for name, why in faults.items()))
+        return found
+
+    function.__name__ = Path(words[0]).name
+    return function
 
 
 def checked(command: str) -> list[str]:
