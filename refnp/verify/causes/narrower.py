@@ -16,10 +16,11 @@ from refnp.numbers.precision import FORMATS, Format
 from refnp.verify.case import Layer
 from refnp.verify.causes.answered import Answered
 from refnp.verify.causes.numbers import best_probe
-from refnp.verify.edits.edited import Form, form_of, on_tape
+from refnp.verify.causes.page_edits import can_be_opened, is_run, lines_run, of_partial
+from refnp.verify.edits.edited import edited_function
 from refnp.verify.edits.opened import Opened
 from refnp.verify.edits.traced import lifted
-from refnp.verify.edits.variants import call, edited, is_one_number, statements
+from refnp.verify.edits.variants import Edit, call, edited, is_one_number, statements
 from refnp.verify.mutants.mutant import Mutant
 
 NARROWER = ("bfloat16", "float16", "tf32", "float8_e4m3fn", "float8_e5m2", "float32")
@@ -70,29 +71,28 @@ def stored_function(layer: Layer, form: Format, *, inputs: bool, results: bool) 
 
 
 def of_lines(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
-    """The page with one line rounded."""
-    if not hasattr(layer.function, "page") or best_probe(answered) is None:
+    """The layer with one line rounded, of those that are run."""
+    if not can_be_opened(layer.function) or (probe := best_probe(answered)) is None:
         return
+    lines = lines_run(layer.function, probe)
     for form in formats_below(answered):
-        for says, where, page in rounded_lines(layer.function, form.name):
-            yield Mutant(says, (layer.name,), on_tape(page), rounded=form.name, where=where)
+        for says, edit in rounded_lines(layer.function, form.name):
+            if is_run(edit.opened, edit.line, lines):
+                words = {f"in_{form.name}": functools.partial(lifted(rounded_forward), form=form)}
+                function = edited_function(layer.function, {edit.opened.function: edit.tree}, words, back=False)
+                yield Mutant(says, (layer.name,), function, rounded=form.name, where=edit.where)
 
 
-@functools.cache
-def rounded_lines(operation: Callable, name: str) -> list[tuple[str, str, Form]]:
-    """What is said, the line, and the page, for each line that assigns a number."""
-    opened, found = Opened.of(operation), []
-    words = {f"in_{name}": functools.partial(lifted(rounded_forward), form=FORMATS[name])}
-    for one in opened.all():
+def rounded_lines(function: Callable, name: str) -> Iterator[tuple[str, Edit]]:
+    """What is said, and the edit, for each line that assigns a number."""
+    for one in Opened.of(of_partial(function)).all():
         for statement, of_pullback in statements(one.tree):
             if of_pullback or not is_one_number(statement):
                 continue
             value = statement.value  # type: ignore[attr-defined]
             edit = edited(one, statement, (("value", None),), call(f"in_{name}", value), of_pullback=False)
             target = ast.unparse(statement.targets[0]) if isinstance(statement, ast.Assign) else ast.unparse(value)
-            page = form_of(operation, opened.compiled({one.function: edit.tree}, words))
-            found.append((f"{target} were rounded to {name}", edit.where, page))
-    return found
+            yield f"{target} were rounded to {name}", edit
 
 
 # ---- everything inside

@@ -1,88 +1,131 @@
-"""The layer's page with one line edited, or with one number c in it: which gives what was answered."""
+"""A line of the layer's page, or of a function that uses pages, edited, or with one number c in it.
+
+Lines that are not run where the answers deviate are left alone: they give nothing there.
+"""
 
 import ast
 import functools
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from refnp.autograd.pages import plain
 from refnp.numbers.rounding import WIDE
 from refnp.verify.case import Layer
 from refnp.verify.causes.answered import Answered
 from refnp.verify.causes.numbers import best_probe, enough_of, solved
-from refnp.verify.edits.edited import KNOWN_WORDS, Form, form_of, on_tape, with_its_vjp
+from refnp.verify.causes.values import answer_of
+from refnp.verify.edits.edited import KNOWN_WORDS, edited_function
 from refnp.verify.edits.opened import Opened
 from refnp.verify.edits.variants import Edit, edited, edits_of, is_one_number, places, statements
 from refnp.verify.mutants.mutant import Mutant
 
 BESIDE = ("np.sqrt", "np.log", "np.log1p")  # what c may be added to the argument of
-
-
-def has_page(layer: Layer) -> bool:
-    """Whether the layer's function is a page."""
-    return hasattr(layer.function, "page")
+Lines = frozenset[tuple[str, int]]  # of a file, with its path
 
 
 def of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
-    """The page with an edit of a line that its output comes from."""
+    """The layer with an edit of a line that its output comes from."""
     probe = best_probe(answered)
-    if not has_page(layer) or probe is None:
+    if not can_be_opened(layer.function) or probe is None:
         return
+    lines = lines_run(layer.function, probe)
     for edit in edits(layer.function, of_pullback=False):
-        if edit.narrow or is_near(probe, form_with(layer.function, edit)):
-            yield mutant_with(layer.name, layer.function, edit)
+        if is_run(edit.opened, edit.line, lines):
+            mutant = mutant_with(layer.name, layer.function, edit)
+            if edit.narrow or is_near(probe, mutant.function):
+                yield mutant
 
 
 def of_gradients(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
-    """The page with an edit of a line of its VJP; then with a number that is held constant."""
-    if not has_page(layer):
+    """The layer with an edit of a line of a VJP; then with a number that is held constant."""
+    if not can_be_opened(layer.function):
         return
-    for edit in edits(layer.function, of_pullback=True):
-        yield mutant_with(layer.name, layer.function, edit, back=True)
-    for edit in edits(layer.function, of_pullback=False):
-        if "held(" in edit.after:
-            yield mutant_with(layer.name, layer.function, edit)
+    lines = lines_run(layer.function, answered[0])
+    for back in (True, False):
+        for edit in edits(layer.function, of_pullback=back):
+            if is_run(edit.opened, edit.line, lines) and (back or "held(" in edit.after):
+                yield mutant_with(layer.name, layer.function, edit, back=back)
 
 
 def numbers_of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
-    """The page with c added beside a sum, a root or a logarithm, or with a line times c."""
+    """The layer with c added beside a sum, a root or a logarithm, or with a line times c."""
     probe = best_probe(answered)
-    if not has_page(layer) or probe is None:
+    if not can_be_opened(layer.function) or probe is None:
         return
-    for says, where, form in with_number(layer.function):
-        for c, value in solved(probe, functools.partial(value_with, form), enough_of(answered)):
-            yield Mutant(says.format(c), (layer.name,), on_tape(form(value)), where=where.replace("_c", c))
+    for says, edit in with_number(layer.function, lines_run(layer.function, probe)):
+        for c, value in solved(probe, of_any_number(layer.function, edit), enough_of(answered)):
+            function, where = of_any_number(layer.function, edit)(value), edit.where.replace("_c()", c)
+            yield Mutant(says.format(c), (layer.name,), function, where=where)
 
 
 @functools.cache
-def edits(operation: Callable, *, of_pullback: bool) -> list[Edit]:
-    """Every edit of a page, or of its VJP."""
-    opened = Opened.of(operation)
+def can_be_opened(function: Callable) -> bool:
+    """Whether the source of a function is there to be edited, and uses a page."""
+    try:
+        return any(one.operation for one in Opened.of(of_partial(function)).all())
+    except (OSError, TypeError, AssertionError, SyntaxError):  # without source, or with no `def`
+        return False
+
+
+def of_partial(function: Callable) -> Callable:
+    """The function of which some arguments are given."""
+    return function.func if isinstance(function, functools.partial) else function
+
+
+def lines_run(function: Callable, a: Answered) -> Lines:
+    """The lines of refnp's that are run for a case, forward and back."""
+    found: set[tuple[str, int]] = set()
+
+    def trace(frame: Any, event: str, argument: Any) -> Any:
+        if "refnp" not in frame.f_code.co_filename:
+            return None
+        found.add((frame.f_code.co_filename, frame.f_lineno))
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        with plain():
+            answer_of(a.problem, function, WIDE)
+    finally:
+        sys.settrace(before)
+    return frozenset(found)
+
+
+def is_run(opened: Opened, line: ast.stmt, lines: Lines) -> bool:
+    """Whether a statement of a function is among lines that are run."""
+    first = opened.line(line)
+    last = first + (line.end_lineno or line.lineno) - line.lineno
+    return any((opened.path, number) in lines for number in range(first, last + 1))
+
+
+@functools.cache
+def edits(function: Callable, *, of_pullback: bool) -> list[Edit]:
+    """Every edit of a page, or of a function that uses pages, or of their VJPs."""
+    opened = Opened.of(of_partial(function))
     only_back = opened.only_back()
     every = (edit for one in opened.all() for edit in edits_of(one))
     return [edit for edit in every if (edit.of_pullback or edit.opened.function in only_back) == of_pullback]
 
 
 @functools.cache
-def form_with(operation: Callable, edit: Edit) -> Form:
-    """The page with an edit."""
-    form = Opened.of(operation).compiled({edit.opened.function: edit.tree}, KNOWN_WORDS)
-    return form_of(operation, form)
+def mutant_with(name: str, function: Callable, edit: Edit, *, back: bool = False) -> Mutant:
+    """The function with an edit as a mistake of a layer, always the same one."""
+    mistaken = edited_function(function, {edit.opened.function: edit.tree}, KNOWN_WORDS, back=back)
+    return Mutant(edit.says, (name,), mistaken, narrow=edit.narrow, where=edit.where)
 
 
-@functools.cache
-def mutant_with(name: str, operation: Callable, edit: Edit, *, back: bool = False) -> Mutant:
-    """The page with an edit as a mistake of a layer, always the same one."""
-    form = form_with(operation, edit)
-    return Mutant(edit.says, (name,), (with_its_vjp if back else on_tape)(form), narrow=edit.narrow, where=edit.where)
-
-
-def with_number(operation: Callable) -> Iterator[tuple[str, str, Callable[[float], Form]]]:
-    """What it says, the line, and the page as a function of c."""
-    opened, letter = Opened.of(operation), ast.Name("_c", ast.Load())
-    for one in opened.all():
+def with_number(function: Callable, lines: Lines) -> Iterator[tuple[str, Edit]]:
+    """What it says, and an edit with the number c, of the lines that are run."""
+    letter = ast.Call(ast.Name("_c", ast.Load()), [], [])
+    for one in Opened.of(of_partial(function)).all():
         for statement, of_pullback in statements(one.tree):
-            for path, node in () if of_pullback or not is_one_number(statement) else places(statement):
+            if of_pullback or not is_one_number(statement) or not is_run(one, statement, lines):
+                continue
+            for path, node in places(statement):
                 name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
                 if name in BESIDE:
                     spot, into = (*path, ("args", 0)), node.args[0]  # type: ignore[attr-defined]
@@ -97,30 +140,25 @@ def with_number(operation: Callable) -> Iterator[tuple[str, str, Callable[[float
                 for op, says in ((ast.Add(), "{} were added to"), (ast.Mult(), "{} were multiplied by")):
                     edit = edited(one, statement, spot, ast.BinOp(into, op, letter), of_pullback=False)
                     what = ast.unparse(into)
-                    text = f"{says} {what}" if isinstance(op, ast.Add) else f"{what} were multiplied by {{}}"
-                    yield text, edit.where, of_number(operation, opened, one, edit)
+                    yield f"{says} {what}" if isinstance(op, ast.Add) else f"{what} were multiplied by {{}}", edit
 
 
-def of_number(operation: Callable, opened: Opened, one: Opened, edit: Edit) -> Callable[[float], Form]:
-    """The edited page as a function of c."""
+def of_any_number(function: Callable, edit: Edit) -> Callable[[float], Callable]:
+    """The edited function with a number c: one function, of the c that was asked for last."""
+    number: list[float] = [0.0]
+    words = {**KNOWN_WORDS, "_c": lambda: number[0]}
+    mistaken = edited_function(function, {edit.opened.function: edit.tree}, words, back=False)
 
-    def form(c: float) -> Form:
-        words = {**KNOWN_WORDS, "_c": c}
-        return form_of(operation, opened.compiled({one.function: edit.tree}, words))
+    def with_c(c: float) -> Callable:
+        number[0] = c
+        return mistaken
 
-    return form
-
-
-def value_with(form: Callable[[float], Form], c: float) -> Callable:
-    """The value alone, of arrays, for a number."""
-    page = form(c)
-    return lambda *arrays, **options: page(*arrays, **options)[0]
+    return with_c
 
 
-def is_near(probe: Answered, form: Form) -> bool:
+def is_near(probe: Answered, function: Callable) -> bool:
     """Whether an edit gives about what was answered, where the right value is another."""
     try:
-        value = np.asarray(form(*probe.wide, **probe.problem.case.options)[0], WIDE)
-        return probe.is_near("output", value)
+        return probe.is_near("output", np.asarray(function(*probe.wide, **probe.problem.case.options), WIDE))
     except Exception:  # an edit that cannot be computed
         return False

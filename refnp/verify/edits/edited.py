@@ -10,7 +10,8 @@ import copy
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ def count_of(x: Any, axes: Any = -1) -> int:
     return math.prod(x.shape[axis] for axis in axes)
 
 
+NO_OWNERS: Mapping[Callable, type] = MappingProxyType({})
 KNOWN_WORDS = {"held": held, "count_of": count_of, "ag": ag}
 
 
@@ -80,6 +82,38 @@ def with_its_derivative(form: Form) -> Form:
     return lambda *arrays, **options: vjp(functools.partial(on_tape(form), **options), *arrays)
 
 
+def edited_function(
+    function: Callable,
+    trees: Mapping[Callable, ast.FunctionDef],
+    words: Mapping[str, Any],
+    *,
+    back: bool,
+    pages: Iterable[Callable] = (),
+    owners: Mapping[Callable, type] = NO_OWNERS,
+) -> Callable:
+    """A function, or an operation, with other trees for some of what it uses; with the VJPs that stand there if `back`.
+
+    `pages` are operations that it uses through modules, and `owners` the classes of methods among the trees.
+    """
+    if isinstance(function, functools.partial):
+        own = edited_function(function.func, trees, words, back=back)
+        return functools.partial(own, *function.args, **function.keywords)
+    opened, forms = Opened.of(function), {}
+    if is_operation(function):
+        form = form_of(function, opened.compiled(trees, words))
+        return with_its_vjp(form) if back else on_tape(form)
+    for page in dict.fromkeys((*pages, *(one.operation for one in opened.all() if one.operation))):
+        if Opened.of(page).reaches(trees):
+            form = form_of(page, Opened.of(page).compiled(trees, words))
+            forms[page] = form if back else with_its_derivative(form)
+    methods: Methods = {}
+    for method, owner in owners.items():
+        if method in trees:
+            methods.setdefault(owner, {})[method.__name__] = Opened.of(method).compiled(trees, words)
+    own = opened.compiled(trees, words) if opened.reaches(trees) else function
+    return using(own, forms, methods) if forms or methods else own
+
+
 def using(function: Callable, forms: Mapping[Callable, Form], methods: Methods) -> Callable:
     """A function that computes with other pages of some operations, and with modules of other methods."""
     parts = {operation.page: form for operation, form in forms.items()}  # type: ignore[attr-defined]
@@ -105,7 +139,7 @@ class EditedPage:
         self.words, self.pages = {**KNOWN_WORDS, **words}, pages
         self.made: dict[tuple[str, ...], Callable] = {}
         self.edits: dict[str, tuple[list[Rewrite], bool]] = {}
-        self.lines: dict[str, str] = {}
+        self.lines: dict[str, dict[str, bool]] = {}  # of each edit, in their order
         self.owners: dict[Callable, type] = {}  # of methods that are edited
         self.places: dict[tuple[str, str], list[Opened]] = {}  # of patterns
 
@@ -121,20 +155,7 @@ class EditedPage:
         if not chosen:
             return self.operation
         trees, back = self.trees(chosen), all(self.edits[name][1] for name in chosen)
-        if is_operation(self.operation):
-            form = form_of(self.operation, Opened.of(self.operation).compiled(trees, self.words))
-            return with_its_vjp(form) if back else on_tape(form)
-        forms = {}
-        for page in (page for page in self.pages if Opened.of(page).reaches(trees)):
-            form = form_of(page, Opened.of(page).compiled(trees, self.words))
-            forms[page] = form if back else with_its_derivative(form)
-        opened = Opened.of(self.operation)
-        function = opened.compiled(trees, self.words) if opened.reaches(trees) else self.operation
-        methods: Methods = {}
-        for method, owner in self.owners.items():
-            if method in trees:
-                methods.setdefault(owner, {})[method.__name__] = Opened.of(method).compiled(trees, self.words)
-        return using(function, forms, methods) if forms or methods else function
+        return edited_function(self.operation, trees, self.words, back=back, pages=self.pages, owners=self.owners)
 
     @functools.cached_property
     def functions(self) -> list[Opened]:
@@ -179,7 +200,7 @@ class EditedPage:
                         trees[one.function], done = ast.fix_missing_locations(tree), True
                         before, after = edit.lines[0]
                         line = f"{one.file}:{one.line(before)}  {ast.unparse(before)} → {ast.unparse(after)}"
-                        self.lines.setdefault(name, line)
+                        self.lines.setdefault(name, {})[line] = True
                         if not of_class:
                             break
                 if not done:
@@ -224,4 +245,4 @@ def line_of(mutant: Mutant) -> str:
     if mutant.where or not isinstance(mutant.template, EditedPage):
         return mutant.where
     mutant.template.trees(tuple(mutant.switches))
-    return "; ".join(mutant.template.lines[name] for name in mutant.switches)
+    return "; ".join(line for name in mutant.switches for line in mutant.template.lines[name])

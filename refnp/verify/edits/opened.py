@@ -19,23 +19,25 @@ OPENED = ("refnp.layers", "refnp.models", "refnp.autograd", "refnp.verify.layers
 class Opened:
     """A function of a page, with those that it uses by the names it has for them."""
 
-    def __init__(self, function: Callable, path: tuple[str, ...] = ()):
-        self.function = inspect.unwrap(function)
-        self.name, self.path = self.function.__name__, (*path, self.function.__name__)
+    def __init__(self, function: Callable, above: tuple[str, ...] = ()):
+        self.operation = function if hasattr(function, "page") else None
+        self.function = inspect.unwrap(getattr(function, "page", function))
+        self.name, self.path = self.function.__name__, inspect.getfile(self.function)
         lines, self.first = inspect.getsourcelines(self.function)
-        self.file = pathlib.Path(inspect.getfile(self.function)).name
+        self.file = pathlib.Path(self.path).name
         (tree,) = ast.parse(textwrap.dedent("".join(lines))).body
         assert isinstance(tree, ast.FunctionDef)
         tree.decorator_list = []
         tree.body = tree.body[ast.get_docstring(tree, clean=False) is not None :]
         self.tree = tree
-        self.used = {name: Opened(of, self.path) for name, of in used_by(self.function, tree, self.path)}
+        above = (*above, self.name)
+        self.used = {name: Opened(of, above) for name, of in used_by(self.function, tree, above)}
 
     @classmethod
     @functools.cache
     def of(cls, function: Callable) -> "Opened":
         """The page of an operation, or a function that uses such."""
-        return cls(getattr(function, "page", function))
+        return cls(function)
 
     def only_back(self) -> set[Callable]:
         """The functions that the VJP alone uses."""
@@ -47,7 +49,7 @@ class Opened:
                 forward.add(one.function)
                 inner = [node for node in ast.walk(one.tree) if node is not one.tree and is_pullback(node)]
                 back = {id(node) for each in inner for node in ast.walk(each)}
-                names = {n.id for n in ast.walk(one.tree) if isinstance(n, ast.Name) and id(n) not in back}
+                names = {ast.unparse(n) for n in ast.walk(one.tree) if is_name(n) and id(n) not in back}
                 waiting += [used for name, used in one.used.items() if name in names]
         return {one.function for one in self.all()} - forward
 
@@ -125,15 +127,13 @@ def valued(function: Callable, name: str) -> Any:
     return getattr(value, own, None) if module and inspect.ismodule(value) else None if module else value
 
 
-def used_by(function: Callable, tree: ast.AST, path: tuple[str, ...]) -> Iterator[tuple[str, Callable]]:
-    """The pages, parts and words that a function uses, by the names it has for them."""
+def used_by(function: Callable, tree: ast.AST, above: tuple[str, ...]) -> Iterator[tuple[str, Callable]]:
+    """The pages, parts and words that a function uses, by the names it has for them, but for those that use it."""
     for name in dict.fromkeys(ast.unparse(node) for node in ast.walk(tree) if is_name(node)):
         value: Any = valued(function, name)
-        if hasattr(value, "page"):
-            value = value.page
-        elif not is_part(value):
+        if not (hasattr(value, "page") or is_part(value)):
             continue
-        if inspect.unwrap(value).__name__ not in path:
+        if inspect.unwrap(getattr(value, "page", value)).__name__ not in above:
             yield name, value
 
 

@@ -117,14 +117,14 @@ MASKS: Named = {
     "the mask hid one key more, the last": ("mask =", "without_last(in_full(mask, query, key))"),
     "the mask of the first query were that of all": ("mask =", "of_first_query(in_full(mask, query, key))"),
 }
+UNREAD = "np.where(read, x, 0)", "np.where(read | np.isfinite(x.real), x, 0)"  # values that no query may see are read
 AFTER: Named = {
     "the mask were applied after the softmax, and weights not divided by their sum again": [
         weights_as("_A * of_keys(mask)"),
         (MASKED, "masked(capped, bias, None)"),
     ],
-    "scores were multiplied by the mask, so that what is hidden has score 0": (SHOWN, "_s * shown"),
+    "scores were multiplied by the mask, so that what is hidden has score 0": [UNREAD, (SHOWN, "_s * shown")],
 }
-UNREAD = "np.where(read, x, 0)", "np.where(read | np.isfinite(x.real), x, 0)"  # values that no query may see are read
 WITH_WEIGHTS: Named = {
     f"a query that may attend to nothing had {says}": [UNREAD, weights_as(f"where_nothing(_A, mask, {what})")]
     for says, what in {"the mean of all values": "'mean'", "the first value": "'first'", "NaN": "np.nan"}.items()
@@ -152,6 +152,7 @@ CAPS: Named = {
     **NO_CAP,
     "the softcap went over the bias too": [OVER_BIAS, (MASKED, "masked(capped, None, mask)")],
     "the softcap came after the mask, so that what is hidden has the score −c": [
+        UNREAD,
         OVER_BIAS,
         (MASKED, "(capped if mask is None else np.where(mask, capped, -softcap), None)"),
     ],
