@@ -45,8 +45,12 @@ def beside(
     like: Module,
     parameters: Mapping[str, Any] | None,
     training: Training,
+    precision: str | None = None,
 ) -> None:
-    """Judge what a function of any framework answers by what a model of refnp does, and add the rows to the report."""
+    """Judge what a function of any framework answers by what a model of refnp does, and add the rows to the report.
+
+    In a `precision`, or in that of the answer.
+    """
     values = {key: array_of(value) for key, value in by_key(inputs).items()}
     if report.dtype:  # that of the module
         values = {k: v.astype(report.dtype) if v.dtype.kind == "f" else v for k, v in values.items()}
@@ -55,7 +59,7 @@ def beside(
     native, answers = answers_of(function, native, values)
     _, again = answers_of(function, native, values)
     answers, training = apart(answers, training)
-    dtype = str(next(iter([*answers.values(), *map(array_of, training.gradients.values())])).dtype)
+    dtype = precision or str(next(iter([*answers.values(), *map(array_of, training.gradients.values())])).dtype)
     if dtype not in PRECISIONS:
         raise ValueError(f"judge_model: the answer is in {dtype}; judged are float32 and float64")
     state = {**like.state_dict(), **{name: array_of(value) for name, value in (parameters or {}).items()}}
@@ -79,7 +83,9 @@ def beside(
             continue
         if why := two_calls_differ(answers[name], again[name]):
             report.hints += [f"{name}: {why}"] if row.verdict == WITHIN else []
-            row = replace(row, why=why)
+        elif dtype == "float64" and row.verdict != WITHIN:
+            why = narrower_given({**values, **{name: array_of(value) for name, value in (parameters or {}).items()}})
+        row = replace(row, why=row.why or why)
         report.judgements.append(row)
     if training.gradients or training.updated:
         trained(report, run, training)
@@ -206,6 +212,17 @@ def two_calls_differ(first: np.ndarray, second: np.ndarray) -> str:
         return ""
     by = f" by up to {number(float(np.abs(first - second).max()))}" if first.shape == second.shape else " in shape"
     return f"not a function of its inputs: two calls differ{by}; is something dropped, drawn or not initialised?"
+
+
+def narrower_given(arrays: Mapping[Any, np.ndarray]) -> str:
+    """What is said of an answer in float64 of arrays in float32; "" if there are none."""
+    low = [f"input {name}" if isinstance(name, int) else name for name, a in arrays.items() if a.dtype == np.float32]
+    if not low:
+        return ""
+    return (
+        f"the answer is in float64, and {low[0]}{' and others are' if low[1:] else ' is'} in float32: a float64 among "
+        "the numbers, such as np.sqrt(2), makes it so; precision='float32' judges it as float32"
+    )
 
 
 def check_draws_nothing(like: Module, values: Mapping[Any, Any]) -> None:

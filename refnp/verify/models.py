@@ -71,7 +71,8 @@ def judge_model(
     updated: parameters after one step of the optimizer from these gradients, by name.
     optimizer: "sgd", "adam", "adamw" or another optimiser that refnp judges, or (its name, {"learning_rate": 3e-4, …}).
     precision: where layers round, "bfloat16 in and out, float32 inside" and the like; every operation in the precision
-        of the module's parameters unless given. The whole is judged in float32 and float64 alone.
+        of the module's parameters unless given. The whole is judged in float32 and float64 alone: in that of the answer
+        or, of a function beside `like`, in this one.
     excused: known defects of PyTorch by their names, such as "pytorch/pytorch#187806", that its own layers may have.
     waived: what may stay without a verdict, such as "end to end" in bfloat16, and the model still holds.
 
@@ -99,7 +100,7 @@ def judge_model(
         report.waived = tuple(waived)
         if like is not None:
             training = Training(gradients if isinstance(gradients, Mapping) else {}, loss, updated or {}, optimizer)
-            beside(report, module, inputs, like, parameters, training)
+            beside(report, module, inputs, like, parameters, training, None if report.dtype else precision)
     check_waived(report)
     return report
 

@@ -78,10 +78,21 @@ def test_one_edit_is_told_by_its_name(right, wrong, change, says):
 
 
 def test_an_edit_that_no_one_lists_is_not_told_as_another():
-    for answer in (lambda logits: logits * 1.001, lambda logits: logits + 1e-6 * TOKENS[..., None]):
-        report = judged(gpt(), gpt(), answer=answer)
+    right, x = LayerNorm(4), np.random.default_rng(0).normal(size=(3, 4))
+    for wrong in (lambda x: right(x) * 1.001, lambda x: right(x) + 1e-6 * np.arange(4)):
+        report = judge_model(lambda x, wrong=wrong: np.asarray(wrong(x)), x, like=right)
         assert report.deviations
         assert report.edits == []
+
+
+def test_the_norm_of_the_annotated_transformer_makes_two_mistakes():
+    """n − 1, and ε outside of the root."""
+    right, x = LayerNorm(4, eps=1e-3), np.random.default_rng(0).normal(size=(3, 4))
+    norm = lambda x: (x - x.mean(-1, keepdims=True)) / (x.std(-1, keepdims=True, ddof=1) + 1e-3)
+    report = judge_model(norm, x, like=right)
+    assert {"ε stood outside the root", "the variance were divided by n − 1"} == set(
+        report.edits[0].says.split(", and ")
+    )
 
 
 def test_what_the_inputs_do_not_show_is_said_with_some_that_do():

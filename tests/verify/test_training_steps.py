@@ -131,3 +131,14 @@ def test_what_cannot_be_meant_is_refused():
     assert "shape (5, 4) where (4, 6) is right" in str(report)
     report = judge_model(model, x, like=model, gradients={"layers.0.weight": None}, loss=lambda y: ag.sum(y))
     assert [row["quantity"] for row in report.rows] == ["output"]
+
+
+def test_an_answer_in_float64_of_parameters_in_float32_is_told_so():
+    """A float64 among the numbers of a program in NumPy makes the rest of it float64."""
+    model, _, x = network("float32")
+    state = {name: value.astype("float32") for name, value in model.state_dict().items()}
+    half = lambda x: np.maximum(x @ state["layers.0.weight"] + state["layers.0.bias"], 0)
+    program = lambda x: (half(x) * np.float64(1)) @ state["layers.1.weight"] + state["layers.1.bias"]
+    report = judge_model(program, x, like=model, parameters=state)
+    assert "(the answer is in float64, and input 0 and others are in float32: a float64 among" in str(report)
+    assert judge_model(program, x, like=model, parameters=state, precision="float32").holds

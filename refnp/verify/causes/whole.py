@@ -41,6 +41,7 @@ ACTIVATIONS: dict[str, Operation] = {
 WORDS = {"layout": ("half", "interleaved"), "norm": ("pre", "post")}  # options, and attributes of modules
 EPSILON = ("0", "1e-12", "1e-8", "1e-6", "1e-5", "1e-3")  # those of the field
 NAMED = 3  # edits that fit alike
+FEW = 30  # known mistakes of a layer, of which pairs are tried
 FACTORS = (1e-2, 1e2, 1e-4)  # of inputs and parameters, tried for those that show an edit
 
 
@@ -112,7 +113,7 @@ def modules_of(value: Any) -> Iterator[Module]:
 class Edit:
     """What is said of an edited model, and its answers: a function of the model and the arrays.
 
-    Of an operation `alone`, or of all of its name.
+    Those of an operation `alone`, and pairs, are tried where no other fits.
     """
 
     says: str
@@ -124,7 +125,7 @@ class Edit:
 
 
 def edits_of(model: Model, arrays: Arrays) -> Iterator[Edit]:
-    """Every edit of a model: all operations of a name, parameters, modules; then each operation alone."""
+    """Every edit of a model: all operations of a name, parameters, modules; then each operation alone, and pairs."""
     nodes = tape_of(list(model(arrays).values()))
     by_name: dict[str, list[int]] = {}
     for k, node in enumerate(nodes):
@@ -147,6 +148,20 @@ def edits_of(model: Model, arrays: Arrays) -> Iterator[Edit]:
         for value in values:
             yield Edit(f"{word} were {value!r}", functools.partial(with_attribute, word, value))
     yield from alone
+    for own_name, places in by_name.items():
+        for says, operation in pairs_of(nodes[places[0]]):
+            where = f"{says}, in every {own_name}" if len(places) > 1 else says
+            yield Edit(where, of_operation(places, operation), alone=True)
+
+
+def pairs_of(node: Node) -> Iterator[tuple[str, Operation]]:
+    """Two known mistakes of a layer at once, if it has few."""
+    known = {case.layer.name: case.layer for case in cases()}
+    layer = known.get(node.operation.__name__)
+    mutants = [mutant for mutant in mutants_of(layer) if not mutant.narrow] if layer else []
+    for one, other in itertools.combinations(mutants if len(mutants) <= FEW else [], 2):
+        if (both := one.together(other)) is not None:
+            yield both.says, both.function
 
 
 def operations_of(node: Node) -> Iterator[tuple[str, Operation]]:
