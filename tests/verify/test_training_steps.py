@@ -5,9 +5,11 @@ import pytest
 
 from refnp import autograd as ag
 from refnp import judge_model
+from refnp.autograd.backward import back_through
 from refnp.layers import MLP, cross_entropy, mse
 from refnp.models import CNP, GPT
 from refnp.verify.judge import DEVIATES
+from refnp.verify.propagation import Loss, key_of
 
 torch = pytest.importorskip("torch")
 both = pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -142,3 +144,41 @@ def test_an_answer_in_float64_of_parameters_in_float32_is_told_so():
     report = judge_model(program, x, like=model, parameters=state)
     assert "(the answer is in float64, and input 0 and others are in float32: a float64 among" in str(report)
     assert judge_model(program, x, like=model, parameters=state, precision="float32").holds
+
+
+def perturbed_gradients(loss, size, rng):
+    """The gradients where every operation, forward and back, is off by `size` times what it may round, up or down."""
+    off = lambda array, error: array + size * rng.choice([-1, 1], size=np.shape(array)) * error
+    values, made, sums = {}, [], {}
+    for node, errors in zip(loss.nodes, loss.forward, strict=True):
+        arguments = [values.get((a.node, a.slot), a) if isinstance(a, ag.Tensor) else a for a in node.arguments]
+        found = node.operation(*arguments, **(node.options or {}))
+        found = found if isinstance(found, tuple) else (found,)
+        for slot, (one, (error, _)) in enumerate(zip(found, errors or [(0, 0)] * len(found), strict=False)):
+            one.data = off(one.data, error)
+            values[node, slot] = one
+        made.append(found[0].node)
+    sums[made[-1], 0] = np.ones((), np.longdouble)
+    for node, errors in zip(reversed(made), reversed(loss.back), strict=True):
+        for (tensor, bar), (error, _) in zip(back_through(node, [sums[node, 0]]), errors, strict=True):
+            key = key_of(tensor)
+            sums[key] = sums.get(key, 0) + off(bar, error)
+    return {name: sums[id(leaf)] for name, leaf in loss.leaves.items()}
+
+
+def test_the_bound_of_a_gradient_holds_whatever_every_operation_rounds():
+    """And is not far above it: random roundings reach a tenth of it."""
+    rng, size = np.random.default_rng(0), 1e-9
+    model = GPT(7, 4, features=4, heads=2, hidden=8, layers=1, rng=rng)
+    tokens, targets = rng.integers(0, 7, (2, 2, 4))
+    loss = Loss(lambda arrays: cross_entropy(model.bind(arrays)(tokens), targets), model.state_dict())
+    places = {name: rng.integers(0, gradient.size, 3) for name, gradient in loss.gradients.items()}
+    bounds = {name: size * loss.bounded(name, at).error.ravel()[at] for name, at in places.items()}
+    largest = 0
+    for _ in range(8):
+        found = perturbed_gradients(loss, size, rng)
+        for name, at in places.items():
+            away = np.abs(found[name] - loss.gradients[name]).ravel()[at]
+            assert (away <= bounds[name] * 1.001).all()  # to first order
+            largest = max(largest, (away / np.maximum(bounds[name], 1e-30)).max())
+    assert largest > 0.1
