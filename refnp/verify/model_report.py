@@ -128,7 +128,7 @@ class ModelReport(Report):
 
     def _unseen(self) -> list[str]:
         lines = [f"    {edit}" for edit in self.unseen]
-        return ["these inputs do not tell from right, as if", *lines] if lines else []
+        return ["these inputs would not show it if", *lines] if lines else []
 
     def _not_judged(self) -> list[str]:
         alone = lambda path: "not judged" if path.startswith(END_TO_END) else "not judged by itself"

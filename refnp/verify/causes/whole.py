@@ -134,7 +134,7 @@ def edits_of(model: Model, arrays: Arrays) -> Iterator[Edit]:
     for own_name, places in by_name.items():
         name = "rotation" if own_name == "turned" else own_name
         for says, operation in dict(operations_of(nodes[places[0]])).items():
-            yield Edit(f"{says}, in every {name}" if len(places) > 1 else says, of_operation(places, operation))
+            yield Edit(f"{says}, in {'every ' if len(places) > 1 else ''}{name}", of_operation(places, operation))
             calls = enumerate(places) if len(places) > 1 else ()
             where = f"{name} {{}} of {len(places)}"
             alone += [Edit(f"{says}, in {where.format(i + 1)}", of_operation([k], operation), True) for i, k in calls]
@@ -150,7 +150,7 @@ def edits_of(model: Model, arrays: Arrays) -> Iterator[Edit]:
     yield from alone
     for own_name, places in by_name.items():
         for says, operation in pairs_of(nodes[places[0]]):
-            where = f"{says}, in every {own_name}" if len(places) > 1 else says
+            where = f"{says}, in {'every ' if len(places) > 1 else ''}{own_name}"
             yield Edit(where, of_operation(places, operation), alone=True)
 
 
@@ -177,7 +177,7 @@ def operations_of(node: Node) -> Iterator[tuple[str, Operation]]:
             yield f"ε were {eps}", with_option(node.operation, eps=float(eps))
     if name in ("relu", "gelu", "silu", "sigmoid"):
         for other, operation in ACTIVATIONS.items():
-            yield f"{name} were {other}", lambda x, operation=operation, **_: operation(x)
+            yield f"it were {other}", lambda x, operation=operation, **_: operation(x)
     for word in WORDS.keys() & options.keys():
         for value in WORDS[word]:
             yield f"{word} were {value!r}", with_option(node.operation, **{word: value})
@@ -298,7 +298,7 @@ class Unseen:
 
     def __str__(self) -> str:
         shown = f"{self.shown_by} show it" if self.shown_by else "no inputs that were tried show it"
-        return f"{self.says}: moves the answer by {self.moved:.2g} of its bound; {shown}"
+        return f"{self.says}: that moves the answer by {self.moved:.2g} of its bound; {shown}"
 
 
 def fitting(model: Model, arrays: Arrays, given: Answers) -> list[Fit]:
