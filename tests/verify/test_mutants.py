@@ -15,10 +15,10 @@ from refnp.verify import layers
 from refnp.verify.case import Problem
 from refnp.verify.causes import causes, narrower, options, pullbacks
 from refnp.verify.causes.values import answer_of
+from refnp.verify.edits.mutant import Mutant, rounded_to
 from refnp.verify.judge import DEVIATES, judged
 from refnp.verify.mutants import MUTANTS, mutants_of
 from refnp.verify.mutants.__main__ import page
-from refnp.verify.mutants.mutant import Mutant, rounded_to
 
 CASES: dict = {}
 for case in layers.cases_of_layers():

@@ -22,7 +22,7 @@ from refnp.numbers.rounding import WIDE, tolerance
 from refnp.verify.bounds import errors_over_bounds
 from refnp.verify.case import Answer, Problem
 from refnp.verify.causes.values import along_rows, answer_of, distances, furthest
-from refnp.verify.mutants.mutant import Mutant
+from refnp.verify.edits.mutant import Mutant
 
 SPREAD, SAMPLES, NARROW_SAMPLES = 8, 3, 8
 NEAR = 0.1  # of the error that is to be explained may be left where the mistake's own rounding is worth measuring

@@ -18,10 +18,10 @@ from refnp.verify.causes.answered import Answered
 from refnp.verify.causes.numbers import best_probe
 from refnp.verify.causes.page_edits import can_be_opened, is_run, lines_run, of_partial
 from refnp.verify.edits.edited import edited_function
+from refnp.verify.edits.mutant import Mutant
 from refnp.verify.edits.opened import Opened
 from refnp.verify.edits.traced import lifted
 from refnp.verify.edits.variants import Edit, call, edited, is_one_number, statements
-from refnp.verify.mutants.mutant import Mutant
 
 NARROWER = ("bfloat16", "float16", "tf32", "float8_e4m3fn", "float8_e5m2", "float32")
 WHICH = {

@@ -16,7 +16,7 @@ from refnp.verify.causes.answered import Answered
 from refnp.verify.causes.closed_forms import closed_form, is_closed, with_digits
 from refnp.verify.causes.options import SYMBOLS, defaults_of
 from refnp.verify.causes.pullbacks import of_pullbacks, scaled_gradients
-from refnp.verify.mutants.mutant import Mutant
+from refnp.verify.edits.mutant import Mutant
 
 STARTS = ((1.0, 1.01), (0.5, 0.51), (2.0, 2.02), (-1.0, -1.01), (0.0, 1e-3))
 STEPS = 14

@@ -15,7 +15,7 @@ import numpy as np
 from refnp.autograd.notation import DOMAINS, Option, is_boolean, is_number, is_whole
 from refnp.verify.case import Layer
 from refnp.verify.causes.answered import Answered
-from refnp.verify.mutants.mutant import Mutant
+from refnp.verify.edits.mutant import Mutant
 
 SMALL = (0.0, 1e-12, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)  # ε of the field
 SYMBOLS = {"eps": "ε", "alpha": "α", "delta": "δ"}

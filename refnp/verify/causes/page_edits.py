@@ -18,9 +18,9 @@ from refnp.verify.causes.answered import Answered
 from refnp.verify.causes.numbers import best_probe, enough_of, solved
 from refnp.verify.causes.values import answer_of
 from refnp.verify.edits.edited import KNOWN_WORDS, edited_function
+from refnp.verify.edits.mutant import Mutant
 from refnp.verify.edits.opened import Opened
 from refnp.verify.edits.variants import Edit, edited, edits_of, is_one_number, places, statements
-from refnp.verify.mutants.mutant import Mutant
 
 BESIDE = ("np.sqrt", "np.log", "np.log1p")  # what c may be added to the argument of
 Lines = frozenset[tuple[str, int]]  # of a file, with its path

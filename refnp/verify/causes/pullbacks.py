@@ -7,7 +7,7 @@ import numpy as np
 
 from refnp.autograd import primitive, vjp
 from refnp.verify.case import Layer
-from refnp.verify.mutants.mutant import Mutant
+from refnp.verify.edits.mutant import Mutant
 
 WHOLE = 2000  # elements of which each has a walk back of its own
 

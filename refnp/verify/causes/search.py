@@ -27,8 +27,8 @@ from refnp.verify.causes.answered import Answered, Row
 from refnp.verify.causes.cause import Cause, fits_some, pattern
 from refnp.verify.causes.seen import Ask, seen
 from refnp.verify.edits.edited import line_of
+from refnp.verify.edits.mutant import Mutant
 from refnp.verify.mutants import mutants_of
-from refnp.verify.mutants.mutant import Mutant
 
 DEVIATES = "deviates"
 GIVEN_UP = 6  # cases that a mistake changes and does not explain, before it explains any

@@ -22,11 +22,11 @@ from refnp.autograd.declaration import Declaration
 from refnp.autograd.pages import along_axes, of_each_axis, plain
 from refnp.numbers.parts import with_parts
 from refnp.verify.edits.methods import Methods, bound_with, class_and, class_named
+from refnp.verify.edits.mutant import Mutant
 from refnp.verify.edits.opened import Opened
 from refnp.verify.edits.patterns import Rewriting, argument_of, stands_in
 from refnp.verify.edits.traced import held, tensor_of, traced
 from refnp.verify.layers.multi_head import bound
-from refnp.verify.mutants.mutant import Mutant
 
 Form = Callable[..., tuple]
 Rewrite = tuple[str, str]  # what stands on the page, and what in its place

@@ -14,7 +14,7 @@ from refnp.autograd import primitive
 from refnp.autograd.primitives import raw
 from refnp.numbers import words
 from refnp.numbers.kinds import Kind, kind_of
-from refnp.verify.mutants.mutant import root_of
+from refnp.verify.edits.mutant import root_of
 
 NO_DTYPE = np.dtype(bool)
 

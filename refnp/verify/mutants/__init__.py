@@ -1,11 +1,9 @@
-"""Known mistakes, a page for each family of layers.
-
-mutant       what a mutant is, and what all are made of
-"""
+"""Known mistakes, a page for each family of layers."""
 
 from dataclasses import replace
 
 from refnp.verify.case import Layer
+from refnp.verify.edits.mutant import Mutant
 from refnp.verify.mutants import (
     activations,
     attention,
@@ -22,7 +20,6 @@ from refnp.verify.mutants import (
     similarities,
     softmax,
 )
-from refnp.verify.mutants.mutant import Mutant
 
 PAGES = (
     layer_norm, normalization, softmax, attention, multi_head, activations, linear, losses, distributions, convolution,

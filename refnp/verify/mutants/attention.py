@@ -8,9 +8,9 @@ from refnp.autograd import primitive
 from refnp.autograd.primitives import raw
 from refnp.numbers.words import nonzero
 from refnp.verify.edits.edited import Named, named_edits
+from refnp.verify.edits.mutant import rounded_to, stored
 from refnp.verify.edits.traced import lifted
 from refnp.verify.layers.attention import with_causal_mask, with_window
-from refnp.verify.mutants.mutant import rounded_to, stored
 from refnp.verify.mutants.softmax import OF_SOFTMAX, SUM
 from refnp.verify.mutants.softmax import WORDS as OF_SUMS
 

@@ -8,8 +8,8 @@ from refnp import layers
 from refnp.autograd import primitive
 from refnp.numbers.windows import windows
 from refnp.verify.edits.edited import Named, named_edits
+from refnp.verify.edits.mutant import rounded_to
 from refnp.verify.edits.traced import lifted
-from refnp.verify.mutants.mutant import rounded_to
 from refnp.verify.mutants.normalization import dealt, last
 
 

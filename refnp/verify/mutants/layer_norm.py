@@ -5,8 +5,8 @@ import numpy as np
 from refnp import layers
 from refnp.numbers.words import constant
 from refnp.verify.edits.edited import Named, named_edits
+from refnp.verify.edits.mutant import summed_in
 from refnp.verify.edits.traced import lifted
-from refnp.verify.mutants.mutant import summed_in
 
 MEAN, SQUARES = "_v.mean(_a, keepdims=True)", "(_v ** 2).mean(_a, keepdims=True)"
 WITH_EPS = f"{SQUARES} + constant(eps)"

@@ -5,11 +5,11 @@ import numpy as np
 from refnp import autograd as ag
 from refnp.autograd import primitive
 from refnp.verify.edits.edited import Named, named_edits
+from refnp.verify.edits.mutant import summed_in
 from refnp.verify.edits.traced import lifted
 from refnp.verify.layers.linear import refnp_embedding
 from refnp.verify.mutants.attention import product_in
 from refnp.verify.mutants.layer_norm import last, rows
-from refnp.verify.mutants.mutant import summed_in
 
 
 @primitive

@@ -8,6 +8,7 @@ import numpy as np
 from refnp import autograd as ag
 from refnp import layers
 from refnp.verify.edits.edited import Named, named_edits
+from refnp.verify.edits.mutant import averaged
 from refnp.verify.layers.multi_head import refnp_biased_multi_head, refnp_multi_head
 from refnp.verify.layers.transformer import refnp_transformer
 from refnp.verify.layers.transformer_layers import (
@@ -18,7 +19,6 @@ from refnp.verify.layers.transformer_layers import (
 )
 from refnp.verify.mutants import attention as of_attention
 from refnp.verify.mutants.layer_norm import SIZE
-from refnp.verify.mutants.mutant import averaged
 
 
 def dealt(x: Any, heads: int) -> Any:

@@ -9,9 +9,9 @@ from refnp import layers
 from refnp.autograd.primitives import raw
 from refnp.numbers.words import logarithm, nonzero
 from refnp.verify.edits.edited import Named, named_edits
+from refnp.verify.edits.mutant import summed_in
 from refnp.verify.edits.traced import lifted
 from refnp.verify.layers.softmax import sum_in_log
-from refnp.verify.mutants.mutant import summed_in
 
 
 def log_of_sum(x, axis, *, largest=True, bits=None, more=0.0, guarded=True):
