@@ -1,6 +1,6 @@
 """Chapter 3, the models: Transformers and neural processes, built from layers."""
 
-from refnp.models.attentive import ANP, CANP, AttentionBlock
+from refnp.models.attentive import ANP, CANP, AttentionBlock, AttnCNP
 from refnp.models.bootstrap import BANP, BNP
 from refnp.models.chain_rule import random_orders
 from refnp.models.convcnp import ConvCNP

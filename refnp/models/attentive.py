@@ -176,6 +176,49 @@ class CANP(NeuralProcess):
         return ag.concatenate([local, at_every(target_x, self.encoder(pairs, mask))], -1)
 
 
+class AttnCNP(NeuralProcess):
+    """The CNP of Gordon et al. in which each target attends to the context: what it finds stands in place of the mean.
+
+        h_m = MLP(x_m, y_m),   k_m = φ(x_m),   q_n = φ(x_n),   φ an MLP with one hidden layer
+        u_n = LN(q_n + (W_o, b_o) MultiHead(q_n W_q, k W_k, h W_v)),   r_n = LN(u_n + u_n W + b)
+        μ_n, σ_n = MLP(x_n, r_n),   σ = log(1 + eˢ)
+
+    The last map of r_n has no relu there. For a target without a context attention gives 0, theirs NaN.
+    Shapes: contexts (B, M, dx) and (B, M, dy), targets (B, N, dx), mask (B, M) → Normal of (B, N, dy).
+
+    dx, dy: the sizes of x and of y. hidden, heads: the width of all hidden layers, and the heads of attention.
+    Raises ValueError for counts below 1, or if the heads do not divide the width.
+    Source: Gordon et al. (2020), arXiv 1910.13556, appendix C; github.com/cambridge-mlg/convcnp, convcnp/cnp.py.
+    """
+
+    def __init__(self, dx: int = 1, dy: int = 1, *, hidden: int = 128, heads: int = 8, rng: np.random.Generator):
+        super().__init__(dx, dy)
+        check_positive_counts("AttnCNP", hidden=hidden, heads=heads)
+        if hidden % heads:
+            raise ValueError(f"AttnCNP: {heads} heads do not divide {hidden} features equally")
+        self.value = MLP([dx + dy, hidden, hidden, hidden], rng=rng)
+        self.place = MLP([dx, hidden, hidden], rng=rng)
+        self.query_map, self.key_map, self.value_map = (Linear(hidden, hidden, bias=False, rng=rng) for _ in range(3))
+        self.combine, self.output = Linear(hidden, hidden, rng=rng), Linear(hidden, hidden, rng=rng)
+        self.first_norm, self.second_norm = LayerNorm(hidden), LayerNorm(hidden)
+        self.decoder = MLP([dx + hidden, hidden, hidden, 2 * dy], rng=rng)
+        self.heads = heads
+
+    def __call__(
+        self, context_x: ArrayLike, context_y: ArrayLike, target_x: ArrayLike, context_mask: ArrayLike | None = None
+    ) -> Normal:
+        context_x, context_y, target_x, mask = self.sets(context_x, context_y, target_x, context_mask)
+        query, key = self.place(target_x), self.place(context_x)  # (B, N, F), (B, M, F)
+        value = self.value(ag.concatenate([context_x, context_y], -1))  # (B, M, F)
+        maps = (self.query_map, query), (self.key_map, key), (self.value_map, value)
+        allowed = for_every_query(mask)  # (B, 1, M)
+        allowed = None if allowed is None else allowed[:, None]  # one for all heads
+        found = attention(*(split_heads(own(x), self.heads) for own, x in maps), mask=allowed)  # (B, H, N, d)
+        u = self.first_norm(query + self.combine(merge_heads(found)))  # (B, N, F)
+        r = self.second_norm(u + self.output(u))  # (B, N, F)
+        return normal_of(self.decoder(ag.concatenate([target_x, r], -1)))
+
+
 class ANP(LatentModel):
     """The attentive neural process: a latent z for what the context leaves open, and what each target finds there.
 

@@ -9,6 +9,7 @@ functions below need no model; they give arrays for `load_state_dict`.
 
     there                                                           here               refnp
     ConvCNP(True, 64, UNet()), ConvCNP(True, 64, SimpleConv())      gordon             ConvCNP.gordon("xl"), ("simple")
+    RegressionANP(1, 128, 1)                                        –                  AttnCNP()
     construct_convgnp(likelihood="het", conv_arch="unet", …)        bruinsma           ConvCNP.bruinsma(…)
     construct_convgnp(likelihood="lowrank", …)                      bruinsma           ConvGNP.bruinsma(…)
     the same with conv_arch="conv"                                  bruinsma           ConvCNP.bruinsma(…)
@@ -24,6 +25,7 @@ from typing import Any
 
 from refnp.autograd.tensor import ArrayLike
 from refnp.layers.module import Module
+from refnp.models.attentive import AttnCNP
 from refnp.models.convcnp import ConvCNP
 from refnp.models.published import torch
 from refnp.models.published.renaming import Parts, Rule, State, layer, renamed
@@ -46,7 +48,19 @@ def of_gordon(model: ConvCNP) -> Parts:
     return parts
 
 
-NAMES = torch.NAMES.extended("published.convcnp", parts={ConvCNP: of_gordon})
+OF_ATTN_CNP: Parts = {
+    "value.layers.*": lambda i: f"encoder.pre_pooling_fn.{2 * i}",
+    "place.layers.*": lambda i: f"encoder.pooling_fn.embedding.net.{2 * i}",
+    "query_map": "encoder.pooling_fn._attention.query_transform",
+    "key_map": "encoder.pooling_fn._attention.key_transform",
+    "value_map": "encoder.pooling_fn._attention.value_transform",
+    "combine": "encoder.pooling_fn._attention.head_combine",
+    "output": "encoder.pooling_fn.ff",
+    "first_norm": "encoder.pooling_fn.ln1",
+    "second_norm": "encoder.pooling_fn.ln2",
+    "decoder.layers.*": lambda i: f"decoder.post_pooling_fn.{2 * i}",
+}
+NAMES = torch.NAMES.extended("published.convcnp", parts={ConvCNP: of_gordon, AttnCNP: OF_ATTN_CNP})
 
 
 def load(model: Module, state: Mapping[str, Any]) -> None:

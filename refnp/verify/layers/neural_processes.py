@@ -12,7 +12,7 @@ from refnp.layers.distributions import Mixture, Normal
 from refnp.layers.set_convolution import Grid, GridOptions, set_convolution
 from refnp.layers.translation_attention import TranslationAttention, pair_kernel
 from refnp.layers.unet import PooledUNet, SimpleCNN, UNet
-from refnp.models.attentive import ANP, CANP, AttentionBlock
+from refnp.models.attentive import ANP, CANP, AttentionBlock, AttnCNP
 from refnp.models.bootstrap import BANP, BNP
 from refnp.models.convcnp import ConvCNP, Encoding, Head
 from refnp.models.convcnp_image import OnGridConvCNP, OnPixels
@@ -97,6 +97,7 @@ def _classical(rng):
         "LatentNP, importance weighted": LatentNP(**latent, before=1, deterministic=True, bound="importance_weighted"),
         "LatentNP, DeepMind's objective": LatentNP(**latent, before=1, objective="deepmind"),
         "LatentNP, TNP-pytorch's objective": LatentNP(**latent, before=1, objective="tnp_pytorch"),
+        "AttnCNP": AttnCNP(2, 2, hidden=4, heads=2, rng=rng),
         "CANP": CANP(**small | attentive, floor=0.1),
         "CANP, depths": CANP(**small | attentive | {"before": 4}, deviation="softplus_variance"),
         "ANP": ANP(**latent | attentive),

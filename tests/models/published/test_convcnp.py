@@ -5,7 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
+from refnp import judge_model
 from refnp.layers.set_convolution import Grid, GridOptions
+from refnp.models.attentive import AttnCNP
 from refnp.models.convcnp import ConvCNP
 from refnp.models.convgnp import ConvGNP
 from refnp.models.published import convcnp as published
@@ -352,3 +354,46 @@ def test_what_has_no_place_is_named():
         model.load_state_dict(published.gordon(state))
     with pytest.raises(ValueError, match=r"missing network.down"):
         model.load_state_dict(published.gordon(arrays(Gordon(Simple()))))
+
+
+class Attention(nn.Module):
+    """convcnp/cnp.py, the CNP with attention: modules by their names there."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        maps = lambda *sizes: nn.Sequential(
+            *[part for i, o in itertools.pairwise(sizes) for part in (nn.Linear(i, o), nn.ReLU())][:-1]
+        )
+        self.encoder, self.decoder, pooling, inner = nn.Module(), nn.Module(), nn.Module(), nn.Module()
+        self.encoder.pre_pooling_fn, self.encoder.pooling_fn = maps(2, width, width, width), pooling
+        self.decoder.post_pooling_fn = maps(1 + width, width, width, 2)
+        for name in ("key_transform", "query_transform", "value_transform"):
+            setattr(inner, name, nn.Linear(width, width, bias=False))
+        inner.head_combine, pooling.ff = nn.Linear(width, width), nn.Linear(width, width)
+        pooling._attention, pooling.embedding = inner, nn.Module()
+        pooling.embedding.net = maps(1, width, width)
+        pooling.ln1, pooling.ln2, self.heads = nn.LayerNorm(width), nn.LayerNorm(width), heads
+
+    def forward(self, x, y, at):
+        pooling, own = self.encoder.pooling_fn, self.encoder.pooling_fn._attention
+        key, query = pooling.embedding.net(x), pooling.embedding.net(at)
+        value = self.encoder.pre_pooling_fn(torch.cat((x, y), -1))
+        of_heads = lambda a: a.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        q, k, v = map(of_heads, (own.query_transform(query), own.key_transform(key), own.value_transform(value)))
+        scores = q @ k.transpose(-1, -2) / np.sqrt(k.shape[-1])
+        found = own.head_combine((scores.softmax(-1) @ v).transpose(1, 2).flatten(-2))
+        out = pooling.ln1(found + query)
+        mean, s = self.decoder.post_pooling_fn(torch.cat([at, pooling.ln2(out + pooling.ff(out))], -1)).chunk(2, -1)
+        return mean, F.softplus(s)
+
+
+def test_the_attentive_cnp_of_gordon_predicts_the_same_and_is_judged():
+    torch.manual_seed(0)
+    module, model = Attention(8, 2).double(), AttnCNP(hidden=8, heads=2, rng=np.random.default_rng(0))
+    published.load(model, module.state_dict())
+    assert_same_arrays(published.save(model), {name: array.numpy() for name, array in module.state_dict().items()})
+    rng = np.random.default_rng(1)
+    sets = [rng.normal(size=(2, n, 1)) for n in (4, 4, 3)]
+    judge_model(module, tuple(sets), like=model).require()
+    without = np.array([[True] * 4, [False] * 4])  # where attention of theirs gives NaN
+    assert np.isfinite(model(*sets, without).mean).all()
