@@ -165,6 +165,37 @@ def test_attention_tells_its_weights(layer, function, says):
     assert says.partition(" 0.3")[0] in cause.pattern
 
 
+def of_a_ring(x, size, **_):
+    """A mean of windows, of which the first sees the last place too."""
+    y = np.stack([x[..., i : i + size].mean(-1) for i in range(0, x.shape[-1] - size + 1, size)], -1)
+    y[..., 0] += x[..., -1] * x.dtype.type(0.37)
+    return y
+
+
+def without_a_feature(x, weight, bias):
+    return np.where(np.arange(x.shape[-1]) == 1, x.dtype.type(0), x) @ weight + bias
+
+
+def with_noise(x):
+    return np.maximum(x, 0) + np.random.default_rng().normal(size=x.shape).astype(x.dtype)
+
+
+@pytest.mark.parametrize(
+    ("layer", "function", "only", "says"),
+    [
+        ("average_pool", of_a_ring, "*/1-D", "output[0, 0, 0] depends on x[0, 0, "),
+        ("linear", without_a_feature, "*/ordinary*", "x[0, 1] has no influence"),
+        ("relu", with_noise, "*/ordinary*", "two calls with the same arguments differ"),
+        ("relu", lambda x: np.maximum(x, 0) * (1 + np.sin(x) / 8), "*/ordinary*", ""),
+    ],
+)
+def test_a_function_tells_what_its_outputs_depend_on(layer, function, only, says):
+    causes = refnp.judge(layer, function, only=only, dtypes="float64").causes
+    text = "; ".join(cause.pattern for cause in causes)
+    assert says in text
+    assert says or not any(word in text for word in ("depend", "influence", "calls"))
+
+
 @pytest.mark.parametrize(
     ("number", "says"),
     [
