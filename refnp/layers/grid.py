@@ -100,12 +100,15 @@ class GridOptions:
 
     points_per_unit: places per unit of x. margin: how far it goes beyond the data, in units of x.
     max_points: the most places that the grid of a task may have.
+    stretched: the grid of the code of Gordon et al., one for all tasks: it reaches from min(x, −2) − margin to
+        max(x, 2) + margin, both places of it, and so its places are a little further apart or nearer than 1/p.
     Raises ValueError unless points_per_unit is positive, margin not negative, and both finite.
     """
 
     points_per_unit: float = 64
     margin: float = 0.1
     max_points: int = 1 << 20
+    stretched: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.points_per_unit < np.inf or not 0 <= self.margin < np.inf:
@@ -136,9 +139,10 @@ class GridOptions:
         first, last = cells.astype(np.int64)
         start = (first - margin) // multiple  # (B, dx)   in blocks of `multiple` places
         stop = (last + 1 + margin) // multiple + 1  # (B, dx)
-        grid = Grid(
-            start * multiple, tuple(int(n) * multiple for n in (stop - start).max(0, initial=1)), self.points_per_unit
-        )
+        lengths = tuple(int(n) * multiple for n in (stop - start).max(0, initial=1))
+        grid = Grid(start * multiple, lengths, self.points_per_unit)
+        if self.stretched:
+            grid = self.from_end_to_end(low, high, multiple)
         if grid.size > self.max_points:
             memory = grid.size * bytes_per_point * max(len(low), 1) / 2**30
             raise ValueError(
@@ -147,6 +151,15 @@ class GridOptions:
                 f"targets in calls of their own, lower points_per_unit ({self.points_per_unit:g}) or raise max_points"
             )
         return grid
+
+    def from_end_to_end(self, low: Array, high: Array, multiple: int) -> Grid:
+        """A multiple of `multiple` places, the first and the last on the ends of all tasks, which are (B, 1)."""
+        if low.shape[1] != 1:
+            raise ValueError(f"GridOptions: stretched grids have one axis, and x has {low.shape[1]}")
+        begin, end = min(low.min(initial=-2.0), -2.0) - self.margin, max(high.max(initial=2.0), 2.0) + self.margin
+        count = math.ceil(self.points_per_unit * (end - begin) / multiple) * multiple
+        spaced = (count - 1) / (end - begin)
+        return Grid(np.full((len(low), 1), begin * spaced), (count,), spaced)
 
 
 def extent(sets: Sequence[tuple[Any, Array | None]]) -> tuple[Array, Array]:

@@ -16,7 +16,7 @@ functions below need no model; they give arrays for `load_state_dict`.
 
 What has no place here keeps its name, and `load_state_dict` names it, with all that is missing.
 Both give the same predictions as there where the grid is the same: theirs begin elsewhere (see `Grid`), and
-Gordon et al. stretch the spacing a little so that the last place falls on the end.
+Gordon et al. stretch the spacing a little so that the last place falls on the end, as `GridOptions(stretched=True)`.
 Source: github.com/cambridge-mlg/convcnp, convcnp/; github.com/wesselb/neuralprocesses 0.2.7, architectures/convgnp.py.
 """
 

@@ -240,6 +240,25 @@ def test_gordon_on_their_own_places(architecture):
         assert_within(value, reference.detach().numpy(), 2 * bound)
 
 
+@pytest.mark.parametrize("architecture", ["simple", "xl"])
+def test_the_stretched_grid_of_gordon(architecture):
+    """From end to end, as their code lays it, whatever the data; then the answers are judged, too."""
+    torch.manual_seed(0)
+    theirs = Gordon(Simple() if architecture == "simple" else XL()).double()
+    model = ConvCNP.gordon(architecture, grid=GridOptions(DENSITY, stretched=True), rng=np.random.default_rng(0))
+    published.load(model, theirs.state_dict())
+    x, y, t = problem(1, 1)
+    for far in (0.1, 5.0):
+        low, high = min(far * x.min(), far * t.min(), -2) - 0.1, max(far * x.max(), far * t.max(), 2) + 0.1
+        multiple = model.network.total_stride
+        places = np.linspace(low, high, int(np.ceil(DENSITY * (high - low) / multiple)) * multiple)
+        grid = model.grid(far * x, far * t)
+        np.testing.assert_allclose(places_of(grid)[0, :, 0], places, rtol=0, atol=2**-48)
+        at = np.repeat(places[None, :, None], 2, 0)
+        program = lambda x, y, t, at=at: theirs(*counterpart((x, y, t, at)))
+        judge_model(program, (far * x, y, far * t), like=model).require()
+
+
 class Plain(nn.Module):
     """conv_arch="conv": convolutions, from the second on each after a relu, `conv_net.0.net.0`, `conv_net.1.net.1`."""
 
