@@ -7,9 +7,9 @@ import pytest
 
 import refnp.autograd as ad
 from gradcheck.table import table
+from refnp import kernels
 from refnp.autograd.backward import tape_of
 from refnp.autograd.trees import is_differentiable, leaves_of, map_leaves
-from refnp.kernels import blocks
 from refnp.verify.layers import gradient_inputs
 from tests.helpers import COMPLEX, REAL, assert_same_bits, laid_out
 
@@ -117,23 +117,42 @@ def test_no_tape_without_need(operation):
         assert not any(isinstance(y, ad.Tensor) and y.requires_grad for y in leaves_of(operation.function(*leaves)))
 
 
-@pytest.mark.parametrize("operation", [o for o in gradient_inputs() if not o.model], ids=lambda o: o.name)
-def test_gradients_are_derivatives(operation):
-    """By the complex step, first and second order, in every precision, or by an equation to any number of digits."""
-    for row in table([operation], vjp=ad.vjp):
-        assert row.holds, row
+SMALL = {  # blocks of a few numbers, pairs, rows and columns
+    kernels.blocks: {"BLOCK_BYTES": 32, "SHORTEST": 0},
+    kernels.attention_blocks: {"QUERY_BLOCK": 2, "KEY_BLOCK": 2},
+    kernels.attention: {"LONG": 0},
+    kernels.convolution_products: {"COLUMN_BYTES": 64, "CHUNK": 4, "MOST_ALONE": 0, "RESULTS": 8},
+    kernels.pair_kernel: {"BLOCK": 8, "SHORTEST_PIECE": 1},
+    kernels.set_convolution_near: {"TILE_PAIRS": 8, "SMALL_BLOCK": 8, "TALLEST": 2, "MANY_PAIRS": 4},
+    kernels.set_convolution_tiles: {"TILE_NUMBERS": 8, "WINDOW_NUMBERS": 8},
+}
 
 
+@pytest.fixture
+def in_small_blocks(monkeypatch):
+    """Kernels take the smallest blocks that they may."""
+    for kernel, sizes in SMALL.items():
+        for name, size in sizes.items():
+            monkeypatch.setattr(kernel, name, size)
+
+
+@pytest.mark.usefixtures("in_small_blocks")
 @every_operation
 def test_threads_change_no_bit(operation, monkeypatch):
-    """In blocks of four numbers, each on whichever thread is free."""
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 32)
-    monkeypatch.setattr(blocks, "SHORTEST", 0)
+    """Blocks are computed on whichever thread is free."""
 
     def found(threads):
-        monkeypatch.setattr(blocks, "_threads", threads)
+        monkeypatch.setattr(kernels.blocks, "_threads", threads)
         value, pullback = ad.vjp(operation.function, *operation.args)
         return leaves_of([value, pullback(cotangents(value))])
 
     for one, other in zip(found(1), found(3), strict=True):
         assert one is other is None or assert_same_bits(other, one) is None
+
+
+@pytest.mark.usefixtures("in_small_blocks")
+@pytest.mark.parametrize("operation", [o for o in gradient_inputs() if not o.model], ids=lambda o: o.name)
+def test_gradients_are_derivatives(operation):
+    """By the complex step, first and second order, in every precision, or by an equation to any number of digits."""
+    for row in table([operation], vjp=ad.vjp):
+        assert row.holds, row

@@ -25,17 +25,17 @@ def long_chain(x, steps):
     return y
 
 
-def test_a_chain_of_100_000_operations():
+def test_a_chain_of_20_000_operations():
     """No recursion anywhere: forward, backward, and letting go of the chain."""
     x = leaf(1.0)
-    y = long_chain(x, 100_000)
+    y = long_chain(x, 20_000)
     y.backward()
-    assert x.grad == 100_001
+    assert x.grad == 20_001
 
 
 def test_a_long_chain_is_let_go_without_recursion():
-    y = long_chain(leaf(1.0), 200_000)
-    assert sys.getrecursionlimit() < 200_000
+    y = long_chain(leaf(1.0), 20_000)
+    assert sys.getrecursionlimit() < 20_000
     node = weakref.ref(tape_of([y])[0].arguments[0])  # the leaf, at the far end
     del y
     gc.collect()

@@ -115,17 +115,3 @@ def test_complex_arguments_carry_derivatives(case, data, dtype, seed):
     assert_same_bits(value.imag / STEP, forward)
     for gradient, argument in zip(pullback(np.ones_like(value)), stepped, strict=True):
         assert gradient is None or (gradient.dtype == dtype and gradient.shape == argument.shape)
-
-
-@every_case
-@given(data=st.data())
-def test_one_tensor_among_arrays_gets_the_same_gradient(case, data):
-    """Each argument alone as a leaf, the others plain arrays: the gradient is the one that it has among leaves."""
-    arguments = data.draw(drawn(case))
-    value, pullback = ad.vjp(case.function, *arguments)
-    together = pullback(np.ones_like(value))
-    for k, argument in enumerate(arguments):
-        if differentiable(argument):
-            leaf = ad.Tensor(argument, requires_grad=True)
-            case.function(*arguments[:k], leaf, *arguments[k + 1 :]).backward(np.ones_like(value))
-            assert_same_bits(leaf.grad, together[k])

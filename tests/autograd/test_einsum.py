@@ -152,19 +152,6 @@ def test_any_contraction_and_its_adjoint(drawn, seed, dtype):
         assert_within((y_bar * change).sum(), (gradient * direction).sum(), bound)
 
 
-def test_python_numbers_do_not_change_the_precision():
-    x = np.ones(3, np.float32)
-    assert einsum(",i->i", 2.0, x).dtype == np.float32
-    y, pullback = ad.vjp(lambda x: einsum(",i,->", 2, x, 0.5), x)
-    assert (y.dtype, pullback(np.float32(1))[0].dtype) == (np.float32, np.float32)
-
-
-def test_tensors_lists_and_integers():
-    assert isinstance(einsum("ij->ji", ad.Tensor(np.ones((2, 3)))), ad.Tensor)
-    assert einsum("ij->ji", [[1.0, 2.0]]).shape == (2, 1)
-    assert einsum("i,i->", np.arange(3), np.arange(3)) == 5
-
-
 def test_it_is_what_others_are():
     """Matrix product, trace and outer product are Einstein sums, with the same gradients."""
     rng = np.random.default_rng(2)
@@ -234,7 +221,8 @@ def einsums(source):
 def test_numpys_einsum_is_called_in_one_place():
     """For NumPy 2.4 writes out of bounds when an operand is empty. `ad.einsum` is refnp's own, JAX has another."""
     own = ("ad.einsum", "ag.einsum", "words.einsum", "jax.numpy.einsum")
-    found = {file: [way for way in einsums(file.read_text("utf-8")) if way not in own] for file in FILES}
+    texts = {file: file.read_text("utf-8") for file in FILES}
+    found = {file: [way for way in einsums(text) if way not in own] for file, text in texts.items() if "einsum" in text}
     assert found.pop(GUARDED) == ["np.einsum", "np.einsum"]
     assert {file: ways for file, ways in found.items() if ways} == {}
 

@@ -104,7 +104,7 @@ def test_an_error_along_all_ones_is_caught():
         check(value_of(claims.softmax), arguments(claims.softmax), vjp=vjp_of(shifted))
 
 
-@pytest.mark.parametrize(("size", "seed"), [(10**3, 0), (10**3, 1), (10**3, 2), (10**5, 3)])
+@pytest.mark.parametrize(("size", "seed"), [(10**3, 0), (10**3, 1), (10**3, 2), (2 * 10**4, 3)])
 def test_one_wrong_element_of_many_is_found_and_named(size, seed):
     rng = np.random.default_rng(seed)
     x, bad = rng.normal(size=size), int(rng.integers(size))

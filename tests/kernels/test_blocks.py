@@ -19,7 +19,6 @@ from hypothesis import given
 import refnp.autograd as ad
 import refnp.layers
 from refnp.autograd.primitives import integers
-from refnp.autograd.special import erf
 from refnp.kernels import blocks
 from refnp.kernels.process import one_blas_thread
 from refnp.layers.activation import gelu
@@ -58,27 +57,6 @@ def with_threads(count, function, *arguments):
     ad.set_threads(count)
     value, pullback = ad.vjp(function, *arguments)
     return value, *pullback(np.cos(np.arange(value.size, dtype=value.dtype)).reshape(value.shape))
-
-
-@pytest.mark.parametrize(
-    "function", [ad.exp, ad.expm1, ad.tanh, erf, softmax, layer_norm, lambda x: softmax(x, axis=0)]
-)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_same_bits_on_any_number_of_threads(function, dtype):
-    x = normal(0, (ROWS, 100), dtype)
-    reference = with_threads(1, function, x)
-    for count in (2, 3, 7):
-        for result, expected in zip(with_threads(count, function, x), reference, strict=True):
-            assert_same_bits(result, expected)
-
-
-def test_same_bits_for_shared_arguments():
-    """Gradients of arguments that all rows share are sums over blocks, in the order of the blocks."""
-    arguments = normal(0, (ROWS, 100), np.float32), normal(1, 100, np.float32), normal(2, 100, np.float32)
-    reference = with_threads(1, rowwise_affine, *arguments)
-    for count in (2, 3):
-        for result, expected in zip(with_threads(count, rowwise_affine, *arguments), reference, strict=True):
-            assert_same_bits(result, expected)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 7, 8, 9, 40])

@@ -16,7 +16,7 @@ from refnp.layers.convolution import convolution, convolution_transpose
 from refnp.numbers.windows import Axis
 from refnp.verify import bounds
 from refnp.verify.layers import convolution as equations
-from tests.helpers import assert_same_bits, assert_within, normal, seeds
+from tests.helpers import assert_within, normal, seeds
 from tests.transcriptions.convolution import reads
 
 CALLS = [(convolution, {"padding": 2}), (convolution_transpose, {"stride": 2, "padding": 2, "output_padding": 1})]
@@ -33,21 +33,6 @@ def threads():
     before = get_threads()
     yield set_threads
     set_threads(before)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(("function", "options"), CALLS)
-@pytest.mark.parametrize("space", [(4000,), (40, 100)])
-def test_the_same_bits_on_any_number_of_threads(function, options, space, dtype, threads):
-    shapes = ((3, 8, *space), (8, 8, *[5] * len(space)), (8,))
-    arrays = [normal(i, shape, dtype) for i, shape in enumerate(shapes)]
-    assert len(pieces_of(3, 8 * 5 ** len(space) * np.dtype(dtype).itemsize, tuple(Axis(n, n, 5) for n in space))) > 1
-    threads(1)
-    alone = everything(function, arrays, options)
-    for count in (2, 3):
-        threads(count)
-        for other, value in zip(everything(function, arrays, options), alone, strict=True):
-            assert_same_bits(other, value)
 
 
 @pytest.mark.parametrize("block", [1, 500, 2000])

@@ -20,11 +20,6 @@ def sets(seed, size, dtype=np.float64, *, scale=1.0):
     )
 
 
-def scales_of(seed, count, dtype=np.float64, *, scale=1.0):
-    """A length scale for each of `count` channels."""
-    return (np.random.default_rng([seed, 1]).uniform(0.4, 1.2, count) * scale).astype(dtype)
-
-
 def within(x, points, y, length_scale, **options):
     """The bound on the rounding error of a set convolution of these, in the dtype of x."""
     (bound,) = bounds.of(SET_CONVOLUTION.equation, (x, points, y, length_scale), **options)

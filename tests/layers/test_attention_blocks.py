@@ -15,7 +15,7 @@ from refnp.kernels.softmax import REACH
 from refnp.layers import masks
 from refnp.layers.attention import attention
 from refnp.numbers.rounding import exact, tolerance
-from tests.helpers import REAL, assert_same_bits, assert_within, normal, seeds
+from tests.helpers import REAL, assert_within, normal, seeds
 from tests.layers.attention_problems import equation, problems, rounded_output
 from tests.layers.judges import assert_as_derived
 
@@ -153,27 +153,6 @@ def test_large_scores_that_are_exact_lose_nothing(form, seed):
 
 
 # ---- threads and memory
-
-
-@pytest.mark.parametrize("biased", [None, (4, 70, 90), (90,)])
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_threads_change_no_bit(biased, masked, dtype):
-    arrays = qkv(70, 90, 8, 5, (2, 4), dtype)
-    arrays += [] if biased is None else [normal(5, biased, dtype)]
-    mask = masks.causal(70, 90, align="bottom_right") if masked else None
-    results, threads = [], ad.get_threads()
-    try:
-        with blocks_of(16, 32):
-            for count in (1, 2, 3):
-                ad.set_threads(count)
-                y, pullback = ad.vjp(lambda *a: in_blocks(*a, mask=mask), *arrays)
-                results.append((y, *pullback(np.ones_like(y))))
-    finally:
-        ad.set_threads(threads)
-    for other in results[1:]:
-        for a, b in zip(other, results[0], strict=True):
-            assert_same_bits(a, b)
 
 
 @pytest.mark.parametrize("dtype", KERNELS)

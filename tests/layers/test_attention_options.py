@@ -129,25 +129,6 @@ def test_dropout_draws_once_and_of_the_generator():
         assert_same_bits(attention(query, key, value, **options), attention(query, key, value))
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_hidden_junk_under_every_option(method):
-    """Huge numbers and NaN behind a mask change no bit of output and gradients."""
-    arrays, mask = [*qkv(), normal(4, (3, 4))], np.array([[1, 1, 0, 1], [0, 0, 0, 0], [1, 0, 0, 1]], bool)
-    arrays[1][2] = arrays[2][2] = 0
-    arrays[3][~mask] = 0
-
-    def run(*given_arrays):
-        options = {"mask": mask, "softcap": 2.0, "dropout": 0.3, "method": method}
-        y, pullback = ad.vjp(lambda *a: attention(*a, rng=generator(), **options), *given_arrays)
-        return y, *pullback(normal(7, y.shape))
-
-    for bad in (np.nan, np.inf, 1e308, -1e200):
-        filled = [a.copy() for a in arrays]
-        filled[1][2] = filled[2][2] = filled[3][~mask] = bad
-        for a, b in zip(run(*filled), run(*arrays), strict=True):
-            assert_same_bits(a, b)
-
-
 # ---- other forms
 
 

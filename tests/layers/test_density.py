@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.kernels.triangular import solved
 from refnp.layers import density
 from refnp.layers.density import (
     categorical_entropy,
@@ -19,7 +18,7 @@ from refnp.layers.distributions import MultivariateNormal
 from refnp.numbers.rounding import tolerance
 from refnp.verify.judged_pages import by_page
 from tests.helpers import assert_same_bits, assert_within, laid_out, layouts, normal, real_dtypes, seeds, shapes
-from tests.layers.judges import assert_as_derived, factors
+from tests.layers.judges import assert_as_derived
 from tests.transcriptions import probability as transcription
 
 
@@ -55,19 +54,6 @@ def test_little_noise_costs_no_digits_of_the_square():
     w = np.linalg.solve(np.eye(2) + a.T @ a, a.T @ r)
     squares, difference = np.square(r - a @ w).sum() + w @ w, r @ r - r @ a @ w
     assert abs(difference - squares) / 2 > 100 * abs(value - reference)
-
-
-@given(seeds)
-def test_many_vectors_with_one_factor(seed):
-    """Side by side as columns of one matrix they give what each gives alone, to the bound."""
-    rng = np.random.default_rng(seed)
-    factor, r = np.tril(factors(rng, (), 5)), normal(rng, (3, 2, 5))
-    for transposed in (False, True):
-        together = solved(factor, r[..., None], transposed=transposed)[..., 0]
-        alone = solved(np.broadcast_to(factor, (3, 2, 5, 5)), r[..., None], transposed=transposed)[..., 0]
-        size = np.abs(np.linalg.inv(factor)) @ np.abs(factor) @ np.abs(np.linalg.inv(factor))
-        size = (size.T if transposed else size) @ np.abs(r)[..., None]
-        assert_within(together, alone, 2 * 5 * np.finfo(float).eps * size[..., 0])
 
 
 def test_nothing_above_the_diagonal_is_read():

@@ -1,7 +1,5 @@
 """Linear and MLP: the affine map of every row, how it begins, and a chain of them with an activation in between."""
 
-import functools
-
 import numpy as np
 import pytest
 
@@ -51,13 +49,6 @@ def test_parameters_begin_between_plus_and_minus_one_over_root_in_features():
     assert abs((module.weight.data**2).mean() - variance) < sixteen_deviations
 
 
-def test_the_same_generator_gives_the_same_parameters():
-    a, b, other = (MLP([3, 4, 2], rng=generator(seed)).state_dict() for seed in (5, 5, 6))
-    for name in a:
-        assert_same_bits(a[name], b[name])
-        assert not np.array_equal(a[name], other[name])
-
-
 def test_an_mlp_without_biases():
     """0 stays 0, and the maps are those that there are with biases of 0."""
     module, whole, x = MLP([3, 4, 2], bias=False, rng=generator()), MLP([3, 4, 2], rng=generator()), normal(0, (5, 3))
@@ -91,12 +82,6 @@ def test_mlp_is_its_equation(sizes, dtype, activation):
 def test_one_map_has_no_activation():
     module, x = MLP([2, 3], activation=relu, rng=generator()), normal(0, (20, 2))
     assert (module(x) < 0).any()
-
-
-def test_generator_is_asked_for():
-    for make in (functools.partial(Linear, 2, 3), functools.partial(MLP, [2, 3])):
-        with pytest.raises(TypeError, match="rng"):
-            make()
 
 
 def test_rows_of_another_width():

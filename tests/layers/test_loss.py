@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.layers.loss import binary_cross_entropy, cross_entropy, gaussian_nll, huber, mse
 from refnp.layers.softmax import softmax
-from refnp.numbers.rounding import exact, tolerance
+from refnp.numbers.rounding import tolerance
 from refnp.verify.layers import losses as equations
 from tests.helpers import (
     assert_same_bits,
@@ -140,13 +140,6 @@ def test_the_three_conventions_by_hand():
     assert with_pad > without_pad
 
 
-@given(seeds, smoothings)
-def test_without_smoothing_the_conventions_agree(seed, smoothing):
-    logits, targets = normal(seed, (4, 3)), np.array([0, 1, 2, 2])
-    first, second = (cross_entropy(logits, targets, smoothing=s, ignore_index=2) for s in ("uniform", smoothing))
-    assert_same_bits(first, second)
-
-
 @given(seeds, smoothings, st.sampled_from([0.0, 0.1]))
 def test_gradient_of_a_row_adds_up_to_zero_and_pulls_the_target_up(seed, smoothing, epsilon):
     """Adding a constant to logits changes nothing; each p − q is rounded to a few u."""
@@ -156,17 +149,6 @@ def test_gradient_of_a_row_adds_up_to_zero_and_pulls_the_target_up(seed, smoothi
     assert np.abs(gradient.sum(-1)).max() <= 6 * 16 * np.finfo(float).eps
     if not epsilon:
         assert_within(gradient, softmax(logits) - np.eye(6)[:5], 64 * np.finfo(float).eps)
-
-
-@given(seeds)
-def test_classes_may_be_named_in_another_order(seed):
-    rng = np.random.default_rng(seed)
-    logits, targets, weights, order = normal(rng, (7, 5)), rng.integers(0, 5, 7), rng.random(5), rng.permutation(5)
-    options = {"label_smoothing": 0.2, "reduction": "none"}
-    first = cross_entropy(logits, targets, class_weights=weights, **options)
-    second = cross_entropy(logits[:, order], np.argsort(order)[targets], class_weights=weights[order], **options)
-    rounded, _ = equations.CROSS_ENTROPY.equation(exact(logits), targets=targets, class_weights=weights, **options)
-    assert_within(first, second, 2 * tolerance(rounded, np.float64))
 
 
 @given(seeds, st.sampled_from([np.nan, np.inf, -np.inf]), reductions)
@@ -207,15 +189,6 @@ def test_impossible_classes():
         value, pullback = ad.vjp(lambda x, o=options: cross_entropy(x, np.array([0]), label_smoothing=0.1, **o), logits)
         assert np.isfinite(value)
         assert pullback(np.array(1.0))[0][0, 1] == 0
-
-
-@given(st.sampled_from([1e308, 1e6, 5e-324]), st.integers(0, 2))
-def test_no_nan_from_finite_logits(size, target):
-    logits = np.array([size, 0.0, -size])
-    with np.errstate(over="ignore"):
-        value, pullback = ad.vjp(lambda x: cross_entropy(x, np.array(target), label_smoothing=0.1), logits)
-    assert not np.isnan(value)
-    assert np.isfinite(pullback(np.array(1.0))[0]).all()
 
 
 def test_weighted_mean_divides_by_weights():

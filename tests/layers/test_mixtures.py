@@ -12,8 +12,7 @@ from refnp.numbers import rounding
 from refnp.numbers.rounding import WIDE, constant, exact, tolerance
 from refnp.verify.judged_pages import by_page
 from refnp.verify.layers.losses import GAUSSIAN_NLL
-from tests.helpers import REAL, assert_same_bits, assert_within, check, normal, real_dtypes, seeds
-from tests.transcriptions import neural_processes as transcription
+from tests.helpers import assert_same_bits, assert_within, check, normal, real_dtypes, seeds
 
 counts = st.integers(1, 5)
 elements = st.lists(st.integers(0, 3), max_size=3).map(tuple)
@@ -49,19 +48,6 @@ def test_log_prob(seed, k, shape, dtype, data):
     assert log_p.dtype == dtype
     assert log_p.shape == mixture.shape == shape[: len(shape) - together]
     assert_within(log_p, limit.value, tolerance(limit, dtype))
-
-
-@pytest.mark.parametrize("dtype", REAL)
-def test_element_by_element(dtype):
-    """log (1/K) Σ_k Π_t N(y_t; μ_kt, σ_kt²)."""
-    mean, std, y, mask = drawn(0, 3, (2, 4, 2), dtype)
-    mask = np.repeat(mask[..., :1], 2, -1)
-    found = Mixture(Normal(mean, std), together=2).log_prob(y, mask=mask)
-    expected = []
-    for b in range(2):
-        densities = [transcription.log_density(y[b], mean[k, b], std[k, b], mask[b, :, 0]) for k in range(3)]
-        expected.append(transcription.log_mean_exp(densities))
-    assert_within(found, np.array(expected), tolerance(rounded_log_prob(mean, std, y, mask, 2), dtype))
 
 
 @given(seeds, counts, elements, real_dtypes)
@@ -150,16 +136,6 @@ def test_samples_have_the_moments():
     assert (abs(y.mean(0) - mixture.mean) < 5 * mixture.std / n**0.5).all()
     square = (y - mixture.mean) ** 2
     assert (abs(square.mean(0) - mixture.std**2) < 5 * square.std(0) / n**0.5).all()
-
-
-@pytest.mark.parametrize("shape", [(), 3, (2, 3)])
-def test_shapes_of_samples(shape):
-    rng = np.random.default_rng(0)
-    mixture = Mixture(Normal(np.zeros((3, 4, 5, 2)), np.ones(2)), together=2)
-    assert mixture.elements == (4, 5, 2)
-    wanted = (shape,) if isinstance(shape, int) else shape
-    assert mixture.sample(rng, shape).shape == (*wanted, 4, 5, 2)
-    assert Mixture(Normal(np.zeros(3), 1.0)).sample(rng, shape).shape == wanted
 
 
 @pytest.mark.parametrize("together", [0, 1])

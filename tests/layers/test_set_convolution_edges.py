@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refnp.autograd import get_threads, set_threads, vjp
+from refnp.autograd import vjp
 from refnp.layers.set_convolution import SetConvolution, matern_32, set_convolution
 from refnp.verify import bounds
 from refnp.verify.layers.set_convolution import SET_CONVOLUTION
@@ -71,21 +71,6 @@ def test_nan_is_passed_on_by_every_method():
     y[7] = np.nan
     for method in ("auto", "dense"):
         assert np.isnan(set_convolution(x, points, y, 0.1, method=method)[:, 1]).all()
-
-
-@pytest.mark.parametrize("method", ["dense", "truncated"])
-def test_bits_do_not_depend_on_threads(method):
-    x, points, y = (a[0] for a in sets(1, (1, 700, 900, 2, 1), scale=20))
-    results, threads = [], get_threads()
-    try:
-        for count in (1, 3):
-            set_threads(count)
-            z, pullback = vjp(lambda *a: set_convolution(*a, 0.3, method=method), x, points, y)
-            results.append((z, *pullback(z)))
-    finally:
-        set_threads(threads)
-    for ours, other in zip(*results, strict=True):
-        assert_same_bits(ours, other)
 
 
 def test_memory_grows_with_points_and_not_with_pairs():

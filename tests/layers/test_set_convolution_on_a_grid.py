@@ -166,21 +166,6 @@ def test_nan_reaches_its_own_point_only():
     assert np.isnan(f).any(-1).tolist() == [[False, True, False], [False] * 3]
 
 
-def test_threads_do_not_change_the_bits():
-    from refnp.kernels.blocks import get_threads, set_threads
-
-    h, v, x, scales = problem(4, 1, np.float32, 0.3, points=500)
-    results, before = [], get_threads()
-    for threads in (1, 3):
-        set_threads(threads)
-        f, pullback = ad.vjp(from_grid, h, x, scales)
-        z, other = ad.vjp(lambda *a: to_grid(*a, lengths=(9,)), v, x, scales)
-        results.append([f, *pullback(np.ones_like(f)), z, *other(np.ones_like(z))])
-    set_threads(before)
-    for one, three in zip(*results, strict=True):
-        assert_same_bits(one, three)
-
-
 # ---- one function, to a grid and from it
 
 

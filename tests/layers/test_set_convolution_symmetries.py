@@ -51,14 +51,6 @@ def test_any_shift_changes_no_more_than_the_rounding_of_positions_does(seed, siz
     )
 
 
-@given(seeds, sizes)
-def test_targets_are_asked_one_by_one(seed, size):
-    x, points, y = sets(seed, size)
-    single = [set_convolution(x[:, m : m + 1], points, y, 0.6) for m in range(x.shape[1])]
-    together = set_convolution(x, points, y, 0.6)
-    assert_within(np.concatenate([together[:, :0], *single], 1), together, within(x, points, y, 0.6))
-
-
 def test_linear_in_y_and_additive_over_sets_but_not_when_divided():
     x, points, y = sets(5, (1, 6, 8, 2, 1))
     f = lambda y, n, **options: set_convolution(x, points[:, n], y[:, n], 0.6, **options)

@@ -53,18 +53,6 @@ def test_value(seed, size, dtype, moves, bias, form):
     assert (steps is None) is not moves
 
 
-@given(seeds, sizes)
-def test_the_order_of_keys_is_nothing(seed, size):
-    arrays, mask = problem(seed, size)
-    query, key, differences = arrays
-    order = np.random.default_rng(seed).permutation(size[2])
-    module = layer(size[3])
-    rounded = judges.translation_attention(*map(exact, arrays), module.state_dict(), 2, mask)
-    first, _ = module(*arrays, mask=mask)
-    second, _ = module(query, key[:, order], differences[:, :, order], mask=mask[:, :, order])
-    assert_within(raw(second), raw(first), 2 * tolerance(rounded, np.float64))
-
-
 def test_keys_that_are_masked_are_not_there():
     module = layer(moves=True)
     (query, key, differences), _ = problem(0, (2, 3, 4, 1))
@@ -75,28 +63,6 @@ def test_keys_that_are_masked_are_not_there():
     limits = judges.translation_attention(*arrays), judges.steps(*arrays)
     for a, b, limit in zip(found, expected, limits, strict=True):
         assert_within(raw(a), raw(b), 2 * tolerance(limit, np.float64))
-
-
-@pytest.mark.parametrize("junk", [np.nan, np.inf, -np.inf])
-def test_what_the_mask_hides_is_not_looked_at(junk):
-    """Bits of output, of Δx and of all gradients, whatever stands in a hidden key or difference."""
-    module, (arrays, _) = layer(moves=True), problem(0, (2, 3, 4, 1))
-    mask = np.ones((2, 3, 4), bool)
-    mask[:, :, 2] = False  # no query may attend to key 2
-    mask[0, 0] = False  # query 0 sees nothing
-    mask[1, :2, 3] = False  # two queries do not see key 3
-    unseen = ~mask.any(1)  # (B, M)
-    results = []
-    for filling in (0.0, junk):
-        query, key, differences = (a.copy() for a in arrays)
-        key[unseen], differences[~mask], query[0, 0] = filling, filling, filling
-        module.zero_grad()
-        output, step = module(ad.Tensor(query), key, differences, mask=mask)
-        (ad.sum(output * output) + ad.sum(step * step)).backward()
-        results.append([raw(output), raw(step), *(p.grad for p in module.parameters())])
-    for value, reference in zip(results[1], results[0], strict=True):
-        assert_same_bits(value, reference)
-        assert np.isfinite(value).all()
 
 
 def test_who_does_look_at_nan_gets_it_and_nobody_else():

@@ -166,7 +166,7 @@ def longer_sentences():
     (FINAL, "1.2"),
     verdict=CONDITION,
     says="on all integers with a mask that moves along, or on a ring; not in a bare window",
-    tests=("tests/layers/positions/test_symmetries.py::test_a_yes_holds_and_a_no_has_a_counter_example",),
+    tests=("tests/claims/test_table.py::test_a_sample_of_the_rows_comes_out_as_the_page_says",),
 )
 def relative_positions():
     """Six words moved by two places in a window of ten, with and without a mask of what is there."""

@@ -9,14 +9,12 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers import masks
-from refnp.layers.multi_head import MultiHeadAttention
 from refnp.layers.positions.biases import ALiBi, T5Bias, alibi_slopes, t5_buckets
 from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import exact, tolerance
 from tests.helpers import (
     assert_same_bits,
     assert_within,
-    check,
     normal,
     real_dtypes,
     seeds,
@@ -94,42 +92,11 @@ def test_impossible_buckets(options):
         T5Bias(2, **options, rng=generator())
 
 
-def test_offsets_are_integers():
-    assert t5_buckets(np.array([3], np.uint8)) == 19
-    with pytest.raises(TypeError, match=r"^t5_buckets: offsets are float64; pass integers$"):
-        t5_buckets([0.5])
-
-
 # ---- T5: attention
 
 
 def t5(dtype=np.float64, seed=0, **options):
     return at_random(T5Bias(2, buckets=8, max_distance=6, **options, rng=generator()), seed).astype(dtype)
-
-
-@given(
-    st.sampled_from(["runs", "any"]), st.integers(1, 5), st.integers(1, 5), st.booleans(), st.booleans(), real_dtypes,
-    seeds,
-)  # fmt: skip
-def test_t5_value_and_every_gradient(kind, n, m, bidirectional, masked, dtype, seed):
-    rng = generator(seed)
-    start = rng.integers(-20, 20)
-    places = (
-        (start + np.arange(n), np.arange(m)) if kind == "runs" else (rng.integers(-9, 9, n), rng.integers(-9, 9, m))
-    )
-    mask = rng.random((n, m)) < 0.7 if masked else None
-    scheme, arrays = t5(dtype, seed, bidirectional=bidirectional), problem(n, m, 3, dtype, seed + 9)
-    rounded, rounded_pullback = rounded_look_up(scheme, *map(exact, arrays), *places, mask)
-    y, pullback = ad.vjp(
-        lambda q, k, v, state: looked_up(scheme.bind(state), q, k, v, *places, mask), *arrays, scheme.state_dict()
-    )
-    assert y.dtype == dtype
-    assert_within(y, rounded.value, tolerance(rounded, dtype))
-    bar = normal(seed + 20, y.shape, dtype)
-    *bars, state_bar = pullback(bar)
-    for gradient, other in zip([*bars, *state_bar.values()], rounded_pullback(exact(bar)), strict=True):
-        assert gradient.dtype == dtype
-        assert_within(gradient, other.value, tolerance(other, dtype))
 
 
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(-9, 9), st.booleans(), seeds)
@@ -144,16 +111,6 @@ def test_t5_scores_pair_by_pair(n, m, start, bidirectional, seed):
         assert s[h, i, j] == scheme.table.data[h, bucket]
     order = generator(seed).permutation(n)
     assert_same_bits(scheme.scores(query, places[0][order], places[1]).numpy(), s[:, order])
-
-
-@pytest.mark.parametrize("similarity", ["dot", "scaled_dot"])
-def test_t5_in_multi_head_attention(similarity):
-    scheme, x, run = t5(), normal(0, (2, 5, 6)), np.arange(5)
-    module = MultiHeadAttention(6, 2, similarity=similarity, positions=scheme, rng=generator())
-    plain = MultiHeadAttention(6, 2, similarity=similarity, rng=generator())
-    bias = scheme.scores(np.zeros((2, 5, 3)), run, run)
-    assert_same_bits(module(x), plain(x, bias=bias, per_head=True).numpy())
-    check(lambda x, p: module.bind(p)(x, mask=masks.causal(5)), (x, module.state_dict()))
 
 
 # ---- ALiBi
@@ -226,15 +183,6 @@ def test_decoding_with_a_cache(kind):
     one = looked_up(scheme, query[..., -1:, :], key, value, run[-1:], run)
     whole, one = (y if isinstance(y, np.ndarray) else y.numpy() for y in (whole, one))
     assert_within(one, whole[..., -1:, :], 2 * tolerance(rounded, np.float64))
-
-
-def test_alibi_in_multi_head_attention():
-    scheme, x, run = ALiBi(2), normal(0, (2, 5, 6)), np.arange(5)
-    module = MultiHeadAttention(6, 2, positions=scheme, rng=generator())
-    plain = MultiHeadAttention(6, 2, rng=generator())
-    bias = scheme.scores(np.zeros((2, 5, 3)), run, run)
-    assert_same_bits(module(x), plain(x, bias=bias, per_head=True))
-    check(lambda x, p: module.bind(p)(x, mask=masks.causal(5)), (x, module.state_dict()))
 
 
 @pytest.mark.parametrize("scheme", [t5(), ALiBi(2)], ids=["T5Bias", "ALiBi"])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.layers import masks
 from refnp.layers.multi_head import MultiHeadAttention
-from refnp.layers.positions.relative import RelativePositions, Shaw
+from refnp.layers.positions.relative import Shaw
 from refnp.numbers.rounding import exact, tolerance
 from tests.helpers import assert_same_bits, assert_within, check, normal, real_dtypes, seeds
 from tests.layers.positions.judges import at_random, looked_up, rounded_look_up
@@ -133,20 +133,6 @@ def test_tables_for_each_head():
         assert_same_bits(scheme.scores(query, run, run).numpy()[:, h], alone.scores(query[:, h], run, run).numpy())
         t, t_alone = scheme.values(weights, run, run), alone.values(weights[:, h], run, run)
         np.testing.assert_allclose(t.numpy()[:, h], t_alone.numpy(), rtol=0, atol=5 * 8 * 2.0**-53 * 5)
-
-
-def test_without_values_there_is_no_second_table():
-    scheme = Shaw(3, 2, values=False, rng=generator())
-    assert [name for name, _ in scheme.named_parameters()] == ["key"]
-    assert not scheme.adds_values
-    assert scheme.values(np.ones((2, 2)), np.arange(2), np.arange(2)) is None
-
-
-def test_the_base_adds_nothing():
-    none, x, run = RelativePositions(), normal(0, (2, 3, 4)), np.arange(3)
-    assert none.rotated(x, run) is x
-    assert none.scores(x, run, run) is none.values(x, run, run) is None
-    assert none.parameters() == []
 
 
 # ---- in multi-head attention

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.autograd.pages import plain
 from refnp.layers import masks
 from refnp.layers.module import on_tape
 from refnp.layers.multi_head import MultiHeadAttention
@@ -77,19 +76,6 @@ def test_given_sines_and_cosines(layout, dtype, per_sequence):
     check(lambda x: rotate(x, sines=sines, cosines=cosines, features=4, layout=layout), (x,))
 
 
-@given(places, st.integers(1, 4).map(lambda k: 2 * k), layouts, st.sampled_from([np.float32, np.float64]), seeds)
-def test_page_and_kernel(at, features, layout, dtype, seed):
-    """To the bound of both, where the last feature is left as it is."""
-    x = normal(seed, (2, len(at), features + 1), dtype)
-    y, pullback = ad.vjp(lambda x: rotate(x, places=at, layout=layout, features=features), x)
-    with plain():
-        of_page, page_pullback = ad.vjp(lambda x: rotate(x, places=at, layout=layout, features=features), x)
-    limit, back = ad.vjp(lambda x: rotate(x, places=at, layout=layout, features=features), exact(x))
-    assert y.dtype == of_page.dtype == dtype
-    assert_within(y, of_page, 2 * tolerance(limit, dtype))
-    assert_within(pullback(x)[0], page_pullback(x)[0], 2 * tolerance(back(exact(x))[0], dtype))
-
-
 def test_tables_are_brought_to_the_dtype():
     x, (sines, cosines) = normal(0, (3, 4), np.float32), normal(1, (2, 3, 2))
     y = rotate(x, sines=sines, cosines=cosines)
@@ -123,14 +109,6 @@ def test_one_layout_is_the_other_with_features_permuted(at, width, dtype, seed):
     """To the last bit: the same products are taken."""
     x, order = normal(seed, (len(at), width), dtype), half_order(width)
     assert_same_bits(rotate(x[:, order], places=at, layout="half"), rotate(x, places=at)[:, order])
-
-
-def test_the_permutation():
-    np.testing.assert_array_equal(half_order(6), [0, 2, 4, 1, 3, 5])
-    assert (
-        np.abs(rotate(np.ones((2, 4)), places=[0, 1]) - rotate(np.ones((2, 4)), places=[0, 1], layout="half")).max()
-        > 0.1
-    )
 
 
 def test_a_model_changes_its_layout_by_permuting_columns():
