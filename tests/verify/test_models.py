@@ -16,7 +16,7 @@ from tests.helpers import normal
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
-FEATURES, HEADS, LAYERS = 16, 4, 8
+FEATURES, HEADS, LAYERS = 16, 4, 4
 both = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
 
@@ -117,15 +117,15 @@ def planted(model, path, kind):
     ("path", "kind", "dtype"),
     [
         ("layers.2.norm1", WithAnotherEpsilon, "float32"),
-        ("layers.5.norm2", WithAnotherEpsilon, "float64"),
+        ("layers.1.norm2", WithAnotherEpsilon, "float64"),
         ("norm", OfSampleVariance, "float32"),
         ("layers.3.linear1", Transposed, "float32"),
-        ("layers.6.linear2", InBfloat16, "float32"),
-        ("layers.7.linear2", InBfloat16, "float64"),
+        ("layers.2.linear2", InBfloat16, "float32"),
+        ("layers.3.linear2", InBfloat16, "float64"),
         ("layers.0.self_attn", WithoutRoot, "float64"),
     ],
 )
-def test_a_defect_in_one_layer_of_eight_is_found_by_its_name(path, kind, dtype):
+def test_a_defect_in_one_layer_of_four_is_found_by_its_name(path, kind, dtype):
     report = judge_model(planted(transformer(dtype), path, kind), drawn(2, 5, FEATURES), gradients=False)
     assert not report.holds
     assert report.first == path
@@ -195,9 +195,9 @@ def test_layers_in_bfloat16_are_judged_in_it():
 
 
 def test_a_gradient_that_is_lost_is_found_by_its_name():
-    report = judge_model(planted(transformer("float64"), "layers.4.linear1", Detached), drawn(2, 5, FEATURES))
-    assert report.first == "layers.4.linear1"
-    (row,) = [r for r in report.rows if r["case"] == "linear/layers.4.linear1" and r["verdict"] == DEVIATES]
+    report = judge_model(planted(transformer("float64"), "layers.1.linear1", Detached), drawn(2, 5, FEATURES))
+    assert report.first == "layers.1.linear1"
+    (row,) = [r for r in report.rows if r["case"] == "linear/layers.1.linear1" and r["verdict"] == DEVIATES]
     assert row["quantity"] == "gradient of x"
 
 
@@ -633,30 +633,6 @@ def test_what_the_fast_path_of_pytorch_leaves_at_padding_is_a_known_defect():
     assert (row["quantity"], row["verdict"]) == ("output without gradients, padding", "known defect")
     assert row["issue"] == "pytorch/pytorch#190486"
     assert "known defect: pytorch/pytorch#190486" in str(report)
-
-
-class OfFunctions(nn.Module):
-    """Layers that are functions, with weights of its own."""
-
-    def __init__(self):
-        super().__init__()
-        self.kernel, self.matrix = nn.Parameter(torch.randn(4, 2, 3, 3)), nn.Parameter(torch.randn(3, 36))
-
-    def forward(self, x):
-        f = nn.functional
-        y = f.group_norm(f.conv2d(x, self.kernel, stride=2, padding=[1, 1]), 2)
-        y = torch.flatten(f.max_pool2d(f.relu6(y + 1), 2, 1), 1)
-        y = f.normalize(f.layer_norm(f.linear(f.dropout(y, 0.5, self.training), self.matrix), (3,)), dim=-1)
-        return torch.outer(y[0], y[1]), f.hardtanh(y), torch.einsum("bi,bj->ij", y, y).clamp(min=0.1).log()
-
-
-@both
-def test_layers_that_are_functions_are_judged_with_the_whole(dtype):
-    torch.manual_seed(0)
-    report = judge_model(OfFunctions().to(getattr(torch, dtype)).eval(), drawn(2, 2, 7, 7))
-    report.require()
-    assert [row["quantity"] for row in report.rows] == ["output 0", "output 1", "output 2"]
-    assert "not judged by itself: (the model): OfFunctions: parameters of its own (kernel, matrix)" in str(report)
 
 
 def test_the_fast_path_of_pytorch_is_what_is_judged_end_to_end():
