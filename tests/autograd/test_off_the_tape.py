@@ -13,9 +13,7 @@ import refnp.autograd as ad
 from refnp import layers
 from refnp.autograd import Tensor, primitive
 from refnp.layers.positions import ImagePositions, Shaw
-from tests.helpers import assert_same_bits, assert_within, normal, seeds, unit_roundoff
-
-U = unit_roundoff(np.float64)
+from tests.helpers import assert_same_bits, assert_within, normal, seeds
 
 
 def into_an_element(x):

@@ -11,7 +11,6 @@ from gradcheck import __main__ as command
 
 RNG = np.random.default_rng(0)
 X, W, B = RNG.normal(size=(3, 4)), RNG.normal(size=(4, 2)), RNG.normal(size=2)
-KERNEL = RNG.normal(size=(2, 3))
 
 
 def affine_forward(x, w, b):

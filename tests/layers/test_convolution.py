@@ -1,4 +1,4 @@
-"""Convolution and its transpose: against index loops, complex steps and PyTorch; adjoints; what shifts do to them."""
+"""Convolution and its transpose: by hand, one as the gradient of the other, what shifts do to them."""
 
 import functools
 import unittest.mock
@@ -54,20 +54,6 @@ def test_by_hand():
     assert convolution(x, w).tolist() == [[[12, 23]]]  # not turned round: 10·1 + 1·2
     assert convolution(x, w, [0.5], padding=[(1, 0)]).tolist() == [[[1.5, 12.5, 23.5]]]
     assert convolution_transpose(x, w, stride=2).tolist() == [[[10, 1, 20, 2, 30, 3]]]
-
-
-def against(torch, function, peer, equation, shape, weight_shape, options):
-    """The two within the bound of each other in float64, which is twice what either may be wrong by."""
-    x, weight = normal(1, (max(1, shape[0]), *shape[1:])), normal(2, weight_shape)
-    bias = normal(3, (len(weight) if function is convolution else options["groups"] * weight.shape[1],))
-    y, pullback = vjp(lambda *a: function(*a, **options), x, weight, bias)
-    y_bar = normal(4, y.shape)
-    leaves = [torch.tensor(a, requires_grad=True) for a in (x, weight, bias)]
-    theirs = peer(*leaves, **options)
-    theirs.backward(torch.tensor(y_bar))
-    limits = bounds.of(equation, (x, weight, bias), y_bar, **options)
-    for mine, other, limit in zip((y, *pullback(y_bar)), (theirs, *(a.grad for a in leaves)), limits, strict=True):
-        assert_within(mine, other.detach().numpy(), limit)
 
 
 # ---- one is the gradient of the other

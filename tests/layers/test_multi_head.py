@@ -38,11 +38,6 @@ def parameter_names(module):
     return [name for name in names if name in module.state_dict()]
 
 
-def in_order(bars, parameter_bars):
-    """Gradients of query, key, value and of the parameters by name, as one list."""
-    return [*bars, *(parameter_bars[f"{role}.{part}"] for part, role in (name.split("_") for name in NAMES))]
-
-
 def full(mask, shape):
     return None if mask is None else np.broadcast_to(mask, shape)
 

@@ -1,4 +1,4 @@
-"""Pooling: against index loops and PyTorch, by hand, at ties, and as the transpose of upsampling."""
+"""Pooling: the places of the largest against index loops, by hand, at ties."""
 
 import numpy as np
 import pytest

@@ -54,7 +54,6 @@ CASES = [
     ("set_convolution", SETS | {"length_scale": np.array(0.7)}, {"divide": True}),
     ("set_convolution", SETS | {"length_scale": spread(rng, 4)}, {}),
 ]
-every_case = pytest.mark.parametrize(("name", "inputs", "options"), CASES, ids=[case[0] for case in CASES])
 
 
 def taken(name, inputs, options):

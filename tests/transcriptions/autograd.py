@@ -35,11 +35,6 @@ def product(elements):
     return y
 
 
-def product_gradient(elements):
-    """Π_{j≠i} x_j for every i."""
-    return [product([x for j, x in enumerate(elements) if j != i]) for i in range(len(elements))]
-
-
 def logsumexp(elements):
     """log Σ exp(x_i): all over the largest, so that nothing overflows."""
     top = max(elements)
@@ -54,11 +49,6 @@ def softmax(elements):
 def norm(elements):
     """√(Σ x_i²)."""
     return np.sqrt(total([x * x for x in elements]))
-
-
-def running_sums(elements):
-    """Σ_{j≤i} x_j for every i."""
-    return [total(elements[: i + 1]) for i in range(len(elements))]
 
 
 def running_products(elements):

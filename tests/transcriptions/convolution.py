@@ -39,31 +39,23 @@ def positions_of(lengths, kernel, stride, dilation, widths):
     )
 
 
-def convolution(x, weight, bias, y_bar=None, *, stride, dilation, groups, widths, mode="zeros"):
-    """y_o[p] = β_o + Σ_{c,t} w_oc[t] x_c[s p + d t − a], where o and c are in one group; with ȳ also (x̄, w̄, β̄)."""
+def convolution(x, weight, bias, *, stride, dilation, groups, widths, mode="zeros"):
+    """y_o[p] = β_o + Σ_{c,t} w_oc[t] x_c[s p + d t − a], where o and c are in one group."""
     x, weight, bias = (np.asarray(a, WIDE) for a in (x, weight, bias))
     outs, ins = weight.shape[0] // groups, weight.shape[1]
     positions = positions_of(x.shape[2:], weight.shape[2:], stride, dilation, widths)
     before = [w[0] for w in widths]
     terms = list(reads(x.shape[2:], positions, weight.shape[2:], stride, dilation, before, mode))
     y = np.zeros((len(x), len(weight), *positions), WIDE)
-    x_bar, w_bar, b_bar = np.zeros_like(x), np.zeros_like(weight), np.zeros_like(bias)
     for b, o in itertools.product(range(len(x)), range(len(weight))):
-        for p in np.ndindex(*positions):
-            y[(b, o, *p)] = bias[o]
-            if y_bar is not None:
-                b_bar[o] += y_bar[(b, o, *p)]
+        y[b, o] = bias[o]
         for c, (p, t, i) in itertools.product(range(ins), terms):
-            here, tap, place = (b, o, *p), (o, c, *t), (b, o // outs * ins + c, *i)
-            y[here] += weight[tap] * x[place]
-            if y_bar is not None:
-                x_bar[place] += weight[tap] * y_bar[here]
-                w_bar[tap] += x[place] * y_bar[here]
-    return y if y_bar is None else (y, x_bar, w_bar, b_bar)
+            y[(b, o, *p)] += weight[(o, c, *t)] * x[(b, o // outs * ins + c, *i)]
+    return y
 
 
-def convolution_transpose(x, weight, bias, y_bar=None, *, stride, dilation, groups, widths, extra):
-    """y_o[s p + d t − a] = β_o + Σ w_co[t] x_c[p] over all c, p, t that lead there; with ȳ also (x̄, w̄, β̄)."""
+def convolution_transpose(x, weight, bias, *, stride, dilation, groups, widths, extra):
+    """y_o[s p + d t − a] = β_o + Σ w_co[t] x_c[p] over all c, p, t that lead there."""
     x, weight, bias = (np.asarray(a, WIDE) for a in (x, weight, bias))
     ins, outs = weight.shape[0] // groups, weight.shape[1]
     positions, kernel, axes = x.shape[2:], weight.shape[2:], range(x.ndim - 2)
@@ -72,20 +64,12 @@ def convolution_transpose(x, weight, bias, y_bar=None, *, stride, dilation, grou
     )
     terms = list(reads(lengths, positions, kernel, stride, dilation, [w[0] for w in widths]))
     y = np.zeros((len(x), len(bias), *lengths), WIDE)
-    x_bar, w_bar, b_bar = np.zeros_like(x), np.zeros_like(weight), np.zeros_like(bias)
     for b, o in itertools.product(range(len(x)), range(len(bias))):
-        for i in np.ndindex(*lengths):
-            y[(b, o, *i)] = bias[o]
-            if y_bar is not None:
-                b_bar[o] += y_bar[(b, o, *i)]
+        y[b, o] = bias[o]
         for c, (p, t, i) in itertools.product(range(ins), terms):
             channel = o // outs * ins + c
-            here, tap, place = (b, o, *i), (channel, o % outs, *t), (b, channel, *p)
-            y[here] += weight[tap] * x[place]
-            if y_bar is not None:
-                x_bar[place] += weight[tap] * y_bar[here]
-                w_bar[tap] += x[place] * y_bar[here]
-    return y if y_bar is None else (y, x_bar, w_bar, b_bar)
+            y[(b, o, *i)] += weight[(channel, o % outs, *t)] * x[(b, channel, *p)]
+    return y
 
 
 def pool(x, y_bar, *, size, stride, widths, largest, dilation=None, ceil=False, counted=True):

@@ -72,7 +72,8 @@ def of_nothing(rule):
 def without_rounding(rule):
     """A rule of matrices in fractions."""
     exactly = np.vectorize(lambda x: Fraction(*x.as_integer_ratio()), otypes=[object])
-    rounded = np.vectorize(lambda x: WIDE(x.numerator) / WIDE(x.denominator), otypes=[WIDE])
+    quotient = lambda x: WIDE(x.numerator) / WIDE(x.denominator)
+    rounded = np.vectorize(lambda x: quotient(Fraction(x)), otypes=[WIDE])
     return lambda *arrays: rounded(rule(*(exactly(a) if a.size else a for a in arrays)))
 
 
@@ -201,7 +202,7 @@ def upsample(x, *, factor=None, size=None, mode="nearest", align_corners=False):
         counts = each(size, axes)
         steps = [Fraction(n, k) for n, k in zip(lengths, counts, strict=True)]
     options = {"positions": counts, "steps": steps, "mode": mode, "align_corners": align_corners}
-    return batched(lambda x, axes: upsampling.upsample(x, Zeros(), **options)[0])(x, axes=axes)
+    return batched(lambda x, axes: upsampling.upsample(x, **options))(x, axes=axes)
 
 
 def set_convolution(*arrays, mask=None, method="auto", **options):

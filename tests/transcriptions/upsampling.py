@@ -24,15 +24,14 @@ def neighbours(i, length, count, step, mode, align_corners):
     return [(j, 1 - (c - j)), (j + 1, c - j)] if c > j else [(j, Fraction(1))]
 
 
-def upsample(x, y_bar, *, positions, steps, mode, align_corners=False):
-    """y[i] = Σ_j w_ij x[j], with the product of the weights of all axes; and x̄[j] = Σ_i w_ij ȳ[i]."""
+def upsample(x, *, positions, steps, mode, align_corners=False):
+    """y[i] = Σ_j w_ij x[j], with the product of the weights of all axes."""
     x = np.asarray(x, WIDE)
-    y, x_bar = np.zeros((*x.shape[:2], *positions), WIDE), np.zeros_like(x)
+    y = np.zeros((*x.shape[:2], *positions), WIDE)
     for i in np.ndindex(*positions):
         along = [neighbours(*one, mode, align_corners) for one in zip(i, x.shape[2:], positions, steps, strict=True)]
         for choice in itertools.product(*along):
             j, w = tuple(place for place, _ in choice), math.prod(weight for _, weight in choice)
             w = WIDE(w.numerator) / WIDE(w.denominator)
             y[(..., *i)] += w * x[(..., *j)]
-            x_bar[(..., *j)] += w * y_bar[(..., *i)]
-    return y, x_bar
+    return y

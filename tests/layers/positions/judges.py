@@ -15,7 +15,6 @@ from tests.helpers import normal
 from tests.transcriptions import positions as written
 
 HEADS, FEATURES = 2, 8
-WIDTH = FEATURES // HEADS
 
 
 def sinusoid_error(values, places=0.0):
