@@ -53,6 +53,23 @@ def test_one_cause_explains_all(layer, function, says):
     assert cause.after <= 1 < cause.before
 
 
+def test_two_lines_may_be_others():
+    """The root of the deviation, and β/2: no table has either, and no line alone gives it."""
+
+    def layer_norm(x, gain, shift, eps=1e-5):
+        centred = x - x.mean(-1, keepdims=True)
+        squares = (centred * centred).mean(-1, keepdims=True) + np.asarray(eps, x.dtype)
+        return gain * centred / squares**0.25 + shift / 2
+
+    def of_many(x, gain, shift, eps=1e-5):
+        return layer_norm(x, gain, shift, eps) + np.sin(7 * x)
+
+    (cause,) = refnp.judge("layer_norm", layer_norm, only="*ordinary*", dtypes="float64").causes
+    assert "unit were centred / np.sqrt(nonzero(scale))" in cause.says
+    assert "y were gain * unit + 0.5 * shift" in cause.says
+    assert [cause.says for cause in refnp.judge("layer_norm", of_many, only="*ordinary*").causes] == [""]
+
+
 def test_the_line_of_the_page_is_shown():
     cause = refnp.judge("layer_norm", NAMED[1][1]).causes[0]
     assert cause.where.endswith("y = gain * unit + shift → y = gain * unit - shift")

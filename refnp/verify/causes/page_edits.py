@@ -16,12 +16,13 @@ from refnp.numbers.rounding import WIDE
 from refnp.verify.case import Layer
 from refnp.verify.causes.answered import Answered
 from refnp.verify.causes.numbers import best_probe, enough_of, solved
-from refnp.verify.causes.values import answer_of
+from refnp.verify.causes.values import answer_of, furthest
 from refnp.verify.edits.edited import KNOWN_WORDS, edited_function
 from refnp.verify.edits.mutant import Mutant
 from refnp.verify.edits.opened import Opened
 from refnp.verify.edits.variants import Edit, edited, edits_of, is_one_number, places, statements
 
+FIRST, MOST_LEFT = 4, 0.7  # edits that are the first of two, and the part of the error that these may leave
 BESIDE = ("np.sqrt", "np.log", "np.log1p")  # what c may be added to the argument of
 Lines = frozenset[tuple[str, int]]  # of a file, with its path
 
@@ -35,7 +36,7 @@ def of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
     for edit in edits(layer.function, of_pullback=False):
         if is_run(edit.opened, edit.line, lines):
             mutant = mutant_with(layer.name, layer.function, edit)
-            if edit.narrow or is_near(probe, mutant.function):
+            if edit.narrow or is_near(probe, mutant):
                 yield mutant
 
 
@@ -48,6 +49,23 @@ def of_gradients(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]
         for edit in edits(layer.function, of_pullback=back):
             if is_run(edit.opened, edit.line, lines) and (back or "held(" in edit.after):
                 yield mutant_with(layer.name, layer.function, edit, back=back)
+
+
+def pairs_of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
+    """The layer with edits of two lines, of which the first alone takes away most of the error."""
+    probe = best_probe(answered)
+    if not can_be_opened(layer.function) or probe is None or not enough_of(answered):
+        return
+    lines = lines_run(layer.function, probe)
+    every = [e for e in edits(layer.function, of_pullback=False) if not e.narrow and is_run(e.opened, e.line, lines)]
+    singles = [mutant_with(layer.name, layer.function, edit) for edit in every]
+    left = sorted((left_of(probe, mutant), i) for i, mutant in enumerate(singles))
+    for part, i in left[:FIRST]:
+        for other in every if part < MOST_LEFT else ():
+            if other.line is not every[i].line:
+                mutant = mutant_with(layer.name, layer.function, every[i], other)
+                if is_near(probe, mutant):
+                    yield mutant
 
 
 def numbers_of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
@@ -112,10 +130,14 @@ def edits(function: Callable, *, of_pullback: bool) -> list[Edit]:
 
 
 @functools.cache
-def mutant_with(name: str, function: Callable, edit: Edit, *, back: bool = False) -> Mutant:
-    """The function with an edit as a mistake of a layer, always the same one."""
-    mistaken = edited_function(function, {edit.opened.function: edit.tree}, KNOWN_WORDS, back=back)
-    return Mutant(edit.says, (name,), mistaken, narrow=edit.narrow, where=edit.where)
+def mutant_with(name: str, function: Callable, *several: Edit, back: bool = False) -> Mutant:
+    """The function with an edit, or several of different lines, as a mistake of a layer, always the same one."""
+    trees: dict[Callable, ast.FunctionDef] = {}
+    for edit in several:
+        trees[edit.opened.function] = edit.in_tree(trees.get(edit.opened.function, edit.opened.tree))
+    mistaken = edited_function(function, trees, KNOWN_WORDS, back=back)
+    says, where = ", and ".join(edit.says for edit in several), "; ".join(edit.where for edit in several)
+    return Mutant(says, (name,), mistaken, narrow=several[0].narrow, where=where)
 
 
 def with_number(function: Callable, lines: Lines) -> Iterator[tuple[str, Edit]]:
@@ -156,9 +178,23 @@ def of_any_number(function: Callable, edit: Edit) -> Callable[[float], Callable]
     return with_c
 
 
-def is_near(probe: Answered, function: Callable) -> bool:
+def left_of(probe: Answered, mutant: Mutant) -> float:
+    """The part of the largest error that an edit leaves; infinite where it cannot be computed."""
+    try:
+        given = np.asarray(probe.answer["output"], WIDE)
+        return furthest(given, value_of(probe, mutant)) / furthest(given, probe.right["output"])
+    except Exception:  # an edit that cannot be computed
+        return np.inf
+
+
+def is_near(probe: Answered, mutant: Mutant) -> bool:
     """Whether an edit gives about what was answered, where the right value is another."""
     try:
-        return probe.is_near("output", np.asarray(function(*probe.wide, **probe.problem.case.options), WIDE))
+        return probe.is_near("output", value_of(probe, mutant))
     except Exception:  # an edit that cannot be computed
         return False
+
+
+def value_of(probe: Answered, mutant: Mutant) -> np.ndarray:
+    """The output that a mistake gives."""
+    return np.asarray(probe.only({"output"}).wide_values(mutant)["output"], WIDE)

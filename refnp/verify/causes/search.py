@@ -46,6 +46,7 @@ OF_OUTPUTS: tuple[Source, ...] = (
     narrower.of_storage,
     narrower.of_lines,
 )
+OF_PAIRS: tuple[Source, ...] = (page_edits.pairs_of_outputs,)
 OF_GRADIENTS: tuple[Source, ...] = (numbers.of_gradients, page_edits.of_gradients, narrower.of_storage)
 
 
@@ -144,19 +145,21 @@ class Search:
         if best[1]:
             pairs = self._pairs(mutants, [a for a in self.deviating if a.rows & best[1]])
             best = min(best, self._cover(pairs + found), key=self._worth)
+        if best[1]:
+            best = min(best, self._whole(OF_PAIRS), key=self._worth)
         return best
 
     def _worth(self, covered: tuple[list, set[Row]]) -> tuple[int, int, int]:
         """Less left is better, and then fewer mistakes."""
         return len(covered[1] - self.known), len(covered[1]), len(covered[0])
 
-    def _whole(self) -> tuple[list[list[Explanation]], set[Row]]:
+    def _whole(self, sources: tuple[Source, ...] = OF_OUTPUTS) -> tuple[list[list[Explanation]], set[Row]]:
         """Hypotheses that explain all outputs that deviate, and their gradients; then those of gradients alone."""
         groups: list[list[Explanation]] = []
         left = set(self.every)
         outputs = {row for row in left if row[2] == "output"}
         if outputs:
-            for source in OF_OUTPUTS:
+            for source in sources:
                 fitting = self._fitting(source, outputs, {"output"})
                 both = (
                     [e for e in (self._complete(e.mutant, left, None) for e in fitting) if e] if left > outputs else []
@@ -166,6 +169,8 @@ class Search:
                     groups.append(group)
                     left -= group[0].rows.keys()
                     break
+        if sources is OF_PAIRS and not groups:
+            return groups, left  # gradients alone were looked at before
         for quantities in self._sets_of_gradients(left):
             rows = {row for row in left if row[2] in quantities}
             for source in OF_GRADIENTS:

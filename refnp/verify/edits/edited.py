@@ -78,8 +78,13 @@ def with_its_vjp(form: Form) -> Callable:
 
 
 def with_its_derivative(form: Form) -> Form:
-    """An edited page with the derivative of what it computes."""
-    return lambda *arrays, **options: vjp(functools.partial(on_tape(form), **options), *arrays)
+    """An edited page with the derivative of what it computes, which is computed when it is asked for."""
+
+    def page(*arrays: Any, **options: Any) -> tuple:
+        value = functools.partial(on_tape(form), **options)
+        return form(*arrays, **options)[0], lambda *bars: vjp(value, *arrays)[1](*bars)
+
+    return page
 
 
 def edited_function(

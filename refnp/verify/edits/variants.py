@@ -61,7 +61,11 @@ class Edit:
     @property
     def tree(self) -> ast.FunctionDef:
         """The function with the other line."""
-        return exchanged(self.opened.tree, self.line, ast.fix_missing_locations(self.other))
+        return self.in_tree(self.opened.tree)
+
+    def in_tree(self, tree: ast.FunctionDef) -> ast.FunctionDef:
+        """The function, of which other lines may be others too, with this one."""
+        return exchanged(tree, self.line, ast.fix_missing_locations(self.other))
 
     @functools.cached_property
     def after(self) -> str:
