@@ -170,7 +170,7 @@ class Search:
                     left -= group[0].rows.keys()
                     break
         if sources is OF_PAIRS and not groups:
-            return groups, left  # gradients alone were looked at before
+            return groups, left  # gradients alone were tried with the sources before
         for quantities in self._sets_of_gradients(left):
             rows = {row for row in left if row[2] in quantities}
             for source in OF_GRADIENTS:
