@@ -6,9 +6,9 @@ A page is its transcription (value), and its VJP is the derivative of its value 
 neither is the same function, or lives: drawn numbers, in every form in which the page can be called, tell which.
 
 What lives of all: edits that change a value and not its derivative, where the page has no transcription by its layer's
-name (batch_norm of statistics, positive_features, pair_kernel: tests of their families compare them); a gradient that is
-summed over fewer axes, which the walk back sums; another subgradient at the kink of leaky_relu; forms of categorical_kl
-that are one number wherever a class of p is possible.
+name (batch_norm of statistics, positive_features, pair_kernel: tests of their families compare them); a gradient that
+is summed over fewer axes, which the walk back sums; another subgradient at the kink of leaky_relu; forms of
+categorical_kl that are one number wherever a class of p is possible.
 """
 
 import collections
