@@ -73,6 +73,9 @@ class Drawn:
             return self.rng.integers(0, 2, shape)
         if kind in ("positive", "nonnegative", "probability", "real"):
             return self.rng.uniform(0.1, 0.9, shape)
+        if kind in ("triangular", "definite") and shape[-1:] == shape[-2:-1]:
+            factor = np.tril(self.rng.normal(size=shape), -1) + np.eye(shape[-1])
+            return factor if kind == "triangular" else factor @ factor.mT
         return self.rng.normal(size=shape)
 
 
@@ -101,7 +104,7 @@ def wrong_arrays(drawn):
                 empty[-i] = 0
                 yield name, drawn.array(argument, tuple(empty)), ValueError
             given = [drawn.declaration.arguments[other] for other in drawn.arrays]
-            if sum(axis in a.shapes[0].axes for a in given) > 1 and "·" not in axis:
+            if sum(a.shapes[0].axes.count(axis) for a in given) > 1 and "·" not in axis:
                 other = list(right.shape)
                 other[-i] = math.prod(other) + 2  # no other length
                 yield name, drawn.array(argument, tuple(other)), ValueError

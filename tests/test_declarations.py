@@ -104,7 +104,11 @@ def f(x, scale=1.0):
     [
         ("x (N, D)", (2, 3), None),
         ("x (N, D)", (3,), r"^f: x has shape \(3,\); it must be \(N, D\)$"),
-        ("x (N, N)", (2, 3), None),
+        (
+            "x (N, N)",
+            (2, 3),
+            r"^f: x has shape \(2, 3\); it must be \(N, N\), and its axes N are 2 and 3; make them agree$",
+        ),
         ("x (..., D ≥ 1)", (2, 0), r"^f: x has shape \(2, 0\); its axis D must not be empty$"),
         ("x (B, *L, 2)", (4, 5, 6, 2), None),
         ("x (B, *L, 2)", (4, 5, 6, 3), r"^f: x has shape \(4, 5, 6, 3\); it must be \(B, \*L, 2\)"),

@@ -34,19 +34,7 @@ from refnp.autograd.elementary import (
 from refnp.autograd.explanation import explain
 from refnp.autograd.forward import hessian, hvp, jvp
 from refnp.autograd.indexing import getitem, scatter, take, take_along_axis
-from refnp.autograd.linalg import (
-    cholesky,
-    diag,
-    diagonal,
-    dot,
-    linear,
-    log_determinant,
-    matmul,
-    outer,
-    trace,
-    tril,
-    triu,
-)
+from refnp.autograd.linalg import diag, diagonal, dot, linear, matmul, outer, trace, tril, triu
 from refnp.autograd.primitives import primitive
 from refnp.autograd.reductions import (
     argmax,
@@ -85,7 +73,7 @@ from refnp.autograd.special import erf, erfc
 from refnp.autograd.summation import einsum
 from refnp.autograd.systems import det, inv, slogdet, solve
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor, is_recording, no_grad
-from refnp.autograd.triangular import cholesky_solve, triangular_solve
+from refnp.autograd.triangular import cholesky, cholesky_solve, log_determinant, triangular_solve
 from refnp.kernels.blocks import elementwise, get_threads, rowwise, set_threads
 from refnp.numbers.arrays import sum_to
 

@@ -234,9 +234,11 @@ class Fit:
         kind = shape_and_kind(self.given[argument.name])[1]
         for written in argument.shapes:
             found = written.split(moved, run) if kind in KINDS[written.kind][0] or 0 in shape else None
-            if found and written.run.lower() in self.of.runs and (not found[1][written.run] or (run is None and whys)):
+            open_rank = run is None and whys
+            if found and written.run.lower() in self.of.runs and ((written.run, ()) in found[1] or open_rank):
                 found = None  # there is one for each axis, and so an axis; where their number is open, it is the first
-            why = self._why_not(written, *found, alone=len(argument.shapes) == 1) if found else ""
+            alone = sum(shape.batch for shape in argument.shapes) == 1
+            why = self._why_not(written, *found, alone=alone) if found else ""
             if found and not why:
                 break
             whys.append(why)
@@ -245,7 +247,7 @@ class Fit:
             why = f", and {known[0]}; make them agree" if known else ""
             raise ValueError(f"{self.name}: {argument.name} has shape {shape}; it must be {argument.shape}{why}")
         front, lengths = found
-        for axis, length in lengths.items():
+        for axis, length in lengths:
             least = written.least.get(axis, 0)
             if any(n < least for n in (length if isinstance(length, tuple) else (length,))):
                 raise ValueError(
@@ -271,9 +273,11 @@ class Fit:
                 known = math.prod(self._value(other) for other in factors if other != factor) if len(factors) > 1 else 0
                 self.lengths[factor], self.owners[factor] = (length // known if known else length), argument
 
-    def _why_not(self, written: Shape, front: tuple, lengths: Mapping[str, Any], *, alone: bool) -> str:
-        """What is known already and does not agree; of one of two shapes, the axes in front must be the same too."""
-        for axis, length in lengths.items():
+    def _why_not(self, written: Shape, front: tuple, lengths: list[tuple[str, Any]], *, alone: bool) -> str:
+        """What is known already and does not agree; of two shapes with axes in front, these must be the same too."""
+        for axis, length in lengths:
+            if length != (last := dict(lengths)[axis]):
+                return f"its axes {axis} are {length} and {last}"
             known = {factor: self._value(factor) for factor in axis.split("·") if self._value(factor) is not None}
             whole = len(known) == axis.count("·") + 1
             product = known.get(axis) if axis in known else math.prod(known.values())

@@ -1,4 +1,4 @@
-"""Products of matrices and tensors, and the factorisations that Gaussian likelihoods need.
+"""Products of matrices and tensors, triangles and diagonals.
 
 Matrices are the last two axes; axes before them are a batch and broadcast. Rows are vectors, matrices multiply from
 the right: y = x W.   Source of the VJPs: Giles (2008); Murray (2016), arXiv 1602.07527.
@@ -16,10 +16,8 @@ from refnp.autograd.indexing import getitem, put_back
 from refnp.autograd.primitives import primitive, raw
 from refnp.autograd.shapes import expand_dims, pad, reshape
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.autograd.triangular import refuse_covariance
 from refnp.kernels.products import product
-from refnp.kernels.triangular import solve_lower
-from refnp.numbers.arrays import broadcast_shapes, floating, in_order
+from refnp.numbers.arrays import broadcast_shapes, in_order
 from refnp.numbers.duals import as_array
 
 
@@ -202,90 +200,3 @@ def _matrices(name: str, x: Any) -> Any:
     if x.ndim < 2:
         raise ValueError(f"{name}: x has shape {x.shape}; it needs two axes")
     return x
-
-
-@primitive
-def cholesky(a):
-    """L lower triangular with L Lᵀ = A, for a symmetric positive definite A (the symmetric part of a is used).
-
-    Shapes: a (..., N, N) → L (..., N, N).
-    VJP: Ā = ½ L⁻ᵀ (Φ + Φᵀ) L⁻¹, Φ = the lower triangle of Lᵀ L̄ with its diagonal halved: from dL = L Φ(L⁻¹ dA L⁻ᵀ).
-    Raises ValueError if A is not square, a triangle (a factor, or half of a covariance, whose other half would be taken
-    for 0), or not positive definite, naming the matrix and its smallest eigenvalue.
-    """
-    a = _square("cholesky", "a", a)
-    _refuse_triangle(a)
-    factor = _cholesky((a + a.swapaxes(-1, -2)) * 0.5)
-
-    def vjp(l_bar):
-        phi = np.tril(factor.swapaxes(-1, -2) @ in_order(l_bar))
-        phi = phi - 0.5 * phi * np.eye(a.shape[-1], dtype=phi.dtype)
-        middle = 0.5 * (phi + phi.swapaxes(-1, -2))
-        left = solve_lower(factor, middle, transposed=True)  # L⁻ᵀ M
-        return (solve_lower(factor, left.swapaxes(-1, -2), transposed=True),)  # L⁻ᵀ (L⁻ᵀ M)ᵀ, symmetric
-
-    return factor, vjp
-
-
-def _square(name: str, argument: str, matrix: ArrayLike) -> Array:
-    square: Array = in_order(floating(matrix))
-    if square.ndim < 2 or square.shape[-1] != square.shape[-2]:
-        raise ValueError(f"{name}: {argument} has shape {square.shape}; its last two axes must be equal")
-    return square
-
-
-def _refuse_triangle(a: Array) -> None:
-    """ValueError for a matrix with numbers below its diagonal and nothing but 0 above."""
-    if not np.triu(a, 1).any() and np.tril(a, -1).any():
-        raise ValueError("cholesky: a is lower triangular, as a factor is; pass the covariance, both of its halves")
-
-
-def _cholesky(a: Array) -> Array:
-    """LAPACK's where it has the type; column by column where it has not (longdouble), or would conjugate (complex)."""
-    if a.dtype in (np.float32, np.float64):
-        try:
-            factor = np.linalg.cholesky(a)
-        except np.linalg.LinAlgError:
-            raise _not_positive_definite(a) from None
-        if np.isnan(np.diagonal(factor, axis1=-2, axis2=-1)).any():  # LAPACK lets NaN pass
-            raise _not_positive_definite(a)
-        return factor
-    factor = np.zeros_like(a)
-    for j in range(a.shape[-1]):
-        row = factor[..., j, :j]
-        rest = a[..., j:, j] - (factor[..., j:, :j] * row[..., None, :]).sum(-1)
-        if not (rest[..., 0].real > 0).all():
-            raise _not_positive_definite(a)
-        factor[..., j:, j] = rest / np.sqrt(rest[..., :1])
-    return factor
-
-
-def _not_positive_definite(a: Array) -> ValueError:
-    """The error for the first matrix of a batch that has no Cholesky factor."""
-    real = a.real.astype(np.float64)
-    finite = np.isfinite(real).all((-2, -1))
-    if not finite.all():
-        where = tuple(int(i) for i in np.argwhere(~finite)[0])
-        return ValueError(f"cholesky: a{list(where) or ''} holds a value that is not finite; look for it further up")
-    smallest = np.linalg.eigvalsh(real)[..., 0]
-    where = tuple(int(i) for i in np.unravel_index(smallest.argmin(), smallest.shape))
-    return ValueError(
-        f"cholesky: a{list(where) or ''} is not positive definite, its smallest eigenvalue is {smallest[where]:.3g}; "
-        "add something to its diagonal"
-    )
-
-
-@primitive
-def log_determinant(factor):
-    """log det A = 2 Σ_i log L_ii from the Cholesky factor L of A.
-
-    Shapes: factor (..., N, N) → y (...).   VJP: L̄_ii = 2 ȳ / L_ii, 0 elsewhere.
-    Raises ValueError unless the factor is square and its diagonal positive, and for a covariance in its place.
-    """
-    factor = _square("log_determinant", "factor", factor)
-    refuse_covariance("log_determinant", "factor", factor)
-    diagonal = np.diagonal(factor, axis1=-2, axis2=-1)
-    if not (diagonal.real > 0).all():
-        raise ValueError("log_determinant: factor must have a positive diagonal; pass the result of cholesky")
-    identity = np.eye(factor.shape[-1], dtype=factor.dtype)
-    return 2 * np.log(diagonal).sum(-1), lambda y_bar: ((2 * y_bar[..., None] / diagonal)[..., None, :] * identity,)

@@ -2,14 +2,15 @@
 
     query (..., N, d ≥ 1), key (..., M, d), bias floating to (..., N, M)?, gain (D) or ()
 
-A letter is the length of an axis. `...` are axes in front, which broadcast between arguments; `*L` is a run of axes,
-none or several, and `*l` one of as many; `d ≥ 1` says that an axis may not be empty; `groups·c` is a product of an
-option and a letter, or of two letters. `to (…)` says that an array broadcasts to that shape; where that is all that is
-said of a run, as in `p to (*S), t to (*S)`, it is the shape of one of them. `or` says that an array has one of two
-shapes, `?` that it may be left out. A word in front says what an array holds, a key of KINDS, and `whole < V` that it
-holds integers from 0 to V − 1. `hides (key, value)` behind a mask says that what those hold where nothing is seen of
-them has no influence, NaN neither. What stands behind a comma is said beside it in errors. Where `grid (B, *L, d)` may
-stand for an array, what holds then follows behind a semicolon, for all arguments once more.
+A letter is the length of an axis, of both where it stands twice. `...` are axes in front, which broadcast between
+arguments; `*L` is a run of axes, none or several, and `*l` one of as many; `d ≥ 1` says that an axis may not be empty;
+`groups·c` is a product of an option and a letter, or of two letters. `to (…)` says that an array broadcasts to that
+shape; where that is all that is said of a run, as in `p to (*S), t to (*S)`, it is the shape of one of them. `or` says
+that an array has one of two shapes, `?` that it may be left out. A word in front says what an array holds, a key of
+KINDS, and `whole < V` that it holds integers from 0 to V − 1. `hides (key, value)` behind a mask says that what those
+hold where nothing is seen of them has no influence, NaN neither. What stands behind a comma is said beside it in
+errors. Where `grid (B, *L, d)` may stand for an array, what holds then follows behind a semicolon, for all arguments
+once more.
 
 An option is written as names between `|`, of which it must be one, or as a key of DOMAINS; `?` means that None is
 allowed. It may be `a multiple of` another option, and there may be several of it, which come to the function as a
@@ -41,6 +42,8 @@ KINDS = {  # what an array holds: kinds of NumPy's dtypes, and what to pass in p
     "nonnegative": ("biufc", "pass an array of numbers"),
     "probability": ("biufc", "pass an array of numbers"),
     "triangular": ("biufc", "pass an array of numbers"),  # what is above the diagonal is not read
+    "square": ("biufc", "pass an array of numbers"),  # any square matrix; well conditioned where it is made
+    "definite": ("biufc", "pass an array of numbers"),  # symmetric and positive definite
     "floating": ("fc", "pass floats"),
     "boolean": ("b", "pass booleans"),
     "whole": ("iu", "pass integers"),
@@ -162,8 +165,8 @@ class Shape:
                 found += (math.prod(int(known.get(factor, factor)) for factor in axis.split("·")),)
         return found
 
-    def split(self, shape: tuple[int, ...], run: int | None = None) -> tuple[tuple, dict[str, Any]] | None:
-        """The axes in front and the length of each other axis, a tuple for a run; None for too few axes or too many.
+    def split(self, shape: tuple[int, ...], run: int | None = None) -> tuple[tuple, list[tuple[str, Any]]] | None:
+        """The axes in front, and each other axis with its length, a tuple for a run; None for too few or too many.
 
         `run` is how many axes the run has, if it is not all there are.
         """
@@ -179,7 +182,7 @@ class Shape:
         lengths: list[Any] = list(shape[front:])
         if place is not None:
             lengths[place : place + run] = [tuple(lengths[place : place + run])]
-        return shape[:front], dict(zip(self.axes, lengths, strict=True))
+        return shape[:front], list(zip(self.axes, lengths, strict=True))
 
 
 @dataclass(frozen=True)

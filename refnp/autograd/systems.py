@@ -11,24 +11,99 @@ positive definite matrices, as covariances are, take half the work by `cholesky`
 `log_determinant`.
 
 Matrices are the last two axes; axes before them are a batch and broadcast.
-Source: Higham (2002), ch. 9 (elimination) and §13.2 (in blocks); Giles (2008) (VJPs).
-Transcription: tests/transcriptions/linalg.py.
+Source: Higham (2002), ch. 9 (elimination); Giles (2008) (VJPs).
+Transcription: tests/transcriptions/linalg.py.   On arrays: refnp/kernels/triangular.py.
 """
 
-import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from refnp.autograd.primitives import primitive
-from refnp.autograd.tensor import Array, ArrayLike
-from refnp.kernels.triangular import solve_lower
-from refnp.numbers.arrays import floating, in_order
-
-PANEL = 32  # columns that are eliminated one by one, before a matrix product does it for all others
+from refnp.autograd.pages import are_arrays, page
+from refnp.autograd.triangular import KERNELS, first, joined, refuse_not_finite, solved
+from refnp.kernels import triangular as kernels
+from refnp.numbers.parts import Parts, part
 
 
-@primitive
+@part
+def eliminated(a):
+    """L and U, row and column after row and column, the order (..., N) of the rows of A in P A, and its sign (...)."""
+    decides = a if isinstance(a, np.ndarray) else a.real
+    _, _, order, sign = kernels.eliminated(decides)
+    rows, k_th = in_order_of(a, order), np.arange(a.shape[-1])
+    lower, upper = rows[..., :0], rows[..., :0, :]  # the columns and rows that are known
+    for k in k_th:
+        u_k = rows[..., k : k + 1, :] - lower[..., k : k + 1, :] @ upper  # (..., 1, N)
+        rest = rows[..., k : k + 1] - lower @ upper[..., k : k + 1]  # (..., N, 1)
+        pivot = u_k[..., k : k + 1]  # (..., 1, 1)
+        below = rest / np.where(pivot.real == 0, 1, pivot)  # then all below is 0 as well
+        column = np.where(k_th < k, 0, np.where(k_th == k, 1, below.mT)).mT  # (..., N, 1)
+        upper, lower = joined(upper, np.where(k_th < k, 0, u_k), -2), joined(lower, column, -1)
+    return lower, upper, order, sign
+
+
+@part
+def product_of(x, factors):
+    """x Π_k f_k for factors (..., n)."""
+    for k in range(factors.shape[-1]):
+        x = x * factors[..., k]
+    return x
+
+
+KERNELS_OF_LU: Parts = {**KERNELS, eliminated: kernels.eliminated, product_of: kernels.product_of}
+
+
+def in_order_of(x, order):
+    """The rows of x (..., N, M) in an order (..., N); axes in front broadcast."""
+    front = np.broadcast_shapes(x.shape[:-2], order.shape[:-1])
+    places = np.broadcast_to(order[..., None], (*front, *x.shape[-2:]))
+    return np.take_along_axis(np.broadcast_to(x, (*front, *x.shape[-2:])), places, -2)
+
+
+def solved_by(lower, upper, order, b):
+    """A⁻¹ B = U⁻¹ L⁻¹ P B for b (..., N, M)."""
+    return solved(upper.mT, solved(lower, in_order_of(b, order)), transposed=True)
+
+
+def solved_transposed_by(lower, upper, order, c):
+    """A⁻ᵀ C = Pᵀ L⁻ᵀ U⁻ᵀ C for c (..., N, M)."""
+    return in_order_of(solved(lower, solved(upper.mT, c), transposed=True), np.argsort(order, -1))
+
+
+def cofactors_of_triangle(u):
+    """cof U of upper triangular matrices, without a division, so that zeros may stand on their diagonals:
+
+        cof U_ji = (Π_{k<i} u_kk) n_ij (Π_{k>j} u_kk)        n_ii = 1,   n_ij = −Σ_{i≤k<j} n_ik (Π_{k<l<j} u_ll) u_kj
+
+    for i ≤ j, and 0 for i > j. The sum is the expansion of a minor along its last column.
+    """
+    rows, before = np.arange(u.shape[-1])[:, None], np.ones_like(u[..., :1, :1])  # (N, 1), (..., 1, 1)   Π_{k<j} u_kk
+    found = u[..., :0]  # (..., N, j)   the first two factors, times the pivots behind k so far
+    for j in range(u.shape[-1]):
+        column = np.where(rows == j, before, -(found @ u[..., :j, j : j + 1]))  # (..., N, 1)
+        pivot = u[..., j : j + 1, j : j + 1]
+        found, before = joined(found * pivot, column, -1), before * pivot
+    return found.mT
+
+
+def pivots_of(upper):
+    """The diagonal of U, (..., N)."""
+    return np.diagonal(upper, axis1=-2, axis2=-1)
+
+
+def refuse_singular(name, upper):
+    """ValueError naming the first matrix with a pivot of 0; other kinds of numbers say so by what they divide."""
+    singular = (pivots_of(upper).real == 0).any(-1)
+    if singular.any() and are_arrays((upper,)):
+        raise ValueError(f"{name}: a{first(singular)} is singular; there is no unique solution")
+
+
+OF_EVERY_ARRAY: Any = {"kernel": KERNELS_OF_LU, "of_every_array": True}
+
+
+@page(
+    "a (..., N, N), b (..., N, M) or (N) → (..., N, M) or (..., N)", check=refuse_not_finite("solve"), **OF_EVERY_ARRAY
+)
 def solve(a, b):
     """X with A X = B, for any invertible A.
 
@@ -36,55 +111,63 @@ def solve(a, b):
     VJP: B̄ = A⁻ᵀ X̄, Ā = −B̄ Xᵀ: from A dX = dB − dA X.
     Raises ValueError for shapes that do not fit, and if A is singular, naming the matrix.
     """
-    lu, b = _invertible("solve", a), in_order(floating(b))
-    n = lu.upper.shape[-1]
-    if not b.ndim or b.shape[-2 if b.ndim > 1 else 0] != n:
-        raise ValueError(f"solve: b of shape {b.shape} must have {n} rows, as a has")
+    lower, upper, order, _ = eliminated(a)
+    refuse_singular("solve", upper)
     columns = b if b.ndim > 1 else b[:, None]
-    x = lu.solve(columns)  # (..., N, M)
+    x = solved_by(lower, upper, order, columns)  # (..., N, M)
 
     def vjp(x_bar):
-        b_bar = lu.solve_transposed(in_order(x_bar).reshape(x.shape))
-        return lambda: -b_bar @ x.swapaxes(-1, -2), b_bar if b.ndim > 1 else b_bar[..., 0]
+        x_bars = x_bar if b.ndim > 1 else x_bar[..., None]
+        b_bar = solved_transposed_by(lower, upper, order, x_bars)  # (..., N, M)
+        return -b_bar @ x.mT, b_bar if b.ndim > 1 else b_bar[..., 0]
 
-    return (x if b.ndim > 1 else x[..., 0]), vjp
+    y = x if b.ndim > 1 else x[..., 0]
+    return y, vjp
 
 
-@primitive
+@page("a square (..., N, N) → (..., N, N)", check=refuse_not_finite("inv"), **OF_EVERY_ARRAY)
 def inv(a):
     """The inverse A⁻¹. To multiply with it, take `solve`, which is faster and rounds less.
 
     Shapes: a (..., N, N) → y (..., N, N).   VJP: Ā = −A⁻ᵀ Ȳ A⁻ᵀ, from dA⁻¹ = −A⁻¹ dA A⁻¹.
     Raises ValueError if A is not square or singular, naming the matrix.
     """
-    lu = _invertible("inv", a)
-    y = lu.solve(np.eye(lu.upper.shape[-1], dtype=lu.upper.dtype))
+    lower, upper, order, _ = eliminated(a)
+    refuse_singular("inv", upper)
+    y = solved_by(lower, upper, order, np.eye(a.shape[-1], dtype=a.dtype))  # (..., N, N)
 
     def vjp(y_bar):
-        transposed = y.swapaxes(-1, -2)
-        return (-transposed @ in_order(y_bar) @ transposed,)
+        a_bar = -y.mT @ y_bar @ y.mT
+        return (a_bar,)
 
     return y, vjp
 
 
-@primitive
+@page("a square (..., N, N) → (...)", check=refuse_not_finite("det"), **OF_EVERY_ARRAY)
 def det(a):
     """The determinant of A, 0 for a singular one.
 
     Shapes: a (..., N, N) → y (...).   VJP: Ā = ȳ cof A, the cofactors, which are det A · A⁻ᵀ where A has an inverse.
-    They exist without one too, and are 0 only if the rank is below N − 1: see `cofactors`.
+    They exist without one too, and are 0 only if the rank is below N − 1. As cof XY = cof X cof Y, with those of a
+    permutation, ± P, and of L, which are L⁻ᵀ,   cof A = ± Pᵀ L⁻ᵀ cof U.
     Raises ValueError if A is not square, or holds a value that is not finite.
     """
-    lu = eliminated("det", a)
-    factor, exponent = lu.determinant()
+    lower, upper, order, sign = eliminated(a)
+    y = product_of(sign, pivots_of(upper))  # (...)
 
     def vjp(y_bar):
-        return (y_bar[..., None, None] * cofactors(lu),)
+        identity, bars = np.eye(a.shape[-1], dtype=a.dtype), (sign * y_bar)[..., None, None]
+        if (pivots_of(upper).real == 0).any():  # two forms of the cofactors; the second divides by pivots
+            a_bar = solved_transposed_by(lower, identity, order, bars * cofactors_of_triangle(upper))
+        else:
+            inverse = solved_transposed_by(lower, upper, order, identity)  # (..., N, N)
+            a_bar = product_of(bars * inverse, pivots_of(upper)[..., None, None, :])
+        return (a_bar,)
 
-    return times_power_of_two(factor, exponent)[()], vjp
+    return y, vjp
 
 
-@primitive
+@page("a square (..., N, N) → (...), (...)", check=refuse_not_finite("slogdet"), **OF_EVERY_ARRAY)
 def slogdet(a):
     """(sign, log |det A|), of a determinant that may be too large or too small for a number; (0, −∞) if A is singular.
 
@@ -93,155 +176,18 @@ def slogdet(a):
     Raises ValueError if A is not square, or holds a value that is not finite; for the gradient, if A is singular and
     ȳ not 0.
     """
-    lu = eliminated("slogdet", a)
-    diagonal = np.diagonal(lu.upper, axis1=-2, axis2=-1)
-    signs = np.sign(diagonal.real)
-    with np.errstate(divide="ignore"):
-        y = np.log(diagonal * signs).sum(-1)
+    lower, upper, order, permuted = eliminated(a)
+    pivots = pivots_of(upper)
+    signs = np.sign(pivots.real)  # (..., N)
     singular = (signs == 0).any(-1)
+    logarithms = np.log(np.where(signs == 0, 1, pivots * signs))  # (..., N)
+    sign, y = permuted * signs.prod(-1), np.where(singular, -np.inf, logarithms.sum(-1))  # (...)
 
-    def vjp(sign_bar, y_bar):
-        if (singular & (y_bar != 0)).any():
+    def vjp(_, y_bar):
+        if (singular & (y_bar.real != 0)).any() and are_arrays((a,)):
             raise ValueError("slogdet: a is singular, where log |det a| has no gradient; add something to its diagonal")
-        inverse = lu.solve_transposed(np.eye(lu.upper.shape[-1], dtype=lu.upper.dtype))
-        return (y_bar[..., None, None] * inverse,)
+        identity = np.eye(a.shape[-1], dtype=a.dtype)
+        a_bar = y_bar[..., None, None] * solved_transposed_by(lower, upper, order, identity)
+        return (a_bar,)
 
-    return ((lu.sign * signs.prod(-1)).astype(y.dtype)[()], np.where(singular, -np.inf, y).astype(y.dtype)[()]), vjp
-
-
-class LU(NamedTuple):
-    """P A = L U of a batch of matrices: `lower` and `upper` (..., N, N), `order` (..., N) the rows of A as P has them,
-    `sign` (...) that of the permutation.
-    """
-
-    lower: Array
-    upper: Array
-    order: Array
-    sign: Array
-
-    def solve(self, b: Array) -> Array:
-        """A⁻¹ B for b (..., N, M)."""
-        batch = np.broadcast_shapes(self.order.shape[:-1], b.shape[:-2])
-        b = np.take_along_axis(np.broadcast_to(b, (*batch, *b.shape[-2:])), self._rows(self.order, len(batch)), -2)
-        return solve_lower(self.upper.swapaxes(-1, -2), solve_lower(self.lower, b), transposed=True)
-
-    def solve_transposed(self, c: Array) -> Array:
-        """A⁻ᵀ C for c (..., N, M)."""
-        y = solve_lower(self.lower, solve_lower(self.upper.swapaxes(-1, -2), c), transposed=True)
-        return np.take_along_axis(y, self._rows(np.argsort(self.order, -1), y.ndim - 2), -2)
-
-    @staticmethod
-    def _rows(order: Array, axes: int) -> Array:
-        """Rows (..., N, 1) to take, with so many axes in front."""
-        return order.reshape((1,) * (axes - order.ndim + 1) + (*order.shape, 1))
-
-    def determinant(self) -> tuple[Array, Array]:
-        """det A as f · 2ᵉ with f about 1, or 0: the product of many numbers may be out of range on its way."""
-        diagonal = np.diagonal(self.upper, axis1=-2, axis2=-1)
-        exponents = np.frexp(size_of(diagonal))[1]  # (..., N)
-        diagonal, exponent = times_power_of_two(diagonal, -exponents), exponents.sum(-1)
-        factor = self.sign.astype(diagonal.dtype)
-        for k in range(diagonal.shape[-1]):
-            factor = factor * diagonal[..., k]
-            own = np.frexp(size_of(factor))[1]
-            factor, exponent = times_power_of_two(factor, -own), exponent + own
-        return factor, exponent
-
-
-def eliminated(name: str, a: ArrayLike) -> LU:
-    """P A = L U of every matrix, with a 0 on the diagonal of U if it is singular.
-
-    Raises ValueError unless matrices are square and finite.
-    """
-    a = floating(a)
-    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
-        raise ValueError(f"{name}: a has shape {a.shape}; its last two axes must be equal")
-    finite = np.isfinite(a).all((-2, -1))
-    if not finite.all():
-        raise ValueError(f"{name}: a{_first(~finite)} holds a value that is not finite; look for it further up")
-    n, batch = a.shape[-1], a.shape[:-2]
-    lu = np.array(a, order="C").reshape(math.prod(batch), n, n)
-    order = np.tile(np.arange(n), (len(lu), 1))
-    sign = np.ones(len(lu), a.real.dtype)
-    matrices = np.arange(len(lu))
-    for start in range(0, n, PANEL):
-        stop = min(start + PANEL, n)
-        for k in range(start, stop):
-            pivot = k + size_of(lu[:, k:, k]).argmax(-1)  # (B,)
-            for rows in (lu, order):
-                rows[matrices, k], rows[matrices, pivot] = rows[matrices, pivot], rows[matrices, k]
-            sign[pivot != k] *= -1
-            below, divisor = lu[:, k + 1 :, k], lu[:, k, k, None]
-            below /= np.where(divisor == 0, 1, divisor)  # then all below is 0 as well
-            lu[:, k + 1 :, k + 1 : stop] -= below[:, :, None] * lu[:, k, None, k + 1 : stop]
-        if stop < n:
-            lower = np.tril(lu[:, start:stop, start:stop], -1) + np.eye(stop - start, dtype=lu.dtype)
-            lu[:, start:stop, stop:] = solve_lower(lower, lu[:, start:stop, stop:])
-            lu[:, stop:, stop:] -= lu[:, stop:, start:stop] @ lu[:, start:stop, stop:]
-    lu = lu.reshape(*batch, n, n)
-    return LU(np.tril(lu, -1) + np.eye(n, dtype=lu.dtype), np.triu(lu), order.reshape(*batch, n), sign.reshape(batch))
-
-
-def _invertible(name: str, a: ArrayLike) -> LU:
-    lu = eliminated(name, a)
-    singular = (np.diagonal(lu.upper, axis1=-2, axis2=-1) == 0).any(-1)
-    if singular.any():
-        raise ValueError(f"{name}: a{_first(singular)} is singular; there is no unique solution")
-    return lu
-
-
-def cofactors(lu: LU) -> Array:
-    """C with C_ij = (−1)^(i+j) det(A without row i and column j): the derivative of det A by A_ij.
-
-    det A · A⁻ᵀ, where A has an inverse. A singular A has cofactors too. They are multiplicative, cof XY = cof X cof Y,
-    so with those of a permutation, ± P, and of L, which are L⁻ᵀ,
-
-        cof A = ± Pᵀ L⁻ᵀ cof U
-    """
-    singular = (np.diagonal(lu.upper, axis1=-2, axis2=-1).real == 0).any(-1)
-    identity = np.eye(lu.upper.shape[-1], dtype=lu.upper.dtype)
-    if not singular.any():
-        factor, exponent = lu.determinant()
-        return times_power_of_two(lu.solve_transposed(identity) * factor[..., None, None], exponent[..., None, None])
-    rest = LU(lu.lower, np.broadcast_to(identity, lu.upper.shape), lu.order, lu.sign)
-    return lu.sign[..., None, None] * (rest.solve_transposed(cofactors_of_triangle(lu.upper)))
-
-
-def cofactors_of_triangle(u: Array) -> Array:
-    """cof U of upper triangular matrices, without a division, so that zeros may stand on their diagonals:
-
-        cof U_ji = (Π_{k<i} u_kk) n_ij (Π_{k>j} u_kk)        n_ii = 1,   n_ij = −Σ_{i≤k<j} n_ik (Π_{k<l<j} u_ll) u_kj
-
-    for i ≤ j, and 0 for i > j. The sum is the expansion of a minor along its last column.
-    """
-    n = u.shape[-1]
-    diagonal = np.diagonal(u, axis1=-2, axis2=-1)
-    before, after = np.ones_like(diagonal), np.ones_like(diagonal)
-    before[..., 1:] = np.cumprod(diagonal[..., :-1], -1)
-    after[..., :-1] = np.cumprod(diagonal[..., :0:-1], -1)[..., ::-1]
-    minors, weighted = np.zeros_like(u), np.zeros_like(u)  # n_ij, and n_ik Π_{k<l<j} u_ll
-    for j in range(n):
-        minors[..., :, j] = -(weighted[..., :, :j] @ u[..., :j, j, None])[..., 0]
-        minors[..., j, j] = 1
-        weighted[..., :, :j] *= diagonal[..., j, None, None]
-        weighted[..., :, j] = minors[..., :, j]
-    return (before[..., :, None] * minors * after[..., None, :]).swapaxes(-1, -2)
-
-
-def size_of(x: Array) -> Array:
-    """|x|, of a complex number |Re x| + |Im x|."""
-    return np.abs(x.real) + np.abs(x.imag) if x.dtype.kind == "c" else np.abs(x)
-
-
-def times_power_of_two(x: Any, exponent: Any) -> Array:
-    """x · 2ᵉ, rounded only where the result is out of range."""
-    if x.dtype.kind != "c":
-        return np.ldexp(x, exponent)
-    y = np.empty(np.broadcast_shapes(x.shape, np.shape(exponent)), x.dtype)
-    y.real, y.imag = np.ldexp(x.real, exponent), np.ldexp(x.imag, exponent)
-    return y
-
-
-def _first(wrong: Any) -> Any:
-    """[place] of the first that is wrong, in a batch."""
-    return [int(i) for i in np.argwhere(wrong)[0]] or ""
+    return (sign, y), vjp

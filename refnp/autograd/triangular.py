@@ -8,9 +8,12 @@ Source: Higham (2002), §8.1, §10.1; Murray (2016), arXiv 1602.07527 (the gradi
 Transcription: tests/transcriptions/linalg.py.   On arrays of floats: refnp/kernels/triangular.py.
 """
 
+import functools
+from typing import Any
+
 import numpy as np
 
-from refnp.autograd.pages import page
+from refnp.autograd.pages import are_arrays, page
 from refnp.kernels import triangular as kernels
 from refnp.numbers.arrays import Array
 from refnp.numbers.parts import Parts, part
@@ -71,8 +74,6 @@ def refuse_singular(name):
     """The check of a function of a factor: ValueError for a zero on its diagonal, or for a covariance in its place."""
 
     def check(factor, *_, **__):
-        if factor.shape[-1] != factor.shape[-2]:
-            raise ValueError(f"{name}: factor has shape {factor.shape}; its last two axes must be equal")
         if name != "triangular_solve":
             refuse_covariance(name, "factor", factor)
         diagonal = np.diagonal(np.real(factor), axis1=-2, axis2=-1)
@@ -82,12 +83,97 @@ def refuse_singular(name):
     return check
 
 
-@page(
-    "factor triangular (..., N, N), b (..., N, M) → (..., N, M)",
-    transposed="True or False",
-    kernel=KERNELS,
-    check=refuse_singular("triangular_solve"),
-)
+def refuse_not_finite(name):
+    """The check of a function of matrices: ValueError naming the first that holds NaN or an infinite number."""
+
+    def check(a, *_):
+        wrong = ~np.isfinite(a).all((-2, -1)) if are_arrays((a,)) else np.zeros(())
+        if wrong.any():
+            raise ValueError(f"{name}: a{first(wrong)} holds a value that is not finite; look for it further up")
+
+    return check
+
+
+def first(wrong: Any) -> Any:
+    """[place] of the first that is wrong, in a batch."""
+    return [int(i) for i in np.argwhere(wrong)[0]] or ""
+
+
+def refuse_triangle(a: Array) -> None:
+    """ValueError for a matrix with numbers below its diagonal and nothing but 0 above."""
+    if are_arrays((a,)) and not np.triu(a, 1).any() and np.tril(a, -1).any():
+        raise ValueError("cholesky: a is lower triangular, as a factor is; pass the covariance, both of its halves")
+
+
+def refuse_indefinite(of):
+    """The rule of Cholesky factors: ValueError for a matrix without one, naming it and its smallest eigenvalue."""
+
+    @functools.wraps(of)
+    def rule(a):
+        factor, vjp = of(a)
+        pivots = np.diagonal(factor, axis1=-2, axis2=-1)
+        if (pivots.real > np.abs(pivots.imag)).all():  # as √x has them for Re x > 0
+            return factor, vjp
+        refuse_not_finite("cholesky")(a)
+        smallest = np.linalg.eigvalsh(a.real.astype(np.float64))[..., 0]
+        raise ValueError(
+            f"cholesky: a{first(smallest == smallest.min())} is not positive definite, its smallest eigenvalue is "
+            f"{smallest.min():.3g}; add something to its diagonal"
+        )
+
+    return rule
+
+
+@page("a definite (..., N, N) → (..., N, N)", kernel=KERNELS, check=refuse_triangle, around=refuse_indefinite)
+def cholesky(a):
+    """L lower triangular with L Lᵀ = A, for a symmetric positive definite A (the symmetric part of a is used).
+
+    Shapes: a (..., N, N) → L (..., N, N).
+    VJP: Ā = ½ L⁻ᵀ (Φ + Φᵀ) L⁻¹, Φ = the lower triangle of Lᵀ L̄ with its diagonal halved: from dL = L Φ(L⁻¹ dA L⁻ᵀ).
+    Raises ValueError if A is not square, a triangle (a factor, or half of a covariance, whose other half would be taken
+    for 0), or not positive definite, naming the matrix and its smallest eigenvalue.
+    """
+    factor = factor_of((a + a.mT) / 2)  # (..., N, N)
+
+    def vjp(l_bar):
+        phi = np.tril(factor.mT @ np.tril(l_bar))
+        phi = np.where(np.eye(a.shape[-1], dtype=bool), phi / 2, phi)
+        left = solved(factor, (phi + phi.mT) / 2, transposed=True)  # L⁻ᵀ M
+        a_bar = solved(factor, left.mT, transposed=True)  # L⁻ᵀ (L⁻ᵀ M)ᵀ, symmetric
+        return (a_bar,)
+
+    return factor, vjp
+
+
+def refuse_no_factor(factor):
+    """ValueError for a covariance, or a diagonal that is not positive."""
+    refuse_covariance("log_determinant", "factor", factor)
+    if not (np.diagonal(np.real(factor), axis1=-2, axis2=-1) > 0).all():
+        raise ValueError("log_determinant: factor must have a positive diagonal; pass the result of cholesky")
+
+
+@page("factor triangular (..., N, N) → (...)", check=refuse_no_factor)
+def log_determinant(factor):
+    """log det A = 2 Σ_i log L_ii from the Cholesky factor L of A.
+
+    Shapes: factor (..., N, N) → y (...).   VJP: L̄_ii = 2 ȳ / L_ii, 0 elsewhere.
+    Raises ValueError unless the factor is square and its diagonal positive, and for a covariance in its place.
+    """
+    diagonal = np.diagonal(factor, axis1=-2, axis2=-1)  # (..., N)
+    y = 2 * np.log(diagonal).sum(-1)  # (...)
+
+    def vjp(y_bar):
+        bars = 2 * y_bar[..., None] / diagonal  # (..., N)
+        factor_bar = np.where(np.eye(diagonal.shape[-1], dtype=bool), bars[..., None], 0)
+        return (factor_bar,)
+
+    return y, vjp
+
+
+SYSTEM = "factor triangular (..., N, N), b (..., N, M) → (..., N, M)"
+
+
+@page(SYSTEM, transposed="True or False", kernel=KERNELS, check=refuse_singular("triangular_solve"))
 def triangular_solve(factor, b, *, transposed=False):
     """X with L X = B, or Lᵀ X = B if `transposed`, for a lower triangular L (what is above the diagonal is not read).
 

@@ -13,7 +13,7 @@ itself, |fl(z) − z| ≤ u|z| + η, to first order in u:
     z = x / y:  e_z = (e_x + |z| e_y)/|y| + |z|       √x:        e_z = e_x / 2z + |z|
 
 and l likewise: inherited through the same derivatives, plus 1 for each operation on the way. What rounds in no
-implementation has no error of its own: an exact 0 in a sum or product, 1 · x, x − x of a given x, −∞ plus what is
+implementation has no error of its own: an exact 0 in a sum or product, 1 · x, x/1, x − x of a given x, −∞ plus what is
 known, the mean of one number. A sum of sums of products is one sum of all their products, in any order; and so is a
 sum of products with another number.
 
@@ -91,7 +91,7 @@ class Rounded(Kind):
 
     @property
     def is_exact_one(self) -> bool:
-        """Whether it is the number 1 or −1 without error: a product with it rounds nothing."""
+        """Whether it is the number 1 or −1 without error: what is multiplied or divided by it is not rounded."""
         return self.size == 1 and bool((np.abs(self.value) == 1) & (self.error == 0) & (self.lost == 0))
 
     def __add__(self, other: Any) -> "Rounded":
@@ -137,6 +137,8 @@ class Rounded(Kind):
         z = x.value / y.value
         if without_error(x, y):
             return exact(z)
+        if y.is_exact_one:
+            return Rounded(z, x.error, x.lost, judged)
         off = y.off
         slope, size = inverse(np.abs(y.value), off), np.abs(z)
         error, lost = x.error + times(size, y.error), x.lost + times(size, y.lost)

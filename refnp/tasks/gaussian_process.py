@@ -33,9 +33,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from refnp.autograd.linalg import cholesky
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike
+from refnp.autograd.triangular import cholesky
 from refnp.kernels.triangular import solve_lower
 from refnp.layers.density import multivariate_normal_kl, normal_kl
 from refnp.layers.distributions import MultivariateNormal, Normal, check_generator

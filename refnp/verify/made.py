@@ -286,6 +286,11 @@ class Maker:
         if written.kind == "probability":
             return rng.uniform(0.05, 0.95, shape)
         found = np.asarray(STRUCTURES[known["structure"]](rng.normal(size=shape), i))
+        if written.kind == "square":
+            found = well_conditioned(found)
+            return found / np.abs(found).max(-1, keepdims=True, initial=0)  # so that determinants are in range
+        if written.kind == "definite":
+            return well_conditioned(found + found.mT)
         return well_conditioned(found) if written.kind == "triangular" else found
 
 

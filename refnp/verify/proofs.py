@@ -60,14 +60,16 @@ def pages() -> dict[str, list[Case]]:
     every = {name: [*cases, *made_cases(cases[0].layer, cases)] for name, cases in listed.items()}
 
     def is_asked(case: Case) -> bool:
-        """Whether it is small enough, and its gradient meant to be the derivative."""
+        """Whether it is small enough, and asked for a gradient that is meant to be the derivative."""
         other = getattr(case.layer.equation, "other_gradient", ())
         arrays = case.problem("float64").arrays.values()
         longest = max((n for a in arrays for n in a.shape), default=0)
         small = sum(a.size for a in arrays) <= LARGEST and not (case.made and longest > LONGEST)
-        return small and case.options.keys().isdisjoint(other)
+        has_gradient = any(quantity.startswith("gradient of") for quantity in case.quantities)
+        return small and has_gradient and case.options.keys().isdisjoint(other)
 
-    return {name: list(filter(is_asked, cases)) for name, cases in every.items()}
+    asked = {name: list(filter(is_asked, cases)) for name, cases in every.items()}
+    return {name: cases for name, cases in asked.items() if cases}
 
 
 def form_of(layer: Layer) -> Callable | None:

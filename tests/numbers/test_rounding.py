@@ -91,6 +91,10 @@ def test_what_is_exact_has_no_error():
     for same in (x, -x, x[1:], x.reshape(3, 1), where([True, False, True], x, 0)):
         assert (same.error == 0).all()
     assert (constant(0.1).error == np.longdouble(0.1)).all()
+    third = x / 3.0
+    assert (third.error > 0).all()
+    for same in (third * exact(1.0), third / exact(1.0), third / exact(-1.0)):
+        assert (same.error == third.error).all()
 
 
 def test_cancellation_shows():

@@ -21,7 +21,7 @@ from refnp.verify.layers.distributions import printed_categorical_kl, printed_no
 from refnp.verify.layers.engine import divided_std
 from refnp.verify.layers.linear import without_gradient
 from refnp.verify.layers.losses import BINARY, GAUSSIAN_NLL, OF_PROBABILITIES, printed_binary_cross_entropy
-from refnp.verify.layers.matrices import det_of_singular
+from refnp.verify.layers.matrices import DET
 from refnp.verify.layers.multi_head import maps_of
 from refnp.verify.layers.normalization import ONE_PASS
 from refnp.verify.layers.pooling import copied_where_it_stays
@@ -569,7 +569,7 @@ KNOWN: tuple[KnownDefect, ...] = (
         "det: gradient 0 if singular",
         "det's gradient takes det A⁻ᵀ, and 0 for a singular matrix; its cofactors are 0 only below rank N − 1",
         "det/singular*",
-        equation=without_gradient(det_of_singular, 0),
+        equation=without_gradient(DET.equation, 0),
     ),
     defect(
         "elu: exp(x) - 1", "elu as exp(x) − 1, and its gradient as y + α: both cancel", "elu/*", equation=printed_elu

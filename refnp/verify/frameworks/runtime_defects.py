@@ -22,7 +22,7 @@ from refnp.verify.layers.activations import (
 from refnp.verify.layers.attention import attending, longer_rows, without_window
 from refnp.verify.layers.linear import of_one_axis
 from refnp.verify.layers.losses import CROSS_ENTROPY, sure_of_softplus
-from refnp.verify.layers.matrices import DET, det_of_singular
+from refnp.verify.layers.matrices import DET
 from refnp.verify.layers.normalization import ONE_PASS
 from refnp.verify.layers.pooling import copied_where_it_stays
 from refnp.verify.layers.softmax import (
@@ -279,7 +279,7 @@ SCALAR = "an array of OpenCV has one axis at least: a result of shape () comes b
 MEAN_OF_ALL = "a fully masked row gives the mean of all values"
 OPENCV = (
     KnownDefect("OpenCV", "a scalar has shape (1,)", SCALAR, cases=("det/[!s]*",), equation=of_one_axis(DET.equation)),
-    KnownDefect("OpenCV", "a scalar has shape (1,)", SCALAR, cases=("det/s*",), equation=of_one_axis(det_of_singular)),
+    KnownDefect("OpenCV", "a scalar has shape (1,)", SCALAR, cases=("det/s*",), equation=of_one_axis(DET.equation)),
     KnownDefect(
         "OpenCV",
         "a scalar has shape (1,)",

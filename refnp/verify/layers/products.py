@@ -5,47 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 import refnp.autograd as ad
-from refnp.numbers import rounding
-from refnp.numbers.rounding import Rounded, arranged, contract
 from refnp.verify.case import Case, Layer, normal
 from refnp.verify.judged_pages import by_page, by_tape
-from refnp.verify.layers.matrices import Elements, solved_upper, total
-
-
-def cholesky(a):
-    """L Lᵀ = A of the symmetric part of a; S = L⁻ᵀ Φ(Lᵀ L̄) L⁻¹, Ā = (S + Sᵀ)/2, Φ the lower half of a matrix.
-
-    Φ has half of the diagonal.
-    """
-    lower = factor_of((a + a.swapaxes(0, 1)) / 2)
-
-    def pullback(g):
-        inner = contract("ki,kj->ij", lower, g.moved(np.tril)) * (np.tril(np.ones(a.shape)) - np.eye(len(a.value)) / 2)
-        half = solved_upper(lower, inner)
-        s = solved_upper(lower, half.swapaxes(0, 1)).swapaxes(0, 1)
-        return ((s + s.swapaxes(0, 1)) / 2,)
-
-    return lower, pullback
-
-
-def factor_of(a: Rounded) -> Rounded:
-    """L, row by row: l_ij = (a_ij − Σ_k l_ik l_jk)/l_jj, l_ii = √(a_ii − Σ_k l_ik²)."""
-    n = len(a.value)
-    l: Elements = {}
-    for i in range(n):
-        for j in range(i + 1):
-            rest = total(a[i, j], *(-(l[i, k] * l[j, k]) for k in range(j)))
-            l[i, j] = rounding.sqrt(rest, signed=True) if i == j else rest / l[j, j]
-        for j in range(i + 1, n):
-            l[i, j] = a[i, j] * 0
-    return arranged(lambda *numbers: np.stack(numbers).reshape(n, n), *(l[i, j] for i in range(n) for j in range(n)))
-
-
-def log_determinant(factor):
-    """y = 2 Σ log L_ii, L̄_ii = 2 ȳ/L_ii."""
-    diagonal = factor.moved(np.diagonal)
-    y = rounding.log(diagonal).sum(-1) * 2
-    return y, lambda g: ((g * 2 / diagonal).moved(np.diag),)
 
 
 def einsum(x, y, *, subscripts):
@@ -63,7 +24,7 @@ EINSUM = Layer(
     torch=lambda torch, x, y, *, subscripts: torch.einsum(subscripts, x, y),
     jax=lambda jax, x, y, *, subscripts: jax.numpy.einsum(subscripts, x, y),
 )
-CHOLESKY = Layer("cholesky", ad.cholesky, cholesky, torch="linalg.cholesky", jax="numpy.linalg.cholesky")
+CHOLESKY = Layer("cholesky", ad.cholesky, by_page(ad.cholesky), torch="linalg.cholesky", jax="numpy.linalg.cholesky")
 TRIANGULAR_SOLVE = Layer(
     "triangular_solve",
     ad.triangular_solve,
@@ -75,7 +36,7 @@ TRIANGULAR_SOLVE = Layer(
         factor, b, trans=int(transposed), lower=True
     ),
 )
-LOG_DETERMINANT = Layer("log_determinant", ad.log_determinant, log_determinant)
+LOG_DETERMINANT = Layer("log_determinant", ad.log_determinant, by_page(ad.log_determinant))
 SHAPES = {  # of what is multiplied, by the sum over which letters
     "ij,jk->ik": ((4, 5), (5, 3)),
     "ij,kj->ik": ((4, 5), (3, 5)),
