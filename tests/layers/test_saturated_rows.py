@@ -129,14 +129,14 @@ def test_attention_row_by_row(form, dtype):
     """100 rows for each form and precision: query, key, value and scores."""
     saturated = 0
     with blocks_of(2, 2):
-        for seed in range(100):
+        for seed in range(ROWS // 5):
             arrays, bar, mask, right, bounds = problem(seed, dtype)
             found = gradients(functools.partial(FORMS[form], mask=mask), arrays, bar)
             for gradient, expected, bound in zip(found, right, bounds, strict=True):
                 assert_within(gradient, expected, bound)
             a = attention_with_weights(*arrays, mask=mask)[1]
             saturated += (a.max(-1) > 0.99).sum()
-    assert saturated > 250
+    assert saturated > ROWS / 3
 
 
 def test_columns():
@@ -182,7 +182,7 @@ BY_BIAS = {
 @pytest.mark.parametrize("form", BY_BIAS)
 def test_every_similarity(form):
     """100 rows of scores of N(0, 20²), given as a bias."""
-    for seed in range(400):
+    for seed in range(ROWS // 5):
         arrays, bar, right, bounds = biased_problem(seed)
         for gradient, expected, bound in zip(gradients(BY_BIAS[form], arrays, bar), right, bounds, strict=True):
             assert_within(gradient, expected, bound)
