@@ -13,7 +13,7 @@ from refnp.autograd.primitives import integers, primitive, raw
 from refnp.autograd.tensor import Array
 from refnp.numbers.arrays import normalize_axes
 from refnp.numbers.duals import as_array, plain
-from refnp.numbers.kinds import Kind
+from refnp.numbers.kinds import Kind, is_kind
 from refnp.numbers.words import added_at
 
 
@@ -69,7 +69,7 @@ def take(x, indices, axis=0):
     x, indices = as_array(x), integers("take", "indices", indices)
     (axis,) = normalize_axes("take", axis, x.ndim)
     length = x.shape[axis]
-    if indices.size and not (-length <= indices.min() and indices.max() < length):
+    if not is_kind(indices) and indices.size and not (-length <= indices.min() and indices.max() < length):
         bad = indices[(indices < -length) | (indices >= length)].flat[0]
         raise IndexError(f"take: index {bad} is outside axis {axis} of length {length}; use 0 to {length - 1}")
 

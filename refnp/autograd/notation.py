@@ -35,6 +35,8 @@ from typing import Any
 
 import numpy as np
 
+from refnp.numbers.kinds import Kind
+
 KINDS = {  # what an array holds: kinds of NumPy's dtypes, and what to pass in place of others
     "": ("biufc", "pass an array of numbers"),
     "real": ("biuf", "pass real numbers"),
@@ -67,13 +69,13 @@ class Domain(typing.NamedTuple):
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is one real number."""
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    """Whether it is one real number; an unknown one, of another kind, for all that is known."""
+    return isinstance(value, (int, float, np.integer, np.floating, Kind)) and not isinstance(value, bool)
 
 
 def is_whole(value: Any) -> bool:
-    """Whether it is one integer."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    """Whether it is one integer; an unknown one, of another kind, for all that is known."""
+    return isinstance(value, (int, np.integer, Kind)) and not isinstance(value, bool)
 
 
 def is_generator(value: Any) -> bool:

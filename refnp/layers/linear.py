@@ -25,6 +25,7 @@ from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.activation import relu
 from refnp.layers.module import Module
 from refnp.numbers.arrays import floating
+from refnp.numbers.kinds import is_kind
 from refnp.numbers.words import root
 
 
@@ -79,7 +80,7 @@ def embedding(tokens: ArrayLike, table: ArrayLike, *, scaled: bool = False) -> A
     vectors = table if isinstance(table, Tensor) else floating(table)
     numbers = integers("embedding", "tokens", tokens)
     vocabulary, features = vectors.shape
-    outside = numbers[(numbers < 0) | (numbers >= vocabulary)]
+    outside = np.array(()) if is_kind(numbers) else numbers[(numbers < 0) | (numbers >= vocabulary)]
     if outside.size:
         bad, last = outside.flat[0], vocabulary - 1
         raise IndexError(f"embedding: token {bad} is not in a vocabulary of {vocabulary}; use 0 to {last}")

@@ -21,7 +21,7 @@ from refnp.autograd.pages import page
 from refnp.kernels import cross_entropy as kernels
 from refnp.layers.softmax import log_softmax
 from refnp.numbers.parts import part
-from refnp.numbers.words import constant, everywhere, logarithm, pi
+from refnp.numbers.words import arange, constant, everywhere, logarithm, pi
 
 HALF_LOG_TWO_PI = logarithm(2 * pi) / 2
 REDUCTION: Any = {"reduction": "mean | sum | none"}
@@ -232,11 +232,11 @@ def cross_entropy(
     weights = 1 if class_weights is None else class_weights  # w
     epsilon, classes, of_classes = constant(label_smoothing), logits.shape[-1], targets.ndim < logits.ndim
     if of_classes:
-        hit = targets[..., None] == np.arange(classes)  # (..., V)
-        present = np.asarray(targets != ignore_index)  # (...)
+        hit = targets[..., None] == arange(classes)  # (..., V)
+        present = targets != ignore_index  # (...)
         own, other = shares(classes, epsilon, smoothing)
         q = np.where(hit, own.like(logits), other.like(logits))  # (..., V)
-        q = np.where(~hit & (np.arange(classes) == ignore_index), 0, q) if smoothing == "without_pad" else q
+        q = np.where(~hit & (arange(classes) == ignore_index), 0, q) if smoothing == "without_pad" else q
         count = np.where(hit & present[..., None], weights, 0).sum()
     else:
         present = np.ones(targets.shape[:-1], bool)  # (...)

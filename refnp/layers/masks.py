@@ -21,6 +21,7 @@ from refnp.autograd.primitives import integers, primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.kernels.hidden import hides_harm, moderate, only, shields, spoilt, spoilt_gradient, used_elements
 from refnp.numbers.kinds import kind_of
+from refnp.numbers.words import arange
 
 __all__ = ["blocks", "causal", "combine", "key_padding", "window"]  # what follows them is for the pages of attention
 
@@ -38,9 +39,7 @@ def causal(queries: int, keys: int | None = None, *, align: str = "top_left") ->
     if there are more of them than keys.
     Raises ValueError for negative lengths or another `align`.
     """
-    keys = queries if keys is None else keys
-    offset = keys - queries if align == "bottom_right" else 0
-    return np.tri(queries, keys, offset, dtype=bool)
+    return window(queries, keys, align=align)
 
 
 @explained
@@ -64,13 +63,10 @@ def window(
     """
     keys = queries if keys is None else keys
     offset = keys - queries if align == "bottom_right" else 0
-    own, place = np.arange(queries)[:, None] + offset, np.arange(keys)
-    allowed = np.ones((queries, keys), bool)
-    if before is not None:
-        allowed &= own - before <= place
-    if after is not None:
-        allowed &= place <= own + after
-    return allowed
+    own, place = arange(queries)[:, None] + offset, arange(keys)  # (N, 1), (M,)
+    if before is None:
+        return np.ones((queries, keys), bool) if after is None else place <= own + after
+    return own - before <= place if after is None else (own - before <= place) & (place <= own + after)
 
 
 @explained

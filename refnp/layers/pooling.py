@@ -140,7 +140,7 @@ def mean_of(x, places, count, positions):
     y = (seen.sum(-1) / count).reshape(*x.shape[:2], *positions)
 
     def vjp(y_bar):
-        share = y_bar.reshape(*x.shape[:2], len(places)) / count  # (B, C, P)
+        share = y_bar.reshape(*x.shape[:2], places.shape[0]) / count  # (B, C, P)
         seen_bar = np.broadcast_to(share[..., None], seen.shape)  # (B, C, P, T)
         x_bar = added_at(seen_bar, places, n).reshape(x.shape)
         return (x_bar,)
@@ -157,7 +157,7 @@ def largest_of(x, places, positions):
     indices = np.where(largest(seen.real), places, 0).sum(-1).reshape(y.shape)
 
     def vjp(y_bar, indices_bar=None):
-        seen_bar = to_the_first(seen, y_bar.reshape(*x.shape[:2], len(places), 1))  # (B, C, P, T)
+        seen_bar = to_the_first(seen, y_bar.reshape(*x.shape[:2], places.shape[0], 1))  # (B, C, P, T)
         x_bar = added_at(seen_bar, places, n).reshape(x.shape)
         return (x_bar,)
 

@@ -152,6 +152,7 @@ def additive_scores(query, key, query_weight, key_weight, vector, *, mask=None):
 
     def vjp(scores_bar):
         inner_bar = scores_bar[..., None] * vector * slope  # (..., N, M, A)   Z̄
+        inner_bar = inner_bar if mask is None else np.where(mask[..., None], inner_bar, 0)
         of_queries, of_keys = inner_bar.sum(-2), inner_bar.sum(-3)  # (..., N, A), (..., M, A)
         query_bar, key_bar = of_queries @ query_weight.swapaxes(-1, -2), of_keys @ key_weight.swapaxes(-1, -2)
         query_weight_bar, key_weight_bar = (

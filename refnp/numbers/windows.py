@@ -66,6 +66,7 @@ def windows(axes: Axes, mode: str = "zeros") -> Array:
     return np.where(outside < 0, outside, found)
 
 
+@word
 def runs(lengths: Whole, sizes: Whole) -> Array:
     """(P, T): the places ⌊p n/P⌋ ≤ i < ⌈(p + 1) n/P⌉ of the flattened signal for window p; BEYOND to fill up."""
     found = np.zeros((1, 1), np.intp)
@@ -79,6 +80,7 @@ def runs(lengths: Whole, sizes: Whole) -> Array:
     return found
 
 
+@word
 def filled(places: Array) -> Array:
     """Windows (P, T) in which the first place stands where there is none: their largest number stays the same."""
     beyond = np.iinfo(places.dtype).max

@@ -6,6 +6,7 @@ asked for in the same way.
 
     constant, pi, root, logarithm     numbers of the formula: exact until they stand beside an array, then rounded once
     peak, largest                     the largest element of each row: as a number to take off, and where it stands
+    arange                            the places on an axis
     everywhere                        in the shape that others broadcast to
     shares                            each element of a row over the sum of the row
     nonzero                           x, and 1 in place of 0, for what is divided by
@@ -135,6 +136,12 @@ def everywhere(x: Any, *arrays: Any) -> Any:
 
 
 ABOUT[everywhere] = everywhere.__wrapped__  # type: ignore[attr-defined]
+
+
+@word
+def arange(n: Any) -> Any:
+    """0, 1, 2 … n − 1: the places on an axis of that length."""
+    return np.arange(n)
 
 
 @word

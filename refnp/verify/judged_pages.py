@@ -60,6 +60,7 @@ def by_tape(function: Callable, parts: Parts | None = None, *, other_gradient: t
     equation: Any = functools.wraps(function)(lambda *arguments, **options: form(*arguments, **options))
     form = on_tape if parts is None else with_parts(on_tape, parts, unless_others=True)
     equation.page, equation.other_gradient = on_tape, other_gradient
+    on_tape.of, on_tape.other_gradient = function, other_gradient  # type: ignore[attr-defined]
     return equation
 
 

@@ -7,7 +7,7 @@ A theorem is about arrays whose sizes are letters (theorems.py). A proof in a ca
 
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from refnp import layers
@@ -90,13 +90,13 @@ def proofs_of(case: Case) -> dict[str, Proof]:
     return {name: together if together.holds else of([name]) for name in asked}
 
 
-def theorems_of(layer: Layer) -> dict[str, dict[str, Theorem]]:
+def theorems_of(layer: Layer, cases: Sequence[Case] = ()) -> dict[str, dict[str, Theorem]]:
     """What is known for every size: of the page of this name in refnp.layers, or else of what the layer computes."""
     own: Any = getattr(layers, layer.name, None)
     if own is not None and hasattr(own, "page"):
         return theorems.proofs(own.page, own)
     form, function = form_of(layer), layer.function
-    return {} if form is None or function is None else theorems.proofs(form, function)
+    return {} if form is None or function is None else theorems.proofs(form, function, cases)
 
 
 def rows(name: str | None = None) -> Iterator[Row]:
@@ -104,7 +104,7 @@ def rows(name: str | None = None) -> Iterator[Row]:
     for page, cases in pages().items():
         if name not in (None, page):
             continue
-        known = theorems_of(cases[0].layer)
+        known = theorems_of(cases[0].layer, cases)
         start = time.perf_counter()
         found = {case.name: proofs_of(case) for case in cases}
         arguments = dict.fromkeys(argument for proofs in found.values() for argument in proofs)

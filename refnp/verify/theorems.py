@@ -8,18 +8,25 @@ be found out if it were not so.
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from types import FunctionType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from refnp.autograd.declaration import Declaration
 from refnp.autograd.notation import Argument, Option, Shape
-from refnp.numbers.indexed.arrays import Condition, Indexed, mask, symbol
-from refnp.numbers.indexed.proving import Theorem, gradients
+from refnp.autograd.tensor import Node, Tensor
+from refnp.numbers.indexed.arrays import Condition, Indexed, Places, mask, symbol
+from refnp.numbers.indexed.expressions import NoRule
+from refnp.numbers.indexed.indices import meaning
+from refnp.numbers.indexed.proving import LACKING, Theorem, gradients, in_words, unknown_page
 from refnp.numbers.indexed.sizes import Size, product_of
+from refnp.numbers.indexed.sizes import places as indices_of
 from refnp.numbers.proving import vjp_is_derivative
+from refnp.verify.case import Case
 
 NUMBERS = ("≥ 0", "≥ 1", "positive", "finite", "number", "in [0, 1)", "in [0, 1]")
 DRAWS = 2  # of sizes and numbers, at which a theorem is computed in the field
@@ -70,6 +77,8 @@ class Maker:
             return symbol(option.name)
         if default is None and not option.optional and option.text == "whole ≥ 1":
             return self.size(option.name)
+        if default is None and not option.optional and option.text == "whole ≥ 0":
+            return Places(option.name, (), self.size(f"most of {option.name}"))
         return default
 
     def others(self, option: Option, usual: Any) -> Iterator[Any]:
@@ -84,6 +93,9 @@ class Maker:
     def form(self, name: str, *, given: tuple = (), shapes: Any = None, options: Any = None, rank: int = 1) -> Form:
         """One form: what is given of what may be left out, which of its shapes an argument has, options."""
         chosen = self.usual | (options or {})
+        for option in self.of.several:
+            if option.name not in self.of.defaults:
+                chosen[option.name] = tuple(self.size(f"{option.name}{'′' * k}") for k in range(rank))
         arrays: dict[str, Any] = {}
         for argument in self.of.arguments.values():
             left_out = argument.optional and argument.name not in given
@@ -107,8 +119,10 @@ class Maker:
             axes = axes[1:] + axes[:1]
         if written.kind == "boolean":
             return mask(argument.name, *axes)
-        if written.kind in ("whole", "grid"):
-            raise TypeError(f"{argument.name}: no rule for an argument of {written.kind} numbers")
+        if written.kind == "whole":
+            return Places(argument.name, axes, self.size(written.below or "positions"))
+        if written.kind == "grid":
+            raise TypeError(f"{argument.name}: no rule for a grid")
         return symbol(argument.name, *axes)
 
     def factor(self, name: str, options: Mapping[str, Any]) -> Any:
@@ -120,36 +134,55 @@ class Maker:
         return self.sizes.setdefault(name, Size(name))
 
 
-def forms_of(function: Callable) -> list[Form]:
-    """The forms in which a function is called; none where it declares nothing, or takes what has no rule.
+def forms_of(function: Callable, cases: Sequence[Case] = ()) -> list[Form]:
+    """The forms in which a function is called; none where it takes what has no rule.
 
-    Forms that it refuses are left out. Where it wants two letters of its declaration to be one, they are.
+    Forms that it refuses are left out. Where it wants two letters of its declaration to be one, they are. Without a
+    declaration there is the form of one of the cases.
     """
     declaration = getattr(function, "takes", None)
     if not isinstance(declaration, Declaration) or not declaration.arguments:
-        return list(filter(lambda form: is_taken(function, form), undeclared(function)))
+        return list(filter(lambda form: is_taken(function, form), undeclared(cases)))
+    maker = Maker(declaration)
     try:
-        maker = Maker(declaration)
         forms = list(maker.forms())
     except TypeError:
-        return []
-    if not is_taken(function, forms[0]):
+        forms = []
+    if forms and not is_taken(function, forms[0]):
         for one, other in itertools.combinations(list(maker.sizes), 2):
             alike = Maker(declaration)
             alike.sizes[other] = alike.size(one)
             if is_taken(function, alike.form("usual")):
                 forms = list(alike.forms())
                 break
-    return [form for form in forms if is_taken(function, form)]
+    return [form for form in forms if is_taken(function, form)] or [
+        form for form in undeclared(cases) if is_taken(function, form)
+    ]
 
 
-def undeclared(function: Callable) -> Iterator[Form]:
-    """Of a function that declares nothing: arrays of two axes, all of one shape, of positive numbers."""
-    parameters = inspect.signature(function).parameters.values()
-    names = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty]
-    if names:
-        arrays: dict[str, Indexed | None] = {name: symbol(name, Size("B"), Size("D")) for name in names}
-        yield Form("of two axes", arrays, {}, frozenset(names))
+def undeclared(cases: Sequence[Case]) -> Iterator[Form]:
+    """The form of the case with fewest options and most lengths, in which equal lengths are one letter.
+
+    None of a case with integers, of which it is not known what they are places of.
+    """
+    if not cases:
+        return
+    lengths_of = lambda case: sorted({n for a in case.problem("float64").arrays.values() for n in a.shape})
+    case = min(cases, key=lambda case: (len(case.options), -len(lengths_of(case))))
+    letters = {n: Size(f"n{k}") for k, n in enumerate(lengths_of(case))}
+
+    def unknown(name: str, x: Any) -> Any:
+        if isinstance(x, float):
+            return symbol(name)
+        if not isinstance(x, np.ndarray):
+            return x
+        shape = [1 if n == 1 else letters.setdefault(n, Size(f"n{len(letters)}")) for n in x.shape]
+        return mask(name, *shape) if x.dtype == bool else symbol(name, *shape)
+
+    arrays = {name: unknown(name, x) for name, x in case.problem("float64").arrays.items()}
+    options = {name: unknown(name, x) for name, x in case.options.items()}
+    if not any(isinstance(x, np.ndarray) and x.dtype.kind in "iu" for x in case.options.values()):
+        yield Form("as in a case", arrays, options, frozenset(arrays))
 
 
 def is_taken(function: Callable, form: Form) -> bool:
@@ -165,8 +198,13 @@ def is_taken(function: Callable, form: Form) -> bool:
 
 
 def of_page(page: Callable, forms: list[Form]) -> Iterator[Form]:
-    """The forms that the page knows, where the function around it takes options that the page has not."""
-    parameters = inspect.signature(page).parameters.values()
+    """The forms that the page knows, where the function around it takes options that the page has not.
+
+    Those are left out in which the gradient is not meant to be the derivative.
+    """
+    other = getattr(page, "other_gradient", ())
+    forms = [form for form in forms if all(form.options.get(name) == forms[0].options.get(name) for name in other)]
+    parameters = inspect.signature(getattr(page, "of", page)).parameters.values()
     names = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         yield from forms
@@ -177,20 +215,125 @@ def of_page(page: Callable, forms: list[Form]) -> Iterator[Form]:
             yield form._replace(options={name: value for name, value in form.options.items() if name in names})
 
 
-def proofs(page: Callable, function: Callable) -> dict[str, dict[str, Theorem]]:
+def proofs(page: Callable, function: Callable, cases: Sequence[Case] = ()) -> dict[str, dict[str, Theorem]]:
     """{argument: {form: what is known of its gradient}} of the page of a function, each theorem computed in the field.
 
     Raises AssertionError where the field finds a theorem to be false.
     """
     found: dict[str, dict[str, Theorem]] = {}
-    for form in of_page(page, forms_of(function)):
-        known = gradients(page, form.arguments, **form.options)
+    for form in of_page(page, forms_of(function, cases)):
+        by_steps = getattr(page, "of", None)
+        of = abstract(page) if not by_steps else page
+        known = chained(by_steps, form) if by_steps else gradients(of, form.arguments, **form.options)
         for name, theorem in known.items():
             found.setdefault(name, {})[form.name] = theorem
         proved = [name for name, theorem in known.items() if theorem.proved]
         if proved:
             refuse_false(page, form, proved)
     return found
+
+
+# Functions of pages
+
+
+def abstract(page: Callable) -> Callable:
+    """A page in which functions of elements that are pages themselves are any functions, with their derivatives."""
+    function: Any = inspect.unwrap(page)
+    used = {name: function.__globals__.get(name) for name in function.__code__.co_names}
+    elements = [
+        name for name, of in used.items() if hasattr(of, "page") and hasattr(of, "takes") and of.takes.takes_any_array
+    ]
+    if not elements or function.__closure__:
+        return page
+    scope = function.__globals__ | {name: SimpleNamespace(page=unknown_page(name)) for name in elements}
+    made = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+def chained(function: Callable, form: Form) -> dict[str, Theorem]:
+    """Theorems of a function of pages on a tape: those of its steps, of which the walk back is the chain rule.
+
+    Each step is proved of arrays of unknown numbers in place of those that it takes. What a step takes beside them must
+    not depend on the arguments, or their gradients would lack what goes that way.
+    """
+    start = time.perf_counter()
+    names = [name for name, x in form.arguments.items() if x is not None]
+    given: list[Any] = list(form.arguments.values())
+    tensors = [x if x is None else Tensor(x, requires_grad=True) for x in given]
+    try:
+        result = function(*tensors, **form.options)
+        steps = [step_theorem(node, names) for node in nodes_of(result)]
+    except LACKING as lacking:
+        steps = [Theorem(False, (), in_words(lacking), 0.0)]
+    missing = next((step.missing for step in steps if not step.proved), "")
+    assumptions = tuple(sorted({a for step in steps for a in step.assumptions}))
+    found = Theorem(not missing, () if missing else assumptions, missing, (time.perf_counter() - start) / len(names))
+    return dict.fromkeys(names, found)
+
+
+def nodes_of(result: Any) -> list[Node]:
+    """The steps behind a result, each once."""
+    found: dict[int, Node] = {}
+    waiting: list[Any] = [result]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, (tuple, list)):
+            waiting += one
+        elif isinstance(one, Tensor) and one.node is not None and id(one.node) not in found:
+            found[id(one.node)] = one.node
+            waiting += one.node.arguments or ()
+    return list(found.values())
+
+
+def step_theorem(node: Any, names: Sequence[str]) -> Theorem:
+    """That the VJP of a step is its derivative by all that has a gradient."""
+    given: list[Any] = [a.data if isinstance(a, Tensor) else a for a in node.arguments]
+    moving = [i for i, a in enumerate(node.arguments) if isinstance(a, Tensor) and a.requires_grad]
+    for x in (*(a for i, a in enumerate(given) if i not in moving), *node.options.values()):
+        if isinstance(x, Indexed) and depends(x, names):
+            raise NoRule(f"{node.operation.__name__} takes an array that hangs on the arguments, beside the tape")
+    page = getattr(node.operation, "page", node.operation.__wrapped__)
+    any_mask = lambda x, name: mask(name, *x.shape) if isinstance(x, Condition) else x
+    given = [x if i in moving else any_mask(x, f"mask {i}") for i, x in enumerate(given)]
+    options = {name: any_mask(x, f"mask {name}") for name, x in node.options.items()}
+
+    def of_moving(*arrays: Any) -> tuple:
+        full = list(given)
+        for i, array in zip(moving, arrays, strict=True):
+            full[i] = array
+        y, vjp = page(*full, **options)
+
+        def vjp_of_moving(*bars: Any) -> tuple:
+            gradients = vjp(*bars)
+            return tuple(gradients[i] for i in moving)
+
+        return y, vjp_of_moving
+
+    fresh = {f"{node.operation.__name__}.{i}": given[i] for i in moving}
+    arrays = {name: Indexed(x.shape, symbol(name, *x.shape).at, x.seen) for name, x in fresh.items()}
+    known = gradients(of_moving, arrays)
+    lacking = [theorem.missing or "no gradient" for theorem in known.values() if not theorem.proved]
+    if len(known) < len(moving):
+        lacking.append("no gradient")
+    what = f"{node.operation.__name__}: {lacking[0]}" if lacking else ""
+    assumptions = {a for theorem in known.values() for a in theorem.assumptions}
+    return Theorem(not lacking, tuple(sorted(assumptions)), what, 0.0)
+
+
+def depends(x: Indexed, names: Sequence[str]) -> bool:
+    """Whether any of these arrays stands in an expression."""
+    waiting = [repr(x.at(at)) for at, _ in indices_of(x.shape)]
+    waiting += [] if x.seen is None else [repr(x.seen.at(at)) for at, _ in indices_of(x.shape)]
+    named: set[str] = set()
+    while waiting:
+        text = waiting.pop()
+        if any(f"('x', {name!r}" in text for name in names):
+            return True
+        inner = {name for name in meaning if name in text} - named
+        waiting += [meaning[name].text for name in inner]
+        named |= inner
+    return False
 
 
 def refuse_false(page: Callable, form: Form, proved: list[str]) -> None:
@@ -223,11 +366,16 @@ def numbers_of(form: Form, seed: int, longest: int = 3, least: int = 1) -> tuple
     def drawn(name: str, x: Any) -> Any:
         if isinstance(x, Size):
             return number_of(x, sizes)
+        if isinstance(x, tuple):
+            return tuple(drawn(name, one) for one in x)
         if not isinstance(x, Indexed):
             return x
         shape = [number_of(n, sizes) for n in x.shape]
         if isinstance(x, Condition):
             return (rng.random(shape) < 0.7) | (np.arange(shape[-1]) == 0)  # no row is all 0
+        if isinstance(x, Places):
+            found = rng.integers(0, number_of(x.length, sizes), shape)
+            return found if shape else int(found)
         if not shape and name in form.options:
             return 0.5
         return rng.random(shape) + 0.2 if name in form.positive else rng.normal(size=shape)
@@ -240,7 +388,7 @@ def number_of(size: Any, sizes: Callable[[str], int]) -> int:
     """The number that a size is, from those of its letters."""
     if isinstance(size, int):
         return size
-    if size.way == "letter":
+    if not size.parts:
         return sizes(size.name)
     parts = [number_of(part, sizes) for part in size.parts]
     return int(np.prod(parts)) if size.way == "product" else sum(parts)

@@ -5,7 +5,8 @@ import math
 
 import numpy as np
 
-from refnp.numbers.indexed.indices import meaning
+from refnp.numbers.indexed.indices import REVERSED, meaning
+from refnp.numbers.indexed.rules import BEFORE
 
 
 class Values:
@@ -30,6 +31,10 @@ class Values:
 
     def atom(self, a, letters):
         kind, name = a[0], a[1]
+        if name == BEFORE:
+            return float(self.index(a[2][0], letters) < self.index(a[2][1], letters))
+        if kind == "x" and name in meaning:  # the whole number below
+            return float(np.floor(self.of(meaning[name], self.template(a[2], letters))))
         if kind == "x" or (kind == "m" and name not in meaning):
             return float(self.arrays[name][tuple(self.index(i, letters) for i in a[2])])
         if kind == "m":
@@ -42,7 +47,14 @@ class Values:
             return float(name)
         if kind == "c":
             return math.pi
-        functions = {"exp": math.exp, "log": math.log, "sin": math.sin, "cos": math.cos, "erf": math.erf}
+        functions = {
+            "exp": math.exp,
+            "log": math.log,
+            "sin": math.sin,
+            "cos": math.cos,
+            "erf": math.erf,
+            "arctan": math.atan,
+        }
         inside = self.of(a[-1], letters)
         return functions[name](inside) if kind == "f" else inside
 
@@ -55,8 +67,10 @@ class Values:
         if isinstance(i, str):
             return letters[i]
         if i[0] in ("π", "π⁻"):
-            order = self.orders[i[1]]
             k = self.index(i[2], letters)
+            if i[1].startswith(REVERSED):
+                return self.sizes[i[1].removeprefix(REVERSED)] - 1 - k
+            order = self.orders[i[1]]
             return order[k] if i[0] == "π" else order.index(k)
         if i[0] == "at" and i[1] in meaning:
             known, size = self.template(i[2:], letters), self.sizes[i[1].split()[1]]

@@ -14,14 +14,15 @@ from refnp.numbers.indexed.functions import derivative
 from refnp.numbers.indexed.proving import gradients, permuted, same, text
 from refnp.numbers.indexed.sizes import Size
 from refnp.numbers.indexed.terms import canonical
-from refnp.numbers.words import constant, erf, erfc, largest, normal_cdf, peak, pi, root, shares
+from refnp.numbers.words import constant, erf, erfc, largest, less_log1p, normal_cdf, peak, pi, root, shares
 from tests.numbers.indexed_values import Values
 
 B, N, D = map(Size, "BND")
 X, Y, W = symbol("x", N, D), symbol("y", N, D), symbol("w", D)
 SIZES = {"N": 3, "D": 4, "B": 2}
 WORDS = {"np": np, "erf": erf, "erfc": erfc, "softmax": lambda x: layers.softmax.page(x)[0], "shares": shares,
-         "peak": peak, "largest": largest, "root": root, "pi": pi, "constant": constant}  # fmt: skip
+         "peak": peak, "less_log1p": less_log1p, "largest": largest, "root": root, "pi": pi,
+         "constant": constant}  # fmt: skip
 
 
 def numbers(seed):
@@ -59,6 +60,15 @@ RULES = {  # what is written, and what else it is equal to: both are the same ex
     "cos squared": ("np.cos(x) ** 2", "1 - np.sin(x) ** 2"),
     "erf is odd": ("erf(y - x)", "-erf(x - y)"),
     "erfc": ("erfc(x)", "1 - erf(x)"),
+    "running sums from both ends": (
+        "(np.cumsum(x, -1) * y).sum(-1)",
+        "(x * np.flip(np.cumsum(np.flip(y, -1), -1), -1)).sum(-1)",
+    ),
+    "read backwards twice": ("np.flip(np.flip(x, -1), -1)", "1 * x"),
+    "a sum read backwards": ("(np.flip(x, -1) * np.flip(y, -1)).sum(-1)", "(x * y).sum(-1)"),
+    "arctan is odd": ("np.arctan(x - y)", "-np.arctan(y - x)"),
+    "x − log(1 + x)": ("less_log1p(x * x) + np.log(1 + x * x)", "x * x"),
+    "a remainder": ("x - np.remainder(x, y)", "y * np.floor_divide(x.real, y.real)"),
     "conditions in functions": ("np.exp(np.where(x > 0, x, y))", "np.where(x > 0, np.exp(x), np.exp(y))"),
     "one side or the other": ("np.where(x > y, 1, 0) + np.where(y > x, 1, 0)", "1 + 0 * x"),
     "a scale does not matter to a sign": ("np.where(2 * x > 0, x, 0)", "np.where(x * np.exp(y) > 0, x, 0)"),
@@ -161,6 +171,12 @@ def test_of_two_drawn_programs_that_differ_none_is_proved_the_other(seed):
 
 
 FALSE = {
+    "a running sum is not one from the other end": ("np.cumsum(x, -1)", "np.flip(np.cumsum(np.flip(x, -1), -1), -1)"),
+    "nor a sum": ("np.cumsum(x, -1)", "x.sum(-1, keepdims=True) + 0 * x"),
+    "read backwards": ("np.flip(x, -1)", "x"),
+    "read backwards along another axis": ("np.flip(x, -1)", "np.flip(x, 0)"),
+    "arctan of a product": ("np.arctan(x * y)", "np.arctan(x) * np.arctan(y)"),
+    "a remainder is not all": ("np.remainder(x, y)", "x"),
     "a root is not its negative": ("np.sqrt(x * x)", "-x"),
     "a root of a square is not x": ("np.sqrt(x * x)", "x"),
     "nor a power of a half": ("(x**2) ** 0.5", "x"),

@@ -1,4 +1,4 @@
-"""Of edits of one operation of a page none that is wrong is proved; all of them: python -m tests.numbers.soundness."""
+"""Of edits of one place of a page none that is wrong is proved; all of them: python -m tests.numbers.soundness."""
 
 import collections
 
@@ -12,13 +12,13 @@ TRIED = 4  # edits of each page, drawn
 
 @pytest.mark.parametrize("name", PAGES)
 def test_no_wrong_edit_of_a_page_is_proved_for_every_size(name):
-    counts, unsound = tried(name, *PAGES[name], TRIED)
+    counts, unsound = tried(name, PAGES[name], TRIED)
     assert not unsound
     assert sum(counts.values()) >= TRIED
 
 
 def test_right_edits_of_softmax_are_proved_and_wrong_ones_are_told_from_them():
-    counts, _ = tried("softmax", *PAGES["softmax"], 30, seed=1)
+    counts, _ = tried("softmax", PAGES["softmax"], 30, seed=1)
     verdicts = collections.Counter({name: n for name, n in counts.items() if "right" in name})
     assert counts["wrong, not proved"] >= 10
     assert verdicts["right, proved"] >= 3

@@ -19,14 +19,29 @@ LACKING = {  # what no random point reaches, or no rule
     "std",  # of equal numbers
 }
 FOR_EVERY_SIZE = {
+    "adaptive_average_pool",
+    "adaptive_max_pool",
+    "additive_attention",
+    "attention",
+    "average_pool",
+    "causal_attention",
     "convolution",
     "convolution_transpose",
+    "cosine_attention",
+    "cross_entropy",
+    "cumsum",
+    "embedding",
     "layer_norm",
     "linear",
+    "linear_attention",
     "log_softmax",
     "matmul",
+    "max_pool",
+    "normal_kl",
     "rms_norm",
+    "set_convolution",
     "softmax",
+    "window_attention",
 }
 
 

@@ -9,6 +9,7 @@ comparison gives a `Condition`, an array of numbers that are 0 or 1 and otherwis
 whichever they are. NumPy's functions for these arrays stand in operations.py.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -95,6 +96,14 @@ class Indexed(Kind):
     def constant(self, number: Constant) -> Any:
         return lift(number)
 
+    def like(self, x: Any) -> "Indexed":
+        """As a constant has it."""
+        return self
+
+    def astype(self, dtype: Any, **_: Any) -> "Indexed":
+        """Numbers have no type."""
+        return self
+
     def __len__(self) -> int:
         if not isinstance(self.shape[0], int):
             raise NoRule(f"len of an array of {self.shape[0]} rows; take its shape")
@@ -153,15 +162,40 @@ class Indexed(Kind):
         count = product_of([self.shape[k] for k in axes.listed(axis, self.ndim)])
         return self.sum(axis, keepdims) / count
 
-    def max(self, axis: int = -1, keepdims: bool = False, initial: Any = None) -> "Indexed":
+    def max(self, axis: Any = None, keepdims: bool = False, initial: Any = None) -> "Indexed":
         """The entry at the place of the largest."""
-        if not isinstance(axis, int) or initial not in (None, -np.inf):
-            raise NoRule("max over several axes, or with a number beside them")
+        if initial not in (None, -np.inf):
+            raise NoRule("max with a number beside the entries")
+        over = axes.listed(axis, self.ndim)
+        if len(over) > 1:
+            front = [k for k in range(self.ndim) if k not in over]
+            shape = [self.shape[k] for k in front]
+            as_one = self.transpose([*front, *over]).reshape(*shape, product_of([self.shape[k] for k in over]))
+            kept = [1 if k in over else n for k, n in enumerate(self.shape)]
+            return as_one.max(-1).reshape(*kept) if keepdims else as_one.max(-1)
+        axis = over[0]
+        parts = self.parts(axis)
+        if len(parts) > 1 or isinstance(self.shape[axis], int):
+            every = [x if axes.is_one(x.shape[axis]) else x.max(axis, keepdims=True) for x in parts]
+            largest = functools.reduce(np.maximum, every)  # type: ignore[arg-type]
+            return largest if keepdims else largest.squeeze(axis)
         last = self.swapaxes(axis, -1)
         top = place_of(last)
-        front = len(last.shape) - 1
-        found = Indexed((*last.shape[:-1], 1), lambda i: last.at((*i[:front], top(i[:front])))).swapaxes(axis, -1)
+        rows = last.ndim - 1
+        found = Indexed((*last.shape[:-1], 1), lambda i: last.at((*i[:rows], top(i[:rows])))).swapaxes(axis, -1)
         return found if keepdims else found.squeeze(axis)
+
+    def parts(self, axis: int) -> "list[Indexed]":
+        """What stands in each piece of an axis, or at each of its places if its length is a number."""
+        size, before = self.shape[axis], (slice(None),) * axis
+        if isinstance(size, int):
+            return [self[(*before, slice(k, k + 1))] for k in range(size)]
+        pieces = axes.pieces(size)
+        shapes = [(*self.shape[:axis], piece, *self.shape[axis + 1 :]) for piece in pieces]
+        if len(pieces) == 1:
+            return [self]
+        into = lambda n: lambda i: (*i[:axis], ("part", n, i[axis]), *i[axis + 1 :])
+        return [self.moved(shape, into(n)) for n, shape in enumerate(shapes)]
 
     def squeeze(self, axis: Any = None) -> "Indexed":
         ones = [k for k, n in enumerate(self.shape) if axes.is_one(n)]
@@ -171,6 +205,20 @@ class Indexed(Kind):
         kept = [k for k in range(self.ndim) if k not in gone]
         of = lambda i: tuple(dict(zip(kept, i, strict=True)).get(k, 0) for k in range(self.ndim))
         return self.moved([self.shape[k] for k in kept], of)
+
+    def cumsum(self, axis: Any = -1) -> "Indexed":
+        """Σ_j [j ≤ i] x_j."""
+        k = axis % self.ndim
+        own, every = every_place(self.shape[k]), every_place(self.shape[k])
+        upto = ~(own[None, :] > every[:, None])  # (i, j)
+        x = finite(self).swapaxes(k, -1)
+        return (x[..., None, :] * upto).sum(-1).swapaxes(k, -1)
+
+    def flip(self, axis: Any = None) -> "Indexed":
+        """Read backwards."""
+        over = axes.listed(axis, self.ndim)
+        readers: list[Any] = [axes.reversal(n) if k in over else (lambda j: j) for k, n in enumerate(self.shape)]
+        return self.moved(self.shape, lambda i: tuple(back(j) for back, j in zip(readers, i, strict=True)))
 
     def reshape(self, *shape: Any) -> "Indexed":
         """Axes that are products may be split, and axes that stand beside each other made one."""
@@ -184,6 +232,7 @@ class Condition(Indexed):
     """An array of numbers that are 0 or 1."""
 
     __slots__ = ()
+    dtype = np.dtype(bool)  # type: ignore[assignment]
 
     def __and__(self, other: Any) -> "Condition":
         return condition(self * condition(other))
@@ -218,7 +267,10 @@ class Real(Kind):
     ndim = property(lambda self: self.x.ndim)
     real = property(lambda self: self)
 
-    def max(self, axis: int = -1, keepdims: bool = False, initial: Any = None) -> "Real":
+    def __add__(self, other: "Real") -> "Real":
+        return Real(self.x + other.x)
+
+    def max(self, axis: Any = None, keepdims: bool = False, initial: Any = None) -> "Real":
         return Real(self.x.max(axis, keepdims, initial))
 
     def __gt__(self, other: Any) -> Condition:
@@ -243,22 +295,24 @@ class Real(Kind):
         raise NoRule(f"{name} of a real part, which only decides")
 
 
-class Places(Kind):
+class Places(Indexed):
     """Integers: places on an axis of `length`, as tokens are; some of them may be none, where windows reach beyond it.
 
-    `at` is the place at given indices, `seen` 1 where there is one. Of the rest nothing is known.
+    `place` is the index at given indices, `there` 1 where there is one. Of the rest nothing is known.
     """
 
-    __slots__ = ("_of", "length", "name", "shape", "some")
+    __slots__ = ("_of", "length", "name", "some")
+    dtype = np.dtype(np.intp)  # type: ignore[assignment]
 
     def __init__(self, name: str, shape: Sequence[Any], length: Any, *, some: bool = False, of: Any = None):
-        self.name, self.shape, self.length, self.some = name, tuple(shape), length, some
+        super().__init__(shape, self._number)
+        self.name, self.length, self.some = name, length, some
         self._of = of or (lambda i: i)
 
-    ndim = property(lambda self: len(self.shape))
-
-    def at(self, i: Sequence[Index]) -> Index:
-        """The place at these indices."""
+    def place(self, i: Sequence[Index]) -> Index:
+        """The index that stands at these."""
+        if self.name == EVERY:
+            return self._of(tuple(i))[-1]
         (axis, letters), *others = indices(self.length)
         if others:
             raise NoRule(f"places on an axis of size {self.length}")
@@ -266,7 +320,12 @@ class Places(Kind):
             axis, {letter: ("at", f"{self.name} {k}", *self._of(tuple(i))) for k, (letter, _) in enumerate(letters)}
         )
 
-    def seen(self, i: Sequence[Index]) -> Expression:
+    def _number(self, i: tuple) -> Expression:
+        if self.some:
+            raise NoRule("the number of a place where there may be none")
+        return atom("x", f"#{self.length}", (self.place(i),))
+
+    def there(self, i: Sequence[Index]) -> Expression:
         """1 where there is a place."""
         return atom("m", f"{self.name} is one", tuple(self._of(tuple(i)))) if self.some else number(1)
 
@@ -274,11 +333,39 @@ class Places(Kind):
         """The places that stand at of(i)."""
         return Places(self.name, shape, self.length, some=self.some, of=lambda i: self._of(of(i)))
 
-    def __getitem__(self, key: Any) -> "Places":
-        return self.moved(*axes.read(self.shape, key))
+    def __mod__(self, length: Any) -> "Places":
+        return of_places(self, length)
 
-    def reshape(self, *shape: Any) -> "Places":
-        return self.moved(*axes.reshaped(self.shape, shape))
+    def __ge__(self, least: Any) -> Any:
+        return Condition(self.shape, self.there) if self.some and is_number(least, 0) else super().__ge__(least)  # type: ignore[misc]
+
+    def __gt__(self, other: Any) -> Any:
+        if not self.some:
+            return super().__gt__(other)  # type: ignore[misc]
+        return Condition(self.shape, lambda i: atom("m", f"{self.name} > {other}", tuple(self._of(tuple(i)))))
+
+    def __ne__(self, other: Any) -> Any:
+        return Condition(self.shape, lambda i: number(1)) if other is None else super().__ne__(other)
+
+
+EVERY = "every"  # of the places that stand on an axis in order
+
+
+def every_place(n: Any) -> Places:
+    """0, 1, 2 … on an axis of that length."""
+    return Places(EVERY, (n,), n)
+
+
+def of_places(places: Any, length: Any) -> Places:
+    """The places, which must be those of an axis of that length."""
+    if not isinstance(places, Places) or not axes.is_alike(places.length, length):
+        raise NoRule(f"places that are a {type(places).__name__}, of an axis of size {length}")
+    return places
+
+
+def is_number(x: Any, number: int) -> bool:
+    """Whether x is this number."""
+    return isinstance(x, int) and x == number
 
 
 def number_of(x: Any) -> Indexed:

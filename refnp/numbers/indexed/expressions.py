@@ -228,6 +228,14 @@ def is_unit(a: Atom) -> bool:
     return a[0] in ("#", "n", "c") or a[:2] == ("f", "exp")
 
 
+def is_whole(e: Expression) -> bool:
+    """Whether it is a sum of whole numbers: of places on axes and of sizes, which names that begin with # are."""
+    return all(
+        not b and c.denominator == 1 and all(p == 1 and (a[0] == "#" or (a[0] == "x" and a[1][0] == "#")) for a, p in f)
+        for (b, f), c in e.items()
+    )
+
+
 def is_positive(e: Expression) -> bool:
     """Whether it is a sum of what is never negative, one of them positive."""
     if not all(c > 0 and is_square(f) for (_, f), c in e.items()):

@@ -11,6 +11,7 @@ from refnp.numbers.indexed.expressions import (
     function,
     functions,
     is_positive,
+    is_whole,
     number,
     opened,
     power,
@@ -19,7 +20,7 @@ from refnp.numbers.indexed.expressions import (
     total,
 )
 from refnp.numbers.indexed.indices import abstracted, index, inverse_of, moved, ways
-from refnp.numbers.indexed.rules import common, primes_of
+from refnp.numbers.indexed.rules import BEFORE, common, primes_of
 from refnp.numbers.indexed.terms import Atom, Index, canonical, frozen
 
 ONE = Fraction(1)
@@ -108,12 +109,32 @@ def is_above_0(e: Expression) -> Expression:
         return number(1)
     if is_positive(e.times(-1)):
         return Expression()
+    if is_whole(e):
+        return _is_above_whole(e)
     assume("≠ 0", e)
     _, _, rest = common(e, signed=False)
     if _sign(rest) < 0:
         return number(1) - is_above_0(e.times(-1))
     name, indices = abstracted("above 0", rest)
     return atom("m", name, tuple(indices))
+
+
+def _is_above_whole(e: Expression) -> Expression:
+    """[a > 0] of whole numbers, of which nothing else is known; of places on one axis [j < i] is an order."""
+    pair = _two_entries(e)
+    if pair is not None:
+        _, (i,), (j,) = pair
+        return term((), ((("m", BEFORE, (j, i)), ONE),))
+    name, indices = abstracted("above 0", e)
+    return atom("m", name, tuple(indices))
+
+
+def _two_entries(e: Expression) -> tuple[str, tuple, tuple] | None:
+    """a, i and j of a_i − a_j, entries of one array; None of all else."""
+    if sorted(e.values()) != [-1, 1] or any(b or len(f) != 1 or f[0][0][0] != "x" or f[0][1] != 1 for b, f in e):
+        return None
+    (one, other) = (next(f[0][0] for (_, f), c in e.items() if c == sign) for sign in (1, -1))
+    return (one[1], one[2], other[2]) if one[1] == other[1] else None
 
 
 def largest_at(axis: Index, sizes: Sequence[tuple[str, str]], e: Expression) -> Index:
@@ -131,24 +152,56 @@ def largest_at(axis: Index, sizes: Sequence[tuple[str, str]], e: Expression) -> 
     return index(axis, found)
 
 
+def arctan(e: Expression) -> Expression:
+    """arctan(−a) = −arctan a, arctan 0 = 0."""
+    if not e:
+        return e
+    sign = _sign(e)
+    return atom("f", "arctan", frozen(e.times(sign))).times(sign)
+
+
 def is_0(e: Expression) -> Expression:
-    """[a = 0], which is taken not to be so where nothing is known of a."""
+    """[a = 0], which is taken not to be so where nothing is known of a; [a_i = a_j] is δ_ij where no two are equal."""
     if not e:
         return number(1)
+    pair = _two_entries(e)
+    if pair is not None:
+        name, one, other = pair
+        if not is_whole(e):
+            assume("no two alike", f"no two entries of {name} are equal")
+        return term((), ((("δ", i, j), ONE) for i, j in zip(one, other, strict=True)))
+    if is_whole(e) and set(e) != {((), ())}:
+        name, indices = abstracted("is 0", e.times(_sign(e)))
+        return atom("m", name, tuple(indices))
     if set(e) != {((), ())} and not is_positive(e) and not is_positive(e.times(-1)):
         assume("≠ 0", e)
     return Expression()
 
 
-functions |= {"exp": exp, "log": log, "tanh": tanh, "sin": sin, "cos": cos, "erf": erf, ">0": is_above_0, "=0": is_0}
+functions |= {"exp": exp, "log": log, "tanh": tanh, "sin": sin, "cos": cos, "erf": erf, "arctan": arctan}
+functions |= {">0": is_above_0, "=0": is_0}
 
 SLOPES: dict[str, Callable[[Expression], Expression]] = {
     "exp": lambda e: function("exp", e),
     "log": lambda e: power(e, -1),
     "sin": lambda e: function("cos", e),
     "cos": lambda e: function("sin", e).times(-1),
+    "arctan": lambda e: power(number(1) + e * e, -1),
     "erf": lambda e: (function("exp", (e * e).times(-1)) * power(atom("c", "π"), Fraction(-1, 2))).times(2),
 }
+
+
+def unknown_function(name: str) -> tuple[str, str]:
+    """The names of a function of which nothing is known, and of its derivative, which has none."""
+    slope = f"{name}′"
+    functions[name], functions[slope] = (lambda e, n=n: atom("f", n, frozen(e)) for n in (name, slope))
+    SLOPES[name] = lambda e: function(slope, e)
+    SLOPES[slope] = _refused
+    return name, slope
+
+
+def _refused(e: Expression) -> Expression:
+    raise NoRule("the second derivative of a function of which nothing is known")
 
 
 def derivative(e: Expression, name: str, at: Sequence[Index]) -> Expression:

@@ -5,6 +5,8 @@ from typing import Any
 
 from refnp.numbers.indexed.terms import Atom, Index, Inside, first_of, frozen, indices_of, letters, letters_of
 
+REVERSED = "reversed "  # i ↦ N − 1 − i, with the name of the axis behind it
+
 
 def index(i: Index, new: Mapping[str, Index]) -> Index:
     """The index with indices in place of letters."""
@@ -18,9 +20,21 @@ def index(i: Index, new: Mapping[str, Index]) -> Index:
     return (*i[:first], *(index(k, new) for k in i[first:]))
 
 
+def exchanged(a: Atom, old: Index, new: Index) -> Atom:
+    """The atom with another index in place of one, where that stands in it and not within a function."""
+
+    def of(i: Index) -> Index:
+        inner = isinstance(i, tuple) and i != old
+        return (*i[: first_of(i)], *map(of, i[first_of(i) :])) if inner else new if i == old else i
+
+    if a[0] in ("x", "m"):
+        return (*a[:2], tuple(map(of, a[2])))
+    return ("δ", *sorted(map(of, a[1:]), key=repr)) if a[0] == "δ" else a
+
+
 def inverse_of(way: str, name: str) -> tuple[str, str]:
-    """The bijection that undoes another."""
-    return {"π": "π⁻", "π⁻": "π"}[way], name
+    """The bijection that undoes another: a reversal is its own."""
+    return (way, name) if name.startswith(REVERSED) else ({"π": "π⁻", "π⁻": "π"}[way], name)
 
 
 def moved(way: str, name: str, i: Index) -> Index:
@@ -62,7 +76,10 @@ def equal(i: Index, j: Index) -> list[tuple[Index, Index]] | None:
         if i[0] in ("π", "π⁻") and i[1] == j[1]:
             return equal(i[2], j[2])
     for one, other in ((i, j), (j, i)):
-        if isinstance(one, tuple) and one[0] in ("π", "π⁻") and isinstance(one[2], str):
+        is_moved = isinstance(one, tuple) and one[0] in ("π", "π⁻") and isinstance(one[2], str)
+        if is_moved and (
+            not isinstance(other, str) or one[0] == "π⁻" or (one[1].startswith(REVERSED) and other < one[2])
+        ):
             return equal(one[2], moved(*inverse_of(*one[:2]), other))
     return [(i, j)]
 
@@ -72,6 +89,8 @@ def solved(i: Index, j: Index, sizes: Mapping[str, str]) -> tuple[str, Index] | 
     for one, other in ((i, j), (j, i)):
         if isinstance(one, str) and one in sizes and one not in letters(other):
             return one, other
+        if isinstance(one, tuple) and one[0] in ("π", "π⁻") and one[2] in sizes and one[2] not in letters(other):
+            return one[2], moved(*inverse_of(*one[:2]), other)
     return None
 
 

@@ -1,13 +1,14 @@
 """What NumPy's functions, and the words of pages, are for arrays whose sizes are letters."""
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from refnp.numbers import words
+from refnp.numbers import windows, words
 from refnp.numbers.indexed.arrays import (
     Condition,
     Indexed,
@@ -17,15 +18,18 @@ from refnp.numbers.indexed.arrays import (
     compared,
     condition,
     equals,
+    every_place,
     finite,
     lift,
+    number_of,
+    of_places,
     place_of,
     spread,
 )
-from refnp.numbers.indexed.expressions import Expression, NoRule, function, number, power, term, total
+from refnp.numbers.indexed.expressions import Expression, NoRule, atom, function, number, power, term, total
+from refnp.numbers.indexed.indices import abstracted, moved
 from refnp.numbers.indexed.sizes import Size, broadcast, is_alike, is_one, listed, pieces, product_of, sum_of
 from refnp.numbers.indexed.sizes import places as axis_places
-from refnp.numbers.windows import windows
 
 
 def together(of: Callable[..., Expression], *arrays: Any, seen: Condition | None = None) -> Indexed:
@@ -90,7 +94,10 @@ def where(c: Any, x: Any, y: Any) -> Indexed:
         return lift(x) if c else lift(y)
     if not isinstance(c, Condition) and not (isinstance(c, np.ndarray) and c.dtype == bool):
         raise NoRule("where of what is no condition")
-    c, x, y = condition(c), lift(x), lift(y)
+    c = condition(c)
+    if isinstance(x, float) and x == math.inf and not any(c.at(i) for i, _ in axis_places(c.shape)):
+        return everywhere(lift(y), c, lift(y))
+    x, y = lift(x), lift(y)
     made = Condition if isinstance(x, Condition) and isinstance(y, Condition) else Indexed
     found = together(lambda k, a, b: k * (a - b) + b, c, x, y)
     if x.seen is None and y.seen is None:
@@ -102,12 +109,11 @@ def where(c: Any, x: Any, y: Any) -> Indexed:
 def matmul(x: Any, y: Any) -> Indexed:
     """Σ_j x_ij y_jk."""
     x, y = finite(lift(x)), finite(lift(y))
-    if x.ndim == 1 or y.ndim == 1:
-        raise NoRule("@ of an array of one axis")
-    return einsum("...ij,...jk->...ik", x, y)
+    left, right = "...ij" if x.ndim > 1 else "j", "...jk" if y.ndim > 1 else "j"
+    return einsum(f"{left},{right}->...{'i' * (x.ndim > 1)}{'k' * (y.ndim > 1)}", x, y)
 
 
-def einsum(subscripts: str, *operands: Any) -> Indexed:
+def einsum(subscripts: str, *operands: Any, optimize: bool = False) -> Indexed:
     """Products of entries, summed over the letters that the result has not."""
     inputs, _, output = subscripts.replace(" ", "").partition("->")
     arrays = [finite(lift(x)) for x in operands]
@@ -176,7 +182,7 @@ def read_at(x: Indexed, places: Any) -> Indexed:
     """x_k at the place k of each; 0 where there is none."""
     k = x.ndim - 1
     known = of_places(places, x.shape[-1])
-    return Indexed((*x.shape[:-1], *places.shape), lambda i: known.seen(i[k:]) * x.at((*i[:k], known.at(i[k:]))))
+    return Indexed((*x.shape[:-1], *places.shape), lambda i: known.there(i[k:]) * x.at((*i[:k], known.place(i[k:]))))
 
 
 def added_at(x: Indexed, places: Any, length: Any) -> Indexed:
@@ -187,18 +193,58 @@ def added_at(x: Indexed, places: Any, length: Any) -> Indexed:
     def at(i: tuple) -> Expression:
         parts = []
         for j, letters in axis_places(places.shape):
-            there = term((), ((("δ", i[-1], known.at(j)), Fraction(1)),))
-            parts.append((known.seen(j) * there * x.at((*i[:k], *j))).summed(letters))
+            there = term((), ((("δ", i[-1], known.place(j)), Fraction(1)),))
+            parts.append((known.there(j) * there * x.at((*i[:k], *j))).summed(letters))
         return total(parts)
 
     return Indexed((*x.shape[:k], length), at)
 
 
-def of_places(places: Any, length: Any) -> Places:
-    """The places, which must be those of an axis of that length."""
-    if not isinstance(places, Places) or not is_alike(places.length, length):
-        raise NoRule(f"places that are a {type(places).__name__}, of an axis of size {length}")
-    return places
+def take(x: Indexed, places: Any, axis: Any = None) -> Indexed:
+    """The entries at these places along an axis."""
+    k = axis % x.ndim
+    known, n = of_places(places, x.shape[k]), places.ndim
+    shape = (*x.shape[:k], *places.shape, *x.shape[k + 1 :])
+    return x.moved(shape, lambda i: (*i[:k], known.place(i[k : k + n]), *i[k + n :]))
+
+
+def roll(x: Indexed, shift: int, axis: Any = None) -> Indexed:
+    """y_i = x_π⁻(i) for the bijection π that goes on by `shift`."""
+    if axis is None or not isinstance(shift, int):
+        raise NoRule("roll of all elements, or by several shifts")
+    (k,) = listed(axis, x.ndim)
+    way, name = "π" if shift < 0 else "π⁻", f"on by {abs(shift)} along {x.shape[k]}"
+    if not isinstance(x.shape[k], Size) or x.shape[k].parts:
+        raise NoRule(f"roll along an axis of size {x.shape[k]}")
+    return x.moved(x.shape, lambda i: (*i[:k], moved(way, name, i[k]), *i[k + 1 :]))
+
+
+def split(x: Indexed, ends: Any, axis: int = 0) -> list[Indexed]:
+    """Its parts up to each of these places, and the rest."""
+    before = (slice(None),) * (axis % x.ndim)
+    return [x[(*before, slice(*cut))] for cut in itertools.pairwise([None, *ends, None])]
+
+
+def floor_divide(x: Any, y: Any) -> Indexed:
+    """⌊x/y⌋: a number of which no more is known than that it does not change with x or y."""
+    ratio = number_of(x) / number_of(y)
+
+    def at(i: tuple) -> Expression:
+        name, leaves = abstracted("floor", ratio.at(i))
+        return atom("x", name, tuple(leaves))
+
+    return Indexed(ratio.shape, at)
+
+
+def runs_of(lengths: Any, sizes: Any) -> Places:
+    """Some place of the signal, or none, for each window and each of the places that the longest has."""
+    shape = product_of(sizes), Size(f"longest of {tuple(sizes)} windows on {tuple(lengths)}")
+    return Places(f"run({tuple(lengths)}, {tuple(sizes)})", shape, product_of(lengths), some=True)
+
+
+def filled(places: Places) -> Places:
+    """The first place that a window has where there is none."""
+    return Places(f"filled {places.name}", places.shape, places.length)
 
 
 def windows_of(axes: Any, mode: str = "zeros") -> Places:
@@ -240,6 +286,40 @@ def expand_dims(x: Indexed, axis: Any) -> Indexed:
     axes = listed(axis, x.ndim + len(np.atleast_1d(axis)))
     key = [None if k in axes else slice(None) for k in range(x.ndim + len(axes))]
     return x[tuple(key)]
+
+
+def sign(x: Any) -> Indexed:
+    """1, or −1 where x < 0; of x = 0 nothing is known."""
+    return where(Real(lift(x)) < 0, -1, 1)
+
+
+def arctan2(y: Any, x: Any) -> Indexed:
+    """arctan(y/x), and π more or less where x < 0."""
+    x, y = lift(x), lift(y)
+    turned = where(Real(y) < 0, -Mathematics.pi, Mathematics.pi)
+    return applied("arctan")(y / x) + where(Real(x) < 0, turned, 0)
+
+
+def power_of(x: Any, p: Any) -> Indexed:
+    """x^p; exp(p log x) for a p that is an array."""
+    return exp(lift(p) * applied("log")(x)) if isinstance(p, Indexed) else lift(x) ** p
+
+
+def triangle(x: Indexed, k: int = 0, *, upper: bool) -> Indexed:
+    """x_ij where j ≤ i, or where i ≤ j; 0 elsewhere."""
+    rows, columns = every_place(x.shape[-2]), every_place(x.shape[-1])
+    if k or not is_alike(x.shape[-2], x.shape[-1]):
+        raise NoRule("a triangle of an oblong matrix, or another one than up to the diagonal")
+    hidden = rows[:, None] > columns if upper else columns > rows[:, None]
+    return where(hidden, 0, x)
+
+
+def diagonal(x: Indexed, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Indexed:
+    """x_ii."""
+    if offset or not is_alike(x.shape[axis1], x.shape[axis2]):
+        raise NoRule("a diagonal of an oblong matrix, or another one than the first")
+    last = moveaxis(x, (axis1, axis2), (-2, -1))
+    return last.moved(last.shape[:-1], lambda i: (*i, i[-1]))
 
 
 def absolute(x: Any) -> Indexed:
@@ -291,7 +371,10 @@ UFUNCS: dict[Any, Callable] = {
     np.true_divide: divide,
     np.negative: lambda x: multiply(x, -1),
     np.square: lambda x: lift(x) ** 2,
-    np.power: lambda x, p: x**p,
+    np.power: power_of,
+    np.arctan: applied("arctan"),
+    np.arctan2: arctan2,
+    np.sign: sign,
     np.matmul: matmul,
     np.exp: exp,
     np.expm1: lambda x: exp(x) - 1,
@@ -330,6 +413,16 @@ FUNCTIONS: dict[Any, Callable] = {
     np.max: _first(Indexed.max),
     np.concatenate: concatenate,
     np.stack: stack,
+    np.take: take,
+    np.roll: roll,
+    np.split: split,
+    np.floor_divide: floor_divide,
+    np.remainder: lambda x, y: lift(x) - lift(y) * floor_divide(x, y),
+    np.cumsum: _first(Indexed.cumsum),
+    np.flip: _first(Indexed.flip),
+    np.diagonal: diagonal,
+    np.tril: lambda x, k=0: triangle(x, k, upper=False),
+    np.triu: lambda x, k=0: triangle(x, k, upper=True),
     np.reshape: _first(Indexed.reshape),
     np.swapaxes: _first(Indexed.swapaxes),
     np.transpose: _first(Indexed.transpose),
@@ -351,6 +444,9 @@ FUNCTIONS: dict[Any, Callable] = {
     words.erf: applied("erf"),
     words.erfc: lambda x: 1 - applied("erf")(x),
     words.normal_cdf: normal_cdf,
+    words.less_log1p: lambda x: x - applied("log")(x + 1),
+    words.expm1_less: lambda x: exp(x) - 1 - x,
+    windows.filled: filled,
 }
 _COMPARED = {
     "gt": np.greater,
@@ -361,12 +457,13 @@ _COMPARED = {
     "ne": np.not_equal,
 }
 Indexed.functions = UFUNCS | FUNCTIONS
-Size.functions = Indexed.functions | {windows: windows_of}
+Size.functions = Indexed.functions | {windows.windows: windows_of, windows.runs: runs_of, words.arange: every_place}
 if hasattr(words, "summed_to"):
     Indexed.functions[words.summed_to] = summed_to
 _TESTS = (np.isinf, np.isneginf, np.isfinite, np.isnan)
 Real.functions = {ufunc: UFUNCS[ufunc] for ufunc in (*_COMPARED.values(), *_TESTS)}
-Real.functions |= {words.largest: largest, np.absolute: lambda x: Real(absolute(x.x))}
+Real.functions |= {np.floor_divide: floor_divide, words.largest: largest, np.sign: lambda x: sign(x.x)}
+Real.functions[np.absolute] = lambda x: Real(absolute(x.x))
 
 
 def _of_size(ufunc: Any, *, reflected: bool = False) -> Callable:
@@ -374,6 +471,7 @@ def _of_size(ufunc: Any, *, reflected: bool = False) -> Callable:
     return lambda x, y: UFUNCS[ufunc](y, lift(x)) if reflected else UFUNCS[ufunc](lift(x), y)
 
 
+Size.constant = lambda _, number: lift(number)  # type: ignore
 _DIVIDED = {"__truediv__": _of_size(np.true_divide), "__rtruediv__": _of_size(np.true_divide, reflected=True)}
 for _name, _by in _DIVIDED.items():
     setattr(Size, _name, _by)

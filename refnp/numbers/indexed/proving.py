@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from refnp.numbers.indexed import operations  # noqa: F401   NumPy's functions for arrays
+from refnp.numbers.indexed import operations
 from refnp.numbers.indexed.arrays import Indexed, lift, symbol
 from refnp.numbers.indexed.expressions import Assumptions, Expression, NoRule, assuming, total
-from refnp.numbers.indexed.functions import derivative
+from refnp.numbers.indexed.functions import derivative, unknown_function
 from refnp.numbers.indexed.indices import meaning, moved
+from refnp.numbers.indexed.rules import BEFORE
 from refnp.numbers.indexed.sizes import is_alike, is_one, places
 from refnp.numbers.indexed.terms import Atom, Index, Inside, canonical, first_of, frozen
 
@@ -64,6 +65,17 @@ def gradients(page: Callable, arguments: Mapping[str, Indexed | None], **options
         if x is not None and bar is not None:
             found[name] = theorem(functools.partial(_differences, name, x, bar, values), common)
     return found
+
+
+def unknown_page(name: str) -> Callable:
+    """The page of a function of elements of which nothing is known but that its VJP is its derivative."""
+    value, slope = unknown_function(name)
+
+    def page(x: Indexed) -> tuple:
+        y, along = (operations.applied(n)(x) for n in (value, slope))
+        return y, lambda y_bar: (y_bar * along,)
+
+    return page
 
 
 def _differences(name: str, x: Indexed, bar: Any, values: list) -> Iterable[Expression]:
@@ -183,9 +195,12 @@ def _factor(a: Atom, p: Fraction) -> str:
     kind = a[0]
     if kind in ("x", "m"):
         of = f"{a[1]}[{','.join(map(_index, a[2]))}]" if a[2] else a[1]
+        if a[1] == BEFORE:
+            of = f"[{' < '.join(map(_index, a[2]))}]"
         if a[1] in meaning:
             own = {f"t{k}": _index(i) for k, i in enumerate(a[2], start=1)}
-            of = f"[{LETTERS.sub(lambda found: own.get(found[0], found[0]), _inner(meaning[a[1]]))} > 0]"
+            sign = ">" if a[1].startswith("above 0") else "="
+            of = f"[{LETTERS.sub(lambda found: own.get(found[0], found[0]), _inner(meaning[a[1]]))} {sign} 0]"
     elif kind == "δ":
         of = f"[{_index(a[1])} = {_index(a[2])}]"
     elif kind == "f":

@@ -18,6 +18,7 @@ from refnp.numbers.indexed.expressions import (
     Expression,
     NoRule,
     assume,
+    function,
     is_positive,
     is_square,
     is_unit,
@@ -31,9 +32,10 @@ from refnp.numbers.indexed.expressions import (
     term,
     total,
 )
-from refnp.numbers.indexed.indices import inverse_of, meaning, ways
-from refnp.numbers.indexed.terms import INNER, WORDS, Atom, Inside, frozen, letters, letters_of, renamed, thawed
+from refnp.numbers.indexed.indices import REVERSED, exchanged, inverse_of, meaning, ways
+from refnp.numbers.indexed.terms import INNER, WORDS, Atom, Index, Inside, frozen, letters, letters_of, renamed, thawed
 
+BEFORE = "before"  # [i < j] for places on one axis
 LETTER = re.compile(r"[ijt]\d+")
 Sizes = dict[str, str]
 Powers = dict[Atom, Fraction]
@@ -46,9 +48,12 @@ def _replaced(sizes: Sizes, powers: Powers, c: Fraction, a: Atom, left: Fraction
 
 
 def _reordered(sizes: Sizes, powers: Powers, c: Fraction) -> Expression | None:
-    """Σ_j a_π(j) = Σ_j a_j."""
+    """Σ_j a_π(j) = Σ_j a_j; for a reversal r also Σ_j [i < j] a_r(j) = Σ_j [i < r(j)] a_j."""
     for letter in sizes:
         under = set().union(*(ways(letter, a) for a in powers))
+        others = set().union(*(ways(letter, a) for a in powers if a[:2] != ("m", BEFORE)))
+        if len(others) == 1 and all(way and way[1].startswith(REVERSED) for way in others):
+            under = others
         if len(under) == 1 and None not in under:
             back = {letter: (*inverse_of(*under.pop()), letter)}
             return substituted(Expression({((), tuple(powers.items())): c}), back).summed(sizes.items())
@@ -84,13 +89,31 @@ def _same_index(sizes: Sizes, powers: Powers, c: Fraction) -> Expression | None:
             if isinstance(one, str) and one not in letters(other) and any(one in letters_of(b) for b in rest):
                 with_other = substituted(Expression({((), tuple(rest.items())): c}), {one: other})
                 return _replaced({}, {a: Fraction(1)}, Fraction(1), a, Fraction(1), with_other).summed(sizes.items())
+            if isinstance(one, tuple) and isinstance(other, tuple) and any(repr(one) in repr(b) for b in rest):
+                found = term((), ((a, Fraction(1)),), c)
+                for b, p in rest.items():
+                    found = found * _exchanged(b, p, one, other)
+                return found.summed(sizes.items())
     return None
+
+
+def _exchanged(a: Atom, p: Fraction, old: Index, new: Index) -> Expression:
+    """A power of an atom in which an index is another."""
+    if a[0] not in ("f", "^") or repr(old) not in a[-1].text:
+        return term((), ((exchanged(a, old, new), p),))
+    parts = []
+    for b, factors, c in thawed(a[-1]):
+        part = term((), (), c)
+        for inner, q in factors:
+            part = part * _exchanged(inner, q, old, new)
+        parts.append(part.summed(b))
+    return power(total(parts) if a[0] == "^" else function(a[1], total(parts)), p)
 
 
 def _one_of_them(sizes: Sizes, powers: Powers, c: Fraction) -> Expression | None:
     """m_j [Σ_i m_i > 0] = m_j for a mask m: where one is 1, their number is above 0."""
     for a in powers:
-        inside = meaning.get(a[1]) if a[0] == "m" else None
+        inside = meaning.get(a[1]) if a[0] == "m" and a[1].startswith("above 0 ") else None
         if inside is None or len(inside.terms) != 1:
             continue
         ((bound, factors), k) = inside.terms[0]
@@ -102,6 +125,19 @@ def _one_of_them(sizes: Sizes, powers: Powers, c: Fraction) -> Expression | None
                     i in dict(bound) or known.get(i) == j for i, j in zip(of[2], other[2], strict=True)
                 ):
                     return _replaced(sizes, powers, c, a, Fraction(0), number(1))
+    return None
+
+
+def _ordered(sizes: Sizes, powers: Powers, c: Fraction) -> Expression | None:
+    """[i < i] = 0, [i < j] [j < i] = 0, and [r(i) < r(j)] = [j < i] for a reversal r."""
+    for a in powers:
+        if a[:2] == ("m", BEFORE):
+            i, j = a[2]
+            if i == j or ("m", BEFORE, (j, i)) in powers:
+                return Expression()
+            if all(isinstance(k, tuple) and k[0] == "π" and k[1].startswith(REVERSED) for k in (i, j)):
+                swapped = term((), ((("m", BEFORE, (j[2], i[2])), Fraction(1)),))
+                return _replaced(sizes, powers, c, a, Fraction(0), swapped)
     return None
 
 
@@ -213,6 +249,9 @@ def common(e: Expression, *, signed: bool) -> tuple[Fraction, list[tuple[Atom, F
         powers = [other.get(a, Fraction(0)) for other in every]
         if all(q > 0 for q in powers) or all(q < 0 for q in powers):
             outside[a] = min(powers, key=abs)
+    for a in {a: None for other in every for a, q in other.items() if signed and a[0] in ("x", "f") and q < 0}:
+        if not is_unit(a) and a not in outside:  # 1 + b/a = (a + b)/a
+            outside[a] = min(other.get(a, Fraction(0)) for other in every)
     e = e * Expression({((), tuple((a, -q) for a, q in outside.items())): Fraction(1)})
     ways = {tuple((a, q) for a, q in f if is_unit(a) and letters_of(a).isdisjoint(dict(b))) for b, f in e}
     forms = [(way, e * term((), ((a, -q) for a, q in way))) for way in ways]
@@ -251,5 +290,5 @@ def primes_of(n: int) -> Iterator[int]:
         yield n
 
 
-rules += [_reordered, _root_squared, _cosine_squared, _same_index, _one_of_them, _divided]
+rules += [_reordered, _root_squared, _cosine_squared, _same_index, _one_of_them, _ordered, _divided]
 powers_of.append(_inverse_or_root)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from refnp.numbers.indexed.expressions import Expression, NoRule, assume, atom, number
+from refnp.numbers.indexed.indices import REVERSED, moved
 from refnp.numbers.indexed.terms import Index, canonical, fresh
 from refnp.numbers.kinds import Kind
 
@@ -21,7 +22,8 @@ Reader = Callable[[tuple], tuple]  # from the indices of an array to those of th
 class Size(Kind):
     """The length of an axis: a letter, or a `product` or `sum` of sizes. At least 1, and otherwise any whole number.
 
-    What is computed of sizes, such as the number of windows, is a letter of its own, whose name says how it came to be.
+    What is `computed` of sizes, such as the number of windows, is a letter of its own, whose name says how it came to
+    be. A `difference` is any whole number unless it is the length of an axis.
     """
 
     __slots__ = ("name", "parts", "way")
@@ -33,7 +35,11 @@ class Size(Kind):
 
     def number(self) -> Expression:
         """The size as a number to compute with."""
-        if self.way == "letter":
+        if self.way == "difference":
+            return atom("x", f"#{self.name}", ())
+        if self.way == "computed":
+            assume("of sizes", f"{self.name} ≥ 1")
+        if not self.parts:
             return atom("#", self.name)
         found = as_number(self.parts[0])
         for part in self.parts[1:]:
@@ -51,13 +57,13 @@ class Size(Kind):
         left = list(factors(self))
         for factor in factors(other):
             if not any(is_alike(factor, own) for own in left):
-                return Size(f"⌊{self}/{other}⌋")
+                return Size(f"⌊{self}/{other}⌋", "computed")
             left.remove(next(own for own in left if is_alike(factor, own)))
         return product_of(left)
 
     def __mod__(self, other: Any) -> Any:
         """0 for a factor of a product."""
-        return 0 if "⌊" not in str(self // other) else Size(f"{self} mod {other}")
+        return 0 if "⌊" not in str(self // other) else Size(f"{self} mod {other}", "difference")
 
     def __add__(self, other: Any) -> Any:
         return _computed(self, "+", other)
@@ -72,7 +78,7 @@ class Size(Kind):
         return _computed(other, "−", self)
 
     def __neg__(self) -> "Size":
-        return Size(f"−({self})")
+        return Size(f"−({self})", "difference")
 
     def __eq__(self, other: Any) -> bool:
         if not isinstance(other, (Size, int)) or isinstance(other, bool):
@@ -93,14 +99,16 @@ class Size(Kind):
         return self._is(other, 1, "≥")
 
     def __lt__(self, other: Any) -> bool:
-        return (not self >= other) if isinstance(other, int) and other <= 1 else self._is(other, -1, "<")
+        known = isinstance(other, int) and other <= 1 and self.way != "difference"
+        return False if known else self._is(other, -1, "<")
 
     def __le__(self, other: Any) -> bool:
-        return (not self > other) if isinstance(other, int) and other <= 0 else self._is(other, -1, "≤")
+        known = isinstance(other, int) and other <= 0 and self.way != "difference"
+        return False if known else self._is(other, -1, "≤")
 
     def _is(self, other: Any, least: int, sign: str) -> bool:
         """What is known of a size that is at least 1; else it is taken not to be so, as an assumption."""
-        if isinstance(other, int) and other <= least:
+        if isinstance(other, int) and other <= least and self.way != "difference":
             return True
         assume("of sizes", f"not {self} {sign} {other}")
         return False
@@ -118,7 +126,9 @@ def _computed(one: Any, sign: str, other: Any) -> Any:
         return NotImplemented
     if isinstance(other, int) and other == 0:
         return one
-    return other if isinstance(one, int) and one == 0 and sign == "+" else Size(f"{one} {sign} {other}")
+    if isinstance(one, int) and one == 0 and sign == "+":
+        return other
+    return Size(f"{one} {sign} {other}", "computed" if sign == "+" else "difference")
 
 
 def sum_of(sizes: Sequence[Any]) -> Any:
@@ -168,7 +178,7 @@ def indices(size: Size | int) -> Iterator[tuple[Index, list[tuple[str, str]]]]:
     """The indices of an axis, with the letters in them: one for a letter, one for each piece of a sum."""
     if isinstance(size, int):
         yield from ((k, []) for k in range(size))
-    elif size.way == "letter":
+    elif not size.parts:
         letter = fresh()
         yield letter, [(letter, size.name)]
     elif size.way == "product":
@@ -317,11 +327,28 @@ def _joined(i: list[Index], shape: Sequence[Any]) -> tuple[Index, ...]:
     return tuple(found)
 
 
+def reversal(size: Any) -> Callable[[Index], Index]:
+    """The index N − 1 − i of each i."""
+    if isinstance(size, int):
+        return lambda i: size - 1 - i
+    if size.parts:
+        raise NoRule(f"an axis of size {size} read backwards")
+    return lambda i: moved("π", f"{REVERSED}{size}", i)
+
+
 def _entry(size: Any, k: int) -> Index:
     """One entry of an axis."""
-    if not isinstance(size, int):
-        raise NoRule(f"entry {k} of an axis of size {size}")
-    return k % size
+    if isinstance(size, int):
+        return k % size
+    of = pieces(size)
+    end = k < 0
+    for n, piece in reversed([*enumerate(of)]) if end else enumerate(of):
+        if not isinstance(piece, int) or len(of) == 1:
+            break
+        if -piece <= k < piece:
+            return ("part", n, k % piece)
+        k += piece if end else -piece
+    raise NoRule(f"entry {k} of an axis of size {size}")
 
 
 def _slice(size: Any, k: slice) -> tuple[Any, Callable[[Index], Index]]:
@@ -331,4 +358,20 @@ def _slice(size: Any, k: slice) -> tuple[Any, Callable[[Index], Index]]:
     if isinstance(size, int) and all(n is None or isinstance(n, int) for n in (k.start, k.stop, k.step)):
         inside = range(size)[k]
         return len(inside), lambda i: inside[i]
+    of = pieces(size)
+    first, last = _cut(of, k.start, 0), _cut(of, k.stop, len(of))
+    if k.step in (None, 1) and first is not None and last is not None and first < last:
+        if last - first == 1:
+            return of[first], lambda i: ("part", first, i) if len(of) > 1 else i
+        return sum_of(of[first:last]), lambda i: ("part", i[1] + first, i[2])
     raise NoRule(f"a slice {k.start}:{k.stop} of an axis of size {size}")
+
+
+def _cut(of: tuple, place: Any, default: int) -> int | None:
+    """The number of pieces in front of a place, counted from the end if it is negative; None for one inside of one."""
+    if place is None:
+        return default
+    counts = [sum_of(of[:n]) if n else 0 for n in range(len(of) + 1)]
+    if isinstance(place, int) and place < 0:
+        counts, place = [sum_of(of[n:]) if n < len(of) else 0 for n in range(len(of) + 1)], -place
+    return next((n for n, count in enumerate(counts) if is_alike(count, place)), None)

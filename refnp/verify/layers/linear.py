@@ -74,11 +74,12 @@ def refnp_embedding(table, *, tokens, scaled=False, padding_index=None, by_frequ
     `by_frequency` divides the gradient of each row by how often its token stands there.
     Shapes: table (V, D), tokens (...) → (..., D).
     """
+    if padding_index is None and not by_frequency:
+        return layers.embedding(tokens, table, scaled=scaled)
     divisors = counts_of(tokens, len(table)).astype(float) if by_frequency else np.ones((len(table), 1))
     if padding_index is not None:
         divisors[padding_index] = np.inf
-    plain = padding_index is None and not by_frequency
-    return layers.embedding(tokens, table if plain else with_divided_gradient(table, by=divisors), scaled=scaled)
+    return layers.embedding(tokens, with_divided_gradient(table, by=divisors), scaled=scaled)
 
 
 @primitive
