@@ -4,27 +4,22 @@ An excuse explains its own numbers. An answer is excused if it is within the bou
 (`refnp.verify.case.KnownDefect`), and never by a framework's name alone. `recorded/seen.json` holds the answers whose
 every number has to be the one that was seen, {framework: {"case in dtype: quantity": fingerprint}}: where no formula is
 known, nothing else is excused; and where a formula allows an element a hundredth of itself and more, because all its
-digits are lost, a recorded answer has to be the one that was seen. `python -m refnp.verify.excuses --write` makes
-the file.
+digits are lost, a recorded answer has to be the one that was seen. seen.py makes the file.
 """
 
-import argparse
 import functools
 import hashlib
 import json
-import sys
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from refnp.autograd.files import write_whole
 from refnp.layers.pooling import to_the_first
 from refnp.numbers.rounding import Rounded, at_kink, between, tolerance, where
 from refnp.verify.bounds import deviation
-from refnp.verify.case import Convention, FailedError, KnownDefect, NotOfferedError, Problem
+from refnp.verify.case import Convention, KnownDefect, Problem
 from refnp.verify.layers.pooling import shared
-from refnp.verify.record import DTYPES, FOLDER, RECORDED, key_of
+from refnp.verify.record import FOLDER, RECORDED, key_of
 
 
 def with_both_slopes(chosen: Rounded, x: Rounded, y: Rounded, same: np.ndarray) -> Rounded:
@@ -108,55 +103,3 @@ def is_to_be_seen(
     if not formulas:
         return any(not defect.has_formula for defect in covering)
     return any(says_little(defect, problem, quantity, given, dtype) for defect in formulas)
-
-
-def recorded_answers() -> Iterator[tuple]:
-    """(framework, problem, reference, answer, rows) of every recorded answer to a case of a layer."""
-    from refnp.verify.judge import frameworks, judged  # which need this page
-    from refnp.verify.layers import cases_of_layers
-
-    for other in frameworks(live=()):
-        for case in cases_of_layers():
-            for dtype in DTYPES:
-                problem = other.posed(case.problem(dtype))
-                try:
-                    answer = other.answer(problem)
-                except (NotOfferedError, FailedError):
-                    continue
-                reference = problem.reference()
-                rows = judged(problem, answer, reference, other.name, other.version, known=other.known_defects)
-                yield other, problem, reference, answer, rows
-
-
-def to_be_seen() -> dict[str, dict[str, str]]:
-    """The fingerprints of the recorded answers that are to be the ones that were seen."""
-    from refnp.verify.judge import WITHIN
-
-    found: dict[str, dict[str, str]] = {}
-    for other, problem, _, answer, rows in recorded_answers():
-        known = (*problem.case.known_defects, *other.known_defects)
-        for row in rows:
-            given = np.asarray(answer[row.quantity])
-            if row.verdict != WITHIN and is_to_be_seen(known, other.name, problem, row.quantity, given):
-                found.setdefault(other.name, {})[f"{key_of(problem)}: {row.quantity}"] = fingerprint(given)
-    return found
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print the fingerprints, or write them."""
-    parser = argparse.ArgumentParser(prog="python -m refnp.verify.excuses", description="Write what was seen.")
-    parser.add_argument("--write", action="store_true", help=f"write {SEEN.name} and not the terminal")
-    options = parser.parse_args(argv)
-    fingerprints.cache_clear()
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        text = json.dumps(to_be_seen(), indent=1, ensure_ascii=False) + "\n"
-    if options.write:
-        write_whole(SEEN, text.encode())
-    else:
-        print(text, end="")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

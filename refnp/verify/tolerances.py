@@ -19,8 +19,8 @@ from refnp.numbers.precision import FORMATS, Policy, checked_formats, format_of,
 from refnp.verify import equations
 from refnp.verify.asking import another_format
 from refnp.verify.case import Case, Problem
+from refnp.verify.equations import Inputs, inputs_by_name, real_of, taken_by
 from refnp.verify.findings import first_line, quiet
-from refnp.verify.inputs import Inputs, inputs_by_name, real_of, taken_by
 from refnp.verify.judge import CONVENTION, WITHIN, Judgement, judged
 from refnp.verify.layer_names import named_cases
 from refnp.verify.report import exactly, number

@@ -18,11 +18,12 @@ from refnp.numbers import parts, rounding
 from refnp.numbers.rounding import arithmetic, between, either, exact, tolerance, where
 from refnp.verify import excuses
 from refnp.verify.case import KnownDefect
-from refnp.verify.excuses import by_formula, excused_by, fingerprint, recorded_answers
+from refnp.verify.excuses import by_formula, excused_by, fingerprint
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, WITHIN, judged
 from refnp.verify.layers import cases_of_layers
 from refnp.verify.layers.activations import printed_gelu
 from refnp.verify.record import key_of
+from refnp.verify.seen import recorded_answers
 
 BY_FORMULA = {  # layers whose known defects have formulas, and how many recorded rows show them at the least
     "gelu": 80, "softmax": 90, "log_softmax": 90, "attention": 400, "layer_norm": 60, "binary_cross_entropy": 30,
@@ -158,7 +159,7 @@ def test_the_file_of_what_was_seen_is_that_of_the_recordings():
         known, array = (*problem.case.known_defects, *other.known_defects), np.asarray(answer[quantity])
         if excuses.is_to_be_seen(known, other.name, problem, quantity, array):
             found.setdefault(other.name, {})[f"{key_of(problem)}: {quantity}"] = fingerprint(array)
-    assert found == excuses.fingerprints(), "out of date: python -m refnp.verify.excuses --write"
+    assert found == excuses.fingerprints(), "out of date: python -m refnp.verify.seen --write"
 
 
 def test_a_fingerprint_is_of_numbers_type_and_shape():
