@@ -255,6 +255,11 @@ def new_canp(heads=2, floor=0.0, deviation="softplus"):
     return models.CANP(**BLOCKS | {"heads": heads}, floor=floor, deviation=deviation, rng=begun())
 
 
+def new_attn_cnp(heads=2):
+    """An AttnCNP."""
+    return models.AttnCNP(DX, DY, hidden=4, heads=heads, rng=begun())
+
+
 def new_latent_np(floor=0.0, latent_floor=0.0, deterministic=False):
     """A latent NP, with a deterministic path or without."""
     options: dict[str, Any] = {"floor": floor, "latent_floor": latent_floor, "deterministic": deterministic}
@@ -346,6 +351,7 @@ LATENT = (*SETS, "noise")
 GIVEN_TARGETS = (*SETS, "target_y")
 CNP = Model("cnp", models.CNP, new_cnp, SETS, predicted, ("CNP", "SetEncoder"))
 CANP = Model("canp", models.CANP, new_canp, SETS, predicted, ("CANP", "AttentionBlock"))
+ATTN_CNP = Model("attn_cnp", models.AttnCNP, new_attn_cnp, SETS, predicted)
 LATENT_NP = Model("latent_np", models.LatentNP, new_latent_np, LATENT, drawn)
 LATENT_NP_BOUND = Model(
     "latent_np_bound", models.LatentNP, new_latent_np, (*GIVEN_TARGETS, "noise"), bound_from_below,
@@ -393,6 +399,8 @@ def cases() -> list[Case]:
         CNP.case("exp", sets(m=1, n=1), deviation="exp"),
         CANP.case("whole contexts", sets(), heads=2),
         CANP.case("ragged contexts, floor", sets(), heads=2, floor=0.1, **ragged),
+        ATTN_CNP.case("whole contexts", sets(), heads=2),
+        ATTN_CNP.case("ragged contexts", sets(), heads=2, **ragged),
         LATENT_NP.case("two draws", sets("noise")),
         LATENT_NP.case("ragged contexts, floors", sets("noise"), floor=0.1, latent_floor=0.1, **ragged),
         LATENT_NP.case("deterministic path", sets("noise", draws=1), deterministic=True),
