@@ -9,6 +9,7 @@ import functools
 import inspect
 import pathlib
 import textwrap
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -95,8 +96,10 @@ def is_pullback(node: ast.AST) -> bool:
 
 
 def code_of(tree: ast.FunctionDef, file: str) -> Any:
-    """A function as code."""
-    return compile(ast.Module([tree], []), file, "exec")
+    """A function as code. Of an edit that indexes a number, say, Python warns; that it raises is what is found out."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)
+        return compile(ast.Module([tree], []), file, "exec")
 
 
 class WithPage:

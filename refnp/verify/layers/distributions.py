@@ -92,6 +92,7 @@ LOW_RANK = Layer(
         mean, factor, std * std
     ).log_prob(y),
     names=("LowRankNormal",),
+    tried={"K": (5, 1, 2, 67)},  # a low rank: the matrix that is solved for is (K, K)
 )
 CATEGORICAL_KL = Layer(
     "categorical_kl",
