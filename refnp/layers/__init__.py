@@ -4,7 +4,7 @@ from refnp.layers import masks
 from refnp.layers.activation import *
 from refnp.layers.attention import attention, attention_scores, attention_with_weights, column_attention
 from refnp.layers.convolution import Convolution, ConvolutionTranspose, convolution, convolution_transpose
-from refnp.layers.distributions import Categorical, LowRankNormal, Mixture, MultivariateNormal, Normal, kl_divergence
+from refnp.layers.distributions import Categorical, Normal, kl_divergence
 from refnp.layers.group_norm import (
     BatchNorm,
     GroupNorm,
@@ -17,8 +17,10 @@ from refnp.layers.layer_norm import LayerNorm, RMSNorm, layer_norm, rms_norm
 from refnp.layers.linear import MLP, Embedding, Linear, embedding
 from refnp.layers.linear_attention import linear_attention, positive_features
 from refnp.layers.loss import binary_cross_entropy, cross_entropy, gaussian_nll, huber, mse
+from refnp.layers.mixture import Mixture
 from refnp.layers.module import Module
 from refnp.layers.multi_head import KeyValueCache, MultiHeadAttention, grouped_attention, merge_heads, split_heads
+from refnp.layers.multivariate_normal import LowRankNormal, MultivariateNormal
 from refnp.layers.pooling import adaptive_average_pool, adaptive_max_pool, average_pool, max_pool
 from refnp.layers.positions import *
 from refnp.layers.regularization import dropout

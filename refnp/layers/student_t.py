@@ -23,7 +23,7 @@ from refnp.autograd.errors import explained
 from refnp.autograd.pages import page
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.distributions import check_generator
+from refnp.layers.distributions import Distribution, common_dtype
 from refnp.layers.loss import HALF_LOG_TWO_PI, counts, magnitude
 from refnp.layers.masked_reductions import broadcast_shape, check_positive, numbers
 from refnp.numbers.parts import part
@@ -130,11 +130,12 @@ def log_of_term(b, half):
 
 
 @explained
-class StudentT:
+class StudentT(Distribution):
     """Numbers with Student's t distribution, independent of each other: ν `degrees_of_freedom`, `location`, `scale`.
 
     Shapes: all three broadcast; `shape` is what they broadcast to. The scale is not the standard deviation, which is
     σ √(ν/(ν − 2)).   Raises ValueError for a ν or σ that is not positive and finite.
+    Samples: y = μ + σ ε, ε of ν degrees of freedom and of `shape`.   VJP: μ̄ = ȳ, σ̄ = ȳ ε; ν none.
     Elsewhere: torch.distributions.StudentT takes (df, loc, scale), scipy.stats.t the same.
     """
 
@@ -146,7 +147,9 @@ class StudentT:
         for name, value in (("degrees_of_freedom", self.degrees_of_freedom), ("scale", self.scale)):
             check_positive("StudentT", name, np.where(np.isnan(raw(value)), 1, raw(value)))
         parts = {"degrees_of_freedom": self.degrees_of_freedom, "location": self.location, "scale": self.scale}
-        self.shape = broadcast_shape("StudentT", **{name: value.shape for name, value in parts.items()})
+        shapes = {name: value.shape for name, value in parts.items()}
+        self.shape = self.of_noise = broadcast_shape("StudentT", **shapes)
+        self.dtype = common_dtype(*parameters)
 
     def log_prob(self, y: ArrayLike, *, mask: ArrayLike | None = None) -> Array | Tensor:
         """log p(y) of every element; y and `mask`, True = counts, broadcast to one shape of all; elsewhere 0."""
@@ -170,11 +173,9 @@ class StudentT:
         shown = ag.where(finite, nu, 3.0)
         return ag.where(finite, self.scale * ag.sqrt(shown / (shown - 2.0)), np.where(raw(nu).real > 1, np.inf, np.nan))
 
-    def sample(self, rng: np.random.Generator, shape: int | tuple[int, ...] = ()) -> Array | Tensor:
-        """y = μ + σ τ with τ of ν degrees of freedom: `shape` draws, axes in front.   VJP: μ̄ = ȳ, σ̄ = ȳ τ; ν none."""
-        check_generator("StudentT.sample", rng)
-        axes = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-        nu = raw(self.degrees_of_freedom)
-        dtype = np.result_type(nu, raw(self.location), raw(self.scale)).type(0).real.dtype
-        draws = np.asarray(rng.standard_t(np.asarray(nu.real, np.float64), axes + self.shape)).astype(dtype)
-        return self.location + self.scale * draws
+    def _drawn(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        nu = np.asarray(raw(self.degrees_of_freedom).real, np.float64)
+        return np.asarray(rng.standard_t(nu, shape))
+
+    def _from(self, noise: Any) -> Array | Tensor:
+        return self.location + self.scale * noise

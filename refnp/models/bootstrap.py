@@ -30,8 +30,9 @@ from refnp import autograd as ag
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.activation import relu
-from refnp.layers.distributions import Mixture, Normal
+from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP, Linear
+from refnp.layers.mixture import Mixture
 from refnp.layers.module import on_tape
 from refnp.models.attentive import CANP
 from refnp.models.chain_rule import repeated

@@ -24,8 +24,10 @@ from refnp import autograd as ag
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.distributions import LowRankNormal, Mixture, MultivariateNormal, Normal, check_generator, log_mean_exp
+from refnp.layers.distributions import Normal, check_generator
 from refnp.layers.masked_reductions import full_mask, numbers
+from refnp.layers.mixture import Mixture, log_mean_exp
+from refnp.layers.multivariate_normal import LowRankNormal, MultivariateNormal
 from refnp.models.checks import check_finite, present
 
 

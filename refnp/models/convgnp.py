@@ -23,9 +23,10 @@ import numpy as np
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.distributions import LowRankNormal, MultivariateNormal, Normal
+from refnp.layers.distributions import Normal
 from refnp.layers.grid import Grid, GridOptions
 from refnp.layers.module import on_tape
+from refnp.layers.multivariate_normal import LowRankNormal, MultivariateNormal
 from refnp.layers.unet import Network
 from refnp.models.chain_rule import joint_log_prob
 from refnp.models.checks import check_positive_counts, check_presence

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.distributions import Mixture, Normal
+from refnp.layers.distributions import Normal
+from refnp.layers.mixture import Mixture
 from refnp.models.chain_rule import ChainRule, OneByOne
 from refnp.models.neural_process import NeuralProcess
 

@@ -29,8 +29,9 @@ from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.activation import relu, sigmoid
-from refnp.layers.distributions import Mixture, Normal, kl_divergence, log_mean_exp
+from refnp.layers.distributions import Normal, kl_divergence
 from refnp.layers.linear import MLP
+from refnp.layers.mixture import Mixture, log_mean_exp
 from refnp.layers.module import on_tape
 from refnp.models.checks import check_deviation, check_floor, check_positive_counts
 from refnp.models.neural_process import NeuralProcess, SetEncoder, at_every, normal_of

@@ -28,10 +28,12 @@ from refnp import autograd as ag
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.activation import relu, softplus
-from refnp.layers.distributions import Mixture, MultivariateNormal, Normal
+from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP
 from refnp.layers.masked_reductions import numbers
+from refnp.layers.mixture import Mixture
 from refnp.layers.module import Module, on_tape
+from refnp.layers.multivariate_normal import MultivariateNormal
 from refnp.models.chain_rule import ChainRule, OneByOne
 from refnp.models.checks import (
     check_deviation,

@@ -36,10 +36,11 @@ from refnp import autograd as ag
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.distributions import MultivariateNormal, Normal
+from refnp.layers.distributions import Normal
 from refnp.layers.linear import MLP
 from refnp.layers.module import on_tape
 from refnp.layers.multi_head import KeyValueCache
+from refnp.layers.multivariate_normal import MultivariateNormal
 from refnp.models.chain_rule import ChainRule, OneByOne, joint_log_prob
 from refnp.models.checks import (
     DEVIATIONS,

@@ -26,7 +26,8 @@ import numpy as np
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array
-from refnp.layers.distributions import Mixture, Normal
+from refnp.layers.distributions import Normal
+from refnp.layers.mixture import Mixture
 from refnp.models.joint import Autoregressive
 from refnp.models.neural_process import NeuralProcess
 from refnp.studies.registry import Sampler

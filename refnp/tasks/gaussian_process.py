@@ -38,7 +38,8 @@ from refnp.autograd.tensor import Array, ArrayLike
 from refnp.autograd.triangular import cholesky
 from refnp.kernels.triangular import solve_lower
 from refnp.layers.density import multivariate_normal_kl, normal_kl
-from refnp.layers.distributions import MultivariateNormal, Normal, check_generator
+from refnp.layers.distributions import Normal, check_generator
+from refnp.layers.multivariate_normal import MultivariateNormal
 from refnp.numbers.summation import sum_of_products
 from refnp.tasks.kernels import Kernel
 from refnp.tasks.task import Places, Task, check_draw, check_hyper_parameter, drawn_number, zeroed

@@ -12,7 +12,8 @@ import pytest
 pytest.importorskip("rich")
 pytest.importorskip("matplotlib")
 from examples import regression
-from refnp.layers.distributions import Mixture, MultivariateNormal
+from refnp.layers.mixture import Mixture
+from refnp.layers.multivariate_normal import MultivariateNormal
 from refnp.models.chain_rule import ChainRule, OneByOne
 from refnp.models.latent import LatentModel
 from refnp.models.neural_process import NeuralProcess

@@ -14,7 +14,7 @@ from refnp.layers.density import (
     multivariate_normal_log_prob,
     normal_cdf,
 )
-from refnp.layers.distributions import MultivariateNormal
+from refnp.layers.multivariate_normal import MultivariateNormal
 from refnp.numbers.rounding import tolerance
 from refnp.verify.judged_pages import by_page
 from tests.helpers import assert_same_bits, assert_within, laid_out, layouts, normal, real_dtypes, seeds, shapes

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers import density
-from refnp.layers.distributions import Categorical, LowRankNormal, MultivariateNormal, Normal, kl_divergence
+from refnp.layers.distributions import Categorical, Normal, kl_divergence
+from refnp.layers.multivariate_normal import LowRankNormal, MultivariateNormal
 from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.judged_pages import by_page

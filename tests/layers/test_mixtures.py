@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers import density
-from refnp.layers.distributions import Mixture, Normal, log_mean_exp
+from refnp.layers.distributions import Normal
+from refnp.layers.mixture import Mixture, log_mean_exp
 from refnp.numbers import rounding
 from refnp.numbers.rounding import WIDE, constant, exact, tolerance
 from refnp.verify.judged_pages import by_page

@@ -9,7 +9,8 @@ import refnp.autograd as ad
 from gradcheck import GradientError
 from refnp.autograd.primitives import raw
 from refnp.autograd.trees import leaves_of
-from refnp.layers.distributions import Mixture, Normal
+from refnp.layers.distributions import Normal
+from refnp.layers.mixture import Mixture
 from refnp.models.attentive import CANP
 from refnp.models.bootstrap import BANP, BNP, resampling, residuals_of
 from refnp.models.neural_process import CNP

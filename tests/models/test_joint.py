@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.autograd.primitives import raw
-from refnp.layers.distributions import MultivariateNormal, Normal
+from refnp.layers.distributions import Normal
+from refnp.layers.multivariate_normal import MultivariateNormal
 from refnp.layers.set_convolution import GridOptions
 from refnp.layers.unet import SimpleCNN
 from refnp.models.attentive import ANP, CANP

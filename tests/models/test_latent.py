@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from refnp import autograd as ag
 from refnp.autograd import Tensor
 from refnp.autograd.primitives import raw
-from refnp.layers.distributions import Mixture, MultivariateNormal, Normal
+from refnp.layers.distributions import Normal
+from refnp.layers.mixture import Mixture
+from refnp.layers.multivariate_normal import MultivariateNormal
 from refnp.models.latent import LatentNP, elbo, importance_weighted_bound
 from refnp.models.neural_process import CNP
 from refnp.numbers.rounding import tolerance

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from refnp.autograd.primitives import raw
-from refnp.layers.distributions import Mixture
+from refnp.layers.mixture import Mixture
 from refnp.models.bootstrap import Bootstrapping
 from refnp.models.latent import DRAWS, LatentModel
 from refnp.studies.evaluation import by_itself, together

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.autograd import Tensor
-from refnp.layers.distributions import Categorical, MultivariateNormal, Normal, kl_divergence
+from refnp.layers.distributions import Categorical, Normal, kl_divergence
+from refnp.layers.multivariate_normal import MultivariateNormal
 from refnp.numbers.rounding import exact, tolerance
 from refnp.tasks.gaussian_process import KEPT, NUGGET, GaussianProcess, GaussianProcessTasks
 from refnp.tasks.kernels import EQ, Matern12, Matern52

@@ -13,7 +13,8 @@ import numpy as np
 from refnp import layers
 from refnp.autograd.declaration import takes
 from refnp.layers import density, student_t
-from refnp.layers.distributions import Categorical, LowRankNormal, MultivariateNormal, Normal
+from refnp.layers.distributions import Categorical, Normal
+from refnp.layers.multivariate_normal import LowRankNormal, MultivariateNormal
 from refnp.numbers import rounding
 from refnp.numbers.rounding import ELEMENTARY, Rounded, where
 from refnp.verify.case import (

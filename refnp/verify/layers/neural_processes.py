@@ -8,7 +8,8 @@ import numpy as np
 from refnp import autograd as ag
 from refnp.autograd.primitives import raw
 from refnp.layers.activation import silu
-from refnp.layers.distributions import Mixture, Normal
+from refnp.layers.distributions import Normal
+from refnp.layers.mixture import Mixture
 from refnp.layers.set_convolution import Grid, GridOptions, set_convolution
 from refnp.layers.translation_attention import TranslationAttention, pair_kernel
 from refnp.layers.unet import PooledUNet, SimpleCNN, UNet
