@@ -13,13 +13,15 @@ from refnp.layers.group_norm import (
     group_norm,
     instance_norm,
 )
+from refnp.layers.grouped_attention import grouped_attention
+from refnp.layers.key_value_cache import KeyValueCache
 from refnp.layers.layer_norm import LayerNorm, RMSNorm, layer_norm, rms_norm
 from refnp.layers.linear import MLP, Embedding, Linear, embedding
 from refnp.layers.linear_attention import linear_attention, positive_features
 from refnp.layers.loss import binary_cross_entropy, cross_entropy, gaussian_nll, huber, mse
 from refnp.layers.mixture import Mixture
 from refnp.layers.module import Module
-from refnp.layers.multi_head import KeyValueCache, MultiHeadAttention, grouped_attention, merge_heads, split_heads
+from refnp.layers.multi_head import MultiHeadAttention, merge_heads, split_heads
 from refnp.layers.multivariate_normal import LowRankNormal, MultivariateNormal
 from refnp.layers.pooling import adaptive_average_pool, adaptive_max_pool, average_pool, max_pool
 from refnp.layers.positions import *

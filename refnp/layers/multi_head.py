@@ -10,35 +10,30 @@ features and Q W_q^(i) with W_q^(i) square. `key_width` and `value_width` are it
 matrix, the product W_q W_q^(i), (D, d_k); but those of all heads share W_q, so that side by side they have rank d_k at
 most, where maps of X itself may have rank h·d_k.
 
-Under a causal mask, keys and values of a token depend on nothing that comes after it. Decoding N tokens one by one
-therefore needs N projections, not N²/2, if keys and values are kept: `KeyValueCache`.
-
-Source: Sivaraya (2023) §1.4, eq. 6, and §1.8; Transformer Notes; Vaswani et al. (2017) §3.2.2; grouped heads and the
-cache: Shazeer (2019), arXiv 1911.02150.
+Source: Sivaraya (2023) §1.4, eq. 6, and §1.8; Transformer Notes; Vaswani et al. (2017) §3.2.2.
 Elsewhere: torch.nn.MultiheadAttention keeps W_q, W_k, W_v as one (3D, D) matrix, transposed, and its mask is True
 where attention is forbidden.
 Transcription: tests/transcriptions/rows.py.
 """
 
 import functools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from refnp.autograd import is_recording, reshape, swapaxes
+from refnp.autograd import reshape, swapaxes
 from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.kernels.attention import shape_of_scores
-from refnp.layers.attention import MASK, OPTIONS
+from refnp.layers.attention import OPTIONS
+from refnp.layers.grouped_attention import grouped_attention
 from refnp.layers.linear import Linear
-from refnp.layers.masked_reductions import numbers
 from refnp.layers.masks import fits, without_unread
 from refnp.layers.module import Module
 from refnp.layers.positions.relative import RelativePositions
-from refnp.layers.similarity import OPTIONS_OF_SIMILARITY, similarity_attention
+from refnp.layers.similarity import similarity_attention
 
 WIDTHS = (
     "key_features", "value_features", "head_features", "head_value_features", "output_features", "key_width",
@@ -264,113 +259,3 @@ def _of_all_heads(name: str, array: Any, shape: tuple[int, ...]) -> Any:
             f"(..., queries, keys) = {shape}, or with per_head to (..., heads, queries, keys)"
         )
     return over_heads(array)
-
-
-@explained
-@takes(
-    "query (..., G·r, N, d), key (..., G ≥ 1, M, d_k), value (..., G, M, d_v), bias floating to (..., G·r, N, M)? "
-    "→ (..., G·r, N, d_v)",
-    **OPTIONS_OF_SIMILARITY | {"mask": MASK.replace("N, M", "G·r, N, M")},
-)
-def grouped_attention(
-    query: ArrayLike,
-    key: ArrayLike,
-    value: ArrayLike,
-    bias: ArrayLike | None = None,
-    *,
-    mask: ArrayLike | None = None,
-    similarity: str = "scaled_dot",
-    parameters: Sequence = (),
-    softcap: float | None = None,
-    dropout: float = 0.0,
-    rng: np.random.Generator | None = None,
-    method: str = "auto",
-    return_weights: bool = False,
-) -> Any:
-    """`similarity_attention` in which each head of keys and values serves as many consecutive heads of queries.
-
-    Shapes: query (..., H, N, d), key (..., G, M, d), value (..., G, M, d_v), bias and mask (..., H, N, M), G a divisor
-    of H → (..., H, N, d_v), or with `return_weights` (output, weights (..., H, N, M)).
-    `similarity` is "scaled_dot", "dot", "cosine", "general" with parameters=(W,), W (d, d_k) for keys of d_k features,
-    or "additive" with parameters=(W_q, W_k, v), W_q (d, A), W_k (d_k, A), v (A,).
-    `softcap` bounds similarities before bias and mask, `dropout` and `rng` drop weights, as in `attention`.
-    `method` is "auto", "full" or "blocks"; the last keeps no weights and does not know the additive similarity.
-    Raises ValueError for shapes that do not fit, a softcap that is not positive and finite or a dropout outside [0, 1),
-    TypeError for a mask that is not boolean, a bias that is not floating or an rng that is no generator.
-    """
-    q, k, v = numbers(query, key, value)
-    heads, groups = q.shape[-3], k.shape[-3]
-    found = similarity_attention(
-        *(_in_groups(a, groups) for a in (q, k, v, bias)),
-        mask=_in_groups(mask, groups),
-        similarity=similarity,
-        parameters=parameters,
-        softcap=softcap,
-        dropout=dropout,
-        rng=rng,
-        method=method,
-        return_weights=return_weights,
-    )
-    joined = [reshape(y, (*y.shape[:-4], heads, *y.shape[-2:])) for y in (found if return_weights else (found,))]
-    return tuple(joined) if return_weights else joined[0]
-
-
-def _in_groups(array: Any, groups: int) -> Any:
-    """A head axis −3 as two: queries (..., G, H/G, N, d), keys (..., G, 1, M, d). A length of 1 becomes (1, 1)."""
-    if array is None or array.ndim < 3:
-        return array
-    n = array.shape[-3]
-    parts = (groups, n // groups) if n > 1 else (1, n)
-    return reshape(array, (*array.shape[:-3], *parts, *array.shape[-2:]))
-
-
-class KeyValueCache:
-    """Keys (..., h, M, d) and values (..., h, M, d_v) of M tokens, which grow by `extend`.
-
-    Memory is kept for more tokens than there are, and doubled when it is full, so that M tokens are copied O(M) times
-    in all. It keeps arrays and no tape.
-    """
-
-    def __init__(self) -> None:
-        self.length = 0
-        self._memory: list[Array] = []
-
-    def extend(self, key: Array | Tensor, value: Array | Tensor) -> tuple[Array, Array]:
-        """Add the keys (..., h, n, d) and values (..., h, n, d_v) of n tokens; returns those of all tokens so far.
-
-        What is returned are views, true until the next call.
-        Raises RuntimeError if a gradient would be lost, ValueError if shapes or types do not continue what came before;
-        then nothing has changed.
-        """
-        if is_recording() and any(isinstance(a, Tensor) and a.requires_grad for a in (key, value)):
-            raise RuntimeError("KeyValueCache: keys need a gradient, and a cache keeps none; decode within no_grad()")
-        new = [np.asarray(raw(array)) for array in (key, value)]
-        memory = self._memory or [np.empty((*a.shape[:-2], 0, *a.shape[-1:]), a.dtype) for a in new]
-        for name, array, kept in zip(("key", "value"), new, memory, strict=True):
-            so_far = (*kept.shape[:-2], self.length, *kept.shape[-1:])
-            same = array.ndim >= 2 and (*array.shape[:-2], self.length, array.shape[-1]) == so_far
-            if not same or array.dtype != kept.dtype:
-                raise ValueError(
-                    f"KeyValueCache: {name} is {array.dtype} of shape {array.shape}, which does not continue "
-                    f"{kept.dtype} of shape {so_far}"
-                )
-        if new[0].shape[-2] != new[1].shape[-2]:
-            raise ValueError(f"KeyValueCache: {new[0].shape[-2]} keys but {new[1].shape[-2]} values; they must match")
-        end = self.length + new[0].shape[-2]
-        if end > memory[0].shape[-2]:
-            memory = [_enlarged(kept, self.length, max(end, 2 * self.length, 16)) for kept in memory]
-        for kept, array in zip(memory, new, strict=True):
-            kept[..., self.length : end, :] = array
-        self._memory, self.length = memory, end
-        return memory[0][..., :end, :], memory[1][..., :end, :]
-
-    def reorder(self, rows: Array) -> None:
-        """Row b of the first axis becomes what row `rows[b]` was, as when beams are chosen anew."""
-        if self._memory and not np.array_equal(rows, np.arange(len(self._memory[0]))):  # as often in greedy search
-            self._memory = [kept[rows] for kept in self._memory]
-
-
-def _enlarged(kept: Array, used: int, length: int) -> Array:
-    larger = np.empty((*kept.shape[:-2], length, kept.shape[-1]), kept.dtype)
-    larger[..., :used, :] = kept[..., :used, :]
-    return larger

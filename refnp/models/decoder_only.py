@@ -27,11 +27,12 @@ from refnp.autograd import is_recording, matmul, no_grad, swapaxes
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.activation import gelu, silu
+from refnp.layers.key_value_cache import KeyValueCache
 from refnp.layers.layer_norm import LayerNorm, RMSNorm
 from refnp.layers.linear import Embedding, Linear
 from refnp.layers.masks import combine
 from refnp.layers.module import Module
-from refnp.layers.multi_head import KeyValueCache, MultiHeadAttention
+from refnp.layers.multi_head import MultiHeadAttention
 from refnp.layers.positions.absolute import LearnedPositions
 from refnp.layers.positions.rotary import Rotary
 from refnp.layers.softmax import softmax

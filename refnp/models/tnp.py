@@ -37,9 +37,9 @@ from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.distributions import Normal
+from refnp.layers.key_value_cache import KeyValueCache
 from refnp.layers.linear import MLP
 from refnp.layers.module import on_tape
-from refnp.layers.multi_head import KeyValueCache
 from refnp.layers.multivariate_normal import MultivariateNormal
 from refnp.models.chain_rule import ChainRule, OneByOne, joint_log_prob
 from refnp.models.checks import (

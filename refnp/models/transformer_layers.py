@@ -24,11 +24,12 @@ import numpy as np
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.activation import relu
+from refnp.layers.key_value_cache import KeyValueCache
 from refnp.layers.layer_norm import LayerNorm
 from refnp.layers.linear import MLP
 from refnp.layers.masks import causal, without_unread
 from refnp.layers.module import Module
-from refnp.layers.multi_head import KeyValueCache, MultiHeadAttention
+from refnp.layers.multi_head import MultiHeadAttention
 from refnp.layers.positions.relative import RelativePositions
 from refnp.layers.regularization import dropout
 

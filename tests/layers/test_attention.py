@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.kernels import attention as page
 from refnp.layers.attention import attention, attention_with_weights, column_attention
-from refnp.layers.multi_head import grouped_attention
+from refnp.layers.grouped_attention import grouped_attention
 from refnp.layers.similarity import similarity_attention
 from refnp.numbers.rounding import exact, tolerance
 from tests.helpers import (

@@ -10,7 +10,8 @@ from hypothesis import given
 import refnp.autograd as ad
 from refnp.autograd.trees import leaves_of
 from refnp.layers.attention import attention, attention_scores
-from refnp.layers.multi_head import MultiHeadAttention, grouped_attention
+from refnp.layers.grouped_attention import grouped_attention
+from refnp.layers.multi_head import MultiHeadAttention
 from refnp.layers.similarity import similarity_attention
 from refnp.layers.translation_attention import TranslationAttention
 from refnp.models.transformer_stacks import Decoder, Encoder

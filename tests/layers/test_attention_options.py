@@ -11,7 +11,8 @@ import refnp.autograd as ad
 from refnp.kernels import attention_blocks as page
 from refnp.layers import MultiHeadAttention, masks
 from refnp.layers.attention import attention, attention_scores, attention_with_weights, dropout_map
-from refnp.layers.multi_head import grouped_attention, merge_heads, split_heads
+from refnp.layers.grouped_attention import grouped_attention
+from refnp.layers.multi_head import merge_heads, split_heads
 from refnp.layers.similarity import additive_scores, as_dot, similarity_attention
 from refnp.layers.softmax import softmax
 from refnp.numbers.parts import with_parts

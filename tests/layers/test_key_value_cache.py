@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers import masks
-from refnp.layers.multi_head import KeyValueCache, MultiHeadAttention
+from refnp.layers.key_value_cache import KeyValueCache
+from refnp.layers.multi_head import MultiHeadAttention
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import multi_head as equations
 from tests.helpers import assert_same_bits, assert_within, normal, real_dtypes, seeds

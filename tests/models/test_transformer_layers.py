@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers import masks
-from refnp.layers.multi_head import KeyValueCache
+from refnp.layers.key_value_cache import KeyValueCache
 from refnp.layers.positions.relative import Shaw
 from refnp.layers.positions.rotary import Rotary
 from refnp.models.transformer_layers import DecoderLayer, EncoderLayer, Residual
