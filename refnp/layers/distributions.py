@@ -38,7 +38,7 @@ class Distribution:
 
     shape: tuple[int, ...]
     of_noise: tuple[int, ...]  # the shape of ε for one draw
-    dtype: np.dtype  # of ε
+    noise_dtype: np.dtype  # the precision of ε
     _kl: Any = None  # KL(p‖q) of two of the same kind
 
     def sample(
@@ -60,13 +60,13 @@ class Distribution:
         name, axes = f"{type(self).__name__}.{method}", (*axes_in_front(shape), *of_noise)
         if epsilon is None:
             check_generator(name, rng)
-            return self._drawn(rng, axes).astype(self.dtype)
+            return self._drawn(rng, axes).astype(self.noise_dtype)
         if rng is not None:
             raise ValueError(f"{name}: rng and epsilon are both given; pass one of them")
         (noise,) = numbers(epsilon)
         if noise.shape != axes:
             raise ValueError(f"{name}: epsilon has shape {noise.shape}; it must be {axes}, the draws in front")
-        return noise if isinstance(noise, Tensor) or noise.dtype.kind == "c" else noise.astype(self.dtype)
+        return noise if isinstance(noise, Tensor) or noise.dtype.kind == "c" else noise.astype(self.noise_dtype)
 
     def _drawn(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         """ε ~ N(0, 1)."""
@@ -105,7 +105,7 @@ class Normal(Distribution):
         values = raw(self.std)
         check_positive("Normal", "std", np.where(np.isnan(values), 1, values))
         self.shape = self.of_noise = broadcast_shape("Normal", mean=self.mean.shape, std=self.std.shape)
-        self.dtype = common_dtype(self.mean, self.std)
+        self.noise_dtype = common_dtype(self.mean, self.std)
 
     def log_prob(self, y: ArrayLike, *, mask: ArrayLike | None = None) -> Array | Tensor:
         """log p(y) of every element, minus `gaussian_nll`: y and `mask`, True = counts, broadcast to one shape of all.
@@ -144,7 +144,7 @@ class Categorical(Distribution):
         (self.logits,) = numbers(logits)
         refuse_impossible("Categorical", raw(self.logits))
         self.shape, self.of_noise = self.logits.shape[:-1], self.logits.shape
-        self.dtype = np.dtype(float)
+        self.noise_dtype = np.dtype(float)
 
     def probabilities(self) -> Array | Tensor:
         """softmax(logits), (..., V)."""

@@ -45,7 +45,7 @@ class MultivariateNormal(Distribution):
         refuse_factors("MultivariateNormal", np.where(unknown, 1, factor))
         self.shape = np.broadcast_shapes(self.mean.shape[:-1], factor.shape[:-2])
         self.of_noise = (*self.shape, self.mean.shape[-1])
-        self.dtype = common_dtype(self.mean, self.cholesky_factor)
+        self.noise_dtype = common_dtype(self.mean, self.cholesky_factor)
 
     def lower(self) -> Array | Tensor:
         """The factor with zeros above its diagonal, (..., N, N)."""
@@ -117,7 +117,7 @@ class LowRankNormal(Distribution):
         check_positive("LowRankNormal", "std", np.where(np.isnan(own), 1, own))
         self.shape = np.broadcast_shapes(self.mean.shape[:-1], self.factor.shape[:-2], self.std.shape[:-1])
         self.of_noise = (*self.shape, sum(self.factor.shape[-2:]))
-        self.dtype = common_dtype(self.mean, self.factor, self.std)
+        self.noise_dtype = common_dtype(self.mean, self.factor, self.std)
 
     def covariance(self) -> Array | Tensor:
         """F Fᵀ + diag(σ²), (..., N, N)."""
