@@ -93,7 +93,7 @@ def sentences(sizes: Sizes, length: int) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 def step_in_refnp(sizes: Sizes, dtype: str) -> Side:
-    from refnp.layers.loss import cross_entropy
+    from refnp.layers.cross_entropy import cross_entropy
 
     model, (source, given, following) = model_of(sizes, dtype), sentences(sizes, sizes.tokens)
     return training.by_refnp(lambda: cross_entropy(model(source, given), following), model.parameters())

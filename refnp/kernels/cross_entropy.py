@@ -1,6 +1,6 @@
 """Cross-entropy on arrays of floats: in blocks of rows, whose logits stay in the cache.
 
-The page is `cross_entropy` of refnp/layers/loss.py.
+The page is `cross_entropy` of refnp/layers/cross_entropy.py.
 """
 
 import numpy as np

@@ -4,6 +4,7 @@ from refnp.layers import masks
 from refnp.layers.activation import *
 from refnp.layers.attention import attention, attention_scores, attention_with_weights, column_attention
 from refnp.layers.convolution import Convolution, ConvolutionTranspose, convolution, convolution_transpose
+from refnp.layers.cross_entropy import cross_entropy
 from refnp.layers.distributions import Categorical, Normal, kl_divergence
 from refnp.layers.group_norm import (
     BatchNorm,
@@ -18,7 +19,7 @@ from refnp.layers.key_value_cache import KeyValueCache
 from refnp.layers.layer_norm import LayerNorm, RMSNorm, layer_norm, rms_norm
 from refnp.layers.linear import MLP, Embedding, Linear, embedding
 from refnp.layers.linear_attention import linear_attention, positive_features
-from refnp.layers.loss import binary_cross_entropy, cross_entropy, gaussian_nll, huber, mse
+from refnp.layers.loss import binary_cross_entropy, gaussian_nll, huber, mse
 from refnp.layers.mixture import Mixture
 from refnp.layers.module import Module
 from refnp.layers.multi_head import MultiHeadAttention, merge_heads, split_heads

@@ -21,8 +21,10 @@ from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import integers, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.density import categorical_entropy, categorical_kl, normal_cdf, normal_kl, refuse_impossible
-from refnp.layers.loss import HALF_LOG_TWO_PI, cross_entropy, gaussian_nll
+from refnp.layers.cross_entropy import cross_entropy
+from refnp.layers.density import categorical_entropy, normal_cdf, refuse_impossible
+from refnp.layers.divergence import categorical_kl, normal_kl
+from refnp.layers.loss import HALF_LOG_TWO_PI, gaussian_nll
 from refnp.layers.masked_reductions import broadcast_shape, check_positive, full_mask, numbers
 from refnp.layers.softmax import softmax
 

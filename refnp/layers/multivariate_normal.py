@@ -16,13 +16,9 @@ from refnp.autograd.declaration import takes
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.layers.density import (
-    low_rank_normal_log_prob,
-    multivariate_normal_kl,
-    multivariate_normal_log_prob,
-    refuse_factors,
-)
+from refnp.layers.density import low_rank_normal_log_prob, multivariate_normal_log_prob, refuse_factors
 from refnp.layers.distributions import Distribution, Normal, common_dtype
+from refnp.layers.divergence import multivariate_normal_kl
 from refnp.layers.loss import HALF_LOG_TWO_PI
 from refnp.layers.masked_reductions import broadcast_shape, check_positive, full_mask, numbers
 

@@ -37,8 +37,8 @@ from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike
 from refnp.autograd.triangular import cholesky
 from refnp.kernels.triangular import solve_lower
-from refnp.layers.density import multivariate_normal_kl, normal_kl
 from refnp.layers.distributions import Normal, check_generator
+from refnp.layers.divergence import multivariate_normal_kl, normal_kl
 from refnp.layers.multivariate_normal import MultivariateNormal
 from refnp.numbers.summation import sum_of_products
 from refnp.tasks.kernels import Kernel

@@ -7,13 +7,8 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers import density
-from refnp.layers.density import (
-    categorical_entropy,
-    low_rank_normal_log_prob,
-    multivariate_normal_kl,
-    multivariate_normal_log_prob,
-    normal_cdf,
-)
+from refnp.layers.density import categorical_entropy, low_rank_normal_log_prob, multivariate_normal_log_prob, normal_cdf
+from refnp.layers.divergence import multivariate_normal_kl
 from refnp.layers.multivariate_normal import MultivariateNormal
 from refnp.numbers.rounding import tolerance
 from refnp.verify.judged_pages import by_page

@@ -7,13 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
-from refnp.layers import density
-from refnp.layers.density import (
-    categorical_kl,
-    multivariate_normal_kl,
-    normal_kl,
-    ratio_excess,
-)
+from refnp.layers import divergence
+from refnp.layers.divergence import categorical_kl, multivariate_normal_kl, normal_kl, ratio_excess
 from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import exact, tolerance
 from refnp.numbers.words import expm1_less
@@ -40,7 +35,7 @@ def test_multivariate_normal_kl_is_its_equation(batch, n, dtype, seed, distance)
     mean_q = mean_p + distance * normal(rng, (*batch, n))
     factor_q = factor_p * np.exp(distance * normal(rng, (*batch, n, n)))
     arguments = [np.asarray(a, dtype) for a in (mean_p, factor_p, mean_q, factor_q)]
-    value, rounded = assert_as_derived(multivariate_normal_kl, by_page(density.multivariate_normal_kl), arguments)
+    value, rounded = assert_as_derived(multivariate_normal_kl, by_page(divergence.multivariate_normal_kl), arguments)
     assert_within(value, transcription.multivariate_normal_kl(*arguments), tolerance(rounded, dtype))
     assert (value >= 0).all()
 
@@ -142,7 +137,7 @@ def test_diagonal_factors_are_independent_normals(seed):
     rng = np.random.default_rng(seed)
     mean_p, std_p, mean_q, std_q = normals(rng, (4,), float, 1.0)
     joint = multivariate_normal_kl(mean_p, np.diag(std_p), mean_q, np.diag(std_q))
-    rounded, _ = by_page(density.normal_kl)(*map(exact, (mean_p, std_p, mean_q, std_q)))
+    rounded, _ = by_page(divergence.normal_kl)(*map(exact, (mean_p, std_p, mean_q, std_q)))
     assert_within(joint, normal_kl(mean_p, std_p, mean_q, std_q).sum(), 2 * tolerance(rounded.sum(), float))
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import refnp.autograd as ad
 from refnp.layers.attention import attention, attention_with_weights, column_attention
+from refnp.layers.cross_entropy import cross_entropy
 from refnp.layers.distributions import Categorical, kl_divergence
 from refnp.layers.grouped_attention import grouped_attention
-from refnp.layers.loss import cross_entropy
 from refnp.layers.mixture import log_mean_exp
 from refnp.layers.similarity import similarity_attention
 from refnp.layers.softmax import softmax

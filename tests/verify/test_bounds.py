@@ -7,8 +7,8 @@ import pytest
 
 from refnp.autograd import vjp
 from refnp.layers.attention import attention
+from refnp.layers.cross_entropy import cross_entropy
 from refnp.layers.layer_norm import layer_norm
-from refnp.layers.loss import cross_entropy
 from refnp.layers.masks import causal
 from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import tolerance

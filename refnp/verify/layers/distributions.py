@@ -1,6 +1,6 @@
 """Log densities, a distribution function, entropies and divergences.
 
-The pages judge (refnp/layers/density.py, student_t.py). As textbooks print divergences, log(σ_q/σ_p) + … − ½ or
+The pages judge (refnp/layers/density.py, divergence.py, student_t.py). As textbooks print divergences, log(σ_q/σ_p) + … − ½ or
 Σ p (log p − log q), they are of the order δ² and lost below u, where distributions are nearly equal: some frameworks
 compute them so.
 """
@@ -12,7 +12,7 @@ import numpy as np
 
 from refnp import layers
 from refnp.autograd.declaration import takes
-from refnp.layers import density, student_t
+from refnp.layers import density, divergence, student_t
 from refnp.layers.distributions import Categorical, Normal
 from refnp.layers.multivariate_normal import LowRankNormal, MultivariateNormal
 from refnp.numbers import rounding
@@ -71,8 +71,8 @@ STUDENT_T = Layer(
 )
 NORMAL_KL = Layer(
     "normal_kl",
-    density.normal_kl,
-    by_page(density.normal_kl),
+    divergence.normal_kl,
+    by_page(divergence.normal_kl),
     torch=lambda torch, mean_p, std_p, mean_q, std_q: torch.distributions.kl_divergence(
         torch.distributions.Normal(mean_p, std_p), torch.distributions.Normal(mean_q, std_q)
     ),
@@ -97,8 +97,8 @@ LOW_RANK = Layer(
 )
 CATEGORICAL_KL = Layer(
     "categorical_kl",
-    density.categorical_kl,
-    by_page(density.categorical_kl),
+    divergence.categorical_kl,
+    by_page(divergence.categorical_kl),
     torch=lambda torch, logits_p, logits_q: torch.distributions.kl_divergence(
         torch.distributions.Categorical(logits=logits_p), torch.distributions.Categorical(logits=logits_q)
     ),
@@ -378,22 +378,22 @@ def _divergences(rng):
     logits = rng.normal(size=(2, 3, 5))
     near, close = (means[0], stds[0], means[0] + 1e-4, stds[0] * 1.0001), (logits[0], logits[0] + 1e-4 * logits[1])
     functions = {
-        "KL, Normal": (density.normal_kl, (means[0], stds[0], means[1], stds[1])),
-        "KL, Normal, nearly equal": (density.normal_kl, near),
-        "KL, MultivariateNormal": (density.multivariate_normal_kl, (joint[0], p, joint[1], q)),
-        "KL, Categorical": (density.categorical_kl, (logits[0], logits[1])),
-        "KL, Categorical, nearly equal": (density.categorical_kl, close),
+        "KL, Normal": (divergence.normal_kl, (means[0], stds[0], means[1], stds[1])),
+        "KL, Normal, nearly equal": (divergence.normal_kl, near),
+        "KL, MultivariateNormal": (divergence.multivariate_normal_kl, (joint[0], p, joint[1], q)),
+        "KL, Categorical": (divergence.categorical_kl, (logits[0], logits[1])),
+        "KL, Categorical, nearly equal": (divergence.categorical_kl, close),
     }
     names = ("kl_divergence",)
     classes = exact_gradient(
         "KL, Categorical, saturated",
-        density.categorical_kl,
+        divergence.categorical_kl,
         CATEGORICAL_KL.equation,
         SATURATED,
         SATURATED[::-1],
         names=names,
     )
     exactly = exact_gradient(
-        "KL, Normal, element by element", density.normal_kl, NORMAL_KL.equation, *near, names=names
+        "KL, Normal, element by element", divergence.normal_kl, NORMAL_KL.equation, *near, names=names
     )
     return [*(gradient_of(name, f, *args, names=names) for name, (f, args) in functions.items()), classes, exactly]

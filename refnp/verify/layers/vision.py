@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.layers.loss import cross_entropy
+from refnp.layers.cross_entropy import cross_entropy
 from refnp.layers.positions.images import ImagePositions
 from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens, class_attention
 from refnp.verify.case import Case, GradientInputs, Without, gradient_of, normal

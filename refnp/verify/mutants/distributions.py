@@ -5,7 +5,7 @@ from typing import Any
 from refnp import autograd as ag
 from refnp import layers
 from refnp.autograd.primitives import raw
-from refnp.layers import density
+from refnp.layers import density, divergence
 from refnp.layers.student_t import student_t_log_prob
 from refnp.numbers.words import logarithm, root
 from refnp.verify.edits.edited import Named, named_edits
@@ -83,7 +83,7 @@ MUTANTS = [
         words={"root": root},
     ),
     *named_edits(
-        density.normal_kl,
+        divergence.normal_kl,
         ("normal_kl",),
         {
             "p and q were exchanged": [
@@ -103,7 +103,7 @@ MUTANTS = [
         },
     ),
     *named_edits(
-        density.categorical_kl,
+        divergence.categorical_kl,
         ("categorical_kl",),
         {
             "p and q were exchanged": [
