@@ -149,7 +149,7 @@ class StudentT(Distribution):
         parts = {"degrees_of_freedom": self.degrees_of_freedom, "location": self.location, "scale": self.scale}
         shapes = {name: value.shape for name, value in parts.items()}
         self.shape = self.of_noise = broadcast_shape("StudentT", **shapes)
-        self.dtype = common_dtype(*parameters)
+        self.noise_dtype = common_dtype(*parameters)
 
     def log_prob(self, y: ArrayLike, *, mask: ArrayLike | None = None) -> Array | Tensor:
         """log p(y) of every element; y and `mask`, True = counts, broadcast to one shape of all; elsewhere 0."""
