@@ -11,7 +11,7 @@ import numpy as np
 
 from refnp.autograd.primitives import integers, primitive, raw
 from refnp.autograd.tensor import Array
-from refnp.numbers.arrays import normalize_axes
+from refnp.numbers.arrays import broadcast_shapes, normalize_axes
 from refnp.numbers.duals import as_array, plain
 from refnp.numbers.kinds import Kind, is_kind
 from refnp.numbers.words import added_at
@@ -105,10 +105,10 @@ def scatter(x, indices, updates, axis=-1, *, mode="add"):
     unknown mode, or a place that "put" names twice (NumPy takes the last one, PyTorch any).
     """
     x, indices, places = _lines("scatter", x, indices, axis)
-    shape = np.broadcast_shapes(*(np.shape(p) for p in places))
+    shape = broadcast_shapes(*(np.shape(p) for p in places))
     if mode not in ("add", "put"):
         raise ValueError(f"scatter: mode is {mode!r}; use 'add' or 'put'")
-    if not np.broadcast_shapes(np.shape(updates), shape) == shape:
+    if not broadcast_shapes(np.shape(updates), shape) == shape:
         raise ValueError(f"scatter: updates have shape {np.shape(updates)}; they must broadcast to {shape}")
     updates = np.broadcast_to(as_array(updates, np.result_type(x, updates)), shape)
     if mode == "add":
@@ -134,7 +134,7 @@ def _lines(name: str, x: Any, indices: Any, axis: int) -> tuple[Array, Array, tu
         raise ValueError(f"{name}: indices have shape {indices.shape}, x {x.shape}; they must have as many axes")
     others = [1 if i == axis else m for i, m in enumerate(x.shape)]
     try:
-        np.broadcast_shapes(others, indices.shape)
+        broadcast_shapes(tuple(others), indices.shape)
     except ValueError:
         raise ValueError(
             f"{name}: indices have shape {indices.shape}, x {x.shape}; all lengths but that of axis={axis} must agree"

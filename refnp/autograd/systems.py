@@ -22,6 +22,7 @@ import numpy as np
 from refnp.autograd.pages import are_arrays, page
 from refnp.autograd.triangular import KERNELS, first, joined, refuse_not_finite, solved
 from refnp.kernels import triangular as kernels
+from refnp.numbers.arrays import broadcast_shapes
 from refnp.numbers.parts import Parts, part
 
 
@@ -55,7 +56,7 @@ KERNELS_OF_LU: Parts = {**KERNELS, eliminated: kernels.eliminated, product_of: k
 
 def in_order_of(x, order):
     """The rows of x (..., N, M) in an order (..., N); axes in front broadcast."""
-    front = np.broadcast_shapes(x.shape[:-2], order.shape[:-1])
+    front = broadcast_shapes(x.shape[:-2], order.shape[:-1])
     places = np.broadcast_to(order[..., None], (*front, *x.shape[-2:]))
     return np.take_along_axis(np.broadcast_to(x, (*front, *x.shape[-2:])), places, -2)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from refnp.autograd.pages import are_arrays, page
 from refnp.kernels import triangular as kernels
-from refnp.numbers.arrays import Array
+from refnp.numbers.arrays import Array, broadcast_shapes
 from refnp.numbers.parts import Parts, part
 
 
@@ -45,7 +45,7 @@ def factor_of(a):
 
 def joined(x, y, axis):
     """x and y beside each other along an axis of a matrix; axes in front broadcast."""
-    front = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    front = broadcast_shapes(x.shape[:-2], y.shape[:-2])
     return np.concatenate([np.broadcast_to(a, (*front, *a.shape[-2:])) for a in (x, y)], axis)
 
 

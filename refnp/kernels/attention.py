@@ -12,7 +12,7 @@ from refnp.kernels.attention_blocks import all_factors, attention_in_blocks, cap
 from refnp.kernels.hidden import moderate
 from refnp.kernels.products import product, product_like
 from refnp.kernels.softmax import balance, masked_softmax, with_axes_of
-from refnp.numbers.arrays import Array, floating, sum_to
+from refnp.numbers.arrays import Array, broadcast_shapes, floating, sum_to
 
 LONG = 1 << 16  # scores of one head; above this many the blocked form takes less time, and far less memory
 
@@ -93,7 +93,7 @@ def vanishes(below: Array) -> Array:
 
 def shape_of_scores(query: Any, key: Any, value: Any) -> tuple[int, ...]:
     """(..., N, M), the axes in front those of all three, broadcast."""
-    batch = np.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
+    batch = broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
     return (*batch, query.shape[-2], key.shape[-2])
 
 

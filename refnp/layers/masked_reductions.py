@@ -10,7 +10,7 @@ import numpy as np
 
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
-from refnp.numbers.arrays import floating, in_order
+from refnp.numbers.arrays import broadcast_shapes, floating, in_order
 
 
 def full_mask(name: str, mask: ArrayLike | None, shape: tuple[int, ...]) -> Array:
@@ -29,7 +29,7 @@ def full_mask(name: str, mask: ArrayLike | None, shape: tuple[int, ...]) -> Arra
 def broadcast_shape(name: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that all broadcast to; ValueError naming them if they do not."""
     try:
-        return np.broadcast_shapes(*shapes.values())
+        return broadcast_shapes(*shapes.values())
     except ValueError:
         raise ValueError(f"{name}: the shapes of {_listed(shapes)} do not broadcast; make them agree") from None
 

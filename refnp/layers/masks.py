@@ -20,6 +20,7 @@ from refnp.autograd.errors import explained
 from refnp.autograd.primitives import integers, primitive, raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.kernels.hidden import hides_harm, moderate, only, shields, spoilt, spoilt_gradient, used_elements
+from refnp.numbers.arrays import broadcast_shapes
 from refnp.numbers.kinds import kind_of
 from refnp.numbers.words import arange
 
@@ -127,7 +128,7 @@ def check_mask(name: str, mask: ArrayLike | None, shape: tuple[int, ...], hint: 
 def fits(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
     """Whether an array of `shape` broadcasts to exactly the shape `target`."""
     try:
-        return np.broadcast_shapes(shape, target) == target
+        return broadcast_shapes(shape, target) == target
     except ValueError:
         return False
 

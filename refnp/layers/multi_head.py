@@ -16,7 +16,6 @@ where attention is forbidden.
 Transcription: tests/transcriptions/rows.py.
 """
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from refnp.layers.masks import fits, without_unread
 from refnp.layers.module import Module
 from refnp.layers.positions.relative import RelativePositions
 from refnp.layers.similarity import similarity_attention
+from refnp.numbers.words import arange
 
 WIDTHS = (
     "key_features", "value_features", "head_features", "head_value_features", "output_features", "key_width",
@@ -204,20 +204,12 @@ def _sum(output: Array | Tensor, terms: Any) -> Array | Tensor:
 def _places(x: Any, places: ArrayLike | None) -> Array:
     """The places of the tokens of x (..., N, d), 0 to N − 1 if none are given; ValueError unless there are N."""
     if places is None:
-        return _first_places(x.shape[-2])
+        return arange(x.shape[-2])
     places = np.asarray(places)
     if places.shape[:1] != x.shape[-2:-1] and not (x.ndim > 2 and places.shape == (x.shape[0], x.shape[-2])):
         raise ValueError(
             f"MultiHeadAttention: places have shape {places.shape}, there are {x.shape[-2]} tokens; pass one for each"
         )
-    return places
-
-
-@functools.lru_cache
-def _first_places(count: int) -> Array:
-    """0 to `count` − 1, read-only: they are the same in every call, and a scheme without positions ignores them."""
-    places = np.arange(count)
-    places.flags.writeable = False
     return places
 
 

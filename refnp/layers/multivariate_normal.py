@@ -21,6 +21,7 @@ from refnp.layers.distributions import Distribution, Normal, common_dtype
 from refnp.layers.divergence import multivariate_normal_kl
 from refnp.layers.loss import HALF_LOG_TWO_PI
 from refnp.layers.masked_reductions import broadcast_shape, check_positive, full_mask, numbers
+from refnp.numbers.arrays import broadcast_shapes
 
 
 @explained
@@ -39,7 +40,7 @@ class MultivariateNormal(Distribution):
         factor = raw(self.cholesky_factor)
         unknown = np.isnan(factor) & np.eye(factor.shape[-1], dtype=bool)  # on the diagonal, let in under a mask
         refuse_factors("MultivariateNormal", np.where(unknown, 1, factor))
-        self.shape = np.broadcast_shapes(self.mean.shape[:-1], factor.shape[:-2])
+        self.shape = broadcast_shapes(self.mean.shape[:-1], factor.shape[:-2])
         self.of_noise = (*self.shape, self.mean.shape[-1])
         self.noise_dtype = common_dtype(self.mean, self.cholesky_factor)
 
@@ -111,7 +112,7 @@ class LowRankNormal(Distribution):
         self.mean, self.factor, self.std = numbers(mean, factor, std)
         own = raw(self.std)
         check_positive("LowRankNormal", "std", np.where(np.isnan(own), 1, own))
-        self.shape = np.broadcast_shapes(self.mean.shape[:-1], self.factor.shape[:-2], self.std.shape[:-1])
+        self.shape = broadcast_shapes(self.mean.shape[:-1], self.factor.shape[:-2], self.std.shape[:-1])
         self.of_noise = (*self.shape, sum(self.factor.shape[-2:]))
         self.noise_dtype = common_dtype(self.mean, self.factor, self.std)
 
@@ -143,7 +144,7 @@ class LowRankNormal(Distribution):
     def marginals(self) -> Normal:
         """The distribution of each of the N alone: Σ_k F_nk² + σ_n². Their log p do not add up to the joint one."""
         columns = [self.factor, self.std[..., None]]
-        batch = np.broadcast_shapes(*(a.shape[:-1] for a in columns))
+        batch = broadcast_shapes(*(a.shape[:-1] for a in columns))
         columns = [ag.broadcast_to(a, (*batch, a.shape[-1])) for a in columns]
         return Normal(self.mean, ag.norm(ag.concatenate(columns, -1), -1))
 

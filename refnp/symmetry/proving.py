@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import Any
 
 from refnp.autograd.notation import ARGUMENT, SHAPE, Argument
-from refnp.numbers.indexed.arrays import Indexed, mask, symbol
+from refnp.numbers.indexed.arrays import Indexed, Places, mask, symbol
 from refnp.numbers.indexed.expressions import NoRule, assuming, atom
 from refnp.numbers.indexed.proving import LACKING, Theorem, in_words, permuted, same, sentences
 from refnp.numbers.indexed.sizes import Size, product_of
@@ -30,6 +30,7 @@ from refnp.symmetry.places import Flip, Permute, Repeat, Select
 from refnp.symmetry.shifts import Roll
 
 GIVEN = re.compile(rf"(\w+) ({SHAPE})")
+NUMBERS = ("", "positive", "real", "floating")  # what may be written in front of a shape
 Arrays = Mapping[str, Any]
 
 
@@ -180,20 +181,26 @@ def _named(names: list[str], arrays: dict[str, Any]) -> Any:
 
 
 def unknown_arrays(shapes: str) -> dict[str, Indexed]:
-    """Arrays of unknown numbers of the shapes that are written. ValueError for what cannot be read."""
+    """Arrays of unknown numbers of the shapes that are written. ValueError for what cannot be read.
+
+    `whole < n (m)` are places on an axis of n.
+    """
     sizes: dict[str, Size] = {}
     size = lambda name: int(name) if name.isdigit() else sizes.setdefault(name, Size(name))
     found: dict[str, Indexed] = {}
     for name, text in GIVEN.findall(shapes):
         argument = Argument.of(name, text) if ARGUMENT.fullmatch(text) else None
         written = argument.shapes[0] if argument else None
-        if written is None or written.run or written.kind not in ("", "boolean", "positive", "real", "floating"):
+        if written is None or written.run or written.kind not in (*NUMBERS, "boolean", "whole"):
             raise ValueError(
                 f"prove: {name} is {text!r}; write a shape such as (b, n, d), boolean before that of a mask"
             )
         axes = [size("B")] if written.batch else []
         axes += [product_of([size(factor) for factor in axis.split("·")]) for axis in written.axes]
-        found[name] = (mask if written.kind == "boolean" else symbol)(name, *axes)
+        if written.kind == "whole":
+            found[name] = Places(name, axes, size(written.below or "positions"))
+        else:
+            found[name] = (mask if written.kind == "boolean" else symbol)(name, *axes)
     if not found:
         raise ValueError(f"prove: shapes is {shapes!r}; write the shape of each argument: 'x (n, d), y (n, d)'")
     return found

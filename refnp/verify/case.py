@@ -57,7 +57,8 @@ class Layer:
     (`refnp.verify.layers.whole_models`). `inner` is the layer whose function this is of other arguments, and what makes
     a function of that layer's arguments one of these; its mutants are this one's. `tried` has the values of options,
     axes in front or structures in cases that are made, where they are others, and `known` is what is known of
-    frameworks in these alone.
+    frameworks in these alone. `shapes` are those of the arguments, and options behind a semicolon, in each form of a
+    call, where the function declares none: for them gradients are proved.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Layer:
     tried: Mapping[str, tuple] = field(default_factory=dict)
     inner: "tuple[Layer, Callable] | None" = None
     known: "tuple[KnownDefect, ...]" = ()
+    shapes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)  # equal if it is the same one; options have no hash

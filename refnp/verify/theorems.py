@@ -6,8 +6,10 @@ one axis and several. What is proved for every size is also computed at drawn si
 be found out if it were not so.
 """
 
+import ast
 import inspect
 import itertools
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
@@ -26,9 +28,11 @@ from refnp.numbers.indexed.proving import LACKING, Theorem, gradients, in_words,
 from refnp.numbers.indexed.sizes import Size, product_of
 from refnp.numbers.indexed.sizes import places as indices_of
 from refnp.numbers.proving import vjp_is_derivative
+from refnp.symmetry.proving import unknown_arrays
 from refnp.verify.case import Case
 
 NUMBERS = ("≥ 0", "≥ 1", "positive", "finite", "number", "in [0, 1)", "in [0, 1]")
+OPTION = re.compile(r"(\w+) = ([\w.']+)")
 DRAWS = 2  # of sizes and numbers, at which a theorem is computed in the field
 
 
@@ -138,8 +142,10 @@ def forms_of(function: Callable, cases: Sequence[Case] = ()) -> list[Form]:
     """The forms in which a function is called; none where it takes what has no rule.
 
     Forms that it refuses are left out. Where it wants two letters of its declaration to be one, they are. Without a
-    declaration there is the form of one of the cases.
+    declaration there are those that its layer has written, or the form of one of the cases.
     """
+    if cases and cases[0].layer.shapes:
+        return list(written(cases[0].layer.shapes))
     declaration = getattr(function, "takes", None)
     if not isinstance(declaration, Declaration) or not declaration.arguments:
         return list(filter(lambda form: is_taken(function, form), undeclared(cases)))
@@ -158,6 +164,18 @@ def forms_of(function: Callable, cases: Sequence[Case] = ()) -> list[Form]:
     return [form for form in forms if is_taken(function, form)] or [
         form for form in undeclared(cases) if is_taken(function, form)
     ]
+
+
+def written(shapes: Mapping[str, str]) -> Iterator[Form]:
+    """The forms that are written: arguments, and behind a semicolon options, "heads = H, mask boolean (N, M)"."""
+    for form, text in shapes.items():
+        of_arguments, _, of_options = text.partition(";")
+        arrays = unknown_arrays(text)
+        options: dict[str, Any] = {name: arrays[name] for name in arrays.keys() - unknown_arrays(of_arguments).keys()}
+        for name, value in OPTION.findall(of_options):
+            options[name] = Size(value) if value[0].isupper() and value != "True" else ast.literal_eval(value)
+        given: dict[str, Any] = {name: x for name, x in arrays.items() if name not in options}
+        yield Form(form, given, options)
 
 
 def undeclared(cases: Sequence[Case]) -> Iterator[Form]:
@@ -358,9 +376,9 @@ def refuse_false(page: Callable, form: Form, proved: list[str]) -> None:
 
 
 def numbers_of(form: Form, seed: int, longest: int = 3, least: int = 1) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Drawn numbers in place of the unknown ones of a form: its arguments and its options. All sizes differ."""
+    """Drawn numbers in place of the unknown ones of a form: its arguments and options. The first sizes differ."""
     rng = np.random.default_rng(seed)
-    lengths = iter(rng.permutation(np.arange(least, longest + 6)))
+    lengths = itertools.cycle(rng.permutation(np.arange(least, longest + 6)))
     sizes = cache(lambda name: int(next(lengths)))
 
     def drawn(name: str, x: Any) -> Any:
@@ -377,7 +395,7 @@ def numbers_of(form: Form, seed: int, longest: int = 3, least: int = 1) -> tuple
             found = rng.integers(0, number_of(x.length, sizes), shape)
             return found if shape else int(found)
         if not shape and name in form.options:
-            return 0.5
+            return 0.4 + 0.2 * rng.random()
         return rng.random(shape) + 0.2 if name in form.positive else rng.normal(size=shape)
 
     arguments = {name: drawn(name, x) for name, x in form.arguments.items()}

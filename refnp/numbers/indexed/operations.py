@@ -473,6 +473,7 @@ def _of_size(ufunc: Any, *, reflected: bool = False) -> Callable:
 
 Size.constant = lambda _, number: lift(number)  # type: ignore
 _DIVIDED = {"__truediv__": _of_size(np.true_divide), "__rtruediv__": _of_size(np.true_divide, reflected=True)}
+_DIVIDED["__pow__"] = lambda x, p: lift(x) ** Fraction(p)
 for _name, _by in _DIVIDED.items():
     setattr(Size, _name, _by)
 

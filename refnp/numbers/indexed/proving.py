@@ -13,14 +13,16 @@ from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from refnp.numbers.indexed import operations
 from refnp.numbers.indexed.arrays import Indexed, lift, symbol
 from refnp.numbers.indexed.expressions import Assumptions, Expression, NoRule, assuming, total
 from refnp.numbers.indexed.functions import derivative, unknown_function
 from refnp.numbers.indexed.indices import meaning, moved
 from refnp.numbers.indexed.rules import BEFORE
-from refnp.numbers.indexed.sizes import is_alike, is_one, places
-from refnp.numbers.indexed.terms import Atom, Index, Inside, canonical, first_of, frozen
+from refnp.numbers.indexed.sizes import Size, is_alike, is_one, places
+from refnp.numbers.indexed.terms import Atom, Index, Inside, canonical, first_of, fresh, frozen
 
 LACKING = (TypeError, LookupError, ValueError, AttributeError, ArithmeticError, RecursionError)  # NoRule is a TypeError
 LETTERS = re.compile(r"(?<![A-Za-z\d])[ijst]\d+(?:\.\d+)?")
@@ -76,6 +78,25 @@ def unknown_page(name: str) -> Callable:
         return y, lambda y_bar: (y_bar * along,)
 
     return page
+
+
+class Unknown(np.random.Generator):
+    """A generator whose numbers are unknown ones."""
+
+    def __init__(self) -> None:
+        super().__init__(np.random.PCG64(0))
+
+    def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Indexed:  # type: ignore[override]
+        """Unknown numbers, whatever they are spread around."""
+        shape = size if isinstance(size, tuple) else () if size is None else (size,)
+        return symbol(f"drawn {fresh()}", *shape)
+
+    uniform = normal  # type: ignore[assignment]
+
+
+def drawing(*sizes: Any) -> np.random.Generator:
+    """The generator for a module with these sizes, whose numbers others take the place of."""
+    return Unknown() if any(isinstance(n, Size) for n in sizes) else np.random.default_rng(0)
 
 
 def _differences(name: str, x: Indexed, bar: Any, values: list) -> Iterable[Expression]:

@@ -122,7 +122,7 @@ def _one_of_them(sizes: Sizes, powers: Powers, c: Fraction) -> Expression | None
             of = factors[0][0]
             for other in powers:
                 if other[:2] == of[:2] and all(
-                    i in dict(bound) or known.get(i) == j for i, j in zip(of[2], other[2], strict=True)
+                    i in dict(bound) or known.get(i, i) == j for i, j in zip(of[2], other[2], strict=True)
                 ):
                     return _replaced(sizes, powers, c, a, Fraction(0), number(1))
     return None

@@ -337,13 +337,18 @@ def reversal(size: Any) -> Callable[[Index], Index]:
 
 
 def _entry(size: Any, k: int) -> Index:
-    """One entry of an axis."""
+    """One entry of an axis: of a letter the first or the last, as it is at least 1."""
     if isinstance(size, int):
         return k % size
     of = pieces(size)
     end = k < 0
     for n, piece in reversed([*enumerate(of)]) if end else enumerate(of):
-        if not isinstance(piece, int) or len(of) == 1:
+        if k in (0, -1) and len(of) > 1:
+            return ("part", n, _entry(piece, k))
+        if k in (0, -1):
+            every = [_entry(factor, k) for factor in factors(piece)]
+            return ("pair", *every) if len(every) > 1 else 0 if k == 0 else reversal(piece)(0)
+        if not isinstance(piece, int):
             break
         if -piece <= k < piece:
             return ("part", n, k % piece)
@@ -364,6 +369,8 @@ def _slice(size: Any, k: slice) -> tuple[Any, Callable[[Index], Index]]:
         if last - first == 1:
             return of[first], lambda i: ("part", first, i) if len(of) > 1 else i
         return sum_of(of[first:last]), lambda i: ("part", i[1] + first, i[2])
+    if (k.step in (None, 1) and (k.start in (None, 0) and is_one(k.stop))) or (k.start == -1 and k.stop is None):
+        return 1, lambda i: _entry(size, 0 if k.start != -1 else -1)
     raise NoRule(f"a slice {k.start}:{k.stop} of an axis of size {size}")
 
 

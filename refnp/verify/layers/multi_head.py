@@ -15,6 +15,7 @@ import numpy as np
 
 from refnp import layers
 from refnp.layers.masks import causal, key_padding
+from refnp.numbers.indexed.proving import drawing
 from refnp.numbers.parts import part
 from refnp.verify.case import (
     Case,
@@ -80,6 +81,21 @@ SHARED_NAMES = tuple(f"{part}_{map_}_projection" for map_ in ("query", "key", "v
 NAMES = tuple(f"{part}_{map_}" for map_ in ("query", "key", "value", "output") for part in ("weight", "bias"))
 
 
+TOKENS = "query (..., N, D), key (..., M, E), value (..., M, F)"
+MAPS = (
+    "weight_query (D, H·d), bias_query (H·d), weight_key (E, H·d), bias_key (H·d), weight_value (F, H·e), "
+    "bias_value (H·e), weight_output (H·e, G), bias_output (G)"
+)
+WEIGHTS = "weight_query (D, H·d), weight_key (E, H·d), weight_value (F, H·e), weight_output (H·e, G)"
+FOR_ALL, FOR_EACH = "mask boolean (B, N, M)", "mask boolean (B, H, N, M), per_head = True"
+SHARED = (
+    "weight_query (P, H·P), bias_query (H·P), weight_key (P, H·P), bias_key (H·P), weight_value (R, H·R), "
+    "bias_value (H·R), weight_output (H·R, G), bias_output (G), weight_query_projection (D, P), "
+    "bias_query_projection (P), weight_key_projection (E, P), bias_key_projection (P), weight_value_projection (F, R), "
+    "bias_value_projection (R)"
+)
+
+
 def refnp_multi_head(query, key, value, *parameters, heads, mask=None, bias=None, per_head=False):
     """O = concat_h attention(Q W_q, K W_k, V W_v)_h W_o, plus what biases of the maps there are: MultiHeadAttention.
 
@@ -117,7 +133,7 @@ def refnp_shared_multi_head(query, key, value, *parameters, heads, **options):
         **widths,
         output_features=parameters[3 * own].shape[1],
         bias=own > 1,
-        rng=np.random.default_rng(0),
+        rng=drawing(*parameters[0].shape),
     )
     return bound(module, parameters)(query, key, value, **options)
 
@@ -136,7 +152,7 @@ def new_multi_head(heads, query, key, value, output):
         head_value_features=value[0].shape[1] // heads,
         output_features=output[0].shape[1],
         bias=len(query) > 1,
-        rng=np.random.default_rng(0),
+        rng=drawing(*query[0].shape),
     )
 
 
@@ -233,10 +249,21 @@ MULTI_HEAD = Layer(
     multi_head,
     torch=torch_multi_head,
     names=("MultiHeadAttention", "split_heads", "merge_heads"),
+    shapes={
+        "usual": f"{TOKENS}, {MAPS}; heads = H",
+        "no biases of maps": f"{TOKENS}, {WEIGHTS}; heads = H",
+        "with mask": f"{TOKENS}, {MAPS}; heads = H, {FOR_ALL}",
+        "mask of each head": f"{TOKENS}, {MAPS}; heads = H, {FOR_EACH}",
+    },
 )
 
 OTHER_WIDTHS = Layer(
-    "multi_head_widths", refnp_multi_head, multi_head, jax=jax_multi_head, names=("MultiHeadAttention",)
+    "multi_head_widths",
+    refnp_multi_head,
+    multi_head,
+    jax=jax_multi_head,
+    names=("MultiHeadAttention",),
+    shapes=MULTI_HEAD.shapes,
 )
 WITH_WEIGHTS = Layer(
     "multi_head_with_weights",
@@ -244,10 +271,15 @@ WITH_WEIGHTS = Layer(
     multi_head,
     torch=partial(torch_multi_head, need_weights=True),  # another path
     names=("MultiHeadAttention",),
+    shapes=MULTI_HEAD.shapes,
 )
 
 SHARED_MAPS = Layer(
-    "multi_head_shared", refnp_shared_multi_head, shared_multi_head, names=("MultiHeadAttention",)
+    "multi_head_shared",
+    refnp_shared_multi_head,
+    shared_multi_head,
+    names=("MultiHeadAttention",),
+    shapes={"usual": f"{TOKENS}, {SHARED}; heads = H"},
 )  # eq. 6 as printed, which no framework has
 
 BIASED_MULTI_HEAD = Layer(
@@ -257,6 +289,11 @@ BIASED_MULTI_HEAD = Layer(
     torch=torch_biased_multi_head,
     jax=jax_biased_multi_head,
     names=("MultiHeadAttention",),
+    shapes={
+        "usual": f"{TOKENS}, bias (B, N, M), {MAPS}; heads = H",
+        "no biases of maps": f"{TOKENS}, bias (B, N, M), {WEIGHTS}; heads = H",
+        "mask of each head": f"{TOKENS}, bias (B, H, N, M), {MAPS}; heads = H, {FOR_EACH}",
+    },
 )
 
 ADDITIVE_MASK = Layer(
@@ -265,6 +302,10 @@ ADDITIVE_MASK = Layer(
     multi_head,
     torch=torch_additive_mask,
     names=("MultiHeadAttention",),
+    shapes={
+        "with mask": f"{TOKENS}, {MAPS}; heads = H, {FOR_ALL}",
+        "mask of each head": f"{TOKENS}, {MAPS}; heads = H, {FOR_EACH}",
+    },
 )
 
 MHA_MASKED_ROW = KnownDefect(
