@@ -16,7 +16,7 @@ from refnp.claims.common import Repeat, enlarged, generator, in_precision_of, pa
 from refnp.claims.row import APPROXIMATE, BROKEN, EXACT, ON_SUBGROUP, Refinement, Row, Trial
 from refnp.layers.set_convolution import Grid, GridOptions
 from refnp.layers.unet import PooledUNet, SimpleCNN, UNet
-from refnp.models.attentive import ANP, CANP
+from refnp.models.attentive import ANP, CANP, AttnCNP
 from refnp.models.bootstrap import BANP, BNP
 from refnp.models.chain_rule import ChainRule
 from refnp.models.convcnp import ConvCNP, Encoding, Head
@@ -84,6 +84,7 @@ SUBJECTS: Mapping[str, Callable[[], NeuralProcess]] = {
     "CNP, a sum for the mean": small(CNP, **MLPS, pooling="sum"),
     "NP": small(LatentNP, **MLPS, latent=3, samples=3),
     "CANP": small(CANP, **ATTENTIVE),
+    "AttnCNP": small(AttnCNP, hidden=6, heads=2),
     "ANP": small(ANP, **ATTENTIVE, latent=3, samples=3),
     "BNP": small(BNP, **MLPS, samples=16),
     "BANP": small(BANP, **ATTENTIVE, samples=16),
@@ -201,12 +202,12 @@ BOOTSTRAP, POOLS = ["BNP", "BANP"], ["CNP", "CNP, a sum for the mean", "NP"]
 CONVOLVES = [PLAIN, U_NET, ON_ONE, "ConvGNP"]
 STEPS = ["TE-TNP, places move", "PseudoTE-TNP"]
 MOVES = ["TE-TNP", *STEPS]
-ATTENDS = ["CANP", "ANP", "TNP-D", "TNP-A", "TNP-ND, low rank", "TNP-ND, Cholesky"]
+ATTENDS = ["CANP", "AttnCNP", "ANP", "TNP-D", "TNP-A", "TNP-ND, low rank", "TNP-ND, Cholesky"]
 ATTENDS += ["PseudoTNP, induced", "PseudoTNP, perceiver", *MOVES]
 KNOWS_X = [name for name in PREDICTS if name not in (*MOVES, *CONVOLVES)]
 TARGETS_ATTEND = ["TNP-ND, low rank", "TNP-ND, Cholesky"]
 JOINT = ["TNP-A", *TARGETS_ATTEND, "ConvGNP"]
-ONE_OF_EACH = [*POOLS, *BOOTSTRAP, "CANP", "ANP", "TNP-D", "TE-TNP", PLAIN]
+ONE_OF_EACH = [*POOLS, *BOOTSTRAP, "CANP", "AttnCNP", "ANP", "TNP-D", "TE-TNP", PLAIN]
 ONE_ORDER, EVERY_ORDER = "autoregressive CNP, one order", "autoregressive CNP, all orders"
 
 # symmetry → (expected, reason, subjects, and what else the row has)
@@ -269,7 +270,7 @@ EXPECTED: Mapping[str, list[tuple[str, str, list[str], dict[str, Any]]]] = {
         (BROKEN, "kernels have a direction", CONVOLVES, {}),
     ],
     "places scaled": [
-        (BROKEN, MLP_OF_X, ["CNP", "CANP", "TNP-D"], {}),
+        (BROKEN, MLP_OF_X, ["CNP", "CANP", "AttnCNP", "TNP-D"], {}),
         (BROKEN, "an MLP of differences", ["TE-TNP"], {}),
         (BROKEN, "length scales stay", [PLAIN], {}),
     ],

@@ -104,7 +104,7 @@ TABLES = {
     ),
     "neural processes": Table(
         "neural_processes.md",
-        alike(["CNP", "CNP, a sum for the mean", "NP", "CANP", "ANP", "BNP", "BANP"]),
+        alike(["CNP", "CNP, a sum for the mean", "NP", "CANP", "AttnCNP", "ANP", "BNP", "BANP"]),
         alike(KEPT),
         across=True,
     ),

@@ -27,9 +27,18 @@ def block(query, key, value, state, prefix, heads, scaling):
         rows.linear(a, state[f"{prefix}.{role}.weight"])
         for role, a in (("query", query), ("key", key), ("value", value))
     )
-    width = q.shape[1] // heads
-    root = np.sqrt(WIDE(width if scaling == "head" else q.shape[1]))
-    found = np.zeros_like(q)
+    root = np.sqrt(WIDE(q.shape[1] // heads if scaling == "head" else q.shape[1]))
+    found = attended(q, k, v, heads, root)
+    u = norm(q + found, state, f"{prefix}.first_norm")
+    bent = rows.linear(u, state[f"{prefix}.output.weight"], state[f"{prefix}.output.bias"])
+    for i in np.ndindex(bent.shape):
+        bent[i] = max(bent[i], WIDE(0))
+    return norm(u + bent, state, f"{prefix}.second_norm")
+
+
+def attended(q, k, v, heads, root):
+    """What each head finds with its part of the features, side by side; 0 without keys."""
+    width, found = q.shape[1] // heads, np.zeros_like(q)
     for h in range(heads):
         own = range(h * width, (h + 1) * width)
         for i in range(len(q)):
@@ -37,11 +46,7 @@ def block(query, key, value, state, prefix, heads, scaling):
             for j, weight in enumerate(rows.softmax(np.array(scores, WIDE))):
                 for a in own:
                     found[i, a] += weight * v[j, a]
-    u = norm(q + found, state, f"{prefix}.first_norm")
-    bent = rows.linear(u, state[f"{prefix}.output.weight"], state[f"{prefix}.output.bias"])
-    for i in np.ndindex(bent.shape):
-        bent[i] = max(bent[i], WIDE(0))
-    return norm(u + bent, state, f"{prefix}.second_norm")
+    return found
 
 
 def norm(x, state, prefix):
@@ -119,6 +124,23 @@ def canp(context_x, context_y, target_x, mask, state, floor, heads, scaling):
     local = cross(places, pairs, target_x, state, "cross_encoder", heads, scaling)
     common = set_vector(pairs, state, "encoder", heads, scaling)
     return decoded([[*r, *common] for r in local], target_x, state, floor)
+
+
+def attn_cnp(context_x, context_y, target_x, mask, state, heads):
+    """The CNP of Gordon et al.: r_t = LN(u + u W + b), u = LN(q + heads of attention through W_o), then MLP(x, r_t)."""
+    places, pairs = present(context_x, context_y, mask)
+    query, key = ([mlp(x, state, "place") for x in xs] for xs in (np.asarray(target_x, WIDE), places))
+    width = len(query[0])
+    given = query, key, [mlp(pair, state, "value") for pair in pairs]
+    maps = [state[f"{role}_map.weight"] for role in ("query", "key", "value")]
+    q, k, v = (rows.linear(np.reshape(a, (len(a), width)), w) for a, w in zip(given, maps, strict=True))
+    found = attended(q, k, v, heads, np.sqrt(WIDE(width // heads)))
+    u = norm(query + rows.linear(found, state["combine.weight"], state["combine.bias"]), state, "first_norm")
+    r = norm(u + rows.linear(u, state["output.weight"], state["output.bias"]), state, "second_norm")
+    answers = [
+        normal(mlp([*x, *own], state, "decoder"), 0) for x, own in zip(np.asarray(target_x, WIDE), r, strict=True)
+    ]
+    return tuple(np.array(part, WIDE) for part in zip(*answers, strict=True))
 
 
 def bootstrapped(context_x, context_y, target_x, mask, state, floor, draws, heads=None, scaling=None):

@@ -11,6 +11,7 @@ from refnp.verify.bounds import deviation
 from refnp.verify.judge import WITHIN
 from refnp.verify.layers import transformer, vision, whole_models
 from tests.models import np_judges, tnp_judges
+from tests.transcriptions import neural_processes as transcription
 
 CASES = {case.name: case for case in layers.cases() if case.layer.whole}
 MODELS = {
@@ -64,6 +65,9 @@ def by_hand(case):
     context_x, context_y = (np.where(mask[..., None], a, 0) for a in data[:2])
     target_x, *more = data[2:]
     given = module, context_x, context_y, target_x
+    if name == "attn_cnp":
+        own = lambda *one: transcription.attn_cnp(*one, module.state_dict(), module.heads)
+        return map(np.stack, zip(*map(own, context_x, context_y, target_x, mask), strict=True))
     if name in ("latent_np", "anp"):
         mean, std = np_judges.latent(module, *map(np_judges.exact, (context_x, context_y)), mask)
         return np_judges.predict(*given, mask, np_judges.drawn(mean, std, more[0]))
@@ -85,7 +89,7 @@ def by_hand(case):
 
 
 WRITTEN = (
-    "cnp", "canp", "latent_np", "anp", "bnp", "banp", "tnp_d", "tnp_a", "tnp_nd", "te_tnp", "pseudo_tnp",
+    "cnp", "canp", "attn_cnp", "latent_np", "anp", "bnp", "banp", "tnp_d", "tnp_a", "tnp_nd", "te_tnp", "pseudo_tnp",
     "pseudo_te_tnp",
 )  # fmt: skip
 
