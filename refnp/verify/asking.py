@@ -24,7 +24,7 @@ from refnp.verify.calling import (
 from refnp.verify.case import Answer, Case, Convention, KnownDefect, NotOfferedError, Problem
 from refnp.verify.conventions import AS_IT_IS, MASKS, Layout
 from refnp.verify.findings import REFUSES, Key, Report, first_line, quiet
-from refnp.verify.frameworks import PAGES, inspection
+from refnp.verify.frameworks import PAGES, inspection, module_parameters
 from refnp.verify.frameworks.native import NUMPY, Native
 from refnp.verify.judge import DEVIATES, Judgement, failed, judged, matches
 from refnp.verify.layer_names import SAID_BY_NAME
@@ -77,12 +77,13 @@ class Asked:
         self.gradients, self.mask, self.stated = gradients, mask, stated
         self.layouts: Sequence[str | Layout] = layouts
         guess = inspection.named(framework) if framework else inspection.of_object(function)
-        inside = None if guess is None else inspection.parameters_of(guess, function)
-        taken = function if inside is None or guess is None else inspection.forward_of(guess, function)
+        inside = None if guess is None else module_parameters.parameters_of(guess, function)
+        taken = function if inside is None or guess is None else module_parameters.forward_of(guess, function)
         if inside is not None:
             check_no_dropout(self.who, function)
             inside |= statistics_of(function)
         self.inside, self.taken, self.own = inside, taken, own
+        self.items: int | None = None  # axes of one item, where the function is of one; found out by trying
         also = [
             name
             for case in named
@@ -289,6 +290,22 @@ class Asked:
         of_output = judged(alone, answer, reference, self.who, self.version)
         return of_output if of_output[0].why else [*of_output, replace(row, quantity="gradients")]
 
+    def of_items(self, dtype: str) -> "Asked":
+        """The same, asked item by item with as many axes as make it right, or as it does not refuse."""
+        ways = [self, self.turned(("out_in",))] if self.layer.name == "linear" else [self]
+        found = []
+        for way in ways:
+            for axes in (None, 1, 2, 3, 0):
+                other = copy.copy(way)
+                other.items, other.raised, other.version, report = axes, {}, "", Report("", self.who, [])
+                for case in other.offered(other.cases):
+                    with contextlib.suppress(NotOfferedError):
+                        other.judge_one(other.adapted(case), dtype, report, Counter())
+                if report.judgements and report.holds:
+                    return other
+                found += [other] if report.judgements and not other.raised else []
+        return [*found, self][0]
+
     def holds_with(self, few: list[Case], dtype: str, **way: Any) -> bool:
         """Whether the outputs of these cases would be right in another convention."""
         other = copy.copy(self)
@@ -324,8 +341,11 @@ class Asked:
         module = (
             None
             if self.inside is None
-            else inspection.with_parameters(self.native, self.function, form.narrow or form.dtype, self.device)
+            else module_parameters.with_parameters(self.native, self.function, form.narrow or form.dtype, self.device)
         )
+        if module is not None and self.items is not None:
+            one, axes = module, self.items
+            module = lambda values: module_parameters.over_items(one(values), axes)
         asked = call.asked(self.function, lambda x: self.native.array(x, self.device), module)
         wanted = [i for i, name in enumerate(call.names) if f"gradient of {name}" in problem.case.quantities]
         own_form = {name: problem.case.form(name, problem.dtype) for name in call.names}
@@ -404,6 +424,8 @@ class Asked:
             found.append(f"computed with {', '.join(f'{name}={value!r}' for name, value in values.items())}")
         if named := [layout for layout in self.layouts if isinstance(layout, str)]:
             found.append(f"laid out as {', '.join(named)}")
+        if self.items is not None:
+            found.append(f"{self.who} is of one item of {self.items} axes, of which jax.vmap makes several")
         if self.inside is not None and not getattr(self.function, "training", True):
             found.append(f"{self.who} is in evaluation mode")
         masks = [n for n in self.binding.options if n.endswith("mask") and self.binding.takes(n)]

@@ -24,7 +24,7 @@ from refnp.verify.calling import defaults
 from refnp.verify.case import Case
 from refnp.verify.conventions import OF_CHANNELS, changes, chosen_layouts, chosen_mask
 from refnp.verify.findings import Report, first_line
-from refnp.verify.frameworks import PAGES, inspection
+from refnp.verify.frameworks import PAGES, inspection, module_parameters
 from refnp.verify.hints import family_of, hints, of_other_arguments
 from refnp.verify.judge import matches
 from refnp.verify.layer_names import axes_of_space, closest, meaning, named_cases, with_kin
@@ -136,6 +136,8 @@ def judge(
     )
     if equations.is_equation(name):
         return equations.completed(asked.report(named[0].layer.name, dtypes), name, gradients=with_gradients)
+    if module_parameters.acts_on_one(function):
+        asked = asked.of_items(dtypes[0])
     report = asked.report(name, dtypes)
     if not report.holds and layout is None and asked.inside and named[0].layer.name == "linear":
         turned = asked.turned(("out_in",))  # as modules keep it that are written like PyTorch's
@@ -216,10 +218,13 @@ def meaning_of(name: str) -> Meant:
 def parameters_taken(function: Callable, framework: str | None) -> tuple[list[str], list[str]]:
     """The names of a function's parameters, and of those that stand in a module."""
     native = inspection.named(framework) if framework else inspection.of_object(function)
-    inside = None if native is None else inspection.parameters_of(native, function)
+    inside = None if native is None else module_parameters.parameters_of(native, function)
     if inside is None or native is None:
         return Parameters.of(function).names or [], []
-    return Parameters.of(inspection.forward_of(native, function)).names or [], [*inside, *statistics_of(function)]
+    return Parameters.of(module_parameters.forward_of(native, function)).names or [], [
+        *inside,
+        *statistics_of(function),
+    ]
 
 
 def made(named: list[Case], function: Callable, framework: str | None) -> dict[str, Any]:
@@ -230,9 +235,9 @@ def made(named: list[Case], function: Callable, framework: str | None) -> dict[s
         given = {o: function.keywords[w] for o in options for w in words(o) if w in function.keywords}
         return {option: as_refnp_writes(option, value) for option, value in given.items() if is_plain(value)}
     native = inspection.named(framework) if framework else inspection.of_object(function)
-    if native is None or native is inspection.REFNP or inspection.parameters_of(native, function) is None:
+    if native is None or native is inspection.REFNP or module_parameters.parameters_of(native, function) is None:
         return {}
-    takes = Parameters.of(inspection.forward_of(native, function)).takes
+    takes = Parameters.of(module_parameters.forward_of(native, function)).takes
     return made_with(function, list(options), takes)
 
 

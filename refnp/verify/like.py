@@ -1,5 +1,6 @@
 """A function of any framework beside a model of refnp: its answer, its gradients, its parameters after a step."""
 
+import contextlib
 import importlib.metadata
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +14,8 @@ from refnp.layers.module import Module
 from refnp.models.published.renaming import array_of
 from refnp.numbers.rounding import Rounded, exact
 from refnp.verify.causes.whole import Model
-from refnp.verify.frameworks.native import NATIVES, Native
+from refnp.verify.frameworks import inspection
+from refnp.verify.frameworks.native import NATIVES, NUMPY, Native
 from refnp.verify.judge import WITHIN
 from refnp.verify.layer_names import closest, named_cases
 from refnp.verify.model_report import END_TO_END, ModelReport, end_to_end, furthest, same_bits
@@ -200,10 +202,25 @@ def stepped(optimizer: Any) -> Callable[[np.ndarray, Rounded], Rounded]:
 
 def answers_of(function: Any, native: Native, values: Mapping[Any, np.ndarray]) -> tuple[Native, dict[str, np.ndarray]]:
     """The answers of a function by name, as arrays, and the framework that they came in."""
-    given = named_parts(called(function, {key: native.array(value, None) for key, value in values.items()}))
+    native, answer = first_answer(function, native, values)
+    given = named_parts(answer)
     for part in given.values():
         native = next((other for other in NATIVES.values() if other.name != "NumPy" and other.owns(part)), native)
     return native, {name: np.asarray(native.numpy(part) if native.owns(part) else part) for name, part in given.items()}
+
+
+def first_answer(function: Any, native: Native, values: Mapping[Any, np.ndarray]) -> tuple[Native, Any]:
+    """What a function answers, and of which framework it is: where it refuses arrays of NumPy, of one that it uses."""
+    asked = lambda own: called(function, {key: own.array(value, None) for key, value in values.items()})
+    try:
+        return native, asked(native)
+    except Exception:
+        used = inspection.packages_of(function) if native is NUMPY else ()
+        for other in NATIVES.values():
+            if other.package in used and other is not native:
+                with contextlib.suppress(Exception):
+                    return other, asked(other)
+        raise
 
 
 def two_calls_differ(first: np.ndarray, second: np.ndarray) -> str:
@@ -252,12 +269,12 @@ def called(function: Callable, values: Mapping[Any, Any]) -> Any:
 
 
 def native_of(function: Any, values: Iterable[Any]) -> Native:
-    """The framework of a module or of its inputs; of a function of NumPy arrays, which JAX takes as well, NumPy."""
-    for thing in (function, *values):
-        for native in NATIVES.values():
-            if native.name != "NumPy" and native.owns(thing):
-                return native
-    return NATIVES["NumPy"]
+    """The framework of a module or of its inputs; of any other function NumPy's, which JAX takes as well."""
+    found = inspection.of_object(function)
+    if found is not None and found is not inspection.REFNP:
+        return found
+    others = [native for native in NATIVES.values() if native is not NUMPY]
+    return next((native for thing in values for native in others if native.owns(thing)), NUMPY)
 
 
 def version_of(native: Native) -> str:

@@ -17,6 +17,7 @@ from refnp.verify.conventions import AS_IT_IS, Layout, Turn, turns_of
 from refnp.verify.signatures import words
 
 OF_ANYTHING = ("dim", "size", "beta", "weight", "weights", "mask", "bias")  # attributes with many meanings
+FRAMEWORKS = ("torch", "mlx", "paddle", "flax", "equinox", "tinygrad")  # whose attributes say what their names say
 KEPT = ("running_mean", "running_var")
 SIZED = ("gain", "shift")  # arguments of the size that a norm was made for
 OF_ROWS = ("layer_norm", "rms_norm")  # over the last axis, which in a module may be several
@@ -27,7 +28,7 @@ def made_with(module: Any, options: Sequence[str], taken: Callable[[str], bool])
 
     An ε that is None is the unit in the last place of 1, as PyTorch's RMSNorm has it: a function of the precision.
     """
-    a_framework = type(module).__module__.partition(".")[0] in ("torch", "mlx", "paddle")
+    a_framework = type(module).__module__.partition(".")[0] in FRAMEWORKS
     found: dict[str, Any] = {}
     for option in options:
         known = [word for word in words(option) if a_framework or word not in OF_ANYTHING]
@@ -44,7 +45,7 @@ def value_of(option: str, value: Any) -> Any:
     if option in ("class_weights", "positive_weight") and hasattr(value, "detach"):
         array = value.detach().cpu().numpy().astype(float)
         return array if option == "class_weights" else float(array)
-    return value if is_plain(value) else None
+    return (value.lower() if isinstance(value, str) else value) if is_plain(value) else None
 
 
 def is_plain(value: Any) -> bool:

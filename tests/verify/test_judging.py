@@ -15,7 +15,8 @@ import refnp
 from refnp import autograd, cli, layers
 from refnp.verify.case import NotOfferedError
 from refnp.verify.conventions import LAYOUTS, MASKS
-from refnp.verify.frameworks.inspection import found_out, parameters_of
+from refnp.verify.frameworks.inspection import found_out
+from refnp.verify.frameworks.module_parameters import parameters_of
 from refnp.verify.frameworks.native import NATIVES
 from refnp.verify.judge import DEVIATES, KNOWN, WITHIN
 from refnp.verify.layer_names import named_cases
@@ -700,7 +701,9 @@ def test_modules_whose_parameters_cannot_be_set_are_refused():
         def __call__(self, x):
             return x
 
-    with pytest.raises(ValueError, match="the parameters of modules of JAX cannot be set for a case; judge a function"):
+    with pytest.raises(
+        ValueError, match="the parameters of such modules of JAX cannot be set for a case; judge a function"
+    ):
         parameters_of(NATIVES["JAX"], Module())
 
 

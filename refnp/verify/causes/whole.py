@@ -21,6 +21,7 @@ from refnp.autograd.backward import tape_of
 from refnp.autograd.tensor import Node, Tensor
 from refnp.layers.module import Module
 from refnp.numbers.rounding import WIDE, Rounded, tolerance
+from refnp.verify.edits.edited import modules_in
 from refnp.verify.layers import cases
 from refnp.verify.mutants import mutants_of
 from refnp.verify.propagation import error_of, local_errors
@@ -63,7 +64,7 @@ class Model:
     @contextlib.contextmanager
     def with_attribute(self, name: str, value: Any) -> Iterator[None]:
         """Within this block every module that has this attribute has this value of it."""
-        before = [(module, vars(module)[name]) for module in modules_of(self.like) if name in vars(module)]
+        before = [(module, vars(module)[name]) for module in modules_in(self.like) if name in vars(module)]
         if all(own == value for _, own in before):
             raise ValueError(f"no module has another {name}")
         try:
@@ -96,17 +97,6 @@ class Model:
             return worst
 
         return ratio
-
-
-def modules_of(value: Any) -> Iterator[Module]:
-    """A module and all that are in it."""
-    if isinstance(value, Module):
-        yield value
-        for own in vars(value).values():
-            yield from modules_of(own)
-    elif isinstance(value, (list, tuple)):
-        for own in value:
-            yield from modules_of(own)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ import copy
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -20,8 +21,8 @@ from refnp import autograd as ag
 from refnp.autograd import primitive, vjp
 from refnp.autograd.declaration import Declaration
 from refnp.autograd.pages import along_axes, of_each_axis, plain
+from refnp.layers.module import Module
 from refnp.numbers.parts import with_parts
-from refnp.verify.edits.methods import Methods, bound_with, class_and, class_named
 from refnp.verify.edits.mutant import Mutant
 from refnp.verify.edits.opened import Opened
 from refnp.verify.edits.patterns import Rewriting, argument_of, stands_in
@@ -29,6 +30,7 @@ from refnp.verify.edits.traced import held, tensor_of, traced
 from refnp.verify.layers.multi_head import bound
 
 Form = Callable[..., tuple]
+Methods = dict[type, dict[str, Callable]]  # those that are edited, by their class and name
 Rewrite = tuple[str, str]  # what stands on the page, and what in its place
 Named = dict[str, Rewrite | list[Rewrite]]  # by what each says
 
@@ -251,3 +253,45 @@ def line_of(mutant: Mutant) -> str:
         return mutant.where
     mutant.template.trees(tuple(mutant.switches))
     return "; ".join(line for name in mutant.switches for line in mutant.template.lines[name])
+
+
+# ---- modules of which a method is another
+
+
+def class_and(pattern: str) -> tuple[str, str]:
+    """("Residual", "x + _y") of "Residual: x + _y", and ("", …) where there is no class."""
+    found = re.fullmatch(r"([A-Z]\w+): (.*)", pattern)
+    return (found[1], found[2]) if found else ("", pattern)
+
+
+@functools.cache
+def class_named(name: str) -> type:
+    """A class of refnp's modules."""
+    waiting = [Module]
+    for one in waiting:
+        if one.__name__ == name:
+            return one
+        waiting += one.__subclasses__()
+    raise ValueError(f"no module of refnp is a {name}")
+
+
+def bound_with(methods: Methods, module: Module, parameters: Any) -> Module:
+    """A module with these parameters, and other methods in some of its parts."""
+    found = bound(module, parameters)
+    for one in modules_in(found):
+        for owner, own in methods.items():
+            if isinstance(one, owner):
+                one.__class__ = type(type(one).__name__, (type(one),), dict(own))
+    return found
+
+
+def modules_in(value: Any) -> Iterator[Module]:
+    """A module, and those that it is made of."""
+    if isinstance(value, Module):
+        yield value
+        value = vars(value)
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for part in value:
+            yield from modules_in(part)

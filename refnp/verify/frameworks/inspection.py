@@ -1,4 +1,4 @@
-"""Which framework a function or a module belongs to, found out; and a module with parameters that are given to it.
+"""Which framework a function or a module belongs to, found out.
 
 What is defined in a framework's package is the framework's. Of any other function the code is read: which packages do
 the names stand for that it uses? What remains open is tried: NumPy arrays first, then arrays of each framework that is
@@ -8,8 +8,9 @@ imported; the framework is the one that owns what comes back.
 import dataclasses
 import dis
 import functools
+import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -19,7 +20,7 @@ from refnp.autograd import Tensor, vjp
 from refnp.layers.module import Module
 from refnp.numbers.precision import in_own_type
 from refnp.verify.frameworks import version_of as version_of_package
-from refnp.verify.frameworks.native import NATIVES, NUMPY, Native, of_chosen, only_the_processor
+from refnp.verify.frameworks.native import NATIVES, NUMPY, TINYGRAD, Native, of_chosen, only_the_processor
 from refnp.version import __version__
 
 BELONGS_TO = {"jaxlib": "jax", "flax": "jax", "equinox": "jax"}  # packages whose arrays are another's
@@ -98,8 +99,14 @@ def packages_of(function: Any) -> set[str]:
 
 
 def of_object(function: Any) -> Native | None:
-    """The framework whose package defines the class of a module or a compiled function; None for a plain function."""
+    """The framework whose package defines the class of a module or a compiled function; None for a plain function.
+
+    Modules of tinygrad are of any class, and have its modules or tensors as attributes, or in lists.
+    """
     packages = {top(kind.__module__) for kind in type(function).__mro__}
+    inside = [] if inspect.isroutine(function) else [*getattr(function, "__dict__", {}).values()]
+    inside += [part for value in inside if isinstance(value, (list, tuple)) for part in value]
+    packages |= {TINYGRAD.package} if any(map(TINYGRAD.owns, inside)) else set()
     return next((native for native in everyone().values() if native.package in packages), None)
 
 
@@ -151,84 +158,3 @@ def imported_by(code: CodeType) -> Iterator[str]:
     for step in dis.get_instructions(code):
         if step.opname == "IMPORT_NAME":
             yield str(step.argval)
-
-
-# Modules, whose parameters are arguments of a case
-
-
-def parameters_of(native: Native, module: Any) -> dict[str, tuple[int, ...]] | None:
-    """The names and shapes of a module's parameters; None for what is no module, ValueError for one of another kind."""
-    if native is REFNP or native.package in ("torch", "paddle"):
-        if not hasattr(module, "named_parameters"):
-            return None
-        return {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
-    if native.package == "mlx" and hasattr(module, "parameters"):
-        return {name: tuple(parameter.shape) for name, parameter in flat(module).items()}
-    kept = any(hasattr(module, name) for name in ("trainable_variables", "trainable_weights", "parameters"))
-    if kept or any(kind.__module__.partition(".")[0] in ("equinox", "flax") for kind in type(module).__mro__):
-        raise ValueError(
-            f"{type(module).__name__}: the parameters of modules of {native.name} cannot be set for a case; judge a "
-            "function of all arguments, parameters among them, that calls the module with these"
-        )
-    return None
-
-
-def forward_of(native: Native, module: Any) -> Callable:
-    """What says which arguments a module takes."""
-    return module.forward if native.package in ("torch", "paddle") else module
-
-
-def with_parameters(
-    native: Native, module: Any, dtype: str, device: str | None
-) -> Callable[[Mapping[str, Any]], Callable]:
-    """The function that gives the module other parameters, by name, for a call; PyTorch's buffers follow."""
-    if native is REFNP:
-        return lambda values: module.bind(values) if values else module
-    if native.package == "torch":
-        return lambda values: torch_bound(module, values, dtype, device)
-    return lambda values: lambda *given, **options: called_with(native, module, values, given, options)
-
-
-def torch_bound(module: Any, values: Mapping[str, Any], dtype: str, device: str | None) -> Callable:
-    """A module of PyTorch with these parameters, and with copies of its buffers in the precision of the case."""
-    import torch
-
-    def copied(buffer: Any) -> Any:
-        kind = getattr(torch, dtype) if buffer.is_floating_point() else buffer.dtype
-        return buffer.to(device or "cpu", kind, copy=True)
-
-    buffers = {name: copied(buffer) for name, buffer in module.named_buffers()}
-    return lambda *given, **options: torch.func.functional_call(module, {**buffers, **values}, given, options)
-
-
-def called_with(native: Native, module: Any, values: Mapping[str, Any], given: Any, options: Any) -> Any:
-    """What a module of MLX or Paddle returns with these parameters, which it has for this call alone."""
-    before = flat(module) if native.package == "mlx" else dict(module.named_parameters())
-    before = {name: before[name] for name in values}
-    put = put_mlx if native.package == "mlx" else put_paddle
-    put(module, values)
-    try:
-        return module(*given, **options)
-    finally:
-        put(module, before)
-
-
-def flat(module: Any) -> dict[str, Any]:
-    """The parameters of a module of MLX by name."""
-    from mlx.utils import tree_flatten
-
-    return dict(tree_flatten(module.parameters()))
-
-
-def put_mlx(module: Any, values: Mapping[str, Any]) -> None:
-    """Put these parameters in."""
-    from mlx.utils import tree_unflatten
-
-    module.update(tree_unflatten(list(values.items())))
-
-
-def put_paddle(module: Any, values: Mapping[str, Any]) -> None:
-    """Put these parameters in, also tensors that are no parameters."""
-    for name, value in values.items():
-        *path, own = name.split(".")
-        functools.reduce(getattr, path, module)._parameters[own] = value

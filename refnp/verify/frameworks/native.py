@@ -177,7 +177,7 @@ def run_jax(
         if not chosen:
             return function(*given), ()
         output, pullback = jax.vjp(of_chosen(function, given, chosen), *(given[index] for index in chosen))
-        return output, pullback(along) if output.shape == along.shape else ()
+        return output, pullback(along.astype(output.dtype)) if output.shape == along.shape else ()
 
     with jax.enable_x64(True):
         given = [jax_array(x, device) for x in arrays]
@@ -324,10 +324,10 @@ def run_keras(*arguments: Any) -> tuple[np.ndarray, list[np.ndarray]]:
 
 
 def tinygrad_array(x: np.ndarray, device: str | None = None) -> Any:
-    """A tensor on a device, the processor by default."""
+    """A tensor on a device, that of tinygrad's DEV by default."""
     import tinygrad
 
-    return tinygrad.Tensor(np.array(in_own_type(x), order="C"), device=device or "CPU")
+    return tinygrad.Tensor(np.array(in_own_type(x), order="C"), device=device)
 
 
 def run_tinygrad(
