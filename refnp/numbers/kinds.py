@@ -20,7 +20,7 @@ class Kind:
     __slots__ = ()
     functions: ClassVar[dict[Any, Callable]] = {}
     of_others = False  # whether it is made of arrays of another kind, and answers in their place
-    dtype = np.dtype(np.longdouble)
+    dtype: np.dtype = np.dtype(np.longdouble)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         if not self.of_others and any(getattr(x, "of_others", False) for x in inputs):

@@ -369,6 +369,7 @@ class Doubt(Kind):
     """
 
     __slots__ = ("doubtful", "same", "value")
+    dtype = np.dtype(bool)
 
     def __init__(self, value: Any, doubtful: Any, same: Any = False):
         self.value = np.asarray(value)

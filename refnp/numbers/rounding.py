@@ -445,6 +445,7 @@ FUNCTIONS: dict[Any, Callable] = {
     np.less_equal: lambda x, y: number(x) <= y,
     np.maximum: lambda x, y: where(number(x) > y, x, y),
     np.minimum: lambda x, y: where(number(x) < y, x, y),
+    np.isnan: lambda x: x.value != x.value,  # of objects as well
     np.where: where,
     np.absolute: absolute,
     np.exp: exp,

@@ -1,8 +1,8 @@
 """Log densities, a distribution function, entropies and divergences.
 
-The pages judge (refnp/layers/density.py, divergence.py, student_t.py). As textbooks print divergences, log(σ_q/σ_p) + … − ½ or
-Σ p (log p − log q), they are of the order δ² and lost below u, where distributions are nearly equal: some frameworks
-compute them so.
+The pages judge (refnp/layers/density.py, divergence.py, student_t.py). As textbooks print divergences,
+log(σ_q/σ_p) + … − ½ or Σ p (log p − log q), they are of the order δ² and lost below u, where distributions are nearly
+equal: some frameworks compute them so.
 """
 
 import math
@@ -29,22 +29,10 @@ from refnp.verify.case import (
     normal,
     uniform,
 )
-from refnp.verify.judged_pages import by_page
+from refnp.verify.judged_pages import by_page, by_tape
 from refnp.verify.layers.linear import summed_to
-from refnp.verify.layers.losses import GAUSSIAN_NLL
 from refnp.verify.layers.softmax import SATURATED, printed_log_softmax, printed_pullback
 from refnp.verify.layers.softmax import weights as softmax_weights
-
-
-def normal_log_prob(y, mean, std):
-    """log p(y) = −½ z² − log σ − ½ log 2π, z = (y − μ)/σ."""
-    value, pullback = GAUSSIAN_NLL.equation(mean, std, y, reduction="none")
-
-    def negated(g):
-        mean_bar, std_bar, y_bar = pullback(-g)
-        return y_bar, mean_bar, std_bar
-
-    return -value, negated
 
 
 @takes("y to (*S), mean to (*S), std positive to (*S) → (*S)")
@@ -56,7 +44,7 @@ def refnp_normal_log_prob(y, mean, std):
 NORMAL = Layer(
     "normal_log_prob",
     refnp_normal_log_prob,
-    normal_log_prob,
+    by_tape(refnp_normal_log_prob),
     torch=lambda torch, y, mean, std: torch.distributions.Normal(mean, std).log_prob(y),
     jax="scipy.stats.norm.logpdf",
     names=("Normal",),

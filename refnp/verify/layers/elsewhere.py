@@ -22,49 +22,30 @@ from refnp import autograd as ag
 from refnp import layers
 from refnp.autograd.primitives import raw
 from refnp.layers.loss import HALF_LOG_TWO_PI
-from refnp.numbers import rounding
-from refnp.numbers.rounding import constant, exact, where
+from refnp.numbers.parts import Parts
 from refnp.verify.case import Case, Convention, Layer, normal, uniform
+from refnp.verify.judged_pages import by_tape
 from refnp.verify.layers import attention, distributions, losses
 
 
 @dataclass(frozen=True)
 class Change:
-    """Another argument from which one of a layer's follows: by autodiff, in `Rounded` numbers, and the way back."""
+    """Another argument from which one of a layer's follows, and how it is drawn."""
 
     name: str
     function: Callable
-    equation: Callable
     drawn: Callable[[np.ndarray], np.ndarray]
 
 
-def root(v):
-    """σ = √v, v̄ = σ̄/2σ."""
-    s = rounding.sqrt(v)
-    return s, lambda g: g / (s * 2)
-
-
-def half_exponential(v):
-    """σ = e^(v/2), v̄ = ½ σ σ̄."""
-    s = rounding.exp(v * 0.5)
-    return s, lambda g: g * s * 0.5
-
-
-def exponential(v):
-    """σ = eᵛ, v̄ = σ σ̄."""
-    s = rounding.exp(v)
-    return s, lambda g: g * s
-
-
 DEVIATIONS = {
-    "variance": Change("variance", ag.sqrt, root, np.square),
-    "log-variance": Change("log_variance", lambda v: ag.exp(v * 0.5), half_exponential, lambda s: 2 * np.log(s)),
-    "log-deviation": Change("log_std", ag.exp, exponential, np.log),
+    "variance": Change("variance", ag.sqrt, np.square),
+    "log-variance": Change("log_variance", lambda v: ag.exp(v * 0.5), lambda s: 2 * np.log(s)),
+    "log-deviation": Change("log_std", ag.exp, np.log),
 }
 
 
 def of_other_arguments(layer: Layer, what: str, changes: Mapping[str, Change]) -> Layer:
-    """The layer of other arguments, {refnp's: the change}; what a change makes of them goes into refnp's equation."""
+    """The layer of other arguments, {refnp's: the change}; what a change makes of them goes into refnp's function."""
     names = [p.name for p in inspect.signature(layer.equation).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
 
     @functools.cache
@@ -79,18 +60,11 @@ def of_other_arguments(layer: Layer, what: str, changes: Mapping[str, Change]) -
 
     function = turned(layer.function)
 
-    def equation(*arrays: Any, **options: Any) -> Any:
-        same = lambda x: (x, lambda g: g)
-        own = [(changes[n].equation if n in changes else same)(a) for n, a in zip(names, arrays, strict=True)]
-        value, pullback = layer.equation(*(x for x, _ in own), **options)
-        return value, lambda g: tuple(back(bar) for (_, back), bar in zip(own, pullback(g), strict=True))
-
     signature = inspect.signature(layer.function)
     taken = [p.replace(name=changes[p.name].name) if p.name in changes else p for p in signature.parameters.values()]
     function.__signature__ = signature.replace(parameters=taken)  # type: ignore[attr-defined]
-    equation.__signature__ = signature.replace(parameters=taken)  # type: ignore[attr-defined]
     function.__doc__ = layer.function.__doc__
-    return Layer(f"{layer.name} of {what}", function, equation, inner=(layer, turned))
+    return Layer(f"{layer.name} of {what}", function, by_tape(function), inner=(layer, turned))
 
 
 def of_other_cases(layer: Layer, base: list[Case], changes: Mapping[str, Change], known: tuple = ()) -> list[Case]:
@@ -128,15 +102,6 @@ def count_of(shape: tuple[int, ...], reduction: str) -> int:
     return {"mean": int(np.prod(shape)), "batchmean": shape[0]}.get(reduction, 1)
 
 
-def totalled(terms, reduction: str):
-    """The same in `Rounded` numbers, and what the gradient of each term is."""
-    if reduction in ("none", "rows"):
-        value = terms if reduction == "none" else terms.sum(-1)
-        return value, lambda g: g if reduction == "none" else g[..., None]
-    n = exact(count_of(terms.shape, reduction))
-    return terms.sum() / n, lambda g: g / n
-
-
 # Probabilities in place of logits
 
 
@@ -146,16 +111,7 @@ def binary_of_probabilities(probabilities, targets, *, positive_weight=1.0, redu
     return total(-(yes + (1.0 - targets) * ag.log1p(-probabilities)), reduction)
 
 
-def binary_of_probabilities_equation(probabilities, targets, *, positive_weight=1.0, reduction="mean"):
-    """ℓ = −(w t log p + (1 − t) log(1 − p)), p̄ = ℓ̄ ((1 − t)/(1 − p) − w t/p), t̄ = ℓ̄ (log(1 − p) − w log p)."""
-    p, t, w = probabilities, targets, constant(positive_weight)
-    rest = 1 - p
-    log_yes, log_no = rounding.log(p), rounding.log(rest)
-    value, share = totalled(-(w * t * log_yes + (1 - t) * log_no), reduction)
-    return value, lambda g: (share(g) * ((1 - t) / rest - w * t / p), share(g) * (log_no - w * log_yes))
-
-
-def nll(log_probabilities, targets, *, ignore_index=None, class_weights=None, reduction="mean"):
+def nll(log_probabilities, *, targets, ignore_index=None, class_weights=None, reduction="mean"):
     """ℓ = −w_t log p_t of classes t; the mean divides by Σ w_t over the rows that count.
 
     Shapes: log_probabilities (..., V), targets (...) whole numbers → (...), or () if reduced.
@@ -173,27 +129,12 @@ def weighted(targets: np.ndarray, classes: int, ignore_index: Any, class_weights
     return hit, np.ones(classes) if class_weights is None else np.asarray(class_weights)
 
 
-def nll_equation(log_probabilities, *, targets, ignore_index=None, class_weights=None, reduction="mean"):
-    """ℓ = −w_t log p_t; the gradient of log p_t is −w_t ℓ̄, of the others 0."""
-    hit, weights = weighted(np.asarray(targets), log_probabilities.shape[-1], ignore_index, class_weights)
-    own = where(hit, constant(weights) if class_weights is not None else exact(weights), 0)
-    terms = -(own * where(own.value == 0, 0, log_probabilities)).sum(-1, depth=0)
-    if reduction == "mean":
-        divisor = own.sum()
-        return terms.sum() / divisor, lambda g: (-(own * (g / divisor)),)
-    value, share = totalled(terms, reduction)
-    return value, lambda g: (-(own * share(g)[..., None]),)
-
-
-def of_logarithm(function: Callable, equation: bool) -> Callable:
+def of_logarithm(function: Callable) -> Callable:
     """The same function of probabilities, whose logarithm is taken first."""
 
     def own(probabilities: Any, *rest: Any, **options: Any) -> Any:
         """Of probabilities p, whose logarithm it takes."""
-        if not equation:
-            return function(ag.log(probabilities), *rest, **options)
-        value, pullback = function(rounding.log(probabilities), *rest, **options)
-        return value, lambda g: (pullback(g)[0] / probabilities, *pullback(g)[1:])
+        return function(ag.log(probabilities), *rest, **options)
 
     parameters = list(inspect.signature(function).parameters.values())
     first = parameters[0].replace(name="probabilities")
@@ -204,12 +145,6 @@ def of_logarithm(function: Callable, equation: bool) -> Callable:
 def soft_nll(log_probabilities, targets, *, reduction="mean"):
     """ℓ = −Σ_c q_c log p_c of rows of target probabilities q.   Shapes: (..., V) and (..., V) → (...), or ()."""
     return total(-ag.sum(targets * log_probabilities, -1), reduction)
-
-
-def soft_nll_equation(log_probabilities, targets, *, reduction="mean"):
-    """ℓ = −Σ_c q_c log p_c; the gradient of log p_c is −q_c ℓ̄, of q_c −log p_c ℓ̄."""
-    value, share = totalled(-(targets * log_probabilities).sum(-1), reduction)
-    return value, lambda g: (-(share(g)[..., None] * targets), -(share(g)[..., None] * log_probabilities))
 
 
 # Divergences, element by element
@@ -226,42 +161,17 @@ def kl_div(log_probabilities, targets, *, reduction="mean"):
     return total(ag.where(positive, targets * log_p - targets * log_probabilities, 0.0), reduction)
 
 
-def kl_div_equation(log_probabilities, targets, *, reduction="mean"):
-    """ℓ = p log p − p log q; the gradient of log q is −p ℓ̄, of p ℓ̄ (1 + log p − log q)."""
-    positive = targets.value > 0
-    log_p = rounding.log(where(positive, targets, 1))
-    terms = where(positive, targets * log_p - targets * log_probabilities, 0)
-    value, share = totalled(terms, reduction)
-    return value, lambda g: (-(share(g) * targets), share(g) * (1 + log_p - log_probabilities))
-
-
 def kl_div_of_logarithms(log_probabilities, log_targets, *, reduction="mean"):
     """ℓ = e^(log p) (log p − log q), of log q and log p; shapes and reductions as `kl_div`."""
     return total(ag.exp(log_targets) * (log_targets - log_probabilities), reduction)
-
-
-def kl_div_of_logarithms_equation(log_probabilities, log_targets, *, reduction="mean"):
-    """ℓ = p (log p − log q), p = e^(log p); the gradient of log q is −p ℓ̄, of log p p ℓ̄ (1 + log p − log q)."""
-    p, difference = rounding.exp(log_targets), log_targets - log_probabilities
-    value, share = totalled(p * difference, reduction)
-    return value, lambda g: (-(share(g) * p), share(g) * (p * (1 + difference)))
 
 
 # Heads that share keys
 
 
 def grouped_attention(query, key, value, *, mask=None):
-    """Attention in which r consecutive heads of the query read one head of key and value; their gradients are sums."""
-    together = query.shape[-3] // key.shape[-3]
-    wide = [x.moved(lambda v: np.repeat(v, together, -3)) for x in (key, value)]
-    y, pullback = attention.attention(query, *wide, mask=mask)
-    summed = lambda g, x: g.reshape(*x.shape[:-2], together, *x.shape[-2:]).sum(-3)
-
-    def own(g):
-        query_bar, key_bar, value_bar = pullback(g)
-        return query_bar, summed(key_bar, key), summed(value_bar, value)
-
-    return y, own
+    """refnp's, with the options that are judged."""
+    return layers.grouped_attention(query, key, value, mask=mask)
 
 
 # Other scales
@@ -272,36 +182,27 @@ def smooth_l1(prediction, target, *, beta=1.0, reduction="mean"):
     return layers.huber(prediction, target, delta=beta, reduction=reduction) / beta
 
 
-def smooth_l1_equation(prediction, target, *, beta=1.0, reduction="mean"):
-    """Huber's loss and its gradients over β."""
-    value, pullback = losses.HUBER.equation(prediction, target, delta=beta, reduction=reduction)
-    return value / constant(beta), lambda g: pullback(g / constant(beta))
-
-
 def half_squared_error(prediction, target, *, reduction="mean"):
     """ℓ = ½ (p − t)²."""
     return layers.mse(prediction, target, reduction=reduction) * 0.5
 
 
-def half_squared_error_equation(prediction, target, *, reduction="mean"):
-    """Half of the squared error, p̄ = ℓ̄ (p − t)."""
-    value, pullback = losses.MSE.equation(prediction, target, reduction=reduction)
-    return value * 0.5, lambda g: pullback(g * 0.5)
+def layer_of(name: str, function: Callable, parts: Parts | None = None, names: tuple[str, ...] = ()) -> Layer:
+    """A function of refnp's operations, judged as they are."""
+    return Layer(name, function, by_tape(function, parts), names=names)
 
 
-BINARY = Layer("binary_cross_entropy of probabilities", binary_of_probabilities, binary_of_probabilities_equation)
-NLL = Layer("nll of log-probabilities", nll, nll_equation)
-NLL_OF_P = Layer("nll of probabilities", of_logarithm(nll, False), of_logarithm(nll_equation, True))
-SOFT = Layer("cross_entropy of two log-probabilities", soft_nll, soft_nll_equation)
-SOFT_OF_P = Layer(
-    "cross_entropy of two probabilities", of_logarithm(soft_nll, False), of_logarithm(soft_nll_equation, True)
-)
-KL = Layer("kl_div of log-probabilities", kl_div, kl_div_equation, names=("kl_divergence",))
-KL_OF_P = Layer("kl_div of probabilities", of_logarithm(kl_div, False), of_logarithm(kl_div_equation, True))
-KL_OF_LOGARITHMS = Layer("kl_div of two log-probabilities", kl_div_of_logarithms, kl_div_of_logarithms_equation)
-SMOOTH_L1 = Layer("smooth_l1", smooth_l1, smooth_l1_equation)
-GROUPED = Layer("grouped_attention", layers.grouped_attention, grouped_attention)
-HALF = Layer("half_squared_error", half_squared_error, half_squared_error_equation)
+BINARY = layer_of("binary_cross_entropy of probabilities", binary_of_probabilities)
+NLL = layer_of("nll of log-probabilities", nll)
+NLL_OF_P = layer_of("nll of probabilities", of_logarithm(nll))
+SOFT = layer_of("cross_entropy of two log-probabilities", soft_nll)
+SOFT_OF_P = layer_of("cross_entropy of two probabilities", of_logarithm(soft_nll))
+KL = layer_of("kl_div of log-probabilities", kl_div, names=("kl_divergence",))
+KL_OF_P = layer_of("kl_div of probabilities", of_logarithm(kl_div))
+KL_OF_LOGARITHMS = layer_of("kl_div of two log-probabilities", kl_div_of_logarithms)
+SMOOTH_L1 = layer_of("smooth_l1", smooth_l1)
+GROUPED = layer_of("grouped_attention", grouped_attention, attention.IN_ANY_FORM)
+HALF = layer_of("half_squared_error", half_squared_error)
 
 
 def without_constant(equation: Callable) -> Callable:

@@ -8,12 +8,9 @@ import numpy as np
 from refnp import autograd as ag
 from refnp import layers
 from refnp.autograd.primitives import raw
-from refnp.numbers import rounding
-from refnp.numbers.rounding import either, where
 from refnp.verify.case import Case, Layer, normal, uniform
-from refnp.verify.layers.distributions import normal_log_prob
+from refnp.verify.judged_pages import by_tape
 from refnp.verify.layers.losses import probabilities
-from refnp.verify.layers.softmax import logsumexp
 
 
 def kl_of_probabilities(probabilities_p, probabilities_q):
@@ -26,32 +23,11 @@ def kl_of_probabilities(probabilities_p, probabilities_q):
     return ag.sum(ag.where(counts, p * (ag.log(p) - ag.log(q)), 0.0), -1)
 
 
-def kl_equation(probabilities_p, probabilities_q):
-    """Σ p log(p/q), p̄ = k̄ (log(p/q) + 1), q̄ = −k̄ p/q; both 0 where p is."""
-    counts = probabilities_p.value > 0
-    p, q = (where(counts, of, 1) for of in (probabilities_p, probabilities_q))
-    difference = either(lambda: rounding.log(p / q), lambda: rounding.log(p) - rounding.log(q))
-
-    def pullback(g):
-        g = g[..., None]
-        return where(counts, g * (difference + 1), 0), where(counts, -(g * p / q), 0)
-
-    return where(counts, p * difference, 0).sum(-1), pullback
-
-
 def entropy_of_probabilities(probabilities):
     """H(p) = −Σ p log p, where a class with p = 0 counts nothing.   Shapes: probabilities (..., V) → (...)."""
     counts = raw(probabilities) > 0
     p = ag.where(counts, probabilities, 1.0)
     return -ag.sum(p * ag.log(p), -1)
-
-
-def entropy_equation(probabilities):
-    """−Σ p log p, p̄ = −h̄ (log p + 1); 0 where p is."""
-    counts = probabilities.value > 0
-    p = where(counts, probabilities, 1)
-    log_p = rounding.log(p)
-    return -((p * log_p).sum(-1)), lambda g: (where(counts, -(g[..., None] * (log_p + 1)), 0),)
 
 
 def mixture_log_prob(y, logits, mean, std):
@@ -63,23 +39,9 @@ def mixture_log_prob(y, logits, mean, std):
     return ag.logsumexp(layers.log_softmax(logits) + parts, -1)
 
 
-def mixture_equation(y, logits, mean, std):
-    """logsumexp of log π + log N, with the pullbacks of the three."""
-    log_weights, of_weights = layers.log_softmax.page(logits)
-    parts, of_parts = normal_log_prob(y[..., None], mean, std)
-    value, of_sum = logsumexp(log_weights + parts)
-
-    def pullback(g):
-        (terms_bar,) = of_sum(g)
-        y_bar, mean_bar, std_bar = of_parts(terms_bar)
-        return y_bar[..., 0], *of_weights(terms_bar), mean_bar, std_bar
-
-    return value, pullback
-
-
-MIXTURE = Layer("mixture_log_prob", mixture_log_prob, mixture_equation)
-KL = Layer("categorical_kl of probabilities", kl_of_probabilities, kl_equation)
-ENTROPY = Layer("categorical_entropy of probabilities", entropy_of_probabilities, entropy_equation)
+MIXTURE = Layer("mixture_log_prob", mixture_log_prob, by_tape(mixture_log_prob))
+KL = Layer("categorical_kl of probabilities", kl_of_probabilities, by_tape(kl_of_probabilities))
+ENTROPY = Layer("categorical_entropy of probabilities", entropy_of_probabilities, by_tape(entropy_of_probabilities))
 
 
 def cases() -> list[Case]:

@@ -4,8 +4,6 @@
 from tokens to logits, and what is decoded are whole models (`refnp.verify.layers.whole_models`).
 """
 
-import functools
-import operator
 from typing import Any
 
 import numpy as np
@@ -18,6 +16,8 @@ from refnp.models.decoder_only import DecoderOnly
 from refnp.models.decoding import beam_search, greedy, log_probability
 from refnp.numbers.rounding import Rounded, tolerance
 from refnp.verify.case import Case, GradientInputs, Layer, Without, generator, gradient_of, module_gradient, normal
+from refnp.verify.judged_pages import by_tape
+from refnp.verify.layers.attention import IN_ANY_FORM
 from refnp.verify.layers.multi_head import bound, with_values
 from refnp.verify.layers.transformer_layers import (
     ACTIVATIONS,
@@ -26,52 +26,15 @@ from refnp.verify.layers.transformer_layers import (
     FEATURES,
     HEADS,
     HIDDEN,
-    chain,
-    decoder_layer,
     decoder_values,
-    encoder_layer,
     encoder_values,
     hidden_units,
-    norm_of,
     parameters,
     parts_of,
     torch_options,
 )
 from refnp.verify.layers.whole_models import Model, begun
 from refnp.verify.propagation import bounded
-
-
-def transformer(
-    source, target, *parameters, heads, layers, norm="post", activation="relu", eps=1e-5, source_mask=None, causal=True
-):
-    """Encoder and decoder of `layers` layers each, a LayerNorm after either; under the causal mask if `causal`.
-
-    `source_mask` (B, 1, M) hides padding of the source from the encoder and from the decoder.
-    """
-    encoder, encoder_norm, decoder, decoder_norm = cut_stacks(parameters, layers)
-    n, m = target.shape[-2], source.shape[-2]
-    hidden = None if source_mask is None else np.broadcast_to(source_mask, (len(source_mask), m, m))
-    memory_mask = None if source_mask is None else np.broadcast_to(source_mask, (len(source_mask), n, m))
-    options = {"heads": heads, "norm": norm, "activation": activation, "eps": eps}
-    masks = {"mask": np.tri(n, dtype=bool) if causal else None, "memory_mask": memory_mask}
-    memory, memory_pullback = chain(
-        *(lambda x, own=own: encoder_layer(x, *own, **options, mask=hidden) for own in encoder),
-        lambda x: norm_of(x, encoder_norm, eps),
-    )(source)
-    y, output_pullback = chain(
-        *(lambda x, own=own: decoder_layer(x, memory, *own, **options, **masks) for own in decoder),
-        lambda x: norm_of(x, decoder_norm, eps),
-    )(target)
-
-    def pullback(g):
-        target_bar, *bars = output_pullback(g)
-        *by_layer, norm_bars = parts_of(bars, *[1 + len(decoder[0])] * layers, len(decoder_norm))
-        decoder_bars = [bar for _, *own in by_layer for bar in own]
-        memory_bar = functools.reduce(operator.add, [own[0] for own in by_layer])
-        source_bar, *encoder_bars = memory_pullback(memory_bar)
-        return source_bar, target_bar, *encoder_bars, *decoder_bars, *norm_bars
-
-    return y, pullback
 
 
 def cut_stacks(parameters, layers):
@@ -103,6 +66,9 @@ def refnp_transformer(
     biases = 2 * len(parameters) > sum(ENCODER_PARTS + DECODER_PARTS) * layers + 4
     model = bound(new_stacks(layers, norm, activation, causal, biases, eps), parameters)
     return model(source, target, source_mask=source_mask, memory_mask=source_mask)
+
+
+transformer = by_tape(refnp_transformer, IN_ANY_FORM)
 
 
 def torch_transformer(

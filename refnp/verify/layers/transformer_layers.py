@@ -5,15 +5,12 @@ LayerNorm gain and shift, of a feed-forward network two weights and biases; with
 """
 
 from collections.abc import Callable, Sequence
-from functools import wraps
 from typing import Any
 
 import numpy as np
 
 from refnp import layers, models
-from refnp.autograd.pages import Page
 from refnp.layers.masks import causal, key_padding
-from refnp.numbers.rounding import exact
 from refnp.verify.case import (
     Case,
     GradientInputs,
@@ -25,181 +22,19 @@ from refnp.verify.case import (
     module_gradient,
     normal,
 )
-from refnp.verify.layers.attention import attending
-from refnp.verify.layers.linear import linear
+from refnp.verify.judged_pages import by_tape
+from refnp.verify.layers.attention import IN_ANY_FORM, attending
 from refnp.verify.layers.multi_head import (
     additive,
-    biased_multi_head,
     bound,
     forbidden,
     maps_of,
-    multi_head,
     torch_parameters,
     with_values,
 )
-from refnp.verify.layers.normalization import LAYER_NORM
 
 ENCODER_PARTS = 8, 2, 4, 2  # parameters of an encoder layer: attention, LayerNorm, feed-forward network, LayerNorm
 DECODER_PARTS = 8, 2, 8, 2, 4, 2  # of a decoder layer: the same, with attention to the memory between
-
-
-def chain(*steps):
-    """x ↦ f_n(… f_1(x)).   pullback(ȳ) = x̄, then what the pullbacks of f_1, …, f_n add."""
-
-    def chained(x):
-        pullbacks = []
-        for step in steps:
-            x, pull = step(x)
-            pullbacks.append(pull)
-
-        def pullback(g):
-            bars: list[Any] = []
-            for pull in reversed(pullbacks):
-                g, *own = pull(g)
-                bars = own + bars
-            return g, *bars
-
-        return x, pullback
-
-    return chained
-
-
-def residual(step):
-    """x ↦ x + f(x)."""
-
-    def added(x):
-        y, step_pullback = step(x)
-
-        def pullback(g):
-            x_bar, *bars = step_pullback(g)
-            return g + x_bar, *bars
-
-        return x + y, pullback
-
-    return added
-
-
-def around(sublayer, affine, norm, eps=1e-5):
-    """post: x ↦ LayerNorm(x + f(x)); pre: x ↦ x + f(LayerNorm(x)).   pullback(ȳ) = x̄, what f's adds, γ̄, β̄ if any."""
-
-    def normalised(x):
-        return norm_of(x, affine, eps)
-
-    if norm == "post":
-        return chain(residual(sublayer), normalised)
-
-    def pre(x):
-        y, pullback = residual(chain(normalised, sublayer))(x)
-
-        def norm_last(g):
-            x_bar, *bars = pullback(g)
-            return x_bar, *bars[len(affine) :], *bars[: len(affine)]
-
-        return y, norm_last
-
-    return pre
-
-
-def norm_of(x, affine, eps=1e-5):
-    """LayerNorm with gain and shift, or with a gain alone."""
-    if len(affine) == 2:
-        return LAYER_NORM.equation(x, *affine, eps=eps)
-    y, pullback = LAYER_NORM.equation(x, *affine, exact(np.zeros(x.shape[-1])), eps=eps)
-    return y, lambda g: pullback(g)[:2]
-
-
-def attention_to(memory, parameters, heads, mask, bias=None, per_head=False):
-    """x ↦ MHA(x, memory, memory), whose pullback adds the memory's gradient first; without memory x ↦ MHA(x, x, x).
-
-    Then comes that of the bias, if there is one.
-    """
-
-    def sublayer(x):
-        keys = x if memory is None else memory
-        equation, given = (multi_head, ()) if bias is None else (biased_multi_head, (bias,))
-        y, pullback = equation(x, keys, keys, *given, *parameters, heads=heads, mask=mask, per_head=per_head)
-
-        def summed(g):
-            query_bar, key_bar, value_bar, *bars = pullback(g)
-            if memory is None:
-                return query_bar + key_bar + value_bar, *bars
-            return query_bar, key_bar + value_bar, *bars
-
-        return y, summed
-
-    return sublayer
-
-
-ACTIVATIONS: dict[str, Page] = {"relu": layers.relu, "gelu": layers.gelu}
-
-
-def feed_forward(parameters, activation):
-    """x ↦ f(x W + b) W' + b'."""
-    first, second = parts_of(parameters, 2, 2)
-    return chain(lambda x: linear(x, *first), ACTIVATIONS[activation].page, lambda x: linear(x, *second))
-
-
-def encoder_layer(
-    x, *parameters, heads, norm="post", activation="relu", eps=1e-5, mask=None, bias=None, per_head=False
-):
-    """x ← around(self-attention), x ← around(feed-forward), Sivaraya (2023) §1.5.
-
-    Around f, post: LayerNorm(x + f(x)); pre: x + f(LayerNorm(x)). Feed-forward: a(x W_0 + b_0) W_1 + b_1.
-    """
-    attention, norm_1, maps, norm_2 = parts_of(parameters, *ENCODER_PARTS)
-    return chain(
-        around(attention_to(None, attention, heads, mask, bias, per_head), norm_1, norm, eps),
-        around(feed_forward(maps, activation), norm_2, norm, eps),
-    )(x)
-
-
-@wraps(encoder_layer, assigned=(), updated=())  # whose options it has
-def biased_encoder_layer(x, bias, *parameters, **options):
-    """x ← around(self-attention), x ← around(feed-forward), with a bias on the scores among the arguments."""
-    return encoder_layer(x, *parameters, bias=bias, **options)
-
-
-def decoder_layer(
-    x,
-    memory,
-    *parameters,
-    heads,
-    norm="post",
-    activation="relu",
-    mask=None,
-    memory_mask=None,
-    bias=None,
-    memory_bias=None,
-    per_head=False,
-    eps=1e-5,
-):
-    """x ← around(self-attention), around(attention to the memory), around(feed-forward), Sivaraya (2023) §1.6.
-
-    Around f, post: LayerNorm(x + f(x)); pre: x + f(LayerNorm(x)); ε = 1e-5. Feed-forward: a(x W_0 + b_0) W_1 + b_1.
-    """
-    own, norm_1, other, norm_2, maps, norm_3 = parts_of(parameters, *DECODER_PARTS)
-    y, pullback = chain(
-        around(attention_to(None, own, heads, mask, bias, per_head), norm_1, norm, eps),
-        around(attention_to(memory, other, heads, memory_mask, memory_bias, per_head), norm_2, norm, eps),
-        around(feed_forward(maps, activation), norm_3, norm, eps),
-    )(x)
-
-    def memory_second(g):
-        x_bar, *bars = pullback(g)
-        first = [] if bias is None else [bars.pop(0)]
-        memory_bars = [bars.pop(len(own) + len(norm_1)) for _ in range(1 if memory_bias is None else 2)]
-        return x_bar, memory_bars[0], *first, *memory_bars[1:], *bars
-
-    return y, memory_second
-
-
-@wraps(decoder_layer, assigned=(), updated=())  # whose options it has
-def biased_decoder_layer(x, memory, bias, memory_bias, *parameters, **options):
-    """x ← around(self-attention), around(attention to the memory), around(feed-forward), with two biases.
-
-    They are added to the scores of the self-attention and to those of the attention to the memory.
-    """
-    return decoder_layer(x, memory, *parameters, bias=bias, memory_bias=memory_bias, **options)
 
 
 def parts_of(parameters, *lengths):
@@ -212,6 +47,7 @@ def parts_of(parameters, *lengths):
     return [parameters[end - length : end] for end, length in zip(ends, lengths, strict=True)]
 
 
+ACTIVATIONS = {"relu": layers.relu, "gelu": layers.gelu}
 FEATURES, HEADS, HIDDEN = 6, 2, 8
 SCALE = 0.2  # of parameters: worst-case bounds grow a hundredfold a layer, with 0.5 ten times faster
 
@@ -255,6 +91,12 @@ def refnp_decoder_layer(x, memory, *parameters, heads, norm="post", activation="
 def refnp_biased_decoder_layer(x, memory, bias, memory_bias, *parameters, **options):
     """The same with two biases that have gradients."""
     return refnp_decoder_layer(x, memory, *parameters, bias=bias, memory_bias=memory_bias, **options)
+
+
+encoder_layer = by_tape(refnp_encoder_layer, IN_ANY_FORM)
+biased_encoder_layer = by_tape(refnp_biased_encoder_layer, IN_ANY_FORM)
+decoder_layer = by_tape(refnp_decoder_layer, IN_ANY_FORM)
+biased_decoder_layer = by_tape(refnp_biased_decoder_layer, IN_ANY_FORM)
 
 
 def encoder_values(torch, parameters) -> list:
