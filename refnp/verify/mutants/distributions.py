@@ -113,7 +113,7 @@ MUTANTS = [
                 ),
                 ("log_ratio(logits_p, logits_q, log_p, log_q)", "log_ratio(logits_q, logits_p, log_p, log_q)"),
             ],
-            "it were the cross-entropy": (TERMS, "-times(p, log_q)"),
+            "it were the cross-entropy": (TERMS, "-np.where(p == 0, 0, p * log_q)"),
             "the mean over classes were taken, not the sum": (f"{TERMS}.sum(-1)", f"{TERMS}.mean(-1)"),
         },
     ),
