@@ -169,6 +169,8 @@ def only(x: Array, places: Array) -> Array:
 
 def replaced(x: Array, places: Array, number: float) -> Array:
     """x with a number at some places, as x lies in memory."""
+    if isinstance(x, Kind):
+        return np.where(places, number, x)
     y = copy_in_place_of(x)
     np.copyto(y, number, where=places)
     return y
@@ -176,6 +178,8 @@ def replaced(x: Array, places: Array, number: float) -> Array:
 
 def spoilt(x: Array, amount: Array) -> Array:
     """x + amount, where amount is 0, or else ∞, −∞ or NaN; in the precision of x, and as it lies in memory."""
+    if isinstance(x, Kind):
+        return np.where(amount != 0, amount, x)
     y = copy_in_place_of(x)
     np.add(y, amount, out=y, where=amount != 0)
     return y

@@ -87,8 +87,6 @@ def wide(value: Any) -> Tensor:
 
 def local_errors(node: Node) -> list[tuple[np.ndarray, np.ndarray]]:
     """ε of every result of an operation from exact arguments, in units of u, and what underflow loses; [] if none."""
-    if node.operation.__name__ in EXACT:
-        return []
     results = result_of(node.operation, *map(argument_of, node.arguments or ()), **(node.options or {}))
     found = [*map(as_rounded, results if isinstance(results, tuple) else (results,))]
     rounds = any(result.error.any() or result.lost.any() for result in found)
@@ -114,9 +112,6 @@ def argument_of(value: Any) -> Any:
         numbers = np.asarray(value, WIDE)
         return Rounded(numbers, np.where(np.isfinite(numbers) & (numbers != np.rint(numbers)), np.abs(numbers), 0))
     return value
-
-
-EXACT = {"kept", "spoil"}  # whose rules are not written for all kinds of numbers yet
 
 
 def as_rounded(value: Any) -> Rounded:

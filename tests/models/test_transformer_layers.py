@@ -36,20 +36,16 @@ def generator(seed=0):
     return np.random.default_rng(seed)
 
 
-def encoder_limit(layer, x, **options):
-    """The equation in numbers that carry their rounding: (y, pullback)."""
-    arrays = (x, *layer.state_dict().values())
-    return equations.encoder_layer(*map(exact, arrays), heads=layer.attention.heads, **exactly(options))
+def encoder_limit(layer, x, bias=None, **options):
+    """The layer in numbers that carry their rounding: (y, pullback)."""
+    given = () if bias is None else (bias,)
+    equation = equations.encoder_layer if bias is None else equations.biased_encoder_layer
+    return equation(*map(exact, (x, *given, *layer.state_dict().values())), heads=layer.attention.heads, **options)
 
 
-def decoder_limit(layer, x, memory, **options):
-    arrays = (x, memory, *layer.state_dict().values())
-    return equations.decoder_layer(*map(exact, arrays), heads=2, **exactly(options))
-
-
-def exactly(options):
-    """Biases as numbers without error."""
-    return {name: exact(value) if name in ("bias", "memory_bias") else value for name, value in options.items()}
+def decoder_limit(layer, x, memory, biases=(), **options):
+    equation = equations.biased_decoder_layer if biases else equations.decoder_layer
+    return equation(*map(exact, (x, memory, *biases, *layer.state_dict().values())), heads=2, **options)
 
 
 @given(norms, st.integers(0, 4), st.booleans(), scales, real_dtypes, seeds)
@@ -169,8 +165,7 @@ def test_every_option_of_a_decoder_layer(norm, n, m, width, maps, per_head, dtyp
         return layer.bind(p)(x, z, bias=b, memory_bias=c, **hidden, per_head=per_head)
 
     y, pullback = ad.vjp(f, *arrays, *biases, layer.state_dict())
-    both = {"bias": biases[0], "memory_bias": biases[1]}
-    limit, rounded_pullback = decoder_limit(layer, *arrays, norm=norm, **both, **hidden, per_head=per_head)
+    limit, rounded_pullback = decoder_limit(layer, *arrays, biases, norm=norm, **hidden, per_head=per_head)
     assert_option(layer, y, pullback, limit, rounded_pullback, dtype, seed)
 
 

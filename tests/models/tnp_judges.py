@@ -5,22 +5,17 @@ from hypothesis import strategies as st
 
 from refnp.autograd.primitives import raw
 from refnp.layers.activation import relu
+from refnp.layers.softmax import softmax
 from refnp.numbers import rounding
 from refnp.numbers.rounding import Rounded, constant, contract, exact, tolerance, where
 from refnp.verify.layers.linear import linear
 from refnp.verify.layers.multi_head import join_heads, split_heads
-from refnp.verify.layers.neural_process_parts import PAIR_KERNEL, pair_weights
+from refnp.verify.layers.neural_process_parts import PAIR_KERNEL
+from refnp.verify.layers.neural_processes import joined
 from refnp.verify.layers.normalization import LAYER_NORM
-from refnp.verify.layers.transformer_layers import (
-    ENCODER_PARTS,
-    around,
-    attention_to,
-    chain,
-    encoder_layer,
-    feed_forward,
-    parts_of,
-)
+from refnp.verify.layers.transformer_layers import ENCODER_PARTS, encoder_layer, parts_of
 from tests.helpers import assert_within, normal
+from tests.models.transformer_judges import around, attention_to, chain, feed_forward
 
 few = st.one_of(st.integers(1, 4), st.integers(0, 4))
 FORMS = [  # of layers, by options of the models
@@ -239,8 +234,13 @@ def attention_weights(query, key, differences, state, heads, mask, *, squares=Fa
     q, k = (split_heads(linear(a, *own(state, role))[0], heads) for role, a in (("query", query), ("key", key)))
     scores = contract("bhnd,bhmd->bhnm", q, k) * constant(1 / np.sqrt(np.longdouble(q.shape[-1])))
     logits, _ = PAIR_KERNEL.equation(differences, scores, *own(state, "kernel"))
-    sink = [exact(state["sink"])] if "sink" in state else []
-    return pair_weights(where(mask[:, None], logits, -np.inf), normalization, *sink)[0]
+    logits = where(mask[:, None], logits, -np.inf)
+    if normalization == "sum":
+        return rounding.exp(logits)
+    if "sink" not in state:
+        return softmax.page(logits)[0]
+    column = np.broadcast_to(state["sink"][:, None, None], (*logits.shape[:-1], 1))
+    return softmax.page(joined(logits, exact(column)))[0][..., :-1]
 
 
 def translation_attention(query, key, differences, state, heads, mask, **options):

@@ -8,8 +8,8 @@ from refnp.layers.positions.absolute import LearnedPositions
 from refnp.numbers.rounding import Rounded, exact, tolerance
 from refnp.verify.layers import normalization
 from refnp.verify.layers.linear import embedding, linear
-from refnp.verify.layers.multi_head import join_heads, split_heads
-from refnp.verify.layers.transformer_layers import around, attention_to, feed_forward
+from refnp.verify.layers.multi_head import biased_multi_head, join_heads, multi_head, split_heads
+from refnp.verify.layers.transformer_layers import ACTIVATIONS, parts_of
 from tests.helpers import assert_within
 from tests.layers.positions.judges import rounded_look_up, sinusoid_error
 from tests.transcriptions import positions as written
@@ -30,6 +30,99 @@ def assert_judged(found, limit, dtype):
 def given(module):
     """The module's own parameters, which have no error."""
     return [exact(parameter.data) for parameter in module.parameters()]
+
+
+def chain(*steps):
+    """x ↦ f_n(… f_1(x)).   pullback(ȳ) = x̄, then what the pullbacks of f_1, …, f_n add."""
+
+    def chained(x):
+        pullbacks = []
+        for step in steps:
+            x, pull = step(x)
+            pullbacks.append(pull)
+
+        def pullback(g):
+            bars = []
+            for pull in reversed(pullbacks):
+                g, *own = pull(g)
+                bars = own + bars
+            return g, *bars
+
+        return x, pullback
+
+    return chained
+
+
+def residual(step):
+    """x ↦ x + f(x)."""
+
+    def added(x):
+        y, step_pullback = step(x)
+
+        def pullback(g):
+            x_bar, *bars = step_pullback(g)
+            return g + x_bar, *bars
+
+        return x + y, pullback
+
+    return added
+
+
+def around(sublayer, affine, norm, eps=1e-5):
+    """post: x ↦ LayerNorm(x + f(x)); pre: x ↦ x + f(LayerNorm(x)).   pullback(ȳ) = x̄, what f's adds, γ̄, β̄ if any."""
+
+    def normalised(x):
+        return norm_of(x, affine, eps)
+
+    if norm == "post":
+        return chain(residual(sublayer), normalised)
+
+    def pre(x):
+        y, pullback = residual(chain(normalised, sublayer))(x)
+
+        def norm_last(g):
+            x_bar, *bars = pullback(g)
+            return x_bar, *bars[len(affine) :], *bars[: len(affine)]
+
+        return y, norm_last
+
+    return pre
+
+
+def norm_of(x, affine, eps=1e-5):
+    """LayerNorm with gain and shift, or with a gain alone."""
+    if len(affine) == 2:
+        return normalization.LAYER_NORM.equation(x, *affine, eps=eps)
+    y, pullback = normalization.LAYER_NORM.equation(x, *affine, exact(np.zeros(x.shape[-1])), eps=eps)
+    return y, lambda g: pullback(g)[:2]
+
+
+def attention_to(memory, parameters, heads, mask, bias=None, per_head=False):
+    """x ↦ MHA(x, memory, memory), whose pullback adds the memory's gradient first; without memory x ↦ MHA(x, x, x).
+
+    Then comes that of the bias, if there is one.
+    """
+
+    def sublayer(x):
+        keys = x if memory is None else memory
+        equation, given = (multi_head, ()) if bias is None else (biased_multi_head, (bias,))
+        y, pullback = equation(x, keys, keys, *given, *parameters, heads=heads, mask=mask, per_head=per_head)
+
+        def summed(g):
+            query_bar, key_bar, value_bar, *bars = pullback(g)
+            if memory is None:
+                return query_bar + key_bar + value_bar, *bars
+            return query_bar, key_bar + value_bar, *bars
+
+        return y, summed
+
+    return sublayer
+
+
+def feed_forward(parameters, activation):
+    """x ↦ f(x W + b) W' + b'."""
+    first, second = parts_of(parameters, 2, 2)
+    return chain(lambda x: linear(x, *first), ACTIVATIONS[activation].page, lambda x: linear(x, *second))
 
 
 def through(residual, sublayer, x):

@@ -236,7 +236,7 @@ class Condition(Indexed):
     """An array of numbers that are 0 or 1."""
 
     __slots__ = ()
-    dtype = np.dtype(bool)  # type: ignore[assignment]
+    dtype = np.dtype(bool)
 
     def __and__(self, other: Any) -> "Condition":
         return condition(self * condition(other))
@@ -306,7 +306,7 @@ class Places(Indexed):
     """
 
     __slots__ = ("_of", "length", "name", "some")
-    dtype = np.dtype(np.intp)  # type: ignore[assignment]
+    dtype = np.dtype(np.intp)
 
     def __init__(self, name: str, shape: Sequence[Any], length: Any, *, some: bool = False, of: Any = None):
         super().__init__(shape, self._number)

@@ -11,90 +11,12 @@ from refnp import layers
 from refnp.layers.set_convolution import matern_32, matern_52
 from refnp.layers.translation_attention import TranslationAttention, pair_kernel
 from refnp.models.tnp import autoregressive_mask, diagonal_mask, nondiagonal_mask
-from refnp.numbers import rounding
-from refnp.numbers.rounding import WIDE, constant, contract, where
 from refnp.verify.case import Case, Layer, normal, uniform
-from refnp.verify.judged_pages import by_page
-from refnp.verify.layers.attention import ATTENTION, IN_FLOAT32, MASKED_ROW, in_any_form, tensors
-from refnp.verify.layers.linear import linear
-from refnp.verify.layers.multi_head import MULTI_HEAD, bound, heads_inputs, join_heads, over_heads, split_heads
-from refnp.verify.layers.neural_processes import joined
+from refnp.verify.judged_pages import by_page, by_tape
+from refnp.verify.layers.attention import ATTENTION, IN_ANY_FORM, IN_FLOAT32, MASKED_ROW, tensors
+from refnp.verify.layers.multi_head import MULTI_HEAD, bound, heads_inputs
 from refnp.verify.layers.set_convolution import SET_CONVOLUTION
-from refnp.verify.layers.softmax import weights
 from refnp.verify.layers.transformer_layers import ENCODER_LAYER, HEADS, encoder_inputs
-
-
-def translation_attention(
-    query,
-    key,
-    differences,
-    *parameters,
-    heads,
-    mask=None,
-    squares=False,
-    normalization="softmax",
-    bias=False,
-):
-    """O = concat_h(A V_h) W_o + b_o, A = weights of MLP([x_n − x_m, q·k/√d of every head]) over the allowed keys.
-
-    Parameters: W_q, W_k, W_v, each with its bias if there is one, then W and b of each map of the MLP, then W_o and
-    b_o, and b of a sink. S̄ goes back through the MLP to differences and scores; [d, d²] with `squares` gives d̄ + 2 d s̄.
-    """
-    count, ends = (6 if bias else 3), len(parameters) - (normalization == "sink")
-    steps = range(0, count, count // 3)
-    maps = [linear(x, *parameters[i : i + count // 3]) for x, i in zip((query, key, key), steps, strict=True)]
-    q, k, v = (split_heads(y, heads) for y, _ in maps)
-    root = constant(np.sqrt(WIDE(q.shape[-1])))
-    of_places = joined(differences, differences * differences) if squares else differences
-    scores = contract("...nd,...md->...nm", q, k) / root
-    logits, kernel_pullback = PAIR_KERNEL.equation(of_places, scores, *parameters[count : ends - 2])
-    logits = logits if mask is None else where(over_heads(np.asarray(mask)), logits, -np.inf)
-    a, a_pullback = pair_weights(logits, normalization, *parameters[ends:])
-    mixed = contract("...nm,...md->...nd", a, v)
-    y, output_pullback = linear(join_heads(mixed), *parameters[ends - 2 : ends])
-
-    def pullback(g):
-        mixed_bar, *of_output = output_pullback(g)
-        mixed_bar = split_heads(mixed_bar, heads)
-        a_bar = contract("...nd,...md->...nm", mixed_bar, v)
-        logits_bar, *of_sink = a_pullback(a_bar, mixed_bar, mixed)
-        places_bar, s_bar, *of_kernel = kernel_pullback(logits_bar)
-        s_bar = s_bar / root
-        of_heads = (
-            contract("...nm,...md->...nd", s_bar, k),
-            contract("...nm,...nd->...md", s_bar, q),
-            contract("...nm,...nd->...md", a, mixed_bar),
-        )
-        back = [pull(join_heads(bar)) for (_, pull), bar in zip(maps, of_heads, strict=True)]
-        (query_bar, *_), (key_bar, *_), (value_bar, *_) = back
-        dx, differences_bar = differences.shape[-1], places_bar
-        if squares:
-            differences_bar = places_bar[..., :dx] + places_bar[..., dx:] * differences * 2
-        of_maps = [bar for _, *bars in back for bar in bars]
-        return query_bar, key_bar + value_bar, differences_bar, *of_maps, *of_kernel, *of_output, *of_sink
-
-    return y, pullback
-
-
-def pair_weights(logits, normalization, *sink):
-    """e^a over Σ e^a ("softmax"), over e^b + Σ e^a ("sink", b in `sink`), or over nothing ("sum"), (B, H, N, M).
-
-    Its pullback takes Ā, and as attention's the Ō and O of the heads.
-    """
-    if normalization == "sum":
-        a = rounding.exp(logits)
-        return a, lambda a_bar, *_: (a * a_bar,)
-    if not sink:
-        a = weights(logits)
-        return a, lambda *bars: (in_any_form(a, *bars),)
-    column = sink[0].moved(lambda b: np.broadcast_to(b[:, None, None], (*logits.shape[:-1], 1)))
-    a = weights(joined(logits, column))
-
-    def pullback(a_bar, mixed_bar, mixed):
-        bars = in_any_form(a, joined(a_bar, constant(np.zeros(column.shape))), mixed_bar, mixed)
-        return bars[..., :-1], bars[..., -1].sum((0, 2))
-
-    return a[..., :-1], pullback
 
 
 def refnp_translation_attention(query, key, differences, *parameters, heads, mask=None, **options):
@@ -119,7 +41,10 @@ def with_kernel(kernel):
 
 PAIR_KERNEL = Layer("pair_kernel", pair_kernel, by_page(pair_kernel))
 TRANSLATION = Layer(
-    "translation_attention", refnp_translation_attention, translation_attention, names=("TranslationAttention",)
+    "translation_attention",
+    refnp_translation_attention,
+    by_tape(refnp_translation_attention, IN_ANY_FORM),
+    names=("TranslationAttention",),
 )
 MATERN = [with_kernel(kernel) for kernel in (matern_32, matern_52)]
 

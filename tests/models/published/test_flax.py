@@ -27,6 +27,7 @@ from refnp.models.published.renaming import flattened, unflattened
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import convolution, linear, multi_head, normalization, transformer_layers
 from tests.helpers import assert_same_bits, assert_within, normal
+from tests.models import transformer_judges as judges
 
 ANSWERS = json.loads(Path(__file__).with_name("flax_answers.json").read_text())["answers"]
 
@@ -52,11 +53,11 @@ def plain(equation, module, *arrays, **options):
 
 
 def norm(module, x):
-    return transformer_layers.norm_of(exact(x), [exact(p.data) for p in module.parameters()], 1e-6)[0]
+    return judges.norm_of(exact(x), [exact(p.data) for p in module.parameters()], 1e-6)[0]
 
 
 def perceptron(module, x):
-    return transformer_layers.feed_forward([exact(p.data) for p in module.parameters()], "relu")(exact(x))[0]
+    return judges.feed_forward([exact(p.data) for p in module.parameters()], "relu")(exact(x))[0]
 
 
 def attention(module, q, k, v=None, mask=None):

@@ -28,6 +28,7 @@ from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import multi_head as attention_equations
 from refnp.verify.layers import transformer_layers as equations
 from tests.helpers import assert_same_bits, assert_within, normal
+from tests.models import transformer_judges as judges
 
 ACTIVATIONS = {"relu": relu, "gelu": gelu}
 variants = pytest.mark.parametrize("norm_first", [False, True])
@@ -357,7 +358,7 @@ def test_transformer(torch, activation, norm_first, bias):
 
     def close_norm(stack, own, x):
         y = stack.norm(x)
-        norm_of = lambda x, *affine: equations.norm_of(x, affine)
+        norm_of = lambda x, *affine: judges.norm_of(x, affine)
         close(y, own.final_norm(x.numpy()), norm_of, (x.numpy(),), own.final_norm)
         return y
 
