@@ -12,8 +12,8 @@ import numpy as np
 
 from refnp.layers.module import Module
 from refnp.models.published.renaming import array_of
-from refnp.numbers.rounding import Rounded, exact
-from refnp.verify.causes.whole import Model
+from refnp.numbers.rounding import WIDE, Rounded, exact
+from refnp.verify.causes.whole_edits import LOSS, Model
 from refnp.verify.frameworks import inspection
 from refnp.verify.frameworks.native import NATIVES, NUMPY, Native
 from refnp.verify.judge import WITHIN
@@ -27,6 +27,7 @@ PARTS = {  # what distributions call their parameters, in refnp, PyTorch and JAX
     "covariance": "covariance", "covariance_matrix": "covariance",
 }  # fmt: skip
 PRECISIONS = ("float32", "float64")
+NOTHING = 1e-6  # of the largest gradient, in which no digit is left
 ELEMENTS = 4  # of a gradient that are judged: those that are furthest off; each needs a run of the model
 
 
@@ -67,16 +68,24 @@ def beside(
     state = {**like.state_dict(), **{name: array_of(value) for name, value in (parameters or {}).items()}}
     run = Run(like, {name: value.astype(dtype) for name, value in state.items()}, values, dtype)
     arrays, loss = run.arrays(np.asarray), training.loss if any(a.shape == () for a in answers.values()) else None
-    parts = lambda arrays: named_parts(run.loss(arrays, loss) if loss else run.answer(arrays))
-    expected = on_tape(parts, arrays)
+    parts = lambda answer: named_parts(run.loss_of(answer, loss) if loss else answer)
+    expected = parts(run.answer({key: wide(value) for key, value in arrays.items()}))
     common = [name for name in answers if name in expected]
     if not common and not training.gradients:
         raise ValueError(f"judge_model: the answer has {', '.join(answers)}, that of like {', '.join(expected)}")
     report.who = report.who or f"{native.name} {version_of(native)}"
     report.dtype = report.dtype or dtype
-    if common:
-        of = lambda arrays: {name: part for name, part in on_tape(parts, arrays).items() if name in common}
-        report.beside = Model(like, [*run.state], of, dtype), arrays, answers
+    gradients = {name: array_of(g) for name, g in training.gradients.items() if g is not None and name in arrays}
+
+    def judged(leaves: Mapping[Any, Any]) -> dict[str, Any]:
+        answer = run.answer(leaves)
+        found = {name: part for name, part in parts(answer).items() if name in common}
+        if not gradients:
+            return found
+        return found | {LOSS: found["output"] if loss else run.loss_of(answer, training.loss)}
+
+    given = {name: answers[name] for name in common} | {f"gradient of {name}": g for name, g in gradients.items()}
+    report.beside = Model(like, [*run.state], judged, dtype), arrays, given
     for name in common:
         try:
             row = end_to_end(type(like).__name__, report, name, answers[name], expected[name], dtype)
@@ -112,9 +121,8 @@ class Run:
         model = self.like.bind({name: arrays[name] for name in self.state})
         return called(model, {key: arrays.get(key, value) for key, value in self.inputs.items()})
 
-    def loss(self, arrays: Mapping[Any, Any], loss: Callable | None) -> Any:
+    def loss_of(self, answer: Any, loss: Callable | None) -> Any:
         """One number of the answer."""
-        answer = self.answer(arrays)
         found = answer if loss is None else loss(answer)
         if getattr(found, "shape", None) != ():
             raise ValueError(
@@ -122,11 +130,6 @@ class Run:
                 f"shape {getattr(found, 'shape', type(found).__name__)}; write loss=lambda answer: …"
             )
         return found
-
-
-def on_tape(parts: Callable, arrays: Mapping[Any, np.ndarray]) -> dict[str, Any]:
-    """The answers for arrays, on a tape in the widest precision."""
-    return parts({key: wide(value) for key, value in arrays.items()})
 
 
 def apart(answers: dict[str, np.ndarray], training: Training) -> tuple[dict[str, np.ndarray], Training]:
@@ -145,7 +148,7 @@ def trained(report: ModelReport, run: Run, training: Training) -> None:
     for name in (*training.gradients, *training.updated):
         if name not in arrays:
             raise ValueError(f"judge_model: gradients name {name!r}{closest(name, list(map(str, arrays)))}")
-    what, loss = type(run.like).__name__, Loss(lambda leaves: run.loss(leaves, training.loss), arrays)
+    what, loss = type(run.like).__name__, Loss(lambda leaves: run.loss_of(run.answer(leaves), training.loss), arrays)
     step = stepped(training.optimizer)
     asked = [
         (f"gradient of {name}", name, array, lambda _, gradient: gradient) for name, array in training.gradients.items()
@@ -162,24 +165,36 @@ def trained(report: ModelReport, run: Run, training: Training) -> None:
             report.not_judged[f"{END_TO_END}, {quantity}"] = str(lacking)
         else:
             report.judgements.append(row)
-    report.hints += times_the_right(training.gradients, loss)
+    if factor := times_the_right("gradients", training.gradients, loss.gradients, 1e-4):
+        report.hints += factor
+        if report.beside is not None:  # the gradients are explained
+            model, own, given = report.beside
+            report.beside = model, own, {n: a for n, a in given.items() if not n.startswith("gradient of ")}
+    largest = max((np.abs(gradient).max(initial=0) for gradient in loss.gradients.values()), default=0)
+    moved, steps = {}, {}
+    for name, array in training.updated.items():
+        gradient, before = loss.gradients[name], arrays[name].astype(WIDE)
+        if array is not None and np.shape(array_of(array)) == before.shape:
+            told = np.abs(gradient) > NOTHING * largest  # where it is 0 on paper, Adam's step is that of rounding
+            moved[name] = np.where(told, array_of(array) - before, 0)
+            steps[name] = np.where(told, step(arrays[name], exact(gradient)).value - before, 0)
+    report.hints += times_the_right("steps", moved, steps, 2e-2)  # beside ε they differ
     told = {*training.gradients, *training.updated}
     left = [name for name in run.state if name not in told] if told & {*run.state} else []
     report.not_judged |= {f"gradient of {name}": "it is not given" for name in left}
 
 
-def times_the_right(gradients: Mapping[str, Any], loss: Loss) -> list[str]:
-    """What is said where all gradients are the right ones times one number: of a sum in place of a mean, say."""
-    known = [name for name in gradients if gradients[name] is not None]
-    given = [np.asarray(array_of(gradients[name]), float) for name in known]
-    right = [loss.gradients[name].astype(float) for name in known]
-    if len(known) < 2 or any(a.shape != b.shape for a, b in zip(given, right, strict=True)):
+def times_the_right(what: str, given: Mapping[str, Any], right: Mapping[Any, np.ndarray], within: float) -> list[str]:
+    """What is said where all arrays are the right ones times one number: of a sum in place of a mean, say."""
+    pairs = [(np.asarray(array_of(a), float), right[name].astype(float)) for name, a in given.items() if a is not None]
+    if len(pairs) < 2 or any(a.shape != b.shape for a, b in pairs):
         return []
-    one, other = (np.concatenate([a.ravel() for a in arrays]) for arrays in (given, right))
+    one, other = (np.concatenate([a.ravel() for a in arrays]) for arrays in zip(*pairs, strict=True))
     factor = one @ other / max(other @ other, np.finfo(float).tiny)
     away = np.abs(one - factor * other).max() / max(np.abs(factor * other).max(), np.finfo(float).tiny)
-    alike = away < 1e-4 < abs(factor - 1)
-    return [f"all gradients together are {factor:.5g} times the right ones"] if alike else []
+    digits = 1 - int(np.log10(within))
+    alike = away < within < abs(factor - 1)
+    return [f"all {what} together are {factor:.{digits}g} times the right ones"] if alike else []
 
 
 def bounded_after(loss: Loss, name: Any, parameter: np.ndarray, then: Callable, places: np.ndarray) -> Rounded:

@@ -13,7 +13,8 @@ from refnp.numbers.rounding import ASSUMED, WIDE, Rounded, judging_precision, to
 from refnp.verify.bounds import deviation
 from refnp.verify.case import Layer
 from refnp.verify.causes import Cause
-from refnp.verify.causes.whole import Answers, Arrays, Fit, Model, Unseen, fitting, unseen
+from refnp.verify.causes.whole import Fit, Unseen, fitting, unseen
+from refnp.verify.causes.whole_edits import Answers, Arrays, Model
 from refnp.verify.findings import Report, causes_of, excused_lines
 from refnp.verify.frameworks.torch_run import Call
 from refnp.verify.judge import DEVIATES, WITHIN, Judgement
@@ -46,7 +47,7 @@ class ModelReport(Report):
     @functools.cached_property
     def unseen(self) -> list[Unseen]:
         """The edits of `like` that these inputs do not tell from it, where all that is judged holds."""
-        return unseen(*self.beside[:2]) if self.beside and not self.deviations else []
+        return unseen(*self.beside) if self.beside and not self.deviations else []
 
     @property
     def verdict(self) -> str:
@@ -103,7 +104,7 @@ class ModelReport(Report):
             falls = "" if math.isnan(cause.after) else f" (error over bound falls to {number(cause.after)})"
             lines += [f"  {cause.says}{falls}: {paths}"] if cause.says else []
         for edit in self.edits:
-            lines.append(f"  as if {edit.says} (error over bound falls to {number(edit.after)})")
+            lines.append(f"  as if {edit}")
         for row in self.deviations:
             text = f"  {path_of(row)}, {row.quantity}: {number(row.error_over_bound)} times its bound"
             if math.isfinite(row.claimed) and math.isfinite(row.right):

@@ -275,7 +275,11 @@ def test_mistakes_in_c_are_named(compiled, tmp_path, layer, right, wrong, cause)
         ("(c == targets[n])) / N;", "(c == targets[n]));", "hint: all gradients together are 5 times the right ones"),
         ("+= w2[j][c] * p[n][c]", "+= w2[j][c] * p[n][0]", "gradient of layers.0.weight: "),
         ("(m / (1 - beta1))", "m", "updated layers.0.weight: "),
-        ("h[n][j] > 0 ? h[n][j] : 0", "h[n][j]", "as if it were the identity, in relu (error over bound falls to"),
+        (
+            "h[n][j] > 0 ? h[n][j] : 0",
+            "h[n][j]",
+            "as if it were the identity, in relu (the output's error over bound, and not that of the gradients,",
+        ),
     ],
 )
 def test_a_training_step_in_c_is_judged(tmp_path, right, wrong, says):

@@ -6,7 +6,8 @@ import pytest
 from refnp import autograd as ag
 from refnp import judge_model
 from refnp.autograd.backward import back_through
-from refnp.layers import MLP, cross_entropy, mse
+from refnp.layers import MLP, Embedding, LayerNorm, Linear, cross_entropy, gelu, mse
+from refnp.layers.module import Module
 from refnp.models import CNP, GPT
 from refnp.verify.judge import DEVIATES
 from refnp.verify.propagation import Loss, key_of
@@ -81,6 +82,89 @@ def test_a_training_step_of_pytorch_is_judged_and_its_mistakes_are_seen(dtype, o
     if options.get("reduction") == "sum":  # in float64 ε beside a larger gradient shows, too
         found -= {"updated"}
     assert found == set(wrong.split())
+
+
+class Residual(Module):
+    """logits = (x + W₂ gelu(W₁ LN(x))) W, x the embedding of tokens."""
+
+    def __init__(self, rng):
+        self.embedding, self.norm = Embedding(7, 4, rng=rng), LayerNorm(4)
+        self.up, self.down, self.output = Linear(4, 6, rng=rng), Linear(6, 4, rng=rng), Linear(4, 3, rng=rng)
+
+    def __call__(self, tokens):
+        x = self.embedding(tokens)
+        return self.output(x + self.down(gelu(self.up(self.norm(x)), approximate="tanh")))
+
+
+def step_in_numpy(p, tokens, mistake=""):
+    """The loss and its gradients, written by hand."""
+    w = lambda name: p[f"{name}.weight"]
+    x = w("embedding")[tokens]
+    scale = 1 / np.sqrt(x.var(-1, keepdims=True) + p["norm.gain"].dtype.type(1e-5))
+    unit = (x - x.mean(-1, keepdims=True)) * scale
+    y = unit * p["norm.gain"] + p["norm.shift"]
+    a = y @ w("up") + p["up.bias"]
+    c = a.dtype.type(np.sqrt(2 / np.pi))
+    t = np.tanh(c * (a + a.dtype.type(0.044715) * a * a * a))
+    h = a * (1 + t) / 2
+    z = x + h @ w("down") + p["down.bias"]
+    logits = z @ w("output") + p["output.bias"]
+    e = np.exp(logits - logits.max(-1, keepdims=True))
+    q = e / e.sum(-1, keepdims=True)
+    loss = -np.log(q[np.arange(5), TARGETS]).mean()
+    back = (q - np.eye(3, dtype=q.dtype)[TARGETS]) / q.dtype.type(5)
+    g = {"output.weight": z.T @ back, "output.bias": back.mean(0) if mistake == "bias" else back.sum(0)}
+    z_bar = back @ w("output").T
+    g |= {"down.weight": h.T @ z_bar, "down.bias": z_bar.sum(0)}
+    slope = 0 if mistake == "gelu" else a * (1 - t * t) * c * (1 + a.dtype.type(3 * 0.044715) * a * a)
+    a_bar = z_bar @ w("down").T * (1 + t + slope) / 2
+    g |= {"up.weight": y.T @ a_bar, "up.bias": a_bar.sum(0)}
+    y_bar = a_bar @ w("up").T
+    g |= {"norm.gain": (y_bar * unit).sum(0), "norm.shift": y_bar.sum(0)}
+    u_bar = y_bar * p["norm.gain"]
+    along = 0 if mistake == "norm" else unit * (u_bar * unit).mean(-1, keepdims=True)
+    x_bar = (u_bar - u_bar.mean(-1, keepdims=True) - along) * scale
+    table = np.zeros_like(w("embedding"))
+    np.add.at(table, tokens, x_bar if mistake == "residual" else x_bar + z_bar)
+    return loss, g | {"embedding.weight": table}
+
+
+@pytest.mark.parametrize(
+    ("mistake", "says"),
+    [
+        ("", ""),
+        ("bias", "the gradient of the bias were averaged over rows, not summed, in linear 3 of 3"),
+        ("gelu", "Φ(x) were a constant in the gradient, in gelu"),
+        ("norm", "the deviation were a constant in the gradient, in layer_norm"),
+        ("residual", "no gradient came back through argument 1, in add"),
+    ],
+)
+def test_a_mistake_on_the_way_back_is_named(mistake, says):
+    rng, tokens = np.random.default_rng(0), np.array([3, 0, 6, 3, 1])
+    model = Residual(rng)
+    state = {
+        name: (value + 0.2 * rng.normal(size=value.shape)).astype("float32")
+        for name, value in model.state_dict().items()
+    }
+    loss, gradients = step_in_numpy(state, tokens, mistake)
+    given = {"parameters": state, "loss": lambda logits: cross_entropy(logits, TARGETS), "gradients": gradients}
+    report = judge_model(lambda tokens: loss, tokens, like=model, **given)
+    assert report.holds is (not mistake)
+    assert [edit.says for edit in report.edits] == ([says] if says else [])
+    assert not any("gradient" in one.says for one in report.unseen)
+
+
+def test_steps_that_are_too_long_are_told_so():
+    """Adam without the correction of its moments takes a first step that is (1 − β₁)/√(1 − β₂) times as long."""
+    rng = np.random.default_rng(0)
+    model, x = MLP([4, 6, 3], rng=rng), rng.normal(size=(5, 4))
+    leaves = {name: ag.Tensor(value, requires_grad=True) for name, value in model.state_dict().items()}
+    found = cross_entropy(model.bind(leaves)(x), TARGETS)
+    gradients = dict(zip(leaves, ag.gradients(found, list(leaves.values())), strict=True))
+    after = {name: leaf.data - 1e-3 * 0.1 / np.sqrt(1e-3) * np.sign(gradients[name]) for name, leaf in leaves.items()}
+    asked = {"loss": lambda logits: cross_entropy(logits, TARGETS), "gradients": gradients, "updated": after}
+    report = judge_model(lambda x: found.data, x, like=model, optimizer=("adam", {"learning_rate": 1e-3}), **asked)
+    assert report.hints == ["all steps together are 3.2 times the right ones"]
 
 
 @both

@@ -1,273 +1,24 @@
-"""A whole model with one edit: which gives the answers that deviate, and which these inputs do not tell from the right.
+"""A whole model with one edit: which gives what was answered, and which the inputs do not tell from the right."""
 
-The model of refnp is run once, and its operations are run again with one of them, or all of its name, as an edit has
-them: a known mistake of the layer, another ε, activation, mask, layout or scale, positions from 1. Or it is run with
-other parameters (left out, exchanged, transposed, tied), or with its norms elsewhere. What an edit does not change
-keeps its numbers.
-"""
-
-import contextlib
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from refnp import layers
 from refnp.autograd.backward import tape_of
-from refnp.autograd.tensor import Node, Tensor
-from refnp.layers.module import Module
 from refnp.numbers.rounding import WIDE, Rounded, tolerance
-from refnp.verify.edits.edited import modules_in
-from refnp.verify.layers import cases
-from refnp.verify.mutants import mutants_of
-from refnp.verify.propagation import error_of, local_errors
+from refnp.verify.causes.whole_edits import LOSS, Answers, Arrays, Edit, Model, Taped, edits_of, pairs_of
+from refnp.verify.propagation import Loss, error_of, local_errors
+from refnp.verify.report import number
 
-Arrays = Mapping[Any, Any]
-Answers = dict[str, np.ndarray]
-Operation = Callable[..., Any]
-Ratio = Callable[[Answers, Answers], float]
 PLACES, FAR = 8, 1e3  # elements at which answers are compared; beyond so many times the bound it does not matter
-ACTIVATIONS: dict[str, Operation] = {
-    "relu": layers.relu,
-    "GELU by erf": functools.partial(layers.gelu, approximate="none"),
-    "GELU by tanh": functools.partial(layers.gelu, approximate="tanh"),
-    "SiLU": layers.silu,
-    "sigmoid": layers.sigmoid,
-    "the identity": lambda x: x,
-}
-WORDS = {"layout": ("half", "interleaved"), "norm": ("pre", "post")}  # options, and attributes of modules
-EPSILON = ("0", "1e-12", "1e-8", "1e-6", "1e-5", "1e-3")  # those of the field
+APART = 1e-2  # of the largest element: gradients that differ by more are not those of an edit
 NAMED = 3  # edits that fit alike
-FEW = 30  # known mistakes of a layer, of which pairs are tried
 FACTORS = (1e-2, 1e2, 1e-4)  # of inputs and parameters, tried for those that show an edit
-
-
-class Model:
-    """A model of refnp as a function of arrays by name, its parameters and inputs, on a tape."""
-
-    def __init__(
-        self, like: Module, parameters: Sequence[str], answers: Callable[[Arrays], dict[str, Tensor]], dtype: str
-    ):
-        self.like, self.parameters, self.fresh, self.dtype = like, [*parameters], answers, dtype
-        self.known: dict[int, tuple[Arrays, dict[str, Tensor]]] = {}
-
-    def __call__(self, arrays: Arrays) -> dict[str, Tensor]:
-        """The answers, which are kept."""
-        if id(arrays) not in self.known:
-            self.known[id(arrays)] = arrays, self.fresh(arrays)
-        return self.known[id(arrays)][1]
-
-    @contextlib.contextmanager
-    def with_attribute(self, name: str, value: Any) -> Iterator[None]:
-        """Within this block every module that has this attribute has this value of it."""
-        before = [(module, vars(module)[name]) for module in modules_in(self.like) if name in vars(module)]
-        if all(own == value for _, own in before):
-            raise ValueError(f"no module has another {name}")
-        try:
-            for module, _ in before:
-                vars(module)[name] = value
-            yield
-        finally:
-            for module, own in before:
-                vars(module)[name] = own
-
-    def ratio(self, arrays: Arrays) -> Ratio:
-        """The largest difference of two answers over the bound of the right one, where they differ most."""
-        outputs = self(arrays)
-        errors = {node: local_errors(node) for node in tape_of(list(outputs.values()))}
-
-        @functools.cache
-        def allowed(name: str, place: int) -> float:
-            value = outputs[name].data.ravel()[place]
-            return float(tolerance(Rounded(value, *error_of(outputs[name], place, errors)), self.dtype))
-
-        def ratio(one: Answers, other: Answers) -> float:
-            worst = 0.0
-            for name in outputs:
-                away = np.abs(one[name].astype(WIDE) - other[name]).ravel()
-                for place in np.argsort(-np.where(np.isnan(away), np.inf, away), kind="stable")[:PLACES]:
-                    if away[place] != 0:
-                        worst = max(worst, float(away[place] / allowed(name, int(place))))
-                    if not worst <= FAR:
-                        return math.inf
-            return worst
-
-        return ratio
-
-
-@dataclass(frozen=True)
-class Edit:
-    """What is said of an edited model, and its answers: a function of the model and the arrays.
-
-    Those of an operation `alone`, and pairs, are tried where no other fits.
-    """
-
-    says: str
-    answers: Callable[[Model, Arrays], Answers]
-    alone: bool = False
-
-
-# ---- edits
-
-
-def edits_of(model: Model, arrays: Arrays) -> Iterator[Edit]:
-    """Every edit of a model: all operations of a name, parameters, modules; then each operation alone, and pairs."""
-    nodes = tape_of(list(model(arrays).values()))
-    by_name: dict[str, list[int]] = {}
-    for k, node in enumerate(nodes):
-        by_name.setdefault(node.operation.__name__, []).append(k)
-    alone = []
-    for own_name, places in by_name.items():
-        name = "rotation" if own_name == "turned" else own_name
-        for says, operation in dict(operations_of(nodes[places[0]])).items():
-            yield Edit(f"{says}, in {'every ' if len(places) > 1 else ''}{name}", of_operation(places, operation))
-            calls = enumerate(places) if len(places) > 1 else ()
-            where = f"{name} {{}} of {len(places)}"
-            alone += [Edit(f"{says}, in {where.format(i + 1)}", of_operation([k], operation), True) for i, k in calls]
-    for k, node in enumerate(nodes):
-        for i, argument in enumerate(node.arguments or ()):
-            if are_positions(argument):
-                operation = with_argument(node.operation, i, argument + 1)
-                yield Edit("positions were counted from 1", of_operation([k], operation))
-    yield from of_parameters(arrays, model.parameters)
-    for word, values in WORDS.items():
-        for value in values:
-            yield Edit(f"{word} were {value!r}", functools.partial(with_attribute, word, value))
-    yield from alone
-    for own_name, places in by_name.items():
-        for says, operation in pairs_of(nodes[places[0]]):
-            where = f"{says}, in {'every ' if len(places) > 1 else ''}{own_name}"
-            yield Edit(where, of_operation(places, operation), alone=True)
-
-
-def pairs_of(node: Node) -> Iterator[tuple[str, Operation]]:
-    """Two known mistakes of a layer at once, if it has few."""
-    known = {case.layer.name: case.layer for case in cases()}
-    layer = known.get(node.operation.__name__)
-    mutants = [mutant for mutant in mutants_of(layer) if not mutant.narrow] if layer else []
-    for one, other in itertools.combinations(mutants if len(mutants) <= FEW else [], 2):
-        if (both := one.together(other)) is not None:
-            yield both.says, both.function
-
-
-def operations_of(node: Node) -> Iterator[tuple[str, Operation]]:
-    """What may stand in place of an operation."""
-    known = {case.layer.name: case.layer for case in cases()}
-    name, options = node.operation.__name__, node.options or {}
-    if name in known:
-        for mutant in mutants_of(known[name]):
-            if not mutant.narrow:
-                yield mutant.says, mutant.function
-    if "eps" in options:
-        for eps in EPSILON:
-            yield f"ε were {eps}", with_option(node.operation, eps=float(eps))
-    if name in ("relu", "gelu", "silu", "sigmoid"):
-        for other, operation in ACTIVATIONS.items():
-            yield f"it were {other}", lambda x, operation=operation, **_: operation(x)
-    for word in WORDS.keys() & options.keys():
-        for value in WORDS[word]:
-            yield f"{word} were {value!r}", with_option(node.operation, **{word: value})
-    if "sines" in options:
-        yield "rotations were left out", lambda x, **_: x
-        yield "rotations went the other way", with_option(node.operation, sines=-options["sines"])
-    mask = options.get("mask")
-    if mask is not None and np.ndim(mask) > 1:
-        yield "the mask were left out", with_option(node.operation, mask=None)
-        yield "the mask were inverted", with_option(node.operation, mask=~np.asarray(mask))
-        for k, says in ((-1, "a query could not attend to itself"), (1, "a query could attend to the next key")):
-            yield says, with_option(node.operation, mask=np.tril(np.ones(mask.shape, bool), k))
-
-
-def are_positions(argument: Any) -> bool:
-    """Whether an argument is 0, 1, 2, …"""
-    whole = isinstance(argument, np.ndarray) and argument.dtype.kind == "i" and argument.size > 1
-    return whole and bool((argument.ravel() == np.arange(argument.size)).all())
-
-
-def of_parameters(arrays: Arrays, names: list[str]) -> Iterator[Edit]:
-    """Parameters that are left out, transposed, exchanged, or tied."""
-    biases = [name for name in names if name.endswith(("bias", "shift"))]
-    square = [name for name in names if len(set(arrays[name].shape)) == 1 and arrays[name].ndim == 2]
-    zero, turned = (lambda a: np.zeros_like(a)), (lambda a: a.T)
-    for what, chosen, change in (("left out", biases, zero), ("transposed", square, turned)):
-        if len(chosen) > 1:
-            kind = "biases" if change is zero else "square weights"
-            yield Edit(f"all {kind} were {what}", with_arrays({name: (name, change) for name in chosen}))
-        for name in chosen:
-            yield Edit(f"{name} were {what}", with_arrays({name: (name, change)}))
-    same = lambda a: a
-    for one, other in itertools.combinations(names, 2):
-        ends = one.rpartition(".")[2] == other.rpartition(".")[2]
-        siblings = ends and one.split(".")[:-2] == other.split(".")[:-2]
-        if siblings and arrays[one].shape == arrays[other].shape:
-            yield Edit(f"{one} and {other} were exchanged", with_arrays({one: (other, same), other: (one, same)}))
-        if ends and arrays[one].ndim == 2 and arrays[one].shape == arrays[other].shape[::-1] and one.count(".") == 1:
-            yield Edit(f"{other} were {one}, transposed", with_arrays({other: (one, turned)}))
-
-
-# ---- edited models
-
-
-def with_option(operation: Operation, **changed: Any) -> Operation:
-    """An operation with other options."""
-    return lambda *arguments, **options: operation(*arguments, **{**options, **changed})
-
-
-def with_argument(operation: Operation, place: int, value: Any) -> Operation:
-    """An operation with another argument."""
-    return lambda *arguments, **options: operation(*arguments[:place], value, *arguments[place + 1 :], **options)
-
-
-def of_operation(places: list[int], operation: Operation) -> Callable[[Model, Arrays], Answers]:
-    """The model with another operation at some places."""
-
-    def answers(model: Model, arrays: Arrays) -> Answers:
-        outputs = model(arrays)
-        chosen = {tape_of(list(outputs.values()))[k] for k in places}
-        values: dict[Node, Any] = {}  # of what is another than before
-
-        def value(tensor: Any) -> Any:
-            found = values.get(tensor.node) if isinstance(tensor, Tensor) and tensor.node else None
-            if found is None:
-                return tensor.data if isinstance(tensor, Tensor) else tensor
-            return found[tensor.slot] if isinstance(found, tuple) else found
-
-        for node in tape_of(list(outputs.values())):
-            arguments = node.arguments or ()
-            if node in chosen or any(isinstance(a, Tensor) and a.node in values for a in arguments):
-                made = operation if node in chosen else node.operation
-                values[node] = made(*map(value, arguments), **(node.options or {}))
-        return {name: np.asarray(value(output)) for name, output in outputs.items()}
-
-    return answers
-
-
-def with_arrays(changed: Mapping[str, tuple[str, Callable]]) -> Callable[[Model, Arrays], Answers]:
-    """The model with other parameters: {name: (the name of another, what is done to it)}."""
-
-    def answers(model: Model, arrays: Arrays) -> Answers:
-        others = {name: np.asarray(change(arrays[of])) for name, (of, change) in changed.items()}
-        return values_of(model.fresh({**arrays, **others}))
-
-    return answers
-
-
-def with_attribute(name: str, value: Any, model: Model, arrays: Arrays) -> Answers:
-    """The model whose modules have another attribute."""
-    with model.with_attribute(name, value):
-        return values_of(model.fresh(arrays))
-
-
-def values_of(outputs: Mapping[str, Tensor]) -> Answers:
-    """The arrays of answers."""
-    return {name: np.asarray(output.data) for name, output in outputs.items()}
-
-
-# ---- what fits, and what is not seen
 
 
 @dataclass(frozen=True)
@@ -276,6 +27,11 @@ class Fit:
 
     says: str
     after: float
+    of_all: bool = True  # of the gradients as well; else of the outputs alone
+
+    def __str__(self) -> str:
+        of = "error over bound" if self.of_all else "the output's error over bound, and not that of the gradients,"
+        return f"{self.says} ({of} falls to {number(self.after)})"
 
 
 @dataclass(frozen=True)
@@ -291,57 +47,156 @@ class Unseen:
         return f"{self.says}: that moves the answer by {self.moved:.2g} of its bound; {shown}"
 
 
+class Compared:
+    """Answers of a model and of edits of it, compared in units of the bounds of the right ones; gradients likewise."""
+
+    def __init__(self, model: Model, arrays: Arrays):
+        self.model, self.arrays, self.right = model, arrays, model(arrays)
+        outputs = [output for name, output in self.right.outputs.items() if name != LOSS]
+        self.errors = {node: local_errors(node) for node in tape_of(outputs)}
+        self.allowed = functools.cache(self.allowed_at)
+
+    @functools.cached_property
+    def loss(self) -> Loss:
+        """The loss, which bounds gradients."""
+        return self.model.loss(self.arrays)
+
+    def allowed_at(self, name: str, place: int) -> float:
+        """What one number may be off."""
+        if name in self.right.outputs:
+            output = self.right.outputs[name]
+            bound = Rounded(output.data.ravel()[place], *error_of(output, place, self.errors))
+        else:
+            found = self.loss.bounded(self.named[name], np.array([place]))
+            bound = found.moved(lambda a: a.ravel()[place])
+        return float(tolerance(bound, self.model.dtype))
+
+    @functools.cached_property
+    def named(self) -> dict[str, Any]:
+        """The parameters by the names of their gradients."""
+        return {f"gradient of {name}": name for name in self.right.leaves}
+
+    def ratio(self, one: Answers, other: Answers) -> float:
+        """The largest difference of answers over its bound, where they differ most."""
+        worst = 0.0
+        for name in one:
+            away = np.abs(one[name].astype(WIDE) - other[name]).ravel()
+            for place in np.argsort(-np.where(np.isnan(away), np.inf, away), kind="stable")[:PLACES]:
+                if away[place] != 0:
+                    worst = max(worst, float(away[place] / self.allowed(name, int(place))))
+                if not worst <= FAR:
+                    return math.inf
+        return worst
+
+    def ratio_of_gradients(self, one: Answers, other: Answers) -> float:
+        """The same of gradients, each at one place, those that differ most first; ∞ where they differ by a part."""
+        largest = max((np.abs(other[name]).max(initial=0) for name in one), default=0)
+        apart = {}
+        for name in one:
+            size = max(np.abs(other[name]).max(initial=0), APART * largest)
+            apart[name] = np.abs(one[name].astype(WIDE) - other[name]).max(initial=0) / size if size else 0
+        if not all(part <= APART for part in apart.values()):
+            return math.inf
+        worst = 0.0
+        for name in sorted(apart, key=lambda name: -apart[name]):
+            away = np.abs(one[name].astype(WIDE) - other[name]).ravel()
+            place = int(away.argmax()) if away.size else 0
+            if away.size and away[place]:
+                worst = max(worst, float(away[place] / self.allowed(name, place)))
+            if not worst <= FAR:
+                return math.inf
+        return worst
+
+    def away(self, given: Answers, edited: Taped) -> tuple[float, float]:
+        """How far outputs, and gradients, are from those of an edited model; gradients only where outputs are near."""
+        own = {name: answer for name, answer in given.items() if name in edited.answers}
+        of_outputs = self.ratio(own, edited.answers)
+        gradients = {name: array for name, array in given.items() if name not in own}
+        if not gradients or not of_outputs <= 1:
+            return of_outputs, 0.0
+        try:
+            return of_outputs, self.ratio_of_gradients(gradients, edited.gradients)
+        except Exception:  # an edit that has no gradient
+            return of_outputs, math.inf
+
+    def gaps(self, given: Answers, edited: Taped) -> dict[str, float]:
+        """The largest difference of every answer from that of an edited model."""
+        try:
+            own = edited.answers | edited.gradients
+        except Exception:  # an edit that has no gradient
+            own = edited.answers
+        return {name: float(np.abs(array - own[name]).max(initial=0)) for name, array in given.items() if name in own}
+
+
 def fitting(model: Model, arrays: Arrays, given: Answers) -> list[Fit]:
-    """The edits that give what was answered, the nearest first; those of one operation alone where no other does."""
+    """The edits that give what was answered, the nearest first; those of one operation alone where no other does.
+
+    Where no edit gives outputs and gradients, those that give the outputs that deviate.
+    """
     found: list[Fit] = []
-    ratio, right = model.ratio(arrays), model(arrays)
-    if any(given[name].shape != output.shape for name, output in right.items()) or ratio(given, values_of(right)) <= 1:
+    compared, right = Compared(model, arrays), model(arrays)
+    shapes = {name: array.shape for name, array in (right.answers | right.gradients).items()}
+    if any(array.shape != shapes[name] for name, array in given.items()):
         return []
-    for edit in edits_of(model, arrays):
-        if found and edit.alone:
+    outputs_deviate, gradients_deviate = (away > 1 for away in compared.away(given, right))
+    if not outputs_deviate and not gradients_deviate:
+        return []
+    near: list[str] = []
+    gaps = compared.gaps(given, right)
+    for edit in itertools.chain(edits_of(model, arrays), pairs_of(model, arrays, near)):
+        if edit.alone and any(fit.of_all for fit in found):
             break
-        answers = tried(edit, model, arrays)
-        after = math.inf if answers is None else ratio(given, answers)
-        if after <= 1 and all(f"{after:.2g}" != f"{other.after:.2g}" for other in found):  # the same by another name
-            found.append(Fit(edit.says, after))
-    return sorted(found, key=lambda fit: fit.after)[:NAMED]
+        if (edited := tried(edit, model, arrays)) is None:
+            continue
+        of_outputs, of_gradients = compared.away(given, edited)
+        after, of_all = (max(of_outputs, of_gradients), True) if of_gradients <= 1 else (of_outputs, False)
+        explains = after <= 1 and (of_all or outputs_deviate)
+        if explains and all(f"{after:.2g}" != f"{other.after:.2g}" for other in found):  # the same by another name
+            found.append(Fit(edit.says, after, of_all))
+        if not edit.alone and any(gap < gaps[name] / 2 for name, gap in compared.gaps(given, edited).items()):
+            near.append(edit.says)
+    best = [fit for fit in found if fit.of_all] or found
+    return sorted(best, key=lambda fit: fit.after)[:NAMED]
 
 
-def unseen(model: Model, arrays: Arrays) -> list[Unseen]:
-    """The edits that these inputs do not tell from the right model, though they are another function."""
-    right, ratio_at = values_of(model(arrays)), functools.cache(lambda k: model.ratio(others[k][1]))
-    ratio = model.ratio(arrays)
-    finer = np.finfo(model.dtype).eps / np.finfo(WIDE).eps  # less than its own rounding is no other function
+def unseen(model: Model, arrays: Arrays, names: Collection[str]) -> list[Unseen]:
+    """The edits that these inputs do not tell from the right model, though they are another function.
+
+    `names` are those of what is judged: outputs, and gradients.
+    """
     inputs = [name for name in arrays if name not in model.parameters]
-    others = [(f"inputs times {f:g}", {n: a * f if n in inputs else a for n, a in arrays.items()}) for f in FACTORS]
-    others = others if inputs else []
-    others += [
-        (f"parameters times {f:g}", {n: a if n in inputs else a * f for n, a in arrays.items()}) for f in FACTORS
-    ]
+    by = lambda f, chosen: {name: a * f if name in chosen else a for name, a in arrays.items()}
+    others = [(f"inputs times {f:g}", by(f, inputs)) for f in FACTORS] if inputs else []
+    others += [(f"parameters times {f:g}", by(f, model.parameters)) for f in FACTORS]
+    finer = np.finfo(model.dtype).eps / np.finfo(WIDE).eps  # less than its own rounding is no other function
+    at = functools.cache(lambda k: Compared(model, others[k][1] if k >= 0 else arrays))
+
+    def moved(edit: Edit, k: int) -> float:
+        edited = tried(edit, model, at(k).arrays)
+        right = at(k).right.answers | at(k).right.gradients
+        return 0 if edited is None else max(at(k).away({name: right[name] for name in names}, edited))
+
     found = []
     for edit in itertools.takewhile(lambda edit: not edit.alone, edits_of(model, arrays)):
-        answers = tried(edit, model, arrays)
-        if answers is None or not (moved := ratio(answers, right)) <= 1:
+        if tried(edit, model, arrays) is None or not (own := moved(edit, -1)) <= 1:
             continue
-        shown, differs = "", moved * finer > 1
-        for k, (says, other) in enumerate(others):
-            elsewhere, own = tried(edit, model, other), values_of(model(other))
-            away = 0 if elsewhere is None else ratio_at(k)(elsewhere, own)
+        shown, differs = "", own * finer > 1
+        for k, (says, _) in enumerate(others):
+            away = moved(edit, k)
             differs = differs or away * finer > 1
             if away > 1:
                 shown = says
                 break
         if differs:
-            found.append(Unseen(edit.says, moved, shown))
+            found.append(Unseen(edit.says, own, shown))
     return found
 
 
-def tried(edit: Edit, model: Model, arrays: Arrays) -> Answers | None:
-    """The answers of an edited model; None where it cannot be computed, or answers with other shapes."""
-    right = model(arrays)
+def tried(edit: Edit, model: Model, arrays: Arrays) -> Taped | None:
+    """An edited model; None where it cannot be computed, or answers with other shapes."""
+    right = model(arrays).outputs
     try:
-        answers = edit.answers(model, arrays)
+        edited = edit.run(model, arrays)
     except Exception:  # an edit that fits no call
         return None
-    fits = all(name in answers and answers[name].shape == output.shape for name, output in right.items())
-    return {name: answer.astype(WIDE) for name, answer in answers.items()} if fits else None
+    return edited if all(edited.outputs[name].shape == output.shape for name, output in right.items()) else None

@@ -30,6 +30,7 @@ MUTANTS = [
             "it were x σ(x), the SiLU": ("x * weight", "x * logistic(x)"),
             "it were ½ x (1 + erf(x)), without √2": ("x * weight", "x * (1 + erf(x)) / 2"),
             "0.0447 stood in front of x³, not 0.044715": ("constant(44715) / 1000000", "constant(447) / 10000"),
+            "Φ(x) were a constant in the gradient": ("x * weight", "x * held(weight)"),
         },
         narrow={
             "1 + erf or 1 + tanh were formed as it stands, and cancelled on the left": [
