@@ -23,7 +23,7 @@ from refnp.numbers.arrays import broadcast_shapes, normalize_axes
 from refnp.numbers.kinds import Kind
 
 F = typing.TypeVar("F", bound=Callable)
-PLAIN = {list, bool, int, float, complex}  # what is no array yet
+PLAIN = {list, tuple, bool, int, float, complex}  # what is no array yet
 REMEMBERED = 256  # calls of a function that fitted, by options of these kinds
 REMEMBERED_KINDS = {type(None), bool, int, float, str}
 GIVEN = re.compile(rf"(\w+) ({SHAPE}(?: or {SHAPE})*\??)")
@@ -112,7 +112,8 @@ class Declaration:
 
         Those that stand for integers or booleans alone are what they are, and so is what may be one number.
         """
-        found = [np.asarray(a) if type(a) is list and i in self.by_place else a for i, a in enumerate(given)]
+        listed = (list, tuple)
+        found = [np.asarray(a) if type(a) in listed and i in self.by_place else a for i, a in enumerate(given)]
         dtypes = [a.dtype for i, a in enumerate(found) if i in self.by_place and hasattr(a, "dtype")]
         for i, argument in self.by_place.items():
             if i < len(found) and type(found[i]) in PLAIN and not argument.may_be_number:
@@ -343,11 +344,11 @@ def takes(text: str, **options: str) -> Callable[[F], F]:
     return declared
 
 
-def takes_unchecked(text: str) -> Callable[[F], F]:
+def takes_unchecked(text: str, **options: str) -> Callable[[F], F]:
     """Declare what an operation takes, and check no call: for those that are called most, and find errors as early."""
 
     def declared(function: F) -> F:
-        function.takes = Declaration(function, text, {})  # type: ignore[attr-defined]
+        function.takes = Declaration(function, text, options)  # type: ignore[attr-defined]
         return function
 
     return declared

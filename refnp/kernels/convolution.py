@@ -22,8 +22,8 @@ def convolution(x, weight, bias=None, *, stride, dilation, padding, groups=1, pa
     beside = pairs if padding_mode == "zeros" else ((0, 0),) * len(kernel)
     axes = axes_of_convolution(x.shape[2:], kernel, stride, dilation, beside)
     x_groups = by_group(x, groups)  # (B, G, C/G, *lengths)
-    w_groups = weight.reshape(groups, -1, *weight.shape[1:])  # (G, O/G, C/G, *kernel)
-    y = correlate(x_groups, w_groups, axes, None if bias is None else bias.reshape(groups, -1))
+    w_groups = by_group(weight, groups, 0)  # (G, O/G, C/G, *kernel)
+    y = correlate(x_groups, w_groups, axes, None if bias is None else by_group(bias, groups, 0))
 
     def vjp(y_bar):
         y_bar = in_order(y_bar)
@@ -47,8 +47,8 @@ def convolution_transpose(x, weight, bias=None, *, stride, dilation, padding, ou
     x, weight, bias = of_one_type(x, weight, bias)
     axes = axes_of_transpose(x.shape[2:], weight.shape[2:], stride, dilation, padding, output_padding)
     x_groups = by_group(x, groups)  # (B, G, C/G, *positions)
-    w_groups = weight.reshape(groups, -1, *weight.shape[1:])  # (G, C/G, O/G, *kernel)
-    y = correlate_transposed(x_groups, w_groups, axes, None if bias is None else bias.reshape(groups, -1))
+    w_groups = by_group(weight, groups, 0)  # (G, C/G, O/G, *kernel)
+    y = correlate_transposed(x_groups, w_groups, axes, None if bias is None else by_group(bias, groups, 0))
 
     def vjp(y_bar):
         y_bar = in_order(y_bar)
@@ -68,9 +68,9 @@ def of_one_type(*given: Array | None) -> list:
     return [None if a is None else np.asarray(a, dtype, order="C") for a in given]
 
 
-def by_group(x: Array, groups: int) -> Array:
-    """(B, C, *lengths) seen as (B, G, C/G, *lengths)."""
-    return x.reshape(len(x), groups, x.shape[1] // groups, *x.shape[2:])
+def by_group(x: Array, groups: int, axis: int = 1) -> Array:
+    """The axis of channels as two, (G, C/G): x (B, C, *lengths) seen as (B, G, C/G, *lengths)."""
+    return x.reshape(*x.shape[:axis], groups, x.shape[axis] // groups, *x.shape[axis + 1 :])
 
 
 def per_channel(y_bar: Array) -> Array:

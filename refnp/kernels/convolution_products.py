@@ -55,7 +55,7 @@ def correlate(x: Array, weight: Array, axes: Axes, bias: Array | None = None) ->
         product = product.reshape(groups, outs, len(into), into.shape[3]).transpose(2, 0, 1, 3)  # (b, G, O, P)
         np.add(product, 0 if bias is None else bias[..., None], out=into)
 
-    run_all(work, len(pieces), size_of_a_call(matrix.size * y[:, 0, 0].size, calls))
+    run_all(work, len(pieces), size_of_a_call(matrix.size * (y.size // max(y.shape[1] * y.shape[2], 1)), calls))
     return y.reshape(len(x), groups, outs, *positions)
 
 
@@ -98,12 +98,13 @@ def weight_products(x: Array, y: Array, axes: Axes) -> Array:
                 add_weight_products_by_tap(x[samples], y[samples, :, :, places], axes, rows, sums[i])
                 continue
             unfolded = columns(x[samples], axes, rows)  # (G, C·k, b·P)
-            across = y[samples, :, :, places].transpose(1, 2, 0, 3).reshape(groups, outs, -1)  # (G, O, b·P)
+            across = y[samples, :, :, places].transpose(1, 2, 0, 3)  # (G, O, b, P)
+            across = across.reshape(groups, outs, unfolded.shape[2])  # (G, O, b·P)
             # the other way round, float32 takes 1.3 times as long
             sums[i, :, 0] += np.matmul(unfolded, across.swapaxes(1, 2))
 
     run_all(work, len(runs), size_of_a_call(height * y.size, calls))
-    found = sums.sum(0).reshape(groups, taps, ins, -1, outs)
+    found = sums.sum(0).reshape(groups, taps, ins, math.prod(kernel) // taps, outs)
     return found.transpose(0, 4, 2, 1, 3).reshape(groups, outs, ins, *kernel)
 
 

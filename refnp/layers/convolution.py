@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.declaration import takes
+from refnp.autograd.declaration import takes, takes_unchecked
 from refnp.autograd.pages import page
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.kernels import convolution as kernels
@@ -185,6 +185,7 @@ class Convolution(Module):
         self.options: dict[str, Any] = {"stride": stride, "dilation": dilation, "groups": groups}
         self.options |= {"padding": padding, "padding_mode": padding_mode}
 
+    @takes_unchecked("x (B, channels_in, *L) → (B, channels_out, *P)")
     def __call__(self, x: ArrayLike) -> Array | Tensor:
         return convolution(x, self.weight, self.bias, **self.options)
 
@@ -225,5 +226,6 @@ class ConvolutionTranspose(Module):
         self.options: dict[str, Any] = {"stride": stride, "dilation": dilation, "groups": groups}
         self.options |= {"padding": padding, "output_padding": output_padding}
 
+    @takes_unchecked("x (B, channels_in, *L) → (B, channels_out, *P)")
     def __call__(self, x: ArrayLike) -> Array | Tensor:
         return convolution_transpose(x, self.weight, self.bias, **self.options)

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from refnp.autograd.declaration import takes
+from refnp.autograd.declaration import takes, takes_unchecked
 from refnp.autograd.pages import page
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
@@ -162,6 +162,7 @@ class GroupNorm(Module):
         self.gain, self.shift = _parameters(channels, affine)
         self.groups, self.eps = groups, eps
 
+    @takes_unchecked("x (B, channels, *L) → (B, channels, *L)")
     def __call__(self, x: ArrayLike) -> Array | Tensor:
         return group_norm(x, self.gain, self.shift, groups=self.groups, eps=self.eps)
 
@@ -178,6 +179,7 @@ class InstanceNorm(Module):
         self.gain, self.shift = _parameters(channels, affine)
         self.eps = eps
 
+    @takes_unchecked("x (B, channels, L, *Ls) → (B, channels, L, *Ls)")
     def __call__(self, x: ArrayLike) -> Array | Tensor:
         return instance_norm(x, self.gain, self.shift, eps=self.eps)
 
@@ -203,6 +205,7 @@ class BatchNorm(Module):
         self.running_variance = Parameter(np.ones(channels), trainable=False)
         self.eps, self.momentum = eps, momentum
 
+    @takes_unchecked("x (B, channels, *L) → (B, channels, *L)")
     def __call__(self, x: ArrayLike, *, training: bool = False) -> Array | Tensor:
         if not training:
             statistics: Any = {"mean": self.running_mean, "variance": self.running_variance}

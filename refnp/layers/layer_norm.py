@@ -14,7 +14,7 @@ Transcription: tests/transcriptions/rows.py.   On arrays of floats: refnp/kernel
 
 import numpy as np
 
-from refnp.autograd.declaration import takes
+from refnp.autograd.declaration import takes, takes_unchecked
 from refnp.autograd.pages import page
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.kernels import layer_norm as kernels
@@ -115,6 +115,7 @@ class LayerNorm(Module):
         self.shift = Parameter(np.zeros(shape)) if affine and bias else 0.0
         self.eps = eps
 
+    @takes_unchecked("x (..., *features) → (..., *features)")
     def __call__(self, x: ArrayLike) -> Array | Tensor:
         return layer_norm(x, self.gain, self.shift, axis=self.axis, eps=self.eps)
 
@@ -133,6 +134,7 @@ class RMSNorm(Module):
         self.gain = Parameter(np.ones(shape))
         self.eps = eps
 
+    @takes_unchecked("x (..., *features) → (..., *features)")
     def __call__(self, x: ArrayLike) -> Array | Tensor:
         return rms_norm(x, self.gain, axis=self.axis, eps=self.eps)
 

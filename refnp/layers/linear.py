@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from refnp.autograd import linear, take
-from refnp.autograd.declaration import takes
+from refnp.autograd.declaration import takes, takes_unchecked
 from refnp.autograd.errors import explained
 from refnp.autograd.primitives import integers, raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
@@ -43,6 +43,7 @@ class Linear(Module):
         self.weight = Parameter(rng.uniform(-bound, bound, (in_features, out_features)))
         self.bias = Parameter(rng.uniform(-bound, bound, out_features)) if bias else None
 
+    @takes_unchecked("x (..., in_features) → (..., out_features)")
     def __call__(self, x: ArrayLike) -> Array | Tensor:
         return linear(x, self.weight, self.bias)
 
@@ -96,5 +97,6 @@ class Embedding(Module):
         self.weight = Parameter(rng.normal(0, features**-0.5 if scaled else 1, (vocabulary, features)))
         self.scaled = scaled
 
+    @takes_unchecked("tokens whole < vocabulary (...) → (..., features)")
     def __call__(self, tokens: ArrayLike) -> Array | Tensor:
         return embedding(tokens, self.weight, scaled=self.scaled)

@@ -79,7 +79,7 @@ def key_padding(lengths: ArrayLike, keys: int) -> Array:
     """
     lengths = integers("key_padding", "lengths", lengths)
     if lengths.size and (lengths.min() < 0 or lengths.max() > keys):
-        raise ValueError(f"key_padding: lengths {lengths.min()} … {lengths.max()} must lie in 0 … {keys}")
+        raise ValueError(f"key_padding: lengths {lengths.min()} … {lengths.max()} must lie in 0 … keys = {keys}")
     return np.arange(keys) < lengths[..., None, None]
 
 

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from refnp.autograd import Parameter, exp
-from refnp.autograd.declaration import takes
+from refnp.autograd.declaration import takes, takes_unchecked
 from refnp.autograd.pages import page
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
@@ -248,6 +248,10 @@ class SetConvolution(Module):
         self.learnable = learnable
         self.options: dict[str, Any] = {"density": density, "divide": divide, "eps": eps, "kernel": kernel}
 
+    @takes_unchecked(
+        "target_x (..., N, dx), context_x (..., M, dx), context_y (..., M, channels) → (..., N, S)",
+        mask="boolean (..., M)? hides (context_x, context_y)",
+    )
     def __call__(
         self,
         target_x: ArrayLike | Grid,

@@ -20,7 +20,7 @@ from typing import cast
 import numpy as np
 
 from refnp.autograd import concatenate
-from refnp.autograd.declaration import takes
+from refnp.autograd.declaration import takes, takes_unchecked
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, Tensor
 from refnp.layers.activation import relu
@@ -168,6 +168,7 @@ class UNet(Module):
             first, last = first * s - _margin(k, s), last * s - _margin(k, s) + k - 1
         return min(first, place), max(last, place)
 
+    @takes_unchecked("x (B, channels_in, *L) → (B, C, *L)")
     def __call__(self, x: Array | Tensor) -> Array | Tensor:
         self._check_input(np.shape(raw(x)))
         skips = []

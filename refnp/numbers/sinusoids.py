@@ -40,7 +40,8 @@ def sinusoids_of(places: Array, features: int, base: float, dtype: DTypeLike) ->
 def _turns_per_step(features: int, base: float) -> tuple[Array, Array]:
     """ω_k/2π as a fraction of 2¹²⁸, in two integers of 64 bits for each k: (high, low), high below 2⁶²."""
     with decimal.localcontext(decimal.Context(prec=60)):  # more than 2 · 64 bits
-        powers = [decimal.Decimal(base) ** (decimal.Decimal(-2 * k) / features) for k in range((features + 1) // 2)]
+        exact = decimal.Decimal(int(base) if base == int(base) else float(base))  # of NumPy's numbers too
+        powers = [exact ** (decimal.Decimal(-2 * k) / features) for k in range((features + 1) // 2)]
         turns = [int(power / PI * 2**127) for power in powers]
     high = np.array([turn >> 64 for turn in turns], np.int64)
     low = np.array([turn & (1 << 64) - 1 for turn in turns], np.uint64)

@@ -58,3 +58,16 @@ def test_one_number_has_the_same_bits_with_a_negative_stride(function):
     """NumPy takes it for contiguous, and yet goes another way through it: 1 of 6 results differs in float32."""
     for x in np.linspace(0.3, 4.5, 90, dtype=np.float32)[:, None]:
         assert function(x[::-1]) == function(x)
+
+
+def test_a_convolution_may_have_no_channels_out():
+    x, nothing = np.ones((2, 3, 5)), np.zeros((0, 3, 1))
+    (y, pullback) = ad.vjp(layers.convolution, x, nothing)
+    assert y.shape == (2, 0, 5)
+    assert [bar.shape for bar in pullback(y)] == [x.shape, nothing.shape]
+    assert layers.convolution_transpose(y, np.zeros((0, 1, 1)), np.ones(1)).shape == (2, 1, 5)
+
+
+def test_a_base_may_be_one_of_numpys_numbers():
+    x = np.ones((2, 4))
+    assert np.array_equal(layers.rotate(x, places=[0, 1], base=np.int8(3)), layers.rotate(x, places=[0, 1], base=3))

@@ -38,8 +38,8 @@ class Call:
     """A call of a subject.
 
     arguments: by name; those of a constructor begin with a dot. layouts: how arrays lie in memory, "C" if not named.
-    shapes: of the arguments that have any; lengths: of their letters. wrong: the argument that should not be so, and
-    right: what it was, if that is known.
+    shapes: of the arguments that have any; result: its shape, if documented; lengths: of their letters.
+    wrong: the argument that should not be so, and right: what it was, if that is known.
     """
 
     subject: Any
@@ -49,6 +49,7 @@ class Call:
     lengths: dict[str, int] = field(default_factory=dict)
     wrong: str | None = None
     right: Any = None
+    result: Shape | None = None
 
     def with_(self, **changes: Any) -> "Call":
         return dataclasses.replace(self, **changes)

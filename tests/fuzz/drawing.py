@@ -1,5 +1,7 @@
 """Inputs: arrays in every shape, precision, size and memory layout, and what stands behind masks."""
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,7 @@ from tests.fuzz.shapes import Shape
 
 LENGTHS = (0, 1, 1, 2, 2, 3, 3, 4, 5)
 DTYPES = ("float64",) * 6 + ("float32",) * 5 + ("longdouble",) * 2 + ("complex128", "float16", "int64", "int8", "bool")
+OF_RUNS = (1, 2, 3), (0, 1, 3, 3, 4, 4, 5, 6)  # of kernels, which have small letters, and of what they slide along
 LAYOUTS = ("C", "C", "F", "strided", "reversed", "read-only", "broadcast")
 SCALES = (1e-3, 1.0, 1.0, 1.0, 1e3)
 JUNK = (np.nan, np.inf, -np.inf, "max", "-max", 1e30, -1e150, 1e200, 0.0, -0.0, "tiny", 3.0)
@@ -55,6 +58,8 @@ class Draw:
 
     def __init__(self, rng: np.random.Generator, least: dict[str, int] | None = None, front: int | None = None):
         self.rng, self.least, self.lengths = rng, least or {}, dict[str, int]()
+        self.known: dict[str, Any] = {}  # options by name, those too that are left at their defaults
+        self.ranks: dict[str, int] = {}
         count = int(rng.choice([0, 0, 1, 1, 2, 3])) if front is None else front
         self.front = tuple(self.length("*") for _ in range(count))
         self.lengths.pop("*", None)
@@ -73,12 +78,34 @@ class Draw:
         """The length of a letter: what it was before, or a new one."""
         if letter.isdecimal():
             return int(letter)
+        if "·" in letter:
+            self.lengths[letter] = math.prod(map(self.length, letter.split("·")))
+        elif isinstance(self.known.get(letter), int):
+            self.lengths[letter] = self.known[letter]
         if letter not in self.lengths:
-            drawn = int(self.of(LENGTHS))
+            drawn = int(self.of(LENGTHS if letter[0] != "*" or len(letter) == 1 else OF_RUNS[letter[1].isupper()]))
             self.lengths[letter] = max(drawn, self.least.get(letter, 0))
             if letter == "*":
                 return self.lengths.pop(letter)
         return self.lengths[letter]
+
+    def rank(self, run: str) -> int:
+        """How many axes a run has, as many as the one with its letter in small."""
+        return self.ranks.setdefault(run.lower(), self.known.get("dimensions", int(self.of([1, 1, 2]))))
+
+    def expanded(self, shape: Shape) -> Shape:
+        """The shape with a letter for each axis of a run: `*L0`, `*L1`."""
+        letters: list[str] = []
+        for letter in shape.letters:
+            option = self.known.get(letter[1:]) if letter[0] == "*" else None
+            if option is not None:
+                letters += map(str, option if isinstance(option, tuple) else (option,))
+            elif letter[0] == "*":
+                letters += (f"{letter}{i}" for i in range(self.rank(letter)))
+                self.least |= {one: self.least.get(letter, 0) for one in letters if one.startswith(letter)}
+            else:
+                letters.append(letter)
+        return replace(shape, letters=tuple(letters))
 
     def axes(self, shape: Shape) -> tuple[int, ...]:
         """The shape of an argument."""
@@ -106,7 +133,9 @@ class Draw:
             return np.asarray(x, dtype)
 
     def array(self, kind: str, shape: Shape) -> Any:
-        """An argument of a kind: one of KINDS."""
+        """An argument of a kind: one of KINDS, or integers below a length."""
+        if kind[0] == "<":
+            return self.rng.integers(0, max(self.length(kind[2:]), 1), self.axes(shape))
         return KINDS[kind](self, self.axes(shape))
 
 
@@ -165,6 +194,7 @@ def _real(dtype: np.dtype) -> np.dtype:
 
 KINDS: dict[str, Any] = {
     "number": lambda draw, shape: draw.normal(shape),
+    "floating": lambda draw, shape: draw.normal(shape, _floating(draw.dtype)),
     "small": lambda draw, shape: np.asarray(0.1 * draw.rng.standard_normal(shape), _floating(draw.dtype)),
     "positive": positive,
     "nonzero": nonzero,

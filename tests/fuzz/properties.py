@@ -325,15 +325,15 @@ def documented_shape(call: Call) -> tuple[int, ...] | None:
         return None
     if subject.row.result is not None:
         return subject.row.result(call.arguments)
-    if subject.result is None:
+    if call.result is None:
         return None
     fronts = [
         np.shape(call.arguments[name])[: np.ndim(call.arguments[name]) - len(shape.letters)]
         for name, shape in call.shapes.items()
         if shape.front
     ]
-    lengths = map(call.length, subject.result.letters)
-    return (*(np.broadcast_shapes(*fronts) if subject.result.front else ()), *lengths)
+    lengths = map(call.length, call.result.letters)
+    return (*(np.broadcast_shapes(*fronts) if call.result.front else ()), *lengths)
 
 
 def without_hidden(call: Call) -> dict[str, Any] | None:

@@ -13,11 +13,10 @@ from refnp import autograd as ag
 from refnp import layers, models, symmetry
 from refnp.autograd.primitives import raw
 from refnp.layers.distributions import Normal
-from refnp.layers.set_convolution import eq, matern_32, matern_52
 from refnp.tasks import Task
-from tests.fuzz.calls import Fresh
+from tests.fuzz.declarations import generator, of_text
 from tests.fuzz.drawing import Draw
-from tests.fuzz.shapes import parsed
+from tests.fuzz.shapes import Shape, parsed
 from tests.fuzz.subjects import Row
 
 # ---- What names mean, wherever they stand
@@ -36,32 +35,16 @@ def some_axes(draw: Draw) -> int | tuple[int, ...] | None:
     return draw.of([None, several, axis(draw) if n else None])
 
 
-def generator(draw: Draw) -> Fresh:
-    seed = int(draw.rng.integers(10))
-    return Fresh(lambda: np.random.default_rng(seed), f"np.random.default_rng({seed})")
-
-
 def of(letter: str) -> Callable[[Draw], int]:
     """The length of a letter, as a constructor needs it."""
     return lambda draw: draw.length(letter)
 
 
 BOOLEANS = (False, True)
+SIMILARITIES = ("scaled_dot", "dot", "cosine")  # the others have parameters
 AXES_OF = {
     "x": "*",
     "y": "...",
-    "a": "..., N, N",
-    "b": "..., N, M",
-    "factor": "..., N, N",
-    "condition": "...",
-    "query": "..., N, d",
-    "key": "..., M, d",
-    "value": "..., M, e",
-    "mean": "*",
-    "std": "...",
-    "logits": "*, V",
-    "prediction": "*",
-    "target": "...",
 }
 KIND_OF = {
     "mask": "mask",
@@ -71,41 +54,18 @@ KIND_OF = {
     "source_mask": "mask",
     "memory_mask": "mask",
     "token_mask": "mask",
-    "key_mask": "mask",
     "std": "positive",
-    "length_scale": "positive",
-    "factor": "factor",
     "cholesky_factor": "factor",
-    "a": "definite",
     "indices": "index",
     "places": "place",
-    "query_places": "place",
-    "key_places": "place",
-    "offsets": "place",
     "tokens": "class",
     "source": "class",
     "target": "class",
-    "targets": "class",
     "classes": "class",
 }
 OPTIONS: dict[str, Any] = {
     "axis": axis,
     "keepdims": BOOLEANS,
-    "eps": (1e-5, 0.0, 1e-12, 1.0),
-    "reduction": ("mean", "sum", "none"),
-    "rng": generator,
-    "alpha": (1.0, 0.5, 2),
-    "beta": (1.0, 2, 0.5),
-    "threshold": (20.0, 1),
-    "slope": (0.01, 0.0, 2),
-    "approximate": ("none", "tanh"),
-    "scaled": BOOLEANS,
-    "return_weights": BOOLEANS,
-    "method": ("auto", "full", "blocks"),
-    "scale": (None, 1, 0.5),
-    "dtype": ("float32", "float64", "longdouble"),
-    "offset": (0, 1, -1, 2),
-    "k": (0, 1, -1, 5),
 }
 REDUCTION = {"axis?": some_axes, "keepdims?": BOOLEANS}
 
@@ -165,11 +125,6 @@ def quadratic(x: Any) -> Any:
     return ag.sum(ag.multiply(x, ag.sin(x)))
 
 
-def tensor_of(x: Any) -> Any:
-    """A constant, or the Tensor that it is already."""
-    return x if isinstance(x, ag.Tensor) else ag.Tensor(x)
-
-
 ENGINE = {
     "add": Row("x (*), y (...) -> (*)"),
     "subtract": Row("x (*), y (...) -> (*)"),
@@ -194,8 +149,6 @@ ENGINE = {
     "norm": Row("x (*)", REDUCTION, result=reduced),
     "logsumexp": Row("x (*)", REDUCTION, result=reduced),
     "cumsum": Row("x (*) -> (*)", {"axis?": axis}),
-    "matmul": Row("x (..., N, K), y (..., K, M) -> (..., N, M)", bits=False),
-    "linear": Row("x (*, D), weight (D, M), bias? (M) -> (*, M)", bits=False),
     "outer": Row("x (..., N), y (..., M) -> (..., N, M)"),
     "trace": Row("x (*, N, M) -> (*)"),
     "einsum": Row(
@@ -205,9 +158,6 @@ ENGINE = {
         bits=False,
         names=("operand", "argument"),
     ),
-    "cholesky": Row("a (*, N, N) -> (*, N, N)", bits=False),
-    "log_determinant": Row("factor (*, N, N) -> (*)"),
-    "triangular_solve": Row("factor (..., N, N), b (..., N, M) -> (..., N, M)", {"transposed?": BOOLEANS}, bits=False),
     "broadcast_to": Row("x (...)", {"shape": lambda draw: (2, *draw.front)}),
     "concatenate": Row(options={"arrays": arrays, "axis?": (0, -1)}, numbers=("arrays",), names=("axis", "argument")),
     "stack": Row(options={"arrays": arrays, "axis?": (0, -1)}, numbers=("arrays",), names=("axis", "argument")),
@@ -301,383 +251,108 @@ ENGINE = {
     "Parameter": Row("value (*) -> (*)", call=lambda value: ag.Parameter(value).data, gradient=False, dtype=False),
 }
 
-# ---- Layers
+# ---- Layers: what differs from what they declare, and those that cannot declare it
 
-ATTENTION = "query (..., N, d), key (..., M, d), value (..., M, e), bias? (..., N, M), mask? (..., N, M)"
-METHOD = {"method?": ("auto", "full", "blocks")}
-SOFTCAP = {"softcap?": (None, 1.5, 50), "dropout?": (0.0, 0.5), "rng?": generator}
-SCALE = {"scale?": (None, 1, 0.5)}
-SIMILARITY = {"similarity?": ("scaled_dot", "dot", "cosine")}
-
-
-def widths(draw: Draw) -> Any:
-    return draw.of([0, 1, "valid", 2])
-
-
-def convolved(weight: Callable[[int, int, int], tuple[int, int]], **options: Any) -> Row:
-    """A convolution: x (B, C, *lengths), weight of a kernel, in 1 or 2 dimensions, with groups."""
-
-    def x(draw: Draw) -> np.ndarray:
-        groups, dimensions = int(draw.of([1, 1, 2])), int(draw.of([1, 1, 2]))
-        draw.lengths |= {"G": groups, "C": groups * max(draw.length("c"), 1), "O": groups * max(draw.length("o"), 1)}
-        draw.kernel = tuple(int(draw.of([1, 2, 3])) for _ in range(dimensions))
-        lengths = tuple(int(draw.of([0, 1, 3, 4, 5, 6])) for _ in range(dimensions))
-        return draw.normal((draw.length("B"), draw.length("C"), *lengths))
-
-    def kernel(draw: Draw) -> np.ndarray:
-        shape = weight(draw.length("C"), draw.length("O"), draw.length("G"))
-        return draw.normal((*shape, *draw.kernel), _like(draw.arguments["x"]))
-
-    return Row(
+OFTEN = {"attention": 6, "set_convolution": 4, **dict.fromkeys(("softmax", "layer_norm"), 2)}
+LAYERS: dict[str, Row | dict[str, Any]] = {
+    **{name: {"often": often} for name, often in OFTEN.items()},
+    "embedding": {"names": ("token",)},
+    **{name: {"bits": True} for name in ("Embedding", "InstanceNorm", "LayerNorm", "RMSNorm")},
+    "similarity_attention": {
+        "shapes": parsed("query (..., N, d), key (..., M, d), value (..., M, e), bias? (..., N, M), mask? (..., N, M)")[
+            0
+        ],
+        "options": {"similarity?": SIMILARITIES, "return_weights?": (False,)},
+        "returns": Shape("...", ("N", "e")),
+        "often": 4,
+    },
+    "grouped_attention": {
+        "shapes": parsed("query (*, 4, N, d), key (*, 2, M, d), value (*, 2, M, e), bias? (4, N, M), mask? (4, N, M)")[
+            0
+        ],
+        "options": {"similarity?": SIMILARITIES},
+        "masks": {"mask": ("bias",)},
+        "returns": Shape("*", ("4", "N", "e")),
+    },
+    "merge_heads": {"shapes": {"x": Shape("...", ("H", "N", "d"))}},  # of which an axis is no option
+    "cross_entropy": {"bits": True, "least": {"V": 2}, "kinds": {"targets": "< V", "class_weights": "constant"}},
+    "cross_entropy.probabilities": of_text(  # as targets, without the options that classes have
+        "logits (*, V), targets probability (*, V), class_weights real (V)?",
+        options={"label_smoothing?": (0.0, 0.1), "reduction?": ("mean", "sum", "none")},
+        least={"V": 2},
+        call=lambda logits, targets, **options: layers.cross_entropy(logits, targets, **options),
+    ),
+    "batch_norm": {
+        "shapes": "x (B, C, *L), gain? (C), shift? (C)",
+        "least": {"B": 1, "*L": 1},
+        "bits": True,
+    },
+    "instance_norm": {"least": {"L": 1, "*Ls": 1}},
+    "BatchNorm": {"least": {"B": 1, "*L": 1}},
+    "set_convolution": {"options": {"density?": (True,)}, "least": {"dx": 1}, "often": 4},
+    "SetConvolution": {"options": {".length_scale": (1.0, 0.3)}, "least": {"dx": 1}},
+    "MultiHeadAttention": of_text(
+        "query (*, N, features), key (*, M, features)?, mask boolean (N, M)?, bias (N, M)?",
         options={
-            "x": x,
-            "weight": kernel,
-            "bias?": lambda draw: draw.normal((draw.length("O"),), _like(draw.arguments["x"])),
-            "stride?": (1, 2),
-            "dilation?": (1, 2),
-            "groups": of("G"),
-            "padding?": widths,
-            **options,
-        },
-        numbers=("x", "weight", "bias"),
-        bits=False,
-    )
-
-
-def _like(x: np.ndarray) -> np.dtype:
-    return x.dtype if x.dtype.kind in "fc" else np.dtype("float64")
-
-
-def image(draw: Draw) -> np.ndarray:
-    """x (B, C, *lengths) in one or two dimensions."""
-    lengths = tuple(int(draw.of([0, 1, 3, 3, 4, 4, 5, 6])) for _ in range(int(draw.of([1, 1, 2]))))
-    return draw.normal((draw.length("B"), draw.length("C"), *lengths))
-
-
-def signal(channels: str) -> Callable[[Draw], np.ndarray]:
-    """x (B, channels, 4 or 8) for a network."""
-    return lambda draw: draw.normal((draw.length("B"), draw.length(channels), int(draw.of([4, 8]))))
-
-
-def grid(draw: Draw) -> Any:
-    tasks = draw.length("B")
-    return layers.Grid(np.zeros((tasks, 1), int), (4,), 2.0)
-
-
-POOLING: dict[str, Any] = {
-    "x": image,
-    "size": (1, 2, 3),
-    "stride?": (None, 1, 2),
-    "padding?": (0, 1),
-    "ceil_mode?": BOOLEANS,
-}
-LAYERS = {
-    "Convolution": Row(
-        options={
-            ".channels_in": of("C"),
-            ".channels_out": (1, 2),
-            ".kernel": (1, 3),
-            ".rng": generator,
-            "x": signal("C"),
-        },
-        numbers=("x",),
-        bits=False,
-        least={"C": 1},
-        often=0.5,
-        names=("convolution",),
-    ),
-    "ConvolutionTranspose": Row(
-        options={
-            ".channels_in": of("C"),
-            ".channels_out": (1, 2),
-            ".kernel": (1, 3),
-            ".rng": generator,
-            "x": signal("C"),
-        },
-        numbers=("x",),
-        bits=False,
-        least={"C": 1},
-        often=0.5,
-        names=("convolution_transpose",),
-    ),
-    "convolution": convolved(
-        lambda c, o, g: (o, c // g), **{"padding_mode?": ("zeros", "circular", "reflect", "replicate")}
-    ),
-    "convolution_transpose": convolved(lambda c, o, g: (c, o // g), **{"output_padding?": (0, 1)}),
-    "average_pool": Row(options=POOLING | {"count_include_pad?": BOOLEANS}, numbers=("x",)),
-    "max_pool": Row(options=POOLING | {"dilation?": (1, 2), "return_indices?": BOOLEANS}, numbers=("x",)),
-    "adaptive_average_pool": Row(options={"x": image, "size": (1, 2, 3)}, numbers=("x",)),
-    "adaptive_max_pool": Row(options={"x": image, "size": (1, 2, 3), "return_indices?": BOOLEANS}, numbers=("x",)),
-    "upsample": Row(
-        options={
-            "x": image,
-            "factor": (1, 2, 3, 1.5, 0.7),
-            "mode?": ("nearest", "nearest-exact", "linear"),
-        },
-        numbers=("x",),
-    ),
-    "attention": Row(f"{ATTENTION} -> (..., N, e)", METHOD | SCALE | SOFTCAP, bits=False, often=6),
-    "attention_with_weights": Row(ATTENTION, SCALE | SOFTCAP, bits=False, names=("attention",), often=2),
-    "similarity_attention": Row(
-        ATTENTION,
-        METHOD | SIMILARITY | SOFTCAP | {"return_weights?": BOOLEANS},
-        bits=False,
-        names=("attention",),
-        often=4,
-    ),
-    "grouped_attention": Row(
-        "query (*, 4, N, d), key (*, 2, M, d), value (*, 2, M, e), bias? (4, N, M), mask? (4, N, M)",
-        METHOD | SIMILARITY | SOFTCAP,
-        masks={"mask": ("bias",)},
-        bits=False,
-        names=("attention",),
-        often=2,
-    ),
-    "column_attention": Row(
-        "query (..., d, N), key (..., d, M), value (..., e, M) -> (..., e, N)",
-        {"scaled?": BOOLEANS},
-        bits=False,
-        names=("attention",),
-    ),
-    "MultiHeadAttention": Row(
-        "query (*, N, D), key? (*, M, D), mask? (N, M), bias? (N, M)",
-        {
-            ".features": of("D"),
+            ".features": (2, 4, 6),
             ".heads": (1, 2),
-            ".head_features?": (0, 1, 3),
+            ".head_features?": (1, 3),
             ".head_value_features?": (1, 2),
             ".output_features?": (1, 3),
-            ".key_width?": (0, 1, 3),
+            ".key_width?": (1, 3),
             ".value_width?": (1, 2),
             ".bias?": BOOLEANS,
             ".rng": generator,
             "per_head?": BOOLEANS,
             "return_weights?": BOOLEANS,
         },
-        least={"D": 2},
         bits=False,
-        names=("attention", "linear"),
         often=2,
     ),
-    "split_heads": Row("x (*, N, D)", {"heads": (1, 2, 3)}),
-    "merge_heads": Row("x (*, H, N, d)"),
-    "TranslationAttention": Row(
-        "query (B, N, 4), key (B, M, 4), differences (B, N, M, p), mask? (B, N, M)",
-        {
+    "TranslationAttention": {
+        "shapes": "query (B, N, features), key (B, M, features), differences (B, N, M, dx), mask? (B, N, M)",
+        "options": {  # a sum of exponentials overflows
             ".features": (4,),
             ".heads": (1, 2),
-            ".dx": of("p"),
             ".kernel": ((3,),),
-            ".squares?": BOOLEANS,
             ".normalization?": ("softmax", "sink"),
-            ".bias?": BOOLEANS,
-            ".moves?": BOOLEANS,
-            ".rng": generator,
         },
-        least={"p": 1},
-        masks={"mask": ("key", "differences")},
-        bits=False,
-        names=("pair_kernel", "linear"),
+        "masks": {"mask": ("key", "differences")},
+    },
+    "MLP": of_text("x (*, 2)", options={".sizes": ((2, 3), (2, 3, 2)), ".rng": generator}, bits=False),
+    "GatedMLP": of_text(
+        "x (*, features)", options={".features": (1, 2, 3), ".hidden": (3,), ".rng": generator}, bits=False
     ),
-    "GatedMLP": Row(
-        "x (*, D)",
-        {".features": lambda draw: draw.length("D"), ".hidden": lambda draw: 3, ".rng": generator},
-        least={"D": 1},
-        bits=False,
-        names=("linear",),
+    "SimpleCNN": of_text(
+        "x (B, 2, L)", options={".channels": ((2, 1), (2, 3, 1)), ".kernel?": (3,), ".rng": generator}, bits=False
     ),
-    "MLP": Row(
-        "x (*, D)",
-        {".sizes": lambda draw: (draw.length("D"), 3, 2), ".rng": generator},
-        least={"D": 1},
-        bits=False,
-        names=("linear",),
+    "UNet": {
+        "shapes": "x (B, channels_in, 4)",
+        "options": {".down": ((2, 2),), ".kernel?": (3,), ".stride?": (2, 1), ".dimensions?": (1,)},
+        "names": ("step",),
+        "often": 0.5,
+    },
+    "rotate": of_text(
+        "x (*, N, 4), places whole (N) → (*, N, 4)",
+        options={"layout?": ("interleaved", "half"), "base?": (10000, 2.5), "features?": (None, 2, 4)},
     ),
-    "Linear": Row(
-        "x (*, D)",
-        {".in_features": of("D"), ".out_features": (1, 3), ".rng": generator},
-        least={"D": 1},
-        bits=False,
-        names=("linear",),
-    ),
-    "Embedding": Row(
-        "tokens (*, N)",
-        {".vocabulary": of("V"), ".features": (1, 3), ".rng": generator},
-        least={"V": 1},
-        raises=(IndexError,),
-        names=("embedding",),
-    ),
-    "embedding": Row(
-        "tokens (*, N), table (V, D) -> (*, N, D)",
-        {"scaled?": BOOLEANS},
-        names=("token",),
-        least={"V": 1},
-        raises=(IndexError,),
-    ),
-    "cross_entropy": Row(
-        "logits (*, V), targets (*), class_weights? (V)",
-        {
-            "ignore_index?": (None, 0, -1),
-            "label_smoothing?": (0.0, 0.1),
-            "smoothing?": ("uniform", "off_target"),
-            "reduction?": ("mean", "sum", "none"),
-        },
-        kinds={"class_weights": "constant"},
-        least={"V": 2},
-    ),
-    "cross_entropy.probabilities": Row(  # as targets
-        "logits (*, V), targets (*, V), class_weights? (V)",
-        {"label_smoothing?": (0.0, 0.1), "reduction?": ("mean", "sum", "none")},
-        kinds={"targets": "probability", "class_weights": "constant"},
-        least={"V": 2},
-        call=lambda logits, targets, **options: layers.cross_entropy(logits, targets, **options),
-    ),
-    "huber": Row(
-        "prediction (*), target (...), mask? (...)",
-        {"delta?": (1.0, 0.5, 3), "reduction?": ("mean", "sum", "none")},
-        kinds={"target": "number"},
-    ),
-    "binary_cross_entropy": Row(
-        "logits (*), targets (...), mask? (...)",
-        {"positive_weight?": (1.0, 3, 0.5), "reduction?": ("mean", "sum", "none")},
-        kinds={"targets": "fraction"},
-    ),
-    "gaussian_nll": Row("mean (...), std (...), y (*), mask? (...)", {"reduction?": ("mean", "sum", "none")}, often=2),
-    "mse": Row(
-        "prediction (*), target (...), mask? (...)",
-        {"reduction?": ("mean", "sum", "none")},
-        kinds={"target": "number"},
-        often=2,
-    ),
-    "LayerNorm": Row(
-        "x (*, D) -> (*, D)", {".features": of("D"), ".eps?": (1e-5, 0.0)}, least={"D": 1}, names=("layer_norm",)
-    ),
-    "RMSNorm": Row(
-        "x (*, D) -> (*, D)", {".features": of("D"), ".eps?": (1e-5, 0.0)}, least={"D": 1}, names=("rms_norm",)
-    ),
-    "layer_norm": Row("x (*, D), gain? (D), shift? (D) -> (*, D)", {"eps?": (1e-5, 0.0, 1.0)}, often=2),
-    "rms_norm": Row("x (*, D), gain? (D) -> (*, D)", {"eps?": (1e-5, 0.0, 1.0)}),
-    "gelu": Row("x (*) -> (*)", {"approximate?": ("none", "tanh")}, names=("normal",)),
-    "batch_norm": Row("x (B, C, N)", {"eps?": (1e-5, 1.0)}, least={"B": 1, "N": 1}),
-    "instance_norm": Row("x (B, C, N)", {"eps?": (1e-5, 1.0)}, least={"N": 1}),
-    "group_norm": Row("x (B, 4, N)", {"groups": (1, 2, 4), "eps?": (1e-5, 0.0)}, names=("gain", "shift")),
-    "BatchNorm": Row(
-        options={".channels": of("C"), ".eps?": (1e-5, 1.0), "x": signal("C")},
-        numbers=("x",),
-        least={"C": 1},
-        bits=False,
-    ),
-    "GroupNorm": Row(
-        options={".channels": (4,), ".groups": (1, 2, 4), "x": lambda draw: draw.normal((draw.length("B"), 4, 3))},
-        numbers=("x",),
-        bits=False,
-        names=("group_norm",),
-    ),
-    "InstanceNorm": Row(
-        options={".channels": of("C"), "x": signal("C")},
-        numbers=("x",),
-        least={"C": 1},
-        bits=False,
-        names=("group_norm",),
-    ),
-    "linear_attention": Row(
-        "query (..., N, d), key (..., M, d), value (..., M, e), key_mask? (..., M)",
-        {"causal?": BOOLEANS},
-        bits=False,
-        masks={"key_mask": ("key", "value")},
-    ),
-    "attention_scores": Row(
-        "query (..., N, d), key (..., M, d), bias? (..., N, M), mask? (..., N, M)",
-        SCALE | {"softcap?": (None, 1.5, 50)},
-        bits=False,
-        names=("attention",),
-        masks={"mask": ("bias",)},
-    ),
-    "softmax": Row("x (*, D) -> (*, D)", {"axis?": axis}, often=2),
-    "log_softmax": Row("x (*, D) -> (*, D)", {"axis?": axis}, often=2),
-    "dropout": Row("x (*) -> (*)", {"rate": (0.0, 0.1, 0.5), "rng?": generator}),
-    "sinusoidal": Row(
-        "places (*)", {"features": (1, 2, 5), "base?": (10000, 2.5), "dtype?": ("float32", "float64")}, dtype=False
-    ),
-    "rotate": Row(
-        "x (*, N, 4), places (N) -> (*, N, 4)",
-        {"layout?": ("interleaved", "half"), "base?": (10000, 2.5), "features?": (None, 2, 4)},
-    ),
-    "image_places": Row(options={"rows": (0, 1, 3), "columns": (0, 2), "leading?": (0, 1)}),
-    "SinusoidalPositions": Row(
-        "x (*, N, D), places? (N) -> (*, N, D)", {".base?": (10000, 2.5)}, least={"D": 1}, names=("sinusoidal",)
-    ),
-    "LearnedPositions": Row(
-        "x (*, N, D), places? (N) -> (*, N, D)",
-        {".length": (25, 40), ".features": of("D"), ".rng": generator},
-        least={"D": 1},
-        raises=(IndexError,),
-        names=("place",),
-        kinds={"places": "length"},
-    ),
-    "set_convolution": Row(
-        "target_x (..., N, p), context_x (..., M, p), context_y (..., M, C), mask? (..., M)",
-        {
-            "length_scale": (1.0, 0.3, 2),
-            "density?": (True,),
-            "divide?": BOOLEANS,
-            "kernel?": (eq, matern_32, matern_52),
-            "method?": ("auto", "dense"),
-        },
-        least={"p": 1},
-        bits=False,
-        often=4,
-    ),
-    "SetConvolution": Row(
-        "target_x (B, N, 1), context_x (B, M, 1), context_y (B, M, C), mask? (B, M)",
-        {".channels": of("C"), ".length_scale": (1.0, 0.3), ".divide?": BOOLEANS},
-        bits=False,
-        names=("set_convolution",),
-    ),
-    "SimpleCNN": Row(
-        options={
-            ".channels": lambda draw: (draw.length("C"), 2, 1),
-            ".kernel?": (3,),
-            ".rng": generator,
-            "x": signal("C"),
-        },
-        numbers=("x",),
-        least={"C": 1},
-        bits=False,
-        often=0.5,
-        names=("convolution",),
-    ),
-    "UNet": Row(
-        options={".channels_in": of("C"), ".down": ((2, 2),), ".kernel?": (3,), ".rng": generator, "x": signal("C")},
-        numbers=("x",),
-        least={"C": 1},
-        bits=False,
-        often=0.5,
-        names=("convolution",),
-    ),
+    "LearnedPositions": {
+        "shapes": "x (*, N, features), places? (N)",
+        "options": {".length": (25, 40)},
+        "returns": Shape("*", ("N", "features")),
+        "kinds": {"places": "length"},
+    },
+    "SinusoidalPositions": {"shapes": "x (*, N, D), places? (N)", "least": {"D": 1}, "bits": True},
+    "sinusoidal": {"dtype": False},
     "kl_divergence": Row(
         "mean (*), std (*), other (*), deviation (*)",
         kinds={"deviation": "positive"},
         call=lambda mean, std, other, deviation: layers.kl_divergence(Normal(mean, std), Normal(other, deviation)),
         names=("Normal",),
     ),
-    "causal": Row(
-        options={"queries": (0, 1, 3), "keys?": (None, 0, 4), "align?": ("top_left", "bottom_right")},
-        names=("lengths",),
-    ),
-    "window": Row(
-        options={
-            "queries": (0, 1, 3),
-            "keys?": (None, 0, 4),
-            "before?": (None, 0, 2),
-            "after?": (None, 0, 1),
-            "align?": ("top_left", "bottom_right"),
-        },
-        names=("lengths",),
-    ),
-    "key_padding": Row("lengths (B)", {"keys": (2, 3, 5)}, kinds={"lengths": "length"}, names=("lengths",)),
+    "key_padding": {"options": {"keys": (2, 3, 5)}, "kinds": {"lengths": "length"}, "gradient": False},
     "blocks": Row(
-        "query_segments (*, N), key_segments? (*, M)", kinds={"query_segments": "index", "key_segments": "index"}
+        "query_segments (*, N), key_segments? (*, M)", kinds=dict.fromkeys(("query_segments", "key_segments"), "index")
     ),
 }
 
@@ -1149,46 +824,39 @@ def exact_shifts(x: Any) -> None:
     found.verdicts[1].require()
 
 
+NUMERICAL: dict[str, Any] = {"dtype": False, "types": False, "gradient": False}
 CHECKS = {
-    "complex_step": Row(
-        "x (*)", call=derived(gradcheck.complex_step), dtype=False, types=False, gradient=False, often=0.1
-    ),
-    "longdouble": Row("x (*)", call=derived(gradcheck.longdouble), dtype=False, types=False, gradient=False, often=0.1),
-    "richardson": Row("x (*)", call=derived(gradcheck.richardson), dtype=False, types=False, gradient=False, often=0.1),
+    "complex_step": Row("x (*)", call=derived(gradcheck.complex_step), often=0.1, **NUMERICAL),
+    "longdouble": Row("x (*)", call=derived(gradcheck.longdouble), often=0.1, **NUMERICAL),
+    "richardson": Row("x (*)", call=derived(gradcheck.richardson), often=0.1, **NUMERICAL),
     "one_sided": Row(
         "x (*)",
         call=derived(lambda f, x, v: gradcheck.one_sided(f, x, v)[0]),
-        dtype=False,
-        types=False,
-        gradient=False,
+        **NUMERICAL,
         often=0.1,
     ),
     "search": Row(
         "x (*, N)",
         call=lambda x: claimed(x),
         raises=(symmetry.SymmetryError,),
+        least={"N": 2},
         names=("softmax",),
-        dtype=False,
-        types=False,
-        gradient=False,
+        **NUMERICAL,
         often=0.1,
     ),
     "find_subgroup": Row(
         "x (*, N)",
         call=lambda x: exact_shifts(x),
         raises=(symmetry.SymmetryError,),
+        least={"N": 2},
         names=("softmax",),
-        dtype=False,
-        types=False,
-        gradient=False,
+        **NUMERICAL,
         often=0.1,
     ),
     "check": Row(
         "x (*)",
         call=lambda x: checked(gradcheck.check, x),
-        dtype=False,
-        types=False,
-        gradient=False,
+        **NUMERICAL,
         often=0.2,
         names=("gradcheck", "args"),
         raises=(gradcheck.GradientError,),
@@ -1196,9 +864,7 @@ CHECKS = {
     "compare": Row(
         "x (*)",
         call=lambda x: checked(gradcheck.compare, x),
-        dtype=False,
-        types=False,
-        gradient=False,
+        **NUMERICAL,
         often=0.2,
         names=("gradcheck", "args"),
         raises=(gradcheck.GradientError,),
@@ -1211,8 +877,8 @@ def checked(function: Callable, x: Any) -> None:
     function(ag.sin, (raw(x),), vjp=ag.vjp)
 
 
-ROWS: dict[str, Row] = ENGINE | LAYERS | DISTRIBUTIONS | TENSOR | PARTS | MODELS | TEXTS | POSITIONS | OTHERS | CHECKS
-METHODS = {name: ("refnp.layers", row.call) for name, row in ROWS.items() if "." in name}
+ROWS: dict[str, Any] = ENGINE | LAYERS | DISTRIBUTIONS | TENSOR | PARTS | MODELS | TEXTS | POSITIONS | OTHERS | CHECKS
+METHODS = {name: ("refnp.layers", row.call) for name, row in ROWS.items() if isinstance(row, Row) and "." in name}
 WITHOUT = {
     **dict.fromkeys(("elementwise", "rowwise", "primitive"), "a decorator of rules"),
     **dict.fromkeys(

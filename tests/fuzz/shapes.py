@@ -1,7 +1,8 @@
 """The shapes of a row: "query (..., N, d), key (..., M, d), mask? (..., N, M) -> (..., N, d)".
 
-A letter is a length, the same wherever it stands; a number is itself. `*` at the front stands for axes that all
-arguments with it have alike, `...` for axes that broadcast with those. `?` marks what may be left out.
+A letter is a length, the same wherever it stands; a number is itself, `a·b` a product, the name of an option its value.
+`*` at the front stands for axes that all arguments with it have alike, `...` for axes that broadcast with those, `*L`
+for a run of axes, and `*l` for as many. `?` marks what may be left out.
 """
 
 import re

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
@@ -25,7 +25,9 @@ CHAPTERS: tuple[ModuleType, ...] = (autograd, layers, masks, models, gradcheck, 
 class Row:
     """How a function is called.
 
-    shapes: of its arrays, as shapes.py reads them. kinds: what the arrays hold, "number" or by name if not given.
+    shapes: of its arrays, as shapes.py reads them; others: those that an array may have instead. whole: arrays of which
+        one has all axes in front. moved: the array whose last axes stand at `axis`. returns: the shape of the result.
+    kinds: what the arrays hold, "number" or by name if not given.
     options: what an option may be: values to choose from, or a function of the Draw. numbers: those that are arrays of
         numbers, or lists of them. least: of letters. masks: what each hides, by the letters if not given.
     result: the shape of the result as a function of the arguments, where no letters say it.
@@ -39,7 +41,7 @@ class Row:
     often: how often it is drawn.
     """
 
-    shapes: str = ""
+    shapes: str | Mapping[str, Shape] = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     kinds: Mapping[str, str] = field(default_factory=dict)
     least: Mapping[str, int] = field(default_factory=dict)
@@ -55,6 +57,10 @@ class Row:
     numbers: tuple[str, ...] = ()
     raises: tuple[type[Exception], ...] = ()
     often: float = 1.0
+    others: Mapping[str, tuple[Shape, ...]] = field(default_factory=dict)
+    whole: tuple[str, ...] = ()
+    moved: str = ""
+    returns: Shape | None = None
 
 
 class Unknown(KeyError):
@@ -66,7 +72,9 @@ class Subject:
 
     def __init__(self, name: str, home: str, target: Callable, row: Row):
         self.name, self.home, self.row, self.target = name, home, row, target
-        self.shapes, self.result = parsed(row.shapes)
+        written = row.shapes
+        self.shapes, self.result = parsed(written) if isinstance(written, str) else ({**written}, None)
+        self.result = self.result or row.returns
         self.masks = row.masks or {
             mask: tuple(
                 name for name, shape in self.shapes.items() if _covers(self.shapes[mask], shape) and name != mask
@@ -83,7 +91,8 @@ class Subject:
 
     def is_number(self, name: str) -> bool:
         """Whether an argument is an array of numbers to compute with."""
-        return (name in self.shapes and self.kind(name) not in NOT_NUMBERS) or name in self.row.numbers
+        kind = self.kind(name)
+        return (name in self.shapes and kind not in NOT_NUMBERS and kind[0] != "<") or name in self.row.numbers
 
     def is_array(self, name: str) -> bool:
         """Whether an argument is an array, of numbers or of anything else."""
@@ -98,14 +107,37 @@ class Subject:
         """A call with valid inputs, or nearly so."""
         draw = Draw(rng, dict(self.row.least), front)
         shapes: dict[str, Shape] = {}
+        after = {name for name, of in self.row.options.items() if inspect.isfunction(of)}  # which look at arrays
+        declared = {name: of for name, of in self.row.options.items() if name not in after}
+        options = {name: self.option(name, of, draw) for name, of in declared.items()}
+        full = draw.of(self.row.whole) if self.row.whole else ""
         for name, shape in self.shapes.items():
             if not (shape.optional and draw.chance(0.5)):
-                draw.arguments[name] = draw.array(self.kind(name), shape)
-                shapes[name] = shape
-        for name, option in self.row.options.items():
-            if not (name.endswith("?") and draw.chance(0.5)):
-                draw.arguments[name.rstrip("?")] = option(draw) if callable(option) else draw.of(option)
-        return Call(self, draw.arguments, {}, shapes, draw.lengths)
+                written = draw.of((shape, shape, *self.row.others.get(name, ())))
+                shapes[name] = draw.expanded(replace(written, front="*") if name == full else written)
+                draw.arguments[name] = draw.array(self.kind(name), shapes[name])
+        if self.row.moved:
+            draw.arguments |= moved(self.row.moved, draw)
+        draw.arguments |= {name.rstrip("?"): value for name, value in options.items() if value is not Ellipsis}
+        for name, of in self.row.options.items():
+            if name in after and (value := self.option(name, of, draw)) is not Ellipsis:
+                draw.arguments[name.rstrip("?")] = value
+        result = None if self.result is None else draw.expanded(self.result)
+        for letter in result.letters if result else ():
+            draw.length(letter)
+        return Call(self, draw.arguments, {}, shapes, draw.lengths, result=result)
+
+    def option(self, name: str, of: Any, draw: Draw) -> Any:
+        """What an option is; ... where it is left at its default."""
+        plain = name.strip(".?")
+        if name.endswith("?") and draw.chance(0.5):
+            of_class = name[0] == "." and self.row.call is None
+            parameters = inspect.signature(self.target.__init__ if of_class else self.target).parameters  # type: ignore[misc]
+            if plain in parameters:
+                draw.known[plain] = parameters[plain].default
+            return ...
+        draw.known[plain] = value = of(draw) if callable(of) else draw.of(of)
+        return value
 
     def made(self, arguments: Mapping[str, Any]) -> tuple[Callable, dict[str, np.ndarray]]:
         """What is called, with its parameters in the precision of the arguments: the function itself, or a module."""
@@ -132,6 +164,16 @@ def fresh(value: Any) -> Any:
     return value.make() if isinstance(value, Fresh) else value
 
 
+def moved(name: str, draw: Draw) -> dict[str, Any]:
+    """The array with the last axes, those of its run, at other places, and where these are; now and then as it is."""
+    x = draw.arguments[name]
+    count = draw.ranks.popitem()[1]
+    if count == 1 and draw.chance(0.5):
+        return {}
+    axes = tuple(int(i) - x.ndim * draw.chance(0.5) for i in draw.rng.permutation(x.ndim)[:count])
+    return {name: np.moveaxis(x, range(-count, 0), axes), "axis": axes if count > 1 else axes[0]}
+
+
 def _covers(mask: Shape, shape: Shape) -> bool:
     """Whether what a mask hides is hidden in an argument: it has the mask's last letter, or neither has any."""
     return mask.letters[-1] in shape.letters if mask.letters else not shape.letters and bool(shape.front)
@@ -139,10 +181,16 @@ def _covers(mask: Shape, shape: Shape) -> bool:
 
 def row_of(name: str, target: Callable) -> Row:
     """The row of a name, or one from the names of its arguments; Unknown if these are not all known."""
+    from tests.fuzz import declarations
     from tests.fuzz.rows import AXES_OF, OPTIONS, ROWS
 
-    if name in ROWS:
-        return ROWS[name]
+    given = ROWS.get(name, {})
+    if isinstance(given, Row):
+        return given
+    if (declared := declarations.row_of(target)) is not None:
+        changed = given.get("options", {})
+        kept = {n: of for n, of in declared.options.items() if n.rstrip("?") not in {c.rstrip("?") for c in changed}}
+        return replace(declared, **{**given, "options": changed | kept})
     shapes, options, lacking = [], {}, []
     for argument, parameter in inspect.signature(target).parameters.items():
         default = parameter.default

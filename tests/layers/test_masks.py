@@ -226,8 +226,8 @@ def test_check_mask():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: masks.key_padding([1, 3], 2), ValueError, r"key_padding: lengths 1 … 3 must lie in 0 … 2"),
-        (lambda: masks.key_padding([-1], 2), ValueError, r"key_padding: lengths -1 … -1 must lie in 0 … 2"),
+        (lambda: masks.key_padding([1, 3], 2), ValueError, r"key_padding: lengths 1 … 3 must lie in 0 … keys = 2"),
+        (lambda: masks.key_padding([-1], 2), ValueError, r"key_padding: lengths -1 … -1 must lie in 0 … keys = 2"),
         (lambda: masks.combine([True], [1]), TypeError, r"combine: a mask is int64; pass booleans, True = may attend"),
         (lambda: masks.combine(np.ones((2, 3), bool), None, np.ones(4, bool)), ValueError,
          r"combine: masks of shapes \(2, 3\), \(4,\) do not broadcast"),
