@@ -77,7 +77,11 @@ def made(name: str) -> tuple[torch.nn.Module, object]:
 
 for name in (*TRANSFORMERS, *OTHERS):
     for dtype in (torch.float32, torch.float64) if all(word in name for word in sys.argv[1:]) else ():
-        model, given = made(name)
+        try:
+            model, given = made(name)
+        except Exception as error:  # not installed, of another release, or a wheel that does not load here
+            print(f"{name:46} could not be loaded: {type(error).__name__}: {str(error).splitlines()[0]}")
+            break
         model = model.to(dtype).eval()
         known = {path: None for path, part in model.named_modules() if type(part).__name__ in MEANT_OTHERWISE}
         try:

@@ -164,6 +164,14 @@ class Asked:
                 return inspection.REFNP
         except Exception:  # it does not
             pass
+        try:
+            self.attempt(NUMPY)
+        except Exception as failure:
+            raise ValueError(
+                f"{self.who} could not be judged: its framework is not found out: arrays of each that is tried end "
+                f"in an error, those of NumPy in {type(failure).__name__}: {first_line(failure)}"
+                f'{place_of(failure, self.function)}; framework="torch" and the like says which it is'
+            ) from failure
         raise ValueError(
             f"gradients: {self.who} computes with NumPy, which differentiates nothing; give its gradient as "
             "vjp(function, *arrays) → (output, pullback), or write it with operations of refnp.autograd"

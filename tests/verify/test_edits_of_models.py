@@ -20,6 +20,22 @@ def llama(**options):
     return LLaMA(7, features=8, heads=2, hidden=8, layers=1, rng=np.random.default_rng(0), **options)
 
 
+def of_four_heads(**options):
+    return LLaMA(7, features=16, heads=4, hidden=8, layers=1, rng=np.random.default_rng(0), **options)
+
+
+def one_head_wide(model, state):
+    """Scores over d and not √d, d = 4."""
+    name = "layers.0.attention.query.weight"
+    return state | {name: state[name] / 2}
+
+
+def dealt_in_turn(model, state):
+    """Four heads of keys and values, of which the last two are the first two again."""
+    names = [f"layers.0.attention.{role}.weight" for role in ("key", "value")]
+    return state | {name: np.tile(state[name], (1, 2)) for name in names}
+
+
 def state_of(model):
     rng = np.random.default_rng(1)
     return {name: value + 0.1 * rng.normal(size=value.shape) for name, value in model.state_dict().items()}
@@ -69,6 +85,14 @@ def from_one(model, state):
         (gpt(), gpt(), without_bias, "layers.0.feed_forward.layers.1.bias were left out"),
         (gpt(), gpt(), from_one, "positions were counted from 1"),
         (llama(), llama(layout="interleaved"), None, "layout were 'interleaved', in every rotation"),
+        (llama(), llama(base=500_000), None, "base were 500000"),
+        (llama(), llama(), one_head_wide, "scores were divided by d, √d twice, in attention"),
+        (
+            of_four_heads(key_heads=2),
+            of_four_heads(),
+            dealt_in_turn,
+            "head h of the queries had head h mod G of G keys and values, in attention",
+        ),
     ],
 )
 def test_one_edit_is_told_by_its_name(right, wrong, change, says):

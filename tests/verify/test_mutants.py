@@ -5,6 +5,7 @@ import itertools
 import math
 import os
 import pathlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,12 +18,15 @@ from refnp.verify.causes import causes, narrower, options, pullbacks
 from refnp.verify.causes.values import answer_of
 from refnp.verify.edits.mutant import Mutant, rounded_to
 from refnp.verify.judge import DEVIATES, judged
+from refnp.verify.layers.positions import tensors
 from refnp.verify.mutants import MUTANTS, mutants_of
 from refnp.verify.mutants.__main__ import page
 
 CASES: dict = {}
 for case in layers.cases_of_layers():
     CASES.setdefault(case.layer.name, []).append(case)
+OF_THREE = replace(CASES["alibi_attention"][0], variant="three heads", inputs=tensors(batch=(3,), n=5, m=5, d=2))
+CASES["alibi_attention"].append(OF_THREE)  # as made cases have them, and no listed one
 LAYERS = sorted({layer for mutant in MUTANTS for layer in mutant.layers}, key=lambda n: (-len(CASES[n][0].inputs), n))
 OWN = {layer: [mutant for mutant in MUTANTS if layer in mutant.layers] for layer in LAYERS}
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"

@@ -38,7 +38,11 @@ ACTIVATIONS: dict[str, Operation] = {
     "sigmoid": layers.sigmoid,
     "the identity": lambda x: x,
 }
-WORDS = {"layout": ("half", "interleaved"), "norm": ("pre", "post")}  # options, and attributes of modules
+WORDS: dict[str, tuple] = {  # options, and attributes of modules
+    "layout": ("half", "interleaved"),
+    "norm": ("pre", "post"),
+    "base": (10_000, 500_000, 1_000_000),
+}
 EPSILON = ("0", "1e-12", "1e-8", "1e-6", "1e-5", "1e-3")  # those of the field
 LOSS = "loss of gradients"  # the output whose gradients are judged
 
@@ -217,12 +221,33 @@ def operations_of(node: Node) -> Iterator[tuple[str, Operation]]:
     if "sines" in options:
         yield "rotations were left out", lambda x, **_: x
         yield "rotations went the other way", with_option(node.operation, sines=-options["sines"])
+    if name == "attention" and are_grouped(*(np.shape(raw(a)) for a in (node.arguments or ())[:2])):
+        yield "head h of the queries had head h mod G of G keys and values", in_turn(node.operation)
     mask = options.get("mask")
     if mask is not None and np.ndim(mask) > 1:
         yield "the mask were left out", with_option(node.operation, mask=None)
         yield "the mask were inverted", with_option(node.operation, mask=~np.asarray(mask))
         for k, says in ((-1, "a query could not attend to itself"), (1, "a query could attend to the next key")):
             yield says, with_option(node.operation, mask=np.tril(np.ones(mask.shape, bool), k))
+
+
+def are_grouped(query: tuple[int, ...], key: tuple[int, ...]) -> bool:
+    """Whether several heads of queries (..., G, H/G, N, d) share each head of keys (..., G, 1, M, d)."""
+    several = len(query) == len(key) > 3 and query[-4] == key[-4]
+    return several and min(query[-4:-2]) > 1 and key[-3] == 1
+
+
+def in_turn(operation: Operation) -> Operation:
+    """Attention in groups, of which the heads of keys are dealt out in turn to those of queries."""
+
+    def call(query: Any, key: Any, value: Any, *bias: Any, **options: Any) -> Any:
+        groups, each = query.shape[-4:-2]
+        of_each = (np.arange(groups * each) % groups).reshape(groups, each)
+        return operation(
+            query, key[..., 0, :, :][..., of_each, :, :], value[..., 0, :, :][..., of_each, :, :], *bias, **options
+        )
+
+    return call
 
 
 def are_positions(argument: Any) -> bool:

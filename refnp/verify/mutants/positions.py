@@ -67,6 +67,10 @@ ALIBI: Named = {
     "all heads had one slope": (SLOPES, "self.slopes[:1, None, None]"),
     "heads were counted from 0": (SLOPES, "self.slopes[:, None, None] / self.slopes[0]"),
     "heads were counted from the last": (SLOPES, "self.slopes[::-1, None, None]"),
+    "slopes were 2^(−8h/H), where H is no power of two either": (
+        SLOPES,
+        "2.0 ** (-8 * np.arange(1, self.slopes.size + 1) / self.slopes.size)[:, None, None]",
+    ),
     "the bias were divided by √d too": (
         f"ALiBi: slopes * {DISTANCES}.astype(slopes.dtype)",
         f"slopes * {DISTANCES}.astype(slopes.dtype) / query.shape[-1] ** 0.5",
