@@ -20,7 +20,11 @@ from refnp.verify.layers.transformer_layers import ENCODER_LAYER, HEADS, encoder
 
 
 def refnp_translation_attention(query, key, differences, *parameters, heads, mask=None, **options):
-    """The module with the given parameters, in the order of its names."""
+    """O = concat_h(A V_h) W_o + b_o, A = weights of MLP([x_n − x_m, q·k/√d of every head]) over the allowed keys.
+
+    Parameters: W_q, W_k, W_v, each with its bias if there is one, then W and b of each map of the MLP, then W_o and
+    b_o, and b of a sink.
+    """
     first, last = (6 if options.get("bias") else 3), 2 + (options.get("normalization") == "sink")
     hidden = [bias.shape[0] for bias in parameters[first + 1 : -last - 2 : 2]]
     options = {"dx": differences.shape[-1], "kernel": hidden} | options

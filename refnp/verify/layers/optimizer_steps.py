@@ -9,7 +9,10 @@ import numpy as np
 
 from refnp.autograd import Parameter
 from refnp.autograd.primitives import raw
-from refnp.numbers.rounding import WIDE
+from refnp.numbers import rounding
+from refnp.numbers.parts import with_parts
+from refnp.numbers.rounding import WIDE, Rounded, exact
+from refnp.training.steps import less_power
 from refnp.verify.case import Layer
 
 ARRAYS = ("parameter", "gradient", "velocity", "mean", "square", "total")
@@ -19,16 +22,20 @@ ARRAYS = ("parameter", "gradient", "velocity", "mean", "square", "total")
 class Step:
     """An optimiser of refnp and of PyTorch, and what each calls what is kept, in the order of the arguments."""
 
-    equation: Callable
+    page: Callable
     own: Any
     kept: tuple[str, ...]
     torch: str
     kept_by_torch: tuple[str, ...]
 
-    def layer(self, equation: Callable | None = None, result: int | None = None) -> Layer:
-        """The parameters after a step, or by another equation, what is kept at the place `result`."""
-        equation = equation or self.equation
-        signature = inspect.signature(equation)
+    def layer(self, kept: str = "") -> Layer:
+        """The parameters after a step, or what is `kept`."""
+        result = self.kept.index(kept) if kept else None
+        signature, name = inspect.signature(self.page), "_".join(filter(None, (self.page.__name__, kept)))
+        page = with_parts(self.page, {less_power: in_their_precision})
+
+        def equation(*arrays: Any, **options: Any) -> tuple:
+            return page(*arrays, **options)[0 if result is None else 1 + result], None
 
         def stepped(*arrays: Any, **options: Any) -> np.ndarray:
             return self.refnp(signature.bind(*arrays, **options), result)
@@ -36,8 +43,12 @@ class Step:
         def stepped_by_torch(torch: Any, *arrays: Any, **options: Any) -> Any:
             return self.pytorch(torch, signature.bind(*arrays, **options), result)
 
-        stepped.__signature__, stepped.__doc__ = signature, equation.__doc__  # type: ignore[attr-defined]
-        return Layer(equation.__name__, stepped, equation, torch=stepped_by_torch)
+        of = f"What is kept as {kept} by this: " if kept else ""
+        function: Any
+        for function in (equation, stepped):
+            function.__signature__ = signature
+            function.__doc__ = f"{of}{self.page.__doc__}\n\n    Shapes: all of one shape → the same."
+        return Layer(name, stepped, equation, torch=stepped_by_torch)
 
     def refnp(self, given: inspect.BoundArguments, result: int | None) -> np.ndarray:
         """A step of refnp's optimiser, from what was kept before it."""
@@ -66,6 +77,11 @@ class Step:
         state["step"] = torch.tensor(float(step - 1))
         optimizer.step()
         return moved.detach() if result is None else state[self.kept_by_torch[result]]
+
+
+def in_their_precision(beta: float, step: int) -> Rounded:
+    """1 − βᵗ where all is computed in the precision of the arrays."""
+    return 1 - rounding.power(exact(beta), exact(step))
 
 
 def parts_of(given: inspect.BoundArguments) -> tuple[list, int, dict[str, Any]]:

@@ -12,146 +12,10 @@ import numpy as np
 from refnp.autograd import Parameter
 from refnp.autograd.primitives import raw
 from refnp.numbers import rounding
-from refnp.numbers.rounding import WIDE, Rounded, constant, exact, where
-from refnp.training import SGD, Adagrad, Adam, AdamW, RMSprop, clip_gradients
+from refnp.numbers.rounding import constant, where
+from refnp.training import SGD, Adagrad, Adam, AdamW, RMSprop, clip_gradients, steps
 from refnp.verify.case import Case, Convention, Layer, normal, uniform
 from refnp.verify.layers.optimizer_steps import Step
-
-
-def less(fraction: float) -> Rounded:
-    """1 − β of a number that is written down: rounded once."""
-    return constant(1 - WIDE(fraction))
-
-
-def with_decay(parameter, gradient, weight_decay):
-    """g + λ θ."""
-    return gradient + constant(weight_decay) * parameter if weight_decay else gradient
-
-
-def sgd_velocity(
-    parameter,
-    gradient,
-    velocity=None,
-    *,
-    learning_rate=1e-3,
-    step=1,
-    momentum=0.0,
-    dampening=0.0,
-    nesterov=False,
-    weight_decay=0.0,
-):
-    """v ← μ v + (1 − τ) (g + λ θ), τ the `dampening` (0 at step 1), λ the `weight_decay`: what `sgd` keeps.
-
-    Shapes: all of one shape → the same.
-    """
-    g = with_decay(parameter, gradient, weight_decay)
-    kept = exact(np.zeros(g.shape)) if velocity is None else velocity
-    return constant(momentum) * kept + (less(dampening) * g if dampening and step > 1 else g), None
-
-
-def sgd(
-    parameter,
-    gradient,
-    velocity=None,
-    *,
-    learning_rate=1e-3,
-    step=1,
-    momentum=0.0,
-    dampening=0.0,
-    nesterov=False,
-    weight_decay=0.0,
-):
-    """θ ← θ − η v, v ← μ v + (1 − τ) g, or θ − η (g + μ v) for Nesterov's; first g ← g + λ θ.
-
-    η the `learning_rate`, μ the `momentum`, τ the `dampening` (0 at step 1), λ the `weight_decay`.
-    Shapes: all of one shape → the same.
-    """
-    options = {"step": step, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay}
-    v, _ = sgd_velocity(parameter, gradient, velocity, **options)
-    if nesterov:
-        v = with_decay(parameter, gradient, weight_decay) + constant(momentum) * v
-    return parameter - constant(learning_rate) * v, None
-
-
-def adam_mean(
-    parameter, gradient, mean, square, *, step=1, learning_rate=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0
-):
-    """m ← β₁ m + (1 − β₁) (g + λ θ), λ the `weight_decay`: what `adam` keeps of gradients.
-
-    Shapes: all of one shape → the same.
-    """
-    return constant(beta1) * mean + less(beta1) * with_decay(parameter, gradient, weight_decay), None
-
-
-def adam_square(
-    parameter, gradient, mean, square, *, step=1, learning_rate=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0
-):
-    """v ← β₂ v + (1 − β₂) (g + λ θ)², λ the `weight_decay`: what `adam` keeps of their squares.
-
-    Shapes: all of one shape → the same.
-    """
-    g = with_decay(parameter, gradient, weight_decay)
-    return constant(beta2) * square + less(beta2) * (g * g), None
-
-
-def adam(
-    parameter, gradient, mean, square, *, step=1, learning_rate=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0
-):
-    """θ ← θ − η m̂/(√v̂ + ε), m̂ = m/(1 − β₁ᵗ), v̂ = v/(1 − β₂ᵗ), m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g².
-
-    t is the `step`, from 1, η the `learning_rate`; first g ← g + λ θ, λ the `weight_decay`.
-    Shapes: all of one shape → the same.
-    """
-    arrays = parameter, gradient, mean, square
-    m, _ = adam_mean(*arrays, beta1=beta1, weight_decay=weight_decay)
-    v, _ = adam_square(*arrays, beta2=beta2, weight_decay=weight_decay)
-    of_mean, of_square = (
-        1 - rounding.power(exact(beta), exact(step)) for beta in (beta1, beta2)
-    )  # in the arrays' precision
-    taken = m / of_mean / (rounding.sqrt(v / of_square) + constant(eps))
-    return parameter - constant(learning_rate) * taken, None
-
-
-def adamw(
-    parameter,
-    gradient,
-    mean,
-    square,
-    *,
-    step=1,
-    learning_rate=1e-3,
-    beta1=0.9,
-    beta2=0.999,
-    eps=1e-8,
-    weight_decay=0.01,
-):
-    """θ ← θ − η λ θ − η m̂/(√v̂ + ε), all else as `adam`: weights shrink without a part in the gradient.
-
-    Shapes: all of one shape → the same.
-    """
-    options = {"step": step, "learning_rate": learning_rate, "beta1": beta1, "beta2": beta2, "eps": eps}
-    shrunk = constant(learning_rate) * constant(weight_decay) * parameter
-    moved, _ = adam(parameter, gradient, mean, square, **options)
-    return moved - shrunk, None
-
-
-def rmsprop(parameter, gradient, square, *, learning_rate=1e-2, beta=0.99, eps=1e-8, weight_decay=0.0):
-    """θ ← θ − η g/(√v + ε), v ← β v + (1 − β) g²; first g ← g + λ θ.
-
-    η the `learning_rate`, λ the `weight_decay`.   Shapes: all of one shape → the same.
-    """
-    g = with_decay(parameter, gradient, weight_decay)
-    v = constant(beta) * square + less(beta) * (g * g)
-    return parameter - constant(learning_rate) * (g / (rounding.sqrt(v) + constant(eps))), None
-
-
-def adagrad(parameter, gradient, total, *, learning_rate=1e-2, eps=1e-10, weight_decay=0.0):
-    """θ ← θ − η g/(√s + ε), s ← s + g²; first g ← g + λ θ.
-
-    η the `learning_rate`, λ the `weight_decay`.   Shapes: all of one shape → the same.
-    """
-    g = with_decay(parameter, gradient, weight_decay)
-    return parameter - constant(learning_rate) * (g / (rounding.sqrt(total + g * g) + constant(eps))), None
 
 
 def clip_by_norm(gradient, *, norm, added=0.0):
@@ -179,13 +43,13 @@ def torch_clipped(torch, gradient, *, norm):
 
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
-OF_SGD = Step(sgd, SGD, ("velocity",), "SGD", ("momentum_buffer",))
-OF_ADAM = Step(adam, Adam, ("mean", "square"), "Adam", MOMENTS)
-SGD_STEP, SGD_VELOCITY = OF_SGD.layer(), OF_SGD.layer(sgd_velocity, 0)
-ADAM, ADAM_MEAN, ADAM_SQUARE = OF_ADAM.layer(), OF_ADAM.layer(adam_mean, 0), OF_ADAM.layer(adam_square, 1)
-ADAMW = Step(adamw, AdamW, ("mean", "square"), "AdamW", MOMENTS).layer()
-RMSPROP = Step(rmsprop, RMSprop, ("square",), "RMSprop", ("square_avg",)).layer()
-ADAGRAD = Step(adagrad, Adagrad, ("sum",), "Adagrad", ("sum",)).layer()
+OF_SGD = Step(steps.sgd, SGD, ("velocity",), "SGD", ("momentum_buffer",))
+OF_ADAM = Step(steps.adam, Adam, ("mean", "square"), "Adam", MOMENTS)
+SGD_STEP, SGD_VELOCITY = OF_SGD.layer(), OF_SGD.layer("velocity")
+ADAM, ADAM_MEAN, ADAM_SQUARE = OF_ADAM.layer(), OF_ADAM.layer("mean"), OF_ADAM.layer("square")
+ADAMW = Step(steps.adamw, AdamW, ("mean", "square"), "AdamW", MOMENTS).layer()
+RMSPROP = Step(steps.rmsprop, RMSprop, ("square",), "RMSprop", ("square_avg",)).layer()
+ADAGRAD = Step(steps.adagrad, Adagrad, ("sum",), "Adagrad", ("sum",)).layer()
 CLIP = Layer("clip_by_norm", refnp_clipped, clip_by_norm, torch=torch_clipped)
 LITTLE_MORE = Convention(
     "PyTorch",

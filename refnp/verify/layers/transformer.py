@@ -62,7 +62,10 @@ def new_stacks(
 def refnp_transformer(
     source, target, *parameters, heads, layers, norm="post", activation="relu", eps=1e-5, source_mask=None, causal=True
 ):
-    """refnp's EncoderDecoder with the given parameters; padding of the source is hidden from both stacks."""
+    """Encoder and decoder of `layers` layers each, a LayerNorm after either; under the causal mask if `causal`.
+
+    `source_mask` (B, 1, M) hides padding of the source from the encoder and from the decoder.
+    """
     biases = 2 * len(parameters) > sum(ENCODER_PARTS + DECODER_PARTS) * layers + 4
     model = bound(new_stacks(layers, norm, activation, causal, biases, eps), parameters)
     return model(source, target, source_mask=source_mask, memory_mask=source_mask)

@@ -71,25 +71,34 @@ def layer_of(kind: Callable, parameters: Sequence, parts: Sequence[int], heads: 
 
 
 def refnp_encoder_layer(x, *parameters, heads, norm="post", activation="relu", eps=1e-5, **pairs):
-    """refnp's EncoderLayer with the given parameters."""
+    """x ← around(self-attention), x ← around(feed-forward), Sivaraya (2023) §1.5: EncoderLayer with these parameters.
+
+    Around f, post: LayerNorm(x + f(x)); pre: x + f(LayerNorm(x)). Feed-forward: a(x W_0 + b_0) W_1 + b_1.
+    """
     layer = layer_of(models.EncoderLayer, parameters, ENCODER_PARTS, heads, norm, activation, eps=eps)
     return layer(x, **pairs)
 
 
 def refnp_biased_encoder_layer(x, bias, *parameters, **options):
-    """The same with a bias that has a gradient."""
+    """x ← around(self-attention), x ← around(feed-forward), with a bias on the scores among the arguments."""
     return refnp_encoder_layer(x, *parameters, bias=bias, **options)
 
 
 def refnp_decoder_layer(x, memory, *parameters, heads, norm="post", activation="relu", eps=1e-5, **pairs):
-    """refnp's DecoderLayer with the given parameters."""
+    """x ← around(self-attention), around(attention to the memory), around(feed-forward), Sivaraya (2023) §1.6.
+
+    Around f, post: LayerNorm(x + f(x)); pre: x + f(LayerNorm(x)). Feed-forward: a(x W_0 + b_0) W_1 + b_1.
+    """
     options = {"eps": eps, "memory_features": memory.shape[-1]}
     layer = layer_of(models.DecoderLayer, parameters, DECODER_PARTS, heads, norm, activation, **options)
     return layer(x, memory, **pairs)
 
 
 def refnp_biased_decoder_layer(x, memory, bias, memory_bias, *parameters, **options):
-    """The same with two biases that have gradients."""
+    """x ← around(self-attention), around(attention to the memory), around(feed-forward), with two biases.
+
+    They are added to the scores of the self-attention and to those of the attention to the memory.
+    """
     return refnp_decoder_layer(x, memory, *parameters, bias=bias, memory_bias=memory_bias, **options)
 
 
