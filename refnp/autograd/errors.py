@@ -174,6 +174,8 @@ def _no_numbers(value: Any) -> tuple[type[Exception], str, str] | None:
 def shown(value: Any) -> str:
     """A value in a message: arrays by shape and type, all else in a few words."""
     value = _plain(value)
+    if type(value).__repr__ is object.__repr__:  # whose address says nothing
+        return f"{type(value).__name__} object"
     return f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else reprlib.repr(value)
 
 
