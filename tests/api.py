@@ -1,7 +1,8 @@
 """The reference in docs/api, made from the docstrings, and the list of models and tasks in docs/studies.md.
 
 One page for each package, one section for each file: what the file says in one sentence, its equations (the indented
-lines of its docstring), and of every public name the signature, the first sentence, the equations and the shapes.
+lines of its docstring), and of every public name the signature, the first sentence, equations, shapes, and
+what it declares that it takes.
 Nothing is written by hand there, and tests/test_api.py holds the pages against the code. `python -m tests.api --write`
 writes them; without `--write` it says which pages are out of date.
 """
@@ -220,8 +221,11 @@ def entry(name, value, file):
     vjp, start = gradient(text)
     head, tail = inspect.cleandoc(text or "")[:start], inspect.cleandoc(text or "")[start:]
     lines += fenced(equations(head))
-    if stated := shapes(text):
-        lines += ["", f"Shapes: {stated}."]
+    declared = {"Takes": value} if not inspect.isclass(value) else {"Made of": value.__init__, "Takes": value.__call__}
+    stated = {word: str(thing.takes) for word, thing in declared.items() if hasattr(thing, "takes")}
+    lines += [line for word, said in stated.items() for line in ("", f"{word}: `{said}`.")]
+    if sentence := shapes(text):
+        lines += ["", f"Shapes: {sentence}."]
     if vjp and not inspect.isclass(value):
         lines += ["", vjp]
     lines += fenced(equations(tail))

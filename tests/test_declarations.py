@@ -1,13 +1,15 @@
 """What a function declares that it takes is what it takes: right arguments are computed, wrong ones refused by name."""
 
+import inspect
 import re
 
 import numpy as np
 import pytest
 
+from refnp import layers
 from refnp.autograd.declaration import takes
 from refnp.layers import Normal, attention
-from tests import declared
+from tests import api, declared
 
 every = pytest.mark.parametrize("name", declared.every())
 every_class = pytest.mark.parametrize("name", declared.constructors())
@@ -35,6 +37,19 @@ def calls(name):
         yield declared.Drawn(declaration, rng, front=front, **exceptions)
     if optional and name != "rotate":  # which needs places or sines and cosines
         yield declared.Drawn(declaration, rng, left_out=optional, **exceptions)
+
+
+UNDECLARED = {"components", "dtype", "length_scale", "parameters", "positions"}  # no arrays alone, and no options
+
+
+@pytest.mark.parametrize("name", [*declared.every(), *declared.constructors()])
+def test_all_of_a_signature_is_declared_and_shown(name):
+    """A declaration says nothing that the signature has not (`Declaration` refuses it), and leaves out nothing."""
+    thing = declared.every().get(name) or declared.constructors()[name].__init__
+    said, parameters = thing.takes, [n for n in inspect.signature(thing).parameters if n != "self"]
+    assert {*parameters} <= {*said.arguments, *said.options, *(["axis"] if said.moved else []), *UNDECLARED}
+    home = "refnp.layers" if name in layers.__all__ else "refnp.autograd"
+    assert f"`{said}`." in (api.FOLDER / f"{home.replace('.', '-')}.md").read_text(encoding="utf-8")
 
 
 @every

@@ -67,11 +67,15 @@ class Declaration:
         free = [[(shape.kind, shape.batch, shape.axes) for shape in a.shapes] for a in self.arguments.values()]
         self.takes_any_array = free == [[("", True, ())]]  # whose elements are for themselves
 
+    @property
+    def shapes(self) -> str:
+        """The shapes of the arguments and of the result, as they are written; nothing where there are no arrays."""
+        return ", ".join(map(str, self.arguments.values())) + f" → {self.result}" * bool(self.result)
+
     def __str__(self) -> str:
-        arguments = ", ".join(map(str, self.arguments.values()))
         options = {name: option.text for name, option in self.options.items()}
         options |= {"axis": f"axes of {self.moved}"} if self.moved else {}
-        return f"{arguments} → {self.result}" + "".join(f"; {name}: {of}" for name, of in options.items())
+        return "; ".join(filter(None, (self.shapes, *(f"{name}: {of}" for name, of in options.items()))))
 
     def fitted(self, arguments: tuple, options: dict[str, Any]) -> tuple:
         """The arguments as the function is given them; options are replaced in place. TypeError or ValueError if wrong.

@@ -217,6 +217,8 @@ def in_full(name: str) -> str:
         for option in options:
             usual = [repr(value) for case in own[:1] for n, value in defaults(case).items() if n == option]
             lines.append(f"  {option:26} {'default ' + usual[0] if usual else '':18} {also_called(option)}".rstrip())
+            if of := domain_of(layer, option):
+                lines.append(f"  {'':26} {of}")
     lines += ["", "elsewhere:", *elsewhere(layer)]
     if any(option.endswith("mask") for option in options or ()):
         lines.append(f"  masks: True = may attend; mask= turns them round: {', '.join(MASKS)}")
@@ -230,13 +232,21 @@ def in_full(name: str) -> str:
 
 
 def described(layer: Layer) -> list[str]:
-    """The first sentence of refnp's function, or of the equation where that has none, and its shapes."""
+    """The first sentence of refnp's function, or of the equation where that has none, and the shapes that it takes."""
     text = inspect.getdoc(layer.function) or inspect.getdoc(layer.equation) or ""
     first = text.split("\n")[0]
-    shapes = re.search(r"^Shapes: .*(?:\n(?!\n|[A-Z]).*)*", text, re.M)
+    written = re.search(r"^Shapes: .*(?:\n(?!\n|[A-Z]).*)*", text, re.M)
+    takes = getattr(layer.function, "takes", None)
+    shapes = f"Takes: {takes.shapes}" if takes else written.group() if written else ""
     found = [first] if first and "lambda" not in first else []
     found += [as_one.group()] if (as_one := re.search(r"^As one array: .*", text, re.M)) else []
-    return [f"  {line}" for part in [*found, *([shapes.group()] if shapes else [])] for line in part.split("\n")]
+    return [f"  {line}" for part in [*found, shapes] if part for line in part.split("\n")]
+
+
+def domain_of(layer: Layer, option: str) -> str:
+    """What refnp's function declares that an option may be."""
+    takes = getattr(layer.function, "takes", None)
+    return takes.options[option].text if takes and option in takes.options else ""
 
 
 def also_called(argument: str) -> str:
