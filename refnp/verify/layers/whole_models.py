@@ -241,85 +241,34 @@ def begun() -> np.random.Generator:
 
 
 MLPS: dict[str, Any] = {"dx": DX, "dy": DY, "hidden": 4, "after": 1, "decoder": 2}
-BLOCKS: dict[str, Any] = {**MLPS, "heads": 2, "depth": 3, "query_depth": 1}
+BLOCKS: dict[str, Any] = {**MLPS, "depth": 3, "query_depth": 1}
 TOKENS: dict[str, Any] = {"dx": DX, "dy": DY, "features": 4, "hidden": 4, "layers": 2, "embedding_depth": 1}
 PSEUDO: dict[str, Any] = {**TOKENS, "pseudo_tokens": 2}
+PAIRS: dict[str, Any] = {"kernel": (6,), "length_scale": 1.0}
 
 
-def new_cnp(floor=0.0, deviation="softplus", pooling="mean"):
-    """A CNP with one encoder."""
-    return models.CNP(**MLPS, before=2, floor=floor, deviation=deviation, pooling=pooling, rng=begun())
+def small(
+    name: str,
+    about: Any,
+    sizes: Mapping[str, Any],
+    usual: Mapping[str, Any],
+    data: tuple[str, ...] = SETS,
+    answer: Callable = predicted,
+    **more: Any,
+) -> Model:
+    """A model of these sizes, with these options and what they usually are."""
 
+    def new(**options: Any) -> Module:
+        return about(**sizes, **{**usual, **options}, rng=begun())
 
-def new_canp(heads=2, floor=0.0, deviation="softplus"):
-    """A CANP."""
-    return models.CANP(**BLOCKS | {"heads": heads}, floor=floor, deviation=deviation, rng=begun())
-
-
-def new_attn_cnp(heads=2):
-    """An AttnCNP."""
-    return models.AttnCNP(DX, DY, hidden=4, heads=heads, rng=begun())
-
-
-def new_latent_np(floor=0.0, latent_floor=0.0, deterministic=False):
-    """A latent NP, with a deterministic path or without."""
-    options: dict[str, Any] = {"floor": floor, "latent_floor": latent_floor, "deterministic": deterministic}
-    return models.LatentNP(**MLPS, before=2, latent=2, **options, rng=begun())
-
-
-def new_anp(heads=2, floor=0.0, latent_floor=0.0):
-    """An ANP."""
-    options: dict[str, Any] = {"heads": heads, "floor": floor, "latent_floor": latent_floor}
-    return models.ANP(**BLOCKS | options, latent=2, rng=begun())
-
-
-def new_bnp(floor=0.0):
-    """A BNP."""
-    return models.BNP(**MLPS, before=1, floor=floor, rng=begun())
-
-
-def new_banp(heads=2, floor=0.0):
-    """A BANP."""
-    return models.BANP(**BLOCKS | {"heads": heads}, floor=floor, rng=begun())
+    taken = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value) for name, value in usual.items()]
+    new.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
+    return Model(name, about, new, data, answer, **more)
 
 
 def new_autoregressive(floor=0.0):
     """A CNP used target by target."""
     return models.Autoregressive(models.CNP(**MLPS, before=1, floor=floor, rng=begun()))
-
-
-def new_tnp_d(heads=2, norm="post", floor=0.0, flag=False, untied=False, updated=False):
-    """A TNP-D of two layers."""
-    options: dict[str, Any] = {"heads": heads, "norm": norm, "floor": floor, "flag": flag}
-    return models.TNPD(**TOKENS, **options, untied=untied, updated=updated, rng=begun())
-
-
-def new_tnp_a(heads=2, norm="post", floor=0.0, updated=False):
-    """A TNP-A of two layers."""
-    return models.TNPA(**TOKENS, heads=heads, norm=norm, floor=floor, updated=updated, rng=begun())
-
-
-def new_tnp_nd(heads=2, norm="post", covariance="low_rank"):
-    """A TNP-ND of two layers, and one among the targets."""
-    options: dict[str, Any] = {"heads": heads, "norm": norm, "covariance": covariance}
-    return models.TNPND(**TOKENS, **options, target_layers=1, rank=2, rng=begun())
-
-
-def new_te_tnp(heads=2, norm="pre", floor=0.0, moves=False):
-    """A TE-TNP of two layers."""
-    options: dict[str, Any] = {"heads": heads, "norm": norm, "floor": floor, "moves": moves}
-    return models.TETNP(**TOKENS, **options, kernel=(6,), length_scale=1.0, rng=begun())
-
-
-def new_pseudo_tnp(heads=2, norm="pre", form="induced", floor=0.0):
-    """A TNP of two layers with two pseudo-tokens."""
-    return models.PseudoTNP(**PSEUDO, heads=heads, norm=norm, form=form, floor=floor, rng=begun())
-
-
-def new_pseudo_te_tnp(heads=2, norm="pre", form="induced", moves=True):
-    """A TE-TNP of two layers with two pseudo-tokens."""
-    options: dict[str, Any] = {"heads": heads, "norm": norm, "form": form, "moves": moves}
-    return models.PseudoTETNP(**PSEUDO, **options, kernel=(6,), length_scale=1.0, rng=begun())
 
 
 def new_conv_cnp(points_per_unit=4, divide=True):
@@ -350,24 +299,37 @@ def on_grid(points_per_unit, divide):
 
 LATENT = (*SETS, "noise")
 GIVEN_TARGETS = (*SETS, "target_y")
-CNP = Model("cnp", models.CNP, new_cnp, SETS, predicted, ("CNP", "SetEncoder"))
-CANP = Model("canp", models.CANP, new_canp, SETS, predicted, ("CANP", "AttentionBlock"))
-ATTN_CNP = Model("attn_cnp", models.AttnCNP, new_attn_cnp, SETS, predicted)
-LATENT_NP = Model("latent_np", models.LatentNP, new_latent_np, LATENT, drawn)
-LATENT_NP_BOUND = Model(
-    "latent_np_bound", models.LatentNP, new_latent_np, (*GIVEN_TARGETS, "noise"), bound_from_below,
-    ("elbo", "importance_weighted_bound"),
-)  # fmt: skip
-ANP = Model("anp", models.ANP, new_anp, LATENT, drawn)
-BNP = Model("bnp", models.BNP, new_bnp, SETS, ensemble, on_tape=ensemble_on_tape)
-BANP = Model("banp", models.BANP, new_banp, SETS, ensemble, on_tape=ensemble_on_tape)
+FLOOR: dict[str, Any] = {"floor": 0.0}
+HEADS: dict[str, Any] = {"heads": 2}
+LAYERS: dict[str, Any] = {**HEADS, "norm": "post", **FLOOR}  # of attention
+PRE: dict[str, Any] = {**HEADS, "norm": "pre"}
+OF_LATENT = MLPS | {"before": 2, "latent": 2}, FLOOR | {"latent_floor": 0.0, "deterministic": False}
+SOFTPLUS: dict[str, Any] = {**FLOOR, "deviation": "softplus"}
+BOOTSTRAPPED: dict[str, Any] = {"answer": ensemble, "on_tape": ensemble_on_tape}
+NAMES = ("elbo", "importance_weighted_bound")
+
+CNP = small("cnp", models.CNP, MLPS | {"before": 2}, SOFTPLUS | {"pooling": "mean"}, names=("CNP", "SetEncoder"))
+CANP = small("canp", models.CANP, BLOCKS, HEADS | SOFTPLUS, names=("CANP", "AttentionBlock"))
+ATTN_CNP = small("attn_cnp", models.AttnCNP, {"dx": DX, "dy": DY, "hidden": 4}, HEADS)
+LATENT_NP = small("latent_np", models.LatentNP, *OF_LATENT, LATENT, drawn)
+LATENT_NP_BOUND = small(
+    "latent_np_bound", models.LatentNP, *OF_LATENT, (*GIVEN_TARGETS, "noise"), bound_from_below, names=NAMES
+)
+ANP = small("anp", models.ANP, BLOCKS | {"latent": 2}, HEADS | FLOOR | {"latent_floor": 0.0}, LATENT, drawn)
+BNP = small("bnp", models.BNP, MLPS | {"before": 1}, FLOOR, **BOOTSTRAPPED)
+BANP = small("banp", models.BANP, BLOCKS, HEADS | FLOOR, **BOOTSTRAPPED)
 AUTOREGRESSIVE = Model("autoregressive", models.Autoregressive, new_autoregressive, GIVEN_TARGETS, conditioned)
-TNP_D = Model("tnp_d", models.TNPD, new_tnp_d, SETS, predicted)
-TNP_A = Model("tnp_a", models.TNPA, new_tnp_a, GIVEN_TARGETS, conditioned)
-TNP_ND = Model("tnp_nd", models.TNPND, new_tnp_nd, SETS, predicted_together)
-TE_TNP = Model("te_tnp", models.TETNP, new_te_tnp, SETS, predicted, ("TETNP", "TranslationLayer"))
-PSEUDO_TNP = Model("pseudo_tnp", models.PseudoTNP, new_pseudo_tnp, SETS, predicted)
-PSEUDO_TE_TNP = Model("pseudo_te_tnp", models.PseudoTETNP, new_pseudo_te_tnp, SETS, predicted)
+TNP_D = small("tnp_d", models.TNPD, TOKENS, LAYERS | {"flag": False, "untied": False, "updated": False})
+TNP_A = small("tnp_a", models.TNPA, TOKENS, LAYERS | {"updated": False}, GIVEN_TARGETS, conditioned)
+TNP_ND = small(
+    "tnp_nd", models.TNPND, TOKENS | {"target_layers": 1, "rank": 2},
+    HEADS | {"norm": "post", "covariance": "low_rank"}, answer=predicted_together,
+)  # fmt: skip
+TE_TNP = small(
+    "te_tnp", models.TETNP, TOKENS | PAIRS, PRE | FLOOR | {"moves": False}, names=("TETNP", "TranslationLayer")
+)
+PSEUDO_TNP = small("pseudo_tnp", models.PseudoTNP, PSEUDO, PRE | {"form": "induced"} | FLOOR)
+PSEUDO_TE_TNP = small("pseudo_te_tnp", models.PseudoTETNP, PSEUDO | PAIRS, PRE | {"form": "induced", "moves": True})
 CONV_CNP = Model("conv_cnp", models.ConvCNP, new_conv_cnp, SETS, predicted)
 CONV_GNP = Model("conv_gnp", models.ConvGNP, new_conv_gnp, SETS, predicted_together)
 ON_GRID_CONV_CNP = Model("on_grid_conv_cnp", models.OnGridConvCNP, new_on_grid_conv_cnp, ("image",), at_pixels)
