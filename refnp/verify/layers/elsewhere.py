@@ -20,7 +20,9 @@ import numpy as np
 
 from refnp import autograd as ag
 from refnp import layers
+from refnp.autograd.declaration import takes
 from refnp.autograd.primitives import raw
+from refnp.layers.attention import MASK
 from refnp.layers.loss import HALF_LOG_TWO_PI
 from refnp.numbers.parts import Parts
 from refnp.verify.case import Case, Convention, Layer, normal, uniform
@@ -169,6 +171,10 @@ def kl_div_of_logarithms(log_probabilities, log_targets, *, reduction="mean"):
 # Heads that share keys
 
 
+@takes(
+    "query (..., G·r, N, d), key (..., G ≥ 1, M, d_k), value (..., G, M, d_v) → (..., G·r, N, d_v)",
+    mask=MASK.replace("N, M", "G·r, N, M"),
+)
 def grouped_attention(query, key, value, *, mask=None):
     """refnp's, with the options that are judged."""
     return layers.grouped_attention(query, key, value, mask=mask)
