@@ -14,7 +14,7 @@ from refnp.autograd.tensor import Array
 from refnp.numbers.arrays import broadcast_shapes, normalize_axes
 from refnp.numbers.duals import as_array, plain
 from refnp.numbers.kinds import Kind, is_kind
-from refnp.numbers.words import added_at
+from refnp.numbers.words import added_at, arange
 
 
 @primitive
@@ -37,7 +37,7 @@ def put_back(y_bar: Any, index: Any, shape: tuple[int, ...]) -> Any:
     """x̄ of that shape with ȳ added at `index`, and 0 elsewhere: what goes back through y = x[index]."""
     if isinstance(y_bar, Kind):
         size = math.prod(shape)
-        places = np.arange(size).reshape(shape)[index]
+        places = arange(size).reshape(shape)[index]
         return added_at(y_bar, places, size).reshape(shape)
     x_bar = np.zeros(shape, y_bar.dtype)
     places = index if isinstance(index, tuple) else (index,)
@@ -139,10 +139,11 @@ def _lines(name: str, x: Any, indices: Any, axis: int) -> tuple[Array, Array, tu
         raise ValueError(
             f"{name}: indices have shape {indices.shape}, x {x.shape}; all lengths but that of axis={axis} must agree"
         ) from None
-    if indices.size and not (-n <= indices.min() and indices.max() < n):
+    if not is_kind(indices) and indices.size and not (-n <= indices.min() and indices.max() < n):
         bad = indices[(indices < -n) | (indices >= n)].flat[0]
         raise IndexError(f"{name}: index {bad} is outside an axis of length {n}; use 0 to {n - 1}")
-    grid = np.ogrid[tuple(slice(m) for m in x.shape)]
+    along = lambda i: tuple(slice(None) if k == i else None for k in range(x.ndim))
+    grid = [arange(m)[along(i)] for i, m in enumerate(x.shape)]
     return x, indices, (*grid[:axis], indices, *grid[axis + 1 :])
 
 

@@ -9,6 +9,8 @@ NumPy's and refnp's functions. What has no rule is said, and what is left of the
 counter-example may be; a claim that is not proved may hold all the same.
 """
 
+import functools
+import operator
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +22,7 @@ from refnp.autograd.notation import ARGUMENT, SHAPE, Argument
 from refnp.numbers.indexed.arrays import Indexed, Places, mask, symbol
 from refnp.numbers.indexed.expressions import NoRule, assuming, atom
 from refnp.numbers.indexed.proving import LACKING, Theorem, in_words, permuted, same, sentences
-from refnp.numbers.indexed.sizes import Size, product_of
+from refnp.numbers.indexed.sizes import Size, product_of, sum_of
 from refnp.symmetry.actions import Action, NamedAction, Product, Trivial
 from refnp.symmetry.claim import Claim
 from refnp.symmetry.geometry import Negate, Scale, Translate
@@ -67,7 +69,8 @@ def prove(claim: Claim, shapes: str, *, in_steps: bool = False, **options: Any) 
     """Prove f(g·x) = g·f(x) for every input, every element of the group and every size: see docs/symmetry.md.
 
     shapes    of the arguments of f, as declarations write them: "query (b, n, d), key (b, m, d), mask boolean (n, m)".
-              A letter is a size, the same wherever it stands; a number stands for itself, n·m for an axis that is split
+              A letter is a size, the same wherever it stands; a number stands for itself, n·m for an axis that is
+              split, n+m for two axes one behind the other, and "n + 1" for a length of that number
     in_steps  step by step (lockstep.py): for models of any depth, whose expressions would be too long; of `Permute`
     options   f is called with besides; a string names a number that may be any: scale="s"
 
@@ -186,7 +189,10 @@ def unknown_arrays(shapes: str) -> dict[str, Indexed]:
     `whole < n (m)` are places on an axis of n.
     """
     sizes: dict[str, Size] = {}
-    size = lambda name: int(name) if name.isdigit() else sizes.setdefault(name, Size(name))
+    letter = lambda name: int(name) if name.isdigit() else sizes.setdefault(name, Size(name))
+    product = lambda axis: product_of([letter(factor) for factor in axis.split("·")])
+    joined = lambda axis: sum_of([product(part) for part in axis.split("+")]) if "+" in axis else product(axis)
+    size = lambda axis: functools.reduce(operator.add, map(joined, axis.split(" + ")))
     found: dict[str, Indexed] = {}
     for name, text in GIVEN.findall(shapes):
         argument = Argument.of(name, text) if ARGUMENT.fullmatch(text) else None
@@ -196,7 +202,7 @@ def unknown_arrays(shapes: str) -> dict[str, Indexed]:
                 f"prove: {name} is {text!r}; write a shape such as (b, n, d), boolean before that of a mask"
             )
         axes = [size("B")] if written.batch else []
-        axes += [product_of([size(factor) for factor in axis.split("·")]) for axis in written.axes]
+        axes += map(size, written.axes)
         if written.kind == "whole":
             found[name] = Places(name, axes, size(written.below or "positions"))
         else:

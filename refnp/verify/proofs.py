@@ -18,7 +18,7 @@ from refnp.verify.case import Case, Layer
 from refnp.verify.layers import cases_to_ask
 from refnp.verify.made import made_cases
 
-LARGEST = 4_000  # numbers of a case
+LARGEST = 1_500  # numbers of a case
 LONGEST = 64  # an axis of a made case; longer ones are past the blocks of kernels, of which a page has none
 
 
@@ -94,7 +94,7 @@ def theorems_of(layer: Layer, cases: Sequence[Case] = ()) -> dict[str, dict[str,
     """What is known for every size: of the page of this name in refnp.layers, or else of what the layer computes."""
     own: Any = getattr(layers, layer.name, None)
     if own is not None and hasattr(own, "page"):
-        return theorems.proofs(own.page, own)
+        return theorems.proofs(own.page, own, cases if layer.shapes else ())
     form, function = form_of(layer), layer.function
     return {} if form is None or function is None else theorems.proofs(form, function, cases)
 

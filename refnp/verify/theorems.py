@@ -9,6 +9,7 @@ be found out if it were not so.
 import ast
 import inspect
 import itertools
+import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,8 +22,11 @@ import numpy as np
 from refnp.autograd.declaration import Declaration
 from refnp.autograd.notation import Argument, Option, Shape
 from refnp.autograd.tensor import Node, Tensor
+from refnp.layers.positions.biases import alibi_slopes, t5_buckets
+from refnp.layers.positions.relative import shaw_rows
+from refnp.layers.student_t import gamma_ratio
 from refnp.numbers.indexed.arrays import Condition, Indexed, Places, mask, symbol
-from refnp.numbers.indexed.expressions import NoRule
+from refnp.numbers.indexed.expressions import NoRule, assume
 from refnp.numbers.indexed.indices import meaning
 from refnp.numbers.indexed.proving import LACKING, Theorem, gradients, in_words, unknown_page
 from refnp.numbers.indexed.sizes import Size, product_of
@@ -32,8 +36,15 @@ from refnp.symmetry.proving import unknown_arrays
 from refnp.verify.case import Case
 
 NUMBERS = ("≥ 0", "≥ 1", "positive", "finite", "number", "in [0, 1)", "in [0, 1]")
-OPTION = re.compile(r"(\w+) = ([\w.']+)")
+OPTION = re.compile(r"(\w+) = ([\w.'-]+)")
 DRAWS = 2  # of sizes and numbers, at which a theorem is computed in the field
+
+
+Indexed.functions |= {
+    shaw_rows: lambda offsets, distance: Places(f"row {distance}", offsets.shape, 2 * distance + 1),
+    t5_buckets: lambda offsets, **options: Places(f"row {options}", offsets.shape, options["buckets"]),
+}
+Size.functions[alibi_slopes] = lambda heads: symbol("slope", heads)
 
 
 class Form(NamedTuple):
@@ -173,20 +184,21 @@ def written(shapes: Mapping[str, str]) -> Iterator[Form]:
         arrays = unknown_arrays(text)
         options: dict[str, Any] = {name: arrays[name] for name in arrays.keys() - unknown_arrays(of_arguments).keys()}
         for name, value in OPTION.findall(of_options):
-            options[name] = Size(value) if value[0].isupper() and value != "True" else ast.literal_eval(value)
+            options[name] = Size(value) if len(value) == 1 and value.isalpha() else ast.literal_eval(value)
         given: dict[str, Any] = {name: x for name, x in arrays.items() if name not in options}
         yield Form(form, given, options)
 
 
 def undeclared(cases: Sequence[Case]) -> Iterator[Form]:
-    """The form of the case with fewest options and most lengths, in which equal lengths are one letter.
+    """The form of the case with fewest options, fewest axes of 1 and most lengths; equal lengths are one letter.
 
     None of a case with integers, of which it is not known what they are places of.
     """
     if not cases:
         return
     lengths_of = lambda case: sorted({n for a in case.problem("float64").arrays.values() for n in a.shape})
-    case = min(cases, key=lambda case: (len(case.options), -len(lengths_of(case))))
+    shapes_of = lambda case: [n for a in case.problem("float64").arrays.values() for n in a.shape]
+    case = min(cases, key=lambda case: (len(case.options), shapes_of(case).count(1), -len(lengths_of(case))))
     letters = {n: Size(f"n{k}") for k, n in enumerate(lengths_of(case))}
 
     def unknown(name: str, x: Any) -> Any:
@@ -255,18 +267,32 @@ def proofs(page: Callable, function: Callable, cases: Sequence[Case] = ()) -> di
 
 
 def abstract(page: Callable) -> Callable:
-    """A page in which functions of elements that are pages themselves are any functions, with their derivatives."""
+    """A page in which functions of elements that are pages themselves are any functions, with their derivatives.
+
+    Of s and s′ of Student's t the second is taken to be the derivative of the first, as an assumption.
+    """
     function: Any = inspect.unwrap(page)
     used = {name: function.__globals__.get(name) for name in function.__code__.co_names}
-    elements = [
-        name for name, of in used.items() if hasattr(of, "page") and hasattr(of, "takes") and of.takes.takes_any_array
-    ]
-    if not elements or function.__closure__:
+    scope: dict[str, Any] = {}
+    for name, of in used.items():
+        if of is gamma_ratio:
+            scope[name] = unknown_ratio
+        elif hasattr(of, "page") and hasattr(of, "takes") and of.takes.takes_any_array:
+            scope[name] = SimpleNamespace(page=unknown_page(name))
+    if not scope or function.__closure__:
         return page
-    scope = function.__globals__ | {name: SimpleNamespace(page=unknown_page(name)) for name in elements}
-    made = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
+    made = FunctionType(function.__code__, function.__globals__ | scope, function.__name__, function.__defaults__)
     made.__kwdefaults__ = function.__kwdefaults__
     return made
+
+
+def unknown_ratio(a: Any) -> tuple:
+    """`gamma_ratio` as a function of which nothing is known but that its second result is the slope of its first."""
+    if not isinstance(a, Indexed):
+        return gamma_ratio(a)
+    assume("of a function", "the second result of gamma_ratio is the derivative of its first")
+    s, vjp = unknown_page("gamma_ratio")(a)
+    return s, *vjp(1), None
 
 
 def chained(function: Callable, form: Form) -> dict[str, Theorem]:
@@ -305,22 +331,51 @@ def nodes_of(result: Any) -> list[Node]:
 
 
 def step_theorem(node: Any, names: Sequence[str]) -> Theorem:
-    """That the VJP of a step is its derivative by all that has a gradient."""
+    """That the VJP of a step is its derivative by all that has a gradient.
+
+    An axis that is several, one behind the other, is first a letter: what holds for every length does for theirs.
+    """
     given: list[Any] = [a.data if isinstance(a, Tensor) else a for a in node.arguments]
-    moving = [i for i, a in enumerate(node.arguments) if isinstance(a, Tensor) and a.requires_grad]
+    moving = tuple(i for i, a in enumerate(node.arguments) if isinstance(a, Tensor) and a.requires_grad)
     for x in (*(a for i, a in enumerate(given) if i not in moving), *node.options.values()):
         if isinstance(x, Indexed) and depends(x, names):
             raise NoRule(f"{node.operation.__name__} takes an array that hangs on the arguments, beside the tape")
-    page = getattr(node.operation, "page", node.operation.__wrapped__)
-    any_mask = lambda x, name: mask(name, *x.shape) if isinstance(x, Condition) else x
-    given = [x if i in moving else any_mask(x, f"mask {i}") for i, x in enumerate(given)]
-    options = {name: any_mask(x, f"mask {name}") for name, x in node.options.items()}
+    options = [(name, form_of_array(x)) for name, x in sorted(node.options.items())]
+    operation = node.operation.__module__, node.operation.__qualname__
+    key = repr([operation, moving, *map(form_of_array, given), options])
+    if key not in _steps or "at 0x" in key:
+        _steps[key] = of_step(node.operation, given, node.options, moving, as_letters)
+        if not _steps[key]:
+            _steps[key] = of_step(node.operation, given, node.options, moving, list)
+    return _steps[key]
+
+
+_steps: dict[str, Theorem] = {}  # what is known of steps, by what they take
+
+
+def form_of_array(x: Any) -> Any:
+    """What a theorem about a step may depend on: of unknown numbers the shape alone."""
+    if not isinstance(x, Indexed) or isinstance(x, Places):
+        return x
+    if x.shape == () and not isinstance(x, Condition):
+        return x.at(())
+    return type(x).__name__, x.shape, None if x.seen is None else object()
+
+
+def of_step(
+    operation: Any, given: Sequence[Any], options: Mapping[str, Any], moving: tuple, lengths: Callable
+) -> Theorem:
+    """The theorem, of arrays of unknown numbers in place of all, with these lengths of their axes."""
+    page = getattr(operation, "page", operation.__wrapped__)
+    any_of = lambda x, name, i=None: unknown_like(x, name, lengths, moving=i in moving) if isinstance(x, Indexed) else x
+    full = [any_of(x, f"{operation.__name__}.{i}", i) for i, x in enumerate(given)]
+    others = {name: any_of(x, name) for name, x in options.items()}
 
     def of_moving(*arrays: Any) -> tuple:
-        full = list(given)
+        among = list(full)
         for i, array in zip(moving, arrays, strict=True):
-            full[i] = array
-        y, vjp = page(*full, **options)
+            among[i] = array
+        y, vjp = page(*among, **others)
 
         def vjp_of_moving(*bars: Any) -> tuple:
             gradients = vjp(*bars)
@@ -328,15 +383,27 @@ def step_theorem(node: Any, names: Sequence[str]) -> Theorem:
 
         return y, vjp_of_moving
 
-    fresh = {f"{node.operation.__name__}.{i}": given[i] for i in moving}
-    arrays = {name: Indexed(x.shape, symbol(name, *x.shape).at, x.seen) for name, x in fresh.items()}
-    known = gradients(of_moving, arrays)
+    known = gradients(of_moving, {f"{operation.__name__}.{i}": full[i] for i in moving})
     lacking = [theorem.missing or "no gradient" for theorem in known.values() if not theorem.proved]
     if len(known) < len(moving):
         lacking.append("no gradient")
-    what = f"{node.operation.__name__}: {lacking[0]}" if lacking else ""
+    what = f"{operation.__name__}: {lacking[0]}" if lacking else ""
     assumptions = {a for theorem in known.values() for a in theorem.assumptions}
     return Theorem(not lacking, tuple(sorted(assumptions)), what, 0.0)
+
+
+def unknown_like(x: Indexed, name: str, lengths: Callable, *, moving: bool = False) -> Indexed:
+    """An array of unknown numbers like it: 0 or 1 where those are, −∞ where it is. Places, and one number, stay."""
+    if isinstance(x, Places) or (x.shape == () and not isinstance(x, Condition) and not moving):
+        return x
+    if x.seen is not None:
+        return Indexed(x.shape, symbol(name, *x.shape).at, x.seen)
+    return (mask if isinstance(x, Condition) else symbol)(name, *lengths(x.shape))
+
+
+def as_letters(shape: Sequence[Any]) -> list:
+    """The shape with a letter for each axis that is several, one behind the other: what holds for any length does."""
+    return [Size(repr(n)) if isinstance(n, Size) and n.way == "sum" else n for n in shape]
 
 
 def depends(x: Indexed, names: Sequence[str]) -> bool:
@@ -361,7 +428,7 @@ def refuse_false(page: Callable, form: Form, proved: list[str]) -> None:
     """
     draws = 0
     for seed in range(10):
-        arrays, options = numbers_of(form, seed, longest=3 + seed)
+        arrays, options = numbers_of(form, seed, longest=2 + seed)
         among = [list(arrays).index(name) for name in proved]
         try:
             found = vjp_is_derivative(page, list(arrays.values()), among=among, seed=seed, **options).holds
@@ -373,6 +440,7 @@ def refuse_false(page: Callable, form: Form, proved: list[str]) -> None:
             raise AssertionError(f"{form.name}: proved for every size and false at {shapes}, options {options}")
         if draws == DRAWS:
             return
+    assert draws, f"{form.name}: proved for every size, and computed at none"
 
 
 def numbers_of(form: Form, seed: int, longest: int = 3, least: int = 1) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -406,6 +474,9 @@ def number_of(size: Any, sizes: Callable[[str], int]) -> int:
     """The number that a size is, from those of its letters."""
     if isinstance(size, int):
         return size
+    if size.way == "computed" and " + " in size.name:
+        terms = [term.split("·") for term in size.name.split(" + ")]
+        return sum(math.prod(int(n) if n.isdigit() else sizes(n) for n in term) for term in terms)
     if not size.parts:
         return sizes(size.name)
     parts = [number_of(part, sizes) for part in size.parts]

@@ -29,6 +29,7 @@ from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.module import Module
 from refnp.numbers import words
 from refnp.numbers.arrays import floating
+from refnp.numbers.kinds import is_kind
 from refnp.numbers.sinusoids import sinusoids_of
 
 SCALE = 0.02  # standard deviation of learned positions at the start, as in BERT, GPT-2 and ViT
@@ -86,7 +87,7 @@ class LearnedPositions(Module):
             raise ValueError(
                 f"LearnedPositions: x has {tokens.shape[-1]} features, the table {features}; they must match"
             )
-        outside = at[(at < 0) | (at >= length)]
+        outside = np.array(()) if is_kind(at) else at[(at < 0) | (at >= length)]
         if outside.size:
             raise IndexError(
                 f"LearnedPositions: place {outside.flat[0]} is not in a table of {length}; use 0 to {length - 1}, a "
@@ -99,7 +100,7 @@ def _tokens_and_places(name: str, x: ArrayLike, places: ArrayLike | None) -> tup
     """x (..., N, D), and integers that broadcast to (..., N)."""
     tokens = x if isinstance(x, Tensor) else floating(x)
     n = tokens.shape[-2]
-    places = np.arange(n) if places is None else integers(name, "places", places, signed=True)
+    places = words.arange(n) if places is None else integers(name, "places", places, signed=True)
     return tokens, places
 
 
@@ -118,4 +119,4 @@ def sinusoids(
 def in_turn(sines: Any, cosines: Any, features: int) -> Any:
     """sin, cos, sin, cos, … : two (..., K) → (..., D), without the last cosine if D is odd."""
     p = np.stack([sines, cosines], -1)  # (..., K, 2)
-    return p.reshape(*sines.shape[:-1], 2 * sines.shape[-1])[..., :features]
+    return p.reshape(*sines.shape[:-1], sines.shape[-1] * 2)[..., :features]

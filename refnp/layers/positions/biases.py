@@ -18,9 +18,11 @@ from refnp.autograd.declaration import takes
 from refnp.autograd.primitives import integers, raw
 from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.layers.positions.relative import SCALE, RelativePositions, check_heads, is_run, read_diagonals
+from refnp.numbers.kinds import is_kind, word
 from refnp.numbers.words import constant
 
 
+@word
 def t5_buckets(offsets: ArrayLike, *, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True) -> Array:
     """The bucket of each offset m − n of a key from its query: small distances one by one, larger ones by logarithm.
 
@@ -84,7 +86,8 @@ class T5Bias(RelativePositions):
         self.bucket = functools.partial(
             t5_buckets, buckets=buckets, max_distance=max_distance, bidirectional=bidirectional
         )
-        self.bucket(0)  # raises ValueError if the numbers are impossible
+        if not is_kind(buckets):
+            self.bucket(0)  # raises ValueError if the numbers are impossible
         self.table = Parameter(rng.normal(0, SCALE, (heads, buckets)))
 
     def scores(self, query: Array | Tensor, query_places: ArrayLike, key_places: ArrayLike) -> Array | Tensor:
@@ -99,6 +102,7 @@ class T5Bias(RelativePositions):
         return read_diagonals(band, shift=len(queries) - 1, keys=len(keys))
 
 
+@word
 @takes("→ (H,)", heads="whole ≥ 1")
 def alibi_slopes(heads: int) -> Array:
     """slope_h = 2^(−8h/H), h = 1 … H, if H is a power of two.
@@ -125,7 +129,7 @@ class ALiBi(RelativePositions):
         self.slopes = alibi_slopes(heads)
 
     def scores(self, query: Array | Tensor, query_places: ArrayLike, key_places: ArrayLike) -> Array:
-        check_heads("ALiBi", query, len(self.slopes))
+        check_heads("ALiBi", query, self.slopes.shape[0])
         queries, keys = self.checked(query_places, key_places, query.shape[-2])
         slopes = constant(-self.slopes[:, None, None]).like(raw(query))  # (H, 1, 1)
         return slopes * np.abs(keys - queries[:, None]).astype(slopes.dtype)  # (H, N, M)

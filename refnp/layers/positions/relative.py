@@ -22,7 +22,8 @@ from refnp.autograd.tensor import Array, ArrayLike, Parameter, Tensor
 from refnp.kernels import diagonals as kernels
 from refnp.layers.module import Module
 from refnp.layers.positions.absolute import SCALE
-from refnp.numbers.words import added_at, root
+from refnp.numbers.kinds import is_kind, word
+from refnp.numbers.words import added_at, arange, root
 
 
 class RelativePositions(Module):
@@ -101,11 +102,17 @@ class Shaw(RelativePositions):
 
     def offsets(self, query_places: Array, key_places: Array) -> Array:
         """clip(m − n, −k, k) + k for every pair, (N, M): which row of the tables it is."""
-        return np.clip(key_places - query_places[:, None], -self.distance, self.distance) + self.distance
+        return shaw_rows(key_places - query_places[:, None], self.distance)
 
     def _shift(self, query_places: Array, key_places: Array) -> int:
         """The row of the tables, before clipping, that belongs to the first query and the first key."""
         return int(key_places[0] - query_places[0]) + self.distance
+
+
+@word
+def shaw_rows(offsets: Array, distance: int) -> Array:
+    """clip(m − n, −k, k) + k of offsets m − n."""
+    return np.clip(offsets, -distance, distance) + distance
 
 
 def check_width(name: str, query: Array | Tensor, table: Array | Tensor) -> None:
@@ -134,7 +141,7 @@ def check_places(name: str, places: ArrayLike, axes: int, tokens: int | None = N
     if places.shape[1:] != ((axes,) if axes > 1 else ()) or not places.ndim:
         wanted = f"(tokens, {axes}), one row for each token" if axes > 1 else "(tokens,), one number for each token"
         raise ValueError(f"{name}: places have shape {places.shape}; they must be {wanted}")
-    if tokens is not None and len(places) != tokens:
+    if tokens is not None and places.shape[0] != tokens:
         raise ValueError(f"{name}: {len(places)} places for {tokens} tokens; there must be one for each")
     return places
 
@@ -212,13 +219,14 @@ def sum_diagonals(y, *, shift, count):
 
 def read(x, buckets):
     """y_nm = x_{n, b(n, m)}."""
-    return x[..., np.arange(len(buckets))[:, None], buckets]
+    return x[..., arange(buckets.shape[0])[:, None], buckets]
 
 
 def added(y, buckets, count):
     """x_nr = Σ_{m: b(n, m) = r} y_nm."""
-    places = buckets + count * np.arange(len(buckets))[:, None]  # (N, M)   among the N·L numbers of all rows
-    return added_at(y, places, len(buckets) * count).reshape(*y.shape[:-1], count)
+    n = buckets.shape[0]
+    places = arange(n * count).reshape(n, count)[arange(n)[:, None], buckets]  # (N, M)   among the N·L of all rows
+    return added_at(y, places, n * count).reshape(*y.shape[:-1], count)
 
 
 def clipped(queries, keys, count, shift):
@@ -233,4 +241,4 @@ def one_over_root(query: Array | Tensor) -> Any:
 
 def is_run(places: Array) -> bool:
     """Whether places are n, n + 1, n + 2, …, at least one."""
-    return places.ndim == 1 and len(places) > 0 and bool((places[1:] - places[:-1] == 1).all())
+    return not is_kind(places) and places.ndim == 1 and len(places) > 0 and bool((places[1:] - places[:-1] == 1).all())

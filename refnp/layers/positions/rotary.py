@@ -96,7 +96,8 @@ def turned_by(x, sin, cos, layout):
     pairs = (slice(k), slice(k, 2 * k)) if layout == "half" else (slice(0, 2 * k, 2), slice(1, 2 * k, 2))
     a, b = (x[..., features] for features in pairs)  # (..., N, K), (..., N, K)
     both = np.stack([a * cos - b * sin, a * sin + b * cos], -2 if layout == "half" else -1)
-    return np.concatenate([both.reshape(*x.shape[:-1], 2 * k), x[..., 2 * k :]], -1)
+    turned = both.reshape(*x.shape[:-1], both.shape[-2] * both.shape[-1])
+    return np.concatenate([turned, x[..., 2 * k :]], -1)
 
 
 def _rotated_features(x: Array, features: Any) -> int:
@@ -106,7 +107,7 @@ def _rotated_features(x: Array, features: Any) -> int:
         if features is None:
             raise ValueError(f"rotate: x has shape {x.shape}; it must be (..., tokens, features), features in pairs")
         raise ValueError(f"rotate: features is {features!r}; pass an even number from 2 to {x.shape[-1]}, as x has")
-    return int(d)
+    return d
 
 
 def _places(name: str, places: ArrayLike) -> Array:

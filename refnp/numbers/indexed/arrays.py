@@ -32,8 +32,8 @@ from refnp.numbers.indexed.expressions import (
     substituted,
 )
 from refnp.numbers.indexed.functions import largest_at
-from refnp.numbers.indexed.indices import index
-from refnp.numbers.indexed.sizes import Size, as_number, indices, places, product_of
+from refnp.numbers.indexed.indices import abstracted, index
+from refnp.numbers.indexed.sizes import Size, as_number, indices, is_number, places, product_of
 from refnp.numbers.indexed.terms import Index, fresh
 from refnp.numbers.words import Constant, Kind
 
@@ -180,8 +180,7 @@ class Indexed(Kind):
         axis = over[0]
         parts = self.parts(axis)
         if len(parts) > 1 or isinstance(self.shape[axis], int):
-            every = [x if axes.is_one(x.shape[axis]) else x.max(axis, keepdims=True) for x in parts]
-            largest = functools.reduce(np.maximum, every)  # type: ignore[arg-type]
+            largest = functools.reduce(larger, (largest_of_part(x, axis) for x in parts))[0]
             return largest if keepdims else largest.squeeze(axis)
         last = self.swapaxes(axis, -1)
         top = place_of(last)
@@ -229,7 +228,27 @@ class Indexed(Kind):
         return self.moved(*axes.reshaped(self.shape, shape))
 
     def __getitem__(self, key: Any) -> Any:
+        if any(isinstance(k, Indexed) for k in (key if isinstance(key, tuple) else (key,))):
+            return self._read_places(key if isinstance(key, tuple) else (key,))
         return self.moved(*axes.read(self.shape, key))
+
+    def _read_places(self, key: tuple) -> Any:
+        """x[..., p, q]: the entries at places, which stand together in arrays p, q … of their own."""
+        behind = len(key) - max(n for n, k in enumerate(key) if isinstance(k, Indexed)) - 1
+        of = [k for k in key if isinstance(k, Indexed)]
+        plain = self[tuple(slice(None) if isinstance(k, Indexed) else k for k in key)]
+        last = plain.ndim - behind  # behind the last axis of places
+        first = last - len(of)
+        known = [of_places(k, n) for k, n in zip(of, plain.shape[first:last], strict=True)]
+        own = axes.broadcast(*(k.shape for k in known))
+        if any(not isinstance(k, Places) and k is not Ellipsis and k != slice(None) for k in key):
+            raise NoRule("an index of places and other things")
+
+        def read(i: tuple) -> tuple:
+            at = i[first : first + len(own)]
+            return *i[:first], *(k.place(spread_index(k, at)) for k in known), *i[first + len(own) :]
+
+        return plain.moved((*plain.shape[:first], *own, *plain.shape[last:]), read)
 
 
 class Condition(Indexed):
@@ -367,11 +386,6 @@ def of_places(places: Any, length: Any) -> Places:
     return places
 
 
-def is_number(x: Any, number: int) -> bool:
-    """Whether x is this number."""
-    return isinstance(x, int) and x == number
-
-
 def number_of(x: Any) -> Indexed:
     """What is compared."""
     return x.x if isinstance(x, Real) else lift(x)
@@ -414,12 +428,12 @@ def finite(x: Indexed) -> Indexed:
 
 def place_of(x: Indexed) -> Callable[[Sequence[Index]], Index]:
     """Where the largest of each row stands, from the indices of the row; of those that are not −∞."""
-    if not isinstance(x.shape[-1], Size) or "+" in str(x.shape[-1]):
+    if not isinstance(x.shape[-1], Size) or len(axes.pieces(x.shape[-1])) > 1:
         raise NoRule(f"the largest along an axis of size {x.shape[-1]}")
     assume("one largest", "each row has one largest element")
     if x.seen is not None:
         assume("not all −∞", "no row is nothing but −∞")
-    of = x if x.seen is None else x.seen * Indexed(x.shape, lambda i: function("exp", x.at(i)))
+    of = measure(x)
 
     def top(row: Sequence[Index]) -> Index:
         (axis, letters), *_ = indices(x.shape[-1])
@@ -430,8 +444,44 @@ def place_of(x: Indexed) -> Callable[[Sequence[Index]], Index]:
 
 def spread(x: Indexed, i: tuple) -> Expression:
     """The entry of an array at the indices of one that it is broadcast to."""
-    own = i[len(i) - x.ndim :]
-    return x.at([0 if axes.is_one(n) else k for n, k in zip(x.shape, own, strict=True)])
+    return x.at(spread_index(x, i))
+
+
+def spread_index(x: Indexed, i: tuple) -> list[Index]:
+    """The indices in an array of those in one that it is broadcast to."""
+    return [0 if axes.is_one(n) else k for n, k in zip(x.shape, i[len(i) - x.ndim :], strict=True)]
+
+
+def measure(x: Indexed) -> Indexed:
+    """What is larger where x is: itself, or exp(x) where an entry may be −∞, which is 0 there."""
+    return x if x.seen is None else x.seen * Indexed(x.shape, lambda i: function("exp", x.at(i)))
+
+
+def largest_of_part(x: Indexed, axis: int) -> tuple[Indexed, Indexed]:
+    """The largest along an axis, where that is no −∞, and its measure."""
+    if not axes.is_one(x.shape[axis]):
+        return x.max(axis, keepdims=True), measure(x).max(axis, keepdims=True)
+    if x.seen is not None:
+        assume("not all −∞", "no row is nothing but −∞")
+    return Indexed(x.shape, x.at), measure(x)
+
+
+def is_larger(x: Indexed, y: Indexed) -> Condition:
+    """[x > y] of two measures, as one unknown 0 or 1, whatever conditions there are in them."""
+    difference = finite(x) - finite(y)
+    assume("one largest", "each row has one largest element")
+
+    def at(i: tuple) -> Expression:
+        name, leaves = abstracted("above 0", difference.at(i))
+        return atom("m", name, tuple(leaves))
+
+    return Condition(difference.shape, at)
+
+
+def larger(one: tuple, other: tuple) -> tuple[Indexed, Indexed]:
+    """Of two numbers with their measures the one that has the larger."""
+    first = is_larger(one[1], other[1])
+    return one[0] * first + other[0] * ~first, one[1] * first + other[1] * ~first
 
 
 def symbol(name: str, *shape: Any) -> Indexed:

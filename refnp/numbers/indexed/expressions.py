@@ -19,7 +19,7 @@ from typing import Any
 from refnp.numbers.indexed.indices import equal, index, solved
 from refnp.numbers.indexed.terms import Atom, Bound, Factors, Index, Inside, fresh, frozen, letters_of, renamed, thawed
 
-MOST = 20_000  # products formed for one theorem
+MOST = 200_000  # products formed for one theorem
 
 
 class NoRule(TypeError):

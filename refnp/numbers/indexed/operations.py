@@ -20,6 +20,8 @@ from refnp.numbers.indexed.arrays import (
     equals,
     every_place,
     finite,
+    is_larger,
+    largest_of_part,
     lift,
     number_of,
     of_places,
@@ -28,7 +30,7 @@ from refnp.numbers.indexed.arrays import (
 )
 from refnp.numbers.indexed.expressions import Expression, NoRule, atom, function, number, power, term, total
 from refnp.numbers.indexed.indices import abstracted, moved
-from refnp.numbers.indexed.sizes import Size, broadcast, is_alike, is_one, listed, pieces, product_of, sum_of
+from refnp.numbers.indexed.sizes import Size, broadcast, is_alike, is_number, is_one, listed, pieces, product_of, sum_of
 from refnp.numbers.indexed.sizes import places as axis_places
 
 
@@ -152,8 +154,21 @@ def peak(x: Indexed) -> Indexed:
 def largest(x: Any) -> Condition:
     """1 at the place of the largest of each row."""
     x = x.x if isinstance(x, Real) else x
+    parts = x.parts(x.ndim - 1)
+    if len(parts) > 1:
+        measures = [largest_of_part(part, x.ndim - 1)[1] for part in parts]
+        own = [one_of(part.shape) if is_one(part.shape[-1]) else largest(part) for part in parts]
+        for n, m in itertools.combinations(range(len(parts)), 2):
+            first = is_larger(measures[n], measures[m])
+            own[n], own[m] = own[n] & first, own[m] & ~first
+        return condition(concatenate(own, -1))
     top = place_of(x)
     return Condition(x.shape, lambda i: term((), ((("δ", i[-1], top(i[:-1])), Fraction(1)),)))
+
+
+def one_of(shape: Sequence[Any]) -> Condition:
+    """An array of 1."""
+    return Condition(shape, lambda i: number(1))
 
 
 def shares(e: Indexed) -> Indexed:
@@ -163,7 +178,9 @@ def shares(e: Indexed) -> Indexed:
 
 def concatenate(arrays: Sequence[Any], axis: int = 0) -> Indexed:
     """One behind the other: an axis in pieces."""
-    every = [finite(lift(x)) for x in arrays]
+    every = [x for x in map(lift, arrays) if not is_number(x.shape[axis], 0)]
+    if len(every) == 1:
+        return every[0]
     k = axis % every[0].ndim
     shape = (*every[0].shape[:k], sum_of([x.shape[k] for x in every]), *every[0].shape[k + 1 :])
     starts = list(itertools.accumulate((len(pieces(x.shape[k])) for x in every), initial=0))
@@ -175,7 +192,10 @@ def concatenate(arrays: Sequence[Any], axis: int = 0) -> Indexed:
         inside = i[k][2] if len(pieces(every[n].shape[k])) == 1 else ("part", i[k][1] - starts[n], i[k][2])
         return every[n].at((*i[:k], inside, *i[k + 1 :]))
 
-    return Indexed(shape, at)
+    if all(x.seen is None for x in every):
+        return Indexed(shape, at)
+    seen = concatenate([one_of(x.shape) if x.seen is None else x.seen for x in every], k)
+    return Indexed(shape, at, condition(seen))
 
 
 def read_at(x: Indexed, places: Any) -> Indexed:
@@ -210,8 +230,9 @@ def take(x: Indexed, places: Any, axis: Any = None) -> Indexed:
 
 def roll(x: Indexed, shift: int, axis: Any = None) -> Indexed:
     """y_i = x_π⁻(i) for the bijection π that goes on by `shift`."""
-    if axis is None or not isinstance(shift, int):
+    if axis is None or np.ndim(shift):
         raise NoRule("roll of all elements, or by several shifts")
+    shift = int(shift)
     (k,) = listed(axis, x.ndim)
     way, name = "π" if shift < 0 else "π⁻", f"on by {abs(shift)} along {x.shape[k]}"
     if not isinstance(x.shape[k], Size) or x.shape[k].parts:
@@ -223,6 +244,15 @@ def split(x: Indexed, ends: Any, axis: int = 0) -> list[Indexed]:
     """Its parts up to each of these places, and the rest."""
     before = (slice(None),) * (axis % x.ndim)
     return [x[(*before, slice(*cut))] for cut in itertools.pairwise([None, *ends, None])]
+
+
+def sinusoids(x: Any, places: Any, features: Any, base: Any) -> tuple[Indexed, Indexed]:
+    """sin p ω_k and cos p ω_k of frequencies ω, of which nothing is known."""
+    shape = (*places.shape, features // 2)
+    if features % 2:
+        raise NoRule(f"sinusoids of {features} features, of which it is not known that they are pairs")
+    angle = lambda i: places.at(i[:-1]) * atom("x", f"ω {base}", (i[-1],))
+    return tuple(Indexed(shape, lambda i, name=name: function(name, angle(i))) for name in ("sin", "cos"))  # type: ignore
 
 
 def floor_divide(x: Any, y: Any) -> Indexed:
@@ -307,11 +337,9 @@ def power_of(x: Any, p: Any) -> Indexed:
 
 def triangle(x: Indexed, k: int = 0, *, upper: bool) -> Indexed:
     """x_ij where j ≤ i, or where i ≤ j; 0 elsewhere."""
-    rows, columns = every_place(x.shape[-2]), every_place(x.shape[-1])
-    if k or not is_alike(x.shape[-2], x.shape[-1]):
-        raise NoRule("a triangle of an oblong matrix, or another one than up to the diagonal")
-    hidden = rows[:, None] > columns if upper else columns > rows[:, None]
-    return where(hidden, 0, x)
+    rows, columns = every_place(x.shape[-2])[:, None], every_place(x.shape[-1])
+    columns = columns if k == 0 else columns - int(k)
+    return where(compared(rows, columns) if upper else compared(columns, rows), 0, x)
 
 
 def diagonal(x: Indexed, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Indexed:
@@ -444,6 +472,7 @@ FUNCTIONS: dict[Any, Callable] = {
     words.erf: applied("erf"),
     words.erfc: lambda x: 1 - applied("erf")(x),
     words.normal_cdf: normal_cdf,
+    words.sinusoids: sinusoids,
     words.less_log1p: lambda x: x - applied("log")(x + 1),
     words.expm1_less: lambda x: exp(x) - 1 - x,
     windows.filled: filled,

@@ -186,17 +186,20 @@ def _quotient(lead: tuple, sizes: Sizes, powers: Powers, c: Fraction) -> tuple |
 
 
 def _leads(inside: Inside, powers: Powers) -> list[int]:
-    """The terms of a denominator by which numerators are divided: one, and a number where only units are beside it."""
+    """The terms of a denominator by which numerators are divided: one; of two also the other, where that one divides."""
     k, other = leading(inside)
     if other is None:
         return [k]
-    below = all(powers.get(a, Fraction(0)) * q < 0 and abs(powers[a]) >= abs(q) for a, q in inside.terms[k][0][1])
+    form = inside.terms[k][0][1]
+    if inside.terms[other][0][1]:
+        return [k, other] if any(powers.get(a, Fraction(0)) * q < 0 for a, q in form) else [k]
+    below = all(powers.get(a, Fraction(0)) * q < 0 and abs(powers[a]) >= abs(q) for a, q in form)
     return [k, other] if below else [k]
 
 
 @functools.lru_cache(maxsize=10_000)
 def leading(inside: Inside) -> tuple[int, int | None]:
-    """The place of the term by which numerators are divided; and of a number, if it is the only other term."""
+    """The place of the term by which numerators are divided, and of the other one, where two of no sum are all."""
     forms = [form for form, _ in inside.terms]
     rank = lambda k: (
         not all(is_unit(a) for a, _ in forms[k][1]),
@@ -207,9 +210,10 @@ def leading(inside: Inside) -> tuple[int, int | None]:
         repr(forms[k]),
     )
     first = max(range(len(forms)), key=rank)
-    numbers = [k for k, form in enumerate(forms) if not form[1]]
-    alone = len(forms) == 2 and numbers and not forms[first][0] and all(is_unit(a) for a, _ in forms[first][1])
-    return first, numbers[0] if alone else None
+    if len(forms) != 2 or any(bound for bound, _ in forms):
+        return first, None
+    units = all(is_unit(a) for a, _ in forms[first][1])
+    return first, 1 - first if units != bool(forms[1 - first][1]) else None
 
 
 def _blind(factors: Any) -> str:

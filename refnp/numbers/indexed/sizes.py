@@ -110,6 +110,8 @@ class Size(Kind):
         """What is known of a size that is at least 1; else it is taken not to be so, as an assumption."""
         if isinstance(other, int) and other <= least and self.way != "difference":
             return True
+        if isinstance(other, Size) and is_same(self, other):
+            return sign in "≥≤"
         assume("of sizes", f"not {self} {sign} {other}")
         return False
 
@@ -133,7 +135,9 @@ def _computed(one: Any, sign: str, other: Any) -> Any:
 
 def sum_of(sizes: Sequence[Any]) -> Any:
     """The length of axes one behind the other."""
-    every = [piece for size in sizes for piece in pieces(size)]
+    every = [piece for size in sizes for piece in pieces(size) if not is_number(piece, 0)]
+    if len(every) == 1:
+        return every[0]
     return sum(every) if all(isinstance(piece, int) for piece in every) else Size("", "sum", every)
 
 
@@ -358,20 +362,61 @@ def _entry(size: Any, k: int) -> Index:
 
 def _slice(size: Any, k: slice) -> tuple[Any, Callable[[Index], Index]]:
     """The length of a slice, and the index in the whole of an index in it."""
-    if k == slice(None):
+    start = None if is_number(k.start, 0) else k.start
+    stop = None if isinstance(k.stop, Size) and is_same(k.stop, size) else k.stop
+    step = None if is_number(k.step, 1) else k.step
+    if start is stop is step is None:
         return size, lambda i: i
-    if isinstance(size, int) and all(n is None or isinstance(n, int) for n in (k.start, k.stop, k.step)):
-        inside = range(size)[k]
+    if isinstance(size, int) and all(n is None or isinstance(n, int) for n in (start, stop, step)):
+        inside = range(size)[slice(start, stop, step)]
         return len(inside), lambda i: inside[i]
+    if isinstance(start, Size) and is_same(start, size):
+        return 0, _none
+    found = _of_pieces(size, start, stop) if step is None else None
+    found = found or _of_product(size, start, stop, step)
+    if (found is None and step is None and (start is None and is_number(stop, 1))) or (start == -1 and stop is None):
+        found = 1, lambda i: _entry(size, 0 if start is None else -1)
+    if found is None:
+        raise NoRule(f"a slice {k.start}:{k.stop} of an axis of size {size}")
+    return found
+
+
+Slice = tuple[Any, Callable[[Index], Index]] | None
+
+
+def _of_pieces(size: Any, start: Any, stop: Any) -> Slice:
+    """Some pieces of an axis that is several, one behind the other."""
     of = pieces(size)
-    first, last = _cut(of, k.start, 0), _cut(of, k.stop, len(of))
-    if k.step in (None, 1) and first is not None and last is not None and first < last:
-        if last - first == 1:
-            return of[first], lambda i: ("part", first, i) if len(of) > 1 else i
-        return sum_of(of[first:last]), lambda i: ("part", i[1] + first, i[2])
-    if (k.step in (None, 1) and (k.start in (None, 0) and is_one(k.stop))) or (k.start == -1 and k.stop is None):
-        return 1, lambda i: _entry(size, 0 if k.start != -1 else -1)
-    raise NoRule(f"a slice {k.start}:{k.stop} of an axis of size {size}")
+    first, last = _cut(of, start, 0), _cut(of, stop, len(of))
+    if len(of) == 1 or first is None or last is None or first >= last:
+        return None
+    if last - first == 1:
+        return of[first], lambda i: ("part", first, i)
+    return sum_of(of[first:last]), lambda i: ("part", i[1] + first, i[2])
+
+
+def _of_product(size: Any, start: Any, stop: Any, step: Any) -> Slice:
+    """Of pairs (i, m) every one with the same m, of pairs (m, i) those with the same m."""
+    of = factors(size)
+    if len(of) != 2:
+        return None
+    if isinstance(of[1], int) and step == of[1] and stop is None:
+        return of[0], lambda i: ("pair", i, start or 0)
+    if isinstance(of[0], int) and step is None:
+        cuts = [0, *(of[1] * m for m in range(1, of[0])), size]
+        first = next((m for m, cut in enumerate(cuts) if is_same(cut, start or 0)), None)
+        if first is not None and is_same(cuts[first + 1], stop or size):
+            return of[1], lambda i: ("pair", first, i)
+    return None
+
+
+def _none(i: Index) -> Index:
+    raise NoRule("an entry of an axis that has none")
+
+
+def is_number(x: Any, number: int) -> bool:
+    """Whether x is this number."""
+    return isinstance(x, int) and x == number
 
 
 def _cut(of: tuple, place: Any, default: int) -> int | None:

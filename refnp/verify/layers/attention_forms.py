@@ -125,10 +125,26 @@ def torch_scaled(torch, query, key, value, *, scale, mask=None):
 SCALED = Layer("scaled_attention", scaled, by_tape(scaled, IN_ANY_FORM), torch=torch_scaled, names=("attention",))
 CAUSAL_IN_A_CORNER = replace(CAUSAL, torch=torch_causal, jax=None)
 WINDOW_IN_A_CORNER = replace(WINDOW, torch=torch_window, jax=None)
-SINK = Layer("sink_attention", with_sink, by_page(beside_sink, IN_ANY_FORM))
+SINK = Layer(
+    "sink_attention",
+    with_sink,
+    by_page(beside_sink, IN_ANY_FORM),
+    shapes={
+        "usual": "query (..., H, N, d), key (..., H, M, d), value (..., H, M, e), sink (H)",
+        "with mask": "query (..., H, N, d), key (..., H, M, d), value (..., H, M, e), sink (H); mask boolean (N, M)",
+    },
+)
 WEIGHTS = Layer("attention_weights", attention_weights, by_tape(attention_weights, OR_PRINTED))
 DROPOUT = Layer("dropout_attention", dropped, with_kept)
-DECODING = Layer("decoding_attention", decoded, by_tape(decoded, IN_ANY_FORM))
+DECODING = Layer(
+    "decoding_attention",
+    decoded,
+    by_tape(decoded, IN_ANY_FORM),
+    shapes={
+        "usual": "query (..., N, d), key (..., N, d), value (..., N, e), cached_key (..., M, d), "
+        "cached_value (..., M, e)"
+    },
+)
 
 
 def cases() -> list[Case]:

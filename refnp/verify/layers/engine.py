@@ -9,6 +9,7 @@ import refnp.autograd as ad
 from refnp.autograd.reductions import direction
 from refnp.autograd.special import erf, erfc
 from refnp.numbers import rounding
+from refnp.numbers.duals import as_array
 from refnp.numbers.rounding import WIDE, constant, where
 from refnp.verify.case import Case, GradientInputs, KnownDefect, Layer, generator, gradient_of, normal, uniform
 from refnp.verify.judged_pages import by_tape
@@ -34,12 +35,12 @@ def divided_cumprod(x):
 
 def take_along_axis(x, *, indices):
     """y_rk = x_{r, i_rk}."""
-    return ad.take_along_axis(x, np.array(indices))
+    return ad.take_along_axis(x, as_array(indices))
 
 
 def scatter(x, updates, *, indices, mode="add"):
     """y = x with u added, or put, at places i_rk of rows."""
-    return ad.scatter(x, np.array(indices), updates, mode=mode)
+    return ad.scatter(x, as_array(indices), updates, mode=mode)
 
 
 def var(x, *, ddof=0, axis=-1):
@@ -89,6 +90,7 @@ TAKE_ALONG_AXIS = Layer(
     by_tape(take_along_axis),
     torch=lambda torch, x, indices: torch.take_along_dim(x, torch.tensor(indices), -1),
     jax=lambda jax, x, indices: jax.numpy.take_along_axis(x, jax.numpy.array(indices), -1),
+    shapes={"usual": "x (B, N); indices whole < N (B, M)"},
 )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import refnp.autograd as ad
+from refnp.numbers.duals import as_array
 from refnp.numbers.rounding import Rounded, constant
 from refnp.verify.case import Case, Layer, NotOfferedError, normal
 from refnp.verify.judged_pages import by_tape
@@ -32,7 +33,7 @@ def flip(x, *, axis=-1):
 
 def take(x, *, indices, axis=0):
     """y = x at integer `indices` along one axis."""
-    return ad.take(x, np.array(indices), axis)
+    return ad.take(x, as_array(indices), axis)
 
 
 def concatenate(x, y, *, axis=-1):
@@ -85,6 +86,10 @@ TAKE = Layer(
     by_tape(take),
     torch=lambda torch, x, *, indices, axis=0: torch.index_select(x, axis, torch.tensor(indices) % x.shape[axis]),
     jax=lambda jax, x, *, indices, axis=0: jax.numpy.take(x, np.array(indices), axis),
+    shapes={
+        "usual": "x (N, D); indices whole < N (M)",
+        "along the last axis": "x (D, N); indices whole < N (M), axis = -1",
+    },
 )
 CONCATENATE = Layer(
     "concatenate",

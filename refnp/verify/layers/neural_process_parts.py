@@ -43,7 +43,18 @@ def with_kernel(kernel):
     return Layer(f"set_convolution, {kernel.__name__}", function, equation, names=("set_convolution",))
 
 
-PAIR_KERNEL = Layer("pair_kernel", pair_kernel, by_page(pair_kernel))
+PAIRS = "differences (B, N, M, d), scores (B, H, N, M), kernel_weight_0 (d+H, W), kernel_bias_0 (W)"
+TWO_MAPS = f"{PAIRS}, kernel_weight_1 (W, V), kernel_bias_1 (V)"
+PAIR_KERNEL = Layer(
+    "pair_kernel",
+    pair_kernel,
+    by_page(pair_kernel),
+    shapes={
+        "one map": PAIRS,
+        "two maps": TWO_MAPS,
+        "three maps": f"{TWO_MAPS}, kernel_weight_2 (V, U), kernel_bias_2 (U)",
+    },
+)
 TRANSLATION = Layer(
     "translation_attention",
     refnp_translation_attention,

@@ -14,6 +14,8 @@ from refnp.layers.positions.biases import ALiBi, T5Bias
 from refnp.layers.positions.images import ImagePositions, image_places
 from refnp.layers.positions.relative import Shaw
 from refnp.layers.positions.rotary import Rotary
+from refnp.numbers.indexed.proving import drawing
+from refnp.numbers.words import arange
 from refnp.verify.case import Case, GradientInputs, Layer, Without, generator, gradient_of, module_gradient, normal
 from refnp.verify.judged_pages import by_tape, worst_of
 from refnp.verify.layers.attention import IN_ANY_FORM, tensors
@@ -62,7 +64,7 @@ def refnp_sinusoidal(x, *, base=10000):
 @takes("x (..., N, D), weight (V, D) → (..., N, D)", places="whole < V (N)")
 def refnp_learned(x, weight, *, places):
     """y_n = x_n + W[p_n]."""
-    scheme = absolute.LearnedPositions(*weight.shape, rng=np.random.default_rng(0))
+    scheme = absolute.LearnedPositions(*weight.shape, rng=drawing(*weight.shape))
     return bound(scheme, (weight,))(x, places)
 
 
@@ -85,7 +87,7 @@ T5_BUCKETS = {  # of offsets −7 … 7; the distances 0, 1, …, half of the bu
 def with_scheme(scheme, query, key, value, *tables, mask=None, places=None, similarity="scaled_dot"):
     """refnp's attention in heads, with a scheme of positions and the tables that it reads."""
     scheme = bound(scheme, tables)
-    at = [np.arange(x.shape[-2]) if places is None else places for x in (query, key)]
+    at = [arange(x.shape[-2]) if places is None else places for x in (query, key)]
     query, key = (scheme.rotated(x, p) for x, p in zip((query, key), at, strict=True))
     attend = functools.partial(
         layers.similarity_attention, query, key, value, scheme.scores(query, *at), mask=mask, similarity=similarity
@@ -114,14 +116,14 @@ def refnp_alibi(query, key, value, *, mask=None):
 
 def refnp_shaw(query, key, value, *tables, distance, mask=None):
     """refnp's attention with Shaw's vectors, tables of keys and perhaps of values."""
-    scheme = Shaw(query.shape[-1], distance, values=len(tables) > 1, rng=np.random.default_rng(0))
+    scheme = Shaw(query.shape[-1], distance, values=len(tables) > 1, rng=drawing(query.shape[-1]))
     return with_scheme(scheme, query, key, value, *tables, mask=mask)
 
 
 def refnp_t5(query, key, value, table, *, bidirectional=True, mask=None):
     """refnp's attention with T5's biases, distances up to 6."""
     options = {"buckets": table.shape[1], "max_distance": 6, "bidirectional": bidirectional}
-    scheme = T5Bias(len(table), **options, rng=np.random.default_rng(0))
+    scheme = T5Bias(table.shape[0], **options, rng=drawing(*table.shape))
     return with_scheme(scheme, query, key, value, table, mask=mask, similarity="dot")
 
 
@@ -141,12 +143,15 @@ def torch_learned(torch, x, weight, *, places):
     return x + weight[torch.tensor(places)]
 
 
+IN_PAIRS = "query (..., H, N, K·2), key (..., H, M, K·2), value (..., H, M, e)"
+WITH_NUMBERS = "query (..., H, N, d), key (..., H, M, d), value (..., H, M, e), table (H, L)"
 attending = functools.partial(by_tape, parts=IN_ANY_FORM | OR_PRINTED)
 SINUSOIDAL = Layer(
     "sinusoidal_positions",
     refnp_sinusoidal,
     by_tape(refnp_sinusoidal),
     names=("sinusoidal", "SinusoidalPositions"),
+    shapes={"usual": "x (..., N, K·2)"},
 )
 LEARNED = Layer(
     "learned_positions",
@@ -155,11 +160,51 @@ LEARNED = Layer(
     torch=torch_learned,
     jax=lambda jax, x, weight, *, places: x + weight[np.asarray(places)],
     names=("LearnedPositions",),
+    shapes={"usual": "x (..., N, D), weight (V, D); places whole < V (N)"},
 )
-ROTATE = Layer("rotate", rotary.rotate, by_tape(rotary.rotate))
-ROTARY = Layer("rotary_attention", refnp_rotary, attending(refnp_rotary), names=("Rotary",))
-SHAW = Layer("shaw_attention", refnp_shaw, worst_of(attending(refnp_shaw), attending(gathered_shaw)), names=("Shaw",))
-T5 = Layer("t5_attention", refnp_t5, attending(refnp_t5), names=("T5Bias",))
+ROTATE = Layer(
+    "rotate",
+    rotary.rotate,
+    by_tape(rotary.rotate),
+    shapes={
+        "usual": "x (..., N, K·2); places whole < P (N)",
+        "layout=half": "x (..., N, 2·K); places whole < P (N), layout = 'half'",
+    },
+)
+ROTARY = Layer(
+    "rotary_attention",
+    refnp_rotary,
+    attending(refnp_rotary),
+    names=("Rotary",),
+    shapes={
+        "usual": IN_PAIRS,
+        "with mask": f"{IN_PAIRS}; mask boolean (N, M)",
+        "layout=half": f"{IN_PAIRS.replace('K·2', '2·K')}; layout = 'half'",
+    },
+)
+OF_OFFSETS = "query (..., H, N, d), key (..., H, M, d), value (..., H, M, d), key_table (2·k + 1, d)"
+SHAW = Layer(
+    "shaw_attention",
+    refnp_shaw,
+    worst_of(attending(refnp_shaw), attending(gathered_shaw)),
+    names=("Shaw",),
+    shapes={
+        "of keys": f"{OF_OFFSETS}; distance = k",
+        "usual": f"{OF_OFFSETS}, value_table (2·k + 1, d); distance = k",
+        "with mask": f"{OF_OFFSETS}, value_table (2·k + 1, d); distance = k, mask boolean (N, M)",
+    },
+)
+T5 = Layer(
+    "t5_attention",
+    refnp_t5,
+    attending(refnp_t5),
+    names=("T5Bias",),
+    shapes={
+        "usual": f"{WITH_NUMBERS}",
+        "with mask": f"{WITH_NUMBERS}; mask boolean (N, M)",
+        "one direction": f"{WITH_NUMBERS}; bidirectional = False",
+    },
+)
 ALIBI = Layer("alibi_attention", refnp_alibi, attending(refnp_alibi), names=("ALiBi",))
 IMAGE = Layer(
     "image_attention",
