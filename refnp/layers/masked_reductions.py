@@ -11,6 +11,7 @@ import numpy as np
 from refnp.autograd.primitives import raw
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.numbers.arrays import broadcast_shapes, floating, in_order
+from refnp.numbers.kinds import is_kind
 
 
 def full_mask(name: str, mask: ArrayLike | None, shape: tuple[int, ...]) -> Array:
@@ -39,7 +40,9 @@ def _listed(shapes: dict[str, tuple[int, ...]]) -> str:
 
 
 def check_positive(name: str, argument: str, value: ArrayLike) -> None:
-    """ValueError naming the first value that is not positive and finite."""
+    """ValueError naming the first value that is not positive and finite, as unknown numbers are taken to be."""
+    if is_kind(np.real(value)):
+        return
     real = np.asarray(np.real(value))
     wrong = ~((real > 0) & (real < np.inf))
     if wrong.any():

@@ -241,6 +241,7 @@ FUNCTIONS: dict[Any, Callable] = {
     words.less_log1p: lambda x: x - np.log1p(x),
     words.expm1_less: lambda x: np.expm1(x) - x,
 }
+FUNCTIONS[np.isnan] = lambda x: np.isnan(x.real)
 FUNCTIONS |= {ufunc: _elementwise(ufunc) for ufunc in ELEMENTWISE}
 FUNCTIONS |= {ufunc: _compared(ufunc) for ufunc in COMPARED}
 FUNCTIONS |= {function: _moving(function) for function in MOVING}

@@ -220,7 +220,8 @@ def is_taken(function: Callable, form: Form) -> bool:
     for seed in range(12):
         arguments, options = numbers_of(form, seed, longest=3 + seed, least=2)
         try:
-            function(*arguments.values(), **options)
+            with np.errstate(all="ignore"):
+                function(*arguments.values(), **options)
         except (TypeError, ValueError):
             continue
         return True
@@ -464,7 +465,7 @@ def numbers_of(form: Form, seed: int, longest: int = 3, least: int = 1) -> tuple
             return found if shape else int(found)
         if not shape and name in form.options:
             return 0.4 + 0.2 * rng.random()
-        return rng.random(shape) + 0.2 if name in form.positive else rng.normal(size=shape)
+        return 0.1 + 0.8 * rng.random(shape) if name in form.positive else rng.normal(size=shape)
 
     arguments = {name: drawn(name, x) for name, x in form.arguments.items()}
     return arguments, {name: drawn(name, x) for name, x in form.options.items()}

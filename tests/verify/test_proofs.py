@@ -117,11 +117,8 @@ def test_forms_that_a_function_refuses_are_left_out():
     assert [form.name for form in theorems.forms_of(function)] == ["usual"]
 
 
-@pytest.mark.parametrize(
-    "page", [name for name, cases in PAGES.items() if not hasattr(cases[0].layer.function, "takes")]
-)
-def test_no_form_has_an_axis_of_1_in_place_of_a_letter(page):
+@pytest.mark.parametrize("page", ["cholesky", "det", "inv", "log_determinant", "slogdet", "solve"])
+def test_a_form_made_of_a_case_has_letters_and_not_axes_of_1(page):
     """Of matrices of one number alone nothing would be proved."""
-    cases = PAGES[page]
-    for form in theorems.forms_of(cases[0].layer.function, cases):
-        assert all(1 not in x.shape for x in form.arguments.values() if x is not None)
+    (form,) = theorems.undeclared(PAGES[page])
+    assert all(1 not in x.shape for x in form.arguments.values())

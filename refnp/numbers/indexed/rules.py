@@ -186,7 +186,7 @@ def _quotient(lead: tuple, sizes: Sizes, powers: Powers, c: Fraction) -> tuple |
 
 
 def _leads(inside: Inside, powers: Powers) -> list[int]:
-    """The terms of a denominator by which numerators are divided: one; of two also the other, where that one divides."""
+    """The terms of a denominator by which numerators are divided: one, and of two the other where that one divides."""
     k, other = leading(inside)
     if other is None:
         return [k]
