@@ -287,7 +287,8 @@ class ClaimedGradient:
 
     def fault(self, cotangents: Array) -> str | None:
         """What is wrong with the pullback but for its numbers: that it writes into its cotangent, into the arguments or
-        into the value, or returns an array that a later call changes; two cotangents (2, m) are given to it."""
+        into the value, returns an array that a later call changes, or gives another gradient when it is called again;
+        two cotangents (2, m) are given to it."""
         args = self.problem.args()
         value, pullback = self.vjp(self.problem.f, *args)
         first, second = (self.cotangent(value, u) for u in cotangents)
@@ -300,13 +301,16 @@ class ClaimedGradient:
             return f"the pullback writes into {changed}; let it work on a copy"
         returned = {f"gradient{_at(path)}": leaf for path, leaf in leaves_of(gradients)}
         before = _copies(returned)
-        for call in (lambda: pullback(second), lambda: self.vjp(self.problem.f, *self.problem.args())[1](second)):
+        calls = lambda: pullback(self.cotangent(value, cotangents[0])), lambda: pullback(second)
+        for call in (*calls, lambda: self.vjp(self.problem.f, *self.problem.args())[1](second)):
             try:
-                call()
+                again = call()
             except Exception:  # a pullback may be good for one call only
                 continue
             if changed := _changed(returned, before):
                 return f"the pullback returns {changed}, which a later call changes; return a copy"
+            if call is calls[0] and _apart(before, {f"gradient{_at(path)}": a for path, a in leaves_of(again)}):
+                return "the pullback gives another gradient for the same cotangent when it is called again"
         return None
 
     def computes_in(self, dtype: DType, u: Array) -> bool:
@@ -361,3 +365,12 @@ def _changed(arrays: dict[str, Any], before: dict[str, Array]) -> str | None:
     """The name of the first array that is not what it was."""
     now = _copies(arrays)
     return next((name for name, old in before.items() if not np.array_equal(now[name], old, equal_nan=True)), None)
+
+
+def _apart(arrays: dict[str, Array], others: dict[str, Any]) -> bool:
+    """Whether a pair of finite arrays differs by more than half of the digits; rounding in another order is less."""
+    now = _copies(others)
+    pairs = [(old, now[name]) for name, old in arrays.items() if name in now]
+    half = lambda a: np.finfo(a.dtype).eps ** 0.5 if a.dtype.kind in "fc" else 0.0
+    near = lambda a, b: np.shape(a) == np.shape(b) and np.all(np.abs(a - b) <= half(a) * np.max(np.abs(a), initial=0))
+    return any(np.isfinite(a).all() and np.isfinite(b).all() and not near(a, b) for a, b in pairs)

@@ -50,6 +50,27 @@ def test_value_and_gradient_keep_the_dtype(operation):
             assert np.isfinite(gradient).all()
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast", "ignore:invalid value")
+@every_operation
+def test_what_has_a_kernel_is_float32_rounded_once_in_float16(operation):
+    """Page or kernel: a sum, a square or a count soon is ∞ in float16. Models and broadcast gradients round more."""
+    half = in_dtype(operation.args, np.float16)
+    tensors = map_leaves(lambda a: ad.Tensor(a, requires_grad=True) if is_differentiable(a) else a, half)
+    if operation.model or not all(np.isfinite(a).all() for a in floats(half)):
+        return
+    nodes = list(tape_of([y for y in leaves_of(operation.function(*tensors)) if isinstance(y, ad.Tensor)]))
+    if len(nodes) == 1 and getattr(nodes[0].operation, "kernel", None) and not floats(list(nodes[0].options.values())):
+        (value, pullback), (wide, wide_pullback) = (
+            ad.vjp(operation.function, *in_dtype(half, dtype)) for dtype in (np.float16, np.float32)
+        )
+        first, right = (
+            floats(f(in_dtype(cotangents(value), t)))[0]
+            for f, t in ((pullback, np.float16), (wide_pullback, np.float32))
+        )
+        for y, expected in zip(floats([value, first]), floats([wide, right]), strict=True):
+            assert_same_bits(y, expected.astype(np.float16))
+
+
 @every_operation
 def test_arrays_in_arrays_out_and_nothing_is_written_to(operation):
     """Read-only arguments and cotangents; the values are those that Tensors give."""

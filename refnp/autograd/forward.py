@@ -273,6 +273,6 @@ def _refusal(name: str, tape: Recorded | None) -> TypeError:
     where = f"of {', '.join(sorted(others))} " if others else ""
     return TypeError(
         f"{name}: forward and reverse mode disagree: the function {where}is not analytic (np.abs, .real, conj), "
-        "takes values off the tape, or a gradient rule is wrong; write it with refnp's operations, or use "
-        "vjp or jacobian"
+        "takes values off the tape, a gradient rule is wrong, or a number on the way is NaN or out of range; write it "
+        "with refnp's operations, or use vjp or jacobian"
     )

@@ -31,6 +31,7 @@ import numpy as np
 
 from refnp.autograd.declaration import Declaration, takes
 from refnp.autograd.primitives import primitive
+from refnp.kernels.blocks import in_float32
 from refnp.numbers.arrays import axes_last, in_order, normalize_axes
 from refnp.numbers.duals import Array, Dual
 from refnp.numbers.kinds import Kind, kind_of
@@ -111,7 +112,12 @@ def page(
 
         @functools.wraps(form)
         def chosen(*arrays: Any, **given: Any) -> tuple:
-            found = fast(*arrays, **given) if fast is not None and not _plain.get() and is_known(arrays) else None
+            found = None
+            if fast is not None and not _plain.get() and is_known(arrays):
+                if getattr(arrays[0], "dtype", FLOAT).char == "e" and are_halves(arrays):
+                    found = in_float32(fast, *arrays, **given)
+                else:
+                    found = fast(*arrays, **given)
             return on_arrays(*arrays, **given) if found is None else found
 
         apart = chosen if around is None else around(chosen)
@@ -222,6 +228,11 @@ def of_each_axis(function: Callable, declaration: Declaration, *, fitted: bool =
         return tuple(one[0] for one in y) if isinstance(y, tuple) else y[0], vjp_of_one
 
     return form
+
+
+def are_halves(arguments: tuple) -> bool:
+    """Whether all floats among the arguments are float16, in which sums, squares and counts soon are ∞."""
+    return {a.dtype.char for a in arguments if hasattr(a, "dtype") and a.dtype.kind == "f"} == {"e"}
 
 
 def in_own_types(form: Callable, discrete: set[int]) -> Callable:

@@ -83,7 +83,8 @@ def primitive(function: Callable) -> Callable:
                 arrays = declaration.fitted(tuple(arrays), given)
             value, vjp = rule(*arrays, **given) if given else rule(*arrays)
             if foreign:
-                vjp = owning(function.__name__, vjp, arguments)
+                value = tuple(map(copied, value)) if isinstance(value, tuple) else copied(value)
+                vjp = owning(function.__name__, vjp, arguments, len(defaults))
         except (AttributeError, OverflowError, TypeError, ValueError) as error:
             refuse(function, arguments, options, error)
             raise
@@ -168,16 +169,20 @@ def is_own(function: Callable) -> bool:
     return function.__module__.partition(".")[0] == "refnp"
 
 
-def owning(name: str, vjp: Callable, arguments: tuple) -> Callable:
+def owning(name: str, vjp: Callable, arguments: tuple, most: int) -> Callable:
     """A rule that is not refnp's: it gets read-only gradients, and what it returns is checked and copied.
 
-    Raises ValueError for a shape that is neither the argument's nor a result's, to which the argument was broadcast.
+    Raises ValueError for more gradients than the `most` arguments that it takes, and for a shape that is neither the
+    argument's nor a result's, to which the argument was broadcast; TypeError for what is no real number where the
+    argument is.
     """
 
     def rule(*bars: Array) -> Any:
         gradients = vjp(*map(read_only, bars))
         if not isinstance(gradients, tuple):
             return gradients
+        if len(gradients) > max(most, len(arguments)):
+            raise ValueError(f"backward: the rule of {name} returned {len(gradients)} gradients for {most} arguments")
         found: list[Any] = []
         for place, (argument, gradient) in enumerate(zip(arguments, gradients, strict=False)):
             if not (isinstance(argument, Tensor) and argument.requires_grad):
@@ -189,10 +194,17 @@ def owning(name: str, vjp: Callable, arguments: tuple) -> Callable:
                     f"backward: the rule of {name} returned shape {np.shape(gradient)} for argument {place}, "
                     f"of shape {argument.shape}"
                 )
+            if (came := getattr(gradient, "dtype", argument.dtype)).kind not in "fiu" + argument.dtype.kind:
+                raise TypeError(f"backward: the rule of {name} returned {came} for argument {place}, {argument.dtype}")
             found.append(gradient if gradient is None or isinstance(gradient, Kind) else np.array(gradient))
         return tuple(found)
 
     return rule
+
+
+def copied(value: Any) -> Any:
+    """A copy of an array, which its function may fill once more; anything else as it is."""
+    return value.copy(order="K") if type(value) is np.ndarray else value
 
 
 def read_only(value: Any) -> Any:

@@ -49,7 +49,7 @@ def float16_in_float32(function: Callable) -> Callable:
         x = as_array(x, order="C")
         if x.dtype.char != "e":
             return function(x, *axis, **options)
-        return in_float32(lambda x: function(x, *axis, **options), x, {})
+        return in_float32(function, x, *axis, **options)
 
     return of_any_type
 

@@ -180,7 +180,7 @@ def elementwise(function: Callable) -> Callable:
             return function(x, **options)
         x = in_order(floating(x))
         if x.dtype.char == "e":
-            return in_float32(on_any_shape, x, options)
+            return in_float32(on_any_shape, x, **options)
         y, rows_vjp = in_blocks(function, x.reshape(-1, 1), (), options)
 
         def vjp(y_bar: Array) -> tuple:
@@ -191,14 +191,29 @@ def elementwise(function: Callable) -> Callable:
     return on_any_shape
 
 
-def in_float32(function: Callable, x: Array, options: dict) -> tuple:
-    """Value and VJP of a function of float16, computed in float32."""
-    y, wide_vjp = function(x.astype(np.float32), **options)
+def in_float32(function: Callable, *arguments: Any, **options: Any) -> Any:
+    """Value and VJP of a function of float16, computed in float32; None where the function returns None."""
+    found = function(*map(widened, arguments), **options)
+    if found is None:
+        return None
+    y, wide_vjp = found
 
-    def vjp(y_bar: Array) -> tuple:
-        return (wide_vjp(y_bar.astype(np.float32))[0].astype(np.float16),)
+    def vjp(*y_bars: Array) -> tuple:
+        return tuple(map(narrowed, wide_vjp(*map(widened, y_bars))))
 
-    return y.astype(np.float16), vjp
+    return tuple(map(narrowed, y)) if isinstance(y, tuple) else narrowed(y), vjp
+
+
+def widened(x: Any) -> Any:
+    """float16 as float32; anything else as it is."""
+    return x.astype(np.float32) if getattr(x, "dtype", None) == np.float16 else x
+
+
+def narrowed(x: Any) -> Any:
+    """float32 as float16, also of a gradient that is a function, when it is called; anything else as it is."""
+    if callable(x):
+        return lambda: narrowed(x())
+    return x.astype(np.float16) if getattr(x, "dtype", None) == np.float32 else x
 
 
 def in_blocks(function: Callable, rows: Array, shared: tuple, options: dict) -> tuple:

@@ -52,8 +52,7 @@ def set_convolution(
     x, points, y, present, batch, dtype = given(target_x, context_x, context_y, length_scale, mask)
     axis = 1 if off else -1  # of the channels of y
     flags = int(density)  # how many channels say that there is a point
-    wide = np.dtype(np.float32) if dtype == np.float16 else dtype  # in which squares and ε are representable
-    scales = checked_scales("set_convolution", length_scale, flags, y.shape[axis], wide)  # (C,)
+    scales = checked_scales("set_convolution", length_scale, flags, y.shape[axis], dtype)  # (C,)
     ones = np.ones((len(y), flags, *y.shape[2:]) if off else (*y.shape[:-1], flags), y.dtype)
     v = np.ascontiguousarray(np.concatenate([ones, y], axis, dtype=np.result_type(y, scales)))
     if present is not None:

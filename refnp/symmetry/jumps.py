@@ -11,6 +11,7 @@ larger change is kept until it is some roundings long:
 The points are changed number by number, whole numbers as well, whatever all draws have in common.
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ import numpy as np
 from refnp.autograd import Array
 from refnp.symmetry.claim import Refusal, cast
 from refnp.symmetry.evaluation import BothSides
-from refnp.symmetry.noise import STEPS, factors, noise
+from refnp.symmetry.noise import STEPS, factors, noise, span
 from refnp.symmetry.vectors import Vector
 
 OF_ORDER = 2.0**-10  # of the output: a smaller difference is compared with rounding alone
@@ -99,6 +100,25 @@ def jump_near(sides: BothSides, d: Array) -> Jump | None:
     return None
 
 
+def jump_of_roundings(sides: BothSides, relative: float) -> Jump | None:
+    """Two values of f some roundings away from g·x that differ like both sides, or nothing.
+
+    Where x cannot be perturbed, as one of whole numbers, g alone is, and f may choose alike a few times by chance.
+    """
+    at = sides.at
+    for k in range(DIRECTIONS):
+        moved = at.claim.action.act(sides.element(k), cast(at.input_in(0, at.finest), at.finest))
+        try:
+            points = [Vector.of(at.claim.at(x, at.finest)) for x in at.line(moved, span(at.precisions.u))]
+        except Refusal:
+            continue
+        for a, b in itertools.combinations(points, 2):
+            if a.form == b.form and KEPT * relative <= a.relative(a.minus(b), b, empty=0.0) < np.inf:
+                place = int(np.argmax(np.abs(a.minus(b))))
+                return Jump(_place(a, place), float(a.values[place]), float(b.values[place]), moved=True)
+    return None
+
+
 def _on_line(value: Callable[[float], Vector], size: float) -> tuple[str, float, float] | None:
     """A jump of this size on the line, by its two sides."""
     first = value(0.0)
@@ -106,7 +126,7 @@ def _on_line(value: Callable[[float], Vector], size: float) -> tuple[str, float,
         for low, high in ((0.0, reach), (-reach, 0.0)):
             a, b = value(low), value(high)
             change = _change(a, b)
-            if change < KEPT * size:
+            if change == 0 or change < KEPT * size:
                 continue
             for _ in range(HALVINGS):
                 if abs(high - low) <= 2.0**-62 + 2.0**-52 * abs(low) or _change(a, b) < KEPT * change:

@@ -4,15 +4,16 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from refnp.symmetry.actions import SMALL, Arrays, Element
 from refnp.symmetry.claim import FLOATS, Claim, DType, Precisions, Refusal, cast, dtype_name, roundoff
-from refnp.symmetry.evaluation import Evaluations
+from refnp.symmetry.evaluation import BothSides, Evaluations
 from refnp.symmetry.inputs import KINDS, Domain, Input, Scales
 from refnp.symmetry.judge import NO_NOISE, SAFETY, Bound, Finding, discrepancy, judge
-from refnp.symmetry.jumps import OF_ORDER, Jumps
+from refnp.symmetry.jumps import OF_ORDER, Jumps, jump_of_roundings
 from refnp.symmetry.noise import INSIDE, UNIT_ROUNDOFFS, least_of
 from refnp.symmetry.orbits import moves
 from refnp.symmetry.shrink import Shrinker, Violation, some_elements
@@ -192,6 +193,10 @@ class Trials:
         if finding.outcome == "violated":
             again = self.evaluations(x, 2 * PERTURBATIONS, stream=1, anchored=anchored)
             finding = judge(again, g, self.bound, self.levels, self.jumps)
+            stays = anchored or not again.perturbations_differ()  # x does, and g alone is perturbed
+            if stays and self.jumps is not None and OF_ORDER <= finding.relative < np.inf:
+                jump = jump_of_roundings(BothSides(again, g), finding.relative)
+                finding = finding if jump is None else replace(finding, outcome="jumps", reason=str(jump))
         return finding, anchored
 
     def _enter(self, finding: Finding, at: Evaluations, g: Element, insensitivity: float) -> None:

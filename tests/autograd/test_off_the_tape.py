@@ -249,6 +249,8 @@ def test_what_rules_of_others_return_is_copied():
 
     assert ad.grad(lambda x: ad.sum(x + keeping(x) + x))(x).tolist() == [3, 3, 3]
     assert kept.tolist() == [1, 1, 1]
+    doubled = primitive(lambda x: (np.multiply(x, 2, out=kept), lambda y_bar: (2 * y_bar,)))  # into one array
+    assert ad.grad(lambda x: ad.sum(doubled(x) * doubled(x * x)))(x).tolist() == [12, 48, 108]
 
 
 @given(seeds, st.sampled_from([ad.multiply, ad.divide, ad.maximum, ad.arctan2, ad.power]))
@@ -325,6 +327,8 @@ def test_counts_and_ties_in_float16(n):
         assert gradient.dtype == np.float16
         assert_within(gradient.astype(float), np.full(n, 1 / n), 2.0**-11 / n + 2.0**-25)
     assert ad.max(x[:, None], 1).dtype == ad.std(x).dtype == np.float16
+    assert_within(layers.softmax(x).astype(float), np.full(n, 1 / n), 2.0**-11 / n + 2.0**-25)
+    assert np.all(layers.layer_norm(300 * x) == 0)
 
 
 @given(seeds)

@@ -172,6 +172,19 @@ def test_a_rule_must_return_the_right_shape(shape):
         careless(leaf(np.ones(3))).sum().backward()
 
 
+@pytest.mark.parametrize("given", [np.ones(3) > 0, np.ones(3) * 1j, np.ones(3, object)])
+def test_a_rule_must_return_real_numbers(given):
+    careless = primitive(lambda x: (x * 1, lambda y_bar: (given,)))
+    with pytest.raises(TypeError, match=rf"^backward: the rule of <lambda> returned {given.dtype} for argument 0"):
+        careless(leaf(np.ones(3))).sum().backward()
+
+
+def test_a_rule_must_return_no_more_gradients_than_arguments():
+    careless = primitive(lambda x: (x * 1, lambda y_bar: (y_bar, None)))
+    with pytest.raises(ValueError, match=r"^backward: the rule of <lambda> returned 2 gradients for 1 arguments"):
+        careless(leaf(np.ones(3))).sum().backward()
+
+
 def test_several_results():
     @primitive
     def both(x):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refnp.symmetry import Permute, RotateSpace, check, equivariant, invariant, search
@@ -46,6 +46,17 @@ def test_where_most_pairs_jump_nothing_holds():
     assert WORDS in str(verdict)
     assert "float32 inside" not in str(verdict)
     assert verdict.holds == (2 * verdict.counts.jumps <= verdict.counts.pairs)
+
+
+@given(seeds, st.sampled_from([np.less, np.less_equal]), st.integers(1, 3))
+@settings(max_examples=6)
+def test_a_threshold_that_distances_of_whole_numbers_meet_is_no_violation(seed, below, reach):
+    """The points stay what all draws have in common, whole numbers in order, so that rotations alone are perturbed."""
+    draw = lambda rng, n: {"x": np.stack([np.arange(n) * 1.0, np.zeros(n)], -1)}
+    within = lambda x: below(((x[:, None] - x) ** 2).sum(-1), reach**2).sum()
+    verdict = search(invariant(within, RotateSpace("x")), draw, sizes={"n": range(2, 7)}, structures=(), seed=seed,
+                     count=30)  # fmt: skip
+    assert not verdict.fails
 
 
 @given(seeds, st.integers(2, 5))
