@@ -49,10 +49,10 @@ class Page(Protocol):
 
 _plain = contextvars.ContextVar("plain", default=False)
 FLOAT = np.dtype(float)
-HOLDS = {  # what is held against every number of an argument, and what it must be
-    "positive": (lambda x: (x > 0) & (x < np.inf), "it must be positive and finite"),
-    "nonnegative": (lambda x: (x >= 0) & (x < np.inf), "it must be finite and not negative"),
-    "probability": (lambda x: (x >= 0) & (x <= 1), "a probability lies in [0, 1]"),
+HOLDS = {  # how every number of an argument lies to 0, how to what, and what it must be
+    "positive": (np.greater, np.less, np.inf, "it must be positive and finite"),
+    "nonnegative": (np.greater_equal, np.less, np.inf, "it must be finite and not negative"),
+    "probability": (np.greater_equal, np.less_equal, 1, "a probability lies in [0, 1]"),
 }
 WITHOUT_KERNEL = "gFDG"  # longdouble and complex numbers: kernels are written for floats alone
 
@@ -102,8 +102,8 @@ def page(
         discrete = {i for i, argument in declaration.by_place.items() if argument.may_be_discrete}
         on_arrays = in_own_types(form, discrete)
         is_known = are_arrays if of_every_array else are_floats  # to the kernel
-        kinds = {name: argument.shapes[-1].kind for name, argument in declaration.arguments.items()}
-        held = {name: HOLDS[kind] for name, kind in kinds.items() if kind in HOLDS}
+        every = declaration.arguments.values()
+        held = {a.name: HOLDS[shape.kind] for a in every for shape in a.shapes if shape.kind in HOLDS}
         fast: Callable | None
         if isinstance(kernel, Mapping):
             fast = in_own_types(with_parts(form, kernel), discrete)
@@ -141,11 +141,11 @@ def refuse_numbers(declaration: Declaration, held: dict, arrays: tuple, options:
     """ValueError naming the first number of an array that is not what it is declared to be, and that no mask hides."""
     given = dict(zip(declaration.places, arrays, strict=False)) | options
     masks = [(given.get(name), a.hides) for name, a in declaration.arguments.items() if a.hides]
-    for name, (holds, must) in held.items():
-        x = np.real(given.get(name, 1))
+    for name, (from_0, to, most, must) in held.items():
+        x = np.real(np.asarray(given.get(name, 1)))
         if given.get(name) is None or (x.dtype.kind != "f" and declaration.arguments[name].may_be_discrete):
             continue
-        wrong = ~holds(x)
+        wrong = np.asarray(~(from_0(x, 0) & to(x, most)))
         if wrong.any():
             for mask in (mask for mask, hidden in masks if mask is not None and name in hidden):
                 wrong, x, _ = np.broadcast_arrays(wrong & mask, x, mask)

@@ -84,14 +84,12 @@ def instance_norm(x, gain=1.0, shift=0.0, *, eps=1e-5):
 
 
 def check_statistics(x, gain=1.0, shift=0.0, mean=None, variance=None, *, eps=1e-5):
-    """ValueError unless there are both statistics or neither, something to take them of, and no variance below 0."""
+    """ValueError unless there are both statistics or neither, and something to take them of."""
     if (mean is None) != (variance is None):
         missing = "mean" if mean is None else "variance"
         raise ValueError(f"batch_norm: {missing} is missing; give mean and variance, or neither")
     if mean is None and not x.size:
         raise ValueError(f"batch_norm: x has shape {x.shape}; an empty axis has no mean and no variance")
-    if variance is not None and np.any(variance.real < 0):
-        raise ValueError(f"batch_norm: variance holds {np.min(variance.real)}; it must be 0 or positive")
 
 
 @page(

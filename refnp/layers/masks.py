@@ -113,18 +113,6 @@ def combine(*masks: ArrayLike | None) -> Array | None:
         raise ValueError(f"combine: masks of shapes {shapes} do not broadcast") from None
 
 
-def check_mask(name: str, mask: ArrayLike | None, shape: tuple[int, ...], hint: str = "") -> Array | None:
-    """The mask as an array, or TypeError unless boolean, ValueError unless it broadcasts to `shape` (..., N, M)."""
-    if mask is None:
-        return None
-    mask = np.asarray(mask)
-    if mask.dtype != bool:
-        raise TypeError(f"{name}: mask is {mask.dtype}; pass booleans, True = may attend{hint}")
-    if not fits(mask.shape, shape):
-        raise ValueError(f"{name}: mask has shape {mask.shape}; it must broadcast to (..., queries, keys) = {shape}")
-    return mask
-
-
 def fits(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
     """Whether an array of `shape` broadcasts to exactly the shape `target`."""
     try:

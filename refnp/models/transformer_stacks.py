@@ -18,7 +18,8 @@ import numpy as np
 from refnp.autograd.tensor import Array, ArrayLike, Tensor
 from refnp.layers.activation import relu
 from refnp.layers.layer_norm import LayerNorm
-from refnp.layers.masks import check_mask, combine, without_unread
+from refnp.layers.masked_reductions import full_mask
+from refnp.layers.masks import combine, without_unread
 from refnp.layers.module import Module
 from refnp.layers.positions.relative import RelativePositions
 from refnp.models.transformer_layers import DecoderLayer, EncoderLayer, LayerState, causal_after, token_count
@@ -213,7 +214,7 @@ class Decoder(Stack):
         """The mask of x (..., n, D) and all tokens so far, causal if the decoder is; (..., n, earlier + n)."""
         n = token_count(x)
         heads = (self.layers[0].attention.heads,) if per_head else ()
-        mask = check_mask("Decoder", mask, (*x.shape[:-2], *heads, n, earlier + n))
+        mask = None if mask is None else full_mask("Decoder", mask, (*x.shape[:-2], *heads, n, earlier + n))
         return combine(causal_after(earlier, n), mask) if self.causal else mask
 
 

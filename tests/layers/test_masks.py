@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import refnp.autograd as ad
 from refnp.kernels import hidden
 from refnp.layers import masks
-from refnp.layers.masks import check_mask, fits, shielded, spoil
+from refnp.layers.masks import fits, shielded, spoil
 from refnp.layers.softmax import softmax
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import softmax as equations
@@ -210,17 +210,6 @@ def test_kept_keeps_the_layout(layout):
 )  # fmt: skip
 def test_fits(shape, target, answer):
     assert fits(shape, target) is answer
-
-
-def test_check_mask():
-    assert check_mask("f", None, (2, 3)) is None
-    np.testing.assert_array_equal(check_mask("f", [[True, False, True]], (2, 3)), [[True, False, True]])
-    assert check_mask("f", True, (2, 3)).shape == ()
-    with pytest.raises(TypeError, match=r"^f: mask is int64; pass booleans, True = may attend$"):
-        check_mask("f", np.ones((2, 3), int), (2, 3))
-    message = r"^f: mask has shape \(3, 2\); it must broadcast to \(\.\.\., queries, keys\) = \(2, 3\)$"
-    with pytest.raises(ValueError, match=message):
-        check_mask("f", np.ones((3, 2), bool), (2, 3))
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ X, POINTS, Y = np.zeros((4, 1)), np.zeros((5, 1)), np.zeros((5, 2))
 @pytest.mark.parametrize(
     ("arrays", "options", "error", "message"),
     [
-        ((X, POINTS, Y, -0.5), {}, ValueError, "length_scale is -0.5; it must be positive"),
+        ((X, POINTS, Y, -0.5), {}, ValueError, "length_scale holds -0.5; it must be positive"),
         ((X, POINTS, Y, 0.0), {}, ValueError, "must be positive"),
         ((X, POINTS, Y, np.nan), {}, ValueError, "must be positive"),
         ((X, POINTS, Y, np.inf), {}, ValueError, "must be positive and finite"),
