@@ -26,6 +26,7 @@ from gradcheck.flat import ClaimedGradient, FlatFunction
 from gradcheck.numerical import Method
 from gradcheck.precision import Array, dtype_name, roundoff, wider
 from gradcheck.report import Report, Worst
+from gradcheck.seen import seen
 
 GROUP = 40  # elements in a projection of an array, where `projections` are enough for it
 
@@ -187,6 +188,8 @@ def first_order(report: Report, here: FirstOrder, directions: Sequence[Direction
     row, k = map(int, np.unravel_index(int(np.argmin(agreement.ranked)), agreement.ranked.shape))
     judged, agrees = (agreement.passed | agreement.failed).any(axis=1), not agreement.failed.any()
     sizes = np.array([len(d.support) for d in directions])
+    arrays = [here.problem.leaf_of(int(d.support[0])).place() for d in directions]
+    told = seen(arrays, compared.claimed, compared.numeric, np.any(agreement.failed, axis=1))
     report = replace(
         report,
         method=here.method.name,
@@ -194,7 +197,7 @@ def first_order(report: Report, here: FirstOrder, directions: Sequence[Direction
         elements=int(np.sum(judged & (sizes == 1))),
         projected=int(np.sum(sizes[judged & (sizes > 1)])),
         left_out=report.left_out + int(np.sum(sizes[~judged])),
-        remarks=report.remarks + remarks_on([agreement], here.dtype),
+        remarks=(*report.remarks, *remarks_on([agreement], here.dtype), *told),
     )
     if not judged.any():
         return report

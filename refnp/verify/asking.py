@@ -381,9 +381,10 @@ class Asked:
         return answer, notes
 
     def output(self, problem: Problem) -> Answer:
-        """The function's output alone to a problem that is none of its cases."""
+        """The function's output, and the gradients that are asked for, to a problem that is none of its cases."""
         other = copy.copy(self)
-        other.gradients, other.vjp = False, None
+        if problem.case.gradients == ():
+            other.gradients, other.vjp = False, None
         with quiet():
             return other.answer(problem)[0]
 

@@ -196,7 +196,7 @@ def paragraph(report: Report, index: int, cause: Cause) -> list[str]:
     """A cause with one row worked out: what came, what is right, and how to have the inputs."""
     rows = [row for row in report.deviations if key_of(row) in cause.rows]
     names = list(dict.fromkeys(row.case for row in rows))
-    says = cause.says or "no known mistake fits"
+    says = cause.says or cause.seen or "no known mistake fits"
     says += "".join(f", or {other}" for other in cause.others)
     if not math.isnan(cause.after) and cause.says:
         says += f" (error over bound falls from {number(cause.before)} to {number(cause.after)})"

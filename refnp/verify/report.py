@@ -8,6 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from refnp.numbers.rounding import ASSUMED
 from refnp.verify.judge import (
@@ -131,10 +132,16 @@ def summary(rows: list[Judgement], precision: str, seconds: float) -> list[str]:
     return [*lines, "the bounds assume:", *(f"    {words}" for words in ASSUMED)]
 
 
-def as_json(rows: Iterable[Judgement]) -> str:
-    """{"rows": […]} in strict JSON. A number that is not finite is null: a NaN or infinity where there should be
-    none (any verdict beyond the bound), or nothing to measure (ulps of gradients, everything of "skipped")."""
-    return json.dumps({"rows": [row.as_json() for row in rows]}, indent=1, allow_nan=False)
+def as_json(rows: Iterable[Judgement], causes: Iterable[Any] | None = None) -> str:
+    """{"rows": […], "causes": […]} in strict JSON, causes where they are given.
+
+    A number that is not finite is null: a NaN or infinity where there should be none (any verdict beyond the bound), or
+    nothing to measure (ulps of gradients, everything of "skipped").
+    """
+    found: dict[str, list] = {"rows": [row.as_json() for row in rows]}
+    if causes is not None:
+        found["causes"] = [cause.as_json() for cause in causes]
+    return json.dumps(found, indent=1, allow_nan=False)
 
 
 def check_writable(file: Path) -> None:

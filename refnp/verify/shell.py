@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     report = report_of(options)
     print(report)
     if options.json is not None:
-        write(Path(options.json), as_json(report.judgements))
+        write(Path(options.json), as_json(report.judgements, report.causes))
     if options.html is not None:
         write(Path(options.html), page(report.judgements, title=f"refnp judge: {report.name}", summary=[str(report)]))
     return int(not report.holds)

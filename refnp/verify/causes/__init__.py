@@ -9,6 +9,8 @@ page_edits   a line of the page that is another
 narrower     a narrower precision at one place
 pullbacks    mistaken walks back
 seen         what the function is seen to do, where nothing fits
+matrices     what each result takes from each number, forward and back
+curves       the curve of a function of elements, and the statistics of a norm
 whole        a whole model with one edit
 """
 

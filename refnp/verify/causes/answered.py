@@ -9,6 +9,7 @@ in the last place, several times, and SPREAD times the largest difference is all
 """
 
 import functools
+import itertools
 import math
 import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -24,7 +25,7 @@ from refnp.verify.case import Answer, Problem
 from refnp.verify.causes.values import along_rows, answer_of, distances, furthest
 from refnp.verify.edits.mutant import Mutant
 
-SPREAD, SAMPLES, NARROW_SAMPLES = 8, 3, 8
+SPREAD, SAMPLES, NARROW_SAMPLES = 8, 6, 8
 NEAR = 0.1  # of the error that is to be explained may be left where the mistake's own rounding is worth measuring
 EXACT = 0.85  # of the elements a rounding is to give exactly; others were near a tie
 KEPT = 1000  # numbers in the arguments of a case of which what mistakes give is kept
@@ -121,7 +122,7 @@ class Answered:
             if mutant.rounded:
                 return self._to_the_bit(mutant, wrong_or_right=True) != {}
             if mutant.narrow:
-                return not self._overflows(mutant)
+                return not self._is_lost_by(mutant)
             values = self.wide_values(mutant)
             changed = [q for q in self.changed(values) if q not in self.wrong]
             allowed = {q: self._enlarged(q, values[q]) for q in changed}
@@ -134,12 +135,14 @@ class Answered:
         except Exception:
             return True
 
-    def _overflows(self, mutant: Mutant) -> bool:
-        """Whether a mistake gives what is not finite where the answer is, however its inputs round."""
-        beyond = {q: np.isfinite(np.asarray(value, WIDE)) for q, value in self.answer.items()}
-        for arrays in self._moved(mutant, NARROW_SAMPLES):
+    def _is_lost_by(self, mutant: Mutant) -> bool:
+        """Whether a mistake, however its inputs round, gives what is far from right, or not finite, where this is."""
+        given = {q: np.asarray(value, WIDE) for q, value in self.answer.items() if q not in self.wrong}
+        beyond = {q: np.isfinite(value) for q, value in given.items()}
+        for arrays in itertools.chain([None], self._moved(mutant, NARROW_SAMPLES)):
             found = self.values(mutant.function, self.policy.dtype, arrays)
-            beyond = {q: where & ~np.isfinite(np.asarray(found[q], WIDE)) for q, where in beyond.items() if q in found}
+            for q in beyond.keys() & found.keys():
+                beyond[q] &= ~(distances(np.asarray(found[q], WIDE), self.right[q]) <= FAR * self.allowed[q])
             if not any(where.any() for where in beyond.values()):
                 return False
         return True
@@ -246,7 +249,8 @@ class Answered:
                 differ = distances(given, right) > self.allowed[q]
             size = np.abs(np.where(np.isfinite(value), value, 0))
             most = size.max(-1, keepdims=True, initial=0) if value.ndim else size
-            within = distances(given, value) <= 4 * max(form.u, stored.u) * most + form.lost
+            of_format = self.allowed[q] * max(form.u / stored.u, 1) if self.allowed[q].shape == value.shape else 0
+            within = distances(given, value) <= np.maximum(4 * max(form.u, stored.u) * most + form.lost, of_format)
             if not (near | within).all() or near.sum() < EXACT * near.size:
                 return {}
             if differ.any() and (near & differ).sum() < EXACT * differ.sum():
@@ -265,12 +269,14 @@ class Answered:
             return None
         if not all(self._large_enough(q, value, self.answer[q]) for q, value in values.items()):
             return {} if changed else None
+        if not known and changed and not any(self._large_enough(q, self.answer[q], values[q]) for q in changed):
+            return {}  # so small an error has another cause
+        if mutant.inside and max(self.wrong.values(), default=0.0) < FAR:
+            return {}
         spread = self._spread(mutant, values, NARROW_SAMPLES, unknown=np.inf if loosely else 0)
         allowed = {q: self._enlarged(q, value) + spread[q] for q, value in values.items()}
         if mutant.inside:
             allowed = {q: a + tolerance(self.problem.bounds[q], mutant.inside) for q, a in allowed.items()}
-            if not any(self._large_enough(q, self.answer[q], values[q]) for q in changed):
-                return {}  # so small an error has another cause
         changed |= {q for q in values if q in self.wrong and not (allowed[q] <= self.allowed[q]).all()}
         found = {q: self.ratio(self.answer[q], values[q], allowed[q]) for q in changed}
         if found and loosely and max(found.values()) > 1:
@@ -292,7 +298,7 @@ class Answered:
         return all(not distances(np.asarray(value, WIDE), form.rounded(value)).any() for value in self.answer.values())
 
     def _enlarged(self, quantity: str, value: np.ndarray) -> np.ndarray:
-        """The bound of the right value, or the same part of the mutant's where that is larger: from 4 to 64 u of it.
+        """The bound of the right value, or the same part of the mutant's where that is larger: from 4 to 512 u of it.
 
         Of inputs that hold NaN or infinity, what is not finite by a mistake is no evidence against it.
         """
@@ -303,14 +309,16 @@ class Answered:
         other = ~np.isfinite(value) & (distances(np.asarray(self.answer[quantity], WIDE), value) > 0)
         if all(np.isfinite(array).all() for array in self.problem.arrays.values()):
             other = np.zeros_like(other)
-        return np.where(other, np.inf, np.fmax(allowed, np.clip(part, 4 * u, 64 * u) * size))
+        return np.where(other, np.inf, np.fmax(allowed, np.clip(part, 4 * u, 512 * u) * size))
 
     def is_near(self, quantity: str, value: np.ndarray) -> bool:
-        """Whether what the mutant leaves of the error is a small part of it."""
+        """Whether what the mutant leaves of the error, beyond rounding, is a small part of it."""
         given = np.asarray(self.answer[quantity], WIDE)
-        if given.shape != value.shape:
+        if given.shape != value.shape or given.shape != self.right[quantity].shape:
             return False
-        rest, error = (furthest(given, v) for v in (value, self.right[quantity]))
+        away = distances(given, value)
+        rest = float(np.where(away > self.allowed[quantity], away, 0).max(initial=0))
+        error = furthest(given, self.right[quantity])
         return rest <= NEAR * error if math.isfinite(error) else math.isfinite(rest)
 
     def _large_enough(self, quantity: str, value: np.ndarray, other: np.ndarray) -> bool:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +16,8 @@ class Cause:
     """What the rows of one layer have in common: the answers are as if `says`. "" if no mistake gives them.
 
     `before` and `after` are the largest error over bound of these rows, against the right value and the mistaken one.
-    `others` are mistakes that no row tells from the first. `pattern` says what else is known of the rows,
-    and `where` which line of a page is another.
+    `others` are mistakes that no row tells from the first. `pattern` says what else is known of the rows, `where` which
+    line of a page is another, and `seen` what the function is seen to do, if no mistake fits.
     """
 
     says: str
@@ -27,13 +28,20 @@ class Cause:
     others: tuple[str, ...] = ()
     pattern: str = ""
     where: str = ""
+    seen: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """What is said and of which rows."""
+        texts = {name: getattr(self, name) for name in ("says", "others", "where", "pattern", "seen")}
+        return {**texts, "rows": [list(row) for row in self.rows]}
 
     def __str__(self) -> str:
         count = f"{len(self.rows)} row{'' if len(self.rows) == 1 else 's'}"
         where = f", {self.pattern}" if self.pattern else ""
         if not self.says:
-            return f"{self.layer}: no known mistake fits {count} (error over bound {short(self.before)}){where}"
-        fits = ", or ".join(f"as if {says}" for says in (self.says, *self.others))
+            what = f"{self.seen}; " if self.seen else ""
+            return f"{self.layer}: {what}no known mistake fits {count} (error over bound {short(self.before)}){where}"
+        fits = ", or ".join(f"as if {says.removeprefix('as if ')}" for says in (self.says, *self.others))
         falls = f"error over bound falls from {short(self.before)} to {short(self.after)}"
         return f"{self.layer}: {fits} ({falls}; {count}{where})"
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from fractions import Fraction
 
+MOST_DIGITS = 12  # of a number without a closed form
 VULGAR = {Fraction(1, 2): "½", Fraction(1, 3): "⅓", Fraction(1, 4): "¼", Fraction(3, 4): "¾", Fraction(3, 2): "3/2"}
 CONSTANTS = {
     "log 2": math.log(2),
@@ -59,7 +60,8 @@ def closed_form(number: float, within: float) -> tuple[str, float]:
     for says, value in FORMS.items():
         if abs(size - value) <= within * max(value, 1e-300):
             return sign + says, math.copysign(value, number)
-    return f"{number:.6g}", number
+    digits = min(max(6, math.ceil(-math.log10(within)) if within > 0 else MOST_DIGITS), MOST_DIGITS)
+    return f"{number:.{digits}g}", number
 
 
 def is_closed(says: str) -> bool:

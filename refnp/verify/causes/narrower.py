@@ -3,9 +3,7 @@
 A rounding is deterministic: the answer agrees to the bit, or within a unit of the format where both were near a tie.
 """
 
-import ast
-import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,12 +15,13 @@ from refnp.verify.case import Layer
 from refnp.verify.causes.answered import Answered
 from refnp.verify.causes.numbers import best_probe
 from refnp.verify.causes.page_edits import can_be_opened, is_run, lines_run, of_partial
+from refnp.verify.edits.around import around
 from refnp.verify.edits.edited import edited_function
 from refnp.verify.edits.mutant import Mutant
-from refnp.verify.edits.opened import Opened
 from refnp.verify.edits.traced import lifted
-from refnp.verify.edits.variants import Edit, call, edited, is_one_number, statements
+from refnp.verify.edits.variants import Edit
 
+LETTER = "rounded"
 NARROWER = ("bfloat16", "float16", "tf32", "float8_e4m3fn", "float8_e5m2", "float32")
 WHICH = {
     "inputs, output and gradients": (True, True),
@@ -51,19 +50,24 @@ def formats_below(answered: Sequence[Answered]) -> list[Format]:
 
 def of_storage(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
     """The layer with arguments, results or both in a narrower format."""
+    arguments = max((list(a.problem.arrays) for a in answered), key=len)
+    every = tuple(range(len(arguments)))
     for form in formats_below(answered):
         if all(form.bits >= a.policy.stored.bits for a in answered):
             continue  # they are stored so
-        for which, (inputs, results) in WHICH.items():
-            function = stored_function(layer, form, inputs=inputs, results=results)
+        kinds: dict[str, tuple[tuple[int, ...], bool]] = {}
+        kinds |= {which: (every if inputs else (), results) for which, (inputs, results) in WHICH.items()}
+        kinds |= {name: ((i,), False) for i, name in enumerate(arguments) if len(arguments) > 1}
+        for which, (chosen, results) in kinds.items():
+            function = stored_function(layer, form, inputs=chosen, results=results)
             yield Mutant(f"{which} were stored in {form.name}", (layer.name,), function, rounded=form.name)
 
 
-def stored_function(layer: Layer, form: Format, *, inputs: bool, results: bool) -> Callable:
-    """The layer's function with arguments, results or both rounded."""
+def stored_function(layer: Layer, form: Format, *, inputs: Collection[int], results: bool) -> Callable:
+    """The layer's function with some arguments, results or both rounded."""
 
     def function(*arrays: Any, **options: Any) -> Any:
-        given = [rounded_in(x, form=form) if inputs else x for x in arrays]
+        given = [rounded_in(x, form=form) if i in inputs else x for i, x in enumerate(arrays)]
         y = layer.function(*given, **options)
         return rounded_in(y, form=form) if results else y
 
@@ -71,28 +75,32 @@ def stored_function(layer: Layer, form: Format, *, inputs: bool, results: bool) 
 
 
 def of_lines(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
-    """The layer with one line rounded, of those that are run."""
+    """The layer with one expression of a line rounded, of those that are run: what a line assigns, then its parts."""
     if not can_be_opened(layer.function) or (probe := best_probe(answered)) is None:
         return
-    lines = lines_run(layer.function, probe)
-    for form in formats_below(answered):
-        for says, edit in rounded_lines(layer.function, form.name):
-            if is_run(edit.opened, edit.line, lines):
-                words = {f"in_{form.name}": functools.partial(lifted(rounded_forward), form=form)}
-                function = edited_function(layer.function, {edit.opened.function: edit.tree}, words, back=False)
-                yield Mutant(says, (layer.name,), function, rounded=form.name, where=edit.where)
+    lines, forms = lines_run(layer.function, probe), formats_below(answered)
+    for what, edit in around(of_partial(layer.function), LETTER):
+        if is_run(edit.opened, edit.line, lines):
+            in_format = of_any_format(layer.function, edit)
+            for form in forms:
+                says, where = f"{what} were rounded to {form.name}", edit.where.replace(LETTER, f"in_{form.name}")
+                yield Mutant(says, (layer.name,), in_format(form), rounded=form.name, where=where)
 
 
-def rounded_lines(function: Callable, name: str) -> Iterator[tuple[str, Edit]]:
-    """What is said, and the edit, for each line that assigns a number."""
-    for one in Opened.of(of_partial(function)).all():
-        for statement, of_pullback in statements(one.tree):
-            if of_pullback or not is_one_number(statement):
-                continue
-            value = statement.value  # type: ignore[attr-defined]
-            edit = edited(one, statement, (("value", None),), call(f"in_{name}", value), of_pullback=False)
-            target = ast.unparse(statement.targets[0]) if isinstance(statement, ast.Assign) else ast.unparse(value)
-            yield f"{target} were rounded to {name}", edit
+def of_any_format(function: Callable, edit: Edit) -> Callable[[Format], Callable]:
+    """The edited function with a rounding to a format: one function, of the format that was asked for last."""
+    chosen: list[Format] = []
+    words = {LETTER: lifted(lambda x: rounded_forward(x, form=chosen[-1]))}
+    mistaken = edited_function(function, {edit.opened.function: edit.tree}, words, back=False)
+
+    def in_format(form: Format) -> Callable:
+        def rounded(*arrays: Any, **options: Any) -> Any:
+            chosen[:] = [form]
+            return mistaken(*arrays, **options)
+
+        return rounded
+
+    return in_format
 
 
 # ---- everything inside

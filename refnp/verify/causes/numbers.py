@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from refnp import autograd
 from refnp.numbers.rounding import WIDE
 from refnp.verify.case import Layer
 from refnp.verify.causes.answered import Answered
@@ -21,6 +22,7 @@ from refnp.verify.edits.mutant import Mutant
 STARTS = ((1.0, 1.01), (0.5, 0.51), (2.0, 2.02), (-1.0, -1.01), (0.0, 1e-3))
 STEPS = 14
 TWICE = "2 times what is right"
+LOW, HIGH = (*(10.0**-n for n in range(12, 0, -1)), 0.05, 1.0), (1.0, 6.0, 10.0, 20.0, 50.0, 100.0)  # usual bounds
 LEAST = 4  # elements that a number without a closed form is to explain
 
 
@@ -47,10 +49,16 @@ def of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
     for i, name in enumerate(probe.problem.arrays):
         if probe.problem.arrays[name].dtype.kind != "f" or not is_differentiable(probe, name):
             continue
-        for form, verb in ((scaled_argument(layer, i), "multiplied by {}"), (shifted_argument(layer, i), "{} more")):
+        for form, verb in (
+            (scaled_argument(layer, i), "multiplied by {}"),
+            (shifted_argument(layer, i), "{} more"),
+        ):
             for says, number in solved(probe, form, enough):
                 words = "of the other sign" if (says, verb) == ("−1", "multiplied by {}") else verb.format(says)
                 yield Mutant(f"{name} were {words}", (layer.name,), form(number))
+        for words, bound, values in (("least", autograd.maximum, LOW), ("most", autograd.minimum, HIGH)):
+            for end in values:
+                yield Mutant(f"{name} were at {words} {end:g}", (layer.name,), bounded_argument(layer, i, bound)(end))
 
 
 def of_gradients(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
@@ -194,6 +202,11 @@ def scaled_argument(layer: Layer, i: int) -> Callable[[Any], Callable]:
 def shifted_argument(layer: Layer, i: int) -> Callable[[Any], Callable]:
     """The layer's function of an argument plus c."""
     return lambda c: lambda *x, **o: layer.function(*x[:i], x[i] + c, *x[i + 1 :], **o)
+
+
+def bounded_argument(layer: Layer, i: int, bound: Callable) -> Callable[[Any], Callable]:
+    """The layer's function of an argument that is c where it is less, or more."""
+    return lambda c: lambda *x, **o: layer.function(*x[:i], bound(x[i], c), *x[i + 1 :], **o)
 
 
 def scaled_option(layer: Layer, name: str, default: float) -> Callable[[Any], Callable]:

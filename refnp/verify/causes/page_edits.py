@@ -7,6 +7,7 @@ import ast
 import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from refnp.verify.case import Layer
 from refnp.verify.causes.answered import Answered
 from refnp.verify.causes.numbers import best_probe, enough_of, solved
 from refnp.verify.causes.values import answer_of, furthest
-from refnp.verify.edits.edited import KNOWN_WORDS, edited_function
+from refnp.verify.edits.around import around, is_constant, renamed
+from refnp.verify.edits.edited import KNOWN_WORDS, edited_function, is_operation
 from refnp.verify.edits.mutant import Mutant
 from refnp.verify.edits.opened import Opened
 from refnp.verify.edits.variants import Edit, edited, edits_of, is_one_number, places, statements
@@ -33,7 +35,7 @@ def of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
     if not can_be_opened(layer.function) or probe is None:
         return
     lines = lines_run(layer.function, probe)
-    for edit in edits(layer.function, of_pullback=False):
+    for edit in edits_and_names(layer.function, of_pullback=False):
         if is_run(edit.opened, edit.line, lines):
             mutant = mutant_with(layer.name, layer.function, edit)
             if edit.narrow or is_near(probe, mutant):
@@ -45,10 +47,12 @@ def of_gradients(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]
     if not can_be_opened(layer.function):
         return
     lines = lines_run(layer.function, answered[0])
-    for back in (True, False):
-        for edit in edits(layer.function, of_pullback=back):
-            if is_run(edit.opened, edit.line, lines) and (back or "held(" in edit.after):
-                yield mutant_with(layer.name, layer.function, edit, back=back)
+    for edit in edits_and_names(layer.function, of_pullback=True):
+        if is_run(edit.opened, edit.line, lines):
+            yield mutant_with(layer.name, layer.function, edit, back=True)
+    for what, edit in around(of_partial(layer.function), "held"):
+        if is_run(edit.opened, edit.line, lines):
+            yield replace(mutant_with(layer.name, layer.function, edit), says=f"{what} were a constant in the gradient")
 
 
 def pairs_of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mutant]:
@@ -57,7 +61,11 @@ def pairs_of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[Mut
     if not can_be_opened(layer.function) or probe is None or not enough_of(answered):
         return
     lines = lines_run(layer.function, probe)
-    every = [e for e in edits(layer.function, of_pullback=False) if not e.narrow and is_run(e.opened, e.line, lines)]
+    every = [
+        e
+        for e in edits_and_names(layer.function, of_pullback=False)
+        if not e.narrow and is_run(e.opened, e.line, lines)
+    ]
     singles = [mutant_with(layer.name, layer.function, edit) for edit in every]
     left = sorted((left_of(probe, mutant), i) for i, mutant in enumerate(singles))
     for part, i in left[:FIRST]:
@@ -81,9 +89,10 @@ def numbers_of_outputs(layer: Layer, answered: Sequence[Answered]) -> Iterator[M
 
 @functools.cache
 def can_be_opened(function: Callable) -> bool:
-    """Whether the source of a function is there to be edited, and uses a page."""
+    """Whether the source of a function is there to be edited, and is an operation or uses a page."""
     try:
-        return any(one.operation for one in Opened.of(of_partial(function)).all())
+        opened = Opened.of(of_partial(function))
+        return is_operation(of_partial(function)) or any(one.operation for one in opened.all())
     except (OSError, TypeError, AssertionError, SyntaxError):  # without source, or with no `def`
         return False
 
@@ -130,6 +139,12 @@ def edits(function: Callable, *, of_pullback: bool) -> list[Edit]:
 
 
 @functools.cache
+def edits_and_names(function: Callable, *, of_pullback: bool) -> list[Edit]:
+    """The same, with names that are others in all of a line."""
+    return [*edits(function, of_pullback=of_pullback), *renamed(of_partial(function), of_pullback=of_pullback)]
+
+
+@functools.cache
 def mutant_with(name: str, function: Callable, *several: Edit, back: bool = False) -> Mutant:
     """The function with an edit, or several of different lines, as a mistake of a layer, always the same one."""
     trees: dict[Callable, ast.FunctionDef] = {}
@@ -155,7 +170,7 @@ def with_number(function: Callable, lines: Lines) -> Iterator[tuple[str, Edit]]:
                     spot, into = path, node
                 elif name == "nonzero" and isinstance(node.args[0], ast.Name):  # type: ignore[attr-defined]
                     spot, into = (*path, ("args", 0)), node.args[0]  # type: ignore[attr-defined]
-                elif len(path) == 1:  # all that the line computes
+                elif len(path) == 1 or is_constant(node):  # all that the line computes
                     spot, into = path, node
                 else:
                     continue

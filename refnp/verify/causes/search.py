@@ -25,7 +25,8 @@ from refnp.verify.case import Answer, Layer, Problem
 from refnp.verify.causes import narrower, numbers, options, page_edits
 from refnp.verify.causes.answered import Answered, Row
 from refnp.verify.causes.cause import Cause, fits_some, pattern
-from refnp.verify.causes.seen import Ask, seen
+from refnp.verify.causes.matrices import Ask
+from refnp.verify.causes.seen import seen
 from refnp.verify.edits.edited import line_of
 from refnp.verify.edits.mutant import Mutant
 from refnp.verify.mutants import mutants_of
@@ -121,11 +122,10 @@ class Search:
         rest = self.every - {row for cause in found for row in cause.rows}
         if rest:
             worst = max(self.before[row] for row in rest)
-            said = [pattern(rest, self.answered)]
-            if ask is not None and not found:
-                said.append(seen(self.layer, self.deviating, ask))
-            says = ", ".join(filter(None, said))
-            found.append(Cause("", _sorted(rest), worst, worst, self.layer.name, (), says))
+            own = [a.only({row[2] for row in a.rows & rest}) for a in self.deviating if a.rows & rest]
+            what = "" if ask is None else seen(self.layer, own, ask)
+            says = pattern(rest, self.answered)
+            found.append(Cause("", _sorted(rest), worst, worst, self.layer.name, (), says, seen=what))
         return found
 
     def best(self) -> tuple[list[list[Explanation]], set[Row]]:
@@ -230,16 +230,26 @@ class Search:
     def _kept(self, chosen: list[list[Explanation]], left: set[Row]) -> list[list[Explanation]]:
         """Explanations without those that rows which are left contradict; a mistake of rounding may be off by more."""
         left = (left - self.known) & self.telling
+        chosen = [group for group in chosen if not self._few(group[0]) or self._in_every_precision(group[0])]
         if not left:
             return chosen
         kept = []
         for group in chosen:
             best = group[0]
             against = [a for a in best.failed if a.rows & left and not (best.mutant.narrow and self._nearly(a, best))]
-            few = best.mutant.narrow and 2 * len(best.rows) <= len(self.every)  # which may fit by chance
-            if not against and not few:
+            if not against and not (best.mutant.narrow and self._few(best)):
                 kept.append(group)
         return kept
+
+    def _few(self, e: Explanation) -> bool:
+        """Whether it explains so few of the rows that it may fit by chance."""
+        return 2 * len(e.rows) <= len(self.every)
+
+    def _in_every_precision(self, e: Explanation) -> bool:
+        """Whether it explains a case that it explains in every precision in which that deviates."""
+        pairs = {(case, quantity) for case, _, quantity in e.rows}
+        siblings = {row for row in self.every & self.telling if (row[0], row[2]) in pairs}
+        return siblings - self.known <= e.rows.keys()
 
     def _nearly(self, a: Answered, e: Explanation) -> bool:
         """Whether an answer is not much farther off than a mistake's own rounding, or its sums are in another order."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 OPENED_WORDS = ("shares",)  # what has lines of its own to be wrong in
+COMPILED = 256  # functions whose code is kept: all that a page uses, and an edit of one
 OPENED = ("refnp.layers", "refnp.models", "refnp.autograd", "refnp.verify.layers")
 
 
@@ -29,6 +30,7 @@ class Opened:
         (tree,) = ast.parse(textwrap.dedent("".join(lines))).body
         assert isinstance(tree, ast.FunctionDef)
         tree.decorator_list = []
+        tree = with_pullback(tree)
         tree.body = tree.body[ast.get_docstring(tree, clean=False) is not None :]
         self.tree = tree
         above = (*above, self.name)
@@ -60,7 +62,12 @@ class Opened:
 
     def reaches(self, functions: Mapping[Callable, Any]) -> bool:
         """Whether one of these functions is this, or is used by it."""
-        return any(one.function in functions for one in self.all())
+        return not self.reached.isdisjoint(functions)
+
+    @functools.cached_property
+    def reached(self) -> frozenset[Callable]:
+        """This function, and all that it uses, as they are written."""
+        return frozenset(one.function for one in self.all())
 
     def all(self) -> Iterator["Opened"]:
         """This function, and all that it uses, each once."""
@@ -95,6 +102,23 @@ def is_pullback(node: ast.AST) -> bool:
     return bool(names) and names[0].endswith(("bar", "bars"))
 
 
+def with_pullback(tree: ast.FunctionDef) -> ast.FunctionDef:
+    """A function whose last line is `return y, vjp` where it was `return y, lambda y_bar: …`."""
+    value = getattr(tree.body[-1], "value", None)
+    if not (isinstance(value, ast.Tuple) and isinstance(value.elts[-1], ast.Lambda)):
+        return tree
+    back, last = value.elts[-1], tree.body[-1]
+    walk_back: ast.stmt = ast.FunctionDef("vjp", back.args, [ast.Return(back.body)], [])
+    outcome = ast.Return(ast.Tuple([*value.elts[:-1], ast.Name("vjp", ast.Load())], ast.Load()))
+    new = [ast.fix_missing_locations(ast.copy_location(one, last)) for one in (walk_back, outcome)]
+    for node in ast.walk(walk_back):
+        if hasattr(node, "lineno"):
+            node.lineno, node.end_lineno = last.lineno, last.end_lineno  # type: ignore[attr-defined]
+    tree.body[-1:] = new
+    return tree
+
+
+@functools.lru_cache(maxsize=COMPILED)
 def code_of(tree: ast.FunctionDef, file: str) -> Any:
     """A function as code. Of an edit that indexes a number, say, Python warns; that it raises is what is found out."""
     with warnings.catch_warnings():

@@ -17,11 +17,12 @@ from refnp.verify.mutants.softmax import WORDS as OF_SUMS
 
 @primitive
 def product_in(x, y, *, bits):
-    """Z = X Y with factors of `bits` bits of mantissa.   VJP: X̄ = Z̄ Yᵀ and Ȳ = Xᵀ Z̄, likewise."""
-    x, y = rounded_to(x, bits), rounded_to(y, bits)
+    """Z = X Y with factors of `bits` bits of mantissa, from float32.   VJP: X̄ = Z̄ Yᵀ and Ȳ = Xᵀ Z̄, likewise."""
+    narrow = lambda z: rounded_to(rounded_to(z, 24), bits)
+    x, y = narrow(x), narrow(y)
 
     def vjp(z_bar):
-        z_bar = rounded_to(z_bar, bits)
+        z_bar = narrow(z_bar)
         return z_bar @ y.swapaxes(-1, -2), x.swapaxes(-1, -2) @ z_bar
 
     return x @ y, vjp

@@ -1,0 +1,194 @@
+"""What each result takes from each number of an argument, and where that is not what is right.
+
+A function is asked again with one number moved, or for a gradient with one number of ȳ that is not 0, and the page is
+asked the same: two matrices, a row for each number (or row of an argument), of which only what was seen is said.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from refnp.autograd import vjp
+from refnp.numbers.rounding import WIDE
+from refnp.verify.case import Answer, Layer, Problem
+from refnp.verify.causes.answered import Answered
+
+Ask = Callable[[Problem], Answer]
+LITTLE = 1e-4  # a part of the largest below is none
+ASKED = 64  # numbers or rows that are moved, one at a time
+MOVES = ((1.5, 0.25), (0.5, -0.5))  # x → 1.5 x + .25, …
+Place = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """How results change, and how they ought to, with each number of an argument.   Shapes: (moves, pieces, *results).
+
+    `takes` names the argument and `gives` the result.
+    """
+
+    takes: str
+    gives: str
+    pieces: Sequence[Place]
+    given: np.ndarray
+    right: np.ndarray
+
+    def told(self) -> Iterator[str]:
+        """What sets the given matrix apart from the right one."""
+        most = max(float(np.abs(self.right).max(initial=0)), float(np.abs(self.given).max(initial=0)))
+        sees, ought = (np.abs(m).max(0) > LITTLE * most for m in (self.given, self.right))  # (pieces, *results)
+        never = (self.given == 0).all(0) & ought
+        more, less = (
+            [tuple(map(int, pair)) for pair in np.argwhere(where)]
+            for where in (sees & (np.abs(self.right).max(0) == 0), never)
+        )
+        lost = [p for k, p in enumerate(self.pieces) if ought[k].any() and not np.abs(self.given[:, k]).any()]
+        if instead := self.instead(more, less):
+            yield instead
+        elif lost:
+            yield f"{self.named(lost[0])} has no influence{where(lost, self.pieces)}{and_more(lost)}"
+        for pairs, says in ((more, "depends on {}, and must not"), (less, "does not depend on {}")):
+            own = [] if instead else [pair for pair in pairs if self.pieces[pair[0]] not in lost]
+            if own:
+                k, *at = own[0]
+                yield f"{at_place(self.gives, tuple(at))} {says.format(self.named(self.pieces[k]))}{and_more(own)}"
+        if not more and not less:
+            yield from self.quotients(ought)
+            yield from self.differences(most)
+
+    def instead(self, more: list[Place], less: list[Place]) -> str:
+        """That each result which reads the wrong number reads one in place of another; "" if it is not so."""
+        if not more or sorted(pair[1:] for pair in more) != sorted(pair[1:] for pair in less):
+            return ""
+        k, *at = min(more, key=lambda pair: pair[1:])
+        pair = next(p for p, *place in less if place == at)
+        one = self.named(self.pieces[k])
+        other = self.named(self.pieces[pair])
+        return f"{at_place(self.gives, tuple(at))} reads {one} where {other} is right{and_more(more)}"
+
+    def quotients(self, ought: np.ndarray) -> Iterator[str]:
+        """Numbers that count c times what is right, or results of which every part is c times what is right."""
+        with np.errstate(all="ignore"):
+            q = np.where(ought, self.given / np.where(self.right == 0, 1, self.right), np.nan)
+        by_piece = q.swapaxes(0, 1).reshape(len(self.pieces), -1)
+        by_result = q.reshape(q.shape[0] * q.shape[1], -1).T
+        results = list(np.ndindex(q.shape[2:]))
+        for rows, names, of in ((by_piece, self.pieces, self.takes), (by_result, results, self.gives)):
+            c, steady = spread(rows)
+            off = steady & (np.abs(c - 1) > LITTLE)
+            if steady.all() and off.any() and len(names) > 1:
+                chosen = [names[int(k)] for k in np.flatnonzero(off)]
+                low, high = float(c[off].min()), float(c[off].max())
+                span = f"{low:.4g}" if high - low <= LITTLE * abs(high) else f"{low:.4g} … {high:.4g}"
+                counts = "counts" if names is self.pieces else "is"
+                first = at_place(of, chosen[0])
+                yield f"{first} {counts} {span} times what is right{where(chosen, names)}{and_more(chosen)}"
+                return
+
+    def differences(self, most: float) -> Iterator[str]:
+        """That each row of what is given differs by one number from what is right."""
+        off = (self.given - self.right)[0]
+        if off.ndim < 2 or off.shape[-1] < 3 or not (np.abs(off) > LITTLE * most).any():
+            return
+        if np.ptp(off, axis=-1).max() <= LITTLE * np.abs(off).max():
+            yield f"each row of the {self.gives} is what is right and one number more"
+
+    def named(self, piece: Place) -> str:
+        """A number, or a row, of the argument."""
+        return at_place(self.takes, piece)
+
+
+def spread(q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The middle of each row of numbers, and whether all that are none are that; 1 for a row of NaN alone."""
+    none = np.isnan(q).all(-1)
+    q = np.where(none[..., None], 1, q)
+    low, high = np.nanmin(q, -1), np.nanmax(q, -1)
+    return (low + high) / 2, high - low <= LITTLE * np.maximum(np.abs(high), 1)
+
+
+def where(chosen: Sequence[Place], every: Sequence[Place]) -> str:
+    """ ", where axis −1 is 0": what some places have in common that no other has; "" if that is not so."""
+    depth = len(every[0])
+    for axis in range(depth if 1 < len(chosen) < len(every) else 0):
+        index = {place[axis] for place in chosen}
+        if len(index) == 1 and len(chosen) == sum(place[axis] in index for place in every):
+            return f", as all where axis {axis} is {index.pop()}"
+    return ""
+
+
+def at_place(name: str, place: Place) -> str:
+    """x[0, 3]; the name alone of one number."""
+    return f"{name}{list(place)}" if place else name
+
+
+def and_more(found: Sequence) -> str:
+    """How many more there are."""
+    return f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+
+
+def with_arrays(problem: Problem, arrays: dict[str, np.ndarray], gradients: tuple[str, ...] = ()) -> Problem:
+    """The problem of other arguments, of which the output alone is asked, unless gradients are."""
+    case = replace(problem.case, gradients=gradients, inputs=arrays)
+    return Problem(case, problem.dtype, arrays, problem.rng)
+
+
+def of_arguments(layer: Layer, a: Answered, ask: Ask) -> Iterator[Matrix]:
+    """How the output changes with each number of each argument, or with each row of a larger one."""
+    arrays, options = a.problem.arrays, a.problem.case.options
+    right_of = lambda given: np.asarray(layer.function(*(x.astype(WIDE) for x in given.values()), **options), WIDE)
+    before, right = output_of(ask(a.problem)), right_of(arrays)
+    if before.shape != right.shape or not np.isfinite(before).all():
+        return
+    for name, x in arrays.items():
+        pieces = list(np.ndindex(x.shape if x.size <= ASKED else x.shape[:-1]))
+        if x.dtype.kind != "f" or not 1 < len(pieces) <= ASKED:
+            continue
+        own: list[Any] = [[], []]
+        for factor, more in MOVES:
+            for answers in own:
+                answers.append([])
+            for piece in pieces:
+                moved = x.copy()
+                moved[piece] = factor * x[piece] + more
+                given = {**arrays, name: moved}
+                own[0][-1].append(output_of(ask(with_arrays(a.problem, given))) - before)
+                own[1][-1].append(right_of(given) - right)
+        yield Matrix(name, "output", pieces, *(np.array(answers) for answers in own))
+
+
+def of_walk_back(layer: Layer, a: Answered, ask: Ask) -> Iterator[str]:
+    """What gradients take from each number of ȳ."""
+    arrays, options, bar = a.problem.arrays, a.problem.case.options, a.problem.cotangent
+    names = tuple(q.removeprefix("gradient of ") for q in a.wrong if q != "output")
+    y, pullback = vjp(lambda *x: layer.function(*x, **options), *a.wide)
+    places = list(np.ndindex(np.shape(y)))
+    if not names or not 1 <= len(places) <= ASKED:
+        return
+    asked: dict[str, list[np.ndarray]] = {name: [] for name in names}
+    right: dict[str, list[np.ndarray]] = {name: [] for name in names}
+    for place in places:
+        unit = np.zeros_like(bar)
+        unit[place] = 1
+        problem = with_arrays(a.problem, dict(arrays), names)
+        problem.cotangent = unit
+        answer, ought = ask(problem), dict(zip(arrays, pullback(unit.astype(WIDE)), strict=True))
+        for name in names:
+            asked[name].append(np.asarray(answer[f"gradient of {name}"], WIDE))
+            right[name].append(np.asarray(ought[name], WIDE))
+    for name in names:
+        given, true = np.array(asked[name]), np.array(right[name])
+        if given.shape != true.shape or not np.isfinite(given).all():
+            continue
+        whole = np.tensordot(bar.astype(WIDE), given.reshape(*bar.shape, *given.shape[1:]), bar.ndim)
+        told = np.asarray(a.answer[f"gradient of {name}"], WIDE)
+        if np.abs(whole - told).max(initial=0) > LITTLE * np.abs(told).max(initial=0):
+            yield f"the gradient of {name} is not linear in the incoming gradient ȳ"
+        else:
+            yield from Matrix("ȳ", f"gradient of {name}", places, given[None], true[None]).told()
+
+
+def output_of(answer: Answer) -> np.ndarray:
+    """The output, in the widest precision."""
+    return np.asarray(answer["output"], WIDE)
