@@ -147,7 +147,7 @@ MUTANTS = [
         ("scatter",),
         {
             "of several updates at one place the last alone were kept": (
-                "ad.scatter(x, np.array(indices), updates, mode=mode)",
+                "ad.scatter(x, as_array(indices), updates, mode=mode)",
                 "ad.scatter(x, np.array(indices), ad.take_along_axis(x, np.array(indices)) + updates, mode='put')",
             )
         },

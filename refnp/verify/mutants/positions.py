@@ -76,7 +76,7 @@ ALIBI: Named = {
         f"slopes * {DISTANCES}.astype(slopes.dtype) / query.shape[-1] ** 0.5",
     ),
 }
-PLACES, SCORES = "np.arange(x.shape[-2]) if places is None else places", "scheme.scores(query, *at)"
+PLACES, SCORES = "arange(x.shape[-2]) if places is None else places", "scheme.scores(query, *at)"
 NO_SIGN, OTHER_SIGN = "offsets had no sign", "offsets were n − m, of a query from its key"
 ONE_BY_ONE, WITHIN = ("Shaw: is_run(queries) and is_run(keys)", "False"), f"({DISTANCES} <= self.distance)"
 OF_KEYS = "Shaw: matmul(query, swapaxes(self.key, -1, -2)) * one_over_root(query)"
