@@ -695,6 +695,8 @@ def test_a_module_that_cannot_be_set_is_refused_with_a_remedy():
 
 
 def test_modules_whose_parameters_cannot_be_set_are_refused():
+    pytest.importorskip("jax")
+
     class Module:
         trainable_weights = ()
 

@@ -232,7 +232,7 @@ def operations_of(node: Node) -> Iterator[tuple[str, Operation]]:
 
 
 def are_grouped(query: tuple[int, ...], key: tuple[int, ...]) -> bool:
-    """Whether several heads of queries (..., G, H/G, N, d) share each head of keys (..., G, 1, M, d)."""
+    """Whether several heads of queries share each head of keys, which has an axis of length 1 for them."""
     several = len(query) == len(key) > 3 and query[-4] == key[-4]
     return several and min(query[-4:-2]) > 1 and key[-3] == 1
 
