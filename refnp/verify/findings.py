@@ -1,6 +1,7 @@
 """What came of a judgement: the report, why rows deviate, and the text."""
 
 import contextlib
+import html
 import itertools
 import math
 import re
@@ -26,7 +27,7 @@ REFUSES = "it raises"  # in front of what it says of cases that it refuses
 Key = tuple[str, str, str]  # the case, the precision and the quantity of a row
 
 
-@dataclass
+@dataclass(repr=False)
 class Report:
     """What came of a judgement. `str(report)` is its text; `rows` are those of `refnp verify --json`."""
 
@@ -87,6 +88,13 @@ class Report:
 
     def __str__(self) -> str:
         return text_of(self)
+
+    def __repr__(self) -> str:
+        wrong = f", {len(self.deviations)} of them deviate" if self.deviations else ""
+        return f"<{type(self).__name__} of {self.who or self.name} as {self.name}: {len(self.judgements)} rows{wrong}>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 def causes_of(report: Report, *, of_one: bool = True) -> list[Cause]:

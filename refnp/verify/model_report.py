@@ -26,7 +26,7 @@ HOLDS, NOT_JUDGED = "holds", "not judged"
 PLACES = 16  # elements of an output that are judged: those that are furthest off
 
 
-@dataclass
+@dataclass(repr=False)
 class ModelReport(Report):
     """What came of a model: a row for each output and gradient of each layer, in the order in which layers ended, and
     at the end those of the whole. `not_judged` is {path: why} of what has no equation, `waived` what of it is accepted.

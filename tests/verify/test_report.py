@@ -4,8 +4,10 @@ import json
 import math
 import os
 
+import numpy as np
 import pytest
 
+import refnp
 from refnp.verify import report
 from refnp.verify.judge import CONVENTION, DEVIATES, KNOWN, SKIPPED, WITHIN, Check, Judgement
 
@@ -115,3 +117,18 @@ def test_what_cannot_be_written_is_found_before_the_work(tmp_path):
         (tmp_path / "fixed.json").touch(0o400)
         with pytest.raises(OSError, match="read-only"):
             report.check_writable(tmp_path / "fixed.json")
+
+
+def test_a_report_is_short_where_it_is_not_printed():
+    """In a debugger, a list or a notebook, where a name may hold what HTML would read."""
+
+    def own(x):
+        return np.exp(x)
+
+    own.__name__ = "<b>own"
+    found = refnp.judge("softmax", own, dtypes="float64", skip="*made*")
+    assert repr(found) == f"<Report of {found.who} as softmax: {len(found.judgements)} rows, " + (
+        f"{len(found.deviations)} of them deviate>"
+    )
+    assert "&lt;b&gt;own" in found._repr_html_()
+    assert "<b>" not in found._repr_html_()
