@@ -184,8 +184,8 @@ def outcome(call: Call, work: Any) -> Any:
 def _judge_message(call: Call, message: str, error: Exception) -> None:
     """Violation unless it begins with a name of refnp, and the function's own message has the wrong argument's.
 
-    A part of the function names arguments of its own; shapes that disagree are those of several arguments; and what was
-    refused for another reason before is no fault of the wrong argument.
+    A part of the function names arguments of its own; shapes that disagree are those of several arguments, as where an
+    axis is another; and what was refused for another reason before is no fault of the wrong argument.
     """
     subject = call.subject
     who = re.match(r"[\w.]*", message)[0]
@@ -194,7 +194,7 @@ def _judge_message(call: Call, message: str, error: Exception) -> None:
     if who.rpartition(".")[2] not in subject.name.split("."):
         return
     names = [*subject.shapes, *subject.row.options, "shape", "axis"]
-    if call.wrong and not subject.is_array(call.wrong):
+    if call.wrong not in (None, "axis") and not subject.is_array(call.wrong):
         names = [call.wrong]
     names = [
         word
