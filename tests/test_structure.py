@@ -32,7 +32,7 @@ def test_training_is_twelve_frames_from_the_command_line_to_the_set_convolution(
 
 def test_one_step_of_training_enters_few_functions():
     step = structure.one_step()
-    assert len(step.functions) <= 212
+    assert len(step.functions) <= 213  # one of them only while arrays live that a module gave outside of the tape
     assert len(step.files) <= 40  # a page and its kernel are two
 
 
