@@ -10,6 +10,7 @@ counter-example may be; a claim that is not proved may hold all the same.
 """
 
 import functools
+import math
 import operator
 import re
 import time
@@ -19,7 +20,7 @@ from fractions import Fraction
 from typing import Any
 
 from refnp.autograd.notation import ARGUMENT, SHAPE, Argument
-from refnp.numbers.indexed.arrays import Indexed, Places, mask, symbol
+from refnp.numbers.indexed.arrays import LETTERED, Indexed, Places, any_numbers, mask, symbol
 from refnp.numbers.indexed.expressions import NoRule, assuming, atom
 from refnp.numbers.indexed.proving import LACKING, Theorem, in_words, permuted, same, sentences
 from refnp.numbers.indexed.sizes import Size, product_of, sum_of
@@ -32,6 +33,7 @@ from refnp.symmetry.places import Flip, Permute, Repeat, Select
 from refnp.symmetry.shifts import Roll
 
 GIVEN = re.compile(rf"(\w+) ({SHAPE})")
+HAS_LENGTH = re.compile(r"[(,·+] *([4-9]|\d\d+)\b")  # a number that is tried as a letter
 NUMBERS = ("", "positive", "real", "floating")  # what may be written in front of a shape
 Arrays = Mapping[str, Any]
 
@@ -70,7 +72,9 @@ def prove(claim: Claim, shapes: str, *, in_steps: bool = False, **options: Any) 
 
     shapes    of the arguments of f, as declarations write them: "query (b, n, d), key (b, m, d), mask boolean (n, m)".
               A letter is a size, the same wherever it stands; a number stands for itself, n·m for an axis that is
-              split, n+m for two axes one behind the other, and "n + 1" for a length of that number
+              split, n+m for two axes one behind the other, and "n + 1" for a length of that number. Where there is
+              a number of 4 or more, the claim is first tried for any length, and for any numbers in place of those
+              that f has in arrays of its own, such as weights: what holds of all holds of these
     in_steps  step by step (lockstep.py): for models of any depth, whose expressions would be too long; of `Permute`
     options   f is called with besides; a string names a number that may be any: scale="s"
 
@@ -78,7 +82,20 @@ def prove(claim: Claim, shapes: str, *, in_steps: bool = False, **options: Any) 
     and copies that are alike can be proved; rotations, prefixes and windows have no rule yet.
     Raises ValueError for shapes that cannot be read, or an action on an array that is not there.
     """
-    known = unknown_arrays(shapes)
+    return tried(shapes, lambda known: proof_of(claim, shapes, known, options, in_steps=in_steps))
+
+
+def tried(shapes: str, of: Callable[[dict[str, Indexed]], Proof]) -> Proof:
+    """The proof for any lengths and any fixed numbers; for those that are written where a rule lacks for these."""
+    if not HAS_LENGTH.search(shapes):
+        return of(unknown_arrays(shapes))
+    with any_numbers():
+        of_any = of(unknown_arrays(shapes, least=LETTERED))
+    return of_any if of_any or "terms are left" in of_any.missing else of(unknown_arrays(shapes))
+
+
+def proof_of(claim: Claim, shapes: str, known: Arrays, options: Mapping[str, Any], *, in_steps: bool) -> Proof:
+    """The proof of a claim about these arrays."""
     given = {name: symbol(value) if isinstance(value, str) else value for name, value in options.items()}
 
     try:
@@ -128,15 +145,18 @@ def prove_equal(f: Callable, g: Callable, shapes: str, **options: Any) -> Proof:
     prove_equal(lambda x: softmax(x).sum(-1), lambda x: 1 + 0 * x.sum(-1), "x (n, d)"). `shapes` and `options` are those
     of `prove`.
     """
-    known = unknown_arrays(shapes)
     given = {name: symbol(value) if isinstance(value, str) else value for name, value in options.items()}
     names = [getattr(h, "__name__", type(h).__name__) for h in (f, g)]
-    return equal_leaves(
-        f"{names[0]} is {names[1]}",
-        shapes,
-        lambda: leaves(f(**known, **given), None),
-        lambda: leaves(g(**known, **given), None),
-    )
+
+    def of(known: dict[str, Indexed]) -> Proof:
+        return equal_leaves(
+            f"{names[0]} is {names[1]}",
+            shapes,
+            lambda: leaves(f(**known, **given), None),
+            lambda: leaves(g(**known, **given), None),
+        )
+
+    return tried(shapes, of)
 
 
 def prove_independent(f: Callable, names: str, shapes: str, **options: Any) -> Proof:
@@ -183,13 +203,14 @@ def _named(names: list[str], arrays: dict[str, Any]) -> Any:
     return next(iter(arrays.values()))
 
 
-def unknown_arrays(shapes: str) -> dict[str, Indexed]:
+def unknown_arrays(shapes: str, least: float = math.inf) -> dict[str, Indexed]:
     """Arrays of unknown numbers of the shapes that are written. ValueError for what cannot be read.
 
-    `whole < n (m)` are places on an axis of n.
+    `whole < n (m)` are places on an axis of n. Lengths that are numbers of at `least` this are letters too.
     """
     sizes: dict[str, Size] = {}
-    letter = lambda name: int(name) if name.isdigit() else sizes.setdefault(name, Size(name))
+    is_number = lambda name: name.isdigit() and int(name) < least
+    letter = lambda name: int(name) if is_number(name) else sizes.setdefault(name, Size(name))
     product = lambda axis: product_of([letter(factor) for factor in axis.split("·")])
     joined = lambda axis: sum_of([product(part) for part in axis.split("+")]) if "+" in axis else product(axis)
     size = lambda axis: functools.reduce(operator.add, map(joined, axis.split(" + ")))

@@ -98,6 +98,39 @@ CLAIMS = [  # a claim, shapes, and whether it is true
 ]
 
 
+class GatedAttention:
+    """An own layer: its weights are numbers of its own, and its words NumPy's."""
+
+    def __init__(self, features, rng):
+        self.weights = rng.normal(size=(4, features, features))
+
+    def __call__(self, x):
+        q, k, v, gate = (x.dot(w) for w in self.weights)
+        scores = np.einsum("...nd,...md->...nm", q, k)
+        scores /= np.sqrt(q.shape[-1])
+        a = np.exp(scores - np.max(scores, axis=-1, keepdims=True))
+        a /= a.sum(axis=-1, keepdims=True)
+        return np.matmul(a, v) * gate.clip(0, 6)
+
+
+OWN, OTHER = (GatedAttention(6, np.random.default_rng(seed)) for seed in (0, 1))
+PLACED = np.linspace(-1, 1, 30).reshape(5, 6)
+PERMUTED = equivariant(OWN, Permute("x", -2), Permute(axis=-2))
+CLAIMS += [
+    (PERMUTED, "x (n, 6)", True),
+    (PERMUTED, "x (b, n, 6)", True),
+    (invariant(OWN, Permute("x", -2)), "x (n, 6)", False),
+    (equivariant(lambda x: OWN(x + PLACED), Permute("x", -2), Permute(axis=-2)), "x (5, 6)", False),
+    (equivariant(lambda x: x @ OWN.weights[0], Permute("x", -1), Permute(axis=-1)), "x (n, 6)", False),
+    (equivariant(lambda x: x @ np.full((6, 6), np.inf), Permute("x", 0), Permute(axis=0)), "x (n, 6)", False),
+]
+
+
+def test_arrays_of_a_function_of_equal_numbers_are_one_and_others_are_not():
+    assert prove_equal(OWN, GatedAttention(6, np.random.default_rng(0)), "x (n, 6)")
+    assert not prove_equal(lambda x: x @ OWN.weights[0], lambda x: x @ OTHER.weights[0], "x (n, 6)")
+
+
 @pytest.mark.parametrize(("claim", "shapes", "true"), CLAIMS, ids=[f"{c}-{s}" for c, s, _ in CLAIMS])
 def test_true_claims_are_proved_and_false_ones_are_not(claim, shapes, true):
     proof = prove(claim, shapes)
@@ -109,6 +142,7 @@ def test_true_claims_are_proved_and_false_ones_are_not(claim, shapes, true):
 def test_what_has_no_rule_is_said_and_not_guessed():
     assert "prefixes" in prove(equivariant(lambda x: x, Prefix("x", 0), Prefix(axis=0)), "x (n, d)").missing
     assert "by a step" in prove(equivariant(lambda x: x, Roll("x", 0, step=2), Roll(axis=0)), "x (n, d)").missing
+    assert "no rule for .round" in prove(invariant(lambda x: x.round(), Permute("x", 0)), "x (n)").missing
     assert "arcsinh" in prove(invariant(lambda x: np.arcsinh(x), Permute("x", 0)), "x (n)").missing
     assert "fit" in prove(equivariant(positions, Permute("x", 0), Permute(axis=0)), "x (n, d)").missing
     assert "equally long" in prove(invariant(distances, Permute(("x", "z"), 0)), "x (n, d), z (m, d)").missing

@@ -9,9 +9,11 @@ comparison gives a `Condition`, an array of numbers that are 0 or 1 and otherwis
 whichever they are. NumPy's functions for these arrays stand in operations.py.
 """
 
+import contextlib
+import contextvars
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -494,6 +496,23 @@ def mask(name: str, *shape: Any) -> Condition:
     return Condition(shape, lambda i: atom("m", name, tuple(i)))
 
 
+@contextlib.contextmanager
+def any_numbers() -> Iterator[None]:
+    """Within this block arrays of floats stand for any of their shape, equal ones for the same.
+
+    Lengths of LETTERED or more are letters, too.
+    """
+    token = _fixed.set({})
+    try:
+        yield
+    finally:
+        _fixed.reset(token)
+
+
+_fixed = contextvars.ContextVar[dict | None]("fixed", default=None)  # the names of such arrays
+LETTERED = 4
+
+
 def lift(x: Any) -> Indexed:
     """Numbers, sizes, constants and small arrays as indexed ones."""
     if isinstance(x, Indexed):
@@ -505,6 +524,10 @@ def lift(x: Any) -> Indexed:
     if isinstance(x, Size):
         return Indexed((), lambda i: as_number(x))
     if isinstance(x, np.ndarray) and x.ndim:
+        fixed = _fixed.get()
+        if fixed is not None and x.dtype.kind == "f" and max(x.shape) >= LETTERED and np.isfinite(x).all():
+            name = fixed.setdefault((x.shape, x.tobytes()), f"array {len(fixed) + 1}")
+            return symbol(name, *(Size(str(n)) if n >= LETTERED else n for n in x.shape))
         made = Condition if x.dtype == bool else Indexed
         return made(x.shape, lambda i: lift(x[i].item()).at(()))
     if isinstance(x, (bool, np.bool)):

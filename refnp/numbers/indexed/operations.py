@@ -115,9 +115,19 @@ def matmul(x: Any, y: Any) -> Indexed:
     return einsum(f"{left},{right}->...{'i' * (x.ndim > 1)}{'k' * (y.ndim > 1)}", x, y)
 
 
+def dot(x: Any, y: Any) -> Indexed:
+    """x @ y, where the second has no more than two axes."""
+    if lift(y).ndim > 2:
+        raise NoRule("dot with an array of three axes or more, which is no product of matrices")
+    return matmul(x, y)
+
+
 def einsum(subscripts: str, *operands: Any, optimize: bool = False) -> Indexed:
     """Products of entries, summed over the letters that the result has not."""
-    inputs, _, output = subscripts.replace(" ", "").partition("->")
+    inputs, arrow, output = subscripts.replace(" ", "").partition("->")
+    if not arrow:  # the letters that stand once, in their order
+        once = sorted(letter for letter in set(inputs) - {",", "."} if inputs.count(letter) == 1)
+        output = "".join(["..." * ("..." in inputs), *once])
     arrays = [finite(lift(x)) for x in operands]
     sizes: dict[str, Any] = {}
     fronts = []
@@ -330,6 +340,12 @@ def arctan2(y: Any, x: Any) -> Indexed:
     return applied("arctan")(y / x) + where(Real(x) < 0, turned, 0)
 
 
+def clip(x: Any, low: Any = None, high: Any = None) -> Indexed:
+    """min(max(x, low), high)."""
+    x = lift(x) if low is None else where(compared(x, low), x, low)
+    return x if high is None else where(compared(high, x), x, high)
+
+
 def power_of(x: Any, p: Any) -> Indexed:
     """x^p; exp(p log x) for a p that is an array."""
     return exp(lift(p) * applied("log")(x)) if isinstance(p, Indexed) else lift(x) ** p
@@ -467,6 +483,9 @@ FUNCTIONS: dict[Any, Callable] = {
     words.largest: largest,
     words.shares: shares,
     words.einsum: einsum,
+    np.einsum: einsum,
+    np.dot: dot,
+    np.clip: clip,
     words.read_at: read_at,
     words.added_at: added_at,
     words.erf: applied("erf"),
@@ -523,5 +542,7 @@ _OPERATORS = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": 
 for _name, _ufunc in _OPERATORS.items():
     setattr(Indexed, f"__{_name}__", _operator(_ufunc))
     setattr(Indexed, f"__r{_name}__", _operator(_ufunc, reflected=True))
+for _name, _method in (("dot", dot), ("clip", clip)):
+    setattr(Indexed, _name, _method)
 for _name, _ufunc in _COMPARED.items():
     setattr(Indexed, f"__{_name}__", _operator(_ufunc))

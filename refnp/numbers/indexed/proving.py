@@ -171,6 +171,8 @@ def in_words(lacking: Exception) -> str:
         cause = cause.__cause__
     if cause is not None:
         return str(cause)
+    if isinstance(lacking, AttributeError) and isinstance(lacking.obj, Indexed):
+        return f"no rule for .{lacking.name} of an array"
     return "expressions within expressions, without end" if isinstance(lacking, RecursionError) else str(lacking)
 
 
