@@ -446,6 +446,7 @@ FUNCTIONS: dict[Any, Callable] = {
     np.maximum: lambda x, y: where(number(x) > y, x, y),
     np.minimum: lambda x, y: where(number(x) < y, x, y),
     np.isnan: lambda x: x.value != x.value,  # of objects as well
+    np.isfinite: lambda x: np.isfinite(np.asarray(x.value, np.longdouble)),
     np.where: where,
     np.absolute: absolute,
     np.exp: exp,
@@ -469,6 +470,7 @@ FUNCTIONS: dict[Any, Callable] = {
     np.stack: _joining(np.stack),
     np.ones_like: lambda x: exact(np.ones(x.shape), x.arithmetic),
     np.zeros_like: lambda x: exact(np.zeros(x.shape), x.arithmetic),
+    np.full_like: lambda x, value: exact(np.full(x.shape, float(value)), x.arithmetic),
     words.peak: peak,
     words.largest: largest,
     words.shares: shares,

@@ -14,7 +14,8 @@ from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import multi_head as equations
 from refnp.verify.layers.multi_head import NAMES
 from tests.helpers import REAL, assert_same_bits, assert_within, check, normal
-from tests.models.transformer_judges import assert_judged, self_attention
+from tests.layers.positions.judges import self_attention
+from tests.models.helpers import assert_judged
 from tests.transcriptions import rows as written
 from tests.transcriptions import transformer as printed
 

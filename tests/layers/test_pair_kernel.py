@@ -12,9 +12,10 @@ import refnp.autograd as ad
 from refnp.kernels import pair_kernel as kernels
 from refnp.kernels.pair_kernel import blocks_of_pairs
 from refnp.layers.translation_attention import pair_kernel
+from refnp.numbers.rounding import exact
 from refnp.verify import bounds
+from refnp.verify.layers.neural_process_parts import PAIR_KERNEL
 from tests.helpers import assert_within, normal, scales, seeds
-from tests.models import tnp_judges as judges
 from tests.transcriptions import tnp as transcription
 
 few = st.one_of(st.integers(1, 4), st.integers(0, 4))
@@ -37,9 +38,9 @@ def bounded(arrays, dtype):
     value, pullback = ad.vjp(pair_kernel, *arrays)
     bar = normal(1, value.shape, dtype)
     found = (value, *pullback(bar))
-    limits = bounds.of(judges.PAIR_KERNEL.equation, arrays, bar)
-    expected, back = judges.PAIR_KERNEL.equation(*map(judges.exact, arrays))
-    for a, reference, limit in zip(found, (expected, *back(judges.exact(bar))), limits, strict=True):
+    limits = bounds.of(PAIR_KERNEL.equation, arrays, bar)
+    expected, back = PAIR_KERNEL.equation(*map(exact, arrays))
+    for a, reference, limit in zip(found, (expected, *back(exact(bar))), limits, strict=True):
         assert a.dtype == dtype
         assert_within(a, reference.value, limit)
     return found
@@ -55,7 +56,7 @@ def test_pair_by_pair(seed, size, widths):
     arrays = problem(seed, size, widths)
     differences, scores, *parameters = arrays
     names = [f"layers.{i}.{kind}" for i in range(len(parameters) // 2) for kind in ("weight", "bias")]
-    found, limit = pair_kernel(*arrays), bounds.of(judges.PAIR_KERNEL.equation, arrays)[0]
+    found, limit = pair_kernel(*arrays), bounds.of(PAIR_KERNEL.equation, arrays)[0]
     state = dict(zip(names, parameters, strict=True))
     for b, n, m in np.ndindex(differences.shape[:3]):
         pair = np.concatenate([differences[b, n, m], scores[b, :, n, m]])[None]
@@ -115,7 +116,7 @@ def test_complex_numbers_have_the_relu_of_their_real_part():
     wide = [a.astype(complex) for a in arrays]
     bar = normal(1, (2, 2, 3, 4))
     (value, pullback), (same, back) = ad.vjp(pair_kernel, *arrays), ad.vjp(pair_kernel, *wide)
-    limits = bounds.of(judges.PAIR_KERNEL.equation, arrays, bar)
+    limits = bounds.of(PAIR_KERNEL.equation, arrays, bar)
     for a, b, limit in zip((value, *pullback(bar)), (same, *back(bar.astype(complex))), limits, strict=True):
         assert (b.imag == 0).all()
         assert_within(b.real, a, 2 * limit)

@@ -16,11 +16,8 @@ from refnp.models.bootstrap import BANP, BNP, resampling, residuals_of
 from refnp.models.neural_process import CNP
 from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
-from tests.helpers import assert_same_bits, assert_within, check, normal, real_dtypes, seeds
-from tests.models import np_judges as judges
-from tests.models.tnp_judges import assert_prediction, shaken, sizes
-from tests.models.tnp_judges import task as drawn_task
-from tests.transcriptions import neural_processes as transcription
+from tests.helpers import assert_same_bits, assert_within, check, normal, seeds
+from tests.models.helpers import drawn_task, predict, rounded, shaken, sizes, with_adapted
 
 SMALL = {"after": 2, "decoder": 2, "samples": 3, "loss_samples": 2, "floor": 0.1}
 FORMS = [
@@ -40,36 +37,6 @@ def small(form, dx=1, dy=1, **options):
     return shaken(form[0](dx, dy, **(SMALL | form[1] | options), rng=generator()))
 
 
-def members(model, *arrays, **options):
-    """Means and standard deviations, (S, B, N, dy)."""
-    found = model(*arrays, **options).components
-    return raw(found.mean), raw(found.std)
-
-
-@every_form
-@given(seed=seeds, size=sizes, dtype=real_dtypes)
-def test_value(form, seed, size, dtype):
-    """Each member against its equations, point by point, for the same draws."""
-    model = small(form, *size[3:]).astype(dtype)
-    (x, y, target_x, _), (mask, _) = drawn_task(seed, size, dtype)
-    draws = resampling(generator(seed), mask, 2)
-    found = members(model, x, y, target_x, mask, draws=draws)
-    rounded = judges.ensemble(model, x, y, target_x, mask, draws)
-    assert_prediction(found, [r.value for r in rounded], rounded, dtype)
-    if not target_x.shape[1]:
-        return
-    heads = () if form[0] is BNP else (2, form[1].get("scaling", "head"))
-    state = model.state_dict()
-    literal = [
-        [
-            transcription.bootstrapped(x[b], y[b], target_x[b], mask[b], state, 0.1, (pairs[b], residuals[b]), *heads)
-            for b in range(len(x))
-        ]
-        for pairs, residuals in zip(*draws, strict=True)
-    ]
-    assert_prediction(found, np.moveaxis(np.array(literal), 2, 0), rounded, dtype)
-
-
 @every_form
 def test_plain_is_the_model_that_it_is_made_of(form):
     model = small(form)
@@ -83,47 +50,15 @@ def test_plain_is_the_model_that_it_is_made_of(form):
     assert_same_bits(plain.mean, answer.mean)
     assert_same_bits(plain.std, answer.std)
     model.load_state_dict(state | {"adaptation.weight": 0 * state["adaptation.weight"]})
-    for member in members(model, x, y, target_x, mask)[0]:  # an adaptation of 0 is none
+    for member in predict(model, x, y, target_x, mask)[0]:  # an adaptation of 0 is none
         assert_same_bits(member, answer.mean)
-
-
-@every_form
-@given(seed=seeds, size=sizes)
-def test_a_context_in_another_order_with_draws_that_go_along(form, seed, size):
-    model = small(form, *size[3:])
-    (x, y, target_x, _), (mask, _) = drawn_task(seed, size)
-    new, others = generator(seed).permutation(size[1]), generator(seed + 1).permutation(size[2])
-    draws = resampling(generator(seed), mask, 2)
-    moved = tuple(np.argsort(new)[a[..., new]] for a in draws)
-    here = members(model, x, y, target_x, mask, draws=draws)
-    there = members(model, x[:, new], y[:, new], target_x[:, others], mask[:, new], draws=moved)
-    for a, b, limit in zip(here, there, judges.ensemble(model, x, y, target_x, mask, draws), strict=True):
-        assert_within(b, a[:, :, others], 2 * tolerance(limit, np.float64)[:, :, others])
 
 
 def test_the_same_draws_of_a_context_in_another_order_are_another_ensemble():
     """Draws name points by their number; their distribution has no order, a draw has."""
     model, ((x, y, target_x, _), _) = small(FORMS[0]), drawn_task(0, (1, 5, 3, 1, 1))
-    here, there = (members(model, x[:, new], y[:, new], target_x)[0] for new in (np.arange(5), [4, 2, 0, 1, 3]))
+    here, there = (predict(model, x[:, new], y[:, new], target_x)[0] for new in (np.arange(5), [4, 2, 0, 1, 3]))
     assert np.abs(here - there).max() > 1e-6
-
-
-@every_form
-@given(seed=seeds, size=sizes)
-def test_what_is_hidden_is_not_looked_at(form, seed, size):
-    model = small(form, *size[3:])
-    (x, y, target_x, target_y), (mask, there) = drawn_task(seed, size)
-    results = []
-    for junk in (0.0, np.nan):
-        contexts = [np.where(mask[..., None], a, junk) for a in (x, y)]
-        targets = [np.where(there[..., None], a, junk) for a in (target_x, target_y)]
-        model.zero_grad()
-        loss = model.loss(Task(*contexts, *targets, mask, there))
-        loss.backward()
-        results.append([loss.data, *(p.grad for p in model.parameters() if p.grad is not None)])
-    for a, b in zip(*results, strict=True):
-        assert np.isfinite(a).all()
-        assert_same_bits(a, b)
 
 
 @every_form
@@ -132,9 +67,9 @@ def test_an_empty_context_gives_a_finite_prediction(form, contexts):
     model = small(form)
     (x, y, target_x, _), _ = drawn_task(0, (2, contexts, 4, 1, 1))
     nothing = np.zeros((2, contexts), bool)
-    found, empty = members(model, x, y, target_x, nothing), members(model, x[:, :0], y[:, :0], target_x)
+    found, empty = predict(model, x, y, target_x, nothing), predict(model, x[:, :0], y[:, :0], target_x)
     draws = resampling(generator(), nothing, 3)
-    for a, b, limit in zip(found, empty, judges.ensemble(model, x, y, target_x, nothing, draws), strict=True):
+    for a, b, limit in zip(found, empty, rounded(predict, model, x, y, target_x, nothing, draws=draws), strict=True):
         assert np.isfinite(a).all()
         assert_within(a, b, 2 * tolerance(limit, np.float64))
         assert np.ptp(a, 0).max() == 0  # nothing is drawn from nothing
@@ -143,7 +78,7 @@ def test_an_empty_context_gives_a_finite_prediction(form, contexts):
 def test_one_point_leaves_no_residual():
     """Less its mean it is 0: every member adapts to what the model says there."""
     model, ((x, y, target_x, _), _) = small(FORMS[0]), drawn_task(0, (2, 1, 3, 1, 1))
-    assert np.ptp(members(model, x, y, target_x)[0], 0).max() == 0
+    assert np.ptp(predict(model, x, y, target_x)[0], 0).max() == 0
 
 
 @given(seeds, sizes)
@@ -171,7 +106,7 @@ def test_deviations_that_underflow_leave_finite_predictions():
     """With no floor σ may be 1e-300; a residual of such a σ is limited, and that of another keeps its digits."""
     model, ((x, y, target_x, _), _) = small(FORMS[0], floor=0.0), drawn_task(0, (1, 4, 3, 1, 1))
     model.decoder.layers[-1].bias.data[1] = -690
-    found = members(model, x, y, target_x)
+    found = predict(model, x, y, target_x)
     assert np.isfinite(found).all()
     far, near = residuals_of(np.array([1.0, 1.0]), np.array([0.0, 0.5]), np.array([1e-300, 0.25]))
     assert far == 2.0**52
@@ -209,7 +144,7 @@ def test_loss(form, seed, size, objective):
     points = (target_x, target_y, there)
     if objective == "tnp_pytorch":
         points = tuple(np.concatenate(pair, 1) for pair in zip((x, y, mask), points, strict=True))
-    mean, std = members(model, x, y, points[0] * points[2][..., None], mask, draws=draws)
+    mean, std = predict(model, x, y, points[0] * points[2][..., None], mask, draws=draws)
     zeroed = model.sets(x, y, target_x, mask)
     plain = model.plain(*zeroed[:2], mask, points[0] * points[2][..., None])
     counts = points[2][..., None]
@@ -250,7 +185,7 @@ def test_gradients_through_the_places_of_adapted_contexts(form, constant, seed):
     mask[0, 0], draws = True, resampling(generator(seed), mask, 2)
     model, other = (small(form, 2, 1, constant_places=option) for option in (constant, not constant))
     means = lambda model: lambda *arrays: model(*arrays, mask, draws=draws).components.mean
-    given = [judges.with_adapted(model, x, y, mask, draws, places=places) for places in (constant, not constant)]
+    given = [with_adapted(model, x, y, mask, draws, places=places) for places in (constant, not constant)]
     check(means(given[0]), (x, y, target_x), vjp=lambda _, *arrays: ad.vjp(means(model), *arrays))
     with pytest.raises(GradientError):
         check(means(given[1]), (x, y, target_x), vjp=lambda _, *arrays: ad.vjp(means(model), *arrays))
@@ -279,21 +214,6 @@ def test_what_it_says_of_a_task(form):
     assert model.functions(task, generator(), 0).shape == (0, 2, 4, 2)
     assert np.isfinite(raw(model.joint_log_prob(task))).all()
     assert model.joint_samples(task, generator(), 2).shape == (2, 2, 4, 2)
-
-
-@every_form
-def test_training_makes_the_loss_smaller(form):
-    from refnp.training.optimizers import Adam
-
-    model, (arrays, _) = small(form), drawn_task(0, (4, 5, 5, 1, 1))
-    adam, losses, rng = Adam(model.parameters(), learning_rate=1e-2), [], generator()
-    for _ in range(30):
-        adam.zero_grad()
-        loss = model.loss(Task(*arrays), rng=rng)
-        loss.backward()
-        adam.step()
-        losses.append(loss.item())
-    assert losses[-1] < losses[0] - 0.1
 
 
 @pytest.mark.parametrize("form", [FORMS[0], FORMS[2]], ids=lambda form: form[0].__name__)

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refnp.autograd import no_grad
+from refnp.autograd.primitives import raw
 from refnp.layers import log_softmax
 from refnp.models.decoding import Search, Sentence, beam_search, greedy, largest, log_probability, next_words
 from refnp.models.transformer import Transformer
 from refnp.numbers.rounding import tolerance
 from tests.helpers import assert_within, seeds
-from tests.models.transformer_judges import rounded_log_probabilities
+from tests.models.helpers import of_exact_parameters
 from tests.transcriptions import transformer as printed
 
 START, END, VOCABULARY = 0, 1, 5
@@ -42,6 +43,11 @@ def by_recomputation(model, source):
         return log_softmax(model(source[None], np.array([[START, *words]]))[0, -1])
 
     return next_log_p
+
+
+def rounded_log_probabilities(model, source, target):
+    """log p of every next word, (B, N, V), in numbers that carry their rounding."""
+    return raw(log_softmax(of_exact_parameters(model)(source, target)))
 
 
 def rounded_sentences(model, source, sentences, ended=True):

@@ -15,7 +15,7 @@ from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import attention as attentions
 from refnp.verify.layers.set_convolution import SET_CONVOLUTION
 from tests.helpers import assert_same_bits, assert_within, normal, unit_roundoff
-from tests.models import tnp_judges as judges
+from tests.models.helpers import predict, rounded, shaken, under_whole_mask
 from tests.transcriptions import errata
 
 SIZES = {"features": 8, "heads": 2, "hidden": 16, "encoder_layers": 1, "decoder_layers": 1}
@@ -65,7 +65,7 @@ def test_a_context_is_a_set_of_pairs_of_one_data_set():
     x, y, t = data_sets()
     model = TNPD(features=8, heads=2, hidden=8, layers=1, rng=generator())
     together, alone = model(x, y, t), model(x[:1], y[:1], t[:1])
-    mean, _ = judges.tnp_d(model, x[:1], y[:1], t[:1], np.ones((1, 5), bool))
+    mean, _ = rounded(predict, model, x[:1], y[:1], t[:1])
     assert_within(together.mean[:1], alone.mean, either(mean))
 
 
@@ -73,7 +73,7 @@ def test_a_set_of_data_sets_is_no_context():
     """§2.1: data sets taken as one context, their pairs in one set: another prediction of each."""
     x, y, t = data_sets()
     model = TNPD(features=8, heads=2, hidden=8, layers=1, rng=generator())
-    limit, _ = judges.tnp_d(model, x[:1], y[:1], t[:1], np.ones((1, 5), bool))
+    limit, _ = rounded(predict, model, x[:1], y[:1], t[:1])
     mixed = model(x.reshape(1, 10, 1), y.reshape(1, 10, 1), t[:1]).mean
     with pytest.raises(AssertionError, match="beyond the bound"):
         assert_within(mixed, limit.value, either(limit))
@@ -98,12 +98,12 @@ def first_conditional(mask):
     rng = generator(2)
     x, y, t, z = (rng.standard_normal((1, n, 1)) for n in (3, 3, 2, 2))
     options = {"features": 8, "heads": 2, "hidden": 8, "layers": 2}
-    model = judges.shaken(TNPA(**options, rng=generator()))
+    model = shaken(TNPA(**options, rng=generator()))
     marginal = TNPD(**options, rng=generator())
     marginal.load_state_dict(model.state_dict())
     tokens = np.concatenate([model.observed(x, y), model.observed(t, z), model.unobserved(t)], 1)
-    padded = model.read_off(judges.under_whole_mask(model, tokens, mask)[:, 5:])
-    limit, _ = judges.tnp_d(marginal, x, y, t, np.ones((1, 3), bool))
+    padded = model.read_off(under_whole_mask(model, tokens, mask)[:, 5:])
+    limit, _ = rounded(predict, marginal, x, y, t)
     return raw(padded.mean)[0, 0], raw(marginal(x, y, t).mean)[0, 0], either(limit)[0, 0]
 
 

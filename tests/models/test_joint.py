@@ -24,9 +24,7 @@ from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
 from refnp.verify.layers.neural_processes import loss_of
 from tests.helpers import assert_same_bits, assert_within, check, normal, real_dtypes, seeds
-from tests.models import np_judges as judges
-from tests.models.tnp_judges import shaken, sizes
-from tests.models.tnp_judges import task as drawn_task
+from tests.models.helpers import drawn_task, rounded, shaken, sizes
 from tests.transcriptions import neural_processes as transcription
 
 SMALL = {"hidden": 4, "before": 2, "after": 1, "decoder": 2}
@@ -80,6 +78,20 @@ def posterior(x, y, target_x):
 # ---- the density
 
 
+def chain_limit(model, x, values, target_x, y, mask, there, order):
+    """log p of the targets in one order, each a context point for the next, in numbers that carry their error: (B,)."""
+    return rounded(chain, model, x, values, target_x, y, mask, there, list(order))
+
+
+def chain(model, x, values, target_x, y, mask, there, order):
+    total = y.sum((1, 2)) * 0
+    for t, now in enumerate(order):
+        sets = [np.concatenate([a, b[:, order[:t]]], 1) for a, b in ((x, target_x), (values, y), (mask, there))]
+        p = model(*sets[:2], target_x[:, [now]], sets[2])
+        total = total + p.log_prob(y[:, [now]], mask=there[:, [now], None]).sum((1, 2))
+    return total
+
+
 @given(seeds, sizes, real_dtypes, st.integers(1, 3))
 def test_each_order(seed, size, dtype, count):
     """The model's conditionals one after the other, within the sum of their bounds."""
@@ -91,7 +103,7 @@ def test_each_order(seed, size, dtype, count):
     assert found.dtype == dtype
     assert found.shape == (count, size[0])
     for value, order in zip(raw(found), orders, strict=True):
-        limit = judges.chain(model, *arrays[:3], y, arrays[3], there, order)
+        limit = chain_limit(model, *arrays[:3], y, arrays[3], there, order)
         assert_within(value, limit.value, tolerance(limit, dtype))
 
 
@@ -100,7 +112,7 @@ def test_point_by_point():
     model, (arrays, y, _) = small(2, 2), problem(0, (2, 2, 3, 2, 2))
     state, order = model.state_dict(), [2, 0, 1]
     found = raw(Autoregressive(model)(*arrays, orders=order).log_prob(y))
-    limit = judges.chain(model, *arrays[:3], y, arrays[3], np.ones((2, 3), bool), order)
+    limit = chain_limit(model, *arrays[:3], y, arrays[3], np.ones((2, 3), bool), order)
     for b, (x, values, target_x, mask) in enumerate(zip(*arrays, strict=True)):
         total = 0
         for t, now in enumerate(order):
@@ -147,7 +159,7 @@ def test_one_order_depends_on_the_order_of_the_targets_and_the_average_over_all_
     moved = np.array([1, 2, 0])
     together = Autoregressive(model)
     everyone = list(itertools.permutations(range(3)))
-    limits = [judges.chain(model, x, values, target_x, y, mask, there, list(o)) for o in everyone]
+    limits = [chain_limit(model, x, values, target_x, y, mask, there, list(o)) for o in everyone]
     limit = 2 * np.max([tolerance(one, np.float64) for one in limits], 0)
     for orders, holds in ((None, False), (everyone, True)):
         here = raw(together(*arrays, orders=orders).log_prob(y))
@@ -175,7 +187,7 @@ def test_the_order_of_the_context_does_not_matter(seed, size):
     model, (arrays, y, there) = small(*size[3:]), problem(seed, size)
     x, values, target_x, mask = arrays
     order = generator(seed).permutation(size[1])
-    limit = judges.chain(model, x, values, target_x, y, mask, there, np.arange(size[2]))
+    limit = chain_limit(model, x, values, target_x, y, mask, there, np.arange(size[2]))
     found = Autoregressive(model)(x[:, order], values[:, order], target_x, mask[:, order])
     reference = Autoregressive(model)(*arrays)
     assert_within(
@@ -190,7 +202,7 @@ def test_what_changes_the_density(orders):
     """A context permuted under a mask that is not; a shift of everything in x."""
     model, (arrays, y, there) = small(), problem(0, (1, 3, 3, 1, 1))
     x, values, target_x, mask = *arrays[:3], np.array([[True, True, False]])
-    limit = tolerance(judges.chain(model, x, values, target_x, y, mask, there | True, np.arange(3)), np.float64)
+    limit = tolerance(chain_limit(model, x, values, target_x, y, mask, there | True, np.arange(3)), np.float64)
     here = raw(Autoregressive(model)(x, values, target_x, mask, orders=orders).log_prob(y))
     order = np.array([2, 0, 1])
     for changed in ((x[:, order], values[:, order], target_x, mask), (x + 4, values, target_x + 4, mask)):
@@ -369,7 +381,7 @@ def test_hidden_targets_are_not_looked_at(seed, size):
         raw(chain.log_prob(np.where(unseen, filling, y), mask=there[..., None])) for filling in (np.nan, 5.0)
     )  # fmt: skip
     assert_same_bits(with_nan, other)
-    limit = judges.chain(model, x, values, target_x, y, mask, there, np.arange(size[2]))
+    limit = chain_limit(model, x, values, target_x, y, mask, there, np.arange(size[2]))
     for b in range(size[0]):
         own = there[b]
         shorter = Autoregressive(model)(x[[b]], values[[b]], target_x[[b]][:, own], mask[[b]])

@@ -17,8 +17,8 @@ from refnp.models.tnp import TNPA, TNPD, TNPND
 from refnp.tasks.task import Task
 from refnp.verify.layers.neural_processes import RAGGED, loss_of, sets
 from tests.helpers import assert_same_bits
+from tests.models.helpers import shaken
 from tests.models.test_convcnp import plain
-from tests.models.tnp_judges import shaken
 
 SMALL = {"hidden": 4, "after": 1, "decoder": 2}
 ATTENTIVE = SMALL | {"heads": 2, "depth": 3, "query_depth": 1}

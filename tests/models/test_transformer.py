@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refnp.autograd as ad
+from refnp.autograd.primitives import raw
 from refnp.layers import MLP, LayerNorm, Module, cross_entropy
 from refnp.layers.activation import gelu, relu
 from refnp.layers.positions.absolute import LearnedPositions, SinusoidalPositions
@@ -15,18 +16,9 @@ from refnp.layers.positions.rotary import Rotary
 from refnp.models.transformer import Transformer
 from refnp.models.transformer_layers import Residual
 from refnp.models.transformer_stacks import Decoder, Encoder, EncoderDecoder
-from refnp.numbers.rounding import exact, tolerance
-from refnp.verify.layers import transformer_layers as equations
-from refnp.verify.layers.linear import linear
+from refnp.numbers.rounding import tolerance
 from tests.helpers import REAL, assert_same_bits, assert_within, normal, real_dtypes, seeds
-from tests.models.transformer_judges import (
-    assert_judged,
-    rounded_embedded,
-    rounded_logits,
-    rounded_memory,
-    rounded_stack,
-)
-from tests.models.transformer_judges import given as exactly
+from tests.models.helpers import assert_judged, of_exact_parameters, rounded
 from tests.transcriptions import transformer as printed
 
 SIZES = {"features": 4, "heads": 2, "hidden": 6, "encoder_layers": 1, "decoder_layers": 1}
@@ -70,6 +62,11 @@ def in_pieces(model, source, target, lengths, source_mask=None):
             pieces.append(model.extend(target[..., end : end + length], state))
             end += length
     return np.concatenate(pieces, -2)
+
+
+def rounded_logits(model, source, target, source_mask=None, target_mask=None):
+    """Logits in numbers that carry their rounding error."""
+    return raw(of_exact_parameters(model)(source, target, source_mask=source_mask, target_mask=target_mask))
 
 
 # ---- the equations
@@ -272,31 +269,10 @@ def test_step_by_step_is_all_at_once_with_every_option(lengths, maps, per_head, 
                 options["memory_mask"] = hidden["memory_mask"][..., rows, :]
             parts.append(bare.extend(target[:, rows], state, **options))
             end = rows.stop
-    limit = limit_of_one_layer(model, source, target, padding, biases, hidden, per_head)
+    options = {**biases, **hidden, "per_head": per_head}
+    limit = raw(of_exact_parameters(model)(source, target, source_mask=padding, **options))
     assert_within(whole, limit.value, tolerance(limit, np.float64))
     assert_within(np.concatenate(parts, 1), limit.value, tolerance(limit, np.float64))
-
-
-def limit_of_one_layer(model, source, target, padding, biases, hidden, per_head):
-    """Logits in numbers that carry their rounding, of a model of one encoder and one decoder layer, post-norm."""
-    shown, causal = padding[:, None, None] if per_head else padding[:, None], np.tri(target.shape[1], dtype=bool)
-    bias = {name.removesuffix("_bias"): exact(array) for name, array in biases.items()}
-    full = lambda mask, like: np.broadcast_to(mask, like.shape)
-    masks = {
-        "source": full(hidden.get("source_pair_mask", True) & shown, bias["source"]),
-        "target": full(hidden.get("target_pair_mask", True) & causal, bias["target"]),
-        "memory": full(hidden.get("memory_mask", True) & shown, bias["memory"]),
-    }
-    options = {"heads": 2, "per_head": per_head}
-    x, y = (rounded_embedded(model, table, words) for table, words in (
-        (model.source_embedding, source), (model.target_embedding, target)
-    ))  # fmt: skip
-    own = exactly(model.encoder.layers[0]), exactly(model.decoder.layers[0])
-    memory, _ = equations.encoder_layer(x, *own[0], **options, mask=masks["source"], bias=bias["source"])
-    pairs = {"mask": masks["target"], "bias": bias["target"]}
-    pairs |= {"memory_mask": masks["memory"], "memory_bias": bias["memory"]}
-    y, _ = equations.decoder_layer(y, memory, *own[1], **options, **pairs)
-    return linear(y, *exactly(model.output))[0]
 
 
 def test_a_decoder_that_is_not_causal():
@@ -438,7 +414,7 @@ def test_without_positions_the_encoder_does_not_see_the_order_of_words():
     one, order = np.array([[1, 2, 3]]), [2, 0, 1]
     for positions, same in ((None, True), (SinusoidalPositions(), False)):
         model = new(positions=positions)
-        limit = rounded_memory(model, one)
+        limit = raw(of_exact_parameters(model).encode(one))
         found = model.encode(one[:, order])
         assert_judged(model.encode(one), limit, np.float64)
         excess = np.abs(found - limit.value[:, order]) > tolerance(limit, np.float64)[:, order]
@@ -454,10 +430,7 @@ def test_stacks_on_vectors():
     masks = {name: rng.random((2, *shape)) < 0.6 for name, shape in zip(
         ("source_mask", "target_mask", "memory_mask"), ((5, 5), (3, 3), (3, 5)), strict=True
     )}  # fmt: skip
-    memory = rounded_stack(model.encoder, exact(source), masks["source_mask"])
-    causal = np.tri(3, dtype=bool) & masks["target_mask"]
-    limit = rounded_stack(model.decoder, exact(target), causal, memory, masks["memory_mask"])
-    assert_judged(model(source, target, **masks), limit, np.float64)
+    assert_judged(model(source, target, **masks), rounded(model, source, target, **masks), np.float64)
     assert [name for name in model.state_dict() if "final_norm" in name] == [
         f"{stack}.final_norm.{part}" for stack in ("encoder", "decoder") for part in ("gain", "shift")
     ]

@@ -26,7 +26,7 @@ from tests.helpers import (
     scales,
     seeds,
 )
-from tests.models.transformer_judges import assert_judged, rounded_layer
+from tests.models.helpers import assert_judged, rounded
 from tests.transcriptions import transformer as printed
 
 norms = st.sampled_from(["post", "pre"])
@@ -371,11 +371,11 @@ def test_a_residual_of_nothing():
 
 @pytest.mark.parametrize("scheme", [Shaw(2, 3, rng=generator(5)), Rotary()], ids=["Shaw", "RoPE"])
 def test_places_of_tokens(scheme):
-    """Queries and keys stand where `places` say: within the bound of the equation there, and not at 0, 1, 2."""
+    """Queries and keys stand where `places` say: within the bound there, and not at 0, 1, 2."""
     layer, x, places = EncoderLayer(4, 2, 6, positions=scheme, rng=generator()), normal(0, (2, 3, 4)), [4, 0, 2]
     y = layer(x, places=places)
-    assert_judged(y, rounded_layer(layer, exact(x), None, places=np.array(places)), np.float64)
+    assert_judged(y, rounded(layer, x, places=places), np.float64)
     with pytest.raises(AssertionError, match="beyond the bound"):
-        assert_judged(layer(x), rounded_layer(layer, exact(x), None, places=np.array(places)), np.float64)
+        assert_judged(layer(x), rounded(layer, x, places=places), np.float64)
     stack = Encoder(1, 4, 2, 6, relative=lambda: scheme, rng=generator())
     assert_same_bits(stack(x, places=places), y)

@@ -21,9 +21,8 @@ from refnp.verify.bounds import unit_roundoff
 from refnp.verify.layers.convolution import CONVOLUTION
 from refnp.verify.layers.set_convolution import SET_CONVOLUTION
 from tests.helpers import assert_same_bits, assert_within, normal, real_dtypes, seeds
-from tests.models import convcnp_bounds, np_judges
-from tests.models import tnp_judges as judges
-from tests.models.tnp_judges import predict
+from tests.models import convcnp_bounds, helpers
+from tests.models.helpers import drawn_task, few, predict, rounded, shaken
 
 EPS = 2.0**-27
 kernels = st.sampled_from([(), (16,), (20, 17)])
@@ -36,7 +35,7 @@ kernels = st.sampled_from([(), (16,), (20, 17)])
 @given(seed=seeds, kernel=kernels, dtype=real_dtypes)
 def test_a_layer_of_tnp_d_is_a_layer_of_te_tnp_that_hands_on_scores(norm, seed, kernel, dtype):
     """The parameters of an encoder layer, and an MLP of pairs that returns s: the same, whatever the places are."""
-    layer = judges.shaken(EncoderLayer(4, 2, 5, norm=norm, rng=np.random.default_rng(0))).astype(dtype)
+    layer = shaken(EncoderLayer(4, 2, 5, norm=norm, rng=np.random.default_rng(0))).astype(dtype)
     options = {"dx": 2, "kernel": kernel, "bias": True, "norm": norm, "rng": np.random.default_rng(1)}
     translated = TranslationLayer(4, 2, 5, **options).astype(dtype)
     translated.attention.set_pairs()
@@ -45,16 +44,15 @@ def test_a_layer_of_tnp_d_is_a_layer_of_te_tnp_that_hands_on_scores(norm, seed, 
     x, keys, differences = (normal(rng, shape, dtype) for shape in ((1, 3, 4), (1, 5, 4), (1, 3, 5, 2)))
     mask = rng.random((1, 3, 5)) < 0.7
     found, _ = translated(x, keys, differences, mask=mask)
-    limits = judges.translation_layer(*map(exact, (x, keys, differences)), translated.state_dict(), 2, norm, mask)[0]
-    given = [exact(parameter) for parameter in layer.state_dict().values()]
-    own = judges.reading_layer(exact(x), exact(keys), given, 2, norm, mask)
+    limits, _ = rounded(translated, x, keys, differences, mask=mask)
+    own = rounded(layer, x, keys, mask=mask)
     assert_within(raw(found), raw(layer(x, keys, mask=mask)), tolerance(limits, dtype) + tolerance(own, dtype))
 
 
 def with_and_without_places(places):
     """TNP-D, and the TE-TNP with its parameters; TNP-D's embedding multiplies x by `places`."""
     sizes = {"features": 4, "heads": 2, "hidden": 5, "layers": 2, "embedding_depth": 2}
-    one = judges.shaken(TNPD(**sizes, flag=True, rng=np.random.default_rng(0)))
+    one = shaken(TNPD(**sizes, flag=True, rng=np.random.default_rng(0)))
     other = TETNP(**sizes, norm="post", bias=True, kernel=(), rng=np.random.default_rng(1))
     for layer in other.layers:
         layer.attention.set_pairs()
@@ -65,13 +63,13 @@ def with_and_without_places(places):
     return one, other
 
 
-@given(seeds, judges.few, judges.few)
+@given(seeds, few, few)
 def test_a_tnp_d_that_does_not_see_places_is_a_te_tnp(seed, contexts, targets):
     """Tokens of both are then [y, flag]; and a TE-TNP whose pairs hand on scores does not see places either."""
     one, other = with_and_without_places(0)
-    (context_x, context_y, target_x, _), (mask, _) = judges.task(seed, (2, contexts, targets, 1, 1))
+    (context_x, context_y, target_x, _), (mask, _) = drawn_task(seed, (2, contexts, targets, 1, 1))
     sets = context_x, context_y, target_x, mask
-    limits = zip(judges.tnp_d(one, *sets), judges.te_tnp(other, *sets), strict=True)
+    limits = zip(rounded(predict, one, *sets), rounded(predict, other, *sets), strict=True)
     for a, b, limit in zip(predict(one, *sets), predict(other, *sets), limits, strict=True):
         assert_within(a, b, sum(tolerance(of, np.float64) for of in limit))
 
@@ -79,7 +77,7 @@ def test_a_tnp_d_that_does_not_see_places_is_a_te_tnp(seed, contexts, targets):
 def test_a_tnp_d_that_sees_places_is_no_te_tnp():
     """Whatever its parameters are, a TE-TNP does not change under a shift; with a place in its tokens, TNP-D does."""
     one, other = with_and_without_places(1)
-    (context_x, context_y, target_x, _), _ = judges.task(0, (2, 4, 3, 1, 1))
+    (context_x, context_y, target_x, _), _ = drawn_task(0, (2, 4, 3, 1, 1))
     context_x, target_x = (np.round(a * 64) / 64 for a in (context_x, target_x))
     for model, least in ((one, 1e-3), (other, 0)):
         here, there = (predict(model, context_x + by, context_y, target_x + by)[0] for by in (0, 4))
@@ -107,11 +105,8 @@ def attended(module, x, places, y):
     dtype, n = y.dtype, len(x)
     keys = np.concatenate([np.ones_like(y[:, :1]), y], 1)[None]  # (1, M, C+1)
     arrays = np.zeros((1, n, keys.shape[-1]), dtype), keys, (x[:, None] - places)[None]
-    options = {"squares": True, "normalization": module.normalization}
-    mask = np.ones((1, n, len(places)), bool)
-    state = module.state_dict()
-    differences = exact(x[:, None])[None] - exact(places[None])
-    limit = judges.translation_attention(*map(exact, arrays[:2]), differences, state, 1, mask, **options)
+    differences = (exact(x[:, None]) - exact(places))[None]
+    limit, _ = rounded(module, *arrays[:2], differences)
     return raw(module(*arrays)[0])[0], tolerance(limit, dtype)[0]
 
 
@@ -184,7 +179,7 @@ def test_without_squares_a_kernel_of_te_tnp_is_piecewise_exponential():
     keys = np.concatenate([np.ones_like(y[:, :1]), y[:, :1]], 1)[None]
     arrays = np.zeros((1, 5, 2)), keys, (x[:, None] - places)[None]
     found = raw(module(*arrays)[0])[0]
-    limit = judges.translation_attention(*map(exact, arrays), module.state_dict(), 1, np.ones((1, 5, 6), bool))
+    limit, _ = rounded(module, *arrays)
     weights = np.exp(-2 * np.abs(x.astype(WIDE) - places[:, 0]))
     assert_within(found[:, 1], weights @ y[:, 0] / weights.sum(1), 2 * tolerance(limit, np.float64)[0, :, 1])
 
@@ -304,11 +299,11 @@ def twice(sets):
 
 SMALL = {"features": 4, "heads": 2, "hidden": 5, "layers": 2}
 DOUBLED_IS_THE_SAME = {
-    "TNPD": (TNPD, SMALL, judges.tnp_d),
-    "TNPD, pre-norm, untied, updated": (TNPD, SMALL | {"norm": "pre", "untied": True, "updated": True}, judges.tnp_d),
-    "TETNP": (TETNP, SMALL | {"kernel": (4,)}, judges.te_tnp),
-    "CNP, which is a mean": (CNP, {"hidden": 8}, np_judges.predict),
-    "CANP": (CANP, {"hidden": 8, "heads": 2}, np_judges.predict),
+    "TNPD": (TNPD, SMALL),
+    "TNPD, pre-norm, untied, updated": (TNPD, SMALL | {"norm": "pre", "untied": True, "updated": True}),
+    "TETNP": (TETNP, SMALL | {"kernel": (4,)}),
+    "CNP, which is a mean": (CNP, {"hidden": 8}),
+    "CANP": (CANP, {"hidden": 8, "heads": 2}),
 }
 
 
@@ -316,12 +311,11 @@ DOUBLED_IS_THE_SAME = {
 @given(seed=seeds)
 def test_every_point_twice_changes_no_prediction_of_attention(name, seed):
     """By induction over layers: tokens of both copies are equal, and their weights half as large."""
-    kind, options, judge = DOUBLED_IS_THE_SAME[name]
-    model = judges.shaken(kind(**options, rng=np.random.default_rng(0)))
-    (*sets, _), _ = judges.task(seed, (2, 3, 4, 1, 1))
-    both = [(given, np.ones(given[0].shape[:2], bool)) for given in (sets, twice(sets))]
-    first, second = (predict(model, *given) for given, _ in both)
-    limits = zip(*(judge(model, *given, mask) for given, mask in both), strict=True)
+    kind, options = DOUBLED_IS_THE_SAME[name]
+    model = shaken(kind(**options, rng=np.random.default_rng(0)))
+    (*sets, _), _ = drawn_task(seed, (2, 3, 4, 1, 1))
+    first, second = (predict(model, *given) for given in (sets, twice(sets)))
+    limits = zip(*(rounded(predict, model, *given) for given in (sets, twice(sets))), strict=True)
     for a, b, limit in zip(first, second, limits, strict=True):
         assert_within(b, a, sum(tolerance(of, np.float64) for of in limit))
 
@@ -339,7 +333,7 @@ def test_every_point_twice_changes_no_prediction_of_attention(name, seed):
 )
 def test_every_point_twice_changes_predictions_that_know_the_density(model):
     """A TE-TNP that moves tokens knows it too: φ is given the weights themselves, which halve."""
-    (*sets, _), _ = judges.task(0, (2, 3, 4, 1, 1))
+    (*sets, _), _ = drawn_task(0, (2, 3, 4, 1, 1))
     assert np.abs(predict(model, *sets)[0] - predict(model, *twice(sets))[0]).max() > 1e-5  # rounding leaves 1e-10
 
 
@@ -476,12 +470,12 @@ def test_layers_of_undivided_attention_with_residual_connections_converge_to_the
 # ---- Invariant under translations: a function of differences
 
 
-@given(seeds, judges.sizes)
+@given(seeds, helpers.sizes)
 def test_an_invariant_function_is_known_from_the_differences_to_one_point(seed, size):
     """f(x) = f(x − x_1): what a TE-TNP says follows from x_i − x_1, and those follow from all x_i − x_j."""
     b, c, t, dx, dy = size
-    model = judges.shaken(TETNP(dx, dy, **SMALL, kernel=(4,), rng=np.random.default_rng(0)))
-    (context_x, context_y, target_x, _), _ = judges.task(seed, (b, c + 1, t, dx, dy))
+    model = shaken(TETNP(dx, dy, **SMALL, kernel=(4,), rng=np.random.default_rng(0)))
+    (context_x, context_y, target_x, _), _ = drawn_task(seed, (b, c + 1, t, dx, dy))
     context_x, target_x = (np.round(a * 64) / 64 for a in (context_x, target_x))
     first = context_x[:, :1]
     for a, z in zip(

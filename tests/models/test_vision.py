@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 
 from refnp.layers.activation import gelu, relu
+from refnp.layers.convolution import convolution
 from refnp.layers.positions.images import METHODS, ImagePositions, image_places
 from refnp.layers.positions.relative import RelativePositions
 from refnp.models.vision import FeatureTokens, ImageClassifier, PatchTokens, class_attention, patches
-from refnp.numbers.rounding import Rounded, exact
+from refnp.numbers.rounding import exact
 from refnp.symmetry import Permute, Roll, RotateGrid, Slide, invariant, search
-from refnp.verify.layers.convolution import CONVOLUTION
-from refnp.verify.layers.linear import linear
 from tests.helpers import assert_same_bits, normal
-from tests.models.transformer_judges import assert_judged, given, rounded_stack
+from tests.models.helpers import assert_judged
 
 SIZES = {"features": 8, "heads": 2, "hidden": 12, "layers": 1}
 
@@ -109,16 +108,20 @@ def test_levels(tokens, count):
     np.testing.assert_array_equal(seen[0, 2, 0].reshape(-1), weights[0][2, 0, 0, 1:])
 
 
-def rounded_tokens(tokens, images):
-    """What a tokeniser makes of images (B, C, H, W), in numbers that carry their rounding."""
+def by_hand(model, images, mask):
+    """Logits of images (B, C, H, W), one operation after the other, in numbers that carry their rounding error."""
+    tokens, x, (b, c, h, w) = model.tokens, exact(images), images.shape
     if isinstance(tokens, PatchTokens):
-        p, (b, c, h, w) = tokens.size, images.shape
-        cut = images.reshape(b, c, h // p, p, w // p, p).transpose(0, 2, 4, 3, 5, 1).reshape(b, -1, p * p * c)
-        return linear(exact(cut), *given(tokens.map))[0]
-    x = exact(images)
-    for layer in tokens.layers:
-        x = relu.page(CONVOLUTION.equation(x, *given(layer), stride=layer.options["stride"], padding=1)[0])[0]
-    return x.reshape(*x.shape[:2], -1).swapaxes(-1, -2)
+        p = tokens.size
+        cut = x.reshape(b, c, h // p, p, w // p, p).transpose(0, 2, 4, 3, 5, 1).reshape(b, -1, p * p * c)
+        x = tokens.map(cut)
+    else:
+        for layer in tokens.layers:
+            x = relu(convolution(x, layer.weight.data, layer.bias.data, stride=layer.options["stride"], padding=1))
+        x = x.reshape(*x.shape[:2], -1).swapaxes(-1, -2)
+    x = np.concatenate([np.broadcast_to(model.class_token.data, (b, 1, x.shape[-1])), x], 1)
+    x = x if model.positions is None else x + model.positions.weight.data
+    return model.output(model.encoder(x, mask=mask)[:, 0])
 
 
 @pytest.mark.parametrize("level", ["pixel", "patch", "feature"])
@@ -135,14 +138,10 @@ def test_logits_within_the_bound_of_the_equation(level, positions, hidden):
     for parameter in model.parameters():
         parameter.data = parameter.data + 0.3 * rng.standard_normal(parameter.shape)
     images = normal(0, (2, 2, 4, 6))
-    x = rounded_tokens(tokens, images)
-    n = x.shape[1]
-    first = np.broadcast_to(model.class_token.data, (2, 1, 4))
-    x = Rounded(np.concatenate([first, x.value], 1), np.concatenate([0 * first, x.error], 1))
-    x = x + exact(model.positions.weight.data) if positions else x
+    n = model.grid[0] * model.grid[1]
     seen = rng.random((2, n)) < 0.6 if hidden else None
     mask = None if seen is None else np.broadcast_to(np.insert(seen, 0, True, 1)[:, None], (2, 1 + n, 1 + n))
-    limit = linear(rounded_stack(model.encoder, x, mask)[:, 0], *given(model.output))[0]
+    limit = by_hand(model, images, mask)
     assert_judged(model(images, token_mask=seen), limit, np.float64)
 
 

@@ -12,7 +12,7 @@ from refnp.models.latent import DRAWS, LatentModel
 from refnp.studies.evaluation import by_itself, together
 from refnp.studies.registry import build
 from tests.helpers import assert_same_bits, assert_within
-from tests.models.tnp_judges import shaken
+from tests.models.helpers import shaken
 from tests.studies.tiny import OPTIONS, few_points
 
 EPS = np.finfo(float).eps

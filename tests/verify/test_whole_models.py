@@ -10,8 +10,8 @@ from refnp.verify import layers
 from refnp.verify.bounds import deviation
 from refnp.verify.judge import WITHIN
 from refnp.verify.layers import transformer, vision, whole_models
-from tests.models import np_judges, tnp_judges
-from tests.transcriptions import neural_processes as transcription
+from tests.models.rows import ROWS
+from tests.transcriptions import tnp
 
 CASES = {case.name: case for case in layers.cases() if case.layer.whole}
 MODELS = {
@@ -60,32 +60,27 @@ def mask_of(case):
 
 
 def by_hand(case):
-    """The output by the equations of the texts, put together in tests/models."""
+    """The output by the transcriptions, task by task."""
     name, (module, data), mask = case.layer.name, own_module(case), mask_of(case)
     context_x, context_y = (np.where(mask[..., None], a, 0) for a in data[:2])
-    target_x, *more = data[2:]
-    given = module, context_x, context_y, target_x
-    if name == "attn_cnp":
-        own = lambda *one: transcription.attn_cnp(*one, module.state_dict(), module.heads)
-        return map(np.stack, zip(*map(own, context_x, context_y, target_x, mask), strict=True))
-    if name in ("latent_np", "anp"):
-        mean, std = np_judges.latent(module, *map(np_judges.exact, (context_x, context_y)), mask)
-        return np_judges.predict(*given, mask, np_judges.drawn(mean, std, more[0]))
-    if name in ("bnp", "banp"):
-        return np_judges.ensemble(*given, mask, (case.options["pairs"], case.options["residuals"]))
-    if name == "tnp_a":
-        there = np.ones(target_x.shape[:2], bool)
-        return tnp_judges.tnp_a(*given, more[0], mask, there, module.attention_mask(mask.shape[1], there.shape[1]))
-    if name == "tnp_nd":
-        mean, second = tnp_judges.tnp_nd(*given, mask)
-        lower = second.value
-        covariance = lower @ lower.swapaxes(-1, -2) if module.diagonal is None else lower
-        return mean.value[..., None], covariance
-    equations = {
-        "cnp": np_judges.answer, "canp": np_judges.answer, "tnp_d": tnp_judges.tnp_d, "te_tnp": tnp_judges.te_tnp,
-        "pseudo_tnp": tnp_judges.pseudo_tnp, "pseudo_te_tnp": tnp_judges.pseudo_te_tnp,
-    }  # fmt: skip
-    return equations[name](*given, mask)
+    told = {"heads"} | {option for option, value in case.options.items() if isinstance(value, np.ndarray)}
+    form = {option: value for option, value in case.options.items() if option not in told}
+    drawn = {"epsilon": data[-1], "draws": (case.options.get("pairs"), case.options.get("residuals"))}
+    found = []
+    for b in range(len(mask)):
+        sets = context_x[b], context_y[b], data[2][b]
+        if name == "tnp_a":
+            there = np.ones(data[3].shape[1], bool)
+            found.append(
+                tnp.tnp_a(*sets, data[3][b], mask[b], there, module.state_dict(), 2, len(module.layers), **form)
+            )
+        elif name == "tnp_nd":
+            depths, low_rank = (2, len(module.layers), len(module.target_layers)), module.diagonal is not None
+            mean, second = tnp.tnp_nd(*sets, mask[b], module.state_dict(), *depths, module.dy, low_rank)
+            found.append((mean[:, None], second if low_rank else second @ second.T))
+        else:
+            found.append(ROWS[type(module).__name__].literal(module, form, *sets, mask[b], b, drawn))
+    return [np.stack(part, -3) for part in zip(*found, strict=True)]
 
 
 WRITTEN = (
@@ -97,8 +92,7 @@ WRITTEN = (
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.layer.name in WRITTEN])
 def test_the_reference_is_what_the_equations_of_the_texts_give(name):
     problem = CASES[name].problem("float64")
-    parts = [np.asarray(getattr(part, "value", part)) for part in by_hand(CASES[name])]
-    assert ratio(problem, np.concatenate(parts, -1), "longdouble") <= 1
+    assert ratio(problem, np.concatenate(by_hand(CASES[name]), -1), "longdouble") <= 1
 
 
 # Bounds in both directions

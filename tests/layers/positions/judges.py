@@ -11,6 +11,7 @@ from refnp.verify.judged_pages import by_tape
 from refnp.verify.layers import multi_head as multi_head_equation
 from refnp.verify.layers.attention import IN_ANY_FORM
 from refnp.verify.layers.attention_forms import OR_PRINTED
+from refnp.verify.layers.linear import linear
 from tests.helpers import normal
 from tests.transcriptions import positions as written
 
@@ -101,3 +102,23 @@ def of_places(scheme, places):
         return exact(scheme.weight.data[places])
     values = written.sinusoidal(places, FEATURES)
     return Rounded(values, sinusoid_error(values))
+
+
+def parameters_of(module):
+    """The module's own parameters, which have no error."""
+    return [exact(parameter.data) for parameter in module.parameters()]
+
+
+def self_attention(attention, mask, places=None):
+    """x ↦ MHA(x, x) with the attention's scheme of positions, mask (..., N, N) or None; places 0, 1, … if not given."""
+    maps = [parameters_of(linear_map) for linear_map in (attention.query, attention.key, attention.value)]
+    scheme = attention.positions
+
+    def sublayer(x):
+        query, key, value = (split_heads(linear(x, *own)[0], attention.heads) for own in maps)
+        own_places = np.arange(x.shape[-2]) if places is None else places
+        heads_mask = None if mask is None else np.expand_dims(mask, -3)
+        mixed = rounded_look_up(scheme, query, key, value, own_places, own_places, heads_mask)[0]
+        return linear(merge_heads(mixed), *parameters_of(attention.output))[0], None
+
+    return sublayer

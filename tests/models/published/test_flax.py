@@ -21,13 +21,14 @@ from refnp.layers import (
     MultiHeadAttention,
     RMSNorm,
 )
+from refnp.layers.layer_norm import layer_norm
 from refnp.models import EncoderLayer
 from refnp.models.published import flax as from_flax
 from refnp.models.published.renaming import flattened, unflattened
 from refnp.numbers.rounding import exact, tolerance
 from refnp.verify.layers import convolution, linear, multi_head, normalization, transformer_layers
 from tests.helpers import assert_same_bits, assert_within, normal
-from tests.models import transformer_judges as judges
+from tests.models.helpers import rounded
 
 ANSWERS = json.loads(Path(__file__).with_name("flax_answers.json").read_text())["answers"]
 
@@ -53,11 +54,7 @@ def plain(equation, module, *arrays, **options):
 
 
 def norm(module, x):
-    return judges.norm_of(exact(x), [exact(p.data) for p in module.parameters()], 1e-6)[0]
-
-
-def perceptron(module, x):
-    return judges.feed_forward([exact(p.data) for p in module.parameters()], "relu")(exact(x))[0]
+    return layer_norm(exact(x), *(p.data for p in module.parameters()), eps=1e-6)
 
 
 def attention(module, q, k, v=None, mask=None):
@@ -127,7 +124,7 @@ OURS = {
         attend,
     ),
     "Attention, mask of each head": (lambda: MultiHeadAttention(4, 2, rng=generator()), attention, attend),
-    "Perceptron": (lambda: MLP([4, 3, 2], rng=generator()), perceptron, call),
+    "Perceptron": (lambda: MLP([4, 3, 2], rng=generator()), rounded, call),
     "Block": (
         lambda: EncoderLayer(4, 2, 6, norm="pre", eps=1e-6, rng=generator()),
         functools.partial(plain, transformer_layers.encoder_layer, heads=2, norm="pre", eps=1e-6),

@@ -16,7 +16,7 @@ from refnp.models.te_tnp import TETNP, TranslationLayer
 from refnp.models.tnp import TNPD
 from refnp.numbers.rounding import exact, tolerance
 from tests.helpers import assert_same_arrays, assert_within, normal
-from tests.models import tnp_judges as judges
+from tests.models.helpers import predict, rounded
 
 torch = pytest.importorskip("torch")
 
@@ -102,10 +102,10 @@ def test_attention(dx, moves):
     differences = query_x[:, :, None] - key_x[:, None]
     mixed, moved = theirs(*map(torch.from_numpy, (query, key, query_x, key_x)))
     found, step = ours(query, key, differences)
-    inputs = *map(exact, (query, key, differences)), ours.state_dict(), 2, np.ones((2, 3, 4), bool)
-    assert_within(raw(found), mixed.detach().numpy(), 2 * tolerance(judges.translation_attention(*inputs), np.float64))
+    limit, way = rounded(ours, query, key, differences)
+    assert_within(raw(found), mixed.detach().numpy(), 2 * tolerance(limit, np.float64))
     if moves:
-        limit = tolerance(exact(query_x) + judges.steps(*inputs), np.float64)
+        limit = tolerance(exact(query_x) + way, np.float64)
         assert_within(query_x + raw(step), moved.detach().numpy(), 2 * limit)
 
 
@@ -119,9 +119,7 @@ def test_layer(moves):
     query, key, query_x, key_x = problem(1)
     expected, moved = theirs(*map(torch.from_numpy, (query, key, query_x, key_x)))
     found, step = ours(query, key, query_x[:, :, None] - key_x[:, None])
-    arrays_and_mask = ours.state_dict(), 2, "pre", np.ones((2, 3, 4), bool)
-    differences = exact(query_x[:, :, None] - key_x[:, None])
-    limit, way = judges.translation_layer(exact(query), exact(key), differences, *arrays_and_mask)
+    limit, way = rounded(ours, query, key, query_x[:, :, None] - key_x[:, None])
     assert_within(raw(found), expected.detach().numpy(), 2 * tolerance(limit, np.float64))
     if moves:
         limit = tolerance(exact(query_x) + way, np.float64)
@@ -243,67 +241,59 @@ SIZES = {"features": 4, "heads": 2, "hidden": 4, "layers": 2}
 PLAIN = SIZES | {"flag": True, "norm": "pre", "updated": True}
 PLACES = SIZES | {"kernel": (5, 3)}
 MOVED = PLACES | {"moves": True, "movement": (3,)}
-WHOLE = {  # their encoder; ours with its options, and the judge of its rounding
-    "TNP, tied": (lambda: Tokens(False, False), False, TNPD, PLAIN, judges.tnp_d),
-    "TNP": (lambda: Tokens(False, True), False, TNPD, PLAIN | {"untied": True}, judges.tnp_d),
-    "TE-TNP, tied": (lambda: Tokens(True, False), True, TETNP, PLACES | {"updated": True}, judges.te_tnp),
-    "TE-TNP": (lambda: Tokens(True, True), True, TETNP, PLACES | {"updated": True, "untied": True}, judges.te_tnp),
-    "IST": (lambda: Pseudo(False, True), False, PseudoTNP, SIZES | {"pseudo_tokens": 3}, judges.pseudo_tnp),
+WHOLE = {  # their encoder; ours with its options
+    "TNP, tied": (lambda: Tokens(False, False), False, TNPD, PLAIN),
+    "TNP": (lambda: Tokens(False, True), False, TNPD, PLAIN | {"untied": True}),
+    "TE-TNP, tied": (lambda: Tokens(True, False), True, TETNP, PLACES | {"updated": True}),
+    "TE-TNP": (lambda: Tokens(True, True), True, TETNP, PLACES | {"updated": True, "untied": True}),
+    "IST": (lambda: Pseudo(False, True), False, PseudoTNP, SIZES | {"pseudo_tokens": 3}),
     "Perceiver": (
         lambda: Pseudo(False, False),
         False,
         PseudoTNP,
         SIZES | {"pseudo_tokens": 3, "form": "perceiver"},
-        judges.pseudo_tnp,
     ),
     "TE-IST": (
         lambda: Pseudo(True, True),
         True,
         PseudoTETNP,
         PLACES | {"pseudo_tokens": 3, "moves": False, "last_spread": True},
-        judges.pseudo_te_tnp,
     ),
     "TE-Perceiver": (
         lambda: Pseudo(True, False),
         True,
         PseudoTETNP,
         PLACES | {"pseudo_tokens": 3, "moves": False, "form": "perceiver"},
-        judges.pseudo_te_tnp,
     ),
     "TE-TNP that moves, tied": (
         lambda: Tokens(True, False, moves=True),
         True,
         TETNP,
         MOVED | {"updated": True},
-        judges.te_tnp,
     ),
     "TE-TNP that moves": (
         lambda: Tokens(True, True, moves=True),
         True,
         TETNP,
         MOVED | {"updated": True, "untied": True},
-        judges.te_tnp,
     ),
     "TE-IST that moves": (
         lambda: Pseudo(True, True, moves=True),
         True,
         PseudoTETNP,
         MOVED | {"pseudo_tokens": 3, "last_spread": True},
-        judges.pseudo_te_tnp,
     ),
     "TE-Perceiver that moves": (
         lambda: Pseudo(True, False, moves=True),
         True,
         PseudoTETNP,
         MOVED | {"pseudo_tokens": 3, "form": "perceiver"},
-        judges.pseudo_te_tnp,
     ),
     "TE-TNP with squares": (
         lambda: Tokens(True, True, squares=True),
         True,
         TETNP,
         PLACES | {"updated": True, "untied": True, "squares": True},
-        judges.te_tnp,
     ),
 }
 UNUSED = {  # φ of the layer that comes last
@@ -321,7 +311,7 @@ def returned(theirs, name):
 
 def whole(name, dy=2):
     """Theirs and ours with the same weights, which go both ways."""
-    encoder, translated, kind, options, _ = WHOLE[name]
+    encoder, translated, kind, options = WHOLE[name]
     torch.manual_seed(1)
     theirs = shaken(Whole(encoder(), translated, dy))
     ours = kind(2, dy, **options, **te_tnp.AS_THERE, rng=np.random.default_rng(0))
@@ -337,7 +327,7 @@ def test_whole_models(name):
     with torch.no_grad():
         expected = theirs(*map(torch.from_numpy, (x, y, target_x)))
     found = ours(x, y, target_x)
-    limits = WHOLE[name][-1](ours, x, y, target_x, np.ones((2, 5), bool))
+    limits = rounded(predict, ours, x, y, target_x)
     for value, reference, limit in zip((found.mean, found.std), expected, limits, strict=True):
         assert_within(raw(value), reference.numpy(), 2 * tolerance(limit, np.float64))
 

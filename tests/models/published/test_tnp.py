@@ -11,7 +11,7 @@ from refnp.models.tnp import TNPA, TNPD, TNPND, autoregressive_mask
 from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
 from tests.helpers import assert_same_arrays, assert_within
-from tests.models import tnp_judges as judges
+from tests.models.helpers import drawn_task, joint_limits, predict, rounded
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")
@@ -97,7 +97,7 @@ def together(kind, dy=1, sizes=SMALL, size=(2, 3, 4), **options):
     published.load(ours, dict(theirs.named_parameters()))  # tensors with a gradient
     assert_same_arrays(published.save(ours), arrays(theirs))
     assert_same_arrays(published.tnp(arrays(theirs)), ours.state_dict())
-    points, _ = judges.task(0, (*size, 1, dy))
+    points, _ = drawn_task(0, (*size, 1, dy))
     return theirs, ours, theirs(*map(torch.from_numpy, points)), points
 
 
@@ -105,12 +105,12 @@ def together(kind, dy=1, sizes=SMALL, size=(2, 3, 4), **options):
 @pytest.mark.parametrize("kind", ["d", "a"])
 def test_normal_predictions(kind, dy):
     _, ours, expected, points = together(kind, dy)
-    everything = np.ones((2, 3), bool), np.ones((2, 4), bool)
     if kind == "d":
-        found, limits = ours(*points[:3]), judges.tnp_d(ours, *points[:3], everything[0])
+        found, limits = ours(*points[:3]), rounded(predict, ours, *points[:3])
     else:
-        found = ours(*points[:3]).conditionals(points[3])
-        limits = judges.tnp_a(ours, *points, *everything, autoregressive_mask(3, 4))
+        conditionals = lambda *sets: ours(*sets[:3]).conditionals(sets[3])
+        found, widest = conditionals(*points), rounded(conditionals, *points)
+        limits = widest.mean, widest.std
     for value, reference, limit in zip((found.mean, found.std), (expected.mean, expected.stddev), limits, strict=True):
         assert_within(raw(value), reference.detach().numpy(), 2 * tolerance(limit, np.float64))
 
@@ -120,7 +120,7 @@ def test_normal_predictions(kind, dy):
 def test_joint_predictions(kind, dy):
     _, ours, expected, points = together(kind, dy, rank=3)
     found = ours(*points[:3])
-    mean, limit = judges.tnp_nd(ours, *points[:3], np.ones((2, 3), bool))
+    mean, limit = joint_limits(ours, *points[:3])
     assert_within(raw(found.mean), expected.mean.detach().numpy(), 2 * tolerance(mean, np.float64))
     if kind == "cholesky":
         factor = expected.scale_tril.detach().numpy()
@@ -163,7 +163,7 @@ def test_an_empty_context():
     """In training PyTorch's attention to nothing is 0, as here; in evaluation its fast path gives NaN."""
     theirs, ours, expected, points = together("d", size=(2, 0, 4))
     found = ours(*points[:3])
-    limits = judges.tnp_d(ours, *points[:3], np.ones((2, 0), bool))
+    limits = rounded(predict, ours, *points[:3])
     for value, reference, limit in zip((found.mean, found.std), (expected.mean, expected.stddev), limits, strict=True):
         assert_within(raw(value), reference.detach().numpy(), 2 * tolerance(limit, np.float64))
     with torch.no_grad(), pytest.raises(ValueError, match="nan"):
@@ -178,9 +178,9 @@ def test_depths_of_another_configuration():
     theirs.projector, theirs.diag_net = sequence(4, 5, 3), sequence(4, 5, 5, 1)
     published.load(ours, theirs.state_dict())
     assert_same_arrays(published.save(ours), arrays(theirs))
-    points, _ = judges.task(0, (2, 3, 4, 1, 1))
+    points, _ = drawn_task(0, (2, 3, 4, 1, 1))
     expected = theirs(*map(torch.from_numpy, points))
-    mean, _ = judges.tnp_nd(ours, *points[:3], np.ones((2, 3), bool))
+    mean, _ = joint_limits(ours, *points[:3])
     found = ours(*points[:3])
     assert_within(raw(found.mean), expected.mean.detach().numpy(), 2 * tolerance(mean, np.float64))
 

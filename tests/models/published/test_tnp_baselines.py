@@ -16,8 +16,7 @@ from refnp.models.published import tnp as published
 from refnp.numbers.rounding import tolerance
 from refnp.tasks.task import Task
 from tests.helpers import assert_same_arrays, assert_within, check
-from tests.models import np_judges as judges
-from tests.models.tnp_judges import task as drawn_task
+from tests.models.helpers import drawn_task, predict, rounded, with_adapted
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -161,7 +160,7 @@ def predictions(model, twin, dx, dy, d):
         theirs = [a.numpy() for a in twin(*map(torch.tensor, (x, y, target_x, *noise)))]
     found = model(x, y, target_x)
     found = found.components if isinstance(model, LatentModel) else found
-    limits = judges.answer(model, x, y, target_x, np.ones((2, 4), bool))
+    limits = rounded(predict, model, x, y, target_x)
     ours = [raw(found.mean), raw(found.std)]
     return np.stack(ours), np.stack(theirs), np.stack([tolerance(limit, np.float64) for limit in limits])
 
@@ -204,7 +203,7 @@ def test_the_training_loss(kind, draws):
             loss = -(weights.logsumexp(0) - np.log(draws)).mean() / 7
     for objective in ("tnp_pytorch", "deepmind") if draws == 1 else ("tnp_pytorch",):
         model = loaded(ours(kind, 2, 3, 16, objective=objective, loss_samples=draws), kind, twin)
-        limit = judges.objective(model, task, noise)
+        limit = raw(rounded(model.loss, task, epsilon=noise))
         assert_within(raw(model.loss(task, epsilon=noise)), loss.numpy(), 2 * tolerance(limit, np.float64))
 
 
@@ -259,7 +258,7 @@ def test_bootstrapping(kind):
     with torch.no_grad():
         _, members = twin.ensemble(x, y, target_x, chosen)
     found = model(*arrays[:3], draws=draws).components
-    limits = judges.ensemble(model, *arrays[:3], np.ones((2, 4), bool), draws)
+    limits = rounded(predict, model, *arrays[:3], draws=draws)
     for value, part, limit in zip((found.mean, found.std), ("mean", "scale"), limits, strict=True):
         theirs = np.stack([getattr(member, part).numpy() for member in members])
         assert_within(raw(value), theirs, 2 * tolerance(limit, np.float64))
@@ -294,7 +293,7 @@ def test_gradients_of_places_where_adapted_ones_are_constant(kind):
     for constant, places_of in ((True, torch.Tensor.detach), (False, lambda x: x)):
         model = kind_here(2, 3, hidden=8, floor=0.1, **options, constant_places=constant, rng=generator())
         published.load(model, dict(twin.named_parameters()))
-        given = judges.with_adapted(model, *arrays[:2], mask, draws, places=constant)
+        given = with_adapted(model, *arrays[:2], mask, draws, places=constant)
         here = lambda *a, given=given: given(*a, draws=draws).components.mean
         check(here, arrays, vjp=partial(there, places_of=places_of))
         check(

@@ -20,15 +20,16 @@ from refnp.layers import (
     masks,
 )
 from refnp.layers.activation import gelu, relu
+from refnp.layers.layer_norm import layer_norm
 from refnp.models.published import flax, safetensors
 from refnp.models.published import torch as from_torch
 from refnp.models.transformer_layers import DecoderLayer, EncoderLayer
 from refnp.models.transformer_stacks import Decoder, Encoder, EncoderDecoder
 from refnp.numbers.rounding import exact, tolerance
+from refnp.verify.judged_pages import by_tape
 from refnp.verify.layers import multi_head as attention_equations
 from refnp.verify.layers import transformer_layers as equations
 from tests.helpers import assert_same_bits, assert_within, normal
-from tests.models import transformer_judges as judges
 
 ACTIVATIONS = {"relu": relu, "gelu": gelu}
 variants = pytest.mark.parametrize("norm_first", [False, True])
@@ -358,8 +359,7 @@ def test_transformer(torch, activation, norm_first, bias):
 
     def close_norm(stack, own, x):
         y = stack.norm(x)
-        norm_of = lambda x, *affine: judges.norm_of(x, affine)
-        close(y, own.final_norm(x.numpy()), norm_of, (x.numpy(),), own.final_norm)
+        close(y, own.final_norm(x.numpy()), by_tape(layer_norm), (x.numpy(),), own.final_norm)
         return y
 
     with torch.no_grad():
