@@ -21,6 +21,7 @@ CHAPTERS = [
     "training",
     "symmetry",
     "verify",
+    "formulas",
     "studies",
     "claims",
     "figures",

@@ -83,6 +83,8 @@ def sections_of(text: str) -> list[Section]:
             add(_fenced(fence["name"], fence["argument"].strip(), _until(lines, "```", fence["name"])))
         elif line.startswith("```"):
             add(Block("code", "\n".join(_until(lines, "```", "code")), line.strip("`").strip()))
+        elif line.startswith("<!--"):  # what a command renews stands between two of them
+            continue
         elif line.startswith("$$"):
             first = line.removeprefix("$$")
             closed = first.endswith("$$") and first
