@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from refnp.autograd import Tensor
 from refnp.autograd.primitives import raw
 from refnp.layers.module import Module
+from refnp.numbers.arithmetic import arithmetic
 from refnp.numbers.rounding import exact, tolerance
 from refnp.tasks.task import Task
 from tests.helpers import assert_within, normal
@@ -65,8 +66,9 @@ def of_exact_parameters(module: Module) -> Module:
 def exactly(value: Any) -> Any:
     if isinstance(value, Task):
         pairs = ((value.context_x, value.context_y), (value.target_x, value.target_y))
-        return Task(*(Tensor(exact(raw(a))) for pair in pairs for a in pair), value.context_mask, value.target_mask)
-    return exact(value) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else value
+        return Task(*(Tensor(exactly(raw(a))) for pair in pairs for a in pair), value.context_mask, value.target_mask)
+    is_float = isinstance(value, np.ndarray) and value.dtype.kind == "f"
+    return exact(value, arithmetic(value.dtype)) if is_float else value
 
 
 def assert_judged(found, limit, dtype):
